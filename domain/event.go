@@ -1,0 +1,332 @@
+package domain
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// EventType says what an event tells.
+type EventType uint8
+
+// The events.
+const (
+	NoEvent EventType = iota
+	CampaignCreated
+	CampaignUpdated
+	CampaignPausedEvent
+	CampaignResumed
+	CampaignEndedEvent
+	CampaignSoldOut
+	CodesImported
+	CouponClaimed
+	CouponRedeemed
+	CouponRolledBack
+	CouponVoided
+	CouponExtended
+	CouponsExpired
+	ReminderSet
+	ReminderCancelled
+	RemindersDue
+	CommandsRefused
+	CommandRejected
+	ReminderDue
+	numEvents
+)
+
+var eventNames = [numEvents]string{"", "campaign.created", "campaign.updated", "campaign.paused", "campaign.resumed",
+	"campaign.ended", "campaign.sold_out", "codes.imported", "coupon.claimed", "coupon.redeemed", "coupon.rolled_back",
+	"coupon.voided", "coupon.extended", "coupons.expired", "reminder.set", "reminder.cancelled", "reminders.due",
+	"commands.refused", "command.rejected", "reminder.due"}
+
+func (t EventType) String() string { return eventNames[t] }
+
+func eventNamed(name []byte) EventType {
+	for t := CampaignCreated; t < numEvents; t++ {
+		if eventNames[t] == string(name) {
+			return t
+		}
+	}
+	return NoEvent
+}
+
+// RefusalCount is one entry of a commands.refused event.
+type RefusalCount struct {
+	Refusal Refusal
+	Count   uint64
+}
+
+// Event is one event line. Which fields count depends on Type; the others are zero.
+type Event struct {
+	Type     EventType
+	Campaign string
+	At       Instant
+	ID       string // of the command that caused it
+
+	Number   uint32 // campaign number
+	Settings Settings
+	Codes    []string // imported
+
+	N             uint32
+	Code          string
+	CustomerID    string
+	Attributes    []byte
+	ExpiresAt     Instant // the coupon's own; 0 = inherits
+	OrderID       string
+	RedeemedCount uint32
+	Reason        string // of a void or a rejection
+	Status        string // after a roll back, void or extend: claimed, redeemed, expired or voided
+
+	Through Instant // expired
+	Count   uint64
+
+	R        uint64 // reminder subscription, rising per campaign
+	Kind     string
+	Before   time.Duration
+	DueAt    Instant
+	FromR    uint64
+	ThroughR uint64
+	Fired    uint64
+	Dropped  uint64
+	Refused  []RefusalCount
+	Sequence uint64 // of the rejected command message
+	Line     uint32 // within it, from 1; 0 = the whole message
+	Payload  string // what was rejected, capped
+}
+
+// AppendJSON appends e as one line without the newline.
+func (e *Event) AppendJSON(dst []byte) []byte {
+	dst = append(dst, `{"type":"`...)
+	dst = append(dst, e.Type.String()...)
+	dst = append(dst, '"')
+	dst = appendStringField(dst, "campaign", e.Campaign)
+	dst = appendInstantField(dst, "at", e.At)
+	dst = appendStringField(dst, "id", e.ID)
+	switch e.Type {
+	case CampaignCreated, CampaignUpdated:
+		dst = appendNumber(appendName(dst, "number"), uint64(e.Number))
+		dst = e.Settings.append(dst)
+	case CodesImported:
+		dst = appendTextsField(dst, "codes", e.Codes)
+	case CouponClaimed, CouponRedeemed, CouponRolledBack, CouponVoided, CouponExtended:
+		dst = appendUintField(dst, "n", uint64(e.N))
+		dst = appendStringField(dst, "code", e.Code)
+		dst = appendStringField(dst, "customer_id", e.CustomerID)
+		dst = appendRawField(dst, "attributes", e.Attributes)
+		dst = appendInstantField(dst, "expires_at", e.ExpiresAt)
+		dst = appendStringField(dst, "order_id", e.OrderID)
+		if e.Type == CouponRedeemed || e.Type == CouponRolledBack {
+			dst = appendNumber(appendName(dst, "redeemed_count"), uint64(e.RedeemedCount))
+		}
+		dst = appendStringField(dst, "reason", e.Reason)
+		dst = appendStringField(dst, "status", e.Status)
+	case CouponsExpired:
+		dst = appendInstantField(dst, "through", e.Through)
+		dst = appendNumber(appendName(dst, "count"), e.Count)
+	case ReminderSet, ReminderCancelled:
+		dst = appendUintField(dst, "r", e.R)
+		dst = appendStringField(dst, "customer_id", e.CustomerID)
+		dst = appendStringField(dst, "kind", e.Kind)
+		if e.Type == ReminderSet {
+			dst = appendText(appendName(dst, "before"), e.Before.String())
+		}
+		dst = appendInstantField(dst, "due_at", e.DueAt)
+		dst = appendUintField(dst, "n", uint64(e.N))
+	case RemindersDue:
+		dst = appendStringField(dst, "kind", e.Kind)
+		dst = appendInstantField(dst, "due_at", e.DueAt)
+		dst = appendNumber(appendName(dst, "from_r"), e.FromR)
+		dst = appendNumber(appendName(dst, "through_r"), e.ThroughR)
+		dst = appendNumber(appendName(dst, "fired"), e.Fired)
+		dst = appendNumber(appendName(dst, "dropped"), e.Dropped)
+	case CommandsRefused:
+		dst = append(appendName(dst, "counts"), '{')
+		for i, r := range e.Refused {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(appendText(dst, string(r.Refusal)), ':')
+			dst = appendNumber(dst, r.Count)
+		}
+		dst = append(dst, '}')
+	case CommandRejected:
+		dst = appendUintField(dst, "sequence", e.Sequence)
+		dst = appendUintField(dst, "line", uint64(e.Line))
+		dst = appendStringField(dst, "reason", e.Reason)
+		dst = appendStringField(dst, "payload", e.Payload)
+	case ReminderDue:
+		dst = appendStringField(dst, "kind", e.Kind)
+		dst = appendInstantField(dst, "due_at", e.DueAt)
+		dst = appendStringField(dst, "customer_id", e.CustomerID)
+	}
+	return append(dst, '}')
+}
+
+// ParseEvent reads one event line into e, which is overwritten. Byte slices point into line. Unknown fields are
+// skipped; an unknown type is an error: a reader must not pretend to have understood it.
+func ParseEvent(line []byte, e *Event) error {
+	*e = Event{}
+	o := object{data: line}
+	for {
+		key, raw, done, err := o.next()
+		if err != nil {
+			return fmt.Errorf("the event line %w", err)
+		}
+		if done {
+			break
+		}
+		if err := e.read(key, raw); err != nil {
+			return fmt.Errorf("the event's %s: %w", shorten(string(key), 32), err)
+		}
+	}
+	switch e.Type {
+	case NoEvent:
+		return fmt.Errorf("the event line has no type")
+	case CampaignCreated, CampaignUpdated:
+		e.ExpiresAt = 0
+	default:
+		e.Settings.ExpiresAt = 0
+	}
+	return nil
+}
+
+func (e *Event) read(key, raw []byte) (err error) {
+	text := func(into *string) { *into, err = unquote(raw) }
+	number := func(into *uint64) { *into, err = strconv.ParseUint(string(raw), 10, 64) }
+	small := func(into *uint32) {
+		var n uint64
+		if n, err = strconv.ParseUint(string(raw), 10, 32); err == nil {
+			*into = uint32(n)
+		}
+	}
+	instant := func(into *Instant) {
+		if len(raw) < 2 || raw[0] != '"' {
+			err = errSyntax
+			return
+		}
+		*into, err = parseStamp(raw[1 : len(raw)-1])
+	}
+	duration := func(into *time.Duration) {
+		var s string
+		if text(&s); err == nil {
+			*into, err = time.ParseDuration(s)
+		}
+	}
+	switch string(key) {
+	case "type":
+		if len(raw) < 2 || raw[0] != '"' {
+			return errSyntax
+		}
+		if e.Type = eventNamed(raw[1 : len(raw)-1]); e.Type == NoEvent {
+			return fmt.Errorf("%s is not known to this version", shorten(string(raw), 40))
+		}
+	case "campaign":
+		text(&e.Campaign)
+	case "at":
+		instant(&e.At)
+	case "id":
+		text(&e.ID)
+	case "number":
+		small(&e.Number)
+	case "codes":
+		if len(raw) > 0 && raw[0] == '[' {
+			e.Codes, err = texts(raw)
+		} else {
+			small(&e.Settings.Codes)
+		}
+	case "per_customer":
+		small(&e.Settings.PerCustomer)
+	case "opens_at":
+		instant(&e.Settings.OpensAt)
+	case "closes_at":
+		instant(&e.Settings.ClosesAt)
+	case "expires_at":
+		// Of a campaign or of a coupon; the type may come later, so both are set.
+		instant(&e.ExpiresAt)
+		e.Settings.ExpiresAt = e.ExpiresAt
+	case "valid_for":
+		duration(&e.Settings.ValidFor)
+	case "max_redemptions":
+		small(&e.Settings.MaxRedemptions)
+	case "prefix":
+		text(&e.Settings.Prefix)
+	case "category":
+		text(&e.Settings.Category)
+	case "priority":
+		text(&e.Settings.Priority)
+	case "benefit":
+		e.Settings.Benefit = raw
+	case "n":
+		small(&e.N)
+	case "code":
+		text(&e.Code)
+	case "customer_id":
+		text(&e.CustomerID)
+	case "attributes":
+		e.Attributes = raw
+	case "order_id":
+		text(&e.OrderID)
+	case "redeemed_count":
+		small(&e.RedeemedCount)
+	case "reason":
+		text(&e.Reason)
+	case "status":
+		text(&e.Status)
+	case "through":
+		instant(&e.Through)
+	case "count":
+		number(&e.Count)
+	case "r":
+		number(&e.R)
+	case "kind":
+		text(&e.Kind)
+	case "before":
+		duration(&e.Before)
+	case "due_at":
+		instant(&e.DueAt)
+	case "from_r":
+		number(&e.FromR)
+	case "through_r":
+		number(&e.ThroughR)
+	case "fired":
+		number(&e.Fired)
+	case "dropped":
+		number(&e.Dropped)
+	case "counts":
+		e.Refused, err = refusals(raw)
+	case "sequence":
+		number(&e.Sequence)
+	case "line":
+		small(&e.Line)
+	case "payload":
+		text(&e.Payload)
+	}
+	return err
+}
+
+func refusals(raw []byte) (list []RefusalCount, err error) {
+	o := object{data: raw}
+	for {
+		key, value, done, err := o.next()
+		if done || err != nil {
+			return list, err
+		}
+		n, err := strconv.ParseUint(string(value), 10, 64)
+		if err != nil {
+			return list, err
+		}
+		list = append(list, RefusalCount{Refusal(key), n})
+	}
+}
+
+// cappedPayload caps what a dead letter keeps of a rejected line, so that a step of a thousand bad lines stays small.
+func cappedPayload(line []byte) string {
+	s := string(line)
+	if len(s) > maxPayloadQuoted {
+		s = shorten(s, maxPayloadQuoted)
+	}
+	for len(s) > 0 && len(appendText(nil, s)) > maxPayloadQuoted+8 {
+		s = shorten(s, len(s)/2)
+	}
+	return s
+}
