@@ -47,7 +47,7 @@ func New(key [32]byte) *Codec {
 	if err != nil {
 		panic(err) // 32 bytes are always an AES key
 	}
-	c := &Codec{block: block, in: firstBlock(2, 2*halfBits, 0)}
+	c := &Codec{block: block, in: firstBlock(uint32(len(Alphabet)), Symbols, 0)}
 	c.block.Encrypt(c.in[:], c.in[:])
 	c.tail = binary.BigEndian.Uint64(c.in[8:])
 	return c
@@ -129,8 +129,8 @@ func (c *Codec) Decode(input string) (campaign, n uint32, ok bool) {
 	return campaign, n, true
 }
 
-// encrypt is FF1 of x as 60 numerals of radix 2: two halves of 30 bits, so that every number of the standard fits in a
-// machine word and each round is one AES block.
+// encrypt is FF1 of x as 12 numerals of radix 32, the symbols of a code: two halves of 30 bits, so that every number of
+// the standard fits in a machine word and each round is one AES block.
 func (c *Codec) encrypt(x uint64) uint64 {
 	a, b := uint32(x>>halfBits), uint32(x&halfMask)
 	c.mu.Lock()

@@ -54,11 +54,11 @@ func BenchmarkDecode(b *testing.B) {
 
 // BenchmarkGenericFF1 is what the fast case is worth: the same 60 bits through FF1.
 func BenchmarkGenericFF1(b *testing.B) {
-	generic, err := NewFF1(testKey[:], 2)
+	generic, err := NewFF1(testKey[:], 32)
 	if err != nil {
 		b.Fatal(err)
 	}
-	x := bits60(17<<32 | 4_711)
+	x := symbols12(17<<32 | 4_711)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := generic.Encrypt(nil, x); err != nil {

@@ -15,17 +15,18 @@ var testKey = func() (k [32]byte) {
 	return k
 }()
 
-func bits60(x uint64) []uint16 {
-	b := make([]uint16, 60)
-	for i := range b {
-		b[i] = uint16(x >> (59 - i) & 1)
+func symbols12(x uint64) []uint16 {
+	b := make([]uint16, Symbols)
+	for i := Symbols - 1; i >= 0; i-- {
+		b[i] = uint16(x & 31)
+		x >>= 5
 	}
 	return b
 }
 
-func number60(b []uint16) (x uint64) {
+func number12(b []uint16) (x uint64) {
 	for _, d := range b {
-		x = x<<1 | uint64(d)
+		x = x<<5 | uint64(d)
 	}
 	return x
 }
@@ -46,7 +47,7 @@ func TestFastCaseEqualsGenericFF1(t *testing.T) {
 		for i := range key {
 			key[i] = byte(rng.Uint32())
 		}
-		generic, err := NewFF1(key[:], 2)
+		generic, err := NewFF1(key[:], 32)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,18 +57,18 @@ func TestFastCaseEqualsGenericFF1(t *testing.T) {
 			values = append(values, rng.Uint64()>>4)
 		}
 		for _, x := range values {
-			enc, err := generic.Encrypt(nil, bits60(x))
+			enc, err := generic.Encrypt(nil, symbols12(x))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := fast.encrypt(x), number60(enc); got != want {
+			if got, want := fast.encrypt(x), number12(enc); got != want {
 				t.Fatalf("key %d: encrypt(%#x) = %#x, FF1 says %#x", round, x, got, want)
 			}
-			dec, err := generic.Decrypt(nil, bits60(x))
+			dec, err := generic.Decrypt(nil, symbols12(x))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := fast.decrypt(x), number60(dec); got != want {
+			if got, want := fast.decrypt(x), number12(dec); got != want {
 				t.Fatalf("key %d: decrypt(%#x) = %#x, FF1 says %#x", round, x, got, want)
 			}
 		}
@@ -81,11 +82,11 @@ var goldens = []struct {
 	prefix      string
 	code        string
 }{
-	{0, 1, "", "YX3Z-6U7Q-R2DN"},
-	{0, 2, "", "RGTU-EM92-M9PW"},
-	{1, 1, "", "T2HA-67BT-TP46"},
-	{17, 4_711, "SUMMER", "SUMMER-Q3RS-BVCJ-SRHE"},
-	{MaxCampaign, 1<<32 - 1, "A_PREFIX_OF_16_X", "A_PREFIX_OF_16_X-ARPN-4YPR-GEHP"},
+	{0, 1, "", "U8HF-DSFQ-MMF8"},
+	{0, 2, "", "P92L-G6VT-BWRT"},
+	{1, 1, "", "PW82-M6QE-LRJC"},
+	{17, 4_711, "SUMMER", "SUMMER-E8NF-TV2B-PYVK"},
+	{MaxCampaign, 1<<32 - 1, "A_PREFIX_OF_16_X", "A_PREFIX_OF_16_X-RXNY-WM3V-BPSK"},
 }
 
 func TestGoldenCodes(t *testing.T) {

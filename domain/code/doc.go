@@ -6,7 +6,7 @@
 //	campaign number   coupon number n
 //	    28 bits           32 bits
 //	       └──────┬───────────┘
-//	           60 bits ── NIST FF1 (radix 2, AES-256, no tweak) ──> 60 bits
+//	           60 bits ── NIST FF1 (radix 32, AES-256, no tweak) ──> 60 bits
 //	                                                                   │ 12 symbols of 5 bits, first bits first,
 //	                                                                   │ of ABCDEFGHJKLMNPQRSTUVWXYZ23456789
 //	                                                   SUMMER-XXXX-XXXX-XXXX

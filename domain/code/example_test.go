@@ -21,6 +21,6 @@ func ExampleCodec() {
 	campaign, n, ok := codec.Decode("summer " + strings.ToLower(string(shown[len("SUMMER-"):])))
 	fmt.Println(campaign, n, ok)
 	// Output:
-	// SUMMER-PMMQ-LBNZ-AW8A
+	// SUMMER-LBFU-NEZA-W2UB
 	// 12 34 true
 }
