@@ -1,0 +1,182 @@
+package pgd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MinMajor is the oldest major version of PostgreSQL that scrip works with.
+const MinMajor = 14
+
+// binEnv names the variable with the directory of the PostgreSQL programs; set, it is the only place looked at.
+const binEnv = "SCRIP_PG_BIN"
+
+// askTimeout bounds asking one program for its version; it answers in milliseconds unless the machine is stuck.
+const askTimeout = 10 * time.Second
+
+// installHint ends every error about missing programs.
+const installHint = "install PostgreSQL (`apt-get install postgresql`, `dnf install postgresql-server`, " +
+	"`brew install postgresql`), set " + binEnv + " to the directory with initdb and postgres, or give an existing server with --postgres URL"
+
+// Binaries are the programs of one installed PostgreSQL.
+type Binaries struct {
+	// Dir holds initdb and postgres.
+	Dir string
+	// Major is the major version, for example 15.
+	Major int
+	// Version is what `postgres --version` says, for example "postgres (PostgreSQL) 15.14".
+	Version string
+}
+
+func (b Binaries) initdb() string   { return filepath.Join(b.Dir, "initdb") }
+func (b Binaries) postgres() string { return filepath.Join(b.Dir, "postgres") }
+
+// Find returns the PostgreSQL that a new cluster is made with: the one in $SCRIP_PG_BIN if that is set, else the
+// first of version 14 or later on PATH, where pg_config points, and in the usual directories, highest version first.
+// The error says what was looked at and how to install it.
+func Find() (Binaries, error) {
+	all, err := findAll()
+	if err != nil {
+		return Binaries{}, err
+	}
+	return all[0], nil
+}
+
+// findAll returns every usable installation, in order of preference and at least one.
+func findAll() ([]Binaries, error) {
+	if dir := os.Getenv(binEnv); dir != "" {
+		b, err := inspect(dir)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%s: %w; %s", binEnv, dir, err, installHint)
+		}
+		return []Binaries{b}, nil
+	}
+	dirs := searchDirs()
+	var found []Binaries
+	var old []string
+	for _, dir := range dirs {
+		b, err := inspect(dir)
+		var tooOld *tooOldError
+		switch {
+		case err == nil:
+			found = append(found, b)
+		case errors.As(err, &tooOld):
+			old = append(old, fmt.Sprintf("%s in %s", tooOld.version, dir))
+		}
+	}
+	switch {
+	case len(found) > 0:
+		return found, nil
+	case len(old) > 0:
+		return nil, fmt.Errorf("only found %s, version %d or later is needed; %s", strings.Join(old, ", "), MinMajor, installHint)
+	default:
+		return nil, fmt.Errorf("no PostgreSQL found on PATH, by pg_config or in %s; %s", strings.Join(usualDirs, ", "), installHint)
+	}
+}
+
+// usualDirs are where packages put the programs: Debian, RPM, source, Alpine, Homebrew (two), MacPorts, Postgres.app.
+var usualDirs = []string{
+	"/usr/lib/postgresql/*/bin",
+	"/usr/pgsql-*/bin",
+	"/usr/local/pgsql/bin",
+	"/usr/libexec/postgresql*",
+	"/opt/homebrew/opt/postgresql*/bin",
+	"/usr/local/opt/postgresql*/bin",
+	"/opt/local/lib/postgresql*/bin",
+	"/Applications/Postgres.app/Contents/Versions/*/bin",
+}
+
+// searchDirs lists the directories to look at, each once: what the user chose by PATH first, then higher versions first.
+func searchDirs() []string {
+	var dirs []string
+	if p, err := exec.LookPath("postgres"); err == nil {
+		dirs = append(dirs, filepath.Dir(p))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
+		dirs = append(dirs, strings.TrimSpace(string(out)))
+	}
+	var usual []string
+	for _, pattern := range usualDirs {
+		hits, err := filepath.Glob(pattern)
+		if err != nil { // only a malformed pattern, and ours are constants
+			continue
+		}
+		usual = append(usual, hits...)
+	}
+	slices.SortStableFunc(usual, func(a, b string) int { return cmp.Compare(numberIn(b), numberIn(a)) })
+	dirs = append(dirs, usual...)
+
+	seen := map[string]bool{}
+	return slices.DeleteFunc(dirs, func(dir string) bool {
+		was := seen[dir]
+		seen[dir] = true
+		return was
+	})
+}
+
+var digits = regexp.MustCompile(`\d+`)
+
+// numberIn returns the last number in a path (its major version by every package's habit), 0 when there is none.
+func numberIn(path string) int {
+	all := digits.FindAllString(path, -1)
+	if len(all) == 0 {
+		return 0
+	}
+	n, err := strconv.Atoi(all[len(all)-1])
+	if err != nil { // too many digits for a version
+		return 0
+	}
+	return n
+}
+
+type tooOldError struct{ version string }
+
+func (e *tooOldError) Error() string {
+	return fmt.Sprintf("%s is too old, version %d or later is needed", e.version, MinMajor)
+}
+
+var versionLine = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
+
+// inspect asks the programs in dir what they are.
+func inspect(dir string) (Binaries, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Binaries{}, err
+	}
+	b := Binaries{Dir: dir}
+	for _, program := range []string{b.initdb(), b.postgres()} {
+		if _, err := exec.LookPath(program); err != nil {
+			return Binaries{}, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, b.postgres(), "--version").Output()
+	if err != nil {
+		return Binaries{}, fmt.Errorf("asking %s for its version: %w", b.postgres(), err)
+	}
+	b.Version = strings.TrimSpace(string(out))
+	m := versionLine.FindStringSubmatch(b.Version)
+	if m == nil {
+		return Binaries{}, fmt.Errorf("%s --version says %q, which is not a PostgreSQL version", b.postgres(), b.Version)
+	}
+	if b.Major, err = strconv.Atoi(m[1]); err != nil {
+		return Binaries{}, fmt.Errorf("%s --version says %q: %w", b.postgres(), b.Version, err)
+	}
+	if b.Major < MinMajor {
+		return Binaries{}, &tooOldError{b.Version}
+	}
+	return b, nil
+}

@@ -1,0 +1,119 @@
+package pgd
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// hbaText lets in by password only, and only over loopback and the socket.
+const hbaText = `# Written by scrip at each start.
+local all all scram-sha-256
+host  all all 127.0.0.1/32 scram-sha-256
+host  all all ::1/128 scram-sha-256
+`
+
+// maxSocketPath is how long the path of a socket may be: 108 bytes on Linux, 104 on macOS and BSD, with the final zero.
+const maxSocketPath = 103
+
+const (
+	mebibyte = 1 << 20
+	// maxSharedBuffers is enough for the tables a projector touches; the rest of the memory serves as file cache.
+	maxSharedBuffers = 256 * mebibyte
+	minSharedBuffers = 16 * mebibyte
+	// sharedBuffersPart of the memory at most: lanes, NATS and PostgreSQL share the machine.
+	sharedBuffersPart = 16
+)
+
+// configText is the postgresql.conf of a place. Settings of opts come last and win; what an operator sets by ALTER
+// SYSTEM is kept by PostgreSQL in its own file and wins over all of these.
+func configText(p place, extra map[string]string) string {
+	type setting struct{ name, value, why string }
+	settings := []setting{
+		{"listen_addresses", "127.0.0.1", "a private cluster; the port is given on the command line"},
+		{"unix_socket_directories", socketDirs(p), ""},
+		{"hba_file", p.hba(), ""},
+		{"ident_file", p.data() + "/pg_ident.conf", ""},
+		{"password_encryption", "scram-sha-256", ""},
+
+		{"fsync", "on", "recovery from power loss instead of a rebuild"},
+		{"full_page_writes", "on", ""},
+		{"synchronous_commit", "on", "the projector turns it off for its own transactions: the log is the truth there"},
+		{"wal_level", "minimal", "nobody replicates tables that can be rebuilt; loading a new table then writes no WAL"},
+		{"max_wal_senders", "0", "required by wal_level = minimal"},
+		{"max_wal_size", "2GB", "few checkpoints while a projector catches up"},
+		{"min_wal_size", "256MB", ""},
+		{"wal_compression", "on", ""},
+		{"shared_buffers", strconv.FormatInt(sharedBuffers(memory())/mebibyte, 10) + "MB", ""},
+		{"jit", "off", "it costs more than it saves on short queries"},
+
+		{"log_destination", "stderr", "scrip writes it to postgres.log and rotates that"},
+		{"logging_collector", "off", ""},
+		{"log_line_prefix", "%m [%p] ", ""},
+		{"log_checkpoints", "off", ""},
+		{"log_timezone", "UTC", ""},
+		{"timezone", "UTC", ""},
+		{"lc_messages", "C", "scrip reads some of them"},
+	}
+	for _, name := range slices.Sorted(maps.Keys(extra)) {
+		settings = append(settings, setting{name, extra[name], "asked for by the program"})
+	}
+	var b strings.Builder
+	b.WriteString("# Written by scrip at each start. Use ALTER SYSTEM for settings of your own.\n")
+	for _, s := range settings {
+		fmt.Fprintf(&b, "%s = %s", s.name, quote(s.value))
+		if s.why != "" {
+			fmt.Fprintf(&b, " # %s", s.why)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// quote writes a value for postgresql.conf, where quotes are doubled and backslashes escape.
+func quote(v string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `''`, "\n", `\n`).Replace(v) + "'"
+}
+
+// socketDirs is the place's run directory, or nothing where a socket's path would be too long for the system.
+func socketDirs(p place) string {
+	if len(p.run())+len("/.s.PGSQL.65535") > maxSocketPath {
+		return ""
+	}
+	return `"` + strings.ReplaceAll(p.run(), `"`, `""`) + `"` // a list: quoted for commas and spaces
+}
+
+// sharedBuffers is the size in bytes for a machine with that much memory, 0 = unknown.
+func sharedBuffers(memory int64) int64 {
+	if memory <= 0 {
+		return maxSharedBuffers / 2
+	}
+	return min(max(memory/sharedBuffersPart, minSharedBuffers), maxSharedBuffers)
+}
+
+// memory returns how many bytes this machine or container may use, 0 when it cannot be told.
+func memory() int64 {
+	limit := int64(math.MaxInt64)
+	if raw, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64); err == nil { // "max" = no limit
+			limit = n
+		}
+	}
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var kib int64
+		if n, _ := fmt.Sscanf(lines.Text(), "MemTotal: %d kB", &kib); n == 1 {
+			return min(limit, kib*1024)
+		}
+	}
+	return 0
+}

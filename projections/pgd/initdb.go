@@ -1,0 +1,146 @@
+package pgd
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// roleName is role and database of scrip in its own cluster.
+const roleName = "scrip"
+
+const passwordBytes = 24
+
+// create makes the cluster of a place.
+//
+//	remove new ──> password ──> new/password, new/data (initdb, which syncs) ──> rename to data ──> remove new
+//	                                                                               │
+//	                          crash before here: new is removed and all begins again │ after: data is whole
+func (c *Cluster) create(ctx context.Context, p place, user account, bin Binaries) (err error) {
+	c.log.InfoContext(ctx, "making a private PostgreSQL cluster", "dir", p.data(), "version", bin.Version, "user", user.name)
+	password, err := newPassword(p)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(p.making(), 0o700); err != nil {
+		return fmt.Errorf("making the PostgreSQL cluster: %w", err)
+	}
+	// initdb, run by the other user, cannot read the password file of the place. This copy is made before the
+	// directory is handed over, and gone with it.
+	secret := filepath.Join(p.making(), "password")
+	if err := errors.Join(writeFile(secret, password+"\n", 0o600), user.give(secret), user.give(p.making())); err != nil {
+		return fmt.Errorf("making the PostgreSQL cluster: %w", err)
+	}
+	args := []string{
+		"-D", filepath.Join(p.making(), "data"),
+		"--username=" + roleName, "--pwfile=" + secret, "--auth=scram-sha-256",
+		"--encoding=UTF8", "--locale=C", "--no-instructions",
+	}
+	if strings.EqualFold(c.opts.Settings["fsync"], "off") {
+		args = append(args, "--no-sync")
+	}
+	out, err := user.command(ctx, string(p), bin.initdb(), args...).CombinedOutput()
+	if err != nil {
+		last := &tail{}
+		_, _ = last.Write(out)
+		return fmt.Errorf("initdb in %s: %w%s; its last lines:\n%s", p.making(), err, spaceHint(string(out)), last)
+	}
+	if err := errors.Join(os.Rename(filepath.Join(p.making(), "data"), p.data()), syncDir(string(p))); err != nil {
+		return fmt.Errorf("putting the new PostgreSQL cluster in place: %w", err)
+	}
+	return c.discardHalfMade(p)
+}
+
+// discardHalfMade removes what an initdb left that did not come to its end.
+func (c *Cluster) discardHalfMade(p place) error {
+	if err := os.RemoveAll(p.making()); err != nil {
+		return fmt.Errorf("removing a half-made PostgreSQL cluster: %w", err)
+	}
+	return nil
+}
+
+// newPassword writes a new random password to the place.
+func newPassword(p place) (string, error) {
+	raw := make([]byte, passwordBytes)
+	if _, err := rand.Read(raw); err != nil {
+		return "", fmt.Errorf("making a password for PostgreSQL: %w", err)
+	}
+	password := hex.EncodeToString(raw)
+	if err := writeFile(p.password(), password+"\n", 0o600); err != nil {
+		return "", fmt.Errorf("keeping the password for PostgreSQL: %w", err)
+	}
+	return password, nil
+}
+
+// password returns the password of role scrip. A lost file is no disaster: whoever may start the cluster may set a
+// new one, in single-user mode, where PostgreSQL asks for none. The caller made sure that no postmaster runs.
+func (c *Cluster) password(ctx context.Context, p place, user account, bin Binaries) (string, error) {
+	raw, err := os.ReadFile(p.password())
+	if err == nil && len(strings.TrimSpace(string(raw))) > 0 {
+		return strings.TrimSpace(string(raw)), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading the password for PostgreSQL: %w", err)
+	}
+	c.log.WarnContext(ctx, "password file of the PostgreSQL cluster is gone; setting a new password", "file", p.password())
+	password, err := newPassword(p)
+	if err != nil {
+		return "", err
+	}
+	// Dying before the statement is done leaves a file that does not fit; readiness then says to remove it.
+	cmd := user.command(ctx, string(p), bin.postgres(), "--single", "-D", p.data(), "postgres")
+	cmd.Stdin = strings.NewReader("ALTER ROLE " + roleName + " PASSWORD '" + password + "'\n")
+	last := &tail{}
+	cmd.Stdout, cmd.Stderr = last, last
+	if err := cmd.Run(); err != nil {
+		return "", errors.Join(fmt.Errorf("setting a new password in %s: %w; last lines:\n%s", p.data(), err, last), os.Remove(p.password()))
+	}
+	return password, nil
+}
+
+// madeBy returns the major version of PostgreSQL that made the cluster.
+func madeBy(p place) (int, error) {
+	raw, err := os.ReadFile(filepath.Join(p.data(), "PG_VERSION"))
+	if err != nil {
+		return 0, fmt.Errorf("%s is not a PostgreSQL cluster: %w; move %s away, a new one is then made and filled from the log", p.data(), err, p.data())
+	}
+	major, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		return 0, fmt.Errorf("%s/PG_VERSION says %q, not a version of PostgreSQL: move %s away, a new cluster is then made and filled from the log",
+			p.data(), strings.TrimSpace(string(raw)), p.data())
+	}
+	return major, nil
+}
+
+// binariesFor picks the installation that can run the cluster in p: data files of one major version are useless to
+// another, and a machine may have several.
+func binariesFor(p place, all []Binaries) (Binaries, error) {
+	major, err := madeBy(p)
+	if err != nil {
+		return Binaries{}, err
+	}
+	found := make([]string, 0, len(all))
+	for _, b := range all {
+		if b.Major == major {
+			return b, nil
+		}
+		found = append(found, fmt.Sprintf("%d in %s", b.Major, b.Dir))
+	}
+	return Binaries{}, fmt.Errorf("PostgreSQL %d made the cluster %s, but only PostgreSQL %s was found: install version %d, "+
+		"or move %s away (that is safe: a new cluster is made and its tables are rebuilt from the log)",
+		major, p.data(), strings.Join(found, ", "), major, p.data())
+}
+
+func spaceHint(text string) string {
+	if strings.Contains(text, "No space left on device") {
+		return " (the disk is full: free some space, then start again)"
+	}
+	return ""
+}

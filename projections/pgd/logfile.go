@@ -1,0 +1,93 @@
+package pgd
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+const (
+	// logLimit is the size in bytes at which postgres.log becomes postgres.log.1: two files bound the disk used.
+	logLimit = 8 * mebibyte
+	// tailLines and tailBytes bound what is kept in memory for error messages.
+	tailLines = 20
+	tailBytes = 4096
+)
+
+// logFile writes what postmasters say to a file of limited size. A disk that is full loses lines and stops nobody:
+// PostgreSQL's backends wait for whoever reads their messages.
+type logFile struct {
+	path  string
+	limit int64
+
+	mu   sync.Mutex // guards what follows; the last words of a dead postmaster may meet the first of the next
+	file *os.File
+	size int64
+}
+
+func (l *logFile) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil && l.size+int64(len(b)) > l.limit {
+		l.closeLocked()
+		_ = os.Rename(l.path, l.path+".1") // failing, the file just grows on
+	}
+	if l.file == nil {
+		f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return len(b), nil
+		}
+		l.file, l.size = f, 0
+		if info, err := f.Stat(); err == nil {
+			l.size = info.Size()
+		}
+	}
+	n, _ := l.file.Write(b)
+	l.size += int64(n)
+	return len(b), nil
+}
+
+func (l *logFile) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closeLocked()
+}
+
+func (l *logFile) closeLocked() {
+	if l.file != nil {
+		_ = l.file.Close() // nothing is buffered
+		l.file = nil
+	}
+}
+
+// tail keeps the last bytes written to it.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, b...)
+	if over := len(t.text) - tailBytes; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(b), nil
+}
+
+// String returns the last lines, none cut off at the front.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := strings.TrimSpace(string(t.text))
+	lines := strings.Split(text, "\n")
+	if len(t.text) == tailBytes && len(lines) > 1 {
+		lines = lines[1:]
+	}
+	if len(lines) > tailLines {
+		lines = lines[len(lines)-tailLines:]
+	}
+	return strings.Join(lines, "\n")
+}

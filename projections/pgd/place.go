@@ -1,0 +1,232 @@
+package pgd
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// defaultFallbackBase holds the clusters of data directories that the unprivileged user cannot reach.
+const defaultFallbackBase = "/var/lib/scrip"
+
+// pointerFile in the data directory names the place when it lies elsewhere.
+const pointerFile = "postgres.place"
+
+// place is the directory with everything that belongs to one cluster.
+type place string
+
+func (p place) path(name string) string { return filepath.Join(string(p), name) }
+func (p place) data() string            { return p.path("data") }
+func (p place) making() string          { return p.path("new") }
+func (p place) former() string          { return p.path("data.former") }
+func (p place) run() string             { return p.path("run") }
+func (p place) password() string        { return p.path("password") }
+func (p place) lock() string            { return p.path("lock") }
+func (p place) log() string             { return p.path("postgres.log") }
+func (p place) conf() string            { return p.path("postgresql.conf") }
+func (p place) hba() string             { return p.path("pg_hba.conf") }
+
+// made tells whether a cluster stands in the place. data is only ever created by a rename of a whole cluster.
+func (p place) made() bool {
+	_, err := os.Lstat(p.data())
+	return err == nil
+}
+
+// choice is where the cluster lives and who runs it.
+type choice struct {
+	place place
+	user  account
+	// inherited says that the place lies outside the data directory and nothing in the data directory points to it:
+	// what stands there was made for an earlier data directory of the same name.
+	inherited bool
+}
+
+// choose finds the place for dataDir (absolute) and creates its directory. An existing cluster is kept where it is as
+// long as it can be used.
+func (c *Cluster) choose(ctx context.Context, dataDir string, bin Binaries) (choice, error) {
+	own := place(filepath.Join(dataDir, "postgres"))
+	if os.Geteuid() != 0 {
+		return chooseAsUser(own)
+	}
+
+	pointed, err := c.pointed(dataDir)
+	if err != nil {
+		return choice{}, err
+	}
+	why := error(nil)
+	if own.made() || pointed == "" || !pointed.made() {
+		got, err := chooseAsRoot(ctx, own, bin)
+		if err == nil {
+			return got, nil
+		}
+		why = err
+	}
+	elsewhere := pointed
+	if elsewhere == "" {
+		elsewhere = place(filepath.Join(c.opts.FallbackBase, hashOf(dataDir)))
+	}
+	if err := os.MkdirAll(c.opts.FallbackBase, 0o755); err != nil {
+		return choice{}, fmt.Errorf("making the directory for PostgreSQL clusters: %w", err)
+	}
+	got, err := chooseAsRoot(ctx, elsewhere, bin)
+	if err != nil {
+		return choice{}, fmt.Errorf("no place for the PostgreSQL cluster: %w; let that user pass (chmod o+x on the parent directories), "+
+			"run scrip as an ordinary user, or give an existing server with --postgres URL", errors.Join(why, err))
+	}
+	got.inherited = pointed == "" && elsewhere.made()
+	if why != nil {
+		c.log.InfoContext(ctx, "PostgreSQL cluster kept outside the data directory",
+			"place", string(elsewhere), "data", dataDir, "reason", why.Error())
+		if own.made() {
+			c.log.WarnContext(ctx, "a PostgreSQL cluster that cannot be reached any more is left unused; it can be removed",
+				"dir", string(own))
+		}
+	}
+	return got, nil
+}
+
+func chooseAsUser(own place) (choice, error) {
+	me := self()
+	if own.made() {
+		uid, _, err := ownerOf(own.data())
+		if err != nil {
+			return choice{}, fmt.Errorf("looking at the PostgreSQL cluster: %w", err)
+		}
+		if uid != me.uid {
+			return choice{}, fmt.Errorf("the PostgreSQL cluster %s belongs to %s, scrip runs as %s: run scrip as root as before, "+
+				"or move %s away (its tables are rebuilt from the log)", own.data(), named(uid, 0, false).name, me.name, string(own))
+		}
+	}
+	if err := os.Mkdir(string(own), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return choice{}, fmt.Errorf("making the directory of the PostgreSQL cluster: %w", err)
+	}
+	return choice{place: own, user: me}, nil
+}
+
+// chooseAsRoot prepares p and makes sure that the user who will run the cluster can get there.
+func chooseAsRoot(ctx context.Context, p place, bin Binaries) (choice, error) {
+	user := unprivileged()
+	created := false
+	if p.made() {
+		uid, gid, err := ownerOf(p.data())
+		if err != nil {
+			return choice{}, err
+		}
+		if uid == 0 { // copied or restored by root, who cannot run it
+			if err := giveTree(p.data(), user); err != nil {
+				return choice{}, fmt.Errorf("giving %s to user %s: %w", p.data(), user.name, err)
+			}
+		} else {
+			user = named(uid, gid, true)
+		}
+	} else {
+		switch err := os.Mkdir(string(p), 0o711); {
+		case err == nil:
+			created = true
+		case !errors.Is(err, fs.ErrExist):
+			return choice{}, err
+		}
+		// Its user may pass but not write: what root writes here cannot be turned into a link by that user.
+		if err := errors.Join(os.Chown(string(p), 0, 0), os.Chmod(string(p), 0o711)); err != nil {
+			return choice{}, err
+		}
+	}
+	err := user.canReach(ctx, string(p), bin)
+	if err == nil {
+		err = tryGive(p, user)
+	}
+	if err != nil {
+		if created {
+			err = errors.Join(err, os.Remove(string(p)))
+		}
+		return choice{}, err
+	}
+	return choice{place: p, user: user}, nil
+}
+
+// tryGive makes sure that the file system of p keeps owners.
+func tryGive(p place, user account) error {
+	probe, err := os.MkdirTemp(string(p), "probe-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(user.give(probe), os.Remove(probe))
+}
+
+func giveTree(root string, user account) error {
+	return filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, user.uid, user.gid)
+	})
+}
+
+var hashName = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
+// hashOf names the place of a data directory outside of it.
+func hashOf(dataDir string) string {
+	sum := sha256.Sum256([]byte(dataDir))
+	return hex.EncodeToString(sum[:8])
+}
+
+// pointed returns the place named by the pointer file, "" when there is none. Only a place that pgd could have chosen
+// itself counts: the data directory may belong to somebody who must not lead root anywhere else.
+func (c *Cluster) pointed(dataDir string) (place, error) {
+	file := filepath.Join(dataDir, pointerFile)
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	path := strings.TrimSpace(string(raw))
+	if filepath.Dir(path) != filepath.Clean(c.opts.FallbackBase) || !hashName.MatchString(filepath.Base(path)) {
+		return "", fmt.Errorf("%s names %q, which is no directory made by scrip below %s: remove the file, a new cluster is then made and filled from the log",
+			file, path, c.opts.FallbackBase)
+	}
+	return place(path), nil
+}
+
+// remember writes the pointer file. It comes before the cluster: dying in between leaves a pointer to an empty place,
+// which is filled at the next start; the other way round the cluster would look like somebody else's.
+func remember(dataDir string, p place) error {
+	if filepath.Dir(string(p)) == dataDir {
+		return nil
+	}
+	return writeFile(filepath.Join(dataDir, pointerFile), string(p)+"\n", 0o644)
+}
+
+// writeFile replaces a file as a whole: by rename, so that a crash leaves the old or the new one, a link planted
+// under its name is replaced instead of followed, and what was written survives power loss.
+func writeFile(path, text string, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return err
+	}
+	_, werr := f.WriteString(text)
+	if err := errors.Join(werr, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes renames in dir survive power loss.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
