@@ -1,0 +1,226 @@
+// Package pgtest gives tests a real PostgreSQL.
+//
+//	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }     // one cluster for the whole test binary
+//
+//	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))        // an own empty database, dropped after the test
+//	cluster := pgtest.Cluster(t)                                // an own cluster, to stop, start and kill
+//
+// The clusters run without fsync: they lose nothing when PostgreSQL is killed, only when the machine is. Without Main
+// the shared cluster lives as long as any test uses it and is made anew afterwards, which costs about a second.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/projections/pgd"
+)
+
+const (
+	// startLimit and stopLimit are far above what they take, about 1 s and 0.1 s, for machines under load.
+	startLimit = time.Minute
+	stopLimit  = 30 * time.Second
+
+	dirPattern = "scrip-pgtest-"
+	// forgotten is the age at which the directory of a test binary that was killed is removed by another one.
+	forgotten = time.Hour
+)
+
+// fast are the settings of test clusters.
+func fast() map[string]string {
+	return map[string]string{
+		"fsync":              "off",
+		"full_page_writes":   "off",
+		"synchronous_commit": "off",
+		"shared_buffers":     "32MB",
+	}
+}
+
+// common is the cluster that the tests of this binary share.
+var common shared
+
+type shared struct {
+	mu sync.Mutex // guards what follows
+	// pinned says that Main stops the cluster; without it the last user does.
+	pinned  bool
+	users   int
+	made    int // databases made so far, for their names
+	dir     string
+	cluster *pgd.Cluster
+	url     string
+}
+
+// Main runs the tests and stops the shared cluster at their end. It returns the exit code for os.Exit.
+func Main(m *testing.M) int {
+	common.mu.Lock()
+	common.pinned = true
+	common.mu.Unlock()
+	code := m.Run()
+
+	common.mu.Lock()
+	defer common.mu.Unlock()
+	if err := common.stopLocked(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping the test cluster:", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// URL returns the URL of a new, empty database, which its user owns. It is dropped after the test, with whatever
+// connections are open by then.
+func URL(t testing.TB) string {
+	t.Helper()
+	base, name, err := common.join()
+	if err != nil {
+		t.Fatalf("test cluster: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := common.part(base, name); err != nil {
+			t.Errorf("test database %s: %v", name, err)
+		}
+	})
+	if err := execute(base, "CREATE DATABASE "+name); err != nil {
+		t.Fatalf("test database %s: %v", name, err)
+	}
+	u, err := url.Parse(base)
+	if err != nil {
+		t.Fatalf("URL of the test cluster: %v", err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// Cluster returns a started cluster for this test alone; its URL method tells where. It is stopped after the test,
+// in whatever state the test leaves it.
+func Cluster(t testing.TB) *pgd.Cluster {
+	t.Helper()
+	c := pgd.Open(options(Dir(t), slog.New(slog.NewTextHandler(t.Output(), nil))))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+		defer cancel()
+		if err := c.Stop(ctx); err != nil {
+			t.Errorf("stopping the test cluster: %v", err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+	defer cancel()
+	if _, err := c.Start(ctx); err != nil {
+		t.Fatalf("starting the test cluster: %v", err)
+	}
+	return c
+}
+
+// Dir returns a temporary directory like t.TempDir that other users can pass through. Run as root, scrip has an
+// unprivileged user run PostgreSQL, and that user must reach the data directory, or the cluster goes to /var/lib/scrip.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	// TempDir makes a directory for the test, closed to others, and this one in it.
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatalf("opening %s to other users: %v", d, err)
+		}
+	}
+	return dir
+}
+
+func options(dir string, log *slog.Logger) pgd.Options {
+	return pgd.Options{
+		DataDir:      dir,
+		FallbackBase: filepath.Join(dir, "elsewhere"), // a test leaves nothing in /var/lib
+		Settings:     fast(),
+		Logger:       log,
+	}
+}
+
+// join counts one more user, starts the cluster for the first, and gives out a name for a database.
+func (s *shared) join() (base, name string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cluster == nil {
+		if err := s.startLocked(); err != nil {
+			return "", "", errors.Join(err, s.stopLocked())
+		}
+	}
+	s.users++
+	s.made++
+	return s.url, fmt.Sprintf("test_%d", s.made), nil
+}
+
+// part drops a database, and stops the cluster after its last user unless Main will.
+func (s *shared) part(base, name string) error {
+	err := execute(base, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users--
+	if s.users == 0 && !s.pinned {
+		err = errors.Join(err, s.stopLocked())
+	}
+	return err
+}
+
+func (s *shared) startLocked() error {
+	removeForgotten()
+	dir, err := os.MkdirTemp("", dirPattern)
+	if err != nil {
+		return err
+	}
+	s.dir = dir
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
+	s.cluster = pgd.Open(options(dir, slog.New(slog.DiscardHandler)))
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	s.url, err = s.cluster.Start(ctx)
+	return err
+}
+
+func (s *shared) stopLocked() error {
+	var err error
+	if s.cluster != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+		defer cancel()
+		err = s.cluster.Stop(ctx)
+	}
+	if s.dir != "" {
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}
+	s.cluster, s.dir, s.url = nil, "", ""
+	return err
+}
+
+// removeForgotten removes directories of test binaries that were killed. No test runs for an hour.
+func removeForgotten() {
+	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), dirPattern+"*"))
+	if err != nil { // only a malformed pattern
+		return
+	}
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > forgotten {
+			_ = os.RemoveAll(dir) // somebody else's, or somebody else was quicker
+		}
+	}
+}
+
+func execute(base, sql string) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, base)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
