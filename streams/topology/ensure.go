@@ -1,0 +1,286 @@
+package topology
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+)
+
+// ensureParallel is how many streams are looked at or made at once; a cluster's meta leader queues the rest anyway.
+const ensureParallel = 8
+
+// Ensure makes the log exist and says which it is. It may be called by any number of servers at once: the one that
+// creates the key in StateBucket chooses the UUID, the others find it and go on with it (or are refused, if they asked
+// for other lanes or hold another code key).
+//
+// Refusals are ErrRefused: another number of lanes, another code key, a newer format, streams of another log, a lost
+// stream. Differences that do not make the log another one are listed in Log.Drift. Anything else is the server not
+// answering; ctx bounds how long that is waited for.
+func Ensure(ctx context.Context, js jetstream.JetStream, spec Spec) (Log, error) {
+	if err := spec.validate(); err != nil {
+		return Log{}, err
+	}
+	spec = spec.withDefaults()
+	if have := js.Conn().MaxPayload(); have > 0 && have < minMaxPayload {
+		return Log{}, refuse("the NATS server allows messages of %d bytes, the log needs %d; set max_payload: 1MB in its configuration", have, minMaxPayload)
+	}
+
+	kv, bucketDrift, err := ensureBucket(ctx, js, stateConfig(spec))
+	if err != nil {
+		return Log{}, err
+	}
+	id, revision, err := claimIdentity(ctx, js, kv, spec)
+	if err != nil {
+		return Log{}, err
+	}
+	if err := id.check(spec); err != nil {
+		return Log{}, err
+	}
+
+	log := id.log()
+	log.Drift = bucketDrift
+	streamDrift, err := ensureStreams(ctx, js, id, spec)
+	if err != nil {
+		return Log{}, err
+	}
+	log.Drift = append(log.Drift, streamDrift...)
+
+	_, leaseDrift, err := ensureBucket(ctx, js, leaseConfig(spec))
+	if err != nil {
+		return Log{}, err
+	}
+	log.Drift = append(log.Drift, leaseDrift...)
+	if err := ensureSnapBucket(ctx, js, spec); err != nil {
+		return Log{}, err
+	}
+
+	// A crash before this leaves the identity incomplete, and the next Ensure finds every stream in place.
+	if !id.Complete {
+		if err := markComplete(ctx, kv, id, revision); err != nil {
+			return Log{}, err
+		}
+	}
+	return log, nil
+}
+
+func (s Spec) validate() error {
+	switch {
+	case s.Lanes < 0 || s.Lanes > MaxLanes:
+		return refuse("lanes is %d, expected 1 to %d", s.Lanes, MaxLanes)
+	case s.Replicas < 0 || s.Replicas > 5:
+		return refuse("replicas is %d, expected 1, 3 or 5", s.Replicas)
+	case s.CmdMaxBytes < 0:
+		return refuse("the command streams' size limit is %d, expected a positive number of bytes", s.CmdMaxBytes)
+	}
+	return nil
+}
+
+// claimIdentity reads the log's identity or creates it. It loops because losing the creation, or reading from a replica
+// that lags, both mean: somebody else has chosen, read again.
+func claimIdentity(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, spec Spec) (id identity, revision uint64, err error) {
+	err = retry(ctx, func(ctx context.Context) error {
+		var found bool
+		if id, revision, found, err = readIdentity(ctx, kv); err != nil || found {
+			return err
+		}
+		if id, found, err = adopt(ctx, js); err != nil {
+			return err
+		}
+		if !found {
+			if id, err = newIdentity(spec); err != nil {
+				return err
+			}
+		}
+		value, err := json.Marshal(id)
+		if err != nil {
+			return err
+		}
+		// From here on the log exists under this UUID, whoever crashes.
+		revision, err = kv.Create(ctx, identityKey, value)
+		if errors.Is(err, jetstream.ErrKeyExists) {
+			return errAgain
+		}
+		return err
+	})
+	if err != nil {
+		return identity{}, 0, fmt.Errorf("reading or creating the log's identity: %w", err)
+	}
+	return id, revision, nil
+}
+
+func newIdentity(spec Spec) (identity, error) {
+	if spec.KeyFingerprint == "" {
+		return identity{}, refuse("there is no log yet and no code key was given to create one; start a server with the lanes role first")
+	}
+	name, err := uuid.NewRandom()
+	if err != nil {
+		return identity{}, err
+	}
+	lanes := spec.Lanes
+	if lanes == 0 {
+		lanes = DefaultLanes
+	}
+	return identity{
+		UUID: name.String(), Lanes: lanes, KeyFingerprint: spec.KeyFingerprint, Format: Format,
+		Created: time.Now().UTC().Truncate(time.Second),
+	}, nil
+}
+
+func markComplete(ctx context.Context, kv jetstream.KeyValue, id identity, revision uint64) error {
+	id.Complete = true
+	value, err := json.Marshal(id)
+	if err != nil {
+		return err
+	}
+	err = retry(ctx, func(ctx context.Context) error {
+		_, err := kv.Update(ctx, identityKey, value, revision)
+		if isWrongSequence(err) {
+			return nil // another server was first, with the same identity
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("marking the log complete: %w", err)
+	}
+	return nil
+}
+
+// ensureStreams checks every lane's streams and creates those missing from a log still being created.
+func ensureStreams(ctx context.Context, js jetstream.JetStream, id identity, spec Spec) ([]string, error) {
+	var (
+		mu       sync.Mutex
+		drifts   []string
+		lost     []string
+		group, g = errgroup.WithContext(ctx)
+	)
+	group.SetLimit(ensureParallel)
+	for lane := range id.Lanes {
+		for _, want := range streamConfigs(lane, id, spec) {
+			group.Go(func() error {
+				d, missing, err := ensureStream(g, js, want, id)
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				drifts = append(drifts, d...)
+				if missing {
+					lost = append(lost, want.Name)
+				}
+				return nil
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	if len(lost) > 0 {
+		slices.Sort(lost)
+		return nil, refuse("log %s has lost %s: an empty stream in its place would forget codes given out; restore it from a backup (or, to begin a new log, remove all SCRIP_ streams and buckets)",
+			id.UUID, strings.Join(lost, ", "))
+	}
+	slices.Sort(drifts)
+	return drifts, nil
+}
+
+// ensureStream checks one stream, or creates it. missing means: not there, and not to be created.
+func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, id identity) (drifts []string, missing bool, err error) {
+	var have jetstream.StreamConfig
+	err = retry(ctx, func(ctx context.Context) error {
+		missing = false
+		stream, err := js.Stream(ctx, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			if id.Complete {
+				missing = true
+				return nil
+			}
+			stream, err = js.CreateStream(ctx, want)
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+				return errAgain // another server made it with other settings meanwhile: compare
+			}
+		}
+		if err != nil {
+			return err
+		}
+		have = stream.CachedInfo().Config
+		return nil
+	})
+	switch {
+	case hasCode(err, codeNoStorage):
+		return nil, false, fmt.Errorf("stream %s needs %d bytes set aside and the server has not so much storage left; free disk space or give the command streams a lower limit: %w", want.Name, want.MaxBytes, err)
+	case err != nil:
+		return nil, false, fmt.Errorf("ensuring stream %s: %w", want.Name, err)
+	case missing:
+		return nil, true, nil
+	}
+	on, err := identityOf(want.Name, have.Metadata)
+	if err != nil {
+		return nil, false, err
+	}
+	if !on.same(id) {
+		if on.Format > Format {
+			return nil, false, on.check(Spec{})
+		}
+		return nil, false, refuse("stream %s belongs to log %s (%d lanes, key %s), the others to log %s (%d lanes, key %s); restore all streams from one backup, or, if the streams are right and only bucket %s is not, delete its key %q",
+			want.Name, on.UUID, on.Lanes, on.KeyFingerprint, id.UUID, id.Lanes, id.KeyFingerprint, StateBucket, identityKey)
+	}
+	return drift(want, have), false, nil
+}
+
+func ensureBucket(ctx context.Context, js jetstream.JetStream, want jetstream.KeyValueConfig) (kv jetstream.KeyValue, drifts []string, err error) {
+	err = retry(ctx, func(ctx context.Context) error {
+		kv, err = js.KeyValue(ctx, want.Bucket)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			kv, err = js.CreateKeyValue(ctx, want)
+			if errors.Is(err, jetstream.ErrBucketExists) {
+				return errAgain
+			}
+		}
+		if err != nil {
+			return err
+		}
+		status, err := kv.Status(ctx)
+		if err != nil {
+			return err
+		}
+		have := status.Config()
+		drifts = nil
+		if have.Replicas != want.Replicas {
+			drifts = append(drifts, fmt.Sprintf("bucket %s: replicas is %d, expected %d", want.Bucket, have.Replicas, want.Replicas))
+		}
+		if want.LimitMarkerTTL > 0 && have.LimitMarkerTTL <= 0 {
+			drifts = append(drifts, fmt.Sprintf("bucket %s: markers of expired keys are off, expected on: leases of dead servers would never be seen to end", want.Bucket))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("ensuring bucket %s: %w", want.Bucket, err)
+	}
+	return kv, drifts, nil
+}
+
+func ensureSnapBucket(ctx context.Context, js jetstream.JetStream, spec Spec) error {
+	err := retry(ctx, func(ctx context.Context) error {
+		_, err := js.ObjectStore(ctx, SnapBucket)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			_, err = js.CreateObjectStore(ctx, snapConfig(spec))
+			if errors.Is(err, jetstream.ErrBucketExists) {
+				return errAgain
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("ensuring object store %s: %w", SnapBucket, err)
+	}
+	return nil
+}

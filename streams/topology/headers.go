@@ -1,0 +1,26 @@
+package topology
+
+// Headers of messages in the log and of commands on their way into it.
+const (
+	// HeaderCommands holds "<first>-<last>", the command sequences a step covers, contiguous from step to step.
+	HeaderCommands = "Scrip-Commands"
+	// HeaderCommandTime holds the stored timestamp of the last covered command.
+	HeaderCommandTime = "Scrip-Command-Time"
+	// HeaderTime holds the lane's clock after the step.
+	HeaderTime = "Scrip-Time"
+	// HeaderOwner holds the writer's nonce, new at each taking of a lane.
+	HeaderOwner = "Scrip-Owner"
+	// HeaderFormat holds the log format, see Format.
+	HeaderFormat = "Scrip-Format"
+	// HeaderReply, on a command message, holds the inbox that outcomes go to.
+	HeaderReply = "Scrip-Reply"
+	// HeaderRebase holds the command sequence a lane goes on at: the only break in contiguity.
+	HeaderRebase = "Scrip-Rebase"
+	// HeaderSource, on a reminder message, holds "<event seq>:<line>:<last r>".
+	HeaderSource = "Scrip-Source"
+	// HeaderSourceDigest, on a reminder message, holds the digest of the event message named by HeaderSource.
+	HeaderSourceDigest = "Scrip-Source-Digest"
+)
+
+// Format is the log format this program writes and the highest it reads.
+const Format = 1

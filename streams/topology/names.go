@@ -1,0 +1,153 @@
+package topology
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Names of what holds the log. A lane's three streams carry its number.
+const (
+	CmdStreamPrefix = "SCRIP_CMD_"
+	EvtStreamPrefix = "SCRIP_EVT_"
+	RmdStreamPrefix = "SCRIP_RMD_"
+
+	// LeaseBucket is the KV bucket of leases and server announcements.
+	LeaseBucket = "SCRIP_LEASE"
+	// StateBucket is the KV bucket of the log's identity and of the snapshot pointers.
+	StateBucket = "SCRIP_STATE"
+	// SnapBucket is the object store of snapshots.
+	SnapBucket = "SCRIP_SNAP"
+)
+
+// CmdStream is the name of a lane's command stream.
+func CmdStream(lane int) string { return CmdStreamPrefix + strconv.Itoa(lane) }
+
+// EvtStream is the name of a lane's event stream.
+func EvtStream(lane int) string { return EvtStreamPrefix + strconv.Itoa(lane) }
+
+// RmdStream is the name of a lane's stream of fired reminders.
+func RmdStream(lane int) string { return RmdStreamPrefix + strconv.Itoa(lane) }
+
+// Subjects that the server-side mapping turns into lane subjects, as patterns.
+const (
+	CmdPattern   = "scrip.cmd.*"
+	AdminPattern = "scrip.admin.*"
+)
+
+// CmdSubject is where producers publish the commands of one campaign.
+func CmdSubject(campaign string) string { return "scrip.cmd." + campaign }
+
+// AdminSubject is where operators publish the commands of one campaign.
+func AdminSubject(campaign string) string { return "scrip.admin." + campaign }
+
+// LaneCmd takes messages of several campaigns of one lane, each line with its campaign.
+func LaneCmd(lane int) string { return laneSubject(lane, "cmd") }
+
+// LaneCmdFor is the mapped form of CmdSubject.
+func LaneCmdFor(lane int, campaign string) string { return laneSubject(lane, "cmd.") + campaign }
+
+// LaneAdminFor is the mapped form of AdminSubject.
+func LaneAdminFor(lane int, campaign string) string { return laneSubject(lane, "admin.") + campaign }
+
+// LaneDue takes the scheduler's commands.
+func LaneDue(lane int) string { return laneSubject(lane, "due") }
+
+// Evt is the one subject of a lane's event stream.
+func Evt(lane int) string { return "scrip.evt." + strconv.Itoa(lane) }
+
+// Rmd is the one subject of a lane's stream of fired reminders.
+func Rmd(lane int) string { return "scrip.rmd." + strconv.Itoa(lane) }
+
+func laneSubject(lane int, rest string) string {
+	return "scrip.lane." + strconv.Itoa(lane) + "." + rest
+}
+
+// MappedCmd and MappedAdmin are the destinations of the server-side subject mapping for a log of that many lanes.
+// NATS hashes the campaign token as LaneOf does.
+func MappedCmd(lanes int) string { return mapped(lanes, "cmd") }
+
+// MappedAdmin is described at MappedCmd.
+func MappedAdmin(lanes int) string { return mapped(lanes, "admin") }
+
+func mapped(lanes int, kind string) string {
+	return "scrip.lane.{{partition(" + strconv.Itoa(lanes) + ",1)}}." + kind + ".{{wildcard(1)}}"
+}
+
+// LaneOf is the lane of a campaign in a log of that many lanes: FNV-1a-32 of the name, modulo lanes, which is NATS'
+// own partition(lanes,1). lanes must be positive.
+func LaneOf(campaign string, lanes int) int {
+	h := uint32(2166136261)
+	for i := range len(campaign) {
+		h = (h ^ uint32(campaign[i])) * 16777619
+	}
+	return int(h % uint32(lanes))
+}
+
+// Kind says what a command subject may carry.
+type Kind uint8
+
+// The kinds of command subject.
+const (
+	// Cmd carries producers' commands of the one campaign in the subject.
+	Cmd Kind = iota + 1
+	// Admin carries operators' commands of the one campaign in the subject.
+	Admin
+	// Multi carries commands of several campaigns, each line with its own.
+	Multi
+	// Due carries the scheduler's commands.
+	Due
+)
+
+func (k Kind) String() string {
+	switch k {
+	case Cmd:
+		return "cmd"
+	case Admin:
+		return "admin"
+	case Multi:
+		return "multi"
+	case Due:
+		return "due"
+	}
+	return "unknown"
+}
+
+// ParseCommandSubject takes a subject of a command stream apart. campaign is empty for Multi and Due. A subject that
+// is not of that form, the unmapped scrip.cmd.<campaign> included, is not ok.
+func ParseCommandSubject(subject string) (kind Kind, lane int, campaign string, ok bool) {
+	rest, ok := strings.CutPrefix(subject, "scrip.lane.")
+	if !ok {
+		return 0, 0, "", false
+	}
+	number, rest, ok := strings.Cut(rest, ".")
+	if !ok {
+		return 0, 0, "", false
+	}
+	lane, ok = parseLane(number)
+	if !ok {
+		return 0, 0, "", false
+	}
+	what, campaign, one := strings.Cut(rest, ".")
+	switch {
+	case one && (campaign == "" || strings.Contains(campaign, ".")):
+		return 0, 0, "", false
+	case one && what == "cmd":
+		return Cmd, lane, campaign, true
+	case one && what == "admin":
+		return Admin, lane, campaign, true
+	case !one && what == "cmd":
+		return Multi, lane, "", true
+	case !one && what == "due":
+		return Due, lane, "", true
+	}
+	return 0, 0, "", false
+}
+
+// parseLane accepts a lane number as laneSubject writes it: no sign, no leading zero.
+func parseLane(s string) (int, bool) {
+	lane, err := strconv.Atoi(s)
+	if err != nil || lane < 0 || strconv.Itoa(lane) != s {
+		return 0, false
+	}
+	return lane, true
+}

@@ -1,0 +1,79 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// retryEvery is the pause between attempts: a leader election takes a second or two.
+	retryEvery = 100 * time.Millisecond
+	// retryFor is how long a server that does not answer is asked when ctx sets no earlier end.
+	retryFor = 30 * time.Second
+	// attemptFor bounds one attempt; a request that meets an election is never answered.
+	attemptFor = 5 * time.Second
+)
+
+// errAgain asks retry for another round: somebody else was first, look again.
+var errAgain = errors.New("changed meanwhile")
+
+// JetStream error codes that nats.go has no name for.
+const (
+	codeNoPeers       jetstream.ErrorCode = 10005
+	codeClusterAway   jetstream.ErrorCode = 10008
+	codeNoResources   jetstream.ErrorCode = 10023
+	codeNoStorage     jetstream.ErrorCode = 10047
+	codeWrongSeq      jetstream.ErrorCode = 10071
+	codeWrongSeqAgain jetstream.ErrorCode = 10164
+)
+
+// retry calls f until it succeeds or fails for a reason that waiting does not mend. Everything passed to it may be done
+// twice: reads, creations of things that are equal or already there, and updates with an expected revision.
+func retry(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, retryFor)
+	defer cancel()
+	tick := time.NewTicker(retryEvery)
+	defer tick.Stop()
+	for {
+		attempt, done := context.WithTimeout(ctx, attemptFor)
+		err := f(attempt)
+		done()
+		if err == nil || !transient(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-tick.C:
+		}
+	}
+}
+
+func transient(err error) bool {
+	return errors.Is(err, errAgain) ||
+		errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
+		hasCode(err, codeNoPeers, codeClusterAway, codeNoResources)
+}
+
+func isWrongSequence(err error) bool { return hasCode(err, codeWrongSeq, codeWrongSeqAgain) }
+
+func hasCode(err error, codes ...jetstream.ErrorCode) bool {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	for _, c := range codes {
+		if api.ErrorCode == c {
+			return true
+		}
+	}
+	return false
+}
