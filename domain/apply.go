@@ -1,0 +1,152 @@
+package domain
+
+import "fmt"
+
+// Apply folds one event into the state. It is how a restart rebuilds the lane and how Decide changes it. An error means
+// that the event does not fit the state: the log is not the one this state came from, or was damaged; nothing has been
+// changed then.
+func (l *Lane) Apply(ev *Event) error {
+	switch ev.Type {
+	case CampaignCreated:
+		return l.applyCreated(ev)
+	case CommandsRefused, CommandRejected:
+		l.clock = max(l.clock, ev.At)
+		return nil
+	}
+	c := l.campaigns[ev.Campaign]
+	if c == nil {
+		return fmt.Errorf("%s of campaign %q, which was never created", ev.Type, ev.Campaign)
+	}
+	if err := l.applyTo(c, ev); err != nil {
+		return fmt.Errorf("%s of campaign %s: %w", ev.Type, c.name, err)
+	}
+	l.clock = max(l.clock, ev.At)
+	return nil
+}
+
+func (l *Lane) applyCreated(ev *Event) error {
+	if l.campaigns[ev.Campaign] != nil || l.byNumber[ev.Number] != nil {
+		return fmt.Errorf("campaign %s (number %d) is created twice", ev.Campaign, ev.Number)
+	}
+	c := &campaign{name: ev.Campaign, number: ev.Number, created: ev.At}
+	if ev.Settings.Codes == 0 {
+		c.imported = &importedCodes{key: l.hash.key}
+	}
+	s := ev.Settings
+	s.Benefit = append([]byte(nil), s.Benefit...) // the event's points into its line
+	c.setSettings(s)
+	c.record(actRecord{id: l.hash.text(ev.ID), kind: CreateCampaign, arg: l.settingsHash(&s)})
+	l.add(c)
+	l.clock = max(l.clock, ev.At)
+	return nil
+}
+
+func (l *Lane) applyTo(c *campaign, ev *Event) error {
+	switch ev.Type {
+	case CampaignUpdated:
+		s := ev.Settings
+		s.Benefit = append([]byte(nil), s.Benefit...)
+		c.setSettings(s)
+		c.record(actRecord{id: l.hash.text(ev.ID), kind: UpdateCampaign})
+	case CampaignPausedEvent:
+		c.state = paused
+		c.record(actRecord{id: l.hash.text(ev.ID), kind: PauseCampaign})
+	case CampaignResumed:
+		c.state = active
+		c.record(actRecord{id: l.hash.text(ev.ID), kind: ResumeCampaign})
+	case CampaignEndedEvent:
+		c.state = ended
+		c.record(actRecord{id: l.hash.text(ev.ID), kind: EndCampaign})
+	case CampaignSoldOut:
+	case CodesImported:
+		if c.imported == nil {
+			return fmt.Errorf("its codes are generated")
+		}
+		for _, text := range ev.Codes {
+			if !c.imported.add(text) {
+				return fmt.Errorf("no room for more codes")
+			}
+		}
+		c.record(actRecord{id: l.hash.text(ev.ID), kind: ImportCodes, count: uint32(len(ev.Codes))})
+	case CouponClaimed:
+		if ev.N != c.claimed()+1 {
+			return fmt.Errorf("coupon %d follows coupon %d", ev.N, c.claimed())
+		}
+		c.recordClaim(l.hash.customer(ev.CustomerID), l.hash.text(ev.ID), ev.ExpiresAt)
+	case CouponRedeemed, CouponRolledBack, CouponVoided, CouponExtended:
+		if ev.N == 0 || ev.N > c.claimed() {
+			return fmt.Errorf("coupon %d was never claimed", ev.N)
+		}
+		return l.applyCoupon(c, ev)
+	case CouponsExpired:
+		c.due.through(ev.Through)
+		c.expiredThrough = max(c.expiredThrough, ev.Through)
+	case ReminderSet:
+		var own Instant
+		if ev.N != 0 {
+			if ev.N > c.claimed() {
+				return fmt.Errorf("coupon %d was never claimed", ev.N)
+			}
+			own = c.own(ev.N)
+		}
+		customer := l.hash.customer(ev.CustomerID)
+		c.reminders.Set(ev.R, customer, ev.Kind, ev.Before, ev.N, own)
+		c.lastReminder = max(c.lastReminder, ev.R)
+		c.record(actRecord{id: l.hash.text(ev.ID), kind: Remind, arg: l.hash.reminder(customer, ev.Kind, ev.Before)})
+	case ReminderCancelled:
+		if !c.reminders.Cancel(ev.R) {
+			return fmt.Errorf("reminder %d is not pending", ev.R)
+		}
+		// Without a customer it follows from a redeem or void, whose own event remembers the id.
+		if ev.CustomerID != "" {
+			arg := l.hash.reminder(l.hash.customer(ev.CustomerID), ev.Kind, ev.Before)
+			c.record(actRecord{id: l.hash.text(ev.ID), kind: Unremind, arg: arg})
+		}
+	case RemindersDue:
+		c.reminders.Fire(ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR, c.anchors())
+	default:
+		return fmt.Errorf("does not belong on an event stream")
+	}
+	return nil
+}
+
+// applyCoupon folds what happened to one coupon: it leaves the count of the live ones, changes, and joins again if it
+// still lives.
+func (l *Lane) applyCoupon(c *campaign, ev *Event) error {
+	n := ev.N
+	count, voided := c.standing(n)
+	act := actRecord{id: l.hash.text(ev.ID), n: n, count: count}
+	if voided {
+		act.flags = flagVoided
+	}
+	if c.live(n) {
+		c.count(n, -1)
+	} else if !voided {
+		c.redeemed--
+	}
+	switch ev.Type {
+	case CouponRedeemed:
+		act.kind, act.arg, act.count = Redeem, l.hash.text(ev.OrderID), ev.RedeemedCount
+	case CouponRolledBack:
+		act.kind, act.arg, act.count = Rollback, l.hash.text(ev.OrderID), ev.RedeemedCount
+		if i, redemption := c.redemption(n, act.arg); redemption != nil {
+			c.acts.edit(i).flags |= flagRolledBack
+		}
+	case CouponVoided:
+		act.kind, act.flags = Void, flagVoided
+		if !voided {
+			c.voided++
+		}
+	case CouponExtended:
+		act.kind = Extend
+		c.setOwn(n, ev.ExpiresAt)
+		c.reminders.Move(n, ev.ExpiresAt)
+	}
+	c.record(act)
+	if c.live(n) {
+		c.count(n, +1)
+	} else if act.flags&flagVoided == 0 {
+		c.redeemed++
+	}
+	return nil
+}

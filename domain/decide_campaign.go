@@ -1,0 +1,164 @@
+package domain
+
+import (
+	"github.com/seed-4a2410e3/scrip/domain/code"
+)
+
+// create makes a campaign. Asked again with the same settings it is a repeat.
+func (d *decision) create() {
+	s := d.cmd.Patch.onto(defaultSettings())
+	arg := d.lane.settingsHash(&s)
+	d.id = d.lane.hash.text(d.cmd.ID)
+	if d.c = d.lane.campaigns[d.cmd.Campaign]; d.c != nil {
+		act, known := d.c.seenAct(d.id)
+		switch {
+		case known && (act == nil || act.kind != CreateCampaign || act.arg != arg):
+			d.reused()
+		case known || s.Equal(&d.c.settings):
+			d.campaignOutcome(StatusCreated, true)
+		default:
+			d.refuse(CampaignExists, "a campaign %s with other settings exists; update it or choose another name", d.c.name)
+		}
+		return
+	}
+	number, ok := d.lane.nextNumber()
+	switch {
+	case !ok:
+		d.refuse(Invalid, "campaign: this lane can hold no more campaigns")
+		return
+	case s.ExpiresAt != 0 && s.ExpiresAt <= d.now:
+		d.refuse(Invalid, "expires_at: must lie in the future; it is %s now", d.now)
+		return
+	case s.Closes() <= d.now:
+		d.refuse(Invalid, "closes_at: must lie in the future; it is %s now", d.now)
+		return
+	}
+	d.events = append(d.events, Event{Type: CampaignCreated, Campaign: d.cmd.Campaign, At: d.now, ID: d.cmd.ID, Number: number, Settings: s})
+	d.apply()
+	d.c = d.lane.campaigns[d.cmd.Campaign]
+	d.campaignOutcome(StatusCreated, false)
+}
+
+// campaignOutcome fills in what every answer about a campaign says.
+func (d *decision) campaignOutcome(status string, repeat bool) {
+	d.out.Status, d.out.Campaign, d.out.Repeat = status, d.c.name, repeat
+}
+
+// update changes settings.
+func (d *decision) update() {
+	if !d.campaign() {
+		return
+	}
+	c := d.c
+	s := d.cmd.Patch.onto(c.settings)
+	if act, known := c.seenAct(d.id); known {
+		if act == nil || act.kind != UpdateCampaign {
+			d.reused()
+			return
+		}
+		d.campaignOutcome(StatusUpdated, true)
+		return
+	}
+	switch err := s.check(); {
+	case c.state == ended:
+		d.refuse(CampaignEnded, "the campaign has ended")
+	case err != nil:
+		d.refuse(Invalid, "%s", err.Error())
+	case c.imported != nil && s.Codes != 0:
+		d.refuse(Invalid, "codes: the codes of %s are imported; import more instead", c.name)
+	case c.imported == nil && s.Codes < c.settings.Codes:
+		d.refuse(Invalid, "codes: may only grow; the campaign has %d", c.settings.Codes)
+	case s.ExpiresAt != c.settings.ExpiresAt && s.ExpiresAt != 0 && s.ExpiresAt <= d.now:
+		// One watermark per campaign says what has expired: nothing may be put behind it.
+		d.refuse(Invalid, "expires_at: must lie in the future; it is %s now", d.now)
+	case s.Equal(&c.settings):
+		d.campaignOutcome(StatusUpdated, true)
+	default:
+		ev := d.emit(CampaignUpdated)
+		ev.Number, ev.Settings = c.number, s
+		d.apply()
+		d.campaignOutcome(StatusUpdated, false)
+	}
+}
+
+// turn pauses, resumes or ends a campaign. Asking for what is so already is a repeat.
+func (d *decision) turn() {
+	if !d.campaign() {
+		return
+	}
+	c := d.c
+	var to campaignState
+	var event EventType
+	var status string
+	switch d.cmd.Type {
+	case PauseCampaign:
+		to, event, status = paused, CampaignPausedEvent, StatusPaused
+	case ResumeCampaign:
+		to, event, status = active, CampaignResumed, StatusResumed
+	case EndCampaign:
+		to, event, status = ended, CampaignEndedEvent, StatusEnded
+	}
+	act, known := c.seenAct(d.id)
+	switch {
+	case known && (act == nil || act.kind != d.cmd.Type):
+		d.reused()
+	case known || c.state == to:
+		d.campaignOutcome(status, true)
+	case c.state == ended:
+		d.refuse(CampaignEnded, "the campaign has ended")
+	default:
+		d.emit(event)
+		d.apply()
+		d.campaignOutcome(status, false)
+	}
+}
+
+// importCodes adds codes to a campaign of imported codes. Codes that are there already are left out and not counted.
+func (d *decision) importCodes() {
+	if !d.campaign() {
+		return
+	}
+	c := d.c
+	act, known := c.seenAct(d.id)
+	switch {
+	case known && (act == nil || act.kind != ImportCodes):
+		d.reused()
+		return
+	case known:
+		d.campaignOutcome(StatusImported, true)
+		d.out.Count = uint64(act.count)
+		return
+	case c.state == ended:
+		d.refuse(CampaignEnded, "the campaign has ended")
+		return
+	case c.imported == nil:
+		d.refuse(Invalid, "campaign: the codes of %s are generated; create it with codes 0 to import them", c.name)
+		return
+	}
+	fresh := make([]string, 0, len(d.cmd.Codes))
+	within := make(map[string]bool, len(d.cmd.Codes))
+	for _, text := range d.cmd.Codes {
+		folded := code.FoldImported(text)
+		if _, there := c.imported.find(text); !there && !within[folded] {
+			within[folded] = true
+			fresh = append(fresh, text)
+		}
+	}
+	if len(fresh) == 0 {
+		d.campaignOutcome(StatusImported, true)
+		return
+	}
+	if uint64(c.imported.len())+uint64(len(fresh)) > MaxCodes || len(c.imported.blocks) == maxImportedBlocks {
+		d.refuse(Invalid, "codes: the campaign can hold no more codes")
+		return
+	}
+	d.emit(CodesImported).Codes = fresh
+	d.apply()
+	d.campaignOutcome(StatusImported, false)
+	d.out.Count = uint64(len(fresh))
+}
+
+// settingsHash is the argument by which a create with the same id is known as the same.
+func (l *Lane) settingsHash(s *Settings) uint64 {
+	return l.hash.text(string(s.append(nil)))
+}

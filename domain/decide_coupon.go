@@ -1,0 +1,179 @@
+package domain
+
+// redeem uses a coupon once for an order.
+func (d *decision) redeem() {
+	n, act, ok := d.mayRedeem()
+	if !ok {
+		return
+	}
+	c := d.c
+	if act != nil {
+		d.couponOutcome(StatusRedeemed, n)
+		d.out.OrderID, d.out.RedeemedCount, d.out.Benefit, d.out.Repeat = d.cmd.OrderID, act.count, c.settings.Benefit, true
+		return
+	}
+	count, _ := c.standing(n)
+	ev := d.emit(CouponRedeemed)
+	ev.N, ev.Code, ev.OrderID, ev.RedeemedCount, ev.CustomerID = n, d.lane.codeOf(c, n), d.cmd.OrderID, count+1, d.cmd.CustomerID
+	if count+1 >= c.settings.MaxRedemptions {
+		d.cancelReminders(n)
+	}
+	d.apply()
+	d.couponOutcome(StatusRedeemed, n)
+	d.out.OrderID, d.out.RedeemedCount, d.out.Benefit = d.cmd.OrderID, count+1, c.settings.Benefit
+}
+
+// mayRedeem runs the checks of redeem. With ok and an act, the redemption was made before; with ok alone it may be made.
+// Validate asks the same, so what it says is what redeem would say.
+func (d *decision) mayRedeem() (n uint32, before *actRecord, ok bool) {
+	n, ok = d.coupon()
+	if !ok {
+		return 0, nil, false
+	}
+	c := d.c
+	order := d.lane.hash.text(d.cmd.OrderID)
+	if d.cmd.ID != "" {
+		if act, known := c.seenAct(d.id); known {
+			if act == nil || act.kind != Redeem || act.n != n || act.arg != order || !d.holds(n) {
+				d.reused()
+				return 0, nil, false
+			}
+			return n, act, true
+		}
+	}
+	if d.cmd.OrderID != "" {
+		if _, act := c.redemption(n, order); act != nil && act.flags&flagRolledBack == 0 && d.holds(n) {
+			return n, act, true
+		}
+	}
+	count, voided := c.standing(n)
+	switch {
+	case !d.holds(n):
+		d.refuse(NotHolder, "the coupon belongs to another customer")
+	case voided:
+		d.refuse(Voided, "the coupon is void")
+	case c.state == paused:
+		d.refuse(CampaignPaused, "the campaign is paused; ask again later")
+	case d.now >= c.expires(n):
+		d.refuse(Expired, "the coupon expired at %s", c.expires(n))
+	case count >= c.settings.MaxRedemptions && c.settings.MaxRedemptions == 1:
+		d.refuse(AlreadyRedeemed, "the coupon has been redeemed")
+	case count >= c.settings.MaxRedemptions:
+		d.refuse(RedemptionLimitReached, "the coupon has been redeemed %d times, the most allowed", count)
+	default:
+		return n, nil, true
+	}
+	return 0, nil, false
+}
+
+// cancelReminders cancels what is pending on coupon n: nobody is reminded of a coupon that is used up or void.
+func (d *decision) cancelReminders(n uint32) {
+	for _, r := range d.c.reminders.OfCoupon(n) {
+		d.emit(ReminderCancelled).R = r
+	}
+}
+
+// rollback takes the redemption for an order back. The coupon is usable again unless it has expired meanwhile.
+func (d *decision) rollback() {
+	n, ok := d.coupon()
+	if !ok {
+		return
+	}
+	c := d.c
+	order := d.lane.hash.text(d.cmd.OrderID)
+	if act, known := c.seenAct(d.id); known {
+		if act == nil || act.kind != Rollback || act.n != n || act.arg != order || !d.holds(n) {
+			d.reused()
+			return
+		}
+		d.rolledBack(n, true)
+		return
+	}
+	_, act := c.redemption(n, order)
+	switch {
+	case !d.holds(n):
+		d.refuse(NotHolder, "the coupon belongs to another customer")
+	case act == nil:
+		d.refuse(NotRedeemed, "the coupon was not redeemed for this order")
+	case act.flags&flagRolledBack != 0:
+		d.rolledBack(n, true)
+	default:
+		count, voided := c.standing(n)
+		ev := d.emit(CouponRolledBack)
+		ev.N, ev.Code, ev.OrderID, ev.RedeemedCount = n, d.lane.codeOf(c, n), d.cmd.OrderID, count-1
+		switch {
+		case voided:
+			ev.Status = StatusVoided
+		case count-1 >= c.settings.MaxRedemptions:
+			ev.Status = StatusRedeemed
+		case d.now >= c.expires(n):
+			ev.Status = StatusExpired
+		default:
+			ev.Status = StatusClaimed
+		}
+		d.apply()
+		d.rolledBack(n, false)
+	}
+}
+
+func (d *decision) rolledBack(n uint32, repeat bool) {
+	d.couponOutcome(StatusRolledBack, n)
+	d.out.OrderID, d.out.Repeat = d.cmd.OrderID, repeat
+	d.out.RedeemedCount, _ = d.c.standing(n)
+}
+
+// void makes a coupon worthless for good.
+func (d *decision) void() {
+	n, ok := d.coupon()
+	if !ok {
+		return
+	}
+	if act, known := d.c.seenAct(d.id); known && (act == nil || act.kind != Void || act.n != n) {
+		d.reused()
+		return
+	}
+	if _, voided := d.c.standing(n); voided {
+		d.couponOutcome(StatusVoided, n)
+		d.out.Repeat = true
+		return
+	}
+	ev := d.emit(CouponVoided)
+	ev.N, ev.Code, ev.Reason, ev.Status = n, d.lane.codeOf(d.c, n), d.cmd.Reason, StatusVoided
+	d.cancelReminders(n)
+	d.apply()
+	d.couponOutcome(StatusVoided, n)
+}
+
+// extend gives a coupon a new expiry of its own; an expired coupon lives again.
+func (d *decision) extend() {
+	n, ok := d.coupon()
+	if !ok {
+		return
+	}
+	c := d.c
+	if act, known := c.seenAct(d.id); known {
+		if act == nil || act.kind != Extend || act.n != n {
+			d.reused()
+			return
+		}
+		d.couponOutcome(StatusExtended, n)
+		d.out.Repeat = true
+		return
+	}
+	count, voided := c.standing(n)
+	switch {
+	case voided:
+		d.refuse(Voided, "the coupon is void")
+	case d.cmd.ExpiresAt <= d.now:
+		// One watermark per campaign says what has expired: nothing may be put behind it.
+		d.refuse(Invalid, "expires_at: must lie in the future; it is %s now", d.now)
+	default:
+		ev := d.emit(CouponExtended)
+		ev.N, ev.Code, ev.ExpiresAt, ev.Status = n, d.lane.codeOf(c, n), d.cmd.ExpiresAt, StatusClaimed
+		if count >= c.settings.MaxRedemptions {
+			ev.Status = StatusRedeemed
+		}
+		d.apply()
+		d.couponOutcome(StatusExtended, n)
+	}
+}

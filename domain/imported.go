@@ -1,0 +1,65 @@
+package domain
+
+import (
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/siphash"
+)
+
+// importedCodes keeps the codes an operator brought along, packed, in the order they came: the code of coupon n is
+// number n. Two codes are the same if they fold to the same text.
+type importedCodes struct {
+	key    [16]byte
+	blocks [][]byte      // length byte, then the code; a code never spans two blocks
+	places pages[uint32] // block number << blockBits | offset
+	byText index         // hash of the folded code → place
+}
+
+const (
+	blockBits = 16
+	blockSize = 1 << blockBits
+	// maxImported follows from places being 32 bits: 65,536 blocks of 64 KiB hold at least 64 million codes.
+	maxImportedBlocks = 1 << (32 - blockBits)
+)
+
+func (c *importedCodes) len() uint32 { return c.places.len() }
+
+// at returns imported code i, from 0.
+func (c *importedCodes) at(i uint32) string { return string(c.bytesAt(i)) }
+
+func (c *importedCodes) bytesAt(i uint32) []byte {
+	place := *c.places.at(i)
+	block := c.blocks[place>>blockBits]
+	off := place & (blockSize - 1)
+	return block[off+1 : off+1+uint32(block[off])]
+}
+
+// find returns the number of a code as a person may type it.
+func (c *importedCodes) find(text string) (uint32, bool) {
+	folded := code.FoldImported(text)
+	return c.byText.find(siphash.Sum64(c.key, folded), func(i uint32) bool {
+		return code.FoldImported(c.at(i)) == folded
+	})
+}
+
+// add appends a normalised code that is not there yet; false when there is no room left.
+func (c *importedCodes) add(text string) bool {
+	last := len(c.blocks) - 1
+	if last < 0 || len(c.blocks[last])+1+len(text) > blockSize {
+		if len(c.blocks) == maxImportedBlocks {
+			return false
+		}
+		// The first block starts small: most imports are.
+		c.blocks = append(c.blocks, make([]byte, 0, 256))
+		last++
+	}
+	off := len(c.blocks[last])
+	c.blocks[last] = append(append(c.blocks[last], byte(len(text))), text...)
+	i, place := c.places.add()
+	*place = uint32(last)<<blockBits | uint32(off)
+	c.byText.add(c.hash(i), i, c.hash)
+	return true
+}
+
+func (c *importedCodes) hash(i uint32) uint64 {
+	return siphash.Sum64(c.key, code.FoldImported(c.at(i)))
+}

@@ -1,0 +1,143 @@
+package domain
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// The queries read a lane's state. They change nothing and answer from what has been decided; the caller holds the
+// answer back until that is durable.
+
+// CampaignView is a campaign as show and list tell it.
+type CampaignView struct {
+	Campaign       string          `json:"campaign"`
+	Number         uint32          `json:"number"`
+	Status         string          `json:"status"`
+	Codes          uint32          `json:"codes"`
+	Imported       bool            `json:"imported,omitempty"`
+	Claimed        uint32          `json:"claimed"`
+	Redeemed       uint32          `json:"redeemed"`
+	Voided         uint32          `json:"voided"`
+	PerCustomer    uint32          `json:"per_customer"`
+	MaxRedemptions uint32          `json:"max_redemptions"`
+	OpensAt        *time.Time      `json:"opens_at,omitempty"`
+	ClosesAt       *time.Time      `json:"closes_at,omitempty"`
+	ExpiresAt      *time.Time      `json:"expires_at,omitempty"`
+	ValidFor       string          `json:"valid_for,omitempty"`
+	ExpiredThrough *time.Time      `json:"expired_through,omitempty"`
+	Prefix         string          `json:"prefix,omitempty"`
+	Category       string          `json:"category,omitempty"`
+	Priority       string          `json:"priority"`
+	Benefit        json.RawMessage `json:"benefit,omitempty"`
+	Reminders      int             `json:"reminders_pending"`
+	CreatedAt      time.Time       `json:"created_at"`
+}
+
+// CouponView is a coupon as show tells it. The customer is not in it: the lane keeps only a hash.
+type CouponView struct {
+	Campaign      string          `json:"campaign"`
+	N             uint32          `json:"n"`
+	Code          string          `json:"code"`
+	Status        string          `json:"status"`
+	ExpiresAt     *time.Time      `json:"expires_at,omitempty"`
+	RedeemedCount uint32          `json:"redeemed_count"`
+	Benefit       json.RawMessage `json:"benefit,omitempty"`
+}
+
+// Campaign shows one campaign; false if there is none of that name.
+func (l *Lane) Campaign(name string) (CampaignView, bool) {
+	c := l.campaigns[name]
+	if c == nil {
+		return CampaignView{}, false
+	}
+	return l.view(c), true
+}
+
+// List shows up to limit campaigns whose name follows after, by name.
+func (l *Lane) List(after string, limit int) []CampaignView {
+	views := []CampaignView{}
+	for _, name := range l.names() {
+		if name > after && len(views) < limit {
+			views = append(views, l.view(l.campaigns[name]))
+		}
+	}
+	return views
+}
+
+func (l *Lane) view(c *campaign) CampaignView {
+	s := &c.settings
+	v := CampaignView{
+		Campaign: c.name, Number: c.number, Status: c.state.String(), Codes: c.total(), Imported: c.imported != nil,
+		Claimed: c.claimed(), Redeemed: c.redeemed, Voided: c.voided, PerCustomer: s.PerCustomer,
+		MaxRedemptions: s.MaxRedemptions, OpensAt: timeOf(s.OpensAt), ClosesAt: timeOf(s.ClosesAt),
+		ExpiresAt: timeOf(s.ExpiresAt), ExpiredThrough: timeOf(c.expiredThrough), Prefix: s.Prefix, Category: s.Category,
+		Priority: s.Priority, Benefit: s.Benefit, Reminders: c.reminders.Len(), CreatedAt: c.created.Time(),
+	}
+	if s.ValidFor != 0 {
+		v.ValidFor = s.ValidFor.String()
+	}
+	return v
+}
+
+// Coupon shows the coupon with that code; false if there is none. Its status is that of the given time.
+func (l *Lane) Coupon(campaignName, text string, now Instant) (CouponView, bool) {
+	c, n, ok := l.coupon(campaignName, text)
+	if !ok {
+		return CouponView{}, false
+	}
+	return l.couponView(c, n, now), true
+}
+
+func (l *Lane) couponView(c *campaign, n uint32, now Instant) CouponView {
+	count, _ := c.standing(n)
+	v := CouponView{
+		Campaign: c.name, N: n, Code: l.codeOf(c, n), Status: c.statusOf(n, max(now, l.clock)),
+		RedeemedCount: count, Benefit: c.settings.Benefit,
+	}
+	if at := c.expires(n); at != Never {
+		v.ExpiresAt = timeOf(at)
+	}
+	return v
+}
+
+// Customer shows up to limit coupons of a customer, by campaign name, the newest first within each.
+func (l *Lane) Customer(id string, now Instant, limit int) []CouponView {
+	views := []CouponView{}
+	customer := l.hash.customer(id)
+	for _, name := range l.names() {
+		c := l.campaigns[name]
+		n, ok := c.newestOf(customer)
+		for ok && n != 0 && len(views) < limit {
+			views = append(views, l.couponView(c, n, now))
+			if c.links.len() < n {
+				break
+			}
+			n = c.links.at(n - 1).previous
+		}
+	}
+	return views
+}
+
+// Validate answers what redeem would answer at the given time, changing nothing.
+func (l *Lane) Validate(cmd *Command, now Instant) Outcome {
+	d := decision{lane: l, cmd: cmd, now: max(now, l.clock)}
+	d.out = Outcome{ID: cmd.ID, Campaign: cmd.Campaign}
+	n, act, ok := d.mayRedeem()
+	if !ok {
+		return d.out
+	}
+	d.couponOutcome(StatusRedeemed, n)
+	d.out.OrderID, d.out.Benefit, d.out.Repeat = cmd.OrderID, d.c.settings.Benefit, act != nil
+	if d.out.RedeemedCount, _ = d.c.standing(n); act == nil {
+		d.out.RedeemedCount++
+	}
+	return d.out
+}
+
+func timeOf(i Instant) *time.Time {
+	if i == 0 {
+		return nil
+	}
+	t := i.Time()
+	return &t
+}

@@ -1,0 +1,201 @@
+package domain
+
+import (
+	"bytes"
+	"hash/fnv"
+	"sort"
+)
+
+// Step collects what a lane decides and writes at once: the events of any number of command messages, one event message.
+//
+//	message ──Add──> lines ──> Decide, Decide, … ──> Events        (to be written)
+//	                                             └──> outcome lines (to be sent once Events are durable)
+//	                         Close ──> commands.refused, one line per campaign
+//
+// A step that comes to nothing is still written, without lines: its header says which commands it covers.
+type Step struct {
+	Events   []byte // event lines, each with its newline
+	Lines    int    // number of event lines
+	Commands int    // command lines answered
+
+	lane    *Lane
+	scratch []Event
+	cmd     Command
+	refused []campaignRefusals
+}
+
+type campaignRefusals struct {
+	campaign string
+	counts   []RefusalCount
+}
+
+// Message is one command message as the log holds it.
+type Message struct {
+	Sequence uint64 // in the command stream
+	Scope    Scope  // from its subject
+	Campaign string // from its subject; "" where each line says it
+	Payload  []byte
+}
+
+// NewStep starts a step on the lane; Reset reuses it.
+func NewStep(l *Lane) *Step { return &Step{lane: l} }
+
+// Reset empties the step. The Events of the one before are not touched any more.
+func (s *Step) Reset() {
+	*s = Step{lane: s.lane, scratch: s.scratch[:0], refused: s.refused[:0], Events: make([]byte, 0, cap(s.Events))}
+}
+
+// Add decides all commands of a message at the given lane time and appends their outcome lines, each with its newline,
+// in the order of the command lines. Bad lines are refused and parked; good ones beside them are done.
+func (s *Step) Add(m Message, at Instant, replies []byte) []byte {
+	now := s.lane.Advance(at)
+	if problem := checkMessage(m.Payload); problem != nil {
+		out := s.reject(m, 0, m.Payload, problem, now)
+		return append(out.AppendJSON(replies), '\n')
+	}
+	number := uint32(0)
+	for rest := m.Payload; len(rest) > 0; {
+		var line []byte
+		line, rest, _ = bytes.Cut(rest, []byte{'\n'})
+		number++
+		if blank(line) {
+			continue
+		}
+		out := s.decide(m, number, line, now)
+		replies = append(out.AppendJSON(replies), '\n')
+	}
+	return replies
+}
+
+// checkMessage refuses a message as a whole: too long, too many lines, or none.
+func checkMessage(payload []byte) error {
+	if len(payload) > MaxMessage {
+		return invalid("", "the message has %d bytes, at most %d are allowed; send several", len(payload), MaxMessage)
+	}
+	lines := 0
+	for rest := payload; len(rest) > 0; {
+		var line []byte
+		line, rest, _ = bytes.Cut(rest, []byte{'\n'})
+		if !blank(line) {
+			lines++
+		}
+	}
+	switch {
+	case lines == 0:
+		return invalid("", "the message has no command lines")
+	case lines > MaxMessageLines:
+		return invalid("", "the message has %d lines, at most %d are allowed; send several", lines, MaxMessageLines)
+	}
+	return nil
+}
+
+func blank(line []byte) bool {
+	for _, c := range line {
+		if c != ' ' && c != '\t' && c != '\r' {
+			return false
+		}
+	}
+	return true
+}
+
+// decide answers one line.
+func (s *Step) decide(m Message, number uint32, line []byte, now Instant) Outcome {
+	s.Commands++
+	if err := s.parse(m, line); err != nil {
+		return s.reject(m, number, line, err, now)
+	}
+	evs, out := s.lane.Decide(&s.cmd, now, s.scratch[:0])
+	s.scratch = evs
+	for i := range evs {
+		s.append(&evs[i])
+	}
+	switch {
+	case out.Refusal == Invalid:
+		s.park(m, number, line, out.Message, out.Campaign, now)
+	case out.Refused():
+		s.count(out.Campaign, out.Refusal)
+	}
+	return out
+}
+
+// parse reads a line and checks that it may stand on the subject it came on.
+func (s *Step) parse(m Message, line []byte) error {
+	if err := ParseCommand(line, Defaults{Campaign: m.Campaign}, &s.cmd); err != nil {
+		return err
+	}
+	c := &s.cmd
+	if !m.Scope.Allows(c.Type) {
+		return invalid("type", "%s may not be sent on this subject", c.Type)
+	}
+	if c.Campaign != "" && LaneOf(c.Campaign, s.lane.lanes) != s.lane.lane {
+		return invalid("campaign", "%s lives on lane %d, not on lane %d", c.Campaign, LaneOf(c.Campaign, s.lane.lanes), s.lane.lane)
+	}
+	return nil
+}
+
+// reject refuses a line that was not understood and parks it.
+func (s *Step) reject(m Message, number uint32, line []byte, problem error, now Instant) Outcome {
+	out := Outcome{Status: StatusRefused, Refusal: Invalid, Message: problem.Error()}
+	if number > 0 {
+		out.ID, out.Campaign = s.cmd.ID, s.cmd.Campaign
+	}
+	if out.Campaign == "" {
+		out.Campaign = m.Campaign
+	}
+	s.park(m, number, line, out.Message, out.Campaign, now)
+	return out
+}
+
+// park writes a dead letter: nothing bad is lost silently, also where nobody waits for an answer.
+func (s *Step) park(m Message, number uint32, line []byte, reason, campaignName string, now Instant) {
+	s.append(&Event{
+		Type: CommandRejected, Campaign: campaignName, At: now, Sequence: m.Sequence, Line: number,
+		Reason: reason, Payload: cappedPayload(line),
+	})
+}
+
+func (s *Step) append(ev *Event) {
+	s.Events = append(ev.AppendJSON(s.Events), '\n')
+	s.Lines++
+}
+
+// count notes a refusal; a million of them cost a line.
+func (s *Step) count(campaignName string, r Refusal) {
+	// The newest campaign first: refusals come in crowds.
+	i := len(s.refused) - 1
+	for ; i >= 0; i-- {
+		if s.refused[i].campaign == campaignName {
+			break
+		}
+	}
+	if i < 0 {
+		s.refused = append(s.refused, campaignRefusals{campaign: campaignName})
+		i = len(s.refused) - 1
+	}
+	for k := range s.refused[i].counts {
+		if s.refused[i].counts[k].Refusal == r {
+			s.refused[i].counts[k].Count++
+			return
+		}
+	}
+	s.refused[i].counts = append(s.refused[i].counts, RefusalCount{r, 1})
+}
+
+// Close writes what was refused. The step is complete after it.
+func (s *Step) Close() {
+	for _, r := range s.refused {
+		sort.Slice(r.counts, func(i, j int) bool { return r.counts[i].Refusal < r.counts[j].Refusal })
+		s.append(&Event{Type: CommandsRefused, Campaign: r.campaign, At: s.lane.clock, Refused: r.counts})
+	}
+	s.refused = s.refused[:0]
+}
+
+// LaneOf is the lane of a campaign: FNV-1a-32 of its name mod lanes, what NATS' own partition(lanes, 1) computes.
+func LaneOf(campaignName string, lanes int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(campaignName))
+	return int(h.Sum32() % uint32(lanes))
+}
+
+// LaneOfNumber is the lane of the campaign with that number.
+func LaneOfNumber(number uint32, lanes int) int { return int(number % uint32(lanes)) }
