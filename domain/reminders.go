@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -155,10 +156,15 @@ func (b *Reminders[C]) Move(n uint32, own Instant) {
 }
 
 // Next is the earliest instant at which something falls due, Never if nothing does.
-func (b *Reminders[C]) Next(a Anchors) Instant {
+func (b *Reminders[C]) Next(a Anchors) Instant { return b.NextAfter(a, math.MinInt64) }
+
+// NextAfter is the earliest instant after now at which something falls due, Never if nothing does.
+func (b *Reminders[C]) NextAfter(a Anchors, now Instant) Instant {
 	next := Never
 	for g := range b.groups {
-		next = min(next, g.due(a))
+		if at := g.due(a); at > now {
+			next = min(next, at)
+		}
 	}
 	return next
 }
