@@ -1,0 +1,159 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/google/uuid"
+)
+
+// Format is the version of the layout that this program makes, and the newest it opens.
+const Format = 1
+
+const (
+	lockFile   = "lock"
+	formatFile = "format"
+	idFile     = "server.id"
+	keyFile    = "code.key"
+	descriptor = "scrip.json"
+)
+
+// Dir is a data directory that this process owns.
+type Dir struct {
+	path string
+	lock *os.File
+}
+
+// Open makes path a data directory if it is none, and takes it. It is refused while another process has it, and when a
+// newer program made it. A descriptor left by a server that was killed is removed.
+func Open(path string) (*Dir, error) {
+	if path == "" {
+		return nil, errors.New("the data directory has no name; give --data DIR")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("the data directory: %w", err)
+	}
+	// 0711: an unprivileged PostgreSQL has to pass through, nobody else has to look around.
+	if err := os.MkdirAll(path, 0o711); err != nil {
+		return nil, fmt.Errorf("making the data directory: %w; give one that can be written with --data DIR", err)
+	}
+	d := &Dir{path: path}
+	if d.lock, err = takeLock(d.file(lockFile)); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(d.checkFormat(), remove(d.file(descriptor))); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// takeLock locks the file and writes the pid into it, for whoever is refused.
+func takeLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the data directory: %w; run scrip as the user who owns it, or give another one with --data DIR", err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return f, errors.Join(f.Truncate(0), writeAt(f, strconv.Itoa(os.Getpid())+"\n"))
+	}
+	defer f.Close()
+	if !errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("locking the data directory: %s: %w", path, err)
+	}
+	owner := "another process"
+	if raw, err := os.ReadFile(path); err == nil && len(raw) > 0 {
+		owner = "process " + strings.TrimSpace(string(raw))
+	}
+	return nil, fmt.Errorf("the data directory %s is in use by %s; stop that one, or give another directory with --data DIR (and other ports)",
+		filepath.Dir(path), owner)
+}
+
+func writeAt(f *os.File, text string) error {
+	_, err := f.WriteAt([]byte(text), 0)
+	return err
+}
+
+// checkFormat reads the format, or writes it into a directory that has none: it is the first thing written after the
+// lock, so a directory without it holds nothing of ours.
+func (d *Dir) checkFormat() error {
+	raw, err := os.ReadFile(d.file(formatFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return writeFile(d.file(formatFile), strconv.Itoa(Format)+"\n")
+	}
+	if err != nil {
+		return fmt.Errorf("reading the format of the data directory: %w", err)
+	}
+	version, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	switch {
+	case err != nil || version < 1:
+		return fmt.Errorf("%s says %q instead of a version such as %d; restore it", d.file(formatFile), strings.TrimSpace(string(raw)), Format)
+	case version > Format:
+		return fmt.Errorf("the data directory %s has format %d, this program knows formats up to %d; use the newer scrip that made it, or give another directory with --data DIR",
+			d.path, version, Format)
+	}
+	return nil
+}
+
+// Close lets go of the directory.
+func (d *Dir) Close() error { return d.lock.Close() }
+
+// Path is the directory, absolute.
+func (d *Dir) Path() string { return d.path }
+
+// NATS is where the embedded NATS server keeps its store.
+func (d *Dir) NATS() string { return d.file("nats") }
+
+// ServerID is who this server is, for the life of the directory.
+func (d *Dir) ServerID() (string, error) {
+	path := d.file(idFile)
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		id := uuid.NewString()
+		return id, writeFile(path, id+"\n")
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the server's id: %w", err)
+	}
+	id, err := uuid.Parse(strings.TrimSpace(string(raw)))
+	if err != nil {
+		return "", fmt.Errorf("%s holds no UUID; remove it, a new one is made: %w", path, err)
+	}
+	return id.String(), nil
+}
+
+func (d *Dir) file(name string) string { return filepath.Join(d.path, name) }
+
+// writeFile replaces a file as a whole, readable by its owner only, and survives power loss.
+func writeFile(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-") // 0600
+	if err != nil {
+		return err
+	}
+	_, werr := f.WriteString(text)
+	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

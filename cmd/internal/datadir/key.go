@@ -1,0 +1,76 @@
+package datadir
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/seed-4a2410e3/scrip/domain/code"
+)
+
+// Key is a code key and where it came from.
+type Key struct {
+	Key  [32]byte
+	From string // for people: the variable or the file
+	// Made says that the key was made just now, for a log that is about to be created.
+	Made bool
+}
+
+// KeyVariable names the environment variable that stands in for the key file.
+const KeyVariable = "SCRIP_CODE_KEY"
+
+// Key returns the code key: given (the variable's value) if not empty, else the file's. Only where there is no log yet
+// is a new one made; fingerprint is that of the existing log's key, "" = no log.
+//
+// The file is on disk before the log is created, so a crash in between leaves a key without a log, which the next start
+// uses. The other way round codes would be lost.
+func (d *Dir) Key(given, fingerprint string) (Key, error) {
+	path := d.file(keyFile)
+	raw, err := os.ReadFile(path)
+	k := Key{From: path}
+	switch {
+	case given != "":
+		k.From = KeyVariable
+		if k.Key, err = code.ParseKey(given); err != nil {
+			return Key{}, fmt.Errorf("%s: %w", KeyVariable, err)
+		}
+	case err == nil:
+		if k.Key, err = code.ParseKey(string(raw)); err != nil {
+			return Key{}, fmt.Errorf("%s: %w", path, err)
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+			if err := os.Chmod(path, 0o600); err != nil {
+				return Key{}, fmt.Errorf("%s can be read by others and that can not be changed (%w); its owner must: chmod 600", path, err)
+			}
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return Key{}, fmt.Errorf("reading the code key: %w", err)
+	case fingerprint != "":
+		return Key{}, fmt.Errorf("the log exists and was created with the code key of fingerprint %s, but there is no %s and %s is not set: bring the code.key of the server that created the log, or set the variable to its 64 hex digits",
+			fingerprint, path, KeyVariable)
+	default:
+		if _, err := rand.Read(k.Key[:]); err != nil {
+			return Key{}, fmt.Errorf("making a code key: %w", err)
+		}
+		if err := writeFile(path, hex.EncodeToString(k.Key[:])+"\n"); err != nil {
+			return Key{}, fmt.Errorf("keeping the new code key: %w", err)
+		}
+		k.Made = true
+	}
+	if have := code.Fingerprint(k.Key); fingerprint != "" && have != fingerprint {
+		return Key{}, fmt.Errorf("the code key of %s has fingerprint %s, but the log was created with %s: no code could be decoded; bring the code.key of the server that created the log",
+			k.From, have, fingerprint)
+	}
+	return k, nil
+}
+
+// DiscardKey removes a key that was made just now, because another server created the log first, with its own.
+func (d *Dir) DiscardKey(k Key) error {
+	if !k.Made {
+		return nil
+	}
+	return remove(d.file(keyFile))
+}
