@@ -1,0 +1,169 @@
+// Package codescsv reads codes out of the CSV files that people have.
+//
+//	file ──> rows ──> column "code", else the first ──> normalised ──> once each ──> yield
+//	                                                        │
+//	                                     row number, text and what to do about it ──> reject
+//
+// Forgiven: a byte-order mark, CRLF, empty rows, a header row, further columns, semicolons or tabs instead of commas,
+// lower case, the same code twice. A row whose code cannot be used is told with its number and goes nowhere else; the
+// rows around it are read on. Nothing is kept but the set of codes seen, 24 bytes each or so.
+package codescsv
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"strings"
+
+	"github.com/seed-4a2410e3/scrip/domain/code"
+)
+
+// Column is the header by which the column with the codes is known, in any case. A code that reads "code" in the first
+// row is taken for a header.
+const Column = "code"
+
+// Reject is a row that holds no usable code.
+type Reject struct {
+	Row    int // line of the file, from 1
+	Text   string
+	Reason string // what is wrong and how to mend it
+}
+
+// Report says what was in the file.
+type Report struct {
+	Rows       int // with something in them, the header left out
+	Codes      int // handed to yield
+	Duplicates int // the same as an earlier row's, ignoring case, spaces and hyphens
+	Rejected   int
+}
+
+// Read hands every code of r to yield, in the order of the file, normalised and each once, and every unusable row to
+// reject. It ends early with yield's or reject's error, or when r itself cannot be read.
+func Read(r io.Reader, yield func(code string) error, reject func(Reject) error) (Report, error) {
+	var report Report
+	in := bufio.NewReaderSize(r, 1<<16)
+	if bom, err := in.Peek(3); err == nil && bytes.Equal(bom, []byte("\ufeff")) {
+		_, _ = in.Discard(3)
+	}
+	if start, _ := in.Peek(2); len(start) == 2 && (start[0] == 0xff && start[1] == 0xfe || start[0] == 0xfe && start[1] == 0xff) {
+		return report, errors.New("the file is UTF-16; save it as CSV UTF-8")
+	}
+	rows := csv.NewReader(in)
+	rows.Comma = delimiter(in)
+	rows.FieldsPerRecord, rows.LazyQuotes, rows.ReuseRecord = -1, true, true
+
+	seen := newSet()
+	column, first := 0, true
+	for {
+		record, err := rows.Read()
+		if errors.Is(err, io.EOF) {
+			return report, nil
+		}
+		if err != nil {
+			return report, fmt.Errorf("reading the CSV file: %w", err)
+		}
+		line, _ := rows.FieldPos(0)
+		if first {
+			first = false
+			if i := header(record); i >= 0 {
+				column = i
+				continue
+			}
+		}
+		if empty(record) {
+			continue
+		}
+		report.Rows++
+		text := ""
+		if column < len(record) {
+			text = record[column]
+		}
+		normal, err := code.NormalizeImported(text)
+		if err != nil {
+			report.Rejected++
+			reason := err.Error()
+			if strings.Contains(text, "\n") {
+				reason = "a quote that opens here takes in the rows after it, none of which were read: close or remove it"
+			}
+			if err := reject(Reject{Row: line, Text: strings.Clone(shorten(text)), Reason: reason}); err != nil {
+				return report, err
+			}
+			continue
+		}
+		if !seen.add(code.FoldImported(normal)) {
+			report.Duplicates++
+			continue
+		}
+		report.Codes++
+		if err := yield(strings.Clone(normal)); err != nil {
+			return report, err
+		}
+	}
+}
+
+// delimiter guesses from the first line; none of the three can be part of a code.
+func delimiter(in *bufio.Reader) rune {
+	line, _ := in.Peek(4096)
+	if i := bytes.IndexByte(line, '\n'); i >= 0 {
+		line = line[:i]
+	}
+	for _, c := range []byte{',', ';', '\t'} {
+		if bytes.IndexByte(line, c) >= 0 {
+			return rune(c)
+		}
+	}
+	return ','
+}
+
+// header returns which column of a header row holds the codes, -1 where the row is none.
+func header(record []string) int {
+	for i, name := range record {
+		if strings.EqualFold(strings.TrimSpace(name), Column) {
+			return i
+		}
+	}
+	return -1
+}
+
+func empty(record []string) bool {
+	for _, field := range record {
+		if strings.TrimSpace(field) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// shorten keeps what a person needs to find the row.
+func shorten(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// set remembers texts by 128 bits of keyed hash: a million of them fit in some 40 MB, and two texts that fall together
+// are not to be expected in the life of the universe.
+type set struct {
+	a, b  maphash.Seed
+	known map[[2]uint64]struct{}
+}
+
+func newSet() *set {
+	return &set{a: maphash.MakeSeed(), b: maphash.MakeSeed(), known: make(map[[2]uint64]struct{})}
+}
+
+// add returns false if text is there already.
+func (s *set) add(text string) bool {
+	k := [2]uint64{maphash.String(s.a, text), maphash.String(s.b, text)}
+	if _, there := s.known[k]; there {
+		return false
+	}
+	s.known[k] = struct{}{}
+	return true
+}
