@@ -150,6 +150,9 @@ func (c *Command) identify(raw *[numFields][]byte, given fieldSet, def Defaults)
 			return invalid("campaign", "%s disagrees with the subject, which says %s", name, def.Campaign)
 		}
 	} else {
+		if def.Campaign != "" && !ValidCampaignName(def.Campaign) {
+			return invalid("campaign", "the subject's must be 1 to %d of A-Z a-z 0-9 _ -", MaxCampaignName)
+		}
 		c.Campaign = def.Campaign
 	}
 	return nil
