@@ -1,13 +1,13 @@
 // Package topology is the log's shape as data: names, subjects, headers, stream configurations, and the one function
 // that makes the log exist.
 //
-//	            KV SCRIP_STATE, key "log"  ← arbiter: who creates this key chooses the log's UUID, lanes and code key
-//	                     │
-//	        ┌────────────┼──────────────┐
-//	 SCRIP_CMD_<lane>  SCRIP_EVT_<lane>  SCRIP_RMD_<lane>     each carries the same identity in its metadata
-//	 commands, purged  events, for ever  fired reminders, for ever
+//	           KV SCRIP_STATE, key "log"  ← arbiter: who creates this key chooses the log's UUID, lanes and code key
+//	                    │
+//	       ┌────────────┼──────────────┐
+//	SCRIP_CMD_<lane>  SCRIP_EVT_<lane>  SCRIP_RMD_<lane>     each carries the same identity in its metadata
+//	commands, purged  events, for ever  fired reminders, for ever
 //
-//	 KV SCRIP_LEASE  who works on what (a hint)      objects SCRIP_SNAP  snapshots (an accelerator)
+//	KV SCRIP_LEASE  who works on what (a hint)      objects SCRIP_SNAP  snapshots (an accelerator)
 //
 // Owner: nobody in particular. Every server calls Ensure at each start; servers that start at once converge on what
 // the key's creator wrote.

@@ -1,0 +1,14 @@
+// Package natsd is the NATS server inside scrip: JetStream on a directory, and the subject mapping that sends a
+// campaign's commands to its lane. No other package outside tests links nats-server.
+//
+//	producer ── scrip.cmd.summer ──> mapping on the server ── scrip.lane.2.cmd.summer ──> SCRIP_CMD_2
+//
+// Owner: the process that called Start. It alone may use the directory: a lock says so, and a marker file remembers
+// whether the store belongs to a lone server or to a cluster node. Started the other way round, nats-server deletes
+// every stream half a minute later as "orphaned"; Start refuses instead.
+//
+// What a crash does: with Sync "always" everything acknowledged is on disk. The mapping is not stored by NATS; the
+// number of lanes is in the marker, so that the mapping stands again before the first client can connect.
+//
+// A full disk makes nats-server shut its JetStream down, for good. Run brings it back once there is room.
+package natsd

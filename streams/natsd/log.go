@@ -1,0 +1,36 @@
+package natsd
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+)
+
+// logger hands nats-server's lines to slog: warnings and errors as they are, notices (banner, "Server is ready") as
+// debug. Debug and trace lines of nats-server are off.
+type logger struct {
+	to *slog.Logger
+
+	mu    sync.Mutex
+	fatal error // the first fatal line; nats-server expects the process to die on it, Start returns it instead
+}
+
+func (l *logger) Noticef(format string, v ...any) { l.to.Debug("nats: " + fmt.Sprintf(format, v...)) }
+func (l *logger) Warnf(format string, v ...any)   { l.to.Warn("nats: " + fmt.Sprintf(format, v...)) }
+func (l *logger) Errorf(format string, v ...any)  { l.to.Error("nats: " + fmt.Sprintf(format, v...)) }
+func (l *logger) Debugf(string, ...any)           {}
+func (l *logger) Tracef(string, ...any)           {}
+
+func (l *logger) Fatalf(format string, v ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fatal == nil {
+		l.fatal = fmt.Errorf(format, v...)
+	}
+}
+
+func (l *logger) failed() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fatal
+}

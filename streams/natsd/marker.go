@@ -1,0 +1,130 @@
+package natsd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+const (
+	markerFile = "scrip-nats.json"
+	lockFile   = "scrip-nats.lock"
+
+	modeStandalone = "standalone"
+	modeCluster    = "cluster"
+)
+
+// marker remembers what a store directory is.
+type marker struct {
+	// Mode is "standalone" or "cluster". The two do not mix: nats-server started clustered on a standalone store
+	// deletes the streams its cluster does not know, which is all of them.
+	Mode string `json:"mode"`
+	// Cluster is the cluster's name.
+	Cluster string `json:"cluster,omitempty"`
+	// Lanes is the log's number of lanes, 0 while not known.
+	Lanes int `json:"lanes,omitempty"`
+}
+
+// store is the directory, locked.
+type store struct {
+	dir    string
+	lock   *os.File
+	marker marker
+}
+
+// openStore locks the directory and checks its marker against how it is to be used now.
+func openStore(dir string, cluster *Cluster) (*store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the NATS store: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the NATS store: %w", err)
+	}
+	// The kernel drops the lock with the process, however it dies. nats-server itself locks nothing, and two of them on
+	// one store destroy it.
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("the NATS store %s is in use by another server; stop that one, or give this one another data directory (--data): %w", dir, err)
+	}
+	s := &store{dir: dir, lock: lock}
+	if err := s.load(cluster); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *store) load(cluster *Cluster) error {
+	want := marker{Mode: modeStandalone}
+	if cluster != nil {
+		want = marker{Mode: modeCluster, Cluster: cluster.Name}
+	}
+	have, err := s.read()
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		have, err = s.guess(want)
+		if err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	}
+	if have.Mode != want.Mode {
+		return fmt.Errorf("the NATS store %s belongs to a %s server and can not be started as %s: nats-server would delete its streams; take a backup and restore it into a new directory of the other kind", s.dir, have.Mode, want.Mode)
+	}
+	if have.Cluster != want.Cluster {
+		return fmt.Errorf("the NATS store %s belongs to cluster %q, not %q; start it under its own cluster's name", s.dir, have.Cluster, want.Cluster)
+	}
+	s.marker = have
+	return s.write()
+}
+
+func (s *store) read() (marker, error) {
+	var m marker
+	data, err := os.ReadFile(filepath.Join(s.dir, markerFile))
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, fmt.Errorf("marker %s is damaged (%w); write {\"mode\":\"standalone\"} or {\"mode\":\"cluster\",\"cluster\":NAME} into it, whichever the store is", filepath.Join(s.dir, markerFile), err)
+	}
+	return m, nil
+}
+
+// guess is for a store without a marker: new ones, and stores nats-server made without us. The latter are recognised by
+// the directory in which a cluster node keeps its meta group.
+func (s *store) guess(want marker) (marker, error) {
+	js := filepath.Join(s.dir, "jetstream")
+	if _, err := os.Stat(filepath.Join(js, "$SYS", "_js_", "_meta_")); err == nil {
+		if want.Mode == modeCluster {
+			return want, nil
+		}
+		return marker{Mode: modeCluster}, nil
+	}
+	if entries, err := os.ReadDir(filepath.Join(js, "$G", "streams")); err == nil && len(entries) > 0 {
+		return marker{Mode: modeStandalone}, nil
+	}
+	return want, nil
+}
+
+func (s *store) write() error {
+	data, err := json.Marshal(s.marker)
+	if err != nil {
+		return err
+	}
+	// A crash between write and rename leaves the old marker, which is still true.
+	path := filepath.Join(s.dir, markerFile)
+	if err := os.WriteFile(path+".new", append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("writing the NATS store's marker: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("writing the NATS store's marker: %w", err)
+	}
+	return nil
+}
+
+func (s *store) close() { _ = s.lock.Close() }

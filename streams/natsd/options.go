@@ -1,0 +1,141 @@
+package natsd
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+const (
+	// DefaultListen is where clients connect when nobody says otherwise.
+	DefaultListen = "127.0.0.1:4222"
+	// DefaultMaxPayload is the largest message in bytes, NATS' own default. A step needs half of it.
+	DefaultMaxPayload = 1 << 20
+
+	// SyncAlways fsyncs every message before it is acknowledged.
+	SyncAlways = "always"
+	// SyncInterval leaves it to the kernel and to a sync now and then: for development; a power cut loses what was
+	// acknowledged since.
+	SyncInterval = "interval"
+	// syncEvery is the period of SyncInterval, short because it costs little and a developer's machine does crash.
+	syncEvery = 2 * time.Second
+
+	// maxStore switches nats-server's own guess of the disk limit off (three quarters of what is free when it starts,
+	// with every stream's max_bytes set aside from it at once). What bounds the log is the disk itself.
+	maxStore = 1 << 50
+	// maxMemory bounds what JetStream keeps in memory streams; scrip's consumers keep a few bytes each there.
+	maxMemory = 1 << 30
+)
+
+// Options for Start. Only StoreDir is required.
+type Options struct {
+	// StoreDir holds JetStream's files. Created if missing.
+	StoreDir string
+	// Listen is HOST:PORT for clients; port 0 or -1 takes a free one. Defaults to DefaultListen.
+	Listen string
+	// Sync is SyncAlways or SyncInterval. Defaults to SyncAlways.
+	Sync string
+	// ServerName defaults to "scrip".
+	ServerName string
+	// MaxPayload is the largest message in bytes. Defaults to DefaultMaxPayload.
+	MaxPayload int32
+	// Lanes, if positive, sets the subject mapping before the first client connects, unless the store's marker knows
+	// better: give the number a new log would get, then call SetMapping with the log's own.
+	Lanes int
+	// Username and Password, if set, are asked of every client. Connect gives them by itself.
+	Username, Password string
+	// Cluster, if set, makes this server one node of a cluster.
+	Cluster *Cluster
+	// Logger takes nats-server's warnings and errors, and its notices as debug. Defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+// Cluster makes a server one node of a cluster. ServerName must differ from node to node.
+type Cluster struct {
+	// Name of the cluster, the same on all nodes.
+	Name string
+	// Listen is HOST:PORT for the other nodes.
+	Listen string
+	// Routes are the other nodes, as nats://HOST:PORT. A node's own address among them does no harm.
+	Routes []string
+}
+
+func (o Options) withDefaults() Options {
+	if o.Listen == "" {
+		o.Listen = DefaultListen
+	}
+	if o.Sync == "" {
+		o.Sync = SyncAlways
+	}
+	if o.ServerName == "" {
+		o.ServerName = "scrip"
+	}
+	if o.MaxPayload == 0 {
+		o.MaxPayload = DefaultMaxPayload
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
+}
+
+// server turns the options into nats-server's.
+func (o Options) server() (*server.Options, error) {
+	if o.StoreDir == "" {
+		return nil, fmt.Errorf("the embedded NATS server needs a directory for its store")
+	}
+	if o.Sync != SyncAlways && o.Sync != SyncInterval {
+		return nil, fmt.Errorf("sync is %q, expected %q or %q (--sync)", o.Sync, SyncAlways, SyncInterval)
+	}
+	host, port, err := hostPort(o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen address %q: %w; use HOST:PORT (--nats-listen)", o.Listen, err)
+	}
+	so := &server.Options{
+		ServerName:         o.ServerName,
+		Host:               host,
+		Port:               port,
+		MaxPayload:         o.MaxPayload,
+		Username:           o.Username,
+		Password:           o.Password,
+		JetStream:          true,
+		StoreDir:           filepath.Clean(o.StoreDir),
+		JetStreamMaxStore:  maxStore,
+		JetStreamMaxMemory: maxMemory,
+		SyncAlways:         o.Sync == SyncAlways,
+		SyncInterval:       syncEvery,
+		NoSigs:             true, // signals are the process's business
+	}
+	if c := o.Cluster; c != nil {
+		host, port, err := hostPort(c.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("cluster address %q: %w; use HOST:PORT", c.Listen, err)
+		}
+		so.Cluster = server.ClusterOpts{Name: c.Name, Host: host, Port: port}
+		for _, r := range c.Routes {
+			so.Routes = append(so.Routes, server.RoutesFromStr(r)...)
+		}
+	}
+	return so, nil
+}
+
+// hostPort splits an address; port 0 becomes nats-server's -1, "any free one".
+func hostPort(addr string) (host string, port int, err error) {
+	host, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, err
+	}
+	port, err = strconv.Atoi(p)
+	if err != nil || port < -1 || port > 65535 {
+		return "", 0, fmt.Errorf("port %q is not a number from 0 to 65535", p)
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	return host, port, nil
+}

@@ -1,0 +1,204 @@
+package natsd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// startWait bounds a start. After a hard kill every stream is read from end to end: 0.4 s per 1.35 GB.
+	startWait = 10 * time.Minute
+	startPoll = 5 * time.Millisecond
+	// reviveEvery is how often Run looks whether JetStream went down, and tries to bring it back.
+	reviveEvery = time.Second
+)
+
+// Server is a running NATS server.
+type Server struct {
+	opts Options
+	ns   *server.Server
+	log  *logger
+
+	stop  sync.Once
+	mu    sync.Mutex // guards store.marker
+	store *store
+}
+
+// Start starts a server and returns when clients can connect and JetStream's files are read. It fails, with the flag to
+// change, when the address is taken, and when the store belongs to another server or to another kind of server.
+func Start(opts Options) (*Server, error) {
+	opts = opts.withDefaults()
+	so, err := opts.server()
+	if err != nil {
+		return nil, err
+	}
+	// nats-server would tell of a taken port after it has opened the store.
+	if err := portFree(opts.Listen, so.Port); err != nil {
+		return nil, err
+	}
+	st, err := openStore(so.StoreDir, opts.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	ns, err := server.NewServer(so)
+	if err != nil {
+		st.close()
+		return nil, fmt.Errorf("configuring the embedded NATS server: %w", err)
+	}
+	s := &Server{opts: opts, ns: ns, log: &logger{to: opts.Logger}, store: st}
+	ns.SetLoggerV2(s.log, false, false, false)
+
+	lanes := opts.Lanes
+	if st.marker.Lanes > 0 {
+		lanes = st.marker.Lanes
+	}
+	if lanes > 0 {
+		if err := s.mapSubjects(lanes); err != nil {
+			st.close()
+			return nil, err
+		}
+	}
+
+	started := make(chan struct{})
+	go func() { defer close(started); ns.Start() }() // reads the store; returns when all is up
+	if err := s.awaitReady(started); err != nil {
+		s.Shutdown()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) awaitReady(started <-chan struct{}) error {
+	deadline := time.NewTimer(startWait)
+	defer deadline.Stop()
+	select {
+	case <-started:
+	case <-deadline.C:
+		return fmt.Errorf("the embedded NATS server was not ready within %s; see its warnings in the log", startWait)
+	}
+	if err := s.log.failed(); err != nil {
+		return fmt.Errorf("the embedded NATS server did not start: %w", err)
+	}
+	if !s.ns.ReadyForConnections(startPoll) {
+		return fmt.Errorf("the embedded NATS server does not listen on %s (--nats-listen)", s.opts.Listen)
+	}
+	return nil
+}
+
+// portFree says which flag to change, rather than that some bind failed.
+func portFree(addr string, port int) error {
+	if port == server.RANDOM_PORT {
+		return nil
+	}
+	l, err := net.Listen("tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s is in use, perhaps by another scrip or NATS server; stop that one or choose another address with --nats-listen: %w", addr, err)
+	}
+	if err != nil {
+		return fmt.Errorf("the embedded NATS server can not listen on %s; choose another address with --nats-listen: %w", addr, err)
+	}
+	return l.Close()
+}
+
+// SetMapping makes scrip.cmd.<campaign> and scrip.admin.<campaign> go to the campaign's lane, and remembers the number
+// of lanes for the next start. A second call replaces the first.
+func (s *Server) SetMapping(lanes int) error {
+	if err := s.mapSubjects(lanes); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.store.marker.Lanes == lanes {
+		return nil
+	}
+	s.store.marker.Lanes = lanes
+	return s.store.write()
+}
+
+func (s *Server) mapSubjects(lanes int) error {
+	if lanes < 1 || lanes > topology.MaxLanes {
+		return fmt.Errorf("lanes is %d, expected 1 to %d (--lanes)", lanes, topology.MaxLanes)
+	}
+	account := s.ns.GlobalAccount()
+	if err := account.AddMapping(topology.CmdPattern, topology.MappedCmd(lanes)); err != nil {
+		return fmt.Errorf("mapping %s to the lanes: %w", topology.CmdPattern, err)
+	}
+	if err := account.AddMapping(topology.AdminPattern, topology.MappedAdmin(lanes)); err != nil {
+		return fmt.Errorf("mapping %s to the lanes: %w", topology.AdminPattern, err)
+	}
+	return nil
+}
+
+// ClientURL is where clients connect.
+func (s *Server) ClientURL() string { return s.ns.ClientURL() }
+
+// Connect connects to this server over its loopback address, with its own credentials.
+func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
+	if s.opts.Username != "" {
+		opts = append([]nats.Option{nats.UserInfo(s.opts.Username, s.opts.Password)}, opts...)
+	}
+	return nats.Connect(s.ClientURL(), opts...)
+}
+
+// Nats is the nats-server itself, for tests and for what this package does not offer.
+func (s *Server) Nats() *server.Server { return s.ns }
+
+// JetStreamUp says whether JetStream runs. It does not after a full disk, until Run has brought it back.
+func (s *Server) JetStreamUp() bool { return s.ns.JetStreamEnabled() }
+
+// Run watches JetStream until ctx ends. When nats-server has shut it down, which is what it does on a full disk, Run
+// starts it again as soon as that succeeds. Streams are read from disk as after a crash; what was acknowledged is there.
+func (s *Server) Run(ctx context.Context) error {
+	tick := time.NewTicker(reviveEvery)
+	defer tick.Stop()
+	down := false
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		if s.ns.JetStreamEnabled() {
+			continue
+		}
+		if !down {
+			down = true
+			s.opts.Logger.Error("JetStream is down, most likely because the disk is full; it is started again when there is room", "store", s.store.dir)
+		}
+		if !roomToWrite(s.store.dir) {
+			continue
+		}
+		if err := s.revive(); err != nil {
+			s.opts.Logger.Debug("JetStream not started yet", "err", err)
+			continue
+		}
+		down = false
+		s.opts.Logger.Info("JetStream is up again", "store", s.store.dir)
+	}
+}
+
+func (s *Server) revive() error {
+	return s.ns.EnableJetStream(&server.JetStreamConfig{
+		StoreDir: s.store.dir, MaxMemory: maxMemory, MaxStore: maxStore, Strict: true,
+		SyncAlways: s.opts.Sync == SyncAlways, SyncInterval: syncEvery,
+	})
+}
+
+// Shutdown stops the server and returns when it has stopped and its store is free. It may be called more than once.
+func (s *Server) Shutdown() {
+	s.stop.Do(func() {
+		s.ns.Shutdown()
+		s.ns.WaitForShutdown()
+		s.store.close()
+	})
+}

@@ -1,0 +1,196 @@
+package natsd_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// mappedSubject publishes a request to a campaign's subject and returns the subject it arrived under.
+func mappedSubject(t *testing.T, nc *nats.Conn, subject string) string {
+	t.Helper()
+	sub, err := nc.SubscribeSync("scrip.lane.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Publish(subject, nil); err != nil {
+		t.Fatal(err)
+	}
+	msg, err := sub.NextMsg(5 * time.Second)
+	if err != nil {
+		t.Fatalf("nothing arrived for %s: %v", subject, err)
+	}
+	return msg.Subject
+}
+
+func TestMappingAgreesWithLaneOf(t *testing.T) {
+	for _, lanes := range []int{1, 4, 7, 64} {
+		s := streamtest.Start(t, streamtest.Lanes(lanes))
+		nc := s.Conn(t)
+		for _, campaign := range []string{"summer", "winter", "a", "A_-9", "x0123456789x0123456789x0123456789x0123456789x0123456789x012345678"} {
+			lane := topology.LaneOf(campaign, lanes)
+			if got, want := mappedSubject(t, nc, topology.CmdSubject(campaign)), topology.LaneCmdFor(lane, campaign); got != want {
+				t.Errorf("%d lanes: %s arrived as %s, LaneOf says %s", lanes, topology.CmdSubject(campaign), got, want)
+			}
+			if got, want := mappedSubject(t, nc, topology.AdminSubject(campaign)), topology.LaneAdminFor(lane, campaign); got != want {
+				t.Errorf("%d lanes: %s arrived as %s, LaneOf says %s", lanes, topology.AdminSubject(campaign), got, want)
+			}
+		}
+		s.Shutdown()
+	}
+}
+
+func TestMappingIsRememberedAndReplaced(t *testing.T) {
+	s := streamtest.Start(t, streamtest.Lanes(4))
+	if err := s.SetMapping(64); err != nil {
+		t.Fatal(err)
+	}
+	want := topology.LaneCmdFor(topology.LaneOf("summer", 64), "summer")
+	if got := mappedSubject(t, s.Conn(t), topology.CmdSubject("summer")); got != want {
+		t.Errorf("after SetMapping: %s, want %s", got, want)
+	}
+	s.Restart(t) // with Lanes: 4 in its options; the log's own number stands in the marker
+	if got := mappedSubject(t, s.Conn(t), topology.CmdSubject("summer")); got != want {
+		t.Errorf("after a restart: %s, want %s", got, want)
+	}
+	if err := s.SetMapping(0); err == nil || !strings.Contains(err.Error(), "--lanes") {
+		t.Errorf("SetMapping(0): %v, want an error that names --lanes", err)
+	}
+}
+
+func TestStartRefuses(t *testing.T) {
+	quiet := slog.New(slog.DiscardHandler)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	running := streamtest.Start(t)
+
+	used := streamtest.Start(t)
+	if _, err := used.JetStream(t).CreateStream(t.Context(), jetstream.StreamConfig{Name: "A", Subjects: []string{"a"}}); err != nil {
+		t.Fatal(err)
+	}
+	used.Shutdown()
+
+	cluster := &natsd.Cluster{Name: "c", Listen: "127.0.0.1:0", Routes: []string{"nats://127.0.0.1:1"}}
+	clustered := t.TempDir()
+	c, err := natsd.Start(natsd.Options{StoreDir: clustered, Listen: "127.0.0.1:0", ServerName: "a", Cluster: cluster, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Shutdown()
+
+	for _, tc := range []struct {
+		name string
+		opts natsd.Options
+		want string
+	}{
+		{"port in use", natsd.Options{StoreDir: t.TempDir(), Listen: taken.Addr().String()}, "--nats-listen"},
+		{"no such address", natsd.Options{StoreDir: t.TempDir(), Listen: "4222"}, "--nats-listen"},
+		{"bad port", natsd.Options{StoreDir: t.TempDir(), Listen: "127.0.0.1:http"}, "--nats-listen"},
+		{"bad sync", natsd.Options{StoreDir: t.TempDir(), Listen: "127.0.0.1:0", Sync: "often"}, "--sync"},
+		{"no directory", natsd.Options{Listen: "127.0.0.1:0"}, "directory"},
+		{"store of a running server", natsd.Options{StoreDir: running.StoreDir(), Listen: "127.0.0.1:0"}, "--data"},
+		{"standalone store as cluster", natsd.Options{StoreDir: used.StoreDir(), Listen: "127.0.0.1:0", Cluster: cluster}, "would delete its streams"},
+		{"cluster store as standalone", natsd.Options{StoreDir: clustered, Listen: "127.0.0.1:0"}, "would delete its streams"},
+		{"store of another cluster", natsd.Options{StoreDir: clustered, Listen: "127.0.0.1:0", Cluster: &natsd.Cluster{Name: "d", Listen: "127.0.0.1:0", Routes: cluster.Routes}}, "own cluster's name"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.opts.Logger = quiet
+			s, err := natsd.Start(tc.opts)
+			if err == nil {
+				s.Shutdown()
+				t.Fatal("started")
+			}
+			if !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error does not say %q: %v", tc.want, err)
+			}
+		})
+	}
+}
+
+func TestCredentialsAreAsked(t *testing.T) {
+	s, err := natsd.Start(natsd.Options{StoreDir: t.TempDir(), Listen: "127.0.0.1:0", Username: "shop", Password: "secret", Logger: streamtest.Logger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Shutdown()
+	if nc, err := nats.Connect(s.ClientURL()); err == nil {
+		nc.Close()
+		t.Error("a client without credentials connected")
+	}
+	nc, err := s.Connect()
+	if err != nil {
+		t.Fatalf("Connect does not know its own server's credentials: %v", err)
+	}
+	nc.Close()
+}
+
+// What was acknowledged is there after a stop, a kill, and after JetStream went down as on a full disk.
+func TestAcknowledgedMessagesSurvive(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		hit  func(t *testing.T, s *streamtest.Server)
+	}{
+		{"clean stop", func(t *testing.T, s *streamtest.Server) { s.Restart(t) }},
+		{"kill", func(t *testing.T, s *streamtest.Server) { s.Kill(t) }},
+		{"full disk", func(t *testing.T, s *streamtest.Server) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- s.Run(ctx) }()
+			if err := s.Nats().ShutdownJetStream(); err != nil { // what nats-server does on ENOSPC
+				t.Fatal(err)
+			}
+			streamtest.Eventually(t, "JetStream is brought back", s.JetStreamUp)
+			cancel()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("Run ended with %v", err)
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := streamtest.Start(t, streamtest.SyncAlways, streamtest.Lanes(4))
+			js := s.JetStream(t)
+			lane := topology.LaneOf("summer", 4)
+			_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{topology.LaneCmdFor(lane, "*")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 10 {
+				if _, err := js.Publish(t.Context(), topology.CmdSubject("summer"), []byte("x")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tc.hit(t, s)
+			var last uint64
+			streamtest.Eventually(t, "a message is accepted again", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				ack, err := js.Publish(ctx, topology.CmdSubject("summer"), []byte("y"))
+				if err == nil {
+					last = ack.Sequence
+				}
+				return err == nil
+			})
+			if last < 11 { // more if an attempt landed whose answer was lost
+				t.Errorf("the next message has sequence %d, want 11 or more", last)
+			}
+		})
+	}
+}

@@ -1,0 +1,154 @@
+package streamtest
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/natsd"
+)
+
+const (
+	nodes = 3
+	// reconnectWait is short: tests wait for it.
+	reconnectWait = 20 * time.Millisecond
+	globalAccount = "$G"
+)
+
+// Cluster is three servers in one process, joined over loopback.
+type Cluster struct {
+	Nodes [nodes]*natsd.Server // nil while stopped
+	opts  [nodes]natsd.Options
+}
+
+// StartCluster starts three nodes and waits for a meta leader and its two followers. Streams with three replicas are
+// then made at once. Options apply to each node, StoreDir and addresses excepted.
+func StartCluster(t testing.TB, options ...Option) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	clients, routes := freePorts(t, nodes), freePorts(t, nodes)
+	var urls []string
+	for _, p := range routes {
+		urls = append(urls, "nats://127.0.0.1:"+strconv.Itoa(p))
+	}
+	for i := range nodes {
+		o := natsd.Options{Sync: natsd.SyncInterval, Logger: Logger(t)}
+		for _, set := range options {
+			set(&o)
+		}
+		o.StoreDir = t.TempDir()
+		o.ServerName = fmt.Sprintf("n%d", i)
+		o.Listen = "127.0.0.1:" + strconv.Itoa(clients[i])
+		o.Cluster = &natsd.Cluster{Name: "test", Listen: "127.0.0.1:" + strconv.Itoa(routes[i]), Routes: urls}
+		c.opts[i] = o
+		c.Start(t, i)
+	}
+	t.Cleanup(func() {
+		for i := range nodes {
+			c.Stop(t, i)
+		}
+	})
+	Eventually(t, "the cluster has a meta leader with three peers", func() bool {
+		for _, n := range c.Nodes {
+			if n.Nats().JetStreamIsLeader() && len(n.Nats().JetStreamClusterPeers()) == nodes {
+				return true
+			}
+		}
+		return false
+	})
+	return c
+}
+
+// Start starts node i, which was stopped, on its directory and ports.
+func (c *Cluster) Start(t testing.TB, i int) {
+	t.Helper()
+	n, err := natsd.Start(c.opts[i])
+	if err != nil {
+		t.Fatalf("starting node %d: %v", i, err)
+	}
+	c.Nodes[i] = n
+}
+
+// Stop stops node i. Stopping a stopped one does nothing.
+func (c *Cluster) Stop(t testing.TB, i int) {
+	t.Helper()
+	if c.Nodes[i] == nil {
+		return
+	}
+	c.Nodes[i].Shutdown()
+	c.Nodes[i] = nil
+}
+
+// StreamLeader waits until the stream has a leader among the running nodes and returns its index.
+func (c *Cluster) StreamLeader(t testing.TB, stream string) int {
+	t.Helper()
+	leader := -1
+	Eventually(t, "stream "+stream+" has a leader", func() bool {
+		for i, n := range c.Nodes {
+			if n != nil && n.Nats().JetStreamIsStreamLeader(globalAccount, stream) {
+				leader = i
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// StepDown makes the stream's leader step down and waits for another one.
+func (c *Cluster) StepDown(t testing.TB, stream string) {
+	t.Helper()
+	old := c.StreamLeader(t, stream)
+	if err := c.Nodes[old].Nats().JetStreamStepdownStream(globalAccount, stream); err != nil {
+		t.Fatalf("stepping down from %s: %v", stream, err)
+	}
+	Eventually(t, "stream "+stream+" has another leader", func() bool { return c.StreamLeader(t, stream) != old })
+}
+
+// URL lists all nodes, running or not; a client goes from one to the next.
+func (c *Cluster) URL() string {
+	var urls []string
+	for _, o := range c.opts {
+		urls = append(urls, "nats://"+o.Listen)
+	}
+	return strings.Join(urls, ",")
+}
+
+// Conn connects to any node until the test ends, reconnecting for ever.
+func (c *Cluster) Conn(t testing.TB, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	return dial(t, c.URL(), opts...)
+}
+
+// ConnTo connects to node i alone.
+func (c *Cluster) ConnTo(t testing.TB, i int, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	return dial(t, "nats://"+c.opts[i].Listen, append([]nats.Option{nats.IgnoreDiscoveredServers()}, opts...)...)
+}
+
+// JetStream connects to any node until the test ends.
+func (c *Cluster) JetStream(t testing.TB, opts ...nats.Option) jetstream.JetStream {
+	t.Helper()
+	return js(t, c.Conn(t, opts...))
+}
+
+// freePorts finds ports that are free now. They are held until all are found, so that they differ.
+func freePorts(t testing.TB, n int) []int {
+	t.Helper()
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}

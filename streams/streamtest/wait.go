@@ -1,0 +1,30 @@
+package streamtest
+
+import (
+	"testing"
+	"time"
+)
+
+const (
+	waitFor   = 30 * time.Second
+	waitEvery = 5 * time.Millisecond
+)
+
+// Eventually waits until the fact holds, asking every few milliseconds, and fails the test after half a minute.
+func Eventually(t testing.TB, what string, fact func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(waitFor)
+	defer deadline.Stop()
+	tick := time.NewTicker(waitEvery)
+	defer tick.Stop()
+	for {
+		if fact() {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatalf("waited %s in vain: %s", waitFor, what)
+		case <-tick.C:
+		}
+	}
+}

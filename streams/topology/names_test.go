@@ -1,0 +1,46 @@
+package topology
+
+import "testing"
+
+func TestParseCommandSubject(t *testing.T) {
+	for _, tc := range []struct {
+		subject  string
+		kind     Kind
+		lane     int
+		campaign string
+	}{
+		{LaneCmdFor(3, "summer"), Cmd, 3, "summer"},
+		{LaneAdminFor(0, "A_-9"), Admin, 0, "A_-9"},
+		{LaneCmd(63), Multi, 63, ""},
+		{LaneDue(12), Due, 12, ""},
+	} {
+		kind, lane, campaign, ok := ParseCommandSubject(tc.subject)
+		if !ok || kind != tc.kind || lane != tc.lane || campaign != tc.campaign {
+			t.Errorf("%s parsed as %v %d %q %v", tc.subject, kind, lane, campaign, ok)
+		}
+	}
+	for _, subject := range []string{
+		"", "scrip", "scrip.cmd.summer", "scrip.lane.", "scrip.lane.1", "scrip.lane.1.", "scrip.lane.1.cmd.", "scrip.lane.1.admin",
+		"scrip.lane.1.admin.", "scrip.lane.1.due.x", "scrip.lane.1.cmd.a.b", "scrip.lane.01.cmd", "scrip.lane.+1.cmd", "scrip.lane.-1.cmd",
+		"scrip.lane.x.cmd", "scrip.lane.99999999999999999999.cmd", "scrip.evt.1", "scrip.lane.1.evt",
+	} {
+		if kind, lane, campaign, ok := ParseCommandSubject(subject); ok {
+			t.Errorf("%q parsed as %v %d %q", subject, kind, lane, campaign)
+		}
+	}
+}
+
+func FuzzParseCommandSubject(f *testing.F) {
+	f.Add("scrip.lane.3.cmd.summer")
+	f.Add("scrip.lane.3.due")
+	f.Fuzz(func(t *testing.T, subject string) {
+		kind, lane, campaign, ok := ParseCommandSubject(subject)
+		if !ok {
+			return
+		}
+		want := map[Kind]string{Cmd: LaneCmdFor(lane, campaign), Admin: LaneAdminFor(lane, campaign), Multi: LaneCmd(lane), Due: LaneDue(lane)}[kind]
+		if want != subject {
+			t.Errorf("%q parsed as %v, which is written %q", subject, kind, want)
+		}
+	})
+}
