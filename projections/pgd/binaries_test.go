@@ -1,0 +1,130 @@
+package pgd
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fakePrograms makes a directory with an initdb, and a postgres that says version.
+func fakePrograms(t *testing.T, version string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"initdb": "", "postgres": "echo '" + version + "'\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestFindOnThisMachine(t *testing.T) {
+	got, err := Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Major < MinMajor || !strings.Contains(got.Version, "PostgreSQL") {
+		t.Errorf("found %+v", got)
+	}
+}
+
+func TestFindInTheNamedDirectoryAlone(t *testing.T) {
+	for _, tc := range []struct {
+		name, version string
+		major         int
+		says          string // of the error
+	}{
+		{"new enough", "postgres (PostgreSQL) 14.1 (Debian 14.1-1)", 14, ""},
+		{"not released yet", "postgres (PostgreSQL) 19devel", 19, ""},
+		{"too old", "postgres (PostgreSQL) 13.9", 0, "13.9 is too old, version 14"},
+		{"something else", "hello", 0, `"hello", which is not a PostgreSQL version`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Setenv(binEnv, fakePrograms(t, tc.version))
+			got, err := Find()
+			switch {
+			case tc.says == "" && (err != nil || got.Major != tc.major):
+				t.Errorf("got %+v, %v", got, err)
+			case tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)):
+				t.Errorf("got %v, want an error with %q", err, tc.says)
+			}
+		})
+	}
+	t.Run("nothing there", func(t *testing.T) {
+		t.Setenv(binEnv, t.TempDir())
+		_, err := Find()
+		for _, part := range []string{binEnv, "apt-get install postgresql", "--postgres URL"} {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("error lacks %q: %v", part, err)
+			}
+		}
+	})
+}
+
+func TestFindTakesThePathFirst(t *testing.T) {
+	dir := fakePrograms(t, "postgres (PostgreSQL) 14.0")
+	t.Setenv(binEnv, "")
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	if got, err := Find(); err != nil || got.Dir != dir {
+		t.Errorf("got %+v, %v; want the one on PATH, %s", got, err, dir)
+	}
+	old := fakePrograms(t, "postgres (PostgreSQL) 9.6")
+	t.Setenv("PATH", old+":"+os.Getenv("PATH"))
+	if got, err := Find(); err == nil && got.Dir == old {
+		t.Error("took one that is too old")
+	}
+}
+
+// A machine has several versions; the one that made the cluster is used, whatever the preference.
+func TestBinariesForTheClusterThatIsThere(t *testing.T) {
+	t.Parallel()
+	p := place(t.TempDir())
+	mkdir(t, p.data())
+	write(t, filepath.Join(p.data(), "PG_VERSION"), "15\n")
+	all := []Binaries{{Dir: "/a", Major: 17}, {Dir: "/b", Major: 15}, {Dir: "/c", Major: 15}}
+	if got, err := binariesFor(p, all); err != nil || got.Dir != "/b" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	_, err := binariesFor(p, all[:1])
+	for _, part := range []string{"PostgreSQL 15 made", "17 in /a", "install version 15", string(p)} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error lacks %q: %v", part, err)
+		}
+	}
+}
+
+func TestNumberIn(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]int{
+		"/usr/lib/postgresql/9.6/bin":          6, // too old either way
+		"/usr/lib/postgresql/15/bin":           15,
+		"/usr/pgsql-16/bin":                    16,
+		"/opt/homebrew/opt/postgresql@17/bin":  17,
+		"/usr/local/pgsql/bin":                 0,
+		"/x/99999999999999999999999999999/bin": 0,
+	} {
+		if got := numberIn(path); got != want {
+			t.Errorf("%s: got %d, want %d", path, got, want)
+		}
+	}
+}
+
+// The programs run as another user and see neither scrip's secrets nor the settings of the person who started it.
+func TestEnvironmentHoldsNoSecrets(t *testing.T) {
+	t.Setenv("SCRIP_CODE_KEY", "secret")
+	t.Setenv("PGPORT", "1")
+	t.Setenv("LC_ALL", "de_DE.UTF-8")
+	t.Setenv("LD_LIBRARY_PATH", "/opt/lib")
+	env := strings.Join(environment(), "\n")
+	for _, part := range []string{"SCRIP_CODE_KEY", "PGPORT", "de_DE"} {
+		if strings.Contains(env, part) {
+			t.Errorf("%s is passed on", part)
+		}
+	}
+	for _, part := range []string{"PATH=", "LC_ALL=C", "LD_LIBRARY_PATH=/opt/lib"} {
+		if !strings.Contains(env, part) {
+			t.Errorf("%s is missing", part)
+		}
+	}
+}

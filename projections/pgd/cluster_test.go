@@ -1,0 +1,397 @@
+package pgd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func TestFreshClusterKeepsWhatItIsTold(t *testing.T) {
+	t.Parallel()
+	opts := testOptions(openDir(t))
+	opts.Settings = nil // the real ones
+	c := Open(opts)
+	url := start(t, c)
+
+	for sql, want := range map[string]string{
+		"SELECT current_user || ' ' || pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database()": "scrip scrip",
+		"SELECT current_database()":       "scrip",
+		"SHOW server_encoding":            "UTF8",
+		"SHOW lc_collate":                 "C",
+		"SHOW fsync":                      "on",
+		"SHOW synchronous_commit":         "on",
+		"SHOW listen_addresses":           "127.0.0.1",
+		"SHOW max_wal_size":               "2GB",
+		"SHOW timezone":                   "UTC",
+		"SHOW hba_file":                   filepath.Join(c.Dir(), "pg_hba.conf"),
+		"SELECT host(inet_server_addr())": "127.0.0.1",
+		"SELECT rolpassword ~ '^SCRAM-SHA-256' || '' FROM pg_authid WHERE rolname = 'scrip'": "true",
+	} {
+		if got := ask(t, url, sql); got != want {
+			t.Errorf("%s: got %q, want %q", sql, got, want)
+		}
+	}
+	info, err := os.Stat(filepath.Join(c.Dir(), "password"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("password file has mode %v, want 0600", info.Mode().Perm())
+	}
+	if _, err := os.Stat(filepath.Join(c.Dir(), "new")); !os.IsNotExist(err) {
+		t.Errorf("initdb's directory, with a copy of the password, is left: %v", err)
+	}
+
+	run(t, url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)")
+	stop(t, c)
+	if c.PID() != 0 || c.URL() != "" || c.Err() != nil {
+		t.Errorf("after Stop: pid %d, URL set %v, err %v", c.PID(), c.URL() != "", c.Err())
+	}
+	again := start(t, Open(opts))
+	if got := ask(t, again, "SELECT n::text FROM kept"); got != "7" {
+		t.Errorf("a restart on the same directory kept %q, want 7", got)
+	}
+}
+
+func TestOnlyThePasswordOpens(t *testing.T) {
+	t.Parallel()
+	c := Open(testOptions(madeDir(t)))
+	complete, err := url.Parse(start(t, c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := complete.User.Password()
+	for _, tc := range []struct {
+		name, host, password string
+		opens                bool
+	}{
+		{"TCP with it", "127.0.0.1", password, true},
+		{"TCP without", "127.0.0.1", "guess", false},
+		{"socket with it", filepath.Join(c.Dir(), "run"), password, true},
+		{"socket without", filepath.Join(c.Dir(), "run"), "guess", false},
+	} {
+		dsn := fmt.Sprintf("host=%s port=%s user=scrip dbname=scrip password=%s sslmode=disable", tc.host, complete.Port(), tc.password)
+		conn, err := pgx.Connect(t.Context(), dsn)
+		if err == nil {
+			_ = conn.Close(t.Context())
+		}
+		if (err == nil) != tc.opens {
+			t.Errorf("%s: opened %v, want %v (%v)", tc.name, err == nil, tc.opens, err)
+		}
+	}
+}
+
+func TestStartTwiceIsOneCluster(t *testing.T) {
+	t.Parallel()
+	c := Open(testOptions(madeDir(t)))
+	first := start(t, c)
+	pid := c.PID()
+	second, err := c.Start(t.Context())
+	if err != nil || second != first || c.PID() != pid {
+		t.Errorf("second Start: same URL %v, same postmaster %v, err %v", second == first, c.PID() == pid, err)
+	}
+}
+
+func TestSecondOwnerIsRefusedAndTheFirstGoesOn(t *testing.T) {
+	t.Parallel()
+	opts := testOptions(madeDir(t))
+	url := start(t, Open(opts))
+	_, err := Open(opts).Start(t.Context())
+	if err == nil {
+		t.Fatal("two owners of one cluster")
+	}
+	for _, part := range []string{fmt.Sprint("process ", os.Getpid()), "--data"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error lacks %q: %v", part, err)
+		}
+	}
+	if got := ask(t, url, "SELECT 'alive'"); got != "alive" {
+		t.Errorf("the first cluster answers %q", got)
+	}
+}
+
+// A crash while the cluster was being made, at each place, must not keep the next start from making one.
+func TestCrashWhileTheClusterIsMade(t *testing.T) {
+	t.Parallel()
+	whole := func(t *testing.T, opts Options) string {
+		t.Helper()
+		c := Open(opts)
+		url := start(t, c)
+		run(t, url, "CREATE TABLE kept (n int)")
+		dir := c.Dir()
+		stop(t, c)
+		return dir
+	}
+	for _, tc := range []struct {
+		name  string
+		crash func(t *testing.T, opts Options)
+		keeps bool // the cluster was whole at the crash
+	}{
+		{"in initdb", func(t *testing.T, opts Options) {
+			dir := filepath.Join(opts.DataDir, "postgres", "new", "data")
+			mkdir(t, filepath.Join(dir, "global"))
+			write(t, filepath.Join(dir, "PG_VERSION"), "15\n")
+			write(t, filepath.Join(filepath.Dir(dir), "password"), "half")
+		}, false},
+		{"after initdb, before the rename", func(t *testing.T, opts Options) {
+			dir := whole(t, opts)
+			mkdir(t, filepath.Join(dir, "new"))
+			rename(t, filepath.Join(dir, "data"), filepath.Join(dir, "new", "data"))
+		}, false},
+		{"after the rename, before clearing up", func(t *testing.T, opts Options) {
+			dir := whole(t, opts)
+			mkdir(t, filepath.Join(dir, "new"))
+			write(t, filepath.Join(dir, "new", "password"), "left")
+		}, true},
+		{"before the password was whole", func(t *testing.T, opts Options) {
+			mkdir(t, filepath.Join(opts.DataDir, "postgres"))
+			write(t, filepath.Join(opts.DataDir, "postgres", "password"), "")
+		}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			opts := testOptions(openDir(t))
+			tc.crash(t, opts)
+			c := Open(opts)
+			url := start(t, c)
+			want := fmt.Sprint(tc.keeps)
+			if got := ask(t, url, "SELECT (to_regclass('kept') IS NOT NULL)::text"); got != want {
+				t.Errorf("table of before is there: %s, want %s", got, want)
+			}
+			if _, err := os.Stat(filepath.Join(c.Dir(), "new")); !os.IsNotExist(err) {
+				t.Errorf("the half-made cluster is left: %v", err)
+			}
+		})
+	}
+}
+
+// What may be missing or cut off in a cluster that was whole, and must not keep it from starting.
+func TestStartMends(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		damage func(t *testing.T, c *Cluster, url string) // the cluster runs
+		after  func(t *testing.T, dir string)             // it is stopped
+	}{
+		{"database not made yet", func(t *testing.T, c *Cluster, url string) {
+			other := strings.Replace(url, "/scrip?", "/postgres?", 1)
+			run(t, other, "DROP DATABASE scrip WITH (FORCE)")
+		}, nil},
+		{"password lost", nil, func(t *testing.T, dir string) {
+			remove(t, filepath.Join(dir, "password"))
+		}},
+		{"postmaster.pid empty after power loss", nil, func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "data", "postmaster.pid"), "")
+		}},
+		{"postmaster.pid names no living process", nil, func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "data", "postmaster.pid"), "4194303\n"+dir+"/data\n1700000000\n5432\n\n127.0.0.1\n        1    1\nready   \n")
+		}},
+		{"configuration of somebody else", nil, func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "postgresql.conf"), "nonsense\n")
+			write(t, filepath.Join(dir, "pg_hba.conf"), "nonsense\n")
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			opts := testOptions(madeDir(t))
+			c := Open(opts)
+			url := start(t, c)
+			if tc.damage != nil {
+				tc.damage(t, c, url)
+			}
+			dir := c.Dir()
+			stop(t, c)
+			if tc.after != nil {
+				tc.after(t, dir)
+			}
+			if got := ask(t, start(t, Open(opts)), "SELECT current_database()"); got != "scrip" {
+				t.Errorf("database is %q, want scrip", got)
+			}
+		})
+	}
+}
+
+// What cannot be mended is said, with what to do, and leaves nothing running or locked.
+func TestStartExplains(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		damage func(t *testing.T, dir string)
+		says   []string
+	}{
+		{"made by another version", func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "data", "PG_VERSION"), "11\n")
+		}, []string{"PostgreSQL 11 made", "only PostgreSQL", "install version 11", "move", "rebuilt from the log"}},
+		{"no cluster at all", func(t *testing.T, dir string) {
+			remove(t, filepath.Join(dir, "data", "PG_VERSION"))
+		}, []string{"not a PostgreSQL cluster", "move"}},
+		{"unreadable version", func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "data", "PG_VERSION"), "fifteen\n")
+		}, []string{`"fifteen"`, "move"}},
+		{"control file lost", func(t *testing.T, dir string) {
+			remove(t, filepath.Join(dir, "data", "global", "pg_control"))
+		}, []string{"postgres.log", "last lines", "pg_control"}},
+		{"password that does not fit", func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "password"), "guess\n")
+		}, []string{"remove the file named password", "postgres.log"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			opts := testOptions(madeDir(t))
+			c := Open(opts)
+			start(t, c)
+			dir := c.Dir()
+			stop(t, c)
+			tc.damage(t, dir)
+
+			c = Open(opts)
+			_, err := c.Start(t.Context())
+			if err == nil {
+				stop(t, c)
+				t.Fatal("started")
+			}
+			for _, part := range tc.says {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("error lacks %q: %v", part, err)
+				}
+			}
+			if c.PID() != 0 {
+				t.Errorf("postmaster %d is left running", c.PID())
+			}
+			lock, err := lockPlace(place(dir))
+			if err != nil {
+				t.Fatalf("the place stays locked: %v", err)
+			}
+			if err := lock.release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A full disk speaks through PostgreSQL's own messages; what is made of them is tried without filling a disk.
+func TestFullDiskIsNamed(t *testing.T) {
+	t.Parallel()
+	pm := &postmaster{last: &tail{}, exited: make(chan struct{}), exit: errors.New("exit status 1")}
+	if _, err := fmt.Fprintln(pm.last, `FATAL:  could not write lock file "postmaster.pid": No space left on device`); err != nil {
+		t.Fatal(err)
+	}
+	err := pm.obituary("/var/lib/scrip/x")
+	for _, part := range []string{"free some space", "/var/lib/scrip/x/postgres.log", "could not write lock file"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error lacks %q: %v", part, err)
+		}
+	}
+}
+
+func TestPortTakenByAnotherIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatal(l.Addr())
+	}
+	c := Open(testOptions(madeDir(t)))
+	c.port = addr.Port // as if it had been free a moment ago
+	url := start(t, c)
+	if strings.Contains(url, fmt.Sprint(":", addr.Port, "/")) {
+		t.Error("the URL names the port of another process")
+	}
+	if got := ask(t, url, "SELECT 'alive'"); got != "alive" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestLongDataDirectoryGoesWithoutSocket(t *testing.T) {
+	t.Parallel()
+	opts := testOptions(filepath.Join(openDir(t), strings.Repeat("long", 20), "it's a 'data\\dir', really"))
+	c := Open(opts)
+	url := start(t, c)
+	if got := ask(t, url, "SHOW unix_socket_directories"); got != "" {
+		t.Errorf("a socket in %q, whose path is too long", got)
+	}
+}
+
+func TestStartGivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
+	opts := testOptions(madeDir(t))
+	c := Open(opts)
+	start(t, c)
+	stop(t, c)
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	_, err := c.Start(ctx)
+	if !errors.Is(err, why) && !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the reason of the context", err)
+	}
+	if c.PID() != 0 {
+		t.Errorf("postmaster %d is left running", c.PID())
+	}
+	if got := ask(t, start(t, c), "SELECT 'alive'"); got != "alive" {
+		t.Errorf("the next start: %q", got)
+	}
+}
+
+func TestStopWithoutPatienceLosesNothingCommitted(t *testing.T) {
+	t.Parallel()
+	opts := testOptions(madeDir(t))
+	c := Open(opts)
+	url := start(t, c)
+	run(t, url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, start(t, Open(opts)), "SELECT n::text FROM kept"); got != "7" {
+		t.Errorf("got %q, want 7", got)
+	}
+}
+
+func TestNoDataDirectory(t *testing.T) {
+	t.Parallel()
+	if _, err := Open(Options{}).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "--data") {
+		t.Errorf("got %v, want an error that names --data", err)
+	}
+}
+
+func mkdir(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}

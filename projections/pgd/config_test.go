@@ -1,0 +1,54 @@
+package pgd
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestQuote(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"on":            `'on'`,
+		"":              `''`,
+		"it's":          `'it''s'`,
+		`C:\data`:       `'C:\\data'`,
+		"a\nfsync = no": `'a\nfsync = no'`,
+	} {
+		if got := quote(in); got != want {
+			t.Errorf("%q: got %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestSharedBuffers(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ memory, want int64 }{
+		{0, 128 * mebibyte}, // unknown
+		{128 * mebibyte, 16 * mebibyte},
+		{2048 * mebibyte, 128 * mebibyte},
+		{4096 * mebibyte, 256 * mebibyte},
+		{1 << 40, 256 * mebibyte},
+	} {
+		if got := sharedBuffers(tc.memory); got != tc.want {
+			t.Errorf("%d MiB: got %d, want %d MiB", tc.memory/mebibyte, got/mebibyte, tc.want/mebibyte)
+		}
+	}
+}
+
+func TestOwnSettingsComeLast(t *testing.T) {
+	t.Parallel()
+	text := configText("/data/postgres", map[string]string{"fsync": "off"})
+	if on, off := strings.Index(text, "fsync = 'on'"), strings.Index(text, "fsync = 'off'"); on < 0 || off < on {
+		t.Errorf("the last of two settings wins, and this one is not the caller's:\n%s", text)
+	}
+}
+
+func TestSocketNeedsAShortPath(t *testing.T) {
+	t.Parallel()
+	if got := socketDirs("/data/postgres"); got != `"/data/postgres/run"` {
+		t.Errorf("got %s", got)
+	}
+	if got := socketDirs(place("/" + strings.Repeat("x", maxSocketPath))); got != "" {
+		t.Errorf("got %s for a path that is too long", got)
+	}
+}

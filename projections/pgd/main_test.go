@@ -1,0 +1,264 @@
+package pgd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.uber.org/goleak"
+)
+
+// The test binary runs itself again as another process: as an owner of a cluster that can be killed.
+const (
+	helperEnv = "SCRIP_PGD_TEST_OWNER"       // data directory of the cluster to own
+	baseEnv   = "SCRIP_PGD_TEST_BASE"        // its Options.FallbackBase
+	signalEnv = "SCRIP_PGD_TEST_DEATHSIGNAL" // "on": its postmaster gets a death signal
+)
+
+// limit is how long a test waits for a fact before it gives up; none takes near as long.
+const limit = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(helperEnv); dir != "" {
+		if err := ownCluster(dir, os.Getenv(baseEnv), os.Getenv(signalEnv) == "on"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if template.dir != "" {
+			_ = os.RemoveAll(template.dir)
+		}
+		os.Exit(code)
+	}))
+}
+
+// ownCluster starts a cluster, tells its parent the postmaster's number, and runs until it is killed or its parent is.
+func ownCluster(dir, base string, deathSignal bool) error {
+	opts := testOptions(dir)
+	opts.FallbackBase = base
+	c := Open(opts)
+	c.deathSignal = deathSignal
+	if _, err := c.Start(context.Background()); err != nil {
+		return err
+	}
+	fmt.Println(c.PID())
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return errors.Join(err, c.Stop(context.Background()))
+}
+
+func testOptions(dir string) Options {
+	return Options{
+		DataDir:      dir,
+		FallbackBase: filepath.Join(filepath.Dir(dir), "elsewhere"),
+		// Nobody cuts the power here, and only the first test looks at the real settings.
+		Settings: map[string]string{"fsync": "off", "shared_buffers": "16MB"},
+		Logger:   slog.New(slog.DiscardHandler),
+	}
+}
+
+// openDir returns a data directory, not made yet, that every user can reach.
+func openDir(t *testing.T) string {
+	t.Helper()
+	parent := t.TempDir()
+	for _, d := range []string{filepath.Dir(parent), parent} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(parent, "data")
+}
+
+// template is a stopped cluster that tests copy instead of making their own, which takes ten times as long.
+var template struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// madeDir is an openDir with a cluster in it.
+func madeDir(t *testing.T) string {
+	t.Helper()
+	template.once.Do(func() {
+		if template.dir, template.err = os.MkdirTemp("", "scrip-pgd-"); template.err != nil {
+			return
+		}
+		c := Open(testOptions(filepath.Join(template.dir, "data")))
+		if template.err = os.Chmod(template.dir, 0o755); template.err != nil {
+			return
+		}
+		_, err := c.Start(context.Background())
+		template.err = errors.Join(err, c.Stop(context.Background()))
+	})
+	if template.err != nil {
+		t.Fatal(template.err)
+	}
+	dir := openDir(t)
+	if out, err := exec.CommandContext(t.Context(), "cp", "-Rp", filepath.Join(template.dir, "data"), dir).CombinedOutput(); err != nil {
+		t.Fatalf("copying a cluster: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// start starts c, stops it after the test, and returns the URL.
+func start(t *testing.T, c *Cluster) string {
+	t.Helper()
+	stopLater(t, c)
+	url, err := c.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+func stopLater(t *testing.T, c *Cluster) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Stop(context.Background()); err != nil {
+			t.Errorf("stopping: %v", err)
+		}
+	})
+}
+
+func stop(t *testing.T, c *Cluster) {
+	t.Helper()
+	if err := c.Stop(t.Context()); err != nil {
+		t.Fatalf("stopping: %v", err)
+	}
+}
+
+// run runs SQL in the database behind url, connected for this alone.
+func run(t *testing.T, url, sql string) {
+	t.Helper()
+	conn := connect(t, url)
+	if _, err := conn.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// ask returns the one text that SQL gives.
+func ask(t *testing.T, url, sql string) string {
+	t.Helper()
+	var answer string
+	if err := connect(t, url).QueryRow(t.Context(), sql).Scan(&answer); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return answer
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// until waits for a fact.
+func until(t *testing.T, what string, fact func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !fact() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("waited %v in vain: %s", limit, what)
+		case <-tick.C:
+		}
+	}
+}
+
+// owner is another process that owns a cluster.
+type owner struct {
+	cmd        *exec.Cmd
+	postmaster int
+}
+
+// startOwner runs a process that owns the cluster of opts.
+func startOwner(t *testing.T, opts Options, deathSignal bool) owner {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), helperEnv+"="+opts.DataDir, baseEnv+"="+opts.FallbackBase)
+	if deathSignal {
+		cmd.Env = append(cmd.Env, signalEnv+"=on")
+	}
+	cmd.Stderr = t.Output()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait() // after kill this has been done
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the owner said nothing: %v", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return owner{cmd: cmd, postmaster: pid}
+}
+
+// kill is kill -9 of the owner alone.
+func (o owner) kill(t *testing.T) {
+	t.Helper()
+	if err := o.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = o.cmd.Wait() // "signal: killed"
+}
+
+// records is a slog handler that keeps the messages.
+type records struct {
+	mu   sync.Mutex
+	kept []string
+}
+
+func (r *records) logger() *slog.Logger { return slog.New(slog.NewTextHandler(r, nil)) }
+
+func (r *records) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept = append(r.kept, string(b))
+	return len(b), nil
+}
+
+// count tells how many records contain text.
+func (r *records) count(text string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, rec := range r.kept {
+		if strings.Contains(rec, text) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,189 @@
+package pgd
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// closedDir returns a data directory below one that only the user who runs the test may pass.
+func closedDir(t *testing.T) string {
+	t.Helper()
+	closed := filepath.Join(filepath.Dir(openDir(t)), "closed")
+	mkdir(t, closed)
+	if err := os.Chmod(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(closed, "data")
+}
+
+func asRoot() bool { return os.Geteuid() == 0 }
+
+// unreachable are options for closedDir, whose fallback can be reached.
+func unreachable(t *testing.T) Options {
+	t.Helper()
+	dir := closedDir(t)
+	opts := testOptions(dir)
+	opts.FallbackBase = filepath.Join(filepath.Dir(filepath.Dir(dir)), "elsewhere")
+	return opts
+}
+
+// Run as root, PostgreSQL runs as somebody else, who cannot reach such a directory. Run by an ordinary user it can.
+func TestDataDirectoryThatOnlyTheUserCanReach(t *testing.T) {
+	t.Parallel()
+	var said records
+	opts := unreachable(t)
+	opts.Logger = said.logger()
+	c := Open(opts)
+	url := start(t, c)
+	want, notices := filepath.Join(opts.DataDir, "postgres"), 0
+	if asRoot() {
+		want, notices = filepath.Join(opts.FallbackBase, hashOf(opts.DataDir)), 1
+	}
+	if c.Dir() != want {
+		t.Errorf("cluster in %s, want %s", c.Dir(), want)
+	}
+	if got := said.count("outside the data directory"); got != notices {
+		t.Errorf("told %d times where the cluster is, want %d", got, notices)
+	}
+	pointer, err := os.ReadFile(filepath.Join(opts.DataDir, pointerFile))
+	if asRoot() && strings.TrimSpace(string(pointer)) != want {
+		t.Errorf("pointer names %q, want %q (%v)", pointer, want, err)
+	}
+	if !asRoot() && !os.IsNotExist(err) {
+		t.Errorf("a pointer although the cluster is where it should be: %q, %v", pointer, err)
+	}
+	if _, err := os.Stat(filepath.Join(opts.DataDir, "postgres")); asRoot() && !os.IsNotExist(err) {
+		t.Errorf("an unused directory is left: %v", err)
+	}
+
+	run(t, url, "CREATE TABLE kept (n int)")
+	stop(t, c)
+	// Found again, and also once the directory could be reached.
+	if err := os.Chmod(filepath.Dir(opts.DataDir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c = Open(opts)
+	if got := ask(t, start(t, c), "SELECT to_regclass('kept')::text"); got != "kept" || c.Dir() != want {
+		t.Errorf("the next start is in %s and kept %q", c.Dir(), got)
+	}
+}
+
+// The data directory was removed and made again: a cluster kept outside of it belongs to the log that is gone.
+func TestNewDataDirectoryOfTheSameNameBeginsAnew(t *testing.T) {
+	t.Parallel()
+	opts := unreachable(t)
+	for round := range 3 {
+		c := Open(opts)
+		url := start(t, c)
+		if got := ask(t, url, "SELECT (to_regclass('kept') IS NULL)::text"); got != "true" {
+			t.Errorf("round %d: tables of an earlier log are there", round)
+		}
+		run(t, url, "CREATE TABLE kept (n int)")
+		stop(t, c)
+		if err := os.RemoveAll(opts.DataDir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(opts.FallbackBase, "*", "data*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 0
+	if asRoot() {
+		want = 2 // the last one, and the one set aside before: not one for each time
+	}
+	if len(left) != want {
+		t.Errorf("left %q, want %d", left, want)
+	}
+}
+
+// The orphan of a data directory that is gone holds the cluster's place: it is stopped before a new cluster is made.
+func TestRemovedDataDirectoryLeftAnOrphan(t *testing.T) {
+	t.Parallel()
+	opts := unreachable(t)
+	o := startOwner(t, opts, false)
+	data := filepath.Join(opts.DataDir, "postgres", "data")
+	o.kill(t)
+	if asRoot() { // an ordinary user's cluster goes with its data directory
+		data = filepath.Join(opts.FallbackBase, hashOf(opts.DataDir), "data")
+		if err := os.RemoveAll(opts.DataDir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !serves(t.Context(), o.postmaster, data) {
+		t.Fatal("there is no orphan to test with")
+	}
+	if got := ask(t, start(t, Open(opts)), "SELECT 'alive'"); got != "alive" {
+		t.Errorf("got %q", got)
+	}
+	if serves(t.Context(), o.postmaster, data) {
+		t.Error("the orphan still runs")
+	}
+}
+
+// The data directory may belong to somebody who must not lead root elsewhere.
+func TestPointerLeadsNowhereElse(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/etc", "elsewhere/0123456789abcdef", "BASE/../0123456789abcdef", "BASE/summer", ""} {
+		opts := testOptions(openDir(t))
+		mkdir(t, opts.DataDir)
+		write(t, filepath.Join(opts.DataDir, pointerFile), strings.Replace(path, "BASE", opts.FallbackBase, 1)+"\n")
+		got, err := Open(opts).pointed(opts.DataDir)
+		if err == nil || !strings.Contains(err.Error(), "remove the file") {
+			t.Errorf("%q: led to %q, %v", path, got, err)
+		}
+	}
+	opts := testOptions(openDir(t))
+	mkdir(t, opts.DataDir)
+	if got, err := Open(opts).pointed(opts.DataDir); got != "" || err != nil {
+		t.Errorf("without a pointer: %q, %v", got, err)
+	}
+	want := place(filepath.Join(opts.FallbackBase, hashOf(opts.DataDir)))
+	if err := remember(opts.DataDir, want); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Open(opts).pointed(opts.DataDir); got != want || err != nil {
+		t.Errorf("remembered %q, got %q, %v", want, got, err)
+	}
+}
+
+func TestOneDirectoryUnderTwoNamesIsOneCluster(t *testing.T) {
+	t.Parallel()
+	opts := testOptions(madeDir(t))
+	start(t, Open(opts))
+	link := opts.DataDir + "-link"
+	if err := os.Symlink(opts.DataDir, link); err != nil {
+		t.Fatal(err)
+	}
+	opts.DataDir = link
+	if _, err := Open(opts).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "runs the PostgreSQL cluster") {
+		t.Errorf("a second owner through a link: %v", err)
+	}
+}
+
+func TestWriteFileDoesNotFollowALink(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	victim, planted := filepath.Join(dir, "victim"), filepath.Join(dir, "planted")
+	write(t, victim, "untouched")
+	if err := os.Symlink(victim, planted); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeFile(planted, "new", 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log := &logFile{path: filepath.Join(dir, "log"), limit: logLimit}
+	if err := os.Symlink(victim, log.path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.Write([]byte("line\n")); err != nil {
+		t.Errorf("a log that cannot be written must not stop its writer: %v", err)
+	}
+	log.Close()
+	raw, err := os.ReadFile(victim)
+	if err != nil || string(raw) != "untouched" {
+		t.Errorf("the file behind the link says %q, %v", raw, err)
+	}
+}

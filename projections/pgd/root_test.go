@@ -1,0 +1,148 @@
+package pgd
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// All these tests, run by an ordinary user: by this one, or, when this one is root, once more by nobody.
+func TestAsOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	if !asRoot() {
+		if me := self(); me.switched || me.uid != os.Getuid() {
+			t.Errorf("PostgreSQL would run as %+v, want the user who runs scrip", me)
+		}
+		return
+	}
+	dir, binary := nobodysDir(t)
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run="+ordinaryTests)
+	cmd.Dir = dir
+	cmd.Env = []string{"TMPDIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH"), binEnv + "=" + os.Getenv(binEnv)}
+	cmd.SysProcAttr = nobody.attr()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("as nobody: %v\n%s", err, out)
+	}
+}
+
+// ordinaryTests are those where it matters who runs them.
+const ordinaryTests = "^Test(FreshCluster|OnlyThePassword|SecondOwner|Orphan|KilledOwner|Stranger|KilledPostmaster|DataDirectory)"
+
+// A cluster goes on under the user who has it, whoever starts scrip; where that cannot be, it is said.
+func TestClusterOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	if !asRoot() {
+		if got := named(os.Getuid(), os.Getgid(), false); got != self() {
+			t.Errorf("an ordinary user runs PostgreSQL as %+v, want %+v", self(), got)
+		}
+		return
+	}
+	const stranger = 61234 // a uid that nobody has
+	for _, tc := range []struct {
+		name       string
+		owner, got int
+	}{
+		{"made by an ordinary user", stranger, stranger},
+		{"restored by root", 0, unprivileged().uid},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			opts := testOptions(madeDir(t))
+			c := Open(opts)
+			run(t, start(t, c), "CREATE TABLE kept (n int)")
+			data := filepath.Join(c.Dir(), "data")
+			stop(t, c)
+			if err := giveTree(data, account{uid: tc.owner, gid: tc.owner}); err != nil {
+				t.Fatal(err)
+			}
+			c = Open(opts)
+			if got := ask(t, start(t, c), "SELECT to_regclass('kept')::text"); got != "kept" {
+				t.Errorf("kept %q", got)
+			}
+			if uid, _, err := ownerOf(filepath.Join(data, "PG_VERSION")); err != nil || uid != tc.got {
+				t.Errorf("files belong to uid %d, want %d (%v)", uid, tc.got, err)
+			}
+			if uid, _, err := ownerOf(filepath.Join(data, "postmaster.pid")); err != nil || uid != tc.got {
+				t.Errorf("the postmaster runs as uid %d, want %d (%v)", uid, tc.got, err)
+			}
+		})
+	}
+}
+
+// What root's scrip made, an ordinary user's cannot run.
+func TestClusterOfRootMeetsAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	opts := testOptions(madeDir(t))
+	c := Open(opts)
+	start(t, c)
+	owner, _, err := ownerOf(filepath.Join(c.Dir(), "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop(t, c)
+	if !asRoot() {
+		if owner != os.Getuid() {
+			t.Errorf("an ordinary user's cluster belongs to uid %d", owner)
+		}
+		return
+	}
+	dir, binary := nobodysDir(t)
+	cmd := exec.CommandContext(t.Context(), binary)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), helperEnv+"="+opts.DataDir)
+	cmd.SysProcAttr = nobody.attr()
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Fatal("nobody runs a cluster of user postgres")
+	}
+	for _, part := range []string{"scrip runs as nobody", "run scrip as root as before", "rebuilt from the log"} {
+		if !strings.Contains(string(out), part) {
+			t.Errorf("the error lacks %q: %s", part, out)
+		}
+	}
+}
+
+var nobody = account{uid: nobodyID, gid: nobodyID, name: "nobody", switched: true}
+
+// nobodysDir is a directory that belongs to nobody, with a copy of the test binary: that was built in a directory
+// closed to others. Its path is short, because nobody's tests have sockets below it.
+func nobodysDir(t *testing.T) (dir, binary string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "o-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := nobody.give(dir); err != nil {
+		t.Fatal(err)
+	}
+	binary = filepath.Join(dir, "pgd.test")
+	copyProgram(t, os.Args[0], binary)
+	return dir, binary
+}
+
+func copyProgram(t *testing.T, from, to string) {
+	t.Helper()
+	src, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(dst, src); err != nil {
+		t.Fatal(err)
+	}
+	if err := dst.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
