@@ -1,0 +1,358 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// feedMessages and feedBytes bound what one pull request asks for. Two may be under way, and the queue holds as
+	// many bytes again: some 24 MiB per feed at worst.
+	feedMessages = 2000
+	feedBytes    = 8 << 20
+	// feedExpires and feedHeartbeat: a consumer that was lost silently is noticed after two heartbeats.
+	feedExpires   = 30 * time.Second
+	feedHeartbeat = 2 * time.Second
+	// feedInactive is when the server drops the consumer of a reader that died.
+	feedInactive = time.Minute
+	// feedPause is between attempts to begin reading again.
+	feedPause = 100 * time.Millisecond
+)
+
+// GapError says that a stream has no message where one must be.
+type GapError struct {
+	Stream      string
+	After, Next uint64 // the last sequence before the gap, the first behind it
+}
+
+func (e *GapError) Error() string {
+	return fmt.Sprintf("stream %s goes from message %d to %d: messages are missing; restore the stream from a backup", e.Stream, e.After, e.Next)
+}
+
+// Feed delivers a stream's messages in order and without gaps, from one place on, for ever.
+//
+//	consumer 1 ── 7 8 9 ──╳ server restarts, connection breaks, message lost on the way
+//	                       └─ is 9 still the 9 delivered? ── consumer 2 ── 10 11 …
+//
+// Each consumer is ephemeral, in memory, without acks. Every time one is replaced, the message delivered last is read
+// again and its timestamp compared: a server that came back without its tail would otherwise give the same numbers to
+// other messages, and skip those in between.
+type Feed struct {
+	stream Stream
+	log    *slog.Logger
+	ready  chan struct{} // holds one token while there is something to take
+	cancel context.CancelFunc
+	ended  chan struct{}
+
+	mu      sync.Mutex
+	space   *sync.Cond // the queue was taken from, or the feed ends
+	queue   []Raw
+	bytes   int
+	err     error
+	behind  uint64 // messages in the stream after the last queued one, when that arrived
+	closing bool
+
+	// Owned by the consuming side of run: one consumer at a time.
+	last   uint64    // sequence delivered last
+	lastAt time.Time // its stored timestamp, zero if not known
+}
+
+// OpenFeed starts reading behind message after (0 = from the first). It fails if the stream ends before it: ErrLostTail.
+// The caller closes the feed. A nil logger is slog.Default.
+func (s Stream) OpenFeed(ctx context.Context, after uint64, log *slog.Logger) (*Feed, error) {
+	if log == nil {
+		log = slog.Default()
+	}
+	f := &Feed{stream: s, log: log, ready: make(chan struct{}, 1), ended: make(chan struct{}), last: after}
+	f.space = sync.NewCond(&f.mu)
+	if err := f.checkLast(ctx); err != nil {
+		return nil, fmt.Errorf("reading stream %s behind %d: %w", s.name, after, err)
+	}
+	run, cancel := context.WithCancel(context.Background())
+	f.cancel = cancel
+	// The first consumer is made before Open returns, so that Behind means something.
+	g, err := f.begin(ctx)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("reading stream %s behind %d: %w", s.name, after, err)
+	}
+	go f.run(run, g)
+	return f, nil
+}
+
+// Ready holds a token when TryBatch would give something or an error. Receive from it, then take with TryBatch.
+func (f *Feed) Ready() <-chan struct{} { return f.ready }
+
+// TryBatch appends to dst what has arrived, at most max messages, without waiting. Messages that arrived before an
+// error come before it; the error stays.
+func (f *Feed) TryBatch(max int, dst []Raw) ([]Raw, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := min(max, len(f.queue))
+	if n == 0 {
+		if f.err != nil {
+			f.token()
+		}
+		return dst, f.err
+	}
+	dst = append(dst, f.queue[:n]...)
+	for i := range f.queue[:n] {
+		f.bytes -= size(&f.queue[i])
+		f.queue[i] = Raw{} // the payload is the caller's now
+	}
+	f.queue = f.queue[n:]
+	if len(f.queue) == 0 {
+		f.queue = nil
+	}
+	if len(f.queue) > 0 || f.err != nil {
+		f.token()
+	}
+	f.space.Signal()
+	return dst, nil
+}
+
+// NextBatch waits for a message, then appends to dst what has arrived, at most max messages.
+func (f *Feed) NextBatch(ctx context.Context, max int, dst []Raw) ([]Raw, error) {
+	for {
+		out, err := f.TryBatch(max, dst)
+		if err != nil || len(out) > len(dst) {
+			return out, err
+		}
+		select {
+		case <-f.ready:
+		case <-ctx.Done():
+			return dst, ctx.Err()
+		}
+	}
+}
+
+// Behind is how many messages follow the one taken last, as far as known: those in the queue, and those the server
+// still had when the newest of them arrived. 0 means caught up a moment ago.
+func (f *Feed) Behind() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return uint64(len(f.queue)) + f.behind
+}
+
+// Close stops reading and waits until nothing runs any more.
+func (f *Feed) Close() {
+	f.cancel()
+	f.mu.Lock()
+	f.closing = true
+	f.space.Broadcast()
+	f.mu.Unlock()
+	<-f.ended
+}
+
+// token may be called with or without mu.
+func (f *Feed) token() {
+	select {
+	case f.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (f *Feed) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+	f.token()
+}
+
+// size is what a message costs the queue; headers are small beside it.
+func size(m *Raw) int { return len(m.Data) + 256 }
+
+// generation is one consumer and what is known of it.
+type generation struct {
+	feed     *Feed
+	name     string
+	consume  jetstream.ConsumeContext
+	trouble  chan error // one token: replace this consumer, and why
+	received uint64     // messages this consumer sent, by its own count
+	over     bool       // guarded by feed.mu: no message of this generation counts any more
+}
+
+// run replaces consumers until the feed is closed or fails for good.
+func (f *Feed) run(ctx context.Context, g *generation) {
+	defer close(f.ended)
+	nc := f.stream.js.Conn()
+	// A reconnect loses what was on its way, and a silent stream would never tell.
+	status := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer nc.RemoveStatusListener(status)
+	for {
+		select {
+		case <-ctx.Done():
+			g.end()
+			f.fail(fmt.Errorf("reading stream %s: %w", f.stream.name, context.Canceled))
+			return
+		case s, ok := <-status:
+			if ok && s == nats.CLOSED || !ok {
+				g.end()
+				f.fail(fmt.Errorf("reading stream %s: %w", f.stream.name, nats.ErrConnectionClosed))
+				return
+			}
+			g.signal(errors.New("reconnected"))
+			continue
+		case err := <-g.trouble:
+			g.end()
+			var gap *GapError
+			if errors.As(err, &gap) {
+				f.fail(err)
+				return
+			}
+			f.log.Debug("reading a stream anew", "stream", f.stream.name, "after", f.last, "err", err)
+		}
+		var err error
+		if g, err = f.again(ctx); err != nil {
+			f.fail(fmt.Errorf("reading stream %s behind %d: %w", f.stream.name, f.last, err))
+			return
+		}
+	}
+}
+
+// again begins anew behind the message delivered last, as often as it takes for the server to answer.
+func (f *Feed) again(ctx context.Context) (*generation, error) {
+	for {
+		err := f.checkLast(ctx)
+		if err == nil {
+			var g *generation
+			if g, err = f.begin(ctx); err == nil {
+				return g, nil
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, context.Canceled
+		}
+		if errors.Is(err, ErrLostTail) || errors.Is(err, ErrDiverged) || errors.Is(err, ErrTrimmed) || errors.Is(err, ErrHole) ||
+			errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil, err
+		}
+		if err := pause(ctx, feedPause); err != nil {
+			return nil, context.Canceled
+		}
+	}
+}
+
+// checkLast makes sure that the message delivered last is still the one standing there. A message purged since is fine
+// as long as the next one is not.
+func (f *Feed) checkLast(ctx context.Context) error {
+	if f.last == 0 {
+		return nil
+	}
+	raw, err := f.stream.Get(ctx, f.last)
+	if errors.Is(err, ErrTrimmed) {
+		bounds, berr := f.stream.Bounds(ctx)
+		if berr != nil {
+			return berr
+		}
+		if bounds.First <= f.last+1 {
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if !f.lastAt.IsZero() && !raw.Time.Equal(f.lastAt) {
+		return fmt.Errorf("message %d of stream %s was stored at %s, the one read before at %s: %w",
+			f.last, f.stream.name, raw.Time.Format(time.RFC3339Nano), f.lastAt.Format(time.RFC3339Nano), ErrDiverged)
+	}
+	f.lastAt = raw.Time
+	return nil
+}
+
+// begin makes a consumer and starts it.
+func (f *Feed) begin(ctx context.Context) (*generation, error) {
+	ctx, cancel := context.WithTimeout(ctx, readFor)
+	defer cancel()
+	consumer, err := f.stream.js.CreateConsumer(ctx, f.stream.name, jetstream.ConsumerConfig{
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       f.last + 1,
+		AckPolicy:         jetstream.AckNonePolicy,
+		MaxDeliver:        1,
+		MemoryStorage:     true,
+		Replicas:          1,
+		InactiveThreshold: feedInactive,
+	})
+	if err != nil {
+		return nil, err
+	}
+	info := consumer.CachedInfo()
+	g := &generation{feed: f, name: info.Name, trouble: make(chan error, 1)}
+	f.mu.Lock()
+	f.behind = info.NumPending
+	f.mu.Unlock()
+	g.consume, err = consumer.Consume(g.receive,
+		jetstream.PullMaxMessagesWithBytesLimit(feedMessages, feedBytes),
+		jetstream.PullExpiry(feedExpires), jetstream.PullHeartbeat(feedHeartbeat),
+		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { g.signal(err) }))
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *generation) signal(err error) {
+	select {
+	case g.trouble <- err:
+	default:
+	}
+}
+
+// end makes sure that no message of this consumer is queued any more, and lets go of it. The server is told, without
+// waiting for its answer; if it does not hear, the consumer ends by itself.
+func (g *generation) end() {
+	f := g.feed
+	f.mu.Lock()
+	g.over = true
+	f.space.Broadcast()
+	f.mu.Unlock()
+	g.consume.Stop()
+	<-g.consume.Closed()
+	_ = f.stream.js.Conn().Publish(f.stream.js.Options().APIPrefix+"CONSUMER.DELETE."+f.stream.name+"."+g.name, nil)
+}
+
+// receive queues a message, waiting while the queue is full. nats.go calls it for one message at a time and asks the
+// server for no more than fits, so waiting here holds the server back.
+func (g *generation) receive(msg jetstream.Msg) {
+	f := g.feed
+	meta, err := msg.Metadata()
+	if err != nil {
+		g.signal(err)
+		return
+	}
+	raw := Raw{Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data(), Sequence: meta.Sequence.Stream, Time: meta.Timestamp.UTC()}
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.bytes >= feedBytes && !g.over && !f.closing {
+		f.space.Wait()
+	}
+	if g.over || f.closing {
+		return
+	}
+	g.received++
+	switch {
+	case meta.Sequence.Consumer != g.received:
+		g.over = true
+		g.signal(fmt.Errorf("message %d of the consumer arrived as its %d.", meta.Sequence.Consumer, g.received))
+		return
+	case raw.Sequence != f.last+1:
+		g.over = true
+		g.signal(&GapError{Stream: f.stream.name, After: f.last, Next: raw.Sequence})
+		return
+	}
+	f.last, f.lastAt = raw.Sequence, raw.Time
+	f.queue = append(f.queue, raw)
+	f.bytes += size(&raw)
+	f.behind = meta.NumPending
+	f.token()
+}

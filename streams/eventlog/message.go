@@ -1,0 +1,244 @@
+package eventlog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// TimeLayout is how headers write times: RFC 3339, UTC, always six decimals.
+const TimeLayout = "2006-01-02T15:04:05.000000Z"
+
+var (
+	// ErrForeign is the kind of a message that scrip did not write: its headers are missing or wrong. Readers skip it
+	// and raise an alarm.
+	ErrForeign = errors.New("message without valid scrip headers")
+	// ErrNewerFormat is the kind of a message written by a newer scrip. It is never skipped: the reader stops.
+	ErrNewerFormat = errors.New("log format newer than this program")
+)
+
+// Position is a place in the log. The zero Position is before the first message.
+type Position struct {
+	// Log is the log's UUID.
+	Log string `json:"log"`
+	// Lane is the lane's number.
+	Lane int `json:"lane"`
+	// Sequence is the stream sequence of the last message seen, 0 for none.
+	Sequence uint64 `json:"sequence"`
+	// Digest is that message's Message.Digest, empty for none.
+	Digest string `json:"digest"`
+}
+
+// Header is what a step's message says about itself, apart from its lines.
+type Header struct {
+	// Commands are the first and last command sequence covered. On a rebase that covers none they are (n, n-1).
+	Commands [2]uint64
+	// CommandTime is the stored timestamp of the last covered command, to the microsecond. Zero if none is covered.
+	CommandTime time.Time
+	// LaneTime is the lane's clock after the step, to the microsecond.
+	LaneTime time.Time
+	// Owner is the writer's nonce.
+	Owner string
+	// Rebase is the command sequence the lane goes on at, 0 for an ordinary step.
+	Rebase uint64
+	// Source, on reminder messages only, says which event line the message expands.
+	Source Source
+	// SourceDigest, on reminder messages only, is the digest of the event message Source points into.
+	SourceDigest string
+}
+
+// Source is where in the event stream a reminder message comes from.
+type Source struct {
+	Sequence uint64 // of the event message
+	Line     int    // within it, from 0
+	LastR    uint64 // the last subscription number expanded so far
+}
+
+// Message is one valid message of an event or reminder stream.
+type Message struct {
+	Header
+	// Sequence is the stream sequence, Time the stored timestamp.
+	Sequence uint64
+	Time     time.Time
+	// Payload holds the lines, possibly none. It must not be changed.
+	Payload []byte
+
+	raw nats.Header
+}
+
+// Next is the first command sequence that the step after this one covers.
+func (m *Message) Next() uint64 { return m.Commands[1] + 1 }
+
+// Digest names the message's content, see Digest. It hashes the payload: ask for it at checkpoints, not per message.
+func (m *Message) Digest() string { return Digest(m.raw, m.Payload) }
+
+// Position is the place of this message in a log's lane.
+func (m *Message) Position(log string, lane int) Position {
+	return Position{Log: log, Lane: lane, Sequence: m.Sequence, Digest: m.Digest()}
+}
+
+// Follows says whether next goes on where m ended: its commands are the ones right behind, or it is a rebase.
+func (m *Message) Follows(next *Message) bool {
+	return next.Rebase != 0 || next.Commands[0] == m.Next()
+}
+
+// Digest is the first 16 bytes, in hex, of the SHA-256 over the Scrip- headers, sorted, each as "name: value\r\n", an
+// empty line "\r\n", and the payload. Headers that NATS adds are not part of it, so that it survives backup and restore.
+func Digest(h nats.Header, payload []byte) string {
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if !strings.HasPrefix(name, "Scrip-") {
+			continue
+		}
+		for _, value := range h[name] {
+			sum.Write([]byte(name + ": " + value + "\r\n"))
+		}
+	}
+	sum.Write([]byte("\r\n"))
+	sum.Write(payload)
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// Encode writes the headers of an event message (or, with a Source, of a reminder message). Times are cut to the
+// microsecond.
+func (h Header) Encode() nats.Header {
+	out := nats.Header{}
+	out.Set(topology.HeaderFormat, strconv.Itoa(topology.Format))
+	out.Set(topology.HeaderOwner, h.Owner)
+	if h.Source != (Source{}) {
+		out.Set(topology.HeaderSource, fmt.Sprintf("%d:%d:%d", h.Source.Sequence, h.Source.Line, h.Source.LastR))
+		out.Set(topology.HeaderSourceDigest, h.SourceDigest)
+	} else {
+		out.Set(topology.HeaderCommands, fmt.Sprintf("%d-%d", h.Commands[0], h.Commands[1]))
+	}
+	if !h.CommandTime.IsZero() {
+		out.Set(topology.HeaderCommandTime, FormatTime(h.CommandTime))
+	}
+	if !h.LaneTime.IsZero() {
+		out.Set(topology.HeaderTime, FormatTime(h.LaneTime))
+	}
+	if h.Rebase != 0 {
+		out.Set(topology.HeaderRebase, strconv.FormatUint(h.Rebase, 10))
+	}
+	return out
+}
+
+// FormatTime writes a time as headers hold it.
+func FormatTime(t time.Time) string { return t.UTC().Format(TimeLayout) }
+
+// Parse reads a message of an event stream. Errors are ErrForeign or ErrNewerFormat.
+func Parse(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Message, error) {
+	m, err := parseCommon(h, payload, sequence, stored)
+	if err != nil {
+		return Message{}, err
+	}
+	p := headerParser{h: h, sequence: sequence}
+	m.Commands = p.span(topology.HeaderCommands)
+	m.LaneTime = p.time(topology.HeaderTime)
+	if h.Get(topology.HeaderRebase) != "" {
+		m.Rebase = p.number(topology.HeaderRebase)
+		p.require(topology.HeaderRebase, m.Rebase > 0 && m.Rebase == m.Commands[0], "the first of "+topology.HeaderCommands)
+	}
+	covers := m.Commands[1] >= m.Commands[0]
+	p.require(topology.HeaderCommands, m.Commands[0] > 0 && (covers || m.Rebase != 0 && m.Next() == m.Commands[0]), "<first>-<last> with first ≤ last")
+	if covers || h.Get(topology.HeaderCommandTime) != "" {
+		m.CommandTime = p.time(topology.HeaderCommandTime)
+	}
+	return m, p.err
+}
+
+// ParseReminder reads a message of a reminder stream. Errors are ErrForeign or ErrNewerFormat.
+func ParseReminder(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Message, error) {
+	m, err := parseCommon(h, payload, sequence, stored)
+	if err != nil {
+		return Message{}, err
+	}
+	p := headerParser{h: h, sequence: sequence}
+	m.Source = p.source(topology.HeaderSource)
+	m.SourceDigest = h.Get(topology.HeaderSourceDigest)
+	p.require(topology.HeaderSourceDigest, isDigest(m.SourceDigest), "32 hex digits")
+	if h.Get(topology.HeaderTime) != "" {
+		m.LaneTime = p.time(topology.HeaderTime)
+	}
+	return m, p.err
+}
+
+// parseCommon decides first whether the message is ours to judge at all: a newer format may look any way it likes.
+func parseCommon(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Message, error) {
+	p := headerParser{h: h, sequence: sequence}
+	if format := p.number(topology.HeaderFormat); p.err == nil && format > topology.Format {
+		return Message{}, fmt.Errorf("%w: message %d has format %d, this program knows %d; use a newer scrip", ErrNewerFormat, sequence, format, topology.Format)
+	} else if p.err == nil {
+		p.require(topology.HeaderFormat, format > 0, "a number from 1")
+	}
+	owner := h.Get(topology.HeaderOwner)
+	p.require(topology.HeaderOwner, owner != "", "the writer's nonce")
+	return Message{Header: Header{Owner: owner}, Sequence: sequence, Time: stored, Payload: payload, raw: h}, p.err
+}
+
+func isDigest(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == 16
+}
+
+// headerParser keeps the first complaint.
+type headerParser struct {
+	h        nats.Header
+	sequence uint64
+	err      error
+}
+
+func (p *headerParser) require(name string, ok bool, want string) {
+	if !ok && p.err == nil {
+		p.err = fmt.Errorf("%w: message %d: %s is %q, expected %s", ErrForeign, p.sequence, name, p.h.Get(name), want)
+	}
+}
+
+func (p *headerParser) number(name string) uint64 {
+	n, ok := parseNumber(p.h.Get(name))
+	p.require(name, ok, "a number")
+	return n
+}
+
+func (p *headerParser) span(name string) [2]uint64 {
+	a, b, _ := strings.Cut(p.h.Get(name), "-")
+	first, ok1 := parseNumber(a)
+	last, ok2 := parseNumber(b)
+	p.require(name, ok1 && ok2, "<first>-<last>")
+	return [2]uint64{first, last}
+}
+
+func (p *headerParser) source(name string) Source {
+	parts := strings.Split(p.h.Get(name), ":")
+	p.require(name, len(parts) == 3, "<event seq>:<line>:<last r>")
+	if p.err != nil {
+		return Source{}
+	}
+	seq, ok1 := parseNumber(parts[0])
+	line, ok2 := parseNumber(parts[1])
+	r, ok3 := parseNumber(parts[2])
+	p.require(name, ok1 && ok2 && ok3 && seq > 0 && line < 1<<31, "<event seq>:<line>:<last r>")
+	return Source{Sequence: seq, Line: int(line), LastR: r}
+}
+
+func (p *headerParser) time(name string) time.Time {
+	t, err := time.Parse(TimeLayout, p.h.Get(name))
+	p.require(name, err == nil && len(p.h.Get(name)) == len(TimeLayout), "a time like "+TimeLayout)
+	return t
+}
+
+// parseNumber takes decimal digits only, without leading zeros.
+func parseNumber(s string) (uint64, bool) {
+	n, err := strconv.ParseUint(s, 10, 64)
+	return n, err == nil && (s == "0" || s[0] != '0')
+}

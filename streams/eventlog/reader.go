@@ -1,0 +1,151 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+)
+
+// readBatch is how many messages CatchUp hands over at most at once.
+const readBatch = 256
+
+// Reader delivers the valid messages of an event or reminder stream, in order. Foreign messages are passed over, counted
+// and logged; a gap, a lost tail and a newer format are errors, and stay.
+type Reader struct {
+	feed    *Feed
+	stream  Stream
+	log     *slog.Logger
+	raw     []Raw // taken from the feed, not yet parsed
+	seq     uint64
+	foreign uint64
+	err     error
+}
+
+// ReaderOptions for Open.
+type ReaderOptions struct {
+	// Logger takes the alarm about foreign messages. Defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+// Open starts reading behind a position, which is verified first (ErrLostTail, ErrDiverged, ErrTrimmed). The zero
+// Position with the log's UUID reads from the first message. Close the reader.
+func (s Stream) Open(ctx context.Context, log string, after Position, opts ReaderOptions) (*Reader, error) {
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	if err := s.Verify(ctx, log, after); err != nil {
+		return nil, err
+	}
+	feed, err := s.OpenFeed(ctx, after.Sequence, opts.Logger)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{feed: feed, stream: s, log: opts.Logger, seq: after.Sequence}, nil
+}
+
+// Next waits for the next valid message.
+func (r *Reader) Next(ctx context.Context) (Message, error) {
+	one, err := r.NextBatch(ctx, 1, nil)
+	if err != nil {
+		return Message{}, err
+	}
+	return one[0], nil
+}
+
+// NextBatch waits for a valid message, then appends to dst what has arrived, at most max messages. Messages before an
+// error are delivered before it.
+func (r *Reader) NextBatch(ctx context.Context, max int, dst []Message) ([]Message, error) {
+	for {
+		out, err := r.TryBatch(max, dst)
+		if err != nil || len(out) > len(dst) {
+			return out, err
+		}
+		select {
+		case <-r.feed.Ready():
+		case <-ctx.Done():
+			return dst, ctx.Err()
+		}
+	}
+}
+
+// Ready holds a token when TryBatch may give something or an error.
+func (r *Reader) Ready() <-chan struct{} { return r.feed.Ready() }
+
+// TryBatch appends to dst what has arrived, at most max messages, without waiting. It may add nothing and yet advance
+// Sequence, over foreign messages.
+func (r *Reader) TryBatch(max int, dst []Message) ([]Message, error) {
+	if r.err != nil {
+		return dst, r.err
+	}
+	raw, err := r.feed.TryBatch(max, r.raw[:0])
+	r.raw = raw
+	if err != nil {
+		r.err = err
+		return dst, err
+	}
+	had := len(dst)
+	for i := range raw {
+		m, err := r.stream.parse(raw[i].Header, raw[i].Data, raw[i].Sequence, raw[i].Time)
+		switch {
+		case errors.Is(err, ErrForeign):
+			r.foreign++
+			r.log.Error("message in the log that scrip did not write; passed over, find out who may publish there", "stream", r.stream.name, "sequence", raw[i].Sequence, "err", err)
+		case err != nil:
+			r.err = err
+			if len(dst) > had {
+				err = nil // first what came before it
+				r.feed.token()
+			}
+			clear(r.raw)
+			return dst, err
+		default:
+			dst = append(dst, m)
+		}
+		r.seq = raw[i].Sequence
+		r.raw[i] = Raw{}
+	}
+	return dst, nil
+}
+
+// CatchUp hands over, in batches, every valid message up to where the stream ends when it is called, and returns then.
+// The batch is reused: f must not keep the slice.
+func (r *Reader) CatchUp(ctx context.Context, f func([]Message) error) error {
+	bounds, err := r.stream.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	var batch []Message
+	for r.seq < bounds.Last {
+		max := int(min(readBatch, bounds.Last-r.seq))
+		if batch, err = r.TryBatch(max, batch[:0]); err != nil {
+			return err
+		}
+		if len(batch) > 0 {
+			if err := f(batch); err != nil {
+				return err
+			}
+			continue
+		}
+		if r.seq >= bounds.Last {
+			break
+		}
+		select {
+		case <-r.feed.Ready():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Sequence is the last sequence passed, foreign messages included.
+func (r *Reader) Sequence() uint64 { return r.seq }
+
+// Foreign is how many foreign messages were passed over.
+func (r *Reader) Foreign() uint64 { return r.foreign }
+
+// Behind is described at Feed.Behind.
+func (r *Reader) Behind() uint64 { return r.feed.Behind() }
+
+// Close stops reading.
+func (r *Reader) Close() { r.feed.Close() }

@@ -1,0 +1,255 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+var (
+	// ErrLostTail: the stream ends before the place asked for. Messages were lost, or an older copy was restored.
+	ErrLostTail = errors.New("the stream ends before this position")
+	// ErrDiverged: another message stands at the place asked for, or the position is of another log.
+	ErrDiverged = errors.New("the stream holds another message at this position")
+	// ErrTrimmed: the stream begins after the place asked for.
+	ErrTrimmed = errors.New("the stream begins after this position")
+	// ErrHole: the message is within the stream and not there, which nothing that scrip does can bring about.
+	ErrHole = errors.New("the message is missing from the stream")
+)
+
+const (
+	// readFor is how long a read asks a server that does not answer, unless the context ends earlier.
+	readFor = 10 * time.Second
+	// readAttempt bounds one request; one that meets a leader election is never answered.
+	readAttempt = 2 * time.Second
+	readPause   = 50 * time.Millisecond
+)
+
+// Stream is one stream of a lane. It is a value; it holds nothing open.
+type Stream struct {
+	js      jetstream.JetStream
+	name    string
+	subject string // the one its writer publishes to; empty for commands
+	parse   func(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Message, error)
+}
+
+// Events is a lane's event stream.
+func Events(js jetstream.JetStream, lane int) Stream {
+	return Stream{js: js, name: topology.EvtStream(lane), subject: topology.Evt(lane), parse: Parse}
+}
+
+// Reminders is a lane's stream of fired reminders.
+func Reminders(js jetstream.JetStream, lane int) Stream {
+	return Stream{js: js, name: topology.RmdStream(lane), subject: topology.Rmd(lane), parse: ParseReminder}
+}
+
+// Commands is a lane's command stream. It has many writers and no message format of its own: only Name, Bounds, Get
+// and OpenFeed make sense on it.
+func Commands(js jetstream.JetStream, lane int) Stream {
+	return Stream{js: js, name: topology.CmdStream(lane)}
+}
+
+// Name is the stream's name.
+func (s Stream) Name() string { return s.name }
+
+// Raw is a message as the stream holds it.
+type Raw struct {
+	Subject  string
+	Header   nats.Header
+	Data     []byte
+	Sequence uint64
+	Time     time.Time // stored timestamp, nanoseconds
+}
+
+// Bounds is where a stream begins and ends.
+type Bounds struct {
+	First, Last uint64 // sequences; an empty stream has Last = First-1, or both 0 if nothing was ever in it
+	Messages    uint64
+	Bytes       uint64
+	MaxBytes    int64 // -1 = unlimited
+}
+
+// Bounds asks the stream's leader.
+func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
+	var answer struct {
+		apiAnswer
+		Config struct {
+			MaxBytes int64 `json:"max_bytes"`
+		} `json:"config"`
+		State struct {
+			Messages uint64 `json:"messages"`
+			Bytes    uint64 `json:"bytes"`
+			First    uint64 `json:"first_seq"`
+			Last     uint64 `json:"last_seq"`
+		} `json:"state"`
+	}
+	if err := s.request(ctx, "STREAM.INFO."+s.name, nil, &answer); err != nil {
+		return Bounds{}, fmt.Errorf("asking where stream %s ends: %w", s.name, err)
+	}
+	return Bounds{
+		First: answer.State.First, Last: answer.State.Last,
+		Messages: answer.State.Messages, Bytes: answer.State.Bytes, MaxBytes: answer.Config.MaxBytes,
+	}, nil
+}
+
+// Get reads one message from the stream's leader (a direct get may come from a replica that lags, and decisions hang on
+// this one). Errors: ErrLostTail, ErrTrimmed, ErrHole.
+func (s Stream) Get(ctx context.Context, sequence uint64) (Raw, error) {
+	raw, err := s.get(ctx, sequence)
+	var api *jetstream.APIError
+	if !errors.As(err, &api) || api.ErrorCode != jetstream.JSErrCodeMessageNotFound {
+		return raw, err
+	}
+	bounds, err := s.Bounds(ctx)
+	switch {
+	case err != nil:
+		return Raw{}, err
+	case sequence > bounds.Last:
+		return Raw{}, fmt.Errorf("message %d of stream %s, which ends at %d: %w", sequence, s.name, bounds.Last, ErrLostTail)
+	case sequence < bounds.First:
+		return Raw{}, fmt.Errorf("message %d of stream %s, which begins at %d: %w", sequence, s.name, bounds.First, ErrTrimmed)
+	}
+	return Raw{}, fmt.Errorf("message %d of stream %s: %w", sequence, s.name, ErrHole)
+}
+
+func (s Stream) get(ctx context.Context, sequence uint64) (Raw, error) {
+	if sequence == 0 {
+		return Raw{}, fmt.Errorf("message 0 of stream %s: %w", s.name, ErrTrimmed)
+	}
+	var answer struct {
+		apiAnswer
+		Message struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	ask := fmt.Appendf(nil, `{"seq":%d}`, sequence)
+	if err := s.request(ctx, "STREAM.MSG.GET."+s.name, ask, &answer); err != nil {
+		return Raw{}, fmt.Errorf("reading message %d of stream %s: %w", sequence, s.name, err)
+	}
+	m := answer.Message
+	raw := Raw{Subject: m.Subject, Data: m.Data, Sequence: m.Seq, Time: m.Time.UTC(), Header: nats.Header{}}
+	if len(m.Header) > 0 {
+		h, err := nats.DecodeHeadersMsg(m.Header)
+		if err != nil {
+			return Raw{}, fmt.Errorf("reading the headers of message %d of stream %s: %w", sequence, s.name, err)
+		}
+		raw.Header = h
+	}
+	return raw, nil
+}
+
+// Verify says whether a recorded position is still a place in this log. The zero sequence always is, in its own log.
+// Errors: ErrLostTail, ErrDiverged, ErrTrimmed, ErrHole: whatever was recorded with the position is of no use then.
+func (s Stream) Verify(ctx context.Context, log string, pos Position) error {
+	if pos.Log != log {
+		return fmt.Errorf("position %d of log %s, this is log %s: %w", pos.Sequence, pos.Log, log, ErrDiverged)
+	}
+	if pos.Sequence == 0 {
+		return nil
+	}
+	raw, err := s.Get(ctx, pos.Sequence)
+	if err != nil {
+		return err
+	}
+	if digest := Digest(raw.Header, raw.Data); digest != pos.Digest {
+		return fmt.Errorf("message %d of stream %s has digest %s, recorded was %s: %w", pos.Sequence, s.name, digest, pos.Digest, ErrDiverged)
+	}
+	return nil
+}
+
+// Tail is how a stream ends.
+type Tail struct {
+	// Last is the sequence of the last message, valid or not, 0 if none: what the next Publish must expect.
+	Last uint64
+	// Message is the last valid message; nil if there is none.
+	Message *Message
+	// Foreign are the sequences after Message (after 0, if none) that hold no valid message. Raise an alarm.
+	Foreign []uint64
+}
+
+// Tail reads the end of the stream from its leader, walking back over messages that scrip did not write. A message of a
+// newer format ends the walk with ErrNewerFormat.
+func (s Stream) Tail(ctx context.Context) (Tail, error) {
+	bounds, err := s.Bounds(ctx)
+	if err != nil {
+		return Tail{}, err
+	}
+	tail := Tail{Last: bounds.Last}
+	for seq := bounds.Last; seq > 0 && seq >= bounds.First; seq-- {
+		raw, err := s.Get(ctx, seq)
+		if err == nil {
+			var m Message
+			if m, err = s.parse(raw.Header, raw.Data, raw.Sequence, raw.Time); err == nil {
+				tail.Message = &m
+				return tail, nil
+			}
+		}
+		if !errors.Is(err, ErrForeign) && !errors.Is(err, ErrHole) {
+			return Tail{}, err
+		}
+		tail.Foreign = append(tail.Foreign, seq)
+	}
+	return tail, nil
+}
+
+// apiAnswer is the part that every answer of the JetStream API has.
+type apiAnswer struct {
+	Error *jetstream.APIError `json:"error"`
+}
+
+func (a *apiAnswer) failed() *jetstream.APIError { return a.Error }
+
+// request asks the JetStream API until it is answered. Only reads come this way, so asking twice does no harm.
+func (s Stream) request(ctx context.Context, what string, ask []byte, answer interface{ failed() *jetstream.APIError }) error {
+	ctx, cancel := context.WithTimeout(ctx, readFor)
+	defer cancel()
+	subject := s.js.Options().APIPrefix + what
+	for {
+		attempt, done := context.WithTimeout(ctx, readAttempt)
+		msg, err := s.js.Conn().RequestWithContext(attempt, subject, ask)
+		done()
+		if err == nil {
+			if err := json.Unmarshal(msg.Data, answer); err != nil {
+				return fmt.Errorf("%s: %w", subject, err)
+			}
+			if api := answer.failed(); api != nil {
+				return api
+			}
+			return nil
+		}
+		if ctx.Err() != nil || !isAway(err) {
+			return err
+		}
+		if err := pause(ctx, readPause); err != nil {
+			return err
+		}
+	}
+}
+
+// isAway says whether the server could not answer now and may later.
+func isAway(err error) bool {
+	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, nats.ErrDisconnected)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
