@@ -1,0 +1,153 @@
+package coalesce
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// entry is one line of a batch and who waits for its outcome.
+type entry struct {
+	to       Receiver // nil once answered or given up
+	id       string
+	end      int           // of the line in the batch's buffer, its newline included
+	deadline time.Duration // 0 = none
+}
+
+// batch is lines that leave in one message. It fills while it is the route's open batch and never grows once sent.
+// All fields are guarded by the route's mutex.
+type batch struct {
+	route   *route
+	subject string // the micro service's endpoint, on the direct route only
+	buf     []byte // all lines, each with its newline; dropped with the batch
+	entries []entry
+	waiting int   // entries that nobody answered yet
+	weight  int64 // room it holds, given back when the batch is done
+
+	sent     bool
+	done     bool
+	busy     int           // how many goroutines are publishing its buffer
+	earliest time.Duration // no deadline of an entry lies before it; 0 = there is none
+
+	attempts []*attempt
+	live     int // attempts of which it is not known that nothing was stored
+	askAt    time.Duration
+	pace     *backoff.ExponentialBackOff // pauses between questions, made at the second one
+	knock    *backoff.ExponentialBackOff // pauses while nobody is there, made at the first "no responders"
+}
+
+// attempt is one message that carried lines of a batch.
+type attempt struct {
+	batch *batch
+	token uint64
+	which []int32 // the entries its lines stand for; nil = all
+	dead  bool    // nothing of it was stored
+}
+
+// rest is the buffers of a batch, reused: half a megabyte a message would keep the collector busy.
+type rest struct {
+	buf     []byte
+	entries []entry
+}
+
+var rests = sync.Pool{New: func() any { return new(rest) }}
+
+// line is an entry's line with its newline.
+func (b *batch) line(i int) []byte {
+	from := 0
+	if i > 0 {
+		from = b.entries[i-1].end
+	}
+	return b.buf[from:b.entries[i].end]
+}
+
+// add appends a line; the caller made sure that it fits.
+func (b *batch) add(line Line, deadline time.Duration, weight int64) int32 {
+	b.buf = append(append(b.buf, line.JSON...), '\n')
+	b.entries = append(b.entries, entry{to: line.To, id: line.ID, end: len(b.buf), deadline: deadline})
+	b.waiting++
+	b.weight += weight
+	if deadline != 0 && (b.earliest == 0 || deadline < b.earliest) {
+		b.earliest = deadline
+	}
+	return int32(len(b.entries) - 1)
+}
+
+// payload is the lines still waited for, and which entries they are (nil = all).
+func (b *batch) payload() ([]byte, []int32) {
+	if b.waiting == len(b.entries) {
+		return b.buf, nil
+	}
+	var buf []byte
+	which := make([]int32, 0, b.waiting)
+	for i := range b.entries {
+		if b.entries[i].to != nil {
+			buf = append(buf, b.line(i)...)
+			which = append(which, int32(i))
+		}
+	}
+	return buf, which
+}
+
+// take ends an entry and returns its receiver.
+func (b *batch) take(i int) Receiver {
+	to := b.entries[i].to
+	b.entries[i].to = nil
+	b.waiting--
+	return to
+}
+
+// fate is what to tell somebody who waits no longer for an entry.
+func (b *batch) fate(i int, cause error) error {
+	if b.live == 0 {
+		return &NotSentError{ID: b.entries[i].id, Cause: cause}
+	}
+	return &UnknownError{ID: b.entries[i].id, Cause: cause}
+}
+
+// expire ends the entries whose deadline has passed.
+func (b *batch) expire(now time.Duration, out []delivery) []delivery {
+	if b.earliest == 0 || now < b.earliest {
+		return out
+	}
+	b.earliest = 0
+	for i := range b.entries {
+		e := &b.entries[i]
+		switch {
+		case e.to == nil || e.deadline == 0:
+		case e.deadline <= now:
+			out = append(out, delivery{to: b.take(i), err: b.fate(i, ErrDeadline)})
+		case b.earliest == 0 || e.deadline < b.earliest:
+			b.earliest = e.deadline
+		}
+	}
+	return out
+}
+
+// askLater sets when to ask again after a question nobody answered.
+func (b *batch) askLater(now, every time.Duration) {
+	if len(b.attempts) == 1 {
+		b.askAt = now + every
+		return
+	}
+	if b.pace == nil {
+		b.pace = &backoff.ExponentialBackOff{
+			InitialInterval: every, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: 8 * every,
+		}
+	}
+	b.askAt = now + b.pace.NextBackOff()
+}
+
+// knockAgain sets when to ask again after hearing that nobody is there: sooner, for a server may just be starting.
+func (b *batch) knockAgain(now, every time.Duration) {
+	if b.knock == nil {
+		b.knock = &backoff.ExponentialBackOff{
+			InitialInterval: every / 20, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: every,
+		}
+	}
+	b.askAt = now + b.knock.NextBackOff()
+}
+
+// weight is what a line takes of its route's room.
+func weight(line []byte) int64 { return 1 + int64(len(line))>>10 }

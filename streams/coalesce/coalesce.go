@@ -1,0 +1,266 @@
+package coalesce
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Options of a Coalescer; the zero value has the written defaults.
+type Options struct {
+	// InFlight is how many messages of one lane are under way at once, at least 1. More means smaller messages.
+	// Defaults to 3.
+	InFlight int
+	// MaxPending is how many lines of one lane may wait for their outcome; a line counts once more for each KiB it has.
+	// Defaults to 32,768; the least is 64.
+	MaxPending int
+	// AskAgain is how long an outcome may take before the line is sent again under the same id; later pauses double,
+	// up to 8 times it. Defaults to 2 s.
+	AskAgain time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.InFlight <= 0 {
+		o.InFlight = 3
+	}
+	if o.MaxPending <= 0 {
+		o.MaxPending = 32 << 10
+	}
+	o.MaxPending = max(o.MaxPending, 64)
+	if o.AskAgain <= 0 {
+		o.AskAgain = 2 * time.Second
+	}
+	return o
+}
+
+const (
+	// sweepEvery is how late a deadline or a repeated question may be. Nothing ticks while nothing waits.
+	sweepEvery = 20 * time.Millisecond
+	// headerRoom is what a message needs beside its lines when the server's max_payload is small.
+	headerRoom = 1 << 10
+	// directInFlight is how many requests to the micro service are under way at once: each is one line, so it bounds
+	// what a service that is away can pile up, not the size of messages.
+	directInFlight = 4096
+	directRoute    = topology.MaxLanes
+)
+
+// Line is one command line on its way.
+type Line struct {
+	// ID is the command's id, as in JSON.
+	ID string
+	// JSON is the encoded line without newline. It is copied.
+	JSON []byte
+	// Deadline is when To is told that the result is not known. Zero = never.
+	Deadline time.Time
+	// To gets the answer.
+	To Receiver
+}
+
+// Receiver gets the answer to one line, exactly once unless it gave up before.
+type Receiver interface {
+	// Answer is called by the goroutine that reads answers or by Run: it must return at once. outcome is the outcome line
+	// without newline and may be kept. err is nil, a *UnknownError or a *NotSentError.
+	Answer(outcome []byte, err error)
+}
+
+// Coalescer sends lines over one connection. Several goroutines may use it at once.
+type Coalescer struct {
+	nc    *nats.Conn
+	opts  Options
+	inbox string
+	born  time.Time // times inside are durations since then: one word, and no clock that jumps
+
+	// publish is nc.PublishMsg; tests put faults here.
+	publish func(*nats.Msg) error
+
+	online atomic.Bool // sending makes sense: Run is on and the connection stands
+	limit  atomic.Int64
+	active atomic.Int64 // batches in being; nothing ticks at 0
+	wake   chan struct{}
+	seq    atomic.Uint64
+
+	mu     sync.Mutex // guards making routes, and closed
+	closed bool
+	routes [directRoute + 1]atomic.Pointer[route]
+
+	scratch  []delivery // owned by the inbox's goroutine
+	counters counters
+}
+
+// New prepares a coalescer on a connection. Lines may be handed in at once; they leave when Run runs.
+func New(nc *nats.Conn, opts Options) *Coalescer {
+	c := &Coalescer{
+		nc:      nc,
+		opts:    opts.withDefaults(),
+		inbox:   nc.NewInbox(), // under the connection's own prefix: the lane answers nowhere else
+		born:    time.Now(),
+		publish: nc.PublishMsg,
+		wake:    make(chan struct{}, 1),
+	}
+	c.limit.Store(domain.MaxMessage)
+	return c
+}
+
+// Send hands in a line for a lane. It waits while MaxPending lines of that lane are waiting; ctx ends that wait, not
+// the line, for which there is Deadline and [Ticket.GiveUp]. The error is a *NotSentError.
+func (c *Coalescer) Send(ctx context.Context, lane int, line Line) (Ticket, error) {
+	r, err := c.route(lane)
+	if err != nil {
+		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
+	}
+	if err := r.room.Acquire(ctx, weight(line.JSON)); err != nil {
+		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
+	}
+	return r.add(line, "")
+}
+
+// TrySend is Send for callers that must not wait: instead they get a *NotSentError with cause ErrFull.
+func (c *Coalescer) TrySend(lane int, line Line) (Ticket, error) {
+	r, err := c.route(lane)
+	if err != nil {
+		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
+	}
+	if !r.room.TryAcquire(weight(line.JSON)) {
+		return Ticket{}, &NotSentError{ID: line.ID, Cause: ErrFull}
+	}
+	return r.add(line, "")
+}
+
+// Request hands in a line that goes to the micro service's endpoint at subject, alone. Otherwise as Send.
+func (c *Coalescer) Request(ctx context.Context, subject string, line Line) (Ticket, error) {
+	r, err := c.route(directRoute)
+	if err != nil {
+		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
+	}
+	if err := r.room.Acquire(ctx, weight(line.JSON)); err != nil {
+		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
+	}
+	return r.add(line, subject)
+}
+
+// route returns a lane's route, making it at first use.
+func (c *Coalescer) route(lane int) (*route, error) {
+	if lane < 0 || lane > directRoute {
+		return nil, fmt.Errorf("lane %d does not exist; lanes go from 0 to %d", lane, topology.MaxLanes-1)
+	}
+	if r := c.routes[lane].Load(); r != nil {
+		return r, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.routes[lane].Load(); r != nil {
+		return r, nil
+	}
+	if c.closed {
+		return nil, ErrClosed
+	}
+	r := newRoute(c, lane)
+	c.routes[lane].Store(r)
+	return r, nil
+}
+
+func (c *Coalescer) eachRoute(do func(*route)) {
+	for i := range c.routes {
+		if r := c.routes[i].Load(); r != nil {
+			do(r)
+		}
+	}
+}
+
+// Run reads answers, watches deadlines and asks again, until ctx ends or the connection is closed. Then whoever still
+// waits is told that the result is not known, and no Receiver is called after Run has returned. Run it once.
+func (c *Coalescer) Run(ctx context.Context) error {
+	defer c.close()
+	status := c.nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
+	defer c.nc.RemoveStatusListener(status)
+
+	sub, err := c.nc.Subscribe(c.inbox+".*", c.receive)
+	if err != nil {
+		return fmt.Errorf("subscribing to outcomes: %w", err)
+	}
+	quiet := make(chan struct{})
+	sub.SetClosedHandler(func(string) { close(quiet) })
+	if !sub.IsValid() {
+		return nats.ErrConnectionClosed // its goroutine may have ended before it knew of quiet
+	}
+	defer func() {
+		_ = sub.Unsubscribe() // fails only when it has ended already, and quiet tells in either case
+		<-quiet
+	}()
+	// What can be pending here is bounded by what was asked; a dropped answer would cost its caller AskAgain.
+	if err := sub.SetPendingLimits(-1, -1); err != nil {
+		return fmt.Errorf("raising the limits of the outcome inbox: %w", err)
+	}
+
+	if most := c.nc.MaxPayload() - headerRoom; most > 0 && most < domain.MaxMessage {
+		c.limit.Store(most)
+	}
+	c.online.Store(c.nc.IsConnected())
+	c.eachRoute((*route).pump)
+
+	timer := time.NewTimer(sweepEvery)
+	defer timer.Stop()
+	for {
+		var tick <-chan time.Time
+		if c.active.Load() > 0 {
+			timer.Reset(sweepEvery)
+			tick = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.wake:
+		case <-tick:
+			c.sweep(false)
+		case s, ok := <-status:
+			if !ok || s == nats.CLOSED {
+				return nats.ErrConnectionClosed
+			}
+			c.online.Store(s == nats.CONNECTED)
+			if s == nats.CONNECTED {
+				// Whatever was under way may be lost in either direction: ask again now rather than in AskAgain.
+				c.sweep(true)
+			}
+		}
+	}
+}
+
+// close ends every line that still waits.
+func (c *Coalescer) close() {
+	c.online.Store(false)
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	var all []delivery
+	c.eachRoute(func(r *route) { all = r.close(all) })
+	c.deliver(all)
+}
+
+func (c *Coalescer) now() time.Duration { return time.Since(c.born) }
+
+// delivery is an answer on its way to its receiver; receivers are called without any lock.
+type delivery struct {
+	to   Receiver
+	line []byte
+	err  error
+}
+
+func (c *Coalescer) deliver(all []delivery) {
+	for i := range all {
+		d := &all[i]
+		if d.err != nil {
+			c.counters.failed.Add(1)
+		} else {
+			c.counters.answers.Add(1)
+		}
+		d.to.Answer(d.line, d.err)
+	}
+	clear(all)
+}

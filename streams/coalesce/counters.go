@@ -1,0 +1,28 @@
+package coalesce
+
+import "sync/atomic"
+
+// Counters of a coalescer since it was made.
+type Counters struct {
+	Lines      uint64 // lines handed in
+	Messages   uint64 // messages sent, questions repeated included
+	Answers    uint64 // lines answered by an outcome, not_durable included
+	Failed     uint64 // lines that ended in an UnknownError or NotSentError told to their receiver
+	AskedAgain uint64 // lines sent again under the same id
+	NotDurable uint64 // lines refused because JetStream kept nothing
+	Late       uint64 // outcome messages for which nobody waited any more: repeats, and callers that gave up
+	Odd        uint64 // outcome messages that do not fit what was asked; dropped
+}
+
+type counters struct {
+	lines, messages, answers, failed, askedAgain, notDurable, late, odd atomic.Uint64
+}
+
+// Counters returns the counters as they are now.
+func (c *Coalescer) Counters() Counters {
+	n := &c.counters
+	return Counters{
+		Lines: n.lines.Load(), Messages: n.messages.Load(), Answers: n.answers.Load(), Failed: n.failed.Load(),
+		AskedAgain: n.askedAgain.Load(), NotDurable: n.notDurable.Load(), Late: n.late.Load(), Odd: n.odd.Load(),
+	}
+}

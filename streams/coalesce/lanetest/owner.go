@@ -1,0 +1,196 @@
+// Package lanetest plays the owner of every lane for the tests of those who ask: it reads the command streams of a real
+// server and answers on Scrip-Reply, with faults where a test wants them. Only tests import it.
+//
+// It decides next to nothing: the nth new id of a campaign gets coupon n, an id seen before gets the same answer with
+// "repeat". What it answers is remembered as a real lane remembers it, so that a line asked again under the same id, by
+// whatever way, must lead to the same answer.
+package lanetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Owner answers the commands of all lanes of a log.
+type Owner struct {
+	Log topology.Log
+
+	nc *nats.Conn
+
+	mu       sync.Mutex
+	fault    Fault
+	held     []nats.Msg
+	decided  map[string]domain.Outcome // by lane and id
+	numbers  map[string]uint32         // coupons by campaign
+	messages int
+	lines    int
+	commands []domain.Command
+}
+
+// Fault decides what happens to an outcome message: how many times it is sent, 0 = lost. n counts command messages
+// from 1.
+type Fault func(n int, cmds []domain.Command) (times int)
+
+// Hold as a number of times keeps the outcomes back until Release.
+const Hold = -1
+
+// Start makes a log with that many lanes on the server behind nc and starts an owner for it, until the test ends.
+func Start(t testing.TB, nc *nats.Conn, spec topology.Spec) *Owner {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if spec.KeyFingerprint == "" {
+		spec.KeyFingerprint = "0123456789abcdef"
+	}
+	log, err := topology.Ensure(ctx, js, spec)
+	if err != nil {
+		t.Fatalf("making the log: %v", err)
+	}
+	o := &Owner{Log: log, nc: nc, decided: make(map[string]domain.Outcome), numbers: make(map[string]uint32)}
+	for lane := range log.Lanes {
+		cons, err := js.OrderedConsumer(ctx, topology.CmdStream(lane), jetstream.OrderedConsumerConfig{})
+		if err != nil {
+			t.Fatalf("reading lane %d: %v", lane, err)
+		}
+		reading, err := cons.Consume(func(msg jetstream.Msg) { o.handle(lane, msg) })
+		if err != nil {
+			t.Fatalf("reading lane %d: %v", lane, err)
+		}
+		t.Cleanup(func() {
+			reading.Stop()
+			<-reading.Closed()
+		})
+	}
+	return o
+}
+
+// SetFault makes outcomes go wrong from now on; nil = no more.
+func (o *Owner) SetFault(f Fault) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.fault = f
+}
+
+// Release sends the outcomes held back.
+func (o *Owner) Release(t testing.TB) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range o.held {
+		if err := o.nc.PublishMsg(&o.held[i]); err != nil {
+			t.Errorf("releasing an outcome: %v", err)
+		}
+	}
+	o.held = nil
+}
+
+// Seen is how many command messages and lines the owner has read.
+func (o *Owner) Seen() (messages, lines int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.messages, o.lines
+}
+
+// Held is how many outcome messages are held back.
+func (o *Owner) Held() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.held)
+}
+
+// Commands are the commands read, repeats included, in the order of their lanes.
+func (o *Owner) Commands() []domain.Command {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]domain.Command(nil), o.commands...)
+}
+
+// Distinct is how many different ids had an effect.
+func (o *Owner) Distinct() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.decided)
+}
+
+func (o *Owner) handle(lane int, msg jetstream.Msg) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.messages++
+	_, _, campaign, _ := topology.ParseCommandSubject(msg.Subject())
+	var cmds []domain.Command
+	var out []byte
+	for line := range bytes.Lines(msg.Data()) {
+		o.lines++
+		line = bytes.TrimSuffix(line, []byte{'\n'})
+		var cmd domain.Command
+		err := domain.ParseCommand(line, domain.Defaults{Campaign: campaign}, &cmd)
+		answer := o.decide(lane, &cmd, err)
+		out = append(answer.AppendJSON(out), '\n')
+		cmds = append(cmds, cmd)
+	}
+	o.commands = append(o.commands, cmds...)
+	times := 1
+	if o.fault != nil {
+		times = o.fault(o.messages, cmds)
+	}
+	reply := nats.Msg{Subject: msg.Headers().Get(topology.HeaderReply), Data: out}
+	if reply.Subject == "" {
+		return
+	}
+	if times == Hold {
+		o.held = append(o.held, reply)
+		return
+	}
+	for range times {
+		_ = o.nc.PublishMsg(&reply) // lost with the connection: the caller asks again
+	}
+}
+
+func (o *Owner) decide(lane int, cmd *domain.Command, err error) domain.Outcome {
+	if err == nil && cmd.Campaign != "" && topology.LaneOf(cmd.Campaign, o.Log.Lanes) != lane {
+		err = fmt.Errorf("campaign: %s lives on another lane than %d", cmd.Campaign, lane)
+	}
+	if err != nil {
+		return domain.Outcome{ID: cmd.ID, Status: domain.StatusRefused, Refusal: domain.Invalid, Message: err.Error()}
+	}
+	key := fmt.Sprintf("%d %s", lane, cmd.ID)
+	if was, ok := o.decided[key]; ok {
+		was.Repeat = true
+		return was
+	}
+	out := domain.Outcome{ID: cmd.ID, Campaign: cmd.Campaign, CustomerID: cmd.CustomerID, OrderID: cmd.OrderID, Status: statuses[cmd.Type]}
+	switch cmd.Type {
+	case domain.Claim:
+		o.numbers[cmd.Campaign]++
+		out.N = o.numbers[cmd.Campaign]
+		out.Code = fmt.Sprintf("CODE-%d", out.N)
+	case domain.ImportCodes:
+		out.Count = uint64(len(cmd.Codes))
+	default:
+		out.Code = cmd.Code
+	}
+	o.decided[key] = out
+	return out
+}
+
+var statuses = map[domain.CommandType]string{
+	domain.CreateCampaign: domain.StatusCreated, domain.UpdateCampaign: domain.StatusUpdated,
+	domain.PauseCampaign: domain.StatusPaused, domain.ResumeCampaign: domain.StatusResumed,
+	domain.EndCampaign: domain.StatusEnded, domain.ImportCodes: domain.StatusImported, domain.Claim: domain.StatusClaimed,
+	domain.Redeem: domain.StatusRedeemed, domain.Rollback: domain.StatusRolledBack, domain.Void: domain.StatusVoided,
+	domain.Extend: domain.StatusExtended, domain.Remind: domain.StatusReminderSet, domain.Unremind: domain.StatusReminderCancelled,
+}

@@ -1,0 +1,151 @@
+package coalesce
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// receive handles everything that comes to the inbox: PubAcks (a<route>-<token>) and outcomes (o<route>-<token>).
+func (c *Coalescer) receive(msg *nats.Msg) {
+	token := msg.Subject[len(c.inbox)+1:]
+	r, seq, ok := c.address(token)
+	if !ok {
+		c.counters.odd.Add(1)
+		return
+	}
+	out := c.scratch[:0]
+	r.mu.Lock()
+	switch a := r.attempts[seq]; {
+	case a == nil && token[0] == 'a':
+		// The PubAck of what has been answered already: usual when the owner is quick.
+	case a == nil:
+		// Answered before, or nobody waits any more.
+		c.counters.late.Add(1)
+	case msg.Header.Get("Status") == "503" && len(msg.Data) == 0:
+		// No responders: no stream or no service took it, so nothing was stored. A server may be coming.
+		r.dead(a)
+		a.batch.knockAgain(c.now(), c.opts.AskAgain)
+	case token[0] == 'a':
+		out = r.acked(a, msg.Data, out)
+	case msg.Header.Get(micro.ErrorCodeHeader) != "":
+		// The service does not know the result either.
+		a.batch.knockAgain(c.now(), c.opts.AskAgain)
+	default:
+		out = r.answered(a, msg.Data, out)
+	}
+	r.mu.Unlock()
+	// First let the next message leave, then wake those who got their answer.
+	r.pump()
+	c.deliver(out)
+	c.scratch = out
+}
+
+// address finds the route and attempt of an inbox token.
+func (c *Coalescer) address(token string) (*route, uint64, bool) {
+	if len(token) < 2 || token[0] != 'a' && token[0] != 'o' {
+		return nil, 0, false
+	}
+	number, seq, ok := strings.Cut(token[1:], "-")
+	if !ok {
+		return nil, 0, false
+	}
+	lane, err := strconv.Atoi(number)
+	if err != nil || lane < 0 || lane > directRoute {
+		return nil, 0, false
+	}
+	n, err := strconv.ParseUint(seq, 36, 64)
+	r := c.routes[lane].Load()
+	return r, n, err == nil && r != nil
+}
+
+// acked handles JetStream's answer. A good one says that the lines are kept and ordered, for which nobody waits: the
+// outcome is what counts. An error says that nothing of this message was stored.
+func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
+	var ack struct {
+		Error *struct {
+			Code        int    `json:"code"`
+			ErrCode     int    `json:"err_code"`
+			Description string `json:"description"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(data, &ack); err != nil || ack.Error == nil {
+		return out
+	}
+	b := a.batch
+	r.dead(a)
+	if b.live > 0 {
+		// An earlier attempt may have been stored: only an outcome may answer these lines.
+		return out
+	}
+	why := fmt.Sprintf("the log could not keep the command: %s (%d); try again later", ack.Error.Description, ack.Error.ErrCode)
+	for i := range b.entries {
+		if b.entries[i].to == nil {
+			continue
+		}
+		o := domain.Outcome{ID: b.entries[i].id, Status: domain.StatusRefused, Refusal: domain.NotDurable, Message: why}
+		out = append(out, delivery{to: b.take(i), line: o.AppendJSON(nil)})
+		r.c.counters.notDurable.Add(1)
+	}
+	r.finish(b)
+	return out
+}
+
+// answered hands out the lines of an outcome message. A message that does not fit what was asked is dropped: to guess
+// could give one customer another one's code.
+func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
+	b := a.batch
+	asked := len(a.which)
+	if a.which == nil {
+		asked = len(b.entries)
+	}
+	data = bytes.TrimSuffix(data, []byte{'\n'})
+	if len(data) == 0 || bytes.Count(data, []byte{'\n'})+1 != asked {
+		r.c.counters.odd.Add(1)
+		return out
+	}
+	odd := false
+	for j := range asked {
+		line := data
+		if end := bytes.IndexByte(data, '\n'); end >= 0 {
+			line, data = data[:end:end], data[end+1:]
+		}
+		i := j
+		if a.which != nil {
+			i = int(a.which[j])
+		}
+		switch {
+		case b.entries[i].to == nil:
+		case !isFor(line, b.entries[i].id):
+			odd = true
+		default:
+			out = append(out, delivery{to: b.take(i), line: line})
+		}
+	}
+	if odd {
+		r.c.counters.odd.Add(1)
+	}
+	if b.waiting == 0 {
+		r.finish(b)
+	}
+	return out
+}
+
+const idStart = `{"id":"`
+
+// isFor reports whether an outcome line answers the command with that id.
+func isFor(line []byte, id string) bool {
+	if n := len(idStart) + len(id); len(line) > n && line[n] == '"' &&
+		string(line[:len(idStart)]) == idStart && string(line[len(idStart):n]) == id {
+		return true
+	}
+	o, err := domain.ParseOutcome(line)
+	return err == nil && o.ID == id
+}

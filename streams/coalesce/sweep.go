@@ -1,0 +1,69 @@
+package coalesce
+
+import (
+	"errors"
+
+	"github.com/nats-io/nats.go"
+)
+
+// sweep ends lines whose deadline has passed and asks again where an outcome is overdue; all of it where everything is
+// to be asked again.
+func (c *Coalescer) sweep(everything bool) {
+	var out []delivery
+	c.eachRoute(func(r *route) { out = r.sweep(everything, out) })
+	c.deliver(out)
+}
+
+func (r *route) sweep(everything bool, out []delivery) []delivery {
+	now := r.c.now()
+	var overdue []*batch
+	r.mu.Lock()
+	for b := range r.flying {
+		out = b.expire(now, out)
+		switch {
+		case b.waiting == 0:
+			r.finish(b)
+		case everything || now >= b.askAt:
+			overdue = append(overdue, b)
+		}
+	}
+	waiting := r.full[:0]
+	for _, b := range r.full {
+		if out = b.expire(now, out); b.waiting > 0 {
+			waiting = append(waiting, b)
+		} else {
+			r.drop(b)
+		}
+	}
+	clear(r.full[len(waiting):])
+	r.full = waiting
+	if b := r.open; b != nil {
+		if out = b.expire(now, out); b.waiting == 0 {
+			r.open = nil
+			r.drop(b)
+		}
+	}
+	for _, b := range overdue {
+		// publish lets the mutex go, so the answer to one batch may come while another is asked about.
+		if r.c.online.Load() && !b.done {
+			r.c.counters.askedAgain.Add(uint64(b.waiting))
+			r.publish(b)
+		}
+	}
+	r.mu.Unlock()
+	r.pump()
+	return out
+}
+
+// mayHaveLeft reports whether some of a message may have reached the server although publishing it failed.
+func mayHaveLeft(err error) bool {
+	for _, known := range []error{
+		nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrMaxPayload, nats.ErrReconnectBufExceeded,
+		nats.ErrHeadersNotSupported, nats.ErrBadSubject,
+	} {
+		if errors.Is(err, known) {
+			return false
+		}
+	}
+	return true
+}
