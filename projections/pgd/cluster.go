@@ -271,9 +271,10 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 			return nil, fmt.Errorf("setting aside %s: %w", h.place.data(), err)
 		}
 	}
-	if err := errors.Join(remember(dataDir, h.place), c.discardHalfMade(h.place)); err != nil {
-		return nil, err
+	if err := remember(dataDir, h.place); err != nil {
+		return nil, fmt.Errorf("noting where the PostgreSQL cluster is: %w", err)
 	}
+	c.discardHalfMade(ctx, h.place)
 	if !h.place.made() {
 		if err := c.create(ctx, h.place, h.user, h.bin); err != nil {
 			return nil, err

@@ -46,9 +46,7 @@ func TestFreshClusterKeepsWhatItIsTold(t *testing.T) {
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("password file has mode %v, want 0600", info.Mode().Perm())
 	}
-	if _, err := os.Stat(filepath.Join(c.Dir(), "new")); !os.IsNotExist(err) {
-		t.Errorf("initdb's directory, with a copy of the password, is left: %v", err)
-	}
+	noneHalfMade(t, c)
 
 	run(t, url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)")
 	stop(t, c)
@@ -136,20 +134,20 @@ func TestCrashWhileTheClusterIsMade(t *testing.T) {
 		keeps bool // the cluster was whole at the crash
 	}{
 		{"in initdb", func(t *testing.T, opts Options) {
-			dir := filepath.Join(opts.DataDir, "postgres", "new", "data")
+			dir := filepath.Join(opts.DataDir, "postgres", "new-1", "data")
 			mkdir(t, filepath.Join(dir, "global"))
 			write(t, filepath.Join(dir, "PG_VERSION"), "15\n")
 			write(t, filepath.Join(filepath.Dir(dir), "password"), "half")
 		}, false},
 		{"after initdb, before the rename", func(t *testing.T, opts Options) {
 			dir := whole(t, opts)
-			mkdir(t, filepath.Join(dir, "new"))
-			rename(t, filepath.Join(dir, "data"), filepath.Join(dir, "new", "data"))
+			mkdir(t, filepath.Join(dir, "new-2"))
+			rename(t, filepath.Join(dir, "data"), filepath.Join(dir, "new-2", "data"))
 		}, false},
 		{"after the rename, before clearing up", func(t *testing.T, opts Options) {
 			dir := whole(t, opts)
-			mkdir(t, filepath.Join(dir, "new"))
-			write(t, filepath.Join(dir, "new", "password"), "left")
+			mkdir(t, filepath.Join(dir, "new-2"))
+			write(t, filepath.Join(dir, "new-2", "password"), "left")
 		}, true},
 		{"before the password was whole", func(t *testing.T, opts Options) {
 			mkdir(t, filepath.Join(opts.DataDir, "postgres"))
@@ -166,9 +164,7 @@ func TestCrashWhileTheClusterIsMade(t *testing.T) {
 			if got := ask(t, url, "SELECT (to_regclass('kept') IS NOT NULL)::text"); got != want {
 				t.Errorf("table of before is there: %s, want %s", got, want)
 			}
-			if _, err := os.Stat(filepath.Join(c.Dir(), "new")); !os.IsNotExist(err) {
-				t.Errorf("the half-made cluster is left: %v", err)
-			}
+			noneHalfMade(t, c)
 		})
 	}
 }
@@ -292,6 +288,38 @@ func TestFullDiskIsNamed(t *testing.T) {
 	}
 }
 
+// An initdb that fails, as on a full disk, is shown with what it said, and is tried again at the next start.
+func TestFailedInitdbIsShown(t *testing.T) {
+	t.Parallel()
+	bin, err := Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := openDir(t)
+	broken := Binaries{Dir: filepath.Join(filepath.Dir(dir), "bin"), Major: bin.Major, Version: bin.Version}
+	mkdir(t, broken.Dir)
+	for name, text := range map[string]string{
+		broken.initdb():   "echo 'initdb: error: could not write file: No space left on device' >&2; exit 1\n",
+		broken.postgres(): "echo '" + bin.Version + "'\n",
+	} {
+		if err := os.WriteFile(name, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opts := testOptions(dir)
+	opts.Binaries = broken
+	_, err = Open(opts).Start(t.Context())
+	for _, part := range []string{"could not write file", "free some space", filepath.Join(dir, "postgres")} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error lacks %q: %v", part, err)
+		}
+	}
+	opts.Binaries = bin
+	c := Open(opts)
+	start(t, c)
+	noneHalfMade(t, c)
+}
+
 func TestPortTakenByAnotherIsLeftToIt(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -365,6 +393,15 @@ func TestNoDataDirectory(t *testing.T) {
 	t.Parallel()
 	if _, err := Open(Options{}).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "--data") {
 		t.Errorf("got %v, want an error that names --data", err)
+	}
+}
+
+// noneHalfMade checks that no directory of an initdb, with its copy of the password, is left.
+func noneHalfMade(t *testing.T, c *Cluster) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(c.Dir(), makingPrefix+"*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left %q, %v", left, err)
 	}
 }
 

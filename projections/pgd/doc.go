@@ -6,7 +6,7 @@
 //	  │             <place>/postgres.log   what the postmaster says (and postgres.log.1)
 //	  └──child────> postgres -D <place>/data               loopback and socket only, on a free port
 //	                <place>/run            its socket
-//	                <place>/new            initdb at work; renamed to data when whole
+//	                <place>/new-<random>   initdb at work; its cluster is renamed to data when whole
 //
 // The place is <data>/postgres. PostgreSQL refuses to run as root; started as root, scrip runs it as user postgres (or
 // nobody), and where that user cannot reach the data directory, as below /root, the place is /var/lib/scrip/<hash>;
@@ -18,7 +18,7 @@
 //
 // What a crash does:
 //
-//   - scrip dies in initdb: <place>/new is left; the next start removes it and begins again.
+//   - scrip dies in initdb: <place>/new-<random> is left; the next start removes it and begins again beside it.
 //   - scrip dies (kill -9): on Linux the kernel tells the postmaster to stop (parent death signal). Should it live on,
 //     the next start finds it by postmaster.pid, makes sure that it is a postgres of this very directory, and stops it.
 //   - a postmaster.pid is left whose number now belongs to a stranger: the stranger is not touched and does not keep

@@ -18,28 +18,34 @@ const roleName = "scrip"
 
 const passwordBytes = 24
 
+// makingPrefix begins the names of directories in which initdb works. Each run has its own: an initdb that outlives a
+// killed scrip removes what it made when it fails, and must not find the next one's cluster under the same name.
+const makingPrefix = "new-"
+
 // create makes the cluster of a place.
 //
-//	remove new ──> password ──> new/password, new/data (initdb, which syncs) ──> rename to data ──> remove new
-//	                                                                               │
-//	                          crash before here: new is removed and all begins again │ after: data is whole
-func (c *Cluster) create(ctx context.Context, p place, user account, bin Binaries) (err error) {
+//	password ──> new-…/password ──> new-…/data (initdb, which syncs) ──> rename to data ──> remove new-…
+//	                                                                       │
+//	             crash before here: new-… is removed and all begins again  │  after: data is whole
+func (c *Cluster) create(ctx context.Context, p place, user account, bin Binaries) error {
 	c.log.InfoContext(ctx, "making a private PostgreSQL cluster", "dir", p.data(), "version", bin.Version, "user", user.name)
 	password, err := newPassword(p)
 	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(p.making(), 0o700); err != nil {
+	making, err := os.MkdirTemp(string(p), makingPrefix)
+	if err != nil {
 		return fmt.Errorf("making the PostgreSQL cluster: %w", err)
 	}
+	defer c.discardHalfMade(ctx, p)
 	// initdb, run by the other user, cannot read the password file of the place. This copy is made before the
 	// directory is handed over, and gone with it.
-	secret := filepath.Join(p.making(), "password")
-	if err := errors.Join(writeFile(secret, password+"\n", 0o600), user.give(secret), user.give(p.making())); err != nil {
+	secret := filepath.Join(making, "password")
+	if err := errors.Join(writeFile(secret, password+"\n", 0o600), user.give(secret), user.give(making)); err != nil {
 		return fmt.Errorf("making the PostgreSQL cluster: %w", err)
 	}
 	args := []string{
-		"-D", filepath.Join(p.making(), "data"),
+		"-D", filepath.Join(making, "data"),
 		"--username=" + roleName, "--pwfile=" + secret, "--auth=scram-sha-256",
 		"--encoding=UTF8", "--locale=C", "--no-instructions",
 	}
@@ -50,20 +56,30 @@ func (c *Cluster) create(ctx context.Context, p place, user account, bin Binarie
 	if err != nil {
 		last := &tail{}
 		_, _ = last.Write(out)
-		return fmt.Errorf("initdb in %s: %w%s; its last lines:\n%s", p.making(), err, spaceHint(string(out)), last)
+		return fmt.Errorf("initdb in %s: %w%s; its last lines:\n%s", string(p), err, spaceHint(string(out)), last)
 	}
-	if err := errors.Join(os.Rename(filepath.Join(p.making(), "data"), p.data()), syncDir(string(p))); err != nil {
+	if err := errors.Join(os.Rename(filepath.Join(making, "data"), p.data()), syncDir(string(p))); err != nil {
 		return fmt.Errorf("putting the new PostgreSQL cluster in place: %w", err)
 	}
-	return c.discardHalfMade(p)
+	return nil
 }
 
-// discardHalfMade removes what an initdb left that did not come to its end.
-func (c *Cluster) discardHalfMade(p place) error {
-	if err := os.RemoveAll(p.making()); err != nil {
-		return fmt.Errorf("removing a half-made PostgreSQL cluster: %w", err)
+// discardHalfMade removes what an initdb left that did not come to its end. One that still works there may be
+// quicker in making files than we in removing them; then the next start removes them.
+func (c *Cluster) discardHalfMade(ctx context.Context, p place) {
+	entries, err := os.ReadDir(string(p))
+	if err != nil {
+		c.log.WarnContext(ctx, "half-made PostgreSQL clusters not looked for", "dir", string(p), "err", err)
+		return
 	}
-	return nil
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), makingPrefix) {
+			continue
+		}
+		if err := os.RemoveAll(p.path(e.Name())); err != nil {
+			c.log.WarnContext(ctx, "a half-made PostgreSQL cluster is left", "dir", p.path(e.Name()), "err", err)
+		}
+	}
 }
 
 // newPassword writes a new random password to the place.

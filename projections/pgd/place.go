@@ -24,7 +24,6 @@ type place string
 
 func (p place) path(name string) string { return filepath.Join(string(p), name) }
 func (p place) data() string            { return p.path("data") }
-func (p place) making() string          { return p.path("new") }
 func (p place) former() string          { return p.path("data.former") }
 func (p place) run() string             { return p.path("run") }
 func (p place) password() string        { return p.path("password") }
