@@ -5,22 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 )
 
-const (
-	// defaultStopTimeout leaves a fast shutdown the time for its checkpoint within the seconds that a stop may take.
-	defaultStopTimeout = 10 * time.Second
-	// portTries is how many ports are tried when others are quicker to take them.
-	portTries = 10
-	// stillUsedLimit is how long backends of a killed postmaster may take to notice and end.
-	stillUsedLimit = 30 * time.Second
-	stillUsedPoll  = 200 * time.Millisecond
-)
+// defaultStopTimeout leaves a fast shutdown the time for its checkpoint within the seconds that a stop may take.
+const defaultStopTimeout = 10 * time.Second
 
 // Options says where a cluster lives and how it runs. Only DataDir is required.
 type Options struct {
@@ -63,16 +53,6 @@ type Cluster struct {
 	giveUp context.CancelFunc
 	// port was used last and is tried first, so that a URL handed out stays good over a restart.
 	port int
-}
-
-// home is a place that is prepared, locked and free of orphans.
-type home struct {
-	place    place
-	user     account
-	bin      Binaries
-	password string
-	lock     ownership
-	log      *logFile
 }
 
 // Open describes a cluster. It touches nothing; Start does.
@@ -239,147 +219,4 @@ func (c *Cluster) set(h *home, pm *postmaster, wanted bool) {
 func (c *Cluster) notifyLocked() {
 	close(c.changed)
 	c.changed = make(chan struct{})
-}
-
-// prepare finds the place, takes its lock, stops an orphan there, and makes the cluster if there is none.
-func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
-	dataDir, all, err := c.materials()
-	if err != nil {
-		return nil, err
-	}
-	got, err := c.choose(ctx, dataDir, all[0])
-	if err != nil {
-		return nil, err
-	}
-	h := &home{place: got.place, user: got.user, bin: all[0], log: &logFile{path: got.place.log(), limit: logLimit}}
-	if h.lock, err = lockPlace(h.place); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, h.leave())
-		}
-	}()
-	if err := c.clearOrphan(ctx, h.place.data(), h.user); err != nil {
-		return nil, err
-	}
-	if got.inherited {
-		// Its tables are a fold of another log, which does not exist under this data directory any more.
-		c.log.WarnContext(ctx, "setting aside the PostgreSQL cluster of an earlier data directory of this name",
-			"dir", h.place.data(), "to", h.place.former())
-		if err := errors.Join(os.RemoveAll(h.place.former()), os.Rename(h.place.data(), h.place.former())); err != nil {
-			return nil, fmt.Errorf("setting aside %s: %w", h.place.data(), err)
-		}
-	}
-	if err := remember(dataDir, h.place); err != nil {
-		return nil, fmt.Errorf("noting where the PostgreSQL cluster is: %w", err)
-	}
-	c.discardHalfMade(ctx, h.place)
-	if !h.place.made() {
-		if err := c.create(ctx, h.place, h.user, h.bin); err != nil {
-			return nil, err
-		}
-	}
-	if h.bin, err = binariesFor(h.place, all); err != nil {
-		return nil, err
-	}
-	if h.password, err = c.password(ctx, h.place, h.user, h.bin); err != nil {
-		return nil, err
-	}
-	return h, nil
-}
-
-// materials returns the data directory under its one true name, and the installations to choose from.
-func (c *Cluster) materials() (string, []Binaries, error) {
-	if strings.TrimSpace(c.opts.DataDir) == "" {
-		return "", nil, errors.New("no data directory given for the PostgreSQL cluster: give --data DIR")
-	}
-	dir, err := filepath.Abs(c.opts.DataDir)
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
-	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
-	}
-	if err != nil {
-		return "", nil, fmt.Errorf("making the data directory: %w", err)
-	}
-	if c.opts.Binaries != (Binaries{}) {
-		return dir, []Binaries{c.opts.Binaries}, nil
-	}
-	all, err := findAll()
-	return dir, all, err
-}
-
-// leave lets go of the place.
-func (h *home) leave() error {
-	h.log.Close()
-	return h.lock.release()
-}
-
-// bringUp starts a postmaster in a prepared place and waits until it is ready. On an error nothing is left running.
-func (c *Cluster) bringUp(ctx context.Context, h *home) (*postmaster, error) {
-	c.mu.Lock()
-	port := c.port
-	c.mu.Unlock()
-	begun := time.Now()
-	for taken := 0; ; {
-		pm, err := c.tryUp(ctx, h, port)
-		switch {
-		case err == nil:
-			return pm, nil
-		case errors.Is(err, errPortTaken) && taken < portTries:
-			taken++
-			port = 0
-		case errors.Is(err, errStillUsed) && time.Since(begun) < stillUsedLimit:
-			pause := time.NewTimer(stillUsedPoll)
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
-				pause.Stop()
-				return nil, errors.Join(context.Cause(ctx), err)
-			}
-		default:
-			return nil, err
-		}
-	}
-}
-
-// tryUp is one attempt on one port, 0 = any free one.
-func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (*postmaster, error) {
-	if err := c.clearOrphan(ctx, h.place.data(), h.user); err != nil {
-		return nil, err
-	}
-	if err := h.furnish(c.opts.Settings); err != nil {
-		return nil, fmt.Errorf("preparing the start of PostgreSQL in %s: %w", string(h.place), err)
-	}
-	if port == 0 {
-		var err error
-		if port, err = freePort(); err != nil {
-			return nil, err
-		}
-	}
-	pm, err := launch(h.place, h.user, h.bin, port, h.log, c.deathSignal)
-	if err != nil {
-		return nil, err
-	}
-	if err := pm.awaitReady(ctx, h.place, h.password); err != nil {
-		if pm.running() {
-			pm.halt(ctx, c.opts.StopTimeout)
-		}
-		return nil, err
-	}
-	return pm, nil
-}
-
-// furnish writes the configuration and makes an empty directory for the socket: a lock file left beside an old socket
-// would, like a stale postmaster.pid, refuse the start for a stranger's sake.
-func (h *home) furnish(settings map[string]string) error {
-	return errors.Join(
-		writeFile(h.place.hba(), hbaText, 0o644),
-		writeFile(h.place.conf(), configText(h.place, settings), 0o644),
-		os.RemoveAll(h.place.run()),
-		os.Mkdir(h.place.run(), 0o700),
-		h.user.give(h.place.run()),
-	)
 }
