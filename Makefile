@@ -1,0 +1,72 @@
+# scrip. `make` lists what there is.
+
+SHELL      := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# What is given to serve, as in: make run ARGS='--http-listen 127.0.0.1:8081'
+ARGS     ?=
+# How long each fuzzer runs.
+FUZZTIME ?= 10s
+# Packages and benchmarks to run.
+BENCH    ?= .
+IMAGE    ?= scrip
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# Packages that start goroutines, by what their code (tests left out) says.
+CONCURRENT = $(shell grep -rlE --include='*.go' --exclude='*_test.go' '^\s*go (func|[a-z])|errgroup|sync\.|atomic\.' domain streams projections cmd | xargs -n1 dirname | sort -u | sed 's|^|./|')
+
+.PHONY: help
+help: ## Show this.
+	@echo 'scrip: coupons on NATS JetStream, with read tables in PostgreSQL'
+	@echo
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+.PHONY: setup
+setup: ## Install what is missing: PostgreSQL (by apt, as root or with sudo). Go is only checked.
+	@docker/setup.sh
+
+.PHONY: build
+build: ## Build bin/scrip.
+	@mkdir -p bin
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/scrip ./cmd/scrip
+
+.PHONY: run
+run: setup build ## Build and serve on ./data, all in one process. ARGS='…' is given to serve.
+	exec bin/scrip serve $(ARGS)
+
+.PHONY: test
+test: setup ## Run all tests.
+	go test ./...
+
+.PHONY: race
+race: setup ## Run the tests of packages with goroutines under the race detector.
+	go test -race $(CONCURRENT)
+
+.PHONY: lint
+lint: ## Check formatting, go vet, staticcheck, and the direction of imports.
+	@unformatted=$$(gofmt -l domain streams projections cmd); if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	go tool staticcheck ./...
+	go test ./cmd/internal/arch
+
+.PHONY: fuzz
+fuzz: ## Run every fuzzer for FUZZTIME (10s).
+	@grep -rlE --include='*_test.go' '^func Fuzz' domain streams projections cmd | while read -r file; do \
+		for name in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' "$$file"); do \
+			echo "$$name in $$(dirname "$$file")"; \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## Run the benchmarks. BENCH='…' picks some.
+	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+.PHONY: image
+image: ## Build the container image.
+	docker build -f docker/Dockerfile --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+
+.PHONY: clean
+clean: ## Remove bin. The data directory stays.
+	rm -rf bin

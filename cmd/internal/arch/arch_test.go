@@ -1,0 +1,204 @@
+// Package arch checks what no single package can see: which way imports point, what a producer links, and what lies at
+// the top of the repository.
+//
+//	cmd ──> projections ──> streams ──> domain
+//
+// It has no code, only tests; nothing crashes here.
+package arch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/seed-4a2410e3/scrip"
+
+// goPackage is what `go list -json` tells of a package.
+type goPackage struct {
+	ImportPath                         string
+	Standard                           bool
+	Imports, TestImports, XTestImports []string
+	Deps                               []string
+	GoFiles                            []string
+}
+
+func list(t *testing.T, args ...string) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Standard,Imports,TestImports,XTestImports,Deps,GoFiles"}, args...)...)
+	cmd.Dir = root(t)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v\n%s", args, err, stderr.String())
+	}
+	var pkgs []goPackage
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+		t.Fatalf("the repository is not where this test thinks: %v", err)
+	}
+	return dir
+}
+
+// layer is the top folder of one of our packages, "" for others'.
+func layer(path string) string {
+	rest, ours := strings.CutPrefix(path, module+"/")
+	if !ours {
+		return ""
+	}
+	top, _, _ := strings.Cut(rest, "/")
+	return top
+}
+
+// under tells whether a package lies in a folder or is it.
+func under(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, folder+"/")
+}
+
+// layers in the order in which imports point: each may import itself and what stands before it.
+var layers = []string{"domain", "streams", "projections", "cmd"}
+
+func TestImportsPointOneWay(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		mine := slices.Index(layers, layer(p.ImportPath))
+		if mine < 0 {
+			t.Errorf("%s lies in no known layer", p.ImportPath)
+			continue
+		}
+		for _, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {
+			for _, i := range imports {
+				if other := slices.Index(layers, layer(i)); other > mine {
+					t.Errorf("%s imports %s: %s must not know %s", p.ImportPath, i, layers[mine], layers[other])
+				}
+			}
+		}
+	}
+}
+
+func TestWhoMayImportWhat(t *testing.T) {
+	rules := []struct {
+		library string
+		allowed []string // our folders
+		why     string
+	}{
+		{"github.com/nats-io/nats-server", []string{"streams/natsd", "streams/streamtest"}, "only the embedded server links it"},
+		{"github.com/jackc/pgx", []string{"projections", "cmd"}, "tables belong to projections"},
+		{"github.com/pressly/goose", []string{"projections"}, "tables belong to projections"},
+		{"github.com/spf13/cobra", []string{"cmd"}, "the command line belongs to cmd"},
+		{"github.com/schollz/progressbar", []string{"cmd"}, "the command line belongs to cmd"},
+		{"testing", []string{"streams/streamtest", "projections/pgtest"}, "helpers for tests only"},
+	}
+	for _, p := range list(t, "./...") {
+		for _, rule := range rules {
+			for _, i := range p.Imports { // what tests import is theirs
+				if !under(i, rule.library) {
+					continue
+				}
+				if !slices.ContainsFunc(rule.allowed, func(folder string) bool { return under(p.ImportPath, module+"/"+folder) }) {
+					t.Errorf("%s imports %s: %s", p.ImportPath, i, rule.why)
+				}
+			}
+		}
+	}
+}
+
+func TestTheDomainIsPure(t *testing.T) {
+	impure := []string{"os", "net", "syscall", "time/tzdata", "database/sql", "log", "log/slog", "math/rand", "math/rand/v2", "context"}
+	for _, p := range list(t, "./domain/...") {
+		for _, i := range p.Imports {
+			switch {
+			case layer(i) == "domain":
+			case layer(i) != "" || strings.Contains(strings.Split(i, "/")[0], "."):
+				t.Errorf("%s imports %s: the domain stands on the standard library alone", p.ImportPath, i)
+			case slices.ContainsFunc(impure, func(bad string) bool { return i == bad }):
+				t.Errorf("%s imports %s: the domain has no I/O, no clock, no goroutine", p.ImportPath, i)
+			}
+		}
+		for _, name := range p.GoFiles {
+			checkPurity(t, filepath.Join(root(t), strings.TrimPrefix(p.ImportPath, module+"/"), name))
+		}
+	}
+}
+
+// checkPurity finds what imports do not show: a look at the clock, a goroutine.
+func checkPurity(t *testing.T, path string) {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			t.Errorf("%s: the domain starts no goroutine", files.Position(n.Pos()))
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker", "Tick", "AfterFunc"}, n.Sel.Name) {
+				t.Errorf("%s: the domain is given the time", files.Position(n.Pos()))
+			}
+		}
+		return true
+	})
+}
+
+// TestAProducerLinksLittle: whoever imports the SDK gets nats.go and what that needs, and nothing else of ours than the
+// domain and the parts of streams that it is made of.
+func TestAProducerLinksLittle(t *testing.T) {
+	allowed := []string{"github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/nats-io/nuid", "github.com/klauspost/compress",
+		"github.com/google/uuid", "github.com/cenkalti/backoff", "golang.org/x"}
+	for _, p := range list(t, "./streams/client") {
+		for _, dep := range p.Deps {
+			first, _, _ := strings.Cut(dep, "/")
+			switch {
+			case !strings.Contains(first, "."): // standard library, or vendored into it
+			case layer(dep) == "domain", layer(dep) == "streams":
+				if strings.HasSuffix(dep, "/natsd") {
+					t.Errorf("the SDK depends on %s", dep)
+				}
+			case !slices.ContainsFunc(allowed, func(lib string) bool { return under(dep, lib) }):
+				t.Errorf("the SDK depends on %s", dep)
+			}
+		}
+	}
+}
+
+func TestTopLevel(t *testing.T) {
+	allowed := []string{"domain", "streams", "projections", "cmd", "docker", "README.md", "LICENSE", "Makefile", "go.mod", "go.sum", ".ci",
+		".git", ".gitignore", "bin", "data"} // the last two are ignored by git
+	entries, err := os.ReadDir(root(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !slices.Contains(allowed, e.Name()) {
+			t.Errorf("%s lies at the top of the repository; put it in one of the folders", e.Name())
+		}
+	}
+}
