@@ -54,6 +54,7 @@ func newRig(t *testing.T, opts Options, spec topology.Spec, change ...func(*Coal
 		}
 	}
 	t.Cleanup(stop)
+	streamtest.Eventually(t, "the coalescer is online", c.online.Load)
 	return &rig{Coalescer: c, server: server, owner: owner, conn: conn, stop: stop}
 }
 
