@@ -317,7 +317,7 @@ func (g *generation) end() {
 	f.mu.Unlock()
 	g.consume.Stop()
 	<-g.consume.Closed()
-	_ = f.stream.js.Conn().Publish(f.stream.js.Options().APIPrefix+"CONSUMER.DELETE."+f.stream.name+"."+g.name, nil)
+	_ = f.stream.js.Conn().Publish(f.stream.api("CONSUMER.DELETE."+f.stream.name+"."+g.name), nil)
 }
 
 // receive queues a message, waiting while the queue is full. nats.go calls it for one message at a time and asks the

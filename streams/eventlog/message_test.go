@@ -1,0 +1,179 @@
+package eventlog_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestHeadersSurviveWritingAndReading(t *testing.T) {
+	at := time.Date(2026, 5, 1, 12, 0, 0, 123456789, time.FixedZone("x", 7200))
+	cut := at.UTC().Truncate(time.Microsecond)
+	for name, want := range map[string]eventlog.Header{
+		"step":           {Commands: [2]uint64{7, 9}, CommandTime: at, LaneTime: at, Owner: "o"},
+		"rebase":         {Commands: [2]uint64{41, 40}, LaneTime: at, Owner: "o", Rebase: 41},
+		"rebase to one":  {Commands: [2]uint64{1, 0}, LaneTime: at, Owner: "o", Rebase: 1},
+		"rebasing step":  {Commands: [2]uint64{41, 44}, CommandTime: at, LaneTime: at, Owner: "o", Rebase: 41},
+		"whole second":   {Commands: [2]uint64{1, 1}, CommandTime: at.Truncate(time.Second), LaneTime: at, Owner: "o"},
+		"fired reminder": {Owner: "o", Source: eventlog.Source{Sequence: 5, Line: 0, LastR: 1000}, SourceDigest: "00112233445566778899aabbccddeeff"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parse := eventlog.Parse
+			if want.SourceDigest != "" {
+				parse = eventlog.ParseReminder
+			}
+			m, err := parse(want.Encode(), []byte("x"), 3, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !want.CommandTime.IsZero() {
+				want.CommandTime = want.CommandTime.UTC().Truncate(time.Microsecond)
+			}
+			if !want.LaneTime.IsZero() {
+				want.LaneTime = cut
+			}
+			if m.Header != want {
+				t.Errorf("wrote %+v\n read %+v", want, m.Header)
+			}
+			if m.Sequence != 3 || string(m.Payload) != "x" || !m.Time.Equal(at) {
+				t.Errorf("%+v", m)
+			}
+		})
+	}
+}
+
+func TestBadHeadersAreForeign(t *testing.T) {
+	good := eventlog.Header{Commands: [2]uint64{7, 9}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "o"}
+	if _, err := eventlog.Parse(nil, nil, 1, time.Time{}); !errors.Is(err, eventlog.ErrForeign) {
+		t.Errorf("no headers: %v", err)
+	}
+	for header, values := range map[string][]string{
+		topology.HeaderCommands:    {"", "7", "7-", "-9", "9-7", "0-3", "07-9", "7-9-11", "+7-9", "7-99999999999999999999"},
+		topology.HeaderCommandTime: {"", "now", "2026-05-01T12:00:00Z", "2026-05-01T12:00:00.000000+02:00", "2026-05-01T12:00:00.0000000Z"},
+		topology.HeaderTime:        {"", "2026-05-01 12:00:00.000000Z"},
+		topology.HeaderOwner:       {""},
+		topology.HeaderFormat:      {"", "0", "-1", "one", "01", "1.0"},
+		topology.HeaderRebase:      {"0", "8", "x"},
+	} {
+		for _, value := range values {
+			h := good.Encode()
+			h.Set(header, value)
+			if _, err := eventlog.Parse(h, nil, 1, time.Time{}); !errors.Is(err, eventlog.ErrForeign) {
+				t.Errorf("%s: %q is %v", header, value, err)
+			}
+		}
+	}
+	h := nats.Header{}
+	h.Set(topology.HeaderFormat, "2") // of a newer format nothing else is judged
+	if _, err := eventlog.Parse(h, nil, 1, time.Time{}); !errors.Is(err, eventlog.ErrNewerFormat) {
+		t.Errorf("format 2: %v", err)
+	}
+	reminder := eventlog.Header{Owner: "o", Source: eventlog.Source{Sequence: 5}, SourceDigest: "00112233445566778899aabbccddeeff"}
+	for header, values := range map[string][]string{
+		topology.HeaderSource:       {"", "1:2", "0:1:2", "1:2:3:4", "1:a:2"},
+		topology.HeaderSourceDigest: {"", "0011", "zz112233445566778899aabbccddeeff"},
+	} {
+		for _, value := range values {
+			h := reminder.Encode()
+			h.Set(header, value)
+			if _, err := eventlog.ParseReminder(h, nil, 1, time.Time{}); !errors.Is(err, eventlog.ErrForeign) {
+				t.Errorf("%s: %q is %v", header, value, err)
+			}
+		}
+	}
+}
+
+func TestFollows(t *testing.T) {
+	m := func(first, last, rebase uint64) *eventlog.Message {
+		return &eventlog.Message{Header: eventlog.Header{Commands: [2]uint64{first, last}, Rebase: rebase}}
+	}
+	for _, tc := range []struct {
+		a, b *eventlog.Message
+		want bool
+	}{
+		{m(1, 3, 0), m(4, 4, 0), true},
+		{m(1, 3, 0), m(5, 5, 0), false},
+		{m(1, 3, 0), m(3, 5, 0), false},
+		{m(1, 3, 0), m(9, 8, 9), true},
+		{m(9, 8, 9), m(9, 9, 0), true},
+		{m(9, 8, 9), m(10, 10, 0), false},
+	} {
+		if got := tc.a.Follows(tc.b); got != tc.want {
+			t.Errorf("%v after %v: %v", tc.b.Commands, tc.a.Commands, got)
+		}
+	}
+}
+
+func TestDigestCoversHeadersAndPayload(t *testing.T) {
+	base := func() nats.Header { h, _ := step("o", 1, ""); return h.Encode() }
+	want := eventlog.Digest(base(), []byte("x"))
+	if len(want) != 32 {
+		t.Errorf("digest %q is not 32 hex digits", want)
+	}
+	h := base()
+	h.Set("Nats-Expected-Last-Sequence", "7") // NATS' headers do not count: a restore may not keep them
+	if eventlog.Digest(h, []byte("x")) != want {
+		t.Error("a header of NATS changes the digest")
+	}
+	for name := range base() {
+		h := base()
+		h.Set(name, h.Get(name)+"0")
+		if eventlog.Digest(h, []byte("x")) == want {
+			t.Errorf("the digest does not cover %s", name)
+		}
+	}
+	if eventlog.Digest(base(), []byte("y")) == want || eventlog.Digest(base(), nil) == want {
+		t.Error("the digest does not cover the payload")
+	}
+}
+
+func TestDigestIsPermanent(t *testing.T) {
+	h := nats.Header{}
+	h.Set("Scrip-Owner", "o")
+	h.Set("Scrip-Commands", "1-2")
+	// printf 'Scrip-Commands: 1-2\r\nScrip-Owner: o\r\n\r\n{}\n' | sha256sum | cut -c1-32
+	if got, want := eventlog.Digest(h, []byte("{}\n")), "1571f551b876b9f2921d0c5e8da172fa"; got != want {
+		t.Errorf("digest %s, want %s", got, want)
+	}
+}
+
+func TestLines(t *testing.T) {
+	type line struct {
+		n int
+		s string
+	}
+	for payload, want := range map[string][]line{
+		"":             nil,
+		"\n":           nil,
+		"a":            {{0, "a"}},
+		"a\n":          {{0, "a"}},
+		"a\nb":         {{0, "a"}, {1, "b"}},
+		"a\n\n\nb\n\n": {{0, "a"}, {3, "b"}},
+	} {
+		var got []line
+		for n, l := range eventlog.Lines([]byte(payload)) {
+			got = append(got, line{n, string(l)})
+		}
+		if len(got) != len(want) {
+			t.Errorf("%q has lines %v, want %v", payload, got, want)
+			continue
+		}
+		for i := range got {
+			if got[i] != want[i] {
+				t.Errorf("%q has lines %v, want %v", payload, got, want)
+			}
+		}
+	}
+	payload := []byte("a\nb\nc\n")
+	if n := testing.AllocsPerRun(100, func() {
+		for range eventlog.Lines(payload) {
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

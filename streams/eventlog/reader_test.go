@@ -1,0 +1,311 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestReaderGoesOnBehindAPosition(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	log := newLog(t, js, 1)
+	write(t, js, "o", 1, 3)
+	third := position(t, js, log)
+	write(t, js, "o", 4, 10)
+
+	all := open(t, js, log, eventlog.Position{})
+	read(t, all, 1, 10)
+	tail := open(t, js, log, third)
+	if tail.Behind() != 7 {
+		t.Errorf("behind by %d, want 7", tail.Behind())
+	}
+	read(t, tail, 4, 10)
+	if tail.Behind() != 0 || tail.Sequence() != 10 {
+		t.Errorf("behind by %d at %d", tail.Behind(), tail.Sequence())
+	}
+	if batch, err := tail.TryBatch(10, nil); err != nil || len(batch) != 0 {
+		t.Errorf("nothing there, and yet: %v %v", batch, err)
+	}
+	write(t, js, "o", 11, 12)
+	read(t, tail, 11, 12)
+	read(t, all, 11, 12)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := all.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Next with a cancelled context: %v", err)
+	}
+	all.Close()
+	tail.Close()
+	streamtest.Eventually(t, "closed readers leave no consumers", func() bool {
+		stream, err := js.Stream(t.Context(), topology.EvtStream(lane))
+		return err == nil && stream.CachedInfo().State.Consumers == 0
+	})
+}
+
+func TestCatchUpEndsWhereTheStreamEnded(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	log := newLog(t, js, 1)
+	r := open(t, js, log, eventlog.Position{})
+	if err := r.CatchUp(t.Context(), func([]eventlog.Message) error { return errors.New("of nothing") }); err != nil {
+		t.Fatal(err)
+	}
+	write(t, js, "o", 1, 700)
+	foreign(t, js) // a tail of foreign messages only moves the sequence
+	var next uint64 = 1
+	err := r.CatchUp(t.Context(), func(batch []eventlog.Message) error {
+		for i := range batch {
+			if batch[i].Sequence != next {
+				t.Errorf("message %d, want %d", batch[i].Sequence, next)
+			}
+			next++
+		}
+		return nil
+	})
+	if err != nil || next != 701 || r.Sequence() != 701 || r.Foreign() != 1 {
+		t.Errorf("caught up to %d (%d foreign) with %d valid: %v", r.Sequence(), r.Foreign(), next-1, err)
+	}
+	write2 := errors.New("no")
+	foreign(t, js)
+	if err := r.CatchUp(t.Context(), func([]eventlog.Message) error { return write2 }); err != nil || r.Sequence() != 702 {
+		t.Errorf("over a foreign message: %d %v", r.Sequence(), err)
+	}
+}
+
+func TestReaderPassesForeignAndStopsAtNewerFormat(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	log := newLog(t, js, 1)
+	write(t, js, "o", 1, 2)
+	foreign(t, js)
+	events := eventlog.Events(js, lane)
+	tail, err := events.Tail(t.Context())
+	if err != nil || tail.Last != 3 || tail.Message == nil || tail.Message.Sequence != 2 || len(tail.Foreign) != 1 || tail.Foreign[0] != 3 {
+		t.Errorf("tail %+v %v", tail, err)
+	}
+	a, err := events.NewAppender(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	h, data := step("o", 3, "{\"n\":3}\n")
+	if _, err := a.Publish(t.Context(), eventlog.Attempt{Expected: 3, Header: h.Encode(), Payload: data}); err != nil {
+		t.Fatal(err)
+	}
+	newer := h.Encode()
+	newer.Set(topology.HeaderFormat, "2")
+	if _, err := a.Publish(t.Context(), eventlog.Attempt{Expected: 4, Header: newer}); err != nil {
+		t.Fatal(err)
+	}
+
+	r := open(t, js, log, eventlog.Position{})
+	read(t, r, 1, 3)
+	for range 2 { // the error stays
+		if _, err := r.Next(t.Context()); !errors.Is(err, eventlog.ErrNewerFormat) {
+			t.Errorf("reading ends with %v", err)
+		}
+	}
+	if r.Foreign() != 1 {
+		t.Errorf("%d foreign messages", r.Foreign())
+	}
+	if _, err := events.Tail(t.Context()); !errors.Is(err, eventlog.ErrNewerFormat) {
+		t.Errorf("tail: %v", err)
+	}
+}
+
+// A stream whose middle is missing is never read over.
+func TestReaderStopsAtAGap(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	// Not scrip's settings, which refuse the deletion.
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: topology.EvtStream(lane), Subjects: []string{topology.Evt(lane)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := topology.Log{UUID: "u"}
+	write(t, js, "o", 1, 5)
+	if err := stream.DeleteMsg(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, js, log, eventlog.Position{})
+	read(t, r, 1, 2)
+	_, err = r.Next(t.Context())
+	var gap *eventlog.GapError
+	if !errors.As(err, &gap) || gap.After != 2 || gap.Next != 4 {
+		t.Errorf("reading ends with %v", err)
+	}
+	if err := eventlog.Events(js, lane).Verify(t.Context(), "u", eventlog.Position{Log: "u", Sequence: 3}); !errors.Is(err, eventlog.ErrHole) {
+		t.Errorf("Verify in the gap: %v", err)
+	}
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(5)); err != nil {
+		t.Fatal(err)
+	}
+	if err := eventlog.Events(js, lane).Verify(t.Context(), "u", eventlog.Position{Log: "u", Sequence: 2}); !errors.Is(err, eventlog.ErrTrimmed) {
+		t.Errorf("Verify before the beginning: %v", err)
+	}
+	if _, err := open(t, js, log, eventlog.Position{}).Next(t.Context()); !errors.As(err, &gap) || gap.After != 0 || gap.Next != 5 {
+		t.Errorf("reading a trimmed stream from its beginning: %v", err)
+	}
+}
+
+// Readers go on by themselves, without loss or repetition, whatever happens to the server.
+func TestReaderGoesOnAfterTheServer(t *testing.T) {
+	for name, hit := range map[string]func(*streamtest.Server, testing.TB){
+		"restarts":  (*streamtest.Server).Restart,
+		"is killed": (*streamtest.Server).Kill,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := streamtest.Start(t)
+			js := s.JetStream(t)
+			log := newLog(t, js, 1)
+			write(t, js, "o", 1, 5)
+			r, fresh := open(t, js, log, eventlog.Position{}), eventlog.Position{}
+			read(t, r, 1, 5)
+			hit(s, t)
+			streamtest.Eventually(t, "the server answers", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := eventlog.Events(js, lane).Bounds(ctx)
+				return err == nil
+			})
+			write(t, js, "o", 6, 9)
+			read(t, r, 6, 9)
+			read(t, open(t, js, log, fresh), 1, 9)
+		})
+	}
+}
+
+// The server comes back with an older copy of its store: whoever was ahead of it says so.
+func TestLostTail(t *testing.T) {
+	s := streamtest.Start(t)
+	js := s.JetStream(t)
+	log := newLog(t, js, 1)
+	write(t, js, "o", 1, 3)
+	older := s.CopyStore(t)
+	write(t, js, "o", 4, 6)
+	at6 := position(t, js, log)
+	r := open(t, js, log, eventlog.Position{})
+	read(t, r, 1, 6)
+	s.RestoreStore(t, older)
+
+	events := eventlog.Events(js, lane)
+	if err := events.Verify(t.Context(), log.UUID, at6); !errors.Is(err, eventlog.ErrLostTail) {
+		t.Errorf("Verify: %v", err)
+	}
+	failsWith(t, r, eventlog.ErrLostTail) // although nobody asked it to look
+	if _, err := events.Open(t.Context(), log.UUID, at6, eventlog.ReaderOptions{Logger: quiet}); !errors.Is(err, eventlog.ErrLostTail) {
+		t.Errorf("Open: %v", err)
+	}
+	write(t, js, "p", 4, 7) // others take the numbers
+	if err := events.Verify(t.Context(), log.UUID, at6); !errors.Is(err, eventlog.ErrDiverged) {
+		t.Errorf("Verify: %v", err)
+	}
+	at6.Log = "another"
+	if err := events.Verify(t.Context(), log.UUID, at6); !errors.Is(err, eventlog.ErrDiverged) {
+		t.Errorf("Verify of another log's position: %v", err)
+	}
+	if err := events.Verify(t.Context(), log.UUID, eventlog.Position{Log: log.UUID}); err != nil {
+		t.Errorf("the beginning is a place in every log: %v", err)
+	}
+}
+
+// As TestLostTail, with the lost numbers already taken when the reader comes back.
+func TestReaderSeesThatItsPlaceIsAnothers(t *testing.T) {
+	s := streamtest.Start(t)
+	js := s.JetStream(t)
+	log := newLog(t, js, 1)
+	write(t, js, "o", 1, 3)
+	older := s.CopyStore(t)
+	write(t, js, "o", 4, 6)
+
+	cut := s.Conn(t)
+	cutJS, err := jetstream.New(cut)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, cutJS, log, eventlog.Position{})
+	read(t, r, 1, 6)
+	s.Shutdown()
+	other := streamtest.Start(t, streamtest.Dir(older)) // on another port: our reader does not see it yet
+	write(t, other.JetStream(t), "p", 4, 9)
+	copied := other.CopyStore(t)
+	other.Shutdown()
+	s.RestoreStore(t, copied)
+	failsWith(t, r, eventlog.ErrDiverged)
+}
+
+func TestFeedReadsCommandsBehindAPurge(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	newLog(t, js, 1)
+	commands := eventlog.Commands(js, lane)
+	for range 10 {
+		if _, err := js.Publish(t.Context(), topology.LaneCmd(lane), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stream, err := js.Stream(t.Context(), topology.CmdStream(lane))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(5)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		after uint64
+		want  error
+	}{{3, eventlog.ErrTrimmed}, {4, nil}, {5, nil}, {10, nil}, {11, eventlog.ErrLostTail}} {
+		f, err := commands.OpenFeed(t.Context(), tc.after, quiet)
+		if !errors.Is(err, tc.want) {
+			t.Errorf("behind %d: %v, want %v", tc.after, err, tc.want)
+		}
+		if err != nil {
+			continue
+		}
+		if tc.after < 10 {
+			got, err := f.NextBatch(t.Context(), 1, nil)
+			if err != nil || len(got) != 1 || got[0].Sequence != tc.after+1 || got[0].Subject != topology.LaneCmd(lane) || got[0].Time.IsZero() {
+				t.Errorf("behind %d comes %+v %v", tc.after, got, err)
+			}
+		}
+		f.Close()
+	}
+	bounds, err := commands.Bounds(t.Context())
+	if err != nil || bounds.First != 5 || bounds.Last != 10 || bounds.Messages != 6 || bounds.MaxBytes != 16<<20 || bounds.Bytes == 0 {
+		t.Errorf("%+v %v", bounds, err)
+	}
+}
+
+// A slow reader holds the server back instead of filling memory, and loses nothing.
+func TestFeedIsBounded(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	newLog(t, js, 1)
+	f, err := eventlog.Commands(js, lane).OpenFeed(t.Context(), 0, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const messages, bytes = 60, 256 << 10 // 15 MiB, twice what the queue takes
+	for range messages {
+		if _, err := js.Publish(t.Context(), topology.LaneCmd(lane), make([]byte, bytes)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []eventlog.Raw
+	for len(got) < messages {
+		batch, err := f.NextBatch(t.Context(), 7, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, batch...)
+	}
+	for i := range got {
+		if got[i].Sequence != uint64(i+1) || len(got[i].Data) != bytes {
+			t.Errorf("message %d: %d with %d bytes", i+1, got[i].Sequence, len(got[i].Data))
+		}
+	}
+}
