@@ -118,7 +118,7 @@ func (c *campaign) seenAct(id uint64) (act *actRecord, known bool) {
 	return c.acts.at(ref &^ actBit), true
 }
 
-func (c *campaign) customerHash(n uint32) uint64 { return c.claims.at(n - 1).customer[0] }
+func (c *campaign) customerHash(i uint32) uint64 { return c.claims.at(i).customer[0] }
 
 // newestOf finds the newest coupon of a customer.
 func (c *campaign) newestOf(customer customerHash) (n uint32, ok bool) {
@@ -126,7 +126,7 @@ func (c *campaign) newestOf(customer customerHash) (n uint32, ok bool) {
 	return i + 1, ok
 }
 
-// countOf is how many coupons the holder of coupon n had, that one included.
+// ordinal is how many coupons the holder of coupon n had, that one included.
 func (c *campaign) ordinal(n uint32) uint32 {
 	if c.links.len() < n {
 		return 1
@@ -260,14 +260,22 @@ func (c *campaign) anchors() Anchors {
 // recordClaim makes coupon n = claimed+1 the customer's.
 func (c *campaign) recordClaim(customer customerHash, id uint64, own Instant) uint32 {
 	i, rec := c.claims.add()
-	n := i + 1
 	rec.customer, rec.id = customer, id
+	c.link(i, customer)
+	c.ids.add(id, i, c.idHash)
+	c.setOwn(i+1, own)
+	c.count(i+1, +1)
+	return i + 1
+}
+
+// link makes claim i the customer's newest.
+func (c *campaign) link(i uint32, customer customerHash) {
 	previous, had := c.newestOf(customer)
 	if had {
-		c.backfillLinks()
+		c.backfillLinks(i)
 		c.customers.replace(customer[0], previous-1, i)
 	} else {
-		c.customers.add(customer[0], i, func(i uint32) uint64 { return c.customerHash(i + 1) })
+		c.customers.add(customer[0], i, c.customerHash)
 	}
 	if c.links.len() > 0 {
 		_, link := c.links.add()
@@ -276,37 +284,61 @@ func (c *campaign) recordClaim(customer customerHash, id uint64, own Instant) ui
 			link.previous, link.ordinal = previous, c.links.at(previous-1).ordinal+1
 		}
 	}
-	c.ids.add(id, i, c.idHash)
-	c.setOwn(n, own)
-	c.count(n, +1)
-	return n
 }
 
-// backfillLinks starts keeping links: nobody had more than one coupon so far. The claim being recorded is left out.
-func (c *campaign) backfillLinks() {
+// backfillLinks starts keeping links: none of the first claims was a customer's second.
+func (c *campaign) backfillLinks(claims uint32) {
 	if c.links.len() > 0 {
 		return
 	}
-	for range c.claims.len() - 1 {
+	for range claims {
 		_, link := c.links.add()
 		link.ordinal = 1
 	}
 }
 
+// reindex finds again what follows from claims and acts, which is all that a snapshot does not hold. False if one
+// command id stands in two of them.
+func (c *campaign) reindex() bool {
+	c.ids.reserve(c.claimed() + c.acts.len())
+	c.customers.reserve(c.claimed())
+	for i := range c.claimed() {
+		rec := c.claims.at(i)
+		if _, twice := c.seen(rec.id); twice {
+			return false
+		}
+		c.ids.add(rec.id, i, c.idHash)
+		c.link(i, rec.customer)
+	}
+	for i := range c.acts.len() {
+		if _, twice := c.seen(c.acts.at(i).id); twice {
+			return false
+		}
+		c.linkAct(i)
+	}
+	c.recount()
+	return true
+}
+
 // record remembers an accepted command that is not a claim.
-func (c *campaign) record(a actRecord) (index uint32) {
+func (c *campaign) record(a actRecord) {
+	i, slot := c.acts.add()
+	*slot = a
+	c.linkAct(i)
+}
+
+// linkAct makes act i its coupon's newest and findable by its id.
+func (c *campaign) linkAct(i uint32) {
+	a := c.acts.edit(i)
 	if a.n != 0 {
 		rec := c.claims.edit(a.n - 1)
 		a.previous = rec.act
-		rec.act = c.acts.len() + 1
+		rec.act = i + 1
 	}
-	i, slot := c.acts.add()
-	*slot = a
 	c.ids.add(a.id, i|actBit, c.idHash)
 	if c.byOrder && a.kind == Redeem {
 		c.indexOrder(i)
 	}
-	return i
 }
 
 func (c *campaign) indexOrder(i uint32) {
@@ -341,14 +373,22 @@ func (c *campaign) setSettings(s Settings) {
 	}
 	if recount {
 		// Rare, and about 10 ns a coupon: which coupons are spent changes for all of them at once.
-		c.inheriting, c.redeemed = 0, 0
-		c.due.reset()
-		for n := uint32(1); n <= c.claimed(); n++ {
-			if c.live(n) {
-				c.count(n, +1)
-			} else if _, voided := c.standing(n); !voided {
-				c.redeemed++
-			}
+		c.recount()
+	}
+}
+
+// recount works out from the coupons how many live, are spent and are void.
+func (c *campaign) recount() {
+	c.inheriting, c.redeemed, c.voided = 0, 0, 0
+	c.due.reset()
+	for n := uint32(1); n <= c.claimed(); n++ {
+		switch _, voided := c.standing(n); {
+		case voided:
+			c.voided++
+		case c.live(n):
+			c.count(n, +1)
+		default:
+			c.redeemed++
 		}
 	}
 }

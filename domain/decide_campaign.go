@@ -22,7 +22,11 @@ func (d *decision) create() {
 		return
 	}
 	number, ok := d.lane.nextNumber()
+	err := s.check()
 	switch {
+	case err != nil:
+		d.refuse(Invalid, "%s", err.Error())
+		return
 	case !ok:
 		d.refuse(Invalid, "campaign: this lane can hold no more campaigns")
 		return

@@ -54,9 +54,35 @@ func (c *importedCodes) add(text string) bool {
 	}
 	off := len(c.blocks[last])
 	c.blocks[last] = append(append(c.blocks[last], byte(len(text))), text...)
+	c.place(last, off)
+	return true
+}
+
+// place notes that the next code lies there.
+func (c *importedCodes) place(block, off int) {
 	i, place := c.places.add()
-	*place = uint32(last)<<blockBits | uint32(off)
+	*place = uint32(block)<<blockBits | uint32(off)
 	c.byText.add(c.hash(i), i, c.hash)
+}
+
+// addBlock appends a whole block as a snapshot holds it; false if it is not made of codes that are not there yet.
+func (c *importedCodes) addBlock(block []byte) bool {
+	c.blocks = append(c.blocks, block)
+	for off := 0; off < len(block); {
+		end := off + 1 + int(block[off])
+		if end > len(block) {
+			return false
+		}
+		text := string(block[off+1 : end])
+		if normal, err := code.NormalizeImported(text); err != nil || normal != text {
+			return false
+		}
+		if _, there := c.find(text); there {
+			return false
+		}
+		c.place(len(c.blocks)-1, off)
+		off = end
+	}
 	return true
 }
 

@@ -14,14 +14,36 @@ type index struct {
 
 type bucket struct {
 	depth uint8 // how many top bits all its hashes share
-	used  uint16
+	used  uint32
 	slots []uint32 // record number + 1; 0 = free
 }
 
 const (
 	firstSlots = 8
 	maxSlots   = 2048
+	// maxIndexDepth bounds the directory (32 MiB of pointers): hashes that are not spread, as no honest log has them,
+	// make one bucket long instead of the directory huge.
+	maxIndexDepth = 22
 )
+
+// reserve makes room for n records in an empty index, so that adding them moves nothing.
+func (x *index) reserve(n uint32) {
+	const perBucket = maxSlots * 5 / 8 // the fullest of thousands stays below the 3/4 at which it would split
+	if len(x.dir) > 0 || n == 0 {
+		return
+	}
+	slots := uint32(firstSlots)
+	for slots < maxSlots && slots*5/8 < n {
+		slots *= 2
+	}
+	for x.depth < maxIndexDepth && n>>x.depth > perBucket {
+		x.depth++
+	}
+	x.dir = make([]*bucket, 1<<x.depth)
+	for i := range x.dir {
+		x.dir[i] = &bucket{depth: x.depth, slots: make([]uint32, slots)}
+	}
+}
 
 // hashOf tells the hash of a record; buckets that split ask for it.
 type hashOf func(record uint32) uint64
@@ -72,7 +94,7 @@ func (x *index) add(h uint64, record uint32, hash hashOf) {
 			x.n++
 			return
 		}
-		if len(b.slots) < maxSlots {
+		if len(b.slots) < maxSlots || b.depth == maxIndexDepth {
 			b.grow(hash)
 		} else {
 			x.split(b, h, hash)

@@ -15,6 +15,7 @@ type Lane struct {
 	lane, lanes int
 	codec       *code.Codec
 	hash        hasher
+	keyCheck    [16]byte // stands in snapshots, so that another key is refused
 	grace       time.Duration
 
 	campaigns map[string]*campaign
@@ -39,7 +40,7 @@ func NewLane(o LaneOptions) *Lane {
 	var h hasher
 	copy(h.key[:], mac.Sum(nil))
 	return &Lane{
-		lane: o.Lane, lanes: o.Lanes, codec: code.New(o.Key), hash: h, grace: o.Grace,
+		lane: o.Lane, lanes: o.Lanes, codec: code.New(o.Key), hash: h, keyCheck: keyCheckOf(o.Key), grace: o.Grace,
 		campaigns: make(map[string]*campaign), byNumber: make(map[uint32]*campaign),
 	}
 }

@@ -66,6 +66,9 @@ func (p *pages[T]) add() (uint32, *T) {
 
 // freeze returns the records as they are now; later writes do not show in it.
 func (p *pages[T]) freeze() frozenPages[T] {
+	if p.n == 0 {
+		return frozenPages[T]{}
+	}
 	p.epoch++
 	f := frozenPages[T]{n: p.n, list: make([][]T, len(p.list))}
 	for i, pg := range p.list {

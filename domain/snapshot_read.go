@@ -1,0 +1,285 @@
+package domain
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-4a2410e3/scrip/domain/code"
+)
+
+// ReadLane reads what [Frozen.WriteTo] wrote, up to the end of r. The lane is the one that was frozen: every further
+// command gets the same answer. The options must name the lane, the number of lanes and the key that it was made with.
+//
+// What is truncated, damaged, of another lane or key is an error, and of a newer format [ErrNewerSnapshot]; a caller who
+// gets any of them folds the log from its beginning. Memory grows with what is really read, whatever the counts in it say.
+func ReadLane(o LaneOptions, from io.Reader) (*Lane, error) {
+	l := NewLane(o)
+	r := &snapshotReader{br: bufio.NewReaderSize(from, 64<<10), sum: sha256.New()}
+	if err := l.readSnapshot(r); err != nil {
+		return nil, fmt.Errorf("reading a snapshot of lane %d: %w", o.Lane, err)
+	}
+	return l, nil
+}
+
+func (l *Lane) readSnapshot(r *snapshotReader) error {
+	if magic := r.take(len(snapshotMagic)); r.err == nil && string(magic) != snapshotMagic {
+		return errors.New("this is no snapshot")
+	}
+	format := r.u32()
+	switch {
+	case r.err != nil:
+		return r.err
+	case format > snapshotFormat:
+		return ErrNewerSnapshot
+	case format != snapshotFormat:
+		return fmt.Errorf("format %d is unknown", format)
+	}
+	lane, lanes := r.u32(), r.u32()
+	check := r.take(len(l.keyCheck))
+	switch {
+	case r.err != nil:
+		return r.err
+	case uint64(lane) != uint64(l.lane) || uint64(lanes) != uint64(l.lanes):
+		return fmt.Errorf("it is of lane %d of %d, not of lane %d of %d", lane, lanes, l.lane, l.lanes)
+	case !bytes.Equal(check, l.keyCheck[:]):
+		return errors.New("it was made with another code key; set SCRIP_CODE_KEY, or the file code.key in the data directory, to the key of this log")
+	}
+	l.clock = r.instant()
+	for range r.u32() {
+		c := r.campaign(l.hash)
+		if r.err != nil {
+			return r.err
+		}
+		if l.campaigns[c.name] != nil || l.byNumber[c.number] != nil {
+			return fmt.Errorf("campaign %s is in it twice", c.name)
+		}
+		if LaneOf(c.name, l.lanes) != l.lane || c.number > code.MaxCampaign || LaneOfNumber(c.number, l.lanes) != l.lane {
+			return fmt.Errorf("campaign %s (number %d) does not belong on this lane", c.name, c.number)
+		}
+		l.add(c)
+	}
+	if r.err != nil {
+		return r.err
+	}
+	return r.end()
+}
+
+// snapshotReader reads and checks; after the first problem everything it returns is zero.
+type snapshotReader struct {
+	br  *bufio.Reader
+	sum hash.Hash
+	buf []byte
+	err error
+}
+
+// campaign reads one campaign and builds what is not written: indexes, links and counts.
+func (r *snapshotReader) campaign(h hasher) *campaign {
+	c := &campaign{name: r.text(MaxCampaignName), number: r.u32(), created: r.instant(), state: campaignState(r.u8())}
+	s := Settings{
+		Codes: r.u32(), PerCustomer: r.u32(), OpensAt: r.instant(), ClosesAt: r.instant(), ExpiresAt: r.instant(),
+		ValidFor: time.Duration(r.u64()), MaxRedemptions: r.u32(), Prefix: r.text(code.MaxPrefixLen),
+		Category: r.text(MaxCategory), Priority: r.text(16),
+	}
+	if benefit := r.text(MaxBenefit); benefit != "" {
+		s.Benefit = []byte(benefit)
+	}
+	c.expiredThrough, c.lastReminder = r.instant(), r.u64()
+	switch {
+	case r.err != nil:
+	case !ValidCampaignName(c.name) || c.state > ended:
+		r.fail("campaign %q: name or state", c.name)
+	case s.Codes > MaxCodes || s.MaxRedemptions == 0 || s.MaxRedemptions > MaxRedemptions || code.ValidPrefix(s.Prefix) != nil || s.check() != nil:
+		r.fail("campaign %s: settings", c.name)
+	}
+	if r.err != nil {
+		return nil
+	}
+	c.setSettings(s)
+	if s.Codes == 0 {
+		c.imported = &importedCodes{key: h.key}
+	}
+	r.codes(c)
+	r.claims(c)
+	r.acts(c)
+	if r.err == nil && !c.reindex() {
+		r.fail("campaign %s: a command id is remembered twice", c.name)
+	}
+	r.reminders(c)
+	if r.err != nil {
+		return nil
+	}
+	return c
+}
+
+// codes reads the imported codes. Where each lies is found by walking the blocks.
+func (r *snapshotReader) codes(c *campaign) {
+	blocks := r.u32()
+	if blocks > 0 && c.imported == nil {
+		r.fail("campaign %s: imported codes beside generated ones", c.name)
+	}
+	for k := uint32(0); k < blocks && r.err == nil; k++ {
+		size := r.u32()
+		if size > blockSize || k >= maxImportedBlocks {
+			r.fail("campaign %s: block of %d bytes", c.name, size)
+			return
+		}
+		block := bytes.Clone(r.take(int(size)))
+		if !c.imported.addBlock(block) {
+			r.fail("campaign %s: imported codes", c.name)
+		}
+	}
+}
+
+// claims reads the coupons handed out.
+func (r *snapshotReader) claims(c *campaign) {
+	const size = 28
+	count, elsewhere := r.u32(), uint32(0)
+	if r.err == nil && count > c.total() {
+		r.fail("campaign %s: %d of %d codes are claimed", c.name, count, c.total())
+	}
+	for r.err == nil && c.claims.len() < count {
+		raw := r.take(size * int(min(pageSize, count-c.claims.len())))
+		for ; len(raw) > 0 && r.err == nil; raw = raw[size:] {
+			_, rec := c.claims.add()
+			rec.customer = customerHash{binary.LittleEndian.Uint64(raw), binary.LittleEndian.Uint64(raw[8:])}
+			rec.id = binary.LittleEndian.Uint64(raw[16:])
+			rec.expiry = binary.LittleEndian.Uint32(raw[24:])
+			if rec.expiry == oddExpiry {
+				elsewhere++
+			}
+		}
+	}
+	odd := r.u32()
+	if odd != elsewhere {
+		r.fail("campaign %s: odd expiries", c.name)
+	}
+	for last := uint32(0); odd > 0 && r.err == nil; odd-- {
+		n, at := r.u32(), r.instant()
+		if r.err != nil {
+			return
+		}
+		if n <= last || n > count || c.claims.at(n-1).expiry != oddExpiry || at == 0 {
+			r.fail("campaign %s: expiry of coupon %d", c.name, n)
+			return
+		}
+		if c.odd == nil {
+			c.odd = make(map[uint32]Instant)
+		}
+		c.odd[n] = at
+		last = n
+	}
+}
+
+// acts reads the accepted commands other than claims; the newest act of a coupon follows from their order.
+func (r *snapshotReader) acts(c *campaign) {
+	const size = 26
+	count := r.u32()
+	for r.err == nil && c.acts.len() < count {
+		raw := r.take(size * int(min(pageSize, count-c.acts.len())))
+		for ; len(raw) > 0 && r.err == nil; raw = raw[size:] {
+			act := actRecord{
+				id: binary.LittleEndian.Uint64(raw), arg: binary.LittleEndian.Uint64(raw[8:]), n: binary.LittleEndian.Uint32(raw[16:]),
+				count: binary.LittleEndian.Uint32(raw[20:]), kind: CommandType(raw[24]), flags: raw[25],
+			}
+			if act.n > c.claimed() || act.kind == NoCommand || act.kind >= numCommands || c.acts.len() >= actBit-1 {
+				r.fail("campaign %s: act %d", c.name, c.acts.len())
+				return
+			}
+			_, slot := c.acts.add()
+			*slot = act
+		}
+	}
+}
+
+// reminders reads the pending subscriptions.
+func (r *snapshotReader) reminders(c *campaign) {
+	last := uint64(0)
+	for count := r.u32(); count > 0 && r.err == nil; count-- {
+		number := r.u64()
+		customer := customerHash{r.u64(), r.u64()}
+		kind := KindOpens
+		if r.u8() == 1 {
+			kind = KindExpires
+		}
+		before, n := time.Duration(r.u64()), r.u32()
+		if r.err != nil {
+			return
+		}
+		_, twice := c.reminders.Find(customer, kind, before, n)
+		if twice || number <= last || number > c.lastReminder || n > c.claimed() || (kind == KindExpires) != (n != 0) {
+			r.fail("campaign %s: reminder %d", c.name, number)
+			return
+		}
+		last = number
+		var own Instant
+		if n != 0 {
+			own = c.own(n)
+		}
+		c.reminders.Set(number, customer, kind, before, n, own)
+	}
+}
+
+// end checks the sum, and that nothing follows it.
+func (r *snapshotReader) end() error {
+	want := r.sum.Sum(nil)
+	if got := r.take(sha256.Size); r.err != nil || !bytes.Equal(got, want) {
+		return errors.New("it is damaged: the check sum does not match")
+	}
+	if _, err := r.br.ReadByte(); err != io.EOF {
+		return errors.New("something follows its end")
+	}
+	return nil
+}
+
+func (r *snapshotReader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("it is damaged: "+format, args...)
+	}
+}
+
+// take returns the next n bytes, valid until the next call; zeroes after a problem.
+func (r *snapshotReader) take(n int) []byte {
+	if cap(r.buf) < n {
+		r.buf = make([]byte, n)
+	}
+	p := r.buf[:n]
+	if r.err == nil {
+		if _, err := io.ReadFull(r.br, p); err == nil {
+			r.sum.Write(p)
+			return p
+		} else if err == io.EOF || err == io.ErrUnexpectedEOF {
+			r.fail("it ends too early")
+		} else {
+			r.err = err
+		}
+	}
+	clear(p)
+	return p
+}
+
+func (r *snapshotReader) u8() byte         { return r.take(1)[0] }
+func (r *snapshotReader) u32() uint32      { return binary.LittleEndian.Uint32(r.take(4)) }
+func (r *snapshotReader) u64() uint64      { return binary.LittleEndian.Uint64(r.take(8)) }
+func (r *snapshotReader) instant() Instant { return Instant(r.u64()) }
+
+// text reads a string of at most the given size in bytes.
+func (r *snapshotReader) text(most int) string {
+	n := int(binary.LittleEndian.Uint16(r.take(2)))
+	if n > most {
+		r.fail("a text of %d bytes where at most %d are allowed", n, most)
+		return ""
+	}
+	s := string(r.take(n))
+	if !utf8.ValidString(s) {
+		r.fail("a text is not UTF-8")
+	}
+	return s
+}

@@ -1,0 +1,319 @@
+package domain
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func snapshot(t testing.TB, l *Lane) []byte {
+	t.Helper()
+	return written(t, l.Freeze())
+}
+
+func written(t testing.TB, f *Frozen) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	n, err := f.WriteTo(&buf)
+	if err != nil || n != int64(buf.Len()) {
+		t.Fatalf("WriteTo = %d, %v; wrote %d bytes", n, err, buf.Len())
+	}
+	return buf.Bytes()
+}
+
+func readLane(t testing.TB, raw []byte) *Lane {
+	t.Helper()
+	l, err := ReadLane(LaneOptions{Lane: 0, Lanes: 1, Key: testKey}, bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestLaneReadFromASnapshotGoesOnAsTheOriginal(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rapidChooser(rt))
+		l := testLane()
+		w.run(l, rapid.IntRange(0, 120).Draw(rt, "commands before"))
+		raw := snapshot(t, l)
+		read := readLane(t, raw)
+		if !bytes.Equal(snapshot(t, read), raw) {
+			rt.Fatal("the snapshot of what was read has other bytes")
+		}
+		compareDerived(rt, l, read)
+		bothDecide(t, w, l, read, 60)
+		if !bytes.Equal(snapshot(t, read), snapshot(t, l)) {
+			rt.Fatal("after further commands the two lanes differ")
+		}
+	})
+}
+
+// compareDerived checks that what a snapshot does not hold was worked out right.
+func compareDerived(t interface{ Fatalf(string, ...any) }, a, b *Lane) {
+	for name, x := range a.campaigns {
+		y := b.campaigns[name]
+		if x.redeemed != y.redeemed || x.voided != y.voided || x.inheriting != y.inheriting {
+			t.Fatalf("%s: spent %d, void %d, inheriting %d; read %d, %d, %d", name, x.redeemed, x.voided, x.inheriting, y.redeemed, y.voided, y.inheriting)
+		}
+		for at, n := range x.due.counts {
+			if n != y.due.counts[at] {
+				t.Fatalf("%s: %d fall at %s, read %d", name, n, at, y.due.counts[at])
+			}
+		}
+		for at, n := range y.due.counts {
+			if n != x.due.counts[at] {
+				t.Fatalf("%s: %d fall at %s, but read %d", name, x.due.counts[at], at, n)
+			}
+		}
+	}
+}
+
+func TestFrozenLaneDoesNotSeeWhatComesLater(t *testing.T) {
+	for seed := range uint64(20) {
+		w := newWorld(randomChooser(seed))
+		l := testLane()
+		w.run(l, 200)
+		before := snapshot(t, l)
+		frozen := l.Freeze()
+		w.run(l, 200)
+		if !bytes.Equal(written(t, frozen), before) {
+			t.Fatalf("seed %d: what came after Freeze shows in the snapshot", seed)
+		}
+	}
+}
+
+func TestSnapshotIsWrittenWhileTheLaneGoesOn(t *testing.T) {
+	w := newWorld(randomChooser(7))
+	l := testLane()
+	w.run(l, 2000)
+	fill(t, l, 3*pageSize)
+	before := snapshot(t, l)
+	frozen := l.Freeze()
+	done := make(chan []byte)
+	go func() {
+		var buf bytes.Buffer
+		if _, err := frozen.WriteTo(&buf); err != nil {
+			t.Error(err)
+		}
+		done <- buf.Bytes()
+	}()
+	for n := 0; ; n++ {
+		select {
+		case raw := <-done:
+			if !bytes.Equal(raw, before) {
+				t.Fatal("the snapshot is not the lane at the moment of Freeze")
+			}
+			return
+		default:
+			w.run(l, 10)
+		}
+	}
+}
+
+// fill makes a campaign "big" and claims n of its coupons.
+func fill(t testing.TB, l *Lane, n int) {
+	t.Helper()
+	at := l.Clock() + 1
+	create := Command{Type: CreateCampaign, ID: "big", Campaign: "big", Patch: PatchOf(DefaultSettings(uint32(n + 10)))}
+	if _, out := l.Decide(&create, at, nil); out.Refused() {
+		t.Fatal(outcomeText(out))
+	}
+	var evs []Event
+	for i := range n {
+		c := Command{Type: Claim, ID: fmt.Sprint("big", i), Campaign: "big", CustomerID: fmt.Sprint("customer", i)}
+		var out Outcome
+		if evs, out = l.Decide(&c, at, evs[:0]); out.Status != StatusClaimed {
+			t.Fatal(outcomeText(out))
+		}
+	}
+}
+
+func TestSnapshotOfManyPagesAndCodes(t *testing.T) {
+	l := testLane()
+	fill(t, l, 5000)
+	create := Command{Type: CreateCampaign, ID: "imp", Campaign: "imp", Patch: PatchOf(DefaultSettings(0))}
+	l.Decide(&create, start, nil)
+	for batch := range 12 {
+		c := Command{Type: ImportCodes, ID: fmt.Sprint("imp", batch), Campaign: "imp"}
+		for i := range 1000 {
+			c.Codes = append(c.Codes, fmt.Sprintf("SHOP-%04d-%04d", batch, i))
+		}
+		if _, out := l.Decide(&c, start, nil); out.Count != 1000 {
+			t.Fatal(outcomeText(out))
+		}
+	}
+	raw := snapshot(t, l)
+	read := readLane(t, raw)
+	if !bytes.Equal(snapshot(t, read), raw) {
+		t.Fatal("the snapshot of what was read has other bytes")
+	}
+	for i := range 5000 {
+		c := Command{Type: Claim, ID: fmt.Sprint("big", i), Campaign: "big", CustomerID: fmt.Sprint("customer", i)}
+		if _, out := read.Decide(&c, start, nil); !out.Repeat || out.N != uint32(i+1) {
+			t.Fatalf("customer %d is answered %s", i, outcomeText(out))
+		}
+	}
+	again := Command{Type: ImportCodes, ID: "again", Campaign: "imp", Codes: []string{"SHOP-0011-0999", "SHOP00000000", "NEW-ONE"}}
+	if _, out := read.Decide(&again, start, nil); out.Count != 1 {
+		t.Fatalf("importing two known codes and a new one: %s", outcomeText(out))
+	}
+}
+
+func TestReadLaneRefuses(t *testing.T) {
+	w := newWorld(randomChooser(3))
+	l := testLane()
+	w.run(l, 300)
+	raw := snapshot(t, l)
+	other := testKey
+	other[0]++
+	patched := func(at int, b ...byte) []byte {
+		c := bytes.Clone(raw)
+		copy(c[at:], b)
+		return c
+	}
+	for _, tc := range []struct {
+		name string
+		o    LaneOptions
+		raw  []byte
+		say  string
+	}{
+		{"another key", LaneOptions{Lane: 0, Lanes: 1, Key: other}, raw, "another code key"},
+		{"another lane", LaneOptions{Lane: 1, Lanes: 2, Key: testKey}, raw, "it is of lane 0 of 1"},
+		{"another number of lanes", LaneOptions{Lane: 0, Lanes: 2, Key: testKey}, raw, "it is of lane 0 of 1"},
+		{"nothing", LaneOptions{Lanes: 1, Key: testKey}, nil, "ends too early"},
+		{"something else", LaneOptions{Lanes: 1, Key: testKey}, []byte("PK\x03\x04zzzzzzzz"), "no snapshot"},
+		{"format 0", LaneOptions{Lanes: 1, Key: testKey}, patched(8, 0), "format 0"},
+		{"something after it", LaneOptions{Lanes: 1, Key: testKey}, append(bytes.Clone(raw), 0), "follows its end"},
+		{"a bit of its sum", LaneOptions{Lanes: 1, Key: testKey}, patched(len(raw)-1, raw[len(raw)-1]^1), "check sum"},
+		{"a count of claims beyond all bounds", LaneOptions{Lanes: 1, Key: testKey}, hugeCount(t), "ends too early"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := ReadLane(tc.o, bytes.NewReader(tc.raw))
+			if err == nil || !strings.Contains(err.Error(), tc.say) {
+				t.Fatalf("got %v, want an error with %q", err, tc.say)
+			}
+			if errors.Is(err, ErrNewerSnapshot) {
+				t.Fatal("it is not a newer format")
+			}
+		})
+	}
+	if _, err := ReadLane(LaneOptions{Lanes: 1, Key: testKey}, bytes.NewReader(patched(8, 2))); !errors.Is(err, ErrNewerSnapshot) {
+		t.Fatalf("format 2: got %v, want ErrNewerSnapshot", err)
+	}
+}
+
+// hugeCount is a snapshot that says it has a billion claims and ends there.
+func hugeCount(t *testing.T) []byte {
+	l := testLane()
+	s := DefaultSettings(MaxCodes)
+	create := Command{Type: CreateCampaign, ID: "c", Campaign: "c", Patch: PatchOf(s)}
+	l.Decide(&create, start, nil)
+	raw := snapshot(t, l)
+	// Behind the claims: number of odd expiries, acts (one), reminders, sum.
+	at := len(raw) - sha256.Size - 4 - 26 - 4 - 4 - 4
+	binary.LittleEndian.PutUint32(raw[at:], MaxCodes)
+	return raw[:at+4]
+}
+
+func TestReadLaneRefusesEveryTruncationAndEveryFlippedByte(t *testing.T) {
+	w := newWorld(randomChooser(5))
+	l := testLane()
+	w.run(l, 60)
+	raw := snapshot(t, l)
+	o := LaneOptions{Lanes: 1, Key: testKey}
+	for n := range raw {
+		if _, err := ReadLane(o, bytes.NewReader(raw[:n])); err == nil {
+			t.Fatalf("the first %d of %d bytes are taken for a snapshot", n, len(raw))
+		}
+		bad := bytes.Clone(raw)
+		bad[n] ^= 0x41
+		if _, err := ReadLane(o, bytes.NewReader(bad)); err == nil {
+			t.Fatalf("byte %d of %d may be anything", n, len(raw))
+		}
+	}
+}
+
+func TestSnapshotPassesOnAWriteError(t *testing.T) {
+	l := testLane()
+	fill(t, l, 10_000)
+	full := errors.New("disk full")
+	for _, room := range []int{0, 100, 70_000, 200_000} {
+		if _, err := l.Freeze().WriteTo(&limitedWriter{room, full}); !errors.Is(err, full) {
+			t.Fatalf("with room for %d bytes: %v", room, err)
+		}
+		if _, err := ReadLane(LaneOptions{Lanes: 1, Key: testKey}, io.MultiReader(bytes.NewReader(snapshot(t, l)[:room]), failing{full})); !errors.Is(err, full) {
+			t.Fatalf("reading fails after %d bytes: %v", room, err)
+		}
+	}
+}
+
+type limitedWriter struct {
+	room int
+	err  error
+}
+
+func (w *limitedWriter) Write(p []byte) (int, error) {
+	if len(p) > w.room {
+		n := w.room
+		w.room = 0
+		return n, w.err
+	}
+	w.room -= len(p)
+	return len(p), nil
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// FuzzReadLane gives a valid sum to whatever the fuzzer makes, so that it gets behind it.
+func FuzzReadLane(f *testing.F) {
+	for seed := range uint64(3) {
+		w := newWorld(randomChooser(seed))
+		l := testLane()
+		w.run(l, 100)
+		raw := snapshot(f, l)
+		f.Add(raw[:len(raw)-sha256.Size])
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		sum := sha256.Sum256(body)
+		o := LaneOptions{Lanes: 1, Key: testKey}
+		l, err := ReadLane(o, io.MultiReader(bytes.NewReader(body), bytes.NewReader(sum[:])))
+		if err != nil {
+			return
+		}
+		// What was let in must be a lane that works and comes back as the same bytes.
+		raw := snapshot(t, l)
+		if !bytes.Equal(raw[:len(raw)-sha256.Size], body) {
+			t.Fatal("read and written again, the snapshot has other bytes")
+		}
+		newWorld(randomChooser(1)).run(l, 50)
+	})
+}
+
+func BenchmarkReadLane(b *testing.B) {
+	const coupons = 1_000_000
+	l := testLane()
+	fill(b, l, coupons)
+	raw := snapshot(b, l)
+	b.SetBytes(int64(len(raw)))
+	for b.Loop() {
+		readLane(b, raw)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/coupons, "ns/coupon")
+}
+
+func BenchmarkFreeze(b *testing.B) {
+	l := testLane()
+	fill(b, l, 1_000_000)
+	for b.Loop() {
+		l.Freeze()
+	}
+}

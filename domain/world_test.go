@@ -1,0 +1,246 @@
+package domain
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// The random worlds of the property tests: few names, so that commands meet.
+
+const (
+	second = Instant(1e6)
+	minute = 60 * second
+	hour   = 60 * minute
+	day    = 24 * hour
+)
+
+// start is 2026-11-27T00:00:00Z, when the worlds begin.
+const start = Instant(1795737600 * 1e6)
+
+var testKey = [32]byte{1, 2, 3}
+
+func testLane() *Lane { return NewLane(LaneOptions{Lane: 0, Lanes: 1, Key: testKey}) }
+
+// chooser draws 0 to n-1.
+type chooser func(n int) int
+
+func randomChooser(seed uint64) chooser {
+	r := rand.New(rand.NewPCG(seed, 1))
+	return r.IntN
+}
+
+func rapidChooser(t *rapid.T) chooser {
+	return func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "choice") }
+}
+
+// world makes commands that are likely to hit something.
+type world struct {
+	choose chooser
+	now    Instant
+	serial int
+	codes  []string // seen in coupon.claimed events
+	ids    []string // used before
+}
+
+func newWorld(c chooser) *world { return &world{choose: c, now: start} }
+
+func pick[T any](c chooser, of ...T) T { return of[c(len(of))] }
+
+// pass lets some time go by; now and then the clock of the machine jumps back.
+func (w *world) pass() {
+	w.now += pick(w.choose, 0, 0, 0, 1, second, 20*second, minute, 10*minute, hour, 5*hour, -minute)
+}
+
+func (w *world) id() string {
+	if len(w.ids) > 0 && w.choose(6) == 0 {
+		return w.ids[w.choose(len(w.ids))]
+	}
+	w.serial++
+	id := fmt.Sprint("id", w.serial)
+	w.ids = append(w.ids, id)
+	return id
+}
+
+func (w *world) campaign() string { return pick(w.choose, "spring", "summer", "autumn") }
+func (w *world) customer() string { return pick(w.choose, "ann", "bob", "cy", "dée") }
+
+func (w *world) code() string {
+	if len(w.codes) == 0 || w.choose(12) == 0 {
+		return pick(w.choose, "AAAA-BBBB-CCCC", "X-1", "x1", "nothing", "WINTER-77")
+	}
+	c := w.codes[w.choose(len(w.codes))]
+	switch w.choose(6) {
+	case 0:
+		return strings.ToLower(c)
+	case 1:
+		return strings.ReplaceAll(c, "-", " ")
+	}
+	return c
+}
+
+// later is an instant around now, on the whole second or not.
+func (w *world) later() Instant {
+	at := w.now + pick(w.choose, -hour, -second, 0, 1, second, minute, hour, 6*hour, day)
+	if w.choose(4) > 0 {
+		at = at / minute * minute
+	}
+	return max(at, 1)
+}
+
+func (w *world) settings(c *Command, create bool) {
+	give := func(name string, odds int, set func()) {
+		if w.choose(odds) == 0 {
+			c.Patch.Set(name)
+			set()
+		}
+	}
+	p := &c.Patch
+	chance := 3
+	if create {
+		chance = 1
+	}
+	give("codes", chance, func() { p.Codes = uint32(pick(w.choose, 0, 1, 2, 3, 5, 8)) })
+	give("per_customer", 3, func() { p.PerCustomer = uint32(pick(w.choose, 0, 1, 2, 3)) })
+	give("max_redemptions", 3, func() { p.MaxRedemptions = uint32(pick(w.choose, 1, 2, 3, 20)) })
+	give("opens_at", 3, func() { p.OpensAt = w.later() })
+	give("closes_at", 5, func() { p.ClosesAt = w.later() })
+	if w.choose(2) == 0 {
+		give("expires_at", 2, func() { p.ExpiresAt = w.later() + hour })
+	} else {
+		give("valid_for", 2, func() { p.ValidFor = pick(w.choose, 90*time.Second, time.Hour, 26*time.Hour, 1500*time.Millisecond) })
+	}
+	give("benefit", 6, func() { p.Benefit = []byte(`{"off":5}`) })
+	give("prefix", 6, func() { p.Prefix = "SUN" })
+	give("category", 8, func() { p.Category = "food" })
+	if p.Codes == 0 && p.given.has(fCodes) && !create {
+		p.Codes = 9
+	}
+}
+
+var beforeTimes = []time.Duration{0, time.Minute, time.Hour, 24 * time.Hour}
+
+// command makes the next one.
+func (w *world) command() Command {
+	w.pass()
+	c := Command{ID: w.id(), Campaign: w.campaign()}
+	switch k := w.choose(40); {
+	case k < 4:
+		c.Type = CreateCampaign
+		w.settings(&c, true)
+	case k < 6:
+		c.Type = UpdateCampaign
+		w.settings(&c, false)
+		if c.Patch.given == 0 {
+			c.Patch.Set("category")
+			c.Patch.Category = "toys"
+		}
+	case k == 6:
+		c.Type = pick(w.choose, PauseCampaign, ResumeCampaign, ResumeCampaign)
+	case k == 7:
+		c.Type = pick(w.choose, ResumeCampaign, ResumeCampaign, EndCampaign)
+	case k < 10:
+		c.Type = ImportCodes
+		for range 1 + w.choose(3) {
+			c.Codes = append(c.Codes, fmt.Sprintf("X-%d", w.choose(7)+1)+pick(w.choose, "", "0", "-0"))
+		}
+		for i, s := range c.Codes {
+			if len(s) < 3 {
+				c.Codes[i] = s + "00"
+			}
+		}
+	case k < 18:
+		c.Type, c.CustomerID = Claim, w.customer()
+	case k < 26:
+		c.Type, c.Code, c.OrderID = pick(w.choose, Redeem, Redeem, Redeem, Rollback), w.code(), pick(w.choose, "o1", "o2", "o3")
+		if w.choose(4) == 0 {
+			c.CustomerID = w.customer()
+		}
+		w.maybeWithout(&c)
+	case k == 26:
+		c.Type, c.Code, c.Reason = Void, w.code(), pick(w.choose, "", "stolen")
+		w.maybeWithout(&c)
+	case k < 29:
+		c.Type, c.Code, c.ExpiresAt = Extend, w.code(), w.later()
+		w.maybeWithout(&c)
+	case k < 35:
+		c.Type, c.CustomerID = pick(w.choose, Remind, Remind, Remind, Unremind), w.customer()
+		c.Kind, c.Before = pick(w.choose, KindOpens, KindExpires), pick(w.choose, beforeTimes...)
+	case k < 37:
+		c.Type, c.Through = Expire, w.later()
+	default:
+		c.Type, c.Kind, c.DueAt, c.ThroughR = RemindDue, pick(w.choose, KindOpens, KindExpires), w.later(), uint64(pick(w.choose, 1, 2, 100))
+	}
+	return c
+}
+
+// maybeWithout leaves the campaign out, as code commands may.
+func (w *world) maybeWithout(c *Command) {
+	if w.choose(2) == 0 {
+		c.Campaign = ""
+	}
+}
+
+// dueNow replaces the instant of a remind_due by one at which something is really due, if there is.
+func (w *world) dueNow(l *Lane, c *Command) {
+	if camp := l.campaigns[c.Campaign]; camp != nil && c.Type == RemindDue && w.choose(4) > 0 {
+		if due := camp.reminders.Due(camp.anchors(), max(w.now, l.clock)); len(due) > 0 {
+			d := due[w.choose(len(due))]
+			c.Kind, c.DueAt = d.Kind, d.DueAt
+		}
+	}
+}
+
+// run decides n random commands on the lane and returns the events they made.
+func (w *world) run(l *Lane, n int) (evs []Event) {
+	for range n {
+		c := w.command()
+		w.dueNow(l, &c)
+		had := len(evs)
+		evs, _ = l.Decide(&c, w.now, evs)
+		w.learn(evs[had:])
+	}
+	return evs
+}
+
+func (w *world) learn(evs []Event) {
+	for i := range evs {
+		if evs[i].Type == CouponClaimed {
+			w.codes = append(w.codes, evs[i].Code)
+		}
+	}
+}
+
+// sameOutcome compares what Decide answered.
+func outcomeText(o Outcome) string { return string(o.AppendJSON(nil)) }
+
+func eventTexts(evs []Event) string {
+	var b strings.Builder
+	for i := range evs {
+		b.Write(evs[i].AppendJSON(nil))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// bothDecide gives the same further random commands to two lanes and fails where they answer differently.
+func bothDecide(t testing.TB, w *world, a, b *Lane, n int) {
+	t.Helper()
+	for range n {
+		c := w.command()
+		w.dueNow(a, &c)
+		evA, outA := a.Decide(&c, w.now, nil)
+		evB, outB := b.Decide(&c, w.now, nil)
+		if x, y := outcomeText(outA), outcomeText(outB); x != y {
+			t.Fatalf("%s\n is answered %s\n and after it %s", c.AppendJSON(nil), x, y)
+		}
+		if x, y := eventTexts(evA), eventTexts(evB); x != y {
+			t.Fatalf("%s\n makes %s\n and after it %s", c.AppendJSON(nil), x, y)
+		}
+		w.learn(evA)
+	}
+}
