@@ -219,13 +219,17 @@ func (f *Feed) run(ctx context.Context, g *generation) {
 	}
 }
 
-// again begins anew behind the message delivered last, as often as it takes for the server to answer.
+// again begins anew behind the message delivered last, as often as it takes for the server to answer. A request that
+// reached a server about to stop is never answered, so the first waits are short.
 func (f *Feed) again(ctx context.Context) (*generation, error) {
-	for {
+	for wait := firstAttempt; ; wait = min(2*wait, readFor) {
 		err := f.checkLast(ctx)
 		if err == nil {
+			attempt, cancel := context.WithTimeout(ctx, wait)
 			var g *generation
-			if g, err = f.begin(ctx); err == nil {
+			g, err = f.begin(attempt)
+			cancel()
+			if err == nil {
 				return g, nil
 			}
 		}

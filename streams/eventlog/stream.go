@@ -28,9 +28,10 @@ var (
 const (
 	// readFor is how long a read asks a server that does not answer, unless the context ends earlier.
 	readFor = 10 * time.Second
-	// readAttempt bounds one request; one that meets a leader election is never answered.
-	readAttempt = 2 * time.Second
-	readPause   = 50 * time.Millisecond
+	// firstAttempt bounds the first request, the following are given twice as long each: one that meets a leader
+	// election or a server about to stop is never answered.
+	firstAttempt = 500 * time.Millisecond
+	readPause    = 50 * time.Millisecond
 )
 
 // Stream is one stream of a lane. It is a value; it holds nothing open.
@@ -216,8 +217,8 @@ func (s Stream) request(ctx context.Context, what string, ask []byte, answer int
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
 	subject := s.api(what)
-	for {
-		attempt, done := context.WithTimeout(ctx, readAttempt)
+	for wait := firstAttempt; ; wait *= 2 {
+		attempt, done := context.WithTimeout(ctx, wait)
 		msg, err := s.js.Conn().RequestWithContext(attempt, subject, ask)
 		done()
 		if err == nil {

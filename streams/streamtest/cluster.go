@@ -2,7 +2,6 @@ package streamtest
 
 import (
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -136,19 +135,4 @@ func (c *Cluster) ConnTo(t testing.TB, i int, opts ...nats.Option) *nats.Conn {
 func (c *Cluster) JetStream(t testing.TB, opts ...nats.Option) jetstream.JetStream {
 	t.Helper()
 	return js(t, c.Conn(t, opts...))
-}
-
-// freePorts finds ports that are free now. They are held until all are found, so that they differ.
-func freePorts(t testing.TB, n int) []int {
-	t.Helper()
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = l.Close() }()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }

@@ -3,7 +3,6 @@ package streamtest
 import (
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -37,7 +36,7 @@ func Dir(dir string) Option { return func(o *natsd.Options) { o.StoreDir = dir }
 // when the test ends. Its port stays the same over Restart and Kill, so clients reconnect.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
-	o := natsd.Options{Listen: "127.0.0.1:0", Sync: natsd.SyncInterval, Logger: Logger(t)}
+	o := natsd.Options{Listen: "127.0.0.1:" + strconv.Itoa(freePorts(t, 1)[0]), Sync: natsd.SyncInterval, Logger: Logger(t)}
 	for _, set := range options {
 		set(&o)
 	}
@@ -46,7 +45,6 @@ func Start(t testing.TB, options ...Option) *Server {
 	}
 	s := &Server{opts: o}
 	s.start(t)
-	s.opts.Listen = "127.0.0.1:" + strconv.Itoa(s.Nats().Addr().(*net.TCPAddr).Port)
 	t.Cleanup(func() { s.Shutdown() })
 	return s
 }

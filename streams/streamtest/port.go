@@ -1,0 +1,31 @@
+package streamtest
+
+import (
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"testing"
+)
+
+// Ports are chosen below the range from which the kernel gives ports to outgoing connections: a server that restarts
+// must find its port free again.
+const (
+	lowestPort  = 15000
+	highestPort = 32000
+)
+
+// freePorts finds ports that are free now. They are held until all are found, so that they differ.
+func freePorts(t testing.TB, n int) []int {
+	t.Helper()
+	var ports []int
+	for len(ports) < n {
+		port := lowestPort + rand.IntN(highestPort-lowestPort)
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
+		if err != nil {
+			continue // somebody's
+		}
+		defer func() { _ = l.Close() }()
+		ports = append(ports, port)
+	}
+	return ports
+}
