@@ -25,7 +25,7 @@ import (
 // A crash while writing leaves bytes that ReadLane refuses; an older snapshot or the log itself serves instead.
 const (
 	snapshotMagic  = "scripsnp"
-	snapshotFormat = 1
+	SnapshotFormat = 1
 )
 
 // ErrNewerSnapshot means that a snapshot was written by a newer scrip. It is not damaged: fold the log instead, or start
@@ -101,7 +101,7 @@ func (f *Frozen) WriteTo(to io.Writer) (int64, error) {
 	sum := sha256.New()
 	w := snapshotWriter{w: bufio.NewWriterSize(io.MultiWriter(counted, sum), 64<<10)}
 	w.buf = append(w.buf, snapshotMagic...)
-	w.u32(snapshotFormat)
+	w.u32(SnapshotFormat)
 	w.u32(uint32(f.lane))
 	w.u32(uint32(f.lanes))
 	w.buf = append(w.buf, f.check[:]...)

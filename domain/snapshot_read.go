@@ -37,9 +37,9 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 	switch {
 	case r.err != nil:
 		return r.err
-	case format > snapshotFormat:
+	case format > SnapshotFormat:
 		return ErrNewerSnapshot
-	case format != snapshotFormat:
+	case format != SnapshotFormat:
 		return fmt.Errorf("format %d is unknown", format)
 	}
 	lane, lanes := r.u32(), r.u32()
