@@ -12,8 +12,12 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// timeoutHeader tells the micro service how long the asker waits; see streams/service.
-const timeoutHeader = "Scrip-Timeout"
+const (
+	// timeoutHeader tells the micro service how long the asker waits; see streams/service.
+	timeoutHeader = "Scrip-Timeout"
+	// maxTimeout is the most the service accepts there.
+	maxTimeout = time.Minute
+)
 
 // route is the way of one lane's lines, or, direct, of lines to the micro service.
 type route struct {
@@ -173,7 +177,8 @@ func (r *route) publish(b *batch) {
 	if r.direct {
 		msg.Subject = b.subject
 		msg.Reply = c.inbox + ".o" + token
-		msg.Header = nats.Header{timeoutHeader: []string{r.pause().String()}}
+		// The service should give up, and say so, before it is asked again.
+		msg.Header = nats.Header{timeoutHeader: []string{min(r.pause()*3/4, maxTimeout).String()}}
 	} else {
 		msg.Subject = r.subject
 		msg.Reply = c.inbox + ".a" + token
@@ -195,7 +200,7 @@ func (r *route) publish(b *batch) {
 	}
 }
 
-// pause is the time until an unanswered question is asked again. A service gives up before that by itself and says so.
+// pause is the time until an unanswered question is asked again. The service asks its lane again itself meanwhile.
 func (r *route) pause() time.Duration {
 	if r.direct {
 		return 2 * r.c.opts.AskAgain

@@ -1,0 +1,140 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-4a2410e3/scrip/streams/coalesce"
+)
+
+// Options of a Client; the zero value has the written defaults.
+type Options struct {
+	// Timeout bounds what has no deadline of its own: a command handed to DoAsync and a query. Commands that are waited
+	// for end with their context alone. Defaults to 30 s.
+	Timeout time.Duration
+	// InFlight is how many messages of one lane are under way at once. Defaults to 3.
+	InFlight int
+	// MaxPending is how many commands of one lane may wait for their outcome; further calls wait. Defaults to 32,768.
+	MaxPending int
+	// AskAgain is how long an outcome may take before the command is sent again under the same id; later pauses are
+	// longer. Defaults to 2 s.
+	AskAgain time.Duration
+}
+
+// ErrClosed is the cause of errors after Close.
+var ErrClosed = coalesce.ErrClosed
+
+// UnknownError says that a command was sent and its result is not known. Ask again with its ID.
+type UnknownError = coalesce.UnknownError
+
+// NotSentError says that a command had no effect because it reached nobody.
+type NotSentError = coalesce.NotSentError
+
+// Counters of a client since it was made.
+type Counters = coalesce.Counters
+
+// Client speaks to one log. Any number of goroutines may use it at once; one per process is enough.
+type Client struct {
+	nc     *nats.Conn
+	owned  bool // Close closes nc
+	opts   Options
+	lines  *coalesce.Coalescer
+	finder finder
+
+	stop  context.CancelFunc
+	ended chan struct{} // both goroutines have returned
+	once  sync.Once
+	dead  atomic.Bool
+}
+
+// Connect connects to the NATS server of a scrip log and reconnects for ever. Options of nats.go, such as credentials
+// or a custom inbox prefix, come on top. Whether a log is there shows at the first call.
+func Connect(url string, opts ...nats.Option) (*Client, error) {
+	all := append([]nats.Option{nats.Name("scrip client"), nats.MaxReconnects(-1)}, opts...)
+	nc, err := nats.Connect(url, all...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w; is `scrip serve` running there?", url, err)
+	}
+	c := New(nc, Options{})
+	c.owned = true
+	return c, nil
+}
+
+// New makes a client on a connection that stays the caller's: Close leaves it open.
+func New(nc *nats.Conn, opts Options) *Client {
+	if opts.Timeout <= 0 {
+		opts.Timeout = 30 * time.Second
+	}
+	c := &Client{
+		nc:   nc,
+		opts: opts,
+		lines: coalesce.New(nc, coalesce.Options{
+			InFlight: opts.InFlight, MaxPending: opts.MaxPending, AskAgain: opts.AskAgain,
+		}),
+		finder: finder{nc: nc, turn: make(chan struct{}, 1)},
+		ended:  make(chan struct{}),
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	go c.run(ctx)
+	return c
+}
+
+// run ends with Close or with the connection.
+func (c *Client) run(ctx context.Context) {
+	defer close(c.ended)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if err := c.lines.Run(ctx); err != nil {
+			return err
+		}
+		return ErrClosed // so that the other goroutine ends, too
+	})
+	g.Go(func() error { return c.finder.watch(ctx) })
+	_ = g.Wait() // whoever waited was told by the coalescer; later calls learn it from dead
+	c.dead.Store(true)
+}
+
+// Close ends the client. Commands still under way end in an *UnknownError or *NotSentError; no callback is called after
+// Close has returned. Do not call it from a callback.
+func (c *Client) Close() {
+	c.once.Do(func() {
+		c.dead.Store(true)
+		c.stop()
+		<-c.ended
+		if c.owned {
+			c.nc.Close()
+		}
+	})
+}
+
+// Conn is the connection the client works on.
+func (c *Client) Conn() *nats.Conn { return c.nc }
+
+// Counters returns the counters as they are now.
+func (c *Client) Counters() Counters { return c.lines.Counters() }
+
+// Log is the UUID of the log and its number of lanes, asked of the service until it answers or ctx ends.
+func (c *Client) Log(ctx context.Context) (uuid string, lanes int, err error) {
+	if c.dead.Load() {
+		return "", 0, ErrClosed
+	}
+	log, err := c.finder.log(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	return log.uuid, log.lanes, nil
+}
+
+// unknown reports whether an error leaves open if the command had its effect.
+func unknown(err error) bool {
+	var u *UnknownError
+	return errors.As(err, &u)
+}

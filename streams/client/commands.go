@@ -1,0 +1,98 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// Option adds to a command what is optional.
+type Option func(*domain.Command)
+
+// ID sets the command's id, 1 to 64 bytes of printable text. The same id asked again gets the same answer.
+func ID(id string) Option { return func(c *domain.Command) { c.ID = id } }
+
+// Attributes adds a flat JSON object of at most 1 KiB to a claim, such as {"channel":"app"}.
+func Attributes(object []byte) Option { return func(c *domain.Command) { c.Attributes = object } }
+
+// Campaign names the campaign of a code; imported codes need it.
+func Campaign(name string) Option { return func(c *domain.Command) { c.Campaign = name } }
+
+// Holder says who redeems or rolls back: anyone but the coupon's holder is refused.
+func Holder(customerID string) Option { return func(c *domain.Command) { c.CustomerID = customerID } }
+
+// Reason says why a coupon is voided, at most 256 bytes.
+func Reason(text string) Option { return func(c *domain.Command) { c.Reason = text } }
+
+func (c *Client) do(ctx context.Context, cmd domain.Command, opts []Option) (domain.Outcome, error) {
+	for _, o := range opts {
+		o(&cmd)
+	}
+	return c.Do(ctx, cmd)
+}
+
+// Claim makes a coupon of the campaign the customer's; the outcome has its code. Where one per customer is allowed, a
+// second claim gets the first one's answer, marked as a repeat.
+func (c *Client) Claim(ctx context.Context, campaign, customerID string, opts ...Option) (domain.Outcome, error) {
+	return c.do(ctx, domain.Command{Type: domain.Claim, Campaign: campaign, CustomerID: customerID}, opts)
+}
+
+// Redeem uses a coupon for an order. The same code and order again is a repeat.
+func (c *Client) Redeem(ctx context.Context, code, orderID string, opts ...Option) (domain.Outcome, error) {
+	return c.do(ctx, domain.Command{Type: domain.Redeem, Code: code, OrderID: orderID}, opts)
+}
+
+// Rollback undoes the redemption of an order: the coupon can be used again unless it has expired.
+func (c *Client) Rollback(ctx context.Context, code, orderID string, opts ...Option) (domain.Outcome, error) {
+	return c.do(ctx, domain.Command{Type: domain.Rollback, Code: code, OrderID: orderID}, opts)
+}
+
+// Void takes a coupon out of use.
+func (c *Client) Void(ctx context.Context, code string, opts ...Option) (domain.Outcome, error) {
+	return c.do(ctx, domain.Command{Type: domain.Void, Code: code}, opts)
+}
+
+// Extend gives a coupon an expiry of its own, which must lie ahead. An expired coupon lives again.
+func (c *Client) Extend(ctx context.Context, code string, expiresAt time.Time, opts ...Option) (domain.Outcome, error) {
+	return c.do(ctx, domain.Command{Type: domain.Extend, Code: code, ExpiresAt: domain.At(expiresAt)}, opts)
+}
+
+// Remind subscribes the customer to a reminder of kind domain.KindOpens or domain.KindExpires, that long before.
+func (c *Client) Remind(ctx context.Context, campaign, customerID, kind string, before time.Duration, opts ...Option) (domain.Outcome, error) {
+	return c.do(ctx, domain.Command{Type: domain.Remind, Campaign: campaign, CustomerID: customerID, Kind: kind, Before: before}, opts)
+}
+
+// Unremind cancels what Remind with the same arguments set.
+func (c *Client) Unremind(ctx context.Context, campaign, customerID, kind string, before time.Duration, opts ...Option) (domain.Outcome, error) {
+	return c.do(ctx, domain.Command{Type: domain.Unremind, Campaign: campaign, CustomerID: customerID, Kind: kind, Before: before}, opts)
+}
+
+// CreateCampaign creates a campaign. Start from domain.DefaultSettings: a PerCustomer of 0 means unlimited. A
+// MaxRedemptions of 0 means 1. The same settings again are a repeat, others are refused with campaign_exists.
+func (c *Client) CreateCampaign(ctx context.Context, name string, settings domain.Settings, opts ...Option) (domain.Outcome, error) {
+	if settings.MaxRedemptions == 0 {
+		settings.MaxRedemptions = 1
+	}
+	return c.do(ctx, domain.Command{Type: domain.CreateCampaign, Campaign: name, Patch: domain.PatchOf(settings)}, opts)
+}
+
+// UpdateCampaign changes the settings that the patch says are given (Patch.Set).
+func (c *Client) UpdateCampaign(ctx context.Context, name string, patch domain.Patch, opts ...Option) (domain.Outcome, error) {
+	return c.do(ctx, domain.Command{Type: domain.UpdateCampaign, Campaign: name, Patch: patch}, opts)
+}
+
+// Pause refuses claims and redemptions until Resume.
+func (c *Client) Pause(ctx context.Context, campaign string, opts ...Option) (domain.Outcome, error) {
+	return c.do(ctx, domain.Command{Type: domain.PauseCampaign, Campaign: campaign}, opts)
+}
+
+// Resume ends a pause.
+func (c *Client) Resume(ctx context.Context, campaign string, opts ...Option) (domain.Outcome, error) {
+	return c.do(ctx, domain.Command{Type: domain.ResumeCampaign, Campaign: campaign}, opts)
+}
+
+// End refuses further claims for ever; coupons claimed before can still be redeemed.
+func (c *Client) End(ctx context.Context, campaign string, opts ...Option) (domain.Outcome, error) {
+	return c.do(ctx, domain.Command{Type: domain.EndCampaign, Campaign: campaign}, opts)
+}

@@ -1,0 +1,176 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/coalesce"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Do sends a command and waits for its outcome. A command without ID gets a new one; it is in the outcome and in the
+// errors. When ctx ends first the error is an *UnknownError, or a *NotSentError if the command never left.
+func (c *Client) Do(ctx context.Context, cmd domain.Command) (domain.Outcome, error) {
+	w := waiters.Get().(*waiter)
+	ticket, refused, err := c.send(ctx, &cmd, time.Time{}, w)
+	if err != nil || refused.Refused() {
+		waiters.Put(w)
+		return refused, err
+	}
+	var a answer
+	select {
+	case a = <-w.answers:
+	case <-ctx.Done():
+		if err, ok := ticket.GiveUp(ctx.Err()); ok {
+			waiters.Put(w)
+			return domain.Outcome{}, err
+		}
+		a = <-w.answers // on its way already
+	}
+	waiters.Put(w)
+	return a.outcome(cmd.ID)
+}
+
+// DoAsync hands in a command and returns; many can be under way from one goroutine. fn is called once with the outcome,
+// unless DoAsync itself returns an error, which says that the command had no effect. It waits only while MaxPending
+// commands of the lane are under way, or for the first news of the log; ctx ends that wait. The deadline of ctx, or
+// Options.Timeout where it has none, is also the command's; cancelling ctx later changes nothing.
+//
+// fn must return at once: it runs on the goroutine that reads all answers. It may send the next command as long as fewer
+// than MaxPending commands are under way.
+func (c *Client) DoAsync(ctx context.Context, cmd domain.Command, fn func(domain.Outcome, error)) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(c.opts.Timeout)
+	}
+	f := &callback{fn: fn}
+	// The id is fixed here: the callback may run before send returns.
+	c.name(&cmd)
+	f.id = cmd.ID
+	_, refused, err := c.send(ctx, &cmd, deadline, f)
+	if err != nil {
+		return err
+	}
+	if refused.Refused() {
+		fn(refused, nil)
+	}
+	return nil
+}
+
+// send checks, encodes and hands in a command. A refusal says that the command is invalid: nothing was sent.
+func (c *Client) send(ctx context.Context, cmd *domain.Command, deadline time.Time, to coalesce.Receiver) (coalesce.Ticket, domain.Outcome, error) {
+	c.name(cmd)
+	if c.dead.Load() {
+		return coalesce.Ticket{}, domain.Outcome{}, &NotSentError{ID: cmd.ID, Cause: ErrClosed}
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	line, err := encode((*buf)[:0], cmd)
+	*buf = line[:0]
+	if err != nil {
+		return coalesce.Ticket{}, invalid(cmd, err), nil
+	}
+	l := coalesce.Line{ID: cmd.ID, JSON: line, Deadline: deadline, To: to}
+	if cmd.Type.HasCode() {
+		ticket, err := c.lines.Request(ctx, "scrip."+cmd.Type.String(), l)
+		return ticket, domain.Outcome{}, err
+	}
+	log, err := c.finder.log(ctx)
+	if err != nil {
+		return coalesce.Ticket{}, domain.Outcome{}, &NotSentError{ID: cmd.ID, Cause: err}
+	}
+	ticket, err := c.lines.Send(ctx, topology.LaneOf(cmd.Campaign, log.lanes), l)
+	return ticket, domain.Outcome{}, err
+}
+
+func (c *Client) name(cmd *domain.Command) {
+	if cmd.ID == "" {
+		cmd.ID = uuid.Must(uuid.NewV7()).String() // fails only without a source of randomness
+	}
+}
+
+// encode appends the command's line. What the lane would refuse it may refuse; here is stopped what could not be
+// answered (an id no outcome can carry) or would not arrive as it was given: bytes that are not UTF-8, which JSON cannot
+// hold, and raw JSON with line breaks, which would become several commands.
+func encode(dst []byte, cmd *domain.Command) ([]byte, error) {
+	raw := len(cmd.Attributes) > 0 || cmd.Type == domain.CreateCampaign || cmd.Type == domain.UpdateCampaign || len(cmd.Codes) > 0
+	if !raw && plain(cmd.ID, domain.MaxCommandID) {
+		for _, s := range [...]string{cmd.Campaign, cmd.CustomerID, cmd.Code, cmd.OrderID, cmd.Reason, cmd.Kind} {
+			if !utf8.ValidString(s) {
+				return dst, fmt.Errorf("%q is not valid UTF-8", s)
+			}
+		}
+		if dst = cmd.AppendJSON(dst); len(dst) <= domain.MaxLine {
+			return dst, nil
+		}
+	} else {
+		dst = cmd.AppendJSON(dst)
+	}
+	var parsed domain.Command
+	if err := domain.ParseCommand(dst, domain.Defaults{}, &parsed); err != nil {
+		return dst, err
+	}
+	if bytes.IndexByte(dst, '\n') >= 0 {
+		dst = parsed.AppendJSON(dst[:0]) // attributes and benefit are compact now
+	}
+	return dst, nil
+}
+
+// plain reports whether s is 1 to most bytes of printable ASCII.
+func plain(s string, most int) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return len(s) > 0 && len(s) <= most
+}
+
+func invalid(cmd *domain.Command, err error) domain.Outcome {
+	return domain.Outcome{
+		ID: cmd.ID, Status: domain.StatusRefused, Refusal: domain.Invalid, Campaign: cmd.Campaign, Message: err.Error(),
+	}
+}
+
+type answer struct {
+	line []byte
+	err  error
+}
+
+// outcome parses an answer. It runs in the caller's goroutine: the one that reads answers has enough to do.
+func (a answer) outcome(id string) (domain.Outcome, error) {
+	if a.err != nil {
+		return domain.Outcome{}, a.err
+	}
+	out, err := domain.ParseOutcome(a.line)
+	if err != nil {
+		return domain.Outcome{}, &UnknownError{ID: id, Cause: err}
+	}
+	return out, nil
+}
+
+// waiter receives the answer of a call that waits. It is used again: every use ends with its one answer taken out, or
+// with GiveUp having said that none will come.
+type waiter struct{ answers chan answer }
+
+func (w *waiter) Answer(line []byte, err error) { w.answers <- answer{line, err} }
+
+var (
+	waiters = sync.Pool{New: func() any { return &waiter{answers: make(chan answer, 1)} }}
+	buffers = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
+)
+
+// callback receives the answer of an asynchronous call.
+type callback struct {
+	fn func(domain.Outcome, error)
+	id string
+}
+
+func (f *callback) Answer(line []byte, err error) { f.fn(answer{line, err}.outcome(f.id)) }

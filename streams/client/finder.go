@@ -1,0 +1,126 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// infoSubject asks any instance of the micro service for its metadata.
+const infoSubject = "$SRV.INFO.scrip"
+
+// infoWait is how long one question to the service may take.
+const infoWait = time.Second
+
+// found is what a client must know of the log.
+type found struct {
+	uuid  string
+	lanes int
+}
+
+// finder learns the log from the micro service's metadata, once, and notices when another log stands behind the same
+// address: lanes computed for the one would be wrong in the other.
+type finder struct {
+	nc       *nats.Conn
+	turn     chan struct{} // held by the one caller that asks; the others wait for it or for their ctx
+	known    atomic.Pointer[found]
+	replaced atomic.Pointer[found]
+}
+
+func (f *finder) log(ctx context.Context) (found, error) {
+	if now := f.replaced.Load(); now != nil {
+		return found{}, fmt.Errorf("the log behind this connection is another one now (%s, was %s); make a new client", now.uuid, f.known.Load().uuid)
+	}
+	if log := f.known.Load(); log != nil {
+		return *log, nil
+	}
+	select {
+	case f.turn <- struct{}{}:
+		defer func() { <-f.turn }()
+	case <-ctx.Done():
+		return found{}, ctx.Err()
+	}
+	if log := f.known.Load(); log != nil {
+		return *log, nil
+	}
+	log, err := f.ask(ctx)
+	if err != nil {
+		return found{}, err
+	}
+	f.known.Store(&log)
+	return log, nil
+}
+
+// ask asks until a service answers.
+func (f *finder) ask(ctx context.Context) (found, error) {
+	pace := &backoff.ExponentialBackOff{
+		InitialInterval: 20 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: infoWait,
+	}
+	for {
+		log, err := f.askOnce(ctx)
+		if err == nil {
+			return log, nil
+		}
+		if errors.Is(err, nats.ErrConnectionClosed) {
+			return found{}, ErrClosed
+		}
+		select {
+		case <-ctx.Done():
+			return found{}, fmt.Errorf("no scrip service answers at %s (%w); is `scrip serve` running there? (%w)", f.nc.ConnectedUrlRedacted(), err, ctx.Err())
+		case <-time.After(pace.NextBackOff()):
+		}
+	}
+}
+
+func (f *finder) askOnce(ctx context.Context) (found, error) {
+	ctx, cancel := context.WithTimeout(ctx, infoWait)
+	defer cancel()
+	reply, err := f.nc.RequestWithContext(ctx, infoSubject, nil)
+	if err != nil {
+		return found{}, err
+	}
+	var info struct {
+		Metadata struct{ Lanes, Log string }
+	}
+	if err := json.Unmarshal(reply.Data, &info); err != nil {
+		return found{}, fmt.Errorf("the service's description is not JSON: %w", err)
+	}
+	lanes, err := strconv.Atoi(info.Metadata.Lanes)
+	if err != nil || lanes < 1 || lanes > topology.MaxLanes || info.Metadata.Log == "" {
+		return found{}, fmt.Errorf("the service says it has %q lanes and log %q; is it another program?", info.Metadata.Lanes, info.Metadata.Log)
+	}
+	return found{uuid: info.Metadata.Log, lanes: lanes}, nil
+}
+
+// watch compares the log after each reconnect.
+func (f *finder) watch(ctx context.Context) error {
+	status := f.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer f.nc.RemoveStatusListener(status)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case s, ok := <-status:
+			if !ok || s == nats.CLOSED {
+				return nil
+			}
+			was := f.known.Load()
+			if was == nil {
+				continue // nobody has asked yet
+			}
+			if now, err := f.ask(ctx); err == nil && now != *was {
+				f.replaced.Store(&now)
+				return nil
+			}
+		}
+	}
+}

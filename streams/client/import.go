@@ -1,0 +1,174 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/code"
+)
+
+// importAhead is how many lines of one import are under way at once: 4 MiB of codes, enough to keep a lane busy and far
+// below what may be pending.
+const importAhead = 256
+
+// ImportCodes adds codes of your own to a campaign, in order, any number of them: they travel in lines of up to 16 KiB,
+// whose ids are the import's id with "-1", "-2", … . So the same codes under the same [ID] again, after an error or a
+// crash, import only what is missing. The id may have 52 bytes; without one the import gets a new one.
+//
+// progress, if not nil, is called from this goroutine with the number of codes answered so far.
+//
+// The outcome sums up: Count is how many codes were new. A refusal, for an unusable code or by the lane, ends the
+// import; its message says how many codes are in nevertheless. An *UnknownError carries the id of the whole import.
+func (c *Client) ImportCodes(ctx context.Context, campaign string, codes iter.Seq[string], progress func(done int), opts ...Option) (domain.Outcome, error) {
+	cmd := domain.Command{Type: domain.ImportCodes, Campaign: campaign}
+	for _, o := range opts {
+		o(&cmd)
+	}
+	c.name(&cmd)
+	if len(cmd.ID) > maxImportID {
+		return invalid(&cmd, fmt.Errorf("id: has %d bytes, at most %d are allowed for an import", len(cmd.ID), maxImportID)), nil
+	}
+	im := &importing{
+		client: c, cmd: cmd, progress: progress, answers: make(chan chunkAnswer, importAhead),
+		sum: domain.Outcome{ID: cmd.ID, Status: domain.StatusImported, Campaign: campaign, Repeat: true},
+	}
+	room := domain.MaxLine - len(cmd.AppendJSON(nil)) - len(`,"codes":[]`) - (domain.MaxCommandID - len(cmd.ID))
+	var chunk []string
+	size, row := 0, 0
+	for text := range codes {
+		row++
+		normal, err := code.NormalizeImported(text)
+		if err != nil {
+			im.refuse(invalid(&cmd, fmt.Errorf("codes: code %d: %w", row, err)))
+			break
+		}
+		if cost := len(normal) + len(`"",`); size+cost <= room {
+			size += cost
+		} else {
+			if !im.send(ctx, chunk) {
+				break
+			}
+			chunk, size = nil, cost
+		}
+		chunk = append(chunk, normal)
+	}
+	if row == 0 {
+		return invalid(&cmd, fmt.Errorf("codes: there are none; give at least one")), nil
+	}
+	if im.going() {
+		im.send(ctx, chunk)
+	}
+	for im.underWay > 0 {
+		im.take(ctx)
+	}
+	return im.result()
+}
+
+// maxImportID leaves room for "-" and the number of a line in an id of 64 bytes.
+const maxImportID = domain.MaxCommandID - 12
+
+// importing is one import; all of it belongs to the goroutine that called ImportCodes.
+type importing struct {
+	client   *Client
+	cmd      domain.Command
+	progress func(int)
+	answers  chan chunkAnswer // room for all that is under way: callbacks never wait
+
+	chunks   int
+	underWay int
+	done     int // codes answered
+	sum      domain.Outcome
+	refusal  *domain.Outcome
+	err      error
+	maybe    bool // a line may have had its effect although nobody knows its answer
+}
+
+type chunkAnswer struct {
+	codes int
+	out   domain.Outcome
+	err   error
+}
+
+func (im *importing) going() bool { return im.refusal == nil && im.err == nil }
+
+// send hands in one line, having waited until fewer than importAhead are under way.
+func (im *importing) send(ctx context.Context, codes []string) bool {
+	for im.underWay >= importAhead {
+		im.take(ctx)
+	}
+	if !im.going() || len(codes) == 0 {
+		return false
+	}
+	im.chunks++
+	cmd := im.cmd
+	cmd.ID = im.cmd.ID + "-" + strconv.Itoa(im.chunks)
+	cmd.Codes = codes
+	err := im.client.DoAsync(ctx, cmd, func(out domain.Outcome, err error) {
+		im.answers <- chunkAnswer{codes: len(codes), out: out, err: err}
+	})
+	if err != nil {
+		im.fail(err)
+		return false
+	}
+	im.underWay++
+	return true
+}
+
+// take waits for the next answer.
+func (im *importing) take(ctx context.Context) {
+	var a chunkAnswer
+	select {
+	case a = <-im.answers:
+	case <-ctx.Done():
+		// The lines under way go on without us; their callbacks find room in the channel.
+		im.underWay, im.maybe = 0, true
+		im.fail(ctx.Err())
+		return
+	}
+	im.underWay--
+	switch {
+	case a.err != nil:
+		im.fail(a.err)
+	case a.out.Refused():
+		im.refuse(a.out)
+	default:
+		im.done += a.codes
+		im.sum.Count += a.out.Count
+		im.sum.Repeat = im.sum.Repeat && a.out.Repeat
+		if im.progress != nil {
+			im.progress(im.done)
+		}
+	}
+}
+
+func (im *importing) refuse(out domain.Outcome) {
+	if im.refusal == nil {
+		im.refusal = &out
+	}
+}
+
+func (im *importing) fail(err error) {
+	im.maybe = im.maybe || unknown(err)
+	if im.err == nil {
+		im.err = err
+	}
+}
+
+func (im *importing) result() (domain.Outcome, error) {
+	switch {
+	case im.refusal != nil:
+		out := *im.refusal
+		out.ID = im.cmd.ID
+		out.Message = fmt.Sprintf("%s (%d other codes of this import are in)", out.Message, im.done)
+		out.Count = im.sum.Count
+		return out, nil
+	case im.err != nil && (im.done > 0 || im.maybe):
+		return domain.Outcome{}, &UnknownError{ID: im.cmd.ID, Cause: fmt.Errorf("%d codes are imported: %w", im.done, im.err)}
+	case im.err != nil:
+		return domain.Outcome{}, &NotSentError{ID: im.cmd.ID, Cause: im.err}
+	}
+	return im.sum, nil
+}

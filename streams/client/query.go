@@ -1,0 +1,183 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// RefusedError says that a query asked for something that is not there or not valid. Outcome has refusal and message.
+type RefusedError struct{ Outcome domain.Outcome }
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%s: %s", e.Outcome.Refusal, e.Outcome.Message)
+}
+
+// History is what the read tables add to a query's answer.
+type History struct {
+	History json.RawMessage `json:"history"` // null while unavailable
+	// Unavailable says why there is no history; empty when there is.
+	Unavailable string `json:"history_unavailable"`
+}
+
+// Coupon is the answer to a query for a coupon.
+type Coupon struct {
+	domain.CouponView
+	History
+}
+
+// Customer is the answer to a query for a customer: the coupons in their hands, by campaign, newest first.
+type Customer struct {
+	Coupons []domain.CouponView
+	History
+}
+
+// Validate answers what Redeem would answer now, changing nothing. With [Holder] and [Campaign] as there; with
+// OrderID("") it answers for a new order.
+func (c *Client) Validate(ctx context.Context, code, orderID string, opts ...Option) (domain.Outcome, error) {
+	cmd := domain.Command{Code: code, OrderID: orderID}
+	for _, o := range opts {
+		o(&cmd)
+	}
+	reply, err := c.query(ctx, "scrip.coupon.validate", query{
+		ID: cmd.ID, Campaign: cmd.Campaign, Code: cmd.Code, CustomerID: cmd.CustomerID, OrderID: cmd.OrderID,
+	})
+	if err != nil {
+		return domain.Outcome{}, err
+	}
+	return domain.ParseOutcome(reply)
+}
+
+// Coupon shows a coupon. The error is a *RefusedError if there is none.
+func (c *Client) Coupon(ctx context.Context, code string, opts ...Option) (Coupon, error) {
+	cmd := domain.Command{Code: code}
+	for _, o := range opts {
+		o(&cmd)
+	}
+	var out Coupon
+	err := c.ask(ctx, "scrip.coupon.show", query{Code: cmd.Code, Campaign: cmd.Campaign}, &out.CouponView, &out.History)
+	return out, err
+}
+
+// Customer shows a customer's coupons in all campaigns.
+func (c *Client) Customer(ctx context.Context, customerID string) (Customer, error) {
+	var out Customer
+	err := c.ask(ctx, "scrip.customer.show", query{CustomerID: customerID}, &out.Coupons, &out.History)
+	return out, err
+}
+
+// Campaign shows a campaign. The error is a *RefusedError if there is none.
+func (c *Client) Campaign(ctx context.Context, name string) (domain.CampaignView, error) {
+	var out domain.CampaignView
+	err := c.ask(ctx, "scrip.campaign.show", query{Campaign: name}, &out, nil)
+	return out, err
+}
+
+// Campaigns lists up to limit campaigns (0 = as many as one answer holds) whose names follow after, by name. next is
+// what to give as after for the following page, empty on the last one.
+func (c *Client) Campaigns(ctx context.Context, after string, limit int) (page []domain.CampaignView, next string, err error) {
+	reply, err := c.query(ctx, "scrip.campaign.list", query{After: after, Limit: limit})
+	if err != nil {
+		return nil, "", err
+	}
+	var paging struct{ Next string }
+	if err := decode(reply, &page, &paging); err != nil {
+		return nil, "", err
+	}
+	return page, paging.Next, nil
+}
+
+// query is the body of a query; each endpoint takes some of the fields.
+type query struct {
+	ID         string `json:"id,omitempty"`
+	Campaign   string `json:"campaign,omitempty"`
+	Code       string `json:"code,omitempty"`
+	CustomerID string `json:"customer_id,omitempty"`
+	OrderID    string `json:"order_id,omitempty"`
+	After      string `json:"after,omitempty"`
+	Limit      int    `json:"limit,omitempty"`
+}
+
+func (c *Client) ask(ctx context.Context, subject string, q query, data, beside any) error {
+	reply, err := c.query(ctx, subject, q)
+	if err != nil {
+		return err
+	}
+	return decode(reply, data, beside)
+}
+
+// decode takes a reply apart: {"data":…} into data and its other fields into beside, or a refusal.
+func decode(reply []byte, data, beside any) error {
+	var body struct{ Data json.RawMessage }
+	if err := json.Unmarshal(reply, &body); err != nil {
+		return fmt.Errorf("the service's answer is not JSON: %w", err)
+	}
+	if body.Data == nil {
+		out, err := domain.ParseOutcome(reply)
+		if err != nil || !out.Refused() {
+			return fmt.Errorf("the service's answer has no data: %.200s", reply)
+		}
+		return &RefusedError{Outcome: out}
+	}
+	if err := json.Unmarshal(body.Data, data); err != nil {
+		return fmt.Errorf("the service's answer is not what was asked for: %w", err)
+	}
+	if beside == nil {
+		return nil
+	}
+	return json.Unmarshal(reply, beside)
+}
+
+// queryWait is how long one question may take before it is asked again; the service itself gives its lane less.
+const queryWait = 3 * time.Second
+
+// query asks until there is an answer: a lane between two owners answers nobody for a moment.
+func (c *Client) query(ctx context.Context, subject string, q query) ([]byte, error) {
+	if c.dead.Load() {
+		return nil, ErrClosed
+	}
+	body, err := json.Marshal(q)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the query: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
+	defer cancel()
+	pace := &backoff.ExponentialBackOff{
+		InitialInterval: 50 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: time.Second,
+	}
+	for {
+		reply, err := c.queryOnce(ctx, subject, body)
+		if err == nil {
+			return reply, nil
+		}
+		if errors.Is(err, nats.ErrConnectionClosed) {
+			return nil, ErrClosed
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("no answer from %s: %w (%w)", subject, ctx.Err(), err)
+		case <-time.After(pace.NextBackOff()):
+		}
+	}
+}
+
+func (c *Client) queryOnce(ctx context.Context, subject string, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryWait)
+	defer cancel()
+	reply, err := c.nc.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return nil, err
+	}
+	if code := reply.Header.Get(micro.ErrorCodeHeader); code != "" {
+		return nil, fmt.Errorf("%s (%s)", reply.Header.Get(micro.ErrorHeader), code)
+	}
+	return reply.Data, nil
+}

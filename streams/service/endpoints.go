@@ -1,0 +1,156 @@
+package service
+
+import (
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// endpoint is one subject of the service.
+type endpoint struct {
+	name    string // of the endpoint in micro's statistics and in metrics
+	subject string
+	takes   string // for people who look at the service's description
+
+	command domain.CommandType // what a request on it asks for; NoCommand = a query
+	named   bool               // the subject's last token is the campaign
+	query   *queryKind
+}
+
+var endpoints = []endpoint{
+	forCampaign(domain.Claim, "customer_id, attributes"),
+	forCampaign(domain.Remind, "customer_id, kind, before"),
+	forCampaign(domain.Unremind, "customer_id, kind, before"),
+	command(domain.Redeem, "redeem", "code, order_id, customer_id, campaign"),
+	command(domain.Rollback, "rollback", "code, order_id, customer_id, campaign"),
+	command(domain.Void, "void", "code, reason, campaign"),
+	command(domain.Extend, "extend", "code, expires_at, campaign"),
+	command(domain.CreateCampaign, "campaign.create", "campaign, codes, and any other setting"),
+	command(domain.UpdateCampaign, "campaign.update", "campaign, and any setting"),
+	command(domain.PauseCampaign, "campaign.pause", "campaign"),
+	command(domain.ResumeCampaign, "campaign.resume", "campaign"),
+	command(domain.EndCampaign, "campaign.end", "campaign"),
+	command(domain.ImportCodes, "codes.import", "campaign, codes"),
+	queryOn("coupon.validate", validateCoupon),
+	queryOn("coupon.show", showCoupon),
+	queryOn("customer.show", showCustomer),
+	queryOn("campaign.show", showCampaign),
+	queryOn("campaign.list", listCampaigns),
+}
+
+func forCampaign(t domain.CommandType, takes string) endpoint {
+	return endpoint{name: t.String(), subject: "scrip." + t.String() + ".*", takes: takes, command: t, named: true}
+}
+
+func command(t domain.CommandType, subject, takes string) endpoint {
+	return endpoint{name: strings.ReplaceAll(subject, ".", "-"), subject: "scrip." + subject, takes: takes, command: t}
+}
+
+func queryOn(subject string, q *queryKind) endpoint {
+	return endpoint{
+		name: strings.ReplaceAll(subject, ".", "-"), subject: "scrip." + subject, takes: strings.Join(q.takes, ", "), query: q,
+	}
+}
+
+// handle runs on the endpoint's goroutine: it must not wait.
+func (s *Service) handle(e *endpoint, r micro.Request) {
+	req := &request{service: s, endpoint: e, reply: r.Reply(), start: time.Now()}
+	timeout, problem := timeoutOf(r.Headers().Get(HeaderTimeout), s.opts.Timeout)
+	if problem != nil {
+		req.refuse(&domain.Outcome{Refusal: domain.Invalid, Message: problem.Error()})
+		return
+	}
+	req.deadline = req.start.Add(timeout)
+	if e.query != nil {
+		s.startQuery(req, r.Data())
+		return
+	}
+	campaign := ""
+	if e.named {
+		campaign = r.Subject()[strings.LastIndexByte(r.Subject(), '.')+1:]
+	}
+	s.command(req, campaign, r.Data())
+}
+
+// timeoutOf reads HeaderTimeout.
+func timeoutOf(header string, otherwise time.Duration) (time.Duration, error) {
+	if header == "" {
+		return otherwise, nil
+	}
+	d, err := time.ParseDuration(header)
+	if err != nil || d <= 0 || d > MaxTimeout {
+		return 0, &domain.InvalidError{Field: HeaderTimeout, Message: "must be a duration above 0 and up to " + MaxTimeout.String() + ", such as 3s"}
+	}
+	return d, nil
+}
+
+// request is one request from its arrival to its reply. It answers through the connection rather than through micro's
+// Request, which may be used by its handler's goroutine only.
+type request struct {
+	service  *Service
+	endpoint *endpoint
+	id       string // of its command
+	reply    string // empty: nobody wants to know
+	start    time.Time
+	deadline time.Time
+}
+
+// respond sends an ordinary reply.
+func (r *request) respond(body []byte, result string) {
+	r.service.metrics.observe(r.endpoint.name, result, time.Since(r.start))
+	if r.reply == "" {
+		return
+	}
+	if err := r.service.nc.Publish(r.reply, body); err != nil {
+		r.service.lost(r, err)
+	}
+}
+
+// refuse answers a request that goes no further.
+func (r *request) refuse(out *domain.Outcome) {
+	out.Status = domain.StatusRefused
+	r.respond(out.AppendJSON(nil), "refused")
+}
+
+// fail sends a micro error 503: the result is not known, or the query could not be answered.
+func (r *request) fail(why error) {
+	r.service.metrics.observe(r.endpoint.name, "failed", time.Since(r.start))
+	if r.reply == "" {
+		return
+	}
+	description := oneLine(why.Error())
+	o := domain.Outcome{ID: r.id, Message: description}
+	msg := &nats.Msg{
+		Subject: r.reply,
+		Header: nats.Header{
+			micro.ErrorCodeHeader: []string{"503"},
+			micro.ErrorHeader:     []string{description},
+		},
+		Data: o.AppendJSON(nil),
+	}
+	if r.id == "" {
+		msg.Data = nil
+	}
+	if err := r.service.nc.PublishMsg(msg); err != nil {
+		r.service.lost(r, err)
+	}
+}
+
+// lost notes a reply that could not be sent. Its sender asks again; there is nobody else to tell.
+func (s *Service) lost(r *request, err error) {
+	s.opts.Logger.Debug("a reply could not be sent", "endpoint", r.endpoint.name, "id", r.id, "err", err)
+}
+
+// oneLine makes a text fit for a header.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\r' || r == '\n' {
+			return ' '
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,94 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Forwarder does what the server-side subject mapping does, for a NATS server that lacks it:
+//
+//	scrip.cmd.<campaign>   ──> scrip.lane.<lane>.cmd.<campaign>
+//	scrip.admin.<campaign> ──> scrip.lane.<lane>.admin.<campaign>
+//
+// with reply and headers unchanged, so that the PubAck goes to the producer itself. Where the mapping exists it receives
+// nothing. All servers may run one: a queue group shares the messages. A crash between taking and passing on loses a
+// message nobody has acknowledged; its producer publishes again.
+type Forwarder struct {
+	nc        *nats.Conn
+	lanes     int
+	logger    *slog.Logger
+	forwarded atomic.Uint64
+}
+
+// NewForwarder prepares a forwarder for a log of that many lanes. logger may be nil.
+func NewForwarder(nc *nats.Conn, lanes int, logger *slog.Logger) *Forwarder {
+	return &Forwarder{nc: nc, lanes: lanes, logger: cmp.Or(logger, slog.Default())}
+}
+
+// Forwarded is how many messages it has passed on.
+func (f *Forwarder) Forwarded() uint64 { return f.forwarded.Load() }
+
+// Run forwards until ctx ends or the connection is closed.
+func (f *Forwarder) Run(ctx context.Context) error {
+	closed := f.nc.StatusChanged(nats.CLOSED)
+	defer f.nc.RemoveStatusListener(closed)
+	for pattern, subject := range map[string]func(int, string) string{
+		topology.CmdPattern:   topology.LaneCmdFor,
+		topology.AdminPattern: topology.LaneAdminFor,
+	} {
+		sub, err := f.nc.QueueSubscribe(pattern, Name, func(m *nats.Msg) { f.forward(m, subject) })
+		if err != nil {
+			return fmt.Errorf("subscribing to %s: %w", pattern, err)
+		}
+		done := make(chan struct{})
+		sub.SetClosedHandler(func(string) { close(done) })
+		if !sub.IsValid() {
+			return nats.ErrConnectionClosed
+		}
+		defer func() { <-done }()
+		defer func() {
+			// Drained, not dropped: what was delivered here nobody else gets. Without a server there is nothing to
+			// pass it on to, and draining would wait for one.
+			end := sub.Drain
+			if !f.nc.IsConnected() {
+				end = sub.Unsubscribe
+			}
+			if err := end(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+				f.logger.Warn("the forwarder's subscription did not end cleanly", "subject", pattern, "err", err)
+			}
+		}()
+		if err := sub.SetPendingLimits(pendingRequests, pendingBytes); err != nil {
+			return fmt.Errorf("raising the limits of %s: %w", pattern, err)
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-closed:
+		return nats.ErrConnectionClosed
+	}
+}
+
+// forward passes a message on. Whatever stands in the campaign's place is hashed as NATS would do it: only a lane can
+// tell the producer that the name is invalid.
+func (f *Forwarder) forward(m *nats.Msg, subject func(int, string) string) {
+	campaign := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+	to := &nats.Msg{
+		Subject: subject(topology.LaneOf(campaign, f.lanes), campaign),
+		Reply:   m.Reply, Header: m.Header, Data: m.Data,
+	}
+	if err := f.nc.PublishMsg(to); err != nil {
+		f.logger.Error("a producer's message was not forwarded; its producer gets no PubAck and publishes again", "subject", m.Subject, "err", err)
+		return
+	}
+	f.forwarded.Add(1)
+}

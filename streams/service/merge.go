@@ -1,0 +1,115 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sort"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// item is one element of a lane's answer, with what it is sorted by.
+type item struct {
+	campaign string
+	raw      json.RawMessage
+}
+
+// askAll asks the owners of all lanes and merges their lists by campaign name. One silent lane fails the whole: a list
+// that leaves out a quarter of the campaigns without saying so would be believed.
+func (s *Service) askAll(ctx context.Context, q *query) ([]item, error) {
+	parts := make([][]item, s.log.Lanes)
+	g, ctx := errgroup.WithContext(ctx)
+	for lane := range s.log.Lanes {
+		g.Go(func() error {
+			reply, err := s.ask(ctx, lane, q)
+			if err != nil {
+				return err
+			}
+			parts[lane], err = items(reply)
+			if err != nil {
+				return fmt.Errorf("lane %d: %w", lane, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	var all []item
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	// Stable: a campaign lives on one lane, whose own order within it stays.
+	sort.SliceStable(all, func(i, j int) bool { return all[i].campaign < all[j].campaign })
+	return all, nil
+}
+
+// items takes a lane's {"data":[…]} apart.
+func items(reply []byte) ([]item, error) {
+	var body struct{ Data []json.RawMessage }
+	if err := json.Unmarshal(reply, &body); err != nil {
+		return nil, fmt.Errorf("its answer is not a list: %w", err)
+	}
+	if body.Data == nil {
+		if out, err := domain.ParseOutcome(reply); err == nil && out.Refused() {
+			return nil, fmt.Errorf("%s: %s", out.Refusal, out.Message)
+		}
+	}
+	list := make([]item, len(body.Data))
+	for i, raw := range body.Data {
+		var key struct{ Campaign string }
+		if err := json.Unmarshal(raw, &key); err != nil {
+			return nil, fmt.Errorf("its answer holds something without a campaign: %w", err)
+		}
+		list[i] = item{campaign: key.Campaign, raw: raw}
+	}
+	return list, nil
+}
+
+// maxReply keeps a merged answer a message: well below max_payload, whose default is 1 MiB.
+const maxReply = 768 << 10
+
+// list answers campaign.list: one page of campaigns by name, and in next the name to go on after, if there may be more.
+func (s *Service) list(ctx context.Context, q *query) ([]byte, error) {
+	limit := q.Limit
+	if limit == 0 {
+		limit = maxListed
+	}
+	q.Limit = limit
+	all, err := s.askAll(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	// Each lane gave up to limit campaigns, so what is cut off here, or a full page, means that there may be more.
+	more := len(all) >= limit
+	all = all[:min(limit, len(all))]
+	data, kept := join(all)
+	body := append([]byte(`{"data":`), data...)
+	if more || kept < len(all) {
+		next, err := json.Marshal(all[kept-1].campaign)
+		if err != nil {
+			return nil, fmt.Errorf("encoding the list: %w", err)
+		}
+		body = append(append(body, `,"next":`...), next...)
+	}
+	return append(body, '}'), nil
+}
+
+// join makes a JSON array of as many items as fit into a reply, at least one.
+func join(all []item) (array []byte, kept int) {
+	array = []byte{'['}
+	for i, it := range all {
+		if i > 0 {
+			if len(array)+len(it.raw) > maxReply {
+				break
+			}
+			array = append(array, ',')
+		}
+		array = append(array, it.raw...)
+		kept++
+	}
+	return append(array, ']'), kept
+}

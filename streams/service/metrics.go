@@ -1,0 +1,71 @@
+package service
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-4a2410e3/scrip/streams/coalesce"
+)
+
+// metrics are the service's figures for Prometheus.
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	lines    *coalesce.Coalescer
+}
+
+func newMetrics(lines *coalesce.Coalescer) *metrics {
+	return &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "scrip_requests_total", Help: "Requests answered, by endpoint and result (done, refused, failed).",
+		}, []string{"endpoint", "result"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "scrip_request_seconds", Help: "Time from a request's arrival to its reply.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), // 0.5 ms to 4 s
+		}, []string{"endpoint"}),
+		lines: lines,
+	}
+}
+
+func (m *metrics) observe(endpoint, result string, took time.Duration) {
+	m.requests.WithLabelValues(endpoint, result).Inc()
+	m.seconds.WithLabelValues(endpoint).Observe(took.Seconds())
+}
+
+// coalesced are the coalescer's counters as Prometheus shows them.
+var coalesced = []struct {
+	desc *prometheus.Desc
+	of   func(coalesce.Counters) uint64
+}{
+	{counter("lines", "Command lines handed in."), func(c coalesce.Counters) uint64 { return c.Lines }},
+	{counter("messages", "Command messages sent, repeated questions included."), func(c coalesce.Counters) uint64 { return c.Messages }},
+	{counter("asked_again", "Lines sent again under the same id."), func(c coalesce.Counters) uint64 { return c.AskedAgain }},
+	{counter("not_durable", "Lines refused because the log could not keep them."), func(c coalesce.Counters) uint64 { return c.NotDurable }},
+	{counter("failed", "Lines without an outcome in time."), func(c coalesce.Counters) uint64 { return c.Failed }},
+	{counter("late", "Outcome messages for which nobody waited any more."), func(c coalesce.Counters) uint64 { return c.Late }},
+	{counter("odd", "Outcome messages that do not fit what was asked; dropped."), func(c coalesce.Counters) uint64 { return c.Odd }},
+}
+
+func counter(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("scrip_coalesce_"+name+"_total", help, nil, nil)
+}
+
+// Describe makes a Service a prometheus.Collector.
+func (s *Service) Describe(to chan<- *prometheus.Desc) {
+	s.metrics.requests.Describe(to)
+	s.metrics.seconds.Describe(to)
+	for _, c := range coalesced {
+		to <- c.desc
+	}
+}
+
+// Collect makes a Service a prometheus.Collector.
+func (s *Service) Collect(to chan<- prometheus.Metric) {
+	s.metrics.requests.Collect(to)
+	s.metrics.seconds.Collect(to)
+	now := s.metrics.lines.Counters()
+	for _, c := range coalesced {
+		to <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(c.of(now)))
+	}
+}

@@ -1,0 +1,217 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// queryWait is the most one lane may take to answer; it answers between two steps, so a slow one is an absent one.
+const queryWait = 2 * time.Second
+
+// queryKind is one kind of query.
+type queryKind struct {
+	name   string   // as the lane knows it
+	takes  []string // fields
+	needs  []string // of them, those that must be there
+	answer func(s *Service, ctx context.Context, q *query) ([]byte, error)
+}
+
+var (
+	validateCoupon = &queryKind{name: "coupon.validate", takes: []string{"code", "order_id", "customer_id", "campaign", "id"},
+		needs: []string{"code"}, answer: (*Service).oneLane}
+	showCoupon = &queryKind{name: "coupon.show", takes: []string{"code", "campaign"},
+		needs: []string{"code"}, answer: (*Service).coupon}
+	showCustomer = &queryKind{name: "customer.show", takes: []string{"customer_id"},
+		needs: []string{"customer_id"}, answer: (*Service).customer}
+	showCampaign = &queryKind{name: "campaign.show", takes: []string{"campaign"},
+		needs: []string{"campaign"}, answer: (*Service).oneLane}
+	listCampaigns = &queryKind{name: "campaign.list", takes: []string{"after", "limit"}, answer: (*Service).list}
+)
+
+// query is a checked query; as JSON it is what the lane's owner gets.
+type query struct {
+	Query      string `json:"query"`
+	ID         string `json:"id,omitempty"`
+	Campaign   string `json:"campaign,omitempty"`
+	Code       string `json:"code,omitempty"`
+	CustomerID string `json:"customer_id,omitempty"`
+	OrderID    string `json:"order_id,omitempty"`
+	After      string `json:"after,omitempty"`
+	Limit      int    `json:"limit,omitempty"`
+}
+
+// maxListed is the most campaigns one answer lists, and the default.
+const maxListed = 1000
+
+// startQuery answers a query on a goroutine of its own, for it waits for lanes and tables.
+func (s *Service) startQuery(req *request, data []byte) {
+	q, err := parseQuery(req.endpoint.query, data)
+	if err != nil {
+		req.refuse(&domain.Outcome{ID: q.ID, Campaign: q.Campaign, Refusal: domain.Invalid, Message: err.Error()})
+		return
+	}
+	select {
+	case s.queries <- struct{}{}:
+	default:
+		req.fail(errors.New("too many queries are under way; ask again"))
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.work == nil {
+		<-s.queries
+		req.fail(errors.New("this server is stopping; ask again"))
+		return
+	}
+	ctx, cancel := context.WithDeadline(s.work, req.deadline)
+	s.open.Add(1)
+	s.running.Go(func() {
+		defer func() { cancel(); s.open.Add(-1); <-s.queries }()
+		body, err := req.endpoint.query.answer(s, ctx, q)
+		switch {
+		case err != nil:
+			req.fail(err)
+		case bytes.Contains(body, []byte(`"status":"refused"`)) && !bytes.HasPrefix(body, []byte(`{"data"`)):
+			req.respond(body, "refused")
+		default:
+			req.respond(body, "done")
+		}
+	})
+}
+
+// parseQuery reads a query strictly: a misspelt field would be a question nobody asked.
+func parseQuery(kind *queryKind, data []byte) (*query, error) {
+	q := &query{Query: kind.name}
+	if len(data) > domain.MaxLine {
+		return q, fmt.Errorf("the request has %d bytes, at most %d are allowed", len(data), domain.MaxLine)
+	}
+	if len(bytes.TrimSpace(data)) == 0 && len(kind.needs) == 0 {
+		data = []byte("{}")
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil || fields == nil {
+		return q, errors.New("the request must be one JSON object")
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains(kind.takes, name) {
+			return q, fmt.Errorf("%s: unknown field; this query takes %s", shorten(name), strings.Join(kind.takes, ", "))
+		}
+		if err := q.set(name, fields[name]); err != nil {
+			return q, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	for _, name := range kind.needs {
+		if fields[name] == nil {
+			return q, fmt.Errorf("%s: missing; this query needs it", name)
+		}
+	}
+	return q, nil
+}
+
+func (q *query) set(name string, raw json.RawMessage) error {
+	if name == "limit" {
+		n, err := strconv.Atoi(string(raw))
+		if err != nil || n < 1 || n > maxListed {
+			return fmt.Errorf("must be a whole number from 1 to %d", maxListed)
+		}
+		q.Limit = n
+		return nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil || string(raw) == "null" {
+		return errors.New("must be a string")
+	}
+	switch name {
+	case "id":
+		q.ID = s
+		return checkText(s, domain.MaxCommandID)
+	case "campaign":
+		q.Campaign = s
+		return checkName(s)
+	case "after":
+		q.After = s
+		return checkName(s)
+	case "code":
+		q.Code = s
+		return checkText(s, domain.MaxCodeInput)
+	case "customer_id":
+		q.CustomerID = s
+		return checkText(s, domain.MaxCustomerID)
+	case "order_id":
+		q.OrderID = s
+		return checkText(s, domain.MaxOrderID)
+	}
+	return nil
+}
+
+func checkName(s string) error {
+	if !domain.ValidCampaignName(s) {
+		return fmt.Errorf("must be 1 to %d of A-Z a-z 0-9 _ -", domain.MaxCampaignName)
+	}
+	return nil
+}
+
+func checkText(s string, most int) error {
+	switch {
+	case s == "":
+		return errors.New("must not be empty")
+	case len(s) > most:
+		return fmt.Errorf("has %d bytes, at most %d are allowed", len(s), most)
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return errors.New("must be printable UTF-8 without control characters")
+	}
+	return nil
+}
+
+func shorten(s string) string {
+	const most = 64
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// oneLane asks the lane of the query's campaign or code and passes its answer on.
+func (s *Service) oneLane(ctx context.Context, q *query) ([]byte, error) {
+	lane, ok := s.laneOf(q.Campaign, q.Code)
+	if !ok {
+		out := domain.Outcome{ID: q.ID, Status: domain.StatusRefused, Refusal: domain.CodeNotFound, Message: noCampaign}
+		return out.AppendJSON(nil), nil
+	}
+	return s.ask(ctx, lane, q)
+}
+
+// ask asks the owner of one lane.
+func (s *Service) ask(ctx context.Context, lane int, q *query) ([]byte, error) {
+	body, err := json.Marshal(q)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the query: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryWait)
+	defer cancel()
+	reply, err := s.nc.RequestWithContext(ctx, querySubject(lane), body)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, fmt.Errorf("lane %d has no owner at the moment; ask again", lane)
+	case err != nil:
+		return nil, fmt.Errorf("lane %d did not answer: %w; ask again", lane, err)
+	}
+	return reply.Data, nil
+}
+
+// querySubject is where the owner of a lane answers queries.
+func querySubject(lane int) string { return "scrip.lane." + strconv.Itoa(lane) + ".query" }

@@ -1,0 +1,180 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/coalesce"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Name of the micro service and of its queue group.
+const Name = "scrip"
+
+const (
+	// DefaultTimeout is how long a request may take when it does not say itself.
+	DefaultTimeout = 5 * time.Second
+	// MaxTimeout is the most a request may ask for in HeaderTimeout.
+	MaxTimeout = time.Minute
+	// HeaderTimeout lets a request say, as a Go duration, how long its sender waits for the reply.
+	HeaderTimeout = "Scrip-Timeout"
+
+	// queriesAtOnce bounds the queries that wait for lanes and tables; beyond it they are told to come again.
+	queriesAtOnce = 256
+	// Requests that come faster than they are parsed wait in the subscription, up to this.
+	pendingRequests = 256 << 10
+	pendingBytes    = 256 << 20
+	// stopGrace is how long a stop waits for the outcomes of requests already taken.
+	stopGrace = 2 * time.Second
+)
+
+// Options of a Service; the zero value has the written defaults.
+type Options struct {
+	// Version is the program's, in SemVer form. Defaults to 0.0.0.
+	Version string
+	// Sync is the log's durability mode, shown in the metadata. Defaults to "unknown".
+	Sync string
+	// Timeout is how long a request may take when it does not say itself. Defaults to DefaultTimeout.
+	Timeout time.Duration
+	// History adds to shown coupons and customers what the read tables know. Nil = said to be unavailable.
+	History History
+	// Coalesce tunes how commands share messages.
+	Coalesce coalesce.Options
+	// Logger defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+// Service answers requests on one connection.
+type Service struct {
+	nc      *nats.Conn
+	log     topology.Log
+	codec   *code.Codec
+	opts    Options
+	lines   *coalesce.Coalescer
+	metrics *metrics
+
+	queries chan struct{} // a place for each query under way
+	open    atomic.Int64  // requests taken whose reply is not sent
+
+	mu      sync.Mutex
+	work    context.Context // of the queries; nil before and after Run
+	running sync.WaitGroup  // queries under way; added to with mu held and work set
+}
+
+// New prepares the service of a log. codec reads the codes of the log's key.
+func New(nc *nats.Conn, log topology.Log, codec *code.Codec, opts Options) *Service {
+	opts.Version = cmp.Or(opts.Version, "0.0.0")
+	opts.Sync = cmp.Or(opts.Sync, "unknown")
+	if opts.Timeout <= 0 {
+		opts.Timeout = DefaultTimeout
+	}
+	opts.Logger = cmp.Or(opts.Logger, slog.Default())
+	s := &Service{
+		nc: nc, log: log, codec: codec.Clone(), opts: opts,
+		lines:   coalesce.New(nc, opts.Coalesce),
+		queries: make(chan struct{}, queriesAtOnce),
+	}
+	s.metrics = newMetrics(s.lines)
+	return s
+}
+
+// Run serves until ctx ends or the connection is closed. On ctx it takes no more requests and gives those under way a
+// moment for their outcome; what is then still open is answered 503. Run it once.
+func (s *Service) Run(ctx context.Context) error {
+	work, stop := context.WithCancel(context.Background())
+	defer stop()
+	s.mu.Lock()
+	s.work = work
+	s.mu.Unlock()
+	linesEnded := make(chan error, 1)
+	go func() { linesEnded <- s.lines.Run(work) }()
+
+	svc, err := s.serve()
+	if err != nil {
+		stop()
+		<-linesEnded
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		err = nil
+	case err = <-linesEnded:
+		linesEnded <- nil
+		err = fmt.Errorf("the service's outcome inbox: %w", err)
+	}
+	if stopErr := svc.Stop(); stopErr != nil && !errors.Is(stopErr, nats.ErrConnectionClosed) {
+		s.opts.Logger.Warn("the micro service did not stop cleanly", "err", stopErr)
+	}
+	s.settle()
+	stop()
+	<-linesEnded
+	s.mu.Lock()
+	s.work = nil
+	s.mu.Unlock()
+	s.running.Wait()
+	return err
+}
+
+// settle waits for the replies of requests already taken, for stopGrace at most.
+func (s *Service) settle() {
+	// A round trip behind the drained subscriptions: what was delivered before has been handled or is about to be.
+	if err := s.nc.FlushTimeout(stopGrace); err != nil {
+		return // the connection is gone: nobody would get a reply
+	}
+	grace := time.NewTimer(stopGrace)
+	defer grace.Stop()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for s.open.Load() > 0 {
+		select {
+		case <-look.C:
+		case <-grace.C:
+			s.opts.Logger.Warn("requests without an outcome are answered 503 at the stop", "requests", s.open.Load())
+			return
+		}
+	}
+}
+
+// serve registers the service and its endpoints.
+func (s *Service) serve() (micro.Service, error) {
+	svc, err := micro.AddService(s.nc, micro.Config{
+		Name:        Name,
+		Version:     s.opts.Version,
+		Description: "coupons: claim, redeem, expire, remind",
+		QueueGroup:  Name,
+		Metadata: map[string]string{
+			"version": s.opts.Version,
+			"log":     s.log.UUID,
+			"lanes":   strconv.Itoa(s.log.Lanes),
+			"sync":    s.opts.Sync,
+		},
+		ErrorHandler: func(_ micro.Service, err *micro.NATSError) {
+			s.opts.Logger.Error("a service endpoint lost requests; their senders get no reply and ask again", "subject", err.Subject, "err", err)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("registering the micro service %s: %w", Name, err)
+	}
+	for i := range endpoints {
+		e := &endpoints[i]
+		handler := micro.HandlerFunc(func(r micro.Request) { s.handle(e, r) })
+		err := svc.AddEndpoint(e.name, handler, micro.WithEndpointSubject(e.subject),
+			micro.WithEndpointPendingLimits(pendingRequests, pendingBytes),
+			micro.WithEndpointMetadata(map[string]string{"takes": e.takes}))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("registering endpoint %s: %w", e.subject, err), svc.Stop())
+		}
+	}
+	return svc, nil
+}
