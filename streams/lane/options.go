@@ -1,0 +1,68 @@
+package lane
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Options of a lane. JetStream, Log and Key are required.
+type Options struct {
+	JetStream jetstream.JetStream
+	Log       topology.Log
+	Lane      int
+	Key       [32]byte         // code key
+	Snapshots *snapstore.Store // nil = no snapshots: every start replays the whole log
+	Metrics   *Metrics         // nil = none kept
+	Logger    *slog.Logger     // defaults to slog.Default
+
+	// Grace is how late a reminder may still fire. Defaults to domain.DefaultReminderGrace.
+	Grace time.Duration
+	// WriteTimeout is how long an event write may stay without an answer before its result counts as unknown and is
+	// looked up. Defaults to 5 s.
+	WriteTimeout time.Duration
+	// SnapshotEvents and SnapshotEvery are after how many event lines, and after how long, a changed lane is
+	// snapshotted. Default to 1,000,000 and 60 s.
+	SnapshotEvents int
+	SnapshotEvery  time.Duration
+	// Retention is how long covered commands stay in the command stream before they are purged; sooner when the stream
+	// is more than half full. Defaults to 10 minutes.
+	Retention time.Duration
+	// MaxAhead is how far a command's timestamp may lie ahead of our own clock before the lane waits rather than expire
+	// the future. Defaults to 5 s.
+	MaxAhead time.Duration
+	// Rebase, when not nil, tells the lane to go on at the given command sequence (0 = choose) although the command
+	// stream does not continue what the events cover. An operator asks for it, once, after a restore.
+	Rebase *uint64
+
+	// Now is the clock; defaults to time.Now.
+	Now func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	o.Logger = cmp.Or(o.Logger, slog.Default()).With("lane", o.Lane)
+	o.Grace = cmp.Or(o.Grace, domain.DefaultReminderGrace)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 5*time.Second)
+	o.SnapshotEvents = cmp.Or(o.SnapshotEvents, 1_000_000)
+	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, time.Minute)
+	o.Retention = cmp.Or(o.Retention, 10*time.Minute)
+	o.MaxAhead = cmp.Or(o.MaxAhead, 5*time.Second)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil)
+	}
+	return o
+}
+
+// domainOptions are what the pure state needs to know.
+func (o Options) domainOptions() domain.LaneOptions {
+	return domain.LaneOptions{Lane: o.Lane, Lanes: o.Log.Lanes, Key: o.Key, Grace: o.Grace}
+}

@@ -1,0 +1,84 @@
+package lane
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// request is a query as the micro service sends it to the owner of a lane.
+type request struct {
+	Query      string `json:"query"`
+	Campaign   string `json:"campaign"`
+	Code       string `json:"code"`
+	CustomerID string `json:"customer_id"`
+	OrderID    string `json:"order_id"`
+	After      string `json:"after"`
+	Limit      int    `json:"limit"`
+}
+
+// maxListed bounds what one query answers, so that the reply stays a message.
+const maxListed = 1000
+
+// query answers from the state, which may be ahead of what is durable; so the answer leaves with the step it could have
+// seen, like any other.
+func (o *owner) query(msg *nats.Msg) {
+	a := answer{msg.Reply, o.answerQuery(msg.Data)}
+	switch {
+	case a.subject == "":
+	case o.next != nil:
+		o.next.answers = append(o.next.answers, a)
+	case o.flying != nil:
+		o.flying.answers = append(o.flying.answers, a)
+	default:
+		o.send([]answer{a})
+	}
+}
+
+func (o *owner) answerQuery(data []byte) []byte {
+	var q request
+	if err := json.Unmarshal(data, &q); err != nil {
+		return refused(domain.Invalid, "", "the query is not valid JSON: "+err.Error())
+	}
+	if q.Limit <= 0 || q.Limit > maxListed {
+		q.Limit = maxListed
+	}
+	now := domain.At(o.opt.Now())
+	switch q.Query {
+	case "campaign.show":
+		if view, ok := o.state.Campaign(q.Campaign); ok {
+			return dataOf(view)
+		}
+		return refused(domain.CampaignNotFound, q.Campaign, "there is no campaign "+q.Campaign)
+	case "campaign.list":
+		return dataOf(o.state.List(q.After, q.Limit))
+	case "coupon.show":
+		if view, ok := o.state.Coupon(q.Campaign, q.Code, now); ok {
+			return dataOf(view)
+		}
+		return refused(domain.CodeNotFound, q.Campaign, "there is no such code")
+	case "coupon.validate":
+		cmd := domain.Command{Type: domain.Redeem, Campaign: q.Campaign, Code: q.Code, CustomerID: q.CustomerID, OrderID: q.OrderID}
+		out := o.state.Validate(&cmd, now)
+		return out.AppendJSON(nil)
+	case "customer.show":
+		return dataOf(o.state.Customer(q.CustomerID, now, q.Limit))
+	}
+	return refused(domain.Invalid, "", fmt.Sprintf("query: unknown query %q", q.Query))
+}
+
+func dataOf(v any) []byte {
+	data, err := json.Marshal(map[string]any{"data": v})
+	if err != nil {
+		return refused(domain.Invalid, "", "the answer cannot be written: "+err.Error())
+	}
+	return data
+}
+
+func refused(r domain.Refusal, campaign, message string) []byte {
+	out := domain.Outcome{Status: domain.StatusRefused, Campaign: campaign, Refusal: r, Message: message}
+	return out.AppendJSON(nil)
+}

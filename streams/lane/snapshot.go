@@ -1,0 +1,128 @@
+package lane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+)
+
+// snapshotName is the lane's in the snapshot store.
+func snapshotName(lane int) string { return "lane-" + strconv.Itoa(lane) }
+
+// snapshotNote is what a snapshot says beside the state and its position in the event log.
+type snapshotNote struct {
+	Covered uint64    `json:"command_sequence"`
+	Stamped time.Time `json:"command_time"`
+}
+
+// considerSnapshot decides whether it is time for one.
+func (o *owner) considerSnapshot() {
+	due := o.fresh >= o.opt.SnapshotEvents || o.fresh > 0 && o.opt.Now().Sub(o.snapshotted) >= o.opt.SnapshotEvery
+	if due && o.opt.Snapshots != nil && o.saved == nil {
+		o.snapshotting = true
+	}
+}
+
+// snapshot freezes the state and writes it in the background. The loop calls it when nothing is collected or in flight:
+// the state is then exactly what the log says up to o.position. Freezing costs a pointer per page.
+func (o *owner) snapshot(ctx context.Context) {
+	o.snapshotting = false
+	frozen := o.state.Freeze()
+	meta, err := o.snapshotMeta()
+	if err != nil {
+		o.opt.Logger.ErrorContext(ctx, "snapshot not written", "err", err)
+		return
+	}
+	o.fresh = 0
+	o.snapshotted = o.opt.Now()
+	done := make(chan error, 1)
+	o.saved = done
+	go func() { done <- o.save(ctx, meta, frozen) }()
+}
+
+func (o *owner) snapshotMeta() (snapstore.Meta, error) {
+	note, err := json.Marshal(snapshotNote{Covered: o.covered, Stamped: o.stamped})
+	return snapstore.Meta{Format: domain.SnapshotFormat, Position: o.position, Note: note}, err
+}
+
+func (o *owner) save(ctx context.Context, meta snapstore.Meta, frozen *domain.Frozen) error {
+	return o.opt.Snapshots.Save(ctx, snapshotName(o.opt.Lane), meta, func(w io.Writer) error {
+		_, err := frozen.WriteTo(w)
+		return err
+	})
+}
+
+func (o *owner) snapshotDone(ctx context.Context, err error) {
+	o.saved = nil
+	if err != nil {
+		if !errors.Is(err, context.Canceled) {
+			o.opt.Logger.WarnContext(ctx, "snapshot not written; a restart replays more of the log", "err", err)
+		}
+		return
+	}
+	o.opt.Metrics.snapshotAt.WithLabelValues(o.lane.label).Set(float64(o.opt.Now().Unix()))
+}
+
+// farewell writes a last snapshot on a clean stop, so that the next start replays nothing. It is a convenience: when it
+// takes too long it is left out.
+func (o *owner) farewell() {
+	if o.opt.Snapshots == nil || o.void || o.fresh == 0 || o.sequence == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), farewellTime)
+	defer cancel()
+	if o.saved != nil {
+		select {
+		case <-o.saved:
+		case <-ctx.Done():
+			return
+		}
+	}
+	meta, err := o.snapshotMeta()
+	if err == nil {
+		err = o.save(ctx, meta, o.state.Freeze())
+	}
+	if err != nil {
+		o.opt.Logger.Warn("no snapshot at the stop; the next start replays more of the log", "err", err)
+	}
+}
+
+// farewellTime bounds the stop: a supervisor that waits ten seconds must not become a kill.
+const farewellTime = 4 * time.Second
+
+// restore loads the newest snapshot that fits the log. Whatever is wrong with one only costs time.
+func (o *owner) restore(ctx context.Context) error {
+	o.state = domain.NewLane(o.opt.domainOptions())
+	if o.opt.Snapshots == nil {
+		return nil
+	}
+	var state *domain.Lane
+	accept := func(meta snapstore.Meta) error {
+		if meta.Format != domain.SnapshotFormat {
+			return fmt.Errorf("snapshot format %d, this program writes %d", meta.Format, domain.SnapshotFormat)
+		}
+		return o.stream.Verify(ctx, o.opt.Log.UUID, meta.Position)
+	}
+	read := func(r io.Reader) (err error) {
+		state, err = domain.ReadLane(o.opt.domainOptions(), r)
+		return err
+	}
+	meta, ok, err := o.opt.Snapshots.Load(ctx, snapshotName(o.opt.Lane), accept, read)
+	if err != nil || !ok {
+		return err
+	}
+	var note snapshotNote
+	if err := json.Unmarshal(meta.Note, &note); err != nil {
+		return nil //nolint:nilerr // an unreadable note costs a full replay, like any other damage
+	}
+	o.state, o.position = state, meta.Position
+	o.sequence, o.covered, o.stamped = meta.Position.Sequence, note.Covered, note.Stamped
+	return nil
+}
