@@ -1,0 +1,168 @@
+package tables
+
+import (
+	"fmt"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// fold is one run over lines in memory: what was loaded, and what has to be written.
+type fold struct {
+	lane      int
+	campaigns map[string]*campaign
+
+	claims      []claim
+	redemptions []*redemption
+	open        map[orderKey]*redemption // those of redemptions that are not rolled back
+	rollbacks   []rollback
+	reminders   []*reminderRound
+	refusals    map[refusalKey]int64
+	attributes  map[string][]pair // of claims, by their JSON
+	letters     []letter
+	parked      []Parked
+}
+
+func newFold(lane int) *fold {
+	return &fold{lane: lane, campaigns: make(map[string]*campaign)}
+}
+
+// Parked says which line became a dead letter and why.
+type Parked struct {
+	Sequence uint64
+	Line     uint32
+	Reason   string
+}
+
+// run folds lines in order. It stops behind an event after which counts must be taken anew from the rows (see
+// recount.go), and returns how many lines it folded and that event's campaign.
+func (f *fold) run(lines []Line) (done int, recount string) {
+	for i := range lines {
+		l := &lines[i]
+		problem := l.Problem
+		if problem == nil {
+			recount, problem = f.event(l)
+		}
+		if problem != nil {
+			f.park(l, problem)
+		}
+		if recount != "" {
+			return i + 1, recount
+		}
+	}
+	return len(lines), ""
+}
+
+// event folds one event. With an error nothing has been changed.
+func (f *fold) event(l *Line) (recount string, err error) {
+	e := &l.Event
+	switch e.Type {
+	case domain.CampaignCreated:
+		return "", f.created(e)
+	case domain.CommandsRefused:
+		for _, r := range e.Refused {
+			f.refused(e, string(r.Refusal), int64(r.Count))
+		}
+		return "", nil
+	case domain.CommandRejected:
+		f.rejected(l)
+		return "", nil
+	case domain.ReminderDue, domain.NoEvent:
+		return "", fmt.Errorf("%s does not belong on an event stream", e.Type)
+	}
+	c := f.campaigns[e.Campaign]
+	if c == nil {
+		return "", fmt.Errorf("%s of campaign %q, which is not in the tables", e.Type, e.Campaign)
+	}
+	switch e.Type {
+	case domain.CampaignUpdated:
+		return f.updated(c, e), nil
+	case domain.CampaignPausedEvent:
+		c.status, c.changed = "paused", true
+	case domain.CampaignResumed:
+		c.status, c.changed = "active", true
+	case domain.CampaignEndedEvent:
+		c.status, c.changed = "ended", true
+	case domain.CampaignSoldOut:
+		c.soldOutAt, c.changed = e.At, true
+	case domain.CodesImported:
+		c.imported += int64(len(e.Codes))
+		c.soldOutAt, c.changed = 0, true
+	case domain.CouponsExpired:
+		c.expire(e.Through, e.At)
+		c.changed = true
+	case domain.CouponClaimed:
+		return "", f.claimed(c, e)
+	case domain.CouponRedeemed, domain.CouponRolledBack, domain.CouponVoided, domain.CouponExtended:
+		return "", f.coupon(c, l)
+	case domain.ReminderSet:
+		f.reminderSet(c, e)
+	case domain.ReminderCancelled:
+		f.reminderCancelled(c, e)
+	case domain.RemindersDue:
+		f.remindersDue(c, e)
+	default:
+		return "", fmt.Errorf("%s is not known to the read tables", e.Type)
+	}
+	return "", nil
+}
+
+func (f *fold) created(e *domain.Event) error {
+	if f.campaigns[e.Campaign] != nil {
+		return alreadyThere("campaign_key")
+	}
+	s := e.Settings
+	f.campaigns[e.Campaign] = &campaign{
+		name: e.Campaign, status: "active", created: &creation{at: e.At, number: e.Number}, settings: &s, changed: true,
+		maxRedemptions: max(s.MaxRedemptions, 1), expiresAt: s.ExpiresAt, namedOpensAt: s.OpensAt,
+	}
+	return nil
+}
+
+// updated replaces the settings. Coupons that fall with the campaign, and reminders that hang on its opening or end,
+// move along.
+func (f *fold) updated(c *campaign, e *domain.Event) (recount string) {
+	s := e.Settings
+	if s.ExpiresAt != c.expiresAt {
+		f.remindersMove(c, reminderMove{kind: domain.KindExpires, anchor: s.ExpiresAt})
+	}
+	if s.OpensAt != c.namedOpensAt {
+		f.remindersMove(c, reminderMove{kind: domain.KindOpens, anchor: s.OpensAt})
+	}
+	c.moveEnd(s.ExpiresAt, e.At)
+	c.namedOpensAt = s.OpensAt
+	if int64(s.Codes)+c.imported > c.claimed {
+		c.soldOutAt = 0
+	}
+	c.settings, c.changed = &s, true
+	if most := max(s.MaxRedemptions, 1); most != c.maxRedemptions {
+		c.maxRedemptions = most
+		return c.name
+	}
+	return ""
+}
+
+// rejected keeps a command line that nobody could understand.
+func (f *fold) rejected(l *Line) {
+	e := &l.Event
+	f.refused(e, string(domain.Invalid), 1)
+	f.letters = append(f.letters, letter{
+		stream: topology.CmdStream(f.lane), sequence: e.Sequence, line: e.Line, reason: e.Reason, payload: e.Payload,
+		at: e.At, eventSeq: l.Sequence, eventLine: l.Number,
+	})
+}
+
+// park keeps an event line that cannot be applied.
+func (f *fold) park(l *Line, problem error) {
+	reason := clean(problem.Error())
+	f.parked = append(f.parked, Parked{Sequence: l.Sequence, Line: l.Number, Reason: reason})
+	f.letters = append(f.letters, letter{
+		stream: topology.EvtStream(f.lane), sequence: l.Sequence, line: l.Number, reason: reason, payload: l.payload(),
+		at: l.At, eventSeq: l.Sequence, eventLine: l.Number,
+	})
+}
+
+// alreadyThere is why a row cannot be made twice, said the same whether the fold finds it or PostgreSQL.
+func alreadyThere(constraint string) error {
+	return fmt.Errorf("the row is there already (%s)", constraint)
+}

@@ -1,0 +1,173 @@
+package tables
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// $1 = campaigns
+const loadCampaignsSQL = `
+SELECT campaign, status, max_redemptions, expires_at, named_opens_at, expired_through, sold_out_at,
+       claimed, redeemed, expired, voided, imported_codes, inheriting_live, inheriting_redeemed
+FROM scrip.campaign WHERE campaign = ANY($1)`
+
+// $1, $2 = campaigns and numbers of coupons, pairwise
+const loadCouponsSQL = `
+SELECT r.campaign, r.n, r.code, r.customer_id, r.attributes, r.expires_at, r.redeemed_count, r.redeemed_at, r.voided_at, r.void_reason
+FROM unnest($1::text[], $2::bigint[]) k (campaign, n)
+JOIN scrip.coupon_row r ON r.campaign = k.campaign AND r.n = k.n`
+
+// touched is what a batch needs to know of the tables before it can be folded.
+type touched struct {
+	campaigns []string
+	coupons   []string // campaign of the coupon in numbers
+	numbers   []int64
+}
+
+type couponKey struct {
+	campaign string
+	n        uint32
+}
+
+// touches collects the campaigns of all lines and the coupons that are changed but not claimed in them.
+func touches(lines []Line) touched {
+	var t touched
+	known := make(map[string]bool)
+	claimed := make(map[couponKey]bool)
+	asked := make(map[couponKey]bool)
+	acts := actsOnCoupons(lines)
+	for i := range lines {
+		e := &lines[i].Event
+		if lines[i].Problem != nil || e.Campaign == "" {
+			continue
+		}
+		if !known[e.Campaign] {
+			known[e.Campaign] = true
+			t.campaigns = append(t.campaigns, e.Campaign)
+		}
+		if !acts || e.N == 0 {
+			continue // a batch of claims alone, the common one, needs no more
+		}
+		key := couponKey{e.Campaign, e.N}
+		switch {
+		case e.Type == domain.CouponClaimed:
+			claimed[key] = true
+		case actsOnCoupon(e) && !claimed[key] && !asked[key]:
+			asked[key] = true
+			t.coupons = append(t.coupons, e.Campaign)
+			t.numbers = append(t.numbers, int64(e.N))
+		}
+	}
+	return t
+}
+
+func actsOnCoupons(lines []Line) bool {
+	for i := range lines {
+		if lines[i].Problem == nil && actsOnCoupon(&lines[i].Event) {
+			return true
+		}
+	}
+	return false
+}
+
+func actsOnCoupon(e *domain.Event) bool {
+	switch e.Type {
+	case domain.CouponRedeemed, domain.CouponRolledBack, domain.CouponVoided, domain.CouponExtended:
+		return true
+	case domain.ReminderSet: // falls due by its coupon's own expiry
+		return e.N != 0
+	}
+	return false
+}
+
+// load reads what is touched, in one round trip.
+func (f *fold) load(ctx context.Context, tx pgx.Tx, t touched) error {
+	batch := &pgx.Batch{}
+	if len(t.campaigns) > 0 {
+		batch.Queue(loadCampaignsSQL, t.campaigns).Query(func(rows pgx.Rows) error {
+			defer rows.Close()
+			for rows.Next() {
+				if err := f.scanCampaign(rows); err != nil {
+					return err
+				}
+			}
+			return rows.Err()
+		})
+	}
+	if len(t.coupons) > 0 {
+		batch.Queue(loadCouponsSQL, t.coupons, t.numbers).Query(func(rows pgx.Rows) error {
+			defer rows.Close()
+			for rows.Next() {
+				if err := f.scanCoupon(rows); err != nil {
+					return err
+				}
+			}
+			return rows.Err()
+		})
+	}
+	if batch.Len() == 0 {
+		return nil
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("reading the rows to change: %w", err)
+	}
+	return nil
+}
+
+func (f *fold) scanCampaign(rows pgx.Rows) error {
+	c := &campaign{}
+	var most int64
+	var expires, opens, through, soldOut pgtype.Timestamptz
+	err := rows.Scan(&c.name, &c.status, &most, &expires, &opens, &through, &soldOut,
+		&c.claimed, &c.redeemed, &c.expired, &c.voided, &c.imported, &c.inheritingLive, &c.inheritingRedeemed)
+	if err != nil {
+		return err
+	}
+	c.maxRedemptions = uint32(most)
+	c.expiresAt, c.namedOpensAt, c.soldOutAt = instantOf(expires), instantOf(opens), instantOf(soldOut)
+	c.expiredThrough = instantOf(through)
+	c.through = c.expiredThrough
+	f.campaigns[c.name] = c
+	return nil
+}
+
+func (f *fold) scanCoupon(rows pgx.Rows) error {
+	k := &coupon{}
+	var name string
+	var n, count int64
+	var reason pgtype.Text
+	var own, redeemed, voided pgtype.Timestamptz
+	if err := rows.Scan(&name, &n, &k.code, &k.customer, &k.attributes, &own, &count, &redeemed, &voided, &reason); err != nil {
+		return err
+	}
+	k.n, k.redeemedCount, k.voidReason = uint32(n), uint32(count), reason.String
+	k.own, k.redeemedAt, k.voidedAt = instantOf(own), instantOf(redeemed), instantOf(voided)
+	if c := f.campaigns[name]; c != nil {
+		c.keep(k)
+	}
+	return nil
+}
+
+func (c *campaign) keep(k *coupon) {
+	if c.coupons == nil {
+		c.coupons = make(map[uint32]*coupon)
+	}
+	c.coupons[k.n] = k
+}
+
+func instantOf(t pgtype.Timestamptz) domain.Instant {
+	if !t.Valid {
+		return 0
+	}
+	return domain.At(t.Time)
+}
+
+// timestamp is how an instant is passed to PostgreSQL; 0 is NULL.
+func timestamp(at domain.Instant) pgtype.Timestamptz {
+	return pgtype.Timestamptz{Time: at.Time(), Valid: at != 0}
+}

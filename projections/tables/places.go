@@ -1,0 +1,90 @@
+package tables
+
+import "github.com/seed-4a2410e3/scrip/domain"
+
+// A claimed coupon counts in exactly one place:
+//
+//	void       campaign.voided
+//	redeemed   campaign.redeemed and expiry_task(due).redeemed      all uses spent
+//	live       expiry_task(due).live                                else; shown as pending or as expired
+//
+// and, if it has no expiry of its own, in one of campaign.inheriting_live and .inheriting_redeemed. Whether live ones
+// have expired is not counted but follows from due_at <= campaign.expired_through. So every event takes a coupon from
+// one place to another, these changes may be added up in any order, and announcing an expiry changes no count.
+//
+// campaign.expired is the sum of live over the tasks that have fallen. A batch changes it by what it adds to tasks that
+// had fallen before, and by what stands in those that it lets fall.
+
+// task is by how much a batch changes one row of expiry_task.
+type task struct {
+	live, redeemed int64
+	at             domain.Instant // of the first event that touched it
+}
+
+// crossing is one coupons.expired: tasks due up to through have fallen.
+type crossing struct{ through, at domain.Instant }
+
+// place counts coupon k of c where it stands; sign -1 takes it away again.
+func (c *campaign) place(k *coupon, sign int64, at domain.Instant) {
+	due := k.own
+	if due == 0 {
+		due = c.expiresAt
+	}
+	switch {
+	case k.voidedAt != 0:
+		c.voided += sign
+	case k.redeemedCount >= c.maxRedemptions:
+		c.redeemed += sign
+		if k.own == 0 {
+			c.inheritingRedeemed += sign
+		}
+		if due != 0 {
+			c.task(due, at).redeemed += sign
+		}
+	default:
+		if k.own == 0 {
+			c.inheritingLive += sign
+		}
+		if due != 0 {
+			c.task(due, at).live += sign
+		}
+	}
+}
+
+// moveEnd gives the campaign another end: the coupons that inherit it go along.
+func (c *campaign) moveEnd(to, at domain.Instant) {
+	if to == c.expiresAt {
+		return
+	}
+	if c.expiresAt != 0 {
+		t := c.task(c.expiresAt, at)
+		t.live -= c.inheritingLive
+		t.redeemed -= c.inheritingRedeemed
+	}
+	if to != 0 {
+		t := c.task(to, at)
+		t.live += c.inheritingLive
+		t.redeemed += c.inheritingRedeemed
+	}
+	c.expiresAt = to
+}
+
+func (c *campaign) task(due, at domain.Instant) *task {
+	if t := c.tasks[due]; t != nil {
+		return t
+	}
+	if c.tasks == nil {
+		c.tasks = make(map[domain.Instant]*task)
+	}
+	t := &task{at: at}
+	c.tasks[due] = t
+	return t
+}
+
+// expire moves the watermark.
+func (c *campaign) expire(through, at domain.Instant) {
+	if through > c.expiredThrough {
+		c.expiredThrough = through
+		c.crossings = append(c.crossings, crossing{through, at})
+	}
+}

@@ -1,0 +1,123 @@
+package tables
+
+import (
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// reminderRound is a part of the batch whose changes to table reminder may be written kind by kind, in the order of the
+// fields, with the same result as one by one: nothing follows, of the same campaign, what is written before it. Where
+// that does not hold a new round begins. Reminders are not loaded: one event may fire a million of them.
+type reminderRound struct {
+	set       []*reminder
+	cancelled []reminderCancel
+	due       []reminderDue
+	moves     []reminderMove
+
+	// campaigns says how far each campaign is in this round.
+	campaigns map[string]roundPhase
+	moved     map[reminderAnchor]bool
+	fired     map[reminderInstant]bool
+}
+
+type roundPhase uint8
+
+const (
+	phaseSet roundPhase = iota
+	phaseDue
+	phaseMove
+)
+
+// reminder is a new row of that table.
+type reminder struct {
+	campaign, customer, kind string
+	r                        uint64
+	n                        uint32
+	before                   time.Duration
+	dueAt, own, setAt        domain.Instant
+}
+
+type reminderCancel struct {
+	campaign string
+	r        uint64
+	at       domain.Instant
+}
+
+type reminderDue struct {
+	campaign, kind  string
+	dueAt           domain.Instant
+	fromR, throughR uint64
+	state           string
+	at              domain.Instant
+}
+
+// reminderMove gives pending reminders another anchor: those of a kind that hang on the campaign, or with n those that
+// hang on that coupon. Anchor 0 is none: they are not due any more.
+type reminderMove struct {
+	campaign, kind string
+	n              uint32
+	anchor         domain.Instant
+}
+
+type reminderAnchor struct {
+	campaign, kind string
+	n              uint32
+}
+
+type reminderInstant struct {
+	campaign, kind string
+	dueAt          domain.Instant
+}
+
+// round returns the round in which something of a campaign may be written in the given phase: the last one, unless that
+// is further already or the same thing is written twice in it.
+func (f *fold) round(campaign string, phase roundPhase, twice func(*reminderRound) bool) *reminderRound {
+	var last *reminderRound
+	if n := len(f.reminders); n > 0 {
+		last = f.reminders[n-1]
+	}
+	if last == nil || last.campaigns[campaign] > phase || twice != nil && twice(last) {
+		last = &reminderRound{
+			campaigns: make(map[string]roundPhase), moved: make(map[reminderAnchor]bool), fired: make(map[reminderInstant]bool),
+		}
+		f.reminders = append(f.reminders, last)
+	}
+	last.campaigns[campaign] = phase
+	return last
+}
+
+func (f *fold) reminderSet(c *campaign, e *domain.Event) {
+	r := &reminder{
+		campaign: c.name, customer: e.CustomerID, kind: e.Kind, r: e.R, n: e.N, before: e.Before, dueAt: e.DueAt, setAt: e.At,
+	}
+	if k := c.coupons[e.N]; e.N != 0 && k != nil {
+		r.own = k.own
+	}
+	round := f.round(c.name, phaseSet, nil)
+	round.set = append(round.set, r)
+}
+
+func (f *fold) reminderCancelled(c *campaign, e *domain.Event) {
+	round := f.round(c.name, phaseSet, nil)
+	round.cancelled = append(round.cancelled, reminderCancel{c.name, e.R, e.At})
+}
+
+func (f *fold) remindersDue(c *campaign, e *domain.Event) {
+	state := "fired"
+	if e.Dropped > 0 {
+		state = "dropped"
+	}
+	instant := reminderInstant{c.name, e.Kind, e.DueAt}
+	round := f.round(c.name, phaseDue, func(r *reminderRound) bool { return r.fired[instant] })
+	round.fired[instant] = true
+	round.due = append(round.due, reminderDue{c.name, e.Kind, e.DueAt, e.FromR, e.ThroughR, state, e.At})
+}
+
+func (f *fold) remindersMove(c *campaign, m reminderMove) {
+	m.campaign = c.name
+	anchor := reminderAnchor{c.name, m.kind, m.n}
+	round := f.round(c.name, phaseMove, func(r *reminderRound) bool { return r.moved[anchor] })
+	round.moved[anchor] = true
+	round.moves = append(round.moves, m)
+}

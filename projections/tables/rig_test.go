@@ -1,0 +1,199 @@
+package tables
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// open gives a migrated database of its own.
+func open(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(context.Background(), pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if _, err := schema.Migrate(context.Background(), pool, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
+// message is one step of the log.
+type message struct {
+	at    domain.Instant
+	lines []byte
+}
+
+// reader cuts a log into batches, as the projector does.
+type reader struct {
+	retention time.Duration
+	sequence  uint64
+	clock     domain.Instant
+}
+
+func (r *reader) batch(messages []message) *Batch {
+	b := &Batch{Lane: 0, From: r.clock, Retention: r.retention}
+	for _, m := range messages {
+		r.sequence++
+		for n, raw := range bytes.Split(bytes.TrimRight(m.lines, "\n"), []byte{'\n'}) {
+			if len(raw) > 0 {
+				var l Line
+				l.Read(r.sequence, uint32(n)+1, raw, m.at)
+				b.Lines = append(b.Lines, l)
+			}
+		}
+		b.To = m.at
+	}
+	r.clock = b.To
+	return b
+}
+
+// fatal is what tests and property tests have in common.
+type fatal interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func commit(t fatal, pool *pgxpool.Pool, b *Batch) []Parked {
+	t.Helper()
+	parked, err := tryCommit(pool, b, Apply)
+	if err != nil {
+		t.Fatalf("applying: %v", err)
+	}
+	return parked
+}
+
+// minute is a time of the test's log.
+func minute(n int) domain.Instant {
+	return domain.At(time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC))
+}
+
+var minutes = regexp.MustCompile(`@\d+`)
+
+// stamped replaces @n by the n-th minute of 2026.
+func stamped(s string) string {
+	return minutes.ReplaceAllStringFunc(s, func(m string) string {
+		n, _ := strconv.Atoi(m[1:])
+		return minute(n).String()
+	})
+}
+
+// script makes one message per line of text; lines joined by " + " are one message.
+func script(text string) []message {
+	var log []message
+	for _, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		raw := []byte(strings.ReplaceAll(stamped(line), " + ", "\n") + "\n")
+		var e domain.Event
+		m := message{at: minute(0), lines: raw}
+		if first, _, _ := bytes.Cut(raw, []byte{'\n'}); domain.ParseEvent(first, &e) == nil && e.At > 0 {
+			m.at = e.At
+		}
+		log = append(log, m)
+	}
+	return log
+}
+
+// rows shows what a query gives, a line per row, fields separated by blanks, times as minutes, NULL as -.
+func rows(t fatal, pool *pgxpool.Pool, query string) string {
+	t.Helper()
+	result, err := pool.Query(context.Background(), query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer result.Close()
+	var out strings.Builder
+	for result.Next() {
+		values, err := result.Values()
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		for i, v := range values {
+			if i > 0 {
+				out.WriteByte(' ')
+			}
+			switch v := v.(type) {
+			case nil:
+				out.WriteByte('-')
+			case time.Time:
+				fmt.Fprintf(&out, "@%d", int(v.Sub(minute(0).Time()).Minutes()))
+			default:
+				fmt.Fprint(&out, v)
+			}
+		}
+		out.WriteByte('\n')
+	}
+	if err := result.Err(); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// truncate empties all tables.
+func truncate(t fatal, pool *pgxpool.Pool) {
+	t.Helper()
+	_, err := pool.Exec(context.Background(), `TRUNCATE scrip.campaign, scrip.coupon_row, scrip.redemption, scrip.expiry_task,
+		scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.dead_letter`)
+	if err != nil {
+		t.Fatalf("truncate: %v", err)
+	}
+}
+
+func digests(t fatal, pool *pgxpool.Pool) string {
+	t.Helper()
+	list, err := schema.Digests(context.Background(), pool)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	var out strings.Builder
+	for _, d := range list {
+		fmt.Fprintf(&out, "%s %d %s\n", d.Relation, d.Rows, d.Digest)
+	}
+	return out.String()
+}
+
+// recounts compares every counter with a count of the rows it stands for.
+func recounts(t fatal, pool *pgxpool.Pool) {
+	t.Helper()
+	const wrong = `
+	SELECT c.campaign, c.claimed, c.redeemed, c.expired, c.voided, x.* FROM scrip.campaign c CROSS JOIN LATERAL (
+	    SELECT count(*) AS claimed, count(*) FILTER (WHERE status = 'redeemed') AS redeemed,
+	           count(*) FILTER (WHERE status = 'expired') AS expired, count(*) FILTER (WHERE status = 'voided') AS voided
+	    FROM scrip.coupon k WHERE k.campaign = c.campaign) x
+	WHERE (c.claimed, c.redeemed, c.expired, c.voided) IS DISTINCT FROM (x.claimed, x.redeemed, x.expired, x.voided)`
+	if got := rows(t, pool, wrong); got != "" {
+		t.Fatalf("campaign counts differ from its coupons (kept, then counted):\n%s", got)
+	}
+	const tasks = `
+	SELECT coalesce(t.campaign, x.campaign), coalesce(t.due_at, x.due_at), t.pending, t.redeemed, t.expired, x.pending, x.redeemed, x.expired
+	FROM scrip.expiry_task t FULL JOIN (
+	    SELECT campaign, expires_at AS due_at, count(*) FILTER (WHERE status = 'claimed') AS pending,
+	           count(*) FILTER (WHERE status = 'redeemed') AS redeemed, count(*) FILTER (WHERE status = 'expired') AS expired
+	    FROM scrip.coupon WHERE expires_at IS NOT NULL AND status <> 'voided' GROUP BY 1, 2) x
+	  ON x.campaign = t.campaign AND x.due_at = t.due_at
+	WHERE (t.pending, t.redeemed, t.expired) IS DISTINCT FROM (x.pending, x.redeemed, x.expired)
+	  AND NOT (t.campaign IS NULL AND x.pending = 0)` // cleaned up
+	if got := rows(t, pool, tasks); got != "" {
+		t.Fatalf("expiry tasks differ from the coupons (kept, then counted):\n%s", got)
+	}
+}

@@ -1,0 +1,99 @@
+package tables
+
+import "github.com/seed-4a2410e3/scrip/domain"
+
+// campaign is what the fold needs of a campaign's row, and what it has found to change. Its coupons, tasks and counts
+// hang on it: nothing else knows a campaign by name.
+type campaign struct {
+	name string
+
+	// As the row has it, kept up to date.
+	status             string
+	maxRedemptions     uint32
+	expiresAt          domain.Instant
+	namedOpensAt       domain.Instant
+	expiredThrough     domain.Instant
+	soldOutAt          domain.Instant
+	claimed            int64
+	redeemed           int64
+	expired            int64
+	voided             int64
+	imported           int64
+	inheritingLive     int64
+	inheritingRedeemed int64
+
+	created  *creation        // set if it is not in the table yet
+	settings *domain.Settings // set if they changed
+	changed  bool
+
+	through   domain.Instant // expiredThrough before this batch
+	crossings []crossing
+	tasks     map[domain.Instant]*task
+	coupons   map[uint32]*coupon
+	stats     map[statKey]*stat
+	total     *stat // of day, the one used last
+	day       domain.Instant
+}
+
+type creation struct {
+	at     domain.Instant
+	number uint32
+}
+
+// coupon is one row of coupon_row.
+type coupon struct {
+	n              uint32
+	code           string
+	customer       string
+	attributes     []byte
+	claimedAt      domain.Instant
+	own            domain.Instant // expiry of its own, 0 = the campaign's
+	redeemedCount  uint32
+	redeemedAt     domain.Instant
+	voidedAt       domain.Instant
+	voidReason     string
+	isNew, changed bool
+	recheck        bool // redeemedAt is to be looked up among the redemptions that are left
+}
+
+// claim is a new coupon.
+type claim struct {
+	*campaign
+	*coupon
+}
+
+// redemption is a new row of that table.
+type redemption struct {
+	campaign     string
+	coupon       *coupon
+	order        string
+	at           domain.Instant
+	rolledBackAt domain.Instant
+	sequence     uint64
+	line         uint32
+}
+
+// orderKey names the one redemption of a coupon for an order that is not rolled back.
+type orderKey struct {
+	campaign string
+	n        uint32
+	order    string
+}
+
+// rollback is a redemption of an earlier batch that was taken back.
+type rollback struct {
+	orderKey
+	at domain.Instant
+}
+
+// letter is a new row of dead_letter.
+type letter struct {
+	stream    string
+	sequence  uint64
+	line      uint32
+	reason    string
+	payload   string
+	at        domain.Instant
+	eventSeq  uint64
+	eventLine uint32
+}

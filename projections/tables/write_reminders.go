@@ -1,0 +1,114 @@
+package tables
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+func (r *reminderRound) copySet(ctx context.Context, tx pgx.Tx) error {
+	var rows copyRows
+	for _, s := range r.set {
+		rows.row(10)
+		rows.number(int64(s.r))
+		rows.numberOrNull(int64(s.n))
+		rows.number(int64(s.before / time.Microsecond))
+		rows.instant(s.dueAt)
+		rows.instant(s.own)
+		rows.instant(s.setAt)
+		rows.text(s.campaign)
+		rows.text(s.customer)
+		rows.text(s.kind)
+		rows.text("pending")
+	}
+	return rows.send(ctx, tx, "reminder", "r, n, before_us, due_at, own_expires_at, set_at, campaign, customer_id, kind, state")
+}
+
+// $1, $2 = campaign, r   $3 = when
+const cancelRemindersSQL = `
+UPDATE scrip.reminder r SET state = 'cancelled', settled_at = d.at
+FROM unnest($1::text[], $2::bigint[], $3::timestamptz[]) d (campaign, r, at)
+WHERE r.campaign = d.campaign AND r.r = d.r AND r.state = 'pending'`
+
+// What is pending, due at that very instant and in that range is what the lane meant.
+//
+// $1..$3 = campaign, kind, due_at   $4, $5 = first and last r   $6 = fired or dropped   $7 = when
+const remindersDueSQL = `
+UPDATE scrip.reminder r SET state = d.state, settled_at = d.at
+FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::text[], $7::timestamptz[])
+     d (campaign, kind, due_at, from_r, through_r, state, at)
+WHERE r.campaign = d.campaign AND r.kind = d.kind AND r.due_at = d.due_at AND r.r BETWEEN d.from_r AND d.through_r
+  AND r.state = 'pending'`
+
+// Reminders that hang on their campaign: all of kind opens, and of kind expires those whose coupon has no expiry of its
+// own. NULL = nothing to hang on any more: they stay pending and are due never.
+//
+// $1, $2 = campaign, kind   $3 = its new opening or end
+const moveByCampaignSQL = `
+UPDATE scrip.reminder r SET due_at = d.anchor - r.before_us * interval '1 microsecond'
+FROM unnest($1::text[], $2::text[], $3::timestamptz[]) d (campaign, kind, anchor)
+WHERE r.campaign = d.campaign AND r.kind = d.kind AND r.state = 'pending' AND r.own_expires_at IS NULL`
+
+// Reminders that hang on a coupon that now has an expiry of its own.
+//
+// $1, $2 = campaign, n   $3 = that expiry
+const moveByCouponSQL = `
+UPDATE scrip.reminder r SET due_at = d.anchor - r.before_us * interval '1 microsecond', own_expires_at = d.anchor
+FROM unnest($1::text[], $2::bigint[], $3::timestamptz[]) d (campaign, n, anchor)
+WHERE r.campaign = d.campaign AND r.n = d.n AND r.kind = '` + domain.KindExpires + `' AND r.state = 'pending'`
+
+// write queues everything but the new rows.
+func (r *reminderRound) write(w *writer) {
+	r.writeCancelled(w)
+	r.writeDue(w)
+	r.writeMoves(w)
+}
+
+func (r *reminderRound) writeCancelled(w *writer) {
+	if len(r.cancelled) == 0 {
+		return
+	}
+	var campaigns []string
+	var rs []int64
+	var at instants
+	for _, c := range r.cancelled {
+		campaigns, rs, at = append(campaigns, c.campaign), append(rs, int64(c.r)), at.add(c.at)
+	}
+	w.queue(cancelRemindersSQL, campaigns, rs, at)
+}
+
+func (r *reminderRound) writeDue(w *writer) {
+	if len(r.due) == 0 {
+		return
+	}
+	var campaigns, kinds, states []string
+	var from, through []int64
+	var due, at instants
+	for _, d := range r.due {
+		campaigns, kinds, states = append(campaigns, d.campaign), append(kinds, d.kind), append(states, d.state)
+		from, through, due, at = append(from, int64(d.fromR)), append(through, int64(d.throughR)), due.add(d.dueAt), at.add(d.at)
+	}
+	w.queue(remindersDueSQL, campaigns, kinds, due, from, through, states, at)
+}
+
+func (r *reminderRound) writeMoves(w *writer) {
+	var campaigns, kinds, couponCampaigns []string
+	var ns []int64
+	var anchors, couponAnchors instants
+	for _, m := range r.moves {
+		if m.n == 0 {
+			campaigns, kinds, anchors = append(campaigns, m.campaign), append(kinds, m.kind), anchors.add(m.anchor)
+		} else {
+			couponCampaigns, ns, couponAnchors = append(couponCampaigns, m.campaign), append(ns, int64(m.n)), couponAnchors.add(m.anchor)
+		}
+	}
+	if len(campaigns) > 0 {
+		w.queue(moveByCampaignSQL, campaigns, kinds, anchors)
+	}
+	if len(ns) > 0 {
+		w.queue(moveByCouponSQL, couponCampaigns, ns, couponAnchors)
+	}
+}

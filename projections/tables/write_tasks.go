@@ -1,0 +1,112 @@
+package tables
+
+import (
+	"github.com/jackc/pgx/v5"
+)
+
+// Tasks that must be there: those that lose something, and those that had fallen before this batch. They are only
+// changed, never made: a processed task that is not there was cleaned up.
+//
+// $1, $2 = campaign, due_at   $3, $4 = by how much
+const changeTasksSQL = `
+UPDATE scrip.expiry_task t SET live = t.live + d.live, redeemed = t.redeemed + d.redeemed
+FROM unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::bigint[]) d (campaign, due_at, live, redeemed)
+WHERE t.campaign = d.campaign AND t.due_at = d.due_at`
+
+// Tasks that only gain and had not fallen.
+//
+// $1..$4 as above   $5 = lane
+const addTasksSQL = `
+INSERT INTO scrip.expiry_task AS t (campaign, due_at, live, redeemed, lane, state)
+SELECT d.campaign, d.due_at, d.live, d.redeemed, $5::bigint, 'pending'
+FROM unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::bigint[]) d (campaign, due_at, live, redeemed)
+ON CONFLICT (campaign, due_at) DO UPDATE SET live = t.live + excluded.live, redeemed = t.redeemed + excluded.redeemed`
+
+// Announced: pending tasks fall, and this many coupons with them.
+//
+// $1 = campaign   $2, $3 = tasks due behind the one and up to the other   $4 = when the log said so
+const fallSQL = `
+WITH fallen AS (
+    UPDATE scrip.expiry_task t SET state = 'processed', processed_at = d.at
+    FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[]) d (campaign, behind, through, at)
+    WHERE t.campaign = d.campaign AND t.state = 'pending' AND t.due_at > d.behind AND t.due_at <= d.through
+    RETURNING t.campaign, t.live)
+SELECT campaign, sum(live)::bigint FROM fallen GROUP BY campaign`
+
+// A task in which nothing counts any more: everything moved elsewhere or is void.
+//
+// $1, $2 = campaign, due_at
+const dropEmptySQL = `
+DELETE FROM scrip.expiry_task t USING unnest($1::text[], $2::timestamptz[]) d (campaign, due_at)
+WHERE t.campaign = d.campaign AND t.due_at = d.due_at AND t.live = 0 AND t.redeemed = 0`
+
+// taskColumns are the arrays of the statements above.
+type taskColumns struct {
+	campaign       []string
+	due            instants
+	live, redeemed []int64
+}
+
+// writeTasks changes expiry_task and, for campaigns in which coupons fell, campaign.expired; that number is known once
+// what is queued has been sent, and crossed says that there is such a campaign.
+func (f *fold) writeTasks(w *writer) (crossed bool) {
+	var there, gain, shrunk taskColumns
+	var campaigns []string
+	var behind, through, at instants
+	for _, c := range f.campaigns {
+		for _, due := range c.sortedDues() {
+			t := c.tasks[due]
+			if t.live == 0 && t.redeemed == 0 {
+				continue
+			}
+			columns := &gain
+			if due <= c.through {
+				columns = &there
+				c.expired += t.live
+			}
+			if t.live < 0 || t.redeemed < 0 {
+				columns = &there
+				shrunk.campaign, shrunk.due = append(shrunk.campaign, c.name), shrunk.due.add(due)
+			}
+			columns.campaign, columns.due = append(columns.campaign, c.name), columns.due.add(due)
+			columns.live, columns.redeemed = append(columns.live, t.live), append(columns.redeemed, t.redeemed)
+		}
+		from := c.through
+		for _, x := range c.crossings {
+			campaigns, behind, through, at = append(campaigns, c.name), behind.add(max(from, 1)), through.add(x.through), at.add(x.at)
+			from = x.through
+		}
+	}
+	if len(there.due) > 0 {
+		w.queue(changeTasksSQL, there.campaign, there.due, there.live, there.redeemed)
+	}
+	if len(gain.due) > 0 {
+		w.queue(addTasksSQL, gain.campaign, gain.due, gain.live, gain.redeemed, int64(f.lane))
+	}
+	if len(campaigns) > 0 {
+		w.queue(fallSQL, campaigns, behind, through, at).Query(f.countFallen)
+	}
+	if len(shrunk.due) > 0 {
+		w.queue(dropEmptySQL, shrunk.campaign, shrunk.due)
+	}
+	return len(campaigns) > 0
+}
+
+func (f *fold) countFallen(rows pgx.Rows) error {
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var live int64
+		if err := rows.Scan(&name, &live); err != nil {
+			return err
+		}
+		f.campaigns[name].expired += live
+	}
+	return rows.Err()
+}
+
+// Processed tasks are kept for a while. By the log's clock, so that tables filled again are the same.
+//
+// $1 = lane   $2 = processed before
+const cleanUpSQL = `
+DELETE FROM scrip.expiry_task WHERE state = 'processed' AND due_at < $2 AND processed_at < $2 AND lane = $1`
