@@ -1,0 +1,323 @@
+package service
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestEveryCommandHasItsEndpoint(t *testing.T) {
+	r := newRig(t)
+	r.serve(t, Options{})
+	code := r.generated(5, 7)
+	for _, test := range []struct{ subject, body, status string }{
+		{"scrip.campaign.create", `{"campaign":"summer","codes":10}`, "created"},
+		{"scrip.campaign.update", `{"campaign":"summer","codes":20}`, "updated"},
+		{"scrip.campaign.pause", `{"campaign":"summer"}`, "paused"},
+		{"scrip.campaign.resume", `{"campaign":"summer"}`, "resumed"},
+		{"scrip.campaign.end", `{"campaign":"summer"}`, "ended"},
+		{"scrip.codes.import", `{"campaign":"summer","codes":["ABC","DEF"]}`, "imported"},
+		{"scrip.claim.summer", `{"customer_id":"c1"}`, "claimed"},
+		{"scrip.claim.summer", `{"customer_id":"c1","type":"claim","campaign":"summer","attributes":{"a":1}}`, "claimed"},
+		{"scrip.remind.summer", `{"customer_id":"c1","kind":"opens","before":"1m"}`, "reminder_set"},
+		{"scrip.unremind.summer", `{"customer_id":"c1","kind":"opens","before":"1m"}`, "reminder_cancelled"},
+		{"scrip.redeem", `{"code":"` + code + `","order_id":"o1"}`, "redeemed"},
+		{"scrip.rollback", `{"code":"` + code + `","order_id":"o1"}`, "rolled_back"},
+		{"scrip.void", `{"code":"` + code + `","reason":"fraud"}`, "voided"},
+		{"scrip.extend", `{"code":"` + code + `","expires_at":"2030-01-01T00:00:00Z"}`, "extended"},
+	} {
+		out := r.outcome(t, test.subject, test.body)
+		if out.Status != test.status {
+			t.Errorf("%s %s: answered %+v, expected %s", test.subject, test.body, out, test.status)
+		}
+		if id, err := uuid.Parse(out.ID); err != nil || id.Version() != 7 {
+			t.Errorf("%s: id %q is no UUIDv7", test.subject, out.ID)
+		}
+	}
+	if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c1","id":"mine"}`); out.ID != "mine" {
+		t.Errorf("an id of one's own came back as %q", out.ID)
+	}
+	if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c1","id":"mine"}`); !out.Repeat {
+		t.Errorf("the same id again was answered %+v", out)
+	}
+}
+
+func TestBadInputAtEveryCommandEndpoint(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.serve(t, Options{})
+	for i := range endpoints {
+		e := &endpoints[i]
+		if e.query != nil {
+			continue
+		}
+		subject := strings.Replace(e.subject, "*", "summer", 1)
+		long := `{"id":"i","campaign":"` + strings.Repeat("x", domain.MaxLine) + `"}`
+		for _, bad := range []struct{ body, says string }{
+			{``, "JSON object"},
+			{`hello`, "JSON object"},
+			{`[]`, "JSON object"},
+			{`{"id":"i"`, "ends too early"},
+			{`{"id":"i"} {}`, "after the JSON object"},
+			{`{"id":"i","colour":"red"}`, "colour: unknown field"},
+			{`{"id":7}`, "id: must be a string"},
+			{`{"id":""}`, "id: must not be empty"},
+			{`{"id":"i","id":"i"}`, "id: given twice"},
+			{`{"id":"` + strings.Repeat("i", 65) + `"}`, "id: has 65 bytes"},
+			{`{"id":"i\u0007"}`, "id: must be printable"},
+			{`{"id":"i"}`, "missing"},
+			{`{"id":"i","type":"expire"}`, "type: expire does not belong here"},
+			{`{"id":"i","campaign":"a.b"}`, "campaign: must be"},
+			{`{"id":"i","through":"2030-01-01T00:00:00Z","campaign":"summer"}`, "through: does not belong"},
+			{long, "at most 16384"},
+			{"{\"id\":\"\xff\"}", "UTF-8"},
+		} {
+			out := r.outcome(t, subject, bad.body)
+			if out.Refusal != domain.Invalid || !strings.Contains(out.Message, bad.says) {
+				t.Errorf("%s %.60s: answered %+v, expected invalid with %q", subject, bad.body, out, bad.says)
+			}
+		}
+	}
+	for _, bad := range []struct{ subject, body, says string }{
+		{"scrip.claim.summer", `{"customer_id":7}`, "customer_id: must be a string"},
+		{"scrip.claim.summer", `{"customer_id":"c","campaign":"winter"}`, "disagrees with the subject"},
+		{"scrip.claim.sum$mer", `{"customer_id":"c"}`, "campaign: the subject's last token"},
+		{"scrip.claim." + strings.Repeat("s", 65), `{"customer_id":"c"}`, "campaign: the subject's last token"},
+		{"scrip.claim.summer", `{"customer_id":"c","attributes":{"a":{}}}`, "flat"},
+		{"scrip.remind.summer", `{"customer_id":"c","kind":"sometimes","before":"1m"}`, "kind: must be"},
+		{"scrip.remind.summer", `{"customer_id":"c","kind":"opens","before":"-1m"}`, "before: must lie"},
+		{"scrip.extend", `{"code":"x","expires_at":"tomorrow"}`, "expires_at: must be an RFC 3339"},
+		{"scrip.campaign.create", `{"campaign":"summer","codes":-1}`, "codes: must be a whole number"},
+		{"scrip.codes.import", `{"campaign":"summer","codes":[]}`, "codes: must be an array"},
+		{"scrip.codes.import", `{"campaign":"summer","codes":["no good"]}`, "codes: code 1"},
+	} {
+		out := r.outcome(t, bad.subject, bad.body)
+		if out.Refusal != domain.Invalid || !strings.Contains(out.Message, bad.says) {
+			t.Errorf("%s %.60s: answered %+v, expected invalid with %q", bad.subject, bad.body, out, bad.says)
+		}
+	}
+	// Just short enough as a request, too long with what the line adds.
+	pad := domain.MaxLine - len(`{"campaign":"summer","codes":[]}`)
+	codes := strings.TrimSuffix(strings.Repeat(`"ABC",`, pad/6), ",")
+	if out := r.outcome(t, "scrip.codes.import", `{"campaign":"summer","codes":[`+codes+`]}`); out.Refusal != domain.Invalid ||
+		!strings.Contains(out.Message, "split it") {
+		t.Errorf("a line of over 16 KiB was answered %+v", out)
+	}
+	for _, header := range []string{"soon", "-1s", "0s", "2h"} {
+		if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`, HeaderTimeout, header); out.Refusal != domain.Invalid ||
+			!strings.Contains(out.Message, HeaderTimeout) {
+			t.Errorf("timeout %s was answered %+v", header, out)
+		}
+	}
+	if _, lines := r.owner.Seen(); lines != 0 || s.open.Load() != 0 {
+		t.Errorf("%d invalid lines reached the lanes, %d requests are open", lines, s.open.Load())
+	}
+}
+
+func TestACodeFindsItsLane(t *testing.T) {
+	r := newRig(t)
+	r.serve(t, Options{})
+	for number := range uint32(8) {
+		code := r.generated(number, 1)
+		id := fmt.Sprint("by-number-", number)
+		if out := r.outcome(t, "scrip.redeem", `{"id":"`+id+`","order_id":"o","code":"summer `+strings.ToLower(code)+`"}`); out.Status != domain.StatusRedeemed {
+			t.Fatalf("answered %+v", out)
+		}
+		// The same id is a repeat only on the lane that has seen it: ask each lane directly.
+		want := int(number) % lanes
+		for lane := range lanes {
+			reply, out := make(chan *nats.Msg, 1), domain.Outcome{}
+			inbox := r.conn.NewInbox()
+			sub, err := r.conn.ChanSubscribe(inbox, reply)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := domain.Command{Type: domain.Redeem, ID: id, Code: code, OrderID: "o"}
+			if err := r.conn.PublishMsg(&nats.Msg{Subject: topology.LaneCmd(lane), Data: cmd.AppendJSON(nil),
+				Header: nats.Header{topology.HeaderReply: []string{inbox}}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal((<-reply).Data, &out); err != nil {
+				t.Fatal(err)
+			}
+			if out.Repeat != (lane == want) {
+				t.Errorf("campaign number %d: lane %d answered %+v; the service should have asked lane %d", number, lane, out, want)
+			}
+			if err := sub.Unsubscribe(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	// An imported code goes by its campaign's name; the fake lane would call a wrong lane invalid.
+	for _, campaign := range []string{"summer", "winter", "spring", "autumn"} {
+		if out := r.outcome(t, "scrip.redeem", `{"order_id":"o","code":"MY-OWN","campaign":"`+campaign+`"}`); out.Status != domain.StatusRedeemed {
+			t.Errorf("an imported code of %s was answered %+v", campaign, out)
+		}
+	}
+	_, before := r.owner.Seen()
+	out := r.outcome(t, "scrip.redeem", `{"id":"lost","order_id":"o","code":"MY-OWN"}`)
+	if out.Refusal != domain.CodeNotFound || out.ID != "lost" {
+		t.Errorf("answered %+v, expected code_not_found", out)
+	}
+	has(t, out.Message, "imported code needs its campaign")
+	if _, after := r.owner.Seen(); after != before {
+		t.Error("a code that leads nowhere was sent to a lane")
+	}
+}
+
+func TestAnUnknownResultIsAnErrorWithTheID(t *testing.T) {
+	r := newRig(t)
+	r.serve(t, Options{})
+	r.owner.SetFault(func(int, []domain.Command) int { return lanetest.Hold })
+	description, body := r.fails(t, "scrip.claim.summer", `{"customer_id":"c","id":"hold"}`, HeaderTimeout, "150ms")
+	has(t, description, "not known", "hold")
+	if body["id"] != "hold" || body["message"] == "" || len(body) != 2 {
+		t.Errorf("the error's body is %v", body)
+	}
+	r.owner.SetFault(nil)
+	r.owner.Release(t)
+	if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c","id":"hold"}`); !out.Repeat || out.N != 1 {
+		t.Errorf("asked again, the answer is %+v", out)
+	}
+}
+
+func TestALostOutcomeIsAskedForAgain(t *testing.T) {
+	r := newRig(t)
+	r.serve(t, Options{})
+	lost := make(chan struct{}, 1)
+	r.owner.SetFault(func(int, []domain.Command) int {
+		select {
+		case lost <- struct{}{}:
+			return 0
+		default:
+			return 1
+		}
+	})
+	if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`); !out.Repeat || out.Status != domain.StatusClaimed {
+		t.Errorf("answered %+v", out)
+	}
+}
+
+// Two servers, many requesters: everyone gets their own answer, requests share messages, both servers work.
+func TestManyRequestersAndTwoServers(t *testing.T) {
+	r := newRig(t)
+	a, _ := r.serve(t, Options{})
+	b, _ := r.serve(t, Options{})
+	const callers = 2000
+	var all sync.WaitGroup
+	place := make(chan struct{}, 500)
+	for i := range callers {
+		place <- struct{}{}
+		all.Go(func() {
+			defer func() { <-place }()
+			customer := fmt.Sprint("customer-", i)
+			if out := r.outcome(t, fmt.Sprintf("scrip.claim.c%d", i%3), `{"customer_id":"`+customer+`"}`); out.CustomerID != customer {
+				t.Errorf("%s got %+v", customer, out)
+			}
+		})
+	}
+	all.Wait()
+	messages, lines := r.owner.Seen()
+	if lines != callers || messages > callers/2 {
+		t.Errorf("%d requests became %d lines in %d messages", callers, lines, messages)
+	}
+	if a.lines.Counters().Lines == 0 || b.lines.Counters().Lines == 0 {
+		t.Errorf("the servers took %d and %d requests", a.lines.Counters().Lines, b.lines.Counters().Lines)
+	}
+	t.Logf("%d requests in %d messages", lines, messages)
+}
+
+func TestAStopAnswersWhatItTook(t *testing.T) {
+	r := newRig(t)
+	s, stop := r.serve(t, Options{})
+	r.owner.SetFault(func(int, []domain.Command) int { return lanetest.Hold })
+	type answer struct {
+		reply *nats.Msg
+		err   error
+	}
+	answers := make(chan answer, 2)
+	ask := func(id string) {
+		reply, err := r.conn.Request("scrip.claim.summer", []byte(`{"customer_id":"c","id":"`+id+`"}`), 20*time.Second)
+		answers <- answer{reply, err}
+	}
+	go ask("in-time")
+	streamtest.Eventually(t, "the request is under way", func() bool { return r.owner.Held() > 0 })
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	streamtest.Eventually(t, "the service takes no more", func() bool {
+		_, err := r.conn.Request("scrip.coupon.show", nil, time.Second)
+		return err == nats.ErrNoResponders
+	})
+	r.owner.SetFault(nil)
+	r.owner.Release(t)
+	<-stopped
+	if a := <-answers; a.err != nil || a.reply.Header.Get(micro.ErrorCodeHeader) != "" {
+		t.Errorf("a request under way at the stop got %v, %v", a.reply, a.err)
+	}
+	if s.open.Load() != 0 {
+		t.Errorf("%d requests are open", s.open.Load())
+	}
+
+	_, stop = r.serve(t, Options{})
+	r.owner.SetFault(func(int, []domain.Command) int { return lanetest.Hold })
+	go ask("too-late")
+	streamtest.Eventually(t, "the request is under way", func() bool { return r.owner.Held() > 0 })
+	stop()
+	if a := <-answers; a.err != nil || a.reply.Header.Get(micro.ErrorCodeHeader) != "503" {
+		t.Errorf("a request without outcome at the stop got %v, %v", a.reply, a.err)
+	}
+}
+
+func TestTheDescriptionNamesTheLog(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.serve(t, Options{Version: "1.2.3", Sync: "always"})
+	reply := r.request(t, "$SRV.INFO.scrip", "")
+	var info micro.Info
+	if err := json.Unmarshal(reply.Data, &info); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"log": r.owner.Log.UUID, "lanes": "2", "version": "1.2.3", "sync": "always"}
+	for k, v := range want {
+		if info.Metadata[k] != v {
+			t.Errorf("metadata %s is %q, expected %q", k, info.Metadata[k], v)
+		}
+	}
+	if info.Version != "1.2.3" || len(info.Endpoints) != len(endpoints) {
+		t.Errorf("version %s with %d endpoints", info.Version, len(info.Endpoints))
+	}
+
+	r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`)
+	r.outcome(t, "scrip.claim.summer", `{}`)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]float64)
+	for _, f := range families {
+		for _, m := range f.Metric {
+			key := f.GetName()
+			for _, l := range m.Label {
+				key += " " + l.GetValue()
+			}
+			found[key] = m.GetCounter().GetValue()
+		}
+	}
+	if found["scrip_requests_total claim done"] != 1 || found["scrip_requests_total claim refused"] != 1 ||
+		found["scrip_coalesce_lines_total"] != 1 {
+		t.Errorf("metrics %v", found)
+	}
+}

@@ -1,0 +1,221 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestBadInputAtEveryQueryEndpoint(t *testing.T) {
+	r := newRig(t)
+	r.serve(t, Options{})
+	for i := range endpoints {
+		e := &endpoints[i]
+		if e.query == nil {
+			continue
+		}
+		bad := map[string]string{
+			`hello`:            "JSON object",
+			`null`:             "JSON object",
+			`[]`:               "JSON object",
+			`{"colour":"red"}`: "colour: unknown field",
+			`{"Code":"x"}`:     "Code: unknown field",
+			`{"` + strings.Repeat("x", domain.MaxLine) + `":1}`: "at most 16384",
+		}
+		for _, field := range e.query.takes {
+			if field == "limit" {
+				bad[`{"limit":0}`] = "limit: must be a whole number"
+				bad[`{"limit":"9"}`] = "limit: must be a whole number"
+				continue
+			}
+			bad[`{"`+field+`":7}`] = field + ": must be a string"
+			bad[`{"`+field+`":null}`] = field + ": must be a string"
+			bad[`{"`+field+`":""}`] = field + ": must"
+			bad[`{"`+field+`":"\u0007"}`] = field + ": must"
+			bad[`{"`+field+`":"`+strings.Repeat("x", 129)+`"}`] = field + ": "
+		}
+		for _, field := range e.query.needs {
+			bad[`{}`] = field + ": missing"
+		}
+		for body, says := range bad {
+			out := r.outcome(t, e.subject, body)
+			if out.Refusal != domain.Invalid || !strings.Contains(out.Message, says) {
+				t.Errorf("%s %.60s: answered %+v, expected invalid with %q", e.subject, body, out, says)
+			}
+		}
+	}
+}
+
+func TestQueriesGoToTheRightLane(t *testing.T) {
+	r := newRig(t)
+	r.serve(t, Options{})
+	for lane := range lanes {
+		r.lane(t, lane, func(q query) string {
+			if q.Campaign == "absent" {
+				return `{"id":"","status":"refused","refusal":"campaign_not_found","message":"none"}`
+			}
+			if q.Query == "coupon.validate" {
+				return fmt.Sprintf(`{"id":"","status":"redeemed","campaign":"%d","order_id":%q,"customer_id":%q}`, lane, q.OrderID, q.CustomerID)
+			}
+			return fmt.Sprintf(`{"data":{"campaign":"%s","n":%d}}`, q.Campaign, lane)
+		})
+	}
+	for _, campaign := range []string{"summer", "winter", "spring", "autumn"} {
+		reply := r.request(t, "scrip.campaign.show", `{"campaign":"`+campaign+`"}`)
+		if want := fmt.Sprintf(`{"data":{"campaign":"%s","n":%d}}`, campaign, topology.LaneOf(campaign, lanes)); string(reply.Data) != want {
+			t.Errorf("campaign %s: %s, expected %s", campaign, reply.Data, want)
+		}
+	}
+	for number := range uint32(4) {
+		out := r.outcome(t, "scrip.coupon.validate", `{"code":"`+r.generated(number, 9)+`","order_id":"o","customer_id":"c"}`)
+		if out.Campaign != fmt.Sprint(number%lanes) || out.OrderID != "o" || out.CustomerID != "c" {
+			t.Errorf("campaign number %d: %+v", number, out)
+		}
+	}
+	if out := r.outcome(t, "scrip.campaign.show", `{"campaign":"absent"}`); out.Refusal != domain.CampaignNotFound {
+		t.Errorf("an absent campaign was answered %+v", out)
+	}
+	for _, subject := range []string{"scrip.coupon.validate", "scrip.coupon.show"} {
+		if out := r.outcome(t, subject, `{"code":"MY-OWN"}`); out.Refusal != domain.CodeNotFound {
+			t.Errorf("%s of a code that leads nowhere: %+v", subject, out)
+		}
+	}
+}
+
+func TestALaneWithoutOwnerIsAnError(t *testing.T) {
+	r := newRig(t)
+	r.serve(t, Options{})
+	description, _ := r.fails(t, "scrip.campaign.show", `{"campaign":"summer"}`)
+	has(t, description, "has no owner", "ask again")
+	r.lane(t, 0, func(query) string { return `{"data":[]}` })
+	r.lane(t, 1, func(query) string { return "" }) // asked, and silent
+	description, _ = r.fails(t, "scrip.campaign.list", "", HeaderTimeout, "200ms")
+	has(t, description, "lane 1 did not answer")
+}
+
+// campaigns makes both lanes list the given campaigns as real ones would, by name and a page at a time.
+func (r *rig) campaigns(t *testing.T, names ...string) {
+	t.Helper()
+	slices.Sort(names)
+	for lane := range lanes {
+		r.lane(t, lane, func(q query) string {
+			list := []map[string]string{}
+			for _, name := range names {
+				if topology.LaneOf(name, lanes) == lane && name > q.After && len(list) < q.Limit {
+					list = append(list, map[string]string{"campaign": name})
+				}
+			}
+			data, err := json.Marshal(map[string]any{"data": list})
+			if err != nil {
+				t.Error(err)
+			}
+			return string(data)
+		})
+	}
+}
+
+func TestTheListMergesLanesAndPages(t *testing.T) {
+	r := newRig(t)
+	r.serve(t, Options{})
+	var names []string
+	for i := range 25 {
+		names = append(names, fmt.Sprintf("c%02d", i))
+	}
+	r.campaigns(t, names...)
+	for _, limit := range []int{0, 1, 4, 5, 24, 25, 26} {
+		var got []string
+		after, pages := "", 0
+		for {
+			fields := map[string]any{}
+			if limit > 0 {
+				fields["limit"] = limit
+			}
+			if after != "" {
+				fields["after"] = after
+			}
+			body, err := json.Marshal(fields)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var page struct {
+				Data []struct{ Campaign string }
+				Next string
+			}
+			if err := json.Unmarshal(r.request(t, "scrip.campaign.list", string(body)).Data, &page); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range page.Data {
+				got = append(got, c.Campaign)
+			}
+			if pages++; page.Next == "" {
+				break
+			}
+			if after = page.Next; pages > 30 {
+				t.Fatal("the list never ends")
+			}
+		}
+		if !slices.Equal(got, names) {
+			t.Errorf("limit %d: listed %v in %d pages", limit, got, pages)
+		}
+	}
+}
+
+// tables is a history that answers or fails.
+type tables struct{ err error }
+
+func (h tables) Coupon(_ context.Context, campaign string, n uint32) (any, error) {
+	return []string{fmt.Sprint(campaign, " ", n)}, h.err
+}
+
+func (h tables) Customer(_ context.Context, customerID string) (any, error) {
+	return []string{customerID}, h.err
+}
+
+func TestHistoryIsAnExtra(t *testing.T) {
+	for _, test := range []struct {
+		name             string
+		history          History
+		coupon, customer string
+	}{
+		{"Present", tables{}, `"history":["summer 7"]`, `"history":["c1"]`},
+		{"Away", tables{errors.New(`connection "refused"`)},
+			`"history":null,"history_unavailable":"the read tables do not answer: connection \"refused\""`,
+			`"history":null,"history_unavailable":"the read tables do not answer: connection \"refused\""`},
+		{"None", nil, `"history":null,"history_unavailable":"this server has no read tables"`,
+			`"history":null,"history_unavailable":"this server has no read tables"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t)
+			r.serve(t, Options{History: test.history})
+			for lane := range lanes {
+				r.lane(t, lane, func(q query) string {
+					if q.Query == "customer.show" {
+						return fmt.Sprintf(`{"data":[{"campaign":"%d","n":1}]}`, 9-lane)
+					}
+					if q.Code == "ABSENT" {
+						return `{"id":"","status":"refused","refusal":"code_not_found"}`
+					}
+					return `{"data":{"campaign":"summer","n":7}}`
+				})
+			}
+			reply := r.request(t, "scrip.coupon.show", `{"code":"X","campaign":"summer"}`)
+			if want := `{"data":{"campaign":"summer","n":7},` + test.coupon + `}`; string(reply.Data) != want {
+				t.Errorf("the coupon: %s, expected %s", reply.Data, want)
+			}
+			reply = r.request(t, "scrip.customer.show", `{"customer_id":"c1"}`)
+			if want := `{"data":[{"campaign":"8","n":1},{"campaign":"9","n":1}],` + test.customer + `}`; string(reply.Data) != want {
+				t.Errorf("the customer: %s, expected %s", reply.Data, want)
+			}
+			if out := r.outcome(t, "scrip.coupon.show", `{"code":"ABSENT","campaign":"summer"}`); out.Refusal != domain.CodeNotFound {
+				t.Errorf("an absent coupon: %+v", out)
+			}
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/coalesce"
+	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const lanes = 2
+
+// rig is a server, an owner of its lanes, and the service under test. conn is a requester's connection.
+type rig struct {
+	server *streamtest.Server
+	owner  *lanetest.Owner
+	conn   *nats.Conn
+	codec  *code.Codec
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	server := streamtest.Start(t)
+	r := &rig{
+		server: server,
+		owner:  lanetest.Start(t, server.Conn(t), topology.Spec{Lanes: lanes}),
+		conn:   server.Conn(t),
+		codec:  code.New([32]byte{1, 2, 3}),
+	}
+	return r
+}
+
+// serve runs one more server of the service and returns how to stop it.
+func (r *rig) serve(t *testing.T, opts Options) (*Service, func()) {
+	t.Helper()
+	if opts.Coalesce.AskAgain == 0 {
+		opts.Coalesce = coalesce.Options{AskAgain: 100 * time.Millisecond}
+	}
+	opts.Logger = streamtest.Logger(t)
+	s := New(r.server.Conn(t), r.owner.Log, r.codec, opts)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	stopped := false
+	stop := func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			t.Errorf("Run: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	streamtest.Eventually(t, "the service answers", func() bool {
+		reply, err := r.conn.Request("$SRV.PING.scrip", nil, time.Second)
+		return err == nil && len(reply.Data) > 0
+	})
+	return s, stop
+}
+
+// request asks and expects a reply of any kind.
+func (r *rig) request(t testing.TB, subject, body string, header ...string) *nats.Msg {
+	t.Helper()
+	m := &nats.Msg{Subject: subject, Data: []byte(body), Header: nats.Header{}}
+	for i := 0; i+1 < len(header); i += 2 {
+		m.Header.Set(header[i], header[i+1])
+	}
+	reply, err := r.conn.RequestMsg(m, 20*time.Second)
+	if err != nil {
+		t.Fatalf("%s %s: %v", subject, body, err)
+	}
+	return reply
+}
+
+// outcome asks and expects an ordinary reply that is an outcome.
+func (r *rig) outcome(t testing.TB, subject, body string, header ...string) domain.Outcome {
+	t.Helper()
+	reply := r.request(t, subject, body, header...)
+	if code := reply.Header.Get(micro.ErrorCodeHeader); code != "" {
+		t.Fatalf("%s %s: error %s: %s", subject, body, code, reply.Header.Get(micro.ErrorHeader))
+	}
+	out, err := domain.ParseOutcome(reply.Data)
+	if err != nil {
+		t.Fatalf("%s %s: %v in %s", subject, body, err, reply.Data)
+	}
+	return out
+}
+
+// fails asks and expects a micro error 503; it returns its description and body.
+func (r *rig) fails(t testing.TB, subject, body string, header ...string) (string, map[string]string) {
+	t.Helper()
+	reply := r.request(t, subject, body, header...)
+	if code := reply.Header.Get(micro.ErrorCodeHeader); code != "503" {
+		t.Fatalf("%s %s: error code %q and %s, expected 503", subject, body, code, reply.Data)
+	}
+	fields := make(map[string]string)
+	if len(reply.Data) > 0 {
+		if err := json.Unmarshal(reply.Data, &fields); err != nil {
+			t.Fatalf("the error's body %s: %v", reply.Data, err)
+		}
+	}
+	return reply.Header.Get(micro.ErrorHeader), fields
+}
+
+// lane answers the queries of one lane, until the test ends.
+func (r *rig) lane(t *testing.T, lane int, answer func(query) string) {
+	t.Helper()
+	nc := r.server.Conn(t)
+	_, err := nc.Subscribe(querySubject(lane), func(m *nats.Msg) {
+		var q query
+		if err := json.Unmarshal(m.Data, &q); err != nil {
+			t.Errorf("the lane was asked %s: %v", m.Data, err)
+		}
+		if reply := answer(q); reply != "" {
+			_ = nc.Publish(m.Reply, []byte(reply))
+		}
+	})
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) generated(campaign, n uint32) string {
+	return string(r.codec.AppendCode(nil, "", campaign, n))
+}
+
+func has(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("%q does not say %q", text, p)
+		}
+	}
+}
