@@ -74,7 +74,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (fresh b
 // reset makes the two schemas, and forgets the migrations that ran when schema scrip has been dropped since.
 func reset(ctx context.Context, conn *sql.Conn, log *slog.Logger) (fresh bool, err error) {
 	rows, err := conn.QueryContext(ctx, `SELECT c.relname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
-		WHERE s.nspname = 'scrip' AND c.relkind IN ('r', 'p', 'v')`)
+		WHERE s.nspname = 'scrip' AND c.relkind IN ('r', 'p', 'v') ORDER BY c.relname COLLATE "C"`)
 	if err != nil {
 		return false, err
 	}
@@ -101,7 +101,7 @@ func reset(ctx context.Context, conn *sql.Conn, log *slog.Logger) (fresh bool, e
 			log.WarnContext(ctx, "read tables were dropped, they are made anew and filled from the log")
 		}
 	case !migrated.Valid:
-		return false, fmt.Errorf("%w: schema scrip holds tables that scrip did not make (%s): rename the schema or use another database",
+		return false, fmt.Errorf("%w: schema scrip holds tables that scrip did not make (%s), or lost schema scrip_meta: rename schema scrip, or drop it if it is scrip's own, or use another database",
 			ErrUnusable, strings.Join(ours, ", "))
 	default:
 		return false, missing(ctx, conn, there)

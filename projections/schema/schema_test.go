@@ -1,0 +1,236 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func pool(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	p, err := pgxpool.New(context.Background(), pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+func migrate(t *testing.T, p *pgxpool.Pool) (fresh bool) {
+	t.Helper()
+	fresh, err := Migrate(t.Context(), p, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fresh
+}
+
+func exec(t *testing.T, p *pgxpool.Pool, sql string) {
+	t.Helper()
+	if _, err := p.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func TestMigrateTwice(t *testing.T) {
+	p := pool(t)
+	if !migrate(t, p) {
+		t.Error("an empty database was not said to be fresh")
+	}
+	exec(t, p, "INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, 'c', 'sold_out')")
+	if migrate(t, p) {
+		t.Error("the second migration was said to be fresh")
+	}
+	var n int
+	if err := p.QueryRow(t.Context(), "SELECT count(*) FROM scrip.refusal_stats").Scan(&n); err != nil || n != 1 {
+		t.Errorf("%d rows left (%v), want 1", n, err)
+	}
+}
+
+func TestManyMigrateAtOnce(t *testing.T) {
+	p := pool(t)
+	url := p.Config().ConnString()
+	var wg sync.WaitGroup
+	errs := make([]error, 4)
+	for i := range errs {
+		wg.Go(func() {
+			own, err := pgxpool.New(context.Background(), url)
+			if err == nil {
+				defer own.Close()
+				_, err = Migrate(context.Background(), own, quiet)
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDroppedTablesAreMadeAnew(t *testing.T) {
+	for name, drop := range map[string]string{
+		"schema": "DROP SCHEMA scrip CASCADE",
+		"tables": "DROP VIEW scrip.coupon; DROP TABLE scrip.campaign, scrip.coupon_row, scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.checkpoint, scrip.dead_letter",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pool(t)
+			migrate(t, p)
+			exec(t, p, drop)
+			if !migrate(t, p) {
+				t.Error("tables made anew were not said to be fresh")
+			}
+			if list, err := Digests(t.Context(), p); err != nil || len(list) != 8 {
+				t.Errorf("digests after it: %v, %v", list, err)
+			}
+		})
+	}
+}
+
+func TestUnusableDatabases(t *testing.T) {
+	for name, c := range map[string]struct{ spoil, want string }{
+		"one table dropped": {"DROP TABLE scrip.redemption", "redemption is missing from schema scrip; run `DROP SCHEMA scrip CASCADE`"},
+		"newer scrip":       {"INSERT INTO scrip_meta.migration (version_id, is_applied) VALUES (99, true)", "made by a newer scrip (migration 99"},
+		"not ours":          {"DROP SCHEMA scrip_meta CASCADE", "holds tables that scrip did not make (campaign"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pool(t)
+			migrate(t, p)
+			exec(t, p, c.spoil)
+			_, err := Migrate(t.Context(), p, quiet)
+			if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error %v, want ErrUnusable with %q", err, c.want)
+			}
+			// What the text advises helps.
+			exec(t, p, "DROP SCHEMA scrip CASCADE")
+			migrate(t, p)
+		})
+	}
+}
+
+// Columns that outside queries rely on: names and types are a contract.
+func TestContractColumns(t *testing.T) {
+	p := pool(t)
+	migrate(t, p)
+	for relation, columns := range map[string]string{
+		"campaign":       "campaign status category codes claimed redeemed expired voided opens_at closes_at expires_at created_at",
+		"coupon":         "campaign n code customer_id status claimed_at expires_at redeemed_count redeemed_at",
+		"redemption":     "campaign n code customer_id order_id redeemed_at rolled_back_at",
+		"expiry_task":    "campaign due_at pending redeemed expired state",
+		"reminder":       "campaign customer_id kind due_at state",
+		"campaign_stats": "campaign day attribute value claimed redeemed",
+		"refusal_stats":  "campaign day reason refused",
+		"checkpoint":     "projection lane sequence updated_at",
+		"dead_letter":    "stream lane sequence line reason payload at",
+	} {
+		rows, err := p.Query(t.Context(), `SELECT column_name::text, data_type::text FROM information_schema.columns
+			WHERE table_schema = 'scrip' AND table_name = $1`, relation)
+		if err != nil {
+			t.Fatal(err)
+		}
+		types := map[string]string{}
+		var name, kind string
+		if _, err := pgx.ForEachRow(rows, []any{&name, &kind}, func() error { types[name] = kind; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		for _, column := range strings.Fields(columns) {
+			if !slices.Contains([]string{"text", "bigint", "timestamp with time zone"}, types[column]) {
+				t.Errorf("%s.%s has type %q", relation, column, types[column])
+			}
+		}
+	}
+}
+
+// What is asked for one coupon or one customer is answered by an index, through the view.
+func TestViewKeepsIndexes(t *testing.T) {
+	p := pool(t)
+	migrate(t, p)
+	exec(t, p, `INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number, per_customer,
+		max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed)
+		SELECT 'c' || i, 'active', 1000, 0, 0, 0, 'epoch', 'epoch', 0, i, 1, 1, 1000, 0, 0, 0 FROM generate_series(1, 20) i`)
+	exec(t, p, `INSERT INTO scrip.coupon_row (n, claimed_at, redeemed_count, campaign, code, customer_id)
+		SELECT n, 'epoch', 0, 'c' || i, 'code-' || i || '-' || n, 'customer-' || n FROM generate_series(1, 20) i, generate_series(1, 1000) n`)
+	exec(t, p, "ANALYZE scrip.coupon_row, scrip.campaign")
+	for where, index := range map[string]string{
+		"code = 'code-7-7'":                              "coupon_row_code",
+		"customer_id = 'customer-7'":                     "coupon_row_customer",
+		"campaign = 'c7' AND n = 7":                      "coupon_row_key",
+		"campaign = 'c7' AND n > 990 ORDER BY n LIMIT 5": "coupon_row_key",
+	} {
+		rows, err := p.Query(t.Context(), "EXPLAIN (COSTS off) SELECT * FROM scrip.coupon WHERE "+where)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(plan, "\n")
+		if !strings.Contains(text, index) || regexp.MustCompile(`Seq Scan on coupon_row`).MatchString(text) {
+			t.Errorf("WHERE %s does not use %s:\n%s", where, index, text)
+		}
+	}
+}
+
+func TestDigestSeesContentOnly(t *testing.T) {
+	p := pool(t)
+	migrate(t, p)
+	digest := func() string {
+		list, err := Digests(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		for _, d := range list {
+			out.WriteString(d.Relation + d.Digest + " ")
+		}
+		return out.String()
+	}
+	insert := func(reasons ...string) {
+		for _, r := range reasons {
+			exec(t, p, "INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, 'c', '"+r+"')")
+		}
+	}
+	empty := digest()
+	insert("a", "b")
+	ab := digest()
+	exec(t, p, "TRUNCATE scrip.refusal_stats")
+	if digest() != empty {
+		t.Error("an emptied table has another digest than an empty one")
+	}
+	insert("b", "a")
+	if digest() != ab || ab == empty {
+		t.Error("the digest depends on the order of rows, or does not see them")
+	}
+	exec(t, p, "INSERT INTO scrip.checkpoint VALUES ('tables', 0, 5, now(), 'log', 'd')")
+	exec(t, p, "INSERT INTO scrip.expiry_task (due_at, live, redeemed, lane, processed_at, campaign, state) VALUES ('epoch', 1, 0, 0, 'epoch', 'c', 'processed')")
+	if digest() != ab {
+		t.Error("checkpoint or processed tasks are part of the digest")
+	}
+	exec(t, p, "INSERT INTO scrip.expiry_task (due_at, live, redeemed, lane, campaign, state) VALUES ('2026-01-01Z', 1, 0, 0, 'c', 'pending')")
+	pending := digest()
+	if pending == ab {
+		t.Error("pending tasks are not part of the digest")
+	}
+	exec(t, p, "ALTER ROLE CURRENT_USER SET timezone = 'Asia/Tokyo'")
+	defer exec(t, p, "ALTER ROLE CURRENT_USER RESET timezone")
+	p.Reset()
+	if digest() != pending {
+		t.Error("the digest depends on the session's time zone")
+	}
+}
