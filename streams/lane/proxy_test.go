@@ -1,0 +1,162 @@
+package lane_test
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// fault is what the proxy does to the next publish on a subject.
+type fault int
+
+const (
+	noFault      fault = iota
+	cutBefore          // the connection breaks before the publish reaches the server
+	cutAfter           // the publish reaches the server, then the connection breaks: no ack
+	swallowed          // the publish vanishes, the connection stays
+	ackSwallowed       // the publish takes effect, the ack vanishes, the connection stays
+	doubled            // the publish reaches the server twice
+)
+
+// proxy stands between a client and the server and can do to one publish what networks do.
+type proxy struct {
+	t       *testing.T
+	ln      net.Listener
+	server  string
+	subject string
+
+	mu      sync.Mutex
+	armed   fault
+	dropAck string // reply subject whose answer vanishes
+	hits    int
+}
+
+// newProxy listens until the test ends.
+func newProxy(t *testing.T, server, subject string) *proxy {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{t: t, ln: ln, server: strings.TrimPrefix(server, "nats://"), subject: subject}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(client)
+		}
+	}()
+	return p
+}
+
+func (p *proxy) url() string { return "nats://" + p.ln.Addr().String() }
+
+// arm sets the fault for the next publish.
+func (p *proxy) arm(f fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.armed = f
+}
+
+// struck is how many publishes were hit.
+func (p *proxy) struck() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hits
+}
+
+func (p *proxy) serve(client net.Conn) {
+	defer client.Close()
+	conn, err := net.Dial("tcp", p.server)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	server := conn.(*net.TCPConn)
+	go func() {
+		p.copy(client, server, p.fromServer)
+		_ = client.Close()
+	}()
+	p.copy(server, client, func(args []string, frame []byte) bool { return p.fromClient(client, server, args, frame) })
+	_ = server.CloseWrite()
+	_, _ = io.Copy(io.Discard, server)
+}
+
+// copy forwards protocol frames; the filter says whether a message frame goes on.
+func (p *proxy) copy(to io.Writer, from io.Reader, filter func(args []string, frame []byte) bool) {
+	in := bufio.NewReaderSize(from, 1<<16)
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		args := strings.Fields(string(line))
+		frame := line
+		if len(args) > 2 && (args[0] == "PUB" || args[0] == "HPUB" || args[0] == "MSG" || args[0] == "HMSG") {
+			size, err := strconv.Atoi(args[len(args)-1])
+			if err != nil {
+				return
+			}
+			var buf bytes.Buffer
+			buf.Write(line)
+			if _, err := io.CopyN(&buf, in, int64(size)+2); err != nil {
+				return
+			}
+			frame = buf.Bytes()
+			if !filter(args, frame) {
+				continue
+			}
+		}
+		if _, err := to.Write(frame); err != nil {
+			return
+		}
+	}
+}
+
+// fromClient strikes at the armed publish.
+func (p *proxy) fromClient(client, server net.Conn, args []string, frame []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if args[0] != "HPUB" || args[1] != p.subject || p.armed == noFault {
+		return true
+	}
+	f := p.armed
+	p.armed = noFault
+	p.hits++
+	switch f {
+	case cutBefore:
+		_ = client.Close()
+		return false
+	case cutAfter:
+		_ = client.Close()
+		return true
+	case swallowed:
+		return false
+	case ackSwallowed:
+		p.dropAck = args[2]
+		return true
+	case doubled:
+		_, _ = server.Write(frame)
+		return true
+	}
+	return true
+}
+
+// fromServer swallows an ack.
+func (p *proxy) fromServer(args []string, _ []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dropAck != "" && args[1] == p.dropAck {
+		p.dropAck = ""
+		return false
+	}
+	return true
+}
