@@ -1,0 +1,149 @@
+package lease
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	leasePrefix  = "lease."
+	serverPrefix = "server."
+	// markerTTL is how long the marker of a released lease stays; longer than any watcher is cut off.
+	markerTTL = time.Minute
+)
+
+// record is the value of a lease and of an announcement.
+type record struct {
+	Server string    `json:"server"`
+	Nonce  string    `json:"nonce"` // of this run of the server
+	Since  time.Time `json:"since"`
+}
+
+func leaseKey(group string, key int) string { return leasePrefix + group + "." + strconv.Itoa(key) }
+func serverKey(group, server string) string { return serverPrefix + group + "." + server }
+func filters(group string) []string {
+	return []string{leasePrefix + group + ".*", serverPrefix + group + ".*"}
+}
+func cutKey(key, prefix, group string) (string, bool) {
+	return strings.CutPrefix(key, prefix+group+".")
+}
+
+// Holder is who holds a lease, by its own word.
+type Holder struct {
+	Key    int
+	Server string
+	Since  time.Time
+	// Revision rises with every renewal.
+	Revision uint64
+}
+
+// Status is a look at a group.
+type Status struct {
+	// Servers alive, sorted.
+	Servers []string
+	// Holders by key; Server is empty where nobody holds the key.
+	Holders []Holder
+}
+
+// Inspect reads who is alive and who holds what. It may lag a little behind.
+func Inspect(ctx context.Context, js jetstream.JetStream, group string, keys int) (Status, error) {
+	w, err := watch(ctx, js, group)
+	if err != nil {
+		return Status{}, fmt.Errorf("reading leases: %w", err)
+	}
+	defer w.stop()
+	view := newView(keys)
+	for {
+		select {
+		case <-ctx.Done():
+			return Status{}, fmt.Errorf("reading leases: %w", ctx.Err())
+		case err := <-w.trouble:
+			return Status{}, fmt.Errorf("reading leases: %w", err)
+		case u := <-w.updates:
+			view.apply(group, u)
+			if !u.complete {
+				continue
+			}
+		}
+		status := Status{Servers: view.alive()}
+		for key, e := range view.leases {
+			status.Holders = append(status.Holders, Holder{Key: key, Server: e.rec.Server, Since: e.rec.Since, Revision: e.revision})
+		}
+		return status, nil
+	}
+}
+
+// entry is the last that was seen of a key.
+type entry struct {
+	rec      record // zero: nobody's
+	revision uint64
+}
+
+// view is what the bucket is thought to hold.
+type view struct {
+	leases  []entry
+	servers map[string]entry
+}
+
+func newView(keys int) *view {
+	return &view{leases: make([]entry, keys), servers: map[string]entry{}}
+}
+
+// apply takes an update in; older ones than known change nothing.
+func (v *view) apply(group string, u update) {
+	e := entry{revision: u.revision}
+	if !u.gone {
+		if err := json.Unmarshal(u.value, &e.rec); err != nil || e.rec.Server == "" {
+			e.rec = record{} // not ours; free to take
+		}
+	}
+	if name, ok := cutKey(u.key, serverPrefix, group); ok {
+		if e.rec.Server == "" {
+			delete(v.servers, name)
+		} else if e.revision >= v.servers[name].revision {
+			v.servers[name] = e
+		}
+		return
+	}
+	if number, ok := cutKey(u.key, leasePrefix, group); ok {
+		key, err := strconv.Atoi(number)
+		if err == nil && key >= 0 && key < len(v.leases) && e.revision >= v.leases[key].revision {
+			v.leases[key] = e
+		}
+	}
+}
+
+// alive are the servers announced, sorted.
+func (v *view) alive() []string {
+	names := make([]string, 0, len(v.servers))
+	for name := range v.servers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// JetStream error codes of a write behind an expected revision.
+const (
+	codeWrongRevision jetstream.ErrorCode = 10071 // with the actual one
+	// 10164, on replicated buckets: another write is on its way; says nothing, ask again later
+)
+
+// wrongRevision says whether a write was refused because the key has another revision, and which, 0 = no such key.
+func wrongRevision(err error) (actual uint64, ok bool) {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) || api.ErrorCode != codeWrongRevision {
+		return 0, false
+	}
+	_, number, _ := strings.Cut(api.Description, ": ")
+	actual, err = strconv.ParseUint(number, 10, 64)
+	return actual, err == nil
+}
