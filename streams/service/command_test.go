@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/coalesce"
 	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -213,8 +214,9 @@ func TestALostOutcomeIsAskedForAgain(t *testing.T) {
 // Two servers, many requesters: everyone gets their own answer, requests share messages, both servers work.
 func TestManyRequestersAndTwoServers(t *testing.T) {
 	r := newRig(t)
-	a, _ := r.serve(t, Options{})
-	b, _ := r.serve(t, Options{})
+	patient := Options{Timeout: MaxTimeout, Coalesce: coalesce.Options{AskAgain: time.Hour}} // nothing is asked twice
+	a, _ := r.serve(t, patient)
+	b, _ := r.serve(t, patient)
 	const callers = 2000
 	var all sync.WaitGroup
 	place := make(chan struct{}, 500)

@@ -1,0 +1,342 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestEveryCommand(t *testing.T) {
+	r := newRig(t, client.Options{})
+	ctx := within(t)
+	code := r.generated(3, 4)
+	patch := domain.Patch{Settings: domain.Settings{Codes: 20}}
+	patch.Set("codes")
+	for want, do := range map[string]func() (domain.Outcome, error){
+		domain.StatusCreated: func() (domain.Outcome, error) {
+			return r.CreateCampaign(ctx, "summer", domain.DefaultSettings(10))
+		},
+		domain.StatusUpdated: func() (domain.Outcome, error) { return r.UpdateCampaign(ctx, "summer", patch) },
+		domain.StatusPaused:  func() (domain.Outcome, error) { return r.Pause(ctx, "summer") },
+		domain.StatusResumed: func() (domain.Outcome, error) { return r.Resume(ctx, "summer") },
+		domain.StatusEnded:   func() (domain.Outcome, error) { return r.End(ctx, "summer") },
+		domain.StatusClaimed: func() (domain.Outcome, error) {
+			return r.Claim(ctx, "summer", "c1", client.Attributes([]byte(`{"channel":"app"}`)))
+		},
+		domain.StatusRedeemed: func() (domain.Outcome, error) {
+			return r.Redeem(ctx, code, "o1", client.Holder("c1"))
+		},
+		domain.StatusRolledBack: func() (domain.Outcome, error) { return r.Rollback(ctx, code, "o1") },
+		domain.StatusVoided:     func() (domain.Outcome, error) { return r.Void(ctx, code, client.Reason("fraud")) },
+		domain.StatusExtended: func() (domain.Outcome, error) {
+			return r.Extend(ctx, "MY-OWN", time.Now().Add(time.Hour), client.Campaign("summer"))
+		},
+		domain.StatusReminderSet: func() (domain.Outcome, error) {
+			return r.Remind(ctx, "summer", "c1", domain.KindOpens, time.Minute)
+		},
+		domain.StatusReminderCancelled: func() (domain.Outcome, error) {
+			return r.Unremind(ctx, "summer", "c1", domain.KindOpens, time.Minute)
+		},
+	} {
+		out, err := do()
+		if err != nil || out.Status != want {
+			t.Errorf("%s: answered %+v, %v", want, out, err)
+		}
+		if id, err := uuid.Parse(out.ID); err != nil || id.Version() != 7 {
+			t.Errorf("%s: id %q is no UUIDv7", want, out.ID)
+		}
+	}
+	if out, err := r.Claim(ctx, "summer", "c2", client.ID("mine")); err != nil || out.ID != "mine" || out.Repeat {
+		t.Errorf("with an id of its own: %+v, %v", out, err)
+	}
+	if out, err := r.Claim(ctx, "summer", "c2", client.ID("mine")); err != nil || !out.Repeat {
+		t.Errorf("the same id again: %+v, %v", out, err)
+	}
+	if out, err := r.Redeem(ctx, "MY-OWN", "o1"); err != nil || out.Refusal != domain.CodeNotFound {
+		t.Errorf("an imported code without campaign: %+v, %v", out, err)
+	}
+}
+
+// What is invalid is refused here, in the words of the lane, and what is raw JSON cannot smuggle commands in.
+func TestInvalidCommandsAreRefusedHere(t *testing.T) {
+	r := newRig(t, client.Options{})
+	ctx := within(t)
+	for says, cmd := range map[string]domain.Command{
+		"id: has 65 bytes":      {Type: domain.Claim, ID: strings.Repeat("i", 65), Campaign: "summer", CustomerID: "c"},
+		"id: must be printable": {Type: domain.Claim, ID: "i\n", Campaign: "summer", CustomerID: "c"},
+		"not valid UTF-8":       {Type: domain.Claim, Campaign: "summer", CustomerID: "c\xff"},
+		"attributes":            {Type: domain.Claim, Campaign: "summer", CustomerID: "c", Attributes: []byte(`{"a":{}}`)},
+		"not valid JSON":        {Type: domain.Claim, Campaign: "summer", CustomerID: "c", Attributes: []byte(`{"a":1`)},
+		"after the JSON object": {Type: domain.Claim, Campaign: "summer", CustomerID: "c", Attributes: []byte("{}}\n{\"id\":\"x\"}")},
+		"the line has":          {Type: domain.Claim, Campaign: "summer", CustomerID: strings.Repeat("c", domain.MaxLine)},
+		"nothing to update":     {Type: domain.UpdateCampaign, Campaign: "summer"},
+		"codes: code 2":         {Type: domain.ImportCodes, Campaign: "summer", Codes: []string{"GOOD", "no good"}},
+	} {
+		out, err := r.Do(ctx, cmd)
+		if err != nil || out.Refusal != domain.Invalid || !strings.Contains(out.Message, says) || out.ID == "" {
+			t.Errorf("expected invalid with %q: %+v, %v", says, out, err)
+		}
+		async := make(chan domain.Outcome, 1)
+		if err := r.DoAsync(ctx, cmd, func(out domain.Outcome, _ error) { async <- out }); err != nil {
+			t.Error(err)
+		} else if out := <-async; out.Refusal != domain.Invalid {
+			t.Errorf("expected invalid with %q: %+v", says, out)
+		}
+	}
+	if _, lines := r.owner.Seen(); lines != 0 {
+		t.Errorf("%d invalid lines were sent", lines)
+	}
+	// What only the lane can judge reaches it and is refused there; so do the service's words.
+	if out, err := r.Claim(ctx, "summer", ""); err != nil || out.Refusal != domain.Invalid || !strings.Contains(out.Message, "customer_id") {
+		t.Errorf("without customer: %+v, %v", out, err)
+	}
+	if out, err := r.Redeem(ctx, "", "o"); err != nil || out.Refusal != domain.Invalid || !strings.Contains(out.Message, "code") {
+		t.Errorf("without code: %+v, %v", out, err)
+	}
+	// Line breaks in raw JSON do not become several lines.
+	out, err := r.Claim(ctx, "summer", "c", client.Attributes([]byte("{\n \"channel\":\n \"app\"\n}")))
+	if err != nil || out.Status != domain.StatusClaimed {
+		t.Errorf("attributes on several lines: %+v, %v", out, err)
+	}
+	settings := domain.DefaultSettings(1)
+	settings.Benefit = []byte("{\n\"percent\": 10}")
+	if out, err := r.CreateCampaign(ctx, "summer", settings); err != nil || out.Status != domain.StatusCreated {
+		t.Errorf("a benefit on several lines: %+v, %v", out, err)
+	}
+	if messages, lines := r.owner.Seen(); messages != lines {
+		t.Errorf("%d lines in %d messages", lines, messages)
+	}
+}
+
+func TestConcurrentCallersEachGetTheirOwnAnswer(t *testing.T) {
+	r := newRig(t, client.Options{AskAgain: time.Hour}) // however slow the machine, nothing is asked twice
+	ctx := within(t)
+	const callers = 5000
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			customer := fmt.Sprint("customer-", i)
+			out, err := r.Claim(ctx, fmt.Sprint("c", i%5), customer)
+			if err != nil || out.CustomerID != customer {
+				t.Errorf("%s got %+v, %v", customer, out, err)
+			}
+		})
+	}
+	all.Wait()
+	messages, lines := r.owner.Seen()
+	if lines != callers || messages > callers/4 {
+		t.Errorf("%d calls became %d lines in %d messages", callers, lines, messages)
+	}
+}
+
+// Many commands from one goroutine, on both ways, while outcomes get lost.
+func TestAsync(t *testing.T) {
+	r := newRig(t, client.Options{})
+	ctx := within(t)
+	r.owner.SetFault(func(n int, _ []domain.Command) int { return n % 3 }) // lost, once, twice, …
+	const calls = 3000
+	answers := make(chan domain.Outcome, 2*calls)
+	for i := range calls {
+		cmd := domain.Command{Type: domain.Claim, Campaign: fmt.Sprint("c", i%5), CustomerID: fmt.Sprint("customer-", i)}
+		if i%10 == 0 {
+			cmd = domain.Command{Type: domain.Redeem, Code: r.generated(uint32(i), 1), OrderID: fmt.Sprint("order-", i)}
+		}
+		err := r.DoAsync(ctx, cmd, func(out domain.Outcome, err error) {
+			if err != nil {
+				t.Errorf("call %d: %v", i, err)
+			}
+			if out.CustomerID != cmd.CustomerID || out.OrderID != cmd.OrderID {
+				t.Errorf("call %d got %+v", i, out)
+			}
+			answers <- out
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range calls {
+		select {
+		case <-answers:
+		case <-ctx.Done():
+			t.Fatalf("an answer is missing; counters %+v", r.Counters())
+		}
+	}
+	if r.owner.Distinct() != calls {
+		t.Errorf("%d calls had %d effects", calls, r.owner.Distinct())
+	}
+	if len(answers) != 0 {
+		t.Error("a call was answered twice")
+	}
+}
+
+func TestWhenTheContextEndsTheResultIsUnknown(t *testing.T) {
+	r := newRig(t, client.Options{})
+	r.owner.SetFault(hold)
+	for name, do := range map[string]func(context.Context) (domain.Outcome, error){
+		"Lane": func(ctx context.Context) (domain.Outcome, error) {
+			return r.Claim(ctx, "summer", "c", client.ID("Lane"))
+		},
+		"Service": func(ctx context.Context) (domain.Outcome, error) {
+			return r.Redeem(ctx, r.generated(1, 1), "o", client.ID("Service"))
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		held := r.owner.Held()
+		go func() {
+			streamtest.Eventually(t, "the lane has it", func() bool { return r.owner.Held() > held })
+			cancel()
+		}()
+		out, err := do(ctx)
+		var unknown *client.UnknownError
+		if !errors.As(err, &unknown) || unknown.ID != name || !errors.Is(err, context.Canceled) || out.Refused() {
+			t.Errorf("%s: %+v, %v", name, out, err)
+		}
+	}
+	async := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	cmd := domain.Command{Type: domain.Claim, Campaign: "summer", CustomerID: "c"}
+	if err := r.DoAsync(ctx, cmd, func(_ domain.Outcome, err error) { async <- err }); err != nil {
+		t.Fatal(err)
+	}
+	var unknown *client.UnknownError
+	if err := <-async; !errors.As(err, &unknown) || unknown.ID == "" {
+		t.Errorf("async: %v", err)
+	}
+	r.owner.SetFault(nil)
+	r.owner.Release(t)
+	if out, err := r.Claim(within(t), "summer", "c", client.ID("Lane")); err != nil || !out.Repeat {
+		t.Errorf("asked again: %+v, %v", out, err)
+	}
+}
+
+// A service that goes away and comes back, a server that restarts: calls wait and are answered.
+func TestFailover(t *testing.T) {
+	r := newRig(t, client.Options{})
+	ctx := within(t)
+	if _, err := r.Claim(ctx, "summer", "first"); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	redeemed := make(chan error, 1)
+	go func() {
+		out, err := r.Redeem(ctx, r.generated(1, 1), "o")
+		if err == nil && out.Status != domain.StatusRedeemed {
+			err = fmt.Errorf("answered %+v", out)
+		}
+		redeemed <- err
+	}()
+	streamtest.Eventually(t, "it was asked in vain", func() bool { return r.Counters().AskedAgain > 0 })
+	r.serve(t, r.owner.Log)
+	if err := <-redeemed; err != nil {
+		t.Error(err)
+	}
+	r.server.Restart(t)
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			if out, err := r.Claim(ctx, "summer", fmt.Sprint("after-", i)); err != nil || out.Status != domain.StatusClaimed {
+				t.Errorf("after the restart: %+v, %v", out, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestAClientBeforeItsServer(t *testing.T) {
+	server := streamtest.Start(t)
+	c := client.New(server.Conn(t), client.Options{AskAgain: quick})
+	defer c.Close()
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := c.Claim(short, "summer", "c")
+	var notSent *client.NotSentError
+	if !errors.As(err, &notSent) || !strings.Contains(err.Error(), "scrip serve") || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a service: %v", err)
+	}
+	r := &rig{Client: c, server: server}
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := c.Claim(within(t), "summer", "c")
+		waiting <- err
+	}()
+	r.owner = lanetest.Start(t, server.Conn(t), topology.Spec{Lanes: 3})
+	r.codec = newCodec()
+	r.serve(t, r.owner.Log)
+	if err := <-waiting; err != nil {
+		t.Error(err)
+	}
+	uuid, lanes, err := c.Log(within(t))
+	if err != nil || uuid != r.owner.Log.UUID || lanes != 3 {
+		t.Errorf("the log is %s with %d lanes, %v", uuid, lanes, err)
+	}
+}
+
+// Lanes computed for one log would be wrong in another: the client says so rather than ask the wrong ones.
+func TestAnotherLogBehindTheSameAddress(t *testing.T) {
+	r := newRig(t, client.Options{})
+	if _, err := r.Claim(within(t), "summer", "c"); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	other := r.owner.Log
+	other.UUID, other.Lanes = "another", 7
+	r.serve(t, other)
+	if err := r.Conn().ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	streamtest.Eventually(t, "the client noticed", func() bool {
+		_, err := r.Claim(within(t), "summer", "c")
+		return err != nil && strings.Contains(err.Error(), "make a new client")
+	})
+}
+
+func TestClose(t *testing.T) {
+	r := newRig(t, client.Options{})
+	r.owner.SetFault(hold)
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := r.Claim(within(t), "summer", "c")
+		waiting <- err
+	}()
+	streamtest.Eventually(t, "the claim is under way", func() bool { return r.owner.Held() > 0 })
+	r.Close()
+	var unknown *client.UnknownError
+	if err := <-waiting; !errors.As(err, &unknown) || !errors.Is(err, client.ErrClosed) {
+		t.Errorf("the call under way got %v", err)
+	}
+	r.Close() // twice does no harm
+	if _, err := r.Claim(within(t), "summer", "c"); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("a call after Close got %v", err)
+	}
+	if _, err := r.Coupon(within(t), "x"); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("a query after Close got %v", err)
+	}
+	if r.Conn().IsClosed() {
+		t.Error("Close closed a connection that is not its own")
+	}
+	c, err := client.Connect(r.server.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if !c.Conn().IsClosed() {
+		t.Error("Close left its own connection open")
+	}
+	if _, err := client.Connect("nats://127.0.0.1:1", nats.Timeout(time.Second)); err == nil || !strings.Contains(err.Error(), "scrip serve") {
+		t.Errorf("connecting to nobody: %v", err)
+	}
+}

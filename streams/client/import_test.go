@@ -1,0 +1,101 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+func newCodec() *code.Codec { return code.New([32]byte{7}) }
+
+// numbered yields n codes.
+func numbered(n int) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range n {
+			if !yield(fmt.Sprintf(" code-%07d ", i)) {
+				return
+			}
+		}
+	}
+}
+
+func TestImportCodes(t *testing.T) {
+	r := newRig(t, client.Options{})
+	ctx := within(t)
+	r.owner.SetFault(func(n int, _ []domain.Command) int { return min(n%4, 1) })
+	const n = 50_000
+	done := 0
+	out, err := r.ImportCodes(ctx, "summer", numbered(n), func(d int) {
+		if d <= done || d > n {
+			t.Errorf("progress went from %d to %d", done, d)
+		}
+		done = d
+	}, client.ID("import"))
+	if err != nil || out.Status != domain.StatusImported || out.Count != n || done != n || out.ID != "import" {
+		t.Fatalf("imported %+v, %v, progress %d", out, err, done)
+	}
+	seen := make(map[string]string)
+	for _, cmd := range r.owner.Commands() {
+		if size := len(cmd.AppendJSON(nil)); size > domain.MaxLine {
+			t.Errorf("line %s has %d bytes", cmd.ID, size)
+		}
+		for _, c := range cmd.Codes {
+			if other := seen[c]; other != "" && other != cmd.ID {
+				t.Fatalf("code %s came in lines %s and %s", c, other, cmd.ID)
+			}
+			seen[c] = cmd.ID
+		}
+	}
+	if len(seen) != n {
+		t.Errorf("%d codes arrived, expected %d", len(seen), n)
+	}
+	// The same again, as after a crash: every line is a repeat.
+	before := r.owner.Distinct()
+	if out, err = r.ImportCodes(ctx, "summer", numbered(n), nil, client.ID("import")); err != nil || !out.Repeat {
+		t.Errorf("imported again: %+v, %v", out, err)
+	}
+	if after := r.owner.Distinct(); after != before {
+		t.Errorf("importing again had %d more effects", after-before)
+	}
+}
+
+func TestImportsThatEndEarly(t *testing.T) {
+	r := newRig(t, client.Options{})
+	ctx := within(t)
+	if out, err := r.ImportCodes(ctx, "summer", slices.Values([]string(nil)), nil); err != nil || out.Refusal != domain.Invalid {
+		t.Errorf("no codes: %+v, %v", out, err)
+	}
+	if out, err := r.ImportCodes(ctx, "summer", numbered(1), nil, client.ID(strings.Repeat("i", 60))); err != nil || out.Refusal != domain.Invalid ||
+		!strings.Contains(out.Message, "id") {
+		t.Errorf("a long id: %+v, %v", out, err)
+	}
+	bad := slices.Values([]string{"GOOD-1", "GOOD-2", "no good", "GOOD-3"})
+	if out, err := r.ImportCodes(ctx, "summer", bad, nil); err != nil || out.Refusal != domain.Invalid || !strings.Contains(out.Message, "code 3") {
+		t.Errorf("a bad code: %+v, %v", out, err)
+	}
+	if out, err := r.ImportCodes(ctx, "not a name", numbered(10_000), nil); err != nil || out.Refusal != domain.Invalid ||
+		!strings.Contains(out.Message, "campaign") {
+		t.Errorf("a bad campaign: %+v, %v", out, err)
+	}
+
+	r.owner.SetFault(hold)
+	cancelled, cancel := context.WithCancel(ctx)
+	go func() {
+		streamtest.Eventually(t, "the import is under way", func() bool { return r.owner.Held() > 0 })
+		cancel()
+	}()
+	_, err := r.ImportCodes(cancelled, "summer", numbered(100_000), nil, client.ID("cut"))
+	var unknown *client.UnknownError
+	if !errors.As(err, &unknown) || unknown.ID != "cut" || !errors.Is(err, context.Canceled) {
+		t.Errorf("an import cut off: %v", err)
+	}
+}

@@ -1,0 +1,105 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/coalesce"
+	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
+	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// rig is a server, an owner of its lanes, the micro service, and a client.
+type rig struct {
+	*client.Client
+	server *streamtest.Server
+	owner  *lanetest.Owner
+	codec  *code.Codec
+	stop   func() // ends the service
+}
+
+const quick = 100 * time.Millisecond
+
+func newRig(t *testing.T, opts client.Options) *rig {
+	t.Helper()
+	server := streamtest.Start(t)
+	r := &rig{
+		server: server,
+		owner:  lanetest.Start(t, server.Conn(t), topology.Spec{Lanes: 2}),
+		codec:  code.New([32]byte{7}),
+	}
+	r.serve(t, r.owner.Log)
+	if opts.AskAgain == 0 {
+		opts.AskAgain = quick
+	}
+	r.Client = client.New(server.Conn(t), opts)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// serve runs the micro service.
+func (r *rig) serve(t *testing.T, log topology.Log) {
+	t.Helper()
+	svc := service.New(r.server.Conn(t), log, r.codec, service.Options{
+		Coalesce: coalesce.Options{AskAgain: quick}, Logger: streamtest.Logger(t),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- svc.Run(ctx) }()
+	stopped := false
+	r.stop = func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			if err := <-ended; err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+				t.Errorf("the service: %v", err)
+			}
+		}
+	}
+	t.Cleanup(r.stop)
+}
+
+func (r *rig) generated(campaign, n uint32) string {
+	return string(r.codec.AppendCode(nil, "", campaign, n))
+}
+
+// lanes answers queries on both lanes.
+func (r *rig) lanes(t *testing.T, answer func(lane int, query map[string]any) string) {
+	t.Helper()
+	nc := r.server.Conn(t)
+	for lane, subject := range []string{"scrip.lane.0.query", "scrip.lane.1.query"} {
+		_, err := nc.Subscribe(subject, func(m *nats.Msg) {
+			var q map[string]any
+			if err := json.Unmarshal(m.Data, &q); err != nil {
+				t.Errorf("the lane was asked %s: %v", m.Data, err)
+			}
+			_ = nc.Publish(m.Reply, []byte(answer(lane, q)))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hold keeps all outcomes back.
+func hold(int, []domain.Command) int { return lanetest.Hold }
+
+// within is a context for what is expected to work.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
