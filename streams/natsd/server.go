@@ -18,7 +18,8 @@ import (
 const (
 	// startWait bounds a start. After a hard kill every stream is read from end to end: 0.4 s per 1.35 GB.
 	startWait = 10 * time.Minute
-	startPoll = 5 * time.Millisecond
+	// listenWait is for the sockets: Start returns a moment before the cluster port listens.
+	listenWait = 10 * time.Second
 	// reviveEvery is how often Run looks whether JetStream went down, and tries to bring it back.
 	reviveEvery = time.Second
 )
@@ -89,7 +90,7 @@ func (s *Server) awaitReady(started <-chan struct{}) error {
 	if err := s.log.failed(); err != nil {
 		return fmt.Errorf("the embedded NATS server did not start: %w", err)
 	}
-	if !s.ns.ReadyForConnections(startPoll) {
+	if !s.ns.ReadyForConnections(listenWait) {
 		return fmt.Errorf("the embedded NATS server does not listen on %s (--nats-listen)", s.opts.Listen)
 	}
 	return nil
