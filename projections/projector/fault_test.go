@@ -1,0 +1,255 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// Every place a batch can break at, before it took effect and after.
+func TestConnectionBreaksAroundCommit(t *testing.T) {
+	lost := errors.New("the answer never came")
+	cases := []struct {
+		name string
+		set  func(r *rig, p *running, hit *atomic.Int32)
+	}{
+		{"killed before the commit", func(r *rig, p *running, hit *atomic.Int32) {
+			p.faults.beforeCommit = func(_ int, backend uint32) {
+				if hit.Add(1)%3 == 1 {
+					r.terminate(backend)
+				}
+			}
+		}},
+		{"committed, the answer is lost", func(r *rig, p *running, hit *atomic.Int32) {
+			p.faults.afterCommit = func(int) error {
+				if hit.Add(1)%3 == 1 {
+					return lost
+				}
+				return nil
+			}
+		}},
+		{"every connection killed after the commit", func(r *rig, p *running, hit *atomic.Int32) {
+			p.faults.afterCommit = func(int) error {
+				if hit.Add(1)%5 == 1 {
+					r.terminateAll()
+				}
+				return nil
+			}
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			r.work()
+			// A pool of its own, so that the test's queries are not what breaks.
+			p := r.projector(newPool(t, r.pool.Config().ConnString()+"&application_name=victim"), Options{MaxLines: 1})
+			var hit atomic.Int32
+			c.set(r, p, &hit)
+			p.start()
+			for range 5 {
+				r.claim(0, 2)
+				r.claim(1, 2)
+			}
+			r.synced(r.pool)
+			if hit.Load() == 0 {
+				t.Error("nothing broke")
+			}
+			r.check(r.pool)
+			if now := p.Progress()[0]; now.Parked != 0 {
+				t.Errorf("progress %+v", now)
+			}
+		})
+	}
+}
+
+func (r *rig) terminate(backend uint32) {
+	if _, err := r.pool.Exec(context.Background(), "SELECT pg_terminate_backend($1)", int32(backend)); err != nil {
+		r.t.Error(err)
+	}
+}
+
+func (r *rig) terminateAll() {
+	const all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'victim'"
+	if _, err := r.pool.Exec(context.Background(), all); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// PostgreSQL away at the start, then there, then stopped and started: said once each, and nothing is missing after it.
+func TestPostgresStoppedAndStarted(t *testing.T) {
+	r := newRig(t)
+	cluster := pgtest.Cluster(t)
+	url := cluster.URL()
+	down := func() {
+		t.Helper()
+		if err := cluster.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	up := func() {
+		t.Helper()
+		again, err := cluster.Start(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again != url {
+			t.Fatalf("the cluster came back at %s, was at %s", again, url)
+		}
+	}
+	down()
+	r.work()
+	pool := newPool(t, url)
+	p := r.projector(pool, Options{}).start()
+	for round := 1; round <= 2; round++ {
+		for lane := range lanes {
+			p.reaches(lane, Waiting)
+		}
+		streamtest.Eventually(t, "said that it waits", func() bool { return p.logs.count("PostgreSQL is away") == round })
+		up()
+		r.synced(newPool(t, url)) // a fresh pool: the old one's idle connections are dead
+		streamtest.Eventually(t, "said that it is back", func() bool { return p.logs.count("PostgreSQL is back") == round })
+		if round == 1 {
+			r.claim(0, 3)
+			r.synced(newPool(t, url))
+			down()
+			r.claim(0, 3)
+			r.claim(1, 3)
+		}
+	}
+	if n := p.logs.count("PostgreSQL is away"); n != 2 {
+		t.Errorf("said %d times that it is away", n)
+	}
+	r.check(newPool(t, url))
+}
+
+// A log whose last messages were lost under a checkpoint: the lane stops and says what to do, whether the log is
+// shorter now or was written on; the other lane goes on; what the text advises helps.
+func TestLostTail(t *testing.T) {
+	for name, c := range map[string]struct {
+		running, writtenOn bool
+		want               error
+	}{
+		"found at the start":                  {want: eventlog.ErrLostTail},
+		"found at the start, log written on":  {writtenOn: true, want: eventlog.ErrDiverged},
+		"found while running":                 {running: true, want: eventlog.ErrLostTail},
+		"found while running, log written on": {running: true, writtenOn: true, want: eventlog.ErrDiverged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.work()
+			old := r.server.CopyStore(t)
+			kept := r.last[0]
+			keptN := r.n[0]
+			r.claim(0, 3)
+			p := r.project(Options{})
+			r.synced(r.pool)
+			lost := r.last[0]
+			if !c.running {
+				p.stop()
+			}
+			if c.running && c.writtenOn {
+				// So that the reader finds the log only after it was written on.
+				r.server.Shutdown()
+				other := streamtest.Start(t, streamtest.Dir(old))
+				r.rewrite(other, kept, keptN, lost)
+				other.Shutdown()
+				r.server.RestoreStore(t, other.StoreDir())
+			} else {
+				r.server.RestoreStore(t, old)
+				if c.writtenOn {
+					r.rewrite(r.server, kept, keptN, lost)
+				}
+			}
+			if !c.running {
+				p = r.project(Options{})
+			}
+			before := digest(t, r.pool)
+			now := p.reaches(0, Stopped)
+			if !errors.Is(now.Err, c.want) || !strings.Contains(now.Err.Error(), "DROP SCHEMA scrip CASCADE") {
+				t.Errorf("error %v, want %v and what to do", now.Err, c.want)
+			}
+			if digest(t, r.pool) != before {
+				t.Error("the tables changed")
+			}
+			r.last[0], r.n[0] = kept, keptN // what the log holds
+			r.claim(1, 2)
+			r.reached(r.pool, 1, r.last[1])
+			if n := p.logs.count("lane is not projected any more"); n != 1 {
+				t.Errorf("said %d times", n)
+			}
+
+			if _, err := r.pool.Exec(t.Context(), "DROP SCHEMA scrip CASCADE"); err != nil {
+				t.Fatal(err)
+			}
+			p.reaches(0, Following)
+			r.reached(r.pool, 1, r.last[1])
+			r.reached(r.pool, 0, kept)
+			if c.writtenOn {
+				r.reached(r.pool, 0, lost)
+			}
+			r.check(r.pool)
+		})
+	}
+}
+
+// rewrite writes other messages to lane 0 until it is as long as it was.
+func (r *rig) rewrite(server *streamtest.Server, kept uint64, n int, until uint64) {
+	js := r.js
+	r.js = server.JetStream(r.t)
+	r.last[0], r.n[0] = kept, n
+	for r.last[0] < until {
+		r.write(0, `{"type":"campaign.paused","campaign":"c0","at":"@"}`)
+	}
+	r.js = js
+}
+
+// NATS restarted under the projector: it reads on.
+func TestLogAwayForAWhile(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	p := r.project(Options{})
+	r.synced(r.pool)
+	r.server.Restart(t)
+	r.claim(0, 3)
+	r.synced(r.pool)
+	r.check(r.pool)
+	if now := p.Progress()[0]; now.State != Following {
+		t.Errorf("progress %+v", now)
+	}
+}
+
+// A database that will not do is said once, and taken as soon as it will.
+func TestUnusableDatabase(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	conn, err := pgx.Connect(t.Context(), r.pool.Config().ConnString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), "CREATE SCHEMA scrip CREATE TABLE campaign (mine int)"); err != nil {
+		t.Fatal(err)
+	}
+	p := r.project(Options{})
+	now := p.reaches(1, Stopped)
+	if !strings.Contains(fmt.Sprint(now.Err), "rename schema scrip") {
+		t.Errorf("error %v", now.Err)
+	}
+	if _, err := conn.Exec(t.Context(), "ALTER SCHEMA scrip RENAME TO mine"); err != nil {
+		t.Fatal(err)
+	}
+	r.synced(r.pool)
+	r.check(r.pool)
+	if n := p.logs.count("nothing is projected"); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+}

@@ -1,0 +1,224 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/tables"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+// takeMessages is how many messages are taken from the reader at a time while a batch is filled.
+const takeMessages = 64
+
+// lane projects one lane.
+type lane struct {
+	number   int
+	p        *Projector
+	stream   eventlog.Stream
+	progress *progress
+
+	// Owned by run.
+	at       eventlog.Position // of the last message applied
+	clock    domain.Instant    // the log's, at that message; 0 before the first
+	messages []eventlog.Message
+	lines    []tables.Line
+}
+
+func newLane(p *Projector, js jetstream.JetStream, number int) *lane {
+	return &lane{number: number, p: p, stream: eventlog.Events(js, number), progress: newProgress(number)}
+}
+
+// run follows the log until ctx ends (nil), or until the lock is no good any more (errFenced, errDropped).
+func (l *lane) run(ctx context.Context) error {
+	pause := newPause()
+	for {
+		before := l.progress.batches.Load()
+		err := l.follow(ctx)
+		var pg *pgconn.PgError
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errFenced):
+			return err
+		case tables.Missing(err):
+			return errDropped
+		case isFinal(err):
+			l.stop(ctx, err)
+			<-ctx.Done() // until the operator has acted
+			return nil
+		case errors.As(err, &pg), errors.Is(err, errPostgres):
+			l.p.postgres.away(ctx, err)
+		default:
+			l.p.nats.away(ctx, err)
+		}
+		l.progress.state(Waiting, err)
+		if l.progress.batches.Load() != before {
+			pause.Reset()
+		}
+		wait(ctx, pause.NextBackOff())
+	}
+}
+
+// follow goes on from the checkpoint. It is the start, and what follows every interruption.
+func (l *lane) follow(ctx context.Context) error {
+	if err := l.load(ctx); err != nil {
+		return err
+	}
+	l.p.postgres.back(ctx)
+	reader, err := l.stream.Open(ctx, l.p.log.UUID, l.at, eventlog.ReaderOptions{Logger: l.p.opts.Logger})
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	l.p.nats.back(ctx)
+	l.progress.follow(l.at.Sequence, l.clock, reader)
+	for {
+		if err := l.take(ctx, reader); err != nil {
+			return err
+		}
+		if len(l.messages) == 0 {
+			continue
+		}
+		if err := l.apply(ctx); err != nil {
+			return err
+		}
+		l.p.postgres.back(ctx)
+	}
+}
+
+// take waits for a message, then takes what is there, up to the size of a batch: no waiting for more.
+func (l *lane) take(ctx context.Context, reader *eventlog.Reader) (err error) {
+	clear(l.messages)
+	l.messages, err = reader.NextBatch(ctx, takeMessages, l.messages[:0])
+	lines, bytes, counted := 0, 0, 0
+	for err == nil {
+		for _, m := range l.messages[counted:] {
+			bytes += len(m.Payload)
+			for range eventlog.Lines(m.Payload) {
+				lines++
+			}
+		}
+		counted = len(l.messages)
+		if lines >= l.p.opts.MaxLines || bytes >= l.p.opts.MaxBytes {
+			return nil
+		}
+		if l.messages, err = reader.TryBatch(takeMessages, l.messages); len(l.messages) == counted {
+			break
+		}
+	}
+	l.progress.took(reader, len(l.messages))
+	if len(l.messages) > 0 {
+		return nil // first what came before the error; it stays
+	}
+	return err
+}
+
+// apply applies the messages taken. What PostgreSQL refuses is looked for message by message, then line by line.
+func (l *lane) apply(ctx context.Context) error {
+	err := l.commit(ctx, l.messages, tables.Apply)
+	if _, refused := tables.Refused(err); !refused {
+		return err
+	}
+	for i := range l.messages {
+		one := l.messages[i : i+1]
+		err := l.commit(ctx, one, tables.Apply)
+		if _, refused := tables.Refused(err); refused {
+			err = l.commit(ctx, one, tables.ApplyOneByOne)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type applier func(context.Context, pgx.Tx, *tables.Batch) ([]tables.Parked, error)
+
+// commit applies messages and moves the checkpoint behind them, in one transaction.
+func (l *lane) commit(ctx context.Context, messages []eventlog.Message, apply applier) error {
+	batch := l.decode(messages)
+	last := &messages[len(messages)-1]
+	to := last.Position(l.p.log.UUID, l.number)
+
+	// The log is the truth: a commit that PostgreSQL loses in a crash is applied again.
+	tx, err := l.p.db.BeginTx(ctx, pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL synchronous_commit = off"})
+	if err != nil {
+		return postgresError("beginning a batch", err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing to do after a commit
+	// First, so that whoever is fenced touches nothing, and takes no row of ours for one that is there already.
+	if err := l.advance(ctx, tx, to, batch.To); err != nil {
+		return err
+	}
+	parked, err := apply(ctx, tx, batch)
+	if err != nil {
+		return postgresError(fmt.Sprintf("applying messages %d to %d of lane %d", messages[0].Sequence, last.Sequence, l.number), err)
+	}
+	if f := l.p.faults.beforeCommit; f != nil {
+		f(l.number, tx.Conn().PgConn().PID())
+	}
+	// If the answer does not come, the checkpoint says whether it happened: follow reads it.
+	if err := tx.Commit(ctx); err != nil {
+		return postgresError("committing a batch", err)
+	}
+	if f := l.p.faults.afterCommit; f != nil {
+		if err := f(l.number); err != nil {
+			return postgresError("committing a batch", err)
+		}
+	}
+	l.at, l.clock = to, batch.To
+	l.progress.applied(batch, to.Sequence, len(messages), len(parked))
+	if len(parked) > 0 {
+		l.p.opts.Logger.ErrorContext(ctx, "event lines parked, see scrip.dead_letter", "lane", l.number, "lines", len(parked),
+			"sequence", parked[0].Sequence, "line", parked[0].Line, "reason", parked[0].Reason)
+	}
+	return nil
+}
+
+// decode reads the lines of messages into a batch that goes on where the lane is.
+func (l *lane) decode(messages []eventlog.Message) *tables.Batch {
+	clear(l.lines)
+	l.lines = l.lines[:0]
+	var clock domain.Instant
+	for i := range messages {
+		m := &messages[i]
+		clock = domain.At(m.LaneTime)
+		for n, raw := range eventlog.Lines(m.Payload) {
+			l.lines = append(l.lines, tables.Line{})
+			l.lines[len(l.lines)-1].Read(m.Sequence, uint32(n)+1, raw, clock)
+		}
+	}
+	return &tables.Batch{Lane: l.number, Lines: l.lines, From: l.clock, To: clock, Retention: l.p.opts.Retention}
+}
+
+// errPostgres is the kind of everything that went wrong with PostgreSQL.
+var errPostgres = errors.New("PostgreSQL")
+
+func postgresError(doing string, err error) error {
+	return fmt.Errorf("%s: %w: %w", doing, errPostgres, err)
+}
+
+// isFinal says whether an error stays, whatever one waits: the log is not the one that was read, or is not for us.
+func isFinal(err error) bool {
+	var gap *eventlog.GapError
+	return errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrDiverged) || errors.Is(err, eventlog.ErrTrimmed) ||
+		errors.Is(err, eventlog.ErrHole) || errors.Is(err, eventlog.ErrNewerFormat) || errors.As(err, &gap)
+}
+
+// stop shows that the lane is not projected any more, and says what to do.
+func (l *lane) stop(ctx context.Context, err error) {
+	if errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrDiverged) || errors.Is(err, eventlog.ErrTrimmed) {
+		err = fmt.Errorf("the log no longer holds what the read tables were filled from up to message %d of lane %d (restored, tail lost, or another log): %w; "+
+			"put the log back, or run `DROP SCHEMA scrip CASCADE` to have the tables filled anew from the log as it is", l.at.Sequence, l.number, err)
+	}
+	if l.progress.state(Stopped, err) {
+		l.p.opts.Logger.ErrorContext(ctx, "lane is not projected any more", "lane", l.number, "err", err)
+	}
+}

@@ -1,0 +1,91 @@
+package projector
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// projectorLock is the advisory lock of whoever projects into a database: "scripprj" as bytes.
+	projectorLock = 0x736372697070726a
+	// lockEvery is how often a waiting projector asks for it. It asks, rather than have PostgreSQL wait, because a
+	// waiting statement holds a snapshot, and that would keep vacuum from removing anything as long as it waits.
+	lockEvery = time.Second
+	// watchEvery is how often the holder looks whether its connection and the tables are still there.
+	watchEvery = 2 * time.Second
+	// watchFor is how long that may take: longer, and the connection counts as lost.
+	watchFor = 10 * time.Second
+	closeFor = time.Second
+)
+
+// lock is the advisory lock, on a connection outside the pool. PostgreSQL lets it go with the connection.
+type lock struct{ conn *pgx.Conn }
+
+// acquire waits for the lock.
+func (p *Projector) acquire(ctx context.Context) (*lock, error) {
+	config := p.db.Config()
+	if config.BeforeConnect != nil { // as the pool does: a private cluster may have moved to another port
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return nil, fmt.Errorf("connecting for the projector's lock: %w", err)
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return nil, fmt.Errorf("connecting for the projector's lock: %w", err)
+	}
+	l := &lock{conn: conn}
+	for told := false; ; told = true {
+		var mine bool
+		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(projectorLock)).Scan(&mine); err != nil {
+			l.close()
+			return nil, fmt.Errorf("asking for the projector's lock: %w", err)
+		}
+		if mine {
+			if told {
+				p.opts.Logger.InfoContext(ctx, "the other projector is gone, this one takes over")
+			}
+			return l, nil
+		}
+		if !told {
+			p.postgres.back(ctx)
+			p.opts.Logger.InfoContext(ctx, "another projector works on this database, this one stands by")
+			p.each(func(l *lane) { l.progress.state(Standby, nil) })
+		}
+		wait(ctx, lockEvery)
+		if ctx.Err() != nil {
+			l.close()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// watch returns an error when the lock may be lost, or the tables are gone.
+func (l *lock) watch(ctx context.Context) error {
+	for {
+		wait(ctx, watchEvery)
+		if ctx.Err() != nil {
+			return nil
+		}
+		asking, done := context.WithTimeout(ctx, watchFor)
+		var there bool
+		err := l.conn.QueryRow(asking, "SELECT to_regclass('scrip.checkpoint') IS NOT NULL").Scan(&there)
+		done()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("%w: %w", errLockLost, err)
+		case !there:
+			return errDropped
+		}
+	}
+}
+
+func (l *lock) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeFor)
+	defer cancel()
+	_ = l.conn.Close(ctx) // it is closed, whatever the server says
+}
