@@ -1,0 +1,107 @@
+package snapstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// DefaultPartSize is the size of a part in bytes. One part is held in memory while it is written.
+	DefaultPartSize = 8 << 20
+	// MaxPartSize is the most a part may have: one Put of 480 MiB failed six times of six.
+	MaxPartSize = 32 << 20
+	// DefaultPause between chunks: with chunks of 256 KiB no more than some 60 MiB/s.
+	DefaultPause = 4 * time.Millisecond
+	// chunkSize is the size of the messages a part is cut into. Each costs an fsync.
+	chunkSize = 256 << 10
+	// keep is how many snapshots stay.
+	keep = 2
+	// partWait bounds the writing or reading of one part.
+	partWait = time.Minute
+	// orphanAge is when garbage is removed that may yet be a Save of somebody else: long after any part's writing ends.
+	orphanAge = time.Hour
+)
+
+// Options for New.
+type Options struct {
+	// PartSize in bytes, at most MaxPartSize. Defaults to DefaultPartSize.
+	PartSize int
+	// Pause between chunks of 256 KiB. Defaults to DefaultPause.
+	Pause time.Duration
+	// OrphanAge is how old garbage that might be another server's running Save must be to be removed. Defaults to 1 h.
+	OrphanAge time.Duration
+	// Logger defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+// Store saves and loads snapshots. Names are tokens like "lane-3" or "sched-3": letters, digits, _ and -.
+type Store struct {
+	js    jetstream.JetStream
+	obj   jetstream.ObjectStore
+	kv    jetstream.KeyValue
+	opts  Options
+	swept bool // orphaned chunks were looked for once in this process
+}
+
+// New opens the object store and the KV bucket that topology.Ensure made.
+func New(ctx context.Context, js jetstream.JetStream, opts Options) (*Store, error) {
+	if opts.PartSize == 0 {
+		opts.PartSize = DefaultPartSize
+	}
+	if opts.PartSize < 0 || opts.PartSize > MaxPartSize {
+		return nil, fmt.Errorf("snapshot part size is %d, expected 1 to %d bytes", opts.PartSize, MaxPartSize)
+	}
+	if opts.Pause <= 0 {
+		opts.Pause = DefaultPause
+	}
+	if opts.OrphanAge == 0 {
+		opts.OrphanAge = orphanAge
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	obj, err := js.ObjectStore(ctx, topology.SnapBucket)
+	if err != nil {
+		return nil, fmt.Errorf("opening object store %s: %w", topology.SnapBucket, err)
+	}
+	kv, err := js.KeyValue(ctx, topology.StateBucket)
+	if err != nil {
+		return nil, fmt.Errorf("opening bucket %s: %w", topology.StateBucket, err)
+	}
+	return &Store{js: js, obj: obj, kv: kv, opts: opts}, nil
+}
+
+func pointerKey(name string) string { return "snap." + name }
+
+// readPointer gives an empty pointer and revision 0 where there is none; one that can not be read counts as none, but
+// keeps its revision, so that the next Save replaces it.
+func (s *Store) readPointer(ctx context.Context, name string) (pointer, uint64, error) {
+	e, err := s.kv.Get(ctx, pointerKey(name))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return pointer{}, 0, nil
+	}
+	if err != nil {
+		return pointer{}, 0, fmt.Errorf("reading the pointer to snapshots of %s: %w", name, err)
+	}
+	var p pointer
+	if err := json.Unmarshal(e.Value(), &p); err != nil || p.Version != formatVersion {
+		s.opts.Logger.Warn("pointer to snapshots not understood, going on without them", "name", name, "version", p.Version, "err", err)
+		return pointer{}, e.Revision(), nil
+	}
+	return p, e.Revision(), nil
+}
+
+func hash(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
