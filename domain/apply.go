@@ -72,7 +72,9 @@ func (l *Lane) applyTo(c *campaign, ev *Event) error {
 		if ev.N != c.claimed()+1 {
 			return fmt.Errorf("coupon %d follows coupon %d", ev.N, c.claimed())
 		}
-		c.recordClaim(l.hash.customer(ev.CustomerID), l.hash.text(ev.ID), ev.ExpiresAt)
+		customer := l.hash.customer(ev.CustomerID)
+		previous, _ := c.newestOf(customer)
+		c.recordClaim(customer, previous, l.hash.text(ev.ID), ev.ExpiresAt)
 	case CouponRedeemed, CouponRolledBack, CouponVoided, CouponExtended:
 		if ev.N == 0 || ev.N > c.claimed() {
 			return fmt.Errorf("coupon %d was never claimed", ev.N)
@@ -91,19 +93,23 @@ func (l *Lane) applyTo(c *campaign, ev *Event) error {
 		}
 		customer := l.hash.customer(ev.CustomerID)
 		c.reminders.Set(ev.R, customer, ev.Kind, ev.Before, ev.N, own)
+		l.reminders++
 		c.lastReminder = max(c.lastReminder, ev.R)
-		c.record(actRecord{id: l.hash.text(ev.ID), kind: Remind, arg: l.hash.reminder(customer, ev.Kind, ev.Before)})
+		// Not under the coupon (n): that chain says how a coupon stands, and a reminder does not change it.
+		arg := l.hash.reminder(customer, ev.Kind, ev.Before)
+		c.record(actRecord{id: l.hash.text(ev.ID), kind: Remind, arg: arg, count: ev.N})
 	case ReminderCancelled:
 		if !c.reminders.Cancel(ev.R) {
 			return fmt.Errorf("reminder %d is not pending", ev.R)
 		}
+		l.reminders--
 		// Without a customer it follows from a redeem or void, whose own event remembers the id.
 		if ev.CustomerID != "" {
 			arg := l.hash.reminder(l.hash.customer(ev.CustomerID), ev.Kind, ev.Before)
-			c.record(actRecord{id: l.hash.text(ev.ID), kind: Unremind, arg: arg})
+			c.record(actRecord{id: l.hash.text(ev.ID), kind: Unremind, arg: arg, count: ev.N})
 		}
 	case RemindersDue:
-		c.reminders.Fire(ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR, c.anchors())
+		l.reminders -= len(c.reminders.Fire(ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR, c.anchors()))
 	default:
 		return fmt.Errorf("does not belong on an event stream")
 	}

@@ -81,7 +81,7 @@ type actRecord struct {
 	arg      uint64 // what else must be equal for the same id to be the same command: order, settings, reminder
 	n        uint32 // coupon, 0 = the campaign's
 	previous uint32 // act of the same coupon before this one + 1
-	count    uint32 // redeemed count after it; of an import: codes added
+	count    uint32 // redeemed count after it; of an import: codes added; of a reminder: its coupon
 	kind     CommandType
 	flags    uint8
 }
@@ -120,10 +120,13 @@ func (c *campaign) seenAct(id uint64) (act *actRecord, known bool) {
 
 func (c *campaign) customerHash(i uint32) uint64 { return c.claims.at(i).customer[0] }
 
-// newestOf finds the newest coupon of a customer.
+// newestOf finds the newest coupon of a customer; 0 and false if there is none.
 func (c *campaign) newestOf(customer customerHash) (n uint32, ok bool) {
 	i, ok := c.customers.find(customer[0], func(i uint32) bool { return c.claims.at(i).customer == customer })
-	return i + 1, ok
+	if !ok {
+		return 0, false
+	}
+	return i + 1, true
 }
 
 // ordinal is how many coupons the holder of coupon n had, that one included.
@@ -224,15 +227,23 @@ func (c *campaign) redemption(n uint32, order uint64) (index uint32, act *actRec
 		}
 		return i, c.acts.at(i)
 	}
-	for next := c.claims.at(n - 1).act; next != 0; {
+	steps := 0
+	for next := c.claims.at(n - 1).act; next != 0; steps++ {
 		a := c.acts.at(next - 1)
 		if a.kind == Redeem && a.arg == order {
 			return next - 1, a
 		}
 		next = a.previous
 	}
+	if steps > manyActs {
+		c.indexOrders()
+	}
 	return 0, nil
 }
+
+// manyActs is from how many acts of one coupon on they are not walked any more: somebody redeems and rolls back the same
+// coupon over and over, and each time would cost more than the one before.
+const manyActs = 1000
 
 func orderKey(n uint32, order uint64) uint64 { return order ^ uint64(n)*0x9e3779b97f4a7c15 }
 
@@ -257,20 +268,21 @@ func (c *campaign) anchors() Anchors {
 	return Anchors{Opens: c.settings.OpensAt, Expires: c.settings.ExpiresAt}
 }
 
-// recordClaim makes coupon n = claimed+1 the customer's.
-func (c *campaign) recordClaim(customer customerHash, id uint64, own Instant) uint32 {
+// recordClaim makes the next coupon the customer's, who had the previous one (0 = none) before.
+func (c *campaign) recordClaim(customer customerHash, previous uint32, id uint64, own Instant) {
 	i, rec := c.claims.add()
 	rec.customer, rec.id = customer, id
-	c.link(i, customer)
+	c.link(i, customer, previous)
 	c.ids.add(id, i, c.idHash)
-	c.setOwn(i+1, own)
+	if own != 0 {
+		c.setOwn(i+1, own)
+	}
 	c.count(i+1, +1)
-	return i + 1
 }
 
-// link makes claim i the customer's newest.
-func (c *campaign) link(i uint32, customer customerHash) {
-	previous, had := c.newestOf(customer)
+// link makes claim i the customer's newest after coupon previous.
+func (c *campaign) link(i uint32, customer customerHash, previous uint32) {
+	had := previous != 0
 	if had {
 		c.backfillLinks(i)
 		c.customers.replace(customer[0], previous-1, i)
@@ -308,7 +320,8 @@ func (c *campaign) reindex() bool {
 			return false
 		}
 		c.ids.add(rec.id, i, c.idHash)
-		c.link(i, rec.customer)
+		previous, _ := c.newestOf(rec.customer)
+		c.link(i, rec.customer, previous)
 	}
 	for i := range c.acts.len() {
 		if _, twice := c.seen(c.acts.at(i).id); twice {
@@ -341,6 +354,19 @@ func (c *campaign) linkAct(i uint32) {
 	}
 }
 
+// indexOrders starts to keep the index of orders.
+func (c *campaign) indexOrders() {
+	if c.byOrder {
+		return
+	}
+	c.byOrder = true
+	for i := range c.acts.len() {
+		if c.acts.at(i).kind == Redeem {
+			c.indexOrder(i)
+		}
+	}
+}
+
 func (c *campaign) indexOrder(i uint32) {
 	a := c.acts.at(i)
 	key := orderKey(a.n, a.arg)
@@ -363,13 +389,8 @@ const manyRedemptions = 8
 func (c *campaign) setSettings(s Settings) {
 	recount := c.claimed() > 0 && s.MaxRedemptions != c.settings.MaxRedemptions
 	c.settings = s
-	if s.MaxRedemptions > manyRedemptions && !c.byOrder {
-		c.byOrder = true
-		for i := range c.acts.len() {
-			if c.acts.at(i).kind == Redeem {
-				c.indexOrder(i)
-			}
-		}
+	if s.MaxRedemptions > manyRedemptions {
+		c.indexOrders()
 	}
 	if recount {
 		// Rare, and about 10 ns a coupon: which coupons are spent changes for all of them at once.

@@ -34,9 +34,9 @@ var commandNames = [numCommands]string{"", "create_campaign", "update_campaign",
 
 func (t CommandType) String() string { return commandNames[t] }
 
-func commandNamed(name string) CommandType {
+func commandNamed(name []byte) CommandType {
 	for t := CreateCampaign; t < numCommands; t++ {
-		if commandNames[t] == name {
+		if commandNames[t] == string(name) {
 			return t
 		}
 	}

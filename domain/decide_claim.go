@@ -39,7 +39,7 @@ func (d *decision) claim() {
 		ev.N, ev.Code, ev.CustomerID, ev.Attributes = n, d.lane.codeOf(c, n), d.cmd.CustomerID, d.cmd.Attributes
 		ev.ExpiresAt = s.expiryOf(now)
 		// Not through Apply: the hashes are at hand, and this is the path that runs a million times.
-		c.recordClaim(customer, d.id, ev.ExpiresAt)
+		c.recordClaim(customer, newest, d.id, ev.ExpiresAt)
 		d.out.Code = ev.Code
 		d.first = len(d.events)
 		if n == c.total() {

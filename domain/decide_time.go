@@ -13,7 +13,6 @@ func (d *decision) expire() {
 		return
 	}
 	ev := d.emit(CouponsExpired)
-	ev.ID = ""
 	ev.Through, ev.Count = through, d.c.falling(through)
 	d.out.Count = ev.Count
 	d.apply()
@@ -29,28 +28,26 @@ func (c *campaign) falling(through Instant) uint64 {
 	return uint64(fell)
 }
 
-// remind subscribes a customer to a reminder.
+// remind subscribes a customer to a reminder: for kind expires, of the customer's newest coupon.
 func (d *decision) remind() {
-	n, due, ok := d.reminder()
-	if !ok {
+	if !d.campaign() {
 		return
 	}
 	c := d.c
 	customer := d.lane.hash.customer(d.cmd.CustomerID)
-	arg := d.lane.hash.reminder(customer, d.cmd.Kind, d.cmd.Before)
-	if act, known := c.seenAct(d.id); known {
-		if act == nil || act.kind != Remind || act.arg != arg {
-			d.reused()
-			return
-		}
-		d.reminderOutcome(StatusReminderSet, n, due, true)
+	if d.remembered(customer, Remind, StatusReminderSet) {
+		return
+	}
+	n, ok := d.remindedOf(customer)
+	if !ok {
 		return
 	}
 	if _, pending := c.reminders.Find(customer, d.cmd.Kind, d.cmd.Before, n); pending {
-		d.reminderOutcome(StatusReminderSet, n, due, true)
+		d.reminderOutcome(StatusReminderSet, n, true)
 		return
 	}
-	if d.cmd.Kind == KindExpires {
+	due := d.dueAt(n)
+	if n != 0 {
 		if count, voided := c.standing(n); voided {
 			d.refuse(Voided, "the coupon is void")
 			return
@@ -60,76 +57,93 @@ func (d *decision) remind() {
 		}
 	}
 	switch {
-	case c.state == ended && d.cmd.Kind == KindOpens:
+	case c.state == ended && n == 0:
 		d.refuse(CampaignEnded, "the campaign has ended")
-	case due == Never && d.cmd.Kind == KindOpens:
+	case due == Never && n == 0:
 		d.refuse(TooLate, "claims are open already")
 	case due == Never:
 		d.refuse(Invalid, "kind: the coupon never expires, so there is nothing to remind of")
 	case due <= d.now:
 		d.refuse(TooLate, "the reminder would have been due at %s", due)
-	case len(c.reminders.OfCoupon(n)) >= MaxReminders && n != 0:
+	case n != 0 && len(c.reminders.OfCoupon(n)) >= MaxReminders:
 		d.refuse(Invalid, "before: a coupon may have at most %d pending reminders; cancel one first", MaxReminders)
 	default:
 		ev := d.emit(ReminderSet)
 		ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.DueAt, ev.N = c.lastReminder+1, d.cmd.CustomerID, d.cmd.Kind, d.cmd.Before, due, n
 		d.apply()
-		d.reminderOutcome(StatusReminderSet, n, due, false)
+		d.reminderOutcome(StatusReminderSet, n, false)
 	}
 }
 
 // unremind cancels a pending reminder. One that is gone already is a repeat, one that has fired is too late.
 func (d *decision) unremind() {
-	n, due, ok := d.reminder()
-	if !ok {
+	if !d.campaign() {
 		return
 	}
 	c := d.c
 	customer := d.lane.hash.customer(d.cmd.CustomerID)
-	arg := d.lane.hash.reminder(customer, d.cmd.Kind, d.cmd.Before)
-	if act, known := c.seenAct(d.id); known {
-		if act == nil || act.kind != Unremind || act.arg != arg {
-			d.reused()
-			return
-		}
-		d.reminderOutcome(StatusReminderCancelled, n, due, true)
+	if d.remembered(customer, Unremind, StatusReminderCancelled) {
+		return
+	}
+	n, ok := d.remindedOf(customer)
+	if !ok {
 		return
 	}
 	r, pending := c.reminders.Find(customer, d.cmd.Kind, d.cmd.Before, n)
+	due := d.dueAt(n)
 	switch {
 	case pending:
 		ev := d.emit(ReminderCancelled)
 		ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.N = r, d.cmd.CustomerID, d.cmd.Kind, d.cmd.Before, n
 		d.apply()
-		d.reminderOutcome(StatusReminderCancelled, n, due, false)
+		d.reminderOutcome(StatusReminderCancelled, n, false)
 	case due <= d.now:
 		d.refuse(TooLate, "the reminder was due at %s", due)
 	default:
-		d.reminderOutcome(StatusReminderCancelled, n, due, true)
+		d.reminderOutcome(StatusReminderCancelled, n, true)
 	}
 }
 
-// reminder finds what a remind or unremind is about: for kind expires the customer's newest coupon; and when it is due.
-func (d *decision) reminder() (n uint32, due Instant, ok bool) {
-	if !d.campaign() {
-		return 0, 0, false
+// remembered answers a remind or unremind whose id has been accepted before.
+func (d *decision) remembered(customer customerHash, kind CommandType, status string) bool {
+	act, known := d.c.seenAct(d.id)
+	switch {
+	case !known:
+		return false
+	case act == nil || act.kind != kind || act.arg != d.lane.hash.reminder(customer, d.cmd.Kind, d.cmd.Before):
+		d.reused()
+	default:
+		d.reminderOutcome(status, act.count, true)
 	}
+	return true
+}
+
+// remindedOf is the coupon that a reminder of the command's kind hangs on: the customer's newest, 0 for the opening of
+// the campaign. Without a coupon it refuses.
+func (d *decision) remindedOf(customer customerHash) (n uint32, ok bool) {
+	if d.cmd.Kind == KindOpens {
+		return 0, true
+	}
+	if n, ok = d.c.newestOf(customer); !ok {
+		d.refuse(NotHolder, "the customer has no coupon of this campaign")
+	}
+	return n, ok
+}
+
+// dueAt is when the command's reminder of coupon n falls due, Never without an anchor.
+func (d *decision) dueAt(n uint32) Instant {
 	var own Instant
-	if d.cmd.Kind == KindExpires {
-		if n, ok = d.c.newestOf(d.lane.hash.customer(d.cmd.CustomerID)); !ok {
-			d.refuse(NotHolder, "the customer has no coupon of this campaign")
-			return 0, 0, false
-		}
+	if n != 0 {
 		own = d.c.own(n)
 	}
-	return n, DueAt(d.cmd.Kind, d.cmd.Before, own, d.c.anchors()), true
+	return DueAt(d.cmd.Kind, d.cmd.Before, own, d.c.anchors())
 }
 
-func (d *decision) reminderOutcome(status string, n uint32, due Instant, repeat bool) {
+func (d *decision) reminderOutcome(status string, n uint32, repeat bool) {
 	d.out.Status, d.out.Campaign, d.out.N, d.out.Repeat = status, d.c.name, n, repeat
 	d.out.CustomerID, d.out.Kind, d.out.Before = d.cmd.CustomerID, d.cmd.Kind, d.cmd.Before
 	if status == StatusReminderSet {
-		d.out.DueAt = due
+		d.out.DueAt = d.dueAt(n)
 	}
 }
 
@@ -151,7 +165,6 @@ func (d *decision) remindDue() {
 		return
 	}
 	ev := d.emit(RemindersDue)
-	ev.ID = ""
 	ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR = d.cmd.Kind, d.cmd.DueAt, due.FromR, due.LastR
 	if d.now > d.cmd.DueAt.Add(d.lane.grace) || c.state == ended && d.cmd.Kind == KindOpens {
 		ev.Dropped = due.Subscriptions

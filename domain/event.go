@@ -318,15 +318,3 @@ func refusals(raw []byte) (list []RefusalCount, err error) {
 		list = append(list, RefusalCount{Refusal(key), n})
 	}
 }
-
-// cappedPayload caps what a dead letter keeps of a rejected line, so that a step of a thousand bad lines stays small.
-func cappedPayload(line []byte) string {
-	s := string(line)
-	if len(s) > maxPayloadQuoted {
-		s = shorten(s, maxPayloadQuoted)
-	}
-	for len(s) > 0 && len(appendText(nil, s)) > maxPayloadQuoted+8 {
-		s = shorten(s, len(s)/2)
-	}
-	return s
-}

@@ -142,7 +142,9 @@ func parseStamp(s []byte) (Instant, error) {
 			}
 		}
 		if ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7 && y >= 1970 && mo >= 1 && mo <= 12 && d >= 1 && d <= 28 && h < 24 && mi < 60 && se < 60 {
-			return Instant((daysOf(y, mo, d)*86400+h*3600+mi*60+se)*1e6 + frac), nil
+			if i := Instant((daysOf(y, mo, d)*86400+h*3600+mi*60+se)*1e6 + frac); i > 0 {
+				return i, nil
+			}
 		}
 	}
 	return ParseInstant(string(s))

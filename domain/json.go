@@ -290,10 +290,42 @@ func unquote(raw []byte) (string, error) {
 			if err := json.Unmarshal(raw, &s); err != nil {
 				return "", errSyntax
 			}
+			if halfPair(inner) {
+				return "", errors.New(`has half a surrogate pair (such as \ud800), which stands for no character`)
+			}
 			return s, nil
 		}
 	}
 	return string(inner), nil
+}
+
+// halfPair reports whether a string (escapes checked) has a \u escape of half a surrogate pair. Package json would read
+// U+FFFD, and two ids that differ would be one.
+func halfPair(inner []byte) bool {
+	unit := func(at int) uint64 {
+		if at+6 > len(inner) || inner[at] != '\\' || inner[at+1] != 'u' {
+			return 0
+		}
+		v, _ := strconv.ParseUint(string(inner[at+2:at+6]), 16, 16)
+		return v
+	}
+	for i := 0; i < len(inner); i++ {
+		if inner[i] != '\\' {
+			continue
+		}
+		switch u := unit(i); {
+		case u >= 0xd800 && u < 0xdc00:
+			if low := unit(i + 6); low < 0xdc00 || low > 0xdfff {
+				return true
+			}
+			i += 11
+		case u >= 0xdc00 && u < 0xe000:
+			return true
+		default:
+			i++ // over what is escaped, so that it is not taken for an escape itself
+		}
+	}
+	return false
 }
 
 // appendText appends s as a JSON string. What is not valid UTF-8 becomes U+FFFD.

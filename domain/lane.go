@@ -21,6 +21,7 @@ type Lane struct {
 	campaigns map[string]*campaign
 	byNumber  map[uint32]*campaign
 	clock     Instant // time of the newest command seen; never runs backwards
+	reminders int     // pending, over all campaigns
 }
 
 // LaneOptions say which lane this is and with which key it makes codes.

@@ -115,12 +115,14 @@ func (c *Command) identify(raw *[numFields][]byte, given fieldSet, def Defaults)
 		}
 		c.Type = def.Type
 	} else {
-		name, err := unquote(raw[fType])
-		if err != nil {
-			return invalid("type", "%s", err)
+		// To the letter, like field names: no escapes. Step.Fits counts on it.
+		name := raw[fType]
+		if len(name) < 2 || name[0] != '"' {
+			return invalid("type", "must be a string")
 		}
+		name = name[1 : len(name)-1]
 		if c.Type = commandNamed(name); c.Type == NoCommand {
-			return invalid("type", "unknown type %q; give one of the commands, such as claim", shorten(name, 32))
+			return invalid("type", "unknown type %q; give one of the commands, such as claim", shorten(string(name), 32))
 		}
 		if def.Type != NoCommand && c.Type != def.Type {
 			return invalid("type", "%s does not belong here; leave it out or give %s", c.Type, def.Type)
@@ -353,7 +355,7 @@ func (c *Command) readAttributes(raw []byte) error {
 		}
 		seen[name] = true
 		switch value[0] {
-		case '{', '[':
+		case '{', '[', 'n':
 			return invalid("attributes", "%s must be a string, number or boolean: the object is flat", shorten(name, 32))
 		case '"':
 			if s, err := unquote(value); err != nil || !printable(s) {

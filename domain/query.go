@@ -128,8 +128,11 @@ func (l *Lane) Validate(cmd *Command, now Instant) Outcome {
 	}
 	d.couponOutcome(StatusRedeemed, n)
 	d.out.OrderID, d.out.Benefit, d.out.Repeat = cmd.OrderID, d.c.settings.Benefit, act != nil
-	if d.out.RedeemedCount, _ = d.c.standing(n); act == nil {
-		d.out.RedeemedCount++
+	if act != nil {
+		d.out.RedeemedCount = act.count
+	} else {
+		count, _ := d.c.standing(n)
+		d.out.RedeemedCount = count + 1
 	}
 	return d.out
 }

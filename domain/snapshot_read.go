@@ -65,6 +65,7 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 			return fmt.Errorf("campaign %s (number %d) does not belong on this lane", c.name, c.number)
 		}
 		l.add(c)
+		l.reminders += c.reminders.Len()
 	}
 	if r.err != nil {
 		return r.err

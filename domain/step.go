@@ -2,7 +2,6 @@ package domain
 
 import (
 	"bytes"
-	"hash/fnv"
 	"sort"
 )
 
@@ -18,10 +17,13 @@ type Step struct {
 	Lines    int    // number of event lines
 	Commands int    // command lines answered
 
-	lane    *Lane
-	scratch []Event
-	cmd     Command
-	refused []campaignRefusals
+	lane      *Lane
+	scratch   []Event
+	cmd       Command
+	refused   []campaignRefusals
+	refusedOf map[string]int // place of a campaign in refused
+	closing   int            // the most bytes that Close will add
+	quote     int            // bytes a dead letter of the message being added may quote
 }
 
 type campaignRefusals struct {
@@ -42,13 +44,19 @@ func NewStep(l *Lane) *Step { return &Step{lane: l} }
 
 // Reset empties the step. The Events of the one before are not touched any more.
 func (s *Step) Reset() {
-	*s = Step{lane: s.lane, scratch: s.scratch[:0], refused: s.refused[:0], Events: make([]byte, 0, cap(s.Events))}
+	clear(s.refusedOf)
+	*s = Step{lane: s.lane, scratch: s.scratch[:0], refused: s.refused[:0], refusedOf: s.refusedOf, Events: make([]byte, 0, cap(s.Events))}
 }
 
 // Add decides all commands of a message at the given lane time and appends their outcome lines, each with its newline,
 // in the order of the command lines. Bad lines are refused and parked; good ones beside them are done.
+//
+// One message alone stays within [MaxStep], whatever it holds: when its events come near, its last lines are refused as
+// not durable, to be sent again. Whether it still fits beside others, the caller asks before ([Step.Fits]).
 func (s *Step) Add(m Message, at Instant, replies []byte) []byte {
 	now := s.lane.Advance(at)
+	s.quote = quoteOf(m.Payload)
+	began := s.size()
 	if problem := checkMessage(m.Payload); problem != nil {
 		out := s.reject(m, 0, m.Payload, problem, now)
 		return append(out.AppendJSON(replies), '\n')
@@ -61,7 +69,12 @@ func (s *Step) Add(m Message, at Instant, replies []byte) []byte {
 		if blank(line) {
 			continue
 		}
-		out := s.decide(m, number, line, now)
+		var out Outcome
+		if s.size()-began+len(line)+costAny <= MaxStep {
+			out = s.decide(m, number, line, now)
+		} else {
+			out = s.tooMuch(m, line)
+		}
 		replies = append(out.AppendJSON(replies), '\n')
 	}
 	return replies
@@ -139,18 +152,29 @@ func (s *Step) reject(m Message, number uint32, line []byte, problem error, now 
 	if number > 0 {
 		out.ID, out.Campaign = s.cmd.ID, s.cmd.Campaign
 	}
-	if out.Campaign == "" {
+	if out.Campaign == "" && ValidCampaignName(m.Campaign) {
 		out.Campaign = m.Campaign
 	}
 	s.park(m, number, line, out.Message, out.Campaign, now)
 	return out
 }
 
+// tooMuch refuses a line because the lines before it fill the step. Nothing is wrong with it, so it is not parked.
+func (s *Step) tooMuch(m Message, line []byte) Outcome {
+	s.Commands++
+	_ = ParseCommand(line, Defaults{Campaign: m.Campaign}, &s.cmd) // for its id
+	s.count(m.Campaign, NotDurable)
+	return Outcome{
+		ID: s.cmd.ID, Campaign: s.cmd.Campaign, Status: StatusRefused, Refusal: NotDurable,
+		Message: "the lines before it in the message make too many events; send it again in another message",
+	}
+}
+
 // park writes a dead letter: nothing bad is lost silently, also where nobody waits for an answer.
 func (s *Step) park(m Message, number uint32, line []byte, reason, campaignName string, now Instant) {
 	s.append(&Event{
 		Type: CommandRejected, Campaign: campaignName, At: now, Sequence: m.Sequence, Line: number,
-		Reason: reason, Payload: cappedPayload(line),
+		Reason: quoted(reason, maxReasonQuoted), Payload: quoted(line, s.quote),
 	})
 }
 
@@ -163,22 +187,27 @@ func (s *Step) append(ev *Event) {
 func (s *Step) count(campaignName string, r Refusal) {
 	// The newest campaign first: refusals come in crowds.
 	i := len(s.refused) - 1
-	for ; i >= 0; i-- {
-		if s.refused[i].campaign == campaignName {
-			break
+	if i < 0 || s.refused[i].campaign != campaignName {
+		var known bool
+		if i, known = s.refusedOf[campaignName]; !known {
+			if s.refusedOf == nil {
+				s.refusedOf = make(map[string]int)
+			}
+			i = len(s.refused)
+			s.refusedOf[campaignName] = i
+			s.refused = append(s.refused, campaignRefusals{campaign: campaignName})
+			s.closing += costRefused + len(campaignName)
 		}
 	}
-	if i < 0 {
-		s.refused = append(s.refused, campaignRefusals{campaign: campaignName})
-		i = len(s.refused) - 1
-	}
-	for k := range s.refused[i].counts {
-		if s.refused[i].counts[k].Refusal == r {
-			s.refused[i].counts[k].Count++
+	counts := s.refused[i].counts
+	for k := range counts {
+		if counts[k].Refusal == r {
+			counts[k].Count++
 			return
 		}
 	}
-	s.refused[i].counts = append(s.refused[i].counts, RefusalCount{r, 1})
+	s.refused[i].counts = append(counts, RefusalCount{r, 1})
+	s.closing += costReason + len(r)
 }
 
 // Close writes what was refused. The step is complete after it.
@@ -187,14 +216,17 @@ func (s *Step) Close() {
 		sort.Slice(r.counts, func(i, j int) bool { return r.counts[i].Refusal < r.counts[j].Refusal })
 		s.append(&Event{Type: CommandsRefused, Campaign: r.campaign, At: s.lane.clock, Refused: r.counts})
 	}
-	s.refused = s.refused[:0]
+	s.refused, s.closing = s.refused[:0], 0
+	clear(s.refusedOf)
 }
 
 // LaneOf is the lane of a campaign: FNV-1a-32 of its name mod lanes, what NATS' own partition(lanes, 1) computes.
 func LaneOf(campaignName string, lanes int) int {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(campaignName))
-	return int(h.Sum32() % uint32(lanes))
+	h := uint32(2166136261)
+	for i := 0; i < len(campaignName); i++ {
+		h = (h ^ uint32(campaignName[i])) * 16777619
+	}
+	return int(h % uint32(lanes))
 }
 
 // LaneOfNumber is the lane of the campaign with that number.

@@ -44,7 +44,7 @@ type world struct {
 	now    Instant
 	serial int
 	codes  []string // seen in coupon.claimed events
-	ids    []string // used before
+	ids    []string // used before, the newest few
 }
 
 func newWorld(c chooser) *world { return &world{choose: c, now: start} }
@@ -53,7 +53,7 @@ func pick[T any](c chooser, of ...T) T { return of[c(len(of))] }
 
 // pass lets some time go by; now and then the clock of the machine jumps back.
 func (w *world) pass() {
-	w.now += pick(w.choose, 0, 0, 0, 1, second, 20*second, minute, 10*minute, hour, 5*hour, -minute)
+	w.now += pick(w.choose, 0, 0, 0, 1, second, 20*second, 20*second, minute, 10*minute, 10*minute, hour, -minute)
 }
 
 func (w *world) id() string {
@@ -62,18 +62,21 @@ func (w *world) id() string {
 	}
 	w.serial++
 	id := fmt.Sprint("id", w.serial)
-	w.ids = append(w.ids, id)
+	w.ids = append(w.ids[max(0, len(w.ids)-20):], id)
 	return id
 }
 
-func (w *world) campaign() string { return pick(w.choose, "spring", "summer", "autumn") }
+// campaign is one of a few that come and go.
+func (w *world) campaign() string { return fmt.Sprint("c", w.serial/60+w.choose(3)) }
+
 func (w *world) customer() string { return pick(w.choose, "ann", "bob", "cy", "dée") }
 
 func (w *world) code() string {
 	if len(w.codes) == 0 || w.choose(12) == 0 {
 		return pick(w.choose, "AAAA-BBBB-CCCC", "X-1", "x1", "nothing", "WINTER-77")
 	}
-	c := w.codes[w.choose(len(w.codes))]
+	recent := w.codes[max(0, len(w.codes)-8):]
+	c := recent[w.choose(len(recent))]
 	switch w.choose(6) {
 	case 0:
 		return strings.ToLower(c)
@@ -104,10 +107,10 @@ func (w *world) settings(c *Command, create bool) {
 	if create {
 		chance = 1
 	}
-	give("codes", chance, func() { p.Codes = uint32(pick(w.choose, 0, 1, 2, 3, 5, 8)) })
+	give("codes", chance, func() { p.Codes = uint32(pick(w.choose, 8, 5, 3, 1, 0)) })
 	give("per_customer", 3, func() { p.PerCustomer = uint32(pick(w.choose, 0, 1, 2, 3)) })
 	give("max_redemptions", 3, func() { p.MaxRedemptions = uint32(pick(w.choose, 1, 2, 3, 20)) })
-	give("opens_at", 3, func() { p.OpensAt = w.later() })
+	give("opens_at", 4, func() { p.OpensAt = w.later() })
 	give("closes_at", 5, func() { p.ClosesAt = w.later() })
 	if w.choose(2) == 0 {
 		give("expires_at", 2, func() { p.ExpiresAt = w.later() + hour })
@@ -164,13 +167,13 @@ func (w *world) command() Command {
 	case k == 26:
 		c.Type, c.Code, c.Reason = Void, w.code(), pick(w.choose, "", "stolen")
 		w.maybeWithout(&c)
-	case k < 29:
-		c.Type, c.Code, c.ExpiresAt = Extend, w.code(), w.later()
+	case k < 30:
+		c.Type, c.Code, c.ExpiresAt = Extend, w.code(), w.later()+hour
 		w.maybeWithout(&c)
-	case k < 35:
+	case k < 36:
 		c.Type, c.CustomerID = pick(w.choose, Remind, Remind, Remind, Unremind), w.customer()
-		c.Kind, c.Before = pick(w.choose, KindOpens, KindExpires), pick(w.choose, beforeTimes...)
-	case k < 37:
+		c.Kind, c.Before = pick(w.choose, KindExpires, KindExpires, KindOpens), pick(w.choose, beforeTimes...)
+	case k < 38:
 		c.Type, c.Through = Expire, w.later()
 	default:
 		c.Type, c.Kind, c.DueAt, c.ThroughR = RemindDue, pick(w.choose, KindOpens, KindExpires), w.later(), uint64(pick(w.choose, 1, 2, 100))
