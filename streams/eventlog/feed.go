@@ -347,7 +347,7 @@ func (g *generation) receive(msg jetstream.Msg) {
 	switch {
 	case meta.Sequence.Consumer != g.received:
 		g.over = true
-		g.signal(fmt.Errorf("message %d of the consumer arrived as its %d.", meta.Sequence.Consumer, g.received))
+		g.signal(fmt.Errorf("message %d of the consumer arrived as number %d", meta.Sequence.Consumer, g.received))
 		return
 	case raw.Sequence != f.last+1:
 		g.over = true

@@ -29,9 +29,6 @@ type record struct {
 
 func leaseKey(group string, key int) string { return leasePrefix + group + "." + strconv.Itoa(key) }
 func serverKey(group, server string) string { return serverPrefix + group + "." + server }
-func filters(group string) []string {
-	return []string{leasePrefix + group + ".*", serverPrefix + group + ".*"}
-}
 func cutKey(key, prefix, group string) (string, bool) {
 	return strings.CutPrefix(key, prefix+group+".")
 }

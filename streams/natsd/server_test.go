@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -192,5 +194,39 @@ func TestAcknowledgedMessagesSurvive(t *testing.T) {
 				t.Errorf("the next message has sequence %d, want 11 or more", last)
 			}
 		})
+	}
+}
+
+// A store that nats-server made without scrip, or whose marker was lost, is recognised all the same.
+func TestStoreWithoutAMarker(t *testing.T) {
+	s := streamtest.Start(t)
+	if _, err := s.JetStream(t).CreateStream(t.Context(), jetstream.StreamConfig{Name: "A", Subjects: []string{"a"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.Shutdown()
+	marker := filepath.Join(s.StoreDir(), "scrip-nats.json")
+	if err := os.Remove(marker); err != nil {
+		t.Fatal(err)
+	}
+	opts := natsd.Options{StoreDir: s.StoreDir(), Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)}
+	opts.Cluster = &natsd.Cluster{Name: "c", Listen: "127.0.0.1:0", Routes: []string{"nats://127.0.0.1:1"}}
+	if started, err := natsd.Start(opts); err == nil {
+		started.Shutdown()
+		t.Fatal("a standalone store was started as a cluster node")
+	}
+	if err := os.WriteFile(marker, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts.Cluster = nil
+	if started, err := natsd.Start(opts); err == nil {
+		started.Shutdown()
+		t.Error("a damaged marker was passed over")
+	}
+	if err := os.Remove(marker); err != nil {
+		t.Fatal(err)
+	}
+	s.Up(t)
+	if _, err := s.JetStream(t).Stream(t.Context(), "A"); err != nil {
+		t.Errorf("the stream of the adopted store: %v", err)
 	}
 }
