@@ -184,6 +184,34 @@ func BenchmarkClaim(b *testing.B) {
 	}
 }
 
+// BenchmarkRequest measures one claim per plain NATS request, 256 callers on one connection, through the micro service.
+func BenchmarkRequest(b *testing.B) {
+	for _, mode := range []string{natsd.SyncAlways, natsd.SyncInterval} {
+		b.Run("Callers=256/sync="+mode, func(b *testing.B) {
+			c := realClient(b, mode)
+			create(b, c)
+			var next atomic.Int64
+			var all sync.WaitGroup
+			b.ResetTimer()
+			start := time.Now()
+			for range 256 {
+				all.Go(func() {
+					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+						reply, err := c.Conn().Request("scrip.claim.hot", fmt.Appendf(nil, `{"customer_id":"customer-%d"}`, i), 30*time.Second)
+						if err != nil {
+							b.Error(err)
+						} else if out, err := domain.ParseOutcome(reply.Data); err != nil || out.Status != domain.StatusClaimed {
+							b.Errorf("%s, %v", reply.Data, err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "claims/s")
+		})
+	}
+}
+
 func create(b *testing.B, c *client.Client) context.Context {
 	b.Helper()
 	ctx := context.Background()

@@ -64,10 +64,7 @@ func (r *rig) serve(t *testing.T, opts Options) (*Service, func()) {
 		}
 	}
 	t.Cleanup(stop)
-	streamtest.Eventually(t, "the service answers", func() bool {
-		reply, err := r.conn.Request("$SRV.PING.scrip", nil, time.Second)
-		return err == nil && len(reply.Data) > 0
-	})
+	<-s.Ready()
 	return s, stop
 }
 

@@ -35,6 +35,8 @@ const (
 	// Requests that come faster than they are parsed wait in the subscription, up to this.
 	pendingRequests = 256 << 10
 	pendingBytes    = 256 << 20
+	// readyWait is how long the server may take to confirm the subscriptions before it is asked again.
+	readyWait = 250 * time.Millisecond
 	// stopGrace is how long a stop waits for the outcomes of requests already taken.
 	stopGrace = 2 * time.Second
 )
@@ -66,6 +68,7 @@ type Service struct {
 
 	queries chan struct{} // a place for each query under way
 	open    atomic.Int64  // requests taken whose reply is not sent
+	ready   chan struct{} // closed when the endpoints are there
 
 	mu      sync.Mutex
 	work    context.Context // of the queries; nil before and after Run
@@ -84,10 +87,14 @@ func New(nc *nats.Conn, log topology.Log, codec *code.Codec, opts Options) *Serv
 		nc: nc, log: log, codec: codec.Clone(), opts: opts,
 		lines:   coalesce.New(nc, opts.Coalesce),
 		queries: make(chan struct{}, queriesAtOnce),
+		ready:   make(chan struct{}),
 	}
 	s.metrics = newMetrics(s.lines)
 	return s
 }
+
+// Ready is closed when Run has registered all endpoints and the server knows them.
+func (s *Service) Ready() <-chan struct{} { return s.ready }
 
 // Run serves until ctx ends or the connection is closed. On ctx it takes no more requests and gives those under way a
 // moment for their outcome; what is then still open is answered 503. Run it once.
@@ -106,6 +113,7 @@ func (s *Service) Run(ctx context.Context) error {
 		<-linesEnded
 		return err
 	}
+	s.announce(ctx)
 	select {
 	case <-ctx.Done():
 		err = nil
@@ -124,6 +132,20 @@ func (s *Service) Run(ctx context.Context) error {
 	s.mu.Unlock()
 	s.running.Wait()
 	return err
+}
+
+// announce closes ready once the server has the subscriptions, which takes longer while the connection is away.
+func (s *Service) announce(ctx context.Context) {
+	for ctx.Err() == nil && !s.nc.IsClosed() {
+		if s.nc.FlushTimeout(readyWait) == nil {
+			close(s.ready)
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(readyWait):
+		}
+	}
 }
 
 // settle waits for the replies of requests already taken, for stopGrace at most.
