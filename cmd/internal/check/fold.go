@@ -1,0 +1,352 @@
+package check
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// Fold is the state of a whole log as its lines tell it.
+type Fold struct {
+	Campaigns  map[string]*Campaign
+	Violations []string // promises that the log breaks, in the order found
+	Events     int
+	Refused    map[string]map[domain.Refusal]uint64 // by campaign
+
+	codes map[string]string // generated code → campaign/n
+}
+
+// Campaign is one campaign.
+type Campaign struct {
+	Name      string
+	Status    string
+	Settings  domain.Settings
+	Codes     uint32 // to hand out
+	Created   domain.Instant
+	Coupons   []*Coupon // n-1 → coupon
+	Through   domain.Instant
+	Reminders map[uint64]*Reminder
+
+	imported map[string]bool
+	holders  map[string]int // customer → coupons
+	ids      map[string]bool
+}
+
+// Coupon is one claimed coupon.
+type Coupon struct {
+	N           uint32
+	Code        string
+	Customer    string
+	ClaimedAt   domain.Instant
+	Own         domain.Instant // expiry of its own; 0 = the campaign's
+	Voided      bool
+	Count       uint32
+	Redemptions []*Redemption
+}
+
+// Redemption is one use of a coupon.
+type Redemption struct {
+	Order        string
+	At           domain.Instant
+	RolledBackAt domain.Instant
+}
+
+// Reminder is one subscription.
+type Reminder struct {
+	Customer, Kind string
+	Before         domain.Instant // microseconds
+	N              uint32
+	Due            domain.Instant // Never = none
+	State          string
+}
+
+// NewFold returns the fold of an empty log.
+func NewFold() *Fold {
+	return &Fold{Campaigns: map[string]*Campaign{}, Refused: map[string]map[domain.Refusal]uint64{}, codes: map[string]string{}}
+}
+
+func (f *Fold) blame(format string, args ...any) {
+	f.Violations = append(f.Violations, fmt.Sprintf(format, args...))
+}
+
+// Holder returns who holds a code, "" if nobody.
+func (f *Fold) Holder(campaign, code string) string {
+	if c := f.Campaigns[campaign]; c != nil {
+		for _, k := range c.Coupons {
+			if k.Code == code {
+				return k.Customer
+			}
+		}
+	}
+	return ""
+}
+
+// Expires is when a coupon falls, Never if it does not.
+func (c *Campaign) Expires(k *Coupon) domain.Instant {
+	if k.Own != 0 {
+		return k.Own
+	}
+	return c.Settings.Expires()
+}
+
+// StatusOf is a coupon's status as of what has been announced.
+func (c *Campaign) StatusOf(k *Coupon) string {
+	switch {
+	case k.Voided:
+		return domain.StatusVoided
+	case k.Count >= c.Settings.MaxRedemptions:
+		return domain.StatusRedeemed
+	case c.Expires(k) <= c.Through:
+		return domain.StatusExpired
+	}
+	return domain.StatusClaimed
+}
+
+// ByStatus counts all coupons.
+func (f *Fold) ByStatus() map[string]int {
+	counts := map[string]int{}
+	for _, c := range f.Campaigns {
+		for _, k := range c.Coupons {
+			counts[c.StatusOf(k)]++
+		}
+	}
+	return counts
+}
+
+// Names lists the campaigns by name.
+func (f *Fold) Names() []string {
+	var names []string
+	for name := range f.Campaigns {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// Apply folds one event. where names its place for a violation.
+func (f *Fold) Apply(where string, ev *domain.Event) {
+	f.Events++
+	switch ev.Type {
+	case domain.CommandsRefused:
+		if f.Refused[ev.Campaign] == nil {
+			f.Refused[ev.Campaign] = map[domain.Refusal]uint64{}
+		}
+		for _, r := range ev.Refused {
+			f.Refused[ev.Campaign][r.Refusal] += r.Count
+		}
+		return
+	case domain.CommandRejected:
+		return
+	case domain.CampaignCreated:
+		if f.Campaigns[ev.Campaign] != nil {
+			f.blame("%s: campaign %s is created twice", where, ev.Campaign)
+			return
+		}
+		s := ev.Settings
+		s.Benefit = append([]byte(nil), s.Benefit...)
+		c := &Campaign{Name: ev.Campaign, Status: "active", Settings: s, Codes: s.Codes, Created: ev.At,
+			Reminders: map[uint64]*Reminder{}, imported: map[string]bool{}, holders: map[string]int{}, ids: map[string]bool{}}
+		f.Campaigns[ev.Campaign] = c
+		c.ids[ev.ID] = true
+		return
+	}
+	c := f.Campaigns[ev.Campaign]
+	if c == nil {
+		f.blame("%s: %s of campaign %s, which was never created", where, ev.Type, ev.Campaign)
+		return
+	}
+	switch ev.Type {
+	case domain.CampaignUpdated:
+		if c.Settings.Codes > ev.Settings.Codes {
+			f.blame("%s: the codes of %s shrink", where, c.Name)
+		}
+		if c.Settings.Codes != 0 {
+			c.Codes = ev.Settings.Codes
+		}
+		c.Settings = ev.Settings
+		c.Settings.Benefit = append([]byte(nil), ev.Settings.Benefit...)
+		c.replan()
+	case domain.CampaignPausedEvent:
+		c.Status = "paused"
+	case domain.CampaignResumed:
+		c.Status = "active"
+	case domain.CampaignEndedEvent:
+		c.Status = "ended"
+	case domain.CodesImported:
+		for _, code := range ev.Codes {
+			if c.imported[code] {
+				f.blame("%s: code %s is imported twice", where, code)
+			}
+			c.imported[code] = true
+		}
+		c.Codes += uint32(len(ev.Codes))
+	case domain.CouponClaimed:
+		f.claimed(where, c, ev)
+	case domain.CouponRedeemed, domain.CouponRolledBack, domain.CouponVoided, domain.CouponExtended:
+		if ev.N == 0 || int(ev.N) > len(c.Coupons) {
+			f.blame("%s: %s of coupon %d of %s, which was never claimed", where, ev.Type, ev.N, c.Name)
+			return
+		}
+		f.changed(where, c, c.Coupons[ev.N-1], ev)
+	case domain.CouponsExpired:
+		if ev.Through > ev.At {
+			f.blame("%s: %s expires through %s, which lies ahead of %s", where, c.Name, ev.Through, ev.At)
+		}
+		if ev.Through <= c.Through {
+			f.blame("%s: the watermark of %s does not rise", where, c.Name)
+		}
+		before := c.byStatus()[domain.StatusExpired]
+		c.Through = ev.Through
+		if fell := c.byStatus()[domain.StatusExpired] - before; uint64(fell) != ev.Count {
+			f.blame("%s: %d coupons of %s fell, the event says %d", where, fell, c.Name, ev.Count)
+		}
+	case domain.ReminderSet, domain.ReminderCancelled, domain.RemindersDue:
+		f.reminded(where, c, ev)
+	}
+}
+
+func (c *Campaign) byStatus() map[string]int {
+	counts := map[string]int{}
+	for _, k := range c.Coupons {
+		counts[c.StatusOf(k)]++
+	}
+	return counts
+}
+
+// claimed checks promises 1 and 2: one holder per code, one coupon per customer and id.
+func (f *Fold) claimed(where string, c *Campaign, ev *domain.Event) {
+	if int(ev.N) != len(c.Coupons)+1 {
+		f.blame("%s: coupon %d of %s follows %d", where, ev.N, c.Name, len(c.Coupons))
+	}
+	if ev.N > c.Codes {
+		f.blame("%s: coupon %d of %s, which has %d", where, ev.N, c.Name, c.Codes)
+	}
+	place := fmt.Sprintf("%s/%d", c.Name, ev.N)
+	key := ev.Code
+	if c.Settings.Codes == 0 {
+		key = c.Name + "/" + ev.Code
+		if !c.imported[ev.Code] {
+			f.blame("%s: code %s was never imported", where, ev.Code)
+		}
+	} else if len(key) > 14 {
+		key = key[len(key)-14:] // without the prefix
+	}
+	if other, taken := f.codes[key]; taken {
+		f.blame("%s: code %s is handed out as %s and as %s", where, ev.Code, other, place)
+	}
+	f.codes[key] = place
+	if c.ids[ev.ID] {
+		f.blame("%s: id %s is accepted twice in %s", where, ev.ID, c.Name)
+	}
+	c.ids[ev.ID] = true
+	if c.holders[ev.CustomerID]++; c.Settings.PerCustomer != 0 && c.holders[ev.CustomerID] > int(c.Settings.PerCustomer) {
+		f.blame("%s: customer %s holds %d coupons of %s", where, ev.CustomerID, c.holders[ev.CustomerID], c.Name)
+	}
+	if ev.At < c.Settings.OpensAt || ev.At >= c.Settings.Closes() || c.Status != "active" {
+		f.blame("%s: claimed outside of the claim window of %s", where, c.Name)
+	}
+	c.Coupons = append(c.Coupons, &Coupon{N: ev.N, Code: ev.Code, Customer: ev.CustomerID, ClaimedAt: ev.At, Own: ev.ExpiresAt})
+}
+
+// changed checks promise 3: redeemed neither too late nor too often.
+func (f *Fold) changed(where string, c *Campaign, k *Coupon, ev *domain.Event) {
+	switch ev.Type {
+	case domain.CouponRedeemed:
+		if k.Voided || ev.At >= c.Expires(k) || k.Count >= c.Settings.MaxRedemptions || c.Status == "paused" {
+			f.blame("%s: coupon %d of %s is redeemed while %s (expires %s, %d of %d uses)", where, k.N, c.Name, c.StatusOf(k), c.Expires(k), k.Count, c.Settings.MaxRedemptions)
+		}
+		for _, r := range k.Redemptions {
+			if r.Order == ev.OrderID && r.RolledBackAt == 0 {
+				f.blame("%s: coupon %d of %s is redeemed twice for order %s", where, k.N, c.Name, ev.OrderID)
+			}
+		}
+		k.Count++
+		k.Redemptions = append(k.Redemptions, &Redemption{Order: ev.OrderID, At: ev.At})
+	case domain.CouponRolledBack:
+		k.Count--
+		found := false
+		for i := len(k.Redemptions) - 1; i >= 0 && !found; i-- {
+			if r := k.Redemptions[i]; r.Order == ev.OrderID && r.RolledBackAt == 0 {
+				r.RolledBackAt, found = ev.At, true
+			}
+		}
+		if !found {
+			f.blame("%s: coupon %d of %s is rolled back for order %s, for which it was not redeemed", where, k.N, c.Name, ev.OrderID)
+		}
+	case domain.CouponVoided:
+		k.Voided = true
+	case domain.CouponExtended:
+		if ev.ExpiresAt <= ev.At {
+			f.blame("%s: coupon %d of %s is extended into the past", where, k.N, c.Name)
+		}
+		k.Own = ev.ExpiresAt
+		c.replan()
+	}
+	if (ev.Type == domain.CouponRedeemed || ev.Type == domain.CouponRolledBack) && ev.RedeemedCount != k.Count {
+		f.blame("%s: coupon %d of %s has been redeemed %d times, the event says %d", where, k.N, c.Name, k.Count, ev.RedeemedCount)
+	}
+}
+
+// reminded checks promise 4: at most once, never after a cancel.
+func (f *Fold) reminded(where string, c *Campaign, ev *domain.Event) {
+	switch ev.Type {
+	case domain.ReminderSet:
+		if c.Reminders[ev.R] != nil {
+			f.blame("%s: reminder %d of %s is set twice", where, ev.R, c.Name)
+		}
+		r := &Reminder{Customer: ev.CustomerID, Kind: ev.Kind, Before: domain.Instant(ev.Before.Microseconds()), N: ev.N, State: "pending"}
+		c.Reminders[ev.R] = r
+		c.replan()
+		if r.Due != ev.DueAt {
+			f.blame("%s: reminder %d of %s is due at %s, the event says %s", where, ev.R, c.Name, r.Due, ev.DueAt)
+		}
+	case domain.ReminderCancelled:
+		r := c.Reminders[ev.R]
+		if r == nil || r.State != "pending" {
+			f.blame("%s: reminder %d of %s is cancelled, but was not pending", where, ev.R, c.Name)
+			return
+		}
+		r.State = "cancelled"
+	case domain.RemindersDue:
+		if ev.DueAt > ev.At {
+			f.blame("%s: reminders of %s fire before they are due", where, c.Name)
+		}
+		if ev.Fired != 0 && ev.Dropped != 0 {
+			f.blame("%s: reminders of %s both fired and dropped", where, c.Name)
+		}
+		n := uint64(0)
+		for number, r := range c.Reminders {
+			if r.State == "pending" && r.Kind == ev.Kind && r.Due == ev.DueAt && number >= ev.FromR && number <= ev.ThroughR {
+				n++
+				r.State = "fired"
+				if ev.Dropped > 0 {
+					r.State = "dropped"
+				}
+			}
+		}
+		if n != ev.Fired+ev.Dropped {
+			f.blame("%s: %d reminders of %s were due, the event says %d", where, n, c.Name, ev.Fired+ev.Dropped)
+		}
+	}
+}
+
+// replan works out anew when pending reminders are due.
+func (c *Campaign) replan() {
+	for _, r := range c.Reminders {
+		if r.State != "pending" {
+			continue
+		}
+		anchor := c.Settings.OpensAt
+		if r.Kind == domain.KindExpires {
+			anchor = 0
+			if at := c.Expires(c.Coupons[r.N-1]); at != domain.Never {
+				anchor = at
+			}
+		}
+		r.Due = domain.Never
+		if anchor != 0 {
+			r.Due = anchor - r.Before
+		}
+	}
+}

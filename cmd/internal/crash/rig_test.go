@@ -1,0 +1,245 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// binary is scrip as built for these tests.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "scrip-crash")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		binary = filepath.Join(dir, "scrip")
+		build := exec.Command("go", "build", "-o", binary, "github.com/seed-4a2410e3/scrip/cmd/scrip")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "building scrip: %v\n%s", err, out)
+			return 1
+		}
+		return pgtest.Main(m)
+	}())
+}
+
+// server is a scrip serve process and its data directory.
+type server struct {
+	t    *testing.T
+	data string
+	args []string
+	cmd  *exec.Cmd
+	desc datadir.Descriptor
+	gone chan struct{}
+	log  *os.File
+}
+
+// newServer prepares a server; up starts it. NATS stays on one port, so that clients find it again.
+func newServer(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := &server{t: t, data: filepath.Join(pgtest.Dir(t), "data"), args: args}
+	var err error
+	if s.log, err = os.Create(filepath.Join(t.TempDir(), "serve.log")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.kill()
+		if t.Failed() {
+			out, _ := os.ReadFile(s.log.Name())
+			t.Logf("the server said:\n%s", tail(out, 6000))
+		}
+		_ = s.log.Close()
+	})
+	return s
+}
+
+func tail(b []byte, n int) []byte {
+	if len(b) > n {
+		return b[len(b)-n:]
+	}
+	return b
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// up starts the process and waits until it is ready.
+func (s *server) up() {
+	s.t.Helper()
+	args := append([]string{"serve", "--data", s.data, "--http-listen", "127.0.0.1:0"}, s.args...)
+	s.cmd = exec.Command(binary, args...)
+	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.gone = make(chan struct{})
+	cmd, gone := s.cmd, s.gone
+	go func() { _ = cmd.Wait(); close(gone) }()
+	streamtest.Eventually(s.t, "the server is ready", func() bool {
+		select {
+		case <-gone:
+			s.t.Fatalf("the server ended: %v", cmd.ProcessState)
+		default:
+		}
+		desc, err := datadir.Find(s.data)
+		s.desc = desc
+		return err == nil && desc.PID == cmd.Process.Pid
+	})
+}
+
+// kill is kill -9, and waits until the process is gone.
+func (s *server) kill() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGCONT)
+	_ = s.cmd.Process.Kill()
+	<-s.gone
+}
+
+// signal sends a signal.
+func (s *server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// stop asks for a clean stop and returns the exit code.
+func (s *server) stop() int {
+	s.t.Helper()
+	s.signal(syscall.SIGTERM)
+	<-s.gone
+	return s.cmd.ProcessState.ExitCode()
+}
+
+func (s *server) connect() (*nats.Conn, jetstream.JetStream) {
+	s.t.Helper()
+	nc, err := nats.Connect(s.desc.NATSURL, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return nc, js
+}
+
+// client is an SDK client that lives through restarts.
+func (s *server) client() *client.Client {
+	s.t.Helper()
+	c, err := client.Connect(s.desc.NATSURL, nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(c.Close)
+	return c
+}
+
+// checkLog folds the log, fails the test on broken promises, and compares the tables once they have caught up.
+func (s *server) checkLog() *check.Fold {
+	s.t.Helper()
+	_, js := s.connect()
+	return checkLog(s.t, js, s.desc.PostgresURL)
+}
+
+func checkLog(t *testing.T, js jetstream.JetStream, postgres string) *check.Fold {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	log, found, err := topology.Inspect(ctx, js)
+	if err != nil || !found {
+		t.Fatalf("the log: %v, %v", found, err)
+	}
+	fold, ends, err := check.Log(ctx, js, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range fold.Violations {
+		t.Errorf("promise broken: %s", v)
+	}
+	db, err := pgx.Connect(ctx, postgres)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(context.Background()) //nolint:errcheck
+	if err := check.Caught(ctx, db, ends); err != nil {
+		t.Fatal(err)
+	}
+	differences, err := fold.Tables(ctx, db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range differences {
+		t.Errorf("the tables differ from the log: %s", d)
+	}
+	return fold
+}
+
+// ledger is what clients were answered.
+type ledger struct {
+	mu       sync.Mutex
+	claims   map[string]string // campaign/customer → code
+	redeemed map[string]string // code → order
+	answers  int
+	problems []string
+	bell     chan struct{}
+	target   int
+}
+
+func newLedger() *ledger {
+	return &ledger{claims: map[string]string{}, redeemed: map[string]string{}}
+}
+
+// after returns a channel that is closed when n more answers have come.
+func (l *ledger) after(n int) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bell, l.target = make(chan struct{}), l.answers+n
+	return l.bell
+}
+
+func (l *ledger) answered() {
+	l.answers++
+	if l.bell != nil && l.answers >= l.target {
+		close(l.bell)
+		l.bell = nil
+	}
+}
+
+func (l *ledger) problem(format string, args ...any) {
+	if len(l.problems) < 20 {
+		l.problems = append(l.problems, fmt.Sprintf(format, args...))
+	}
+}
