@@ -1,0 +1,355 @@
+package scheduler
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// shop is a real lane of the domain, driven by command lines. Its events are what a book folds in these tests.
+type shop struct {
+	lane *domain.Lane
+	ids  int
+}
+
+func newShop() *shop { return &shop{lane: domain.NewLane(domain.LaneOptions{Lanes: 1})} }
+
+// do decides one command, given without its id, and returns the events as a reader of the log sees them.
+func (s *shop) do(t interface{ Fatalf(string, ...any) }, at domain.Instant, format string, args ...any) []domain.Event {
+	s.ids++
+	line := fmt.Sprintf(`{"id":"c-%d",`, s.ids) + fmt.Sprintf(format, args...) + "}"
+	var cmd domain.Command
+	if err := domain.ParseCommand([]byte(line), domain.Defaults{}, &cmd); err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	return s.decide(t, at, &cmd)
+}
+
+func (s *shop) decide(t interface{ Fatalf(string, ...any) }, at domain.Instant, cmd *domain.Command) []domain.Event {
+	made, _ := s.lane.Decide(cmd, at, nil)
+	read := make([]domain.Event, len(made))
+	for i := range made {
+		line := made[i].AppendJSON(nil)
+		if err := domain.ParseEvent(line, &read[i]); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	return read
+}
+
+// model is the naive book and planner: lists, looked through from end to end each time.
+type model struct {
+	campaigns []*modelCampaign
+}
+
+type modelCampaign struct {
+	name           string
+	opens, expires domain.Instant
+	expiredThrough domain.Instant
+	falls          []domain.Instant
+	own            map[uint32]domain.Instant
+	reminders      []modelReminder
+	asked          map[askKey]ask
+}
+
+type modelReminder struct {
+	r        uint64
+	customer string
+	kind     string
+	before   time.Duration
+	n        uint32
+}
+
+func (c *modelCampaign) due(r modelReminder) domain.Instant {
+	anchor := c.opens
+	if r.kind == domain.KindExpires {
+		anchor = c.expires
+		if own := c.own[r.n]; own != 0 {
+			anchor = own
+		}
+	}
+	if anchor == 0 {
+		return domain.Never
+	}
+	return anchor - domain.Instant(r.before/time.Microsecond)
+}
+
+func (m *model) find(name string) *modelCampaign {
+	for _, c := range m.campaigns {
+		if c.name == name {
+			return c
+		}
+	}
+	c := &modelCampaign{name: name, own: map[uint32]domain.Instant{}, asked: map[askKey]ask{}}
+	m.campaigns = append(m.campaigns, c)
+	return c
+}
+
+func (m *model) fold(ev *domain.Event) (gone []domain.Fired[string]) {
+	c := m.find(ev.Campaign)
+	switch ev.Type {
+	case domain.CampaignCreated, domain.CampaignUpdated:
+		c.opens, c.expires = ev.Settings.OpensAt, ev.Settings.ExpiresAt
+	case domain.CouponClaimed, domain.CouponExtended:
+		c.own[ev.N] = ev.ExpiresAt
+		if ev.ExpiresAt != 0 {
+			c.falls = append(c.falls, ev.ExpiresAt)
+		}
+	case domain.CouponsExpired:
+		c.expiredThrough = max(c.expiredThrough, ev.Through)
+	case domain.ReminderSet:
+		c.reminders = append(c.reminders, modelReminder{ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.N})
+	case domain.ReminderCancelled:
+		c.reminders = slices.DeleteFunc(c.reminders, func(r modelReminder) bool { return r.r == ev.R })
+	case domain.RemindersDue:
+		c.reminders = slices.DeleteFunc(c.reminders, func(r modelReminder) bool {
+			hit := r.kind == ev.Kind && c.due(r) == ev.DueAt && r.r >= ev.FromR && r.r <= ev.ThroughR
+			if hit {
+				gone = append(gone, domain.Fired[string]{R: r.r, Customer: r.customer})
+			}
+			return hit
+		})
+	}
+	return gone
+}
+
+// asks is what the planner must ask at now.
+func (m *model) asks(now domain.Instant) (cmds []domain.Command) {
+	for _, c := range m.campaigns {
+		still := map[askKey]ask{}
+		send := func(key askKey, a ask, cmd domain.Command) {
+			pause := time.Second << a.times
+			if pause > 10*time.Second {
+				pause = 10 * time.Second
+			}
+			a.times = min(a.times+1, 10)
+			a.again = now + domain.Instant(pause/time.Microsecond)
+			a.through, a.throughR = cmd.Through, cmd.ThroughR
+			still[key] = a
+			cmds = append(cmds, cmd)
+		}
+		var falls []domain.Instant
+		for _, at := range append([]domain.Instant{c.expires}, c.falls...) {
+			if at > c.expiredThrough && at <= now {
+				falls = append(falls, at)
+			}
+		}
+		if len(falls) > 0 {
+			slices.Sort(falls)
+			a, through := c.asked[askKey{}], now
+			if a.through >= falls[len(falls)-1] {
+				through = a.through
+			}
+			switch {
+			case a.through < falls[0]:
+				send(askKey{}, ask{}, domain.Command{Type: domain.Expire, Campaign: c.name, Through: now})
+			case a.again <= now:
+				send(askKey{}, a, domain.Command{Type: domain.Expire, Campaign: c.name, Through: through})
+			default:
+				still[askKey{}] = a
+			}
+		}
+		groups := map[askKey][]uint64{}
+		for _, r := range c.reminders {
+			if at := c.due(r); at <= now {
+				groups[askKey{r.kind, at}] = append(groups[askKey{r.kind, at}], r.r)
+			}
+		}
+		for key, rs := range groups {
+			a := c.asked[key]
+			cmd := domain.Command{Type: domain.RemindDue, Campaign: c.name, Kind: key.kind, DueAt: key.at, ThroughR: rs[len(rs)-1]}
+			switch {
+			case a.throughR < rs[0]:
+				send(key, ask{}, cmd)
+			case a.again <= now:
+				send(key, a, cmd)
+			default:
+				still[key] = a
+			}
+		}
+		c.asked = still
+	}
+	return cmds
+}
+
+func (m *model) pending() (n int) {
+	for _, c := range m.campaigns {
+		n += len(c.reminders)
+	}
+	return n
+}
+
+func sortedLines(cmds []domain.Command) []string {
+	lines := make([]string, len(cmds))
+	for i := range cmds {
+		lines[i] = string(cmds[i].AppendJSON(nil))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// Whatever happens in a lane, in whatever order, with asks lost, repeated and late and the scheduler restarted from a
+// snapshot at any moment: it asks and fires exactly what the naive model does, and is never asleep when something is due.
+func TestPlannerEqualsNaiveModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, m := newShop(), &model{}
+		p := newPlanner(newBook())
+		now := domain.Instant(1_800_000_000_000_000)
+		campaigns := []string{"a", "b", "c"}
+		customers := []string{"x", "y", "z"}
+		durations := []time.Duration{time.Microsecond, 300 * time.Millisecond, time.Second, 1500 * time.Millisecond, time.Minute, 2 * time.Minute, time.Hour}
+		var onTheWay []domain.Command
+
+		campaign := func() string { return rapid.SampledFrom(campaigns).Draw(t, "campaign") }
+		customer := func() string { return rapid.SampledFrom(customers).Draw(t, "customer") }
+		duration := func() time.Duration { return rapid.SampledFrom(durations).Draw(t, "duration") }
+		ahead := func() string { return now.Add(duration()).String() }
+		fold := func(events []domain.Event) {
+			for i := range events {
+				ev := &events[i]
+				gone, err := p.book.fold(ev)
+				if err != nil {
+					t.Fatalf("fold: %v", err)
+				}
+				want := m.fold(ev)
+				if len(gone) != len(want) || len(want) > 0 && !reflect.DeepEqual(gone, want) {
+					t.Fatalf("%s: gone %v, the model says %v", ev.AppendJSON(nil), gone, want)
+				}
+				if ev.Type == domain.RemindersDue && uint64(len(gone)) != ev.Fired+ev.Dropped {
+					t.Fatalf("%s: %d gone", ev.AppendJSON(nil), len(gone))
+				}
+			}
+		}
+		do := func(format string, args ...any) { fold(s.do(t, now, format, args...)) }
+		codes := []string{}
+
+		t.Repeat(map[string]func(*rapid.T){
+			"create": func(*rapid.T) {
+				extra := ""
+				switch rapid.IntRange(0, 3).Draw(t, "shape") {
+				case 0:
+					extra = fmt.Sprintf(`,"valid_for":%q`, duration().Truncate(time.Second)+time.Second)
+				case 1:
+					extra = fmt.Sprintf(`,"expires_at":%q`, now.Add(duration()+time.Hour))
+				case 2:
+					extra = fmt.Sprintf(`,"opens_at":%q`, ahead())
+				}
+				do(`"type":"create_campaign","campaign":%q,"codes":100,"per_customer":0%s`, campaign(), extra)
+			},
+			"update": func(*rapid.T) {
+				field := rapid.SampledFrom([]string{"opens_at", "expires_at"}).Draw(t, "field")
+				value := fmt.Sprintf("%q", ahead())
+				if rapid.IntRange(0, 4).Draw(t, "null") == 0 {
+					value = "null"
+				}
+				do(`"type":"update_campaign","campaign":%q,%q:%s`, campaign(), field, value)
+			},
+			"claim": func(*rapid.T) {
+				events := s.do(t, now, `"type":"claim","campaign":%q,"customer_id":%q`, campaign(), customer())
+				for i := range events {
+					if events[i].Type == domain.CouponClaimed {
+						codes = append(codes, events[i].Code)
+					}
+				}
+				fold(events)
+			},
+			"coupon": func(*rapid.T) {
+				if len(codes) == 0 {
+					return
+				}
+				c := rapid.SampledFrom(codes).Draw(t, "code")
+				switch rapid.IntRange(0, 4).Draw(t, "what") {
+				case 0:
+					do(`"type":"redeem","code":%q,"order_id":"o"`, c)
+				case 1:
+					do(`"type":"rollback","code":%q,"order_id":"o"`, c)
+				case 2:
+					do(`"type":"void","code":%q,"reason":"r"`, c)
+				default:
+					do(`"type":"extend","code":%q,"expires_at":%q`, c, ahead())
+				}
+			},
+			"end": func(*rapid.T) {
+				if rapid.IntRange(0, 9).Draw(t, "really") == 0 {
+					do(`"type":"end_campaign","campaign":%q`, campaign())
+				}
+			},
+			"remind": func(*rapid.T) {
+				what := rapid.SampledFrom([]string{"remind", "remind", "unremind"}).Draw(t, "what")
+				kind := rapid.SampledFrom([]string{"opens", "expires"}).Draw(t, "kind")
+				do(`"type":%q,"campaign":%q,"customer_id":%q,"kind":%q,"before":%q`, what, campaign(), customer(), kind, duration())
+			},
+			"ask": func(*rapid.T) {
+				got := p.asks(now)
+				if g, w := sortedLines(got), sortedLines(m.asks(now)); !slices.Equal(g, w) {
+					t.Fatalf("asks at %s\n got %v\nwant %v", now, g, w)
+				}
+				if p.wake() <= now {
+					t.Fatalf("wakes at %s, which is not after %s", p.wake(), now)
+				}
+				onTheWay = append(onTheWay, got...)
+			},
+			"answer": func(*rapid.T) {
+				for len(onTheWay) > 0 && rapid.IntRange(0, 3).Draw(t, "more") > 0 {
+					i := rapid.IntRange(0, len(onTheWay)-1).Draw(t, "which")
+					cmd := onTheWay[i]
+					onTheWay = slices.Delete(onTheWay, i, i+1)
+					if rapid.IntRange(0, 4).Draw(t, "lost") > 0 {
+						cmd.ID = "s"
+						fold(s.decide(t, now, &cmd))
+					}
+				}
+			},
+			"sleep": func(*rapid.T) {
+				until := now.Add(duration())
+				if rapid.Bool().Draw(t, "to the instant") && p.wake() > now && p.wake() < until {
+					until = p.wake()
+				}
+				if wake := p.wake(); wake > until {
+					// Nothing may be due while the planner sleeps.
+					for _, c := range m.campaigns {
+						before := c.asked
+						if due := (&model{[]*modelCampaign{c}}).asks(until); len(due) > 0 {
+							t.Fatalf("asleep until %s, but at %s the model asks %v", wake, until, sortedLines(due))
+						}
+						c.asked = before
+					}
+				}
+				now = until
+			},
+			"restart": func(*rapid.T) {
+				var one, two bytes.Buffer
+				if err := p.book.encode(&one); err != nil {
+					t.Fatalf("encode: %v", err)
+				}
+				b, err := decodeBook(bytes.NewReader(one.Bytes()))
+				if err != nil {
+					t.Fatalf("decode: %v", err)
+				}
+				if err := b.encode(&two); err != nil || !bytes.Equal(one.Bytes(), two.Bytes()) {
+					t.Fatalf("a book read back is another one (%v)", err)
+				}
+				if b.instants != p.book.instants {
+					t.Fatalf("%d instants to come before, %d after", p.book.instants, b.instants)
+				}
+				p = newPlanner(b)
+				for _, c := range m.campaigns {
+					c.asked = map[askKey]ask{}
+				}
+				onTheWay = nil
+			},
+			"": func(*rapid.T) {
+				if got, want := p.book.reminders, m.pending(); got != want {
+					t.Fatalf("%d reminders pending, the model says %d", got, want)
+				}
+			},
+		})
+	})
+}
