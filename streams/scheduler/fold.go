@@ -1,0 +1,112 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+// fold applies one event message to the book and tells whom its reminders are for.
+func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
+	var ev domain.Event
+	lines := 0
+	r.torn = true // until the end: a book left in the middle must not become a snapshot
+	for n, line := range eventlog.Lines(m.Payload) {
+		lines++
+		if ofNoConcern(line) {
+			continue
+		}
+		if err := domain.ParseEvent(line, &ev); err != nil {
+			return fmt.Errorf("event message %d line %d: %w; if a newer scrip wrote it, use that one", m.Sequence, n+1, err)
+		}
+		if r.live {
+			r.observe(&ev)
+		}
+		gone, err := r.book.fold(&ev)
+		if err != nil {
+			err = fmt.Errorf("event message %d line %d: %w", m.Sequence, n+1, err)
+			if r.saver.restored {
+				err = fmt.Errorf("%w: %w", errMisfit, err)
+			}
+			return err
+		}
+		if ev.Type != domain.RemindersDue {
+			continue
+		}
+		if uint64(len(gone)) != ev.Fired+ev.Dropped {
+			if err := r.disagree(ctx, m, n+1, &ev, len(gone)); err != nil {
+				return err
+			}
+		}
+		if ev.Fired > 0 {
+			if err := r.fan.expand(ctx, m, n+1, &ev, gone); err != nil {
+				return err
+			}
+		}
+	}
+	r.folded, r.torn = *m, false
+	r.saver.changed += max(lines, 1)
+	return nil
+}
+
+// disagree deals with a firing of another number of reminders than the book knew of. A book from a snapshot is thrown
+// away and replayed. One that was replayed tells whom it knows of, and says so: stopping would help nobody.
+func (r *run) disagree(ctx context.Context, m *eventlog.Message, line int, ev *domain.Event, known int) error {
+	r.differ.Inc()
+	if r.saver.restored {
+		return fmt.Errorf("%w: event message %d line %d fires or drops %d reminders, known are %d",
+			errMisfit, m.Sequence, line, ev.Fired+ev.Dropped, known)
+	}
+	r.log.ErrorContext(ctx, "the event log fires another number of reminders than were set; please report this with the log",
+		"campaign", ev.Campaign, "sequence", m.Sequence, "line", line, "fired", ev.Fired, "dropped", ev.Dropped, "known", known)
+	return nil
+}
+
+// concerns of others: lines that change nothing in a book, told by their beginning, which is how this program writes
+// them. Most lines of a busy lane are such, and parsing them would cost more than all else here. A line written in any
+// other way is parsed.
+var others = [][]byte{
+	[]byte(`{"type":"coupon.redeemed",`),
+	[]byte(`{"type":"coupon.rolled_back",`),
+	[]byte(`{"type":"coupon.voided",`),
+	[]byte(`{"type":"codes.imported",`),
+	[]byte(`{"type":"commands.refused",`),
+	[]byte(`{"type":"command.rejected",`),
+}
+
+var (
+	claimed   = []byte(`{"type":"coupon.claimed",`)
+	expiresAt = []byte(`"expires_at":`)
+)
+
+func ofNoConcern(line []byte) bool {
+	if bytes.HasPrefix(line, claimed) {
+		return !bytes.Contains(line, expiresAt) // it inherits its campaign's end
+	}
+	for _, prefix := range others {
+		if bytes.HasPrefix(line, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// observe counts what an event tells, before it is folded.
+func (r *run) observe(ev *domain.Event) {
+	switch ev.Type {
+	case domain.CouponsExpired:
+		r.expired.Add(float64(ev.Count))
+		if e := r.book.campaigns[ev.Campaign]; e != nil {
+			if first := e.firstFall(); first <= ev.Through {
+				r.fallLate.Observe(float64(ev.At-first) / 1e6)
+			}
+		}
+	case domain.RemindersDue:
+		r.fired.Add(float64(ev.Fired))
+		r.dropped.Add(float64(ev.Dropped))
+		r.remindLate.Observe(float64(ev.At-ev.DueAt) / 1e6)
+	}
+}

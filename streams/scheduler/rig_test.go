@@ -1,0 +1,392 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestMain(m *testing.M) {
+	// Longer lives than rapid's thirty steps, so that asks meet repeats, answers and restarts. Flags given still win.
+	for name, value := range map[string]string{"rapid.checks": "1000", "rapid.steps": "90"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// clock is a time that tests set. Timers of it do not wait for it: they fire after a few real milliseconds, whatever
+// was asked for, so that nobody sleeps through a change; a scheduler that wakes early finds nothing to do.
+type clock struct {
+	mu   sync.Mutex
+	now  time.Time
+	naps int
+	real bool // the machine's clock instead
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.real {
+		return time.Now()
+	}
+	return c.now
+}
+
+func (c *clock) set(at domain.Instant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = at.Time()
+}
+
+func (c *clock) Timer(time.Duration) (<-chan time.Time, func()) {
+	c.mu.Lock()
+	c.naps++
+	c.mu.Unlock()
+	t := time.NewTimer(2 * time.Millisecond)
+	return t.C, func() { t.Stop() }
+}
+
+// looksAround waits until whoever uses the clock has been through its loop at the present time.
+func (c *clock) looksAround(t *testing.T) {
+	t.Helper()
+	count := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.naps
+	}
+	before := count()
+	streamtest.Eventually(t, "the scheduler looks around", func() bool { return count() >= before+3 })
+}
+
+// rig is a lane without its command loop: a real server, the domain's own lane deciding at the rig's clock, and a
+// goroutine that answers what schedulers ask.
+type rig struct {
+	t      *testing.T
+	server *streamtest.Server
+	js     jetstream.JetStream
+	log    string
+	clock  *clock
+	reg    *prometheus.Registry
+
+	mu       sync.Mutex
+	shop     *shop
+	appender *eventlog.Appender
+	last     uint64           // of the event stream
+	silent   bool             // do not answer
+	behind   time.Duration    // of the lane's clock
+	asks     []domain.Command // as the lane read them
+	messages int              // of asks
+	metrics  *Metrics
+}
+
+const start = domain.Instant(1_800_000_000_000_000) // 2027-01-15T08:00:00Z
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, server: streamtest.Start(t), shop: newShop(), clock: &clock{now: start.Time()}, reg: prometheus.NewRegistry()}
+	r.js = r.server.JetStream(t)
+	r.metrics = NewMetrics(r.reg)
+	log, err := topology.Ensure(t.Context(), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.log = log.UUID
+	r.appender, err = eventlog.Events(r.js, 0).NewAppender(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.appender.Close)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	feed, err := eventlog.Commands(r.js, 0).OpenFeed(t.Context(), 0, streamtest.Logger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(done)
+		for {
+			batch, err := feed.NextBatch(ctx, 100, nil)
+			if err != nil {
+				if ctx.Err() == nil {
+					t.Errorf("reading commands: %v", err)
+				}
+				return
+			}
+			for i := range batch {
+				r.answer(batch[i].Data)
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done; feed.Close() })
+	return r
+}
+
+// answer decides one message of asks.
+func (r *rig) answer(payload []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.messages++
+	var events []domain.Event
+	at := domain.At(r.clock.Now().Add(-r.behind))
+	for _, line := range eventlog.Lines(payload) {
+		var cmd domain.Command
+		if err := domain.ParseCommand(line, domain.Defaults{}, &cmd); err != nil || !domain.ScopeScheduler.Allows(cmd.Type) {
+			r.t.Errorf("ask %s: %v", line, err)
+		}
+		r.asks = append(r.asks, cmd)
+		if !r.silent {
+			events, _ = r.shop.lane.Decide(&cmd, at, events)
+		}
+	}
+	r.write(events)
+}
+
+// write puts a step on the event stream.
+func (r *rig) write(events []domain.Event) {
+	var payload []byte
+	for i := range events {
+		payload = append(events[i].AppendJSON(payload), '\n')
+	}
+	h := eventlog.Header{
+		Commands: [2]uint64{r.last + 1, r.last + 1}, CommandTime: r.clock.Now(), LaneTime: r.clock.Now(), Owner: "rig",
+	}
+	seq, err := r.appender.Publish(context.Background(), eventlog.Attempt{Expected: r.last, Header: h.Encode(), Payload: payload})
+	if err != nil {
+		r.t.Errorf("writing a step: %v", err)
+		return
+	}
+	r.last = seq
+}
+
+// do decides people's commands, given without ids, in one step.
+func (r *rig) do(lines ...string) []domain.Event {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var events []domain.Event
+	for _, line := range lines {
+		events = append(events, r.shop.do(r.t, domain.At(r.clock.Now()), "%s", line)...)
+	}
+	r.write(events)
+	return events
+}
+
+func (r *rig) create(name, more string) {
+	r.t.Helper()
+	r.do(fmt.Sprintf(`"type":"create_campaign","campaign":%q,"codes":100000%s`, name, more))
+}
+
+// remind subscribes customers c<from> to c<through> to the opening, in steps of a thousand.
+func (r *rig) remind(campaign string, from, through int, before string) {
+	r.t.Helper()
+	var lines []string
+	for i := from; i <= through; i++ {
+		lines = append(lines, fmt.Sprintf(`"type":"remind","campaign":%q,"customer_id":"c%d","kind":"opens","before":%q`, campaign, i, before))
+		if len(lines) == 1000 || i == through {
+			r.do(lines...)
+			lines = nil
+		}
+	}
+}
+
+func (r *rig) setSilent(silent bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.silent = silent
+}
+
+// asked is what the lane has read so far.
+func (r *rig) asked() []domain.Command {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.asks)
+}
+
+// scheduler makes one on the rig's clock.
+func (r *rig) scheduler(change ...func(*Options)) *Scheduler {
+	o := Options{
+		Now: r.clock.Now, Timer: r.clock.Timer, Metrics: r.metrics, Logger: streamtest.Logger(r.t),
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	return New(r.js, r.log, 0, o)
+}
+
+// seen waits until the running scheduler has folded all events and been through its loop at the present time.
+func (r *rig) seen() {
+	r.t.Helper()
+	streamtest.Eventually(r.t, "all events folded", func() bool {
+		r.mu.Lock()
+		last := r.last
+		r.mu.Unlock()
+		return r.value("folded_sequence") == float64(last)
+	})
+	r.clock.looksAround(r.t)
+}
+
+// value is the sum of a metric of this package.
+func (r *rig) value(name string) (sum float64) {
+	r.t.Helper()
+	families, err := r.reg.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "scrip_scheduler_"+name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// running is a Run under way.
+type running struct {
+	t      *testing.T
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+func (r *rig) run(s *Scheduler) *running {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &running{t: r.t, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.err = s.Run(ctx)
+	}()
+	r.t.Cleanup(func() { cancel(); <-w.done })
+	return w
+}
+
+// stop ends the run cleanly.
+func (w *running) stop() {
+	w.t.Helper()
+	w.cancel()
+	<-w.done
+	if !errors.Is(w.err, context.Canceled) {
+		w.t.Fatalf("Run ended with %v", w.err)
+	}
+}
+
+// fails waits for Run to end with an error.
+func (w *running) fails() error {
+	w.t.Helper()
+	<-w.done
+	if w.err == nil || errors.Is(w.err, context.Canceled) {
+		w.t.Fatalf("Run ended with %v, expected a failure", w.err)
+	}
+	return w.err
+}
+
+// told is every reminder.due line of the reminder stream, in order.
+func (r *rig) told() (told []domain.Event) {
+	r.t.Helper()
+	for _, m := range r.reminderMessages() {
+		for _, line := range eventlog.Lines(m.Payload) {
+			var ev domain.Event
+			if err := domain.ParseEvent(line, &ev); err != nil || ev.Type != domain.ReminderDue {
+				r.t.Fatalf("line %s of the reminder stream: %v", line, err)
+			}
+			told = append(told, ev)
+		}
+	}
+	return told
+}
+
+func (r *rig) reminderMessages() []eventlog.Message {
+	r.t.Helper()
+	reader, err := eventlog.Reminders(r.js, 0).Open(r.t.Context(), r.log, eventlog.Position{Log: r.log}, eventlog.ReaderOptions{Logger: streamtest.Logger(r.t)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer reader.Close()
+	var all []eventlog.Message
+	if err := reader.CatchUp(r.t.Context(), func(batch []eventlog.Message) error { all = append(all, batch...); return nil }); err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}
+
+// waitTold waits until that many reminders stand on the reminder stream, and then for nothing to follow.
+func (r *rig) waitTold(want int) []domain.Event {
+	r.t.Helper()
+	var told []domain.Event
+	streamtest.Eventually(r.t, fmt.Sprintf("%d reminders told", want), func() bool {
+		told = r.told()
+		return len(told) >= want
+	})
+	if len(told) != want {
+		r.t.Fatalf("%d reminders told, expected %d", len(told), want)
+	}
+	return told
+}
+
+// eventually waits for an event of that type on the event stream.
+func (r *rig) eventually(what string, is func(*domain.Event) bool) domain.Event {
+	r.t.Helper()
+	var found domain.Event
+	streamtest.Eventually(r.t, what, func() bool {
+		for _, ev := range r.events() {
+			if is(&ev) {
+				found = ev
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func (r *rig) events() (all []domain.Event) {
+	r.t.Helper()
+	reader, err := eventlog.Events(r.js, 0).Open(r.t.Context(), r.log, eventlog.Position{Log: r.log}, eventlog.ReaderOptions{Logger: streamtest.Logger(r.t)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer reader.Close()
+	err = reader.CatchUp(r.t.Context(), func(batch []eventlog.Message) error {
+		for i := range batch {
+			for _, line := range eventlog.Lines(batch[i].Payload) {
+				var ev domain.Event
+				if err := domain.ParseEvent(line, &ev); err != nil {
+					return err
+				}
+				all = append(all, ev)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}
+
+func (r *rig) count(typ domain.EventType) (n int) {
+	for _, ev := range r.events() {
+		if ev.Type == typ {
+			n++
+		}
+	}
+	return n
+}

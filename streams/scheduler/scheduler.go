@@ -1,0 +1,74 @@
+package scheduler
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+)
+
+// Snapshots keeps snapshots by name. [snapstore.Store] does.
+type Snapshots interface {
+	Save(ctx context.Context, name string, meta snapstore.Meta, write func(io.Writer) error) error
+	Load(ctx context.Context, name string, accept func(snapstore.Meta) error, read func(io.Reader) error) (snapstore.Meta, bool, error)
+}
+
+// Options are what a scheduler can do without.
+type Options struct {
+	// Snapshots keeps the book between runs. Without it every run replays the event stream from its first message.
+	Snapshots Snapshots
+	// SnapshotEvents is the number of event lines after which a snapshot is written. Defaults to 1,000,000.
+	SnapshotEvents int
+	// SnapshotEvery is how long after a change a snapshot is written at the latest. Defaults to 60 s.
+	SnapshotEvery time.Duration
+	// Metrics counts. Defaults to metrics that are not registered anywhere.
+	Metrics *Metrics
+	// Logger defaults to slog.Default.
+	Logger *slog.Logger
+	// Now tells the time. Defaults to time.Now.
+	Now func() time.Time
+	// Timer returns a channel that receives once after d, and a function that releases it early. Defaults to
+	// time.NewTimer.
+	Timer func(d time.Duration) (fires <-chan time.Time, release func())
+}
+
+// Scheduler is the scheduler of one lane. Run does the work; it may be run again after it returned, not twice at once.
+type Scheduler struct {
+	js   jetstream.JetStream
+	log  string // UUID
+	lane int
+	opts Options
+
+	landed func(sequence uint64) // of the fan-out; nil but in tests
+}
+
+// New makes the scheduler of a lane of the log with that UUID. It starts nothing.
+func New(js jetstream.JetStream, log string, lane int, opts Options) *Scheduler {
+	if opts.SnapshotEvents == 0 {
+		opts.SnapshotEvents = 1_000_000
+	}
+	if opts.SnapshotEvery == 0 {
+		opts.SnapshotEvery = time.Minute
+	}
+	if opts.Metrics == nil {
+		opts.Metrics = NewMetrics(nil)
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Timer == nil {
+		opts.Timer = func(d time.Duration) (<-chan time.Time, func()) {
+			t := time.NewTimer(d)
+			return t.C, func() { t.Stop() }
+		}
+	}
+	opts.Logger = opts.Logger.With("component", "scheduler", "lane", lane)
+	return &Scheduler{js: js, log: log, lane: lane, opts: opts}
+}

@@ -1,0 +1,378 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+const micro = domain.Instant(1)
+
+func seconds(n int) domain.Instant { return domain.Instant(n) * 1e6 }
+
+func quoted(at domain.Instant) string { return fmt.Sprintf("%q", at) }
+
+// The two the contract names, to the microsecond, and an opening that moves under its subscribers.
+func TestExactlyWhenDue(t *testing.T) {
+	r := newRig(t)
+	opens, expires := start+seconds(3600), start+seconds(7*86400)
+	r.create("soon", `,"opens_at":`+quoted(opens)+`,"expires_at":`+quoted(expires))
+	r.remind("soon", 1, 2, "1m")
+	r.do(`"type":"create_campaign","campaign":"open","codes":5,"expires_at":` + quoted(expires))
+	r.do(`"type":"claim","campaign":"open","customer_id":"holder"`, `"type":"remind","campaign":"open","customer_id":"holder","kind":"expires","before":"24h"`)
+	run := r.run(r.scheduler())
+
+	nothingBefore := func(due domain.Instant, asksSoFar int) {
+		t.Helper()
+		r.clock.set(due - micro)
+		r.seen()
+		if asks := r.asked(); len(asks) != asksSoFar {
+			t.Fatalf("at %s, a microsecond early, was asked %v", due-micro, sortedLines(asks))
+		}
+		r.clock.set(due)
+	}
+
+	nothingBefore(opens-seconds(60), 0)
+	told := r.waitTold(2)
+	for i, ev := range told {
+		if ev.Campaign != "soon" || ev.Kind != "opens" || ev.DueAt != opens-seconds(60) || ev.CustomerID != fmt.Sprintf("c%d", i+1) {
+			t.Errorf("told %s", ev.AppendJSON(nil))
+		}
+	}
+
+	// A third subscribes to what is left of the minute, and the opening moves an hour back.
+	r.remind("soon", 3, 3, "30s")
+	moved := opens + seconds(3600)
+	r.do(`"type":"update_campaign","campaign":"soon","opens_at":` + quoted(moved))
+	r.seen()
+	r.clock.set(opens)
+	r.seen()
+	nothingBefore(moved-seconds(30), 1)
+	if told := r.waitTold(3); told[2].CustomerID != "c3" || told[2].DueAt != moved-seconds(30) {
+		t.Errorf("told %s", told[2].AppendJSON(nil))
+	}
+
+	nothingBefore(expires-seconds(86400), 2)
+	if told := r.waitTold(4); told[3].CustomerID != "holder" || told[3].Kind != "expires" {
+		t.Errorf("told %s", told[3].AppendJSON(nil))
+	}
+
+	nothingBefore(expires, 3)
+	ev := r.eventually("open expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired && ev.Campaign == "open" })
+	if ev.Through != expires || ev.Count != 1 {
+		t.Errorf("expired %s", ev.AppendJSON(nil))
+	}
+	run.stop()
+}
+
+// An opening moved forward past what is due makes it due at once.
+func TestMovedForwardIsDueAtOnce(t *testing.T) {
+	r := newRig(t)
+	r.create("a", `,"opens_at":`+quoted(start+seconds(7200)))
+	r.remind("a", 1, 1, "1h")
+	run := r.run(r.scheduler())
+	r.clock.set(start + seconds(60))
+	r.do(`"type":"update_campaign","campaign":"a","opens_at":` + quoted(start+seconds(3600+30)))
+	if told := r.waitTold(1); told[0].DueAt != start+seconds(30) {
+		t.Errorf("told %s", told[0].AppendJSON(nil))
+	}
+	run.stop()
+}
+
+// What came due while no scheduler ran falls when one starts; what the lane had answered by then is not asked again;
+// what is later than the grace is dropped, counted and told to nobody.
+func TestDueWhileAway(t *testing.T) {
+	r := newRig(t)
+	r.create("late", `,"opens_at":`+quoted(start+seconds(100)))
+	r.remind("late", 1, 3, "50s")
+	r.create("later", `,"opens_at":`+quoted(start+seconds(1000)))
+	r.remind("later", 1, 2, "50s")
+	r.create("fell", `,"expires_at":`+quoted(start+seconds(200)))
+	r.create("answered", `,"expires_at":`+quoted(start+seconds(200)))
+	r.clock.set(start + seconds(1000))
+	answered := domain.Command{ID: "s", Type: domain.Expire, Campaign: "answered", Through: start + seconds(300)}
+	r.answer(append(answered.AppendJSON(nil), '\n'))
+
+	run := r.run(r.scheduler())
+	r.waitTold(2)
+	r.eventually("fell expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired && ev.Campaign == "fell" })
+	r.seen()
+	for _, ask := range r.asked()[1:] {
+		if ask.Campaign == "answered" {
+			t.Errorf("asked again for what the log answers: %s", ask.AppendJSON(nil))
+		}
+	}
+	for name, want := range map[string]float64{"reminders_dropped_total": 3, "reminders_fired_total": 2, "reminders_pending": 0} {
+		streamtest.Eventually(t, fmt.Sprintf("%s is %g", name, want), func() bool { return r.value(name) == want })
+	}
+	run.stop()
+}
+
+// A lane that does not answer is asked once, then ever more slowly, and a lost ask is made good.
+func TestLostAsks(t *testing.T) {
+	r := newRig(t)
+	r.setSilent(true)
+	r.create("a", `,"expires_at":`+quoted(start+seconds(10)))
+	run := r.run(r.scheduler())
+	r.clock.set(start + seconds(10))
+	asksAre := func(want int) {
+		t.Helper()
+		streamtest.Eventually(t, fmt.Sprintf("%d asks", want), func() bool { return len(r.asked()) >= want })
+		r.seen()
+		r.seen()
+		if got := r.asked(); len(got) != want {
+			t.Fatalf("asked %v, expected %d asks", sortedLines(got), want)
+		}
+	}
+	asksAre(1)
+	for i, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 10 * time.Second, 10 * time.Second} {
+		now := domain.At(r.clock.Now())
+		r.clock.set(now.Add(pause) - micro)
+		r.seen()
+		asksAre(i + 1)
+		r.clock.set(now.Add(pause))
+		asksAre(i + 2)
+	}
+	r.setSilent(false)
+	r.clock.set(domain.At(r.clock.Now()).Add(lastAgain))
+	r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired })
+	run.stop()
+	if n := r.count(domain.CouponsExpired); n != 1 {
+		t.Errorf("announced %d times", n)
+	}
+}
+
+// A lane whose clock is behind does nothing, or not all; it is asked until it has.
+func TestLaneClockBehind(t *testing.T) {
+	r := newRig(t)
+	r.behind = 1500 * time.Millisecond
+	r.do(`"type":"create_campaign","campaign":"a","codes":5,"expires_at":` + quoted(start+seconds(10)))
+	r.create("b", `,"opens_at":`+quoted(start+seconds(20)))
+	r.remind("b", 1, 1, "10s")
+	run := r.run(r.scheduler())
+	r.clock.set(start + seconds(10))
+	streamtest.Eventually(t, "both asked", func() bool { return len(r.asked()) >= 2 })
+	r.seen()
+	if told := r.told(); len(told) != 0 {
+		t.Fatalf("told %d before the lane's time", len(told))
+	}
+	r.clock.set(start + seconds(12))
+	r.waitTold(1)
+	r.eventually("a expires", func(ev *domain.Event) bool {
+		return ev.Type == domain.CouponsExpired && ev.Through >= start+seconds(10)
+	})
+	run.stop()
+}
+
+// Three thousand campaigns due in the same microsecond are asked for in a few messages, each once.
+func TestManyCampaignsAtOneInstant(t *testing.T) {
+	r := newRig(t)
+	const campaigns = 2500
+	end := start + seconds(60)
+	var lines []string
+	for i := range campaigns {
+		lines = append(lines, fmt.Sprintf(`"type":"create_campaign","campaign":"c%d","codes":1,"expires_at":%q`, i, end))
+	}
+	r.do(lines[:1200]...)
+	r.do(lines[1200:]...)
+	run := r.run(r.scheduler())
+	r.seen()
+	r.clock.set(end)
+	streamtest.Eventually(t, "all expired", func() bool { return r.count(domain.CouponsExpired) == campaigns })
+	r.seen()
+	run.stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.asks) != campaigns || r.messages != 3 {
+		t.Errorf("%d asks in %d messages, expected %d in 3", len(r.asks), r.messages, campaigns)
+	}
+}
+
+func TestAskMessagesKeepTheLimits(t *testing.T) {
+	long := strings.Repeat("x", domain.MaxCampaignName)
+	cmds := make([]domain.Command, 2*domain.MaxMessageLines+1)
+	for i := range cmds {
+		cmds[i] = domain.Command{Type: domain.RemindDue, Campaign: long, Kind: domain.KindExpires, DueAt: start + 1, ThroughR: 1 << 53}
+	}
+	var serial uint64
+	seen := map[string]bool{}
+	total := 0
+	for _, payload := range askLines(cmds, "s-01234567-89ab-", &serial) {
+		n := strings.Count(string(payload), "\n")
+		if len(payload) > domain.MaxMessage || n > domain.MaxMessageLines {
+			t.Errorf("a message of %d lines and %d bytes", n, len(payload))
+		}
+		total += n
+		for _, line := range strings.Split(strings.TrimSuffix(string(payload), "\n"), "\n") {
+			var cmd domain.Command
+			if err := domain.ParseCommand([]byte(line), domain.Defaults{}, &cmd); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			if seen[cmd.ID] {
+				t.Errorf("id %s stands twice", cmd.ID)
+			}
+			seen[cmd.ID] = true
+		}
+	}
+	if total != len(cmds) {
+		t.Errorf("%d lines for %d commands", total, len(cmds))
+	}
+	if got := askLines(nil, "s-", &serial); got != nil {
+		t.Errorf("nothing to ask made %d messages", len(got))
+	}
+}
+
+// The last microsecond there is, with coupons and a reminder due at it, and the loop does not spin there.
+func TestYear9999(t *testing.T) {
+	r := newRig(t)
+	last, err := domain.ParseInstant("9999-12-31T23:59:59.999999Z")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.do(`"type":"create_campaign","campaign":"a","codes":5,"expires_at":`+quoted(last),
+		`"type":"claim","campaign":"a","customer_id":"x"`, `"type":"remind","campaign":"a","customer_id":"x","kind":"expires","before":"0s"`)
+	r.setSilent(true)
+	run := r.run(r.scheduler())
+	r.clock.set(last - micro)
+	r.seen()
+	if asks := r.asked(); len(asks) != 0 {
+		t.Fatalf("asked %v", sortedLines(asks))
+	}
+	r.clock.set(last)
+	streamtest.Eventually(t, "both asked", func() bool { return len(r.asked()) == 2 })
+	r.seen()
+	run.stop()
+
+	r.setSilent(false)
+	run = r.run(r.scheduler())
+	r.waitTold(1)
+	r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired && ev.Through == last })
+	run.stop()
+}
+
+// An empty log, and steps in which nothing happened.
+func TestNothingToDo(t *testing.T) {
+	r := newRig(t)
+	run := r.run(r.scheduler())
+	r.do()
+	r.clock.set(start + seconds(1e6))
+	r.do()
+	r.seen()
+	run.stop()
+	if len(r.asked()) != 0 || len(r.told()) != 0 {
+		t.Errorf("asked %v, told %d", sortedLines(r.asked()), len(r.told()))
+	}
+}
+
+// The server goes away and comes back; a scheduler that ran on goes on asking and telling.
+func TestServerRestarts(t *testing.T) {
+	r := newRig(t)
+	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
+	r.remind("a", 1, 700, "50s")
+	run := r.run(r.scheduler())
+	r.seen()
+	r.server.Shutdown()
+	r.clock.set(start + seconds(50)) // due while nobody can be asked
+	r.server.Up(t)
+	streamtest.Eventually(t, "asked after the server is back", func() bool {
+		r.clock.set(domain.At(r.clock.Now()).Add(20 * time.Millisecond)) // reminders are dropped after minutes
+		return len(r.asked()) > 0
+	})
+	r.waitTold(700)
+	run.stop()
+}
+
+func TestStopsBeforeItBegins(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := r.scheduler().Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run ended with %v", err)
+	}
+}
+
+// A line that this program does not understand stops it: it must not pretend.
+func TestUnknownEventStops(t *testing.T) {
+	r := newRig(t)
+	r.create("a", "")
+	r.mu.Lock()
+	r.write(nil)
+	r.mu.Unlock()
+	_, err := r.js.Publish(t.Context(), "scrip.evt.0", nil) // not scrip's: passed over
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	r.last++
+	r.write([]domain.Event{{Type: domain.CouponsExpired, Campaign: "never", At: start, Through: start}})
+	r.mu.Unlock()
+	err = r.run(r.scheduler()).fails()
+	if !strings.Contains(err.Error(), `coupons.expired of campaign "never", which was never created`) || !strings.Contains(err.Error(), "event message 4 line 1") {
+		t.Errorf("Run ended with %v", err)
+	}
+}
+
+// On the machine's own clock and timers: nothing early, nothing forgotten.
+func TestOnRealTime(t *testing.T) {
+	r := newRig(t)
+	r.clock.real = true
+	now := domain.At(time.Now())
+	opens, expires := now.Add(300*time.Millisecond), now.Add(400*time.Millisecond)
+	r.create("a", `,"opens_at":`+quoted(opens)+`,"expires_at":`+quoted(expires))
+	r.remind("a", 1, 1, "50ms")
+	run := r.run(r.scheduler(func(o *Options) { o.Now, o.Timer = nil, nil }))
+	told := r.waitTold(1)
+	if due := opens.Add(-50 * time.Millisecond); told[0].DueAt != due || told[0].At < due {
+		t.Errorf("told %s", told[0].AppendJSON(nil))
+	}
+	ev := r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired })
+	if ev.At < expires || ev.Through < expires {
+		t.Errorf("expired %s", ev.AppendJSON(nil))
+	}
+	run.stop()
+}
+
+// Lines passed over unread are those that change nothing.
+func TestLinesOfNoConcern(t *testing.T) {
+	s := newShop()
+	var events []domain.Event
+	do := func(format string, args ...any) {
+		events = append(events, s.do(t, start, format, args...)...)
+	}
+	do(`"type":"create_campaign","campaign":"a","codes":5,"max_redemptions":2`)
+	do(`"type":"create_campaign","campaign":"b","codes":5,"valid_for":"1h"`)
+	do(`"type":"create_campaign","campaign":"i","codes":0`)
+	do(`"type":"import_codes","campaign":"i","codes":["ABC","DEF"]`)
+	do(`"type":"claim","campaign":"a","customer_id":"x"`)
+	code := events[len(events)-1].Code
+	do(`"type":"claim","campaign":"b","customer_id":"x"`)
+	do(`"type":"redeem","code":%q,"order_id":"o"`, code)
+	do(`"type":"rollback","code":%q,"order_id":"o"`, code)
+	do(`"type":"extend","code":%q,"expires_at":%q`, code, start+seconds(60))
+	do(`"type":"remind","campaign":"a","customer_id":"x","kind":"expires","before":"1s"`)
+	do(`"type":"void","code":%q,"reason":"r"`, code)
+	events = append(events, domain.Event{Type: domain.CommandsRefused, At: start}, domain.Event{Type: domain.CommandRejected, At: start})
+	concern := map[domain.EventType]bool{}
+	for i := range events {
+		concern[events[i].Type] = !ofNoConcern(events[i].AppendJSON(nil))
+	}
+	for _, typ := range []domain.EventType{domain.CampaignCreated, domain.CouponClaimed, domain.CouponExtended, domain.ReminderSet, domain.ReminderCancelled} {
+		if concern[typ] != true {
+			t.Errorf("%s is passed over", typ)
+		}
+	}
+	for _, typ := range []domain.EventType{domain.CodesImported, domain.CouponRedeemed, domain.CouponRolledBack, domain.CouponVoided, domain.CommandsRefused, domain.CommandRejected} {
+		if read, there := concern[typ]; read || !there {
+			t.Errorf("%s is read (%t) or was not made (%t)", typ, read, !there)
+		}
+	}
+	if !ofNoConcern(events[4].AppendJSON(nil)) || ofNoConcern([]byte(`{"campaign":"a","type":"coupon.redeemed"}`)) {
+		t.Error("a claim that inherits is read, or a line written in another way is not")
+	}
+}

@@ -1,0 +1,189 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+)
+
+const (
+	// snapshotTimeout bounds one writing of a snapshot.
+	snapshotTimeout = 2 * time.Minute
+	// lastWords is how long a clean stop may take to write its snapshot; without it the next start replays more.
+	lastWords = 5 * time.Second
+)
+
+// saver remembers what there is to save. A snapshot is taken between two messages, in memory, and written while the
+// scheduler goes on.
+type saver struct {
+	restored bool      // the book came from a snapshot
+	changed  int       // event lines since the last snapshot
+	last     time.Time // when it was taken
+	failed   bool      // it was not written: no hurry with the next
+	writing  *writing  // nil if none is
+}
+
+// writing is a snapshot on its way into the store.
+type writing struct {
+	lines  int // it covers
+	cancel context.CancelFunc
+	done   chan error // receives once
+}
+
+// note is what a snapshot says beside its content and position: how far the fan-out had come.
+type note struct {
+	Sequence uint64 `json:"event_sequence"`
+	Line     int    `json:"line"`
+	LastR    uint64 `json:"last_r"`
+}
+
+func (r *run) snapshotName() string { return "sched-" + strconv.Itoa(r.lane) }
+
+// restore sets the book and returns the place in the event log to go on behind. Whatever is wrong with the snapshots
+// costs a replay, no more.
+func (r *run) restore(ctx context.Context) eventlog.Position {
+	r.saver.last = r.opts.Now()
+	r.book = newBook()
+	beginning := eventlog.Position{Log: r.Scheduler.log, Lane: r.lane}
+	if r.restoreFrom == nil {
+		return beginning
+	}
+	var restored *book
+	meta, found, err := r.restoreFrom.Load(ctx, r.snapshotName(),
+		func(meta snapstore.Meta) error { return r.acceptable(ctx, meta) },
+		func(content io.Reader) (err error) {
+			restored, err = decodeBook(content)
+			return err
+		})
+	switch {
+	case err != nil:
+		r.log.WarnContext(ctx, "no snapshot could be read; replaying all events", "err", err)
+	case found && restored != nil:
+		r.book, r.saver.restored = restored, true
+		return meta.Position
+	}
+	return beginning
+}
+
+// acceptable refuses a snapshot that would lead the book or its fan-out astray.
+func (r *run) acceptable(ctx context.Context, meta snapstore.Meta) error {
+	if meta.Format != bookFormat {
+		return fmt.Errorf("the snapshot has format %d, this program reads %d", meta.Format, bookFormat)
+	}
+	var n note
+	if err := json.Unmarshal(meta.Note, &n); err != nil {
+		return fmt.Errorf("the snapshot's note: %w", err)
+	}
+	told := eventlog.Source{Sequence: n.Sequence, Line: n.Line, LastR: n.LastR}
+	if compareSources(told, r.fan.reached) > 0 {
+		// The book has forgotten whom those reminders were for. An older snapshot, or none, tells them again.
+		return fmt.Errorf("the snapshot was taken when the reminder stream came to %v, it ends at %v: the reminder stream lost its tail", told, r.fan.reached)
+	}
+	return eventlog.Events(r.js, r.lane).Verify(ctx, r.Scheduler.log, meta.Position)
+}
+
+// saveIfDue takes a snapshot when enough has changed, or long enough ago.
+func (r *run) saveIfDue(ctx context.Context) {
+	s := &r.saver
+	if r.opts.Snapshots == nil {
+		return
+	}
+	r.writeEnded(ctx)
+	early := r.opts.Now().Before(s.last.Add(r.opts.SnapshotEvery))
+	if s.writing != nil || s.changed == 0 || early && (s.failed || s.changed < r.opts.SnapshotEvents) {
+		return
+	}
+	if save := r.take(ctx); save != nil {
+		w := &writing{lines: s.changed, done: make(chan error, 1)}
+		background, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTimeout)
+		w.cancel = cancel
+		go func() { w.done <- save(background) }()
+		s.writing, s.changed = w, 0
+	}
+}
+
+// take makes a snapshot in memory, at a place where the fan-out is done with everything folded. It returns how to write
+// it, nil if none can be taken now.
+func (r *run) take(ctx context.Context) func(context.Context) error {
+	if r.torn || r.folded.Sequence == 0 || r.fan.settle(ctx) != nil { // what failed there fails the loop, too
+		return nil
+	}
+	r.saver.last = r.opts.Now()
+	reached := r.fan.reached
+	notes, err := json.Marshal(note{reached.Sequence, reached.Line, reached.LastR})
+	if err != nil {
+		return nil
+	}
+	var content bytes.Buffer
+	if err := r.book.encode(&content); err != nil {
+		return nil
+	}
+	meta := snapstore.Meta{Format: bookFormat, Position: r.folded.Position(r.Scheduler.log, r.lane), Note: notes}
+	return func(ctx context.Context) error {
+		return r.opts.Snapshots.Save(ctx, r.snapshotName(), meta, func(w io.Writer) error {
+			_, err := w.Write(content.Bytes())
+			return err
+		})
+	}
+}
+
+// writeEnded looks whether the snapshot on its way has arrived.
+func (r *run) writeEnded(ctx context.Context) {
+	w := r.saver.writing
+	if w == nil {
+		return
+	}
+	select {
+	case err := <-w.done:
+		w.cancel()
+		r.saver.writing, r.saver.failed = nil, err != nil
+		if err != nil {
+			r.saver.changed += w.lines // tried again after the usual time
+			r.log.WarnContext(ctx, "snapshot not written", "err", err)
+			return
+		}
+		r.opts.Metrics.snapshot.WithLabelValues(strconv.Itoa(r.lane)).Set(float64(r.saver.last.Unix()))
+	default:
+	}
+}
+
+// saveLast writes a snapshot before a clean stop, so that the next start has nothing to replay. There is little time: a
+// process that is told to stop and does not is killed.
+func (r *run) saveLast() {
+	if r.opts.Snapshots == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	if w := r.saver.writing; w != nil {
+		select {
+		case err := <-w.done:
+			w.done <- err
+		case <-ctx.Done():
+		}
+		r.writeEnded(ctx)
+	}
+	if r.saver.writing != nil || r.saver.changed == 0 {
+		return
+	}
+	if save := r.take(ctx); save != nil {
+		if err := save(ctx); err != nil {
+			r.log.WarnContext(ctx, "snapshot not written before stopping; the next start replays more", "err", err)
+		}
+	}
+}
+
+// abandon ends the writing under way, if any, and waits for it.
+func (s *saver) abandon() {
+	if s.writing != nil {
+		s.writing.cancel()
+		<-s.writing.done
+	}
+}
