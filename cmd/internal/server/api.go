@@ -1,0 +1,44 @@
+package server
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/service"
+)
+
+// startAPI answers requests, and on an external NATS stands in for a missing subject mapping.
+func (s *server) startAPI(ctx context.Context) error {
+	if !s.opts.has(RoleAPI) {
+		return nil
+	}
+	nc, err := s.connect(ctx, "api")
+	if err != nil {
+		return err
+	}
+	if s.natsd == nil {
+		f := service.NewForwarder(nc, s.stream.Lanes, s.log)
+		s.group.start("forwarder", f.Run)
+	}
+	opts := service.Options{Version: semver(s.opts.Version), Sync: s.opts.Sync, Logger: s.log}
+	svc := service.New(nc, s.stream, code.New(s.key), opts)
+	if err := s.metrics.registry.Register(svc); err != nil {
+		return err
+	}
+	s.group.start("api", svc.Run)
+	s.health.add("api", true, func() (bool, any) { return nc.IsConnected(), nil })
+	return nil
+}
+
+var semantic = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+
+// semver is the version as NATS micro services want it, "" where it is none.
+func semver(version string) string {
+	version = strings.TrimPrefix(version, "v")
+	if semantic.MatchString(version) {
+		return version
+	}
+	return ""
+}

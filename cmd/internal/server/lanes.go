@@ -1,0 +1,174 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler"
+	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+)
+
+// LeaseGroup is the group of leases under which servers share the lanes.
+const LeaseGroup = "lane"
+
+// lanes are all lanes of the log, those that others work included.
+type lanes struct {
+	s         *server
+	js        jetstream.JetStream
+	all       []*lane.Lane
+	scheduler *scheduler.Metrics
+	snapshots *snapstore.Store
+
+	mu      sync.Mutex   // guards what follows
+	looked  time.Time    // when holders were read
+	holders lease.Status // who works the lanes that we do not
+}
+
+// startLanes competes for all lanes of the log and works those it gets.
+func (s *server) startLanes(ctx context.Context) error {
+	if !s.opts.has(RoleLanes) {
+		return nil
+	}
+	nc, err := s.connect(ctx, "lanes")
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	ls := &lanes{s: s, js: js, scheduler: scheduler.NewMetrics(s.metrics.registry)}
+	metrics := lane.NewMetrics(s.metrics.registry)
+	for n := range s.stream.Lanes {
+		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Grace: s.opts.ReminderGrace}
+		if at, asked := s.opts.Rebase[n]; asked {
+			o.Rebase = &at
+		}
+		ls.all = append(ls.all, lane.New(o))
+	}
+	for n := range s.opts.Rebase {
+		if n >= s.stream.Lanes {
+			return fmt.Errorf("--rebase %d: the log has lanes 0 to %d", n, s.stream.Lanes-1)
+		}
+	}
+	manager, err := lease.New(js, LeaseGroup, s.stream.Lanes, s.id, lease.Options{Logger: s.log})
+	if err != nil {
+		return err
+	}
+	s.group.start("lanes", func(ctx context.Context) error {
+		if err := manager.Run(ctx, ls.work); err != nil && ctx.Err() == nil {
+			return err
+		}
+		return nil
+	})
+	s.health.add("lanes", true, ls.check)
+	return nil
+}
+
+// work is what is done under a lane's lease: the lane and beside it its scheduler, without which claims go on.
+func (ls *lanes) work(ctx context.Context, n int) error {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if ls.s.opts.has(RoleScheduler) {
+		beside.Go(func() { ls.schedule(ctx, n) })
+	}
+	err := ls.all[n].Run(ctx)
+	if !errors.Is(err, lane.ErrStopped) {
+		return err // the lease manager calls again, after a pause
+	}
+	// What stopped it is in the log; trying again would find the same. An operator reads this, acts and starts us anew.
+	ls.s.log.Error("lane stopped until somebody acts; the other lanes go on", "lane", n, "err", err)
+	<-ctx.Done()
+	return nil
+}
+
+// schedule runs a lane's scheduler, again when it ended, until ctx ends.
+func (ls *lanes) schedule(ctx context.Context, n int) {
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval = 200*time.Millisecond, 15*time.Second
+	told := ""
+	for {
+		begun := time.Now()
+		err := scheduler.New(ls.js, ls.s.stream.UUID, n, scheduler.Options{Metrics: ls.scheduler, Logger: ls.s.log}).Run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(begun) > time.Minute {
+			pauses.Reset()
+			told = ""
+		}
+		if err == nil {
+			err = errors.New("it ended by itself")
+		}
+		if err.Error() != told {
+			told = err.Error()
+			ls.s.log.Error("scheduler does not work; expiries and reminders wait, claims go on; trying again", "lane", n, "err", err)
+		}
+		pause := time.NewTimer(pauses.NextBackOff())
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
+	}
+}
+
+// LaneReadiness is what /readyz says about a lane.
+type LaneReadiness struct {
+	Lane int `json:"lane"`
+	lane.Status
+	// Holder is the server that works the lane where we do not.
+	Holder string `json:"holder,omitempty"`
+}
+
+// check says whether every lane is worked by somebody.
+func (ls *lanes) check() (ok bool, detail any) {
+	ok = true
+	list := make([]LaneReadiness, len(ls.all))
+	for n, l := range ls.all {
+		list[n] = LaneReadiness{Lane: n, Status: l.Status()}
+		switch {
+		case list[n].State == lane.StateOwner:
+		case list[n].State == lane.StateIdle && list[n].Error == "":
+			list[n].Holder = ls.holder(n)
+			ok = ok && list[n].Holder != "" && list[n].Holder != ls.s.id
+		default:
+			ok = false
+		}
+	}
+	return ok, map[string]any{"lanes": list}
+}
+
+// holdersFor is how long a look at the leases is good for: health is asked often, and by many.
+const holdersFor = time.Second
+
+// holder is the server that works a lane, "" = nobody, or not known.
+func (ls *lanes) holder(n int) string {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if time.Since(ls.looked) > holdersFor {
+		ctx, cancel := context.WithTimeout(context.Background(), holdersFor)
+		defer cancel()
+		status, err := lease.Inspect(ctx, ls.js, LeaseGroup, len(ls.all))
+		if err != nil {
+			ls.s.log.Debug("leases not read", "lane", strconv.Itoa(n), "err", err)
+		}
+		ls.looked, ls.holders = time.Now(), status
+	}
+	if n < len(ls.holders.Holders) {
+		return ls.holders.Holders[n].Server
+	}
+	return ""
+}

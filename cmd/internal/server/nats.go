@@ -1,0 +1,193 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// natsWait is how long an external NATS may take to be there: servers of one system are often started together.
+	natsWait = 30 * time.Second
+	natsPoll = 500 * time.Millisecond
+	// reconnectWait is short: the server is mostly on this machine.
+	reconnectWait = 200 * time.Millisecond
+)
+
+// startNATS starts the embedded server or finds the external one.
+func (s *server) startNATS(ctx context.Context) error {
+	if s.opts.NATS != "" {
+		s.natsURL = s.opts.NATS
+	} else if err := s.embedNATS(); err != nil {
+		return err
+	}
+	nc, err := s.connect(ctx, "serve")
+	if err != nil {
+		return err
+	}
+	s.nc = nc
+	if s.js, err = jetstream.New(nc); err != nil {
+		return fmt.Errorf("asking NATS for JetStream: %w", err)
+	}
+	s.health.add("nats", true, func() (bool, any) {
+		if !nc.IsConnected() {
+			return false, map[string]any{"error": "not connected to NATS; it is tried again for ever"}
+		}
+		if s.natsd != nil && !s.natsd.JetStreamUp() {
+			return false, map[string]any{"error": "JetStream is down, most likely because the disk is full; it is started again when there is room"}
+		}
+		return true, map[string]any{"server": nc.ConnectedUrlRedacted(), "embedded": s.natsd != nil, "sync": syncText(s.opts.Sync)}
+	})
+	return nil
+}
+
+func (s *server) embedNATS() error {
+	user, password, _ := strings.Cut(s.opts.Credentials, ":")
+	lanes := s.opts.Lanes
+	if lanes == 0 {
+		lanes = topology.DefaultLanes
+	}
+	if s.opts.Sync == natsd.SyncInterval {
+		s.log.Warn("--sync interval: " + mayLose)
+	}
+	ns, err := natsd.Start(natsd.Options{
+		StoreDir: s.dir.NATS(), Listen: s.opts.NATSListen, Sync: s.opts.Sync, Lanes: lanes,
+		Username: user, Password: password, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.natsd = ns
+	s.natsURL = reachable("nats", s.opts.Credentials, strings.TrimPrefix(ns.ClientURL(), "nats://"))
+	s.group.start("nats", func(ctx context.Context) error {
+		if err := ns.Run(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+		return nil
+	})
+	return nil
+}
+
+// mayLose is said wherever a server without fsync shows itself.
+const mayLose = "what was acknowledged in the last seconds may be lost on power loss; for development only"
+
+func syncText(mode string) string {
+	switch mode {
+	case natsd.SyncInterval:
+		return mode + ": " + mayLose
+	case "":
+		return "as the external NATS server is set"
+	}
+	return mode
+}
+
+// connect opens one of our connections, which reconnects for ever. The parts have connections of their own, so that
+// the traffic of one is not read behind that of another.
+func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
+	opts := []nats.Option{
+		nats.Name("scrip " + name + " " + s.id), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			s.log.Warn("NATS connection", "of", name, "subject", subject, "err", err)
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				s.log.Warn("NATS connection lost; trying again", "of", name, "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { s.log.Info("NATS connection is back", "of", name) }),
+	}
+	deadline := time.Now().Add(natsWait)
+	for told := false; ; told = true {
+		nc, err := nats.Connect(s.natsURL, opts...)
+		if err == nil {
+			s.mu.Lock()
+			s.conns = append(s.conns, nc)
+			s.mu.Unlock()
+			return nc, nil
+		}
+		hint := "start it, or give another URL with --nats"
+		if errors.Is(err, nats.ErrAuthorization) || time.Now().After(deadline) {
+			if errors.Is(err, nats.ErrAuthorization) {
+				hint = "give credentials in the URL: nats://USER:PASSWORD@HOST:PORT"
+			}
+			return nil, fmt.Errorf("connecting to NATS at %s: %w; %s", redact(s.natsURL), err, hint)
+		}
+		if !told {
+			s.log.Warn("NATS does not answer yet; waiting", "url", redact(s.natsURL), "for", natsWait, "err", err)
+		}
+		pause := time.NewTimer(natsPoll)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// redact leaves the credentials out of a URL, or of a list of them.
+func redact(list string) string {
+	var out []string
+	for one := range strings.SplitSeq(list, ",") {
+		u, err := url.Parse(strings.TrimSpace(one))
+		if err != nil {
+			return "(a URL that can not be read)"
+		}
+		out = append(out, u.Redacted())
+	}
+	return strings.Join(out, ",")
+}
+
+// openLog finds the log or makes it, with the code key where a role needs that.
+func (s *server) openLog(ctx context.Context) error {
+	found, exists, err := topology.Inspect(ctx, s.js)
+	if err != nil {
+		return err
+	}
+	spec := topology.Spec{Lanes: s.opts.Lanes, Replicas: s.opts.Replicas}
+	if spec.Lanes == 0 && !exists && s.natsd == nil {
+		spec.Lanes = DefaultExternalLanes
+	}
+	var key datadir.Key
+	if s.opts.has(RoleLanes) || s.opts.has(RoleAPI) {
+		if !exists && !s.opts.has(RoleLanes) {
+			return errors.New("there is no log on that NATS server yet; start a server with the lanes role first, which creates it and its code key")
+		}
+		if key, err = s.dir.Key(s.opts.CodeKey, found.KeyFingerprint); err != nil {
+			return err
+		}
+		if key.Made {
+			s.log.Info("made a new code key; keep a copy in a safe place, no code can be read without it", "file", key.From)
+		}
+		s.key = key.Key
+		spec.KeyFingerprint = code.Fingerprint(key.Key)
+	}
+	if s.stream, err = topology.Ensure(ctx, s.js, spec); err != nil {
+		if errors.Is(err, topology.ErrRefused) {
+			err = errors.Join(err, s.dir.DiscardKey(key))
+		}
+		return err
+	}
+	for _, d := range s.stream.Drift {
+		s.log.Warn("the log's streams differ from what this program would make; nothing was changed", "difference", d)
+	}
+	if s.natsd != nil {
+		return s.natsd.SetMapping(s.stream.Lanes)
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// DefaultHTTPListen is where health and metrics are served when nobody says otherwise.
+	DefaultHTTPListen = "127.0.0.1:8080"
+	// DefaultExternalLanes is the number of lanes of a new log on an external NATS: enough to spread over machines later.
+	DefaultExternalLanes = 16
+)
+
+// Role is a part of the work, so that several servers can share it.
+type Role string
+
+// The roles.
+const (
+	RoleLanes     Role = "lanes"     // decides commands
+	RoleScheduler Role = "scheduler" // expires and reminds, for the lanes that this server owns
+	RoleProjector Role = "projector" // fills the read tables
+	RoleAPI       Role = "api"       // answers requests
+)
+
+// AllRoles is what a lone server does.
+var AllRoles = []Role{RoleLanes, RoleScheduler, RoleProjector, RoleAPI}
+
+// ParseRoles reads a list such as "lanes,scheduler".
+func ParseRoles(s string) ([]Role, error) {
+	var roles []Role
+	for name := range strings.SplitSeq(s, ",") {
+		role := Role(strings.TrimSpace(name))
+		if !slices.Contains(AllRoles, role) {
+			return nil, fmt.Errorf("%q is no role; give some of lanes,scheduler,projector,api", name)
+		}
+		if !slices.Contains(roles, role) {
+			roles = append(roles, role)
+		}
+	}
+	return roles, nil
+}
+
+// Options of a server. Data is required.
+type Options struct {
+	// Data is the data directory.
+	Data string
+	// NATS is the URL of an external server; "" = embedded.
+	NATS string
+	// Postgres is the URL of an external server; "" = a private cluster.
+	Postgres string
+	// Roles defaults to AllRoles.
+	Roles []Role
+	// NATSListen is HOST:PORT of the embedded NATS server. Defaults to natsd.DefaultListen.
+	NATSListen string
+	// HTTPListen is HOST:PORT. Defaults to DefaultHTTPListen.
+	HTTPListen string
+	// Lanes of a new log; 0 = the log's own, or the default for a new one.
+	Lanes int
+	// Replicas of every stream; 0 = 1.
+	Replicas int
+	// Sync is natsd.SyncAlways or SyncInterval, for the embedded server; "" = always.
+	Sync string
+	// Insecure allows listening beyond loopback without credentials.
+	Insecure bool
+	// Credentials is USER:PASSWORD asked of NATS clients and for /metrics; "" = nothing is asked.
+	Credentials string
+	// CodeKey is the code key in hex, in place of the file's; "" = the file's.
+	CodeKey string
+	// ReminderGrace is how late a reminder may still fire. Defaults to domain.DefaultReminderGrace.
+	ReminderGrace time.Duration
+	// Rebase has the lanes that an operator lets go on although the command stream does not continue what the events
+	// cover, each with the command sequence to go on at (0 = behind what the stream holds).
+	Rebase map[int]uint64
+	// Version says what is running, for metrics.
+	Version string
+	// Logger defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if len(o.Roles) == 0 {
+		o.Roles = AllRoles
+	}
+	if o.NATSListen == "" {
+		o.NATSListen = natsd.DefaultListen
+	}
+	if o.HTTPListen == "" {
+		o.HTTPListen = DefaultHTTPListen
+	}
+	if o.Sync == "" && o.NATS == "" {
+		o.Sync = natsd.SyncAlways
+	}
+	if o.ReminderGrace == 0 {
+		o.ReminderGrace = domain.DefaultReminderGrace
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
+}
+
+func (o Options) has(r Role) bool { return slices.Contains(o.Roles, r) }
+
+// Validate says what does not go together, naming the flags.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	switch {
+	case o.Data == "":
+		return errors.New("no data directory; give --data DIR")
+	case o.NATS == "" && !o.has(RoleLanes):
+		return errors.New("--roles without lanes needs the NATS server of those who have them; give --nats URL")
+	case o.has(RoleScheduler) && !o.has(RoleLanes):
+		return errors.New("--roles: the scheduler works for the lanes of its own server; give lanes,scheduler")
+	case o.NATS == "" && o.Replicas > 1:
+		return errors.New("--replicas above 1 needs a NATS cluster; give --nats URL")
+	case o.NATS != "" && o.Sync != "":
+		return errors.New("--sync is for the embedded NATS server; an external one has its own setting, jetstream { sync_interval: always }")
+	case o.Lanes < 0 || o.Lanes > topology.MaxLanes:
+		return fmt.Errorf("--lanes must lie between 1 and %d", topology.MaxLanes)
+	}
+	if o.Credentials != "" {
+		if user, password, ok := strings.Cut(o.Credentials, ":"); !ok || user == "" || password == "" {
+			return errors.New("--credentials (better: the variable SCRIP_CREDENTIALS) must be USER:PASSWORD")
+		}
+	}
+	if o.NATS != "" {
+		if _, err := url.Parse(o.NATS); err != nil {
+			return fmt.Errorf("--nats %q is no URL such as nats://HOST:4222", o.NATS)
+		}
+	}
+	if o.Postgres != "" {
+		if u, err := url.Parse(o.Postgres); err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+			return errors.New("--postgres must be a URL such as postgres://USER:PASSWORD@HOST:5432/DATABASE")
+		}
+	}
+	if o.NATS == "" {
+		if err := o.mayListen("--nats-listen", o.NATSListen); err != nil {
+			return err
+		}
+	}
+	return o.mayListen("--http-listen", o.HTTPListen)
+}
+
+// mayListen refuses doors that strangers can reach and that nobody guards.
+func (o Options) mayListen(flag, addr string) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("%s %q must be HOST:PORT such as 127.0.0.1:8080", flag, addr)
+	}
+	if loopback(host) || o.Credentials != "" || o.Insecure {
+		return nil
+	}
+	return fmt.Errorf("%s %s can be reached from other machines and nothing is asked of them; set SCRIP_CREDENTIALS=USER:PASSWORD, listen on 127.0.0.1, or say --insecure", flag, addr)
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/projections/projector"
+)
+
+// startProjector fills the read tables. It waits for PostgreSQL by itself, and nothing waits for it.
+func (s *server) startProjector(ctx context.Context) error {
+	if !s.opts.has(RoleProjector) {
+		return nil
+	}
+	nc, err := s.connect(ctx, "projector")
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	p, err := projector.New(s.tables.pool, js, s.stream, projector.Options{Logger: s.log})
+	if err != nil {
+		return err
+	}
+	if err := s.metrics.registry.Register(p); err != nil {
+		return err
+	}
+	s.group.start("projector", func(ctx context.Context) error {
+		select {
+		case <-s.tables.tried: // a cluster that is just starting is not "away"
+		case <-ctx.Done():
+			return nil
+		}
+		return p.Run(ctx)
+	})
+	s.health.add("projector", false, func() (bool, any) { return projection(p.Progress()) })
+	return nil
+}
+
+// Projected is how far one lane's read tables are, as /readyz says it.
+type Projected struct {
+	Lane       int             `json:"lane"`
+	State      projector.State `json:"state"`
+	Sequence   uint64          `json:"event_sequence"`
+	Behind     uint64          `json:"behind_messages"`
+	LagSeconds float64         `json:"lag_seconds"`
+	Error      string          `json:"error,omitempty"`
+}
+
+func projection(all []projector.Progress) (ok bool, detail any) {
+	ok = true
+	lanes := make([]Projected, 0, len(all))
+	for _, p := range all {
+		l := Projected{Lane: p.Lane, State: p.State, Sequence: p.Sequence, Behind: p.Behind, LagSeconds: p.Lag.Seconds()}
+		if p.Err != nil {
+			l.Error = p.Err.Error()
+		}
+		ok = ok && (p.State == projector.Following || p.State == projector.Standby)
+		lanes = append(lanes, l)
+	}
+	return ok, map[string]any{"lanes": lanes}
+}

@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// stopLimit is how long one part may take to stop before the next is told.
+	stopLimit = 5 * time.Second
+	// readyPoll is how often a starting server looks whether it is ready.
+	readyPoll = 20 * time.Millisecond
+)
+
+// server is one run.
+type server struct {
+	opts    Options
+	log     *slog.Logger
+	id      string // who we are in leases
+	dir     *datadir.Dir
+	group   *group
+	health  *health
+	metrics *metrics
+
+	natsd   *natsd.Server // nil = external
+	natsURL string        // for clients on this machine
+	nc      *nats.Conn    // for what is asked now and then
+	js      jetstream.JetStream
+	stream  topology.Log
+	key     [32]byte // the code key, where a role needs it
+	tables  *tables  // nil = this server has nothing to do with PostgreSQL
+
+	mu         sync.Mutex // guards what follows
+	descriptor datadir.Descriptor
+	published  bool
+	conns      []*nats.Conn
+}
+
+// Run serves until ctx ends, and returns nil then. Any error says what to do.
+func Run(ctx context.Context, opts Options) error {
+	if err := opts.Validate(); err != nil {
+		return err
+	}
+	opts = opts.withDefaults()
+	s := &server{opts: opts, log: opts.Logger, group: newGroup(opts.Logger, stopLimit), health: &health{}, metrics: newMetrics(opts.Version)}
+	begun := time.Now()
+
+	dir, err := datadir.Open(opts.Data)
+	if err != nil {
+		return err
+	}
+	s.dir = dir
+	err = s.start(ctx)
+	if err == nil {
+		err = s.awaitReady(ctx)
+	}
+	if err == nil && ctx.Err() == nil {
+		err = s.publish(begun)
+	}
+	if err == nil {
+		err = s.group.wait(ctx)
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = nil // told to stop while still starting
+	}
+	s.log.Info("stopping")
+	return errors.Join(err, s.stop())
+}
+
+// start starts everything in order. What was started before an error is left to stop.
+func (s *server) start(ctx context.Context) error {
+	var err error
+	if s.id, err = s.dir.ServerID(); err != nil {
+		return err
+	}
+	listener, err := listenHTTP(s.opts.HTTPListen)
+	if err != nil {
+		return err
+	}
+	s.descriptor = datadir.Descriptor{PID: os.Getpid(), HTTPURL: reachable("http", "", listener.Addr().String()), Sync: s.opts.Sync}
+	s.group.start("http", s.serveHTTP(listener))
+
+	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startTables, s.startLanes, s.startProjector, s.startAPI} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitReady returns when all that is needed is there, or when a part has ended, or ctx.
+func (s *server) awaitReady(ctx context.Context) error {
+	if s.tables != nil {
+		select {
+		case <-s.tables.tried: // so that scrip.json has its URL; claims do not wait for it, they are served already
+		case err := <-s.group.ended:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for !s.health.good() {
+		select {
+		case <-tick.C:
+		case err := <-s.group.ended:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// publish tells clients where we are.
+func (s *server) publish(begun time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.descriptor.NATSURL, s.descriptor.Lanes = s.natsURL, s.stream.Lanes
+	if s.tables != nil {
+		s.descriptor.PostgresURL = s.tables.url()
+	}
+	if err := s.dir.Publish(s.descriptor); err != nil {
+		return err
+	}
+	s.published = true
+	s.health.serve(true)
+	s.log.Info("ready", "nats", redact(s.natsURL), "http", s.descriptor.HTTPURL, "data", s.dir.Path(), "log", s.stream.UUID,
+		"lanes", s.stream.Lanes, "roles", s.opts.Roles, "took", time.Since(begun).Round(time.Millisecond))
+	return nil
+}
+
+// tablesMoved publishes another URL of the read tables.
+func (s *server) tablesMoved(url string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.published || s.descriptor.PostgresURL == url {
+		return
+	}
+	s.descriptor.PostgresURL = url
+	if err := s.dir.Publish(s.descriptor); err != nil {
+		s.log.Error("clients can not be told where PostgreSQL is now", "err", err)
+	}
+}
+
+// stop stops everything in the reverse order. Clients are told first.
+func (s *server) stop() error {
+	s.health.serve(false)
+	s.mu.Lock()
+	s.published = false
+	withdrawn := s.dir.Withdraw()
+	s.mu.Unlock()
+
+	stopped := s.group.stop()
+	if s.tables != nil {
+		s.tables.close()
+	}
+	s.mu.Lock()
+	for _, nc := range s.conns {
+		nc.Close()
+	}
+	s.mu.Unlock()
+	if s.natsd != nil {
+		s.natsd.Shutdown()
+	}
+	err := errors.Join(withdrawn, stopped, s.dir.Close())
+	if err == nil {
+		s.log.Info("stopped")
+	}
+	return err
+}

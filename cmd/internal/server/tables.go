@@ -1,0 +1,165 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-4a2410e3/scrip/projections/pgd"
+)
+
+const (
+	// tablesStop is how long a private PostgreSQL may take for its last checkpoint; then it is stopped the hard way and
+	// recovers at the next start.
+	tablesStop = 4 * time.Second
+	// poolMost bounds our connections: lanes are projected in parallel, and shown coupons ask for their history.
+	poolMost = 16
+)
+
+// tables is the database with the read tables, seen from here. It may be away: claims do not need it.
+type tables struct {
+	pool    *pgxpool.Pool
+	cluster *pgd.Cluster  // nil = external
+	given   string        // URL of an external one
+	tried   chan struct{} // closed once a private one was started, or failed to
+
+	mu      sync.Mutex // guards what follows
+	problem error      // why a private one does not run
+}
+
+// startTables begins to start a private PostgreSQL, or remembers where the given one is.
+func (s *server) startTables(ctx context.Context) error {
+	if s.opts.Postgres == "" && !s.opts.has(RoleProjector) {
+		return nil
+	}
+	t := &tables{given: s.opts.Postgres, tried: make(chan struct{})}
+	if t.given != "" {
+		close(t.tried)
+	} else {
+		if _, err := pgd.Find(); err != nil {
+			return fmt.Errorf("the read tables need PostgreSQL: %w; or leave the projector out: --roles lanes,scheduler,api", err)
+		}
+		t.cluster = pgd.Open(pgd.Options{DataDir: s.dir.Path(), StopTimeout: tablesStop, URLChanged: s.tablesMoved, Logger: s.log})
+		s.group.start("postgres", func(ctx context.Context) error { return s.keepCluster(ctx, t) })
+	}
+	var err error
+	if t.pool, err = t.newPool(ctx, s.stream.Lanes); err != nil {
+		return err
+	}
+	s.tables = t
+	s.health.add("postgres", false, func() (bool, any) {
+		if err := t.trouble(); err != nil {
+			return false, map[string]any{"error": err.Error()}
+		}
+		return true, map[string]any{"private": t.cluster != nil}
+	})
+	return nil
+}
+
+// keepCluster starts the private cluster and keeps it running. A cluster that does not start is tried again: claims go
+// on meanwhile.
+func (s *server) keepCluster(ctx context.Context, t *tables) error {
+	pauses := backoff.NewExponentialBackOff()
+	pauses.MaxInterval = 10 * time.Second
+	tried := sync.OnceFunc(func() { close(t.tried) })
+	defer tried()
+	for {
+		url, err := t.cluster.Start(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if err == nil {
+			t.blame(nil)
+			tried()
+			s.tablesMoved(url)
+			_ = t.cluster.Run(ctx) // returns nil when ctx ends
+			break
+		}
+		if t.blame(err) {
+			s.log.Error("PostgreSQL does not start; claims and redemptions go on, the read tables wait; trying again", "err", err)
+		}
+		tried()
+		pause := time.NewTimer(pauses.NextBackOff())
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+		}
+	}
+	return t.cluster.Stop(context.WithoutCancel(ctx))
+}
+
+// blame notes why the cluster does not run, and says whether that is news.
+func (t *tables) blame(err error) (news bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	news = err != nil && (t.problem == nil || t.problem.Error() != err.Error())
+	t.problem = err
+	return news
+}
+
+func (t *tables) trouble() error {
+	t.mu.Lock()
+	problem := t.problem
+	t.mu.Unlock()
+	switch {
+	case problem != nil:
+		return problem
+	case t.cluster == nil:
+		return nil
+	case t.cluster.PID() == 0:
+		return errors.New("PostgreSQL does not run; it is started again")
+	}
+	return nil
+}
+
+// url is where the tables are now, "" = nowhere yet.
+func (t *tables) url() string {
+	if t.cluster == nil {
+		return t.given
+	}
+	return t.cluster.URL()
+}
+
+// newPool makes a pool that connects when it is used. A private cluster may not be there yet and may move to another
+// port, so each connection asks anew where it is.
+func (t *tables) newPool(ctx context.Context, lanes int) (*pgxpool.Pool, error) {
+	url := t.given
+	if t.cluster != nil {
+		url = "postgres://127.0.0.1/" // replaced at each connection
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("--postgres is no URL that PostgreSQL's clients understand: %w", err)
+	}
+	config.MaxConns = max(config.MaxConns, int32(min(lanes+3, poolMost)))
+	config.ConnConfig.RuntimeParams["application_name"] = "scrip"
+	if t.cluster != nil {
+		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+			now := t.cluster.URL()
+			if now == "" {
+				return errors.New("the private PostgreSQL does not run yet")
+			}
+			fresh, err := pgx.ParseConfig(now)
+			if err != nil {
+				return err
+			}
+			c.Host, c.Port, c.User, c.Password, c.Database = fresh.Host, fresh.Port, fresh.User, fresh.Password, fresh.Database
+			c.TLSConfig, c.Fallbacks = fresh.TLSConfig, fresh.Fallbacks
+			return nil
+		}
+	}
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+func (t *tables) close() {
+	if t.pool != nil {
+		t.pool.Close()
+	}
+}

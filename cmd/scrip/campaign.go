@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+func (m *Main) campaignCommand() *cobra.Command {
+	return group("campaign", "Create, change and look at campaigns",
+		m.campaignCreate(), m.campaignUpdate(),
+		m.campaignTurn("pause", domain.PauseCampaign, "Pause a campaign: claims and redemptions are refused until it is resumed"),
+		m.campaignTurn("resume", domain.ResumeCampaign, "Resume a paused campaign"),
+		m.campaignTurn("end", domain.EndCampaign, "End a campaign for good: claims are refused, coupons already claimed live on"),
+		m.campaignList(), m.campaignShow())
+}
+
+// settingNames are the flags of create and update, and what the contract calls them.
+var settingNames = map[string]string{
+	"codes": "codes", "per-customer": "per_customer", "opens": "opens_at", "closes": "closes_at", "expires": "expires_at",
+	"valid-for": "valid_for", "max-redemptions": "max_redemptions", "prefix": "prefix", "category": "category",
+	"priority": "priority", "benefit": "benefit",
+}
+
+// settingFlags lets a command give a campaign's settings. In an update, times and life time may be taken back.
+func (m *Main) settingFlags(f *pflag.FlagSet, s *domain.Settings, update bool) {
+	d := domain.Settings{}
+	clear := "; none takes it back"
+	if !update {
+		d, clear = domain.DefaultSettings(0), ""
+	}
+	f.Var(number(&s.Codes, 0, 0, domain.MaxCodes), "codes", "coupons to hand out; 0 = codes are imported. May grow later")
+	f.Var(number(&s.PerCustomer, d.PerCustomer, 0, domain.MaxPerCustomer), "per-customer", "coupons one customer may claim; 0 = any number")
+	f.Var(m.instant(&s.OpensAt, update), "opens", "when claims open (absent = now)"+clear)
+	f.Var(m.instant(&s.ClosesAt, update), "closes", "when claims close (absent = when coupons expire)"+clear)
+	f.Var(m.instant(&s.ExpiresAt, update), "expires", "when coupons expire (absent = never)"+clear)
+	f.Var(&value{kind: "DURATION", set: func(text string) error {
+		if update && text == none {
+			s.ValidFor = 0
+			return nil
+		}
+		return duration(&s.ValidFor, 0, time.Second, domain.MaxValidFor).set(text)
+	}}, "valid-for", "how long a coupon lives from its claim, instead of --expires"+clear)
+	f.Var(number(&s.MaxRedemptions, d.MaxRedemptions, 1, domain.MaxRedemptions), "max-redemptions", "how often one coupon may be redeemed")
+	f.StringVar(&s.Prefix, "prefix", "", "`TEXT` before each code, for the eye only: SUMMER gives SUMMER-XXXX-XXXX-XXXX")
+	f.StringVar(&s.Category, "category", "", "`TEXT` to tell campaigns apart in reports")
+	f.Var(choice(&s.Priority, d.Priority, domain.PriorityHigh, domain.PriorityNormal, domain.PriorityLow), "priority", "high, normal or low")
+	f.Var(rawJSON(&s.Benefit), "benefit", "what a coupon is worth, handed to whoever redeems it, at most 512 bytes")
+}
+
+// patch says which settings were given.
+func patch(f *pflag.FlagSet, s domain.Settings) domain.Patch {
+	p := domain.Patch{Settings: s}
+	f.Visit(func(flag *pflag.Flag) {
+		if name, ok := settingNames[flag.Name]; ok {
+			p.Set(name)
+		}
+	})
+	return p
+}
+
+func (m *Main) campaignCreate() *cobra.Command {
+	var s domain.Settings
+	cmd := &cobra.Command{
+		Use: "create NAME --codes N", Short: "Create a campaign", Args: args("NAME"),
+		Long: `Create a campaign. Asking again for the same campaign with the same settings is a repeat, with others it is refused
+(campaign_exists). opens < closes <= expires.`,
+		Example: `  scrip campaign create summer --codes 1000 --expires 2026-12-31T23:00:00Z --benefit '{"percent":10}'
+  scrip campaign create flash --codes 10000 --opens +10m --closes +70m --valid-for 72h --prefix FLASH
+  scrip campaign create partner --codes 0        # then: scrip codes import partner codes.csv`,
+	}
+	m.settingFlags(cmd.Flags(), &s, false)
+	return m.acts(cmd, func(given []string) (domain.Command, error) {
+		if err := require(cmd, "codes"); err != nil {
+			return domain.Command{}, err
+		}
+		return domain.Command{Type: domain.CreateCampaign, Campaign: given[0], Patch: patch(cmd.Flags(), s)}, nil
+	})
+}
+
+func (m *Main) campaignUpdate() *cobra.Command {
+	var s domain.Settings
+	cmd := &cobra.Command{
+		Use: "update NAME", Short: "Change settings of a campaign", Args: args("NAME"),
+		Long: `Change settings of a campaign; those not given stay as they are. Coupons that inherit the campaign's end move with it,
+and so do reminders. --codes may only grow.`,
+		Example: `  scrip campaign update summer --codes 2000 --expires +720h
+  scrip campaign update summer --opens none`,
+	}
+	m.settingFlags(cmd.Flags(), &s, true)
+	return m.acts(cmd, func(given []string) (domain.Command, error) {
+		some := false
+		cmd.Flags().Visit(func(f *pflag.Flag) { some = some || settingNames[f.Name] != "" })
+		if !some {
+			return domain.Command{}, usagef("%s needs at least one setting, such as --codes N or --expires TIME", cmd.CommandPath())
+		}
+		return domain.Command{Type: domain.UpdateCampaign, Campaign: given[0], Patch: patch(cmd.Flags(), s)}, nil
+	})
+}
+
+func (m *Main) campaignTurn(name string, t domain.CommandType, short string) *cobra.Command {
+	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: args("NAME")}
+	return m.acts(cmd, func(given []string) (domain.Command, error) {
+		return domain.Command{Type: t, Campaign: given[0]}, nil
+	})
+}
+
+func (m *Main) campaignList() *cobra.Command {
+	return m.asks(&cobra.Command{Use: "list", Short: "List all campaigns", Args: noArgs}, func(ctx context.Context, s *session, _ []string) error {
+		campaigns, err := s.allCampaigns(ctx)
+		if err != nil {
+			return err
+		}
+		if m.global.output == outputJSON {
+			for _, c := range campaigns {
+				if err := m.printJSON(c); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		var rows [][]string
+		for _, c := range campaigns {
+			codes := strconv.FormatUint(uint64(c.Codes), 10)
+			if c.Imported {
+				codes += " imported"
+			}
+			rows = append(rows, []string{c.Campaign, c.Status, codes, fmt.Sprint(c.Claimed), fmt.Sprint(c.Redeemed), fmt.Sprint(c.Voided),
+				orDash(c.OpensAt), orDash(c.ClosesAt), orDash(c.ExpiresAt)})
+		}
+		return m.printTable("CAMPAIGN STATUS CODES CLAIMED REDEEMED VOIDED OPENS CLOSES EXPIRES", rows)
+	})
+}
+
+func (m *Main) campaignShow() *cobra.Command {
+	return m.asks(&cobra.Command{Use: "show NAME", Short: "Show one campaign", Args: args("NAME")}, func(ctx context.Context, s *session, given []string) error {
+		c, err := s.Campaign(ctx, given[0])
+		if err != nil {
+			return err
+		}
+		if m.global.output == outputJSON {
+			return m.printJSON(c)
+		}
+		rows := [][2]string{
+			{c.Campaign, ""},
+			{"status", c.Status}, {"codes", fmt.Sprint(c.Codes)}, {"claimed", fmt.Sprint(c.Claimed)},
+			{"redeemed", fmt.Sprint(c.Redeemed)}, {"voided", fmt.Sprint(c.Voided)},
+			{"per customer", orUnlimited(c.PerCustomer)}, {"max redemptions", fmt.Sprint(c.MaxRedemptions)},
+			{"opens", orDash(c.OpensAt)}, {"closes", orDash(c.ClosesAt)}, {"expires", orDash(c.ExpiresAt)},
+			{"reminders pending", strconv.Itoa(c.Reminders)}, {"priority", c.Priority}, {"created", c.CreatedAt.Format(time.RFC3339)},
+		}
+		for _, r := range [][2]string{{"valid for", c.ValidFor}, {"prefix", c.Prefix}, {"category", c.Category}, {"benefit", string(c.Benefit)}} {
+			if r[1] != "" {
+				rows = append(rows, r)
+			}
+		}
+		return m.printFields(rows)
+	})
+}
+
+func orDash(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func orUnlimited(n uint32) string {
+	if n == 0 || n == math.MaxUint32 {
+		return "any number"
+	}
+	return fmt.Sprint(n)
+}

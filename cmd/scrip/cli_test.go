@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// noon is what time it is in these tests.
+var noon = time.Date(2026, 11, 27, 12, 0, 0, 123456789, time.UTC)
+
+// result is what one run of the program left.
+type result struct {
+	code     int
+	out, err string
+}
+
+// scrip runs the program in process, with nothing in the environment but env (NAME=value).
+func scrip(t *testing.T, env []string, args ...string) result {
+	t.Helper()
+	return scripWith(t, strings.NewReader(""), env, args...)
+}
+
+func scripWith(t *testing.T, in *strings.Reader, env []string, args ...string) result {
+	t.Helper()
+	return scripAt(t, func() time.Time { return noon }, in, env, args...)
+}
+
+// scripNow runs it with a clock that goes.
+func scripNow(t *testing.T, args ...string) result {
+	t.Helper()
+	return scripAt(t, time.Now, strings.NewReader(""), nil, args...)
+}
+
+func scripAt(t *testing.T, now func() time.Time, in *strings.Reader, env []string, args ...string) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	vars := map[string]string{}
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		vars[name] = value
+	}
+	m := &Main{In: in, Out: &out, Err: &errOut, Now: now,
+		Env: func(name string) (string, bool) { v, ok := vars[name]; return v, ok }}
+	if in == nil {
+		m.TerminalIn = true
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	code := m.Run(ctx, args)
+	return result{code, out.String(), errOut.String()}
+}
+
+// TestWrongUsage: nothing is asked of any server, the exit code is 2, and the text says what would be right.
+func TestWrongUsage(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"nonsense", `no command "nonsense"`},
+		{"serv", "did you mean serve?"},
+		{"campaign", "needs a command: create, update, pause, resume, end, list, show"},
+		{"campaign creat x", "did you mean create?"},
+		{"codes", "import, export"},
+		{"claim", "needs CAMPAIGN"},
+		{"claim summer", "needs --customer ID"},
+		{"claim summer winter --customer alice", `no further "winter"`},
+		{"claim summer --customer", "needs an argument: --customer"},
+		{"claim summer --customer alice --colour red", "unknown flag: --colour"},
+		{"claim summer --customer alice --attributes {", "must be JSON"},
+		{"claim summer --customer alice -o yaml", "must be text or json"},
+		{"claim summer --customer alice --timeout soon", "must be a duration such as"},
+		{"campaign create summer", "needs --codes N"},
+		{"campaign create summer --codes -1", "must be a whole number from 0 to 1000000000"},
+		{"campaign create summer --codes many", "must be a whole number"},
+		{"campaign create summer --codes 10000000000", "must be a whole number"},
+		{"campaign create summer --codes 1 --max-redemptions 0", "from 1 to"},
+		{"campaign create summer --codes 1 --opens tomorrow", "RFC 3339 time such as 2026-11-27T00:00:00Z, or a time from now such as +10m"},
+		{"campaign create summer --codes 1 --opens +", "or a time from now"},
+		{"campaign create summer --codes 1 --opens +-5m", "or a time from now"},
+		{"campaign create summer --codes 1 --opens none", "or a time from now"},
+		{"campaign create summer --codes 1 --expires 2026-13-01T00:00:00Z", "must be an RFC 3339 time"},
+		{"campaign create summer --codes 1 --valid-for 3days", "must be a duration such as 90s"},
+		{"campaign create summer --codes 1 --valid-for 1ms", "must lie between 1s and"},
+		{"campaign create summer --codes 1 --priority urgent", "must be high or normal or low"},
+		{"campaign create summer --codes 1 --benefit {", "must be JSON"},
+		{"campaign update summer", "needs at least one setting"},
+		{"redeem ABCD-EFGH-JKLM", "needs --order ID"},
+		{"redeem --order 1", "needs CODE"},
+		{"extend ABCD-EFGH-JKLM", "needs --expires TIME"},
+		{"remind summer --customer a --kind opens", "needs --before DURATION"},
+		{"remind summer --customer a --kind birthday --before 1m", "must be opens or expires"},
+		{"remind summer --customer a --kind opens --before -1m", "must lie between 0s and"},
+		{"codes import partner /does/not/exist.csv", "there is no file"},
+		{"codes import partner /", "is no file"},
+		{"codes import partner a b", "no further"},
+		{"demo --codes 100 --customers 100", "must be more than"},
+		{"serve extra", `takes no "extra"`},
+		{"serve --roles lanes,cook", `"cook" is no role`},
+		{"serve --roles projector", "give --nats URL"},
+		{"serve --roles scheduler --nats nats://127.0.0.1:1", "give lanes,scheduler"},
+		{"serve --nats-listen 0.0.0.0:4222", "SCRIP_CREDENTIALS"},
+		{"serve --nats-listen :4222", "--insecure"},
+		{"serve --http-listen 0.0.0.0:8080", "--http-listen"},
+		{"serve --nats-listen 4222", "must be HOST:PORT"},
+		{"serve --lanes 0", "from 1 to"},
+		{"serve --lanes 5000", "from 1 to"},
+		{"serve --replicas 3", "give --nats URL"},
+		{"serve --sync never", "must be always or interval"},
+		{"serve --nats nats://127.0.0.1:1 --sync always", "sync_interval: always"},
+		{"serve --credentials secret", "USER:PASSWORD"},
+		{"serve --postgres localhost", "postgres://"},
+		{"serve --rebase one", "LANE=SEQ"},
+		{"serve --log-level loud", "must be debug"},
+	} {
+		got := scrip(t, []string{"SCRIP_DATA=" + t.TempDir()}, strings.Fields(c.args)...)
+		if got.code != exitUsage || !strings.Contains(got.err, c.want) || got.out != "" {
+			t.Errorf("scrip %s: exit %d\n stdout %q\n stderr %q\n want exit 2 and %q", c.args, got.code, got.out, got.err, c.want)
+		}
+		if !strings.Contains(got.err, "--help'") {
+			t.Errorf("scrip %s does not say where help is: %q", c.args, got.err)
+		}
+	}
+}
+
+func TestABadVariableIsNamed(t *testing.T) {
+	for _, c := range []struct{ env, args, want string }{
+		{"SCRIP_OUTPUT=yaml", "version", "SCRIP_OUTPUT"},
+		{"SCRIP_TIMEOUT=soon", "claim summer --customer a", "SCRIP_TIMEOUT"},
+		{"SCRIP_LANES=many", "serve", "SCRIP_LANES"},
+		{"SCRIP_SYNC=never", "serve", "SCRIP_SYNC"},
+		{"SCRIP_ROLES=cook", "serve", "SCRIP_ROLES"},
+		{"SCRIP_INSECURE=perhaps", "serve", "SCRIP_INSECURE"},
+	} {
+		got := scrip(t, []string{c.env, "SCRIP_DATA=" + t.TempDir()}, strings.Fields(c.args)...)
+		if got.code != exitUsage || !strings.Contains(got.err, "variable "+c.want) {
+			t.Errorf("%s scrip %s: exit %d, %q", c.env, c.args, got.code, got.err)
+		}
+	}
+}
+
+func TestAVariableStandsInForAFlagAndAFlagWins(t *testing.T) {
+	if got := scrip(t, []string{"SCRIP_OUTPUT=json"}, "version"); got.code != 0 || !strings.HasPrefix(got.out, `{"version":`) {
+		t.Errorf("%+v", got)
+	}
+	if got := scrip(t, []string{"SCRIP_OUTPUT=json"}, "version", "-o", "text"); got.code != 0 || !strings.HasPrefix(got.out, "scrip ") {
+		t.Errorf("%+v", got)
+	}
+	// What says whom and what is never taken from the environment.
+	if got := scrip(t, []string{"SCRIP_CUSTOMER=alice", "SCRIP_ID=1"}, "claim", "summer"); got.code != exitUsage {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestNoServer: what a person sees who asks where nothing runs.
+func TestNoServer(t *testing.T) {
+	empty := t.TempDir()
+	got := scrip(t, nil, "claim", "summer", "--customer", "alice", "--data", empty)
+	if got.code != exitFailed || !strings.Contains(got.err, "scrip serve") || !strings.Contains(got.err, empty) {
+		t.Errorf("no scrip.json: %+v", got)
+	}
+	got = scrip(t, nil, "claim", "summer", "--customer", "alice", "--nats", "nats://127.0.0.1:1")
+	if got.code != exitFailed || !strings.Contains(got.err, "is `scrip serve` running there?") {
+		t.Errorf("nobody at --nats: %+v", got)
+	}
+	stale := t.TempDir()
+	// No process has the highest number that a pid can be.
+	if err := os.WriteFile(filepath.Join(stale, "scrip.json"), []byte(`{"pid":`+strconv.Itoa(1<<31-1)+`,"nats_url":"nats://127.0.0.1:1"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got = scrip(t, nil, "campaign", "list", "--data", stale)
+	if got.code != exitFailed || !strings.Contains(got.err, "is gone") {
+		t.Errorf("stale scrip.json: %+v", got)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{nil, {"--help"}, {"help"}, {"help", "claim"}, {"serve", "--help"}, {"campaign", "create", "-h"}} {
+		got := scrip(t, nil, args...)
+		if got.code != 0 || !strings.Contains(got.out, "Usage:") || got.err != "" {
+			t.Errorf("scrip %v: %+v", args, got)
+		}
+	}
+}
+
+// TestNothingIsAskedOfATerminal: an import without a file would wait for a person to type codes.
+func TestNothingIsAskedOfATerminal(t *testing.T) {
+	got := scripWith(t, nil, nil, "codes", "import", "partner")
+	if got.code != exitUsage || !strings.Contains(got.err, "FILE") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTimes(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"2026-11-27T00:00:00Z", "2026-11-27T00:00:00Z"},
+		{"2026-11-27T01:00:00.5+01:00", "2026-11-27T00:00:00.5Z"},
+		{"+10m", "2026-11-27T12:10:00.123Z"},
+		{"+0s", "2026-11-27T12:00:00.123Z"},
+		{"+1h30m", "2026-11-27T13:30:00.123Z"},
+		{"10m", ""}, {"-10m", ""}, {"++10m", ""}, {"+", ""}, {"", ""}, {"now", ""}, {"+10", ""},
+		{"2026-11-27", ""}, {"2026-11-27 00:00:00", ""}, {"1969-01-01T00:00:00Z", ""},
+	} {
+		got, err := parseTime(c.text, noon)
+		switch {
+		case c.want == "" && err == nil:
+			t.Errorf("%q was understood as %s", c.text, got)
+		case c.want != "" && (err != nil || got.String() != c.want):
+			t.Errorf("%q is %s (%v), want %s", c.text, got, err, c.want)
+		}
+	}
+}

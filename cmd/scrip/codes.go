@@ -1,0 +1,307 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/codescsv"
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+)
+
+func (m *Main) codesCommand() *cobra.Command {
+	return group("codes", "Import codes of your own, export those handed out", m.codesImport(), m.codesExport())
+}
+
+// rejectsShown is how many bad rows are told on standard error; --rejects takes them all.
+const rejectsShown = 20
+
+func (m *Main) codesImport() *cobra.Command {
+	var rejectsFile string
+	cmd := &cobra.Command{
+		Use: "import CAMPAIGN [FILE]", Short: "Import codes from a CSV file",
+		Long: `Import codes from a CSV file, or from standard input (FILE absent or -), into a campaign created with --codes 0.
+They are handed out in the order of the file.
+
+The codes are in the column named "code", or in the first one. A byte-order mark, CRLF, empty rows, other columns, and
+semicolons or tabs instead of commas do no harm. Codes are 3 to 64 of A-Z 0-9 - _; case does not matter. A code that
+comes twice, or is there already, is taken once. A row that holds no usable code is told with its number and skipped;
+the exit code is then 3. Asked again with the same file, an import adds what is missing.`,
+		Example: `  scrip codes import partner codes.csv --rejects bad-rows.csv
+  scrip codes import partner < codes.csv`,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) == 2 {
+				return nil
+			}
+			return args("CAMPAIGN")(cmd, given)
+		},
+	}
+	id := idFlag(cmd)
+	cmd.Flags().StringVar(&rejectsFile, "rejects", "", "`FILE` that gets all bad rows as CSV: row, text, reason")
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		in, size, err := m.open(given[1:])
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		var rejects io.WriteCloser
+		if rejectsFile != "" {
+			if rejects, err = os.Create(rejectsFile); err != nil {
+				return fmt.Errorf("making the file for bad rows: %w", err)
+			}
+			defer rejects.Close()
+		}
+		s, err := m.connect()
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		i := &csvImport{m: m, in: in, rejects: rejects, bar: m.progress("importing", size)}
+		return i.run(cmd.Context(), s, given[0], *id)
+	}
+	return cmd
+}
+
+// open returns the file to import and its size, -1 if nobody knows.
+func (m *Main) open(given []string) (io.ReadCloser, int64, error) {
+	if len(given) == 0 || given[0] == "-" {
+		if m.TerminalIn {
+			return nil, 0, usagef("give the FILE to import, or put it on standard input")
+		}
+		return io.NopCloser(m.In), -1, nil
+	}
+	f, err := os.Open(given[0])
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, usagef("there is no file %s", given[0])
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil || info.IsDir() {
+		_ = f.Close()
+		return nil, 0, usagef("%s is no file", given[0])
+	}
+	return f, info.Size(), nil
+}
+
+// csvImport is one import of a file.
+type csvImport struct {
+	m       *Main
+	in      io.Reader
+	rejects io.Writer // nil = not asked for
+	bar     *bar
+
+	report  codescsv.Report
+	told    int // bad rows
+	readErr error
+}
+
+// imported is what an import says in JSON.
+type imported struct {
+	ID         string `json:"id"`
+	Status     string `json:"status"`
+	Campaign   string `json:"campaign"`
+	Rows       int    `json:"rows"`
+	Count      uint64 `json:"count"`
+	There      uint64 `json:"already_there"`
+	Duplicates int    `json:"duplicates"`
+	Rejected   int    `json:"rejected"`
+}
+
+func (i *csvImport) run(ctx context.Context, s *session, campaign, id string) error {
+	if id == "" {
+		id = uuid.Must(uuid.NewV7()).String()
+	}
+	out, err := s.ImportCodes(ctx, campaign, i.codes, nil, client.ID(id))
+	i.bar.end()
+	if err == nil {
+		err = i.readErr // what was read before it is imported
+	}
+	if err != nil {
+		return fmt.Errorf("%w; import the same file again: codes that are there already are left out", explain(err))
+	}
+	if out.Refused() {
+		return i.m.answer(out)
+	}
+	sum := imported{ID: out.ID, Status: out.Status, Campaign: out.Campaign, Rows: i.report.Rows, Count: out.Count,
+		There: uint64(i.report.Codes) - out.Count, Duplicates: i.report.Duplicates, Rejected: i.report.Rejected}
+	if err := i.print(sum); err != nil {
+		return err
+	}
+	if sum.Rejected > 0 {
+		return errRefused
+	}
+	return nil
+}
+
+func (i *csvImport) print(sum imported) error {
+	if sum.Rejected > rejectsShown && i.rejects == nil {
+		fmt.Fprintf(i.m.Err, "… and %d more bad rows; --rejects FILE gets them all\n", sum.Rejected-rejectsShown)
+	}
+	if i.m.global.output == outputJSON {
+		return i.m.printJSON(sum)
+	}
+	return i.m.printFields([][2]string{
+		{"imported", ""}, {"campaign", sum.Campaign}, {"rows", strconv.Itoa(sum.Rows)}, {"new codes", strconv.FormatUint(sum.Count, 10)},
+		{"already there", strconv.FormatUint(sum.There, 10)}, {"twice in the file", strconv.Itoa(sum.Duplicates)},
+		{"bad rows", strconv.Itoa(sum.Rejected)}, {"id", sum.ID},
+	})
+}
+
+// errEnough ends reading when the import has failed already.
+var errEnough = errors.New("the import ended")
+
+// codes yields the file's codes.
+func (i *csvImport) codes(yield func(string) bool) {
+	rejects := csv.NewWriter(io.Discard)
+	if i.rejects != nil {
+		rejects = csv.NewWriter(i.rejects)
+		_ = rejects.Write([]string{"row", "text", "reason"})
+	}
+	var err error
+	i.report, err = codescsv.Read(io.TeeReader(i.in, i.bar), func(code string) error {
+		if !yield(code) {
+			return errEnough
+		}
+		return nil
+	}, func(r codescsv.Reject) error {
+		i.told++
+		if i.rejects == nil && i.told <= rejectsShown {
+			i.bar.clear()
+			fmt.Fprintf(i.m.Err, "row %d: %s\n", r.Row, r.Reason)
+		}
+		return rejects.Write([]string{strconv.Itoa(r.Row), r.Text, r.Reason})
+	})
+	rejects.Flush()
+	if !errors.Is(err, errEnough) {
+		i.readErr = errors.Join(err, rejects.Error())
+	}
+}
+
+// exportColumns are those of the read table coupon.
+var exportColumns = []string{"campaign", "n", "code", "customer_id", "status", "claimed_at", "expires_at", "redeemed_count", "redeemed_at"}
+
+// $1 = campaign
+const exportSQL = `SELECT campaign, n, code, customer_id, status, claimed_at, expires_at, redeemed_count, redeemed_at
+FROM scrip.coupon WHERE campaign = $1 ORDER BY n`
+
+func (m *Main) codesExport() *cobra.Command {
+	var postgres, file string
+	cmd := &cobra.Command{
+		Use: "export CAMPAIGN", Short: "Export the claimed codes of a campaign as CSV",
+		Long: `Export the claimed coupons of a campaign as CSV, in the order in which they were claimed, to standard output or --file.
+With -o json, one object per line. Codes that nobody has claimed yet are not in it.
+
+It is read from the read tables: what was claimed in the last moment may be missing. They are found by the server's
+scrip.json, or by --postgres.`,
+		Example: "  scrip codes export summer > summer.csv",
+		Args:    args("CAMPAIGN"),
+	}
+	idFlag(cmd)
+	cmd.Flags().StringVar(&postgres, "postgres", "", "`URL` of the database with the read tables")
+	cmd.Flags().StringVar(&file, "file", "", "`FILE` to write instead of standard output")
+	withVariable(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		if postgres == "" {
+			server, err := m.find()
+			if err != nil {
+				return err
+			}
+			if postgres = server.PostgresURL; postgres == "" {
+				return usagef("where the read tables are is not known here; give --postgres URL")
+			}
+		}
+		to := m.Out
+		if file != "" {
+			f, err := os.Create(file)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			to = f
+		}
+		return m.export(cmd.Context(), postgres, given[0], to)
+	}
+	return cmd
+}
+
+func (m *Main) export(ctx context.Context, url, campaign string, to io.Writer) error {
+	db, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("connecting to the read tables: %w; claims go on without them, an export has to wait", err)
+	}
+	defer db.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
+	known := false
+	if err := db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM scrip.campaign WHERE campaign = $1)`, campaign).Scan(&known); err != nil {
+		return fmt.Errorf("reading the tables: %w", err)
+	}
+	if !known {
+		return m.answer(domain.Outcome{Status: domain.StatusRefused, Refusal: domain.CampaignNotFound, Campaign: campaign,
+			Message: "there is no campaign " + campaign + " in the read tables"})
+	}
+	rows, err := db.Query(ctx, exportSQL, campaign)
+	if err != nil {
+		return fmt.Errorf("reading the tables: %w", err)
+	}
+	return writeRows(rows, to, m.global.output == outputJSON)
+}
+
+// exportRow is one coupon.
+type exportRow struct {
+	Campaign      string     `json:"campaign"`
+	N             int64      `json:"n"`
+	Code          string     `json:"code"`
+	CustomerID    string     `json:"customer_id"`
+	Status        string     `json:"status"`
+	ClaimedAt     time.Time  `json:"claimed_at"`
+	ExpiresAt     *time.Time `json:"expires_at,omitempty"`
+	RedeemedCount int64      `json:"redeemed_count"`
+	RedeemedAt    *time.Time `json:"redeemed_at,omitempty"`
+}
+
+// text is the row as CSV fields.
+func (r *exportRow) text() []string {
+	stamp := func(t *time.Time) string {
+		if t == nil {
+			return ""
+		}
+		return t.UTC().Format(time.RFC3339Nano)
+	}
+	return []string{r.Campaign, strconv.FormatInt(r.N, 10), r.Code, r.CustomerID, r.Status, stamp(&r.ClaimedAt), stamp(r.ExpiresAt),
+		strconv.FormatInt(r.RedeemedCount, 10), stamp(r.RedeemedAt)}
+}
+
+// writeRows writes a query's coupons.
+func writeRows(rows pgx.Rows, to io.Writer, asJSON bool) error {
+	out := bufio.NewWriter(to)
+	lines, objects := csv.NewWriter(out), json.NewEncoder(out)
+	if !asJSON {
+		_ = lines.Write(exportColumns) // what fails is told by Error below
+	}
+	var r exportRow
+	_, err := pgx.ForEachRow(rows, []any{&r.Campaign, &r.N, &r.Code, &r.CustomerID, &r.Status, &r.ClaimedAt, &r.ExpiresAt, &r.RedeemedCount, &r.RedeemedAt}, func() error {
+		if asJSON {
+			return objects.Encode(&r)
+		}
+		return lines.Write(r.text())
+	})
+	lines.Flush()
+	if err := errors.Join(err, lines.Error(), out.Flush()); err != nil {
+		return fmt.Errorf("exporting: %w", err)
+	}
+	return nil
+}

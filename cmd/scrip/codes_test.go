@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCodes: a file as people have them goes in, what was handed out comes out.
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	p := serve(t, dataDir(t))
+	p.must("campaign", "create", "partner", "--codes", "0")
+
+	file := filepath.Join(t.TempDir(), "codes.csv")
+	if err := os.WriteFile(file, []byte("\ufeffid,code\r\n1,aaa-1\r\n\r\n2,AAA-2\r\n3,AAA 3\r\n4,AAA-2\r\n5,AAA-4\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rejects := filepath.Join(t.TempDir(), "bad.csv")
+	got := p.run("codes", "import", "partner", file, "-o", "json", "--rejects", rejects, "--id", "import-1")
+	if got.code != exitRefused || !strings.Contains(got.out, `"rows":5,"count":3,"already_there":0,"duplicates":1,"rejected":1`) {
+		t.Errorf("import: %+v", got)
+	}
+	if raw, err := os.ReadFile(rejects); err != nil || !strings.Contains(string(raw), "\n5,AAA 3,") {
+		t.Errorf("rejects: %q, %v", raw, err)
+	}
+	if got := p.run("codes", "import", "partner", file); got.code != exitRefused || !strings.Contains(got.err, "row 5: ") || !strings.Contains(got.out, "already there") {
+		t.Errorf("import again: %+v", got)
+	}
+	// From standard input; in the order of the file.
+	if got := scripWith(t, strings.NewReader("BBB-1\nBBB-2\n"), nil, "codes", "import", "partner", "--data", p.data, "-o", "json"); got.code != 0 || !strings.Contains(got.out, `"count":2`) {
+		t.Errorf("import from standard input: %+v", got)
+	}
+	for n, want := range []string{"AAA-1", "AAA-2", "AAA-4", "BBB-1"} {
+		if c := p.must("claim", "partner", "--customer", fmt.Sprint(n)); c["code"] != want {
+			t.Errorf("claim %d: %v, want %s", n+1, c, want)
+		}
+	}
+	p.row("4", `SELECT count(*)::text FROM scrip.coupon`)
+	got = p.run("codes", "export", "partner")
+	rows, err := csv.NewReader(strings.NewReader(got.out)).ReadAll()
+	if got.code != 0 || err != nil || len(rows) != 5 || rows[0][2] != "code" || rows[3][2] != "AAA-4" || rows[3][3] != "2" {
+		t.Errorf("export: %+v, %v, %v", got, rows, err)
+	}
+	if got := p.run("codes", "export", "partner", "-o", "json"); got.code != 0 || strings.Count(got.out, `"campaign":"partner"`) != 4 {
+		t.Errorf("export as JSON: %+v", got)
+	}
+
+	for _, c := range []struct{ in, campaign, want string }{
+		{"AAA-9\n", "nobody", "campaign_not_found"},
+		{"", "partner", "invalid"},
+		{"A\n", "partner", "invalid"},
+	} {
+		if got := scripWith(t, strings.NewReader(c.in), nil, "codes", "import", c.campaign, "--data", p.data); got.code != exitRefused || !strings.Contains(got.out, c.want) {
+			t.Errorf("importing %q into %s: %+v", c.in, c.campaign, got)
+		}
+	}
+	if got := p.run("codes", "export", "nobody"); got.code != exitRefused || !strings.Contains(got.out, "campaign_not_found") {
+		t.Errorf("export of nothing: %+v", got)
+	}
+}
+
+// TestAMillionCodes: a file of a million rows goes in whole, again without harm.
+func TestAMillionCodes(t *testing.T) {
+	t.Parallel()
+	const rows = 1_000_000
+	p := serve(t, dataDir(t), "--roles", "lanes,api", "--sync", "interval")
+	p.must("campaign", "create", "partner", "--codes", "0", "--timeout", "1m")
+	var file strings.Builder
+	for n := range rows {
+		fmt.Fprintf(&file, "P-%07d\r\n", n)
+	}
+	for _, count := range []string{`"count":1000000,"already_there":0`, `"count":0,"already_there":1000000`} {
+		got := scripWith(t, strings.NewReader(file.String()), nil, "codes", "import", "partner", "--data", p.data, "-o", "json", "--timeout", "1m")
+		if got.code != 0 || !strings.Contains(got.out, count) {
+			t.Fatalf("import: %+v, want %s", got, count)
+		}
+	}
+	if c := p.must("campaign", "show", "partner"); c["codes"] != float64(rows) {
+		t.Errorf("campaign: %v", c)
+	}
+}

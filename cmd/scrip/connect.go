@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/user"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+)
+
+// connectWait is how long connecting to a server may take.
+const connectWait = 5 * time.Second
+
+// session is one command's connection to the server.
+type session struct {
+	*client.Client
+	nc *nats.Conn
+	// server is what scrip.json says; its zero value where --nats was given instead.
+	server datadir.Descriptor
+	id     string // of the command, made up or given by --id
+}
+
+func (s *session) close() {
+	s.Client.Close()
+	s.nc.Close()
+}
+
+// allCampaigns asks for page after page.
+func (s *session) allCampaigns(ctx context.Context) ([]domain.CampaignView, error) {
+	var all []domain.CampaignView
+	for after := ""; ; {
+		page, next, err := s.Campaigns(ctx, after, 0)
+		if all = append(all, page...); err != nil || next == "" {
+			return all, err
+		}
+		after = next
+	}
+}
+
+// find says where the server is: --nats, else scrip.json.
+func (m *Main) find() (datadir.Descriptor, error) {
+	if m.global.nats != "" {
+		return datadir.Descriptor{NATSURL: m.global.nats}, nil
+	}
+	server, err := datadir.Find(m.global.data)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return server, fmt.Errorf("no server runs on the data directory %s; start one with `scrip serve`, or name one with --data DIR or --nats URL", m.global.data)
+	case errors.Is(err, fs.ErrPermission):
+		who := "this user"
+		if u, err := user.Current(); err == nil {
+			who = u.Username
+		}
+		return server, fmt.Errorf("%s may not read where the server is (%w); ask as the user who runs it, or name it with --nats URL", who, err)
+	case err != nil:
+		return server, err
+	case !server.Alive():
+		return server, fmt.Errorf("the server on %s is gone (process %d, it did not stop by itself); start it again with `scrip serve`", m.global.data, server.PID)
+	}
+	return server, nil
+}
+
+// connect finds the server and connects to it.
+func (m *Main) connect() (*session, error) {
+	server, err := m.find()
+	if err != nil {
+		return nil, err
+	}
+	nc, err := nats.Connect(server.NATSURL, nats.Name("scrip command line"), nats.MaxReconnects(-1), nats.Timeout(connectWait),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // what fails shows in the command's own result
+	if err != nil {
+		hint := "is `scrip serve` running there?"
+		if errors.Is(err, nats.ErrAuthorization) {
+			hint = "give the credentials in the URL: nats://USER:PASSWORD@HOST:PORT"
+		}
+		return nil, fmt.Errorf("connecting to the server: %w; %s", err, hint)
+	}
+	return &session{Client: client.New(nc, client.Options{Timeout: m.global.timeout}), nc: nc, server: server}, nil
+}
+
+// idFlag is on every command that speaks to the server.
+func idFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("id", "", "`ID` of the command, at most 64 bytes; asked again with the same one it takes effect once")
+}
+
+// acts finishes a command that asks the server to do something.
+func (m *Main) acts(cmd *cobra.Command, make func(args []string) (domain.Command, error)) *cobra.Command {
+	id := idFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := make(args)
+		if err != nil {
+			return err
+		}
+		if c.ID = *id; !cmd.Flags().Changed("id") {
+			c.ID = uuid.Must(uuid.NewV7()).String()
+		}
+		s, err := m.connect()
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		ctx, cancel := context.WithTimeout(cmd.Context(), m.global.timeout)
+		defer cancel()
+		out, err := s.Do(ctx, c)
+		if err != nil {
+			return explain(err)
+		}
+		return m.answer(out)
+	}
+	return cmd
+}
+
+// asks finishes a command that only looks.
+func (m *Main) asks(cmd *cobra.Command, ask func(ctx context.Context, s *session, args []string) error) *cobra.Command {
+	id := idFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s, err := m.connect()
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		s.id = *id
+		ctx, cancel := context.WithTimeout(cmd.Context(), m.global.timeout)
+		defer cancel()
+		err = ask(ctx, s, args)
+		var refused *client.RefusedError
+		if errors.As(err, &refused) {
+			return m.answer(refused.Outcome)
+		}
+		return err
+	}
+	return cmd
+}
+
+// answer prints an outcome and turns it into the exit code.
+func (m *Main) answer(o domain.Outcome) error {
+	if err := m.printOutcome(o); err != nil {
+		return err
+	}
+	if o.Refused() {
+		return errRefused
+	}
+	return nil
+}
+
+// explain tells a person what an error of the SDK means for them.
+func explain(err error) error {
+	var unknown *client.UnknownError
+	var unsent *client.NotSentError
+	switch {
+	case errors.As(err, &unknown):
+		return fmt.Errorf("it is not known whether this took effect: %w; ask again with --id %s", err, unknown.ID)
+	case errors.As(err, &unsent):
+		return fmt.Errorf("nothing was done: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/demo"
+)
+
+func (m *Main) demoCommand() *cobra.Command {
+	var codes, customers uint32
+	var watch time.Duration
+	cmd := &cobra.Command{
+		Use: "demo", Short: "Run a flash sale and prove what was promised", Args: noArgs,
+		Long: `Run a flash sale against the running server, in less than a minute: 30,000 customers want 10,000 coupons, many ask
+twice, some redeem, some try it twice; coupons expire and reminders fire while you watch. Then read the log with a
+program of its own, and the tables with SQL, and show what each says about every promise.
+
+It can be run again: its campaigns have names of their own. The exit code is 4 if anything differs.`,
+	}
+	idFlag(cmd)
+	cmd.Flags().Var(number(&codes, 10_000, 10, 1_000_000), "codes", "coupons in the sale")
+	cmd.Flags().Var(number(&customers, 30_000, 10, 3_000_000), "customers", "customers who want one; more than coupons")
+	cmd.Flags().Var(duration(&watch, 15*time.Second, 6*time.Second, time.Hour), "watch", "how long until coupons expire and reminders fire")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if customers <= codes {
+			return usagef("--customers must be more than --codes, or there is no sale")
+		}
+		s, err := m.connect()
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		report, err := m.runDemo(cmd.Context(), s, int(codes), int(customers), watch)
+		if err != nil {
+			return fmt.Errorf("the demo did not get to its end: %w", explain(err))
+		}
+		if err := m.printReport(report); err != nil {
+			return err
+		}
+		if !report.OK() {
+			return errDiffered
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (m *Main) runDemo(ctx context.Context, s *session, codes, customers int, watch time.Duration) (*demo.Report, error) {
+	js, err := jetstream.New(s.nc)
+	if err != nil {
+		return nil, err
+	}
+	find, cancel := context.WithTimeout(ctx, m.global.timeout)
+	defer cancel()
+	_, lanes, err := s.Log(find)
+	if err != nil {
+		return nil, err
+	}
+	report, err := demo.Run(ctx, demo.Options{
+		JetStream: js, Lanes: lanes, Do: s.Do, PostgresURL: s.server.PostgresURL, Now: m.Now,
+		Suffix: strconv.FormatInt(m.Now().UnixMilli(), 36), Progress: &phases{m: m},
+		Codes: codes, Customers: customers, Few: min(500, codes), Watch: watch,
+	})
+	if err == nil {
+		report.Sync = s.server.Sync
+	}
+	return report, err
+}
+
+// phases shows the demo's progress: a bar to a person, a line per phase to a file.
+type phases struct {
+	m   *Main
+	mu  sync.Mutex
+	bar *bar
+}
+
+// Phase is described at demo.Progress.
+func (p *phases) Phase(name string, steps int) {
+	p.End()
+	if !p.m.TerminalErr {
+		fmt.Fprintln(p.m.Err, name)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bar = p.m.steps(name, steps)
+}
+
+// Step is described at demo.Progress.
+func (p *phases) Step() {
+	p.mu.Lock()
+	b := p.bar
+	p.mu.Unlock()
+	b.step()
+}
+
+// End is described at demo.Progress.
+func (p *phases) End() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		p.bar.end()
+	}
+	p.bar = nil
+}
+
+// printReport writes the table of promises.
+func (m *Main) printReport(r *demo.Report) error {
+	if m.global.output == outputJSON {
+		return m.printJSON(r)
+	}
+	var rows [][]string
+	for _, p := range r.Promises {
+		verdict := "holds"
+		if !p.OK {
+			verdict = "DIFFERS"
+		}
+		rows = append(rows, []string{p.Name, p.Expected, orText(p.Answers, "-"), orText(p.Log, "-"), orText(p.SQL, "-"), verdict})
+	}
+	fmt.Fprintln(m.Out)
+	if err := m.printTable("PROMISE EXPECTED ANSWERS LOG SQL VERDICT", rows); err != nil {
+		return err
+	}
+	fmt.Fprintf(m.Out, "\n%d claims, %d a second (sync: %s). Campaigns: %s\n", r.Claims, r.ClaimsPerSecond, orText(r.Sync, "as the NATS server is set"),
+		strings.Join(r.Campaigns, " "))
+	if r.Note != "" {
+		fmt.Fprintf(m.Out, "SQL was not asked: %s\n", r.Note)
+	}
+	for _, w := range r.Wrong {
+		fmt.Fprintf(m.Out, "WRONG: %s\n", w)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+)
+
+// printOutcome writes the answer to a command: one JSON line, or words in columns.
+func (m *Main) printOutcome(o domain.Outcome) error {
+	if m.global.output == outputJSON {
+		_, err := m.Out.Write(append(o.AppendJSON(nil), '\n'))
+		return err
+	}
+	head := o.Status
+	if o.Refused() {
+		head += ": " + string(o.Refusal)
+	}
+	if o.Repeat {
+		head += " (a repeat: answered before, nothing changed)"
+	}
+	rows := [][2]string{{head, ""}}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, [2]string{name, value})
+		}
+	}
+	add("message", o.Message)
+	add("code", o.Code)
+	add("campaign", o.Campaign)
+	if o.N != 0 {
+		add("n", strconv.FormatUint(uint64(o.N), 10))
+	}
+	add("customer", o.CustomerID)
+	add("order", o.OrderID)
+	if o.ExpiresAt != 0 {
+		add("expires", o.ExpiresAt.String())
+	}
+	if o.RedeemedCount != 0 {
+		add("redeemed", strconv.FormatUint(uint64(o.RedeemedCount), 10)+" times")
+	}
+	add("benefit", string(o.Benefit))
+	if o.Kind != "" {
+		add("reminder", o.Before.String()+" before it "+o.Kind)
+	}
+	if o.DueAt != 0 {
+		add("due", o.DueAt.String())
+	}
+	if o.Count != 0 {
+		add("count", strconv.FormatUint(o.Count, 10))
+	}
+	add("id", o.ID)
+	return m.printFields(rows)
+}
+
+// printFields writes names and values in two columns. A name without value is a heading.
+func (m *Main) printFields(rows [][2]string) error {
+	w := tabwriter.NewWriter(m.Out, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		if r[1] == "" {
+			fmt.Fprintf(w, "%s\n", r[0])
+			continue
+		}
+		fmt.Fprintf(w, "  %s\t%s\n", r[0], r[1])
+	}
+	return w.Flush()
+}
+
+// printTable writes rows under headings.
+func (m *Main) printTable(headings string, rows [][]string) error {
+	return table(m.Out, headings, rows)
+}
+
+func table(to io.Writer, headings string, rows [][]string) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, strings.ReplaceAll(headings, " ", "\t"))
+	for _, r := range rows {
+		fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	return w.Flush()
+}
+
+// printJSON writes one compact line.
+func (m *Main) printJSON(v any) error {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := m.Out.Write(buf.Bytes())
+	return err
+}
+
+// printHistory writes what the read tables add, one event per line, or why they add nothing.
+func (m *Main) printHistory(h client.History) error {
+	if h.Unavailable != "" {
+		_, err := fmt.Fprintf(m.Out, "history is not available: %s\n", h.Unavailable)
+		return err
+	}
+	var entries []json.RawMessage
+	if err := json.Unmarshal(h.History, &entries); err != nil || len(entries) == 0 {
+		return nil // a shape this version does not know; -o json shows it
+	}
+	fmt.Fprintln(m.Out, "history")
+	for _, e := range entries {
+		if _, err := fmt.Fprintf(m.Out, "  %s\n", e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func (m *Main) serveCommand() *cobra.Command {
+	var o server.Options
+	var lanes, replicas uint32
+	var logFormat, logLevel string
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Run a server", Args: noArgs,
+		Long: `Run a server. Without flags it is all that is needed: NATS with JetStream on 127.0.0.1:4222, a private PostgreSQL with
+the read tables, health and metrics on http://127.0.0.1:8080 (/healthz /readyz /metrics), all kept below ./data. Once
+it is ready, clients find it by the file scrip.json there.
+
+What was answered is on disk: it survives kill -9 and power loss. (--sync interval is faster and may lose the last
+seconds on power loss; for development.) A server is stopped by SIGTERM or Ctrl-C, within seconds; twice stops at once.
+
+Codes are made with the key in code.key, below the data directory. Keep a copy: no code can be read without it.
+
+Every flag can be given as a variable: SCRIP_DATA, SCRIP_NATS_LISTEN, … SCRIP_CODE_KEY holds the code key in place of
+the file, SCRIP_PG_BIN the directory of PostgreSQL's programs.`,
+		Example: `  scrip serve
+  scrip serve --data /srv/scrip --nats-listen 127.0.0.1:4333 --http-listen 127.0.0.1:8181
+  scrip serve --nats nats://nats.internal:4222 --postgres postgres://scrip:…@db.internal/scrip --replicas 3
+  scrip serve --nats nats://nats.internal:4222 --roles projector --postgres postgres://scrip:…@db.internal/scrip`,
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Postgres, "postgres", "", "`URL` of an existing database for the read tables; absent = a private PostgreSQL")
+	f.Var(&value{text: "lanes,scheduler,projector,api", kind: "LIST", set: func(s string) (err error) {
+		o.Roles, err = server.ParseRoles(s)
+		return err
+	}}, "roles", "what this server does, of lanes,scheduler,projector,api")
+	f.StringVar(&o.NATSListen, "nats-listen", natsd.DefaultListen, "`HOST:PORT` of the embedded NATS server; port 0 = any free one")
+	f.StringVar(&o.HTTPListen, "http-listen", server.DefaultHTTPListen, "`HOST:PORT` of health and metrics; port 0 = any free one")
+	f.Var(number(&lanes, 0, 1, topology.MaxLanes), "lanes", "lanes of a new log, fixed for ever (default 4, on an external NATS 16)")
+	f.Var(number(&replicas, 0, 1, 5), "replicas", "copies of every stream on a NATS cluster (default 1)")
+	f.Var(choice(&o.Sync, "", natsd.SyncAlways, natsd.SyncInterval), "sync", "always: answers are on disk (default). interval: may lose the last seconds on power loss")
+	f.BoolVar(&o.Insecure, "insecure", false, "allow listening beyond this machine without credentials")
+	f.StringVar(&o.Credentials, "credentials", "", "`USER:PASSWORD` asked of NATS clients and for /metrics; better given as SCRIP_CREDENTIALS")
+	f.Var(duration(&o.ReminderGrace, domain.DefaultReminderGrace, time.Second, 365*24*time.Hour), "reminder-grace", "how late a reminder may fire; later than that it is dropped and counted")
+	f.Var(&value{kind: "LANE[=SEQ]", set: func(s string) error { return parseRebase(s, &o) }}, "rebase", "once, after a restore: let a stopped lane go on, behind what its command stream holds or at command SEQ")
+	f.Var(choice(&logFormat, "text", "text", "json"), "log-format", "text or json")
+	f.Var(choice(&logLevel, "info", "debug", "info", "warn", "error"), "log-level", "debug, info, warn or error")
+	withVariable(f)
+	f.Lookup("rebase").Annotations = nil // not a thing to leave set
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.Data, o.NATS, o.Lanes, o.Replicas = m.global.data, m.global.nats, int(lanes), int(replicas)
+		o.CodeKey, _ = m.Env(datadir.KeyVariable)
+		o.Version = versionText()
+		o.Logger = m.logger(logFormat, logLevel)
+		if err := o.Validate(); err != nil {
+			return &usageError{err}
+		}
+		return server.Run(cmd.Context(), o)
+	}
+	return cmd
+}
+
+// parseRebase reads LANE or LANE=SEQ.
+func parseRebase(s string, o *server.Options) error {
+	number, at, given := strings.Cut(s, "=")
+	n, err := strconv.Atoi(number)
+	var seq uint64
+	if given && err == nil {
+		seq, err = strconv.ParseUint(at, 10, 64)
+	}
+	if err != nil || n < 0 || n >= topology.MaxLanes || given && seq == 0 {
+		return errors.New("must be LANE or LANE=SEQ such as 2=1047")
+	}
+	if o.Rebase == nil {
+		o.Rebase = map[int]uint64{}
+	}
+	o.Rebase[n] = seq
+	return nil
+}
+
+// logger writes structured lines to standard error.
+func (m *Main) logger(format, level string) *slog.Logger {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		l = slog.LevelInfo
+	}
+	opts := &slog.HandlerOptions{Level: l}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(m.Err, opts))
+	}
+	return slog.New(slog.NewTextHandler(m.Err, opts))
+}

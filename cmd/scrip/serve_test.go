@@ -1,0 +1,387 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/natsd"
+)
+
+// TestOneLife is a coupon's way through everything there is: claimed, repeated, redeemed, rolled back, voided, in SQL.
+func TestOneLife(t *testing.T) {
+	t.Parallel()
+	p := serve(t, filepath.Join(dataDir(t), "data"))
+	if info, err := os.Stat(filepath.Join(p.data, "scrip.json")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("scrip.json: %v, %v", info, err)
+	}
+	if status, r := p.readiness(); status != 200 || !r.Ready {
+		t.Errorf("/readyz: %d %+v", status, r)
+	}
+	if status, _ := p.get("/healthz"); status != 200 {
+		t.Errorf("/healthz: %d", status)
+	}
+
+	p.must("campaign", "create", "summer", "--codes", "2", "--benefit", `{"percent":10}`, "--prefix", "SUN")
+	claimed := p.must("claim", "summer", "--customer", "alice", "--attributes", `{"channel":"app"}`)
+	code, _ := claimed["code"].(string)
+	if claimed["status"] != "claimed" || !strings.HasPrefix(code, "SUN-") || claimed["n"] != 1.0 {
+		t.Fatalf("claim: %v", claimed)
+	}
+	if again := p.must("claim", "summer", "--customer", "alice"); again["code"] != code || again["repeat"] != true {
+		t.Errorf("the same customer again: %v", again)
+	}
+	p.row("alice claimed", `SELECT customer_id || ' ' || status FROM scrip.coupon WHERE campaign = 'summer' AND code = $1`, code)
+
+	// Flags may follow arguments; people type codes as they like.
+	if v := p.must("coupon", "validate", strings.ToLower(code), "--order", "4711"); v["status"] != "redeemed" {
+		t.Errorf("validate: %v", v)
+	}
+	if r := p.must("redeem", strings.ToLower(strings.ReplaceAll(code, "-", " ")), "--order", "4711"); r["status"] != "redeemed" || r["redeemed_count"] != 1.0 {
+		t.Errorf("redeem: %v", r)
+	}
+	if r := p.must("redeem", "--order", "4711", code, "--id", "again"); r["repeat"] != true || r["id"] != "again" {
+		t.Errorf("redeem again: %v", r)
+	}
+	p.row("redeemed", `SELECT status FROM scrip.coupon WHERE code = $1`, code)
+	if r := p.must("rollback", code, "--order", "4711"); r["status"] != "rolled_back" {
+		t.Errorf("rollback: %v", r)
+	}
+	if r := p.must("extend", code, "--expires", "+87600h"); r["expires_at"] == nil { // far from noon
+		t.Errorf("extend: %v", r)
+	}
+	if r := p.must("void", code, "--reason", "test"); r["status"] != "voided" {
+		t.Errorf("void: %v", r)
+	}
+	p.row("voided", `SELECT status FROM scrip.coupon WHERE code = $1`, code)
+
+	// Refusals: exit 3, the answer on stdout in either form.
+	for _, c := range []struct{ args, want string }{
+		{"redeem " + code + " --order 1", "voided"},
+		{"claim winter --customer alice", "campaign_not_found"},
+		{"redeem AAAA-AAAA-AAAA --order 1", "code_not_found"},
+		{"coupon show AAAA-AAAA-AAAA", "code_not_found"},
+		{"campaign show winter", "campaign_not_found"},
+		{"campaign create summer --codes 3", "campaign_exists"},
+		{"claim bad.name --customer alice", "invalid"},
+		{"remind summer --customer alice --kind opens --before 1m", "too_late"},
+	} {
+		for _, form := range []string{"text", "json"} {
+			got := p.run(append(strings.Fields(c.args), "-o", form)...)
+			if got.code != exitRefused || !strings.Contains(got.out, c.want) || got.err != "" {
+				t.Errorf("scrip %s -o %s: %+v", c.args, form, got)
+			}
+		}
+	}
+	p.must("campaign", "update", "summer", "--codes", "3", "--closes", "+240h")
+	p.must("campaign", "pause", "summer")
+	if got := p.run("claim", "summer", "--customer", "bob"); got.code != exitRefused || !strings.Contains(got.out, "campaign_paused") {
+		t.Errorf("claim while paused: %+v", got)
+	}
+	p.must("campaign", "resume", "summer")
+	p.must("campaign", "end", "summer")
+	if show := p.must("campaign", "show", "summer"); show["status"] != "ended" || show["codes"] != 3.0 || show["voided"] != 1.0 {
+		t.Errorf("campaign show: %v", show)
+	}
+	if got := p.run("campaign", "list"); got.code != 0 || !strings.Contains(got.out, "summer") {
+		t.Errorf("campaign list: %+v", got)
+	}
+	if got := p.run("customer", "show", "alice"); got.code != 0 || !strings.Contains(got.out, code) {
+		t.Errorf("customer show: %+v", got)
+	}
+	if got := p.run("status"); got.code != 0 || !strings.HasPrefix(got.out, "ready\n") {
+		t.Errorf("status: %+v", got)
+	}
+	if status, body := p.get("/metrics"); status != 200 || !strings.Contains(body, "scrip_build_info") || !strings.Contains(body, "scrip_projection_position") {
+		t.Errorf("/metrics: %d %.300s", status, body)
+	}
+
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+	if _, err := datadir.Find(p.data); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("scrip.json is still there: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(p.data, "postgres", "data", "postmaster.pid")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("PostgreSQL still runs: %v", err)
+	}
+	if strings.Contains(p.log.String(), "level=ERROR") || strings.Contains(p.log.String(), "level=WARN") {
+		t.Errorf("a life without trouble has trouble in its log:\n%s", p.log.String())
+	}
+}
+
+// TestKilled: what was answered is there after kill -9, under the same code; PostgreSQL is found again; clients are told
+// in between.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	p := serve(t, dataDir(t))
+	p.must("campaign", "create", "summer", "--codes", "10")
+	first := p.must("claim", "summer", "--customer", "alice", "--id", "one")
+	p.kill()
+	if got := p.run("claim", "summer", "--customer", "bob"); got.code != exitFailed || !strings.Contains(got.err, "is gone") {
+		t.Errorf("asking a killed server: %+v", got)
+	}
+	p = serve(t, p.data)
+	again := p.must("claim", "summer", "--customer", "alice", "--id", "one")
+	if again["code"] != first["code"] || again["repeat"] != true {
+		t.Errorf("%v became %v", first, again)
+	}
+	if next := p.must("claim", "summer", "--customer", "bob"); next["n"] != 2.0 {
+		t.Errorf("the next claim: %v", next)
+	}
+	p.row("2", `SELECT count(*)::text FROM scrip.coupon`)
+}
+
+// TestRefusedStarts: every refusal says why and what to do, and exits 1.
+func TestRefusedStarts(t *testing.T) {
+	t.Parallel()
+	running := serve(t, dataDir(t), "--roles", "lanes,scheduler,api")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	newer := t.TempDir()
+	if err := os.WriteFile(filepath.Join(newer, "format"), []byte("99\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stopped := serve(t, dataDir(t), "--roles", "lanes")
+	stopped.signal(syscall.SIGTERM)
+	stopped.exit()
+	keyless := serve(t, dataDir(t), "--roles", "lanes")
+	keyless.signal(syscall.SIGTERM)
+	keyless.exit()
+	if err := os.Remove(filepath.Join(keyless.data, "code.key")); err != nil {
+		t.Fatal(err)
+	}
+	nobodys := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(nobodys, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, c := range []struct {
+		name, data string
+		args       []string
+		want       []string
+	}{
+		{"second server", running.data, nil, []string{"in use by process " + strconv.Itoa(running.cmd.Process.Pid), "--data"}},
+		{"newer format", newer, nil, []string{"format 99", "newer scrip"}},
+		{"another key", stopped.data, []string{"SCRIP_CODE_KEY=" + strings.Repeat("ab", 32)}, []string{"SCRIP_CODE_KEY", "fingerprint"}},
+		{"bad key", stopped.data, []string{"SCRIP_CODE_KEY=abc"}, []string{"SCRIP_CODE_KEY", "64 hex digits"}},
+		{"lost key", keyless.data, nil, []string{"code.key", "SCRIP_CODE_KEY"}},
+		{"other lanes", stopped.data, []string{"--lanes", "7"}, []string{"4 lanes", "--lanes 4"}},
+		{"NATS port", t.TempDir(), []string{"--nats-listen", taken.Addr().String()}, []string{taken.Addr().String(), "--nats-listen"}},
+		{"HTTP port", t.TempDir(), []string{"--http-listen", taken.Addr().String()}, []string{taken.Addr().String(), "--http-listen"}},
+		{"no PostgreSQL", t.TempDir(), []string{"SCRIP_PG_BIN=/nowhere", "--roles", "lanes,projector"}, []string{"install PostgreSQL", "--roles lanes,scheduler,api"}},
+		{"data is a file", nobodys, nil, []string{"data directory", "--data DIR"}},
+		{"no log to answer for", t.TempDir(), []string{"--nats", natsOnly(t), "--roles", "api"}, []string{"start a server with the lanes role first"}},
+	} {
+		args := c.args
+		if !strings.Contains(strings.Join(args, " "), "--roles") {
+			args = append(args, "--roles", "lanes")
+		}
+		p := launch(t, c.data, args...)
+		code, said := p.exit(), p.log.String()
+		for _, want := range c.want {
+			if code != exitFailed || !strings.Contains(said, want) {
+				t.Errorf("%s: exit %d, want 1 and %q in:\n%s", c.name, code, want, said)
+			}
+		}
+	}
+	if got := running.run("status"); got.code != 0 {
+		t.Errorf("the server that was there: %+v", got)
+	}
+}
+
+// natsOnly is a NATS server that nobody has made a log on.
+func natsOnly(t *testing.T) string {
+	t.Helper()
+	ns, err := natsd.Start(natsd.Options{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ns.Shutdown)
+	return ns.ClientURL()
+}
+
+// TestWithoutPostgreSQLClaimsGoOn: neither missing programs nor a database that is away keeps anybody from a coupon.
+func TestWithoutPostgreSQLClaimsGoOn(t *testing.T) {
+	t.Parallel()
+	none := serve(t, dataDir(t), "SCRIP_PG_BIN=/nowhere", "--roles", "lanes,scheduler,api")
+	none.must("campaign", "create", "summer", "--codes", "10")
+	none.must("claim", "summer", "--customer", "alice")
+
+	away := serve(t, dataDir(t), "--postgres", "postgres://nobody@127.0.0.1:1/none")
+	away.must("campaign", "create", "summer", "--codes", "10")
+	code, _ := away.must("claim", "summer", "--customer", "alice")["code"].(string)
+	away.must("redeem", code, "--order", "1")
+	status, r := away.readiness()
+	if status != 200 || !r.Ready || r.Checks["projector"].OK || r.Checks["projector"].Needed {
+		t.Errorf("/readyz: %d %+v", status, r)
+	}
+	if got := away.run("status"); got.code != 0 || !strings.Contains(got.out, "projector") {
+		t.Errorf("status: %+v", got)
+	}
+	if got := away.run("codes", "export", "summer"); got.code != exitFailed || !strings.Contains(got.err, "read tables") {
+		t.Errorf("export: %+v", got)
+	}
+}
+
+// TestExternal: one server decides, another projects, a third answers, on a NATS and a PostgreSQL that are not theirs.
+func TestExternal(t *testing.T) {
+	t.Parallel()
+	natsURL, db := natsOnly(t), pgtest.URL(t)
+	lanes := serve(t, dataDir(t), "--nats", natsURL, "--lanes", "2", "--roles", "lanes,scheduler")
+	key, err := os.ReadFile(filepath.Join(lanes.data, "code.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := serve(t, dataDir(t), "--nats", natsURL, "--roles", "api", "SCRIP_CODE_KEY="+string(key))
+	projector := serve(t, dataDir(t), "--nats", natsURL, "--postgres", db, "--roles", "projector")
+	if d := projector.ready(); d.PostgresURL != db || d.Lanes != 2 || d.NATSURL != natsURL {
+		t.Errorf("scrip.json: %+v", d)
+	}
+	api.must("campaign", "create", "summer", "--codes", "10")
+	code, _ := api.must("claim", "summer", "--customer", "alice")["code"].(string)
+	projector.row("alice", `SELECT customer_id FROM scrip.coupon WHERE code = $1`, code)
+
+	// That NATS has no subject mapping: the api role forwards what producers publish.
+	nc, err := nats.Connect(natsURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	ack, err := nc.Request("scrip.cmd.summer", []byte(`{"id":"plain","type":"claim","customer_id":"bob"}`), startLimit)
+	if err != nil || !strings.Contains(string(ack.Data), `"stream":"SCRIP_CMD_`) {
+		t.Fatalf("publishing as a plain producer: %v %+v", err, ack)
+	}
+	projector.row("bob", `SELECT customer_id FROM scrip.coupon WHERE campaign = 'summer' AND n = 2`)
+	// --nats is enough to be a client.
+	if got := scrip(t, nil, "customer", "show", "bob", "--nats", natsURL, "-o", "json"); got.code != 0 || !strings.Contains(got.out, `"n":2`) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestTwoSideBySide: other data, other ports, nothing shared; and both on the same log, one takes over from the other.
+func TestTwoOnOneLog(t *testing.T) {
+	t.Parallel()
+	natsURL := natsOnly(t)
+	first := serve(t, dataDir(t), "--nats", natsURL, "--lanes", "4", "--roles", "lanes,scheduler,api")
+	key, err := os.ReadFile(filepath.Join(first.data, "code.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := serve(t, dataDir(t), "--nats", natsURL, "--roles", "lanes,scheduler,api", "SCRIP_CODE_KEY="+string(key))
+	first.must("campaign", "create", "summer", "--codes", "10")
+	wait(t, "two lanes each", startLimit, func() bool {
+		return strings.Count(first.run("status").out, "  owner ") == 2 && strings.Count(second.run("status").out, "  owner ") == 2
+	})
+	code := first.must("claim", "summer", "--customer", "alice")["code"]
+	first.signal(syscall.SIGTERM)
+	if code := first.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if again := second.must("claim", "summer", "--customer", "alice"); again["code"] != code {
+		t.Errorf("after the takeover: %v, want %v", again, code)
+	}
+	wait(t, "all four lanes", startLimit, func() bool { return strings.Count(second.run("status").out, "  owner ") == 4 })
+}
+
+// TestAsAnotherUser: nothing needs root. Run by root, the server runs as nobody; run by anybody else, as that user.
+func TestAsAnotherUser(t *testing.T) {
+	t.Parallel()
+	data := dataDir(t)
+	var as *syscall.Credential
+	if os.Geteuid() == 0 {
+		nobody, err := user.Lookup("nobody")
+		if err != nil {
+			t.Fatal(err)
+		}
+		uid, err := strconv.Atoi(nobody.Uid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gid, err := strconv.Atoi(nobody.Gid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		if err := os.Chown(data, uid, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := launchAs(t, as, data)
+	p.ready()
+	p.must("campaign", "create", "summer", "--codes", "10")
+	p.must("claim", "summer", "--customer", "alice")
+	p.row("alice", `SELECT customer_id FROM scrip.coupon`)
+	p.signal(os.Interrupt)
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d after Ctrl-C", code)
+	}
+}
+
+// TestCredentials: with them scrip may listen to the world, and asks everybody for them.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	p := serve(t, dataDir(t), "SCRIP_CREDENTIALS=shop:s3cret/@", "--nats-listen", "0.0.0.0:0", "--http-listen", "0.0.0.0:0", "--roles", "lanes,api")
+	d := p.ready()
+	if !strings.Contains(d.NATSURL, "shop:s3cret%2F%40@127.0.0.1:") || strings.Contains(p.log.String(), "s3cret") {
+		t.Errorf("nats_url %s, log:\n%s", d.NATSURL, p.log.String())
+	}
+	p.must("campaign", "create", "summer", "--codes", "10") // by scrip.json
+	bare := "nats://127.0.0.1:" + d.NATSURL[strings.LastIndexByte(d.NATSURL, ':')+1:]
+	if got := scrip(t, nil, "campaign", "list", "--nats", bare); got.code != exitFailed || !strings.Contains(got.err, "USER:PASSWORD@") {
+		t.Errorf("without credentials: %+v", got)
+	}
+	if status, _ := p.get("/metrics"); status != 401 {
+		t.Errorf("/metrics without credentials: %d", status)
+	}
+	if status, _ := p.get("/readyz"); status != 200 {
+		t.Errorf("/readyz without credentials: %d", status)
+	}
+}
+
+// TestSyncIntervalSaysSo wherever it shows.
+func TestSyncIntervalSaysSo(t *testing.T) {
+	t.Parallel()
+	p := serve(t, dataDir(t), "--sync", "interval", "--roles", "lanes,api")
+	const warning = "lost on power loss"
+	if d := p.ready(); d.Sync != "interval" {
+		t.Errorf("scrip.json: %+v", d)
+	}
+	if !strings.Contains(p.log.String(), warning) {
+		t.Errorf("the log does not say it:\n%s", p.log.String())
+	}
+	if _, body := p.get("/readyz"); !strings.Contains(body, warning) {
+		t.Errorf("/readyz does not say it: %s", body)
+	}
+	if got := p.run("status"); !strings.Contains(got.out, "may lose the last seconds on power loss") {
+		t.Errorf("status does not say it: %+v", got)
+	}
+}
+
+// TestStoppedWhileStarting: a signal is obeyed at any moment.
+func TestStoppedWhileStarting(t *testing.T) {
+	t.Parallel()
+	p := launch(t, dataDir(t))
+	wait(t, "first sign of life", startLimit, func() bool { return strings.Contains(p.log.String(), "code key") })
+	p.signal(syscall.SIGTERM)
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	p = serve(t, p.data)
+	p.must("campaign", "create", "summer", "--codes", "10")
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func (m *Main) statusCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "status", Short: "Say how the server and its lanes stand", Args: noArgs,
+		Long: `Say how the server and its lanes stand: what the log holds, who works each lane, what has not been decided yet, how far
+the read tables are. Where a lane has stopped, it says why and what to do.
+
+The exit code is 0 when all lanes are worked and the server is ready, else 1.`,
+	}
+	return m.asks(cmd, func(ctx context.Context, s *session, _ []string) error {
+		st, err := look(ctx, s)
+		if err != nil {
+			return err
+		}
+		if m.global.output == outputJSON {
+			err = m.printJSON(st)
+		} else {
+			err = m.printStatus(st)
+		}
+		if err == nil && !st.Ready {
+			err = errors.New("not ready")
+		}
+		return err
+	})
+}
+
+// status is what `scrip status` tells.
+type status struct {
+	Ready   bool                     `json:"ready"`
+	Log     string                   `json:"log"`
+	Created time.Time                `json:"created"`
+	Lanes   int                      `json:"lanes"`
+	Sync    string                   `json:"sync,omitempty"`
+	NATS    string                   `json:"nats"`
+	HTTP    string                   `json:"http,omitempty"`
+	Servers []string                 `json:"servers"`
+	PerLane []laneStatus             `json:"lane"`
+	Checks  map[string]server.Result `json:"checks,omitempty"`
+	// Note says why there are no checks.
+	Note string `json:"note,omitempty"`
+}
+
+// laneStatus is one lane as the log and the leases show it, with what its owner says where that is this server.
+type laneStatus struct {
+	Lane      int    `json:"lane"`
+	Holder    string `json:"holder,omitempty"`
+	State     string `json:"state,omitempty"`
+	Error     string `json:"error,omitempty"`
+	Events    uint64 `json:"event_sequence"`
+	Commands  uint64 `json:"command_sequence"`
+	Undecided uint64 `json:"undecided_messages"`
+	Tables    string `json:"tables,omitempty"`
+	Behind    uint64 `json:"tables_behind"`
+	Foreign   int    `json:"foreign_messages,omitempty"`
+}
+
+// look gathers it: from the log itself, the leases, and the server's own /readyz where that is known.
+func look(ctx context.Context, s *session) (*status, error) {
+	js, err := jetstream.New(s.nc)
+	if err != nil {
+		return nil, err
+	}
+	log, found, err := topology.Inspect(ctx, js)
+	switch {
+	case err != nil:
+		return nil, err
+	case !found:
+		return nil, errors.New("there is no log on this NATS server; `scrip serve` makes one")
+	}
+	st := &status{Ready: true, Log: log.UUID, Created: log.Created, Lanes: log.Lanes, Sync: s.server.Sync,
+		NATS: s.nc.ConnectedUrlRedacted(), HTTP: s.server.HTTPURL}
+	holders, err := lease.Inspect(ctx, js, server.LeaseGroup, log.Lanes)
+	if err != nil {
+		return nil, err
+	}
+	st.Servers = holders.Servers
+	for n := range log.Lanes {
+		l, err := lookAt(ctx, js, n)
+		if err != nil {
+			return nil, fmt.Errorf("lane %d: %w", n, err)
+		}
+		l.Holder = holders.Holders[n].Server
+		st.PerLane = append(st.PerLane, l)
+		st.Ready = st.Ready && l.Holder != ""
+	}
+	st.askServer(ctx)
+	return st, nil
+}
+
+// lookAt reads how a lane's streams end.
+func lookAt(ctx context.Context, js jetstream.JetStream, n int) (laneStatus, error) {
+	l := laneStatus{Lane: n}
+	tail, err := eventlog.Events(js, n).Tail(ctx)
+	if err != nil {
+		return l, err
+	}
+	bounds, err := eventlog.Commands(js, n).Bounds(ctx)
+	if err != nil {
+		return l, err
+	}
+	covered := uint64(0)
+	if tail.Message != nil {
+		covered = tail.Message.Next() - 1
+	}
+	l.Events, l.Commands, l.Foreign = tail.Last, covered, len(tail.Foreign)
+	if bounds.Last > covered {
+		l.Undecided = bounds.Last - covered
+	}
+	return l, nil
+}
+
+// askServer adds what the server says of itself.
+func (st *status) askServer(ctx context.Context) {
+	if st.HTTP == "" {
+		st.Note = "what the server says of itself is not known with --nats; ask its /readyz"
+		return
+	}
+	ready, err := askReady(ctx, st.HTTP)
+	if err != nil {
+		st.Ready, st.Note = false, "the server does not say how it stands: "+err.Error()
+		return
+	}
+	st.Ready, st.Checks = st.Ready && ready.Ready, ready.Checks
+	var lanes struct{ Lanes []server.LaneReadiness }
+	if detailed(ready.Checks["lanes"], &lanes) {
+		for _, r := range lanes.Lanes {
+			if r.Lane < len(st.PerLane) {
+				l := &st.PerLane[r.Lane]
+				l.State, l.Error = string(r.State), r.Error
+				if r.Holder != "" {
+					l.State = "elsewhere"
+				}
+				st.Ready = st.Ready && (r.State == lane.StateOwner || r.Holder != "")
+			}
+		}
+	}
+	var tables struct{ Lanes []server.Projected }
+	if detailed(ready.Checks["projector"], &tables) {
+		for _, p := range tables.Lanes {
+			if p.Lane < len(st.PerLane) {
+				l := &st.PerLane[p.Lane]
+				l.Tables, l.Behind = string(p.State), p.Behind
+				if p.Error != "" && l.Error == "" {
+					l.Error = "tables: " + p.Error
+				}
+			}
+		}
+	}
+}
+
+func askReady(ctx context.Context, url string) (server.Readiness, error) {
+	var r server.Readiness
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+	if err != nil {
+		return r, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return r, err
+	}
+	defer resp.Body.Close()
+	return r, json.NewDecoder(resp.Body).Decode(&r)
+}
+
+// detailed reads a check's detail.
+func detailed(r server.Result, into any) bool {
+	raw, err := json.Marshal(r.Detail)
+	return err == nil && r.Detail != nil && json.Unmarshal(raw, into) == nil
+}
+
+func (m *Main) printStatus(st *status) error {
+	head := "ready"
+	if !st.Ready {
+		head = "NOT READY"
+	}
+	sync := st.Sync
+	if sync == natsd.SyncInterval {
+		sync += ": may lose the last seconds on power loss"
+	}
+	rows := [][2]string{{head, ""}, {"log", fmt.Sprintf("%s, %d lanes, since %s", st.Log, st.Lanes, st.Created.Format(time.RFC3339))}}
+	for _, r := range [][2]string{{"sync", sync}, {"nats", st.NATS}, {"http", st.HTTP}, {"servers", strconv.Itoa(len(st.Servers))}, {"note", st.Note}} {
+		if r[1] != "" {
+			rows = append(rows, r)
+		}
+	}
+	var names []string
+	for name := range st.Checks {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if c := st.Checks[name]; !c.OK {
+			rows = append(rows, [2]string{name, "NOT OK " + problem(c)})
+		}
+	}
+	if err := m.printFields(rows); err != nil {
+		return err
+	}
+	var lanes [][]string
+	for _, l := range st.PerLane {
+		state := l.State
+		if state == "" {
+			state = "-"
+			if l.Holder == "" {
+				state = "nobody works it"
+			}
+		}
+		lanes = append(lanes, []string{strconv.Itoa(l.Lane), state, fmt.Sprint(l.Events), fmt.Sprint(l.Commands), fmt.Sprint(l.Undecided),
+			orText(l.Tables, "-"), fmt.Sprint(l.Behind), l.Error})
+	}
+	return m.printTable("LANE STATE EVENTS COMMANDS UNDECIDED TABLES BEHIND PROBLEM", lanes)
+}
+
+// problem is what a check says is wrong, if it says it in words.
+func problem(c server.Result) string {
+	var words struct{ Error string }
+	if detailed(c, &words) && words.Error != "" {
+		return words.Error
+	}
+	return "see below, or /readyz"
+}
+
+func orText(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
