@@ -73,6 +73,7 @@ func (l *Lane) take(ctx context.Context) error {
 	if err := o.load(ctx); err != nil {
 		return err
 	}
+	o.replayed = o.fresh
 	if err := o.rebase(ctx); err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (l *Lane) take(ctx context.Context) error {
 	defer l.opt.Metrics.owned.WithLabelValues(l.label).Set(0)
 	o.report(StateOwner)
 	l.opt.Logger.InfoContext(ctx, "lane taken", "events", o.sequence, "commands", o.covered,
-		"campaigns", o.state.Campaigns(), "took", time.Since(o.started).Round(time.Millisecond))
+		"campaigns", o.state.Campaigns(), "replayed", o.replayed, "took", time.Since(o.started).Round(time.Millisecond))
 
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return o.purge(running) })
@@ -130,6 +131,7 @@ type owner struct {
 	flying   *flight        // published, not yet acknowledged
 	queries  chan *nats.Msg
 
+	replayed     int // event lines folded at the start
 	fresh        int // event lines since the newest snapshot
 	snapshotting bool
 	snapshotted  time.Time
@@ -143,7 +145,7 @@ func (o *owner) report(state State) {
 	covered, sequence, clock := o.covered, o.sequence, o.state.Clock()
 	campaigns := o.state.Campaigns()
 	o.lane.report(func(s *Status) {
-		*s = Status{State: state, Owner: o.nonce, Sequence: sequence, Covered: covered, Clock: clock.Time(), Campaigns: campaigns}
+		*s = Status{State: state, Owner: o.nonce, Sequence: sequence, Covered: covered, Clock: clock.Time(), Campaigns: campaigns, Replayed: o.replayed}
 	})
 	m := o.opt.Metrics
 	m.sequence.WithLabelValues(o.lane.label).Set(float64(sequence))

@@ -27,6 +27,7 @@ type Status struct {
 	Covered   uint64    `json:"command_sequence"`
 	Clock     time.Time `json:"clock"`
 	Campaigns int       `json:"campaigns"`
+	Replayed  int       `json:"replayed"` // event lines folded at the start, after the snapshot
 }
 
 // Status may be asked from any goroutine.
