@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // Lane runs one lane of the log while this process holds its lease.
@@ -84,7 +85,7 @@ func (l *Lane) take(ctx context.Context) error {
 		return o.feedBroke(err)
 	}
 	defer o.feed.Close()
-	sub, err := l.opt.JetStream.Conn().ChanSubscribe(QuerySubject(l.opt.Lane), o.queries)
+	sub, err := l.opt.JetStream.Conn().ChanSubscribe(topology.LaneQuery(l.opt.Lane), o.queries)
 	if err != nil {
 		return fmt.Errorf("subscribing to queries: %w", err)
 	}

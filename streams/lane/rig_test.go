@@ -198,7 +198,7 @@ func (r *rig) holders() map[string]string {
 func (r *rig) query(request map[string]any) map[string]any {
 	r.t.Helper()
 	data, _ := json.Marshal(request)
-	msg, err := r.nc.Request(lane.QuerySubject(0), data, 20*time.Second)
+	msg, err := r.nc.Request(topology.LaneQuery(0), data, 20*time.Second)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -1,9 +1,6 @@
 package lane
 
-import (
-	"strconv"
-	"time"
-)
+import "time"
 
 // State says what a lane is doing.
 type State string
@@ -45,6 +42,3 @@ func (l *Lane) report(change func(*Status)) {
 	change(&s)
 	l.status.Store(&s)
 }
-
-// QuerySubject is where the owner of a lane answers queries (core NATS request and reply).
-func QuerySubject(lane int) string { return "scrip.lane." + strconv.Itoa(lane) + ".query" }

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // queryWait is the most one lane may take to answer; it answers between two steps, so a slow one is an absent one.
@@ -203,7 +204,7 @@ func (s *Service) ask(ctx context.Context, lane int, q *query) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
-	reply, err := s.nc.RequestWithContext(ctx, querySubject(lane), body)
+	reply, err := s.nc.RequestWithContext(ctx, topology.LaneQuery(lane), body)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, fmt.Errorf("lane %d has no owner at the moment; ask again", lane)
@@ -212,6 +213,3 @@ func (s *Service) ask(ctx context.Context, lane int, q *query) ([]byte, error) {
 	}
 	return reply.Data, nil
 }
-
-// querySubject is where the owner of a lane answers queries.
-func querySubject(lane int) string { return "scrip.lane." + strconv.Itoa(lane) + ".query" }

@@ -116,7 +116,7 @@ func (r *rig) fails(t testing.TB, subject, body string, header ...string) (strin
 func (r *rig) lane(t *testing.T, lane int, answer func(query) string) {
 	t.Helper()
 	nc := r.server.Conn(t)
-	_, err := nc.Subscribe(querySubject(lane), func(m *nats.Msg) {
+	_, err := nc.Subscribe(topology.LaneQuery(lane), func(m *nats.Msg) {
 		var q query
 		if err := json.Unmarshal(m.Data, &q); err != nil {
 			t.Errorf("the lane was asked %s: %v", m.Data, err)

@@ -52,6 +52,9 @@ func LaneAdminFor(lane int, campaign string) string { return laneSubject(lane, "
 // LaneDue takes the scheduler's commands.
 func LaneDue(lane int) string { return laneSubject(lane, "due") }
 
+// LaneQuery is where the owner of a lane answers queries: core NATS request and reply, no stream listens on it.
+func LaneQuery(lane int) string { return laneSubject(lane, "query") }
+
 // Evt is the one subject of a lane's event stream.
 func Evt(lane int) string { return "scrip.evt." + strconv.Itoa(lane) }
 
