@@ -83,9 +83,6 @@ func (l *lane) follow(ctx context.Context) error {
 		if err := l.take(ctx, reader); err != nil {
 			return err
 		}
-		if len(l.messages) == 0 {
-			continue
-		}
 		if err := l.apply(ctx); err != nil {
 			return err
 		}
@@ -94,30 +91,42 @@ func (l *lane) follow(ctx context.Context) error {
 }
 
 // take waits for a message, then takes what is there, up to the size of a batch: no waiting for more.
-func (l *lane) take(ctx context.Context, reader *eventlog.Reader) (err error) {
+func (l *lane) take(ctx context.Context, reader *eventlog.Reader) error {
 	clear(l.messages)
-	l.messages, err = reader.NextBatch(ctx, takeMessages, l.messages[:0])
-	lines, bytes, counted := 0, 0, 0
-	for err == nil {
-		for _, m := range l.messages[counted:] {
+	l.messages = l.messages[:0]
+	for {
+		err := l.fill(reader)
+		l.progress.took(reader, len(l.messages))
+		switch {
+		case len(l.messages) > 0:
+			return nil // first what came before an error; that stays
+		case err != nil:
+			return err
+		}
+		select {
+		case <-reader.Ready():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// fill takes what has arrived.
+func (l *lane) fill(reader *eventlog.Reader) (err error) {
+	lines, bytes := 0, 0
+	for lines < l.p.opts.MaxLines && bytes < l.p.opts.MaxBytes {
+		had := len(l.messages)
+		if l.messages, err = reader.TryBatch(takeMessages, l.messages); err != nil || len(l.messages) == had {
+			return err
+		}
+		for _, m := range l.messages[had:] {
 			bytes += len(m.Payload)
 			for range eventlog.Lines(m.Payload) {
 				lines++
 			}
 		}
-		counted = len(l.messages)
-		if lines >= l.p.opts.MaxLines || bytes >= l.p.opts.MaxBytes {
-			return nil
-		}
-		if l.messages, err = reader.TryBatch(takeMessages, l.messages); len(l.messages) == counted {
-			break
-		}
 	}
-	l.progress.took(reader, len(l.messages))
-	if len(l.messages) > 0 {
-		return nil // first what came before the error; it stays
-	}
-	return err
+	return nil
 }
 
 // apply applies the messages taken. What PostgreSQL refuses is looked for message by message, then line by line.

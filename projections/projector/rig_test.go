@@ -49,8 +49,10 @@ type rig struct {
 	clock time.Time
 }
 
+// newRig makes the test a parallel one: most of its time it waits.
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	t.Parallel()
 	server := streamtest.Start(t)
 	js := server.JetStream(t)
 	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: lanes, KeyFingerprint: "test"})
