@@ -70,16 +70,15 @@ func (f *Fold) blame(format string, args ...any) {
 	f.Violations = append(f.Violations, fmt.Sprintf(format, args...))
 }
 
-// Holder returns who holds a code, "" if nobody.
-func (f *Fold) Holder(campaign, code string) string {
+// Holders maps the codes of a campaign to who holds them.
+func (f *Fold) Holders(campaign string) map[string]string {
+	held := map[string]string{}
 	if c := f.Campaigns[campaign]; c != nil {
 		for _, k := range c.Coupons {
-			if k.Code == code {
-				return k.Customer
-			}
+			held[k.Code] = k.Customer
 		}
 	}
-	return ""
+	return held
 }
 
 // Expires is when a coupon falls, Never if it does not.

@@ -2,11 +2,13 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sort"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 )
@@ -150,6 +152,9 @@ func (f *Fold) taskRows() (rows []string) {
 	return rows
 }
 
+// undefinedTable is PostgreSQL's code for a relation that does not exist.
+const undefinedTable = "42P01"
+
 // Caught waits until the projector's checkpoint of every lane has reached the given sequences.
 func Caught(ctx context.Context, db *pgx.Conn, ends []uint64) error {
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -159,10 +164,13 @@ func Caught(ctx context.Context, db *pgx.Conn, ends []uint64) error {
 		for lane, end := range ends {
 			var sequence int64
 			err := db.QueryRow(ctx, `SELECT coalesce(max(sequence), 0) FROM scrip.checkpoint WHERE lane = $1`, lane).Scan(&sequence)
-			if err != nil {
+			var missing *pgconn.PgError
+			switch {
+			case errors.As(err, &missing) && missing.Code == undefinedTable:
+				behind++ // the projector has not made the tables yet
+			case err != nil:
 				return fmt.Errorf("reading scrip.checkpoint: %w", err)
-			}
-			if uint64(sequence) < end {
+			case uint64(sequence) < end:
 				behind++
 			}
 		}

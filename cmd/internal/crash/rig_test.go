@@ -243,3 +243,12 @@ func (l *ledger) problem(format string, args ...any) {
 		l.problems = append(l.problems, fmt.Sprintf(format, args...))
 	}
 }
+
+// said is what the server has logged so far.
+func (s *server) said() string {
+	out, err := os.ReadFile(s.log.Name())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(out)
+}
