@@ -99,7 +99,7 @@ and so do reminders. --codes may only grow.`,
 		some := false
 		cmd.Flags().Visit(func(f *pflag.Flag) { some = some || settingNames[f.Name] != "" })
 		if !some {
-			return domain.Command{}, usagef("%s needs at least one setting, such as --codes N or --expires TIME", cmd.CommandPath())
+			return domain.Command{}, usagef("%s needs at least one setting, such as --codes N or --expires TIME", path(cmd))
 		}
 		return domain.Command{Type: domain.UpdateCampaign, Campaign: given[0], Patch: patch(cmd.Flags(), s)}, nil
 	})

@@ -98,7 +98,7 @@ func (m *Main) couponShow() *cobra.Command {
 			return m.printJSON(coupon)
 		}
 		rows := [][2]string{{coupon.Code, ""}, {"status", coupon.Status}, {"campaign", coupon.Campaign}, {"n", fmt.Sprint(coupon.N)},
-			{"expires", orDash(coupon.ExpiresAt)}, {"redeemed", fmt.Sprint(coupon.RedeemedCount) + " times"}}
+			{"expires", orDash(coupon.ExpiresAt)}, {"redeemed", times(coupon.RedeemedCount)}}
 		if len(coupon.Benefit) > 0 {
 			rows = append(rows, [2]string{"benefit", string(coupon.Benefit)})
 		}

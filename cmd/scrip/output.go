@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/client"
@@ -44,7 +45,7 @@ func (m *Main) printOutcome(o domain.Outcome) error {
 		add("expires", o.ExpiresAt.String())
 	}
 	if o.RedeemedCount != 0 {
-		add("redeemed", strconv.FormatUint(uint64(o.RedeemedCount), 10)+" times")
+		add("redeemed", times(o.RedeemedCount))
 	}
 	add("benefit", string(o.Benefit))
 	if o.Kind != "" {
@@ -79,12 +80,29 @@ func (m *Main) printTable(headings string, rows [][]string) error {
 }
 
 func table(to io.Writer, headings string, rows [][]string) error {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	var buf bytes.Buffer
+	w := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.ReplaceAll(headings, " ", "\t"))
 	for _, r := range rows {
 		fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(buf.String()) {
+		if _, err := io.WriteString(to, strings.TrimRight(line, " \n")+"\n"); err != nil { // an empty last column is padded
+			return err
+		}
+	}
+	return nil
+}
+
+// times counts uses.
+func times(n uint32) string {
+	if n == 1 {
+		return "once"
+	}
+	return strconv.FormatUint(uint64(n), 10) + " times"
 }
 
 // printJSON writes one compact line.
@@ -99,21 +117,45 @@ func (m *Main) printJSON(v any) error {
 	return err
 }
 
-// printHistory writes what the read tables add, one event per line, or why they add nothing.
+// historyEntry is what is shown of an entry of the history; -o json has the rest.
+type historyEntry struct {
+	At       time.Time  `json:"at"`
+	What     string     `json:"what"`
+	Campaign string     `json:"campaign"`
+	Code     string     `json:"code"`
+	Customer string     `json:"customer_id"`
+	Order    string     `json:"order_id"`
+	Reason   string     `json:"reason"`
+	Kind     string     `json:"kind"`
+	DueAt    *time.Time `json:"due_at"`
+}
+
+// printHistory writes what the read tables add, or why they add nothing.
 func (m *Main) printHistory(h client.History) error {
 	if h.Unavailable != "" {
 		_, err := fmt.Fprintf(m.Out, "history is not available: %s\n", h.Unavailable)
 		return err
 	}
-	var entries []json.RawMessage
-	if err := json.Unmarshal(h.History, &entries); err != nil || len(entries) == 0 {
+	var entries []historyEntry
+	if err := json.Unmarshal(h.History, &entries); err != nil {
 		return nil // a shape this version does not know; -o json shows it
 	}
-	fmt.Fprintln(m.Out, "history")
-	for _, e := range entries {
-		if _, err := fmt.Fprintf(m.Out, "  %s\n", e); err != nil {
-			return err
-		}
+	if len(entries) == 0 {
+		return nil
 	}
-	return nil
+	var rows [][]string
+	for _, e := range entries {
+		var about []string
+		for _, a := range [][2]string{{"order", e.Order}, {"reason", e.Reason}, {"before it", e.Kind}} {
+			if a[1] != "" {
+				about = append(about, a[0]+" "+a[1])
+			}
+		}
+		if e.DueAt != nil {
+			about = append(about, "due "+e.DueAt.UTC().Format(time.RFC3339))
+		}
+		rows = append(rows, []string{e.At.UTC().Format(time.RFC3339Nano), e.What, e.Campaign, orText(e.Code, "-"), orText(e.Customer, "-"), strings.Join(about, ", ")})
+	}
+	fmt.Fprintln(m.Out)
+	return m.printTable("AT WHAT CAMPAIGN CODE CUSTOMER ABOUT", rows)
 }

@@ -133,21 +133,26 @@ func noArgs(cmd *cobra.Command, given []string) error {
 		if near := cmd.SuggestionsFor(given[0]); len(near) > 0 {
 			hint = fmt.Sprintf("; did you mean %s?", near[0])
 		}
-		return usagef("%s has no command %q%s", cmd.CommandPath(), given[0], hint)
+		return usagef("%s has no command %q%s", path(cmd), given[0], hint)
 	}
-	return usagef("%s takes no %q", cmd.CommandPath(), given[0])
+	return usagef("%s takes no %q", path(cmd), given[0])
 }
 
 func args(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		switch {
 		case len(given) < len(names):
-			return usagef("%s needs %s", cmd.CommandPath(), strings.Join(names[len(given):], " and "))
+			return usagef("%s needs %s", path(cmd), strings.Join(names[len(given):], " and "))
 		case len(given) > len(names):
-			return usagef("%s takes no further %q", cmd.CommandPath(), given[len(names)])
+			return usagef("%s takes no further %q", path(cmd), given[len(names)])
 		}
 		return nil
 	}
+}
+
+// path is a command's name as typed behind "scrip"; "scrip: " stands before it already.
+func path(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
 
 // group is a command that only holds others.
@@ -158,7 +163,7 @@ func group(use, short string, subs ...*cobra.Command) *cobra.Command {
 		for _, s := range subs {
 			names = append(names, s.Name())
 		}
-		return usagef("%s needs a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
+		return usagef("%s needs a command: %s", path(cmd), strings.Join(names, ", "))
 	}
 	g.AddCommand(subs...)
 	return g
@@ -170,7 +175,7 @@ func require(cmd *cobra.Command, names ...string) error {
 		if !cmd.Flags().Changed(name) {
 			f := cmd.Flags().Lookup(name)
 			value, _ := pflag.UnquoteUsage(f)
-			return usagef("%s needs --%s %s", cmd.CommandPath(), name, value)
+			return usagef("%s needs --%s %s", path(cmd), name, value)
 		}
 	}
 	return nil

@@ -113,7 +113,6 @@ func TestWhoMayImportWhat(t *testing.T) {
 		{"github.com/pressly/goose", []string{"projections"}, "tables belong to projections"},
 		{"github.com/spf13/cobra", []string{"cmd"}, "the command line belongs to cmd"},
 		{"github.com/schollz/progressbar", []string{"cmd"}, "the command line belongs to cmd"},
-		{"testing", []string{"streams/streamtest", "projections/pgtest"}, "helpers for tests only"},
 	}
 	for _, p := range list(t, "./...") {
 		for _, rule := range rules {
@@ -124,6 +123,17 @@ func TestWhoMayImportWhat(t *testing.T) {
 				if !slices.ContainsFunc(rule.allowed, func(folder string) bool { return under(p.ImportPath, module+"/"+folder) }) {
 					t.Errorf("%s imports %s: %s", p.ImportPath, i, rule.why)
 				}
+			}
+		}
+	}
+}
+
+// TestTheProgramLinksNoTestHelper: what helps tests starts servers and fails them.
+func TestTheProgramLinksNoTestHelper(t *testing.T) {
+	for _, p := range list(t, "./cmd/scrip") {
+		for _, dep := range p.Deps {
+			if dep == "testing" || layer(dep) != "" && strings.HasSuffix(dep, "test") {
+				t.Errorf("%s depends on %s", p.ImportPath, dep)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/projections/history"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 )
 
@@ -23,12 +24,22 @@ func (s *server) startAPI(ctx context.Context) error {
 		s.group.start("forwarder", f.Run)
 	}
 	opts := service.Options{Version: semver(s.opts.Version), Sync: s.opts.Sync, Logger: s.log}
+	if s.tables != nil {
+		opts.History = history.New(s.tables.pool)
+	}
 	svc := service.New(nc, s.stream, code.New(s.key), opts)
 	if err := s.metrics.registry.Register(svc); err != nil {
 		return err
 	}
 	s.group.start("api", svc.Run)
-	s.health.add("api", true, func() (bool, any) { return nc.IsConnected(), nil })
+	s.health.add("api", true, func() (bool, any) {
+		select {
+		case <-svc.Ready():
+			return nc.IsConnected(), nil
+		default:
+			return false, nil
+		}
+	})
 	return nil
 }
 

@@ -46,7 +46,11 @@ func (s *server) startLanes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ls := &lanes{s: s, js: js, scheduler: scheduler.NewMetrics(s.metrics.registry)}
+	snapshots, err := snapstore.New(ctx, js, snapstore.Options{Logger: s.log})
+	if err != nil {
+		return err
+	}
+	ls := &lanes{s: s, js: js, scheduler: scheduler.NewMetrics(s.metrics.registry), snapshots: snapshots}
 	metrics := lane.NewMetrics(s.metrics.registry)
 	for n := range s.stream.Lanes {
 		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Grace: s.opts.ReminderGrace}
@@ -100,7 +104,7 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 	told := ""
 	for {
 		begun := time.Now()
-		err := scheduler.New(ls.js, ls.s.stream.UUID, n, scheduler.Options{Metrics: ls.scheduler, Logger: ls.s.log}).Run(ctx)
+		err := scheduler.New(ls.js, ls.s.stream.UUID, n, scheduler.Options{Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log}).Run(ctx)
 		if ctx.Err() != nil {
 			return
 		}

@@ -1,0 +1,106 @@
+package server
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestOpenDoorsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		addr string
+		ok   bool
+	}{
+		{"127.0.0.1:4222", true}, {"127.0.0.2:0", true}, {"[::1]:4222", true}, {"localhost:4222", true},
+		{"0.0.0.0:4222", false}, {":4222", false}, {"[::]:4222", false}, {"192.168.1.1:4222", false}, {"example.com:4222", false},
+		{"4222", false}, {"", true},
+	} {
+		o := Options{Data: "x", NATSListen: c.addr}
+		if err := o.Validate(); (err == nil) != c.ok {
+			t.Errorf("NATS on %q: %v", c.addr, err)
+		}
+		o = Options{Data: "x", HTTPListen: c.addr}
+		if err := o.Validate(); (err == nil) != c.ok {
+			t.Errorf("HTTP on %q: %v", c.addr, err)
+		}
+		if c.addr == "4222" {
+			continue // nonsense, whoever may come in
+		}
+		for _, open := range []Options{{Insecure: true}, {Credentials: "a:b"}} {
+			open.Data, open.NATSListen, open.HTTPListen = "x", c.addr, c.addr
+			if err := open.Validate(); err != nil {
+				t.Errorf("%q with %+v: %v", c.addr, open, err)
+			}
+		}
+	}
+}
+
+func TestParseRoles(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want []Role
+	}{
+		{"lanes", []Role{RoleLanes}},
+		{"api, lanes,api", []Role{RoleAPI, RoleLanes}},
+		{"", nil}, {"lanes,", nil}, {"Lanes", nil},
+	} {
+		got, err := ParseRoles(c.text)
+		if (err == nil) != (c.want != nil) || !slices.Equal(got, c.want) {
+			t.Errorf("%q: %v, %v", c.text, got, err)
+		}
+	}
+}
+
+func TestReachable(t *testing.T) {
+	for _, c := range []struct{ credentials, addr, want string }{
+		{"", "127.0.0.1:4222", "nats://127.0.0.1:4222"},
+		{"", "0.0.0.0:4222", "nats://127.0.0.1:4222"},
+		{"", "[::]:4222", "nats://[::1]:4222"},
+		{"me:p@ss/:word", "10.0.0.1:4222", "nats://me:p%40ss%2F%3Aword@10.0.0.1:4222"},
+	} {
+		if got := reachable("nats", c.credentials, c.addr); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+	if got := redact("nats://me:secret@a:1, nats://b:2"); strings.Contains(got, "secret") || !strings.Contains(got, "nats://b:2") {
+		t.Error(got)
+	}
+}
+
+// TestReadiness: what is needed decides, what only fills tables is shown.
+func TestReadiness(t *testing.T) {
+	s := &server{health: &health{}, metrics: newMetrics("test")}
+	lanes, tables := true, true
+	s.health.add("lanes", true, func() (bool, any) { return lanes, "detail" })
+	s.health.add("projector", false, func() (bool, any) { return tables, nil })
+	ask := func() (int, string) {
+		w := httptest.NewRecorder()
+		s.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		return w.Code, w.Body.String()
+	}
+	for _, c := range []struct {
+		serving, lanes, tables bool
+		status                 int
+	}{
+		{false, true, true, 503}, {true, true, true, 200}, {true, true, false, 200}, {true, false, true, 503},
+	} {
+		s.health.serve(c.serving)
+		lanes, tables = c.lanes, c.tables
+		if status, body := ask(); status != c.status || !strings.Contains(body, `"projector":{"ok":`) {
+			t.Errorf("%+v: %d %s", c, status, body)
+		}
+		if s.health.good() != c.lanes {
+			t.Errorf("%+v: good is %v", c, s.health.good())
+		}
+	}
+}
+
+func TestSemver(t *testing.T) {
+	for text, want := range map[string]string{"v1.2.3": "1.2.3", "1.2.3-4-gabc": "1.2.3-4-gabc", "unknown": "", "abc123+changes": ""} {
+		if got := semver(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
