@@ -34,6 +34,8 @@ type Options struct {
 	// Retention is how long covered commands stay in the command stream before they are purged; sooner when the stream
 	// is more than half full. Defaults to 10 minutes.
 	Retention time.Duration
+	// PurgeEvery is how often the command stream is looked at for that. Defaults to 5 s.
+	PurgeEvery time.Duration
 	// MaxAhead is how far a command's timestamp may lie ahead of our own clock before the lane waits rather than expire
 	// the future. Defaults to 5 s.
 	MaxAhead time.Duration
@@ -52,6 +54,7 @@ func (o Options) withDefaults() Options {
 	o.SnapshotEvents = cmp.Or(o.SnapshotEvents, 1_000_000)
 	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, time.Minute)
 	o.Retention = cmp.Or(o.Retention, 10*time.Minute)
+	o.PurgeEvery = cmp.Or(o.PurgeEvery, 5*time.Second)
 	o.MaxAhead = cmp.Or(o.MaxAhead, 5*time.Second)
 	if o.Now == nil {
 		o.Now = time.Now

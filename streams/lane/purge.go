@@ -9,11 +9,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-const (
-	purgeEvery = 5 * time.Second
-	// purgeStep is how many messages one purge removes: the stream takes no commands while the server works on it.
-	purgeStep = 2000
-)
+// purgeStep is how many messages one purge removes: the stream takes no commands while the server works on it.
+const purgeStep = 2000
 
 // purge removes commands that events cover and that are older than the retention; when the stream is more than half
 // full, at once. It never removes the last covered command: its timestamp is what proves, after a restore, that command
@@ -24,7 +21,7 @@ func (o *owner) purge(ctx context.Context) error {
 		covered uint64
 	}
 	var marks []mark // what was covered when, rising
-	tick := time.NewTicker(purgeEvery)
+	tick := time.NewTicker(o.opt.PurgeEvery)
 	defer tick.Stop()
 	for {
 		select {
