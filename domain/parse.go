@@ -377,6 +377,9 @@ func compact(raw []byte) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
+// earliest keeps a reminder's due time, which lies up to MaxBefore ahead of an instant, after 1970.
+const earliest Instant = 63072000_000000 // 1972-01-01
+
 func readInstant(f field, raw []byte, into *Instant) error {
 	s, err := unquote(raw)
 	if err != nil {
@@ -384,6 +387,9 @@ func readInstant(f field, raw []byte, into *Instant) error {
 	}
 	if *into, err = ParseInstant(s); err != nil {
 		return invalid(fieldNames[f], "%s", err)
+	}
+	if *into < earliest {
+		return invalid(fieldNames[f], "must not lie before 1972")
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ type Header struct {
 // Source is where in the event stream a reminder message comes from.
 type Source struct {
 	Sequence uint64 // of the event message
-	Line     int    // within it, from 0
+	Line     int    // within it, from 1
 	LastR    uint64 // the last subscription number expanded so far
 }
 
