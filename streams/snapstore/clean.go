@@ -45,13 +45,13 @@ func (s *Store) clean(ctx context.Context, name string, kept []ref, sequence uin
 			return err
 		}
 	}
-	if s.swept {
+	if s.swept.Load() {
 		return nil
 	}
 	if err := s.sweep(ctx, stream, living); err != nil {
 		return err
 	}
-	s.swept = true
+	s.swept.Store(true)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -44,13 +45,13 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Store saves and loads snapshots. Names are tokens like "lane-3" or "sched-3": letters, digits, _ and -.
+// Store saves and loads snapshots, for any number of goroutines, one per name. Names are tokens like "lane-3" or "sched-3": letters, digits, _ and -.
 type Store struct {
 	js    jetstream.JetStream
 	obj   jetstream.ObjectStore
 	kv    jetstream.KeyValue
 	opts  Options
-	swept bool // orphaned chunks were looked for once in this process
+	swept atomic.Bool // orphaned chunks were looked for once in this process
 }
 
 // New opens the object store and the KV bucket that topology.Ensure made.
