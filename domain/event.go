@@ -127,7 +127,7 @@ func (e *Event) AppendJSON(dst []byte) []byte {
 		dst = appendUintField(dst, "r", e.R)
 		dst = appendStringField(dst, "customer_id", e.CustomerID)
 		dst = appendStringField(dst, "kind", e.Kind)
-		if e.Type == ReminderSet {
+		if e.Kind != "" {
 			dst = appendText(appendName(dst, "before"), e.Before.String())
 		}
 		dst = appendInstantField(dst, "due_at", e.DueAt)

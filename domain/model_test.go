@@ -589,6 +589,24 @@ func newLedger() *ledger {
 	}
 }
 
+// status is that of the contract's coupon table.
+func (g *ledger) status(campaign string, k *ledgerCoupon, at time.Time) string {
+	expires := k.own
+	if expires == "" {
+		expires, _ = g.settings[campaign]["expires_at"].(string)
+	}
+	end, err := time.Parse(time.RFC3339Nano, expires)
+	switch {
+	case k.void:
+		return "voided"
+	case float64(k.uses) >= g.settings[campaign]["max_redemptions"].(float64):
+		return "redeemed"
+	case err == nil && !at.Before(end):
+		return "expired"
+	}
+	return "claimed"
+}
+
 func (g *ledger) fold(line []byte) error {
 	var e map[string]any
 	if err := json.Unmarshal(line, &e); err != nil {
@@ -656,6 +674,12 @@ func (g *ledger) fold(line []byte) error {
 		k.void = true
 	case "coupon.extended":
 		k.own = text("expires_at")
+	}
+	switch kind {
+	case "coupon.rolled_back", "coupon.voided", "coupon.extended":
+		if want := g.status(c, k, at); text("status") != want {
+			return fmt.Errorf("%s is %s after it, not %s", key, want, text("status"))
+		}
 	case "coupons.expired":
 		through, err := time.Parse(time.RFC3339Nano, text("through"))
 		if err != nil || through.After(at) {
@@ -741,11 +765,17 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 				rt.Fatal(err)
 			}
 			want.Code = m.campaigns[got.Campaign].coupons[got.N-1].shown()
-			w.codes = append(w.codes, got.Code)
 		}
 		got.Message = ""
 		if x, y := outcomeText(got), outcomeText(want); x != y {
 			rt.Fatalf("at %s\n%s\n got %s\nwant %s", w.now, line, x, y)
+		}
+		for line := range bytes.Lines(step.Events[had:]) {
+			var ev Event
+			if err := ParseEvent(bytes.Clone(line), &ev); err != nil {
+				rt.Fatal(err)
+			}
+			w.learn([]Event{ev})
 		}
 		if made := step.Events[had:]; len(made) > 0 && (got.Repeat || got.Refused() && got.Refusal != Invalid) {
 			rt.Fatalf("%s is answered %s and makes %s", line, reply, made)

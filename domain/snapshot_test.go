@@ -57,8 +57,10 @@ func TestLaneReadFromASnapshotGoesOnAsTheOriginal(t *testing.T) {
 
 // compareDerived checks that what a snapshot does not hold was worked out right.
 func compareDerived(t interface{ Fatalf(string, ...any) }, a, b *Lane) {
+	pending := 0
 	for name, x := range a.campaigns {
 		y := b.campaigns[name]
+		pending += x.reminders.Len()
 		if x.redeemed != y.redeemed || x.voided != y.voided || x.inheriting != y.inheriting {
 			t.Fatalf("%s: spent %d, void %d, inheriting %d; read %d, %d, %d", name, x.redeemed, x.voided, x.inheriting, y.redeemed, y.voided, y.inheriting)
 		}
@@ -72,6 +74,9 @@ func compareDerived(t interface{ Fatalf(string, ...any) }, a, b *Lane) {
 				t.Fatalf("%s: %d fall at %s, but read %d", name, x.due.counts[at], at, n)
 			}
 		}
+	}
+	if a.reminders != pending || b.reminders != pending {
+		t.Fatalf("%d reminders are pending, counted %d, read %d", pending, a.reminders, b.reminders)
 	}
 }
 

@@ -45,6 +45,8 @@ type world struct {
 	serial int
 	codes  []string // seen in coupon.claimed events
 	ids    []string // used before, the newest few
+
+	claimed, reminded []Event // the newest few
 }
 
 func newWorld(c chooser) *world { return &world{choose: c, now: start} }
@@ -110,10 +112,10 @@ func (w *world) settings(c *Command, create bool) {
 	give("codes", chance, func() { p.Codes = uint32(pick(w.choose, 8, 5, 3, 1, 0)) })
 	give("per_customer", 3, func() { p.PerCustomer = uint32(pick(w.choose, 0, 1, 2, 3)) })
 	give("max_redemptions", 3, func() { p.MaxRedemptions = uint32(pick(w.choose, 1, 2, 3, 20)) })
-	give("opens_at", 4, func() { p.OpensAt = w.later() })
+	give("opens_at", 3, func() { p.OpensAt = w.later() })
 	give("closes_at", 5, func() { p.ClosesAt = w.later() })
 	if w.choose(2) == 0 {
-		give("expires_at", 2, func() { p.ExpiresAt = w.later() + hour })
+		give("expires_at", 2, func() { p.ExpiresAt = w.later() + 2*hour })
 	} else {
 		give("valid_for", 2, func() { p.ValidFor = pick(w.choose, 90*time.Second, time.Hour, 26*time.Hour, 1500*time.Millisecond) })
 	}
@@ -167,13 +169,23 @@ func (w *world) command() Command {
 	case k == 26:
 		c.Type, c.Code, c.Reason = Void, w.code(), pick(w.choose, "", "stolen")
 		w.maybeWithout(&c)
-	case k < 30:
+	case k < 29:
 		c.Type, c.Code, c.ExpiresAt = Extend, w.code(), w.later()+hour
 		w.maybeWithout(&c)
-	case k < 36:
-		c.Type, c.CustomerID = pick(w.choose, Remind, Remind, Remind, Unremind), w.customer()
+	case k < 34:
+		c.Type, c.CustomerID = Remind, w.customer()
 		c.Kind, c.Before = pick(w.choose, KindExpires, KindExpires, KindOpens), pick(w.choose, beforeTimes...)
-	case k < 38:
+		if len(w.claimed) > 0 && c.Kind == KindExpires {
+			recent := w.claimed[w.choose(len(w.claimed))]
+			c.Campaign, c.CustomerID = recent.Campaign, recent.CustomerID
+		}
+	case k < 35:
+		c.Type, c.CustomerID, c.Kind, c.Before = Unremind, w.customer(), KindOpens, time.Minute
+		if len(w.reminded) > 0 {
+			recent := w.reminded[w.choose(len(w.reminded))]
+			c.Campaign, c.CustomerID, c.Kind, c.Before = recent.Campaign, recent.CustomerID, recent.Kind, recent.Before
+		}
+	case k < 37:
 		c.Type, c.Through = Expire, w.later()
 	default:
 		c.Type, c.Kind, c.DueAt, c.ThroughR = RemindDue, pick(w.choose, KindOpens, KindExpires), w.later(), uint64(pick(w.choose, 1, 2, 100))
@@ -188,12 +200,17 @@ func (w *world) maybeWithout(c *Command) {
 	}
 }
 
-// dueNow replaces the instant of a remind_due by one at which something is really due, if there is.
+// dueNow turns a remind_due into one for which something is really due, if there is.
 func (w *world) dueNow(l *Lane, c *Command) {
-	if camp := l.campaigns[c.Campaign]; camp != nil && c.Type == RemindDue && w.choose(4) > 0 {
+	if c.Type != RemindDue || w.choose(5) == 0 {
+		return
+	}
+	for _, name := range l.names() {
+		camp := l.campaigns[name]
 		if due := camp.reminders.Due(camp.anchors(), max(w.now, l.clock)); len(due) > 0 {
 			d := due[w.choose(len(due))]
-			c.Kind, c.DueAt = d.Kind, d.DueAt
+			c.Campaign, c.Kind, c.DueAt = name, d.Kind, d.DueAt
+			return
 		}
 	}
 }
@@ -212,8 +229,12 @@ func (w *world) run(l *Lane, n int) (evs []Event) {
 
 func (w *world) learn(evs []Event) {
 	for i := range evs {
-		if evs[i].Type == CouponClaimed {
-			w.codes = append(w.codes, evs[i].Code)
+		switch ev := evs[i]; ev.Type {
+		case CouponClaimed:
+			w.codes = append(w.codes, ev.Code)
+			w.claimed = append(w.claimed[max(0, len(w.claimed)-6):], ev)
+		case ReminderSet:
+			w.reminded = append(w.reminded[max(0, len(w.reminded)-3):], ev)
 		}
 	}
 }
