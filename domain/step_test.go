@@ -1,0 +1,493 @@
+package domain
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// checkEvents reads every event line.
+func checkEvents(t testing.TB, events []byte) (evs []Event) {
+	t.Helper()
+	for line := range bytes.Lines(events) {
+		var ev Event
+		if err := ParseEvent(line, &ev); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if !json.Valid(line) || line[len(line)-1] != '\n' {
+			t.Fatalf("not a line of JSON: %s", line)
+		}
+		evs = append(evs, ev)
+	}
+	return evs
+}
+
+func outcomes(t testing.TB, replies []byte) (outs []Outcome) {
+	t.Helper()
+	for line := range bytes.Lines(replies) {
+		o, err := ParseOutcome(line)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		outs = append(outs, o)
+	}
+	return outs
+}
+
+// stepOn returns a step on a lane with campaign s of that many codes.
+func stepOn(t testing.TB, codes uint32) *Step {
+	t.Helper()
+	l := testLane()
+	create := Command{Type: CreateCampaign, ID: "create", Campaign: "s", Patch: PatchOf(DefaultSettings(codes))}
+	if _, out := l.Decide(&create, start, nil); out.Refused() {
+		t.Fatal(outcomeText(out))
+	}
+	return NewStep(l)
+}
+
+func claimLine(n int) string {
+	return fmt.Sprintf(`{"id":"i%d","type":"claim","campaign":"s","customer_id":"c%d"}`, n, n)
+}
+
+func TestMessageLimits(t *testing.T) {
+	lines := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(claimLine(i) + "\n")
+		}
+		return b.String()
+	}
+	for _, tc := range []struct {
+		name, payload string
+		answers       int
+		say           string // "" = all are claimed
+	}{
+		{"one line", claimLine(1), 1, ""},
+		{"a trailing newline", claimLine(1) + "\n", 1, ""},
+		{"CRLF", claimLine(1) + "\r\n" + claimLine(2) + "\r\n", 2, ""},
+		{"empty lines between", "\n\n" + claimLine(1) + "\n \t\r\n" + claimLine(2) + "\n\n", 2, ""},
+		{"1,000 lines", lines(1000), 1000, ""},
+		{"1,000 lines and empty ones", strings.ReplaceAll(lines(1000), "\n", "\n\n"), 1000, ""},
+		{"1,001 lines", lines(1001), 1, "has 1001 lines, at most 1000"},
+		{"no line", "", 1, "no command lines"},
+		{"only newlines", "\n\r\n \n", 1, "no command lines"},
+		{"256 KiB", claimLine(1) + strings.Repeat("\n", MaxMessage-len(claimLine(1))), 1, ""},
+		{"256 KiB + 1", claimLine(1) + strings.Repeat("\n", MaxMessage-len(claimLine(1))+1), 1, "has 262145 bytes, at most 262144"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := stepOn(t, 2000)
+			outs := outcomes(t, s.Add(Message{Sequence: 9, Scope: ScopeTrusted, Payload: []byte(tc.payload)}, start, nil))
+			s.Close()
+			if len(outs) != tc.answers {
+				t.Fatalf("%d answers, want %d", len(outs), tc.answers)
+			}
+			evs := checkEvents(t, s.Events)
+			if len(evs) != s.Lines || len(evs) != tc.answers {
+				t.Fatalf("%d events, %d counted, want %d", len(evs), s.Lines, tc.answers)
+			}
+			for i, out := range outs {
+				switch {
+				case tc.say == "" && out.Status != StatusClaimed:
+					t.Fatalf("answer %d: %s", i, outcomeText(out))
+				case tc.say != "" && (out.Refusal != Invalid || !strings.Contains(out.Message, tc.say)):
+					t.Fatalf("answer %d: %s, want %q", i, outcomeText(out), tc.say)
+				}
+			}
+			if tc.say != "" && (evs[0].Type != CommandRejected || evs[0].Line != 0 || evs[0].Sequence != 9 || evs[0].Reason != outs[0].Message) {
+				t.Fatalf("the message is parked as %s", s.Events)
+			}
+		})
+	}
+}
+
+func TestHalfGoodHalfBad(t *testing.T) {
+	s := stepOn(t, 2)
+	s.Add(Message{Sequence: 6, Scope: ScopeTrusted, Payload: []byte(claimLine(0))}, start, nil)
+	s.Reset()
+	payload := strings.Join([]string{
+		claimLine(1),
+		`{"id":"bad1","type":"claim","campaign":"s"}`,
+		``,
+		claimLine(2),                // sold out
+		`not json`,                  // line 5
+		claimLine(3),                // sold out
+		claimLine(1),                // repeat
+		with(aClaim, "type", `"x"`), // line 8
+		with(claimLine(4), "campaign", `"nowhere"`),
+	}, "\n")
+	outs := outcomes(t, s.Add(Message{Sequence: 7, Scope: ScopeTrusted, Payload: []byte(payload)}, start+1, nil))
+	s.Close()
+	var got []string
+	for _, o := range outs {
+		got = append(got, fmt.Sprint(o.ID, " ", o.Status, " ", o.Refusal, " ", o.Repeat))
+	}
+	want := []string{"i1 claimed  false", "bad1 refused invalid false", "i2 refused sold_out false", " refused invalid false",
+		"i3 refused sold_out false", "i1 claimed  true", "a refused invalid false", "i4 refused campaign_not_found false"}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Fatalf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	wantEvents := `{"type":"coupon.claimed","campaign":"s","at":"2026-11-27T00:00:00.000001Z","id":"i1","n":2,"code":"` + outs[0].Code + `","customer_id":"c1"}
+{"type":"campaign.sold_out","campaign":"s","at":"2026-11-27T00:00:00.000001Z","id":"i1"}
+{"type":"command.rejected","campaign":"s","at":"2026-11-27T00:00:00.000001Z","sequence":7,"line":2,"reason":"customer_id: missing; claim needs it","payload":"{\"id\":\"bad1\",\"type\":\"claim\",\"campaign\":\"s\"}"}
+{"type":"command.rejected","at":"2026-11-27T00:00:00.000001Z","sequence":7,"line":5,"reason":"the line must be one JSON object","payload":"not json"}
+`
+	if !strings.HasPrefix(string(s.Events), wantEvents) {
+		t.Fatalf("events are\n%s", s.Events)
+	}
+	rest := strings.TrimSpace(string(s.Events[len(wantEvents):]))
+	tail := strings.Split(rest, "\n")
+	if len(tail) != 3 || !strings.Contains(tail[0], `"line":8`) ||
+		tail[1] != `{"type":"commands.refused","campaign":"s","at":"2026-11-27T00:00:00.000001Z","counts":{"sold_out":2}}` ||
+		tail[2] != `{"type":"commands.refused","campaign":"nowhere","at":"2026-11-27T00:00:00.000001Z","counts":{"campaign_not_found":1}}` {
+		t.Fatalf("events end in\n%s", rest)
+	}
+	if s.Commands != 8 {
+		t.Fatalf("%d commands counted", s.Commands)
+	}
+}
+
+func TestScopes(t *testing.T) {
+	all := map[string]string{
+		"claim": aClaim, "redeem": aRedeem, "rollback": with(aRedeem, "type", `"rollback"`), "remind": aRemind, "unremind": with(aRemind, "type", `"unremind"`),
+		"create_campaign": with(aCreate, "campaign", `"t"`), "update_campaign": with(anUpdt, "category", `"x"`), "pause_campaign": with(anUpdt, "type", `"pause_campaign"`),
+		"resume_campaign": with(anUpdt, "type", `"resume_campaign"`), "end_campaign": with(anUpdt, "type", `"end_campaign"`), "import_codes": anImprt,
+		"void": `{"id":"a","type":"void","code":"x"}`, "extend": anExtnd, "expire": anExpir, "remind_due": aDue,
+	}
+	producer := []string{"claim", "redeem", "rollback", "remind", "unremind"}
+	scheduler := []string{"expire", "remind_due"}
+	for kind := CreateCampaign; kind < numCommands; kind++ {
+		line, ok := all[kind.String()]
+		if !ok {
+			t.Fatalf("%s is not tested", kind)
+		}
+		for scope, may := range map[Scope]bool{
+			ScopeProducer:  slices.Contains(producer, kind.String()),
+			ScopeOperator:  !slices.Contains(producer, kind.String()) && !slices.Contains(scheduler, kind.String()),
+			ScopeTrusted:   !slices.Contains(scheduler, kind.String()),
+			ScopeScheduler: slices.Contains(scheduler, kind.String()),
+		} {
+			s := stepOn(t, 5)
+			out := outcomes(t, s.Add(Message{Sequence: 1, Scope: scope, Payload: []byte(line)}, start, nil))[0]
+			refused := out.Refusal == Invalid && strings.Contains(out.Message, "may not be sent on this subject")
+			if refused == may {
+				t.Errorf("%s in scope %d: %s", kind, scope, outcomeText(out))
+			}
+			if refused && checkEvents(t, s.Events)[0].Type != CommandRejected {
+				t.Errorf("%s in scope %d is not parked: %s", kind, scope, s.Events)
+			}
+		}
+	}
+}
+
+func TestSubjectAndLaneMustAgree(t *testing.T) {
+	const lanes = 4
+	name := func(lane int) string {
+		for i := 0; ; i++ {
+			if n := fmt.Sprint("c", i); LaneOf(n, lanes) == lane {
+				return n
+			}
+		}
+	}
+	l := NewLane(LaneOptions{Lane: 1, Lanes: lanes, Key: testKey})
+	s := NewStep(l)
+	ask := func(m Message, line string) Outcome {
+		m.Payload = []byte(line)
+		return outcomes(t, s.Add(m, start, nil))[0]
+	}
+	here, there := name(1), name(2)
+	create := with(aCreate, "campaign", `"`+here+`"`)
+	if out := ask(Message{Scope: ScopeTrusted}, create); out.Status != StatusCreated {
+		t.Fatal(outcomeText(out))
+	}
+	if v, _ := l.Campaign(here); LaneOfNumber(v.Number, lanes) != 1 || v.Number != 1 {
+		t.Fatalf("campaign number %d", v.Number)
+	}
+	for _, tc := range []struct {
+		name string
+		m    Message
+		line string
+		say  string
+	}{
+		{"a campaign of another lane", Message{Scope: ScopeTrusted}, with(aClaim, "campaign", `"`+there+`"`), "lives on lane 2, not on lane 1"},
+		{"a subject of another lane", Message{Scope: ScopeProducer, Campaign: there}, with(aClaim, "campaign", ""), "lives on lane 2, not on lane 1"},
+		{"another campaign than the subject's", Message{Scope: ScopeProducer, Campaign: here}, aClaim, "disagrees with the subject"},
+		{"a subject that is no campaign", Message{Scope: ScopeProducer, Campaign: "größe" + strings.Repeat("x", 3000)}, with(aClaim, "campaign", ""), "must be 1 to 64"},
+	} {
+		had := len(s.Events)
+		out := ask(tc.m, tc.line)
+		if out.Refusal != Invalid || !strings.Contains(out.Message, tc.say) {
+			t.Errorf("%s: %s", tc.name, outcomeText(out))
+		}
+		if evs := checkEvents(t, s.Events[had:]); len(evs) != 1 || evs[0].Type != CommandRejected || len(s.Events[had:]) > 1500 {
+			t.Errorf("%s: parked as %s", tc.name, s.Events[had:])
+		}
+	}
+	if out := ask(Message{Scope: ScopeProducer, Campaign: here}, with(with(aClaim, "campaign", ""), "id", `"b"`)); out.Status != StatusClaimed {
+		t.Fatal(outcomeText(out))
+	}
+}
+
+func TestLaneOfIsWhatNATSComputes(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		name := rapid.StringMatching(`[A-Za-z0-9_-]{1,64}`).Draw(rt, "name")
+		lanes := rapid.IntRange(1, 64).Draw(rt, "lanes")
+		h := fnv.New32a()
+		h.Write([]byte(name))
+		if got, want := LaneOf(name, lanes), int(h.Sum32()%uint32(lanes)); got != want {
+			rt.Fatalf("LaneOf(%s, %d) = %d, want %d", name, lanes, got, want)
+		}
+	})
+}
+
+func TestDeadLettersQuoteLittle(t *testing.T) {
+	for _, line := range []string{
+		strings.Repeat("\x01", 5000), strings.Repeat("\xff", 5000), strings.Repeat(`"`, 5000), strings.Repeat("漢", 2000),
+		with(aClaim, "colour", `"`+strings.Repeat(`\"`, 3000)+`"`), `{"` + strings.Repeat(`\"`, 3000) + `":1}`, with(anImprt, "codes", `["`+strings.Repeat(`\"`, 3000)+`"]`),
+		with(aClaim, "type", `"`+strings.Repeat(`\\`, 500)+`"`),
+	} {
+		for _, count := range []int{1, 16} {
+			s := stepOn(t, 1)
+			payload := strings.Repeat(line+"\n", count)
+			outs := outcomes(t, s.Add(Message{Sequence: 1<<64 - 1, Scope: ScopeTrusted, Payload: []byte(payload)}, start, nil))
+			if len(outs) != count || outs[0].Refusal != Invalid {
+				t.Fatalf("%.40q: %s", line, outcomeText(outs[0]))
+			}
+			for _, ev := range checkEvents(t, s.Events) {
+				if size := len(ev.AppendJSON(nil)); size > costParked+quoteOf([]byte(payload)) {
+					t.Errorf("%.40q is parked in %d bytes: %s", line, size, ev.AppendJSON(nil))
+				}
+			}
+		}
+	}
+}
+
+func TestQuoted(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		raw := rapid.SliceOfN(rapid.SampledFrom([]byte("ab\"\\\n\x00\xff\xc3\xa4\xe2\x82\xac")), 0, 60).Draw(rt, "raw")
+		most := rapid.IntRange(10, 80).Draw(rt, "most")
+		got := quoted(raw, most)
+		size := len(appendText(nil, got)) - 2
+		if full := len(appendText(nil, string(raw))) - 2; full <= most {
+			if got != string(raw) {
+				rt.Fatalf("quoted(%q, %d) = %q", raw, most, got)
+			}
+		} else if size > most || !strings.HasSuffix(got, "…") || !strings.HasPrefix(string(raw), strings.TrimSuffix(got, "…")) || size < most-10 {
+			rt.Fatalf("quoted(%q, %d) = %q, %d bytes", raw, most, got, size)
+		}
+	})
+}
+
+// hostile are messages of a thousand lines, each as costly as such lines can be.
+func hostile() map[string]func(l *Lane) []string {
+	long := strings.Repeat("x", 64)
+	each := func(f func(i int) string) []string {
+		lines := make([]string, MaxMessageLines)
+		for i := range lines {
+			lines[i] = f(i)
+		}
+		return lines
+	}
+	id := func(i int) string { return fmt.Sprintf("%s%04d", long[:60], i) }
+	setUp := func(l *Lane, redemptions uint32, reminders int) []string {
+		var codes []string
+		s := DefaultSettings(MaxMessageLines)
+		s.Prefix, s.Category, s.Benefit, s.MaxRedemptions = "ABCDEFGHIJKLMNOP", long, []byte(`"`+strings.Repeat("x", 510)+`"`), redemptions
+		s.ExpiresAt = start + 90*day + 1
+		cmd := Command{Type: CreateCampaign, ID: "create", Campaign: long, Patch: PatchOf(s)}
+		l.Decide(&cmd, start, nil)
+		for i := range MaxMessageLines {
+			cmd = Command{Type: Claim, ID: fmt.Sprint("set", i), Campaign: long, CustomerID: fmt.Sprint("cust", i)}
+			_, out := l.Decide(&cmd, start, nil)
+			codes = append(codes, out.Code)
+			for r := range reminders {
+				cmd = Command{Type: Remind, ID: fmt.Sprint("set", i, "r", r), Campaign: long, CustomerID: fmt.Sprint("cust", i), Kind: KindExpires, Before: beforeTimes[r]}
+				l.Decide(&cmd, start, nil)
+			}
+		}
+		return codes
+	}
+	return map[string]func(l *Lane) []string{
+		"claims": func(l *Lane) []string {
+			setUp(l, 1, 0)
+			grow := Command{Type: UpdateCampaign, ID: "grow", Campaign: long, Patch: Patch{Settings: Settings{Codes: 9999}}}
+			grow.Patch.Set("codes")
+			l.Decide(&grow, start, nil)
+			return each(func(i int) string {
+				return fmt.Sprintf(`{"id":"%s","type":"claim","customer_id":"%s%04d"}`, id(i), strings.Repeat(`\"`, 60), i)
+			})
+		},
+		"redemptions, three reminders each": func(l *Lane) []string {
+			codes := setUp(l, 1, 3)
+			return each(func(i int) string {
+				return fmt.Sprintf(`{"id":"%s","type":"redeem","code":"%s","order_id":"%s"}`, id(i), strings.ReplaceAll(codes[i][17:], "-", ""), strings.Repeat("o", 128))
+			})
+		},
+		"voids, three reminders each": func(l *Lane) []string {
+			codes := setUp(l, 1, 3)
+			return each(func(i int) string { return fmt.Sprintf(`{"id":"%s","type":"void","code":"%s"}`, id(i), codes[i][17:]) })
+		},
+		"updates": func(l *Lane) []string {
+			setUp(l, 1, 0)
+			return each(func(i int) string {
+				return fmt.Sprintf(`{"id":"%s","type":"update_campaign","campaign":"%s","per_customer":%d}`, id(i), long, i+2)
+			})
+		},
+		"campaigns made": func(l *Lane) []string {
+			return each(func(i int) string {
+				return fmt.Sprintf(`{"id":"%s","type":"create_campaign","campaign":"%s%04d","codes":1,"expires_at":"2027-01-01T00:00:00.000001Z"}`, id(i), long[:60], i)
+			})
+		},
+		"last codes of a thousand campaigns": func(l *Lane) []string {
+			for i := range MaxMessageLines {
+				cmd := Command{Type: CreateCampaign, ID: "create", Campaign: fmt.Sprintf("%s%04d", long[:60], i), Patch: PatchOf(DefaultSettings(1))}
+				l.Decide(&cmd, start, nil)
+			}
+			return each(func(i int) string {
+				return fmt.Sprintf(`{"id":"%s","type":"claim","campaign":"%s%04d","customer_id":"%s"}`, id(i), long[:60], i, long[:20])
+			})
+		},
+		"refusals in a thousand campaigns": func(*Lane) []string {
+			return each(func(i int) string {
+				return fmt.Sprintf(`{"id":"%s","type":"claim","campaign":"%s%04d","customer_id":"c"}`, id(i), long[:60], i)
+			})
+		},
+		"bad lines": func(*Lane) []string {
+			return each(func(i int) string {
+				return fmt.Sprintf(`{"%s":"%s"}`, strings.Repeat(`\"`, 60), strings.Repeat(`\"`, 60))
+			})
+		},
+		"control characters": func(*Lane) []string {
+			return each(func(int) string { return strings.Repeat("\x01", 200) })
+		},
+	}
+}
+
+func TestNoMessageMakesMoreThanAStepHolds(t *testing.T) {
+	for name, make := range hostile() {
+		t.Run(name, func(t *testing.T) {
+			l := testLane()
+			lines := make(l)
+			long := strings.Repeat("x", 64)
+			m := Message{Sequence: 1<<64 - 1, Scope: ScopeTrusted, Payload: []byte(strings.Join(lines, "\n"))}
+			if strings.Contains(name, "claims") || strings.Contains(name, "bad") || strings.Contains(name, "control") {
+				m.Campaign = long
+			}
+			if len(m.Payload) > MaxMessage {
+				t.Fatalf("the message has %d bytes", len(m.Payload))
+			}
+			s := NewStep(l)
+			bound := s.cost(m.Payload)
+			outs := outcomes(t, s.Add(m, start, nil))
+			s.Close()
+			if len(outs) != len(lines) {
+				t.Fatalf("%d answers to %d lines", len(outs), len(lines))
+			}
+			if len(s.Events) > MaxStep || len(s.Events) > bound {
+				t.Fatalf("the step has %d bytes, at most %d are allowed and %d foreseen", len(s.Events), MaxStep, bound)
+			}
+			evs := checkEvents(t, s.Events)
+			late := 0
+			for i, out := range outs {
+				if out.Refusal == NotDurable {
+					late++
+					if out.ID == "" && lines[i][2] == 'i' {
+						t.Fatalf("line %d is refused without its id: %s", i, outcomeText(out))
+					}
+				} else if late > 0 {
+					t.Fatalf("line %d is done after one before it was not: %s", i, outcomeText(out))
+				}
+			}
+			if len(s.Events) < MaxStep/2 && late > 0 {
+				t.Fatalf("%d lines are refused though the step has only %d bytes", late, len(s.Events))
+			}
+			counted := uint64(0)
+			for _, ev := range evs {
+				for _, r := range ev.Refused {
+					if r.Refusal == NotDurable {
+						counted += r.Count
+					}
+				}
+			}
+			if counted != uint64(late) {
+				t.Fatalf("%d lines not done, %d counted", late, counted)
+			}
+			t.Logf("%d bytes in, %d out, %d foreseen, %d lines not done", len(m.Payload), len(s.Events), bound, late)
+			// Sent again, they are done: nothing of them was half done.
+			for round := 0; late > 0 && round < 5; round++ {
+				m.Payload = []byte(strings.Join(lines[len(lines)-late:], "\n"))
+				s.Reset()
+				late = 0
+				for _, out := range outcomes(t, s.Add(m, start, nil)) {
+					if out.Refusal == NotDurable {
+						late++
+					} else if out.Repeat {
+						t.Fatalf("a line not done is a repeat: %s", outcomeText(out))
+					}
+				}
+			}
+			if late > 0 {
+				t.Fatalf("%d lines are never done", late)
+			}
+		})
+	}
+}
+
+// TestFitsIsABound: no message makes more events than Fits counted on.
+func TestFitsIsABound(t *testing.T) {
+	for seed := range uint64(30) {
+		w := newWorld(randomChooser(seed))
+		s := NewStep(testLane())
+		for range 60 {
+			var payload []byte
+			for range 1 + w.choose(12) {
+				c := w.command()
+				line := c.AppendJSON(nil)
+				if w.choose(5) == 0 {
+					line = line[:w.choose(len(line))]
+				}
+				payload = append(append(payload, line...), '\n')
+			}
+			bound, had := s.cost(payload), s.size()
+			s.Add(Message{Sequence: 5, Scope: pick(w.choose, ScopeTrusted, ScopeTrusted, ScopeScheduler), Payload: payload}, w.now, nil)
+			if got := s.size() - had; got > bound {
+				t.Fatalf("seed %d: %s\nmakes %d bytes, foreseen were %d:\n%s", seed, payload, got, bound, s.Events[had:])
+			}
+		}
+		size := s.size()
+		s.Close()
+		if len(s.Events) > size || s.size() != len(s.Events) {
+			t.Fatalf("closed, the step has %d bytes; %d were foreseen", len(s.Events), size)
+		}
+		for _, ev := range checkEvents(t, s.Events) {
+			w.learn([]Event{ev})
+		}
+		if !s.Fits([]byte(claimLine(1))) && len(s.Events) < MaxStep-2000 {
+			t.Fatalf("one line does not fit beside %d bytes", len(s.Events))
+		}
+	}
+}
+
+func TestResetLeavesTheEventsBeforeAlone(t *testing.T) {
+	s := stepOn(t, 10)
+	s.Add(Message{Scope: ScopeTrusted, Payload: []byte(claimLine(1) + "\n" + with(claimLine(2), "campaign", `"nowhere"`))}, start, nil)
+	s.Close()
+	first, text := s.Events, string(s.Events)
+	s.Reset()
+	if len(s.Events) != 0 || s.Lines != 0 || s.Commands != 0 {
+		t.Fatalf("after Reset: %+v", s)
+	}
+	s.Add(Message{Scope: ScopeTrusted, Payload: []byte(claimLine(3) + "\n" + with(claimLine(4), "campaign", `"nowhere"`))}, start, nil)
+	s.Close()
+	if string(first) != text {
+		t.Fatal("the events of the step before were overwritten")
+	}
+	if evs := checkEvents(t, s.Events); len(evs) != 2 || evs[1].Refused[0] != (RefusalCount{CampaignNotFound, 1}) {
+		t.Fatalf("the second step is %s", s.Events)
+	}
+}
