@@ -211,7 +211,7 @@ scrip.json, or by --postgres.`,
 		Example: "  scrip codes export summer > summer.csv",
 		Args:    args("CAMPAIGN"),
 	}
-	idFlag(cmd)
+	unusedIDFlag(cmd)
 	cmd.Flags().StringVar(&postgres, "postgres", "", "`URL` of the database with the read tables")
 	cmd.Flags().StringVar(&file, "file", "", "`FILE` to write instead of standard output")
 	withVariable(cmd.Flags())

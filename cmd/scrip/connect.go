@@ -87,7 +87,12 @@ func (m *Main) connect() (*session, error) {
 	return &session{Client: client.New(nc, client.Options{Timeout: m.global.timeout}), nc: nc, server: server}, nil
 }
 
-// idFlag is on every command that speaks to the server.
+// unusedIDFlag is for commands that change nothing by themselves, so that --id can be given to every command.
+func unusedIDFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("id", "", "`ID` of the command; changes nothing here, where there is no effect to repeat")
+}
+
+// idFlag is on every command that changes something.
 func idFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("id", "", "`ID` of the command, at most 64 bytes; asked again with the same one it takes effect once")
 }
@@ -121,7 +126,7 @@ func (m *Main) acts(cmd *cobra.Command, make func(args []string) (domain.Command
 
 // asks finishes a command that only looks.
 func (m *Main) asks(cmd *cobra.Command, ask func(ctx context.Context, s *session, args []string) error) *cobra.Command {
-	id := idFlag(cmd)
+	id := unusedIDFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s, err := m.connect()
 		if err != nil {

@@ -25,7 +25,7 @@ program of its own, and the tables with SQL, and show what each says about every
 
 It can be run again: its campaigns have names of their own. The exit code is 4 if anything differs.`,
 	}
-	idFlag(cmd)
+	unusedIDFlag(cmd)
 	cmd.Flags().Var(number(&codes, 10_000, 10, 1_000_000), "codes", "coupons in the sale")
 	cmd.Flags().Var(number(&customers, 30_000, 10, 3_000_000), "customers", "customers who want one; more than coupons")
 	cmd.Flags().Var(duration(&watch, 15*time.Second, 6*time.Second, time.Hour), "watch", "how long until coupons expire and reminders fire")

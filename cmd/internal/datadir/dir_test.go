@@ -104,6 +104,30 @@ func TestKeyIsMadeOnlyWithoutALog(t *testing.T) {
 	}
 }
 
+func TestAKeyIsDiscardedOnlyByWhoMadeIt(t *testing.T) {
+	d := open(t, t.TempDir())
+	made, err := d.Key("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := d.Key("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.DiscardKey(found); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(d.file(keyFile)); err != nil {
+		t.Fatalf("a key that was there before is gone: %v", err)
+	}
+	if err := d.DiscardKey(made); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(d.file(keyFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("the key made for nothing is still there: %v", err)
+	}
+}
+
 func TestAnotherKeyIsRefused(t *testing.T) {
 	d := open(t, t.TempDir())
 	made, err := d.Key("", "")
