@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -66,9 +67,18 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (fresh b
 
 	fresh, err = reset(ctx, conn, log)
 	if err != nil {
-		return false, fmt.Errorf("looking at schema scrip: %w", err)
+		return false, fmt.Errorf("looking at schema scrip: %w", allowed(err))
 	}
-	return fresh, up(ctx, db, log)
+	return fresh, allowed(up(ctx, db, log))
+}
+
+// allowed says what to do when the user may not do what migrating needs.
+func allowed(err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42501" {
+		return fmt.Errorf("%w: %w; the user must own schemas scrip and scrip_meta, or be allowed to make them (GRANT CREATE ON DATABASE … TO …)", ErrUnusable, err)
+	}
+	return err
 }
 
 // reset makes the two schemas, and forgets the migrations that ran when schema scrip has been dropped since.

@@ -123,6 +123,23 @@ func TestUnusableDatabases(t *testing.T) {
 	}
 }
 
+func TestUserWhoMayNotCreate(t *testing.T) {
+	p := pool(t)
+	exec(t, p, "CREATE ROLE weak LOGIN PASSWORD 'weak'")
+	t.Cleanup(func() { _, _ = p.Exec(context.Background(), "DROP ROLE weak") })
+	config := p.Config()
+	config.ConnConfig.User, config.ConnConfig.Password = "weak", "weak"
+	weak, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer weak.Close()
+	_, err = Migrate(t.Context(), weak, quiet)
+	if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "GRANT CREATE ON DATABASE") {
+		t.Errorf("error %v, want ErrUnusable and what to do", err)
+	}
+}
+
 // Columns that outside queries rely on: names and types are a contract.
 func TestContractColumns(t *testing.T) {
 	p := pool(t)
