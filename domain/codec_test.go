@@ -285,7 +285,7 @@ func TestInstantIsWrittenAndReadAsPackageTimeDoes(t *testing.T) {
 			}
 		}
 	}
-	rapid.Check(t, func(rt *rapid.T) { check(rt, drawInstant(rt)) })
+	rapid.Check(t, func(rt *rapid.T) { check(rt, Instant(rapid.Int64Range(1, int64(maxInstant)).Draw(rt, "instant"))) })
 	for at := time.Date(1970, 1, 1, 0, 0, 0, 1000, time.UTC); at.Year() < 10000; at = at.AddDate(0, 0, 1) {
 		if d := at.Day(); d >= 28 || d == 1 {
 			check(t, At(at))

@@ -206,7 +206,7 @@ func (c *Command) read(f field, raw []byte) error {
 	case fAttributes:
 		return c.readAttributes(raw)
 	case fExpiresAt:
-		return readInstant(f, raw, &c.ExpiresAt)
+		return readAnchor(f, raw, &c.ExpiresAt)
 	case fThrough:
 		return readInstant(f, raw, &c.Through)
 	case fDueAt:
@@ -276,11 +276,11 @@ func (c *Command) readSetting(f field, raw []byte) error {
 		p.MaxRedemptions = uint32(n)
 		return err
 	case fOpensAt:
-		return readInstant(f, raw, &p.OpensAt)
+		return readAnchor(f, raw, &p.OpensAt)
 	case fClosesAt:
-		return readInstant(f, raw, &p.ClosesAt)
+		return readAnchor(f, raw, &p.ClosesAt)
 	case fExpiresAt:
-		return readInstant(f, raw, &p.ExpiresAt)
+		return readAnchor(f, raw, &p.ExpiresAt)
 	case fValidFor:
 		return readDuration(f, raw, time.Second, MaxValidFor, &p.ValidFor)
 	case fBenefit:
@@ -377,8 +377,19 @@ func compact(raw []byte) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// earliest keeps a reminder's due time, which lies up to MaxBefore ahead of an instant, after 1970.
+// earliest keeps a reminder's due time, which lies up to MaxBefore ahead of a campaign's or coupon's instant, after 1970.
 const earliest Instant = 63072000_000000 // 1972-01-01
+
+// readAnchor reads an instant that reminders may hang on.
+func readAnchor(f field, raw []byte, into *Instant) error {
+	if err := readInstant(f, raw, into); err != nil {
+		return err
+	}
+	if *into < earliest {
+		return invalid(fieldNames[f], "must not lie before 1972")
+	}
+	return nil
+}
 
 func readInstant(f field, raw []byte, into *Instant) error {
 	s, err := unquote(raw)
@@ -387,9 +398,6 @@ func readInstant(f field, raw []byte, into *Instant) error {
 	}
 	if *into, err = ParseInstant(s); err != nil {
 		return invalid(fieldNames[f], "%s", err)
-	}
-	if *into < earliest {
-		return invalid(fieldNames[f], "must not lie before 1972")
 	}
 	return nil
 }

@@ -134,6 +134,7 @@ func TestParseCommandNamesTheFieldAndTheMend(t *testing.T) {
 		{"opens_at a number", with(aCreate, "opens_at", `1795737600`), "opens_at", "RFC 3339"},
 		{"opens_at relative", with(aCreate, "opens_at", `"+10m"`), "opens_at", "RFC 3339"},
 		{"opens_at in 1969", with(aCreate, "opens_at", `"1969-12-31T00:00:00Z"`), "opens_at", "1970 and 9999"},
+		{"opens_at in 1971", with(aCreate, "opens_at", `"1971-12-31T23:59:59Z"`), "opens_at", "not lie before 1972"},
 		{"closes_at in the year 10000", with(aCreate, "closes_at", `"9999-12-31T23:59:59-01:00"`), "closes_at", "1970 and 9999"},
 		{"30 February", with(aCreate, "expires_at", `"2026-02-30T00:00:00Z"`), "expires_at", "RFC 3339"},
 		{"valid_for a number", with(aCreate, "valid_for", `72`), "valid_for", "duration such as"},
@@ -205,6 +206,7 @@ func TestParseCommandTakes(t *testing.T) {
 		with(aCreate, "expires_at", `"2026-11-27T01:00:00.1234567+01:00"`),
 		with(anUpdt, "benefit", `null`),
 		aClaim + strings.Repeat(" ", MaxLine-len(aClaim)),
+		with(aDue, "due_at", `"1971-01-01T00:00:00Z"`), // a reminder a year before the earliest opening
 	} {
 		var c Command
 		if err := ParseCommand([]byte(line), Defaults{}, &c); err != nil {

@@ -1,0 +1,169 @@
+package domain
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// indexRig is an index beside a map.
+type indexRig struct {
+	index  index
+	hashes []uint64 // of record i
+	want   map[uint64]uint32
+}
+
+func (r *indexRig) hash(i uint32) uint64 { return r.hashes[i] }
+
+func (r *indexRig) find(h uint64) (uint32, bool) {
+	return r.index.find(h, func(i uint32) bool { return r.hashes[i] == h })
+}
+
+func (r *indexRig) add(h uint64) {
+	i := uint32(len(r.hashes))
+	r.hashes = append(r.hashes, h)
+	if old, known := r.want[h]; known {
+		r.index.replace(h, old, i)
+	} else {
+		r.index.add(h, i, r.hash)
+	}
+	r.want[h] = i
+}
+
+func (r *indexRig) check(t failer) {
+	for h, i := range r.want {
+		if got, ok := r.find(h); !ok || got != i {
+			t.Fatalf("hash %x is found as %d, %v; want %d", h, got, ok, i)
+		}
+	}
+	if r.index.n != len(r.want) {
+		t.Fatalf("%d records, want %d", r.index.n, len(r.want))
+	}
+	// Every bucket stands where the top bits of its hashes say.
+	for i := range r.index.dir {
+		b := r.index.dir[i]
+		used := uint32(0)
+		for _, s := range b.slots {
+			if s == 0 {
+				continue
+			}
+			used++
+			if h := r.hashes[s-1]; r.index.bucketOf(h) != b {
+				t.Fatalf("hash %x lies in the wrong bucket", h)
+			}
+		}
+		if used != b.used || int(used) > len(b.slots)*3/4 || b.depth > r.index.depth {
+			t.Fatalf("bucket %d: %d used, %d counted of %d, depth %d of %d", i, used, b.used, len(b.slots), b.depth, r.index.depth)
+		}
+	}
+}
+
+func TestIndexIsAMap(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		r := &indexRig{want: make(map[uint64]uint32)}
+		r.index.reserve(rapid.Uint32Range(0, 5000).Draw(rt, "reserved"))
+		// Few distinct bits somewhere make crowds.
+		shift := rapid.SampledFrom([]int{0, 20, 44, 56}).Draw(rt, "shift")
+		for _, h := range rapid.SliceOfN(rapid.Uint64Range(0, 255), 0, 200).Draw(rt, "hashes") {
+			r.add(h<<shift | 7)
+		}
+		if _, ok := r.find(1); ok {
+			rt.Fatalf("found what was never added")
+		}
+		r.check(rt)
+	})
+}
+
+func TestIndexGrowsAndSplits(t *testing.T) {
+	for _, n := range []int{0, 1, 7, 100, maxSlots, 100_000} {
+		for _, reserved := range []bool{false, true} {
+			t.Run(fmt.Sprint(n, " records, reserved ", reserved), func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(uint64(n), 2))
+				r := &indexRig{want: make(map[uint64]uint32)}
+				if reserved {
+					r.index.reserve(uint32(n))
+				}
+				dir := len(r.index.dir)
+				for range n {
+					r.add(rnd.Uint64())
+				}
+				r.check(t)
+				if reserved && len(r.index.dir) != dir && n > 0 {
+					t.Fatalf("the directory grew from %d to %d in spite of the reservation", dir, len(r.index.dir))
+				}
+			})
+		}
+	}
+}
+
+// TestIndexOfCrowdedHashes: hashes that are not spread cost time, not memory beyond bounds.
+func TestIndexOfCrowdedHashes(t *testing.T) {
+	r := &indexRig{want: make(map[uint64]uint32)}
+	for i := range uint64(2 * maxSlots) {
+		r.add(0xabcdef<<40 | i)
+	}
+	r.check(t)
+	if r.index.depth > maxIndexDepth {
+		t.Fatalf("depth %d", r.index.depth)
+	}
+}
+
+func TestPagesAreASliceAndFrozenOnesDoNotChange(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var p pages[uint64]
+		var want []uint64
+		type frozen struct {
+			is   frozenPages[uint64]
+			want []uint64
+		}
+		var views []frozen
+		same := func(list []uint64, view frozenPages[uint64]) {
+			var got []uint64
+			for _, page := range view.list {
+				got = append(got, page...)
+			}
+			if fmt.Sprint(got) != fmt.Sprint(list) || view.n != uint32(len(list)) {
+				rt.Fatalf("a frozen view changed: %d records, %d counted, want %d", len(got), view.n, len(list))
+			}
+		}
+		for _, do := range rapid.SliceOfN(rapid.IntRange(0, 9), 0, 40).Draw(rt, "steps") {
+			switch {
+			case do < 5:
+				for range rapid.SampledFrom([]int{1, 3, pageSize / 2, pageSize}).Draw(rt, "how many") {
+					i, r := p.add()
+					*r = uint64(i) * 3
+					want = append(want, uint64(i)*3)
+				}
+			case do < 8 && len(want) > 0:
+				i := rapid.IntRange(0, len(want)-1).Draw(rt, "which")
+				*p.edit(uint32(i)) += 1000
+				want[i] += 1000
+			case do >= 8:
+				views = append(views, frozen{p.freeze(), append([]uint64(nil), want...)})
+			}
+		}
+		for i := range want {
+			if *p.at(uint32(i)) != want[i] {
+				rt.Fatalf("record %d is %d, want %d", i, *p.at(uint32(i)), want[i])
+			}
+		}
+		if p.len() != uint32(len(want)) {
+			rt.Fatalf("%d records, want %d", p.len(), len(want))
+		}
+		for _, v := range views {
+			same(v.want, v.is)
+		}
+	})
+}
+
+func TestASmallArrayTakesASmallPage(t *testing.T) {
+	var p pages[claimRecord]
+	for range 10 {
+		p.add()
+	}
+	if c := cap(p.list[0].records); c > 16 {
+		t.Fatalf("10 records take a page of %d", c)
+	}
+}
