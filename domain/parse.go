@@ -129,6 +129,7 @@ func (c *Command) identify(raw *[numFields][]byte, given fieldSet, def Defaults)
 		}
 	}
 	switch {
+	case c.ID != "": // read and checked already
 	case given.has(fID):
 		id, err := unquote(raw[fID])
 		if err != nil {
@@ -141,15 +142,14 @@ func (c *Command) identify(raw *[numFields][]byte, given fieldSet, def Defaults)
 		return invalid("id", "missing; give each command an id of its own (at most %d bytes), and the same one when asking again", MaxCommandID)
 	}
 	if given.has(fCampaign) {
-		name, err := unquote(raw[fCampaign])
-		if err != nil {
-			return invalid("campaign", "%s", err)
-		}
-		if !ValidCampaignName(name) {
+		if c.Campaign == "" {
+			if _, err := unquote(raw[fCampaign]); err != nil {
+				return invalid("campaign", "%s", err)
+			}
 			return invalid("campaign", "must be 1 to %d of A-Z a-z 0-9 _ -", MaxCampaignName)
 		}
-		if def.Campaign != "" && name != def.Campaign {
-			return invalid("campaign", "%s disagrees with the subject, which says %s", name, def.Campaign)
+		if def.Campaign != "" && c.Campaign != def.Campaign {
+			return invalid("campaign", "%s disagrees with the subject, which says %s", c.Campaign, def.Campaign)
 		}
 	} else {
 		if def.Campaign != "" && !ValidCampaignName(def.Campaign) {
