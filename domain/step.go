@@ -61,7 +61,7 @@ func (s *Step) Add(m Message, at Instant, replies []byte) []byte {
 		out := s.reject(m, 0, m.Payload, problem, now)
 		return append(out.AppendJSON(replies), '\n')
 	}
-	number := uint32(0)
+	number, full := uint32(0), false
 	for rest := m.Payload; len(rest) > 0; {
 		var line []byte
 		line, rest, _ = bytes.Cut(rest, []byte{'\n'})
@@ -70,10 +70,11 @@ func (s *Step) Add(m Message, at Instant, replies []byte) []byte {
 			continue
 		}
 		var out Outcome
-		if s.size()-began+len(line)+costAny <= MaxStep {
-			out = s.decide(m, number, line, now)
-		} else {
+		// Once full, full for all that follow, short ones too: the sender may count on the order.
+		if full = full || s.size()-began+len(line)+costAny > MaxStep; full {
 			out = s.tooMuch(m, line)
+		} else {
+			out = s.decide(m, number, line, now)
 		}
 		replies = append(out.AppendJSON(replies), '\n')
 	}
