@@ -42,11 +42,11 @@ var errLost = errors.New("another owner writes this lane")
 // state is dropped, loaded again and the lane competed for again: each taking has a new nonce. It returns an error of
 // kind [ErrStopped] when an operator is needed, any other error when the log could not be read or written.
 func (l *Lane) Run(ctx context.Context) error {
-	defer l.report(func(s *Status) { s.State = StateIdle })
 	for {
 		err := l.take(ctx)
 		switch {
 		case ctx.Err() != nil:
+			l.report(func(s *Status) { *s = Status{State: StateIdle} })
 			return nil
 		case errors.Is(err, errLost):
 			l.opt.Metrics.lost.WithLabelValues(l.label).Inc()

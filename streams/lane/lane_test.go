@@ -320,7 +320,11 @@ func TestALogThatContradictsItselfStopsTheLane(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.damage(r)
-			err := r.start(r.options()).wait()
+			stopped := r.start(r.options())
+			err := stopped.wait()
+			if s := stopped.Status(); s.State != lane.StateStopped || s.Error == "" {
+				t.Errorf("status %+v", s)
+			}
 			if err == nil || !strings.Contains(err.Error(), lane.ErrStopped.Error()) || !strings.Contains(err.Error(), c.says) {
 				t.Fatalf("got %v, want %q", err, c.says)
 			}

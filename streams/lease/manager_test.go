@@ -193,15 +193,11 @@ func TestServersJoinAndLeave(t *testing.T) {
 		o.spread("c")
 		o.exclusive() // a lease goes to the next only when the work of the last has returned
 		c.stop(t)
-		status = inspect(t, js)
-		for _, h := range status.Holders {
-			if h.Server != "" {
-				t.Errorf("after a clean stop %s still holds %d", h.Server, h.Key)
-			}
-		}
-		if len(status.Servers) != 0 {
-			t.Errorf("after a clean stop there are servers %q", status.Servers)
-		}
+		// A replica may show what was a moment ago.
+		streamtest.Eventually(t, "nobody is there and nothing is held", func() bool {
+			status := inspect(t, js)
+			return len(status.Servers) == 0 && !slices.ContainsFunc(status.Holders, func(h lease.Holder) bool { return h.Server != "" })
+		})
 	})
 }
 
