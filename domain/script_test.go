@@ -180,3 +180,10 @@ func typesOf(t testing.TB, made []byte) string {
 	}
 	return strings.Join(types, ",")
 }
+
+// stories are run one by one, each on a lane of its own.
+func stories(t *testing.T, list map[string]string) {
+	for name, text := range list {
+		t.Run(name, func(t *testing.T) { newScript(t).run(text) })
+	}
+}

@@ -1,0 +1,159 @@
+package domain
+
+import (
+	"bytes"
+	"fmt"
+	"sort"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestLaneAgreesWithTheContractWrittenDownTwice(t *testing.T) {
+	t.Run("short and shrinking", func(t *testing.T) {
+		rapid.Check(t, func(rt *rapid.T) {
+			checkAgainstModel(t, rt, newWorld(rapidChooser(rt)), rapid.IntRange(1, 90).Draw(rt, "commands"))
+		})
+	})
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint("long, seed ", seed), func(t *testing.T) {
+			checkAgainstModel(t, t, newWorld(randomChooser(seed)), 500)
+		})
+	}
+}
+
+// failer is what testing.T and rapid.T have in common.
+type failer interface {
+	Fatal(...any)
+	Fatalf(string, ...any)
+}
+
+// checkAgainstModel runs random commands through a Step, from JSON to JSON, beside the model, checks the promises on the
+// event log, and at the end folds the log into a second lane.
+func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
+	l, m, g := testLane(), newModel(), newLedger()
+	step := NewStep(l)
+	var log []byte
+	for range commands {
+		cmd := w.command()
+		w.dueNow(l, &cmd)
+		line := cmd.AppendJSON(nil)
+		var parsed Command
+		if err := ParseCommand(line, Defaults{}, &parsed); err != nil {
+			continue // settings that contradict each other
+		}
+		scope := ScopeTrusted
+		if cmd.Type == Expire || cmd.Type == RemindDue {
+			scope = ScopeScheduler
+		}
+		want := m.decide(&cmd, w.now)
+		had := len(step.Events)
+		reply := step.Add(Message{Sequence: 1, Scope: scope, Payload: line}, w.now, nil)
+		got, err := ParseOutcome(bytes.TrimSpace(reply))
+		if err != nil {
+			rt.Fatalf("%s: %v", reply, err)
+		}
+		if got.Status == StatusClaimed && !got.Repeat && got.Code != "" {
+			if err := m.learn(got); err != nil {
+				rt.Fatal(err)
+			}
+			want.Code = m.campaigns[got.Campaign].coupons[got.N-1].shown()
+		}
+		got.Message = ""
+		if x, y := outcomeText(got), outcomeText(want); x != y {
+			rt.Fatalf("at %s\n%s\n got %s\nwant %s", w.now, line, x, y)
+		}
+		for line := range bytes.Lines(step.Events[had:]) {
+			var ev Event
+			if err := ParseEvent(bytes.Clone(line), &ev); err != nil {
+				rt.Fatal(err)
+			}
+			w.learn([]Event{ev})
+		}
+		if made := step.Events[had:]; len(made) > 0 && (got.Repeat || got.Refused() && got.Refusal != Invalid) {
+			rt.Fatalf("%s is answered %s and makes %s", line, reply, made)
+		}
+	}
+	step.Close()
+	log = step.Events
+	second := testLane()
+	for _, line := range bytes.Split(bytes.TrimSpace(log), []byte{'\n'}) {
+		if len(line) == 0 {
+			continue
+		}
+		if err := g.fold(line); err != nil {
+			rt.Fatalf("%s: %v", line, err)
+		}
+		var ev Event
+		if err := ParseEvent(line, &ev); err != nil {
+			rt.Fatal(err)
+		}
+		if again := ev.AppendJSON(nil); !bytes.Equal(again, line) {
+			rt.Fatalf("%s\nis written again as\n%s", line, again)
+		}
+		if err := second.Apply(&ev); err != nil {
+			rt.Fatal(err)
+		}
+	}
+	for name, c := range m.campaigns {
+		if g.set[name] != g.gone[name]+len(c.reminders) {
+			rt.Fatalf("promise 4: %s: %d set, %d fired, cancelled or dropped, %d pending", name, g.set[name], g.gone[name], len(c.reminders))
+		}
+		compareView(rt, l, c, m.clock)
+	}
+	second.Advance(l.Clock())
+	if !bytes.Equal(snapshot(t, second), snapshot(t, l)) {
+		rt.Fatal("the lane folded from the log differs from the one that wrote it")
+	}
+	compareDerived(rt, l, second)
+	bothDecide(t, w, l, second, 30)
+}
+
+// compareView checks what show and validate say against the model.
+func compareView(t failer, l *Lane, c *mCampaign, now Instant) {
+	v, ok := l.Campaign(c.name)
+	redeemed, void := 0, 0
+	for _, k := range c.coupons {
+		switch {
+		case k.void:
+			void++
+		case !k.live():
+			redeemed++
+		}
+		view, ok := l.Coupon(c.name, k.shown(), now)
+		status := StatusClaimed
+		switch {
+		case k.void:
+			status = StatusVoided
+		case !k.live():
+			status = StatusRedeemed
+		case now >= k.expires():
+			status = StatusExpired
+		}
+		if !ok || view.Status != status || view.RedeemedCount != k.count() || view.N != k.n {
+			t.Fatalf("coupon %d of %s is shown as %+v, %v; want %s, redeemed %d times", k.n, c.name, view, ok, status, k.count())
+		}
+	}
+	if !ok || v.Status != c.state || int(v.Claimed) != len(c.coupons) || int(v.Redeemed) != redeemed || int(v.Voided) != void ||
+		int(v.Codes) != c.total() || v.Reminders != len(c.reminders) {
+		t.Fatalf("%s is shown as %+v; want %s, %d claimed, %d redeemed, %d void", c.name, v, c.state, len(c.coupons), redeemed, void)
+	}
+	for _, customer := range []string{"ann", "bob", "cy", "dée"} {
+		var want []uint32
+		for _, k := range c.coupons {
+			if k.customer == customer {
+				want = append(want, k.n)
+			}
+		}
+		sort.Slice(want, func(i, j int) bool { return want[i] > want[j] })
+		var got []uint32
+		for _, view := range l.Customer(customer, now, 100) {
+			if view.Campaign == c.name {
+				got = append(got, view.N)
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("%s has coupons %v of %s, shown are %v", customer, want, c.name, got)
+		}
+	}
+}

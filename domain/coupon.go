@@ -1,0 +1,125 @@
+package domain
+
+// ordinal is how many coupons the holder of coupon n had, that one included.
+func (c *campaign) ordinal(n uint32) uint32 {
+	if c.links.len() < n {
+		return 1
+	}
+	return c.links.at(n - 1).ordinal
+}
+
+// own is the expiry of its own of coupon n, 0 if it inherits the campaign's end.
+func (c *campaign) own(n uint32) Instant {
+	switch e := c.claims.at(n - 1).expiry; e {
+	case inherits:
+		return 0
+	case oddExpiry:
+		return c.odd[n]
+	default:
+		return Instant(e) * 1e6
+	}
+}
+
+func (c *campaign) setOwn(n uint32, at Instant) {
+	rec := c.claims.edit(n - 1)
+	delete(c.odd, n)
+	switch secs := at / 1e6; {
+	case at == 0:
+		rec.expiry = inherits
+	case at%1e6 == 0 && secs < oddExpiry:
+		rec.expiry = uint32(secs)
+	default:
+		rec.expiry = oddExpiry
+		if c.odd == nil {
+			c.odd = make(map[uint32]Instant)
+		}
+		c.odd[n] = at
+	}
+}
+
+// expires is when coupon n falls, Never if it does not.
+func (c *campaign) expires(n uint32) Instant {
+	if own := c.own(n); own != 0 {
+		return own
+	}
+	return c.settings.Expires()
+}
+
+// lastAct is the newest act of coupon n, nil if there is none.
+func (c *campaign) lastAct(n uint32) *actRecord {
+	if a := c.claims.at(n - 1).act; a != 0 {
+		return c.acts.at(a - 1)
+	}
+	return nil
+}
+
+// standing says how often coupon n has been redeemed and whether it is void.
+func (c *campaign) standing(n uint32) (count uint32, voided bool) {
+	if a := c.lastAct(n); a != nil {
+		return a.count, a.flags&flagVoided != 0
+	}
+	return 0, false
+}
+
+// statusOf is the status of coupon n as the read tables would show it with everything announced up to now.
+func (c *campaign) statusOf(n uint32, now Instant) string {
+	count, voided := c.standing(n)
+	switch {
+	case voided:
+		return StatusVoided
+	case count >= c.settings.MaxRedemptions:
+		return StatusRedeemed
+	case now >= c.expires(n):
+		return StatusExpired
+	}
+	return StatusClaimed
+}
+
+// redemption finds the newest redemption of coupon n for an order.
+func (c *campaign) redemption(n uint32, order uint64) (index uint32, act *actRecord) {
+	if c.byOrder {
+		i, ok := c.orders.find(orderKey(n, order), func(i uint32) bool {
+			a := c.acts.at(i)
+			return a.n == n && a.arg == order
+		})
+		if !ok {
+			return 0, nil
+		}
+		return i, c.acts.at(i)
+	}
+	steps := 0
+	for next := c.claims.at(n - 1).act; next != 0; steps++ {
+		a := c.acts.at(next - 1)
+		if a.kind == Redeem && a.arg == order {
+			return next - 1, a
+		}
+		next = a.previous
+	}
+	if steps > manyActs {
+		c.indexOrders()
+	}
+	return 0, nil
+}
+
+// manyActs is from how many acts of one coupon on they are not walked any more: somebody redeems and rolls back the same
+// coupon over and over, and each time would cost more than the one before.
+const manyActs = 1000
+
+func orderKey(n uint32, order uint64) uint64 { return order ^ uint64(n)*0x9e3779b97f4a7c15 }
+
+// live reports whether coupon n still falls when it expires: not void, not spent.
+func (c *campaign) live(n uint32) bool {
+	count, voided := c.standing(n)
+	return !voided && count < c.settings.MaxRedemptions
+}
+
+// count adds delta to the number of live coupons that fall when n does. One that has been announced already is not
+// counted again.
+func (c *campaign) count(n uint32, delta int64) {
+	switch own := c.own(n); {
+	case own == 0:
+		c.inheriting += delta
+	case own > c.expiredThrough:
+		c.due.add(own, delta)
+	}
+}

@@ -1,0 +1,253 @@
+package domain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestRedeem(t *testing.T) {
+	stories(t, map[string]string{
+		"once": `
+			0 create_campaign codes=9 benefit={"off":5}
+			0 claim customer_id=ann
+			0 redeem code=$1 order_id=o1 id=r                     => redeemed n=1 redeemed_count=1 order_id=o1 benefit=map[off:5] events=redeemed
+			0 redeem code=$1 order_id=o1 id=r                     => redeemed redeemed_count=1 repeat
+			0 redeem code=$1 order_id=o1 id=other                 => redeemed redeemed_count=1 repeat
+			0 redeem code=$1 order_id=o2                          => already_redeemed
+			0 redeem code=$1 order_id=o2 id=r                     => idempotency_key_reused`,
+		"several times": `
+			0 create_campaign codes=9 max_redemptions=2
+			0 claim customer_id=ann
+			0 redeem code=$1 order_id=o1 id=r1                    => redeemed redeemed_count=1
+			0 redeem code=$1 order_id=o2                          => redeemed redeemed_count=2
+			0 redeem code=$1 order_id=o3                          => redemption_limit_reached
+			0 redeem code=$1 order_id=o1                          => redeemed redeemed_count=1 repeat
+			0 redeem code=$1 order_id=o1 id=r1                    => redeemed redeemed_count=1 repeat`,
+		"by its holder, where one is named": `
+			0 create_campaign codes=9
+			0 claim customer_id=ann
+			0 redeem code=$1 order_id=o1 customer_id=bob          => not_holder
+			0 redeem code=$1 order_id=o1 customer_id=ann          => redeemed customer_id=ann
+			0 redeem code=$1 order_id=o1 customer_id=bob          => not_holder
+			0 redeem code=$1 order_id=o1                          => redeemed repeat`,
+		"codes that are none": `
+			0 create_campaign codes=9
+			0 create_campaign codes=9 campaign=t
+			0 create_campaign codes=0 campaign=imp
+			0 claim customer_id=ann
+			0 redeem code=nonsense order_id=o                     => code_not_found
+			0 redeem code=AAAA-BBBB-CCCC order_id=o               => code_not_found
+			0 redeem code=$1 order_id=o campaign=t                => code_not_found
+			0 redeem code=$1 order_id=o campaign=imp              => code_not_found
+			0 redeem code=$1 order_id=o campaign=nowhere          => code_not_found
+			0 redeem code=$1 order_id=o campaign=s                => redeemed`,
+		"the order of the checks": `
+			0  create_campaign codes=9 expires_at=+1h
+			0  claim customer_id=ann
+			0  claim customer_id=bob
+			0  redeem code=$1 order_id=o1 id=r
+			0  void code=$1
+			0  void code=$2
+			1h pause_campaign
+			1h redeem code=$1 order_id=o1 id=r                    => redeemed repeat
+			1h redeem code=$1 order_id=o1                         => redeemed repeat
+			1h redeem code=$1 order_id=o2 customer_id=bob         => not_holder
+			1h redeem code=$1 order_id=o2                         => voided
+			1h redeem code=$2 order_id=o2                         => voided`,
+		"paused before expired before redeemed": `
+			0  create_campaign codes=9 expires_at=+1h
+			0  claim customer_id=ann
+			0  redeem code=$1 order_id=o1
+			1h pause_campaign
+			1h redeem code=$1 order_id=o2                         => campaign_paused
+			1h resume_campaign
+			1h redeem code=$1 order_id=o2                         => expired
+			1h extend code=$1 expires_at=+2h                      => extended events=extended
+			1h redeem code=$1 order_id=o2                         => already_redeemed`,
+		"an ended campaign's coupons live on": `
+			0 create_campaign codes=9
+			0 claim customer_id=ann
+			0 end_campaign
+			0 redeem code=$1 order_id=o                           => redeemed`,
+		"never at its end": `
+			0           create_campaign codes=9 expires_at=+1h
+			0           claim customer_id=ann
+			0           claim customer_id=bob
+			59m59.999999s redeem code=$1 order_id=o               => redeemed
+			1h          redeem code=$2 order_id=o                 => expired`,
+		"a clock that runs back cannot revive it": `
+			0  create_campaign codes=9 expires_at=+1h
+			0  claim customer_id=ann
+			2h pause_campaign
+			0  resume_campaign
+			0  redeem code=$1 order_id=o                          => expired
+			0  claim customer_id=bob                              => claim_closed`,
+		"forgiving about how it is typed": `
+			0 create_campaign codes=9 prefix=Sun
+			0 claim customer_id=ann                               => claimed
+			0 redeem code=$1 order_id=o                           => redeemed`,
+	})
+	s := newScript(t)
+	s.run(`
+		0 create_campaign codes=9 prefix=sun max_redemptions=9
+		0 claim customer_id=ann`)
+	code := s.codes["$1"]
+	if !strings.HasPrefix(code, "SUN-") || len(code) != 18 {
+		t.Fatalf("code is %s", code)
+	}
+	for i, typed := range []string{strings.ToLower(code), strings.ReplaceAll(code, "-", ""), code[4:], "XYZ-" + code[4:]} {
+		s.line(fmt.Sprintf("0 redeem code=%s order_id=o%d => redeemed code=%s", typed, i, code))
+	}
+	last := code[len(code)-1]
+	other := byte('A')
+	if last == other {
+		other = 'B'
+	}
+	s.line(fmt.Sprintf("0 redeem code=%s%c order_id=x => code_not_found", code[:len(code)-1], other))
+}
+
+func TestRollback(t *testing.T) {
+	stories(t, map[string]string{
+		"makes it usable again": `
+			0 create_campaign codes=9
+			0 claim customer_id=ann
+			0 redeem code=$1 order_id=o1 id=r1
+			0 rollback code=$1 order_id=o1 id=b                   => rolled_back events=rolled_back
+			0 rollback code=$1 order_id=o1 id=b                   => rolled_back repeat
+			0 rollback code=$1 order_id=o1                        => rolled_back repeat
+			0 redeem code=$1 order_id=o1 id=r1                    => redeemed repeat
+			0 redeem code=$1 order_id=o1 id=r2                    => redeemed redeemed_count=1 events=redeemed
+			0 rollback code=$1 order_id=o1 id=b                   => rolled_back repeat
+			0 redeem code=$1 order_id=o2                          => already_redeemed
+			0 rollback code=$1 order_id=o1                        => rolled_back events=rolled_back
+			0 redeem code=$1 order_id=o2                          => redeemed`,
+		"after it expired it stays expired": `
+			0  create_campaign codes=9 expires_at=+1h
+			0  claim customer_id=ann
+			0  redeem code=$1 order_id=o1
+			1h rollback code=$1 order_id=o1                       => rolled_back events=rolled_back
+			1h redeem code=$1 order_id=o2                         => expired`,
+		"the order of the checks": `
+			0 rollback code=nonsense order_id=o1                  => code_not_found
+			0 create_campaign codes=9
+			0 claim customer_id=ann
+			0 rollback code=$1 order_id=o1                        => not_redeemed
+			0 rollback code=$1 order_id=o1 customer_id=bob        => not_holder
+			0 redeem code=$1 order_id=o1 id=r
+			0 rollback code=$1 order_id=o1 id=r                   => idempotency_key_reused
+			0 rollback code=$1 order_id=o1 customer_id=bob        => not_holder
+			0 rollback code=$1 order_id=o2                        => not_redeemed
+			0 pause_campaign
+			0 rollback code=$1 order_id=o1 customer_id=ann id=b   => rolled_back customer_id=ann
+			0 rollback code=$1 order_id=o1 customer_id=bob        => not_holder
+			0 rollback code=$1 order_id=o2 id=b                   => idempotency_key_reused`,
+		"of a void coupon": `
+			0 create_campaign codes=9
+			0 claim customer_id=ann
+			0 redeem code=$1 order_id=o1
+			0 void code=$1
+			0 rollback code=$1 order_id=o1                        => rolled_back
+			0 redeem code=$1 order_id=o1                          => voided`,
+		"one of several": `
+			0 create_campaign codes=9 max_redemptions=3
+			0 claim customer_id=ann
+			0 redeem code=$1 order_id=o1
+			0 redeem code=$1 order_id=o2
+			0 redeem code=$1 order_id=o3
+			0 rollback code=$1 order_id=o2                        => rolled_back redeemed_count=2
+			0 redeem code=$1 order_id=o1                          => redeemed redeemed_count=1 repeat
+			0 redeem code=$1 order_id=o2                          => redeemed redeemed_count=3
+			0 redeem code=$1 order_id=o4                          => redemption_limit_reached`,
+	})
+}
+
+func TestCouponRedeemedAndRolledBackOverAndOver(t *testing.T) {
+	s := newScript(t)
+	s.run("0 create_campaign codes=2\n0 claim customer_id=ann")
+	for i := range 2 * manyActs {
+		s.line(fmt.Sprintf("0 redeem code=$1 order_id=o%d => redeemed redeemed_count=1", i))
+		s.line(fmt.Sprintf("0 rollback code=$1 order_id=o%d => rolled_back", i))
+	}
+	if !s.lane.campaigns["s"].byOrder {
+		t.Fatal("its acts are still walked one by one")
+	}
+	s.run("0 rollback code=$1 order_id=o3 => rolled_back repeat")
+	s.run("0 redeem code=$1 order_id=o3 => redeemed redeemed_count=1")
+	s.run("0 rollback code=$1 order_id=o3 => rolled_back events=rolled_back")
+}
+
+func TestVoidAndExtend(t *testing.T) {
+	stories(t, map[string]string{
+		"void is for good": `
+			0 void code=nonsense                                  => code_not_found
+			0 create_campaign codes=9
+			0 claim customer_id=ann
+			0 void code=$1 reason=stolen id=v                     => voided events=voided
+			0 void code=$1 reason=stolen id=v                     => voided repeat
+			0 void code=$1                                        => voided repeat
+			0 redeem code=$1 order_id=o                           => voided
+			0 extend code=$1 expires_at=+1h                       => voided
+			0 claim customer_id=ann                               => claimed n=1 repeat
+			0 claim customer_id=bob
+			0 void code=$2 id=v                                   => idempotency_key_reused
+			0 extend code=$2 expires_at=+1h id=v                  => idempotency_key_reused`,
+		"extend": `
+			0  extend code=nonsense expires_at=+1h                => code_not_found
+			0  create_campaign codes=9 expires_at=+1h
+			0  claim customer_id=ann
+			0  claim customer_id=bob
+			1h extend code=$1 expires_at=+1h                      => invalid message=expires_at:
+			1h extend code=$1 expires_at=+2h id=e                 => extended expires_at=+2h events=extended
+			1h extend code=$1 expires_at=+2h id=e                 => extended expires_at=+2h repeat
+			1h redeem code=$2 order_id=o                          => expired
+			1h redeem code=$1 order_id=o                          => redeemed
+			1h extend code=$2 expires_at=+2h id=e                 => idempotency_key_reused`,
+		"extend may bring the end forward": `
+			0  create_campaign codes=9 expires_at=+9h
+			0  claim customer_id=ann
+			0  extend code=$1 expires_at=+1h
+			1h redeem code=$1 order_id=o                          => expired`,
+	})
+}
+
+func TestValidateSaysWhatRedeemWouldSay(t *testing.T) {
+	s := newScript(t)
+	s.run(`
+		0 create_campaign codes=9 expires_at=+1h benefit={"off":5}
+		0 claim customer_id=ann
+		0 claim customer_id=bob
+		0 redeem code=$2 order_id=o1`)
+	before := snapshot(t, s.lane)
+	for _, tc := range []struct {
+		cmd  Command
+		at   Instant
+		want string
+	}{
+		{Command{Code: s.codes["$1"]}, start, StatusRedeemed},
+		{Command{Code: s.codes["$1"], OrderID: "o1", CustomerID: "ann", ID: "x"}, start, StatusRedeemed},
+		{Command{Code: s.codes["$1"], CustomerID: "bob"}, start, string(NotHolder)},
+		{Command{Code: s.codes["$1"]}, start + hour, string(Expired)},
+		{Command{Code: s.codes["$2"]}, start, string(AlreadyRedeemed)},
+		{Command{Code: s.codes["$2"], OrderID: "o1"}, start, "repeat"},
+		{Command{Code: "nonsense"}, start, string(CodeNotFound)},
+	} {
+		tc.cmd.Type = Redeem
+		out := s.lane.Validate(&tc.cmd, tc.at)
+		got := out.Status
+		if out.Refused() {
+			got = string(out.Refusal)
+		} else if out.RedeemedCount != 1 || string(out.Benefit) != `{"off":5}` {
+			t.Errorf("%+v: %s", tc.cmd, outcomeText(out))
+		}
+		if out.Repeat {
+			got = "repeat"
+		}
+		if got != tc.want {
+			t.Errorf("%+v: got %s, want %s", tc.cmd, outcomeText(out), tc.want)
+		}
+	}
+	if string(snapshot(t, s.lane)) != string(before) {
+		t.Fatal("validate changed something")
+	}
+}

@@ -1,0 +1,203 @@
+package domain
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestExpire(t *testing.T) {
+	stories(t, map[string]string{
+		"one event, however many fall": `
+			0  expire through=+1h                             => campaign_not_found
+			0  create_campaign codes=9 expires_at=+1h
+			0  claim customer_id=a
+			0  claim customer_id=b
+			0  claim customer_id=c
+			0  redeem code=$3 order_id=o
+			1h expire through=+1h                             => expired count=2 events=expired
+			1h expire through=+1h                             => expired repeat
+			2h expire through=+1h                             => expired repeat
+			2h expire through=+2h                             => expired events=expired`,
+		"never ahead of the lane's time": `
+			0   create_campaign codes=9 expires_at=+1h
+			0   claim customer_id=a
+			59m expire through=+2h                            => expired events=expired
+			59m redeem code=$1 order_id=o                     => redeemed
+			1h  expire through=+2h                            => expired`,
+		"own and inherited ends": `
+			0   create_campaign codes=9 valid_for=10s
+			0   claim customer_id=a
+			1s  claim customer_id=b
+			1s  update_campaign expires_at=+15s
+			1s  claim customer_id=c
+			2s  extend code=$2 expires_at=+12s
+			10s expire through=+10s                           => expired count=1
+			20s expire through=+11s                           => expired events=expired
+			20s expire through=+12s                           => expired count=1
+			20s expire through=+20s                           => expired count=1`,
+		"what was extended falls again, what was rolled back is counted no more": `
+			0  create_campaign codes=9 expires_at=+1h
+			0  claim customer_id=a
+			0  claim customer_id=b
+			0  redeem code=$2 order_id=o
+			1h expire through=+1h                             => expired count=1
+			1h rollback code=$2 order_id=o
+			1h extend code=$1 expires_at=+2h
+			2h expire through=+2h                             => expired count=1
+			2h update_campaign expires_at=+3h
+			3h expire through=+3h                             => expired count=1`,
+		"its id is not remembered": `
+			0  create_campaign codes=9 expires_at=+1h
+			0  expire through=+1m id=x                        => expired repeat=
+			1h expire through=+1h id=x                        => expired events=expired
+			1h claim customer_id=a id=x                       => claim_closed`,
+	})
+}
+
+func TestReminders(t *testing.T) {
+	stories(t, map[string]string{
+		"before claims open": `
+			0   remind customer_id=ann kind=opens before=1m                 => campaign_not_found
+			0   create_campaign codes=9 opens_at=+10m
+			0   remind customer_id=ann kind=opens before=1m id=r            => reminder_set due_at=+9m events=set
+			0   remind customer_id=ann kind=opens before=1m id=r            => reminder_set due_at=+9m repeat
+			0   remind customer_id=ann kind=opens before=1m                 => reminder_set due_at=+9m repeat
+			0   remind customer_id=ann kind=opens before=2m id=r            => idempotency_key_reused
+			0   remind customer_id=bob kind=opens before=1m id=r            => idempotency_key_reused
+			0   claim customer_id=ann id=r                                  => idempotency_key_reused
+			0   remind customer_id=bob kind=opens before=1m                 => reminder_set
+			1m  remind_due kind=opens due_at=+9m through_r=9                => reminder_set repeat
+			9m  remind_due kind=opens due_at=+9m through_r=1                => reminder_set count=1 events=due
+			9m  remind_due kind=opens due_at=+9m through_r=1                => reminder_set repeat
+			9m  unremind customer_id=ann kind=opens before=1m               => too_late
+			9m  unremind customer_id=bob kind=opens before=1m               => reminder_cancelled events=cancelled
+			9m  remind_due kind=opens due_at=+9m through_r=2                => reminder_set repeat
+			9m  remind customer_id=cy kind=opens before=1m                  => too_late
+			9m  remind customer_id=ann kind=opens before=1m id=r            => reminder_set repeat`,
+		"claims are open already": `
+			0 create_campaign codes=9
+			0 remind customer_id=ann kind=opens before=1m                   => too_late`,
+		"before the coupon expires": `
+			0  create_campaign codes=9 expires_at=+48h per_customer=0
+			0  remind customer_id=ann kind=expires before=24h               => not_holder
+			0  claim customer_id=ann
+			0  remind customer_id=ann kind=expires before=24h id=r          => reminder_set n=1 due_at=+24h events=set
+			0  claim customer_id=ann
+			0  remind customer_id=ann kind=expires before=24h id=r          => reminder_set n=1 repeat
+			0  remind customer_id=ann kind=expires before=24h               => reminder_set n=2
+			0  unremind customer_id=bob kind=expires before=24h             => not_holder
+			24h remind_due kind=expires due_at=+24h through_r=2             => reminder_set count=2`,
+		"of what never expires": `
+			0 create_campaign codes=9
+			0 claim customer_id=ann
+			0 remind customer_id=ann kind=expires before=24h                => invalid message=kind:`,
+		"cancelled": `
+			0 create_campaign codes=9 opens_at=+10m
+			0 unremind customer_id=ann kind=opens before=1m                 => reminder_cancelled repeat
+			0 remind customer_id=ann kind=opens before=1m
+			0 unremind customer_id=ann kind=opens before=1m id=u            => reminder_cancelled events=cancelled
+			0 remind customer_id=ann kind=opens before=1m                   => reminder_set events=set
+			0 unremind customer_id=ann kind=opens before=1m id=u            => reminder_cancelled repeat
+			9m remind_due kind=opens due_at=+9m through_r=9                 => reminder_set count=1`,
+		"a used coupon's reminders are cancelled in the same step": `
+			0 create_campaign codes=9 expires_at=+48h max_redemptions=2
+			0 claim customer_id=ann
+			0 remind customer_id=ann kind=expires before=1h
+			0 remind customer_id=ann kind=expires before=2h
+			0 redeem code=$1 order_id=o1                                    => redeemed events=redeemed
+			0 redeem code=$1 order_id=o2                                    => redeemed events=redeemed,cancelled,cancelled
+			0 remind customer_id=ann kind=expires before=1h                 => already_redeemed
+			0 unremind customer_id=ann kind=expires before=1h               => reminder_cancelled repeat
+			47h remind_due kind=expires due_at=+47h through_r=9             => reminder_set repeat`,
+		"and a void one's": `
+			0 create_campaign codes=9 expires_at=+48h
+			0 claim customer_id=ann
+			0 remind customer_id=ann kind=expires before=1h
+			0 void code=$1                                                  => voided events=voided,cancelled
+			0 remind customer_id=ann kind=expires before=1h                 => voided`,
+		"at most three on a coupon": `
+			0 create_campaign codes=9 expires_at=+48h
+			0 claim customer_id=ann
+			0 remind customer_id=ann kind=expires before=1h
+			0 remind customer_id=ann kind=expires before=2h
+			0 remind customer_id=ann kind=expires before=3h
+			0 remind customer_id=ann kind=expires before=4h                 => invalid message=before:
+			0 unremind customer_id=ann kind=expires before=2h
+			0 remind customer_id=ann kind=expires before=4h                 => reminder_set`,
+		"re-timed by an update": `
+			0   create_campaign codes=9 opens_at=+10m
+			0   remind customer_id=ann kind=opens before=1m
+			0   update_campaign opens_at=+20m
+			9m  remind_due kind=opens due_at=+9m through_r=9                => reminder_set repeat
+			19m remind_due kind=opens due_at=+19m through_r=9               => reminder_set count=1
+			19m update_campaign opens_at=+40m
+			39m remind_due kind=opens due_at=+39m through_r=9               => reminder_set repeat
+			38m remind customer_id=ann kind=opens before=1m                 => too_late
+			39m update_campaign opens_at=+50m
+			39m remind customer_id=ann kind=opens before=1m                 => reminder_set due_at=+49m`,
+		"re-timed by an extension": `
+			0   create_campaign codes=9 expires_at=+2h
+			0   claim customer_id=ann
+			0   claim customer_id=bob
+			0   remind customer_id=ann kind=expires before=1h
+			0   remind customer_id=bob kind=expires before=1h
+			0   extend code=$1 expires_at=+5h
+			1h  remind_due kind=expires due_at=+1h through_r=9              => reminder_set count=1
+			1h  extend code=$1 expires_at=+4h
+			4h  remind_due kind=expires due_at=+4h through_r=9              => reminder_set repeat
+			4h  remind_due kind=expires due_at=+3h through_r=9              => reminder_set count=1`,
+		"with its opening taken away it waits": `
+			0   create_campaign codes=9 opens_at=+10m
+			0   remind customer_id=ann kind=opens before=1m
+			0   update_campaign opens_at=null
+			9m  remind_due kind=opens due_at=+9m through_r=9                => reminder_set repeat
+			9m  update_campaign opens_at=+20m
+			19m remind_due kind=opens due_at=+19m through_r=9               => reminder_set count=1`,
+		"exactly at the instant, before=0s": `
+			0   create_campaign codes=9 opens_at=+10m
+			0   remind customer_id=ann kind=opens before=0s                 => reminder_set due_at=+10m
+			10m remind_due kind=opens due_at=+10m through_r=1               => reminder_set count=1`,
+	})
+}
+
+// dueOf runs a story that ends in one remind_due and returns what it fired and dropped.
+func dueOf(t *testing.T, story string) (fired, dropped uint64) {
+	s := newScript(t)
+	s.run(story)
+	for line := range strings.Lines(string(s.step.Events)) {
+		var ev Event
+		if err := ParseEvent([]byte(line), &ev); err != nil {
+			t.Fatal(err)
+		}
+		if ev.Type == RemindersDue {
+			fired, dropped = fired+ev.Fired, dropped+ev.Dropped
+			if ev.FromR != 1 || ev.ThroughR != 2 {
+				t.Fatalf("from %d through %d", ev.FromR, ev.ThroughR)
+			}
+		}
+	}
+	return fired, dropped
+}
+
+func TestRemindersAreDroppedAfterTheGraceOrTheEnd(t *testing.T) {
+	const given = `
+		0   create_campaign codes=9 opens_at=+10m
+		0   remind customer_id=ann kind=opens before=1m
+		0   remind customer_id=bob kind=opens before=1m
+		`
+	for _, tc := range []struct {
+		name, then     string
+		fired, dropped uint64
+	}{
+		{"at the grace", "14m remind_due kind=opens due_at=+9m through_r=9 => reminder_set count=2", 2, 0},
+		{"after the grace", "14m0.000001s remind_due kind=opens due_at=+9m through_r=9 => reminder_set count=2", 0, 2},
+		{"after the end", "0 end_campaign\n9m remind_due kind=opens due_at=+9m through_r=9 => reminder_set count=2", 0, 2},
+		{"while paused", "0 pause_campaign\n9m remind_due kind=opens due_at=+9m through_r=9 => reminder_set count=2", 2, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if fired, dropped := dueOf(t, given+tc.then); fired != tc.fired || dropped != tc.dropped {
+				t.Fatalf("fired %d, dropped %d; want %d, %d", fired, dropped, tc.fired, tc.dropped)
+			}
+		})
+	}
+}

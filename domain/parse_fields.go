@@ -1,0 +1,282 @@
+package domain
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-4a2410e3/scrip/domain/code"
+)
+
+// read interprets one field.
+func (c *Command) read(f field, raw []byte) error {
+	if c.Type == CreateCampaign || c.Type == UpdateCampaign {
+		return c.readSetting(f, raw)
+	}
+	switch f {
+	case fCodes:
+		return c.readCodes(raw)
+	case fAttributes:
+		return c.readAttributes(raw)
+	case fExpiresAt:
+		return readAnchor(f, raw, &c.ExpiresAt)
+	case fThrough:
+		return readInstant(f, raw, &c.Through)
+	case fDueAt:
+		return readInstant(f, raw, &c.DueAt)
+	case fThroughR:
+		return readNumber(f, raw, 1, 1<<53, &c.ThroughR)
+	case fBefore:
+		return readDuration(f, raw, 0, MaxBefore, &c.Before)
+	}
+	s, err := unquote(raw)
+	if err != nil {
+		return invalid(fieldNames[f], "%s", err)
+	}
+	switch f {
+	case fCustomerID:
+		c.CustomerID = s
+		return checkText("customer_id", s, MaxCustomerID)
+	case fOrderID:
+		c.OrderID = s
+		return checkText("order_id", s, MaxOrderID)
+	case fCode:
+		c.Code = s
+		return checkText("code", s, MaxCodeInput)
+	case fReason:
+		c.Reason = s
+		return checkText("reason", s, MaxReason)
+	case fKind:
+		c.Kind = s
+		if s != KindOpens && s != KindExpires {
+			return invalid("kind", "must be %s or %s", KindOpens, KindExpires)
+		}
+	}
+	return nil
+}
+
+// readSetting interprets one setting of a create or update; null stands for "none".
+func (c *Command) readSetting(f field, raw []byte) error {
+	p := &c.Patch
+	if string(raw) == "null" {
+		d := defaultSettings()
+		switch f {
+		case fCodes:
+			return invalid("codes", "must be a whole number from 0 to %d", MaxCodes)
+		case fPerCustomer:
+			p.PerCustomer = d.PerCustomer
+		case fMaxRedemptions:
+			p.MaxRedemptions = d.MaxRedemptions
+		case fPriority:
+			p.Priority = d.Priority
+		}
+		return nil
+	}
+	var n uint64
+	var s string
+	var err error
+	switch f {
+	case fCodes:
+		err = readNumber(f, raw, 0, MaxCodes, &n)
+		p.Codes = uint32(n)
+		return err
+	case fPerCustomer:
+		err = readNumber(f, raw, 0, MaxPerCustomer, &n)
+		p.PerCustomer = uint32(n)
+		return err
+	case fMaxRedemptions:
+		err = readNumber(f, raw, 1, MaxRedemptions, &n)
+		p.MaxRedemptions = uint32(n)
+		return err
+	case fOpensAt:
+		return readAnchor(f, raw, &p.OpensAt)
+	case fClosesAt:
+		return readAnchor(f, raw, &p.ClosesAt)
+	case fExpiresAt:
+		return readAnchor(f, raw, &p.ExpiresAt)
+	case fValidFor:
+		return readDuration(f, raw, time.Second, MaxValidFor, &p.ValidFor)
+	case fBenefit:
+		if p.Benefit, err = compact(raw); err != nil || len(p.Benefit) > MaxBenefit {
+			return invalid("benefit", "must be JSON of at most %d bytes", MaxBenefit)
+		}
+		return nil
+	}
+	if s, err = unquote(raw); err != nil {
+		return invalid(fieldNames[f], "%s", err)
+	}
+	switch f {
+	case fPrefix:
+		p.Prefix = strings.ToUpper(s)
+		if err := code.ValidPrefix(s); err != nil {
+			return invalid("prefix", "%s", err)
+		}
+	case fCategory:
+		p.Category = s
+		return checkText("category", s, MaxCategory)
+	case fPriority:
+		p.Priority = s
+		if s != PriorityHigh && s != PriorityNormal && s != PriorityLow {
+			return invalid("priority", "must be high, normal or low")
+		}
+	}
+	return nil
+}
+
+// readCodes reads the array of an import.
+func (c *Command) readCodes(raw []byte) error {
+	var list []string
+	if err := json.Unmarshal(raw, &list); err != nil || len(list) == 0 {
+		return invalid("codes", "must be an array of at least one code")
+	}
+	for i, s := range list {
+		n, err := code.NormalizeImported(s)
+		if err != nil {
+			return invalid("codes", "code %d (%q): %s", i+1, shorten(s, 64), err)
+		}
+		list[i] = n
+	}
+	c.Codes = list
+	return nil
+}
+
+// readAttributes reads a flat object of strings, numbers and booleans.
+func (c *Command) readAttributes(raw []byte) error {
+	flat, err := compact(raw)
+	if err != nil || len(flat) == 0 || flat[0] != '{' {
+		return invalid("attributes", `must be a flat JSON object such as {"channel":"app"}`)
+	}
+	if len(flat) > MaxAttributes {
+		return invalid("attributes", "has %d bytes, at most %d are allowed", len(flat), MaxAttributes)
+	}
+	o := object{data: flat}
+	seen := make(map[string]bool)
+	for {
+		key, value, done, err := o.next()
+		if err != nil {
+			return invalid("attributes", "%s", err)
+		}
+		if done {
+			break
+		}
+		name, err := unquote(append(append([]byte{'"'}, key...), '"'))
+		if err != nil || name == "" || !printable(name) {
+			return invalid("attributes", "names must be printable and not empty")
+		}
+		if seen[name] {
+			return invalid("attributes", "%s is given twice; keep one", shorten(name, 32))
+		}
+		seen[name] = true
+		switch value[0] {
+		case '{', '[', 'n':
+			return invalid("attributes", "%s must be a string, number or boolean: the object is flat", shorten(name, 32))
+		case '"':
+			if s, err := unquote(value); err != nil || !printable(s) {
+				return invalid("attributes", "%s must be printable text", shorten(name, 32))
+			}
+		}
+	}
+	if len(seen) > 0 {
+		c.Attributes = flat
+	}
+	return nil
+}
+
+func compact(raw []byte) ([]byte, error) {
+	var buf bytes.Buffer
+	if err := json.Compact(&buf, raw); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// earliest keeps a reminder's due time, which lies up to MaxBefore ahead of a campaign's or coupon's instant, after 1970.
+const earliest Instant = 63072000_000000 // 1972-01-01
+
+// readAnchor reads an instant that reminders may hang on.
+func readAnchor(f field, raw []byte, into *Instant) error {
+	if err := readInstant(f, raw, into); err != nil {
+		return err
+	}
+	if *into < earliest {
+		return invalid(fieldNames[f], "must not lie before 1972")
+	}
+	return nil
+}
+
+func readInstant(f field, raw []byte, into *Instant) error {
+	s, err := unquote(raw)
+	if err != nil {
+		return invalid(fieldNames[f], "must be an RFC 3339 time such as 2026-11-27T00:00:00Z")
+	}
+	if *into, err = ParseInstant(s); err != nil {
+		return invalid(fieldNames[f], "%s", err)
+	}
+	return nil
+}
+
+func readDuration(f field, raw []byte, least, most time.Duration, into *time.Duration) error {
+	s, err := unquote(raw)
+	if err == nil {
+		*into, err = time.ParseDuration(s)
+	}
+	if err != nil {
+		return invalid(fieldNames[f], "must be a duration such as 90s, 1m or 72h")
+	}
+	if *into < least || *into > most {
+		return invalid(fieldNames[f], "must lie between %s and %s", least, most)
+	}
+	*into = into.Truncate(time.Microsecond)
+	return nil
+}
+
+func readNumber(f field, raw []byte, least, most uint64, into *uint64) error {
+	v, err := strconv.ParseUint(string(raw), 10, 64)
+	if err != nil || v < least || v > most {
+		return invalid(fieldNames[f], "must be a whole number from %d to %d", least, most)
+	}
+	*into = v
+	return nil
+}
+
+// checkText refuses what is empty, too long or not printable.
+func checkText(name, s string, most int) error {
+	switch {
+	case s == "":
+		return invalid(name, "must not be empty")
+	case len(s) > most:
+		return invalid(name, "has %d bytes, at most %d are allowed", len(s), most)
+	case !printable(s):
+		return invalid(name, "must be printable UTF-8 without control characters")
+	}
+	return nil
+}
+
+// ValidCampaignName reports whether s is 1 to 64 of A-Z a-z 0-9 _ -.
+func ValidCampaignName(s string) bool {
+	if len(s) == 0 || len(s) > MaxCampaignName {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return true
+}
+
+// shorten cuts s to at most n bytes for a message.
+func shorten(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return fmt.Sprintf("%s…", s[:n])
+}
