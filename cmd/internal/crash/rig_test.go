@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -17,60 +16,33 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// binary is scrip as built for these tests.
-var binary string
-
-func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "scrip-crash")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "scrip")
-		build := exec.Command("go", "build", "-o", binary, "github.com/seed-4a2410e3/scrip/cmd/scrip")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "building scrip: %v\n%s", err, out)
-			return 1
-		}
-		return pgtest.Main(m)
-	}())
-}
+func TestMain(m *testing.M) { os.Exit(scriptest.Main(m, nil)) }
 
 // server is a scrip serve process and its data directory.
 type server struct {
 	t    *testing.T
 	data string
 	args []string
-	cmd  *exec.Cmd
-	desc datadir.Descriptor
-	gone chan struct{}
-	log  *os.File
+	log  string
+	proc *scriptest.Process
+	desc scriptest.Descriptor
 }
 
 // newServer prepares a server; up starts it. NATS stays on one port, so that clients find it again.
 func newServer(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, data: filepath.Join(pgtest.Dir(t), "data"), args: args}
-	var err error
-	if s.log, err = os.Create(filepath.Join(t.TempDir(), "serve.log")); err != nil {
-		t.Fatal(err)
-	}
+	s := &server{t: t, data: filepath.Join(pgtest.Dir(t), "data"), args: args, log: filepath.Join(t.TempDir(), "serve.log")}
 	t.Cleanup(func() {
 		s.kill()
 		if t.Failed() {
-			out, _ := os.ReadFile(s.log.Name())
-			t.Logf("the server said:\n%s", tail(out, 6000))
+			t.Logf("the server said:\n%s", tail([]byte(s.said()), 6000))
 		}
-		_ = s.log.Close()
 	})
 	return s
 }
@@ -95,41 +67,26 @@ func freePort(t *testing.T) string {
 // up starts the process and waits until it is ready.
 func (s *server) up() {
 	s.t.Helper()
-	args := append([]string{"serve", "--data", s.data, "--http-listen", "127.0.0.1:0"}, s.args...)
-	s.cmd = exec.Command(binary, args...)
-	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
-	if err := s.cmd.Start(); err != nil {
+	var err error
+	if s.proc, err = scriptest.Start(s.data, s.log, s.args, nil); err != nil {
 		s.t.Fatal(err)
 	}
-	s.gone = make(chan struct{})
-	cmd, gone := s.cmd, s.gone
-	go func() { _ = cmd.Wait(); close(gone) }()
-	streamtest.Eventually(s.t, "the server is ready", func() bool {
-		select {
-		case <-gone:
-			s.t.Fatalf("the server ended: %v", cmd.ProcessState)
-		default:
-		}
-		desc, err := datadir.Find(s.data)
-		s.desc = desc
-		return err == nil && desc.PID == cmd.Process.Pid
-	})
+	if s.desc, err = s.proc.Ready(); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // kill is kill -9, and waits until the process is gone.
 func (s *server) kill() {
-	if s.cmd == nil {
-		return
+	if s.proc != nil {
+		s.proc.Kill()
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGCONT)
-	_ = s.cmd.Process.Kill()
-	<-s.gone
 }
 
 // signal sends a signal.
 func (s *server) signal(sig syscall.Signal) {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
+	if err := s.proc.Signal(sig); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -137,9 +94,11 @@ func (s *server) signal(sig syscall.Signal) {
 // stop asks for a clean stop and returns the exit code.
 func (s *server) stop() int {
 	s.t.Helper()
-	s.signal(syscall.SIGTERM)
-	<-s.gone
-	return s.cmd.ProcessState.ExitCode()
+	code, err := s.proc.Stop()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return code
 }
 
 func (s *server) connect() (*nats.Conn, jetstream.JetStream) {
@@ -246,9 +205,8 @@ func (l *ledger) problem(format string, args ...any) {
 
 // said is what the server has logged so far.
 func (s *server) said() string {
-	out, err := os.ReadFile(s.log.Name())
-	if err != nil {
-		s.t.Fatal(err)
+	if s.proc == nil {
+		return ""
 	}
-	return string(out)
+	return s.proc.Said()
 }

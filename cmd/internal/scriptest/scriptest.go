@@ -1,0 +1,158 @@
+// Package scriptest builds the real binary and runs it for tests.
+//
+//	Main ── go build ──> Binary() ── Start ──> scrip serve, a process of its own ──> <data>/scrip.json
+//	                                                 └── SIGTERM, SIGKILL, SIGSTOP by the test
+//
+// It knows nothing of what is in the program: what it says of a server is what the file scrip.json says. Where a test
+// binary crashes, its servers go on, and can be found by their data directories in the directory for temporary files.
+package scriptest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+)
+
+const (
+	// readyLimit is far above what a start takes, one or two seconds, for machines under load.
+	readyLimit = time.Minute
+	readyEvery = 10 * time.Millisecond
+)
+
+var binary string
+
+// Binary is the path of the program that Main has built.
+func Binary() string { return binary }
+
+// Main builds the program, runs the tests with what pgtest shares, and removes the program. It returns the exit code
+// for os.Exit. after is called when the tests have run.
+func Main(m *testing.M, after func()) int {
+	dir, err := os.MkdirTemp("", "scrip-binary-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "scrip")
+	build := exec.Command("go", "build", "-o", binary, "github.com/seed-4a2410e3/scrip/cmd/scrip")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building scrip: %v\n%s", err, out)
+		return 1
+	}
+	code := pgtest.Main(m)
+	if after != nil {
+		after()
+	}
+	return code
+}
+
+// Descriptor is what a server writes to <data>/scrip.json.
+type Descriptor struct {
+	PID         int    `json:"pid"`
+	NATSURL     string `json:"nats_url"`
+	HTTPURL     string `json:"http_url"`
+	PostgresURL string `json:"postgres_url"`
+	Lanes       int    `json:"lanes"`
+	Sync        string `json:"sync"`
+}
+
+// Process is a `scrip serve` that was started.
+type Process struct {
+	Data string
+	cmd  *exec.Cmd
+	log  *os.File
+	gone chan struct{}
+}
+
+// Start starts `scrip serve` on a data directory, with HTTP on a free port, further arguments and variables
+// (NAME=value). What it says is appended to the file logPath.
+func Start(data, logPath string, args, env []string) (*Process, error) {
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{Data: data, log: log, gone: make(chan struct{})}
+	p.cmd = exec.Command(binary, append([]string{"serve", "--data", data, "--http-listen", "127.0.0.1:0"}, args...)...)
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	go func() {
+		_ = p.cmd.Wait() // the exit code is asked for where it matters
+		_ = log.Close()
+		close(p.gone)
+	}()
+	return p, nil
+}
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Gone is closed when the process has ended.
+func (p *Process) Gone() <-chan struct{} { return p.gone }
+
+// Ready waits until the server says where it is, or has ended.
+func (p *Process) Ready() (Descriptor, error) {
+	deadline := time.NewTimer(readyLimit)
+	defer deadline.Stop()
+	tick := time.NewTicker(readyEvery)
+	defer tick.Stop()
+	for {
+		var d Descriptor
+		raw, err := os.ReadFile(filepath.Join(p.Data, "scrip.json"))
+		if err == nil {
+			if err = json.Unmarshal(raw, &d); err == nil && d.PID == p.PID() {
+				return d, nil
+			}
+		}
+		select {
+		case <-p.gone:
+			return d, fmt.Errorf("the server ended before it was ready: %s", p.cmd.ProcessState)
+		case <-deadline.C:
+			return d, fmt.Errorf("the server is not ready after %s: %w", readyLimit, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Kill is kill -9; it waits until the process is gone.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Signal(syscall.SIGCONT)
+	_ = p.cmd.Process.Kill()
+	<-p.gone
+}
+
+// Signal sends a signal.
+func (p *Process) Signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
+
+// Wait waits for the end and returns the exit code, -1 after a signal.
+func (p *Process) Wait() int {
+	<-p.gone
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Stop asks for a clean stop and returns the exit code.
+func (p *Process) Stop() (int, error) {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return -1, err
+	}
+	return p.Wait(), nil
+}
+
+// Said is what the process has written so far, and those before it to the same file.
+func (p *Process) Said() string {
+	out, err := os.ReadFile(p.log.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(out)
+}
