@@ -15,8 +15,8 @@ import (
 
 // Options of a Coalescer; the zero value has the written defaults.
 type Options struct {
-	// InFlight is how many messages of one lane are under way at once, at least 1. More means smaller messages.
-	// Defaults to 3.
+	// InFlight is how many messages of one lane are under way at once, at least 1; full ones may be more. More means
+	// smaller messages. Defaults to 3.
 	InFlight int
 	// MaxPending is how many lines of one lane may wait for their outcome; a line counts once more for each KiB it has.
 	// Defaults to 32,768; the least is 64.
@@ -45,6 +45,9 @@ const (
 	sweepEvery = 20 * time.Millisecond
 	// headerRoom is what a message needs beside its lines when the server's max_payload is small.
 	headerRoom = 1 << 10
+	// fullInFlight is how many full messages may be under way beyond Options.InFlight. Measured on two cores, fsynced,
+	// one lane: 197k claims/s with 0, 305k/s with 3 or more.
+	fullInFlight = 9
 	// directInFlight is how many requests to the micro service are under way at once: each is one line, so it bounds
 	// what a service that is away can pile up, not the size of messages.
 	directInFlight = 4096
