@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -37,6 +38,9 @@ func (s *server) startProjector(ctx context.Context) error {
 		return p.Run(ctx)
 	})
 	s.health.add("projector", false, func() (bool, any) { return projection(p.Progress()) })
+	s.settled = func() bool {
+		return !slices.ContainsFunc(p.Progress(), func(l projector.Progress) bool { return l.State == projector.Starting })
+	}
 	return nil
 }
 

@@ -21,6 +21,9 @@ const (
 	stopLimit = 5 * time.Second
 	// readyPoll is how often a starting server looks whether it is ready.
 	readyPoll = 20 * time.Millisecond
+	// tablesWait is how long a start waits for the read tables to be there, which takes a moment when PostgreSQL answers.
+	// Claims do not wait for it: they are served already.
+	tablesWait = 5 * time.Second
 )
 
 // server is one run.
@@ -38,8 +41,9 @@ type server struct {
 	nc      *nats.Conn    // for what is asked now and then
 	js      jetstream.JetStream
 	stream  topology.Log
-	key     [32]byte // the code key, where a role needs it
-	tables  *tables  // nil = this server has nothing to do with PostgreSQL
+	key     [32]byte    // the code key, where a role needs it
+	tables  *tables     // nil = this server has nothing to do with PostgreSQL
+	settled func() bool // whether the projector has found or made the read tables, or could not; nil = no projector
 
 	mu         sync.Mutex // guards what follows
 	descriptor datadir.Descriptor
@@ -112,7 +116,9 @@ func (s *server) awaitReady(ctx context.Context) error {
 	}
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
-	for !s.health.good() {
+	// Who reads scrip.json may ask for rows at once, so the tables should be there by then.
+	late := time.Now().Add(tablesWait)
+	for !s.health.good() || s.settled != nil && !s.settled() && time.Now().Before(late) {
 		select {
 		case <-tick.C:
 		case err := <-s.group.ended:
