@@ -129,6 +129,7 @@ type owner struct {
 	buffer   []eventlog.Raw // taken from the feed
 	backlog  []eventlog.Raw // of it, not decided yet
 	next     *step          // collecting; nil = empty
+	crowded  bool           // the next message does not fit into it
 	flying   *flight        // published, not yet acknowledged
 	queries  chan *nats.Msg
 

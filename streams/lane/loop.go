@@ -10,8 +10,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// maxStepBytes is where a step stops taking messages. One message more may bring it up to twice that, which is the
-// 512 KiB an event message stays under.
+// maxStepBytes is where a step stops taking messages: larger writes take longer than what they save. Before that, a
+// message that might bring the step over domain.MaxStep waits for the next one.
 const maxStepBytes = 256 << 10
 
 // step is what is being collected: commands decided, nothing written yet.
@@ -79,7 +79,7 @@ func (o *owner) loop(ctx context.Context) error {
 
 // full reports whether no more commands are taken in: the step has its size, or a snapshot wants a quiet moment.
 func (o *owner) full() bool {
-	return o.next != nil && len(o.next.Events) >= maxStepBytes || o.snapshotting
+	return o.next != nil && len(o.next.Events) >= maxStepBytes || o.crowded || o.snapshotting
 }
 
 // collect decides what has arrived, without waiting, until the step has its size.
@@ -99,6 +99,10 @@ func (o *owner) collect(ctx context.Context) error {
 				return nil
 			}
 			o.backlog = batch
+		}
+		if o.next != nil && !o.next.Fits(o.backlog[0].Data) {
+			o.crowded = true
+			return nil
 		}
 		c, err := o.lane.commandOf(&o.backlog[0])
 		if err != nil {

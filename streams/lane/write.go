@@ -24,7 +24,7 @@ type flight struct {
 // publish sends what has been collected behind the fence. Nothing is answered yet.
 func (o *owner) publish(ctx context.Context) {
 	s := o.next
-	o.next = nil
+	o.next, o.crowded = nil, false
 	s.Close()
 	header := eventlog.Header{
 		Commands:    [2]uint64{s.first, s.last},

@@ -1,0 +1,84 @@
+package protocol
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+// Restore begins with a snapshot whose position was verified against the log, instead of an empty lane.
+func (o *Owner) Restore(state *domain.Lane, mark Mark) {
+	o.state, o.mark, o.fence = state, mark, mark.Position.Sequence
+}
+
+// Fold applies one event message. It is the same fold that deciding does.
+func (o *Owner) Fold(m *eventlog.Message) error {
+	if m.Rebase == 0 && m.Commands[0] != o.mark.Covered+1 {
+		return fmt.Errorf("%w: event message %d covers commands from %d, the one before it up to %d", ErrStopped, m.Sequence, m.Commands[0], o.mark.Covered)
+	}
+	var ev domain.Event
+	for n, line := range eventlog.Lines(m.Payload) {
+		if err := domain.ParseEvent(line, &ev); err != nil {
+			return fmt.Errorf("%w: event message %d, line %d: %w", ErrStopped, m.Sequence, n+1, err)
+		}
+		if err := o.state.Apply(&ev); err != nil {
+			return fmt.Errorf("%w: event message %d, line %d: %w", ErrStopped, m.Sequence, n+1, err)
+		}
+		o.fresh++
+	}
+	o.state.Advance(domain.At(m.LaneTime))
+	o.mark.Covered = m.Commands[1]
+	o.mark.Stamped = m.CommandTime // none after a rebase: there is nothing to compare with then
+	return nil
+}
+
+// Folded ends the folding. last is the newest message folded, nil if none was; end is where the stream ends: the fence
+// counts all messages, also those that are not ours.
+func (o *Owner) Folded(last *eventlog.Message, end uint64) {
+	if last != nil {
+		o.mark.Position = last.Position(o.log, o.lane)
+	}
+	o.fence = end
+}
+
+// Continues checks that the command stream is the one the events speak of, and goes on where they end. A restored or
+// truncated stream would put other commands under numbers that count as decided, and nobody would ever answer them.
+// stored reads the timestamp of a command.
+func (o *Owner) Continues(bounds eventlog.Bounds, stored func(sequence uint64) (time.Time, error)) error {
+	covered := o.mark.Covered
+	switch {
+	case covered == 0 && bounds.First <= 1:
+		return nil
+	case bounds.Last < covered:
+		return fmt.Errorf("%w: the events cover commands up to %d, but the command stream ends at %d: it lost its tail or is an older copy; %s", ErrStopped, covered, bounds.Last, o.rebaseHint())
+	case bounds.First > covered+1:
+		return fmt.Errorf("%w: the events cover commands up to %d, but the command stream begins at %d: commands in between are gone undecided; %s", ErrStopped, covered, bounds.First, o.rebaseHint())
+	case bounds.First == covered+1 || o.mark.Stamped.IsZero():
+		// The last covered command is gone (it is not ours to purge) or none was ever covered since a rebase.
+		return nil
+	}
+	at, err := stored(covered)
+	if err != nil {
+		return err
+	}
+	if at = at.Truncate(time.Microsecond); !at.Equal(o.mark.Stamped) {
+		return fmt.Errorf("%w: command %d was stored at %s, but the events covered one stored at %s: the command stream is another one; %s", ErrStopped, covered, eventlog.FormatTime(at), eventlog.FormatTime(o.mark.Stamped), o.rebaseHint())
+	}
+	return nil
+}
+
+// Rebase begins the one step that breaks contiguity, because an operator asked for it: without lines, saying at which
+// command the lane goes on (0 = behind what the command stream holds). Commands that are decided a second time by it
+// are known by their ids. The write is in flight then, like any other.
+func (o *Owner) Rebase(bounds eventlog.Bounds, first uint64) (*Write, error) {
+	if first == 0 {
+		first = bounds.Last + 1
+	}
+	if first > bounds.Last+1 || first < max(bounds.First, 1) {
+		return nil, fmt.Errorf("%w: cannot rebase to command %d: the command stream holds %d to %d; choose one of them or %d", ErrStopped, first, bounds.First, bounds.Last, bounds.Last+1)
+	}
+	o.flying = o.write(eventlog.Header{Commands: [2]uint64{first, first - 1}, Rebase: first}, nil)
+	return o.flying, nil
+}

@@ -1,0 +1,86 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+// ErrStopped is the kind of every error after which the lane must not go on by itself, because the log contradicts
+// itself: going on would lose or double what was promised. The text says what an operator can do.
+var ErrStopped = errors.New("lane stopped")
+
+// Owner is one taking of a lane.
+type Owner struct {
+	log   string
+	lane  int
+	nonce string
+
+	state *domain.Lane
+	mark  Mark   // of the newest event message known to be durable
+	fence uint64 // where the event stream ends: Mark.Position, unless messages that are not ours stand behind it
+	fresh int    // event lines since Restore or Freeze
+	void  bool   // the state is ahead of the log for good: it must not be used or saved
+
+	next   *collecting // nil = empty
+	flying *Write      // published, not yet acknowledged
+}
+
+// Mark is a place in the log and what the commands have come to there. A snapshot carries it.
+type Mark struct {
+	Position eventlog.Position
+	Covered  uint64    // newest command covered by the events up to Position
+	Stamped  time.Time // its stored timestamp; zero if not known
+}
+
+// New returns the owner of an empty lane. The log's UUID, the lane's number and a nonce that no other taking has stand
+// on everything it writes. The state belongs to the owner from now on.
+func New(log string, lane int, nonce string, empty *domain.Lane) *Owner {
+	return &Owner{log: log, lane: lane, nonce: nonce, state: empty, mark: Mark{Position: eventlog.Position{Log: log, Lane: lane}}}
+}
+
+// Nonce is what marks this taking's messages.
+func (o *Owner) Nonce() string { return o.nonce }
+
+// State is the folded state. It may be ahead of the log: what is read from it for others leaves by [Owner.Attach].
+func (o *Owner) State() *domain.Lane { return o.state }
+
+// Mark is the place up to which all is known to be durable.
+func (o *Owner) Mark() Mark { return o.mark }
+
+// Sequence is where the event stream ends, as far as this owner knows.
+func (o *Owner) Sequence() uint64 { return o.fence }
+
+// Covered is the newest command that durable events cover.
+func (o *Owner) Covered() uint64 { return o.mark.Covered }
+
+// Fresh is how many event lines a restart would fold.
+func (o *Owner) Fresh() int { return o.fresh }
+
+// Settled reports whether the state is exactly the fold of the log up to [Owner.Mark]: nothing collected, nothing in
+// flight, nothing void.
+func (o *Owner) Settled() bool { return o.next == nil && o.flying == nil && !o.void }
+
+// Freeze returns the settled state for a snapshot, at the cost of a pointer per page, and counts anew what is fresh.
+func (o *Owner) Freeze() (*domain.Frozen, Mark) {
+	o.fresh = 0
+	return o.state.Freeze(), o.mark
+}
+
+// rebaseHint says how an operator makes the lane go on.
+func (o *Owner) rebaseHint() string {
+	return fmt.Sprintf("to go on behind what the command stream holds, start once with --rebase %d; to decide from command SEQ on, --rebase %d=SEQ", o.lane, o.lane)
+}
+
+// Broken says what it means that the commands cannot be read on: a stream that lost its tail, has a hole or is another
+// one cannot be decided any further without an operator. Other errors are no contradiction and come back as they are.
+func (o *Owner) Broken(err error) error {
+	var gap *eventlog.GapError
+	if errors.As(err, &gap) || errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrDiverged) {
+		return fmt.Errorf("%w: %w; %s", ErrStopped, err, o.rebaseHint())
+	}
+	return err
+}

@@ -1,0 +1,131 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+// maxStepBytes is where a step stops taking messages. One message more may bring it up to twice that, which is the
+// 512 KiB an event message stays under.
+const maxStepBytes = 256 << 10
+
+// collecting is a step that takes in commands: decided, nothing written yet.
+type collecting struct {
+	*domain.Step
+	first, last uint64    // command messages
+	stamped     time.Time // of the last
+	answers     []Answer
+}
+
+// Answer is a message that leaves when its step is durable.
+type Answer struct {
+	Subject string
+	Payload []byte
+}
+
+// Write is a step on its way into the log.
+type Write struct {
+	Attempt  eventlog.Attempt // what to publish, behind which fence
+	Answers  []Answer         // nobody's before [Owner.Acked] hands the write back
+	Lines    int              // event lines
+	Commands int              // command lines
+
+	header eventlog.Header
+}
+
+// Full reports whether the step takes no more commands.
+func (o *Owner) Full() bool { return o.next != nil && len(o.next.Events) >= maxStepBytes }
+
+// Decide decides one command message into the step being collected. Messages come in the order of the stream.
+func (o *Owner) Decide(c *Command) {
+	if o.next == nil {
+		o.next = &collecting{Step: domain.NewStep(o.state), first: c.Sequence}
+	}
+	s := o.next
+	s.last, s.stamped = c.Sequence, c.Stamped
+	outcomes := s.Add(domain.Message{Sequence: c.Sequence, Scope: c.Scope, Campaign: c.Campaign, Payload: c.Payload}, domain.At(c.Stamped), nil)
+	if c.Reply != "" {
+		s.answers = append(s.answers, Answer{c.Reply, outcomes})
+	}
+}
+
+// Attach lets an answer that was read from the state, which may be ahead of the log, leave with the step it could have
+// seen. False: all it could have seen is durable, it may leave now.
+func (o *Owner) Attach(a Answer) bool {
+	switch {
+	case o.next != nil:
+		o.next.answers = append(o.next.answers, a)
+	case o.flying != nil:
+		o.flying.Answers = append(o.flying.Answers, a)
+	default:
+		return false
+	}
+	return true
+}
+
+// Publish closes the step that was collected and hands it out to be written. It returns nil while a write is in flight
+// (the step goes on collecting) and when there is nothing to write.
+//
+// A crash from here until the acknowledgement: the step is in the log or it is not, and whoever loads the lane sees
+// which. Nobody was told anything.
+func (o *Owner) Publish() *Write {
+	if o.flying != nil || o.next == nil {
+		return nil
+	}
+	s := o.next
+	o.next = nil
+	s.Close()
+	w := o.write(eventlog.Header{Commands: [2]uint64{s.first, s.last}, CommandTime: s.stamped}, s.Events)
+	w.Answers, w.Lines, w.Commands = s.answers, s.Lines, s.Commands
+	o.flying = w
+	return w
+}
+
+func (o *Owner) write(h eventlog.Header, events []byte) *Write {
+	h.LaneTime, h.Owner = o.state.Clock().Time(), o.nonce
+	return &Write{header: h, Attempt: eventlog.Attempt{Expected: o.fence, Header: h.Encode(), Payload: events}}
+}
+
+// Acked is told that the write in flight is durable, at which sequence. It returns the write, whose answers may leave
+// now: only here do they.
+func (o *Owner) Acked(sequence uint64) *Write {
+	w := o.flying
+	o.flying = nil
+	o.fence = sequence
+	o.mark = Mark{
+		Position: eventlog.Position{Log: o.log, Lane: o.lane, Sequence: sequence, Digest: eventlog.Digest(w.Attempt.Header, w.Attempt.Payload)},
+		Covered:  w.header.Commands[1], Stamped: w.header.CommandTime,
+	}
+	o.fresh += w.Lines
+	return w
+}
+
+// Verdict is what to do about a write that was not plainly acknowledged.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Durable Verdict = iota + 1 // it stands in its place: [Owner.Acked] with Expected + 1
+	Again                      // the stream has not changed: publish the same bytes behind the same fence once more
+	Fenced                     // another owner writes this lane: all that was decided here is void, answer nothing
+)
+
+// Resolved is told what the stream says about the write in flight (see [eventlog.Stream.Resolve]).
+func (o *Owner) Resolved(outcome eventlog.Outcome) Verdict {
+	switch outcome {
+	case eventlog.Landed:
+		return Durable
+	case eventlog.Unchanged:
+		return Again
+	}
+	o.Abandon()
+	return Fenced
+}
+
+// Abandon gives up what is not durable. Unless that is nothing, the state is ahead of the log for good.
+func (o *Owner) Abandon() {
+	o.void = o.void || o.next != nil || o.flying != nil
+	o.next, o.flying = nil, nil
+}
