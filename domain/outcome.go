@@ -51,8 +51,11 @@ func (o *Outcome) Refused() bool { return o.Refusal != "" }
 
 // AppendJSON appends o as one line without the newline.
 func (o *Outcome) AppendJSON(dst []byte) []byte {
-	dst = append(dst, `{"id":`...)
-	dst = appendText(dst, o.ID)
+	dst = append(dst, '{')
+	begin := len(dst)
+	if o.ID != "" {
+		dst = appendText(append(dst, `"id":`...), o.ID)
+	}
 	dst = appendStringField(dst, "status", o.Status)
 	dst = appendStringField(dst, "refusal", string(o.Refusal))
 	dst = appendStringField(dst, "message", o.Message)
@@ -73,7 +76,11 @@ func (o *Outcome) AppendJSON(dst []byte) []byte {
 	if o.Repeat {
 		dst = append(dst, `,"repeat":true`...)
 	}
-	return append(dst, '}')
+	dst = append(dst, '}')
+	if dst[begin] == ',' { // a line that had no id: the first field's comma is one too many
+		dst = append(dst[:begin], dst[begin+1:]...)
+	}
+	return dst
 }
 
 // MarshalJSON makes an Outcome usable with encoding/json.
