@@ -68,6 +68,10 @@ func (s *script) line(line string) {
 	if kind == Expire || kind == RemindDue {
 		scope = ScopeScheduler
 	}
+	if !s.step.Fits(raw) {
+		s.step.Close()
+		s.step.Reset()
+	}
 	had := len(s.step.Events)
 	reply := s.step.Add(Message{Sequence: 1, Scope: scope, Payload: raw}, start.Add(offset), nil)
 	s.last = map[string]any{}

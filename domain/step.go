@@ -51,12 +51,12 @@ func (s *Step) Reset() {
 // Add decides all commands of a message at the given lane time and appends their outcome lines, each with its newline,
 // in the order of the command lines. Bad lines are refused and parked; good ones beside them are done.
 //
-// One message alone stays within [MaxStep], whatever it holds: when its events come near, its last lines are refused as
-// not durable, to be sent again. Whether it still fits beside others, the caller asks before ([Step.Fits]).
+// The step stays within [MaxStep], whatever a message holds: when its events come near, its last lines are refused as not
+// durable, to be sent again. Whether it fits beside others, so that this does not happen, the caller asks before
+// ([Step.Fits]).
 func (s *Step) Add(m Message, at Instant, replies []byte) []byte {
 	now := s.lane.Advance(at)
 	s.quote = quoteOf(m.Payload)
-	began := s.size()
 	if problem := checkMessage(m.Payload); problem != nil {
 		out := s.reject(m, 0, m.Payload, problem, now)
 		return append(out.AppendJSON(replies), '\n')
@@ -71,7 +71,7 @@ func (s *Step) Add(m Message, at Instant, replies []byte) []byte {
 		}
 		var out Outcome
 		// Once full, full for all that follow, short ones too: the sender may count on the order.
-		if full = full || s.size()-began+len(line)+costAny > MaxStep; full {
+		if full = full || s.size()+len(line)+costAny > MaxStep; full {
 			out = s.tooMuch(m, line)
 		} else {
 			out = s.decide(m, number, line, now)

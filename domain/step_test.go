@@ -438,7 +438,35 @@ func TestNoMessageMakesMoreThanAStepHolds(t *testing.T) {
 	}
 }
 
-// TestFitsIsABound: no message makes more events than Fits counted on.
+// TestTheStepIsNeverTooLarge: also when lines that look like claims are bad ones that cost more than Fits counted on, and
+// the message is added to a step that is nearly full. The bad message pays for it, not the ones before and after.
+func TestTheStepIsNeverTooLarge(t *testing.T) {
+	s := NewStep(testLane())
+	good := []byte(strings.Repeat(claimLine(1)+"\n", 800))
+	bad := []byte(strings.Repeat(`{"id":"a","type":"claim","campaign":"c","customer_id":"\u0001`+strings.Repeat("x", 140)+`"}`+"\n", 900))
+	refused := func(replies []byte) int { return bytes.Count(replies, []byte(`"not_durable"`)) }
+	if !s.Fits(good) {
+		t.Fatal("a message of claims does not fit an empty step")
+	}
+	if n := refused(s.Add(Message{Scope: ScopeTrusted, Payload: good}, start, nil)); n != 0 {
+		t.Fatalf("%d good lines are refused", n)
+	}
+	for round := 0; s.Fits(bad); round++ {
+		if s.Add(Message{Scope: ScopeTrusted, Payload: bad}, start, nil); round > 9 {
+			t.Fatal("it fits for ever")
+		}
+	}
+	s.Close()
+	if len(s.Events) > MaxStep {
+		t.Fatalf("the step has %d bytes, at most %d are allowed", len(s.Events), MaxStep)
+	}
+	s.Reset()
+	if n := refused(s.Add(Message{Scope: ScopeTrusted, Payload: good}, start, nil)); n != 0 {
+		t.Fatalf("%d good lines of the next step are refused", n)
+	}
+}
+
+// TestFitsIsABound: no message makes more events than Fits counted on, if its lines are what they look like.
 func TestFitsIsABound(t *testing.T) {
 	for seed := range uint64(30) {
 		w := newWorld(randomChooser(seed))
