@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -33,7 +34,7 @@ func New(o Options) *Lane {
 
 // ErrStopped is the kind of every error after which the lane must not go on by itself, because the log contradicts
 // itself: going on would lose or double what was promised. The text says what an operator can do.
-var ErrStopped = errors.New("lane stopped")
+var ErrStopped = protocol.ErrStopped
 
 // errLost says that another owner writes this lane: what was decided here is void and nothing of it was answered.
 var errLost = errors.New("another owner writes this lane")
@@ -64,7 +65,10 @@ func (l *Lane) Run(ctx context.Context) error {
 // take loads the state from the log and runs the loop until it ends.
 func (l *Lane) take(ctx context.Context) error {
 	l.report(func(s *Status) { *s = Status{State: StateLoading} })
-	o := &owner{lane: l, opt: l.opt, nonce: uuid.NewString(), started: time.Now(), arrived: true, queries: make(chan *nats.Msg, 4096)}
+	o := &owner{lane: l, opt: l.opt, started: time.Now(), arrived: true, queries: make(chan *nats.Msg, 4096)}
+	o.Owner = protocol.New(protocol.Options{
+		Log: l.opt.Log.UUID, Lane: l.opt.Lane, Nonce: uuid.NewString(), State: domain.NewLane(l.opt.domainOptions()), Flying: maxFlying,
+	})
 	o.stream = eventlog.Events(l.opt.JetStream, l.opt.Lane)
 	var err error
 	if o.appender, err = o.stream.NewAppender(l.opt.WriteTimeout); err != nil {
@@ -74,14 +78,14 @@ func (l *Lane) take(ctx context.Context) error {
 	if err := o.load(ctx); err != nil {
 		return err
 	}
-	o.replayed = o.fresh
+	o.replayed = o.Fresh()
 	if err := o.rebase(ctx); err != nil {
 		return err
 	}
 	if err := o.continues(ctx); err != nil {
 		return err
 	}
-	if o.feed, err = eventlog.Commands(l.opt.JetStream, l.opt.Lane).OpenFeed(ctx, o.covered, l.opt.Logger); err != nil {
+	if o.feed, err = eventlog.Commands(l.opt.JetStream, l.opt.Lane).OpenFeed(ctx, o.Covered(), l.opt.Logger); err != nil {
 		return o.feedBroke(err)
 	}
 	defer o.feed.Close()
@@ -94,8 +98,8 @@ func (l *Lane) take(ctx context.Context) error {
 	l.opt.Metrics.owned.WithLabelValues(l.label).Set(1)
 	defer l.opt.Metrics.owned.WithLabelValues(l.label).Set(0)
 	o.report(StateOwner)
-	l.opt.Logger.InfoContext(ctx, "lane taken", "events", o.sequence, "commands", o.covered,
-		"campaigns", o.state.Campaigns(), "replayed", o.replayed, "took", time.Since(o.started).Round(time.Millisecond))
+	l.opt.Logger.InfoContext(ctx, "lane taken", "events", o.Sequence(), "commands", o.Covered(),
+		"campaigns", o.State().Campaigns(), "replayed", o.replayed, "took", time.Since(o.started).Round(time.Millisecond))
 
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return o.purge(running) })
@@ -108,19 +112,13 @@ func (l *Lane) take(ctx context.Context) error {
 	return err
 }
 
-// owner is one taking of a lane. Its fields belong to the goroutine that runs load and loop, unless said otherwise.
+// owner is one taking of a lane: the protocol, and what connects it with the world. Its fields belong to the goroutine
+// that runs load and loop, unless said otherwise.
 type owner struct {
+	*protocol.Owner
 	lane    *Lane
 	opt     Options
-	nonce   string
 	started time.Time
-
-	state    *domain.Lane
-	void     bool      // state is ahead of the log for good: it must not be used or saved
-	sequence uint64    // of the newest event message known to be durable
-	covered  uint64    // newest command covered by it
-	stamped  time.Time // stored timestamp of that command
-	position eventlog.Position
 
 	stream   eventlog.Stream
 	appender *eventlog.Appender
@@ -128,30 +126,27 @@ type owner struct {
 	arrived  bool           // the feed may hold something
 	buffer   []eventlog.Raw // taken from the feed
 	backlog  []eventlog.Raw // of it, not decided yet
-	next     *step          // collecting; nil = empty
-	crowded  bool           // the next message does not fit into it
-	flying   *flight        // published, not yet acknowledged
+	flights  []flight       // writes without a result yet, in their order
 	queries  chan *nats.Msg
 
 	replayed     int // event lines folded at the start
-	fresh        int // event lines since the newest snapshot
 	snapshotting bool
 	snapshotted  time.Time
 	saved        chan error // result of the snapshot being written
 
-	durable atomic.Uint64 // covered, for purge to read
+	durable atomic.Uint64 // commands covered, for purge to read
 }
 
 // report publishes how the lane stands.
 func (o *owner) report(state State) {
-	covered, sequence, clock := o.covered, o.sequence, o.state.Clock()
-	campaigns := o.state.Campaigns()
-	o.lane.report(func(s *Status) {
-		*s = Status{State: state, Owner: o.nonce, Sequence: sequence, Covered: covered, Clock: clock.Time(), Campaigns: campaigns, Replayed: o.replayed}
-	})
+	s := Status{
+		State: state, Owner: o.Nonce(), Sequence: o.Sequence(), Covered: o.Covered(),
+		Clock: o.State().Clock().Time(), Campaigns: o.State().Campaigns(), Replayed: o.replayed,
+	}
+	o.lane.report(func(into *Status) { *into = s })
 	m := o.opt.Metrics
-	m.sequence.WithLabelValues(o.lane.label).Set(float64(sequence))
-	m.covered.WithLabelValues(o.lane.label).Set(float64(covered))
-	m.campaigns.WithLabelValues(o.lane.label).Set(float64(campaigns))
-	m.stateEvents.WithLabelValues(o.lane.label).Set(float64(o.fresh))
+	m.sequence.WithLabelValues(o.lane.label).Set(float64(s.Sequence))
+	m.covered.WithLabelValues(o.lane.label).Set(float64(s.Covered))
+	m.campaigns.WithLabelValues(o.lane.label).Set(float64(s.Campaigns))
+	m.stateEvents.WithLabelValues(o.lane.label).Set(float64(o.Fresh()))
 }

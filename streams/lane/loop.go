@@ -2,32 +2,11 @@ package lane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
-	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 )
-
-// maxStepBytes is where a step stops taking messages: larger writes take longer than what they save. Before that, a
-// message that might bring the step over domain.MaxStep waits for the next one.
-const maxStepBytes = 256 << 10
-
-// step is what is being collected: commands decided, nothing written yet.
-type step struct {
-	*domain.Step
-	first, last uint64    // command messages
-	stamped     time.Time // of the last
-	answers     []answer
-	began       time.Time
-}
-
-// answer is a message that leaves when the step is durable.
-type answer struct {
-	subject string
-	payload []byte
-}
 
 // intakeBatch is how many command messages are taken from the feed at once.
 const intakeBatch = 64
@@ -44,18 +23,16 @@ func (o *owner) loop(ctx context.Context) error {
 		} else if err := o.collect(ctx); err != nil {
 			return err
 		}
-		if o.flying == nil && o.next != nil {
-			o.publish(ctx)
-		}
-		if o.snapshotting && o.flying == nil && o.next == nil {
+		o.publish()
+		if o.snapshotting && o.Settled() {
 			o.snapshot(ctx)
 		}
 		var ready, acked <-chan struct{}
 		if !o.full() {
 			ready = o.feed.Ready()
 		}
-		if o.flying != nil {
-			acked = o.flying.pending.Done()
+		if len(o.flights) > 0 {
+			acked = o.flights[0].pending.Done()
 		}
 		select {
 		case <-ctx.Done():
@@ -78,9 +55,7 @@ func (o *owner) loop(ctx context.Context) error {
 }
 
 // full reports whether no more commands are taken in: the step has its size, or a snapshot wants a quiet moment.
-func (o *owner) full() bool {
-	return o.next != nil && len(o.next.Events) >= maxStepBytes || o.crowded || o.snapshotting
-}
+func (o *owner) full() bool { return o.Full() || o.snapshotting }
 
 // collect decides what has arrived, without waiting, until the step has its size.
 func (o *owner) collect(ctx context.Context) error {
@@ -100,56 +75,34 @@ func (o *owner) collect(ctx context.Context) error {
 			}
 			o.backlog = batch
 		}
-		if o.next != nil && !o.next.Fits(o.backlog[0].Data) {
-			o.crowded = true
+		if !o.Fits(o.backlog[0].Data) {
 			return nil
 		}
-		c, err := o.lane.commandOf(&o.backlog[0])
+		c, err := protocol.CommandOf(&o.backlog[0])
 		if err != nil {
 			return err
 		}
 		o.backlog = o.backlog[1:]
-		if err := o.take(ctx, c); err != nil {
+		if c.BadReply {
+			o.opt.Metrics.badReply.WithLabelValues(o.lane.label).Inc()
+		}
+		if err := o.awaitClock(ctx, &c); err != nil {
 			return err
 		}
+		o.Decide(&c)
 	}
 	return nil
 }
 
-// feedBroke turns the end of the command feed into what it means: a stream that lost its tail or has a hole cannot be
-// decided any further without an operator.
-func (o *owner) feedBroke(err error) error {
-	var gap *eventlog.GapError
-	if errors.As(err, &gap) || errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrDiverged) {
-		return fmt.Errorf("%w: %w; %s", ErrStopped, err, o.rebaseHint())
-	}
-	return fmt.Errorf("reading commands: %w", err)
-}
+// feedBroke says what the end of the command feed means.
+func (o *owner) feedBroke(err error) error { return fmt.Errorf("reading commands: %w", o.Broken(err)) }
 
-// take decides one command message.
-func (o *owner) take(ctx context.Context, c command) error {
-	if err := o.awaitClock(ctx, c.stamped); err != nil {
-		return err
-	}
-	if o.next == nil {
-		o.next = &step{Step: domain.NewStep(o.state), first: c.sequence, began: o.opt.Now()}
-	}
-	s := o.next
-	s.last, s.stamped = c.sequence, c.stamped
-	outcomes := s.Add(domain.Message{Sequence: c.sequence, Scope: c.scope, Campaign: c.campaign, Payload: c.payload}, domain.At(c.stamped), nil)
-	if c.reply != "" {
-		s.answers = append(s.answers, answer{c.reply, outcomes})
-	}
-	return nil
-}
-
-// awaitClock holds the lane while a command is stamped further in the future than clocks may differ: deciding it would
-// expire coupons that are still good, and lane time never runs back.
-func (o *owner) awaitClock(ctx context.Context, stamped time.Time) error {
-	ahead := stamped.Sub(o.opt.Now())
-	if ahead <= o.opt.MaxAhead {
+// awaitClock holds the lane while a command comes from the future.
+func (o *owner) awaitClock(ctx context.Context, c *protocol.Command) error {
+	if c.Early(o.opt.Now(), o.opt.MaxAhead) <= 0 {
 		return nil
 	}
+	ahead := c.Stamped.Sub(o.opt.Now())
 	o.opt.Logger.ErrorContext(ctx, "a command is stamped in the future; the lane waits. Check the clocks of this machine and of the NATS servers", "ahead", ahead)
 	o.opt.Metrics.waiting.WithLabelValues(o.lane.label).Set(1)
 	defer o.opt.Metrics.waiting.WithLabelValues(o.lane.label).Set(0)
@@ -158,7 +111,7 @@ func (o *owner) awaitClock(ctx context.Context, stamped time.Time) error {
 	})
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for stamped.Sub(o.opt.Now()) > o.opt.MaxAhead {
+	for c.Early(o.opt.Now(), o.opt.MaxAhead) > 0 {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

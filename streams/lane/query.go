@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 )
 
 // request is a query as the micro service sends it to the owner of a lane.
@@ -26,15 +27,9 @@ const maxListed = 1000
 // query answers from the state, which may be ahead of what is durable; so the answer leaves with the step it could have
 // seen, like any other.
 func (o *owner) query(msg *nats.Msg) {
-	a := answer{msg.Reply, o.answerQuery(msg.Data)}
-	switch {
-	case a.subject == "":
-	case o.next != nil:
-		o.next.answers = append(o.next.answers, a)
-	case o.flying != nil:
-		o.flying.answers = append(o.flying.answers, a)
-	default:
-		o.send([]answer{a})
+	a := protocol.Answer{Subject: msg.Reply, Payload: o.answerQuery(msg.Data)}
+	if a.Subject != "" && !o.Attach(a) {
+		o.send([]protocol.Answer{a})
 	}
 }
 
@@ -49,23 +44,23 @@ func (o *owner) answerQuery(data []byte) []byte {
 	now := domain.At(o.opt.Now())
 	switch q.Query {
 	case "campaign.show":
-		if view, ok := o.state.Campaign(q.Campaign); ok {
+		if view, ok := o.State().Campaign(q.Campaign); ok {
 			return dataOf(view)
 		}
 		return refused(domain.CampaignNotFound, q.Campaign, "there is no campaign "+q.Campaign)
 	case "campaign.list":
-		return dataOf(o.state.List(q.After, q.Limit))
+		return dataOf(o.State().List(q.After, q.Limit))
 	case "coupon.show":
-		if view, ok := o.state.Coupon(q.Campaign, q.Code, now); ok {
+		if view, ok := o.State().Coupon(q.Campaign, q.Code, now); ok {
 			return dataOf(view)
 		}
 		return refused(domain.CodeNotFound, q.Campaign, "there is no such code")
 	case "coupon.validate":
 		cmd := domain.Command{Type: domain.Redeem, Campaign: q.Campaign, Code: q.Code, CustomerID: q.CustomerID, OrderID: q.OrderID}
-		out := o.state.Validate(&cmd, now)
+		out := o.State().Validate(&cmd, now)
 		return out.AppendJSON(nil)
 	case "customer.show":
-		return dataOf(o.state.Customer(q.CustomerID, now, q.Limit))
+		return dataOf(o.State().Customer(q.CustomerID, now, q.Limit))
 	}
 	return refused(domain.Invalid, "", fmt.Sprintf("query: unknown query %q", q.Query))
 }

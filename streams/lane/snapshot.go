@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 )
 
@@ -24,32 +25,31 @@ type snapshotNote struct {
 
 // considerSnapshot decides whether it is time for one.
 func (o *owner) considerSnapshot() {
-	due := o.fresh >= o.opt.SnapshotEvents || o.fresh > 0 && o.opt.Now().Sub(o.snapshotted) >= o.opt.SnapshotEvery
+	due := o.Fresh() >= o.opt.SnapshotEvents || o.Fresh() > 0 && o.opt.Now().Sub(o.snapshotted) >= o.opt.SnapshotEvery
 	if due && o.opt.Snapshots != nil && o.saved == nil {
 		o.snapshotting = true
 	}
 }
 
 // snapshot freezes the state and writes it in the background. The loop calls it when nothing is collected or in flight:
-// the state is then exactly what the log says up to o.position. Freezing costs a pointer per page.
+// the state is then exactly what the log says up to its mark. Freezing costs a pointer per page.
 func (o *owner) snapshot(ctx context.Context) {
 	o.snapshotting = false
-	frozen := o.state.Freeze()
-	meta, err := o.snapshotMeta()
+	frozen, mark := o.Freeze()
+	meta, err := snapshotMeta(mark)
 	if err != nil {
 		o.opt.Logger.ErrorContext(ctx, "snapshot not written", "err", err)
 		return
 	}
-	o.fresh = 0
 	o.snapshotted = o.opt.Now()
 	done := make(chan error, 1)
 	o.saved = done
 	go func() { done <- o.save(ctx, meta, frozen) }()
 }
 
-func (o *owner) snapshotMeta() (snapstore.Meta, error) {
-	note, err := json.Marshal(snapshotNote{Covered: o.covered, Stamped: o.stamped})
-	return snapstore.Meta{Format: domain.SnapshotFormat, Position: o.position, Note: note}, err
+func snapshotMeta(mark protocol.Mark) (snapstore.Meta, error) {
+	note, err := json.Marshal(snapshotNote{Covered: mark.Covered, Stamped: mark.Stamped})
+	return snapstore.Meta{Format: domain.SnapshotFormat, Position: mark.Position, Note: note}, err
 }
 
 func (o *owner) save(ctx context.Context, meta snapstore.Meta, frozen *domain.Frozen) error {
@@ -73,7 +73,7 @@ func (o *owner) snapshotDone(ctx context.Context, err error) {
 // farewell writes a last snapshot on a clean stop, so that the next start replays nothing. It is a convenience: when it
 // takes too long it is left out.
 func (o *owner) farewell() {
-	if o.opt.Snapshots == nil || o.void || o.fresh == 0 || o.sequence == 0 {
+	if o.opt.Snapshots == nil || !o.Settled() || o.Fresh() == 0 || o.Sequence() == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), farewellTime)
@@ -85,9 +85,10 @@ func (o *owner) farewell() {
 			return
 		}
 	}
-	meta, err := o.snapshotMeta()
+	frozen, mark := o.Freeze()
+	meta, err := snapshotMeta(mark)
 	if err == nil {
-		err = o.save(ctx, meta, o.state.Freeze())
+		err = o.save(ctx, meta, frozen)
 	}
 	if err != nil {
 		o.opt.Logger.Warn("no snapshot at the stop; the next start replays more of the log", "err", err)
@@ -99,7 +100,6 @@ const farewellTime = 4 * time.Second
 
 // restore loads the newest snapshot that fits the log. Whatever is wrong with one only costs time.
 func (o *owner) restore(ctx context.Context) error {
-	o.state = domain.NewLane(o.opt.domainOptions())
 	if o.opt.Snapshots == nil {
 		return nil
 	}
@@ -122,7 +122,6 @@ func (o *owner) restore(ctx context.Context) error {
 	if err := json.Unmarshal(meta.Note, &note); err != nil {
 		return nil //nolint:nilerr // an unreadable note costs a full replay, like any other damage
 	}
-	o.state, o.position = state, meta.Position
-	o.sequence, o.covered, o.stamped = meta.Position.Sequence, note.Covered, note.Stamped
+	o.Restore(state, protocol.Mark{Position: meta.Position, Covered: note.Covered, Stamped: note.Stamped})
 	return nil
 }

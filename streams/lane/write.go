@@ -4,71 +4,58 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 )
 
-// flight is a step whose write is not acknowledged yet.
+// maxFlying is how many steps are written at a time.
+const maxFlying = 1
+
+// flight is a write without a result yet.
 type flight struct {
-	pending  *eventlog.Pending
-	header   eventlog.Header
-	answers  []answer
-	lines    int
-	commands int
-	began    time.Time
+	pending *eventlog.Pending
+	began   time.Time
 }
 
-// publish sends what has been collected behind the fence. Nothing is answered yet.
-func (o *owner) publish(ctx context.Context) {
-	s := o.next
-	o.next, o.crowded = nil, false
-	s.Close()
-	header := eventlog.Header{
-		Commands:    [2]uint64{s.first, s.last},
-		CommandTime: s.stamped,
-		LaneTime:    o.state.Clock().Time(),
-		Owner:       o.nonce,
+// publish sends what has been collected, unless enough is in flight. Nothing is answered yet.
+func (o *owner) publish() {
+	if w := o.Publish(); w != nil {
+		o.flights = append(o.flights, flight{o.appender.PublishAsync(w.Attempt), o.opt.Now()})
 	}
-	f := &flight{header: header, answers: s.answers, lines: s.Lines, commands: s.Commands, began: o.opt.Now()}
-	// A crash after this line, before the acknowledgement: the step is in the log or it is not, and whoever loads the
-	// lane sees which. Nobody was told anything.
-	f.pending = o.appender.PublishAsync(eventlog.Attempt{Expected: o.sequence, Header: header.Encode(), Payload: s.Events})
-	o.flying = f
 }
 
-// landed is called when the flying step has a result. Only here do answers leave.
+// landed is called when the oldest write in flight has a result. Only here do answers leave.
 func (o *owner) landed(ctx context.Context) error {
-	f := o.flying
+	f := o.flights[0]
 	sequence, err := f.pending.Result()
 	if err != nil {
 		if sequence, err = o.resolve(ctx, f.pending.Attempt, err); err != nil {
 			return err
 		}
 	}
-	o.flying = nil
-	o.advance(sequence, f.header, eventlog.Digest(f.pending.Attempt.Header, f.pending.Attempt.Payload), f.lines)
+	o.flights = slices.Delete(o.flights, 0, 1)
+	w := o.acked(sequence)
 	// The next write first: the disk works while we answer.
-	if o.next != nil {
-		o.publish(ctx)
-	}
-	o.send(f.answers)
+	o.publish()
+	o.send(w.Answers)
 	m, label := o.opt.Metrics, o.lane.label
 	m.steps.WithLabelValues(label).Inc()
-	m.commands.WithLabelValues(label).Add(float64(f.commands))
-	m.size.WithLabelValues(label).Observe(float64(f.commands))
+	m.commands.WithLabelValues(label).Add(float64(w.Commands))
+	m.size.WithLabelValues(label).Observe(float64(w.Commands))
 	m.write.WithLabelValues(label).Observe(o.opt.Now().Sub(f.began).Seconds())
 	return nil
 }
 
-// advance notes that a step is durable.
-func (o *owner) advance(sequence uint64, h eventlog.Header, digest string, lines int) {
-	o.sequence, o.covered, o.stamped = sequence, h.Commands[1], h.CommandTime
-	o.position = eventlog.Position{Log: o.opt.Log.UUID, Lane: o.opt.Lane, Sequence: sequence, Digest: digest}
-	o.fresh += lines
-	o.durable.Store(o.covered)
+// acked notes that the oldest write in flight is durable.
+func (o *owner) acked(sequence uint64) *protocol.Write {
+	w := o.Acked(sequence)
+	o.durable.Store(o.Covered())
+	return w
 }
 
 const (
@@ -104,10 +91,13 @@ func (o *owner) resolve(ctx context.Context, attempt eventlog.Attempt, problem e
 		case err != nil:
 			problem = err
 			continue
-		case outcome == eventlog.Landed:
+		}
+		switch o.Resolved(outcome) {
+		case protocol.Durable:
 			return attempt.Expected + 1, nil
-		case outcome == eventlog.Lost:
+		case protocol.Fenced:
 			return 0, fmt.Errorf("%w: %w", errLost, problem)
+		case protocol.Again:
 		}
 		var sequence uint64
 		if sequence, problem = o.appender.Publish(ctx, attempt); problem == nil {
@@ -133,10 +123,10 @@ func (o *owner) sleep(ctx context.Context, d time.Duration) error {
 
 // send hands answers to the connection. They are core messages: one that gets lost is asked for again, under the same
 // id, and answered from the state.
-func (o *owner) send(answers []answer) {
+func (o *owner) send(answers []protocol.Answer) {
 	nc := o.opt.JetStream.Conn()
 	for _, a := range answers {
-		if err := nc.PublishMsg(&nats.Msg{Subject: a.subject, Data: a.payload}); err != nil {
+		if err := nc.PublishMsg(&nats.Msg{Subject: a.Subject, Data: a.Payload}); err != nil {
 			// Too large for the server or the connection is closing: the asker asks again.
 			o.opt.Logger.Warn("outcome not sent", "err", err)
 			return
@@ -144,21 +134,16 @@ func (o *owner) send(answers []answer) {
 	}
 }
 
-// settle waits, when the loop ends, for the write in flight: if it lands, its answers are owed. It does not start
+// settle waits, when the loop ends, for the writes in flight: the answers of those that land are owed. It does not start
 // another one.
 func (o *owner) settle() {
-	// What was decided but not published is void: the state is ahead of the log then and must not be saved.
-	o.void = o.next != nil
-	if o.flying == nil {
-		return
+	for _, f := range o.flights {
+		// At the latest after the appender's wait for acknowledgements.
+		sequence, err := f.pending.Result()
+		if err != nil {
+			break
+		}
+		o.send(o.acked(sequence).Answers)
 	}
-	f := o.flying
-	o.flying = nil
-	// At the latest after the appender's wait for acknowledgements.
-	if sequence, err := f.pending.Result(); err == nil {
-		o.advance(sequence, f.header, eventlog.Digest(f.pending.Attempt.Header, f.pending.Attempt.Payload), f.lines)
-		o.send(f.answers)
-		return
-	}
-	o.void = true
+	o.Abandon()
 }

@@ -79,6 +79,5 @@ func (o *Owner) Rebase(bounds eventlog.Bounds, first uint64) (*Write, error) {
 	if first > bounds.Last+1 || first < max(bounds.First, 1) {
 		return nil, fmt.Errorf("%w: cannot rebase to command %d: the command stream holds %d to %d; choose one of them or %d", ErrStopped, first, bounds.First, bounds.Last, bounds.Last+1)
 	}
-	o.flying = o.write(eventlog.Header{Commands: [2]uint64{first, first - 1}, Rebase: first}, nil)
-	return o.flying, nil
+	return o.write(eventlog.Header{Commands: [2]uint64{first, first - 1}, Rebase: first}, nil), nil
 }

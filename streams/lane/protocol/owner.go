@@ -20,13 +20,16 @@ type Owner struct {
 	nonce string
 
 	state *domain.Lane
-	mark  Mark   // of the newest event message known to be durable
+	mark  Mark   // of the newest event message known to be durable, without its digest while tail has it
+	tail  *Write // that message, if it was written here and nobody asked for its digest yet
 	fence uint64 // where the event stream ends: Mark.Position, unless messages that are not ours stand behind it
 	fresh int    // event lines since Restore or Freeze
 	void  bool   // the state is ahead of the log for good: it must not be used or saved
 
-	next   *collecting // nil = empty
-	flying *Write      // published, not yet acknowledged
+	next    *collecting // nil = empty
+	crowded bool        // the next message does not fit into it
+	flying  []*Write    // published, not yet acknowledged, in their order
+	depth   int         // of them at most
 }
 
 // Mark is a place in the log and what the commands have come to there. A snapshot carries it.
@@ -36,10 +39,23 @@ type Mark struct {
 	Stamped  time.Time // its stored timestamp; zero if not known
 }
 
-// New returns the owner of an empty lane. The log's UUID, the lane's number and a nonce that no other taking has stand
-// on everything it writes. The state belongs to the owner from now on.
-func New(log string, lane int, nonce string, empty *domain.Lane) *Owner {
-	return &Owner{log: log, lane: lane, nonce: nonce, state: empty, mark: Mark{Position: eventlog.Position{Log: log, Lane: lane}}}
+// Options of an owner.
+type Options struct {
+	Log   string       // the log's UUID
+	Lane  int          // the lane's number
+	Nonce string       // stands on everything this owner writes; no other taking of the lane has it
+	State *domain.Lane // empty; belongs to the owner from now on
+	// Flying is how many writes may be in flight. The fence is a chain, each names the sequence before it, so none lands
+	// without the ones before. Defaults to 1.
+	Flying int
+}
+
+// New returns the owner of an empty lane.
+func New(o Options) *Owner {
+	return &Owner{
+		log: o.Log, lane: o.Lane, nonce: o.Nonce, state: o.State, depth: max(o.Flying, 1),
+		mark: Mark{Position: eventlog.Position{Log: o.Log, Lane: o.Lane}},
+	}
 }
 
 // Nonce is what marks this taking's messages.
@@ -48,8 +64,14 @@ func (o *Owner) Nonce() string { return o.nonce }
 // State is the folded state. It may be ahead of the log: what is read from it for others leaves by [Owner.Attach].
 func (o *Owner) State() *domain.Lane { return o.state }
 
-// Mark is the place up to which all is known to be durable.
-func (o *Owner) Mark() Mark { return o.mark }
+// Mark is the place up to which all is known to be durable. It hashes the newest write: ask at checkpoints, not per step.
+func (o *Owner) Mark() Mark {
+	if o.tail != nil {
+		o.mark.Position.Digest = eventlog.Digest(o.tail.Attempt.Header, o.tail.Attempt.Payload)
+		o.tail = nil
+	}
+	return o.mark
+}
 
 // Sequence is where the event stream ends, as far as this owner knows.
 func (o *Owner) Sequence() uint64 { return o.fence }
@@ -62,12 +84,12 @@ func (o *Owner) Fresh() int { return o.fresh }
 
 // Settled reports whether the state is exactly the fold of the log up to [Owner.Mark]: nothing collected, nothing in
 // flight, nothing void.
-func (o *Owner) Settled() bool { return o.next == nil && o.flying == nil && !o.void }
+func (o *Owner) Settled() bool { return o.next == nil && len(o.flying) == 0 && !o.void }
 
 // Freeze returns the settled state for a snapshot, at the cost of a pointer per page, and counts anew what is fresh.
 func (o *Owner) Freeze() (*domain.Frozen, Mark) {
 	o.fresh = 0
-	return o.state.Freeze(), o.mark
+	return o.state.Freeze(), o.Mark()
 }
 
 // rebaseHint says how an operator makes the lane go on.

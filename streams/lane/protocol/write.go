@@ -1,14 +1,15 @@
 package protocol
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// maxStepBytes is where a step stops taking messages. One message more may bring it up to twice that, which is the
-// 512 KiB an event message stays under.
+// maxStepBytes is where a step stops taking messages: larger writes take longer than what they save. Before that, a
+// message that might bring the step over domain.MaxStep waits for the next one.
 const maxStepBytes = 256 << 10
 
 // collecting is a step that takes in commands: decided, nothing written yet.
@@ -36,9 +37,17 @@ type Write struct {
 }
 
 // Full reports whether the step takes no more commands.
-func (o *Owner) Full() bool { return o.next != nil && len(o.next.Events) >= maxStepBytes }
+func (o *Owner) Full() bool { return o.crowded || o.next != nil && len(o.next.Events) >= maxStepBytes }
 
-// Decide decides one command message into the step being collected. Messages come in the order of the stream.
+// Fits reports whether a message with this payload may be decided into the step. If not the step is full, and the
+// message goes into the next one.
+func (o *Owner) Fits(payload []byte) bool {
+	o.crowded = o.next != nil && !o.next.Fits(payload)
+	return !o.crowded
+}
+
+// Decide decides one command message, which fits, into the step being collected. Messages come in the order of the
+// stream.
 func (o *Owner) Decide(c *Command) {
 	if o.next == nil {
 		o.next = &collecting{Step: domain.NewStep(o.state), first: c.Sequence}
@@ -57,47 +66,50 @@ func (o *Owner) Attach(a Answer) bool {
 	switch {
 	case o.next != nil:
 		o.next.answers = append(o.next.answers, a)
-	case o.flying != nil:
-		o.flying.Answers = append(o.flying.Answers, a)
+	case len(o.flying) > 0:
+		last := o.flying[len(o.flying)-1]
+		last.Answers = append(last.Answers, a)
 	default:
 		return false
 	}
 	return true
 }
 
-// Publish closes the step that was collected and hands it out to be written. It returns nil while a write is in flight
-// (the step goes on collecting) and when there is nothing to write.
+// Publish closes the step that was collected and hands it out to be written. It returns nil while as many writes are in
+// flight as may be (the step goes on collecting) and when there is nothing to write.
 //
 // A crash from here until the acknowledgement: the step is in the log or it is not, and whoever loads the lane sees
 // which. Nobody was told anything.
 func (o *Owner) Publish() *Write {
-	if o.flying != nil || o.next == nil {
+	if o.next == nil || len(o.flying) >= o.depth {
 		return nil
 	}
 	s := o.next
-	o.next = nil
+	o.next, o.crowded = nil, false
 	s.Close()
 	w := o.write(eventlog.Header{Commands: [2]uint64{s.first, s.last}, CommandTime: s.stamped}, s.Events)
 	w.Answers, w.Lines, w.Commands = s.answers, s.Lines, s.Commands
-	o.flying = w
 	return w
 }
 
 func (o *Owner) write(h eventlog.Header, events []byte) *Write {
 	h.LaneTime, h.Owner = o.state.Clock().Time(), o.nonce
-	return &Write{header: h, Attempt: eventlog.Attempt{Expected: o.fence, Header: h.Encode(), Payload: events}}
+	w := &Write{header: h, Attempt: eventlog.Attempt{Expected: o.fence + uint64(len(o.flying)), Header: h.Encode(), Payload: events}}
+	o.flying = append(o.flying, w)
+	return w
 }
 
-// Acked is told that the write in flight is durable, at which sequence. It returns the write, whose answers may leave
-// now: only here do they.
+// Acked is told that the oldest write in flight is durable, at which sequence. It returns that write, whose answers may
+// leave now: only here do they.
 func (o *Owner) Acked(sequence uint64) *Write {
-	w := o.flying
-	o.flying = nil
+	w := o.flying[0]
+	o.flying = slices.Delete(o.flying, 0, 1)
 	o.fence = sequence
 	o.mark = Mark{
-		Position: eventlog.Position{Log: o.log, Lane: o.lane, Sequence: sequence, Digest: eventlog.Digest(w.Attempt.Header, w.Attempt.Payload)},
+		Position: eventlog.Position{Log: o.log, Lane: o.lane, Sequence: sequence},
 		Covered:  w.header.Commands[1], Stamped: w.header.CommandTime,
 	}
+	o.tail = w
 	o.fresh += w.Lines
 	return w
 }
@@ -112,7 +124,7 @@ const (
 	Fenced                     // another owner writes this lane: all that was decided here is void, answer nothing
 )
 
-// Resolved is told what the stream says about the write in flight (see [eventlog.Stream.Resolve]).
+// Resolved is told what the stream says about the oldest write in flight (see [eventlog.Stream.Resolve]).
 func (o *Owner) Resolved(outcome eventlog.Outcome) Verdict {
 	switch outcome {
 	case eventlog.Landed:
@@ -126,6 +138,6 @@ func (o *Owner) Resolved(outcome eventlog.Outcome) Verdict {
 
 // Abandon gives up what is not durable. Unless that is nothing, the state is ahead of the log for good.
 func (o *Owner) Abandon() {
-	o.void = o.void || o.next != nil || o.flying != nil
-	o.next, o.flying = nil, nil
+	o.void = o.void || o.next != nil || len(o.flying) > 0
+	o.next, o.flying, o.crowded = nil, nil, false
 }
