@@ -13,6 +13,7 @@ import (
 // request is a query as the micro service sends it to the owner of a lane.
 type request struct {
 	Query      string `json:"query"`
+	ID         string `json:"id"`
 	Campaign   string `json:"campaign"`
 	Code       string `json:"code"`
 	CustomerID string `json:"customer_id"`
@@ -56,7 +57,7 @@ func (o *owner) answerQuery(data []byte) []byte {
 		}
 		return refused(domain.CodeNotFound, q.Campaign, "there is no such code")
 	case "coupon.validate":
-		cmd := domain.Command{Type: domain.Redeem, Campaign: q.Campaign, Code: q.Code, CustomerID: q.CustomerID, OrderID: q.OrderID}
+		cmd := domain.Command{Type: domain.Redeem, ID: q.ID, Campaign: q.Campaign, Code: q.Code, CustomerID: q.CustomerID, OrderID: q.OrderID}
 		out := o.State().Validate(&cmd, now)
 		return out.AppendJSON(nil)
 	case "customer.show":
