@@ -42,20 +42,29 @@ func (s Stream) Resolve(ctx context.Context, attempt Attempt) (Outcome, error) {
 	if err != nil {
 		return 0, fmt.Errorf("resolving a write behind %d: %w", attempt.Expected, err)
 	}
-	switch {
-	case bounds.Last == attempt.Expected:
-		return Unchanged, nil
-	case bounds.Last < attempt.Expected:
-		return Lost, nil
+	if bounds.Last <= attempt.Expected {
+		return attempt.Judge(bounds.Last, nil), nil
 	}
 	raw, err := s.Get(ctx, attempt.Expected+1)
 	switch {
 	case errors.Is(err, ErrLostTail), errors.Is(err, ErrTrimmed), errors.Is(err, ErrHole):
-		return Lost, nil
+		return attempt.Judge(bounds.Last, nil), nil
 	case err != nil:
 		return 0, fmt.Errorf("resolving a write behind %d: %w", attempt.Expected, err)
-	case Digest(raw.Header, raw.Data) == Digest(attempt.Header, attempt.Payload):
-		return Landed, nil
 	}
-	return Lost, nil
+	return attempt.Judge(bounds.Last, &raw), nil
+}
+
+// Judge says what became of the attempt in a stream that ends at last. placed is the message right behind Expected; nil
+// if there is none.
+func (a Attempt) Judge(last uint64, placed *Raw) Outcome {
+	switch {
+	case last == a.Expected:
+		return Unchanged
+	case last < a.Expected || placed == nil:
+		return Lost
+	case Digest(placed.Header, placed.Data) == Digest(a.Header, a.Payload):
+		return Landed
+	}
+	return Lost
 }
