@@ -3,7 +3,9 @@ package natsd
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // logger hands nats-server's lines to slog: warnings and errors as they are, notices (banner, "Server is ready") as
@@ -11,15 +13,29 @@ import (
 type logger struct {
 	to *slog.Logger
 
+	// broken is set when a stream's store could not write. From then on that store refuses everything, also when there
+	// is room again, and answers nobody; nats-server tells of it in no other way (filestore.go, setWriteErr).
+	broken atomic.Bool
+
 	mu    sync.Mutex
 	fatal error // the first fatal line; nats-server expects the process to die on it, Start returns it instead
 }
 
 func (l *logger) Noticef(format string, v ...any) { l.to.Debug("nats: " + fmt.Sprintf(format, v...)) }
 func (l *logger) Warnf(format string, v ...any)   { l.to.Warn("nats: " + fmt.Sprintf(format, v...)) }
-func (l *logger) Errorf(format string, v ...any)  { l.to.Error("nats: " + fmt.Sprintf(format, v...)) }
-func (l *logger) Debugf(string, ...any)           {}
-func (l *logger) Tracef(string, ...any)           {}
+
+// writeError is part of the format of the two lines that tell of a store that could not write.
+const writeError = "ritical write error"
+
+func (l *logger) Errorf(format string, v ...any) {
+	if strings.Contains(format, writeError) {
+		l.broken.Store(true)
+	}
+	l.to.Error("nats: " + fmt.Sprintf(format, v...))
+}
+
+func (l *logger) Debugf(string, ...any) {}
+func (l *logger) Tracef(string, ...any) {}
 
 func (l *logger) Fatalf(format string, v ...any) {
 	l.mu.Lock()

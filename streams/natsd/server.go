@@ -21,7 +21,7 @@ const (
 	// listenWait is for the sockets: Start returns a moment before the cluster port listens.
 	listenWait = 10 * time.Second
 	// reviveEvery is how often Run looks whether JetStream went down, and tries to bring it back.
-	reviveEvery = time.Second
+	reviveEvery = 250 * time.Millisecond
 )
 
 // Server is a running NATS server.
@@ -29,6 +29,7 @@ type Server struct {
 	opts Options
 	ns   *server.Server
 	log  *logger
+	free func(dir string) uint64 // bytes left on a disk
 
 	stop  sync.Once
 	mu    sync.Mutex // guards store.marker
@@ -56,7 +57,7 @@ func Start(opts Options) (*Server, error) {
 		st.close()
 		return nil, fmt.Errorf("configuring the embedded NATS server: %w", err)
 	}
-	s := &Server{opts: opts, ns: ns, log: &logger{to: opts.Logger}, store: st}
+	s := &Server{opts: opts, ns: ns, log: &logger{to: opts.Logger}, free: freeBytes, store: st}
 	ns.SetLoggerV2(s.log, false, false, false)
 
 	lanes := opts.Lanes
@@ -154,11 +155,13 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 // Nats is the nats-server itself, for tests and for what this package does not offer.
 func (s *Server) Nats() *server.Server { return s.ns }
 
-// JetStreamUp says whether JetStream runs. It does not after a full disk, until Run has brought it back.
+// JetStreamUp says whether JetStream runs. It does not while the disk is full, until Run has brought it back.
 func (s *Server) JetStreamUp() bool { return s.ns.JetStreamEnabled() }
 
-// Run watches JetStream until ctx ends. When nats-server has shut it down, which is what it does on a full disk, Run
-// starts it again as soon as that succeeds. Streams are read from disk as after a crash; what was acknowledged is there.
+// Run watches JetStream until ctx ends. When a store could not write, when nats-server has shut JetStream down, or when
+// the disk is nearly full, JetStream is down: publishers are told that nobody is there instead of waiting for an answer
+// that a broken store never gives. As soon as there is room it is started again, and streams are read from disk as after
+// a crash; what was acknowledged is there.
 func (s *Server) Run(ctx context.Context) error {
 	tick := time.NewTicker(reviveEvery)
 	defer tick.Stop()
@@ -169,16 +172,24 @@ func (s *Server) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-tick.C:
 		}
+		room := s.free(s.store.dir)
 		if s.ns.JetStreamEnabled() {
-			continue
+			if !s.log.broken.Load() && room >= lowRoom {
+				continue
+			}
+			if err := s.ns.ShutdownJetStream(); err != nil {
+				s.opts.Logger.Debug("JetStream not shut down", "err", err)
+				continue
+			}
 		}
 		if !down {
 			down = true
-			s.opts.Logger.Error("JetStream is down, most likely because the disk is full; it is started again when there is room", "store", s.store.dir)
+			s.opts.Logger.Error("JetStream is down, most likely because the disk is full; it is started again when there is room", "store", s.store.dir, "free_bytes", room, "needed_bytes", minRoom)
 		}
-		if !roomToWrite(s.store.dir) {
+		if room < minRoom {
 			continue
 		}
+		s.log.broken.Store(false)
 		if err := s.revive(); err != nil {
 			s.opts.Logger.Debug("JetStream not started yet", "err", err)
 			continue
