@@ -38,7 +38,7 @@ func versionText() string {
 }
 
 func (m *Main) versionCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "version", Short: "Say which scrip this is", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := struct {
@@ -53,4 +53,6 @@ func (m *Main) versionCommand() *cobra.Command {
 			return err
 		},
 	}
+	unusedIDFlag(cmd)
+	return cmd
 }

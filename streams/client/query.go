@@ -25,7 +25,7 @@ func (e *RefusedError) Error() string {
 type History struct {
 	History json.RawMessage `json:"history"` // null while unavailable
 	// Unavailable says why there is no history; empty when there is.
-	Unavailable string `json:"history_unavailable"`
+	Unavailable string `json:"history_unavailable,omitempty"`
 }
 
 // Coupon is the answer to a query for a coupon.
@@ -36,7 +36,7 @@ type Coupon struct {
 
 // Customer is the answer to a query for a customer: the coupons in their hands, by campaign, newest first.
 type Customer struct {
-	Coupons []domain.CouponView
+	Coupons []domain.CouponView `json:"coupons"`
 	History
 }
 
