@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -16,7 +17,8 @@ import (
 )
 
 // Do sends a command and waits for its outcome. A command without ID gets a new one; it is in the outcome and in the
-// errors. When ctx ends first the error is an *UnknownError, or a *NotSentError if the command never left.
+// errors. When ctx ends first the error is an *UnknownError, or a *NotSentError if the command never left; when its
+// deadline ends it and the log was there but could keep nothing all the time, the outcome is the refusal not_durable.
 func (c *Client) Do(ctx context.Context, cmd domain.Command) (domain.Outcome, error) {
 	w := waiters.Get().(*waiter)
 	ticket, refused, err := c.send(ctx, &cmd, time.Time{}, w)
@@ -30,6 +32,10 @@ func (c *Client) Do(ctx context.Context, cmd domain.Command) (domain.Outcome, er
 	case <-ctx.Done():
 		if err, ok := ticket.GiveUp(ctx.Err()); ok {
 			waiters.Put(w)
+			var unsent *NotSentError
+			if errors.As(err, &unsent) && unsent.Asked && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return unsent.Outcome(), nil
+			}
 			return domain.Outcome{}, err
 		}
 		a = <-w.answers // on its way already

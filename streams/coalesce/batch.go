@@ -101,9 +101,20 @@ func (b *batch) take(i int) Receiver {
 // fate is what to tell somebody who waits no longer for an entry.
 func (b *batch) fate(i int, cause error) error {
 	if b.live == 0 {
-		return &NotSentError{ID: b.entries[i].id, Cause: cause}
+		return &NotSentError{ID: b.entries[i].id, Cause: cause, Asked: len(b.attempts) > 0 && !b.route.direct}
 	}
 	return &UnknownError{ID: b.entries[i].id, Cause: cause}
+}
+
+// late is what an entry's receiver is told when its deadline has passed.
+func (b *batch) late(i int) delivery {
+	err := b.fate(i, ErrDeadline)
+	if unsent, ok := err.(*NotSentError); ok && unsent.Asked {
+		o := unsent.Outcome()
+		b.route.c.counters.notDurable.Add(1)
+		return delivery{to: b.take(i), line: o.AppendJSON(nil)}
+	}
+	return delivery{to: b.take(i), err: err}
 }
 
 // expire ends the entries whose deadline has passed.
@@ -117,7 +128,7 @@ func (b *batch) expire(now time.Duration, out []delivery) []delivery {
 		switch {
 		case e.to == nil || e.deadline == 0:
 		case e.deadline <= now:
-			out = append(out, delivery{to: b.take(i), err: b.fate(i, ErrDeadline)})
+			out = append(out, b.late(i))
 		case b.earliest == 0 || e.deadline < b.earliest:
 			b.earliest = e.deadline
 		}

@@ -14,8 +14,8 @@
 // one sender at a time, so that lines leave in the order they came. Run owns the inbox and asks again.
 //
 // What a failure does: a line has exactly one of four ends. An outcome from the lane. The refusal not_durable, only when
-// every attempt was answered by an error of JetStream, which means that nothing was stored. A [NotSentError], when
-// nothing that could have had an effect ever left. Or an [UnknownError]: it was sent and no answer came in time; asking
+// every attempt was answered by an error of JetStream, or found nobody there until the deadline (a full disk), which
+// means that nothing was stored. A [NotSentError], when nothing that could have had an effect ever left. Or an [UnknownError]: it was sent and no answer came in time; asking
 // again with the same id tells. Until then the same lines are sent again under the same ids, with growing pauses and at
 // once after a reconnect; the lane answers repeats, so an outcome that arrives twice, late or for another attempt is the
 // same outcome.

@@ -3,6 +3,8 @@ package coalesce
 import (
 	"errors"
 	"fmt"
+
+	"github.com/seed-4a2410e3/scrip/domain"
 )
 
 // UnknownError says that a command was sent and its result is not known: it may have had its effect or not. It is never
@@ -22,6 +24,13 @@ func (e *UnknownError) Unwrap() error { return e.Cause }
 type NotSentError struct {
 	ID    string
 	Cause error
+	// Asked says that the log was there to be asked and had nobody to keep the command: a full disk, for one.
+	Asked bool
+}
+
+// Outcome is the refusal not_durable, which says the same to who asked a log that could not keep the command.
+func (e *NotSentError) Outcome() domain.Outcome {
+	return domain.Outcome{ID: e.ID, Status: domain.StatusRefused, Refusal: domain.NotDurable, Message: "the log could not keep the command; try again later"}
 }
 
 func (e *NotSentError) Error() string {

@@ -331,7 +331,7 @@ func purge(t testing.TB, nc *nats.Conn, lane int) error {
 }
 
 // Where nobody listens nothing is stored: the line is kept and tried until somebody does, or until its deadline, and
-// then the caller may be told that it had no effect.
+// then the caller is told that it had no effect.
 func TestNobodyThere(t *testing.T) {
 	server := streamtest.Start(t)
 	c := New(server.Conn(t), quick)
@@ -347,9 +347,8 @@ func TestNobodyThere(t *testing.T) {
 	if _, err := c.Send(ctx, 1, claimLine("winter", "hasty", time.Now().Add(100*time.Millisecond), short)); err != nil {
 		t.Fatal(err)
 	}
-	var notSent *NotSentError
-	if a := short.get(t); !errors.As(a.err, &notSent) || notSent.ID != "hasty" {
-		t.Errorf("answered %+v, expected that it was not delivered", a)
+	if a := short.get(t); a.err != nil || a.ID != "hasty" || a.Refusal != domain.NotDurable {
+		t.Errorf("answered %+v, expected that the log could not keep it", a)
 	}
 	lanetest.Start(t, server.Conn(t), topology.Spec{Lanes: 1})
 	w.get(t).claimed(t, "early")
