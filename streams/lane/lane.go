@@ -67,7 +67,7 @@ func (l *Lane) take(ctx context.Context) error {
 	l.report(func(s *Status) { *s = Status{State: StateLoading} })
 	o := &owner{lane: l, opt: l.opt, started: time.Now(), arrived: true, queries: make(chan *nats.Msg, 4096)}
 	o.Owner = protocol.New(protocol.Options{
-		Log: l.opt.Log.UUID, Lane: l.opt.Lane, Nonce: uuid.NewString(), State: domain.NewLane(l.opt.domainOptions()), Flying: maxFlying,
+		Log: l.opt.Log.UUID, Lane: l.opt.Lane, Nonce: uuid.NewString(), State: domain.NewLane(l.opt.domainOptions()),
 	})
 	o.stream = eventlog.Events(l.opt.JetStream, l.opt.Lane)
 	var err error
@@ -83,10 +83,10 @@ func (l *Lane) take(ctx context.Context) error {
 		return err
 	}
 	if err := o.continues(ctx); err != nil {
-		return err
+		return o.contradiction(ctx, err)
 	}
 	if o.feed, err = eventlog.Commands(l.opt.JetStream, l.opt.Lane).OpenFeed(ctx, o.Covered(), l.opt.Logger); err != nil {
-		return o.feedBroke(err)
+		return o.feedBroke(ctx, err)
 	}
 	defer o.feed.Close()
 	sub, err := l.opt.JetStream.Conn().ChanSubscribe(topology.LaneQuery(l.opt.Lane), o.queries)
@@ -126,7 +126,7 @@ type owner struct {
 	arrived  bool           // the feed may hold something
 	buffer   []eventlog.Raw // taken from the feed
 	backlog  []eventlog.Raw // of it, not decided yet
-	flights  []flight       // writes without a result yet, in their order
+	flying   *flight        // the write without a result yet; nil = none
 	queries  chan *nats.Msg
 
 	replayed     int // event lines folded at the start

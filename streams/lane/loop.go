@@ -2,6 +2,7 @@ package lane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,8 +32,8 @@ func (o *owner) loop(ctx context.Context) error {
 		if !o.full() {
 			ready = o.feed.Ready()
 		}
-		if len(o.flights) > 0 {
-			acked = o.flights[0].pending.Done()
+		if o.flying != nil {
+			acked = o.flying.pending.Done()
 		}
 		select {
 		case <-ctx.Done():
@@ -69,7 +70,7 @@ func (o *owner) collect(ctx context.Context) error {
 			if len(batch) == 0 {
 				o.arrived = false
 				if err != nil {
-					return o.feedBroke(err)
+					return o.feedBroke(ctx, err)
 				}
 				return nil
 			}
@@ -95,7 +96,25 @@ func (o *owner) collect(ctx context.Context) error {
 }
 
 // feedBroke says what the end of the command feed means.
-func (o *owner) feedBroke(err error) error { return fmt.Errorf("reading commands: %w", o.Broken(err)) }
+func (o *owner) feedBroke(ctx context.Context, err error) error {
+	return o.contradiction(ctx, fmt.Errorf("reading commands: %w", o.Broken(err)))
+}
+
+// contradiction looks, before the lane stops because commands and events do not fit, whether it is not only that another
+// owner went on meanwhile.
+func (o *owner) contradiction(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrStopped) {
+		return err
+	}
+	bounds, unknown := o.stream.Bounds(ctx)
+	switch {
+	case unknown != nil:
+		return unknown // asked again when the lane is taken again
+	case o.Outrun(bounds.Last):
+		return fmt.Errorf("%w, and went on meanwhile: %s", errLost, err.Error())
+	}
+	return err
+}
 
 // awaitClock holds the lane while a command comes from the future.
 func (o *owner) awaitClock(ctx context.Context, c *protocol.Command) error {

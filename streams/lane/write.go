@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,32 +12,29 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 )
 
-// maxFlying is how many steps are written at a time.
-const maxFlying = 1
-
 // flight is a write without a result yet.
 type flight struct {
 	pending *eventlog.Pending
 	began   time.Time
 }
 
-// publish sends what has been collected, unless enough is in flight. Nothing is answered yet.
+// publish sends what has been collected, unless a write is in flight. Nothing is answered yet.
 func (o *owner) publish() {
 	if w := o.Publish(); w != nil {
-		o.flights = append(o.flights, flight{o.appender.PublishAsync(w.Attempt), o.opt.Now()})
+		o.flying = &flight{o.appender.PublishAsync(w.Attempt), o.opt.Now()}
 	}
 }
 
-// landed is called when the oldest write in flight has a result. Only here do answers leave.
+// landed is called when the write in flight has a result. Only here do answers leave.
 func (o *owner) landed(ctx context.Context) error {
-	f := o.flights[0]
+	f := o.flying
 	sequence, err := f.pending.Result()
 	if err != nil {
 		if sequence, err = o.resolve(ctx, f.pending.Attempt, err); err != nil {
 			return err
 		}
 	}
-	o.flights = slices.Delete(o.flights, 0, 1)
+	o.flying = nil
 	w := o.acked(sequence)
 	// The next write first: the disk works while we answer.
 	o.publish()
@@ -51,7 +47,7 @@ func (o *owner) landed(ctx context.Context) error {
 	return nil
 }
 
-// acked notes that the oldest write in flight is durable.
+// acked notes that the write in flight is durable.
 func (o *owner) acked(sequence uint64) *protocol.Write {
 	w := o.Acked(sequence)
 	o.durable.Store(o.Covered())
@@ -134,16 +130,14 @@ func (o *owner) send(answers []protocol.Answer) {
 	}
 }
 
-// settle waits, when the loop ends, for the writes in flight: the answers of those that land are owed. It does not start
+// settle waits, when the loop ends, for the write in flight: if it lands, its answers are owed. It does not start
 // another one.
 func (o *owner) settle() {
-	for _, f := range o.flights {
+	if o.flying != nil {
 		// At the latest after the appender's wait for acknowledgements.
-		sequence, err := f.pending.Result()
-		if err != nil {
-			break
+		if sequence, err := o.flying.pending.Result(); err == nil {
+			o.send(o.acked(sequence).Answers)
 		}
-		o.send(o.acked(sequence).Answers)
 	}
 	o.Abandon()
 }

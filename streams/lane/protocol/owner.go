@@ -28,8 +28,7 @@ type Owner struct {
 
 	next    *collecting // nil = empty
 	crowded bool        // the next message does not fit into it
-	flying  []*Write    // published, not yet acknowledged, in their order
-	depth   int         // of them at most
+	flying  *Write      // published, not yet acknowledged; see Publish for why there is only one
 }
 
 // Mark is a place in the log and what the commands have come to there. A snapshot carries it.
@@ -45,15 +44,12 @@ type Options struct {
 	Lane  int          // the lane's number
 	Nonce string       // stands on everything this owner writes; no other taking of the lane has it
 	State *domain.Lane // empty; belongs to the owner from now on
-	// Flying is how many writes may be in flight. The fence is a chain, each names the sequence before it, so none lands
-	// without the ones before. Defaults to 1.
-	Flying int
 }
 
 // New returns the owner of an empty lane.
 func New(o Options) *Owner {
 	return &Owner{
-		log: o.Log, lane: o.Lane, nonce: o.Nonce, state: o.State, depth: max(o.Flying, 1),
+		log: o.Log, lane: o.Lane, nonce: o.Nonce, state: o.State,
 		mark: Mark{Position: eventlog.Position{Log: o.Log, Lane: o.Lane}},
 	}
 }
@@ -84,7 +80,7 @@ func (o *Owner) Fresh() int { return o.fresh }
 
 // Settled reports whether the state is exactly the fold of the log up to [Owner.Mark]: nothing collected, nothing in
 // flight, nothing void.
-func (o *Owner) Settled() bool { return o.next == nil && len(o.flying) == 0 && !o.void }
+func (o *Owner) Settled() bool { return o.next == nil && o.flying == nil && !o.void }
 
 // Freeze returns the settled state for a snapshot, at the cost of a pointer per page, and counts anew what is fresh.
 func (o *Owner) Freeze() (*domain.Frozen, Mark) {
@@ -96,6 +92,11 @@ func (o *Owner) Freeze() (*domain.Frozen, Mark) {
 func (o *Owner) rebaseHint() string {
 	return fmt.Sprintf("to go on behind what the command stream holds, start once with --rebase %d; to decide from command SEQ on, --rebase %d=SEQ", o.lane, o.lane)
 }
+
+// Outrun reports whether the event stream, which ends at last now, went on without this owner. Commands and events that
+// seem to contradict each other are then no reason to stop: the owner holds new commands against old events, because it
+// was slow or stopped in its tracks while another one decided and purged. It has lost the lane.
+func (o *Owner) Outrun(last uint64) bool { return last != o.fence }
 
 // Broken says what it means that the commands cannot be read on: a stream that lost its tail, has a hole or is another
 // one cannot be decided any further without an operator. Other errors are no contradiction and come back as they are.

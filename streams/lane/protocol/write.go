@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"slices"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -66,22 +65,25 @@ func (o *Owner) Attach(a Answer) bool {
 	switch {
 	case o.next != nil:
 		o.next.answers = append(o.next.answers, a)
-	case len(o.flying) > 0:
-		last := o.flying[len(o.flying)-1]
-		last.Answers = append(last.Answers, a)
+	case o.flying != nil:
+		o.flying.Answers = append(o.flying.Answers, a)
 	default:
 		return false
 	}
 	return true
 }
 
-// Publish closes the step that was collected and hands it out to be written. It returns nil while as many writes are in
-// flight as may be (the step goes on collecting) and when there is nothing to write.
+// Publish closes the step that was collected and hands it out to be written. It returns nil while a write is in flight
+// (the step goes on collecting) and when there is nothing to write.
+//
+// One write in flight, because the fence is a number: a second one behind it would name the sequence that the first is
+// to get. Where another owner's message gets it instead, the first is refused and the second lands behind a message it
+// knows nothing of.
 //
 // A crash from here until the acknowledgement: the step is in the log or it is not, and whoever loads the lane sees
 // which. Nobody was told anything.
 func (o *Owner) Publish() *Write {
-	if o.next == nil || len(o.flying) >= o.depth {
+	if o.next == nil || o.flying != nil {
 		return nil
 	}
 	s := o.next
@@ -94,16 +96,15 @@ func (o *Owner) Publish() *Write {
 
 func (o *Owner) write(h eventlog.Header, events []byte) *Write {
 	h.LaneTime, h.Owner = o.state.Clock().Time(), o.nonce
-	w := &Write{header: h, Attempt: eventlog.Attempt{Expected: o.fence + uint64(len(o.flying)), Header: h.Encode(), Payload: events}}
-	o.flying = append(o.flying, w)
-	return w
+	o.flying = &Write{header: h, Attempt: eventlog.Attempt{Expected: o.fence, Header: h.Encode(), Payload: events}}
+	return o.flying
 }
 
-// Acked is told that the oldest write in flight is durable, at which sequence. It returns that write, whose answers may
-// leave now: only here do they.
+// Acked is told that the write in flight is durable, at which sequence. It returns the write, whose answers may leave now:
+// only here do they.
 func (o *Owner) Acked(sequence uint64) *Write {
-	w := o.flying[0]
-	o.flying = slices.Delete(o.flying, 0, 1)
+	w := o.flying
+	o.flying = nil
 	o.fence = sequence
 	o.mark = Mark{
 		Position: eventlog.Position{Log: o.log, Lane: o.lane, Sequence: sequence},
@@ -124,7 +125,7 @@ const (
 	Fenced                     // another owner writes this lane: all that was decided here is void, answer nothing
 )
 
-// Resolved is told what the stream says about the oldest write in flight (see [eventlog.Stream.Resolve]).
+// Resolved is told what the stream says about the write in flight (see [eventlog.Stream.Resolve]).
 func (o *Owner) Resolved(outcome eventlog.Outcome) Verdict {
 	switch outcome {
 	case eventlog.Landed:
@@ -138,6 +139,6 @@ func (o *Owner) Resolved(outcome eventlog.Outcome) Verdict {
 
 // Abandon gives up what is not durable. Unless that is nothing, the state is ahead of the log for good.
 func (o *Owner) Abandon() {
-	o.void = o.void || o.next != nil || len(o.flying) > 0
+	o.void = o.void || o.next != nil || o.flying != nil
 	o.next, o.flying, o.crowded = nil, nil, false
 }
