@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func newReport(base string) Report {
+	return Report{Version: version, Date: time.Now(), Machine: thisMachine(base)}
+}
+
+// name of a table's file, without date.
+func (t Table) name() string {
+	name := t.Workload + "-" + string(t.Durability)
+	if t.OpenLoop != "" {
+		name += "-open-loop"
+	}
+	return name
+}
+
+// path of a result. What was measured earlier on the same day is replaced.
+func (f *flags) path(r Report, name string) string {
+	return filepath.Join(f.results, r.Date.UTC().Format(time.DateOnly)+"-"+name)
+}
+
+// keep writes one table with its circumstances.
+func (f *flags) keep(r Report, name string, write func(*os.File) error) error {
+	if f.results == "" {
+		return nil
+	}
+	return writeFile(f.path(r, name+".txt"), func(w *os.File) error {
+		headText(w, r)
+		fmt.Fprintln(w)
+		return write(w)
+	})
+}
+
+// finish writes what is made of the whole report.
+func (f *flags) finish(cmd *cobra.Command, r Report) error {
+	asJSON := func(w *os.File) error { return json.NewEncoder(w).Encode(r) }
+	if f.output == "json" {
+		if err := json.NewEncoder(cmd.OutOrStdout()).Encode(r); err != nil {
+			return err
+		}
+	}
+	if f.results != "" {
+		kind := "run"
+		if r.Growth != nil {
+			kind = "growth"
+		} else if len(r.Tables) > 0 && r.Tables[0].OpenLoop != "" {
+			kind = "open-loop"
+		}
+		if err := writeFile(f.path(r, kind+".json"), asJSON); err != nil {
+			return err
+		}
+	}
+	if f.plot != "" {
+		return drawFile(f.plot, r)
+	}
+	return nil
+}
+
+func drawFile(path string, r Report) error {
+	return writeFile(path, func(w *os.File) error { return plotReport(w, r) })
+}
+
+// writeFile leaves no half-written file where there was a whole one.
+func writeFile(path string, write func(*os.File) error) error {
+	w, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(w), w.Chmod(0o644), w.Close())
+	if err == nil {
+		err = os.Rename(w.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(w.Name()))
+	}
+	return nil
+}

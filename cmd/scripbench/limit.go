@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// limitLines is how many lines a message has.
+	limitLines = 500
+	// limitWriters per lane publish at once.
+	limitWriters = 8
+)
+
+// openLimit publishes what the plan would put on the log, and nothing is decided: the command lines to one stream, and
+// when that is acknowledged their event lines to another, of as many lanes as the plan's campaigns lie on. It bounds what
+// any program could do that keeps commands and events on JetStream.
+func openLimit(ctx context.Context, st *stand, p *plan, _ int) (job, error) {
+	s := st.limit
+	lanes := map[int]bool{}
+	for _, name := range p.names {
+		lanes[topology.LaneOf(name, s.desc.Lanes)] = true
+	}
+	l := &limit{js: s.js, p: p, lanes: len(lanes)}
+	for lane := range l.lanes {
+		if err := l.makeStreams(ctx, lane); err != nil {
+			return job{}, err
+		}
+	}
+	j := job{callers: limitWriters * l.lanes, batch: limitLines, close: l.drop}
+	if p.style == alone {
+		j.callers, j.batch = 1, 1
+	}
+	j.inFlight = j.callers * j.batch
+	j.caller = func(_ context.Context, i int) (caller, error) {
+		nc, err := nats.Connect(s.desc.NATSURL, nats.Name("scripbench limit"))
+		if err != nil {
+			return nil, err
+		}
+		js, err := jetstream.New(nc)
+		return &limitCaller{limit: l, nc: nc, js: js, lane: i % l.lanes}, err
+	}
+	j.check = l.written
+	return j, nil
+}
+
+type limit struct {
+	js    jetstream.JetStream
+	p     *plan
+	lanes int
+	// acked messages
+	acked atomic.Uint64
+}
+
+func (l *limit) names(lane int) (cmd, evt string) {
+	return "LIMIT_CMD_" + strconv.Itoa(lane), "LIMIT_EVT_" + strconv.Itoa(lane)
+}
+
+func (l *limit) makeStreams(ctx context.Context, lane int) error {
+	cmd, evt := l.names(lane)
+	for _, name := range []string{cmd, evt} {
+		_, err := l.js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: name, Subjects: []string{name}, Storage: jetstream.FileStorage, Duplicates: 100 * time.Millisecond,
+		})
+		if err != nil {
+			return fmt.Errorf("making stream %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (l *limit) drop() {
+	for lane := range l.lanes {
+		cmd, evt := l.names(lane)
+		for _, name := range []string{cmd, evt} {
+			_ = l.js.DeleteStream(context.Background(), name) // the directory is removed anyway
+		}
+	}
+}
+
+// written compares the number of messages on the streams with that of those acknowledged.
+func (l *limit) written(ctx context.Context, _ tally) error {
+	var messages uint64
+	for lane := range l.lanes {
+		cmd, evt := l.names(lane)
+		for _, name := range []string{cmd, evt} {
+			stream, err := l.js.Stream(ctx, name)
+			if err != nil {
+				return err
+			}
+			messages += stream.CachedInfo().State.Msgs
+		}
+	}
+	if acked := l.acked.Load(); messages != acked {
+		return fmt.Errorf("%d messages are on the streams, acknowledged were %d", messages, acked)
+	}
+	return nil
+}
+
+// limitCaller has a connection of its own.
+type limitCaller struct {
+	*limit
+	nc           *nats.Conn
+	js           jetstream.JetStream
+	lane         int
+	cmds, events []byte
+}
+
+func (c *limitCaller) close() { c.nc.Close() }
+
+func (c *limitCaller) ask(ctx context.Context, from, to int, answers []answer) error {
+	c.cmds, c.events = c.cmds[:0], c.events[:0]
+	now := domain.At(time.Now())
+	for i := from; i < to; i++ {
+		id := uuid.Must(uuid.NewV7()).String()
+		cmd := domain.Command{Type: domain.Claim, ID: id, Campaign: c.p.campaign(i), CustomerID: c.p.customer(i)}
+		c.cmds = append(cmd.AppendJSON(c.cmds), '\n')
+		ev := domain.Event{Type: domain.CouponClaimed, Campaign: cmd.Campaign, At: now, ID: id, N: uint32(i + 1), Code: code(0, i), CustomerID: cmd.CustomerID}
+		c.events = append(ev.AppendJSON(c.events), '\n')
+		answers[i] = answer{verdict: won, code: ev.Code}
+	}
+	cmd, evt := c.names(c.lane)
+	if _, err := c.js.Publish(ctx, cmd, c.cmds); err != nil {
+		return err
+	}
+	if _, err := c.js.Publish(ctx, evt, c.events); err != nil {
+		return err
+	}
+	c.acked.Add(2)
+	return nil
+}

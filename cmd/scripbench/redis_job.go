@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The well-known recipe: a list of free codes and a hash customer → code per campaign; Redis runs one script at a time,
+// so nobody gets between its lines.
+const (
+	// KEYS = free codes, holders   ARGV = customer
+	// Answers the code, "=" and the code for a repeat, nil when all are gone.
+	luaClaim = `
+local had = redis.call('HGET', KEYS[2], ARGV[1])
+if had then return '=' .. had end
+local code = redis.call('LPOP', KEYS[1])
+if not code then return false end
+redis.call('HSET', KEYS[2], ARGV[1], code)
+return code`
+
+	// KEYS = free codes, holders, states   ARGV = customer
+	// As above, and writes down that the code is somebody's, so that it can be redeemed.
+	luaClaimToRedeem = `
+local had = redis.call('HGET', KEYS[2], ARGV[1])
+if had then return '=' .. had end
+local code = redis.call('LPOP', KEYS[1])
+if not code then return false end
+redis.call('HSET', KEYS[2], ARGV[1], code)
+redis.call('HSET', KEYS[3], code, '')
+return code`
+
+	// KEYS = states   ARGV = code, order
+	// 1 = redeemed, for this order; 0 = redeemed for another; nil = nobody's.
+	luaRedeem = `
+local state = redis.call('HGET', KEYS[1], ARGV[1])
+if not state then return false end
+if state == '' then redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) return 1 end
+if state == ARGV[2] then return 1 end
+return 0`
+)
+
+// redisScripts are the digests under which Redis knows the scripts.
+type redisScripts struct{ claim, claimToRedeem, redeem string }
+
+func (s *redisScripts) load(ctx context.Context, rdb *redis.Client) (err error) {
+	for _, one := range []struct {
+		digest *string
+		source string
+	}{{&s.claim, luaClaim}, {&s.claimToRedeem, luaClaimToRedeem}, {&s.redeem, luaRedeem}} {
+		if *one.digest, err = rdb.ScriptLoad(ctx, one.source).Result(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// redisRecipe pipelines so many commands on each connection.
+type redisRecipe struct{ pipeline int }
+
+// redisFill is how many codes are pushed in one go.
+const redisFill = 1000
+
+func (rc redisRecipe) open(ctx context.Context, st *stand, p *plan, callers int) (job, error) {
+	r := st.redis
+	if err := r.fill(ctx, p); err != nil {
+		return job{}, err
+	}
+	if p.style == alone {
+		callers = 1
+	}
+	rdb := redis.NewClient(&redis.Options{
+		Addr: r.addr, PoolSize: callers, ReadTimeout: patience, WriteTimeout: patience, Protocol: 2, DisableIdentity: true, MaxRetries: -1,
+	})
+	j := job{callers: callers, batch: rc.pipeline, inFlight: callers * rc.pipeline}
+	keys := newRedisKeys(p)
+	j.caller = func(context.Context, int) (caller, error) {
+		return &redisCaller{conn: rdb.Conn(), scripts: r.scripts, p: p, keys: keys}, nil
+	}
+	j.check = func(ctx context.Context, t tally) error { return r.given(ctx, p, t) }
+	j.close = func() { _ = rdb.Close() }
+	return j, nil
+}
+
+// fill empties Redis and pushes the codes of a plan.
+func (r *redisServer) fill(ctx context.Context, p *plan) error {
+	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
+		return err
+	}
+	pipe := r.rdb.Pipeline()
+	for c, most := range p.codes {
+		codes := make([]any, 0, redisFill)
+		for n := range most {
+			codes = append(codes, code(c, n))
+			if len(codes) == redisFill || n == most-1 {
+				pipe.RPush(ctx, "codes:"+p.names[c], codes...)
+				codes = make([]any, 0, redisFill)
+			}
+		}
+		if pipe.Len() >= 64 || c == len(p.codes)-1 {
+			if _, err := pipe.Exec(ctx); err != nil {
+				return fmt.Errorf("filling Redis: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// redisKeys are those of each campaign.
+type redisKeys struct{ codes, holders, states []string }
+
+func newRedisKeys(p *plan) redisKeys {
+	var k redisKeys
+	for _, name := range p.names {
+		k.codes = append(k.codes, "codes:"+name)
+		k.holders = append(k.holders, "holders:"+name)
+		k.states = append(k.states, "states:"+name)
+	}
+	return k
+}
+
+// redisCaller has a connection of its own.
+type redisCaller struct {
+	conn    *redis.Conn
+	scripts redisScripts
+	p       *plan
+	keys    redisKeys
+	cmds    []*redis.Cmd
+}
+
+func (c *redisCaller) close() { _ = c.conn.Close() }
+
+func (c *redisCaller) ask(ctx context.Context, from, to int, answers []answer) error {
+	c.cmds = c.cmds[:0]
+	for i := from; i < to; i++ {
+		k := c.p.index(i)
+		if c.p.redeem {
+			c.cmds = append(c.cmds, redis.NewCmd(ctx, "evalsha", c.scripts.claimToRedeem, 3, c.keys.codes[k], c.keys.holders[k], c.keys.states[k], c.p.customer(i)))
+		} else {
+			c.cmds = append(c.cmds, redis.NewCmd(ctx, "evalsha", c.scripts.claim, 2, c.keys.codes[k], c.keys.holders[k], c.p.customer(i)))
+		}
+	}
+	if err := c.send(ctx); err != nil {
+		return err
+	}
+	for n, cmd := range c.cmds {
+		text, err := cmd.Text()
+		switch {
+		case errors.Is(err, redis.Nil):
+			answers[from+n] = answer{verdict: refused}
+		case err != nil:
+			answers[from+n] = lost(err)
+		case text[0] == '=':
+			answers[from+n] = lost(errors.New("answered as a repeat, and nobody asked twice"))
+		default:
+			answers[from+n] = answer{verdict: won, code: text}
+		}
+	}
+	if !c.p.redeem {
+		return nil
+	}
+	return c.redeem(ctx, from, to, answers)
+}
+
+func (c *redisCaller) redeem(ctx context.Context, from, to int, answers []answer) error {
+	c.cmds = c.cmds[:0]
+	var of []int
+	for i := from; i < to; i++ {
+		if answers[i].verdict == won {
+			of = append(of, i)
+			c.cmds = append(c.cmds, redis.NewCmd(ctx, "evalsha", c.scripts.redeem, 1, c.keys.states[c.p.index(i)], answers[i].code, c.p.order(i)))
+		}
+	}
+	if err := c.send(ctx); err != nil {
+		return err
+	}
+	for n, cmd := range c.cmds {
+		if v, err := cmd.Int(); err != nil || v != 1 {
+			answers[of[n]] = lost(fmt.Errorf("redeeming: %d, %w", v, err))
+		}
+	}
+	return nil
+}
+
+// send asks for all commands in one go and reads their answers; the errors of single ones are theirs.
+func (c *redisCaller) send(ctx context.Context) error {
+	switch len(c.cmds) {
+	case 0:
+		return nil
+	case 1:
+		_ = c.conn.Process(ctx, c.cmds[0]) // the command keeps it
+		return nil
+	}
+	pipe := c.conn.Pipeline()
+	for _, cmd := range c.cmds {
+		_ = pipe.Process(ctx, cmd)
+	}
+	_, _ = pipe.Exec(ctx) // every command keeps its own
+	return nil
+}
+
+// given asks Redis how many customers hold a code and how many codes are free.
+func (r *redisServer) given(ctx context.Context, p *plan, t tally) error {
+	pipe := r.rdb.Pipeline()
+	var held, free []*redis.IntCmd
+	for _, name := range p.names {
+		held = append(held, pipe.HLen(ctx, "holders:"+name))
+		free = append(free, pipe.LLen(ctx, "codes:"+name))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return err
+	}
+	holders, left := 0, 0
+	for i := range held {
+		holders += int(held[i].Val())
+		left += int(free[i].Val())
+	}
+	if holders != t.won || left != p.coupons()-t.won {
+		return fmt.Errorf("Redis has %d holders and %d free codes, answered were %d of %d", holders, left, t.won, p.coupons())
+	}
+	return nil
+}
