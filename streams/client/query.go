@@ -23,7 +23,7 @@ func (e *RefusedError) Error() string {
 
 // History is what the read tables add to a query's answer.
 type History struct {
-	History json.RawMessage `json:"history"` // null while unavailable
+	History json.RawMessage `json:"history,omitempty"` // nil while unavailable
 	// Unavailable says why there is no history; empty when there is.
 	Unavailable string `json:"history_unavailable,omitempty"`
 }

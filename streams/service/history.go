@@ -68,7 +68,7 @@ func (s *Service) withHistory(ctx context.Context, data []byte, get func(context
 		if quoteErr != nil {
 			return nil, fmt.Errorf("encoding the answer: %w", quoteErr)
 		}
-		body = append(append(body, `,"history":null,"history_unavailable":`...), why...)
+		body = append(append(body, `,"history_unavailable":`...), why...)
 	default:
 		body = append(append(body, `,"history":`...), history...)
 	}
