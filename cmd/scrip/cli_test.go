@@ -92,6 +92,8 @@ func TestWrongUsage(t *testing.T) {
 		{"campaign update summer", "needs at least one setting"},
 		{"redeem ABCD-EFGH-JKLM", "needs --order ID"},
 		{"redeem --order 1", "needs CODE"},
+		{"redeem ABCD-EFGH-JKLM 7KQ2-9F3M-XW4T --order 1", "takes one CODE"},
+		{"void ABCD-EFGH-JKLM 7KQ2 9F3M XW4T", "takes one CODE"},
 		{"extend ABCD-EFGH-JKLM", "needs --expires TIME"},
 		{"remind summer --customer a --kind opens", "needs --before DURATION"},
 		{"remind summer --customer a --kind birthday --before 1m", "must be opens or expires"},

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 )
 
@@ -33,15 +35,31 @@ func campaignFlag(f *pflag.FlagSet, c *domain.Command) {
 	f.StringVar(&c.Campaign, "campaign", "", "`NAME` of the code's campaign; required for imported codes")
 }
 
+// codeArgs takes one code, which people may type in several words: MUS3 V5JE SQKN. Two codes are not one: what stands
+// before the last 12 symbols would pass for a prefix, and one of the two would be left out without a word.
+func codeArgs(cmd *cobra.Command, given []string) error {
+	if err := args("CODE")(cmd, given[:min(len(given), 1)]); err != nil {
+		return err
+	}
+	for _, word := range given[:len(given)-1] {
+		if len(strings.ReplaceAll(word, "-", "")) >= code.Symbols {
+			return usagef("%s takes one CODE, not also %q; if they are one, quote it", path(cmd), given[len(given)-1])
+		}
+	}
+	return nil
+}
+
+func codeOf(given []string) string { return strings.Join(given, " ") }
+
 func (m *Main) orderCommand(use string, t domain.CommandType, short, long string) *cobra.Command {
 	var c domain.Command
-	cmd := &cobra.Command{Use: use + " CODE --order ID", Short: short, Long: long, Args: args("CODE"),
+	cmd := &cobra.Command{Use: use + " CODE --order ID", Short: short, Long: long, Args: codeArgs,
 		Example: "  scrip " + use + " 7KQ2-9F3M-XW4T --order 4711"}
 	cmd.Flags().StringVar(&c.OrderID, "order", "", "`ID` of the order the coupon is used for")
 	cmd.Flags().StringVar(&c.CustomerID, "customer", "", "`ID` of the customer, who must then be the holder")
 	campaignFlag(cmd.Flags(), &c)
 	return m.acts(cmd, func(given []string) (domain.Command, error) {
-		c.Type, c.Code = t, given[0]
+		c.Type, c.Code = t, codeOf(given)
 		return c, require(cmd, "order")
 	})
 }
@@ -58,25 +76,25 @@ func (m *Main) rollbackCommand() *cobra.Command {
 
 func (m *Main) voidCommand() *cobra.Command {
 	var c domain.Command
-	cmd := &cobra.Command{Use: "void CODE", Short: "Make a coupon worthless, for good", Args: args("CODE"),
+	cmd := &cobra.Command{Use: "void CODE", Short: "Make a coupon worthless, for good", Args: codeArgs,
 		Example: "  scrip void 7KQ2-9F3M-XW4T --reason fraud"}
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "`TEXT` that says why")
 	campaignFlag(cmd.Flags(), &c)
 	return m.acts(cmd, func(given []string) (domain.Command, error) {
-		c.Type, c.Code = domain.Void, given[0]
+		c.Type, c.Code = domain.Void, codeOf(given)
 		return c, nil
 	})
 }
 
 func (m *Main) extendCommand() *cobra.Command {
 	var c domain.Command
-	cmd := &cobra.Command{Use: "extend CODE --expires TIME", Short: "Give a coupon another expiry", Args: args("CODE"),
+	cmd := &cobra.Command{Use: "extend CODE --expires TIME", Short: "Give a coupon another expiry", Args: codeArgs,
 		Long:    "Give a coupon an expiry of its own. An expired coupon lives again.",
 		Example: "  scrip extend 7KQ2-9F3M-XW4T --expires +72h"}
 	cmd.Flags().Var(m.instant(&c.ExpiresAt, false), "expires", "when the coupon expires; must lie in the future")
 	campaignFlag(cmd.Flags(), &c)
 	return m.acts(cmd, func(given []string) (domain.Command, error) {
-		c.Type, c.Code = domain.Extend, given[0]
+		c.Type, c.Code = domain.Extend, codeOf(given)
 		return c, require(cmd, "expires")
 	})
 }
@@ -87,10 +105,10 @@ func (m *Main) couponCommand() *cobra.Command {
 
 func (m *Main) couponShow() *cobra.Command {
 	var c domain.Command
-	cmd := &cobra.Command{Use: "show CODE", Short: "Show a coupon and how it stands", Args: args("CODE")}
+	cmd := &cobra.Command{Use: "show CODE", Short: "Show a coupon and how it stands", Args: codeArgs}
 	campaignFlag(cmd.Flags(), &c)
 	return m.asks(cmd, func(ctx context.Context, s *session, given []string) error {
-		coupon, err := s.Coupon(ctx, given[0], client.Campaign(c.Campaign))
+		coupon, err := s.Coupon(ctx, codeOf(given), client.Campaign(c.Campaign))
 		if err != nil {
 			return err
 		}
@@ -111,12 +129,12 @@ func (m *Main) couponShow() *cobra.Command {
 
 func (m *Main) couponValidate() *cobra.Command {
 	var c domain.Command
-	cmd := &cobra.Command{Use: "validate CODE", Short: "Say what redeem would answer, changing nothing", Args: args("CODE")}
+	cmd := &cobra.Command{Use: "validate CODE", Short: "Say what redeem would answer, changing nothing", Args: codeArgs}
 	cmd.Flags().StringVar(&c.OrderID, "order", "", "`ID` of the order, to see whether it was redeemed for that one")
 	cmd.Flags().StringVar(&c.CustomerID, "customer", "", "`ID` of the customer, who must then be the holder")
 	campaignFlag(cmd.Flags(), &c)
 	return m.asks(cmd, func(ctx context.Context, s *session, given []string) error {
-		out, err := s.Validate(ctx, given[0], c.OrderID, client.ID(s.id), client.Campaign(c.Campaign), client.Holder(c.CustomerID))
+		out, err := s.Validate(ctx, codeOf(given), c.OrderID, client.ID(s.id), client.Campaign(c.Campaign), client.Holder(c.CustomerID))
 		if err != nil {
 			return err
 		}
