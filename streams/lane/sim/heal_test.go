@@ -1,0 +1,97 @@
+package sim
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+// heal ends all trouble and looks at what is left: everything ordered is decided, everybody who asks gets the answer
+// they got before, and the owner's state is the fold of the log.
+func (w *world) heal() {
+	w.note("the world heals")
+	w.full, w.skew = false, 0
+	for _, p := range w.processes {
+		p.paused, p.skew = false, 0
+		p.leave(dead)
+	}
+	w.now = w.now.Add(time.Minute) // every command's stamp is in the past
+	for len(w.network) > 0 {
+		w.take(0).arrive()
+	}
+	w.judge.look()
+	p := w.processes[0]
+	p.phase = idle
+	w.settle(p)
+	for _, o := range w.crowd.ops {
+		if o.heard = o.due; !o.due {
+			w.crowd.send(o)
+		}
+	}
+	w.settle(p)
+	for _, o := range w.crowd.ops {
+		if !o.heard && w.found == nil {
+			w.judge.violate(stuck, "%s %s was asked and not answered", o.kind, o.id)
+		}
+	}
+	if w.found == nil && p.phase == working && p.Settled() {
+		w.compare(p)
+	}
+}
+
+// settle lets one owner work until nothing is left to do.
+func (w *world) settle(p *process) {
+	for range 5_000 {
+		switch {
+		case w.found != nil:
+			return
+		case len(w.network) > 0:
+			w.take(0).arrive()
+		case p.phase == working && p.Settled() && p.Covered() == w.commands.last:
+			return
+		default:
+			p.next()
+		}
+		w.judge.look()
+	}
+	w.judge.violate(stuck, "%s covers %d of %d commands", p.name, p.Covered(), w.commands.last)
+}
+
+// compare holds the owner's state against a plain fold of the whole log.
+func (w *world) compare(p *process) {
+	fold := domain.NewLane(laneOptions)
+	for seq := uint64(1); seq <= w.events.last; seq++ {
+		raw, err := w.events.get(seq)
+		if err != nil {
+			w.violate("broken simulation", "%v", err)
+			return
+		}
+		m, err := eventlog.Parse(raw.Header, raw.Data, raw.Sequence, raw.Time)
+		if err != nil {
+			continue // foreign
+		}
+		for _, line := range eventlog.Lines(m.Payload) {
+			var ev domain.Event
+			if err := domain.ParseEvent(line, &ev); err == nil {
+				err = fold.Apply(&ev)
+			}
+			if err != nil {
+				w.violate(theFold, "message %d: %v", seq, err)
+				return
+			}
+		}
+		fold.Advance(domain.At(m.LaneTime))
+	}
+	var a, b bytes.Buffer
+	if _, err := fold.Freeze().WriteTo(&a); err != nil {
+		w.violate("broken simulation", "%v", err)
+	}
+	if _, err := p.State().Freeze().WriteTo(&b); err != nil {
+		w.violate("broken simulation", "%v", err)
+	}
+	if !bytes.Equal(a.Bytes(), b.Bytes()) {
+		w.violate(theFold, "the owner's state has %d bytes, the fold %d, or they differ", b.Len(), a.Len())
+	}
+}

@@ -1,0 +1,435 @@
+package sim
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+	"unsafe"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// maxAhead is how far commands may be stamped ahead of an owner's clock.
+const maxAhead = 5 * time.Second
+
+type phase string
+
+const (
+	dead    phase = "dead"
+	idle    phase = "idle"    // running, about to load
+	loaded  phase = "loaded"  // folded the log, about to open the feed
+	working phase = "working" // reads, decides, writes, answers
+	stopped phase = "stopped" // an operator is needed
+)
+
+// process is a server that may own the lane, or believe so.
+type process struct {
+	*protocol.Owner
+	w      *world
+	name   string
+	phase  phase
+	paused bool
+	skew   time.Duration // of its clock
+	taking int           // packets to an earlier taking find nobody
+	rebase bool          // an operator said so
+
+	cursor   uint64 // last command taken in
+	cursorAt time.Time
+	epoch    int // of the command store when it was last looked at
+	flights  []*flight
+	pretend  uint64 // bug quietRepeats: commands up to here are decided a second time
+}
+
+// flight is a write without a result yet.
+type flight struct {
+	write *protocol.Write
+	try   int // an ack of an earlier publish finds nobody
+	state flightState
+	seq   uint64 // acknowledged
+	last  uint64 // where the stream ended when it was asked
+
+	assumed bool // bug pipelined: the protocol was told that it landed
+}
+
+type flightState int
+
+const (
+	waiting flightState = iota
+	acked
+	unknown // or refused: to be resolved
+	asked   // the end of the stream is known, the message behind the fence not yet
+)
+
+// next does the next thing this process can do; false if there is none.
+func (p *process) next() bool {
+	switch p.phase {
+	case dead:
+		p.phase = idle
+	case idle:
+		p.load()
+	case loaded:
+		p.open()
+	case stopped:
+		p.rebase, p.phase = true, idle
+	case working:
+		// In the order of chance, not of wisdom: whatever is ready may come first.
+		doings := []func() bool{p.collect, p.publish, p.land, p.save, p.purge}
+		for _, i := range p.w.rng.Perm(len(doings)) {
+			if doings[i]() {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+func (p *process) now() time.Time { return p.w.now.Add(p.skew) }
+
+// leave drops everything; next phase says whether the process goes on.
+func (p *process) leave(next phase) {
+	p.taking++
+	p.flights = nil
+	p.phase = next
+	if next == dead {
+		p.rebase = false
+	}
+}
+
+// stop is a lane that refuses to guess, unless it is only that another owner went on.
+func (p *process) stop(err error) {
+	if p.Outrun(p.w.events.last) && !p.w.bug.hasty {
+		p.w.count("outrun")
+		p.w.note("%s was outrun: %v", p.name, err)
+		p.leave(idle)
+		return
+	}
+	if !p.w.damaged {
+		p.w.judge.violate(stops, "%s: %v", p.name, err)
+	}
+	p.w.note("%s stops: %v", p.name, err)
+	p.leave(stopped)
+}
+
+// load folds the log behind the newest snapshot that fits.
+func (p *process) load() {
+	w := p.w
+	p.taking++
+	w.takings++
+	p.Owner = protocol.New(protocol.Options{
+		Log: logID, Nonce: fmt.Sprintf("%s-%d", p.name, w.takings), State: domain.NewLane(laneOptions),
+	})
+	for i := len(w.snapshots) - 1; i >= 0 && i >= len(w.snapshots)-2; i-- {
+		s := w.snapshots[i]
+		if !w.bug.anySnapshot && w.events.verify(logID, s.mark.Position) != nil {
+			w.count("snapshot refused")
+			continue
+		}
+		state, err := domain.ReadLane(laneOptions, bytes.NewReader(s.bytes))
+		if err != nil {
+			w.count("snapshot damaged")
+			continue
+		}
+		w.count("snapshot used")
+		p.Restore(state, s.mark)
+		break
+	}
+	var last *eventlog.Message
+	for seq := p.Sequence() + 1; seq <= w.events.last; seq++ {
+		raw, err := w.events.get(seq)
+		if err != nil {
+			p.stop(err)
+			return
+		}
+		m, err := eventlog.Parse(raw.Header, raw.Data, raw.Sequence, raw.Time)
+		if errors.Is(err, eventlog.ErrForeign) {
+			continue
+		}
+		if err == nil {
+			err = p.Fold(&m)
+		}
+		if err != nil {
+			p.stop(err)
+			return
+		}
+		last = &m
+	}
+	p.Folded(last, w.events.last)
+	p.phase = loaded
+	w.note("%s loads: events to %d, commands to %d", p.Nonce(), p.Sequence(), p.Covered())
+}
+
+// open rebases if told to, checks that the commands go on where the events end, and opens the feed.
+func (p *process) open() {
+	w := p.w
+	if p.rebase {
+		p.rebase = false
+		write, err := p.Rebase(w.commands.bounds(), 0)
+		if err != nil {
+			p.stop(err)
+			return
+		}
+		w.count("rebase")
+		// It is waited for like any write, and then the loop begins: see landed.
+		p.phase = working
+		p.cursor, p.pretend = w.commands.last, w.commands.last
+		p.look()
+		p.flights = append(p.flights, &flight{write: write})
+		p.transmit(p.flights[0])
+		return
+	}
+	err := p.Continues(w.commands.bounds(), func(sequence uint64) (time.Time, error) {
+		raw, err := w.commands.get(sequence)
+		return raw.Time, err
+	})
+	if err != nil && !w.bug.anyCommands {
+		p.stop(err)
+		return
+	}
+	p.cursor = p.Covered()
+	if b := w.bug; b.ackPosition || b.quietRepeats {
+		// A consumer's position, acknowledged a while ago.
+		p.pretend = p.cursor
+		p.cursor -= min(p.cursor-min(p.cursor, w.commands.first()-1), uint64(w.rng.IntN(6)))
+	}
+	p.look()
+	p.phase = working
+}
+
+// look remembers what the feed delivered last.
+func (p *process) look() {
+	p.epoch, p.cursorAt = p.w.commands.epoch, time.Time{}
+	if raw, err := p.w.commands.get(p.cursor); err == nil {
+		p.cursorAt = raw.Time
+	}
+}
+
+// feed reads the command behind the cursor as eventlog.Feed does: in order, without gaps, and looking back whenever the
+// server was away.
+func (p *process) feed() (raw eventlog.Raw, ok bool, err error) {
+	s := &p.w.commands
+	if p.epoch != s.epoch {
+		before, err := s.get(p.cursor)
+		switch {
+		case p.cursor == 0 || errors.Is(err, eventlog.ErrTrimmed) && s.first() <= p.cursor+1:
+		case err != nil:
+			return raw, false, err
+		case !p.cursorAt.IsZero() && !before.Time.Equal(p.cursorAt):
+			return raw, false, eventlog.ErrDiverged
+		}
+		p.epoch = s.epoch
+	}
+	if p.cursor >= s.last {
+		return raw, false, nil
+	}
+	if raw, err = s.get(p.cursor + 1); err != nil {
+		return raw, false, &eventlog.GapError{Stream: s.name, After: p.cursor, Next: s.first()}
+	}
+	return raw, true, nil
+}
+
+// collect decides some of what has arrived.
+func (p *process) collect() bool {
+	did := false
+	for range 1 + p.w.rng.IntN(4) {
+		if p.Full() {
+			break
+		}
+		raw, ok, err := p.feed()
+		if err != nil {
+			p.stop(p.Broken(err))
+			return true
+		}
+		if !ok || !p.Fits(raw.Data) {
+			break
+		}
+		c, err := protocol.CommandOf(&raw)
+		if err != nil {
+			p.w.violate("broken simulation", "%v", err)
+			return true
+		}
+		if c.Early(p.now(), maxAhead) > 0 {
+			p.w.count("waited for the clock")
+			break
+		}
+		if p.w.bug.wildClock {
+			setClock(p.State(), domain.At(c.Stamped))
+		}
+		if p.w.bug.freeRepeats {
+			p.answerRepeat(&c)
+		}
+		p.Decide(&c)
+		p.cursor, p.cursorAt, did = raw.Sequence, raw.Time, true
+	}
+	return did
+}
+
+// answerRepeat answers a command at once if it changes nothing: nothing needs to be written for it, one might think.
+func (p *process) answerRepeat(c *protocol.Command) {
+	var buf bytes.Buffer
+	if _, err := p.State().Freeze().WriteTo(&buf); err != nil {
+		p.w.violate("broken simulation", "%v", err)
+		return
+	}
+	state, err := domain.ReadLane(laneOptions, &buf)
+	if err != nil {
+		p.w.violate("broken simulation", "%v", err)
+		return
+	}
+	step := domain.NewStep(state)
+	outcomes := step.Add(domain.Message{Sequence: c.Sequence, Scope: c.Scope, Campaign: c.Campaign, Payload: c.Payload}, domain.At(c.Stamped), nil)
+	if step.Close(); step.Lines == 0 && c.Reply != "" {
+		p.answer([]protocol.Answer{{Subject: c.Reply, Payload: outcomes}})
+		c.Reply = ""
+	}
+}
+
+// setClock breaks the promise of domain.Lane.Advance.
+func setClock(l *domain.Lane, at domain.Instant) {
+	clock := reflect.ValueOf(l).Elem().FieldByName("clock")
+	*(*domain.Instant)(unsafe.Pointer(clock.UnsafeAddr())) = at //nolint:gosec // planting a bug takes force
+}
+
+// publish hands a step to the network.
+func (p *process) publish() bool {
+	if p.w.bug.quietRepeats && p.cursor <= p.pretend {
+		return false // first catch up with what it pretends to have covered, or the lie would show
+	}
+	write := p.Publish()
+	if write == nil {
+		return false
+	}
+	if p.w.bug.quietRepeats && p.cursor > p.pretend {
+		write.Attempt.Header.Set(topology.HeaderCommands, fmt.Sprintf("%d-%d", p.pretend+1, p.cursor))
+		p.pretend = p.cursor
+	}
+	if p.w.bug.answerEarly {
+		p.answer(write.Answers)
+		write.Answers = nil
+	}
+	f := &flight{write: write}
+	p.flights = append(p.flights, f)
+	if p.w.bug.pipelined {
+		f.assumed = true
+		p.Acked(write.Attempt.Expected + 1)
+	}
+	p.transmit(f)
+	return true
+}
+
+// transmit publishes a write, perhaps not for the first time.
+func (p *process) transmit(f *flight) {
+	w := p.w
+	f.try++
+	f.state = waiting
+	try, taking, attempt := f.try, p.taking, f.write.Attempt
+	w.send(p.name+" writes", func() {
+		sequence, ok := w.write(attempt)
+		w.send("result to "+p.name, func() {
+			if p.taking == taking && f.try == try && f.state == waiting {
+				f.state, f.seq = unknown, 0
+				if ok {
+					f.state, f.seq = acked, sequence
+				}
+			}
+		})
+	})
+}
+
+// land takes the result of the oldest write in flight a step further.
+func (p *process) land() bool {
+	if len(p.flights) == 0 {
+		return false
+	}
+	w, f := p.w, p.flights[0]
+	expected := f.write.Attempt.Expected
+	switch f.state {
+	case waiting:
+		if w.rng.IntN(8) != 0 {
+			return false
+		}
+		w.count("ack not waited for")
+		f.state = unknown
+	case acked:
+		p.landed(f.seq)
+	case unknown:
+		f.last = w.events.last
+		if f.state = asked; f.last <= expected {
+			p.verdict(f, f.write.Attempt.Judge(f.last, nil))
+		}
+	case asked:
+		var placed *eventlog.Raw
+		if raw, err := w.events.get(expected + 1); err == nil {
+			placed = &raw
+		}
+		p.verdict(f, f.write.Attempt.Judge(f.last, placed))
+	}
+	return true
+}
+
+func (p *process) verdict(f *flight, outcome eventlog.Outcome) {
+	verdict := map[eventlog.Outcome]protocol.Verdict{eventlog.Landed: protocol.Durable, eventlog.Unchanged: protocol.Again, eventlog.Lost: protocol.Fenced}[outcome]
+	if !f.assumed {
+		verdict = p.Resolved(outcome)
+	}
+	switch verdict {
+	case protocol.Durable:
+		p.w.count("resolved: landed")
+		p.landed(f.write.Attempt.Expected + 1)
+	case protocol.Again:
+		p.w.count("resolved: published again")
+		p.transmit(f)
+	case protocol.Fenced:
+		p.w.count("fenced")
+		p.w.note("%s is fenced out", p.Nonce())
+		p.leave(idle)
+	}
+}
+
+// landed lets answers leave.
+func (p *process) landed(sequence uint64) {
+	f := p.flights[0]
+	p.flights = p.flights[1:]
+	if !f.assumed {
+		p.Acked(sequence)
+	}
+	p.publish()
+	p.answer(f.write.Answers)
+}
+
+func (p *process) answer(answers []protocol.Answer) {
+	for _, a := range answers {
+		p.w.judge.answered(p, a)
+		p.w.send("answer", func() { p.w.crowd.hear(a) })
+	}
+}
+
+// save writes a snapshot, seldom.
+func (p *process) save() bool {
+	if !p.Settled() || p.Sequence() == 0 || p.Mark().Position.Sequence == 0 || p.w.rng.IntN(12) != 0 {
+		return false
+	}
+	frozen, mark := p.Freeze()
+	var buf bytes.Buffer
+	if _, err := frozen.WriteTo(&buf); err != nil {
+		p.w.violate("broken simulation", "%v", err)
+	}
+	p.w.count("snapshot saved")
+	p.w.snapshots = append(p.w.snapshots, snapshot{mark, buf.Bytes()})
+	return true
+}
+
+// purge removes covered commands, never the last covered one.
+func (p *process) purge() bool {
+	if p.w.rng.IntN(20) != 0 || p.Covered() <= p.w.commands.first() {
+		return false
+	}
+	p.w.commands.trim(p.w.commands.first() + uint64(p.w.rng.Int64N(int64(p.Covered()-p.w.commands.first())+1)))
+	p.w.count("commands purged")
+	return true
+}

@@ -1,0 +1,90 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+// store is a stream as a server keeps it.
+type store struct {
+	name     string
+	messages []eventlog.Raw // the last of them has sequence last
+	last     uint64
+	synced   uint64 // what a power loss leaves
+	epoch    int    // rises whenever the server comes back with other contents
+}
+
+func (s *store) first() uint64 { return s.last - uint64(len(s.messages)) + 1 }
+
+func (s *store) bounds() eventlog.Bounds {
+	return eventlog.Bounds{First: s.first(), Last: s.last, Messages: uint64(len(s.messages))}
+}
+
+// append stores a message and returns its sequence.
+func (s *store) append(subject string, h nats.Header, data []byte, at time.Time) uint64 {
+	s.last++
+	s.messages = append(s.messages, eventlog.Raw{Subject: subject, Header: h, Data: data, Sequence: s.last, Time: at})
+	return s.last
+}
+
+// get reads one message with the errors of eventlog.Stream.Get.
+func (s *store) get(sequence uint64) (eventlog.Raw, error) {
+	switch {
+	case sequence > s.last:
+		return eventlog.Raw{}, fmt.Errorf("message %d of %s, which ends at %d: %w", sequence, s.name, s.last, eventlog.ErrLostTail)
+	case sequence < s.first():
+		return eventlog.Raw{}, fmt.Errorf("message %d of %s, which begins at %d: %w", sequence, s.name, s.first(), eventlog.ErrTrimmed)
+	}
+	return s.messages[sequence-s.first()], nil
+}
+
+// verify is eventlog.Stream.Verify.
+func (s *store) verify(log string, pos eventlog.Position) error {
+	if pos.Log != log {
+		return eventlog.ErrDiverged
+	}
+	raw, err := s.get(pos.Sequence)
+	if err != nil {
+		return err
+	}
+	if eventlog.Digest(raw.Header, raw.Data) != pos.Digest {
+		return eventlog.ErrDiverged
+	}
+	return nil
+}
+
+// trim removes what stands before sequence.
+func (s *store) trim(before uint64) {
+	if before > s.first() {
+		s.messages = slices.Clone(s.messages[min(before-s.first(), uint64(len(s.messages))):])
+	}
+}
+
+// copy is a backup.
+func (s *store) copy() store {
+	c := *s
+	c.messages = slices.Clone(s.messages)
+	return c
+}
+
+// restore puts a backup back.
+func (s *store) restore(from store) {
+	epoch := s.epoch + 1
+	*s = from.copy()
+	s.epoch = epoch
+}
+
+// cut loses everything behind sequence.
+func (s *store) cut(last uint64) {
+	if last < s.first()-1 {
+		last = s.first() - 1
+	}
+	s.messages = slices.Clone(s.messages[:uint64(len(s.messages))-(s.last-last)])
+	s.last, s.synced = last, last
+	s.epoch++
+}
