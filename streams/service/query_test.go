@@ -186,10 +186,10 @@ func TestHistoryIsAnExtra(t *testing.T) {
 	}{
 		{"Present", tables{}, `"history":["summer 7"]`, `"history":["c1"]`},
 		{"Away", tables{errors.New(`connection "refused"`)},
-			`},"history_unavailable":"the read tables do not answer: connection \"refused\""`,
-			`],"history_unavailable":"the read tables do not answer: connection \"refused\""`},
-		{"None", nil, `},"history_unavailable":"this server has no read tables"`,
-			`],"history_unavailable":"this server has no read tables"`},
+			`"history_unavailable":"the read tables do not answer: connection \"refused\""`,
+			`"history_unavailable":"the read tables do not answer: connection \"refused\""`},
+		{"None", nil, `"history_unavailable":"this server has no read tables"`,
+			`"history_unavailable":"this server has no read tables"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t)
