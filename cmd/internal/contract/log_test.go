@@ -1,0 +1,125 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestTheLog reads every event stream as an analyst would: the headers of each step, the commands it covers without a
+// gap, times that do not run backwards, and readable lines.
+func TestTheLog(t *testing.T) {
+	r := server(t)
+	c := r.campaign(t, `"codes":9`)
+	r.claim(t, c, "ann")
+	r.claim(t, c, "ann") // a repeat: a step without lines
+	js, err := r.nc.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lane := range r.desc.Lanes {
+		info := r.stream(t, fmt.Sprintf("SCRIP_EVT_%d", lane))
+		next, before := uint64(1), time.Time{}
+		empty := 0
+		for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
+			msg, err := js.GetMsg(info.Config.Name, seq)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if msg.Subject != fmt.Sprintf("scrip.evt.%d", lane) {
+				t.Errorf("lane %d: message %d stands on %s", lane, seq, msg.Subject)
+			}
+			var first, last uint64
+			if n, err := fmt.Sscanf(msg.Header.Get("Scrip-Commands"), "%d-%d", &first, &last); n != 2 || err != nil || first != next || last < first {
+				t.Fatalf("lane %d: message %d covers %q, want from %d on", lane, seq, msg.Header.Get("Scrip-Commands"), next)
+			}
+			next = last + 1
+			if msg.Header.Get("Scrip-Format") != "1" || msg.Header.Get("Scrip-Owner") == "" {
+				t.Errorf("lane %d: message %d has headers %v", lane, seq, msg.Header)
+			}
+			clock := headerTime(t, msg.Header, "Scrip-Time")
+			if clock.Before(before) {
+				t.Errorf("lane %d: time runs backwards at message %d, from %s to %s", lane, seq, before, clock)
+			}
+			if stored, err := js.GetMsg(fmt.Sprintf("SCRIP_CMD_%d", lane), last); err == nil { // else purged
+				if at := headerTime(t, msg.Header, "Scrip-Command-Time"); !at.Truncate(time.Microsecond).Equal(stored.Time.Truncate(time.Microsecond)) {
+					t.Errorf("lane %d: message %d says its last command is of %s, the log says %s", lane, seq, at, stored.Time)
+				}
+			}
+			for _, line := range lines(t, msg.Data) {
+				event := parse(t, line)
+				if at, _ := event["at"].(string); !isKind(at, "time") || instant(at).Before(before) || instant(at).After(clock) {
+					t.Errorf("lane %d: message %d of %s has an event at %v", lane, seq, clock, event["at"])
+				}
+				if kind, _ := event["type"].(string); !slices.Contains(eventTypes, kind) {
+					t.Errorf("lane %d: message %d has an event of type %q", lane, seq, kind)
+				}
+				if campaign, named := event["campaign"].(string); named && r.lane(campaign) != lane && event["type"] != "command.rejected" && event["type"] != "commands.refused" {
+					t.Errorf("lane %d: message %d tells of %s, which lives on lane %d", lane, seq, campaign, r.lane(campaign))
+				}
+			}
+			if len(msg.Data) == 0 {
+				empty++
+			}
+			before = clock
+		}
+		if lane == r.lane(c) && empty == 0 {
+			t.Error("a repeat is answered behind a step without lines; there is none")
+		}
+	}
+}
+
+var eventTypes = []string{"campaign.created", "campaign.updated", "campaign.paused", "campaign.resumed", "campaign.ended", "campaign.sold_out", "codes.imported",
+	"coupon.claimed", "coupon.redeemed", "coupon.rolled_back", "coupon.voided", "coupon.extended", "coupons.expired",
+	"reminder.set", "reminder.cancelled", "reminders.due", "commands.refused", "command.rejected"}
+
+func headerTime(t *testing.T, h nats.Header, name string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339Nano, h.Get(name))
+	if err != nil || !strings.HasSuffix(h.Get(name), "Z") {
+		t.Fatalf("%s is %q, want RFC 3339 in UTC", name, h.Get(name))
+	}
+	return at
+}
+
+// TestStreamsOfALane: names, subjects, limits, and the identity of the log on each of them.
+func TestStreamsOfALane(t *testing.T) {
+	r := server(t)
+	identity := ""
+	for lane := range r.desc.Lanes {
+		for _, kind := range []string{"CMD", "EVT", "RMD"} {
+			config := r.stream(t, fmt.Sprintf("SCRIP_%s_%d", kind, lane)).Config
+			if id := fmt.Sprint(metadata(config.Metadata)); identity == "" {
+				identity = id
+			} else if id != identity || id == "map[]" {
+				t.Errorf("%s says it belongs to %s, others to %s", config.Name, id, identity)
+			}
+			if config.MaxAge != 0 || config.Compression != nats.NoCompression || config.Storage != nats.FileStorage {
+				t.Errorf("%s: %+v", config.Name, config)
+			}
+			switch subject := fmt.Sprintf("scrip.%s.%d", strings.ToLower(kind), lane); {
+			case kind == "CMD":
+				if config.MaxBytes <= 0 || config.Discard != nats.DiscardNew || config.DenyPurge {
+					t.Errorf("%s: %+v", config.Name, config)
+				}
+			case len(config.Subjects) != 1 || config.Subjects[0] != subject || !config.DenyDelete || !config.DenyPurge || config.AllowRollup:
+				t.Errorf("%s: %+v", config.Name, config)
+			}
+		}
+	}
+}
+
+// metadata is what scrip wrote into a stream's metadata.
+func metadata(all map[string]string) map[string]string {
+	ours := map[string]string{}
+	for key, value := range all {
+		if !strings.HasPrefix(key, "_nats") {
+			ours[key] = value
+		}
+	}
+	return ours
+}

@@ -1,0 +1,164 @@
+package contract
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// remind sets a reminder and returns when it is due, as the answer says.
+func (r *rig) remind(t *testing.T, c, customer, kind, before, due string) {
+	t.Helper()
+	n := ""
+	if kind == "expires" {
+		n = `"n":1,`
+	}
+	match(t, r.ask(t, "scrip.remind."+c, fmt.Sprintf(`{"id":"set-%s","customer_id":"%s","kind":"%s","before":"%s"}`, customer, customer, kind, before)),
+		fmt.Sprintf(`{"id":"set-%s","status":"reminder_set","campaign":"%s",%s"?customer_id":"%s","?kind":"%s","?before":"~text","?due_at":"~z:%s"}`, customer, c, strings.Replace(n, `"n"`, `"?n"`, 1), customer, kind, due))
+}
+
+// states reads the reminders of a campaign, by customer.
+func (r *rig) states(t *testing.T, c string) [][]byte {
+	t.Helper()
+	return r.rows(t, `SELECT customer_id, kind, due_at, state FROM scrip.reminder WHERE campaign = $1 ORDER BY customer_id`, c)
+}
+
+// before is the instant so long before another one.
+func before(at string, d time.Duration) string {
+	return instant(at).Add(-d).UTC().Format(time.RFC3339Nano)
+}
+
+// TestReminderBeforeTheOpening fires once, exactly so long before it: on the log, on scrip.rmd.<lane>, in the tables.
+// A cancelled one does not.
+func TestReminderBeforeTheOpening(t *testing.T) {
+	r := server(t)
+	opens := in(2500 * time.Millisecond)
+	due := before(opens, 1500*time.Millisecond)
+	c := r.campaign(t, `"codes":9,"opens_at":"`+opens+`"`)
+	r.remind(t, c, "ann", "opens", "1.5s", due)
+	r.remind(t, c, "bob", "opens", "1500ms", due)
+	r.remind(t, c, "cleo", "opens", "1.5s", due)
+	match(t, r.events(t, c, 2)[1], fill(`{"type":"reminder.set","campaign":"$c","at":"~time","id":"set-ann","r":1,"customer_id":"ann","kind":"opens","before":"1.5s","due_at":"~z:$t"}`, "$c", c, "$t", due))
+	r.asks(t, "scrip.remind."+c, `{"customer_id":"ann","kind":"opens","before":"1.5s"}`, "reminder_set repeat")
+	match(t, r.ask(t, "scrip.unremind."+c, `{"id":"off","customer_id":"bob","kind":"opens","before":"1.5s"}`),
+		fill(`{"id":"off","status":"reminder_cancelled","campaign":"$c","?customer_id":"bob","?kind":"opens","?before":"1.5s"}`, "$c", c))
+	match(t, r.eventsOf(t, c, "reminder.cancelled", 1)[0],
+		fill(`{"type":"reminder.cancelled","campaign":"$c","at":"~time","id":"off","r":2,"?customer_id":"bob","?kind":"opens","?before":"1.5s"}`, "$c", c))
+	r.asks(t, "scrip.unremind."+c, `{"customer_id":"bob","kind":"opens","before":"1.5s"}`, "reminder_cancelled repeat")
+	row := func(who, state string) string {
+		return fill(`{"customer_id":"$w","kind":"opens","due_at":"~at:$t","state":"$s"}`, "$w", who, "$t", due, "$s", state)
+	}
+	matchRows(t, r.states(t, c), row("ann", "pending"), row("bob", "cancelled"), row("cleo", "pending"))
+	r.claims(t, c, "ann", "claim_not_open")
+
+	lines := r.reminded(t, c, 2)
+	for i, who := range []string{"ann", "cleo"} {
+		match(t, lines[i], fill(`{"type":"reminder.due","campaign":"$c","at":"~time","kind":"opens","due_at":"$t","customer_id":"$w"}`, "$c", c, "$t", due, "$w", who))
+		if at := instant(parse(t, lines[i])["at"].(string)); at.Before(instant(due)) {
+			t.Errorf("the reminder for %s fired early, at %s", due, at)
+		}
+	}
+	fired := r.eventsOf(t, c, "reminders.due", 1)
+	match(t, fired[0], fill(`{"type":"reminders.due","campaign":"$c","at":"~time","id":"~text","kind":"opens","due_at":"$t","from_r":1,"through_r":3,"fired":2,"dropped":0}`, "$c", c, "$t", due))
+	matchRows(t, r.states(t, c), row("ann", "fired"), row("bob", "cancelled"), row("cleo", "fired"))
+	r.asks(t, "scrip.unremind."+c, `{"customer_id":"ann","kind":"opens","before":"1.5s"}`, "too_late")
+	r.asks(t, "scrip.remind."+c, `{"customer_id":"dora","kind":"opens","before":"1.5s"}`, "too_late")
+	eventually(t, "claims are open", func() bool {
+		return parse(t, r.ask(t, "scrip.claim."+c, `{"customer_id":"ann"}`))["status"] == "claimed"
+	})
+	if n := len(r.ear.told("scrip.rmd.", c)); n != 2 {
+		t.Errorf("%d customers were told, want 2", n)
+	}
+}
+
+// TestAMovedOpeningMovesItsReminders: no lines are written for it, and nothing fires at the old time.
+func TestAMovedOpeningMovesItsReminders(t *testing.T) {
+	r := server(t)
+	opens := in(1500 * time.Millisecond)
+	c := r.campaign(t, `"codes":9,"opens_at":"`+opens+`"`)
+	r.remind(t, c, "ann", "opens", "1s", before(opens, time.Second))
+	later := in(3 * time.Second)
+	r.asks(t, "scrip.campaign.update", `{"campaign":"`+c+`","opens_at":"`+later+`"}`, "updated")
+	due := before(later, time.Second)
+	matchRows(t, r.states(t, c), `{"customer_id":"ann","kind":"opens","due_at":"~at:`+due+`","state":"pending"}`)
+	lines := r.reminded(t, c, 1)
+	match(t, lines[0], fill(`{"type":"reminder.due","campaign":"$c","at":"~time","kind":"opens","due_at":"$t","customer_id":"ann"}`, "$c", c, "$t", due))
+	if at := instant(parse(t, lines[0])["at"].(string)); at.Before(instant(due)) {
+		t.Errorf("fired at %s, before %s", at, due)
+	}
+	if heard := r.events(t, c, 4); len(heard) != 4 {
+		t.Errorf("created, set, updated and due make 4 lines, there are %d:\n%s", len(heard), bytes.Join(heard, []byte("\n")))
+	}
+	matchRows(t, r.states(t, c), `{"customer_id":"ann","kind":"opens","due_at":"~at:`+due+`","state":"fired"}`)
+}
+
+// TestReminderBeforeTheExpiry hangs on the customer's newest coupon: redeem and void cancel it in the same step, extend
+// moves it.
+func TestReminderBeforeTheExpiry(t *testing.T) {
+	r := server(t)
+	ends := in(3 * time.Second)
+	due := before(ends, 2*time.Second)
+	c := r.campaign(t, `"codes":9,"expires_at":"`+ends+`"`)
+	match(t, r.ask(t, "scrip.remind."+c, `{"id":"x","customer_id":"ann","kind":"expires","before":"2s"}`), `{"id":"x","status":"refused","refusal":"not_holder","message":"~text","campaign":"`+c+`"}`)
+	codes := map[string]string{}
+	for _, who := range []string{"ann", "moved", "redeemed", "voided"} {
+		codes[who] = r.claim(t, c, who)
+		r.asks(t, "scrip.remind."+c, `{"id":"`+who+`","customer_id":"`+who+`","kind":"expires","before":"2s"}`, "reminder_set")
+	}
+	r.asks(t, "scrip.remind."+c, `{"customer_id":"ann","kind":"expires","before":"1h"}`, "too_late")
+	match(t, r.eventsOf(t, c, "reminder.set", 1)[0], fill(`{"type":"reminder.set","campaign":"$c","at":"~time","id":"ann","r":1,"customer_id":"ann","kind":"expires","before":"2s","due_at":"~z:$t","n":1}`, "$c", c, "$t", due))
+	later := in(4 * time.Second)
+	r.asks(t, "scrip.extend", `{"code":"`+codes["moved"]+`","expires_at":"`+later+`"}`, "extended")
+	r.asks(t, "scrip.redeem", `{"id":"use","code":"`+codes["redeemed"]+`","order_id":"o"}`, "redeemed")
+	r.asks(t, "scrip.void", `{"id":"drop","code":"`+codes["voided"]+`"}`, "voided")
+	cancelled := r.eventsOf(t, c, "reminder.cancelled", 2)
+	match(t, cancelled[0], fill(`{"type":"reminder.cancelled","campaign":"$c","at":"~time","id":"use","r":3}`, "$c", c))
+	match(t, cancelled[1], fill(`{"type":"reminder.cancelled","campaign":"$c","at":"~time","id":"drop","r":4}`, "$c", c))
+	dueMoved := before(later, 2*time.Second)
+	row := func(who, at, state string) string {
+		return fill(`{"customer_id":"$w","kind":"expires","due_at":"~at:$t","state":"$s"}`, "$w", who, "$t", at, "$s", state)
+	}
+	matchRows(t, r.states(t, c), row("ann", due, "pending"), row("moved", dueMoved, "pending"), row("redeemed", due, "cancelled"), row("voided", due, "cancelled"))
+	lines := r.reminded(t, c, 2)
+	match(t, lines[0], fill(`{"type":"reminder.due","campaign":"$c","at":"~time","kind":"expires","due_at":"$t","customer_id":"ann"}`, "$c", c, "$t", due))
+	match(t, lines[1], fill(`{"type":"reminder.due","campaign":"$c","at":"~time","kind":"expires","due_at":"$t","customer_id":"moved"}`, "$c", c, "$t", dueMoved))
+	matchRows(t, r.states(t, c), row("ann", due, "fired"), row("moved", dueMoved, "fired"), row("redeemed", due, "cancelled"), row("voided", due, "cancelled"))
+}
+
+// TestFiredRemindersOnTheirStream: one line per customer, up to 500 a message, each saying where it comes from.
+func TestFiredRemindersOnTheirStream(t *testing.T) {
+	const customers = 1203
+	r := server(t)
+	opens := in(4 * time.Second)
+	c := r.campaign(t, `"codes":9,"opens_at":"`+opens+`"`)
+	for from := 0; from < customers; from += 1000 {
+		var all []string
+		for i := from; i < min(from+1000, customers); i++ {
+			all = append(all, fmt.Sprintf(`{"id":"s%d","type":"remind","customer_id":"customer-%d","kind":"opens","before":"2s"}`, i, i))
+		}
+		if _, outcomes := r.post(t, "scrip.cmd."+c, strings.Join(all, "\n")); len(outcomes) != len(all) || bytes.Contains(bytes.Join(outcomes, nil), []byte("refused")) {
+			t.Fatalf("%d outcomes for %d reminders, the first is %s", len(outcomes), len(all), outcomes[0])
+		}
+	}
+	told := r.reminded(t, c, customers)
+	seen := map[any]bool{}
+	for _, line := range told {
+		seen[parse(t, line)["customer_id"]] = true
+	}
+	if len(told) != customers || len(seen) != customers {
+		t.Errorf("%d lines for %d of %d customers", len(told), len(seen), customers)
+	}
+	source := regexp.MustCompile(`^[1-9]\d*:[1-9]\d*:[1-9]\d*$`)
+	for _, msg := range r.ear.on(fmt.Sprintf("scrip.rmd.%d", r.lane(c))) {
+		if n := len(lines(t, msg.Data)); n > 500 || n == 0 {
+			t.Errorf("a message tells %d customers", n)
+		}
+		if !source.MatchString(msg.Header.Get("Scrip-Source")) || msg.Header.Get("Scrip-Source-Digest") == "" {
+			t.Errorf("headers of a message: %v", msg.Header)
+		}
+	}
+	matchRows(t, r.rows(t, `SELECT state, count(*) FROM scrip.reminder WHERE campaign = $1 GROUP BY state`, c), fmt.Sprintf(`{"state":"fired","count":%d}`, customers))
+}
