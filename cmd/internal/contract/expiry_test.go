@@ -12,7 +12,7 @@ import (
 // the microsecond of the log's own timestamps; nobody has to announce anything for that.
 func TestExpiryAtTheInstant(t *testing.T) {
 	r := server(t)
-	ends := in(700 * time.Millisecond)
+	ends := in(3 * time.Second)
 	c := r.campaign(t, `"codes":9,"max_redemptions":1000000,"expires_at":"`+ends+`"`)
 	code := r.claim(t, c, "ann")
 	js, err := r.nc.JetStream()
@@ -48,7 +48,7 @@ func TestExpiryAtTheInstant(t *testing.T) {
 // the campaign's counts. An expired coupon that is extended lives again, and falls again.
 func TestExpiryIsAnnounced(t *testing.T) {
 	r := server(t)
-	ends := in(1500 * time.Millisecond)
+	ends := in(5 * time.Second)
 	c := r.campaign(t, `"codes":9,"expires_at":"`+ends+`"`)
 	codes := map[string]string{}
 	for _, who := range []string{"claimed", "redeemed", "voided", "extended", "both"} {
@@ -83,7 +83,7 @@ func TestExpiryIsAnnounced(t *testing.T) {
 	if event := parse(t, r.eventsOf(t, c, "coupon.rolled_back", 1)[0]); event["status"] != "expired" {
 		t.Errorf("taken back after the end: %v", event)
 	}
-	again := in(900 * time.Millisecond)
+	again := in(3 * time.Second)
 	match(t, r.ask(t, "scrip.extend", `{"id":"x","code":"`+codes["extended"]+`","expires_at":"`+again+`"}`),
 		fill(`{"id":"x","status":"extended","campaign":"$c","n":4,"code":"$1","expires_at":"$t"}`, "$c", c, "$1", codes["extended"], "$t", again))
 	statuses(`{"customer_id":"claimed","status":"expired"}`, `{"customer_id":"redeemed","status":"expired"}`, `{"customer_id":"voided","status":"voided"}`,

@@ -35,7 +35,7 @@ func before(at string, d time.Duration) string {
 // A cancelled one does not.
 func TestReminderBeforeTheOpening(t *testing.T) {
 	r := server(t)
-	opens := in(2500 * time.Millisecond)
+	opens := in(5 * time.Second)
 	due := before(opens, 1500*time.Millisecond)
 	c := r.campaign(t, `"codes":9,"opens_at":"`+opens+`"`)
 	r.remind(t, c, "ann", "opens", "1.5s", due)
@@ -77,10 +77,10 @@ func TestReminderBeforeTheOpening(t *testing.T) {
 // TestAMovedOpeningMovesItsReminders: no lines are written for it, and nothing fires at the old time.
 func TestAMovedOpeningMovesItsReminders(t *testing.T) {
 	r := server(t)
-	opens := in(1500 * time.Millisecond)
+	opens := in(4 * time.Second)
 	c := r.campaign(t, `"codes":9,"opens_at":"`+opens+`"`)
 	r.remind(t, c, "ann", "opens", "1s", before(opens, time.Second))
-	later := in(3 * time.Second)
+	later := in(6 * time.Second)
 	r.asks(t, "scrip.campaign.update", `{"campaign":"`+c+`","opens_at":"`+later+`"}`, "updated")
 	due := before(later, time.Second)
 	matchRows(t, r.states(t, c), `{"customer_id":"ann","kind":"opens","due_at":"~at:`+due+`","state":"pending"}`)
@@ -99,7 +99,7 @@ func TestAMovedOpeningMovesItsReminders(t *testing.T) {
 // moves it.
 func TestReminderBeforeTheExpiry(t *testing.T) {
 	r := server(t)
-	ends := in(3 * time.Second)
+	ends := in(6 * time.Second)
 	due := before(ends, 2*time.Second)
 	c := r.campaign(t, `"codes":9,"expires_at":"`+ends+`"`)
 	match(t, r.ask(t, "scrip.remind."+c, `{"id":"x","customer_id":"ann","kind":"expires","before":"2s"}`), `{"id":"x","status":"refused","refusal":"not_holder","message":"~text","campaign":"`+c+`"}`)
@@ -110,7 +110,7 @@ func TestReminderBeforeTheExpiry(t *testing.T) {
 	}
 	r.asks(t, "scrip.remind."+c, `{"customer_id":"ann","kind":"expires","before":"1h"}`, "too_late")
 	match(t, r.eventsOf(t, c, "reminder.set", 1)[0], fill(`{"type":"reminder.set","campaign":"$c","at":"~time","id":"ann","r":1,"customer_id":"ann","kind":"expires","before":"2s","due_at":"~z:$t","n":1}`, "$c", c, "$t", due))
-	later := in(4 * time.Second)
+	later := in(7 * time.Second)
 	r.asks(t, "scrip.extend", `{"code":"`+codes["moved"]+`","expires_at":"`+later+`"}`, "extended")
 	r.asks(t, "scrip.redeem", `{"id":"use","code":"`+codes["redeemed"]+`","order_id":"o"}`, "redeemed")
 	r.asks(t, "scrip.void", `{"id":"drop","code":"`+codes["voided"]+`"}`, "voided")
@@ -132,7 +132,7 @@ func TestReminderBeforeTheExpiry(t *testing.T) {
 func TestFiredRemindersOnTheirStream(t *testing.T) {
 	const customers = 1203
 	r := server(t)
-	opens := in(4 * time.Second)
+	opens := in(6 * time.Second)
 	c := r.campaign(t, `"codes":9,"opens_at":"`+opens+`"`)
 	for from := 0; from < customers; from += 1000 {
 		var all []string

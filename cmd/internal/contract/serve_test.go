@@ -183,7 +183,7 @@ func TestWhatCameDueWhileItWasDown(t *testing.T) {
 			t.Parallel()
 			data, args := pgtest.Dir(t), []string{"--reminder-grace", grace, "--postgres", pgtest.URL(t)}
 			r := serve(t, data, args, nil)
-			ends := in(3 * time.Second)
+			ends := in(5 * time.Second)
 			due := before(ends, 2*time.Second)
 			r.create(t, "summer", `"codes":9,"expires_at":"`+ends+`"`)
 			r.claim(t, "summer", "ann")
