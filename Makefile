@@ -11,6 +11,8 @@ FUZZTIME ?= 10s
 # Packages and benchmarks to run.
 BENCH    ?= .
 IMAGE    ?= scrip
+# Where measurements are kept.
+RESULTS  ?= cmd/scripbench/results
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # Packages that start goroutines, by what their code (tests left out) says.
@@ -20,27 +22,31 @@ CONCURRENT = $(shell grep -rlE --include='*.go' --exclude='*_test.go' '^\s*go (f
 help: ## Show this.
 	@echo 'scrip: coupons on NATS JetStream, with read tables in PostgreSQL'
 	@echo
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 .PHONY: setup
-setup: ## Install what is missing: PostgreSQL (by apt, as root or with sudo). Go is only checked.
+setup: ## Install what is missing: PostgreSQL (by apt, as root or with sudo). Go is only checked. test and bench add Redis.
 	@docker/setup.sh
 
+.PHONY: setup-bench
+setup-bench:
+	@docker/setup.sh bench
+
 .PHONY: build
-build: ## Build bin/scrip.
+build: ## Build bin/scrip and bin/scripbench.
 	@mkdir -p bin
-	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/scrip ./cmd/scrip
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/scrip ./cmd/scripbench
 
 .PHONY: run
 run: setup build ## Build and serve on ./data, all in one process. ARGS='…' is given to serve.
 	exec bin/scrip serve $(ARGS)
 
 .PHONY: test
-test: setup ## Run all tests.
+test: setup-bench ## Run all tests.
 	go test ./...
 
 .PHONY: race
-race: setup ## Run the tests of packages with goroutines under the race detector.
+race: setup-bench ## Run the tests of packages with goroutines under the race detector.
 	go test -race $(CONCURRENT)
 
 .PHONY: lint
@@ -60,7 +66,22 @@ fuzz: ## Run every fuzzer for FUZZTIME (10s).
 	done
 
 .PHONY: bench
-bench: ## Run the benchmarks. BENCH='…' picks some.
+bench: setup-bench build ## Measure scrip beside Redis, PostgreSQL and bare JetStream, in a quarter of an hour. Text, JSON and plot go to RESULTS.
+	@mkdir -p $(RESULTS)
+	bin/scripbench run --durability always --for 3s --results $(RESULTS)
+	bin/scripbench run claim-hot --durability interval --for 3s --results $(RESULTS)
+	bin/scripbench plot --workload claim-hot $(RESULTS)/claims.svg $$(ls -t $(RESULTS)/*-run-always.json | head -n1) $$(ls -t $(RESULTS)/*-run-interval.json | head -n1)
+
+.PHONY: bench-full
+bench-full: setup-bench build ## Measure 10,000,000 claims, latency at half of full speed, and growth. Takes an hour.
+	@mkdir -p $(RESULTS)
+	bin/scripbench run claim-hot --n 10000000 --for 3m --runs 1 --systems scrip,redis-x16,pg-batch-256,limit --name 10M --results $(RESULTS)
+	bin/scripbench run --durability interval --results $(RESULTS)
+	bin/scripbench run claim-hot claim-request --rate 50% --systems scrip,redis,redis-x16 --results $(RESULTS)
+	bin/scripbench growth --full --results $(RESULTS) --plot $(RESULTS)/growth.svg
+
+.PHONY: gobench
+gobench: ## Run the Go benchmarks of the packages. BENCH='…' picks some.
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 .PHONY: image

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Checks that what scrip needs is on this machine and installs what it can: PostgreSQL's programs, by apt, as root or
-# with sudo. Run by `make run` and `make test`; running it again changes nothing.
+# with sudo; called as `setup.sh bench` also redis-server, which scrip does not need: it is measured beside it. Run by
+# `make run`, and with redis-server by `make test` and `make bench`; running it again changes nothing.
 set -euo pipefail
+bench=${1:-}
 
 say() { echo "setup: $*" >&2; }
 
@@ -35,28 +37,37 @@ postgres_found() {
 	return 1
 }
 
-if postgres_found; then
+redis_found() { [ "$bench" != bench ] || command -v redis-server >/dev/null; }
+
+missing=()
+postgres_found || missing+=(postgresql)
+redis_found || missing+=(redis-server)
+if [ ${#missing[@]} -eq 0 ]; then
 	exit 0
 fi
 if ! command -v apt-get >/dev/null; then
-	say "PostgreSQL is missing and there is no apt-get; install it with this system's package manager (its programs initdb and postgres are what counts), or set SCRIP_PG_BIN to their directory"
+	say "missing: ${missing[*]}, and there is no apt-get; install it with this system's package manager (of PostgreSQL its programs initdb and postgres are what counts; SCRIP_PG_BIN may say where they are)"
 	exit 1
 fi
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
 	if ! command -v sudo >/dev/null; then
-		say "PostgreSQL is missing; run as root: apt-get install -y postgresql"
+		say "missing: ${missing[*]}; run as root: apt-get install -y ${missing[*]}"
 		exit 1
 	fi
 	as_root=(sudo)
 	[ -t 0 ] || as_root=(sudo -n) # nobody there to type a password
 fi
-say "PostgreSQL is missing; installing it: ${as_root[*]} apt-get install -y postgresql"
-# The package would set up and start a cluster of its own; scrip makes a private one.
+say "missing: ${missing[*]}; installing: ${as_root[*]} apt-get install -y ${missing[*]}"
+# The packages would start servers of their own; scrip makes a private one, and so does scripbench.
 "${as_root[@]}" mkdir -p /etc/postgresql-common
 if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
 	echo 'create_main_cluster = false' | "${as_root[@]}" tee /etc/postgresql-common/createcluster.conf >/dev/null
 fi
 "${as_root[@]}" apt-get update -q
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends postgresql
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+if [[ " ${missing[*]} " == *" redis-server "* ]] && [ -d /run/systemd/system ]; then
+	"${as_root[@]}" systemctl disable --now redis-server
+fi
 postgres_found || { say "postgresql was installed, but initdb is not where it was expected; set SCRIP_PG_BIN to its directory"; exit 1; }
+redis_found || { say "redis-server was installed, but is not on PATH"; exit 1; }

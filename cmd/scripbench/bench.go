@@ -48,8 +48,6 @@ func parseRate(text string) (rate, error) {
 	return rate{perSecond: v}, nil
 }
 
-func (r rate) open() bool { return r.perSecond > 0 || r.share > 0 }
-
 func (r rate) String() string {
 	switch {
 	case r.share > 0:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -137,18 +138,35 @@ func growthLevels(full bool) (claimed, campaigns []int) {
 }
 
 func plotCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "plot REPORT.json FILE.svg", Short: "Draw what -o json or --results has written", Args: cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
-			raw, err := os.ReadFile(args[0])
+	var only []string
+	cmd := &cobra.Command{
+		Use: "plot FILE.svg REPORT.json...", Short: "Draw what -o json or --results has written", Args: cobra.MinimumNArgs(2),
+	}
+	cmd.Flags().StringSliceVar(&only, "workload", nil, "some of the workloads, with commas between; absent = all that were measured")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if _, err := workloadsNamed(only); err != nil {
+			return err
+		}
+		var all Report
+		for _, path := range args[1:] {
+			raw, err := os.ReadFile(path)
 			if err != nil {
 				return err
 			}
 			var r Report
 			if err := json.Unmarshal(raw, &r); err != nil {
-				return fmt.Errorf("%s is not what scripbench writes: %w", args[0], err)
+				return fmt.Errorf("%s is not what scripbench writes: %w", path, err)
 			}
-			return drawFile(args[1], r)
-		},
+			for _, t := range r.Tables {
+				if len(only) == 0 || slices.Contains(only, t.Workload) {
+					all.Tables = append(all.Tables, t)
+				}
+			}
+			if r.Growth != nil {
+				all.Growth = r.Growth
+			}
+		}
+		return drawFile(args[0], all)
 	}
+	return cmd
 }

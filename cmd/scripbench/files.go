@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,8 +25,28 @@ func (t Table) name() string {
 	return name
 }
 
+// kind names a report's JSON file.
+func (r Report) kind() string {
+	if r.Growth != nil {
+		return "growth-" + string(r.Growth.Durability)
+	}
+	kind := "run"
+	for i, t := range r.Tables {
+		if i == 0 && t.OpenLoop != "" {
+			kind = "open-loop"
+		}
+		if !strings.Contains(kind, string(t.Durability)) {
+			kind += "-" + string(t.Durability)
+		}
+	}
+	return kind
+}
+
 // path of a result. What was measured earlier on the same day is replaced.
 func (f *flags) path(r Report, name string) string {
+	if f.name != "" {
+		name = f.name + "-" + name
+	}
 	return filepath.Join(f.results, r.Date.UTC().Format(time.DateOnly)+"-"+name)
 }
 
@@ -50,12 +71,7 @@ func (f *flags) finish(cmd *cobra.Command, r Report) error {
 		}
 	}
 	if f.results != "" {
-		kind := "run"
-		if r.Growth != nil {
-			kind = "growth"
-		} else if len(r.Tables) > 0 && r.Tables[0].OpenLoop != "" {
-			kind = "open-loop"
-		}
+		kind := r.kind()
 		if err := writeFile(f.path(r, kind+".json"), asJSON); err != nil {
 			return err
 		}

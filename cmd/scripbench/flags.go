@@ -19,6 +19,7 @@ type flags struct {
 	rateText     string
 	output       string
 	results      string
+	name         string
 	plot         string
 }
 
@@ -30,6 +31,7 @@ func (f *flags) add(fs *pflag.FlagSet, durabilities ...string) {
 	fs.Uint64Var(&f.seed, "seed", 1, "of what is drawn at random")
 	fs.StringVarP(&f.output, "output", "o", "table", "table or json")
 	fs.StringVar(&f.results, "results", "", "`DIR`ectory to write text files to, named by date and workload, and the JSON")
+	fs.StringVar(&f.name, "name", "", "`WORD` that the files in --results have in their names behind the date")
 	fs.StringVar(&f.plot, "plot", "", "`FILE` to draw an SVG to")
 }
 

@@ -218,7 +218,7 @@ func (r *redisServer) given(ctx context.Context, p *plan, t tally) error {
 		left += int(free[i].Val())
 	}
 	if holders != t.won || left != p.coupons()-t.won {
-		return fmt.Errorf("Redis has %d holders and %d free codes, answered were %d of %d", holders, left, t.won, p.coupons())
+		return fmt.Errorf("there are %d holders and %d free codes in Redis, answered were %d of %d", holders, left, t.won, p.coupons())
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ const (
 
 // workloads in the order in which they are run.
 var workloads = []workload{
-	{name: "claim-hot", says: "one campaign, one coupon per customer, everybody at once", unit: "claims", n: 1_000_000, style: crowd, campaigns: 1},
-	{name: "claim-spread", says: "the same over 10,000 campaigns (Zipf, s = 1.1)", unit: "claims", n: 1_000_000, style: crowd, campaigns: 10_000},
+	{name: "claim-hot", says: "one campaign, one coupon per customer, everybody at once", unit: "claims", n: 500_000, style: crowd, campaigns: 1},
+	{name: "claim-spread", says: "the same over 10,000 campaigns (Zipf, s = 1.1)", unit: "claims", n: 500_000, style: crowd, campaigns: 10_000},
 	{name: "claim-redeem", says: "each customer claims and redeems at once; counted are pairs", unit: "pairs", n: 200_000, style: crowd, campaigns: 1, redeem: true},
 	{name: "claim-request", says: "one claim in each request", unit: "claims", n: 300_000, style: each, campaigns: 1},
 	{name: "lonely-claim", says: "one claim at a time", unit: "claims", n: 10_000, style: alone, campaigns: 1},

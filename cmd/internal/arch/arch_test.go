@@ -113,6 +113,9 @@ func TestWhoMayImportWhat(t *testing.T) {
 		{"github.com/pressly/goose", []string{"projections"}, "tables belong to projections"},
 		{"github.com/spf13/cobra", []string{"cmd"}, "the command line belongs to cmd"},
 		{"github.com/schollz/progressbar", []string{"cmd"}, "the command line belongs to cmd"},
+		{"github.com/redis/go-redis", []string{"cmd/scripbench"}, "peers are scripbench's"},
+		{"github.com/HdrHistogram/hdrhistogram-go", []string{"cmd/scripbench"}, "measuring is scripbench's"},
+		{"gonum.org/v1/plot", []string{"cmd/scripbench"}, "measuring is scripbench's"},
 	}
 	for _, p := range list(t, "./...") {
 		for _, rule := range rules {

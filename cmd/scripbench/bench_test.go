@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// small are options for runs that are over in a moment.
+func small(t *testing.T) options {
+	t.Helper()
+	return options{recipes: recipes, scrip: scripBinary, base: openDir(t), callers: 32, n: 1000, runs: 1, warmup: 100, limit: time.Minute, seed: 1, progress: t.Output()}
+}
+
+// openDir is a temporary directory that PostgreSQL's user can pass through.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// few is the workload with fewer campaigns.
+func few(w workload) workload {
+	w.campaigns = min(w.campaigns, 50)
+	return w
+}
+
+// TestEverySystemDoesEveryWorkload: all that there is to check is checked within: distinct codes, nobody refused while
+// there are coupons, the server holds what was answered. Here is added that nobody was left out.
+func TestEverySystemDoesEveryWorkload(t *testing.T) {
+	for _, d := range []durability{always, interval} {
+		t.Run(string(d), func(t *testing.T) {
+			o := small(t)
+			st := newStand(d, o.scrip)
+			if err := st.missing(recipes); err != nil {
+				t.Fatal(err)
+			}
+			// One set of servers for all workloads; bench itself takes new ones for each.
+			t.Cleanup(func() {
+				if err := st.down(); err != nil {
+					t.Error(err)
+				}
+				if left, _ := os.ReadDir(o.base); len(left) != 0 {
+					t.Errorf("%d directories are left", len(left))
+				}
+			})
+			if err := st.up(t.Context(), o.base, recipes); err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range workloads {
+				w := few(w)
+				for _, r := range o.fitting(w) {
+					n := o.n
+					if w.style == alone {
+						n = 100
+					}
+					p := newPlan(w, w.name, n, o.seed)
+					m, inFlight, err := o.once(t.Context(), st, r, p, pace{n: n, limit: o.limit})
+					switch {
+					case err != nil:
+						t.Fatalf("%s, %s: %v", w.name, r.name, err)
+					case m.Done != n:
+						t.Errorf("%s, %s: %d operations done, want %d", w.name, r.name, m.Done, n)
+					case m.Done-m.Refused != p.coupons() && w.campaigns == 1:
+						t.Errorf("%s, %s: %d coupons given out, there were %d", w.name, r.name, m.Done-m.Refused, p.coupons())
+					case w.share == 0 && m.Refused != 0:
+						t.Errorf("%s, %s: %d refused", w.name, r.name, m.Refused)
+					case m.Rate <= 0 || m.Latency.P50 <= 0 || m.Latency.Max < m.Latency.P99 || m.Latency.P99 < m.Latency.P50:
+						t.Errorf("%s, %s: no sensible numbers: %+v", w.name, r.name, m)
+					case inFlight < 1 || w.style == alone && inFlight != 1:
+						t.Errorf("%s, %s: %d under way", w.name, r.name, inFlight)
+					case m.Memory <= 0:
+						t.Errorf("%s, %s: a server without memory", w.name, r.name)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestEveryWorkloadHasPeers: scrip alone is no comparison.
+func TestEveryWorkloadHasPeers(t *testing.T) {
+	for _, w := range workloads {
+		list := (options{recipes: recipes}).fitting(w)
+		if len(list) < 3 || list[0].name != subject {
+			t.Errorf("%s is done by %d systems, first by %s", w.name, len(list), list[0].name)
+		}
+	}
+}
+
+// TestTheCommandLine goes from flags to table, JSON, files and plot.
+func TestTheCommandLine(t *testing.T) {
+	results := t.TempDir()
+	plot := filepath.Join(results, "plot.svg")
+	var out, progress bytes.Buffer
+	args := []string{"run", "sold-out", "lonely-claim", "--n", "1000", "--runs", "2", "--warmup", "50", "--systems", "scrip,redis", "--durability", "interval",
+		"--scrip", scripBinary, "--dir", openDir(t), "--results", results, "--plot", plot, "--callers", "8", "-o", "json"}
+	if code := run(t.Context(), args, &out, &progress); code != 0 {
+		t.Fatalf("exit %d: %s", code, progress.String())
+	}
+	var r Report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Tables) != 2 || r.Tables[0].Workload != "sold-out" || len(r.Tables[0].Systems) != 2 || len(r.Tables[0].Systems[1].Runs) != 2 {
+		t.Fatalf("%+v", r.Tables)
+	}
+	ours, theirs := r.Tables[0].Systems[0].Median, r.Tables[0].Systems[1]
+	if want := ours.Rate / theirs.Median.Rate; theirs.Ratio < want*0.999 || theirs.Ratio > want*1.001 {
+		t.Errorf("ratio %v, want %v", theirs.Ratio, want)
+	}
+	if ours.Refused != 999 {
+		t.Errorf("%d refused, want all but one", ours.Refused)
+	}
+	date := r.Date.UTC().Format(time.DateOnly)
+	for name, needles := range map[string][]string{
+		date + "-sold-out-interval.txt":     {"may lose the last seconds on power loss", "appendfsync everysec", "--sync interval", "cores of", "files on", "load average", "redis"},
+		date + "-lonely-claim-interval.txt": {"one claim at a time", "medians of 2"},
+		date + "-run-interval.json":         {`"workload":"sold-out"`},
+		"plot.svg":                          {"<svg", "sold-out, interval", "lonely-claim, interval", "redis"},
+	} {
+		said, err := os.ReadFile(filepath.Join(results, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, needle := range needles {
+			if !strings.Contains(string(said), needle) {
+				t.Errorf("%s does not say %q:\n%s", name, needle, said)
+			}
+		}
+	}
+	again := filepath.Join(results, "again.svg")
+	if code := run(t.Context(), []string{"plot", "--workload", "sold-out", again, filepath.Join(results, date+"-run-interval.json")}, io.Discard, &progress); code != 0 {
+		t.Fatalf("plot: exit %d: %s", code, progress.String())
+	}
+	if said := wellFormed(t, again); !strings.Contains(said, "sold-out") || strings.Contains(said, "lonely-claim") {
+		t.Errorf("not the workload that was asked for:\n%s", said)
+	}
+}
+
+func wellFormed(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := xml.NewDecoder(bytes.NewReader(raw))
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return string(raw)
+		} else if err != nil {
+			t.Fatalf("%s is no XML: %v", path, err)
+		}
+	}
+}
+
+func TestAnOpenLoopKeepsItsRate(t *testing.T) {
+	o := small(t)
+	o.recipes = []recipe{recipes[0]}
+	o.rate = rate{perSecond: 4000}
+	var tables []Table
+	for _, name := range []string{"claim-hot", "claim-request"} {
+		list, err := workloadsNamed([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := bench(t.Context(), o, interval, list, func(t Table) error { tables = append(tables, t); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, table := range tables {
+		m := table.Systems[0].Median
+		if m.Done != o.n || m.Rate > 4000*1.01 {
+			t.Errorf("%s: %d done at %v a second, want %d at no more than 4000", table.Workload, m.Done, m.Rate, o.n)
+		}
+		if table.OpenLoop == "" || table.Systems[0].Ratio != 0 {
+			t.Errorf("%s: %+v", table.Workload, table)
+		}
+	}
+}
+
+func TestGrowth(t *testing.T) {
+	o := small(t)
+	o.n = 500
+	g, err := growth(t.Context(), o, interval, []int{100, 4000}, []int{1, 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := func(levels []Level) (s []int) {
+		for _, l := range levels {
+			s = append(s, l.Size)
+			if l.Rates.Rate <= 0 || l.Rates.Done != o.n || l.OfFirst <= 0 {
+				t.Errorf("%+v", l)
+			}
+		}
+		return s
+	}
+	if !slices.Equal(sizes(g.Claimed), []int{100, 4000}) || !slices.Equal(sizes(g.Campaigns), []int{1, 20}) {
+		t.Errorf("%+v", g)
+	}
+	var out strings.Builder
+	if err := growthText(&out, g); err != nil {
+		t.Fatal(err)
+	}
+	for _, needle := range []string{"CLAIMED IN ONE CAMPAIGN", "4,000", "100%", "may lose"} {
+		if !strings.Contains(out.String(), needle) {
+			t.Errorf("it does not say %q:\n%s", needle, out.String())
+		}
+	}
+	path := filepath.Join(t.TempDir(), "growth.svg")
+	if err := drawFile(path, Report{Growth: &g}); err != nil {
+		t.Fatal(err)
+	}
+	wellFormed(t, path)
+	if _, err := growth(t.Context(), o, interval, []int{1000, 1100}, nil); err == nil || !strings.Contains(err.Error(), "further apart") {
+		t.Errorf("levels that overlap: %v", err)
+	}
+}
+
+func TestWhatIsMissingIsSaid(t *testing.T) {
+	empty := t.TempDir()
+	t.Setenv("PATH", empty)
+	t.Setenv("SCRIP_PG_BIN", empty)
+	var out, progress bytes.Buffer
+	code := run(context.Background(), []string{"run", "claim-hot", "--dir", t.TempDir()}, &out, &progress)
+	if code != 1 {
+		t.Errorf("exit %d", code)
+	}
+	for _, needle := range []string{"make build", "--scrip PATH", "apt-get install -y redis-server", "apt-get install postgresql", "--systems"} {
+		if !strings.Contains(progress.String(), needle) {
+			t.Errorf("it does not say %q:\n%s", needle, progress.String())
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"run claim-cold", "claim-hot"},
+		{"run --systems mysql", "redis-x16"},
+		{"run --durability never", "always or interval"},
+		{"run --rate fast", "50%"},
+		{"run --rate 120%", "50%"},
+		{"run --callers 0", "--callers must be at least 1"},
+		{"run --runs 0", "--runs must be at least 1"},
+		{"run -o xml", "table or json"},
+		{"run --for 0s", "--for"},
+		{"run --nonsense", "nonsense"},
+		{"growth --durability always,interval", "at one"},
+		{"plot --workload claim-cold a b", "claim-hot"},
+	} {
+		var progress bytes.Buffer
+		code := run(t.Context(), strings.Fields(c.args), io.Discard, &progress)
+		if code != 2 || !strings.Contains(progress.String(), c.want) {
+			t.Errorf("%s: exit %d, %q; want 2 and %q", c.args, code, progress.String(), c.want)
+		}
+	}
+}
