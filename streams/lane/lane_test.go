@@ -372,6 +372,30 @@ func TestARebaseLetsAStoppedLaneGoOn(t *testing.T) {
 	}
 }
 
+// TestARebaseOfAHealthyLaneDoesNothing: a command that was acknowledged while nobody decided is not dropped by a --rebase
+// that somebody left in the start of a service.
+func TestARebaseOfAHealthyLaneDoesNothing(t *testing.T) {
+	r := newRig(t)
+	run := r.up(r.start(r.options()))
+	r.one(create("c", 100, ""))
+	if err := run.stop(); err != nil {
+		t.Fatal(err)
+	}
+	_, waiting := r.send(topology.LaneCmd(0), claim("c", "alice"))
+	o := r.options()
+	o.Rebase = new(uint64)
+	r.up(r.start(o))
+	if out := r.answers(waiting)[0]; out.Status != domain.StatusClaimed {
+		t.Fatalf("the claim from before: %+v", out)
+	}
+	messages, _ := r.events()
+	for _, m := range messages {
+		if m.Rebase != 0 {
+			t.Errorf("message %d is a rebase", m.Sequence)
+		}
+	}
+}
+
 func TestACommandFromTheFutureMakesTheLaneWait(t *testing.T) {
 	r := newRig(t)
 	var mu sync.Mutex

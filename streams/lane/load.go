@@ -65,16 +65,29 @@ func (o *owner) continues(ctx context.Context) error {
 	})
 }
 
-// rebase writes, if an operator asked for it, the one step that breaks contiguity.
+// rebase writes, if an operator asked for it, the one step that breaks contiguity. Asked for without a sequence it does
+// so only where commands and events disagree: a flag left behind in a service's start must not drop, at every start, what
+// was acknowledged and waits to be decided.
 func (o *owner) rebase(ctx context.Context) error {
 	if o.opt.Rebase == nil {
 		return nil
+	}
+	first := *o.opt.Rebase
+	if first == 0 {
+		switch err := o.continues(ctx); {
+		case err == nil:
+			o.opt.Logger.WarnContext(ctx, "not rebased: commands and events agree; leave --rebase out from now on")
+			return nil
+		case !errors.Is(err, ErrStopped):
+			return err
+		}
 	}
 	bounds, err := eventlog.Commands(o.opt.JetStream, o.opt.Lane).Bounds(ctx)
 	if err != nil {
 		return err
 	}
-	w, err := o.Rebase(bounds, *o.opt.Rebase)
+	covered := o.Covered()
+	w, err := o.Rebase(bounds, first)
 	if err != nil {
 		return err
 	}
@@ -87,6 +100,14 @@ func (o *owner) rebase(ctx context.Context) error {
 	o.acked(sequence)
 	o.opt.Rebase, o.lane.opt.Rebase = nil, nil // once
 	o.opt.Metrics.rebased.WithLabelValues(o.lane.label).Inc()
-	o.opt.Logger.WarnContext(ctx, "lane rebased", "first_command", o.Covered()+1)
+	// How many commands of the stream as it is now are left out undecided, and how many are decided once more.
+	next := o.Covered() + 1
+	skipped, again := uint64(0), uint64(0)
+	if from := max(covered+1, bounds.First); next > from {
+		skipped = next - from
+	} else if next <= covered {
+		again = min(covered, bounds.Last) + 1 - next
+	}
+	o.opt.Logger.WarnContext(ctx, "lane rebased", "covered_before", covered, "next_command", next, "skipped", skipped, "decided_again", again)
 	return nil
 }

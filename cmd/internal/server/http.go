@@ -101,10 +101,8 @@ func reachable(scheme, credentials, addr string) string {
 		return scheme + "://" + addr
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		// Also for [::], which is what listening on 0.0.0.0 reports: it takes IPv4, and the machine may have no IPv6.
 		host = "127.0.0.1"
-		if ip.To4() == nil {
-			host = "::1"
-		}
 	}
 	u := url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port)}
 	if user, password, ok := strings.Cut(credentials, ":"); ok {

@@ -80,7 +80,7 @@ func (s *server) embedNATS() error {
 }
 
 // mayLose is said wherever a server without fsync shows itself.
-const mayLose = "what was acknowledged in the last seconds may be lost on power loss; for development only"
+const mayLose = "may lose the last seconds on power loss; for development only"
 
 func syncText(mode string) string {
 	switch mode {

@@ -57,7 +57,7 @@ func TestReachable(t *testing.T) {
 	for _, c := range []struct{ credentials, addr, want string }{
 		{"", "127.0.0.1:4222", "nats://127.0.0.1:4222"},
 		{"", "0.0.0.0:4222", "nats://127.0.0.1:4222"},
-		{"", "[::]:4222", "nats://[::1]:4222"},
+		{"", "[::]:4222", "nats://127.0.0.1:4222"},
 		{"me:p@ss/:word", "10.0.0.1:4222", "nats://me:p%40ss%2F%3Aword@10.0.0.1:4222"},
 	} {
 		if got := reachable("nats", c.credentials, c.addr); got != c.want {
