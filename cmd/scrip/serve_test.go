@@ -358,7 +358,7 @@ func TestCredentials(t *testing.T) {
 func TestSyncIntervalSaysSo(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t), "--sync", "interval", "--roles", "lanes,api")
-	const warning = "lost on power loss"
+	const warning = "may lose the last seconds on power loss"
 	if d := p.ready(); d.Sync != "interval" {
 		t.Errorf("scrip.json: %+v", d)
 	}
