@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks that what scrip needs is on this machine and installs what it can: PostgreSQL's programs, by apt, as root or
-# with sudo; called as `setup.sh bench` also redis-server, which scrip does not need: it is measured beside it. Run by
-# `make run`, and with redis-server by `make test` and `make bench`; running it again changes nothing.
+# with sudo; called as `setup.sh bench` also what scrip does not need: redis-server, which is measured beside it, and
+# strace, with which a test watches its fsyncs. Run by `make run`, and with those two by `make test` and `make bench`;
+# running it again changes nothing.
 set -euo pipefail
 bench=${1:-}
 
@@ -37,11 +38,13 @@ postgres_found() {
 	return 1
 }
 
+strace_found() { [ "$bench" != bench ] || [ "$(uname -s)" != Linux ] || command -v strace >/dev/null; }
 redis_found() { [ "$bench" != bench ] || command -v redis-server >/dev/null; }
 
 missing=()
 postgres_found || missing+=(postgresql)
 redis_found || missing+=(redis-server)
+strace_found || missing+=(strace)
 if [ ${#missing[@]} -eq 0 ]; then
 	exit 0
 fi
