@@ -12,9 +12,14 @@ type Fold struct {
 	Campaigns  map[string]*Campaign
 	Violations []string // promises that the log breaks, in the order found
 	Events     int
+	Untold     int                                  // reminders that fired and are not on SCRIP_RMD yet
 	Refused    map[string]map[domain.Refusal]uint64 // by campaign
 
-	codes map[string]string // generated code → campaign/n
+	codes   map[string]string // generated code → campaign/n
+	numbers map[uint32]string // campaign number → campaign
+	clock   domain.Instant    // of the newest event of the lane being folded
+	lane    int               // the lane being folded
+	owed    map[int][]string  // lines that SCRIP_RMD of a lane must hold, in order
 }
 
 // Campaign is one campaign.
@@ -63,7 +68,8 @@ type Reminder struct {
 
 // NewFold returns the fold of an empty log.
 func NewFold() *Fold {
-	return &Fold{Campaigns: map[string]*Campaign{}, Refused: map[string]map[domain.Refusal]uint64{}, codes: map[string]string{}}
+	return &Fold{Campaigns: map[string]*Campaign{}, Refused: map[string]map[domain.Refusal]uint64{}, codes: map[string]string{},
+		numbers: map[uint32]string{}, owed: map[int][]string{}}
 }
 
 func (f *Fold) blame(format string, args ...any) {
@@ -123,9 +129,21 @@ func (f *Fold) Names() []string {
 	return names
 }
 
+// once are the events that tell of an accepted command: an id has one of them at most. An expire may be accepted again,
+// for more; what else happens beside carries the id too.
+var once = map[domain.EventType]bool{
+	domain.CampaignUpdated: true, domain.CampaignPausedEvent: true, domain.CampaignResumed: true, domain.CampaignEndedEvent: true,
+	domain.CodesImported: true, domain.CouponClaimed: true, domain.CouponRedeemed: true, domain.CouponRolledBack: true,
+	domain.CouponVoided: true, domain.CouponExtended: true, domain.ReminderSet: true,
+}
+
 // Apply folds one event. where names its place for a violation.
 func (f *Fold) Apply(where string, ev *domain.Event) {
 	f.Events++
+	if ev.At < f.clock {
+		f.blame("%s: %s of %s, after an event of %s: lane time ran back", where, ev.Type, ev.At, f.clock)
+	}
+	f.clock = max(f.clock, ev.At)
 	switch ev.Type {
 	case domain.CommandsRefused:
 		if f.Refused[ev.Campaign] == nil {
@@ -147,6 +165,10 @@ func (f *Fold) Apply(where string, ev *domain.Event) {
 		c := &Campaign{Name: ev.Campaign, Status: "active", Settings: s, Codes: s.Codes, Created: ev.At,
 			Reminders: map[uint64]*Reminder{}, imported: map[string]bool{}, holders: map[string]int{}, ids: map[string]bool{}}
 		f.Campaigns[ev.Campaign] = c
+		if other, taken := f.numbers[ev.Number]; taken {
+			f.blame("%s: campaigns %s and %s have the number %d: their codes are the same", where, other, c.Name, ev.Number)
+		}
+		f.numbers[ev.Number] = c.Name
 		c.ids[ev.ID] = true
 		return
 	}
@@ -155,7 +177,17 @@ func (f *Fold) Apply(where string, ev *domain.Event) {
 		f.blame("%s: %s of campaign %s, which was never created", where, ev.Type, ev.Campaign)
 		return
 	}
+	if once[ev.Type] {
+		if c.ids[ev.ID] {
+			f.blame("%s: id %s is accepted twice in %s", where, ev.ID, c.Name)
+		}
+		c.ids[ev.ID] = true
+	}
 	switch ev.Type {
+	case domain.CampaignSoldOut:
+		if len(c.Coupons) != int(c.Codes) {
+			f.blame("%s: %s is sold out with %d of %d coupons handed out", where, c.Name, len(c.Coupons), c.Codes)
+		}
 	case domain.CampaignUpdated:
 		if c.Settings.Codes > ev.Settings.Codes {
 			f.blame("%s: the codes of %s shrink", where, c.Name)
@@ -165,7 +197,7 @@ func (f *Fold) Apply(where string, ev *domain.Event) {
 		}
 		c.Settings = ev.Settings
 		c.Settings.Benefit = append([]byte(nil), ev.Settings.Benefit...)
-		c.replan()
+		c.replan(0)
 	case domain.CampaignPausedEvent:
 		c.Status = "paused"
 	case domain.CampaignResumed:
@@ -235,10 +267,6 @@ func (f *Fold) claimed(where string, c *Campaign, ev *domain.Event) {
 		f.blame("%s: code %s is handed out as %s and as %s", where, ev.Code, other, place)
 	}
 	f.codes[key] = place
-	if c.ids[ev.ID] {
-		f.blame("%s: id %s is accepted twice in %s", where, ev.ID, c.Name)
-	}
-	c.ids[ev.ID] = true
 	if c.holders[ev.CustomerID]++; c.Settings.PerCustomer != 0 && c.holders[ev.CustomerID] > int(c.Settings.PerCustomer) {
 		f.blame("%s: customer %s holds %d coupons of %s", where, ev.CustomerID, c.holders[ev.CustomerID], c.Name)
 	}
@@ -254,6 +282,9 @@ func (f *Fold) changed(where string, c *Campaign, k *Coupon, ev *domain.Event) {
 	case domain.CouponRedeemed:
 		if k.Voided || ev.At >= c.Expires(k) || k.Count >= c.Settings.MaxRedemptions || c.Status == "paused" {
 			f.blame("%s: coupon %d of %s is redeemed while %s (expires %s, %d of %d uses)", where, k.N, c.Name, c.StatusOf(k), c.Expires(k), k.Count, c.Settings.MaxRedemptions)
+		}
+		if ev.CustomerID != "" && ev.CustomerID != k.Customer {
+			f.blame("%s: coupon %d of %s is %s's and redeemed by %s", where, k.N, c.Name, k.Customer, ev.CustomerID)
 		}
 		for _, r := range k.Redemptions {
 			if r.Order == ev.OrderID && r.RolledBackAt == 0 {
@@ -274,13 +305,19 @@ func (f *Fold) changed(where string, c *Campaign, k *Coupon, ev *domain.Event) {
 			f.blame("%s: coupon %d of %s is rolled back for order %s, for which it was not redeemed", where, k.N, c.Name, ev.OrderID)
 		}
 	case domain.CouponVoided:
+		if k.Voided {
+			f.blame("%s: coupon %d of %s is voided twice", where, k.N, c.Name)
+		}
 		k.Voided = true
 	case domain.CouponExtended:
+		if k.Voided {
+			f.blame("%s: coupon %d of %s is extended, being void", where, k.N, c.Name)
+		}
 		if ev.ExpiresAt <= ev.At {
 			f.blame("%s: coupon %d of %s is extended into the past", where, k.N, c.Name)
 		}
 		k.Own = ev.ExpiresAt
-		c.replan()
+		c.replan(k.N)
 	}
 	if (ev.Type == domain.CouponRedeemed || ev.Type == domain.CouponRolledBack) && ev.RedeemedCount != k.Count {
 		f.blame("%s: coupon %d of %s has been redeemed %d times, the event says %d", where, k.N, c.Name, k.Count, ev.RedeemedCount)
@@ -296,7 +333,7 @@ func (f *Fold) reminded(where string, c *Campaign, ev *domain.Event) {
 		}
 		r := &Reminder{Customer: ev.CustomerID, Kind: ev.Kind, Before: domain.Instant(ev.Before.Microseconds()), N: ev.N, State: "pending"}
 		c.Reminders[ev.R] = r
-		c.replan()
+		r.Due = c.due(r)
 		if r.Due != ev.DueAt {
 			f.blame("%s: reminder %d of %s is due at %s, the event says %s", where, ev.R, c.Name, r.Due, ev.DueAt)
 		}
@@ -315,14 +352,18 @@ func (f *Fold) reminded(where string, c *Campaign, ev *domain.Event) {
 			f.blame("%s: reminders of %s both fired and dropped", where, c.Name)
 		}
 		n := uint64(0)
-		for number, r := range c.Reminders {
-			if r.State == "pending" && r.Kind == ev.Kind && r.Due == ev.DueAt && number >= ev.FromR && number <= ev.ThroughR {
-				n++
-				r.State = "fired"
-				if ev.Dropped > 0 {
-					r.State = "dropped"
-				}
+		for number := ev.FromR; number <= ev.ThroughR; number++ {
+			r := c.Reminders[number]
+			if r == nil || r.State != "pending" || r.Kind != ev.Kind || r.Due != ev.DueAt {
+				continue
 			}
+			n++
+			if ev.Dropped > 0 {
+				r.State = "dropped"
+				continue
+			}
+			r.State = "fired"
+			f.owed[f.lane] = append(f.owed[f.lane], toldLine(c.Name, r.Kind, r.Due, r.Customer))
 		}
 		if n != ev.Fired+ev.Dropped {
 			f.blame("%s: %d reminders of %s were due, the event says %d", where, n, c.Name, ev.Fired+ev.Dropped)
@@ -330,22 +371,29 @@ func (f *Fold) reminded(where string, c *Campaign, ev *domain.Event) {
 	}
 }
 
-// replan works out anew when pending reminders are due.
-func (c *Campaign) replan() {
+// replan works out anew when pending reminders are due: those of coupon n, of all for 0.
+func (c *Campaign) replan(n uint32) {
 	for _, r := range c.Reminders {
-		if r.State != "pending" {
-			continue
-		}
-		anchor := c.Settings.OpensAt
-		if r.Kind == domain.KindExpires {
-			anchor = 0
-			if at := c.Expires(c.Coupons[r.N-1]); at != domain.Never {
-				anchor = at
-			}
-		}
-		r.Due = domain.Never
-		if anchor != 0 {
-			r.Due = anchor - r.Before
+		if r.State == "pending" && (n == 0 || r.Kind == domain.KindExpires && r.N == n) {
+			r.Due = c.due(r)
 		}
 	}
+}
+
+// due is when a reminder is due, Never if that what it hangs on never comes.
+func (c *Campaign) due(r *Reminder) domain.Instant {
+	anchor := c.Settings.OpensAt
+	if r.Kind == domain.KindExpires {
+		anchor = 0
+		if r.N == 0 || int(r.N) > len(c.Coupons) {
+			return domain.Never
+		}
+		if at := c.Expires(c.Coupons[r.N-1]); at != domain.Never {
+			anchor = at
+		}
+	}
+	if anchor == 0 {
+		return domain.Never
+	}
+	return anchor - r.Before
 }

@@ -1,0 +1,210 @@
+package check
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+const second = domain.Instant(1_000_000)
+
+// t0 is when the stories begin; times in events are relative to it.
+var t0 = domain.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+
+// story is a campaign s of three coupons, each for two uses, that end at 100 s; alice and bob have one each, alice used
+// hers for order a and is reminded 10 s before the end.
+func story() []domain.Event {
+	settings := domain.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2, ExpiresAt: t0 + 100*second, OpensAt: t0 - second}
+	return []domain.Event{
+		{Type: domain.CampaignCreated, Campaign: "s", ID: "create", Number: 4, Settings: settings},
+		{Type: domain.CouponClaimed, Campaign: "s", At: 1, ID: "c1", N: 1, Code: "AAAA-AAAA-AAAA", CustomerID: "alice"},
+		{Type: domain.CouponClaimed, Campaign: "s", At: 2, ID: "c2", N: 2, Code: "BBBB-BBBB-BBBB", CustomerID: "bob"},
+		{Type: domain.CouponRedeemed, Campaign: "s", At: 3, ID: "r1", N: 1, OrderID: "a", RedeemedCount: 1},
+		{Type: domain.ReminderSet, Campaign: "s", At: 4, ID: "m1", R: 1, CustomerID: "alice", Kind: domain.KindExpires, Before: 10 * time.Second, DueAt: 90, N: 1},
+		{Type: domain.ReminderSet, Campaign: "s", At: 4, ID: "m2", R: 2, CustomerID: "bob", Kind: domain.KindExpires, Before: 10 * time.Second, DueAt: 90, N: 2},
+	}
+}
+
+// tell folds events whose times are seconds after t0.
+func tell(events ...domain.Event) *Fold {
+	f := NewFold()
+	for _, ev := range events {
+		for _, at := range []*domain.Instant{&ev.At, &ev.ExpiresAt, &ev.DueAt, &ev.Through} {
+			if *at != 0 {
+				*at = t0 + *at*second
+			}
+		}
+		if ev.At == 0 {
+			ev.At = t0
+		}
+		f.Apply("here", &ev)
+	}
+	return f
+}
+
+func TestAGoodLogBreaksNothing(t *testing.T) {
+	f := tell(append(story(),
+		domain.Event{Type: domain.CouponRolledBack, Campaign: "s", At: 5, ID: "b1", N: 1, OrderID: "a"},
+		domain.Event{Type: domain.CouponRedeemed, Campaign: "s", At: 6, ID: "r2", N: 1, OrderID: "a", RedeemedCount: 1},
+		domain.Event{Type: domain.CouponExtended, Campaign: "s", At: 7, ID: "x", N: 2, ExpiresAt: 200},
+		domain.Event{Type: domain.RemindersDue, Campaign: "s", At: 91, Kind: domain.KindExpires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 1},
+		domain.Event{Type: domain.CouponsExpired, Campaign: "s", At: 101, ID: "e", Through: 100, Count: 1},
+		domain.Event{Type: domain.CouponRedeemed, Campaign: "s", At: 102, ID: "r3", N: 2, OrderID: "late", RedeemedCount: 1, CustomerID: "bob"},
+	)...)
+	f.told([]string{toldLine("s", domain.KindExpires, t0+90*second, "alice")})
+	if len(f.Violations) != 0 {
+		t.Errorf("%q", f.Violations)
+	}
+	if f.Untold != 0 || f.Campaigns["s"].Reminders[2].State != "pending" {
+		t.Errorf("untold %d, bob's reminder is %s", f.Untold, f.Campaigns["s"].Reminders[2].State)
+	}
+}
+
+// TestEveryRuleCanFail plants one violation each.
+func TestEveryRuleCanFail(t *testing.T) {
+	expires := domain.KindExpires
+	for _, c := range []struct {
+		says string
+		then []domain.Event
+	}{
+		// Promise 1: one holder per code.
+		{"is handed out as s/1 and as s/3", []domain.Event{{Type: domain.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "SUMMER-AAAA-AAAA-AAAA", CustomerID: "carol"}}},
+		{"coupon 2 of s follows 2", []domain.Event{{Type: domain.CouponClaimed, At: 5, ID: "c3", N: 2, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
+		{"coupon 4 of s, which has 3", []domain.Event{
+			{Type: domain.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"},
+			{Type: domain.CouponClaimed, At: 5, ID: "c4", N: 4, Code: "DDDD-DDDD-DDDD", CustomerID: "dave"}}},
+		{"customer alice holds 2 coupons", []domain.Event{{Type: domain.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "alice"}}},
+		{"outside of the claim window", []domain.Event{{Type: domain.CouponClaimed, At: 100, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
+		{"outside of the claim window", []domain.Event{
+			{Type: domain.CampaignPausedEvent, At: 5, ID: "p"},
+			{Type: domain.CouponClaimed, At: 6, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
+		{"sold out with 2 of 3", []domain.Event{{Type: domain.CampaignSoldOut, At: 5}}},
+		{"was never imported", []domain.Event{
+			{Type: domain.CampaignCreated, Campaign: "i", At: 5, ID: "i", Number: 8, Settings: domain.Settings{MaxRedemptions: 1}},
+			{Type: domain.CouponClaimed, Campaign: "i", At: 5, ID: "c", N: 1, Code: "FORGED", CustomerID: "carol"}}},
+		{"is imported twice", []domain.Event{
+			{Type: domain.CodesImported, At: 5, ID: "i1", Codes: []string{"ONE", "TWO"}},
+			{Type: domain.CodesImported, At: 6, ID: "i2", Codes: []string{"TWO"}}}},
+		{"have the number 4", []domain.Event{{Type: domain.CampaignCreated, Campaign: "other", At: 5, ID: "o", Number: 4}}},
+		{"is created twice", []domain.Event{{Type: domain.CampaignCreated, At: 5, ID: "again", Number: 5}}},
+		{"never created", []domain.Event{{Type: domain.CampaignEndedEvent, Campaign: "nowhere", At: 5, ID: "end"}}},
+		{"codes of s shrink", []domain.Event{{Type: domain.CampaignUpdated, At: 5, ID: "u", Settings: domain.Settings{Codes: 2, MaxRedemptions: 2}}}},
+		// Promise 2: an id does one thing, once.
+		{"id c1 is accepted twice", []domain.Event{{Type: domain.CouponClaimed, At: 5, ID: "c1", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
+		{"id r1 is accepted twice", []domain.Event{{Type: domain.CouponRedeemed, At: 5, ID: "r1", N: 2, OrderID: "b", RedeemedCount: 1}}},
+		{"id create is accepted twice", []domain.Event{{Type: domain.CampaignPausedEvent, At: 5, ID: "create"}}},
+		// Promise 3: neither early nor late nor too often.
+		{"is redeemed while", []domain.Event{{Type: domain.CouponRedeemed, At: 100, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1}}},
+		{"is redeemed while", []domain.Event{
+			{Type: domain.CouponRedeemed, At: 5, ID: "r2", N: 1, OrderID: "b", RedeemedCount: 2},
+			{Type: domain.CouponRedeemed, At: 6, ID: "r3", N: 1, OrderID: "c", RedeemedCount: 3}}},
+		{"is redeemed while voided", []domain.Event{
+			{Type: domain.CouponVoided, At: 5, ID: "v", N: 2},
+			{Type: domain.CouponRedeemed, At: 6, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1}}},
+		{"is redeemed while", []domain.Event{
+			{Type: domain.CampaignPausedEvent, At: 5, ID: "p"},
+			{Type: domain.CouponRedeemed, At: 6, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1}}},
+		{"is redeemed twice for order a", []domain.Event{{Type: domain.CouponRedeemed, At: 5, ID: "r2", N: 1, OrderID: "a", RedeemedCount: 2}}},
+		{"the event says 2", []domain.Event{{Type: domain.CouponRedeemed, At: 5, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 2}}},
+		{"is bob's and redeemed by eve", []domain.Event{{Type: domain.CouponRedeemed, At: 5, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1, CustomerID: "eve"}}},
+		{"for which it was not redeemed", []domain.Event{{Type: domain.CouponRolledBack, At: 5, ID: "b", N: 1, OrderID: "other"}}},
+		{"which was never claimed", []domain.Event{{Type: domain.CouponVoided, At: 5, ID: "v", N: 3}}},
+		{"is voided twice", []domain.Event{{Type: domain.CouponVoided, At: 5, ID: "v", N: 1}, {Type: domain.CouponVoided, At: 6, ID: "v2", N: 1}}},
+		{"extended, being void", []domain.Event{{Type: domain.CouponVoided, At: 5, ID: "v", N: 1}, {Type: domain.CouponExtended, At: 6, ID: "x", N: 1, ExpiresAt: 200}}},
+		{"extended into the past", []domain.Event{{Type: domain.CouponExtended, At: 5, ID: "x", N: 1, ExpiresAt: 5}}},
+		{"which lies ahead of", []domain.Event{{Type: domain.CouponsExpired, At: 99, Through: 100, Count: 2}}},
+		{"does not rise", []domain.Event{{Type: domain.CouponsExpired, At: 101, Through: 100, Count: 2}, {Type: domain.CouponsExpired, At: 102, Through: 100}}},
+		{"2 coupons of s fell, the event says 1", []domain.Event{{Type: domain.CouponsExpired, At: 101, Through: 100, Count: 1}}},
+		{"lane time ran back", []domain.Event{{Type: domain.CampaignPausedEvent, At: 3, ID: "p"}}},
+		// Promise 4: a reminder fires at most once, never after a cancel.
+		{"fire before they are due", []domain.Event{{Type: domain.RemindersDue, At: 89, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
+		{"1 reminders of s were due, the event says 2", []domain.Event{
+			{Type: domain.ReminderCancelled, At: 5, ID: "u", R: 1},
+			{Type: domain.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
+		{"0 reminders of s were due, the event says 2", []domain.Event{
+			{Type: domain.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2},
+			{Type: domain.RemindersDue, At: 92, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
+		{"both fired and dropped", []domain.Event{{Type: domain.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 1, Dropped: 1}}},
+		{"but was not pending", []domain.Event{{Type: domain.ReminderCancelled, At: 5, ID: "u", R: 9}}},
+		{"is set twice", []domain.Event{{Type: domain.ReminderSet, At: 5, ID: "m3", R: 1, CustomerID: "alice", Kind: expires, Before: time.Second, DueAt: 99, N: 1}}},
+		{"the event says", []domain.Event{{Type: domain.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: time.Second, DueAt: 98, N: 1}}},
+	} {
+		events := story()
+		for _, ev := range c.then {
+			if ev.Campaign == "" {
+				ev.Campaign = "s"
+			}
+			events = append(events, ev)
+		}
+		f := tell(events...)
+		if len(f.Violations) == 0 || !strings.Contains(strings.Join(f.Violations, "\n"), c.says) {
+			t.Errorf("%+v: found %q, want %q", c.then, f.Violations, c.says)
+		}
+	}
+}
+
+func TestRemindersAreToldOnceAndInOrder(t *testing.T) {
+	line := func(customer string) string { return toldLine("s", domain.KindExpires, t0+90*second, customer) }
+	for _, c := range []struct {
+		name   string
+		told   []string
+		says   string
+		untold int
+	}{
+		{"all", []string{line("alice"), line("bob")}, "", 0},
+		{"not yet all", []string{line("alice")}, "", 1},
+		{"twice", []string{line("alice"), line("alice")}, "is told, it is", 0},
+		{"one left out", []string{line("bob")}, "is told, it is", 0},
+		{"one too many", []string{line("alice"), line("bob"), line("bob")}, "did not fire, or was told before", 0},
+	} {
+		f := tell(append(story(), domain.Event{Type: domain.RemindersDue, Campaign: "s", At: 91, Kind: domain.KindExpires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2})...)
+		f.told(c.told)
+		broken := strings.Join(f.Violations, "\n")
+		if c.says == "" && (broken != "" || f.Untold != c.untold) || !strings.Contains(broken, c.says) {
+			t.Errorf("%s: %q, %d untold", c.name, broken, f.Untold)
+		}
+	}
+	// Dropped ones are told to nobody.
+	f := tell(append(story(), domain.Event{Type: domain.RemindersDue, Campaign: "s", At: 999, Kind: domain.KindExpires, DueAt: 90, FromR: 1, ThroughR: 2, Dropped: 2})...)
+	if f.told([]string{line("alice")}); len(f.Violations) != 1 {
+		t.Errorf("a dropped reminder is told: %q", f.Violations)
+	}
+}
+
+func TestStepsCoverTheCommandsWithoutGapOrOverlap(t *testing.T) {
+	message := func(first, last, rebase uint64) *eventlog.Message {
+		return &eventlog.Message{Header: eventlog.Header{Commands: [2]uint64{first, last}, Rebase: rebase}}
+	}
+	for _, c := range []struct {
+		previous, next *eventlog.Message
+		says           string
+	}{
+		{nil, message(1, 3, 0), ""},
+		{nil, message(2, 3, 0), "the first one covers commands from 2"},
+		{nil, message(5, 4, 5), ""},
+		{message(1, 3, 0), message(4, 4, 0), ""},
+		{message(1, 3, 0), message(5, 5, 0), "does not follow"},
+		{message(1, 3, 0), message(3, 5, 0), "does not follow"},
+		{message(1, 3, 0), message(9, 8, 9), ""},
+	} {
+		f := NewFold()
+		f.follows(c.previous, c.next)
+		broken := strings.Join(f.Violations, "\n")
+		if (c.says == "") != (broken == "") || !strings.Contains(broken, c.says) {
+			t.Errorf("%v behind %v: %q, want %q", c.next.Commands, c.previous, broken, c.says)
+		}
+	}
+}
+
+func TestRowsAreComparedAsTheyAre(t *testing.T) {
+	if d := compare("coupon", []string{"a", "b"}, []string{"b", "a"}); d != nil {
+		t.Errorf("the same rows differ: %q", d)
+	}
+	d := strings.Join(compare("coupon", []string{"a", "c", "c"}, []string{"a", "b", "c"}), "\n")
+	if !strings.Contains(d, "only in the table: c") || !strings.Contains(d, "only in the log: b") {
+		t.Errorf("%q", d)
+	}
+}
