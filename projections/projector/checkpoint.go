@@ -84,6 +84,9 @@ func (l *lane) advance(ctx context.Context, tx pgx.Tx, to eventlog.Position, clo
 // Synced waits until the tables have the events of a lane up to a sequence. It is told by PostgreSQL, so the projector
 // may be another process; it fails when the connection breaks.
 func Synced(ctx context.Context, db *pgxpool.Pool, lane int, sequence uint64) error {
+	if sequence == 0 {
+		return nil // nothing to wait for, and no commit that would tell of it
+	}
 	pooled, err := db.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("waiting for message %d of lane %d in the read tables: %w", sequence, lane, err)

@@ -34,7 +34,7 @@ func TestAFullDisk(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
 			js := s.JetStream(t)
-			stream, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+			_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +65,8 @@ func TestAFullDisk(t *testing.T) {
 				_, err := js.Publish(short, "s", []byte("after"))
 				return err == nil
 			})
-			if stream, err = js.Stream(ctx, "S"); err != nil {
+			stream, err := js.Stream(ctx, "S")
+			if err != nil {
 				t.Fatal(err)
 			}
 			first, err := stream.GetMsg(ctx, 1)

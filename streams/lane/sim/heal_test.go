@@ -74,7 +74,8 @@ func (w *world) compare(p *process) {
 		}
 		for _, line := range eventlog.Lines(m.Payload) {
 			var ev domain.Event
-			if err := domain.ParseEvent(line, &ev); err == nil {
+			err := domain.ParseEvent(line, &ev)
+			if err == nil {
 				err = fold.Apply(&ev)
 			}
 			if err != nil {
