@@ -8,6 +8,9 @@ SHELL      := /bin/bash
 ARGS     ?=
 # How long each fuzzer runs.
 FUZZTIME ?= 10s
+# How long chaos reigns; SEED repeats its choices.
+CHAOS    ?= 10m
+SEED     ?=
 # Packages and benchmarks to run.
 BENCH    ?= .
 IMAGE    ?= scrip
@@ -55,6 +58,10 @@ lint: ## Check formatting, go vet, staticcheck, and the direction of imports.
 	go vet ./...
 	go tool staticcheck ./...
 	go test ./cmd/internal/arch
+
+.PHONY: chaos
+chaos: setup-bench ## Kill, stop and starve the real binary under load for CHAOS (10m); the seed is printed.
+	go test ./cmd/internal/chaos -count=1 -timeout 0 -v -chaos.for=$(CHAOS) $(if $(SEED),-chaos.seed=$(SEED))
 
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for FUZZTIME (10s).

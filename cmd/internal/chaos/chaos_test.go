@@ -1,0 +1,121 @@
+package chaos
+
+import (
+	"encoding/json"
+	"flag"
+	"math/rand/v2"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+var (
+	runFor = flag.Duration("chaos.for", 0, "how long, shared by the two worlds; less than each fault needs to happen once is not enough")
+	seed   = flag.Uint64("chaos.seed", 0, "repeats the choices of a run, not its timing; 0 = a new one")
+)
+
+func chance(t *testing.T) (uint64, *rand.Rand) {
+	s := *seed
+	if s == 0 {
+		s = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d", s)
+	return s, rand.New(rand.NewPCG(s, 1))
+}
+
+func jsonError(data []byte) int {
+	var answer struct {
+		Error struct {
+			Code int `json:"err_code"`
+		} `json:"error"`
+	}
+	_ = json.Unmarshal(data, &answer) // no JSON is no error of ours
+	return answer.Error.Code
+}
+
+const zombie = "owner stopped in its tracks, another takes over, the first wakes up"
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// TestChaosOfOneServer: everything in one process but PostgreSQL.
+func TestChaosOfOneServer(t *testing.T) {
+	began := time.Now()
+	s, rng := chance(t)
+	w := &world{t: t, rng: rng, db: pgtest.Cluster(t)}
+	srv := newServer(t, "--nats-listen", freePort(t), "--postgres", w.db.URL())
+	w.connect(srv.desc.NATSURL)
+	w.faults = []fault{
+		{"kill -9", func() { srv.killed(); w.happened("kill -9") }},
+		{"clean restart", func() {
+			if code, err := srv.proc.Stop(); err != nil || code != 0 {
+				t.Fatalf("the clean stop: exit code %d, %v", code, err)
+			}
+			srv.up()
+			w.happened("clean restart")
+		}},
+		w.postgres(), w.twice(), w.full(),
+	}
+	w.run(s, began.Add(*runFor/2))
+}
+
+// TestChaosOfTwoServersOnThreeNodes: a replicated log in a cluster of its own, and two servers that share the lanes.
+func TestChaosOfTwoServersOnThreeNodes(t *testing.T) {
+	began := time.Now()
+	s, rng := chance(t)
+	nodes := streamtest.StartCluster(t)
+	w := &world{t: t, rng: rng, db: pgtest.Cluster(t)}
+	args := []string{"--nats", nodes.URL(), "--postgres", w.db.URL(), "--replicas", "3", "--lanes", "2"}
+	servers := []*server{newServer(t, args...), newServer(t, append(args, "--roles", "lanes,scheduler,api")...)}
+	w.connect(nodes.URL())
+	w.faults = []fault{
+		{"kill -9", func() { servers[rng.IntN(2)].killed(); w.happened("kill -9") }},
+		{zombie, func() {
+			lane := rng.IntN(w.log.Lanes)
+			var victim *server
+			streamtest.Eventually(t, "somebody holds the lane", func() bool {
+				status, err := lease.Inspect(t.Context(), w.js, "lane", w.log.Lanes)
+				if err != nil {
+					return false
+				}
+				for _, s := range servers {
+					if status.Holders[lane].Server == s.id() {
+						victim = s
+					}
+				}
+				return victim != nil
+			})
+			before := w.owners()[lane]
+			victim.signal(syscall.SIGSTOP)
+			streamtest.Eventually(t, "the lane is taken over", func() bool { return w.owners()[lane] != before })
+			victim.signal(syscall.SIGCONT)
+			w.happened(zombie)
+		}},
+		{"leader steps down", func() {
+			nodes.StepDown(t, topology.EvtStream(rng.IntN(w.log.Lanes)))
+			w.happened("leader steps down")
+		}},
+		{"leader's node stops and starts", func() {
+			leader := nodes.StreamLeader(t, topology.EvtStream(rng.IntN(w.log.Lanes)))
+			nodes.Stop(t, leader)
+			w.calm(200)
+			nodes.Start(t, leader)
+			w.happened("leader's node stops and starts")
+		}},
+		w.postgres(), w.twice(), w.full(),
+	}
+	w.run(s, began.Add(*runFor/2))
+}

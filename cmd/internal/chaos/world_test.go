@@ -1,0 +1,342 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/pgd"
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestMain(m *testing.M) { os.Exit(scriptest.Main(m, nil)) }
+
+// patience is how long anything may take before the world counts as stuck.
+const patience = 2 * time.Minute
+
+// server is a scrip serve process that is started again and again.
+type server struct {
+	t    *testing.T
+	data string
+	log  string
+	args []string
+	proc *scriptest.Process
+	desc scriptest.Descriptor
+}
+
+func newServer(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := &server{t: t, data: filepath.Join(pgtest.Dir(t), "data"), log: filepath.Join(t.TempDir(), "serve.log"), args: args}
+	s.up()
+	t.Cleanup(func() {
+		s.proc.Kill()
+		if said := s.proc.Said(); t.Failed() {
+			t.Logf("the server said:\n%s", said[max(0, len(said)-6000):])
+		}
+	})
+	return s
+}
+
+func (s *server) up() {
+	s.t.Helper()
+	var err error
+	if s.proc, err = scriptest.Start(s.data, s.log, s.args, []string{"SCRIP_CODE_KEY=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.desc, err = s.proc.Ready(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *server) killed() {
+	s.t.Helper()
+	s.proc.Kill()
+	s.up()
+}
+
+// fault is one kind of trouble. It ends it, too.
+type fault struct {
+	name string
+	do   func()
+}
+
+// world is what the load runs on.
+type world struct {
+	t      *testing.T
+	rng    *rand.Rand
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	client *client.Client
+	db     *pgd.Cluster
+	log    topology.Log
+	ledger *ledger
+	faults []fault
+	counts map[string]int
+	doubly int
+}
+
+// connect is called when the servers are up.
+func (w *world) connect(url string) {
+	w.t.Helper()
+	var err error
+	if w.nc, err = nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(w.nc.Close)
+	if w.js, err = jetstream.New(w.nc); err != nil {
+		w.t.Fatal(err)
+	}
+	found := false
+	if w.log, found, err = topology.Inspect(w.t.Context(), w.js); err != nil || !found {
+		w.t.Fatalf("the log: %v, %v", found, err)
+	}
+	w.client = client.New(w.nc, client.Options{})
+	w.t.Cleanup(w.client.Close)
+	w.ledger, w.counts = newLedger(), map[string]int{}
+}
+
+// run loads the world, lets each fault happen once in the order of chance, then any until time is up, and looks at what
+// is left.
+func (w *world) run(seed uint64, until time.Time) {
+	t := w.t
+	t.Helper()
+	var campaigns []string
+	for i := range 8 {
+		name := fmt.Sprint("sale-", i)
+		settings := domain.DefaultSettings(10_000_000)
+		settings.ValidFor = lifetime
+		if out, err := w.client.CreateCampaign(t.Context(), name, settings); err != nil || out.Refused() {
+			t.Fatal(out, err)
+		}
+		campaigns = append(campaigns, name)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var workers sync.WaitGroup
+	for n := range 24 {
+		rng := rand.New(rand.NewPCG(seed, uint64(n)+10))
+		workers.Go(func() { w.ledger.work(ctx, w.client, campaigns, n, rng) })
+	}
+	w.calm(200)
+	for _, i := range w.rng.Perm(len(w.faults)) {
+		w.strike(w.faults[i])
+	}
+	for time.Now().Before(until) {
+		w.strike(w.faults[w.rng.IntN(len(w.faults))])
+	}
+	w.calm(1000)
+	stop()
+	workers.Wait()
+	for _, campaign := range campaigns {
+		if out, err := w.client.Claim(t.Context(), campaign, "the-last"); err != nil || out.Refused() {
+			t.Errorf("%s after all faults: %+v, %v", campaign, out, err)
+		}
+	}
+	w.ledger.settle(t, w.check())
+	for _, f := range w.faults {
+		t.Logf("%6d × %s", w.counts[f.name], f.name)
+		if w.counts[f.name] == 0 {
+			t.Errorf("never happened: %s", f.name)
+		}
+	}
+}
+
+// calm waits for n answers: the world goes on.
+func (w *world) calm(n int) {
+	w.t.Helper()
+	select {
+	case <-w.ledger.more(n):
+	case <-time.After(patience):
+		w.t.Fatal("the load stands still")
+	}
+}
+
+// strike lets a fault happen and waits until answers come again.
+func (w *world) strike(f fault) {
+	w.t.Helper()
+	began := time.Now()
+	f.do()
+	w.calm(1 + w.rng.IntN(1500))
+	w.t.Logf("%s: %s", f.name, time.Since(began).Round(time.Millisecond))
+}
+
+func (w *world) happened(name string) { w.counts[name]++ }
+
+// check folds the log and compares the tables with it.
+func (w *world) check() *check.Fold {
+	t := w.t
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var fold *check.Fold
+	var ends []uint64
+	streamtest.Eventually(t, "reminders fired, and each that fired is told", func() bool {
+		var err error
+		if fold, ends, err = check.Log(ctx, w.js, w.log); err != nil {
+			t.Fatal(err)
+		}
+		return fold.Untold == 0 && fired(fold) > 0 || len(fold.Violations) > 0
+	})
+	for _, v := range fold.Violations[:min(len(fold.Violations), 10)] {
+		t.Errorf("promise broken: %s", v)
+	}
+	db, err := pgx.Connect(ctx, w.db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(context.Background()) //nolint:errcheck // the test is over
+	// Time goes on, and with it reminders: the tables are compared with a log that did not move meanwhile.
+	for {
+		if err := check.Caught(ctx, db, ends); err != nil {
+			t.Fatal(err)
+		}
+		differences, err := fold.Tables(ctx, db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := ends
+		if fold, ends, err = check.Log(ctx, w.js, w.log); err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(before) == fmt.Sprint(ends) {
+			for _, d := range differences {
+				t.Errorf("the tables differ from the log: %s", d)
+			}
+			return fold
+		}
+	}
+}
+
+// owners reads who wrote each lane last.
+func (w *world) owners() []string {
+	w.t.Helper()
+	var list []string
+	for lane := range w.log.Lanes {
+		tail, err := eventlog.Events(w.js, lane).Tail(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		owner := ""
+		if tail.Message != nil {
+			owner = tail.Message.Owner
+		}
+		list = append(list, owner)
+	}
+	return list
+}
+
+// postgres stops PostgreSQL for a while; claims go on.
+func (w *world) postgres() fault {
+	const name = "PostgreSQL stopped and started"
+	return fault{name, func() {
+		ctx := w.t.Context()
+		if err := w.db.Stop(ctx); err != nil {
+			w.t.Fatal(err)
+		}
+		w.calm(300)
+		if _, err := w.db.Start(ctx); err != nil {
+			w.t.Fatal(err)
+		}
+		w.happened(name)
+	}}
+}
+
+// twice publishes command messages three times each, as networks and impatient producers do.
+func (w *world) twice() fault {
+	const name = "commands published three times"
+	return fault{name, func() {
+		for range 20 {
+			w.doubly++
+			id := fmt.Sprint("doubly-", w.doubly)
+			campaign := fmt.Sprint("sale-", w.doubly%8)
+			line := fmt.Sprintf(`{"id":"%s","type":"claim","campaign":"%s","customer_id":"%s"}`, id, campaign, id)
+			msg := &nats.Msg{Subject: topology.LaneCmd(topology.LaneOf(campaign, w.log.Lanes)), Data: []byte(line)}
+			sent := 0
+			streamtest.Eventually(w.t, "three publishes are acknowledged", func() bool {
+				ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
+				defer cancel()
+				if _, err := w.js.PublishMsg(ctx, msg); err == nil {
+					sent++
+				}
+				return sent == 3
+			})
+			w.happened(name)
+		}
+	}}
+}
+
+// full gives the event streams no more room, until writes were refused, and then room again.
+func (w *world) full() fault {
+	const name = "event store full"
+	limit := func(lane int, bytes int64) {
+		streamtest.Eventually(w.t, "the stream's limit is changed", func() bool {
+			ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
+			defer cancel()
+			stream, err := w.js.Stream(ctx, topology.EvtStream(lane))
+			if err != nil {
+				return false
+			}
+			config := stream.CachedInfo().Config
+			config.MaxBytes = bytes
+			_, err = w.js.UpdateStream(ctx, config)
+			return err == nil
+		})
+	}
+	return fault{name, func() {
+		lane := w.rng.IntN(w.log.Lanes)
+		bounds, err := eventlog.Events(w.js, lane).Bounds(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		limit(lane, int64(bounds.Bytes)+64)
+		// Nothing more lands, and yet the owner tries.
+		probe := &nats.Msg{Subject: topology.Evt(lane), Header: nats.Header{jetstream.ExpectedLastSeqHeader: {"1"}}, Data: make([]byte, 512)}
+		streamtest.Eventually(w.t, "the stream refuses a write", func() bool {
+			end, err := eventlog.Events(w.js, lane).Bounds(w.t.Context())
+			if err != nil {
+				return false
+			}
+			probe.Header.Set(jetstream.ExpectedLastSeqHeader, fmt.Sprint(end.Last))
+			msg, err := w.nc.RequestMsg(probe, 5*time.Second)
+			return err == nil && jsonError(msg.Data) == 10077
+		})
+		w.happened(name)
+		limit(lane, -1)
+	}}
+}
+
+// signal sends a signal to a server.
+func (s *server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.proc.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// id is who the server is in leases.
+func (s *server) id() string {
+	s.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(s.data, "server.id"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(raw))
+}
