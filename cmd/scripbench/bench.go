@@ -166,7 +166,7 @@ func (o options) once(ctx context.Context, st *stand, r recipe, p *plan, at pace
 	}
 	watch := startMeter(sv.pid())
 	d, err := drive(ctx, j, at)
-	server, own, memory := watch.stop()
+	server, own, others, memory := watch.stop()
 	if err != nil {
 		return m, 0, err
 	}
@@ -184,6 +184,6 @@ func (o options) once(ctx context.Context, st *stand, r recipe, p *plan, at pace
 	}
 	return Measure{
 		Done: t.done, Refused: t.refused, Seconds: d.took.Seconds(), Rate: float64(t.done) / d.took.Seconds(), Latency: d.latency,
-		ServerCPU: server.Seconds(), ClientCPU: own.Seconds(), Memory: memory,
+		ServerCPU: server.Seconds(), ClientCPU: own.Seconds(), OthersCPU: others.Seconds(), Memory: memory,
 	}, j.inFlight, nil
 }

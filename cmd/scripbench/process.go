@@ -168,6 +168,7 @@ func ownCPU() time.Duration {
 type meter struct {
 	root        int
 	server, own time.Duration
+	all         time.Duration
 	stopped     chan struct{}
 	watching    sync.WaitGroup
 	peak        int64
@@ -179,7 +180,7 @@ const memoryEvery = 250 * time.Millisecond
 func startMeter(root int) *meter {
 	m := &meter{root: root, stopped: make(chan struct{})}
 	first := usageOf(root)
-	m.server, m.own, m.peak = first.cpu, ownCPU(), first.memory
+	m.server, m.own, m.all, m.peak = first.cpu, ownCPU(), machineCPU(), first.memory
 	m.watching.Go(func() {
 		tick := time.NewTicker(memoryEvery)
 		defer tick.Stop()
@@ -195,10 +196,24 @@ func startMeter(root int) *meter {
 	return m
 }
 
-// stop returns the CPU time of server and clients since the start, and the peak of the server's memory.
-func (m *meter) stop() (server, own time.Duration, peak int64) {
+// stop returns the CPU time of server, clients and everybody else since the start, and the peak of the server's memory.
+func (m *meter) stop() (server, own, others time.Duration, peak int64) {
 	close(m.stopped)
 	m.watching.Wait()
 	last := usageOf(m.root)
-	return last.cpu - m.server, ownCPU() - m.own, max(m.peak, last.memory)
+	server, own = last.cpu-m.server, ownCPU()-m.own
+	return server, own, max(0, machineCPU()-m.all-server-own), max(m.peak, last.memory)
+}
+
+// machineCPU is what all processes of the machine and its kernel have used, and what its host took away; 0 where there
+// is no /proc.
+func machineCPU() (sum time.Duration) {
+	f := strings.Fields(lineAfter("/proc/stat", "cpu "))
+	for _, at := range []int{0, 1, 2, 5, 6, 7} { // user nice system, then irq softirq steal behind idle and iowait
+		if at < len(f) {
+			n, _ := strconv.ParseInt(f[at], 10, 64)
+			sum += time.Duration(n) * clockTick
+		}
+	}
+	return sum
 }

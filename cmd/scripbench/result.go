@@ -17,6 +17,8 @@ type Measure struct {
 	// CPU seconds of the server's processes during the run, and of scripbench with the client libraries.
 	ServerCPU float64 `json:"server_cpu_s"`
 	ClientCPU float64 `json:"client_cpu_s"`
+	// OthersCPU is what everything else on the machine has used meanwhile, the kernel's own threads included.
+	OthersCPU float64 `json:"others_cpu_s"`
 	// Memory is the peak of what the server's processes hold, in bytes, without file cache.
 	Memory int64 `json:"memory_bytes"`
 }
@@ -72,6 +74,7 @@ func median(runs []Measure) Measure {
 		},
 		ServerCPU: middle(runs, func(m Measure) float64 { return m.ServerCPU }),
 		ClientCPU: middle(runs, func(m Measure) float64 { return m.ClientCPU }),
+		OthersCPU: middle(runs, func(m Measure) float64 { return m.OthersCPU }),
 		Memory:    middle(runs, func(m Measure) int64 { return m.Memory }),
 	}
 }
@@ -104,4 +107,19 @@ func (t *Table) compare() {
 			s.Ratio = ours / s.Median.Rate
 		}
 	}
+}
+
+// neighbours is the part of the machine's CPU that other programs had during the runs.
+func (t *Table) neighbours(cores int) float64 {
+	var others, all float64
+	for _, s := range t.Systems {
+		for _, r := range s.Runs {
+			others += r.OthersCPU
+			all += r.Seconds * float64(cores)
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return others / all
 }

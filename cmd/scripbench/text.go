@@ -4,10 +4,14 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
 )
+
+// busyNeighbours is the part of the CPU from which on others spoil the numbers; the kernel alone has a few percent.
+const busyNeighbours = 0.15
 
 // headText says when, what and where.
 func headText(w io.Writer, r Report) {
@@ -33,7 +37,11 @@ func tableText(w io.Writer, t Table) error {
 	for _, s := range t.Systems {
 		runs = max(runs, len(s.Runs))
 	}
-	fmt.Fprintf(w, "up to %s %s a run, medians of %d; load average before: %s\n\n", thousands(float64(t.N)), t.Unit, runs, t.Load)
+	fmt.Fprintf(w, "up to %s %s a run, medians of %d; load average before: %s\n", thousands(float64(t.N)), t.Unit, runs, t.Load)
+	if part := t.neighbours(runtime.NumCPU()); part > busyNeighbours {
+		fmt.Fprintf(w, "BUSY MACHINE: other programs had %.0f%% of its CPU during the runs; measure again when it is quiet\n", part*100)
+	}
+	fmt.Fprintln(w)
 	rows := [][]string{{"SYSTEM", strings.ToUpper(t.Unit) + "/S", "LEAST-MOST", "SCRIP IS", "IN FLIGHT", "P50", "P99", "P99.9", "SERVER CPU", "CLIENT CPU", "MEMORY", "RECIPE"}}
 	for _, s := range t.Systems {
 		m := s.Median

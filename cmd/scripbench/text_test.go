@@ -45,6 +45,20 @@ func TestMediansAndRatios(t *testing.T) {
 	}
 }
 
+func TestABusyMachineIsSaid(t *testing.T) {
+	table := Table{Unit: "claims", Durability: always, Systems: []System{{Name: "scrip", Runs: []Measure{{Seconds: 1000, OthersCPU: 1}}}}}
+	for _, others := range []float64{1, 1e6} {
+		table.Systems[0].Runs[0].OthersCPU = others
+		var out bytes.Buffer
+		if err := tableText(&out, table); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := strings.Contains(out.String(), "BUSY MACHINE"), others > 1; got != want {
+			t.Errorf("%v s of others in 1000 s: busy %v", others, got)
+		}
+	}
+}
+
 func TestNumbersForPeople(t *testing.T) {
 	for got, want := range map[string]string{
 		thousands(0): "0", thousands(999): "999", thousands(1000): "1,000", thousands(1234567.6): "1,234,568", thousands(-1234): "-1,234",
