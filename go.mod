@@ -67,7 +67,4 @@ require (
 	honnef.co/go/tools v0.7.0 // indirect
 )
 
-tool (
-	golang.org/x/exp/typeparams
-	honnef.co/go/tools/cmd/staticcheck
-)
+tool honnef.co/go/tools/cmd/staticcheck
