@@ -55,7 +55,6 @@ race: setup-bench ## Run the tests of packages with goroutines under the race de
 .PHONY: lint
 lint: ## Check formatting, go vet, staticcheck, and the direction of imports.
 	@unformatted=$$(gofmt -l domain streams projections cmd); if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	go mod tidy -diff
 	go vet ./...
 	go tool staticcheck ./...
 	go test ./cmd/internal/arch
