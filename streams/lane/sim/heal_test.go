@@ -43,7 +43,7 @@ func (w *world) heal() {
 
 // settle lets one owner work until nothing is left to do.
 func (w *world) settle(p *process) {
-	for range 5_000 {
+	for range 1_500 {
 		switch {
 		case w.found != nil:
 			return
