@@ -3,6 +3,8 @@ package topology
 import (
 	"strconv"
 	"strings"
+
+	"github.com/seed-4a2410e3/scrip/domain"
 )
 
 // Names of what holds the log. A lane's three streams carry its number.
@@ -78,13 +80,7 @@ func mapped(lanes int, kind string) string {
 
 // LaneOf is the lane of a campaign in a log of that many lanes: FNV-1a-32 of the name, modulo lanes, which is NATS'
 // own partition(lanes,1). lanes must be positive.
-func LaneOf(campaign string, lanes int) int {
-	h := uint32(2166136261)
-	for i := range len(campaign) {
-		h = (h ^ uint32(campaign[i])) * 16777619
-	}
-	return int(h % uint32(lanes))
-}
+func LaneOf(campaign string, lanes int) int { return domain.LaneOf(campaign, lanes) }
 
 // Kind says what a command subject may carry.
 type Kind uint8
