@@ -23,15 +23,18 @@ type Batch struct {
 	From, To domain.Instant
 	// Retention is how long processed expiry tasks are kept. Defaults to DefaultRetention.
 	Retention time.Duration
+	// Schema is where the tables are. Defaults to DefaultSchema; a rebuild fills others.
+	Schema string
 }
 
-// Apply folds a batch into the tables, in the caller's transaction, and says which lines were parked. After an error
+// Apply folds a batch into the tables, in the caller's transaction (see Begin), and says which lines were parked. After an error
 // the transaction must be rolled back; Refused tells whether the same batch would fail again. Rows are the same however
 // a log is cut into batches.
 func Apply(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	var parked []Parked
 	for lines := b.Lines; len(lines) > 0; {
 		f := newFold(b.Lane)
+		f.schema = b.Schema
 		if err := f.load(ctx, tx, touches(lines)); err != nil {
 			return nil, err
 		}
@@ -40,7 +43,7 @@ func Apply(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 			return nil, err
 		}
 		if campaign != "" {
-			if err := recount(ctx, tx, campaign); err != nil {
+			if err := recount(ctx, tx, b.Schema, campaign); err != nil {
 				return nil, err
 			}
 		}
@@ -60,7 +63,7 @@ func cleanUp(ctx context.Context, tx pgx.Tx, b *Batch) error {
 	if retention == 0 {
 		retention = DefaultRetention
 	}
-	if _, err := tx.Exec(ctx, cleanUpSQL, int64(b.Lane), timestamp(today.Add(-retention))); err != nil {
+	if _, err := tx.Exec(ctx, in(b.Schema, cleanUpSQL), int64(b.Lane), timestamp(today.Add(-retention))); err != nil {
 		return fmt.Errorf("removing old expiry tasks: %w", err)
 	}
 	return nil
@@ -71,7 +74,7 @@ func cleanUp(ctx context.Context, tx pgx.Tx, b *Batch) error {
 func ApplyOneByOne(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	var parked []Parked
 	for i := range b.Lines {
-		one := &Batch{Lane: b.Lane, Lines: b.Lines[i : i+1], From: b.To, To: b.To}
+		one := &Batch{Lane: b.Lane, Lines: b.Lines[i : i+1], From: b.To, To: b.To, Schema: b.Schema}
 		list, err := applySaved(ctx, tx, one)
 		if reason, refused := Refused(err); refused {
 			one.Lines[0].Problem = reason

@@ -71,12 +71,12 @@ func (r *copyRows) textOrNull(s string) {
 }
 
 // send copies the rows into table(columns). Nothing is sent if there are none.
-func (r *copyRows) send(ctx context.Context, tx pgx.Tx, table, columns string) error {
+func (r *copyRows) send(ctx context.Context, tx pgx.Tx, schema, table, columns string) error {
 	if r.count == 0 {
 		return nil
 	}
 	r.buf = append(r.buf, 0xff, 0xff) // no more rows
-	sql := "COPY scrip." + table + " (" + columns + ") FROM STDIN (FORMAT binary)"
+	sql := in(schema, "COPY scrip."+table) + " (" + columns + ") FROM STDIN (FORMAT binary)"
 	if _, err := tx.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(r.buf), sql); err != nil {
 		return fmt.Errorf("copying %d rows into %s: %w", r.count, table, err)
 	}

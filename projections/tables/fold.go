@@ -10,6 +10,7 @@ import (
 // fold is one run over lines in memory: what was loaded, and what has to be written.
 type fold struct {
 	lane      int
+	schema    string
 	campaigns map[string]*campaign
 
 	claims      []claim

@@ -89,7 +89,7 @@ func actsOnCoupon(e *domain.Event) bool {
 func (f *fold) load(ctx context.Context, tx pgx.Tx, t touched) error {
 	batch := &pgx.Batch{}
 	if len(t.campaigns) > 0 {
-		batch.Queue(loadCampaignsSQL, t.campaigns).Query(func(rows pgx.Rows) error {
+		batch.Queue(in(f.schema, loadCampaignsSQL), t.campaigns).Query(func(rows pgx.Rows) error {
 			defer rows.Close()
 			for rows.Next() {
 				if err := f.scanCampaign(rows); err != nil {
@@ -100,7 +100,7 @@ func (f *fold) load(ctx context.Context, tx pgx.Tx, t touched) error {
 		})
 	}
 	if len(t.coupons) > 0 {
-		batch.Queue(loadCouponsSQL, t.coupons, t.numbers).Query(func(rows pgx.Rows) error {
+		batch.Queue(in(f.schema, loadCouponsSQL), t.coupons, t.numbers).Query(func(rows pgx.Rows) error {
 			defer rows.Close()
 			for rows.Next() {
 				if err := f.scanCoupon(rows); err != nil {

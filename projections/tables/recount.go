@@ -34,10 +34,10 @@ FROM (SELECT coalesce(r.expires_at, k.expires_at) AS due_at,
       WHERE r.campaign = $1 AND r.voided_at IS NULL GROUP BY 1) x
 WHERE t.campaign = $1 AND t.due_at = x.due_at`
 
-func recount(ctx context.Context, tx pgx.Tx, campaign string) error {
+func recount(ctx context.Context, tx pgx.Tx, schema, campaign string) error {
 	batch := &pgx.Batch{}
-	batch.Queue(recountCampaignSQL, campaign)
-	batch.Queue(recountTasksSQL, campaign)
+	batch.Queue(in(schema, recountCampaignSQL), campaign)
+	batch.Queue(in(schema, recountTasksSQL), campaign)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("counting the coupons of %s anew: %w", campaign, err)
 	}

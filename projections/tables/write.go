@@ -12,11 +12,14 @@ import (
 
 // writer sends what a fold found. New rows go by COPY; changes of rows are queued and go in one round trip.
 type writer struct {
-	tx    pgx.Tx
-	batch pgx.Batch
+	tx     pgx.Tx
+	schema string
+	batch  pgx.Batch
 }
 
-func (w *writer) queue(sql string, args ...any) *pgx.QueuedQuery { return w.batch.Queue(sql, args...) }
+func (w *writer) queue(sql string, args ...any) *pgx.QueuedQuery {
+	return w.batch.Queue(in(w.schema, sql), args...)
+}
 
 func (w *writer) flush(ctx context.Context) error {
 	if w.batch.Len() == 0 {
@@ -32,7 +35,7 @@ func (w *writer) flush(ctx context.Context) error {
 
 // write brings the tables to where the fold is. first is the place of the first line folded.
 func (f *fold) write(ctx context.Context, tx pgx.Tx, first *Line) error {
-	w := &writer{tx: tx}
+	w := &writer{tx: tx, schema: f.schema}
 	for _, copyNew := range []func(context.Context, pgx.Tx) error{f.copyCoupons, f.copyRedemptions, f.copyLetters} {
 		if err := copyNew(ctx, tx); err != nil {
 			return err
@@ -57,7 +60,7 @@ func (f *fold) write(ctx context.Context, tx pgx.Tx, first *Line) error {
 			if err := w.flush(ctx); err != nil {
 				return err
 			}
-			if err := round.copySet(ctx, tx); err != nil {
+			if err := round.copySet(ctx, tx, f.schema); err != nil {
 				return err
 			}
 		}
@@ -82,7 +85,7 @@ func (f *fold) copyCoupons(ctx context.Context, tx pgx.Tx) error {
 		rows.textOrNull(clean(string(c.attributes)))
 		rows.textOrNull(c.voidReason)
 	}
-	return rows.send(ctx, tx, "coupon_row",
+	return rows.send(ctx, tx, f.schema, "coupon_row",
 		"n, claimed_at, redeemed_count, expires_at, redeemed_at, voided_at, campaign, code, customer_id, attributes, void_reason")
 }
 
@@ -100,7 +103,7 @@ func (f *fold) copyRedemptions(ctx context.Context, tx pgx.Tx) error {
 		rows.text(r.coupon.customer)
 		rows.text(r.order)
 	}
-	return rows.send(ctx, tx, "redemption",
+	return rows.send(ctx, tx, f.schema, "redemption",
 		"n, redeemed_at, rolled_back_at, sequence, line, campaign, code, customer_id, order_id")
 }
 
@@ -119,7 +122,7 @@ func (f *fold) copyLetters(ctx context.Context, tx pgx.Tx) error {
 		rows.text(l.reason)
 		rows.text(l.payload)
 	}
-	return rows.send(ctx, tx, "dead_letter", "lane, sequence, line, event_sequence, event_line, at, stream, reason, payload")
+	return rows.send(ctx, tx, f.schema, "dead_letter", "lane, sequence, line, event_sequence, event_line, at, stream, reason, payload")
 }
 
 // $1, $2 = campaign, n   $3.. = their new values

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-func (r *reminderRound) copySet(ctx context.Context, tx pgx.Tx) error {
+func (r *reminderRound) copySet(ctx context.Context, tx pgx.Tx, schema string) error {
 	var rows copyRows
 	for _, s := range r.set {
 		rows.row(10)
@@ -24,7 +24,7 @@ func (r *reminderRound) copySet(ctx context.Context, tx pgx.Tx) error {
 		rows.text(s.kind)
 		rows.text("pending")
 	}
-	return rows.send(ctx, tx, "reminder", "r, n, before_us, due_at, own_expires_at, set_at, campaign, customer_id, kind, state")
+	return rows.send(ctx, tx, schema, "reminder", "r, n, before_us, due_at, own_expires_at, set_at, campaign, customer_id, kind, state")
 }
 
 // $1, $2 = campaign, r   $3 = when
