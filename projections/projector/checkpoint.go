@@ -30,16 +30,17 @@ VALUES ($1, $2, 0, clock_timestamp(), $3, '') ON CONFLICT (projection, lane) DO 
 
 // $1 = projection   $2 = lane
 const loadCheckpointSQL = `
-SELECT sequence, log, digest, log_time FROM scrip.checkpoint WHERE projection = $1 AND lane = $2`
+SELECT sequence, log, digest, log_time, generation FROM scrip.checkpoint WHERE projection = $1 AND lane = $2`
 
-// The fence: nothing is updated when the checkpoint is not where its mover left it, so zero rows means "not ours any
-// more".
+// The fence: nothing is updated when the checkpoint is not where its mover left it, or the tables are not the ones it
+// read (see migration 6), so zero rows means "not ours any more". It is the first statement of a transaction: whoever
+// exchanges the tables locks out writers of this one, and must not meet a transaction that wrote rows before.
 //
-// $1 = projection   $2 = lane   $3, $4, $5 = sequence, digest and log's clock of the new place   $6, $7, $8 = sequence,
-// digest and log of the old one
+// $1 = projection   $2 = lane   $3, $4, $5 = sequence, digest and log's clock of the new place   $6, $7, $8, $9 =
+// sequence, digest, log and generation of the old one
 const advanceSQL = `
 UPDATE scrip.checkpoint SET sequence = $3, digest = $4, log_time = $5, updated_at = clock_timestamp()
-WHERE projection = $1 AND lane = $2 AND sequence = $6 AND digest = $7 AND log = $8`
+WHERE projection = $1 AND lane = $2 AND sequence = $6 AND digest = $7 AND log = $8 AND generation = $9`
 
 const notifySQL = `SELECT pg_notify('` + channel + `', $1)`
 
@@ -49,13 +50,14 @@ func (l *lane) load(ctx context.Context) error {
 	batch.Queue(createCheckpointSQL, Projection, l.number, l.p.log.UUID)
 	at := eventlog.Position{Lane: l.number}
 	var clock pgtype.Timestamptz
+	var generation int64
 	batch.Queue(loadCheckpointSQL, Projection, l.number).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&at.Sequence, &at.Log, &at.Digest, &clock)
+		return row.Scan(&at.Sequence, &at.Log, &at.Digest, &clock, &generation)
 	})
 	if err := l.p.db.SendBatch(ctx, batch).Close(); err != nil {
 		return postgresError(fmt.Sprintf("reading the checkpoint of lane %d", l.number), err)
 	}
-	l.at, l.clock = at, 0
+	l.at, l.clock, l.generation = at, 0, generation
 	if clock.Valid {
 		l.clock = domain.At(clock.Time)
 	}
@@ -67,7 +69,7 @@ func (l *lane) advance(ctx context.Context, tx pgx.Tx, to eventlog.Position, clo
 	batch := &pgx.Batch{}
 	fenced := false
 	batch.Queue(advanceSQL, Projection, l.number, int64(to.Sequence), to.Digest, clock.Time(),
-		int64(l.at.Sequence), l.at.Digest, l.at.Log).Exec(func(tag pgconn.CommandTag) error {
+		int64(l.at.Sequence), l.at.Digest, l.at.Log, l.generation).Exec(func(tag pgconn.CommandTag) error {
 		fenced = tag.RowsAffected() != 1
 		return nil
 	})

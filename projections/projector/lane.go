@@ -25,10 +25,12 @@ type lane struct {
 	progress *progress
 
 	// Owned by run.
-	at       eventlog.Position // of the last message applied
-	clock    domain.Instant    // the log's, at that message; 0 before the first
-	messages []eventlog.Message
-	lines    []tables.Line
+	at    eventlog.Position // of the last message applied
+	clock domain.Instant    // the log's, at that message; 0 before the first
+	// generation is that of the tables when at was read.
+	generation int64
+	messages   []eventlog.Message
+	lines      []tables.Line
 }
 
 func newLane(p *Projector, js jetstream.JetStream, number int) *lane {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/projections/tables"
 )
 
 const (
@@ -62,25 +64,32 @@ func (p *Projector) acquire(ctx context.Context) (*lock, error) {
 	}
 }
 
-// watch returns an error when the lock may be lost, or the tables are gone.
+// generationSQL says which tables these are; NULL = there are none, or nothing was projected into them yet.
+const generationSQL = `SELECT max(generation) FROM scrip.checkpoint WHERE projection = $1`
+
+// watch returns an error when the lock may be lost, or the tables are gone or others than before. A lane notices the
+// latter by itself when it commits; one that is idle, or has stopped, only here.
 func (l *lock) watch(ctx context.Context) error {
+	var before *int64
 	for {
-		wait(ctx, watchEvery)
-		if ctx.Err() != nil {
-			return nil
-		}
 		asking, done := context.WithTimeout(ctx, watchFor)
-		var there bool
-		err := l.conn.QueryRow(asking, "SELECT to_regclass('scrip.checkpoint') IS NOT NULL").Scan(&there)
+		var now *int64
+		err := l.conn.QueryRow(asking, generationSQL, Projection).Scan(&now)
 		done()
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case tables.Missing(err):
+			return errDropped
 		case err != nil:
 			return fmt.Errorf("%w: %w", errLockLost, err)
-		case !there:
-			return errDropped
+		case before != nil && now != nil && *now != *before:
+			return errExchanged
 		}
+		if now != nil {
+			before = now
+		}
+		wait(ctx, watchEvery)
 	}
 }
 

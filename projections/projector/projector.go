@@ -90,9 +90,11 @@ var (
 	// errLockLost: the connection that held the lock broke.
 	errLockLost = errors.New("the connection that held the projector's lock is lost")
 	// errFenced: somebody else moved a checkpoint.
-	errFenced = errors.New("the checkpoint is not where this projector left it: another one is at work")
+	errFenced = errors.New("the checkpoint is not where this projector left it: another one is at work, or the tables were exchanged (rebuild) or mended (verify --repair)")
 	// errDropped: the read tables are not there any more.
 	errDropped = errors.New("the read tables were dropped")
+	// errExchanged: a rebuild, or its undoing, put others in their place, or a repair changed them.
+	errExchanged = errors.New("the read tables were exchanged or mended")
 )
 
 // Run projects until ctx ends, and returns nil then. Whatever breaks is waited for, mended or shown in Progress.
@@ -122,7 +124,7 @@ func (p *Projector) judge(ctx context.Context, err error) {
 		if !told {
 			p.opts.Logger.ErrorContext(ctx, "nothing is projected", "err", err)
 		}
-	case errors.Is(err, errFenced), errors.Is(err, errDropped):
+	case errors.Is(err, errFenced), errors.Is(err, errDropped), errors.Is(err, errExchanged):
 		p.opts.Logger.WarnContext(ctx, "projector begins again", "reason", err)
 		p.each(func(l *lane) { l.progress.state(Waiting, err) })
 	default:
