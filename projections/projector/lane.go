@@ -158,8 +158,7 @@ func (l *lane) commit(ctx context.Context, messages []eventlog.Message, apply ap
 	last := &messages[len(messages)-1]
 	to := last.Position(l.p.log.UUID, l.number)
 
-	// The log is the truth: a commit that PostgreSQL loses in a crash is applied again.
-	tx, err := l.p.db.BeginTx(ctx, pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL synchronous_commit = off"})
+	tx, err := tables.Begin(ctx, l.p.db)
 	if err != nil {
 		return postgresError("beginning a batch", err)
 	}

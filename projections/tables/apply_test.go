@@ -7,12 +7,11 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-func tryCommit(pool *pgxpool.Pool, b *Batch, apply func(context.Context, pgx.Tx, *Batch) ([]Parked, error)) ([]Parked, error) {
+func tryCommit(pool Beginner, b *Batch, apply func(context.Context, pgx.Tx, *Batch) ([]Parked, error)) ([]Parked, error) {
 	ctx := context.Background()
-	tx, err := pool.Begin(ctx)
+	tx, err := Begin(ctx, pool)
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-func commit(t fatal, pool *pgxpool.Pool, b *Batch) []Parked {
+func commit(t fatal, pool Beginner, b *Batch) []Parked {
 	t.Helper()
 	parked, err := tryCommit(pool, b, Apply)
 	if err != nil {

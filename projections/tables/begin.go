@@ -1,0 +1,30 @@
+package tables
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// beginSQL begins a transaction for Apply. Two things are said to PostgreSQL, for this transaction alone.
+//
+// Commits need not wait for the disk: the log is the truth, and what PostgreSQL loses in a crash is applied again,
+// rows and checkpoint alike.
+//
+// Every statement of this package names its rows by an index, some thousand at most, so that a batch costs the same
+// whatever else is in the tables. The planner cannot know: plans are kept for as long as a connection lives, and one
+// made while a table is small, or before it was ever analyzed, reads all of it. With a million campaigns each batch
+// would read a million rows.
+const beginSQL = `BEGIN; SET LOCAL synchronous_commit = off; SET LOCAL plan_cache_mode = force_generic_plan; ` +
+	`SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`
+
+// Beginner is a pool or a connection.
+type Beginner interface {
+	BeginTx(context.Context, pgx.TxOptions) (pgx.Tx, error)
+}
+
+// Begin opens the transaction in which to call Apply. In any other, rows are the same, but the time it takes may grow
+// with the tables.
+func Begin(ctx context.Context, db Beginner) (pgx.Tx, error) {
+	return db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL})
+}
