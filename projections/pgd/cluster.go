@@ -23,6 +23,8 @@ type Options struct {
 	Binaries Binaries
 	// Settings are added to postgresql.conf and win over those of this package.
 	Settings map[string]string
+	// Nice, 0 to 19, is by how much PostgreSQL's processes yield the CPU to others, scrip itself first of all.
+	Nice int
 	// StopTimeout is how long Stop waits for a fast shutdown before an immediate one. Defaults to 10 s.
 	StopTimeout time.Duration
 	// URLChanged, if set, is called from Run when a restarted cluster had to move to another port.

@@ -146,7 +146,7 @@ func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (*postmaster, er
 			return nil, err
 		}
 	}
-	pm, err := launch(h.place, h.user, h.bin, port, h.log, c.deathSignal)
+	pm, err := launch(h.place, h.user, h.bin, port, c.opts.Nice, h.log, c.deathSignal)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ type postmaster struct {
 }
 
 // launch starts a postmaster for the place; it is not ready yet.
-func launch(p place, user account, bin Binaries, port int, log io.Writer, deathSignal bool) (*postmaster, error) {
+func launch(p place, user account, bin Binaries, port, nice int, log io.Writer, deathSignal bool) (*postmaster, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -51,6 +51,9 @@ func launch(p place, user account, bin Binaries, port int, log io.Writer, deathS
 		// It is never unlocked: the thread goes away with the goroutine.
 		runtime.LockOSThread()
 		err := cmd.Start()
+		if err == nil {
+			yield(cmd.Process.Pid, nice)
+		}
 		err = errors.Join(err, w.Close())
 		started <- err
 		if err == nil {
@@ -62,6 +65,16 @@ func launch(p place, user account, bin Binaries, port int, log io.Writer, deathS
 	}
 	pm.pid = cmd.Process.Pid
 	return pm, nil
+}
+
+// yield lowers the priority of a postmaster that has just been started, and so of all it will start. Where the kernel
+// schedules sessions as groups, the group's priority counts. It is a courtesy: without it PostgreSQL works as well.
+func yield(pid, nice int) {
+	if nice == 0 {
+		return
+	}
+	_ = syscall.Setpriority(syscall.PRIO_PROCESS, pid, nice)
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(nice)), 0)
 }
 
 // attend carries messages away until the process ends.

@@ -223,3 +223,34 @@ func TestRunEndsWithoutStopping(t *testing.T) {
 		t.Errorf("the cluster went with Run: %q", got)
 	}
 }
+
+// TestNice: PostgreSQL yields the CPU to scrip, also after it was started anew, and so do the processes it starts.
+func TestNice(t *testing.T) {
+	t.Parallel()
+	opts := testOptions(madeDir(t))
+	opts.Nice = 7
+	c, url := supervised(t, opts)
+	check := func(when string) {
+		t.Helper()
+		backend := 0
+		err := connect(t, url).QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, pid := range map[string]int{"postmaster": c.PID(), "backend": backend} {
+			// Linux answers 20 - nice.
+			if got, err := syscall.Getpriority(syscall.PRIO_PROCESS, pid); err != nil || got != 20-7 {
+				t.Errorf("%s: the %s has priority %d, %v; want 13", when, name, got, err)
+			}
+		}
+	}
+	check("at first")
+	done := c.Done()
+	comesBack(t, c, killPostmaster(t, c))
+	<-done
+	until(t, "it answers again", func() bool {
+		conn, err := pgx.Connect(t.Context(), url)
+		return err == nil && conn.Close(t.Context()) == nil
+	})
+	check("after a kill")
+}

@@ -18,6 +18,8 @@ const (
 	// tablesStop is how long a private PostgreSQL may take for its last checkpoint; then it is stopped the hard way and
 	// recovers at the next start.
 	tablesStop = 4 * time.Second
+	// tablesNice lets claims go before the read tables: under load these lag, and catch up when it is over.
+	tablesNice = 10
 	// poolMost bounds our connections: lanes are projected in parallel, and shown coupons ask for their history.
 	poolMost = 16
 )
@@ -45,7 +47,7 @@ func (s *server) startTables(ctx context.Context) error {
 		if _, err := pgd.Find(); err != nil {
 			return fmt.Errorf("the read tables need PostgreSQL: %w; or leave the projector out: --roles lanes,scheduler,api", err)
 		}
-		t.cluster = pgd.Open(pgd.Options{DataDir: s.dir.Path(), StopTimeout: tablesStop, URLChanged: s.tablesMoved, Logger: s.log})
+		t.cluster = pgd.Open(pgd.Options{DataDir: s.dir.Path(), StopTimeout: tablesStop, Nice: tablesNice, URLChanged: s.tablesMoved, Logger: s.log})
 		s.group.start("postgres", func(ctx context.Context) error { return s.keepCluster(ctx, t) })
 	}
 	var err error
