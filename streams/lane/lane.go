@@ -97,6 +97,7 @@ func (l *Lane) take(ctx context.Context) error {
 
 	l.opt.Metrics.owned.WithLabelValues(l.label).Set(1)
 	defer l.opt.Metrics.owned.WithLabelValues(l.label).Set(0)
+	defer l.opt.Metrics.snapshotting.WithLabelValues(l.label).Set(0)
 	o.report(StateOwner)
 	l.opt.Logger.InfoContext(ctx, "lane taken", "events", o.Sequence(), "commands", o.Covered(),
 		"campaigns", o.State().Campaigns(), "replayed", o.replayed, "took", time.Since(o.started).Round(time.Millisecond))

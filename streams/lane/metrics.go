@@ -7,7 +7,7 @@ type Metrics struct {
 	commands, refused, steps, rebased, unknown, lost, foreign, badReply *prometheus.CounterVec
 	sequence, covered, owned, campaigns, waiting                        *prometheus.GaugeVec
 	write, size                                                         *prometheus.HistogramVec
-	snapshotAt, stateEvents                                             *prometheus.GaugeVec
+	snapshotAt, snapshotting, stateEvents                               *prometheus.GaugeVec
 }
 
 // NewMetrics makes the instruments and registers them with r, which may be nil.
@@ -22,27 +22,28 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "scrip_lane_" + name, Help: help, Buckets: buckets}, []string{"lane"})
 	}
 	m := &Metrics{
-		commands:    counter("commands_total", "Command lines answered."),
-		refused:     counter("stopped_total", "Times the lane stopped because the log contradicts itself."),
-		steps:       counter("steps_total", "Event messages written."),
-		rebased:     counter("rebased_total", "Times an operator rebased the lane."),
-		unknown:     counter("writes_unknown_total", "Writes whose result had to be looked up."),
-		lost:        counter("lost_total", "Times the fence said that another owner was here."),
-		foreign:     counter("foreign_messages_total", "Messages on the event stream that no owner wrote."),
-		badReply:    counter("bad_reply_total", "Scrip-Reply headers that name no inbox and were ignored."),
-		sequence:    gauge("event_sequence", "Sequence of the newest event message."),
-		covered:     gauge("command_sequence", "Sequence of the newest decided command message."),
-		owned:       gauge("owned", "1 while this process decides for the lane."),
-		campaigns:   gauge("campaigns", "Campaigns in the lane's state."),
-		waiting:     gauge("waiting_for_clock", "1 while the lane waits because commands are stamped in the future."),
-		write:       histogram("write_seconds", "Time from publishing a step to its acknowledgement.", prometheus.ExponentialBuckets(0.0001, 2, 16)),
-		size:        histogram("step_commands", "Command lines per step.", prometheus.ExponentialBuckets(1, 4, 8)),
-		snapshotAt:  gauge("snapshot_timestamp_seconds", "When the newest snapshot was completed."),
-		stateEvents: gauge("events_since_snapshot", "Event lines a restart would replay."),
+		commands:     counter("commands_total", "Command lines answered."),
+		refused:      counter("stopped_total", "Times the lane stopped because the log contradicts itself."),
+		steps:        counter("steps_total", "Event messages written."),
+		rebased:      counter("rebased_total", "Times an operator rebased the lane."),
+		unknown:      counter("writes_unknown_total", "Writes whose result had to be looked up."),
+		lost:         counter("lost_total", "Times the fence said that another owner was here."),
+		foreign:      counter("foreign_messages_total", "Messages on the event stream that no owner wrote."),
+		badReply:     counter("bad_reply_total", "Scrip-Reply headers that name no inbox and were ignored."),
+		sequence:     gauge("event_sequence", "Sequence of the newest event message."),
+		covered:      gauge("command_sequence", "Sequence of the newest decided command message."),
+		owned:        gauge("owned", "1 while this process decides for the lane."),
+		campaigns:    gauge("campaigns", "Campaigns in the lane's state."),
+		waiting:      gauge("waiting_for_clock", "1 while the lane waits because commands are stamped in the future."),
+		write:        histogram("write_seconds", "Time from publishing a step to its acknowledgement.", prometheus.ExponentialBuckets(0.0001, 2, 16)),
+		size:         histogram("step_commands", "Command lines per step.", prometheus.ExponentialBuckets(1, 4, 8)),
+		snapshotAt:   gauge("snapshot_timestamp_seconds", "When the newest snapshot was completed."),
+		snapshotting: gauge("snapshot_writing", "1 while a snapshot is being written."),
+		stateEvents:  gauge("events_since_snapshot", "Event lines a restart would replay."),
 	}
 	if r != nil {
 		r.MustRegister(m.commands, m.refused, m.steps, m.rebased, m.unknown, m.lost, m.foreign, m.badReply, m.sequence,
-			m.covered, m.owned, m.campaigns, m.waiting, m.write, m.size, m.snapshotAt, m.stateEvents)
+			m.covered, m.owned, m.campaigns, m.waiting, m.write, m.size, m.snapshotAt, m.snapshotting, m.stateEvents)
 	}
 	return m
 }

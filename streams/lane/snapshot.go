@@ -44,6 +44,7 @@ func (o *owner) snapshot(ctx context.Context) {
 	o.snapshotted = o.opt.Now()
 	done := make(chan error, 1)
 	o.saved = done
+	o.opt.Metrics.snapshotting.WithLabelValues(o.lane.label).Set(1)
 	go func() { done <- o.save(ctx, meta, frozen) }()
 }
 
@@ -61,6 +62,7 @@ func (o *owner) save(ctx context.Context, meta snapstore.Meta, frozen *domain.Fr
 
 func (o *owner) snapshotDone(ctx context.Context, err error) {
 	o.saved = nil
+	o.opt.Metrics.snapshotting.WithLabelValues(o.lane.label).Set(0)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			o.opt.Logger.WarnContext(ctx, "snapshot not written; a restart replays more of the log", "err", err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"net/url"
 	"strings"
 	"syscall"
@@ -48,6 +49,10 @@ func (s *server) handler() http.Handler {
 		writeJSON(w, status, ready)
 	})
 	mux.Handle("GET /metrics", s.guarded(s.metrics.handler()))
+	// Profiles, read with: go tool pprof http://127.0.0.1:8080/debug/pprof/profile
+	mux.Handle("GET /debug/pprof/", s.guarded(http.HandlerFunc(pprof.Index)))
+	mux.Handle("GET /debug/pprof/profile", s.guarded(http.HandlerFunc(pprof.Profile)))
+	mux.Handle("GET /debug/pprof/trace", s.guarded(http.HandlerFunc(pprof.Trace)))
 	return mux
 }
 
