@@ -30,6 +30,9 @@ func (r Report) kind() string {
 	if r.Growth != nil {
 		return "growth-" + string(r.Growth.Durability)
 	}
+	if r.Restart != nil {
+		return "restart-" + string(r.Restart.Durability)
+	}
 	kind := "run"
 	for i, t := range r.Tables {
 		if i == 0 && t.OpenLoop != "" {

@@ -57,6 +57,7 @@ type Report struct {
 	Machine Machine   `json:"machine"`
 	Tables  []Table   `json:"tables,omitempty"`
 	Growth  *Growth   `json:"growth,omitempty"`
+	Restart *Restart  `json:"restart,omitempty"`
 }
 
 // median takes the median of every number by itself. There must be a run.
