@@ -86,6 +86,7 @@ bench-full: setup-bench build ## Measure 10,000,000 claims, latency at half of f
 	bin/scripbench run --durability interval --results $(RESULTS)
 	bin/scripbench run claim-hot claim-request --rate 50% --systems scrip,redis,redis-x16 --results $(RESULTS)
 	bin/scripbench growth --full --results $(RESULTS) --plot $(RESULTS)/growth.svg
+	bin/scripbench restart --held 1x10000000,1000000x10 --results $(RESULTS)
 
 .PHONY: gobench
 gobench: ## Run the Go benchmarks of the packages. BENCH='…' picks some.

@@ -20,6 +20,7 @@ type options struct {
 	runs    int
 	warmup  int
 	limit   time.Duration
+	beside  time.Duration // of restart: how long claims are watched beside snapshots
 	rate    rate
 	seed    uint64
 	// progress is told what is going on.

@@ -232,6 +232,35 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
+// TestRestart: that coupons are still their customers' after each start is checked within.
+func TestRestart(t *testing.T) {
+	o := small(t)
+	o.n, o.beside = 500, 300*time.Millisecond
+	r, err := restart(t.Context(), o, always, []heldSize{{1, 3000}, {40, 10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range r.Rows {
+		if h.FillRate <= 0 || h.Empty <= 0 || h.Again <= 0 || h.Without.P50 <= 0 || h.AfterStop <= 0 || h.AfterKill <= 0 {
+			t.Errorf("%+v", h)
+		}
+	}
+	var out strings.Builder
+	if err := restartText(&out, *r); err != nil {
+		t.Fatal(err)
+	}
+	for _, needle := range []string{"40 campaigns, 400 coupons claimed", "ready after kill -9", "on disk before"} {
+		if !strings.Contains(out.String(), needle) {
+			t.Errorf("it does not say %q:\n%s", needle, out.String())
+		}
+	}
+	for _, wrong := range []string{"", "1", "x3", "0x5", "1x-1"} {
+		if _, err := parseHeld(wrong); err == nil {
+			t.Errorf("--held %q is taken", wrong)
+		}
+	}
+}
+
 func TestWhatIsMissingIsSaid(t *testing.T) {
 	empty := t.TempDir()
 	t.Setenv("PATH", empty)

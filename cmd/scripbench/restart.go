@@ -81,6 +81,7 @@ each start and must get the same codes. Only scrip is started.`,
 	f.callers, f.runs, f.limit = 1, 1, settleWithin
 	cmd.Flags().Lookup("n").Usage = "claims between a start and the kill; 0 = 300,000"
 	cmd.Flags().StringSliceVar(&held, "held", []string{"1x1000000", "100000x10"}, "campaigns `x` coupons claimed of each, with commas between")
+	cmd.Flags().DurationVar(&f.beside, "beside", 30*time.Second, "how long the latency of claims is looked at; by then a snapshot has been due")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		durabilities, err := f.ready(cmd)
 		if err != nil {
@@ -134,11 +135,8 @@ func restart(ctx context.Context, o options, d durability, sizes []heldSize) (*R
 	return r, nil
 }
 
-// openLoopFor is how long latency is looked at, openLoopShare at which part of the speed of filling.
-const (
-	openLoopFor   = 30 * time.Second
-	openLoopShare = 0.3
-)
+// openLoopShare is at which part of the speed of filling latency is looked at.
+const openLoopShare = 0.3
 
 // hold measures one row on a server of its own.
 func (o options) hold(ctx context.Context, st *stand, size heldSize) (h Held, err error) {
@@ -174,7 +172,7 @@ func (o options) hold(ctx context.Context, st *stand, size heldSize) (h Held, er
 	}
 
 	h.Rate = openLoopShare * h.FillRate
-	late := newPlan(growing, "late", int(h.Rate*openLoopFor.Seconds()), o.seed)
+	late := afterwards(p, "late", h.Claims, int(h.Rate*o.beside.Seconds()), o.seed)
 	if err := o.besides(ctx, st, late, &h); err != nil {
 		return h, fmt.Errorf("claims beside snapshots: %w", err)
 	}
@@ -194,7 +192,7 @@ func (o options) hold(ctx context.Context, st *stand, size heldSize) (h Held, er
 	if err := s.sameCodes(ctx, p); err != nil {
 		return h, fmt.Errorf("after a clean stop: %w", err)
 	}
-	more := newPlan(growing, "more", o.n, o.seed)
+	more := afterwards(p, "more", h.Claims+late.n, o.n, o.seed)
 	if _, err := o.window(ctx, st, more); err != nil {
 		return h, err
 	}
@@ -221,7 +219,19 @@ func rowPlan(size heldSize, claims int, seed uint64) *plan {
 	for i := range p.of {
 		p.of[i] = uint32(i % size.campaigns)
 	}
+	if size.campaigns == 1 {
+		p.codes[0] = growthRoom
+	}
 	return p
+}
+
+// afterwards claims more of the one campaign, whose lane has all that is held; where there are many, of a new one beside them.
+func afterwards(p *plan, id string, first, n int, seed uint64) *plan {
+	next := newPlan(growing, id, n, seed)
+	if len(p.names) == 1 {
+		next.names, next.id, next.first, next.created = p.names, p.id, first, true
+	}
+	return next
 }
 
 // besides claims at an even pace and keeps latencies apart by whether a snapshot was being written.
@@ -264,7 +274,7 @@ func (o options) besides(ctx context.Context, st *stand, p *plan, h *Held) error
 			done(a)
 		})
 	}
-	d, err := drive(ctx, j, pace{n: p.n, limit: 2 * openLoopFor, rate: h.Rate})
+	d, err := drive(ctx, j, pace{n: p.n, limit: 2 * o.beside, rate: h.Rate})
 	stop()
 	watch.Wait()
 	if err != nil {
