@@ -44,6 +44,9 @@ var Relations = []string{"campaign", "campaign_stats", "checkpoint", "coupon", "
 // says what to do.
 var ErrUnusable = errors.New("read tables unusable")
 
+// ErrIncomplete is the kind of an ErrUnusable that a rebuild mends: a table is missing.
+var ErrIncomplete = errors.New("schema scrip is not whole")
+
 // Migrate brings schema scrip to what this program needs and reports whether it was made anew, because it was not there
 // or had been dropped. It needs two connections of the pool, and the right to create schemas.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (fresh bool, err error) {
@@ -141,8 +144,8 @@ func missing(ctx context.Context, conn *sql.Conn, there []string) error {
 	}
 	for _, name := range Relations {
 		if !slices.Contains(there, name) {
-			return fmt.Errorf("%w: %s is missing from schema scrip; run `DROP SCHEMA scrip CASCADE` and start again, everything is filled anew from the log",
-				ErrUnusable, name)
+			return fmt.Errorf("%w: %w: %s is missing from schema scrip; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE` and start again: everything is filled anew from the log",
+				ErrUnusable, ErrIncomplete, name)
 		}
 	}
 	return nil

@@ -104,7 +104,7 @@ func TestDroppedTablesAreMadeAnew(t *testing.T) {
 
 func TestUnusableDatabases(t *testing.T) {
 	for name, c := range map[string]struct{ spoil, want string }{
-		"one table dropped": {"DROP TABLE scrip.redemption", "redemption is missing from schema scrip; run `DROP SCHEMA scrip CASCADE`"},
+		"one table dropped": {"DROP TABLE scrip.redemption", "redemption is missing from schema scrip; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE`"},
 		"newer scrip":       {"INSERT INTO scrip_meta.migration (version_id, is_applied) VALUES (99, true)", "made by a newer scrip (migration 99"},
 		"not ours":          {"DROP SCHEMA scrip_meta CASCADE", "holds tables that scrip did not make (campaign"},
 	} {

@@ -1,0 +1,210 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/tables"
+)
+
+// The big tables are filled without indexes: a row costs less than half then, and sorting once at the end is cheaper
+// than finding a place for each. An index by which tables.Apply finds rows comes as soon as there is an event that needs
+// it (a redemption finds its coupon by key); one that only readers use comes last.
+//
+//	coupon_row   key: redeem, roll back, void, extend, reminders of coupons, changed settings      code, customer: last
+//	redemption   key: roll back
+//	reminder     all but customer: cancel, fire, move                                              customer: last
+//
+// The other tables have few rows, each written again and again; they keep theirs.
+var filledBare = []string{couponRow, redemption, reminder}
+
+const (
+	couponRow  = "coupon_row"
+	redemption = "redemption"
+	reminder   = "reminder"
+)
+
+// indexMemory is what PostgreSQL may take to sort for one index.
+const indexMemory = "256MB"
+
+// index is one that was taken from a table of a shadow.
+type index struct {
+	Table, Name string
+	Definition  string // the statement that makes it
+	Primary     bool
+	Btree       bool
+}
+
+// $1 = schema   $2 = tables
+const indexesSQL = `
+SELECT t.relname::text, i.relname::text, pg_get_indexdef(i.oid), x.indisprimary, m.amname = 'btree'
+FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid
+JOIN pg_namespace s ON s.oid = t.relnamespace JOIN pg_am m ON m.oid = i.relam
+WHERE s.nspname = $1 AND t.relname = ANY($2) ORDER BY NOT x.indisprimary, i.relname COLLATE "C"`
+
+// takeIndexes drops the indexes of the big tables and says how to make them again.
+func takeIndexes(ctx context.Context, tx pgx.Tx, name string) ([]index, error) {
+	rows, err := tx.Query(ctx, indexesSQL, name, filledBare)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := pgx.CollectRows(rows, pgx.RowToStructByPos[index])
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range taken {
+		drop := "DROP INDEX " + name + "." + x.Name
+		if x.Primary {
+			drop = "ALTER TABLE " + name + "." + x.Table + " DROP CONSTRAINT " + x.Name
+		}
+		if _, err := tx.Exec(ctx, drop); err != nil {
+			return nil, err
+		}
+	}
+	return taken, nil
+}
+
+// needs says by which tables' keys the lines of a batch find rows.
+func needs(lines []tables.Line) (list [3]bool) {
+	for i := range lines {
+		e := &lines[i].Event
+		switch e.Type {
+		case domain.CouponRedeemed, domain.CouponVoided:
+			list[0] = true
+		case domain.CouponRolledBack:
+			list[0], list[1] = true, true
+		case domain.CouponExtended, domain.CampaignUpdated:
+			list[0], list[2] = true, true
+		case domain.ReminderSet:
+			list[0] = list[0] || e.N != 0
+		case domain.ReminderCancelled, domain.RemindersDue:
+			list[2] = true
+		}
+	}
+	return list
+}
+
+// ensure makes what a batch needs. The caller has no transaction open: making an index waits for those of other lanes,
+// and they for it.
+func (sh *Shadow) ensure(ctx context.Context, lines []tables.Line) error {
+	for i, needed := range needs(lines) {
+		if !needed {
+			continue
+		}
+		table := filledBare[i]
+		if err := sh.build(ctx, func(x index) bool { return x.Table == table && x.Btree }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete makes all indexes that are not there yet, and has PostgreSQL look at the tables, so that it plans well from
+// the first query on.
+func (sh *Shadow) complete(ctx context.Context) error {
+	sh.s.report.enter(Indexing, 0)
+	if err := sh.s.opts.Hook(Indexing); err != nil {
+		return err
+	}
+	if err := sh.build(ctx, func(index) bool { return true }); err != nil {
+		return err
+	}
+	return sh.analyze(ctx)
+}
+
+// keys makes the primary keys, which prove that no row is there twice.
+func (sh *Shadow) keys(ctx context.Context) error {
+	sh.s.report.enter(Indexing, 0)
+	if err := sh.s.opts.Hook(Indexing); err != nil {
+		return err
+	}
+	return sh.build(ctx, func(x index) bool { return x.Primary })
+}
+
+func (sh *Shadow) analyze(ctx context.Context) error {
+	list, err := Tables(ctx, sh.s.pool, sh.name)
+	if err != nil {
+		return err
+	}
+	for _, table := range list {
+		if _, err := sh.s.pool.Exec(ctx, "ANALYZE "+sh.name+"."+table); err != nil {
+			return fmt.Errorf("analyzing %s: %w", table, err)
+		}
+	}
+	return nil
+}
+
+// build makes those of the missing indexes that are wanted, several at a time.
+func (sh *Shadow) build(ctx context.Context, wanted func(index) bool) error {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	var now []index
+	for _, x := range sh.pending {
+		if wanted(x) {
+			now = append(now, x)
+		}
+	}
+	if len(now) == 0 {
+		return nil
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(sh.s.opts.Parallel)
+	for _, x := range now {
+		g.Go(func() error {
+			if err := sh.make(gctx, x); err != nil {
+				return fmt.Errorf("making index %s: %w", x.Name, err)
+			}
+			sh.s.report.indexes.Add(1)
+			sh.s.report.moved()
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	// A key last: it locks its table against the others being made.
+	for _, x := range now {
+		if !x.Primary {
+			continue
+		}
+		if _, err := sh.s.pool.Exec(ctx, "ALTER TABLE "+sh.name+"."+x.Table+" ADD CONSTRAINT "+x.Name+" PRIMARY KEY USING INDEX "+x.Name); err != nil {
+			return fmt.Errorf("making key %s: %w", x.Name, err)
+		}
+	}
+	sh.pending = slices.DeleteFunc(sh.pending, wanted)
+	return nil
+}
+
+func (sh *Shadow) make(ctx context.Context, x index) error {
+	err := pgx.BeginFunc(ctx, sh.s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL maintenance_work_mem = '"+indexMemory+"'"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, x.Definition)
+		return err
+	})
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "23505" {
+		return fmt.Errorf("%w: %w", errDoubled, err)
+	}
+	return err
+}
+
+// Tables lists the tables of a schema, sorted.
+func Tables(ctx context.Context, db interface {
+	Query(context.Context, string, ...any) (pgx.Rows, error)
+}, name string) ([]string, error) {
+	rows, err := db.Query(ctx, `SELECT c.relname::text FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+		WHERE s.nspname = $1 AND c.relkind IN ('r', 'p') ORDER BY c.relname COLLATE "C"`, name)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}

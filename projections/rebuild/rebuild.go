@@ -1,0 +1,217 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+// near is how many messages a shadow may be behind the live tables before they are held for the rest. rounds bounds how
+// often it tries to come so near: under load there is always something new.
+const (
+	near   = 50
+	rounds = 20
+)
+
+// Result is what a rebuild or a copy did.
+type Result struct {
+	// Schema holds the new tables.
+	Schema string `json:"schema"`
+	// Events were applied, in Loaded up to the end of the log as it was at the beginning, and in Indexed after that to
+	// make indexes. Took is all of it.
+	Events  uint64        `json:"events"`
+	Loaded  time.Duration `json:"loaded_ns"`
+	Indexed time.Duration `json:"indexed_ns"`
+	Took    time.Duration `json:"took_ns"`
+	// Tables compares the tables with those before, at the same place in the log; empty with NotCompared saying why.
+	Tables      []Table `json:"tables,omitempty"`
+	NotCompared string  `json:"not_compared,omitempty"`
+	// Views elsewhere that go on reading the tables put aside, until they are made anew.
+	Views []string `json:"views_of_previous,omitempty"`
+	// Notes are for a person to read.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Rebuild fills new tables from the whole log and puts them in the place of the live ones.
+func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
+	began := time.Now()
+	err = s.work(ctx, NextSchema, func(ctx context.Context) error {
+		sh, err := s.filled(ctx, NextSchema, Only{}, nil, &r, 1)
+		if err != nil {
+			return err
+		}
+		if err := sh.approach(ctx, false); err != nil {
+			return err
+		}
+		if r.Tables, r.NotCompared, err = sh.compare(ctx); err != nil {
+			return err
+		}
+		if err := sh.approach(ctx, true); err != nil {
+			return err
+		}
+		if r.Views, err = sh.exchange(ctx); err != nil {
+			return err
+		}
+		r.Schema, r.Events = sh.name, sh.Events()
+		return nil
+	})
+	r.Took = time.Since(began)
+	return r, err
+}
+
+// schemaName is what a copy may be called: it is written without quotes.
+var schemaName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,50}$`)
+
+// CheckName says whether a copy may be called so.
+func CheckName(name string) error {
+	switch {
+	case !schemaName.MatchString(name):
+		return fmt.Errorf("a schema's name is 1 to 51 of a-z, 0-9 and _, and begins with a letter")
+	case len(name) >= 5 && name[:5] == "scrip", len(name) >= 3 && name[:3] == "pg_", name == "public", name == "information_schema":
+		return fmt.Errorf("is a name that scrip or PostgreSQL uses itself; choose another")
+	}
+	return nil
+}
+
+// Copy makes tables as of a time in a schema of their own, beside the live ones. A zero time is now. Nobody keeps them
+// up to date.
+func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Result, err error) {
+	began := time.Now()
+	if err := CheckName(name); err != nil {
+		return r, refuse("schema %q %w", name, err)
+	}
+	var only Only
+	if !until.IsZero() {
+		if until.After(began) {
+			return r, refuse("%s lies ahead: the log does not know yet what will have happened", until.UTC().Format(time.RFC3339))
+		}
+		only.Until = domain.At(until)
+	}
+	var there bool
+	if err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)", name).Scan(&there); err != nil {
+		return r, explain(err)
+	}
+	if there {
+		return r, refuse("schema %s is there already; drop it (DROP SCHEMA %s CASCADE), or choose another name", name, name)
+	}
+	err = s.work(ctx, ScratchSchema, func(ctx context.Context) error {
+		sh, err := s.filled(ctx, ScratchSchema, only, nil, &r, 1)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		err = pgx.BeginFunc(context.WithoutCancel(ctx), s.conn, func(tx pgx.Tx) error {
+			if err := copyGrants(context.WithoutCancel(ctx), tx, schema.Name, ScratchSchema); err != nil {
+				return err
+			}
+			return schema.Rename(context.WithoutCancel(ctx), tx, ScratchSchema, name)
+		})
+		r.Schema, r.Events = name, sh.Events()
+		return err
+	})
+	r.Took = time.Since(began)
+	return r, err
+}
+
+// work runs f under the lock and with an eye on live traffic, and removes what is left of the schema that f fills.
+func (s *Session) work(ctx context.Context, name string, f func(context.Context) error) error {
+	err := s.guarded(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		watched := make(chan struct{})
+		go func() { defer close(watched); s.watchTraffic(ctx) }()
+		defer func() { cancel(); <-watched }()
+		return f(ctx)
+	})
+	if err == nil {
+		return nil
+	}
+	// If this fails too, the next run does it.
+	cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeFor)
+	defer cancel()
+	if dropping := s.exec(cleaning, "DROP SCHEMA IF EXISTS "+name+" CASCADE"); dropping != nil {
+		s.opts.Logger.DebugContext(ctx, "what was being filled is left for the next run to remove", "schema", name, "err", dropping)
+	}
+	return err
+}
+
+// filled gives a shadow that has everything up to the ends given, or the log's, with all indexes.
+func (s *Session) filled(ctx context.Context, name string, only Only, ends []uint64, r *Result, part float64) (*Shadow, error) {
+	note, err := s.checkRoom(ctx, part)
+	if err != nil {
+		return nil, err
+	}
+	if note != "" {
+		r.Notes = append(r.Notes, note)
+	}
+	if ends == nil {
+		if ends, err = s.Ends(ctx); err != nil {
+			return nil, err
+		}
+	}
+	began := time.Now()
+	sh, err := s.begin(ctx, name, only, ends)
+	if err != nil {
+		return nil, err
+	}
+	r.Loaded = time.Since(began)
+	err = sh.complete(ctx)
+	if errors.Is(err, errDoubled) {
+		if sh, err = s.beginKeyed(ctx, name, only, ends); err == nil {
+			err = sh.complete(ctx)
+		}
+	}
+	r.Indexed = time.Since(began) - r.Loaded
+	return sh, err
+}
+
+// approach catches up until not much is left: with the live tables, but not beyond them, so that they may be compared;
+// with the end of the log, where they are behind already or with beyond.
+func (sh *Shadow) approach(ctx context.Context, beyond bool) error {
+	for range rounds {
+		at, err := live(ctx, sh.s.pool, sh.s.log.Lanes, sh.s.log.UUID)
+		if err != nil {
+			return err
+		}
+		ends, err := sh.s.Ends(ctx)
+		if err != nil {
+			return err
+		}
+		to, behind := ends, uint64(0)
+		if !beyond && !sh.ahead(at) {
+			for n := range at {
+				to[n] = min(at[n].Sequence, ends[n])
+			}
+		}
+		for n := range to {
+			if here := sh.lanes[n].at.Sequence; to[n] > here {
+				behind += to[n] - here
+			}
+		}
+		if behind <= near {
+			return nil
+		}
+		if err := sh.Fill(ctx, CatchingUp, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ahead says whether the live tables are behind in some lane.
+func (sh *Shadow) ahead(at []eventlog.Position) bool {
+	for n, l := range sh.lanes {
+		if at[n].Sequence < l.at.Sequence {
+			return true
+		}
+	}
+	return false
+}

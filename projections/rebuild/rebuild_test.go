@@ -1,0 +1,69 @@
+package rebuild
+
+import (
+	"testing"
+)
+
+// Damaged tables are exchanged for right ones while the projector works, which goes on in the new ones; undo brings the
+// damaged ones back, and they are caught up.
+func TestRebuildUndoDrop(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.project()
+	r.work()
+	r.synced()
+	right := r.digest()
+	if want := r.folded(); right != want {
+		t.Fatalf("live tables are not the fold of the log:\n%s%s", right, want)
+	}
+	r.exec("DELETE FROM scrip.coupon_row WHERE n = 3")
+	r.exec("UPDATE scrip.campaign SET claimed = 77 WHERE campaign = 'c1'")
+	got := r.rebuild(Options{})
+	if r.digest() != right {
+		t.Errorf("the rebuilt tables differ:\n%s%s", r.digest(), right)
+	}
+	if got.NotCompared != "" || len(got.Tables) == 0 {
+		t.Errorf("not compared: %s", got.NotCompared)
+	}
+	for _, table := range got.Tables {
+		if damaged := table.Table == "coupon_row" || table.Table == "campaign"; table.Equal == damaged {
+			t.Errorf("%+v: said to be equal: %t", table, table.Equal)
+		}
+	}
+	r.claim(0, 4)
+	r.claim(1, 4)
+	r.synced()
+	if want := r.folded(); r.digest() != want {
+		t.Errorf("the projector does not go on in the new tables:\n%s%s", r.digest(), want)
+	}
+	if s := r.schemas(); s != "scrip scrip_previous" {
+		t.Errorf("schemas %s", s)
+	}
+
+	s := r.open(Options{})
+	defer s.Close()
+	if _, err := s.Undo(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.claim(0, 1)
+	r.claim(1, 1)
+	r.synced()
+	if claimed := r.text("SELECT claimed::text FROM scrip.campaign WHERE campaign = 'c1'"); claimed != "82" {
+		t.Errorf("%s coupons claimed after undo, want the damaged count and 5 new ones", claimed)
+	}
+	if _, err := s.Undo(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.claim(0, 1)
+	r.claim(1, 1)
+	r.synced()
+	if want := r.folded(); r.digest() != want {
+		t.Errorf("undone twice, tables differ:\n%s%s", r.digest(), want)
+	}
+	if dropped, err := s.DropPrevious(t.Context()); err != nil || !dropped {
+		t.Errorf("previous tables dropped: %t, %v", dropped, err)
+	}
+	if s := r.schemas(); s != "scrip" {
+		t.Errorf("schemas %s", s)
+	}
+}

@@ -1,0 +1,230 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// rebuildLock is the advisory lock of whoever rebuilds, copies or verifies in a database: "scriprbd" as bytes.
+	rebuildLock = 0x7363726970726264
+	// pingEvery is how often the connection that holds it is asked whether it still does, pingFor how long that may
+	// take.
+	pingEvery = time.Second
+	pingFor   = 10 * time.Second
+	// closeFor is how long cleaning up may take when everything else has ended.
+	closeFor = 10 * time.Second
+)
+
+// Session is the right to rebuild in one database, held by an advisory lock until Close.
+type Session struct {
+	js   jetstream.JetStream
+	log  topology.Log
+	opts Options
+	pool *pgxpool.Pool
+
+	mu   sync.Mutex // one question at a time on conn
+	conn *pgx.Conn  // holds the lock; exchanges happen on it, so they happen under the lock
+
+	report *reporter
+}
+
+// Open connects to a database, brings its read tables to this program's version, takes the lock and removes what an
+// interrupted run left. Errors of kind ErrRefused: somebody else is at it, or a right is missing. Close the session.
+func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topology.Log, opts Options) (*Session, error) {
+	opts = opts.withDefaults()
+	config, err := pgxpool.ParseConfig(postgres)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of PostgreSQL: %w", err)
+	}
+	config.MaxConns = max(config.MaxConns, int32(opts.Parallel)+4)
+	config.ConnConfig.RuntimeParams["application_name"] = whoami(opts.Who)
+	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
+	s := &Session{js: js, log: log, opts: opts, report: newReporter(opts.Progress)}
+	if s.conn, err = pgx.ConnectConfig(ctx, config.ConnConfig.Copy()); err != nil {
+		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
+	}
+	owner, err := s.enter(ctx)
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return become(ctx, c, owner) }
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		s.Close()
+		return nil, err
+	}
+	// An incident may have taken tables away; a rebuild brings them back.
+	if _, err := schema.Migrate(ctx, s.pool, opts.Logger); err != nil && !errors.Is(err, schema.ErrIncomplete) {
+		s.Close()
+		return nil, err
+	}
+	if err := s.dropLeftovers(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// enter takes the lock and finds out as whom to work.
+func (s *Session) enter(ctx context.Context) (owner string, err error) {
+	if owner, err = rights(ctx, s.conn); err != nil {
+		return "", err
+	}
+	var mine bool
+	if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(rebuildLock)).Scan(&mine); err != nil {
+		return "", fmt.Errorf("asking for the lock of rebuilds: %w", err)
+	}
+	if !mine {
+		return "", refuse("%s is at work on this database; wait for it, or end it", s.holder(ctx))
+	}
+	return owner, become(ctx, s.conn, owner)
+}
+
+// $1, $2 = upper and lower half of the lock's number
+const holderSQL = `
+SELECT l.pid, coalesce(a.application_name, ''), coalesce(a.backend_start, now())
+FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND l.classid::bigint = $1 AND l.objid::bigint = $2 AND l.objsubid = 1
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+// holder says who has the lock, as well as PostgreSQL tells.
+func (s *Session) holder(ctx context.Context) string {
+	var pid int
+	var name string
+	var since time.Time
+	err := s.conn.QueryRow(ctx, holderSQL, int64(rebuildLock)>>32, int64(rebuildLock)&0xffffffff).Scan(&pid, &name, &since)
+	switch {
+	case err != nil:
+		return "another rebuild or verification"
+	case name == "":
+		return fmt.Sprintf("another rebuild or verification (PostgreSQL process %d)", pid)
+	}
+	return fmt.Sprintf("%s (PostgreSQL process %d, since %s)", name, pid, since.UTC().Format(time.RFC3339))
+}
+
+// whoami fits into an application_name.
+func whoami(what string) string {
+	host, _ := os.Hostname() // informative only
+	name := fmt.Sprintf("%s, process %d on %s", what, os.Getpid(), host)
+	return name[:min(len(name), 63)]
+}
+
+// dropLeftovers removes what is being filled by nobody, since we hold the lock.
+func (s *Session) dropLeftovers(ctx context.Context) error {
+	for _, name := range []string{NextSchema, ScratchSchema} {
+		if err := s.exec(ctx, "DROP SCHEMA IF EXISTS "+name+" CASCADE"); err != nil {
+			return fmt.Errorf("removing what an interrupted run left: %w", explain(err))
+		}
+	}
+	return nil
+}
+
+func (s *Session) exec(ctx context.Context, sql string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.conn.Exec(ctx, sql)
+	return err
+}
+
+// guarded runs f with a context that ends when the lock may be lost. Then somebody else may begin, and drop what we
+// fill.
+func (s *Session) guarded(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(pingEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if err := s.ping(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("the connection that holds the lock of rebuilds is lost: %w", err))
+				return
+			}
+		}
+	}()
+	err := f(ctx)
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	cancel(nil)
+	<-done
+	return explain(err)
+}
+
+// ping leaves the connection alone while it is used.
+func (s *Session) ping(ctx context.Context) error {
+	if !s.mu.TryLock() {
+		return nil
+	}
+	defer s.mu.Unlock()
+	// Not the caller's: a query that is cancelled costs the connection, and with it the lock.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingFor)
+	defer cancel()
+	return s.conn.Ping(ctx)
+}
+
+// Close removes what was being filled, lets go of the lock and disconnects.
+func (s *Session) Close() {
+	if s.pool != nil {
+		s.pool.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeFor)
+	defer cancel()
+	_ = s.conn.Close(ctx) // whatever the server says, it is closed
+}
+
+// Log is the log the tables are filled from.
+func (s *Session) Log() topology.Log { return s.log }
+
+// Pool is for looking at tables. Its connections speak UTC.
+func (s *Session) Pool() *pgxpool.Pool { return s.pool }
+
+// Ends is where each lane's event stream ends now.
+func (s *Session) Ends(ctx context.Context) ([]uint64, error) {
+	ends := make([]uint64, s.log.Lanes)
+	for n := range ends {
+		bounds, err := eventlog.Events(s.js, n).Bounds(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ends[n] = bounds.Last
+	}
+	return ends, nil
+}
+
+// explain adds what to do where PostgreSQL's own words do not say.
+func explain(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || errors.Is(err, ErrRefused) {
+		return err
+	}
+	switch {
+	case pg.Code == "53100":
+		return fmt.Errorf("%w; the disk of PostgreSQL is full: make room and run it again, it starts over", err)
+	case pg.Code == "42501":
+		return fmt.Errorf("%w; GRANT the role what is named here, or run as the owner of schema scrip", err)
+	case pg.Code[:2] == "57" || pg.Code[:2] == "08":
+		return fmt.Errorf("%w; PostgreSQL went away: run it again when it is back, it starts over", err)
+	}
+	return err
+}

@@ -1,0 +1,163 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/projector"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+// Only says which part of the log is folded. The zero value is all of it.
+type Only struct {
+	// Until leaves out what happened later, by the log's clock. 0 = nothing.
+	Until domain.Instant
+	// Campaign leaves out every other campaign. Empty = none.
+	Campaign string
+}
+
+// Shadow is a set of read tables being filled beside the live ones.
+type Shadow struct {
+	s     *Session
+	name  string
+	only  Only
+	lanes []*loader
+
+	mu      sync.Mutex // guards what follows, and held while an index is made
+	pending []index    // not there yet
+}
+
+// NewShadow makes empty tables in a schema, without the indexes that filling does not need. keyed leaves all of them in
+// place, as live tables have them: slower, and a log that claims a coupon twice is applied as live.
+func (s *Session) NewShadow(ctx context.Context, name string, only Only, keyed bool) (*Shadow, error) {
+	sh := &Shadow{s: s, name: name, only: only}
+	for n := range s.log.Lanes {
+		sh.lanes = append(sh.lanes, newLoader(sh, n))
+	}
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		if err := schema.Create(ctx, tx, name); err != nil {
+			return err
+		}
+		if !keyed {
+			if sh.pending, err = takeIndexes(ctx, tx, name); err != nil {
+				return err
+			}
+		}
+		for n := range s.log.Lanes {
+			if _, err := tx.Exec(ctx, "INSERT INTO "+name+`.checkpoint (projection, lane, sequence, updated_at, log, digest)
+				VALUES ($1, $2, 0, clock_timestamp(), $3, '')`, projector.Projection, n, s.log.UUID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making schema %s: %w", name, explain(err))
+	}
+	s.report.events.Store(0)
+	s.report.indexes.Store(0)
+	s.report.allIndexes.Store(int64(len(sh.pending)))
+	return sh, nil
+}
+
+// Name is its schema.
+func (sh *Shadow) Name() string { return sh.name }
+
+// Drop removes it.
+func (sh *Shadow) Drop(ctx context.Context) error {
+	return sh.s.exec(ctx, "DROP SCHEMA IF EXISTS "+sh.name+" CASCADE")
+}
+
+// Positions is how far each lane is.
+func (sh *Shadow) Positions() []eventlog.Position {
+	list := make([]eventlog.Position, len(sh.lanes))
+	for n, l := range sh.lanes {
+		list[n] = l.at
+	}
+	return list
+}
+
+// Events is how many event lines have been applied.
+func (sh *Shadow) Events() uint64 { return sh.s.report.events.Load() }
+
+// Fill applies each lane's messages up to a sequence; a lane that is further already is left alone. Lanes are filled in
+// parallel, as many as Options.Parallel says.
+func (sh *Shadow) Fill(ctx context.Context, phase Phase, to []uint64) error {
+	var total uint64
+	for n, l := range sh.lanes {
+		if to[n] > l.at.Sequence {
+			total += to[n] - l.at.Sequence
+		}
+	}
+	sh.s.report.enter(phase, total)
+	if err := sh.s.opts.Hook(phase); err != nil {
+		return err
+	}
+	if total == 0 {
+		return nil
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(sh.s.opts.Parallel)
+	for n, l := range sh.lanes {
+		if to[n] <= l.at.Sequence || sh.only.Campaign != "" && !l.holds(sh.only.Campaign) {
+			continue
+		}
+		g.Go(func() error { return l.fill(ctx, phase, to[n]) })
+	}
+	return g.Wait()
+}
+
+// begin fills a new shadow for the first time. A log that claims a coupon twice is begun again with keys in place.
+func (s *Session) begin(ctx context.Context, name string, only Only, to []uint64) (*Shadow, error) {
+	sh, err := s.NewShadow(ctx, name, only, false)
+	if err != nil {
+		return nil, err
+	}
+	err = sh.Fill(ctx, Loading, to)
+	if err == nil {
+		return sh, nil
+	}
+	if !errors.Is(err, errDoubled) {
+		return nil, err
+	}
+	return s.beginKeyed(ctx, name, only, to)
+}
+
+func (s *Session) beginKeyed(ctx context.Context, name string, only Only, to []uint64) (*Shadow, error) {
+	s.opts.Logger.WarnContext(ctx, "the log claims a coupon twice; begun again with keys in place, which takes longer")
+	if err := s.exec(ctx, "DROP SCHEMA IF EXISTS "+name+" CASCADE"); err != nil {
+		return nil, err
+	}
+	sh, err := s.NewShadow(ctx, name, only, true)
+	if err != nil {
+		return nil, err
+	}
+	return sh, sh.Fill(ctx, Loading, to)
+}
+
+// Build fills a new shadow up to a sequence per lane, with or without the indexes that only reading needs.
+func (s *Session) Build(ctx context.Context, name string, only Only, to []uint64, complete bool) (*Shadow, error) {
+	sh, err := s.begin(ctx, name, only, to)
+	if err != nil {
+		return nil, err
+	}
+	finish := sh.keys
+	if complete {
+		finish = sh.complete
+	}
+	err = finish(ctx)
+	if !errors.Is(err, errDoubled) {
+		return sh, err
+	}
+	if sh, err = s.beginKeyed(ctx, name, only, to); err != nil {
+		return nil, err
+	}
+	return sh, sh.complete(ctx)
+}
