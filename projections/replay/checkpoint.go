@@ -1,0 +1,209 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// closeWait is how long a database is given to hear a goodbye.
+const closeWait = 5 * time.Second
+
+// Who has made the schema, if it is there: nobody that we know, unless it holds our checkpoint. From the catalog, which
+// everybody may read.
+//
+// $1 = schema
+const lookSQL = `
+SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1),
+       EXISTS (SELECT FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE s.nspname = $1 AND c.relname = 'scrip_checkpoint'),
+       coalesce((SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = $1), ''),
+       coalesce((SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = $1), true),
+       has_database_privilege(current_database(), 'CREATE'), has_database_privilege(current_database(), 'TEMPORARY'), current_database()`
+
+// $1 = schema. Held to the end of the transaction: two that begin at once make the schema once.
+const creatorLockSQL = `SELECT pg_advisory_xact_lock(hashtextextended('scrip replay ' || $1, 0))`
+
+const checkpointTablesSQL = `
+CREATE TABLE scrip_replay (
+	version      text NOT NULL,
+	fold_version text NOT NULL,
+	filter       text NOT NULL,
+	created_at   timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE scrip_checkpoint (
+	lane       integer PRIMARY KEY,
+	log        text NOT NULL,
+	sequence   bigint NOT NULL,
+	digest     text NOT NULL,
+	log_time   timestamptz,
+	updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+	CONSTRAINT place_has_digest CHECK ((sequence = 0) = (digest = ''))
+)`
+
+// The fence: nothing is updated when the checkpoint is not where its mover left it.
+//
+// $1 = lane   $2, $3, $4 = sequence, digest and log's clock of the new place   $5, $6, $7 = log, sequence and digest of
+// the old one
+const advanceSQL = `
+UPDATE scrip_checkpoint SET sequence = $2, digest = $3, log_time = $4, updated_at = clock_timestamp()
+WHERE lane = $1 AND log = $5 AND sequence = $6 AND digest = $7`
+
+// ensure makes the schema, or looks whether the one there is what is wanted, and reads where it is.
+func (p *projection) ensure(ctx context.Context, log topology.Log, f *Filter) error {
+	tx, err := p.conn.Begin(ctx)
+	if err != nil {
+		return away(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing to do after a commit
+	if _, err := tx.Exec(ctx, creatorLockSQL, p.Name); err != nil {
+		return away(err)
+	}
+	var there, ours, mayUse, mayCreate, mayTemp bool
+	var owner, database string
+	if err := tx.QueryRow(ctx, lookSQL, p.Name).Scan(&there, &ours, &owner, &mayUse, &mayCreate, &mayTemp, &database); err != nil {
+		return away(err)
+	}
+	switch {
+	case there && !ours:
+		return invalid("name", "schema %s is there and no replay made it; give another name, or remove that schema", p.Name)
+	case !mayUse:
+		return fmt.Errorf("schema %s belongs to role %s, and role %s is no member of it; run: GRANT %s TO %s, or give another name", p.Name, owner, p.role, quote(owner), quote(p.role))
+	case !mayTemp:
+		return fmt.Errorf("role %s may not make temporary tables; run: GRANT TEMPORARY ON DATABASE %s TO %s", p.role, quote(database), quote(p.role))
+	case (!there || p.reset) && !mayCreate:
+		return fmt.Errorf("role %s may not make a schema; run: GRANT CREATE ON DATABASE %s TO %s", p.role, quote(database), quote(p.role))
+	}
+	if there && p.reset {
+		if _, err := tx.Exec(ctx, "DROP SCHEMA "+p.schema()+" CASCADE"); err != nil {
+			return away(err)
+		}
+		there = false
+	}
+	if err := p.lookAround(ctx, tx); err != nil {
+		return err
+	}
+	if !there {
+		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+p.schema()); err != nil {
+			return away(err)
+		}
+	}
+	if _, err := tx.Exec(ctx, "SET LOCAL search_path = "+p.schema()); err != nil {
+		return away(err)
+	}
+	if there {
+		err = p.compare(ctx, tx, f)
+	} else {
+		err = p.create(ctx, tx, f)
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.load(ctx, tx, log); err != nil {
+		return err
+	}
+	return away(tx.Commit(ctx))
+}
+
+// create makes the tables, ours first: whoever's Create fails has none at all.
+func (p *projection) create(ctx context.Context, tx pgx.Tx, f *Filter) error {
+	if _, err := tx.Exec(ctx, checkpointTablesSQL); err != nil {
+		return away(err)
+	}
+	if _, err := tx.Exec(ctx, "INSERT INTO scrip_replay (version, fold_version, filter) VALUES ($1, $2, $3)", p.Version, p.FoldVersion, f.String()); err != nil {
+		return away(err)
+	}
+	if p.Create != nil {
+		if err := p.Create(ctx, tx); err != nil {
+			return away(err)
+		}
+	}
+	return p.guard(ctx, tx)
+}
+
+// compare refuses to go on with tables that are something else.
+func (p *projection) compare(ctx context.Context, tx pgx.Tx, f *Filter) error {
+	var version, fold, filter string
+	if err := tx.QueryRow(ctx, "SELECT version, fold_version, filter FROM scrip_replay").Scan(&version, &fold, &filter); err != nil {
+		return away(err)
+	}
+	switch {
+	case version != p.Version:
+		return invalid("name", "the tables of schema %s were made by another definition than this one; put that back, give another name, or --reset to make and fill them anew", p.Name)
+	case filter != f.String():
+		return filterChanged("schema "+p.Name, filter, f.String())
+	case fold == p.FoldVersion:
+		return nil
+	}
+	// A fold that failed on an event may be mended and go on.
+	_, err := tx.Exec(ctx, "UPDATE scrip_replay SET fold_version = $1", p.FoldVersion)
+	return away(err)
+}
+
+// load reads the checkpoints. A lane that has none is given one before its first message.
+func (p *projection) load(ctx context.Context, tx pgx.Tx, log topology.Log) error {
+	if _, err := tx.Exec(ctx, `INSERT INTO scrip_checkpoint (lane, log, sequence, digest)
+		SELECT n, $2, 0, '' FROM generate_series(0, $1::int - 1) n ON CONFLICT (lane) DO NOTHING`, log.Lanes, log.UUID); err != nil {
+		return away(err)
+	}
+	rows, err := tx.Query(ctx, "SELECT lane, log, sequence, digest FROM scrip_checkpoint")
+	if err != nil {
+		return away(err)
+	}
+	p.at = map[int]eventlog.Position{}
+	var at eventlog.Position
+	_, err = pgx.ForEachRow(rows, []any{&at.Lane, &at.Log, &at.Sequence, &at.Digest}, func() error {
+		p.at[at.Lane] = at
+		return nil
+	})
+	if err != nil {
+		return away(err)
+	}
+	for _, at := range p.at {
+		if at.Log != log.UUID {
+			return explainPlace(at, fmt.Errorf("the checkpoint is of log %s, this is log %s: %w", at.Log, log.UUID, eventlog.ErrDiverged))
+		}
+	}
+	return nil
+}
+
+// advance moves a lane's checkpoint behind a batch.
+func (p *projection) advance(ctx context.Context, tx pgx.Tx, b *Batch) error {
+	from := p.at[b.Lane]
+	tag, err := tx.Exec(ctx, advanceSQL, b.Lane, int64(b.To.Sequence), b.To.Digest, b.Clock.Time(), from.Log, int64(from.Sequence), from.Digest)
+	if err != nil {
+		return away(err)
+	}
+	if tag.RowsAffected() != 1 {
+		return errFenced
+	}
+	return nil
+}
+
+// awayError is that the database could not be asked. Waiting may help.
+type awayError struct{ error }
+
+func (e *awayError) Unwrap() error { return e.error }
+
+// away marks errors that come from no database at all, or from one that stops or starts.
+func away(err error) error {
+	var known *awayError
+	var invalid *InvalidError
+	if err == nil || errors.As(err, &known) || errors.As(err, &invalid) {
+		return err
+	}
+	if noDatabase(err) {
+		return &awayError{err}
+	}
+	return err
+}
+
+func isAway(err error) bool {
+	var e *awayError
+	return errors.As(err, &e)
+}

@@ -1,0 +1,423 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// NDJSON is the line with its place in front, all else to the letter.
+func TestNDJSON(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	var out bytes.Buffer
+	r.run(Stream(&out, NDJSON), Options{})
+	var want strings.Builder
+	rejected := 0
+	for n := range lanes {
+		places, lines := r.stored(n)
+		for i, line := range lines {
+			if strings.HasPrefix(line, `{"type":"command.rejected"`) {
+				line = strings.Replace(line, `"sequence":`, `"command_sequence":`, 1)
+				line = strings.Replace(line, `"line":`, `"command_line":`, 1)
+				rejected++
+			}
+			fmt.Fprintf(&want, `{"lane":%d,"sequence":%d,"line":%d,%s`+"\n", n, places[i].Sequence, places[i].Line, line[1:])
+		}
+	}
+	if out.String() != want.String() || rejected == 0 {
+		t.Errorf("got\n%swant\n%s", out.String(), want.String())
+	}
+}
+
+// Only the two top-level fields of a rejected command are renamed, wherever those words stand.
+func TestRejectedCommandsKeepTheirText(t *testing.T) {
+	e := Event{Place: Place{1, 2, 3}, Raw: []byte(`{"type":"command.rejected","sequence":7,"reason":"line","x":{"line":[1,{"sequence":2}],"sequence":3},"line":4,"payload":"{\"line\":\"sequence\",\\"}`)}
+	got := string(appendPlaced(nil, &e, true))
+	want := `{"lane":1,"sequence":2,"line":3,"type":"command.rejected","command_sequence":7,"reason":"line","x":{"line":[1,{"sequence":2}],"sequence":3},"command_line":4,"payload":"{\"line\":\"sequence\",\\"}`
+	if got != want || !json.Valid([]byte(got)) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestCSV(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	path := filepath.Join(t.TempDir(), "out.csv")
+	r.run(File(path, CSV), Options{})
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := 1
+	for n := range lanes {
+		places, lines := r.stored(n)
+		for k, line := range lines {
+			var event map[string]any
+			d := json.NewDecoder(strings.NewReader(line))
+			d.UseNumber()
+			if err := d.Decode(&event); err != nil {
+				t.Fatal(err)
+			}
+			for c, column := range Columns {
+				want := ""
+				switch column.Name {
+				case "lane":
+					want = fmt.Sprint(n)
+				case "sequence":
+					want = fmt.Sprint(places[k].Sequence)
+				case "line":
+					want = fmt.Sprint(places[k].Line)
+				case "raw":
+					want = line
+				default:
+					name := strings.TrimPrefix(column.Name, "command_")
+					if v, there := event[name]; there && (name == column.Name || event["type"] == "command.rejected") {
+						want = fmt.Sprint(v)
+					}
+				}
+				if rows[i][c] != want {
+					t.Errorf("row %d: %s is %q, want %q in %s", i, column.Name, rows[i][c], want, line)
+				}
+			}
+			i++
+		}
+	}
+	if len(rows) != i || rows[0][0] != "lane" || len(rows[0]) != len(Columns) {
+		t.Errorf("%d rows, want %d; heading %v", len(rows), i, rows[0])
+	}
+}
+
+// full is a disk with room for so many bytes.
+type full struct {
+	io.Writer
+	room int
+}
+
+func (f *full) Write(p []byte) (int, error) {
+	if len(p) > f.room {
+		n, _ := f.Writer.Write(p[:f.room])
+		f.room = 0
+		return n, syscall.ENOSPC
+	}
+	f.room -= len(p)
+	return f.Writer.Write(p)
+}
+
+// A full disk, at whatever byte: a clear error, and nothing left, neither of the file nor beside it. What had its name
+// before keeps it.
+func TestFullDisk(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	for _, format := range []Format{NDJSON, CSV, Parquet} {
+		for _, room := range []int{0, 3, 1000} {
+			for _, before := range []string{"", "what was there"} {
+				dir := t.TempDir()
+				path := filepath.Join(dir, "out")
+				if before != "" {
+					if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				sink := File(path, format).(*fileSink)
+				sink.limit = func(w io.Writer) io.Writer { return &full{w, room} }
+				_, err := r.try(sink, Options{MaxLines: 1})
+				if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "make room") {
+					t.Errorf("%s, room for %d: error %v", format, room, err)
+				}
+				there, _ := os.ReadFile(path)
+				if names, _ := os.ReadDir(dir); string(there) != before || len(names) > 1 || before == "" && len(names) != 0 {
+					t.Errorf("%s, room for %d: left %v, %q", format, room, names, there)
+				}
+			}
+		}
+	}
+	// A device stays what it is.
+	_, err := r.try(File("/dev/full", NDJSON), Options{})
+	if info, serr := os.Stat("/dev/full"); !errors.Is(err, syscall.ENOSPC) || serr != nil || info.Mode()&os.ModeCharDevice == 0 {
+		t.Errorf("/dev/full: %v, %v", err, serr)
+	}
+}
+
+// While it is written the name is free; an export that is stopped leaves nothing.
+func TestAFileIsWholeOrNotThere(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out.ndjson")
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := Run(ctx, r.js, r.log, File(path, NDJSON), Options{MaxLines: 1, Logger: (&logs{}).logger(), Progress: func(p Progress) {
+		if _, err := os.Stat(path); err == nil {
+			t.Error("half a file has the name")
+		}
+		if p.Messages > 2 {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "stopped before the end") {
+		t.Errorf("stopped: %v", err)
+	}
+	if names, _ := os.ReadDir(dir); len(names) != 1 {
+		t.Errorf("left %v", names)
+	}
+	if err := os.WriteFile(path, nil, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	r.run(File(link, NDJSON), Options{})
+	info, err := os.Lstat(link)
+	if err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link became %v, %v", info, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 || info.Mode().Perm() != 0o640 {
+		t.Errorf("the file behind the link: %v, %v", info, err)
+	}
+}
+
+func TestWrongFiles(t *testing.T) {
+	r := newRig(t)
+	for _, c := range []struct{ path, says string }{
+		{t.TempDir(), "is a directory"},
+		{filepath.Join(t.TempDir(), "no", "file"), "make it first"},
+	} {
+		_, err := r.try(File(c.path, NDJSON), Options{})
+		var wrong *InvalidError
+		if !errors.As(err, &wrong) || wrong.Field != "out" || !strings.Contains(wrong.Problem, c.says) {
+			t.Errorf("%s: %v", c.path, err)
+		}
+	}
+}
+
+// wholeFile is what the named file must hold.
+func (r *rig) wholeFile(format Format) string {
+	r.t.Helper()
+	var out bytes.Buffer
+	r.run(Stream(&out, format), Options{})
+	return out.String()
+}
+
+// sameLines compares whatever the order: following mixes lanes.
+func sameLines(t *testing.T, got, want string) {
+	t.Helper()
+	count := map[string]int{}
+	for line := range strings.Lines(got) {
+		count[line]++
+	}
+	for line := range strings.Lines(want) {
+		count[line]--
+	}
+	for line, n := range count {
+		if n != 0 {
+			t.Errorf("%+d of %s", n, line)
+		}
+	}
+}
+
+func named(t *testing.T, path string, format Format, reset bool) *namedFile {
+	t.Helper()
+	s, err := NamedFile(path, "daily", format, reset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.(*namedFile)
+}
+
+// Run after run adds what is new, to the letter what one run would have written.
+func TestNamedFileGoesOn(t *testing.T) {
+	for _, format := range []Format{NDJSON, CSV} {
+		t.Run(string(format), func(t *testing.T) {
+			r := newRig(t)
+			path := filepath.Join(t.TempDir(), "out")
+			for i := range 4 {
+				if i > 0 {
+					r.claimOnce(i)
+				}
+				r.run(named(t, path, format, false), Options{MaxLines: i})
+				got, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameLines(t, string(got), r.wholeFile(format))
+			}
+			r.run(named(t, path, format, true), Options{})
+			if got, _ := os.ReadFile(path); string(got) != r.wholeFile(format) {
+				t.Errorf("begun again: %s", got)
+			}
+		})
+	}
+}
+
+// claimOnce writes something new to both lanes, campaigns the first time.
+func (r *rig) claimOnce(i int) {
+	r.t.Helper()
+	for _, c := range campaigns {
+		if i == 1 {
+			r.create(c, "")
+		}
+		r.claim(c, fmt.Sprintf("customer-%d", i), fmt.Sprintf("friend-%d", i))
+	}
+}
+
+// Killed at any moment, it goes on without losing or doubling a line. A kill leaves the file as it is at that moment and
+// the state as it was last saved.
+func TestNamedFileKilled(t *testing.T) {
+	r := newRig(t)
+	for i := range 6 {
+		r.claimOnce(i + 1)
+	}
+	whole := r.wholeFile(NDJSON)
+	for kill := range 8 {
+		path := filepath.Join(t.TempDir(), "out")
+		r.run(named(t, path, NDJSON, false), Options{Filter: Filter{}}) // a first run, to have a state
+		state, err := os.ReadFile(StatePath(path, "daily"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.claimOnce(100 + kill)
+		whole = r.wholeFile(NDJSON)
+		crashed := errors.New("killed")
+		writes := 0
+		sink := named(t, path, NDJSON, false)
+		_, err = r.try(crashing{sink, func() error {
+			if writes++; writes > kill {
+				// As a kill would: what was written is in the file, the state is the old one.
+				_ = sink.enc.flush()
+				sink.broken = true
+				return crashed
+			}
+			_ = sink.enc.flush()
+			return nil
+		}}, Options{MaxLines: 1})
+		if err != nil && !errors.Is(err, crashed) {
+			t.Fatal(err)
+		}
+		if err != nil {
+			if now, _ := os.ReadFile(StatePath(path, "daily")); !bytes.Equal(now, state) {
+				t.Fatalf("the state moved: %s", now)
+			}
+		}
+		r.run(named(t, path, NDJSON, false), Options{})
+		got, _ := os.ReadFile(path)
+		sameLines(t, string(got), whole)
+	}
+}
+
+// crashing is a sink that fails after having written.
+type crashing struct {
+	*namedFile
+	after func() error
+}
+
+func (c crashing) Write(ctx context.Context, b *Batch) error {
+	if err := c.namedFile.Write(ctx, b); err != nil {
+		return err
+	}
+	return c.after()
+}
+
+// A disk that fills up costs nothing but time.
+func TestNamedFileFullDisk(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	whole := r.wholeFile(CSV)
+	for room := 0; room < len(whole); room += 777 {
+		path := filepath.Join(t.TempDir(), "out")
+		sink := named(t, path, CSV, false)
+		sink.limit = func(w io.Writer) io.Writer { return &full{w, room} }
+		if _, err := r.try(sink, Options{MaxLines: 3}); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "it goes on there") {
+			t.Fatalf("room for %d: %v", room, err)
+		}
+		r.run(named(t, path, CSV, false), Options{})
+		if got, _ := os.ReadFile(path); string(got) != whole {
+			t.Errorf("room for %d: got\n%s", room, got)
+		}
+	}
+}
+
+func TestNamedFileFollows(t *testing.T) {
+	r := newRig(t)
+	path := filepath.Join(t.TempDir(), "out")
+	for i := range 3 {
+		stop := r.follow(named(t, path, NDJSON, false), Options{})
+		r.claimOnce(i + 1)
+		whole := r.wholeFile(NDJSON)
+		streamtest.Eventually(t, "the file has it", func() bool {
+			got, _ := os.ReadFile(path)
+			return len(got) == len(whole)
+		})
+		if i == 0 {
+			if _, err := r.try(named(t, path, NDJSON, false), Options{}); err == nil || !strings.Contains(err.Error(), "another process writes") {
+				t.Errorf("two at once: %v", err)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		got, _ := os.ReadFile(path)
+		sameLines(t, string(got), whole)
+	}
+}
+
+// What a named file cannot go on with is refused, saying what to do; the file stays as it is.
+func TestNamedFileRefuses(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	for name, c := range map[string]struct {
+		spoil  func(path string)
+		format Format
+		filter Filter
+		says   string
+	}{
+		"no state":       {func(path string) { _ = os.Remove(StatePath(path, "daily")) }, NDJSON, Filter{}, "--reset"},
+		"broken state":   {func(path string) { _ = os.WriteFile(StatePath(path, "daily"), []byte("{"), 0o600) }, NDJSON, Filter{}, "--reset"},
+		"shorter":        {func(path string) { _ = os.Truncate(path, 5) }, NDJSON, Filter{}, "somebody changed it"},
+		"another format": {func(string) {}, CSV, Filter{}, "was begun as ndjson"},
+		"another filter": {func(string) {}, NDJSON, Filter{Types: []domain.EventType{domain.CouponVoided}}, "begun with no filter, not with --type coupon.voided"},
+		"another log": {func(path string) {
+			raw, _ := os.ReadFile(StatePath(path, "daily"))
+			_ = os.WriteFile(StatePath(path, "daily"), bytes.ReplaceAll(raw, []byte(r.log.UUID), []byte("other")), 0o600)
+		}, NDJSON, Filter{}, "put the log back"},
+		"ahead of the log": {func(path string) {
+			raw, _ := os.ReadFile(StatePath(path, "daily"))
+			_ = os.WriteFile(StatePath(path, "daily"), bytes.Replace(raw, []byte(`"sequence":`), []byte(`"sequence":9`), 1), 0o600)
+		}, NDJSON, Filter{}, "begin again with --reset"},
+	} {
+		path := filepath.Join(t.TempDir(), "out")
+		r.run(named(t, path, NDJSON, false), Options{})
+		c.spoil(path)
+		before, _ := os.ReadFile(path)
+		_, err := r.try(named(t, path, c.format, false), Options{Filter: c.filter})
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+		if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+			t.Errorf("%s: the file changed", name)
+		}
+	}
+	if _, err := NamedFile("x", "daily", Parquet, false); err == nil || !strings.Contains(err.Error(), "give ndjson or csv") {
+		t.Errorf("Parquet: %v", err)
+	}
+	if _, err := NamedFile("x", "Not a name", CSV, false); err == nil || !strings.Contains(err.Error(), "a-z") {
+		t.Errorf("name: %v", err)
+	}
+}

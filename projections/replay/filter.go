@@ -1,0 +1,210 @@
+package replay
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// Filter says which events are wanted; what is left empty is not asked about. The zero Filter lets all pass.
+type Filter struct {
+	Campaigns []string
+	Types     []domain.EventType
+	// Customer lets pass what names the customer, and what happened to coupons and reminders that were theirs: a
+	// redemption need not name its customer. To know those, lanes are read from their beginning.
+	Customer string
+	// Since (inclusive) and Until (exclusive) are event times.
+	Since, Until domain.Instant
+	// Lanes to read; none = all.
+	Lanes []int
+	// From and To are, by lane, the first and the last message sequence to read. Lanes without are read from their
+	// first, to their last.
+	From, To map[int]uint64
+}
+
+// InvalidError is a wrong filter or setting: which one, and what would be right.
+type InvalidError struct{ Field, Problem string }
+
+func (e *InvalidError) Error() string { return e.Field + ": " + e.Problem }
+
+func invalid(field, format string, args ...any) error {
+	return &InvalidError{field, fmt.Sprintf(format, args...)}
+}
+
+// EventTypes are the types of events that lanes write, by name.
+func EventTypes() map[string]domain.EventType {
+	types := make(map[string]domain.EventType)
+	for t := domain.CampaignCreated; t < domain.ReminderDue; t++ {
+		types[t.String()] = t
+	}
+	return types
+}
+
+// ParseType reads the name of an event type.
+func ParseType(name string) (domain.EventType, error) {
+	types := EventTypes()
+	if t, known := types[name]; known {
+		return t, nil
+	}
+	if name == domain.ReminderDue.String() {
+		return 0, fmt.Errorf("%s lines stand on scrip.rmd.<lane>, not among the events; reminders.due tells of the firing", name)
+	}
+	return 0, fmt.Errorf("there is no event type %q; give one of %s", name, strings.Join(slices.Sorted(maps.Keys(types)), ", "))
+}
+
+// Check says what is wrong with the filter on a log of so many lanes; 0 = not known. Errors are *InvalidError.
+func (f *Filter) Check(lanes int) error {
+	for _, name := range f.Campaigns {
+		if !domain.ValidCampaignName(name) {
+			return invalid("campaign", "%q is no campaign's name; those are 1 to %d of A-Z a-z 0-9 _ -", name, domain.MaxCampaignName)
+		}
+	}
+	if f.Since != 0 && f.Until != 0 && f.Since >= f.Until {
+		return invalid("until", "%s is not after --since %s; give a later time", f.Until, f.Since)
+	}
+	for _, list := range []struct {
+		field string
+		lanes []int
+	}{{"lane", f.Lanes}, {"from", slices.Sorted(maps.Keys(f.From))}, {"to", slices.Sorted(maps.Keys(f.To))}} {
+		for _, n := range list.lanes {
+			if n < 0 || lanes > 0 && n >= lanes {
+				return invalid(list.field, "there is no lane %d; the log has lanes 0 to %d", n, max(lanes, 1)-1)
+			}
+			if list.field != "lane" && !f.reads(n) {
+				return invalid(list.field, "lane %d is not among the lanes asked for with --lane; add it there or leave it out here", n)
+			}
+		}
+	}
+	for lane, to := range f.To {
+		if from := f.From[lane]; from > to {
+			return invalid("to", "%d:%d lies before --from %d:%d; give a later position", lane, to, lane, from)
+		}
+	}
+	return nil
+}
+
+func (f *Filter) reads(lane int) bool { return len(f.Lanes) == 0 || slices.Contains(f.Lanes, lane) }
+
+// String writes the filter as flags, always in the same way: it is kept with what was filtered, to compare.
+func (f *Filter) String() string {
+	var out []string
+	add := func(flag string, values ...string) {
+		slices.Sort(values)
+		for _, v := range slices.Compact(values) {
+			out = append(out, "--"+flag+" "+v)
+		}
+	}
+	add("campaign", slices.Clone(f.Campaigns)...)
+	var types, lanes, from, to []string
+	for _, t := range f.Types {
+		types = append(types, t.String())
+	}
+	for _, n := range f.Lanes {
+		lanes = append(lanes, fmt.Sprint(n))
+	}
+	for n, seq := range f.From {
+		from = append(from, fmt.Sprintf("%d:%d", n, seq))
+	}
+	for n, seq := range f.To {
+		to = append(to, fmt.Sprintf("%d:%d", n, seq))
+	}
+	add("type", types...)
+	if f.Customer != "" {
+		add("customer", fmt.Sprintf("%q", f.Customer))
+	}
+	if f.Since != 0 {
+		add("since", f.Since.String())
+	}
+	if f.Until != 0 {
+		add("until", f.Until.String())
+	}
+	add("lane", lanes...)
+	add("from", from...)
+	add("to", to...)
+	return strings.Join(out, " ")
+}
+
+// matcher is a filter at work on one lane. What it has to remember of a customer belongs to campaigns, and those to
+// their lane.
+type matcher struct {
+	*Filter
+	// words: a line that has none of a list cannot match. Looking for them is much cheaper than reading the line, and
+	// sound, because campaigns and types are written without escapes.
+	words     [][][]byte
+	coupons   map[couponKey]struct{}
+	reminders map[reminderKey]struct{}
+}
+
+type couponKey struct {
+	campaign string
+	n        uint32
+}
+
+type reminderKey struct {
+	campaign string
+	r        uint64
+}
+
+func newMatcher(f *Filter) *matcher {
+	m := &matcher{Filter: f, coupons: map[couponKey]struct{}{}, reminders: map[reminderKey]struct{}{}}
+	var campaigns, types [][]byte
+	for _, name := range f.Campaigns {
+		campaigns = append(campaigns, []byte(name))
+	}
+	for _, t := range f.Types {
+		types = append(types, []byte(t.String()))
+	}
+	if campaigns != nil {
+		m.words = append(m.words, campaigns)
+	}
+	if types != nil && f.Customer == "" { // a customer's claims are looked at whatever types are asked for
+		m.words = append(m.words, types)
+	}
+	return m
+}
+
+// may says whether a line is worth reading.
+func (m *matcher) may(line []byte) bool {
+	for _, list := range m.words {
+		if !slices.ContainsFunc(list, func(word []byte) bool { return bytes.Contains(line, word) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// match says whether an event passes. It is asked about every event of the lane that it may, in order.
+func (m *matcher) match(e *domain.Event) bool {
+	if m.Customer != "" && !m.theirs(e) {
+		return false
+	}
+	return (len(m.Campaigns) == 0 || slices.Contains(m.Campaigns, e.Campaign)) &&
+		(len(m.Types) == 0 || slices.Contains(m.Types, e.Type)) &&
+		e.At >= m.Since && (m.Until == 0 || e.At < m.Until)
+}
+
+// theirs says whether an event is about the customer, and remembers what is.
+func (m *matcher) theirs(e *domain.Event) bool {
+	coupon, reminder := couponKey{e.Campaign, e.N}, reminderKey{e.Campaign, e.R}
+	if e.CustomerID == m.Customer {
+		switch e.Type {
+		case domain.CouponClaimed:
+			m.coupons[coupon] = struct{}{}
+		case domain.ReminderSet:
+			m.reminders[reminder] = struct{}{}
+		}
+		return true
+	}
+	known := false
+	switch e.Type {
+	case domain.CouponRedeemed, domain.CouponRolledBack, domain.CouponVoided, domain.CouponExtended:
+		_, known = m.coupons[coupon]
+	case domain.ReminderCancelled:
+		_, known = m.reminders[reminder]
+	}
+	return known
+}

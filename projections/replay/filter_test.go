@@ -1,0 +1,198 @@
+package replay
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Each filter lets pass what a naive one lets pass, in the order of the log, whatever the size of batches.
+func TestFilters(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	middle := domain.At(begin.Add(12 * time.Second))
+	at := func(e map[string]any) domain.Instant {
+		i, err := domain.ParseInstant(e["at"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	for name, c := range map[string]struct {
+		filter Filter
+		keep   func(p Place, e map[string]any) bool
+	}{
+		"all":      {Filter{}, func(Place, map[string]any) bool { return true }},
+		"campaign": {Filter{Campaigns: []string{campaigns[1]}}, func(_ Place, e map[string]any) bool { return e["campaign"] == campaigns[1] }},
+		"two campaigns": {Filter{Campaigns: campaigns[:]}, func(_ Place, e map[string]any) bool {
+			return e["campaign"] == campaigns[0] || e["campaign"] == campaigns[1]
+		}},
+		"types": {Filter{Types: []domain.EventType{domain.CouponClaimed, domain.CommandRejected}}, func(_ Place, e map[string]any) bool {
+			return e["type"] == "coupon.claimed" || e["type"] == "command.rejected"
+		}},
+		"since": {Filter{Since: middle}, func(_ Place, e map[string]any) bool { return at(e) >= middle }},
+		"until": {Filter{Until: middle}, func(_ Place, e map[string]any) bool { return at(e) < middle }},
+		"lane":  {Filter{Lanes: []int{1}}, func(p Place, _ map[string]any) bool { return p.Lane == 1 }},
+		"from":  {Filter{From: map[int]uint64{0: 3}}, func(p Place, _ map[string]any) bool { return p.Lane != 0 || p.Sequence >= 3 }},
+		"to": {Filter{To: map[int]uint64{0: 3, 1: 2}}, func(p Place, _ map[string]any) bool {
+			return p.Lane == 0 && p.Sequence <= 3 || p.Lane == 1 && p.Sequence <= 2
+		}},
+		"nothing":       {Filter{Campaigns: []string{"nobody"}}, func(Place, map[string]any) bool { return false }},
+		"after the end": {Filter{From: map[int]uint64{0: r.last[0] + 1, 1: r.last[1] + 1}}, func(Place, map[string]any) bool { return false }},
+		"together": {Filter{Campaigns: []string{campaigns[0]}, Types: []domain.EventType{domain.CouponRedeemed}, Since: middle - 8_000_000, Until: middle, Lanes: []int{0}},
+			func(p Place, e map[string]any) bool {
+				return p.Lane == 0 && e["campaign"] == campaigns[0] && e["type"] == "coupon.redeemed" && at(e) < middle && at(e) >= middle-8_000_000
+			}},
+	} {
+		for _, lines := range []int{0, 1} {
+			var got []Place
+			sum := r.run(collect(&got), Options{Filter: c.filter, MaxLines: lines})
+			want := r.naive(c.keep)
+			equalPlaces(t, name, got, want)
+			if sum.Events != uint64(len(want)) {
+				t.Errorf("%s: the summary says %d events, want %d", name, sum.Events, len(want))
+			}
+		}
+	}
+}
+
+// What happened to a customer's coupons is theirs, also where the line does not name them; also from the middle on.
+func TestCustomer(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	for _, c := range []struct {
+		filter Filter
+		want   []string // types per lane
+	}{
+		{Filter{Customer: "ann"}, []string{"coupon.claimed", "coupon.redeemed"}},
+		{Filter{Customer: "bob"}, []string{"coupon.claimed", "coupon.redeemed", "coupon.rolled_back"}},
+		{Filter{Customer: "cy"}, []string{"coupon.claimed", "reminder.set", "reminder.cancelled"}},
+		{Filter{Customer: "bob", Types: []domain.EventType{domain.CouponRolledBack}}, []string{"coupon.rolled_back"}},
+		{Filter{Customer: "bob", From: map[int]uint64{0: 4, 1: 4}}, []string{"coupon.redeemed", "coupon.rolled_back"}},
+		{Filter{Customer: "nobody"}, nil},
+	} {
+		var got [lanes][]string
+		r.run(typesSink(&got), Options{Filter: c.filter, MaxLines: 2})
+		for n := range lanes {
+			if strings.Join(got[n], " ") != strings.Join(c.want, " ") {
+				t.Errorf("%s, lane %d: %v, want %v", c.filter.String(), n, got[n], c.want)
+			}
+		}
+	}
+}
+
+// Events of one lane's clock may stand in several messages; the halving search skips none, foreign messages included.
+func TestSinceIsFoundByHalving(t *testing.T) {
+	r := newRig(t)
+	for range 40 {
+		r.write(0, `{"type":"campaign.paused","campaign":"x","at":"@"}`)
+		r.publish(0, nil, []byte("not ours"))
+		r.clock = r.clock.Add(-time.Second) // the next step has the same time
+		r.write(0, `{"type":"campaign.resumed","campaign":"x","at":"@"}`)
+	}
+	for _, seconds := range []int{0, 1, 2, 20, 40, 41} {
+		since := domain.At(begin.Add(time.Duration(seconds) * time.Second))
+		var got []Place
+		sum := r.run(collect(&got), Options{Filter: Filter{Since: since}})
+		if want := 2 * (41 - max(seconds, 1)); len(got) != want || sum.Messages > uint64(want) {
+			t.Errorf("since second %d: %d events of %d messages, want %d", seconds, len(got), sum.Messages, want)
+		}
+	}
+}
+
+func TestWrongFilters(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	for _, c := range []struct {
+		opts        Options
+		field, says string
+	}{
+		{Options{Filter: Filter{Campaigns: []string{"bad.name"}}}, "campaign", "A-Z a-z 0-9 _ -"},
+		{Options{Filter: Filter{Since: 10, Until: 10}}, "until", "give a later time"},
+		{Options{Filter: Filter{Lanes: []int{2}}}, "lane", "lanes 0 to 1"},
+		{Options{Filter: Filter{Lanes: []int{0}, From: map[int]uint64{1: 1}}}, "from", "add it there"},
+		{Options{Filter: Filter{From: map[int]uint64{7: 1}}}, "from", "lanes 0 to 1"},
+		{Options{Filter: Filter{From: map[int]uint64{0: 9}, To: map[int]uint64{0: 8}}}, "to", "give a later position"},
+		{Options{Filter: Filter{From: map[int]uint64{0: 1000}}}, "from", "give at most 0:"},
+		{Options{Filter: Filter{Until: 10}, Follow: true}, "follow", "leave out --until"},
+	} {
+		var got []Place
+		_, err := r.try(collect(&got), c.opts)
+		var wrong *InvalidError
+		if !errors.As(err, &wrong) || wrong.Field != c.field || !strings.Contains(wrong.Problem, c.says) {
+			t.Errorf("%+v: %v, want %s … %s", c.opts.Filter, err, c.field, c.says)
+		}
+	}
+	if _, err := ParseType("coupon.gilded"); err == nil || !strings.Contains(err.Error(), "coupon.claimed") {
+		t.Errorf("unknown type: %v", err)
+	}
+	if _, err := ParseType("reminder.due"); err == nil || !strings.Contains(err.Error(), "reminders.due") {
+		t.Errorf("type of another stream: %v", err)
+	}
+}
+
+// What cannot be read is told and counted, never passed on, and stops nothing.
+func TestUnreadableLines(t *testing.T) {
+	r := newRig(t)
+	r.write(0, `{"type":"campaign.paused","campaign":"x","at":"@"}`, `{"type":"coupon.gilded","campaign":"x","at":"@"}`, `{"type":`, ``,
+		`{"type":"campaign.resumed","campaign":"x"}`, `{"type":"campaign.resumed","campaign":"x","at":"@"}`)
+	r.publish(0, nil, []byte("foreign"))
+	var said logs
+	var got []Place
+	sum := r.run(collect(&got), Options{Logger: said.logger()})
+	equalPlaces(t, "the readable ones", got, []Place{{0, 1, 1}, {0, 1, 6}})
+	if sum.Unreadable != 3 || sum.Foreign != 1 || strings.Count(said.String(), "is left out") != 3 || !strings.Contains(said.String(), "coupon.gilded") {
+		t.Errorf("%+v\n%s", sum, said.String())
+	}
+}
+
+// A newer format stops the reader; what came before it is there.
+func TestNewerFormat(t *testing.T) {
+	for name, follow := range map[string]bool{"once": false, "followed": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.work()
+			want := r.naive(func(p Place, _ map[string]any) bool { return p.Lane == 0 })
+			newer := r.header(0)
+			newer.Set(topology.HeaderFormat, "2")
+			r.publish(0, newer, []byte("?"))
+			var got []Place
+			_, err := r.try(collect(&got), Options{Follow: follow, Filter: Filter{Lanes: []int{0}}})
+			if !errors.Is(err, eventlog.ErrNewerFormat) || !strings.Contains(err.Error(), "lane 0") || !strings.Contains(err.Error(), "use a newer scrip") {
+				t.Errorf("error %v", err)
+			}
+			equalPlaces(t, "before it", got, want)
+		})
+	}
+}
+
+// All that is there comes first, then what comes.
+func TestFollow(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	arrived := make(chan Place, 10_000)
+	stop := r.follow(channelSink(arrived), Options{})
+	for range r.naive(func(Place, map[string]any) bool { return true }) {
+		<-arrived
+	}
+	for i := range 20 {
+		lane := i % lanes
+		r.claim(campaigns[lane], "new"+string(rune('a'+i)))
+		if got, want := <-arrived, (Place{lane, r.last[lane], 1}); got != want {
+			t.Fatalf("followed %v, want %v", got, want)
+		}
+	}
+	r.server.Restart(t)
+	r.claim(campaigns[0], "later")
+	if got := <-arrived; got.Sequence != r.last[0] {
+		t.Errorf("after a restart of the server: %v", got)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}

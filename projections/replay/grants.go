@@ -1,0 +1,73 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// insufficientPrivilege is SQLSTATE insufficient_privilege.
+const insufficientPrivilege = "42501"
+
+// deniedPattern reads what PostgreSQL says is denied. In other languages than English the hint is a general one.
+var deniedPattern = regexp.MustCompile(`^permission denied for (database|schema|table|view|materialized view|sequence|function|relation|foreign table) (\S+)$`)
+
+// grants adds to an error which GRANT would help, where rights are what is missing.
+func (p *projection) grants(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != insufficientPrivilege {
+		return err
+	}
+	found := deniedPattern.FindStringSubmatch(pg.Message)
+	if found == nil {
+		return fmt.Errorf("%w; GRANT role %s the right to it", err, p.role)
+	}
+	kind, name := strings.ToUpper(found[1]), found[2]
+	right := "SELECT"
+	switch kind {
+	case "DATABASE":
+		right = "CREATE"
+	case "SCHEMA":
+		right = "USAGE"
+	case "SEQUENCE":
+		right = "USAGE"
+	case "FUNCTION":
+		right = "EXECUTE"
+	default:
+		kind = "TABLE" // GRANT calls views tables, too
+	}
+	return fmt.Errorf("%w; run: GRANT %s ON %s %s TO %s", err, right, kind, quote(name), quote(p.role))
+}
+
+var plainIdentifier = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+
+// quote writes an identifier as people do: in quotes only if it needs them.
+func quote(name string) string {
+	if plainIdentifier.MatchString(name) {
+		return name
+	}
+	return pgx.Identifier{name}.Sanitize()
+}
+
+// noDatabase says whether an error means that the database is not there, or not yet, or not any more.
+func noDatabase(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		// 08 connection; 57P01 to 57P03 it is stopping, was killed, or starts.
+		return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P0")
+	}
+	var network net.Error
+	var connect *pgconn.ConnectError
+	return errors.As(err, &network) || errors.As(err, &connect) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) || strings.Contains(err.Error(), "conn closed")
+}

@@ -1,0 +1,163 @@
+package replay
+
+import (
+	"bytes"
+	"strconv"
+	"unicode/utf8"
+)
+
+// The functions here change a line that domain.ParseEvent has read, so it is known to be one JSON object.
+
+// appendPlaced appends a line with its place in front: {"lane":0,"sequence":12,"line":1,"type":…. All else stays to the
+// letter. A command.rejected has a sequence and a line of its own, those of the command; they are renamed
+// command_sequence and command_line, as the columns are.
+func appendPlaced(dst []byte, e *Event, rejected bool) []byte {
+	dst = strconv.AppendInt(append(dst, `{"lane":`...), int64(e.Lane), 10)
+	dst = strconv.AppendUint(append(dst, `,"sequence":`...), e.Place.Sequence, 10)
+	dst = strconv.AppendInt(append(dst, `,"line":`...), int64(e.Place.Line), 10)
+	dst = append(dst, ',')
+	rest := bytes.TrimSpace(e.Raw)[1:]
+	if !rejected {
+		return append(dst, rest...)
+	}
+	depth, key := 1, true
+	for i := 0; i < len(rest); {
+		switch c := rest[i]; c {
+		case '"':
+			end := i + textLen(rest[i:])
+			text := rest[i:end]
+			if depth == 1 && key && (string(text) == `"sequence"` || string(text) == `"line"`) {
+				dst = append(append(dst, `"command_`...), text[1:]...)
+			} else {
+				dst = append(dst, text...)
+			}
+			key = false
+			i = end
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		case ',':
+			key = depth == 1
+		}
+		dst = append(dst, rest[i])
+		i++
+	}
+	return dst
+}
+
+// textLen is the length of the JSON string that s begins with, quotes included.
+func textLen(s []byte) int {
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(s)
+}
+
+// maxExponent is far within what PostgreSQL's numeric holds, and far beyond what anybody means.
+const maxExponent = 10_000
+
+// storable makes a line fit for PostgreSQL's jsonb, which refuses three things that JSON allows: \u0000 and halves of
+// surrogate pairs, which become \ufffd, and numbers of astronomic exponents, which become text. Nearly every line is
+// returned as it is.
+func storable(line []byte) []byte {
+	if !utf8.Valid(line) {
+		line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
+	}
+	if !suspicious(line) {
+		return line
+	}
+	out := make([]byte, 0, len(line)+16)
+	for i := 0; i < len(line); {
+		c := line[i]
+		switch {
+		case c == '"':
+			n := textLen(line[i:])
+			out = appendStorableText(out, line[i:i+n])
+			i += n
+		case c == '-' || c >= '0' && c <= '9':
+			n := 1
+			for i+n < len(line) && bytes.IndexByte([]byte("+-.eE0123456789"), line[i+n]) >= 0 {
+				n++
+			}
+			number := line[i : i+n]
+			if astronomic(number) {
+				out = append(append(append(out, '"'), number...), '"')
+			} else {
+				out = append(out, number...)
+			}
+			i += n
+		default:
+			out = append(out, c)
+			i++
+		}
+	}
+	return out
+}
+
+// suspicious lines hold \u, or an e behind a digit.
+func suspicious(line []byte) bool {
+	if bytes.Contains(line, []byte(`\u`)) {
+		return true
+	}
+	for i := 1; i < len(line); i++ {
+		if (line[i] == 'e' || line[i] == 'E') && line[i-1] >= '0' && line[i-1] <= '9' {
+			return true
+		}
+	}
+	return false
+}
+
+func astronomic(number []byte) bool {
+	at := bytes.IndexAny(number, "eE")
+	if at < 0 {
+		return false
+	}
+	exponent, err := strconv.Atoi(string(number[at+1:]))
+	return err != nil || exponent > maxExponent || exponent < -maxExponent
+}
+
+func appendStorableText(dst, text []byte) []byte {
+	for i := 0; i < len(text); {
+		if text[i] != '\\' || i+1 >= len(text) {
+			dst = append(dst, text[i])
+			i++
+			continue
+		}
+		unit, ok := escape(text[i:])
+		switch {
+		case !ok:
+			dst = append(dst, text[i:i+2]...)
+			i += 2
+			continue
+		case unit >= 0xD800 && unit < 0xDC00:
+			if low, paired := escape(text[i+6:]); paired && low >= 0xDC00 && low < 0xE000 {
+				dst = append(dst, text[i:i+12]...)
+				i += 12
+				continue
+			}
+			fallthrough
+		case unit == 0, unit >= 0xDC00 && unit < 0xE000:
+			dst = append(dst, `\ufffd`...)
+		default:
+			dst = append(dst, text[i:i+6]...)
+		}
+		i += 6
+	}
+	return dst
+}
+
+// escape reads \uXXXX at the beginning of s.
+func escape(s []byte) (unit uint64, ok bool) {
+	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+		return 0, false
+	}
+	unit, err := strconv.ParseUint(string(s[2:6]), 16, 32)
+	return unit, err == nil
+}

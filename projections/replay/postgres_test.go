@@ -1,0 +1,349 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// rowsOf reads table events of a schema as CSV would show it, in log order.
+func rowsOf(t *testing.T, database, schema string) (rows []string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	var list []string
+	for _, c := range Columns {
+		if strings.HasPrefix(c.SQL, "timestamptz") {
+			list = append(list, `rtrim(rtrim(to_char(`+c.Name+` AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'), '0'), '.') || 'Z'`)
+		} else if c.Name != "raw" {
+			list = append(list, c.Name+"::text")
+		}
+	}
+	q, err := conn.Query(t.Context(), "SELECT concat_ws('|', coalesce("+strings.Join(list, ", ''), coalesce(")+", '')) FROM "+schema+".events ORDER BY lane, sequence, line")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err = pgx.CollectRows(q, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// expectedRows are the same by way of CSV.
+func (r *rig) expectedRows(f Filter) (rows []string) {
+	r.t.Helper()
+	var got []csvRow
+	r.run(csvSink(&got), Options{Filter: f})
+	for _, row := range got {
+		rows = append(rows, strings.Join(row.fields[:len(Columns)-1], "|"))
+	}
+	return rows
+}
+
+func (r *rig) sameRows(t *testing.T, database, schema string) {
+	t.Helper()
+	got, want := rowsOf(t, database, schema), r.expectedRows(Filter{})
+	if !slices.Equal(got, want) {
+		t.Errorf("table events:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Typed rows of all events; run after run adds what is new.
+func TestRows(t *testing.T) {
+	r := newRig(t)
+	db := pgtest.URL(t)
+	r.work()
+	for i := range 3 {
+		r.run(Postgres(db, Rows("copy_of_all"), false), Options{MaxLines: i})
+		r.sameRows(t, db, "copy_of_all")
+		r.claim(campaigns[0], fmt.Sprintf("x%d", i), fmt.Sprintf("y%d", i))
+	}
+	if got := query(t, db, `SELECT string_agg(raw->'attributes'->>'channel' || ' ' || (raw->>'customer_id'), ' ') FROM copy_of_all.events WHERE raw ? 'attributes'`); got != "app flo app flo" {
+		t.Errorf("raw says %s", got)
+	}
+	r.run(Postgres(db, Rows("copy_of_all"), true), Options{})
+	r.sameRows(t, db, "copy_of_all")
+}
+
+// What JSON allows and PostgreSQL does not is changed as little as needed, not refused.
+func TestTextThatPostgresRefuses(t *testing.T) {
+	r := newRig(t)
+	db := pgtest.URL(t)
+	for _, attributes := range []string{`{"a":"\u0000"}`, `{"a":"\ud800"}`, `{"a":"\udc00\ud83d\ude00"}`, `{"a":"\\u0000"}`, `{"a":1e999999,"b":-2E-999999,"c":1e3,"e9":"1e999999"}`,
+		"{\"a\":\"\xff\"}", `{"a":"\ud800\u0041"}`, `{"a":"\"\\"}`} {
+		r.write(0, `{"type":"coupon.claimed","campaign":"c","at":"@","n":1,"code":"C","customer_id":"\u0000x","attributes":`+attributes+`}`)
+	}
+	sum := r.run(Postgres(db, Rows("odd"), false), Options{})
+	if sum.Unreadable != 0 {
+		t.Errorf("%+v", sum)
+	}
+	want := "{\"a\": \"\uFFFD\"} {\"a\": \"\uFFFD\"} {\"a\": \"\uFFFD😀\"} {\"a\": \"\\\\u0000\"} {\"a\": \"1e999999\", \"b\": \"-2E-999999\", \"c\": 1000, \"e9\": \"1e999999\"} {\"a\": \"\uFFFD\"} {\"a\": \"\uFFFDA\"} {\"a\": \"\\\"\\\\\"}"
+	if got := query(t, db, `SELECT string_agg((raw->'attributes')::text, ' ' ORDER BY sequence) FROM odd.events`); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := query(t, db, `SELECT DISTINCT customer_id FROM odd.events`); got != "\uFFFDx" {
+		t.Errorf("customer %q", got)
+	}
+}
+
+// Killed before or after the commit, and with the answer lost: the next run goes on exactly there.
+func TestProjectionKilled(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	killed := errors.New("killed")
+	for at := range 6 {
+		for name, install := range map[string]func(p *projection, n int){
+			"before the commit": func(p *projection, n int) {
+				p.beforeCommit = func(*Batch) {
+					if n--; n < 0 {
+						_ = p.conn.PgConn().Conn().Close() // as a kill does: no goodbye
+					}
+				}
+			},
+			"after the commit": func(p *projection, n int) {
+				p.afterCommit = func(*Batch) error {
+					if n--; n < 0 {
+						return killed
+					}
+					return nil
+				}
+			},
+		} {
+			db := pgtest.URL(t)
+			p := Postgres(db, Rows("all_events"), false).(*projection)
+			install(p, at)
+			_, err := r.try(p, Options{MaxLines: 2})
+			var batch *BatchError
+			if !errors.As(err, &batch) || batch.First == 0 || batch.Last < batch.First {
+				t.Fatalf("%s %d: %v", name, at, err)
+			}
+			r.run(Postgres(db, Rows("all_events"), false), Options{MaxLines: 3})
+			r.sameRows(t, db, "all_events")
+		}
+	}
+}
+
+// A live table; a second one of the same name is fenced and changes nothing.
+func TestProjectionFollows(t *testing.T) {
+	r := newRig(t)
+	db := pgtest.URL(t)
+	r.work()
+	other := Postgres(db, Rows("live"), false)
+	if _, err := other.Begin(t.Context(), r.log, &Filter{}); err != nil {
+		t.Fatal(err)
+	}
+	defer other.End(context.Background(), nil) //nolint:errcheck // says goodbye
+	stop := r.follow(Postgres(db, Rows("live"), false), Options{})
+	for i := range 5 {
+		r.claim(campaigns[i%lanes], fmt.Sprintf("f%d", i))
+		want := fmt.Sprint(len(r.expectedRows(Filter{})))
+		streamtest.Eventually(t, "rows in the table", func() bool {
+			return query(t, db, "SELECT count(*)::text FROM live.events") == want
+		})
+	}
+	before := query(t, db, "SELECT count(*)::text FROM live.events")
+	err := other.Write(t.Context(), &Batch{Lane: 0, First: 1, Last: 1, To: position(r, 0, 1), Events: []Event{{Place: Place{0, 1, 99}, Event: domain.Event{Type: domain.CampaignResumed, At: 1}, Raw: []byte("{}")}}})
+	if !errors.Is(err, errFenced) || !strings.Contains(err.Error(), "stop one of them") {
+		t.Errorf("the second one: %v", err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if after := query(t, db, "SELECT count(*)::text FROM live.events"); after != before {
+		t.Errorf("%s rows became %s", before, after)
+	}
+	r.sameRows(t, db, "live")
+}
+
+func TestProjectionWaitsForTheDatabase(t *testing.T) {
+	r := newRig(t)
+	cluster := pgtest.Cluster(t)
+	db := cluster.URL()
+	var said logs
+	stop := r.follow(Postgres(db, Rows("live"), false), Options{Logger: said.logger()})
+	r.claimOnce(1)
+	have := func(url string) func() bool {
+		want := fmt.Sprint(len(r.expectedRows(Filter{})))
+		return func() bool {
+			conn, err := pgx.Connect(t.Context(), url)
+			if err != nil {
+				return false
+			}
+			defer conn.Close(context.Background())
+			n := ""
+			return conn.QueryRow(t.Context(), "SELECT count(*)::text FROM live.events").Scan(&n) == nil && n == want
+		}
+	}
+	streamtest.Eventually(t, "rows", have(db))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := cluster.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.claimOnce(2)
+	streamtest.Eventually(t, "it says so", func() bool { return strings.Contains(said.String(), "the database is away") })
+	again, err := cluster.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again != db {
+		t.Fatalf("the cluster moved from %s to %s", db, again)
+	}
+	streamtest.Eventually(t, "rows", have(db))
+	if err := stop(); err != nil || strings.Count(said.String(), "is away") != 1 {
+		t.Errorf("%v\n%s", err, said.String())
+	}
+	r.sameRows(t, db, "live")
+	// Not followed, it is an error that says where it stands.
+	if err := cluster.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.try(Postgres(db, Rows("live"), false), Options{}); err == nil || !isAway(err) {
+		t.Errorf("no database: %v", err)
+	}
+}
+
+// role makes a role that may do nothing but log in, and returns the database's URL for it.
+func role(t *testing.T, db, name string) string {
+	t.Helper()
+	execute(t, db, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'secret'", name))
+	u, err := url.Parse(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, db, "REVOKE TEMPORARY ON DATABASE "+strings.TrimPrefix(u.Path, "/")+" FROM PUBLIC")
+	t.Cleanup(func() { execute(t, db, "DROP OWNED BY "+name+" CASCADE; DROP ROLE "+name) })
+	u.User = url.UserPassword(name, "secret")
+	return u.String()
+}
+
+// A role without rights is told which GRANT helps, one after the other, until it works.
+func TestGrants(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	db := pgtest.URL(t)
+	as := role(t, db, "analyst_a")
+	execute(t, db, "CREATE SCHEMA shop; CREATE TABLE shop.customer (customer_id text, country text)")
+	file, err := ParseSQL("abroad.sql", []byte("-- scrip: create\nCREATE TABLE c (n bigint);\n-- scrip: fold\nINSERT INTO c SELECT count(*) FROM events JOIN shop.customer USING (customer_id);\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"GRANT TEMPORARY ON DATABASE test_", "GRANT CREATE ON DATABASE test_", "GRANT USAGE ON SCHEMA shop TO analyst_a", "GRANT SELECT ON TABLE customer TO analyst_a"} {
+		_, err := r.try(Postgres(as, file.Definition(), false), Options{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Fatalf("got %v, want %s", err, want)
+		}
+		_, grant, _ := strings.Cut(err.Error(), "run: ")
+		grant, _, _ = strings.Cut(grant, ";")
+		execute(t, db, strings.Replace(grant, "TABLE customer", "TABLE shop.customer", 1))
+	}
+	r.run(Postgres(as, file.Definition(), false), Options{})
+	// Another role may not go on with it.
+	other := role(t, db, "analyst_b")
+	execute(t, db, "GRANT TEMPORARY, CREATE ON DATABASE "+query(t, db, "SELECT current_database()")+" TO analyst_b")
+	if _, err := r.try(Postgres(other, file.Definition(), false), Options{}); err == nil || !strings.Contains(err.Error(), "run: GRANT analyst_a TO analyst_b") {
+		t.Errorf("another role: %v", err)
+	}
+	execute(t, db, "GRANT analyst_a TO analyst_b")
+	r.run(Postgres(other, file.Definition(), false), Options{})
+}
+
+// A checkpoint that the log does not hold is refused, and --reset begins anew.
+func TestCheckpointOfAnotherLog(t *testing.T) {
+	for name, spoil := range map[string]string{
+		"ahead":       "UPDATE spoilt.scrip_checkpoint SET sequence = sequence + 1000",
+		"diverged":    "UPDATE spoilt.scrip_checkpoint SET digest = repeat('0', 32)",
+		"another log": "UPDATE spoilt.scrip_checkpoint SET log = 'other'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.work()
+			db := pgtest.URL(t)
+			r.run(Postgres(db, Rows("spoilt"), false), Options{})
+			execute(t, db, spoil)
+			_, err := r.try(Postgres(db, Rows("spoilt"), false), Options{})
+			if err == nil || !strings.Contains(err.Error(), "put the log back, or begin again with --reset") {
+				t.Errorf("error %v", err)
+			}
+			r.run(Postgres(db, Rows("spoilt"), true), Options{})
+			r.sameRows(t, db, "spoilt")
+		})
+	}
+}
+
+// The log loses its tail while it is followed, or between two runs.
+func TestLostTail(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	db := pgtest.URL(t)
+	older := r.server.CopyStore(t)
+	last := r.last
+	r.claim(campaigns[0], "lost1")
+	r.claim(campaigns[1], "lost2")
+	r.run(Postgres(db, Rows("all_events"), false), Options{})
+	r.server.RestoreStore(t, older)
+	if _, err := r.try(Postgres(db, Rows("all_events"), false), Options{}); err == nil || !strings.Contains(err.Error(), "put the log back") {
+		t.Errorf("after the loss: %v", err)
+	}
+	// Other events take the numbers.
+	r.last = last
+	r.write(0, `{"type":"campaign.paused","campaign":"x","at":"@"}`)
+	r.write(1, `{"type":"campaign.paused","campaign":"x","at":"@"}`)
+	if _, err := r.try(Postgres(db, Rows("all_events"), false), Options{}); err == nil || !strings.Contains(err.Error(), "put the log back") {
+		t.Errorf("after others took the numbers: %v", err)
+	}
+}
+
+func TestSchemaRefused(t *testing.T) {
+	r := newRig(t)
+	db := pgtest.URL(t)
+	execute(t, db, "CREATE SCHEMA taken; CREATE TABLE taken.t (n int)")
+	for name, says := range map[string]string{"scrip": "not for projections", "scrip_meta": "not for projections", "public": "not for projections", "pg_x": "not for projections",
+		"Shop": "a-z", "taken": "no replay made it", "": "a-z"} {
+		for _, reset := range []bool{false, true} {
+			_, err := r.try(Postgres(db, Rows(name), reset), Options{})
+			var wrong *InvalidError
+			if !errors.As(err, &wrong) || wrong.Field != "name" || !strings.Contains(err.Error(), says) {
+				t.Errorf("schema %q, reset %v: %v", name, reset, err)
+			}
+		}
+	}
+	if got := query(t, db, "SELECT count(*)::text FROM taken.t"); got != "0" {
+		t.Errorf("the taken schema: %s", got)
+	}
+}
+
+// Other filters, or other tables, are not mixed with what is there.
+func TestSchemaOfAnotherReplay(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	db := pgtest.URL(t)
+	f := Filter{Types: []domain.EventType{domain.CouponClaimed}}
+	r.run(Postgres(db, Rows("claims"), false), Options{Filter: f})
+	if _, err := r.try(Postgres(db, Rows("claims"), false), Options{}); err == nil || !strings.Contains(err.Error(), "begun with --type coupon.claimed, not with no filter") {
+		t.Errorf("another filter: %v", err)
+	}
+	other := Rows("claims")
+	other.Version = "rows 2"
+	if _, err := r.try(Postgres(db, other, false), Options{Filter: f}); err == nil || !strings.Contains(err.Error(), "--reset") {
+		t.Errorf("another version: %v", err)
+	}
+	if got, want := rowsOf(t, db, "claims"), r.expectedRows(f); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

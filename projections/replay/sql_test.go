@@ -1,0 +1,260 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+func parse(t *testing.T, file, text string) *SQLFile {
+	t.Helper()
+	f, err := ParseSQL(file, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+const perType = `
+-- How many of each type.
+-- scrip: name per_type
+-- scrip: create
+CREATE TABLE per_type (type text PRIMARY KEY, events bigint NOT NULL);
+-- scrip: fold
+INSERT INTO per_type SELECT type, count(*) FROM events GROUP BY 1
+ON CONFLICT (type) DO UPDATE SET events = per_type.events + excluded.events;
+`
+
+const perTypeText = `SELECT string_agg(type || '=' || events, ' ' ORDER BY type) FROM per_type.per_type`
+
+// perTypeWant counts by way of encoding/json.
+func (r *rig) perTypeWant() string {
+	r.t.Helper()
+	counts := map[string]int{}
+	r.naive(func(_ Place, e map[string]any) bool { counts[e["type"].(string)]++; return false })
+	var list []string
+	for t := range EventTypes() {
+		if counts[t] > 0 {
+			list = append(list, fmt.Sprintf("%s=%d", t, counts[t]))
+		}
+	}
+	return sorted(list)
+}
+
+// The result is the same however batches are cut, run after run, and followed.
+func TestSQLProjection(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	for _, lines := range []int{0, 1, 3} {
+		db := pgtest.URL(t)
+		f := parse(t, "types.sql", perType)
+		r.run(Postgres(db, f.Definition(), false), Options{MaxLines: lines})
+		if got, want := query(t, db, perTypeText), r.perTypeWant(); got != want {
+			t.Errorf("batches of %d: %s, want %s", lines, got, want)
+		}
+		stop := r.follow(Postgres(db, f.Definition(), false), Options{MaxLines: lines})
+		r.claim(campaigns[0], fmt.Sprintf("more%d", lines))
+		streamtest.Eventually(t, "a live table", func() bool { return query(t, db, perTypeText) == r.perTypeWant() })
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A mistake in the file is told with its line before anything is made, and PostgreSQL's words.
+func TestSQLSyntaxErrors(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	for _, c := range []struct {
+		text string
+		line int
+		says string
+	}{
+		{"-- scrip: create\nCREATE TABLE t (n int);\n-- scrip: fold\nINSERT INTO t\nSELEKT 1\nFROM events;\n", 5, `syntax error at or near "SELEKT"`},
+		{"-- scrip: create\nCREATE TABLE a (n int);\n\n-- a comment; with a semicolon\nCREATE TABEL t (n int);\n-- scrip: fold\nSELECT 1;\n", 5, `syntax error at or near "TABEL"`},
+		{"-- scrip: fold\nINSERT INTO t VALUES ('ä', 'it''s; fine', $$;$$, E'\\';' /* ; /* ; */ ; */\n, ,);\n", 3, "syntax error"},
+		{"-- scrip: fold\nINSERT INTO missing SELECT 1\nFROM events;\n", 2, `relation "missing" does not exist`},
+		{"-- scrip: create\nCREATE TABLE t (n int);\n-- scrip: fold\nINSERT INTO t SELECT\n  colour FROM events", 5, `column "colour" does not exist`},
+		{"-- scrip: create\nCREATE TABLE t (n int);\n-- scrip: fold\nINSERT INTO t SELECT 1 FROM events; SELECT 1 / 0 ;", 4, "division by zero (SQLSTATE 22012)"},
+		{"-- scrip: create\nCREATE TABLE t (n int);\n-- scrip: fold\nINSERT INTO t SELECT 1 FROM events;\n\nDO $x$ BEGIN\n  COMMIT; END $x$", 6, "invalid transaction termination"},
+		{"-- scrip: create\nCREATE TABLE events (n int);\n-- scrip: fold\nSELECT 1", 2, "give it another name"},
+		// Found without a database.
+		{"SELECT 1;\n", 1, "begin with `-- scrip: create`"},
+		{"-- scrip: create\nCREATE TABLE t (n int);\n", 1, "add `-- scrip: fold`"},
+		{"-- scrip: fold\n-- nothing\n", 1, "add `-- scrip: fold`"},
+		{"-- scrip: fold\nSELECT 1;\nCOMMIT;\n", 3, "COMMIT is not for a projection"},
+		{"-- scrip: fold\nSELECT 1;\n /* so */ rollback;\n", 3, "ROLLBACK is not for a projection"},
+		{"-- scrip: fold\nCOPY t FROM STDIN;", 2, "COPY is not for a projection"},
+		{"-- scrip: name a\n-- scrip: name b\n-- scrip: fold\nSELECT 1", 2, "stands in line 1 already"},
+		{"\n-- scrip: name Daily Claims\n-- scrip: fold\nSELECT 1", 2, "must begin with a-z"},
+		{"-- scrip: types coupon.gilded\n-- scrip: fold\nSELECT 1", 1, `no event type "coupon.gilded"`},
+		{"-- scrip: foldd\nSELECT 1", 1, "give name, types, create or fold"},
+	} {
+		db := ""
+		f, err := ParseSQL("dir/bad.sql", []byte(c.text))
+		if err == nil {
+			db = pgtest.URL(t)
+			_, err = r.try(Postgres(db, f.Definition(), false), Options{})
+		}
+		var syntax *SyntaxError
+		if !errors.As(err, &syntax) || syntax.Line != c.line || !strings.Contains(err.Error(), fmt.Sprintf("dir/bad.sql:%d: ", c.line)) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q:\n got %v\nwant line %d: %s", c.text, err, c.line, c.says)
+		}
+		if db != "" && (strings.Contains(c.says, "syntax") || strings.Contains(c.says, "another name")) && query(t, db, "SELECT count(*)::text FROM pg_namespace WHERE nspname = 'bad'") != "0" {
+			t.Errorf("%q: a schema was made", c.text)
+		}
+	}
+}
+
+// Failing late: the positions are named, the batch is rolled back, what came before it stays; mended, it goes on there.
+func TestSQLFailsLate(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	bad := r.write(1, `{"type":"campaign.paused","campaign":"poison","at":"@"}`)
+	r.claim(campaigns[1], "after")
+	total := 0
+	r.naive(func(Place, map[string]any) bool { total++; return false })
+	db := pgtest.URL(t)
+	text := "-- scrip: create\nCREATE TABLE seen (lane int, sequence bigint, line int, PRIMARY KEY (lane, sequence, line));\n-- scrip: fold\n" +
+		"INSERT INTO seen SELECT lane, sequence, line FROM events\nWHERE 1 / (campaign <> 'poison')::int = 1;\n"
+	_, err := r.try(Postgres(db, parse(t, "late.sql", text).Definition(), false), Options{MaxLines: 1})
+	var batch *BatchError
+	if !errors.As(err, &batch) || batch.Lane != 1 || batch.First > bad || batch.Last < bad {
+		t.Fatalf("error %v, want lane 1 around %d", err, bad)
+	}
+	for _, want := range []string{fmt.Sprintf("messages %d to %d of lane 1", batch.First, batch.Last), "late.sql:4: division by zero", "rolled back", "it goes on there"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+	}
+	if got, want := query(t, db, "SELECT max(sequence)::text FROM late.seen WHERE lane = 1"), fmt.Sprint(batch.First-1); got != want {
+		t.Errorf("kept up to %s, want %s", got, want)
+	}
+	if got := query(t, db, "SELECT sequence::text FROM late.scrip_checkpoint WHERE lane = 1"); got != fmt.Sprint(batch.First-1) {
+		t.Errorf("checkpoint %s", got)
+	}
+	// The same again fails there again; mended it goes on.
+	if _, again := r.try(Postgres(db, parse(t, "late.sql", text).Definition(), false), Options{MaxLines: 1}); again == nil || again.Error() != err.Error() {
+		t.Errorf("again: %v", again)
+	}
+	r.run(Postgres(db, parse(t, "late.sql", strings.Replace(text, "1 / (campaign <> 'poison')::int = 1", "true", 1)).Definition(), false), Options{})
+	if got := query(t, db, "SELECT count(*)::text FROM late.seen"); got != fmt.Sprint(total) {
+		t.Errorf("%s rows, want %d", got, total)
+	}
+	// Other tables are another projection.
+	_, err = r.try(Postgres(db, parse(t, "late.sql", strings.Replace(text, "lane int,", "lane bigint,", 1)).Definition(), false), Options{})
+	if err == nil || !strings.Contains(err.Error(), "--reset") {
+		t.Errorf("other tables: %v", err)
+	}
+}
+
+// Whatever it writes outside its schema, it is refused with the thing's name, and nothing of the batch is there.
+func TestSQLWritesOutside(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	for name, c := range map[string]struct{ create, fold, object string }{
+		"insert":           {"", "INSERT INTO shop.t SELECT 1", "shop.t"},
+		"update nothing":   {"", "UPDATE shop.t SET n = 2 WHERE false", "shop.t"},
+		"delete":           {"", "DELETE FROM shop.t", "shop.t"},
+		"truncate":         {"", "TRUNCATE shop.t", "shop.t"},
+		"by way of with":   {"", "WITH gone AS (DELETE FROM shop.t RETURNING n) INSERT INTO mine SELECT n FROM gone", "shop.t"},
+		"by a block":       {"", "DO $$ BEGIN INSERT INTO shop.t VALUES (3); EXCEPTION WHEN division_by_zero THEN NULL; END $$", "shop.t"},
+		"by a trigger":     {"CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO shop.t VALUES (1); RETURN NEW; END'; CREATE TRIGGER x BEFORE INSERT ON mine FOR EACH ROW EXECUTE FUNCTION f()", "INSERT INTO mine SELECT 1", "shop.t"},
+		"drop":             {"", "DROP TABLE shop.t", "shop.t"},
+		"alter":            {"", "ALTER TABLE shop.t ADD COLUMN m int", "shop.t"},
+		"sequence":         {"", "SELECT nextval('shop.s')", "shop.s"},
+		"create":           {"", "CREATE TABLE shop.u (n int)", "shop.u"},
+		"create in create": {"CREATE TABLE public.u (n int)", "SELECT 1", "public.u"},
+		"public function":  {"CREATE FUNCTION public.f() RETURNS int LANGUAGE sql AS 'SELECT 1'", "SELECT 1", "function public.f"},
+		"schema":           {"CREATE SCHEMA another", "SELECT 1", "schema another"},
+		"search path":      {"", "SET LOCAL search_path = shop; INSERT INTO t VALUES (1)", "shop.t"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := pgtest.URL(t)
+			execute(t, db, "CREATE SCHEMA shop; CREATE TABLE shop.t (n int); INSERT INTO shop.t VALUES (1); CREATE SEQUENCE shop.s")
+			f := parse(t, "outside.sql", "-- scrip: create\nCREATE TABLE mine (n int);\n"+c.create+";\n-- scrip: fold\nINSERT INTO mine SELECT n FROM shop.t;\n"+c.fold)
+			_, err := r.try(Postgres(db, f.Definition(), false), Options{})
+			var outside *OutsideError
+			if !errors.As(err, &outside) || outside.Object != c.object || !strings.Contains(err.Error(), "outside its schema outside") {
+				t.Fatalf("error %v, want %s", err, c.object)
+			}
+			if got := query(t, db, "SELECT string_agg(n::text, ' ') FROM shop.t"); got != "1" {
+				t.Errorf("shop.t holds %s", got)
+			}
+			if c.create == "" || strings.Contains(c.create, "TRIGGER") {
+				if got := query(t, db, "SELECT count(*) || ' ' || (SELECT max(sequence) FROM outside.scrip_checkpoint) FROM outside.mine"); got != "0 0" {
+					t.Errorf("the projection holds %s", got)
+				}
+			} else if got := query(t, db, "SELECT count(*)::text FROM pg_namespace WHERE nspname IN ('outside', 'another')"); got != "0" {
+				t.Errorf("%s schemas were left", got)
+			}
+		})
+	}
+}
+
+// What stays inside is not refused: scratch tables, functions, dropping its own, reading others.
+func TestSQLStaysInside(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	db := pgtest.URL(t)
+	execute(t, db, "CREATE SCHEMA shop; CREATE TABLE shop.t (n int PRIMARY KEY); INSERT INTO shop.t VALUES (1)")
+	f := parse(t, "inside.sql", `-- scrip: create
+CREATE TYPE mood AS ENUM ('good');
+CREATE TABLE mine (n bigint REFERENCES shop.t, m mood, big text);
+CREATE INDEX ON mine (n);
+CREATE FUNCTION add() RETURNS void LANGUAGE plpgsql AS $$ BEGIN INSERT INTO mine SELECT 1, 'good', repeat('x', 100000) FROM events; END $$;
+-- scrip: fold
+CREATE TEMPORARY TABLE scratch AS SELECT n FROM shop.t FOR UPDATE;
+CREATE TABLE own_scratch AS SELECT * FROM scratch;
+SELECT add();
+DROP TABLE own_scratch;
+DROP TABLE scratch;
+`)
+	// A foreign key on a table of others changes that one, if only by a trigger: refused, too.
+	if _, err := r.try(Postgres(db, f.Definition(), false), Options{}); err == nil || !strings.Contains(err.Error(), "writes to shop.t") {
+		t.Errorf("foreign key: %v", err)
+	}
+	for i := range f.create {
+		f.create[i].sql = strings.Replace(f.create[i].sql, "REFERENCES shop.t", "", 1)
+	}
+	r.run(Postgres(db, f.Definition(), false), Options{MaxLines: 2})
+	want := len(r.expectedRows(Filter{}))
+	if got := query(t, db, "SELECT count(*)::text FROM inside.mine"); got != fmt.Sprint(want) {
+		t.Errorf("%s rows, want %d", got, want)
+	}
+}
+
+func TestSplit(t *testing.T) {
+	text := "SELECT 'a;''b', \"c;\"\"d\", E'\\';', $1, $$;$$, $t$;$$;$t$ -- ;\n;;\n/* ; /* ; */ ; */\nSELECT é;\n\n  SELECT a$b$c;SELECT 3"
+	var got []string
+	for _, s := range split(text, 10) {
+		got = append(got, fmt.Sprintf("%d:%s", s.line, strings.ReplaceAll(s.sql, "\n", "~")))
+	}
+	want := []string{"10:SELECT 'a;''b', \"c;\"\"d\", E'\\';', $1, $$;$$, $t$;$$;$t$ -- ;~", "13:SELECT é", "15:SELECT a$b$c", "15:SELECT 3"}
+	want[0] = strings.TrimSuffix(want[0], "~")
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for _, open := range []string{"'", `"`, "$$", "/*", "--", "E'\\", "$a"} {
+		if list := split("SELECT "+open+" ; x", 1); len(list) > 2 {
+			t.Errorf("%q: %v", open, list)
+		}
+	}
+}
+
+// Whatever the error, errors.As finds PostgreSQL's.
+func TestSQLErrorsKeepTheirCause(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	_, err := r.try(Postgres(pgtest.URL(t), parse(t, "x.sql", "-- scrip: fold\nSELECT 1/0 FROM events").Definition(), false), Options{})
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != "22012" {
+		t.Errorf("%v", err)
+	}
+}
