@@ -55,14 +55,17 @@ func (s *Store) load(ctx context.Context, r ref, accept func(Meta) error, read f
 	if err := accept(m.Meta); err != nil {
 		return Meta{}, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
 	parts := &partReader{ctx: ctx, store: s, ref: r, left: m.Parts}
+	defer parts.close()
+	defer cancel()
 	if err := read(parts); err != nil {
 		return Meta{}, err
 	}
 	if parts.err != nil && parts.err != io.EOF { // read passed over it
 		return Meta{}, parts.err
 	}
-	if len(parts.buf) > 0 || len(parts.left) > 0 {
+	if parts.rest() {
 		return Meta{}, fmt.Errorf("%w: content goes on behind what was read", errDamaged)
 	}
 	return m.Meta, nil
@@ -115,26 +118,60 @@ func (s *Store) complete(ctx context.Context, info *jetstream.ObjectInfo) error 
 	return nil
 }
 
-// partReader gives out the parts one after the other, each checked before its first byte is given.
+// partReader gives out the parts one after the other, each checked before its first byte is given. While one is read the
+// next is fetched.
 type partReader struct {
 	ctx   context.Context
 	store *Store
 	ref   ref
 	next  int
 	left  []part
+	ahead chan fetched // the part that is being fetched, nil = none
 	buf   []byte
 	err   error
 }
 
+type fetched struct {
+	data []byte
+	err  error
+}
+
+// fetch starts to get the next part, if there is one.
+func (p *partReader) fetch() {
+	p.ahead = nil
+	if len(p.left) == 0 {
+		return
+	}
+	want, name, ahead := p.left[0], p.ref.part(p.next), make(chan fetched, 1)
+	p.left, p.next, p.ahead = p.left[1:], p.next+1, ahead
+	go func() {
+		data, err := p.store.get(p.ctx, name, want.Size, want.SHA256)
+		ahead <- fetched{data, err}
+	}()
+}
+
+// close waits for what is being fetched; the caller has ended ctx.
+func (p *partReader) close() {
+	if p.ahead != nil {
+		<-p.ahead
+	}
+}
+
+// rest reports whether there is content that was not read.
+func (p *partReader) rest() bool { return len(p.buf) > 0 || p.ahead != nil || len(p.left) > 0 }
+
 func (p *partReader) Read(b []byte) (int, error) {
 	for len(p.buf) == 0 && p.err == nil {
-		if len(p.left) == 0 {
+		if p.ahead == nil {
+			p.fetch() // the first
+		}
+		if p.ahead == nil {
 			p.err = io.EOF
 			break
 		}
-		want := p.left[0]
-		p.buf, p.err = p.store.get(p.ctx, p.ref.part(p.next), want.Size, want.SHA256)
-		p.left, p.next = p.left[1:], p.next+1
+		got := <-p.ahead
+		p.buf, p.err = got.data, got.err
+		p.fetch()
 	}
 	if len(p.buf) == 0 {
 		return 0, p.err
