@@ -25,12 +25,15 @@ type batch struct {
 	waiting int   // entries that nobody answered yet
 	weight  int64 // room it holds, given back when the batch is done
 
+	looks    int // of the sweep, while it was open
 	sent     bool
 	done     bool
 	busy     int           // how many goroutines are publishing its buffer
 	earliest time.Duration // no deadline of an entry lies before it; 0 = there is none
 
 	attempts []*attempt
+	first    attempt // the first of them, and room for it: mostly there is no other
+	room     [1]*attempt
 	live     int // attempts of which it is not known that nothing was stored
 	askAt    time.Duration
 	pace     *backoff.ExponentialBackOff // pauses between questions, made at the second one

@@ -15,8 +15,8 @@ import (
 
 // Options of a Coalescer; the zero value has the written defaults.
 type Options struct {
-	// InFlight is how many messages of one lane are under way at once, at least 1; full ones may be more. More means
-	// smaller messages. Defaults to 3.
+	// InFlight is how many messages of one lane are under way at once, at least 1; full ones may be more, and unless few
+	// lines are under way there are fewer. Defaults to 3.
 	InFlight int
 	// MaxPending is how many lines of one lane may wait for their outcome; a line counts once more for each KiB it has.
 	// Defaults to 32,768; the least is 64.
@@ -48,6 +48,12 @@ const (
 	// fullInFlight is how many full messages may be under way beyond Options.InFlight. Measured on two cores, fsynced,
 	// one lane: 197k claims/s with 0, 305k/s with 3 or more.
 	fullInFlight = 9
+	// few lines under way are no reason to wait for more.
+	few = 8
+	// crowd is how many times the lines under way a message beside them must carry. Measured with 256 callers, fsynced, in
+	// CPU time of a claim: 20 µs if a message leaves whatever it carries (47 lines each), 18 µs with 1 (70 lines), 16 µs
+	// with 2 (120 lines) or more.
+	crowd = 2
 	// directInFlight is how many requests to the micro service are under way at once: each is one line, so it bounds
 	// what a service that is away can pile up, not the size of messages.
 	directInFlight = 4096
@@ -206,7 +212,7 @@ func (c *Coalescer) Run(ctx context.Context) error {
 		c.limit.Store(most)
 	}
 	c.online.Store(c.nc.IsConnected())
-	c.eachRoute((*route).pump)
+	c.eachRoute((*route).start)
 
 	timer := time.NewTimer(sweepEvery)
 	defer timer.Stop()

@@ -41,9 +41,9 @@ func (c *Coalescer) receive(msg *nats.Msg) {
 	default:
 		out = r.answered(a, msg.Data, out)
 	}
-	r.mu.Unlock()
 	// First let the next message leave, then wake those who got their answer.
 	r.pump()
+	r.mu.Unlock()
 	c.deliver(out)
 	c.scratch = out
 }

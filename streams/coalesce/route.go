@@ -25,9 +25,11 @@ type route struct {
 	number  int
 	direct  bool
 	subject string
-	prefix  string // of the tokens that bring answers back here
-	most    int    // messages under way at once
-	lines   int    // lines per message
+	acks    string      // where PubAcks of this route go, without the attempt's token
+	answers string      // where outcomes go, likewise
+	header  nats.Header // of all requests to the micro service; only read
+	most    int         // messages under way at once
+	lines   int         // lines per message
 	room    *semaphore.Weighted
 
 	mu       sync.Mutex
@@ -36,6 +38,7 @@ type route struct {
 	open     *batch
 	full     []*batch // closed for more lines, waiting to leave; oldest first
 	flying   map[*batch]struct{}
+	under    int // lines that flying left with
 	attempts map[uint64]*attempt
 }
 
@@ -43,7 +46,8 @@ func newRoute(c *Coalescer, number int) *route {
 	r := &route{
 		c:        c,
 		number:   number,
-		prefix:   strconv.Itoa(number) + "-",
+		acks:     c.inbox + ".a" + strconv.Itoa(number) + "-",
+		answers:  c.inbox + ".o" + strconv.Itoa(number) + "-",
 		most:     c.opts.InFlight,
 		lines:    domain.MaxMessageLines,
 		room:     semaphore.NewWeighted(int64(c.opts.MaxPending)),
@@ -52,6 +56,8 @@ func newRoute(c *Coalescer, number int) *route {
 	}
 	if number == directRoute {
 		r.direct, r.most, r.lines = true, directInFlight, 1
+		// The service should give up, and say so, before it is asked again.
+		r.header = nats.Header{timeoutHeader: []string{min(r.pause()*3/4, maxTimeout).String()}}
 	} else {
 		r.subject = topology.LaneCmd(number)
 	}
@@ -77,14 +83,11 @@ func (t Ticket) GiveUp(cause error) (err error, ok bool) {
 	}
 	b.take(int(t.entry))
 	err = b.fate(int(t.entry), cause)
-	finished := b.sent && b.waiting == 0
-	if finished {
+	if b.sent && b.waiting == 0 {
 		r.finish(b)
-	}
-	r.mu.Unlock()
-	if finished {
 		r.pump()
 	}
+	r.mu.Unlock()
 	return err, true
 }
 
@@ -117,25 +120,35 @@ func (r *route) add(line Line, subject string) (Ticket, error) {
 		}
 	}
 	i := b.add(line, deadline, weight(line.JSON))
-	r.mu.Unlock()
 	r.c.counters.lines.Add(1)
 	r.pump()
+	r.mu.Unlock()
 	return Ticket{batch: b, entry: i}, nil
 }
 
 // free reports whether one more message may leave. The open batch waits for its turn, so that it grows while the disk
-// works; a full one cannot grow and keeps the lane busy: with three messages under way at all times a hot lane waits for
-// the disk a third of the time.
+// works. Beside others its turn is when it carries crowd times the lines that are under way: 256 callers then make two
+// messages, one on its way while the other fills, and not a dozen, each with an fsync for the command and a share in more
+// steps. Nobody waits for long on that account: few lines under way hold nobody up, the last outcome that comes back
+// takes the open batch along, and so does the sweep that finds it for the second time, as after an outcome was lost.
+//
+// A full batch cannot grow and keeps the lane busy: with three messages under way at all times a hot lane waits for the
+// disk a third of the time.
 func (r *route) free() bool {
-	return len(r.flying) < r.most || len(r.full) > 0 && len(r.flying) < r.most+fullInFlight
+	if len(r.full) > 0 {
+		return len(r.flying) < r.most+fullInFlight
+	}
+	b := r.open
+	if b == nil || len(r.flying) >= r.most {
+		return false
+	}
+	return r.direct || r.under < few || len(b.entries) >= crowd*r.under || b.looks > 1
 }
 
-// pump sends batches while messages may leave. Whoever finds another goroutine at it goes on: that one looks again
-// before it stops.
+// pump sends batches while messages may leave. Called with the mutex held, which publish lets go: whoever finds another
+// goroutine at it goes on, for that one looks again before it stops.
 func (r *route) pump() {
-	r.mu.Lock()
 	if r.sending {
-		r.mu.Unlock()
 		return
 	}
 	r.sending = true
@@ -146,9 +159,16 @@ func (r *route) pump() {
 		}
 		r.flying[b] = struct{}{}
 		b.sent = true
+		r.under += len(b.entries)
 		r.publish(b)
 	}
 	r.sending = false
+}
+
+// start sends what was handed in before the connection was there.
+func (r *route) start() {
+	r.mu.Lock()
+	r.pump()
 	r.mu.Unlock()
 }
 
@@ -174,22 +194,24 @@ func (r *route) next() *batch {
 func (r *route) publish(b *batch) {
 	c := r.c
 	data, which := b.payload()
-	a := &attempt{batch: b, token: c.seq.Add(1), which: which}
+	a := &b.first
+	if b.attempts == nil {
+		b.attempts = b.room[:0]
+	} else {
+		a = new(attempt)
+	}
+	*a = attempt{batch: b, token: c.seq.Add(1), which: which}
 	b.attempts = append(b.attempts, a)
 	b.live++
 	r.attempts[a.token] = a
 	b.askLater(c.now(), r.pause())
-	token := r.prefix + strconv.FormatUint(a.token, 36)
+	token := strconv.FormatUint(a.token, 36)
 	msg := &nats.Msg{Data: data}
 	if r.direct {
-		msg.Subject = b.subject
-		msg.Reply = c.inbox + ".o" + token
-		// The service should give up, and say so, before it is asked again.
-		msg.Header = nats.Header{timeoutHeader: []string{min(r.pause()*3/4, maxTimeout).String()}}
+		msg.Subject, msg.Reply, msg.Header = b.subject, r.answers+token, r.header
 	} else {
-		msg.Subject = r.subject
-		msg.Reply = c.inbox + ".a" + token
-		msg.Header = nats.Header{topology.HeaderReply: []string{c.inbox + ".o" + token}}
+		msg.Subject, msg.Reply = r.subject, r.acks+token
+		msg.Header = nats.Header{topology.HeaderReply: []string{r.answers + token}}
 	}
 	b.busy++
 	r.mu.Unlock()
@@ -229,6 +251,7 @@ func (r *route) finish(b *batch) {
 		delete(r.attempts, a.token)
 	}
 	delete(r.flying, b)
+	r.under -= len(b.entries)
 	r.drop(b)
 }
 

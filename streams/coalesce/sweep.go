@@ -42,6 +42,7 @@ func (r *route) sweep(everything bool, out []delivery) []delivery {
 			r.open = nil
 			r.drop(b)
 		}
+		b.looks++
 	}
 	for _, b := range overdue {
 		// publish lets the mutex go, so the answer to one batch may come while another is asked about.
@@ -50,8 +51,8 @@ func (r *route) sweep(everything bool, out []delivery) []delivery {
 			r.publish(b)
 		}
 	}
-	r.mu.Unlock()
 	r.pump()
+	r.mu.Unlock()
 	return out
 }
 

@@ -1,0 +1,126 @@
+package coalesce
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// turns is a coalescer whose messages are only counted: nothing is answered and nobody sweeps but the test.
+func turns(t *testing.T) (c *Coalescer, ask func(n int), sent func(want ...int)) {
+	t.Helper()
+	c = New(streamtest.Start(t).Conn(t), Options{InFlight: 3, AskAgain: time.Hour})
+	var sizes []int
+	c.publish = func(m *nats.Msg) error {
+		sizes = append(sizes, bytes.Count(m.Data, []byte{'\n'}))
+		return nil
+	}
+	c.online.Store(true)
+	ask = func(n int) {
+		t.Helper()
+		for range n {
+			if _, err := c.Send(t.Context(), 0, claimLine("summer", "id", time.Time{}, make(waiter, 1))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sent = func(want ...int) {
+		t.Helper()
+		if !slices.Equal(sizes, want) {
+			t.Fatalf("messages of %d lines left, expected %d", sizes, want)
+		}
+	}
+	return c, ask, sent
+}
+
+// answerOldest ends the wait for the oldest message under way, as its outcomes would.
+func answerOldest(t *testing.T, c *Coalescer) {
+	t.Helper()
+	r := c.routes[0].Load()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var oldest *batch
+	for b := range r.flying {
+		if oldest == nil || b.attempts[0].token < oldest.attempts[0].token {
+			oldest = b
+		}
+	}
+	if oldest == nil {
+		t.Fatal("no message is under way")
+	}
+	for i := range oldest.entries {
+		oldest.take(i)
+	}
+	r.finish(oldest)
+	r.pump()
+}
+
+func TestALonelyLineLeavesAtOnce(t *testing.T) {
+	_, ask, sent := turns(t)
+	ask(1)
+	sent(1)
+}
+
+func TestFewLinesLeaveAtOnceWhileThereIsRoom(t *testing.T) {
+	_, ask, sent := turns(t)
+	ask(3)
+	sent(1, 1, 1)
+	ask(1) // three messages are under way
+	sent(1, 1, 1)
+}
+
+// Of many callers those whose turn it is not make one message, not one each.
+func TestAMessageBesideOthersCarriesMoreThanThey(t *testing.T) {
+	c, ask, sent := turns(t)
+	c.online.Store(false)
+	ask(10)
+	c.online.Store(true)
+	c.eachRoute((*route).start)
+	sent(10)
+	ask(crowd*10 - 1)
+	sent(10)
+	ask(1)
+	sent(10, crowd*10)
+	third := crowd * (10 + crowd*10)
+	ask(third - 1)
+	sent(10, crowd*10)
+	ask(1)
+	sent(10, crowd*10, third)
+	ask(400) // three messages are under way
+	sent(10, crowd*10, third)
+	answerOldest(t, c)
+	sent(10, crowd*10, third, 400)
+}
+
+// The last outcome that comes back takes the rest along, however little.
+func TestWithNothingUnderWayTheRestLeaves(t *testing.T) {
+	c, ask, sent := turns(t)
+	c.online.Store(false)
+	ask(100)
+	c.online.Store(true)
+	c.eachRoute((*route).start)
+	ask(2)
+	sent(100)
+	answerOldest(t, c)
+	sent(100, 2)
+}
+
+// An outcome that was lost must not hold up those who asked nothing of it until it is asked for again.
+func TestTheSweepLetsABatchGoThatHasSeenItBefore(t *testing.T) {
+	c, ask, sent := turns(t)
+	c.online.Store(false)
+	ask(100)
+	c.online.Store(true)
+	c.eachRoute((*route).start)
+	ask(2)
+	c.sweep(false)
+	sent(100)
+	ask(1)
+	c.sweep(false)
+	sent(100, 3)
+}
