@@ -71,9 +71,9 @@ func (r *request) Answer(line []byte, err error) {
 	case err != nil:
 		r.fail(err)
 	case bytes.Contains(line, []byte(`"status":"refused"`)):
-		r.respond(line, "refused")
+		r.respond(line, refused)
 	default:
-		r.respond(line, "done")
+		r.respond(line, done)
 	}
 }
 

@@ -56,9 +56,10 @@ func queryOn(subject string, q *queryKind) endpoint {
 	}
 }
 
-// handle runs on the endpoint's goroutine: it must not wait.
-func (s *Service) handle(e *endpoint, r micro.Request) {
-	req := &request{service: s, endpoint: e, reply: r.Reply(), start: time.Now()}
+// handle takes a request on endpoint number of endpoints. It runs on the endpoint's goroutine: it must not wait.
+func (s *Service) handle(number int, r micro.Request) {
+	e := &endpoints[number]
+	req := &request{service: s, endpoint: e, number: number, reply: r.Reply(), start: time.Now()}
 	timeout, problem := timeoutOf(r.Headers().Get(HeaderTimeout), s.opts.Timeout)
 	if problem != nil {
 		req.refuse(&domain.Outcome{Refusal: domain.Invalid, Message: problem.Error()})
@@ -93,6 +94,7 @@ func timeoutOf(header string, otherwise time.Duration) (time.Duration, error) {
 type request struct {
 	service  *Service
 	endpoint *endpoint
+	number   int    // of the endpoint
 	id       string // of its command
 	reply    string // empty: nobody wants to know
 	start    time.Time
@@ -100,8 +102,8 @@ type request struct {
 }
 
 // respond sends an ordinary reply.
-func (r *request) respond(body []byte, result string) {
-	r.service.metrics.observe(r.endpoint.name, result, time.Since(r.start))
+func (r *request) respond(body []byte, result result) {
+	r.service.metrics.observe(r.number, result, time.Since(r.start))
 	if r.reply == "" {
 		return
 	}
@@ -113,12 +115,12 @@ func (r *request) respond(body []byte, result string) {
 // refuse answers a request that goes no further.
 func (r *request) refuse(out *domain.Outcome) {
 	out.Status = domain.StatusRefused
-	r.respond(out.AppendJSON(nil), "refused")
+	r.respond(out.AppendJSON(nil), refused)
 }
 
 // fail sends a micro error 503: the result is not known, or the query could not be answered.
 func (r *request) fail(why error) {
-	r.service.metrics.observe(r.endpoint.name, "failed", time.Since(r.start))
+	r.service.metrics.observe(r.number, failed, time.Since(r.start))
 	if r.reply == "" {
 		return
 	}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +14,8 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	lines    *coalesce.Coalescer
+
+	endpoints []figures // one each of endpoints
 }
 
 func newMetrics(lines *coalesce.Coalescer) *metrics {
@@ -24,13 +27,42 @@ func newMetrics(lines *coalesce.Coalescer) *metrics {
 			Name: "scrip_request_seconds", Help: "Time from a request's arrival to its reply.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), // 0.5 ms to 4 s
 		}, []string{"endpoint"}),
-		lines: lines,
+		lines:     lines,
+		endpoints: make([]figures, len(endpoints)),
 	}
 }
 
-func (m *metrics) observe(endpoint, result string, took time.Duration) {
-	m.requests.WithLabelValues(endpoint, result).Inc()
-	m.seconds.WithLabelValues(endpoint).Observe(took.Seconds())
+// result of a request, as the metrics have it.
+type result uint8
+
+const (
+	done result = iota
+	refused
+	failed
+	results
+)
+
+var resultNames = [results]string{"done", "refused", "failed"}
+
+// figures are one endpoint's, looked up by label at its first reply: to do so for each would cost more than the reply.
+type figures struct {
+	once    sync.Once
+	count   [results]prometheus.Counter
+	seconds prometheus.Observer
+}
+
+// observe counts a reply sent on endpoint number e of endpoints.
+func (m *metrics) observe(e int, r result, took time.Duration) {
+	f := &m.endpoints[e]
+	f.once.Do(func() {
+		name := endpoints[e].name
+		for r := range results {
+			f.count[r] = m.requests.WithLabelValues(name, resultNames[r])
+		}
+		f.seconds = m.seconds.WithLabelValues(name)
+	})
+	f.count[r].Inc()
+	f.seconds.Observe(took.Seconds())
 }
 
 // coalesced are the coalescer's counters as Prometheus shows them.

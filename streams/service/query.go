@@ -87,9 +87,9 @@ func (s *Service) startQuery(req *request, data []byte) {
 		case err != nil:
 			req.fail(err)
 		case bytes.Contains(body, []byte(`"status":"refused"`)) && !bytes.HasPrefix(body, []byte(`{"data"`)):
-			req.respond(body, "refused")
+			req.respond(body, refused)
 		default:
-			req.respond(body, "done")
+			req.respond(body, done)
 		}
 	})
 }

@@ -190,7 +190,7 @@ func (s *Service) serve() (micro.Service, error) {
 	}
 	for i := range endpoints {
 		e := &endpoints[i]
-		handler := micro.HandlerFunc(func(r micro.Request) { s.handle(e, r) })
+		handler := micro.HandlerFunc(func(r micro.Request) { s.handle(i, r) })
 		err := svc.AddEndpoint(e.name, handler, micro.WithEndpointSubject(e.subject),
 			micro.WithEndpointPendingLimits(pendingRequests, pendingBytes),
 			micro.WithEndpointMetadata(map[string]string{"takes": e.takes}))
