@@ -11,6 +11,8 @@ FUZZTIME ?= 10s
 # How long chaos reigns; SEED repeats its choices.
 CHAOS    ?= 10m
 SEED     ?=
+# How often kill kills.
+ROUNDS   ?= 200
 # Packages and benchmarks to run.
 BENCH    ?= .
 IMAGE    ?= scrip
@@ -62,6 +64,10 @@ lint: ## Check formatting, go vet, staticcheck, and the direction of imports.
 .PHONY: chaos
 chaos: setup-bench ## Kill, stop and starve the real binary under load for CHAOS (10m); the seed is printed.
 	go test ./cmd/internal/chaos -count=1 -timeout 0 -v -chaos.for=$(CHAOS) $(if $(SEED),-chaos.seed=$(SEED))
+
+.PHONY: kill
+kill: setup-bench ## Kill the real binary (-9) ROUNDS (200) times under load; count what was answered and what is missing.
+	go test ./cmd/internal/crash -run '^TestKillNine$$' -count=1 -timeout 0 -v -crash.rounds=$(ROUNDS)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for FUZZTIME (10s).

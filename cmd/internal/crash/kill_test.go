@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -14,7 +15,7 @@ import (
 )
 
 // rounds of kill -9; each ends at a random number of answers.
-const rounds = 25
+var rounds = flag.Int("crash.rounds", 25, "how often TestKillNine kills")
 
 // load claims and redeems until ctx ends, from several goroutines, and keeps what was answered. A claim is asked again
 // by the same customer now and then; it must bring the same code, before and after any crash.
@@ -101,7 +102,7 @@ func TestKillNine(t *testing.T) {
 		wr := rand.New(rand.NewPCG(seed, uint64(w)+2))
 		workers.Go(func() { load(running, c, campaigns, l, w, wr) })
 	}
-	for round := range rounds {
+	for round := range *rounds {
 		select {
 		case <-l.after(1 + rng.IntN(3000)):
 		case <-time.After(time.Minute):
@@ -149,7 +150,7 @@ func TestKillNine(t *testing.T) {
 			t.Errorf("%s was answered as redeemed for %s, the log says %q", code, order, uses[code])
 		}
 	}
-	t.Logf("%d rounds of kill -9: %d answered claims, %d answered redemptions, %d missing, %d coupons in the log", rounds, len(l.claims), len(l.redeemed), missing, len(holders))
+	t.Logf("%d rounds of kill -9: %d answered claims, %d answered redemptions, %d missing, %d coupons in the log", *rounds, len(l.claims), len(l.redeemed), missing, len(holders))
 	if code := s.stop(); code != 0 {
 		t.Errorf("the clean stop ended with exit code %d", code)
 	}
