@@ -40,8 +40,8 @@ func digestOf(ctx context.Context, db interface {
 	return d, err
 }
 
-// live is the checkpoint of the live tables, a position per lane; the zero sequence where there is none.
-func live(ctx context.Context, db interface {
+// Live is the checkpoint of the live tables, a position per lane; the zero sequence where there is none.
+func Live(ctx context.Context, db interface {
 	Query(context.Context, string, ...any) (pgx.Rows, error)
 }, lanes int, log string) ([]eventlog.Position, error) {
 	list := make([]eventlog.Position, lanes)
@@ -80,7 +80,7 @@ func (sh *Shadow) compare(ctx context.Context) (list []Table, why string, err er
 	if !slices.Contains(there, checkpointTable) {
 		return nil, "the tables in use are not whole", nil
 	}
-	at, err := live(ctx, tx, s.log.Lanes, s.log.UUID)
+	at, err := Live(ctx, tx, s.log.Lanes, s.log.UUID)
 	if err != nil {
 		return nil, "", err
 	}

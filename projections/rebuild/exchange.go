@@ -30,7 +30,7 @@ const (
 // up its tables again when it gets it. Readers are not disturbed.
 const lockSQL = `LOCK TABLE scrip.checkpoint IN SHARE ROW EXCLUSIVE MODE`
 
-// Generation is told to projectors at work: they begin again when it changes.
+// A generation is told to projectors at work: they begin again when it changes.
 const generationSQL = `UPDATE %s.checkpoint SET generation = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint WHERE projection = $1`
 
 // Whoever waits for a sequence looks again.
@@ -43,9 +43,9 @@ SELECT projection, lane, sequence, updated_at, log, digest, log_time, generation
 ON CONFLICT (projection, lane) DO UPDATE SET sequence = excluded.sequence, updated_at = excluded.updated_at, log = excluded.log,
     digest = excluded.digest, log_time = excluded.log_time, generation = excluded.generation`
 
-// locked runs f in a transaction that locks the projector out of the live tables, on the connection that holds our own
+// Locked runs f in a transaction that locks the projector out of the live tables, on the connection that holds our own
 // lock. there is whether there are live tables to lock.
-func (s *Session) locked(ctx context.Context, f func(ctx context.Context, tx pgx.Tx, there bool) error) error {
+func (s *Session) Locked(ctx context.Context, f func(ctx context.Context, tx pgx.Tx, there bool) error) error {
 	for attempt := 1; ; attempt++ {
 		err := s.tryLocked(ctx, attempt > attempts, f)
 		var pg *pgconn.PgError
@@ -102,13 +102,22 @@ func (s *Session) tryLocked(ctx context.Context, last bool, f func(ctx context.C
 	})
 }
 
+// Renew tells projectors at work that rows of the live tables were changed by somebody else, in the transaction of
+// Locked that changed them.
+func Renew(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, fmt.Sprintf(generationSQL, schema.Name), projector.Projection)
+	return err
+}
+
 // exchange puts the shadow in the place of the live tables, which become the previous ones.
 func (sh *Shadow) exchange(ctx context.Context) (orphans []string, err error) {
 	s := sh.s
-	err = s.locked(ctx, func(ctx context.Context, tx pgx.Tx, there bool) error {
+	err = s.Locked(ctx, func(ctx context.Context, tx pgx.Tx, there bool) error {
 		background := context.WithoutCancel(ctx)
-		if err := sh.reach(ctx, tx, there); err != nil {
-			return err
+		if there {
+			if err := sh.Reach(ctx, tx); err != nil {
+				return err
+			}
 		}
 		s.report.enter(Exchanging, 0)
 		if err := s.opts.Hook(Exchanging); err != nil {
@@ -148,13 +157,10 @@ func (sh *Shadow) exchange(ctx context.Context) (orphans []string, err error) {
 	return orphans, s.opts.Hook(Exchanged)
 }
 
-// reach brings the shadow to where the live tables are, which do not move while we hold them. Where they claim to be
+// Reach brings the shadow to where the live tables are, which do not move while we hold them. Where they claim to be
 // beyond the end of the log, its end is where they are.
-func (sh *Shadow) reach(ctx context.Context, tx pgx.Tx, there bool) error {
-	if !there {
-		return nil
-	}
-	at, err := live(context.WithoutCancel(ctx), tx, sh.s.log.Lanes, sh.s.log.UUID)
+func (sh *Shadow) Reach(ctx context.Context, tx pgx.Tx) error {
+	at, err := Live(context.WithoutCancel(ctx), tx, sh.s.log.Lanes, sh.s.log.UUID)
 	if err != nil {
 		return err
 	}
@@ -214,7 +220,7 @@ const previousMark = "read tables of scrip before the last rebuild, migration "
 // Undo puts the previous tables back, and the present ones in their place: undone twice, nothing has changed. The
 // projector catches up from where the previous ones were left.
 func (s *Session) Undo(ctx context.Context) (orphans []string, err error) {
-	err = s.locked(ctx, func(ctx context.Context, tx pgx.Tx, there bool) error {
+	err = s.Locked(ctx, func(ctx context.Context, tx pgx.Tx, there bool) error {
 		background := context.WithoutCancel(ctx)
 		comment, found, err := commentOn(background, tx, PreviousSchema)
 		switch {

@@ -106,26 +106,17 @@ func (sh *Shadow) ensure(ctx context.Context, lines []tables.Line) error {
 	return nil
 }
 
-// complete makes all indexes that are not there yet, and has PostgreSQL look at the tables, so that it plans well from
-// the first query on.
-func (sh *Shadow) complete(ctx context.Context) error {
+// finish makes the indexes that are not there yet: the primary keys, which prove that no row is there twice, or all of
+// them; then PostgreSQL looks at the tables, so that it plans well from the first query on.
+func (sh *Shadow) finish(ctx context.Context, complete bool) error {
 	sh.s.report.enter(Indexing, 0)
 	if err := sh.s.opts.Hook(Indexing); err != nil {
 		return err
 	}
-	if err := sh.build(ctx, func(index) bool { return true }); err != nil {
+	if err := sh.build(ctx, func(x index) bool { return complete || x.Primary }); err != nil || !complete {
 		return err
 	}
 	return sh.analyze(ctx)
-}
-
-// keys makes the primary keys, which prove that no row is there twice.
-func (sh *Shadow) keys(ctx context.Context) error {
-	sh.s.report.enter(Indexing, 0)
-	if err := sh.s.opts.Hook(Indexing); err != nil {
-		return err
-	}
-	return sh.build(ctx, func(x index) bool { return x.Primary })
 }
 
 func (sh *Shadow) analyze(ctx context.Context) error {

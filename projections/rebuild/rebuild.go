@@ -2,7 +2,6 @@ package rebuild
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"time"
@@ -44,17 +43,17 @@ type Result struct {
 func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 	began := time.Now()
 	err = s.work(ctx, NextSchema, func(ctx context.Context) error {
-		sh, err := s.filled(ctx, NextSchema, Only{}, nil, &r, 1)
+		sh, err := s.filled(ctx, NextSchema, Only{}, &r)
 		if err != nil {
 			return err
 		}
-		if err := sh.approach(ctx, false); err != nil {
+		if err := sh.Approach(ctx, false); err != nil {
 			return err
 		}
 		if r.Tables, r.NotCompared, err = sh.compare(ctx); err != nil {
 			return err
 		}
-		if err := sh.approach(ctx, true); err != nil {
+		if err := sh.Approach(ctx, true); err != nil {
 			return err
 		}
 		if r.Views, err = sh.exchange(ctx); err != nil {
@@ -103,7 +102,7 @@ func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Res
 		return r, refuse("schema %s is there already; drop it (DROP SCHEMA %s CASCADE), or choose another name", name, name)
 	}
 	err = s.work(ctx, ScratchSchema, func(ctx context.Context) error {
-		sh, err := s.filled(ctx, ScratchSchema, only, nil, &r, 1)
+		sh, err := s.filled(ctx, ScratchSchema, only, &r)
 		if err != nil {
 			return err
 		}
@@ -120,6 +119,14 @@ func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Res
 	})
 	r.Took = time.Since(began)
 	return r, err
+}
+
+// Scratch runs f under the lock, and removes the scratch schema, which f may fill with Build, when it has returned.
+func (s *Session) Scratch(ctx context.Context, f func(context.Context) error) error {
+	if err := s.work(ctx, ScratchSchema, f); err != nil {
+		return err
+	}
+	return explain(s.exec(ctx, "DROP SCHEMA IF EXISTS "+ScratchSchema+" CASCADE"))
 }
 
 // work runs f under the lock and with an eye on live traffic, and removes what is left of the schema that f fills.
@@ -143,41 +150,31 @@ func (s *Session) work(ctx context.Context, name string, f func(context.Context)
 	return err
 }
 
-// filled gives a shadow that has everything up to the ends given, or the log's, with all indexes.
-func (s *Session) filled(ctx context.Context, name string, only Only, ends []uint64, r *Result, part float64) (*Shadow, error) {
-	note, err := s.checkRoom(ctx, part)
+// filled gives a shadow that has everything up to where the log ends now, with all indexes.
+func (s *Session) filled(ctx context.Context, name string, only Only, r *Result) (*Shadow, error) {
+	note, err := s.CheckRoom(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if note != "" {
 		r.Notes = append(r.Notes, note)
 	}
-	if ends == nil {
-		if ends, err = s.Ends(ctx); err != nil {
-			return nil, err
-		}
-	}
-	began := time.Now()
-	sh, err := s.begin(ctx, name, only, ends)
+	ends, err := s.Ends(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r.Loaded = time.Since(began)
-	err = sh.complete(ctx)
-	if errors.Is(err, errDoubled) {
-		if sh, err = s.beginKeyed(ctx, name, only, ends); err == nil {
-			err = sh.complete(ctx)
-		}
+	sh, err := s.Build(ctx, name, only, ends, true)
+	if err == nil {
+		r.Loaded, r.Indexed = sh.loaded, sh.indexed
 	}
-	r.Indexed = time.Since(began) - r.Loaded
 	return sh, err
 }
 
-// approach catches up until not much is left: with the live tables, but not beyond them, so that they may be compared;
+// Approach catches up until not much is left: with the live tables, but not beyond them, so that they may be compared;
 // with the end of the log, where they are behind already or with beyond.
-func (sh *Shadow) approach(ctx context.Context, beyond bool) error {
+func (sh *Shadow) Approach(ctx context.Context, beyond bool) error {
 	for range rounds {
-		at, err := live(ctx, sh.s.pool, sh.s.log.Lanes, sh.s.log.UUID)
+		at, err := Live(ctx, sh.s.pool, sh.s.log.Lanes, sh.s.log.UUID)
 		if err != nil {
 			return err
 		}

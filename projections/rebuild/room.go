@@ -24,9 +24,9 @@ const sizeSQL = `
 SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
 WHERE s.nspname = $1 AND c.relkind = 'r'`
 
-// checkRoom refuses to begin when the disk of PostgreSQL cannot hold another set of tables. The disk can be asked only
+// CheckRoom refuses to begin when the disk of PostgreSQL cannot hold another set of tables. The disk can be asked only
 // on this machine, and where PostgreSQL tells us its directory; else a note says that nobody looked.
-func (s *Session) checkRoom(ctx context.Context, part float64) (note string, err error) {
+func (s *Session) CheckRoom(ctx context.Context) (note string, err error) {
 	var live int64
 	if err := s.pool.QueryRow(ctx, sizeSQL, "scrip").Scan(&live); err != nil {
 		return "", err
@@ -44,7 +44,7 @@ func (s *Session) checkRoom(ctx context.Context, part float64) (note string, err
 	if live > 0 {
 		need = min(need, max(float64(live), need/4))
 	}
-	need *= (1 + sparePart) * part
+	need *= 1 + sparePart
 	free, known := s.room(ctx)
 	switch {
 	case !known:

@@ -24,6 +24,9 @@ const (
 	// pingEvery is how often the connection that holds it is asked whether it still does, pingFor how long that may
 	// take.
 	pingEvery = time.Second
+	// lockAttempts are made, lockPause apart, before somebody else is at it.
+	lockAttempts = 10
+	lockPause    = 100 * time.Millisecond
 	pingFor   = 10 * time.Second
 	// closeFor is how long cleaning up may take when everything else has ended.
 	closeFor = 10 * time.Second
@@ -84,14 +87,22 @@ func (s *Session) enter(ctx context.Context) (owner string, err error) {
 	if owner, err = rights(ctx, s.conn); err != nil {
 		return "", err
 	}
-	var mine bool
-	if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(rebuildLock)).Scan(&mine); err != nil {
-		return "", fmt.Errorf("asking for the lock of rebuilds: %w", err)
+	for attempt := 1; ; attempt++ {
+		var mine bool
+		if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(rebuildLock)).Scan(&mine); err != nil {
+			return "", fmt.Errorf("asking for the lock of rebuilds: %w", err)
+		}
+		switch {
+		case mine:
+			return owner, become(ctx, s.conn, owner)
+		case attempt == lockAttempts:
+			return "", refuse("%s is at work on this database; wait for it, or end it", s.holder(ctx))
+		}
+		// PostgreSQL takes a moment to notice that a process died.
+		if err := pause(ctx, lockPause); err != nil {
+			return "", err
+		}
 	}
-	if !mine {
-		return "", refuse("%s is at work on this database; wait for it, or end it", s.holder(ctx))
-	}
-	return owner, become(ctx, s.conn, owner)
 }
 
 // $1, $2 = upper and lower half of the lock's number
@@ -190,7 +201,14 @@ func (s *Session) Close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeFor)
 	defer cancel()
-	_ = s.conn.Close(ctx) // whatever the server says, it is closed
+	_, _ = s.conn.Exec(ctx, "SELECT pg_advisory_unlock_all()") // the server may see the end of a connection some time later
+	_ = s.conn.Close(ctx)                                      // whatever the server says, it is closed
+}
+
+// Phase tells, and Options.Hook with it, that a phase begins: for those who use a shadow in their own way.
+func (s *Session) Phase(phase Phase) error {
+	s.report.enter(phase, 0)
+	return s.opts.Hook(phase)
 }
 
 // Log is the log the tables are filled from.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
@@ -29,6 +30,8 @@ type Shadow struct {
 	name  string
 	only  Only
 	lanes []*loader
+
+	loaded, indexed time.Duration // by Build
 
 	mu      sync.Mutex // guards what follows, and held while an index is made
 	pending []index    // not there yet
@@ -114,50 +117,33 @@ func (sh *Shadow) Fill(ctx context.Context, phase Phase, to []uint64) error {
 	return g.Wait()
 }
 
-// begin fills a new shadow for the first time. A log that claims a coupon twice is begun again with keys in place.
-func (s *Session) begin(ctx context.Context, name string, only Only, to []uint64) (*Shadow, error) {
-	sh, err := s.NewShadow(ctx, name, only, false)
-	if err != nil {
-		return nil, err
-	}
-	err = sh.Fill(ctx, Loading, to)
-	if err == nil {
-		return sh, nil
-	}
-	if !errors.Is(err, errDoubled) {
-		return nil, err
-	}
-	return s.beginKeyed(ctx, name, only, to)
-}
-
-func (s *Session) beginKeyed(ctx context.Context, name string, only Only, to []uint64) (*Shadow, error) {
-	s.opts.Logger.WarnContext(ctx, "the log claims a coupon twice; begun again with keys in place, which takes longer")
-	if err := s.exec(ctx, "DROP SCHEMA IF EXISTS "+name+" CASCADE"); err != nil {
-		return nil, err
-	}
-	sh, err := s.NewShadow(ctx, name, only, true)
-	if err != nil {
-		return nil, err
-	}
-	return sh, sh.Fill(ctx, Loading, to)
-}
-
-// Build fills a new shadow up to a sequence per lane, with or without the indexes that only reading needs.
+// Build fills a new shadow up to a sequence per lane and makes its keys, with complete all indexes. A log that claims a
+// coupon twice, which no lane writes, is begun again with keys in place, so that the second line is parked as live.
 func (s *Session) Build(ctx context.Context, name string, only Only, to []uint64, complete bool) (*Shadow, error) {
-	sh, err := s.begin(ctx, name, only, to)
-	if err != nil {
-		return nil, err
-	}
-	finish := sh.keys
-	if complete {
-		finish = sh.complete
-	}
-	err = finish(ctx)
+	sh, err := s.build(ctx, name, only, to, complete, false)
 	if !errors.Is(err, errDoubled) {
 		return sh, err
 	}
-	if sh, err = s.beginKeyed(ctx, name, only, to); err != nil {
+	s.opts.Logger.WarnContext(ctx, "the log claims a coupon twice; begun again with keys in place, which takes longer", "err", err)
+	if err := s.exec(ctx, "DROP SCHEMA IF EXISTS "+name+" CASCADE"); err != nil {
 		return nil, err
 	}
-	return sh, sh.complete(ctx)
+	return s.build(ctx, name, only, to, complete, true)
+}
+
+func (s *Session) build(ctx context.Context, name string, only Only, to []uint64, complete, keyed bool) (*Shadow, error) {
+	began := time.Now()
+	sh, err := s.NewShadow(ctx, name, only, keyed)
+	if err != nil {
+		return nil, err
+	}
+	if err := sh.Fill(ctx, Loading, to); err != nil {
+		return nil, err
+	}
+	sh.loaded = time.Since(began)
+	if err := sh.finish(ctx, complete); err != nil {
+		return nil, err
+	}
+	sh.indexed = time.Since(began) - sh.loaded
+	return sh, nil
 }

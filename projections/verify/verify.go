@@ -1,0 +1,203 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/projections/rebuild"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Options of a verification. The zero value is fine.
+type Options struct {
+	// Campaign looks at one campaign only; dead letters, which belong to lanes, are left out then. Empty = all.
+	Campaign string
+	// Limit is how many differences are listed; all are counted. Defaults to 100.
+	Limit int
+	// Repair puts right what differs, campaign by campaign, and leaves every other row alone.
+	Repair bool
+}
+
+// Difference is one thing that is not as the log says.
+type Difference struct {
+	Table string `json:"table"`
+	// Key names the row: its key's columns, joined by "/". For a checkpoint it is the lane.
+	Key string `json:"key,omitempty"`
+	// Column is empty where the whole row, or the whole table, is meant.
+	Column string `json:"column,omitempty"`
+	// Problem is one of Changed, Missing, TooMany, TableMissing, ColumnMissing and NotInLog.
+	Problem string `json:"problem"`
+	// Expected and Found are values as text; nil is NULL or no row.
+	Expected *string `json:"expected"`
+	Found    *string `json:"found"`
+}
+
+// What may be wrong.
+const (
+	Changed       = "changed"
+	Missing       = "missing"
+	TooMany       = "too many"
+	TableMissing  = "table missing"
+	ColumnMissing = "column missing"
+	NotInLog      = "checkpoint is not in the log"
+)
+
+// Table is what was found in one table.
+type Table struct {
+	Table    string `json:"table"`
+	Rows     int64  `json:"rows"`     // in the live one
+	Expected int64  `json:"expected"` // by the log
+	// Groups differ: campaigns, or lanes for tables that know no campaign.
+	Groups []string `json:"groups,omitempty"`
+	// Changed, Missing and TooMany count rows.
+	Changed int64 `json:"changed"`
+	Missing int64 `json:"missing"`
+	TooMany int64 `json:"too_many"`
+}
+
+// Report is what a verification found.
+type Report struct {
+	// Positions is where the tables say they are, and were compared, lane by lane.
+	Positions []eventlog.Position `json:"positions"`
+	Events    uint64              `json:"events"`
+	Tables    []Table             `json:"tables"`
+	// Differences lists the first ones; Total counts all, rows for rows.
+	Differences []Difference `json:"differences"`
+	Total       int64        `json:"total"`
+	// Repaired names the campaigns, and lanes, whose rows were put right.
+	Repaired []string      `json:"repaired,omitempty"`
+	Notes    []string      `json:"notes,omitempty"`
+	Took     time.Duration `json:"took_ns"`
+}
+
+// Equal says that nothing differs.
+func (r *Report) Equal() bool { return r.Total == 0 }
+
+// ErrNotRepairable is the kind of an error that says why only a whole rebuild helps.
+var ErrNotRepairable = errors.New("cannot be repaired campaign by campaign: run `scrip rebuild`")
+
+// check is one verification at work.
+type check struct {
+	s      *rebuild.Session
+	js     jetstream.JetStream
+	opts   Options
+	report *Report
+
+	lane       int // of Options.Campaign
+	sh         *rebuild.Shadow
+	unreadable error // why a repair would not help
+}
+
+// Run verifies. Differences are not an error: see Report.Equal. The session's progress tells how far it is.
+func Run(ctx context.Context, s *rebuild.Session, js jetstream.JetStream, opts Options) (*Report, error) {
+	if opts.Limit <= 0 {
+		opts.Limit = 100
+	}
+	began := time.Now()
+	c := &check{s: s, js: js, opts: opts, report: &Report{Differences: []Difference{}}}
+	if opts.Campaign != "" {
+		c.lane = topology.LaneOf(opts.Campaign, s.Log().Lanes)
+	}
+	note, err := s.CheckRoom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if note != "" {
+		c.report.Notes = append(c.report.Notes, note)
+	}
+	err = s.Scratch(ctx, func(ctx context.Context) error {
+		if err := c.compare(ctx); err != nil {
+			return err
+		}
+		if opts.Repair && !c.report.Equal() {
+			return c.repair(ctx)
+		}
+		return nil
+	})
+	c.report.Took = time.Since(began)
+	return c.report, err
+}
+
+// compare holds the live tables, as one snapshot sees them, against the log up to their checkpoint.
+func (c *check) compare(ctx context.Context) error {
+	tx, err := c.s.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	there, err := rebuild.Tables(ctx, tx, schema.Name)
+	if err != nil {
+		return err
+	}
+	to, err := c.positions(ctx, tx, there)
+	if err != nil {
+		return err
+	}
+	if c.sh, err = c.s.Build(ctx, rebuild.ScratchSchema, rebuild.Only{Campaign: c.opts.Campaign}, to, false); err != nil {
+		return err
+	}
+	c.report.Events = c.sh.Events()
+	if err := c.s.Phase(rebuild.Comparing); err != nil {
+		return err
+	}
+	if err := c.tables(ctx, tx, there); err != nil {
+		return err
+	}
+	if c.opts.Campaign != "" && c.report.Equal() && !slices.ContainsFunc(c.report.Tables, func(t Table) bool { return t.Rows > 0 }) {
+		return fmt.Errorf("campaign %q is neither in the log nor in the tables", c.opts.Campaign)
+	}
+	return nil
+}
+
+// positions looks whether the checkpoints are places in this log, and says up to where to fold it. A lane whose
+// checkpoint is none is folded to its end, or to the checkpoint's number.
+func (c *check) positions(ctx context.Context, tx pgx.Tx, there []string) ([]uint64, error) {
+	ends, err := c.s.Ends(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(there, "checkpoint") {
+		return ends, nil // tables says that it is missing
+	}
+	at, err := rebuild.Live(ctx, tx, c.s.Log().Lanes, c.s.Log().UUID)
+	if err != nil {
+		return nil, err
+	}
+	c.report.Positions = at
+	to := make([]uint64, len(at))
+	for n, p := range at {
+		to[n] = min(p.Sequence, ends[n])
+		err := eventlog.Events(c.js, n).Verify(ctx, c.s.Log().UUID, p)
+		switch {
+		case err == nil:
+		case errors.Is(err, eventlog.ErrLostTail), errors.Is(err, eventlog.ErrDiverged), errors.Is(err, eventlog.ErrTrimmed):
+			if p.Log != c.s.Log().UUID {
+				to[n] = ends[n]
+			}
+			c.unreadable = fmt.Errorf("%w (lane %d: %w)", ErrNotRepairable, n, err)
+			expected, found := fmt.Sprintf("a message of log %s, which ends at %d", c.s.Log().UUID, ends[n]), fmt.Sprintf("%d of log %s", p.Sequence, p.Log)
+			if errors.Is(err, eventlog.ErrDiverged) && p.Log == c.s.Log().UUID {
+				expected, found = "the message that was applied", "another one of the same number: the log lost its tail and was written on"
+			}
+			c.found(Difference{Table: "checkpoint", Key: fmt.Sprint(n), Column: "sequence", Problem: NotInLog, Expected: &expected, Found: &found})
+		default:
+			return nil, fmt.Errorf("looking for the checkpoint of lane %d in the log: %w", n, err)
+		}
+	}
+	return to, nil
+}
+
+func (c *check) found(d Difference) {
+	c.report.Total++
+	if len(c.report.Differences) < c.opts.Limit {
+		c.report.Differences = append(c.report.Differences, d)
+	}
+}

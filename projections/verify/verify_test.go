@@ -1,0 +1,201 @@
+package verify
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/projections/rebuild"
+)
+
+// Each table is damaged in the three ways there are, which are found, named and put right, while the projector works.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.project()
+	r.work()
+	for name, c := range map[string]struct {
+		damage string
+		table  string
+		// key and column of the first difference, and what is wrong
+		key, column, problem string
+		total                int64
+	}{
+		"campaign changed":       {"UPDATE scrip.campaign SET redeemed = 5, claimed = 99 WHERE campaign = 'c0'", "campaign", "c0", "claimed", Changed, 1},
+		"campaign too many":      {"INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number, per_customer, max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed) VALUES ('forged', 'active', 0, 0, 0, 0, now(), now(), 0, 9, 1, 1, 1, 0, 0, 0)", "campaign", "forged", "", TooMany, 1},
+		"campaign missing":       {"DELETE FROM scrip.campaign WHERE campaign = 'c1'", "campaign", "c1", "", Missing, 1},
+		"coupon changed":         {"UPDATE scrip.coupon_row SET customer_id = 'mallory' WHERE campaign = 'c1' AND n = 5", "coupon_row", "c1/5", "customer_id", Changed, 1},
+		"coupon nulled":          {"UPDATE scrip.coupon_row SET expires_at = NULL WHERE campaign = 'c0' AND n = 4", "coupon_row", "c0/4", "expires_at", Changed, 1},
+		"coupon missing":         {"DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = 7", "coupon_row", "c0/7", "", Missing, 1},
+		"coupon too many":        {"INSERT INTO scrip.coupon_row (n, claimed_at, redeemed_count, campaign, code, customer_id) VALUES (500, now(), 0, 'c0', 'x', 'y')", "coupon_row", "c0/500", "", TooMany, 1},
+		"coupon of another":      {"UPDATE scrip.coupon_row SET campaign = 'zzz' WHERE campaign = 'c1' AND n = 1", "coupon_row", "c1/1", "", Missing, 2},
+		"all coupons":            {"TRUNCATE scrip.coupon_row", "coupon_row", "c0/1", "", Missing, 26},
+		"redemption changed":     {"UPDATE scrip.redemption SET order_id = 'other' WHERE campaign = 'c0' AND n = 1", "redemption", "c0/1/3/1", "order_id", Changed, 1},
+		"redemption missing":     {"DELETE FROM scrip.redemption WHERE campaign = 'c0' AND n = 2", "redemption", "c0/2/3/2", "", Missing, 1},
+		"redemption too many":    {"INSERT INTO scrip.redemption SELECT n, redeemed_at, rolled_back_at, sequence, 9, campaign, code, customer_id, order_id FROM scrip.redemption WHERE campaign = 'c0' AND n = 1", "redemption", "c0/1/3/9", "", TooMany, 1},
+		"task changed":           {"UPDATE scrip.expiry_task SET live = live + 1 WHERE campaign = 'c0' AND state = 'pending'", "expiry_task", "c0/2026-06-01 00:00:00+00", "live", Changed, 1},
+		"processed task changed": {"UPDATE scrip.expiry_task SET processed_at = processed_at + interval '1 microsecond' WHERE campaign = 'c0' AND state = 'processed'", "expiry_task", "c0/2026-01-01 02:00:00+00", "processed_at", Changed, 1},
+		"task missing":           {"DELETE FROM scrip.expiry_task WHERE campaign = 'c1' AND state = 'pending'", "expiry_task", "c1/2026-06-01 00:00:00+00", "", Missing, 1},
+		"task too many":          {"INSERT INTO scrip.expiry_task (due_at, live, redeemed, lane, campaign, state) VALUES ('2030-01-01Z', 0, 0, 0, 'c0', 'pending')", "expiry_task", "c0/2030-01-01 00:00:00+00", "", TooMany, 1},
+		"reminder changed":       {"UPDATE scrip.reminder SET state = 'cancelled', settled_at = '2026-01-01Z' WHERE campaign = 'c0' AND r = 1", "reminder", "c0/1", "settled_at", Changed, 1},
+		"reminder missing":       {"DELETE FROM scrip.reminder WHERE campaign = 'c0' AND r = 1", "reminder", "c0/1", "", Missing, 1},
+		"reminder too many":      {"INSERT INTO scrip.reminder (r, before_us, set_at, campaign, customer_id, kind, state) VALUES (9, 1, now(), 'c0', 'x', 'opens', 'pending')", "reminder", "c0/9", "", TooMany, 1},
+		"stats changed":          {"UPDATE scrip.campaign_stats SET claimed = 0 WHERE campaign = 'c0' AND attribute = ''", "campaign_stats", "c0/2026-01-01 00:00:00+00//", "claimed", Changed, 1},
+		"stats missing":          {"DELETE FROM scrip.campaign_stats WHERE campaign = 'c0'", "campaign_stats", "c0/2026-01-01 00:00:00+00//", "", Missing, 1},
+		"stats too many":         {"INSERT INTO scrip.campaign_stats VALUES ('2026-01-09Z', 1, 1, 1, 1, 'c0', 'city', 'Oslo')", "campaign_stats", "c0/2026-01-09 00:00:00+00/city/Oslo", "", TooMany, 1},
+		"refusals changed":       {"UPDATE scrip.refusal_stats SET refused = 8 WHERE campaign = 'c1' AND reason = 'sold_out'", "refusal_stats", "1/c1/2026-01-01 00:00:00+00/sold_out", "refused", Changed, 1},
+		"refusals missing":       {"DELETE FROM scrip.refusal_stats WHERE campaign = 'c1' AND reason = 'sold_out'", "refusal_stats", "1/c1/2026-01-01 00:00:00+00/sold_out", "", Missing, 1},
+		"refusals too many":      {"INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, '', 'invalid')", "refusal_stats", "0//2026-01-01 00:00:00+00/invalid", "", TooMany, 1},
+		"dead letter changed":    {"UPDATE scrip.dead_letter SET payload = '' WHERE lane = 0 AND event_line = 4", "dead_letter", "0/6/4", "payload", Changed, 1},
+		"dead letter missing":    {"DELETE FROM scrip.dead_letter WHERE lane = 1 AND event_line = 4", "dead_letter", "1/6/4", "", Missing, 1},
+		"dead letter too many":   {"INSERT INTO scrip.dead_letter SELECT lane, sequence, line, 70, event_line, at, stream, reason, payload FROM scrip.dead_letter WHERE lane = 0 AND event_line = 4", "dead_letter", "0/70/4", "", TooMany, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.t = t
+			r.synced()
+			right := r.digest()
+			r.exec(c.damage)
+			damaged := r.digest()
+
+			got := r.verify(Options{})
+			if got.Total != c.total || len(got.Differences) == 0 {
+				t.Fatalf("found %d differences, want %d: %+v", got.Total, c.total, got.Differences)
+			}
+			d := got.Differences[0]
+			if d.Table != c.table || d.Key != c.key || d.Column != c.column || d.Problem != c.problem {
+				t.Errorf("found %+v, want table %s, key %s, column %s, %s", d, c.table, c.key, c.column, c.problem)
+			}
+			if r.digest() != damaged {
+				t.Error("verifying changed the tables")
+			}
+
+			got = r.verify(Options{Repair: true})
+			if len(got.Repaired) == 0 || r.digest() != right {
+				t.Errorf("repaired %v:\n%swant\n%s", got.Repaired, r.digest(), right)
+			}
+			if s := r.text("SELECT string_agg(nspname, ' ' ORDER BY nspname) FROM pg_namespace WHERE nspname LIKE 'scrip%'"); s != "scrip scrip_meta" {
+				t.Errorf("schemas %s are left", s)
+			}
+		})
+	}
+	r.t = t
+	r.claim(0, 3)
+	r.claim(1, 3)
+	r.synced()
+	if got := r.verify(Options{}); !got.Equal() {
+		t.Errorf("after all repairs and more claims: %+v", got.Differences)
+	}
+}
+
+// One campaign alone is folded and compared; what is wrong elsewhere is not looked at.
+func TestOneCampaign(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.project()
+	r.work()
+	r.synced()
+	r.exec("UPDATE scrip.coupon_row SET code = 'forged' WHERE n = 2")
+	got := r.verify(Options{Campaign: "c1", Repair: true})
+	if got.Total != 1 || got.Differences[0].Key != "c1/2" || got.Differences[0].Column != "code" || *got.Differences[0].Found != "forged" {
+		t.Errorf("%+v", got.Differences)
+	}
+	if got := r.verify(Options{}); got.Total != 1 || got.Differences[0].Key != "c0/2" {
+		t.Errorf("after the repair of c1: %+v", got.Differences)
+	}
+	s := r.session()
+	defer s.Close()
+	if _, err := Run(t.Context(), s, r.js, Options{Campaign: "nowhere"}); err == nil || !strings.Contains(err.Error(), "neither in the log") {
+		t.Errorf("an unknown campaign: %v", err)
+	}
+}
+
+// Large groups are compared piece by piece, and no more is listed than asked for.
+func TestLargeGroup(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.project()
+	r.write(0, created("c0", 0, ""))
+	for range 10 {
+		r.claim(0, 1000)
+	}
+	r.synced()
+	r.exec("UPDATE scrip.coupon_row SET code = 'forged' WHERE n % 1000 = 1")
+	r.exec("DELETE FROM scrip.coupon_row WHERE n IN (4095, 4096, 10000)")
+	got := r.verify(Options{Limit: 5})
+	if got.Total != 13 || len(got.Differences) != 5 {
+		t.Errorf("%d differences, %d listed", got.Total, len(got.Differences))
+	}
+	for _, table := range got.Tables {
+		if table.Table == "coupon_row" && (table.Rows != 9997 || table.Expected != 10000 || table.Changed != 10 || table.Missing != 3 || table.TooMany != 0) {
+			t.Errorf("%+v", table)
+		}
+	}
+	if got := r.verify(Options{Repair: true}); len(got.Repaired) != 1 {
+		t.Errorf("repaired %v", got.Repaired)
+	}
+	if got := r.verify(Options{}); !got.Equal() {
+		t.Errorf("after the repair: %+v", got.Differences)
+	}
+}
+
+// What campaign by campaign cannot be repaired: it is found, said, and left as it is.
+func TestNotRepairable(t *testing.T) {
+	for name, c := range map[string]struct{ damage, table, problem string }{
+		"checkpoint ahead of the log":  {"UPDATE scrip.checkpoint SET sequence = sequence + 100 WHERE lane = 1", "checkpoint", NotInLog},
+		"another message at its place": {"UPDATE scrip.checkpoint SET digest = repeat('0', 32) WHERE lane = 1", "checkpoint", NotInLog},
+		"another log":                  {"UPDATE scrip.checkpoint SET log = 'other'", "checkpoint", NotInLog},
+		"table gone":                   {"DROP TABLE scrip.redemption", "redemption", TableMissing},
+		"column gone":                  {"ALTER TABLE scrip.coupon_row DROP COLUMN void_reason CASCADE", "coupon_row", ColumnMissing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			stop := r.project()
+			r.work()
+			r.synced()
+			stop()
+			r.exec(c.damage)
+			got := r.verify(Options{})
+			if got.Equal() || got.Differences[0].Table != c.table || got.Differences[0].Problem != c.problem {
+				t.Errorf("%+v", got.Differences)
+			}
+			s := r.session()
+			defer s.Close()
+			if _, err := Run(t.Context(), s, r.js, Options{Repair: true}); err == nil || !strings.Contains(err.Error(), "run `scrip rebuild`") {
+				t.Errorf("repair: %v", err)
+			}
+			if _, err := s.Rebuild(t.Context()); err != nil {
+				t.Fatalf("rebuild: %v", err)
+			}
+			s.Close()
+			if got := r.verify(Options{}); !got.Equal() {
+				t.Errorf("after a rebuild: %+v", got.Differences)
+			}
+		})
+	}
+}
+
+// Claims that arrive while it verifies and repairs are neither taken for damage, nor lost or doubled.
+func TestLiveEventsThroughout(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.project()
+	r.work()
+	r.synced()
+	r.exec("DELETE FROM scrip.coupon_row WHERE n < 4")
+	opts := rebuild.Options{Hook: func(rebuild.Phase) error {
+		r.claim(0, 2)
+		r.claim(1, 2)
+		return nil
+	}}
+	if got := r.verifyWith(opts, Options{}); got.Total != 6 {
+		t.Errorf("found %d differences, want the 6 coupons deleted: %+v", got.Total, got.Differences)
+	}
+	if got := r.verifyWith(opts, Options{Repair: true}); fmt.Sprint(got.Repaired) != "[c0 c1]" {
+		t.Errorf("repaired %v", got.Repaired)
+	}
+	r.synced()
+	if got := r.verifyWith(opts, Options{}); !got.Equal() {
+		t.Errorf("after the repair: %+v", got.Differences)
+	}
+}
