@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -321,7 +323,7 @@ func (g *generation) end() {
 	f.mu.Unlock()
 	g.consume.Stop()
 	<-g.consume.Closed()
-	_ = f.stream.js.Conn().Publish(f.stream.api("CONSUMER.DELETE."+f.stream.name+"."+g.name), nil)
+	_ = f.stream.js.Conn().Publish(topology.API(f.stream.js, "CONSUMER.DELETE."+f.stream.name+"."+g.name), nil)
 }
 
 // receive queues a message, waiting while the queue is full. nats.go calls it for one message at a time and asks the

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -216,7 +215,7 @@ func (a *apiAnswer) failed() *jetstream.APIError { return a.Error }
 func (s Stream) request(ctx context.Context, what string, ask []byte, answer interface{ failed() *jetstream.APIError }) error {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	subject := s.api(what)
+	subject := topology.API(s.js, what)
 	for wait := firstAttempt; ; wait *= 2 {
 		attempt, done := context.WithTimeout(ctx, wait)
 		msg, err := s.js.Conn().RequestWithContext(attempt, subject, ask)
@@ -237,17 +236,6 @@ func (s Stream) request(ctx context.Context, what string, ask []byte, answer int
 			return err
 		}
 	}
-}
-
-// api is the subject of a JetStream API request, with the prefix that js was made with.
-func (s Stream) api(what string) string {
-	switch o := s.js.Options(); {
-	case o.APIPrefix != "":
-		return strings.TrimSuffix(o.APIPrefix, ".") + "." + what
-	case o.Domain != "":
-		return "$JS." + o.Domain + ".API." + what
-	}
-	return jetstream.DefaultAPIPrefix + what
 }
 
 // isAway says whether the server could not answer now and may later.

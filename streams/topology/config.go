@@ -60,6 +60,15 @@ const (
 	metaCreated = "scrip_created"
 )
 
+// Metadata keys that a restore leaves. Both hold its UUID.
+const (
+	// MetaRestoring stands on the state bucket's stream for as long as a restore has not finished: no server works on
+	// such a log.
+	MetaRestoring = "scrip_restoring"
+	// MetaRestored stands on every stream that came from a backup, for good.
+	MetaRestored = "scrip_restored"
+)
+
 func (id identity) metadata() map[string]string {
 	return map[string]string{
 		metaLog:     id.UUID,
@@ -134,6 +143,11 @@ func leaseConfig(spec Spec) jetstream.KeyValueConfig {
 		Bucket: LeaseBucket, Description: "scrip: who works on what; a hint, the fence gives safety",
 		History: 1, Replicas: spec.Replicas, Storage: jetstream.FileStorage, LimitMarkerTTL: leaseMarkerTTL,
 	}
+}
+
+// LeaseConfig is the bucket of leases, for whoever needs it before there is a log.
+func LeaseConfig(replicas int) jetstream.KeyValueConfig {
+	return leaseConfig(Spec{Replicas: replicas}.withDefaults())
 }
 
 func snapConfig(spec Spec) jetstream.ObjectStoreConfig {

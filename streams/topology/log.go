@@ -120,6 +120,13 @@ func Inspect(ctx context.Context, js jetstream.JetStream) (log Log, found bool, 
 // readIdentity reads the arbiter's key. The read may be answered by a replica that lags: "not found" is only believed
 // by whoever then succeeds in creating the key.
 func readIdentity(ctx context.Context, kv jetstream.KeyValue) (id identity, revision uint64, found bool, err error) {
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return identity{}, 0, false, fmt.Errorf("looking at bucket %s: %w", StateBucket, err)
+	}
+	if status.Metadata()[MetaRestoring] != "" {
+		return identity{}, 0, false, refuse("the log is being restored from a backup, or that was interrupted and it is not whole; wait for `scrip restore`, or run it again: it removes what it had made and starts over")
+	}
 	entry, err := kv.Get(ctx, identityKey)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return identity{}, 0, false, nil

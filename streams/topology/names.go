@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
@@ -19,7 +21,24 @@ const (
 	StateBucket = "SCRIP_STATE"
 	// SnapBucket is the object store of snapshots.
 	SnapBucket = "SCRIP_SNAP"
+
+	// LeaseStream, StateStream and SnapStream are the streams that NATS keeps the buckets in.
+	LeaseStream = "KV_" + LeaseBucket
+	StateStream = "KV_" + StateBucket
+	SnapStream  = "OBJ_" + SnapBucket
 )
+
+// API is the subject of a JetStream API request such as "STREAM.INFO.SCRIP_EVT_0", with the prefix that js was made
+// with.
+func API(js jetstream.JetStream, request string) string {
+	switch o := js.Options(); {
+	case o.APIPrefix != "":
+		return strings.TrimSuffix(o.APIPrefix, ".") + "." + request
+	case o.Domain != "":
+		return "$JS." + o.Domain + ".API." + request
+	}
+	return jetstream.DefaultAPIPrefix + request
+}
 
 // CmdStream is the name of a lane's command stream.
 func CmdStream(lane int) string { return CmdStreamPrefix + strconv.Itoa(lane) }

@@ -1,0 +1,100 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// answerWait bounds one request to the JetStream API. A restore on a cluster answers after an election.
+	answerWait = 15 * time.Second
+	// idleWait is how long a transfer may stand still. The server gives up after five seconds.
+	idleWait = 30 * time.Second
+)
+
+// bounds is what a stream holds, as the API says it.
+type bounds struct {
+	Messages uint64 `json:"messages"`
+	Bytes    uint64 `json:"bytes"`
+	First    uint64 `json:"first_seq"`
+	Last     uint64 `json:"last_seq"`
+}
+
+// streamInfo is a stream's configuration and state as JSON, as the server gave it and takes it back: settings that this
+// program does not know are kept.
+type streamInfo struct {
+	Config json.RawMessage `json:"config"`
+	State  json.RawMessage `json:"state"`
+}
+
+func (i streamInfo) bounds() (b bounds, err error) {
+	return b, json.Unmarshal(i.State, &b)
+}
+
+// request asks the JetStream API once.
+func request(ctx context.Context, js jetstream.JetStream, what string, ask, answer any) error {
+	data, err := json.Marshal(ask)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	msg, err := js.Conn().RequestWithContext(ctx, topology.API(js, what), data)
+	if err != nil {
+		return err
+	}
+	var failed struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(msg.Data, &failed); err != nil {
+		return err
+	}
+	if failed.Error != nil {
+		return failed.Error
+	}
+	return json.Unmarshal(msg.Data, answer)
+}
+
+// away says whether the server did not answer rather than said no.
+func away(err error) bool {
+	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrNoStreamResponse)
+}
+
+// with returns a configuration with a few settings changed, the others as they are. metadata is added to the stream's
+// own; an empty value takes a key out.
+func with(config json.RawMessage, replicas int, metadata map[string]string) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(config, &fields); err != nil {
+		return nil, fmt.Errorf("reading its configuration: %w", err)
+	}
+	own := map[string]string{}
+	if raw := fields["metadata"]; raw != nil {
+		if err := json.Unmarshal(raw, &own); err != nil {
+			return nil, fmt.Errorf("reading its metadata: %w", err)
+		}
+	}
+	for k, v := range metadata {
+		if own[k] = v; v == "" {
+			delete(own, k)
+		}
+	}
+	var err error
+	if fields["metadata"], err = json.Marshal(own); err != nil {
+		return nil, err
+	}
+	if replicas > 0 {
+		if fields["num_replicas"], err = json.Marshal(replicas); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(fields)
+}

@@ -1,0 +1,335 @@
+package backup
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/hold"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// tries is how often a part is copied before the backup fails: leaders change, connections break.
+	tries = 3
+	// holdPatience is how long another backup of the same lane is waited for.
+	holdPatience = 2 * time.Minute
+	// infoWait bounds the questions before the copying.
+	infoWait = time.Minute
+)
+
+// CreateOptions for Create. The zero value takes a backup without the code key.
+type CreateOptions struct {
+	// Key is the code key to put in; nil = leave it out. It must be the log's.
+	Key *[32]byte
+	// Version says which program takes the backup.
+	Version string
+	// Progress is told, now and then and by several goroutines, how many of the streams' bytes have been copied. done
+	// may go back when a part is copied again, and total is what it was at the beginning.
+	Progress func(done, total int64)
+	// Logger defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+// Create copies the log that js leads to into a new directory, while it is worked on. The directory has its name only
+// when it is whole and on disk; after an error there is none.
+func Create(ctx context.Context, js jetstream.JetStream, dir string, opts CreateOptions) (*Manifest, error) {
+	w, err := newWorkdir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return create(ctx, js, w, opts, nil)
+}
+
+func create(ctx context.Context, js jetstream.JetStream, w *workdir, opts CreateOptions, hook func(stream string) error) (m *Manifest, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.discard())
+		}
+	}()
+	opts.Logger = cmp.Or(opts.Logger, slog.Default())
+	c := &creator{js: js, dir: w, opts: opts, hook: hook}
+	if err := c.identify(ctx); err != nil {
+		return nil, err
+	}
+	// Snapshots of state first: what the pointers name is there, or was replaced by what is; and the events go further.
+	for _, part := range [][]string{{topology.StateStream}, {topology.SnapStream}} {
+		if err := c.insist(ctx, part, func(ctx context.Context) error { return c.plain(ctx, part[0]) }); err != nil {
+			return nil, err
+		}
+	}
+	for lane := range c.m.Lanes {
+		if err := c.insist(ctx, laneStreams(lane), func(ctx context.Context) error { return c.lane(ctx, lane) }); err != nil {
+			return nil, fmt.Errorf("lane %d: %w", lane, err)
+		}
+	}
+	return c.m, c.finish()
+}
+
+// creator is one run of Create.
+type creator struct {
+	js   jetstream.JetStream
+	dir  *workdir
+	opts CreateOptions
+	m    *Manifest
+	hook func(stream string) error // for tests: called when a stream's copying has begun; nil = nothing
+
+	done  atomic.Int64
+	total int64
+}
+
+// identify finds out which log it is, and whether all of it is there.
+func (c *creator) identify(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, infoWait)
+	defer cancel()
+	log, found, err := topology.Inspect(ctx, c.js)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return errors.New("there is no log on this NATS server, so nothing to back up")
+	}
+	if key := c.opts.Key; key != nil && code.Fingerprint(*key) != log.KeyFingerprint {
+		return fmt.Errorf("the code key given has fingerprint %s, but the log was created with %s; give that one, or leave the key out (--without-key)", code.Fingerprint(*key), log.KeyFingerprint)
+	}
+	c.m = &Manifest{
+		Format: Format, Log: log.UUID, Lanes: log.Lanes, KeyFingerprint: log.KeyFingerprint, LogFormat: log.Format, LogCreated: log.Created.UTC(),
+		Begun: time.Now().UTC().Truncate(time.Millisecond), Scrip: c.opts.Version, NATS: c.js.Conn().ConnectedServerVersion(), Key: c.opts.Key != nil,
+	}
+	for _, name := range streamNames(log.Lanes) {
+		stream, err := c.js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("stream %s is missing: the log is not whole, a backup would not be either; start a server, it says what to do", name)
+		}
+		if err != nil {
+			return fmt.Errorf("looking at stream %s: %w", name, err)
+		}
+		c.total += int64(stream.CachedInfo().State.Bytes)
+	}
+	return nil
+}
+
+// insist copies a part, again when it broke on the way.
+func (c *creator) insist(ctx context.Context, part []string, take func(context.Context) error) error {
+	for try := 1; ; try++ {
+		before, had := c.done.Load(), len(c.m.Streams)
+		err := take(ctx)
+		if err == nil || try == tries || ctx.Err() != nil || !errors.Is(err, ErrInterrupted) {
+			return err
+		}
+		c.opts.Logger.Warn("copied again", "part", part[0], "try", try, "err", err)
+		c.done.Store(before)
+		c.m.Streams = c.m.Streams[:had]
+		for _, name := range part {
+			s := Stream{Name: name}
+			if err := errors.Join(c.dir.remove(s.data()), c.dir.remove(s.info())); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *creator) begin(ctx context.Context, name string) (*snapshot, error) {
+	s, err := begin(ctx, c.js, name)
+	if err != nil || c.hook == nil {
+		return s, err
+	}
+	if err := c.hook(name); err != nil {
+		s.drop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// plain copies a stream that belongs to no lane.
+func (c *creator) plain(ctx context.Context, name string) error {
+	s, err := c.begin(ctx, name)
+	if err != nil {
+		return err
+	}
+	st, err := c.receive(ctx, s)
+	if err != nil {
+		return err
+	}
+	c.m.Streams = append(c.m.Streams, st)
+	return nil
+}
+
+// lane copies a lane's three streams at once, each begun when it is known where the one before it ends. What ends the
+// holding back of purges is the end of the commands, which are few; the events may take far longer.
+func (c *creator) lane(ctx context.Context, lane int) error {
+	held, err := hold.Take(ctx, c.js, hold.Purge(lane), "a backup on "+hostname(), holdPatience)
+	if err != nil {
+		var other *hold.HeldError
+		if errors.As(err, &other) {
+			return fmt.Errorf("%w; wait for that backup, or until it has been dead for %s", err, hold.TTL)
+		}
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	holding, letGo := context.WithCancel(ctx)
+	group.Go(func() error {
+		lost := held.Run(holding)
+		if err := held.Release(context.WithoutCancel(ctx)); err != nil && lost == nil {
+			c.opts.Logger.Debug("not released", "err", err)
+		}
+		if lost != nil {
+			return fmt.Errorf("%w: %w", ErrInterrupted, lost)
+		}
+		return nil
+	})
+	streams := make([]Stream, 0, 3)
+	copied := make([]Stream, 3)
+	var failed error
+	for i, name := range laneStreams(lane) {
+		s, err := c.begin(ctx, name)
+		if err != nil {
+			failed = err
+			break
+		}
+		bounds, err := s.info.bounds()
+		if err != nil {
+			s.drop()
+			failed = fmt.Errorf("reading where stream %s ends: %w", name, err)
+			break
+		}
+		streams = append(streams, Stream{Name: name, First: bounds.First, Last: bounds.Last})
+		commands := i == 2
+		group.Go(func() error {
+			if commands {
+				defer letGo()
+			}
+			st, err := c.receive(ctx, s)
+			if err == nil && commands {
+				err = c.continues(ctx, lane, streams[1].Last, bounds)
+			}
+			copied[i] = st
+			return err
+		})
+	}
+	if failed != nil {
+		letGo()
+	}
+	if err := group.Wait(); failed == nil || err != nil && errors.Is(failed, context.Canceled) {
+		failed = err
+	}
+	letGo()
+	if failed != nil {
+		return failed
+	}
+	c.m.Streams = append(c.m.Streams, copied...)
+	return nil
+}
+
+// continues checks that the copied commands go on where the copied events end, and that no command was purged from
+// under the copying behind that. The hold sees to that; where it ran out, or an older scrip works the lane, this finds out.
+func (c *creator) continues(ctx context.Context, lane int, lastEvent uint64, commands bounds) error {
+	covered, err := c.covered(ctx, lane, lastEvent)
+	if err != nil {
+		return err
+	}
+	if commands.First > covered+1 {
+		return fmt.Errorf("the events cover commands up to %d, but the commands begin at %d; if `scrip status` says that the lane has stopped, mend that first, else take the backup again", covered, commands.First)
+	}
+	now, err := eventlog.Commands(c.js, lane).Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	if now.First > max(commands.First, covered) {
+		return fmt.Errorf("%w: commands up to %d were purged while they were copied, the events cover them up to %d only", ErrInterrupted, now.First-1, covered)
+	}
+	return nil
+}
+
+// covered is the last command that the events up to a sequence cover.
+func (c *creator) covered(ctx context.Context, lane int, last uint64) (uint64, error) {
+	events := eventlog.Events(c.js, lane)
+	for seq := last; seq > 0; seq-- {
+		raw, err := events.Get(ctx, seq)
+		if errors.Is(err, eventlog.ErrTrimmed) {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		m, err := eventlog.Parse(raw.Header, raw.Data, raw.Sequence, raw.Time)
+		if err == nil {
+			return m.Next() - 1, nil
+		}
+		if !errors.Is(err, eventlog.ErrForeign) {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// receive writes a copy's two files.
+func (c *creator) receive(ctx context.Context, s *snapshot) (Stream, error) {
+	b, err := s.info.bounds()
+	if err != nil {
+		s.drop()
+		return Stream{}, err
+	}
+	st := Stream{Name: s.name, Messages: b.Messages, Bytes: b.Bytes, First: b.First, Last: b.Last}
+	info, err := json.Marshal(s.info)
+	if err != nil {
+		s.drop()
+		return Stream{}, err
+	}
+	if err := c.dir.bytes(st.info(), append(info, '\n')); err != nil {
+		s.drop()
+		return Stream{}, err
+	}
+	err = c.dir.write(st.data(), func(to io.Writer) (sum string, err error) {
+		st.Size, sum, err = s.receive(ctx, to, c.copied)
+		return sum, err
+	})
+	s.drop()
+	return st, err
+}
+
+func (c *creator) copied(n int64) {
+	done := c.done.Add(n)
+	if c.opts.Progress != nil {
+		c.opts.Progress(done, max(c.total, done))
+	}
+}
+
+// finish writes what says that the backup is whole.
+func (c *creator) finish() error {
+	if c.opts.Key != nil {
+		if err := c.dir.bytes(keyFile, []byte(hex.EncodeToString(c.opts.Key[:])+"\n")); err != nil {
+			return err
+		}
+	}
+	c.m.Ended = time.Now().UTC().Truncate(time.Millisecond)
+	manifest, err := json.MarshalIndent(c.m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := c.dir.bytes(manifestFile, append(manifest, '\n')); err != nil {
+		return err
+	}
+	return c.dir.finish()
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "another machine"
+	}
+	return name
+}

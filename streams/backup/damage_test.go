@@ -1,0 +1,138 @@
+package backup_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/backup"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// TestDamage: of every file one byte is flipped, the end is cut off, the whole is taken away. Each time the backup is
+// refused, with the file named, before a server is asked anything.
+func TestDamage(t *testing.T) {
+	s := streamtest.Start(t, streamtest.Lanes(lanes))
+	r := newRig(t, s.JetStream(t), 1)
+	r.work(nil)
+	held := map[string]string{}
+	for n := range lanes {
+		r.ask(n, create(campaign(n)))
+		r.claims(n, 0, 100, held)
+	}
+	dir, m := take(t, r.js)
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2*len(m.Streams)+3 {
+		t.Fatalf("%d files of %d streams: %v", len(entries), len(m.Streams), err)
+	}
+	open(t, dir)
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flip := func(at int) []byte {
+			b := append([]byte(nil), whole...)
+			b[at] ^= 1 << (at % 7)
+			return b
+		}
+		for what, content := range map[string][]byte{
+			"first byte flipped": flip(0), "middle byte flipped": flip(len(whole) / 2), "last byte flipped": flip(len(whole) - 1),
+			"last byte cut off": whole[:len(whole)-1], "half of it cut off": whole[:len(whole)/2], "empty": {}, "longer": append(whole[:len(whole):len(whole)], '\n'), "missing": nil,
+		} {
+			if content == nil {
+				err = os.Remove(path)
+			} else {
+				err = os.WriteFile(path, content, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err := backup.Open(t.Context(), dir, nil)
+			if !errors.Is(err, backup.ErrDamaged) || !strings.Contains(err.Error(), e.Name()) {
+				t.Errorf("%s, %s: %v", e.Name(), what, err)
+			}
+		}
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, dir)
+	if _, err := backup.Open(t.Context(), t.TempDir(), nil); !errors.Is(err, backup.ErrDamaged) {
+		t.Errorf("an empty directory: %v", err)
+	}
+	if _, err := backup.Open(t.Context(), filepath.Join(t.TempDir(), "nowhere"), nil); err == nil || !strings.Contains(err.Error(), "no backup") {
+		t.Errorf("no directory: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := backup.Open(ctx, dir, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("told to stop: %v", err)
+	}
+}
+
+// TestForeignManifests: checksums that fit do not make a backup of what is newer, or lists other streams.
+func TestForeignManifests(t *testing.T) {
+	s := streamtest.Start(t, streamtest.Lanes(lanes))
+	r := newRig(t, s.JetStream(t), 1)
+	dir, _ := take(t, r.js)
+	path := filepath.Join(dir, "manifest.json")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, want string
+		change     func(m *backup.Manifest)
+	}{
+		{"newer backup", "newer scrip", func(m *backup.Manifest) { m.Format = 2 }},
+		{"newer log", "newer scrip", func(m *backup.Manifest) { m.LogFormat = 2 }},
+		{"no format", "which log", func(m *backup.Manifest) { m.Format = 0 }},
+		{"no log", "which log", func(m *backup.Manifest) { m.Log = "" }},
+		{"too few streams", "8", func(m *backup.Manifest) { m.Streams = m.Streams[:3] }},
+		{"a path", "../x", func(m *backup.Manifest) { m.Streams[2].Name = "../x" }},
+		{"another key", "not the key of this log", func(m *backup.Manifest) { m.KeyFingerprint = "0123" }},
+	} {
+		var m backup.Manifest
+		if err := json.Unmarshal(whole, &m); err != nil {
+			t.Fatal(err)
+		}
+		tc.change(&m)
+		changed, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, changed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		resum(t, dir, "manifest.json", changed)
+		if _, err := backup.Open(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
+
+// resum writes a new checksum for a file.
+func resum(t *testing.T, dir, name string, content []byte) {
+	t.Helper()
+	path := filepath.Join(dir, "SHA256SUMS")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for line := range strings.Lines(string(raw)) {
+		if strings.HasSuffix(line, "  "+name+"\n") {
+			line = backup.SumOf(content) + "  " + name + "\n"
+		}
+		out.WriteString(line)
+	}
+	if err := os.WriteFile(path, []byte(out.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

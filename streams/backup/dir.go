@@ -1,0 +1,207 @@
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+const (
+	incompleteSuffix = ".incomplete"
+	// lockFile is in a directory for as long as it is incomplete. Its flock says that somebody is still at work.
+	lockFile = "scrip-backup.lock"
+)
+
+// workdir is a backup being written: DIR.incomplete until it is whole.
+type workdir struct {
+	final, path string
+	lock        *os.File
+	sums        map[string]string // by file name
+	// create makes a file of the backup.
+	create func(path string) (file, error)
+}
+
+type file interface {
+	io.Writer
+	Sync() error
+	Close() error
+}
+
+func createFile(path string) (file, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// newWorkdir takes the place beside the final name. What a dead backup left there is removed, nothing else ever is.
+func newWorkdir(final string) (*workdir, error) {
+	final, err := filepath.Abs(final)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(final); err == nil {
+		return nil, fmt.Errorf("%s exists already; name a directory that does not, say %s-2", final, final)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("looking at the backup's directory: %w; name another one", err)
+	}
+	w := &workdir{final: final, path: final + incompleteSuffix, sums: map[string]string{}, create: createFile}
+	if err := w.take(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *workdir) take() error {
+	if _, err := os.Lstat(w.path); err == nil {
+		if err := w.removeDead(); err != nil {
+			return err
+		}
+	}
+	// 0700: it holds customers' ids and the key.
+	if err := os.Mkdir(w.path, 0o700); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("making the backup's directory: %w; make the directory it is to lie in first", err)
+		}
+		return fmt.Errorf("making the backup's directory: %w; name one that can be written", err)
+	}
+	var err error
+	if w.lock, err = lock(filepath.Join(w.path, lockFile)); err != nil {
+		return fmt.Errorf("locking the backup's directory: %w", err)
+	}
+	return nil
+}
+
+// removeDead removes what an interrupted backup left. The kernel let go of its lock when it died.
+func (w *workdir) removeDead() error {
+	path := filepath.Join(w.path, lockFile)
+	if _, err := os.Lstat(path); err != nil {
+		return fmt.Errorf("%s is in the way and no unfinished backup; move it away, or name another directory", w.path)
+	}
+	held, err := lock(path)
+	if err != nil {
+		return fmt.Errorf("another backup is writing %s (%w); wait for it, or name another directory", w.path, err)
+	}
+	defer held.Close()
+	if err := removeKeepingLast(w.path, lockFile); err != nil {
+		return fmt.Errorf("removing what an interrupted backup left: %w; remove %s yourself", err, w.path)
+	}
+	return nil
+}
+
+// removeKeepingLast removes a directory, the file that says what it is last: a crash in between leaves it recognisable.
+func removeKeepingLast(dir, last string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() != last {
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return os.RemoveAll(dir)
+}
+
+func lock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// write makes one file, whole and on disk, by fill, which returns the SHA-256 of what it wrote.
+func (w *workdir) write(name string, fill func(io.Writer) (sum string, err error)) error {
+	f, err := w.create(filepath.Join(w.path, name))
+	if err != nil {
+		return noRoom(err)
+	}
+	sum, err := fill(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return noRoom(err)
+	}
+	w.sums[name] = sum
+	return nil
+}
+
+// bytes makes a small file.
+func (w *workdir) bytes(name string, data []byte) error {
+	return w.write(name, func(to io.Writer) (string, error) {
+		_, err := to.Write(data)
+		return sumOf(data), err
+	})
+}
+
+// remove takes a file back that is to be written again.
+func (w *workdir) remove(name string) error {
+	err := os.Remove(filepath.Join(w.path, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// finish gives the directory its name. A crash before the rename leaves an incomplete one, after it a whole one.
+func (w *workdir) finish() error {
+	var sums strings.Builder
+	names := make([]string, 0, len(w.sums))
+	for name := range w.sums {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		sums.WriteString(w.sums[name] + "  " + name + "\n")
+	}
+	if err := w.bytes(sumsFile, []byte(sums.String())); err != nil {
+		return err
+	}
+	// The lock is on the open file: nobody takes the directory for a dead one between here and the rename.
+	if err := os.Remove(filepath.Join(w.path, lockFile)); err != nil {
+		return err
+	}
+	if err := syncDir(w.path); err != nil {
+		return err
+	}
+	if err := os.Rename(w.path, w.final); err != nil {
+		return fmt.Errorf("giving the backup its name: %w; it is whole, rename %s yourself", err, w.path)
+	}
+	return errors.Join(syncDir(filepath.Dir(w.final)), w.lock.Close())
+}
+
+// discard removes what was written; a directory that has its final name stays.
+func (w *workdir) discard() error {
+	err := removeKeepingLast(w.path, lockFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	_ = w.lock.Close() // closed already, after a rename
+	return err
+}
+
+// noRoom says of a full disk what to do.
+func noRoom(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("no room for the backup: %w; free some, or name a directory on another disk", err)
+	}
+	return err
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,26 @@
+// Package backup copies a whole log out of a running NATS server into one directory, and back into an empty one.
+//
+//	Create:  KV_SCRIP_STATE ─ OBJ_SCRIP_SNAP ─ lane 0 ─ lane 1 … ──> DIR.incomplete/ ── fsync, rename ──> DIR/
+//	                                             │
+//	                         reminders ─ events ─ commands: each begun when the one before it has its end;
+//	                         meanwhile the lane's owner purges no commands, and goes on deciding
+//
+//	Open:    SHA256SUMS ─ manifest.json ─ every file                          damaged, incomplete, newer: refused
+//
+//	Restore: KV_SCRIP_STATE, marked ─ OBJ_SCRIP_SNAP ─ lanes ─ all copies current ──> mark removed
+//
+// Streams go through JetStream's own snapshot API, byte for byte: sequences, timestamps and headers stay, so every
+// position that anybody has recorded stays a place in the log. Consumers are not part of it: scrip's are ephemeral.
+// Neither are leases, which are nobody's state.
+//
+// The order makes the copy one that could have been. A stream's copy ends where the stream ended when its copying
+// began; reminders are written after their events and events after their commands, so the copy never holds an effect
+// without its cause. Snapshots of state come first: they are used only where the events hold their position.
+//
+// Owner: the process that called; one restore at a time on a server (hold "restore"), one backup at a time of a lane's
+// commands (hold "purge-3").
+//
+// What a crash does: of Create, it leaves DIR.incomplete, which the next Create removes; purging goes on within ten
+// seconds. Of Restore, it leaves streams under the mark in the state bucket, with which no server starts; the next
+// Restore removes exactly those and starts over.
+package backup

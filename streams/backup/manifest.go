@@ -1,0 +1,119 @@
+package backup
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Format is the version of the directory's layout that this program makes, and the newest it restores.
+const Format = 1
+
+const (
+	manifestFile = "manifest.json"
+	sumsFile     = "SHA256SUMS"
+	keyFile      = "code.key"
+	dataSuffix   = ".snapshot"
+	infoSuffix   = ".json"
+)
+
+// Manifest says what a backup holds.
+type Manifest struct {
+	// Format is the version of this layout.
+	Format int `json:"format"`
+	// Log, Lanes, KeyFingerprint, LogFormat and LogCreated are the log's identity.
+	Log            string    `json:"log"`
+	Lanes          int       `json:"lanes"`
+	KeyFingerprint string    `json:"key_fingerprint"`
+	LogFormat      int       `json:"log_format"`
+	LogCreated     time.Time `json:"log_created"`
+	// Begun and Ended are by the clock of whoever took it.
+	Begun time.Time `json:"begun"`
+	Ended time.Time `json:"ended"`
+	// Scrip and NATS are the versions of the program that took it and of the server it was taken from. A NATS server of
+	// an earlier minor version may not read what a later one wrote.
+	Scrip string `json:"scrip"`
+	NATS  string `json:"nats"`
+	// Key says whether the code key is in it.
+	Key bool `json:"code_key"`
+	// Streams in the order in which they were begun, which is that in which they are restored.
+	Streams []Stream `json:"streams"`
+}
+
+// Stream is one stream of a backup: <name>.snapshot and <name>.json.
+type Stream struct {
+	Name     string `json:"name"`
+	Messages uint64 `json:"messages"`
+	Bytes    uint64 `json:"bytes"` // as the server stores it
+	First    uint64 `json:"first_sequence"`
+	Last     uint64 `json:"last_sequence"`
+	// Size of the snapshot file in bytes.
+	Size int64 `json:"size"`
+}
+
+func (s Stream) data() string { return s.Name + dataSuffix }
+func (s Stream) info() string { return s.Name + infoSuffix }
+
+// Messages and Size are the sums over all streams.
+func (m *Manifest) Messages() (n uint64) {
+	for _, s := range m.Streams {
+		n += s.Messages
+	}
+	return n
+}
+
+// Size is described at Messages.
+func (m *Manifest) Size() (n int64) {
+	for _, s := range m.Streams {
+		n += s.Size
+	}
+	return n
+}
+
+// files are all files of the backup but SHA256SUMS.
+func (m *Manifest) files() []string {
+	names := []string{manifestFile}
+	if m.Key {
+		names = append(names, keyFile)
+	}
+	for _, s := range m.Streams {
+		names = append(names, s.info(), s.data())
+	}
+	return names
+}
+
+// check says what a manifest lacks that whoever wrote it must have put in.
+func (m *Manifest) check() error {
+	switch {
+	case m.Format > Format || m.LogFormat > topology.Format:
+		return fmt.Errorf("the backup has format %d with log format %d, this program knows them up to %d and %d; use the newer scrip that took it", m.Format, m.LogFormat, Format, topology.Format)
+	case m.Format < 1 || m.Log == "" || m.Lanes < 1 || m.Lanes > topology.MaxLanes:
+		return fmt.Errorf("%s does not say which log it is of; use another backup", manifestFile)
+	}
+	want := streamNames(m.Lanes)
+	if len(m.Streams) != len(want) {
+		return fmt.Errorf("%s lists %d streams, a log of %d lanes has %d; use another backup", manifestFile, len(m.Streams), m.Lanes, len(want))
+	}
+	for i, s := range m.Streams {
+		if s.Name != want[i] {
+			return fmt.Errorf("%s lists stream %q where %s belongs; use another backup", manifestFile, s.Name, want[i])
+		}
+	}
+	return nil
+}
+
+// streamNames are the streams of a log in the order in which they are taken and restored.
+func streamNames(lanes int) []string {
+	names := []string{topology.StateStream, topology.SnapStream}
+	for n := range lanes {
+		names = append(names, laneStreams(n)...)
+	}
+	return names
+}
+
+// laneStreams are effects before causes: a copy taken in this order never holds a reminder without its event, nor an
+// event without its command.
+func laneStreams(lane int) []string {
+	return []string{topology.RmdStream(lane), topology.EvtStream(lane), topology.CmdStream(lane)}
+}

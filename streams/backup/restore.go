@@ -1,0 +1,388 @@
+package backup
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/hold"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// currentWait bounds how long the copies of one stream on other nodes may take to catch up.
+	currentWait = time.Hour
+	pollEvery   = 100 * time.Millisecond
+	// cleanWait bounds the removal of what a failed restore made.
+	cleanWait = time.Minute
+)
+
+// ErrNotEmpty: the server holds a log, or part of one.
+var ErrNotEmpty = errors.New("the NATS server is not empty")
+
+// RestoreOptions for Restore.
+type RestoreOptions struct {
+	// Replicas of every stream and bucket, 1 to 5; 0 = as they were.
+	Replicas int
+	// Progress is told how many bytes of the backup's files have been sent.
+	Progress func(done, total int64)
+	// Logger defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+// Restore puts a backup on the NATS server that js leads to, which must hold no log. It returns when every copy on every
+// node has everything. After an error nothing of it is left, or what is left carries a mark that keeps servers from
+// starting on it and has the next Restore remove it.
+func (b *Backup) Restore(ctx context.Context, js jetstream.JetStream, opts RestoreOptions) error {
+	opts.Logger = cmp.Or(opts.Logger, slog.Default())
+	r := &restorer{js: js, b: b, opts: opts, id: uuid.NewString()}
+	held, err := r.only(ctx)
+	if err != nil {
+		return err
+	}
+	holding, letGo := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		err := held.Run(holding)
+		if err != nil {
+			cancel(fmt.Errorf("another restore may have begun: %w", err))
+		}
+		ended <- err
+	}()
+	err = r.run(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	letGo()
+	if lost := <-ended; lost != nil {
+		return err // what is there may be another's by now
+	}
+	// Told to stop or not, what we made is removed, and the name given up.
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cleanWait)
+	defer done()
+	if err != nil && r.begun {
+		if dirty := r.clean(ctx, r.id); dirty != nil {
+			err = fmt.Errorf("%w (and what was restored so far could not be removed: %w; the next `scrip restore` does that)", err, dirty)
+		}
+	}
+	if failed := held.Release(ctx); failed != nil {
+		opts.Logger.Debug("not released", "err", failed)
+	}
+	return err
+}
+
+// restorer is one run of Restore.
+type restorer struct {
+	js    jetstream.JetStream
+	b     *Backup
+	opts  RestoreOptions
+	id    string // of this restore
+	begun bool   // something of ours may be there
+	done  int64
+}
+
+// only makes sure that no other restore is at work. The bucket of leases, where that is said, holds no state: it may be
+// there already, and it stays.
+func (r *restorer) only(ctx context.Context) (*hold.Hold, error) {
+	ctx, cancel := context.WithTimeout(ctx, infoWait)
+	defer cancel()
+	config := topology.LeaseConfig(r.replicas())
+	if _, err := r.js.KeyValue(ctx, topology.LeaseBucket); errors.Is(err, jetstream.ErrBucketNotFound) {
+		if _, err := r.js.CreateKeyValue(ctx, config); err != nil {
+			return nil, fmt.Errorf("making bucket %s: %w%s", topology.LeaseBucket, err, hint(err))
+		}
+	} else if err != nil {
+		return nil, fmt.Errorf("looking at bucket %s: %w", topology.LeaseBucket, err)
+	}
+	held, err := hold.Take(ctx, r.js, hold.Restore, "a restore on "+hostname(), hold.TTL+2*time.Second)
+	var other *hold.HeldError
+	if errors.As(err, &other) {
+		return nil, fmt.Errorf("%w; wait for it, one restore at a time works on a server", err)
+	}
+	return held, err
+}
+
+// replicas of what did not come from the backup.
+func (r *restorer) replicas() int {
+	if r.opts.Replicas > 0 {
+		return r.opts.Replicas
+	}
+	var config struct {
+		Replicas int `json:"num_replicas"`
+	}
+	_ = json.Unmarshal(r.b.infos[0].Config, &config)
+	return max(1, config.Replicas)
+}
+
+func (r *restorer) run(ctx context.Context) error {
+	if err := r.makeRoom(ctx); err != nil {
+		return err
+	}
+	// The state bucket is the first to be there and the last to be finished: while its stream carries the mark, no
+	// server takes the log for one. A crash from here on leaves the mark.
+	for i, s := range r.b.Streams {
+		metadata := map[string]string{topology.MetaRestored: r.id}
+		if s.Name == topology.StateStream {
+			metadata[topology.MetaRestoring] = r.id
+		}
+		if err := r.stream(ctx, s, r.b.infos[i], metadata); err != nil {
+			return err
+		}
+	}
+	for _, s := range r.b.Streams {
+		if err := r.current(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := r.lease(ctx); err != nil {
+		return err
+	}
+	return r.finish(ctx)
+}
+
+// makeRoom refuses a server that holds a log; what an interrupted restore made is removed.
+func (r *restorer) makeRoom(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*infoWait)
+	defer cancel()
+	state, err := r.js.Stream(ctx, topology.StateStream)
+	if err == nil {
+		if id := state.CachedInfo().Config.Metadata[topology.MetaRestoring]; id != "" {
+			r.opts.Logger.Warn("removing what an interrupted restore left", "restore", id)
+			if err := r.clean(ctx, id); err != nil {
+				return fmt.Errorf("removing what an interrupted restore left: %w; run `scrip restore` again", err)
+			}
+		}
+	} else if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("looking at stream %s: %w", topology.StateStream, err)
+	}
+	names := r.js.StreamNames(ctx)
+	there := map[string]bool{}
+	for name := range names.Name() {
+		there[name] = true
+	}
+	if err := names.Err(); err != nil {
+		return fmt.Errorf("listing streams: %w", err)
+	}
+	for _, s := range r.b.Streams {
+		if !there[s.Name] {
+			continue
+		}
+		whose := "part of a log"
+		if log, found, err := topology.Inspect(ctx, r.js); err == nil && found {
+			if whose = "log " + log.UUID; log.UUID == r.b.Log {
+				whose += ", the one that the backup is of"
+			}
+		}
+		return fmt.Errorf("%w: it holds stream %s, %s; restore to another server, or, if that log is to be given up, stop all scrip servers, remove the streams whose names contain SCRIP_, and run `scrip restore` again", ErrNotEmpty, s.Name, whose)
+	}
+	return nil
+}
+
+// stream restores one stream and checks that all of it is there. It comes back with one copy and is given more then:
+// restored with three at once, the others count as current before they have anything, and a crash of the leader then
+// loses all of it. Growing waits until each new copy has said itself how far it is.
+func (r *restorer) stream(ctx context.Context, s Stream, info streamInfo, metadata map[string]string) error {
+	config, err := with(info.Config, 1, metadata)
+	if err != nil {
+		return fmt.Errorf("restoring stream %s: %w", s.Name, err)
+	}
+	f, err := r.b.open(s.data())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r.begun = true
+	have, err := upload(ctx, r.js, s.Name, streamInfo{Config: config, State: info.State}, f, r.b.sums[s.data()], func(n int) {
+		if r.done += int64(n); r.opts.Progress != nil {
+			r.opts.Progress(r.done, r.b.Size())
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("restoring stream %s: %w%s", s.Name, err, hint(err))
+	}
+	if err := r.complete(s, have); err != nil {
+		return err
+	}
+	return r.grow(ctx, s, config)
+}
+
+// grow asks for more copies of a stream. They are made while the next stream is restored.
+func (r *restorer) grow(ctx context.Context, s Stream, config json.RawMessage) error {
+	if r.replicas() == 1 {
+		return nil
+	}
+	config, err := with(config, r.replicas(), nil)
+	if err == nil {
+		var answer streamInfo
+		err = request(ctx, r.js, "STREAM.UPDATE."+s.Name, config, &answer)
+	}
+	if err != nil {
+		return fmt.Errorf("giving stream %s %d copies: %w%s", s.Name, r.replicas(), err, hint(err))
+	}
+	return nil
+}
+
+// complete compares what is there with what was taken. Producers may have begun to publish commands behind it. Buckets may
+// lack what was replaced while they were copied.
+func (r *restorer) complete(s Stream, have bounds) error {
+	bucket := s.Name == topology.StateStream || s.Name == topology.SnapStream
+	if have.Last >= s.Last && (bucket || have.Messages >= s.Messages && (s.Messages == 0 || have.First == s.First)) {
+		return nil
+	}
+	return fmt.Errorf("restoring stream %s: it holds %d messages, %d to %d, the backup %d, %d to %d; use another backup", s.Name, have.Messages, have.First, have.Last, s.Messages, s.First, s.Last)
+}
+
+// current waits until all copies of a stream have everything.
+func (r *restorer) current(ctx context.Context, s Stream) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, currentWait, fmt.Errorf("stream %s: not all of its copies are current after %s; see that all NATS nodes are up", s.Name, currentWait))
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		var info copies
+		err := request(ctx, r.js, "STREAM.INFO."+s.Name, struct{}{}, &info)
+		if err == nil && info.current() >= r.replicas() {
+			return r.complete(s, info.State)
+		}
+		if err != nil && !away(err) {
+			return fmt.Errorf("looking at stream %s: %w", s.Name, err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// copies is what a stream's leader knows of its copies.
+type copies struct {
+	State   bounds `json:"state"`
+	Cluster *struct {
+		Leader   string `json:"leader"`
+		Replicas []struct {
+			Current bool   `json:"current"`
+			Offline bool   `json:"offline"`
+			Lag     uint64 `json:"lag"`
+		} `json:"replicas"`
+		// Desired is there for as long as copies are added, since NATS 2.15.
+		Desired json.RawMessage `json:"desired"`
+	} `json:"cluster"`
+}
+
+// current counts the copies that have everything. While the stream grows that is one.
+func (c *copies) current() int {
+	if c.Cluster == nil {
+		return 1
+	}
+	n := 0
+	if c.Cluster.Leader != "" {
+		n++
+	}
+	if len(c.Cluster.Desired) > 0 {
+		return min(n, 1)
+	}
+	for _, peer := range c.Cluster.Replicas {
+		if peer.Current && !peer.Offline && peer.Lag == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// lease gives a bucket of leases that was there before as many copies as the rest.
+func (r *restorer) lease(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	kv, err := r.js.KeyValue(ctx, topology.LeaseBucket)
+	if err != nil {
+		return fmt.Errorf("looking at bucket %s: %w", topology.LeaseBucket, err)
+	}
+	status, err := kv.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("looking at bucket %s: %w", topology.LeaseBucket, err)
+	}
+	if config := status.Config(); config.Replicas != r.replicas() {
+		config.Replicas = r.replicas()
+		if _, err := r.js.UpdateKeyValue(ctx, config); err != nil {
+			return fmt.Errorf("giving bucket %s %d copies: %w", topology.LeaseBucket, config.Replicas, err)
+		}
+	}
+	return nil
+}
+
+// finish takes the mark away, in one write: from then on this is the log.
+func (r *restorer) finish(ctx context.Context) error {
+	var have, answer streamInfo
+	if err := request(ctx, r.js, "STREAM.INFO."+topology.StateStream, struct{}{}, &have); err != nil {
+		return fmt.Errorf("finishing the restore: %w", err)
+	}
+	config, err := with(have.Config, 0, map[string]string{topology.MetaRestoring: ""})
+	if err != nil {
+		return fmt.Errorf("finishing the restore: %w", err)
+	}
+	if err := request(ctx, r.js, "STREAM.UPDATE."+topology.StateStream, config, &answer); err != nil {
+		return fmt.Errorf("finishing the restore: %w", err)
+	}
+	return nil
+}
+
+// clean removes the streams that a restore made, known by its id: the marked one last, so that a crash on the way leaves
+// the mark.
+func (r *restorer) clean(ctx context.Context, id string) error {
+	var ours []string
+	streams := r.js.ListStreams(ctx)
+	for info := range streams.Info() {
+		if name := info.Config.Name; info.Config.Metadata[topology.MetaRestored] == id && name != topology.StateStream {
+			ours = append(ours, name)
+		}
+	}
+	if err := streams.Err(); err != nil {
+		return fmt.Errorf("listing streams: %w", err)
+	}
+	if state, err := r.js.Stream(ctx, topology.StateStream); err == nil && state.CachedInfo().Config.Metadata[topology.MetaRestoring] == id {
+		ours = append(ours, topology.StateStream)
+	}
+	for _, name := range ours {
+		if err := r.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("removing stream %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// JetStream error codes that nats.go has no name for.
+const (
+	codeNoPeers     jetstream.ErrorCode = 10005
+	codeNoResources jetstream.ErrorCode = 10023
+	codeNoStorage   jetstream.ErrorCode = 10047
+	codeNoCluster   jetstream.ErrorCode = 10074
+)
+
+// hint says what to do about some errors of the server.
+func hint(err error) string {
+	var api *jetstream.APIError
+	switch {
+	case away(err):
+		return "; see that the NATS server runs and has JetStream"
+	case !errors.As(err, &api):
+		return ""
+	}
+	switch api.ErrorCode {
+	case codeNoCluster:
+		return "; this NATS server is no cluster: give --replicas 1"
+	case codeNoPeers:
+		return "; the cluster has too few nodes for so many copies: start more, or give a lower --replicas"
+	case codeNoResources, codeNoStorage:
+		return "; the NATS server has too little storage: free disk space, or raise its max_file_store"
+	}
+	return ""
+}

@@ -1,0 +1,263 @@
+package backup_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/backup"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler"
+	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	lanes      = 2
+	answerWait = 20 * time.Second
+)
+
+var testKey = [32]byte{1, 2, 3}
+
+// rig is a log on a server, and whoever works it.
+type rig struct {
+	t   *testing.T
+	js  jetstream.JetStream
+	log topology.Log
+	run []*worker
+}
+
+type worker struct {
+	*lane.Lane
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// newRig makes a log, or finds the one that is there, with so many copies of it.
+func newRig(t *testing.T, js jetstream.JetStream, replicas int) *rig {
+	t.Helper()
+	r := &rig{t: t, js: js}
+	var err error
+	spec := topology.Spec{Lanes: lanes, Replicas: replicas, KeyFingerprint: code.Fingerprint(testKey)}
+	if r.log, err = topology.Ensure(t.Context(), js, spec); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.log.Drift) > 0 {
+		t.Errorf("drift: %v", r.log.Drift)
+	}
+	return r
+}
+
+// work runs owners and schedulers of all lanes until stop is called or the test ends.
+func (r *rig) work(change func(*lane.Options)) {
+	r.t.Helper()
+	snapshots, err := snapstore.New(r.t.Context(), r.js, snapstore.Options{Logger: streamtest.Logger(r.t), Pause: time.Microsecond})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for n := range lanes {
+		o := lane.Options{JetStream: r.js, Log: r.log, Lane: n, Key: testKey, Snapshots: snapshots, Logger: streamtest.Logger(r.t)}
+		if change != nil {
+			change(&o)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		w := &worker{Lane: lane.New(o), cancel: cancel}
+		w.done.Go(func() { _ = w.Run(ctx) })
+		w.done.Go(func() {
+			_ = scheduler.New(r.js, r.log.UUID, n, scheduler.Options{Snapshots: snapshots, Metrics: scheduler.NewMetrics(nil), Logger: streamtest.Logger(r.t)}).Run(ctx)
+		})
+		r.run = append(r.run, w)
+	}
+	r.t.Cleanup(r.stop)
+	for n, w := range r.run {
+		streamtest.Eventually(r.t, fmt.Sprintf("lane %d is taken", n), func() bool {
+			if s := w.Status(); s.State == lane.StateStopped {
+				r.t.Fatalf("lane %d stopped: %s", n, s.Error)
+			}
+			return w.Status().State == lane.StateOwner
+		})
+	}
+}
+
+// stop is a clean stop: snapshots are written.
+func (r *rig) stop() {
+	for _, w := range r.run {
+		w.cancel()
+		w.done.Wait()
+	}
+	r.run = nil
+}
+
+// campaign is a name that lies on a lane.
+func campaign(lane int) string {
+	for i := 0; ; i++ {
+		if name := fmt.Sprintf("c%d", i); topology.LaneOf(name, lanes) == lane {
+			return name
+		}
+	}
+}
+
+// ask sends lines to a lane and returns their outcomes.
+func (r *rig) ask(lane int, lines ...string) []domain.Outcome {
+	r.t.Helper()
+	outs, err := r.try(lane, lines...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return outs
+}
+
+func (r *rig) try(lane int, lines ...string) ([]domain.Outcome, error) {
+	nc := r.js.Conn()
+	sub, err := nc.SubscribeSync(nc.NewInbox())
+	if err != nil {
+		return nil, err
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // a test's
+	msg := &nats.Msg{Subject: topology.LaneCmd(lane), Data: []byte(strings.Join(lines, "\n")), Header: nats.Header{topology.HeaderReply: {sub.Subject}}}
+	if _, err := r.js.PublishMsg(context.Background(), msg); err != nil {
+		return nil, err
+	}
+	answer, err := sub.NextMsg(answerWait)
+	if err != nil {
+		return nil, err
+	}
+	var outs []domain.Outcome
+	for line := range bytes.SplitSeq(bytes.TrimSuffix(answer.Data, []byte("\n")), []byte("\n")) {
+		out, err := domain.ParseOutcome(line)
+		if err != nil {
+			return nil, err
+		}
+		outs = append(outs, out)
+	}
+	return outs, nil
+}
+
+func create(c string) string {
+	return fmt.Sprintf(`{"id":"create-%s","type":"create_campaign","campaign":"%s","codes":1000000,"expires_at":"2099-01-01T00:00:00Z"}`, c, c)
+}
+
+func claim(c, customer string) string {
+	return fmt.Sprintf(`{"id":"claim-%s","type":"claim","campaign":"%s","customer_id":"%s"}`, customer, c, customer)
+}
+
+// claims claims for many customers of a lane and adds who got what.
+func (r *rig) claims(lane, from, to int, held map[string]string) {
+	r.t.Helper()
+	var lines []string
+	for i := from; i < to; i++ {
+		lines = append(lines, claim(campaign(lane), fmt.Sprintf("l%d-%d", lane, i)))
+	}
+	for _, out := range r.ask(lane, lines...) {
+		if out.Status != domain.StatusClaimed {
+			r.t.Fatalf("claim: %+v", out)
+		}
+		held[out.ID] = out.Code
+	}
+}
+
+// repeats asks every claim again: it is known by its id and has the code that was answered, and nothing is decided twice.
+func (r *rig) repeats(held map[string]string) {
+	r.t.Helper()
+	var lines [lanes][]string
+	for id := range held {
+		for n := range lanes {
+			if customer := strings.TrimPrefix(id, "claim-"); strings.HasPrefix(customer, fmt.Sprintf("l%d-", n)) {
+				lines[n] = append(lines[n], claim(campaign(n), customer))
+			}
+		}
+	}
+	for n, all := range lines {
+		for some := range slices.Chunk(all, 500) {
+			for _, out := range r.ask(n, some...) {
+				if !out.Repeat || out.Code != held[out.ID] {
+					r.t.Fatalf("%s had %s, now: %+v", out.ID, held[out.ID], out)
+				}
+			}
+		}
+	}
+}
+
+// events reads a lane's whole event stream, and checks that its messages follow each other and no code has two holders.
+func (r *rig) events(lane int) (messages []eventlog.Message, holders map[string]string) {
+	r.t.Helper()
+	holders = map[string]string{}
+	r.read(eventlog.Events(r.js, lane), func(m *eventlog.Message) {
+		if n := len(messages); n > 0 && !messages[n-1].Follows(m) {
+			r.t.Fatalf("lane %d: message %d does not follow %d", lane, m.Sequence, messages[n-1].Sequence)
+		}
+		messages = append(messages, *m)
+		for _, line := range eventlog.Lines(m.Payload) {
+			var ev domain.Event
+			if err := domain.ParseEvent(line, &ev); err != nil {
+				r.t.Fatal(err)
+			}
+			if ev.Type == domain.CouponClaimed {
+				if other := holders[ev.Code]; other != "" {
+					r.t.Fatalf("code %s has two holders: %s and %s", ev.Code, other, ev.CustomerID)
+				}
+				holders[ev.Code] = ev.CustomerID
+			}
+		}
+	})
+	return messages, holders
+}
+
+func (r *rig) read(stream eventlog.Stream, each func(*eventlog.Message)) {
+	r.t.Helper()
+	reader, err := stream.Open(r.t.Context(), r.log.UUID, eventlog.Position{Log: r.log.UUID}, eventlog.ReaderOptions{Logger: streamtest.Logger(r.t)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer reader.Close()
+	err = reader.CatchUp(r.t.Context(), func(batch []eventlog.Message) error {
+		for i := range batch {
+			each(&batch[i])
+		}
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// take takes a backup.
+func take(t *testing.T, js jetstream.JetStream) (dir string, m *backup.Manifest) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "backup")
+	m, err := backup.Create(t.Context(), js, dir, backup.CreateOptions{Key: &testKey, Version: "test", Logger: streamtest.Logger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, m
+}
+
+func open(t *testing.T, dir string) *backup.Backup {
+	t.Helper()
+	b, err := backup.Open(t.Context(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func restore(t *testing.T, dir string, js jetstream.JetStream, replicas int) {
+	t.Helper()
+	err := open(t, dir).Restore(t.Context(), js, backup.RestoreOptions{Replicas: replicas, Logger: streamtest.Logger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,116 @@
+package backup
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// chunkSize of a transfer in bytes, the server's own default, far below every max_payload.
+	chunkSize = 128 << 10
+	// writeBuffer before the file.
+	writeBuffer = 1 << 20
+)
+
+// ErrInterrupted is the kind of a transfer that broke on its way; trying again may help.
+var ErrInterrupted = errors.New("transfer interrupted")
+
+// snapshot is a stream's copy on its way here. Where it ends is fixed when begin returns.
+type snapshot struct {
+	name string
+	info streamInfo
+	sub  *nats.Subscription
+}
+
+// begin asks for a copy. Chunks arrive from now on; the server waits for their acks. Call receive or drop.
+func begin(ctx context.Context, js jetstream.JetStream, name string) (*snapshot, error) {
+	nc := js.Conn()
+	sub, err := nc.SubscribeSync(nc.NewInbox())
+	if err != nil {
+		return nil, fmt.Errorf("copying stream %s: %w", name, err)
+	}
+	// What may be under way is bounded by the server's window of 8 MiB.
+	if err := sub.SetPendingLimits(-1, -1); err != nil {
+		return nil, fmt.Errorf("copying stream %s: %w", name, err)
+	}
+	s := &snapshot{name: name, sub: sub}
+	ask := map[string]any{"deliver_subject": sub.Subject, "no_consumers": true, "chunk_size": chunkSize}
+	if err := request(ctx, js, "STREAM.SNAPSHOT."+name, ask, &s.info); err != nil {
+		s.drop()
+		if away(err) {
+			err = fmt.Errorf("%w: %w", ErrInterrupted, err)
+		}
+		return nil, fmt.Errorf("copying stream %s: %w", name, err)
+	}
+	return s, nil
+}
+
+// drop makes the server stop sending.
+func (s *snapshot) drop() { _ = s.sub.Unsubscribe() }
+
+// receive writes the copy to w until it is whole, and says how many bytes it was and their SHA-256. progress is told of
+// bytes of the stream itself, before compression.
+func (s *snapshot) receive(ctx context.Context, w io.Writer, progress func(n int64)) (size int64, sum string, err error) {
+	defer s.drop()
+	digest := sha256.New()
+	buf := bufio.NewWriterSize(w, writeBuffer)
+	var frames frameReader
+	for index := 1; ; index++ {
+		msg, err := s.next(ctx)
+		if err != nil {
+			return 0, "", fmt.Errorf("copying stream %s: %w", s.name, err)
+		}
+		if status := msg.Header.Get("Status"); status >= "400" {
+			return 0, "", fmt.Errorf("copying stream %s: %w: the server says %s %s", s.name, ErrInterrupted, status, msg.Header.Get("Description"))
+		}
+		if len(msg.Data) == 0 {
+			break // the end
+		}
+		// The last chunk, if it is not a full one, asks for no ack. All others are numbered.
+		if msg.Reply != "" {
+			if at := msg.Reply[strings.LastIndexByte(msg.Reply, '.')+1:]; at != strconv.Itoa(index) {
+				return 0, "", fmt.Errorf("copying stream %s: %w: chunk %s came where %d was expected", s.name, ErrInterrupted, at, index)
+			}
+			// The ack asks for the next chunk; if we die before this one is on disk, there is no backup anyway.
+			if err := msg.Respond(nil); err != nil {
+				return 0, "", fmt.Errorf("copying stream %s: %w: %w", s.name, ErrInterrupted, err)
+			}
+		}
+		_, _ = digest.Write(msg.Data)
+		if _, err := buf.Write(msg.Data); err != nil {
+			return 0, "", err // names the file
+		}
+		size += int64(len(msg.Data))
+		progress(frames.count(msg.Data))
+	}
+	if size == 0 {
+		return 0, "", fmt.Errorf("copying stream %s: %w: the server sent nothing", s.name, ErrInterrupted)
+	}
+	return size, hexSum(digest), buf.Flush()
+}
+
+func (s *snapshot) next(ctx context.Context) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, idleWait, fmt.Errorf("%w: nothing came for %s", ErrInterrupted, idleWait))
+	defer cancel()
+	msg, err := s.sub.NextMsgWithContext(ctx)
+	if err == nil {
+		return msg, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, fmt.Errorf("%w: %w", ErrInterrupted, err)
+}
+
+func hexSum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }

@@ -1,0 +1,110 @@
+package backup
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// uploadWindow is how many chunks may be on their way unanswered.
+const uploadWindow = 32
+
+// upload gives a stream back to the server, under a configuration that may differ from its own, and says what the stream
+// then holds. A stream that it could not finish may be there in part.
+func upload(ctx context.Context, js jetstream.JetStream, name string, info streamInfo, from io.Reader, sum string, progress func(n int)) (bounds, error) {
+	var target struct {
+		Subject string `json:"deliver_subject"`
+	}
+	if err := request(ctx, js, "STREAM.RESTORE."+name, info, &target); err != nil {
+		return bounds{}, err
+	}
+	nc := js.Conn()
+	sub, err := nc.SubscribeSync(nc.NewInbox())
+	if err != nil {
+		return bounds{}, err
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // the connection may be gone
+	finished := false
+	defer func() {
+		if !finished {
+			// A chunk without a reply subject makes the server give up at once, not after five seconds.
+			_ = nc.Publish(target.Subject, []byte{0})
+			_ = nc.Flush()
+		}
+	}()
+	digest := sha256.New()
+	buf := make([]byte, chunkSize)
+	for flying := 0; ; {
+		n, err := io.ReadFull(from, buf)
+		if n > 0 {
+			_, _ = digest.Write(buf[:n])
+			if err := nc.PublishRequest(target.Subject, sub.Subject, buf[:n]); err != nil {
+				return bounds{}, err
+			}
+			progress(n)
+			flying++
+		}
+		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !last {
+			return bounds{}, err
+		}
+		for ; flying >= uploadWindow || last && flying > 0; flying-- {
+			if _, err := answered(ctx, sub); err != nil {
+				return bounds{}, err
+			}
+		}
+		if last {
+			break
+		}
+	}
+	if hexSum(digest) != sum {
+		return bounds{}, damaged("%s has changed since it was checked", name+dataSuffix)
+	}
+	// An empty one ends it.
+	if err := nc.PublishRequest(target.Subject, sub.Subject, nil); err != nil {
+		return bounds{}, err
+	}
+	data, err := answered(ctx, sub)
+	if err != nil {
+		return bounds{}, err
+	}
+	finished = true
+	var done struct {
+		State bounds `json:"state"`
+	}
+	return done.State, json.Unmarshal(data, &done)
+}
+
+// answered waits for the answer to the next chunk: nothing, or at the end the stream, or at any time an error.
+func answered(ctx context.Context, sub *nats.Subscription) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, idleWait, fmt.Errorf("the server has not answered for %s", idleWait))
+	defer cancel()
+	msg, err := sub.NextMsgWithContext(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, err
+	}
+	if msg.Header.Get("Status") == "503" {
+		return nil, errors.New("the server has stopped taking it")
+	}
+	var failed struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if len(msg.Data) > 0 {
+		if err := json.Unmarshal(msg.Data, &failed); err != nil {
+			return nil, err
+		}
+		if failed.Error != nil {
+			return nil, failed.Error
+		}
+	}
+	return msg.Data, nil
+}
