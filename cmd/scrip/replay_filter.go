@@ -1,0 +1,87 @@
+package main
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/replay"
+)
+
+// filterFlags are the flags that say which events are wanted.
+func (m *Main) filterFlags(cmd *cobra.Command, filter *replay.Filter) {
+	f := cmd.Flags()
+	f.Var(&value{kind: "NAME", set: func(s string) error {
+		filter.Campaigns = append(filter.Campaigns, s)
+		return nil
+	}}, "campaign", "events of this campaign")
+	f.Var(&value{kind: "TYPE", set: func(s string) error {
+		t, err := replay.ParseType(s)
+		filter.Types = append(filter.Types, t)
+		return err
+	}}, "type", "events of this type, such as coupon.claimed")
+	f.Var(&value{kind: "ID", set: func(s string) error {
+		if s == "" {
+			return errors.New("must be the id of a customer; leave the flag out for all")
+		}
+		filter.Customer = s
+		return nil
+	}}, "customer", "events about this customer")
+	f.Var(m.moment(&filter.Since), "since", "events at or after this")
+	f.Var(m.moment(&filter.Until), "until", "events before this")
+	f.Var(&value{kind: "N", set: func(s string) error {
+		n, err := strconv.ParseUint(s, 10, 16)
+		if err != nil {
+			return errors.New("must be the number of a lane, from 0")
+		}
+		filter.Lanes = append(filter.Lanes, int(n))
+		return nil
+	}}, "lane", "events of this lane")
+	f.Var(position(&filter.From), "from", "events of a lane from this message on")
+	f.Var(position(&filter.To), "to", "events of a lane up to this message")
+}
+
+// moment is a time that may lie in the past, as events do: -24h.
+func (m *Main) moment(into *domain.Instant) *value {
+	return &value{kind: "TIME", set: func(s string) (err error) {
+		now := m.Now()
+		if ago, relative := strings.CutPrefix(s, "-"); relative {
+			d, err := time.ParseDuration(ago)
+			if err != nil || d < 0 || strings.HasPrefix(ago, "-") || strings.HasPrefix(ago, "+") {
+				return errMoment
+			}
+			*into = domain.At(now.Truncate(time.Millisecond).Add(-d))
+			return nil
+		}
+		if *into, err = parseTime(s, now); err != nil {
+			return errMoment
+		}
+		return nil
+	}}
+}
+
+var errMoment = errors.New("must be an RFC 3339 time such as 2026-11-27T00:00:00Z, or a time from now such as -24h or +10m")
+
+// position is LANE:SEQ, one per lane.
+func position(into *map[int]uint64) *value {
+	return &value{kind: "LANE:SEQ", set: func(s string) error {
+		lane, sequence, _ := strings.Cut(s, ":")
+		n, err1 := strconv.ParseUint(lane, 10, 16)
+		seq, err2 := strconv.ParseUint(sequence, 10, 63)
+		if err1 != nil || err2 != nil || seq == 0 {
+			return errors.New("must be a lane from 0 and a message sequence from 1, such as 0:1000")
+		}
+		if *into == nil {
+			*into = map[int]uint64{}
+		}
+		if _, twice := (*into)[int(n)]; twice {
+			return errors.New("can be given once per lane; keep one")
+		}
+		(*into)[int(n)] = seq
+		return nil
+	}}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/replay"
+)
+
+// replayTarget is where a replay goes.
+type replayTarget struct {
+	name    string // for people
+	toOut   bool   // events go to standard output
+	printed bool   // nothing is to be replayed: all was asked for is done
+	sink    func(*session) (replay.Sink, error)
+}
+
+// replayTarget finds out what is asked for, and refuses what does not go together. Nothing is touched yet.
+func (m *Main) replayTarget(cmd *cobra.Command, flags *replayFlags) (replayTarget, error) {
+	given := cmd.Flags().Changed
+	needs := func(flag string, there bool) error {
+		if there {
+			return nil
+		}
+		return usagef("--%s: it belongs to --sql FILE; give that, or leave this out", flag)
+	}
+	switch {
+	case flags.print && !given("sql"):
+		return replayTarget{}, needs("print", false)
+	case given("sql") && given("format"), given("sql") && given("out"):
+		return replayTarget{}, usagef("--sql: the tables are its output; leave out --format and --out")
+	case flags.reset && !given("sql") && !given("name"):
+		return replayTarget{}, usagef("--reset: without --name or --sql there is nothing to begin again; leave it out")
+	case flags.follow && (flags.filter.Until != 0 || len(flags.filter.To) > 0):
+		return replayTarget{}, usagef("--follow: what is followed has no end; leave out --until and --to, or --follow")
+	case given("sql"):
+		return m.sqlTarget(flags)
+	case flags.format == formatPostgres:
+		return m.rowsTarget(flags, given("out"))
+	}
+	return m.fileTarget(flags)
+}
+
+// sqlTarget is a SQL projection.
+func (m *Main) sqlTarget(flags *replayFlags) (t replayTarget, err error) {
+	var text []byte
+	path := flags.sql
+	if name, is := strings.CutPrefix(path, replay.ExamplePrefix); is {
+		text, err = replay.ExampleSQL(name)
+		path = name + ".sql"
+	} else if text, err = os.ReadFile(path); errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("there is no file %s", path)
+	}
+	if err != nil {
+		return t, usagef("--sql: %w", err)
+	}
+	if flags.print {
+		_, err := m.Out.Write(text)
+		return replayTarget{printed: true}, err
+	}
+	file, err := replay.ParseSQL(path, text)
+	if err != nil {
+		return t, usagef("--sql: %w", err)
+	}
+	if flags.name != "" {
+		file.Name = flags.name
+	}
+	switch {
+	case len(flags.filter.Types) == 0:
+		flags.filter.Types = file.Types
+	case len(file.Types) > 0:
+		both := slices.DeleteFunc(flags.filter.Types, func(t domain.EventType) bool { return !slices.Contains(file.Types, t) })
+		if len(both) == 0 {
+			return t, usagef("--type: %s wants none of these; leave the flag out", path)
+		}
+		flags.filter.Types = both
+	}
+	return m.databaseTarget(flags, file.Definition())
+}
+
+// rowsTarget is a table of events.
+func (m *Main) rowsTarget(flags *replayFlags, out bool) (replayTarget, error) {
+	switch {
+	case out:
+		return replayTarget{}, usagef("--out: events go to table events of the schema --name; leave it out")
+	case flags.name == "":
+		return replayTarget{}, usagef("--name: missing; give the schema that is to hold table events")
+	}
+	return m.databaseTarget(flags, replay.Rows(flags.name))
+}
+
+func (m *Main) databaseTarget(flags *replayFlags, d replay.Definition) (replayTarget, error) {
+	if flags.postgres != "" {
+		if _, err := pgx.ParseConfig(flags.postgres); err != nil {
+			return replayTarget{}, usagef("--postgres: must be a URL such as postgres://user@host/database")
+		}
+	}
+	return replayTarget{name: "schema " + d.Name, sink: func(s *session) (replay.Sink, error) {
+		url := flags.postgres
+		if url == "" {
+			url = s.server.PostgresURL
+		}
+		if url == "" {
+			return nil, usagef("--postgres: which database is not known here; give its URL")
+		}
+		return replay.Postgres(url, d, flags.reset), nil
+	}}, nil
+}
+
+// fileTarget is a file or standard output.
+func (m *Main) fileTarget(flags *replayFlags) (replayTarget, error) {
+	format := replay.Format(flags.format)
+	toOut := flags.out == standardOut
+	switch {
+	case flags.out == "":
+		return replayTarget{}, usagef("--out: must be a file, or - for standard output")
+	case toOut && flags.name != "":
+		return replayTarget{}, usagef("--name: standard output cannot be gone on with; give --out FILE, or leave out --name")
+	case format == replay.Parquet && flags.follow:
+		return replayTarget{}, usagef("--follow: a Parquet file cannot be added to; give --format ndjson or csv")
+	case !toOut && flags.follow && flags.name == "":
+		return replayTarget{}, usagef("--follow: into a file it needs --name NAME, to go on after it was stopped")
+	case format == replay.Parquet && toOut && m.terminalOut():
+		return replayTarget{}, usagef("--out: Parquet is nothing for a terminal; give a file")
+	}
+	t := replayTarget{name: flags.out, toOut: toOut}
+	var sink replay.Sink
+	var err error
+	switch {
+	case toOut:
+		sink = replay.Stream(m.Out, format)
+	case flags.name != "":
+		sink, err = replay.NamedFile(flags.out, flags.name, format, flags.reset)
+	default:
+		sink = replay.File(flags.out, format)
+	}
+	t.sink = func(*session) (replay.Sink, error) { return sink, nil }
+	return t, err
+}
+
+// terminalOut says whether a person reads standard output.
+func (m *Main) terminalOut() bool {
+	f, is := m.Out.(*os.File)
+	return is && isTerminal(f)
+}
+
+// replayProgress shows a person how far a replay is: messages read and time left by the bar, events and events a second
+// in words.
+type replayProgress struct {
+	m         *Main
+	bar       *bar
+	began     time.Time
+	said      time.Time
+	following bool
+}
+
+func (m *Main) replayProgress(toOut bool) *replayProgress {
+	p := &replayProgress{m: m, bar: &bar{}, began: time.Now()}
+	if !toOut || !m.terminalOut() { // else the bar would stand between the events
+		p.bar = m.steps("replaying", 1)
+	}
+	return p
+}
+
+// show is called after each batch.
+func (p *replayProgress) show(now replay.Progress) {
+	if now.Following {
+		if !p.following {
+			p.following = true
+			p.bar.clear()
+			if p.m.TerminalErr {
+				_, _ = io.WriteString(p.m.Err, fmt.Sprintf("%d events replayed in %s; following\n", now.Events, time.Since(p.began).Round(time.Millisecond)))
+			}
+		}
+		return
+	}
+	if p.bar.p == nil || now.Total == 0 {
+		return
+	}
+	if time.Since(p.said) > 200*time.Millisecond {
+		p.said = time.Now()
+		rate := float64(now.Events) / time.Since(p.began).Seconds()
+		p.bar.p.Describe(fmt.Sprintf("replaying: %d events, %.0f events/s", now.Events, rate))
+	}
+	p.bar.p.ChangeMax64(int64(now.Total))
+	_ = p.bar.p.Set64(int64(now.Messages))
+}
+
+func (p *replayProgress) end() time.Duration {
+	if !p.following {
+		p.bar.end()
+	}
+	return time.Since(p.began)
+}
