@@ -79,6 +79,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 differences found.`,
 	root.AddCommand(m.serveCommand(), m.campaignCommand(), m.codesCommand(), m.claimCommand(), m.redeemCommand(), m.rollbackCommand(),
 		m.voidCommand(), m.extendCommand(), m.remindCommand(), m.unremindCommand(), m.couponCommand(), m.customerCommand(),
 		m.statusCommand(), m.demoCommand(), m.replayCommand(), m.versionCommand())
+	root.AddCommand(m.rebuildCommand(), m.verifyCommand())
 	root.InitDefaultHelpCmd()
 	return root
 }
