@@ -19,7 +19,7 @@ type Options struct {
 	// Timeout bounds what has no deadline of its own: a command handed to DoAsync and a query. Commands that are waited
 	// for end with their context alone. Defaults to 30 s.
 	Timeout time.Duration
-	// InFlight is how many messages of one lane are under way at once. Defaults to 3.
+	// InFlight is how many messages of one lane are under way at most, full ones aside. Defaults to 3.
 	InFlight int
 	// MaxPending is how many commands of one lane may wait for their outcome; further calls wait. Defaults to 32,768.
 	MaxPending int

@@ -6,9 +6,10 @@
 //	     ^                                              │
 //	     └───────── one outcome line each <─────────────┘ outcomes, in the order of the lines
 //
-// Batching is natural: while fewer than Options.InFlight messages of a lane are under way a line leaves at once, so a
-// lonely call waits for nobody; when they are all under way the lines that come meanwhile leave together. Code commands,
-// which the micro service routes, take the same way with one line per request.
+// Batching is natural: while few lines of a lane are under way a line leaves at once, so a lonely call waits for nobody;
+// the lines that come while others are under way gather, and leave together when they are twice as many, fill a message,
+// or the last outcome has come back. No timer adds waiting. Code commands, which the micro service routes, take the same
+// way with one line per request.
 //
 // Owner: each lane's route has one mutex; whoever adds a line or brings an answer also sends what has become sendable,
 // one sender at a time, so that lines leave in the order they came. Run owns the inbox and asks again.
