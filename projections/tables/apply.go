@@ -27,15 +27,22 @@ type Batch struct {
 	Schema string
 }
 
+// partAfterCut is how many lines are folded at once behind a cut; twice as many with each part that needs none.
+const partAfterCut = 16
+
 // Apply folds a batch into the tables, in the caller's transaction (see Begin), and says which lines were parked. After an error
 // the transaction must be rolled back; Refused tells whether the same batch would fail again. Rows are the same however
 // a log is cut into batches.
 func Apply(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	var parked []Parked
-	for lines := b.Lines; len(lines) > 0; {
+	part := len(b.Lines) // of them folded at once
+	for rest := b.Lines; len(rest) > 0; {
+		lines := rest[:min(part, len(rest))]
 		f := newFold(b.Lane)
 		f.schema = b.Schema
-		if err := f.load(ctx, tx, touches(lines)); err != nil {
+		t := touches(lines)
+		f.acts = t.acts
+		if err := f.load(ctx, tx, t); err != nil {
 			return nil, err
 		}
 		done, campaign := f.run(lines)
@@ -48,7 +55,13 @@ func Apply(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 			}
 		}
 		parked = append(parked, f.parked...)
-		lines = lines[done:]
+		rest = rest[done:]
+		// What was loaded for lines behind a cut was loaded in vain. Where one campaign is cut off its neighbours may be.
+		if campaign != "" {
+			part = partAfterCut
+		} else {
+			part *= 2
+		}
 	}
 	return parked, cleanUp(ctx, tx, b)
 }

@@ -11,11 +11,13 @@ import (
 // Commits need not wait for the disk: the log is the truth, and what PostgreSQL loses in a crash is applied again,
 // rows and checkpoint alike.
 //
-// Every statement of this package names its rows by an index, some thousand at most, so that a batch costs the same
-// whatever else is in the tables. The planner cannot know: plans are kept for as long as a connection lives, and one
-// made while a table is small, or before it was ever analyzed, reads all of it. With a million campaigns each batch
-// would read a million rows.
-const beginSQL = `BEGIN; SET LOCAL synchronous_commit = off; SET LOCAL plan_cache_mode = force_generic_plan; ` +
+// Every statement of this package names its rows by a key, some thousand at most, so that a batch costs the same
+// whatever else is in the tables. The planner must come to see it so. Plans are therefore not kept: one made while a
+// table was small would go on reading all of it when it has grown, and with a million campaigns each batch would read a
+// million rows. And joining by anything but "for each row given, look into the index" is ruled out as far as that goes;
+// the rest is up to the statements, whose conditions but for the keys must not look as if they left few rows, or the
+// planner begins with these (see coalesce in them).
+const beginSQL = `BEGIN; SET LOCAL synchronous_commit = off; SET LOCAL plan_cache_mode = force_custom_plan; ` +
 	`SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`
 
 // Beginner is a pool or a connection.

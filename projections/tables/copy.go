@@ -21,9 +21,12 @@ type copyRows struct {
 // postgresEpoch is 2000-01-01T00:00:00Z, where PostgreSQL's timestamps begin.
 const postgresEpoch domain.Instant = 946_684_800_000_000
 
+// expect makes room for that many bytes.
+func (r *copyRows) expect(bytes int) { r.buf = make([]byte, 0, bytes) }
+
 // row begins a row of that many fields; as many calls of the methods below must follow.
 func (r *copyRows) row(fields int) {
-	if r.buf == nil {
+	if len(r.buf) == 0 {
 		// Signature, no flags, no header extension.
 		r.buf = append(r.buf, "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
 	}

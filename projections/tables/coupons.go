@@ -10,19 +10,52 @@ func (f *fold) claimed(c *campaign, e *domain.Event) error {
 	switch {
 	case e.N == 0:
 		return fmt.Errorf("n: a coupon has a number")
-	case c.coupons[e.N] != nil:
+	case c.claimedHere(e.N):
 		return alreadyThere("coupon_row_key")
 	}
-	k := &coupon{
+	k := f.newCoupon()
+	*k = coupon{
 		n: e.N, code: e.Code, customer: e.CustomerID, attributes: e.Attributes, claimedAt: e.At, own: e.ExpiresAt, isNew: true,
 	}
-	c.keep(k)
-	f.claims = append(f.claims, claim{c, k})
+	if f.acts || c.coupons != nil {
+		c.keep(k)
+	}
+	if c.newest == nil {
+		c.claims = k
+	} else {
+		c.newest.next = k
+	}
+	c.newest = k
+	f.claims++
 	c.claimed++
-	c.changed = true
-	c.place(k, +1, e.At)
-	f.count(c, k, e.At, func(s *stat) { s.claimed++ })
+	c.counted = true
+	c.place(k, +1)
+	f.count(c, k, e.At, stat{claimed: 1})
 	return nil
+}
+
+// claimedHere says whether coupon n was claimed in this batch, or before it as far as it was looked up. Numbers rise in
+// a log, so a batch of claims alone needs no table of them to know.
+func (c *campaign) claimedHere(n uint32) bool {
+	if c.coupons == nil && n <= c.highest {
+		for k := c.claims; k != nil; k = k.next {
+			c.keep(k)
+		}
+	}
+	c.highest = max(c.highest, n)
+	return c.coupons[n] != nil
+}
+
+// couponChunk is how many coupons are allocated at once.
+const couponChunk = 128
+
+func (f *fold) newCoupon() *coupon {
+	if len(f.chunk) == 0 {
+		f.chunk = make([]coupon, couponChunk)
+	}
+	k := &f.chunk[0]
+	f.chunk = f.chunk[1:]
+	return k
 }
 
 // coupon folds what happened to a claimed coupon: it leaves its place, changes, and takes the place that is now its.
@@ -38,7 +71,7 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 	if e.Type == domain.CouponExtended && e.ExpiresAt == 0 {
 		return fmt.Errorf("expires_at: an extended coupon has an expiry of its own")
 	}
-	c.place(k, -1, e.At)
+	c.place(k, -1)
 	c.changed = true
 	k.changed = true
 	switch e.Type {
@@ -48,12 +81,12 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 		f.rollback(c, k, e)
 	case domain.CouponVoided:
 		k.voidedAt, k.voidReason = e.At, e.Reason
-		f.count(c, k, e.At, func(s *stat) { s.voided++ })
+		f.count(c, k, e.At, stat{voided: 1})
 	case domain.CouponExtended:
 		k.own = e.ExpiresAt
 		f.remindersMove(c, reminderMove{kind: domain.KindExpires, n: e.N, anchor: e.ExpiresAt})
 	}
-	c.place(k, +1, e.At)
+	c.place(k, +1)
 	return nil
 }
 
@@ -66,7 +99,7 @@ func (f *fold) redeem(c *campaign, k *coupon, l *Line) {
 		f.open = make(map[orderKey]*redemption)
 	}
 	f.open[orderKey{c.name, k.n, e.OrderID}] = r
-	f.count(c, k, e.At, func(s *stat) { s.redeemed++ })
+	f.count(c, k, e.At, stat{redeemed: 1})
 }
 
 func (f *fold) rollback(c *campaign, k *coupon, e *domain.Event) {
@@ -83,5 +116,5 @@ func (f *fold) rollback(c *campaign, k *coupon, e *domain.Event) {
 	} else {
 		f.rollbacks = append(f.rollbacks, rollback{key, e.At})
 	}
-	f.count(c, k, e.At, func(s *stat) { s.rolledBack++ })
+	f.count(c, k, e.At, stat{rolledBack: 1})
 }

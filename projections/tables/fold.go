@@ -12,8 +12,11 @@ type fold struct {
 	lane      int
 	schema    string
 	campaigns map[string]*campaign
+	sorted    []*campaign // once folded
 
-	claims      []claim
+	acts        bool // some line acts on a coupon, so claims of this batch are looked up
+	claims      int
+	chunk       []coupon // not used yet
 	redemptions []*redemption
 	open        map[orderKey]*redemption // those of redemptions that are not rolled back
 	rollbacks   []rollback
@@ -130,7 +133,7 @@ func (f *fold) updated(c *campaign, e *domain.Event) (recount string) {
 	if s.OpensAt != c.namedOpensAt {
 		f.remindersMove(c, reminderMove{kind: domain.KindOpens, anchor: s.OpensAt})
 	}
-	c.moveEnd(s.ExpiresAt, e.At)
+	c.moveEnd(s.ExpiresAt)
 	c.namedOpensAt = s.OpensAt
 	if int64(s.Codes)+c.imported > c.claimed {
 		c.soldOutAt = 0

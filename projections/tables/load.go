@@ -12,9 +12,9 @@ import (
 
 // $1 = campaigns
 const loadCampaignsSQL = `
-SELECT campaign, status, max_redemptions, expires_at, named_opens_at, expired_through, sold_out_at,
+SELECT c.campaign, status, max_redemptions, expires_at, named_opens_at, expired_through, sold_out_at, stats_day,
        claimed, redeemed, expired, voided, imported_codes, inheriting_live, inheriting_redeemed
-FROM scrip.campaign WHERE campaign = ANY($1)`
+FROM unnest($1::text[]) k (campaign) JOIN scrip.campaign c ON c.campaign = k.campaign`
 
 // $1, $2 = campaigns and numbers of coupons, pairwise
 const loadCouponsSQL = `
@@ -27,6 +27,7 @@ type touched struct {
 	campaigns []string
 	coupons   []string // campaign of the coupon in numbers
 	numbers   []int64
+	acts      bool // some line acts on a coupon
 }
 
 type couponKey struct {
@@ -40,7 +41,7 @@ func touches(lines []Line) touched {
 	known := make(map[string]bool)
 	claimed := make(map[couponKey]bool)
 	asked := make(map[couponKey]bool)
-	acts := actsOnCoupons(lines)
+	t.acts = actsOnCoupons(lines)
 	for i := range lines {
 		e := &lines[i].Event
 		if lines[i].Problem != nil || e.Campaign == "" {
@@ -50,7 +51,7 @@ func touches(lines []Line) touched {
 			known[e.Campaign] = true
 			t.campaigns = append(t.campaigns, e.Campaign)
 		}
-		if !acts || e.N == 0 {
+		if !t.acts || e.N == 0 {
 			continue // a batch of claims alone, the common one, needs no more
 		}
 		key := couponKey{e.Campaign, e.N}
@@ -122,8 +123,8 @@ func (f *fold) load(ctx context.Context, tx pgx.Tx, t touched) error {
 func (f *fold) scanCampaign(rows pgx.Rows) error {
 	c := &campaign{}
 	var most int64
-	var expires, opens, through, soldOut pgtype.Timestamptz
-	err := rows.Scan(&c.name, &c.status, &most, &expires, &opens, &through, &soldOut,
+	var expires, opens, through, soldOut, statsDay pgtype.Timestamptz
+	err := rows.Scan(&c.name, &c.status, &most, &expires, &opens, &through, &soldOut, &statsDay,
 		&c.claimed, &c.redeemed, &c.expired, &c.voided, &c.imported, &c.inheritingLive, &c.inheritingRedeemed)
 	if err != nil {
 		return err
@@ -132,6 +133,11 @@ func (f *fold) scanCampaign(rows pgx.Rows) error {
 	c.expiresAt, c.namedOpensAt, c.soldOutAt = instantOf(expires), instantOf(opens), instantOf(soldOut)
 	c.expiredThrough = instantOf(through)
 	c.through = c.expiredThrough
+	c.statsDay = instantOf(statsDay)
+	c.hasTotal = c.statsDay
+	if c.inheritingLive+c.inheritingRedeemed > 0 {
+		c.hasTask = c.expiresAt // they count in it
+	}
 	f.campaigns[c.name] = c
 	return nil
 }

@@ -1,6 +1,11 @@
 package tables
 
-import "github.com/seed-4a2410e3/scrip/domain"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
 
 // A claimed coupon counts in exactly one place:
 //
@@ -17,15 +22,15 @@ import "github.com/seed-4a2410e3/scrip/domain"
 
 // task is by how much a batch changes one row of expiry_task.
 type task struct {
+	due            domain.Instant
 	live, redeemed int64
-	at             domain.Instant // of the first event that touched it
 }
 
 // crossing is one coupons.expired: tasks due up to through have fallen.
 type crossing struct{ through, at domain.Instant }
 
 // place counts coupon k of c where it stands; sign -1 takes it away again.
-func (c *campaign) place(k *coupon, sign int64, at domain.Instant) {
+func (c *campaign) place(k *coupon, sign int64) {
 	due := k.own
 	if due == 0 {
 		due = c.expiresAt
@@ -39,46 +44,48 @@ func (c *campaign) place(k *coupon, sign int64, at domain.Instant) {
 			c.inheritingRedeemed += sign
 		}
 		if due != 0 {
-			c.task(due, at).redeemed += sign
+			c.task(due).redeemed += sign
 		}
 	default:
 		if k.own == 0 {
 			c.inheritingLive += sign
 		}
 		if due != 0 {
-			c.task(due, at).live += sign
+			c.task(due).live += sign
 		}
 	}
 }
 
 // moveEnd gives the campaign another end: the coupons that inherit it go along.
-func (c *campaign) moveEnd(to, at domain.Instant) {
+func (c *campaign) moveEnd(to domain.Instant) {
 	if to == c.expiresAt {
 		return
 	}
 	if c.expiresAt != 0 {
-		t := c.task(c.expiresAt, at)
+		t := c.task(c.expiresAt)
 		t.live -= c.inheritingLive
 		t.redeemed -= c.inheritingRedeemed
 	}
 	if to != 0 {
-		t := c.task(to, at)
+		t := c.task(to)
 		t.live += c.inheritingLive
 		t.redeemed += c.inheritingRedeemed
 	}
 	c.expiresAt = to
 }
 
-func (c *campaign) task(due, at domain.Instant) *task {
-	if t := c.tasks[due]; t != nil {
-		return t
+// task finds or makes the one of an instant. A batch touches few of a campaign, mostly its end; where each coupon has an
+// expiry of its own these are minutes apart at least, and neighbours in the log fall together.
+func (c *campaign) task(due domain.Instant) *task {
+	if c.last != nil && c.last.due == due {
+		return c.last
 	}
-	if c.tasks == nil {
-		c.tasks = make(map[domain.Instant]*task)
+	i, found := slices.BinarySearchFunc(c.tasks, due, func(t *task, due domain.Instant) int { return cmp.Compare(t.due, due) })
+	if !found {
+		c.tasks = slices.Insert(c.tasks, i, &task{due: due})
 	}
-	t := &task{at: at}
-	c.tasks[due] = t
-	return t
+	c.last = c.tasks[i]
+	return c.last
 }
 
 // expire moves the watermark.

@@ -46,22 +46,22 @@ type reader struct {
 	retention time.Duration
 	sequence  uint64
 	clock     domain.Instant
+	lines     []Line // used again by each batch
 }
 
 func (r *reader) batch(messages []message) *Batch {
-	b := &Batch{Lane: 0, From: r.clock, Retention: r.retention}
+	b := &Batch{Lane: 0, From: r.clock, Retention: r.retention, Lines: r.lines[:0]}
 	for _, m := range messages {
 		r.sequence++
 		for n, raw := range bytes.Split(bytes.TrimRight(m.lines, "\n"), []byte{'\n'}) {
 			if len(raw) > 0 {
-				var l Line
-				l.Read(r.sequence, uint32(n)+1, raw, m.at)
-				b.Lines = append(b.Lines, l)
+				b.Lines = append(b.Lines, Line{})
+				b.Lines[len(b.Lines)-1].Read(r.sequence, uint32(n)+1, raw, m.at)
 			}
 		}
 		b.To = m.at
 	}
-	r.clock = b.To
+	r.clock, r.lines = b.To, b.Lines
 	return b
 }
 

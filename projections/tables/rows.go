@@ -22,17 +22,25 @@ type campaign struct {
 	inheritingLive     int64
 	inheritingRedeemed int64
 
+	statsDay domain.Instant
+
 	created  *creation        // set if it is not in the table yet
 	settings *domain.Settings // set if they changed
-	changed  bool
+	changed  bool             // any column
+	counted  bool             // claimed and inheritingLive
 
 	through   domain.Instant // expiredThrough before this batch
+	hasTask   domain.Instant // at which a task is known to be there, 0 = at none
+	hasTotal  domain.Instant // day of which a total is known to be there
 	crossings []crossing
-	tasks     map[domain.Instant]*task
+	tasks     []*task
+	last      *task // of tasks, the one used last
+	claims    *coupon
+	newest    *coupon // claim
+	highest   uint32  // number claimed
 	coupons   map[uint32]*coupon
+	totals    []*total // by day
 	stats     map[statKey]*stat
-	total     *stat // of day, the one used last
-	day       domain.Instant
 }
 
 type creation struct {
@@ -53,13 +61,8 @@ type coupon struct {
 	voidedAt       domain.Instant
 	voidReason     string
 	isNew, changed bool
-	recheck        bool // redeemedAt is to be looked up among the redemptions that are left
-}
-
-// claim is a new coupon.
-type claim struct {
-	*campaign
-	*coupon
+	next           *coupon // claimed in this batch
+	recheck        bool    // redeemedAt is to be looked up among the redemptions that are left
 }
 
 // redemption is a new row of that table.

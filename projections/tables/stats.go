@@ -18,6 +18,19 @@ type statKey struct {
 // stat is by how much a batch changes one.
 type stat struct{ claimed, redeemed, rolledBack, voided int64 }
 
+func (s *stat) add(d stat) {
+	s.claimed += d.claimed
+	s.redeemed += d.redeemed
+	s.rolledBack += d.rolledBack
+	s.voided += d.voided
+}
+
+// total is the row of a day that counts a campaign as a whole.
+type total struct {
+	day domain.Instant
+	stat
+}
+
 type refusalKey struct {
 	campaign, reason string
 	day              domain.Instant
@@ -33,18 +46,30 @@ func dayOf(at domain.Instant) domain.Instant { return at - at%dayLength }
 
 // count counts something that happened to coupon k: in the campaign's total of that day, and once per attribute that
 // the claim carried.
-func (f *fold) count(c *campaign, k *coupon, at domain.Instant, add func(*stat)) {
+func (f *fold) count(c *campaign, k *coupon, at domain.Instant, d stat) {
 	day := dayOf(at)
-	if c.total == nil || c.day != day {
-		c.total, c.day = c.stat(statKey{day: day}), day
-	}
-	add(c.total)
+	c.total(day).add(d)
 	if len(k.attributes) == 0 {
 		return
 	}
 	for _, p := range f.pairs(k.attributes) {
-		add(c.stat(statKey{day, p.name, p.value}))
+		c.stat(statKey{day, p.name, p.value}).add(d)
 	}
+}
+
+// total finds or makes the one of a day. A batch touches one, seldom two.
+func (c *campaign) total(day domain.Instant) *stat {
+	for _, t := range c.totals {
+		if t.day == day {
+			return &t.stat
+		}
+	}
+	t := &total{day: day}
+	c.totals = append(c.totals, t)
+	if day > c.statsDay {
+		c.statsDay, c.changed = day, true
+	}
+	return &t.stat
 }
 
 func (c *campaign) stat(key statKey) *stat {

@@ -31,7 +31,7 @@ func (r *reminderRound) copySet(ctx context.Context, tx pgx.Tx, schema string) e
 const cancelRemindersSQL = `
 UPDATE scrip.reminder r SET state = 'cancelled', settled_at = d.at
 FROM unnest($1::text[], $2::bigint[], $3::timestamptz[]) d (campaign, r, at)
-WHERE r.campaign = d.campaign AND r.r = d.r AND r.state = 'pending'`
+WHERE r.campaign = d.campaign AND r.r = d.r AND coalesce(r.state = 'pending', false)`
 
 // What is pending, due at that very instant and in that range is what the lane meant.
 //
@@ -41,7 +41,7 @@ UPDATE scrip.reminder r SET state = d.state, settled_at = d.at
 FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::text[], $7::timestamptz[])
      d (campaign, kind, due_at, from_r, through_r, state, at)
 WHERE r.campaign = d.campaign AND r.kind = d.kind AND r.due_at = d.due_at AND r.r BETWEEN d.from_r AND d.through_r
-  AND r.state = 'pending'`
+  AND coalesce(r.state = 'pending', false)`
 
 // Reminders that hang on their campaign: all of kind opens, and of kind expires those whose coupon has no expiry of its
 // own. NULL = nothing to hang on any more: they stay pending and are due never.
@@ -50,7 +50,7 @@ WHERE r.campaign = d.campaign AND r.kind = d.kind AND r.due_at = d.due_at AND r.
 const moveByCampaignSQL = `
 UPDATE scrip.reminder r SET due_at = d.anchor - r.before_us * interval '1 microsecond'
 FROM unnest($1::text[], $2::text[], $3::timestamptz[]) d (campaign, kind, anchor)
-WHERE r.campaign = d.campaign AND r.kind = d.kind AND r.state = 'pending' AND r.own_expires_at IS NULL`
+WHERE r.campaign = d.campaign AND r.kind = d.kind AND coalesce(r.state = 'pending' AND r.own_expires_at IS NULL, false)`
 
 // Reminders that hang on a coupon that now has an expiry of its own.
 //
@@ -58,7 +58,7 @@ WHERE r.campaign = d.campaign AND r.kind = d.kind AND r.state = 'pending' AND r.
 const moveByCouponSQL = `
 UPDATE scrip.reminder r SET due_at = d.anchor - r.before_us * interval '1 microsecond', own_expires_at = d.anchor
 FROM unnest($1::text[], $2::bigint[], $3::timestamptz[]) d (campaign, n, anchor)
-WHERE r.campaign = d.campaign AND r.n = d.n AND r.kind = '` + domain.KindExpires + `' AND r.state = 'pending'`
+WHERE r.campaign = d.campaign AND r.n = d.n AND coalesce(r.kind = '` + domain.KindExpires + `' AND r.state = 'pending', false)`
 
 // write queues everything but the new rows.
 func (r *reminderRound) write(w *writer) {

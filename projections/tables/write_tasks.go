@@ -1,11 +1,14 @@
 package tables
 
 import (
+	"context"
+
 	"github.com/jackc/pgx/v5"
 )
 
-// Tasks that must be there: those that lose something, and those that had fallen before this batch. They are only
-// changed, never made: a processed task that is not there was cleaned up.
+// Tasks that must be there: those that lose something, those that had fallen before this batch, and the one at the end
+// of a campaign in which some coupon counts. They are only changed, never made: a processed task that is not there was
+// cleaned up.
 //
 // $1, $2 = campaign, due_at   $3, $4 = by how much
 const changeTasksSQL = `
@@ -29,7 +32,7 @@ const fallSQL = `
 WITH fallen AS (
     UPDATE scrip.expiry_task t SET state = 'processed', processed_at = d.at
     FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::timestamptz[]) d (campaign, behind, through, at)
-    WHERE t.campaign = d.campaign AND t.state = 'pending' AND t.due_at > d.behind AND t.due_at <= d.through
+    WHERE t.campaign = d.campaign AND coalesce(t.state = 'pending', false) AND t.due_at > d.behind AND t.due_at <= d.through
     RETURNING t.campaign, t.live)
 SELECT campaign, sum(live)::bigint FROM fallen GROUP BY campaign`
 
@@ -38,7 +41,7 @@ SELECT campaign, sum(live)::bigint FROM fallen GROUP BY campaign`
 // $1, $2 = campaign, due_at
 const dropEmptySQL = `
 DELETE FROM scrip.expiry_task t USING unnest($1::text[], $2::timestamptz[]) d (campaign, due_at)
-WHERE t.campaign = d.campaign AND t.due_at = d.due_at AND t.live = 0 AND t.redeemed = 0`
+WHERE t.campaign = d.campaign AND t.due_at = d.due_at AND coalesce(t.live = 0 AND t.redeemed = 0, false)`
 
 // taskColumns are the arrays of the statements above.
 type taskColumns struct {
@@ -47,29 +50,60 @@ type taskColumns struct {
 	live, redeemed []int64
 }
 
+func (s *taskColumns) add(campaign string, t *task) {
+	s.campaign, s.due = append(s.campaign, campaign), s.due.add(t.due)
+	s.live, s.redeemed = append(s.live, t.live), append(s.redeemed, t.redeemed)
+}
+
+// copyTasks writes the tasks of new campaigns: there can be none of them yet.
+func (f *fold) copyTasks(ctx context.Context, tx pgx.Tx) error {
+	var rows copyRows
+	for _, c := range f.sorted {
+		if c.created == nil {
+			continue
+		}
+		for _, t := range c.tasks {
+			if t.live == 0 && t.redeemed == 0 {
+				continue
+			}
+			rows.row(6)
+			rows.instant(t.due)
+			rows.number(t.live)
+			rows.number(t.redeemed)
+			rows.number(int64(f.lane))
+			rows.text(c.name)
+			rows.text("pending")
+		}
+	}
+	return rows.send(ctx, tx, f.schema, "expiry_task", "due_at, live, redeemed, lane, campaign, state")
+}
+
 // writeTasks changes expiry_task and, for campaigns in which coupons fell, campaign.expired; that number is known once
 // what is queued has been sent, and crossed says that there is such a campaign.
 func (f *fold) writeTasks(w *writer) (crossed bool) {
 	var there, gain, shrunk taskColumns
 	var campaigns []string
 	var behind, through, at instants
-	for _, c := range f.campaigns {
-		for _, due := range c.sortedDues() {
-			t := c.tasks[due]
+	for _, c := range f.sorted {
+		for _, t := range c.tasks {
 			if t.live == 0 && t.redeemed == 0 {
 				continue
 			}
 			columns := &gain
-			if due <= c.through {
+			switch {
+			case c.created != nil: // copied
+				continue
+			case t.due <= c.through:
 				columns = &there
-				c.expired += t.live
+				c.expired, c.changed = c.expired+t.live, true
+			case t.due == c.hasTask:
+				columns = &there
 			}
 			if t.live < 0 || t.redeemed < 0 {
 				columns = &there
-				shrunk.campaign, shrunk.due = append(shrunk.campaign, c.name), shrunk.due.add(due)
+				shrunk.campaign, shrunk.due = append(shrunk.campaign, c.name), shrunk.due.add(t.due)
 			}
-			columns.campaign, columns.due = append(columns.campaign, c.name), columns.due.add(due)
-			columns.live, columns.redeemed = append(columns.live, t.live), append(columns.redeemed, t.redeemed)
+			columns.add(c.name, t)
 		}
 		from := c.through
 		for _, x := range c.crossings {

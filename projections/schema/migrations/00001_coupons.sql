@@ -35,6 +35,7 @@ CREATE TABLE scrip.campaign (
     -- Coupons without an expiry of their own: when the campaign's end moves, these counts move with it.
     inheriting_live     bigint NOT NULL,
     inheriting_redeemed bigint NOT NULL,
+    stats_day timestamptz, -- of the newest total in campaign_stats: that row is known to be there
 
     CONSTRAINT campaign_key PRIMARY KEY (campaign),
     CONSTRAINT campaign_status_is_known CHECK (status IN ('active', 'paused', 'ended')),

@@ -45,8 +45,9 @@ CREATE TABLE scrip.reminder (
     CONSTRAINT reminder_settled_has_time CHECK ((state = 'pending') = (settled_at IS NULL))
 ) WITH (fillfactor = 80);
 
-CREATE INDEX reminder_pending ON scrip.reminder (campaign, kind, due_at, r) WHERE state = 'pending';
-CREATE INDEX reminder_coupon ON scrip.reminder (campaign, n) WHERE state = 'pending' AND n IS NOT NULL;
+-- None depends on state, so that a reminder that fires or is cancelled changes no index.
+CREATE INDEX reminder_due ON scrip.reminder (campaign, kind, due_at, r);
+CREATE INDEX reminder_coupon ON scrip.reminder (campaign, n) WHERE n IS NOT NULL;
 CREATE INDEX reminder_customer ON scrip.reminder USING hash (customer_id);
 
 -- +goose Down
