@@ -71,7 +71,7 @@ func TestWhileClaimsAreMade(t *testing.T) {
 		}
 		return true
 	})
-	for range 3 {
+	for range 2 {
 		mu.Lock()
 		answered := map[string]string{}
 		for id, code := range held {
@@ -201,6 +201,7 @@ func TestPositionsStay(t *testing.T) {
 // TestPurgesWait: while a backup holds a lane its owner purges nothing, the next owner neither; when the backup's process
 // dies they go on by themselves.
 func TestPurgesWait(t *testing.T) {
+	t.Parallel() // with the other one that waits
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
 	r := newRig(t, s.JetStream(t), 1)
 	hard := func(o *lane.Options) { o.Retention, o.PurgeEvery = time.Millisecond, 5*time.Millisecond }

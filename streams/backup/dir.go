@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -22,9 +23,11 @@ const (
 type workdir struct {
 	final, path string
 	lock        *os.File
-	sums        map[string]string // by file name
 	// create makes a file of the backup.
 	create func(path string) (file, error)
+
+	mu   sync.Mutex
+	sums map[string]string // by file name
 }
 
 type file interface {
@@ -132,6 +135,8 @@ func (w *workdir) write(name string, fill func(io.Writer) (sum string, err error
 	if err := errors.Join(err, f.Close()); err != nil {
 		return noRoom(err)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.sums[name] = sum
 	return nil
 }

@@ -2,7 +2,11 @@ package backup
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"sync/atomic"
 	"syscall"
+	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -17,25 +21,27 @@ func CreateHooked(ctx context.Context, js jetstream.JetStream, dir string, opts 
 }
 
 // CreateFull is Create on a disk with room for so many bytes.
-func CreateFull(ctx context.Context, js jetstream.JetStream, dir string, opts CreateOptions, room int) (*Manifest, error) {
+func CreateFull(ctx context.Context, js jetstream.JetStream, dir string, opts CreateOptions, room int64) (*Manifest, error) {
 	w, err := newWorkdir(dir)
 	if err != nil {
 		return nil, err
 	}
+	var left atomic.Int64
+	left.Store(room)
 	w.create = func(path string) (file, error) {
 		f, err := createFile(path)
-		return &fullFile{f, &room}, err
+		return &fullFile{f, &left}, err
 	}
 	return create(ctx, js, w, opts, nil)
 }
 
 type fullFile struct {
 	file
-	room *int
+	room *atomic.Int64
 }
 
 func (f *fullFile) Write(p []byte) (int, error) {
-	if *f.room -= len(p); *f.room < 0 {
+	if f.room.Add(-int64(len(p))) < 0 {
 		return 0, syscall.ENOSPC
 	}
 	return f.file.Write(p)
@@ -43,3 +49,18 @@ func (f *fullFile) Write(p []byte) (int, error) {
 
 // SumOf is the SHA-256 as SHA256SUMS has it.
 var SumOf = sumOf
+
+// RestoreHooked is Restore that calls hook when the first bytes of a stream have been sent, and before "the end".
+func (b *Backup) RestoreHooked(ctx context.Context, js jetstream.JetStream, opts RestoreOptions, hook func(at string)) error {
+	return b.restore(ctx, js, opts, hook)
+}
+
+// File reads a file of a backup.
+func File(t testing.TB, dir, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

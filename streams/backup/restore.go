@@ -41,8 +41,12 @@ type RestoreOptions struct {
 // node has everything. After an error nothing of it is left, or what is left carries a mark that keeps servers from
 // starting on it and has the next Restore remove it.
 func (b *Backup) Restore(ctx context.Context, js jetstream.JetStream, opts RestoreOptions) error {
+	return b.restore(ctx, js, opts, func(string) {})
+}
+
+func (b *Backup) restore(ctx context.Context, js jetstream.JetStream, opts RestoreOptions, hook func(at string)) error {
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
-	r := &restorer{js: js, b: b, opts: opts, id: uuid.NewString()}
+	r := &restorer{js: js, b: b, opts: opts, id: uuid.NewString(), hook: hook}
 	held, err := r.only(ctx)
 	if err != nil {
 		return err
@@ -87,6 +91,7 @@ type restorer struct {
 	id    string // of this restore
 	begun bool   // something of ours may be there
 	done  int64
+	hook  func(at string) // for tests: called when the first bytes of a stream have been sent, and before the end
 }
 
 // only makes sure that no other restore is at work. The bucket of leases, where that is said, holds no state: it may be
@@ -145,6 +150,7 @@ func (r *restorer) run(ctx context.Context) error {
 	if err := r.lease(ctx); err != nil {
 		return err
 	}
+	r.hook("the end")
 	return r.finish(ctx)
 }
 
@@ -200,7 +206,12 @@ func (r *restorer) stream(ctx context.Context, s Stream, info streamInfo, metada
 	}
 	defer f.Close()
 	r.begun = true
+	sent := 0
 	have, err := upload(ctx, r.js, s.Name, streamInfo{Config: config, State: info.State}, f, r.b.sums[s.data()], func(n int) {
+		if sent == 0 {
+			r.hook(s.Name)
+		}
+		sent += n
 		if r.done += int64(n); r.opts.Progress != nil {
 			r.opts.Progress(r.done, r.b.Size())
 		}
@@ -338,23 +349,50 @@ func (r *restorer) finish(ctx context.Context) error {
 // clean removes the streams that a restore made, known by its id: the marked one last, so that a crash on the way leaves
 // the mark.
 func (r *restorer) clean(ctx context.Context, id string) error {
-	var ours []string
+	for {
+		ours, err := r.made(ctx, id)
+		if err != nil {
+			return err
+		}
+		if len(ours) == 0 {
+			break
+		}
+		for _, name := range ours {
+			if err := r.remove(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	state, err := r.js.Stream(ctx, topology.StateStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking at stream %s: %w", topology.StateStream, err)
+	}
+	if state.CachedInfo().Config.Metadata[topology.MetaRestoring] != id {
+		return nil
+	}
+	return r.remove(ctx, topology.StateStream)
+}
+
+// made lists the streams of a restore but the marked one.
+func (r *restorer) made(ctx context.Context, id string) (names []string, err error) {
 	streams := r.js.ListStreams(ctx)
 	for info := range streams.Info() {
 		if name := info.Config.Name; info.Config.Metadata[topology.MetaRestored] == id && name != topology.StateStream {
-			ours = append(ours, name)
+			names = append(names, name)
 		}
 	}
 	if err := streams.Err(); err != nil {
-		return fmt.Errorf("listing streams: %w", err)
+		return nil, fmt.Errorf("listing streams: %w", err)
 	}
-	if state, err := r.js.Stream(ctx, topology.StateStream); err == nil && state.CachedInfo().Config.Metadata[topology.MetaRestoring] == id {
-		ours = append(ours, topology.StateStream)
-	}
-	for _, name := range ours {
-		if err := r.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("removing stream %s: %w", name, err)
-		}
+	return names, nil
+}
+
+func (r *restorer) remove(ctx context.Context, name string) error {
+	if err := r.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("removing stream %s: %w", name, err)
 	}
 	return nil
 }

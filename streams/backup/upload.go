@@ -33,9 +33,7 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 	finished := false
 	defer func() {
 		if !finished {
-			// A chunk without a reply subject makes the server give up at once, not after five seconds.
-			_ = nc.Publish(target.Subject, []byte{0})
-			_ = nc.Flush()
+			giveUp(ctx, nc, target.Subject)
 		}
 	}()
 	digest := sha256.New()
@@ -79,6 +77,14 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 		State bounds `json:"state"`
 	}
 	return done.State, json.Unmarshal(data, &done)
+}
+
+// giveUp ends a transfer too early and waits until the server has noticed: from then on the stream is there in part or
+// not at all, and can be removed. Left alone the server would notice after five seconds.
+func giveUp(ctx context.Context, nc *nats.Conn, subject string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
+	defer cancel()
+	_, _ = nc.RequestWithContext(ctx, subject, nil)
 }
 
 // answered waits for the answer to the next chunk: nothing, or at the end the stream, or at any time an error.
