@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -167,9 +168,18 @@ type replayProgress struct {
 func (m *Main) replayProgress(toOut bool) *replayProgress {
 	p := &replayProgress{m: m, bar: &bar{}, began: time.Now()}
 	if !toOut || !m.terminalOut() { // else the bar would stand between the events
-		p.bar = m.steps("replaying", 1)
+		p.bar = m.messages("replaying")
 	}
 	return p
+}
+
+// messages makes a bar of messages, how many is said later. Their rate means nothing to anybody: one holds a line, or
+// thousands.
+func (m *Main) messages(what string) *bar {
+	if !m.TerminalErr {
+		return &bar{}
+	}
+	return &bar{progressbar.NewOptions64(1, barOptions(m.Err, what, progressbar.OptionShowCount())...)}
 }
 
 // show is called after each batch.

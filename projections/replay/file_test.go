@@ -285,7 +285,6 @@ func TestNamedFileKilled(t *testing.T) {
 	for i := range 6 {
 		r.claimOnce(i + 1)
 	}
-	whole := r.wholeFile(NDJSON)
 	for kill := range 8 {
 		path := filepath.Join(t.TempDir(), "out")
 		r.run(named(t, path, NDJSON, false), Options{Filter: Filter{}}) // a first run, to have a state
@@ -294,7 +293,7 @@ func TestNamedFileKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.claimOnce(100 + kill)
-		whole = r.wholeFile(NDJSON)
+		whole := r.wholeFile(NDJSON)
 		crashed := errors.New("killed")
 		writes := 0
 		sink := named(t, path, NDJSON, false)
@@ -419,5 +418,24 @@ func TestNamedFileRefuses(t *testing.T) {
 	}
 	if _, err := NamedFile("x", "Not a name", CSV, false); err == nil || !strings.Contains(err.Error(), "a-z") {
 		t.Errorf("name: %v", err)
+	}
+}
+
+// A resumed replay of a customer still knows which coupons are theirs: the redemption does not name them.
+func TestNamedFileOfACustomer(t *testing.T) {
+	r := newRig(t)
+	path := filepath.Join(t.TempDir(), "out")
+	c := campaigns[0]
+	r.create(c, "")
+	codes := r.claim(c, "ann", "bob")
+	f := Filter{Customer: "bob"}
+	r.run(named(t, path, NDJSON, false), Options{Filter: f})
+	r.redeem(c, codes[0], "of ann")
+	r.redeem(c, codes[1], "of bob")
+	r.run(named(t, path, NDJSON, false), Options{Filter: f})
+	r.run(named(t, path, NDJSON, false), Options{Filter: f})
+	got, err := os.ReadFile(path)
+	if err != nil || strings.Count(string(got), "\n") != 2 || !strings.Contains(string(got), "of bob") {
+		t.Errorf("%s, %v", got, err)
 	}
 }

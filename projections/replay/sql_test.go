@@ -67,6 +67,22 @@ func TestSQLProjection(t *testing.T) {
 	}
 }
 
+// The line itself is there for files that say so; it is what costs most.
+func TestSQLRaw(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	db := pgtest.URL(t)
+	for name, c := range map[string]struct{ column, want string }{
+		"with_it": {"raw->'attributes'->>'channel'", "app app"}, "without_it": {"to_jsonb(events)->>('r' || 'aw')", "NULL"},
+	} {
+		f := parse(t, name+".sql", "-- scrip: create\nCREATE TABLE t (v text);\n-- scrip: fold\nINSERT INTO t SELECT "+c.column+" FROM events WHERE type = 'coupon.claimed';\n")
+		r.run(Postgres(db, f.Definition(), false), Options{})
+		if got := query(t, db, "SELECT string_agg(v, ' ') FROM "+name+".t"); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
 // A mistake in the file is told with its line before anything is made, and PostgreSQL's words.
 func TestSQLSyntaxErrors(t *testing.T) {
 	r := newRig(t)

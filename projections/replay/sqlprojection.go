@@ -57,10 +57,10 @@ func (f *SQLFile) createTables(ctx context.Context, tx pgx.Tx) error {
 
 func (f *SQLFile) foldBatch(ctx context.Context, tx pgx.Tx, b *Batch) error {
 	// Emptied by PostgreSQL at each commit, and gone with the connection.
-	if _, err := tx.Exec(ctx, "CREATE TEMPORARY TABLE IF NOT EXISTS "+EventsTable+" ("+columnsSQL()+") ON COMMIT DELETE ROWS"); err != nil {
+	if _, err := tx.Exec(ctx, "CREATE TEMPORARY TABLE IF NOT EXISTS "+EventsTable+" ("+strings.Replace(columnsSQL(), "raw jsonb NOT NULL", "raw jsonb", 1)+") ON COMMIT DELETE ROWS"); err != nil {
 		return err
 	}
-	if err := CopyEvents(ctx, tx, pgx.Identifier{"pg_temp", EventsTable}, b.Events); err != nil {
+	if err := copyEvents(ctx, tx, pgx.Identifier{"pg_temp", EventsTable}, b.Events, f.raw); err != nil {
 		return err
 	}
 	return f.run(ctx, tx, f.fold)
