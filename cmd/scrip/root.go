@@ -78,7 +78,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 differences found.`,
 
 	root.AddCommand(m.serveCommand(), m.campaignCommand(), m.codesCommand(), m.claimCommand(), m.redeemCommand(), m.rollbackCommand(),
 		m.voidCommand(), m.extendCommand(), m.remindCommand(), m.unremindCommand(), m.couponCommand(), m.customerCommand(),
-		m.statusCommand(), m.demoCommand(), m.replayCommand(), m.versionCommand())
+		m.statusCommand(), m.demoCommand(), m.replayCommand(), m.versionCommand(),
+		m.backupCommand(), m.restoreCommand())
 	root.AddCommand(m.rebuildCommand(), m.verifyCommand())
 	root.InitDefaultHelpCmd()
 	return root

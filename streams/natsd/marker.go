@@ -74,7 +74,7 @@ func (s *store) load(cluster *Cluster) error {
 		return err
 	}
 	if have.Mode != want.Mode {
-		return fmt.Errorf("the NATS store %s belongs to a %s server and can not be started as %s: nats-server would delete its streams; take a backup and restore it into a new directory of the other kind", s.dir, have.Mode, want.Mode)
+		return fmt.Errorf("the NATS store %s belongs to a %s server and can not be started as %s: nats-server would delete its streams; take a backup (`scrip backup`) and restore it (`scrip restore`) into a new directory of the other kind", s.dir, have.Mode, want.Mode)
 	}
 	if have.Cluster != want.Cluster {
 		return fmt.Errorf("the NATS store %s belongs to cluster %q, not %q; start it under its own cluster's name", s.dir, have.Cluster, want.Cluster)
@@ -105,10 +105,16 @@ func (s *store) guess(want marker) (marker, error) {
 		}
 		return marker{Mode: modeCluster}, nil
 	}
-	if entries, err := os.ReadDir(filepath.Join(js, "$G", "streams")); err == nil && len(entries) > 0 {
+	if HasStreams(s.dir) {
 		return marker{Mode: modeStandalone}, nil
 	}
 	return want, nil
+}
+
+// HasStreams says whether a store directory holds streams. It may be in use.
+func HasStreams(dir string) bool {
+	entries, err := os.ReadDir(filepath.Join(dir, "jetstream", "$G", "streams"))
+	return err == nil && len(entries) > 0
 }
 
 func (s *store) write() error {

@@ -22,6 +22,9 @@ const (
 	idFile     = "server.id"
 	keyFile    = "code.key"
 	descriptor = "scrip.json"
+
+	natsDir      = "nats"
+	restoringDir = "nats.restoring"
 )
 
 // Dir is a data directory that this process owns.
@@ -109,7 +112,61 @@ func (d *Dir) Close() error { return d.lock.Close() }
 func (d *Dir) Path() string { return d.path }
 
 // NATS is where the embedded NATS server keeps its store.
-func (d *Dir) NATS() string { return d.file("nats") }
+func (d *Dir) NATS() string { return d.file(natsDir) }
+
+// Restoring is where a restore builds a NATS store; it becomes NATS when it is whole.
+func (d *Dir) Restoring() string { return d.file(restoringDir) }
+
+// Interrupted says whether a restore into this directory did not come to its end.
+func (d *Dir) Interrupted() bool {
+	_, err := os.Lstat(d.Restoring())
+	return err == nil
+}
+
+// BeginRestore removes what an interrupted restore left and makes the directory that says so of this one. It is refused
+// where there is a store.
+func (d *Dir) BeginRestore() error {
+	if _, err := os.Lstat(d.NATS()); err == nil {
+		return fmt.Errorf("the data directory %s holds a log already, in %s; restore into another one with --data DIR, or move that one away first: mv %s %s.old", d.path, d.NATS(), d.NATS(), d.NATS())
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("looking at the data directory: %w", err)
+	}
+	if err := os.RemoveAll(d.Restoring()); err != nil {
+		return fmt.Errorf("removing what an interrupted restore left: %w", err)
+	}
+	if err := os.Mkdir(d.Restoring(), 0o700); err != nil {
+		return fmt.Errorf("making the directory to restore into: %w", err)
+	}
+	return nil
+}
+
+// FinishRestore puts everything that was restored on disk and makes it the store, in one rename: a crash before it leaves
+// an interrupted restore, after it a whole one.
+func (d *Dir) FinishRestore() error {
+	err := filepath.WalkDir(d.Restoring(), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() && !e.Type().IsRegular() {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Sync(), f.Close())
+	})
+	if err == nil {
+		err = os.Rename(d.Restoring(), d.NATS())
+	}
+	if err == nil {
+		err = syncDir(d.path)
+	}
+	if err != nil {
+		return fmt.Errorf("putting the restored log on disk: %w", err)
+	}
+	return nil
+}
+
+// AbortRestore removes what a restore has made so far.
+func (d *Dir) AbortRestore() error { return os.RemoveAll(d.Restoring()) }
 
 // ServerID is who this server is, for the life of the directory.
 func (d *Dir) ServerID() (string, error) {
@@ -144,7 +201,11 @@ func writeFile(path, text string) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	dir, err := os.Open(filepath.Dir(path))
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@
 //	<data>/code.key    the code key, 0600: 64 hex digits, made only by the creator of a log
 //	<data>/scrip.json  where the running server is to be found, 0600; there only while it serves
 //	<data>/nats        the embedded NATS server's store
+//	<data>/nats.restoring   what it is called until `scrip restore` has all of it; an interrupted one is started over
 //	<data>/postgres    the private PostgreSQL cluster
 //
 // Owner: the server that holds the lock; clients only read scrip.json.

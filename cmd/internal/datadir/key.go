@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 )
@@ -65,6 +66,45 @@ func (d *Dir) Key(given, fingerprint string) (Key, error) {
 			k.From, have, fingerprint)
 	}
 	return k, nil
+}
+
+// FindKey reads a code key without taking the directory: given (the variable's value) if not empty, else the file's in
+// dir. found is false where there is neither.
+func FindKey(dir, given string) (k Key, found bool, err error) {
+	k.From = KeyVariable
+	if given == "" {
+		k.From = filepath.Join(dir, keyFile)
+		raw, err := os.ReadFile(k.From)
+		if errors.Is(err, fs.ErrNotExist) {
+			return Key{}, false, nil
+		}
+		if err != nil {
+			return Key{}, false, fmt.Errorf("reading the code key: %w; run this as the user who runs the server, or set %s", err, KeyVariable)
+		}
+		given = string(raw)
+	}
+	if k.Key, err = code.ParseKey(given); err != nil {
+		return Key{}, false, fmt.Errorf("%s: %w", k.From, err)
+	}
+	return k, true, nil
+}
+
+// PutKey writes the code key of a log that is being restored. Another key that is there already is never overwritten.
+func (d *Dir) PutKey(key [32]byte) error {
+	path := d.file(keyFile)
+	have, found, err := FindKey(d.path, "")
+	switch {
+	case err != nil:
+		return err
+	case found && have.Key == key:
+		return nil
+	case found:
+		return fmt.Errorf("%s is another key than that of the log, which has fingerprint %s; restore into another directory with --data DIR, or move that file away", path, code.Fingerprint(key))
+	}
+	if err := writeFile(path, hex.EncodeToString(key[:])+"\n"); err != nil {
+		return fmt.Errorf("writing the code key: %w", err)
+	}
+	return nil
 }
 
 // DiscardKey removes a key that was made just now, because another server created the log first, with its own.

@@ -53,6 +53,9 @@ func (s *server) startNATS(ctx context.Context) error {
 }
 
 func (s *server) embedNATS() error {
+	if s.dir.Interrupted() {
+		return fmt.Errorf("a restore into %s did not come to its end; run `scrip restore` again, or, to begin a new log, remove %s", s.dir.Path(), s.dir.Restoring())
+	}
 	user, password, _ := strings.Cut(s.opts.Credentials, ":")
 	lanes := s.opts.Lanes
 	if lanes == 0 {
@@ -158,6 +161,13 @@ func (s *server) openLog(ctx context.Context) error {
 	found, exists, err := topology.Inspect(ctx, s.js)
 	if err != nil {
 		return err
+	}
+	if !exists && s.natsd == nil && natsd.HasStreams(s.dir.NATS()) {
+		// Whoever moves to a cluster expects the log to come along. It would begin empty, with the old one's key.
+		return fmt.Errorf("the data directory %s holds the log of an embedded NATS server, and there is none yet at %s: a new one would begin empty. "+
+			"To move the log there: start `scrip serve --data %s` without --nats, `scrip backup DIR`, stop it, then `scrip restore DIR --nats URL --replicas 3`. "+
+			"Never start a clustered nats-server on %s: it deletes all streams. For a log that has nothing to do with it, give another directory with --data",
+			s.dir.Path(), redact(s.natsURL), s.dir.Path(), s.dir.NATS())
 	}
 	spec := topology.Spec{Lanes: s.opts.Lanes, Replicas: s.opts.Replicas}
 	if spec.Lanes == 0 && !exists && s.natsd == nil {

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// done runs a command that has to succeed and returns its JSON.
+func done(t *testing.T, env []string, args ...string) map[string]any {
+	t.Helper()
+	got := scrip(t, env, append(args, "-o", "json")...)
+	var v map[string]any
+	if err := json.Unmarshal([]byte(got.out), &v); got.code != exitDone || err != nil {
+		t.Fatalf("scrip %v: %+v (%v)", args, got, err)
+	}
+	return v
+}
+
+// failed runs a command that has to fail with exit code 1 and a text.
+func failed(t *testing.T, env []string, want string, args ...string) {
+	t.Helper()
+	if got := scrip(t, env, args...); got.code != exitFailed || !strings.Contains(got.err, want) || got.out != "" {
+		t.Errorf("scrip %v: %+v, want exit 1 and %q", args, got, want)
+	}
+}
+
+// TestFromOneDataDirectoryToAnother: a server is backed up while it serves, restored into a new data directory, and goes
+// on there: the same claim is a repeat with the same code, the code can be redeemed, the tables hold all of it.
+func TestFromOneDataDirectoryToAnother(t *testing.T) {
+	t.Parallel()
+	old := serve(t, dataDir(t))
+	old.must("campaign", "create", "summer", "--codes", "100")
+	first := old.must("claim", "summer", "--customer", "alice", "--id", "one")
+	for i := range 20 {
+		old.must("claim", "summer", "--customer", fmt.Sprint(i))
+	}
+	dir := filepath.Join(t.TempDir(), "backup")
+	took := old.must("backup", dir)
+	if took["code_key"] != true || took["lanes"] != 4.0 || took["streams"] != 14.0 || took["messages"].(float64) < 40 {
+		t.Errorf("backup: %v", took)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "code.key")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the key in the backup: %v %v", info, err)
+	}
+	sums := exec.Command("sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS")
+	sums.Dir = dir
+	if out, err := sums.CombinedOutput(); err != nil {
+		t.Errorf("sha256sum: %v %s", err, out)
+	}
+	failed(t, nil, "exists already", "backup", dir, "--data", old.data)
+	failed(t, nil, "is in use by process", "restore", dir, "--data", old.data)
+	old.must("claim", "summer", "--customer", "after the backup")
+	keyless := filepath.Join(t.TempDir(), "keyless")
+	if took := old.must("backup", keyless, "--without-key"); took["code_key"] != false {
+		t.Errorf("backup without key: %v", took)
+	}
+	if _, err := os.Stat(filepath.Join(keyless, "code.key")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the key is in it: %v", err)
+	}
+	old.signal(syscall.SIGTERM)
+	old.exit()
+	failed(t, nil, "no server runs", "backup", filepath.Join(t.TempDir(), "b"), "--data", old.data)
+	failed(t, nil, "holds a log already", "restore", dir, "--data", old.data)
+
+	data := filepath.Join(dataDir(t), "data")
+	restored := done(t, nil, "restore", dir, "--data", data)
+	if restored["log"] != took["log"] || restored["messages"] != took["messages"] {
+		t.Errorf("took %v, restored %v", took, restored)
+	}
+	if info, err := os.Stat(filepath.Join(data, "code.key")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the key in the data directory: %v %v", info, err)
+	}
+	p := serve(t, data)
+	again := p.must("claim", "summer", "--customer", "alice", "--id", "one")
+	if again["code"] != first["code"] || again["repeat"] != true {
+		t.Errorf("%v became %v", first, again)
+	}
+	if r := p.must("redeem", first["code"].(string), "--order", "4711"); r["status"] != "redeemed" {
+		t.Errorf("redeem: %v", r)
+	}
+	if next := p.must("claim", "summer", "--customer", "bob"); next["n"] != 22.0 {
+		t.Errorf("the next claim: %v", next)
+	}
+	p.row("22 1", `SELECT count(*) || ' ' || count(*) FILTER (WHERE status = 'redeemed') FROM scrip.coupon`)
+	if strings.Contains(p.log.String(), "level=ERROR") || strings.Contains(p.log.String(), "level=WARN") {
+		t.Errorf("trouble after the restore:\n%s", p.log.String())
+	}
+
+	// Without the key in the backup it has to come from elsewhere, and must be the right one.
+	bare := filepath.Join(dataDir(t), "data")
+	if got := scrip(t, nil, "restore", keyless, "--data", bare); got.code != exitDone || !strings.Contains(got.err, "bring the code key") {
+		t.Errorf("restore without key: %+v", got)
+	}
+	if p := launch(t, bare, "--roles", "lanes"); p.exit() != exitFailed || !strings.Contains(p.log.String(), "code.key") {
+		t.Errorf("a server without the key:\n%s", p.log.String())
+	}
+	failed(t, []string{"SCRIP_CODE_KEY=" + strings.Repeat("ab", 32)}, "fingerprint", "restore", keyless, "--data", filepath.Join(t.TempDir(), "other"))
+	given := filepath.Join(t.TempDir(), "given")
+	key, err := os.ReadFile(filepath.Join(old.data, "code.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done(t, []string{"SCRIP_CODE_KEY=" + strings.TrimSpace(string(key))}, "restore", keyless, "--data", given)
+	if put, err := os.ReadFile(filepath.Join(given, "code.key")); err != nil || string(put) != string(key) {
+		t.Errorf("the key given: %q %v", put, err)
+	}
+}
+
+// TestBackupKilled: kill -9 in the midst of it leaves nothing under the final name; the next one clears up.
+func TestBackupKilled(t *testing.T) {
+	t.Parallel()
+	p := serve(t, dataDir(t), "--roles", "lanes,api")
+	p.must("campaign", "create", "summer", "--codes", "100")
+	p.must("claim", "summer", "--customer", "alice")
+	dir := filepath.Join(t.TempDir(), "backup")
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Another backup has lane 0, so this one waits there, in the midst.
+	d := p.ready()
+	nc, err := nats.Connect(d.NATSURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold := func() {
+		if _, err := js.Publish(t.Context(), "$KV.SCRIP_LEASE.hold.purge-1", []byte(`{"by":"the test"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold()
+	cmd := exec.Command(path, "backup", dir, "--data", p.data)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "a lane that is copied", startLimit, func() bool {
+		_, err := os.Stat(filepath.Join(dir+".incomplete", "SCRIP_CMD_0.snapshot"))
+		return err == nil
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is something under the final name: %v", err)
+	}
+	failed(t, nil, "interrupted", "restore", dir+".incomplete", "--data", t.TempDir())
+	kv, err := js.KeyValue(t.Context(), "SCRIP_LEASE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Purge(t.Context(), "hold.purge-1"); err != nil {
+		t.Fatal(err)
+	}
+	p.must("backup", dir)
+	if _, err := os.Stat(dir + ".incomplete"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what the dead one left: %v", err)
+	}
+
+	// Told to stop, it takes everything away itself.
+	hold()
+	second := dir + "-2"
+	cmd = exec.Command(path, "backup", second, "--data", p.data)
+	said := &lockedBuffer{}
+	cmd.Stderr = said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "a lane that is copied", startLimit, func() bool {
+		_, err := os.Stat(filepath.Join(second+".incomplete", "SCRIP_CMD_0.snapshot"))
+		return err == nil
+	})
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(said.String(), "stopped") {
+		t.Errorf("told to stop: %v, %s", err, said.String())
+	}
+	for _, left := range []string{second, second + ".incomplete"} {
+		if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left: %v", left, err)
+		}
+	}
+}
+
+// TestFromADataDirectoryToACluster: serve refuses to begin an empty log on a cluster beside a standalone store, and the
+// road that it names leads there.
+func TestFromADataDirectoryToACluster(t *testing.T) {
+	t.Parallel()
+	old := serve(t, dataDir(t), "--roles", "lanes,api")
+	old.must("campaign", "create", "summer", "--codes", "100")
+	first := old.must("claim", "summer", "--customer", "alice", "--id", "one")
+	dir := filepath.Join(t.TempDir(), "backup")
+	old.must("backup", dir)
+	old.signal(syscall.SIGTERM)
+	old.exit()
+
+	c := streamtest.StartCluster(t, streamtest.Lanes(4))
+	refused := launch(t, old.data, "--nats", c.URL(), "--replicas", "3", "--roles", "lanes,api")
+	if code, said := refused.exit(), refused.log.String(); code != exitFailed || !strings.Contains(said, "scrip backup") || !strings.Contains(said, "scrip restore") || !strings.Contains(said, "--replicas 3") {
+		t.Fatalf("serve on a cluster, with a standalone store: exit %d\n%s", code, said)
+	}
+	cluster := &natsd.Cluster{Name: "test", Listen: "127.0.0.1:0", Routes: []string{c.URL()}}
+	if ns, err := natsd.Start(natsd.Options{StoreDir: filepath.Join(old.data, "nats"), Listen: "127.0.0.1:0", Cluster: cluster, Logger: streamtest.Logger(t)}); err == nil {
+		ns.Shutdown()
+		t.Fatal("a standalone store was started as a node of a cluster")
+	} else if !strings.Contains(err.Error(), "scrip restore") {
+		t.Errorf("the refusal: %v", err)
+	}
+	if got := scrip(t, nil, "restore", dir, "--nats", c.URL(), "--data", old.data); got.code != exitUsage || !strings.Contains(got.err, "not both") {
+		t.Errorf("both: %+v", got)
+	}
+	if got := scrip(t, nil, "restore", dir, "--data", t.TempDir(), "--replicas", "3"); got.code != exitUsage || !strings.Contains(got.err, "--nats") {
+		t.Errorf("copies without a cluster: %+v", got)
+	}
+	if got := scrip(t, nil, "restore", dir, "--nats", c.URL(), "--replicas", "3"); got.code != exitDone || !strings.Contains(got.err, "SCRIP_CODE_KEY") {
+		t.Fatalf("restore: %+v", got)
+	}
+	failed(t, nil, "the one that the backup is of", "restore", dir, "--nats", c.URL(), "--replicas", "3")
+	p := serve(t, old.data, "--nats", c.URL(), "--replicas", "3", "--roles", "lanes,api")
+	again := p.must("claim", "summer", "--customer", "alice", "--id", "one")
+	if again["code"] != first["code"] || again["repeat"] != true {
+		t.Errorf("%v became %v", first, again)
+	}
+	if strings.Contains(p.log.String(), "differ from what") {
+		t.Errorf("the restored streams are not as they would have been made:\n%s", p.log.String())
+	}
+}
+
+// TestARestoreIntoADataDirectoryKilled: no server starts on what it left; the next one starts over.
+func TestARestoreIntoADataDirectoryKilled(t *testing.T) {
+	t.Parallel()
+	p := serve(t, dataDir(t), "--roles", "lanes,api")
+	p.must("campaign", "create", "summer", "--codes", "100")
+	dir := filepath.Join(t.TempDir(), "backup")
+	p.must("backup", dir)
+	data := filepath.Join(dataDir(t), "data")
+	// As it is between the first byte and the last.
+	if err := os.MkdirAll(filepath.Join(data, "nats.restoring", "jetstream", "$G", "streams", "KV_SCRIP_STATE"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if refused := launch(t, data, "--roles", "lanes,api"); refused.exit() != exitFailed || !strings.Contains(refused.log.String(), "scrip restore") {
+		t.Errorf("a server on an interrupted restore:\n%s", refused.log.String())
+	}
+	// A damaged backup changes nothing.
+	damaged := filepath.Join(t.TempDir(), "damaged")
+	if err := os.CopyFS(damaged, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(damaged, "SCRIP_EVT_2.snapshot"), 10); err != nil {
+		t.Fatal(err)
+	}
+	failed(t, nil, "SCRIP_EVT_2.snapshot", "restore", damaged, "--data", data)
+	// A key that is another's is not overwritten.
+	if err := os.WriteFile(filepath.Join(data, "code.key"), []byte(strings.Repeat("ab", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	failed(t, nil, "code.key", "restore", dir, "--data", data)
+	if err := os.Remove(filepath.Join(data, "code.key")); err != nil {
+		t.Fatal(err)
+	}
+	done(t, nil, "restore", dir, "--data", data)
+	if _, err := os.Stat(filepath.Join(data, "nats.restoring")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
+	}
+	q := serve(t, data, "--roles", "lanes,api")
+	if show := q.must("campaign", "show", "summer"); show["codes"] != 100.0 {
+		t.Errorf("campaign: %v", show)
+	}
+}
+
+// TestBackupWithoutAKey: where none is found, none is left out silently.
+func TestBackupWithoutAKey(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "b")
+	failed(t, nil, "--without-key", "backup", dir, "--data", t.TempDir())
+	failed(t, []string{"SCRIP_CODE_KEY=abc"}, "64 hex digits", "backup", dir, "--data", t.TempDir())
+	failed(t, nil, "connecting to the server", "backup", dir, "--without-key", "--nats", "nats://127.0.0.1:1")
+	if got := scrip(t, nil, "backup"); got.code != exitUsage || !strings.Contains(got.err, "needs DIR") {
+		t.Errorf("no directory: %+v", got)
+	}
+	failed(t, nil, "no backup", "restore", dir, "--data", t.TempDir())
+}
