@@ -1,9 +1,11 @@
 package projector
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,6 +32,8 @@ type lane struct {
 	// generation is that of the tables when at was read.
 	generation int64
 	messages   []eventlog.Message
+	takenLines int // about how many, and bytes, are in messages
+	takenBytes int
 	lines      []tables.Line
 }
 
@@ -85,7 +89,14 @@ func (l *lane) follow(ctx context.Context) error {
 		if err := l.take(ctx, reader); err != nil {
 			return err
 		}
-		if err := l.apply(ctx); err != nil {
+		err := l.p.yield.work(ctx, func() error {
+			_ = l.fill(reader) // what arrived while it waited for its turn; an error stays, and is met by the next take
+			l.progress.took(reader, len(l.messages))
+			// A lane that nothing happens in holds no batch.
+			defer func() { clear(l.lines); clear(l.messages) }()
+			return l.apply(ctx)
+		})
+		if err != nil {
 			return err
 		}
 		l.p.postgres.back(ctx)
@@ -94,8 +105,7 @@ func (l *lane) follow(ctx context.Context) error {
 
 // take waits for a message, then takes what is there, up to the size of a batch: no waiting for more.
 func (l *lane) take(ctx context.Context, reader *eventlog.Reader) error {
-	clear(l.messages)
-	l.messages = l.messages[:0]
+	l.messages, l.takenLines, l.takenBytes = l.messages[:0], 0, 0
 	for {
 		err := l.fill(reader)
 		l.progress.took(reader, len(l.messages))
@@ -113,23 +123,22 @@ func (l *lane) take(ctx context.Context, reader *eventlog.Reader) error {
 	}
 }
 
-// fill takes what has arrived.
+// fill takes what has arrived, in addition to what was taken before.
 func (l *lane) fill(reader *eventlog.Reader) (err error) {
-	lines, bytes := 0, 0
-	for lines < l.p.opts.MaxLines && bytes < l.p.opts.MaxBytes {
+	for l.takenLines < l.p.opts.MaxLines && l.takenBytes < l.p.opts.MaxBytes {
 		had := len(l.messages)
 		if l.messages, err = reader.TryBatch(takeMessages, l.messages); err != nil || len(l.messages) == had {
 			return err
 		}
 		for _, m := range l.messages[had:] {
-			bytes += len(m.Payload)
-			for range eventlog.Lines(m.Payload) {
-				lines++
-			}
+			l.takenBytes += len(m.Payload)
+			l.takenLines += bytes.Count(m.Payload, newline) + 1 // one too many where the last line ends with one
 		}
 	}
 	return nil
 }
+
+var newline = []byte{'\n'}
 
 // apply applies the messages taken. What PostgreSQL refuses is looked for message by message, then line by line.
 func (l *lane) apply(ctx context.Context) error {
@@ -194,15 +203,17 @@ func (l *lane) commit(ctx context.Context, messages []eventlog.Message, apply ap
 
 // decode reads the lines of messages into a batch that goes on where the lane is.
 func (l *lane) decode(messages []eventlog.Message) *tables.Batch {
-	clear(l.lines)
-	l.lines = l.lines[:0]
+	l.lines = slices.Grow(l.lines[:0], l.takenLines)
 	var clock domain.Instant
 	for i := range messages {
 		m := &messages[i]
 		clock = domain.At(m.LaneTime)
 		for n, raw := range eventlog.Lines(m.Payload) {
-			l.lines = append(l.lines, tables.Line{})
-			l.lines[len(l.lines)-1].Read(m.Sequence, uint32(n)+1, raw, clock)
+			if len(l.lines) == cap(l.lines) {
+				l.lines = slices.Grow(l.lines, 1)
+			}
+			l.lines = l.lines[:len(l.lines)+1]
+			l.lines[len(l.lines)-1].Read(m.Sequence, uint32(n)+1, raw, clock) // sets every field
 		}
 	}
 	return &tables.Batch{Lane: l.number, Lines: l.lines, From: l.clock, To: clock, Retention: l.p.opts.Retention}
