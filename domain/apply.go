@@ -1,6 +1,18 @@
 package domain
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
+
+// Fold reads one event line and applies it: ParseEvent and Apply, without copying what is only looked at. It keeps nothing
+// of the line.
+func (l *Lane) Fold(line []byte) error {
+	if err := l.event.parse(line); err != nil {
+		return err
+	}
+	return l.Apply(&l.event)
+}
 
 // Apply folds one event into the state. It is how a restart rebuilds the lane and how Decide changes it. An error means
 // that the event does not fit the state: the log is not the one this state came from, or was damaged; nothing has been
@@ -13,30 +25,28 @@ func (l *Lane) Apply(ev *Event) error {
 		l.clock = max(l.clock, ev.At)
 		return nil
 	}
-	c := l.campaigns[ev.Campaign]
+	c := l.find(ev.Campaign)
 	if c == nil {
 		return fmt.Errorf("%s of campaign %q, which was never created", ev.Type, ev.Campaign)
 	}
 	if err := l.applyTo(c, ev); err != nil {
 		return fmt.Errorf("%s of campaign %s: %w", ev.Type, c.name, err)
 	}
+	l.list(c)
 	l.clock = max(l.clock, ev.At)
 	return nil
 }
 
 func (l *Lane) applyCreated(ev *Event) error {
-	if l.campaigns[ev.Campaign] != nil || l.byNumber[ev.Number] != nil {
-		return fmt.Errorf("campaign %s (number %d) is created twice", ev.Campaign, ev.Number)
-	}
-	c := &campaign{name: ev.Campaign, number: ev.Number, created: ev.At}
+	c := &campaign{name: strings.Clone(ev.Campaign), number: ev.Number, created: ev.At, few: l.few}
 	if ev.Settings.Codes == 0 {
 		c.imported = &importedCodes{key: l.hash.key}
 	}
-	s := ev.Settings
-	s.Benefit = append([]byte(nil), s.Benefit...) // the event's points into its line
-	c.setSettings(s)
-	c.record(actRecord{id: l.hash.text(ev.ID), kind: CreateCampaign, arg: l.settingsHash(&s)})
-	l.add(c)
+	c.setSettings(l.settings.keep(&ev.Settings))
+	if err := l.add(c); err != nil {
+		return err
+	}
+	c.record(actRecord{id: l.hash.text(ev.ID), kind: CreateCampaign, arg: l.settingsHash(&ev.Settings)})
 	l.clock = max(l.clock, ev.At)
 	return nil
 }
@@ -44,9 +54,7 @@ func (l *Lane) applyCreated(ev *Event) error {
 func (l *Lane) applyTo(c *campaign, ev *Event) error {
 	switch ev.Type {
 	case CampaignUpdated:
-		s := ev.Settings
-		s.Benefit = append([]byte(nil), s.Benefit...)
-		c.setSettings(s)
+		c.setSettings(l.settings.keep(&ev.Settings))
 		c.record(actRecord{id: l.hash.text(ev.ID), kind: UpdateCampaign})
 	case CampaignPausedEvent:
 		c.state = paused
@@ -79,9 +87,15 @@ func (l *Lane) applyTo(c *campaign, ev *Event) error {
 		if ev.N == 0 || ev.N > c.claimed() {
 			return fmt.Errorf("coupon %d was never claimed", ev.N)
 		}
-		return l.applyCoupon(c, ev)
+		order := uint64(0)
+		if ev.OrderID != "" {
+			order = l.hash.text(ev.OrderID)
+		}
+		c.applyCoupon(ev, l.hash.text(ev.ID), order)
 	case CouponsExpired:
-		c.due.through(ev.Through)
+		if c.rare != nil {
+			c.rare.due.through(ev.Through)
+		}
 		c.expiredThrough = max(c.expiredThrough, ev.Through)
 	case ReminderSet:
 		var own Instant
@@ -92,14 +106,14 @@ func (l *Lane) applyTo(c *campaign, ev *Event) error {
 			own = c.own(ev.N)
 		}
 		customer := l.hash.customer(ev.CustomerID)
-		c.reminders.Set(ev.R, customer, ev.Kind, ev.Before, ev.N, own)
+		c.rarely().reminders.Set(ev.R, customer, ev.Kind, ev.Before, ev.N, own)
 		l.reminders++
 		c.lastReminder = max(c.lastReminder, ev.R)
 		// Not under the coupon (n): that chain says how a coupon stands, and a reminder does not change it.
 		arg := l.hash.reminder(customer, ev.Kind, ev.Before)
 		c.record(actRecord{id: l.hash.text(ev.ID), kind: Remind, arg: arg, count: ev.N})
 	case ReminderCancelled:
-		if !c.reminders.Cancel(ev.R) {
+		if !c.reminders().Cancel(ev.R) {
 			return fmt.Errorf("reminder %d is not pending", ev.R)
 		}
 		l.reminders--
@@ -109,7 +123,7 @@ func (l *Lane) applyTo(c *campaign, ev *Event) error {
 			c.record(actRecord{id: l.hash.text(ev.ID), kind: Unremind, arg: arg, count: ev.N})
 		}
 	case RemindersDue:
-		l.reminders -= len(c.reminders.Fire(ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR, c.anchors()))
+		l.reminders -= len(c.reminders().Fire(ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR, c.anchors()))
 	default:
 		return fmt.Errorf("does not belong on an event stream")
 	}
@@ -117,11 +131,11 @@ func (l *Lane) applyTo(c *campaign, ev *Event) error {
 }
 
 // applyCoupon folds what happened to one coupon: it leaves the count of the live ones, changes, and joins again if it
-// still lives.
-func (l *Lane) applyCoupon(c *campaign, ev *Event) error {
+// still lives. id and order are the hashes of the event's.
+func (c *campaign) applyCoupon(ev *Event, id, order uint64) {
 	n := ev.N
 	count, voided := c.standing(n)
-	act := actRecord{id: l.hash.text(ev.ID), n: n, count: count}
+	act := actRecord{id: id, n: n, count: count}
 	if voided {
 		act.flags = flagVoided
 	}
@@ -132,9 +146,9 @@ func (l *Lane) applyCoupon(c *campaign, ev *Event) error {
 	}
 	switch ev.Type {
 	case CouponRedeemed:
-		act.kind, act.arg, act.count = Redeem, l.hash.text(ev.OrderID), ev.RedeemedCount
+		act.kind, act.arg, act.count = Redeem, order, ev.RedeemedCount
 	case CouponRolledBack:
-		act.kind, act.arg, act.count = Rollback, l.hash.text(ev.OrderID), ev.RedeemedCount
+		act.kind, act.arg, act.count = Rollback, order, ev.RedeemedCount
 		if i, redemption := c.redemption(n, act.arg); redemption != nil {
 			c.acts.edit(i).flags |= flagRolledBack
 		}
@@ -146,7 +160,7 @@ func (l *Lane) applyCoupon(c *campaign, ev *Event) error {
 	case CouponExtended:
 		act.kind = Extend
 		c.setOwn(n, ev.ExpiresAt)
-		c.reminders.Move(n, ev.ExpiresAt)
+		c.reminders().Move(n, ev.ExpiresAt)
 	}
 	c.record(act)
 	if c.live(n) {
@@ -154,5 +168,4 @@ func (l *Lane) applyCoupon(c *campaign, ev *Event) error {
 	} else if act.flags&flagVoided == 0 {
 		c.redeemed++
 	}
-	return nil
 }

@@ -21,31 +21,51 @@ var stateNames = [...]string{"active", "paused", "ended"}
 func (s campaignState) String() string { return stateNames[s] }
 
 // campaign is the state of one campaign: what Decide needs to know, and no more. Customers, orders and ids are kept as
-// keyed hashes; generated codes are not kept at all.
+// keyed hashes; generated codes are not kept at all. There may be a million of them, so what most do not need hangs on a
+// pointer.
+//
+// A campaign that a snapshot is being written of is not written any more: the lane goes on with a copy (see [Lane.own]).
 type campaign struct {
 	name     string
-	number   uint32
-	created  Instant
-	state    campaignState
-	settings Settings
-	imported *importedCodes // nil unless codes are imported
+	settings *Settings // shared with others that have the same: never written
+	imported *importedCodes
 
-	claims    pages[claimRecord] // coupon n is record n-1
-	links     pages[linkRecord]  // beside claims, once customers may have several
-	acts      pages[actRecord]
-	customers index // customer → newest coupon
-	ids       index // command id → claim or act
-	orders    index // (coupon, order) → newest redemption; kept only while coupons may be redeemed often
-	byOrder   bool
-	odd       map[uint32]Instant // expiries of their own that do not fit a record, by n
+	claims pages[claimRecord] // coupon n is record n-1
+	acts   pages[actRecord]
 
+	created        Instant
 	expiredThrough Instant // coupons that expire up to it have been announced
-	inheriting     int64   // live coupons that fall at the campaign's end
-	due            dueCounts
-	redeemed       uint32 // coupons with all uses spent, voided ones left out
-	voided         uint32
-	reminders      Reminders[customerHash]
 	lastReminder   uint64
+	number         uint32
+	epoch          uint32 // of the lane when it was last copied
+	state          campaignState
+	few            uint8 // see few
+
+	// What follows can be worked out, and a snapshot does not look at it.
+	indexes    *indexes // nil while a walk over claims and acts finds things as fast
+	rare       *rare    // nil until it is needed
+	inheriting int64    // live coupons that fall at the campaign's end
+	redeemed   uint32   // coupons with all uses spent, voided ones left out
+	voided     uint32
+}
+
+// indexes find coupons and commands of a campaign that has more than a few.
+type indexes struct {
+	customers index             // customer → newest coupon
+	ids       index             // command id → claim or act
+	links     pages[linkRecord] // beside claims, once customers have several
+	orders    *index            // (coupon, order) → newest redemption; kept only while coupons may be redeemed often
+}
+
+// few is how many claims and acts are looked through one by one: 32 of them lie in 1 KiB. Tests take less.
+const few = 32
+
+// rare is what few campaigns need.
+type rare struct {
+	odd       map[uint32]Instant // expiries of their own that do not fit a record, by n
+	due       dueCounts
+	reminders Reminders[customerHash]
+	listed    bool // in the lane's list of campaigns with maps that a snapshot must copy
 }
 
 type customerHash = [2]uint64
@@ -85,19 +105,36 @@ const (
 	flagRolledBack             // this redemption was taken back
 )
 
-// Claims and acts share one index of ids: acts have the top bit set.
-const actBit = 1 << 31
+// A command of either kind is known by its place: acts have the lowest bit set. Low, so that the numbers stay small.
+func claimRef(i uint32) uint32 { return i << 1 }
+func actRef(i uint32) uint32   { return i<<1 | 1 }
+
+// maxActs is how many acts can be told apart from claims.
+const maxActs = 1<<31 - 2
 
 func (c *campaign) idHash(ref uint32) uint64 {
-	if ref&actBit != 0 {
-		return c.acts.at(ref &^ actBit).id
+	if ref&1 != 0 {
+		return c.acts.at(ref >> 1).id
 	}
-	return c.claims.at(ref).id
+	return c.claims.at(ref >> 1).id
 }
 
 // seen finds the accepted command with that id.
 func (c *campaign) seen(id uint64) (ref uint32, ok bool) {
-	return c.ids.find(id, func(ref uint32) bool { return c.idHash(ref) == id })
+	if c.indexes != nil {
+		return c.indexes.ids.find(id, func(ref uint32) bool { return c.idHash(ref) == id })
+	}
+	for i := range c.claims.len() {
+		if c.claims.at(i).id == id {
+			return claimRef(i), true
+		}
+	}
+	for i := range c.acts.len() {
+		if c.acts.at(i).id == id {
+			return actRef(i), true
+		}
+	}
+	return 0, false
 }
 
 // seenAct finds the accepted command, other than a claim, with that id.
@@ -106,21 +143,54 @@ func (c *campaign) seenAct(id uint64) (act *actRecord, known bool) {
 	if !ok {
 		return nil, false
 	}
-	if ref&actBit == 0 {
+	if ref&1 == 0 {
 		return nil, true
 	}
-	return c.acts.at(ref &^ actBit), true
+	return c.acts.at(ref >> 1), true
 }
 
 func (c *campaign) customerHash(i uint32) uint64 { return c.claims.at(i).customer[0] }
 
 // newestOf finds the newest coupon of a customer; 0 and false if there is none.
 func (c *campaign) newestOf(customer customerHash) (n uint32, ok bool) {
-	i, ok := c.customers.find(customer[0], func(i uint32) bool { return c.claims.at(i).customer == customer })
+	if c.indexes == nil {
+		n = c.newestUpTo(c.claimed(), customer)
+		return n, n != 0
+	}
+	i, ok := c.indexes.customers.find(customer[0], func(i uint32) bool { return c.claims.at(i).customer == customer })
 	if !ok {
 		return 0, false
 	}
 	return i + 1, true
+}
+
+// newestUpTo walks coupons n and before for the customer's newest, 0 if there is none.
+func (c *campaign) newestUpTo(n uint32, customer customerHash) uint32 {
+	for ; n > 0; n-- {
+		if c.claims.at(n-1).customer == customer {
+			return n
+		}
+	}
+	return 0
+}
+
+// noReminders are those of a campaign that never had any: only looked at.
+var noReminders Reminders[customerHash]
+
+// reminders are the pending ones, to be looked at.
+func (c *campaign) reminders() *Reminders[customerHash] {
+	if c.rare == nil {
+		return &noReminders
+	}
+	return &c.rare.reminders
+}
+
+// rarely is what the campaign needs from now on.
+func (c *campaign) rarely() *rare {
+	if c.rare == nil {
+		c.rare = new(rare)
+	}
+	return c.rare
 }
 
 // claimed is the number of coupons handed out.
@@ -139,10 +209,10 @@ func (c *campaign) anchors() Anchors {
 }
 
 // setSettings replaces the settings and brings what hangs on them in line.
-func (c *campaign) setSettings(s Settings) {
+func (c *campaign) setSettings(s *Settings) {
 	recount := c.claimed() > 0 && s.MaxRedemptions != c.settings.MaxRedemptions
 	c.settings = s
-	if s.MaxRedemptions > manyRedemptions {
+	if s.MaxRedemptions > manyRedemptions && c.indexes != nil {
 		c.indexOrders()
 	}
 	if recount {
@@ -154,7 +224,9 @@ func (c *campaign) setSettings(s Settings) {
 // recount works out from the coupons how many live, are spent and are void.
 func (c *campaign) recount() {
 	c.inheriting, c.redeemed, c.voided = 0, 0, 0
-	c.due.reset()
+	if c.rare != nil {
+		c.rare.due.reset()
+	}
 	for n := uint32(1); n <= c.claimed(); n++ {
 		switch _, voided := c.standing(n); {
 		case voided:

@@ -34,11 +34,39 @@ var commandNames = [numCommands]string{"", "create_campaign", "update_campaign",
 
 func (t CommandType) String() string { return commandNames[t] }
 
+// commandNamed is a switch for the reason that fieldNamed is one.
 func commandNamed(name []byte) CommandType {
-	for t := CreateCampaign; t < numCommands; t++ {
-		if commandNames[t] == string(name) {
-			return t
-		}
+	switch string(name) {
+	case "claim":
+		return Claim
+	case "redeem":
+		return Redeem
+	case "rollback":
+		return Rollback
+	case "remind":
+		return Remind
+	case "unremind":
+		return Unremind
+	case "void":
+		return Void
+	case "extend":
+		return Extend
+	case "expire":
+		return Expire
+	case "remind_due":
+		return RemindDue
+	case "create_campaign":
+		return CreateCampaign
+	case "update_campaign":
+		return UpdateCampaign
+	case "pause_campaign":
+		return PauseCampaign
+	case "resume_campaign":
+		return ResumeCampaign
+	case "end_campaign":
+		return EndCampaign
+	case "import_codes":
+		return ImportCodes
 	}
 	return NoCommand
 }
@@ -100,28 +128,28 @@ type Command struct {
 func (c *Command) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = appendText(dst, c.ID)
-	dst = appendStringField(dst, "type", c.Type.String())
-	dst = appendStringField(dst, "campaign", c.Campaign)
-	dst = appendStringField(dst, "customer_id", c.CustomerID)
-	dst = appendRawField(dst, "attributes", c.Attributes)
-	dst = appendStringField(dst, "code", c.Code)
-	dst = appendStringField(dst, "order_id", c.OrderID)
-	dst = appendStringField(dst, "reason", c.Reason)
-	dst = appendInstantField(dst, "expires_at", c.ExpiresAt)
+	dst = appendStringField(dst, `,"type":`, c.Type.String())
+	dst = appendStringField(dst, `,"campaign":`, c.Campaign)
+	dst = appendStringField(dst, `,"customer_id":`, c.CustomerID)
+	dst = appendRawField(dst, `,"attributes":`, c.Attributes)
+	dst = appendStringField(dst, `,"code":`, c.Code)
+	dst = appendStringField(dst, `,"order_id":`, c.OrderID)
+	dst = appendStringField(dst, `,"reason":`, c.Reason)
+	dst = appendInstantField(dst, `,"expires_at":`, c.ExpiresAt)
 	switch c.Type {
 	case Remind, Unremind:
-		dst = appendStringField(dst, "kind", c.Kind)
-		dst = appendText(appendName(dst, "before"), c.Before.String())
+		dst = appendStringField(dst, `,"kind":`, c.Kind)
+		dst = appendText(append(dst, `,"before":`...), c.Before.String())
 	case CreateCampaign, UpdateCampaign:
 		dst = c.Patch.append(dst)
 	case ImportCodes:
-		dst = appendTextsField(dst, "codes", c.Codes)
+		dst = appendTextsField(dst, `,"codes":`, c.Codes)
 	case Expire:
-		dst = appendInstantField(dst, "through", c.Through)
+		dst = appendInstantField(dst, `,"through":`, c.Through)
 	case RemindDue:
-		dst = appendStringField(dst, "kind", c.Kind)
-		dst = appendInstantField(dst, "due_at", c.DueAt)
-		dst = appendUintField(dst, "through_r", c.ThroughR)
+		dst = appendStringField(dst, `,"kind":`, c.Kind)
+		dst = appendInstantField(dst, `,"due_at":`, c.DueAt)
+		dst = appendUintField(dst, `,"through_r":`, c.ThroughR)
 	}
 	return append(dst, '}')
 }
@@ -133,33 +161,33 @@ func (p *Patch) append(dst []byte) []byte {
 			continue
 		}
 		before := len(dst)
-		name := fieldNames[f]
+		key := fieldKeys[f]
 		switch f {
 		case fCodes:
-			dst = appendNumber(appendName(dst, name), uint64(p.Codes))
+			dst = appendNumber(append(dst, key...), uint64(p.Codes))
 		case fPerCustomer:
-			dst = appendNumber(appendName(dst, name), uint64(p.PerCustomer))
+			dst = appendNumber(append(dst, key...), uint64(p.PerCustomer))
 		case fMaxRedemptions:
-			dst = appendNumber(appendName(dst, name), uint64(p.MaxRedemptions))
+			dst = appendNumber(append(dst, key...), uint64(p.MaxRedemptions))
 		case fOpensAt:
-			dst = appendInstantField(dst, name, p.OpensAt)
+			dst = appendInstantField(dst, key, p.OpensAt)
 		case fClosesAt:
-			dst = appendInstantField(dst, name, p.ClosesAt)
+			dst = appendInstantField(dst, key, p.ClosesAt)
 		case fExpiresAt:
-			dst = appendInstantField(dst, name, p.ExpiresAt)
+			dst = appendInstantField(dst, key, p.ExpiresAt)
 		case fValidFor:
-			dst = appendDurationField(dst, name, p.ValidFor)
+			dst = appendDurationField(dst, key, p.ValidFor)
 		case fPrefix:
-			dst = appendStringField(dst, name, p.Prefix)
+			dst = appendStringField(dst, key, p.Prefix)
 		case fCategory:
-			dst = appendStringField(dst, name, p.Category)
+			dst = appendStringField(dst, key, p.Category)
 		case fPriority:
-			dst = appendStringField(dst, name, p.Priority)
+			dst = appendStringField(dst, key, p.Priority)
 		case fBenefit:
-			dst = appendRawField(dst, name, p.Benefit)
+			dst = appendRawField(dst, key, p.Benefit)
 		}
 		if len(dst) == before {
-			dst = append(appendName(dst, name), "null"...)
+			dst = append(append(dst, key...), "null"...)
 		}
 	}
 	return dst
@@ -167,18 +195,18 @@ func (p *Patch) append(dst []byte) []byte {
 
 func appendNumber(dst []byte, v uint64) []byte { return strconv.AppendUint(dst, v, 10) }
 
-func appendDurationField(dst []byte, name string, d time.Duration) []byte {
+func appendDurationField(dst []byte, key string, d time.Duration) []byte {
 	if d == 0 {
 		return dst
 	}
-	return appendText(appendName(dst, name), d.String())
+	return appendText(append(dst, key...), d.String())
 }
 
-func appendTextsField(dst []byte, name string, vs []string) []byte {
+func appendTextsField(dst []byte, key string, vs []string) []byte {
 	if len(vs) == 0 {
 		return dst
 	}
-	dst = append(appendName(dst, name), '[')
+	dst = append(append(dst, key...), '[')
 	for i, v := range vs {
 		if i > 0 {
 			dst = append(dst, ',')

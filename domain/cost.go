@@ -25,9 +25,14 @@ const (
 	costSoldOut = 250  // a campaign.sold_out event
 )
 
-// What a claim shows of itself, and of whether it names its campaign.
+// How a line says what it is. Types are matched to the letter, so searching for the words misses none.
 var (
-	claimMark    = []byte(`"type":"claim"`)
+	typeMark     = []byte(`"type":"`)
+	claimMark    = []byte(`claim"`)
+	redeemMark   = []byte(`redeem"`)
+	voidMark     = []byte(`void"`)
+	remindMark   = []byte(`remind"`)
+	updateMark   = []byte(`update_campaign"`)
 	campaignMark = []byte(`"campaign":`)
 )
 
@@ -39,7 +44,7 @@ const (
 )
 
 // size is how long Events will be after Close, at most.
-func (s *Step) size() int { return len(s.Events) + s.closing }
+func (s *Step) size() int { return len(s.Events) + s.refused.closing }
 
 // Fits reports whether a message with this payload leaves the step within [MaxStep]. One that does not fit belongs into a
 // step of its own.
@@ -51,39 +56,62 @@ func (s *Step) Fits(payload []byte) bool { return s.size()+s.cost(payload)+costA
 
 // cost is how many bytes of events a message makes, at most, if its lines are what they look like.
 func (s *Step) cost(payload []byte) int {
-	parked := costParked + quoteOf(payload)
-	lines, cost, claims := 0, 0, 0
-	for rest := payload; len(rest) > 0 && lines <= MaxMessageLines; {
-		var line []byte
-		line, rest, _ = bytes.Cut(rest, []byte{'\n'})
-		if !blank(line) {
-			lines++
-			if !bytes.Contains(line, claimMark) {
-				cost += max(len(line)+costLine, parked)
-				continue
-			}
-			claims++
-			cost += len(line) + costClaim
-			if !bytes.Contains(line, campaignMark) {
-				cost += costName
-			}
-		}
-	}
-	cost += min(claims, len(s.lane.campaigns)) * costSoldOut
-	if len(payload) > MaxMessage || lines == 0 || lines > MaxMessageLines {
+	newlines := bytes.Count(payload, newline)
+	parked := costParked + quoteOf(newlines)
+	if len(payload) > MaxMessage {
 		return parked
 	}
-	// Types are matched to the letter, so counting the words misses none.
-	spent := bytes.Count(payload, []byte(`"redeem"`)) + bytes.Count(payload, []byte(`"void"`))
-	set := s.lane.reminders + bytes.Count(payload, []byte(`"remind"`))
-	cost += min(spent*MaxReminders, set) * costCancel
-	return cost + bytes.Count(payload, []byte(`"update_campaign"`))*costUpdate
+	lines, cost, claims := 0, 0, 0
+	spent, set := 0, s.lane.reminders // coupons that may be used up, reminders that may go with them
+	for rest := payload; len(rest) > 0; {
+		line := rest
+		if end := bytes.IndexByte(rest, '\n'); end >= 0 {
+			line, rest = rest[:end], rest[end+1:]
+		} else {
+			rest = nil
+		}
+		if blank(line) {
+			continue
+		}
+		if lines++; lines > MaxMessageLines {
+			return parked
+		}
+		at := bytes.Index(line, typeMark)
+		var kind []byte
+		if at >= 0 {
+			kind = line[at+len(typeMark):]
+		}
+		switch {
+		case at < 0: // unusual, or bad
+			spent += bytes.Count(line, redeemMark) + bytes.Count(line, voidMark)
+			set += bytes.Count(line, remindMark)
+			cost += bytes.Count(line, updateMark) * costUpdate
+		case bytes.HasPrefix(kind, claimMark):
+			claims++
+			cost += len(line) + costClaim
+			if !bytes.Contains(kind, campaignMark) && !bytes.Contains(line[:at], campaignMark) {
+				cost += costName
+			}
+			continue
+		case bytes.HasPrefix(kind, redeemMark), bytes.HasPrefix(kind, voidMark):
+			spent++
+		case bytes.HasPrefix(kind, remindMark):
+			set++
+		case bytes.HasPrefix(kind, updateMark):
+			cost += costUpdate
+		}
+		cost += max(len(line)+costLine, parked)
+	}
+	if lines == 0 {
+		return parked
+	}
+	cost += min(claims, len(s.lane.campaigns)) * costSoldOut
+	return cost + min(spent*MaxReminders, set)*costCancel
 }
 
-// quoteOf is how much a dead letter of this message may quote.
-func quoteOf(payload []byte) int {
-	lines := bytes.Count(payload, []byte{'\n'}) + 1
-	return min(max(minQuoted*MaxMessageLines/lines, minQuoted), maxQuoted)
+// quoteOf is how much a dead letter of a message with so many newlines may quote.
+func quoteOf(newlines int) int {
+	return min(max(minQuoted*MaxMessageLines/(newlines+1), minQuoted), maxQuoted)
 }
 
 // quoted returns s, or if that has more than most bytes once it is escaped, as much of its beginning as has not.

@@ -1,11 +1,26 @@
 package domain
 
 // ordinal is how many coupons the holder of coupon n had, that one included.
-func (c *campaign) ordinal(n uint32) uint32 {
-	if c.links.len() < n {
+func (c *campaign) ordinal(n uint32) (count uint32) {
+	if x := c.indexes; x == nil {
+		for customer := c.claims.at(n - 1).customer; n != 0; n = c.newestUpTo(n-1, customer) {
+			count++
+		}
+		return count
+	} else if x.links.len() < n {
 		return 1
 	}
-	return c.links.at(n - 1).ordinal
+	return c.indexes.links.at(n - 1).ordinal
+}
+
+// before is the coupon that the holder of coupon n got before it, 0 if it is the first.
+func (c *campaign) before(n uint32) uint32 {
+	if x := c.indexes; x == nil {
+		return c.newestUpTo(n-1, c.claims.at(n-1).customer)
+	} else if x.links.len() < n {
+		return 0
+	}
+	return c.indexes.links.at(n - 1).previous
 }
 
 // own is the expiry of its own of coupon n, 0 if it inherits the campaign's end.
@@ -14,7 +29,7 @@ func (c *campaign) own(n uint32) Instant {
 	case inherits:
 		return 0
 	case oddExpiry:
-		return c.odd[n]
+		return c.rare.odd[n]
 	default:
 		return Instant(e) * 1e6
 	}
@@ -22,7 +37,9 @@ func (c *campaign) own(n uint32) Instant {
 
 func (c *campaign) setOwn(n uint32, at Instant) {
 	rec := c.claims.edit(n - 1)
-	delete(c.odd, n)
+	if rec.expiry == oddExpiry {
+		delete(c.rare.odd, n)
+	}
 	switch secs := at / 1e6; {
 	case at == 0:
 		rec.expiry = inherits
@@ -30,10 +47,11 @@ func (c *campaign) setOwn(n uint32, at Instant) {
 		rec.expiry = uint32(secs)
 	default:
 		rec.expiry = oddExpiry
-		if c.odd == nil {
-			c.odd = make(map[uint32]Instant)
+		r := c.rarely()
+		if r.odd == nil {
+			r.odd = make(map[uint32]Instant)
 		}
-		c.odd[n] = at
+		r.odd[n] = at
 	}
 }
 
@@ -77,8 +95,8 @@ func (c *campaign) statusOf(n uint32, now Instant) string {
 
 // redemption finds the newest redemption of coupon n for an order.
 func (c *campaign) redemption(n uint32, order uint64) (index uint32, act *actRecord) {
-	if c.byOrder {
-		i, ok := c.orders.find(orderKey(n, order), func(i uint32) bool {
+	if c.indexes != nil && c.indexes.orders != nil {
+		i, ok := c.indexes.orders.find(orderKey(n, order), func(i uint32) bool {
 			a := c.acts.at(i)
 			return a.n == n && a.arg == order
 		})
@@ -120,6 +138,6 @@ func (c *campaign) count(n uint32, delta int64) {
 	case own == 0:
 		c.inheriting += delta
 	case own > c.expiredThrough:
-		c.due.add(own, delta)
+		c.rarely().due.add(own, delta)
 	}
 }

@@ -8,16 +8,15 @@ import (
 func (d *decision) create() {
 	s := d.cmd.Patch.onto(defaultSettings())
 	arg := d.lane.settingsHash(&s)
-	d.id = d.lane.hash.text(d.cmd.ID)
-	if d.c = d.lane.campaigns[d.cmd.Campaign]; d.c != nil {
+	if d.c = d.lane.find(d.cmd.Campaign); d.c != nil {
 		act, known := d.c.seenAct(d.id)
 		switch {
 		case known && (act == nil || act.kind != CreateCampaign || act.arg != arg):
 			d.reused()
-		case known || s.Equal(&d.c.settings):
+		case known || s.Equal(d.c.settings):
 			d.campaignOutcome(StatusCreated, true)
 		default:
-			d.refuse(CampaignExists, "a campaign %s with other settings exists; update it or choose another name", d.c.name)
+			d.refuse(CampaignExists, d.say("a campaign ", d.c.name, " with other settings exists; update it or choose another name"))
 		}
 		return
 	}
@@ -25,21 +24,21 @@ func (d *decision) create() {
 	err := s.check()
 	switch {
 	case err != nil:
-		d.refuse(Invalid, "%s", err.Error())
+		d.refuse(Invalid, err.Error())
 		return
 	case !ok:
 		d.refuse(Invalid, "campaign: this lane can hold no more campaigns")
 		return
 	case s.ExpiresAt != 0 && s.ExpiresAt <= d.now:
-		d.refuse(Invalid, "expires_at: must lie in the future; it is %s now", d.now)
+		d.refuse(Invalid, d.sayTime("expires_at: must lie in the future; it is ", d.now, " now"))
 		return
 	case s.Closes() <= d.now:
-		d.refuse(Invalid, "closes_at: must lie in the future; it is %s now", d.now)
+		d.refuse(Invalid, d.sayTime("closes_at: must lie in the future; it is ", d.now, " now"))
 		return
 	}
 	d.events = append(d.events, Event{Type: CampaignCreated, Campaign: d.cmd.Campaign, At: d.now, ID: d.cmd.ID, Number: number, Settings: s})
 	d.apply()
-	d.c = d.lane.campaigns[d.cmd.Campaign]
+	d.c = d.lane.find(d.cmd.Campaign)
 	d.campaignOutcome(StatusCreated, false)
 }
 
@@ -54,7 +53,7 @@ func (d *decision) update() {
 		return
 	}
 	c := d.c
-	s := d.cmd.Patch.onto(c.settings)
+	s := d.cmd.Patch.onto(*c.settings)
 	if act, known := c.seenAct(d.id); known {
 		if act == nil || act.kind != UpdateCampaign {
 			d.reused()
@@ -67,15 +66,15 @@ func (d *decision) update() {
 	case c.state == ended:
 		d.refuse(CampaignEnded, "the campaign has ended")
 	case err != nil:
-		d.refuse(Invalid, "%s", err.Error())
+		d.refuse(Invalid, err.Error())
 	case c.imported != nil && s.Codes != 0:
-		d.refuse(Invalid, "codes: the codes of %s are imported; import more instead", c.name)
+		d.refuse(Invalid, d.say("codes: the codes of ", c.name, " are imported; import more instead"))
 	case c.imported == nil && s.Codes < c.settings.Codes:
-		d.refuse(Invalid, "codes: may only grow; the campaign has %d", c.settings.Codes)
+		d.refuse(Invalid, d.sayNumber("codes: may only grow; the campaign has ", c.settings.Codes, ""))
 	case s.ExpiresAt != c.settings.ExpiresAt && s.ExpiresAt != 0 && s.ExpiresAt <= d.now:
 		// One watermark per campaign says what has expired: nothing may be put behind it.
-		d.refuse(Invalid, "expires_at: must lie in the future; it is %s now", d.now)
-	case s.Equal(&c.settings):
+		d.refuse(Invalid, d.sayTime("expires_at: must lie in the future; it is ", d.now, " now"))
+	case s.Equal(c.settings):
 		d.campaignOutcome(StatusUpdated, true)
 	default:
 		ev := d.emit(CampaignUpdated)
@@ -136,7 +135,7 @@ func (d *decision) importCodes() {
 		d.refuse(CampaignEnded, "the campaign has ended")
 		return
 	case c.imported == nil:
-		d.refuse(Invalid, "campaign: the codes of %s are generated; create it with codes 0 to import them", c.name)
+		d.refuse(Invalid, d.say("campaign: the codes of ", c.name, " are generated; create it with codes 0 to import them"))
 		return
 	}
 	fresh := make([]string, 0, len(d.cmd.Codes))

@@ -6,17 +6,17 @@ func (d *decision) claim() {
 		return
 	}
 	c, now := d.c, d.now
-	customer := d.lane.hash.customer(d.cmd.CustomerID)
+	customer := d.customer
 	if ref, known := c.seen(d.id); known {
-		if ref&actBit != 0 || c.claims.at(ref).customer != customer {
+		if ref&1 != 0 || c.claims.at(ref>>1).customer != customer {
 			d.reused()
 			return
 		}
-		d.claimed(ref+1, true)
+		d.claimed(ref>>1+1, true)
 		return
 	}
 	newest, has := c.newestOf(customer)
-	s := &c.settings
+	s := c.settings
 	switch {
 	case has && s.PerCustomer == 1:
 		d.claimed(newest, true)
@@ -25,22 +25,21 @@ func (d *decision) claim() {
 	case c.state == paused:
 		d.refuse(CampaignPaused, "the campaign is paused; ask again later")
 	case now < s.OpensAt:
-		d.refuse(ClaimNotOpen, "claims open at %s", s.OpensAt)
+		d.refuse(ClaimNotOpen, d.sayTime("claims open at ", s.OpensAt, ""))
 	case now >= s.Closes():
-		d.refuse(ClaimClosed, "claims closed at %s", s.Closes())
+		d.refuse(ClaimClosed, d.sayTime("claims closed at ", s.Closes(), ""))
 	case has && s.PerCustomer > 1 && c.ordinal(newest) >= s.PerCustomer:
-		d.refuse(ClaimLimitReached, "the customer has %d coupons, the most allowed", s.PerCustomer)
+		d.refuse(ClaimLimitReached, d.sayNumber("the customer has ", s.PerCustomer, " coupons, the most allowed"))
 	case c.claimed() >= c.total():
-		// No formatting: a sold-out campaign is refused a million times.
 		d.refuse(SoldOut, "all coupons have been claimed")
 	default:
 		n := c.claimed() + 1
 		ev := d.emit(CouponClaimed)
-		ev.N, ev.Code, ev.CustomerID, ev.Attributes = n, d.lane.codeOf(c, n), d.cmd.CustomerID, d.cmd.Attributes
+		ev.N, ev.Code, ev.CustomerID, ev.Attributes = n, d.codeOf(n), d.cmd.CustomerID, d.cmd.Attributes
 		ev.ExpiresAt = s.expiryOf(now)
 		// Not through Apply: the hashes are at hand, and this is the path that runs a million times.
 		c.recordClaim(customer, newest, d.id, ev.ExpiresAt)
-		d.out.Code = ev.Code
+		d.lane.list(c)
 		d.first = len(d.events)
 		if n == c.total() {
 			d.emit(CampaignSoldOut)
@@ -53,9 +52,7 @@ func (d *decision) claim() {
 // claimed answers with coupon n.
 func (d *decision) claimed(n uint32, repeat bool) {
 	d.out.Status, d.out.Campaign, d.out.N, d.out.Repeat = StatusClaimed, d.c.name, n, repeat
-	if d.out.Code == "" {
-		d.out.Code = d.lane.codeOf(d.c, n)
-	}
+	d.out.Code = d.codeOf(n)
 	d.out.CustomerID = d.cmd.CustomerID
 	if at := d.c.expires(n); at != Never {
 		d.out.ExpiresAt = at

@@ -2,7 +2,7 @@ package domain
 
 // redeem uses a coupon once for an order.
 func (d *decision) redeem() {
-	n, act, ok := d.mayRedeem()
+	n, order, act, ok := d.mayRedeem()
 	if !ok {
 		return
 	}
@@ -14,36 +14,40 @@ func (d *decision) redeem() {
 	}
 	count, _ := c.standing(n)
 	ev := d.emit(CouponRedeemed)
-	ev.N, ev.Code, ev.OrderID, ev.RedeemedCount, ev.CustomerID = n, d.lane.codeOf(c, n), d.cmd.OrderID, count+1, d.cmd.CustomerID
+	ev.N, ev.Code, ev.OrderID, ev.RedeemedCount, ev.CustomerID = n, d.codeOf(n), d.cmd.OrderID, count+1, d.cmd.CustomerID
+	// Not through Apply: the hashes are at hand.
+	c.applyCoupon(ev, d.id, order)
+	d.first = len(d.events)
 	if count+1 >= c.settings.MaxRedemptions {
 		d.cancelReminders(n)
+		d.apply()
 	}
-	d.apply()
 	d.couponOutcome(StatusRedeemed, n)
 	d.out.OrderID, d.out.RedeemedCount, d.out.Benefit = d.cmd.OrderID, count+1, c.settings.Benefit
 }
 
-// mayRedeem runs the checks of redeem. With ok and an act, the redemption was made before; with ok alone it may be made.
+// mayRedeem runs the checks of redeem. With ok and an act, the redemption was made before; with ok alone it may be made,
+// for the order with that hash.
 // Validate asks the same, so what it says is what redeem would say.
-func (d *decision) mayRedeem() (n uint32, before *actRecord, ok bool) {
+func (d *decision) mayRedeem() (n uint32, order uint64, before *actRecord, ok bool) {
 	n, ok = d.coupon()
 	if !ok {
-		return 0, nil, false
+		return 0, 0, nil, false
 	}
 	c := d.c
-	order := d.lane.hash.text(d.cmd.OrderID)
+	order = d.lane.hash.text(d.cmd.OrderID)
 	if d.cmd.ID != "" {
 		if act, known := c.seenAct(d.id); known {
 			if act == nil || act.kind != Redeem || act.n != n || act.arg != order || !d.holds(n) {
 				d.reused()
-				return 0, nil, false
+				return 0, 0, nil, false
 			}
-			return n, act, true
+			return n, order, act, true
 		}
 	}
 	if d.cmd.OrderID != "" {
 		if _, act := c.redemption(n, order); act != nil && act.flags&flagRolledBack == 0 && d.holds(n) {
-			return n, act, true
+			return n, order, act, true
 		}
 	}
 	count, voided := c.standing(n)
@@ -55,20 +59,20 @@ func (d *decision) mayRedeem() (n uint32, before *actRecord, ok bool) {
 	case c.state == paused:
 		d.refuse(CampaignPaused, "the campaign is paused; ask again later")
 	case d.now >= c.expires(n):
-		d.refuse(Expired, "the coupon expired at %s", c.expires(n))
+		d.refuse(Expired, d.sayTime("the coupon expired at ", c.expires(n), ""))
 	case count >= c.settings.MaxRedemptions && c.settings.MaxRedemptions == 1:
 		d.refuse(AlreadyRedeemed, "the coupon has been redeemed")
 	case count >= c.settings.MaxRedemptions:
-		d.refuse(RedemptionLimitReached, "the coupon has been redeemed %d times, the most allowed", count)
+		d.refuse(RedemptionLimitReached, d.sayNumber("the coupon has been redeemed ", count, " times, the most allowed"))
 	default:
-		return n, nil, true
+		return n, order, nil, true
 	}
-	return 0, nil, false
+	return 0, 0, nil, false
 }
 
 // cancelReminders cancels what is pending on coupon n: nobody is reminded of a coupon that is used up or void.
 func (d *decision) cancelReminders(n uint32) {
-	for _, r := range d.c.reminders.OfCoupon(n) {
+	for _, r := range d.c.reminders().OfCoupon(n) {
 		d.emit(ReminderCancelled).R = r
 	}
 }
@@ -100,7 +104,7 @@ func (d *decision) rollback() {
 	default:
 		count, voided := c.standing(n)
 		ev := d.emit(CouponRolledBack)
-		ev.N, ev.Code, ev.OrderID, ev.RedeemedCount = n, d.lane.codeOf(c, n), d.cmd.OrderID, count-1
+		ev.N, ev.Code, ev.OrderID, ev.RedeemedCount = n, d.codeOf(n), d.cmd.OrderID, count-1
 		switch {
 		case voided:
 			ev.Status = StatusVoided
@@ -138,7 +142,7 @@ func (d *decision) void() {
 		return
 	}
 	ev := d.emit(CouponVoided)
-	ev.N, ev.Code, ev.Reason, ev.Status = n, d.lane.codeOf(d.c, n), d.cmd.Reason, StatusVoided
+	ev.N, ev.Code, ev.Reason, ev.Status = n, d.codeOf(n), d.cmd.Reason, StatusVoided
 	d.cancelReminders(n)
 	d.apply()
 	d.couponOutcome(StatusVoided, n)
@@ -166,10 +170,10 @@ func (d *decision) extend() {
 		d.refuse(Voided, "the coupon is void")
 	case d.cmd.ExpiresAt <= d.now:
 		// One watermark per campaign says what has expired: nothing may be put behind it.
-		d.refuse(Invalid, "expires_at: must lie in the future; it is %s now", d.now)
+		d.refuse(Invalid, d.sayTime("expires_at: must lie in the future; it is ", d.now, " now"))
 	default:
 		ev := d.emit(CouponExtended)
-		ev.N, ev.Code, ev.ExpiresAt, ev.Status = n, d.lane.codeOf(c, n), d.cmd.ExpiresAt, StatusClaimed
+		ev.N, ev.Code, ev.ExpiresAt, ev.Status = n, d.codeOf(n), d.cmd.ExpiresAt, StatusClaimed
 		if count >= c.settings.MaxRedemptions {
 			ev.Status = StatusRedeemed
 		}

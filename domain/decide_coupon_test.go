@@ -169,7 +169,7 @@ func TestCouponRedeemedAndRolledBackOverAndOver(t *testing.T) {
 		s.line(fmt.Sprintf("0 redeem code=$1 order_id=o%d => redeemed redeemed_count=1", i))
 		s.line(fmt.Sprintf("0 rollback code=$1 order_id=o%d => rolled_back", i))
 	}
-	if !s.lane.campaigns["s"].byOrder {
+	if s.lane.campaigns["s"].indexes.orders == nil {
 		t.Fatal("its acts are still walked one by one")
 	}
 	s.run("0 rollback code=$1 order_id=o3 => rolled_back repeat")

@@ -21,7 +21,10 @@ func (d *decision) expire() {
 // falling counts the live coupons that expire after what has been announced, up to through, and takes their instants
 // out of the book: the event that follows makes it so, and finding them twice would cost as much again.
 func (c *campaign) falling(through Instant) uint64 {
-	fell := c.due.through(through)
+	fell := int64(0)
+	if c.rare != nil {
+		fell = c.rare.due.through(through)
+	}
 	if end := c.settings.Expires(); end > c.expiredThrough && end <= through {
 		fell += c.inheriting
 	}
@@ -34,7 +37,7 @@ func (d *decision) remind() {
 		return
 	}
 	c := d.c
-	customer := d.lane.hash.customer(d.cmd.CustomerID)
+	customer := d.customer
 	if d.remembered(customer, Remind, StatusReminderSet) {
 		return
 	}
@@ -42,7 +45,7 @@ func (d *decision) remind() {
 	if !ok {
 		return
 	}
-	if _, pending := c.reminders.Find(customer, d.cmd.Kind, d.cmd.Before, n); pending {
+	if _, pending := c.reminders().Find(customer, d.cmd.Kind, d.cmd.Before, n); pending {
 		d.reminderOutcome(StatusReminderSet, n, true)
 		return
 	}
@@ -64,9 +67,9 @@ func (d *decision) remind() {
 	case due == Never:
 		d.refuse(Invalid, "kind: the coupon never expires, so there is nothing to remind of")
 	case due <= d.now:
-		d.refuse(TooLate, "the reminder would have been due at %s", due)
-	case n != 0 && len(c.reminders.OfCoupon(n)) >= MaxReminders:
-		d.refuse(Invalid, "before: a coupon may have at most %d pending reminders; cancel one first", MaxReminders)
+		d.refuse(TooLate, d.sayTime("the reminder would have been due at ", due, ""))
+	case n != 0 && len(c.reminders().OfCoupon(n)) >= MaxReminders:
+		d.refuse(Invalid, d.sayNumber("before: a coupon may have at most ", MaxReminders, " pending reminders; cancel one first"))
 	default:
 		ev := d.emit(ReminderSet)
 		ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.DueAt, ev.N = c.lastReminder+1, d.cmd.CustomerID, d.cmd.Kind, d.cmd.Before, due, n
@@ -81,7 +84,7 @@ func (d *decision) unremind() {
 		return
 	}
 	c := d.c
-	customer := d.lane.hash.customer(d.cmd.CustomerID)
+	customer := d.customer
 	if d.remembered(customer, Unremind, StatusReminderCancelled) {
 		return
 	}
@@ -89,7 +92,7 @@ func (d *decision) unremind() {
 	if !ok {
 		return
 	}
-	r, pending := c.reminders.Find(customer, d.cmd.Kind, d.cmd.Before, n)
+	r, pending := c.reminders().Find(customer, d.cmd.Kind, d.cmd.Before, n)
 	due := d.dueAt(n)
 	switch {
 	case pending:
@@ -98,7 +101,7 @@ func (d *decision) unremind() {
 		d.apply()
 		d.reminderOutcome(StatusReminderCancelled, n, false)
 	case due <= d.now:
-		d.refuse(TooLate, "the reminder was due at %s", due)
+		d.refuse(TooLate, d.sayTime("the reminder was due at ", due, ""))
 	default:
 		d.reminderOutcome(StatusReminderCancelled, n, true)
 	}
@@ -159,7 +162,7 @@ func (d *decision) remindDue() {
 		d.out.Repeat = true // too early: nothing happens, the scheduler asks again
 		return
 	}
-	due := c.reminders.At(d.cmd.Kind, d.cmd.DueAt, d.cmd.ThroughR, c.anchors())
+	due := c.reminders().At(d.cmd.Kind, d.cmd.DueAt, d.cmd.ThroughR, c.anchors())
 	if due.Subscriptions == 0 {
 		d.out.Repeat = true
 		return

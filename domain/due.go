@@ -14,10 +14,11 @@ func (d *dueCounts) add(at Instant, delta int64) {
 	if d.counts == nil {
 		d.counts = make(map[Instant]int64)
 	}
-	if _, known := d.counts[at]; !known {
+	count, known := d.counts[at]
+	if !known {
 		heap.Push(&d.order, at)
 	}
-	d.counts[at] += delta
+	d.counts[at] = count + delta
 }
 
 // through removes every instant up to and including at and returns how many coupons fell.

@@ -3,6 +3,7 @@ package domain
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -41,11 +42,47 @@ var eventNames = [numEvents]string{"", "campaign.created", "campaign.updated", "
 
 func (t EventType) String() string { return eventNames[t] }
 
+// eventNamed is a switch for the reason that fieldNamed is one.
 func eventNamed(name []byte) EventType {
-	for t := CampaignCreated; t < numEvents; t++ {
-		if eventNames[t] == string(name) {
-			return t
-		}
+	switch string(name) {
+	case "coupon.claimed":
+		return CouponClaimed
+	case "coupon.redeemed":
+		return CouponRedeemed
+	case "coupon.rolled_back":
+		return CouponRolledBack
+	case "coupon.voided":
+		return CouponVoided
+	case "coupon.extended":
+		return CouponExtended
+	case "coupons.expired":
+		return CouponsExpired
+	case "campaign.created":
+		return CampaignCreated
+	case "campaign.updated":
+		return CampaignUpdated
+	case "campaign.paused":
+		return CampaignPausedEvent
+	case "campaign.resumed":
+		return CampaignResumed
+	case "campaign.ended":
+		return CampaignEndedEvent
+	case "campaign.sold_out":
+		return CampaignSoldOut
+	case "codes.imported":
+		return CodesImported
+	case "reminder.set":
+		return ReminderSet
+	case "reminder.cancelled":
+		return ReminderCancelled
+	case "reminders.due":
+		return RemindersDue
+	case "commands.refused":
+		return CommandsRefused
+	case "command.rejected":
+		return CommandRejected
+	case "reminder.due":
+		return ReminderDue
 	}
 	return NoEvent
 }
@@ -95,52 +132,54 @@ type Event struct {
 }
 
 // AppendJSON appends e as one line without the newline.
-func (e *Event) AppendJSON(dst []byte) []byte {
+func (e *Event) AppendJSON(dst []byte) []byte { return e.appendJSON(dst, nil) }
+
+func (e *Event) appendJSON(dst []byte, st *stamps) []byte {
 	dst = append(dst, `{"type":"`...)
 	dst = append(dst, e.Type.String()...)
 	dst = append(dst, '"')
-	dst = appendStringField(dst, "campaign", e.Campaign)
-	dst = appendInstantField(dst, "at", e.At)
-	dst = appendStringField(dst, "id", e.ID)
+	dst = appendStringField(dst, `,"campaign":`, e.Campaign)
+	dst = st.field(dst, `,"at":`, e.At)
+	dst = appendStringField(dst, `,"id":`, e.ID)
 	switch e.Type {
 	case CampaignCreated, CampaignUpdated:
-		dst = appendNumber(appendName(dst, "number"), uint64(e.Number))
+		dst = appendNumber(append(dst, `,"number":`...), uint64(e.Number))
 		dst = e.Settings.append(dst)
 	case CodesImported:
-		dst = appendTextsField(dst, "codes", e.Codes)
+		dst = appendTextsField(dst, `,"codes":`, e.Codes)
 	case CouponClaimed, CouponRedeemed, CouponRolledBack, CouponVoided, CouponExtended:
-		dst = appendUintField(dst, "n", uint64(e.N))
-		dst = appendStringField(dst, "code", e.Code)
-		dst = appendStringField(dst, "customer_id", e.CustomerID)
-		dst = appendRawField(dst, "attributes", e.Attributes)
-		dst = appendInstantField(dst, "expires_at", e.ExpiresAt)
-		dst = appendStringField(dst, "order_id", e.OrderID)
+		dst = appendUintField(dst, `,"n":`, uint64(e.N))
+		dst = st.codeField(dst, e.Code)
+		dst = appendStringField(dst, `,"customer_id":`, e.CustomerID)
+		dst = appendRawField(dst, `,"attributes":`, e.Attributes)
+		dst = st.field(dst, `,"expires_at":`, e.ExpiresAt)
+		dst = appendStringField(dst, `,"order_id":`, e.OrderID)
 		if e.Type == CouponRedeemed || e.Type == CouponRolledBack {
-			dst = appendNumber(appendName(dst, "redeemed_count"), uint64(e.RedeemedCount))
+			dst = appendNumber(append(dst, `,"redeemed_count":`...), uint64(e.RedeemedCount))
 		}
-		dst = appendStringField(dst, "reason", e.Reason)
-		dst = appendStringField(dst, "status", e.Status)
+		dst = appendStringField(dst, `,"reason":`, e.Reason)
+		dst = appendStringField(dst, `,"status":`, e.Status)
 	case CouponsExpired:
-		dst = appendInstantField(dst, "through", e.Through)
-		dst = appendNumber(appendName(dst, "count"), e.Count)
+		dst = st.field(dst, `,"through":`, e.Through)
+		dst = appendNumber(append(dst, `,"count":`...), e.Count)
 	case ReminderSet, ReminderCancelled:
-		dst = appendUintField(dst, "r", e.R)
-		dst = appendStringField(dst, "customer_id", e.CustomerID)
-		dst = appendStringField(dst, "kind", e.Kind)
+		dst = appendUintField(dst, `,"r":`, e.R)
+		dst = appendStringField(dst, `,"customer_id":`, e.CustomerID)
+		dst = appendStringField(dst, `,"kind":`, e.Kind)
 		if e.Kind != "" {
-			dst = appendText(appendName(dst, "before"), e.Before.String())
+			dst = appendText(append(dst, `,"before":`...), e.Before.String())
 		}
-		dst = appendInstantField(dst, "due_at", e.DueAt)
-		dst = appendUintField(dst, "n", uint64(e.N))
+		dst = st.field(dst, `,"due_at":`, e.DueAt)
+		dst = appendUintField(dst, `,"n":`, uint64(e.N))
 	case RemindersDue:
-		dst = appendStringField(dst, "kind", e.Kind)
-		dst = appendInstantField(dst, "due_at", e.DueAt)
-		dst = appendNumber(appendName(dst, "from_r"), e.FromR)
-		dst = appendNumber(appendName(dst, "through_r"), e.ThroughR)
-		dst = appendNumber(appendName(dst, "fired"), e.Fired)
-		dst = appendNumber(appendName(dst, "dropped"), e.Dropped)
+		dst = appendStringField(dst, `,"kind":`, e.Kind)
+		dst = st.field(dst, `,"due_at":`, e.DueAt)
+		dst = appendNumber(append(dst, `,"from_r":`...), e.FromR)
+		dst = appendNumber(append(dst, `,"through_r":`...), e.ThroughR)
+		dst = appendNumber(append(dst, `,"fired":`...), e.Fired)
+		dst = appendNumber(append(dst, `,"dropped":`...), e.Dropped)
 	case CommandsRefused:
-		dst = append(appendName(dst, "counts"), '{')
+		dst = append(append(dst, `,"counts":`...), '{')
 		for i, r := range e.Refused {
 			if i > 0 {
 				dst = append(dst, ',')
@@ -150,14 +189,14 @@ func (e *Event) AppendJSON(dst []byte) []byte {
 		}
 		dst = append(dst, '}')
 	case CommandRejected:
-		dst = appendUintField(dst, "sequence", e.Sequence)
-		dst = appendUintField(dst, "line", uint64(e.Line))
-		dst = appendStringField(dst, "reason", e.Reason)
-		dst = appendStringField(dst, "payload", e.Payload)
+		dst = appendUintField(dst, `,"sequence":`, e.Sequence)
+		dst = appendUintField(dst, `,"line":`, uint64(e.Line))
+		dst = appendStringField(dst, `,"reason":`, e.Reason)
+		dst = appendStringField(dst, `,"payload":`, e.Payload)
 	case ReminderDue:
-		dst = appendStringField(dst, "kind", e.Kind)
-		dst = appendInstantField(dst, "due_at", e.DueAt)
-		dst = appendStringField(dst, "customer_id", e.CustomerID)
+		dst = appendStringField(dst, `,"kind":`, e.Kind)
+		dst = st.field(dst, `,"due_at":`, e.DueAt)
+		dst = appendStringField(dst, `,"customer_id":`, e.CustomerID)
 	}
 	return append(dst, '}')
 }
@@ -165,8 +204,20 @@ func (e *Event) AppendJSON(dst []byte) []byte {
 // ParseEvent reads one event line into e, which is overwritten. Byte slices point into line. Unknown fields are
 // skipped; an unknown type is an error: a reader must not pretend to have understood it.
 func ParseEvent(line []byte, e *Event) error {
+	err := e.parse(line)
+	for _, s := range [...]*string{
+		&e.Campaign, &e.ID, &e.Code, &e.CustomerID, &e.OrderID, &e.Reason, &e.Status, &e.Kind, &e.Payload,
+		&e.Settings.Prefix, &e.Settings.Category, &e.Settings.Priority,
+	} {
+		*s = strings.Clone(*s)
+	}
+	return err
+}
+
+// parse reads a line as ParseEvent does, but its texts are views of the line too.
+func (e *Event) parse(line []byte) error {
 	*e = Event{}
-	o := object{data: line}
+	o := object{data: line, simple: simple(line)}
 	for {
 		key, raw, done, err := o.next()
 		if err != nil {
@@ -175,7 +226,7 @@ func ParseEvent(line []byte, e *Event) error {
 		if done {
 			break
 		}
-		if err := e.read(key, raw); err != nil {
+		if err := e.read(key, raw, o.simple); err != nil {
 			return fmt.Errorf("the event's %s: %w", shorten(string(key), 32), err)
 		}
 	}
@@ -190,12 +241,18 @@ func ParseEvent(line []byte, e *Event) error {
 	return nil
 }
 
-func (e *Event) read(key, raw []byte) (err error) {
-	text := func(into *string) { *into, err = unquote(raw) }
-	number := func(into *uint64) { *into, err = strconv.ParseUint(string(raw), 10, 64) }
+func (e *Event) read(key, raw []byte, simple bool) (err error) {
+	text := func(into *string) {
+		if simple && len(raw) >= 2 && raw[0] == '"' {
+			*into = view(raw[1 : len(raw)-1])
+		} else {
+			*into, err = unquote(raw)
+		}
+	}
+	number := func(into *uint64) { *into, err = strconv.ParseUint(view(raw), 10, 64) }
 	small := func(into *uint32) {
 		var n uint64
-		if n, err = strconv.ParseUint(string(raw), 10, 32); err == nil {
+		if n, err = strconv.ParseUint(view(raw), 10, 32); err == nil {
 			*into = uint32(n)
 		}
 	}

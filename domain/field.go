@@ -36,6 +36,14 @@ var fieldNames = [numFields]string{"", "id", "type", "campaign", "codes", "per_c
 	"valid_for", "max_redemptions", "prefix", "category", "priority", "benefit", "customer_id", "attributes", "code",
 	"order_id", "reason", "kind", "before", "through", "due_at", "through_r"}
 
+// fieldKeys are the names as they stand in JSON behind another field.
+var fieldKeys = func() (keys [numFields]string) {
+	for f, name := range fieldNames {
+		keys[f] = `,"` + name + `":`
+	}
+	return keys
+}()
+
 var settingFields = []field{fCodes, fPerCustomer, fOpensAt, fClosesAt, fExpiresAt, fValidFor, fMaxRedemptions, fPrefix,
 	fCategory, fPriority, fBenefit}
 

@@ -23,8 +23,8 @@ const (
 
 func (c *importedCodes) len() uint32 { return c.places.len() }
 
-// at returns imported code i, from 0.
-func (c *importedCodes) at(i uint32) string { return string(c.bytesAt(i)) }
+// at returns imported code i, from 0: a view, for what stands in a block is never written again.
+func (c *importedCodes) at(i uint32) string { return view(c.bytesAt(i)) }
 
 func (c *importedCodes) bytesAt(i uint32) []byte {
 	place := *c.places.at(i)
@@ -60,7 +60,7 @@ func (c *importedCodes) add(text string) bool {
 
 // place notes that the next code lies there.
 func (c *importedCodes) place(block, off int) {
-	i, place := c.places.add()
+	i, place := c.places.add(MaxCodes)
 	*place = uint32(block)<<blockBits | uint32(off)
 	c.byText.add(c.hash(i), i, c.hash)
 }

@@ -1,21 +1,27 @@
 package domain
 
+import "math/bits"
+
 // index finds records by a 64-bit hash of their key. It stores only record numbers (4 bytes each); the record itself
 // holds the key, so the caller compares. It grows by splitting one small bucket at a time: there is no moment at which
 // everything is copied, which for one big table of 8 million entries would stop a lane for half a second.
+//
+// A slot is a record number and, in the bits above that numbers do not need yet, some of its hash: looking for what is
+// not there, as every claim does twice, must not fetch other records from memory only to see that they are others.
 //
 // Source: R. Fagin et al., "Extendible Hashing — A Fast Access Method for Dynamic Files", ACM TODS 4(3), 1979. Within a
 // bucket: open addressing with linear probing.
 type index struct {
 	dir   []*bucket // 2^depth pointers, by the top bits of the hash
 	depth uint8
-	n     int
+	n     uint32
 }
 
 type bucket struct {
-	depth uint8 // how many top bits all its hashes share
+	slots []uint32 // tag of the hash, record number + 1; 0 = free
 	used  uint32
-	slots []uint32 // record number + 1; 0 = free
+	depth uint8 // how many top bits all its hashes share
+	width uint8 // bits of a slot that hold the number
 }
 
 const (
@@ -28,12 +34,12 @@ const (
 
 // reserve makes room for n records in an empty index, so that adding them moves nothing.
 func (x *index) reserve(n uint32) {
-	const perBucket = maxSlots * 5 / 8 // the fullest of thousands stays below the 3/4 at which it would split
+	const perBucket = maxSlots * 11 / 16 // the fullest of thousands stays below the 13/16 at which it would split
 	if len(x.dir) > 0 || n == 0 {
 		return
 	}
 	slots := uint32(firstSlots)
-	for slots < maxSlots && slots*5/8 < n {
+	for slots < maxSlots && slots*11/16 < n {
 		slots *= 2
 	}
 	for x.depth < maxIndexDepth && n>>x.depth > perBucket {
@@ -55,28 +61,48 @@ func (x *index) bucketOf(h uint64) *bucket {
 	return x.dir[h>>(64-x.depth)]
 }
 
+// tag is the part of a hash that stands in a slot. Neither the directory nor the place in the bucket has used its bits.
+func (b *bucket) tag(h uint64) uint32 { return uint32(h>>11) &^ b.numbers() }
+
+// numbers has the bits of a slot set that hold the record number + 1.
+func (b *bucket) numbers() uint32 { return uint32(uint64(1)<<b.width - 1) }
+
 // find returns the first record with hash h for which same says yes.
 func (x *index) find(h uint64, same func(record uint32) bool) (uint32, bool) {
 	if len(x.dir) == 0 {
 		return 0, false
 	}
 	b := x.bucketOf(h)
+	tag, numbers := b.tag(h), b.numbers()
 	mask := uint32(len(b.slots) - 1)
 	for i := uint32(h) & mask; b.slots[i] != 0; i = (i + 1) & mask {
-		if r := b.slots[i] - 1; same(r) {
-			return r, true
+		if s := b.slots[i]; s&^numbers == tag {
+			if r := s&numbers - 1; same(r) {
+				return r, true
+			}
 		}
 	}
 	return 0, false
 }
 
+// touch asks memory for where hash h is looked for. The caller does something with what it returns, but does not look.
+func (x *index) touch(h uint64) uint32 {
+	if len(x.dir) == 0 {
+		return 0
+	}
+	b := x.bucketOf(h)
+	return b.slots[uint32(h)&uint32(len(b.slots)-1)]
+}
+
 // replace changes the record stored for old (found by hash h) to record; both must have hash h.
 func (x *index) replace(h uint64, old, record uint32) {
 	b := x.bucketOf(h)
+	b.widen(record)
+	was, is := b.tag(h)|(old+1), b.tag(h)|(record+1)
 	mask := uint32(len(b.slots) - 1)
 	for i := uint32(h) & mask; b.slots[i] != 0; i = (i + 1) & mask {
-		if b.slots[i] == old+1 {
-			b.slots[i] = record + 1
+		if b.slots[i] == was {
+			b.slots[i] = is
 			return
 		}
 	}
@@ -89,7 +115,7 @@ func (x *index) add(h uint64, record uint32, hash hashOf) {
 	}
 	for {
 		b := x.bucketOf(h)
-		if int(b.used) < len(b.slots)*3/4 {
+		if int(b.used) < len(b.slots)*13/16 {
 			b.put(h, record)
 			x.n++
 			return
@@ -103,23 +129,44 @@ func (x *index) add(h uint64, record uint32, hash hashOf) {
 }
 
 func (b *bucket) put(h uint64, record uint32) {
+	b.widen(record)
 	mask := uint32(len(b.slots) - 1)
 	i := uint32(h) & mask
 	for b.slots[i] != 0 {
 		i = (i + 1) & mask
 	}
-	b.slots[i] = record + 1
+	b.slots[i] = b.tag(h) | (record + 1)
 	b.used++
 }
 
-func (b *bucket) grow(hash hashOf) {
-	old := b.slots
-	b.slots, b.used = make([]uint32, 2*len(old)), 0
-	for _, s := range old {
+// widen makes room for the number of a record in the slots, which takes it from the tags. It happens once when the number
+// of records has doubled twice.
+func (b *bucket) widen(record uint32) {
+	need := uint8(bits.Len32(record + 1))
+	if need <= b.width {
+		return
+	}
+	was := b.numbers()
+	b.width = min(need+1, 32)
+	between := b.numbers() &^ was
+	for i := range b.slots {
+		b.slots[i] &^= between
+	}
+}
+
+// records calls f with each record of the bucket.
+func (b *bucket) records(f func(record uint32)) {
+	for _, s := range b.slots {
 		if s != 0 {
-			b.put(hash(s-1), s-1)
+			f(s&b.numbers() - 1)
 		}
 	}
+}
+
+func (b *bucket) grow(hash hashOf) {
+	old := *b
+	b.slots, b.used = make([]uint32, 2*len(old.slots)), 0
+	old.records(func(r uint32) { b.put(hash(r), r) })
 }
 
 // split divides b, which is full, by the next bit of its hashes.
@@ -131,20 +178,22 @@ func (x *index) split(b *bucket, h uint64, hash hashOf) {
 		}
 		x.dir, x.depth = dir, x.depth+1
 	}
-	old := b.slots
-	low := &bucket{depth: b.depth + 1, slots: make([]uint32, maxSlots)}
-	high := &bucket{depth: b.depth + 1, slots: make([]uint32, maxSlots)}
-	for _, s := range old {
-		if s == 0 {
-			continue
-		}
-		hs := hash(s - 1)
-		if hs<<b.depth>>63 == 0 {
-			low.put(hs, s-1)
-		} else {
-			high.put(hs, s-1)
-		}
-	}
+	low := &bucket{depth: b.depth + 1, width: b.width, slots: make([]uint32, maxSlots)}
+	high := &bucket{depth: b.depth + 1, width: b.width, slots: make([]uint32, maxSlots)}
+	// First all hashes, then all places: records lie anywhere in memory, and it brings many at once if nothing waits for one.
+	var hashes [maxSlots]uint64
+	n := 0
+	b.records(func(r uint32) {
+		hashes[n] = hash(r)
+		n++
+	})
+	n = 0
+	halves := [2]*bucket{low, high}
+	b.records(func(r uint32) {
+		hr := hashes[n]
+		halves[hr<<b.depth>>63].put(hr, r)
+		n++
+	})
 	// The directory entries of b are the ones whose top b.depth bits are those of h.
 	span := 1 << (x.depth - b.depth)
 	from := 0

@@ -1,33 +1,41 @@
 package domain
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"math/bits"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
+	"unsafe"
 )
 
-// unquote returns the value of a raw JSON string.
+// view is b as a string without a copy: it lives as long as nobody writes to b. Lines are read this way, so whatever a
+// lane keeps of one is cloned where it is kept: a campaign's name and settings, and the names of refused campaigns. All
+// else it keeps as hashes.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// unquote returns the value of a raw JSON string, as a view of raw where there are no escapes in it.
 func unquote(raw []byte) (string, error) {
 	if len(raw) < 2 || raw[0] != '"' {
-		return "", errors.New("must be a string")
+		return "", errNotString
 	}
 	inner := raw[1 : len(raw)-1]
-	for _, c := range inner {
-		if c == '\\' {
-			var s string
-			if err := json.Unmarshal(raw, &s); err != nil {
-				return "", errSyntax
-			}
-			if halfPair(inner) {
-				return "", errors.New(`has half a surrogate pair (such as \ud800), which stands for no character`)
-			}
-			return s, nil
-		}
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return view(inner), nil
 	}
-	return string(inner), nil
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return "", errSyntax
+	}
+	if halfPair(inner) {
+		return "", errors.New(`has half a surrogate pair (such as \ud800), which stands for no character`)
+	}
+	return s, nil
 }
+
+var errNotString = errors.New("must be a string")
 
 // halfPair reports whether a string (escapes checked) has a \u escape of half a surrogate pair. Package json would read
 // U+FFFD, and two ids that differ would be one.
@@ -58,83 +66,58 @@ func halfPair(inner []byte) bool {
 	return false
 }
 
-// appendText appends s as a JSON string. What is not valid UTF-8 becomes U+FFFD.
-func appendText(dst []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	plain := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && size == 1 {
-				dst = append(dst, s[plain:i]...)
-				dst = append(dst, "\ufffd"...)
-				plain = i + 1
-			}
-			i += size
-			continue
+// Eight bytes are looked at as one word: a byte of it is below 0x20, or equal to some other, where a subtraction borrows
+// into its top bit. Only the lowest such bit is exact, and only that is asked for.
+const (
+	ones = 0x0101010101010101
+	tops = 0x80 * ones
+)
+
+func word[T ~string | ~[]byte](s T, i int) uint64 {
+	_ = s[i+7]
+	return uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+		uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+}
+
+// marked has the top bit of the first byte set that ends plain JSON text: a quote, a backslash, a control character.
+func marked(w uint64) uint64 {
+	quote, slash := w^'"'*ones, w^'\\'*ones
+	return ((w-0x20*ones)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & tops
+}
+
+// plain returns the index, from i on, of the first byte of s that may not stand in JSON text as it is; len(s) if there is
+// none. Bytes of other characters than ASCII are passed over.
+func plain[T ~string | ~[]byte](s T, i int) int {
+	for ; i+8 <= len(s); i += 8 {
+		if m := marked(word(s, i)); m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
 		}
-		if c >= 0x20 && c != '"' && c != '\\' {
-			i++
-			continue
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' {
+			break
 		}
-		dst = append(dst, s[plain:i]...)
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+	}
+	return i
+}
+
+// simple reports whether a line is of printable ASCII without backslashes, as nearly all are: its strings mean what they
+// look like, and need not be looked at one by one.
+func simple(line []byte) bool {
+	if len(line) < 8 {
+		return false
+	}
+	for i := 0; ; i += 8 {
+		i = min(i, len(line)-8)
+		w := word(line, i)
+		slash, del := w^'\\'*ones, w^0x7f*ones
+		if ((w-0x20*ones)|(slash-ones)&^slash|(del-ones)&^del|w)&tops != 0 {
+			return false
 		}
-		i++
-		plain = i
+		if i == len(line)-8 {
+			return true
+		}
 	}
-	dst = append(dst, s[plain:]...)
-	return append(dst, '"')
-}
-
-// The field appenders write `,"name":value` and leave fields without value out; the first field of a line is written
-// by hand.
-
-func appendStringField(dst []byte, name, v string) []byte {
-	if v == "" {
-		return dst
-	}
-	return appendText(appendName(dst, name), v)
-}
-
-func appendRawField(dst []byte, name string, v []byte) []byte {
-	if len(v) == 0 {
-		return dst
-	}
-	return append(appendName(dst, name), v...)
-}
-
-func appendUintField(dst []byte, name string, v uint64) []byte {
-	if v == 0 {
-		return dst
-	}
-	return strconv.AppendUint(appendName(dst, name), v, 10)
-}
-
-func appendInstantField(dst []byte, name string, v Instant) []byte {
-	if v == 0 || v == Never {
-		return dst
-	}
-	dst = append(appendName(dst, name), '"')
-	return append(v.append(dst), '"')
-}
-
-func appendName(dst []byte, name string) []byte {
-	dst = append(dst, ',', '"')
-	dst = append(dst, name...)
-	return append(dst, '"', ':')
 }
 
 // printable reports whether s is valid UTF-8 without control or invisible characters.

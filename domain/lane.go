@@ -4,7 +4,10 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"sort"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
@@ -19,9 +22,18 @@ type Lane struct {
 	grace       time.Duration
 
 	campaigns map[string]*campaign
-	byNumber  map[uint32]*campaign
-	clock     Instant // time of the newest command seen; never runs backwards
-	reminders int     // pending, over all campaigns
+	byPlace   []*campaign // by number: the one at k has number k·lanes + lane
+	last      *campaign   // found last: lines come in crowds for one campaign
+	epoch     uint32      // rises with each Freeze; a campaign of an older one is copied before it is written
+	listed    []uint32    // places in byPlace of those with maps that Freeze must copy
+	clock     Instant     // time of the newest command seen; never runs backwards
+	reminders int         // pending, over all campaigns
+
+	few      uint8 // of its campaigns
+	settings settingsPool
+	event    Event   // of the line being folded
+	scratch  scratch // of the steps
+	touched  uint32  // see touch
 }
 
 // LaneOptions say which lane this is and with which key it makes codes.
@@ -42,7 +54,7 @@ func NewLane(o LaneOptions) *Lane {
 	copy(h.key[:], mac.Sum(nil))
 	return &Lane{
 		lane: o.Lane, lanes: o.Lanes, codec: code.New(o.Key), hash: h, keyCheck: keyCheckOf(o.Key), grace: o.Grace,
-		campaigns: make(map[string]*campaign), byNumber: make(map[uint32]*campaign),
+		campaigns: make(map[string]*campaign), few: few,
 	}
 }
 
@@ -71,37 +83,99 @@ func (l *Lane) names() []string {
 
 // nextNumber is the number a campaign created now gets, so that number mod L is its lane. False when 28 bits are used up.
 func (l *Lane) nextNumber() (uint32, bool) {
-	n := uint64(len(l.byNumber))*uint64(l.lanes) + uint64(l.lane)
+	n := uint64(len(l.byPlace))*uint64(l.lanes) + uint64(l.lane)
 	return uint32(n), n <= code.MaxCampaign
 }
 
-// add puts a new campaign in.
-func (l *Lane) add(c *campaign) {
+// add puts a new campaign in, which must have the next number. The name is kept.
+func (l *Lane) add(c *campaign) error {
+	number, ok := l.nextNumber()
+	switch {
+	case l.campaigns[c.name] != nil:
+		return fmt.Errorf("campaign %s (number %d) is created twice", c.name, c.number)
+	case !ok || c.number != number:
+		return fmt.Errorf("campaign %s has number %d, but the next one is %d", c.name, c.number, number)
+	}
+	c.epoch = l.epoch
 	l.campaigns[c.name] = c
-	l.byNumber[c.number] = c
+	l.byPlace = append(l.byPlace, c)
+	return nil
 }
 
-// coupon finds the claimed coupon a person named by its code, and if they gave one, its campaign. Malformed, unclaimed
-// and forged codes are alike: not found.
-func (l *Lane) coupon(campaignName, text string) (c *campaign, n uint32, ok bool) {
-	if campaignName != "" {
-		if c = l.campaigns[campaignName]; c == nil {
+// find returns the campaign of that name, ready to be written; nil if there is none.
+func (l *Lane) find(name string) *campaign {
+	if c := l.last; c != nil && c.name == name && c.epoch == l.epoch {
+		return c
+	}
+	c := l.campaigns[name]
+	if c != nil {
+		c = l.own(c)
+		l.last = c
+	}
+	return c
+}
+
+// own returns the campaign as one that may be written. After a Freeze that is a copy: what was frozen belongs to the
+// snapshot. It shares what only the lane looks at, and its pages are copied when they are written.
+func (l *Lane) own(c *campaign) *campaign {
+	if c.epoch == l.epoch {
+		return c
+	}
+	own := *c
+	own.epoch = l.epoch
+	own.claims.freeze()
+	own.acts.freeze()
+	if own.imported != nil {
+		imported := *own.imported
+		imported.blocks = slices.Clone(imported.blocks)
+		own.imported = &imported
+	}
+	l.campaigns[own.name] = &own
+	l.byPlace[own.number/uint32(l.lanes)] = &own
+	return &own
+}
+
+// list notes a campaign that has maps, which Freeze must copy.
+func (l *Lane) list(c *campaign) {
+	if r := c.rare; r != nil && !r.listed && (len(r.odd) > 0 || r.reminders.Len() > 0) {
+		r.listed = true
+		l.listed = append(l.listed, c.number/uint32(l.lanes))
+	}
+}
+
+// numbered returns the campaign with that number, nil if there is none.
+func (l *Lane) numbered(number uint32) *campaign {
+	if number%uint32(l.lanes) != uint32(l.lane) || number/uint32(l.lanes) >= uint32(len(l.byPlace)) {
+		return nil
+	}
+	return l.byPlace[number/uint32(l.lanes)]
+}
+
+// coupon finds the claimed coupon that a command names by its code, and if it gives one, its campaign. Malformed,
+// unclaimed and forged codes are alike: not found.
+func (l *Lane) coupon(p *prepared) (c *campaign, n uint32, ok bool) {
+	if p.cmd.Campaign != "" {
+		if p.c == nil {
+			p.c = l.find(p.cmd.Campaign)
+		}
+		if c = p.c; c == nil {
 			return nil, 0, false
 		}
 		if c.imported != nil {
-			i, found := c.imported.find(text)
+			i, found := c.imported.find(p.cmd.Code)
 			return c, i + 1, found && i < c.claimed()
 		}
 	}
-	number, n, ok := l.codec.Decode(text)
-	if !ok {
+	if !p.coupon.OK {
 		return nil, 0, false
 	}
-	found := l.byNumber[number]
-	if found == nil || c != nil && c != found || found.imported != nil || n > found.claimed() {
+	found := l.numbered(p.coupon.Campaign)
+	if found == nil || c != nil && c != found || found.imported != nil || p.coupon.N > found.claimed() {
 		return nil, 0, false
 	}
-	return found, n, true
+	found = l.own(found)
+	l.last = found
+	return found, p.coupon.N, true
 }
 
 // codeOf is the code of coupon n as people see it.
@@ -116,8 +190,22 @@ func (l *Lane) codeOf(c *campaign, n uint32) string {
 // Decide answers one command at the given time (see [Lane.Advance]) and appends the events it makes to evs. The events
 // are applied already when it returns. A refusal and a repeat make no events.
 func (l *Lane) Decide(cmd *Command, at Instant, evs []Event) ([]Event, Outcome) {
-	now := l.Advance(at)
-	d := decision{lane: l, cmd: cmd, now: now, events: evs, first: len(evs)}
+	d := decision{events: evs}
+	first := len(evs)
+	p := [1]prepared{{cmd: cmd}}
+	l.prepare(p[:])
+	d.decide(l, &p[0], l.Advance(at))
+	for i := first; i < len(d.events); i++ {
+		d.events[i].Code = strings.Clone(d.events[i].Code)
+	}
+	d.out.Code, d.out.Message = strings.Clone(d.out.Code), strings.Clone(d.out.Message)
+	return d.events, d.out
+}
+
+// decide answers one command. Code and Message in what it says are views of the decision: they live until the next one.
+func (d *decision) decide(l *Lane, p *prepared, now Instant) {
+	d.lane, d.prepared, d.now, d.c, d.first, d.shown, d.open = l, p, now, nil, len(d.events), 0, 0
+	cmd := p.cmd
 	d.out = Outcome{ID: cmd.ID, Campaign: cmd.Campaign}
 	switch cmd.Type {
 	case Claim:
@@ -149,84 +237,135 @@ func (l *Lane) Decide(cmd *Command, at Instant, evs []Event) ([]Event, Outcome) 
 	default:
 		d.refuse(Invalid, "unknown command")
 	}
-	return d.events, d.out
 }
 
 // decision is one command on its way through the checks.
 type decision struct {
+	*prepared
 	lane   *Lane
-	cmd    *Command
 	now    Instant
-	c      *campaign
-	id     uint64
+	c      *campaign // the one it is about
 	events []Event
 	first  int
 	out    Outcome
+
+	code    [code.MaxCodeLen]byte // of the coupon in question
+	shown   int                   // length of it; 0 = not worked out yet
+	later   bool                  // codes are left open, for the step to fill in
+	open    uint32                // the coupon whose code is
+	message []byte                // what a refusal says
 }
 
-// refuse answers no. The message is for people: it names what to do where there is something to do.
-func (d *decision) refuse(r Refusal, format string, args ...any) {
-	if len(args) > 0 {
-		format = fmt.Sprintf(format, args...)
-	}
-	d.out = Outcome{ID: d.cmd.ID, Status: StatusRefused, Campaign: d.cmd.Campaign, Refusal: r, Message: format}
+// refuse answers no. The message is for people: it names what to do where there is something to do. A campaign is refused
+// a million times, so messages are not formatted by package fmt.
+func (d *decision) refuse(r Refusal, message string) {
+	d.out = Outcome{ID: d.cmd.ID, Status: StatusRefused, Campaign: d.cmd.Campaign, Refusal: r, Message: message}
 	if d.c != nil {
 		d.out.Campaign = d.c.name
 	}
 }
 
+// say is a message around a text.
+func (d *decision) say(before, text, after string) string {
+	d.message = append(append(append(d.message[:0], before...), text...), after...)
+	return view(d.message)
+}
+
+// sayNumber is a message around a number.
+func (d *decision) sayNumber(before string, n uint32, after string) string {
+	d.message = append(strconv.AppendUint(append(d.message[:0], before...), uint64(n), 10), after...)
+	return view(d.message)
+}
+
+// sayTime is a message around an instant.
+func (d *decision) sayTime(before string, at Instant, after string) string {
+	d.message = append(at.append(append(d.message[:0], before...)), after...)
+	return view(d.message)
+}
+
 // campaign finds the command's campaign or refuses.
 func (d *decision) campaign() bool {
-	if d.c = d.lane.campaigns[d.cmd.Campaign]; d.c == nil {
-		d.refuse(CampaignNotFound, "there is no campaign %s", d.cmd.Campaign)
+	if d.c = d.prepared.c; d.c == nil {
+		d.c = d.lane.find(d.cmd.Campaign)
+	}
+	if d.c == nil {
+		d.refuse(CampaignNotFound, d.say("there is no campaign ", d.cmd.Campaign, ""))
 		return false
 	}
-	d.id = d.lane.hash.text(d.cmd.ID)
 	return true
 }
 
 // coupon finds the command's coupon or refuses.
 func (d *decision) coupon() (n uint32, ok bool) {
-	c, n, ok := d.lane.coupon(d.cmd.Campaign, d.cmd.Code)
+	c, n, ok := d.lane.coupon(d.prepared)
 	if !ok {
 		d.refuse(CodeNotFound, "there is no such code")
 		return 0, false
 	}
 	d.c = c
-	d.id = d.lane.hash.text(d.cmd.ID)
+	if c.imported == nil {
+		d.shown = len(d.prepared.coupon.Raw.AppendCode(d.code[:0], c.settings.Prefix))
+	}
 	return n, true
+}
+
+// codeOf is the code of coupon n, the one in question, as people see it. It is worked out once.
+func (d *decision) codeOf(n uint32) string {
+	switch {
+	case d.c.imported != nil:
+		return d.c.imported.at(n - 1)
+	case d.shown > 0:
+	case d.later:
+		d.shown, d.open = len(openCode.AppendCode(d.code[:0], d.c.settings.Prefix)), n
+	default:
+		d.shown = len(d.lane.codec.AppendCode(d.code[:0], d.c.settings.Prefix, d.c.number, n))
+	}
+	return view(d.code[:d.shown])
 }
 
 // reused refuses an id that stood on another command before.
 func (d *decision) reused() {
-	d.refuse(IdempotencyKeyReused, "the id %s stood on another command before; give each command an id of its own", d.cmd.ID)
+	d.refuse(IdempotencyKeyReused, d.say("the id ", d.cmd.ID, " stood on another command before; give each command an id of its own"))
 }
 
 // emit adds an event of the command and returns it to be filled in.
 func (d *decision) emit(t EventType) *Event {
-	d.events = append(d.events, Event{Type: t, Campaign: d.c.name, At: d.now, ID: d.cmd.ID})
-	return &d.events[len(d.events)-1]
+	n := len(d.events)
+	if n < cap(d.events) {
+		d.events = d.events[:n+1]
+		d.events[n] = Event{}
+	} else {
+		d.events = append(d.events, Event{})
+	}
+	ev := &d.events[n]
+	ev.Type, ev.Campaign, ev.At, ev.ID = t, d.c.name, d.now, d.cmd.ID
+	return ev
 }
 
 // apply folds the events made so far by this command, in order. It cannot fail: they were made from this very state.
 func (d *decision) apply() {
 	for i := d.first; i < len(d.events); i++ {
-		if err := d.lane.Apply(&d.events[i]); err != nil {
-			panic("domain: own event does not apply: " + err.Error())
-		}
+		d.applied(d.lane.Apply(&d.events[i]))
 	}
 	d.first = len(d.events)
 }
 
+// applied is told what applying an own event came to.
+func (d *decision) applied(err error) {
+	if err != nil {
+		panic("domain: own event does not apply: " + err.Error())
+	}
+}
+
 // holds reports whether the command's customer, if it names one, holds coupon n.
 func (d *decision) holds(n uint32) bool {
-	return d.cmd.CustomerID == "" || d.lane.hash.customer(d.cmd.CustomerID) == d.c.claims.at(n-1).customer
+	return d.cmd.CustomerID == "" || d.customer == d.c.claims.at(n-1).customer
 }
 
 // couponOutcome fills in what every answer about a coupon says.
 func (d *decision) couponOutcome(status string, n uint32) {
 	d.out.Status, d.out.Campaign, d.out.N = status, d.c.name, n
-	d.out.Code = d.lane.codeOf(d.c, n)
+	d.out.Code = d.codeOf(n)
 	d.out.CustomerID = d.cmd.CustomerID
 	if at := d.c.expires(n); at != Never {
 		d.out.ExpiresAt = at

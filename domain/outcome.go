@@ -3,6 +3,7 @@ package domain
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -50,29 +51,31 @@ type Outcome struct {
 func (o *Outcome) Refused() bool { return o.Refusal != "" }
 
 // AppendJSON appends o as one line without the newline.
-func (o *Outcome) AppendJSON(dst []byte) []byte {
+func (o *Outcome) AppendJSON(dst []byte) []byte { return o.appendJSON(dst, nil) }
+
+func (o *Outcome) appendJSON(dst []byte, st *stamps) []byte {
 	dst = append(dst, '{')
 	begin := len(dst)
 	if o.ID != "" {
 		dst = appendText(append(dst, `"id":`...), o.ID)
 	}
-	dst = appendStringField(dst, "status", o.Status)
-	dst = appendStringField(dst, "refusal", string(o.Refusal))
-	dst = appendStringField(dst, "message", o.Message)
-	dst = appendStringField(dst, "campaign", o.Campaign)
-	dst = appendUintField(dst, "n", uint64(o.N))
-	dst = appendStringField(dst, "code", o.Code)
-	dst = appendStringField(dst, "customer_id", o.CustomerID)
-	dst = appendInstantField(dst, "expires_at", o.ExpiresAt)
-	dst = appendStringField(dst, "order_id", o.OrderID)
-	dst = appendUintField(dst, "redeemed_count", uint64(o.RedeemedCount))
-	dst = appendRawField(dst, "benefit", o.Benefit)
-	dst = appendStringField(dst, "kind", o.Kind)
+	dst = appendStringField(dst, `,"status":`, o.Status)
+	dst = appendStringField(dst, `,"refusal":`, string(o.Refusal))
+	dst = appendStringField(dst, `,"message":`, o.Message)
+	dst = appendStringField(dst, `,"campaign":`, o.Campaign)
+	dst = appendUintField(dst, `,"n":`, uint64(o.N))
+	dst = st.codeField(dst, o.Code)
+	dst = appendStringField(dst, `,"customer_id":`, o.CustomerID)
+	dst = st.field(dst, `,"expires_at":`, o.ExpiresAt)
+	dst = appendStringField(dst, `,"order_id":`, o.OrderID)
+	dst = appendUintField(dst, `,"redeemed_count":`, uint64(o.RedeemedCount))
+	dst = appendRawField(dst, `,"benefit":`, o.Benefit)
+	dst = appendStringField(dst, `,"kind":`, o.Kind)
 	if o.Kind != "" {
-		dst = appendText(appendName(dst, "before"), o.Before.String())
+		dst = appendText(append(dst, `,"before":`...), o.Before.String())
 	}
-	dst = appendInstantField(dst, "due_at", o.DueAt)
-	dst = appendUintField(dst, "count", o.Count)
+	dst = st.field(dst, `,"due_at":`, o.DueAt)
+	dst = appendUintField(dst, `,"count":`, o.Count)
 	if o.Repeat {
 		dst = append(dst, `,"repeat":true`...)
 	}
@@ -105,7 +108,11 @@ func ParseOutcome(line []byte) (Outcome, error) {
 		if done {
 			return o, nil
 		}
-		text := func(into *string) { *into, err = unquote(raw) }
+		text := func(into *string) {
+			var s string
+			s, err = unquote(raw)
+			*into = strings.Clone(s)
+		}
 		number := func(into *uint64) { *into, err = strconv.ParseUint(string(raw), 10, 64) }
 		instant := func(into *Instant) {
 			var s string

@@ -1,26 +1,23 @@
 package domain
 
-// pages is a growing array in fixed pages, so that growing never copies what is there, with copy-on-write: freeze hands
-// out the pages as they are now, and a page that is written afterwards is copied first. That is how a snapshot of ten
-// million coupons is written while the lane goes on: freezing costs a pointer per page, a write to a frozen page one copy.
+// pages is a growing array in fixed pages, so that growing never copies what is there, with copy-on-write: after freeze,
+// a page that is written is copied first. That is how a snapshot of ten million coupons is written while the lane goes
+// on: freezing costs 32 bytes a page, a write to a frozen page one copy.
 //
-// Owner: the lane's goroutine. A frozen view may be read by another goroutine.
+// Owner: the lane's goroutine. The pages that freeze left behind may be read by another goroutine.
 type pages[T any] struct {
-	list  []*page[T]
+	list  []page[T]
 	n     uint32
 	epoch uint32
 }
 
-// pageSize is the number of records of a page: 512 × 32 bytes = 16 KiB, about 2 µs to copy. The first page of a small
-// array starts smaller and doubles: a million campaigns of ten coupons must not pay for pages they never fill.
-const (
-	pageSize  = 512
-	firstPage = 4
-)
+// pageSize is the number of records of a page: 512 × 32 bytes = 16 KiB, about 2 µs to copy. The first page starts with a
+// single record and grows: a million campaigns of ten coupons must not pay for pages they never fill.
+const pageSize = 512
 
 type page[T any] struct {
-	epoch   uint32
 	records []T
+	epoch   uint32
 }
 
 // len returns the number of records.
@@ -34,51 +31,65 @@ func (p *pages[T]) edit(i uint32) *T {
 	return &p.own(i / pageSize).records[i%pageSize]
 }
 
-// own makes page k writable: copied first if a frozen view still shows it.
+// own makes page k writable: copied first if it is seen by a frozen view.
 func (p *pages[T]) own(k uint32) *page[T] {
-	pg := p.list[k]
+	pg := &p.list[k]
 	if pg.epoch != p.epoch {
-		pg = &page[T]{epoch: p.epoch, records: append(make([]T, 0, cap(pg.records)), pg.records...)}
-		p.list[k] = pg
+		pg.epoch = p.epoch
+		pg.records = append(make([]T, 0, cap(pg.records)), pg.records...)
 	}
 	return pg
 }
 
-// add appends one record and returns it for writing, with its index.
-func (p *pages[T]) add() (uint32, *T) {
+// add appends one record and returns it for writing, with its index. There will never be more than most records, which
+// is what a small array need not exceed.
+func (p *pages[T]) add(most uint32) (uint32, *T) {
 	i := p.n
 	k := i / pageSize
 	if int(k) == len(p.list) {
 		size := pageSize
 		if k == 0 {
-			size = firstPage
+			size = 1
 		}
-		p.list = append(p.list, &page[T]{epoch: p.epoch, records: make([]T, 0, size)})
+		p.list = append(p.list, page[T]{epoch: p.epoch, records: make([]T, 0, size)})
 	}
 	pg := p.own(k)
 	if len(pg.records) == cap(pg.records) {
-		pg.records = append(make([]T, 0, min(2*cap(pg.records), pageSize)), pg.records...)
+		pg.records = append(make([]T, 0, grown(cap(pg.records), most)), pg.records...)
 	}
 	pg.records = pg.records[:len(pg.records)+1]
 	p.n++
 	return i, &pg.records[len(pg.records)-1]
 }
 
-// freeze returns the records as they are now; later writes do not show in it.
-func (p *pages[T]) freeze() frozenPages[T] {
-	if p.n == 0 {
-		return frozenPages[T]{}
+// grown is the size of a first page after the given one: 1, 2, 4, 8, 12, 16, 24, 32, 48 … 512, as memory comes.
+func grown(size int, most uint32) int {
+	next := 2 * size
+	if size >= 8 {
+		next = size + size/2
+		if size&(size-1) != 0 {
+			next = size + size/3
+		}
 	}
-	p.epoch++
-	f := frozenPages[T]{n: p.n, list: make([][]T, len(p.list))}
-	for i, pg := range p.list {
-		f.list[i] = pg.records
+	if uint64(next) > uint64(most) {
+		next = max(int(most), size+1)
 	}
-	return f
+	return min(next, pageSize)
 }
 
-// frozenPages is what freeze saw. It is safe to read from another goroutine.
-type frozenPages[T any] struct {
-	list [][]T
-	n    uint32
+// reserve makes room for n records in an empty array.
+func (p *pages[T]) reserve(n uint32) {
+	if len(p.list) == 0 && n > 0 {
+		p.list = append(make([]page[T], 0, (n+pageSize-1)/pageSize), page[T]{epoch: p.epoch, records: make([]T, 0, min(n, pageSize))})
+	}
+}
+
+// freeze makes p a copy on write of what it is now: it goes on with a list of its own, and whoever keeps the old p sees
+// the records as they are.
+func (p *pages[T]) freeze() {
+	if p.n == 0 {
+		return
+	}
+	p.list = append(make([]page[T], 0, len(p.list)+1), p.list...)
+	p.epoch++
 }

@@ -1,18 +1,24 @@
 package domain
 
 import (
+	"bytes"
+	"math/bits"
+	"strings"
 	"unicode/utf8"
 )
 
 // allowed and required say which fields each command takes; id and type go without saying.
 var allowed, required [numCommands]fieldSet
 
+// general are the fields of all commands.
+var general = fields(fID, fType, fCampaign)
+
 func init() {
 	settings := fields(settingFields...)
 	customer := fields(fCampaign, fCustomerID)
 	coupon := fields(fCampaign, fCode)
 	set := func(t CommandType, may, must fieldSet) {
-		allowed[t] = may | must | fields(fID, fType, fCampaign)
+		allowed[t] = may | must | general
 		required[t] = must
 	}
 	set(CreateCampaign, settings, fields(fCampaign, fCodes))
@@ -39,41 +45,85 @@ type Defaults struct {
 	NoID     bool        // the line may come without an id (the service makes one)
 }
 
-// ParseCommand reads one command line into c, which is overwritten. The error is an [*InvalidError] naming the field
-// and the fix; what could be read of id, type and campaign is in c even then, so that the refusal can name them.
+// ParseCommand reads one command line into c, which is overwritten and keeps nothing of line. The error is an
+// [*InvalidError] naming the field and the fix; what could be read of id, type and campaign is in c even then, so that the
+// refusal can name them.
 func ParseCommand(line []byte, def Defaults, c *Command) error {
+	err := c.parse(line, def)
+	c.detach()
+	return err
+}
+
+// parse reads a line as ParseCommand does, but the texts in c are views of the line.
+func (c *Command) parse(line []byte, def Defaults) error {
 	*c = Command{}
 	if len(line) > MaxLine {
 		return invalid("", "the line has %d bytes, at most %d are allowed", len(line), MaxLine)
 	}
-	if !utf8.Valid(line) {
+	raw := fieldTexts{line: line, simple: simple(line)}
+	if !raw.simple && !utf8.Valid(line) {
 		return invalid("", "the line is not valid UTF-8")
 	}
-	var raw [numFields][]byte
-	var given fieldSet
-	problem := readFields(line, &raw, &given)
-	if raw[fID] != nil {
-		if id, err := unquote(raw[fID]); err == nil && len(id) <= MaxCommandID && printable(id) {
+	problem := raw.read()
+	if raw.given.has(fID) {
+		if id, err := raw.text(fID); err == nil && len(id) <= MaxCommandID && (raw.simple || printable(id)) {
 			c.ID = id
 		}
 	}
-	if raw[fCampaign] != nil {
-		if name, err := unquote(raw[fCampaign]); err == nil && ValidCampaignName(name) {
+	if raw.given.has(fCampaign) {
+		if name, err := raw.text(fCampaign); err == nil && ValidCampaignName(name) {
 			c.Campaign = name
 		}
 	}
 	if problem != nil {
 		return problem
 	}
-	if err := c.identify(&raw, given, def); err != nil {
+	if err := c.identify(&raw, def); err != nil {
 		return err
 	}
-	return c.interpret(&raw, given)
+	return c.interpret(&raw)
 }
 
-// readFields splits a line into its fields.
-func readFields(line []byte, raw *[numFields][]byte, given *fieldSet) error {
-	o := object{data: line}
+// detach copies what are views of the line.
+func (c *Command) detach() {
+	for _, s := range [...]*string{
+		&c.ID, &c.Campaign, &c.CustomerID, &c.Code, &c.OrderID, &c.Reason, &c.Kind,
+		&c.Patch.Prefix, &c.Patch.Category, &c.Patch.Priority,
+	} {
+		*s = strings.Clone(*s)
+	}
+	c.Attributes = bytes.Clone(c.Attributes)
+}
+
+// fieldTexts is where in a line the value of each given field stands. Not slices: clearing those would cost as much as
+// reading the line.
+type fieldTexts struct {
+	line   []byte
+	simple bool // see simple
+	given  fieldSet
+	at     [numFields]struct{ from, to uint16 } // MaxLine fits
+}
+
+// of is the raw value of a field, nil if it was not given.
+func (t *fieldTexts) of(f field) []byte {
+	if !t.given.has(f) {
+		return nil
+	}
+	return t.line[t.at[f].from:t.at[f].to]
+}
+
+// text is the value of a field that must be a string.
+func (t *fieldTexts) text(f field) (string, error) {
+	raw := t.of(f)
+	if t.simple && len(raw) >= 2 && raw[0] == '"' {
+		return view(raw[1 : len(raw)-1]), nil
+	}
+	return unquote(raw)
+}
+
+// read splits the line into its fields.
+func (t *fieldTexts) read() error {
+	o := object{data: t.line, simple: t.simple}
 	var problem error
 	for {
 		key, value, done, err := o.next()
@@ -91,16 +141,17 @@ func readFields(line []byte, raw *[numFields][]byte, given *fieldSet) error {
 			}
 			continue
 		}
-		if given.has(f) && problem == nil {
+		if t.given.has(f) && problem == nil {
 			problem = invalid(fieldNames[f], "given twice; keep one")
 		}
-		given.add(f)
-		raw[f] = value
+		t.given.add(f)
+		t.at[f].from, t.at[f].to = uint16(o.pos-len(value)), uint16(o.pos)
 	}
 }
 
 // identify settles id, type and campaign.
-func (c *Command) identify(raw *[numFields][]byte, given fieldSet, def Defaults) error {
+func (c *Command) identify(raw *fieldTexts, def Defaults) error {
+	given := raw.given
 	if !given.has(fType) {
 		if def.Type == NoCommand {
 			return invalid("type", "missing; give one of the commands, such as claim")
@@ -108,7 +159,7 @@ func (c *Command) identify(raw *[numFields][]byte, given fieldSet, def Defaults)
 		c.Type = def.Type
 	} else {
 		// To the letter, like field names: no escapes. Step.Fits counts on it.
-		name := raw[fType]
+		name := raw.of(fType)
 		if len(name) < 2 || name[0] != '"' {
 			return invalid("type", "must be a string")
 		}
@@ -123,11 +174,11 @@ func (c *Command) identify(raw *[numFields][]byte, given fieldSet, def Defaults)
 	switch {
 	case c.ID != "": // read and checked already
 	case given.has(fID):
-		id, err := unquote(raw[fID])
+		id, err := raw.text(fID)
 		if err != nil {
 			return invalid("id", "%s", err)
 		}
-		if err := checkText("id", id, MaxCommandID); err != nil {
+		if err := checkText("id", id, MaxCommandID, raw.simple); err != nil {
 			return err
 		}
 	case !def.NoID:
@@ -135,7 +186,7 @@ func (c *Command) identify(raw *[numFields][]byte, given fieldSet, def Defaults)
 	}
 	if given.has(fCampaign) {
 		if c.Campaign == "" {
-			if _, err := unquote(raw[fCampaign]); err != nil {
+			if _, err := raw.text(fCampaign); err != nil {
 				return invalid("campaign", "%s", err)
 			}
 			return invalid("campaign", "must be 1 to %d of A-Z a-z 0-9 _ -", MaxCampaignName)
@@ -153,7 +204,8 @@ func (c *Command) identify(raw *[numFields][]byte, given fieldSet, def Defaults)
 }
 
 // interpret reads the fields that belong to the command's type.
-func (c *Command) interpret(raw *[numFields][]byte, given fieldSet) error {
+func (c *Command) interpret(raw *fieldTexts) error {
+	given := raw.given
 	if extra := given &^ allowed[c.Type]; extra != 0 {
 		return invalid(fieldNames[extra.first()], "does not belong to %s; remove it", c.Type)
 	}
@@ -164,11 +216,9 @@ func (c *Command) interpret(raw *[numFields][]byte, given fieldSet) error {
 	if missing := required[c.Type] &^ have; missing != 0 {
 		return invalid(fieldNames[missing.first()], "missing; %s needs it", c.Type)
 	}
-	for f := fCodes; f < numFields; f++ {
-		if !given.has(f) {
-			continue
-		}
-		if err := c.read(f, raw[f]); err != nil {
+	for rest := given &^ general; rest != 0; rest &= rest - 1 {
+		f := rest.first()
+		if err := c.read(f, raw); err != nil {
 			return err
 		}
 	}
@@ -187,11 +237,5 @@ func (c *Command) interpret(raw *[numFields][]byte, given fieldSet) error {
 	return nil
 }
 
-func (s fieldSet) first() field {
-	for f := fID; f < numFields; f++ {
-		if s.has(f) {
-			return f
-		}
-	}
-	return fUnknown
-}
+// first is the first field of a set that is not empty.
+func (s fieldSet) first() field { return field(bits.TrailingZeros32(uint32(s))) }

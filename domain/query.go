@@ -65,13 +65,13 @@ func (l *Lane) List(after string, limit int) []CampaignView {
 }
 
 func (l *Lane) view(c *campaign) CampaignView {
-	s := &c.settings
+	s := c.settings
 	v := CampaignView{
 		Campaign: c.name, Number: c.number, Status: c.state.String(), Codes: c.total(), Imported: c.imported != nil,
 		Claimed: c.claimed(), Redeemed: c.redeemed, Voided: c.voided, PerCustomer: s.PerCustomer,
 		MaxRedemptions: s.MaxRedemptions, OpensAt: timeOf(s.OpensAt), ClosesAt: timeOf(s.ClosesAt),
 		ExpiresAt: timeOf(s.ExpiresAt), ExpiredThrough: timeOf(c.expiredThrough), Prefix: s.Prefix, Category: s.Category,
-		Priority: s.Priority, Benefit: s.Benefit, Reminders: c.reminders.Len(), CreatedAt: c.created.Time(),
+		Priority: s.Priority, Benefit: s.Benefit, Reminders: c.reminders().Len(), CreatedAt: c.created.Time(),
 	}
 	if s.ValidFor != 0 {
 		v.ValidFor = s.ValidFor.String()
@@ -81,7 +81,9 @@ func (l *Lane) view(c *campaign) CampaignView {
 
 // Coupon shows the coupon with that code; false if there is none. Its status is that of the given time.
 func (l *Lane) Coupon(campaignName, text string, now Instant) (CouponView, bool) {
-	c, n, ok := l.coupon(campaignName, text)
+	p := [1]prepared{{cmd: &Command{Type: Redeem, Campaign: campaignName, Code: text}}}
+	l.prepare(p[:])
+	c, n, ok := l.coupon(&p[0])
 	if !ok {
 		return CouponView{}, false
 	}
@@ -109,10 +111,7 @@ func (l *Lane) Customer(id string, now Instant, limit int) []CouponView {
 		n, ok := c.newestOf(customer)
 		for ok && n != 0 && len(views) < limit {
 			views = append(views, l.couponView(c, n, now))
-			if c.links.len() < n {
-				break
-			}
-			n = c.links.at(n - 1).previous
+			n = c.before(n)
 		}
 	}
 	return views
@@ -120,9 +119,11 @@ func (l *Lane) Customer(id string, now Instant, limit int) []CouponView {
 
 // Validate answers what redeem would answer at the given time, changing nothing.
 func (l *Lane) Validate(cmd *Command, now Instant) Outcome {
-	d := decision{lane: l, cmd: cmd, now: max(now, l.clock)}
+	p := [1]prepared{{cmd: cmd}}
+	l.prepare(p[:])
+	d := decision{prepared: &p[0], lane: l, now: max(now, l.clock)}
 	d.out = Outcome{ID: cmd.ID, Campaign: cmd.Campaign}
-	n, act, ok := d.mayRedeem()
+	n, _, act, ok := d.mayRedeem()
 	if !ok {
 		return d.out
 	}

@@ -85,19 +85,19 @@ func (s *Settings) check() error {
 
 // append writes the settings as event and outcome fields.
 func (s *Settings) append(dst []byte) []byte {
-	dst = appendName(dst, "codes")
+	dst = append(dst, `,"codes":`...)
 	dst = appendNumber(dst, uint64(s.Codes))
-	dst = appendName(dst, "per_customer")
+	dst = append(dst, `,"per_customer":`...)
 	dst = appendNumber(dst, uint64(s.PerCustomer))
-	dst = appendInstantField(dst, "opens_at", s.OpensAt)
-	dst = appendInstantField(dst, "closes_at", s.ClosesAt)
-	dst = appendInstantField(dst, "expires_at", s.ExpiresAt)
-	dst = appendDurationField(dst, "valid_for", s.ValidFor)
-	dst = appendUintField(dst, "max_redemptions", uint64(s.MaxRedemptions))
-	dst = appendStringField(dst, "prefix", s.Prefix)
-	dst = appendStringField(dst, "category", s.Category)
-	dst = appendStringField(dst, "priority", s.Priority)
-	return appendRawField(dst, "benefit", s.Benefit)
+	dst = appendInstantField(dst, `,"opens_at":`, s.OpensAt)
+	dst = appendInstantField(dst, `,"closes_at":`, s.ClosesAt)
+	dst = appendInstantField(dst, `,"expires_at":`, s.ExpiresAt)
+	dst = appendDurationField(dst, `,"valid_for":`, s.ValidFor)
+	dst = appendUintField(dst, `,"max_redemptions":`, uint64(s.MaxRedemptions))
+	dst = appendStringField(dst, `,"prefix":`, s.Prefix)
+	dst = appendStringField(dst, `,"category":`, s.Category)
+	dst = appendStringField(dst, `,"priority":`, s.Priority)
+	return appendRawField(dst, `,"benefit":`, s.Benefit)
 }
 
 // Patch is a set of settings with the knowledge of which were given. For an update, a field given as null goes back to

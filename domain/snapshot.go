@@ -1,7 +1,6 @@
 package domain
 
 import (
-	"bufio"
 	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -15,7 +14,7 @@ import (
 
 // A snapshot is a lane's state as bytes, so that a restart need not fold the whole event log.
 //
-//	owner:      Lane.Freeze ──> Frozen            (a pointer per page; the lane goes on)
+//	owner:      Lane.Freeze ──> Frozen            (a pointer per campaign; the lane goes on)
 //	elsewhere:           Frozen.WriteTo ──> bytes ──> ReadLane ──> Lane
 //
 // Layout, integers little-endian: magic, format, lane, lanes, key check, clock, number of campaigns, the campaigns by
@@ -37,58 +36,52 @@ type Frozen struct {
 	lane, lanes int
 	check       [16]byte
 	clock       Instant
-	campaigns   []frozenCampaign
+	campaigns   []*campaign        // by number; none of them is written any more
+	maps        map[int]frozenMaps // of the few campaigns that have any, by place
 }
 
-type frozenCampaign struct {
-	name           string
-	number         uint32
-	created        Instant
-	state          campaignState
-	settings       Settings
-	expiredThrough Instant
-	lastReminder   uint64
-	codes          [][]byte // blocks of imported codes
-	claims         frozenPages[claimRecord]
-	acts           frozenPages[actRecord]
-	odd            map[uint32]Instant
-	reminders      []frozenReminder
+// frozenMaps is what the lane goes on writing to.
+type frozenMaps struct {
+	odd       map[uint32]Instant
+	reminders []frozenReminder
 }
 
 type frozenReminder struct {
 	r        uint64
 	customer customerHash
-	kind     string
+	expires  bool
 	before   time.Duration
 	n        uint32
 }
 
-// Freeze returns the lane as it is now. It costs a pointer per page of coupons and a copy of the pending reminders; the
-// lane may go on at once, and what it does then does not show. Called by the lane's owner.
+// Freeze returns the lane as it is now. It costs a pointer per campaign and a copy of the pending reminders; the lane may
+// go on at once, and what it does then does not show: it copies a campaign before it writes to it ([Lane.own]), and then a
+// page of coupons before it writes to that. Called by the lane's owner.
 func (l *Lane) Freeze() *Frozen {
-	f := &Frozen{lane: l.lane, lanes: l.lanes, check: l.keyCheck, clock: l.clock, campaigns: make([]frozenCampaign, 0, len(l.byNumber))}
-	for _, c := range l.byNumber {
-		f.campaigns = append(f.campaigns, c.freeze())
+	f := &Frozen{
+		lane: l.lane, lanes: l.lanes, check: l.keyCheck, clock: l.clock,
+		campaigns: slices.Clone(l.byPlace), maps: make(map[int]frozenMaps),
 	}
+	l.epoch++
+	listed := l.listed[:0]
+	for _, place := range l.listed {
+		r := l.byPlace[place].rare
+		if len(r.odd) == 0 && r.reminders.Len() == 0 {
+			r.listed = false
+			continue
+		}
+		listed = append(listed, place)
+		f.maps[int(place)] = r.freeze()
+	}
+	l.listed = listed
 	return f
 }
 
-func (c *campaign) freeze() frozenCampaign {
-	f := frozenCampaign{
-		name: c.name, number: c.number, created: c.created, state: c.state, settings: c.settings,
-		expiredThrough: c.expiredThrough, lastReminder: c.lastReminder,
-		claims: c.claims.freeze(), acts: c.acts.freeze(), odd: maps.Clone(c.odd),
-	}
-	if c.imported != nil {
-		// A block only ever grows behind what is seen here.
-		f.codes = slices.Clone(c.imported.blocks)
-	}
-	if n := c.reminders.Len(); n > 0 {
-		f.reminders = make([]frozenReminder, 0, n)
-		c.reminders.All(func(r uint64, customer customerHash, kind string, before time.Duration, n uint32, _ Instant) {
-			f.reminders = append(f.reminders, frozenReminder{r, customer, kind, before, n})
-		})
-	}
+func (r *rare) freeze() frozenMaps {
+	f := frozenMaps{odd: maps.Clone(r.odd), reminders: make([]frozenReminder, 0, r.reminders.Len())}
+	r.reminders.All(func(r uint64, customer customerHash, kind string, before time.Duration, n uint32, _ Instant) {
+		f.reminders = append(f.reminders, frozenReminder{r, customer, kind == KindExpires, before, n})
+	})
 	return f
 }
 
@@ -99,7 +92,7 @@ func (f *Frozen) Clock() Instant { return f.clock }
 func (f *Frozen) WriteTo(to io.Writer) (int64, error) {
 	counted := &countingWriter{w: to}
 	sum := sha256.New()
-	w := snapshotWriter{w: bufio.NewWriterSize(io.MultiWriter(counted, sum), 64<<10)}
+	w := snapshotWriter{w: io.MultiWriter(counted, sum)}
 	w.buf = append(w.buf, snapshotMagic...)
 	w.u32(SnapshotFormat)
 	w.u32(uint32(f.lane))
@@ -107,16 +100,12 @@ func (f *Frozen) WriteTo(to io.Writer) (int64, error) {
 	w.buf = append(w.buf, f.check[:]...)
 	w.instant(f.clock)
 	w.u32(uint32(len(f.campaigns)))
-	slices.SortFunc(f.campaigns, func(a, b frozenCampaign) int { return cmp.Compare(a.number, b.number) })
-	for i := range f.campaigns {
-		if err := w.campaign(&f.campaigns[i]); err != nil {
+	for i, c := range f.campaigns {
+		if err := w.campaign(c, f.maps[i]); err != nil {
 			return counted.n, err
 		}
 	}
 	if err := w.flush(); err != nil {
-		return counted.n, err
-	}
-	if err := w.w.Flush(); err != nil {
 		return counted.n, err
 	}
 	_, err := counted.Write(sum.Sum(nil))
@@ -125,16 +114,19 @@ func (f *Frozen) WriteTo(to io.Writer) (int64, error) {
 
 // snapshotWriter appends to buf and hands it on from time to time.
 type snapshotWriter struct {
-	w   *bufio.Writer
+	w   io.Writer
 	buf []byte
 }
 
-func (w *snapshotWriter) campaign(c *frozenCampaign) error {
+// fullBuffer is when, in bytes.
+const fullBuffer = 64 << 10
+
+func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 	w.text(c.name)
 	w.u32(c.number)
 	w.instant(c.created)
 	w.buf = append(w.buf, byte(c.state))
-	s := &c.settings
+	s := c.settings
 	w.u32(s.Codes)
 	w.u32(s.PerCustomer)
 	w.instant(s.OpensAt)
@@ -145,71 +137,73 @@ func (w *snapshotWriter) campaign(c *frozenCampaign) error {
 	w.text(s.Prefix)
 	w.text(s.Category)
 	w.text(s.Priority)
-	w.text(string(s.Benefit))
+	w.text(view(s.Benefit))
 	w.instant(c.expiredThrough)
 	w.u64(c.lastReminder)
 
-	w.u32(uint32(len(c.codes)))
-	for _, block := range c.codes {
+	var blocks [][]byte
+	if c.imported != nil {
+		blocks = c.imported.blocks
+	}
+	w.u32(uint32(len(blocks)))
+	for _, block := range blocks {
 		w.u32(uint32(len(block)))
 		w.buf = append(w.buf, block...)
-		if err := w.flush(); err != nil {
+		if err := w.flushFull(); err != nil {
 			return err
 		}
 	}
 	w.u32(c.claims.n)
 	for _, page := range c.claims.list {
-		for i := range page {
-			r := &page[i]
+		for i := range page.records {
+			r := &page.records[i]
 			w.u64(r.customer[0])
 			w.u64(r.customer[1])
 			w.u64(r.id)
 			w.u32(r.expiry)
 		}
-		if err := w.flush(); err != nil {
+		if err := w.flushFull(); err != nil {
 			return err
 		}
 	}
-	w.u32(uint32(len(c.odd)))
-	for _, n := range slices.Sorted(maps.Keys(c.odd)) {
+	w.u32(uint32(len(m.odd)))
+	for _, n := range slices.Sorted(maps.Keys(m.odd)) {
 		w.u32(n)
-		w.instant(c.odd[n])
+		w.instant(m.odd[n])
 	}
 	w.u32(c.acts.n)
 	for _, page := range c.acts.list {
-		for i := range page {
-			r := &page[i]
+		for i := range page.records {
+			r := &page.records[i]
 			w.u64(r.id)
 			w.u64(r.arg)
 			w.u32(r.n)
 			w.u32(r.count)
 			w.buf = append(w.buf, byte(r.kind), r.flags)
 		}
-		if err := w.flush(); err != nil {
+		if err := w.flushFull(); err != nil {
 			return err
 		}
 	}
-	w.u32(uint32(len(c.reminders)))
-	slices.SortFunc(c.reminders, func(a, b frozenReminder) int { return cmp.Compare(a.r, b.r) })
-	for i := range c.reminders {
-		r := &c.reminders[i]
+	w.u32(uint32(len(m.reminders)))
+	slices.SortFunc(m.reminders, func(a, b frozenReminder) int { return cmp.Compare(a.r, b.r) })
+	for i := range m.reminders {
+		r := &m.reminders[i]
 		w.u64(r.r)
 		w.u64(r.customer[0])
 		w.u64(r.customer[1])
 		kind := byte(0)
-		if r.kind == KindExpires {
+		if r.expires {
 			kind = 1
 		}
 		w.buf = append(w.buf, kind)
 		w.u64(uint64(r.before))
 		w.u32(r.n)
-		if len(w.buf) >= 16<<10 {
-			if err := w.flush(); err != nil {
-				return err
-			}
+		if err := w.flushFull(); err != nil {
+			return err
 		}
 	}
-	return w.flush()
+	return w.flushFull()
 }
 
 func (w *snapshotWriter) u32(v uint32)      { w.buf = binary.LittleEndian.AppendUint32(w.buf, v) }
@@ -219,6 +213,14 @@ func (w *snapshotWriter) instant(i Instant) { w.u64(uint64(i)) }
 // text writes a string of at most 65,535 bytes.
 func (w *snapshotWriter) text(s string) {
 	w.buf = append(binary.LittleEndian.AppendUint16(w.buf, uint16(len(s))), s...)
+}
+
+// flushFull hands on what has come together, if it is much.
+func (w *snapshotWriter) flushFull() error {
+	if len(w.buf) < fullBuffer {
+		return nil
+	}
+	return w.flush()
 }
 
 func (w *snapshotWriter) flush() error {

@@ -1,7 +1,6 @@
 package domain
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
@@ -22,7 +21,7 @@ import (
 // gets any of them folds the log from its beginning. Memory grows with what is really read, whatever the counts in it say.
 func ReadLane(o LaneOptions, from io.Reader) (*Lane, error) {
 	l := NewLane(o)
-	r := &snapshotReader{br: bufio.NewReaderSize(from, 64<<10), sum: sha256.New()}
+	r := &snapshotReader{from: from, sum: sha256.New(), buf: make([]byte, readBuffer)}
 	if err := l.readSnapshot(r); err != nil {
 		return nil, fmt.Errorf("reading a snapshot of lane %d: %w", o.Lane, err)
 	}
@@ -54,42 +53,48 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 	}
 	l.clock = r.instant()
 	for range r.u32() {
-		c := r.campaign(l.hash)
+		c := r.campaign(l)
 		if r.err != nil {
 			return r.err
 		}
-		if l.campaigns[c.name] != nil || l.byNumber[c.number] != nil {
-			return fmt.Errorf("campaign %s is in it twice", c.name)
+		if LaneOf(c.name, l.lanes) != l.lane {
+			return fmt.Errorf("campaign %s does not belong on this lane", c.name)
 		}
-		if LaneOf(c.name, l.lanes) != l.lane || c.number > code.MaxCampaign || LaneOfNumber(c.number, l.lanes) != l.lane {
-			return fmt.Errorf("campaign %s (number %d) does not belong on this lane", c.name, c.number)
+		if err := l.add(c); err != nil {
+			return err
 		}
-		l.add(c)
-		l.reminders += c.reminders.Len()
+		l.list(c)
+		l.reminders += c.reminders().Len()
 	}
 	if r.err != nil {
 		return r.err
 	}
-	return r.end()
+	return r.close()
 }
 
 // snapshotReader reads and checks; after the first problem everything it returns is zero.
 type snapshotReader struct {
-	br  *bufio.Reader
-	sum hash.Hash
-	buf []byte
-	err error
+	from io.Reader
+	sum  hash.Hash // of all before at
+	buf  []byte    // read are at to end
+	at   int
+	end  int
+	err  error
 }
 
+// readBuffer is the size of the buffer in bytes: more than is ever taken at once.
+const readBuffer = 128 << 10
+
 // campaign reads one campaign and builds what is not written: indexes, links and counts.
-func (r *snapshotReader) campaign(h hasher) *campaign {
-	c := &campaign{name: r.text(MaxCampaignName), number: r.u32(), created: r.instant(), state: campaignState(r.u8())}
+func (r *snapshotReader) campaign(l *Lane) *campaign {
+	p := &l.settings
+	c := &campaign{name: r.text(MaxCampaignName), number: r.u32(), created: r.instant(), state: campaignState(r.u8()), few: l.few}
 	s := Settings{
 		Codes: r.u32(), PerCustomer: r.u32(), OpensAt: r.instant(), ClosesAt: r.instant(), ExpiresAt: r.instant(),
-		ValidFor: time.Duration(r.u64()), MaxRedemptions: r.u32(), Prefix: r.text(code.MaxPrefixLen),
-		Category: r.text(MaxCategory), Priority: r.text(16),
+		ValidFor: time.Duration(r.u64()), MaxRedemptions: r.u32(), Prefix: r.pooled(p, code.MaxPrefixLen),
+		Category: r.pooled(p, MaxCategory), Priority: r.pooled(p, 16),
 	}
-	if benefit := r.text(MaxBenefit); benefit != "" {
+	if benefit := r.pooled(p, MaxBenefit); benefit != "" {
 		s.Benefit = []byte(benefit)
 	}
 	c.expiredThrough, c.lastReminder = r.instant(), r.u64()
@@ -103,9 +108,9 @@ func (r *snapshotReader) campaign(h hasher) *campaign {
 	if r.err != nil {
 		return nil
 	}
-	c.setSettings(s)
+	c.setSettings(l.settings.keep(&s))
 	if s.Codes == 0 {
-		c.imported = &importedCodes{key: h.key}
+		c.imported = &importedCodes{key: l.hash.key}
 	}
 	r.codes(c)
 	r.claims(c)
@@ -146,10 +151,13 @@ func (r *snapshotReader) claims(c *campaign) {
 	if r.err == nil && count > c.total() {
 		r.fail("campaign %s: %d of %d codes are claimed", c.name, count, c.total())
 	}
+	if r.err == nil {
+		c.claims.reserve(min(count, pageSize)) // no more: the count is not believed
+	}
 	for r.err == nil && c.claims.len() < count {
 		raw := r.take(size * int(min(pageSize, count-c.claims.len())))
 		for ; len(raw) > 0 && r.err == nil; raw = raw[size:] {
-			_, rec := c.claims.add()
+			_, rec := c.claims.add(count)
 			rec.customer = customerHash{binary.LittleEndian.Uint64(raw), binary.LittleEndian.Uint64(raw[8:])}
 			rec.id = binary.LittleEndian.Uint64(raw[16:])
 			rec.expiry = binary.LittleEndian.Uint32(raw[24:])
@@ -171,10 +179,10 @@ func (r *snapshotReader) claims(c *campaign) {
 			r.fail("campaign %s: expiry of coupon %d", c.name, n)
 			return
 		}
-		if c.odd == nil {
-			c.odd = make(map[uint32]Instant)
+		if c.rarely().odd == nil {
+			c.rare.odd = make(map[uint32]Instant)
 		}
-		c.odd[n] = at
+		c.rare.odd[n] = at
 		last = n
 	}
 }
@@ -190,11 +198,11 @@ func (r *snapshotReader) acts(c *campaign) {
 				id: binary.LittleEndian.Uint64(raw), arg: binary.LittleEndian.Uint64(raw[8:]), n: binary.LittleEndian.Uint32(raw[16:]),
 				count: binary.LittleEndian.Uint32(raw[20:]), kind: CommandType(raw[24]), flags: raw[25],
 			}
-			if act.n > c.claimed() || act.kind == NoCommand || act.kind >= numCommands || c.acts.len() >= actBit-1 {
+			if act.n > c.claimed() || act.kind == NoCommand || act.kind >= numCommands || c.acts.len() >= maxActs {
 				r.fail("campaign %s: act %d", c.name, c.acts.len())
 				return
 			}
-			_, slot := c.acts.add()
+			_, slot := c.acts.add(maxActs)
 			*slot = act
 		}
 	}
@@ -214,7 +222,7 @@ func (r *snapshotReader) reminders(c *campaign) {
 		if r.err != nil {
 			return
 		}
-		_, twice := c.reminders.Find(customer, kind, before, n)
+		_, twice := c.reminders().Find(customer, kind, before, n)
 		if twice || number <= last || number > c.lastReminder || n > c.claimed() || (kind == KindExpires) != (n != 0) {
 			r.fail("campaign %s: reminder %d", c.name, number)
 			return
@@ -224,17 +232,20 @@ func (r *snapshotReader) reminders(c *campaign) {
 		if n != 0 {
 			own = c.own(n)
 		}
-		c.reminders.Set(number, customer, kind, before, n, own)
+		c.rarely().reminders.Set(number, customer, kind, before, n, own)
 	}
 }
 
-// end checks the sum, and that nothing follows it.
-func (r *snapshotReader) end() error {
+// close checks the sum, and that nothing follows it.
+func (r *snapshotReader) close() error {
+	r.sum.Write(r.buf[:r.at])
+	r.end = copy(r.buf, r.buf[r.at:r.end])
+	r.at = 0
 	want := r.sum.Sum(nil)
 	if got := r.take(sha256.Size); r.err != nil || !bytes.Equal(got, want) {
 		return errors.New("it is damaged: the check sum does not match")
 	}
-	if _, err := r.br.ReadByte(); err != io.EOF {
+	if n, err := io.ReadFull(r.from, r.buf[:1]); r.at != r.end || n > 0 || err != io.EOF {
 		return errors.New("something follows its end")
 	}
 	return nil
@@ -248,22 +259,30 @@ func (r *snapshotReader) fail(format string, args ...any) {
 
 // take returns the next n bytes, valid until the next call; zeroes after a problem.
 func (r *snapshotReader) take(n int) []byte {
-	if cap(r.buf) < n {
-		r.buf = make([]byte, n)
+	if r.err != nil || r.end-r.at < n && !r.fill(n) {
+		clear(r.buf[:n])
+		return r.buf[:n]
 	}
-	p := r.buf[:n]
-	if r.err == nil {
-		if _, err := io.ReadFull(r.br, p); err == nil {
-			r.sum.Write(p)
-			return p
-		} else if err == io.EOF || err == io.ErrUnexpectedEOF {
-			r.fail("it ends too early")
-		} else {
-			r.err = err
-		}
+	r.at += n
+	return r.buf[r.at-n : r.at]
+}
+
+// fill reads until n bytes are there, and sums up those before them.
+func (r *snapshotReader) fill(n int) bool {
+	r.sum.Write(r.buf[:r.at])
+	r.end = copy(r.buf, r.buf[r.at:r.end])
+	r.at = 0
+	got, err := io.ReadAtLeast(r.from, r.buf[r.end:], n-r.end)
+	r.end += got
+	switch err {
+	case nil:
+		return true
+	case io.EOF, io.ErrUnexpectedEOF:
+		r.fail("it ends too early")
+	default:
+		r.err = err
 	}
-	clear(p)
-	return p
+	return false
 }
 
 func (r *snapshotReader) u8() byte         { return r.take(1)[0] }
@@ -272,14 +291,21 @@ func (r *snapshotReader) u64() uint64      { return binary.LittleEndian.Uint64(r
 func (r *snapshotReader) instant() Instant { return Instant(r.u64()) }
 
 // text reads a string of at most the given size in bytes.
-func (r *snapshotReader) text(most int) string {
+func (r *snapshotReader) text(most int) string { return string(r.textBytes(most)) }
+
+// pooled reads a string that many campaigns have.
+func (r *snapshotReader) pooled(p *settingsPool, most int) string {
+	return p.text(view(r.textBytes(most)))
+}
+
+func (r *snapshotReader) textBytes(most int) []byte {
 	n := int(binary.LittleEndian.Uint16(r.take(2)))
 	if n > most {
 		r.fail("a text of %d bytes where at most %d are allowed", n, most)
-		return ""
+		return nil
 	}
-	s := string(r.take(n))
-	if !utf8.ValidString(s) {
+	s := r.take(n)
+	if !utf8.Valid(s) {
 		r.fail("a text is not UTF-8")
 	}
 	return s

@@ -2,7 +2,10 @@ package domain
 
 import (
 	"bytes"
-	"sort"
+	"slices"
+	"strings"
+
+	"github.com/seed-4a2410e3/scrip/domain/code"
 )
 
 // Step collects what a lane decides and writes at once: the events of any number of command messages, one event message.
@@ -17,18 +20,31 @@ type Step struct {
 	Lines    int    // number of event lines
 	Commands int    // command lines answered
 
-	lane      *Lane
-	scratch   []Event
-	cmd       Command
-	refused   []campaignRefusals
-	refusedOf map[string]int // place of a campaign in refused
-	closing   int            // the most bytes that Close will add
-	quote     int            // bytes a dead letter of the message being added may quote
+	lane    *Lane
+	refused tally // until Close
+	quote   int   // bytes a dead letter of the message being added may quote
+	full    bool  // the rest of the message being added is too much
 }
 
-type campaignRefusals struct {
-	campaign string
-	counts   []RefusalCount
+// scratch is what deciding a line needs and the next line can use again. It is the lane's: a lane makes many steps, but
+// adds to one at a time.
+type scratch struct {
+	lines    [code.Batch]commandLine
+	prepared [code.Batch]prepared
+	decision decision
+	codes    codesToCome
+	stamps   stamps
+	spare    tally // of the step closed last
+	event    int   // bytes of events that a line of the message before made
+	reply    int   // bytes of its answer
+}
+
+// commandLine is a line of a message, read.
+type commandLine struct {
+	text    []byte
+	number  uint32 // from 1
+	cmd     Command
+	problem error // what is wrong with it
 }
 
 // Message is one command message as the log holds it.
@@ -40,64 +56,133 @@ type Message struct {
 }
 
 // NewStep starts a step on the lane; Reset reuses it.
-func NewStep(l *Lane) *Step { return &Step{lane: l} }
+func NewStep(l *Lane) *Step {
+	s := &Step{lane: l, refused: l.scratch.spare}
+	l.scratch.spare = tally{}
+	return s
+}
 
 // Reset empties the step. The Events of the one before are not touched any more.
 func (s *Step) Reset() {
-	clear(s.refusedOf)
-	*s = Step{lane: s.lane, scratch: s.scratch[:0], refused: s.refused[:0], refusedOf: s.refusedOf, Events: make([]byte, 0, cap(s.Events))}
+	s.refused.clear()
+	*s = Step{lane: s.lane, refused: s.refused}
 }
 
 // Add decides all commands of a message at the given lane time and appends their outcome lines, each with its newline,
-// in the order of the command lines. Bad lines are refused and parked; good ones beside them are done.
+// in the order of the command lines. Bad lines are refused and parked; good ones beside them are done. It keeps nothing
+// of the payload.
 //
 // The step stays within [MaxStep], whatever a message holds: when its events come near, its last lines are refused as not
 // durable, to be sent again. Whether it fits beside others, so that this does not happen, the caller asks before
 // ([Step.Fits]).
 func (s *Step) Add(m Message, at Instant, replies []byte) []byte {
 	now := s.lane.Advance(at)
-	s.quote = quoteOf(m.Payload)
-	if problem := checkMessage(m.Payload); problem != nil {
-		out := s.reject(m, 0, m.Payload, problem, now)
-		return append(out.AppendJSON(replies), '\n')
+	newlines := bytes.Count(m.Payload, newline)
+	s.quote, s.full = quoteOf(newlines), false
+	if problem := checkMessage(m.Payload, newlines); problem != nil {
+		return s.rejectMessage(m, problem, now, replies)
 	}
-	number, full := uint32(0), false
-	for rest := m.Payload; len(rest) > 0; {
-		var line []byte
-		line, rest, _ = bytes.Cut(rest, []byte{'\n'})
-		number++
-		if blank(line) {
-			continue
+	// One growth, not ten: the lines of this message will be about as long as those of the one before.
+	lines, made, answered := min(newlines+1, MaxMessageLines), len(s.Events), len(replies)
+	s.Events = roomFor(s.Events, min(lines*s.lane.scratch.event, MaxStep))
+	replies = roomFor(replies, min(lines*s.lane.scratch.reply, MaxStep))
+
+	commands := s.Commands
+	in := lineReader{rest: m.Payload}
+	for {
+		// Several at once (see prepared), but decided and answered one after the other.
+		lines := s.read(m, &in)
+		if len(lines) == 0 {
+			break
 		}
-		var out Outcome
-		// Once full, full for all that follow, short ones too: the sender may count on the order.
-		if full = full || s.size()+len(line)+costAny > MaxStep; full {
-			out = s.tooMuch(m, line)
-		} else {
-			out = s.decide(m, number, line, now)
+		for i := range lines {
+			replies = s.decide(m, i, now, replies)
 		}
-		replies = append(out.AppendJSON(replies), '\n')
+		s.lane.scratch.codes.fill(s.lane, s.Events, replies)
 	}
+	if commands = s.Commands - commands; commands == 0 {
+		return s.rejectMessage(m, invalid("", "the message has no command lines"), now, replies)
+	}
+	s.lane.scratch.event = (len(s.Events)-made)/commands + 8
+	s.lane.scratch.reply = (len(replies)-answered)/commands + 8
+	s.lane.scratch.forget(min(commands, code.Batch))
 	return replies
 }
 
-// checkMessage refuses a message as a whole: too long, too many lines, or none.
-func checkMessage(payload []byte) error {
+// lineReader finds the lines of a message that are not empty.
+type lineReader struct {
+	rest   []byte
+	number uint32
+}
+
+func (r *lineReader) next() (line []byte, ok bool) {
+	for len(r.rest) > 0 {
+		if end := bytes.IndexByte(r.rest, '\n'); end >= 0 {
+			line, r.rest = r.rest[:end], r.rest[end+1:]
+		} else {
+			line, r.rest = r.rest, nil
+		}
+		r.number++
+		if !blank(line) {
+			return line, true
+		}
+	}
+	return nil, false
+}
+
+// read reads the next few lines and prepares their commands.
+func (s *Step) read(m Message, in *lineReader) []commandLine {
+	x := &s.lane.scratch
+	n := 0
+	for ; n < len(x.lines); n++ {
+		text, ok := in.next()
+		if !ok {
+			break
+		}
+		l := &x.lines[n]
+		l.text, l.number = text, in.number
+		l.problem = l.cmd.parse(text, Defaults{Campaign: m.Campaign})
+		x.prepared[n] = prepared{cmd: &l.cmd}
+	}
+	s.lane.prepare(x.prepared[:n])
+	return x.lines[:n]
+}
+
+// forget lets go of the payload, of which so many lines at most stand here.
+func (x *scratch) forget(lines int) {
+	clear(x.lines[:lines])
+	clear(x.prepared[:lines])
+	d := &x.decision
+	clear(d.events[:cap(d.events)])
+	d.prepared, d.c, d.out, d.events = nil, nil, Outcome{}, d.events[:0]
+}
+
+var newline = []byte{'\n'}
+
+// roomFor returns b with room for so many bytes more. It at least doubles what it replaces, so that many small messages
+// cost no more than a large one.
+func roomFor(b []byte, more int) []byte {
+	if cap(b)-len(b) >= more {
+		return b
+	}
+	return append(make([]byte, 0, max(len(b)+more, 2*cap(b))), b...)
+}
+
+// checkMessage refuses a message as a whole: too long or too many lines. One without any is found by deciding it.
+func checkMessage(payload []byte, newlines int) error {
 	if len(payload) > MaxMessage {
 		return invalid("", "the message has %d bytes, at most %d are allowed; send several", len(payload), MaxMessage)
 	}
+	if newlines < MaxMessageLines {
+		return nil
+	}
 	lines := 0
-	for rest := payload; len(rest) > 0; {
-		var line []byte
-		line, rest, _ = bytes.Cut(rest, []byte{'\n'})
-		if !blank(line) {
+	for line := range bytes.Lines(payload) {
+		if !blank(bytes.TrimSuffix(line, newline)) {
 			lines++
 		}
 	}
-	switch {
-	case lines == 0:
-		return invalid("", "the message has no command lines")
-	case lines > MaxMessageLines:
+	if lines > MaxMessageLines {
 		return invalid("", "the message has %d lines, at most %d are allowed; send several", lines, MaxMessageLines)
 	}
 	return nil
@@ -112,63 +197,87 @@ func blank(line []byte) bool {
 	return true
 }
 
-// decide answers one line.
-func (s *Step) decide(m Message, number uint32, line []byte, now Instant) Outcome {
+// decide answers line i of those that were read.
+func (s *Step) decide(m Message, i int, now Instant, replies []byte) []byte {
+	x := &s.lane.scratch
+	l := &x.lines[i]
 	s.Commands++
-	if err := s.parse(m, line); err != nil {
-		return s.reject(m, number, line, err, now)
+	// Once full, full for all that follow, short ones too: the sender may count on the order.
+	if s.full = s.full || s.size()+len(l.text)+costAny > MaxStep; s.full {
+		return s.tooMuch(m, l, replies)
 	}
-	evs, out := s.lane.Decide(&s.cmd, now, s.scratch[:0])
-	s.scratch = evs
-	for i := range evs {
-		s.append(&evs[i])
+	if problem := s.check(m, l, x.prepared[i].c); problem != nil {
+		out := s.reject(m, l, problem, now)
+		return s.answer(&out, replies)
+	}
+	d := &x.decision
+	d.events, d.later = d.events[:0], true
+	d.decide(s.lane, &x.prepared[i], now)
+	codeAt := 0
+	for i := range d.events {
+		s.append(&d.events[i])
+		codeAt = max(codeAt, x.stamps.code)
 	}
 	switch {
-	case out.Refusal == Invalid:
-		s.park(m, number, line, out.Message, out.Campaign, now)
-	case out.Refused():
-		s.count(out.Campaign, out.Refusal)
+	case d.out.Refusal == Invalid:
+		s.park(m, l.number, l.text, d.out.Message, d.out.Campaign, now)
+	case d.out.Refused():
+		s.refused.count(d.out.Campaign, d.out.Refusal)
 	}
-	return out
+	replies = s.answer(&d.out, replies)
+	if d.open != 0 {
+		t := &x.codes
+		t.coupons[t.n] = code.Coupon{Campaign: d.c.number, N: d.open}
+		t.at[t.n].event, t.at[t.n].reply = codeAt, x.stamps.code
+		t.n++
+	}
+	return replies
 }
 
-// parse reads a line and checks that it may stand on the subject it came on.
-func (s *Step) parse(m Message, line []byte) error {
-	if err := ParseCommand(line, Defaults{Campaign: m.Campaign}, &s.cmd); err != nil {
-		return err
+func (s *Step) answer(out *Outcome, replies []byte) []byte {
+	s.lane.scratch.stamps.code = 0
+	return append(out.appendJSON(replies, &s.lane.scratch.stamps), '\n')
+}
+
+// check says what is wrong with a line that was read, or with where it stands. c is the campaign it names, if known.
+func (s *Step) check(m Message, l *commandLine, c *campaign) error {
+	if l.problem != nil {
+		return l.problem
 	}
-	c := &s.cmd
-	if !m.Scope.Allows(c.Type) {
-		return invalid("type", "%s may not be sent on this subject", c.Type)
+	cmd := &l.cmd
+	if !m.Scope.Allows(cmd.Type) {
+		return invalid("type", "%s may not be sent on this subject", cmd.Type)
 	}
-	if c.Campaign != "" && LaneOf(c.Campaign, s.lane.lanes) != s.lane.lane {
-		return invalid("campaign", "%s lives on lane %d, not on lane %d", c.Campaign, LaneOf(c.Campaign, s.lane.lanes), s.lane.lane)
+	// A campaign that is known here lives here.
+	if c == nil && cmd.Campaign != "" && LaneOf(cmd.Campaign, s.lane.lanes) != s.lane.lane {
+		return invalid("campaign", "%s lives on lane %d, not on lane %d", cmd.Campaign, LaneOf(cmd.Campaign, s.lane.lanes), s.lane.lane)
 	}
 	return nil
 }
 
-// reject refuses a line that was not understood and parks it.
-func (s *Step) reject(m Message, number uint32, line []byte, problem error, now Instant) Outcome {
-	out := Outcome{Status: StatusRefused, Refusal: Invalid, Message: problem.Error()}
-	if number > 0 {
-		out.ID, out.Campaign = s.cmd.ID, s.cmd.Campaign
-	}
+// rejectMessage refuses a message as a whole and parks it.
+func (s *Step) rejectMessage(m Message, problem error, now Instant, replies []byte) []byte {
+	out := s.reject(m, &commandLine{text: m.Payload}, problem, now)
+	return s.answer(&out, replies)
+}
+
+// reject refuses a line that was not understood and parks it. Number 0 is the whole message.
+func (s *Step) reject(m Message, l *commandLine, problem error, now Instant) Outcome {
+	out := Outcome{Status: StatusRefused, Refusal: Invalid, Message: problem.Error(), ID: l.cmd.ID, Campaign: l.cmd.Campaign}
 	if out.Campaign == "" && ValidCampaignName(m.Campaign) {
 		out.Campaign = m.Campaign
 	}
-	s.park(m, number, line, out.Message, out.Campaign, now)
+	s.park(m, l.number, l.text, out.Message, out.Campaign, now)
 	return out
 }
 
 // tooMuch refuses a line because the lines before it fill the step. Nothing is wrong with it, so it is not parked.
-func (s *Step) tooMuch(m Message, line []byte) Outcome {
-	s.Commands++
-	_ = ParseCommand(line, Defaults{Campaign: m.Campaign}, &s.cmd) // for its id
-	s.count(m.Campaign, NotDurable)
-	return Outcome{
-		ID: s.cmd.ID, Campaign: s.cmd.Campaign, Status: StatusRefused, Refusal: NotDurable,
+func (s *Step) tooMuch(m Message, l *commandLine, replies []byte) []byte {
+	s.refused.count(m.Campaign, NotDurable)
+	return s.answer(&Outcome{
+		ID: l.cmd.ID, Campaign: l.cmd.Campaign, Status: StatusRefused, Refusal: NotDurable,
 		Message: "the lines before it in the message make too many events; send it again in another message",
-	}
+	}, replies)
 }
 
 // park writes a dead letter: nothing bad is lost silently, also where nobody waits for an answer.
@@ -180,45 +289,20 @@ func (s *Step) park(m Message, number uint32, line []byte, reason, campaignName 
 }
 
 func (s *Step) append(ev *Event) {
-	s.Events = append(ev.AppendJSON(s.Events), '\n')
+	s.lane.scratch.stamps.code = 0
+	s.Events = append(ev.appendJSON(s.Events, &s.lane.scratch.stamps), '\n')
 	s.Lines++
-}
-
-// count notes a refusal; a million of them cost a line.
-func (s *Step) count(campaignName string, r Refusal) {
-	// The newest campaign first: refusals come in crowds.
-	i := len(s.refused) - 1
-	if i < 0 || s.refused[i].campaign != campaignName {
-		var known bool
-		if i, known = s.refusedOf[campaignName]; !known {
-			if s.refusedOf == nil {
-				s.refusedOf = make(map[string]int)
-			}
-			i = len(s.refused)
-			s.refusedOf[campaignName] = i
-			s.refused = append(s.refused, campaignRefusals{campaign: campaignName})
-			s.closing += costRefused + len(campaignName)
-		}
-	}
-	counts := s.refused[i].counts
-	for k := range counts {
-		if counts[k].Refusal == r {
-			counts[k].Count++
-			return
-		}
-	}
-	s.refused[i].counts = append(counts, RefusalCount{r, 1})
-	s.closing += costReason + len(r)
 }
 
 // Close writes what was refused. The step is complete after it.
 func (s *Step) Close() {
-	for _, r := range s.refused {
-		sort.Slice(r.counts, func(i, j int) bool { return r.counts[i].Refusal < r.counts[j].Refusal })
+	for i := range s.refused.list {
+		r := &s.refused.list[i]
+		slices.SortFunc(r.counts, func(a, b RefusalCount) int { return strings.Compare(string(a.Refusal), string(b.Refusal)) })
 		s.append(&Event{Type: CommandsRefused, Campaign: r.campaign, At: s.lane.clock, Refused: r.counts})
 	}
-	s.refused, s.closing = s.refused[:0], 0
-	clear(s.refusedOf)
+	s.refused.clear()
+	s.lane.scratch.spare, s.refused = s.refused, tally{}
 }
 
 // LaneOf is the lane of a campaign: FNV-1a-32 of its name mod lanes, what NATS' own partition(lanes, 1) computes.

@@ -61,14 +61,14 @@ func TestFastCaseEqualsGenericFF1(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := fast.encrypt(x), number12(enc); got != want {
+			if got, want := crypt(fast.encrypt, x), number12(enc); got != want {
 				t.Fatalf("key %d: encrypt(%#x) = %#x, FF1 says %#x", round, x, got, want)
 			}
 			dec, err := generic.Decrypt(nil, symbols12(x))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := fast.decrypt(x), number12(dec); got != want {
+			if got, want := crypt(fast.decrypt, x), number12(dec); got != want {
 				t.Fatalf("key %d: decrypt(%#x) = %#x, FF1 says %#x", round, x, got, want)
 			}
 		}
@@ -138,7 +138,7 @@ func TestDecodeRefuses(t *testing.T) {
 	c := New(testKey)
 	raw := c.Encode(12_345, 67_890)
 	r := string(raw[:])
-	zero := c.encrypt(5 << 32) // coupon 0 of campaign 5, which nobody is ever given
+	zero := crypt(c.encrypt, 5<<32) // coupon 0 of campaign 5, which nobody is ever given
 	var forged [Symbols]byte
 	for i := range forged {
 		forged[i] = Alphabet[zero>>(5*(Symbols-1-i))&31]
@@ -260,4 +260,44 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("Decode(%q) = %d, %d, whose code is %s", input, campaign, n, raw)
 		}
 	})
+}
+
+// crypt does one number.
+func crypt(f func([]uint64), x uint64) uint64 {
+	xs := []uint64{x}
+	f(xs)
+	return xs[0]
+}
+
+func TestABatchIsWhatItsCodesAreOneByOne(t *testing.T) {
+	c := New(testKey)
+	rng := rand.New(rand.NewPCG(5, 6))
+	for size := range Batch + 1 {
+		coupons := make([]Coupon, size)
+		typed := make([]Decoded, size)
+		for i := range coupons {
+			coupons[i] = Coupon{rng.Uint32N(MaxCampaign + 1), 1 + rng.Uint32N(1<<32-1)}
+		}
+		var raws [Batch]Raw
+		c.EncodeBatch(coupons, &raws)
+		for i, k := range coupons {
+			if one := c.Encode(k.Campaign, k.N); raws[i] != one {
+				t.Fatalf("%d of %d: %s in the batch, %s alone", i, size, raws[i], one)
+			}
+			typed[i].Input = "summer " + strings.ToLower(string(raws[i][:]))
+			if i%3 == 1 {
+				typed[i].Input = "no code"
+			}
+		}
+		c.DecodeBatch(typed)
+		for i, d := range typed {
+			want := Decoded{Input: d.Input}
+			if i%3 != 1 {
+				want = Decoded{d.Input, coupons[i].Campaign, coupons[i].N, raws[i], true}
+			}
+			if d != want {
+				t.Fatalf("%d of %d: got %+v, want %+v", i, size, d, want)
+			}
+		}
+	}
 }

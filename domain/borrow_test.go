@@ -1,0 +1,228 @@
+package domain
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// A step and a fold read their lines without copying them. What follows finds what they keep of a line: it is overwritten
+// as soon as they return.
+
+func scribble(b []byte) {
+	for i := range b {
+		b[i] = "\xff\x00Q"[i%3]
+	}
+}
+
+// TestLinesTogetherAreLinesOneByOne gives one lane its commands one by one and another one the same commands in messages
+// of several. Lines of a message are looked at together before they are decided, and codes are filled in behind; neither
+// may show, least of all where a line depends on the one before it.
+func TestLinesTogetherAreLinesOneByOne(t *testing.T) {
+	together := func(t *testing.T, rt failer, w *world, messages int) {
+		a, b := testLane(), testLane()
+		a.few = uint8(pick(w.choose, 0, 5, few))
+		one, many := NewStep(a), NewStep(b)
+		for range messages {
+			var payload, want []byte
+			scope := pick(w.choose, ScopeTrusted, ScopeTrusted, ScopeTrusted, ScopeScheduler)
+			now := max(w.now, a.clock)
+			for range 1 + w.choose(20) {
+				cmd := w.command()
+				w.now = now
+				line := cmd.AppendJSON(nil)
+				if w.choose(15) == 0 {
+					line = line[:len(line)-1]
+				}
+				payload = append(append(payload, line...), '\n')
+				had := len(one.Events)
+				want = one.Add(Message{Sequence: 1, Scope: scope, Payload: line}, now, want)
+				for made := range bytes.Lines(one.Events[had:]) {
+					var ev Event
+					if err := ParseEvent(bytes.Clone(made), &ev); err != nil {
+						rt.Fatal(err)
+					}
+					w.learn([]Event{ev})
+				}
+			}
+			got := many.Add(Message{Sequence: 1, Scope: scope, Payload: payload}, now, nil)
+			scribble(payload)
+			if !bytes.Equal(got, want) {
+				rt.Fatalf("together they are answered\n%s\none by one\n%s", got, want)
+			}
+			w.pass()
+		}
+		one.Close()
+		many.Close()
+		// A dead letter knows its line within the message.
+		if x, y := withoutLines(one.Events), withoutLines(many.Events); x != y {
+			rt.Fatalf("together they make\n%s\none by one\n%s", y, x)
+		}
+		if !bytes.Equal(snapshot(t, a), snapshot(t, b)) {
+			rt.Fatal("the lanes differ")
+		}
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		together(t, rt, newWorld(rapidChooser(rt)), rapid.IntRange(1, 6).Draw(rt, "messages"))
+	})
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("long, seed ", seed), func(t *testing.T) {
+			together(t, t, newWorld(randomChooser(seed)), 30)
+		})
+	}
+}
+
+func withoutLines(events []byte) string {
+	var b strings.Builder
+	for line := range bytes.Lines(events) {
+		var ev Event
+		if err := ParseEvent(bytes.Clone(line), &ev); err != nil {
+			panic(err)
+		}
+		ev.Line = 0
+		b.Write(ev.AppendJSON(nil))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// TestNothingOfAMessageIsKept names everything that a lane keeps as text: overwriting the message must not show.
+func TestNothingOfAMessageIsKept(t *testing.T) {
+	payload := func() []byte {
+		return []byte(`{"id":"a","type":"create_campaign","campaign":"summer","codes":1,"prefix":"SUN","category":"food","priority":"high","benefit":{"a": "b"}}
+{"id":"b","type":"create_campaign","campaign":"imported","codes":0}
+{"id":"c","type":"import_codes","campaign":"imported","codes":["FIRST-1","SECOND-2"]}
+{"id":"d","type":"claim","campaign":"summer","customer_id":"ann","attributes":{"channel":"app"}}
+{"id":"e","type":"claim","campaign":"summer","customer_id":"bob"}
+{"id":"f","type":"claim","campaign":"nowhere","customer_id":"bob"}
+{"id":"g","type":"claim","campaign":"imported","customer_id":"ann"}
+{"id":"h","type":"remind","campaign":"imported","customer_id":"ann","kind":"expires","before":"1h"}
+{"id":"i","type":"extend","campaign":"imported","code":"first-1","expires_at":"2027-01-01T00:00:00.5Z"}
+{"id":"j","type":"update_campaign","campaign":"imported","category":"toys","benefit":"free"}
+`)
+	}
+	run := func(scribbled bool) (l *Lane, told string) {
+		l = testLane()
+		s := NewStep(l)
+		p := payload()
+		replies := s.Add(Message{Sequence: 1, Scope: ScopeTrusted, Payload: p}, start, nil)
+		if scribbled {
+			scribble(p)
+		}
+		s.Close()
+		return l, string(replies) + string(s.Events)
+	}
+	kept, told := run(false)
+	l, toldToo := run(true)
+	if told != toldToo {
+		t.Fatalf("the answers and events are\n%s\nbut should be\n%s", toldToo, told)
+	}
+	if !bytes.Equal(snapshot(t, l), snapshot(t, kept)) {
+		t.Fatal("the lane has kept some of the message")
+	}
+	for _, name := range []string{"summer", "imported"} {
+		got, ok := l.Campaign(name)
+		want, _ := kept.Campaign(name)
+		if !ok || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+			t.Fatalf("%s is %+v, want %+v", name, got, want)
+		}
+	}
+	// Nothing hangs on the payload either, so that its memory comes free.
+	x := &l.scratch
+	for i := range x.lines {
+		if x.lines[i].text != nil || x.lines[i].cmd.ID != "" || x.prepared[i].cmd != nil {
+			t.Fatalf("line %d stands in the scratch still", i)
+		}
+	}
+	for _, ev := range x.decision.events[:cap(x.decision.events)] {
+		if ev.ID != "" {
+			t.Fatalf("event %+v stands in the scratch still", ev)
+		}
+	}
+}
+
+// TestParsedCommandsAndEventsAreOnesOwn: the parsers for everyone copy, whatever the lane does.
+func TestParsedCommandsAndEventsAreOnesOwn(t *testing.T) {
+	for _, line := range []string{aClaim, aRedeem, aRemind, aCreate, anImprt, anExtnd,
+		`{"id":"a","type":"claim","campaign":"s","customer_id":"c","attributes":{"a":1}}`,
+		`{"id":"a","type":"claim","campaign":"s","customer_id":"c","attributes":{ "a" : "b c" , "d":[]}}`,
+		`{"id":"a","type":"void","code":"x","reason":"stolen"}`, `{"id":"known","type":"nothing","campaign":"s"}`} {
+		raw := []byte(line)
+		var cmd Command
+		err := ParseCommand(raw, Defaults{}, &cmd)
+		before := fmt.Sprintf("%+v", cmd)
+		scribble(raw)
+		if after := fmt.Sprintf("%+v", cmd); after != before || err == nil && cmd.ID == "" {
+			t.Errorf("%s is\n%s and then\n%s (%v)", line, before, after, err)
+		}
+	}
+	w := newWorld(randomChooser(1))
+	for _, ev := range w.run(testLane(), 400) {
+		raw := ev.AppendJSON(nil)
+		var parsed Event
+		if err := ParseEvent(raw, &parsed); err != nil {
+			t.Fatal(err)
+		}
+		parsed.Attributes, parsed.Settings.Benefit = nil, nil // these are views, as documented
+		before := fmt.Sprintf("%+v", parsed)
+		scribble(raw)
+		if after := fmt.Sprintf("%+v", parsed); after != before {
+			t.Fatalf("%s is\n%s and then\n%s", ev.AppendJSON(nil), before, after)
+		}
+	}
+	out := Outcome{ID: "i", Status: StatusClaimed, Campaign: "s", Code: "c", CustomerID: "x", Kind: KindOpens, Before: time.Hour, Benefit: []byte("1")}
+	raw := out.AppendJSON(nil)
+	parsed, err := ParseOutcome(raw)
+	scribble(raw)
+	if err != nil || outcomeText(parsed) != outcomeText(out) {
+		t.Fatalf("%s, %v", outcomeText(parsed), err)
+	}
+}
+
+// TestALineAllocatesNothing: what is left are pages, buckets and one buffer a step.
+func TestALineAllocatesNothing(t *testing.T) {
+	l := benchLane(1, benchSettings(100_000), 5_000)
+	early := benchLane(1, func() Settings { s := benchSettings(10); s.OpensAt = start + day; return s }(), 0)
+	c := l.campaigns["c0"]
+	claims := messagesOf(10_000, "", claimOf(always("c0")))
+	attributes := messagesOf(10_000, "", func(b *bytes.Buffer, i int) {
+		fmt.Fprintf(b, `{"id":"x%d","type":"claim","campaign":"c0","customer_id":"other-%d","attributes":{"channel":"app","n":%d}}`+"\n", i, i, i)
+	})
+	redeems := messagesOf(5_000, "", func(b *bytes.Buffer, i int) {
+		fmt.Fprintf(b, `{"id":"r%d","type":"redeem","code":"%s","order_id":"order-%d"}`+"\n", i, l.codeOf(c, uint32(i)+1), i)
+	})
+	for _, tc := range []struct {
+		name     string
+		lane     *Lane
+		messages []Message
+		say      string
+	}{
+		{"claims", l, claims[5:], `"status":"claimed"`},
+		{"claims with attributes", l, attributes, `"status":"claimed"`},
+		{"repeats", l, claims[:5], `"repeat":true`},
+		{"redemptions", l, redeems, `"status":"redeemed"`},
+		{"sold out", benchLane(1, benchSettings(1), 1), claims[1:], `"refusal":"sold_out"`},
+		{"before the opening", early, claims, `"refusal":"claim_not_open"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, k := NewStep(tc.lane), 0
+			var replies []byte
+			allocs := testing.AllocsPerRun(3, func() {
+				s.Reset()
+				replies = s.Add(tc.messages[k], start, replies[:0])
+				s.Close()
+				k++
+			})
+			if !bytes.Contains(replies, []byte(tc.say)) {
+				t.Fatalf("answered %.200s", replies)
+			}
+			if allocs > linesPerMessage/20 {
+				t.Errorf("%v allocations for %d lines", allocs, linesPerMessage)
+			}
+		})
+	}
+}
