@@ -27,7 +27,7 @@ const (
 	// lockAttempts are made, lockPause apart, before somebody else is at it.
 	lockAttempts = 10
 	lockPause    = 100 * time.Millisecond
-	pingFor   = 10 * time.Second
+	pingFor      = 10 * time.Second
 	// closeFor is how long cleaning up may take when everything else has ended.
 	closeFor = 10 * time.Second
 )
