@@ -26,7 +26,7 @@ type Options struct {
 	// Retention is how long processed expiry tasks are kept, by the log's clock. Defaults to 30 days.
 	Retention time.Duration
 	// Busy says whether the lanes need the machine now, because commands wait for them. While it says true the projector
-	// works a fifth of the time: after a transaction that took t it pauses for 4·t, at most 250 ms, and lanes are
+	// works a fifth of the time: after a transaction that took t it pauses for 4·t, at most 2 s, and lanes are
 	// projected in turns, not in parallel. The tables then lag and catch up when it says false, which is noticed within
 	// 10 ms; below load nothing changes. It is asked before and after each transaction and during pauses, from several
 	// goroutines, and must return at once. Defaults to never.

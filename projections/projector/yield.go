@@ -8,9 +8,9 @@ import (
 const (
 	// yieldTimes is how much longer than it worked the projector pauses while the lanes are busy: it takes a fifth.
 	yieldTimes = 4
-	// yieldMost bounds one pause. A lane goes on after the others have had their turn, some 0.4 s each at most, so it
-	// lags, but never stops.
-	yieldMost = 250 * time.Millisecond
+	// yieldMost bounds one pause, beyond four times what a full batch takes when the machine is shared. A lane goes on
+	// after the others have had their turn, so it lags, but never stops.
+	yieldMost = 2 * time.Second
 	// yieldLook is how often a pause looks whether the lanes are still busy.
 	yieldLook = 10 * time.Millisecond
 )

@@ -23,7 +23,12 @@ type Lane struct {
 	opt    Options
 	label  string // the lane's number as metrics label
 	status atomic.Pointer[Status]
+
+	answered atomic.Uint64
 }
+
+// Answered is how many command lines this process has answered for the lane, to see how busy it is.
+func (l *Lane) Answered() uint64 { return l.answered.Load() }
 
 // New returns the lane; Run makes it work.
 func New(o Options) *Lane {

@@ -39,6 +39,7 @@ func (o *owner) landed(ctx context.Context) error {
 	// The next write first: the disk works while we answer.
 	o.publish()
 	o.send(w.Answers)
+	o.lane.answered.Add(uint64(w.Commands))
 	m, label := o.opt.Metrics, o.lane.label
 	m.steps.WithLabelValues(label).Inc()
 	m.commands.WithLabelValues(label).Add(float64(w.Commands))

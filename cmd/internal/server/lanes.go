@@ -75,7 +75,16 @@ func (s *server) startLanes(ctx context.Context) error {
 		return nil
 	})
 	s.health.add("lanes", true, ls.check)
+	s.pressure = &pressure{answered: ls.answered, now: time.Now}
 	return nil
+}
+
+// answered is how many commands this process has answered, for all lanes.
+func (ls *lanes) answered() (sum uint64) {
+	for _, l := range ls.all {
+		sum += l.Answered()
+	}
+	return sum
 }
 
 // work is what is done under a lane's lease: the lane and beside it its scheduler, without which claims go on.

@@ -22,7 +22,11 @@ func (s *server) startProjector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := projector.New(s.tables.pool, js, s.stream, projector.Options{Logger: s.log})
+	opts := projector.Options{Logger: s.log}
+	if s.pressure != nil {
+		opts.Busy = s.pressure.Busy
+	}
+	p, err := projector.New(s.tables.pool, js, s.stream, opts)
 	if err != nil {
 		return err
 	}

@@ -41,9 +41,11 @@ type server struct {
 	nc      *nats.Conn    // for what is asked now and then
 	js      jetstream.JetStream
 	stream  topology.Log
-	key     [32]byte    // the code key, where a role needs it
-	tables  *tables     // nil = this server has nothing to do with PostgreSQL
-	settled func() bool // whether the projector has found or made the read tables, or could not; nil = no projector
+	key     [32]byte // the code key, where a role needs it
+	tables  *tables  // nil = this server has nothing to do with PostgreSQL
+	// pressure tells how busy the lanes are that this process works; nil = it works none.
+	pressure *pressure
+	settled  func() bool // whether the projector has found or made the read tables, or could not; nil = no projector
 
 	mu         sync.Mutex // guards what follows
 	descriptor datadir.Descriptor
