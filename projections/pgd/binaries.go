@@ -41,6 +41,20 @@ type Binaries struct {
 func (b Binaries) initdb() string   { return filepath.Join(b.Dir, "initdb") }
 func (b Binaries) postgres() string { return filepath.Join(b.Dir, "postgres") }
 
+// walCompression is the cheap way to compress pages in the WAL: lz4 where this PostgreSQL was built with it (15 and later
+// may be), else none. data is any directory.
+func (b Binaries) walCompression(data string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	// Prints the value if there is such a value, and fails if not. It starts nothing and reads no other setting; with -C
+	// in the first place root may ask.
+	err := exec.CommandContext(ctx, b.postgres(), "-C", "wal_compression", "-D", data, "-c", "wal_compression=lz4", "-c", "config_file="+os.DevNull).Run()
+	if err != nil {
+		return "off"
+	}
+	return "lz4"
+}
+
 // Find returns the PostgreSQL that a new cluster is made with: the one in $SCRIP_PG_BIN if that is set, else the
 // first of version 14 or later on PATH, where pg_config points, and in the usual directories, highest version first.
 // The error says what was looked at and how to install it.

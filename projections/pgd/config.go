@@ -32,7 +32,7 @@ const (
 
 // configText is the postgresql.conf of a place. Settings of opts come last and win; what an operator sets by ALTER
 // SYSTEM is kept by PostgreSQL in its own file and wins over all of these.
-func configText(p place, extra map[string]string) string {
+func configText(p place, walCompression string, extra map[string]string) string {
 	type setting struct{ name, value, why string }
 	settings := []setting{
 		{"listen_addresses", "127.0.0.1", "a private cluster; the port is given on the command line"},
@@ -48,7 +48,7 @@ func configText(p place, extra map[string]string) string {
 		{"max_wal_senders", "0", "required by wal_level = minimal"},
 		{"max_wal_size", "2GB", "few checkpoints while a projector catches up"},
 		{"min_wal_size", "256MB", ""},
-		{"wal_compression", "on", ""},
+		{"wal_compression", walCompression, "new index pages go to the WAL whole, and PostgreSQL's own compression takes a third of a projector's CPU"},
 		{"shared_buffers", strconv.FormatInt(sharedBuffers(memory())/mebibyte, 10) + "MB", ""},
 		{"jit", "off", "it costs more than it saves on short queries"},
 

@@ -37,9 +37,24 @@ func TestSharedBuffers(t *testing.T) {
 
 func TestOwnSettingsComeLast(t *testing.T) {
 	t.Parallel()
-	text := configText("/data/postgres", map[string]string{"fsync": "off"})
+	text := configText("/data/postgres", "off", map[string]string{"fsync": "off"})
 	if on, off := strings.Index(text, "fsync = 'on'"), strings.Index(text, "fsync = 'off'"); on < 0 || off < on {
 		t.Errorf("the last of two settings wins, and this one is not the caller's:\n%s", text)
+	}
+}
+
+func TestWALCompressionIsOneThatPostgreSQLKnows(t *testing.T) {
+	t.Parallel()
+	all, err := findAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// That a cluster starts with what it says is shown by every other test.
+	if got := all[0].walCompression(t.TempDir()); got != "lz4" && got != "off" {
+		t.Errorf("compression %q", got)
+	}
+	if got := (Binaries{Dir: t.TempDir()}).walCompression(t.TempDir()); got != "off" {
+		t.Errorf("compression %q where PostgreSQL cannot be asked", got)
 	}
 }
 

@@ -164,7 +164,7 @@ func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (*postmaster, er
 func (h *home) furnish(settings map[string]string) error {
 	return errors.Join(
 		writeFile(h.place.hba(), hbaText, 0o644),
-		writeFile(h.place.conf(), configText(h.place, settings), 0o644),
+		writeFile(h.place.conf(), configText(h.place, h.bin.walCompression(h.place.data()), settings), 0o644),
 		os.RemoveAll(h.place.run()),
 		os.Mkdir(h.place.run(), 0o700),
 		h.user.give(h.place.run()),
