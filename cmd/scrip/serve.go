@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -65,10 +66,17 @@ the file, SCRIP_PG_BIN the directory of PostgreSQL's programs.`,
 		if err := o.Validate(); err != nil {
 			return &usageError{err}
 		}
+		if _, set := m.Env("GOGC"); !set {
+			debug.SetGCPercent(gcPercent)
+		}
 		return server.Run(cmd.Context(), o)
 	}
 	return cmd
 }
+
+// gcPercent is how much garbage may stand beside what is in use, instead of Go's 100: most of it is coupons, in pages
+// without pointers, which the collector passes over.
+const gcPercent = 50
 
 // parseRebase reads LANE or LANE=SEQ.
 func parseRebase(s string, o *server.Options) error {
