@@ -18,12 +18,8 @@ func (o *Owner) Fold(m *eventlog.Message) error {
 	if m.Rebase == 0 && m.Commands[0] != o.mark.Covered+1 {
 		return fmt.Errorf("%w: event message %d covers commands from %d, the one before it up to %d", ErrStopped, m.Sequence, m.Commands[0], o.mark.Covered)
 	}
-	var ev domain.Event
 	for n, line := range eventlog.Lines(m.Payload) {
-		if err := domain.ParseEvent(line, &ev); err != nil {
-			return fmt.Errorf("%w: event message %d, line %d: %w", ErrStopped, m.Sequence, n+1, err)
-		}
-		if err := o.state.Apply(&ev); err != nil {
+		if err := o.state.Fold(line); err != nil {
 			return fmt.Errorf("%w: event message %d, line %d: %w", ErrStopped, m.Sequence, n+1, err)
 		}
 		o.fresh++
