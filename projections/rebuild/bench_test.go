@@ -97,7 +97,7 @@ func BenchmarkRawCopy(b *testing.B) {
 			g.Go(func() error {
 				return pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
 					_, err := tx.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(rows), "COPY "+ScratchSchema+
-						".coupon_row (n, claimed_at, redeemed_count, campaign, code, customer_id) FROM STDIN (FORMAT binary)")
+						".coupon_row (n, claimed_at, redeemed_count, campaign, code, customer_id, claimed_place) FROM STDIN (FORMAT binary)")
 					return err
 				})
 			})
@@ -131,13 +131,14 @@ func copyOf(campaign string, coupons int) []byte {
 	}
 	for n := 1; n <= coupons; n++ {
 		e := claimed(campaign, uint32(n), 1)
-		out = append(out, 0, 6)
+		out = append(out, 0, 7)
 		number(int64(n))
 		number(1)
 		number(0)
 		text(campaign)
 		text(e.Code)
 		text(e.CustomerID)
+		number(int64(n))
 	}
 	return append(out, 0xff, 0xff)
 }

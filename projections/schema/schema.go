@@ -37,8 +37,8 @@ const (
 )
 
 // Relations are the tables and views of schema scrip, sorted.
-var Relations = []string{"campaign", "campaign_stats", "checkpoint", "coupon", "coupon_row", "dead_letter", "expiry_task",
-	"redemption", "refusal_stats", "reminder"}
+var Relations = []string{"campaign", "campaign_stats", "checkpoint", "coupon", "coupon_event", "coupon_row", "dead_letter", "expiry_event",
+	"expiry_task", "redemption", "refusal_stats", "reminder"}
 
 // ErrUnusable is the kind of every error that says that the database as it is will not do, whatever one waits. Its text
 // says what to do.

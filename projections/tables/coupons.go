@@ -6,7 +6,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-func (f *fold) claimed(c *campaign, e *domain.Event) error {
+func (f *fold) claimed(c *campaign, l *Line) error {
+	e := &l.Event
 	switch {
 	case e.N == 0:
 		return fmt.Errorf("n: a coupon has a number")
@@ -15,7 +16,8 @@ func (f *fold) claimed(c *campaign, e *domain.Event) error {
 	}
 	k := f.newCoupon()
 	*k = coupon{
-		n: e.N, code: e.Code, customer: e.CustomerID, attributes: e.Attributes, claimedAt: e.At, own: e.ExpiresAt, isNew: true,
+		n: e.N, code: e.Code, customer: e.CustomerID, attributes: e.Attributes, claimedAt: e.At, place: l.place(),
+		own: e.ExpiresAt, isNew: true,
 	}
 	if f.acts || c.coupons != nil {
 		c.keep(k)
@@ -74,6 +76,7 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 	c.place(k, -1)
 	c.changed = true
 	k.changed = true
+	f.happened(c, k, l, k.own)
 	switch e.Type {
 	case domain.CouponRedeemed:
 		f.redeem(c, k, l)

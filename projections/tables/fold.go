@@ -20,6 +20,7 @@ type fold struct {
 	redemptions []*redemption
 	open        map[orderKey]*redemption // those of redemptions that are not rolled back
 	rollbacks   []rollback
+	happenings  []happening
 	reminders   []*reminderRound
 	refusals    map[refusalKey]int64
 	attributes  map[string][]pair // of claims, by their JSON
@@ -93,18 +94,18 @@ func (f *fold) event(l *Line) (recount string, err error) {
 		c.imported += int64(len(e.Codes))
 		c.soldOutAt, c.changed = 0, true
 	case domain.CouponsExpired:
-		c.expire(e.Through, e.At)
+		c.expire(l)
 		c.changed = true
 	case domain.CouponClaimed:
-		return "", f.claimed(c, e)
+		return "", f.claimed(c, l)
 	case domain.CouponRedeemed, domain.CouponRolledBack, domain.CouponVoided, domain.CouponExtended:
 		return "", f.coupon(c, l)
 	case domain.ReminderSet:
-		f.reminderSet(c, e)
+		f.reminderSet(c, l)
 	case domain.ReminderCancelled:
-		f.reminderCancelled(c, e)
+		f.reminderCancelled(c, l)
 	case domain.RemindersDue:
-		f.remindersDue(c, e)
+		f.remindersDue(c, l)
 	default:
 		return "", fmt.Errorf("%s is not known to the read tables", e.Type)
 	}

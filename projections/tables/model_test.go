@@ -18,6 +18,7 @@ type model struct {
 	stats     map[string]*[4]int
 	refusals  map[string]int
 	letters   []string
+	events    []string // of coupons, besides claims and redemptions
 	midnight  domain.Instant
 	retention domain.Instant
 }
@@ -36,6 +37,7 @@ type modelCampaign struct {
 
 type modelCoupon struct {
 	claim  domain.Event
+	place  int64
 	own    domain.Instant
 	count  uint32
 	voided domain.Instant
@@ -53,6 +55,7 @@ type modelUse struct {
 type modelReminder struct {
 	set     domain.Event
 	due     domain.Instant
+	places  [2]int64 // of set and settled
 	state   string
 	settled domain.Instant
 }
@@ -78,6 +81,10 @@ func (m *model) message(sequence uint64, msg message) {
 
 func (m *model) event(sequence uint64, line uint32, e *domain.Event) {
 	c := m.campaigns[e.Campaign]
+	place := int64(sequence)<<20 + int64(line)
+	event := func(what string, expires, before domain.Instant, order, reason string) {
+		m.events = append(m.events, fmt.Sprintf("%s|%d|%d|%d|%s|%d|%d|%s|%s", e.Campaign, e.N, place, e.At, what, expires, before, order, reason))
+	}
 	switch e.Type {
 	case domain.CampaignCreated:
 		m.campaigns[e.Campaign] = &modelCampaign{status: "active", number: e.Number, settings: e.Settings, created: e.At,
@@ -99,7 +106,7 @@ func (m *model) event(sequence uint64, line uint32, e *domain.Event) {
 		c.imported += len(e.Codes)
 		c.soldOut = 0
 	case domain.CouponClaimed:
-		c.coupons[e.N] = &modelCoupon{claim: *e, own: e.ExpiresAt}
+		c.coupons[e.N] = &modelCoupon{claim: *e, own: e.ExpiresAt, place: place}
 		m.stat(e, c.coupons[e.N], 0)
 	case domain.CouponRedeemed:
 		k := c.coupons[e.N]
@@ -115,21 +122,28 @@ func (m *model) event(sequence uint64, line uint32, e *domain.Event) {
 			}
 		}
 		m.stat(e, k, 2)
+		event("rolled_back", 0, 0, e.OrderID, "")
 	case domain.CouponVoided:
 		c.coupons[e.N].voided, c.coupons[e.N].reason = e.At, e.Reason
 		m.stat(e, c.coupons[e.N], 3)
+		event("voided", 0, 0, "", e.Reason)
 	case domain.CouponExtended:
+		event("extended", e.ExpiresAt, c.coupons[e.N].own, "", "")
 		c.coupons[e.N].own = e.ExpiresAt
 	case domain.CouponsExpired:
-		c.expiries = append(c.expiries, crossing{e.Through, e.At})
+		x := crossing{through: e.Through, at: e.At, place: place}
+		if end := c.settings.ExpiresAt; c.fell(end) == 0 && end != 0 && end <= e.Through {
+			x.end = end
+		}
+		c.expiries = append(c.expiries, x)
 	case domain.ReminderSet:
-		c.reminders[e.R] = &modelReminder{set: *e, state: "pending"}
+		c.reminders[e.R] = &modelReminder{set: *e, state: "pending", places: [2]int64{place}}
 	case domain.ReminderCancelled:
-		c.reminders[e.R].state, c.reminders[e.R].settled = "cancelled", e.At
+		c.reminders[e.R].state, c.reminders[e.R].settled, c.reminders[e.R].places[1] = "cancelled", e.At, place
 	case domain.RemindersDue:
 		for r, s := range c.reminders {
 			if s.state == "pending" && s.set.Kind == e.Kind && c.due(s) == e.DueAt && r >= e.FromR && r <= e.ThroughR {
-				s.state, s.settled = "fired", e.At
+				s.state, s.settled, s.places[1] = "fired", e.At, place
 				if e.Dropped > 0 {
 					s.state = "dropped"
 				}
@@ -217,9 +231,13 @@ var modelTables = map[string]string{
 		us(created_at), number, us(sold_out_at), max_redemptions, us(expired_through)) FROM scrip.campaign`,
 	"coupon": `SELECT concat_ws('|', campaign, n, code, customer_id, status, us(claimed_at), us(expires_at), redeemed_count, us(redeemed_at),
 		us(voided_at), coalesce(void_reason, ''), coalesce(attributes, '')) FROM scrip.coupon`,
-	"redemption":     `SELECT concat_ws('|', campaign, n, code, customer_id, order_id, us(redeemed_at), us(rolled_back_at), sequence, line) FROM scrip.redemption`,
-	"expiry_task":    `SELECT concat_ws('|', campaign, us(due_at), pending, redeemed, expired, state, us(processed_at)) FROM scrip.expiry_task`,
-	"reminder":       `SELECT concat_ws('|', campaign, customer_id, kind, us(due_at), state, r, coalesce(n, 0), before_us, us(set_at), us(settled_at)) FROM scrip.reminder`,
+	"coupon_row":   `SELECT concat_ws('|', campaign, n, claimed_place) FROM scrip.coupon_row`,
+	"coupon_event": `SELECT concat_ws('|', campaign, n, place, us(at), what, us(expires_at), us(own_before), coalesce(order_id, ''), coalesce(reason, '')) FROM scrip.coupon_event`,
+	"expiry_event": `SELECT concat_ws('|', campaign, us(through), us(at), place, us(campaign_end)) FROM scrip.expiry_event`,
+	"redemption":   `SELECT concat_ws('|', campaign, n, code, customer_id, order_id, us(redeemed_at), us(rolled_back_at), sequence, line) FROM scrip.redemption`,
+	"expiry_task":  `SELECT concat_ws('|', campaign, us(due_at), pending, redeemed, expired, state, us(processed_at)) FROM scrip.expiry_task`,
+	"reminder": `SELECT concat_ws('|', campaign, customer_id, kind, us(due_at), state, r, coalesce(n, 0), before_us, us(set_at), us(settled_at),
+		set_place, coalesce(settled_place, 0)) FROM scrip.reminder`,
 	"campaign_stats": `SELECT concat_ws('|', campaign, us(day), attribute, value, claimed, redeemed, rolled_back, voided) FROM scrip.campaign_stats`,
 	"refusal_stats":  `SELECT concat_ws('|', campaign, us(day), reason, refused) FROM scrip.refusal_stats`,
 	"dead_letter":    `SELECT concat_ws('|', stream, sequence, line, reason, payload, us(at), event_sequence, event_line) FROM scrip.dead_letter`,
@@ -246,7 +264,7 @@ func (m *model) tables() map[string]string {
 	for key, n := range m.refusals {
 		row("refusal_stats", key, n)
 	}
-	out["dead_letter"] = m.letters
+	out["dead_letter"], out["coupon_event"] = m.letters, m.events
 	flat := map[string]string{}
 	for table := range modelTables {
 		sort.Strings(out[table])
@@ -270,6 +288,7 @@ func (c *modelCampaign) rows(name string, m *model, row func(string, ...any)) {
 			row("redemption", name, n, k.claim.Code, k.claim.CustomerID, u.order, u.at, u.back, u.sequence, u.line)
 		}
 		row("coupon", name, n, k.claim.Code, k.claim.CustomerID, status, k.claim.At, due, k.count, newest, k.voided, k.reason, string(k.claim.Attributes))
+		row("coupon_row", name, n, k.place)
 		if due == 0 || status == "voided" {
 			continue
 		}
@@ -298,12 +317,13 @@ func (c *modelCampaign) rows(name string, m *model, row func(string, ...any)) {
 		row("expiry_task", name, due, t.pending, t.redeemed, t.expired, state, fell)
 	}
 	for r, s := range c.reminders {
-		row("reminder", name, s.set.CustomerID, s.set.Kind, s.due, s.state, r, s.set.N, s.set.Before.Microseconds(), s.set.At, s.settled)
+		row("reminder", name, s.set.CustomerID, s.set.Kind, s.due, s.state, r, s.set.N, s.set.Before.Microseconds(), s.set.At, s.settled, s.places[0], s.places[1])
 	}
 	s := &c.settings
 	through := domain.Instant(0)
 	for _, x := range c.expiries {
 		through = max(through, x.through)
+		row("expiry_event", name, x.through, x.at, x.place, x.end)
 	}
 	opens, closes := s.OpensAt, s.ClosesAt
 	if opens == 0 {

@@ -26,8 +26,11 @@ type task struct {
 	live, redeemed int64
 }
 
-// crossing is one coupons.expired: tasks due up to through have fallen.
-type crossing struct{ through, at domain.Instant }
+// crossing is one coupons.expired: tasks due up to through have fallen. end is the campaign's, if it was one of them.
+type crossing struct {
+	through, at, end domain.Instant
+	place            int64
+}
 
 // place counts coupon k of c where it stands; sign -1 takes it away again.
 func (c *campaign) place(k *coupon, sign int64) {
@@ -89,9 +92,15 @@ func (c *campaign) task(due domain.Instant) *task {
 }
 
 // expire moves the watermark.
-func (c *campaign) expire(through, at domain.Instant) {
-	if through > c.expiredThrough {
-		c.expiredThrough = through
-		c.crossings = append(c.crossings, crossing{through, at})
+func (c *campaign) expire(l *Line) {
+	e := &l.Event
+	if e.Through <= c.expiredThrough {
+		return
 	}
+	x := crossing{through: e.Through, at: e.At, place: l.place()}
+	if c.expiresAt > c.expiredThrough && c.expiresAt <= e.Through {
+		x.end = c.expiresAt
+	}
+	c.expiredThrough = e.Through
+	c.crossings = append(c.crossings, x)
 }

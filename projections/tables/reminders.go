@@ -36,12 +36,14 @@ type reminder struct {
 	n                        uint32
 	before                   time.Duration
 	dueAt, own, setAt        domain.Instant
+	place                    int64
 }
 
 type reminderCancel struct {
 	campaign string
 	r        uint64
 	at       domain.Instant
+	place    int64
 }
 
 type reminderDue struct {
@@ -50,6 +52,7 @@ type reminderDue struct {
 	fromR, throughR uint64
 	state           string
 	at              domain.Instant
+	place           int64
 }
 
 // reminderMove gives pending reminders another anchor: those of a kind that hang on the campaign, or with n those that
@@ -87,9 +90,10 @@ func (f *fold) round(campaign string, phase roundPhase, twice func(*reminderRoun
 	return last
 }
 
-func (f *fold) reminderSet(c *campaign, e *domain.Event) {
+func (f *fold) reminderSet(c *campaign, l *Line) {
+	e := &l.Event
 	r := &reminder{
-		campaign: c.name, customer: e.CustomerID, kind: e.Kind, r: e.R, n: e.N, before: e.Before, dueAt: e.DueAt, setAt: e.At,
+		campaign: c.name, customer: e.CustomerID, kind: e.Kind, r: e.R, n: e.N, before: e.Before, dueAt: e.DueAt, setAt: e.At, place: l.place(),
 	}
 	if k := c.coupons[e.N]; e.N != 0 && k != nil {
 		r.own = k.own
@@ -98,12 +102,13 @@ func (f *fold) reminderSet(c *campaign, e *domain.Event) {
 	round.set = append(round.set, r)
 }
 
-func (f *fold) reminderCancelled(c *campaign, e *domain.Event) {
+func (f *fold) reminderCancelled(c *campaign, l *Line) {
 	round := f.round(c.name, phaseSet, nil)
-	round.cancelled = append(round.cancelled, reminderCancel{c.name, e.R, e.At})
+	round.cancelled = append(round.cancelled, reminderCancel{c.name, l.Event.R, l.Event.At, l.place()})
 }
 
-func (f *fold) remindersDue(c *campaign, e *domain.Event) {
+func (f *fold) remindersDue(c *campaign, l *Line) {
+	e := &l.Event
 	state := "fired"
 	if e.Dropped > 0 {
 		state = "dropped"
@@ -111,7 +116,7 @@ func (f *fold) remindersDue(c *campaign, e *domain.Event) {
 	instant := reminderInstant{c.name, e.Kind, e.DueAt}
 	round := f.round(c.name, phaseDue, func(r *reminderRound) bool { return r.fired[instant] })
 	round.fired[instant] = true
-	round.due = append(round.due, reminderDue{c.name, e.Kind, e.DueAt, e.FromR, e.ThroughR, state, e.At})
+	round.due = append(round.due, reminderDue{c.name, e.Kind, e.DueAt, e.FromR, e.ThroughR, state, e.At, l.place()})
 }
 
 func (f *fold) remindersMove(c *campaign, m reminderMove) {

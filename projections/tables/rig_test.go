@@ -153,7 +153,7 @@ func rows(t fatal, pool *pgxpool.Pool, query string) string {
 func truncate(t fatal, pool *pgxpool.Pool) {
 	t.Helper()
 	_, err := pool.Exec(context.Background(), `TRUNCATE scrip.campaign, scrip.coupon_row, scrip.redemption, scrip.expiry_task,
-		scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.dead_letter`)
+		scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.dead_letter, scrip.coupon_event, scrip.expiry_event`)
 	if err != nil {
 		t.Fatalf("truncate: %v", err)
 	}

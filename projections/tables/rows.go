@@ -55,6 +55,7 @@ type coupon struct {
 	customer       string
 	attributes     []byte
 	claimedAt      domain.Instant
+	place          int64          // of the claim
 	own            domain.Instant // expiry of its own, 0 = the campaign's
 	redeemedCount  uint32
 	redeemedAt     domain.Instant

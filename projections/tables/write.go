@@ -39,7 +39,7 @@ func (w *writer) flush(ctx context.Context) error {
 func (f *fold) write(ctx context.Context, tx pgx.Tx, first *Line) error {
 	w := &writer{tx: tx, schema: f.schema}
 	f.sort()
-	for _, copyNew := range []func(context.Context, pgx.Tx) error{f.copyCampaigns, f.copyTasks, f.copyTotals, f.copyCoupons, f.copyRedemptions, f.copyLetters} {
+	for _, copyNew := range []func(context.Context, pgx.Tx) error{f.copyCampaigns, f.copyTasks, f.copyTotals, f.copyCoupons, f.copyRedemptions, f.copyHappenings, f.copyExpiries, f.copyLetters} {
 		if err := copyNew(ctx, tx); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (f *fold) copyCoupons(ctx context.Context, tx pgx.Tx) error {
 	rows.expect(f.claims * couponBytes)
 	for _, c := range f.sorted {
 		for k := c.claims; k != nil; k = k.next {
-			rows.row(11)
+			rows.row(12)
 			rows.number(int64(k.n))
 			rows.instant(k.claimedAt)
 			rows.number(int64(k.redeemedCount))
@@ -101,10 +101,11 @@ func (f *fold) copyCoupons(ctx context.Context, tx pgx.Tx) error {
 			rows.text(k.customer)
 			rows.textOrNull(clean(string(k.attributes)))
 			rows.textOrNull(k.voidReason)
+			rows.number(k.place)
 		}
 	}
 	return rows.send(ctx, tx, f.schema, "coupon_row",
-		"n, claimed_at, redeemed_count, expires_at, redeemed_at, voided_at, campaign, code, customer_id, attributes, void_reason")
+		"n, claimed_at, redeemed_count, expires_at, redeemed_at, voided_at, campaign, code, customer_id, attributes, void_reason, claimed_place")
 }
 
 func (f *fold) copyRedemptions(ctx context.Context, tx pgx.Tx) error {

@@ -12,7 +12,7 @@ import (
 func (r *reminderRound) copySet(ctx context.Context, tx pgx.Tx, schema string) error {
 	var rows copyRows
 	for _, s := range r.set {
-		rows.row(10)
+		rows.row(11)
 		rows.number(int64(s.r))
 		rows.numberOrNull(int64(s.n))
 		rows.number(int64(s.before / time.Microsecond))
@@ -23,23 +23,24 @@ func (r *reminderRound) copySet(ctx context.Context, tx pgx.Tx, schema string) e
 		rows.text(s.customer)
 		rows.text(s.kind)
 		rows.text("pending")
+		rows.number(s.place)
 	}
-	return rows.send(ctx, tx, schema, "reminder", "r, n, before_us, due_at, own_expires_at, set_at, campaign, customer_id, kind, state")
+	return rows.send(ctx, tx, schema, "reminder", "r, n, before_us, due_at, own_expires_at, set_at, campaign, customer_id, kind, state, set_place")
 }
 
-// $1, $2 = campaign, r   $3 = when
+// $1, $2 = campaign, r   $3, $4 = when, where in the lane
 const cancelRemindersSQL = `
-UPDATE scrip.reminder r SET state = 'cancelled', settled_at = d.at
-FROM unnest($1::text[], $2::bigint[], $3::timestamptz[]) d (campaign, r, at)
+UPDATE scrip.reminder r SET state = 'cancelled', settled_at = d.at, settled_place = d.place
+FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bigint[]) d (campaign, r, at, place)
 WHERE r.campaign = d.campaign AND r.r = d.r AND coalesce(r.state = 'pending', false)`
 
 // What is pending, due at that very instant and in that range is what the lane meant.
 //
-// $1..$3 = campaign, kind, due_at   $4, $5 = first and last r   $6 = fired or dropped   $7 = when
+// $1..$3 = campaign, kind, due_at   $4, $5 = first and last r   $6 = fired or dropped   $7, $8 = when, where in the lane
 const remindersDueSQL = `
-UPDATE scrip.reminder r SET state = d.state, settled_at = d.at
-FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::text[], $7::timestamptz[])
-     d (campaign, kind, due_at, from_r, through_r, state, at)
+UPDATE scrip.reminder r SET state = d.state, settled_at = d.at, settled_place = d.place
+FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::text[], $7::timestamptz[], $8::bigint[])
+     d (campaign, kind, due_at, from_r, through_r, state, at, place)
 WHERE r.campaign = d.campaign AND r.kind = d.kind AND r.due_at = d.due_at AND r.r BETWEEN d.from_r AND d.through_r
   AND coalesce(r.state = 'pending', false)`
 
@@ -72,12 +73,12 @@ func (r *reminderRound) writeCancelled(w *writer) {
 		return
 	}
 	var campaigns []string
-	var rs []int64
+	var rs, places []int64
 	var at instants
 	for _, c := range r.cancelled {
-		campaigns, rs, at = append(campaigns, c.campaign), append(rs, int64(c.r)), at.add(c.at)
+		campaigns, rs, at, places = append(campaigns, c.campaign), append(rs, int64(c.r)), at.add(c.at), append(places, c.place)
 	}
-	w.queue(cancelRemindersSQL, campaigns, rs, at)
+	w.queue(cancelRemindersSQL, campaigns, rs, at, places)
 }
 
 func (r *reminderRound) writeDue(w *writer) {
@@ -85,13 +86,14 @@ func (r *reminderRound) writeDue(w *writer) {
 		return
 	}
 	var campaigns, kinds, states []string
-	var from, through []int64
+	var from, through, places []int64
 	var due, at instants
 	for _, d := range r.due {
 		campaigns, kinds, states = append(campaigns, d.campaign), append(kinds, d.kind), append(states, d.state)
 		from, through, due, at = append(from, int64(d.fromR)), append(through, int64(d.throughR)), due.add(d.dueAt), at.add(d.at)
+		places = append(places, d.place)
 	}
-	w.queue(remindersDueSQL, campaigns, kinds, due, from, through, states, at)
+	w.queue(remindersDueSQL, campaigns, kinds, due, from, through, states, at, places)
 }
 
 func (r *reminderRound) writeMoves(w *writer) {
