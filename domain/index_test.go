@@ -173,3 +173,56 @@ func TestASmallArrayTakesASmallPage(t *testing.T) {
 		t.Fatalf("10 records of 10 take a page of %d", c)
 	}
 }
+
+// TestIndexFilledAtOnce: as if records had been added one by one, wherever their hashes lie.
+func TestIndexFilledAtOnce(t *testing.T) {
+	type key struct {
+		hash uint64
+		kind uint32
+	}
+	for _, n := range []uint32{0, 1, 5, 1000, fillFrom - 1, fillFrom, 100_000} {
+		for name, hashes := range map[string]func(*rand.Rand) uint64{
+			"spread":     (*rand.Rand).Uint64,
+			"each twice": func(r *rand.Rand) uint64 { return r.Uint64N(uint64(n)/2+1) * 0x9e3779b97f4a7c15 },
+			"in a crowd": func(r *rand.Rand) uint64 { return 0xabcdef<<40 | r.Uint64N(1<<12) },
+			"half of them in a crowd": func(r *rand.Rand) uint64 {
+				if h := r.Uint64(); h&1 == 0 {
+					return h
+				}
+				return 0x123<<52 | r.Uint64N(1<<40)
+			},
+		} {
+			t.Run(fmt.Sprint(n, " ", name), func(t *testing.T) {
+				rnd := rand.New(rand.NewPCG(uint64(n), 3))
+				keys := make([]key, 3*n+1) // records are numbers with gaps
+				want := map[key]uint32{}
+				for k := range n {
+					keys[3*k] = key{hashes(rnd), rnd.Uint32N(2)}
+					want[keys[3*k]] = 3 * k
+				}
+				var x index
+				hash := func(r uint32) uint64 { return keys[r].hash }
+				same := func(r, earlier uint32) bool {
+					if keys[r].hash != keys[earlier].hash || earlier >= r {
+						t.Fatalf("asked whether %d is %d", r, earlier)
+					}
+					return keys[r] == keys[earlier]
+				}
+				x.fill(n, func(k uint32) uint32 { return 3 * k }, hash, same)
+				if int(x.n) != len(want) {
+					t.Fatalf("%d records, want %d", x.n, len(want))
+				}
+				for k, r := range want {
+					if got, ok := x.find(k.hash, func(r uint32) bool { return keys[r] == k }); !ok || got != r {
+						t.Fatalf("record %d of %v, %v, want %d", got, k, ok, r)
+					}
+				}
+				for _, b := range x.dir {
+					if int(b.used) > len(b.slots)*13/16 {
+						t.Fatalf("a bucket has %d of %d slots used", b.used, len(b.slots))
+					}
+				}
+			})
+		}
+	}
+}

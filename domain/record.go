@@ -29,24 +29,28 @@ func (c *campaign) indexMany() {
 func (c *campaign) index() bool {
 	x := new(indexes)
 	c.indexes = x
-	x.ids.reserve(c.claimed() + c.acts.len())
-	x.customers.reserve(c.claimed())
-	for i := range c.claimed() {
-		rec := c.claims.at(i)
-		if _, twice := c.seen(rec.id); twice {
+	claimed, twice := c.claimed(), false
+	x.ids.fill(claimed+c.acts.len(), func(k uint32) uint32 {
+		if k < claimed {
+			return claimRef(k)
+		}
+		return actRef(k - claimed)
+	}, c.idHash, func(_, _ uint32) bool {
+		twice = true // the hash is all there is of an id
+		return true
+	})
+	if twice {
+		return false
+	}
+	x.customers.fill(claimed, func(i uint32) uint32 { return i }, c.customerHash, func(i, earlier uint32) bool {
+		if c.claims.at(i).customer != c.claims.at(earlier).customer {
 			return false
 		}
-		x.ids.add(rec.id, claimRef(i), c.idHash)
-		previous, _ := c.newestOf(rec.customer)
-		c.link(i, rec.customer, previous)
-	}
-	for i := range c.acts.len() {
-		id := c.acts.at(i).id
-		if _, twice := c.seen(id); twice {
-			return false
-		}
-		x.ids.add(id, actRef(i), c.idHash)
-	}
+		c.backfillLinks(claimed)
+		link := x.links.edit(i)
+		link.previous, link.ordinal = earlier+1, x.links.at(earlier).ordinal+1
+		return true
+	})
 	if c.settings.MaxRedemptions > manyRedemptions {
 		c.indexOrders()
 	}
