@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,6 +21,8 @@ const (
 	// currentWait bounds how long the copies of one stream on other nodes may take to catch up.
 	currentWait = time.Hour
 	pollEvery   = 100 * time.Millisecond
+	// configWait bounds one look at a stream that may never answer.
+	configWait = 5 * time.Second
 	// cleanWait bounds the removal of what a failed restore made.
 	cleanWait = time.Minute
 )
@@ -158,27 +161,23 @@ func (r *restorer) run(ctx context.Context) error {
 func (r *restorer) makeRoom(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*infoWait)
 	defer cancel()
-	state, err := r.js.Stream(ctx, topology.StateStream)
-	if err == nil {
-		if id := state.CachedInfo().Config.Metadata[topology.MetaRestoring]; id != "" {
-			r.opts.Logger.Warn("removing what an interrupted restore left", "restore", id)
-			if err := r.clean(ctx, id); err != nil {
-				return fmt.Errorf("removing what an interrupted restore left: %w; run `scrip restore` again", err)
-			}
+	state, err := r.config(ctx, topology.StateStream)
+	switch id := state.Metadata[topology.MetaRestoring]; {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+	case err != nil:
+		return fmt.Errorf("looking at stream %s: %w%s", topology.StateStream, err, hint(err))
+	case id != "":
+		r.opts.Logger.Warn("removing what an interrupted restore left", "restore", id)
+		if err := r.clean(ctx, id); err != nil {
+			return fmt.Errorf("removing what an interrupted restore left: %w; run `scrip restore` again", err)
 		}
-	} else if !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return fmt.Errorf("looking at stream %s: %w", topology.StateStream, err)
 	}
-	names := r.js.StreamNames(ctx)
-	there := map[string]bool{}
-	for name := range names.Name() {
-		there[name] = true
+	names, err := r.names(ctx)
+	if err != nil {
+		return err
 	}
-	if err := names.Err(); err != nil {
-		return fmt.Errorf("listing streams: %w", err)
-	}
-	for _, s := range r.b.Streams {
-		if !there[s.Name] {
+	for _, name := range names {
+		if !isOurs(name) {
 			continue
 		}
 		whose := "part of a log"
@@ -187,7 +186,7 @@ func (r *restorer) makeRoom(ctx context.Context) error {
 				whose += ", the one that the backup is of"
 			}
 		}
-		return fmt.Errorf("%w: it holds stream %s, %s; restore to another server, or, if that log is to be given up, stop all scrip servers, remove the streams whose names contain SCRIP_, and run `scrip restore` again", ErrNotEmpty, s.Name, whose)
+		return fmt.Errorf("%w: it holds stream %s, %s; restore to another server, or, if that log is to be given up, stop all scrip servers, remove the streams whose names contain SCRIP_, and run `scrip restore` again", ErrNotEmpty, name, whose)
 	}
 	return nil
 }
@@ -232,8 +231,7 @@ func (r *restorer) grow(ctx context.Context, s Stream, config json.RawMessage) e
 	}
 	config, err := with(config, r.replicas(), nil)
 	if err == nil {
-		var answer streamInfo
-		err = request(ctx, r.js, "STREAM.UPDATE."+s.Name, config, &answer)
+		err = r.update(ctx, s.Name, config)
 	}
 	if err != nil {
 		return fmt.Errorf("giving stream %s %d copies: %w%s", s.Name, r.replicas(), err, hint(err))
@@ -332,7 +330,7 @@ func (r *restorer) lease(ctx context.Context) error {
 
 // finish takes the mark away, in one write: from then on this is the log.
 func (r *restorer) finish(ctx context.Context) error {
-	var have, answer streamInfo
+	var have streamInfo
 	if err := request(ctx, r.js, "STREAM.INFO."+topology.StateStream, struct{}{}, &have); err != nil {
 		return fmt.Errorf("finishing the restore: %w", err)
 	}
@@ -340,10 +338,21 @@ func (r *restorer) finish(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("finishing the restore: %w", err)
 	}
-	if err := request(ctx, r.js, "STREAM.UPDATE."+topology.StateStream, config, &answer); err != nil {
+	if err := r.update(ctx, topology.StateStream, config); err != nil {
 		return fmt.Errorf("finishing the restore: %w", err)
 	}
 	return nil
+}
+
+// update changes a stream's configuration. Asked twice it does no harm, so a request that met an election is repeated.
+func (r *restorer) update(ctx context.Context, name string, config json.RawMessage) error {
+	for try := 1; ; try++ {
+		var answer streamInfo
+		err := request(ctx, r.js, "STREAM.UPDATE."+name, config, &answer)
+		if err == nil || try == tries || ctx.Err() != nil || !away(err) {
+			return err
+		}
+	}
 }
 
 // clean removes the streams that a restore made, known by its id: the marked one last, so that a crash on the way leaves
@@ -363,31 +372,83 @@ func (r *restorer) clean(ctx context.Context, id string) error {
 			}
 		}
 	}
-	state, err := r.js.Stream(ctx, topology.StateStream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
+	state, err := r.config(ctx, topology.StateStream)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("looking at stream %s: %w", topology.StateStream, err)
-	}
-	if state.CachedInfo().Config.Metadata[topology.MetaRestoring] != id {
+	case state.Metadata[topology.MetaRestoring] != id:
 		return nil
 	}
 	return r.remove(ctx, topology.StateStream)
 }
 
-// made lists the streams of a restore but the marked one.
+// made lists the streams of a restore but the marked one. (The API's list of streams with their settings waits in vain for
+// those whose restore broke off, so it asks one by one.)
 func (r *restorer) made(ctx context.Context, id string) (names []string, err error) {
-	streams := r.js.ListStreams(ctx)
-	for info := range streams.Info() {
-		if name := info.Config.Name; info.Config.Metadata[topology.MetaRestored] == id && name != topology.StateStream {
+	all, err := r.names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range all {
+		if !isOurs(name) || name == topology.StateStream {
+			continue
+		}
+		info, err := r.config(ctx, name)
+		var api *jetstream.APIError
+		switch {
+		case err == nil && info.Metadata[topology.MetaRestored] == id:
 			names = append(names, name)
+		case err == nil, errors.Is(err, jetstream.ErrStreamNotFound):
+		case away(err), errors.As(err, &api):
+			// It has no leader: its first bytes never came. Under the mark nobody else makes streams of this name.
+			names = append(names, name)
+		default:
+			return nil, fmt.Errorf("looking at stream %s: %w", name, err)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 	}
-	if err := streams.Err(); err != nil {
+	return names, nil
+}
+
+// names are all streams of the server.
+func (r *restorer) names(ctx context.Context) (names []string, err error) {
+	lister := r.js.StreamNames(ctx)
+	for name := range lister.Name() {
+		names = append(names, name)
+	}
+	if err := lister.Err(); err != nil {
 		return nil, fmt.Errorf("listing streams: %w", err)
 	}
 	return names, nil
+}
+
+// config asks for a stream's settings, twice if there is no answer.
+func (r *restorer) config(ctx context.Context, name string) (jetstream.StreamConfig, error) {
+	for try := 1; ; try++ {
+		attempt, done := context.WithTimeout(ctx, configWait)
+		stream, err := r.js.Stream(attempt, name)
+		done()
+		switch {
+		case err == nil:
+			return stream.CachedInfo().Config, nil
+		case try == 2 || ctx.Err() != nil || !away(err):
+			return jetstream.StreamConfig{}, err
+		}
+	}
+}
+
+// isOurs says whether a stream has a name that a log's streams have.
+func isOurs(name string) bool {
+	for _, prefix := range []string{topology.CmdStreamPrefix, topology.EvtStreamPrefix, topology.RmdStreamPrefix} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return name == topology.StateStream || name == topology.SnapStream
 }
 
 func (r *restorer) remove(ctx context.Context, name string) error {

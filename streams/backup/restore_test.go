@@ -89,6 +89,7 @@ func TestAStoppedRestore(t *testing.T) {
 
 // TestAKilledRestore: no server starts on what it left; the next one removes that, and nothing else, and starts over.
 func TestAKilledRestore(t *testing.T) {
+	t.Parallel() // with others that wait
 	dir, held := sample(t)
 	var left []jetstream.JetStream
 	for _, at := range places {
@@ -115,6 +116,30 @@ func TestAKilledRestore(t *testing.T) {
 	for _, js := range left { // the first waits until the hold of the dead one has run out
 		again(t, dir, js, held)
 	}
+}
+
+// TestAKilledRestoreOnACluster: what it left there is removed, too, although a stream whose first bytes did not all come
+// is one that the cluster knows only half.
+func TestAKilledRestoreOnACluster(t *testing.T) {
+	t.Parallel() // with others that wait
+	dir, held := sample(t)
+	c := streamtest.StartCluster(t, streamtest.Lanes(lanes))
+	dying, js := c.JetStream(t), c.JetStream(t)
+	err := open(t, dir).RestoreHooked(t.Context(), dying, backup.RestoreOptions{Replicas: 3, Logger: streamtest.Logger(t)}, func(stream string) {
+		if stream == topology.EvtStream(0) {
+			dying.Conn().Close()
+		}
+	})
+	if err == nil {
+		t.Fatal("killed, it came to its end")
+	}
+	if left := streams(t, js); !slices.Contains(left, topology.EvtStream(0)) {
+		t.Errorf("left behind: %v", left)
+	}
+	restore(t, dir, js, 3)
+	other := newRig(t, js, 3)
+	other.work(nil)
+	other.repeats(held)
 }
 
 // again restores, and checks that all is well.

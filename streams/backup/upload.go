@@ -7,13 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// uploadWindow is how many chunks may be on their way unanswered.
-const uploadWindow = 32
+const (
+	// uploadWindow is how many chunks may be on their way unanswered.
+	uploadWindow = 32
+	// knockFor is how long a server waits for the first chunk.
+	knockFor   = 5 * time.Second
+	knockEvery = 20 * time.Millisecond
+)
 
 // upload gives a stream back to the server, under a configuration that may differ from its own, and says what the stream
 // then holds. A stream that it could not finish may be there in part.
@@ -38,20 +44,26 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 	}()
 	digest := sha256.New()
 	buf := make([]byte, chunkSize)
-	for flying := 0; ; {
+	for first, flying := true, 0; ; first = false {
 		n, err := io.ReadFull(from, buf)
-		if n > 0 {
-			_, _ = digest.Write(buf[:n])
-			if err := nc.PublishRequest(target.Subject, sub.Subject, buf[:n]); err != nil {
-				return bounds{}, err
-			}
-			progress(n)
-			flying++
-		}
 		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !last {
 			return bounds{}, err
 		}
+		switch {
+		case n == 0:
+		case first:
+			if err := knock(ctx, nc, sub, target.Subject, buf[:n]); err != nil {
+				return bounds{}, err
+			}
+		default:
+			if err := nc.PublishRequest(target.Subject, sub.Subject, buf[:n]); err != nil {
+				return bounds{}, err
+			}
+			flying++
+		}
+		_, _ = digest.Write(buf[:n])
+		progress(n)
 		for ; flying >= uploadWindow || last && flying > 0; flying-- {
 			if _, err := answered(ctx, sub); err != nil {
 				return bounds{}, err
@@ -79,6 +91,27 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 	return done.State, json.Unmarshal(data, &done)
 }
 
+// knock sends the first chunk until it is answered: on a cluster the node that we are connected to may not have heard yet
+// that another one listens. "No responders" says that nobody got it.
+func knock(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, subject string, chunk []byte) error {
+	tick := time.NewTicker(knockEvery)
+	defer tick.Stop()
+	for deadline := time.Now().Add(knockFor); ; {
+		if err := nc.PublishRequest(subject, sub.Subject, chunk); err != nil {
+			return err
+		}
+		_, err := answered(ctx, sub)
+		if !errors.Is(err, nats.ErrNoResponders) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // giveUp ends a transfer too early and waits until the server has noticed: from then on the stream is there in part or
 // not at all, and can be removed. Left alone the server would notice after five seconds.
 func giveUp(ctx context.Context, nc *nats.Conn, subject string) {
@@ -97,9 +130,6 @@ func answered(ctx context.Context, sub *nats.Subscription) ([]byte, error) {
 			err = context.Cause(ctx)
 		}
 		return nil, err
-	}
-	if msg.Header.Get("Status") == "503" {
-		return nil, errors.New("the server has stopped taking it")
 	}
 	var failed struct {
 		Error *jetstream.APIError `json:"error"`

@@ -248,7 +248,7 @@ func ensureBucket(ctx context.Context, js jetstream.JetStream, want jetstream.Ke
 		if err != nil {
 			return err
 		}
-		status, err := kv.Status(ctx)
+		status, err := bucketStatus(ctx, kv)
 		if err != nil {
 			return err
 		}
@@ -266,6 +266,15 @@ func ensureBucket(ctx context.Context, js jetstream.JetStream, want jetstream.Ke
 		return nil, nil, fmt.Errorf("ensuring bucket %s: %w", want.Bucket, err)
 	}
 	return kv, drifts, nil
+}
+
+// bucketStatus looks at a bucket that is there: a node of a cluster that has not heard of it yet is asked again.
+func bucketStatus(ctx context.Context, kv jetstream.KeyValue) (jetstream.KeyValueStatus, error) {
+	status, err := kv.Status(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
+		err = errors.Join(errAgain, err)
+	}
+	return status, err
 }
 
 func ensureSnapBucket(ctx context.Context, js jetstream.JetStream, spec Spec) error {

@@ -271,3 +271,26 @@ func concurrently(t *testing.T, replicas int, connect jetStreams) {
 		t.Errorf("logs %v, %d refused; want one log, and %d with the other key refused", uuids, refusals, servers/2)
 	}
 }
+
+// A log that a restore has not finished, or did not come to finish, is refused whole as it may look.
+func TestAnUnfinishedRestoreIsRefused(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	spec := topology.Spec{Lanes: 1, KeyFingerprint: "k"}
+	if _, err := topology.Ensure(t.Context(), js, spec); err != nil {
+		t.Fatal(err)
+	}
+	mark := func(id string) {
+		alter(t, js, topology.StateStream, func(c *jetstream.StreamConfig) { c.Metadata = map[string]string{topology.MetaRestoring: id} })
+	}
+	mark("some restore")
+	if _, err := topology.Ensure(t.Context(), js, spec); !errors.Is(err, topology.ErrRefused) || !strings.Contains(err.Error(), "scrip restore") {
+		t.Errorf("Ensure: %v", err)
+	}
+	if _, _, err := topology.Inspect(t.Context(), js); !errors.Is(err, topology.ErrRefused) {
+		t.Errorf("Inspect: %v", err)
+	}
+	mark("")
+	if _, err := topology.Ensure(t.Context(), js, spec); err != nil {
+		t.Errorf("after the restore: %v", err)
+	}
+}

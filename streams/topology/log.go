@@ -120,7 +120,7 @@ func Inspect(ctx context.Context, js jetstream.JetStream) (log Log, found bool, 
 // readIdentity reads the arbiter's key. The read may be answered by a replica that lags: "not found" is only believed
 // by whoever then succeeds in creating the key.
 func readIdentity(ctx context.Context, kv jetstream.KeyValue) (id identity, revision uint64, found bool, err error) {
-	status, err := kv.Status(ctx)
+	status, err := bucketStatus(ctx, kv)
 	if err != nil {
 		return identity{}, 0, false, fmt.Errorf("looking at bucket %s: %w", StateBucket, err)
 	}

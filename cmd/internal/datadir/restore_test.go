@@ -1,0 +1,76 @@
+package datadir
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRestore: a restore has its place beside the store's, gets the store's name at the end, and never takes the place of
+// a store that is there.
+func TestRestore(t *testing.T) {
+	d := open(t, t.TempDir())
+	fill := func(text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(d.Restoring(), "jetstream"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(d.Restoring(), "jetstream", "file"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.Interrupted() {
+		t.Error("interrupted before it began")
+	}
+	if err := d.BeginRestore(); err != nil {
+		t.Fatal(err)
+	}
+	fill("first")
+	if !d.Interrupted() {
+		t.Error("what a crash would leave is not recognised")
+	}
+	if err := d.BeginRestore(); err != nil { // after the crash
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(d.Restoring(), "jetstream")); !os.IsNotExist(err) {
+		t.Errorf("left of the first: %v", err)
+	}
+	fill("second")
+	if err := d.FinishRestore(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(d.NATS(), "jetstream", "file")); err != nil || string(got) != "second" {
+		t.Errorf("the store: %q %v", got, err)
+	}
+	if d.Interrupted() {
+		t.Error("interrupted after it ended")
+	}
+	if err := d.BeginRestore(); err == nil || !strings.Contains(err.Error(), "holds a log already") {
+		t.Errorf("over a store: %v", err)
+	}
+}
+
+// TestAKeyIsPutButNeverReplaced.
+func TestAKeyIsPutButNeverReplaced(t *testing.T) {
+	d := open(t, t.TempDir())
+	if _, found, err := FindKey(d.Path(), ""); found || err != nil {
+		t.Errorf("a key before there was one: %v", err)
+	}
+	key := [32]byte{1}
+	for range 2 {
+		if err := d.PutKey(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k, found, err := FindKey(d.Path(), "")
+	if err != nil || !found || k.Key != key {
+		t.Errorf("found %v %v %v", k, found, err)
+	}
+	if err := d.PutKey([32]byte{2}); err == nil || !strings.Contains(err.Error(), "another key") {
+		t.Errorf("another key: %v", err)
+	}
+	if k, _, err := FindKey(d.Path(), strings.Repeat("ab", 32)); err != nil || k.From != KeyVariable || k.Key[0] != 0xab {
+		t.Errorf("the variable's: %v %v", k, err)
+	}
+}
