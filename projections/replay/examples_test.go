@@ -17,7 +17,7 @@ func sorted(list []string) string {
 }
 
 // example folds the log with a shipped example, in batches of so many lines.
-func (r *rig) example(t *testing.T, name string, lines int) (db string) {
+func (r *rig) example(t *testing.T, db, name string, lines int) {
 	t.Helper()
 	text, err := ExampleSQL(name)
 	if err != nil {
@@ -27,9 +27,7 @@ func (r *rig) example(t *testing.T, name string, lines int) (db string) {
 	if f.Name != name || len(f.Types) == 0 {
 		t.Errorf("example %s is called %s and wants %v", name, f.Name, f.Types)
 	}
-	db = pgtest.URL(t)
-	r.run(Postgres(db, f.Definition(), false), Options{Filter: Filter{Types: f.Types}, MaxLines: lines})
-	return db
+	r.run(Postgres(db, f.Definition(), true), Options{Filter: Filter{Types: f.Types}, MaxLines: lines})
 }
 
 // shop lets some customers claim in both lanes, over hours, and redeem after different times.
@@ -82,14 +80,15 @@ func TestExamples(t *testing.T) {
 		hours = append(hours, fmt.Sprintf("%s: %d %d %d", key, sums[0], sums[1], sums[2]))
 	}
 	slices.Sort(hours)
+	db := pgtest.URL(t)
 	for _, lines := range []int{0, 1, 2} {
-		db := r.example(t, "claims_by_hour", lines)
+		r.example(t, db, "claims_by_hour", lines)
 		got := query(t, db, `SELECT string_agg(campaign || to_char(hour AT TIME ZONE 'UTC', ' YYYY-MM-DD HH24') || ': ' || claims || ' ' || redemptions || ' ' || rollbacks, ', ' ORDER BY campaign, hour) FROM claims_by_hour.hour`)
 		if got != strings.Join(hours, ", ") || len(hours) < 4 {
 			t.Errorf("claims_by_hour: %s\nwant %s", got, strings.Join(hours, ", "))
 		}
 
-		db = r.example(t, "time_to_redeem", lines)
+		r.example(t, db, "time_to_redeem", lines)
 		// By lane: ann after 31 s, bob after an hour and 34 s, dee after 4 s; cy and only0 never.
 		got = query(t, db, `SELECT string_agg(claims || ' ' || redeemed || ' ' || median || ' ' || longest, ', ' ORDER BY claims) FROM time_to_redeem.percentiles`)
 		if got != "4 3 00:00:31 01:00:34, 5 3 00:00:31 01:00:34" {
@@ -100,7 +99,7 @@ func TestExamples(t *testing.T) {
 			t.Errorf("time_to_redeem.histogram: %s", got)
 		}
 
-		db = r.example(t, "never_redeem", lines)
+		r.example(t, db, "never_redeem", lines)
 		got = query(t, db, `SELECT string_agg(customer_id || ' ' || claimed, ', ' ORDER BY customer_id) FROM never_redeem.collector`)
 		if got != "bob 2, cy 2, only0 1" {
 			t.Errorf("never_redeem: %s", got)

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -188,6 +190,12 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	r.server.Restart(t)
+	streamtest.Eventually(t, "the server is back", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := r.js.Stream(ctx, topology.EvtStream(0))
+		return err == nil
+	})
 	r.claim(campaigns[0], "later")
 	if got := <-arrived; got.Sequence != r.last[0] {
 		t.Errorf("after a restart of the server: %v", got)

@@ -64,7 +64,9 @@ type namedFile struct {
 	reset bool
 	state fileState
 	file  *os.File
-	enc   encoder
+	// locked says that the file is ours alone.
+	locked bool
+	enc    encoder
 
 	length int64 // of the file, with what the encoder has let go of
 	places map[int]eventlog.Position
@@ -78,9 +80,9 @@ func (s *namedFile) Begin(_ context.Context, _ topology.Log, f *Filter) (map[int
 	if err != nil {
 		return nil, err
 	}
-	s.file = file
+	s.file, s.locked = file, false
 	if err := s.resume(f); err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(err, s.close())
 	}
 	return maps.Clone(s.places), nil
 }
@@ -97,6 +99,7 @@ func (s *namedFile) resume(f *Filter) error {
 	if err := syscall.Flock(int(s.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return fmt.Errorf("another process writes %s: %w; stop that one, or give another --out", s.path, err)
 	}
+	s.locked = true
 	statePath := StatePath(s.path, s.state.Name)
 	s.state.Filter = f.String()
 	then, err := readState(statePath)
@@ -231,5 +234,14 @@ func (s *namedFile) End(context.Context, error) (err error) {
 	if !s.broken {
 		err = s.checkpoint()
 	}
-	return errors.Join(err, s.file.Close())
+	return errors.Join(err, s.close())
+}
+
+// close lets go of the lock first: a program that this process is just starting shares the open file for a moment, and
+// would hold the lock as long.
+func (s *namedFile) close() error {
+	if s.locked {
+		_ = syscall.Flock(int(s.file.Fd()), syscall.LOCK_UN) // Close does it, too, but for such a moment
+	}
+	return s.file.Close()
 }

@@ -106,6 +106,7 @@ func TestProjectionKilled(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	killed := errors.New("killed")
+	db := pgtest.URL(t)
 	for at := range 6 {
 		for name, install := range map[string]func(p *projection, n int){
 			"before the commit": func(p *projection, n int) {
@@ -124,16 +125,16 @@ func TestProjectionKilled(t *testing.T) {
 				}
 			},
 		} {
-			db := pgtest.URL(t)
-			p := Postgres(db, Rows("all_events"), false).(*projection)
+			schema := fmt.Sprintf("%s_%d", strings.ReplaceAll(name, " ", "_"), at)
+			p := Postgres(db, Rows(schema), false).(*projection)
 			install(p, at)
 			_, err := r.try(p, Options{MaxLines: 2})
 			var batch *BatchError
 			if !errors.As(err, &batch) || batch.First == 0 || batch.Last < batch.First {
 				t.Fatalf("%s %d: %v", name, at, err)
 			}
-			r.run(Postgres(db, Rows("all_events"), false), Options{MaxLines: 3})
-			r.sameRows(t, db, "all_events")
+			r.run(Postgres(db, Rows(schema), false), Options{MaxLines: 3})
+			r.sameRows(t, db, schema)
 		}
 	}
 }

@@ -87,6 +87,7 @@ func TestSQLRaw(t *testing.T) {
 func TestSQLSyntaxErrors(t *testing.T) {
 	r := newRig(t)
 	r.work()
+	db := pgtest.URL(t)
 	for _, c := range []struct {
 		text string
 		line int
@@ -112,17 +113,16 @@ func TestSQLSyntaxErrors(t *testing.T) {
 		{"-- scrip: types coupon.gilded\n-- scrip: fold\nSELECT 1", 1, `no event type "coupon.gilded"`},
 		{"-- scrip: foldd\nSELECT 1", 1, "give name, types, create or fold"},
 	} {
-		db := ""
 		f, err := ParseSQL("dir/bad.sql", []byte(c.text))
 		if err == nil {
-			db = pgtest.URL(t)
+			execute(t, db, "DROP SCHEMA IF EXISTS bad CASCADE")
 			_, err = r.try(Postgres(db, f.Definition(), false), Options{})
 		}
 		var syntax *SyntaxError
 		if !errors.As(err, &syntax) || syntax.Line != c.line || !strings.Contains(err.Error(), fmt.Sprintf("dir/bad.sql:%d: ", c.line)) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q:\n got %v\nwant line %d: %s", c.text, err, c.line, c.says)
 		}
-		if db != "" && (strings.Contains(c.says, "syntax") || strings.Contains(c.says, "another name")) && query(t, db, "SELECT count(*)::text FROM pg_namespace WHERE nspname = 'bad'") != "0" {
+		if f != nil && (strings.Contains(c.says, "syntax") || strings.Contains(c.says, "another name")) && query(t, db, "SELECT count(*)::text FROM pg_namespace WHERE nspname = 'bad'") != "0" {
 			t.Errorf("%q: a schema was made", c.text)
 		}
 	}
