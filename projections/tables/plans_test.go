@@ -96,6 +96,34 @@ func TestBatchesReadOnlyWhatTheyName(t *testing.T) {
 	}
 }
 
+// All reminders of an instant fire by one statement, and none of them moves in an index.
+func TestFiringChangesNoIndex(t *testing.T) {
+	pool := open(t)
+	conn, err := pool.Acquire(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	r := new(reader)
+	const reminders = 3000
+	lines := []byte(stamped(`{"type":"campaign.created","campaign":"c","at":"@1","number":1,"codes":10,"opens_at":"@20","max_redemptions":1}` + "\n"))
+	for n := range reminders {
+		lines = append(lines, stamped(fmt.Sprintf(`{"type":"reminder.set","campaign":"c","at":"@1","r":%d,"customer_id":"customer-%d","kind":"opens","before":"5m0s","due_at":"@15"}`, n+1, n))...)
+		lines = append(lines, '\n')
+	}
+	commit(t, conn, r.batch([]message{{at: minute(1), lines: lines}}))
+	commit(t, conn, r.batch(script(fmt.Sprintf(`{"type":"reminders.due","campaign":"c","at":"@15","kind":"opens","due_at":"@15","from_r":1,"through_r":%d,"fired":%d,"dropped":0}`, reminders, reminders))))
+	if got, want := rows(t, pool, "SELECT state, count(*) FROM scrip.reminder GROUP BY 1"), fmt.Sprint("fired ", reminders); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if _, err := conn.Exec(context.Background(), "SELECT pg_stat_force_next_flush()"); err != nil {
+		t.Fatal(err)
+	}
+	if got := rows(t, pool, "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'reminder'"); got != fmt.Sprint(reminders, " ", reminders) {
+		t.Errorf("updates, and whether they were within their pages: %s", got)
+	}
+}
+
 func analyze(t *testing.T, conn *pgxpool.Conn) {
 	t.Helper()
 	_, err := conn.Exec(context.Background(), "VACUUM ANALYZE scrip.campaign, scrip.coupon_row, scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats")

@@ -43,7 +43,7 @@ CREATE TABLE scrip.reminder (
     CONSTRAINT reminder_key PRIMARY KEY (campaign, r),
     CONSTRAINT reminder_state_is_known CHECK (state IN ('pending', 'fired', 'cancelled', 'dropped')),
     CONSTRAINT reminder_settled_has_time CHECK ((state = 'pending') = (settled_at IS NULL))
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 45); -- all of a campaign may fire at once: room for a HOT update of each row
 
 -- None depends on state, so that a reminder that fires or is cancelled changes no index.
 CREATE INDEX reminder_due ON scrip.reminder (campaign, kind, due_at, r);
