@@ -23,7 +23,7 @@ const (
 
 // upload gives a stream back to the server, under a configuration that may differ from its own, and says what the stream
 // then holds. A stream that it could not finish may be there in part.
-func upload(ctx context.Context, js jetstream.JetStream, name string, info streamInfo, from io.Reader, sum string, progress func(n int)) (bounds, error) {
+func upload(ctx context.Context, js jetstream.JetStream, name string, info streamInfo, from io.Reader, sum string, progress func(n int)) (have bounds, err error) {
 	var target struct {
 		Subject string `json:"deliver_subject"`
 	}
@@ -36,10 +36,11 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 		return bounds{}, err
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // the connection may be gone
-	finished := false
+	ended := false // whether the end has been sent
 	defer func() {
-		if !finished {
-			giveUp(ctx, nc, target.Subject)
+		var api *jetstream.APIError
+		if err != nil && !errors.As(err, &api) { // which would have been the answer
+			giveUp(ctx, nc, sub, target.Subject, ended)
 		}
 	}()
 	digest := sha256.New()
@@ -77,6 +78,7 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 		return bounds{}, damaged("%s has changed since it was checked", name+dataSuffix)
 	}
 	// An empty one ends it.
+	ended = true
 	if err := nc.PublishRequest(target.Subject, sub.Subject, nil); err != nil {
 		return bounds{}, err
 	}
@@ -84,7 +86,6 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 	if err != nil {
 		return bounds{}, err
 	}
-	finished = true
 	var done struct {
 		State bounds `json:"state"`
 	}
@@ -112,12 +113,20 @@ func knock(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, subject s
 	}
 }
 
-// giveUp ends a transfer too early and waits until the server has noticed: from then on the stream is there in part or
-// not at all, and can be removed. Left alone the server would notice after five seconds.
-func giveUp(ctx context.Context, nc *nats.Conn, subject string) {
+// giveUp ends a transfer too early and waits until the server has noticed, which it says once: from then on the stream is
+// there in part or not at all, and can be removed. Left alone the server would notice after five seconds.
+func giveUp(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, subject string, ended bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
 	defer cancel()
-	_, _ = nc.RequestWithContext(ctx, subject, nil)
+	if !ended && nc.PublishRequest(subject, sub.Subject, nil) != nil {
+		return
+	}
+	for {
+		msg, err := sub.NextMsgWithContext(ctx)
+		if err != nil || len(msg.Data) > 0 { // nobody listens any more, or this is what became of it
+			return
+		}
+	}
 }
 
 // answered waits for the answer to the next chunk: nothing, or at the end the stream, or at any time an error.
