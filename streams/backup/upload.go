@@ -36,7 +36,7 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 		return bounds{}, err
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // the connection may be gone
-	ended := false // whether the end has been sent
+	ended := false          // whether the end has been sent
 	defer func() {
 		var api *jetstream.APIError
 		if err != nil && !errors.As(err, &api) { // which would have been the answer
