@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync"
 )
 
 // The schemas beside the live one.
@@ -57,7 +58,7 @@ type Options struct {
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 	// Hook is called at the beginning of each phase, in Loading and CatchingUp before each batch; an error ends the
-	// rebuild there. For tests that break things.
+	// rebuild there. One call at a time. For tests that break things.
 	Hook func(Phase) error
 	// Room replaces the question how many bytes the disk of PostgreSQL has left. For tests.
 	Room func() (free uint64, known bool)
@@ -82,8 +83,15 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	if o.Hook == nil {
+	if hook := o.Hook; hook == nil {
 		o.Hook = func(Phase) error { return nil }
+	} else {
+		var one sync.Mutex
+		o.Hook = func(p Phase) error {
+			one.Lock()
+			defer one.Unlock()
+			return hook(p)
+		}
 	}
 	return o
 }
