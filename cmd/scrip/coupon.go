@@ -105,10 +105,22 @@ func (m *Main) couponCommand() *cobra.Command {
 
 func (m *Main) couponShow() *cobra.Command {
 	var c domain.Command
-	cmd := &cobra.Command{Use: "show CODE", Short: "Show a coupon and how it stands", Args: codeArgs}
+	var page client.Page
+	cmd := &cobra.Command{
+		Use: "show CODE", Short: "Show a coupon, how it stands and what happened to it", Args: codeArgs,
+		Long: `Show a coupon, how it stands, and what happened to it, newest first: claimed, redeemed, rolled back, voided, extended,
+expired, its reminders set, cancelled, fired, dropped. Each event with its time, its position in the log (lane/sequence/line
+of the event stream) and the id of the command that caused it.
+
+How it stands is answered by its lane. What happened is in the read tables, which may be some moments behind; while they
+are away it is left out, and that is said. Where more happened than is shown, the last line says how to go on.`,
+		Example: `  scrip coupon show 7KQ2-9F3M-XW4T
+  scrip coupon show 7KQ2-9F3M-XW4T --limit 10 -o json`,
+	}
 	campaignFlag(cmd.Flags(), &c)
+	pageFlags(cmd, &page)
 	return m.asks(cmd, func(ctx context.Context, s *session, given []string) error {
-		coupon, err := s.Coupon(ctx, codeOf(given), client.Campaign(c.Campaign))
+		coupon, err := s.CouponPage(ctx, codeOf(given), page, client.Campaign(c.Campaign))
 		if err != nil {
 			return err
 		}

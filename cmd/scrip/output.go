@@ -8,10 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
-	"github.com/seed-4a2410e3/scrip/streams/client"
 )
 
 // printOutcome writes the answer to a command: one JSON line, or words in columns.
@@ -115,47 +113,4 @@ func (m *Main) printJSON(v any) error {
 	}
 	_, err := m.Out.Write(buf.Bytes())
 	return err
-}
-
-// historyEntry is what is shown of an entry of the history; -o json has the rest.
-type historyEntry struct {
-	At       time.Time  `json:"at"`
-	What     string     `json:"what"`
-	Campaign string     `json:"campaign"`
-	Code     string     `json:"code"`
-	Customer string     `json:"customer_id"`
-	Order    string     `json:"order_id"`
-	Reason   string     `json:"reason"`
-	Kind     string     `json:"kind"`
-	DueAt    *time.Time `json:"due_at"`
-}
-
-// printHistory writes what the read tables add, or why they add nothing.
-func (m *Main) printHistory(h client.History) error {
-	if h.Unavailable != "" {
-		_, err := fmt.Fprintf(m.Out, "history is not available: %s\n", h.Unavailable)
-		return err
-	}
-	var entries []historyEntry
-	if err := json.Unmarshal(h.History, &entries); err != nil {
-		return nil // a shape this version does not know; -o json shows it
-	}
-	if len(entries) == 0 {
-		return nil
-	}
-	var rows [][]string
-	for _, e := range entries {
-		var about []string
-		for _, a := range [][2]string{{"order", e.Order}, {"reason", e.Reason}, {"before it", e.Kind}} {
-			if a[1] != "" {
-				about = append(about, a[0]+" "+a[1])
-			}
-		}
-		if e.DueAt != nil {
-			about = append(about, "due "+e.DueAt.UTC().Format(time.RFC3339))
-		}
-		rows = append(rows, []string{e.At.UTC().Format(time.RFC3339Nano), e.What, e.Campaign, orText(e.Code, "-"), orText(e.Customer, "-"), strings.Join(about, ", ")})
-	}
-	fmt.Fprintln(m.Out)
-	return m.printTable("AT WHAT CAMPAIGN CODE CUSTOMER ABOUT", rows)
 }

@@ -1,11 +1,18 @@
-// Package history reads what happened to a coupon or a customer back from the read tables.
+// Package history reads what happened to a coupon or a customer back: each event with its time, its place in the log and
+// the id of the command that caused it, newest first, a page at a time.
 //
-//	coupon_row ──┐
-//	redemption ──┼──> entries, in the order they happened
-//	reminder   ──┘
+//	coupon_row ───┐
+//	redemption ───┤
+//	coupon_event ─┼──> a page of entries ──> their messages in SCRIP_EVT_<lane> ──> ids of commands
+//	expiry_event ─┤    (place: lane, sequence, line)
+//	reminder ─────┘
 //
 // The lanes know how a coupon stands now, and answer that; who held it, when and for which orders it was used is in the
-// tables only. What is read here is as of the checkpoints, and may be behind the lanes.
+// tables only. What is read here is as of the checkpoints, and may be behind the lanes. The tables keep the place of each
+// event and not its command's id, which nobody looks for and which would make each coupon a fifth larger: a page reads
+// the ids from the log.
+//
+// Owner: nobody; a Store keeps nothing. A crash here loses an answer.
 package history
 
 import (
@@ -13,188 +20,181 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/service"
 )
 
-// MostEntries is how many entries are read at once when nobody says otherwise, and at most.
-const MostEntries = 500
+const (
+	// MostEntries is how many entries a page has at most, DefaultEntries how many when nobody says otherwise.
+	MostEntries    = service.MaxShown
+	DefaultEntries = 100
+)
 
 // Entry is one thing that happened.
 type Entry struct {
 	At time.Time `json:"at"`
-	// What is claimed, redeemed, rolled_back, expired, voided, reminder_set, reminder_fired, reminder_cancelled or
-	// reminder_dropped.
-	What       string          `json:"what"`
+	// What is claimed, redeemed, rolled_back, voided, extended, expired, reminder_set, reminder_cancelled, reminder_fired
+	// or reminder_dropped.
+	What string `json:"what"`
+	// Lane, Sequence and Line are where the event stands: the message in the lane's event stream, and the line in it,
+	// from 1. One event tells of many coupons that expired, or reminders that fired, at once.
+	Lane     int    `json:"lane"`
+	Sequence uint64 `json:"sequence"`
+	Line     int    `json:"line"`
+	// ID is of the command that caused it.
+	ID         string          `json:"id,omitempty"`
 	Campaign   string          `json:"campaign"`
-	N          int64           `json:"n,omitempty"` // coupon; 0 for reminders of an opening
+	N          uint32          `json:"n,omitempty"` // coupon; 0 for reminders of an opening
 	Code       string          `json:"code,omitempty"`
 	CustomerID string          `json:"customer_id,omitempty"`
 	OrderID    string          `json:"order_id,omitempty"`
 	Reason     string          `json:"reason,omitempty"`
 	Attributes json.RawMessage `json:"attributes,omitempty"`
-	Kind       string          `json:"kind,omitempty"` // of a reminder
-	DueAt      *time.Time      `json:"due_at,omitempty"`
+	// ExpiresAt is until when it was extended, or when it expired: At is when that was announced.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	// Kind and DueAt are of a reminder; it is due then unless its anchor moved later.
+	Kind  string     `json:"kind,omitempty"`
+	DueAt *time.Time `json:"due_at,omitempty"`
+
+	r int64 // number of the reminder
 }
+
+// Page is a part of a history, newest first.
+type Page struct {
+	Entries []Entry
+	// Before is the cursor of what is older, "" when nothing is.
+	Before string
+	// Note says which ids are lacking and why, "" if none are.
+	Note string
+}
+
+// Messages reads one message of a lane's event stream: eventlog.Events(js, lane).Get.
+type Messages func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error)
 
 // Store reads the tables through a pool. Any number of goroutines may use it.
-type Store struct{ db *pgxpool.Pool }
-
-// New returns a Store. It asks nobody: PostgreSQL may be away.
-func New(db *pgxpool.Pool) *Store { return &Store{db: db} }
-
-// Entries of the coupons in k, which has the columns of view coupon, and of the reminders in m. rank orders what happened
-// at one instant, sub what is equal even then.
-const entriesSQL = `
-SELECT claimed_at, 'claimed', campaign, n, code, customer_id, NULL, NULL, attributes, NULL, NULL::timestamptz, 1, 0::bigint FROM k
-UNION ALL SELECT x.redeemed_at, 'redeemed', x.campaign, x.n, x.code, x.customer_id, x.order_id, NULL, NULL, NULL, NULL, 2, x.sequence * 1048576 + x.line
-  FROM k JOIN scrip.redemption x ON x.campaign = k.campaign AND x.n = k.n
-UNION ALL SELECT x.rolled_back_at, 'rolled_back', x.campaign, x.n, x.code, x.customer_id, x.order_id, NULL, NULL, NULL, NULL, 3, x.sequence * 1048576 + x.line
-  FROM k JOIN scrip.redemption x ON x.campaign = k.campaign AND x.n = k.n WHERE x.rolled_back_at IS NOT NULL
-UNION ALL SELECT expires_at, 'expired', campaign, n, code, customer_id, NULL, NULL, NULL, NULL, NULL, 4, 0 FROM k WHERE status = 'expired'
-UNION ALL SELECT voided_at, 'voided', campaign, n, code, customer_id, NULL, void_reason, NULL, NULL, NULL, 5, 0 FROM k WHERE voided_at IS NOT NULL
-UNION ALL SELECT m.set_at, 'reminder_set', m.campaign, coalesce(m.n, 0), NULL, m.customer_id, NULL, NULL, NULL, m.kind, m.due_at, 6, m.r FROM m
-UNION ALL SELECT m.settled_at, 'reminder_' || m.state, m.campaign, coalesce(m.n, 0), NULL, m.customer_id, NULL, NULL, NULL, m.kind, m.due_at, 7, m.r
-  FROM m WHERE m.settled_at IS NOT NULL`
-
-// The newest entries before a place.
-//
-// $2 = how many   $3.. = the place: time, campaign, n, rank, sub
-const pageSQL = `
-SELECT * FROM (` + entriesSQL + `) e (at, what, campaign, n, code, customer_id, order_id, reason, attributes, kind, due_at, rank, sub)
-WHERE (at, campaign, n, rank, sub) < ($3::timestamptz, $4::text COLLATE "C", $5::bigint, $6::int, $7::bigint)
-ORDER BY at DESC, campaign DESC, n DESC, rank DESC, sub DESC LIMIT $2`
-
-// $1 = customer
-const customerSQL = `
-WITH k AS (SELECT * FROM scrip.coupon WHERE customer_id = $1), m AS (SELECT * FROM scrip.reminder WHERE customer_id = $1)` + pageSQL
-
-// $1 = campaign   $8 = n
-const couponSQL = `
-WITH k AS (SELECT * FROM scrip.coupon WHERE campaign = $1 AND n = $8),
-     m AS (SELECT x.* FROM k JOIN scrip.reminder x ON x.customer_id = k.customer_id AND x.campaign = k.campaign AND x.n = k.n)` + pageSQL
-
-// CouponEntries is what happened to coupon n of a campaign, oldest first: the newest MostEntries of it. Empty if the
-// tables do not know it, or not yet.
-func (s *Store) CouponEntries(ctx context.Context, campaign string, n uint32) ([]Entry, error) {
-	list, _, err := s.read(ctx, couponSQL, campaign, MostEntries, "", int64(n))
-	if err != nil {
-		return nil, fmt.Errorf("reading the history of coupon %d of %s: %w", n, campaign, err)
-	}
-	return list, nil
+type Store struct {
+	db  *pgxpool.Pool
+	log Messages
 }
 
-// CustomerEntries is what happened to a customer's coupons and reminders in all campaigns, oldest first: the newest
-// limit entries (0 = MostEntries, which is also the most) before a place. before is empty for the newest, else what the
-// call before gave as earlier, which is empty when nothing is left.
-func (s *Store) CustomerEntries(ctx context.Context, customerID string, limit int, before string) (list []Entry, earlier string, err error) {
-	list, earlier, err = s.read(ctx, customerSQL, customerID, limit, before)
+// New returns a Store. It asks nobody: PostgreSQL may be away. Without log, entries have no ids, and pages say so.
+func New(db *pgxpool.Pool, log Messages) *Store { return &Store{db: db, log: log} }
+
+// CouponEntries is what happened to coupon n of a campaign: up to limit entries (0 = DefaultEntries, at most
+// MostEntries) that are older than before says ("" = the newest, else the Before of another page). Empty if the tables do
+// not know it, or not yet.
+func (s *Store) CouponEntries(ctx context.Context, campaign string, n uint32, limit int, before string) (Page, error) {
+	page, err := s.read(ctx, couponSQL, limit, before, campaign, int64(n))
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the history of customer %s: %w", customerID, err)
+		return page, fmt.Errorf("reading the history of coupon %d of %s: %w", n, campaign, err)
 	}
-	return list, earlier, nil
+	return page, nil
+}
+
+// CustomerEntries is the same of a customer's coupons and reminders in all campaigns. Lanes are projected each at its own
+// pace, so an event of a lane that lags may later appear among older ones.
+func (s *Store) CustomerEntries(ctx context.Context, customerID string, limit int, before string) (Page, error) {
+	page, err := s.read(ctx, customerSQL, limit, before, customerID, nil)
+	if err != nil {
+		return page, fmt.Errorf("reading the history of customer %s: %w", customerID, err)
+	}
+	return page, nil
 }
 
 // Coupon is CouponEntries as the micro service asks for it.
-func (s *Store) Coupon(ctx context.Context, campaign string, n uint32) (any, error) {
-	return s.CouponEntries(ctx, campaign, n)
+func (s *Store) Coupon(ctx context.Context, campaign string, n uint32, limit int, before string) (service.HistoryPage, error) {
+	page, err := s.CouponEntries(ctx, campaign, n, limit, before)
+	return served(page, err)
 }
 
-// Customer is the newest page of CustomerEntries, as the micro service asks for it.
-func (s *Store) Customer(ctx context.Context, customerID string) (any, error) {
-	list, _, err := s.CustomerEntries(ctx, customerID, 0, "")
-	return list, err
+// Customer is CustomerEntries as the micro service asks for it.
+func (s *Store) Customer(ctx context.Context, customerID string, limit int, before string) (service.HistoryPage, error) {
+	page, err := s.CustomerEntries(ctx, customerID, limit, before)
+	return served(page, err)
 }
 
-func (s *Store) read(ctx context.Context, sql, of string, limit int, before string, more ...any) (list []Entry, earlier string, err error) {
+func served(page Page, err error) (service.HistoryPage, error) {
+	if err != nil {
+		return service.HistoryPage{}, err
+	}
+	out := service.HistoryPage{More: page.Before != "", Note: page.Note}
+	for i := range page.Entries {
+		raw, err := json.Marshal(&page.Entries[i])
+		if err != nil {
+			return out, fmt.Errorf("encoding the history: %w", err)
+		}
+		out.Entries = append(out.Entries, service.HistoryEntry{JSON: raw, Before: cursorAt(&page.Entries[i]).String()})
+	}
+	return out, nil
+}
+
+func (s *Store) read(ctx context.Context, sql string, limit int, before string, of string, n any) (page Page, err error) {
 	if limit < 0 || limit > MostEntries {
-		return nil, "", fmt.Errorf("limit %d: give 1 to %d, or 0 for the most", limit, MostEntries)
+		return page, fmt.Errorf("limit %d: give 1 to %d, or 0 for %d", limit, MostEntries, DefaultEntries)
 	}
 	if limit == 0 {
-		limit = MostEntries
+		limit = DefaultEntries
 	}
-	from, err := parsePlace(before)
+	from, err := parseCursor(before)
 	if err != nil {
-		return nil, "", err
+		return page, err
 	}
-	args := append([]any{of, limit, from.at, from.campaign, from.n, from.rank, from.sub}, more...)
-	rows, err := s.db.Query(ctx, sql, args...)
+	tx, err := s.db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL})
 	if err != nil {
-		return nil, "", err
+		return page, err
 	}
-	var last place
-	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Entry, error) {
-		e, at, err := scan(row)
-		last = at
-		return e, err
-	})
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it only read
+	args := []any{of, limit + 1, from.at, from.lane, from.place, from.n, from.r}
+	if n != nil {
+		args = append(args, n)
+	}
+	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
-		return nil, "", err
+		return page, err
 	}
-	if len(list) == limit {
-		earlier = last.String()
+	if page.Entries, err = pgx.CollectRows(rows, scan); err != nil {
+		return page, err
 	}
-	slices.Reverse(list)
-	return list, earlier, nil
+	if len(page.Entries) > limit {
+		page.Entries = page.Entries[:limit]
+		page.Before = cursorAt(&page.Entries[limit-1]).String()
+	}
+	// Not held while the log is asked.
+	if err := tx.Rollback(ctx); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
+		return page, err
+	}
+	page.Note = s.readIDs(ctx, page.Entries)
+	return page, nil
 }
 
-func scan(row pgx.CollectableRow) (e Entry, at place, err error) {
+func scan(row pgx.CollectableRow) (e Entry, err error) {
+	var place, n int64
 	var code, customer, order, reason, attributes, kind pgtype.Text
-	var due pgtype.Timestamptz
-	err = row.Scan(&e.At, &e.What, &e.Campaign, &e.N, &code, &customer, &order, &reason, &attributes, &kind, &due, &at.rank, &at.sub)
+	var due, expires pgtype.Timestamptz
+	err = row.Scan(&e.At, &e.What, &e.Lane, &place, &e.Campaign, &n, &e.r, &code, &customer, &order, &reason, &attributes, &kind, &due, &expires)
 	if err != nil {
-		return e, at, err
+		return e, err
 	}
 	e.At = e.At.UTC()
+	e.Sequence, e.Line, e.N = uint64(place/placeLines), int(place%placeLines), uint32(n)
 	e.Code, e.CustomerID, e.OrderID, e.Reason, e.Kind = code.String, customer.String, order.String, reason.String, kind.String
 	if json.Valid([]byte(attributes.String)) {
 		e.Attributes = json.RawMessage(attributes.String)
 	}
-	if due.Valid {
-		t := due.Time.UTC()
-		e.DueAt = &t
-	}
-	at.at, at.campaign, at.n = pgtype.Timestamptz{Time: e.At, Valid: true}, e.Campaign, e.N
-	return e, at, nil
+	e.DueAt, e.ExpiresAt = timeOf(due), timeOf(expires)
+	return e, nil
 }
 
-// place is where a page ends.
-type place struct {
-	at       pgtype.Timestamptz
-	campaign string
-	n        int64
-	rank     int32
-	sub      int64
-}
-
-// String is the place as callers keep it: <µs>.<n>.<rank>.<sub>.<campaign>.
-func (p place) String() string {
-	return fmt.Sprintf("%d.%d.%d.%d.%s", p.at.Time.UnixMicro(), p.n, p.rank, p.sub, p.campaign)
-}
-
-func parsePlace(s string) (p place, err error) {
-	if s == "" {
-		return place{at: pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}}, nil
+func timeOf(at pgtype.Timestamptz) *time.Time {
+	if !at.Valid {
+		return nil
 	}
-	parts := strings.SplitN(s, ".", 5)
-	if len(parts) != 5 {
-		return p, fmt.Errorf("%q is not a place in a history; give what the page before ended with", s)
-	}
-	var numbers [4]int64
-	var errs [4]error
-	for i := range numbers {
-		numbers[i], errs[i] = strconv.ParseInt(parts[i], 10, 64)
-	}
-	if err := errors.Join(errs[:]...); err != nil {
-		return p, fmt.Errorf("%q is not a place in a history; give what the page before ended with: %w", s, err)
-	}
-	p.at = pgtype.Timestamptz{Time: time.UnixMicro(numbers[0]).UTC(), Valid: true}
-	p.n, p.rank, p.sub, p.campaign = numbers[1], int32(numbers[2]), numbers[3], parts[4]
-	return p, nil
+	t := at.Time.UTC()
+	return &t
 }

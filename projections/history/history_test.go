@@ -3,9 +3,13 @@ package history
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,46 +20,78 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/service"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// told is a life of a coupon and its customer, @n the minute of it.
+// told is a life of some coupons and their customers, @n the minute of it. A message per line; " + " joins lines.
 const told = `
 {"type":"campaign.created","campaign":"c","at":"@1","number":1,"codes":9,"expires_at":"@60","max_redemptions":1}
 {"type":"campaign.created","campaign":"d","at":"@1","number":2,"codes":9,"opens_at":"@30","max_redemptions":1}
-{"type":"coupon.claimed","campaign":"c","at":"@2","n":1,"code":"AAAA","customer_id":"ann","attributes":{"shop":"bonn"}}
-{"type":"coupon.claimed","campaign":"c","at":"@2","n":2,"code":"BBBB","customer_id":"bob"}
-{"type":"reminder.set","campaign":"c","at":"@3","r":1,"customer_id":"ann","kind":"expires","before":"10m0s","due_at":"@50","n":1}
-{"type":"reminder.set","campaign":"d","at":"@4","r":1,"customer_id":"ann","kind":"opens","before":"10m0s","due_at":"@20"}
-{"type":"coupon.redeemed","campaign":"c","at":"@5","n":1,"code":"AAAA","order_id":"o1","redeemed_count":1}
-{"type":"reminder.cancelled","campaign":"c","at":"@5","r":1}
-{"type":"coupon.rolled_back","campaign":"c","at":"@6","n":1,"code":"AAAA","order_id":"o1","redeemed_count":0,"status":"claimed"}
+{"type":"coupon.claimed","campaign":"c","at":"@2","id":"i1","n":1,"code":"AAAA","customer_id":"ann","attributes":{"shop":"bonn"}} + {"type":"coupon.claimed","campaign":"c","at":"@2","id":"i2","n":2,"code":"BBBB","customer_id":"bob"}
+{"type":"reminder.set","campaign":"c","at":"@3","id":"i3","r":1,"customer_id":"ann","kind":"expires","before":"10m0s","due_at":"@50","n":1}
+{"type":"reminder.set","campaign":"d","at":"@4","id":"i4","r":1,"customer_id":"ann","kind":"opens","before":"10m0s","due_at":"@20"}
+{"type":"coupon.redeemed","campaign":"c","at":"@5","id":"i5","n":1,"code":"AAAA","order_id":"o1","redeemed_count":1} + {"type":"reminder.cancelled","campaign":"c","at":"@5","id":"i5","r":1}
+{"type":"coupon.rolled_back","campaign":"c","at":"@6","id":"i6","n":1,"code":"AAAA","order_id":"o1","redeemed_count":0,"status":"claimed"}
+{"type":"coupon.voided","campaign":"c","at":"@7","id":"i7","n":2,"code":"BBBB","reason":"fraud","status":"voided"}
+{"type":"coupon.claimed","campaign":"c","at":"@8","id":"i8","n":3,"code":"CCCC","customer_id":"cem","expires_at":"@15"}
+{"type":"coupon.claimed","campaign":"c","at":"@9","id":"i9","n":4,"code":"DDDD","customer_id":"dee"} + {"type":"coupon.redeemed","campaign":"c","at":"@9","id":"ia","n":4,"code":"DDDD","order_id":"o4","redeemed_count":1}
+{"type":"coupons.expired","campaign":"c","at":"@15","through":"@15","count":1}
+{"type":"coupon.extended","campaign":"c","at":"@16","id":"ib","n":3,"code":"CCCC","expires_at":"@25","status":"claimed"}
 {"type":"reminders.due","campaign":"d","at":"@20","kind":"opens","due_at":"@20","from_r":1,"through_r":1,"fired":1,"dropped":0}
-{"type":"coupon.voided","campaign":"c","at":"@7","n":2,"code":"BBBB","reason":"fraud","status":"voided"}
-{"type":"coupons.expired","campaign":"c","at":"@61","through":"@61","count":1}`
+{"type":"coupon.extended","campaign":"c","at":"@21","id":"ic","n":3,"code":"CCCC","expires_at":"@35","status":"claimed"}
+{"type":"coupons.expired","campaign":"c","at":"@40","through":"@40","count":1}
+{"type":"coupons.expired","campaign":"c","at":"@61","through":"@61","count":1}
+{"type":"campaign.updated","campaign":"c","at":"@62","number":1,"codes":9,"expires_at":"@90","max_redemptions":1}
+{"type":"coupon.extended","campaign":"c","at":"@63","id":"id","n":1,"code":"AAAA","expires_at":"@70","status":"claimed"}
+{"type":"coupons.expired","campaign":"c","at":"@71","through":"@71","count":1}
+{"type":"coupons.expired","campaign":"c","at":"@91","through":"@91","count":0}`
 
-func store(t *testing.T) *Store {
+// fakeLog are the messages of told.
+type fakeLog map[uint64][]byte
+
+func (l fakeLog) get(_ context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
+	if data := l[sequence]; lane == 0 && data != nil {
+		return eventlog.Raw{Data: data, Sequence: sequence}, nil
+	}
+	return eventlog.Raw{}, eventlog.ErrLostTail
+}
+
+func database(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	ctx := t.Context()
 	pool, err := pgxpool.New(context.Background(), pgtest.URL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	if _, err := schema.Migrate(ctx, pool, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := schema.Migrate(t.Context(), pool, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	batch := &tables.Batch{To: domain.At(minute(61))}
-	for i, line := range strings.Split(strings.TrimSpace(told), "\n") {
-		for m := 99; m > 0; m-- {
-			line = strings.ReplaceAll(line, fmt.Sprintf(`"@%d"`, m), `"`+minute(m).Format(time.RFC3339)+`"`)
+	return pool
+}
+
+func store(t *testing.T) (*Store, fakeLog) {
+	t.Helper()
+	ctx := t.Context()
+	pool := database(t)
+	batch := &tables.Batch{To: domain.At(minute(91))}
+	log := fakeLog{}
+	text := regexp.MustCompile(`@\d+`).ReplaceAllStringFunc(strings.TrimSpace(told), func(m string) string {
+		n, _ := strconv.Atoi(m[1:])
+		return minute(n).Format(time.RFC3339)
+	})
+	for i, message := range strings.Split(text, "\n") {
+		sequence := uint64(i) + 1
+		log[sequence] = []byte(strings.ReplaceAll(message, " + ", "\n") + "\n")
+		for n, line := range eventlog.Lines(log[sequence]) {
+			var l tables.Line
+			l.Read(sequence, uint32(n)+1, line, batch.To)
+			batch.Lines = append(batch.Lines, l)
 		}
-		var l tables.Line
-		l.Read(uint64(i)+1, 1, []byte(line), batch.To)
-		batch.Lines = append(batch.Lines, l)
 	}
-	tx, err := pool.Begin(ctx)
+	tx, err := tables.Begin(ctx, pool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,67 +101,101 @@ func store(t *testing.T) *Store {
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return New(pool)
+	return New(pool, log.get), log
 }
 
 func minute(n int) time.Time { return time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC) }
+
+func minuteOf(t time.Time) int { return int(t.Sub(minute(0)).Minutes()) }
 
 // lines shows entries, one per line.
 func lines(list []Entry) string {
 	var out strings.Builder
 	for _, e := range list {
-		fmt.Fprintf(&out, "%d %s %s %d %s%s%s%s\n", int(e.At.Sub(minute(0)).Minutes()), e.What, e.Campaign, e.N, e.OrderID, e.Reason, e.Kind, e.Attributes)
+		fmt.Fprintf(&out, "%d %s %d/%d/%d %s", minuteOf(e.At), e.What, e.Lane, e.Sequence, e.Line, e.Campaign)
+		if e.N != 0 {
+			fmt.Fprintf(&out, "#%d", e.N)
+		}
+		for _, s := range []string{e.ID, e.OrderID, e.Reason, e.Kind, string(e.Attributes)} {
+			if s != "" {
+				out.WriteString(" " + s)
+			}
+		}
+		if e.ExpiresAt != nil {
+			fmt.Fprintf(&out, " expires %d", minuteOf(*e.ExpiresAt))
+		}
+		if e.DueAt != nil {
+			fmt.Fprintf(&out, " due %d", minuteOf(*e.DueAt))
+		}
+		out.WriteByte('\n')
 	}
 	return out.String()
 }
 
 const (
-	annsCoupon = `2 claimed c 1 {"shop":"bonn"}
-3 reminder_set c 1 expires
-5 redeemed c 1 o1
-5 reminder_cancelled c 1 expires
-6 rolled_back c 1 o1
-60 expired c 1 
+	annsCoupon = `71 expired 0/19/1 c#1 expires 70
+63 extended 0/18/1 c#1 id expires 70
+61 expired 0/16/1 c#1 expires 60
+6 rolled_back 0/7/1 c#1 i6 o1
+5 reminder_cancelled 0/6/2 c#1 i5 expires due 50
+5 redeemed 0/6/1 c#1 i5 o1
+3 reminder_set 0/4/1 c#1 i3 expires due 50
+2 claimed 0/3/1 c#1 i1 {"shop":"bonn"}
 `
-	anns = `2 claimed c 1 {"shop":"bonn"}
-3 reminder_set c 1 expires
-4 reminder_set d 0 opens
-5 redeemed c 1 o1
-5 reminder_cancelled c 1 expires
-6 rolled_back c 1 o1
-20 reminder_fired d 0 opens
-60 expired c 1 
+	anns = `71 expired 0/19/1 c#1 expires 70
+63 extended 0/18/1 c#1 id expires 70
+61 expired 0/16/1 c#1 expires 60
+20 reminder_fired 0/13/1 d opens due 20
+6 rolled_back 0/7/1 c#1 i6 o1
+5 reminder_cancelled 0/6/2 c#1 i5 expires due 50
+5 redeemed 0/6/1 c#1 i5 o1
+4 reminder_set 0/5/1 d i4 opens due 20
+3 reminder_set 0/4/1 c#1 i3 expires due 50
+2 claimed 0/3/1 c#1 i1 {"shop":"bonn"}
 `
 )
 
 func TestCoupon(t *testing.T) {
-	s := store(t)
-	for n, want := range map[uint32]string{1: annsCoupon, 2: "2 claimed c 2 \n7 voided c 2 fraud\n", 3: ""} {
-		list, err := s.CouponEntries(t.Context(), "c", n)
-		if err != nil {
-			t.Fatal(err)
+	s, _ := store(t)
+	for n, want := range map[uint32]string{
+		1: annsCoupon,
+		// Void before the campaign ended.
+		2: "7 voided 0/8/1 c#2 i7 fraud\n2 claimed 0/3/2 c#2 i2\n",
+		// Expired, lived again, extended once more in time, expired.
+		3: "40 expired 0/15/1 c#3 expires 35\n21 extended 0/14/1 c#3 ic expires 35\n16 extended 0/12/1 c#3 ib expires 25\n" +
+			"15 expired 0/11/1 c#3 expires 15\n8 claimed 0/9/1 c#3 i8\n",
+		// Spent before the campaign ended.
+		4: "9 redeemed 0/10/2 c#4 ia o4\n9 claimed 0/10/1 c#4 i9\n",
+		5: "",
+	} {
+		page, err := s.CouponEntries(t.Context(), "c", n, 0, "")
+		if err != nil || page.Note != "" || page.Before != "" {
+			t.Fatal(page, err)
 		}
-		if got := lines(list); got != want {
+		if got := lines(page.Entries); got != want {
 			t.Errorf("coupon %d:\n%swant\n%s", n, got, want)
 		}
 	}
 }
 
 func TestCustomerInPages(t *testing.T) {
-	s := store(t)
-	for _, limit := range []int{0, 1, 3, 8, MostEntries} {
+	s, _ := store(t)
+	for _, limit := range []int{0, 1, 3, 10, MostEntries} {
 		var all []Entry
 		before, pages := "", 0
 		for {
-			list, earlier, err := s.CustomerEntries(t.Context(), "ann", limit, before)
+			page, err := s.CustomerEntries(t.Context(), "ann", limit, before)
 			if err != nil {
 				t.Fatal(err)
 			}
-			all = append(list, all...)
-			if pages++; earlier == "" || pages > 20 {
+			if limit > 0 && len(page.Entries) > limit || len(page.Entries) == 0 {
+				t.Errorf("a page of %d has %d entries", limit, len(page.Entries))
+			}
+			all = append(all, page.Entries...)
+			if pages++; page.Before == "" || pages > 20 {
 				break
 			}
-			before = earlier
+			before = page.Before
 		}
 		if got := lines(all); got != anns {
 			t.Errorf("pages of %d:\n%swant\n%s", limit, got, anns)
@@ -133,36 +203,172 @@ func TestCustomerInPages(t *testing.T) {
 	}
 }
 
-func TestJSON(t *testing.T) {
-	s := store(t)
-	history, err := s.Customer(t.Context(), "bob")
-	if err != nil {
-		t.Fatal(err)
+// What the log does not give is said to be lacking; what the tables know is told all the same.
+func TestLogWithout(t *testing.T) {
+	s, log := store(t)
+	whole := log[3]
+	for name, c := range map[string]struct {
+		log  Messages
+		with []byte
+		note string
+	}{
+		"no log":           {nil, whole, "not known here"},
+		"message gone":     {log.get, nil, "ends before this position"},
+		"line gone":        {log.get, []byte("\n\n"), "another event"},
+		"another event":    {log.get, []byte(`{"type":"coupon.claimed","campaign":"c","at":"2026-01-01T00:02:00Z","n":9}`), "scrip verify"},
+		"an unknown event": {log.get, []byte(`{"type":"coupon.eaten"}`), "not known to this version"},
+	} {
+		log[3] = c.with
+		page, err := New(s.db, c.log).CouponEntries(t.Context(), "c", 1, 0, "")
+		if err != nil || len(page.Entries) != 8 || page.Entries[7].ID != "" || page.Entries[7].Sequence != 3 || !strings.Contains(page.Note, c.note) {
+			t.Errorf("%s: %+v, %v", name, page, err)
+		}
 	}
-	got, err := json.Marshal(history)
-	if err != nil {
-		t.Fatal(err)
+}
+
+func TestAsTheServiceAsks(t *testing.T) {
+	s, _ := store(t)
+	page, err := s.Customer(t.Context(), "bob", 1, "")
+	if err != nil || !page.More || len(page.Entries) != 1 {
+		t.Fatal(page, err)
 	}
-	want := `[{"at":"2026-01-01T00:02:00Z","what":"claimed","campaign":"c","n":2,"code":"BBBB","customer_id":"bob"},` +
-		`{"at":"2026-01-01T00:07:00Z","what":"voided","campaign":"c","n":2,"code":"BBBB","customer_id":"bob","reason":"fraud"}]`
-	if string(got) != want {
+	want := `{"at":"2026-01-01T00:07:00Z","what":"voided","lane":0,"sequence":8,"line":1,"id":"i7","campaign":"c","n":2,"code":"BBBB","customer_id":"bob","reason":"fraud"}`
+	if got := string(page.Entries[0].JSON); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	page, err = s.Coupon(t.Context(), "c", 2, 1, page.Entries[0].Before)
+	if err != nil || page.More || len(page.Entries) != 1 {
+		t.Fatal(page, err)
+	}
+	var e Entry
+	if err := json.Unmarshal(page.Entries[0].JSON, &e); err != nil || e.What != "claimed" || e.ID != "i2" {
+		t.Errorf("the older one: %+v, %v", e, err)
 	}
 }
 
 func TestBadInput(t *testing.T) {
-	s := store(t)
-	for _, c := range []struct {
-		limit  int
-		before string
-	}{{-1, ""}, {MostEntries + 1, ""}, {1, "yesterday"}, {1, "1.2.x.4.c"}} {
-		if _, _, err := s.CustomerEntries(t.Context(), "ann", c.limit, c.before); err == nil {
-			t.Errorf("limit %d, before %q: accepted", c.limit, c.before)
+	s, _ := store(t)
+	for _, limit := range []int{-1, MostEntries + 1} {
+		if _, err := s.CustomerEntries(t.Context(), "ann", limit, ""); err == nil || !strings.Contains(err.Error(), "give 1 to 500") {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+	for _, before := range []string{"yesterday", "1.2.3.4", "1.2.x.4.5", "1.2.-3.4.5", "99999999999999999999.1.1.1.1", "9000000000000000000.0.0.0.0", "1.2.3.4.5.6"} {
+		if _, err := s.CustomerEntries(t.Context(), "ann", 1, before); !errors.Is(err, service.ErrBadCursor) {
+			t.Errorf("before %q: %v", before, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Coupon(ctx, "c", 1); err == nil {
+	if _, err := s.Coupon(ctx, "c", 1, 1, ""); err == nil {
 		t.Error("a cancelled read gave no error")
+	}
+}
+
+// TestManyCoupons: a customer with 20,000 coupons among those of others, without statistics and with. No table is read
+// from end to end, and pages together give each entry once.
+func TestManyCoupons(t *testing.T) {
+	pool := database(t)
+	ctx := t.Context()
+	for _, sql := range []string{
+		`INSERT INTO scrip.campaign (campaign, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number, per_customer,
+			max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed, expired_through)
+			SELECT 'c' || i, 'active', 1000, 0, 0, 0, 'epoch', 'epoch', i % 4, i, 0, 1, 1000, 0, 0, 0, '2026-02-01Z' FROM generate_series(0, 39) i`,
+		`INSERT INTO scrip.coupon_row (n, claimed_at, claimed_place, redeemed_count, campaign, code, customer_id)
+			SELECT i / 40 + 1, '2026-01-01Z'::timestamptz + i * interval '1 ms', i::bigint * 1048576 + 1, 0, 'c' || i % 40, 'code-' || i,
+				CASE WHEN i % 4 < 2 THEN 'agency' ELSE 'customer-' || i END FROM generate_series(0, 39999) i`,
+		`INSERT INTO scrip.redemption (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
+			SELECT n, claimed_at + interval '1 hour', claimed_place / 1048576 + 40000, 1, campaign, code, customer_id, 'o' || n FROM scrip.coupon_row WHERE n % 7 = 0`,
+		`INSERT INTO scrip.coupon_event (n, place, at, expires_at, campaign, what)
+			SELECT n, claimed_place + 50000 * 1048576::bigint, claimed_at + interval '2 hours', '2026-01-10Z', campaign, 'extended' FROM scrip.coupon_row WHERE n % 11 = 0`,
+		`UPDATE scrip.coupon_row SET expires_at = '2026-01-10Z' WHERE n % 11 = 0`,
+		`INSERT INTO scrip.expiry_event (through, at, place, campaign)
+			SELECT '2026-01-01Z'::timestamptz + h * interval '12 hours', '2026-01-01Z'::timestamptz + h * interval '12 hours', (200000 + h) * 1048576::bigint, 'c' || i
+			FROM generate_series(0, 39) i, generate_series(1, 60) h`,
+		`INSERT INTO scrip.reminder (r, n, before_us, set_at, set_place, campaign, customer_id, kind, state)
+			SELECT n, n, 1, claimed_at, claimed_place + 1, campaign, customer_id, 'expires', 'pending' FROM scrip.coupon_row WHERE n % 13 = 0`,
+	} {
+		if _, err := pool.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := New(pool, nil)
+	for _, analyzed := range []bool{false, true} {
+		if analyzed {
+			if _, err := pool.Exec(ctx, "ANALYZE"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		plan(t, pool, customerSQL, "agency", 101, "infinity", 0, 0, 0, 0)
+		plan(t, pool, couponSQL, "c1", 101, "infinity", 0, 0, 0, 0, 7)
+	}
+	var want, last int
+	if err := pool.QueryRow(ctx, `SELECT count(*) FILTER (WHERE true) + count(*) FILTER (WHERE n % 7 = 0) + count(*) FILTER (WHERE n % 11 = 0)
+		+ count(*) FILTER (WHERE n % 11 = 0 AND n % 7 <> 0) + count(*) FILTER (WHERE n % 13 = 0) FROM scrip.coupon_row WHERE customer_id = 'agency'`).Scan(&want); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	var newest time.Time
+	for before, pages := "", 0; pages < 8; pages++ { // the newest 4,000
+		page, err := s.CustomerEntries(ctx, "agency", MostEntries, before)
+		if err != nil || len(page.Entries) != MostEntries || page.Before == "" {
+			t.Fatalf("page %d: %d entries, %v", pages, len(page.Entries), err)
+		}
+		for _, e := range page.Entries {
+			seen[fmt.Sprint(e.What, e.Campaign, e.N)] = true
+			if !newest.IsZero() && e.At.After(newest) {
+				t.Fatalf("%s after %s", e.At, newest)
+			}
+			newest = e.At
+		}
+		before, last = page.Before, last+len(page.Entries)
+	}
+	if len(seen) != last {
+		t.Errorf("%d entries told of %d things", last, len(seen))
+	}
+	var all int
+	if err := pool.QueryRow(ctx, "SELECT count(*) FROM ("+strings.Replace(customerSQL, "LIMIT $2", "LIMIT $2::bigint", 1)+") q", "agency", 1_000_000, "infinity", 0, 0, 0, 0).Scan(&all); err != nil || all != want {
+		t.Errorf("%d entries in all, want %d (%v)", all, want, err)
+	}
+}
+
+// plan looks at how PostgreSQL answers: each table by an index.
+func plan(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	for _, set := range strings.Split(beginSQL, "; ")[1:] {
+		if _, err := tx.Exec(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := tx.Query(t.Context(), "EXPLAIN (COSTS off) "+sql, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text []string
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, line)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range text {
+		// An index that is read without a condition is read from end to end as well.
+		whole := strings.Contains(line, "Index Scan") && !strings.Contains(line, "Bitmap Index") &&
+			(i+1 == len(text) || !strings.Contains(text[i+1], "Index Cond"))
+		if strings.Contains(line, "Seq Scan") || whole {
+			t.Errorf("reads a table from end to end (%s):\n%s", strings.TrimSpace(line), strings.Join(text, "\n"))
+		}
+	}
+	if !slices.ContainsFunc(text, func(l string) bool { return strings.Contains(l, "coupon_row_") }) {
+		t.Errorf("does not find coupons by an index:\n%s", strings.Join(text, "\n"))
 	}
 }

@@ -21,11 +21,24 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s: %s", e.Outcome.Refusal, e.Outcome.Message)
 }
 
-// History is what the read tables add to a query's answer.
+// History is what the read tables add to a query's answer: what happened, newest first, a page of it.
 type History struct {
 	History json.RawMessage `json:"history,omitempty"` // nil while unavailable
 	// Unavailable says why there is no history; empty when there is.
 	Unavailable string `json:"history_unavailable,omitempty"`
+	// Note says what the entries lack, empty if nothing.
+	Note string `json:"history_note,omitempty"`
+	// More says that the answer is not all there is: give Next as Page.Before for what follows.
+	More bool   `json:"more,omitempty"`
+	Next string `json:"next,omitempty"`
+}
+
+// Page says which part of a long answer is wanted. The zero Page is the newest part, of a size that the service chooses.
+type Page struct {
+	// Limit is the most entries of the history, and the most coupons, 1 to 500. 0 = 100.
+	Limit int
+	// Before is the Next of the answer before, "" for the newest.
+	Before string
 }
 
 // Coupon is the answer to a query for a coupon.
@@ -56,21 +69,31 @@ func (c *Client) Validate(ctx context.Context, code, orderID string, opts ...Opt
 	return domain.ParseOutcome(reply)
 }
 
-// Coupon shows a coupon. The error is a *RefusedError if there is none.
+// Coupon shows a coupon and the newest of its history. The error is a *RefusedError if there is none.
 func (c *Client) Coupon(ctx context.Context, code string, opts ...Option) (Coupon, error) {
+	return c.CouponPage(ctx, code, Page{}, opts...)
+}
+
+// CouponPage is Coupon with another part of the history.
+func (c *Client) CouponPage(ctx context.Context, code string, page Page, opts ...Option) (Coupon, error) {
 	cmd := domain.Command{Code: code}
 	for _, o := range opts {
 		o(&cmd)
 	}
 	var out Coupon
-	err := c.ask(ctx, "scrip.coupon.show", query{Code: cmd.Code, Campaign: cmd.Campaign}, &out.CouponView, &out.History)
+	err := c.ask(ctx, "scrip.coupon.show", query{Code: cmd.Code, Campaign: cmd.Campaign, Limit: page.Limit, Before: page.Before}, &out.CouponView, &out.History)
 	return out, err
 }
 
-// Customer shows a customer's coupons in all campaigns.
+// Customer shows a customer's coupons in all campaigns, the first of them, and the newest of what happened to them.
 func (c *Client) Customer(ctx context.Context, customerID string) (Customer, error) {
+	return c.CustomerPage(ctx, customerID, Page{})
+}
+
+// CustomerPage is Customer with another part: a page goes on with the coupons and with the history, each until it ends.
+func (c *Client) CustomerPage(ctx context.Context, customerID string, page Page) (Customer, error) {
 	var out Customer
-	err := c.ask(ctx, "scrip.customer.show", query{CustomerID: customerID}, &out.Coupons, &out.History)
+	err := c.ask(ctx, "scrip.customer.show", query{CustomerID: customerID, Limit: page.Limit, Before: page.Before}, &out.Coupons, &out.History)
 	return out, err
 }
 
@@ -103,6 +126,7 @@ type query struct {
 	CustomerID string `json:"customer_id,omitempty"`
 	OrderID    string `json:"order_id,omitempty"`
 	After      string `json:"after,omitempty"`
+	Before     string `json:"before,omitempty"`
 	Limit      int    `json:"limit,omitempty"`
 }
 

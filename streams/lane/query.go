@@ -19,6 +19,7 @@ type request struct {
 	CustomerID string `json:"customer_id"`
 	OrderID    string `json:"order_id"`
 	After      string `json:"after"`
+	AfterN     uint32 `json:"after_n"`
 	Limit      int    `json:"limit"`
 }
 
@@ -61,7 +62,7 @@ func (o *owner) answerQuery(data []byte) []byte {
 		out := o.State().Validate(&cmd, now)
 		return out.AppendJSON(nil)
 	case "customer.show":
-		return dataOf(o.State().Customer(q.CustomerID, now, q.Limit))
+		return dataOf(o.State().CustomerAfter(q.CustomerID, now, q.After, q.AfterN, q.Limit))
 	}
 	return refused(domain.Invalid, "", fmt.Sprintf("query: unknown query %q", q.Query))
 }

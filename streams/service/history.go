@@ -1,27 +1,57 @@
 package service
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// History is what the read tables know beyond the lanes' state. Both methods return something that encoding/json can
-// write, and an error while the tables are away. They are called by several goroutines at once.
+// History is what the read tables know beyond the lanes' state: what happened to a coupon or a customer, newest first,
+// up to limit entries of it that lie before a cursor ("" = the newest). Both methods give an error while the tables are
+// away, and ErrBadCursor for a before that they never gave. They are called by several goroutines at once.
 type History interface {
-	Coupon(ctx context.Context, campaign string, n uint32) (any, error)
-	Customer(ctx context.Context, customerID string) (any, error)
+	Coupon(ctx context.Context, campaign string, n uint32, limit int, before string) (HistoryPage, error)
+	Customer(ctx context.Context, customerID string, limit int, before string) (HistoryPage, error)
 }
 
-// historyWait is the most the tables may take: they are an extra, and the lane has answered already.
-const historyWait = time.Second
+// HistoryPage is a part of a history, newest first.
+type HistoryPage struct {
+	Entries []HistoryEntry
+	// More says that older entries follow.
+	More bool
+	// Note says what the entries lack, "" if nothing.
+	Note string
+}
 
-// coupon answers coupon.show: the lane's state and the tables' history.
+// HistoryEntry is one thing that happened.
+type HistoryEntry struct {
+	JSON json.RawMessage
+	// Before is the cursor of what happened before this.
+	Before string
+}
+
+// ErrBadCursor is the kind of the error for a cursor that no page ended with.
+var ErrBadCursor = errors.New("must be what an answer gave as next, or left out for the newest")
+
+const (
+	// MaxShown is the most coupons, and the most entries of a history, that one answer shows; shown is the default.
+	MaxShown = 500
+	shown    = 100
+	// historyWait is the most the tables may take: they are an extra, and the lane has answered already. Within the 3 s
+	// after which the SDK asks again.
+	historyWait = 2 * time.Second
+)
+
+// coupon answers coupon.show: the lane's state and a page of the tables' history.
 func (s *Service) coupon(ctx context.Context, q *query) ([]byte, error) {
+	limit, before := q.paging()
 	reply, err := s.oneLane(ctx, q)
 	if err != nil {
 		return nil, err
@@ -37,53 +67,210 @@ func (s *Service) coupon(ctx context.Context, q *query) ([]byte, error) {
 	if err := json.Unmarshal(body.Data, &view); err != nil {
 		return nil, fmt.Errorf("the lane's answer is not a coupon: %w", err)
 	}
-	return s.withHistory(ctx, body.Data, func(ctx context.Context, h History) (any, error) {
-		return h.Coupon(ctx, view.Campaign, view.N)
+	page, err := s.history(ctx, func(ctx context.Context, h History) (HistoryPage, error) {
+		return h.Coupon(ctx, view.Campaign, view.N, limit, before)
 	})
+	if errors.Is(err, ErrBadCursor) {
+		return badCursor(err), nil
+	}
+	out := shownBody{data: body.Data}
+	next := out.addHistory(page, err, s.room(), before)
+	return out.bytes(next != nil, deref(next))
 }
 
-// customer answers customer.show from all lanes, and the tables' history.
+// customer answers customer.show: a page of the customer's coupons from all lanes, and one of the tables' history.
 func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
-	q.Limit = maxListed
-	all, err := s.askAll(ctx, q)
+	limit, given := q.paging()
+	from, err := parseShownCursor(given)
 	if err != nil {
-		return nil, err
+		return badCursor(err), nil
 	}
-	data, _ := join(all)
-	return s.withHistory(ctx, data, func(ctx context.Context, h History) (any, error) {
-		return h.Customer(ctx, q.CustomerID)
-	})
-}
-
-// withHistory adds the history to an answer, or why there is none.
-func (s *Service) withHistory(ctx context.Context, data []byte, get func(context.Context, History) (any, error)) ([]byte, error) {
-	history, err := s.history(ctx, get)
-	body := append([]byte(`{"data":`), data...)
-	switch {
-	case err == nil && len(body)+len(history) > maxReply:
-		err = fmt.Errorf("it has %d bytes, too many for a reply; read it in SQL", len(history))
-		fallthrough
-	case err != nil:
-		why, quoteErr := json.Marshal(err.Error())
-		if quoteErr != nil {
-			return nil, fmt.Errorf("encoding the answer: %w", quoteErr)
+	out := shownBody{data: json.RawMessage("[]")}
+	next := from
+	if !from.listed {
+		q.Limit, q.After, q.AfterN = limit+1, from.campaign, from.n
+		all, err := s.askAll(ctx, q)
+		if err != nil {
+			return nil, err
 		}
-		body = append(append(body, `,"history_unavailable":`...), why...)
-	default:
-		body = append(append(body, `,"history":`...), history...)
+		more := len(all) > limit
+		all = all[:min(limit, len(all))]
+		// At most half: the history needs room, too.
+		data, kept := join(all, s.room()/2)
+		out.data = data
+		if next.listed = !more && kept == len(all); !next.listed {
+			var last struct {
+				Campaign string
+				N        uint32
+			}
+			if err := json.Unmarshal(all[kept-1].raw, &last); err != nil || last.N == 0 {
+				return nil, fmt.Errorf("a lane's answer holds what is no coupon: %.200s", all[kept-1].raw)
+			}
+			next.campaign, next.n = last.Campaign, last.N
+		}
 	}
-	return append(body, '}'), nil
+	if !from.told {
+		page, err := s.history(ctx, func(ctx context.Context, h History) (HistoryPage, error) {
+			return h.Customer(ctx, q.CustomerID, limit, from.history)
+		})
+		if errors.Is(err, ErrBadCursor) {
+			return badCursor(err), nil
+		}
+		// While the tables are away a next page begins with the history where this one should have.
+		if older := out.addHistory(page, err, s.room(), from.history); older != nil {
+			next.history = *older
+		} else {
+			next.told = err == nil
+		}
+	} else {
+		out.history = []byte("[]")
+	}
+	return out.bytes(!next.listed || out.history != nil && !next.told, next.String())
 }
 
-func (s *Service) history(ctx context.Context, get func(context.Context, History) (any, error)) ([]byte, error) {
+// history asks the tables.
+func (s *Service) history(ctx context.Context, get func(context.Context, History) (HistoryPage, error)) (HistoryPage, error) {
 	if s.opts.History == nil {
-		return nil, errors.New("this server has no read tables")
+		return HistoryPage{}, errors.New("this server has no read tables")
 	}
 	ctx, cancel := context.WithTimeout(ctx, historyWait)
 	defer cancel()
-	history, err := get(ctx, s.opts.History)
+	page, err := get(ctx, s.opts.History)
 	if err != nil {
-		return nil, fmt.Errorf("the read tables do not answer: %w", err)
+		return HistoryPage{}, fmt.Errorf("the read tables do not answer: %w", err)
 	}
-	return json.Marshal(history)
+	return page, nil
+}
+
+// shownBody is the answer of a show.
+type shownBody struct {
+	data             json.RawMessage
+	history          []byte // nil = unavailable
+	unavailable, had string // why, and what is lacking
+}
+
+// addHistory adds as many entries as there is room for, or why there are none. It returns the cursor of what is left,
+// nil if nothing is.
+func (b *shownBody) addHistory(page HistoryPage, err error, room int, before string) (older *string) {
+	if err != nil {
+		b.unavailable = err.Error()
+		return nil
+	}
+	b.had = page.Note
+	used := len(b.data)
+	b.history = []byte{'['}
+	for i, e := range page.Entries {
+		used += len(e.JSON) + 1
+		if used > room && i > 0 {
+			return b.close(&before)
+		}
+		if i > 0 {
+			b.history = append(b.history, ',')
+		}
+		b.history, before = append(b.history, e.JSON...), e.Before
+	}
+	if page.More {
+		return b.close(&before)
+	}
+	return b.close(nil)
+}
+
+func (b *shownBody) close(older *string) *string {
+	b.history = append(b.history, ']')
+	return older
+}
+
+// bytes writes the answer. Nothing is ever left out without more and next.
+func (b *shownBody) bytes(more bool, next string) ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteString(`{"data":`)
+	out.Write(b.data)
+	field := func(name, text string) error {
+		if text == "" {
+			return nil
+		}
+		quoted, err := json.Marshal(text)
+		if err != nil {
+			return fmt.Errorf("encoding the answer: %w", err)
+		}
+		out.WriteString(`,"` + name + `":`)
+		out.Write(quoted)
+		return nil
+	}
+	if b.history != nil {
+		out.WriteString(`,"history":`)
+		out.Write(b.history)
+	}
+	if err := errors.Join(field("history_unavailable", b.unavailable), field("history_note", b.had)); err != nil {
+		return nil, err
+	}
+	if more {
+		out.WriteString(`,"more":true`)
+		if err := field("next", next); err != nil {
+			return nil, err
+		}
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func badCursor(err error) []byte {
+	out := domain.Outcome{Status: domain.StatusRefused, Refusal: domain.Invalid, Message: "before: " + err.Error()}
+	return out.AppendJSON(nil)
+}
+
+// shownCursor is where a page of customer.show ended: which coupon was the last, and where in the history.
+type shownCursor struct {
+	campaign string
+	n        uint32
+	history  string
+	// listed and told: no more coupons, no more history.
+	listed, told bool
+}
+
+// String is <campaign>.<n>~<history>; "." stands for a part of which nothing is left.
+func (c shownCursor) String() string {
+	coupons, history := "", c.history
+	if c.n != 0 {
+		coupons = c.campaign + "." + strconv.FormatUint(uint64(c.n), 10)
+	}
+	if c.listed {
+		coupons = "."
+	}
+	if c.told {
+		history = "."
+	}
+	return coupons + "~" + history
+}
+
+func parseShownCursor(s string) (c shownCursor, err error) {
+	if s == "" {
+		return c, nil
+	}
+	coupons, history, ok := strings.Cut(s, "~")
+	if !ok {
+		return c, ErrBadCursor
+	}
+	switch {
+	case coupons == ".":
+		c.listed = true
+	case coupons != "":
+		campaign, number, _ := strings.Cut(coupons, ".")
+		n, err := strconv.ParseUint(number, 10, 32)
+		if err != nil || n == 0 || !domain.ValidCampaignName(campaign) {
+			return c, ErrBadCursor
+		}
+		c.campaign, c.n = campaign, uint32(n)
+	}
+	if c.told = history == "."; !c.told {
+		c.history = history
+	}
+	return c, nil
 }

@@ -69,8 +69,17 @@ func items(reply []byte) ([]item, error) {
 	return list, nil
 }
 
-// maxReply keeps a merged answer a message: well below max_payload, whose default is 1 MiB.
+// maxReply is the most bytes of data in an answer, if the server takes messages of that size.
 const maxReply = 768 << 10
+
+// room is how many bytes of data an answer may have: three quarters of what the server takes as a message, whose default
+// is 1 MiB, so that the rest of the answer fits as well.
+func (s *Service) room() int {
+	if most := int(s.nc.MaxPayload()); most > 0 {
+		return min(maxReply, most/4*3)
+	}
+	return maxReply
+}
 
 // list answers campaign.list: one page of campaigns by name, and in next the name to go on after, if there may be more.
 func (s *Service) list(ctx context.Context, q *query) ([]byte, error) {
@@ -86,7 +95,7 @@ func (s *Service) list(ctx context.Context, q *query) ([]byte, error) {
 	// Each lane gave up to limit campaigns, so what is cut off here, or a full page, means that there may be more.
 	more := len(all) >= limit
 	all = all[:min(limit, len(all))]
-	data, kept := join(all)
+	data, kept := join(all, s.room())
 	body := append([]byte(`{"data":`), data...)
 	if more || kept < len(all) {
 		next, err := json.Marshal(all[kept-1].campaign)
@@ -98,12 +107,12 @@ func (s *Service) list(ctx context.Context, q *query) ([]byte, error) {
 	return append(body, '}'), nil
 }
 
-// join makes a JSON array of as many items as fit into a reply, at least one.
-func join(all []item) (array []byte, kept int) {
+// join makes a JSON array of as many items as there is room for, at least one.
+func join(all []item, room int) (array []byte, kept int) {
 	array = []byte{'['}
 	for i, it := range all {
 		if i > 0 {
-			if len(array)+len(it.raw) > maxReply {
+			if len(array)+len(it.raw) > room {
 				break
 			}
 			array = append(array, ',')

@@ -28,19 +28,20 @@ type queryKind struct {
 	name   string   // as the lane knows it
 	takes  []string // fields
 	needs  []string // of them, those that must be there
+	most   int      // of field limit
 	answer func(s *Service, ctx context.Context, q *query) ([]byte, error)
 }
 
 var (
 	validateCoupon = &queryKind{name: "coupon.validate", takes: []string{"code", "order_id", "customer_id", "campaign", "id"},
 		needs: []string{"code"}, answer: (*Service).oneLane}
-	showCoupon = &queryKind{name: "coupon.show", takes: []string{"code", "campaign"},
+	showCoupon = &queryKind{name: "coupon.show", takes: []string{"code", "campaign", "limit", "before"}, most: MaxShown,
 		needs: []string{"code"}, answer: (*Service).coupon}
-	showCustomer = &queryKind{name: "customer.show", takes: []string{"customer_id"},
+	showCustomer = &queryKind{name: "customer.show", takes: []string{"customer_id", "limit", "before"}, most: MaxShown,
 		needs: []string{"customer_id"}, answer: (*Service).customer}
 	showCampaign = &queryKind{name: "campaign.show", takes: []string{"campaign"},
 		needs: []string{"campaign"}, answer: (*Service).oneLane}
-	listCampaigns = &queryKind{name: "campaign.list", takes: []string{"after", "limit"}, answer: (*Service).list}
+	listCampaigns = &queryKind{name: "campaign.list", takes: []string{"after", "limit"}, most: maxListed, answer: (*Service).list}
 )
 
 // query is a checked query; as JSON it is what the lane's owner gets.
@@ -52,7 +53,10 @@ type query struct {
 	CustomerID string `json:"customer_id,omitempty"`
 	OrderID    string `json:"order_id,omitempty"`
 	After      string `json:"after,omitempty"`
+	AfterN     uint32 `json:"after_n,omitempty"` // coupon of campaign After
 	Limit      int    `json:"limit,omitempty"`
+
+	before string // stays here: the lane knows no history
 }
 
 // maxListed is the most campaigns one answer lists, and the default.
@@ -111,7 +115,7 @@ func parseQuery(kind *queryKind, data []byte) (*query, error) {
 		if !slices.Contains(kind.takes, name) {
 			return q, fmt.Errorf("%s: unknown field; this query takes %s", shorten(name), strings.Join(kind.takes, ", "))
 		}
-		if err := q.set(name, fields[name]); err != nil {
+		if err := q.set(kind, name, fields[name]); err != nil {
 			return q, fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -123,11 +127,11 @@ func parseQuery(kind *queryKind, data []byte) (*query, error) {
 	return q, nil
 }
 
-func (q *query) set(name string, raw json.RawMessage) error {
+func (q *query) set(kind *queryKind, name string, raw json.RawMessage) error {
 	if name == "limit" {
 		n, err := strconv.Atoi(string(raw))
-		if err != nil || n < 1 || n > maxListed {
-			return fmt.Errorf("must be a whole number from 1 to %d", maxListed)
+		if err != nil || n < 1 || n > kind.most {
+			return fmt.Errorf("must be a whole number from 1 to %d", kind.most)
 		}
 		q.Limit = n
 		return nil
@@ -146,6 +150,9 @@ func (q *query) set(name string, raw json.RawMessage) error {
 	case "after":
 		q.After = s
 		return checkName(s)
+	case "before":
+		q.before = s
+		return checkText(s, maxCursor)
 	case "code":
 		q.Code = s
 		return checkText(s, domain.MaxCodeInput)
@@ -184,6 +191,18 @@ func shorten(s string) string {
 		return strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
+}
+
+// maxCursor bounds a cursor: a campaign's name and some numbers.
+const maxCursor = 256
+
+// paging takes from a query what the lane is not asked.
+func (q *query) paging() (limit int, before string) {
+	if limit = q.Limit; limit == 0 {
+		limit = shown
+	}
+	q.Limit = 0
+	return limit, q.before
 }
 
 // oneLane asks the lane of the query's campaign or code and passes its answer on.

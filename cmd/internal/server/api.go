@@ -5,8 +5,11 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/projections/history"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 )
 
@@ -25,7 +28,13 @@ func (s *server) startAPI(ctx context.Context) error {
 	}
 	opts := service.Options{Version: semver(s.opts.Version), Sync: s.opts.Sync, Logger: s.log}
 	if s.tables != nil {
-		opts.History = history.New(s.tables.pool)
+		js, err := jetstream.New(nc)
+		if err != nil {
+			return err
+		}
+		opts.History = history.New(s.tables.pool, func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
+			return eventlog.Events(js, lane).Get(ctx, sequence)
+		})
 	}
 	svc := service.New(nc, s.stream, code.New(s.key), opts)
 	if err := s.metrics.registry.Register(svc); err != nil {

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/service"
+)
+
+// pageFlags are on commands whose answer comes in pages.
+func pageFlags(cmd *cobra.Command, page *client.Page) {
+	cmd.Flags().Var(&value{kind: "N", set: func(s string) error {
+		var n uint32
+		err := number(&n, 0, 1, service.MaxShown).Set(s)
+		page.Limit = int(n)
+		return err
+	}}, "limit", fmt.Sprintf("how many to show at most, up to %d (default 100)", service.MaxShown))
+	cmd.Flags().StringVar(&page.Before, "before", "", "go on where a page ended that gave this `CURSOR`")
+}
+
+// historyEntry is what is shown of an entry of the history; -o json has the rest.
+type historyEntry struct {
+	At        time.Time  `json:"at"`
+	What      string     `json:"what"`
+	Lane      int        `json:"lane"`
+	Sequence  uint64     `json:"sequence"`
+	Line      int        `json:"line"`
+	ID        string     `json:"id"`
+	Campaign  string     `json:"campaign"`
+	Code      string     `json:"code"`
+	Customer  string     `json:"customer_id"`
+	Order     string     `json:"order_id"`
+	Reason    string     `json:"reason"`
+	Kind      string     `json:"kind"`
+	DueAt     *time.Time `json:"due_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+}
+
+// about is what there is to say of an entry besides the columns.
+func (e *historyEntry) about() string {
+	var about []string
+	add := func(name, value string) {
+		if value != "" {
+			about = append(about, name+" "+value)
+		}
+	}
+	add("order", e.Order)
+	add("reason", e.Reason)
+	add("before it", e.Kind)
+	if e.DueAt != nil {
+		add("due", e.DueAt.UTC().Format(time.RFC3339))
+	}
+	if e.ExpiresAt != nil {
+		until := "until"
+		if e.What == "expired" {
+			until = "at"
+		}
+		add(until, e.ExpiresAt.UTC().Format(time.RFC3339))
+	}
+	return strings.Join(about, ", ")
+}
+
+// printHistory writes what the read tables add, or why they add nothing, and how to go on.
+func (m *Main) printHistory(h client.History) error {
+	var entries []historyEntry
+	if h.Unavailable != "" {
+		fmt.Fprintf(m.Out, "history is not available: %s\n", h.Unavailable)
+	} else if err := json.Unmarshal(h.History, &entries); err != nil {
+		fmt.Fprintln(m.Out, "the history has a form that this version does not know; -o json shows it")
+	}
+	if len(entries) > 0 {
+		var rows [][]string
+		for i := range entries {
+			e := &entries[i]
+			rows = append(rows, []string{
+				e.At.UTC().Format(time.RFC3339Nano), e.What, e.Campaign, orText(e.Code, "-"), orText(e.Customer, "-"),
+				fmt.Sprintf("%d/%d/%d", e.Lane, e.Sequence, e.Line), orText(e.ID, "-"), e.about(),
+			})
+		}
+		fmt.Fprintln(m.Out)
+		if err := m.printTable("AT WHAT CAMPAIGN CODE CUSTOMER POSITION ID ABOUT", rows); err != nil {
+			return err
+		}
+	}
+	if h.Note != "" {
+		fmt.Fprintln(m.Out, h.Note)
+	}
+	if h.More {
+		fmt.Fprintf(m.Out, "there is more: --before '%s'\n", h.Next)
+	}
+	return nil
+}

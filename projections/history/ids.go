@@ -1,0 +1,123 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+const (
+	// readAtOnce is how many messages of the log are read at once: each is half a megabyte at most.
+	readAtOnce = 4
+	// idsWait is how long that may take; entries come without ids rather than late.
+	idsWait = time.Second
+)
+
+// message is one of an event stream.
+type message struct {
+	lane     int
+	sequence uint64
+}
+
+// readIDs reads from the log what the tables do not hold: ids, and what a reminder was due at when it was set. It returns
+// what is lacking, "" if nothing is.
+func (s *Store) readIDs(ctx context.Context, entries []Entry) (note string) {
+	if s.log == nil {
+		return "ids of commands are lacking: the log is not known here"
+	}
+	wanted := make(map[message][]*Entry)
+	for i := range entries {
+		e := &entries[i]
+		m := message{e.Lane, e.Sequence}
+		wanted[m] = append(wanted[m], e)
+	}
+	ctx, cancel := context.WithTimeout(ctx, idsWait)
+	defer cancel()
+	var g errgroup.Group // each message's failure is its own
+	g.SetLimit(readAtOnce)
+	problems := make(chan error, len(wanted))
+	for m, list := range wanted {
+		g.Go(func() error {
+			if err := s.readMessage(ctx, m, list); err != nil {
+				problems <- err
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+	if len(problems) > 0 {
+		return fmt.Sprintf("ids of commands are lacking, from %d of %d messages: %s", len(problems), len(wanted), <-problems)
+	}
+	return ""
+}
+
+// errOther: the log has something else where the tables say the event stands. A restored log, perhaps; `scrip verify`
+// finds that.
+var errOther = errors.New("the log holds another event there than the read tables say; see `scrip verify`")
+
+func (s *Store) readMessage(ctx context.Context, m message, entries []*Entry) error {
+	raw, err := s.log(ctx, m.lane, m.sequence)
+	if err != nil {
+		return err
+	}
+	byLine := make(map[int][]*Entry, len(entries))
+	for _, e := range entries {
+		byLine[e.Line] = append(byLine[e.Line], e)
+	}
+	found := 0
+	for n, line := range eventlog.Lines(raw.Data) {
+		list := byLine[n+1]
+		if list == nil {
+			continue
+		}
+		var ev domain.Event
+		if err := domain.ParseEvent(line, &ev); err != nil {
+			return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, err)
+		}
+		for _, e := range list {
+			if !e.tells(&ev) {
+				return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOther)
+			}
+			e.ID = ev.ID
+			if ev.Type == domain.ReminderSet && ev.DueAt != 0 {
+				at := ev.DueAt.Time()
+				e.DueAt = &at
+			}
+			found++
+		}
+	}
+	if found < len(entries) {
+		return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOther)
+	}
+	return nil
+}
+
+// tells says whether the entry is what the event tells.
+func (e *Entry) tells(ev *domain.Event) bool {
+	coupon := func(t domain.EventType) bool { return ev.Type == t && ev.N == e.N && ev.Campaign == e.Campaign }
+	switch e.What {
+	case "claimed":
+		return coupon(domain.CouponClaimed)
+	case "redeemed":
+		return coupon(domain.CouponRedeemed)
+	case "rolled_back":
+		return coupon(domain.CouponRolledBack)
+	case "voided":
+		return coupon(domain.CouponVoided)
+	case "extended":
+		return coupon(domain.CouponExtended)
+	case "expired":
+		return ev.Type == domain.CouponsExpired && ev.Campaign == e.Campaign
+	case "reminder_set":
+		return ev.Type == domain.ReminderSet && ev.Campaign == e.Campaign && ev.R == uint64(e.r)
+	case "reminder_cancelled":
+		return ev.Type == domain.ReminderCancelled && ev.Campaign == e.Campaign && ev.R == uint64(e.r)
+	}
+	return ev.Type == domain.RemindersDue && ev.Campaign == e.Campaign && ev.FromR <= uint64(e.r) && uint64(e.r) <= ev.ThroughR
+}

@@ -1,0 +1,63 @@
+package history
+
+// placeLines is what a place has sequence and line packed by; see migration 7 of the schema.
+const placeLines = 1 << 20
+
+// beginSQL begins the transaction of a read. Every table is entered by an index, once per coupon of the customer, and
+// the planner must come to see it so also where statistics are missing, as after a rebuild, or small tables make a scan
+// look cheap that would be slow tomorrow. Compiling such a statement takes longer than running it.
+const beginSQL = `BEGIN READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = off; ` +
+	`SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off`
+
+// What happened to the coupons in k and the reminders in m, newest first, from a place on.
+//
+// s are the spans in which a coupon had one expiry: up to each extension, and from the last on. It fell in a span with
+// the first announcement that reaches its own expiry, or with each that has the campaign's end, unless it was void or
+// spent by then.
+//
+// $2 = how many   $3..$7 = the place: time, lane, place in it, coupon, reminder
+const pageSQL = `
+s AS (SELECT k.*, e.own_before AS ends, e.place AS upto FROM k JOIN scrip.coupon_event e ON e.campaign = k.campaign AND e.n = k.n AND e.what = 'extended'
+      UNION ALL SELECT k.*, k.own, NULL FROM k)
+SELECT * FROM (
+  SELECT k.claimed_at, 'claimed', k.lane, k.claimed_place, k.campaign, k.n, 0::bigint, k.code, k.customer_id, NULL::text, NULL::text, k.attributes,
+         NULL::text, NULL::timestamptz, NULL::timestamptz FROM k
+  UNION ALL SELECT x.redeemed_at, 'redeemed', k.lane, x.sequence * 1048576 + x.line, k.campaign, k.n, 0, k.code, k.customer_id, x.order_id, NULL, NULL,
+         NULL, NULL, NULL
+    FROM k JOIN scrip.redemption x ON x.campaign = k.campaign AND x.n = k.n
+  UNION ALL SELECT e.at, e.what, k.lane, e.place, k.campaign, k.n, 0, k.code, k.customer_id, e.order_id, e.reason, NULL, NULL, NULL, e.expires_at
+    FROM k JOIN scrip.coupon_event e ON e.campaign = k.campaign AND e.n = k.n
+  UNION ALL SELECT a.at, 'expired', s.lane, a.place, s.campaign, s.n, 0, s.code, s.customer_id, NULL, NULL, NULL, NULL, NULL, a.expires_at
+    FROM s CROSS JOIN LATERAL (
+      (SELECT a.at, a.place, s.ends AS expires_at FROM scrip.expiry_event a
+       WHERE s.ends IS NOT NULL AND a.campaign = s.campaign AND a.through >= s.ends ORDER BY a.through LIMIT 1)
+      UNION ALL
+      (SELECT a.at, a.place, a.campaign_end FROM scrip.expiry_event a
+       WHERE s.ends IS NULL AND a.campaign = s.campaign AND a.campaign_end IS NOT NULL)) a
+    WHERE a.place > s.claimed_place AND (s.upto IS NULL OR a.place < s.upto)
+      AND (s.voided_at IS NULL OR a.place < (SELECT min(v.place) FROM scrip.coupon_event v WHERE v.campaign = s.campaign AND v.n = s.n AND v.what = 'voided'))
+      AND s.max_redemptions > (SELECT count(*) FROM scrip.redemption x WHERE x.campaign = s.campaign AND x.n = s.n
+                               AND x.redeemed_at <= a.at AND (x.rolled_back_at IS NULL OR x.rolled_back_at > a.at))
+  UNION ALL SELECT m.set_at, 'reminder_set', m.lane, m.set_place, m.campaign, coalesce(m.n, 0), m.r, NULL, m.customer_id, NULL, NULL, NULL, m.kind, m.due_at, NULL
+    FROM m
+  UNION ALL SELECT m.settled_at, 'reminder_' || m.state, m.lane, m.settled_place, m.campaign, coalesce(m.n, 0), m.r, NULL, m.customer_id, NULL, NULL, NULL, m.kind, m.due_at, NULL
+    FROM m WHERE m.settled_at IS NOT NULL
+) h (at, what, lane, place, campaign, n, r, code, customer_id, order_id, reason, attributes, kind, due_at, expires_at)
+WHERE (at, lane, place, n, r) < ($3::timestamptz, $4::bigint, $5::bigint, $6::bigint, $7::bigint)
+ORDER BY at DESC, lane DESC, place DESC, n DESC, r DESC LIMIT $2`
+
+const (
+	couponsSQL = `SELECT r.campaign, r.n, r.code, r.customer_id, r.claimed_at, r.claimed_place, r.attributes, r.expires_at AS own, r.voided_at, c.lane, c.max_redemptions
+FROM scrip.coupon_row r JOIN scrip.campaign c ON c.campaign = r.campaign WHERE `
+	remindersSQL = `SELECT x.*, c.lane FROM scrip.reminder x JOIN scrip.campaign c ON c.campaign = x.campaign WHERE `
+)
+
+// $1 = customer
+const customerSQL = `
+WITH k AS MATERIALIZED (` + couponsSQL + `r.customer_id = $1),
+m AS MATERIALIZED (` + remindersSQL + `x.customer_id = $1),` + pageSQL
+
+// $1 = campaign   $8 = n
+const couponSQL = `
+WITH k AS MATERIALIZED (` + couponsSQL + `r.campaign = $1 AND r.n = $8),
+m AS MATERIALIZED (` + remindersSQL + `x.campaign = $1 AND x.n = $8),` + pageSQL
