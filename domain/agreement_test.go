@@ -81,6 +81,11 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 	step.Close()
 	log = step.Events
 	second, third := testLane(), testLane()
+	whole := bytes.Clone(log)
+	if n, err := third.Fold(whole); err != nil || n != step.Lines {
+		rt.Fatalf("%d of %d lines folded: %v", n, step.Lines, err)
+	}
+	scribble(whole)
 	for _, line := range bytes.Split(bytes.TrimSpace(log), []byte{'\n'}) {
 		if len(line) == 0 {
 			continue
@@ -98,10 +103,6 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 		if err := second.Apply(&ev); err != nil {
 			rt.Fatal(err)
 		}
-		if err := third.Fold(line); err != nil {
-			rt.Fatal(err)
-		}
-		scribble(line)
 	}
 	for name, c := range m.campaigns {
 		if g.set[name] != g.gone[name]+len(c.reminders) {

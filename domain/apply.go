@@ -5,22 +5,15 @@ import (
 	"strings"
 )
 
-// Fold reads one event line and applies it: ParseEvent and Apply, without copying what is only looked at. It keeps nothing
-// of the line.
-func (l *Lane) Fold(line []byte) error {
-	if err := l.event.parse(line); err != nil {
-		return err
-	}
-	return l.Apply(&l.event)
-}
-
 // Apply folds one event into the state. It is how a restart rebuilds the lane and how Decide changes it. An error means
 // that the event does not fit the state: the log is not the one this state came from, or was damaged; nothing has been
 // changed then.
-func (l *Lane) Apply(ev *Event) error {
+func (l *Lane) Apply(ev *Event) error { return l.apply(ev, l.hashesOf(ev)) }
+
+func (l *Lane) apply(ev *Event, h eventHashes) error {
 	switch ev.Type {
 	case CampaignCreated:
-		return l.applyCreated(ev)
+		return l.applyCreated(ev, h)
 	case CommandsRefused, CommandRejected:
 		l.clock = max(l.clock, ev.At)
 		return nil
@@ -29,7 +22,7 @@ func (l *Lane) Apply(ev *Event) error {
 	if c == nil {
 		return fmt.Errorf("%s of campaign %q, which was never created", ev.Type, ev.Campaign)
 	}
-	if err := l.applyTo(c, ev); err != nil {
+	if err := l.applyTo(c, ev, h); err != nil {
 		return fmt.Errorf("%s of campaign %s: %w", ev.Type, c.name, err)
 	}
 	l.list(c)
@@ -37,7 +30,7 @@ func (l *Lane) Apply(ev *Event) error {
 	return nil
 }
 
-func (l *Lane) applyCreated(ev *Event) error {
+func (l *Lane) applyCreated(ev *Event, h eventHashes) error {
 	c := &campaign{name: strings.Clone(ev.Campaign), number: ev.Number, created: ev.At, few: l.few}
 	if ev.Settings.Codes == 0 {
 		c.imported = &importedCodes{key: l.hash.key}
@@ -46,25 +39,25 @@ func (l *Lane) applyCreated(ev *Event) error {
 	if err := l.add(c); err != nil {
 		return err
 	}
-	c.record(actRecord{id: l.hash.text(ev.ID), kind: CreateCampaign, arg: l.settingsHash(&ev.Settings)})
+	c.record(actRecord{id: h.id, kind: CreateCampaign, arg: l.settingsHash(&ev.Settings)})
 	l.clock = max(l.clock, ev.At)
 	return nil
 }
 
-func (l *Lane) applyTo(c *campaign, ev *Event) error {
+func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 	switch ev.Type {
 	case CampaignUpdated:
 		c.setSettings(l.settings.keep(&ev.Settings))
-		c.record(actRecord{id: l.hash.text(ev.ID), kind: UpdateCampaign})
+		c.record(actRecord{id: h.id, kind: UpdateCampaign})
 	case CampaignPausedEvent:
 		c.state = paused
-		c.record(actRecord{id: l.hash.text(ev.ID), kind: PauseCampaign})
+		c.record(actRecord{id: h.id, kind: PauseCampaign})
 	case CampaignResumed:
 		c.state = active
-		c.record(actRecord{id: l.hash.text(ev.ID), kind: ResumeCampaign})
+		c.record(actRecord{id: h.id, kind: ResumeCampaign})
 	case CampaignEndedEvent:
 		c.state = ended
-		c.record(actRecord{id: l.hash.text(ev.ID), kind: EndCampaign})
+		c.record(actRecord{id: h.id, kind: EndCampaign})
 	case CampaignSoldOut:
 	case CodesImported:
 		if c.imported == nil {
@@ -75,14 +68,13 @@ func (l *Lane) applyTo(c *campaign, ev *Event) error {
 				return fmt.Errorf("no room for more codes")
 			}
 		}
-		c.record(actRecord{id: l.hash.text(ev.ID), kind: ImportCodes, count: uint32(len(ev.Codes))})
+		c.record(actRecord{id: h.id, kind: ImportCodes, count: uint32(len(ev.Codes))})
 	case CouponClaimed:
 		if ev.N != c.claimed()+1 {
 			return fmt.Errorf("coupon %d follows coupon %d", ev.N, c.claimed())
 		}
-		customer := l.hash.customer(ev.CustomerID)
-		previous, _ := c.newestOf(customer)
-		c.recordClaim(customer, previous, l.hash.text(ev.ID), ev.ExpiresAt)
+		previous, _ := c.newestOf(h.customer)
+		c.recordClaim(h.customer, previous, h.id, ev.ExpiresAt)
 	case CouponRedeemed, CouponRolledBack, CouponVoided, CouponExtended:
 		if ev.N == 0 || ev.N > c.claimed() {
 			return fmt.Errorf("coupon %d was never claimed", ev.N)
@@ -91,7 +83,7 @@ func (l *Lane) applyTo(c *campaign, ev *Event) error {
 		if ev.OrderID != "" {
 			order = l.hash.text(ev.OrderID)
 		}
-		c.applyCoupon(ev, l.hash.text(ev.ID), order)
+		c.applyCoupon(ev, h.id, order)
 	case CouponsExpired:
 		if c.rare != nil {
 			c.rare.due.through(ev.Through)
@@ -105,13 +97,12 @@ func (l *Lane) applyTo(c *campaign, ev *Event) error {
 			}
 			own = c.own(ev.N)
 		}
-		customer := l.hash.customer(ev.CustomerID)
-		c.rarely().reminders.Set(ev.R, customer, ev.Kind, ev.Before, ev.N, own)
+		c.rarely().reminders.Set(ev.R, h.customer, ev.Kind, ev.Before, ev.N, own)
 		l.reminders++
 		c.lastReminder = max(c.lastReminder, ev.R)
 		// Not under the coupon (n): that chain says how a coupon stands, and a reminder does not change it.
-		arg := l.hash.reminder(customer, ev.Kind, ev.Before)
-		c.record(actRecord{id: l.hash.text(ev.ID), kind: Remind, arg: arg, count: ev.N})
+		arg := l.hash.reminder(h.customer, ev.Kind, ev.Before)
+		c.record(actRecord{id: h.id, kind: Remind, arg: arg, count: ev.N})
 	case ReminderCancelled:
 		if !c.reminders().Cancel(ev.R) {
 			return fmt.Errorf("reminder %d is not pending", ev.R)
@@ -119,8 +110,8 @@ func (l *Lane) applyTo(c *campaign, ev *Event) error {
 		l.reminders--
 		// Without a customer it follows from a redeem or void, whose own event remembers the id.
 		if ev.CustomerID != "" {
-			arg := l.hash.reminder(l.hash.customer(ev.CustomerID), ev.Kind, ev.Before)
-			c.record(actRecord{id: l.hash.text(ev.ID), kind: Unremind, arg: arg, count: ev.N})
+			arg := l.hash.reminder(h.customer, ev.Kind, ev.Before)
+			c.record(actRecord{id: h.id, kind: Unremind, arg: arg, count: ev.N})
 		}
 	case RemindersDue:
 		l.reminders -= len(c.reminders().Fire(ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR, c.anchors()))

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"syscall"
 	"testing"
-	"time"
 )
 
 // What a command line costs a lane: JSON lines in, event lines and answers out, in messages of 1,000 lines. Every
@@ -50,29 +48,6 @@ func (l *load) add(b *testing.B) {
 	cpu.report(b, linesPerMessage)
 }
 
-// cpuClock is the processor time of this process, collector included: on a busy machine it says more than the clock on
-// the wall. Not to be started twice.
-type cpuClock struct{ began, sum time.Duration }
-
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func (c *cpuClock) start() { c.began = processorTime() }
-
-func (c *cpuClock) stop() {
-	if c.began != 0 {
-		c.sum += processorTime() - c.began
-	}
-	c.began = 0
-}
-
-func (c *cpuClock) report(b *testing.B, lines int) {
-	b.ReportMetric(float64(c.sum.Nanoseconds())/float64(b.N)/float64(lines), "cpu-ns/line")
-}
-
 // messagesOf makes messages of the lines that f writes for 0, 1, 2, …
 func messagesOf(lines int, campaign string, f func(b *bytes.Buffer, i int)) (messages []Message) {
 	for at := 0; at < lines; at += linesPerMessage {
@@ -87,7 +62,7 @@ func messagesOf(lines int, campaign string, f func(b *bytes.Buffer, i int)) (mes
 
 func benchID(i int) string { return fmt.Sprintf("01936f00-0000-7000-8000-%012d", i) }
 
-// laneOf has campaigns c0, c1, … of so many codes, of which the first claims are claimed by customer-0, customer-1, ….
+// benchLane has campaigns c0, c1, … of so many codes, of which the first claims are claimed by customer-0, customer-1, ….
 func benchLane(campaigns int, settings Settings, claims int) *Lane {
 	l := testLane()
 	var evs []Event
@@ -257,4 +232,34 @@ func BenchmarkFits(b *testing.B) {
 	}
 }
 
-func BenchmarkFold(b *testing.B) { benchmarkFold(b, (*Lane).Fold) }
+// BenchmarkFold is the tail of a restart: 1,000,000 claims in messages of 1,000.
+func BenchmarkFold(b *testing.B) {
+	for name, f := range map[string]func() (func() *Lane, [][]byte){
+		"hot":  func() (func() *Lane, [][]byte) { return eventLog(1_000_000, always("c0"), 1) },
+		"zipf": func() (func() *Lane, [][]byte) { return eventLog(1_000_000, zipf(10_000), 10_000) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			fresh, lines := f()
+			var messages [][]byte
+			for at := 0; at < len(lines); at += linesPerMessage {
+				messages = append(messages, bytes.Join(lines[at:min(at+linesPerMessage, len(lines))], newline))
+			}
+			b.ReportAllocs()
+			var cpu cpuClock
+			for b.Loop() {
+				b.StopTimer()
+				l := fresh()
+				runtime.GC()
+				b.StartTimer()
+				cpu.start()
+				for _, m := range messages {
+					if _, err := l.Fold(m); err != nil {
+						b.Fatal(err)
+					}
+				}
+				cpu.stop()
+			}
+			cpu.report(b, len(lines))
+		})
+	}
+}

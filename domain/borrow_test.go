@@ -226,3 +226,37 @@ func TestALineAllocatesNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestFoldSaysWhereItStops: what could not be applied is the line after those that were, wherever it stands.
+func TestFoldSaysWhereItStops(t *testing.T) {
+	s := stepOn(t, 100)
+	for i := range 30 {
+		s.Add(Message{Sequence: 1, Scope: ScopeTrusted, Payload: []byte(claimLine(i))}, start, nil)
+	}
+	good := bytes.SplitAfter(s.Events, newline)
+	for bad := range 30 {
+		for _, line := range []string{"not json\n", `{"type":"future.event","campaign":"s"}` + "\n", string(good[(bad+2)%30])} {
+			l := stepOn(t, 100).lane
+			payload := []byte("\n\n")
+			for i, g := range good {
+				if i == bad {
+					payload = append(payload, line...)
+				}
+				payload = append(payload, g...)
+			}
+			n, err := l.Fold(payload)
+			v, _ := l.Campaign("s")
+			if err == nil || n != bad || int(v.Claimed) != bad || !strings.HasPrefix(err.Error(), fmt.Sprintf("line %d: ", bad+3)) {
+				t.Fatalf("%q as line %d: %d applied, %d claimed, %v", line, bad, n, v.Claimed, err)
+			}
+			for i := range l.folding {
+				if l.folding[i].event.ID != "" {
+					t.Fatalf("line %d stands in the lane still", i)
+				}
+			}
+		}
+	}
+	if n, err := stepOn(t, 100).lane.Fold([]byte("\n\n" + string(good[0]) + "\n" + strings.TrimSpace(string(good[1])))); n != 2 || err != nil {
+		t.Fatalf("with empty lines: %d applied, %v", n, err)
+	}
+}

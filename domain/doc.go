@@ -6,7 +6,7 @@
 //	                                         │
 //	                                         ├──> Event, Event, …       (what is written)
 //	                                         v
-//	event line ──ParseEvent──> Event ──> Lane.Apply                    (what is remembered)
+//	event line ──ParseEvent──> Event ──> Lane.Apply                    (what is remembered; Lane.Fold does both)
 //
 // A Lane holds every campaign that lives on one partition of the log. Decide looks at the state and the given time,
 // makes events and applies them at once, so the next command of the same step sees them. Apply is also what a restart

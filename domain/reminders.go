@@ -3,7 +3,6 @@ package domain
 import (
 	"math"
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -14,10 +13,13 @@ import (
 //	                         └─────Cancel──> gone (reminder.cancelled)
 //
 // A subscription belongs to a group: all of one kind, lead time and anchor fall due together, so moving a campaign's
-// opening or end moves no entry, and what is due is found by looking at groups, never at subscriptions.
+// opening or end moves no entry, and what is due is found by looking at groups, never at subscriptions. What is due at one
+// instant is found without looking at the other groups: where coupons have expiries of their own, there may be one for
+// every minute of a month.
 type Reminders[C comparable] struct {
 	pending  map[uint64]reminder[C]
-	groups   map[reminderGroup][]uint64 // subscription numbers, rising; may name ones that are gone
+	groups   map[reminderGroup][]uint64  // subscription numbers, rising; may name ones that are gone
+	owns     map[Instant][]reminderGroup // the groups with an anchor of their own, by when they fall due
 	byKey    map[reminderKey[C]]uint64
 	byCoupon map[uint32][]uint64
 }
@@ -74,13 +76,18 @@ func (b *Reminders[C]) Set(r uint64, customer C, kind string, before time.Durati
 	if b.pending == nil {
 		b.pending = make(map[uint64]reminder[C])
 		b.groups = make(map[reminderGroup][]uint64)
+		b.owns = make(map[Instant][]reminderGroup)
 		b.byKey = make(map[reminderKey[C]]uint64)
 		b.byCoupon = make(map[uint32][]uint64)
 	}
+	before = before.Truncate(time.Microsecond)
 	g := reminderGroup{kind == KindExpires, before, own}
+	if !g.expires {
+		g.own = 0
+	}
 	b.pending[r] = reminder[C]{customer, n, g}
 	b.byKey[reminderKey[C]{customer, g.expires, before, n}] = r
-	b.groups[g] = insert(b.groups[g], r)
+	b.join(g, r)
 	if n != 0 {
 		b.byCoupon[n] = append(b.byCoupon[n], r)
 	}
@@ -88,8 +95,40 @@ func (b *Reminders[C]) Set(r uint64, customer C, kind string, before time.Durati
 
 // Find returns the pending subscription of that customer, kind, lead time and coupon.
 func (b *Reminders[C]) Find(customer C, kind string, before time.Duration, n uint32) (r uint64, ok bool) {
-	r, ok = b.byKey[reminderKey[C]{customer, kind == KindExpires, before, n}]
+	r, ok = b.byKey[reminderKey[C]{customer, kind == KindExpires, before.Truncate(time.Microsecond), n}]
 	return r, ok
+}
+
+// join puts r into a group.
+func (b *Reminders[C]) join(g reminderGroup, r uint64) {
+	rs, known := b.groups[g]
+	if !known && g.own != 0 {
+		at := g.due(Anchors{})
+		b.owns[at] = append(b.owns[at], g)
+	}
+	b.groups[g] = insert(rs, r)
+}
+
+// dueAt calls f for each group of that kind that falls due exactly at the given instant.
+func (b *Reminders[C]) dueAt(kind string, at Instant, a Anchors, f func(g reminderGroup, rs []uint64)) {
+	// Of those that hang on the campaign, the lead time says which: there is one.
+	g := reminderGroup{expires: kind == KindExpires}
+	anchor := a.Opens
+	if g.expires {
+		anchor = a.Expires
+	}
+	if anchor != 0 && anchor != Never {
+		g.before = time.Duration(anchor-at) * time.Microsecond
+		if rs, ok := b.groups[g]; ok && g.due(a) == at {
+			f(g, rs)
+		}
+	}
+	// Not over owns itself: f may take groups out of it.
+	for _, g := range slices.Clone(b.owns[at]) {
+		if g.expires == (kind == KindExpires) && g.due(a) == at {
+			f(g, b.groups[g])
+		}
+	}
 }
 
 // OfCoupon returns the pending subscriptions that hang on coupon n, rising.
@@ -130,6 +169,14 @@ func (b *Reminders[C]) trim(g reminderGroup) {
 	}
 	if len(rs) == 0 {
 		delete(b.groups, g)
+		if g.own != 0 {
+			at := g.due(Anchors{})
+			if left := slices.DeleteFunc(b.owns[at], func(x reminderGroup) bool { return x == g }); len(left) > 0 {
+				b.owns[at] = left
+			} else {
+				delete(b.owns, at)
+			}
+		}
 		return
 	}
 	b.groups[g] = rs
@@ -150,7 +197,7 @@ func (b *Reminders[C]) Move(n uint32, own Instant) {
 		old := s.group
 		s.group.own = own
 		b.pending[r] = s
-		b.groups[s.group] = insert(b.groups[s.group], r)
+		b.join(s.group, r)
 		b.trim(old)
 	}
 }
@@ -167,109 +214,6 @@ func (b *Reminders[C]) NextAfter(a Anchors, now Instant) Instant {
 		}
 	}
 	return next
-}
-
-// DueReminders is what falls due at one instant in one campaign: the subscriptions FromR to ThroughR that are pending,
-// of that kind and due at that instant. The same three are looked up again when the firing is folded.
-type DueReminders struct {
-	Kind          string
-	DueAt         Instant
-	FromR, LastR  uint64
-	Subscriptions uint64
-}
-
-// Due lists what is due at or before now, by instant, then kind.
-func (b *Reminders[C]) Due(a Anchors, now Instant) []DueReminders {
-	found := make(map[Instant]*[2]DueReminders)
-	for g, rs := range b.groups {
-		at := g.due(a)
-		if at > now {
-			continue
-		}
-		pair := found[at]
-		if pair == nil {
-			pair = new([2]DueReminders)
-			found[at] = pair
-		}
-		d := &pair[0]
-		d.Kind = KindOpens
-		if g.expires {
-			d = &pair[1]
-			d.Kind = KindExpires
-		}
-		d.DueAt = at
-		b.count(g, rs, 1<<63, d)
-	}
-	var list []DueReminders
-	for _, pair := range found {
-		for _, d := range pair {
-			if d.Subscriptions > 0 {
-				list = append(list, d)
-			}
-		}
-	}
-	sort.Slice(list, func(i, j int) bool {
-		if list[i].DueAt != list[j].DueAt {
-			return list[i].DueAt < list[j].DueAt
-		}
-		return list[i].Kind > list[j].Kind
-	})
-	return list
-}
-
-// At counts what of that kind is due exactly at the given instant, subscriptions up to throughR.
-func (b *Reminders[C]) At(kind string, at Instant, throughR uint64, a Anchors) DueReminders {
-	d := DueReminders{Kind: kind, DueAt: at}
-	for g, rs := range b.groups {
-		if g.expires == (kind == KindExpires) && g.due(a) == at {
-			b.count(g, rs, throughR, &d)
-		}
-	}
-	return d
-}
-
-func (b *Reminders[C]) count(g reminderGroup, rs []uint64, throughR uint64, d *DueReminders) {
-	for _, r := range rs {
-		if r > throughR || !b.in(g, r) {
-			continue
-		}
-		d.Subscriptions++
-		if d.FromR == 0 || r < d.FromR {
-			d.FromR = r
-		}
-		d.LastR = max(d.LastR, r)
-	}
-}
-
-// Fired is one subscription that fell due.
-type Fired[C comparable] struct {
-	R        uint64
-	Customer C
-}
-
-// Fire removes what of that kind is due at the given instant, subscriptions fromR to throughR, and returns it by rising
-// number. Calling it with what a reminders.due event says makes every folder remove the same.
-func (b *Reminders[C]) Fire(kind string, at Instant, fromR, throughR uint64, a Anchors) []Fired[C] {
-	var fired []Fired[C]
-	for g, rs := range b.groups {
-		if g.expires != (kind == KindExpires) || g.due(a) != at {
-			continue
-		}
-		for _, r := range rs {
-			if s, ok := b.pending[r]; ok && s.group == g && r >= fromR && r <= throughR {
-				fired = append(fired, Fired[C]{r, s.customer})
-				b.forget(r, s)
-			}
-		}
-		b.trim(g)
-	}
-	slices.SortFunc(fired, func(x, y Fired[C]) int {
-		if x.R < y.R {
-			return -1
-		}
-		return 1
-	})
-	return fired
 }
 
 // All calls f for every pending subscription, in no order: for snapshots.

@@ -18,11 +18,10 @@ func (o *Owner) Fold(m *eventlog.Message) error {
 	if m.Rebase == 0 && m.Commands[0] != o.mark.Covered+1 {
 		return fmt.Errorf("%w: event message %d covers commands from %d, the one before it up to %d", ErrStopped, m.Sequence, m.Commands[0], o.mark.Covered)
 	}
-	for n, line := range eventlog.Lines(m.Payload) {
-		if err := o.state.Fold(line); err != nil {
-			return fmt.Errorf("%w: event message %d, line %d: %w", ErrStopped, m.Sequence, n+1, err)
-		}
-		o.fresh++
+	n, err := o.state.Fold(m.Payload)
+	o.fresh += n
+	if err != nil {
+		return fmt.Errorf("%w: event message %d, %w", ErrStopped, m.Sequence, err)
 	}
 	o.state.Advance(domain.At(m.LaneTime))
 	o.mark.Covered = m.Commands[1]
