@@ -83,6 +83,8 @@ bench: setup-bench build ## Measure scrip beside Redis, PostgreSQL and bare JetS
 	@mkdir -p $(RESULTS)
 	bin/scripbench run --durability always --for 3s --results $(RESULTS)
 	bin/scripbench run claim-hot --durability interval --for 3s --results $(RESULTS)
+	bin/scripbench tables --results $(RESULTS)
+	bin/scripbench restart --results $(RESULTS)
 	bin/scripbench plot --workload claim-hot $(RESULTS)/claims.svg $$(ls -t $(RESULTS)/*-run-always.json | head -n1) $$(ls -t $(RESULTS)/*-run-interval.json | head -n1)
 
 .PHONY: bench-full
@@ -92,7 +94,8 @@ bench-full: setup-bench build ## Measure 10,000,000 claims, latency at half of f
 	bin/scripbench run --durability interval --results $(RESULTS)
 	bin/scripbench run claim-hot claim-request --rate 50% --systems scrip,redis,redis-x16 --results $(RESULTS)
 	bin/scripbench growth --full --results $(RESULTS) --plot $(RESULTS)/growth.svg
-	bin/scripbench restart --held 1x10000000,1000000x10 --results $(RESULTS)
+	bin/scripbench restart --held 1x10000000,1000000x10 --name full --results $(RESULTS)
+	bin/scripbench tables --n 10000000 --name full --results $(RESULTS)
 
 .PHONY: gobench
 gobench: ## Run the Go benchmarks of the packages. BENCH='…' picks some.

@@ -261,6 +261,33 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestTables: that tables are right after a rebuild is what the verification within says.
+func TestTables(t *testing.T) {
+	o := small(t)
+	o.n, o.beside = 3000, 300*time.Millisecond
+	r, err := o.tables(t.Context(), always)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := tablesText(&out, *r); err != nil {
+		t.Fatal(err)
+	}
+	for _, needle := range []string{"3,000 coupons", "live projection", "scrip rebuild, beside claims", bareCopy, bareRead, "scrip verify"} {
+		if !strings.Contains(out.String(), needle) {
+			t.Errorf("it does not say %q:\n%s", needle, out.String())
+		}
+	}
+	for i, row := range r.Rows { // what the live projection had left, when it was asked, nobody knows
+		if row.Lines < o.n && i > 0 || row.Seconds <= 0 {
+			t.Errorf("%+v", row)
+		}
+	}
+	if r.Before.P50 <= 0 || r.During.P50 <= 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestWhatIsMissingIsSaid(t *testing.T) {
 	empty := t.TempDir()
 	t.Setenv("PATH", empty)

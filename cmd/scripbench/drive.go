@@ -42,6 +42,8 @@ type pace struct {
 	// be sent, and its latency counts from there, however late the system lets it go. 0 is a closed loop: a caller asks
 	// when it was answered, and its latency counts from when it asked, so that a stall is seen by those under way only.
 	rate float64
+	// stop, if not nil, ends a stream early when it is closed, as limit does.
+	stop <-chan struct{}
 }
 
 // driven is what the driver saw.
@@ -180,7 +182,7 @@ func (d *driver) stream(ctx context.Context) error {
 			}
 			now = at
 		}
-		if now >= d.limit {
+		if now >= d.limit || d.stopped() {
 			break
 		}
 		asked[i] = now
@@ -205,6 +207,15 @@ func (d *driver) stream(ctx context.Context) error {
 	}
 	d.took = time.Duration(last.Load())
 	return nil
+}
+
+func (p pace) stopped() bool {
+	select {
+	case <-p.stop:
+		return true
+	default:
+		return false
+	}
 }
 
 // until waits for an instant.

@@ -33,6 +33,9 @@ func (r Report) kind() string {
 	if r.Restart != nil {
 		return "restart-" + string(r.Restart.Durability)
 	}
+	if r.Projections != nil {
+		return "tables"
+	}
 	kind := "run"
 	for i, t := range r.Tables {
 		if i == 0 && t.OpenLoop != "" {

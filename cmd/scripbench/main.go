@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 		Use: "scripbench", Short: "Measure scrip beside its peers", SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(runCommand(), growthCommand(), restartCommand(), plotCommand())
+	root.AddCommand(runCommand(), growthCommand(), restartCommand(), tablesCommand(), plotCommand())
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(progress)

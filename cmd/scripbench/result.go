@@ -58,6 +58,8 @@ type Report struct {
 	Tables  []Table   `json:"tables,omitempty"`
 	Growth  *Growth   `json:"growth,omitempty"`
 	Restart *Restart  `json:"restart,omitempty"`
+	// Projections is what was made of a log.
+	Projections *TablesReport `json:"projections,omitempty"`
 }
 
 // median takes the median of every number by itself. There must be a run.
