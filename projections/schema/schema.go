@@ -1,7 +1,7 @@
 // Package schema makes the read tables and keeps them in step with the program.
 //
 //	scrip       the tables of the contract and their helpers; may be dropped at any time, they are a fold of the log
-//	scrip_meta  which migrations ran; outlives a dropped schema scrip, and is then reset
+//	scrip_meta  which migrations ran, reset when schema scrip was dropped; what people did about dead letters, kept then
 //
 // Owner: the projector, before it applies anything. Whoever else calls Migrate waits for a session lock.
 //
@@ -72,7 +72,10 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (fresh b
 	if err != nil {
 		return false, fmt.Errorf("looking at schema scrip: %w", allowed(err))
 	}
-	return fresh, allowed(up(ctx, db, log))
+	if err := up(ctx, db, log); err != nil {
+		return fresh, allowed(err)
+	}
+	return fresh, allowed(makeMeta(ctx, conn))
 }
 
 // allowed says what to do when the user may not do what migrating needs.

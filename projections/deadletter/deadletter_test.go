@@ -1,0 +1,368 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/projections/tables"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+func minute(n int) time.Time { return time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC) }
+
+// rig is a database with dead letters of two lanes, as the projector leaves them.
+type rig struct {
+	*Store
+	t    *testing.T
+	pool *pgxpool.Pool
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	pool, err := pgxpool.New(context.Background(), pgtest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	r := &rig{Store: New(pool), t: t, pool: pool}
+	r.migrate()
+	return r
+}
+
+func (r *rig) migrate() {
+	r.t.Helper()
+	if _, err := schema.Migrate(r.t.Context(), r.pool, slog.New(slog.DiscardHandler)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// apply folds one message into the tables: lines, with @n for minutes.
+func (r *rig) apply(lane int, sequence uint64, at int, lines ...string) {
+	r.t.Helper()
+	ctx := r.t.Context()
+	batch := &tables.Batch{Lane: lane, To: domain.At(minute(at))}
+	for n, line := range lines {
+		line = strings.ReplaceAll(line, "@", minute(at).Format(time.RFC3339))
+		var l tables.Line
+		l.Read(sequence, uint32(n)+1, []byte(line), batch.To)
+		batch.Lines = append(batch.Lines, l)
+	}
+	tx, err := tables.Begin(ctx, r.pool)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := tables.Apply(ctx, tx, batch); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO scrip.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('tables', $1, $2, now(), 'the-log', 'd')
+		ON CONFLICT (projection, lane) DO UPDATE SET sequence = excluded.sequence`, lane, int64(sequence)); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+const (
+	rejected = `{"type":"command.rejected","campaign":"c","at":"@","sequence":%d,"line":%d,"reason":"customer_id: missing","payload":%q}`
+	poison   = `{"type":"coupon.redeemed","campaign":"nowhere","at":"@","n":7,"order_id":"o","redeemed_count":1}`
+)
+
+// fill leaves four dead letters.
+func (r *rig) fill() {
+	r.apply(0, 1, 1, fmt.Sprintf(rejected, 11, 2, `{"id":"a"}`), fmt.Sprintf(rejected, 12, 0, `nonsense`))
+	r.apply(1, 1, 2, poison)
+	r.apply(1, 2, 3, fmt.Sprintf(rejected, 5, 1, `{"id":"b"}`))
+}
+
+func ids(list []Letter) string {
+	var out []string
+	for _, l := range list {
+		out = append(out, l.ID.String())
+	}
+	return strings.Join(out, " ")
+}
+
+const all = "SCRIP_CMD_1/5/1 SCRIP_EVT_1/1/1 SCRIP_CMD_0/12/0 SCRIP_CMD_0/11/2"
+
+func (r *rig) list(f Filter) string {
+	r.t.Helper()
+	list, _, err := r.List(r.t.Context(), f)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return ids(list)
+}
+
+func TestList(t *testing.T) {
+	r := newRig(t)
+	if got := r.list(Filter{}); got != "" {
+		t.Errorf("none: %s", got)
+	}
+	r.fill()
+	lane := 0
+	for want, f := range map[string]Filter{
+		all:                                 {},
+		"SCRIP_EVT_1/1/1":                   {Stream: Events},
+		"SCRIP_CMD_1/5/1":                   {Stream: "SCRIP_CMD_1"},
+		"SCRIP_CMD_0/12/0 SCRIP_CMD_0/11/2": {Lane: &lane, State: Open},
+		"SCRIP_CMD_1/5/1 SCRIP_EVT_1/1/1":   {Since: minute(2)},
+		"SCRIP_CMD_1/5/1 SCRIP_CMD_0/12/0 SCRIP_CMD_0/11/2": {Stream: Commands},
+		"": {State: Discarded},
+	} {
+		if got := r.list(f); got != want {
+			t.Errorf("%+v: %s, want %s", f, got, want)
+		}
+	}
+	for _, limit := range []int{1, 2, 3, 4} {
+		var got []Letter
+		for before := ""; ; {
+			list, older, err := r.List(t.Context(), Filter{Limit: limit, Before: before})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, list...)
+			if before = older; before == "" {
+				break
+			}
+		}
+		if ids(got) != all {
+			t.Errorf("pages of %d: %s", limit, ids(got))
+		}
+	}
+	for _, f := range []Filter{{Limit: -1}, {Limit: MostListed + 1}, {Before: "x"}, {Before: "1.2.3"}, {Before: "1.2.3.4.5"}, {Before: "9000000000000000000.1.1.1"}} {
+		if _, _, err := r.List(t.Context(), f); err == nil {
+			t.Errorf("%+v was accepted", f)
+		}
+	}
+}
+
+func (r *rig) find(id string) Letter {
+	r.t.Helper()
+	parsed, err := ParseID(id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	l, err := r.Find(r.t.Context(), parsed)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return l
+}
+
+func TestFind(t *testing.T) {
+	r := newRig(t)
+	r.fill()
+	l := r.find("SCRIP_CMD_0/11/2")
+	if l.Reason != "customer_id: missing" || l.Payload != `{"id":"a"}` || !l.At.Equal(minute(1)) || l.EventSequence != 1 || l.EventLine != 1 || l.State != Open || l.IsEvent() {
+		t.Errorf("%+v", l)
+	}
+	if l := r.find("SCRIP_EVT_1/1/1"); !l.IsEvent() || !strings.Contains(l.Payload, `"nowhere"`) || !strings.Contains(l.Reason, "not in the tables") {
+		t.Errorf("%+v", l)
+	}
+	absent, _ := ParseID("SCRIP_CMD_0/11/3")
+	if _, err := r.Find(t.Context(), absent); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "deadletter list") {
+		t.Errorf("an absent one: %v", err)
+	}
+	// The command stream began anew: the same place once more.
+	r.apply(0, 9, 9, fmt.Sprintf(rejected, 11, 2, `{"id":"z"}`))
+	twice, _ := ParseID("SCRIP_CMD_0/11/2")
+	if _, err := r.Find(t.Context(), twice); err == nil || !strings.Contains(err.Error(), "SCRIP_CMD_0/11/2@1/1, SCRIP_CMD_0/11/2@9/1") {
+		t.Errorf("an ambiguous one: %v", err)
+	}
+	if l := r.find("SCRIP_CMD_0/11/2@9/1"); l.Payload != `{"id":"z"}` {
+		t.Errorf("the exact one: %+v", l)
+	}
+	for _, id := range []string{"", "12", "SCRIP_CMD_0", "SCRIP_CMD_0/1", "SCRIP_CMD_x/1/1", "SCRIP_RMD_0/1/1", "SCRIP_CMD_0/0/1", "SCRIP_CMD_0/1/x", "SCRIP_CMD_0/1/1@", "SCRIP_CMD_0/1/1@0/1", "SCRIP_CMD_0/1/1/1"} {
+		if _, err := ParseID(id); err == nil || !strings.Contains(err.Error(), "SCRIP_CMD_0/12/3") {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
+func (r *rig) open() Counts {
+	r.t.Helper()
+	c, err := r.Open(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+func (r *rig) digests() []schema.Digest {
+	r.t.Helper()
+	list, err := schema.Digests(r.t.Context(), r.pool)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return list
+}
+
+// What people did changes no digest and outlives the tables; a log that used the same place for something else knows
+// nothing of it.
+func TestSettle(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	r.fill()
+	before := r.digests()
+	if got := r.open(); got != (Counts{Commands: 3, Events: 1}) {
+		t.Errorf("open at first: %+v", got)
+	}
+	l := r.find("SCRIP_CMD_0/11/2")
+	for _, step := range []struct {
+		state State
+		note  string
+	}{{Discarded, "a test of the shop"}, {Retried, "claimed"}, {Retried, "claimed again"}} {
+		if err := r.Settle(ctx, &l, step.state, step.note); err != nil {
+			t.Fatal(err)
+		}
+		if l = r.find("SCRIP_CMD_0/11/2"); l.State != step.state || l.Note != step.note || l.SettledAt == nil {
+			t.Errorf("%+v became %+v", step, l)
+		}
+	}
+	if got := r.open(); got != (Counts{Commands: 2, Events: 1}) {
+		t.Errorf("open after one was retried: %+v", got)
+	}
+	if got := r.list(Filter{State: Retried}); got != "SCRIP_CMD_0/11/2" {
+		t.Errorf("retried: %s", got)
+	}
+	if now := r.digests(); !slices.Equal(now, before) {
+		t.Errorf("the digests differ: %v, before %v", now, before)
+	}
+	if n, err := r.DiscardAll(ctx, Filter{Stream: Commands}, "noise"); err != nil || n != 2 {
+		t.Errorf("discarding all commands: %d, %v", n, err)
+	}
+	if got := r.open(); got != (Counts{Events: 1}) {
+		t.Errorf("open after that: %+v", got)
+	}
+	if l := r.find("SCRIP_CMD_0/11/2"); l.State != Retried || l.Note != "claimed again" {
+		t.Errorf("a retried one was discarded with all: %+v", l)
+	}
+
+	// The tables are dropped and filled anew.
+	if _, err := r.pool.Exec(ctx, "DROP SCHEMA scrip CASCADE"); err != nil {
+		t.Fatal(err)
+	}
+	r.migrate()
+	if got := r.open(); got != (Counts{}) {
+		t.Errorf("open in empty tables: %+v", got)
+	}
+	r.fill()
+	if got := r.open(); got != (Counts{Events: 1}) {
+		t.Errorf("open in tables filled anew: %+v", got)
+	}
+	if now := r.digests(); !slices.Equal(now, before) {
+		t.Errorf("the digests differ after it: %v, before %v", now, before)
+	}
+	if err := r.Reopen(ctx, &l); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.open(); got != (Counts{Commands: 1, Events: 1}) {
+		t.Errorf("open after one was opened again: %+v", got)
+	}
+	if _, err := r.DiscardAll(ctx, Filter{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.open(); got != (Counts{}) {
+		t.Errorf("open after all were discarded: %+v", got)
+	}
+
+	// Another log, and the same log with another event in that place.
+	if _, err := r.pool.Exec(ctx, "UPDATE scrip.dead_letter SET at = at + interval '1 s' WHERE lane = 0"); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.open(); got != (Counts{Commands: 2}) {
+		t.Errorf("open where other events took the places: %+v", got)
+	}
+	if _, err := r.pool.Exec(ctx, "UPDATE scrip.checkpoint SET log = 'another'"); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.open(); got != (Counts{Commands: 3, Events: 1}) {
+		t.Errorf("open in another log: %+v", got)
+	}
+}
+
+// TestNoRights: a role that may read and no more is told what it lacks.
+func TestNoRights(t *testing.T) {
+	r := newRig(t)
+	r.fill()
+	l := r.find("SCRIP_CMD_0/11/2")
+	for _, sql := range []string{"CREATE ROLE reader LOGIN PASSWORD 'r'", "GRANT USAGE ON SCHEMA scrip, scrip_meta TO reader",
+		"GRANT SELECT ON ALL TABLES IN SCHEMA scrip TO reader", "GRANT SELECT ON scrip_meta.dead_letter TO reader"} {
+		if _, err := r.pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _, _ = r.pool.Exec(context.Background(), "DROP OWNED BY reader; DROP ROLE reader") })
+	config := r.pool.Config()
+	config.ConnConfig.User, config.ConnConfig.Password = "reader", "r"
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	weak := New(pool)
+	if c, err := weak.Open(t.Context()); err != nil || c.Commands != 3 {
+		t.Errorf("reading: %+v, %v", c, err)
+	}
+	if err := weak.Settle(t.Context(), &l, Discarded, ""); err == nil || !strings.Contains(err.Error(), "GRANT SELECT, INSERT") {
+		t.Errorf("writing: %v", err)
+	}
+	if _, err := r.pool.Exec(t.Context(), "DROP SCHEMA scrip CASCADE"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "scrip serve") {
+		t.Errorf("without tables: %v", err)
+	}
+}
+
+func TestOriginal(t *testing.T) {
+	long := strings.Repeat("x", 2000)
+	message := "{\"id\":\"a\"}\n\n{\"id\":\"" + long + "\"}\nodd \xff line\n"
+	for name, c := range map[string]struct {
+		letter  Letter
+		message string
+		err     error
+		text    string
+		missing string
+		cut     bool
+	}{
+		"line":            {Letter{Line: 1, Payload: `{"id":"a"}`}, message, nil, `{"id":"a"}`, "", false},
+		"long line":       {Letter{Line: 3, Payload: `{"id":"xxxxx…`}, message, nil, `{"id":"` + long + `"}`, "", false},
+		"not text":        {Letter{Line: 4, Payload: "odd \uFFFD line"}, message, nil, "odd \xff line", "", false},
+		"whole message":   {Letter{Line: 0, Payload: `{"id":"a…`}, message, nil, message, "", false},
+		"purged":          {Letter{Line: 1, Payload: `{"id":"a"}`}, "", eventlog.ErrTrimmed, `{"id":"a"}`, "begins after", false},
+		"purged and long": {Letter{Line: 1, Payload: `{"id":"xxx…`}, "", eventlog.ErrTrimmed, `{"id":"xxx`, "begins after", true},
+		"another line":    {Letter{Line: 1, Payload: `{"id":"b"}`}, message, nil, `{"id":"b"}`, "began anew", false},
+		"no such line":    {Letter{Line: 9, Payload: `{"id":"b"}`}, message, nil, `{"id":"b"}`, "began anew", false},
+		"event":           {Letter{Stream: topology.EvtStream(0), Line: 1, Payload: `{"id":"a"}`}, message, nil, `{"id":"a"}`, "", false},
+		"long event":      {Letter{Stream: topology.EvtStream(0), Line: 1, Payload: strings.Repeat("y", 4096)}, strings.Repeat("y", 9000), nil, strings.Repeat("y", 9000), "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := c.letter.Original(t.Context(), func(context.Context, *Letter, uint64) (eventlog.Raw, error) {
+				return eventlog.Raw{Data: []byte(c.message), Subject: "s"}, c.err
+			})
+			if string(got.Text) != c.text || got.Cut != c.cut || (got.Missing != nil) != (c.missing != "") || got.Missing != nil && !strings.Contains(got.Missing.Error(), c.missing) {
+				t.Errorf("%.80q cut %t missing %v", got.Text, got.Cut, got.Missing)
+			}
+			if (got.Subject != "") != (c.missing == "") {
+				t.Errorf("subject %q", got.Subject)
+			}
+		})
+	}
+}

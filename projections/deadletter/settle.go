@@ -1,0 +1,65 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// $1..$5 = log, lane, event, time   $6 = state   $7 = note
+const settleSQL = `
+INSERT INTO scrip_meta.dead_letter (log, lane, event_sequence, event_line, at, settled_at, state, note)
+VALUES ($1, $2, $3, $4, $5, clock_timestamp(), $6, $7)
+ON CONFLICT (log, lane, event_sequence, event_line, at) DO UPDATE SET settled_at = excluded.settled_at, state = excluded.state, note = excluded.note`
+
+// Settle notes what became of a dead letter: Retried or Discarded, with words to remember it by.
+func (s *Store) Settle(ctx context.Context, l *Letter, state State, note string) error {
+	if l.log == "" {
+		return fmt.Errorf("dead letter %s: the read tables do not say which log they were filled from; is `scrip serve` running?", l.ID)
+	}
+	_, err := s.db.Exec(ctx, settleSQL, l.log, l.Lane, int64(l.EventSequence), int64(l.EventLine), l.At, string(state), note)
+	return explain("noting that dead letter "+l.ID.String()+" is "+string(state), err)
+}
+
+const reopenSQL = `
+DELETE FROM scrip_meta.dead_letter WHERE log = $1 AND lane = $2 AND event_sequence = $3 AND event_line = $4 AND at = $5`
+
+// Reopen takes back what Settle noted. Nothing happens to one that is open.
+func (s *Store) Reopen(ctx context.Context, l *Letter) error {
+	_, err := s.db.Exec(ctx, reopenSQL, l.log, l.Lane, int64(l.EventSequence), int64(l.EventLine), l.At)
+	return explain("opening dead letter "+l.ID.String()+" again", err)
+}
+
+// $5 = note
+const discardAllSQL = `
+INSERT INTO scrip_meta.dead_letter (log, lane, event_sequence, event_line, at, settled_at, state, note)
+SELECT c.log, d.lane, d.event_sequence, d.event_line, d.at, clock_timestamp(), 'discarded', $5` + letters + wanted + ` AND c.log IS NOT NULL
+ON CONFLICT (log, lane, event_sequence, event_line, at) DO NOTHING`
+
+// DiscardAll discards what a filter lets pass and is open, whatever its Limit, and says how many these were.
+func (s *Store) DiscardAll(ctx context.Context, f Filter, note string) (int64, error) {
+	f.State = Open
+	tag, err := s.db.Exec(ctx, discardAllSQL, append(f.args(), note)...)
+	return tag.RowsAffected(), explain("discarding dead letters", err)
+}
+
+// explain says what to do about what PostgreSQL says. nil stays nil.
+func explain(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch pg.Code {
+		case "42501":
+			return fmt.Errorf("%s: %w; the role needs to read schema scrip, and to write what became of dead letters: "+
+				"GRANT USAGE ON SCHEMA scrip, scrip_meta TO …; GRANT SELECT ON scrip.dead_letter, scrip.checkpoint TO …; "+
+				"GRANT SELECT, INSERT, UPDATE, DELETE ON scrip_meta.dead_letter TO …", doing, err)
+		case "42P01", "3F000":
+			return fmt.Errorf("%s: %w; the read tables are not there, or an older scrip made them: start `scrip serve`, which makes them", doing, err)
+		}
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
