@@ -189,7 +189,7 @@ func TestIndexFilledAtOnce(t *testing.T) {
 				if h := r.Uint64(); h&1 == 0 {
 					return h
 				}
-				return 0x123<<52 | r.Uint64N(1<<40)
+				return 0x123<<52 | r.Uint64N(1<<12)<<8
 			},
 		} {
 			t.Run(fmt.Sprint(n, " ", name), func(t *testing.T) {
