@@ -10,10 +10,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
+	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
@@ -25,7 +27,7 @@ func (m *Main) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Say how the server and its lanes stand", Args: noArgs,
 		Long: `Say how the server and its lanes stand: what the log holds, who works each lane, what has not been decided yet, how far
-the read tables are. Where a lane has stopped, it says why and what to do.
+the read tables are, how many dead letters are open. Where a lane has stopped, it says why and what to do.
 
 The exit code is 0 when all lanes are worked and the server is ready, else 1.`,
 	}
@@ -58,6 +60,9 @@ type status struct {
 	Servers []string                 `json:"servers"`
 	PerLane []laneStatus             `json:"lane"`
 	Checks  map[string]server.Result `json:"checks,omitempty"`
+	// DeadLetters are the open ones; nil where NoDeadLetters says why they are not known.
+	DeadLetters   *deadletter.Counts `json:"dead_letters,omitempty"`
+	NoDeadLetters string             `json:"dead_letters_unknown,omitempty"`
 	// Note says why there are no checks.
 	Note string `json:"note,omitempty"`
 }
@@ -106,6 +111,7 @@ func look(ctx context.Context, s *session) (*status, error) {
 		st.Ready = st.Ready && l.Holder != ""
 	}
 	st.askServer(ctx)
+	st.countDeadLetters(ctx, s.server.PostgresURL)
 	return st, nil
 }
 
@@ -129,6 +135,45 @@ func lookAt(ctx context.Context, js jetstream.JetStream, n int) (laneStatus, err
 		l.Undecided = bounds.Last - covered
 	}
 	return l, nil
+}
+
+// lettersWait is how long the read tables may take to count dead letters: the rest is told without.
+const lettersWait = 3 * time.Second
+
+// countDeadLetters adds how many are open. They are in the read tables, which may be away.
+func (st *status) countDeadLetters(ctx context.Context, postgres string) {
+	if postgres == "" {
+		st.NoDeadLetters = "where the read tables are is not known here"
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lettersWait)
+	defer cancel()
+	db, err := pgx.Connect(ctx, postgres)
+	if err != nil {
+		st.NoDeadLetters = "the read tables do not answer"
+		return
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+	counts, err := deadletter.New(db).Open(ctx)
+	if err != nil {
+		st.NoDeadLetters = err.Error()
+		return
+	}
+	st.DeadLetters = &counts
+}
+
+// letters says in words how many dead letters are open.
+func (st *status) letters() string {
+	c := st.DeadLetters
+	switch {
+	case c == nil:
+		return "not known: " + st.NoDeadLetters
+	case c.More:
+		return fmt.Sprintf("more than %d are open; see scrip deadletter list", deadletter.MostCounted)
+	case c.Commands+c.Events > 0:
+		return fmt.Sprintf("%d commands, %d events; see scrip deadletter list", c.Commands, c.Events)
+	}
+	return "none"
 }
 
 // askServer adds what the server says of itself.
@@ -200,7 +245,8 @@ func (m *Main) printStatus(st *status) error {
 		sync += ": may lose the last seconds on power loss"
 	}
 	rows := [][2]string{{head, ""}, {"log", fmt.Sprintf("%s, %d lanes, since %s", st.Log, st.Lanes, st.Created.Format(time.RFC3339))}}
-	for _, r := range [][2]string{{"sync", sync}, {"nats", st.NATS}, {"http", st.HTTP}, {"servers", strconv.Itoa(len(st.Servers))}, {"note", st.Note}} {
+	for _, r := range [][2]string{{"sync", sync}, {"nats", st.NATS}, {"http", st.HTTP}, {"servers", strconv.Itoa(len(st.Servers))},
+		{"dead letters", st.letters()}, {"note", st.Note}} {
 		if r[1] != "" {
 			rows = append(rows, r)
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -30,7 +31,7 @@ func (s *server) startProjector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.metrics.registry.Register(p); err != nil {
+	if err := errors.Join(s.metrics.registry.Register(p), s.metrics.registry.Register(newLetterMetrics(s.tables.pool))); err != nil {
 		return err
 	}
 	s.group.start("projector", func(ctx context.Context) error {

@@ -1,0 +1,326 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/deadletter"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func (m *Main) deadletterCommand() *cobra.Command {
+	g := group("deadletter", "Look at what could not be understood or applied, and deal with it",
+		m.deadletterList(), m.deadletterShow(), m.deadletterRetry(), m.deadletterDiscard())
+	g.Long = `Look at what could not be understood or applied, and deal with it. There are two kinds of dead letters:
+
+  commands   lines on a command stream that were refused because nobody could make sense of them. Their senders were told,
+             if they waited. Mend the line and send it again (retry), or discard it.
+  events     lines on an event stream that the read tables could not apply, which a sound log does not have. They are left
+             out of the tables; after an upgrade that knows them, ` + "`scrip rebuild`" + ` applies them in their place.
+
+Each is named by where the line stands, as stream/message/line: SCRIP_CMD_0/12/3; line 0 is the whole message. It stays
+open until it is retried or discarded. ` + "`scrip status`" + ` says how many are open.`
+	return g
+}
+
+// letters is what a command about dead letters works with.
+type letters struct {
+	*deadletter.Store
+	s  *session
+	js jetstream.JetStream
+}
+
+// source reads the line that a dead letter quotes.
+func (l *letters) source(ctx context.Context, d *deadletter.Letter, sequence uint64) (eventlog.Raw, error) {
+	if d.IsEvent() {
+		return eventlog.Events(l.js, d.Lane).Get(ctx, sequence)
+	}
+	return eventlog.Commands(l.js, d.Lane).Get(ctx, sequence)
+}
+
+// onLetters finishes a command about dead letters.
+func (m *Main) onLetters(cmd *cobra.Command, work func(ctx context.Context, l *letters, args []string) error) *cobra.Command {
+	var postgres string
+	postgresFlag(cmd, &postgres)
+	if cmd.Flags().Lookup("id") == nil {
+		unusedIDFlag(cmd)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s, err := m.connect()
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		if postgres == "" {
+			if postgres = s.server.PostgresURL; postgres == "" {
+				return usagef("where the read tables are is not known; say it with --postgres URL")
+			}
+		}
+		ctx := cmd.Context()
+		js, err := jetstream.New(s.nc)
+		if err != nil {
+			return err
+		}
+		connecting, cancel := context.WithTimeout(ctx, m.global.timeout)
+		db, err := pgx.Connect(connecting, postgres)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("the read tables, where dead letters are listed, do not answer: %w", err)
+		}
+		defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+		err = work(ctx, &letters{deadletter.New(db), s, js}, args)
+		if errors.Is(err, deadletter.ErrNotFound) {
+			fmt.Fprintf(m.Err, "scrip: %s\n", err)
+			return errRefused
+		}
+		return err
+	}
+	return cmd
+}
+
+// letterArgs takes the ids of dead letters.
+func letterArgs(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		switch {
+		case len(given) < least:
+			return usagef("%s needs ID", path(cmd))
+		case len(given) > most:
+			return usagef("%s takes no further %q", path(cmd), given[most])
+		}
+		for _, g := range given {
+			if _, err := deadletter.ParseID(g); err != nil {
+				return &usageError{err}
+			}
+		}
+		return nil
+	}
+}
+
+func (l *letters) find(ctx context.Context, given string) (deadletter.Letter, error) {
+	id, err := deadletter.ParseID(given)
+	if err != nil {
+		return deadletter.Letter{}, &usageError{err}
+	}
+	return l.Find(ctx, id)
+}
+
+// filterLetters are the flags that say which dead letters are meant.
+func (m *Main) filterLetters(cmd *cobra.Command, f *deadletter.Filter, since *domain.Instant) {
+	cmd.Flags().Var(&value{kind: "STREAM", set: func(s string) error {
+		if s != deadletter.Commands && s != deadletter.Events && !strings.HasPrefix(s, topology.CmdStreamPrefix) && !strings.HasPrefix(s, topology.EvtStreamPrefix) {
+			return fmt.Errorf("must be %s, %s, or the name of a stream such as %s", deadletter.Commands, deadletter.Events, topology.CmdStream(0))
+		}
+		f.Stream = s
+		return nil
+	}}, "stream", "those of commands, of events, or of one stream")
+	cmd.Flags().Var(&value{kind: "N", set: func(s string) error {
+		n, err := strconv.ParseUint(s, 10, 16)
+		if err != nil {
+			return errors.New("must be the number of a lane, from 0")
+		}
+		lane := int(n)
+		f.Lane = &lane
+		return nil
+	}}, "lane", "those of one lane")
+	cmd.Flags().Var(m.moment(since), "since", "those of this time or later; -24h is a day ago")
+}
+
+func (m *Main) deadletterList() *cobra.Command {
+	var f deadletter.Filter
+	var since domain.Instant
+	var state string
+	var limit uint32
+	cmd := &cobra.Command{
+		Use: "list", Short: "List dead letters, newest first", Args: noArgs,
+		Example: `  scrip deadletter list
+  scrip deadletter list --stream commands --lane 2 --since -24h -o json`,
+	}
+	m.filterLetters(cmd, &f, &since)
+	const every = "all"
+	cmd.Flags().Var(choice(&state, string(deadletter.Open), string(deadletter.Open), string(deadletter.Retried), string(deadletter.Discarded), every), "state", "what became of them")
+	cmd.Flags().Var(number(&limit, deadletter.DefaultListed, 1, deadletter.MostListed), "limit", "how many to list at most")
+	cmd.Flags().StringVar(&f.Before, "before", "", "go on where a page ended that gave this `CURSOR`")
+	return m.onLetters(cmd, func(ctx context.Context, l *letters, _ []string) error {
+		f.Limit = int(limit)
+		if since != 0 {
+			f.Since = since.Time()
+		}
+		if state != every {
+			f.State = deadletter.State(state)
+		}
+		list, older, err := l.List(ctx, f)
+		if err != nil {
+			return err
+		}
+		if m.global.output == outputJSON {
+			if list == nil {
+				list = []deadletter.Letter{}
+			}
+			out := map[string]any{"dead_letters": list}
+			if older != "" {
+				out["more"], out["next"] = true, older
+			}
+			return m.printJSON(out)
+		}
+		var rows [][]string
+		for i := range list {
+			d := &list[i]
+			rows = append(rows, []string{d.ID.String(), d.At.Format(time.RFC3339Nano), string(d.State), oneLine(d.Reason, 60), oneLine(d.Payload, 60)})
+		}
+		if err := m.printTable("ID AT STATE REASON PAYLOAD", rows); err != nil {
+			return err
+		}
+		if older != "" {
+			fmt.Fprintf(m.Out, "there is more: --before '%s'\n", older)
+		}
+		return nil
+	})
+}
+
+// oneLine is a text cut for a column.
+func oneLine(s string, most int) string {
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\t' || r == '\r' }), " ")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// shownLetter is a dead letter with the line it quotes.
+type shownLetter struct {
+	deadletter.Letter
+	// Original is the line in full, or what is left of it.
+	Original string `json:"original"`
+	Subject  string `json:"subject,omitempty"`
+	// Missing says why Original is what the dead letter quotes.
+	Missing string `json:"original_missing,omitempty"`
+	Cut     bool   `json:"original_cut,omitempty"`
+}
+
+func (m *Main) deadletterShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show a dead letter and the whole line", Args: letterArgs(1, 1),
+		Long: `Show a dead letter and the line that nobody could make sense of: in full from the stream it stands in, or, where commands
+have been purged since, what the dead letter quotes of it.`,
+		Example: "  scrip deadletter show SCRIP_CMD_0/12/3",
+	}
+	return m.onLetters(cmd, func(ctx context.Context, l *letters, given []string) error {
+		d, err := l.find(ctx, given[0])
+		if err != nil {
+			return err
+		}
+		original := d.Original(ctx, l.source)
+		show := shownLetter{Letter: d, Original: string(original.Text), Subject: original.Subject, Cut: original.Cut}
+		if original.Missing != nil {
+			show.Missing = original.Missing.Error()
+		}
+		if m.global.output == outputJSON {
+			return m.printJSON(show)
+		}
+		what := "a command line that was refused"
+		if d.IsEvent() {
+			what = "an event that the read tables could not apply"
+		} else if d.Line == 0 {
+			what = "a command message that was refused as a whole"
+		}
+		rows := [][2]string{{d.ID.String(), ""}, {"what", what}, {"reason", d.Reason}, {"at", d.At.Format(time.RFC3339Nano)},
+			{"event", fmt.Sprintf("%d/%d/%d", d.Lane, d.EventSequence, d.EventLine)}}
+		if show.Subject != "" {
+			rows = append(rows, [2]string{"subject", show.Subject})
+		}
+		state := string(d.State)
+		if d.SettledAt != nil {
+			state += " at " + d.SettledAt.Format(time.RFC3339)
+		}
+		rows = append(rows, [2]string{"state", state})
+		if d.Note != "" {
+			rows = append(rows, [2]string{"note", d.Note})
+		}
+		if show.Missing != "" {
+			rows = append(rows, [2]string{"quoted", show.Missing})
+		}
+		if err := m.printFields(rows); err != nil {
+			return err
+		}
+		text := show.Original
+		if show.Cut {
+			text += "…"
+		}
+		_, err = fmt.Fprintf(m.Out, "\n%s\n", strings.TrimRight(text, "\n"))
+		return err
+	})
+}
+
+func (m *Main) deadletterDiscard() *cobra.Command {
+	var f deadletter.Filter
+	var since domain.Instant
+	var everything, undo bool
+	var note string
+	cmd := &cobra.Command{
+		Use: "discard ID…", Short: "Note that nothing is to be done about dead letters",
+		Long: `Note that nothing is to be done about dead letters: they are no longer open. Nothing is removed, neither from the log nor
+from the tables, and --undo takes it back. The note outlives the read tables.
+
+With --all, every open one that --stream, --lane and --since let pass.`,
+		Example: `  scrip deadletter discard SCRIP_CMD_0/12/3 --note 'test of the shop'
+  scrip deadletter discard --all --stream commands --since -24h`,
+	}
+	cmd.Flags().StringVar(&note, "note", "", "`TEXT` to remember it by")
+	cmd.Flags().BoolVar(&everything, "all", false, "all open ones")
+	cmd.Flags().BoolVar(&undo, "undo", false, "open them again")
+	m.filterLetters(cmd, &f, &since)
+	cmd.Args = func(cmd *cobra.Command, given []string) error {
+		filtered := f.Stream != "" || f.Lane != nil || since != 0
+		switch {
+		case everything && (len(given) > 0 || undo):
+			return usagef("%s --all takes no ID and no --undo", path(cmd))
+		case !everything && filtered:
+			return usagef("%s: --stream, --lane and --since belong to --all", path(cmd))
+		case everything:
+			return nil
+		}
+		return letterArgs(1, 1000)(cmd, given)
+	}
+	return m.onLetters(cmd, func(ctx context.Context, l *letters, given []string) error {
+		done := int64(len(given))
+		if everything {
+			if since != 0 {
+				f.Since = since.Time()
+			}
+			var err error
+			if done, err = l.DiscardAll(ctx, f, note); err != nil {
+				return err
+			}
+		}
+		for i, id := range given {
+			d, err := l.find(ctx, id)
+			if err == nil && undo {
+				err = l.Reopen(ctx, &d)
+			} else if err == nil {
+				err = l.Settle(ctx, &d, deadletter.Discarded, note)
+			}
+			if err != nil {
+				return fmt.Errorf("%w (done before it: %d)", err, i)
+			}
+		}
+		verb := "discarded"
+		if undo {
+			verb = "reopened"
+		}
+		if m.global.output == outputJSON {
+			return m.printJSON(map[string]any{verb: done})
+		}
+		_, err := fmt.Fprintf(m.Out, "%s: %d\n", verb, done)
+		return err
+	})
+}

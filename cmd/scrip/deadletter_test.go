@@ -1,0 +1,246 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// nats connects to the server's NATS.
+func (p *process) nats() jetstream.JetStream {
+	p.t.Helper()
+	nc, err := nats.Connect(p.ready().NATSURL)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return js
+}
+
+// parked publishes a command message as a producer would, and waits until the read tables have the dead letter of its
+// line, whose id it returns.
+func (p *process) parked(js jetstream.JetStream, subject, message string, line int) string {
+	p.t.Helper()
+	ack, err := js.Publish(p.t.Context(), subject, []byte(message))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.row("1", "SELECT count(*)::text FROM scrip.dead_letter WHERE stream = $1 AND sequence = $2 AND line = $3", ack.Stream, int64(ack.Sequence), line)
+	return fmt.Sprintf("%s/%d/%d", ack.Stream, ack.Sequence, line)
+}
+
+// says runs a command and expects an exit code and words.
+func (p *process) says(code int, want string, args ...string) {
+	p.t.Helper()
+	if got := p.run(args...); got.code != code || !strings.Contains(got.out+got.err, want) {
+		p.t.Errorf("scrip %s: exit %d, want %d and %q\n%s%s", strings.Join(args, " "), got.code, code, want, got.out, got.err)
+	}
+}
+
+// TestDeadLetters: command lines that nobody understands and an event that the tables cannot apply are counted, listed,
+// shown in full, mended and sent again, discarded; a rebuild applies the event and forgets nothing that people did.
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	p := serve(t, dataDir(t))
+	js := p.nats()
+	p.must("campaign", "create", "sale", "--codes", "100")
+	p.says(exitDone, "dead letters  none", "status")
+	p.says(exitDone, `{"dead_letters":[]}`, "deadletter", "list", "-o", "json")
+
+	padding := strings.Repeat("long ", 800)
+	bad := p.parked(js, "scrip.cmd.sale", `{"id":"a1","type":"claim","customer":"ann","note":"`+padding+`"}`, 1)
+	pause := p.parked(js, "scrip.cmd.sale", `{"id":"a2","type":"claim","customer_id":"bob"}`+"\n\n"+`{"id":"a3","type":"pause_campaign"}`, 3)
+	nameless := p.parked(js, "scrip.cmd.sale", `{"type":"claim","customer_id":"cem"}`, 1)
+	whole := p.parked(js, "scrip.cmd.sale", strings.Repeat(`{"type":"claim"}`+"\n", 1001), 0)
+
+	// An event that the tables cannot apply: its coupon is not in them.
+	coupon := p.must("claim", "sale", "--customer", "dee")
+	p.row("1", "SELECT count(*)::text FROM scrip.coupon WHERE customer_id = 'dee'")
+	if _, err := p.postgres().Exec(t.Context(), "DELETE FROM scrip.coupon_row WHERE customer_id = 'dee'"); err != nil {
+		t.Fatal(err)
+	}
+	p.must("redeem", coupon["code"].(string), "--order", "4711")
+	p.row("1", "SELECT count(*)::text FROM scrip.dead_letter WHERE stream LIKE 'SCRIP_EVT%'")
+	p.says(exitDone, "dead letters  4 commands, 1 events", "status")
+	if status := p.must("status"); fmt.Sprint(status["dead_letters"]) != "map[commands:4 events:1]" {
+		t.Errorf("status: %v", status["dead_letters"])
+	}
+	if _, metrics := p.get("/metrics"); !strings.Contains(metrics, `scrip_dead_letters_open{kind="command"} 4`) || !strings.Contains(metrics, `scrip_dead_letters_open{kind="event"} 1`) {
+		t.Error("/metrics does not count the dead letters")
+	}
+	first := p.must("deadletter", "list", "--limit", "4")
+	rest := p.must("deadletter", "list", "--limit", "4", "--before", first["next"].(string))
+	if len(first["dead_letters"].([]any)) != 4 || len(rest["dead_letters"].([]any)) != 1 || first["more"] != true || rest["more"] != nil {
+		t.Errorf("pages: %v and %v", first, rest)
+	}
+	listed := p.must("deadletter", "list", "--stream", "events")["dead_letters"].([]any)
+	if len(listed) != 1 {
+		t.Fatalf("events: %v", listed)
+	}
+	event := listed[0].(map[string]any)["id"].(string)
+
+	shown := p.must("deadletter", "show", bad)
+	if shown["original"] != `{"id":"a1","type":"claim","customer":"ann","note":"`+padding+`"}` || len(shown["payload"].(string)) > 1100 || shown["state"] != "open" {
+		t.Errorf("show: %v", shown)
+	}
+	p.says(exitDone, strings.TrimSpace(padding), "deadletter", "show", bad)
+	p.says(exitDone, "an event that the read tables could not apply", "deadletter", "show", event)
+	p.says(exitDone, "refused as a whole", "deadletter", "show", whole)
+
+	lines := filepath.Join(t.TempDir(), "lines.ndjson")
+	if err := os.WriteFile(lines, []byte(`{"id":"f1","type":"claim","campaign":"sale","customer_id":"fay"}`+"\n"+`{"type":"claim","customer_id":"gus"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mended := `{"id":"a1","type":"claim","customer_id":"ann"}`
+	for _, step := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exitRefused, "still not a command: customer: unknown field", []string{"retry", bad}},
+		{exitRefused, "line 1 is still not a command", []string{"retry", bad, "--payload", `{"type":"claim"}`}},
+		{exitRefused, "scheduler's", []string{"retry", bad, "--payload", `{"id":"x","type":"expire","through":"2026-01-01T00:00:00Z"}`}},
+		{exitRefused, "id a1 of its own", []string{"retry", bad, "--payload", mended, "--id", "other"}},
+		{exitRefused, "the dead letter stays open", []string{"retry", bad, "--payload", `{"id":"a9","type":"claim","campaign":"nowhere","customer_id":"ann"}`}},
+		{exitDone, "claimed", []string{"retry", bad, "--payload", mended}},
+		{exitDone, `"repeat":true`, []string{"retry", bad, "--payload", mended, "-o", "json"}},
+		{exitDone, "claimed", []string{"show", bad}},
+		{exitRefused, "may not send pause_campaign", []string{"retry", pause}},
+		{exitDone, "claimed", []string{"retry", nameless}},
+		{exitDone, `"repeat":true`, []string{"retry", nameless, "-o", "json"}},
+		{exitRefused, "line 1 is still not a command: customer_id: missing", []string{"retry", whole}},
+		{exitDone, "claimed", []string{"retry", whole, "--file", lines}},
+		{exitRefused, "`scrip rebuild`", []string{"retry", event}},
+		{exitDone, "discarded: 2", []string{"discard", pause, event, "--note", "seen"}},
+		{exitDone, "reopened: 1", []string{"discard", "--undo", event}},
+		{exitRefused, "there is no such dead letter", []string{"show", "SCRIP_CMD_0/99999/1"}},
+		{exitDone, "discarded: 0", []string{"discard", "--all", "--stream", "commands"}},
+		{exitUsage, "not the id of a dead letter", []string{"show", "17"}},
+		{exitUsage, "needs ID", []string{"retry"}},
+		{exitUsage, "one of --payload and --file", []string{"retry", bad, "--payload", "x", "--file", "y"}},
+		{exitUsage, "there is no line", []string{"retry", bad, "--payload", " "}},
+		{exitUsage, "no such file", []string{"retry", bad, "--file", "/nowhere"}},
+		{exitUsage, "takes no ID", []string{"discard", "--all", bad}},
+		{exitUsage, "belong to --all", []string{"discard", bad, "--lane", "1"}},
+		{exitUsage, "must be commands, events", []string{"list", "--stream", "letters"}},
+		{exitUsage, "must be open or retried", []string{"list", "--state", "lost"}},
+		{exitFailed, "must be what the page before ended with", []string{"list", "--before", "x"}},
+	} {
+		p.says(step.code, step.says, append([]string{"deadletter"}, step.args...)...)
+	}
+	if got := scrip(t, nil, "deadletter", "list", "--nats", p.ready().NATSURL); got.code != exitUsage || !strings.Contains(got.err, "--postgres URL") {
+		t.Errorf("without the tables' URL: %+v", got)
+	}
+	p.row("5", "SELECT count(*)::text FROM scrip.coupon WHERE customer_id IN ('ann', 'bob', 'cem', 'fay', 'gus')")
+	p.says(exitDone, "dead letters  0 commands, 1 events", "status")
+
+	// The event is applied in its place; what people did is still known.
+	p.must("rebuild")
+	p.says(exitDone, "dead letters  none", "status")
+	p.row("1", "SELECT count(*)::text FROM scrip.coupon WHERE customer_id = 'dee' AND status = 'redeemed'")
+	states := map[string]string{}
+	for _, l := range p.must("deadletter", "list", "--state", "all")["dead_letters"].([]any) {
+		letter := l.(map[string]any)
+		states[letter["id"].(string)] = fmt.Sprint(letter["state"], " ", letter["note"])
+	}
+	want := map[string]string{bad: "retried claimed", pause: "discarded seen", nameless: "retried claimed", whole: "retried 2 claimed"}
+	if fmt.Sprint(states) != fmt.Sprint(want) {
+		t.Errorf("after the rebuild:\n%v, want\n%v", states, want)
+	}
+	p.says(exitDone, "equal", "verify")
+}
+
+// TestHistory: each event of a coupon's life is told with its place in the log and the id of its command, newest first,
+// and in pages.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	p := serve(t, dataDir(t))
+	js := p.nats()
+	p.must("campaign", "create", "sale", "--codes", "100", "--per-customer", "0", "--expires", "2031-01-01T00:00:00Z")
+	code := p.must("claim", "sale", "--customer", "ann", "--id", "one")["code"].(string)
+	p.must("remind", "sale", "--customer", "ann", "--kind", "expires", "--before", "1m", "--id", "two")
+	p.must("redeem", code, "--order", "4711", "--id", "three")
+	p.must("rollback", code, "--order", "4711", "--id", "four")
+	p.must("extend", code, "--expires", "2032-01-01T00:00:00Z", "--id", "five")
+	p.must("void", code, "--reason", "fraud", "--id", "six")
+	p.must("claim", "sale", "--customer", "ann", "--id", "seven")
+	p.row("2", "SELECT count(*)::text FROM scrip.coupon WHERE customer_id = 'ann'")
+
+	type entry struct {
+		What, ID              string
+		Lane, Sequence, Line  int
+		Order                 string `json:"order_id"`
+		Reason, Code, Expires string
+	}
+	type page struct {
+		Coupons []struct{ Code string }
+		History []entry
+		More    bool
+		Next    string
+	}
+	show := func(args ...string) (got page) {
+		t.Helper()
+		r := p.run(append(args, "-o", "json")...)
+		if err := json.Unmarshal([]byte(r.out), &got); r.code != exitDone || err != nil || got.More != (got.Next != "") {
+			t.Fatalf("scrip %v: %+v (%v)", args, r, err)
+		}
+		return got
+	}
+	told := func(list []entry) (words []string) {
+		for _, e := range list {
+			words = append(words, e.What+" "+e.ID)
+			raw, err := js.Stream(t.Context(), fmt.Sprintf("SCRIP_EVT_%d", e.Lane))
+			if err != nil {
+				t.Fatal(err)
+			}
+			message, err := raw.GetMsg(t.Context(), uint64(e.Sequence))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if line := strings.Split(string(message.Data), "\n")[e.Line-1]; !strings.Contains(line, `"id":"`+e.ID+`"`) {
+				t.Errorf("%+v does not stand in its place, there is %s", e, line)
+			}
+		}
+		return words
+	}
+	const coupon = "[voided six extended five rolled_back four reminder_cancelled three redeemed three reminder_set two claimed one]"
+	// The order of what one command does is that of the log.
+	if got := fmt.Sprint(told(show("coupon", "show", code).History)); got != coupon {
+		t.Errorf("the coupon: %s, want %s", got, coupon)
+	}
+	const customer = "[claimed seven voided six extended five rolled_back four reminder_cancelled three redeemed three reminder_set two claimed one]"
+	whole := show("customer", "show", "ann")
+	if got := fmt.Sprint(told(whole.History)); got != customer || len(whole.Coupons) != 2 {
+		t.Errorf("the customer: %s and %d coupons, want %s", got, len(whole.Coupons), customer)
+	}
+	var all []entry
+	coupons := 0
+	for before := ""; ; {
+		args := []string{"customer", "show", "ann", "--limit", "3"}
+		if before != "" {
+			args = append(args, "--before", before)
+		}
+		got := show(args...)
+		all, coupons = append(all, got.History...), coupons+len(got.Coupons)
+		if before = got.Next; !got.More {
+			break
+		}
+	}
+	if got := fmt.Sprint(told(all)); got != customer || coupons != 2 {
+		t.Errorf("in pages: %s and %d coupons", got, coupons)
+	}
+	p.says(exitDone, "there is more: --before '", "coupon", "show", code, "--limit", "2")
+	p.says(exitDone, "until 2032-01-01T00:00:00Z", "coupon", "show", code)
+	p.says(exitRefused, "before: must be what an answer gave as next", "customer", "show", "ann", "--before", "yesterday")
+	p.says(exitUsage, "must be a whole number from 1 to 500", "customer", "show", "ann", "--limit", "501")
+}
