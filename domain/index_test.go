@@ -184,12 +184,12 @@ func TestIndexFilledAtOnce(t *testing.T) {
 		for name, hashes := range map[string]func(*rand.Rand) uint64{
 			"spread":     (*rand.Rand).Uint64,
 			"each twice": func(r *rand.Rand) uint64 { return r.Uint64N(uint64(n)/2+1) * 0x9e3779b97f4a7c15 },
-			"in a crowd": func(r *rand.Rand) uint64 { return 0xabcdef<<40 | r.Uint64N(1<<12) },
+			"in a crowd": func(r *rand.Rand) uint64 { return 0xabcdef<<40 | r.Uint64N(1<<9) },
 			"half of them in a crowd": func(r *rand.Rand) uint64 {
 				if h := r.Uint64(); h&1 == 0 {
 					return h
 				}
-				return 0x123<<52 | r.Uint64N(1<<12)<<8
+				return 0x123<<52 | r.Uint64N(1<<9)<<8
 			},
 		} {
 			t.Run(fmt.Sprint(n, " ", name), func(t *testing.T) {
