@@ -211,13 +211,13 @@ func (o options) hold(ctx context.Context, st *stand, size heldSize) (h Held, er
 	return h, nil
 }
 
-// rowPlan claims every coupon of every campaign, campaign by campaign in turn.
+// rowPlan claims every coupon of every campaign, one campaign after the other.
 func rowPlan(size heldSize, claims int, seed uint64) *plan {
 	w := growing
 	w.campaigns = size.campaigns
 	p := spread(w, "held", claims, size.coupons, seed)
 	for i := range p.of {
-		p.of[i] = uint32(i % size.campaigns)
+		p.of[i] = uint32(i / size.coupons)
 	}
 	if size.campaigns == 1 {
 		p.codes[0] = growthRoom
