@@ -31,8 +31,13 @@ const (
 	reminder   = "reminder"
 )
 
-// indexMemory is what PostgreSQL may take to sort for one index.
-const indexMemory = "256MB"
+// What PostgreSQL may take to sort for one index. A hash index is only sorted for if it is larger than that, as far as
+// PostgreSQL can tell, and without sorting each row goes to a random page: many times slower as soon as the index does
+// not fit into its buffers. So it is little, and tables are analyzed before.
+const (
+	btreeMemory = "128MB"
+	hashMemory  = "32MB"
+)
 
 // index is one that was taken from a table of a shadow.
 type index struct {
@@ -107,16 +112,17 @@ func (sh *Shadow) ensure(ctx context.Context, lines []tables.Line) error {
 }
 
 // finish makes the indexes that are not there yet: the primary keys, which prove that no row is there twice, or all of
-// them; then PostgreSQL looks at the tables, so that it plans well from the first query on.
+// them. Before, PostgreSQL looks at the tables: to make indexes in the right way, and to plan well from the first query
+// on.
 func (sh *Shadow) finish(ctx context.Context, complete bool) error {
 	sh.s.report.enter(Indexing, 0)
 	if err := sh.s.opts.Hook(Indexing); err != nil {
 		return err
 	}
-	if err := sh.build(ctx, func(x index) bool { return complete || x.Primary }); err != nil || !complete {
+	if err := sh.analyze(ctx); err != nil {
 		return err
 	}
-	return sh.analyze(ctx)
+	return sh.build(ctx, func(x index) bool { return complete || x.Primary })
 }
 
 func (sh *Shadow) analyze(ctx context.Context) error {
@@ -175,7 +181,15 @@ func (sh *Shadow) build(ctx context.Context, wanted func(index) bool) error {
 
 func (sh *Shadow) make(ctx context.Context, x index) error {
 	err := pgx.BeginFunc(ctx, sh.s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL maintenance_work_mem = '"+indexMemory+"'"); err != nil {
+		memory := hashMemory
+		if x.Btree {
+			memory = btreeMemory
+		}
+		// Several indexes are made at once; workers for each would only take the CPUs from one another.
+		if _, err := tx.Exec(ctx, "SET LOCAL maintenance_work_mem = '"+memory+"'"); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "SET LOCAL max_parallel_maintenance_workers = 0"); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, x.Definition)

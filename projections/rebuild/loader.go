@@ -110,7 +110,6 @@ func (l *loader) read(ctx context.Context, reader *eventlog.Reader, to uint64, f
 // reader's queue are free for the next.
 func (l *loader) take(ctx context.Context, reader *eventlog.Reader, to uint64, b *batch) error {
 	clear(b.messages)
-	clear(b.lines)
 	b.messages, b.lines = b.messages[:0], b.lines[:0]
 	bytes := 0
 	for reader.Sequence() < to && !b.ended && len(b.lines) < l.sh.s.opts.BatchLines && bytes < l.sh.s.opts.BatchBytes {
@@ -140,13 +139,23 @@ func (l *loader) take(ctx context.Context, reader *eventlog.Reader, to uint64, b
 	return nil
 }
 
+// another gives room for a line; what it held before is overwritten when it is read. A line is large, and clearing and
+// copying one costs as much as reading it.
+func (b *batch) another() *tables.Line {
+	if n := len(b.lines); n < cap(b.lines) {
+		b.lines = b.lines[:n+1]
+	} else {
+		b.lines = append(b.lines, tables.Line{})
+	}
+	return &b.lines[len(b.lines)-1]
+}
+
 // decode reads the lines of a message that are wanted. The end is reached with the first line behind Until.
 func (l *loader) decode(m *eventlog.Message, b *batch) {
 	only := &l.sh.only
 	clock := domain.At(m.LaneTime)
 	for n, raw := range eventlog.Lines(m.Payload) {
-		b.lines = append(b.lines, tables.Line{})
-		line := &b.lines[len(b.lines)-1]
+		line := b.another()
 		line.Read(m.Sequence, uint32(n)+1, raw, clock)
 		at := line.Event.At
 		if line.Problem != nil {

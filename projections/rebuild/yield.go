@@ -41,6 +41,12 @@ func (s *Session) watchTraffic(ctx context.Context) {
 	}
 }
 
+// One that lags commits all the time; where none did for a while, none is at work.
+//
+// $1 = projection   $2 = lane
+const appliedSQL = `
+SELECT sequence FROM scrip.checkpoint WHERE projection = $1 AND lane = $2 AND updated_at > clock_timestamp() - interval '5 seconds'`
+
 // lags says whether a lane is behind with its commands or its live tables with its events. Who cannot be asked is busy.
 func (s *Session) lags(ctx context.Context, lane int) bool {
 	events, err := eventlog.Events(s.js, lane).Tail(ctx)
@@ -59,9 +65,8 @@ func (s *Session) lags(ctx context.Context, lane int) bool {
 		return true
 	}
 	var applied int64
-	err = s.pool.QueryRow(ctx, `SELECT coalesce(max(sequence), 0) FROM scrip.checkpoint WHERE projection = $1 AND lane = $2`,
-		projector.Projection, lane).Scan(&applied)
-	return err == nil && events.Last > uint64(applied)+lagging // without tables nothing waits for us
+	err = s.pool.QueryRow(ctx, appliedSQL, projector.Projection, lane).Scan(&applied)
+	return err == nil && events.Last > uint64(applied)+lagging // no row: no tables or no projector waits for us
 }
 
 // yield pauses, while live work lags, for as long as the last batch took: half of the time is left to others. Nothing is

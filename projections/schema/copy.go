@@ -20,8 +20,8 @@ var named = regexp.MustCompile(`\bscrip\b`)
 func Version() int64 { return latest() }
 
 // Create makes the read tables of this program, empty and with all indexes, in a schema of another name, which must not
-// exist. The name needs no quotes. It runs the migrations themselves, so the tables are what Migrate makes; the state
-// of migrations is left alone.
+// exist. The name needs no quotes. It runs the migrations themselves, with the other name in them, so the tables are what
+// Migrate makes; a migration therefore names no other schema. The state of migrations is left alone.
 func Create(ctx context.Context, tx pgx.Tx, name string) error {
 	if _, err := tx.Exec(ctx, "CREATE SCHEMA "+name); err != nil {
 		return fmt.Errorf("making schema %s: %w", name, allowed(err))
