@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -85,10 +86,15 @@ func (l *lane) follow(ctx context.Context) error {
 	defer reader.Close()
 	l.p.nats.back(ctx)
 	l.progress.follow(l.at.Sequence, l.clock, reader)
+	var begun time.Time
 	for {
 		if err := l.take(ctx, reader); err != nil {
 			return err
 		}
+		if rest := time.Until(begun.Add(l.p.opts.Every)); rest > 0 && !l.full() {
+			wait(ctx, rest)
+		}
+		begun = time.Now()
 		err := l.p.yield.work(ctx, func() error {
 			_ = l.fill(reader) // what arrived while it waited for its turn; an error stays, and is met by the next take
 			l.progress.took(reader, len(l.messages))
@@ -123,9 +129,14 @@ func (l *lane) take(ctx context.Context, reader *eventlog.Reader) error {
 	}
 }
 
+// full says whether a batch has its size.
+func (l *lane) full() bool {
+	return l.takenLines >= l.p.opts.MaxLines || l.takenBytes >= l.p.opts.MaxBytes
+}
+
 // fill takes what has arrived, in addition to what was taken before.
 func (l *lane) fill(reader *eventlog.Reader) (err error) {
-	for l.takenLines < l.p.opts.MaxLines && l.takenBytes < l.p.opts.MaxBytes {
+	for !l.full() {
 		had := len(l.messages)
 		if l.messages, err = reader.TryBatch(takeMessages, l.messages); err != nil || len(l.messages) == had {
 			return err
