@@ -26,8 +26,11 @@ type snapshotNote struct {
 // considerSnapshot decides whether it is time for one.
 func (o *owner) considerSnapshot() {
 	due := o.Fresh() >= o.opt.SnapshotEvents || o.Fresh() > 0 && o.opt.Now().Sub(o.snapshotted) >= o.opt.SnapshotEvery
-	if due && o.opt.Snapshots != nil && o.saved == nil {
-		o.snapshotting = true
+	if !due || o.opt.Snapshots == nil || o.saved != nil || o.snapshotting {
+		return
+	}
+	if done, ok := o.opt.Snapshots.Turn(); ok {
+		o.snapshotting, o.turnOver = true, done
 	}
 }
 
@@ -39,13 +42,18 @@ func (o *owner) snapshot(ctx context.Context) {
 	meta, err := snapshotMeta(mark)
 	if err != nil {
 		o.opt.Logger.ErrorContext(ctx, "snapshot not written", "err", err)
+		o.turnOver()
 		return
 	}
 	o.snapshotted = o.opt.Now()
 	done := make(chan error, 1)
 	o.saved = done
 	o.opt.Metrics.snapshotting.WithLabelValues(o.lane.label).Set(1)
-	go func() { done <- o.save(ctx, meta, frozen) }()
+	go func() {
+		err := o.save(ctx, o.opt.Snapshots, meta, frozen)
+		o.turnOver()
+		done <- err
+	}()
 }
 
 func snapshotMeta(mark protocol.Mark) (snapstore.Meta, error) {
@@ -53,8 +61,8 @@ func snapshotMeta(mark protocol.Mark) (snapstore.Meta, error) {
 	return snapstore.Meta{Format: domain.SnapshotFormat, Position: mark.Position, Note: note}, err
 }
 
-func (o *owner) save(ctx context.Context, meta snapstore.Meta, frozen *domain.Frozen) error {
-	return o.opt.Snapshots.Save(ctx, snapshotName(o.opt.Lane), meta, func(w io.Writer) error {
+func (o *owner) save(ctx context.Context, into *snapstore.Store, meta snapstore.Meta, frozen *domain.Frozen) error {
+	return into.Save(ctx, snapshotName(o.opt.Lane), meta, func(w io.Writer) error {
 		_, err := frozen.WriteTo(w)
 		return err
 	})
@@ -90,7 +98,7 @@ func (o *owner) farewell() {
 	frozen, mark := o.Freeze()
 	meta, err := snapshotMeta(mark)
 	if err == nil {
-		err = o.save(ctx, meta, frozen)
+		err = o.save(ctx, o.opt.Snapshots.Hurried(), meta, frozen)
 	}
 	if err != nil {
 		o.opt.Logger.Warn("no snapshot at the stop; the next start replays more of the log", "err", err)

@@ -100,13 +100,24 @@ func (r *run) saveIfDue(ctx context.Context) {
 	if s.writing != nil || s.changed == 0 || early && (s.failed || s.changed < r.opts.SnapshotEvents) {
 		return
 	}
-	if save := r.take(ctx); save != nil {
-		w := &writing{lines: s.changed, done: make(chan error, 1)}
-		background, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTimeout)
-		w.cancel = cancel
-		go func() { w.done <- save(background) }()
-		s.writing, s.changed = w, 0
+	turnOver, ok := r.opts.Snapshots.Turn()
+	if !ok {
+		return // asked again at the next look
 	}
+	save := r.take(ctx)
+	if save == nil {
+		turnOver()
+		return
+	}
+	w := &writing{lines: s.changed, done: make(chan error, 1)}
+	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTimeout)
+	w.cancel = cancel
+	go func() {
+		err := save(background)
+		turnOver()
+		w.done <- err
+	}()
+	s.writing, s.changed = w, 0
 }
 
 // take makes a snapshot in memory, at a place where the fan-out is done with everything folded. It returns how to write

@@ -89,8 +89,13 @@ func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([
 	if err := s.complete(ctx, info); err != nil {
 		return nil, err
 	}
-	data, err := s.obj.GetBytes(ctx, name)
+	object, err := s.obj.Get(ctx, name)
 	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	data := make([]byte, info.Size) // GetBytes grows into it, which takes longer than the reading
+	_, err = io.ReadFull(object, data)
+	if err = errors.Join(err, object.Close()); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	if hash(data) != sum {

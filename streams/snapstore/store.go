@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,19 @@ type Store struct {
 	kv    jetstream.KeyValue
 	opts  Options
 	swept atomic.Bool // orphaned chunks were looked for once in this process
+	turn  chan struct{}
+}
+
+// Turn is for those who snapshot while others work: one at a time, because each wants a core and the disk for seconds.
+// Call done when it is written or given up. ok is false while it is somebody else's turn: ask again later, and freeze
+// nothing before.
+func (s *Store) Turn() (done func(), ok bool) {
+	select {
+	case s.turn <- struct{}{}:
+		return sync.OnceFunc(func() { <-s.turn }), true
+	default:
+		return nil, false
+	}
 }
 
 // New opens the object store and the KV bucket that topology.Ensure made.
@@ -79,7 +93,19 @@ func New(ctx context.Context, js jetstream.JetStream, opts Options) (*Store, err
 	if err != nil {
 		return nil, fmt.Errorf("opening bucket %s: %w", topology.StateBucket, err)
 	}
-	return &Store{js: js, obj: obj, kv: kv, opts: opts}, nil
+	return &Store{js: js, obj: obj, kv: kv, opts: opts, turn: make(chan struct{}, 1)}, nil
+}
+
+// hurry is the pause between chunks when nobody waits for the disk; there is one, see pacedReader.
+const hurry = 50 * time.Microsecond
+
+// Hurried is the same store for a save that nobody else waits beside, such as the last one before an end: it does not pause
+// for others, and leaves looking for garbage to them.
+func (s *Store) Hurried() *Store {
+	h := &Store{js: s.js, obj: s.obj, kv: s.kv, opts: s.opts, turn: s.turn}
+	h.opts.Pause = min(hurry, s.opts.Pause)
+	h.swept.Store(true)
+	return h
 }
 
 func pointerKey(name string) string { return "snap." + name }

@@ -426,3 +426,28 @@ func TestUnreachableServerIsAnError(t *testing.T) {
 		t.Errorf("%v %v", ok, err)
 	}
 }
+
+// TestTurns: one at a time, also for those who are told to hurry, and given back once.
+func TestTurns(t *testing.T) {
+	s := newRig(t).store
+	done, ok := s.Turn()
+	if !ok {
+		t.Fatal("nobody has the turn, and it is not given")
+	}
+	if _, ok := s.Turn(); ok {
+		t.Error("two have the turn")
+	}
+	if _, ok := s.Hurried().Turn(); ok {
+		t.Error("two have the turn, one of them in a hurry")
+	}
+	done()
+	again, ok := s.Turn()
+	if !ok {
+		t.Fatal("it was given back, and is not given")
+	}
+	done()
+	if _, ok := s.Turn(); ok {
+		t.Error("who gives it back twice gives somebody else's")
+	}
+	again()
+}

@@ -16,6 +16,7 @@ const (
 // them, and while people wait for coupons the read tables wait for the cores.
 type pressure struct {
 	answered func() uint64
+	loading  func() bool // some lane reads its snapshot and log: claims wait for it
 	now      func() time.Time
 
 	mu   sync.Mutex // guards what follows
@@ -28,6 +29,9 @@ type pressure struct {
 func (p *pressure) Busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.loading() {
+		return true
+	}
 	now := p.now()
 	elapsed := now.Sub(p.at)
 	if elapsed < busyOver {

@@ -6,8 +6,8 @@ import (
 )
 
 func TestPressure(t *testing.T) {
-	now, count := time.Unix(1000, 0), uint64(0)
-	p := &pressure{answered: func() uint64 { return count }, now: func() time.Time { return now }}
+	now, count, loading := time.Unix(1000, 0), uint64(0), false
+	p := &pressure{answered: func() uint64 { return count }, loading: func() bool { return loading }, now: func() time.Time { return now }}
 	for i, step := range []struct {
 		after    time.Duration
 		commands uint64
@@ -26,5 +26,11 @@ func TestPressure(t *testing.T) {
 		if got := p.Busy(); got != step.busy {
 			t.Errorf("step %d: busy %v, want %v", i, got, step.busy)
 		}
+	}
+	if loading = true; !p.Busy() {
+		t.Error("a lane that loads does not count")
+	}
+	if loading = false; p.Busy() {
+		t.Error("a lane that has loaded counts")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -75,8 +76,13 @@ func (s *server) startLanes(ctx context.Context) error {
 		return nil
 	})
 	s.health.add("lanes", true, ls.check)
-	s.pressure = &pressure{answered: ls.answered, now: time.Now}
+	s.pressure = &pressure{answered: ls.answered, loading: ls.loading, now: time.Now}
 	return nil
+}
+
+// loading says whether a lane of ours is on its way.
+func (ls *lanes) loading() bool {
+	return slices.ContainsFunc(ls.all, func(l *lane.Lane) bool { return l.Status().State == lane.StateLoading })
 }
 
 // answered is how many commands this process has answered, for all lanes.
