@@ -221,6 +221,11 @@ func TestBadCursors(t *testing.T) {
 			t.Errorf("%q: %+v", before, out)
 		}
 	}
+}
+
+func TestBadCursorOfACoupon(t *testing.T) {
+	r := newRig(t)
+	r.serve(t, Options{History: long{3, 10}})
 	r.lane(t, 0, func(query) string { return `{"data":{"campaign":"summer","n":7}}` })
 	out := r.outcome(t, "scrip.coupon.show", `{"code":"X","campaign":"`+r.onLane(0)+`","before":"yesterday"}`)
 	if out.Refusal != domain.Invalid || !strings.HasPrefix(out.Message, "before: ") {
