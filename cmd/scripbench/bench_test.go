@@ -273,7 +273,7 @@ func TestTables(t *testing.T) {
 	if err := tablesText(&out, *r); err != nil {
 		t.Fatal(err)
 	}
-	for _, needle := range []string{"3,000 coupons", "live projection", "scrip rebuild, beside claims", bareCopy, bareRead, "scrip verify"} {
+	for _, needle := range []string{"3,000 coupons", "live projection", "scrip rebuild of emptied tables, beside claims", bareCopy, bareRead, "scrip verify"} {
 		if !strings.Contains(out.String(), needle) {
 			t.Errorf("it does not say %q:\n%s", needle, out.String())
 		}
