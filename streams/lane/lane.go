@@ -111,9 +111,6 @@ func (l *Lane) take(ctx context.Context) error {
 	group.Go(func() error { return o.purge(running) })
 	group.Go(func() error { return o.loop(running) })
 	err = group.Wait()
-	if o.snapshotting { // it wanted a quiet moment, and there was none any more
-		o.turnOver()
-	}
 	o.settle()
 	if ctx.Err() != nil {
 		o.farewell()
@@ -142,7 +139,6 @@ type owner struct {
 	snapshotting bool
 	snapshotted  time.Time
 	saved        chan error // result of the snapshot being written
-	turnOver     func()     // gives the turn of snapshotting back; may be called twice
 
 	durable atomic.Uint64 // commands covered, for purge to read
 }

@@ -26,11 +26,8 @@ type snapshotNote struct {
 // considerSnapshot decides whether it is time for one.
 func (o *owner) considerSnapshot() {
 	due := o.Fresh() >= o.opt.SnapshotEvents || o.Fresh() > 0 && o.opt.Now().Sub(o.snapshotted) >= o.opt.SnapshotEvery
-	if !due || o.opt.Snapshots == nil || o.saved != nil || o.snapshotting {
-		return
-	}
-	if done, ok := o.opt.Snapshots.Turn(); ok {
-		o.snapshotting, o.turnOver = true, done
+	if due && o.opt.Snapshots != nil && o.saved == nil {
+		o.snapshotting = true
 	}
 }
 
@@ -38,11 +35,16 @@ func (o *owner) considerSnapshot() {
 // the state is then exactly what the log says up to its mark. Freezing costs a pointer per page.
 func (o *owner) snapshot(ctx context.Context) {
 	o.snapshotting = false
+	// Asked for only now: a lane whose write has no result for long must not keep the others from theirs.
+	turnOver, ok := o.opt.Snapshots.Turn()
+	if !ok {
+		return // considered again with the next tick
+	}
 	frozen, mark := o.Freeze()
 	meta, err := snapshotMeta(mark)
 	if err != nil {
 		o.opt.Logger.ErrorContext(ctx, "snapshot not written", "err", err)
-		o.turnOver()
+		turnOver()
 		return
 	}
 	o.snapshotted = o.opt.Now()
@@ -50,9 +52,10 @@ func (o *owner) snapshot(ctx context.Context) {
 	o.saved = done
 	o.opt.Metrics.snapshotting.WithLabelValues(o.lane.label).Set(1)
 	go func() {
-		err := o.save(ctx, o.opt.Snapshots, meta, frozen)
-		o.turnOver()
-		done <- err
+		defer turnOver()
+		ctx, cancel := context.WithTimeout(ctx, snapshotTime)
+		defer cancel()
+		done <- o.save(ctx, o.opt.Snapshots, meta, frozen)
 	}()
 }
 
@@ -104,6 +107,9 @@ func (o *owner) farewell() {
 		o.opt.Logger.Warn("no snapshot at the stop; the next start replays more of the log", "err", err)
 	}
 }
+
+// snapshotTime bounds the writing of a snapshot, far beyond what a gigabyte takes: others wait for their turn.
+const snapshotTime = 10 * time.Minute
 
 // farewellTime bounds the stop: a supervisor that waits ten seconds must not become a kill.
 const farewellTime = 4 * time.Second

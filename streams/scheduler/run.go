@@ -218,7 +218,7 @@ func (r *run) nap(ctx context.Context, now domain.Instant) error {
 	if w := r.saver.writing; w != nil {
 		written = w.done
 	} else if r.saver.changed > 0 && r.opts.Snapshots != nil {
-		nap = min(nap, max(r.saver.last.Add(r.opts.SnapshotEvery).Sub(now.Time()), time.Millisecond))
+		nap = min(nap, max(r.saver.last.Add(r.opts.SnapshotEvery).Sub(now.Time()), r.saver.again.Sub(now.Time()), time.Millisecond))
 	}
 	fires, release := r.opts.Timer(nap)
 	defer release()

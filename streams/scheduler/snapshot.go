@@ -27,6 +27,7 @@ type saver struct {
 	changed  int       // event lines since the last snapshot
 	last     time.Time // when it was taken
 	failed   bool      // it was not written: no hurry with the next
+	again    time.Time // not tried before: it was somebody else's turn, or nothing could be taken
 	writing  *writing  // nil if none is
 }
 
@@ -89,6 +90,9 @@ func (r *run) acceptable(ctx context.Context, meta snapstore.Meta) error {
 	return eventlog.Events(r.js, r.lane).Verify(ctx, r.Scheduler.log, meta.Position)
 }
 
+// turnEvery is how often a snapshot that is due asks for its turn.
+const turnEvery = 500 * time.Millisecond
+
 // saveIfDue takes a snapshot when enough has changed, or long enough ago.
 func (r *run) saveIfDue(ctx context.Context) {
 	s := &r.saver
@@ -100,9 +104,16 @@ func (r *run) saveIfDue(ctx context.Context) {
 	if s.writing != nil || s.changed == 0 || early && (s.failed || s.changed < r.opts.SnapshotEvents) {
 		return
 	}
+	if r.opts.Now().Before(s.again) {
+		return
+	}
+	s.again = r.opts.Now().Add(turnEvery)
+	if r.fan.settle(ctx) != nil { // before the turn: it may take long, and others wait
+		return
+	}
 	turnOver, ok := r.opts.Snapshots.Turn()
 	if !ok {
-		return // asked again at the next look
+		return
 	}
 	save := r.take(ctx)
 	if save == nil {
@@ -113,9 +124,8 @@ func (r *run) saveIfDue(ctx context.Context) {
 	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTimeout)
 	w.cancel = cancel
 	go func() {
-		err := save(background)
-		turnOver()
-		w.done <- err
+		defer turnOver()
+		w.done <- save(background)
 	}()
 	s.writing, s.changed = w, 0
 }

@@ -23,7 +23,12 @@ const (
 // clean removes every object of a name that no kept snapshot has, except one that looks like another owner's running
 // Save: newer than ours in the log, and young. Removing is by purge: the object store's own Delete would leave a marker
 // per object for ever.
+//
+// The list ends with the last message that was pending when it began. Where another server purges that one meanwhile, it
+// would wait for ever.
 func (s *Store) clean(ctx context.Context, name string, kept []ref, sequence uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, partWait)
+	defer cancel()
 	stream, err := s.js.Stream(ctx, snapStream)
 	if err != nil {
 		return err
