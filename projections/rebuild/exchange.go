@@ -279,18 +279,27 @@ func (s *Session) DropPrevious(ctx context.Context) (dropped bool, err error) {
 
 // dropPrevious refuses where a view of somebody else hangs on the previous tables: it would go with them.
 func dropPrevious(ctx context.Context, tx pgx.Tx) error {
-	orphans, err := dependents(ctx, tx, PreviousSchema)
-	if err != nil {
+	if err := droppable(ctx, tx); err != nil {
 		return err
-	}
-	if len(orphans) > 0 {
-		return refuse("%s still read the tables before the last rebuild, in schema %s; make them anew (CREATE OR REPLACE VIEW), or drop them",
-			strings.Join(orphans, ", "), PreviousSchema)
 	}
 	if _, err := tx.Exec(ctx, "DROP SCHEMA IF EXISTS "+PreviousSchema+" CASCADE"); err != nil {
 		return fmt.Errorf("dropping the previous tables: %w", err)
 	}
 	return nil
+}
+
+// droppable refuses where a view elsewhere reads the previous tables.
+func droppable(ctx context.Context, db querier) error {
+	orphans, err := dependents(ctx, db, PreviousSchema)
+	if err != nil || len(orphans) == 0 {
+		return err
+	}
+	reads, them := "reads", "it"
+	if len(orphans) > 1 {
+		reads, them = "read", "them"
+	}
+	return refuse("%s still %s the tables before the last rebuild, in schema %s; make %s anew (CREATE OR REPLACE VIEW), or drop %s",
+		strings.Join(orphans, ", "), reads, PreviousSchema, them, them)
 }
 
 func commentOn(ctx context.Context, tx pgx.Tx, name string) (comment string, found bool, err error) {
@@ -310,8 +319,13 @@ FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid JOIN pg_class v ON v.oid =
 JOIN pg_namespace vs ON vs.oid = v.relnamespace JOIN pg_class t ON t.oid = d.refobjid JOIN pg_namespace s ON s.oid = t.relnamespace
 WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass AND s.nspname = $1 AND vs.nspname <> $1 ORDER BY 1`
 
-func dependents(ctx context.Context, tx pgx.Tx, name string) ([]string, error) {
-	rows, err := tx.Query(ctx, dependentsSQL, name)
+// querier is what a pool and a transaction have in common.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func dependents(ctx context.Context, db querier, name string) ([]string, error) {
+	rows, err := db.Query(ctx, dependentsSQL, name)
 	if err != nil {
 		return nil, err
 	}

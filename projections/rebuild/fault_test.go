@@ -311,8 +311,14 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
-	s := r.open(Options{})
+	s := r.open(Options{Hook: func(phase Phase) error {
+		t.Errorf("with a view on the previous tables it came to phase %s", phase)
+		return nil
+	}})
 	defer s.Close()
+	if _, err := s.Rebuild(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "reports.holders still reads the tables") {
+		t.Errorf("rebuilding while a view reads the previous tables: %v", err)
+	}
 	if _, err := s.DropPrevious(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "reports.holders") {
 		t.Errorf("dropping what a view reads: %v", err)
 	}

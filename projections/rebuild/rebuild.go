@@ -42,6 +42,10 @@ type Result struct {
 // Rebuild fills new tables from the whole log and puts them in the place of the live ones.
 func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 	began := time.Now()
+	// The exchange asks again: a view can be made while the tables are filled.
+	if err := droppable(ctx, s.pool); err != nil {
+		return r, explain(err)
+	}
 	err = s.work(ctx, NextSchema, func(ctx context.Context) error {
 		sh, err := s.filled(ctx, NextSchema, Only{}, &r)
 		if err != nil {
