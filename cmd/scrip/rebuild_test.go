@@ -58,7 +58,7 @@ func TestRebuildAndVerify(t *testing.T) {
 	if now := p.digest(); now != digest {
 		t.Errorf("digests differ after a rebuild:\n%s\nbefore\n%s", now, digest)
 	}
-	if _, err := db.Exec(t.Context(), "UPDATE scrip.coupon_row SET customer_id = 'mallory' WHERE n = 7"); err != nil {
+	if _, err := db.Exec(t.Context(), "UPDATE scrip.coupon_row SET customer_id = 'mallory', code = 'X' WHERE n = 7"); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
@@ -67,6 +67,7 @@ func TestRebuildAndVerify(t *testing.T) {
 		says string
 	}{
 		{[]string{"verify"}, exitDiffered, "sale/7"},
+		{[]string{"verify", "--limit", "1"}, exitDiffered, "rows that differ: 1, listed: 1"},
 		{[]string{"verify", "--campaign", "sale", "-o", "json"}, exitDiffered, `"found":"mallory"`},
 		{[]string{"verify", "--campaign", "nowhere"}, exitFailed, "neither in the log nor in the tables"},
 		{[]string{"verify", "--repair"}, exitDone, "repaired: sale"},

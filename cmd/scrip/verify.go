@@ -22,6 +22,8 @@ func (m *Main) verifyCommand() *cobra.Command {
 		Long: `Compare the read tables with the log: fold the log up to the tables' checkpoint into a schema of its own (scrip_scratch,
 removed at the end), compare digests per table and campaign in one snapshot, then the rows of what differs. It finds any
 row changed, missing or too many in any table, a checkpoint ahead of the log, and a log that lost its tail under one.
+A changed row is listed with a line per changed column, and counted once; a table or column that is gone, or a damaged
+checkpoint, counts as one row.
 
 The tables in use are only read; while it runs, PostgreSQL keeps old versions of their rows. With --repair, the rows of
 campaigns that differ are replaced by what the log says, in one transaction, and everything else is left alone. A damaged
@@ -35,7 +37,7 @@ Exit codes: 0 nothing differs, or all of it was repaired; 4 differences found; 1
 	f := cmd.Flags()
 	f.StringVar(&opts.Campaign, "campaign", "", "look at the campaign of this `NAME` only")
 	f.BoolVar(&opts.Repair, "repair", false, "put right what differs")
-	f.Var(number(&limit, 100, 1, 1_000_000), "limit", "how many differences to list; all are counted")
+	f.Var(number(&limit, 100, 1, 1_000_000), "limit", "how many rows that differ to list, each with all of its changed columns; all are counted")
 	postgresFlag(cmd, &postgres)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("campaign") && opts.Campaign == "" {
@@ -87,7 +89,7 @@ func (m *Main) printVerified(r *verify.Report) error {
 		if err := m.printTable("TABLE KEY COLUMN PROBLEM EXPECTED FOUND", rows); err != nil {
 			return err
 		}
-		fmt.Fprintf(m.Out, "\n%d differ, %d listed\n", r.Total, len(r.Differences))
+		fmt.Fprintf(m.Out, "\nrows that differ: %d, listed: %d\n", r.Total, r.Listed)
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(m.Out, note)

@@ -30,6 +30,9 @@ func (c *check) repair(ctx context.Context) error {
 		if err := c.sh.Reach(ctx, tx); err != nil {
 			return err
 		}
+		if err := c.level(ctx, tx); err != nil {
+			return err
+		}
 		if err := c.s.Phase(rebuild.Exchanging); err != nil {
 			return err
 		}
@@ -53,6 +56,21 @@ func (c *check) repair(ctx context.Context) error {
 		c.report.Repaired = append(c.report.Repaired, "lane "+lane)
 	}
 	return c.s.Phase(rebuild.Exchanged)
+}
+
+// level makes sure that both stand at the same place in the log. They do not if somebody made the tables anew meanwhile, or
+// moved their checkpoint back: rows as of a later place would get what lies between once more.
+func (c *check) level(ctx context.Context, tx pgx.Tx) error {
+	live, err := rebuild.Live(context.WithoutCancel(ctx), tx, c.s.Log().Lanes, c.s.Log().UUID)
+	if err != nil {
+		return err
+	}
+	for n, at := range c.sh.Positions() {
+		if (c.opts.Campaign == "" || n == c.lane) && live[n] != at {
+			return fmt.Errorf("%w (lane %d: the tables in use went to message %d meanwhile, the fold of the log is at %d)", ErrNotRepairable, n, live[n].Sequence, at.Sequence)
+		}
+	}
+	return nil
 }
 
 // differing lists campaigns of which any table differs, and lanes of tables that know no campaign.

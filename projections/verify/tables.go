@@ -244,19 +244,16 @@ func (c *check) rows(ctx context.Context, live pgx.Tx, s shape, t *Table, where 
 			c.found(d)
 			return nil
 		}
-		changed := false
+		var changed []Difference
 		for i, column := range s.columns {
 			if f, e := found[k+i], expected[k+i]; !same(f, e) {
 				d.Column, d.Problem, d.Expected, d.Found = column, Changed, e, f
-				if !changed {
-					t.Changed++
-					c.report.Total++
-				}
-				changed = true
-				if len(c.report.Differences) < c.opts.Limit {
-					c.report.Differences = append(c.report.Differences, d)
-				}
+				changed = append(changed, d)
 			}
+		}
+		if changed != nil {
+			t.Changed++
+			c.found(changed...)
 		}
 		return nil
 	})

@@ -20,7 +20,7 @@ import (
 type Options struct {
 	// Campaign looks at one campaign only; dead letters, which belong to lanes, are left out then. Empty = all.
 	Campaign string
-	// Limit is how many differences are listed; all are counted. Defaults to 100.
+	// Limit is how many rows that differ are listed, each with all columns that do; all are counted. Defaults to 100.
 	Limit int
 	// Repair puts right what differs, campaign by campaign, and leaves every other row alone.
 	Repair bool
@@ -69,8 +69,10 @@ type Report struct {
 	Positions []eventlog.Position `json:"positions"`
 	Events    uint64              `json:"events"`
 	Tables    []Table             `json:"tables"`
-	// Differences lists the first ones; Total counts all, rows for rows.
+	// Differences has one entry per column of a changed row, and one per row missing or too many. Listed counts the rows
+	// in it, Total all rows that differ; a table, column or checkpoint at fault counts as one.
 	Differences []Difference `json:"differences"`
+	Listed      int64        `json:"listed"`
 	Total       int64        `json:"total"`
 	// Repaired names the campaigns, and lanes, whose rows were put right.
 	Repaired []string      `json:"repaired,omitempty"`
@@ -195,9 +197,11 @@ func (c *check) positions(ctx context.Context, tx pgx.Tx, there []string) ([]uin
 	return to, nil
 }
 
-func (c *check) found(d Difference) {
+// found counts a row, or what counts as one, and lists all of its differences or none.
+func (c *check) found(ds ...Difference) {
 	c.report.Total++
-	if len(c.report.Differences) < c.opts.Limit {
-		c.report.Differences = append(c.report.Differences, d)
+	if c.report.Listed < int64(c.opts.Limit) {
+		c.report.Listed++
+		c.report.Differences = append(c.report.Differences, ds...)
 	}
 }

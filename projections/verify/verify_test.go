@@ -135,11 +135,23 @@ func TestLargeGroup(t *testing.T) {
 		r.claim(0, 1000)
 	}
 	r.synced()
-	r.exec("UPDATE scrip.coupon_row SET code = 'forged' WHERE n % 1000 = 1")
+	r.exec("UPDATE scrip.coupon_row SET code = 'forged', customer_id = 'mallory' WHERE n % 1000 = 1")
 	r.exec("DELETE FROM scrip.coupon_row WHERE n IN (4095, 4096, 10000)")
 	got := r.verify(Options{Limit: 5})
-	if got.Total != 13 || len(got.Differences) != 5 {
-		t.Errorf("%d differences, %d listed", got.Total, len(got.Differences))
+	columns := map[string]int{} // by row
+	for _, d := range got.Differences {
+		columns[d.Key]++
+		if d.Problem == Changed {
+			columns[d.Key] += 10
+		}
+	}
+	if got.Total != 13 || got.Listed != 5 || len(columns) != 5 {
+		t.Errorf("%d rows differ, %d listed, namely %v", got.Total, got.Listed, columns)
+	}
+	for key, n := range columns {
+		if n != 1 && n != 22 {
+			t.Errorf("row %s is not listed with both of its changed columns: %+v", key, got.Differences)
+		}
 	}
 	for _, table := range got.Tables {
 		if table.Table == "coupon_row" && (table.Rows != 9997 || table.Expected != 10000 || table.Changed != 10 || table.Missing != 3 || table.TooMany != 0) {
