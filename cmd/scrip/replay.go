@@ -42,7 +42,8 @@ func (m *Main) replayCommand() *cobra.Command {
 reads the log, and disturbs nobody.
 
 Filters can be combined; --campaign, --type, --lane, --from and --to can be given several times. Times are those of the
-events, RFC 3339 or from now (-24h, +10m); --until is exclusive, positions are inclusive. --customer finds also what
+events, RFC 3339 or from now (-24h, +10m); --until is exclusive, positions are inclusive. Where --from or --to name lanes,
+only those are read; --lane says otherwise. --customer finds also what
 happened to the customer's coupons where a line does not name them; it reads lanes from their beginning.
 
 Lanes come one after another, each in its order. A line that this version cannot read is left out, told on standard

@@ -41,8 +41,8 @@ func (m *Main) filterFlags(cmd *cobra.Command, filter *replay.Filter) {
 		filter.Lanes = append(filter.Lanes, int(n))
 		return nil
 	}}, "lane", "events of this lane")
-	f.Var(position(&filter.From), "from", "events of a lane from this message on")
-	f.Var(position(&filter.To), "to", "events of a lane up to this message")
+	f.Var(position(&filter.From), "from", "events of a lane from this message on; without --lane, of no other lane")
+	f.Var(position(&filter.To), "to", "events of a lane up to this message; without --lane, of no other lane")
 }
 
 // moment is a time that may lie in the past, as events do: -24h.

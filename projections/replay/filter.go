@@ -19,10 +19,10 @@ type Filter struct {
 	Customer string
 	// Since (inclusive) and Until (exclusive) are event times.
 	Since, Until domain.Instant
-	// Lanes to read; none = all.
+	// Lanes to read; none = those that From or To name, and all where these name none.
 	Lanes []int
-	// From and To are, by lane, the first and the last message sequence to read. Lanes without are read from their
-	// first, to their last.
+	// From and To are, by lane, the first and the last message sequence to read. A lane without is read from its
+	// first, to its last.
 	From, To map[int]uint64
 }
 
@@ -74,7 +74,7 @@ func (f *Filter) Check(lanes int) error {
 			if n < 0 || lanes > 0 && n >= lanes {
 				return invalid(list.field, "there is no lane %d; the log has lanes 0 to %d", n, max(lanes, 1)-1)
 			}
-			if list.field != "lane" && !f.reads(n) {
+			if !f.reads(n) {
 				return invalid(list.field, "lane %d is not among the lanes asked for with --lane; add it there or leave it out here", n)
 			}
 		}
@@ -87,7 +87,15 @@ func (f *Filter) Check(lanes int) error {
 	return nil
 }
 
-func (f *Filter) reads(lane int) bool { return len(f.Lanes) == 0 || slices.Contains(f.Lanes, lane) }
+// reads says whether a lane is wanted. Whoever names a place in a lane means that lane.
+func (f *Filter) reads(lane int) bool {
+	if len(f.Lanes) > 0 {
+		return slices.Contains(f.Lanes, lane)
+	}
+	_, from := f.From[lane]
+	_, to := f.To[lane]
+	return from || to || len(f.From)+len(f.To) == 0
+}
 
 // String writes the filter as flags, always in the same way: it is kept with what was filtered, to compare.
 func (f *Filter) String() string {

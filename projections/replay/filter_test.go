@@ -40,7 +40,16 @@ func TestFilters(t *testing.T) {
 		"since": {Filter{Since: middle}, func(_ Place, e map[string]any) bool { return at(e) >= middle }},
 		"until": {Filter{Until: middle}, func(_ Place, e map[string]any) bool { return at(e) < middle }},
 		"lane":  {Filter{Lanes: []int{1}}, func(p Place, _ map[string]any) bool { return p.Lane == 1 }},
-		"from":  {Filter{From: map[int]uint64{0: 3}}, func(p Place, _ map[string]any) bool { return p.Lane != 0 || p.Sequence >= 3 }},
+		"from":  {Filter{From: map[int]uint64{0: 3}}, func(p Place, _ map[string]any) bool { return p.Lane == 0 && p.Sequence >= 3 }},
+		"from and to": {Filter{From: map[int]uint64{0: 3}, To: map[int]uint64{0: 4}}, func(p Place, _ map[string]any) bool {
+			return p.Lane == 0 && p.Sequence >= 3 && p.Sequence <= 4
+		}},
+		"from one, to another": {Filter{From: map[int]uint64{0: 3}, To: map[int]uint64{1: 2}}, func(p Place, _ map[string]any) bool {
+			return p.Lane == 0 && p.Sequence >= 3 || p.Lane == 1 && p.Sequence <= 2
+		}},
+		"from, and another lane whole": {Filter{From: map[int]uint64{0: 3}, Lanes: []int{0, 1}}, func(p Place, _ map[string]any) bool {
+			return p.Lane == 1 || p.Sequence >= 3
+		}},
 		"to": {Filter{To: map[int]uint64{0: 3, 1: 2}}, func(p Place, _ map[string]any) bool {
 			return p.Lane == 0 && p.Sequence <= 3 || p.Lane == 1 && p.Sequence <= 2
 		}},
