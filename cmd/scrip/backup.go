@@ -20,6 +20,10 @@ func (m *Main) backupCommand() *cobra.Command {
 		Long: `Copy the whole log into a new directory, while servers go on: all streams, the log's identity and the snapshots from
 which lanes start quickly; with checksums. Leases are left out, and so are the read tables: they are made from the log.
 
+What people did about dead letters (retried, discarded, and their notes) is not in it: it is no part of the log but lies
+beside the read tables, in table scrip_meta.dead_letter of PostgreSQL. Save that table, too, if you need it; where it is
+lost, dead letters are open again, and nothing else is.
+
 The directory has its name only when it is whole and on disk. Until then it is called DIR.incomplete; what an interrupted
 backup left of that the next one removes. While the commands of a lane are copied, its owner keeps decided ones a little
 longer; that ends by itself if this program dies.

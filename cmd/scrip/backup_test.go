@@ -294,6 +294,9 @@ func TestBackupWithoutAKey(t *testing.T) {
 	failed(t, nil, "--without-key", "backup", dir, "--data", t.TempDir())
 	failed(t, []string{"SCRIP_CODE_KEY=abc"}, "64 hex digits", "backup", dir, "--data", t.TempDir())
 	failed(t, nil, "connecting to the server", "backup", dir, "--without-key", "--nats", "nats://127.0.0.1:1")
+	if got := scrip(t, nil, "backup", "--help"); got.code != exitDone || !strings.Contains(got.out, "scrip_meta.dead_letter") {
+		t.Errorf("help does not say that what people did about dead letters is left out: %+v", got)
+	}
 	if got := scrip(t, nil, "backup"); got.code != exitUsage || !strings.Contains(got.err, "needs DIR") {
 		t.Errorf("no directory: %+v", got)
 	}
