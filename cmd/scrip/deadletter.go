@@ -79,7 +79,7 @@ func (m *Main) onLetters(cmd *cobra.Command, work func(ctx context.Context, l *l
 		}
 		defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
 		err = work(ctx, &letters{deadletter.New(db), s, js}, args)
-		if errors.Is(err, deadletter.ErrNotFound) {
+		if errors.Is(err, deadletter.ErrNotFound) || errors.Is(err, deadletter.ErrRetried) {
 			fmt.Fprintf(m.Err, "scrip: %s\n", err)
 			return errRefused
 		}
@@ -240,7 +240,7 @@ have been purged since, what the dead letter quotes of it.`,
 		}
 		state := string(d.State)
 		if d.SettledAt != nil {
-			state += " at " + d.SettledAt.Format(time.RFC3339)
+			state += " at " + d.SettledAt.Format(time.RFC3339Nano)
 		}
 		rows = append(rows, [2]string{"state", state})
 		if d.Note != "" {
@@ -269,7 +269,11 @@ func (m *Main) deadletterDiscard() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "discard ID…", Short: "Note that nothing is to be done about dead letters",
 		Long: `Note that nothing is to be done about dead letters: they are no longer open. Nothing is removed, neither from the log nor
-from the tables, and --undo takes it back. The note outlives the read tables.
+from the tables, and --undo takes it back: they are open again. Discarding again keeps the note, unless another is given.
+What was retried stays so: it took effect, and neither discard nor --undo changes it (exit code 3).
+
+That a dead letter was retried or discarded, and the note, outlive the read tables and a rebuild of them, but are not in a
+backup: they are no part of the log (see scrip backup --help).
 
 With --all, every open one that --stream, --lane and --since let pass.`,
 		Example: `  scrip deadletter discard SCRIP_CMD_0/12/3 --note 'test of the shop'

@@ -29,7 +29,8 @@ func (m *Main) deadletterRetry() *cobra.Command {
 that understands it. Of a message that was refused as a whole each line is sent.
 
 A line is sent under its own id; one without gets an id that follows from the dead letter, so that retrying again takes
-effect once. When all lines are accepted the dead letter is closed. A refusal leaves it open (exit code 3).
+effect once. Once holds per id: a line given with another id takes effect again, whatever became of the first.
+When all lines are accepted the dead letter is closed. A refusal leaves it as it was (exit code 3).
 
 Commands that the line's own sender was not allowed to send, such as pausing a campaign on a producer's subject, are sent
 only if they are given with --payload or --file: they would take effect with your rights.
@@ -227,7 +228,7 @@ func (m *Main) sendAgain(ctx context.Context, l *letters, d *deadletter.Letter, 
 		out, err := l.s.Do(asking, c)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("%w; the dead letter stays open: run this again, what has taken effect is answered as a repeat", explain(err))
+			return fmt.Errorf("%w; the dead letter stays %s: run this again, what has taken effect is answered as a repeat", explain(err), d.State)
 		}
 		if err := m.printOutcome(out); err != nil {
 			return err
@@ -239,13 +240,24 @@ func (m *Main) sendAgain(ctx context.Context, l *letters, d *deadletter.Letter, 
 		}
 	}
 	if refused > 0 {
-		fmt.Fprintf(m.Err, "scrip: %d of %d refused; the dead letter stays open, `scrip deadletter discard %s` closes it\n", refused, len(commands), d.ID)
+		fmt.Fprintf(m.Err, "scrip: %d of %d refused; %s\n", refused, len(commands), stays(d))
 		return errRefused
 	}
 	if err := l.Settle(ctx, d, deadletter.Retried, note(accepted, len(commands))); err != nil {
-		return errors.Join(errors.New("the command took effect, and the dead letter stays open all the same"), err)
+		return errors.Join(fmt.Errorf("the command took effect, and the dead letter stays %s all the same", d.State), err)
 	}
 	return nil
+}
+
+// stays says how a dead letter stands after a refusal, which changes nothing.
+func stays(d *deadletter.Letter) string {
+	switch {
+	case d.State == deadletter.Retried && d.Note != "":
+		return fmt.Sprintf("the dead letter stays retried: it was accepted before (%s)", d.Note)
+	case d.State != deadletter.Open:
+		return fmt.Sprintf("the dead letter stays %s", d.State)
+	}
+	return fmt.Sprintf("the dead letter stays open, `scrip deadletter discard %s` closes it", d.ID)
 }
 
 // note says what a retry brought.

@@ -227,13 +227,24 @@ func TestSettle(t *testing.T) {
 	for _, step := range []struct {
 		state State
 		note  string
-	}{{Discarded, "a test of the shop"}, {Retried, "claimed"}, {Retried, "claimed again"}} {
+	}{{Discarded, "a test"}, {Discarded, "a test of the shop"}, {Retried, "claimed"}, {Retried, "claimed again"}} {
 		if err := r.Settle(ctx, &l, step.state, step.note); err != nil {
 			t.Fatal(err)
 		}
 		if l = r.find("SCRIP_CMD_0/11/2"); l.State != step.state || l.Note != step.note || l.SettledAt == nil {
 			t.Errorf("%+v became %+v", step, l)
 		}
+		// Discarding without a note adds nothing to what is noted.
+		err := r.Settle(ctx, &l, Discarded, "")
+		if now := r.find("SCRIP_CMD_0/11/2"); errors.Is(err, ErrRetried) != (step.state == Retried) || now.State != l.State || now.Note != l.Note || !now.SettledAt.Equal(*l.SettledAt) {
+			t.Errorf("%+v, discarded without a note: %+v, %v", step, now, err)
+		}
+	}
+	if err := r.Settle(ctx, &l, Discarded, "noise"); !errors.Is(err, ErrRetried) {
+		t.Errorf("discarding what was retried: %v", err)
+	}
+	if err := r.Reopen(ctx, &l); !errors.Is(err, ErrRetried) || r.find("SCRIP_CMD_0/11/2").State != Retried {
+		t.Errorf("opening what was retried: %v", err)
 	}
 	if got := r.open(); got != (Counts{Commands: 2, Events: 1}) {
 		t.Errorf("open after one was retried: %+v", got)
@@ -269,6 +280,8 @@ func TestSettle(t *testing.T) {
 	if now := r.digests(); !slices.Equal(now, before) {
 		t.Errorf("the digests differ after it: %v, before %v", now, before)
 	}
+	noise := r.list(Filter{Stream: Commands, State: Discarded})
+	l = r.find(strings.Fields(noise)[0])
 	if err := r.Reopen(ctx, &l); err != nil {
 		t.Fatal(err)
 	}

@@ -10,25 +10,40 @@ import (
 
 // $1..$5 = log, lane, event, time   $6 = state   $7 = note
 const settleSQL = `
-INSERT INTO scrip_meta.dead_letter (log, lane, event_sequence, event_line, at, settled_at, state, note)
+INSERT INTO scrip_meta.dead_letter AS h (log, lane, event_sequence, event_line, at, settled_at, state, note)
 VALUES ($1, $2, $3, $4, $5, clock_timestamp(), $6, $7)
-ON CONFLICT (log, lane, event_sequence, event_line, at) DO UPDATE SET settled_at = excluded.settled_at, state = excluded.state, note = excluded.note`
+ON CONFLICT (log, lane, event_sequence, event_line, at) DO UPDATE SET state = excluded.state,
+    settled_at = CASE WHEN excluded.state = 'discarded' AND excluded.note = '' THEN h.settled_at ELSE excluded.settled_at END,
+    note = CASE WHEN excluded.state = 'discarded' AND excluded.note = '' THEN h.note ELSE excluded.note END
+WHERE excluded.state = 'retried' OR h.state = 'discarded'`
 
-// Settle notes what became of a dead letter: Retried or Discarded, with words to remember it by.
+// ErrRetried is the kind of the error for discarding, or taking back the discarding of, a dead letter that was sent again:
+// that took effect, which nobody can take back.
+var ErrRetried = errors.New("it was retried, which took effect, and is left as it is")
+
+// Settle notes what became of a dead letter: Retried or Discarded, with words to remember it by. Discarding again without
+// a note keeps the first one and its time. ErrRetried for discarding what was retried; retrying what was discarded is fine.
 func (s *Store) Settle(ctx context.Context, l *Letter, state State, note string) error {
 	if l.log == "" {
 		return fmt.Errorf("dead letter %s: the read tables do not say which log they were filled from; is `scrip serve` running?", l.ID)
 	}
-	_, err := s.db.Exec(ctx, settleSQL, l.log, l.Lane, int64(l.EventSequence), int64(l.EventLine), l.At, string(state), note)
+	tag, err := s.db.Exec(ctx, settleSQL, l.log, l.Lane, int64(l.EventSequence), int64(l.EventLine), l.At, string(state), note)
+	if err == nil && tag.RowsAffected() == 0 {
+		return fmt.Errorf("%s: %w", l.ID, ErrRetried)
+	}
 	return explain("noting that dead letter "+l.ID.String()+" is "+string(state), err)
 }
 
 const reopenSQL = `
-DELETE FROM scrip_meta.dead_letter WHERE log = $1 AND lane = $2 AND event_sequence = $3 AND event_line = $4 AND at = $5`
+DELETE FROM scrip_meta.dead_letter WHERE log = $1 AND lane = $2 AND event_sequence = $3 AND event_line = $4 AND at = $5 AND state = 'discarded'`
 
-// Reopen takes back what Settle noted. Nothing happens to one that is open.
+// Reopen takes back that a dead letter was discarded. Nothing happens to one that is open; ErrRetried for one that was
+// retried.
 func (s *Store) Reopen(ctx context.Context, l *Letter) error {
-	_, err := s.db.Exec(ctx, reopenSQL, l.log, l.Lane, int64(l.EventSequence), int64(l.EventLine), l.At)
+	tag, err := s.db.Exec(ctx, reopenSQL, l.log, l.Lane, int64(l.EventSequence), int64(l.EventLine), l.At)
+	if err == nil && tag.RowsAffected() == 0 && l.State == Retried {
+		return fmt.Errorf("%s: %w", l.ID, ErrRetried)
+	}
 	return explain("opening dead letter "+l.ID.String()+" again", err)
 }
 
