@@ -263,12 +263,19 @@ func (l *loader) commit(ctx context.Context, messages []eventlog.Message, lines 
 	if _, err := apply(ctx, tx, &tables.Batch{Lane: l.number, Lines: lines, From: l.clock, To: clock, Schema: l.sh.name}); err != nil {
 		return err
 	}
-	if err := tx.Commit(ctx); err != nil {
+	// Not ended by ctx: a commit that went through and was not waited for would look, to whoever tries again, as if
+	// somebody else filled the tables.
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
+	defer cancel()
+	if err := tx.Commit(ending); err != nil {
 		return err
 	}
 	l.at, l.clock = to, clock
 	return nil
 }
+
+// commitTime bounds a commit.
+const commitTime = 30 * time.Second
 
 // timestampOf is nil for no time.
 func timestampOf(at domain.Instant) *time.Time {

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -225,5 +226,31 @@ func TestLiveEventsThroughout(t *testing.T) {
 	r.synced()
 	if got := r.verifyWith(opts, Options{}); !got.Equal() {
 		t.Errorf("after the repair: %+v", got.Differences)
+	}
+}
+
+// Tables whose checkpoint went back while they were compared would get the events in between twice, were they repaired.
+func TestRepairOfTablesThatMoved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	stop := r.project()
+	r.work()
+	r.synced()
+	stop()
+	r.exec("UPDATE scrip.coupon_row SET customer_id = 'somebody else' WHERE n = 1")
+	once := false
+	s := r.sessionWith(rebuild.Options{Hook: func(p rebuild.Phase) error {
+		if p == rebuild.Comparing && !once {
+			once = true
+			r.exec("UPDATE scrip.checkpoint SET sequence = sequence - 1, digest = repeat('0', 32) WHERE lane = 1")
+		}
+		return nil
+	}})
+	if _, err := Run(t.Context(), s, r.js, Options{Repair: true}); !errors.Is(err, ErrNotRepairable) || !once {
+		t.Errorf("repair: %v", err)
+	}
+	s.Close()
+	if got := r.verify(Options{}); got.Equal() {
+		t.Error("it was repaired all the same")
 	}
 }
