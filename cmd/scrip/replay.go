@@ -56,7 +56,8 @@ Formats:
   parquet   the same columns, typed; times in UTC
   postgres  the same columns, in table events of the schema --name, with the line as jsonb
 
-A file has its name once it is complete; what is stopped, or meets a full disk, leaves nothing. With --name it is added
+A file has its name once it is complete; what is stopped, or meets a full disk, leaves nothing; what
+kill -9 leaves beside it, .FILE.<hex>.partial, the next replay to the same file removes. With --name it is added
 to instead: a small file beside it, FILE.NAME.replay, says how far it is, and asked again with the same name a replay
 adds what is new, without losing or doubling a line, also after kill -9. --follow goes on for ever with new events; into
 a file that needs a --name. Parquet knows neither, for it cannot be added to.

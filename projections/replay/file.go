@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 
@@ -57,7 +56,8 @@ func (s *streamSink) End(_ context.Context, cause error) error {
 }
 
 // File is a sink that writes a file whole or not at all: beside it, under another name, until it is complete, then in
-// place of whatever had its name. Something that is no regular file, such as a pipe or a device, is written to as it is.
+// place of whatever had its name. What a killed one left under that other name, the next one to the same file removes.
+// Something that is no regular file, such as a pipe or a device, is written to as it is.
 func File(path string, format Format) Sink {
 	return &fileSink{path: path, streamSink: streamSink{format: format, name: path}}
 }
@@ -105,8 +105,8 @@ func (s *fileSink) create() (err error) {
 	default:
 		return err
 	}
-	s.partial = filepath.Join(filepath.Dir(s.target), fmt.Sprintf(".%s.%08x.partial", filepath.Base(s.target), rand.Uint32()))
-	s.file, err = os.OpenFile(s.partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	removeLeftovers(s.target)
+	s.partial, s.file, err = createPartial(s.target, mode)
 	if errors.Is(err, fs.ErrNotExist) {
 		return invalid("out", "there is no directory %s; make it first", filepath.Dir(s.target))
 	}
@@ -126,13 +126,14 @@ func (s *fileSink) End(ctx context.Context, cause error) error {
 		return errors.Join(s.kept(err), s.discard())
 	}
 	// On disk before it has the name: a name that survives a power cut must not lead to an empty file.
-	if err := errors.Join(s.file.Sync(), s.file.Close()); err != nil {
+	if err := s.file.Sync(); err != nil {
 		return errors.Join(s.kept(writeError(s.path, err)), s.discard())
 	}
 	if err := os.Rename(s.partial, s.target); err != nil {
 		return errors.Join(writeError(s.path, err), s.discard())
 	}
-	return syncDir(filepath.Dir(s.target))
+	// Closed last: without its lock it would be a dead one's under the other name.
+	return errors.Join(s.file.Close(), syncDir(filepath.Dir(s.target)))
 }
 
 // kept adds to an error of writing what became of the file.
@@ -160,7 +161,7 @@ func (s *fileSink) Flush(ctx context.Context) error {
 }
 
 func (s *fileSink) discard() error {
-	_ = s.file.Close() // it may be closed already; it goes anyway
+	defer func() { _ = s.file.Close() }() // after it is removed, for with it goes the lock
 	if s.partial == "" {
 		return nil
 	}

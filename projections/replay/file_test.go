@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -192,6 +193,57 @@ func TestAFileIsWholeOrNotThere(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 || info.Mode().Perm() != 0o640 {
 		t.Errorf("the file behind the link: %v, %v", info, err)
 	}
+}
+
+// What a killed replay left beside its file goes with the next one to the same file; what somebody writes, or what has
+// another name, stays.
+func TestLeftoversOfKilledReplays(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out[1].ndjson")
+	stay := []string{".out[1].ndjson.0123.partial", ".out[1].ndjson.0123456g.partial", ".out1.ndjson.01234567.partial", ".other.ndjson.01234567.partial", "out[1].ndjson.01234567.partial"}
+	for _, name := range append(stay, ".out[1].ndjson.01234567.partial", ".out[1].ndjson.89abcdef.partial") {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var during []string
+	_, err := Run(t.Context(), r.js, r.log, File(path, NDJSON), Options{MaxLines: 1, Logger: (&logs{}).logger(), Progress: func(Progress) {
+		if during == nil {
+			// Another one to the same file, while this one writes.
+			r.run(File(path, NDJSON), Options{})
+			for _, e := range listed(t, dir) {
+				if !slices.Contains(stay, e) {
+					during = append(during, e)
+				}
+			}
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(during) != 2 || during[1] != "out[1].ndjson" || !strings.HasSuffix(during[0], ".partial") {
+		t.Errorf("while two wrote there were %v, want the file and what the first one writes", during)
+	}
+	want := append(stay, "out[1].ndjson")
+	slices.Sort(want)
+	if got := listed(t, dir); !slices.Equal(got, want) {
+		t.Errorf("left %v, want %v", got, want)
+	}
+}
+
+// listed are the names in a directory, in order.
+func listed(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
 }
 
 func TestWrongFiles(t *testing.T) {
