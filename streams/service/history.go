@@ -136,7 +136,10 @@ func (s *Service) history(ctx context.Context, get func(context.Context, History
 	ctx, cancel := context.WithTimeout(ctx, historyWait)
 	defer cancel()
 	page, err := get(ctx, s.opts.History)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrBadCursor):
+		return HistoryPage{}, ErrBadCursor // whoever wrapped it was not asked, and the tables do answer
+	case err != nil:
 		return HistoryPage{}, fmt.Errorf("the read tables do not answer: %w", err)
 	}
 	return page, nil

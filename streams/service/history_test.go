@@ -19,7 +19,7 @@ func (h long) page(limit int, before string) (page HistoryPage, err error) {
 	at := 0
 	if before != "" {
 		if at, err = strconv.Atoi(before); err != nil || at > h.entries {
-			return page, ErrBadCursor
+			return page, fmt.Errorf("reading the history: %q: %w", before, ErrBadCursor)
 		}
 	}
 	for ; at < h.entries && len(page.Entries) < limit; at++ {
@@ -228,7 +228,7 @@ func TestBadCursorOfACoupon(t *testing.T) {
 	r.serve(t, Options{History: long{3, 10}})
 	r.lane(t, 0, func(query) string { return `{"data":{"campaign":"summer","n":7}}` })
 	out := r.outcome(t, "scrip.coupon.show", `{"code":"X","campaign":"`+r.onLane(0)+`","before":"yesterday"}`)
-	if out.Refusal != domain.Invalid || !strings.HasPrefix(out.Message, "before: ") {
+	if out.Refusal != domain.Invalid || out.Message != "before: "+ErrBadCursor.Error() {
 		t.Errorf("coupon.show: %+v", out)
 	}
 }
