@@ -154,7 +154,7 @@ func (m *Main) campaignShow() *cobra.Command {
 			{"redeemed", fmt.Sprint(c.Redeemed)}, {"voided", fmt.Sprint(c.Voided)},
 			{"per customer", orUnlimited(c.PerCustomer)}, {"max redemptions", fmt.Sprint(c.MaxRedemptions)},
 			{"opens", orDash(c.OpensAt)}, {"closes", orDash(c.ClosesAt)}, {"expires", orDash(c.ExpiresAt)},
-			{"reminders pending", strconv.Itoa(c.Reminders)}, {"priority", c.Priority}, {"created", c.CreatedAt.Format(time.RFC3339)},
+			{"reminders pending", strconv.Itoa(c.Reminders)}, {"priority", c.Priority}, {"created", c.CreatedAt.Format(time.RFC3339Nano)},
 		}
 		for _, r := range [][2]string{{"valid for", c.ValidFor}, {"prefix", c.Prefix}, {"category", c.Category}, {"benefit", string(c.Benefit)}} {
 			if r[1] != "" {
@@ -169,7 +169,7 @@ func orDash(t *time.Time) string {
 	if t == nil {
 		return "-"
 	}
-	return t.UTC().Format(time.RFC3339)
+	return t.UTC().Format(time.RFC3339Nano)
 }
 
 func orUnlimited(n uint32) string {

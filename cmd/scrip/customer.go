@@ -36,8 +36,15 @@ where something is left, the last line says how to go on (with -o json, more and
 		for _, c := range c.Coupons {
 			rows = append(rows, []string{c.Campaign, fmt.Sprint(c.N), c.Code, c.Status, fmt.Sprint(c.RedeemedCount), orDash(c.ExpiresAt)})
 		}
-		if err := m.printTable("CAMPAIGN N CODE STATUS REDEEMED EXPIRES", rows); err != nil {
-			return err
+		if len(rows) > 0 {
+			if err := m.printTable("CAMPAIGN N CODE STATUS REDEEMED EXPIRES", rows); err != nil {
+				return err
+			}
+		} else if page.Before == "" {
+			fmt.Fprintf(m.Out, "customer %s has no coupons\n", given[0])
+		}
+		if string(c.History.History) == "[]" && page.Before == "" {
+			fmt.Fprintln(m.Out, "nothing happened that the read tables know of")
 		}
 		return m.printHistory(c.History)
 	}))

@@ -181,7 +181,7 @@ func TestHistory(t *testing.T) {
 	p.must("rollback", code, "--order", "4711", "--id", "four")
 	p.must("extend", code, "--expires", "2032-01-01T00:00:00Z", "--id", "five")
 	p.must("void", code, "--reason", "fraud", "--id", "six")
-	p.must("claim", "sale", "--customer", "ann", "--id", "seven")
+	code2 := p.must("claim", "sale", "--customer", "ann", "--id", "seven")["code"].(string)
 	p.row("2", "SELECT count(*)::text FROM scrip.coupon WHERE customer_id = 'ann'")
 
 	type entry struct {
@@ -250,5 +250,10 @@ func TestHistory(t *testing.T) {
 	p.says(exitDone, "there is more: --before '", "coupon", "show", code, "--limit", "2")
 	p.says(exitDone, "until 2032-01-01T00:00:00Z", "coupon", "show", code)
 	p.says(exitRefused, "before: must be what an answer gave as next", "customer", "show", "ann", "--before", "yesterday")
+	p.says(exitRefused, "before: must be what an answer gave as next", "coupon", "show", code, "--before", "bogus")
+	p.says(exitDone, "customer nobody has no coupons\nnothing happened that the read tables know of\n", "customer", "show", "nobody")
+	p.must("extend", code2, "--expires", "2033-01-01T00:00:00.123Z")
+	p.says(exitDone, "expires   2033-01-01T00:00:00.123Z", "coupon", "show", code2)
+	p.says(exitDone, "2033-01-01T00:00:00.123Z\n", "customer", "show", "ann")
 	p.says(exitUsage, "must be a whole number from 1 to 500", "customer", "show", "ann", "--limit", "501")
 }

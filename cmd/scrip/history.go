@@ -53,14 +53,14 @@ func (e *historyEntry) about() string {
 	add("reason", e.Reason)
 	add("before it", e.Kind)
 	if e.DueAt != nil {
-		add("due", e.DueAt.UTC().Format(time.RFC3339))
+		add("due", e.DueAt.UTC().Format(time.RFC3339Nano))
 	}
 	if e.ExpiresAt != nil {
 		until := "until"
 		if e.What == "expired" {
 			until = "at"
 		}
-		add(until, e.ExpiresAt.UTC().Format(time.RFC3339))
+		add(until, e.ExpiresAt.UTC().Format(time.RFC3339Nano))
 	}
 	return strings.Join(about, ", ")
 }
