@@ -174,7 +174,7 @@ func TestLostTail(t *testing.T) {
 			}
 			before := digest(t, r.pool)
 			now := p.reaches(0, Stopped)
-			if !errors.Is(now.Err, c.want) || !strings.Contains(now.Err.Error(), "DROP SCHEMA scrip CASCADE") {
+			if !errors.Is(now.Err, c.want) || !strings.Contains(now.Err.Error(), "run `scrip rebuild`") {
 				t.Errorf("error %v, want %v and what to do", now.Err, c.want)
 			}
 			if digest(t, r.pool) != before {

@@ -248,7 +248,7 @@ func isFinal(err error) bool {
 func (l *lane) stop(ctx context.Context, err error) {
 	if errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrDiverged) || errors.Is(err, eventlog.ErrTrimmed) {
 		err = fmt.Errorf("the log no longer holds what the read tables were filled from up to message %d of lane %d (restored, tail lost, or another log): %w; "+
-			"put the log back, or run `DROP SCHEMA scrip CASCADE` to have the tables filled anew from the log as it is", l.at.Sequence, l.number, err)
+			"run `scrip rebuild` to have the tables filled anew from the log as it is, or put the log back", l.at.Sequence, l.number, err)
 	}
 	if l.progress.state(Stopped, err) {
 		l.p.opts.Logger.ErrorContext(ctx, "lane is not projected any more", "lane", l.number, "err", err)
