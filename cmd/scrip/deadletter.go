@@ -29,7 +29,10 @@ func (m *Main) deadletterCommand() *cobra.Command {
              out of the tables; after an upgrade that knows them, ` + "`scrip rebuild`" + ` applies them in their place.
 
 Each is named by where the line stands, as stream/message/line: SCRIP_CMD_0/12/3; line 0 is the whole message. It stays
-open until it is retried or discarded. ` + "`scrip status`" + ` says how many are open.`
+open until it is retried or discarded. ` + "`scrip status`" + ` says how many are open.
+
+Refused (exit code 3) with -o json, a command prints {"status":"refused","refusal":…,"message":…}; refusal is
+dead_letter_not_found, not_retriable, or that of the command that was sent again.`
 	return g
 }
 
@@ -80,8 +83,7 @@ func (m *Main) onLetters(cmd *cobra.Command, work func(ctx context.Context, l *l
 		defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
 		err = work(ctx, &letters{deadletter.New(db), s, js}, args)
 		if errors.Is(err, deadletter.ErrNotFound) || errors.Is(err, deadletter.ErrRetried) {
-			fmt.Fprintf(m.Err, "scrip: %s\n", err)
-			return errRefused
+			return m.refuse("dead_letter_not_found", "%s", err)
 		}
 		return err
 	}

@@ -53,22 +53,16 @@ Events cannot be retried: what came later in the log was applied without them. A
 			return err
 		}
 		if d.IsEvent() {
-			return m.refuse("%s is an event. It cannot be applied out of its place: what came later was applied without it. "+
+			return m.refuse("not_retriable", "%s is an event. It cannot be applied out of its place: what came later was applied without it. "+
 				"With a scrip that knows it, `scrip rebuild` applies it where it belongs", d.ID)
 		}
 		r := retry{letter: &d, mended: mended != nil, id: id}
 		lines, err := r.lines(ctx, l, mended)
 		if err != nil {
-			return m.refuse("%s", err)
+			return m.refuse("not_retriable", "%s", err)
 		}
 		return m.sendAgain(ctx, l, &d, lines)
 	})
-}
-
-// refuse says why nothing was done.
-func (m *Main) refuse(format string, args ...any) error {
-	fmt.Fprintf(m.Err, "scrip: "+format+"\n", args...)
-	return errRefused
 }
 
 // mended is what was given to be sent instead, nil if nothing was.

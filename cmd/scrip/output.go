@@ -59,6 +59,17 @@ func (m *Main) printOutcome(o domain.Outcome) error {
 	return m.printFields(rows)
 }
 
+// refuse says why nothing was done, where the log was not asked: to a program like a refusal of the log's, with a word of
+// its own; to a person on standard error.
+func (m *Main) refuse(refusal domain.Refusal, format string, args ...any) error {
+	message := fmt.Sprintf(format, args...)
+	if m.global.output != outputJSON {
+		fmt.Fprintf(m.Err, "scrip: %s\n", message)
+		return errRefused
+	}
+	return m.answer(domain.Outcome{Status: domain.StatusRefused, Refusal: refusal, Message: strings.TrimPrefix(message, "refused: ")})
+}
+
 // printFields writes names and values in two columns. A name without value is a heading.
 func (m *Main) printFields(rows [][2]string) error {
 	w := tabwriter.NewWriter(m.Out, 0, 0, 2, ' ', 0)

@@ -49,7 +49,8 @@ make them anew, and are listed.
 It needs the rights of the owner of schema scrip, and room for a second set of tables (a third, while there are previous
 ones): where PostgreSQL runs on this machine that is looked at first.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused: nothing was begun.`,
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused: nothing was begun. Refused with -o json, it prints
+{"status":"refused","refusal":"not_begun","message":…}.`,
 	}
 	unusedIDFlag(cmd)
 	f := cmd.Flags()
@@ -150,8 +151,7 @@ func (m *Main) onTables(ctx context.Context, who, postgres string, work func(con
 	}
 	show.end()
 	if errors.Is(err, rebuild.ErrRefused) {
-		fmt.Fprintf(m.Err, "scrip: %s\n", err)
-		return errRefused
+		return m.refuse("not_begun", "%s", err)
 	}
 	return err
 }

@@ -78,6 +78,8 @@ func TestRebuildAndVerify(t *testing.T) {
 		{[]string{"rebuild", "--undo"}, exitRefused, "there are no previous tables"},
 		{[]string{"rebuild", "--until", time.Now().UTC().Format(time.RFC3339Nano), "--schema", "copy"}, exitDone, "the copy is in schema copy"},
 		{[]string{"rebuild", "--schema", "copy"}, exitRefused, "is there already"},
+		{[]string{"rebuild", "--schema", "copy", "-o", "json"}, exitRefused, `{"status":"refused","refusal":"not_begun","message":"schema copy is there already`},
+		{[]string{"deadletter", "show", "SCRIP_CMD_0/999/1", "-o", "json"}, exitRefused, `{"status":"refused","refusal":"dead_letter_not_found","message":"`},
 		{[]string{"rebuild", "--until", "+1h", "--schema", "ahead"}, exitRefused, "lies ahead"},
 		{[]string{"rebuild", "--until", "+1h"}, exitUsage, "needs --schema"},
 		{[]string{"rebuild", "--schema", "scrip_next"}, exitUsage, "uses itself"},

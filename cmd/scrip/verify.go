@@ -31,7 +31,8 @@ checkpoint, or a table or column that is gone, needs ` + "`scrip rebuild`" + `.
 
 It needs the rights of the owner of schema scrip, and room for a second set of tables; with --campaign, for that campaign.
 
-Exit codes: 0 nothing differs, or all of it was repaired; 4 differences found; 1 failed, 2 wrong usage, 3 refused.`,
+Exit codes: 0 nothing differs, or all of it was repaired; 4 differences found; 1 failed, 2 wrong usage, 3 refused.
+Refused with -o json, it prints {"status":"refused","refusal":"not_begun","message":…}.`,
 	}
 	unusedIDFlag(cmd)
 	f := cmd.Flags()
