@@ -68,7 +68,7 @@ Exit code 1 and a reason where it failed: the directory exists, no room, no serv
 		if err != nil {
 			return interrupted(err, cmd)
 		}
-		return m.printBackup("backup taken", given[0], made, time.Since(begun))
+		return m.printBackup("backup taken", given[0], "", made, time.Since(begun))
 	}
 	return cmd
 }
@@ -81,22 +81,30 @@ func interrupted(err error, cmd *cobra.Command) error {
 	return err
 }
 
-// printBackup says what is in a backup that was taken or restored.
-func (m *Main) printBackup(head, dir string, b *backup.Manifest, took time.Duration) error {
+// printBackup says what is in a backup that was taken, or restored to a place.
+func (m *Main) printBackup(head, dir, place string, b *backup.Manifest, took time.Duration) error {
 	if m.global.output == outputJSON {
-		return m.printJSON(map[string]any{
+		fields := map[string]any{
 			"dir": dir, "log": b.Log, "lanes": b.Lanes, "begun": b.Begun, "ended": b.Ended, "streams": len(b.Streams), "messages": b.Messages(),
 			"bytes": b.Size(), "code_key": b.Key, "key_fingerprint": b.KeyFingerprint, "seconds": took.Round(time.Millisecond).Seconds(),
-		})
+		}
+		if place != "" {
+			fields["to"] = place
+		}
+		return m.printJSON(fields)
 	}
 	key := "in it; keep the directory safe"
 	if !b.Key {
 		key = "not in it; its fingerprint is " + b.KeyFingerprint
 	}
-	return m.printFields([][2]string{
-		{head, ""}, {"directory", dir}, {"log", fmt.Sprintf("%s, %d lanes", b.Log, b.Lanes)}, {"as of", b.Begun.Format(time.RFC3339)},
+	rows := [][2]string{{head, ""}, {"directory", dir}}
+	if place != "" {
+		rows = [][2]string{{head, ""}, {"to", place}, {"from backup", dir}}
+	}
+	return m.printFields(append(rows, [][2]string{
+		{"log", fmt.Sprintf("%s, %d lanes", b.Log, b.Lanes)}, {"as of", b.Begun.Format(time.RFC3339)},
 		{"messages", fmt.Sprint(b.Messages())}, {"bytes", fmt.Sprint(b.Size())}, {"code key", key}, {"took", took.Round(10 * time.Millisecond).String()},
-	})
+	}...))
 }
 
 // transfer shows a person how many bytes of how many have been moved, and how long the rest will take.

@@ -33,7 +33,7 @@ everything. Sequences and timestamps stay as they were, so read tables, checkpoi
 A log that is there is never touched. Stop all servers before you restore one in its place. A restore that was interrupted
 is started over by running it again; until then no server starts on it.
 
-Exit code 1 and a reason where it failed or was refused.`,
+It says where the log is now, and what to do next. Exit code 1 and a reason where it failed or was refused.`,
 		Example: `  scrip restore /backups/scrip-2026-11-27 --data /srv/scrip
   scrip restore /backups/scrip-2026-11-27 --nats nats://n1:4222,nats://n2:4222,nats://n3:4222 --replicas 3`,
 	}
@@ -56,57 +56,58 @@ Exit code 1 and a reason where it failed or was refused.`,
 		}
 		progress := m.transfer("restoring")
 		opts := backup.RestoreOptions{Replicas: int(replicas), Progress: progress.to, Logger: m.logger(outputText, "warn")}
-		note := ""
+		note, place := "", ""
 		if external {
-			note, err = m.restoreExternal(cmd.Context(), b, opts)
+			note, place, err = m.restoreExternal(cmd.Context(), b, opts)
 		} else {
-			note, err = m.restoreEmbedded(cmd.Context(), b, opts)
+			note, place, err = m.restoreEmbedded(cmd.Context(), b, opts)
 		}
 		progress.end(err)
 		if err != nil {
 			return interrupted(err, cmd)
 		}
 		fmt.Fprintln(m.Err, note)
-		return m.printBackup("restored", given[0], &b.Manifest, time.Since(begun))
+		return m.printBackup("restored", given[0], place, &b.Manifest, time.Since(begun))
 	}
 	return cmd
 }
 
-// restoreExternal restores to a NATS server that runs, and says what is to be done next.
-func (m *Main) restoreExternal(ctx context.Context, b *backup.Backup, opts backup.RestoreOptions) (string, error) {
+// restoreExternal restores to a NATS server that runs, and says what is to be done next, and where the log now is.
+func (m *Main) restoreExternal(ctx context.Context, b *backup.Backup, opts backup.RestoreOptions) (note, place string, err error) {
 	s, err := m.connect()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer s.close()
+	place = s.nc.ConnectedUrlRedacted()
 	js, err := jetstream.New(s.nc)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if err := b.Restore(ctx, js, opts); err != nil {
-		return "", err
+		return "", "", err
 	}
 	where := "the backup's code.key"
 	if b.CodeKey() == nil {
 		where = "the code key with fingerprint " + b.KeyFingerprint + ", which is not in the backup"
 	}
-	return "next: scrip serve --nats URL, with " + where + " in its data directory or in " + datadir.KeyVariable, nil
+	return "next: scrip serve --nats URL, with " + where + " in its data directory or in " + datadir.KeyVariable, place, nil
 }
 
 // restoreEmbedded restores into a data directory: a NATS server of our own works on a directory beside the final one,
 // without an fsync per message, and the whole is put on disk before it gets its name.
-func (m *Main) restoreEmbedded(ctx context.Context, b *backup.Backup, opts backup.RestoreOptions) (note string, err error) {
+func (m *Main) restoreEmbedded(ctx context.Context, b *backup.Backup, opts backup.RestoreOptions) (note, place string, err error) {
 	key, err := m.restoredKey(b)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	dir, err := datadir.Open(m.global.data)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	if err := dir.BeginRestore(); err != nil {
-		return "", err
+		return "", "", err
 	}
 	// A crash from here on leaves a directory on which no server starts, and which the next restore removes.
 	defer func() {
@@ -117,7 +118,7 @@ func (m *Main) restoreEmbedded(ctx context.Context, b *backup.Backup, opts backu
 	note = "next: scrip serve --data " + m.global.data
 	if key != nil {
 		if err := dir.PutKey(*key); err != nil {
-			return "", err
+			return "", "", err
 		}
 	} else {
 		note = fmt.Sprintf("next: bring the code key with fingerprint %s, which is not in the backup: code.key in %s, or %s; then scrip serve --data %s",
@@ -125,9 +126,9 @@ func (m *Main) restoreEmbedded(ctx context.Context, b *backup.Backup, opts backu
 	}
 	opts.Replicas = 1
 	if err := m.fill(ctx, dir.Restoring(), b, opts); err != nil {
-		return "", err
+		return "", "", err
 	}
-	return note, dir.FinishRestore()
+	return note, dir.Path(), dir.FinishRestore()
 }
 
 // restoredKey is the key to put into the data directory: the backup's, or the variable's, nil if there is neither.

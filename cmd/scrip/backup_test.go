@@ -78,6 +78,9 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 
 	data := filepath.Join(dataDir(t), "data")
 	restored := done(t, nil, "restore", dir, "--data", data)
+	if restored["to"] != data || restored["dir"] != dir {
+		t.Errorf("restored from %s to %s, it says %v", dir, data, restored)
+	}
 	if restored["log"] != took["log"] || restored["messages"] != took["messages"] {
 		t.Errorf("took %v, restored %v", took, restored)
 	}
@@ -232,7 +235,7 @@ func TestFromADataDirectoryToACluster(t *testing.T) {
 	if got := scrip(t, nil, "restore", dir, "--data", t.TempDir(), "--replicas", "3"); got.code != exitUsage || !strings.Contains(got.err, "--nats") {
 		t.Errorf("copies without a cluster: %+v", got)
 	}
-	if got := scrip(t, nil, "restore", dir, "--nats", c.URL(), "--replicas", "3"); got.code != exitDone || !strings.Contains(got.err, "SCRIP_CODE_KEY") {
+	if got := scrip(t, nil, "restore", dir, "--nats", c.URL(), "--replicas", "3"); got.code != exitDone || !strings.Contains(got.err, "SCRIP_CODE_KEY") || !strings.Contains(got.out, "nats://") {
 		t.Fatalf("restore: %+v", got)
 	}
 	failed(t, nil, "the one that the backup is of", "restore", dir, "--nats", c.URL(), "--replicas", "3")
@@ -300,5 +303,5 @@ func TestBackupWithoutAKey(t *testing.T) {
 	if got := scrip(t, nil, "backup"); got.code != exitUsage || !strings.Contains(got.err, "needs DIR") {
 		t.Errorf("no directory: %+v", got)
 	}
-	failed(t, nil, "no backup", "restore", dir, "--data", t.TempDir())
+	failed(t, nil, "there is no backup at "+dir+";", "restore", dir, "--data", t.TempDir())
 }

@@ -66,7 +66,7 @@ func TestDamage(t *testing.T) {
 	if _, err := backup.Open(t.Context(), t.TempDir(), nil); !errors.Is(err, backup.ErrDamaged) {
 		t.Errorf("an empty directory: %v", err)
 	}
-	if _, err := backup.Open(t.Context(), filepath.Join(t.TempDir(), "nowhere"), nil); err == nil || !strings.Contains(err.Error(), "no backup") {
+	if _, err := backup.Open(t.Context(), filepath.Join(t.TempDir(), "nowhere"), nil); err == nil || !strings.Contains(err.Error(), "there is no backup at") || strings.Contains(err.Error(), "stat ") {
 		t.Errorf("no directory: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -80,8 +80,11 @@ func (b *Backup) CodeKey() *[32]byte { return b.key }
 func (b *Backup) readSums() error {
 	raw, err := os.ReadFile(filepath.Join(b.dir, sumsFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat(b.dir); err != nil {
-			return fmt.Errorf("there is no backup: %w; name the directory that `scrip backup` made", err)
+		switch _, err := os.Stat(b.dir); {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("there is no backup at %s; name the directory that `scrip backup` made", b.dir)
+		case err != nil:
+			return fmt.Errorf("reading the backup: %w", err)
 		}
 		if strings.HasSuffix(filepath.Clean(b.dir), incompleteSuffix) {
 			return fmt.Errorf("%s is a backup that was interrupted; use another one", b.dir)
