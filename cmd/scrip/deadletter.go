@@ -82,7 +82,10 @@ func (m *Main) onLetters(cmd *cobra.Command, work func(ctx context.Context, l *l
 		}
 		defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
 		err = work(ctx, &letters{deadletter.New(db), s, js}, args)
-		if errors.Is(err, deadletter.ErrNotFound) || errors.Is(err, deadletter.ErrRetried) {
+		switch {
+		case errors.Is(err, deadletter.ErrRetried):
+			return m.refuse("already_retried", "%s", err)
+		case errors.Is(err, deadletter.ErrNotFound):
 			return m.refuse("dead_letter_not_found", "%s", err)
 		}
 		return err
