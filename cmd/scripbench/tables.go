@@ -153,6 +153,9 @@ func (o options) tables(ctx context.Context, d durability) (r *TablesReport, err
 	r.Lines = after - before + len(p.names)
 
 	row, err := s.bareRead(ctx)
+	if err == nil {
+		row, err = s.bareRead(ctx) // the first brought the files into memory, for all who follow
+	}
 	if err != nil {
 		return nil, err
 	}
