@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -96,34 +97,21 @@ Nothing else is measured: only scrip is started.`,
 	cmd.Flags().Lookup("n").Usage = "claims in each of the windows measured at a level; 0 = 300,000"
 	cmd.Flags().BoolVar(&full, "full", false, "go up to 10,000,000 claimed and 1,000,000 campaigns")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		durabilities, err := f.ready(cmd)
+		d, err := f.readyForOne(cmd, "growth is")
 		if err != nil {
 			return err
-		}
-		if len(durabilities) > 1 {
-			return usageError{fmt.Errorf("--durability: growth is measured at one")}
 		}
 		if f.n == 0 {
 			f.n = 300_000
 		}
 		claimed, campaigns := growthLevels(full)
 		report := newReport(f.base)
-		g, err := growth(cmd.Context(), f.options, durabilities[0], claimed, campaigns)
+		g, err := growth(cmd.Context(), f.options, d, claimed, campaigns)
 		if err != nil {
 			return err
 		}
 		report.Growth = &g
-		if f.output == "table" {
-			headText(cmd.OutOrStdout(), report)
-			fmt.Fprintln(cmd.OutOrStdout())
-			if err := growthText(cmd.OutOrStdout(), g); err != nil {
-				return err
-			}
-		}
-		if err := f.keep(report, "growth-"+string(g.Durability), func(w *os.File) error { return growthText(w, g) }); err != nil {
-			return err
-		}
-		return f.finish(cmd, report)
+		return f.show(cmd, report, func(w io.Writer) error { return growthText(w, g) })
 	}
 	return cmd
 }

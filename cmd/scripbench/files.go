@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,6 +67,22 @@ func (f *flags) keep(r Report, name string, write func(*os.File) error) error {
 		fmt.Fprintln(w)
 		return write(w)
 	})
+}
+
+// show prints a report that has one table for people, keeps that table, and finishes.
+func (f *flags) show(cmd *cobra.Command, r Report, text func(io.Writer) error) error {
+	if f.output == "table" {
+		out := cmd.OutOrStdout()
+		headText(out, r)
+		fmt.Fprintln(out)
+		if err := text(out); err != nil {
+			return err
+		}
+	}
+	if err := f.keep(r, r.kind(), func(w *os.File) error { return text(w) }); err != nil {
+		return err
+	}
+	return f.finish(cmd, r)
 }
 
 // finish writes what is made of the whole report.

@@ -71,3 +71,15 @@ func (f *flags) ready(cmd *cobra.Command) (list []durability, err error) {
 	}
 	return list, nil
 }
+
+// readyForOne is ready for what is measured at one durability only.
+func (f *flags) readyForOne(cmd *cobra.Command, what string) (durability, error) {
+	list, err := f.ready(cmd)
+	if err != nil {
+		return "", err
+	}
+	if len(list) > 1 {
+		return "", usageError{fmt.Errorf("--durability: %s measured at one", what)}
+	}
+	return list[0], nil
+}

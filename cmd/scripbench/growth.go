@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 )
@@ -45,31 +44,25 @@ func growth(ctx context.Context, o options, d durability, claimed, campaigns []i
 
 // levels measures on a server of its own.
 func (o options) levels(ctx context.Context, g *Growth, d durability, sizes []int, measure func(context.Context, *stand, int, int) (Measure, error)) (levels []Level, err error) {
-	st := newStand(d, o.scrip)
-	ours := recipes[:1]
-	if err := st.missing(ours); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, st.down()) }()
-	if err := st.up(ctx, o.base, ours); err != nil {
-		return nil, err
-	}
-	g.Settings = st.scrip.settings()
-	held := 0
-	for _, size := range sizes {
-		m, err := measure(ctx, st, held, size)
-		if err != nil {
-			return levels, fmt.Errorf("at %s: %w", thousands(float64(size)), err)
+	err = o.alone(ctx, d, func(st *stand) error {
+		g.Settings = st.scrip.settings()
+		held := 0
+		for _, size := range sizes {
+			m, err := measure(ctx, st, held, size)
+			if err != nil {
+				return fmt.Errorf("at %s: %w", thousands(float64(size)), err)
+			}
+			held = size + growthRuns*o.n
+			l := Level{Size: size, Rates: m, OfFirst: 1}
+			if len(levels) > 0 {
+				l.OfFirst = m.Rate / levels[0].Rates.Rate
+			}
+			levels = append(levels, l)
+			fmt.Fprintf(o.progress, "growth %s, at %s: %s claims a second\n", d, thousands(float64(size)), thousands(m.Rate))
 		}
-		held = size + growthRuns*o.n
-		l := Level{Size: size, Rates: m, OfFirst: 1}
-		if len(levels) > 0 {
-			l.OfFirst = m.Rate / levels[0].Rates.Rate
-		}
-		levels = append(levels, l)
-		fmt.Fprintf(o.progress, "growth %s, at %s: %s claims a second\n", d, thousands(float64(size)), thousands(m.Rate))
-	}
-	return levels, nil
+		return nil
+	})
+	return levels, err
 }
 
 var growing = workload{name: "growth", unit: "claims", style: crowd, campaigns: 1}

@@ -83,12 +83,9 @@ each start and must get the same codes. Only scrip is started.`,
 	cmd.Flags().StringSliceVar(&held, "held", []string{"1x1000000", "100000x10"}, "campaigns `x` coupons claimed of each, with commas between")
 	cmd.Flags().DurationVar(&f.beside, "beside", 30*time.Second, "how long the latency of claims is looked at; by then a snapshot has been due")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		durabilities, err := f.ready(cmd)
+		d, err := f.readyForOne(cmd, "restarts are")
 		if err != nil {
 			return err
-		}
-		if len(durabilities) > 1 {
-			return usageError{errors.New("--durability: restarts are measured at one")}
 		}
 		if f.n == 0 {
 			f.n = 300_000
@@ -102,21 +99,11 @@ each start and must get the same codes. Only scrip is started.`,
 			sizes = append(sizes, size)
 		}
 		report := newReport(f.base)
-		report.Restart, err = restart(cmd.Context(), f.options, durabilities[0], sizes)
+		report.Restart, err = restart(cmd.Context(), f.options, d, sizes)
 		if err != nil {
 			return err
 		}
-		if f.output == "table" {
-			headText(cmd.OutOrStdout(), report)
-			fmt.Fprintln(cmd.OutOrStdout())
-			if err := restartText(cmd.OutOrStdout(), *report.Restart); err != nil {
-				return err
-			}
-		}
-		if err := f.keep(report, "restart-"+string(durabilities[0]), func(w *os.File) error { return restartText(w, *report.Restart) }); err != nil {
-			return err
-		}
-		return f.finish(cmd, report)
+		return f.show(cmd, report, func(w io.Writer) error { return restartText(w, *report.Restart) })
 	}
 	return cmd
 }
@@ -124,13 +111,15 @@ each start and must get the same codes. Only scrip is started.`,
 func restart(ctx context.Context, o options, d durability, sizes []heldSize) (*Restart, error) {
 	r := &Restart{Durability: d, Load: loadAverage()}
 	for _, size := range sizes {
-		st := newStand(d, o.scrip)
-		held, err := o.hold(ctx, st, size)
-		r.Settings = st.scrip.settings()
-		if err = errors.Join(err, st.down()); err != nil {
+		err := o.alone(ctx, d, func(st *stand) error {
+			r.Settings = st.scrip.settings()
+			held, err := o.hold(ctx, st, size)
+			r.Rows = append(r.Rows, held)
+			return err
+		})
+		if err != nil {
 			return nil, fmt.Errorf("with %s campaigns of %s coupons: %w", thousands(float64(size.campaigns)), thousands(float64(size.coupons)), err)
 		}
-		r.Rows = append(r.Rows, held)
 	}
 	return r, nil
 }
@@ -140,13 +129,6 @@ const openLoopShare = 0.3
 
 // hold measures one row on a server of its own.
 func (o options) hold(ctx context.Context, st *stand, size heldSize) (h Held, err error) {
-	ours := recipes[:1]
-	if err := st.missing(ours); err != nil {
-		return h, err
-	}
-	if err := st.up(ctx, o.base, ours); err != nil {
-		return h, err
-	}
 	s := st.scrip
 	h = Held{Campaigns: size.campaigns, Claims: size.campaigns * size.coupons, Since: o.n}
 	say := func(format string, args ...any) { fmt.Fprintf(o.progress, "restart: "+format+"\n", args...) }
@@ -293,20 +275,6 @@ func (s *scripServer) again(ctx context.Context, d durability) (seconds float64,
 	began := time.Now()
 	err = s.start(ctx, filepath.Dir(s.proc.log), d)
 	return time.Since(began).Seconds(), err
-}
-
-// hangUp closes our connections.
-func (s *scripServer) hangUp() {
-	if s.sdk != nil {
-		s.sdk.Close()
-	}
-	if s.nc != nil {
-		s.nc.Close()
-	}
-	if s.db != nil {
-		_ = s.db.Close(context.Background())
-	}
-	s.sdk, s.nc, s.db = nil, nil, nil
 }
 
 // asked is how many claims of a plan are asked once more after a start.

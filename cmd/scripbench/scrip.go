@@ -140,6 +140,14 @@ func (s *scripServer) settle(ctx context.Context) error {
 }
 
 func (s *scripServer) stop() {
+	s.hangUp()
+	if s.proc != nil {
+		s.proc.stop(stopWithin)
+	}
+}
+
+// hangUp closes our connections.
+func (s *scripServer) hangUp() {
 	if s.sdk != nil {
 		s.sdk.Close()
 	}
@@ -149,7 +157,5 @@ func (s *scripServer) stop() {
 	if s.db != nil {
 		_ = s.db.Close(context.Background())
 	}
-	if s.proc != nil {
-		s.proc.stop(stopWithin)
-	}
+	s.sdk, s.nc, s.db = nil, nil, nil
 }

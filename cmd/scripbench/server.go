@@ -138,3 +138,17 @@ func (s *stand) down() error {
 	}
 	return os.RemoveAll(s.dir)
 }
+
+// alone starts scrip by itself, has work done with it, and stops it.
+func (o options) alone(ctx context.Context, d durability, work func(*stand) error) (err error) {
+	st := newStand(d, o.scrip)
+	ours := recipes[:1]
+	if err := st.missing(ours); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.down()) }()
+	if err := st.up(ctx, o.base, ours); err != nil {
+		return err
+	}
+	return work(st)
+}

@@ -64,31 +64,18 @@ last verified against the log. Only scrip and its PostgreSQL are started.`,
 	cmd.Flags().Lookup("n").Usage = "coupons claimed; 0 = 1,000,000"
 	cmd.Flags().DurationVar(&f.beside, "beside", 10*time.Second, "how long the latency of claims is looked at before the rebuild beside them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		durabilities, err := f.ready(cmd)
+		d, err := f.readyForOne(cmd, "tables are")
 		if err != nil {
 			return err
-		}
-		if len(durabilities) > 1 {
-			return usageError{errors.New("--durability: tables are measured at one")}
 		}
 		if f.n == 0 {
 			f.n = 1_000_000
 		}
 		report := newReport(f.base)
-		if report.Projections, err = f.tables(cmd.Context(), durabilities[0]); err != nil {
+		if report.Projections, err = f.tables(cmd.Context(), d); err != nil {
 			return err
 		}
-		if f.output == "table" {
-			headText(cmd.OutOrStdout(), report)
-			fmt.Fprintln(cmd.OutOrStdout())
-			if err := tablesText(cmd.OutOrStdout(), *report.Projections); err != nil {
-				return err
-			}
-		}
-		if err := f.keep(report, "tables", func(w *os.File) error { return tablesText(w, *report.Projections) }); err != nil {
-			return err
-		}
-		return f.finish(cmd, report)
+		return f.show(cmd, report, func(w io.Writer) error { return tablesText(w, *report.Projections) })
 	}
 	return cmd
 }
@@ -97,15 +84,15 @@ last verified against the log. Only scrip and its PostgreSQL are started.`,
 const tableCampaigns = 1000
 
 func (o options) tables(ctx context.Context, d durability) (r *TablesReport, err error) {
-	st := newStand(d, o.scrip)
-	ours := recipes[:1]
-	if err := st.missing(ours); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, st.down()) }()
-	if err := st.up(ctx, o.base, ours); err != nil {
-		return nil, err
-	}
+	err = o.alone(ctx, d, func(st *stand) error {
+		r, err = o.project(ctx, st)
+		return err
+	})
+	return r, err
+}
+
+// project fills a log and measures what is made of it.
+func (o options) project(ctx context.Context, st *stand) (r *TablesReport, err error) {
 	s := st.scrip
 	r = &TablesReport{Settings: s.settings(), Load: loadAverage(), Coupons: o.n}
 	say := func(row TablesRow) {
