@@ -221,8 +221,8 @@ scrip.json, or by --postgres.`,
 			if err != nil {
 				return err
 			}
-			if postgres = server.PostgresURL; postgres == "" {
-				return usagef("where the read tables are is not known here; give --postgres URL")
+			if postgres, err = tablesURL(postgres, server); err != nil {
+				return err
 			}
 		}
 		to := m.Out

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +11,13 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // connectWait is how long connecting to a server may take.
@@ -32,6 +35,27 @@ type session struct {
 func (s *session) close() {
 	s.Client.Close()
 	s.nc.Close()
+}
+
+// log finds the log that the server keeps.
+func (s *session) log(ctx context.Context) (jetstream.JetStream, topology.Log, error) {
+	js, err := jetstream.New(s.nc)
+	if err != nil {
+		return nil, topology.Log{}, err
+	}
+	log, found, err := topology.Inspect(ctx, js)
+	if err == nil && !found {
+		err = errors.New("there is no log on this NATS server; `scrip serve` makes one, or name another server with --nats URL")
+	}
+	return js, log, err
+}
+
+// tablesURL is where the read tables are: as given by --postgres, or else as the server says.
+func tablesURL(given string, server datadir.Descriptor) (string, error) {
+	if given == "" && server.PostgresURL == "" {
+		return "", usagef("where the read tables are is not known here; say it with --postgres URL")
+	}
+	return cmp.Or(given, server.PostgresURL), nil
 }
 
 // allCampaigns asks for page after page.

@@ -64,10 +64,8 @@ func (m *Main) onLetters(cmd *cobra.Command, work func(ctx context.Context, l *l
 			return err
 		}
 		defer s.close()
-		if postgres == "" {
-			if postgres = s.server.PostgresURL; postgres == "" {
-				return usagef("where the read tables are is not known; say it with --postgres URL")
-			}
+		if postgres, err = tablesURL(postgres, s.server); err != nil {
+			return err
 		}
 		ctx := cmd.Context()
 		js, err := jetstream.New(s.nc)

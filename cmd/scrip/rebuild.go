@@ -18,7 +18,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/rebuild"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // rebuildMemory is what a rebuild or verification may use, whatever the log's size. The collector keeps to it; GOMEMLIMIT
@@ -122,23 +121,14 @@ func (m *Main) onTables(ctx context.Context, who, postgres string, work func(con
 		return err
 	}
 	defer s.close()
-	if postgres == "" {
-		if postgres = s.server.PostgresURL; postgres == "" {
-			return usagef("where the read tables are is not known with --nats; say it with --postgres URL")
-		}
-	}
-	js, err := jetstream.New(s.nc)
-	if err != nil {
+	if postgres, err = tablesURL(postgres, s.server); err != nil {
 		return err
 	}
 	finding, cancel := context.WithTimeout(ctx, m.global.timeout)
 	defer cancel()
-	log, found, err := topology.Inspect(finding, js)
-	switch {
-	case err != nil:
+	js, log, err := s.log(finding)
+	if err != nil {
 		return err
-	case !found:
-		return errors.New("there is no log on this NATS server; `scrip serve` makes one")
 	}
 	show := &rebuildProgress{m: m}
 	defer show.end()

@@ -7,12 +7,10 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/seed-4a2410e3/scrip/projections/replay"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // replayFlags is the command line of `scrip replay`, as given.
@@ -124,18 +122,11 @@ func (m *Main) replay(ctx context.Context, cmd *cobra.Command, flags *replayFlag
 		return err
 	}
 	defer s.close()
-	js, err := jetstream.New(s.nc)
-	if err != nil {
-		return err
-	}
 	look, cancel := context.WithTimeout(ctx, m.global.timeout)
 	defer cancel()
-	log, found, err := topology.Inspect(look, js)
-	switch {
-	case err != nil:
+	js, log, err := s.log(look)
+	if err != nil {
 		return err
-	case !found:
-		return errors.New("there is no log on this NATS server; start a server with `scrip serve`, or name another with --nats URL")
 	}
 	sink, err := target.sink(s)
 	if err != nil {

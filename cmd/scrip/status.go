@@ -20,7 +20,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func (m *Main) statusCommand() *cobra.Command {
@@ -83,16 +82,9 @@ type laneStatus struct {
 
 // look gathers it: from the log itself, the leases, and the server's own /readyz where that is known.
 func look(ctx context.Context, s *session) (*status, error) {
-	js, err := jetstream.New(s.nc)
+	js, log, err := s.log(ctx)
 	if err != nil {
 		return nil, err
-	}
-	log, found, err := topology.Inspect(ctx, js)
-	switch {
-	case err != nil:
-		return nil, err
-	case !found:
-		return nil, errors.New("there is no log on this NATS server; `scrip serve` makes one")
 	}
 	st := &status{Ready: true, Log: log.UUID, Created: log.Created, Lanes: log.Lanes, Sync: s.server.Sync,
 		NATS: s.nc.ConnectedUrlRedacted(), HTTP: s.server.HTTPURL}
