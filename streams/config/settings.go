@@ -1,0 +1,41 @@
+package config
+
+import (
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// Settings are what operators may change while servers run. A Settings is never changed once made: a change makes a new
+// one.
+type Settings struct {
+	// ReminderBatch is the most customers that one message on a reminder stream tells, 1 to 500.
+	ReminderBatch int
+	// ReminderRate is the most messages a second on the reminder stream of each lane, 1 to 1,000,000; 0 = no limit.
+	ReminderRate int
+	// ReminderConcurrency is how many messages of a lane's fan-out may be on their way to the stream at once, 1 to 64.
+	ReminderConcurrency int
+	// ReminderGrace is how late a reminder may still fire; later than that it is dropped and counted. 1 s to a year.
+	ReminderGrace time.Duration
+	// ExpiryPaused and RemindersPaused name the campaigns for which nothing is announced or fired for now. Neither makes
+	// a coupon live longer: expiry is decided when somebody redeems.
+	ExpiryPaused, RemindersPaused map[string]bool
+}
+
+// Default is what holds where nothing was set.
+func Default() *Settings {
+	return &Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderGrace: domain.DefaultReminderGrace}
+}
+
+// Source tells the settings in force.
+type Source interface {
+	// Current returns the settings, and a channel that is closed when there are others. It never returns nil settings.
+	Current() (now *Settings, changed <-chan struct{})
+}
+
+// Fixed is a Source of settings that never change.
+func Fixed(s *Settings) Source { return fixed{s} }
+
+type fixed struct{ settings *Settings }
+
+func (f fixed) Current() (*Settings, <-chan struct{}) { return f.settings, nil }
