@@ -126,7 +126,7 @@ func reset(ctx context.Context, conn *sql.Conn, log *slog.Logger) (fresh bool, e
 		"DROP TABLE IF EXISTS " + stateTable,
 		"CREATE SCHEMA IF NOT EXISTS scrip_meta",
 		"CREATE SCHEMA IF NOT EXISTS scrip",
-		"DROP FUNCTION IF EXISTS scrip.digest()", // left when tables were dropped one by one
+		"DROP FUNCTION IF EXISTS scrip.digest(), scrip.backlog(), scrip.due_next_hour()", // left when tables were dropped one by one
 	} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return false, err

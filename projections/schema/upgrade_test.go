@@ -2,6 +2,7 @@ package schema
 
 import (
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -11,13 +12,23 @@ import (
 func TestPlacesComeFromTheLog(t *testing.T) {
 	p := pool(t)
 	migrate(t, p)
-	file, err := fs.ReadFile(migrations, "migrations/00007_history.sql")
+	files, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, down, _ := strings.Cut(string(file), "-- +goose Down")
-	exec(t, p, down)
-	exec(t, p, "DELETE FROM "+stateTable+" WHERE version_id = 7")
+	slices.Reverse(files)
+	for _, name := range files {
+		if name < "migrations/00007" {
+			break
+		}
+		file, err := fs.ReadFile(migrations, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, down, _ := strings.Cut(string(file), "-- +goose Down")
+		exec(t, p, down)
+	}
+	exec(t, p, "DELETE FROM "+stateTable+" WHERE version_id >= 7")
 	exec(t, p, "INSERT INTO scrip.coupon_row (n, claimed_at, redeemed_count, campaign, code, customer_id) VALUES (1, 'epoch', 0, 'c', 'x', 'y')")
 	exec(t, p, "INSERT INTO scrip.checkpoint VALUES ('tables', 0, 5, now(), 'log', 'd')")
 	exec(t, p, "INSERT INTO scrip_meta.dead_letter VALUES ('log', 0, 3, 1, 'epoch', 'epoch', 'discarded', '')")

@@ -1,0 +1,101 @@
+package schema
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// ask collects the rows of a query, each as one line.
+func ask(t *testing.T, p *pgxpool.Pool, sql string) []string {
+	t.Helper()
+	rows, err := p.Query(t.Context(), sql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// withDue fills the tables with what was due, is due, and will be.
+func withDue(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	p := pool(t)
+	migrate(t, p)
+	for i, c := range []struct{ name, priority string }{{"vip", "'high'"}, {"plain", "NULL"}} {
+		exec(t, p, fmt.Sprintf(`INSERT INTO scrip.campaign (campaign, priority, status, claimed, redeemed, expired, voided, opens_at, created_at, lane, number,
+			per_customer, max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed)
+			VALUES ('%s', %s, 'active', 0, 0, 0, 0, 'epoch', 'epoch', %d, %d, 1, 1, 0, 0, 0, 0)`, c.name, c.priority, i, i))
+	}
+	task := func(campaign, due string, live int, state string) {
+		exec(t, p, fmt.Sprintf(`INSERT INTO scrip.expiry_task (campaign, due_at, live, redeemed, lane, state, processed_at)
+			VALUES ('%s', now() + interval '%s', %d, 0, 0, '%s', CASE '%[4]s' WHEN 'processed' THEN now() END)`, campaign, due, live, state))
+	}
+	task("vip", "-10 seconds", 7, "pending")
+	task("vip", "-20 seconds", 9, "processed")
+	task("vip", "-30 seconds", 0, "pending") // all of them redeemed
+	task("plain", "-1 minute", 5, "pending")
+	task("plain", "-40 seconds", 4, "pending")
+	task("plain", "10 minutes", 3, "pending")
+	task("plain", "61 minutes", 2, "pending")
+	r := 0
+	reminders := func(campaign, kind, due string, n int, state string) {
+		for range n {
+			r++
+			exec(t, p, fmt.Sprintf(`INSERT INTO scrip.reminder (r, before_us, due_at, set_at, settled_at, campaign, customer_id, kind, state, set_place)
+				VALUES (%d, 0, now() + interval '%s', 'epoch', CASE '%s' WHEN 'pending' THEN NULL ELSE now() END, '%s', 'c', '%s', '%[3]s', 1)`, r, due, state, campaign, kind))
+		}
+	}
+	reminders("vip", "opens", "-5 seconds", 3, "pending")
+	reminders("vip", "expires", "-8 seconds", 2, "pending")
+	reminders("vip", "opens", "-50 seconds", 4, "fired")
+	reminders("plain", "opens", "-50 seconds", 1, "cancelled")
+	reminders("plain", "opens", "20 minutes", 6, "pending")
+	reminders("plain", "expires", "2 hours", 1, "pending")
+	exec(t, p, `INSERT INTO scrip.reminder (r, before_us, set_at, campaign, customer_id, kind, state, set_place) VALUES (1000, 0, 'epoch', 'plain', 'c', 'opens', 'pending', 1)`)
+	return p
+}
+
+func TestBacklogIsWhatIsDueAndNotDone(t *testing.T) {
+	p := withDue(t)
+	got := strings.Join(ask(t, p, `SELECT format('%s %s %s %s', lane, priority, kind, due) FROM scrip.backlog() ORDER BY 1`), "\n")
+	if want := "0 high expiry 7\n0 high reminder 5\n1 normal expiry 9"; got != want {
+		t.Errorf("backlog:\n%s\nwant:\n%s", got, want)
+	}
+	for where, least := range map[string]float64{"priority = 'high' AND kind = 'reminder'": 8, "priority = 'normal'": 60} {
+		var age float64
+		var same bool
+		err := p.QueryRow(t.Context(), "SELECT oldest_due_seconds, oldest_due_seconds = extract(epoch FROM now() - oldest_due_at) FROM scrip.backlog() WHERE "+where).Scan(&age, &same)
+		if err != nil || age < least || !same {
+			t.Errorf("%s: oldest is %v s old (%v), want at least %v and as oldest_due_at says", where, age, err, least)
+		}
+	}
+}
+
+func TestDueNextHourIsWhatFallsDueInIt(t *testing.T) {
+	p := withDue(t)
+	got := strings.Join(ask(t, p, `SELECT format('%s %s %s %s', priority, kind, due, second = date_trunc('second', second)) FROM scrip.due_next_hour() ORDER BY second`), "\n")
+	if want := "normal expiry 3 t\nnormal reminder 6 t"; got != want {
+		t.Errorf("due in the next hour:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// However many reminders there are, only those around now are read.
+func TestBacklogIsReadFromAnIndex(t *testing.T) {
+	p := withDue(t)
+	exec(t, p, `INSERT INTO scrip.reminder (r, before_us, due_at, set_at, campaign, customer_id, kind, state, set_place)
+		SELECT 10000 + i, 0, now() + interval '1 month' + i * interval '1 second', 'epoch', 'plain', 'c', 'opens', 'pending', 1 FROM generate_series(1, 20000) i`)
+	exec(t, p, "ANALYZE scrip.reminder, scrip.campaign")
+	for _, view := range []string{"backlog", "due_next_hour"} {
+		plan := strings.Join(ask(t, p, "EXPLAIN (COSTS off) SELECT * FROM scrip."+view+"()"), "\n")
+		if !strings.Contains(plan, "reminder_due") || strings.Contains(plan, "Seq Scan on reminder") {
+			t.Errorf("%s does not use the index:\n%s", view, plan)
+		}
+	}
+}
