@@ -24,6 +24,7 @@ type book struct {
 type entry struct {
 	name           string
 	anchors        domain.Anchors
+	priority       priority                  // who goes first when more is due than can be asked for
 	expiredThrough domain.Instant            // coupons that fall up to it have been announced
 	own            expiries                  // of coupons with an expiry of their own
 	falls          btree.Set[domain.Instant] // those expiries after expiredThrough, each once
@@ -124,6 +125,7 @@ func (b *book) fold(ev *domain.Event) (gone []domain.Fired[string], err error) {
 func (b *book) anchor(e *entry, s *domain.Settings) {
 	b.instants -= e.instants()
 	e.anchors = domain.Anchors{Opens: s.OpensAt, Expires: s.ExpiresAt}
+	e.priority = priorityOf(s.Priority)
 	b.instants += e.instants()
 	b.setLook(e, 0)
 }
