@@ -20,6 +20,9 @@ const (
 	metaPrefix  = "$O." + topology.SnapBucket + ".M."
 )
 
+// purgePauses is how many pauses between chunks are made before a part is removed.
+const purgePauses = 4
+
 // clean removes every object of a name that no kept snapshot has, except one that looks like another owner's running
 // Save: newer than ours in the log, and young. Removing is by purge: the object store's own Delete would leave a marker
 // per object for ever.
@@ -27,7 +30,7 @@ const (
 // The list ends with the last message that was pending when it began. Where another server purges that one meanwhile, it
 // would wait for ever.
 func (s *Store) clean(ctx context.Context, name string, kept []ref, sequence uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, partWait)
+	ctx, cancel := context.WithTimeout(ctx, cleanWait)
 	defer cancel()
 	stream, err := s.js.Stream(ctx, snapStream)
 	if err != nil {
@@ -45,6 +48,12 @@ func (s *Store) clean(ctx context.Context, name string, kept []ref, sequence uin
 		}
 		if sequenceOf(o.Name, name) > sequence && time.Since(o.ModTime) < s.opts.OrphanAge {
 			continue
+		}
+		// Each takes some MiB from files that events are written beside: all at once, the disk does nothing else.
+		for range purgePauses {
+			if err := s.rest(ctx); err != nil {
+				return err
+			}
 		}
 		if err := s.purge(ctx, stream, o); err != nil {
 			return err

@@ -102,7 +102,7 @@ func (s *Store) put(ctx context.Context, name string, data []byte) error {
 	for try := 1; ; try++ {
 		attempt, cancel := context.WithTimeout(ctx, partWait)
 		_, err := s.obj.Put(attempt, jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkSize}},
-			&pacedReader{ctx: attempt, r: bytes.NewReader(data), pause: s.opts.Pause})
+			&pacedReader{ctx: attempt, r: bytes.NewReader(data), rest: s.rest})
 		cancel()
 		if err == nil || try == partTries || ctx.Err() != nil {
 			return err
@@ -156,13 +156,13 @@ func (w *partWriter) flush() error {
 // pacedReader rests before each chunk, so that events get their turn on the disk, and before the end: nats.go leaks a
 // goroutine when a Put is over before that goroutine first ran.
 type pacedReader struct {
-	ctx   context.Context
-	r     io.Reader
-	pause time.Duration
+	ctx  context.Context
+	r    io.Reader
+	rest func(context.Context) error
 }
 
 func (p *pacedReader) Read(b []byte) (int, error) {
-	if err := pause(p.ctx, p.pause); err != nil {
+	if err := p.rest(p.ctx); err != nil {
 		return 0, err
 	}
 	return p.r.Read(b)

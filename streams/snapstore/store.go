@@ -30,6 +30,8 @@ const (
 	keep = 2
 	// partWait bounds the writing or reading of one part.
 	partWait = time.Minute
+	// cleanWait bounds the removal of what is not needed any more; what is left is removed with the next snapshot.
+	cleanWait = 2 * time.Minute
 	// orphanAge is when garbage is removed that may yet be a Save of somebody else: long after any part's writing ends.
 	orphanAge = time.Hour
 )
@@ -40,6 +42,8 @@ type Options struct {
 	PartSize int
 	// Pause between chunks of 256 KiB. Defaults to DefaultPause.
 	Pause time.Duration
+	// Busy says whether others want the cores and the disk just now: then pauses are four times as long. Nil = never.
+	Busy func() bool
 	// OrphanAge is how old garbage that might be another server's running Save must be to be removed. Defaults to 1 h.
 	OrphanAge time.Duration
 	// Logger defaults to slog.Default.
@@ -103,9 +107,22 @@ const hurry = 50 * time.Microsecond
 // for others, and leaves looking for garbage to them.
 func (s *Store) Hurried() *Store {
 	h := &Store{js: s.js, obj: s.obj, kv: s.kv, opts: s.opts, turn: s.turn}
-	h.opts.Pause = min(hurry, s.opts.Pause)
+	h.opts.Pause, h.opts.Busy = min(hurry, s.opts.Pause), nil
 	h.swept.Store(true)
 	return h
+}
+
+// busyPauses is how many times as long pauses are while others are busy: 16 MB/s, so that ten million coupons take half a
+// minute.
+const busyPauses = 4
+
+// rest lets others have the disk and the cores for a while.
+func (s *Store) rest(ctx context.Context) error {
+	d := s.opts.Pause
+	if s.opts.Busy != nil && s.opts.Busy() {
+		d *= busyPauses
+	}
+	return pause(ctx, d)
 }
 
 func pointerKey(name string) string { return "snap." + name }
