@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/tidwall/btree"
 
@@ -24,13 +25,13 @@ type book struct {
 type entry struct {
 	name           string
 	anchors        domain.Anchors
-	priority       priority                  // who goes first when more is due than can be asked for
-	expiredThrough domain.Instant            // coupons that fall up to it have been announced
-	own            expiries                  // of coupons with an expiry of their own
-	falls          btree.Set[domain.Instant] // those expiries after expiredThrough, each once
-	newest         domain.Instant            // put into falls last: nearly always the next one too
-	pending        domain.Reminders[string]  // customers in clear: the fan-out tells them
-	look           domain.Instant            // place in the order: nothing falls due before it; 0 = find out
+	priority       priority                 // who goes first when more is due than can be asked for
+	expiredThrough domain.Instant           // coupons that fall up to it have been announced
+	own            ownExpiries              // which coupons have an expiry of their own
+	falls          falls                    // those expiries after expiredThrough
+	newest         domain.Instant           // put into falls last: nearly always the next one too
+	pending        domain.Reminders[string] // customers in clear: the fan-out tells them
+	look           domain.Instant           // place in the order: nothing falls due before it; 0 = find out
 }
 
 func newBook() *book {
@@ -99,10 +100,7 @@ func (b *book) fold(ev *domain.Event) (gone []domain.Fired[string], err error) {
 	case domain.CouponsExpired:
 		b.expired(e, ev.Through)
 	case domain.ReminderSet:
-		var own domain.Instant
-		if ev.N != 0 {
-			own = e.own.of(ev.N)
-		}
+		own := e.ownExpiryOf(ev)
 		before := e.pending.Len()
 		e.pending.Set(ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.N, own)
 		b.reminders += e.pending.Len() - before
@@ -133,15 +131,29 @@ func (b *book) anchor(e *entry, s *domain.Settings) {
 // ownExpiry notes that coupon n falls at the given instant, 0 = with its campaign. The instant it fell at before stays
 // among those to come: announcing it says that nothing fell, which costs a line and no bookkeeping per coupon.
 func (b *book) ownExpiry(e *entry, n uint32, at domain.Instant) {
-	e.own.set(n, at)
-	if at == 0 || at <= e.expiredThrough || at == e.newest {
+	if at == 0 {
+		e.own.remove(n)
 		return
 	}
-	before := e.falls.Len()
-	e.falls.Insert(at)
-	b.instants += e.falls.Len() - before
+	e.own.add(n)
+	if at <= e.expiredThrough || at == e.newest {
+		return
+	}
+	if e.falls.insert(at) {
+		b.instants++
+	}
 	e.newest = at
 	b.sooner(e, at)
+}
+
+// ownExpiryOf is the own expiry of the coupon that a reminder.set event's subscription hangs on, 0 if it has none: the
+// lane worked out due_at from it, so it lies the lead time behind due_at, to the microsecond. (The lane refuses what would
+// be due in the past or never, so nothing was cut off there, and both sides drop the same parts of a microsecond.)
+func (e *entry) ownExpiryOf(ev *domain.Event) domain.Instant {
+	if ev.N == 0 || !e.own.has(ev.N) {
+		return 0
+	}
+	return ev.DueAt + domain.Instant(ev.Before/time.Microsecond)
 }
 
 // expired notes that everything up to through has been announced.
@@ -151,20 +163,17 @@ func (b *book) expired(e *entry, through domain.Instant) {
 	}
 	b.instants -= e.instants()
 	e.expiredThrough = through
-	for first, ok := e.falls.Min(); ok && first <= through; first, ok = e.falls.Min() {
-		e.falls.PopMin()
-	}
+	e.falls.forget(through)
 	if e.newest <= through {
 		e.newest = 0
 	}
-	e.own.forget(through)
 	b.instants += e.instants()
 	b.setLook(e, 0)
 }
 
 // instants is the number of instants at which coupons of the campaign are still to fall.
 func (e *entry) instants() int {
-	n := e.falls.Len()
+	n := e.falls.n
 	if e.end() != domain.Never {
 		n++
 	}
@@ -180,34 +189,22 @@ func (e *entry) end() domain.Instant {
 }
 
 // firstFall is the earliest instant after what has been announced at which coupons fall, Never if there is none.
-func (e *entry) firstFall() domain.Instant {
-	if first, ok := e.falls.Min(); ok {
-		return min(first, e.end())
-	}
-	return e.end()
-}
+func (e *entry) firstFall() domain.Instant { return min(e.falls.after(0), e.end()) }
 
 // fallAfter is the earliest instant after now at which coupons fall, Never if there is none.
 func (e *entry) fallAfter(now domain.Instant) domain.Instant {
-	next := domain.Never
+	next := e.falls.after(now)
 	if end := e.end(); end > now {
-		next = end
+		next = min(next, end)
 	}
-	e.falls.Ascend(now+1, func(at domain.Instant) bool {
-		next = min(next, at)
-		return false
-	})
 	return next
 }
 
 // lastFall is the latest instant at or before now, after what has been announced, at which coupons fall; 0 if none.
-func (e *entry) lastFall(now domain.Instant) (last domain.Instant) {
+func (e *entry) lastFall(now domain.Instant) domain.Instant {
+	last := e.falls.upTo(now)
 	if end := e.end(); end <= now {
-		last = end
+		last = max(last, end)
 	}
-	e.falls.Descend(now, func(at domain.Instant) bool {
-		last = max(last, at)
-		return false
-	})
 	return last
 }

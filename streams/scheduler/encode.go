@@ -17,18 +17,15 @@ import (
 // elements; campaigns by name, so that equal books have equal bytes.
 //
 //	campaigns
-//	campaign: name · opens · expires · expired through · falls (deltas) · pages (index, latest, 256 × u32) · odd · reminders
+//	campaign: name · priority · opens · expires · expired through · seconds (deltas) · odd instants · runs of own expiries (gap, length) · reminders
 //	reminder: r · customer · kind · before · n · own
 //
 // The form's number and what else there is to know stand beside the content in the snapshot store, which also verifies
 // that every byte is as it was written.
-const bookFormat = 1
+const bookFormat = 2
 
-// limits of what decode believes, so that a damaged length asks for no memory.
-const (
-	maxText  = 1 << 10
-	maxPages = 1 << 24
-)
+// maxText bounds what decode believes, so that a damaged length asks for no memory.
+const maxText = 1 << 10
 
 type encoder struct {
 	w   *bufio.Writer
@@ -59,47 +56,31 @@ func (b *book) encode(w io.Writer) error {
 
 func (e *encoder) entry(c *entry) {
 	e.text(c.name)
+	e.num(uint64(c.priority))
 	e.num(uint64(c.anchors.Opens))
 	e.num(uint64(c.anchors.Expires))
 	e.num(uint64(c.expiredThrough))
 
-	e.num(uint64(c.falls.Len()))
-	var last domain.Instant
-	c.falls.Scan(func(at domain.Instant) bool {
-		e.num(uint64(at - last))
-		last = at
-		return true
-	})
-
-	live := 0
-	for _, p := range c.own.pages {
-		if p != nil {
-			live++
-		}
+	seconds, odd := c.falls.frozen()
+	e.num(uint64(len(seconds)))
+	last := uint32(0)
+	for _, s := range seconds {
+		e.num(uint64(s - last))
+		last = s
 	}
-	e.num(uint64(live))
-	for i, p := range c.own.pages {
-		if p == nil {
-			continue
-		}
-		e.num(uint64(i))
-		e.num(uint64(p.latest))
-		var raw [pageCoupons * 4]byte
-		for j, s := range p.seconds {
-			binary.LittleEndian.PutUint32(raw[j*4:], s)
-		}
-		e.w.Write(raw[:])
-	}
-	odd := make([]uint32, 0, len(c.own.odd))
-	for n := range c.own.odd {
-		odd = append(odd, n)
-	}
-	slices.Sort(odd)
 	e.num(uint64(len(odd)))
-	for _, n := range odd {
-		e.num(uint64(n))
-		e.num(uint64(c.own.odd[n]))
+	for _, at := range odd {
+		e.num(uint64(at))
 	}
+	runs := 0
+	c.own.runs(func(uint32, uint32) { runs++ })
+	e.num(uint64(runs))
+	last = 0
+	c.own.runs(func(from, through uint32) {
+		e.num(uint64(from - last))
+		e.num(uint64(through - from))
+		last = through
+	})
 
 	// By rising number: read back in any other order, every one of them would be inserted into the middle of a list.
 	subscriptions := make([]subscription, 0, c.pending.Len())
@@ -195,45 +176,31 @@ func (d *decoder) entry(b *book) {
 		return
 	}
 	c := b.add(name) // to be looked at, once it is decided what to ask
+	c.priority = priority(d.num(uint64(priorities - 1)))
 	c.anchors = domain.Anchors{Opens: d.instant(), Expires: d.instant()}
 	c.expiredThrough = d.instant()
 
-	var at domain.Instant
+	at := uint64(0)
 	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
-		if at += d.instant(); at <= 0 {
-			d.err = errors.New("an instant beyond all time")
-			return
-		}
-		c.falls.Load(at)
+		at += d.num(math.MaxUint32 - at)
+		c.falls.insert(domain.Instant(at) * 1e6)
+	}
+	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
+		c.falls.insert(d.instant())
+	}
+	coupon := uint64(0)
+	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
+		from := coupon + d.num(math.MaxUint32-coupon)
+		coupon = from + d.num(math.MaxUint32-from)
+		c.own.load(uint32(from), uint32(coupon))
 	}
 
-	for n := d.num(maxPages); n > 0 && d.err == nil; n-- {
-		i := int(d.num(maxPages))
-		p := &expiryPage{latest: d.instant()}
-		var raw [pageCoupons * 4]byte
-		d.full(raw[:])
-		for j := range p.seconds {
-			p.seconds[j] = binary.LittleEndian.Uint32(raw[j*4:])
-		}
-		for len(c.own.pages) <= i {
-			c.own.pages = append(c.own.pages, nil)
-		}
-		c.own.pages[i] = p
-	}
-	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
-		if c.own.odd == nil {
-			c.own.odd = make(map[uint32]domain.Instant)
-		}
-		coupon := uint32(d.num(math.MaxUint32))
-		c.own.odd[coupon] = d.instant()
-	}
-
-	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
+	for left := d.num(math.MaxUint32); left > 0 && d.err == nil; left-- {
 		r, customer, kind := d.num(math.MaxUint64), d.text(), d.text()
 		before := time.Duration(d.num(math.MaxInt64))
-		coupon, own := uint32(d.num(math.MaxUint32)), d.instant()
+		n, own := uint32(d.num(math.MaxUint32)), d.instant()
 		if d.err == nil {
-			c.pending.Set(r, customer, kind, before, coupon, own)
+			c.pending.Set(r, customer, kind, before, n, own)
 		}
 	}
 	b.reminders += c.pending.Len()

@@ -1,83 +1,106 @@
 package scheduler
 
-import "github.com/seed-4a2410e3/scrip/domain"
+import "github.com/RoaringBitmap/roaring/v2"
 
-// expiries knows the own expiry of every coupon of a campaign that has one: a reminder of kind expires hangs on it. Four
-// bytes a coupon, in pages; a page of coupons that all inherit their campaign's end is not there at all, and one whose
-// coupons have all fallen is forgotten, so memory follows the coupons that still live.
-type expiries struct {
-	pages []*expiryPage
-	first int // no page before it is there
-	odd   map[uint32]domain.Instant
+// ownExpiries says which coupons of a campaign have an expiry of their own; the others fall with the campaign. It is all
+// that is kept of coupons: when one falls is told by the reminder that hangs on it, due so long before.
+//
+// Claims come by rising number and are nearly always all of one kind, so this is a run; the bitmap holds earlier runs
+// and single coupons that were extended, at most a bit for each.
+type ownExpiries struct {
+	from, through uint32          // the last run, behind all of rest; 0 = none
+	rest          *roaring.Bitmap // nil if there never was one
 }
 
-// pageCoupons is small because the coupons of a big campaign that were extended lie far apart, and small campaigns are
-// many.
-const pageCoupons = 256
-
-type expiryPage struct {
-	seconds [pageCoupons]uint32 // since 1970; 0 = inherits, oddExpiry = see odd
-	latest  domain.Instant      // of all that were ever put in
+func (o *ownExpiries) has(n uint32) bool {
+	return n >= o.from && n <= o.through && n != 0 || o.rest != nil && o.rest.Contains(n)
 }
 
-const oddExpiry = 1<<32 - 1
-
-// of is the own expiry of coupon n; 0 if it inherits its campaign's, or fell and was forgotten.
-func (x *expiries) of(n uint32) domain.Instant {
-	i, j := int(n/pageCoupons), n%pageCoupons
-	if i >= len(x.pages) || x.pages[i] == nil {
-		return 0
-	}
-	switch s := x.pages[i].seconds[j]; s {
-	case oddExpiry:
-		return x.odd[n]
+// add says that coupon n has one.
+func (o *ownExpiries) add(n uint32) {
+	switch {
+	case o.has(n):
+	case n == o.through+1 && o.through != 0:
+		o.through = n
+	case n > o.through && (o.through != 0 || o.rest == nil || o.rest.IsEmpty() || n > o.rest.Maximum()):
+		o.settle()
+		o.from, o.through = n, n
 	default:
-		return domain.Instant(s) * 1e6
+		o.bitmap().Add(n)
 	}
 }
 
-// set gives coupon n an expiry of its own; 0 = it inherits.
-func (x *expiries) set(n uint32, at domain.Instant) {
-	i, j := int(n/pageCoupons), n%pageCoupons
-	if at == 0 && (i >= len(x.pages) || x.pages[i] == nil) {
+// remove says that coupon n has none.
+func (o *ownExpiries) remove(n uint32) {
+	if !o.has(n) {
 		return
 	}
-	for len(x.pages) <= i {
-		x.pages = append(x.pages, nil)
-	}
-	if x.pages[i] == nil {
-		x.pages[i] = new(expiryPage)
-		x.first = min(x.first, i)
-	}
-	p := x.pages[i]
-	p.latest = max(p.latest, at)
-	delete(x.odd, n)
-	// Expiries are whole seconds but for those an operator typed with more digits, or beyond the year 2106.
-	if s := at / 1e6; at%1e6 == 0 && s < oddExpiry {
-		p.seconds[j] = uint32(s)
-		return
-	}
-	p.seconds[j] = oddExpiry
-	if x.odd == nil {
-		x.odd = make(map[uint32]domain.Instant)
-	}
-	x.odd[n] = at
+	o.settle()
+	o.rest.Remove(n)
 }
 
-// forget drops the leading pages whose coupons have all fallen by through. Nobody asks for them again: a reminder of a
-// coupon that fell is refused as too late, and one that is extended is put in anew.
-func (x *expiries) forget(through domain.Instant) {
-	before := x.first
-	for x.first < len(x.pages) && (x.pages[x.first] == nil || x.pages[x.first].latest <= through) {
-		x.pages[x.first] = nil
-		x.first++
-	}
-	if x.first == before {
+// settle moves the run into the bitmap.
+func (o *ownExpiries) settle() {
+	if o.through == 0 {
 		return
 	}
-	for n := range x.odd {
-		if x.pages[n/pageCoupons] == nil {
-			delete(x.odd, n)
+	if o.from == o.through {
+		o.bitmap().Add(o.from)
+	} else {
+		o.bitmap().AddRange(uint64(o.from), uint64(o.through)+1)
+	}
+	o.from, o.through = 0, 0
+}
+
+func (o *ownExpiries) bitmap() *roaring.Bitmap {
+	if o.rest == nil {
+		o.rest = roaring.New()
+	}
+	return o.rest
+}
+
+// frozen is a copy that the owner's writing does not change.
+func (o *ownExpiries) frozen() ownExpiries {
+	c := *o
+	if c.rest != nil {
+		c.rest = c.rest.Clone()
+	}
+	return c
+}
+
+// runs calls f for every run, rising. It writes nothing.
+func (o *ownExpiries) runs(f func(from, through uint32)) {
+	var from, through uint32
+	add := func(a, b uint32) {
+		if through != 0 && a == through+1 {
+			through = b
+			return
+		}
+		if through != 0 {
+			f(from, through)
+		}
+		from, through = a, b
+	}
+	if o.rest != nil {
+		for it := o.rest.Iterator(); it.HasNext(); {
+			n := it.Next()
+			add(n, n)
 		}
 	}
+	if o.through != 0 {
+		add(o.from, o.through)
+	}
+	if through != 0 {
+		f(from, through)
+	}
+}
+
+// load takes a run that lies behind all others.
+func (o *ownExpiries) load(from, through uint32) {
+	if o.through != 0 && from == o.through+1 {
+		o.through = through
+		return
+	}
+	o.settle()
+	o.from, o.through = from, through
 }

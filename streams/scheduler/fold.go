@@ -16,7 +16,7 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 	r.torn = true // until the end: a book left in the middle must not become a snapshot
 	for n, line := range eventlog.Lines(m.Payload) {
 		lines++
-		if ofNoConcern(line) {
+		if r.claims.fold(r.book, line) || ofNoConcern(line) {
 			continue
 		}
 		if err := domain.ParseEvent(line, &ev); err != nil {

@@ -34,8 +34,9 @@ type run struct {
 	fan     *fan
 	reader  *eventlog.Reader
 	folded  eventlog.Message // the last valid one; zero if none
-	torn    bool             // the book holds a part of the message after folded
-	live    bool             // caught up with the end of the log as it was at the start
+	claims  claimReader
+	torn    bool // the book holds a part of the message after folded
+	live    bool // caught up with the end of the log as it was at the start
 
 	restoreFrom Snapshots // nil = replay from the first event
 
