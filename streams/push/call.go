@@ -1,0 +1,112 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// lastMoment is how long a function may take to return once its context has ended, before it counts as hanging. It is
+// never longer than its timeout.
+const lastMoment = time.Second
+
+var (
+	errHangs  = errors.New("the function hangs: it has not returned although its context ended")
+	errGoexit = errors.New("the function ended its goroutine")
+	errEnding = errors.New("the sender is ending")
+)
+
+// caller calls the function so that nothing it does harms more than the try.
+type caller struct {
+	push    Func
+	batch   int
+	timeout time.Duration
+	hung    atomic.Int64 // calls that were given up and have not returned
+}
+
+// try hands all of it over, in batches, and returns those who were not told with the last reason. A batch that fails does
+// not keep the others from being told.
+func (c *caller) try(ctx context.Context, all []Reminder) (left []Reminder, cause error) {
+	for batch := range slices.Chunk(all, c.batch) {
+		if ctx.Err() != nil {
+			left, cause = append(left, batch...), errEnding
+			continue
+		}
+		if err := c.call(ctx, slices.Clone(batch)); err != nil {
+			left, cause = append(left, untold(batch, err)...), err
+		}
+	}
+	return left, cause
+}
+
+// untold are those of a batch whom an error leaves to be told.
+func untold(batch []Reminder, err error) []Reminder {
+	var some *Partial
+	if !errors.As(err, &some) || len(some.Failed) == 0 {
+		return batch
+	}
+	failed := slices.Compact(slices.Sorted(slices.Values(some.Failed)))
+	if failed[0] < 0 || failed[len(failed)-1] >= len(batch) {
+		return batch
+	}
+	left := make([]Reminder, len(failed))
+	for i, n := range failed {
+		left[i] = batch[n]
+	}
+	return left
+}
+
+// call is one call of the function. A call that does not return in time goes on by itself, and what it brings about is
+// not known; its goroutine cannot be ended from here.
+func (c *caller) call(ctx context.Context, batch []Reminder) error {
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	result := make(chan error, 1)
+	var fate atomic.Bool // decided: it returned, or it was given up
+	go func() {
+		err := errGoexit
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("the function panicked: %v\n%s", v, debug.Stack())
+			}
+			result <- err
+			if !fate.CompareAndSwap(false, true) {
+				c.hung.Add(-1)
+			}
+		}()
+		err = c.push(limited, batch)
+	}()
+	select {
+	case err := <-result:
+		return c.explain(limited, err)
+	case <-limited.Done():
+	}
+	last := time.NewTimer(min(lastMoment, c.timeout))
+	defer last.Stop()
+	select {
+	case err := <-result:
+		return c.explain(limited, err)
+	case <-last.C:
+	}
+	c.hung.Add(1)
+	if fate.CompareAndSwap(false, true) {
+		return c.explain(limited, errHangs)
+	}
+	c.hung.Add(-1)
+	return c.explain(limited, <-result)
+}
+
+// explain says what a bare "context deadline exceeded" does not.
+func (c *caller) explain(limited context.Context, err error) error {
+	switch {
+	case err == nil, limited.Err() == nil:
+		return err
+	case errors.Is(limited.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("not done within %s: %w", c.timeout, err)
+	}
+	return fmt.Errorf("%w: %w", errEnding, err)
+}

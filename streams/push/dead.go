@@ -1,0 +1,240 @@
+package push
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// DeadStream keeps dead letters until somebody acts on them. Letter by letter it is a subject
+// scrip.push.dead.<name>.<lane>.<sequence>, its payload a JSON line for each reminder.
+const DeadStream = "SCRIP_PUSH_DEAD"
+
+const (
+	deadSubjects = "scrip.push.dead."
+
+	headerStream   = "Scrip-Push-Stream"
+	headerSequence = "Scrip-Push-Sequence"
+	headerTries    = "Scrip-Push-Tries"
+	headerError    = "Scrip-Push-Error"
+
+	// reasonMost is how many bytes of an error a letter quotes. Stacks of panics are in the process's own log.
+	reasonMost = 512
+
+	keepOnce  = 2 * time.Second
+	keepPause = 100 * time.Millisecond
+	keepMost  = 5 * time.Second
+)
+
+// errChanged: another letter, or none, stands where this one was expected.
+var errChanged = errors.New("the dead letter is not as it was")
+
+// DeadLetter is what was given up of one message.
+type DeadLetter struct {
+	// ID names the letter in DeadStream.
+	ID uint64 `json:"id"`
+	// Name is the push sender's, Lane, Stream and Sequence say where the message stands on the log.
+	Name     string `json:"name"`
+	Lane     int    `json:"lane"`
+	Stream   string `json:"stream"`
+	Sequence uint64 `json:"sequence"`
+	// Tries is how many failed. The last one failed with Error, at At.
+	Tries int       `json:"tries"`
+	Error string    `json:"error"`
+	At    time.Time `json:"at"`
+	// Reminders are those it failed for.
+	Reminders []Reminder `json:"reminders"`
+}
+
+func newLetter(name string, w *work, cause error) DeadLetter {
+	return DeadLetter{
+		Name: name, Lane: w.lane, Stream: topology.RmdStream(w.lane), Sequence: w.sequence,
+		Tries: w.tries(), Error: oneLine(cause), At: time.Now().UTC(), Reminders: w.left,
+	}
+}
+
+// oneLine is an error as a header can hold it.
+func oneLine(err error) string {
+	s := strings.ToValidUTF8(strings.Join(strings.Fields(err.Error()), " "), "")
+	if len(s) > reasonMost {
+		s = strings.ToValidUTF8(s[:reasonMost], "") + "…"
+	}
+	return s
+}
+
+func deadSubject(name string, lane int, sequence uint64) string {
+	return fmt.Sprintf("%s%s.%d.%d", deadSubjects, name, lane, sequence)
+}
+
+// deadStream is DeadStream, opened.
+type deadStream struct {
+	js     jetstream.JetStream
+	stream jetstream.Stream
+}
+
+// openDead finds the stream or makes it, with as many replicas as the reminders have. One letter a subject makes writing
+// one twice impossible, however long after the first time.
+func openDead(ctx context.Context, js jetstream.JetStream) (*deadStream, error) {
+	stream, err := js.Stream(ctx, DeadStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		var source jetstream.Stream
+		if source, err = js.Stream(ctx, topology.RmdStream(0)); err == nil {
+			stream, err = js.CreateStream(ctx, jetstream.StreamConfig{
+				Name: DeadStream, Subjects: []string{deadSubjects + ">"}, Description: "scrip: reminders that could not be pushed",
+				Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy, MaxMsgsPerSubject: 1,
+				Replicas: source.CachedInfo().Config.Replicas,
+			})
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // made meanwhile
+				stream, err = js.Stream(ctx, DeadStream)
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("push: stream %s: %w", DeadStream, err)
+	}
+	return &deadStream{js: js, stream: stream}, nil
+}
+
+// has says whether there is a letter of a message.
+func (d *deadStream) has(ctx context.Context, name string, lane int, sequence uint64) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	_, err := d.stream.GetLastMsgForSubject(ctx, deadSubject(name, lane, sequence))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// keep writes a letter in the place of the one with the id replaces, 0 for none, until it is there or ctx ends. If
+// something else stands there it is errChanged; after an attempt without answer, that is the letter itself.
+func (d *deadStream) keep(ctx context.Context, l *DeadLetter, replaces uint64) error {
+	payload, err := encode(l.Reminders)
+	if err != nil {
+		return err
+	}
+	msg := nats.NewMsg(deadSubject(l.Name, l.Lane, l.Sequence))
+	msg.Data = payload
+	msg.Header.Set(topology.HeaderFormat, strconv.Itoa(topology.Format))
+	msg.Header.Set(headerStream, l.Stream)
+	msg.Header.Set(headerSequence, strconv.FormatUint(l.Sequence, 10))
+	msg.Header.Set(headerTries, strconv.Itoa(l.Tries))
+	msg.Header.Set(headerError, l.Error)
+	for pause := keepPause; ; pause = min(2*pause, keepMost) {
+		once, done := context.WithTimeout(ctx, keepOnce)
+		ack, err := d.js.PublishMsg(once, msg, jetstream.WithExpectStream(DeadStream), jetstream.WithExpectLastSequencePerSubject(replaces))
+		done()
+		var api *jetstream.APIError
+		switch {
+		case err == nil:
+			l.ID = ack.Sequence
+			return nil
+		case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+			return errChanged
+		case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrMaxPayload):
+			return err
+		}
+		if !sleep(ctx, pause) {
+			return err
+		}
+	}
+}
+
+// remove takes a letter away that was dealt with.
+func (d *deadStream) remove(ctx context.Context, id uint64) error {
+	err := d.stream.DeleteMsg(ctx, id)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	return err
+}
+
+// Letters lists dead letters, oldest first, of one name or, if that is empty, of all. Letters that come or go meanwhile
+// may be in it or not. An error ends it.
+func Letters(ctx context.Context, js jetstream.JetStream, name string) iter.Seq2[DeadLetter, error] {
+	return func(yield func(DeadLetter, error) bool) {
+		fail := func(err error) { yield(DeadLetter{}, fmt.Errorf("push: listing dead letters: %w", err)) }
+		filter := deadSubjects + ">"
+		if name != "" {
+			if err := checkName(name); err != nil {
+				yield(DeadLetter{}, err)
+				return
+			}
+			filter = deadSubjects + name + ".>"
+		}
+		stream, err := js.Stream(ctx, DeadStream)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return // nobody has sent anything yet
+		}
+		if err != nil {
+			fail(err)
+			return
+		}
+		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(filter))
+		if err != nil {
+			fail(err)
+			return
+		}
+		for _, subject := range slices.SortedFunc(maps.Keys(info.State.Subjects), byPlace) {
+			msg, err := stream.GetLastMsgForSubject(ctx, subject)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				continue
+			}
+			var l DeadLetter
+			if err == nil {
+				l, err = readLetter(msg)
+			}
+			if err != nil {
+				fail(err)
+				return
+			}
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+// byPlace orders subjects by name, lane and sequence.
+func byPlace(a, b string) int {
+	x, y := strings.Split(a, "."), strings.Split(b, ".")
+	return cmp.Or(slices.CompareFunc(x, y, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }), 0)
+}
+
+func readLetter(msg *jetstream.RawStreamMsg) (DeadLetter, error) {
+	l := DeadLetter{ID: msg.Sequence, Stream: msg.Header.Get(headerStream), Error: msg.Header.Get(headerError), At: msg.Time.UTC()}
+	var err error
+	complain := func(what string, e error) {
+		if e != nil && err == nil {
+			err = fmt.Errorf("letter %d of stream %s is none of ours: %s: %w; look at it, and remove it from the stream", msg.Sequence, DeadStream, what, e)
+		}
+	}
+	number := func(what, s string) uint64 {
+		n, e := strconv.ParseUint(s, 10, 64)
+		complain(what, e)
+		return n
+	}
+	parts := strings.Split(strings.TrimPrefix(msg.Subject, deadSubjects), ".")
+	if len(parts) != 3 {
+		complain("subject", fmt.Errorf("it is %q", msg.Subject))
+		return l, err
+	}
+	l.Name, l.Lane, l.Sequence = parts[0], int(number("subject", parts[1])), number("subject", parts[2])
+	l.Tries = int(number(headerTries, msg.Header.Get(headerTries)))
+	var e error
+	l.Reminders, e = decode(msg.Data)
+	complain("payload", e)
+	return l, err
+}

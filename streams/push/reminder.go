@@ -1,0 +1,75 @@
+package push
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+)
+
+// Reminder is one customer to be told of one thing.
+type Reminder struct {
+	// Key is where the reminder stands: "<log uuid>/<lane>/<sequence>/<line>", the same each time it is handed over. Give
+	// it to the gateway as its idempotency key.
+	Key string `json:"key"`
+	// Campaign is the campaign's name.
+	Campaign string `json:"campaign"`
+	// Kind is what is near: "opens", the campaign, or "expires", the customer's coupon.
+	Kind string `json:"kind"`
+	// DueAt is when the customer wanted to be told. Compare it with the clock: what waited while nobody sent may be of no
+	// use any more.
+	DueAt time.Time `json:"due_at"`
+	// At is when the reminder fired.
+	At time.Time `json:"at"`
+	// CustomerID is whom to tell.
+	CustomerID string `json:"customer_id"`
+}
+
+// readLines reads a message of the log. Lines that are no reminders are returned as errors, not as reminders.
+func readLines(log string, lane int, m *eventlog.Message) (read []Reminder, bad []error) {
+	read = make([]Reminder, 0, bytes.Count(m.Payload, []byte("\n")))
+	var e domain.Event
+	for n, line := range eventlog.Lines(m.Payload) {
+		err := domain.ParseEvent(line, &e)
+		if err == nil && (e.Type != domain.ReminderDue || e.CustomerID == "") {
+			err = fmt.Errorf("it is no reminder.due with a customer_id, but %.80q", line)
+		}
+		if err != nil {
+			bad = append(bad, fmt.Errorf("line %d: %w", n+1, err))
+			continue
+		}
+		read = append(read, Reminder{
+			Key:      fmt.Sprintf("%s/%d/%d/%d", log, lane, m.Sequence, n+1),
+			Campaign: e.Campaign, Kind: e.Kind, DueAt: e.DueAt.Time(), At: e.At.Time(), CustomerID: e.CustomerID,
+		})
+	}
+	return read, bad
+}
+
+// encode writes reminders as a dead letter holds them: one JSON line each.
+func encode(list []Reminder) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	for i := range list {
+		if err := enc.Encode(&list[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}
+
+func decode(payload []byte) ([]Reminder, error) {
+	var list []Reminder
+	for n, line := range eventlog.Lines(payload) {
+		var r Reminder
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n+1, err)
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}

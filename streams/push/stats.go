@@ -1,0 +1,71 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// counters of a Pusher since it was made.
+type counters struct {
+	pushed, failed, dead, skipped, repeated atomic.Uint64
+}
+
+// Stats is what a Pusher has done so far and does now.
+type Stats struct {
+	// Pushed customers: the function returned and did not say that it failed for them.
+	Pushed uint64
+	// FailedTries is how many tries of a message, one or more calls, failed for at least one customer.
+	FailedTries uint64
+	// Dead customers: they stand in dead letters that this process wrote.
+	Dead uint64
+	// Skipped are messages without valid headers and lines that are no reminders: somebody else wrote them.
+	Skipped uint64
+	// Repeated are messages that NATS delivered again although nobody was to be told any more.
+	Repeated uint64
+	// InHand are messages taken up and not finished: in a call, waiting for a worker, or for their next try here.
+	InHand int
+	// Calling are calls under way; Hanging those given up that have not returned.
+	Calling, Hanging int
+}
+
+// Stats returns the numbers as they are now. It asks nobody.
+func (p *Pusher) Stats() Stats {
+	return Stats{
+		Pushed: p.count.pushed.Load(), FailedTries: p.count.failed.Load(), Dead: p.count.dead.Load(),
+		Skipped: p.count.skipped.Load(), Repeated: p.count.repeated.Load(),
+		InHand: p.desk.inHand(), Calling: len(p.turns), Hanging: int(p.call.hung.Load()),
+	}
+}
+
+// Lag is how far a name is behind on one lane, all its processes together. All numbers are messages.
+type Lag struct {
+	Lane int
+	// Pending have not been handed to any process yet.
+	Pending uint64
+	// Unacked are with a process or wait for their next try.
+	Unacked int
+}
+
+// Lag asks the server how far the name is behind, lane by lane. A name that was never started is ErrGone.
+func (p *Pusher) Lag(ctx context.Context) ([]Lag, error) {
+	log, found, err := topology.Inspect(ctx, p.js)
+	if err == nil && !found {
+		err = errNoLog
+	}
+	if err != nil {
+		return nil, fmt.Errorf("push: %w", err)
+	}
+	lags := make([]Lag, log.Lanes)
+	for lane := range lags {
+		c, err := p.js.Consumer(ctx, topology.RmdStream(lane), p.opts.Name)
+		if err != nil {
+			return nil, fmt.Errorf("push: %w: lane %d, name %q: %w", ErrGone, lane, p.opts.Name, err)
+		}
+		info := c.CachedInfo()
+		lags[lane] = Lag{Lane: lane, Pending: info.NumPending, Unacked: info.NumAckPending}
+	}
+	return lags, nil
+}

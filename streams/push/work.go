@@ -1,0 +1,241 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// ackFor is how long an acknowledgement is tried; a server that restarts is back by then.
+	ackFor = 30 * time.Second
+	// ackOnce bounds one attempt.
+	ackOnce  = 2 * time.Second
+	ackPause = 100 * time.Millisecond
+	// spread is by how much pauses differ, so that what failed together does not come back together.
+	spread = 0.2
+	// crashes is how often for each try a message may be delivered without coming to an end. A message that kills
+	// whoever takes it up is then given up; one that met a few restarts is not.
+	crashes = 2
+)
+
+var errNoEnd = errors.New("nobody came to an end with it: each process that took it up died, was stopped or lost its connection")
+
+// work is one message in hand. It is owned by its goroutine.
+type work struct {
+	msg       jetstream.Msg
+	place     place
+	lane      int
+	sequence  uint64
+	delivered int        // how often, this time included
+	failed    int        // tries that failed here
+	told      int        // customers
+	left      []Reminder // to be told
+	log       *slog.Logger
+}
+
+// tries is how many have failed, those of other deliveries included.
+func (w *work) tries() int { return w.delivered - 1 + w.failed }
+
+// work brings one message to its end: told, a dead letter, or given back. started is closed when it has a worker, or
+// needs none.
+func (p *Pusher) work(w *work, started chan struct{}) {
+	start := sync.OnceFunc(func() { close(started) })
+	defer start()
+	defer p.desk.leave(w.place)
+	defer p.keepAlive(w)()
+
+	if w.delivered > 1 {
+		// Somebody may have died between the dead letter and the acknowledgement.
+		there, err := p.dead.has(p.hard, p.opts.Name, w.lane, w.sequence)
+		if err != nil {
+			w.log.Warn("whether there is a dead letter is not known; later again", "err", err)
+			p.giveBack(w, p.opts.pause(1))
+			return
+		}
+		if there {
+			p.count.repeated.Add(1)
+			p.settle(w)
+			return
+		}
+	}
+	for {
+		if !p.turn(w) {
+			p.giveBack(w, 0)
+			return
+		}
+		start()
+		again := p.once(w)
+		if !again {
+			<-p.turns
+			return
+		}
+		// Some have been told, and only this process knows whom. So it keeps the message.
+		select {
+		case p.paused <- struct{}{}:
+			<-p.turns
+			p.pause(w)
+			<-p.paused
+		default:
+			p.pause(w)
+			<-p.turns
+		}
+	}
+}
+
+// turn waits for a worker. At the end nothing new begins; but what has been told to some is tried once more, so that the
+// others need not wait for another process, which would tell all of them.
+func (p *Pusher) turn(w *work) bool {
+	ctx := p.ctx
+	if w.told > 0 {
+		ctx = p.hard
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	select {
+	case p.turns <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// once is one try, with what follows from it. It says whether the message is kept for another.
+func (p *Pusher) once(w *work) (again bool) {
+	if w.delivered > crashes*p.opts.Tries {
+		p.bury(w, errNoEnd)
+		return false
+	}
+	ending := p.ctx.Err() != nil
+	left, cause := p.call.try(p.hard, w.left)
+	told := len(w.left) - len(left)
+	p.count.pushed.Add(uint64(told))
+	w.told, w.left = w.told+told, left
+	if cause == nil {
+		// A crash before the acknowledgement: all of them are handed over again, under the same keys.
+		p.desk.finish(w.place)
+		p.settle(w)
+		return false
+	}
+	if p.hard.Err() != nil && errors.Is(cause, errEnding) {
+		p.giveBack(w, 0) // not the function's fault
+		return false
+	}
+	w.failed++
+	p.count.failed.Add(1)
+	if p.call.hung.Load() >= int64(hungPerWorker*p.opts.Workers) {
+		p.fail(fmt.Errorf("push: %w: %d calls have not returned although their context ended; mend the function, or start the process again", ErrHangs, p.call.hung.Load()))
+	}
+	if w.tries() >= p.opts.Tries {
+		p.bury(w, cause)
+		return false
+	}
+	w.log.Warn("a push failed; it is tried again", "tries", w.tries(), "of", p.opts.Tries, "left", len(w.left), "told", w.told, "err", cause)
+	if w.told == 0 || ending {
+		p.giveBack(w, p.opts.pause(w.tries()))
+		return false
+	}
+	return true
+}
+
+// bury makes a dead letter of what is left and acknowledges.
+func (p *Pusher) bury(w *work, cause error) {
+	letter := newLetter(p.opts.Name, w, cause)
+	err := p.dead.keep(p.hard, &letter, 0)
+	switch {
+	case errors.Is(err, errChanged): // it is there: an earlier attempt had landed
+	case err != nil:
+		w.log.Error("a dead letter could not be written; its reminders stay where they are", "err", err)
+		p.giveBack(w, pauseMost)
+		return
+	default:
+		p.count.dead.Add(uint64(len(letter.Reminders)))
+		w.log.Error("reminders given up; they are a dead letter", "customers", len(letter.Reminders), "letter", letter.ID, "tries", letter.Tries, "err", cause)
+		if p.opts.OnDead != nil {
+			p.opts.OnDead(letter)
+		}
+	}
+	// A crash before the acknowledgement: whoever gets the message finds the letter and acknowledges.
+	p.desk.finish(w.place)
+	p.settle(w)
+}
+
+// settle acknowledges until the server says that it knows.
+func (p *Pusher) settle(w *work) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), ackFor)
+	defer cancel()
+	for {
+		once, done := context.WithTimeout(ctx, ackOnce)
+		err := w.msg.DoubleAck(once)
+		done()
+		if err == nil {
+			return
+		}
+		if !sleep(ctx, ackPause) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
+			// This process knows it when it is delivered again; another one does not.
+			w.log.Warn("done, but NATS does not know; it delivers the message again after AckWait", "err", err)
+			return
+		}
+	}
+}
+
+// giveBack lets another process, or this one, have the message after a delay. If that gets lost, AckWait does the same.
+func (p *Pusher) giveBack(w *work, delay time.Duration) {
+	var err error
+	if delay > 0 {
+		err = w.msg.NakWithDelay(spreadOut(delay))
+	} else {
+		err = w.msg.Nak()
+	}
+	if err != nil {
+		w.log.Warn("a message could not be given back; NATS delivers it again after AckWait", "err", err)
+	}
+}
+
+// pause waits for the next try, here. It is cut short at the end.
+func (p *Pusher) pause(w *work) {
+	_ = sleep(p.ctx, spreadOut(p.opts.pause(w.tries())))
+}
+
+// keepAlive tells the server that somebody works on the message, until the returned function is called. It cannot go on
+// for ever: calls are bounded by Timeout, tries by Tries.
+func (p *Pusher) keepAlive(w *work) (stop func()) {
+	done := make(chan struct{})
+	p.works.Go(func() {
+		tick := time.NewTicker(p.beats)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				_ = w.msg.InProgress() // one that gets lost is followed by another
+			}
+		}
+	})
+	return func() { close(done) }
+}
+
+func spreadOut(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (1 - spread + 2*spread*rand.Float64()))
+}
+
+// sleep says whether it slept as long as asked.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
