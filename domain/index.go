@@ -108,6 +108,35 @@ func (x *index) replace(h uint64, old, record uint32) {
 	}
 }
 
+// remove takes out a record that is stored under hash h. A bucket that is a quarter full gives half of its slots back.
+func (x *index) remove(h uint64, record uint32, hash hashOf) {
+	b := x.bucketOf(h)
+	mask, numbers := uint32(len(b.slots)-1), b.numbers()
+	was, i := b.tag(h)|(record+1), uint32(h)&mask
+	for ; b.slots[i] != was; i = (i + 1) & mask {
+		if b.slots[i] == 0 {
+			return
+		}
+	}
+	// What follows moves up unless its own place lies behind the gap. Source: D. Knuth, TAOCP vol. 3, 6.4 algorithm R.
+	for j := i; ; {
+		j = (j + 1) & mask
+		if b.slots[j] == 0 {
+			break
+		}
+		if place := uint32(hash(b.slots[j]&numbers-1)) & mask; (j-place)&mask >= (j-i)&mask {
+			b.slots[i] = b.slots[j]
+			i = j
+		}
+	}
+	b.slots[i] = 0
+	b.used--
+	x.n--
+	if len(b.slots) > firstSlots && int(b.used) < len(b.slots)/4 {
+		b.resize(len(b.slots)/2, hash)
+	}
+}
+
 // add stores a record under hash h. The caller has made sure that it is not there yet.
 func (x *index) add(h uint64, record uint32, hash hashOf) {
 	if len(x.dir) == 0 {
@@ -121,7 +150,7 @@ func (x *index) add(h uint64, record uint32, hash hashOf) {
 			return
 		}
 		if len(b.slots) < maxSlots || b.depth == maxIndexDepth {
-			b.grow(hash)
+			b.resize(2*len(b.slots), hash)
 		} else {
 			x.split(b, h, hash)
 		}
@@ -163,9 +192,9 @@ func (b *bucket) records(f func(record uint32)) {
 	}
 }
 
-func (b *bucket) grow(hash hashOf) {
+func (b *bucket) resize(slots int, hash hashOf) {
 	old := *b
-	b.slots, b.used = make([]uint32, 2*len(old.slots)), 0
+	b.slots, b.used = make([]uint32, slots), 0
 	old.records(func(r uint32) { b.put(hash(r), r) })
 }
 
