@@ -1,6 +1,9 @@
 package config
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -25,6 +28,59 @@ type Settings struct {
 // Default is what holds where nothing was set.
 func Default() *Settings {
 	return &Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderGrace: domain.DefaultReminderGrace}
+}
+
+// Validate says which setting lies outside its bounds, naming it and them, and which do not go together. Settings that
+// pass can be put in force.
+func (s *Settings) Validate() error {
+	if err := s.numbers(); err != nil {
+		return err
+	}
+	for _, p := range pauses {
+		for campaign := range *p.field(s) {
+			if !domain.ValidCampaignName(campaign) {
+				return fmt.Errorf("%s%s: that is no name of a campaign", p.prefix, campaign)
+			}
+		}
+	}
+	return nil
+}
+
+// numbers is Validate without the campaigns, which no other setting depends on.
+func (s *Settings) numbers() error {
+	var problems []error
+	for _, k := range scalars {
+		if problem := k.check(s); problem != "" {
+			problems = append(problems, fmt.Errorf("%s is %s, %s", k.name, k.text(s), problem))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// clone shares nothing with s, and names only what is paused.
+func (s *Settings) clone() *Settings {
+	c := *s
+	for _, p := range pauses {
+		field := p.field(&c)
+		*field = maps.Clone(*field)
+		maps.DeleteFunc(*field, func(_ string, paused bool) bool { return !paused })
+	}
+	return &c
+}
+
+// equal says whether the same is in force.
+func (s *Settings) equal(o *Settings) bool {
+	for _, k := range scalars {
+		if k.text(s) != k.text(o) {
+			return false
+		}
+	}
+	for _, p := range pauses {
+		if !maps.Equal(*p.field(s), *p.field(o)) {
+			return false
+		}
+	}
+	return true
 }
 
 // Source tells the settings in force.

@@ -1,0 +1,127 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	keyPrefix = "change."
+	// keyDigits pads numbers so that keys sort as changes do.
+	keyDigits = 10
+	// mostDigits bounds a number so that there is always a next one.
+	mostDigits = 18
+	// mostBy bounds who: 128 bytes, as a customer's id.
+	mostBy = 128
+)
+
+// Change is one change of one setting, as it stands in the history.
+type Change struct {
+	// N numbers the changes from 1, without gaps as long as nobody writes by hand. 0 where the key is no number.
+	N uint64 `json:"change"`
+	// Revision is the bucket's, rising.
+	Revision uint64 `json:"revision"`
+	Setting  string `json:"setting"`
+	// Value is what was set; ToDefault takes the setting back.
+	Value string `json:"value"`
+	// Was is what was set before, or ToDefault.
+	Was string    `json:"was"`
+	By  string    `json:"by"`
+	At  time.Time `json:"at"`
+	// Ignored says why the change is not in force, nor ever was; "" where it is or was.
+	Ignored string `json:"ignored,omitempty"`
+}
+
+// record is the value of a key.
+type record struct {
+	Setting string `json:"setting"`
+	Value   string `json:"value"`
+	Was     string `json:"was"`
+	By      string `json:"by"`
+	At      string `json:"at"`
+}
+
+func changeKey(n uint64) string { return keyPrefix + fmt.Sprintf("%0*d", keyDigits, n) }
+
+// number reads a key as changeKey writes it.
+func changeNumber(key string) (uint64, bool) {
+	digits, ok := strings.CutPrefix(key, keyPrefix)
+	if !ok || len(digits) > mostDigits {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return n, err == nil && n > 0 && changeKey(n) == key
+}
+
+// encode is the value under which a change is stored.
+func (c *Change) encode() ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	err := e.Encode(record{c.Setting, c.Value, c.Was, c.By, c.At.UTC().Format(time.RFC3339Nano)})
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
+}
+
+// parse reads a key and its value. What can not be read says so in Ignored; it is part of the history all the same.
+func parse(key string, value []byte, deleted bool) Change {
+	var c Change
+	n, numbered := changeNumber(key)
+	c.N = n
+	if err := c.decode(value); err != nil {
+		c.Ignored = err.Error()
+	}
+	switch {
+	case deleted:
+		c.Ignored = "a deletion, and changes are never deleted; take a setting back with `scrip config set " + "KEY " + ToDefault + "`"
+	case !numbered:
+		c.Ignored = fmt.Sprintf("its key %s is no number of a change, such as %s", quote(key), changeKey(1))
+	}
+	return c
+}
+
+func (c *Change) decode(value []byte) error {
+	var r record
+	d := json.NewDecoder(bytes.NewReader(value))
+	// A field that we do not know may change the meaning of those that we do.
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		c.Value = cut(value)
+		return fmt.Errorf("not understood, written by hand or by a newer version: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		c.Value = cut(value)
+		return errors.New("not understood: there is more behind the change")
+	}
+	c.Setting, c.Value, c.Was, c.By = r.Setting, r.Value, r.Was, r.By
+	at, err := time.Parse(time.RFC3339, r.At)
+	if err != nil || at.UTC().Year() < 1 || at.UTC().Year() > 9999 {
+		return fmt.Errorf("at is %s, expected a time as RFC 3339", quote(r.At))
+	}
+	c.At = at.UTC()
+	return checkBy(r.By)
+}
+
+// checkBy says why a text can not be who.
+func checkBy(by string) error {
+	if by == "" || len(by) > mostBy || !utf8.ValidString(by) || strings.IndexFunc(by, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
+		return fmt.Errorf("by is %s, expected 1 to %d bytes of printable text that say who", quote(by), mostBy)
+	}
+	return nil
+}
+
+// cut is what is shown of a value that is no change.
+func cut(value []byte) string {
+	const most = 200
+	if len(value) > most {
+		return strings.ToValidUTF8(string(value[:most]), "") + "…"
+	}
+	return strings.ToValidUTF8(string(value), "\uFFFD")
+}

@@ -1,0 +1,135 @@
+package config
+
+import (
+	"slices"
+	"time"
+)
+
+// State is the fold of the history up to a change. It is not safe for use by several goroutines at once.
+type State struct {
+	// Revision of the last change folded, 0 = none.
+	Revision uint64
+	// Last is the highest number of a change.
+	Last uint64
+	// Ignored counts the changes that are not in force nor ever were.
+	Ignored int
+
+	defaults *Settings
+	now      *Settings // shared with nobody
+	set      map[string]Change
+	changes  []Change
+}
+
+func newState(defaults *Settings) *State {
+	return &State{defaults: defaults, now: defaults.clone(), set: map[string]Change{}}
+}
+
+// apply folds the next change in the order of revisions, and returns it with the reason where it is ignored.
+func (s *State) apply(c Change) Change {
+	s.Revision, s.Last = c.Revision, max(s.Last, c.N)
+	if c.Ignored == "" {
+		if err := s.take(&c); err != nil {
+			c.Ignored = err.Error()
+		}
+	}
+	if c.Ignored != "" {
+		s.Ignored++
+	}
+	s.changes = append(s.changes, c)
+	return c
+}
+
+// take puts a change in force, or says why not and leaves everything as it was.
+func (s *State) take(c *Change) error {
+	k, err := find(c.Setting)
+	if err != nil {
+		return err
+	}
+	value := c.Value
+	if value == ToDefault {
+		value = k.text(s.defaults)
+	}
+	if k.pause != nil {
+		if _, err = k.put(s.now, value); err != nil {
+			return err
+		}
+	} else {
+		next := *s.now // the maps stay what they are
+		if _, err = k.put(&next, value); err != nil {
+			return err
+		}
+		if err = next.numbers(); err != nil {
+			return err
+		}
+		*s.now = next
+	}
+	s.set[c.Setting] = *c
+	return nil
+}
+
+// Settings are those in force. They are the caller's.
+func (s *State) Settings() *Settings { return s.now.clone() }
+
+// Changes are all changes, oldest first, the ignored ones with the reason. The caller must not change them.
+func (s *State) Changes() []Change { return s.changes }
+
+// Value is a setting in force.
+type Value struct {
+	Setting string `json:"setting"`
+	Value   string `json:"value"`
+	// Default says that nothing else was set, or that it was taken back.
+	Default bool `json:"default"`
+	// Change, By and At are of the change that made it so; zero where there was none.
+	Change uint64    `json:"change,omitempty"`
+	By     string    `json:"by,omitempty"`
+	At     time.Time `json:"at,omitzero"`
+}
+
+// Value is the setting of that name. The error is an *InvalidError.
+func (s *State) Value(setting string) (Value, error) {
+	k, err := find(setting)
+	if err != nil {
+		return Value{}, err
+	}
+	c, was := s.set[setting]
+	return Value{Setting: setting, Value: k.text(s.now), Default: !was || c.Value == ToDefault, Change: c.N, By: c.By, At: c.At}, nil
+}
+
+// Values are all settings but pauses that were never set or were taken back, in order.
+func (s *State) Values() []Value {
+	names := make([]string, 0, len(s.set))
+	for name, c := range s.set {
+		if _, isPause := Pauses(name); isPause && c.Value != ToDefault {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var all []Value
+	for i, k := range scalars {
+		names = slices.Insert(names, i, k.name)
+	}
+	for _, name := range names {
+		v, _ := s.Value(name)
+		all = append(all, v)
+	}
+	return all
+}
+
+// was is what a change of the setting changes from.
+func (s *State) was(setting string) string {
+	if c, ok := s.set[setting]; ok && c.Value != ToDefault {
+		v, _ := s.Value(setting)
+		return v.Value
+	}
+	return ToDefault
+}
+
+// stored finds a change that was written, among those numbered from n on.
+func (s *State) stored(want *Change, n uint64) (Change, bool) {
+	for i := range s.changes {
+		if c := &s.changes[i]; c.N >= n && c.Setting == want.Setting && c.Value == want.Value && c.By == want.By && c.At.Equal(want.At) {
+			return *c, true
+		}
+	}
+	return Change{}, false
+}

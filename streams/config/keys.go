@@ -1,0 +1,288 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// ToDefault is the value that takes a setting back to its default.
+const ToDefault = "default"
+
+// InvalidError says why a setting can not have a value, or is none. Its text names the setting, the bounds, and what
+// would be right.
+type InvalidError struct {
+	Setting, Value string
+	Problem        string
+}
+
+func (e *InvalidError) Error() string { return e.Problem }
+
+// scalar is a setting of which there is one. Values travel as text.
+type scalar struct {
+	name, about string
+	bounds      string // in words
+	example     string
+	// parse reads a value into s. It does not judge it; check does.
+	parse func(s *Settings, text string) bool
+	text  func(s *Settings) string
+	// check says what is wrong with the value in s, "" if nothing.
+	check func(s *Settings) string
+}
+
+// scalars in the order in which they are shown.
+var scalars = []scalar{
+	number("reminder.batch", "customers that one message on a reminder stream tells at most", 1, 500, "200", func(s *Settings) *int { return &s.ReminderBatch }),
+	number("reminder.rate", "messages a second on the reminder stream of each lane, 0 = no limit", 0, 1_000_000, "2000", func(s *Settings) *int { return &s.ReminderRate }),
+	number("reminder.concurrency", "messages of a lane's fan-out on their way to the stream at once", 1, 64, "16", func(s *Settings) *int { return &s.ReminderConcurrency }),
+	period("reminder.grace", "how late a reminder may still fire; later than that it is dropped and counted", time.Second, 8760*time.Hour, "15m", func(s *Settings) *time.Duration { return &s.ReminderGrace }),
+}
+
+func number(name, about string, least, most int, example string, field func(*Settings) *int) scalar {
+	bounds := fmt.Sprintf("a whole number from %d to %d", least, most)
+	return scalar{
+		name: name, about: about, bounds: bounds, example: example,
+		parse: func(s *Settings, text string) bool {
+			n, err := strconv.ParseInt(text, 10, 32)
+			*field(s) = int(n)
+			return err == nil
+		},
+		text: func(s *Settings) string { return strconv.Itoa(*field(s)) },
+		check: func(s *Settings) string {
+			if n := *field(s); n < least || n > most {
+				return "expected " + bounds
+			}
+			return ""
+		},
+	}
+}
+
+func period(name, about string, least, most time.Duration, example string, field func(*Settings) *time.Duration) scalar {
+	bounds := fmt.Sprintf("a duration from %s to %s", shortly(least), shortly(most))
+	return scalar{
+		name: name, about: about, bounds: bounds, example: example,
+		parse: func(s *Settings, text string) bool {
+			d, err := time.ParseDuration(text)
+			*field(s) = d
+			return err == nil
+		},
+		text: func(s *Settings) string { return field(s).String() },
+		check: func(s *Settings) string {
+			if d := *field(s); d < least || d > most {
+				return "expected " + bounds
+			}
+			return ""
+		},
+	}
+}
+
+// shortly leaves the zeros out: 8760h0m0s is 8760h.
+func shortly(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// pause is a family of settings, one for each campaign.
+type pause struct {
+	prefix, about string
+	field         func(*Settings) *map[string]bool
+}
+
+// pauses in the order in which they are shown.
+var pauses = []pause{
+	{"expiry.pause.", "whether expiries of the campaign are not announced for now; redeeming is refused from the instant on all the same", func(s *Settings) *map[string]bool { return &s.ExpiryPaused }},
+	{"reminder.pause.", "whether reminders of the campaign do not fire for now", func(s *Settings) *map[string]bool { return &s.RemindersPaused }},
+}
+
+const pauseBounds = "true or false"
+
+// key is a setting by its name: a scalar, or the pause of a campaign.
+type key struct {
+	name     string
+	scalar   *scalar
+	pause    *pause
+	campaign string
+}
+
+// find finds a setting. The error is an *InvalidError.
+func find(name string) (key, error) {
+	for i := range scalars {
+		if scalars[i].name == name {
+			return key{name: name, scalar: &scalars[i]}, nil
+		}
+	}
+	for i := range pauses {
+		campaign, ok := strings.CutPrefix(name, pauses[i].prefix)
+		if !ok {
+			continue
+		}
+		if !domain.ValidCampaignName(campaign) {
+			return key{}, &InvalidError{Setting: name, Problem: fmt.Sprintf("setting %s: %s is no name of a campaign; give 1 to 64 letters, digits, _ and - behind %s", quote(name), quote(campaign), pauses[i].prefix)}
+		}
+		return key{name: name, pause: &pauses[i], campaign: campaign}, nil
+	}
+	hint := "; "
+	if near := nearest(name); near != "" {
+		hint = fmt.Sprintf("; did you mean %s? ", near)
+	}
+	return key{}, &InvalidError{Setting: name, Problem: fmt.Sprintf("there is no setting %s%sthe settings are %s", quote(name), hint, strings.Join(Names(), ", "))}
+}
+
+// put reads a value into s, which must not be shared, and returns it as it is written.
+func (k key) put(s *Settings, text string) (string, error) {
+	if k.pause != nil {
+		paused := text == "true"
+		if !paused && text != "false" {
+			return "", k.invalid(text, pauseBounds, "true")
+		}
+		k.setPause(s, paused)
+		return text, nil
+	}
+	if !k.scalar.parse(s, text) || k.scalar.check(s) != "" {
+		return "", k.invalid(text, k.scalar.bounds, k.scalar.example)
+	}
+	return k.scalar.text(s), nil
+}
+
+func (k key) invalid(text, bounds, example string) error {
+	return &InvalidError{Setting: k.name, Value: text,
+		Problem: fmt.Sprintf("%s can not be %s: it must be %s, such as %s, or %s", k.name, quote(text), bounds, example, ToDefault)}
+}
+
+func (k key) setPause(s *Settings, paused bool) {
+	field := k.pause.field(s)
+	switch {
+	case !paused:
+		delete(*field, k.campaign)
+	case *field == nil:
+		*field = map[string]bool{k.campaign: true}
+	default:
+		(*field)[k.campaign] = true
+	}
+}
+
+// text is the value in force.
+func (k key) text(s *Settings) string {
+	if k.pause != nil {
+		return strconv.FormatBool((*k.pause.field(s))[k.campaign])
+	}
+	return k.scalar.text(s)
+}
+
+// Check says whether a setting exists and can have a value, and returns the value as it will be written. The error is an
+// *InvalidError.
+func Check(setting, value string) (string, error) {
+	k, err := find(setting)
+	if err != nil || value == ToDefault {
+		return value, err
+	}
+	return k.put(&Settings{}, value)
+}
+
+// CheckName says whether there is such a setting. The error is an *InvalidError.
+func CheckName(setting string) error {
+	_, err := find(setting)
+	return err
+}
+
+// Pauses says which campaign a setting is about, if it is a pause.
+func Pauses(setting string) (campaign string, ok bool) {
+	k, err := find(setting)
+	return k.campaign, err == nil && k.pause != nil
+}
+
+const anyCampaign = "CAMPAIGN"
+
+// Names of all settings; CAMPAIGN stands for a campaign's name.
+func Names() (names []string) {
+	for _, d := range Describe() {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// Description is what people are told of a setting.
+type Description struct{ Name, About, Bounds, Default string }
+
+// Describe tells all settings, in order.
+func Describe() (all []Description) {
+	standard := Default()
+	for _, k := range scalars {
+		all = append(all, Description{k.name, k.about, k.bounds, shortDefault(k.text(standard))})
+	}
+	for _, p := range pauses {
+		all = append(all, Description{p.prefix + anyCampaign, p.about, pauseBounds, "false"})
+	}
+	return all
+}
+
+func shortDefault(text string) string {
+	if d, err := time.ParseDuration(text); err == nil && d != 0 {
+		return shortly(d)
+	}
+	return text
+}
+
+// nearest is the setting whose name differs from what was typed by few letters, "" if none does.
+func nearest(typed string) string {
+	const most = 3 // letters; more and it is a guess
+	best, at := "", most+1
+	consider := func(name, shown string) {
+		if d := distance(typed, name); d < at {
+			best, at = shown, d
+		}
+	}
+	if len(typed) > 128 {
+		return ""
+	}
+	for _, k := range scalars {
+		consider(k.name, k.name)
+	}
+	for _, p := range pauses {
+		// What stands behind the last dot is a campaign's.
+		campaign := typed[strings.LastIndexByte(typed, '.')+1:]
+		if domain.ValidCampaignName(campaign) {
+			consider(p.prefix+campaign, p.prefix+campaign)
+		}
+		consider(strings.TrimSuffix(p.prefix, "."), p.prefix+anyCampaign)
+	}
+	return best
+}
+
+// distance counts the letters to insert, remove or replace to make a into b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal, row[j+1] = row[j+1], min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// quote shows a text that may hold anything, cut.
+func quote(s string) string {
+	const most = 60
+	if len(s) > most {
+		return strconv.QuoteToASCII(strings.ToValidUTF8(s[:most], "")) + "…"
+	}
+	return strconv.QuoteToASCII(s)
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAValueIsTakenAsItIsWritten(t *testing.T) {
+	for _, c := range []struct{ setting, value, written string }{
+		{"reminder.batch", "1", "1"}, {"reminder.batch", "0500", "500"},
+		{"reminder.rate", "0", "0"}, {"reminder.rate", "1000000", "1000000"},
+		{"reminder.concurrency", "64", "64"},
+		{"reminder.grace", "1s", "1s"}, {"reminder.grace", "300s", "5m0s"}, {"reminder.grace", "8760h", "8760h0m0s"},
+		{"expiry.pause.summer", "true", "true"}, {"reminder.pause.SUMMER_2-x", "false", "false"},
+		{"reminder.batch", "default", "default"}, {"reminder.pause.summer", "default", "default"},
+	} {
+		if got, err := Check(c.setting, c.value); got != c.written || err != nil {
+			t.Errorf("%s %s: %q, %v", c.setting, c.value, got, err)
+		}
+	}
+}
+
+// TestNonsenseIsRefusedWithWhatWouldBeRight: the text names the setting, its bounds and a value that would do.
+func TestNonsenseIsRefusedWithWhatWouldBeRight(t *testing.T) {
+	for _, c := range []struct{ setting, value, want string }{
+		{"reminder.batch", "0", `reminder.batch can not be "0": it must be a whole number from 1 to 500, such as 200, or default`},
+		{"reminder.batch", "501", "from 1 to 500"},
+		{"reminder.batch", "", "from 1 to 500"},
+		{"reminder.batch", "99999999999999999999", "from 1 to 500"},
+		{"reminder.batch", "2e2", "from 1 to 500"},
+		{"reminder.rate", "-1", "from 0 to 1000000"},
+		{"reminder.rate", "1000001", "from 0 to 1000000"},
+		{"reminder.concurrency", "0", "from 1 to 64"},
+		{"reminder.concurrency", "65", "from 1 to 64"},
+		{"reminder.grace", "0s", "a duration from 1s to 8760h"},
+		{"reminder.grace", "999ms", "from 1s"},
+		{"reminder.grace", "8760h1s", "to 8760h"},
+		{"reminder.grace", "-5m", "from 1s"},
+		{"reminder.grace", "300", "a duration from 1s to 8760h, such as 15m"},
+		{"expiry.pause.summer", "yes", "true or false"},
+		{"expiry.pause.summer", "TRUE", "true or false"},
+		{"expiry.pause.", "true", "letters, digits, _ and -"},
+		{"reminder.pause.a b", "true", "letters, digits, _ and -"},
+		{"reminder.pause.a.b", "true", "letters, digits, _ and -"},
+		{"reminder.bacth", "1", "did you mean reminder.batch?"},
+		{"remind.batch", "1", "did you mean reminder.batch?"},
+		{"Reminder.Grace", "1s", "did you mean reminder.grace?"},
+		{"reminders.pause.summer", "true", "did you mean reminder.pause.summer?"},
+		{"expiry.pause", "true", "did you mean expiry.pause.CAMPAIGN?"},
+		{"colour", "red", "the settings are reminder.batch, reminder.rate, reminder.concurrency, reminder.grace, expiry.pause.CAMPAIGN, reminder.pause.CAMPAIGN"},
+		{"", "", "there is no setting"},
+		{"reminder.batch\x1b[2J" + strings.Repeat("x", 1000), "1", `"reminder.batch\x1b[2J`},
+	} {
+		_, err := Check(c.setting, c.value)
+		var invalid *InvalidError
+		if !errors.As(err, &invalid) || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 400 {
+			t.Errorf("%q %q: %v\n want %q", c.setting, c.value, err, c.want)
+		}
+		if err != nil && strings.ContainsAny(err.Error(), "\x1b\n") {
+			t.Errorf("%q is shown as it is", c.setting)
+		}
+	}
+}
+
+func TestDefaultsThatMakeNoSenseAreRefused(t *testing.T) {
+	s := Default()
+	s.ReminderBatch, s.ReminderGrace, s.ExpiryPaused = 0, time.Millisecond, map[string]bool{"a.b": true}
+	err := s.Validate()
+	if err == nil || !strings.Contains(err.Error(), "reminder.batch is 0, expected a whole number from 1 to 500") || !strings.Contains(err.Error(), "reminder.grace is 1ms") {
+		t.Errorf("%v", err)
+	}
+	s = Default()
+	s.ExpiryPaused = map[string]bool{"a.b": true}
+	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "expiry.pause.a.b") {
+		t.Errorf("%v", err)
+	}
+	if err := Default().Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, d := range Describe() {
+		if name := strings.ReplaceAll(d.Name, anyCampaign, "summer"); d.About == "" || d.Bounds == "" {
+			t.Errorf("%+v", d)
+		} else if _, err := Check(name, d.Default); err != nil {
+			t.Errorf("the default of %s: %v", name, err)
+		}
+	}
+}
