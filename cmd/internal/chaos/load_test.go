@@ -104,16 +104,7 @@ const (
 )
 
 // fired counts the reminders that fired.
-func fired(fold *check.Fold) (n int) {
-	for _, campaign := range fold.Campaigns {
-		for _, r := range campaign.Reminders {
-			if r.State == "fired" {
-				n++
-			}
-		}
-	}
-	return n
-}
+func fired(fold *check.Fold) uint64 { return fold.Tally().Fired }
 
 // settle holds the ledger against the log.
 func (l *ledger) settle(t *testing.T, fold *check.Fold) {

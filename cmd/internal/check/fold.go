@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"hash/maphash"
 	"sort"
 
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -14,12 +15,13 @@ type Fold struct {
 	Events     int
 	Untold     int                                  // reminders that fired and are not on SCRIP_RMD yet
 	Refused    map[string]map[domain.Refusal]uint64 // by campaign
+	Firings    []Firing                             // what fell due, lane by lane in the order of the log
+	Tellings   []Telling                            // the messages of SCRIP_RMD, likewise
 
 	codes   map[string]string // generated code → campaign/n
 	numbers map[uint32]string // campaign number → campaign
-	clock   domain.Instant    // of the newest event of the lane being folded
-	lane    int               // the lane being folded
-	owed    map[int][]string  // lines that SCRIP_RMD of a lane must hold, in order
+	lanes   map[int]*lane
+	*lane   // the one being folded
 }
 
 // Campaign is one campaign.
@@ -31,11 +33,13 @@ type Campaign struct {
 	Created   domain.Instant
 	Coupons   []*Coupon // n-1 → coupon
 	Through   domain.Instant
-	Reminders map[uint64]*Reminder
+	Reminders []Reminder // r-1 → reminder
 
 	imported map[string]bool
-	holders  map[string]int // customer → coupons
-	ids      map[string]bool
+	holders  map[string]int      // customer → coupons
+	ids      map[uint64]struct{} // hashes: a million ids as text are most of the memory
+	pending  map[uint64]uint64   // hash of who is to be reminded of what → r
+	events   Tally               // as reminder events say; Pending and Told stay 0
 }
 
 // Coupon is one claimed coupon.
@@ -48,6 +52,8 @@ type Coupon struct {
 	Voided      bool
 	Count       uint32
 	Redemptions []*Redemption
+
+	reminders []uint64 // those that hang on it, settled ones too
 }
 
 // Redemption is one use of a coupon.
@@ -57,23 +63,21 @@ type Redemption struct {
 	RolledBackAt domain.Instant
 }
 
-// Reminder is one subscription.
-type Reminder struct {
-	Customer, Kind string
-	Before         domain.Instant // microseconds
-	N              uint32
-	Due            domain.Instant // Never = none
-	State          string
-}
-
 // NewFold returns the fold of an empty log.
 func NewFold() *Fold {
-	return &Fold{Campaigns: map[string]*Campaign{}, Refused: map[string]map[domain.Refusal]uint64{}, codes: map[string]string{},
-		numbers: map[uint32]string{}, owed: map[int][]string{}}
+	f := &Fold{Campaigns: map[string]*Campaign{}, Refused: map[string]map[domain.Refusal]uint64{}, codes: map[string]string{},
+		numbers: map[uint32]string{}, lanes: map[int]*lane{}}
+	f.begin(0)
+	return f
 }
 
+// maxViolations bounds what is kept of a log that is wrong from one place on.
+const maxViolations = 1000
+
 func (f *Fold) blame(format string, args ...any) {
-	f.Violations = append(f.Violations, fmt.Sprintf(format, args...))
+	if len(f.Violations) < maxViolations {
+		f.Violations = append(f.Violations, fmt.Sprintf(format, args...))
+	}
 }
 
 // Holders maps the codes of a campaign to who holds them.
@@ -137,8 +141,8 @@ var once = map[domain.EventType]bool{
 	domain.CouponVoided: true, domain.CouponExtended: true, domain.ReminderSet: true,
 }
 
-// Apply folds one event. where names its place for a violation.
-func (f *Fold) Apply(where string, ev *domain.Event) {
+// Apply folds one event. where names its place for a violation, as %s writes it.
+func (f *Fold) Apply(where any, ev *domain.Event) {
 	f.Events++
 	if ev.At < f.clock {
 		f.blame("%s: %s of %s, after an event of %s: lane time ran back", where, ev.Type, ev.At, f.clock)
@@ -163,13 +167,13 @@ func (f *Fold) Apply(where string, ev *domain.Event) {
 		s := ev.Settings
 		s.Benefit = append([]byte(nil), s.Benefit...)
 		c := &Campaign{Name: ev.Campaign, Status: "active", Settings: s, Codes: s.Codes, Created: ev.At,
-			Reminders: map[uint64]*Reminder{}, imported: map[string]bool{}, holders: map[string]int{}, ids: map[string]bool{}}
+			imported: map[string]bool{}, holders: map[string]int{}, ids: map[uint64]struct{}{}, pending: map[uint64]uint64{}}
 		f.Campaigns[ev.Campaign] = c
 		if other, taken := f.numbers[ev.Number]; taken {
 			f.blame("%s: campaigns %s and %s have the number %d: their codes are the same", where, other, c.Name, ev.Number)
 		}
 		f.numbers[ev.Number] = c.Name
-		c.ids[ev.ID] = true
+		c.accept(ev.ID)
 		return
 	}
 	c := f.Campaigns[ev.Campaign]
@@ -178,10 +182,9 @@ func (f *Fold) Apply(where string, ev *domain.Event) {
 		return
 	}
 	if once[ev.Type] {
-		if c.ids[ev.ID] {
+		if !c.accept(ev.ID) {
 			f.blame("%s: id %s is accepted twice in %s", where, ev.ID, c.Name)
 		}
-		c.ids[ev.ID] = true
 	}
 	switch ev.Type {
 	case domain.CampaignSoldOut:
@@ -197,7 +200,7 @@ func (f *Fold) Apply(where string, ev *domain.Event) {
 		}
 		c.Settings = ev.Settings
 		c.Settings.Benefit = append([]byte(nil), ev.Settings.Benefit...)
-		c.replan(0)
+		c.replanAll()
 	case domain.CampaignPausedEvent:
 		c.Status = "paused"
 	case domain.CampaignResumed:
@@ -227,14 +230,37 @@ func (f *Fold) Apply(where string, ev *domain.Event) {
 		if ev.Through <= c.Through {
 			f.blame("%s: the watermark of %s does not rise", where, c.Name)
 		}
-		before := c.byStatus()[domain.StatusExpired]
-		c.Through = ev.Through
-		if fell := c.byStatus()[domain.StatusExpired] - before; uint64(fell) != ev.Count {
+		if fell := c.falling(ev.Through); fell != ev.Count {
 			f.blame("%s: %d coupons of %s fell, the event says %d", where, fell, c.Name, ev.Count)
 		}
+		c.Through = ev.Through
 	case domain.ReminderSet, domain.ReminderCancelled, domain.RemindersDue:
 		f.reminded(where, c, ev)
 	}
+}
+
+// accept keeps the id of an accepted command; false if it has been there before.
+func (c *Campaign) accept(id string) bool {
+	h := maphash.String(seed, id)
+	if _, known := c.ids[h]; known {
+		return false
+	}
+	c.ids[h] = struct{}{}
+	return true
+}
+
+// seed of the hashes that stand for text. Two of a million that are taken for one another, once in ten million runs, would
+// raise an alarm, never hide a fault.
+var seed = maphash.MakeSeed()
+
+// falling counts the coupons whose status turns to expired when the watermark rises.
+func (c *Campaign) falling(through domain.Instant) (n uint64) {
+	for _, k := range c.Coupons {
+		if at := c.Expires(k); at > c.Through && at <= through && !k.Voided && k.Count < c.Settings.MaxRedemptions {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *Campaign) byStatus() map[string]int {
@@ -246,7 +272,7 @@ func (c *Campaign) byStatus() map[string]int {
 }
 
 // claimed checks promises 1 and 2: one holder per code, one coupon per customer and id.
-func (f *Fold) claimed(where string, c *Campaign, ev *domain.Event) {
+func (f *Fold) claimed(where any, c *Campaign, ev *domain.Event) {
 	if int(ev.N) != len(c.Coupons)+1 {
 		f.blame("%s: coupon %d of %s follows %d", where, ev.N, c.Name, len(c.Coupons))
 	}
@@ -277,7 +303,7 @@ func (f *Fold) claimed(where string, c *Campaign, ev *domain.Event) {
 }
 
 // changed checks promise 3: redeemed neither too late nor too often.
-func (f *Fold) changed(where string, c *Campaign, k *Coupon, ev *domain.Event) {
+func (f *Fold) changed(where any, c *Campaign, k *Coupon, ev *domain.Event) {
 	switch ev.Type {
 	case domain.CouponRedeemed:
 		if k.Voided || ev.At >= c.Expires(k) || k.Count >= c.Settings.MaxRedemptions || c.Status == "paused" {
@@ -317,83 +343,9 @@ func (f *Fold) changed(where string, c *Campaign, k *Coupon, ev *domain.Event) {
 			f.blame("%s: coupon %d of %s is extended into the past", where, k.N, c.Name)
 		}
 		k.Own = ev.ExpiresAt
-		c.replan(k.N)
+		c.replan(k.reminders)
 	}
 	if (ev.Type == domain.CouponRedeemed || ev.Type == domain.CouponRolledBack) && ev.RedeemedCount != k.Count {
 		f.blame("%s: coupon %d of %s has been redeemed %d times, the event says %d", where, k.N, c.Name, k.Count, ev.RedeemedCount)
 	}
-}
-
-// reminded checks promise 4: at most once, never after a cancel.
-func (f *Fold) reminded(where string, c *Campaign, ev *domain.Event) {
-	switch ev.Type {
-	case domain.ReminderSet:
-		if c.Reminders[ev.R] != nil {
-			f.blame("%s: reminder %d of %s is set twice", where, ev.R, c.Name)
-		}
-		r := &Reminder{Customer: ev.CustomerID, Kind: ev.Kind, Before: domain.Instant(ev.Before.Microseconds()), N: ev.N, State: "pending"}
-		c.Reminders[ev.R] = r
-		r.Due = c.due(r)
-		if r.Due != ev.DueAt {
-			f.blame("%s: reminder %d of %s is due at %s, the event says %s", where, ev.R, c.Name, r.Due, ev.DueAt)
-		}
-	case domain.ReminderCancelled:
-		r := c.Reminders[ev.R]
-		if r == nil || r.State != "pending" {
-			f.blame("%s: reminder %d of %s is cancelled, but was not pending", where, ev.R, c.Name)
-			return
-		}
-		r.State = "cancelled"
-	case domain.RemindersDue:
-		if ev.DueAt > ev.At {
-			f.blame("%s: reminders of %s fire before they are due", where, c.Name)
-		}
-		if ev.Fired != 0 && ev.Dropped != 0 {
-			f.blame("%s: reminders of %s both fired and dropped", where, c.Name)
-		}
-		n := uint64(0)
-		for number := ev.FromR; number <= ev.ThroughR; number++ {
-			r := c.Reminders[number]
-			if r == nil || r.State != "pending" || r.Kind != ev.Kind || r.Due != ev.DueAt {
-				continue
-			}
-			n++
-			if ev.Dropped > 0 {
-				r.State = "dropped"
-				continue
-			}
-			r.State = "fired"
-			f.owed[f.lane] = append(f.owed[f.lane], toldLine(c.Name, r.Kind, r.Due, r.Customer))
-		}
-		if n != ev.Fired+ev.Dropped {
-			f.blame("%s: %d reminders of %s were due, the event says %d", where, n, c.Name, ev.Fired+ev.Dropped)
-		}
-	}
-}
-
-// replan works out anew when pending reminders are due: those of coupon n, of all for 0.
-func (c *Campaign) replan(n uint32) {
-	for _, r := range c.Reminders {
-		if r.State == "pending" && (n == 0 || r.Kind == domain.KindExpires && r.N == n) {
-			r.Due = c.due(r)
-		}
-	}
-}
-
-// due is when a reminder is due, Never if that what it hangs on never comes.
-func (c *Campaign) due(r *Reminder) domain.Instant {
-	anchor := c.Settings.OpensAt
-	if r.Kind == domain.KindExpires {
-		anchor = 0
-		if r.N == 0 || int(r.N) > len(c.Coupons) {
-			return domain.Never
-		}
-		if at := c.Expires(c.Coupons[r.N-1]); at != domain.Never {
-			anchor = at
-		}
-	}
-	if anchor == 0 {
-		return domain.Never
-	}
-	return anchor - r.Before
 }

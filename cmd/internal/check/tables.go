@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"iter"
 	"sort"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,34 +16,46 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// maxShown bounds the differences listed per relation.
+// maxShown bounds the differences listed per relation and side.
 const maxShown = 10
 
 // Tables compares the read tables with the fold and returns the differences, nil if there are none. The projector must
-// have reached where the fold ends.
+// have reached where the fold ends. Rows are compared as they stream by: neither side is ever whole in memory.
 func (f *Fold) Tables(ctx context.Context, db *pgx.Conn) ([]string, error) {
 	var differences []string
 	for _, r := range []struct {
 		relation, query string
-		want            []string
+		want            iter.Seq[string]
 	}{
-		{"campaign", `SELECT format('%s %s codes=%s claimed=%s redeemed=%s expired=%s voided=%s', campaign, status, codes, claimed, redeemed, expired, voided) FROM scrip.campaign`, f.campaignRows()},
-		{"coupon", `SELECT format('%s/%s %s %s %s %s %s %s', campaign, n, code, customer_id, status, ` + micros("claimed_at") + `, ` + micros("expires_at") + `, redeemed_count) FROM scrip.coupon`, f.couponRows()},
-		{"redemption", `SELECT format('%s/%s %s %s %s %s', campaign, n, order_id, customer_id, ` + micros("redeemed_at") + `, ` + micros("rolled_back_at") + `) FROM scrip.redemption`, f.redemptionRows()},
-		{"reminder", `SELECT format('%s %s %s %s %s', campaign, customer_id, kind, ` + micros("due_at") + `, state) FROM scrip.reminder`, f.reminderRows()},
-		{"expiry_task", `SELECT format('%s %s pending=%s redeemed=%s expired=%s %s', campaign, ` + micros("due_at") + `, pending, redeemed, expired, state) FROM scrip.expiry_task WHERE pending + redeemed + expired > 0`, f.taskRows()},
+		{"campaign", `SELECT format('%s %s codes=%s claimed=%s redeemed=%s expired=%s voided=%s', campaign, status, codes, claimed, redeemed, expired, voided) FROM scrip.campaign`, f.campaignRows},
+		{"coupon", `SELECT format('%s/%s %s %s %s %s %s %s', campaign, n, code, customer_id, status, ` + micros("claimed_at") + `, ` + micros("expires_at") + `, redeemed_count) FROM scrip.coupon`, f.couponRows},
+		{"redemption", `SELECT format('%s/%s %s %s %s %s', campaign, n, order_id, customer_id, ` + micros("redeemed_at") + `, ` + micros("rolled_back_at") + `) FROM scrip.redemption`, f.redemptionRows},
+		{"reminder", `SELECT format('%s %s %s %s %s', campaign, customer_id, kind, ` + micros("due_at") + `, state) FROM scrip.reminder`, f.reminderRows},
+		{"reminders by state", `SELECT format('%s %s', state, count(*)) FROM scrip.reminder GROUP BY state`, f.stateRows},
+		{"expiry_task", `SELECT format('%s %s pending=%s redeemed=%s expired=%s %s', campaign, ` + micros("due_at") + `, pending, redeemed, expired, state) FROM scrip.expiry_task WHERE pending + redeemed + expired > 0`, f.taskRows},
 	} {
 		rows, err := db.Query(ctx, r.query)
 		if err != nil {
 			return nil, fmt.Errorf("reading scrip.%s: %w", r.relation, err)
 		}
-		got, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
+		differences = append(differences, compare(r.relation, texts(rows), r.want)...)
+		if err := rows.Err(); err != nil {
 			return nil, fmt.Errorf("reading scrip.%s: %w", r.relation, err)
 		}
-		differences = append(differences, compare(r.relation, got, r.want)...)
 	}
 	return differences, nil
+}
+
+// texts are rows of one column of text. What goes wrong is in rows.Err.
+func texts(rows pgx.Rows) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		defer rows.Close()
+		for rows.Next() {
+			if raw := rows.RawValues()[0]; !yield(string(raw)) {
+				return
+			}
+		}
+	}
 }
 
 // micros formats a column as microseconds since 1970, empty for NULL, so that no time zone gets in between.
@@ -48,30 +63,49 @@ func micros(column string) string {
 	return `(extract(epoch FROM ` + column + `) * 1000000)::bigint`
 }
 
-func compare(relation string, got, want []string) (differences []string) {
-	left := map[string]int{}
-	for _, row := range want {
-		left[row]++
+// compare holds rows of the table against those the log makes, which it goes through once more to name what is missing.
+func compare(relation string, got, want iter.Seq[string]) []string {
+	left := map[uint64]int{} // hash of a row → how often the table should still have it
+	for row := range want {
+		left[maphash.String(seed, row)]++
 	}
-	for _, row := range got {
-		left[row]--
+	var only [2][]string // in the table, in the log
+	var more int
+	show := func(where int, row string) {
+		if len(only[where]) == maxShown {
+			more++
+			return
+		}
+		only[where] = append(only[where], row)
 	}
-	var rows []string
-	for row, n := range left {
-		if n != 0 {
-			rows = append(rows, row)
+	for row := range got {
+		h := maphash.String(seed, row)
+		switch left[h] {
+		case 0:
+			show(0, row)
+		case 1:
+			delete(left, h)
+		default:
+			left[h]--
 		}
 	}
-	sort.Strings(rows)
-	for i, row := range rows {
-		if i == maxShown {
-			return append(differences, fmt.Sprintf("%s: … and %d more rows differ", relation, len(rows)-maxShown))
+	if len(left) > 0 {
+		for row := range want {
+			if h := maphash.String(seed, row); left[h] > 0 {
+				left[h]--
+				show(1, row)
+			}
 		}
-		where := "only in the table"
-		if left[row] > 0 {
-			where = "only in the log"
+	}
+	var differences []string
+	for where, rows := range only {
+		sort.Strings(rows)
+		for _, row := range rows {
+			differences = append(differences, fmt.Sprintf("%s: only in the %s: %s", relation, [...]string{"table", "log"}[where], row))
 		}
-		differences = append(differences, fmt.Sprintf("%s: %s: %s", relation, where, row))
+	}
+	if more > 0 {
+		differences = append(differences, fmt.Sprintf("%s: … and %d more rows differ", relation, more))
 	}
 	return differences
 }
@@ -81,49 +115,63 @@ func stamp(i domain.Instant) string {
 	if i == 0 || i == domain.Never {
 		return ""
 	}
-	return fmt.Sprint(int64(i))
+	return strconv.FormatInt(int64(i), 10)
 }
 
-func (f *Fold) campaignRows() (rows []string) {
+func (f *Fold) campaignRows(yield func(string) bool) {
 	for _, c := range f.Campaigns {
 		n := c.byStatus()
-		rows = append(rows, fmt.Sprintf("%s %s codes=%d claimed=%d redeemed=%d expired=%d voided=%d", c.Name, c.Status, c.Codes,
-			len(c.Coupons), n[domain.StatusRedeemed], n[domain.StatusExpired], n[domain.StatusVoided]))
-	}
-	return rows
-}
-
-func (f *Fold) couponRows() (rows []string) {
-	for _, c := range f.Campaigns {
-		for _, k := range c.Coupons {
-			rows = append(rows, fmt.Sprintf("%s/%d %s %s %s %s %s %d", c.Name, k.N, k.Code, k.Customer, c.StatusOf(k), stamp(k.ClaimedAt), stamp(c.Expires(k)), k.Count))
+		if !yield(fmt.Sprintf("%s %s codes=%d claimed=%d redeemed=%d expired=%d voided=%d", c.Name, c.Status, c.Codes,
+			len(c.Coupons), n[domain.StatusRedeemed], n[domain.StatusExpired], n[domain.StatusVoided])) {
+			return
 		}
 	}
-	return rows
 }
 
-func (f *Fold) redemptionRows() (rows []string) {
+func (f *Fold) couponRows(yield func(string) bool) {
 	for _, c := range f.Campaigns {
 		for _, k := range c.Coupons {
-			for _, r := range k.Redemptions {
-				rows = append(rows, fmt.Sprintf("%s/%d %s %s %s %s", c.Name, k.N, r.Order, k.Customer, stamp(r.At), stamp(r.RolledBackAt)))
+			if !yield(fmt.Sprintf("%s/%d %s %s %s %s %s %d", c.Name, k.N, k.Code, k.Customer, c.StatusOf(k), stamp(k.ClaimedAt), stamp(c.Expires(k)), k.Count)) {
+				return
 			}
 		}
 	}
-	return rows
 }
 
-func (f *Fold) reminderRows() (rows []string) {
+func (f *Fold) redemptionRows(yield func(string) bool) {
 	for _, c := range f.Campaigns {
-		for _, r := range c.Reminders {
-			rows = append(rows, fmt.Sprintf("%s %s %s %s %s", c.Name, r.Customer, r.Kind, stamp(r.Due), r.State))
+		for _, k := range c.Coupons {
+			for _, r := range k.Redemptions {
+				if !yield(fmt.Sprintf("%s/%d %s %s %s %s", c.Name, k.N, r.Order, k.Customer, stamp(r.At), stamp(r.RolledBackAt))) {
+					return
+				}
+			}
 		}
 	}
-	return rows
+}
+
+func (f *Fold) reminderRows(yield func(string) bool) {
+	for _, c := range f.Campaigns {
+		for i := range c.Reminders {
+			r := &c.Reminders[i]
+			if !yield(fmt.Sprintf("%s %s %s %s %s", c.Name, r.Customer, r.Kind(), stamp(r.Due), r.State)) {
+				return
+			}
+		}
+	}
+}
+
+func (f *Fold) stateRows(yield func(string) bool) {
+	t := f.Tally()
+	for s, n := range map[State]uint64{Pending: t.Pending, Fired: t.Fired, Cancelled: t.Cancelled, Dropped: t.Dropped} {
+		if n > 0 && !yield(fmt.Sprintf("%s %d", s, n)) {
+			return
+		}
+	}
 }
 
 // taskRows are the expiry tasks younger than any clean-up.
-func (f *Fold) taskRows() (rows []string) {
+func (f *Fold) taskRows(yield func(string) bool) {
 	for _, c := range f.Campaigns {
 		type task struct{ live, spent int }
 		tasks := map[domain.Instant]*task{}
@@ -146,10 +194,11 @@ func (f *Fold) taskRows() (rows []string) {
 			if at <= c.Through {
 				row = fmt.Sprintf("%s %s pending=0 redeemed=%d expired=%d processed", c.Name, stamp(at), t.spent, t.live)
 			}
-			rows = append(rows, row)
+			if !yield(row) {
+				return
+			}
 		}
 	}
-	return rows
 }
 
 // undefinedTable is PostgreSQL's code for a relation that does not exist.

@@ -1,0 +1,235 @@
+package check
+
+import (
+	"fmt"
+	"hash/maphash"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// Reminder is one subscription. There may be millions.
+type Reminder struct {
+	Customer string
+	Before   domain.Instant // microseconds
+	Due      domain.Instant // Never = none; when it fired or was dropped: of that
+	N        uint32
+	Expires  bool // of kind expires, else opens
+	State    State
+}
+
+// State is what has become of a reminder.
+type State uint8
+
+// The states.
+const (
+	Pending State = iota
+	Fired
+	Cancelled
+	Dropped
+)
+
+// String is how SQL says it.
+func (s State) String() string { return [...]string{"pending", "fired", "cancelled", "dropped"}[s] }
+
+// Kind is the contract's word.
+func (r *Reminder) Kind() string {
+	if r.Expires {
+		return domain.KindExpires
+	}
+	return domain.KindOpens
+}
+
+// Tally counts reminders. Promise 4 says that Set is the sum of the next four, and that Told comes to be Fired.
+type Tally struct{ Set, Fired, Cancelled, Dropped, Pending, Told uint64 }
+
+func (t Tally) String() string {
+	return fmt.Sprintf("%d set = %d fired + %d cancelled + %d dropped + %d pending; %d told", t.Set, t.Fired, t.Cancelled, t.Dropped, t.Pending, t.Told)
+}
+
+func (t *Tally) add(s State, n uint64) {
+	*[...]*uint64{&t.Pending, &t.Fired, &t.Cancelled, &t.Dropped}[s] += n
+}
+
+// Tally counts the campaign's reminders, one by one. It does not know whom SCRIP_RMD has told.
+func (c *Campaign) Tally() Tally {
+	t := Tally{Set: uint64(len(c.Reminders))}
+	for i := range c.Reminders {
+		t.add(c.Reminders[i].State, 1)
+	}
+	return t
+}
+
+// Tally counts all reminders.
+func (f *Fold) Tally() Tally {
+	var sum Tally
+	for _, c := range f.Campaigns {
+		t := c.Tally()
+		sum.Set, sum.Fired, sum.Cancelled = sum.Set+t.Set, sum.Fired+t.Fired, sum.Cancelled+t.Cancelled
+		sum.Dropped, sum.Pending = sum.Dropped+t.Dropped, sum.Pending+t.Pending
+	}
+	for _, t := range f.Tellings {
+		sum.Told += uint64(t.Lines)
+	}
+	return sum
+}
+
+// balance holds what the events say they did against what has become of each reminder.
+func (f *Fold) balance() {
+	for _, c := range f.Campaigns {
+		states, events := c.Tally(), c.events
+		events.Pending = events.Set - events.Fired - events.Cancelled - events.Dropped
+		if states != events {
+			f.blame("reminders of %s: by their states %s, by their events %s", c.Name, states, events)
+		}
+	}
+}
+
+// Firing is one reminders.due event.
+type Firing struct {
+	Campaign       string
+	At, Due        domain.Instant
+	Fired, Dropped uint64
+}
+
+// reminded checks promise 4: at most once, never early, never after a cancel.
+func (f *Fold) reminded(where any, c *Campaign, ev *domain.Event) {
+	switch ev.Type {
+	case domain.ReminderSet:
+		f.set(where, c, ev)
+	case domain.ReminderCancelled:
+		c.events.Cancelled++
+		r := c.reminder(ev.R)
+		if r == nil || r.State != Pending {
+			f.blame("%s: reminder %d of %s is cancelled, but was not pending", where, ev.R, c.Name)
+			return
+		}
+		c.end(r, Cancelled)
+	case domain.RemindersDue:
+		f.fell(where, c, ev)
+	}
+}
+
+func (f *Fold) set(where any, c *Campaign, ev *domain.Event) {
+	c.events.Set++
+	if c.reminder(ev.R) != nil {
+		f.blame("%s: reminder %d of %s is set twice", where, ev.R, c.Name)
+		return
+	}
+	if ev.R != uint64(len(c.Reminders)+1) {
+		f.blame("%s: reminder %d of %s follows %d", where, ev.R, c.Name, len(c.Reminders))
+		return
+	}
+	r := Reminder{Customer: ev.CustomerID, Expires: ev.Kind == domain.KindExpires, Before: domain.Instant(ev.Before.Microseconds()), N: ev.N}
+	r.Due = c.due(&r)
+	if r.Due != ev.DueAt {
+		f.blame("%s: reminder %d of %s is due at %s, the event says %s", where, ev.R, c.Name, r.Due, ev.DueAt)
+	}
+	if r.Due <= ev.At {
+		f.blame("%s: reminder %d of %s is due at %s, which has passed", where, ev.R, c.Name, r.Due)
+	}
+	if other, there := c.pending[r.key()]; there {
+		f.blame("%s: reminder %d of %s is for whom and what reminder %d is pending", where, ev.R, c.Name, other)
+	}
+	if r.N != 0 && int(r.N) <= len(c.Coupons) {
+		k := c.Coupons[r.N-1]
+		k.reminders = append(k.reminders, ev.R)
+		if k.Customer != r.Customer {
+			f.blame("%s: reminder %d of %s is %s's, and of coupon %d, which is %s's", where, ev.R, c.Name, r.Customer, r.N, k.Customer)
+		}
+	}
+	c.pending[r.key()] = ev.R
+	c.Reminders = append(c.Reminders, r)
+}
+
+// fell fires or drops what the event says, and owes SCRIP_RMD the lines.
+func (f *Fold) fell(where any, c *Campaign, ev *domain.Event) {
+	c.events.Fired, c.events.Dropped = c.events.Fired+ev.Fired, c.events.Dropped+ev.Dropped
+	f.Firings = append(f.Firings, Firing{Campaign: c.Name, At: ev.At, Due: ev.DueAt, Fired: ev.Fired, Dropped: ev.Dropped})
+	if ev.DueAt > ev.At {
+		f.blame("%s: reminders of %s fire before they are due", where, c.Name)
+	}
+	if ev.Fired != 0 && ev.Dropped != 0 {
+		f.blame("%s: reminders of %s both fired and dropped", where, c.Name)
+	}
+	n := uint64(0)
+	for number := max(ev.FromR, 1); number <= min(ev.ThroughR, uint64(len(c.Reminders))); number++ {
+		r := c.reminder(number)
+		if r.State != Pending || r.Due != ev.DueAt || r.Kind() != ev.Kind {
+			continue
+		}
+		n++
+		if ev.Dropped > 0 {
+			c.end(r, Dropped)
+			continue
+		}
+		if r.N != 0 && int(r.N) <= len(c.Coupons) {
+			if k := c.Coupons[r.N-1]; k.Voided || k.Count >= c.Settings.MaxRedemptions {
+				f.blame("%s: reminder %d of %s fires for coupon %d, which is %s", where, number, c.Name, k.N, c.StatusOf(k))
+			}
+		}
+		c.end(r, Fired)
+		f.owed = append(f.owed, owed{campaign: c, r: number, line: f.line, step: f.step})
+	}
+	if n != ev.Fired+ev.Dropped {
+		f.blame("%s: %d reminders of %s were due, the event says %d", where, n, c.Name, ev.Fired+ev.Dropped)
+	}
+}
+
+// reminder finds one, nil if there is none of that number.
+func (c *Campaign) reminder(r uint64) *Reminder {
+	if r == 0 || r > uint64(len(c.Reminders)) {
+		return nil
+	}
+	return &c.Reminders[r-1]
+}
+
+func (c *Campaign) end(r *Reminder, s State) {
+	r.State = s
+	delete(c.pending, r.key())
+}
+
+// key is what two pending reminders must not have in common.
+func (r *Reminder) key() uint64 {
+	return maphash.Comparable(seed, struct {
+		customer string
+		before   domain.Instant
+		n        uint32
+		expires  bool
+	}{r.Customer, r.Before, r.N, r.Expires})
+}
+
+// replan works out anew when pending ones of these reminders are due.
+func (c *Campaign) replan(numbers []uint64) {
+	for _, n := range numbers {
+		if r := c.reminder(n); r.State == Pending {
+			r.Due = c.due(r)
+		}
+	}
+}
+
+// replanAll does so for all of the campaign.
+func (c *Campaign) replanAll() {
+	for i := range c.Reminders {
+		if r := &c.Reminders[i]; r.State == Pending {
+			r.Due = c.due(r)
+		}
+	}
+}
+
+// due is when a reminder is due, Never if that what it hangs on never comes.
+func (c *Campaign) due(r *Reminder) domain.Instant {
+	anchor := c.Settings.OpensAt
+	if r.Expires {
+		anchor = 0
+		if r.N == 0 || int(r.N) > len(c.Coupons) {
+			return domain.Never
+		}
+		if at := c.Expires(c.Coupons[r.N-1]); at != domain.Never {
+			anchor = at
+		}
+	}
+	if anchor == 0 {
+		return domain.Never
+	}
+	return anchor - r.Before
+}

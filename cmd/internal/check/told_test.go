@@ -1,0 +1,192 @@
+package check
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// digest of the step that firings stand in, as these stories tell it.
+const digest = "0123456789abcdef0123456789abcdef"
+
+// firings are two campaigns in one step: of s alice and bob (reminders 1 and 2), of z carol and dave (1 and 2).
+func firings(dropped bool) []domain.Event {
+	expires := domain.KindExpires
+	z := domain.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2, OpensAt: t0 + 100*second}
+	due := domain.Event{Type: domain.RemindersDue, At: 91, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}
+	if dropped {
+		due.Fired, due.Dropped = 0, 2
+	}
+	ofS, ofZ := due, due
+	ofS.Campaign, ofS.Kind, ofZ.Campaign, ofZ.Kind = "s", expires, "z", domain.KindOpens
+	return append(story(),
+		domain.Event{Type: domain.CampaignCreated, Campaign: "z", At: 5, ID: "create", Number: 5, Settings: z},
+		domain.Event{Type: domain.ReminderSet, Campaign: "z", At: 5, ID: "m1", R: 1, CustomerID: "carol", Kind: domain.KindOpens, Before: 10e9, DueAt: 90},
+		domain.Event{Type: domain.ReminderSet, Campaign: "z", At: 5, ID: "m2", R: 2, CustomerID: "dave", Kind: domain.KindOpens, Before: 10e9, DueAt: 90},
+		domain.Event{Type: domain.ReminderSet, Campaign: "z", At: 5, ID: "m3", R: 3, CustomerID: "erin", Kind: domain.KindOpens, Before: 5e9, DueAt: 95},
+		domain.Event{Type: domain.ReminderSet, Campaign: "z", At: 6, ID: "m4", R: 4, CustomerID: "frank", Kind: domain.KindOpens, Before: 10e9, DueAt: 90},
+		domain.Event{Type: domain.ReminderCancelled, Campaign: "z", At: 7, ID: "m5", R: 4},
+		ofS, ofZ)
+}
+
+// line is one of SCRIP_RMD.
+func line(campaign, customer string) domain.Event {
+	kind := domain.KindExpires
+	if campaign == "z" {
+		kind = domain.KindOpens
+	}
+	return domain.Event{Type: domain.ReminderDue, Campaign: campaign, At: t0 + 91*second, Kind: kind, DueAt: t0 + 90*second, CustomerID: customer}
+}
+
+// message is one of SCRIP_RMD: its source says which line of step 7 its last line tells of.
+func message(line int, r uint64, lines ...domain.Event) eventlog.Message {
+	var payload []byte
+	for _, l := range lines {
+		payload = append(l.AppendJSON(payload), '\n')
+	}
+	return eventlog.Message{Sequence: 1, Time: (t0 + 92*second).Time(), Payload: payload,
+		Header: eventlog.Header{Owner: "o", Source: eventlog.Source{Sequence: 7, Line: line, LastR: r}, SourceDigest: digest}}
+}
+
+func TestRemindersAreToldOnceAndInOrder(t *testing.T) {
+	alice, bob, carol, dave := line("s", "alice"), line("s", "bob"), line("z", "carol"), line("z", "dave")
+	early, other := alice, message(1, 2, alice, bob)
+	early.At = t0 + 89*second
+	other.SourceDigest = "ff" + digest[2:]
+	hasty := message(1, 1, alice)
+	hasty.Time = (t0 + 89*second).Time()
+	for _, c := range []struct {
+		name   string
+		told   []eventlog.Message
+		says   string // "" = nothing is wrong
+		untold int
+	}{
+		{"nobody yet", nil, "", 4},
+		{"all in one message", []eventlog.Message{message(2, 2, alice, bob, carol, dave)}, "", 0},
+		{"one message per firing", []eventlog.Message{message(1, 2, alice, bob), message(2, 2, carol, dave)}, "", 0},
+		{"messages across firings", []eventlog.Message{message(1, 1, alice), message(2, 1, bob, carol), message(2, 2, dave)}, "", 0},
+		{"not yet all", []eventlog.Message{message(1, 1, alice)}, "", 3},
+		{"twice in a message", []eventlog.Message{message(1, 2, alice, alice, bob)}, "it is s expires 2030-01-01T00:01:30Z bob's turn (reminder 1 is fired", 3},
+		{"twice in two messages", []eventlog.Message{message(1, 2, alice, bob), message(1, 2, bob)}, "carol's turn (reminder 2 is fired", 2},
+		{"twice at the end", []eventlog.Message{message(2, 2, alice, bob, carol, dave), message(2, 2, dave)}, "did not fire, or was told before (reminder 2 is fired", 0},
+		{"one left out", []eventlog.Message{message(1, 2, bob)}, "alice's turn", 4},
+		{"in another order", []eventlog.Message{message(1, 2, carol, dave, alice, bob)}, "alice's turn", 4},
+		{"one that is pending", []eventlog.Message{message(2, 3, alice, bob, carol, line("z", "erin"))}, "dave's turn (reminder 3 is pending", 1},
+		{"one that was cancelled", []eventlog.Message{message(2, 3, alice, bob, line("z", "frank"))}, "carol's turn (reminder 4 is cancelled", 2},
+		{"one that never was", []eventlog.Message{message(2, 2, alice, bob, carol, dave, line("nowhere", "x"))}, "did not fire", 0},
+		{"before it is due by its line", []eventlog.Message{message(1, 1, early)}, "before it is due", 3},
+		{"before it is due by the stream's time", []eventlog.Message{hasty}, "before it is due", 3},
+		{"a source behind its lines", []eventlog.Message{message(1, 1, alice, bob)}, "its source is {7 1 1}, that of its last line is {7 1 2}", 2},
+		{"a source ahead of its lines", []eventlog.Message{message(2, 1, alice, bob)}, "its source is {7 2 1}", 2},
+		{"a source of another log", []eventlog.Message{other}, "its source's digest", 2},
+		{"nobody in a message", []eventlog.Message{message(1, 1)}, "has no lines", 4},
+	} {
+		f := tell(firings(false)...)
+		for i := range f.owed { // tell knows no steps
+			f.owed[i].step, f.owed[i].line = &step{sequence: 7, digest: digest}, 1+i/2
+		}
+		for i := range c.told {
+			if err := f.tells(&c.told[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.balance()
+		broken := strings.Join(f.Violations, "\n")
+		if c.says == "" && broken != "" || !strings.Contains(broken, c.says) || len(f.owed) != c.untold {
+			t.Errorf("%s: %q, %d untold, want %q, %d", c.name, broken, len(f.owed), c.says, c.untold)
+		}
+	}
+	// Dropped ones are told to nobody.
+	f := tell(firings(true)...)
+	m := message(1, 1, alice)
+	if err := f.tells(&m); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Violations) != 1 || !strings.Contains(f.Violations[0], "reminder 1 is dropped") {
+		t.Errorf("a dropped reminder is told: %q", f.Violations)
+	}
+	if want := (Tally{Set: 6, Cancelled: 1, Dropped: 4, Pending: 1, Told: 1}); f.Tally() != want {
+		t.Errorf("%s, want %s", f.Tally(), want)
+	}
+}
+
+// TestALogIsFollowedWhileItGrows: what CatchUp has folded it does not fold again, and it ends like one reading of all.
+func TestALogIsFollowedWhileItGrows(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	ctx := t.Context()
+	log, err := topology.Ensure(ctx, js, topology.Spec{Lanes: 1, KeyFingerprint: "k", CmdMaxBytes: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, reminders := eventlog.Events(js, 0), eventlog.Reminders(js, 0)
+	publish := func(stream eventlog.Stream, expected uint64, header eventlog.Header, lines ...domain.Event) {
+		t.Helper()
+		a, err := stream.NewAppender(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		var payload []byte
+		for _, ev := range lines {
+			payload = append(ev.AppendJSON(payload), '\n')
+		}
+		if _, err := a.Publish(ctx, eventlog.Attempt{Expected: expected, Header: header.Encode(), Payload: payload}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The log lies in the past: what it tells of has been due for long.
+	base := domain.At(time.Now().Add(-time.Hour))
+	lines := onto(base, firings(false)...)
+	step := func(n uint64, lines ...domain.Event) {
+		t.Helper()
+		at := lines[len(lines)-1].At.Time()
+		publish(events, n-1, eventlog.Header{Commands: [2]uint64{n, n}, CommandTime: at, LaneTime: at, Owner: "o"}, lines...)
+	}
+	tells := func(n uint64, line int, r uint64, lines ...domain.Event) {
+		t.Helper()
+		for i := range lines {
+			lines[i].At, lines[i].DueAt = base+91*second, base+90*second
+		}
+		tail, err := events.Tail(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		publish(reminders, n-1, eventlog.Header{Owner: "o", SourceDigest: tail.Message.Digest(),
+			Source: eventlog.Source{Sequence: tail.Message.Sequence, Line: line, LastR: r}}, lines...)
+	}
+	f := NewFold()
+	catchUp := func(want Tally, end uint64) {
+		t.Helper()
+		ends, err := f.CatchUp(ctx, js, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Tally() != want || ends[0] != end || f.Untold != int(want.Fired-want.Told) || len(f.Violations) > 0 {
+			t.Errorf("%s, untold %d, up to %d, %q; want %s, up to %d", f.Tally(), f.Untold, ends[0], f.Violations, want, end)
+		}
+		if whole, _, err := Log(ctx, js, log); err != nil || whole.Tally() != want || len(whole.Violations) > 0 {
+			t.Errorf("read at once: %s, %q, %v; want %s", whole.Tally(), whole.Violations, err, want)
+		}
+	}
+	catchUp(Tally{}, 0)
+	due := len(lines) - 2
+	step(1, lines[:5]...)
+	catchUp(Tally{Set: 1, Pending: 1}, 1)
+	step(2, lines[5:due]...)
+	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 5}, 2)
+	step(3, lines[due:]...)
+	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4}, 3)
+	tells(1, 2, 1, line("s", "alice"), line("s", "bob"), line("z", "carol"))
+	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4, Told: 3}, 3)
+	tells(2, 2, 2, line("z", "dave"))
+	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4, Told: 4}, 3)
+	tells(3, 2, 2, line("z", "dave"))
+	if _, err := f.CatchUp(ctx, js, log); err != nil || len(f.Violations) != 1 {
+		t.Errorf("told again: %q, %v", f.Violations, err)
+	}
+}
