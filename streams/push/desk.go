@@ -16,9 +16,9 @@ type place struct {
 type verdict uint8
 
 const (
-	unknown verdict = iota // begun with the question
-	inHand                 // somebody here works on it
-	finished               // told or a dead letter; only the ack is missing
+	unknown  verdict = iota // begun with the question
+	inHand                  // somebody here works on it
+	finished                // told or a dead letter; only the ack is missing
 )
 
 // desk knows what this process has in hand and has lately finished, so that what NATS delivers again, because an

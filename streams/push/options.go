@@ -35,7 +35,7 @@ func FromNow() Since { return Since{} }
 // FromStart begins with the first reminder ever fired.
 func FromStart() Since { return Since{all: true} }
 
-// From begins with what was fired at t or later.
+// From begins with what was fired at t or later; a t to come is like FromNow.
 func From(t time.Time) Since { return Since{at: t} }
 
 // Options of a Pusher. Name is required; for the rest the zero value has the written default.

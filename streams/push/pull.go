@@ -24,7 +24,7 @@ const (
 	askFor = 5 * time.Second
 	// goneAfter is how often in a row the consumer must be missing: a cluster that elects may say so once.
 	goneAfter    = 3
-	missingPause = 500 * time.Millisecond
+	missingPause = 300 * time.Millisecond
 )
 
 // consumer finds the lane's consumer or makes it. It is changed by nobody afterwards.
@@ -61,8 +61,8 @@ func (p *Pusher) consumer(ctx context.Context, lane int) (jetstream.Consumer, er
 
 // pull takes one lane's messages up, one at a time and only when a worker is free. Errors end the whole Run.
 func (p *Pusher) pull(lane int, consumer jetstream.Consumer) error {
-	for missing := 0; ; {
-		cause := p.iterate(lane, consumer, &missing)
+	for {
+		cause := p.iterate(lane, consumer)
 		var fatal *fatalError
 		switch {
 		case p.ctx.Err() != nil:
@@ -73,21 +73,17 @@ func (p *Pusher) pull(lane int, consumer jetstream.Consumer) error {
 			return fmt.Errorf("push: lane %d: %w", lane, cause)
 		}
 		// No sign of life from the server, or it says that there is nobody.
-		gone, err := p.gone(lane)
-		if !gone {
-			missing = 0
-		} else if missing++; missing >= goneAfter {
+		if err := p.gone(lane); err != nil {
 			return fmt.Errorf("push: %w: lane %d, name %q (%w); start again to begin with a new one", ErrGone, lane, p.opts.Name, err)
 		}
-		sleep(p.ctx, missingPause)
 	}
 }
 
 // fatalError is one that waiting does not mend.
 type fatalError struct{ error }
 
-// iterate takes messages until there is an error. missing is set to 0 with each message.
-func (p *Pusher) iterate(lane int, consumer jetstream.Consumer, missing *int) error {
+// iterate takes messages until there is an error.
+func (p *Pusher) iterate(lane int, consumer jetstream.Consumer) error {
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(pullFor), jetstream.PullHeartbeat(pullBeat))
 	if err != nil {
 		return fmt.Errorf("asking for messages: %w", err)
@@ -108,19 +104,25 @@ func (p *Pusher) iterate(lane int, consumer jetstream.Consumer, missing *int) er
 		if err != nil {
 			return err
 		}
-		*missing = 0
 		if err := p.take(lane, msg); err != nil {
 			return &fatalError{err}
 		}
 	}
 }
 
-// gone asks whether the consumer is still there. A server that does not answer is one that is away.
-func (p *Pusher) gone(lane int) (bool, error) {
-	ctx, cancel := context.WithTimeout(p.ctx, askFor)
-	defer cancel()
-	_, err := p.js.Consumer(ctx, topology.RmdStream(lane), p.opts.Name)
-	return errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound), err
+// gone asks whether the consumer is still there, and says how it is known that it is not. A server that does not answer
+// is one that is away.
+func (p *Pusher) gone(lane int) error {
+	for range goneAfter {
+		ctx, cancel := context.WithTimeout(p.ctx, askFor)
+		_, err := p.js.Consumer(ctx, topology.RmdStream(lane), p.opts.Name)
+		cancel()
+		missing := errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
+		if !sleep(p.ctx, missingPause) || !missing {
+			return nil
+		}
+	}
+	return errors.New("asked several times, the server does not know it")
 }
 
 // untilFree waits until a worker is free. The turn is not taken yet: the message may be long in coming.

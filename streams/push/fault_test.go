@@ -1,0 +1,328 @@
+package push_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// A process dies before the push, or after it and before the acknowledgement: another one tells the same customers, under
+// the same keys.
+func TestDiesAroundThePush(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		t.Run(fmt.Sprintf("told=%t", told), func(t *testing.T) {
+			r := newRig(t, 1)
+			r.fire(t, 0, "ann")
+			b := newBook()
+			var dying *sender
+			ready := make(chan struct{})
+			dying = r.sender(t, push.Options{AckWait: short, Grace: -1}, func(ctx context.Context, batch []push.Reminder) error {
+				<-ready
+				if told {
+					b.tell(batch)
+				}
+				dying.conn.Close()
+				return nil
+			})
+			close(ready)
+			<-dying.done
+			if !errors.Is(dying.err, nats.ErrConnectionClosed) && !errors.Is(dying.err, jetstream.ErrConnectionClosed) {
+				t.Errorf("Run returned %v", dying.err)
+			}
+			s := r.sender(t, push.Options{AckWait: short}, b.push)
+			eventually(t, "ann is told by the other", func() bool { return s.Stats().Pushed == 1 })
+			r.settled(t, "test")
+			want := 1
+			if told {
+				want = 2
+			}
+			if b.size() != 1 || b.told("ann") != want {
+				t.Errorf("told %v", b.keys)
+			}
+		})
+	}
+}
+
+// A process dies between the dead letter and the acknowledgement: there is one dead letter, and nobody tries again.
+func TestDiesAfterTheDeadLetter(t *testing.T) {
+	r := newRig(t, 1)
+	r.fire(t, 0, "ann")
+	b := newBook()
+	var dying *sender
+	ready := make(chan struct{})
+	dying = r.sender(t, push.Options{AckWait: short, Tries: 1, Grace: -1, OnDead: func(push.DeadLetter) {
+		<-ready
+		dying.conn.Close()
+	}}, func(ctx context.Context, batch []push.Reminder) error {
+		b.tell(batch)
+		return errAway
+	})
+	close(ready)
+	<-dying.done
+	s := r.sender(t, push.Options{AckWait: short, Tries: 5}, b.push)
+	eventually(t, "the message came again", func() bool { return s.Stats().Repeated == 1 })
+	r.settled(t, "test")
+	if l := r.letters(t, "test"); len(l) != 1 || b.told("ann") != 1 {
+		t.Errorf("dead letters %+v; tried %d times", l, b.told("ann"))
+	}
+}
+
+// A message that kills whoever takes it up is given up without another call.
+func TestNobodyComesToAnEnd(t *testing.T) {
+	r := newRig(t, 1)
+	b := newBook()
+	s := r.sender(t, push.Options{Tries: 2}, b.push)
+	eventually(t, "the consumer is there", func() bool { _, err := s.Lag(t.Context()); return err == nil })
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	r.fire(t, 0, "poison")
+	c, err := r.js.Consumer(within(t), topology.RmdStream(0), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		m, err := c.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Nak(); err != nil { // as AckWait does after a crash
+			t.Fatal(err)
+		}
+	}
+	s = r.sender(t, push.Options{Tries: 2}, b.push)
+	eventually(t, "a dead letter", func() bool { return s.Stats().Dead == 1 })
+	r.settled(t, "test")
+	if l := r.letters(t, "test"); len(l) != 1 || l[0].Tries != 4 || !strings.Contains(l[0].Error, "nobody came to an end") || b.size() != 0 {
+		t.Errorf("dead letters %+v; %d told", l, b.size())
+	}
+}
+
+// At the end calls under way may finish, within their grace; what waits for a worker is given back at once.
+func TestStop(t *testing.T) {
+	for _, heeds := range []bool{true, false} {
+		t.Run(fmt.Sprintf("finishes=%t", heeds), func(t *testing.T) {
+			r := newRig(t, 2)
+			b := newBook()
+			begun, finish := make(chan struct{}, 9), make(chan struct{})
+			opts := push.Options{Workers: 1, Grace: 20 * time.Second}
+			if !heeds {
+				opts.Grace = 50 * time.Millisecond
+			}
+			s := r.sender(t, opts, func(ctx context.Context, batch []push.Reminder) error {
+				begun <- struct{}{}
+				select {
+				case <-finish:
+					b.tell(batch)
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+			r.fire(t, 0, "ann")
+			<-begun
+			r.fire(t, 1, "bob") // which this process may have in hand, too
+			ended := make(chan error, 1)
+			go func() { ended <- s.stop() }()
+			if heeds {
+				// AckWait is an hour: bob comes to the other because he was given back, or never taken.
+				other := r.sender(t, opts, b.push)
+				eventually(t, "bob is told by another", func() bool { return other.Stats().Pushed == 1 })
+				close(finish)
+				if err := <-ended; err != nil {
+					t.Errorf("Run returned %v", err)
+				}
+				if n := s.Stats().Pushed; n != 1 {
+					t.Errorf("%d pushed by the one that ended", n)
+				}
+			} else {
+				if err := <-ended; err != nil {
+					t.Errorf("Run returned %v", err)
+				}
+				if st := s.Stats(); st.Pushed != 0 || st.FailedTries != 0 {
+					t.Errorf("%+v", st)
+				}
+				r.sender(t, opts, b.push)
+			}
+			eventually(t, "both are told", func() bool { return b.size() == 2 })
+			r.settled(t, "test")
+			b.once(t, 2)
+		})
+	}
+}
+
+// The end comes while the untold of a message wait for their next try: it is made at once, so that nobody else has to
+// tell all of them.
+func TestStopInAPause(t *testing.T) {
+	r := newRig(t, 1)
+	r.fire(t, 0, "ann", "bob")
+	b := newBook()
+	s := r.sender(t, push.Options{Pause: time.Hour}, func(ctx context.Context, batch []push.Reminder) error {
+		b.tell(batch)
+		if len(batch) == 2 {
+			return &push.Partial{Failed: []int{0}, Err: errAway}
+		}
+		return nil
+	})
+	eventually(t, "bob is told", func() bool { return s.Stats().Pushed == 1 && s.Stats().Calling == 0 })
+	if err := s.stop(); err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+	r.settled(t, "test")
+	if b.told("ann") != 2 || b.told("bob") != 1 || s.Stats().Pushed != 2 {
+		t.Errorf("told %v, %+v", b.names, s.Stats())
+	}
+}
+
+// The server is stopped or killed while calls are under way: everybody is told, and after a clean stop nobody twice.
+func TestServerRestarts(t *testing.T) {
+	for name, restart := range map[string]func(*streamtest.Server, testing.TB){"clean": (*streamtest.Server).Restart, "killed": (*streamtest.Server).Kill} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 2)
+			want := 0
+			for i := range 12 {
+				r.fire(t, i%2, names(fmt.Sprint(i), 5)...)
+				want += 5
+			}
+			b := newBook()
+			begun, finish := make(chan struct{}, 99), make(chan struct{})
+			s := r.sender(t, push.Options{Workers: 2}, func(ctx context.Context, batch []push.Reminder) error {
+				begun <- struct{}{}
+				<-finish
+				return b.push(ctx, batch)
+			})
+			<-begun
+			<-begun
+			restart(r.server, t)
+			close(finish)
+			eventually(t, "everybody is told", func() bool { return b.size() == want })
+			r.settled(t, "test")
+			b.once(t, want) // in the killed case, too: it knows what it has done
+			if err := s.stop(); err != nil {
+				t.Errorf("Run returned %v", err)
+			}
+		})
+	}
+}
+
+// What somebody else wrote onto the stream is reported and passed over.
+func TestForeign(t *testing.T) {
+	r := newRig(t, 1)
+	r.publish(t, 0, nil, due("evil")+"\n")
+	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: 1, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
+	r.publish(t, 0, h.Encode(), "not JSON\n\n"+due("ann")+"\n"+`{"type":"campaign.paused","campaign":"x","at":"2026-01-01T00:00:00Z"}`+"\n")
+	r.publish(t, 0, h.Encode(), "")
+	r.fire(t, 0, "bob")
+	var said safeBuffer
+	b := newBook()
+	s := r.sender(t, push.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))}, b.push)
+	eventually(t, "bob is told", func() bool { return b.told("bob") == 1 })
+	r.settled(t, "test")
+	b.once(t, 2)
+	if b.told("ann") != 1 || s.Stats().Skipped != 3 {
+		t.Errorf("told %v, %+v", b.names, s.Stats())
+	}
+	if _, ok := b.keys[r.log.UUID+"/0/2/3"]; !ok {
+		t.Errorf("ann's line is not numbered by its place: %v", b.keys)
+	}
+	for _, want := range []string{"sequence=1", "scrip.rmd.0", "line 1", "line 4"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, said.String())
+		}
+	}
+}
+
+// A message of a newer format is never passed over: Run ends, whether the message was there or came.
+func TestNewerFormat(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		t.Run(fmt.Sprintf("there=%t", first), func(t *testing.T) {
+			r := newRig(t, 1)
+			newer := func() { r.publish(t, 0, nats.Header{topology.HeaderFormat: {"2"}}, "?") }
+			if first {
+				newer()
+			}
+			b := newBook()
+			s := r.sender(t, push.Options{}, b.push)
+			if !first {
+				r.fire(t, 0, "ann")
+				eventually(t, "ann is told", func() bool { return s.Stats().Pushed == 1 })
+				newer()
+			}
+			<-s.done
+			if !errors.Is(s.err, eventlog.ErrNewerFormat) || !strings.Contains(s.err.Error(), "use a newer scrip") {
+				t.Errorf("Run returned %v", s.err)
+			}
+		})
+	}
+}
+
+// The consumer is removed under a running sender, is somebody else's, or there is no log at all.
+func TestNothingToWorkOn(t *testing.T) {
+	t.Run("removed", func(t *testing.T) {
+		r := newRig(t, 1)
+		r.fire(t, 0, "ann")
+		b := newBook()
+		s := r.sender(t, push.Options{}, b.push)
+		eventually(t, "ann is told", func() bool { return s.Stats().Pushed == 1 })
+		if err := r.js.DeleteConsumer(within(t), topology.RmdStream(0), "test"); err != nil {
+			t.Fatal(err)
+		}
+		<-s.done
+		if !errors.Is(s.err, push.ErrGone) {
+			t.Errorf("Run returned %v", s.err)
+		}
+		if _, err := s.Lag(t.Context()); !errors.Is(err, push.ErrGone) {
+			t.Errorf("its lag: %v", err)
+		}
+	})
+	t.Run("another's", func(t *testing.T) {
+		r := newRig(t, 1)
+		if _, err := r.js.CreateConsumer(within(t), topology.RmdStream(0), jetstream.ConsumerConfig{Durable: "test", AckPolicy: jetstream.AckNonePolicy}); err != nil {
+			t.Fatal(err)
+		}
+		s := r.sender(t, push.Options{}, newBook().push)
+		<-s.done
+		if s.err == nil || !strings.Contains(s.err.Error(), "take another Name") {
+			t.Errorf("Run returned %v", s.err)
+		}
+	})
+	t.Run("no log", func(t *testing.T) {
+		r := &rig{server: streamtest.Start(t)}
+		s := r.sender(t, push.Options{}, newBook().push)
+		<-s.done
+		if s.err == nil || !strings.Contains(s.err.Error(), "scrip serve") {
+			t.Errorf("Run returned %v", s.err)
+		}
+	})
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

@@ -1,0 +1,369 @@
+package push_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+var (
+	discard = slog.New(slog.DiscardHandler)
+	errAway = errors.New("the gateway is away")
+)
+
+// Three processes share a name, two more begin and end meanwhile: every customer is handed over once.
+func TestEachCustomerOnce(t *testing.T) {
+	r := newRig(t, 2)
+	want := 0
+	fire := func(round int) {
+		for i := range 20 {
+			n := []int{1, 2, 500, 37}[i%4]
+			r.fire(t, i%2, names(fmt.Sprintf("%d-%d", round, i), n)...)
+			want += n
+		}
+	}
+	fire(0)
+	b := newBook()
+	var all []*sender
+	for range 3 {
+		all = append(all, r.sender(t, push.Options{Batch: 100}, b.push))
+	}
+	fire(1)
+	for range 2 {
+		guest := r.sender(t, push.Options{Workers: 1}, b.push)
+		eventually(t, "somebody was told", func() bool { return b.size() > 0 })
+		if err := guest.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		all = append(all, guest)
+	}
+	fire(2)
+	eventually(t, "everybody is told", func() bool { return b.size() >= want })
+	r.settled(t, "test")
+	b.once(t, want)
+	var pushed uint64
+	for _, s := range all {
+		if err := s.stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		st := s.Stats()
+		pushed += st.Pushed
+		if st.FailedTries+st.Dead+st.Skipped+st.Repeated != 0 || st.InHand+st.Calling+st.Hanging != 0 {
+			t.Errorf("nothing failed, but %+v", st)
+		}
+	}
+	if pushed != uint64(want) {
+		t.Errorf("the senders count %d customers, want %d", pushed, want)
+	}
+	if l := r.letters(t, ""); len(l) != 0 {
+		t.Errorf("dead letters %v", l)
+	}
+}
+
+// Where a name begins: with what fires from now on, or from a time, or from the start.
+func TestSince(t *testing.T) {
+	r := newRig(t, 1)
+	r.fire(t, 0, "old")
+	begin := func(name string, since push.Since) *book {
+		b := newBook()
+		s := r.sender(t, push.Options{Name: name, Since: since}, b.push)
+		eventually(t, "the consumer is there", func() bool { _, err := s.Lag(t.Context()); return err == nil })
+		return b
+	}
+	all := begin("all", push.FromStart())
+	before := begin("before", push.From(time.Now().Add(-time.Hour)))
+	ahead := begin("ahead", push.From(time.Now().Add(time.Hour)))
+	r.fire(t, 0, "new")
+	for _, got := range []*book{all, before} {
+		eventually(t, "both are told", func() bool { return got.told("old") == 1 && got.told("new") == 1 })
+	}
+	eventually(t, "new is told", func() bool { return ahead.told("new") == 1 })
+	if ahead.told("old") != 0 {
+		t.Error("old was told although the name begins later")
+	}
+}
+
+// The zero Since does not tell anybody of what is over.
+func TestANewNameBeginsNow(t *testing.T) {
+	r := newRig(t, 1)
+	r.fire(t, 0, "old")
+	b := newBook()
+	p, err := push.New(r.js, push.Options{Name: "fresh", Logger: discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx, b.push) }()
+	eventually(t, "the consumer is there", func() bool { _, err := p.Lag(t.Context()); return err == nil })
+	r.fire(t, 0, "new")
+	eventually(t, "new is told", func() bool { return b.told("new") == 1 })
+	cancel()
+	if err := <-ended; err != nil || b.told("old") != 0 {
+		t.Errorf("old was told %d times; Run returned %v", b.told("old"), err)
+	}
+	if err := p.Run(t.Context(), b.push); err == nil || !strings.Contains(err.Error(), "once") {
+		t.Errorf("a second Run returned %v", err)
+	}
+}
+
+// A function slower than AckWait is not called again: the server hears that somebody works on it.
+func TestSlowIsNotDead(t *testing.T) {
+	r := newRig(t, 1)
+	r.fire(t, 0, "ann")
+	b := newBook()
+	go_ := make(chan struct{})
+	f := func(ctx context.Context, batch []push.Reminder) error {
+		b.tell(batch)
+		<-go_
+		return nil
+	}
+	first := r.sender(t, push.Options{AckWait: 300 * time.Millisecond}, f)
+	second := r.sender(t, push.Options{AckWait: 300 * time.Millisecond}, f)
+	eventually(t, "ann is told", func() bool { return b.told("ann") > 0 })
+	// Several AckWaits long the two of them get nothing else.
+	start := time.Now()
+	eventually(t, "AckWait is over three times", func() bool { return time.Since(start) > 900*time.Millisecond })
+	close(go_)
+	r.settled(t, "test")
+	b.once(t, 1)
+	_, _ = first.stop(), second.stop()
+	if n := first.Stats().Repeated + second.Stats().Repeated; n != 0 {
+		t.Errorf("delivered again %d times", n)
+	}
+}
+
+// One call hangs and ignores its context. The other workers go on, and what hangs becomes a dead letter.
+func TestHangs(t *testing.T) {
+	r := newRig(t, 1)
+	r.fire(t, 0, "hangs")
+	r.fire(t, 0, names("well", 3)...)
+	release := make(chan struct{})
+	defer close(release)
+	b := newBook()
+	s := r.sender(t, push.Options{Workers: 2, Timeout: 100 * time.Millisecond, Tries: 2}, func(ctx context.Context, batch []push.Reminder) error {
+		if batch[0].CustomerID == "hangs" {
+			<-release
+		}
+		return b.push(ctx, batch)
+	})
+	eventually(t, "the others are told", func() bool { return b.size() == 3 })
+	eventually(t, "a dead letter", func() bool { return s.Stats().Dead == 1 })
+	r.settled(t, "test")
+	l := r.letters(t, "test")
+	if len(l) != 1 || customers(l[0]) != "hangs" || l[0].Tries != 2 || !strings.Contains(l[0].Error, "not done within 100ms") || !strings.Contains(l[0].Error, "hangs") {
+		t.Errorf("dead letters %+v", l)
+	}
+	if st := s.Stats(); st.Hanging != 2 || st.FailedTries != 2 {
+		t.Errorf("%+v", st)
+	}
+	r.fire(t, 0, "later")
+	eventually(t, "later is told", func() bool { return b.told("later") == 1 })
+}
+
+// A function that hangs each time would leak without end: Run says so and ends.
+func TestHangsAlways(t *testing.T) {
+	r := newRig(t, 1)
+	for i := range 12 {
+		r.fire(t, 0, fmt.Sprint(i))
+	}
+	release := make(chan struct{})
+	defer close(release)
+	s := r.sender(t, push.Options{Workers: 1, Timeout: 10 * time.Millisecond, Tries: 100, Grace: -1}, func(context.Context, []push.Reminder) error {
+		<-release
+		return nil
+	})
+	<-s.done
+	if !errors.Is(s.err, push.ErrHangs) {
+		t.Errorf("Run returned %v", s.err)
+	}
+}
+
+// A function that heeds its context has failed, and is told how long it had.
+func TestTimeout(t *testing.T) {
+	r := newRig(t, 1)
+	r.fire(t, 0, "slow")
+	b := newBook()
+	s := r.sender(t, push.Options{Timeout: 50 * time.Millisecond}, func(ctx context.Context, batch []push.Reminder) error {
+		b.tell(batch)
+		if b.told("slow") == 1 {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	})
+	eventually(t, "slow is told", func() bool { return s.Stats().Pushed == 1 })
+	r.settled(t, "test")
+	if st := s.Stats(); st.FailedTries != 1 || st.Hanging != 0 || b.told("slow") != 2 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// What fails, by error or by panic, comes again under the same keys until it succeeds.
+func TestFailsThenSucceeds(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"error":        func() error { return errAway },
+		"panic":        func() error { panic("no gateway") },
+		"odd partial":  func() error { return &push.Partial{Failed: []int{7}, Err: errAway} },
+		"mute partial": func() error { return fmt.Errorf("wrapped: %w", &push.Partial{Err: errAway}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			seq := r.fire(t, 0, "ann", "bob")
+			b := newBook()
+			var calls atomic.Int32
+			s := r.sender(t, push.Options{}, func(ctx context.Context, batch []push.Reminder) error {
+				if len(batch) != 2 {
+					t.Errorf("a batch of %d", len(batch))
+				}
+				b.tell(batch)
+				if calls.Add(1) < 3 {
+					return fail()
+				}
+				return nil
+			})
+			eventually(t, "both are told", func() bool { return s.Stats().Pushed == 2 })
+			r.settled(t, "test")
+			if st := s.Stats(); st.FailedTries != 2 || st.Dead != 0 {
+				t.Errorf("%+v", st)
+			}
+			key := fmt.Sprintf("%s/0/%d/2", r.log.UUID, seq)
+			if b.size() != 2 || b.keys[key] != 3 {
+				t.Errorf("keys %v, want each three times, %s among them", b.keys, key)
+			}
+		})
+	}
+}
+
+// Those who were told are not told again; those who cannot be become a dead letter, alone.
+func TestFailsForSome(t *testing.T) {
+	r := newRig(t, 1)
+	r.fire(t, 0, "ann", "bob", "cid", "dot")
+	b := newBook()
+	var mu sync.Mutex
+	var batches []int // sizes
+	f := func(ctx context.Context, batch []push.Reminder) error {
+		mu.Lock()
+		batches = append(batches, len(batch))
+		mu.Unlock()
+		b.tell(batch)
+		var failed []int
+		for i, c := range batch {
+			if c.CustomerID == "bob" || c.CustomerID == "dot" && b.told("dot") == 1 {
+				failed = append(failed, i, i)
+			}
+		}
+		if failed != nil {
+			return &push.Partial{Failed: failed, Err: errAway}
+		}
+		return nil
+	}
+	one := r.sender(t, push.Options{Tries: 3}, f)
+	two := r.sender(t, push.Options{Tries: 3}, f)
+	eventually(t, "a dead letter", func() bool { return one.Stats().Dead+two.Stats().Dead == 1 })
+	r.settled(t, "test")
+	if b.told("ann") != 1 || b.told("cid") != 1 || b.told("dot") != 2 || b.told("bob") != 3 {
+		t.Errorf("told %v", b.names)
+	}
+	if fmt.Sprint(batches) != "[4 2 1]" {
+		t.Errorf("batches of %v", batches)
+	}
+	if n := one.Stats().Pushed + two.Stats().Pushed; n != 3 {
+		t.Errorf("%d are counted as pushed", n)
+	}
+	if l := r.letters(t, "test"); len(l) != 1 || customers(l[0]) != "bob" || !strings.Contains(l[0].Error, "the gateway is away") {
+		t.Errorf("dead letters %+v", l)
+	}
+}
+
+// N failures are a dead letter with the reason, exactly one, and the rest goes on. Letters can be tried again.
+func TestDeadLetter(t *testing.T) {
+	r := newRig(t, 2)
+	seq := r.fire(t, 1, "ann", "bad")
+	r.fire(t, 1, "bob")
+	b := newBook()
+	told := make(chan push.DeadLetter, 10)
+	s := r.sender(t, push.Options{Tries: 3, OnDead: func(l push.DeadLetter) { told <- l }}, func(ctx context.Context, batch []push.Reminder) error {
+		b.tell(batch)
+		if len(batch) > 1 {
+			return fmt.Errorf("refused by\nthe %w", errAway)
+		}
+		return nil
+	})
+	letter := <-told
+	eventually(t, "bob is told", func() bool { return b.told("bob") == 1 })
+	r.settled(t, "test")
+	if b.told("ann") != 3 || b.told("bad") != 3 {
+		t.Errorf("tried %v", b.names)
+	}
+	got := r.letters(t, "")
+	if len(got) != 1 {
+		t.Fatalf("dead letters %+v", got)
+	}
+	l := got[0]
+	if l.ID == 0 || l.ID != letter.ID || l.Name != "test" || l.Lane != 1 || l.Stream != topology.RmdStream(1) || l.Sequence != seq || l.Tries != 3 ||
+		l.Error != "refused by the the gateway is away" || customers(l) != "ann bad" || l.At.IsZero() {
+		t.Errorf("the dead letter is %+v", l)
+	}
+	if want := fmt.Sprintf("%s/1/%d/1", r.log.UUID, seq); l.Reminders[0].Key != want || l.Reminders[0].Kind != "opens" || l.Reminders[0].Campaign != "summer" ||
+		!l.Reminders[0].DueAt.Equal(time.Unix(2, 0)) || !l.Reminders[0].At.Equal(time.Unix(1, 0)) {
+		t.Errorf("the first of them is %+v, its key should be %s", l.Reminders[0], want)
+	}
+	if st := s.Stats(); st.Dead != 2 || st.FailedTries != 3 || st.Pushed != 1 {
+		t.Errorf("%+v", st)
+	}
+
+	// Tried again it fails for one, then for none.
+	opts := push.Options{Name: "test"}
+	done, err := push.Retry(within(t), r.js, opts, func(_ context.Context, batch []push.Reminder) error {
+		return &push.Partial{Failed: []int{1}, Err: errors.New("no such device")}
+	})
+	if err != nil || done != (push.Retried{Pushed: 1, Left: 1}) {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if got = r.letters(t, "test"); len(got) != 1 || customers(got[0]) != "bad" || got[0].Tries != 4 || !strings.Contains(got[0].Error, "no such device") || got[0].Sequence != seq {
+		t.Errorf("dead letters %+v", got)
+	}
+	if done, err = push.Retry(within(t), r.js, opts, b.push); err != nil || done != (push.Retried{Pushed: 1}) {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if got = r.letters(t, ""); len(got) != 0 || b.told("bad") != 4 {
+		t.Errorf("dead letters %+v; bad was told %d times", got, b.told("bad"))
+	}
+	if l := r.letters(t, "other"); len(l) != 0 {
+		t.Errorf("another name has %v", l)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	r := newRig(t, 1)
+	for want, o := range map[string]push.Options{
+		"Name is \"\"":        {},
+		"Name is \"a.b\"":     {Name: "a.b"},
+		"Workers is -1":       {Name: "x", Workers: -1},
+		"Batch is 501":        {Name: "x", Batch: 501},
+		"Tries is -2":         {Name: "x", Tries: -2},
+		"Unacked is 100001":   {Name: "x", Unacked: 100_001},
+		"Timeout is 1µs":      {Name: "x", Timeout: time.Microsecond},
+		"Pause is -1s":        {Name: "x", Pause: -time.Second},
+		"AckWait is 99ms; gi": {Name: "x", AckWait: 99 * time.Millisecond},
+	} {
+		if _, err := push.New(r.js, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", o, err, want)
+		}
+	}
+	for l, err := range push.Letters(t.Context(), r.js, "a b") {
+		if err == nil {
+			t.Errorf("letters of a name that is none: %+v", l)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package push_test
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Whoever sends reminders links a NATS client, not a server, a database or a metrics registry.
+func TestThePackageIsLight(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatalf("go list -deps: %v", err)
+	}
+	deps := strings.Fields(string(out))
+	if len(deps) < 10 {
+		t.Fatalf("go list -deps names only %d packages", len(deps))
+	}
+	ours := []string{"streams/push", "streams/topology", "streams/eventlog", "domain", "domain/code", "domain/siphash"}
+	for _, dep := range deps {
+		if rest, mine := strings.CutPrefix(dep, "github.com/seed-4a2410e3/scrip/"); mine && !slices.Contains(ours, rest) {
+			t.Errorf("it depends on %s", dep)
+		}
+		for _, heavy := range []string{"nats-server", "jackc/pgx", "prometheus", "spf13"} {
+			if strings.Contains(dep, heavy) {
+				t.Errorf("it depends on %s", dep)
+			}
+		}
+	}
+}
+
+const (
+	short = 500 * time.Millisecond // AckWait of what is to be delivered again
+	never = time.Hour              // … and of what is not: whoever waits for it fails
+)
+
+// rig is a server with a log, whose reminders the test fires itself.
+type rig struct {
+	server *streamtest.Server
+	js     jetstream.JetStream
+	log    topology.Log
+
+	source uint64 // of the next message
+}
+
+func newRig(t *testing.T, lanes int) *rig {
+	t.Helper()
+	r := &rig{server: streamtest.Start(t)}
+	r.js = r.server.JetStream(t)
+	var err error
+	if r.log, err = topology.Ensure(within(t), r.js, topology.Spec{Lanes: lanes, KeyFingerprint: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// due is a line.
+func due(customer string) string {
+	e := domain.Event{Type: domain.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 2_000_000, CustomerID: customer}
+	return string(e.AppendJSON(nil))
+}
+
+// fire publishes one message and returns its sequence.
+func (r *rig) fire(t *testing.T, lane int, customers ...string) uint64 {
+	t.Helper()
+	var lines []string
+	for _, c := range customers {
+		lines = append(lines, due(c))
+	}
+	r.source++
+	h := eventlog.Header{
+		Owner: "test", Source: eventlog.Source{Sequence: r.source, Line: 1, LastR: uint64(len(lines))}, SourceDigest: strings.Repeat("0", 32),
+	}
+	return r.publish(t, lane, h.Encode(), strings.Join(lines, "\n")+"\n")
+}
+
+func (r *rig) publish(t *testing.T, lane int, h nats.Header, payload string) uint64 {
+	t.Helper()
+	ack, err := r.js.PublishMsg(within(t), &nats.Msg{Subject: topology.Rmd(lane), Header: h, Data: []byte(payload)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ack.Sequence
+}
+
+// book is who was told how often, over all senders of a test.
+type book struct {
+	mu    sync.Mutex
+	keys  map[string]int
+	names map[string]int
+	calls int
+}
+
+func newBook() *book { return &book{keys: map[string]int{}, names: map[string]int{}} }
+
+func (b *book) tell(batch []push.Reminder) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls++
+	for _, r := range batch {
+		b.keys[r.Key]++
+		b.names[r.CustomerID]++
+	}
+}
+
+func (b *book) push(_ context.Context, batch []push.Reminder) error {
+	b.tell(batch)
+	return nil
+}
+
+func (b *book) told(customer string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.names[customer]
+}
+
+func (b *book) size() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.keys)
+}
+
+// once fails the test unless n customers were told, each once.
+func (b *book) once(t *testing.T, n int) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.keys) != n || len(b.names) != n {
+		t.Errorf("%d keys and %d customers were told, want %d", len(b.keys), len(b.names), n)
+	}
+	for key, times := range b.keys {
+		if times != 1 {
+			t.Errorf("%s was told %d times", key, times)
+		}
+	}
+}
+
+// sender is a Pusher in a process of its own, as far as NATS can tell.
+type sender struct {
+	*push.Pusher
+	conn *nats.Conn
+	stop func() error // told to end, waits until it has
+	done chan struct{}
+	err  error // of Run, when done
+}
+
+func (r *rig) sender(t *testing.T, opts push.Options, f push.Func) *sender {
+	t.Helper()
+	s := &sender{conn: r.server.Conn(t), done: make(chan struct{})}
+	js, err := jetstream.New(s.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opts.Name == "" {
+		opts.Name = "test"
+	}
+	if opts.Pause == 0 {
+		opts.Pause = 10 * time.Millisecond
+	}
+	if opts.AckWait == 0 {
+		opts.AckWait = never
+	}
+	if opts.Logger == nil {
+		opts.Logger = discard
+	}
+	if opts.Since == (push.Since{}) {
+		opts.Since = push.FromStart()
+	}
+	if s.Pusher, err = push.New(js, opts); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		s.err = s.Run(ctx, f)
+		close(s.done)
+	}()
+	s.stop = func() error {
+		cancel()
+		<-s.done
+		return s.err
+	}
+	t.Cleanup(func() { _ = s.stop() })
+	return s
+}
+
+// settled waits until nothing of a name is left to be done.
+func (r *rig) settled(t *testing.T, name string) {
+	t.Helper()
+	p, err := push.New(r.js, push.Options{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last []push.Lag
+	streamtest.Eventually(t, "nothing is left of "+name, func() bool {
+		lags, err := p.Lag(t.Context())
+		last = lags
+		return err == nil && !slices.ContainsFunc(lags, func(l push.Lag) bool { return l.Pending > 0 || l.Unacked > 0 })
+	})
+	if len(last) != r.log.Lanes {
+		t.Fatalf("the lag of %d lanes, there are %d", len(last), r.log.Lanes)
+	}
+}
+
+// letters are the dead letters of a name.
+func (r *rig) letters(t *testing.T, name string) []push.DeadLetter {
+	t.Helper()
+	var all []push.DeadLetter
+	for l, err := range push.Letters(within(t), r.js, name) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+func customers(l push.DeadLetter) string {
+	var out []string
+	for _, r := range l.Reminders {
+		out = append(out, r.CustomerID)
+	}
+	return strings.Join(out, " ")
+}
+
+func names(prefix string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("%s-%d", prefix, i)
+	}
+	return out
+}
+
+func eventually(t *testing.T, what string, fact func() bool) {
+	t.Helper()
+	streamtest.Eventually(t, what, fact)
+}
