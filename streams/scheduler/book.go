@@ -17,25 +17,30 @@ type book struct {
 	// order holds every campaign by the instant at which it must be looked at, so that waking up costs a walk down a
 	// tree and never a scan over campaigns.
 	order     *btree.BTreeG[*entry]
-	reminders int // pending, over all campaigns
-	instants  int // at which coupons are still to fall, over all campaigns
+	customers customers
+	reminders int      // pending, over all campaigns
+	instants  int      // at which coupons are still to fall, over all campaigns
+	rs        []uint64 // of the firing that is folded
 }
 
 // entry is one campaign of the book.
 type entry struct {
 	name           string
 	anchors        domain.Anchors
-	priority       priority                 // who goes first when more is due than can be asked for
-	expiredThrough domain.Instant           // coupons that fall up to it have been announced
-	own            ownExpiries              // which coupons have an expiry of their own
-	falls          falls                    // those expiries after expiredThrough
-	newest         domain.Instant           // put into falls last: nearly always the next one too
-	pending        domain.Reminders[string] // customers in clear: the fan-out tells them
-	look           domain.Instant           // place in the order: nothing falls due before it; 0 = find out
+	priority       priority       // who goes first when more is due than can be asked for
+	expiredThrough domain.Instant // coupons that fall up to it have been announced
+	own            ownExpiries    // which coupons have an expiry of their own
+	falls          falls          // those expiries after expiredThrough
+	newest         domain.Instant // put into falls last: nearly always the next one too
+	pending        domain.Subscriptions
+	who            *customerList  // the customers of those that are pending: the fan-out tells them; nil if none are
+	look           domain.Instant // place in the order: nothing falls due before it; 0 = find out
 }
 
-func newBook() *book {
+// newBook makes an empty book that keeps customers in a file in dir, "" = os.TempDir. The file is made when there are many.
+func newBook(dir string) *book {
 	return &book{
+		customers: customers{dir: dir},
 		campaigns: make(map[string]*entry),
 		order: btree.NewBTreeGOptions(func(a, b *entry) bool {
 			if a.look != b.look {
@@ -43,6 +48,13 @@ func newBook() *book {
 			}
 			return a.name < b.name
 		}, btree.Options{NoLocks: true}),
+	}
+}
+
+// close lets go of the file. Nothing frozen may be read any more.
+func (b *book) close() {
+	if b != nil {
+		b.customers.close()
 	}
 }
 
@@ -69,9 +81,10 @@ func (b *book) sooner(e *entry, at domain.Instant) {
 	}
 }
 
-// fold applies one event. gone is what a reminders.due event fired or dropped, by rising number. An error means that
-// the event does not fit what came before: the stream is not the one this book was folded from.
-func (b *book) fold(ev *domain.Event) (gone []domain.Fired[string], err error) {
+// fold applies one event. gone is what a reminders.due event fired or dropped, by rising number, and the caller's to keep.
+// An error means that customers could not be written or read (errDisk), or that the event does not fit what came before:
+// the stream is not the one this book was folded from.
+func (b *book) fold(ev *domain.Event) (gone []firing, err error) {
 	switch ev.Type {
 	case domain.CommandsRefused, domain.CommandRejected:
 		return nil, nil
@@ -93,29 +106,71 @@ func (b *book) fold(ev *domain.Event) (gone []domain.Fired[string], err error) {
 		b.ownExpiry(e, ev.N, ev.ExpiresAt)
 	case domain.CouponExtended:
 		b.ownExpiry(e, ev.N, ev.ExpiresAt)
-		if len(e.pending.OfCoupon(ev.N)) > 0 {
+		if e.pending.Len() > 0 && len(e.pending.OfCoupon(ev.N)) > 0 {
 			e.pending.Move(ev.N, ev.ExpiresAt)
 			b.setLook(e, 0)
 		}
 	case domain.CouponsExpired:
 		b.expired(e, ev.Through)
 	case domain.ReminderSet:
-		own := e.ownExpiryOf(ev)
-		before := e.pending.Len()
-		e.pending.Set(ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.N, own)
-		b.reminders += e.pending.Len() - before
-		b.sooner(e, domain.DueAt(ev.Kind, ev.Before, own, e.anchors))
+		err = b.set(e, ev)
 	case domain.ReminderCancelled:
 		if !e.pending.Cancel(ev.R) {
 			return nil, fmt.Errorf("%s of campaign %s: reminder %d is not pending", ev.Type, e.name, ev.R)
 		}
-		b.reminders--
+		b.customers.remove(e.who, ev.R)
+		b.gone(e, 1)
 	case domain.RemindersDue:
-		gone = e.pending.Fire(ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR, e.anchors)
-		b.reminders -= len(gone)
-		b.setLook(e, 0)
+		gone, err = b.fire(e, ev)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s of campaign %s: %w", ev.Type, e.name, err)
 	}
 	return gone, nil
+}
+
+// set notes a subscription and its customer.
+func (b *book) set(e *entry, ev *domain.Event) error {
+	if ev.R == 0 || ev.R > domain.MaxReminder {
+		return fmt.Errorf("reminder %d, expected 1 to %d", ev.R, uint64(domain.MaxReminder))
+	}
+	if e.who == nil {
+		e.who = new(customerList)
+	}
+	if err := b.customers.add(e.who, uint32(ev.R), ev.CustomerID); err != nil {
+		return err
+	}
+	own := e.ownExpiryOf(ev)
+	e.pending.Set(ev.R, ev.Kind, ev.Before, ev.N, own) // as a rule a new one: the customers' numbers rise
+	b.reminders++
+	b.sooner(e, domain.DueAt(ev.Kind, ev.Before, own, e.anchors))
+	return nil
+}
+
+// fire takes out what fired, and says whom it was for.
+func (b *book) fire(e *entry, ev *domain.Event) ([]firing, error) {
+	rs := e.pending.Fire(ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR, e.anchors, b.rs[:0])
+	b.setLook(e, 0)
+	if b.rs = rs; cap(rs) > 1<<20 {
+		b.rs = nil // once in a while millions fire at once
+	}
+	if len(rs) == 0 {
+		return nil, nil
+	}
+	gone, err := b.customers.fire(e.who, rs)
+	if err != nil {
+		return nil, err
+	}
+	b.gone(e, len(gone))
+	return gone, nil
+}
+
+// gone counts n reminders less.
+func (b *book) gone(e *entry, n int) {
+	b.reminders -= n
+	if e.who.empty() {
+		e.who = nil
+	}
 }
 
 // anchor takes over what reminders and coupons of the campaign hang on. Moving it moves no reminder: they are found by

@@ -87,7 +87,7 @@ func TestClaimsReadTheShortWay(t *testing.T) {
 
 // Books folded the short way and through the parser are the same book.
 func TestClaimsFoldedTheShortWay(t *testing.T) {
-	short, parsed := newBook(), newBook()
+	short, parsed := newBook(""), newBook("")
 	for _, name := range []string{"a", "b"} {
 		for _, b := range []*book{short, parsed} {
 			if _, err := b.fold(&domain.Event{Type: domain.CampaignCreated, Campaign: name}); err != nil {
@@ -117,7 +117,7 @@ func TestClaimsFoldedTheShortWay(t *testing.T) {
 		}
 	}
 	sameBooks(t, "in the end", short, parsed)
-	if taken == 0 || reader.fold(newBook(), claimLines()[1]) {
+	if taken == 0 || reader.fold(newBook(""), claimLines()[1]) {
 		t.Errorf("%d lines folded the short way; one of an unknown campaign must not be", taken)
 	}
 }
@@ -142,7 +142,7 @@ func BenchmarkFoldClaim(b *testing.B) {
 		CustomerID: "customer-000017", Attributes: []byte(`{"city":"Ulm"}`), ExpiresAt: start + seconds(3600),
 	}
 	line := ev.AppendJSON(nil)
-	bk := newBook()
+	bk := newBook("")
 	if _, err := bk.fold(&domain.Event{Type: domain.CampaignCreated, Campaign: "summer"}); err != nil {
 		b.Fatal(err)
 	}

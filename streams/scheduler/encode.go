@@ -3,75 +3,129 @@ package scheduler
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"io"
-	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// The form of a book in a snapshot. Numbers are unsigned varints, texts their length and bytes, lists their length and
-// elements; campaigns by name, so that equal books have equal bytes.
+// The form of a book in a snapshot. Numbers are unsigned varints (signed ones zigzag), texts their length and bytes, lists
+// their length and elements; campaigns by name, so that equal books have equal bytes.
 //
 //	campaigns
-//	campaign: name · priority · opens · expires · expired through · seconds (deltas) · odd instants · runs of own expiries (gap, length) · reminders
-//	reminder: r · customer · kind · before · n · own
+//	campaign: name · priority · opens · expires · expired through · seconds (gaps) · odd instants · own expiries · reminders
+//	own expiries: runs of coupons: gap · length - 1
+//	reminder: gap of r · group [of one not met before: kind, before, own] · of kind expires: n (signed gap) · customer
 //
 // The form's number and what else there is to know stand beside the content in the snapshot store, which also verifies
 // that every byte is as it was written.
 const bookFormat = 2
 
-// maxText bounds what decode believes, so that a damaged length asks for no memory.
-const maxText = 1 << 10
-
-type encoder struct {
-	w   *bufio.Writer
-	buf [binary.MaxVarintLen64]byte
+// frozenBook is a book as it was, to be written while its owner goes on. What is large is shared with the owner, who copies
+// what it changes: pages of subscriptions, blocks of customers.
+type frozenBook struct {
+	campaigns []frozenEntry
+	buf       *[largeBlock]byte // customers are read through
 }
 
-func (e *encoder) num(v uint64) { e.w.Write(e.buf[:binary.PutUvarint(e.buf[:], v)]) }
+type frozenEntry struct {
+	name           string
+	priority       priority
+	anchors        domain.Anchors
+	expiredThrough domain.Instant
+	own            ownExpiries
+	seconds        []uint32
+	odd            []domain.Instant
+	pending        domain.FrozenSubscriptions
+	who            *frozenCustomers // nil if nothing is pending
+}
+
+// freeze returns the book as it is now, in time that follows campaigns and instants and not reminders. The caller owes a
+// thaw when nobody reads it any more.
+func (b *book) freeze() *frozenBook {
+	f := &frozenBook{campaigns: make([]frozenEntry, 0, len(b.campaigns)), buf: new([largeBlock]byte)}
+	b.customers.freeze()
+	for _, e := range b.campaigns {
+		seconds, odd := e.falls.frozen()
+		c := frozenEntry{
+			name: e.name, priority: e.priority, anchors: e.anchors, expiredThrough: e.expiredThrough,
+			own: e.own.frozen(), seconds: seconds, odd: odd,
+		}
+		if e.who != nil {
+			c.pending, c.who = e.pending.Freeze(), b.customers.view(e.who, f.buf)
+		}
+		f.campaigns = append(f.campaigns, c)
+	}
+	return f
+}
+
+// thaw says that nobody reads any more what one freeze returned.
+func (b *book) thaw() { b.customers.thaw() }
+
+// encode writes the book to w.
+func (b *book) encode(w io.Writer) error {
+	defer b.thaw()
+	return b.freeze().encode(w)
+}
+
+type encoder struct {
+	w   *bufio.Writer // keeps the first error until Flush
+	err error         // of reading customers
+	buf [binary.MaxVarintLen64]byte
+
+	groups map[frozenGroup]uint64 // of the campaign, by when they were met
+	last   frozenGroup            // nearly always the next one's too
+	lastID uint64
+}
+
+// frozenGroup is what subscriptions have in common, so it is written once.
+type frozenGroup struct {
+	kind   string
+	before time.Duration
+	own    domain.Instant
+}
+
+func (e *encoder) num(v uint64)   { e.w.Write(e.buf[:binary.PutUvarint(e.buf[:], v)]) }
+func (e *encoder) signed(v int64) { e.w.Write(e.buf[:binary.PutVarint(e.buf[:], v)]) }
 
 func (e *encoder) text(s string) {
 	e.num(uint64(len(s)))
 	e.w.WriteString(s)
 }
 
-// encode writes the book to w.
-func (b *book) encode(w io.Writer) error {
-	e := encoder{w: bufio.NewWriterSize(w, 64<<10)} // keeps the first error until Flush
-	names := make([]string, 0, len(b.campaigns))
-	for name := range b.campaigns {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	e.num(uint64(len(names)))
-	for _, name := range names {
-		e.entry(b.campaigns[name])
+// encode writes the book to w. It may be called by another goroutine than the book's.
+func (f *frozenBook) encode(w io.Writer) error {
+	e := encoder{w: bufio.NewWriterSize(w, 64<<10), groups: make(map[frozenGroup]uint64)}
+	slices.SortFunc(f.campaigns, func(a, b frozenEntry) int { return strings.Compare(a.name, b.name) })
+	e.num(uint64(len(f.campaigns)))
+	for i := range f.campaigns {
+		if e.entry(&f.campaigns[i]); e.err != nil {
+			return e.err
+		}
 	}
 	return e.w.Flush()
 }
 
-func (e *encoder) entry(c *entry) {
+func (e *encoder) entry(c *frozenEntry) {
 	e.text(c.name)
 	e.num(uint64(c.priority))
 	e.num(uint64(c.anchors.Opens))
 	e.num(uint64(c.anchors.Expires))
 	e.num(uint64(c.expiredThrough))
 
-	seconds, odd := c.falls.frozen()
-	e.num(uint64(len(seconds)))
+	e.num(uint64(len(c.seconds)))
 	last := uint32(0)
-	for _, s := range seconds {
+	for _, s := range c.seconds {
 		e.num(uint64(s - last))
 		last = s
 	}
-	e.num(uint64(len(odd)))
-	for _, at := range odd {
+	e.num(uint64(len(c.odd)))
+	for _, at := range c.odd {
 		e.num(uint64(at))
 	}
+
 	runs := 0
 	c.own.runs(func(uint32, uint32) { runs++ })
 	e.num(uint64(runs))
@@ -81,128 +135,57 @@ func (e *encoder) entry(c *entry) {
 		e.num(uint64(through - from))
 		last = through
 	})
-
-	// By rising number: read back in any other order, every one of them would be inserted into the middle of a list.
-	subscriptions := make([]subscription, 0, c.pending.Len())
-	c.pending.All(func(r uint64, customer, kind string, before time.Duration, n uint32, own domain.Instant) {
-		subscriptions = append(subscriptions, subscription{r, customer, kind, before, n, own})
-	})
-	slices.SortFunc(subscriptions, func(a, b subscription) int {
-		if a.r < b.r {
-			return -1
-		}
-		return 1
-	})
-	e.num(uint64(len(subscriptions)))
-	for _, s := range subscriptions {
-		e.num(s.r)
-		e.text(s.customer)
-		e.text(s.kind)
-		e.num(uint64(s.before))
-		e.num(uint64(s.n))
-		e.num(uint64(s.own))
-	}
+	e.reminders(c)
 }
 
-// subscription is a pending reminder on its way into a snapshot.
-type subscription struct {
-	r        uint64
-	customer string
-	kind     string
-	before   time.Duration
-	n        uint32
-	own      domain.Instant
-}
-
-type decoder struct {
-	r   *bufio.Reader
-	err error
-}
-
-// num reads a number, which must not exceed most; 0 after an error.
-func (d *decoder) num(most uint64) uint64 {
-	if d.err != nil {
-		return 0
-	}
-	v, err := binary.ReadUvarint(d.r)
-	if err == nil && v > most {
-		err = fmt.Errorf("%d where at most %d can stand", v, most)
-	}
-	if err != nil {
-		d.err = err
-		return 0
-	}
-	return v
-}
-
-func (d *decoder) instant() domain.Instant { return domain.Instant(d.num(math.MaxInt64)) }
-
-func (d *decoder) text() string {
-	buf := make([]byte, d.num(maxText))
-	d.full(buf)
-	return string(buf)
-}
-
-func (d *decoder) full(buf []byte) {
-	if d.err == nil {
-		_, d.err = io.ReadFull(d.r, buf)
-	}
-}
-
-// decodeBook reads what encode wrote. An error means that the book is to be replayed from the log instead.
-func decodeBook(r io.Reader) (*book, error) {
-	d := decoder{r: bufio.NewReaderSize(r, 64<<10)}
-	b := newBook()
-	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
-		d.entry(b)
-	}
-	if d.err == nil {
-		if _, err := d.r.ReadByte(); err != io.EOF {
-			d.err = errors.New("more follows the last campaign")
-		}
-	}
-	if d.err != nil {
-		return nil, fmt.Errorf("reading the scheduler's snapshot: %w", d.err)
-	}
-	return b, nil
-}
-
-func (d *decoder) entry(b *book) {
-	name := d.text()
-	if d.err == nil && b.campaigns[name] != nil {
-		d.err = fmt.Errorf("campaign %s stands in it twice", name)
-	}
-	if d.err != nil {
+func (e *encoder) reminders(c *frozenEntry) {
+	e.num(uint64(c.pending.Len()))
+	if c.who == nil {
 		return
 	}
-	c := b.add(name) // to be looked at, once it is decided what to ask
-	c.priority = priority(d.num(uint64(priorities - 1)))
-	c.anchors = domain.Anchors{Opens: d.instant(), Expires: d.instant()}
-	c.expiredThrough = d.instant()
-
-	at := uint64(0)
-	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
-		at += d.num(math.MaxUint32 - at)
-		c.falls.insert(domain.Instant(at) * 1e6)
-	}
-	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
-		c.falls.insert(d.instant())
-	}
-	coupon := uint64(0)
-	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
-		from := coupon + d.num(math.MaxUint32-coupon)
-		coupon = from + d.num(math.MaxUint32-from)
-		c.own.load(uint32(from), uint32(coupon))
-	}
-
-	for left := d.num(math.MaxUint32); left > 0 && d.err == nil; left-- {
-		r, customer, kind := d.num(math.MaxUint64), d.text(), d.text()
-		before := time.Duration(d.num(math.MaxInt64))
-		n, own := uint32(d.num(math.MaxUint32)), d.instant()
-		if d.err == nil {
-			c.pending.Set(r, customer, kind, before, n, own)
+	clear(e.groups)
+	e.last = frozenGroup{}
+	who, lastR, lastN := *c.who, uint64(0), int64(0)
+	c.pending.All(func(r uint64, kind string, before time.Duration, n uint32, own domain.Instant) {
+		if e.err != nil {
+			return
 		}
+		e.num(r - lastR)
+		lastR = r
+		e.group(frozenGroup{kind, before, own})
+		if kind == domain.KindExpires {
+			e.signed(int64(n) - lastN)
+			lastN = int64(n)
+		}
+		customer, err := who.customer(r)
+		if err != nil {
+			e.err = err
+			return
+		}
+		e.num(uint64(len(customer)))
+		e.w.Write(customer)
+	})
+}
+
+func (e *encoder) group(g frozenGroup) {
+	if g == e.last {
+		e.num(e.lastID)
+		return
 	}
-	b.reminders += c.pending.Len()
-	b.instants += c.instants()
+	id, known := e.groups[g]
+	if !known {
+		id = uint64(len(e.groups))
+		e.groups[g] = id
+	}
+	e.num(id)
+	if !known {
+		kind := uint64(0)
+		if g.kind == domain.KindExpires {
+			kind = 1
+		}
+		e.num(kind)
+		e.num(uint64(g.before))
+		e.num(uint64(g.own))
+	}
+	e.last, e.lastID = g, id
 }

@@ -144,7 +144,7 @@ func TestOwnExpiriesEqualASet(t *testing.T) {
 // book thinks is due, the lane fires, all of it, and nothing is left that the book does not wake for.
 func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, b := newShop(), newBook()
+		s, b := newShop(), newBook("")
 		now := start
 		var codes []string
 		fold := func(events []domain.Event) (gone int) {
@@ -206,7 +206,7 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 				if next > start+400*366*86400e6 { // no command can be given at the end of time
 					return
 				}
-				for _, due := range e.pending.Due(e.anchors, next) {
+				for _, due := range slices.Collect(e.pending.Due(e.anchors, next)) {
 					now = max(now, due.DueAt)
 					if fold(s.do(t, now, `"type":"remind","campaign":"a","customer_id":"nobody","kind":"opens","before":"1s"`)) != 0 {
 						t.Fatal("something fired")
@@ -225,7 +225,7 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 		e := b.campaigns["a"]
 		for next := e.pending.Next(e.anchors); next != domain.Never; next = e.pending.Next(e.anchors) {
 			now = max(now, next)
-			for _, due := range e.pending.Due(e.anchors, next) {
+			for _, due := range slices.Collect(e.pending.Due(e.anchors, next)) {
 				cmd := domain.Command{ID: "s", Type: domain.RemindDue, Campaign: "a", Kind: due.Kind, DueAt: due.DueAt, ThroughR: due.LastR}
 				if gone := fold(s.decide(t, now, &cmd)); uint64(gone) != due.Subscriptions {
 					t.Fatalf("due at %s: %d, the lane fires %d", due.DueAt, due.Subscriptions, gone)
@@ -249,7 +249,7 @@ func BenchmarkInstants(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		bk := newBook()
+		bk := newBook("")
 		ev := domain.Event{Type: domain.CampaignCreated}
 		for i := range campaigns {
 			ev.Campaign = fmt.Sprintf("campaign-%04d", i)

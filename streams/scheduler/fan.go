@@ -45,13 +45,13 @@ type fan struct {
 
 // expand publishes whom a reminders.due event tells: line (from 1) of the event message m. What the stream holds
 // already is passed over.
-func (f *fan) expand(ctx context.Context, m *eventlog.Message, line int, ev *domain.Event, fired []domain.Fired[string]) error {
+func (f *fan) expand(ctx context.Context, m *eventlog.Message, line int, ev *domain.Event, fired []firing) error {
 	here := eventlog.Source{Sequence: m.Sequence, Line: line}
 	switch c := compareLines(here, f.reached); {
 	case c < 0:
 		return nil
 	case c == 0:
-		for len(fired) > 0 && fired[0].R <= f.reached.LastR {
+		for len(fired) > 0 && fired[0].r <= f.reached.LastR {
 			fired = fired[1:]
 		}
 	}
@@ -65,10 +65,10 @@ func (f *fan) expand(ctx context.Context, m *eventlog.Message, line int, ev *dom
 		fired = fired[len(some):]
 		var payload []byte
 		for _, s := range some {
-			due.CustomerID = s.Customer
+			due.CustomerID = s.customer
 			payload = append(due.AppendJSON(payload), '\n')
 		}
-		here.LastR = some[len(some)-1].R
+		here.LastR = some[len(some)-1].r
 		header := eventlog.Header{Owner: f.owner, Source: here, SourceDigest: digest}
 		if err := f.publish(ctx, here, eventlog.Attempt{Expected: f.last, Header: header.Encode(), Payload: payload}); err != nil {
 			return err

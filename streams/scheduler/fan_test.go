@@ -69,7 +69,7 @@ func (r *rig) newFan(ackWait time.Duration) *fan {
 // expandAll hands a fan the firing of the log that fired made, up to customer upTo.
 func (r *rig) expandAll(ctx context.Context, f *fan, upTo int) error {
 	r.t.Helper()
-	b := newBook()
+	b := newBook("")
 	reader, err := eventlog.Events(r.js, 0).Open(r.t.Context(), r.log, eventlog.Position{Log: r.log}, eventlog.ReaderOptions{})
 	if err != nil {
 		r.t.Fatal(err)

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -12,13 +13,14 @@ import (
 // fold applies one event message to the book and tells whom its reminders are for.
 func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 	var ev domain.Event
-	lines := 0
+	lines, heavy := 0, 0
 	r.torn = true // until the end: a book left in the middle must not become a snapshot
 	for n, line := range eventlog.Lines(m.Payload) {
 		lines++
 		if r.claims.fold(r.book, line) || ofNoConcern(line) {
 			continue
 		}
+		heavy++
 		if err := domain.ParseEvent(line, &ev); err != nil {
 			return fmt.Errorf("event message %d line %d: %w; if a newer scrip wrote it, use that one", m.Sequence, n+1, err)
 		}
@@ -28,7 +30,7 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 		gone, err := r.book.fold(&ev)
 		if err != nil {
 			err = fmt.Errorf("event message %d line %d: %w", m.Sequence, n+1, err)
-			if r.saver.restored {
+			if r.saver.restored && !errors.Is(err, errDisk) {
 				err = fmt.Errorf("%w: %w", errMisfit, err)
 			}
 			return err
@@ -48,9 +50,12 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 		}
 	}
 	r.folded, r.torn = *m, false
-	r.saver.changed += max(lines, 1)
+	r.saver.changed += 1 + heavy + (lines-heavy)/lightLines
 	return nil
 }
+
+// lightLines is how many lines that are passed over, or read the short way, a replay does in the time of one other line.
+const lightLines = 8
 
 // disagree deals with a firing of another number of reminders than the book knew of. A book from a snapshot is thrown
 // away and replayed. One that was replayed tells whom it knows of, and says so: stopping would help nobody.

@@ -95,7 +95,7 @@ func (p *planner) look(e *entry, now domain.Instant, cmds []domain.Command) ([]d
 
 	if e.pending.Len() > 0 {
 		next = min(next, e.pending.NextAfter(e.anchors, now))
-		for _, due := range e.pending.Due(e.anchors, now) {
+		for due := range e.pending.Due(e.anchors, now) {
 			key := askKey{due.Kind, due.DueAt}
 			a, asked := old[key]
 			asked = asked && due.FromR <= a.throughR

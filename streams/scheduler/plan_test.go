@@ -92,7 +92,7 @@ func (m *model) find(name string) *modelCampaign {
 	return c
 }
 
-func (m *model) fold(ev *domain.Event) (gone []domain.Fired[string]) {
+func (m *model) fold(ev *domain.Event) (gone []firing) {
 	c := m.find(ev.Campaign)
 	switch ev.Type {
 	case domain.CampaignCreated, domain.CampaignUpdated:
@@ -112,7 +112,7 @@ func (m *model) fold(ev *domain.Event) (gone []domain.Fired[string]) {
 		c.reminders = slices.DeleteFunc(c.reminders, func(r modelReminder) bool {
 			hit := r.kind == ev.Kind && c.due(r) == ev.DueAt && r.r >= ev.FromR && r.r <= ev.ThroughR
 			if hit {
-				gone = append(gone, domain.Fired[string]{R: r.r, Customer: r.customer})
+				gone = append(gone, firing{r.r, r.customer})
 			}
 			return hit
 		})
@@ -200,7 +200,7 @@ func sortedLines(cmds []domain.Command) []string {
 func TestPlannerEqualsNaiveModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, m := newShop(), &model{}
-		p := newPlanner(newBook())
+		p := newPlanner(newBook(""))
 		now := domain.Instant(1_800_000_000_000_000)
 		campaigns := []string{"a", "b", "c"}
 		customers := []string{"x", "y", "z"}
@@ -329,7 +329,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 				if err := p.book.encode(&one); err != nil {
 					t.Fatalf("encode: %v", err)
 				}
-				b, err := decodeBook(bytes.NewReader(one.Bytes()))
+				b, err := decodeBook("", bytes.NewReader(one.Bytes()))
 				if err != nil {
 					t.Fatalf("decode: %v", err)
 				}

@@ -87,7 +87,7 @@ func (s *Scheduler) run(ctx context.Context, snapshots Snapshots) error {
 		count: s.opts.Metrics.published.WithLabelValues(strconv.Itoa(s.lane)), log: r.log,
 		landed: s.landed,
 	}
-	defer r.saver.abandon()
+	defer func() { r.saver.abandon(); r.book.close() }()
 	if err := r.begin(ctx); err != nil {
 		return r.ended(ctx, err)
 	}
@@ -219,7 +219,7 @@ func (r *run) nap(ctx context.Context, now domain.Instant) error {
 	if w := r.saver.writing; w != nil {
 		written = w.done
 	} else if r.saver.changed > 0 && r.opts.Snapshots != nil {
-		nap = min(nap, max(r.saver.last.Add(r.opts.SnapshotEvery).Sub(now.Time()), r.saver.again.Sub(now.Time()), time.Millisecond))
+		nap = min(nap, max(r.snapshotDue().Sub(now.Time()), time.Millisecond))
 	}
 	fires, release := r.opts.Timer(nap)
 	defer release()

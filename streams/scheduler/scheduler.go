@@ -23,10 +23,15 @@ type Snapshots interface {
 type Options struct {
 	// Snapshots keeps the book between runs. Without it every run replays the event stream from its first message.
 	Snapshots Snapshots
-	// SnapshotEvents is the number of event lines after which a snapshot is written. Defaults to 1,000,000.
+	// SnapshotEvents is the number of event lines after which a snapshot is written, more while the book is large.
+	// Defaults to 1,000,000.
 	SnapshotEvents int
-	// SnapshotEvery is how long after a change a snapshot is written at the latest. Defaults to 60 s.
+	// SnapshotEvery is how long after a change a snapshot is written at the latest, longer while the book is large.
+	// Defaults to 60 s.
 	SnapshotEvery time.Duration
+	// Dir is where a temporary file of each lane keeps whom pending reminders are for: about as many bytes as the
+	// customers' ids have. It has no name, and is gone with the process. Defaults to os.TempDir.
+	Dir string
 	// Metrics counts. Defaults to metrics that are not registered anywhere.
 	Metrics *Metrics
 	// Logger defaults to slog.Default.

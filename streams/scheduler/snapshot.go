@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,14 +19,14 @@ const (
 	lastWords = 5 * time.Second
 )
 
-// saver remembers what there is to save. A snapshot is taken between two messages, in memory, and written while the
-// scheduler goes on.
+// saver remembers what there is to save. A snapshot is what the book was between two messages, frozen, and written while
+// the scheduler goes on.
 type saver struct {
 	restored bool      // the book came from a snapshot
-	changed  int       // event lines since the last snapshot
+	changed  int       // event lines since the last snapshot, by what they cost in a replay: see lightLines
 	last     time.Time // when it was taken
 	failed   bool      // it was not written: no hurry with the next
-	again    time.Time // not tried before: it was somebody else's turn, or nothing could be taken
+	again    time.Time // not tried before: it was somebody else's turn, nothing could be taken, or the last one took long
 	writing  *writing  // nil if none is
 }
 
@@ -35,7 +34,8 @@ type saver struct {
 type writing struct {
 	lines  int // it covers
 	cancel context.CancelFunc
-	done   chan error // receives once
+	took   time.Duration // set before done
+	done   chan error    // receives once
 }
 
 // note is what a snapshot says beside its content and position: how far the fan-out had come.
@@ -51,7 +51,7 @@ func (r *run) snapshotName() string { return "sched-" + strconv.Itoa(r.lane) }
 // costs a replay, no more.
 func (r *run) restore(ctx context.Context) eventlog.Position {
 	r.saver.last = r.opts.Now()
-	r.book = newBook()
+	r.book = newBook(r.opts.Dir)
 	beginning := eventlog.Position{Log: r.Scheduler.log, Lane: r.lane}
 	if r.restoreFrom == nil {
 		return beginning
@@ -60,7 +60,8 @@ func (r *run) restore(ctx context.Context) eventlog.Position {
 	meta, found, err := r.restoreFrom.Load(ctx, r.snapshotName(),
 		func(meta snapstore.Meta) error { return r.acceptable(ctx, meta) },
 		func(content io.Reader) (err error) {
-			restored, err = decodeBook(content)
+			restored.close() // of a snapshot that was damaged further on
+			restored, err = decodeBook(r.opts.Dir, content)
 			return err
 		})
 	switch {
@@ -70,6 +71,7 @@ func (r *run) restore(ctx context.Context) eventlog.Position {
 		r.book, r.saver.restored = restored, true
 		return meta.Position
 	}
+	restored.close()
 	return beginning
 }
 
@@ -93,6 +95,37 @@ func (r *run) acceptable(ctx context.Context, meta snapstore.Meta) error {
 // turnEvery is how often a snapshot that is due asks for its turn.
 const turnEvery = 500 * time.Millisecond
 
+const (
+	// shareChanged: a snapshot is due when one line for every so many things in the book has changed. Sixty million
+	// reminders must not be written again for each million lines.
+	shareChanged = 4
+	// restFor: after a snapshot that took a second to write there is none for so many seconds.
+	restFor = 8
+	// notWorth: a clean stop leaves changes below this share of the book to the next start's replay, which is faster than
+	// the writing.
+	notWorth = 16
+)
+
+// size is how many things a snapshot of the book holds.
+func (b *book) size() int { return b.reminders + b.instants + len(b.campaigns) }
+
+// enough is after how many changed lines a snapshot is due at once.
+func (r *run) enough() int { return max(r.opts.SnapshotEvents, r.book.size()/shareChanged) }
+
+// snapshotDue is when the next snapshot is due as things stand, if anything has changed: at once if it is enough, else
+// after a time that grows with the book: a minute for up to a million things, two for two million.
+func (r *run) snapshotDue() time.Time {
+	s := &r.saver
+	due := s.again
+	if s.failed || s.changed < r.enough() {
+		steps := 1 + r.book.size()/max(r.opts.SnapshotEvents, 1_000_000)
+		if later := s.last.Add(r.opts.SnapshotEvery * time.Duration(steps)); later.After(due) {
+			return later
+		}
+	}
+	return due
+}
+
 // saveIfDue takes a snapshot when enough has changed, or long enough ago.
 func (r *run) saveIfDue(ctx context.Context) {
 	s := &r.saver
@@ -100,14 +133,11 @@ func (r *run) saveIfDue(ctx context.Context) {
 		return
 	}
 	r.writeEnded(ctx)
-	early := r.opts.Now().Before(s.last.Add(r.opts.SnapshotEvery))
-	if s.writing != nil || s.changed == 0 || early && (s.failed || s.changed < r.opts.SnapshotEvents) {
+	now := r.opts.Now()
+	if s.writing != nil || s.changed == 0 || now.Before(r.snapshotDue()) {
 		return
 	}
-	if r.opts.Now().Before(s.again) {
-		return
-	}
-	s.again = r.opts.Now().Add(turnEvery)
+	s.again = now.Add(turnEvery)
 	if r.fan.settle(ctx) != nil { // before the turn: it may take long, and others wait
 		return
 	}
@@ -125,13 +155,16 @@ func (r *run) saveIfDue(ctx context.Context) {
 	w.cancel = cancel
 	go func() {
 		defer turnOver()
-		w.done <- save(background)
+		began := time.Now()
+		err := save(background)
+		w.took = time.Since(began)
+		w.done <- err
 	}()
 	s.writing, s.changed = w, 0
 }
 
-// take makes a snapshot in memory, at a place where the fan-out is done with everything folded. It returns how to write
-// it, nil if none can be taken now.
+// take freezes the book, at a place where the fan-out is done with everything folded. It returns how to write it, nil if
+// none can be taken now. When that has been called for the last time the book is to be thawed.
 func (r *run) take(ctx context.Context) func(context.Context) error {
 	if r.torn || r.folded.Sequence == 0 || r.fan.settle(ctx) != nil { // what failed there fails the loop, too
 		return nil
@@ -142,16 +175,10 @@ func (r *run) take(ctx context.Context) func(context.Context) error {
 	if err != nil {
 		return nil
 	}
-	var content bytes.Buffer
-	if err := r.book.encode(&content); err != nil {
-		return nil
-	}
 	meta := snapstore.Meta{Format: bookFormat, Position: r.folded.Position(r.Scheduler.log, r.lane), Note: notes}
+	frozen := r.book.freeze()
 	return func(ctx context.Context) error {
-		return r.opts.Snapshots.Save(ctx, r.snapshotName(), meta, func(w io.Writer) error {
-			_, err := w.Write(content.Bytes())
-			return err
-		})
+		return r.opts.Snapshots.Save(ctx, r.snapshotName(), meta, frozen.encode)
 	}
 }
 
@@ -164,7 +191,11 @@ func (r *run) writeEnded(ctx context.Context) {
 	select {
 	case err := <-w.done:
 		w.cancel()
+		r.book.thaw()
 		r.saver.writing, r.saver.failed = nil, err != nil
+		if rested := r.opts.Now().Add(restFor * w.took); rested.After(r.saver.again) {
+			r.saver.again = rested
+		}
 		if err != nil {
 			r.saver.changed += w.lines // tried again after the usual time
 			r.log.WarnContext(ctx, "snapshot not written", "err", err)
@@ -191,10 +222,11 @@ func (r *run) saveLast() {
 		}
 		r.writeEnded(ctx)
 	}
-	if r.saver.writing != nil || r.saver.changed == 0 {
+	if r.saver.writing != nil || r.saver.changed == 0 || r.saver.changed < r.book.size()/notWorth {
 		return
 	}
 	if save := r.take(ctx); save != nil {
+		defer r.book.thaw()
 		if err := save(ctx); err != nil {
 			r.log.WarnContext(ctx, "snapshot not written before stopping; the next start replays more", "err", err)
 		}

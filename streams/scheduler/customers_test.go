@@ -1,0 +1,232 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// customerOf makes texts of all lengths, so that they fill blocks in all ways.
+func customerOf(campaign int, r uint32) string {
+	return fmt.Sprintf("c%d-%d-%s", campaign, r, strings.Repeat("x", int(r*7919%115)))
+}
+
+// Whatever is set, cancelled, fired, frozen and thawed in whatever order: everyone's reminder is for whom it was set, in
+// the book as it is and in every view of it as it was.
+func TestCustomersComeBack(t *testing.T) {
+	for seed := range uint64(12) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		c := &customers{dir: t.TempDir()}
+		lists := make([]*customerList, 1+rng.IntN(4))
+		pending := make([][]uint32, len(lists))
+		type frozen struct {
+			rs   [][]uint32
+			view []*frozenCustomers
+		}
+		var views []frozen
+		for i := range lists {
+			lists[i] = new(customerList)
+		}
+		check := func(v frozen) {
+			t.Helper()
+			for i, rs := range v.rs {
+				who := *v.view[i]
+				for _, r := range rs {
+					if rng.IntN(50) == 0 {
+						continue // passing over some is allowed
+					}
+					if got, err := who.customer(uint64(r)); err != nil || string(got) != customerOf(i, r) {
+						t.Fatalf("seed %d: frozen customer of %d/%d is %q, %v", seed, i, r, got, err)
+					}
+				}
+			}
+		}
+		for step := range 400 {
+			i := rng.IntN(len(lists))
+			l := lists[i]
+			switch k := rng.IntN(10); {
+			case k < 4:
+				for range rng.IntN(400) {
+					r := l.last + 1
+					if rng.IntN(20) == 0 {
+						r += uint32(rng.IntN(1000))
+					}
+					if err := c.add(l, r, customerOf(i, r)); err != nil {
+						t.Fatal(err)
+					}
+					pending[i] = append(pending[i], r)
+				}
+			case k < 6: // some at any place
+				for range min(rng.IntN(100), len(pending[i])) {
+					j := rng.IntN(len(pending[i]))
+					c.remove(l, uint64(pending[i][j]))
+					pending[i] = slices.Delete(pending[i], j, j+1)
+				}
+			case k < 8: // from the front, or a part of them, or all
+				var rs []uint64
+				keep := rng.IntN(4) // every so many stay; 0 = all go
+				upTo := rng.IntN(len(pending[i]) + 1)
+				pending[i] = slices.DeleteFunc(pending[i], func(r uint32) bool {
+					gone := (len(rs) < upTo) && (keep == 0 || int(r)%(keep+1) != 0)
+					if gone {
+						rs = append(rs, uint64(r))
+					}
+					return gone
+				})
+				if len(rs) == 0 {
+					break
+				}
+				fired, err := c.fire(l, rs)
+				if err != nil || len(fired) != len(rs) {
+					t.Fatalf("seed %d step %d: fired %d of %d: %v", seed, step, len(fired), len(rs), err)
+				}
+				for j, f := range fired {
+					if f.r != rs[j] || f.customer != customerOf(i, uint32(f.r)) {
+						t.Fatalf("seed %d step %d: fired %d for %q", seed, step, f.r, f.customer)
+					}
+				}
+			case k == 8 && len(views) < 2:
+				c.freeze()
+				v := frozen{}
+				buf := new([largeBlock]byte)
+				for i, l := range lists {
+					v.rs, v.view = append(v.rs, slices.Clone(pending[i])), append(v.view, c.view(l, buf))
+				}
+				views = append(views, v)
+			case len(views) > 0:
+				check(views[0])
+				check(views[0]) // a second reading is the same
+				views = views[1:]
+				c.thaw()
+			}
+		}
+		for _, v := range views {
+			check(v)
+			c.thaw()
+		}
+		for i, l := range lists {
+			if len(pending[i]) > 0 {
+				rs := make([]uint64, len(pending[i]))
+				for j, r := range pending[i] {
+					rs[j] = uint64(r)
+				}
+				if _, err := c.fire(l, rs); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !l.empty() {
+				t.Errorf("seed %d: %d blocks and %d bytes left of nothing", seed, len(l.blocks), len(l.tail))
+			}
+		}
+		if c.blocks != 0 || c.live != 0 || c.end != 0 {
+			t.Errorf("seed %d: %d blocks with %d customers, the file ends at %d", seed, c.blocks, c.live, c.end)
+		}
+		c.close()
+	}
+}
+
+// The file has no name: whenever the process ends, nothing is left. Few customers need no file at all.
+func TestCustomersLeaveNothingBehind(t *testing.T) {
+	dir := t.TempDir()
+	c := &customers{dir: dir}
+	defer c.close()
+	l := new(customerList)
+	for r := uint32(1); r <= 10_000; r++ {
+		if err := c.add(l, r, customerOf(0, r)); err != nil {
+			t.Fatal(err)
+		}
+		if r == 3 && c.file != nil {
+			t.Error("a file for three customers")
+		}
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 0 || c.file == nil {
+		t.Errorf("the directory holds %v (%v)", names, err)
+	}
+	// Places are used again: the file does not grow while as many come as go.
+	size := c.end
+	for r := uint32(10_001); r <= 50_000; r++ {
+		if err := c.add(l, r, customerOf(0, r)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.fire(l, []uint64{uint64(r - 10_000)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.end > size+size/8 {
+		t.Errorf("the file grew from %d to %d units", size, c.end)
+	}
+}
+
+// A book without room on the disk says so, and is not a book that does not fit its log.
+func TestCustomersWithoutADisk(t *testing.T) {
+	gone := filepath.Join(t.TempDir(), "gone")
+	b := newBook(gone)
+	err := fillBook(b, 1000)
+	if !errors.Is(err, errDisk) || !strings.Contains(err.Error(), gone) || !strings.Contains(err.Error(), "make room there") {
+		t.Errorf("folding without a directory: %v", err)
+	}
+	b = newBook(t.TempDir())
+	if err := fillBook(b, 1000); err != nil {
+		t.Fatal(err)
+	}
+	// The disk goes away under it, and at another time it comes back with something else.
+	b.customers.file.Close()
+	due := domain.Event{Type: domain.RemindersDue, Campaign: "a", Kind: domain.KindOpens, DueAt: start, FromR: 1, ThroughR: 1000, Fired: 1000}
+	if _, err := b.fold(&due); !errors.Is(err, errDisk) {
+		t.Errorf("firing without the file: %v", err)
+	}
+	b = newBook(t.TempDir())
+	defer b.close()
+	if err := fillBook(b, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.customers.file.WriteAt(make([]byte, 100), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.fold(&due); !errors.Is(err, errNoCustomer) {
+		t.Errorf("firing from a damaged file: %v", err)
+	}
+}
+
+// fillBook makes campaign a with n pending reminders of its opening.
+func fillBook(b *book, n int) error {
+	if _, err := b.fold(&domain.Event{Type: domain.CampaignCreated, Campaign: "a", Settings: domain.Settings{OpensAt: start}}); err != nil {
+		return err
+	}
+	for r := 1; r <= n; r++ {
+		ev := domain.Event{Type: domain.ReminderSet, Campaign: "a", R: uint64(r), CustomerID: fmt.Sprint("customer-", r), Kind: domain.KindOpens, DueAt: start}
+		if _, err := b.fold(&ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Numbers and texts that no lane writes are refused, and nothing is kept of them.
+func TestCustomersOfNoLane(t *testing.T) {
+	b := newBook("")
+	if err := fillBook(b, 3); err != nil {
+		t.Fatal(err)
+	}
+	for _, ev := range []domain.Event{
+		{R: 3, CustomerID: "again"},
+		{R: 0, CustomerID: "zero"},
+		{R: 1 << 32, CustomerID: "far"},
+		{R: 4, CustomerID: strings.Repeat("x", domain.MaxCustomerID+1)},
+	} {
+		ev.Type, ev.Campaign, ev.Kind, ev.DueAt = domain.ReminderSet, "a", domain.KindOpens, start
+		if _, err := b.fold(&ev); err == nil || errors.Is(err, errDisk) {
+			t.Errorf("reminder %d for %.10s: %v", ev.R, ev.CustomerID, err)
+		}
+	}
+	if b.reminders != 3 || b.campaigns["a"].pending.Len() != 3 {
+		t.Errorf("%d reminders", b.reminders)
+	}
+}

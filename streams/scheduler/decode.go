@@ -1,0 +1,165 @@
+package scheduler
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+	"unsafe"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// maxText bounds what decode believes, so that a damaged length asks for no memory.
+const maxText = 1 << 10
+
+type decoder struct {
+	r      *bufio.Reader
+	err    error
+	buf    [maxText]byte
+	groups []frozenGroup // of the campaign
+}
+
+// num reads a number, which must not exceed most; 0 after an error.
+func (d *decoder) num(most uint64) uint64 {
+	if d.err != nil {
+		return 0
+	}
+	v, err := binary.ReadUvarint(d.r)
+	if err == nil && v > most {
+		err = fmt.Errorf("%d where at most %d can stand", v, most)
+	}
+	if err != nil {
+		d.err = err
+		return 0
+	}
+	return v
+}
+
+func (d *decoder) signed() (v int64) {
+	if d.err == nil {
+		v, d.err = binary.ReadVarint(d.r)
+	}
+	return v
+}
+
+func (d *decoder) instant() domain.Instant { return domain.Instant(d.num(math.MaxInt64)) }
+
+// text reads a text, which is good until the next one is read.
+func (d *decoder) text() string {
+	buf := d.buf[:d.num(maxText)]
+	if d.err == nil {
+		_, d.err = io.ReadFull(d.r, buf)
+	}
+	return unsafe.String(unsafe.SliceData(buf), len(buf))
+}
+
+// decodeBook reads what encode wrote into a book that keeps customers in dir. An error means that the book is to be
+// replayed from the log instead; nothing is left of it then.
+func decodeBook(dir string, r io.Reader) (*book, error) {
+	d := decoder{r: bufio.NewReaderSize(r, 64<<10)}
+	b := newBook(dir)
+	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
+		d.entry(b)
+	}
+	if d.err == nil {
+		if _, err := d.r.ReadByte(); err != io.EOF {
+			d.err = errors.New("more follows the last campaign")
+		}
+	}
+	if d.err != nil {
+		b.close()
+		return nil, fmt.Errorf("reading the scheduler's snapshot: %w", d.err)
+	}
+	return b, nil
+}
+
+func (d *decoder) entry(b *book) {
+	name := string([]byte(d.text()))
+	if d.err == nil && b.campaigns[name] != nil {
+		d.err = fmt.Errorf("campaign %s stands in it twice", name)
+	}
+	if d.err != nil {
+		return
+	}
+	c := b.add(name) // to be looked at, once it is decided what to ask
+	c.priority = priority(d.num(uint64(priorities - 1)))
+	c.anchors = domain.Anchors{Opens: d.instant(), Expires: d.instant()}
+	c.expiredThrough = d.instant()
+
+	at := uint64(0)
+	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
+		at += d.num(math.MaxUint32 - at)
+		c.falls.insert(domain.Instant(at) * 1e6)
+	}
+	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
+		c.falls.insert(d.instant())
+	}
+	coupon := uint64(0)
+	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
+		from := coupon + d.num(math.MaxUint32-coupon)
+		coupon = from + d.num(math.MaxUint32-from)
+		c.own.load(uint32(from), uint32(coupon))
+	}
+	d.reminders(b, c)
+	b.reminders += c.pending.Len()
+	b.instants += c.instants()
+}
+
+func (d *decoder) reminders(b *book, c *entry) {
+	left := d.num(domain.MaxReminder)
+	if left == 0 {
+		return
+	}
+	c.who = new(customerList)
+	d.groups = d.groups[:0]
+	r, n := uint64(0), int64(0)
+	rising := c.pending.Restore(func(yield func(domain.Subscription) bool) {
+		for ; left > 0 && d.err == nil; left-- {
+			r += d.num(domain.MaxReminder)
+			g := d.group()
+			s := domain.Subscription{R: r, Kind: g.kind, Before: g.before, Own: g.own}
+			if g.kind == domain.KindExpires {
+				if n += d.signed(); n < 0 || n > math.MaxUint32 {
+					d.fail(fmt.Errorf("coupon %d", n))
+				}
+				s.N = uint32(n)
+			}
+			customer := d.text()
+			if d.err == nil && r <= domain.MaxReminder {
+				d.fail(b.customers.add(c.who, uint32(r), customer))
+			}
+			if d.err != nil || !yield(s) {
+				return
+			}
+		}
+	})
+	if !rising {
+		d.fail(errors.New("reminders out of order"))
+	}
+}
+
+func (d *decoder) fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+}
+
+func (d *decoder) group() (g frozenGroup) {
+	id := d.num(uint64(len(d.groups)))
+	if id < uint64(len(d.groups)) {
+		return d.groups[id]
+	}
+	g.kind = domain.KindOpens
+	if d.num(1) == 1 {
+		g.kind = domain.KindExpires
+	}
+	g.before, g.own = time.Duration(d.num(math.MaxInt64)), d.instant()
+	if d.err == nil {
+		d.groups = append(d.groups, g)
+	}
+	return g
+}
