@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -88,7 +89,11 @@ type world struct {
 	db     *pgd.Cluster
 	log    topology.Log
 	ledger *ledger
+	crowd  *crowd
 	faults []fault
+	spells []spell
+	seed   uint64
+	until  time.Time
 	counts map[string]int
 	doubly int
 }
@@ -117,6 +122,7 @@ func (w *world) connect(url string) {
 // is left.
 func (w *world) run(seed uint64, until time.Time) {
 	t := w.t
+	w.seed, w.until = seed, until
 	t.Helper()
 	var campaigns []string
 	for i := range 8 {
@@ -135,13 +141,17 @@ func (w *world) run(seed uint64, until time.Time) {
 		rng := rand.New(rand.NewPCG(seed, uint64(n)+10))
 		workers.Go(func() { w.ledger.work(ctx, w.client, campaigns, n, rng) })
 	}
+	w.crowd = newCrowd(w, *reminders, seed)
+	w.crowd.gather()
 	w.calm(200)
+	workers.Go(func() { w.crowd.trickle(ctx) })
 	for _, i := range w.rng.Perm(len(w.faults)) {
 		w.strike(w.faults[i])
 	}
 	for time.Now().Before(until) {
 		w.strike(w.faults[w.rng.IntN(len(w.faults))])
 	}
+	w.crowd.finish()
 	w.calm(1000)
 	stop()
 	workers.Wait()
@@ -150,13 +160,10 @@ func (w *world) run(seed uint64, until time.Time) {
 			t.Errorf("%s after all faults: %+v, %v", campaign, out, err)
 		}
 	}
-	w.ledger.settle(t, w.check())
-	for _, f := range w.faults {
-		t.Logf("%6d × %s", w.counts[f.name], f.name)
-		if w.counts[f.name] == 0 {
-			t.Errorf("never happened: %s", f.name)
-		}
-	}
+	fold := w.check()
+	w.ledger.settle(t, fold)
+	w.crowd.settle(t, fold)
+	w.meanwhile(fold)
 }
 
 // calm waits for n answers: the world goes on.
@@ -169,60 +176,124 @@ func (w *world) calm(n int) {
 	}
 }
 
-// strike lets a fault happen and waits until answers come again.
+// spell is one fault's time: from when its burst of reminders may fall due to when answers come again.
+type spell struct {
+	fault    string
+	from, to time.Time
+}
+
+// strike lets a fault happen and waits until answers come again. Before each kind's first time a burst of reminders is
+// moved so that it falls due then.
 func (w *world) strike(f fault) {
 	w.t.Helper()
+	burst := w.crowd.arm()
 	began := time.Now()
 	f.do()
+	burst.over(w.t)
 	w.calm(1 + w.rng.IntN(1500))
-	w.t.Logf("%s: %s", f.name, time.Since(began).Round(time.Millisecond))
+	now := time.Now()
+	w.spells = append(w.spells, spell{f.name, began.Add(-burstSpread), now})
+	w.t.Logf("%s: %s%s", f.name, now.Sub(began).Round(time.Millisecond), burst)
+}
+
+// meanwhile says what fell due while each fault reigned.
+func (w *world) meanwhile(fold *check.Fold) {
+	w.t.Helper()
+	all := uint64(0)
+	for _, f := range w.faults {
+		during := func(at time.Time) bool {
+			for _, s := range w.spells {
+				if s.fault == f.name && !at.Before(s.from) && at.Before(s.to) {
+					return true
+				}
+			}
+			return false
+		}
+		var due, told, fallen uint64
+		for _, firing := range fold.Firings {
+			if during(firing.Due.Time()) {
+				due += firing.Fired
+			}
+		}
+		for _, telling := range fold.Tellings {
+			if during(telling.At) {
+				told += uint64(telling.Lines)
+			}
+		}
+		for _, fall := range fold.Falls {
+			if during(fall.Through.Time()) || during(fall.At.Time()) {
+				fallen += fall.Count
+			}
+		}
+		all += fallen
+		w.t.Logf("%6d × %s; meanwhile %d reminders fell due that fired, %d were told, %d coupons expired", w.counts[f.name], f.name, due, told, fallen)
+		if w.counts[f.name] == 0 {
+			w.t.Errorf("never happened: %s", f.name)
+		}
+		if due == 0 || told == 0 {
+			w.t.Errorf("no reminders fell due and were told while: %s", f.name)
+		}
+	}
+	if all == 0 {
+		w.t.Error("no coupons expired during any fault")
+	}
 }
 
 func (w *world) happened(name string) { w.counts[name]++ }
 
-// check folds the log and compares the tables with it.
+// check folds the log and compares the tables with it, when all that was due is told and the log stands still.
 func (w *world) check() *check.Fold {
 	t := w.t
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience+time.Duration(*reminders)*time.Millisecond/2)
 	defer cancel()
-	var fold *check.Fold
-	var ends []uint64
-	streamtest.Eventually(t, "reminders fired, and each that fired is told", func() bool {
-		var err error
-		if fold, ends, err = check.Log(ctx, w.js, w.log); err != nil {
-			t.Fatal(err)
-		}
-		return fold.Untold == 0 && fired(fold) > 0 || len(fold.Violations) > 0
-	})
-	for _, v := range fold.Violations[:min(len(fold.Violations), 10)] {
-		t.Errorf("promise broken: %s", v)
-	}
 	db, err := pgx.Connect(ctx, w.db.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close(context.Background()) //nolint:errcheck // the test is over
-	// Time goes on, and with it reminders: the tables are compared with a log that did not move meanwhile.
-	for {
-		if err := check.Caught(ctx, db, ends); err != nil {
-			t.Fatal(err)
-		}
-		differences, err := fold.Tables(ctx, db)
+	fold := check.NewFold()
+	catchUp := func() []uint64 {
+		ends, err := fold.CatchUp(ctx, w.js, w.log)
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := ends
-		if fold, ends, err = check.Log(ctx, w.js, w.log); err != nil {
+		return ends
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	var differences []string
+	for settled := false; !settled && len(fold.Violations) == 0; {
+		ends := catchUp()
+		if late := fold.Overdue(domain.At(time.Now())); late > 0 || fold.Untold > 0 {
+			select {
+			case <-ctx.Done():
+				t.Fatalf("%d reminders are due and did not fire, %d fired and are not told", late, fold.Untold)
+			case <-tick.C:
+			}
+			continue
+		}
+		// Time goes on, and with it reminders: the tables are compared with a log that did not move meanwhile.
+		if err := check.Caught(ctx, db, ends); err != nil {
 			t.Fatal(err)
 		}
-		if fmt.Sprint(before) == fmt.Sprint(ends) {
-			for _, d := range differences {
-				t.Errorf("the tables differ from the log: %s", d)
-			}
-			return fold
+		if differences, err = fold.Tables(ctx, db); err != nil {
+			t.Fatal(err)
 		}
+		settled = slices.Equal(ends, catchUp())
 	}
+	for _, v := range fold.Violations[:min(len(fold.Violations), 10)] {
+		t.Errorf("promise broken: %s", v)
+	}
+	for _, d := range differences {
+		t.Errorf("the tables differ from the log: %s", d)
+	}
+	tally := fold.Tally()
+	t.Logf("%d events; reminders: %s", fold.Events, tally)
+	if tally.Told != tally.Fired || tally.Set != tally.Fired+tally.Cancelled+tally.Dropped+tally.Pending {
+		t.Errorf("the reminders do not add up: %s", tally)
+	}
+	return fold
 }
 
 // owners reads who wrote each lane last.

@@ -16,6 +16,7 @@ type Fold struct {
 	Untold     int                                  // reminders that fired and are not on SCRIP_RMD yet
 	Refused    map[string]map[domain.Refusal]uint64 // by campaign
 	Firings    []Firing                             // what fell due, lane by lane in the order of the log
+	Falls      []Fall                               // of coupons, likewise
 	Tellings   []Telling                            // the messages of SCRIP_RMD, likewise
 
 	codes   map[string]string // generated code → campaign/n
@@ -234,9 +235,17 @@ func (f *Fold) Apply(where any, ev *domain.Event) {
 			f.blame("%s: %d coupons of %s fell, the event says %d", where, fell, c.Name, ev.Count)
 		}
 		c.Through = ev.Through
+		f.Falls = append(f.Falls, Fall{Campaign: c.Name, At: ev.At, Through: ev.Through, Count: ev.Count})
 	case domain.ReminderSet, domain.ReminderCancelled, domain.RemindersDue:
 		f.reminded(where, c, ev)
 	}
+}
+
+// Fall is one coupons.expired event.
+type Fall struct {
+	Campaign    string
+	At, Through domain.Instant
+	Count       uint64
 }
 
 // accept keeps the id of an accepted command; false if it has been there before.

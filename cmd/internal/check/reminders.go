@@ -73,6 +73,18 @@ func (f *Fold) Tally() Tally {
 	return sum
 }
 
+// Overdue counts the pending reminders that are due at now or before.
+func (f *Fold) Overdue(now domain.Instant) (n int) {
+	for _, c := range f.Campaigns {
+		for i := range c.Reminders {
+			if r := &c.Reminders[i]; r.State == Pending && r.Due <= now {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // balance holds what the events say they did against what has become of each reminder.
 func (f *Fold) balance() {
 	for _, c := range f.Campaigns {

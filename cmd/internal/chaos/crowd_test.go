@@ -1,0 +1,403 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	crowdLines = 1000 // commands per message, the most there may be
+	crowdWait  = 2 * time.Second
+	farAway    = 48 * time.Hour // anchors that are moved when their time comes
+
+	endedLead   = 10 * time.Second        // from moving the opening of a campaign to its reminders, dropped because it has ended
+	burstLead   = 1200 * time.Millisecond // from moving a burst to its instant: the update is decided by then
+	burstSpread = 400 * time.Millisecond  // a fault begins so much before or behind the instant
+)
+
+var priorities = []string{domain.PriorityHigh, domain.PriorityNormal, domain.PriorityLow}
+
+// party is a campaign whose customers want to be reminded.
+type party struct {
+	name   string
+	kind   string
+	before time.Duration // of a burst, the same for all
+	size   int           // subscriptions to set
+
+	anchor time.Time // opening or end
+	sent   int       // subscriptions in messages that were acknowledged
+}
+
+// crowd sets the many reminders of a world: bursts that fall due at one instant each, and a trickle that falls due all the
+// time. Some of all are cancelled, some set again, and anchors are moved.
+type crowd struct {
+	w        *world
+	rng      *rand.Rand
+	bursts   []*party
+	trickles []*party
+	ended    *party // its reminders are dropped
+	someday  *party // its reminders stay pending
+	stop     chan struct{}
+	done     chan struct{}
+
+	mu    sync.Mutex // guards the anchors and counts of parties
+	fired int        // bursts that have gone off
+	ids   int
+
+	asides sync.WaitGroup
+}
+
+func newCrowd(w *world, total int, seed uint64) *crowd {
+	c := &crowd{w: w, rng: rand.New(rand.NewPCG(seed, 5)), stop: make(chan struct{}), done: make(chan struct{})}
+	kinds := []string{domain.KindOpens, domain.KindExpires}
+	for i := range w.faults {
+		c.bursts = append(c.bursts, &party{name: fmt.Sprint("burst-", i), kind: kinds[i%2], before: time.Duration(1+i) * 50 * time.Millisecond, size: total / 10})
+	}
+	c.ended = &party{name: "ended", kind: domain.KindOpens, before: time.Minute, size: total / 50}
+	c.someday = &party{name: "someday", kind: domain.KindOpens, before: time.Minute, size: total / 50}
+	const trickles = 6
+	left := total - len(c.bursts)*(total/10) - 2*(total/50)
+	for i := range trickles {
+		c.trickles = append(c.trickles, &party{name: fmt.Sprint("trickle-", i), kind: kinds[i%2], size: left / trickles})
+	}
+	return c
+}
+
+func (c *crowd) parties() []*party {
+	return append(append([]*party{c.ended, c.someday}, c.bursts...), c.trickles...)
+}
+
+// gather creates the campaigns and sets what is to be there before the faults begin.
+func (c *crowd) gather() {
+	t := c.w.t
+	t.Helper()
+	began := time.Now()
+	for i, p := range c.parties() {
+		p.anchor = began.Add(farAway).Truncate(time.Second)
+		settings := domain.DefaultSettings(uint32(max(p.size, 1))) // those of kind expires sell out
+		settings.Priority = priorities[i%len(priorities)]
+		if p.kind == domain.KindOpens {
+			settings.OpensAt = domain.At(p.anchor)
+		} else {
+			settings.ExpiresAt = domain.At(p.anchor)
+		}
+		if out, err := c.w.client.CreateCampaign(t.Context(), p.name, settings); err != nil || out.Refused() {
+			t.Fatal(out, err)
+		}
+	}
+	// A paused campaign reminds like any other.
+	if out, err := c.w.client.Pause(t.Context(), c.trickles[0].name); err != nil || out.Refused() {
+		t.Fatal(out, err)
+	}
+	var setters sync.WaitGroup
+	lanes := make([]chan *party, c.w.log.Lanes)
+	for lane := range lanes {
+		lanes[lane] = make(chan *party, len(c.parties()))
+		m := c.mouth(lane)
+		setters.Go(func() {
+			for p := range lanes[lane] {
+				for from := 0; from < p.size; from += crowdLines / 2 {
+					m.subscribe(t.Context(), p, from, min(from+crowdLines/2, p.size), nil)
+				}
+			}
+		})
+	}
+	for _, p := range append(append([]*party{}, c.bursts...), c.ended, c.someday) {
+		lanes[topology.LaneOf(p.name, c.w.log.Lanes)] <- p
+	}
+	for _, lane := range lanes {
+		close(lane)
+	}
+	setters.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	c.move(c.ended, time.Now().Add(c.ended.before+endedLead))
+	if out, err := c.w.client.End(t.Context(), c.ended.name); err != nil || out.Refused() {
+		t.Fatal(out, err)
+	}
+	t.Logf("%d bursts of %d reminders stand ready after %s", len(c.bursts), c.bursts[0].size, time.Since(began).Round(time.Millisecond))
+}
+
+// trickle sets reminders, due within seconds and for long, cancels some, and sets some again.
+func (c *crowd) trickle(ctx context.Context) {
+	defer close(c.done)
+	var setters sync.WaitGroup
+	for n, p := range c.trickles {
+		rng := rand.New(rand.NewPCG(c.w.seed, 100+uint64(n)))
+		m := c.mouth(topology.LaneOf(p.name, c.w.log.Lanes))
+		// In small worlds messages are small, so that there are reminders to set until the last fault.
+		lines := min(crowdLines/2, max(1, p.size/200))
+		pause := time.NewTicker(max(time.Until(c.w.until)/time.Duration(p.size/lines+1), 100*time.Millisecond))
+		setters.Go(func() {
+			defer pause.Stop()
+			for from := 0; from < p.size; from += lines {
+				select {
+				case <-c.stop:
+					return
+				case <-pause.C:
+				}
+				m.subscribe(ctx, p, from, min(from+lines, p.size), rng)
+			}
+		})
+	}
+	setters.Wait()
+}
+
+// finish ends the trickle, and waits until what is sure to be dropped has been due.
+func (c *crowd) finish() {
+	close(c.stop)
+	<-c.done
+	c.asides.Wait()
+	until(c.ended.anchor.Add(-c.ended.before))
+}
+
+// burst is one that has been armed, nil if all have gone off.
+type burst struct {
+	party *party
+	due   time.Time
+}
+
+func (b *burst) String() string {
+	if b == nil {
+		return ""
+	}
+	return fmt.Sprintf(", %d reminders of %s due at %s", b.party.size, b.party.name, b.due.UTC().Format("15:04:05.000"))
+}
+
+// over waits until the burst's instant has passed.
+func (b *burst) over(t *testing.T) {
+	t.Helper()
+	if b != nil {
+		until(b.due)
+	}
+}
+
+// until waits for a time of day.
+func until(at time.Time) {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	<-timer.C
+}
+
+// arm moves the next burst to an instant soon, and the trickles a little, and returns when the fault may begin: shortly
+// before that instant or behind it, while the burst is being told. Some of the burst's customers cancel meanwhile, some
+// too late.
+func (c *crowd) arm() *burst {
+	t := c.w.t
+	t.Helper()
+	p := c.trickles[c.rng.IntN(len(c.trickles))]
+	c.move(p, p.anchor.Add(time.Duration(c.rng.IntN(6000)-3000)*time.Millisecond))
+	if c.fired == len(c.bursts) {
+		return nil
+	}
+	b := &burst{party: c.bursts[c.fired], due: time.Now().Add(burstLead).Truncate(time.Microsecond)}
+	c.fired++
+	c.move(b.party, b.due.Add(b.party.before))
+	m := c.mouth(topology.LaneOf(b.party.name, c.w.log.Lanes))
+	m.cancel(t.Context(), b.party, 0, min(crowdLines, b.party.size/50))
+	until(b.due.Add(time.Duration(c.rng.Int64N(int64(2*burstSpread))) - burstSpread))
+	c.asides.Go(func() {
+		m.cancel(t.Context(), b.party, b.party.size-min(crowdLines, b.party.size/50), b.party.size)
+		m.close()
+	})
+	return b
+}
+
+// move sets a campaign's opening or end.
+func (c *crowd) move(p *party, anchor time.Time) {
+	t := c.w.t
+	t.Helper()
+	var patch domain.Patch
+	if p.kind == domain.KindOpens {
+		patch.OpensAt = domain.At(anchor)
+		patch.Set("opens_at")
+	} else {
+		patch.ExpiresAt = domain.At(anchor)
+		patch.Set("expires_at")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := c.w.client.UpdateCampaign(ctx, p.name, patch)
+	if err != nil || out.Refused() {
+		t.Fatalf("moving %s to %s: %+v, %v", p.name, anchor, out, err)
+	}
+	c.mu.Lock()
+	p.anchor = anchor
+	c.mu.Unlock()
+}
+
+// mouth publishes to one lane, one message after the other.
+type mouth struct {
+	c       *crowd
+	lane    int
+	inbox   string
+	answers *nats.Subscription
+	n       int
+	fresh   []remembered // of the trickle, for cancelling
+}
+
+type remembered struct {
+	customer string
+	before   time.Duration
+}
+
+func (c *crowd) mouth(lane int) *mouth {
+	inbox := nats.NewInbox()
+	answers, err := c.w.nc.SubscribeSync(inbox + ".*")
+	if err != nil {
+		c.w.t.Fatal(err)
+	}
+	return &mouth{c: c, lane: lane, inbox: inbox, answers: answers}
+}
+
+func (m *mouth) close() { _ = m.answers.Unsubscribe() } // the connection ends all
+
+// line appends a command.
+func (m *mouth) line(dst []byte, cmd domain.Command) []byte {
+	m.c.mu.Lock()
+	m.c.ids++
+	cmd.ID = fmt.Sprint("crowd-", m.c.ids)
+	m.c.mu.Unlock()
+	return append(cmd.AppendJSON(dst), '\n')
+}
+
+// subscribe sets the reminders of a party's customers from (included) to (not included). With rng it is a trickle: due
+// within seconds, or for long; some of those set before are cancelled, and some of these set again.
+func (m *mouth) subscribe(ctx context.Context, p *party, from, to int, rng *rand.Rand) {
+	m.c.mu.Lock()
+	anchor := p.anchor
+	m.c.mu.Unlock()
+	var claims, lines []byte
+	for i := from; i < to; i++ {
+		customer := fmt.Sprintf("%s-%d", p.name, i)
+		if p.kind == domain.KindExpires {
+			claims = m.line(claims, domain.Command{Type: domain.Claim, Campaign: p.name, CustomerID: customer})
+		}
+		before := p.before
+		if rng != nil {
+			due := time.Now().Add(3*time.Second + time.Duration(rng.IntN(5000))*time.Millisecond)
+			if rng.IntN(10) == 0 {
+				due = due.Add(time.Hour)
+			}
+			if rng.IntN(2) == 0 {
+				due = due.Truncate(100 * time.Millisecond)
+			}
+			before = anchor.Sub(due).Truncate(time.Microsecond)
+			m.fresh = append(m.fresh, remembered{customer, before})
+		}
+		lines = m.line(lines, domain.Command{Type: domain.Remind, Campaign: p.name, CustomerID: customer, Kind: p.kind, Before: before})
+	}
+	sent, again := to-from, 0
+	if rng != nil && len(m.fresh) > 2*sent {
+		for i := range max(1, sent/10) {
+			one := m.fresh[rng.IntN(len(m.fresh)-sent)]
+			lines = m.line(lines, domain.Command{Type: domain.Unremind, Campaign: p.name, CustomerID: one.customer, Kind: p.kind, Before: one.before})
+			if i%4 == 0 {
+				lines = m.line(lines, domain.Command{Type: domain.Remind, Campaign: p.name, CustomerID: one.customer, Kind: p.kind, Before: one.before})
+				again++
+			}
+		}
+		m.fresh = m.fresh[max(0, len(m.fresh)-20*crowdLines):]
+	}
+	if m.publish(ctx, append(claims, lines...)) {
+		m.c.mu.Lock()
+		p.sent += sent + again
+		m.c.mu.Unlock()
+	}
+}
+
+// cancel takes back the reminders of a burst's customers.
+func (m *mouth) cancel(ctx context.Context, p *party, from, to int) {
+	var lines []byte
+	for i := from; i < to; i++ {
+		lines = m.line(lines, domain.Command{Type: domain.Unremind, Campaign: p.name, CustomerID: fmt.Sprintf("%s-%d", p.name, i), Kind: p.kind, Before: p.before})
+	}
+	m.publish(ctx, lines)
+}
+
+// publish hands a message to the lane until the log has it, the same bytes each time, and waits a while for its outcomes:
+// who is answered does not flood the lane. It reports whether the log has it.
+func (m *mouth) publish(ctx context.Context, lines []byte) bool {
+	if len(lines) == 0 {
+		return true
+	}
+	m.n++
+	reply := fmt.Sprintf("%s.%d", m.inbox, m.n)
+	msg := &nats.Msg{Subject: topology.LaneCmd(m.lane), Data: lines, Header: nats.Header{topology.HeaderReply: {reply}}}
+	for {
+		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+		_, err := m.c.w.js.PublishMsg(attempt, msg)
+		cancel()
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+	deadline := time.Now().Add(crowdWait)
+	for {
+		answer, err := m.answers.NextMsg(time.Until(deadline))
+		if err != nil || answer.Subject == reply {
+			return true
+		}
+	}
+}
+
+// settle holds what was sent against the log: what the log acknowledged is set, or was refused as too late.
+func (c *crowd) settle(t *testing.T, fold *check.Fold) {
+	t.Helper()
+	sent, refused := 0, 0
+	for _, p := range c.parties() {
+		campaign := fold.Campaigns[p.name]
+		if campaign == nil {
+			t.Errorf("the log does not know %s", p.name)
+			continue
+		}
+		tally, late := campaign.Tally(), fold.Refused[p.name][domain.TooLate]
+		sent += p.sent
+		refused += int(late)
+		if tally.Set+late < uint64(p.sent) {
+			t.Errorf("%s: %d subscriptions were handed to the log, which has %d and refused %d as too late", p.name, p.sent, tally.Set, late)
+		}
+		for refusal, n := range fold.Refused[p.name] {
+			if refusal != domain.TooLate {
+				t.Errorf("%s: %d commands are refused as %s", p.name, n, refusal)
+			}
+		}
+		switch {
+		case p == c.ended && (tally.Dropped != tally.Set || tally.Set == 0):
+			t.Errorf("%s, which had ended: %s", p.name, tally)
+		case p == c.someday && (tally.Pending != tally.Set || tally.Set == 0):
+			t.Errorf("%s, which is far away: %s", p.name, tally)
+		}
+	}
+	for _, p := range c.bursts {
+		tally, most := fold.Campaigns[p.name].Tally(), uint64(0)
+		for _, f := range fold.Firings {
+			if f.Campaign == p.name {
+				most = max(most, f.Fired)
+			}
+		}
+		if tally.Set != uint64(p.size) || tally.Fired+tally.Cancelled != tally.Set || tally.Cancelled == 0 {
+			t.Errorf("%s: of %d subscriptions: %s", p.name, p.size, tally)
+		}
+		t.Logf("%s (%s): %s", p.name, p.kind, tally)
+	}
+	total := fold.Tally()
+	t.Logf("of %d reminders handed in %d are set; %d commands came too late", sent, total.Set, refused)
+	if total.Cancelled == 0 || total.Dropped == 0 || total.Pending == 0 || total.Fired == 0 {
+		t.Errorf("reminders of which none fired, none was cancelled, none dropped or none is left show little: %s", total)
+	}
+}
