@@ -11,8 +11,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// askTimeout bounds one publish of asks. The fold waits for it, so it is short; what was not published is still due and
-// asked again.
+// askTimeout bounds one publish of asks, which goes on beside folding; no other asks leave meanwhile. What was not
+// published is still due and asked again.
 const askTimeout = 2 * time.Second
 
 // askLines puts commands, given ids that begin with prefix, into messages within the contract's limits.
@@ -36,10 +36,28 @@ func askLines(cmds []domain.Command, prefix string, serial *uint64) (messages []
 	return messages
 }
 
-// ask sends the lane what the planner asks for now.
+// asking is a round of asks on its way to the lane.
+type asking struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when all of it is published, or something failed
+	took   time.Duration // until the first message was acknowledged
+	err    error
+}
+
+// ask sends the lane what the planner asks for now, unless the round before is still on its way.
 func (r *run) ask(ctx context.Context, now domain.Instant) {
+	if r.askEnded(ctx); r.asking != nil {
+		return
+	}
+	if r.planner.wake() > now && !r.planner.ready() {
+		return
+	}
 	repeated := r.planner.repeated
 	cmds := r.planner.asks(now)
+	if took := r.planner.answered; took > 0 {
+		r.pace.replied(r.opts.Now(), took)
+		r.planner.answered = 0
+	}
 	if len(cmds) == 0 {
 		return
 	}
@@ -47,21 +65,27 @@ func (r *run) ask(ctx context.Context, now domain.Instant) {
 		r.asked[cmds[i].Type].Inc()
 	}
 	r.repeats.Add(float64(r.planner.repeated - repeated))
-	for _, payload := range askLines(cmds, r.idPrefix, &r.serial) {
-		if err := r.publishAsk(ctx, payload); err != nil {
-			// The rest would meet the same. All of it is still due, and repeated after its pause.
-			r.askFailed.Inc()
-			if !r.askFailing && ctx.Err() == nil {
-				r.log.WarnContext(ctx, "asks not published; they are repeated", "err", err)
+	r.asking = r.publishAsks(ctx, askLines(cmds, r.idPrefix, &r.serial))
+}
+
+// publishAsks publishes messages one after the other, in the background.
+func (r *run) publishAsks(ctx context.Context, messages [][]byte) *asking {
+	ctx, cancel := context.WithCancel(ctx)
+	a := &asking{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		began := r.opts.Now()
+		for i, payload := range messages {
+			// After an error the rest would meet the same. All of it is still due, and repeated after its pause.
+			if a.err = r.publishAsk(ctx, payload); a.err != nil {
+				return
 			}
-			r.askFailing = true
-			return
+			if i == 0 {
+				a.took = r.opts.Now().Sub(began)
+			}
 		}
-	}
-	if r.askFailing {
-		r.log.InfoContext(ctx, "asks are published again")
-		r.askFailing = false
-	}
+	}()
+	return a
 }
 
 func (r *run) publishAsk(ctx context.Context, payload []byte) error {
@@ -71,4 +95,36 @@ func (r *run) publishAsk(ctx context.Context, payload []byte) error {
 		return fmt.Errorf("publishing %d bytes of asks on %s: %w", len(payload), r.dueSubject, err)
 	}
 	return nil
+}
+
+// askEnded looks whether the round of asks on its way has arrived.
+func (r *run) askEnded(ctx context.Context) {
+	a := r.asking
+	if a == nil || !over(a.done) {
+		return
+	}
+	a.cancel()
+	r.asking = nil
+	switch {
+	case a.err != nil:
+		r.askFailed.Inc()
+		if !r.askFailing && ctx.Err() == nil {
+			r.log.WarnContext(ctx, "asks not published; they are repeated", "err", a.err)
+		}
+		r.askFailing = true
+	case r.askFailing:
+		r.log.InfoContext(ctx, "asks are published again")
+		r.askFailing = false
+	}
+	if a.took > 0 {
+		r.pace.acked(r.opts.Now(), a.took)
+	}
+}
+
+// abandon ends the round of asks under way, if any, and waits for it.
+func (a *asking) abandon() {
+	if a != nil {
+		a.cancel()
+		<-a.done
+	}
 }

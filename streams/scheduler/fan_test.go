@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -58,6 +59,7 @@ func (r *rig) newFan(ackWait time.Duration) *fan {
 	}
 	f := &fan{
 		stream: stream, appender: a, owner: fmt.Sprintf("fan-%p", a), last: tail.Last,
+		pace: newPace(nil), now: time.Now, timer: func(d time.Duration) (<-chan time.Time, func()) { return time.After(d), func() {} },
 		count: prometheus.NewCounter(prometheus.CounterOpts{Name: "told"}), log: streamtest.Logger(r.t),
 	}
 	if tail.Message != nil {
@@ -90,6 +92,17 @@ func (r *rig) expandAll(ctx context.Context, f *fan, upTo int) error {
 					if err := f.expand(ctx, &batch[i], n+1, &ev, gone[:min(len(gone), upTo)]); err != nil {
 						return err
 					}
+				}
+			}
+		}
+		for f.waiting > 0 { // all of it on its way, but not landed
+			again, err := f.pump(ctx)
+			if err != nil {
+				return err
+			}
+			if f.waiting > 0 {
+				if err := f.wait(ctx, again); err != nil {
+					return err
 				}
 			}
 		}
@@ -160,7 +173,7 @@ func TestFanOutCrashes(t *testing.T) {
 			}
 			everyoneOnce(t, r.told(), customers)
 			for _, m := range r.reminderMessages() {
-				if n := strings.Count(string(m.Payload), "\n"); n > fanCustomers {
+				if n := strings.Count(string(m.Payload), "\n"); n > 500 {
 					t.Errorf("message %d tells %d customers", m.Sequence, n)
 				}
 			}
@@ -287,56 +300,168 @@ func TestRunLosesItsStream(t *testing.T) {
 	}
 }
 
-// Messages of one step, several firings in it: sources tell the lines apart.
-func TestManyFiringsInOneStep(t *testing.T) {
-	r := newRig(t)
+// mixed makes an event log with firings of many campaigns, several in each of its event messages, some of one customer and
+// some of hundreds; and returns whom they are for, as campaign/customer, in order.
+func mixed(r *rig) (whom []string) {
+	r.t.Helper()
+	counts := []int{1, 30, 3, 250, 1, 1, 700, 40, 2, 499, 1, 120}
 	var payload []byte
-	const campaigns = 30
-	for i := range campaigns {
-		name := fmt.Sprintf("c%d", i)
+	for i, n := range counts {
+		name := fmt.Sprintf("m%d", i)
 		r.create(name, `,"opens_at":`+quoted(start+seconds(100)))
-		r.do(fmt.Sprintf(`"type":"remind","campaign":%q,"customer_id":"x%d","kind":"opens","before":"50s"`, name, i))
-		cmd := domain.Command{ID: "s", Type: domain.RemindDue, Campaign: name, Kind: domain.KindOpens, DueAt: start + seconds(50), ThroughR: 1}
-		payload = append(cmd.AppendJSON(payload), '\n')
+		r.remind(name, 1, n, "50s")
 	}
 	r.clock.set(start + seconds(50))
-	r.answer(payload)
-	// Crash in the middle of the step's firings.
-	ctx, die := context.WithCancel(t.Context())
-	f := r.newFan(0)
-	f.landed = func(seq uint64) {
-		if seq == 7 {
-			die()
+	for i, n := range counts {
+		cmd := domain.Command{ID: "s", Type: domain.RemindDue, Campaign: fmt.Sprintf("m%d", i), Kind: domain.KindOpens, DueAt: start + seconds(50), ThroughR: uint64(n)}
+		payload = append(cmd.AppendJSON(payload), '\n')
+		if i%3 == 2 {
+			r.answer(payload)
+			payload = nil
+		}
+		for c := 1; c <= n; c++ {
+			whom = append(whom, fmt.Sprintf("m%d/c%d", i, c))
 		}
 	}
-	if err := errors.Join(r.expandAll(ctx, f, 1), f.settle(ctx)); !errors.Is(err, context.Canceled) {
-		t.Fatalf("died with %v", err)
+	r.mu.Lock()
+	r.asks, r.messages = nil, 0
+	r.mu.Unlock()
+	return whom
+}
+
+// toldInOrder checks that those were told, each once and in order, and that sources and digests are those of the last
+// customer of each message.
+func (r *rig) toldInOrder(whom []string) {
+	r.t.Helper()
+	told := r.told()
+	if len(told) != len(whom) {
+		r.t.Fatalf("%d told, expected %d", len(told), len(whom))
 	}
-	f.appender.Close()
-	streamtest.Eventually(t, "what was on its way has landed", func() bool { return len(r.told()) >= 7 })
-	for range 3 { // a late message of the dead fan makes the first ones lose
-		run := r.run(r.scheduler())
-		streamtest.Eventually(t, "all told", func() bool {
-			select {
-			case <-run.done:
-				return true
-			default:
-				return len(r.told()) >= campaigns
+	for i := range told {
+		if got := told[i].Campaign + "/" + told[i].CustomerID; got != whom[i] {
+			r.t.Fatalf("told %s in place %d, expected %s", got, i+1, whom[i])
+		}
+	}
+	digests := map[uint64]string{}
+	reader, err := eventlog.Events(r.js, 0).Open(r.t.Context(), r.log, eventlog.Position{Log: r.log}, eventlog.ReaderOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer reader.Close()
+	lines := map[eventlog.Source]string{} // campaign
+	err = reader.CatchUp(r.t.Context(), func(batch []eventlog.Message) error {
+		for i := range batch {
+			digests[batch[i].Sequence] = batch[i].Digest()
+			for n, line := range eventlog.Lines(batch[i].Payload) {
+				var ev domain.Event
+				if err := domain.ParseEvent(line, &ev); err != nil {
+					return err
+				}
+				lines[eventlog.Source{Sequence: batch[i].Sequence, Line: n + 1}] = ev.Campaign
 			}
+		}
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var before eventlog.Source
+	for _, m := range r.reminderMessages() {
+		var last domain.Event
+		for _, line := range eventlog.Lines(m.Payload) {
+			if err := domain.ParseEvent(line, &last); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+		at := m.Source
+		at.LastR = 0
+		if m.SourceDigest != digests[at.Sequence] || lines[at] != last.Campaign || fmt.Sprintf("c%d", m.Source.LastR) != last.CustomerID {
+			r.t.Errorf("message %d has source %v, which is %s; its last line is %s", m.Sequence, m.Source, lines[at], last.AppendJSON(nil))
+		}
+		if compareSources(before, m.Source) >= 0 {
+			r.t.Errorf("message %d has source %v behind %v", m.Sequence, m.Source, before)
+		}
+		before = m.Source
+	}
+}
+
+// Firings of several lines, messages and campaigns share messages.
+func TestSharedMessages(t *testing.T) {
+	r := newRig(t)
+	whom := mixed(r)
+	run := r.run(r.scheduler())
+	r.waitTold(len(whom))
+	run.stop()
+	r.toldInOrder(whom)
+	if n, least := len(r.reminderMessages()), (len(whom)+499)/500; n != least {
+		t.Errorf("%d messages for %d customers, expected %d", n, len(whom), least)
+	}
+}
+
+// The process dies before or after each publish of messages that mix firings, with batches of all sizes; what is on its
+// way then lands, or does not.
+func TestSharedMessagesDieAtEveryMessage(t *testing.T) {
+	for _, batch := range []int{1, 7, 100, 500} {
+		t.Run(fmt.Sprint(batch), func(t *testing.T) {
+			r := newRig(t)
+			whom := mixed(r)
+			for n := 1; len(r.told()) < len(whom); n++ {
+				if n > 2000 {
+					t.Fatalf("%d told after %d lives", len(r.told()), n)
+				}
+				ctx, die := context.WithCancel(t.Context())
+				f := r.newFan(0)
+				f.pace.configure(&config.Settings{ReminderBatch: batch + n%3, ReminderConcurrency: 1 + n%5})
+				landed := 0
+				f.landed = func(uint64) {
+					if landed++; landed > n*10/batch {
+						die()
+					}
+				}
+				err := r.expandAll(ctx, f, 1<<30)
+				if err == nil {
+					err = f.settle(ctx)
+				}
+				if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrLost) {
+					t.Fatal(err)
+				}
+				f.appender.Close()
+				die()
+			}
+			r.toldInOrder(whom)
 		})
-		run.cancel()
-		<-run.done
 	}
-	told := r.waitTold(campaigns)
-	for i, ev := range told {
-		if ev.CustomerID != fmt.Sprintf("x%d", i) || ev.Campaign != fmt.Sprintf("c%d", i) {
-			t.Errorf("place %d tells %s", i, ev.AppendJSON(nil))
-		}
-	}
-	for i, m := range r.reminderMessages() {
-		if want := (eventlog.Source{Sequence: r.last, Line: i + 1, LastR: 1}); m.Source != want {
-			t.Errorf("message %d has source %v, expected %v", m.Sequence, m.Source, want)
-		}
+}
+
+// Dies at an exact place: after so many messages landed and nothing was on its way.
+func TestSharedMessagesResume(t *testing.T) {
+	for _, messages := range []int{0, 1, 2, 3, 4} {
+		t.Run(fmt.Sprint(messages), func(t *testing.T) {
+			r := newRig(t)
+			whom := mixed(r)
+			f := r.newFan(0)
+			f.pace.configure(&config.Settings{ReminderBatch: 333, ReminderConcurrency: 1})
+			ctx, die := context.WithCancel(t.Context())
+			defer die()
+			f.landed = func(seq uint64) {
+				if seq == uint64(messages) {
+					die()
+				}
+			}
+			if messages > 0 {
+				if err := errors.Join(r.expandAll(ctx, f, 1<<30), f.settle(ctx)); !errors.Is(err, context.Canceled) {
+					t.Fatalf("died with %v", err)
+				}
+			}
+			f.appender.Close()
+			if n := len(r.reminderMessages()); n != messages {
+				t.Fatalf("%d messages landed, expected %d", n, messages)
+			}
+			run := r.run(r.scheduler())
+			r.waitTold(len(whom))
+			run.stop()
+			r.toldInOrder(whom)
+		})
 	}
 }
 

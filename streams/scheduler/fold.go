@@ -98,20 +98,3 @@ func ofNoConcern(line []byte) bool {
 	}
 	return false
 }
-
-// observe counts what an event tells, before it is folded.
-func (r *run) observe(ev *domain.Event) {
-	switch ev.Type {
-	case domain.CouponsExpired:
-		r.expired.Add(float64(ev.Count))
-		if e := r.book.campaigns[ev.Campaign]; e != nil {
-			if first := e.firstFall(); first <= ev.Through {
-				r.fallLate.Observe(float64(ev.At-first) / 1e6)
-			}
-		}
-	case domain.RemindersDue:
-		r.fired.Add(float64(ev.Fired))
-		r.dropped.Add(float64(ev.Dropped))
-		r.remindLate.Observe(float64(ev.At-ev.DueAt) / 1e6)
-	}
-}

@@ -4,17 +4,23 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-4a2410e3/scrip/domain"
 )
 
 // Metrics are the counts of all schedulers of a process, by lane. Counters count what this process folded live; what a
 // replay passes over again is not counted again.
 type Metrics struct {
-	fired, dropped, expired   *prometheus.CounterVec
+	fired, dropped, cancelled *prometheus.CounterVec // by priority
+	expired                   *prometheus.CounterVec
 	asked, askFailed, repeats *prometheus.CounterVec
 	published, disagreements  *prometheus.CounterVec
 	lateness                  *prometheus.HistogramVec
-	oldest, pending, instants *prometheus.GaugeVec
-	folded, snapshot          *prometheus.GaugeVec
+
+	oldest, waiting, outstanding, paused *prometheus.GaugeVec
+	next, peak, share                    *prometheus.GaugeVec
+	pending, instants                    *prometheus.GaugeVec
+	folded, snapshot                     *prometheus.GaugeVec
 }
 
 // NewMetrics makes the metrics and registers them with reg, unless it is nil.
@@ -22,38 +28,114 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_scheduler_" + name, Help: help}, append([]string{"lane"}, labels...))
 	}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "scrip_scheduler_" + name, Help: help}, []string{"lane"})
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "scrip_scheduler_" + name, Help: help}, append([]string{"lane"}, labels...))
 	}
 	m := &Metrics{
-		fired:         counter("reminders_fired_total", "Reminders that fired."),
-		dropped:       counter("reminders_dropped_total", "Reminders dropped because they were later than the grace, or their campaign had ended."),
+		fired:         counter("reminders_fired_total", "Reminders that fired, by the campaign's priority.", "priority"),
+		dropped:       counter("reminders_dropped_total", "Reminders dropped because they were later than the grace, or their campaign had ended, by its priority.", "priority"),
+		cancelled:     counter("reminders_cancelled_total", "Reminders cancelled before they fired, by people or because their coupon was redeemed or voided, by the campaign's priority.", "priority"),
 		expired:       counter("coupons_expired_total", "Coupons announced as expired."),
 		asked:         counter("asks_total", "Commands sent to the lane, by type.", "type"),
 		repeats:       counter("asks_repeated_total", "Commands sent again because what they asked for was still due."),
-		askFailed:     counter("asks_failed_total", "Messages of commands that could not be published; they are repeated."),
+		askFailed:     counter("asks_failed_total", "Rounds of commands that could not be published; they are repeated."),
 		published:     counter("reminders_published_total", "Customers published on the reminder stream."),
 		disagreements: counter("disagreements_total", "Events that fired another number of reminders than this scheduler knew of."),
 		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "scrip_scheduler_lateness_seconds", Help: "From the instant something fell due to the event that says so.",
+			Name: "scrip_scheduler_lateness_seconds", Help: "From the instant something fell due to the event that says so, by kind (expiry or reminder) and the campaign's priority.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
-		}, []string{"lane", "kind"}),
-		oldest:   gauge("oldest_due_age_seconds", "Age of the oldest instant that is due and not yet answered; 0 if nothing is."),
-		pending:  gauge("reminders_pending", "Reminders that are set and have not fired."),
-		instants: gauge("due_instants", "Instants at which coupons are still to fall, over all campaigns."),
-		folded:   gauge("folded_sequence", "Sequence of the last event message folded."),
-		snapshot: gauge("snapshot_timestamp_seconds", "When the last snapshot was stored."),
+		}, []string{"lane", "kind", "priority"}),
+		oldest:      gauge("oldest_due_age_seconds", "Age of the oldest instant that is due and not yet answered, by the campaign's priority; 0 if nothing is. What a pause holds back does not count.", "priority"),
+		waiting:     gauge("customers_waiting", "Customers whose reminder is due and who wait for their turn to be asked for, about, by the campaign's priority.", "priority"),
+		outstanding: gauge("outstanding", "What was asked for and is not done, by kind: expiry in campaigns, reminder in customers, up to their standing on the reminder stream.", "kind"),
+		paused:      gauge("paused_due_campaigns", "Campaigns with something due that a pause holds back, by kind (expiry or reminder).", "kind"),
+		next:        gauge("due_next", "What falls due within the next 1s, 10s, 1m, 10m and 1h, each including the ones before: reminders in customers, expiry in instants of campaigns.", "priority", "kind", "within"),
+		peak:        gauge("due_peak_per_second", "Most reminders that fall due in one second of the next hour."),
+		share:       gauge("dispatch_share", "Share of time in which the fan-out may work: 1 while nobody is being answered, 1/16 at least."),
+		pending:     gauge("reminders_pending", "Reminders that are set and have not fired."),
+		instants:    gauge("due_instants", "Instants at which coupons are still to fall, over all campaigns."),
+		folded:      gauge("folded_sequence", "Sequence of the last event message folded."),
+		snapshot:    gauge("snapshot_timestamp_seconds", "When the last snapshot was stored."),
 	}
 	if reg != nil {
-		reg.MustRegister(m.fired, m.dropped, m.expired, m.asked, m.repeats, m.askFailed, m.published, m.disagreements,
-			m.lateness, m.oldest, m.pending, m.instants, m.folded, m.snapshot)
+		reg.MustRegister(m.fired, m.dropped, m.cancelled, m.expired, m.asked, m.repeats, m.askFailed, m.published, m.disagreements, m.lateness)
+		for _, g := range m.gauges() {
+			reg.MustRegister(g)
+		}
 	}
 	return m
 }
 
+func (m *Metrics) gauges() []*prometheus.GaugeVec {
+	return []*prometheus.GaugeVec{m.oldest, m.waiting, m.outstanding, m.paused, m.next, m.peak, m.share, m.pending, m.instants, m.folded, m.snapshot}
+}
+
 // forget drops the gauges: they describe who works the lane now. When the lane is lost they go, so that its next owner's are the only ones.
 func (m *Metrics) forget(lane int) {
-	for _, g := range []*prometheus.GaugeVec{m.oldest, m.pending, m.instants, m.folded, m.snapshot} {
-		g.DeleteLabelValues(strconv.Itoa(lane))
+	for _, g := range m.gauges() {
+		g.DeletePartialMatch(prometheus.Labels{"lane": strconv.Itoa(lane)})
+	}
+}
+
+// meters are the metrics of one lane, looked up once.
+type meters struct {
+	asked                               map[domain.CommandType]prometheus.Counter
+	expired, repeats, askFailed, differ prometheus.Counter
+	fired, dropped, cancelled           [priorities]prometheus.Counter
+	late                                [classes][priorities]prometheus.Observer
+
+	oldest, waiting     [priorities]prometheus.Gauge
+	outstanding, paused [classes]prometheus.Gauge
+	next                [classes][priorities][len(horizons)]prometheus.Gauge
+	peak, share         prometheus.Gauge
+	pending, instants   prometheus.Gauge
+	foldedSequence      prometheus.Gauge
+}
+
+// meter finds this lane's metrics.
+func (r *run) meter() {
+	m, lane := r.opts.Metrics, strconv.Itoa(r.lane)
+	r.asked = map[domain.CommandType]prometheus.Counter{
+		domain.Expire:    m.asked.WithLabelValues(lane, domain.Expire.String()),
+		domain.RemindDue: m.asked.WithLabelValues(lane, domain.RemindDue.String()),
+	}
+	r.expired, r.repeats = m.expired.WithLabelValues(lane), m.repeats.WithLabelValues(lane)
+	r.askFailed, r.differ = m.askFailed.WithLabelValues(lane), m.disagreements.WithLabelValues(lane)
+	for p := range priorities {
+		name := p.String()
+		r.fired[p], r.dropped[p], r.cancelled[p] = m.fired.WithLabelValues(lane, name), m.dropped.WithLabelValues(lane, name), m.cancelled.WithLabelValues(lane, name)
+		r.oldest[p], r.waiting[p] = m.oldest.WithLabelValues(lane, name), m.waiting.WithLabelValues(lane, name)
+		for c := range classes {
+			r.late[c][p] = m.lateness.WithLabelValues(lane, c.String(), name)
+			for i, h := range horizons {
+				r.next[c][p][i] = m.next.WithLabelValues(lane, name, c.String(), h.name)
+			}
+		}
+	}
+	for c := range classes {
+		r.outstanding[c], r.paused[c] = m.outstanding.WithLabelValues(lane, c.String()), m.paused.WithLabelValues(lane, c.String())
+	}
+	r.peak, r.share = m.peak.WithLabelValues(lane), m.share.WithLabelValues(lane)
+	r.pending, r.instants, r.foldedSequence = m.pending.WithLabelValues(lane), m.instants.WithLabelValues(lane), m.folded.WithLabelValues(lane)
+}
+
+// observe counts what an event tells, before it is folded.
+func (r *run) observe(ev *domain.Event) {
+	e := r.book.campaigns[ev.Campaign]
+	if e == nil {
+		return
+	}
+	switch ev.Type {
+	case domain.CouponsExpired:
+		r.expired.Add(float64(ev.Count))
+		if first := e.firstFall(); first <= ev.Through {
+			r.late[expiry][e.priority].Observe(float64(ev.At-first) / 1e6)
+		}
+	case domain.RemindersDue:
+		r.fired[e.priority].Add(float64(ev.Fired))
+		r.dropped[e.priority].Add(float64(ev.Dropped))
+		r.late[reminder][e.priority].Observe(float64(ev.At-ev.DueAt) / 1e6)
+	case domain.ReminderCancelled:
+		r.cancelled[e.priority].Inc()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/config"
 )
 
 const (
@@ -12,18 +13,45 @@ const (
 	firstAgain = time.Second
 	// lastAgain is the longest pause between repeats of an ask.
 	lastAgain = 10 * time.Second
+
+	// maxChunk is the most customers one ask is for: the lane fires them in some milliseconds, for which claims wait.
+	maxChunk = 25_000
+	// chunksOut is how many such asks may be on their way through lane and fan-out at once: the lane decides one while
+	// the fan-out publishes another.
+	chunksOut = 4
+	// leastCost is what an ask for reminders costs at least, in customers: its line in two logs is worth as many of
+	// theirs, and asks for one customer each do not go out by the hundred thousand.
+	leastCost = 50
+	// expiriesOut is how many campaigns' expiries may be asked for and not answered: two full messages of asks.
+	expiriesOut = 2_000
 )
 
 // planner turns a book and a time into what to ask of the lane. It is pure: the same book, the same earlier asks and
 // the same time make the same asks.
 //
-// What keeps it from flooding: an ask stands for as long as anything it covered is still due in the book. Until the
-// lane's answer is folded nothing is asked for that campaign and instant but repeats, ever more slowly.
+//	book ──look──> due ──wait (dispatcher)──> asked ──stand──> answered: not due in the book any more
+//	                                            └─ repeated after 1, 2, 4, 8, 10, 10 … seconds
+//
+// What keeps it from flooding: an ask stands for as long as anything it covered is still due in the book; until then
+// nothing is asked for that campaign and instant but repeats, ever more slowly, and the chunks behind. And what stands,
+// together with what the fan-out has not told yet, is bounded; the rest waits for its turn.
 type planner struct {
-	book  *book
-	asked map[string]map[askKey]ask // by campaign; only what is still due
+	book     *book
+	settings *config.Settings
+	plans    map[string]plan // by campaign; only what is due
+	waiting  *dispatcher
+	due      [priorities]jobs // all that is due, waiting or asked
 
-	repeated uint64 // asks that were not the first of their kind
+	chunk  int             // customers an ask is for at most; the pace changes it
+	most   int             // customers that may be asked for and not told
+	held   bool            // nothing is asked of reminders for now
+	untold int             // customers that have fired and are not on the reminder stream
+	stand  [classes]int    // what the standing asks cost
+	behind [priorities]int // customers due and not asked for, about
+
+	clock    domain.Instant // the time that was seen last
+	repeated uint64         // asks that were not the first of their kind
+	answered time.Duration  // the longest that an answer took since this was last set to 0
 }
 
 // askKey is one thing that can be due in a campaign. kind is empty for coupons that fall; then at is 0, because one ask
@@ -33,20 +61,74 @@ type askKey struct {
 	at   domain.Instant
 }
 
-// ask is a question that waits for its answer.
+// plan is what is due in one campaign.
+type plan map[askKey]*question
+
+// question is one thing that is due: asked for, waiting to be, or in part each.
+type question struct {
+	job
+	entry *entry
+	asks  []ask // that stand, oldest first; one at most of coupons
+	left  int   // customers not asked for, about
+	still bool  // found due by the look under way
+}
+
+// ask is a command that waits for its answer.
 type ask struct {
-	since    domain.Instant // the earliest instant it covers
 	through  domain.Instant // of an expire
 	throughR uint64         // of a remind_due
+	more     bool           // of a remind_due: others were due behind it
+	cost     int
 	times    int
+	sent     domain.Instant // first
 	again    domain.Instant // when to repeat it
 }
 
 func newPlanner(b *book) *planner {
-	return &planner{book: b, asked: make(map[string]map[askKey]ask)}
+	p := &planner{book: b, settings: config.Default(), plans: make(map[string]plan), waiting: newDispatcher()}
+	p.allow(maxChunk)
+	for i := range p.due {
+		p.due[i] = newJobs()
+	}
+	return p
 }
 
-// wake is the instant at which asks must be called next, Never if nothing is planned.
+// configure puts other settings in force: campaigns whose pause began or ended are looked at again.
+func (p *planner) configure(s *config.Settings) {
+	old := p.settings
+	p.settings = s
+	for _, pair := range [][2]map[string]bool{{old.ExpiryPaused, s.ExpiryPaused}, {old.RemindersPaused, s.RemindersPaused}} {
+		p.changed(pair[0], pair[1])
+		p.changed(pair[1], pair[0])
+	}
+}
+
+func (p *planner) changed(one, other map[string]bool) {
+	for name, paused := range one {
+		if e := p.book.campaigns[name]; e != nil && other[name] != paused {
+			p.book.setLook(e, 0)
+		}
+	}
+}
+
+// at tells the planner the time. Where it ran backwards, what was to happen later is planned anew: an ask repeated at a
+// time that lies an hour ahead now would be as good as forgotten.
+func (p *planner) at(now domain.Instant) {
+	if now < p.clock {
+		for _, plan := range p.plans {
+			for _, q := range plan {
+				for i := range q.asks {
+					q.asks[i].again = min(q.asks[i].again, now+domain.Instant(lastAgain/time.Microsecond))
+				}
+				p.book.setLook(q.entry, 0)
+			}
+		}
+	}
+	p.clock = now
+}
+
+// wake is the instant at which asks must be called next, Never if nothing is planned. It may be called any time before,
+// and must be when ready.
 func (p *planner) wake() domain.Instant {
 	if e, ok := p.book.order.Min(); ok {
 		return e.look
@@ -54,72 +136,245 @@ func (p *planner) wake() domain.Instant {
 	return domain.Never
 }
 
-// asks is what to ask of the lane now: commands without ids, in the order of their campaigns' due instants.
+// ready says that something waits which may be asked for now.
+func (p *planner) ready() bool {
+	return p.turn(expiry) != nil || p.turn(reminder) != nil
+}
+
+// asks is what to ask of the lane now: commands without ids, those for expiry first.
 func (p *planner) asks(now domain.Instant) (cmds []domain.Command) {
+	var again []domain.Command
 	for {
 		e, ok := p.book.order.Min()
 		if !ok || e.look > now {
-			return cmds
+			break
 		}
 		var next domain.Instant
-		cmds, next = p.look(e, now, cmds)
+		again, next = p.look(e, now, again)
 		p.book.setLook(e, next) // always after now, so this ends
+	}
+	for c := range classes {
+		for q := p.turn(c); q != nil; q = p.turn(c) {
+			if cmd, ok := p.first(q, now); ok {
+				cmds = append(cmds, cmd)
+			}
+		}
+		if c == expiry {
+			cmds = append(cmds, again...)
+		}
+	}
+	return cmds
+}
+
+// turn is the question that may be asked now, nil if none.
+func (p *planner) turn(c class) *question {
+	if c == reminder && p.held {
+		return nil
+	}
+	j := p.waiting.next(c)
+	if j == nil {
+		return nil
+	}
+	q := p.plans[j.campaign][j.key()]
+	if c == expiry && p.stand[c] < expiriesOut || c == reminder && p.stand[c]+p.untold+reminderCost(min(q.left, p.chunk)) <= p.most {
+		return q
+	}
+	return nil
+}
+
+// allow sets how many customers an ask is for at most, which also says how many may be asked for and not told.
+func (p *planner) allow(chunk int) { p.chunk, p.most = chunk, max(chunksOut*chunk, leastCost) }
+
+func (j *job) key() askKey {
+	if j.class == expiry {
+		return askKey{}
+	}
+	return askKey{j.kind, j.at}
+}
+
+func reminderCost(customers int) int { return max(customers, leastCost) }
+
+// first asks for the first time, of reminders for one chunk.
+func (p *planner) first(q *question, now domain.Instant) (cmd domain.Command, ok bool) {
+	a := ask{cost: 1, sent: now}
+	if q.class == expiry {
+		a.through = now
+	} else if !p.cover(q, &a, q.askedR()) {
+		p.wait(q, 0) // cancelled since it was looked at
+		return cmd, false
+	}
+	p.send(&a, now)
+	q.asks = append(q.asks, a)
+	p.stand[q.class] += a.cost
+	p.waiting.pay(&q.job, a.cost)
+	left := 0
+	if a.more {
+		left = max(q.left-a.cost, 1)
+	}
+	p.wait(q, left)
+	if a.again < q.entry.look {
+		p.book.setLook(q.entry, a.again)
+	}
+	return q.command(&a), true
+}
+
+// cover makes the ask one for the first chunk behind number after; false if nobody is there any more.
+func (p *planner) cover(q *question, a *ask, after uint64) bool {
+	c, more := q.entry.chunk(q.kind, q.at, after, p.chunk)
+	if c.Subscriptions == 0 {
+		return false
+	}
+	a.throughR, a.more, a.cost = c.LastR, more, reminderCost(int(c.Subscriptions))
+	return true
+}
+
+// askedR is the last number asked for.
+func (q *question) askedR() uint64 {
+	if len(q.asks) == 0 {
+		return 0
+	}
+	return q.asks[len(q.asks)-1].throughR
+}
+
+func (q *question) command(a *ask) domain.Command {
+	if q.class == expiry {
+		return domain.Command{Type: domain.Expire, Campaign: q.campaign, Through: a.through}
+	}
+	return domain.Command{Type: domain.RemindDue, Campaign: q.campaign, Kind: q.kind, DueAt: q.at, ThroughR: a.throughR}
+}
+
+// look finds out what is due in one campaign and says when to look again, which is after now. It returns what is to be
+// asked again.
+func (p *planner) look(e *entry, now domain.Instant, again []domain.Command) ([]domain.Command, domain.Instant) {
+	next := domain.Never
+	if !p.settings.ExpiryPaused[e.name] {
+		next = e.fallAfter(now)
+		if first := e.firstFall(); first <= now {
+			q := p.question(e, expiry, "", first)
+			if len(q.asks) > 0 && q.asks[0].through < first {
+				p.settled(q, now)
+			}
+			if len(q.asks) == 0 {
+				p.wait(q, 1)
+			} else if a := &q.asks[0]; a.again <= now {
+				// A repeat asks for the same unless more fell since: had the first been merely slow, the lane would
+				// otherwise announce the same again.
+				if a.through < e.lastFall(now) {
+					a.through = now
+				}
+				p.send(a, now)
+				again = append(again, q.command(a))
+			}
+			next = min(next, q.again())
+		}
+	}
+	if !p.settings.RemindersPaused[e.name] {
+		next = min(next, e.dueAfter(now))
+		for due := range e.due(now) {
+			q := p.question(e, reminder, due.Kind, due.DueAt)
+			for len(q.asks) > 0 && q.asks[0].throughR < due.FromR {
+				p.settled(q, now)
+			}
+			again = p.repeat(q, now, again)
+			left := int(due.Subscriptions)
+			if n := len(q.asks); n > 0 {
+				for i := range q.asks {
+					left -= q.asks[i].cost
+				}
+				left = max(left, 1)
+				if last := &q.asks[n-1]; !last.more || due.LastR <= last.throughR {
+					left = 0
+				}
+			}
+			p.wait(q, left)
+			next = min(next, q.again())
+		}
+	}
+	// What is not due any more was answered, cancelled, moved or paused.
+	for key, q := range p.plans[e.name] {
+		if q.still {
+			q.still = false
+			continue
+		}
+		for len(q.asks) > 0 {
+			p.settled(q, now)
+		}
+		p.wait(q, 0)
+		p.due[q.priority].Delete(&q.job)
+		delete(p.plans[e.name], key)
+	}
+	if len(p.plans[e.name]) == 0 {
+		delete(p.plans, e.name)
+	}
+	return again, next
+}
+
+// question is the one about what has been due in e since at, found or new.
+func (p *planner) question(e *entry, c class, kind string, at domain.Instant) *question {
+	j := job{campaign: e.name, kind: kind, at: at, class: c, priority: e.priority}
+	q := p.plans[e.name][j.key()]
+	switch {
+	case q == nil:
+		q = &question{job: j, entry: e}
+		if p.plans[e.name] == nil {
+			p.plans[e.name] = make(plan)
+		}
+		p.plans[e.name][j.key()] = q
+		p.due[q.priority].Set(&q.job)
+	case q.at != at || q.priority != e.priority:
+		left := q.left
+		p.wait(q, 0)
+		p.due[q.priority].Delete(&q.job)
+		q.at, q.priority = at, e.priority
+		p.due[q.priority].Set(&q.job)
+		p.wait(q, left)
+	}
+	q.still = true
+	return q
+}
+
+// wait lets so many customers (of an expiry, 1) wait for their turn, 0 = nobody does.
+func (p *planner) wait(q *question, left int) {
+	if q.class == reminder {
+		p.behind[q.priority] += left - q.left
+	}
+	q.left = left
+	switch {
+	case left == 0:
+		p.waiting.drop(&q.job)
+	case !q.waits:
+		p.waiting.put(&q.job)
 	}
 }
 
-// look asks what is due in one campaign and says when to look again, which is after now.
-func (p *planner) look(e *entry, now domain.Instant, cmds []domain.Command) ([]domain.Command, domain.Instant) {
-	next := e.fallAfter(now)
-	old := p.asked[e.name]
-	still := make(map[askKey]ask) // what is not due any more was answered, cancelled or moved
+// settled notes that the oldest ask stands no more.
+func (p *planner) settled(q *question, now domain.Instant) {
+	a := &q.asks[0]
+	if a.times == 1 {
+		p.answered = max(p.answered, time.Duration(now-a.sent)*time.Microsecond)
+	}
+	p.stand[q.class] -= a.cost
+	q.asks = q.asks[1:]
+}
 
-	if first := e.firstFall(); first <= now {
-		a, asked := old[askKey{}]
-		asked = asked && first <= a.through
-		if !asked || a.again <= now {
-			if !asked {
-				a = ask{}
+// repeat asks again for the chunks whose answer is late.
+func (p *planner) repeat(q *question, now domain.Instant, cmds []domain.Command) []domain.Command {
+	var before uint64
+	for i := range q.asks {
+		a := &q.asks[i]
+		if a.again <= now {
+			if i == len(q.asks)-1 && !a.more {
+				// Who came since is asked for now; until then one question was enough.
+				p.stand[reminder] -= a.cost
+				p.cover(q, a, before)
+				p.stand[reminder] += a.cost
 			}
-			// A repeat asks for the same unless more fell since: had the first been merely slow, the lane would
-			// otherwise announce the same again.
-			if a.through < e.lastFall(now) {
-				a.through = now
-			}
-			p.send(&a, now)
-			cmds = append(cmds, domain.Command{Type: domain.Expire, Campaign: e.name, Through: a.through})
+			p.send(a, now)
+			cmds = append(cmds, q.command(a))
 		}
-		a.since = first
-		still[askKey{}] = a
-		next = min(next, a.again)
+		before = a.throughR
 	}
-
-	if e.pending.Len() > 0 {
-		next = min(next, e.pending.NextAfter(e.anchors, now))
-		for due := range e.pending.Due(e.anchors, now) {
-			key := askKey{due.Kind, due.DueAt}
-			a, asked := old[key]
-			asked = asked && due.FromR <= a.throughR
-			if !asked || a.again <= now {
-				if !asked {
-					a = ask{}
-				}
-				a.since, a.throughR = due.DueAt, due.LastR
-				p.send(&a, now)
-				cmds = append(cmds, domain.Command{
-					Type: domain.RemindDue, Campaign: e.name, Kind: due.Kind, DueAt: due.DueAt, ThroughR: due.LastR,
-				})
-			}
-			still[key] = a
-			next = min(next, a.again)
-		}
-	}
-
-	if len(still) > 0 {
-		p.asked[e.name] = still
-	} else {
-		delete(p.asked, e.name)
-	}
-	return cmds, next
+	return cmds
 }
 
 // send notes that the ask is sent now.
@@ -132,13 +387,20 @@ func (p *planner) send(a *ask, now domain.Instant) {
 	a.times++
 }
 
-// oldest is the earliest instant that has been asked for and is still due, Never if there is none.
-func (p *planner) oldest() domain.Instant {
-	oldest := domain.Never
-	for _, asks := range p.asked {
-		for _, a := range asks {
-			oldest = min(oldest, a.since)
-		}
+// again is when the first of the asks that stand is to be repeated, Never if none stands.
+func (q *question) again() domain.Instant {
+	again := domain.Never
+	for i := range q.asks {
+		again = min(again, q.asks[i].again)
 	}
-	return oldest
+	return again
+}
+
+// oldest is the earliest instant of that priority that is due and not answered, Never if there is none. What a pause
+// holds back is not among them.
+func (p *planner) oldest(of priority) domain.Instant {
+	if j, ok := p.due[of].Min(); ok {
+		return j.at
+	}
+	return domain.Never
 }

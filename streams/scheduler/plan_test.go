@@ -56,7 +56,8 @@ type modelCampaign struct {
 	falls          []domain.Instant
 	own            map[uint32]domain.Instant
 	reminders      []modelReminder
-	asked          map[askKey]ask
+	expire         ask
+	asked          map[askKey][]ask
 }
 
 type modelReminder struct {
@@ -87,7 +88,7 @@ func (m *model) find(name string) *modelCampaign {
 			return c
 		}
 	}
-	c := &modelCampaign{name: name, own: map[uint32]domain.Instant{}, asked: map[askKey]ask{}}
+	c := &modelCampaign{name: name, own: map[uint32]domain.Instant{}, asked: map[askKey][]ask{}}
 	m.campaigns = append(m.campaigns, c)
 	return c
 }
@@ -120,11 +121,10 @@ func (m *model) fold(ev *domain.Event) (gone []firing) {
 	return gone
 }
 
-// asks is what the planner must ask at now.
-func (m *model) asks(now domain.Instant) (cmds []domain.Command) {
+// asks is what the planner must ask at now, reminders in chunks of so many.
+func (m *model) asks(now domain.Instant, chunk int) (cmds []domain.Command) {
 	for _, c := range m.campaigns {
-		still := map[askKey]ask{}
-		send := func(key askKey, a ask, cmd domain.Command) {
+		send := func(a ask, cmd domain.Command) ask {
 			pause := time.Second << a.times
 			if pause > 10*time.Second {
 				pause = 10 * time.Second
@@ -132,8 +132,9 @@ func (m *model) asks(now domain.Instant) (cmds []domain.Command) {
 			a.times = min(a.times+1, 10)
 			a.again = now + domain.Instant(pause/time.Microsecond)
 			a.through, a.throughR = cmd.Through, cmd.ThroughR
-			still[key] = a
+			cmd.Campaign = c.name
 			cmds = append(cmds, cmd)
+			return a
 		}
 		var falls []domain.Instant
 		for _, at := range append([]domain.Instant{c.expires}, c.falls...) {
@@ -141,19 +142,21 @@ func (m *model) asks(now domain.Instant) (cmds []domain.Command) {
 				falls = append(falls, at)
 			}
 		}
+		a := c.expire
+		c.expire = ask{}
 		if len(falls) > 0 {
 			slices.Sort(falls)
-			a, through := c.asked[askKey{}], now
+			through := now
 			if a.through >= falls[len(falls)-1] {
 				through = a.through
 			}
 			switch {
 			case a.through < falls[0]:
-				send(askKey{}, ask{}, domain.Command{Type: domain.Expire, Campaign: c.name, Through: now})
+				c.expire = send(ask{}, domain.Command{Type: domain.Expire, Through: now})
 			case a.again <= now:
-				send(askKey{}, a, domain.Command{Type: domain.Expire, Campaign: c.name, Through: through})
+				c.expire = send(a, domain.Command{Type: domain.Expire, Through: through})
 			default:
-				still[askKey{}] = a
+				c.expire = a
 			}
 		}
 		groups := map[askKey][]uint64{}
@@ -162,17 +165,41 @@ func (m *model) asks(now domain.Instant) (cmds []domain.Command) {
 				groups[askKey{r.kind, at}] = append(groups[askKey{r.kind, at}], r.r)
 			}
 		}
+		still := map[askKey][]ask{}
 		for key, rs := range groups {
-			a := c.asked[key]
-			cmd := domain.Command{Type: domain.RemindDue, Campaign: c.name, Kind: key.kind, DueAt: key.at, ThroughR: rs[len(rs)-1]}
-			switch {
-			case a.throughR < rs[0]:
-				send(key, ask{}, cmd)
-			case a.again <= now:
-				send(key, a, cmd)
-			default:
-				still[key] = a
+			asks := c.asked[key]
+			for len(asks) > 0 && asks[0].throughR < rs[0] {
+				asks = asks[1:]
 			}
+			behind := func(asks []ask) (some []uint64, more bool) { // the chunk behind those
+				for _, r := range rs {
+					if len(asks) == 0 || r > asks[len(asks)-1].throughR {
+						some = append(some, r)
+					}
+				}
+				return some[:min(chunk, len(some))], len(some) > chunk
+			}
+			remind := func(a ask, through uint64) ask {
+				return send(a, domain.Command{Type: domain.RemindDue, Kind: key.kind, DueAt: key.at, ThroughR: through})
+			}
+			for i, a := range asks {
+				if a.again > now {
+					continue
+				}
+				if i == len(asks)-1 && !a.more {
+					some, more := behind(asks[:i])
+					a.throughR, a.more = some[len(some)-1], more
+				}
+				asks[i] = remind(a, a.throughR)
+			}
+			for len(asks) == 0 || asks[len(asks)-1].more {
+				some, more := behind(asks)
+				if len(some) == 0 {
+					break
+				}
+				asks = append(asks, remind(ask{more: more}, some[len(some)-1]))
+			}
+			still[key] = asks
 		}
 		c.asked = still
 	}
@@ -201,6 +228,8 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, m := newShop(), &model{}
 		p := newPlanner(newBook(""))
+		chunk := rapid.SampledFrom([]int{1, 2, 3, 1000}).Draw(t, "chunk")
+		p.chunk, p.most = chunk, 1<<40
 		now := domain.Instant(1_800_000_000_000_000)
 		campaigns := []string{"a", "b", "c"}
 		customers := []string{"x", "y", "z"}
@@ -288,7 +317,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 			},
 			"ask": func(*rapid.T) {
 				got := p.asks(now)
-				if g, w := sortedLines(got), sortedLines(m.asks(now)); !slices.Equal(g, w) {
+				if g, w := sortedLines(got), sortedLines(m.asks(now, chunk)); !slices.Equal(g, w) {
 					t.Fatalf("asks at %s\n got %v\nwant %v", now, g, w)
 				}
 				if p.wake() <= now {
@@ -315,11 +344,14 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 				if wake := p.wake(); wake > until {
 					// Nothing may be due while the planner sleeps.
 					for _, c := range m.campaigns {
-						before := c.asked
-						if due := (&model{[]*modelCampaign{c}}).asks(until); len(due) > 0 {
+						expire, before := c.expire, map[askKey][]ask{}
+						for key, asks := range c.asked {
+							before[key] = slices.Clone(asks)
+						}
+						if due := (&model{[]*modelCampaign{c}}).asks(until, chunk); len(due) > 0 {
 							t.Fatalf("asleep until %s, but at %s the model asks %v", wake, until, sortedLines(due))
 						}
-						c.asked = before
+						c.expire, c.asked = expire, before
 					}
 				}
 				now = until
@@ -340,8 +372,9 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 					t.Fatalf("%d instants to come before, %d after", p.book.instants, b.instants)
 				}
 				p = newPlanner(b)
+				p.chunk, p.most = chunk, 1<<40
 				for _, c := range m.campaigns {
-					c.asked = map[askKey]ask{}
+					c.expire, c.asked = ask{}, map[askKey][]ask{}
 				}
 				onTheWay = nil
 			},

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -19,10 +19,9 @@ import (
 const (
 	// foldBatch is how many event messages are folded before looking at the clock again.
 	foldBatch = 64
-	// longestNap bounds a timer: the clock may be set, and an instant may lie beyond what a duration can hold.
-	longestNap = time.Minute
-	// oldestEvery is how often the age of the oldest unanswered instant is looked up; it costs a walk over all of them.
-	oldestEvery = time.Second
+	// longestNap bounds a timer: the clock may be set, an instant may lie beyond what a duration can hold, and what is
+	// said about the backlog must not grow old.
+	longestNap = 5 * time.Second
 )
 
 // run is one Run of a scheduler. Its one goroutine owns everything here.
@@ -32,6 +31,7 @@ type run struct {
 	book    *book
 	planner *planner
 	fan     *fan
+	pace    *pace
 	reader  *eventlog.Reader
 	folded  eventlog.Message // the last valid one; zero if none
 	claims  claimReader
@@ -43,15 +43,17 @@ type run struct {
 	idPrefix   string // of asks: unlike any other run's
 	serial     uint64
 	dueSubject string
+	asking     *asking // nil if none are on their way
 	askFailing bool
 
-	saver      saver
-	oldestLook domain.Instant
+	configured bool
+	changed    <-chan struct{} // closed when there are other settings; nil = never
 
-	asked                                               map[domain.CommandType]prometheus.Counter
-	fired, dropped, expired, repeats, askFailed, differ prometheus.Counter
-	fallLate, remindLate                                prometheus.Observer
-	oldest, pending, instants, foldedSequence           prometheus.Gauge
+	saver    saver
+	reported domain.Instant // when the backlog was looked at last
+	forecast forecast
+
+	meters
 }
 
 // Run schedules until ctx ends, and then returns its error; an error before that means that the lane can not be
@@ -76,18 +78,22 @@ func (s *Scheduler) run(ctx context.Context, snapshots Snapshots) error {
 	r := &run{Scheduler: s, log: s.opts.Logger, restoreFrom: snapshots, dueSubject: topology.LaneDue(s.lane), idPrefix: "s-" + owner[:13] + "-"}
 	r.meter()
 	defer s.opts.Metrics.forget(s.lane)
+	defer s.backlog.Store(nil)
 
 	appender, err := eventlog.Reminders(s.js, s.lane).NewAppender(0)
 	if err != nil {
 		return err
 	}
 	defer appender.Close()
+	r.pace = newPace(s.opts.Busy)
 	r.fan = &fan{
 		stream: eventlog.Reminders(s.js, s.lane), appender: appender, owner: owner,
+		pace: r.pace, now: s.opts.Now, timer: s.opts.Timer,
 		count: s.opts.Metrics.published.WithLabelValues(strconv.Itoa(s.lane)), log: r.log,
 		landed: s.landed,
 	}
 	defer func() { r.saver.abandon(); r.book.close() }()
+	defer func() { r.asking.abandon() }()
 	if err := r.begin(ctx); err != nil {
 		return r.ended(ctx, err)
 	}
@@ -105,20 +111,6 @@ func (r *run) ended(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	return fmt.Errorf("scheduler of lane %d: %w", r.lane, err)
-}
-
-// meter finds this lane's metrics.
-func (r *run) meter() {
-	m, lane := r.opts.Metrics, strconv.Itoa(r.lane)
-	r.asked = map[domain.CommandType]prometheus.Counter{
-		domain.Expire:    m.asked.WithLabelValues(lane, domain.Expire.String()),
-		domain.RemindDue: m.asked.WithLabelValues(lane, domain.RemindDue.String()),
-	}
-	r.fired, r.dropped, r.expired = m.fired.WithLabelValues(lane), m.dropped.WithLabelValues(lane), m.expired.WithLabelValues(lane)
-	r.repeats, r.askFailed, r.differ = m.repeats.WithLabelValues(lane), m.askFailed.WithLabelValues(lane), m.disagreements.WithLabelValues(lane)
-	r.fallLate, r.remindLate = m.lateness.WithLabelValues(lane, "expiry"), m.lateness.WithLabelValues(lane, "reminder")
-	r.oldest, r.pending = m.oldest.WithLabelValues(lane), m.pending.WithLabelValues(lane)
-	r.instants, r.foldedSequence = m.instants.WithLabelValues(lane), m.folded.WithLabelValues(lane)
 }
 
 // begin finds where the fan-out stopped, restores the book, and folds everything that the log holds by then. Nothing is
@@ -149,15 +141,23 @@ func (r *run) begin(ctx context.Context) error {
 		return err
 	}
 	r.planner = newPlanner(r.book)
+	r.configure(ctx)
 	began := r.opts.Now()
 	err = r.reader.CatchUp(ctx, func(batch []eventlog.Message) error {
 		for i := range batch {
 			if err := r.fold(ctx, &batch[i]); err != nil {
 				return err
 			}
+			if r.fan.full() {
+				if err := r.fan.drain(ctx, fanFull/2); err != nil {
+					return err
+				}
+			}
 		}
-		r.saveIfDue(ctx)
-		return nil
+		r.configure(ctx)
+		_, err := r.fan.pump(ctx)
+		r.save(ctx)
+		return err
 	})
 	if err != nil {
 		r.reader.Close()
@@ -173,81 +173,125 @@ func isOtherLog(err error) bool {
 	return errors.Is(err, eventlog.ErrDiverged) || errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrTrimmed) || errors.Is(err, eventlog.ErrHole)
 }
 
-// loop folds, asks and tells until ctx ends.
+// configure puts the settings in force that hold now.
+func (r *run) configure(ctx context.Context) {
+	if r.pace.look(); r.changed != nil && !over(r.changed) || r.changed == nil && r.configured {
+		return
+	}
+	var now *config.Settings
+	now, r.changed = r.opts.Config.Current()
+	if r.configured {
+		r.log.InfoContext(ctx, "other settings in force", "batch", now.ReminderBatch, "rate", now.ReminderRate,
+			"concurrency", now.ReminderConcurrency, "expiry_paused", len(now.ExpiryPaused), "reminders_paused", len(now.RemindersPaused))
+	}
+	r.configured = true
+	r.pace.configure(now)
+	r.planner.configure(now)
+}
+
+// loop folds, asks and tells until ctx ends. It waits nowhere but in nap: the fan-out publishes a piece each time round,
+// as its pace allows, and expiries are folded and asked for in between.
 func (r *run) loop(ctx context.Context) error {
 	var batch []eventlog.Message
+	next := 0 // of batch, not folded yet
 	for {
-		var err error
-		if batch, err = r.reader.TryBatch(foldBatch, batch[:0]); err != nil {
-			return err
-		}
-		for i := range batch {
-			if err := r.fold(ctx, &batch[i]); err != nil {
+		r.configure(ctx)
+		if next == len(batch) && !r.fan.full() {
+			var err error
+			if batch, err = r.reader.TryBatch(foldBatch, batch[:0]); err != nil {
 				return err
 			}
+			next = 0
+		}
+		folded := false
+		for ; next < len(batch) && !r.fan.full(); next++ {
+			if err := r.fold(ctx, &batch[next]); err != nil {
+				return err
+			}
+			folded = true
 		}
 		now := domain.At(r.opts.Now())
-		if r.planner.wake() <= now {
-			r.ask(ctx, now)
+		r.planner.at(now)
+		r.planner.allow(r.pace.chunk())
+		r.planner.untold = r.fan.untold()
+		r.planner.held = r.fan.full() || r.saveLate(now)
+		r.ask(ctx, now)
+		// Whatever was folded leaves now, in messages as full as it fills them: nothing waits for company.
+		again, err := r.fan.pump(ctx)
+		if err != nil {
+			return err
 		}
 		r.report(now)
-		if len(batch) > 0 {
-			if ctx.Err() != nil {
-				return ctx.Err()
+		r.save(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !folded {
+			if err := r.nap(ctx, now, again); err != nil {
+				return err
 			}
-			r.saveIfDue(ctx)
-			continue
-		}
-		// Nothing to fold: the pipeline may run empty, so that a failed publish is found now and not at the next firing.
-		if err := r.fan.settle(ctx); err != nil {
-			return err
-		}
-		r.saveIfDue(ctx)
-		if err := r.nap(ctx, now); err != nil {
-			return err
 		}
 	}
 }
 
-// nap waits for the next instant, an event, or the time of a snapshot.
-func (r *run) nap(ctx context.Context, now domain.Instant) error {
+// save takes a snapshot if one is due and the fan-out is done with everything folded: waiting for it would hold up all
+// else.
+func (r *run) save(ctx context.Context) {
+	if r.fan.settled() {
+		r.saveIfDue(ctx)
+	} else if r.opts.Snapshots != nil {
+		r.writeEnded(ctx)
+	}
+}
+
+// saveLate says that the fan-out has been kept going for so long that no snapshot could be taken. No reminders are asked
+// for then until it is done, which is a fraction of a second.
+func (r *run) saveLate(now domain.Instant) bool {
+	s := &r.saver
+	return r.opts.Snapshots != nil && s.changed > 0 && s.writing == nil && !s.failed &&
+		now.Time().After(r.snapshotDue().Add(r.opts.SnapshotEvery))
+}
+
+// nap waits for the next instant, an event, a message that lands, or the time of a snapshot. again is when the fan-out
+// goes on, zero = when a message has landed.
+func (r *run) nap(ctx context.Context, now domain.Instant, again time.Time) error {
 	nap := longestNap
-	if until := r.planner.wake(); until < now+domain.Instant(nap/time.Microsecond) {
+	var asked <-chan struct{}
+	if r.asking != nil {
+		asked = r.asking.done // nothing is asked before
+	} else if until := r.planner.wake(); until < now+domain.Instant(nap/time.Microsecond) {
 		nap = time.Duration(until-now) * time.Microsecond
+	}
+	if r.forecast.walking {
+		nap = min(nap, forecastBreak)
+	}
+	if !again.IsZero() {
+		nap = min(nap, again.Sub(r.opts.Now()))
+	}
+	var ready <-chan struct{}
+	if !r.fan.full() {
+		ready = r.reader.Ready()
 	}
 	var written <-chan error
 	if w := r.saver.writing; w != nil {
 		written = w.done
-	} else if r.saver.changed > 0 && r.opts.Snapshots != nil {
+	} else if r.saver.changed > 0 && r.opts.Snapshots != nil && r.fan.settled() {
 		nap = min(nap, max(r.snapshotDue().Sub(now.Time()), time.Millisecond))
 	}
-	fires, release := r.opts.Timer(nap)
+	fires, release := r.opts.Timer(max(nap, 0))
 	defer release()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-r.reader.Ready():
+	case <-ready:
+	case <-r.fan.changes():
+	case <-asked:
+	case <-r.changed:
 	case err := <-written:
 		r.saver.writing.done <- err // for saveIfDue
 	case <-fires:
 	}
 	return nil
-}
-
-// report sets the gauges.
-func (r *run) report(now domain.Instant) {
-	r.pending.Set(float64(r.book.reminders))
-	r.instants.Set(float64(r.book.instants))
-	r.foldedSequence.Set(float64(r.folded.Sequence))
-	if now < r.oldestLook {
-		return
-	}
-	r.oldestLook = now + domain.Instant(oldestEvery/time.Microsecond)
-	age := 0.0
-	if oldest := r.planner.oldest(); oldest < now {
-		age = float64(now-oldest) / 1e6
-	}
-	r.oldest.Set(age)
 }
 
 // errMisfit: events do not fit the book that a snapshot made.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 )
 
@@ -32,6 +34,12 @@ type Options struct {
 	// Dir is where a temporary file of each lane keeps whom pending reminders are for: about as many bytes as the
 	// customers' ids have. It has no name, and is gone with the process. Defaults to os.TempDir.
 	Dir string
+	// Config tells what operators set: batches, rate, concurrency and pauses of the fan-out. Defaults to what holds where
+	// nothing was set.
+	Config config.Source
+	// Busy says whether commands of people were answered just now, by any lane of this server: the fan-out then takes no
+	// more of the machine than claims leave over. It must be safe for concurrent use. nil = never.
+	Busy func() bool
 	// Metrics counts. Defaults to metrics that are not registered anywhere.
 	Metrics *Metrics
 	// Logger defaults to slog.Default.
@@ -50,6 +58,8 @@ type Scheduler struct {
 	lane int
 	opts Options
 
+	backlog atomic.Pointer[Backlog]
+
 	landed func(sequence uint64) // of the fan-out; nil but in tests
 }
 
@@ -60,6 +70,9 @@ func New(js jetstream.JetStream, log string, lane int, opts Options) *Scheduler 
 	}
 	if opts.SnapshotEvery == 0 {
 		opts.SnapshotEvery = time.Minute
+	}
+	if opts.Config == nil {
+		opts.Config = config.Fixed(config.Default())
 	}
 	if opts.Metrics == nil {
 		opts.Metrics = NewMetrics(nil)

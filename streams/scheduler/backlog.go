@@ -1,0 +1,109 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// reportEvery is how often the gauges are set, and the backlog that others may ask for.
+const reportEvery = time.Second
+
+// Backlog is what a lane's scheduler has before it, as of At. Numbers of customers that wait are estimates: what was
+// cancelled meanwhile is noticed when its turn comes.
+type Backlog struct {
+	At time.Time `json:"at"`
+	// High, Normal and Low are the campaigns of each priority.
+	High   PriorityBacklog `json:"high"`
+	Normal PriorityBacklog `json:"normal"`
+	Low    PriorityBacklog `json:"low"`
+	// Outstanding customers are asked for, or fired, and not on the reminder stream; OutstandingExpiries are campaigns
+	// whose expiry is asked for and not announced.
+	Outstanding         int `json:"outstanding"`
+	OutstandingExpiries int `json:"outstanding_expiries"`
+	// PausedExpiry and PausedReminders are campaigns with something due that a pause holds back.
+	PausedExpiry    int `json:"paused_expiry"`
+	PausedReminders int `json:"paused_reminders"`
+	// Pending is how many reminders are set and have not fired, Instants at how many instants coupons are to fall.
+	Pending  int `json:"pending"`
+	Instants int `json:"instants"`
+	// PeakPerSecond is the most reminders that fall due in one second of the next hour.
+	PeakPerSecond int `json:"peak_per_second"`
+	// Share is the share of time in which the fan-out may work, 1/16 to 1.
+	Share float64 `json:"share"`
+}
+
+// PriorityBacklog is a part of a Backlog.
+type PriorityBacklog struct {
+	// OldestDue is the age of the oldest instant that is due and not answered, 0 if there is none: the number to watch.
+	OldestDue time.Duration `json:"oldest_due_ns"`
+	// Waiting customers are due and wait for their turn.
+	Waiting int `json:"waiting"`
+	// RemindersNext and ExpiriesNext are what falls due within 1 s, 10 s, 1 min, 10 min and 1 h: customers, and instants of
+	// campaigns.
+	RemindersNext [5]int `json:"reminders_next"`
+	ExpiriesNext  [5]int `json:"expiries_next"`
+}
+
+// Backlog is what there is to do, at most some seconds old; ok is false while the scheduler does not run or still reads
+// its log. It is safe for concurrent use.
+func (s *Scheduler) Backlog() (b Backlog, ok bool) {
+	if last := s.backlog.Load(); last != nil {
+		return *last, true
+	}
+	return Backlog{}, false
+}
+
+// report sets the gauges.
+func (r *run) report(now domain.Instant) {
+	r.foldedSequence.Set(float64(r.folded.Sequence))
+	r.pending.Set(float64(r.book.reminders))
+	r.instants.Set(float64(r.book.instants))
+	fresh := r.forecast.step(r.book, r.planner.settings, now)
+	if passed := now - r.reported; !fresh && passed >= 0 && passed < domain.Instant(reportEvery/time.Microsecond) {
+		return
+	}
+	r.reported = now
+	p, f := r.planner, &r.forecast.told
+	b := Backlog{
+		At: now.Time(), Outstanding: p.stand[reminder] + r.fan.untold(), OutstandingExpiries: p.stand[expiry],
+		Pending: r.book.reminders, Instants: r.book.instants, PeakPerSecond: f.peak, Share: r.pace.share(),
+	}
+	b.PausedExpiry, b.PausedReminders = p.paused(now)
+	for of, part := range map[priority]*PriorityBacklog{high: &b.High, normal: &b.Normal, low: &b.Low} {
+		if oldest := p.oldest(of); oldest < now {
+			part.OldestDue = time.Duration(now-oldest) * time.Microsecond
+		}
+		part.Waiting = p.behind[of]
+		part.RemindersNext, part.ExpiriesNext = f.within[reminder][of], f.within[expiry][of]
+
+		r.oldest[of].Set(part.OldestDue.Seconds())
+		r.waiting[of].Set(float64(part.Waiting))
+		for i := range horizons {
+			r.next[reminder][of][i].Set(float64(part.RemindersNext[i]))
+			r.next[expiry][of][i].Set(float64(part.ExpiriesNext[i]))
+		}
+	}
+	r.outstanding[reminder].Set(float64(b.Outstanding))
+	r.outstanding[expiry].Set(float64(b.OutstandingExpiries))
+	r.paused[reminder].Set(float64(b.PausedReminders))
+	r.paused[expiry].Set(float64(b.PausedExpiry))
+	r.peak.Set(float64(b.PeakPerSecond))
+	r.share.Set(b.Share)
+	r.backlog.Store(&b)
+}
+
+// paused is how many campaigns have something due that a pause holds back.
+func (p *planner) paused(now domain.Instant) (expiries, reminders int) {
+	for name, paused := range p.settings.ExpiryPaused {
+		if e := p.book.campaigns[name]; e != nil && paused && e.firstFall() <= now {
+			expiries++
+		}
+	}
+	for name, paused := range p.settings.RemindersPaused {
+		if e := p.book.campaigns[name]; e != nil && paused && e.firstDue() <= now {
+			reminders++
+		}
+	}
+	return expiries, reminders
+}

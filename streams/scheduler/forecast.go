@@ -1,0 +1,107 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/config"
+)
+
+const (
+	// forecastEvery is the least time between two looks ahead.
+	forecastEvery = 5 * time.Second
+	// forecastPart is how many instants are looked at without a break, and forecastBreak the time to the next part:
+	// some tenths of a millisecond of each ten.
+	forecastPart  = 1_000
+	forecastBreak = 10 * time.Millisecond
+	// ahead is how far the forecast looks.
+	ahead = time.Hour
+)
+
+// horizons are the spans it tells of.
+var horizons = [5]struct {
+	name string
+	span time.Duration
+}{{"1s", time.Second}, {"10s", 10 * time.Second}, {"1m", time.Minute}, {"10m", 10 * time.Minute}, {"1h", ahead}}
+
+// forecast counts what falls due within the next hour. It walks the campaigns in the order in which they are to be
+// looked at, not beyond that hour, and of each only the seconds in which something falls due; so its cost follows what is
+// due in the hour, in groups, not in customers or coupons. With very many (a hundred thousand campaigns, each with
+// something every minute, are six million) a walk takes minutes, in parts between which the scheduler works, and what it
+// told last stands until it is through. A campaign that is looked at meanwhile may be counted twice or not at all.
+type forecast struct {
+	told    outlook
+	counted outlook
+	seconds [ahead / time.Second]int // customers, of the walk under way
+
+	walking bool
+	from    domain.Instant
+	at      entry          // place in the order to go on at
+	next    domain.Instant // when to go on, or to begin again
+}
+
+// outlook is what a walk finds.
+type outlook struct {
+	within [classes][priorities][len(horizons)]int
+	peak   int // customers in one second
+}
+
+// step walks a part, if it is time; true when a walk is over and told is new.
+func (f *forecast) step(b *book, s *config.Settings, now domain.Instant) bool {
+	if now < f.next && f.next-now <= domain.Instant(2*forecastEvery/time.Microsecond) {
+		return false
+	}
+	if !f.walking || now < f.from {
+		f.walking, f.from, f.at, f.counted = true, now, entry{}, outlook{}
+		clear(f.seconds[:])
+	}
+	until := f.from + domain.Instant(ahead/time.Microsecond)
+	part, over := 0, true
+	b.order.Ascend(&f.at, func(e *entry) bool {
+		if e.look > until {
+			return false
+		}
+		if part >= forecastPart {
+			f.at.look, f.at.name, over = e.look, e.name, false
+			return false
+		}
+		part += 1 + f.count(e, s, until)
+		return true
+	})
+	if !over {
+		f.next = now + domain.Instant(forecastBreak/time.Microsecond)
+		return false
+	}
+	const every = domain.Instant(forecastEvery / time.Microsecond)
+	for _, n := range f.seconds {
+		f.counted.peak = max(f.counted.peak, n)
+	}
+	// A walk that took long is not followed by the next one at once.
+	f.next = now + min(max(every, now-f.from), 2*every)
+	f.told, f.walking = f.counted, false
+	return true
+}
+
+// count adds one campaign, and returns how many instants it looked at. What is paused does not fall due.
+func (f *forecast) count(e *entry, s *config.Settings, until domain.Instant) (looked int) {
+	add := func(c class, at domain.Instant, n int) {
+		looked++
+		for i, h := range horizons {
+			if at-f.from <= domain.Instant(h.span/time.Microsecond) {
+				f.counted.within[c][e.priority][i] += n
+			}
+		}
+	}
+	if !s.ExpiryPaused[e.name] {
+		for at := e.fallAfter(f.from); at <= until; at = e.fallAfter(at) {
+			add(expiry, at, 1)
+		}
+	}
+	if !s.RemindersPaused[e.name] {
+		e.dueBetween(f.from, until, func(at domain.Instant, n int) {
+			add(reminder, at, n)
+			f.seconds[min(int((at-f.from)/1e6), len(f.seconds)-1)] += n
+		})
+	}
+	return looked
+}
