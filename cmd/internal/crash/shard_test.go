@@ -1,0 +1,306 @@
+package crash
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const shardLanes = 6
+
+// fleet is some servers that share lanes, a load on every lane, and what was answered.
+type fleet struct {
+	t      *testing.T
+	js     jetstream.JetStream
+	client *client.Client
+	steady *server // says how things are; owns no lane
+	sale   []string
+	opens  domain.Instant // the campaigns to be reminded of
+	ledger *ledger
+
+	mu       sync.Mutex
+	reminded []subscription // that were answered as set
+	probes   int
+}
+
+type subscription struct{ campaign, customer string }
+
+// TestLanesMoveUnderLoad: a server joins, leaves, joins again, is killed -9, stopped in its tracks and woken, while
+// customers claim and reminders fall due on all lanes. Each time the lanes spread over those that are there, and scrip
+// status says so; every answered claim is in the log once, every reminder due is told once.
+func TestLanesMoveUnderLoad(t *testing.T) {
+	srv := streamtest.Start(t, streamtest.SyncAlways)
+	db := pgtest.URL(t)
+	t.Setenv("SCRIP_CODE_KEY", strings.Repeat("0123456789abcdef", 4))
+	start := func(roles string) *server {
+		s := newServer(t, "--nats", srv.ClientURL(), "--postgres", db, "--lanes", fmt.Sprint(shardLanes), "--roles", roles)
+		s.up()
+		return s
+	}
+	nc := srv.Conn(t)
+	f := &fleet{t: t, js: srv.JetStream(t), client: client.New(nc, client.Options{}), ledger: newLedger()}
+	t.Cleanup(f.client.Close)
+	first, second := start("lanes,scheduler"), start("lanes,scheduler")
+	f.steady = start("projector,api")
+	f.spread("two servers", 2, time.Now())
+	f.campaigns()
+
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var workers sync.WaitGroup
+	for n := range 8 {
+		rng := rand.New(rand.NewPCG(seed, uint64(n)))
+		workers.Go(func() { load(ctx, f.client, f.sale, f.ledger, n, rng) })
+	}
+	workers.Go(func() { f.remind(ctx, rand.New(rand.NewPCG(seed, 100))) })
+
+	began := time.Now()
+	change := func(what string, servers int, do func()) {
+		t.Helper()
+		<-f.ledger.after(200)
+		began = time.Now()
+		do()
+		f.spread(what, servers, began)
+	}
+	var third *server
+	change("a third joins", 3, func() { third = start("lanes,scheduler") })
+	change("the second leaves", 2, func() {
+		if code := second.stop(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+	change("the second is back", 3, second.up)
+	change("the third is killed", 2, third.kill)
+	change("the first is stopped in its tracks", 1, func() { first.signal(syscall.SIGSTOP) })
+	change("the first wakes up", 2, func() { first.signal(syscall.SIGCONT) })
+	change("the third is back", 3, third.up)
+	<-f.ledger.after(200)
+	stop()
+	workers.Wait()
+	f.settle(db)
+}
+
+// campaigns creates a sale and a campaign to be reminded of on every lane.
+func (f *fleet) campaigns() {
+	f.t.Helper()
+	f.opens = domain.At(time.Now().Add(time.Hour))
+	opens := domain.DefaultSettings(100_000)
+	opens.OpensAt = f.opens
+	f.sale = onEachLane("sale")
+	for _, name := range f.sale {
+		if out, err := f.client.CreateCampaign(f.t.Context(), name, domain.DefaultSettings(1_000_000)); err != nil || out.Refused() {
+			f.t.Fatal(out, err)
+		}
+	}
+	for _, name := range onEachLane("soon") {
+		if out, err := f.client.CreateCampaign(f.t.Context(), name, opens); err != nil || out.Refused() {
+			f.t.Fatal(out, err)
+		}
+	}
+}
+
+// onEachLane finds names of campaigns, one for each lane in turn.
+func onEachLane(prefix string) []string {
+	names := make([]string, shardLanes)
+	for i, found := 0, 0; found < shardLanes; i++ {
+		name := fmt.Sprint(prefix, "-", i)
+		if lane := topology.LaneOf(name, shardLanes); names[lane] == "" {
+			names[lane] = name
+			found++
+		}
+	}
+	return names
+}
+
+// remind subscribes customers on all lanes, in tens that fall due within seconds at one instant each.
+func (f *fleet) remind(ctx context.Context, rng *rand.Rand) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	names := onEachLane("soon")
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		campaign := names[rng.IntN(len(names))]
+		due := time.Now().Add(time.Second + time.Duration(rng.IntN(3000))*time.Millisecond)
+		before := time.Duration(f.opens-domain.At(due)) * time.Microsecond
+		for j := range 10 {
+			customer := fmt.Sprintf("r%d-%d", i, j)
+			cmd := domain.Command{Type: domain.Remind, Campaign: campaign, CustomerID: customer, Kind: domain.KindOpens, Before: before}
+			err := f.client.DoAsync(ctx, cmd, func(out domain.Outcome, err error) {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				switch {
+				case err != nil || out.Refusal == domain.TooLate || out.Refusal == domain.NotDurable: // not known, or nobody was there in time
+				case out.Refused():
+					f.ledger.mu.Lock()
+					f.ledger.problem("reminder of %s: %s %s", customer, out.Refusal, out.Message)
+					f.ledger.mu.Unlock()
+				default:
+					f.reminded = append(f.reminded, subscription{campaign, customer})
+				}
+			})
+			if err != nil && ctx.Err() == nil {
+				f.t.Errorf("reminder of %s: %v", customer, err)
+			}
+		}
+	}
+}
+
+// spread waits until the lanes are spread evenly over so many servers and each lane answers, and says how long that took.
+func (f *fleet) spread(what string, servers int, began time.Time) {
+	f.t.Helper()
+	even := func(alive []string, holders []string) bool {
+		n := map[string]int{}
+		for _, holder := range holders {
+			n[holder]++
+		}
+		for _, id := range alive {
+			if n[id] != shardLanes/servers {
+				return false
+			}
+		}
+		return len(alive) == servers && len(n) == servers
+	}
+	streamtest.Eventually(f.t, what+": the lanes are spread evenly", func() bool {
+		status, err := lease.Inspect(f.t.Context(), f.js, "lane", shardLanes)
+		if err != nil {
+			return false
+		}
+		var holders []string
+		for _, h := range status.Holders {
+			holders = append(holders, h.Server)
+		}
+		return even(status.Servers, holders)
+	})
+	held := time.Since(began)
+	if f.sale != nil {
+		var probes sync.WaitGroup
+		for _, campaign := range f.sale {
+			f.probes++
+			customer := fmt.Sprint("probe-", f.probes)
+			probes.Go(func() {
+				out, err := f.client.Claim(f.t.Context(), campaign, customer)
+				if err != nil || out.Refused() {
+					f.t.Errorf("%s: a claim of %s: %+v, %v", what, campaign, out, err)
+				}
+				f.ledger.mu.Lock()
+				defer f.ledger.mu.Unlock()
+				f.ledger.claims[campaign+"/"+customer] = out.Code
+			})
+		}
+		probes.Wait()
+	}
+	answered := time.Since(began)
+	streamtest.Eventually(f.t, what+": scrip status shows it", func() bool {
+		st, ready := f.status()
+		return ready && even(st.Servers, st.holders())
+	})
+	f.t.Logf("%s: the lanes were spread after %s, and all answered after %s", what, held.Round(time.Millisecond), answered.Round(time.Millisecond))
+}
+
+// told is what `scrip status -o json` says, as far as it matters here.
+type told struct {
+	Ready   bool     `json:"ready"`
+	Servers []string `json:"servers"`
+	Lane    []struct {
+		Holder string `json:"holder"`
+	} `json:"lane"`
+}
+
+func (s told) holders() (list []string) {
+	for _, l := range s.Lane {
+		list = append(list, l.Holder)
+	}
+	return list
+}
+
+// status asks the CLI. ready is that it ended with 0, too.
+func (f *fleet) status() (st told, ready bool) {
+	f.t.Helper()
+	out, err := exec.CommandContext(f.t.Context(), scriptest.Binary(), "status", "-o", "json", "--data", f.steady.data).Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		f.t.Fatal(err)
+	}
+	if err := json.Unmarshal(out, &st); err != nil {
+		f.t.Fatalf("scrip status says %q: %v", out, err)
+	}
+	return st, err == nil && st.Ready && len(st.Lane) == shardLanes && !slices.Contains(st.holders(), "")
+}
+
+// settle holds what was answered against the log, once all that is due has been told, and the log against the tables.
+func (f *fleet) settle(db string) {
+	t := f.t
+	t.Helper()
+	log, found, err := topology.Inspect(t.Context(), f.js)
+	if err != nil || !found {
+		t.Fatalf("the log: %v, %v", found, err)
+	}
+	fold := check.NewFold()
+	streamtest.Eventually(t, "every reminder has fallen due and is told", func() bool {
+		if _, err := fold.CatchUp(t.Context(), f.js, log); err != nil {
+			t.Fatal(err)
+		}
+		return fold.Tally().Pending == 0 && fold.Untold == 0 || len(fold.Violations) > 0
+	})
+	fold = checkLog(t, f.js, db)
+	f.ledger.mu.Lock()
+	defer f.ledger.mu.Unlock()
+	for _, p := range f.ledger.problems {
+		t.Error(p)
+	}
+	held := map[string]map[string]string{}
+	for _, name := range f.sale {
+		held[name] = fold.Holders(name)
+	}
+	missing := 0
+	for key, code := range f.ledger.claims {
+		campaign, customer, _ := strings.Cut(key, "/")
+		if held[campaign][code] != customer {
+			missing++
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	set := map[subscription]check.State{}
+	for _, name := range onEachLane("soon") {
+		for _, r := range fold.Campaigns[name].Reminders {
+			set[subscription{name, r.Customer}] = r.State
+		}
+	}
+	for _, s := range f.reminded {
+		if state, there := set[s]; !there || state != check.Fired {
+			t.Errorf("the reminder of %s in %s was answered as set; in the log it is %v (there: %v)", s.customer, s.campaign, state, there)
+		}
+	}
+	tally := fold.Tally()
+	t.Logf("%d claims and %d reminders were answered, %d claims missing; reminders: %s", len(f.ledger.claims), len(f.reminded), missing, tally)
+	if missing > 0 || len(f.ledger.claims) == 0 || len(f.reminded) == 0 || tally.Told != tally.Fired || tally.Fired != tally.Set {
+		t.Errorf("%d claims missing; %s", missing, tally)
+	}
+}
