@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// The real server fires reminders; two pushsenders that found it by its data directory print each once, together, and not
+// before it was due.
+func TestWithTheRealServer(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	logPath := filepath.Join(t.TempDir(), "serve.log")
+	server, err := scriptest.Start(data, logPath, []string{"--nats-listen", "127.0.0.1:0", "--roles", "lanes,scheduler,api"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("the server said:\n%s", server.Said())
+		}
+	})
+	where, err := server.Ready()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, server.Said())
+	}
+	a, b := start(t, map[string]string{"SCRIP_DATA": data}), start(t, nil, "--data", data)
+
+	c, err := client.Connect(where.NATSURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	js, err := jetstream.New(c.Conn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := push.New(js, push.Options{Name: "pushsender"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	streamtest.Eventually(t, "they wait for reminders", func() bool { _, err := p.Lag(ctx); return err == nil })
+
+	settings := domain.DefaultSettings(10)
+	opens := domain.At(time.Now().Add(5 * time.Second))
+	settings.OpensAt = opens
+	const customers = 20
+	for i := range customers {
+		campaign := fmt.Sprintf("camp-%d", i%3)
+		if i < 3 {
+			if out, err := c.CreateCampaign(ctx, campaign, settings); err != nil || out.Refused() {
+				t.Fatalf("%+v, %v", out, err)
+			}
+		}
+		if out, err := c.Remind(ctx, campaign, fmt.Sprint("customer-", i), "opens", time.Second); err != nil || out.Refused() {
+			t.Fatalf("%+v, %v", out, err)
+		}
+	}
+	told := func() string { return a.out.String() + b.out.String() }
+	streamtest.Eventually(t, "everybody is told", func() bool { return strings.Count(told(), "\n") >= customers })
+	if now := domain.At(time.Now()); now < opens.Add(-time.Second) {
+		t.Errorf("told at %s, due at %s", now, opens.Add(-time.Second))
+	}
+	streamtest.Eventually(t, "nothing is left", func() bool {
+		lags, err := p.Lag(ctx)
+		for _, l := range lags {
+			if l.Pending > 0 || l.Unacked > 0 {
+				return false
+			}
+		}
+		return err == nil
+	})
+	a.stop()
+	b.stop()
+	for i := range customers {
+		if n := strings.Count(told(), fmt.Sprintf(`"customer_id":"customer-%d"`, i)); n != 1 {
+			t.Errorf("customer-%d was told %d times", i, n)
+		}
+	}
+	if a.code != exitDone || b.code != exitDone {
+		t.Errorf("exit codes %d and %d: %s%s", a.code, b.code, a.err.String(), b.err.String())
+	}
+	if _, err := os.Stat(filepath.Join(data, "scrip.json")); err != nil {
+		t.Errorf("they took something with them: %v", err)
+	}
+}

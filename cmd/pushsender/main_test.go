@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestMain(m *testing.M) { os.Exit(scriptest.Main(m, nil)) }
+
+// output is written by the program and read by the test.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// program is a pushsender that was started.
+type program struct {
+	out, err output
+	code     int
+	stop     func() // as Ctrl-C does, and waits
+}
+
+func start(t *testing.T, env map[string]string, args ...string) *program {
+	t.Helper()
+	p := &program{}
+	m := &Main{Out: &p.out, Err: &p.err, Now: time.Now, Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		p.code = m.Run(ctx, args)
+		close(ended)
+	}()
+	p.stop = func() { cancel(); <-ended }
+	t.Cleanup(p.stop)
+	return p
+}
+
+// run waits for its end.
+func run(t *testing.T, env map[string]string, args ...string) *program {
+	t.Helper()
+	p := &program{}
+	m := &Main{Out: &p.out, Err: &p.err, Now: time.Now, Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	p.code = m.Run(ctx, args)
+	return p
+}
+
+// log is a server with a log of one lane, on which the test fires reminders.
+type log struct {
+	url string
+	js  jetstream.JetStream
+	n   uint64
+}
+
+func newLog(t *testing.T) *log {
+	t.Helper()
+	server := streamtest.Start(t)
+	l := &log{url: server.ClientURL(), js: server.JetStream(t)}
+	if _, err := topology.Ensure(t.Context(), l.js, topology.Spec{Lanes: 1, KeyFingerprint: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func (l *log) fire(t *testing.T, customers ...string) {
+	t.Helper()
+	var lines []byte
+	for _, c := range customers {
+		e := domain.Event{Type: domain.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 1_000_000, CustomerID: c}
+		lines = append(e.AppendJSON(lines), '\n')
+	}
+	l.n++
+	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: l.n, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
+	if _, err := l.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Rmd(0), Header: h.Encode(), Data: lines}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l *log) settled(t *testing.T, name string) {
+	t.Helper()
+	p, err := push.New(l.js, push.Options{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	streamtest.Eventually(t, "nothing is left", func() bool {
+		lag, err := p.Lag(t.Context())
+		return err == nil && lag[0].Pending == 0 && lag[0].Unacked == 0
+	})
+}
+
+// Two of them print each reminder once, together, and say at the end what they did.
+func TestPrints(t *testing.T) {
+	l := newLog(t)
+	env := map[string]string{"SCRIP_NATS": l.url}
+	a, b := start(t, env, "--since", "start"), start(t, env, "--since", "start", "--workers", "1")
+	for i := range 20 {
+		l.fire(t, fmt.Sprintf("a%d", i), fmt.Sprintf("<%d>", i))
+	}
+	count := func() int { return strings.Count(a.out.String()+b.out.String(), "\n") }
+	streamtest.Eventually(t, "40 lines", func() bool { return count() >= 40 })
+	l.settled(t, "pushsender")
+	a.stop()
+	b.stop()
+	seen := map[string]bool{}
+	for line := range strings.Lines(a.out.String() + b.out.String()) {
+		var r push.Reminder
+		if err := json.Unmarshal([]byte(line), &r); err != nil || r.Campaign != "summer" || r.Key == "" || seen[r.CustomerID] {
+			t.Errorf("the line %q: %v", line, err)
+		}
+		seen[r.CustomerID] = true
+	}
+	if len(seen) != 40 || !seen["<3>"] {
+		t.Errorf("%d customers are told", len(seen))
+	}
+	for _, p := range []*program{a, b} {
+		if p.code != exitDone || !strings.Contains(p.err.String(), "failed tries 0; dead letters hold 0") {
+			t.Errorf("exit code %d: %s", p.code, p.err.String())
+		}
+	}
+}
+
+// A webhook fails, then takes some, then the rest; what it never takes is listed, and tried again.
+func TestWebhook(t *testing.T) {
+	l := newLog(t)
+	var mu sync.Mutex
+	var keys []string
+	var bodies [][]push.Reminder
+	mended := false
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		var batch []push.Reminder
+		if err := json.NewDecoder(r.Body).Decode(&batch); err != nil || r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %v: %v", r.Method, r.Header, err)
+		}
+		keys, bodies = append(keys, r.Header.Get(idempotencyHeader)), append(bodies, batch)
+		switch {
+		case len(bodies) == 1:
+			http.Error(w, "not yet", http.StatusServiceUnavailable)
+		case len(batch) == 3:
+			w.WriteHeader(http.StatusMultiStatus)
+			_, _ = io.WriteString(w, `{"failed":[1],"error":"no device"}`)
+		case !mended && batch[0].CustomerID == "bob":
+			http.Error(w, strings.Repeat("no ", 1000), http.StatusUnprocessableEntity)
+		}
+	}))
+	defer hook.Close()
+	l.fire(t, "ann", "bob", "cid")
+	p := start(t, nil, "--nats", l.url, "--webhook", hook.URL, "--since", "start", "--tries", "3", "--pause", "10ms", "--name", "hooked")
+	streamtest.Eventually(t, "a dead letter", func() bool { return strings.Contains(p.err.String(), "dead letter") })
+	l.settled(t, "hooked")
+	p.stop()
+	if p.code != exitDone || !strings.Contains(p.err.String(), "pushed 2; failed tries 3; dead letters hold 1") {
+		t.Errorf("exit code %d: %s", p.code, p.err.String())
+	}
+	if len(keys) != 3 || keys[0] != keys[1] || keys[0] == keys[2] || len(keys[0]) != 32 || len(bodies[2]) != 1 || bodies[2][0].Key != bodies[0][1].Key {
+		t.Errorf("keys %v, bodies %v", keys, bodies)
+	}
+
+	// The list, as text and as JSON; another name has none.
+	got := run(t, nil, "dead", "--nats", l.url)
+	if got.code != exitDone || !strings.Contains(got.out.String(), "SCRIP_RMD_0/1") || !strings.Contains(got.out.String(), "422 Unprocessable Entity: no no") ||
+		!strings.Contains(got.out.String(), "1 customers in 1 dead letters") {
+		t.Errorf("dead: exit code %d: %s%s", got.code, got.out.String(), got.err.String())
+	}
+	var letter push.DeadLetter
+	if got = run(t, nil, "dead", "--json", "--nats", l.url, "--name", "hooked"); json.Unmarshal([]byte(got.out.String()), &letter) != nil ||
+		letter.Name != "hooked" || len(letter.Reminders) != 1 || letter.Reminders[0].CustomerID != "bob" {
+		t.Errorf("dead --json: %s", got.out.String())
+	}
+	if got = run(t, nil, "dead", "--nats", l.url, "--name", "other"); !strings.Contains(got.out.String(), "0 customers in 0 dead letters") {
+		t.Errorf("dead of another: %s", got.out.String())
+	}
+
+	// Tried again: still no, then yes.
+	again := []string{"retry", "--nats", l.url, "--webhook", hook.URL, "--name", "hooked"}
+	if got = run(t, nil, again...); got.code != exitFailed || !strings.Contains(got.err.String(), "pushed 0; still dead 1") {
+		t.Errorf("retry: exit code %d: %s", got.code, got.err.String())
+	}
+	mu.Lock()
+	mended = true
+	mu.Unlock()
+	if got = run(t, nil, again...); got.code != exitDone || !strings.Contains(got.err.String(), "pushed 1; still dead 0") {
+		t.Errorf("retry: exit code %d: %s", got.code, got.err.String())
+	}
+	if got = run(t, nil, "dead", "--nats", l.url); !strings.Contains(got.out.String(), "0 customers") {
+		t.Errorf("dead: %s", got.out.String())
+	}
+}
+
+// Odd answers of a webhook.
+func TestWebhookAnswers(t *testing.T) {
+	for answer, want := range map[string]string{
+		`207 {"failed":[]}`:  "",
+		`207 {"failed":[0]}`: "the webhook says so",
+		`207 {}`:             `without "failed"`,
+		`207 ok`:             `not {"failed":[…]}`,
+		`204 `:               "",
+		`404 gone`:           "404 Not Found: gone",
+	} {
+		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var code int
+			_, _ = fmt.Sscan(answer, &code)
+			w.WriteHeader(code)
+			if code != http.StatusNoContent {
+				_, _ = io.WriteString(w, answer[4:])
+			}
+		}))
+		err := (&webhook{url: hook.URL, client: hook.Client()}).push(t.Context(), []push.Reminder{{Key: "k"}})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", answer, err, want)
+		}
+		hook.Close()
+	}
+}
+
+func TestUsage(t *testing.T) {
+	nowhere := t.TempDir()
+	for args, want := range map[string]string{
+		"--workers 0":               "--workers must be more than 0",
+		"--workers 99999":           "Workers is 99999",
+		"--batch 501":               "Batch is 501",
+		"--name a.b":                "Name is",
+		"--since yesterday":         "now, start, or an RFC 3339",
+		"--webhook push.example":    "give a URL such as",
+		"--timeout -1s":             "--timeout must be more than 0",
+		"--unknown":                 "unknown flag",
+		"resend":                    "dead, retry",
+		"dead 7":                    `takes no "7"`,
+		"retry --webhook ftp://x/y": "give a URL such as",
+	} {
+		if p := run(t, nil, strings.Fields(args)...); p.code != exitUsage || !strings.Contains(p.err.String(), want) {
+			t.Errorf("%s: exit code %d, %s, want %q", args, p.code, p.err.String(), want)
+		}
+	}
+	for args, want := range map[string]string{
+		"--data " + nowhere:                 "start one with `scrip serve`",
+		"dead --nats nats://127.0.0.1:1":    "is `scrip serve` running there?",
+		"retry --data " + nowhere + "/a/b/": "no server runs on",
+	} {
+		if p := run(t, nil, strings.Fields(args)...); p.code != exitFailed || !strings.Contains(p.err.String(), want) {
+			t.Errorf("%s: exit code %d, %s, want %q", args, p.code, p.err.String(), want)
+		}
+	}
+	empty := streamtest.Start(t)
+	if p := run(t, map[string]string{"SCRIP_NATS": empty.ClientURL()}); p.code != exitFailed || !strings.Contains(p.err.String(), "there is no log on this NATS server") {
+		t.Errorf("no log: exit code %d, %s", p.code, p.err.String())
+	}
+	if p := run(t, map[string]string{"SCRIP_NATS": empty.ClientURL()}, "dead"); p.code != exitDone {
+		t.Errorf("no dead letters: exit code %d, %s", p.code, p.err.String())
+	}
+	if p := run(t, nil, "--help"); p.code != exitDone || !strings.Contains(p.out.String(), "pushsender retry") {
+		t.Errorf("help: exit code %d, %s", p.code, p.out.String())
+	}
+}

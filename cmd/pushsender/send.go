@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/streams/push"
+)
+
+const (
+	// idempotencyHeader holds a name of the array's keys: the same reminders have the same one.
+	idempotencyHeader = "Idempotency-Key"
+	// answerMost is how much of an answer is read; a 207 naming all 500 is far below.
+	answerMost = 64 << 10
+	// quoteMost is how much of it an error quotes.
+	quoteMost = 200
+)
+
+// send is the command without a name: it sends until it is told to end.
+func (m *Main) send(cmd *cobra.Command, _ []string) error {
+	js, err := m.connect()
+	if err != nil {
+		return err
+	}
+	defer js.Conn().Close()
+	p, err := push.New(js, m.opts)
+	if err != nil {
+		return &usageError{err}
+	}
+	err = p.Run(cmd.Context(), m.sender())
+	s := p.Stats()
+	fmt.Fprintf(m.Err, "pushed %d; failed tries %d; dead letters hold %d; passed over %d; delivered again %d\n",
+		s.Pushed, s.FailedTries, s.Dead, s.Skipped, s.Repeated)
+	return err
+}
+
+// sender is what is done with reminders.
+func (m *Main) sender() push.Func {
+	if m.webhook == "" {
+		return m.print
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = max(1, m.opts.Workers) // each worker keeps its connection
+	return (&webhook{url: m.webhook, client: &http.Client{Transport: transport}}).push
+}
+
+// print writes a line for each. A pipe that is closed is a push that failed.
+func (m *Main) print(_ context.Context, batch []push.Reminder) error {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	for i := range batch {
+		if err := enc.Encode(&batch[i]); err != nil {
+			return err
+		}
+	}
+	m.printing.Lock()
+	defer m.printing.Unlock()
+	_, err := m.Out.Write(out.Bytes())
+	return err
+}
+
+func checkWebhook(s string) error {
+	if s == "" {
+		return nil
+	}
+	if u, err := url.Parse(s); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return &usageError{fmt.Errorf("--webhook is %q; give a URL such as https://push.example/send", s)}
+	}
+	return nil
+}
+
+// webhook posts batches.
+type webhook struct {
+	url    string
+	client *http.Client
+}
+
+func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
+	body, err := json.Marshal(batch)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(idempotencyHeader, nameOf(batch))
+	resp, err := w.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, answerMost))
+	switch {
+	case resp.StatusCode == http.StatusMultiStatus:
+		return partly(answer, err)
+	case resp.StatusCode/100 == 2:
+		return nil // whatever it says
+	}
+	quote := strings.ToValidUTF8(string(answer[:min(len(answer), quoteMost)]), "")
+	return fmt.Errorf("the webhook answers %s: %s", resp.Status, quote)
+}
+
+// partly reads an answer that says who was not told.
+func partly(answer []byte, err error) error {
+	var said struct {
+		Failed []int  `json:"failed"`
+		Error  string `json:"error"`
+	}
+	if err == nil {
+		err = json.Unmarshal(answer, &said)
+	}
+	if err != nil {
+		return fmt.Errorf(`the webhook answers 207, but not {"failed":[…]}: %w`, err)
+	}
+	if said.Failed == nil {
+		return errors.New(`the webhook answers 207 without "failed"`)
+	}
+	if len(said.Failed) == 0 {
+		return nil
+	}
+	if said.Error == "" {
+		said.Error = "the webhook says so"
+	}
+	return &push.Partial{Failed: said.Failed, Err: errors.New(said.Error)}
+}
+
+// nameOf is the same for the same reminders, whoever sends them.
+func nameOf(batch []push.Reminder) string {
+	sum := sha256.New()
+	for _, r := range batch {
+		sum.Write([]byte(r.Key + "\n"))
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
