@@ -19,7 +19,7 @@ import (
 )
 
 // DeadStream keeps dead letters until somebody acts on them. Letter by letter it is a subject
-// scrip.push.dead.<name>.<lane>.<sequence>, its payload a JSON line for each reminder.
+// scrip.push.dead.<name>.<lane>.<sequence>.<time>, its payload a JSON line for each reminder.
 const DeadStream = "SCRIP_PUSH_DEAD"
 
 const (
@@ -56,11 +56,13 @@ type DeadLetter struct {
 	At    time.Time `json:"at"`
 	// Reminders are those it failed for.
 	Reminders []Reminder `json:"reminders"`
+
+	place place // of the message
 }
 
 func newLetter(name string, w *work, cause error) DeadLetter {
 	return DeadLetter{
-		Name: name, Lane: w.lane, Stream: topology.RmdStream(w.lane), Sequence: w.sequence,
+		Name: name, Lane: w.lane, Stream: topology.RmdStream(w.lane), Sequence: w.sequence, place: w.place,
 		Tries: w.tries(), Error: oneLine(cause), At: time.Now().UTC(), Reminders: w.left,
 	}
 }
@@ -74,8 +76,9 @@ func oneLine(err error) string {
 	return s
 }
 
-func deadSubject(name string, lane int, sequence uint64) string {
-	return fmt.Sprintf("%s%s.%d.%d", deadSubjects, name, lane, sequence)
+// deadSubject carries the stored time of the message, too: see place.
+func deadSubject(name string, p place) string {
+	return fmt.Sprintf("%s%s.%d.%d.%d", deadSubjects, name, p.lane, p.sequence, p.stored)
 }
 
 // deadStream is DeadStream, opened.
@@ -108,10 +111,10 @@ func openDead(ctx context.Context, js jetstream.JetStream) (*deadStream, error) 
 }
 
 // has says whether there is a letter of a message.
-func (d *deadStream) has(ctx context.Context, name string, lane int, sequence uint64) (bool, error) {
+func (d *deadStream) has(ctx context.Context, name string, message place) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
-	_, err := d.stream.GetLastMsgForSubject(ctx, deadSubject(name, lane, sequence))
+	_, err := d.stream.GetLastMsgForSubject(ctx, deadSubject(name, message))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return false, nil
 	}
@@ -125,7 +128,7 @@ func (d *deadStream) keep(ctx context.Context, l *DeadLetter, replaces uint64) e
 	if err != nil {
 		return err
 	}
-	msg := nats.NewMsg(deadSubject(l.Name, l.Lane, l.Sequence))
+	msg := nats.NewMsg(deadSubject(l.Name, l.place))
 	msg.Data = payload
 	msg.Header.Set(topology.HeaderFormat, strconv.Itoa(topology.Format))
 	msg.Header.Set(headerStream, l.Stream)
@@ -227,11 +230,12 @@ func readLetter(msg *jetstream.RawStreamMsg) (DeadLetter, error) {
 		return n
 	}
 	parts := strings.Split(strings.TrimPrefix(msg.Subject, deadSubjects), ".")
-	if len(parts) != 3 {
+	if len(parts) != 4 {
 		complain("subject", fmt.Errorf("it is %q", msg.Subject))
 		return l, err
 	}
 	l.Name, l.Lane, l.Sequence = parts[0], int(number("subject", parts[1])), number("subject", parts[2])
+	l.place = place{l.Lane, l.Sequence, int64(number("subject", parts[3]))}
 	l.Tries = int(number(headerTries, msg.Header.Get(headerTries)))
 	var e error
 	l.Reminders, e = decode(msg.Data)

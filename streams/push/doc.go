@@ -34,6 +34,9 @@
 //	some of them were told    the same: who was told is known to the process alone
 //	between dead letter, ack  the dead letter; whoever gets the message finds it there and acknowledges
 //
+// Backups hold neither a name's place nor dead letters. On a restored log each name is a new one: begin it with
+// [From] the time of the backup, and rely on the keys.
+//
 // Owner: Run owns its goroutines and has ended them all when it returns, except calls of a function that does not return.
 //
 // The package needs nats.go and a few small libraries, no server and no database.

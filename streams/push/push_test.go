@@ -244,9 +244,13 @@ func TestFailsThenSucceeds(t *testing.T) {
 			if st := s.Stats(); st.FailedTries != 2 || st.Dead != 0 {
 				t.Errorf("%+v", st)
 			}
-			key := fmt.Sprintf("%s/0/%d/2", r.log.UUID, seq)
-			if b.size() != 2 || b.keys[key] != 3 {
-				t.Errorf("keys %v, want each three times, %s among them", b.keys, key)
+			for key, times := range b.keys {
+				if times != 3 || !strings.HasPrefix(key, fmt.Sprintf("%s/0/%d/", r.log.UUID, seq)) {
+					t.Errorf("the key %s came %d times", key, times)
+				}
+			}
+			if b.size() != 2 {
+				t.Errorf("keys %v", b.keys)
 			}
 		})
 	}
@@ -322,9 +326,9 @@ func TestDeadLetter(t *testing.T) {
 		l.Error != "refused by the the gateway is away" || customers(l) != "ann bad" || l.At.IsZero() {
 		t.Errorf("the dead letter is %+v", l)
 	}
-	if want := fmt.Sprintf("%s/1/%d/1", r.log.UUID, seq); l.Reminders[0].Key != want || l.Reminders[0].Kind != "opens" || l.Reminders[0].Campaign != "summer" ||
+	if want := fmt.Sprintf("%s/1/%d/1/", r.log.UUID, seq); !strings.HasPrefix(l.Reminders[0].Key, want) || l.Reminders[0].Kind != "opens" || l.Reminders[0].Campaign != "summer" ||
 		!l.Reminders[0].DueAt.Equal(time.Unix(2, 0)) || !l.Reminders[0].At.Equal(time.Unix(1, 0)) {
-		t.Errorf("the first of them is %+v, its key should be %s", l.Reminders[0], want)
+		t.Errorf("the first of them is %+v, its key should begin with %s", l.Reminders[0], want)
 	}
 	if st := s.Stats(); st.Dead != 2 || st.FailedTries != 3 || st.Pushed != 1 {
 		t.Errorf("%+v", st)

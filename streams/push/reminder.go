@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -12,8 +13,9 @@ import (
 
 // Reminder is one customer to be told of one thing.
 type Reminder struct {
-	// Key is where the reminder stands: "<log uuid>/<lane>/<sequence>/<line>", the same each time it is handed over. Give
-	// it to the gateway as its idempotency key.
+	// Key is where the reminder stands and what it says, "<log uuid>/<lane>/<sequence>/<line>/<digest>": the same each time
+	// it is handed over. Give it to the gateway as its idempotency key. The digest is there because a log restored from an
+	// older backup uses sequences again.
 	Key string `json:"key"`
 	// Campaign is the campaign's name.
 	Campaign string `json:"campaign"`
@@ -42,11 +44,17 @@ func readLines(log string, lane int, m *eventlog.Message) (read []Reminder, bad 
 			continue
 		}
 		read = append(read, Reminder{
-			Key:      fmt.Sprintf("%s/%d/%d/%d", log, lane, m.Sequence, n+1),
+			Key:      fmt.Sprintf("%s/%d/%d/%d/%016x", log, lane, m.Sequence, n+1, digest(line)),
 			Campaign: e.Campaign, Kind: e.Kind, DueAt: e.DueAt.Time(), At: e.At.Time(), CustomerID: e.CustomerID,
 		})
 	}
 	return read, bad
+}
+
+func digest(line []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(line) // never fails
+	return h.Sum64()
 }
 
 // encode writes reminders as a dead letter holds them: one JSON line each.

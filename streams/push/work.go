@@ -54,7 +54,7 @@ func (p *Pusher) work(w *work, started chan struct{}) {
 
 	if w.delivered > 1 {
 		// Somebody may have died between the dead letter and the acknowledgement.
-		there, err := p.dead.has(p.hard, p.opts.Name, w.lane, w.sequence)
+		there, err := p.dead.has(p.hard, p.opts.Name, w.place)
 		if err != nil {
 			w.log.Warn("whether there is a dead letter is not known; later again", "err", err)
 			p.giveBack(w, p.opts.pause(1))

@@ -1,0 +1,42 @@
+package push
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestPauseGrows(t *testing.T) {
+	for pause, want := range map[time.Duration]string{
+		2 * time.Second: "[2s 6s 18s 54s 1m0s 1m0s]",
+		time.Hour:       "[1h0m0s 1h0m0s 1h0m0s 1h0m0s 1h0m0s 1h0m0s]",
+	} {
+		o := Options{Pause: pause}
+		var got []time.Duration
+		for tries := range 6 {
+			got = append(got, o.pause(tries+1))
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("after %s: %v, want %s", pause, got, want)
+		}
+	}
+}
+
+// A process remembers the last messages it finished, and no more than that.
+func TestDeskForgetsTheOldest(t *testing.T) {
+	d := newDesk()
+	at := func(n int) place { return place{sequence: uint64(n)} }
+	for n := range doneKept + 10 {
+		if d.begin(at(n)) != unknown || d.begin(at(n)) != inHand {
+			t.Fatalf("message %d is not new, then in hand", n)
+		}
+		d.finish(at(n))
+		d.leave(at(n))
+	}
+	if d.begin(at(10)) != finished || d.begin(at(doneKept+9)) != finished || d.begin(at(9)) != unknown || len(d.done) != doneKept || d.inHand() != 1 {
+		t.Errorf("it remembers %d of %d, and has %d in hand", len(d.done), doneKept, d.inHand())
+	}
+	if d.begin(place{sequence: 10, stored: 1}) != unknown {
+		t.Error("another message in the same place is taken for the first")
+	}
+}
