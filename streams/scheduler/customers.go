@@ -113,8 +113,11 @@ func (c *customers) add(l *customerList, r uint32, customer string) error {
 		l.first = r
 	}
 	if need := len(l.tail) + len(h) + len(customer); need > cap(l.tail) {
-		// By half and not twice: there may be a million tails.
-		l.tail = append(make([]byte, 0, min(need+need/2, blockSizes[l.class()])), l.tail...)
+		room := need + need/2 // not twice: there may be a million tails
+		if len(l.blocks) >= smallBlocks {
+			room = max(2*need, largeBlock/4)
+		}
+		l.tail = append(make([]byte, 0, min(room, blockSizes[l.class()])), l.tail...)
 	}
 	l.tail = append(append(l.tail, h...), customer...)
 	l.last = r

@@ -284,11 +284,3 @@ func BenchmarkInstants(b *testing.B) {
 		runtime.KeepAlive(bk)
 	}
 }
-
-func heapInUse() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapInuse
-}

@@ -1,0 +1,166 @@
+package scheduler
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// manyReminders makes a book of that many pending reminders in so many campaigns. Of kind expires, a coupon's reminder
+// shares its instant with some three hundred others.
+func manyReminders(b *testing.B, reminders, campaigns int, kind string) *book {
+	b.Helper()
+	bk := newBook("")
+	fold := func(ev *domain.Event) {
+		if _, err := bk.fold(ev); err != nil {
+			b.Fatal(err)
+		}
+	}
+	names := make([]string, campaigns)
+	for i := range names {
+		names[i] = fmt.Sprintf("campaign-%06d", i)
+		fold(&domain.Event{Type: domain.CampaignCreated, Campaign: names[i], Settings: domain.Settings{OpensAt: start}})
+	}
+	claim := domain.Event{Type: domain.CouponClaimed}
+	set := domain.Event{Type: domain.ReminderSet, Kind: kind}
+	for i := range reminders {
+		r := i/campaigns + 1
+		set.Campaign, set.R, set.CustomerID = names[i%campaigns], uint64(r), "customer-"+strconv.Itoa(10_000_000+i)
+		set.Before = time.Duration(1+i%3) * time.Hour
+		set.DueAt = start - domain.Instant(set.Before/time.Microsecond)
+		if kind == domain.KindExpires {
+			claim.Campaign, claim.N, claim.ExpiresAt = set.Campaign, uint32(2*r), start+seconds(60*(r/1000+1))
+			fold(&claim)
+			set.N, set.DueAt = claim.N, claim.ExpiresAt-domain.Instant(set.Before/time.Microsecond)
+		}
+		fold(&set)
+	}
+	return bk
+}
+
+// BenchmarkBookBytes: what a pending reminder takes in memory; customers lie on disk. PENDING changes how many there are.
+func BenchmarkBookBytes(b *testing.B) {
+	for _, c := range []struct {
+		kind      string
+		campaigns int
+		pending   int
+	}{
+		{domain.KindOpens, 1, 1_000_000}, {domain.KindExpires, 1, 1_000_000},
+		{domain.KindOpens, 10_000, 1_000_000}, {domain.KindExpires, 10_000, 1_000_000},
+		{domain.KindOpens, 1, 10_000_000}, {domain.KindExpires, 1, 10_000_000},
+	} {
+		if s := os.Getenv("PENDING"); s != "" {
+			c.pending, _ = strconv.Atoi(s)
+		}
+		b.Run(fmt.Sprintf("%s/campaigns=%d/pending=%d", c.kind, c.campaigns, c.pending), func(b *testing.B) {
+			for b.Loop() {
+				heap, resident := memory()
+				began := time.Now()
+				bk := manyReminders(b, c.pending, c.campaigns, c.kind)
+				took := time.Since(began)
+				heap2, resident2 := memory()
+				b.ReportMetric((heap2-heap)/float64(c.pending), "heapB/reminder")
+				b.ReportMetric((resident2-resident)/float64(c.pending), "residentB/reminder")
+				b.ReportMetric(float64(bk.customers.end)*smallBlock/float64(c.pending), "diskB/reminder")
+				b.ReportMetric(float64(took.Nanoseconds())/float64(c.pending), "ns/reminder")
+				b.ReportMetric(0, "ns/op")
+				bk.close()
+			}
+		})
+	}
+}
+
+// BenchmarkBookSnapshot: how long the fold stands still for a snapshot, and how fast one is written and read. PENDING
+// changes how many reminders there are.
+func BenchmarkBookSnapshot(b *testing.B) {
+	pending := 2_000_000
+	if s := os.Getenv("PENDING"); s != "" {
+		pending, _ = strconv.Atoi(s)
+	}
+	for _, kind := range []string{domain.KindOpens, domain.KindExpires} {
+		bk := manyReminders(b, pending, 100, kind)
+		var content bytes.Buffer
+		b.Run(kind+"/write", func(b *testing.B) {
+			for b.Loop() {
+				content.Reset()
+				began := time.Now()
+				frozen := bk.freeze()
+				still := time.Since(began)
+				if err := frozen.encode(&content); err != nil {
+					b.Fatal(err)
+				}
+				bk.thaw()
+				b.ReportMetric(float64(still.Microseconds()), "µs/freeze")
+				b.ReportMetric(float64(content.Len())/float64(pending), "B/reminder")
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(pending), "ns/reminder")
+		})
+		b.Run(kind+"/read", func(b *testing.B) {
+			for b.Loop() {
+				back, err := decodeBook("", bytes.NewReader(content.Bytes()))
+				if err != nil || back.reminders != pending {
+					b.Fatal(err)
+				}
+				back.close()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(pending), "ns/reminder")
+		})
+		bk.close()
+	}
+}
+
+// BenchmarkBookFire: firing a million of one instant, ten thousand at a time, customers read from the disk.
+func BenchmarkBookFire(b *testing.B) {
+	const reminders = 1_000_000
+	for b.Loop() {
+		b.StopTimer()
+		bk := manyReminders(b, reminders, 1, domain.KindOpens)
+		b.StartTimer()
+		ev := domain.Event{Type: domain.RemindersDue, Campaign: "campaign-000000", Kind: domain.KindOpens}
+		for hours := range domain.Instant(3) {
+			ev.DueAt = start - (hours+1)*3600e6
+			for r := uint64(1); r <= reminders; r += 30_000 {
+				ev.FromR, ev.ThroughR = r, r+29_999
+				if _, err := bk.fold(&ev); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		if bk.reminders != 0 {
+			b.Fatal(bk.reminders)
+		}
+		bk.close()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/reminders, "ns/reminder")
+}
+
+// memory returns what the heap holds, and what of the process is in memory (0 where the system does not say).
+func memory() (heap, resident float64) {
+	heap = float64(heapInUse())
+	debug.FreeOSMemory()
+	if f, err := os.Open("/proc/self/statm"); err == nil {
+		defer f.Close()
+		var size, pages int
+		if text, err := io.ReadAll(f); err == nil {
+			fmt.Sscan(string(text), &size, &pages)
+		}
+		resident = float64(pages * os.Getpagesize())
+	}
+	return heap, resident
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse
+}

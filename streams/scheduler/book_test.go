@@ -1,0 +1,181 @@
+package scheduler
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// crowd folds what happens in a lively lane: claims, extensions, reminders that are set, cancelled, moved and fired, by
+// hundreds, in many campaigns. It is not what a lane would decide, but it is what its events look like.
+type crowd struct {
+	t         testing.TB
+	rng       *rand.Rand
+	b         *book
+	campaigns []string
+	claimed   []uint32
+	lastR     []uint64
+}
+
+func newCrowd(t testing.TB, seed uint64, campaigns int) *crowd {
+	c := &crowd{t: t, rng: rand.New(rand.NewPCG(seed, 4)), b: newBook(t.TempDir())}
+	t.Cleanup(c.b.close)
+	for i := range campaigns {
+		c.campaigns = append(c.campaigns, fmt.Sprintf("c%d", i))
+		c.fold(domain.Event{Type: domain.CampaignCreated, Campaign: c.campaigns[i], Settings: domain.Settings{OpensAt: start, Priority: domain.PriorityLow}})
+	}
+	c.claimed, c.lastR = make([]uint32, campaigns), make([]uint64, campaigns)
+	return c
+}
+
+func (c *crowd) fold(ev domain.Event) []firing {
+	c.t.Helper()
+	gone, err := c.b.fold(&ev)
+	if err != nil {
+		c.t.Fatalf("%s: %v", ev.AppendJSON(nil), err)
+	}
+	return gone
+}
+
+func (c *crowd) customer(campaign int, r uint64) string {
+	return fmt.Sprintf("%d-%d-%s", campaign, r, "customer customer customer customer"[:r%37%35])
+}
+
+// step is some hundred events.
+func (c *crowd) step() {
+	c.t.Helper()
+	i := c.rng.IntN(len(c.campaigns))
+	name, e := c.campaigns[i], c.b.campaigns[c.campaigns[i]]
+	at := start + seconds(60*(1+c.rng.IntN(40)))
+	switch c.rng.IntN(8) {
+	case 0, 1, 2, 3:
+		for range c.rng.IntN(300) {
+			c.lastR[i]++
+			ev := domain.Event{Type: domain.ReminderSet, Campaign: name, R: c.lastR[i], CustomerID: c.customer(i, c.lastR[i]), Kind: domain.KindOpens}
+			ev.Before = time.Duration(c.rng.IntN(4)) * time.Second
+			ev.DueAt = e.anchors.Opens - domain.Instant(ev.Before/time.Microsecond)
+			if c.rng.IntN(2) == 0 {
+				c.claimed[i]++
+				expires := at
+				if c.rng.IntN(3) == 0 {
+					expires = 0
+				}
+				c.fold(domain.Event{Type: domain.CouponClaimed, Campaign: name, N: c.claimed[i], ExpiresAt: expires})
+				ev.Kind, ev.N = domain.KindExpires, c.claimed[i]
+				ev.DueAt = domain.DueAt(ev.Kind, ev.Before, expires, e.anchors)
+			}
+			c.fold(ev)
+		}
+	case 4: // cancel some
+		var rs []uint64
+		e.pending.All(func(r uint64, _ string, _ time.Duration, _ uint32, _ domain.Instant) {
+			if c.rng.IntN(10) == 0 {
+				rs = append(rs, r)
+			}
+		})
+		for _, r := range rs {
+			c.fold(domain.Event{Type: domain.ReminderCancelled, Campaign: name, R: r})
+		}
+	case 5:
+		if c.claimed[i] > 0 {
+			for range 50 {
+				c.fold(domain.Event{Type: domain.CouponExtended, Campaign: name, N: 1 + c.rng.Uint32N(c.claimed[i]), ExpiresAt: at})
+			}
+		}
+	case 6:
+		c.fold(domain.Event{Type: domain.CampaignUpdated, Campaign: name, Settings: domain.Settings{OpensAt: at, ExpiresAt: at + seconds(c.rng.IntN(1000))}})
+	default:
+		c.fire(i)
+	}
+}
+
+// fire takes what is next in a campaign, and looks whom it is for.
+func (c *crowd) fire(i int) {
+	c.t.Helper()
+	e := c.b.campaigns[c.campaigns[i]]
+	var dues []domain.DueReminders
+	for due := range e.pending.Due(e.anchors, e.pending.Next(e.anchors)) {
+		dues = append(dues, due)
+	}
+	for _, due := range dues {
+		gone := c.fold(domain.Event{Type: domain.RemindersDue, Campaign: e.name, Kind: due.Kind, DueAt: due.DueAt, FromR: due.FromR, ThroughR: due.LastR})
+		if uint64(len(gone)) != due.Subscriptions {
+			c.t.Fatalf("%d fired of %d", len(gone), due.Subscriptions)
+		}
+		for _, f := range gone {
+			if want := c.customer(i, f.r); f.customer != want {
+				c.t.Fatalf("reminder %d fired for %q, it was set for %q", f.r, f.customer, want)
+			}
+		}
+	}
+}
+
+func bytesOf(t testing.TB, b *book) []byte {
+	t.Helper()
+	var content bytes.Buffer
+	if err := b.encode(&content); err != nil {
+		t.Fatal(err)
+	}
+	return content.Bytes()
+}
+
+// A frozen book, written by another goroutine while a lot goes on, is the book as it was; and going on was not disturbed.
+func TestFrozenBookIsTheBookAsItWas(t *testing.T) {
+	for seed := range uint64(3) {
+		c := newCrowd(t, seed, 5)
+		twin := newCrowd(t, seed, 5) // the same, never frozen
+		for range 40 {
+			c.step()
+			twin.step()
+		}
+		for round := range 4 {
+			want := bytesOf(t, twin.b)
+			frozen := c.b.freeze()
+			begin, written := make(chan struct{}), make(chan error, 1)
+			var content, again bytes.Buffer
+			go func() {
+				<-begin
+				err := frozen.encode(&content)
+				if err == nil {
+					err = frozen.encode(&again) // a store may ask twice
+				}
+				written <- err
+			}()
+			for i := range 30 {
+				if i == 3*round {
+					close(begin)
+				}
+				c.step()
+				twin.step()
+			}
+			if err := <-written; err != nil {
+				t.Fatal(err)
+			}
+			c.b.thaw()
+			if !bytes.Equal(content.Bytes(), want) || !bytes.Equal(again.Bytes(), want) {
+				t.Fatalf("seed %d round %d: the frozen book is another one", seed, round)
+			}
+			if !bytes.Equal(bytesOf(t, c.b), bytesOf(t, twin.b)) {
+				t.Fatalf("seed %d round %d: the book goes on as another one", seed, round)
+			}
+			// Read back, it goes on as well.
+			back, err := decodeBook(t.TempDir(), bytes.NewReader(want))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(bytesOf(t, back), want) {
+				t.Fatalf("seed %d round %d: another book is read back", seed, round)
+			}
+			back.close()
+		}
+		for i := range c.campaigns { // and everyone is told
+			for c.b.campaigns[c.campaigns[i]].pending.Next(c.b.campaigns[c.campaigns[i]].anchors) != domain.Never {
+				c.fire(i)
+			}
+		}
+	}
+}
