@@ -147,6 +147,15 @@ func (f *fan) pump(ctx context.Context) (again time.Time, err error) {
 
 // publish sends one message of what waits.
 func (f *fan) publish() {
+	alone := len(f.window) == 0
+	attempt, told := f.next()
+	// A crash before this: the next fan publishes it. After this: it stands on the stream, or not, as a whole.
+	f.window = append(f.window, &shipment{f.appender.PublishAsync(attempt), f.now(), told, alone})
+	f.pace.left(f.now())
+}
+
+// next takes a message of what waits, and of how many customers it tells.
+func (f *fan) next() (attempt eventlog.Attempt, told int) {
 	var payload []byte
 	if n := len(f.spare); n > 0 {
 		payload, f.spare = f.spare[n-1][:0], f.spare[:n-1]
@@ -155,7 +164,6 @@ func (f *fan) publish() {
 	}
 	var to eventlog.Source
 	var digest string
-	told := 0
 	for room := f.pace.batch(); room > 0 && len(f.queue) > 0; {
 		next := &f.queue[0]
 		some := next.fired[:min(len(next.fired), room)]
@@ -178,13 +186,11 @@ func (f *fan) publish() {
 	f.flying += told
 	f.widest = max(f.widest, len(payload))
 	header := eventlog.Header{Owner: f.owner, Source: to, SourceDigest: digest}
-	attempt := eventlog.Attempt{Expected: f.last, Header: header.Encode(), Payload: payload}
-	// A crash before this: the next fan publishes it. After this: it stands on the stream, or not, as a whole.
-	f.window = append(f.window, &shipment{f.appender.PublishAsync(attempt), f.now(), told, len(f.window) == 0})
+	attempt = eventlog.Attempt{Expected: f.last, Header: header.Encode(), Payload: payload}
 	f.last++
 	f.reached = to
 	f.count.Add(float64(told))
-	f.pace.left(f.now())
+	return attempt, told
 }
 
 // settle publishes what waits, at the pace, and waits until all of it has landed.
