@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/hold"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -66,7 +67,11 @@ func create(ctx context.Context, js jetstream.JetStream, w *workdir, opts Create
 		return nil, err
 	}
 	// Snapshots of state first: what the pointers name is there, or was replaced by what is; and the events go further.
-	for _, part := range [][]string{{topology.StateStream}, {topology.SnapStream}} {
+	parts := [][]string{{topology.StateStream}, {topology.SnapStream}}
+	if c.settings {
+		parts = append(parts, []string{config.Stream})
+	}
+	for _, part := range parts {
 		if err := c.insist(ctx, part, func(ctx context.Context) error { return c.plain(ctx, part[0]) }); err != nil {
 			return nil, err
 		}
@@ -86,6 +91,8 @@ type creator struct {
 	opts CreateOptions
 	m    *Manifest
 	hook func(stream string) error // for tests: called when a stream's copying has begun; nil = nothing
+
+	settings bool // the log has a history of settings
 
 	done  atomic.Int64
 	total int64
@@ -109,7 +116,15 @@ func (c *creator) identify(ctx context.Context) error {
 		Format: Format, Log: log.UUID, Lanes: log.Lanes, KeyFingerprint: log.KeyFingerprint, LogFormat: log.Format, LogCreated: log.Created.UTC(),
 		Begun: time.Now().UTC().Truncate(time.Millisecond), Scrip: c.opts.Version, NATS: c.js.Conn().ConnectedServerVersion(), Key: c.opts.Key != nil,
 	}
-	for _, name := range streamNames(log.Lanes) {
+	switch _, err := c.js.Stream(ctx, config.Stream); {
+	case err == nil:
+		c.settings = true
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		c.m.Format = formatNoSettings
+	default:
+		return fmt.Errorf("looking at stream %s: %w", config.Stream, err)
+	}
+	for _, name := range streamNames(log.Lanes, c.settings) {
 		stream, err := c.js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("stream %s is missing: the log is not whole, a backup would not be either; start a server, it says what to do", name)

@@ -90,7 +90,7 @@ func TestForeignManifests(t *testing.T) {
 		name, want string
 		change     func(m *backup.Manifest)
 	}{
-		{"newer backup", "newer scrip", func(m *backup.Manifest) { m.Format = 2 }},
+		{"newer backup", "newer scrip", func(m *backup.Manifest) { m.Format = backup.Format + 1 }},
 		{"newer log", "newer scrip", func(m *backup.Manifest) { m.LogFormat = 2 }},
 		{"no format", "which log", func(m *backup.Manifest) { m.Format = 0 }},
 		{"no log", "which log", func(m *backup.Manifest) { m.Log = "" }},

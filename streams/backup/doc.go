@@ -1,17 +1,17 @@
 // Package backup copies a whole log out of a running NATS server into one directory, and back into an empty one.
 //
-//	Create:  KV_SCRIP_STATE ─ OBJ_SCRIP_SNAP ─ lane 0 ─ lane 1 … ──> DIR.incomplete/ ── fsync, rename ──> DIR/
-//	                                             │
+//	Create:  KV_SCRIP_STATE ─ OBJ_SCRIP_SNAP ─ KV_SCRIP_CONFIG ─ lane 0 ─ lane 1 … ──> DIR.incomplete/ ── fsync, rename ──> DIR/
+//	                                                               │
 //	                         reminders ─ events ─ commands: each begun when the one before it has its end;
 //	                         meanwhile the lane's owner purges no commands, and goes on deciding
 //
 //	Open:    SHA256SUMS ─ manifest.json ─ every file                          damaged, incomplete, newer: refused
 //
-//	Restore: KV_SCRIP_STATE, marked ─ OBJ_SCRIP_SNAP ─ lanes ─ all copies current ──> mark removed
+//	Restore: KV_SCRIP_STATE, marked ─ OBJ_SCRIP_SNAP ─ KV_SCRIP_CONFIG ─ lanes ─ all copies current ──> mark removed
 //
 // Streams go through JetStream's own snapshot API, byte for byte: sequences, timestamps and headers stay, so every
 // position that anybody has recorded stays a place in the log. Consumers are not part of it: scrip's are ephemeral.
-// Neither are leases, which are nobody's state.
+// Neither are leases, which are nobody's state. The history of the settings is: what operators paused stays paused.
 //
 // The order makes the copy one that could have been. A stream's copy ends where the stream ended when its copying
 // began; reminders are written after their events and events after their commands, so the copy never holds an effect

@@ -2,13 +2,19 @@ package backup
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Format is the version of the directory's layout that this program makes, and the newest it restores.
-const Format = 1
+// Format is the newest version of the directory's layout that this program restores. It makes the oldest that holds what
+// there is: 2 has the settings' history, 1 is of a log where none was ever kept.
+const (
+	Format           = 2
+	formatNoSettings = 1
+)
 
 const (
 	manifestFile = "manifest.json"
@@ -91,7 +97,7 @@ func (m *Manifest) check() error {
 	case m.Format < 1 || m.Log == "" || m.Lanes < 1 || m.Lanes > topology.MaxLanes:
 		return fmt.Errorf("%s does not say which log it is of; use another backup", manifestFile)
 	}
-	want := streamNames(m.Lanes)
+	want := streamNames(m.Lanes, m.settings())
 	if len(m.Streams) != len(want) {
 		return fmt.Errorf("%s lists %d streams, a log of %d lanes has %d; use another backup", manifestFile, len(m.Streams), m.Lanes, len(want))
 	}
@@ -103,9 +109,18 @@ func (m *Manifest) check() error {
 	return nil
 }
 
-// streamNames are the streams of a log in the order in which they are taken and restored.
-func streamNames(lanes int) []string {
+// settings says whether the history of the settings is in it.
+func (m *Manifest) settings() bool {
+	return slices.ContainsFunc(m.Streams, func(s Stream) bool { return s.Name == config.Stream })
+}
+
+// streamNames are the streams of a log in the order in which they are taken and restored. Older versions kept no history
+// of settings.
+func streamNames(lanes int, settings bool) []string {
 	names := []string{topology.StateStream, topology.SnapStream}
+	if settings {
+		names = append(names, config.Stream)
+	}
 	for n := range lanes {
 		names = append(names, laneStreams(n)...)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/hold"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -448,7 +449,7 @@ func isOurs(name string) bool {
 			return true
 		}
 	}
-	return name == topology.StateStream || name == topology.SnapStream
+	return name == topology.StateStream || name == topology.SnapStream || name == config.Stream
 }
 
 func (r *restorer) remove(ctx context.Context, name string) error {
