@@ -38,9 +38,9 @@ setup-bench:
 	@docker/setup.sh bench
 
 .PHONY: build
-build: ## Build bin/scrip and bin/scripbench.
+build: ## Build bin/scrip, bin/scripbench and bin/pushsender.
 	@mkdir -p bin
-	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/scrip ./cmd/scripbench
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/scrip ./cmd/scripbench ./cmd/pushsender
 
 .PHONY: run
 run: setup build ## Build and serve on ./data, all in one process. ARGS='…' is given to serve.
