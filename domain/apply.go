@@ -90,21 +90,28 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 		}
 		c.expiredThrough = max(c.expiredThrough, ev.Through)
 	case ReminderSet:
-		var own Instant
-		if ev.N != 0 {
-			if ev.N > c.claimed() {
-				return fmt.Errorf("coupon %d was never claimed", ev.N)
-			}
-			own = c.own(ev.N)
+		x := Subscription{R: ev.R, Kind: ev.Kind, Before: ev.Before, N: ev.N}
+		switch {
+		case ev.R == 0 || ev.R > MaxReminder:
+			return fmt.Errorf("reminders have the numbers 1 to %d, this one %d", uint32(MaxReminder), ev.R)
+		case ev.N > c.claimed():
+			return fmt.Errorf("coupon %d was never claimed", ev.N)
+		case ev.N != 0:
+			x.Own = c.own(ev.N)
 		}
-		c.rarely().reminders.Set(ev.R, h.customer, ev.Kind, ev.Before, ev.N, own)
-		l.reminders++
-		c.lastReminder = max(c.lastReminder, ev.R)
 		// Not under the coupon (n): that chain says how a coupon stands, and a reminder does not change it.
 		arg := l.hash.reminder(h.customer, ev.Kind, ev.Before)
 		c.record(actRecord{id: h.id, kind: Remind, arg: arg, count: ev.N})
+		if ev.Kind == KindOpens {
+			x.N = c.acts.len()
+		}
+		pending := &c.rarely().reminders
+		was := pending.Len()
+		pending.set(x, c)
+		l.reminders += pending.Len() - was
+		c.lastReminder = max(c.lastReminder, ev.R)
 	case ReminderCancelled:
-		if !c.reminders().Cancel(ev.R) {
+		if !c.reminders().cancel(ev.R, c) {
 			return fmt.Errorf("reminder %d is not pending", ev.R)
 		}
 		l.reminders--
@@ -114,7 +121,7 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 			c.record(actRecord{id: h.id, kind: Unremind, arg: arg, count: ev.N})
 		}
 	case RemindersDue:
-		l.reminders -= len(c.reminders().Fire(ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR, c.anchors()))
+		l.reminders -= c.reminders().fire(ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR, c.anchors(), c, nil)
 	default:
 		return fmt.Errorf("does not belong on an event stream")
 	}

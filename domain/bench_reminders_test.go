@@ -1,7 +1,9 @@
 package domain
 
 import (
+	"bytes"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -37,4 +39,83 @@ func BenchmarkRemindDue(b *testing.B) {
 	}
 	cpu.stop()
 	cpu.report(b, 1)
+}
+
+// BenchmarkReminderBytes sets b.N reminders in a lane, of one campaign's opening or of coupons of which 300 fall in the same
+// minute, and prints what each costs on the heap after a collection, coupons left out: the pending reminder and the
+// accepted command that is remembered. Then how long the lane stands still for a snapshot and for the first write after
+// it, what writing and reading the snapshot takes (coupons included), and firing all at once or minute by minute.
+// Run with -benchtime 15000000x for a lane of the budget.
+func BenchmarkReminderBytes(b *testing.B) {
+	for _, kind := range []string{KindOpens, KindExpires} {
+		b.Run(kind, func(b *testing.B) {
+			l := testLane()
+			s := DefaultSettings(MaxCodes)
+			s.OpensAt = start + day
+			var evs []Event
+			decide := func(cmd Command, at Instant, status string) {
+				var out Outcome
+				if evs, out = l.Decide(&cmd, at, evs[:0]); out.Status != status {
+					b.Fatal(outcomeText(out))
+				}
+			}
+			if kind == KindExpires {
+				s.OpensAt, s.ValidFor = 0, 365*24*time.Hour
+			}
+			decide(Command{Type: CreateCampaign, ID: "create", Campaign: "s", Patch: PatchOf(s)}, start, StatusCreated)
+			at := func(i int) Instant { return start + Instant(i/300)*minute } // up to 157 million
+			if kind == KindExpires {
+				for i := range b.N {
+					decide(Command{Type: Claim, ID: fmt.Sprint("claim-", i), Campaign: "s", CustomerID: fmt.Sprint("customer-", i)}, at(i), StatusClaimed)
+				}
+			} else {
+				at = func(i int) Instant { return start }
+			}
+			c := l.campaigns["s"]
+			now := max(start, at(b.N-1))
+			before := heapBytes()
+			var set, fire cpuClock
+			set.start()
+			for i := range b.N {
+				decide(Command{Type: Remind, ID: fmt.Sprint("remind-", i), Campaign: "s", CustomerID: fmt.Sprint("customer-", i), Kind: kind, Before: time.Hour}, now, StatusReminderSet)
+			}
+			set.stop()
+			each := float64(b.N)
+			b.ReportMetric(float64(heapBytes()-before)/each, "heap-B/reminder")
+			b.ReportMetric(float64(set.sum.Nanoseconds())/each, "set-cpu-ns")
+			began := time.Now()
+			frozen := l.Freeze()
+			b.ReportMetric(float64(time.Since(began).Microseconds()), "freeze-µs")
+			began = time.Now()
+			decide(Command{Type: Unremind, ID: "un", Campaign: "s", CustomerID: "customer-0", Kind: kind, Before: time.Hour}, now, StatusReminderCancelled)
+			b.ReportMetric(float64(time.Since(began).Microseconds()), "first-write-µs")
+			var buf bytes.Buffer
+			began = time.Now()
+			if _, err := frozen.WriteTo(&buf); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(time.Since(began).Nanoseconds())/each, "write-ns")
+			b.ReportMetric(float64(buf.Len())/each, "snapshot-B")
+			began = time.Now()
+			read, err := ReadLane(LaneOptions{Lane: 0, Lanes: 1, Key: testKey}, &buf)
+			if err != nil || read.reminders != b.N {
+				b.Fatal(err, read.reminders)
+			}
+			b.ReportMetric(float64(time.Since(began).Nanoseconds())/each, "read-ns")
+			read = nil
+			runtime.GC()
+			longest := time.Duration(0)
+			fire.start()
+			for next := c.reminders().Next(c.anchors()); next != Never; next = c.reminders().Next(c.anchors()) {
+				began = time.Now()
+				decide(Command{Type: RemindDue, ID: "due", Campaign: "s", Kind: kind, DueAt: next, ThroughR: MaxReminder}, next, StatusReminderSet)
+				longest = max(longest, time.Since(began))
+				c = l.campaigns["s"]
+			}
+			fire.stop()
+			b.ReportMetric(float64(fire.sum.Nanoseconds())/each, "fire-cpu-ns")
+			b.ReportMetric(float64(longest.Microseconds()), "longest-fire-µs")
+			runtime.KeepAlive(l)
+		})
+	}
 }

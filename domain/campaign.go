@@ -1,5 +1,7 @@
 package domain
 
+import "time"
+
 // campaignState is where a campaign stands.
 //
 //	create ──> active <──resume/pause──> paused
@@ -64,8 +66,8 @@ const few = 32
 type rare struct {
 	odd       map[uint32]Instant // expiries of their own that do not fit a record, by n
 	due       dueCounts
-	reminders Reminders[customerHash]
-	listed    bool // in the lane's list of campaigns with maps that a snapshot must copy
+	reminders Subscriptions // of kind opens, n is the act that set it + 1
+	listed    bool          // in the lane's list of campaigns with maps that a snapshot must copy
 }
 
 type customerHash = [2]uint64
@@ -175,14 +177,26 @@ func (c *campaign) newestUpTo(n uint32, customer customerHash) uint32 {
 }
 
 // noReminders are those of a campaign that never had any: only looked at.
-var noReminders Reminders[customerHash]
+var noReminders Subscriptions
 
 // reminders are the pending ones, to be looked at.
-func (c *campaign) reminders() *Reminders[customerHash] {
+func (c *campaign) reminders() *Subscriptions {
 	if c.rare == nil {
 		return &noReminders
 	}
 	return &c.rare.reminders
+}
+
+// noteHash says what a pending reminder of kind opens is looked for by: customer and lead time, of which the act that set
+// it remembers a hash. Were the customer kept for it as well, each would cost 16 bytes more.
+func (c *campaign) noteHash(act uint32) uint64 { return c.acts.at(act - 1).arg }
+
+// pendingReminder finds what a customer has subscribed to; n is the coupon it hangs on, 0 for the opening.
+func (l *Lane) pendingReminder(c *campaign, customer customerHash, kind string, before time.Duration, n uint32) (r uint64, ok bool) {
+	if kind == KindExpires {
+		return c.reminders().FindOfCoupon(n, before)
+	}
+	return c.reminders().ofNote(l.hash.reminder(customer, kind, before), c)
 }
 
 // rarely is what the campaign needs from now on.

@@ -45,7 +45,7 @@ func (d *decision) remind() {
 	if !ok {
 		return
 	}
-	if _, pending := c.reminders().Find(customer, d.cmd.Kind, d.cmd.Before, n); pending {
+	if _, pending := d.lane.pendingReminder(c, customer, d.cmd.Kind, d.cmd.Before, n); pending {
 		d.reminderOutcome(StatusReminderSet, n, true)
 		return
 	}
@@ -70,6 +70,8 @@ func (d *decision) remind() {
 		d.refuse(TooLate, d.sayTime("the reminder would have been due at ", due, ""))
 	case n != 0 && len(c.reminders().OfCoupon(n)) >= MaxReminders:
 		d.refuse(Invalid, d.sayNumber("before: a coupon may have at most ", MaxReminders, " pending reminders; cancel one first"))
+	case c.lastReminder >= MaxReminder:
+		d.refuse(Invalid, d.sayNumber("campaign: it has had ", MaxReminder, " reminders, the most there may be"))
 	default:
 		ev := d.emit(ReminderSet)
 		ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.DueAt, ev.N = c.lastReminder+1, d.cmd.CustomerID, d.cmd.Kind, d.cmd.Before, due, n
@@ -92,7 +94,7 @@ func (d *decision) unremind() {
 	if !ok {
 		return
 	}
-	r, pending := c.reminders().Find(customer, d.cmd.Kind, d.cmd.Before, n)
+	r, pending := d.lane.pendingReminder(c, customer, d.cmd.Kind, d.cmd.Before, n)
 	due := d.dueAt(n)
 	switch {
 	case pending:

@@ -1,6 +1,9 @@
 package domain
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // index finds records by a 64-bit hash of their key. It stores only record numbers (4 bytes each); the record itself
 // holds the key, so the caller compares. It grows by splitting one small bucket at a time: there is no moment at which
@@ -19,10 +22,14 @@ type index struct {
 
 type bucket struct {
 	slots []uint32 // tag of the hash, record number + 1; 0 = free
-	used  uint32
-	depth uint8 // how many top bits all its hashes share
-	width uint8 // bits of a slot that hold the number
+	used  uint32   // slots that are not free, those left included
+	left  uint16   // slots whose record was removed
+	depth uint8    // how many top bits all its hashes share
+	width uint8    // bits of a slot that hold the number
 }
+
+// left stands in a slot whose record was removed while others may lie behind it: a tag without a number.
+const left = 1 << 31
 
 const (
 	firstSlots = 8
@@ -77,8 +84,8 @@ func (x *index) find(h uint64, same func(record uint32) bool) (uint32, bool) {
 	mask := uint32(len(b.slots) - 1)
 	for i := uint32(h) & mask; b.slots[i] != 0; i = (i + 1) & mask {
 		if s := b.slots[i]; s&^numbers == tag {
-			if r := s&numbers - 1; same(r) {
-				return r, true
+			if n := s & numbers; n != 0 && same(n-1) {
+				return n - 1, true
 			}
 		}
 	}
@@ -94,7 +101,8 @@ func (x *index) touch(h uint64) uint32 {
 	return b.slots[uint32(h)&uint32(len(b.slots)-1)]
 }
 
-// replace changes the record stored for old (found by hash h) to record; both must have hash h.
+// replace changes the record stored for old (found by hash h) to record; both must have hash h. Not in an index that
+// records are removed from: widening would free the slots they left.
 func (x *index) replace(h uint64, old, record uint32) {
 	b := x.bucketOf(h)
 	b.widen(record)
@@ -108,32 +116,31 @@ func (x *index) replace(h uint64, old, record uint32) {
 	}
 }
 
-// remove takes out a record that is stored under hash h. A bucket that is a quarter full gives half of its slots back.
+// remove takes out a record that is stored under hash h. What stood behind it must still be found: its slot is marked as
+// left, until the bucket is written anew. A bucket that is an eighth full gives most of its slots back.
 func (x *index) remove(h uint64, record uint32, hash hashOf) {
 	b := x.bucketOf(h)
-	mask, numbers := uint32(len(b.slots)-1), b.numbers()
+	mask := uint32(len(b.slots) - 1)
 	was, i := b.tag(h)|(record+1), uint32(h)&mask
 	for ; b.slots[i] != was; i = (i + 1) & mask {
 		if b.slots[i] == 0 {
 			return
 		}
 	}
-	// What follows moves up unless its own place lies behind the gap. Source: D. Knuth, TAOCP vol. 3, 6.4 algorithm R.
-	for j := i; ; {
-		j = (j + 1) & mask
-		if b.slots[j] == 0 {
-			break
-		}
-		if place := uint32(hash(b.slots[j]&numbers-1)) & mask; (j-place)&mask >= (j-i)&mask {
-			b.slots[i] = b.slots[j]
-			i = j
-		}
-	}
-	b.slots[i] = 0
-	b.used--
 	x.n--
-	if len(b.slots) > firstSlots && int(b.used) < len(b.slots)/4 {
-		b.resize(len(b.slots)/2, hash)
+	switch {
+	case b.slots[(i+1)&mask] == 0:
+		b.slots[i] = 0
+		b.used--
+	case b.width < 32 && b.left < math.MaxUint16:
+		b.slots[i] = left
+		b.left++
+	default: // no bit is free for the mark, or the marks are many
+		b.slots[i] = 0
+		b.resize(len(b.slots), hash)
+	}
+	if len(b.slots) > firstSlots && int(b.used)-int(b.left) < len(b.slots)/8 {
+		b.resize(max(firstSlots, len(b.slots)/4), hash)
 	}
 }
 
@@ -144,12 +151,14 @@ func (x *index) add(h uint64, record uint32, hash hashOf) {
 	}
 	for {
 		b := x.bucketOf(h)
-		if int(b.used) < len(b.slots)*13/16 {
+		if int(b.used) < len(b.slots)*13/16 && (b.left == 0 || bits.Len32(record+1) < 31) {
 			b.put(h, record)
 			x.n++
 			return
 		}
-		if len(b.slots) < maxSlots || b.depth == maxIndexDepth {
+		if b.left > 0 && (int(b.left) > len(b.slots)/8 || bits.Len32(record+1) >= 31) {
+			b.resize(len(b.slots), hash)
+		} else if len(b.slots) < maxSlots || b.depth == maxIndexDepth {
 			b.resize(2*len(b.slots), hash)
 		} else {
 			x.split(b, h, hash)
@@ -186,15 +195,15 @@ func (b *bucket) widen(record uint32) {
 // records calls f with each record of the bucket.
 func (b *bucket) records(f func(record uint32)) {
 	for _, s := range b.slots {
-		if s != 0 {
-			f(s&b.numbers() - 1)
+		if n := s & b.numbers(); n != 0 {
+			f(n - 1)
 		}
 	}
 }
 
 func (b *bucket) resize(slots int, hash hashOf) {
 	old := *b
-	b.slots, b.used = make([]uint32, slots), 0
+	b.slots, b.used, b.left = make([]uint32, slots), 0, 0
 	old.records(func(r uint32) { b.put(hash(r), r) })
 }
 

@@ -54,7 +54,7 @@ func (r *indexRig) check(t failer) {
 				t.Fatalf("hash %x lies in the wrong bucket", h)
 			}
 		})
-		if used != b.used || int(used) > len(b.slots)*13/16 || b.depth > r.index.depth {
+		if used != b.used-uint32(b.left) || int(b.used) > len(b.slots)*13/16 || b.depth > r.index.depth {
 			t.Fatalf("bucket %d: %d used, %d counted of %d, depth %d of %d", i, used, b.used, len(b.slots), b.depth, r.index.depth)
 		}
 	}

@@ -38,22 +38,31 @@ type Lane struct {
 type LaneOptions struct {
 	Lane, Lanes int           // 0 <= Lane < Lanes
 	Key         [32]byte      // the code key; the keyed hashes are derived from it
-	Grace       time.Duration // reminders later than this are dropped; 0 = DefaultReminderGrace
+	Grace       time.Duration // reminders later than this are dropped; 0 or less = DefaultReminderGrace
 }
 
 // NewLane returns the empty lane, the state before the first event.
 func NewLane(o LaneOptions) *Lane {
-	if o.Grace == 0 {
-		o.Grace = DefaultReminderGrace
-	}
 	mac := hmac.New(sha256.New, o.Key[:])
 	mac.Write([]byte("scrip lane state hash 1"))
 	var h hasher
 	copy(h.key[:], mac.Sum(nil))
-	return &Lane{
-		lane: o.Lane, lanes: o.Lanes, codec: code.New(o.Key), hash: h, keyCheck: keyCheckOf(o.Key), grace: o.Grace,
+	l := &Lane{
+		lane: o.Lane, lanes: o.Lanes, codec: code.New(o.Key), hash: h, keyCheck: keyCheckOf(o.Key),
 		campaigns: make(map[string]*campaign), few: few,
 	}
+	l.SetGrace(o.Grace)
+	return l
+}
+
+// SetGrace says how late a reminder may still fire from now on; later than that it is dropped and counted. 0 or less is
+// DefaultReminderGrace. Called by the lane's owner between two steps: what has been decided stays as it is, for its event
+// says which it was.
+func (l *Lane) SetGrace(d time.Duration) {
+	if d <= 0 {
+		d = DefaultReminderGrace
+	}
+	l.grace = d
 }
 
 // Clock is the lane's time: that of the newest command or event seen.

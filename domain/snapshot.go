@@ -1,7 +1,6 @@
 package domain
 
 import (
-	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"time"
 )
 
 // A snapshot is a lane's state as bytes, so that a restart need not fold the whole event log.
@@ -24,7 +22,7 @@ import (
 // A crash while writing leaves bytes that ReadLane refuses; an older snapshot or the log itself serves instead.
 const (
 	snapshotMagic  = "scripsnp"
-	SnapshotFormat = 1
+	SnapshotFormat = 2
 )
 
 // ErrNewerSnapshot means that a snapshot was written by a newer scrip. It is not damaged: fold the log instead, or start
@@ -43,20 +41,12 @@ type Frozen struct {
 // frozenMaps is what the lane goes on writing to.
 type frozenMaps struct {
 	odd       map[uint32]Instant
-	reminders []frozenReminder
+	reminders FrozenSubscriptions
 }
 
-type frozenReminder struct {
-	r        uint64
-	customer customerHash
-	expires  bool
-	before   time.Duration
-	n        uint32
-}
-
-// Freeze returns the lane as it is now. It costs a pointer per campaign and a copy of the pending reminders; the lane may
-// go on at once, and what it does then does not show: it copies a campaign before it writes to it ([Lane.own]), and then a
-// page of coupons before it writes to that. Called by the lane's owner.
+// Freeze returns the lane as it is now. It costs a pointer per campaign; the lane may go on at once, and what it does then
+// does not show: it copies a campaign before it writes to it ([Lane.own]), and then a page of coupons or reminders before
+// it writes to that. Called by the lane's owner.
 func (l *Lane) Freeze() *Frozen {
 	f := &Frozen{
 		lane: l.lane, lanes: l.lanes, check: l.keyCheck, clock: l.clock,
@@ -78,11 +68,7 @@ func (l *Lane) Freeze() *Frozen {
 }
 
 func (r *rare) freeze() frozenMaps {
-	f := frozenMaps{odd: maps.Clone(r.odd), reminders: make([]frozenReminder, 0, r.reminders.Len())}
-	r.reminders.All(func(r uint64, customer customerHash, kind string, before time.Duration, n uint32, _ Instant) {
-		f.reminders = append(f.reminders, frozenReminder{r, customer, kind == KindExpires, before, n})
-	})
-	return f
+	return frozenMaps{odd: maps.Clone(r.odd), reminders: r.reminders.Freeze()}
 }
 
 // Clock is the lane's time when it was frozen.
@@ -185,23 +171,8 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 			return err
 		}
 	}
-	w.u32(uint32(len(m.reminders)))
-	slices.SortFunc(m.reminders, func(a, b frozenReminder) int { return cmp.Compare(a.r, b.r) })
-	for i := range m.reminders {
-		r := &m.reminders[i]
-		w.u64(r.r)
-		w.u64(r.customer[0])
-		w.u64(r.customer[1])
-		kind := byte(0)
-		if r.expires {
-			kind = 1
-		}
-		w.buf = append(w.buf, kind)
-		w.u64(uint64(r.before))
-		w.u32(r.n)
-		if err := w.flushFull(); err != nil {
-			return err
-		}
+	if err := w.reminders(m.reminders); err != nil {
+		return err
 	}
 	return w.flushFull()
 }

@@ -39,7 +39,7 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 	case format > SnapshotFormat:
 		return ErrNewerSnapshot
 	case format != SnapshotFormat:
-		return fmt.Errorf("format %d is unknown", format)
+		return fmt.Errorf("it has format %d, which this version reads no more; let the log be replayed", format)
 	}
 	lane, lanes := r.u32(), r.u32()
 	check := r.take(len(l.keyCheck))
@@ -205,34 +205,6 @@ func (r *snapshotReader) acts(c *campaign) {
 			_, slot := c.acts.add(maxActs)
 			*slot = act
 		}
-	}
-}
-
-// reminders reads the pending subscriptions.
-func (r *snapshotReader) reminders(c *campaign) {
-	last := uint64(0)
-	for count := r.u32(); count > 0 && r.err == nil; count-- {
-		number := r.u64()
-		customer := customerHash{r.u64(), r.u64()}
-		kind := KindOpens
-		if r.u8() == 1 {
-			kind = KindExpires
-		}
-		before, n := time.Duration(r.u64()), r.u32()
-		if r.err != nil {
-			return
-		}
-		_, twice := c.reminders().Find(customer, kind, before, n)
-		if twice || number <= last || number > c.lastReminder || n > c.claimed() || (kind == KindExpires) != (n != 0) {
-			r.fail("campaign %s: reminder %d", c.name, number)
-			return
-		}
-		last = number
-		var own Instant
-		if n != 0 {
-			own = c.own(n)
-		}
-		c.rarely().reminders.Set(number, customer, kind, before, n, own)
 	}
 }
 

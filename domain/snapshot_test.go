@@ -196,6 +196,7 @@ func TestReadLaneRefuses(t *testing.T) {
 		{"nothing", LaneOptions{Lanes: 1, Key: testKey}, nil, "ends too early"},
 		{"something else", LaneOptions{Lanes: 1, Key: testKey}, []byte("PK\x03\x04zzzzzzzz"), "no snapshot"},
 		{"format 0", LaneOptions{Lanes: 1, Key: testKey}, patched(8, 0), "format 0"},
+		{"the format before", LaneOptions{Lanes: 1, Key: testKey}, patched(8, 1), "format 1, which this version reads no more; let the log be replayed"},
 		{"something after it", LaneOptions{Lanes: 1, Key: testKey}, append(bytes.Clone(raw), 0), "follows its end"},
 		{"a bit of its sum", LaneOptions{Lanes: 1, Key: testKey}, patched(len(raw)-1, raw[len(raw)-1]^1), "check sum"},
 		{"a count of claims beyond all bounds", LaneOptions{Lanes: 1, Key: testKey}, hugeCount(t), "ends too early"},
@@ -210,8 +211,8 @@ func TestReadLaneRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ReadLane(LaneOptions{Lanes: 1, Key: testKey}, bytes.NewReader(patched(8, 2))); !errors.Is(err, ErrNewerSnapshot) {
-		t.Fatalf("format 2: got %v, want ErrNewerSnapshot", err)
+	if _, err := ReadLane(LaneOptions{Lanes: 1, Key: testKey}, bytes.NewReader(patched(8, 3))); !errors.Is(err, ErrNewerSnapshot) {
+		t.Fatalf("format 3: got %v, want ErrNewerSnapshot", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"iter"
 	"slices"
 	"time"
 )
@@ -17,7 +18,7 @@ import (
 //	pages by number: 16 bytes each ──> group: 20 bytes + 4 in an order of its series
 //	   group, n, next, previous            key, lead time, first, count
 //	        ^
-//	index of coupons (kind expires): 5 to 10 bytes each
+//	index by coupon (kind expires): 5 to 10 bytes each
 //
 // There are three series of groups. Of those that hang on the campaign, one per kind, an order by lead time is the order of
 // falling due, whatever the anchor is. Those that hang on coupons' own expiries fall due at instants that never change.
@@ -53,8 +54,13 @@ type pending struct {
 	series  [numSeries]groupOrder
 	newest  uint32 // the group that was joined last: nearly always the next one's too
 	astray  uint32 // groups whose links are not in order
-	coupons *index // coupon → numbers of kind expires; nil while a walk finds them as fast
+	keys    *index // what they are looked for by → number; nil while a walk finds it as fast
+	touched uint32 // see index.touch
 }
+
+// noteHasher knows what a subscription of kind opens is looked for by: a hash, from the n that it was set with. Where
+// there is none, only those of coupons are looked for.
+type noteHasher interface{ noteHash(n uint32) uint64 }
 
 // subscription is what is kept of one: 16 bytes.
 type subscription struct {
@@ -83,59 +89,94 @@ func (s *Subscriptions) Len() int {
 //
 // Numbers that rise make it cheap, as the log has them: O(log groups).
 func (s *Subscriptions) Set(r uint64, kind string, before time.Duration, n uint32, own Instant) bool {
-	if r == 0 || r > MaxReminder {
+	return s.set(Subscription{r, kind, before, n, own}, nil)
+}
+
+func (s *Subscriptions) set(x Subscription, notes noteHasher) bool {
+	if x.R == 0 || x.R > MaxReminder {
 		return false
 	}
-	s.Cancel(r)
-	p := s.own()
-	p.set(uint32(r), kind == KindExpires, before, n, own)
-	p.indexCoupon(uint32(r), kind == KindExpires, n)
+	s.cancel(x.R, notes)
+	p, r := s.own(), uint32(x.R)
+	p.set(&x)
+	switch {
+	case p.keys != nil:
+		p.addKey(r, p.at(r), notes)
+	case !p.isFew():
+		p.keys = new(index)
+		p.each(func(r uint32, e *subscription) bool {
+			p.addKey(r, e, notes)
+			return true
+		})
+	}
 	return true
 }
 
-// Restore sets many into what is empty, as from a snapshot: it looks for coupons only at the end. False if one of the
-// numbers is out of bounds or not higher than the one before; what is pending then is of no use.
-func (s *Subscriptions) Restore(list func(yield func(Subscription) bool)) bool {
-	p, last, ok := s.own(), uint64(0), s.Len() == 0
-	var ofCoupons []uint32
-	for x := range list {
-		if ok = ok && x.R > last && x.R <= MaxReminder; !ok {
-			return false
-		}
-		last = x.R
-		expires := x.Kind == KindExpires
-		p.set(uint32(x.R), expires, x.Before, x.N, x.Own)
-		if expires {
-			ofCoupons = append(ofCoupons, uint32(x.R))
-		}
-	}
-	if p.live == 0 {
-		s.p = nil
-	} else if !p.isFew() {
-		p.coupons = new(index)
-		p.coupons.fill(uint32(len(ofCoupons)), func(k uint32) uint32 { return ofCoupons[k] }, p.couponHash,
-			func(_, _ uint32) bool { return false })
-	}
+// Restore sets many into what is empty, as from a snapshot: what they are looked for by is put in order only at the end.
+// False if one of the numbers is out of bounds or not higher than the one before; what is pending then is of no use.
+func (s *Subscriptions) Restore(list iter.Seq[Subscription]) bool {
+	ok, _ := s.restore(list, nil)
 	return ok
 }
 
-func (p *pending) set(r uint32, expires bool, before time.Duration, n uint32, own Instant) {
-	p.addEntry(r, n)
-	p.join(p.groupOf(leadOf(expires, before, own), own), r)
+// restore also tells whether two of them cannot be told apart.
+func (s *Subscriptions) restore(list iter.Seq[Subscription], notes noteHasher) (ok, twice bool) {
+	if s.p != nil {
+		return false, false
+	}
+	p, last := s.own(), uint64(0)
+	var keyed []uint32
+	for x := range list {
+		if x.R <= last || x.R > MaxReminder {
+			return false, false
+		}
+		last = x.R
+		p.set(&x)
+		if notes != nil || x.Kind == KindExpires {
+			keyed = append(keyed, uint32(x.R))
+		}
+	}
+	same := func(r, earlier uint32) bool {
+		twice = twice || p.same(r, earlier, notes)
+		return false
+	}
+	switch {
+	case p.live == 0:
+		s.p = nil
+	case p.isFew():
+		for i, r := range keyed {
+			for _, earlier := range keyed[:i] {
+				same(r, earlier)
+			}
+		}
+	default:
+		p.keys = new(index)
+		p.keys.fill(uint32(len(keyed)), func(k uint32) uint32 { return keyed[k] }, p.hashOf(notes), same)
+	}
+	return true, twice
+}
+
+// set gives a number, which is not pending, its record and its group.
+func (p *pending) set(x *Subscription) {
+	r := uint32(x.R)
+	p.addEntry(r, x.N)
+	p.join(p.groupOf(leadOf(x.Kind == KindExpires, x.Before, x.Own), x.Own), r)
 	p.live++
 }
 
 // Cancel removes subscription r; false if it is not pending.
-func (s *Subscriptions) Cancel(r uint64) bool {
-	if s.p == nil || r > MaxReminder || s.p.at(uint32(r)) == nil {
+func (s *Subscriptions) Cancel(r uint64) bool { return s.cancel(r, nil) }
+
+func (s *Subscriptions) cancel(number uint64, notes noteHasher) bool {
+	if s.p == nil || number > MaxReminder || s.p.at(uint32(number)) == nil {
 		return false
 	}
-	p, e := s.own(), *s.p.at(uint32(r))
-	if p.coupons != nil && p.expires(e.group) {
-		p.coupons.remove(couponHash(e.n), uint32(r), p.couponHash)
+	p, r := s.own(), uint32(number)
+	if p.keys != nil {
+		p.removeKey(r, p.at(r), notes)
 	}
-	p.leave(uint32(r))
-	p.removeEntry(uint32(r))
+	p.leave(r)
+	p.removeEntry(r)
 	p.live--
 	s.released()
 	return true
@@ -205,39 +246,78 @@ func (s *Subscriptions) Move(n uint32, own Instant) {
 
 // ofCoupon returns the first subscription of kind expires on coupon n for which same says yes.
 func (p *pending) ofCoupon(n uint32, same func(r uint32) bool) (r uint32, ok bool) {
-	if p.coupons != nil {
-		return p.coupons.find(couponHash(n), func(r uint32) bool { return p.at(r).n == n && same(r) })
+	return p.find(couponHash(n), func(r uint32, e *subscription) bool { return e.n == n && p.expires(e.group) && same(r) })
+}
+
+// ofNote returns the subscription of kind opens whose note has that hash.
+func (s *Subscriptions) ofNote(hash uint64, notes noteHasher) (r uint64, ok bool) {
+	if s.p == nil {
+		return 0, false
+	}
+	p := s.p
+	found, ok := p.find(hash, func(_ uint32, e *subscription) bool { return !p.expires(e.group) && notes.noteHash(e.n) == hash })
+	return uint64(found), ok
+}
+
+// find returns the first subscription with that key for which same says yes; same may be asked about others too.
+func (p *pending) find(key uint64, same func(r uint32, e *subscription) bool) (r uint32, ok bool) {
+	if p.keys != nil {
+		return p.keys.find(key, func(r uint32) bool { return same(r, p.at(r)) })
 	}
 	p.each(func(number uint32, e *subscription) bool {
-		if e.n == n && p.expires(e.group) && same(number) {
-			r, ok = number, true
+		if ok = same(number, e); ok {
+			r = number
 		}
 		return !ok
 	})
 	return r, ok
 }
 
-// indexCoupon makes r, of coupon n, findable by it.
-func (p *pending) indexCoupon(r uint32, expires bool, n uint32) {
+// same tells whether two are looked for by the same.
+func (p *pending) same(a, b uint32, notes noteHasher) bool {
+	x, y := p.at(a), p.at(b)
+	expires := p.expires(x.group)
 	switch {
-	case p.coupons != nil:
-		if expires {
-			p.coupons.add(couponHash(n), r, p.couponHash)
-		}
-	case !p.isFew():
-		p.coupons = new(index)
-		p.each(func(r uint32, e *subscription) bool {
-			if p.expires(e.group) {
-				p.coupons.add(couponHash(e.n), r, p.couponHash)
-			}
-			return true
-		})
+	case expires != p.expires(y.group):
+		return false
+	case expires:
+		return x.n == y.n && p.leads.list[p.group(x.group).lead].before == p.leads.list[p.group(y.group).lead].before
+	}
+	return notes.noteHash(x.n) == notes.noteHash(y.n)
+}
+
+// key is the hash of what e is looked for by, if it is looked for.
+func (p *pending) key(e *subscription, notes noteHasher) (key uint64, ok bool) {
+	switch {
+	case p.expires(e.group):
+		return couponHash(e.n), true
+	case notes != nil:
+		return notes.noteHash(e.n), true
+	}
+	return 0, false
+}
+
+func (p *pending) addKey(r uint32, e *subscription, notes noteHasher) {
+	if key, ok := p.key(e, notes); ok {
+		p.keys.add(key, r, p.hashOf(notes))
+	}
+}
+
+func (p *pending) removeKey(r uint32, e *subscription, notes noteHasher) {
+	if key, ok := p.key(e, notes); ok {
+		p.keys.remove(key, r, p.hashOf(notes))
+	}
+}
+
+// hashOf is what the index asks for the hash of another.
+func (p *pending) hashOf(notes noteHasher) hashOf {
+	return func(r uint32) uint64 {
+		key, _ := p.key(p.at(r), notes)
+		return key
 	}
 }
 
 func (p *pending) isFew() bool { return p.live <= fewSubscriptions && len(p.pages) <= fewPages }
-
-func (p *pending) couponHash(r uint32) uint64 { return couponHash(p.at(r).n) }
 
 // couponHash spreads coupon numbers. They are the campaign's own and nobody chooses them, so it needs no key. Source: the
 // finalizer of MurmurHash3, A. Appleby.

@@ -51,6 +51,25 @@ func (l *naiveScheduler) ofCoupon(n uint32) (rs []uint64) {
 	return rs
 }
 
+// twice tells whether two are looked for by the same.
+func (l *naiveScheduler) twice(notes noteHasher) bool {
+	seen := make(map[Subscription]bool)
+	for _, s := range l.list {
+		key := Subscription{Kind: s.Kind, Before: s.Before, N: s.N}
+		if s.Kind == KindOpens {
+			if notes == nil {
+				continue
+			}
+			key = Subscription{Own: Instant(notes.noteHash(s.N))}
+		}
+		if seen[key] {
+			return true
+		}
+		seen[key] = true
+	}
+	return false
+}
+
 // dues is all that falls due at or before now.
 func (l *naiveScheduler) dues(a Anchors, now Instant) (list []DueReminders) {
 	for _, s := range l.list {
@@ -94,7 +113,13 @@ type subscriptionsRig struct {
 	now     Instant
 	lastR   uint64
 	frozen  []frozenPair
+	notes   noteHasher // nil as in the scheduler, else as in a lane
 }
+
+// crowdedNotes lets some hashes meet.
+type crowdedNotes struct{}
+
+func (crowdedNotes) noteHash(n uint32) uint64 { return uint64(n/2) * 0x9e3779b97f4a7c15 }
 
 type frozenPair struct {
 	is   FrozenSubscriptions
@@ -217,15 +242,15 @@ func (g *subscriptionsRig) structure(t failer) {
 	if sum != int(p.live) {
 		t.Fatalf("%d lie in pages, %d are pending", sum, p.live)
 	}
-	if p.coupons != nil {
-		expires := 0
+	if p.keys != nil {
+		keyed := 0
 		for _, s := range g.naive.list {
-			if s.Kind == KindExpires {
-				expires++
+			if s.Kind == KindExpires || g.notes != nil {
+				keyed++
 			}
 		}
-		if int(p.coupons.n) != expires {
-			t.Fatalf("%d are found by coupon, want %d", p.coupons.n, expires)
+		if int(p.keys.n) != keyed {
+			t.Fatalf("%d are found by a key, want %d", p.keys.n, keyed)
 		}
 	}
 }
@@ -236,6 +261,9 @@ func TestSubscriptionsAreANaiveScheduler(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		g := &subscriptionsRig{now: start, anchors: Anchors{Opens: start + hour, Expires: start + day}}
 		choose := rapidChooser(rt)
+		if choose(2) == 0 {
+			g.notes = crowdedNotes{}
+		}
 		far := choose(4) == 0 // numbers with gaps: pages come and go
 		befores := []time.Duration{0, time.Minute, time.Hour, 25 * time.Hour, time.Microsecond, 90*time.Minute + 7*time.Microsecond, MaxBefore}
 		if choose(4) == 0 { // customers choose what they like
@@ -261,7 +289,7 @@ func TestSubscriptionsAreANaiveScheduler(t *testing.T) {
 					if choose(20) == 0 && len(g.naive.list) > 0 {
 						s.R = g.naive.list[choose(len(g.naive.list))].R // again
 					}
-					if !g.subs.Set(s.R, s.Kind, s.Before, s.N, s.Own) {
+					if set := g.subs.set(s, g.notes); !set {
 						rt.Fatalf("%v is refused", s)
 					}
 					g.naive.set(s)
@@ -272,7 +300,7 @@ func TestSubscriptionsAreANaiveScheduler(t *testing.T) {
 					if len(g.naive.list) > 0 && choose(4) > 0 {
 						r = g.naive.list[choose(len(g.naive.list))].R
 					}
-					if got, want := g.subs.Cancel(r), g.naive.cancel(r); got != want {
+					if got, want := g.subs.cancel(r, g.notes), g.naive.cancel(r); got != want {
 						rt.Fatalf("cancelling %d: %v, want %v", r, got, want)
 					}
 				}
@@ -306,6 +334,15 @@ func TestSubscriptionsAreANaiveScheduler(t *testing.T) {
 				if ok != found {
 					rt.Fatalf("of coupon %d and %s: %d, %v", n, before, r, ok)
 				}
+				if g.notes != nil {
+					r, ok := g.subs.ofNote(g.notes.noteHash(n), g.notes)
+					found := slices.ContainsFunc(g.naive.list, func(s Subscription) bool {
+						return s.Kind == KindOpens && s.N/2 == n/2 && (s.R == r || !ok)
+					})
+					if ok != found {
+						rt.Fatalf("of note %d: %d, %v", n, r, ok)
+					}
+				}
 			case 11:
 				if len(g.frozen) < 3 {
 					g.frozen = append(g.frozen, frozenPair{g.subs.Freeze(), slices.Clone(g.naive.list)})
@@ -319,8 +356,9 @@ func TestSubscriptionsAreANaiveScheduler(t *testing.T) {
 			}
 		}
 		var restored Subscriptions
-		if !restored.Restore(slices.Values(g.naive.list)) {
-			rt.Fatal("not restored")
+		ok, twice := restored.restore(slices.Values(g.naive.list), g.notes)
+		if !ok || twice != g.naive.twice(g.notes) {
+			rt.Fatalf("restored: %v, two are alike: %v", ok, twice)
 		}
 		g.subs = restored
 		g.check(rt)
@@ -350,8 +388,17 @@ func (g *subscriptionsRig) fire(t failer, choose chooser) {
 		}
 		from := pick(choose, want.FromR, want.FromR, 0, want.FromR+uint64(choose(10)))
 		_, rs := g.naive.some(d.Kind, d.DueAt, from, through, math.MaxInt, g.anchors)
-		fired := g.subs.Fire(d.Kind, d.DueAt, from, through, g.anchors, []uint64{7})
-		if fired[0] != 7 || !slices.Equal(fired[1:], rs) {
+		if g.notes != nil && choose(2) == 0 {
+			if fired := g.subs.fire(d.Kind, d.DueAt, from, through, g.anchors, g.notes, nil); fired != len(rs) {
+				t.Fatalf("%d are fired, want %d", fired, len(rs))
+			}
+		} else if g.notes != nil {
+			fired := []uint64{7}
+			g.subs.fire(d.Kind, d.DueAt, from, through, g.anchors, g.notes, &fired)
+			if slices.Sort(fired[1:]); fired[0] != 7 || !slices.Equal(fired[1:], rs) {
+				t.Fatalf("fired are %v, want %v", fired[1:], rs)
+			}
+		} else if fired := g.subs.Fire(d.Kind, d.DueAt, from, through, g.anchors, []uint64{7}); fired[0] != 7 || !slices.Equal(fired[1:], rs) {
 			t.Fatalf("fired are %v, want %v", fired[1:], rs)
 		}
 		for _, r := range rs {
@@ -439,11 +486,11 @@ func TestMemoryFollowsWhatIsPending(t *testing.T) {
 			for _, chunk := range s.p.series[atOwn].chunks {
 				ordered += cap(chunk.ids)
 			}
-			for _, b := range s.p.coupons.dir {
+			for _, b := range s.p.keys.dir {
 				slots += len(b.slots)
 			}
 			what := fmt.Sprintf("%d pending: %d pages with %d records, %d groups, %d ordered, %d slots", s.Len(), len(s.p.pages), records, groups, ordered, slots)
-			if n := s.Len(); records > 3*n || len(s.p.pages) > n || ordered > 4*n+16 || slots > 4*n+firstSlots*len(s.p.coupons.dir) {
+			if n := s.Len(); records > 3*n || len(s.p.pages) > n || ordered > 4*n+16 || slots > 8*n+firstSlots*len(s.p.keys.dir) {
 				t.Error(what)
 			}
 			if groups > groupsPage*s.Len() {

@@ -3,6 +3,7 @@ package domain
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -207,7 +208,7 @@ func (w *world) dueNow(l *Lane, c *Command) {
 	}
 	for _, name := range l.names() {
 		camp := l.campaigns[name]
-		if due := camp.reminders().Due(camp.anchors(), max(w.now, l.clock)); len(due) > 0 {
+		if due := slices.Collect(camp.reminders().Due(camp.anchors(), max(w.now, l.clock))); len(due) > 0 {
 			d := due[w.choose(len(due))]
 			c.Campaign, c.Kind, c.DueAt = name, d.Kind, d.DueAt
 			return

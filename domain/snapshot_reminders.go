@@ -1,0 +1,132 @@
+package domain
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// Pending reminders in a snapshot: their number, then by rising number how much higher each is than the one before, its
+// lead, and how far what it hangs on (kind expires: coupon; opens: the act that set it) lies from that of the one before.
+// Varints: 3 to 5 bytes each, for numbers, coupons and acts rise together. A lead is its place among those told so far;
+// the next place is a new one, told there and then: kind and lead time in microseconds. Whether a coupon has an expiry of
+// its own stands with the coupon.
+
+// reminderLead is what many pending reminders have in common.
+type reminderLead struct {
+	kind   string
+	before time.Duration
+}
+
+func (w *snapshotWriter) reminders(f FrozenSubscriptions) (err error) {
+	w.u32(uint32(f.Len()))
+	places := make(map[reminderLead]uint64)
+	var last, lastN uint64
+	var lead reminderLead
+	place := uint64(0)
+	f.All(func(r uint64, kind string, before time.Duration, n uint32, _ Instant) {
+		if err != nil {
+			return
+		}
+		w.buf = binary.AppendUvarint(w.buf, r-last)
+		if is := (reminderLead{kind, before}); is != lead {
+			var known bool
+			if place, known = places[is]; !known {
+				place = uint64(len(places))
+				places[is] = place
+				w.buf = binary.AppendUvarint(w.buf, place)
+				w.buf = append(w.buf, kindByte(kind))
+				w.buf = binary.AppendUvarint(w.buf, uint64(microseconds(before)))
+			} else {
+				w.buf = binary.AppendUvarint(w.buf, place)
+			}
+			lead = is
+		} else {
+			w.buf = binary.AppendUvarint(w.buf, place)
+		}
+		w.buf = binary.AppendVarint(w.buf, int64(n)-int64(lastN))
+		last, lastN = r, uint64(n)
+		err = w.flushFull()
+	})
+	return err
+}
+
+func kindByte(kind string) byte {
+	if kind == KindExpires {
+		return 1
+	}
+	return 0
+}
+
+// reminders reads the pending subscriptions.
+func (r *snapshotReader) reminders(c *campaign) {
+	count := r.u32()
+	if count == 0 || r.err != nil {
+		return
+	}
+	number := uint64(0)
+	ok, twice := c.rarely().reminders.restore(func(yield func(Subscription) bool) {
+		var leads []reminderLead
+		n := int64(0)
+		for ; count > 0; count-- {
+			number += r.uvarint()
+			place := r.uvarint()
+			if place == uint64(len(leads)) {
+				lead := reminderLead{KindOpens, 0}
+				if r.u8() == 1 {
+					lead.kind = KindExpires
+				}
+				before := r.uvarint()
+				if before > uint64(MaxBefore/time.Microsecond) {
+					r.fail("campaign %s: lead time of reminder %d", c.name, number)
+				}
+				lead.before = time.Duration(before) * time.Microsecond
+				leads = append(leads, lead)
+			}
+			n += r.varint()
+			if r.err == nil && (place >= uint64(len(leads)) || number > c.lastReminder || !c.canBeReminded(leads[place].kind, n)) {
+				r.fail("campaign %s: reminder %d", c.name, number)
+			}
+			if r.err != nil {
+				return
+			}
+			x := Subscription{R: number, Kind: leads[place].kind, Before: leads[place].before, N: uint32(n)}
+			if x.Kind == KindExpires {
+				x.Own = c.own(x.N)
+			}
+			if !yield(x) {
+				return
+			}
+		}
+	}, c)
+	if !ok || twice {
+		r.fail("campaign %s: reminder %d", c.name, number)
+	}
+}
+
+// canBeReminded tells whether a reminder of that kind can hang on coupon n, or have been set by act n.
+func (c *campaign) canBeReminded(kind string, n int64) bool {
+	if kind == KindExpires {
+		return n >= 1 && n <= int64(c.claimed())
+	}
+	return n >= 1 && n <= int64(c.acts.len()) && c.acts.at(uint32(n-1)).kind == Remind
+}
+
+// uvarint reads a number of variable length; zero after a problem.
+func (r *snapshotReader) uvarint() uint64 {
+	// So many bytes are there whatever comes: the sum at the end is longer.
+	if r.err != nil || r.end-r.at < binary.MaxVarintLen64 && !r.fill(binary.MaxVarintLen64) {
+		return 0
+	}
+	v, n := binary.Uvarint(r.buf[r.at:r.end])
+	if n <= 0 {
+		r.fail("a number is too long")
+		return 0
+	}
+	r.at += n
+	return v
+}
+
+func (r *snapshotReader) varint() int64 {
+	v := r.uvarint()
+	return int64(v>>1) ^ -int64(v&1)
+}
