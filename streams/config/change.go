@@ -106,11 +106,11 @@ func (c *Change) decode(value []byte) error {
 		return fmt.Errorf("at is %s, expected a time as RFC 3339", quote(r.At))
 	}
 	c.At = at.UTC()
-	return checkBy(r.By)
+	return CheckBy(r.By)
 }
 
-// checkBy says why a text can not be who.
-func checkBy(by string) error {
+// CheckBy says why a text can not be who changed something: it must be 1 to 128 bytes of printable text.
+func CheckBy(by string) error {
 	if by == "" || len(by) > mostBy || !utf8.ValidString(by) || strings.IndexFunc(by, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
 		return fmt.Errorf("by is %s, expected 1 to %d bytes of printable text that say who", quote(by), mostBy)
 	}

@@ -107,7 +107,7 @@ func (s *Store) Set(ctx context.Context, setting, value, by string) (Change, err
 	if err != nil {
 		return Change{}, err
 	}
-	if err := checkBy(by); err != nil {
+	if err := CheckBy(by); err != nil {
 		return Change{}, &InvalidError{Setting: setting, Value: value, Problem: err.Error()}
 	}
 	w := &writing{Store: s, change: Change{Setting: setting, Value: value, By: by, At: s.opts.Now().UTC()}}

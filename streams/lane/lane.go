@@ -25,10 +25,19 @@ type Lane struct {
 	status atomic.Pointer[Status]
 
 	answered atomic.Uint64
+	asked    atomic.Int64 // Unix time in ns of the last command message of people; 0 = none
 }
 
 // Answered is how many command lines this process has answered for the lane, to see how busy it is.
 func (l *Lane) Answered() uint64 { return l.answered.Load() }
+
+// Asked is when this process last took in commands of people for the lane, zero = never. Those of schedulers do not count.
+func (l *Lane) Asked() time.Time {
+	if ns := l.asked.Load(); ns != 0 {
+		return time.Unix(0, ns)
+	}
+	return time.Time{}
+}
 
 // New returns the lane; Run makes it work.
 func New(o Options) *Lane {

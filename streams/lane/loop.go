@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 )
 
@@ -18,6 +19,7 @@ const intakeBatch = 64
 func (o *owner) loop(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	configured := o.configure()
 	for {
 		if o.full() {
 			// Nothing to take in: wait for the write, or let what is collected go.
@@ -48,11 +50,21 @@ func (o *owner) loop(ctx context.Context) error {
 			o.query(q)
 		case err := <-o.saved:
 			o.snapshotDone(ctx, err)
+		case <-configured:
+			configured = o.configure()
 		case <-tick.C:
 			o.considerSnapshot()
 			o.report(StateOwner)
 		}
 	}
+}
+
+// configure has the next command decided by the settings in force, and returns what tells of others. Which of them a
+// command was decided by is in its event: whoever folds the log needs none.
+func (o *owner) configure() (changed <-chan struct{}) {
+	settings, changed := o.opt.Config.Current()
+	o.State().SetGrace(settings.ReminderGrace)
+	return changed
 }
 
 // full reports whether no more commands are taken in: the step has its size, or a snapshot wants a quiet moment.
@@ -89,6 +101,9 @@ func (o *owner) collect(ctx context.Context) error {
 		}
 		if err := o.awaitClock(ctx, &c); err != nil {
 			return err
+		}
+		if c.Scope != domain.ScopeScheduler {
+			o.lane.asked.Store(o.opt.Now().UnixNano())
 		}
 		o.Decide(&c)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -22,8 +23,10 @@ type Options struct {
 	Metrics   *Metrics         // nil = none kept
 	Logger    *slog.Logger     // defaults to slog.Default
 
-	// Grace is how late a reminder may still fire. Defaults to domain.DefaultReminderGrace.
+	// Grace is how late a reminder may still fire, where Config is nil. Defaults to domain.DefaultReminderGrace.
 	Grace time.Duration
+	// Config tells the grace of reminders while the lane runs. nil = it stays Grace.
+	Config config.Source
 	// WriteTimeout is how long an event write may stay without an answer before its result counts as unknown and is
 	// looked up. Defaults to 5 s.
 	WriteTimeout time.Duration
@@ -49,7 +52,11 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.Default()).With("lane", o.Lane)
-	o.Grace = cmp.Or(o.Grace, domain.DefaultReminderGrace)
+	if o.Config == nil {
+		settings := config.Default()
+		settings.ReminderGrace = cmp.Or(o.Grace, settings.ReminderGrace)
+		o.Config = config.Fixed(settings)
+	}
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 5*time.Second)
 	o.SnapshotEvents = cmp.Or(o.SnapshotEvents, 1_000_000)
 	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, time.Minute)
@@ -67,5 +74,6 @@ func (o Options) withDefaults() Options {
 
 // domainOptions are what the pure state needs to know.
 func (o Options) domainOptions() domain.LaneOptions {
-	return domain.LaneOptions{Lane: o.Lane, Lanes: o.Log.Lanes, Key: o.Key, Grace: o.Grace}
+	settings, _ := o.Config.Current()
+	return domain.LaneOptions{Lane: o.Lane, Lanes: o.Log.Lanes, Key: o.Key, Grace: settings.ReminderGrace}
 }

@@ -1,0 +1,106 @@
+package lane_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// dial is a source of settings that the test turns.
+type dial struct {
+	mu      sync.Mutex
+	now     *config.Settings
+	changed chan struct{}
+	asked   int // since it was turned
+}
+
+func (d *dial) Current() (*config.Settings, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked++
+	return d.now, d.changed
+}
+
+// grace turns it, and waits until the lane has looked.
+func (d *dial) grace(t *testing.T, grace time.Duration) {
+	t.Helper()
+	d.mu.Lock()
+	s := config.Default()
+	s.ReminderGrace = grace
+	d.now, d.asked = s, 0
+	if d.changed != nil {
+		close(d.changed)
+	}
+	d.changed = make(chan struct{})
+	d.mu.Unlock()
+	streamtest.Eventually(t, "the lane looks at its settings", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.asked > 0
+	})
+}
+
+// TestTheGraceChangesWhileTheLaneRuns: reminders equally late are dropped by the one and fire by the other, without a new
+// taking of the lane; and the next taking begins with the one in force.
+func TestTheGraceChangesWhileTheLaneRuns(t *testing.T) {
+	r := newRig(t)
+	settings := config.Default()
+	settings.ReminderGrace = time.Millisecond
+	d := &dial{now: settings, changed: make(chan struct{})}
+	o := r.options()
+	o.Config = d
+	run := r.up(r.start(o))
+	if at := run.Asked(); !at.IsZero() {
+		t.Errorf("asked at %s, before anybody asked", at)
+	}
+	owner := run.Status().Owner
+
+	const late = 100 * time.Millisecond
+	remind := func(campaign string) {
+		t.Helper()
+		opens := time.Now().Add(time.Hour + 200*time.Millisecond).UTC().Truncate(time.Millisecond)
+		due := opens.Add(-time.Hour)
+		outs := r.ask(create(campaign, 1, fmt.Sprintf(`,"opens_at":%q`, opens.Format(time.RFC3339Nano))),
+			fmt.Sprintf(`{"id":"set-%s","type":"remind","campaign":"%s","customer_id":"ann","kind":"opens","before":"1h"}`, campaign, campaign))
+		if outs[1].Status != "reminder_set" {
+			t.Fatalf("%+v", outs)
+		}
+		streamtest.Eventually(t, "the reminder is late", func() bool { return time.Since(due) > late })
+		asked := run.Asked()
+		_, sub := r.send(topology.LaneDue(0), fmt.Sprintf(`{"id":"due-%s","type":"remind_due","campaign":"%s","kind":"opens","due_at":%q,"through_r":1}`, campaign, campaign, due.Format(time.RFC3339Nano)))
+		r.answers(sub)
+		if asked.IsZero() || run.Asked() != asked {
+			t.Errorf("asked by people at %s, and by the scheduler: %s", asked, run.Asked())
+		}
+	}
+	remind("short")
+	d.grace(t, time.Hour)
+	remind("long")
+	if got := run.Status().Owner; got != owner {
+		t.Errorf("the lane was taken again, by %s", got)
+	}
+	if err := run.stop(); err != nil {
+		t.Fatal(err)
+	}
+	run = r.up(r.start(o))
+	remind("again")
+
+	_, events := r.events()
+	fired := map[string]string{}
+	for _, ev := range events {
+		if ev.Type == domain.RemindersDue {
+			fired[ev.Campaign] = fmt.Sprintf("%d fired, %d dropped", ev.Fired, ev.Dropped)
+		}
+	}
+	for campaign, want := range map[string]string{"short": "0 fired, 1 dropped", "long": "1 fired, 0 dropped", "again": "1 fired, 0 dropped"} {
+		if fired[campaign] != want {
+			t.Errorf("%s: %q, want %s", campaign, fired[campaign], want)
+		}
+	}
+}
