@@ -17,8 +17,9 @@ func (m *Main) backupCommand() *cobra.Command {
 	var withoutKey bool
 	cmd := &cobra.Command{
 		Use: "backup DIR", Short: "Copy the whole log into a new directory, while it is worked on", Args: args("DIR"),
-		Long: `Copy the whole log into a new directory, while servers go on: all streams, the log's identity and the snapshots from
-which lanes start quickly; with checksums. Leases are left out, and so are the read tables: they are made from the log.
+		Long: `Copy the whole log into a new directory, while servers go on: all streams, the log's identity, every change of the
+settings (scrip config) and the snapshots from which lanes start quickly; with checksums. Leases are left out, and so are
+the read tables: they are made from the log.
 
 What people did about dead letters (retried, discarded, and their notes) is not in it: it is no part of the log but lies
 beside the read tables, in table scrip_meta.dead_letter of PostgreSQL. Save that table, too, if you need it; where it is

@@ -80,7 +80,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 differences found.`,
 		m.voidCommand(), m.extendCommand(), m.remindCommand(), m.unremindCommand(), m.couponCommand(), m.customerCommand(),
 		m.statusCommand(), m.demoCommand(), m.replayCommand(), m.versionCommand(),
 		m.backupCommand(), m.restoreCommand())
-	root.AddCommand(m.rebuildCommand(), m.verifyCommand(), m.deadletterCommand())
+	root.AddCommand(m.rebuildCommand(), m.verifyCommand(), m.deadletterCommand(), m.configCommand())
 	root.InitDefaultHelpCmd()
 	return root
 }

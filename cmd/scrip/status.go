@@ -168,6 +168,20 @@ func (st *status) letters() string {
 	return "none"
 }
 
+// settings says which run-time settings the server has in force, "" = not known.
+func (st *status) settings() string {
+	var c server.ConfigReadiness
+	switch {
+	case !detailed(st.Checks["config"], &c):
+		return ""
+	case c.Change == 0 && c.Revision == 0:
+		return "all defaults"
+	case c.Ignored > 0:
+		return fmt.Sprintf("up to change %d, %d ignored; see scrip config history", c.Change, c.Ignored)
+	}
+	return fmt.Sprintf("up to change %d", c.Change)
+}
+
 // askServer adds what the server says of itself.
 func (st *status) askServer(ctx context.Context) {
 	if st.HTTP == "" {
@@ -238,7 +252,7 @@ func (m *Main) printStatus(st *status) error {
 	}
 	rows := [][2]string{{head, ""}, {"log", fmt.Sprintf("%s, %d lanes, since %s", st.Log, st.Lanes, st.Created.Format(time.RFC3339))}}
 	for _, r := range [][2]string{{"sync", sync}, {"nats", st.NATS}, {"http", st.HTTP}, {"servers", strconv.Itoa(len(st.Servers))},
-		{"dead letters", st.letters()}, {"note", st.Note}} {
+		{"dead letters", st.letters()}, {"settings", st.settings()}, {"note", st.Note}} {
 		if r[1] != "" {
 			rows = append(rows, r)
 		}

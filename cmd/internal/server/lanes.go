@@ -54,7 +54,7 @@ func (s *server) startLanes(ctx context.Context) error {
 	ls := &lanes{s: s, js: js, scheduler: scheduler.NewMetrics(s.metrics.registry), snapshots: snapshots}
 	metrics := lane.NewMetrics(s.metrics.registry)
 	for n := range s.stream.Lanes {
-		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Grace: s.opts.ReminderGrace}
+		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config}
 		if at, asked := s.opts.Rebase[n]; asked {
 			o.Rebase = &at
 		}
@@ -93,6 +93,15 @@ func (ls *lanes) answered() (sum uint64) {
 	return sum
 }
 
+// askedWithin is for how long after commands of people the schedulers leave them the machine.
+const askedWithin = time.Second
+
+// asked says whether people asked something of our lanes a moment ago. It may be called by many goroutines, and often.
+func (ls *lanes) asked() bool {
+	now := time.Now()
+	return slices.ContainsFunc(ls.all, func(l *lane.Lane) bool { return now.Sub(l.Asked()) < askedWithin })
+}
+
 // work is what is done under a lane's lease: the lane and beside it its scheduler, without which claims go on.
 func (ls *lanes) work(ctx context.Context, n int) error {
 	var beside sync.WaitGroup
@@ -117,9 +126,16 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = 200*time.Millisecond, 15*time.Second
 	told := ""
+	select {
+	case <-ls.s.config.Ready(): // before that, what operators paused would fire
+	case <-ctx.Done():
+		return
+	}
 	for {
 		begun := time.Now()
-		err := scheduler.New(ls.js, ls.s.stream.UUID, n, scheduler.Options{Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log}).Run(ctx)
+		err := scheduler.New(ls.js, ls.s.stream.UUID, n, scheduler.Options{
+			Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log, Dir: ls.s.dir.Path(), Config: ls.s.config, Busy: ls.asked,
+		}).Run(ctx)
 		if ctx.Err() != nil {
 			return
 		}
