@@ -123,6 +123,9 @@ func (b *book) fold(ev *domain.Event) (gone []firing, err error) {
 	case domain.RemindersDue:
 		gone, err = b.fire(e, ev)
 	}
+	if err == nil {
+		err = b.tidy()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s of campaign %s: %w", ev.Type, e.name, err)
 	}

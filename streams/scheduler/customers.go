@@ -38,9 +38,15 @@ type customers struct {
 	views int         // frozen lists that somebody may read
 
 	blocks int     // in the file
+	stored int     // bytes that they take there
 	live   int     // customers in the blocks
+	gone   int     // customers that left blocks since tidy began last
 	known  average // length
 	buf    []byte  // the block read last
+
+	highest  uint32   // end of all places written since tidy began, in units
+	tidying  *tidying // nil if there is nothing to tidy
+	tidyFrom int      // bytes of nobody's that are worth it; 0 = tidyFrom
 }
 
 // Blocks of a campaign's first reminders are small, so that a million campaigns of fifty do not keep all of them in their
@@ -57,6 +63,8 @@ const (
 )
 
 var blockSizes = [2]int{small: smallBlock, large: largeBlock}
+
+func units(class uint8) uint32 { return uint32(blockSizes[class] / smallBlock) }
 
 // customerList is what is in memory of a campaign's customers: twelve bytes for each block and the tail.
 type customerList struct {
@@ -169,7 +177,9 @@ func (c *customers) write(data []byte, first uint32, live uint16, class uint8) (
 		return customerBlock{}, c.explain("keeping", err)
 	}
 	c.blocks++
+	c.stored += blockSizes[class]
 	c.live += int(live)
+	c.highest = max(c.highest, place+units(class))
 	return customerBlock{first: first, place: place, used: uint16(len(data)), live: live, class: class}, nil
 }
 
@@ -219,34 +229,42 @@ func (c *customers) take(class uint8) (place uint32) {
 		place, c.free[class] = c.free[class][n-1], c.free[class][:n-1]
 		return place
 	}
-	const units = largeBlock / smallBlock
 	if class == small {
 		place = c.take(large)
-		for i := uint32(units - 1); i > 0; i-- {
+		for i := units(large) - 1; i > 0; i-- {
 			c.free[small] = append(c.free[small], place+i)
 		}
 		return place
 	}
-	place, c.end = c.end, c.end+units
+	place, c.end = c.end, c.end+units(large)
 	return place
 }
 
 // release gives a block's place back.
 func (c *customers) release(b *customerBlock) {
 	c.blocks--
-	into := &c.free
-	if c.views > 0 {
-		into = &c.later
-	}
-	into[b.class] = append(into[b.class], b.place)
+	c.stored -= blockSizes[b.class]
+	c.put(b.class, b.place)
 	if c.blocks == 0 && c.views == 0 {
 		c.empty()
 	}
 }
 
+// put makes a place free, now or when nobody reads it any more.
+func (c *customers) put(class uint8, place uint32) {
+	into := &c.free
+	if c.views > 0 {
+		into = &c.later
+	} else if c.tidying != nil && place >= c.tidying.beyond {
+		into = &c.tidying.parked
+	}
+	into[class] = append(into[class], place)
+}
+
 // empty gives the disk back what is not used at all.
 func (c *customers) empty() {
-	c.free, c.later, c.end, c.live = [2][]uint32{}, [2][]uint32{}, 0, 0
+	c.free, c.later, c.end, c.highest, c.gone = [2][]uint32{}, [2][]uint32{}, 0, 0, 0
+	c.tidying = nil
 	c.file.Truncate(0) // if that fails the next blocks are written over the old ones
 }
 
@@ -283,6 +301,7 @@ func (c *customers) leave(l *customerList, i, n int) {
 	b := &l.blocks[i]
 	b.live -= uint16(n)
 	c.live -= n
+	c.gone += n
 	if b.live == 0 {
 		c.release(b)
 	}
@@ -374,33 +393,40 @@ var errNoCustomer = errors.New("not where it was put; the file was changed by so
 
 // find passes over what comes before r and returns r's customer.
 func (s *customerScan) find(r uint64) ([]byte, error) {
+	for {
+		number, customer, ok := s.one()
+		if !ok || number > r {
+			return nil, fmt.Errorf("customer of reminder %d: %w", r, errNoCustomer)
+		}
+		if number == r {
+			return customer, nil
+		}
+	}
+}
+
+// one returns what comes next, false if nothing does or it can not be read.
+func (s *customerScan) one() (r uint64, customer []byte, ok bool) {
 	for len(s.data) > 0 {
 		v, n := binary.Uvarint(s.data)
 		if n <= 0 {
 			break
 		}
 		s.data = s.data[n:]
-		if v == 0 {
-			skipped, n := binary.Uvarint(s.data)
-			if n <= 0 {
+		if v > 0 {
+			if v--; v > uint64(len(s.data)) {
 				break
 			}
-			s.data, s.next = s.data[n:], s.next+skipped
-			continue
+			r, customer = s.next, s.data[:v]
+			s.data, s.next = s.data[v:], s.next+1
+			return r, customer, true
 		}
-		if v--; v > uint64(len(s.data)) {
+		skipped, n := binary.Uvarint(s.data)
+		if n <= 0 {
 			break
 		}
-		customer := s.data[:v]
-		s.data, s.next = s.data[v:], s.next+1
-		if s.next > r {
-			if s.next != r+1 {
-				break
-			}
-			return customer, nil
-		}
+		s.data, s.next = s.data[n:], s.next+skipped
 	}
-	return nil, fmt.Errorf("customer of reminder %d: %w", r, errNoCustomer)
+	return 0, nil, false
 }
 
 // frozenCustomers is a list as it was when it was frozen, read by another goroutine beside the owner.
@@ -426,10 +452,13 @@ func (c *customers) thaw() {
 	if c.views--; c.views > 0 {
 		return
 	}
-	for class, places := range c.later {
-		c.free[class] = append(c.free[class], places...)
-	}
+	later := c.later
 	c.later = [2][]uint32{}
+	for class, places := range later {
+		for _, place := range places {
+			c.put(uint8(class), place)
+		}
+	}
 	if c.blocks == 0 && c.file != nil {
 		c.empty()
 	}

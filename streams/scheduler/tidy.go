@@ -1,0 +1,191 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+)
+
+// tidyFrom is how many bytes of nobody's are worth tidying: 16 MiB.
+const tidyFrom = 16 << 20
+
+const (
+	// tidyLooks is how many blocks one event looks at, at most.
+	tidyLooks = 64
+	// tidyTogether is how many blocks are put together at once, at most.
+	tidyTogether = 8
+)
+
+// tidying is one pass over all blocks. Of coupons that are redeemed before they expire nine reminders of ten are cancelled,
+// and the tenth would keep the block of all; and after a great firing a few blocks would keep a large file.
+//
+//	neighbours with few pending ones each  ──> one block
+//	a block near the file's end            ──> a free place before it; what lies behind the last one is cut off
+//
+// Each event that is folded does a little of it, so nothing ever waits for a pass.
+type tidying struct {
+	left    []*entry    // campaigns not looked at; the last is next
+	next    uint32      // number in that from which blocks are not looked at
+	beyond  uint32      // blocks from that place on move to the front, if there is room
+	highest uint32      // end of all places that stay, in units
+	parked  [2][]uint32 // free places from beyond on: not to be used again
+}
+
+// untidy says that a pass is worth it: much has gone since the last, and either half of the blocks' bytes or half of the
+// file is nobody's.
+func (c *customers) untidy() bool {
+	least := c.tidyFrom
+	if least == 0 {
+		least = tidyFrom
+	}
+	if c.known.of(c.gone) < float64(max(least, c.stored/4)) {
+		return false
+	}
+	return float64(c.stored) > 2*c.known.of(c.live) || int(c.end)*smallBlock > 2*c.stored
+}
+
+// tidy does the next piece of a pass, or begins one if it is worth it.
+func (b *book) tidy() error {
+	c := &b.customers
+	if c.tidying == nil {
+		if !c.untidy() {
+			return nil
+		}
+		t := &tidying{beyond: uint32(c.stored/smallBlock) + units(large)*tidyTogether, left: make([]*entry, 0, len(b.campaigns))}
+		for _, e := range b.campaigns {
+			if e.who != nil {
+				t.left = append(t.left, e)
+			}
+		}
+		for class := range c.free { // so that the lowest are taken first
+			slices.SortFunc(c.free[class], func(x, y uint32) int { return int(int64(y) - int64(x)) })
+		}
+		c.tidying, c.highest, c.gone = t, 0, 0
+	}
+	t := c.tidying
+	for range tidyLooks {
+		if len(t.left) == 0 {
+			c.tidied()
+			return nil
+		}
+		e, i := t.left[len(t.left)-1], 0
+		if e.who != nil {
+			i = sort.Search(len(e.who.blocks), func(i int) bool { return e.who.blocks[i].first >= t.next })
+		}
+		if e.who == nil || i == len(e.who.blocks) {
+			t.left, t.next = t.left[:len(t.left)-1], 0
+			continue
+		}
+		t.next = e.who.blocks[i].first + 1
+		worked, err := c.tidyAt(e.who, i, e.pending.Has)
+		if worked || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tidyAt puts block i of a list together with those behind it, or moves it, if that is worth it.
+func (c *customers) tidyAt(l *customerList, i int, pending func(r uint64) bool) (worked bool, err error) {
+	size, live, together := 0, 0, 0
+	for _, b := range l.blocks[i:min(i+tidyTogether, len(l.blocks))] {
+		if c.known.of(live+int(b.live)) > largeBlock*3/4 {
+			break
+		}
+		size, live, together = size+blockSizes[b.class], live+int(b.live), together+1
+	}
+	class := uint8(large)
+	if c.known.of(live) < smallBlock*3/4 {
+		class = small
+	}
+	b := &l.blocks[i]
+	free := c.free[b.class]
+	switch {
+	case together > 0 && 2*blockSizes[class] <= size:
+		return c.together(l, i, i+together, class, pending)
+	case b.place >= c.tidying.beyond && len(free) > 0 && free[len(free)-1] < c.tidying.beyond:
+		return c.together(l, i, i+1, b.class, pending)
+	}
+	c.tidying.stays(b)
+	return false, nil
+}
+
+func (t *tidying) stays(b *customerBlock) { t.highest = max(t.highest, b.place+units(b.class)) }
+
+// together writes what is pending in blocks from to before through of a list into one. Where it does not fit, because
+// these customers are longer than others, all stays.
+func (c *customers) together(l *customerList, from, through int, class uint8, pending func(r uint64) bool) (worked bool, err error) {
+	one := customerList{}
+	for i := range l.blocks[from:through] {
+		b := &l.blocks[from+i]
+		data, err := c.read(b)
+		if err != nil {
+			return false, err
+		}
+		scan := customerScan{data: data, next: uint64(b.first)}
+		found := 0
+		for r, customer, ok := scan.one(); ok; r, customer, ok = scan.one() {
+			if !pending(r) {
+				continue
+			}
+			one.tail = append(appendHead(one.tail, &one, uint32(r), len(customer)), customer...)
+			if one.live == 0 {
+				one.first = uint32(r)
+			}
+			one.last = uint32(r)
+			one.live++
+			found++
+		}
+		if found != int(b.live) {
+			return false, fmt.Errorf("%d customers in a block of %d pending reminders: %w", found, b.live, errNoCustomer)
+		}
+	}
+	if len(one.tail) > blockSizes[class] {
+		c.tidying.stays(&l.blocks[from])
+		return true, nil
+	}
+	b, err := c.write(one.tail, one.first, one.live, class)
+	if err != nil {
+		return false, err
+	}
+	for i := range l.blocks[from:through] {
+		c.live -= int(l.blocks[from+i].live)
+		c.release(&l.blocks[from+i])
+	}
+	l.blocks = slices.Replace(l.blocks, from, through, b)
+	c.tidying.next = b.first + 1
+	return true, nil
+}
+
+// tidied ends a pass: small places that lie side by side become large ones again, and the file ends where the last block
+// does.
+func (c *customers) tidied() {
+	end := max(c.tidying.highest, c.highest)
+	for class, places := range c.tidying.parked {
+		c.free[class] = append(c.free[class], places...)
+	}
+	c.tidying = nil
+	if c.views > 0 {
+		return // somebody reads what lies behind; the next pass will do it
+	}
+	end = (end + units(large) - 1) / units(large) * units(large)
+	slices.Sort(c.free[small])
+	var rest []uint32
+	for places := c.free[small]; len(places) > 0; {
+		n, whole := 1, int(units(large))
+		if places[0]%units(large) == 0 && len(places) >= whole && places[whole-1] == places[0]+units(large)-1 {
+			n = whole
+			c.free[large] = append(c.free[large], places[0])
+		} else {
+			rest = append(rest, places[0])
+		}
+		places = places[n:]
+	}
+	c.free[small] = rest
+	for class := range c.free {
+		c.free[class] = slices.Clip(slices.DeleteFunc(c.free[class], func(place uint32) bool { return place >= end }))
+	}
+	if c.end = min(c.end, end); c.file != nil {
+		c.file.Truncate(int64(c.end) * smallBlock) // if that fails the file is larger than it need be
+	}
+}
