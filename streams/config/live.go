@@ -69,7 +69,7 @@ func (l *Live) Current() (*Settings, <-chan struct{}) {
 	return l.now, l.changed
 }
 
-// Ready is closed when all changes have been read once, or there is no bucket.
+// Ready is closed when all changes have been read once.
 func (l *Live) Ready() <-chan struct{} { return l.ready }
 
 // Status may be asked from any goroutine.
@@ -158,22 +158,15 @@ var (
 	errMissing     = errors.New("the bucket of settings is gone; what was in force stays so until this server is started anew: restore the log from a backup, or set again what should hold")
 )
 
-// missing makes the bucket where there has not been one. Where that fails there are no changes all the same.
+// missing makes the bucket where there has not been one. Until there is one, nothing counts as read: a node that has not
+// caught up says of every stream that it is not there.
 func (l *Live) missing(ctx context.Context) error {
 	if l.seen {
 		return errMissing
 	}
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
-	err := makeBucket(ctx, l.store.js, l.store.opts.Replicas)
-	if err != nil {
-		select {
-		case <-l.ready:
-		default:
-			l.publish(newState(l.store.opts.Defaults))
-		}
-	}
-	return err // nil: follow it
+	return makeBucket(ctx, l.store.js, l.store.opts.Replicas) // nil: follow it
 }
 
 // missed asks whether there are changes that did not come.

@@ -229,3 +229,41 @@ func TestABucketMadeByOthersIsUsed(t *testing.T) {
 	}
 	holds2(t, l, 10)
 }
+
+// full is a JetStream that makes no streams until there is room.
+type full struct {
+	jetstream.JetStream
+	tried chan struct{} // one token
+	room  chan struct{} // closed when there is
+}
+
+func (f full) CreateStream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	select {
+	case f.tried <- struct{}{}:
+	default:
+	}
+	select {
+	case <-f.room:
+		return f.JetStream.CreateStream(ctx, config)
+	default:
+		return nil, &jetstream.APIError{Code: 500, ErrorCode: 10047, Description: "insufficient storage resources available"}
+	}
+}
+
+// TestNothingCountsAsReadWithoutABucket: whoever waits for the settings goes on waiting, and is told why.
+func TestNothingCountsAsReadWithoutABucket(t *testing.T) {
+	f := full{streamtest.Start(t).JetStream(t), make(chan struct{}, 1), make(chan struct{})}
+	l := watch(t, open(t, f, 1))
+	<-f.tried
+	streamtest.Eventually(t, "the reason is told", func() bool { return strings.Contains(l.Status().Error, "insufficient storage") })
+	select {
+	case <-l.Ready():
+		t.Error("read what is not there")
+	default:
+	}
+	close(f.room)
+	ready(t, l)
+	if st := l.Status(); !st.Following || st.Error != "" {
+		t.Errorf("%+v", st)
+	}
+}
