@@ -27,7 +27,7 @@ var horizons = [5]struct {
 // forecast counts what falls due within the next hour. It walks the campaigns in the order in which they are to be
 // looked at, not beyond that hour, and of each only the seconds in which something falls due; so its cost follows what is
 // due in the hour, in groups, not in customers or coupons. With very many (a hundred thousand campaigns, each with
-// something every minute, are six million) a walk takes minutes, in parts between which the scheduler works, and what it
+// something every minute, are six million) a walk takes a minute or more, in parts between which the scheduler works, and what it
 // told last stands until it is through. A campaign that is looked at meanwhile may be counted twice or not at all.
 type forecast struct {
 	told    outlook
@@ -100,7 +100,7 @@ func (f *forecast) count(e *entry, s *config.Settings, until domain.Instant) (lo
 	if !s.RemindersPaused[e.name] {
 		e.dueBetween(f.from, until, func(at domain.Instant, n int) {
 			add(reminder, at, n)
-			f.seconds[min(int((at-f.from)/1e6), len(f.seconds)-1)] += n
+			f.seconds[(at-f.from-1)/1e6] += n
 		})
 	}
 	return looked

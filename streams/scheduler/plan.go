@@ -200,7 +200,10 @@ func (p *planner) first(q *question, now domain.Instant) (cmd domain.Command, ok
 	if q.class == expiry {
 		a.through = now
 	} else if !p.cover(q, &a, q.askedR()) {
-		p.wait(q, 0) // cancelled since it was looked at
+		// Cancelled since it was looked at. What is asked for already is looked at again when it is to be repeated.
+		if p.wait(q, 0); len(q.asks) == 0 {
+			p.forget(q)
+		}
 		return cmd, false
 	}
 	p.send(&a, now)
@@ -291,7 +294,7 @@ func (p *planner) look(e *entry, now domain.Instant, again []domain.Command) ([]
 		}
 	}
 	// What is not due any more was answered, cancelled, moved or paused.
-	for key, q := range p.plans[e.name] {
+	for _, q := range p.plans[e.name] {
 		if q.still {
 			q.still = false
 			continue
@@ -300,13 +303,18 @@ func (p *planner) look(e *entry, now domain.Instant, again []domain.Command) ([]
 			p.settled(q, now)
 		}
 		p.wait(q, 0)
-		p.due[q.priority].Delete(&q.job)
-		delete(p.plans[e.name], key)
-	}
-	if len(p.plans[e.name]) == 0 {
-		delete(p.plans, e.name)
+		p.forget(q)
 	}
 	return again, next
+}
+
+// forget drops a question of which nothing waits or stands.
+func (p *planner) forget(q *question) {
+	p.due[q.priority].Delete(&q.job)
+	delete(p.plans[q.campaign], q.key())
+	if len(p.plans[q.campaign]) == 0 {
+		delete(p.plans, q.campaign)
+	}
 }
 
 // question is the one about what has been due in e since at, found or new.

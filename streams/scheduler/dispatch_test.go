@@ -1,0 +1,218 @@
+package scheduler
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// take lets the next job of the class go, for that cost.
+func (d *dispatcher) take(c class, cost int) *job {
+	j := d.next(c)
+	if j != nil {
+		d.pay(j, cost)
+		d.drop(j)
+	}
+	return j
+}
+
+func sumOf(list [priorities]int) (sum int) {
+	for _, n := range list {
+		sum += n
+	}
+	return sum
+}
+
+// While all of them wait, the priorities get 8 : 3 : 1 at any moment, whatever their asks cost: no one is ever further
+// from its share than one round and one ask.
+func TestSharesOfPriorities(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDispatcher()
+		c := rapid.SampledFrom([]class{expiry, reminder}).Draw(t, "class")
+		most := rapid.SampledFrom([]int{1, 50, rounds[c], maxChunk}).Draw(t, "most")
+		serial := 0
+		var served, waits [priorities]int
+		steps := rapid.IntRange(1, 400).Draw(t, "steps")
+		for range steps {
+			for p := range priorities {
+				for waits[p] < 2 || waits[p] < 4 && rapid.Bool().Draw(t, "more") {
+					serial++
+					d.put(&job{campaign: fmt.Sprint(serial), at: domain.Instant(rapid.IntRange(1, 100).Draw(t, "at")), class: c, priority: p})
+					waits[p]++
+				}
+			}
+			cost := rapid.IntRange(1, most).Draw(t, "cost")
+			j := d.take(c, cost)
+			served[j.priority] += cost
+			waits[j.priority]--
+			// Each gets weight × round in every round, has spent all but at most that, and at most one ask more.
+			for p := range priorities {
+				for q := range priorities {
+					ahead := float64(served[p])/float64(weights[p]) - float64(served[q])/float64(weights[q])
+					if bound := float64(rounds[c]) + float64(most)/float64(weights[p]); ahead > bound {
+						t.Fatalf("after %v, %s is %g ahead of %s for its weight, more than %g", served, p, ahead, q, bound)
+					}
+				}
+			}
+		}
+	})
+}
+
+// Over a long time, with random arrivals that are more than can go, high, normal and low get their shares within a
+// hundredth; what they leave, the others get.
+func TestSharesOverRandomArrivals(t *testing.T) {
+	for _, c := range []struct {
+		arrive [priorities]int // customers a step; 100 can go
+		want   [priorities]int // percent
+	}{
+		{[priorities]int{high: 200, normal: 200, low: 200}, [priorities]int{high: 67, normal: 25, low: 8}},
+		{[priorities]int{high: 200, normal: 200}, [priorities]int{high: 73, normal: 27}},
+		{[priorities]int{high: 200, low: 200}, [priorities]int{high: 89, low: 11}},
+		{[priorities]int{normal: 200, low: 200}, [priorities]int{normal: 75, low: 25}},
+		{[priorities]int{high: 10, normal: 200, low: 200}, [priorities]int{high: 10, normal: 67, low: 23}}, // 90 as 3 : 1
+		{[priorities]int{low: 200}, [priorities]int{low: 100}},
+		{[priorities]int{high: 20, normal: 20, low: 20}, [priorities]int{high: 34, normal: 33, low: 33}}, // nothing competes
+	} {
+		d := newDispatcher()
+		random := rand.New(rand.NewPCG(1, 2))
+		sizes := map[string]int{}
+		var served, came [priorities]int
+		room := 0
+		for step := range 1000 {
+			for p, customers := range c.arrive {
+				for came[p] < (step+1)*customers*100 {
+					name := fmt.Sprint(len(sizes))
+					sizes[name] = 1 + random.IntN(1000)
+					came[p] += sizes[name]
+					d.put(&job{campaign: name, at: domain.Instant(step), class: reminder, priority: priority(p)})
+				}
+			}
+			for room += 100 * 100; room > 0; {
+				j := d.next(reminder)
+				if j == nil {
+					room = 0
+					break
+				}
+				size := sizes[j.campaign]
+				d.take(reminder, size)
+				served[j.priority] += size
+				room -= size
+			}
+		}
+		for p, want := range c.want {
+			if got := 100 * float64(served[p]) / float64(sumOf(served)); got < float64(want)-1.5 || got > float64(want)+1.5 {
+				t.Errorf("arriving %v, %s got %.1f%%, expected %d%%", c.arrive, priority(p), got, want)
+			}
+		}
+	}
+}
+
+// Whoever waits goes before the others have gone on for much: whatever arrives, leaves and is paid.
+func TestNobodyStarves(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDispatcher()
+		most := rapid.SampledFrom([]int{50, 1000, maxChunk}).Draw(t, "most")
+		serial := 0
+		var waits [priorities]int
+		var others [priorities]int // served since p was, while p waited
+		for range rapid.IntRange(1, 500).Draw(t, "steps") {
+			for p := range priorities {
+				if rapid.IntRange(0, 2).Draw(t, "arrives") == 0 {
+					serial++
+					d.put(&job{campaign: fmt.Sprint(serial), at: domain.Instant(serial), class: reminder, priority: p})
+					waits[p]++
+				}
+			}
+			cost := rapid.IntRange(1, most).Draw(t, "cost")
+			j := d.take(reminder, cost)
+			if j == nil {
+				if waits != [priorities]int{} {
+					t.Fatalf("nobody goes, though %v wait", waits)
+				}
+				continue
+			}
+			waits[j.priority]--
+			for p := range priorities {
+				if p == j.priority || waits[p] == 0 {
+					others[p] = 0
+				} else {
+					others[p] += cost
+				}
+				// What it owes for one ask is paid by its part of so many rounds, and then there is the one in which it goes.
+				needs := most/(weights[p]*rounds[reminder]) + 2
+				if bound := needs*(sumOf(weights)-weights[p])*rounds[reminder] + 2*most; others[p] > bound {
+					t.Fatalf("%s waits while others go for %d, more than %d", p, others[p], bound)
+				}
+			}
+		}
+	})
+}
+
+// Within a priority the earliest goes first; alone, all go at once; the classes know nothing of each other.
+func TestDispatchOrder(t *testing.T) {
+	d := newDispatcher()
+	var want []domain.Instant
+	for i := range 1000 {
+		at := domain.Instant((i*7919)%1000 + 1)
+		d.put(&job{campaign: "c", at: at, class: reminder, priority: low})
+		want = append(want, at)
+	}
+	d.put(&job{campaign: "e", at: 5000, class: expiry, priority: low})
+	slices.Sort(want)
+	for _, at := range want {
+		if j := d.take(reminder, maxChunk); j == nil || j.at != at {
+			t.Fatalf("%+v goes, expected the one due at %d", j, at)
+		}
+	}
+	if d.next(reminder) != nil {
+		t.Error("somebody waits")
+	}
+	if j := d.take(expiry, 1); j == nil || j.campaign != "e" {
+		t.Errorf("%+v goes, expected the expiry", j)
+	}
+	for c := range d.lines {
+		for p, line := range d.lines[c] {
+			if line.credit != 0 {
+				t.Errorf("with nobody waiting, %s %s has %d", class(c), priority(p), line.credit)
+			}
+		}
+	}
+}
+
+// Higher goes first where credit is equal, and a higher one that comes later waits no longer than the round.
+func TestHigherGoesFirst(t *testing.T) {
+	d := newDispatcher()
+	for p := range priorities {
+		d.put(&job{campaign: p.String(), at: 1, class: reminder, priority: p})
+	}
+	for _, want := range []priority{high, normal, low} {
+		if j := d.take(reminder, 10); j.priority != want {
+			t.Errorf("%s goes before %s", j.priority, want)
+		}
+	}
+	for i := range 100_000 {
+		d.put(&job{campaign: fmt.Sprint(i), at: 1, class: reminder, priority: low})
+	}
+	d.take(reminder, 100)
+	d.put(&job{campaign: "late", at: 2, class: reminder, priority: high})
+	spent := 0
+	for j := d.take(reminder, 100); j.priority != high; j = d.take(reminder, 100) {
+		spent += 100
+	}
+	if spent > rounds[reminder] {
+		t.Errorf("a high one waited for %d customers of low ones", spent)
+	}
+}
+
+func TestPrioritiesBySetting(t *testing.T) {
+	for setting, want := range map[string]priority{"": normal, "normal": normal, "high": high, "low": low, "?": normal} {
+		if got := priorityOf(setting); got != want {
+			t.Errorf("%q is %s", setting, got)
+		}
+	}
+}

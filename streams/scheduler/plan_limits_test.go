@@ -1,0 +1,436 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/config"
+)
+
+// desk is a planner and a naive lane that answers it.
+type desk struct {
+	t interface {
+		Helper()
+		Fatalf(string, ...any)
+	}
+	p *planner
+}
+
+func newDesk(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}) *desk {
+	return &desk{t, newPlanner(newBook(""))}
+}
+
+func (d *desk) fold(ev domain.Event) int {
+	d.t.Helper()
+	gone, err := d.p.book.fold(&ev)
+	if err != nil {
+		d.t.Fatalf("%v", err)
+	}
+	return len(gone)
+}
+
+// campaign makes one whose n subscribers are due at the given instant; 0 = without an opening.
+func (d *desk) campaign(name, setting string, due domain.Instant, n int) {
+	d.t.Helper()
+	d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: name, Settings: domain.Settings{OpensAt: due, Priority: setting}})
+	for r := 1; r <= n; r++ {
+		d.fold(domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(r), CustomerID: fmt.Sprint("c", r), Kind: domain.KindOpens, DueAt: due})
+	}
+}
+
+// answer folds what a lane says to the command, and returns how many it fired.
+func (d *desk) answer(cmd *domain.Command) int {
+	d.t.Helper()
+	if cmd.Type == domain.Expire {
+		d.fold(domain.Event{Type: domain.CouponsExpired, Campaign: cmd.Campaign, Through: cmd.Through})
+		return 0
+	}
+	e := d.p.book.campaigns[cmd.Campaign]
+	due := e.pending.At(cmd.Kind, cmd.DueAt, cmd.ThroughR, e.anchors)
+	if due.Subscriptions == 0 {
+		return 0
+	}
+	return d.fold(domain.Event{Type: domain.RemindersDue, Campaign: cmd.Campaign, Kind: cmd.Kind, DueAt: cmd.DueAt, FromR: due.FromR, ThroughR: due.LastR, Fired: due.Subscriptions})
+}
+
+// Many due at one instant are asked for in chunks, of which a few stand; the next leaves when one is answered and told,
+// each customer is asked for once, and what stands is never more than it may be.
+func TestChunks(t *testing.T) {
+	d := newDesk(t)
+	d.campaign("a", "", start, 1050)
+	d.p.allow(100)
+	asks := d.p.asks(start)
+	if len(asks) != chunksOut {
+		t.Fatalf("%d asks at once, expected %d", len(asks), chunksOut)
+	}
+	if d.p.wake() <= start || d.p.ready() {
+		t.Errorf("wakes at %s with nothing to do", d.p.wake())
+	}
+	for i := 0; len(asks) > 0; i++ {
+		cmd := asks[0]
+		if want := uint64(min(100*(i+1), 1050)); cmd.ThroughR != want || cmd.DueAt != start {
+			t.Fatalf("ask %d is %s, expected through %d", i, cmd.AppendJSON(nil), want)
+		}
+		if n := d.answer(&cmd); n != min(100, 1050-100*i) {
+			t.Fatalf("ask %d fires %d", i, n)
+		}
+		d.p.untold += 100 // folded, not on the stream
+		if more := d.p.asks(start); len(more) != 0 {
+			t.Fatalf("asked %v with %d untold", sortedLines(more), d.p.untold)
+		}
+		if d.p.stand[reminder]+d.p.untold > d.p.most {
+			t.Fatalf("%d stand and %d are untold, %d may", d.p.stand[reminder], d.p.untold, d.p.most)
+		}
+		d.p.untold -= 100
+		if d.p.behind[normal] > 0 && !d.p.ready() {
+			t.Fatalf("not ready with %d waiting", d.p.behind[normal])
+		}
+		asks = append(asks[1:], d.p.asks(start)...)
+	}
+	if d.p.book.reminders != 0 || d.p.stand != [classes]int{} || len(d.p.plans) != 0 || d.p.oldest(normal) != domain.Never || d.p.repeated != 0 {
+		t.Errorf("%d reminders left, %v stand, %d plans, oldest %s, %d repeats", d.p.book.reminders, d.p.stand, len(d.p.plans), d.p.oldest(normal), d.p.repeated)
+	}
+	if len(d.p.asks(start+1)) != 0 || d.p.wake() != domain.Never {
+		t.Errorf("wakes at %s after all is done", d.p.wake())
+	}
+}
+
+// A lost chunk is asked for again; a chunk behind it that arrives fires both, and nothing is asked twice.
+func TestLostChunks(t *testing.T) {
+	d := newDesk(t)
+	d.campaign("a", "", start, 300)
+	d.p.allow(100)
+	asks := d.p.asks(start)
+	if len(asks) != 3 {
+		t.Fatalf("asked %v", sortedLines(asks))
+	}
+	if n := d.answer(&asks[1]); n != 200 { // the first was lost
+		t.Fatalf("%d fired", n)
+	}
+	if more := d.p.asks(start + seconds(1) - 1); len(more) != 0 {
+		t.Fatalf("asked %v", sortedLines(more))
+	}
+	again := d.p.asks(start + seconds(1))
+	if len(again) != 1 || again[0].ThroughR != 300 {
+		t.Fatalf("asked again %v", sortedLines(again))
+	}
+	if n := d.answer(&again[0]); n != 100 || len(d.p.asks(start+seconds(60))) != 0 {
+		t.Errorf("%d fired", n)
+	}
+}
+
+// What is due in campaigns of three priorities is asked for as 8 : 3 : 1 while all of them wait, and all of it in the end.
+func TestPrioritiesShareTheLane(t *testing.T) {
+	d := newDesk(t)
+	const each = 6000
+	for p := range priorities {
+		d.campaign(p.String(), p.String(), start-seconds(int(p)), each)
+	}
+	d.p.allow(50)
+	// The rounds are made for larger chunks: many small ones are needed for a share.
+	var fired [priorities]int
+	queue := d.p.asks(start)
+	for fired[high] < each-200 && len(queue) > 0 {
+		cmd := queue[0]
+		queue = queue[1:]
+		fired[priorityOf(cmd.Campaign)] += d.answer(&cmd)
+		queue = append(queue, d.p.asks(start)...)
+	}
+	if fired[low] > fired[high]/4 || fired[normal] > fired[high] {
+		t.Errorf("when nearly all of high had fired, the others had %v", fired)
+	}
+	for len(queue) > 0 {
+		cmd := queue[0]
+		queue = queue[1:]
+		fired[priorityOf(cmd.Campaign)] += d.answer(&cmd)
+		queue = append(queue, d.p.asks(start)...)
+	}
+	if fired != [priorities]int{each, each, each} {
+		t.Errorf("fired %v", fired)
+	}
+}
+
+// Expiries go while the fan-out is full; ten thousand campaigns at once do not go at once; reminders go meanwhile.
+func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
+	d := newDesk(t)
+	const campaigns = 10_000
+	for i := range campaigns {
+		d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: fmt.Sprintf("e%05d", i), Settings: domain.Settings{ExpiresAt: start - domain.Instant(i%7), Priority: []string{"high", "normal", "low"}[i%3]}})
+	}
+	d.campaign("r", "", start, 100)
+	d.p.untold = 1 << 30
+	asks := d.p.asks(start)
+	if len(asks) != expiriesOut || d.p.stand[expiry] != expiriesOut {
+		t.Fatalf("%d asks, %d stand", len(asks), d.p.stand[expiry])
+	}
+	var shares [priorities]int
+	for _, cmd := range asks {
+		if cmd.Type != domain.Expire {
+			t.Fatalf("asked %s", cmd.AppendJSON(nil))
+		}
+		shares[d.p.book.campaigns[cmd.Campaign].priority]++
+	}
+	for p, n := range shares {
+		if want := expiriesOut * weights[p] / sumOf(weights); n < want-200 || n > want+200 {
+			t.Errorf("%d of %s, expected %d", n, priority(p), want)
+		}
+	}
+	if d.p.untold = 0; !d.p.ready() {
+		t.Fatal("the reminders are not ready")
+	}
+	if more := d.p.asks(start); len(more) != 1 || more[0].Type != domain.RemindDue {
+		t.Fatalf("asked %v", sortedLines(more))
+	}
+	total := len(asks)
+	for len(asks) > 0 {
+		d.answer(&asks[0])
+		more := d.p.asks(start)
+		total += len(more)
+		if asks = append(asks[1:], more...); len(asks) > expiriesOut {
+			t.Fatalf("%d asks stand", len(asks))
+		}
+	}
+	if total != campaigns || d.p.stand[expiry] != 0 {
+		t.Errorf("%d asks in all, %d stand", total, d.p.stand[expiry])
+	}
+}
+
+// A pause holds back what is due in a campaign, of its kind and of no other, wakes nobody, and does not count as old; its
+// end sets free what was held, at once.
+func TestPauses(t *testing.T) {
+	d := newDesk(t)
+	end := start + seconds(100)
+	for _, name := range []string{"a", "b"} {
+		d.campaign(name, "high", start, 3)
+		d.fold(domain.Event{Type: domain.CampaignUpdated, Campaign: name, Settings: domain.Settings{OpensAt: start, ExpiresAt: end, Priority: "high"}})
+	}
+	set := func(expiries, reminders map[string]bool) {
+		d.p.configure(settings(func(s *config.Settings) { s.ExpiryPaused, s.RemindersPaused = expiries, reminders }))
+	}
+	a := map[string]bool{"a": true, "never created": true}
+	set(nil, a)
+	if asks := d.p.asks(start); len(asks) != 1 || asks[0].Campaign != "b" {
+		t.Fatalf("asked %v", sortedLines(asks))
+	} else {
+		d.answer(&asks[0])
+	}
+	if expiries, reminders := d.p.paused(start); expiries != 0 || reminders != 1 {
+		t.Errorf("%d expiries and %d reminders held back", expiries, reminders)
+	}
+	if asks := d.p.asks(start + 1); len(asks) != 0 || d.p.wake() != end || d.p.oldest(high) != domain.Never {
+		t.Errorf("asked %v, wakes at %s, the oldest is %s", sortedLines(asks), d.p.wake(), d.p.oldest(high))
+	}
+	set(a, a)
+	if asks := d.p.asks(end); len(asks) != 1 || asks[0].Campaign != "b" || asks[0].Type != domain.Expire {
+		t.Fatalf("asked %v", sortedLines(asks))
+	} else {
+		d.answer(&asks[0])
+	}
+	if asks := d.p.asks(end + 1); len(asks) != 0 || d.p.wake() != domain.Never || d.p.oldest(high) != domain.Never {
+		t.Errorf("with all paused it asked %v, wakes at %s, the oldest is %s", sortedLines(asks), d.p.wake(), d.p.oldest(high))
+	}
+	if expiries, reminders := d.p.paused(end); expiries != 1 || reminders != 1 {
+		t.Errorf("%d expiries and %d reminders held back", expiries, reminders)
+	}
+	set(nil, a)
+	if d.p.wake() > end+2 {
+		t.Errorf("wakes at %s after a pause ended", d.p.wake())
+	}
+	asks := d.p.asks(end + 2)
+	if len(asks) != 1 || asks[0].Type != domain.Expire || asks[0].Campaign != "a" || d.p.oldest(high) != end {
+		t.Fatalf("asked %v, the oldest is %s", sortedLines(asks), d.p.oldest(high))
+	}
+	// Paused while an ask stands: it is not repeated, and what the lane says to it is folded as ever.
+	set(a, a)
+	if more := d.p.asks(end + seconds(5)); len(more) != 0 || d.p.stand != [classes]int{} {
+		t.Errorf("asked %v, %v stand", sortedLines(more), d.p.stand)
+	}
+	d.answer(&asks[0])
+	set(nil, nil)
+	if asks := d.p.asks(end + seconds(6)); len(asks) != 1 || asks[0].Type != domain.RemindDue || asks[0].ThroughR != 3 {
+		t.Errorf("asked %v", sortedLines(asks))
+	}
+}
+
+// A campaign that gets another priority takes what waits with it.
+func TestPriorityChangesWhileWaiting(t *testing.T) {
+	d := newDesk(t)
+	d.campaign("a", "low", start, 10)
+	d.p.untold = 1 << 30
+	if asks := d.p.asks(start); len(asks) != 0 || d.p.behind[low] != 10 || d.p.oldest(low) != start {
+		t.Fatalf("asked %v, %v wait", sortedLines(asks), d.p.behind)
+	}
+	d.fold(domain.Event{Type: domain.CampaignUpdated, Campaign: "a", Settings: domain.Settings{OpensAt: start, Priority: "high"}})
+	if d.p.asks(start); d.p.behind != [priorities]int{high: 10} || d.p.oldest(high) != start || d.p.oldest(low) != domain.Never {
+		t.Errorf("%v wait, oldest %s and %s", d.p.behind, d.p.oldest(high), d.p.oldest(low))
+	}
+	d.p.untold = 0
+	if asks := d.p.asks(start); len(asks) != 1 || d.p.behind != [priorities]int{} {
+		t.Errorf("asked %v, %v wait", sortedLines(asks), d.p.behind)
+	}
+}
+
+// The clock is set back by an hour while an ask that got lost stands: it is asked again when its instant comes, not an
+// hour after.
+func TestClockSetBack(t *testing.T) {
+	d := newDesk(t)
+	d.campaign("a", "", start, 1)
+	d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: "b", Settings: domain.Settings{ExpiresAt: start - seconds(7200)}})
+	d.p.at(start)
+	if asks := d.p.asks(start); len(asks) != 2 {
+		t.Fatalf("asked %v", sortedLines(asks))
+	}
+	back := start - seconds(3600)
+	d.p.at(back)
+	if asks := d.p.asks(back); len(asks) != 0 || d.p.wake() > back+seconds(10) {
+		t.Errorf("asked %v, wakes at %s", sortedLines(asks), d.p.wake())
+	}
+	d.p.at(back + seconds(10))
+	if asks := d.p.asks(back + seconds(10)); len(asks) != 1 || asks[0].Campaign != "b" {
+		t.Errorf("asked %v", sortedLines(asks))
+	}
+	d.p.at(start)
+	if asks := d.p.asks(start); len(asks) != 2 {
+		t.Errorf("asked %v", sortedLines(asks))
+	}
+}
+
+// With bounds that bind, asks lost and answers late, campaigns moved, cancelled, paused and given other priorities: what
+// stands is within the bounds and adds up, and in the end everything due has been asked for and answered.
+func TestPlannerWithinBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDesk(t)
+		p := d.p
+		p.allow(rapid.SampledFrom([]int{1, 3, 8}).Draw(t, "chunk"))
+		now := start
+		var onTheWay []domain.Command
+		numbers := map[string]uint64{}
+		names := []string{"a", "b", "c", "d"}
+		pending := map[string]map[uint64]bool{}
+		for i, name := range names {
+			d.campaign(name, []string{"high", "normal", "low", ""}[i], now+seconds(i), 0)
+			pending[name] = map[uint64]bool{}
+		}
+		name := func() string { return rapid.SampledFrom(names).Draw(t, "campaign") }
+		answer := func(cmd domain.Command) {
+			e := p.book.campaigns[cmd.Campaign]
+			if cmd.Type == domain.RemindDue && cmd.DueAt > now {
+				return
+			}
+			d.answer(&cmd)
+			left := map[uint64]bool{}
+			e.pending.All(func(r uint64, _ string, _ time.Duration, _ uint32, _ domain.Instant) { left[r] = true })
+			pending[cmd.Campaign] = left
+		}
+		check := func() {
+			var stand [classes]int
+			var behind, questions [priorities]int
+			for _, plan := range p.plans {
+				for _, q := range plan {
+					for _, a := range q.asks {
+						stand[q.class] += a.cost
+					}
+					if q.class == reminder {
+						behind[q.priority] += q.left
+					}
+					questions[q.priority]++
+					if q.waits != (q.left > 0) || q.priority != q.entry.priority && q.entry.look > now {
+						t.Fatalf("%+v", q)
+					}
+				}
+			}
+			if stand != p.stand || behind != p.behind {
+				t.Fatalf("%v stand and %v wait, noted are %v and %v", stand, behind, p.stand, p.behind)
+			}
+			for i := range priorities {
+				if p.due[i].Len() != questions[i] {
+					t.Fatalf("%d of %s are due, noted are %d", questions[i], i, p.due[i].Len())
+				}
+			}
+			if p.stand[reminder] > p.most+p.chunk+leastCost || p.stand[expiry] > expiriesOut {
+				t.Fatalf("%v stand", p.stand)
+			}
+		}
+		ask := func() {
+			p.at(now)
+			onTheWay = append(onTheWay, p.asks(now)...)
+			if p.wake() <= now || p.ready() {
+				t.Fatalf("wakes at %s, ready %t, after it was asked at %s", p.wake(), p.ready(), now)
+			}
+			check()
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"set": func(*rapid.T) {
+				c := name()
+				for range rapid.IntRange(1, 12).Draw(t, "n") {
+					numbers[c]++
+					before := time.Duration(rapid.IntRange(0, 3).Draw(t, "before")) * time.Second
+					d.fold(domain.Event{Type: domain.ReminderSet, Campaign: c, R: numbers[c], CustomerID: "x", Kind: domain.KindOpens, Before: before})
+					pending[c][numbers[c]] = true
+				}
+			},
+			"cancel": func(*rapid.T) {
+				c := name()
+				for r := uint64(1); r <= numbers[c]; r++ {
+					if pending[c][r] && rapid.Bool().Draw(t, "this") {
+						d.fold(domain.Event{Type: domain.ReminderCancelled, Campaign: c, R: r})
+						delete(pending[c], r)
+					}
+				}
+			},
+			"update": func(*rapid.T) {
+				d.fold(domain.Event{Type: domain.CampaignUpdated, Campaign: name(), Settings: domain.Settings{
+					OpensAt: now + seconds(rapid.IntRange(-5, 5).Draw(t, "opens")), ExpiresAt: now + seconds(rapid.IntRange(1, 9).Draw(t, "expires")),
+					Priority: rapid.SampledFrom([]string{"high", "normal", "low"}).Draw(t, "priority"),
+				}})
+			},
+			"configure": func(*rapid.T) {
+				paused := func() map[string]bool { return map[string]bool{name(): rapid.Bool().Draw(t, "paused")} }
+				p.configure(settings(func(s *config.Settings) { s.ExpiryPaused, s.RemindersPaused = paused(), paused() }))
+				if rapid.Bool().Draw(t, "other chunks") {
+					p.allow(rapid.SampledFrom([]int{1, 3, 8}).Draw(t, "chunk"))
+				}
+			},
+			"ask":  func(*rapid.T) { ask() },
+			"tell": func(*rapid.T) { p.untold = rapid.SampledFrom([]int{0, 0, 30, 1 << 30}).Draw(t, "untold") },
+			"answer": func(*rapid.T) {
+				for len(onTheWay) > 0 && rapid.IntRange(0, 3).Draw(t, "more") > 0 {
+					cmd := onTheWay[0]
+					onTheWay = onTheWay[1:]
+					if rapid.IntRange(0, 4).Draw(t, "lost") > 0 {
+						answer(cmd)
+					}
+				}
+			},
+			"sleep": func(*rapid.T) { now += domain.Instant(rapid.IntRange(1, 4_000_000).Draw(t, "us")) },
+			"clock": func(*rapid.T) {
+				if rapid.IntRange(0, 5).Draw(t, "back") == 0 {
+					now -= seconds(rapid.IntRange(1, 100).Draw(t, "s"))
+				}
+			},
+		})
+		// Everything is well from now on.
+		p.configure(config.Default())
+		p.untold, onTheWay = 0, nil
+		now = max(now, start) + seconds(1000)
+		for range 3000 {
+			ask()
+			for _, cmd := range onTheWay {
+				answer(cmd)
+			}
+			onTheWay = nil
+			if p.book.reminders == 0 && len(p.plans) == 0 && p.wake() == domain.Never {
+				return
+			}
+			now += seconds(10)
+		}
+		t.Fatalf("%d reminders left, %d plans, wakes at %s", p.book.reminders, len(p.plans), p.wake())
+	})
+}
