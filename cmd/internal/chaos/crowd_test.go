@@ -47,7 +47,6 @@ type crowd struct {
 	trickles []*party
 	ended    *party // its reminders are dropped
 	someday  *party // its reminders stay pending
-	stop     chan struct{}
 	done     chan struct{}
 
 	mu    sync.Mutex // guards the anchors and counts of parties
@@ -58,7 +57,7 @@ type crowd struct {
 }
 
 func newCrowd(w *world, total int, seed uint64) *crowd {
-	c := &crowd{w: w, rng: rand.New(rand.NewPCG(seed, 5)), stop: make(chan struct{}), done: make(chan struct{})}
+	c := &crowd{w: w, rng: rand.New(rand.NewPCG(seed, 5)), done: make(chan struct{})}
 	kinds := []string{domain.KindOpens, domain.KindExpires}
 	for i := range w.faults {
 		c.bursts = append(c.bursts, &party{name: fmt.Sprint("burst-", i), kind: kinds[i%2], before: time.Duration(1+i) * 50 * time.Millisecond, size: total / 10})
@@ -136,17 +135,14 @@ func (c *crowd) trickle(ctx context.Context) {
 	for n, p := range c.trickles {
 		rng := rand.New(rand.NewPCG(c.w.seed, 100+uint64(n)))
 		m := c.mouth(topology.LaneOf(p.name, c.w.log.Lanes))
-		// In small worlds messages are small, so that there are reminders to set until the last fault.
-		lines := min(crowdLines/2, max(1, p.size/200))
-		pause := time.NewTicker(max(time.Until(c.w.until)/time.Duration(p.size/lines+1), 100*time.Millisecond))
+		// In small worlds messages are small, so that there are reminders to set until the last fault; in big ones all are
+		// set when four fifths of the time are over, if nothing holds them up.
+		lines := min(crowdLines/2, max(1, p.size/100))
+		pause := time.NewTicker(max(time.Until(c.w.until)*4/5/time.Duration(p.size/lines+1), 100*time.Millisecond))
 		setters.Go(func() {
 			defer pause.Stop()
 			for from := 0; from < p.size; from += lines {
-				select {
-				case <-c.stop:
-					return
-				case <-pause.C:
-				}
+				<-pause.C
 				m.subscribe(ctx, p, from, min(from+lines, p.size), rng)
 			}
 		})
@@ -154,10 +150,18 @@ func (c *crowd) trickle(ctx context.Context) {
 	setters.Wait()
 }
 
-// finish ends the trickle, and waits until what is sure to be dropped has been due.
+// full reports whether all reminders have been set.
+func (c *crowd) full() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// finish waits for what is still being sent, and until what is sure to be dropped has been due.
 func (c *crowd) finish() {
-	close(c.stop)
-	<-c.done
 	c.asides.Wait()
 	until(c.ended.anchor.Add(-c.ended.before))
 }
@@ -368,6 +372,9 @@ func (c *crowd) settle(t *testing.T, fold *check.Fold) {
 		tally, late := campaign.Tally(), fold.Refused[p.name][domain.TooLate]
 		sent += p.sent
 		refused += int(late)
+		if p.sent < p.size {
+			t.Errorf("%s: only %d of %d subscriptions were handed in", p.name, p.sent, p.size)
+		}
 		if tally.Set+late < uint64(p.sent) {
 			t.Errorf("%s: %d subscriptions were handed to the log, which has %d and refused %d as too late", p.name, p.sent, tally.Set, late)
 		}

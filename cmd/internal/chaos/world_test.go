@@ -148,7 +148,7 @@ func (w *world) run(seed uint64, until time.Time) {
 	for _, i := range w.rng.Perm(len(w.faults)) {
 		w.strike(w.faults[i])
 	}
-	for time.Now().Before(until) {
+	for time.Now().Before(until) || !w.crowd.full() {
 		w.strike(w.faults[w.rng.IntN(len(w.faults))])
 	}
 	w.crowd.finish()
@@ -262,6 +262,7 @@ func (w *world) check() *check.Fold {
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+	began := time.Now()
 	var differences []string
 	for settled := false; !settled && len(fold.Violations) == 0; {
 		ends := catchUp()
@@ -273,6 +274,7 @@ func (w *world) check() *check.Fold {
 			}
 			continue
 		}
+		t.Logf("all that was due is told %s after the end", time.Since(began).Round(time.Millisecond))
 		// Time goes on, and with it reminders: the tables are compared with a log that did not move meanwhile.
 		if err := check.Caught(ctx, db, ends); err != nil {
 			t.Fatal(err)
@@ -281,6 +283,7 @@ func (w *world) check() *check.Fold {
 			t.Fatal(err)
 		}
 		settled = slices.Equal(ends, catchUp())
+		t.Logf("the tables were read %s after the end; the log stood still: %v", time.Since(began).Round(time.Millisecond), settled)
 	}
 	for _, v := range fold.Violations[:min(len(fold.Violations), 10)] {
 		t.Errorf("promise broken: %s", v)
