@@ -132,16 +132,32 @@ func (x *index) remove(h uint64, record uint32, hash hashOf) {
 	case b.slots[(i+1)&mask] == 0:
 		b.slots[i] = 0
 		b.used--
-	case b.width < 32 && b.left < math.MaxUint16:
+	case b.width == 32: // no bit is free for the mark
+		b.close(i, hash)
+	case b.left < math.MaxUint16:
 		b.slots[i] = left
 		b.left++
-	default: // no bit is free for the mark, or the marks are many
+	default:
 		b.slots[i] = 0
 		b.resize(len(b.slots), hash)
 	}
 	if len(b.slots) > firstSlots && int(b.used)-int(b.left) < len(b.slots)/8 {
 		b.resize(max(firstSlots, len(b.slots)/4), hash)
 	}
+}
+
+// close frees slot i of a bucket without marks: what follows moves up unless its own place lies behind the gap. Source:
+// D. Knuth, The Art of Computer Programming vol. 3, 6.4, algorithm R.
+func (b *bucket) close(i uint32, hash hashOf) {
+	mask := uint32(len(b.slots) - 1)
+	for j := (i + 1) & mask; b.slots[j] != 0; j = (j + 1) & mask {
+		if place := uint32(hash(b.slots[j]-1)) & mask; (j-place)&mask >= (j-i)&mask {
+			b.slots[i] = b.slots[j]
+			i = j
+		}
+	}
+	b.slots[i] = 0
+	b.used--
 }
 
 // add stores a record under hash h. The caller has made sure that it is not there yet.

@@ -226,3 +226,63 @@ func TestIndexFilledAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestIndexForgetsWhatIsRemoved: others are still found, and room comes back, also where numbers leave no bit for a mark.
+func TestIndexForgetsWhatIsRemoved(t *testing.T) {
+	for _, base := range []uint32{0, 1<<30 - 3000, 1<<31 - 3000, 1<<32 - 6002} {
+		for _, crowded := range []bool{false, true} {
+			rnd := rand.New(rand.NewPCG(uint64(base), 3))
+			hash := func(r uint32) uint64 {
+				if crowded {
+					return uint64(r%50) << 40
+				}
+				return couponHash(r)
+			}
+			var x index
+			size := uint32(6000)
+			if crowded {
+				size = 600
+			}
+			there := make(map[uint32]bool)
+			check := func() {
+				found := 0
+				for r := base; r < base+size; r++ {
+					got, ok := x.find(hash(r), func(o uint32) bool { return o == r })
+					if ok != there[r] || ok && got != r {
+						t.Fatalf("from %d on: %d is found: %v, want %v", base, r, ok, there[r])
+					}
+					if ok {
+						found++
+					}
+				}
+				if int(x.n) != found {
+					t.Fatalf("%d records, want %d", x.n, found)
+				}
+			}
+			for range 3 {
+				for range size {
+					if r := base + rnd.Uint32N(size); !there[r] {
+						x.add(hash(r), r, hash)
+						there[r] = true
+					}
+					if r := base + rnd.Uint32N(size); there[r] {
+						x.remove(hash(r), r, hash)
+						delete(there, r)
+					}
+				}
+				check()
+			}
+			for r := range there {
+				x.remove(hash(r), r, hash)
+				delete(there, r)
+			}
+			x.remove(hash(base), base, hash) // not there
+			check()
+			for i, b := range x.dir {
+				if len(b.slots) > firstSlots && !crowded {
+					t.Fatalf("bucket %d keeps %d slots", i, len(b.slots))
+				}
+			}
+		}
+	}
+}

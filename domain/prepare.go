@@ -65,8 +65,11 @@ func (l *Lane) touch(p *prepared) {
 		return
 	}
 	l.touched += c.indexes.ids.touch(p.id)
-	if p.cmd.Type == Claim {
+	switch {
+	case p.cmd.Type == Claim || p.cmd.Kind == KindExpires:
 		l.touched += c.indexes.customers.touch(p.customer[0])
+	case p.cmd.Kind == KindOpens:
+		l.touched += c.reminders().touch(l.hash.reminder(p.customer, KindOpens, p.cmd.Before))
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 //	pages by number: 16 bytes each ──> group: 20 bytes + 4 in an order of its series
 //	   group, n, next, previous            key, lead time, first, count
 //	        ^
-//	index by coupon (kind expires): 5 to 10 bytes each
+//	index of what they are looked for by (coupon): 5 to 10 bytes each
 //
 // There are three series of groups. Of those that hang on the campaign, one per kind, an order by lead time is the order of
 // falling due, whatever the anchor is. Those that hang on coupons' own expiries fall due at instants that never change.
@@ -58,10 +58,6 @@ type pending struct {
 	touched uint32 // see index.touch
 }
 
-// noteHasher knows what a subscription of kind opens is looked for by: a hash, from the n that it was set with. Where
-// there is none, only those of coupons are looked for.
-type noteHasher interface{ noteHash(n uint32) uint64 }
-
 // subscription is what is kept of one: 16 bytes.
 type subscription struct {
 	group    uint32 // 0 = not pending
@@ -70,17 +66,17 @@ type subscription struct {
 	previous uint32
 }
 
-const (
-	fewSubscriptions = 32 // walked to find those of a coupon
-	fewPages         = 4
-)
-
 // Len is the number of pending subscriptions.
 func (s *Subscriptions) Len() int {
 	if s.p == nil {
 		return 0
 	}
 	return int(s.p.live)
+}
+
+// Has tells whether subscription r is pending.
+func (s *Subscriptions) Has(r uint64) bool {
+	return s.p != nil && r <= MaxReminder && s.p.at(uint32(r)) != nil
 }
 
 // Set adds subscription r, from 1 to [MaxReminder]; false, and nothing done, beyond. One that is pending already is
@@ -168,7 +164,7 @@ func (p *pending) set(x *Subscription) {
 func (s *Subscriptions) Cancel(r uint64) bool { return s.cancel(r, nil) }
 
 func (s *Subscriptions) cancel(number uint64, notes noteHasher) bool {
-	if s.p == nil || number > MaxReminder || s.p.at(uint32(number)) == nil {
+	if !s.Has(number) {
 		return false
 	}
 	p, r := s.own(), uint32(number)
@@ -206,29 +202,6 @@ func (s *Subscriptions) own() *pending {
 	return s.p
 }
 
-// OfCoupon returns the pending subscriptions of kind expires that hang on coupon n, rising.
-func (s *Subscriptions) OfCoupon(n uint32) (rs []uint64) {
-	if s.p == nil {
-		return nil
-	}
-	s.p.ofCoupon(n, func(r uint32) bool {
-		rs = append(rs, uint64(r))
-		return false
-	})
-	slices.Sort(rs)
-	return rs
-}
-
-// FindOfCoupon returns the pending subscription of kind expires with that lead time on coupon n.
-func (s *Subscriptions) FindOfCoupon(n uint32, before time.Duration) (r uint64, ok bool) {
-	if s.p == nil {
-		return 0, false
-	}
-	p, wanted := s.p, microseconds(before)
-	found, ok := p.ofCoupon(n, func(r uint32) bool { return p.leads.list[p.group(p.at(r).group).lead].before == wanted })
-	return uint64(found), ok
-}
-
 // Move gives coupon n an expiry of its own, or with 0 takes it away: its subscriptions fall due by it from now on.
 func (s *Subscriptions) Move(n uint32, own Instant) {
 	for _, r := range s.OfCoupon(n) {
@@ -242,92 +215,6 @@ func (s *Subscriptions) Move(n uint32, own Instant) {
 		p.leave(r)
 		p.join(p.groupOf(to, own), r)
 	}
-}
-
-// ofCoupon returns the first subscription of kind expires on coupon n for which same says yes.
-func (p *pending) ofCoupon(n uint32, same func(r uint32) bool) (r uint32, ok bool) {
-	return p.find(couponHash(n), func(r uint32, e *subscription) bool { return e.n == n && p.expires(e.group) && same(r) })
-}
-
-// ofNote returns the subscription of kind opens whose note has that hash.
-func (s *Subscriptions) ofNote(hash uint64, notes noteHasher) (r uint64, ok bool) {
-	if s.p == nil {
-		return 0, false
-	}
-	p := s.p
-	found, ok := p.find(hash, func(_ uint32, e *subscription) bool { return !p.expires(e.group) && notes.noteHash(e.n) == hash })
-	return uint64(found), ok
-}
-
-// find returns the first subscription with that key for which same says yes; same may be asked about others too.
-func (p *pending) find(key uint64, same func(r uint32, e *subscription) bool) (r uint32, ok bool) {
-	if p.keys != nil {
-		return p.keys.find(key, func(r uint32) bool { return same(r, p.at(r)) })
-	}
-	p.each(func(number uint32, e *subscription) bool {
-		if ok = same(number, e); ok {
-			r = number
-		}
-		return !ok
-	})
-	return r, ok
-}
-
-// same tells whether two are looked for by the same.
-func (p *pending) same(a, b uint32, notes noteHasher) bool {
-	x, y := p.at(a), p.at(b)
-	expires := p.expires(x.group)
-	switch {
-	case expires != p.expires(y.group):
-		return false
-	case expires:
-		return x.n == y.n && p.leads.list[p.group(x.group).lead].before == p.leads.list[p.group(y.group).lead].before
-	}
-	return notes.noteHash(x.n) == notes.noteHash(y.n)
-}
-
-// key is the hash of what e is looked for by, if it is looked for.
-func (p *pending) key(e *subscription, notes noteHasher) (key uint64, ok bool) {
-	switch {
-	case p.expires(e.group):
-		return couponHash(e.n), true
-	case notes != nil:
-		return notes.noteHash(e.n), true
-	}
-	return 0, false
-}
-
-func (p *pending) addKey(r uint32, e *subscription, notes noteHasher) {
-	if key, ok := p.key(e, notes); ok {
-		p.keys.add(key, r, p.hashOf(notes))
-	}
-}
-
-func (p *pending) removeKey(r uint32, e *subscription, notes noteHasher) {
-	if key, ok := p.key(e, notes); ok {
-		p.keys.remove(key, r, p.hashOf(notes))
-	}
-}
-
-// hashOf is what the index asks for the hash of another.
-func (p *pending) hashOf(notes noteHasher) hashOf {
-	return func(r uint32) uint64 {
-		key, _ := p.key(p.at(r), notes)
-		return key
-	}
-}
-
-func (p *pending) isFew() bool { return p.live <= fewSubscriptions && len(p.pages) <= fewPages }
-
-// couponHash spreads coupon numbers. They are the campaign's own and nobody chooses them, so it needs no key. Source: the
-// finalizer of MurmurHash3, A. Appleby.
-func couponHash(n uint32) uint64 {
-	x := uint64(n)
-	x ^= x >> 33
-	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	x *= 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
 }
 
 // All calls f for every pending subscription by rising number.

@@ -1,0 +1,113 @@
+package domain
+
+import "slices"
+
+// Fire removes what of that kind is due at the given instant, subscriptions fromR to throughR, and appends their numbers,
+// rising, to dst. Calling it with what a reminders.due event says makes every folder remove the same.
+func (s *Subscriptions) Fire(kind string, at Instant, fromR, throughR uint64, a Anchors, dst []uint64) []uint64 {
+	begin := len(dst)
+	s.fire(kind, at, fromR, throughR, a, nil, &dst)
+	slices.Sort(dst[begin:])
+	return dst
+}
+
+// fire returns how many it has removed. Without dst nobody asks which.
+func (s *Subscriptions) fire(kind string, at Instant, fromR, throughR uint64, a Anchors, notes noteHasher, dst *[]uint64) (fired int) {
+	var few [4]uint32
+	p := s.inOrder()
+	ids := p.groupsAt(kind, at, a, few[:0])
+	if len(ids) == 0 || fromR > MaxReminder {
+		return 0
+	}
+	from, through := uint32(fromR), uint32(min(throughR, MaxReminder))
+	was := p.live
+	if p.isAll(ids, from, through) { // as at the opening of a campaign: nothing is taken out one by one
+		if dst != nil {
+			p.each(func(r uint32, _ *subscription) bool {
+				*dst = append(*dst, uint64(r))
+				return true
+			})
+		}
+		s.p = nil
+		return int(was)
+	}
+	p = s.own()
+	for _, id := range ids {
+		p.fire(id, from, through, notes, dst)
+	}
+	fired = int(was - p.live)
+	s.released()
+	return fired
+}
+
+// isAll tells whether everything that is pending lies in these groups and between these numbers.
+func (p *pending) isAll(ids []uint32, from, through uint32) bool {
+	all := uint32(0)
+	for _, id := range ids {
+		g := p.group(id)
+		if g.first < from || p.at(g.first).previous > through {
+			return false
+		}
+		all += g.count()
+	}
+	return all == p.live
+}
+
+// fire removes from a group in order the numbers from to through, several at a time: what they need of memory comes at
+// once then.
+func (p *pending) fire(id uint32, from, through uint32, notes noteHasher, dst *[]uint64) {
+	g := *p.group(id)
+	r := g.first
+	if r < from {
+		r = p.higher(id, from-1)
+	}
+	if r == 0 || r > through {
+		return
+	}
+	type one struct {
+		r   uint32
+		key uint64
+		ok  bool
+	}
+	var some [16]one
+	first, previous, fired := r, p.at(r).previous, uint32(0)
+	for more := true; more; {
+		n := 0
+		for n < len(some) && more {
+			e := p.at(r)
+			x := one{r: r}
+			if p.keys != nil {
+				if x.key, x.ok = p.key(e, notes); x.ok {
+					p.touched += p.keys.touch(x.key)
+				}
+			}
+			some[n] = x
+			n++
+			fired++
+			r = e.next
+			more = fired < g.count() && r > first && r <= through
+		}
+		for i := range some[:n] {
+			x := &some[i]
+			if dst != nil {
+				*dst = append(*dst, uint64(x.r))
+			}
+			if x.ok {
+				p.keys.remove(x.key, x.r, p.hashOf(notes))
+			}
+			p.removeEntry(x.r)
+		}
+	}
+	p.live -= fired
+	if fired == g.count() {
+		p.dropGroup(id)
+		return
+	}
+	left := p.editGroup(id)
+	left.size -= fired
+	if first == g.first {
+		left.first = r
+	}
+	p.edit(previous).next = r
+	p.edit(r).previous = previous
+}

@@ -1,0 +1,134 @@
+package domain
+
+import (
+	"slices"
+	"time"
+)
+
+// What a subscription is looked for by is its key: of kind expires the coupon, of kind opens what its note stands for. A
+// few are walked; more have an index.
+const (
+	fewSubscriptions = 32 // walked to find those of a coupon
+	fewPages         = 4
+)
+
+// noteHasher knows what a subscription of kind opens is looked for by: a hash, from the n that it was set with. Where
+// there is none, only those of coupons are looked for.
+type noteHasher interface{ noteHash(n uint32) uint64 }
+
+// OfCoupon returns the pending subscriptions of kind expires that hang on coupon n, rising.
+func (s *Subscriptions) OfCoupon(n uint32) (rs []uint64) {
+	if s.p == nil {
+		return nil
+	}
+	s.p.ofCoupon(n, func(r uint32) bool {
+		rs = append(rs, uint64(r))
+		return false
+	})
+	slices.Sort(rs)
+	return rs
+}
+
+// FindOfCoupon returns the pending subscription of kind expires with that lead time on coupon n.
+func (s *Subscriptions) FindOfCoupon(n uint32, before time.Duration) (r uint64, ok bool) {
+	if s.p == nil {
+		return 0, false
+	}
+	p, wanted := s.p, microseconds(before)
+	found, ok := p.ofCoupon(n, func(r uint32) bool { return p.leads.list[p.group(p.at(r).group).lead].before == wanted })
+	return uint64(found), ok
+}
+
+// ofCoupon returns the first subscription of kind expires on coupon n for which same says yes.
+func (p *pending) ofCoupon(n uint32, same func(r uint32) bool) (r uint32, ok bool) {
+	return p.find(couponHash(n), func(r uint32, e *subscription) bool { return e.n == n && p.expires(e.group) && same(r) })
+}
+
+// ofNote returns the subscription of kind opens whose note has that hash.
+func (s *Subscriptions) ofNote(hash uint64, notes noteHasher) (r uint64, ok bool) {
+	if s.p == nil {
+		return 0, false
+	}
+	p := s.p
+	found, ok := p.find(hash, func(_ uint32, e *subscription) bool { return !p.expires(e.group) && notes.noteHash(e.n) == hash })
+	return uint64(found), ok
+}
+
+// touch asks memory for where a key is looked for: see index.touch.
+func (s *Subscriptions) touch(key uint64) uint32 {
+	if s.p == nil || s.p.keys == nil {
+		return 0
+	}
+	return s.p.keys.touch(key)
+}
+
+// find returns the first subscription with that key for which same says yes; same may be asked about others too.
+func (p *pending) find(key uint64, same func(r uint32, e *subscription) bool) (r uint32, ok bool) {
+	if p.keys != nil {
+		return p.keys.find(key, func(r uint32) bool { return same(r, p.at(r)) })
+	}
+	p.each(func(number uint32, e *subscription) bool {
+		if ok = same(number, e); ok {
+			r = number
+		}
+		return !ok
+	})
+	return r, ok
+}
+
+// same tells whether two are looked for by the same.
+func (p *pending) same(a, b uint32, notes noteHasher) bool {
+	x, y := p.at(a), p.at(b)
+	expires := p.expires(x.group)
+	switch {
+	case expires != p.expires(y.group):
+		return false
+	case expires:
+		return x.n == y.n && p.leads.list[p.group(x.group).lead].before == p.leads.list[p.group(y.group).lead].before
+	}
+	return notes.noteHash(x.n) == notes.noteHash(y.n)
+}
+
+// key is the hash of what e is looked for by, if it is looked for.
+func (p *pending) key(e *subscription, notes noteHasher) (key uint64, ok bool) {
+	switch {
+	case p.expires(e.group):
+		return couponHash(e.n), true
+	case notes != nil:
+		return notes.noteHash(e.n), true
+	}
+	return 0, false
+}
+
+func (p *pending) addKey(r uint32, e *subscription, notes noteHasher) {
+	if key, ok := p.key(e, notes); ok {
+		p.keys.add(key, r, p.hashOf(notes))
+	}
+}
+
+func (p *pending) removeKey(r uint32, e *subscription, notes noteHasher) {
+	if key, ok := p.key(e, notes); ok {
+		p.keys.remove(key, r, p.hashOf(notes))
+	}
+}
+
+// hashOf is what the index asks for the hash of another.
+func (p *pending) hashOf(notes noteHasher) hashOf {
+	return func(r uint32) uint64 {
+		key, _ := p.key(p.at(r), notes)
+		return key
+	}
+}
+
+func (p *pending) isFew() bool { return p.live <= fewSubscriptions && len(p.pages) <= fewPages }
+
+// couponHash spreads coupon numbers. They are the campaign's own and nobody chooses them, so it needs no key. Source: the
+// finalizer of MurmurHash3, A. Appleby.
+func couponHash(n uint32) uint64 {
+	x := uint64(n)
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
