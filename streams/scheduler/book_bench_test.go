@@ -78,6 +78,45 @@ func BenchmarkBookBytes(b *testing.B) {
 	}
 }
 
+// BenchmarkCampaignBytes: what a campaign takes of which there may be a million: with nothing that falls due, with an instant
+// at which coupons fall, and with one and with fifty reminders. CAMPAIGNS changes how many there are.
+func BenchmarkCampaignBytes(b *testing.B) {
+	campaigns := 200_000
+	if s := os.Getenv("CAMPAIGNS"); s != "" {
+		campaigns, _ = strconv.Atoi(s)
+	}
+	for _, c := range []struct {
+		name               string
+		instant, reminders int
+	}{{"bare", 0, 0}, {"instant", 1, 0}, {"reminder", 0, 1}, {"reminders=50", 0, 50}} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				heap, _ := memory()
+				bk := newBook("")
+				for i := range campaigns {
+					name := fmt.Sprintf("campaign-%06d", i)
+					events := []domain.Event{{Type: domain.CampaignCreated, Campaign: name, Settings: domain.Settings{OpensAt: start}}}
+					for range c.instant {
+						events = append(events, domain.Event{Type: domain.CouponClaimed, Campaign: name, N: 1, ExpiresAt: start})
+					}
+					for r := range c.reminders {
+						events = append(events, domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(r + 1), CustomerID: "customer-" + strconv.Itoa(10_000_000+r), Kind: domain.KindOpens, DueAt: start})
+					}
+					for j := range events {
+						if _, err := bk.fold(&events[j]); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+				heap2, _ := memory()
+				b.ReportMetric((heap2-heap)/float64(campaigns), "B/campaign")
+				b.ReportMetric(0, "ns/op")
+				bk.close()
+			}
+		})
+	}
+}
+
 // BenchmarkBookSnapshot: how long the fold stands still for a snapshot, and how fast one is written and read. PENDING
 // changes how many reminders there are.
 func BenchmarkBookSnapshot(b *testing.B) {
