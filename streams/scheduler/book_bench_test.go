@@ -124,10 +124,14 @@ func BenchmarkBookSnapshot(b *testing.B) {
 	if s := os.Getenv("PENDING"); s != "" {
 		pending, _ = strconv.Atoi(s)
 	}
-	for _, kind := range []string{domain.KindOpens, domain.KindExpires} {
-		bk := manyReminders(b, pending, 100, kind)
+	for _, c := range []struct {
+		kind      string
+		campaigns int
+	}{{domain.KindOpens, 100}, {domain.KindExpires, 100}, {domain.KindOpens, 250_000}} {
+		bk := manyReminders(b, pending, c.campaigns, c.kind)
+		name := fmt.Sprintf("%s/campaigns=%d", c.kind, c.campaigns)
 		var content bytes.Buffer
-		b.Run(kind+"/write", func(b *testing.B) {
+		b.Run(name+"/write", func(b *testing.B) {
 			for b.Loop() {
 				content.Reset()
 				began := time.Now()
@@ -142,7 +146,7 @@ func BenchmarkBookSnapshot(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(pending), "ns/reminder")
 		})
-		b.Run(kind+"/read", func(b *testing.B) {
+		b.Run(name+"/read", func(b *testing.B) {
 			for b.Loop() {
 				back, err := decodeBook("", bytes.NewReader(content.Bytes()))
 				if err != nil || back.reminders != pending {

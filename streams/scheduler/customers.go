@@ -187,15 +187,11 @@ func (c *customers) write(data []byte, first uint32, live uint16, class uint8) (
 var errDisk = errors.New("the disk is needed")
 
 func (c *customers) explain(doing string, err error) error {
-	return fmt.Errorf("%w for customers of pending reminders: %s them in a temporary file in %s: %w; make room there, or start with another directory for temporary files (TMPDIR)",
-		errDisk, doing, c.where(), err)
-}
-
-func (c *customers) where() string {
-	if c.dir != "" {
-		return c.dir
+	where, remedy := c.dir, "make room there"
+	if where == "" {
+		where, remedy = os.TempDir(), "make room there, or start with another directory for temporary files (TMPDIR)"
 	}
-	return os.TempDir()
+	return fmt.Errorf("%w for customers of pending reminders: %s them in a temporary file in %s: %w; %s", errDisk, doing, where, err, remedy)
 }
 
 // open makes the file when the first block needs it, and takes its name away: from here on nobody else can reach it, and
