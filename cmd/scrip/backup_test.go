@@ -48,9 +48,10 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 	for i := range 20 {
 		old.must("claim", "summer", "--customer", fmt.Sprint(i))
 	}
+	old.must("config", "set", "reminder.pause.summer", "true", "--by", "Ann, on call")
 	dir := filepath.Join(t.TempDir(), "backup")
 	took := old.must("backup", dir)
-	if took["code_key"] != true || took["lanes"] != 4.0 || took["streams"] != 14.0 || took["messages"].(float64) < 40 {
+	if took["code_key"] != true || took["lanes"] != 4.0 || took["streams"] != 15.0 || took["messages"].(float64) < 40 {
 		t.Errorf("backup: %v", took)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "code.key")); err != nil || info.Mode().Perm() != 0o600 {
@@ -88,6 +89,9 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 		t.Errorf("the key in the data directory: %v %v", info, err)
 	}
 	p := serve(t, data)
+	if v := p.must("config", "get", "reminder.pause.summer"); v["value"] != "true" || v["by"] != "Ann, on call" {
+		t.Errorf("what was paused: %v", v)
+	}
 	again := p.must("claim", "summer", "--customer", "alice", "--id", "one")
 	if again["code"] != first["code"] || again["repeat"] != true {
 		t.Errorf("%v became %v", first, again)
