@@ -187,7 +187,7 @@ func TestAPauseHoldsOnARunningServer(t *testing.T) {
 	if got := do("config", "get", "reminder.grace"); got["value"] != "2h0m0s" || got["default"] != true {
 		t.Errorf("what the server was started with is the default: %v", got)
 	}
-	if got := p.run("status"); !strings.Contains(got.out, "settings") || !strings.Contains(got.out, "all defaults") {
+	if got := p.run("status"); !strings.Contains(got.out, "SETTINGS") || !strings.Contains(got.out, "all defaults") {
 		t.Errorf("status: %+v", got)
 	}
 	for _, form := range []string{"text", "json"} {

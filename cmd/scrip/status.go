@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,16 +18,20 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 )
 
 func (m *Main) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Say how the server and its lanes stand", Args: noArgs,
 		Long: `Say how the server and its lanes stand: what the log holds, who works each lane, what has not been decided yet, how far
-the read tables are, how many dead letters are open. Where a lane has stopped, it says why and what to do.
+the read tables are, how many dead letters are open. Where a lane has stopped, it says why and what to do. Each server of
+the log is asked, whichever machine it runs on.
+
+OLDEST-DUE is how long the oldest expiry or reminder that is due has waited: the number to watch. WAITING customers are due
+and wait for their turn. DUE-IN counts what falls due soon: reminders + instants at which coupons of a campaign expire.
 
 The exit code is 0 when all lanes are worked and the server is ready, else 1.`,
 	}
@@ -49,16 +54,18 @@ The exit code is 0 when all lanes are worked and the server is ready, else 1.`,
 
 // status is what `scrip status` tells.
 type status struct {
-	Ready   bool                     `json:"ready"`
-	Log     string                   `json:"log"`
-	Created time.Time                `json:"created"`
-	Lanes   int                      `json:"lanes"`
-	Sync    string                   `json:"sync,omitempty"`
-	NATS    string                   `json:"nats"`
-	HTTP    string                   `json:"http,omitempty"`
-	Servers []string                 `json:"servers"`
-	PerLane []laneStatus             `json:"lane"`
-	Checks  map[string]server.Result `json:"checks,omitempty"`
+	Ready   bool         `json:"ready"`
+	Log     string       `json:"log"`
+	Created time.Time    `json:"created"`
+	Lanes   int          `json:"lanes"`
+	Sync    string       `json:"sync,omitempty"`
+	NATS    string       `json:"nats"`
+	HTTP    string       `json:"http,omitempty"`
+	Servers []string     `json:"servers"`
+	PerLane []laneStatus `json:"lane"`
+	// PerServer is what each server says of itself.
+	PerServer []serverStatus           `json:"server"`
+	Checks    map[string]server.Result `json:"checks,omitempty"`
 	// DeadLetters are the open ones; nil where NoDeadLetters says why they are not known.
 	DeadLetters   *deadletter.Counts `json:"dead_letters,omitempty"`
 	NoDeadLetters string             `json:"dead_letters_unknown,omitempty"`
@@ -78,6 +85,8 @@ type laneStatus struct {
 	Tables    string `json:"tables,omitempty"`
 	Behind    uint64 `json:"tables_behind"`
 	Foreign   int    `json:"foreign_messages,omitempty"`
+	// Backlog is what its scheduler has before it, nil while that is not known.
+	Backlog *scheduler.Backlog `json:"backlog,omitempty"`
 }
 
 // look gathers it: from the log itself, the leases, and the server's own /readyz where that is known.
@@ -102,7 +111,7 @@ func look(ctx context.Context, s *session) (*status, error) {
 		st.PerLane = append(st.PerLane, l)
 		st.Ready = st.Ready && l.Holder != ""
 	}
-	st.askServer(ctx)
+	st.askServers(ctx, s.nc)
 	st.countDeadLetters(ctx, s.server.PostgresURL)
 	return st, nil
 }
@@ -168,59 +177,6 @@ func (st *status) letters() string {
 	return "none"
 }
 
-// settings says which run-time settings the server has in force, "" = not known.
-func (st *status) settings() string {
-	var c server.ConfigReadiness
-	switch {
-	case !detailed(st.Checks["config"], &c):
-		return ""
-	case c.Change == 0 && c.Revision == 0:
-		return "all defaults"
-	case c.Ignored > 0:
-		return fmt.Sprintf("up to change %d, %d ignored; see scrip config history", c.Change, c.Ignored)
-	}
-	return fmt.Sprintf("up to change %d", c.Change)
-}
-
-// askServer adds what the server says of itself.
-func (st *status) askServer(ctx context.Context) {
-	if st.HTTP == "" {
-		st.Note = "what the server says of itself is not known with --nats; ask its /readyz"
-		return
-	}
-	ready, err := askReady(ctx, st.HTTP)
-	if err != nil {
-		st.Ready, st.Note = false, "the server does not say how it stands: "+err.Error()
-		return
-	}
-	st.Ready, st.Checks = st.Ready && ready.Ready, ready.Checks
-	var lanes struct{ Lanes []server.LaneReadiness }
-	if detailed(ready.Checks["lanes"], &lanes) {
-		for _, r := range lanes.Lanes {
-			if r.Lane < len(st.PerLane) {
-				l := &st.PerLane[r.Lane]
-				l.State, l.Error = string(r.State), r.Error
-				if r.Holder != "" {
-					l.State = "elsewhere"
-				}
-				st.Ready = st.Ready && (r.State == lane.StateOwner || r.Holder != "")
-			}
-		}
-	}
-	var tables struct{ Lanes []server.Projected }
-	if detailed(ready.Checks["projector"], &tables) {
-		for _, p := range tables.Lanes {
-			if p.Lane < len(st.PerLane) {
-				l := &st.PerLane[p.Lane]
-				l.Tables, l.Behind = string(p.State), p.Behind
-				if p.Error != "" && l.Error == "" {
-					l.Error = "tables: " + p.Error
-				}
-			}
-		}
-	}
-}
-
 func askReady(ctx context.Context, url string) (server.Readiness, error) {
 	var r server.Readiness
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
@@ -252,7 +208,7 @@ func (m *Main) printStatus(st *status) error {
 	}
 	rows := [][2]string{{head, ""}, {"log", fmt.Sprintf("%s, %d lanes, since %s", st.Log, st.Lanes, st.Created.Format(time.RFC3339))}}
 	for _, r := range [][2]string{{"sync", sync}, {"nats", st.NATS}, {"http", st.HTTP}, {"servers", strconv.Itoa(len(st.Servers))},
-		{"dead letters", st.letters()}, {"settings", st.settings()}, {"note", st.Note}} {
+		{"dead letters", st.letters()}, {"note", st.Note}} {
 		if r[1] != "" {
 			rows = append(rows, r)
 		}
@@ -279,10 +235,34 @@ func (m *Main) printStatus(st *status) error {
 				state = "nobody works it"
 			}
 		}
-		lanes = append(lanes, []string{strconv.Itoa(l.Lane), state, fmt.Sprint(l.Events), fmt.Sprint(l.Commands), fmt.Sprint(l.Undecided),
+		lanes = append(lanes, []string{strconv.Itoa(l.Lane), state, orText(l.Holder, "-"), fmt.Sprint(l.Events), fmt.Sprint(l.Commands), fmt.Sprint(l.Undecided),
 			orText(l.Tables, "-"), fmt.Sprint(l.Behind), l.Error})
 	}
-	return m.printTable("LANE STATE EVENTS COMMANDS UNDECIDED TABLES BEHIND PROBLEM", lanes)
+	if err := m.printTable("LANE STATE HOLDER EVENTS COMMANDS UNDECIDED TABLES BEHIND PROBLEM", lanes); err != nil {
+		return err
+	}
+	var servers [][]string
+	for _, s := range st.PerServer {
+		var roles []string
+		for _, r := range s.Roles {
+			roles = append(roles, string(r))
+		}
+		how := "does not answer"
+		switch {
+		case s.Ready:
+			how = "ready"
+		case s.Answers:
+			how = "not ready"
+		}
+		servers = append(servers, []string{s.Server, how, orText(strings.Join(roles, ","), "-"), orText(s.Settings, "-")})
+	}
+	if err := m.printTable("SERVER STATE ROLES SETTINGS", servers); err != nil {
+		return err
+	}
+	if due := st.backlogs(); len(due) > 0 {
+		return m.printTable(backlogHead, due)
+	}
+	return nil
 }
 
 // problem is what a check says is wrong, if it says it in words.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -26,6 +27,7 @@ type lanes struct {
 	s         *server
 	js        jetstream.JetStream
 	all       []*lane.Lane
+	due       []atomic.Pointer[scheduler.Scheduler] // of each lane, nil where none runs here
 	scheduler *scheduler.Metrics
 	snapshots *snapstore.Store
 
@@ -47,11 +49,11 @@ func (s *server) startLanes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	snapshots, err := snapstore.New(ctx, js, snapstore.Options{Logger: s.log})
-	if err != nil {
+	ls := &lanes{s: s, js: js, due: make([]atomic.Pointer[scheduler.Scheduler], s.stream.Lanes), scheduler: scheduler.NewMetrics(s.metrics.registry)}
+	s.pressure = &pressure{answered: ls.answered, loading: ls.loading, now: time.Now}
+	if ls.snapshots, err = snapstore.New(ctx, js, snapstore.Options{Busy: s.pressure.Busy, Logger: s.log}); err != nil {
 		return err
 	}
-	ls := &lanes{s: s, js: js, scheduler: scheduler.NewMetrics(s.metrics.registry), snapshots: snapshots}
 	metrics := lane.NewMetrics(s.metrics.registry)
 	for n := range s.stream.Lanes {
 		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config}
@@ -76,7 +78,6 @@ func (s *server) startLanes(ctx context.Context) error {
 		return nil
 	})
 	s.health.add("lanes", true, ls.check)
-	s.pressure = &pressure{answered: ls.answered, loading: ls.loading, now: time.Now}
 	return nil
 }
 
@@ -133,9 +134,12 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 	}
 	for {
 		begun := time.Now()
-		err := scheduler.New(ls.js, ls.s.stream.UUID, n, scheduler.Options{
+		sched := scheduler.New(ls.js, ls.s.stream.UUID, n, scheduler.Options{
 			Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log, Dir: ls.s.dir.Path(), Config: ls.s.config, Busy: ls.asked,
-		}).Run(ctx)
+		})
+		ls.due[n].Store(sched)
+		err := sched.Run(ctx)
+		ls.due[n].Store(nil)
 		if ctx.Err() != nil {
 			return
 		}
@@ -166,6 +170,8 @@ type LaneReadiness struct {
 	lane.Status
 	// Holder is the server that works the lane where we do not.
 	Holder string `json:"holder,omitempty"`
+	// Backlog is what its scheduler has before it, where that runs here and has caught up.
+	Backlog *scheduler.Backlog `json:"backlog,omitempty"`
 }
 
 // check says whether every lane is worked by somebody.
@@ -174,6 +180,11 @@ func (ls *lanes) check() (ok bool, detail any) {
 	list := make([]LaneReadiness, len(ls.all))
 	for n, l := range ls.all {
 		list[n] = LaneReadiness{Lane: n, Status: l.Status()}
+		if sched := ls.due[n].Load(); sched != nil {
+			if b, known := sched.Backlog(); known {
+				list[n].Backlog = &b
+			}
+		}
 		switch {
 		case list[n].State == lane.StateOwner:
 		case list[n].State == lane.StateIdle && list[n].Error == "":
