@@ -55,7 +55,7 @@ func (r *run) ask(ctx context.Context, now domain.Instant) {
 	repeated := r.planner.repeated
 	cmds := r.planner.asks(now)
 	if took := r.planner.answered; took > 0 {
-		r.pace.replied(r.opts.Now(), took)
+		r.pace.replied(r.opts.Now(), took, r.planner.answeredSmall)
 		r.planner.answered = 0
 	}
 	if len(cmds) == 0 {

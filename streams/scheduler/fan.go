@@ -44,6 +44,7 @@ type fan struct {
 	pace     *pace
 	now      func() time.Time
 	timer    func(time.Duration) (<-chan time.Time, func())
+	around   func() // called each time round while everything waits for the fan-out: settings may change
 
 	last    uint64          // sequence the stream ends with when all of window has landed
 	reached eventlog.Source // how far the stream comes when all of window has landed
@@ -83,18 +84,18 @@ type expansion struct {
 
 // expand takes in whom a reminders.due event tells: line (from 1) of the event message m. What the stream holds already
 // is passed over.
-func (f *fan) expand(_ context.Context, m *eventlog.Message, line int, ev *domain.Event, fired []firing) error {
+func (f *fan) expand(m *eventlog.Message, line int, ev *domain.Event, fired []firing) {
 	here := eventlog.Source{Sequence: m.Sequence, Line: line}
 	switch c := compareLines(here, f.reached); {
 	case c < 0:
-		return nil
+		return
 	case c == 0:
 		for len(fired) > 0 && fired[0].r <= f.reached.LastR {
 			fired = fired[1:]
 		}
 	}
 	if len(fired) == 0 {
-		return nil
+		return
 	}
 	digest := ""
 	if n := len(f.queue); n > 0 && f.queue[n-1].source.Sequence == m.Sequence {
@@ -104,7 +105,6 @@ func (f *fan) expand(_ context.Context, m *eventlog.Message, line int, ev *domai
 	}
 	f.queue = append(f.queue, expansion{source: here, digest: digest, line: newDueLine(ev), fired: fired})
 	f.waiting += len(fired)
-	return nil
 }
 
 // full says that no more should be folded for now.
@@ -199,6 +199,9 @@ func (f *fan) settle(ctx context.Context) error { return f.drain(ctx, 0) }
 // drain goes on until at most so many customers wait; for 0, until they all stand on the stream.
 func (f *fan) drain(ctx context.Context, most int) error {
 	for {
+		if f.around != nil {
+			f.around()
+		}
 		again, err := f.pump(ctx)
 		if err != nil {
 			return err
@@ -286,7 +289,7 @@ func (f *fan) fail(ctx context.Context, cause error) error {
 	if errors.Is(cause, eventlog.ErrTooLarge) {
 		return cause
 	}
-	if f.ill && !f.said && errors.Is(cause, eventlog.ErrNotDurable) {
+	if f.pause > 0 && !f.said && errors.Is(cause, eventlog.ErrNotDurable) {
 		f.say(ctx, cause)
 	}
 	f.ill, f.mended = true, nil

@@ -89,9 +89,7 @@ func (r *rig) expandAll(ctx context.Context, f *fan, upTo int) error {
 					return err
 				}
 				if ev.Fired > 0 {
-					if err := f.expand(ctx, &batch[i], n+1, &ev, gone[:min(len(gone), upTo)]); err != nil {
-						return err
-					}
+					f.expand(&batch[i], n+1, &ev, gone[:min(len(gone), upTo)])
 				}
 			}
 		}

@@ -44,9 +44,7 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 			}
 		}
 		if ev.Fired > 0 {
-			if err := r.fan.expand(ctx, m, n+1, &ev, gone); err != nil {
-				return err
-			}
+			r.fan.expand(m, n+1, &ev, gone)
 		}
 	}
 	r.folded, r.torn = *m, false

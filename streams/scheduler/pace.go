@@ -157,13 +157,21 @@ func (p *pace) acked(now time.Time, took time.Duration) {
 	p.probed(&p.ack, now, took, ackFloor)
 }
 
-// replied is a probe: how long the lane took from an ask to its event.
-func (p *pace) replied(now time.Time, took time.Duration) {
-	p.probed(&p.answer, now, took, answerFloor)
+// replied is a probe: how long the lane took from an ask to its event. Of asks that are work to the lane, nothing is
+// learned about what it takes without; a claim behind one waits as long.
+func (p *pace) replied(now time.Time, took time.Duration, small bool) {
+	if small || !p.quiet(now, took) {
+		p.probed(&p.answer, now, took, answerFloor)
+	}
+}
+
+// quiet says that no reminders were going out while a probe was under way that took so long.
+func (p *pace) quiet(now time.Time, took time.Duration) bool {
+	return p.last.IsZero() || now.Sub(p.last) > quietAfter+took
 }
 
 func (p *pace) probed(b *probe, now time.Time, took, floor time.Duration) {
-	if p.last.IsZero() || now.Sub(p.last) > quietAfter+took {
+	if p.quiet(now, took) {
 		b.learn(now, took)
 		return
 	}

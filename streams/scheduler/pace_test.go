@@ -166,7 +166,8 @@ func TestPaceFollowsTheProbes(t *testing.T) {
 	for range 50 { // nothing goes out: this is how long it takes
 		now = now.Add(time.Second)
 		p.acked(now, 3*time.Millisecond)
-		p.replied(now, 8*time.Millisecond)
+		p.replied(now, 8*time.Millisecond, true)
+		p.replied(now, time.Second, false) // a large chunk: says nothing of others
 	}
 	if p.ack.baseline != 3*time.Millisecond || p.answer.baseline != 8*time.Millisecond || p.duty != firstDuty {
 		t.Fatalf("baselines %s and %s, duty %g", p.ack.baseline, p.answer.baseline, p.duty)
@@ -182,7 +183,7 @@ func TestPaceFollowsTheProbes(t *testing.T) {
 	if d := probe(p.acked, 6*time.Millisecond, settleFor, 1); d <= firstDuty {
 		t.Errorf("twice as long is not slow, but the share is %g", d)
 	}
-	if d := probe(p.replied, 17*time.Millisecond, settleFor, 1); d >= firstDuty {
+	if d := probe(func(now time.Time, took time.Duration) { p.replied(now, took, false) }, 17*time.Millisecond, settleFor, 1); d >= firstDuty {
 		t.Errorf("after a slow answer the share is %g", d)
 	}
 	p.duty, now = 1, now.Add(settleFor)

@@ -49,9 +49,10 @@ type planner struct {
 	stand  [classes]int    // what the standing asks cost
 	behind [priorities]int // customers due and not asked for, about
 
-	clock    domain.Instant // the time that was seen last
-	repeated uint64         // asks that were not the first of their kind
-	answered time.Duration  // the longest that an answer took since this was last set to 0
+	clock         domain.Instant // the time that was seen last
+	repeated      uint64         // asks that were not the first of their kind
+	answered      time.Duration  // the longest that an answer took since this was last set to 0
+	answeredSmall bool           // it was to an ask that gives a lane hardly any work
 }
 
 // askKey is one thing that can be due in a campaign. kind is empty for coupons that fall; then at is 0, because one ask
@@ -111,17 +112,19 @@ func (p *planner) changed(one, other map[string]bool) {
 	}
 }
 
-// at tells the planner the time. Where it ran backwards, what was to happen later is planned anew: an ask repeated at a
+// at tells the planner the time. Where it was set back, what was to happen later is planned anew: an ask repeated at a
 // time that lies an hour ahead now would be as good as forgotten.
 func (p *planner) at(now domain.Instant) {
-	if now < p.clock {
-		for _, plan := range p.plans {
-			for _, q := range plan {
-				for i := range q.asks {
-					q.asks[i].again = min(q.asks[i].again, now+domain.Instant(lastAgain/time.Microsecond))
-				}
-				p.book.setLook(q.entry, 0)
+	if now > p.clock-domain.Instant(firstAgain/time.Microsecond) {
+		p.clock = max(p.clock, now)
+		return
+	}
+	for _, plan := range p.plans {
+		for _, q := range plan {
+			for i := range q.asks {
+				q.asks[i].again = min(q.asks[i].again, now+domain.Instant(lastAgain/time.Microsecond))
 			}
+			p.book.setLook(q.entry, 0)
 		}
 	}
 	p.clock = now
@@ -358,8 +361,8 @@ func (p *planner) wait(q *question, left int) {
 // settled notes that the oldest ask stands no more.
 func (p *planner) settled(q *question, now domain.Instant) {
 	a := &q.asks[0]
-	if a.times == 1 {
-		p.answered = max(p.answered, time.Duration(now-a.sent)*time.Microsecond)
+	if took := time.Duration(now-a.sent) * time.Microsecond; a.times == 1 && took > p.answered {
+		p.answered, p.answeredSmall = took, a.cost <= leastCost
 	}
 	p.stand[q.class] -= a.cost
 	q.asks = q.asks[1:]

@@ -142,6 +142,7 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	r.planner = newPlanner(r.book)
 	r.configure(ctx)
+	r.fan.around = func() { r.configure(ctx) }
 	began := r.opts.Now()
 	err = r.reader.CatchUp(ctx, func(batch []eventlog.Message) error {
 		for i := range batch {
