@@ -37,6 +37,12 @@ func (r Report) kind() string {
 	if r.Projections != nil {
 		return "tables"
 	}
+	if r.Due != nil {
+		return r.Due.Job + "-" + string(r.Due.Durability)
+	}
+	if r.Pending != nil {
+		return "pending-" + string(r.Pending.Durability)
+	}
 	kind := "run"
 	for i, t := range r.Tables {
 		if i == 0 && t.OpenLoop != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flags that run and growth share.
+// flags that the commands share.
 type flags struct {
 	options
 	durabilities []string

@@ -12,6 +12,9 @@
 // are checked to be distinct and the server is asked how many it has given out; if that is not what was answered, there
 // is no number.
 //
+// Jobs that time asks for (expire, remind, pending) have no callers: all falls due at one instant, and what counts is when
+// the last of it is done (due.go).
+//
 // Every server is a process of its own, on a free port of the loopback, in a directory that is removed at the end. The
 // peers' clients are linked here and not in scrip.
 //
@@ -49,7 +52,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 		Use: "scripbench", Short: "Measure scrip beside its peers", SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(runCommand(), growthCommand(), restartCommand(), tablesCommand(), plotCommand())
+	root.AddCommand(runCommand(), growthCommand(), restartCommand(), tablesCommand(), expireCommand(), remindCommand(), pendingCommand(), plotCommand())
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(progress)

@@ -315,23 +315,35 @@ func (s *scripServer) resident(ctx context.Context) (int64, error) {
 
 // metric adds up a metric over its labels.
 func (s *scripServer) metric(ctx context.Context, name string) (sum float64, err error) {
+	byLane, err := s.metricByLane(ctx, name)
+	for _, v := range byLane {
+		sum += v
+	}
+	return sum, err
+}
+
+// metricByLane adds up a metric over its labels but the lane.
+func (s *scripServer) metricByLane(ctx context.Context, name string) (map[string]float64, error) {
 	body, err := s.http(ctx, "/metrics")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer body.Close()
+	byLane := map[string]float64{}
 	lines := bufio.NewScanner(body)
 	for lines.Scan() {
 		if rest, ok := strings.CutPrefix(lines.Text(), name+"{"); ok {
 			var v float64
-			_, value, _ := strings.Cut(rest, "} ")
+			labels, value, _ := strings.Cut(rest, "} ")
 			if _, err := fmt.Sscan(value, &v); err != nil {
-				return 0, fmt.Errorf("metric %s: %w", name, err)
+				return nil, fmt.Errorf("metric %s: %w", name, err)
 			}
-			sum += v
+			_, lane, _ := strings.Cut(labels, `lane="`)
+			lane, _, _ = strings.Cut(lane, `"`)
+			byLane[lane] += v
 		}
 	}
-	return sum, lines.Err()
+	return byLane, lines.Err()
 }
 
 func (s *scripServer) http(ctx context.Context, path string) (io.ReadCloser, error) {

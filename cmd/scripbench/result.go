@@ -60,6 +60,8 @@ type Report struct {
 	Restart *Restart  `json:"restart,omitempty"`
 	// Projections is what was made of a log.
 	Projections *TablesReport `json:"projections,omitempty"`
+	Due         *Due          `json:"due,omitempty"`
+	Pending     *Pending      `json:"pending,omitempty"`
 }
 
 // median takes the median of every number by itself. There must be a run.
@@ -82,8 +84,10 @@ func median(runs []Measure) Measure {
 	}
 }
 
-// middle of an even number of runs is the mean of the two in the middle.
-func middle[T int | int64 | float64](runs []Measure, of func(Measure) T) T {
+func middle[T int | int64 | float64](runs []Measure, of func(Measure) T) T { return middleOf(runs, of) }
+
+// middleOf an even number of runs is the mean of the two in the middle.
+func middleOf[R any, T int | int64 | float64](runs []R, of func(R) T) T {
 	var all []T
 	for _, m := range runs {
 		all = append(all, of(m))

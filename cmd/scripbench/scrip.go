@@ -31,6 +31,10 @@ const (
 type scripServer struct {
 	binary string
 	bare   bool
+	// roles that it has, with commas between; "" = all. Without the projector it needs no PostgreSQL.
+	roles string
+	// within is how long it may take to become ready; 0 = readyWithin.
+	within time.Duration
 
 	proc *process
 	desc datadir.Descriptor
@@ -59,7 +63,7 @@ func (s *scripServer) missing() error {
 		return fmt.Errorf("the program scrip is missing (%w): make build, or say where it is with --scrip PATH", err)
 	}
 	s.binary = binary
-	if !s.bare {
+	if !s.bare && s.roles == "" {
 		_, err = pgd.Find() // for the read tables
 	}
 	return err
@@ -68,8 +72,11 @@ func (s *scripServer) missing() error {
 func (s *scripServer) start(ctx context.Context, dir string, d durability) error {
 	data := filepath.Join(dir, "data")
 	args := []string{"serve", "--data", data, "--nats-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--sync", string(d), "--log-level", "warn"}
-	if s.bare {
+	switch {
+	case s.bare:
 		args = append(args, "--roles", "lanes")
+	case s.roles != "":
+		args = append(args, "--roles", s.roles)
 	}
 	var err error
 	if s.proc, err = startProcess(filepath.Join(dir, "log"), s.binary, args...); err != nil {
@@ -93,7 +100,7 @@ func (s *scripServer) start(ctx context.Context, dir string, d durability) error
 
 // ready waits until the server says where it is.
 func (s *scripServer) ready(ctx context.Context, data string) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	ctx, cancel := context.WithTimeout(ctx, max(readyWithin, s.within))
 	defer cancel()
 	tick := time.NewTicker(readyEvery)
 	defer tick.Stop()
@@ -116,6 +123,9 @@ func (s *scripServer) settings() string {
 	if s.bare {
 		return fmt.Sprintf("scrip serve --sync %s --roles lanes, idle", s.desc.Sync)
 	}
+	if s.roles != "" {
+		return fmt.Sprintf("scrip serve --sync %s, %d lanes, --roles %s: no read tables", s.desc.Sync, s.desc.Lanes, s.roles)
+	}
 	return fmt.Sprintf("scrip serve --sync %s, %d lanes, all roles, its own PostgreSQL", s.desc.Sync, s.desc.Lanes)
 }
 
@@ -128,13 +138,9 @@ func (s *scripServer) settle(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
-	ends := make([]uint64, s.desc.Lanes)
-	for lane := range ends {
-		stream, err := s.js.Stream(ctx, topology.EvtStream(lane))
-		if err != nil {
-			return err
-		}
-		ends[lane] = stream.CachedInfo().State.LastSeq
+	ends, err := s.ends(ctx, topology.EvtStream)
+	if err != nil {
+		return err
 	}
 	return check.Caught(ctx, s.db, ends)
 }

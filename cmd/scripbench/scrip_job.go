@@ -19,7 +19,7 @@ const (
 	pairsPerCaller = 16
 	// requestConns is how many connections share the callers of claim-request.
 	requestConns = 4
-	// creating is how many campaigns are created at once.
+	// creating is how many campaigns are created or updated at once.
 	creating = 4096
 )
 
@@ -55,14 +55,21 @@ func openScrip(ctx context.Context, st *stand, p *plan, callers int) (job, error
 
 // create makes the campaigns of a plan.
 func (s *scripServer) create(ctx context.Context, p *plan) error {
+	return s.operate(ctx, p.names, func(i int) domain.Command {
+		return domain.Command{Type: domain.CreateCampaign, Patch: domain.PatchOf(domain.DefaultSettings(uint32(p.codes[i])))}
+	})
+}
+
+// operate sends a command to each of the campaigns, many at once. None may be refused.
+func (s *scripServer) operate(ctx context.Context, names []string, command func(i int) domain.Command) error {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
 	var wg sync.WaitGroup
 	var problem atomic.Pointer[error]
 	slots := make(chan struct{}, creating)
-	for i, name := range p.names {
-		settings := domain.DefaultSettings(uint32(p.codes[i]))
-		cmd := domain.Command{Type: domain.CreateCampaign, Campaign: name, Patch: domain.PatchOf(settings)}
+	for i, name := range names {
+		cmd := command(i)
+		cmd.Campaign = name
 		slots <- struct{}{}
 		wg.Add(1)
 		err := s.sdk.DoAsync(ctx, cmd, func(o domain.Outcome, err error) {
@@ -76,12 +83,12 @@ func (s *scripServer) create(ctx context.Context, p *plan) error {
 			wg.Done()
 		})
 		if err != nil {
-			return fmt.Errorf("creating campaign %s: %w", name, err)
+			return fmt.Errorf("%s %s: %w", cmd.Type, name, err)
 		}
 	}
 	wg.Wait()
 	if err := problem.Load(); err != nil {
-		return fmt.Errorf("creating campaigns: %w", *err)
+		return fmt.Errorf("%d campaigns, %s: %w", len(names), command(0).Type, *err)
 	}
 	return nil
 }

@@ -1,0 +1,352 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// says checks that a text has everything.
+func says(t *testing.T, text string, needles ...string) {
+	t.Helper()
+	for _, needle := range needles {
+		if !strings.Contains(text, needle) {
+			t.Errorf("it does not say %q:\n%s", needle, text)
+		}
+	}
+}
+
+// TestDue has one set of servers for all recipes; the commands take new ones for each.
+func TestDue(t *testing.T) {
+	o := small(t)
+	st := newStand(always, o.scrip)
+	all := bare(slices.Concat(expirers, reminders))
+	if err := st.missing(all); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.down(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := st.up(t.Context(), o.base, all); err != nil {
+		t.Fatal(err)
+	}
+	once := func(ctx context.Context, rc dueRecipe, j dueJob) (DueRun, string, error) {
+		m, err := rc.run(ctx, o, st, j)
+		return m, rc.server(st).settings(), err
+	}
+	t.Run("expire", func(t *testing.T) { testExpire(t, o, once) })
+	t.Run("remind", func(t *testing.T) { testRemind(t, o, once) })
+}
+
+// testExpire: that every coupon is expired in every system, none early, and that no late redeem got through, is checked
+// within.
+func testExpire(t *testing.T, o options, once doneOnce) {
+	r, j := newExpiry(), dueJob{n: 5000, campaigns: 1, period: 100 * time.Millisecond}
+	if err := o.dueBy(t.Context(), always, r, j, expirers, once); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range r.Systems {
+		m := s.Runs[0]
+		want := j.n
+		if s.Extrapolated {
+			want = expireBatch
+		}
+		if s.Name != expirers[i].name || m.Done != want || m.First <= 0 || m.All < m.First || m.Rate <= 0 || m.Memory <= 0 || (s.Ratio > 0) != (s.Name != subject) {
+			t.Errorf("%+v", s)
+		}
+	}
+	job := r.Systems[slices.IndexFunc(r.Systems, func(s DueSystem) bool { return s.Extrapolated })]
+	if took := float64(job.Median.Done) / job.Median.Rate; took < j.period.Seconds() || job.Median.All < 2*took {
+		t.Errorf("2,000 in %f s are extrapolated to %f s for 5,000", took, job.Median.All)
+	}
+	ours := r.Systems[0].Median.Scrip
+	if ours.Lines != 1 || ours.Messages != 1 || ours.Bytes <= 0 || ours.Refused <= 0 || ours.Validated <= 0 || ours.Event <= 0 || ours.Accepted >= 0 {
+		t.Errorf("%+v", ours)
+	}
+	var out strings.Builder
+	if err := dueText(&out, *r); err != nil {
+		t.Fatal(err)
+	}
+	says(t, out.String(), "expire: 5,000 coupons", "on disk before", "appendfsync always", "synchronous_commit on", "pg-set", "extrapolated: ", "first redeem refused", "1 lines in 1 messages")
+	if kind := (Report{Due: r}).kind(); kind != "expire-always" {
+		t.Errorf("the result is kept as %s", kind)
+	}
+}
+
+// testRemind: that everybody is reached exactly once by every system, and nobody early, is checked within.
+func testRemind(t *testing.T, o options, once doneOnce) {
+	r, j := newReminding(), dueJob{n: 2500, campaigns: 3, queues: 1, claims: 200}
+	if err := o.dueBy(t.Context(), always, r, j, reminders, once); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range r.Systems {
+		m := s.Runs[0]
+		if s.Name != reminders[i].name || m.Done != j.n || m.First < 0 || m.All < m.First || m.Rate <= 0 || (s.Ratio > 0) != (s.Name != subject) {
+			t.Errorf("%+v", s)
+		}
+		if s.Name != "limit" && (m.Lateness.P50 <= 0 || m.Lateness.Max < m.Lateness.P99) {
+			t.Errorf("%s: %+v", s.Name, m.Lateness)
+		}
+	}
+	ours := r.Systems[0].Median.Scrip
+	if ours.Lines != j.n || ours.Messages < 2500/limitLines || ours.Bytes < 100*int64(j.n) || ours.Event <= 0 || ours.Line < ours.Event || ours.Before.P50 <= 0 || ours.During.P50 <= 0 {
+		t.Errorf("%+v", ours)
+	}
+	var out strings.Builder
+	if err := dueText(&out, *r); err != nil {
+		t.Fatal(err)
+	}
+	says(t, out.String(), "remind: 2,500 customers", "3 campaigns", "on disk before", "asynq-500", "river", "last line on the reminder stream", "2,500 lines in", "claims beside, scrip only, at")
+}
+
+// TestPending: that all are known again after each start is checked within.
+func TestPending(t *testing.T) {
+	o := small(t)
+	o.n = 3000
+	r, err := o.pending(t.Context(), always, 5, true, pendingPeers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := r.Scrip
+	if s.FillRate <= 0 || s.Empty <= 0 || s.Filled <= s.Empty || s.Again <= 0 || s.Heap.Scheduler <= 0 || s.Heap.Lane <= 0 || s.Heap.Other <= 0 || s.Events <= 100*int64(o.n) || s.Disk <= 0 ||
+		s.KnownAfterStop < s.ReadyAfterStop || s.KnownAfterKill < s.ReadyAfterKill || s.ReadyAfterKill <= 0 || s.Since != 300 {
+		t.Errorf("%+v", s)
+	}
+	if len(r.Peers) != len(pendingPeers) {
+		t.Fatalf("%+v", r.Peers)
+	}
+	for _, p := range r.Peers {
+		if p.N != o.n || p.Bytes <= 0 || p.Disk != (p.Name == "river") || (p.FromLog > 0) != (p.Name == "redis-zset") {
+			t.Errorf("%+v", p)
+		}
+	}
+	var out strings.Builder
+	if err := pendingText(&out, *r); err != nil {
+		t.Fatal(err)
+	}
+	says(t, out.String(), "3,000 reminders of 5 campaigns", "no read tables", "after kill -9 ready", "redis-zset", "on disk", "EXTRAPOLATED TO ALL")
+}
+
+// TestDueCommandLine goes from flags to JSON.
+func TestDueCommandLine(t *testing.T) {
+	var out, progress bytes.Buffer
+	args := []string{"remind", "--n", "600", "--runs", "2", "--systems", "redis-pop", "--durability", "interval", "--scrip", scripBinary, "--dir", openDir(t), "-o", "json"}
+	if code := run(t.Context(), args, &out, &progress); code != 0 {
+		t.Fatalf("exit %d: %s", code, progress.String())
+	}
+	var r Report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.kind() != "remind-interval" {
+		t.Errorf("the result is kept as %s", r.kind())
+	}
+	if r.Due == nil || r.Due.Job != "remind" || len(r.Due.Systems) != 1 || len(r.Due.Systems[0].Runs) != 2 || r.Due.Systems[0].Median.Done != 600 {
+		t.Errorf("%+v", r.Due)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"expire --systems mysql", "redis-zset"},
+		{"expire --systems limit", "name scrip, too"},
+		{"expire --n 3", "--n must be at least 10"},
+		{"expire --runs 0", "--runs must be at least 1"},
+		{"expire --durability always,interval", "at one"},
+		{"remind --campaigns 0", "--campaigns"},
+		{"remind --n 5 --campaigns 6", "--campaigns"},
+		{"remind --queues 0", "--queues"},
+		{"remind --claims -1", "--claims"},
+		{"pending --systems limit", "redis-zset"},
+		{"pending --n 5 --campaigns 6", "--campaigns"},
+	} {
+		var progress bytes.Buffer
+		code := run(t.Context(), strings.Fields(c.args), io.Discard, &progress)
+		if code != 2 || !strings.Contains(progress.String(), c.want) {
+			t.Errorf("%s: exit %d, %q; want 2 and %q", c.args, code, progress.String(), c.want)
+		}
+	}
+}
+
+// TestALedgerKeepsNoWrongAnswer: whoever was reached twice, early, not at all, or never asked, spoils the run.
+func TestALedgerKeepsNoWrongAnswer(t *testing.T) {
+	const n = 66
+	past, future := time.Now().Add(-time.Minute), time.Now().Add(time.Minute)
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	for name, c := range map[string]struct {
+		at      time.Time
+		reached [][]int
+		want    string // "" = nothing is wrong
+	}{
+		"everybody":        {past, [][]int{all[:10], all[30:], all[10:30]}, ""},
+		"one is left out":  {past, [][]int{all[:65]}, "65 of 66"},
+		"one twice":        {past, [][]int{all, {64}}, "1 more than once"},
+		"twice in a batch": {past, [][]int{all[:60], {60, 60, 61, 62, 63, 64, 65}}, "1 more than once"},
+		"strangers":        {past, [][]int{all, {66, -1}}, "2 who did not ask"},
+		"too early":        {future, [][]int{all}, "66 before it was time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(n)
+			l.at = c.at
+			for who, customers := range c.reached {
+				l.reach(who, customers...)
+			}
+			m, err := l.result()
+			switch {
+			case c.want == "" && (err != nil || m.Done != n || m.First < 60 || m.All < m.First || m.Lateness.P50 < 1e6):
+				t.Errorf("%+v, %v", m, err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			ended, end := context.WithCancel(t.Context())
+			end()
+			if err := l.wait(ended); name == "one is left out" && err == nil {
+				t.Error("it did not wait for the last")
+			}
+		})
+	}
+}
+
+// TestCustomers: ids are made and read back.
+func TestCustomers(t *testing.T) {
+	for _, i := range []int{0, 7, 59_999_999} {
+		for _, before := range []string{"", "remind-3:"} {
+			if n, err := numberOf([]byte(before + customerID(i))); err != nil || n != i {
+				t.Errorf("%s%s is %d, %v", before, customerID(i), n, err)
+			}
+		}
+	}
+	for _, wrong := range []string{"", "7", "customer-", "customer-7x", "customer--7", "customer-1234567890123"} {
+		if n, err := numberOf([]byte(wrong)); !errors.Is(err, errCustomer) {
+			t.Errorf("%q is taken for %d, %v", wrong, n, err)
+		}
+	}
+}
+
+// TestFeed: messages hold each customer's command once, none beyond what a message may hold, and only of the campaigns asked for.
+func TestFeed(t *testing.T) {
+	u := newSubscriptions("feed", 3)
+	const from, to = 100, 7000
+	seen := map[string]string{}
+	for _, ours := range []int{1, 2, 0} {
+		messages := make(chan feedMessage, to)
+		if err := u.write(t.Context(), from, to, func(c int) bool { return c == ours }, messages); err != nil {
+			t.Fatal(err)
+		}
+		close(messages)
+		for m := range messages {
+			lines := bytes.Split(bytes.TrimSuffix(m.data, []byte{'\n'}), []byte{'\n'})
+			if len(lines) != m.lines || m.lines > domain.MaxMessageLines || len(m.data) > domain.MaxMessage {
+				t.Fatalf("%d lines are said to be %d, %d bytes", len(lines), m.lines, len(m.data))
+			}
+			for _, line := range lines {
+				var cmd domain.Command
+				if err := domain.ParseCommand(line, domain.Defaults{}, &cmd); err != nil {
+					t.Fatalf("%s: %v", line, err)
+				}
+				n, err := numberOf([]byte(cmd.CustomerID))
+				if err != nil || cmd.Type != domain.Remind || cmd.Campaign != u.campaign(n) || cmd.Kind != domain.KindOpens || cmd.Before != u.before || cmd.Campaign != u.names[ours] {
+					t.Fatalf("%s", line)
+				}
+				if other := seen[cmd.ID]; other != "" {
+					t.Fatalf("%s and %s have the same id", other, cmd.CustomerID)
+				}
+				seen[cmd.ID] = cmd.CustomerID
+			}
+		}
+	}
+	if len(seen) != to-from {
+		t.Errorf("%d commands, want %d", len(seen), to-from)
+	}
+}
+
+// TestTasks: every customer is in one task, of their campaign, and no task has too many.
+func TestTasks(t *testing.T) {
+	u := newSubscriptions("task", 3)
+	seen := map[string]bool{}
+	for _, task := range u.tasks(1000, 100) {
+		if len(task.Customers) > 100 || len(task.Customers) == 0 {
+			t.Errorf("a task of %d", len(task.Customers))
+		}
+		for _, id := range task.Customers {
+			if n, err := numberOf([]byte(id)); err != nil || u.campaign(n) != task.Campaign || seen[id] {
+				t.Errorf("%s in %s, %v", id, task.Campaign, err)
+			}
+			seen[id] = true
+		}
+	}
+	if len(seen) != 1000 {
+		t.Errorf("%d customers", len(seen))
+	}
+}
+
+// TestAimed: an instant that came too near while a system was filled is moved, and not for ever.
+func TestAimed(t *testing.T) {
+	times := 0
+	at, err := aimed(-time.Hour, func(_ time.Time, again bool) error {
+		if again != (times > 0) {
+			t.Errorf("time %d, again %v", times, again)
+		}
+		times++
+		return nil
+	})
+	if err == nil || times != aimTries {
+		t.Errorf("%v after %d times: %v", at, times, err)
+	}
+	if at, err = aimed(0, func(time.Time, bool) error { return nil }); err != nil || time.Until(at) < settled || at.Nanosecond() != 0 {
+		t.Errorf("%v, %v", at, err)
+	}
+	broken := errors.New("broken")
+	if _, err = aimed(0, func(time.Time, bool) error { return broken }); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+}
+
+// TestHeap: what a profile says is added up by whose it is.
+func TestHeap(t *testing.T) {
+	const profile = `heap profile: 3: 4000 [9: 9000] @ heap/2
+1: 1000 [2: 2000] @ 0x1 0x2
+#	0x1	github.com/seed-4a2410e3/scrip/domain.(*Lane).Apply+0x1	/x/domain/apply.go:1
+#	0x2	github.com/seed-4a2410e3/scrip/streams/scheduler.(*run).fold+0x1	/x/streams/scheduler/fold.go:2
+
+1: 2500 [2: 2000] @ 0x3 0x4
+#	0x3	github.com/seed-4a2410e3/scrip/domain.(*Lane).Apply+0x1	/x/domain/apply.go:1
+#	0x4	github.com/seed-4a2410e3/scrip/streams/lane.(*owner).decide+0x1	/x/streams/lane/loop.go:2
+
+1: 500 [2: 2000] @ 0x5
+#	0x5	github.com/nats-io/nats-server/v2/server.(*Server).Start+0x1	/x/server.go:2
+
+# runtime.MemStats
+# Alloc = 7
+`
+	h, err := parseHeap(strings.NewReader(profile))
+	if err != nil || h != (Heap{Scheduler: 1000, Lane: 2500, Other: 500}) {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if _, err := parseHeap(strings.NewReader("heap profile: 1: 2 [3: 4] @ heap/x\n")); err == nil {
+		t.Error("nonsense is taken")
+	}
+	// One object of a hundred bytes in a sample of one in a thousand bytes stands for many.
+	if got := scaled(1, 100, 1000); got < 1000 || got > 1100 {
+		t.Errorf("scaled to %f", got)
+	}
+}
+
+// TestSecondsAreReadable: from microseconds to weeks.
+func TestSecondsAreReadable(t *testing.T) {
+	for s, want := range map[float64]string{0.000_004: "4us", -0.0015: "-1.5ms", 0.75: "750ms", 12.34: "12.3s", 900: "15min", 300_000: "83h"} {
+		if got := secondsText(s); got != want {
+			t.Errorf("%f is %q, want %q", s, got, want)
+		}
+	}
+}

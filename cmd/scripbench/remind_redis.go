@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// remindBatch is how many reminders are taken out of a sorted set at once.
+	remindBatch = 2000
+	// remindPoll is how often the published design looks.
+	remindPoll = time.Second
+	// remindNap is how long the other waits when nothing is due.
+	remindNap = 5 * time.Millisecond
+
+	// luaPop takes out what is due.
+	// KEYS = a queue   ARGV = now in seconds, how many at most
+	luaPop = `
+local due = redis.call('ZRANGE', KEYS[1], '-inf', ARGV[1], 'BYSCORE', 'LIMIT', 0, ARGV[2])
+if #due > 0 then redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #due - 1) end
+return due`
+)
+
+// redisReminders keeps reminders in sorted sets by due instant, customers spread over them by their number. Each has one
+// poller.
+type redisReminders struct {
+	// poll each second, as published; otherwise as fast as it can.
+	poll bool
+}
+
+func remindQueue(q int) string { return "remind:" + strconv.Itoa(q) }
+
+func (kind redisReminders) run(ctx context.Context, o options, st *stand, j dueJob) (m DueRun, err error) {
+	r, u, l := st.redis, newSubscriptions("remind", j.campaigns), newLedger(j.n)
+	meant := meantFor()
+	if err := r.fillReminders(ctx, u, j, meant); err != nil {
+		return m, err
+	}
+	fmt.Fprintf(o.progress, "remind: Redis has %s reminders\n", thousands(float64(j.n)))
+	rdb := redis.NewClient(&redis.Options{Addr: r.addr, PoolSize: j.queues, ReadTimeout: patience, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
+	defer rdb.Close()
+	c := clockFor(meant)
+	l.at = c.at
+	usage, err := measured(ctx, r, c.at, func(ctx context.Context) (DueRun, error) {
+		g, ctx := errgroup.WithContext(ctx)
+		polling, stop := context.WithCancel(ctx)
+		defer stop()
+		for q := range j.queues {
+			g.Go(func() error {
+				err := kind.work(polling, rdb, q, j.queues, c, l)
+				if polling.Err() != nil && ctx.Err() == nil {
+					return nil // everybody was reached
+				}
+				return err
+			})
+		}
+		g.Go(func() error {
+			defer stop()
+			return l.wait(ctx)
+		})
+		return DueRun{}, g.Wait()
+	})
+	if err != nil {
+		return m, err
+	}
+	for q := range j.queues {
+		left, err := r.rdb.ZCard(ctx, remindQueue(q)).Result()
+		if err != nil {
+			return m, err
+		}
+		if left != 0 {
+			return m, fmt.Errorf("%d reminders are left in queue %d", left, q)
+		}
+	}
+	m, err = l.result()
+	return usage.with(m), err
+}
+
+// with is a run's result with what it used.
+func (usage DueRun) with(m DueRun) DueRun {
+	m.ServerCPU, m.ClientCPU, m.OthersCPU, m.Memory = usage.ServerCPU, usage.ClientCPU, usage.OthersCPU, usage.Memory
+	return m
+}
+
+// fillReminders puts all into their queues.
+func (r *redisServer) fillReminders(ctx context.Context, u subscriptions, j dueJob, due time.Time) error {
+	members := make([][]redis.Z, j.queues)
+	pipe := r.rdb.Pipeline()
+	flush := func(least, most int) error {
+		for q := range members {
+			if len(members[q]) >= least {
+				pipe.ZAdd(ctx, remindQueue(q), members[q]...)
+				members[q] = make([]redis.Z, 0, redisFill)
+			}
+		}
+		if pipe.Len() < most {
+			return nil
+		}
+		_, err := pipe.Exec(ctx)
+		return err
+	}
+	score := float64(due.Unix())
+	for i := range j.n {
+		q := i % j.queues
+		members[q] = append(members[q], redis.Z{Score: score, Member: u.campaign(i) + ":" + customerID(i)})
+		if len(members[q]) == redisFill {
+			if err := flush(redisFill, redisFillLists); err != nil {
+				return fmt.Errorf("filling Redis: %w", err)
+			}
+		}
+	}
+	if err := flush(1, 1); err != nil {
+		return fmt.Errorf("filling Redis: %w", err)
+	}
+	return nil
+}
+
+// work is the poller of one queue and the worker behind it.
+func (kind redisReminders) work(ctx context.Context, rdb *redis.Client, q, queues int, c clock, l *ledger) error {
+	pop, queue, customers := redis.NewScript(luaPop), remindQueue(q), make([]int, 0, remindBatch)
+	pause := remindNap
+	if kind.poll {
+		pause = remindPoll
+		// Pollers do not all look at the same moment.
+		if err := until(ctx, time.Now().Add(time.Duration(q)*remindPoll/time.Duration(queues))); err != nil {
+			return err
+		}
+	}
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		var members []string
+		var err error
+		if kind.poll {
+			members, err = takeOut(ctx, rdb, queue, c)
+		} else {
+			members, err = pop.Run(ctx, rdb, []string{queue}, c.seconds(), remindBatch).StringSlice()
+		}
+		if err != nil {
+			return err
+		}
+		customers = customers[:0]
+		for _, member := range members {
+			n, err := numberOf([]byte(member))
+			if err != nil {
+				return err
+			}
+			customers = append(customers, n)
+		}
+		l.reach(q, customers...)
+		if len(members) == remindBatch && !kind.poll {
+			continue
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// takeOut looks what is due and removes it, in two commands, as published.
+func takeOut(ctx context.Context, rdb *redis.Client, queue string, c clock) ([]string, error) {
+	members, err := rdb.ZRangeByScore(ctx, queue, &redis.ZRangeBy{
+		Min: "-inf", Max: strconv.FormatFloat(c.seconds(), 'f', 6, 64), Count: remindBatch,
+	}).Result()
+	if err != nil || len(members) == 0 {
+		return nil, err
+	}
+	gone := make([]any, len(members))
+	for i, member := range members {
+		gone[i] = member
+	}
+	return members, rdb.ZRem(ctx, queue, gone...).Err()
+}
