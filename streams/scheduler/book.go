@@ -14,13 +14,16 @@ import (
 // event are the same. It knows no clock and does no I/O.
 type book struct {
 	campaigns map[string]*entry
+	list      []*entry // the same, as they were made
 	// order holds every campaign by the instant at which it must be looked at, so that waking up costs a walk down a
 	// tree and never a scan over campaigns.
 	order     *btree.BTreeG[*entry]
 	customers customers
-	reminders int      // pending, over all campaigns
-	instants  int      // at which coupons are still to fall, over all campaigns
-	rs        []uint64 // of the firing that is folded
+	reminders int         // pending, over all campaigns
+	instants  int         // at which coupons are still to fall, over all campaigns
+	rs        []uint64    // of the firing that is folded
+	freezing  *frozenBook // nil if none is half done
+	epoch     uint32      // rises with each freeze
 }
 
 // entry is one campaign of the book.
@@ -34,6 +37,7 @@ type entry struct {
 	newest         domain.Instant // put into falls last: nearly always the next one too
 	pending        domain.Subscriptions
 	who            *customerList  // the customers of those that are pending: the fan-out tells them; nil if none are
+	epoch          uint32         // of the last freeze that it is part of, or that it came too late for
 	look           domain.Instant // place in the order: nothing falls due before it; 0 = find out
 }
 
@@ -59,8 +63,9 @@ func (b *book) close() {
 }
 
 func (b *book) add(name string) *entry {
-	e := &entry{name: name}
+	e := &entry{name: name, epoch: b.epoch}
 	b.campaigns[name] = e
+	b.list = append(b.list, e)
 	b.order.Set(e)
 	return e
 }
@@ -99,6 +104,7 @@ func (b *book) fold(ev *domain.Event) (gone []firing, err error) {
 	if e == nil {
 		return nil, fmt.Errorf("%s of campaign %q, which was never created", ev.Type, ev.Campaign)
 	}
+	b.touch(e)
 	switch ev.Type {
 	case domain.CampaignUpdated:
 		b.anchor(e, &ev.Settings)
@@ -173,6 +179,13 @@ func (b *book) gone(e *entry, n int) {
 	b.reminders -= n
 	if e.who.empty() {
 		e.who = nil
+	}
+}
+
+// touch is called before anything of e changes that a snapshot holds: a freeze that is half done takes it as it is.
+func (b *book) touch(e *entry) {
+	if e.epoch != b.epoch && b.freezing != nil {
+		b.freezing.take(e)
 	}
 }
 

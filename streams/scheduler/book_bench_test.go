@@ -136,6 +136,7 @@ func BenchmarkBookSnapshot(b *testing.B) {
 				content.Reset()
 				began := time.Now()
 				frozen := bk.freeze()
+				frozen.some(time.Hour)
 				still := time.Since(began)
 				if err := frozen.encode(&content); err != nil {
 					b.Fatal(err)

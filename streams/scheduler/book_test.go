@@ -123,6 +123,18 @@ func bytesOf(t testing.TB, b *book) []byte {
 	return content.Bytes()
 }
 
+// piece freezes one campaign, or all that are left.
+func (f *frozenBook) piece(all bool) (done bool) {
+	if all || len(f.left) <= 1 {
+		return f.some(time.Hour)
+	}
+	if e := f.left[0]; e.epoch != f.book.epoch {
+		f.take(e)
+	}
+	f.left = f.left[1:]
+	return false
+}
+
 // A frozen book, written by another goroutine while a lot goes on, is the book as it was; and going on was not disturbed.
 func TestFrozenBookIsTheBookAsItWas(t *testing.T) {
 	for seed := range uint64(3) {
@@ -136,6 +148,16 @@ func TestFrozenBookIsTheBookAsItWas(t *testing.T) {
 		for round := range 4 {
 			want := bytesOf(t, twin.b)
 			frozen := c.b.freeze()
+			early := domain.Event{Type: domain.CampaignCreated, Campaign: fmt.Sprint("early", round)}
+			c.fold(early) // after the freeze, before it is done
+			twin.fold(early)
+			for !frozen.piece(seed%2 == 0) { // a campaign at a time, or all at once
+				c.step()
+				twin.step()
+			}
+			late := domain.Event{Type: domain.CampaignCreated, Campaign: fmt.Sprint("late", round)}
+			c.fold(late)
+			twin.fold(late)
 			begin, written := make(chan struct{}), make(chan error, 1)
 			var content, again bytes.Buffer
 			go func() {

@@ -36,6 +36,7 @@ func (c *claimReader) fold(b *book, line []byte) bool {
 		}
 		c.stamp, c.at = s, at
 	}
+	b.touch(e)
 	b.ownExpiry(e, n, c.at)
 	return true
 }

@@ -23,53 +23,6 @@ import (
 // that every byte is as it was written.
 const bookFormat = 2
 
-// frozenBook is a book as it was, to be written while its owner goes on. What is large is shared with the owner, who copies
-// what it changes: pages of subscriptions, blocks of customers.
-type frozenBook struct {
-	campaigns []frozenEntry
-	buf       *[largeBlock]byte // customers are read through
-}
-
-type frozenEntry struct {
-	name           string
-	priority       priority
-	anchors        domain.Anchors
-	expiredThrough domain.Instant
-	own            ownExpiries
-	seconds        []uint32
-	odd            []domain.Instant
-	pending        domain.FrozenSubscriptions
-	who            *frozenCustomers // nil if nothing is pending
-}
-
-// freeze returns the book as it is now, in time that follows campaigns and instants and not reminders. The caller owes a
-// thaw when nobody reads it any more.
-func (b *book) freeze() *frozenBook {
-	f := &frozenBook{campaigns: make([]frozenEntry, 0, len(b.campaigns)), buf: new([largeBlock]byte)}
-	b.customers.freeze()
-	for _, e := range b.campaigns {
-		seconds, odd := e.falls.frozen()
-		c := frozenEntry{
-			name: e.name, priority: e.priority, anchors: e.anchors, expiredThrough: e.expiredThrough,
-			own: e.own.frozen(), seconds: seconds, odd: odd,
-		}
-		if e.who != nil {
-			c.pending, c.who = e.pending.Freeze(), b.customers.view(e.who, f.buf)
-		}
-		f.campaigns = append(f.campaigns, c)
-	}
-	return f
-}
-
-// thaw says that nobody reads any more what one freeze returned.
-func (b *book) thaw() { b.customers.thaw() }
-
-// encode writes the book to w.
-func (b *book) encode(w io.Writer) error {
-	defer b.thaw()
-	return b.freeze().encode(w)
-}
-
 type encoder struct {
 	w   *bufio.Writer // keeps the first error until Flush
 	err error         // of reading customers
@@ -95,7 +48,7 @@ func (e *encoder) text(s string) {
 	e.w.WriteString(s)
 }
 
-// encode writes the book to w. It may be called by another goroutine than the book's.
+// encode writes the book to w. It may be called by another goroutine than the book's, once all is frozen.
 func (f *frozenBook) encode(w io.Writer) error {
 	e := encoder{w: bufio.NewWriterSize(w, 64<<10), groups: make(map[frozenGroup]uint64)}
 	slices.SortFunc(f.campaigns, func(a, b frozenEntry) int { return strings.Compare(a.name, b.name) })

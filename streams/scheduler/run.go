@@ -274,7 +274,9 @@ func (r *run) nap(ctx context.Context, now domain.Instant, again time.Time) erro
 		ready = r.reader.Ready()
 	}
 	var written <-chan error
-	if w := r.saver.writing; w != nil {
+	if w := r.saver.writing; w != nil && w.frozen != nil {
+		nap = 0
+	} else if w != nil {
 		written = w.done
 	} else if r.saver.changed > 0 && r.opts.Snapshots != nil && r.fan.settled() {
 		nap = min(nap, max(r.snapshotDue().Sub(now.Time()), time.Millisecond))

@@ -32,10 +32,13 @@ type saver struct {
 
 // writing is a snapshot on its way into the store.
 type writing struct {
-	lines  int // it covers
-	cancel context.CancelFunc
-	took   time.Duration // set before done
-	done   chan error    // receives once
+	lines    int         // it covers
+	frozen   *frozenBook // not done yet; nil when it is written
+	turnOver func()
+	save     func(context.Context) error
+	cancel   context.CancelFunc
+	took     time.Duration // set before done
+	done     chan error    // receives once
 }
 
 // note is what a snapshot says beside its content and position: how far the fan-out had come.
@@ -145,47 +148,60 @@ func (r *run) saveIfDue(ctx context.Context) {
 	if !ok {
 		return
 	}
-	save := r.take(ctx)
-	if save == nil {
+	frozen, save := r.take(ctx)
+	if frozen == nil {
 		turnOver()
 		return
 	}
-	w := &writing{lines: s.changed, done: make(chan error, 1)}
+	s.writing, s.changed = &writing{lines: s.changed, frozen: frozen, turnOver: turnOver, save: save, done: make(chan error, 1)}, 0
+	r.freezeOn(ctx, freezeTime)
+}
+
+// freezeTime is for how long the fold stands still at once for a snapshot.
+const freezeTime = 2 * time.Millisecond
+
+// freezeOn goes on freezing, and when that is done begins to write.
+func (r *run) freezeOn(ctx context.Context, howLong time.Duration) {
+	w := r.saver.writing
+	if w == nil || w.frozen == nil || !w.frozen.some(howLong) {
+		return
+	}
+	w.frozen = nil
 	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTimeout)
 	w.cancel = cancel
 	go func() {
-		defer turnOver()
+		defer w.turnOver()
 		began := time.Now()
-		err := save(background)
+		err := w.save(background)
 		w.took = time.Since(began)
 		w.done <- err
 	}()
-	s.writing, s.changed = w, 0
 }
 
-// take freezes the book, at a place where the fan-out is done with everything folded. It returns how to write it, nil if
-// none can be taken now. When that has been called for the last time the book is to be thawed.
-func (r *run) take(ctx context.Context) func(context.Context) error {
+// take begins to freeze the book, at a place where the fan-out is done with everything folded. It returns how to write it
+// once that is done, nil if none can be taken now. When that has been called for the last time the book is to be thawed.
+func (r *run) take(ctx context.Context) (*frozenBook, func(context.Context) error) {
 	if r.torn || r.folded.Sequence == 0 || r.fan.settle(ctx) != nil { // what failed there fails the loop, too
-		return nil
+		return nil, nil
 	}
 	r.saver.last = r.opts.Now()
 	reached := r.fan.reached
 	notes, err := json.Marshal(note{reached.Sequence, reached.Line, reached.LastR})
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	meta := snapstore.Meta{Format: bookFormat, Position: r.folded.Position(r.Scheduler.log, r.lane), Note: notes}
 	frozen := r.book.freeze()
-	return func(ctx context.Context) error {
+	return frozen, func(ctx context.Context) error {
 		return r.opts.Snapshots.Save(ctx, r.snapshotName(), meta, frozen.encode)
 	}
 }
 
-// writeEnded looks whether the snapshot on its way has arrived.
+// writeEnded goes on with the snapshot on its way, and looks whether it has arrived.
 func (r *run) writeEnded(ctx context.Context) {
+	r.freezeOn(ctx, freezeTime)
 	w := r.saver.writing
-	if w == nil {
+	if w == nil || w.frozen != nil {
 		return
 	}
 	select {
@@ -215,6 +231,7 @@ func (r *run) saveLast() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
 	if w := r.saver.writing; w != nil {
+		r.freezeOn(ctx, time.Hour)
 		select {
 		case err := <-w.done:
 			w.done <- err
@@ -225,8 +242,9 @@ func (r *run) saveLast() {
 	if r.saver.writing != nil || r.saver.changed == 0 || r.saver.changed < r.book.size()/notWorth {
 		return
 	}
-	if save := r.take(ctx); save != nil {
+	if frozen, save := r.take(ctx); frozen != nil {
 		defer r.book.thaw()
+		frozen.some(time.Hour)
 		if err := save(ctx); err != nil {
 			r.log.WarnContext(ctx, "snapshot not written before stopping; the next start replays more", "err", err)
 		}
@@ -235,8 +253,12 @@ func (r *run) saveLast() {
 
 // abandon ends the writing under way, if any, and waits for it.
 func (s *saver) abandon() {
-	if s.writing != nil {
-		s.writing.cancel()
-		<-s.writing.done
+	switch w := s.writing; {
+	case w == nil:
+	case w.frozen != nil:
+		w.turnOver()
+	default:
+		w.cancel()
+		<-w.done
 	}
 }

@@ -51,8 +51,8 @@ func (b *book) tidy() error {
 		if !c.untidy() {
 			return nil
 		}
-		t := &tidying{beyond: uint32(c.stored/smallBlock) + units(large)*tidyTogether, left: make([]*entry, 0, len(b.campaigns))}
-		for _, e := range b.campaigns {
+		t := &tidying{beyond: uint32(c.stored/smallBlock) + units(large)*tidyTogether, left: make([]*entry, 0, len(b.list))}
+		for _, e := range b.list {
 			if e.who != nil {
 				t.left = append(t.left, e)
 			}
