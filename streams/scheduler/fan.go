@@ -22,6 +22,11 @@ const (
 	// for stays below it; a replay, or the asks of another scheduler, may not.
 	fanFull = 2 * chunksOut * maxChunk
 
+	// fanAlone is how many messages may be on their way: one. The fence compares numbers, not writers: were there two, the
+	// first could be refused because another fan-out's came before it, and the second, whose number fits then, would stand
+	// behind that one, which tells of others. It costs little: a stream takes one message after the other, and syncs each.
+	fanAlone = 1
+
 	// fanResolve is how long the stream is asked what became of messages; folding waits for it.
 	fanResolve = 2 * time.Second
 
@@ -134,7 +139,7 @@ func (f *fan) pump(ctx context.Context) (again time.Time, err error) {
 		if f.ill {
 			continue
 		}
-		if f.waiting == 0 || len(f.window) >= f.pace.window() {
+		if f.waiting == 0 || len(f.window) >= fanAlone {
 			return time.Time{}, ctx.Err()
 		}
 		ok, again := f.pace.may(f.now(), len(f.window))

@@ -1,0 +1,392 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+)
+
+// simScheduler is one process that schedules the lane, or could. Book, planner, fan-out and snapshots are the real ones;
+// what Run does in its loop happens here in steps, in whatever order chance has it: events are folded some at a time,
+// acknowledgements come late or never.
+type simScheduler struct {
+	w       *simWorld
+	name    string
+	life    int // how often it was started
+	skew    domain.Instant
+	stopped bool // in its tracks
+
+	r        *run // nil = dead
+	next     int  // of the events, not folded yet
+	begun    int  // it asks for nothing before so many are folded
+	settings *config.Settings
+	window   []*simShipment
+	ill      bool
+	frozen   *frozenBook // a snapshot not written yet, and how to write it
+	save     func(context.Context) error
+	ids      int
+
+	asked    map[string]map[string]*simAsk // by campaign
+	clock    domain.Instant
+	progress time.Duration // of its clock, forwards only
+}
+
+// simShipment is a message on its way to the reminder stream.
+type simShipment struct {
+	eventlog.Attempt
+	told         int
+	done, landed bool // the result is there, and is a plain success
+}
+
+func (s *simScheduler) now() domain.Instant { return s.w.now + s.skew }
+
+func (s *simScheduler) start() bool {
+	w := s.w
+	if s.r != nil {
+		return false
+	}
+	s.life++
+	w.note("%s starts", s.name)
+	sched := New(nil, simLog, 0, Options{Snapshots: &w.snapshots, Metrics: w.metrics, Logger: slog.New(slog.DiscardHandler), Dir: w.t.TempDir(),
+		Now: func() time.Time { return s.now().Time() }})
+	s.r = &run{Scheduler: sched, log: sched.opts.Logger, restoreFrom: &w.snapshots, pace: newPace(nil)}
+	s.r.meter()
+	s.r.fan = &fan{owner: fmt.Sprint(s.name, s.life), pace: s.r.pace, now: sched.opts.Now, log: s.r.log, count: w.metrics.published.WithLabelValues("0"), last: uint64(len(w.rmd))}
+	if n := len(w.rmd); n > 0 {
+		m, err := eventlog.ParseReminder(w.rmd[n-1].Header, w.rmd[n-1].Data, uint64(n), w.rmd[n-1].Time)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		s.r.fan.reached = m.Source
+	}
+	w.snapshots.reached = s.r.fan.reached
+	if w.bug.tellsAgain {
+		s.r.fan.reached = eventlog.Source{}
+	}
+	position := s.r.restore(context.Background())
+	if s.next = int(position.Sequence); s.next > 0 {
+		w.came("scheduler began with a snapshot", 1)
+		if w.bug.skips && s.next < len(w.events) {
+			s.next++
+		}
+	}
+	s.begun = len(w.events)
+	s.r.planner = newPlanner(s.r.book)
+	s.window, s.ill, s.frozen, s.settings = nil, false, nil, nil
+	s.asked, s.clock, s.progress = map[string]map[string]*simAsk{}, s.now(), 0
+	return true
+}
+
+// die is kill -9. What it sent is still on its way.
+func (s *simScheduler) die() {
+	if s.r != nil {
+		s.r.book.close()
+		s.r = nil
+	}
+}
+
+func (s *simScheduler) killed() bool {
+	if s.r == nil {
+		return false
+	}
+	s.w.note("%s is killed", s.name)
+	s.die()
+	return true
+}
+
+func (s *simScheduler) stop() bool {
+	if s.r == nil || s.stopped {
+		return false
+	}
+	s.stopped = true
+	return true
+}
+
+func (s *simScheduler) wake() bool {
+	was := s.stopped
+	s.stopped = false
+	return was
+}
+
+// goOn is once round the loop.
+func (s *simScheduler) goOn() bool {
+	w := s.w
+	if s.r == nil || s.stopped {
+		return false
+	}
+	now := s.now()
+	if now > s.clock {
+		s.progress += time.Duration(now-s.clock) * time.Microsecond
+	} else if now < s.clock {
+		s.ranBack(now)
+	}
+	s.clock = now
+	if s.settings != w.settings {
+		s.settings = w.settings
+		s.r.pace.configure(s.settings)
+		s.r.planner.configure(s.settings)
+		clear(s.asked) // a pause that ends begins anew
+	}
+	for n := w.rng.IntN(4); (n >= 0 || s.next < s.begun) && s.next < len(w.events) && !s.r.fan.full(); n-- {
+		if !s.fold(&w.events[s.next]) {
+			return true
+		}
+		s.next++
+	}
+	if s.next >= s.begun {
+		s.ask(now)
+	}
+	s.pump()
+	return true
+}
+
+// fold takes in one event message.
+func (s *simScheduler) fold(m *eventlog.Message) bool {
+	w := s.w
+	for _, line := range eventlog.Lines(m.Payload) {
+		var ev domain.Event
+		if err := domain.ParseEvent(line, &ev); err == nil {
+			delete(s.asked, ev.Campaign)
+		}
+	}
+	reached := s.r.fan.reached
+	waiting := s.r.fan.waiting
+	if err := s.r.fold(context.Background(), m); err != nil {
+		w.violate(simFits, "%s: %v", s.name, err)
+		return false
+	}
+	if s.r.fan.waiting > waiting && reached.Sequence == m.Sequence && len(s.r.fan.queue) > 0 {
+		if first := s.r.fan.queue[0]; compareLines(first.source, reached) == 0 {
+			w.came("fan-out resumed within a firing", 1)
+		}
+	}
+	if s.r.fan.waiting > waiting && s.life > 1 && s.next < s.begun {
+		w.came("a firing was late, for its scheduler was down", 1)
+	}
+	return true
+}
+
+// ask sends what the planner asks for, each message by itself.
+func (s *simScheduler) ask(now domain.Instant) {
+	w, p := s.w, s.r.planner
+	if !w.bug.blind || now > p.clock {
+		p.at(now)
+	}
+	p.allow(w.chunk)
+	p.untold, p.held = s.r.fan.untold(), s.r.fan.full()
+	if p.wake() > now && !p.ready() {
+		return
+	}
+	cmds := p.asks(now)
+	for _, plan := range p.plans {
+		for _, q := range plan {
+			for i := range q.asks {
+				switch {
+				case w.bug.forgets:
+					q.asks[i].again = domain.Never
+				case w.bug.hasty:
+					q.asks[i].again = now
+					p.book.setLook(q.entry, now)
+				}
+			}
+		}
+	}
+	for i := range cmds {
+		cmd := cmds[i]
+		s.ids++
+		cmd.ID = fmt.Sprintf("%s-%d-%d", s.name, s.life, s.ids)
+		s.judgeAsk(&cmd)
+		w.send(fmt.Sprintf("%s of %s", cmd.Type, cmd.ID), func() { w.keep(cmd) })
+	}
+}
+
+// pump does what the fan-out does beside making messages: sends them, takes in results, and finds out what became of what
+// was not acknowledged.
+func (s *simScheduler) pump() {
+	w, f := s.w, s.r.fan
+	for len(s.window) > 0 && s.window[0].landed {
+		s.pop()
+	}
+	if len(s.window) > 0 && s.window[0].done {
+		s.ill = true
+	}
+	if s.ill {
+		if s.mend(); s.ill || s.r == nil {
+			return
+		}
+	}
+	for n := w.rng.IntN(4); n > 0 && f.waiting > 0 && len(s.window) < s.room(); n-- {
+		attempt, told := f.next()
+		x := &simShipment{Attempt: attempt, told: told}
+		s.window = append(s.window, x)
+		s.ship(x)
+	}
+}
+
+// room is how many messages may be on their way.
+func (s *simScheduler) room() int {
+	if s.w.bug.gallops {
+		return 4
+	}
+	return fanAlone
+}
+
+func (s *simScheduler) pop() {
+	s.r.fan.flying -= s.window[0].told
+	s.window = s.window[1:]
+}
+
+// ship sends a message. Its result, if it comes, is the first to come.
+func (s *simScheduler) ship(x *simShipment) {
+	w := s.w
+	x.done = false
+	w.send(fmt.Sprintf("message %d of %s", x.Expected+1, s.name), func() {
+		ok := w.publish(x.Attempt)
+		w.send(fmt.Sprintf("result of message %d of %s", x.Expected+1, s.name), func() {
+			if !x.done {
+				x.done, x.landed = true, ok
+			}
+		})
+	})
+}
+
+// mend: nothing is published while results are out; then the stream says what landed.
+func (s *simScheduler) mend() {
+	w := s.w
+	for _, x := range s.window {
+		if !x.done {
+			return
+		}
+	}
+	for len(s.window) > 0 {
+		x := s.window[0]
+		var placed *eventlog.Raw
+		if x.Expected < uint64(len(w.rmd)) {
+			placed = &w.rmd[x.Expected]
+		}
+		outcome := x.Judge(uint64(len(w.rmd)), placed)
+		if w.bug.unasked {
+			outcome = eventlog.Unchanged
+			for i, x := range s.window {
+				x.Expected = uint64(len(w.rmd) + i)
+			}
+		}
+		if outcome == eventlog.Lost && !w.bug.adopts {
+			w.came("scheduler lost the reminder stream", 1)
+			w.note("%s has lost the reminder stream", s.name)
+			s.die()
+			return
+		}
+		if outcome == eventlog.Unchanged {
+			break
+		}
+		s.pop()
+	}
+	s.ill = false
+	for _, x := range s.window {
+		x.landed = false
+		s.ship(x)
+	}
+}
+
+// timeOut gives up waiting for a result.
+func (s *simScheduler) timeOut() bool {
+	if s.r == nil || len(s.window) == 0 {
+		return false
+	}
+	x := s.window[s.w.rng.IntN(len(s.window))]
+	was := x.done
+	x.done = true
+	return !was
+}
+
+// settleAll gives up waiting for all results: nothing is on its way any more.
+func (s *simScheduler) settleAll() {
+	for _, x := range s.window {
+		x.done = true
+	}
+}
+
+func (s *simScheduler) idle() bool {
+	return s.r != nil && s.next == len(s.w.events) && len(s.window) == 0 && s.r.fan.waiting == 0
+}
+
+// freeze begins a snapshot, which is taken and written later.
+func (s *simScheduler) freeze() bool {
+	w := s.w
+	if s.r == nil || s.stopped || s.frozen != nil || s.next < s.begun {
+		return false
+	}
+	settled := s.r.fan.waiting == 0 && len(s.window) == 0
+	if !settled && !w.bug.unsettled {
+		return false
+	}
+	f := s.r.fan
+	if w.bug.unsettled {
+		s.r.fan = &fan{pace: f.pace, now: f.now, reached: f.reached}
+		defer func() { s.r.fan = f }()
+	}
+	s.frozen, s.save = s.r.take(context.Background())
+	return s.frozen != nil
+}
+
+func (s *simScheduler) write() bool {
+	if s.r == nil || s.stopped || s.frozen == nil {
+		return false
+	}
+	for !s.frozen.some(0) { // what was folded since freeze was taken before it changed
+	}
+	if err := s.save(context.Background()); err != nil {
+		s.w.t.Fatal(err)
+	}
+	s.r.book.thaw()
+	s.frozen = nil
+	s.w.note("%s has written a snapshot of message %d", s.name, s.w.snapshots.kept[0].meta.Position.Sequence)
+	return true
+}
+
+// simSnapshots keeps the last two.
+type simSnapshots struct {
+	kept    []simSnapshot
+	reached eventlog.Source // of the scheduler that starts
+}
+
+type simSnapshot struct {
+	meta    snapstore.Meta
+	content []byte
+}
+
+func (k *simSnapshots) Save(_ context.Context, _ string, meta snapstore.Meta, write func(io.Writer) error) error {
+	var content bytes.Buffer
+	if err := write(&content); err != nil {
+		return err
+	}
+	k.kept = append([]simSnapshot{{meta, content.Bytes()}}, k.kept[:min(len(k.kept), 1)]...)
+	return nil
+}
+
+// Load accepts what run.acceptable does; there is no stream here to ask whether the position is in it: it is.
+func (k *simSnapshots) Load(_ context.Context, _ string, _ func(snapstore.Meta) error, read func(io.Reader) error) (snapstore.Meta, bool, error) {
+	for _, x := range k.kept {
+		var n note
+		if err := json.Unmarshal(x.meta.Note, &n); err != nil {
+			return snapstore.Meta{}, false, err
+		}
+		if compareSources(eventlog.Source{Sequence: n.Sequence, Line: n.Line, LastR: n.LastR}, k.reached) > 0 {
+			continue
+		}
+		return x.meta, true, read(bytes.NewReader(x.content))
+	}
+	return snapstore.Meta{}, false, nil
+}
+
+func (k *simSnapshots) Turn() (func(), bool) { return func() {}, true }
