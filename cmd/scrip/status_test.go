@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+)
+
+// TestStatusShowsWhatIsToCome: what falls due in the next hour, by lane and priority, whichever way the server is found;
+// and who works each lane with which roles.
+func TestStatusShowsWhatIsToCome(t *testing.T) {
+	t.Parallel()
+	p := serve(t, dataDir(t), "--lanes", "1")
+	in := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339) } // the command line's clock stands still in tests
+	p.must("campaign", "create", "sale", "--codes", "10", "--opens", in(30*time.Minute), "--expires", in(40*time.Minute), "--priority", "high")
+	p.must("campaign", "create", "later", "--codes", "10", "--opens", in(30*time.Hour), "--expires", in(40*time.Hour))
+	p.must("remind", "sale", "--customer", "ann", "--kind", "opens", "--before", "10m")
+	p.must("remind", "sale", "--customer", "bob", "--kind", "opens", "--before", "10m")
+	p.must("remind", "later", "--customer", "bob", "--kind", "opens", "--before", "10m")
+	d, err := datadir.Find(p.data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"status"}, {"status", "--nats", d.NATSURL}} {
+		wait(t, "the reminders in "+strings.Join(args, " "), stopLimit, func() bool {
+			return strings.Contains(strings.Join(strings.Fields(p.run(args...).out), " "), "0 high 0s 0 0+0 0+0 0+0 0+0 2+1")
+		})
+		st := p.must(args...)
+		lane := st["lane"].([]any)[0].(map[string]any)
+		backlog := lane["backlog"].(map[string]any)
+		if backlog["pending"] != 3.0 || fmt.Sprint(backlog["normal"].(map[string]any)["reminders_next"]) != "[0 0 0 0 0]" {
+			t.Errorf("%v: %v", args, backlog)
+		}
+		server := st["server"].([]any)[0].(map[string]any)
+		if server["server"] != lane["holder"] || server["ready"] != true || fmt.Sprint(server["roles"]) != "[lanes scheduler projector api]" || lane["tables"] == nil {
+			t.Errorf("%v: %v, %v", args, server, lane)
+		}
+	}
+}
+
+// TestStatusOfAServerThatHangs: of two servers one is stopped in its tracks; status names it and is not content.
+func TestStatusOfAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	url := natsOnly(t)
+	well := serve(t, dataDir(t), "--nats", url, "--lanes", "2", "--roles", "lanes,scheduler")
+	key, err := os.ReadFile(filepath.Join(well.data, "code.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hangs := serve(t, dataDir(t), "--nats", url, "--roles", "lanes,scheduler", "SCRIP_CODE_KEY="+string(key))
+	wait(t, "two servers", stopLimit, func() bool {
+		got := well.run("status")
+		return got.code == exitDone && strings.Count(got.out, "lanes,scheduler") == 2
+	})
+	hangs.signal(syscall.SIGSTOP)
+	defer hangs.signal(syscall.SIGCONT)
+	got := well.run("status")
+	if got.code == exitDone || !strings.Contains(got.out, "does not answer") || !strings.Contains(got.out, "NOT READY") {
+		t.Errorf("%+v", got)
+	}
+}
