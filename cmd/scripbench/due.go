@@ -292,7 +292,7 @@ func (r *Due) neighbours(cores int) float64 {
 const aimTries = 4
 
 // settled is how much time must be left between the end of filling and the instant.
-const settled = time.Second
+const settled = 600 * time.Millisecond
 
 // aimed has a system that has a clock of its own filled for an instant, on a whole second, that lies ahead by then. When
 // filling takes longer than thought, it is done again for a later one; again says that it was filled before.

@@ -25,7 +25,7 @@ const (
 	riverConns  = 8
 	// riverAhead: what is scheduled is made available by a service that looks when it starts and every five seconds, and
 	// takes what is due within the next five. The instant lies behind its first round.
-	riverAhead = 3 * time.Second
+	riverAhead = 2 * time.Second
 )
 
 // riverReminders schedules a job for each so many customers of a campaign.
