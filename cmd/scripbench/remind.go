@@ -15,7 +15,7 @@ var reminders = []dueRecipe{
 		run:    remindScrip,
 	},
 	{
-		recipe: recipe{name: "redis-poll", says: "sorted sets by customer, each polled each second: 2,000 by ZRANGEBYSCORE, ZREM", server: func(s *stand) server { return s.redis }},
+		recipe: recipe{name: "redis-poll", says: "sorted sets by customer, each polled each second: 2,000 by ZRANGE BYSCORE, ZREM", server: func(s *stand) server { return s.redis }},
 		run:    redisReminders{poll: true}.run,
 	},
 	{

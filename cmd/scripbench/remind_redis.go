@@ -166,8 +166,8 @@ func (kind redisReminders) work(ctx context.Context, rdb *redis.Client, q, queue
 
 // takeOut looks what is due and removes it, in two commands, as published.
 func takeOut(ctx context.Context, rdb *redis.Client, queue string, c clock) ([]string, error) {
-	members, err := rdb.ZRangeByScore(ctx, queue, &redis.ZRangeBy{
-		Min: "-inf", Max: strconv.FormatFloat(c.seconds(), 'f', 6, 64), Count: remindBatch,
+	members, err := rdb.ZRangeArgs(ctx, redis.ZRangeArgs{
+		Key: queue, Start: "-inf", Stop: strconv.FormatFloat(c.seconds(), 'f', 6, 64), ByScore: true, Count: remindBatch,
 	}).Result()
 	if err != nil || len(members) == 0 {
 		return nil, err
