@@ -56,7 +56,7 @@ func (s *Scheduler) Backlog() (b Backlog, ok bool) {
 
 // report sets the gauges.
 func (r *run) report(now domain.Instant) {
-	r.foldedSequence.Set(float64(r.folded.Sequence))
+	r.foldedSequence.Set(float64(r.reader.Sequence())) // also where a snapshot had folded it
 	r.pending.Set(float64(r.book.reminders))
 	r.instants.Set(float64(r.book.instants))
 	fresh := r.forecast.step(r.book, r.planner.settings, now)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,6 +69,7 @@ type fan struct {
 
 	landed func(sequence uint64) // nil but in tests
 	count  prometheus.Counter    // customers
+	told   *atomic.Uint64        // the same
 	log    *slog.Logger
 }
 
@@ -195,6 +197,7 @@ func (f *fan) next() (attempt eventlog.Attempt, told int) {
 	f.last++
 	f.reached = to
 	f.count.Add(float64(told))
+	f.told.Add(uint64(told))
 	return attempt, told
 }
 

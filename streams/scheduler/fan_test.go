@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func (r *rig) newFan(ackWait time.Duration) *fan {
 	f := &fan{
 		stream: stream, appender: a, owner: fmt.Sprintf("fan-%p", a), last: tail.Last,
 		pace: newPace(nil), now: time.Now, timer: func(d time.Duration) (<-chan time.Time, func()) { return time.After(d), func() {} },
-		count: prometheus.NewCounter(prometheus.CounterOpts{Name: "told"}), log: streamtest.Logger(r.t),
+		count: prometheus.NewCounter(prometheus.CounterOpts{Name: "told"}), told: new(atomic.Uint64), log: streamtest.Logger(r.t),
 	}
 	if tail.Message != nil {
 		f.reached = tail.Message.Source

@@ -89,7 +89,7 @@ func (s *Scheduler) run(ctx context.Context, snapshots Snapshots) error {
 	r.fan = &fan{
 		stream: eventlog.Reminders(s.js, s.lane), appender: appender, owner: owner,
 		pace: r.pace, now: s.opts.Now, timer: s.opts.Timer,
-		count: s.opts.Metrics.published.WithLabelValues(strconv.Itoa(s.lane)), log: r.log,
+		count: s.opts.Metrics.published.WithLabelValues(strconv.Itoa(s.lane)), told: &s.told, log: r.log,
 		landed: s.landed,
 	}
 	defer func() { r.saver.abandon(); r.book.close() }()

@@ -59,9 +59,14 @@ type Scheduler struct {
 	opts Options
 
 	backlog atomic.Pointer[Backlog]
+	told    atomic.Uint64 // customers
 
 	landed func(sequence uint64) // of the fan-out; nil but in tests
 }
+
+// Told is how many customers of reminders it has handed to the reminder stream since it was made. It is safe for
+// concurrent use.
+func (s *Scheduler) Told() uint64 { return s.told.Load() }
 
 // New makes the scheduler of a lane of the log with that UUID. It starts nothing.
 func New(js jetstream.JetStream, log string, lane int, opts Options) *Scheduler {

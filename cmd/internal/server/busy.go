@@ -12,7 +12,7 @@ const (
 	busyOver = 100 * time.Millisecond
 )
 
-// pressure judges by a rising count of commands whether lanes are busy. The projector asks: it shares the cores with
+// pressure judges by a rising count of commands, and of customers who are reminded, whether lanes are busy. The projector asks: it shares the cores with
 // them, and while people wait for coupons the read tables wait for the cores.
 type pressure struct {
 	answered func() uint64
@@ -39,7 +39,8 @@ func (p *pressure) Busy() bool {
 	}
 	seen := p.answered()
 	// A question after a long silence says little about now, but it is all that is known; the next one says more.
-	p.busy = !p.at.IsZero() && float64(seen-p.seen) >= busyFrom*elapsed.Seconds()
+	// A scheduler that began anew counts from zero.
+	p.busy = !p.at.IsZero() && seen >= p.seen && float64(seen-p.seen) >= busyFrom*elapsed.Seconds()
 	p.at, p.seen = now, seen
 	return p.busy
 }

@@ -86,10 +86,13 @@ func (ls *lanes) loading() bool {
 	return slices.ContainsFunc(ls.all, func(l *lane.Lane) bool { return l.Status().State == lane.StateLoading })
 }
 
-// answered is how many commands this process has answered, for all lanes.
+// answered is how many commands this process has answered, for all lanes, and how many customers it has told of reminders.
 func (ls *lanes) answered() (sum uint64) {
-	for _, l := range ls.all {
+	for n, l := range ls.all {
 		sum += l.Answered()
+		if sched := ls.due[n].Load(); sched != nil {
+			sum += sched.Told()
+		}
 	}
 	return sum
 }
