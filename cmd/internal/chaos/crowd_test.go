@@ -20,9 +20,10 @@ const (
 	crowdWait  = 2 * time.Second
 	farAway    = 48 * time.Hour // anchors that are moved when their time comes
 
-	endedLead   = 10 * time.Second        // from moving the opening of a campaign to its reminders, dropped because it has ended
-	burstLead   = 1200 * time.Millisecond // from moving a burst to its instant: the update is decided by then
-	burstSpread = 400 * time.Millisecond  // a fault begins so much before or behind the instant
+	endedLead    = 10 * time.Second        // from moving the opening of a campaign to its reminders, dropped because it has ended
+	trickleReach = 15 * time.Second        // most of the trickle is due sooner, the rest much later
+	burstLead    = 1200 * time.Millisecond // from moving a burst to its instant: the update is decided by then
+	burstSpread  = 400 * time.Millisecond  // a fault begins so much before or behind the instant
 )
 
 var priorities = []string{domain.PriorityHigh, domain.PriorityNormal, domain.PriorityLow}
@@ -49,18 +50,26 @@ type crowd struct {
 	someday  *party // its reminders stay pending
 	done     chan struct{}
 
-	mu    sync.Mutex // guards the anchors and counts of parties
-	fired int        // bursts that have gone off
-	ids   int
+	mu   sync.Mutex   // guards the anchors and counts of parties
+	gone map[int]bool // bursts that have gone off, by fault
+	ids  int
 
 	asides sync.WaitGroup
 }
 
+// falls says of which faults the burst is of kind expires, so that its coupons fall right behind it: of the first two,
+// which take servers down.
+func falls(fault int) bool { return fault < 2 }
+
 func newCrowd(w *world, total int, seed uint64) *crowd {
-	c := &crowd{w: w, rng: rand.New(rand.NewPCG(seed, 5)), done: make(chan struct{})}
+	c := &crowd{w: w, rng: rand.New(rand.NewPCG(seed, 5)), done: make(chan struct{}), gone: map[int]bool{}}
 	kinds := []string{domain.KindOpens, domain.KindExpires}
 	for i := range w.faults {
-		c.bursts = append(c.bursts, &party{name: fmt.Sprint("burst-", i), kind: kinds[i%2], before: time.Duration(1+i) * 50 * time.Millisecond, size: total / 10})
+		kind := domain.KindOpens
+		if falls(i) {
+			kind = domain.KindExpires
+		}
+		c.bursts = append(c.bursts, &party{name: fmt.Sprint("burst-", i), kind: kind, before: time.Duration(1+i) * 50 * time.Millisecond, size: total / 10})
 	}
 	c.ended = &party{name: "ended", kind: domain.KindOpens, before: time.Minute, size: total / 50}
 	c.someday = &party{name: "someday", kind: domain.KindOpens, before: time.Minute, size: total / 50}
@@ -137,7 +146,7 @@ func (c *crowd) trickle(ctx context.Context) {
 		m := c.mouth(topology.LaneOf(p.name, c.w.log.Lanes))
 		// In small worlds messages are small, so that there are reminders to set until the last fault; in big ones all are
 		// set when four fifths of the time are over, if nothing holds them up.
-		lines := min(crowdLines/2, max(1, p.size/100))
+		lines := min(crowdLines*2/5, max(1, p.size/100)) // reminders, each with a claim and some with more
 		pause := time.NewTicker(max(time.Until(c.w.until)*4/5/time.Duration(p.size/lines+1), 100*time.Millisecond))
 		setters.Go(func() {
 			defer pause.Stop()
@@ -166,7 +175,7 @@ func (c *crowd) finish() {
 	until(c.ended.anchor.Add(-c.ended.before))
 }
 
-// burst is one that has been armed, nil if all have gone off.
+// burst is one that has been armed, nil if it has gone off before.
 type burst struct {
 	party *party
 	due   time.Time
@@ -194,19 +203,19 @@ func until(at time.Time) {
 	<-timer.C
 }
 
-// arm moves the next burst to an instant soon, and the trickles a little, and returns when the fault may begin: shortly
+// arm moves the burst of a fault that has not happened yet to an instant soon, and the trickles a little, and returns when the fault may begin: shortly
 // before that instant or behind it, while the burst is being told. Some of the burst's customers cancel meanwhile, some
 // too late.
-func (c *crowd) arm() *burst {
+func (c *crowd) arm(fault int) *burst {
 	t := c.w.t
 	t.Helper()
 	p := c.trickles[c.rng.IntN(len(c.trickles))]
 	c.move(p, p.anchor.Add(time.Duration(c.rng.IntN(6000)-3000)*time.Millisecond))
-	if c.fired == len(c.bursts) {
+	if c.gone[fault] {
 		return nil
 	}
-	b := &burst{party: c.bursts[c.fired], due: time.Now().Add(burstLead).Truncate(time.Microsecond)}
-	c.fired++
+	b := &burst{party: c.bursts[fault], due: time.Now().Add(burstLead).Truncate(time.Microsecond)}
+	c.gone[fault] = true
 	c.move(b.party, b.due.Add(b.party.before))
 	m := c.mouth(topology.LaneOf(b.party.name, c.w.log.Lanes))
 	m.cancel(t.Context(), b.party, 0, min(crowdLines, b.party.size/50))
@@ -290,7 +299,7 @@ func (m *mouth) subscribe(ctx context.Context, p *party, from, to int, rng *rand
 		}
 		before := p.before
 		if rng != nil {
-			due := time.Now().Add(3*time.Second + time.Duration(rng.IntN(5000))*time.Millisecond)
+			due := time.Now().Add(2*time.Second + time.Duration(rng.IntN(3000))*time.Millisecond)
 			if rng.IntN(10) == 0 {
 				due = due.Add(time.Hour)
 			}
@@ -401,6 +410,9 @@ func (c *crowd) settle(t *testing.T, fold *check.Fold) {
 			t.Errorf("%s: of %d subscriptions: %s", p.name, p.size, tally)
 		}
 		t.Logf("%s (%s): %s", p.name, p.kind, tally)
+	}
+	if fold.Rejected > 0 {
+		t.Errorf("%d commands or messages are dead letters", fold.Rejected)
 	}
 	total := fold.Tally()
 	t.Logf("of %d reminders handed in %d are set; %d commands came too late", sent, total.Set, refused)

@@ -6,5 +6,10 @@
 //	two servers, three nodes ───┼── load + faults ──┤
 //	                            └── a counter each ─┴── did each fault really happen?
 //
-// `make chaos` runs it for ten minutes and prints its seed; as part of `make test` each fault happens once.
+// Beside the load, a crowd wants to be reminded: for each kind of fault a burst is moved so that it falls due, with its
+// coupons, while the fault reigns; a trickle is set and falls due all the time; some cancel, too late or not. At the end
+// the log says whether set = fired + cancelled + dropped + pending, and SCRIP_RMD whether each that fired is told once.
+//
+// `make chaos` runs it for ten minutes with a million reminders in each world, and prints its seed; as part of `make test`
+// each fault happens once, with some thousand (-chaos.for, -chaos.reminders, -chaos.seed).
 package chaos

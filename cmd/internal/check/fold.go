@@ -13,6 +13,7 @@ type Fold struct {
 	Campaigns  map[string]*Campaign
 	Violations []string // promises that the log breaks, in the order found
 	Events     int
+	Rejected   int                                  // dead letters
 	Untold     int                                  // reminders that fired and are not on SCRIP_RMD yet
 	Refused    map[string]map[domain.Refusal]uint64 // by campaign
 	Firings    []Firing                             // what fell due, lane by lane in the order of the log
@@ -159,6 +160,7 @@ func (f *Fold) Apply(where any, ev *domain.Event) {
 		}
 		return
 	case domain.CommandRejected:
+		f.Rejected++
 		return
 	case domain.CampaignCreated:
 		if f.Campaigns[ev.Campaign] != nil {

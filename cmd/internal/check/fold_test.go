@@ -167,7 +167,7 @@ func TestEveryRuleCanFail(t *testing.T) {
 		{"for whom and what reminder 1 is pending", []domain.Event{{Type: domain.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: 10 * time.Second, DueAt: 90, N: 1}}},
 		{"which is alice's", []domain.Event{{Type: domain.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "carol", Kind: expires, Before: time.Second, DueAt: 99, N: 1}}},
 		{"which has passed", []domain.Event{{Type: domain.ReminderSet, At: 95, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: 20 * time.Second, DueAt: 80, N: 1}}},
-		{"by their events 2 set = 3 fired", []domain.Event{{Type: domain.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 3}}},
+		{"by their events 2 set, 3 fired", []domain.Event{{Type: domain.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 3}}},
 	} {
 		events := story()
 		for _, ev := range c.then {

@@ -43,7 +43,7 @@ func (r *Reminder) Kind() string {
 type Tally struct{ Set, Fired, Cancelled, Dropped, Pending, Told uint64 }
 
 func (t Tally) String() string {
-	return fmt.Sprintf("%d set = %d fired + %d cancelled + %d dropped + %d pending; %d told", t.Set, t.Fired, t.Cancelled, t.Dropped, t.Pending, t.Told)
+	return fmt.Sprintf("%d set, %d fired, %d cancelled, %d dropped, %d pending", t.Set, t.Fired, t.Cancelled, t.Dropped, t.Pending)
 }
 
 func (t *Tally) add(s State, n uint64) {

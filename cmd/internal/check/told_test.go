@@ -111,7 +111,7 @@ func TestRemindersAreToldOnceAndInOrder(t *testing.T) {
 		t.Errorf("a dropped reminder is told: %q", f.Violations)
 	}
 	if want := (Tally{Set: 6, Cancelled: 1, Dropped: 4, Pending: 1, Told: 1}); f.Tally() != want {
-		t.Errorf("%s, want %s", f.Tally(), want)
+		t.Errorf("%+v, want %+v", f.Tally(), want)
 	}
 }
 
@@ -167,10 +167,10 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f.Tally() != want || ends[0] != end || f.Untold != int(want.Fired-want.Told) || len(f.Violations) > 0 {
-			t.Errorf("%s, untold %d, up to %d, %q; want %s, up to %d", f.Tally(), f.Untold, ends[0], f.Violations, want, end)
+			t.Errorf("%+v, untold %d, up to %d, %q; want %+v, up to %d", f.Tally(), f.Untold, ends[0], f.Violations, want, end)
 		}
 		if whole, _, err := Log(ctx, js, log); err != nil || whole.Tally() != want || len(whole.Violations) > 0 {
-			t.Errorf("read at once: %s, %q, %v; want %s", whole.Tally(), whole.Violations, err, want)
+			t.Errorf("read at once: %+v, %q, %v; want %+v", whole.Tally(), whole.Violations, err, want)
 		}
 	}
 	catchUp(Tally{}, 0)

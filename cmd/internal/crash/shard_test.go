@@ -79,7 +79,7 @@ func TestLanesMoveUnderLoad(t *testing.T) {
 	began := time.Now()
 	change := func(what string, servers int, do func()) {
 		t.Helper()
-		<-f.ledger.after(200)
+		<-f.ledger.after(100)
 		began = time.Now()
 		do()
 		f.spread(what, servers, began)
@@ -96,7 +96,7 @@ func TestLanesMoveUnderLoad(t *testing.T) {
 	change("the first is stopped in its tracks", 1, func() { first.signal(syscall.SIGSTOP) })
 	change("the first wakes up", 2, func() { first.signal(syscall.SIGCONT) })
 	change("the third is back", 3, third.up)
-	<-f.ledger.after(200)
+	<-f.ledger.after(100)
 	stop()
 	workers.Wait()
 	f.settle(db)
@@ -299,8 +299,8 @@ func (f *fleet) settle(db string) {
 		}
 	}
 	tally := fold.Tally()
-	t.Logf("%d claims and %d reminders were answered, %d claims missing; reminders: %s", len(f.ledger.claims), len(f.reminded), missing, tally)
+	t.Logf("%d claims and %d reminders were answered, %d claims missing; reminders: %s, %d told", len(f.ledger.claims), len(f.reminded), missing, tally, tally.Told)
 	if missing > 0 || len(f.ledger.claims) == 0 || len(f.reminded) == 0 || tally.Told != tally.Fired || tally.Fired != tally.Set {
-		t.Errorf("%d claims missing; %s", missing, tally)
+		t.Errorf("%d claims missing; %+v", missing, tally)
 	}
 }
