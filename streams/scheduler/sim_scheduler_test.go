@@ -60,7 +60,7 @@ func (s *simScheduler) start() bool {
 		Now: func() time.Time { return s.now().Time() }})
 	s.r = &run{Scheduler: sched, log: sched.opts.Logger, restoreFrom: &w.snapshots, pace: newPace(nil)}
 	s.r.meter()
-	s.r.fan = &fan{owner: fmt.Sprint(s.name, s.life), pace: s.r.pace, now: sched.opts.Now, log: s.r.log, count: w.metrics.published.WithLabelValues("0"), last: uint64(len(w.rmd))}
+	s.r.fan = &fan{owner: fmt.Sprint(s.name, s.life), pace: s.r.pace, now: sched.opts.Now, log: s.r.log, count: w.metrics.published.WithLabelValues("0"), told: &sched.told, last: uint64(len(w.rmd))}
 	if n := len(w.rmd); n > 0 {
 		m, err := eventlog.ParseReminder(w.rmd[n-1].Header, w.rmd[n-1].Data, uint64(n), w.rmd[n-1].Time)
 		if err != nil {
