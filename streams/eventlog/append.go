@@ -90,8 +90,15 @@ type Pending struct {
 type Attempt struct {
 	// Expected is the last sequence the stream was to have before it.
 	Expected uint64
-	Header   nats.Header
-	Payload  []byte
+	// ID, where not empty, names the message; and After, where not empty, is the ID that the stream's last message must have.
+	// The number alone does not say whose message it counts: with two messages on their way the first may be refused because
+	// another writer's came before it, and the second would then fit behind that one. With After it does not.
+	//
+	// Only for streams with one copy: a replica of nats-server 2.15 that caught up does not know the ID of its last message
+	// and would refuse what the others took.
+	ID, After string
+	Header    nats.Header
+	Payload   []byte
 }
 
 // Done is closed when the result is there, at the latest after the appender's wait for acknowledgements.
@@ -117,7 +124,7 @@ func (a *Appender) Publish(ctx context.Context, attempt Attempt) (uint64, error)
 }
 
 // PublishAsync publishes and returns at once. A following publish may expect the sequence this one will get; if this
-// one fails, that one fails too. The attempt's header and payload must not be changed until the result is there.
+// one fails, that one fails too, unless another writer is here: see Attempt.After. The attempt's header and payload must not be changed until the result is there.
 func (a *Appender) PublishAsync(attempt Attempt) *Pending {
 	p := &Pending{Attempt: attempt, done: make(chan struct{})}
 	msg := &nats.Msg{Subject: a.stream.subject, Header: nats.Header{}, Data: attempt.Payload}
@@ -126,6 +133,13 @@ func (a *Appender) PublishAsync(attempt Attempt) *Pending {
 	}
 	msg.Header.Set(jetstream.ExpectedStreamHeader, a.stream.name)
 	msg.Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(attempt.Expected, 10))
+
+	if attempt.ID != "" {
+		msg.Header.Set(jetstream.MsgIDHeader, attempt.ID)
+	}
+	if attempt.After != "" {
+		msg.Header.Set(jetstream.ExpectedLastMsgIDHeader, attempt.After)
+	}
 
 	a.mu.Lock()
 	if a.closed {
@@ -193,6 +207,7 @@ const (
 	codeTooMany       jetstream.ErrorCode = 10167
 	codeTooLarge      jetstream.ErrorCode = 10054
 	codeWrongSequence jetstream.ErrorCode = 10071 // with the actual one: definite
+	codeWrongID       jetstream.ErrorCode = 10070 // the last message has another ID: definite
 	// 10164 is "wrong last sequence" too, but says only that some write is in flight on a replicated stream: unknown.
 )
 
@@ -222,6 +237,8 @@ func (a *Appender) classify(msg *nats.Msg) (uint64, error) {
 		if actual, ok := parseNumber(number); ok {
 			return 0, &ConflictError{Stream: name, Actual: actual}
 		}
+	case codeWrongID:
+		return 0, fmt.Errorf("stream %s: %w: %w", name, ErrConflict, ack.Error)
 	case codeStoreFailed, codeNoResources, codeNoStorage, codeTooMany:
 		return 0, fmt.Errorf("stream %s: %w: %w", name, ErrNotDurable, ack.Error)
 	case codeTooLarge:

@@ -47,6 +47,48 @@ func resolves(t *testing.T, js jetstream.JetStream, a eventlog.Attempt, want eve
 	}
 }
 
+// Two messages on their way, and another writer's comes before the first: the number of the second then fits, its ID does
+// not. Before that, and after a server that was killed, what names its predecessor lands.
+func TestChainedFence(t *testing.T) {
+	s := streamtest.Start(t)
+	js := s.JetStream(t)
+	newLog(t, js, 1)
+	mine, other := appender(t, js), appender(t, js)
+	chained := func(owner string, n uint64, after string) eventlog.Attempt {
+		a := attempt(owner, n, "x")
+		a.ID, a.After = fmt.Sprintf("%s-%d", owner, n), after
+		return a
+	}
+	for n, after := uint64(1), ""; n <= 3; n++ {
+		a := chained("a", n, after)
+		if seq, err := mine.Publish(t.Context(), a); err != nil || seq != n {
+			t.Fatalf("message %d: %d, %v", n, seq, err)
+		}
+		after = a.ID
+	}
+	s.Kill(t)
+	streamtest.Eventually(t, "the server is back", func() bool {
+		_, err := eventlog.Events(js, lane).Bounds(t.Context())
+		return err == nil
+	})
+	if seq, err := mine.Publish(t.Context(), chained("a", 4, "a-3")); err != nil || seq != 4 {
+		t.Fatalf("after a kill: %d, %v", seq, err)
+	}
+	if _, err := other.Publish(t.Context(), chained("b", 5, "")); err != nil {
+		t.Fatal(err)
+	}
+	first, second := mine.PublishAsync(chained("a", 5, "a-4")), mine.PublishAsync(chained("a", 6, "a-5"))
+	for _, p := range []*eventlog.Pending{first, second} {
+		if _, err := p.Result(); !errors.Is(err, eventlog.ErrConflict) {
+			t.Errorf("behind another's message: %v", err)
+		}
+	}
+	resolves(t, js, first.Attempt, eventlog.Lost)
+	if seq, err := other.Publish(t.Context(), chained("b", 6, "b-5")); err != nil || seq != 6 {
+		t.Errorf("the other one: %d, %v", seq, err)
+	}
+}
+
 func TestFence(t *testing.T) {
 	onBoth(t, func(t *testing.T, js jetstream.JetStream) {
 		write(t, js, "o", 1, 3)

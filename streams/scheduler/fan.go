@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -22,11 +23,6 @@ const (
 	// fanFull is how many customers may wait in the fan-out before no further events are read. What this scheduler asks
 	// for stays below it; a replay, or the asks of another scheduler, may not.
 	fanFull = 2 * chunksOut * maxChunk
-
-	// fanAlone is how many messages may be on their way: one. The fence compares numbers, not writers: were there two, the
-	// first could be refused because another fan-out's came before it, and the second, whose number fits then, would stand
-	// behind that one, which tells of others. It costs little: a stream takes one message after the other, and syncs each.
-	fanAlone = 1
 
 	// fanResolve is how long the stream is asked what became of messages; folding waits for it.
 	fanResolve = 2 * time.Second
@@ -52,7 +48,13 @@ type fan struct {
 	timer    func(time.Duration) (<-chan time.Time, func())
 	around   func() // called each time round while everything waits for the fan-out: settings may change
 
+	// chained says that messages name the one before them, so that several may be on their way. The fence compares numbers,
+	// not writers: the first could be refused because another fan-out's came before it, and the second, whose number fits
+	// then, would stand behind that one, which tells of others. A stream of several copies cannot do that (see
+	// eventlog.Attempt): there one is on its way at a time.
+	chained bool
 	last    uint64          // sequence the stream ends with when all of window has landed
+	lastID  string          // of that message, if it is ours and chained
 	reached eventlog.Source // how far the stream comes when all of window has landed
 	window  []*shipment     // oldest first
 	queue   []expansion     // folded, in order; not yet in a message
@@ -141,7 +143,7 @@ func (f *fan) pump(ctx context.Context) (again time.Time, err error) {
 		if f.ill {
 			continue
 		}
-		if f.waiting == 0 || len(f.window) >= fanAlone {
+		if f.waiting == 0 || len(f.window) >= f.room() {
 			return time.Time{}, ctx.Err()
 		}
 		ok, again := f.pace.may(f.now(), len(f.window))
@@ -150,6 +152,14 @@ func (f *fan) pump(ctx context.Context) (again time.Time, err error) {
 		}
 		f.publish()
 	}
+}
+
+// room is how many messages may be on their way.
+func (f *fan) room() int {
+	if f.chained {
+		return f.pace.window()
+	}
+	return 1
 }
 
 // publish sends one message of what waits.
@@ -195,6 +205,10 @@ func (f *fan) next() (attempt eventlog.Attempt, told int) {
 	header := eventlog.Header{Owner: f.owner, Source: to, SourceDigest: digest}
 	attempt = eventlog.Attempt{Expected: f.last, Header: header.Encode(), Payload: payload}
 	f.last++
+	if f.chained {
+		attempt.After, f.lastID = f.lastID, f.owner+"-"+strconv.FormatUint(f.last, 10)
+		attempt.ID = f.lastID
+	}
 	f.reached = to
 	f.count.Add(float64(told))
 	f.told.Add(uint64(told))

@@ -126,6 +126,11 @@ func (r *run) begin(ctx context.Context) error {
 			"stream", r.fan.stream.Name(), "sequences", tail.Foreign)
 	}
 	r.fan.last = tail.Last
+	stream, err := r.js.Stream(ctx, r.fan.stream.Name())
+	if err != nil {
+		return err
+	}
+	r.fan.chained = stream.CachedInfo().Config.Replicas <= 1
 	if m := tail.Message; m != nil {
 		r.fan.reached = m.Source
 		from := eventlog.Position{Log: r.Scheduler.log, Lane: r.lane, Sequence: m.Source.Sequence, Digest: m.SourceDigest}

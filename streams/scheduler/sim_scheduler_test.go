@@ -60,7 +60,8 @@ func (s *simScheduler) start() bool {
 		Now: func() time.Time { return s.now().Time() }})
 	s.r = &run{Scheduler: sched, log: sched.opts.Logger, restoreFrom: &w.snapshots, pace: newPace(nil)}
 	s.r.meter()
-	s.r.fan = &fan{owner: fmt.Sprint(s.name, s.life), pace: s.r.pace, now: sched.opts.Now, log: s.r.log, count: w.metrics.published.WithLabelValues("0"), told: &sched.told, last: uint64(len(w.rmd))}
+	s.r.fan = &fan{owner: fmt.Sprint(s.name, s.life), pace: s.r.pace, now: sched.opts.Now, log: s.r.log, count: w.metrics.published.WithLabelValues("0"), told: &sched.told, last: uint64(len(w.rmd)),
+		chained: w.bug.gallops || w.rng.IntN(2) == 0}
 	if n := len(w.rmd); n > 0 {
 		m, err := eventlog.ParseReminder(w.rmd[n-1].Header, w.rmd[n-1].Data, uint64(n), w.rmd[n-1].Time)
 		if err != nil {
@@ -234,10 +235,7 @@ func (s *simScheduler) pump() {
 
 // room is how many messages may be on their way.
 func (s *simScheduler) room() int {
-	if s.w.bug.gallops {
-		return 4
-	}
-	return fanAlone
+	return min(s.r.fan.room(), 4)
 }
 
 func (s *simScheduler) pop() {

@@ -2,10 +2,13 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime/debug"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/config"
@@ -17,7 +20,8 @@ const simLog = "01234567-89ab-7cde-8f01-23456789abcd"
 // simMust are things that come about by themselves, and must.
 var simMust = []string{"reminders fired", "reminders dropped", "coupons expired", "ask repeated", "reminder stream refused a write",
 	"scheduler lost the reminder stream", "scheduler began with a snapshot", "fan-out resumed within a firing", "a message tells of several steps",
-	"a firing was late, for its scheduler was down"}
+	"a firing was late, for its scheduler was down",
+	"reminder stream refused what followed a refused message"}
 
 // simBug breaks one rule.
 type simBug struct {
@@ -30,7 +34,7 @@ type simBug struct {
 	noFence    bool // the reminder stream takes any write
 	adopts     bool // a fan-out goes on behind another's message
 	unasked    bool // what was not acknowledged is published again, behind whatever is there
-	gallops    bool // several messages of a fan-out are on their way at once
+	gallops    bool // messages of a fan-out do not name the one before them
 	believes   bool // an ask sets the lane's clock
 }
 
@@ -314,6 +318,16 @@ func (w *simWorld) publish(a eventlog.Attempt) (ok bool) {
 		w.came("reminder stream refused a write", 1)
 		return false
 	}
+	last := ""
+	if n := len(w.rmd); n > 0 {
+		last = w.rmd[n-1].Header.Get(jetstream.MsgIDHeader)
+	}
+	if a.After != "" && a.After != last && !w.bug.noFence && !w.bug.gallops {
+		w.came("reminder stream refused what followed a refused message", 1)
+		return false
+	}
+	a.Header = maps.Clone(a.Header)
+	a.Header.Set(jetstream.MsgIDHeader, a.ID)
 	raw := eventlog.Raw{Header: a.Header, Data: a.Payload, Sequence: uint64(len(w.rmd) + 1), Time: w.now.Time()}
 	w.rmd = append(w.rmd, raw)
 	w.judge.telling(&raw)
