@@ -230,16 +230,22 @@ func TestWebhookAnswers(t *testing.T) {
 		`207 ok`:             `not {"failed":[…]}`,
 		`204 `:               "",
 		`404 gone`:           "404 Not Found: gone",
+		`301 elsewhere`:      "301 Moved Permanently", // what stands elsewhere answers 200 to anything
+		`307 elsewhere`:      "307 Temporary Redirect",
 	} {
 		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var code int
 			_, _ = fmt.Sscan(answer, &code)
+			if r.URL.Path == "/elsewhere" {
+				return
+			}
+			w.Header().Set("Location", "/elsewhere")
 			w.WriteHeader(code)
 			if code != http.StatusNoContent {
 				_, _ = io.WriteString(w, answer[4:])
 			}
 		}))
-		err := (&webhook{url: hook.URL, client: hook.Client()}).push(t.Context(), []push.Reminder{{Key: "k"}})
+		err := newWebhook(hook.URL, hook.Client().Transport).push(t.Context(), []push.Reminder{{Key: "k"}})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", answer, err, want)
 		}

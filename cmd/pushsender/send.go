@@ -52,7 +52,7 @@ func (m *Main) sender() push.Func {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = max(1, m.opts.Workers) // each worker keeps its connection
-	return (&webhook{url: m.webhook, client: &http.Client{Transport: transport}}).push
+	return newWebhook(m.webhook, transport).push
 }
 
 // print writes a line for each. A pipe that is closed is a push that failed.
@@ -85,6 +85,12 @@ func checkWebhook(s string) error {
 type webhook struct {
 	url    string
 	client *http.Client
+}
+
+// newWebhook follows no redirect: net/http would ask the other place with GET and without the reminders, and its 200 would
+// count as told.
+func newWebhook(url string, transport http.RoundTripper) *webhook {
+	return &webhook{url, &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
 func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
