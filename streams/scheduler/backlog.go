@@ -90,6 +90,7 @@ func (r *run) report(now domain.Instant) {
 	r.paused[expiry].Set(float64(b.PausedExpiry))
 	r.peak.Set(float64(b.PeakPerSecond))
 	r.share.Set(b.Share)
+	r.caughtUp.Set(1)
 	r.backlog.Store(&b)
 }
 

@@ -20,7 +20,7 @@ type Metrics struct {
 	oldest, waiting, outstanding, paused *prometheus.GaugeVec
 	next, peak, share                    *prometheus.GaugeVec
 	pending, instants                    *prometheus.GaugeVec
-	folded, snapshot                     *prometheus.GaugeVec
+	folded, snapshot, caughtUp           *prometheus.GaugeVec
 }
 
 // NewMetrics makes the metrics and registers them with reg, unless it is nil.
@@ -55,6 +55,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		pending:     gauge("reminders_pending", "Reminders that are set and have not fired."),
 		instants:    gauge("due_instants", "Instants at which coupons are still to fall, over all campaigns."),
 		folded:      gauge("folded_sequence", "Sequence of the last event message folded."),
+		caughtUp:    gauge("caught_up", "1 while the lane's scheduler works, 0 while it still reads its log, no value while there is none: then nothing falls due, and no age is told."),
 		snapshot:    gauge("snapshot_timestamp_seconds", "When the last snapshot was stored."),
 	}
 	if reg != nil {
@@ -67,7 +68,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 func (m *Metrics) gauges() []*prometheus.GaugeVec {
-	return []*prometheus.GaugeVec{m.oldest, m.waiting, m.outstanding, m.paused, m.next, m.peak, m.share, m.pending, m.instants, m.folded, m.snapshot}
+	return []*prometheus.GaugeVec{m.oldest, m.waiting, m.outstanding, m.paused, m.next, m.peak, m.share, m.pending, m.instants, m.folded, m.snapshot, m.caughtUp}
 }
 
 // forget drops the gauges: they describe who works the lane now. When the lane is lost they go, so that its next owner's are the only ones.
@@ -90,6 +91,7 @@ type meters struct {
 	peak, share         prometheus.Gauge
 	pending, instants   prometheus.Gauge
 	foldedSequence      prometheus.Gauge
+	caughtUp            prometheus.Gauge
 }
 
 // meter finds this lane's metrics.
@@ -117,6 +119,7 @@ func (r *run) meter() {
 	}
 	r.peak, r.share = m.peak.WithLabelValues(lane), m.share.WithLabelValues(lane)
 	r.pending, r.instants, r.foldedSequence = m.pending.WithLabelValues(lane), m.instants.WithLabelValues(lane), m.folded.WithLabelValues(lane)
+	r.caughtUp = m.caughtUp.WithLabelValues(lane)
 }
 
 // observe counts what an event tells, before it is folded.

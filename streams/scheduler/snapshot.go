@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// snapshotTimeout bounds one writing of a snapshot.
+	// snapshotTimeout bounds one writing of a snapshot, and timeoutEach lets it take longer for each thing in it: beside busy
+	// lanes, which it is slowest, a million reminders take two to three seconds.
 	snapshotTimeout = 2 * time.Minute
+	timeoutEach     = 10 * time.Microsecond
 	// lastWords is how long a clean stop may take to write its snapshot; without it the next start replays more.
 	lastWords = 5 * time.Second
 )
@@ -167,7 +169,7 @@ func (r *run) freezeOn(ctx context.Context, howLong time.Duration) {
 		return
 	}
 	w.frozen = nil
-	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTimeout)
+	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTimeout+time.Duration(r.book.size())*timeoutEach)
 	w.cancel = cancel
 	go func() {
 		defer w.turnOver()

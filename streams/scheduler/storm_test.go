@@ -374,6 +374,9 @@ func TestBacklogIsSeen(t *testing.T) {
 	if b.High.OldestDue != 15*time.Second || b.Normal.OldestDue != 5*time.Second || b.Low.OldestDue != 0 || b.Outstanding != 2*leastCost {
 		t.Errorf("backlog %+v", b)
 	}
+	if r.value("caught_up") != 1 {
+		t.Error("it does not say that it works")
+	}
 	if n := r.value("oldest_due_age_seconds"); n != 20 {
 		t.Errorf("the ages add up to %g", n)
 	}
@@ -386,7 +389,7 @@ func TestBacklogIsSeen(t *testing.T) {
 		t.Errorf("%g seconds old, %g outstanding", r.value("oldest_due_age_seconds"), r.value("outstanding"))
 	}
 	run.stop()
-	if n := r.value("due_next") + r.value("dispatch_share") + r.value("customers_waiting"); n != 0 {
+	if n := r.value("due_next") + r.value("dispatch_share") + r.value("customers_waiting") + r.value("caught_up"); n != 0 {
 		t.Errorf("gauges of a lane that is not worked here: %g", n)
 	}
 }
