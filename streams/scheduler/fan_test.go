@@ -62,6 +62,7 @@ func (r *rig) newFan(ackWait time.Duration) *fan {
 		stream: stream, appender: a, owner: fmt.Sprintf("fan-%p", a), last: tail.Last,
 		pace: newPace(nil), now: time.Now, timer: func(d time.Duration) (<-chan time.Time, func()) { return time.After(d), func() {} },
 		count: prometheus.NewCounter(prometheus.CounterOpts{Name: "told"}), told: new(atomic.Uint64), log: streamtest.Logger(r.t),
+		chained: true,
 	}
 	if tail.Message != nil {
 		f.reached = tail.Message.Source
@@ -221,6 +222,22 @@ func TestFanOutWithoutAcknowledgements(t *testing.T) {
 	if len(f.window) != 0 || f.last != 4 {
 		t.Errorf("%d on their way, the stream is thought to end at %d", len(f.window), f.last)
 	}
+}
+
+// A server that does not know the ID of its last message, as a replica that caught up, refuses what names it: the same goes
+// out again by number alone.
+func TestFanOutWhereTheLastIDIsForgotten(t *testing.T) {
+	const customers = 1700
+	r := newRig(t)
+	fired(r, customers)
+	f := r.newFan(0)
+	f.lastID = "forgotten"
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := errors.Join(r.expandAll(ctx, f, customers), f.settle(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	everyoneOnce(t, r.told(), customers)
 }
 
 // Two fan-outs of one lane at once: the fence lets one through, the other finds out that it lost.
