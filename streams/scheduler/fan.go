@@ -163,15 +163,7 @@ func (f *fan) room() int {
 }
 
 // publish sends one message of what waits.
-var dbgWin, dbgN, dbgEmpty int
-var dbgLat time.Duration
-var dbgT0 time.Time
-
 func (f *fan) publish() {
-	if dbgN == 0 { dbgT0 = time.Now() }
-	dbgN++; dbgWin += len(f.window)
-	if len(f.window) == 0 { dbgEmpty++ }
-	if dbgN%500 == 0 { println("DBG", dbgN, "avgwin*100", dbgWin*100/dbgN, "empty", dbgEmpty, "waiting", f.waiting, "ms", time.Since(dbgT0).Milliseconds(), "lat us", (dbgLat/time.Duration(dbgN)).Microseconds()) }
 	alone := len(f.window) == 0
 	attempt, told := f.next()
 	// A crash before this: the next fan publishes it. After this: it stands on the stream, or not, as a whole.
@@ -286,7 +278,6 @@ func (f *fan) land(ctx context.Context) error {
 		return fmt.Errorf("%w: message %d was acknowledged as %d", ErrLost, oldest.Attempt.Expected+1, sequence)
 	}
 	now := f.now()
-	dbgLat += now.Sub(oldest.sent)
 	if oldest.alone {
 		f.pace.acked(now, now.Sub(oldest.sent))
 	}
