@@ -105,7 +105,7 @@ func (st *status) hear(card server.Card) {
 	var lanes struct{ Lanes []server.LaneReadiness }
 	if detailed(card.Checks["lanes"], &lanes) {
 		for _, r := range lanes.Lanes {
-			if r.Lane >= len(st.PerLane) {
+			if r.Lane < 0 || r.Lane >= len(st.PerLane) { // whoever hears the call can answer anything
 				continue
 			}
 			l := &st.PerLane[r.Lane]
@@ -122,7 +122,7 @@ func (st *status) hear(card server.Card) {
 	var tables struct{ Lanes []server.Projected }
 	if detailed(card.Checks["projector"], &tables) {
 		for _, p := range tables.Lanes {
-			if p.Lane < len(st.PerLane) {
+			if p.Lane >= 0 && p.Lane < len(st.PerLane) {
 				l := &st.PerLane[p.Lane]
 				l.Tables, l.Behind = string(p.State), p.Behind
 				if p.Error != "" && l.Error == "" {
