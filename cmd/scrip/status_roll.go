@@ -112,6 +112,9 @@ func (st *status) hear(card server.Card) {
 			switch {
 			case r.State != lane.StateIdle:
 				l.State, l.Error, l.Backlog = string(r.State), r.Error, r.Backlog
+				if l.Error == "" && r.DueWaits != "" {
+					l.Error = "expiries and reminders wait: " + r.DueWaits
+				}
 			case r.Error != "" && l.State == "":
 				l.State, l.Error = string(r.State), r.Error
 			case r.Holder != "" && l.State == "":

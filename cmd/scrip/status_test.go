@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
+	"github.com/seed-4a2410e3/scrip/streams/lane"
 )
 
 // TestStatusShowsWhatIsToCome: what falls due in the next hour, by lane and priority, whichever way the server is found;
@@ -32,15 +34,29 @@ func TestStatusShowsWhatIsToCome(t *testing.T) {
 			return strings.Contains(strings.Join(strings.Fields(p.run(args...).out), " "), "0 high 0s 0 0+0 0+0 0+0 0+0 2+1")
 		})
 		st := p.must(args...)
-		lane := st["lane"].([]any)[0].(map[string]any)
-		backlog := lane["backlog"].(map[string]any)
+		first := st["lane"].([]any)[0].(map[string]any)
+		backlog := first["backlog"].(map[string]any)
 		if backlog["pending"] != 3.0 || fmt.Sprint(backlog["normal"].(map[string]any)["reminders_next"]) != "[0 0 0 0 0]" {
 			t.Errorf("%v: %v", args, backlog)
 		}
-		server := st["server"].([]any)[0].(map[string]any)
-		if server["server"] != lane["holder"] || server["ready"] != true || fmt.Sprint(server["roles"]) != "[lanes scheduler projector api]" || lane["tables"] == nil {
-			t.Errorf("%v: %v, %v", args, server, lane)
+		its := st["server"].([]any)[0].(map[string]any)
+		if its["server"] != first["holder"] || its["ready"] != true || fmt.Sprint(its["roles"]) != "[lanes scheduler projector api]" || first["tables"] == nil {
+			t.Errorf("%v: %v, %v", args, its, first)
 		}
+	}
+}
+
+// TestStatusSaysWhyNothingFires: a lane whose scheduler does not work looks well otherwise. And whatever answers the call
+// about a lane that there is not breaks nothing.
+func TestStatusSaysWhyNothingFires(t *testing.T) {
+	t.Parallel()
+	st := &status{PerLane: make([]laneStatus, 1)}
+	for _, n := range []int{-1, 0, 1} {
+		detail := map[string]any{"lanes": []server.LaneReadiness{{Lane: n, Status: lane.Status{State: lane.StateOwner}, DueWaits: "the disk is full"}}}
+		st.hear(server.Card{Readiness: server.Readiness{Checks: map[string]server.Result{"lanes": {Detail: detail}, "projector": {Detail: detail}}}})
+	}
+	if l := st.PerLane[0]; l.State != string(lane.StateOwner) || l.Error != "expiries and reminders wait: the disk is full" {
+		t.Errorf("%+v", l)
 	}
 }
 

@@ -28,6 +28,7 @@ type lanes struct {
 	js        jetstream.JetStream
 	all       []*lane.Lane
 	due       []atomic.Pointer[scheduler.Scheduler] // of each lane, nil where none runs here
+	waits     []atomic.Pointer[string]              // why the scheduler of each lane did not work last, nil if it never failed
 	scheduler *scheduler.Metrics
 	snapshots *snapstore.Store
 
@@ -49,7 +50,7 @@ func (s *server) startLanes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ls := &lanes{s: s, js: js, due: make([]atomic.Pointer[scheduler.Scheduler], s.stream.Lanes), scheduler: scheduler.NewMetrics(s.metrics.registry)}
+	ls := &lanes{s: s, js: js, due: make([]atomic.Pointer[scheduler.Scheduler], s.stream.Lanes), waits: make([]atomic.Pointer[string], s.stream.Lanes), scheduler: scheduler.NewMetrics(s.metrics.registry)}
 	s.pressure = &pressure{answered: ls.answered, loading: ls.loading, now: time.Now}
 	if ls.snapshots, err = snapstore.New(ctx, js, snapstore.Options{Busy: s.pressure.Busy, Logger: s.log}); err != nil {
 		return err
@@ -130,11 +131,14 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = 200*time.Millisecond, 15*time.Second
 	told := ""
+	unread := "the run-time settings can not be read"
+	ls.waits[n].Store(&unread)
 	select {
 	case <-ls.s.config.Ready(): // before that, what operators paused would fire
 	case <-ctx.Done():
 		return
 	}
+	ls.waits[n].Store(nil)
 	for {
 		begun := time.Now()
 		sched := scheduler.New(ls.js, ls.s.stream.UUID, n, scheduler.Options{
@@ -153,8 +157,10 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 		if err == nil {
 			err = errors.New("it ended by itself")
 		}
-		if err.Error() != told {
-			told = err.Error()
+		why := err.Error()
+		ls.waits[n].Store(&why)
+		if why != told {
+			told = why
 			ls.s.log.Error("scheduler does not work; expiries and reminders wait, claims go on; trying again", "lane", n, "err", err)
 		}
 		pause := time.NewTimer(pauses.NextBackOff())
@@ -175,6 +181,8 @@ type LaneReadiness struct {
 	Holder string `json:"holder,omitempty"`
 	// Backlog is what its scheduler has before it, where that runs here and has caught up.
 	Backlog *scheduler.Backlog `json:"backlog,omitempty"`
+	// DueWaits says why expiries and reminders wait where we work the lane and its scheduler does not work.
+	DueWaits string `json:"due_waits,omitempty"`
 }
 
 // check says whether every lane is worked by somebody.
@@ -187,6 +195,9 @@ func (ls *lanes) check() (ok bool, detail any) {
 			if b, known := sched.Backlog(); known {
 				list[n].Backlog = &b
 			}
+		}
+		if why := ls.waits[n].Load(); why != nil && list[n].Backlog == nil && list[n].State == lane.StateOwner {
+			list[n].DueWaits = *why
 		}
 		switch {
 		case list[n].State == lane.StateOwner:
