@@ -90,6 +90,8 @@ type dueJob struct {
 	queues int
 	// claims a second beside scrip's reminders, 0 = none.
 	claims float64
+	// unread: nobody reads scrip's reminder streams before all is on them.
+	unread bool
 	// period of the job that marks 2,000 coupons each time.
 	period time.Duration
 	// grown is what scrip's log grew by in this round, for the limit: payloads of messages.

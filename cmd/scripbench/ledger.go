@@ -31,8 +31,11 @@ func newLedger(n int) *ledger {
 }
 
 // reach notes customers who were reached now. who spreads workers.
-func (l *ledger) reach(who int, customers ...int) {
-	late := time.Since(l.at)
+func (l *ledger) reach(who int, customers ...int) { l.reachedAt(time.Now(), who, customers...) }
+
+// reachedAt notes customers who were reached then.
+func (l *ledger) reachedAt(then time.Time, who int, customers ...int) {
+	late := then.Sub(l.at)
 	if late < 0 {
 		l.early.Add(int64(len(customers)))
 	}

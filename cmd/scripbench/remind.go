@@ -71,6 +71,7 @@ reminder: their rates are compared.`,
 	cmd.Flags().IntVar(&j.campaigns, "campaigns", 1, "campaigns that the reminders are spread over")
 	cmd.Flags().IntVar(&j.queues, "queues", 10, "sorted sets of Redis, each with a poller of its own")
 	cmd.Flags().Float64Var(&j.claims, "claims", 0, "claims a second of another campaign, beside scrip's reminders")
+	cmd.Flags().BoolVar(&j.unread, "unread", false, "read scrip's reminder streams only when all is on them, and tell when it was stored: what the log takes, without readers at the same disk and cores")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		d, err := f.readyForOne(cmd, "reminders are")
 		if err != nil {
@@ -94,6 +95,9 @@ reminder: their rates are compared.`,
 		}
 		report := newReport(f.base)
 		report.Due = newReminding()
+		if j.unread {
+			report.Due.Says += "; of scrip: until the last is on the reminder stream, which is read afterwards"
+		}
 		if err := f.due(cmd.Context(), d, report.Due, j, list); err != nil {
 			return err
 		}

@@ -50,17 +50,32 @@ func remindScrip(ctx context.Context, o options, st *stand, j dueJob) (m DueRun,
 	l, seen := newLedger(j.n), ScripDue{Rate: j.claims}
 	l.at = at
 	listening, stop := context.WithCancel(ctx)
-	listener, err := s.listen(listening, l)
+	listener, err := s.listener(ctx, j.unread)
 	if err != nil {
 		stop()
 		return m, err
 	}
 	defer func() { stop(); listener.wait() }()
+	work := func(ctx context.Context) (DueRun, error) {
+		if err := s.told(ctx); err != nil {
+			return DueRun{}, err
+		}
+		return DueRun{}, listener.listen(listening, l)
+	}
+	if !j.unread {
+		if err := listener.listen(listening, l); err != nil {
+			return m, err
+		}
+		work = l.waitAnd
+	}
 	claims, err := o.claimBeside(ctx, st, j.claims, at)
 	if err != nil {
 		return m, err
 	}
-	usage, err := measured(ctx, s, at, l.waitAnd)
+	usage, err := measured(ctx, s, at, work)
+	if err == nil && j.unread {
+		err = l.wait(ctx)
+	}
 	claimed, claimsErr := claims(err == nil)
 	if err != nil {
 		return m, err
@@ -148,30 +163,60 @@ func (l *ledger) waitAnd(ctx context.Context) (DueRun, error) { return DueRun{},
 type listener struct {
 	s    *scripServer
 	ends []atomic.Uint64 // of each lane: the last message counted
+	// unread: customers are reached when the log has stored their line.
+	unread bool
 
 	messages, lines, bytes, payload, stored atomic.Int64
 	g                                       *errgroup.Group
 	err                                     atomic.Pointer[error]
 }
 
-// listen begins to count. ctx ends it.
-func (s *scripServer) listen(ctx context.Context, l *ledger) (*listener, error) {
-	li := &listener{s: s, ends: make([]atomic.Uint64, s.desc.Lanes), g: &errgroup.Group{}}
+// listener is to count from here on.
+func (s *scripServer) listener(ctx context.Context, unread bool) (*listener, error) {
+	li := &listener{s: s, ends: make([]atomic.Uint64, s.desc.Lanes), unread: unread, g: &errgroup.Group{}}
 	ends, err := s.ends(ctx, topology.RmdStream)
-	if err != nil {
-		return nil, err
-	}
 	for lane, end := range ends {
 		li.ends[lane].Store(end)
+	}
+	return li, err
+}
+
+// told waits until nothing is pending nor on its way to the reminder streams.
+func (s *scripServer) told(ctx context.Context) error {
+	if err := s.known(ctx, 0, nil); err != nil {
+		return err
+	}
+	tick := time.NewTicker(knownEvery)
+	defer tick.Stop()
+	for {
+		n, err := s.metric(ctx, "scrip_scheduler_outstanding")
+		if err != nil || n == 0 {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-s.proc.gone:
+			return s.proc.died()
+		case <-ctx.Done():
+			return fmt.Errorf("%.0f reminders are not on their streams: %w", n, context.Cause(ctx))
+		}
+	}
+}
+
+// listen begins to count. ctx ends it.
+func (li *listener) listen(ctx context.Context, l *ledger) error {
+	s := li.s
+	for lane := range li.ends {
+		end := li.ends[lane].Load()
 		consumer, err := s.js.OrderedConsumer(ctx, topology.RmdStream(lane), jetstream.OrderedConsumerConfig{
 			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: end + 1,
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		messages, err := consumer.Messages()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		context.AfterFunc(ctx, messages.Stop)
 		li.g.Go(func() error {
@@ -190,7 +235,7 @@ func (s *scripServer) listen(ctx context.Context, l *ledger) (*listener, error) 
 			}
 		})
 	}
-	return li, nil
+	return nil
 }
 
 var customerField = []byte(`"customer_id":"`)
@@ -214,7 +259,11 @@ func (li *listener) take(lane int, m jetstream.Msg, l *ledger, customers *[]int)
 		}
 		*customers = append(*customers, n)
 	}
-	l.reach(lane, *customers...)
+	if li.unread {
+		l.reachedAt(meta.Timestamp, lane, *customers...)
+	} else {
+		l.reach(lane, *customers...)
+	}
 	li.messages.Add(1)
 	li.lines.Add(int64(len(*customers)))
 	li.bytes.Add(int64(sizeOf(m)))
