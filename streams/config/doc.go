@@ -14,6 +14,10 @@
 // A change that this version does not understand, or that makes no sense, stays in the history, is counted, logged once,
 // and shown with the reason why it is ignored. What held before it stays in force. So does everything while NATS is away.
 //
+// A bucket that is lost takes nothing out of force at servers that run: what held stays, and they say so. A server that
+// starts makes the bucket anew and has the defaults; the others keep what held while that one is empty. The first change in
+// it begins a new history: it is in force everywhere, and all else is back to its default.
+//
 // Owner: Live.Run, one goroutine of the caller's; Store has no goroutine.
 //
 // What a crash does: of a server, nothing; it folds again when it starts. Of whoever was setting, the change is there or

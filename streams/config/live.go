@@ -32,6 +32,7 @@ type Live struct {
 
 	// What follows is owned by Run.
 	seen   bool            // the bucket has been there
+	newest uint64          // revision of the last change that was published; a bucket that ends before it is another one
 	warned bool            // that the bucket does not keep everything
 	told   map[Change]bool // ignored changes that were logged and counted
 	lost   string          // the trouble that was logged
@@ -47,8 +48,8 @@ type Status struct {
 	At time.Time `json:"at,omitzero"`
 	// Ignored counts the changes that are not in force nor ever were.
 	Ignored int `json:"ignored"`
-	// Following says whether changes are heard of now. Where they are not, Error says why, and what was read last stays in
-	// force.
+	// Following says whether what is in force is what the history says now. Where it is not, Error says why: changes are
+	// not heard of, or the history was lost. What was read last stays in force.
 	Following bool   `json:"following"`
 	Error     string `json:"error,omitempty"`
 }
@@ -127,8 +128,9 @@ func (l *Live) follow(ctx context.Context) error {
 		l.store.opts.Logger.WarnContext(ctx, "the bucket of settings was not made by scrip, and changes may be replaced or removed in it; see nats stream edit "+Stream, "bucket", Bucket)
 	}
 	state := newState(l.store.opts.Defaults)
+	lost := f.until < l.newest
 	if f.until == 0 {
-		l.publish(state)
+		l.read(state, lost)
 	}
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
@@ -143,7 +145,7 @@ func (l *Live) follow(ctx context.Context) error {
 		case c := <-f.changes:
 			l.tell(state.apply(c))
 			if state.Revision >= f.until {
-				l.publish(state)
+				l.read(state, lost)
 			}
 		case <-look.C:
 			if err := l.missed(ctx, state, f); err != nil {
@@ -155,8 +157,12 @@ func (l *Live) follow(ctx context.Context) error {
 
 var (
 	errReconnected = errors.New("the connection to NATS was lost meanwhile")
-	errMissing     = errors.New("the bucket of settings is gone; what was in force stays so until this server is started anew: restore the log from a backup, or set again what should hold")
+	errMissing     = errors.New("the bucket of settings is gone; " + whatHolds)
+	errEmpty       = errors.New("the bucket of settings was lost and is there again without a change; " + whatHolds)
 )
+
+// whatHolds is true of a bucket that is lost. A bucket without changes that was always empty is in force as it is.
+const whatHolds = "what was in force stays so at this server until it is started anew or something is set: the first `scrip config set` begins a new history, and all else is back to its default then; restore the log from a backup, or set again what should hold, pauses first"
 
 // missing makes the bucket where there has not been one. Until there is one, nothing counts as read: a node that has not
 // caught up says of every stream that it is not there.
@@ -183,6 +189,16 @@ func (l *Live) missed(ctx context.Context, state *State, f *follower) error {
 	return errGap
 }
 
+// read puts a state in force. Where the bucket was lost, whoever made it anew did not mean to end every pause; a change in
+// it that makes sense is of somebody who knows.
+func (l *Live) read(state *State, lost bool) {
+	if lost && len(state.set) == 0 {
+		l.interrupted(errEmpty)
+		return
+	}
+	l.publish(state)
+}
+
 // publish puts a state in force.
 func (l *Live) publish(state *State) {
 	now := state.Settings()
@@ -199,6 +215,7 @@ func (l *Live) publish(state *State) {
 		l.changed = make(chan struct{})
 	}
 	l.mu.Unlock()
+	l.newest = state.Revision
 	l.revision.Set(float64(state.Revision))
 	log := l.store.opts.Logger
 	if l.lost != "" {
@@ -226,7 +243,7 @@ func (l *Live) tell(c Change) {
 		"change", c.N, "revision", c.Revision, "setting", c.Setting, "value", c.Value, "by", c.By, "why", c.Ignored)
 }
 
-// interrupted notes that changes are not heard of.
+// interrupted notes that changes are not heard of, or that there are none any more.
 func (l *Live) interrupted(err error) {
 	if err == nil {
 		return // the bucket was made
@@ -238,5 +255,5 @@ func (l *Live) interrupted(err error) {
 		return // mended at once, or told
 	}
 	l.lost = err.Error()
-	l.store.opts.Logger.Warn("changes of settings are not heard of; the last good ones stay in force, and it is tried again", "err", err)
+	l.store.opts.Logger.Warn("the settings are not followed; the last good ones stay in force, and it is tried again", "err", err)
 }

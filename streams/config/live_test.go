@@ -188,23 +188,49 @@ func TestNothingIsInForceBeforeAllIsRead(t *testing.T) {
 	}
 }
 
-// TestABucketThatGoesTakesNothingOutOfForce, and what is set afterwards holds.
+// TestABucketThatGoesTakesNothingOutOfForce, nor does a new one that a starting server makes; the first change in that
+// begins a new history.
 func TestABucketThatGoesTakesNothingOutOfForce(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	s := open(t, js, 1)
 	set(t, s, "reminder.batch", "200")
+	set(t, s, "reminder.pause.summer", "true")
 	l := watch(t, s)
-	holds2(t, l, 200)
+	holds(t, l, "the pause", func(s *Settings) bool { return s.RemindersPaused["summer"] && s.ReminderBatch == 200 })
+	before, changed := l.Current()
 	if err := js.DeleteStream(t.Context(), Stream); err != nil {
 		t.Fatal(err)
 	}
 	streamtest.Eventually(t, "the loss is told", func() bool { return strings.Contains(l.Status().Error, "is gone") })
-	if now, _ := l.Current(); now.ReminderBatch != 200 {
+	started := watch(t, open(t, js, 1))
+	ready(t, started)
+	streamtest.Eventually(t, "that the new one is empty is told", func() bool { return strings.Contains(l.Status().Error, "without a change") })
+	if st := l.Status(); st.Following || st.Change != 2 {
+		t.Errorf("%+v", st)
+	}
+	select {
+	case <-changed:
+		t.Error("the new bucket took something out of force")
+	default:
+	}
+	if now, _ := l.Current(); now != before {
+		t.Errorf("%+v", now)
+	}
+	byHand(t, js, changeKey(1), "nonsense")
+	metrics(t, started, 1, 1)
+	if now, _ := l.Current(); now != before {
 		t.Errorf("%+v", now)
 	}
 	set(t, s, "reminder.rate", "7")
-	holds(t, l, "what was set since", func(s *Settings) bool { return s.ReminderRate == 7 && s.ReminderBatch == 500 })
-	metrics(t, l, 1, 0)
+	for _, l := range []*Live{l, started} {
+		holds(t, l, "what was set since", func(s *Settings) bool {
+			return s.ReminderRate == 7 && s.ReminderBatch == 500 && !s.RemindersPaused["summer"]
+		})
+		metrics(t, l, 2, 1)
+		if st := l.Status(); !st.Following || st.Error != "" || st.Change != 2 {
+			t.Errorf("%+v", st)
+		}
+	}
 }
 
 // TestABucketMadeByOthersIsUsedWithAWarning: what nats.go makes lets changes be replaced.
