@@ -17,8 +17,11 @@ const (
 	keyPrefix = "change."
 	// keyDigits pads numbers so that keys sort as changes do.
 	keyDigits = 10
-	// mostDigits bounds a number so that there is always a next one.
+	// mostDigits bounds a number to what fits 64 bits with room behind it.
 	mostDigits = 18
+	// mostAhead is how far a number may lie above the highest before it, so that there is always a next one, whatever was
+	// written by hand: the numbers of a million million changes would have to be skipped for the last to be reached.
+	mostAhead = 1_000_000
 	// mostBy bounds who: 128 bytes, as a customer's id.
 	mostBy = 128
 )

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -9,7 +10,7 @@ import (
 type State struct {
 	// Revision of the last change folded, 0 = none.
 	Revision uint64
-	// Last is the highest number of a change.
+	// Last is the highest number of a change, but for those that lie too far above the one before.
 	Last uint64
 	// Ignored counts the changes that are not in force nor ever were.
 	Ignored int
@@ -18,6 +19,7 @@ type State struct {
 	now      *Settings // shared with nobody
 	set      map[string]Change
 	changes  []Change
+	far      map[uint64]bool // numbers that were too far ahead when they were taken
 }
 
 func newState(defaults *Settings) *State {
@@ -26,7 +28,19 @@ func newState(defaults *Settings) *State {
 
 // apply folds the next change in the order of revisions, and returns it with the reason where it is ignored.
 func (s *State) apply(c Change) Change {
-	s.Revision, s.Last = c.Revision, max(s.Last, c.N)
+	s.Revision = c.Revision
+	switch {
+	case c.N > s.Last+mostAhead:
+		if s.far == nil {
+			s.far = map[uint64]bool{}
+		}
+		s.far[c.N] = true
+		if c.Ignored == "" {
+			c.Ignored = fmt.Sprintf("its number lies more than %d above %d, the highest before it; set it anew with `scrip config set`", mostAhead, s.Last)
+		}
+	default:
+		s.Last = max(s.Last, c.N)
+	}
 	if c.Ignored == "" {
 		if err := s.take(&c); err != nil {
 			c.Ignored = err.Error()
@@ -37,6 +51,15 @@ func (s *State) apply(c Change) Change {
 	}
 	s.changes = append(s.changes, c)
 	return c
+}
+
+// next is the number of the next change: one above the last, but for numbers that are taken.
+func (s *State) next() uint64 {
+	n := s.Last + 1
+	for s.far[n] {
+		n++
+	}
+	return n
 }
 
 // take puts a change in force, or says why not and leaves everything as it was.

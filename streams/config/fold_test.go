@@ -59,6 +59,29 @@ func TestWhatIsNotUnderstoodStaysInTheHistoryAndChangesNothing(t *testing.T) {
 	}
 }
 
+// A number written by hand that lies far above the others neither holds nor takes the numbers away that follow.
+func TestANumberFarAheadIsPassedOver(t *testing.T) {
+	s := newState(Default())
+	fold := func(n uint64, value string) Change {
+		return s.apply(Change{N: n, Revision: s.Revision + 1, Setting: "reminder.batch", Value: value, Was: ToDefault, By: "bob", At: noon})
+	}
+	fold(1, "300")
+	key := "change.999999999999999999"
+	if c := parse(key, []byte(`{"setting":"reminder.batch","value":"9","was":"default","by":"hand","at":"2026-11-27T12:00:00Z"}`), false); c.Ignored != "" || fold(c.N, c.Value).Ignored == "" {
+		t.Errorf("%s is not ignored", key)
+	}
+	if c := fold(2+mostAhead, "8"); !strings.Contains(c.Ignored, "more than 1000000 above 1,") {
+		t.Errorf("%+v", c)
+	}
+	if s.Last != 1 || s.next() != 2 || s.Ignored != 2 || s.Settings().ReminderBatch != 300 {
+		t.Errorf("the last is %d, %d ignored", s.Last, s.Ignored)
+	}
+	// One that lies as far ahead as it may, and behind which one was taken before, is followed by the first that is free.
+	if c := fold(1+mostAhead, "7"); c.Ignored != "" || s.Last != 1+mostAhead || s.next() != 3+mostAhead {
+		t.Errorf("%+v, the last is %d, the next %d", c, s.Last, s.next())
+	}
+}
+
 // model is a fold so simple that it is right: the last value that makes sense wins.
 type model map[string]string
 

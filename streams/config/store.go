@@ -145,7 +145,7 @@ func (w *writing) try(ctx context.Context) error {
 		}
 	}
 	c := w.change
-	c.N, c.Was = state.Last+1, state.was(c.Setting)
+	c.N, c.Was = state.next(), state.was(c.Setting)
 	value, err := c.encode()
 	if err != nil {
 		return final{err}
