@@ -58,6 +58,7 @@ func (r *run) ask(ctx context.Context, now domain.Instant) {
 		r.pace.replied(r.opts.Now(), took, r.planner.answeredSmall)
 		r.planner.answered = 0
 	}
+	r.sayWhoIsSilent(ctx)
 	if len(cmds) == 0 {
 		return
 	}
@@ -66,6 +67,19 @@ func (r *run) ask(ctx context.Context, now domain.Instant) {
 	}
 	r.repeats.Add(float64(r.planner.repeated - repeated))
 	r.asking = r.publishAsks(ctx, askLines(cmds, r.idPrefix, &r.serial))
+}
+
+// sayWhoIsSilent reports, once, that the lane does not answer.
+func (r *run) sayWhoIsSilent(ctx context.Context) {
+	n, j := r.planner.silent, &r.planner.silentJob
+	switch {
+	case n > 0 && !r.silent:
+		r.log.WarnContext(ctx, "the lane does not answer what it is asked; it is asked again, and the rest goes on. If the lane works otherwise, keep its event log and report this",
+			"asks", n, "campaign", j.campaign, "class", j.class, "kind", j.kind, "due_at", j.at.Time())
+	case n == 0 && r.silent:
+		r.log.InfoContext(ctx, "the lane has answered all that it was asked so often, or it is not due any more")
+	}
+	r.silent = n > 0
 }
 
 // publishAsks publishes messages one after the other, in the background.

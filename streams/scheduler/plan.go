@@ -14,6 +14,13 @@ const (
 	// lastAgain is the longest pause between repeats of an ask.
 	lastAgain = 10 * time.Second
 
+	// An ask that was repeated silentTimes and stands for silentAfter no longer counts among what stands: it is repeated
+	// still, but what waits behind it goes on. A lane that answers nothing for long, not even these, is sent no more than
+	// silentMost of them.
+	silentTimes = 10
+	silentAfter = time.Minute
+	silentMost  = 10_000
+
 	// maxChunk is the most customers one ask is for: the lane fires them in some milliseconds, for which claims wait.
 	maxChunk = 25_000
 	// chunksOut is how many such asks may be on their way through lane and fan-out at once: the lane decides one while
@@ -34,7 +41,8 @@ const (
 //
 // What keeps it from flooding: an ask stands for as long as anything it covered is still due in the book; until then
 // nothing is asked for that campaign and instant but repeats, ever more slowly, and the chunks behind. And what stands,
-// together with what the fan-out has not told yet, is bounded; the rest waits for its turn.
+// together with what the fan-out has not told yet, is bounded; the rest waits for its turn. An ask that is never answered
+// leaves that sum after a minute, so that it does not hold up all others of the lane for ever.
 type planner struct {
 	book     *book
 	settings *config.Settings
@@ -53,6 +61,8 @@ type planner struct {
 	repeated      uint64         // asks that were not the first of their kind
 	answered      time.Duration  // the longest that an answer took since this was last set to 0
 	answeredSmall bool           // it was to an ask that gives a lane hardly any work
+	silent        int            // asks that stand and no longer count, because they were repeated so often
+	silentJob     job            // what the last of them is about
 }
 
 // askKey is one thing that can be due in a campaign. kind is empty for coupons that fall; then at is 0, because one ask
@@ -78,6 +88,7 @@ type question struct {
 type ask struct {
 	through  domain.Instant // of an expire
 	throughR uint64         // of a remind_due
+	silent   bool           // it does not count in stand any more
 	more     bool           // of a remind_due: others were due behind it
 	cost     int
 	times    int
@@ -122,6 +133,7 @@ func (p *planner) at(now domain.Instant) {
 	for _, plan := range p.plans {
 		for _, q := range plan {
 			for i := range q.asks {
+				q.asks[i].sent = min(q.asks[i].sent, now)
 				q.asks[i].again = min(q.asks[i].again, now+domain.Instant(lastAgain/time.Microsecond))
 			}
 			p.book.setLook(q.entry, 0)
@@ -209,7 +221,7 @@ func (p *planner) first(q *question, now domain.Instant) (cmd domain.Command, ok
 		}
 		return cmd, false
 	}
-	p.send(&a, now)
+	p.send(q, &a, now)
 	q.asks = append(q.asks, a)
 	p.stand[q.class] += a.cost
 	p.waiting.pay(&q.job, a.cost)
@@ -268,7 +280,7 @@ func (p *planner) look(e *entry, now domain.Instant, again []domain.Command) ([]
 				if a.through < e.lastFall(now) {
 					a.through = now
 				}
-				p.send(a, now)
+				p.send(q, a, now)
 				again = append(again, q.command(a))
 			}
 			next = min(next, q.again())
@@ -364,7 +376,11 @@ func (p *planner) settled(q *question, now domain.Instant) {
 	if took := time.Duration(now-a.sent) * time.Microsecond; a.times == 1 && took > p.answered {
 		p.answered, p.answeredSmall = took, a.cost <= leastCost
 	}
-	p.stand[q.class] -= a.cost
+	if a.silent {
+		p.silent--
+	} else {
+		p.stand[q.class] -= a.cost
+	}
 	q.asks = q.asks[1:]
 }
 
@@ -376,11 +392,12 @@ func (p *planner) repeat(q *question, now domain.Instant, cmds []domain.Command)
 		if a.again <= now {
 			if i == len(q.asks)-1 && !a.more {
 				// Who came since is asked for now; until then one question was enough.
-				p.stand[reminder] -= a.cost
-				p.cover(q, a, before)
-				p.stand[reminder] += a.cost
+				cost := a.cost
+				if p.cover(q, a, before); !a.silent {
+					p.stand[reminder] += a.cost - cost
+				}
 			}
-			p.send(a, now)
+			p.send(q, a, now)
 			cmds = append(cmds, q.command(a))
 		}
 		before = a.throughR
@@ -389,13 +406,18 @@ func (p *planner) repeat(q *question, now domain.Instant, cmds []domain.Command)
 }
 
 // send notes that the ask is sent now.
-func (p *planner) send(a *ask, now domain.Instant) {
+func (p *planner) send(q *question, a *ask, now domain.Instant) {
 	if a.times > 0 {
 		p.repeated++
 	}
 	pause := min(firstAgain<<min(a.times, 10), lastAgain)
 	a.again = now + domain.Instant(pause/time.Microsecond) // not Instant.Add, which stops at the year 9999
 	a.times++
+	if a.times > silentTimes+1 && !a.silent && now-a.sent >= domain.Instant(silentAfter/time.Microsecond) && p.silent < silentMost {
+		a.silent, p.silentJob = true, q.job
+		p.silent++
+		p.stand[q.class] -= a.cost
+	}
 }
 
 // again is when the first of the asks that stand is to be repeated, Never if none stands.

@@ -60,6 +60,45 @@ func (d *desk) answer(cmd *domain.Command) int {
 	return d.fold(domain.Event{Type: domain.RemindersDue, Campaign: cmd.Campaign, Kind: cmd.Kind, DueAt: cmd.DueAt, FromR: due.FromR, ThroughR: due.LastR, Fired: due.Subscriptions})
 }
 
+// The lane never answers for one campaign: its asks are repeated for ever, but after a while they do not hold up the
+// others; and what is answered late all the same is not taken off twice.
+func TestAskThatIsNeverAnswered(t *testing.T) {
+	d := newDesk(t)
+	d.campaign("a", "", start, 4000)
+	d.p.allow(1000)
+	lost := d.p.asks(start)
+	if len(lost) != chunksOut {
+		t.Fatalf("asked %v", sortedLines(lost))
+	}
+	d.campaign("b", "", start, 10)
+	now, repeats := start, 0
+	for e := d.p.book.campaigns["b"]; e.pending.Len() > 0; {
+		now = d.p.wake()
+		for _, cmd := range d.p.asks(now) {
+			if cmd.Campaign == "b" {
+				d.answer(&cmd)
+				continue
+			}
+			if repeats++; now > start+seconds(200) {
+				t.Fatalf("b is not asked for, %d stand", d.p.stand[reminder])
+			}
+		}
+	}
+	if now < start+domain.Instant(silentAfter/time.Microsecond) || repeats <= chunksOut*silentTimes || d.p.silent != chunksOut || d.p.silentJob.campaign != "a" {
+		t.Errorf("%d of %d repeats are given up at %s", d.p.silent, repeats, now)
+	}
+	again := d.p.asks(now + seconds(20))
+	if len(again) != chunksOut {
+		t.Fatalf("asked again %v", sortedLines(again))
+	}
+	for i := range again {
+		d.answer(&again[i])
+	}
+	if d.p.asks(now + seconds(40)); d.p.stand != [classes]int{} || d.p.silent != 0 || len(d.p.plans) != 0 {
+		t.Errorf("%v stand, %d silent", d.p.stand, d.p.silent)
+	}
+}
+
 // Many due at one instant are asked for in chunks, of which a few stand; the next leaves when one is answered and told,
 // each customer is asked for once, and what stands is never more than it may be.
 func TestChunks(t *testing.T) {
@@ -332,10 +371,15 @@ func TestPlannerWithinBounds(t *testing.T) {
 		check := func() {
 			var stand [classes]int
 			var behind, questions [priorities]int
+			silent := 0
 			for _, plan := range p.plans {
 				for _, q := range plan {
 					for _, a := range q.asks {
-						stand[q.class] += a.cost
+						if a.silent {
+							silent++
+						} else {
+							stand[q.class] += a.cost
+						}
 					}
 					if q.class == reminder {
 						behind[q.priority] += q.left
@@ -346,8 +390,8 @@ func TestPlannerWithinBounds(t *testing.T) {
 					}
 				}
 			}
-			if stand != p.stand || behind != p.behind {
-				t.Fatalf("%v stand and %v wait, noted are %v and %v", stand, behind, p.stand, p.behind)
+			if stand != p.stand || behind != p.behind || silent != p.silent {
+				t.Fatalf("%v stand, %v wait and %d are silent, noted are %v, %v and %d", stand, behind, silent, p.stand, p.behind, p.silent)
 			}
 			for i := range priorities {
 				if p.due[i].Len() != questions[i] {

@@ -45,6 +45,7 @@ type run struct {
 	dueSubject string
 	asking     *asking // nil if none are on their way
 	askFailing bool
+	silent     bool // the lane does not answer some asks, and that was said
 
 	configured bool
 	changed    <-chan struct{} // closed when there are other settings; nil = never
