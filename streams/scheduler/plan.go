@@ -37,7 +37,8 @@ const (
 // the same time make the same asks.
 //
 //	book ──look──> due ──wait (dispatcher)──> asked ──stand──> answered: not due in the book any more
-//	                                            └─ repeated after 1, 2, 4, 8, 10, 10 … seconds
+//	                                            └─ repeated after 1, 2, 4, 8, 10, 10 … seconds; each second while
+//	                                               its instant is so fresh that a clock behind ours may not have reached it
 //
 // What keeps it from flooding: an ask stands for as long as anything it covered is still due in the book; until then
 // nothing is asked for that campaign and instant but repeats, ever more slowly, and the chunks behind. And what stands,
@@ -411,6 +412,10 @@ func (p *planner) send(q *question, a *ask, now domain.Instant) {
 		p.repeated++
 	}
 	pause := min(firstAgain<<min(a.times, 10), lastAgain)
+	if now-q.at < domain.Instant(lastAgain/time.Microsecond) {
+		// The lane's clock, which is NATS', may be behind ours: then it did nothing, and the instant is still to come.
+		pause = firstAgain
+	}
 	a.again = now + domain.Instant(pause/time.Microsecond) // not Instant.Add, which stops at the year 9999
 	a.times++
 	if a.times > silentTimes+1 && !a.silent && now-a.sent >= domain.Instant(silentAfter/time.Microsecond) && p.silent < silentMost {

@@ -99,6 +99,30 @@ func TestAskThatIsNeverAnswered(t *testing.T) {
 	}
 }
 
+// Our clock is ahead of the lane's, so that it does nothing at first: what is due fires within a second of its instant by
+// the lane's clock.
+func TestLaneWithAClockBehindOurs(t *testing.T) {
+	for _, behind := range []domain.Instant{1, seconds(3) + 1, seconds(9)} {
+		d := newDesk(t)
+		d.campaign("a", "", start, 1)
+		d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: "b", Settings: domain.Settings{ExpiresAt: start}})
+		late := map[string]domain.Instant{}
+		for now := start; len(late) < 2; now = d.p.wake() {
+			for _, cmd := range d.p.asks(now) {
+				if lanes := now - behind; lanes >= start {
+					d.answer(&cmd)
+					late[cmd.Campaign] = lanes - start
+				}
+			}
+		}
+		for name, by := range late {
+			if by >= seconds(1) {
+				t.Errorf("with a clock %d µs behind, %s was %d µs late", behind, name, by)
+			}
+		}
+	}
+}
+
 // Many due at one instant are asked for in chunks, of which a few stand; the next leaves when one is answered and told,
 // each customer is asked for once, and what stands is never more than it may be.
 func TestChunks(t *testing.T) {

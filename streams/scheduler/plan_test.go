@@ -124,10 +124,13 @@ func (m *model) fold(ev *domain.Event) (gone []firing) {
 // asks is what the planner must ask at now, reminders in chunks of so many.
 func (m *model) asks(now domain.Instant, chunk int) (cmds []domain.Command) {
 	for _, c := range m.campaigns {
-		send := func(a ask, cmd domain.Command) ask {
+		send := func(a ask, due domain.Instant, cmd domain.Command) ask {
 			pause := time.Second << a.times
 			if pause > 10*time.Second {
 				pause = 10 * time.Second
+			}
+			if due > now-10_000_000 {
+				pause = time.Second
 			}
 			a.times = min(a.times+1, 10)
 			a.again = now + domain.Instant(pause/time.Microsecond)
@@ -152,9 +155,9 @@ func (m *model) asks(now domain.Instant, chunk int) (cmds []domain.Command) {
 			}
 			switch {
 			case a.through < falls[0]:
-				c.expire = send(ask{}, domain.Command{Type: domain.Expire, Through: now})
+				c.expire = send(ask{}, falls[0], domain.Command{Type: domain.Expire, Through: now})
 			case a.again <= now:
-				c.expire = send(a, domain.Command{Type: domain.Expire, Through: through})
+				c.expire = send(a, falls[0], domain.Command{Type: domain.Expire, Through: through})
 			default:
 				c.expire = a
 			}
@@ -180,7 +183,7 @@ func (m *model) asks(now domain.Instant, chunk int) (cmds []domain.Command) {
 				return some[:min(chunk, len(some))], len(some) > chunk
 			}
 			remind := func(a ask, through uint64) ask {
-				return send(a, domain.Command{Type: domain.RemindDue, Kind: key.kind, DueAt: key.at, ThroughR: through})
+				return send(a, key.at, domain.Command{Type: domain.RemindDue, Kind: key.kind, DueAt: key.at, ThroughR: through})
 			}
 			for i, a := range asks {
 				if a.again > now {

@@ -162,6 +162,7 @@ type simAsk struct {
 	at       domain.Instant // what it asked for
 	times    int
 	progress time.Duration // of the scheduler's clock, forwards only, when it asked last
+	fresh    bool          // then the instant lay less than 10 s back
 }
 
 // ranBack forgets asks for what is not due any more, on a clock that was set back: when it is, it is asked for anew.
@@ -175,8 +176,8 @@ func (s *simScheduler) ranBack(now domain.Instant) {
 	}
 }
 
-// judgeAsk judges an ask: between repeats lie 1, 2, 4, 8, 10, 10 … seconds on the clock of the scheduler, unless it learned of
-// something in the campaign meanwhile.
+// judgeAsk judges an ask: between repeats lie 1, 2, 4, 8, 10, 10 … seconds on the clock of the scheduler, or 1 while the instant
+// is fresh, unless it learned of something in the campaign meanwhile.
 func (s *simScheduler) judgeAsk(cmd *domain.Command) {
 	key := fmt.Sprintf("%s %s %s %d", cmd.Campaign, cmd.Kind, cmd.DueAt, cmd.ThroughR)
 	a := s.asked[cmd.Campaign][key]
@@ -188,10 +189,14 @@ func (s *simScheduler) judgeAsk(cmd *domain.Command) {
 		s.asked[cmd.Campaign][key] = a
 	} else {
 		s.w.came("ask repeated", 1)
-		if pause := min(time.Second<<min(a.times-1, 4), 10*time.Second); s.progress-a.progress < pause {
+		pause := min(time.Second<<min(a.times-1, 4), 10*time.Second)
+		if a.fresh {
+			pause = time.Second
+		}
+		if s.progress-a.progress < pause {
 			s.w.violate(simTwice, "%s asks for %s again after %s, for the %d. time", s.name, key, s.progress-a.progress, a.times+1)
 		}
 	}
 	a.times++
-	a.progress = s.progress
+	a.progress, a.fresh = s.progress, s.clock-max(cmd.DueAt, cmd.Through) < seconds(10)
 }
