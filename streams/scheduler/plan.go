@@ -29,6 +29,9 @@ const (
 	// leastCost is what an ask for reminders costs at least, in customers: its line in two logs is worth as many of
 	// theirs, and asks for one customer each do not go out by the hundred thousand.
 	leastCost = 50
+	// instantsLooked is how many due instants of one campaign's reminders are looked at, the oldest; those behind wait until
+	// some of these are answered. Each answer brings a look, so a million overdue instants would cost their square.
+	instantsLooked = 10_000
 	// expiriesOut is how many campaigns' expiries may be asked for and not answered: two full messages of asks.
 	expiriesOut = 2_000
 )
@@ -56,9 +59,10 @@ type planner struct {
 	held   bool            // nothing is asked of reminders for now
 	untold int             // customers that have fired and are not on the reminder stream
 	stand  [classes]int    // what the standing asks cost
-	behind [priorities]int // customers due and not asked for, about
+	behind [priorities]int // customers due and not asked for, about; not those beyond instantsLooked
 
 	clock         domain.Instant // the time that was seen last
+	looked        int            // due instants of reminders gone through since the beginning
 	repeated      uint64         // asks that were not the first of their kind
 	answered      time.Duration  // the longest that an answer took since this was last set to 0
 	answeredSmall bool           // it was to an ask that gives a lane hardly any work
@@ -220,6 +224,7 @@ func (p *planner) first(q *question, now domain.Instant) (cmd domain.Command, ok
 		if p.wait(q, 0); len(q.asks) == 0 {
 			p.forget(q)
 		}
+		p.book.sooner(q.entry, now+1) // there may be more behind what is looked at
 		return cmd, false
 	}
 	p.send(q, &a, now)
@@ -265,7 +270,7 @@ func (q *question) command(a *ask) domain.Command {
 // look finds out what is due in one campaign and says when to look again, which is after now. It returns what is to be
 // asked again.
 func (p *planner) look(e *entry, now domain.Instant, again []domain.Command) ([]domain.Command, domain.Instant) {
-	next := domain.Never
+	next, cut := domain.Never, domain.Never
 	if !p.settings.ExpiryPaused[e.name] {
 		next = e.fallAfter(now)
 		if first := e.firstFall(); first <= now {
@@ -289,7 +294,13 @@ func (p *planner) look(e *entry, now domain.Instant, again []domain.Command) ([]
 	}
 	if !p.settings.RemindersPaused[e.name] {
 		next = min(next, e.dueAfter(now))
+		looked := 0
 		for due := range e.due(now) {
+			if looked++; looked > instantsLooked {
+				cut = due.DueAt
+				break
+			}
+			p.looked++
 			q := p.question(e, reminder, due.Kind, due.DueAt)
 			for len(q.asks) > 0 && q.asks[0].throughR < due.FromR {
 				p.settled(q, now)
@@ -309,9 +320,10 @@ func (p *planner) look(e *entry, now domain.Instant, again []domain.Command) ([]
 			next = min(next, q.again())
 		}
 	}
-	// What is not due any more was answered, cancelled, moved or paused.
+	// What is not due any more was answered, cancelled, moved or paused. What older instants crowded out of the look stays as
+	// it is until its turn comes again.
 	for _, q := range p.plans[e.name] {
-		if q.still {
+		if q.still || q.class == reminder && q.at >= cut {
 			q.still = false
 			continue
 		}

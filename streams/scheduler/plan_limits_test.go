@@ -123,6 +123,86 @@ func TestLaneWithAClockBehindOurs(t *testing.T) {
 	}
 }
 
+// overdue sets n reminders, each at an instant of its own before the campaign opens.
+func (d *desk) overdue(name string, from, n int) {
+	d.t.Helper()
+	for i := range n {
+		d.fold(domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(from + i), CustomerID: "x", Kind: domain.KindOpens, Before: time.Duration(n-i) * time.Millisecond})
+	}
+}
+
+// Reminders of very many instants are due in one campaign: a look goes through the oldest, not through all each time one
+// is answered, and all are asked for in the end, once.
+func TestManyInstantsAreDue(t *testing.T) {
+	d := newDesk(t)
+	d.campaign("a", "", start, 0)
+	const instants = 2*instantsLooked + 5
+	d.overdue("a", 1, instants)
+	fired, looks := 0, 0
+	for d.p.book.reminders > 0 {
+		before := d.p.looked
+		asks := d.p.asks(start)
+		if looks++; d.p.looked-before > instantsLooked || len(d.p.plans["a"]) > instantsLooked || len(asks) == 0 {
+			t.Fatalf("look %d went through %d instants, keeps %d and asks for %d", looks, d.p.looked-before, len(d.p.plans["a"]), len(asks))
+		}
+		for i := range asks {
+			if n := d.answer(&asks[i]); n != 1 {
+				t.Fatalf("%s fires %d", asks[i].AppendJSON(nil), n)
+			}
+			fired++
+		}
+	}
+	if d.p.asks(start); fired != instants || d.p.repeated != 0 || d.p.stand != [classes]int{} || d.p.behind != [priorities]int{} || len(d.p.plans) != 0 {
+		t.Errorf("%d fired, %d repeats, %v stand, %v wait", fired, d.p.repeated, d.p.stand, d.p.behind)
+	}
+}
+
+// All that a look went through is cancelled before its turn: what lies behind is asked for at once.
+func TestBehindTheLookWhenItIsCancelled(t *testing.T) {
+	d := newDesk(t)
+	d.campaign("a", "", start, 0)
+	d.overdue("a", 1, instantsLooked+1)
+	d.p.untold = 1 << 30
+	if asks := d.p.asks(start); len(asks) != 0 {
+		t.Fatalf("asked %v", sortedLines(asks))
+	}
+	for r := 1; r <= instantsLooked; r++ {
+		d.fold(domain.Event{Type: domain.ReminderCancelled, Campaign: "a", R: uint64(r)})
+	}
+	d.p.untold = 0
+	asks := d.p.asks(start)
+	if len(asks) == 0 && d.p.wake() == start+1 {
+		asks = d.p.asks(start + 1)
+	}
+	if len(asks) != 1 || asks[0].ThroughR != instantsLooked+1 {
+		t.Errorf("asked %v, wakes at %s", sortedLines(asks), d.p.wake())
+	}
+}
+
+// Very many older instants turn up after something was asked for: it is not asked for anew when they are answered.
+func TestCrowdedOutOfTheLook(t *testing.T) {
+	d := newDesk(t)
+	d.campaign("a", "", start, 1)
+	first := d.p.asks(start)
+	d.overdue("a", 2, instantsLooked)
+	d.p.untold = 1 << 30
+	if asks := d.p.asks(start); len(first) != 1 || len(asks) != 0 || d.p.stand[reminder] != leastCost {
+		t.Fatalf("asked %v, then %v; %d stand", sortedLines(first), sortedLines(asks), d.p.stand[reminder])
+	}
+	d.p.untold = 0
+	for d.p.book.reminders > 1 {
+		for _, cmd := range d.p.asks(start) {
+			if d.answer(&cmd); cmd.DueAt == start {
+				t.Fatal("asked for twice")
+			}
+		}
+	}
+	d.answer(&first[0])
+	if d.p.asks(start); d.p.stand != [classes]int{} || len(d.p.plans) != 0 {
+		t.Errorf("%v stand", d.p.stand)
+	}
+}
+
 // Many due at one instant are asked for in chunks, of which a few stand; the next leaves when one is answered and told,
 // each customer is asked for once, and what stands is never more than it may be.
 func TestChunks(t *testing.T) {
