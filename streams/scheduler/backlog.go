@@ -39,8 +39,8 @@ type PriorityBacklog struct {
 	OldestDue time.Duration `json:"oldest_due_ns"`
 	// Waiting customers are due and wait for their turn.
 	Waiting int `json:"waiting"`
-	// RemindersNext and ExpiriesNext are what falls due within 1 s, 10 s, 1 min, 10 min and 1 h: customers, and instants of
-	// campaigns.
+	// RemindersNext and ExpiriesNext are what falls due within 1 s, 10 s, 1 min, 10 min and 1 h: customers, and seconds in
+	// which coupons of a campaign fall.
 	RemindersNext [5]int `json:"reminders_next"`
 	ExpiriesNext  [5]int `json:"expiries_next"`
 }

@@ -61,6 +61,25 @@ func TestForecast(t *testing.T) {
 	})
 }
 
+// Coupons with expiries of their own, microseconds apart, are looked at by the second.
+func TestForecastOfManyInstants(t *testing.T) {
+	d := newDesk(t)
+	d.campaign("a", "", 0, 0)
+	const coupons = 5_000
+	for n := range coupons {
+		d.fold(domain.Event{Type: domain.CouponClaimed, Campaign: "a", N: uint32(n + 1), ExpiresAt: start + 1 + domain.Instant(n)*2_000})
+	}
+	d.fold(domain.Event{Type: domain.CouponClaimed, Campaign: "a", N: coupons + 1, ExpiresAt: start + seconds(3600)})
+	d.fold(domain.Event{Type: domain.CouponClaimed, Campaign: "a", N: coupons + 2, ExpiresAt: start + seconds(3600) + 1})
+	f := forecast{from: start}
+	if looked := f.count(d.p.book.campaigns["a"], d.p.settings, start+seconds(3600)); looked != 11 {
+		t.Errorf("%d looked at", looked)
+	}
+	if got, want := f.counted.within[expiry][normal], [5]int{1, 10, 10, 10, 11}; got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // Of a large book it walks a part at a time, and tells of all of it in the end; it begins again after a while, and at once
 // when the clock was set back.
 func TestForecastInParts(t *testing.T) {

@@ -49,7 +49,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		waiting:     gauge("customers_waiting", "Customers whose reminder is due and who wait for their turn to be asked for, about, by the campaign's priority.", "priority"),
 		outstanding: gauge("outstanding", "What was asked for and is not done, by kind: expiry in campaigns, reminder in customers, up to their standing on the reminder stream.", "kind"),
 		paused:      gauge("paused_due_campaigns", "Campaigns with something due that a pause holds back, by kind (expiry or reminder).", "kind"),
-		next:        gauge("due_next", "What falls due within the next 1s, 10s, 1m, 10m and 1h, each including the ones before: reminders in customers, expiry in instants of campaigns.", "priority", "kind", "within"),
+		next:        gauge("due_next", "What falls due within the next 1s, 10s, 1m, 10m and 1h, each including the ones before: reminders in customers, expiry in seconds in which coupons of a campaign fall.", "priority", "kind", "within"),
 		peak:        gauge("due_peak_per_second", "Most reminders that fall due in one second of the next hour."),
 		share:       gauge("dispatch_share", "Share of time in which the fan-out may work: 1 while nobody is being answered, 1/16 at least."),
 		pending:     gauge("reminders_pending", "Reminders that are set and have not fired."),
