@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 )
 
@@ -39,7 +40,7 @@ func (m *Main) dead(cmd *cobra.Command, _ []string) error {
 			fmt.Fprintln(table, "NAME\tMESSAGE\tGIVEN UP\tTRIES\tCUSTOMERS\tERROR")
 		}
 		letters, customers = letters+1, customers+len(l.Reminders)
-		fmt.Fprintf(table, "%s\t%s/%d\t%s\t%d\t%d\t%s\n", l.Name, l.Stream, l.Sequence, l.At.Format(time.RFC3339), l.Tries, len(l.Reminders), l.Error)
+		fmt.Fprintf(table, "%s\t%s/%d\t%s\t%d\t%d\t%s\n", terminal.Line(l.Name), terminal.Line(l.Stream), l.Sequence, l.At.Format(time.RFC3339), l.Tries, len(l.Reminders), terminal.Line(l.Error))
 	}
 	if m.json {
 		return nil

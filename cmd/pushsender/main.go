@@ -26,6 +26,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 )
 
@@ -69,10 +70,10 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &usage):
-		fmt.Fprintf(m.Err, "pushsender: %s\nSee '%s --help'.\n", err, cmd.CommandPath())
+		fmt.Fprintf(m.Err, "pushsender: %s\nSee '%s --help'.\n", terminal.Text(err.Error()), cmd.CommandPath())
 		return exitUsage
 	}
-	fmt.Fprintf(m.Err, "pushsender: %s\n", err)
+	fmt.Fprintf(m.Err, "pushsender: %s\n", terminal.Text(err.Error()))
 	return exitFailed
 }
 

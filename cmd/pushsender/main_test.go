@@ -174,7 +174,7 @@ func TestWebhook(t *testing.T) {
 			w.WriteHeader(http.StatusMultiStatus)
 			_, _ = io.WriteString(w, `{"failed":[1],"error":"no device"}`)
 		case !mended && batch[0].CustomerID == "bob":
-			http.Error(w, strings.Repeat("no ", 1000), http.StatusUnprocessableEntity)
+			http.Error(w, "no no \x1b[2J"+strings.Repeat("no ", 1000), http.StatusUnprocessableEntity)
 		}
 	}))
 	defer hook.Close()
@@ -192,7 +192,7 @@ func TestWebhook(t *testing.T) {
 
 	// The list, as text and as JSON; another name has none.
 	got := run(t, nil, "dead", "--nats", l.url)
-	if got.code != exitDone || !strings.Contains(got.out.String(), "SCRIP_RMD_0/1") || !strings.Contains(got.out.String(), "422 Unprocessable Entity: no no") ||
+	if got.code != exitDone || !strings.Contains(got.out.String(), "SCRIP_RMD_0/1") || !strings.Contains(got.out.String(), "422 Unprocessable Entity: no no ?[2J") ||
 		!strings.Contains(got.out.String(), "1 customers in 1 dead letters") {
 		t.Errorf("dead: exit code %d: %s%s", got.code, got.out.String(), got.err.String())
 	}

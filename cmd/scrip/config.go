@@ -8,11 +8,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 )
 
@@ -216,12 +216,7 @@ func orZero(t time.Time) string {
 
 // plain shows a text that anybody may have written: without what a terminal would obey, cut for a column.
 func plain(s string, most int) string {
-	return oneLine(strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s), most)
+	return oneLine(terminal.Line(s), most)
 }
 
 // notStored explains why a setting was not changed.

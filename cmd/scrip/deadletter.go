@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -259,7 +260,7 @@ have been purged since, what the dead letter quotes of it.`,
 		if show.Cut {
 			text += "…"
 		}
-		_, err = fmt.Fprintf(m.Out, "\n%s\n", strings.TrimRight(text, "\n"))
+		_, err = fmt.Fprintf(m.Out, "\n%s\n", terminal.Text(strings.TrimRight(text, "\n")))
 		return err
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 )
@@ -69,7 +70,7 @@ func (e *historyEntry) about() string {
 func (m *Main) printHistory(h client.History) error {
 	var entries []historyEntry
 	if h.Unavailable != "" {
-		fmt.Fprintf(m.Out, "history is not available: %s\n", h.Unavailable)
+		fmt.Fprintf(m.Out, "history is not available: %s\n", terminal.Line(h.Unavailable))
 	} else if err := json.Unmarshal(h.History, &entries); err != nil {
 		fmt.Fprintln(m.Out, "the history has a form that this version does not know; -o json shows it")
 	}
@@ -88,7 +89,7 @@ func (m *Main) printHistory(h client.History) error {
 		}
 	}
 	if h.Note != "" {
-		fmt.Fprintln(m.Out, h.Note)
+		fmt.Fprintln(m.Out, terminal.Line(h.Note))
 	}
 	if h.More {
 		fmt.Fprintf(m.Out, "there is more: --before '%s'\n", h.Next)

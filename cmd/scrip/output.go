@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
@@ -70,20 +71,20 @@ func (m *Main) refuse(refusal domain.Refusal, format string, args ...any) error 
 	return m.answer(domain.Outcome{Status: domain.StatusRefused, Refusal: refusal, Message: strings.TrimPrefix(message, "refused: ")})
 }
 
-// printFields writes names and values in two columns. A name without value is a heading.
+// printFields writes names and values in two columns. A name without value is a heading. Values may be of anybody.
 func (m *Main) printFields(rows [][2]string) error {
 	w := tabwriter.NewWriter(m.Out, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
 		if r[1] == "" {
-			fmt.Fprintf(w, "%s\n", r[0])
+			fmt.Fprintf(w, "%s\n", terminal.Line(r[0]))
 			continue
 		}
-		fmt.Fprintf(w, "  %s\t%s\n", r[0], r[1])
+		fmt.Fprintf(w, "  %s\t%s\n", terminal.Line(r[0]), terminal.Line(r[1]))
 	}
 	return w.Flush()
 }
 
-// printTable writes rows under headings.
+// printTable writes rows under headings. Cells may be of anybody.
 func (m *Main) printTable(headings string, rows [][]string) error {
 	return table(m.Out, headings, rows)
 }
@@ -93,7 +94,13 @@ func table(to io.Writer, headings string, rows [][]string) error {
 	w := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.ReplaceAll(headings, " ", "\t"))
 	for _, r := range rows {
-		fmt.Fprintln(w, strings.Join(r, "\t"))
+		for i, cell := range r {
+			if i > 0 {
+				_, _ = io.WriteString(w, "\t")
+			}
+			_, _ = io.WriteString(w, terminal.Line(cell)) // into memory
+		}
+		fmt.Fprintln(w)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
 )
 
 // globalFlags are those that every command takes; each also as a variable SCRIP_….
@@ -36,9 +38,9 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 	switch {
 	case err == nil, errors.Is(err, errRefused), errors.Is(err, errDiffered):
 	case code == exitUsage:
-		fmt.Fprintf(m.Err, "scrip: %s\nSee '%s --help'.\n", err, cmd.CommandPath())
+		fmt.Fprintf(m.Err, "scrip: %s\nSee '%s --help'.\n", terminal.Text(err.Error()), cmd.CommandPath())
 	default:
-		fmt.Fprintf(m.Err, "scrip: %s\n", err)
+		fmt.Fprintf(m.Err, "scrip: %s\n", terminal.Text(err.Error()))
 	}
 	return code
 }

@@ -60,6 +60,22 @@ func TestStatusSaysWhyNothingFires(t *testing.T) {
 	}
 }
 
+// TestWhatAServerSaysIsShownAndNotObeyed: whoever may answer the call can write anything into it.
+func TestWhatAServerSaysIsShownAndNotObeyed(t *testing.T) {
+	t.Parallel()
+	const evil = "a\x1b]0;b\a\nc"
+	var out strings.Builder
+	m := &Main{Out: &out}
+	err := m.printStatus(&status{
+		PerLane:   []laneStatus{{Holder: evil, State: evil, Error: evil, Tables: evil}},
+		PerServer: []serverStatus{{Server: evil, Roles: []server.Role{evil}, Settings: evil}},
+		Checks:    map[string]server.Result{evil: {Detail: map[string]any{"Error": evil}}}, Note: evil, Sync: evil, NATS: evil, HTTP: evil, NoDeadLetters: evil,
+	})
+	if n := strings.Count(out.String(), "a?]0;b? c"); err != nil || n != 14 || strings.ContainsAny(out.String(), "\x1b\a") {
+		t.Errorf("shown %d times, %v: %q", n, err, out.String())
+	}
+}
+
 // TestStatusOfAServerThatHangs: of two servers one is stopped in its tracks; status names it and is not content.
 func TestStatusOfAServerThatHangs(t *testing.T) {
 	t.Parallel()
