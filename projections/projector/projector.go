@@ -35,6 +35,9 @@ type Options struct {
 	// 10 ms; below load nothing changes. It is asked before and after each transaction and during pauses, from several
 	// goroutines, and must return at once. Defaults to never.
 	Busy func() bool
+	// Rush says that much is being done for a moment that must not take longer than it has to, such as reminding a million
+	// people in a second. While it says true no transaction is begun, for 1.5 s at most. Like Busy. Defaults to never.
+	Rush func() bool
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -90,7 +93,7 @@ func New(db *pgxpool.Pool, js jetstream.JetStream, log topology.Log, opts Option
 	}
 	opts = opts.withDefaults()
 	p := &Projector{
-		db: db, log: log, opts: opts, yield: newYielding(opts.Busy),
+		db: db, log: log, opts: opts, yield: newYielding(opts.Busy, opts.Rush),
 		postgres: &outage{what: "PostgreSQL", log: opts.Logger},
 		nats:     &outage{what: "the log", log: opts.Logger},
 	}

@@ -11,6 +11,8 @@ const (
 	// yieldMost bounds one pause, beyond four times what a full batch takes when the machine is shared. A lane goes on
 	// after the others have had their turn, so it lags, but never stops.
 	yieldMost = 2 * time.Second
+	// rushMost is how long a batch waits for the end of a rush at most.
+	rushMost = 1500 * time.Millisecond
 	// yieldLook is how often a pause looks whether the lanes are still busy.
 	yieldLook = 10 * time.Millisecond
 )
@@ -20,13 +22,14 @@ const (
 // per event: rows that change with each batch are written less often.
 type yielding struct {
 	busy func() bool                          // nil = never
+	rush func() bool                          // nil = never
 	turn chan struct{}                        // holds a token while it is nobody's turn
 	wait func(context.Context, time.Duration) // tests give the time
 	now  func() time.Time
 }
 
-func newYielding(busy func() bool) *yielding {
-	y := &yielding{busy: busy, turn: make(chan struct{}, 1), wait: wait, now: time.Now}
+func newYielding(busy, rush func() bool) *yielding {
+	y := &yielding{busy: busy, rush: rush, turn: make(chan struct{}, 1), wait: wait, now: time.Now}
 	y.turn <- struct{}{}
 	return y
 }
@@ -36,6 +39,9 @@ func (y *yielding) isBusy() bool { return y.busy != nil && y.busy() }
 // work runs a batch when it may, and returns when the next one may be thought of. When the lanes are not busy that is at
 // once.
 func (y *yielding) work(ctx context.Context, batch func() error) error {
+	for left := rushMost; left > 0 && y.rush != nil && y.rush() && ctx.Err() == nil; left -= yieldLook {
+		y.wait(ctx, yieldLook)
+	}
 	if y.await(ctx) {
 		// Whatever happens to the batch: an error must not leave the others waiting.
 		defer func() { y.turn <- struct{}{} }()

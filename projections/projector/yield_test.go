@@ -30,7 +30,7 @@ func TestPauseIsAShareOfTheWork(t *testing.T) {
 			var clock time.Time
 			var paused time.Duration
 			left := c.busyFor
-			y := newYielding(func() bool { left--; return left >= 0 })
+			y := newYielding(func() bool { left--; return left >= 0 }, nil)
 			y.now = func() time.Time { return clock }
 			y.wait = func(_ context.Context, d time.Duration) { paused += d }
 			err := y.work(t.Context(), func() error { clock = clock.Add(c.took); return nil })
@@ -44,9 +44,37 @@ func TestPauseIsAShareOfTheWork(t *testing.T) {
 	}
 }
 
+// A rush holds a batch back until it is over, and not for longer than rushMost.
+func TestRushIsWaitedFor(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		looks int // how often it says that there is a rush
+		want  time.Duration
+	}{
+		{"none", 0, 0},
+		{"until it is over", 3, 3 * yieldLook},
+		{"at most", 1 << 30, rushMost},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var waited time.Duration
+			left, worked := c.looks, false
+			y := newYielding(nil, func() bool { left--; return left >= 0 })
+			y.wait = func(_ context.Context, d time.Duration) {
+				if worked {
+					t.Error("waited behind the batch")
+				}
+				waited += d
+			}
+			if err := y.work(t.Context(), func() error { worked = true; return nil }); err != nil || !worked || waited != c.want {
+				t.Errorf("waited %s, want %s (%v, %v)", waited, c.want, worked, err)
+			}
+		})
+	}
+}
+
 func TestTurnIsGivenBackWhateverHappens(t *testing.T) {
 	broken := errors.New("broken")
-	y := newYielding(func() bool { return true })
+	y := newYielding(func() bool { return true }, nil)
 	y.wait = func(context.Context, time.Duration) { t.Error("paused behind a batch that failed") }
 	if err := y.work(t.Context(), func() error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("error %v", err)

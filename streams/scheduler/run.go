@@ -80,6 +80,7 @@ func (s *Scheduler) run(ctx context.Context, snapshots Snapshots) error {
 	r.meter()
 	defer s.opts.Metrics.forget(s.lane)
 	defer s.backlog.Store(nil)
+	defer s.rushing.Store(false)
 
 	appender, err := eventlog.Reminders(s.js, s.lane).NewAppender(0)
 	if err != nil {

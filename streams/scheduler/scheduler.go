@@ -60,6 +60,7 @@ type Scheduler struct {
 
 	backlog atomic.Pointer[Backlog]
 	told    atomic.Uint64 // customers
+	rushing atomic.Bool
 
 	landed func(sequence uint64) // of the fan-out; nil but in tests
 }
@@ -67,6 +68,13 @@ type Scheduler struct {
 // Told is how many customers of reminders it has handed to the reminder stream since it was made. It is safe for
 // concurrent use.
 func (s *Scheduler) Told() uint64 { return s.told.Load() }
+
+// rushFrom is how many customers under way are a rush: a tenth of a second's work for the whole machine.
+const rushFrom = 50_000
+
+// Rushing says that many customers are asked for, or fired, and not on the reminder stream yet. It says so before the
+// first event of them is on the log. It is safe for concurrent use.
+func (s *Scheduler) Rushing() bool { return s.rushing.Load() }
 
 // New makes the scheduler of a lane of the log with that UUID. It starts nothing.
 func New(js jetstream.JetStream, log string, lane int, opts Options) *Scheduler {

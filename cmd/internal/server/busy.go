@@ -16,6 +16,7 @@ const (
 // them, and while people wait for coupons the read tables wait for the cores.
 type pressure struct {
 	answered func() uint64
+	rushing  func() bool // some scheduler has very many to remind just now
 	loading  func() bool // some lane reads its snapshot and log: claims wait for it
 	now      func() time.Time
 
@@ -24,6 +25,9 @@ type pressure struct {
 	seen uint64
 	busy bool
 }
+
+// Rush says whether nothing should be begun that can wait a second. It may be called by many goroutines, and often.
+func (p *pressure) Rush() bool { return p.rushing() }
 
 // Busy says whether lanes were busy a moment ago. It may be called by many goroutines, and often.
 func (p *pressure) Busy() bool {

@@ -51,7 +51,7 @@ func (s *server) startLanes(ctx context.Context) error {
 		return err
 	}
 	ls := &lanes{s: s, js: js, due: make([]atomic.Pointer[scheduler.Scheduler], s.stream.Lanes), waits: make([]atomic.Pointer[string], s.stream.Lanes), scheduler: scheduler.NewMetrics(s.metrics.registry)}
-	s.pressure = &pressure{answered: ls.answered, loading: ls.loading, now: time.Now}
+	s.pressure = &pressure{answered: ls.answered, loading: ls.loading, rushing: ls.rushing, now: time.Now}
 	if ls.snapshots, err = snapstore.New(ctx, js, snapstore.Options{Busy: s.pressure.Busy, Logger: s.log}); err != nil {
 		return err
 	}
@@ -96,6 +96,16 @@ func (ls *lanes) answered() (sum uint64) {
 		}
 	}
 	return sum
+}
+
+// rushing says whether a scheduler of ours has very many to remind just now. It may be called by many goroutines, and often.
+func (ls *lanes) rushing() bool {
+	for n := range ls.due {
+		if sched := ls.due[n].Load(); sched != nil && sched.Rushing() {
+			return true
+		}
+	}
+	return false
 }
 
 // askedWithin is for how long after commands of people the schedulers leave them the machine.
