@@ -50,7 +50,8 @@ type DeadLetter struct {
 	Lane     int    `json:"lane"`
 	Stream   string `json:"stream"`
 	Sequence uint64 `json:"sequence"`
-	// Tries is how many failed. The last one failed with Error, at At.
+	// Tries is how many failed, or how often the message was taken up where that was the reason to give it up. The last one
+	// failed with Error, at At.
 	Tries int       `json:"tries"`
 	Error string    `json:"error"`
 	At    time.Time `json:"at"`
@@ -60,10 +61,10 @@ type DeadLetter struct {
 	place place // of the message
 }
 
-func newLetter(name string, w *work, cause error) DeadLetter {
+func newLetter(name string, w *work, tries int, cause error) DeadLetter {
 	return DeadLetter{
 		Name: name, Lane: w.lane, Stream: topology.RmdStream(w.lane), Sequence: w.sequence, place: w.place,
-		Tries: w.tries(), Error: oneLine(cause), At: time.Now().UTC(), Reminders: w.left,
+		Tries: tries, Error: oneLine(cause), At: time.Now().UTC(), Reminders: w.left,
 	}
 }
 

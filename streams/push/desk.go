@@ -26,12 +26,17 @@ const (
 type desk struct {
 	mu   sync.Mutex
 	hand map[place]bool
-	done map[place]bool
-	ring []place // of done, oldest at next once it is full
-	next int
+	// failed counts the tries that failed here, of messages that come again. Those that others finished stay in it until it
+	// is full; what is dropped then is counted anew.
+	failed map[place]int
+	done   map[place]bool
+	ring   []place // of done, oldest at next once it is full
+	next   int
 }
 
-func newDesk() *desk { return &desk{hand: map[place]bool{}, done: map[place]bool{}} }
+func newDesk() *desk {
+	return &desk{hand: map[place]bool{}, failed: map[place]int{}, done: map[place]bool{}}
+}
 
 // begin says what is known of a message, and takes it in hand if that is nothing.
 func (d *desk) begin(p place) verdict {
@@ -51,6 +56,7 @@ func (d *desk) begin(p place) verdict {
 func (d *desk) finish(p place) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	delete(d.failed, p)
 	d.done[p] = true
 	if len(d.ring) < doneKept {
 		d.ring = append(d.ring, p)
@@ -59,6 +65,20 @@ func (d *desk) finish(p place) {
 	delete(d.done, d.ring[d.next])
 	d.ring[d.next] = p
 	d.next = (d.next + 1) % doneKept
+}
+
+// fail counts a failed try, and returns how many have failed here.
+func (d *desk) fail(p place) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.failed[p]; !known && len(d.failed) >= doneKept {
+		for other := range d.failed {
+			delete(d.failed, other)
+			break
+		}
+	}
+	d.failed[p]++
+	return d.failed[p]
 }
 
 // leave takes a message out of hand.

@@ -23,6 +23,10 @@
 //     each time; give it to the gateway so that it knows what it has sent.
 //   - A function that fails is tried again after a growing pause, N times, then the reminders it failed for become one
 //     dead letter in the stream [DeadStream] and the rest goes on. [Letters] lists them, [Retry] tries them again.
+//   - What counts as a try is a call that failed in this process. A message that was given back at a clean stop, or came
+//     again after a crash, has not failed by that. Each process knows its own failures, so a message that goes from one to
+//     another is tried more often than N times, but not delivered more often than 2N times: then it is a dead letter, too,
+//     also if nobody has ever come to an end with it, because it may be what kills whoever takes it up.
 //   - A function that hangs has its context cancelled after [Options].Timeout and the try counts as failed, whether it
 //     returns or not. A function that panics has failed.
 //   - No order is promised, between customers or between messages.

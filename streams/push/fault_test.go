@@ -136,6 +136,50 @@ func TestNobodyComesToAnEnd(t *testing.T) {
 	}
 }
 
+// Processes that are stopped give back what they have not tried: no failure, however often; and N failures are a dead
+// letter all the same.
+func TestGivenBackIsNoFailure(t *testing.T) {
+	for _, failures := range []int{2, 3} {
+		t.Run(fmt.Sprintf("failures=%d", failures), func(t *testing.T) {
+			r := newRig(t, 1)
+			b := newBook()
+			fails := func(ctx context.Context, batch []push.Reminder) error {
+				if b.tell(batch); b.told("ann") <= failures {
+					return errAway
+				}
+				return nil
+			}
+			opts := push.Options{Tries: 3}
+			s := r.sender(t, opts, fails)
+			eventually(t, "the consumer is there", func() bool { _, err := s.Lag(t.Context()); return err == nil })
+			if err := s.stop(); err != nil {
+				t.Fatal(err)
+			}
+			r.fire(t, 0, "ann")
+			c, err := r.js.Consumer(within(t), topology.RmdStream(0), "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				m, err := c.Next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := m.Nak(); err != nil { // as a sender that is stopped does
+					t.Fatal(err)
+				}
+			}
+			s = r.sender(t, opts, fails)
+			eventually(t, "the end of it", func() bool { st := s.Stats(); return st.Pushed+st.Dead == 1 })
+			r.settled(t, "test")
+			st, l := s.Stats(), r.letters(t, "test")
+			if st.FailedTries != uint64(failures) || b.told("ann") != 3 || len(l) != int(st.Dead) || (st.Dead == 1) != (failures == 3) || len(l) == 1 && l[0].Tries != 3 {
+				t.Errorf("%+v, tried %d times, dead letters %+v", st, b.told("ann"), l)
+			}
+		})
+	}
+}
+
 // At the end calls under way may finish, within their grace; what waits for a worker is given back at once.
 func TestStop(t *testing.T) {
 	for _, heeds := range []bool{true, false} {

@@ -49,7 +49,8 @@ type Options struct {
 	Batch int
 	// Timeout bounds one call of the function, from 1 ms. Its context ends then, and the try has failed. Defaults to 30 s.
 	Timeout time.Duration
-	// Tries is how often a reminder is tried before it becomes a dead letter, 1 to 1,000. Defaults to 5.
+	// Tries is how often a reminder is tried before it becomes a dead letter, 1 to 1,000; up to twice that where several
+	// processes share the name, or are restarted in between. Defaults to 5.
 	Tries int
 	// Pause is waited after the first failed try, from 1 ms; later pauses are three times as long each, up to a minute (or
 	// Pause, if that is longer). Defaults to 2 s.

@@ -22,7 +22,8 @@ const (
 	// spread is by how much pauses differ, so that what failed together does not come back together.
 	spread = 0.2
 	// crashes is how often for each try a message may be delivered without coming to an end. A message that kills
-	// whoever takes it up is then given up; one that met a few restarts is not.
+	// whoever takes it up is then given up; one that met a few restarts is not. It also bounds the tries of a message that
+	// goes from process to process, each of which knows its own failures only.
 	crashes = 2
 )
 
@@ -35,14 +36,11 @@ type work struct {
 	lane      int
 	sequence  uint64
 	delivered int        // how often, this time included
-	failed    int        // tries that failed here
+	failed    int        // tries that failed in this process, those of earlier deliveries included
 	told      int        // customers
 	left      []Reminder // to be told
 	log       *slog.Logger
 }
-
-// tries is how many have failed, those of other deliveries included.
-func (w *work) tries() int { return w.delivered - 1 + w.failed }
 
 // work brings one message to its end: told, a dead letter, or given back. started is closed when it has a worker, or
 // needs none.
@@ -111,7 +109,7 @@ func (p *Pusher) turn(w *work) bool {
 // once is one try, with what follows from it. It says whether the message is kept for another.
 func (p *Pusher) once(w *work) (again bool) {
 	if w.delivered > crashes*p.opts.Tries {
-		p.bury(w, errNoEnd)
+		p.bury(w, w.delivered-1, errNoEnd)
 		return false
 	}
 	ending := p.ctx.Err() != nil
@@ -129,26 +127,31 @@ func (p *Pusher) once(w *work) (again bool) {
 		p.giveBack(w, 0) // not the function's fault
 		return false
 	}
-	w.failed++
+	w.failed = p.desk.fail(w.place)
 	p.count.failed.Add(1)
 	if p.call.hung.Load() >= int64(hungPerWorker*p.opts.Workers) {
 		p.fail(fmt.Errorf("push: %w: %d calls have not returned although their context ended; mend the function, or start the process again", ErrHangs, p.call.hung.Load()))
 	}
-	if w.tries() >= p.opts.Tries {
-		p.bury(w, cause)
+	// A delivery alone is no failure: a process that is stopped gives back what it has not tried.
+	switch {
+	case w.failed >= p.opts.Tries:
+		p.bury(w, w.failed, cause)
+		return false
+	case w.delivered >= crashes*p.opts.Tries:
+		p.bury(w, w.delivered, cause)
 		return false
 	}
-	w.log.Warn("a push failed; it is tried again", "tries", w.tries(), "of", p.opts.Tries, "left", len(w.left), "told", w.told, "err", cause)
+	w.log.Warn("a push failed; it is tried again", "failed", w.failed, "of", p.opts.Tries, "left", len(w.left), "told", w.told, "err", cause)
 	if w.told == 0 || ending {
-		p.giveBack(w, p.opts.pause(w.tries()))
+		p.giveBack(w, p.opts.pause(w.failed))
 		return false
 	}
 	return true
 }
 
-// bury makes a dead letter of what is left and acknowledges.
-func (p *Pusher) bury(w *work, cause error) {
-	letter := newLetter(p.opts.Name, w, cause)
+// bury makes a dead letter of what is left, after so many tries, and acknowledges.
+func (p *Pusher) bury(w *work, tries int, cause error) {
+	letter := newLetter(p.opts.Name, w, tries, cause)
 	err := p.dead.keep(p.hard, &letter, 0)
 	switch {
 	case errors.Is(err, errChanged): // it is there: an earlier attempt had landed
@@ -202,7 +205,7 @@ func (p *Pusher) giveBack(w *work, delay time.Duration) {
 
 // pause waits for the next try, here. It is cut short at the end.
 func (p *Pusher) pause(w *work) {
-	_ = sleep(p.ctx, spreadOut(p.opts.pause(w.tries())))
+	_ = sleep(p.ctx, spreadOut(p.opts.pause(w.failed)))
 }
 
 // keepAlive tells the server that somebody works on the message, until the returned function is called. It cannot go on
