@@ -11,6 +11,8 @@ FUZZTIME ?= 10s
 # How long chaos reigns; SEED repeats its choices.
 CHAOS    ?= 10m
 SEED     ?=
+# How many reminders chaos sets in each of its worlds.
+REMINDERS ?= 1000000
 # How often kill kills.
 ROUNDS   ?= 200
 # Packages and benchmarks to run.
@@ -63,7 +65,7 @@ lint: ## Check formatting, go vet, staticcheck, and the direction of imports.
 
 .PHONY: chaos
 chaos: setup-bench ## Kill, stop and starve the real binary under load for CHAOS (10m); the seed is printed.
-	go test ./cmd/internal/chaos -count=1 -timeout 0 -v -chaos.for=$(CHAOS) $(if $(SEED),-chaos.seed=$(SEED))
+	go test ./cmd/internal/chaos -count=1 -timeout 0 -v -chaos.for=$(CHAOS) -chaos.reminders=$(REMINDERS) $(if $(SEED),-chaos.seed=$(SEED))
 
 .PHONY: kill
 kill: setup-bench ## Kill the real binary (-9) ROUNDS (200) times under load; count what was answered and what is missing.
@@ -85,10 +87,12 @@ bench: setup-bench build ## Measure scrip beside Redis, PostgreSQL and bare JetS
 	bin/scripbench run claim-hot --durability interval --for 3s --results $(RESULTS)
 	bin/scripbench tables --results $(RESULTS)
 	bin/scripbench restart --results $(RESULTS)
+	bin/scripbench expire --n 1000000 --runs 1 --systems scrip,pg-set,pg-batch-2000,redis-zset,limit --results $(RESULTS)
+	bin/scripbench remind --n 200000 --runs 1 --results $(RESULTS)
 	bin/scripbench plot --workload claim-hot $(RESULTS)/claims.svg $$(ls -t $(RESULTS)/*-run-always.json | head -n1) $$(ls -t $(RESULTS)/*-run-interval.json | head -n1)
 
 .PHONY: bench-full
-bench-full: setup-bench build ## Measure 10,000,000 claims, latency at half of full speed, and growth. Takes an hour.
+bench-full: setup-bench build ## Measure 10,000,000 claims, growth, ten million coupons that expire, a million reminders at once, sixty million pending. Takes two hours.
 	@mkdir -p $(RESULTS)
 	bin/scripbench run claim-hot --n 10000000 --for 3m --runs 1 --systems scrip,redis-x16,pg-batch-256,limit --name 10M --results $(RESULTS)
 	bin/scripbench run --durability interval --results $(RESULTS)
@@ -96,6 +100,11 @@ bench-full: setup-bench build ## Measure 10,000,000 claims, latency at half of f
 	bin/scripbench growth --full --results $(RESULTS) --plot $(RESULTS)/growth.svg
 	bin/scripbench restart --held 1x10000000,1000000x10 --name full --results $(RESULTS)
 	bin/scripbench tables --n 10000000 --name full --results $(RESULTS)
+	bin/scripbench expire --runs 1 --name 10M --results $(RESULTS)
+	bin/scripbench remind --name 1M --results $(RESULTS)
+	bin/scripbench remind --unread --systems scrip,limit --name 1M-unread --results $(RESULTS)
+	bin/scripbench remind --campaigns 100 --claims 20000 --systems scrip,limit --name beside-claims --results $(RESULTS)
+	bin/scripbench pending --name 60M --results $(RESULTS)
 
 .PHONY: gobench
 gobench: ## Run the Go benchmarks of the packages. BENCH='…' picks some.
