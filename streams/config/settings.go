@@ -16,7 +16,8 @@ type Settings struct {
 	ReminderBatch int
 	// ReminderRate is the most messages a second on the reminder stream of each lane, 1 to 1,000,000; 0 = no limit.
 	ReminderRate int
-	// ReminderConcurrency is how many messages of a lane's fan-out may be on their way to the stream at once, 1 to 64.
+	// ReminderConcurrency is how many messages of a lane's fan-out may be on their way to the stream at once, 1 to 64, on a
+	// log of one copy; with replicas one message is on its way at a time.
 	ReminderConcurrency int
 	// ReminderGrace is how late a reminder may still fire; later than that it is dropped and counted. 1 s to a year.
 	ReminderGrace time.Duration

@@ -58,8 +58,10 @@ type run struct {
 }
 
 // Run schedules until ctx ends, and then returns its error; an error before that means that the lane can not be
-// scheduled from here: ErrLost (another writer: give the lease up and compete again), a reminder stream that does not
-// fit the event stream, a newer log format, a damaged event line, or a NATS server that does not answer.
+// scheduled as it is: ErrLost (another writer: what this run knows may be behind), a reminder stream that does not fit
+// the event stream, a newer log format, a damaged event line, a full disk, or a NATS server that does not answer. The
+// server tries again with another scheduler, after a growing pause and under the same lease, while the lane goes on; a new
+// run reads where the reminder stream ends, so that of two writers each goes on behind the other until one loses the lease.
 func (s *Scheduler) Run(ctx context.Context) error {
 	err := s.run(ctx, s.opts.Snapshots)
 	if errors.Is(err, errMisfit) {

@@ -136,7 +136,8 @@ func (ls *lanes) work(ctx context.Context, n int) error {
 	return nil
 }
 
-// schedule runs a lane's scheduler, again when it ended, until ctx ends.
+// schedule runs a lane's scheduler until ctx ends: whatever error ends it, another one is tried after a growing pause, under
+// the same lease, and the lane goes on meanwhile.
 func (ls *lanes) schedule(ctx context.Context, n int) {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = 200*time.Millisecond, 15*time.Second
