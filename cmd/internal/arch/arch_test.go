@@ -115,6 +115,10 @@ func TestWhoMayImportWhat(t *testing.T) {
 		{"github.com/schollz/progressbar", []string{"cmd"}, "the command line belongs to cmd"},
 		{"github.com/redis/go-redis", []string{"cmd/scripbench"}, "peers are scripbench's"},
 		{"github.com/HdrHistogram/hdrhistogram-go", []string{"cmd/scripbench"}, "measuring is scripbench's"},
+		{"github.com/hibiken/asynq", []string{"cmd/scripbench"}, "peers are scripbench's"},
+		{"github.com/riverqueue", []string{"cmd/scripbench"}, "peers are scripbench's"},
+		{"github.com/RoaringBitmap", []string{"streams/scheduler"}, "sets of coupons are the scheduler's"},
+		{"github.com/prometheus/prometheus", nil, "only tests check alert rules with it"},
 		{"gonum.org/v1/plot", []string{"cmd/scripbench"}, "measuring is scripbench's"},
 	}
 	for _, p := range list(t, "./...") {
