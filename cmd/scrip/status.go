@@ -31,7 +31,7 @@ the read tables are, how many dead letters are open. Where a lane has stopped, i
 the log is asked, whichever machine it runs on.
 
 OLDEST-DUE is how long the oldest expiry or reminder that is due has waited: the number to watch. WAITING customers are due
-and wait for their turn. DUE-IN counts what falls due soon: reminders + instants at which coupons of a campaign expire.
+and wait for their turn. DUE-IN counts what falls due soon: reminders + seconds in which coupons of a campaign expire.
 
 The exit code is 0 when all lanes are worked and the server is ready, else 1.`,
 	}

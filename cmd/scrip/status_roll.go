@@ -174,5 +174,5 @@ func (st *status) backlogs() (rows [][]string) {
 	return rows
 }
 
-// backlogHead heads them. Due next: reminders, and instants at which coupons of a campaign fall.
+// backlogHead heads them. Due next: reminders, and seconds in which coupons of a campaign fall.
 const backlogHead = "LANE PRIORITY OLDEST-DUE WAITING DUE-IN-1s 10s 1m 10m 1h"
