@@ -13,11 +13,14 @@ import (
 // intakeBatch is how many command messages are taken from the feed at once.
 const intakeBatch = 64
 
+// considerEvery is how often the lane thinks of a snapshot and reports how it stands. Tests think more often.
+var considerEvery = time.Second
+
 // loop is the heart. It takes what commands there are, decides them at once, writes one step at a time, and collects
 // the next one while a write is in flight: under load a write carries what arrived during the one before it, and a
 // lonely command waits for nothing.
 func (o *owner) loop(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(considerEvery)
 	defer tick.Stop()
 	configured := o.configure()
 	for {
@@ -29,6 +32,7 @@ func (o *owner) loop(ctx context.Context) error {
 		o.publish()
 		if o.snapshotting && o.Settled() {
 			o.snapshot(ctx)
+			continue // what arrived meanwhile has told so already, and tells no second time
 		}
 		var ready, acked <-chan struct{}
 		if !o.full() {

@@ -1,0 +1,47 @@
+package lane_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// TestALaneGoesOnWhileAnotherHasTheTurn: a snapshot is due all the time, and it is somebody else's turn for as long as the
+// test lasts. Everything that lies ready is decided nevertheless, also when nothing more arrives to wake the lane.
+func TestALaneGoesOnWhileAnotherHasTheTurn(t *testing.T) {
+	r := newRig(t)
+	setup := r.up(r.start(r.options()))
+	r.one(create("c", 10, ""))
+	if err := setup.stop(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(lane.ConsiderEvery(5 * time.Millisecond))
+	// Work for many thoughts of a snapshot; and messages of which no two fit into
+	// a step, so that what has arrived has always told so already.
+	payload := []byte(strings.Repeat(strings.Repeat("\x01", 250)+"\n", 900))
+	for range 300 {
+		if _, err := r.js.PublishMsgAsync(&nats.Msg{Subject: topology.LaneCmd(0), Data: payload}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-r.js.PublishAsyncComplete()
+	_, last := r.send(topology.LaneCmd(0), claim("c", "the last"))
+
+	o := r.withSnapshots()
+	o.SnapshotEvents = 1
+	over, ok := o.Snapshots.Turn()
+	if !ok {
+		t.Fatal("it is somebody's turn already")
+	}
+	defer over()
+	r.up(r.start(o))
+	if out := r.answers(last); len(out) != 1 || out[0].Status != domain.StatusClaimed || out[0].N != 1 {
+		t.Errorf("the last claim: %+v", out)
+	}
+}
