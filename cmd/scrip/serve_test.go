@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"net"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 )
 
@@ -285,9 +287,26 @@ func TestTwoOnOneLog(t *testing.T) {
 	}
 	second := serve(t, dataDir(t), "--nats", natsURL, "--roles", "lanes,scheduler,api", "SCRIP_CODE_KEY="+string(key))
 	first.must("campaign", "create", "summer", "--codes", "10")
-	wait(t, "two lanes each", startLimit, func() bool {
-		return strings.Count(first.run("status").out, "  owner ") == 2 && strings.Count(second.run("status").out, "  owner ") == 2
-	})
+	// Each tells of all lanes, whoever works them.
+	twoEach := func(p *process) bool {
+		var st status
+		works := map[string]int{}
+		if err := json.Unmarshal([]byte(p.run("status", "-o", "json").out), &st); err != nil {
+			return false
+		}
+		for _, l := range st.PerLane {
+			if l.State == string(lane.StateOwner) {
+				works[l.Holder]++
+			}
+		}
+		for _, lanes := range works {
+			if lanes != 2 {
+				return false
+			}
+		}
+		return len(works) == 2
+	}
+	wait(t, "two lanes each", startLimit, func() bool { return twoEach(first) && twoEach(second) })
 	code := first.must("claim", "summer", "--customer", "alice")["code"]
 	first.signal(syscall.SIGTERM)
 	if code := first.exit(); code != 0 {
