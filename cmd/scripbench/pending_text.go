@@ -32,6 +32,7 @@ func pendingText(w io.Writer, r Pending) error {
 			{"memory, started again", memory(s.Again)},
 			{"heap, bytes a reminder (sample)", fmt.Sprintf("scheduler %s, lane %s, all else %s", part(s.Heap.Scheduler), part(s.Heap.Lane), part(s.Heap.Other))},
 			{"on disk, bytes a reminder", fmt.Sprintf("events %s, all else %s", part(s.Events), part(s.Disk))},
+			{"covered by the lanes' snapshots", fmt.Sprintf("%.0f s after the last", s.Covered)},
 			{"clean stop", fmt.Sprintf("%.1f s", s.Stop)},
 			{"after it ready; all known", fmt.Sprintf("%.1f s; %.1f s", s.ReadyAfterStop, s.KnownAfterStop)},
 			{"after kill -9 ready; all known", fmt.Sprintf("%.1f s; %.1f s, with %s subscriptions since the start", s.ReadyAfterKill, s.KnownAfterKill, thousands(float64(s.Since)))},

@@ -42,7 +42,7 @@ type Options struct {
 	PartSize int
 	// Pause between chunks of 256 KiB. Defaults to DefaultPause.
 	Pause time.Duration
-	// Busy says whether others want the cores and the disk just now: then pauses are four times as long. Nil = never.
+	// Busy says whether others want the cores and the disk just now: then pauses are twice as long. Nil = never.
 	Busy func() bool
 	// OrphanAge is how old garbage that might be another server's running Save must be to be removed. Defaults to 1 h.
 	OrphanAge time.Duration
@@ -112,9 +112,9 @@ func (s *Store) Hurried() *Store {
 	return h
 }
 
-// busyPauses is how many times as long pauses are while others are busy: 16 MB/s, so that ten million coupons take half a
-// minute.
-const busyPauses = 4
+// busyPauses is how many times as long pauses are while others are busy: 30 MB/s, so that ten million coupons take a
+// quarter of a minute.
+const busyPauses = 2
 
 // rest lets others have the disk and the cores for a while.
 func (s *Store) rest(ctx context.Context) error {
