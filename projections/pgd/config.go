@@ -49,6 +49,7 @@ func configText(p place, walCompression string, extra map[string]string) string 
 		{"max_wal_size", "2GB", "few checkpoints while a projector catches up"},
 		{"min_wal_size", "256MB", ""},
 		{"wal_compression", walCompression, "new index pages go to the WAL whole, and PostgreSQL's own compression takes a third of a projector's CPU"},
+		{"wal_writer_delay", "10ms", "what the projector commits is on disk in small pieces: a large one holds up the log's own fsyncs, and claims with them"},
 		{"shared_buffers", strconv.FormatInt(sharedBuffers(memory())/mebibyte, 10) + "MB", ""},
 		{"jit", "off", "it costs more than it saves on short queries"},
 
