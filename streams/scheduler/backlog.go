@@ -56,6 +56,8 @@ func (s *Scheduler) Backlog() (b Backlog, ok bool) {
 
 // report sets the gauges.
 func (r *run) report(now domain.Instant) {
+	underWay := r.planner.stand[reminder] + r.fan.untold()
+	r.rushing.Store(underWay >= min(rushFrom, r.planner.most/2) && underWay > maxChunk/10)
 	r.foldedSequence.Set(float64(r.reader.Sequence())) // also where a snapshot had folded it
 	r.pending.Set(float64(r.book.reminders))
 	r.instants.Set(float64(r.book.instants))

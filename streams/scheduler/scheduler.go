@@ -69,7 +69,8 @@ type Scheduler struct {
 // concurrent use.
 func (s *Scheduler) Told() uint64 { return s.told.Load() }
 
-// rushFrom is how many customers under way are a rush: a tenth of a second's work for the whole machine.
+// rushFrom is how many customers under way are a rush, a tenth of a second's work for the whole machine; fewer are one
+// where the pace lets half as many be under way.
 const rushFrom = 50_000
 
 // Rushing says that many customers are asked for, or fired, and not on the reminder stream yet. It says so before the

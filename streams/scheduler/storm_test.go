@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,10 +53,20 @@ func TestStorm(t *testing.T) {
 			r.create("a", `,"opens_at":`+quoted(base+seconds(3600)))
 			r.remind("a", 1, customers, "50s")
 			r.do(`"type":"update_campaign","campaign":"a","opens_at":` + quoted(base+seconds(50)))
-			run := r.run(r.scheduler(func(o *Options) { o.Busy = c.busy }))
+			sched := r.scheduler(func(o *Options) { o.Busy = c.busy })
+			var rushed atomic.Bool
+			sched.landed = func(uint64) {
+				if sched.Rushing() {
+					rushed.Store(true)
+				}
+			}
+			run := r.run(sched)
 			told := r.waitTold(customers)
 			everyoneOnce(t, told, customers)
 			run.stop()
+			if !rushed.Load() || sched.Rushing() {
+				t.Errorf("rushing meanwhile: %v; when it has ended: %v", rushed.Load(), sched.Rushing())
+			}
 			messages, asks := len(r.reminderMessages()), len(r.asked())
 			if c.busy == nil && (asks != 3 || messages > customers/500+3) {
 				t.Errorf("%d asks, %d messages", asks, messages)
