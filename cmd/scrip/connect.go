@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os/user"
 	"time"
 
 	"github.com/google/uuid"
@@ -72,25 +70,7 @@ func (s *session) allCampaigns(ctx context.Context) ([]domain.CampaignView, erro
 
 // find says where the server is: --nats, else scrip.json.
 func (m *Main) find() (datadir.Descriptor, error) {
-	if m.global.nats != "" {
-		return datadir.Descriptor{NATSURL: m.global.nats}, nil
-	}
-	server, err := datadir.Find(m.global.data)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return server, fmt.Errorf("no server runs on the data directory %s; start one with `scrip serve`, or name one with --data DIR or --nats URL", m.global.data)
-	case errors.Is(err, fs.ErrPermission):
-		who := "this user"
-		if u, err := user.Current(); err == nil {
-			who = u.Username
-		}
-		return server, fmt.Errorf("%s may not read where the server is (%w); ask as the user who runs it, or name it with --nats URL", who, err)
-	case err != nil:
-		return server, err
-	case !server.Alive():
-		return server, fmt.Errorf("the server on %s is gone (process %d, it did not stop by itself); start it again with `scrip serve`", m.global.data, server.PID)
-	}
-	return server, nil
+	return datadir.Locate(m.global.nats, m.global.data)
 }
 
 // connect finds the server and connects to it.
@@ -102,11 +82,7 @@ func (m *Main) connect() (*session, error) {
 	nc, err := nats.Connect(server.NATSURL, nats.Name("scrip command line"), nats.MaxReconnects(-1), nats.Timeout(connectWait),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // what fails shows in the command's own result
 	if err != nil {
-		hint := "is `scrip serve` running there?"
-		if errors.Is(err, nats.ErrAuthorization) {
-			hint = "give the credentials in the URL: nats://USER:PASSWORD@HOST:PORT"
-		}
-		return nil, fmt.Errorf("connecting to the server: %w; %s", err, hint)
+		return nil, datadir.NotConnected(err)
 	}
 	return &session{Client: client.New(nc, client.Options{Timeout: m.global.timeout}), nc: nc, server: server}, nil
 }
