@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,27 +26,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(scriptest.Main(m, nil)) }
 
-// output is written by the program and read by the test.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // program is a pushsender that was started.
 type program struct {
-	out, err output
+	out, err streamtest.Buffer
 	code     int
 	stop     func() // as Ctrl-C does, and waits
 }

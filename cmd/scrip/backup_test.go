@@ -187,7 +187,7 @@ func TestBackupKilled(t *testing.T) {
 	hold()
 	second := dir + "-2"
 	cmd = exec.Command(path, "backup", second, "--data", p.data)
-	said := &lockedBuffer{}
+	said := new(streamtest.Buffer)
 	cmd.Stderr = said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 const (
@@ -78,7 +78,7 @@ type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	data string
-	log  *lockedBuffer
+	log  *streamtest.Buffer
 	done chan struct{} // closed when it has ended
 }
 
@@ -95,7 +95,7 @@ func launchAs(t *testing.T, as *syscall.Credential, data string, args ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, data: data, log: &lockedBuffer{}, done: make(chan struct{})}
+	p := &process{t: t, data: data, log: new(streamtest.Buffer), done: make(chan struct{})}
 	p.cmd = exec.Command(path, "serve", "--data", data)
 	p.cmd.Env = append(os.Environ(), "SCRIP_NATS_LISTEN=127.0.0.1:0", "SCRIP_HTTP_LISTEN=127.0.0.1:0")
 	for _, a := range args {
@@ -276,22 +276,4 @@ func wait(t *testing.T, what string, limit time.Duration, fact func() bool) {
 		}
 		<-tick.C
 	}
-}
-
-// lockedBuffer takes the output of a process while the test reads it.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

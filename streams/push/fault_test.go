@@ -1,13 +1,11 @@
 package push_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -295,7 +293,7 @@ func TestForeign(t *testing.T) {
 	r.publish(t, 0, h.Encode(), "not JSON\n\n"+due("ann")+"\n"+`{"type":"campaign.paused","campaign":"x","at":"2026-01-01T00:00:00Z"}`+"\n")
 	r.publish(t, 0, h.Encode(), "")
 	r.fire(t, 0, "bob")
-	var said safeBuffer
+	var said streamtest.Buffer
 	b := newBook()
 	s := r.sender(t, push.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))}, b.push)
 	eventually(t, "bob is told", func() bool { return b.told("bob") == 1 })
@@ -378,21 +376,4 @@ func TestNothingToWorkOn(t *testing.T) {
 			t.Errorf("Run returned %v", s.err)
 		}
 	})
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
