@@ -23,9 +23,7 @@ type Options struct {
 	Metrics   *Metrics         // nil = none kept
 	Logger    *slog.Logger     // defaults to slog.Default
 
-	// Grace is how late a reminder may still fire, where Config is nil. Defaults to domain.DefaultReminderGrace.
-	Grace time.Duration
-	// Config tells the grace of reminders while the lane runs. nil = it stays Grace.
+	// Config tells the grace of reminders while the lane runs. Defaults to config.Default.
 	Config config.Source
 	// WriteTimeout is how long an event write may stay without an answer before its result counts as unknown and is
 	// looked up. Defaults to 5 s.
@@ -53,9 +51,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.Default()).With("lane", o.Lane)
 	if o.Config == nil {
-		settings := config.Default()
-		settings.ReminderGrace = cmp.Or(o.Grace, settings.ReminderGrace)
-		o.Config = config.Fixed(settings)
+		o.Config = config.Fixed(config.Default())
 	}
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 5*time.Second)
 	o.SnapshotEvents = cmp.Or(o.SnapshotEvents, 1_000_000)
