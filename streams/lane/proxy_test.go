@@ -32,6 +32,9 @@ type proxy struct {
 
 	mu      sync.Mutex
 	armed   fault
+	turn    []fault // struck one after the other, at every pause-th publish
+	pause   int
+	seen    int    // publishes on the subject
 	dropAck string // reply subject whose answer vanishes
 	hits    int
 }
@@ -64,6 +67,13 @@ func (p *proxy) arm(f fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.armed = f
+}
+
+// armAll strikes at every pause-th publish, with one fault after the other.
+func (p *proxy) armAll(pause int, faults ...fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pause, p.turn = pause, faults
 }
 
 // struck is how many publishes were hit.
@@ -125,7 +135,14 @@ func (p *proxy) copy(to io.Writer, from io.Reader, filter func(args []string, fr
 func (p *proxy) fromClient(client, server net.Conn, args []string, frame []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if args[0] != "HPUB" || args[1] != p.subject || p.armed == noFault {
+	if args[0] != "HPUB" || args[1] != p.subject {
+		return true
+	}
+	p.seen++
+	if len(p.turn) > 0 && p.seen%p.pause == 0 {
+		p.armed = p.turn[p.hits%len(p.turn)]
+	}
+	if p.armed == noFault {
 		return true
 	}
 	f := p.armed
