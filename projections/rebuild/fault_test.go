@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 const lockLost = "the lock's connection lost"
@@ -106,7 +108,8 @@ func TestTwoAtOnce(t *testing.T) {
 	second.Close()
 }
 
-// Claims arrive all the time, from another goroutine and in every phase.
+// Claims arrive all the time, from another goroutine and in every phase. Before the shadow is indexed, the hook waits until
+// the live tables have moved on by a whole round of claims: there is something to catch up with on every machine.
 func TestLiveEventsThroughout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -114,6 +117,7 @@ func TestLiveEventsThroughout(t *testing.T) {
 	r.work()
 	ctx, cancel := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
+	var rounds atomic.Int64 // of claims that are in the live tables
 	writing.Go(func() {
 		for ctx.Err() == nil {
 			for range 2 * near {
@@ -121,11 +125,19 @@ func TestLiveEventsThroughout(t *testing.T) {
 				r.claim(1, 1)
 			}
 			r.synced() // no faster than the tables
+			rounds.Add(1)
 		}
 	})
 	seen := map[Phase]bool{}
 	for range 3 {
-		r.rebuild(Options{BatchLines: 1000, Hook: func(p Phase) error { seen[p] = true; return nil }})
+		r.rebuild(Options{BatchLines: 1000, Hook: func(p Phase) error {
+			seen[p] = true
+			if p == Indexing {
+				before := rounds.Load()
+				streamtest.Eventually(t, "a round of claims in the live tables", func() bool { return rounds.Load() >= before+2 })
+			}
+			return nil
+		}})
 	}
 	cancel()
 	writing.Wait()
