@@ -169,6 +169,7 @@ func TestForeignMessagesArePassedOver(t *testing.T) {
 	r.claim(0, 1)
 	p := r.project(Options{})
 	r.synced(r.pool)
+	streamtest.Eventually(t, "progress noted", func() bool { return p.Progress()[0].Sequence == r.last[0] })
 	if now := p.Progress()[0]; now.Foreign != 1 || now.Parked != 0 {
 		t.Errorf("progress %+v", now)
 	}
@@ -195,9 +196,8 @@ func TestSecondProjectorStandsByAndTakesOver(t *testing.T) {
 	first.stop()
 	r.claim(0, 1)
 	r.synced(r.pool)
-	if now := second.Progress()[0]; now.Batches == 0 {
-		t.Errorf("the second one did not take over: %+v", now)
-	}
+	// The progress of a batch is noted after its rows are visible.
+	streamtest.Eventually(t, "the second one has taken over", func() bool { return second.Progress()[0].Batches > 0 })
 	if n := second.logs.count("another projector works on this database"); n != 1 {
 		t.Errorf("said %d times that it stands by", n)
 	}
