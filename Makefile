@@ -15,6 +15,10 @@ SEED     ?=
 REMINDERS ?= 1000000
 # How often kill kills.
 ROUNDS   ?= 200
+# How often flaky runs each package in each mode, which modes, and which packages.
+RUNS     ?= 20
+MODES    ?= idle,busy,cpu1
+PACKAGES ?= ./...
 # Packages and benchmarks to run.
 BENCH    ?= .
 IMAGE    ?= scrip
@@ -70,6 +74,10 @@ chaos: setup-bench ## Kill, stop and starve the real binary under load for CHAOS
 .PHONY: kill
 kill: setup-bench ## Kill the real binary (-9) ROUNDS (200) times under load; count what was answered and what is missing.
 	go test ./cmd/internal/crash -run '^TestKillNine$$' -count=1 -timeout 0 -v -crash.rounds=$(ROUNDS)
+
+.PHONY: flaky
+flaky: setup-bench ## Run every package RUNS (20) times: idle, beside a busy loop on each core, on one core. Print what failed by luck.
+	go run ./cmd/internal/flaky -runs $(RUNS) -modes $(MODES) $(PACKAGES)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for FUZZTIME (10s).
