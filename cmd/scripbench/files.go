@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 func newReport(base string) Report {
@@ -68,7 +69,7 @@ func (f *flags) keep(r Report, name string, write func(*os.File) error) error {
 	if f.results == "" {
 		return nil
 	}
-	return writeFile(f.path(r, name+".txt"), func(w *os.File) error {
+	return atomicfile.WriteFunc(f.path(r, name+".txt"), 0o644, func(w *os.File) error {
 		headText(w, r)
 		fmt.Fprintln(w)
 		return write(w)
@@ -101,7 +102,7 @@ func (f *flags) finish(cmd *cobra.Command, r Report) error {
 	}
 	if f.results != "" {
 		kind := r.kind()
-		if err := writeFile(f.path(r, kind+".json"), asJSON); err != nil {
+		if err := atomicfile.WriteFunc(f.path(r, kind+".json"), 0o644, asJSON); err != nil {
 			return err
 		}
 	}
@@ -112,21 +113,5 @@ func (f *flags) finish(cmd *cobra.Command, r Report) error {
 }
 
 func drawFile(path string, r Report) error {
-	return writeFile(path, func(w *os.File) error { return plotReport(w, r) })
-}
-
-// writeFile leaves no half-written file where there was a whole one.
-func writeFile(path string, write func(*os.File) error) error {
-	w, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return err
-	}
-	err = errors.Join(write(w), w.Chmod(0o644), w.Close())
-	if err == nil {
-		err = os.Rename(w.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(w.Name()))
-	}
-	return nil
+	return atomicfile.WriteFunc(path, 0o644, func(w *os.File) error { return plotReport(w, r) })
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 const (
@@ -54,7 +56,7 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 		// Its tables are a fold of another log, which does not exist under this data directory any more.
 		c.log.WarnContext(ctx, "setting aside the PostgreSQL cluster of an earlier data directory of this name",
 			"dir", h.place.data(), "to", h.place.former())
-		if err := errors.Join(os.RemoveAll(h.place.former()), os.Rename(h.place.data(), h.place.former())); err != nil {
+		if err := errors.Join(os.RemoveAll(h.place.former()), atomicfile.Rename(h.place.data(), h.place.former())); err != nil {
 			return nil, fmt.Errorf("setting aside %s: %w", h.place.data(), err)
 		}
 	}
@@ -83,7 +85,7 @@ func (c *Cluster) materials() (string, []Binaries, error) {
 	}
 	dir, err := filepath.Abs(c.opts.DataDir)
 	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
+		err = atomicfile.MkdirAll(dir, 0o755)
 	}
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
@@ -163,8 +165,9 @@ func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (*postmaster, er
 // would, like a stale postmaster.pid, refuse the start for a stranger's sake.
 func (h *home) furnish(settings map[string]string) error {
 	return errors.Join(
-		writeFile(h.place.hba(), hbaText, 0o644),
-		writeFile(h.place.conf(), configText(h.place, h.bin.walCompression(h.place.data()), settings), 0o644),
+		atomicfile.Sweep(h.place.hba()), atomicfile.Sweep(h.place.conf()), atomicfile.Sweep(h.place.password()),
+		atomicfile.Write(h.place.hba(), []byte(hbaText), 0o644),
+		atomicfile.Write(h.place.conf(), []byte(configText(h.place, h.bin.walCompression(h.place.data()), settings)), 0o644),
 		os.RemoveAll(h.place.run()),
 		os.Mkdir(h.place.run(), 0o700),
 		h.user.give(h.place.run()),

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 // roleName is role and database of scrip in its own cluster.
@@ -41,7 +43,7 @@ func (c *Cluster) create(ctx context.Context, p place, user account, bin Binarie
 	// initdb, run by the other user, cannot read the password file of the place. This copy is made before the
 	// directory is handed over, and gone with it.
 	secret := filepath.Join(making, "password")
-	if err := errors.Join(writeFile(secret, password+"\n", 0o600), user.give(secret), user.give(making)); err != nil {
+	if err := errors.Join(atomicfile.Write(secret, []byte(password+"\n"), 0o600), user.give(secret), user.give(making)); err != nil {
 		return fmt.Errorf("making the PostgreSQL cluster: %w", err)
 	}
 	args := []string{
@@ -58,7 +60,7 @@ func (c *Cluster) create(ctx context.Context, p place, user account, bin Binarie
 		_, _ = last.Write(out)
 		return fmt.Errorf("initdb in %s: %w%s; its last lines:\n%s", string(p), err, spaceHint(string(out)), last)
 	}
-	if err := errors.Join(os.Rename(filepath.Join(making, "data"), p.data()), syncDir(string(p))); err != nil {
+	if err := atomicfile.Rename(filepath.Join(making, "data"), p.data()); err != nil {
 		return fmt.Errorf("putting the new PostgreSQL cluster in place: %w", err)
 	}
 	return nil
@@ -89,7 +91,7 @@ func newPassword(p place) (string, error) {
 		return "", fmt.Errorf("making a password for PostgreSQL: %w", err)
 	}
 	password := hex.EncodeToString(raw)
-	if err := writeFile(p.password(), password+"\n", 0o600); err != nil {
+	if err := atomicfile.Write(p.password(), []byte(password+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("keeping the password for PostgreSQL: %w", err)
 	}
 	return password, nil

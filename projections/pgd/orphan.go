@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 const (
@@ -132,10 +134,10 @@ func disarm(dir string, user account) error {
 	_, rest, _ := strings.Cut(string(raw), "\n")
 	// Made in the place and moved, because the unprivileged user may write in dir.
 	staged := filepath.Join(filepath.Dir(dir), "postmaster.pid.stale")
-	if err := writeFile(staged, strconv.Itoa(os.Getpid())+"\n"+rest, 0o600); err != nil {
+	if err := atomicfile.Write(staged, []byte(strconv.Itoa(os.Getpid())+"\n"+rest), 0o600); err != nil {
 		return fmt.Errorf("replacing a stale postmaster.pid: %w", err)
 	}
-	if err := errors.Join(user.give(staged), os.Rename(staged, pidfilePath(dir))); err != nil {
+	if err := errors.Join(user.give(staged), atomicfile.Rename(staged, pidfilePath(dir))); err != nil {
 		return fmt.Errorf("replacing a stale postmaster.pid: %w", err)
 	}
 	return nil

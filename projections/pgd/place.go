@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 // defaultFallbackBase holds the clusters of data directories that the unprivileged user cannot reach.
@@ -71,7 +73,7 @@ func (c *Cluster) choose(ctx context.Context, dataDir string, bin Binaries) (cho
 	if elsewhere == "" {
 		elsewhere = place(filepath.Join(c.opts.FallbackBase, hashOf(dataDir)))
 	}
-	if err := os.MkdirAll(c.opts.FallbackBase, 0o755); err != nil {
+	if err := atomicfile.MkdirAll(c.opts.FallbackBase, 0o755); err != nil {
 		return choice{}, fmt.Errorf("making the directory for PostgreSQL clusters: %w", err)
 	}
 	got, err := chooseAsRoot(ctx, elsewhere, bin)
@@ -201,31 +203,5 @@ func remember(dataDir string, p place) error {
 	if filepath.Dir(string(p)) == dataDir {
 		return nil
 	}
-	return writeFile(filepath.Join(dataDir, pointerFile), string(p)+"\n", 0o644)
-}
-
-// writeFile replaces a file as a whole: by rename, so that a crash leaves the old or the new one, a link planted
-// under its name is replaced instead of followed, and what was written survives power loss.
-func writeFile(path, text string, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return err
-	}
-	_, werr := f.WriteString(text)
-	if err := errors.Join(werr, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes renames in dir survive power loss.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return atomicfile.Write(filepath.Join(dataDir, pointerFile), []byte(string(p)+"\n"), 0o644)
 }

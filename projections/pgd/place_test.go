@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 // closedDir returns a data directory below one that only the user who runs the test may pass.
@@ -171,7 +173,7 @@ func TestWriteFileDoesNotFollowALink(t *testing.T) {
 	if err := os.Symlink(victim, planted); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeFile(planted, "new", 0o644); err != nil {
+	if err := atomicfile.Write(planted, []byte("new"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	log := &logFile{path: filepath.Join(dir, "log"), limit: logLimit}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -125,15 +126,11 @@ func (s *fileSink) End(ctx context.Context, cause error) error {
 	if cause != nil || err != nil {
 		return errors.Join(s.kept(err), s.discard())
 	}
-	// On disk before it has the name: a name that survives a power cut must not lead to an empty file.
-	if err := s.file.Sync(); err != nil {
+	if err := atomicfile.Commit(s.file, s.target); err != nil {
 		return errors.Join(s.kept(writeError(s.path, err)), s.discard())
 	}
-	if err := os.Rename(s.partial, s.target); err != nil {
-		return errors.Join(writeError(s.path, err), s.discard())
-	}
 	// Closed last: without its lock it would be a dead one's under the other name.
-	return errors.Join(s.file.Close(), syncDir(filepath.Dir(s.target)))
+	return s.file.Close()
 }
 
 // kept adds to an error of writing what became of the file.
@@ -165,14 +162,8 @@ func (s *fileSink) discard() error {
 	if s.partial == "" {
 		return nil
 	}
-	return os.Remove(s.partial)
-}
-
-// syncDir makes names in a directory survive a power cut.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
+	if err := os.Remove(s.partial); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil // it has its name: only the fsync of the directory failed
 }

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -100,6 +101,9 @@ func (s *namedFile) resume(f *Filter) error {
 		return fmt.Errorf("another process writes %s: %w; stop that one, or give another --out", s.path, err)
 	}
 	s.locked = true
+	if err := s.tidy(); err != nil {
+		return err
+	}
 	statePath := StatePath(s.path, s.state.Name)
 	s.state.Filter = f.String()
 	then, err := readState(statePath)
@@ -138,6 +142,16 @@ func (s *namedFile) resume(f *Filter) error {
 	s.broken = false
 	s.enc, err = newEncoder(s.state.Format, &lengthWriter{w, &s.length}, s.length > 0)
 	return err
+}
+
+// tidy puts the file's name on disk, which a state may be about from now on, and removes what killed writers of the state
+// left. The state lies beside the file, or beside a symbolic link to it.
+func (s *namedFile) tidy() error {
+	target, err := filepath.EvalSymlinks(s.path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(atomicfile.SyncDir(filepath.Dir(target)), atomicfile.Sweep(StatePath(s.path, s.state.Name)))
 }
 
 // filterChanged refuses to mix what two filters let pass.
@@ -204,7 +218,7 @@ func (s *namedFile) failed(err error) error {
 	return fmt.Errorf("%w; what was safe before stays: make room and run it again, it goes on there", writeError(s.path, err))
 }
 
-// save writes the state beside its place and renames it: a crash leaves the old one or the new one.
+// save replaces the state. It gets the mode of the file that it is about.
 func (s *namedFile) save() error {
 	s.state.Length, s.state.Places = s.length, nil
 	for _, lane := range slices.Sorted(maps.Keys(s.places)) {
@@ -214,19 +228,11 @@ func (s *namedFile) save() error {
 	if err != nil {
 		return err
 	}
-	path := StatePath(s.path, s.state.Name)
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	info, err := s.file.Stat()
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(raw, '\n'))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
+	return atomicfile.Write(StatePath(s.path, s.state.Name), append(raw, '\n'), info.Mode().Perm())
 }
 
 // End keeps what was written, whatever the cause, unless it is the file itself.

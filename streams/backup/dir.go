@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 const (
@@ -75,7 +77,8 @@ func (w *workdir) take() error {
 	if w.lock, err = lock(filepath.Join(w.path, lockFile)); err != nil {
 		return fmt.Errorf("locking the backup's directory: %w", err)
 	}
-	return nil
+	// Before any other file: a directory without it is not recognised as an unfinished backup after a power cut.
+	return atomicfile.SyncDir(w.path)
 }
 
 // removeDead removes what an interrupted backup left. The kernel let go of its lock when it died.
@@ -176,13 +179,13 @@ func (w *workdir) finish() error {
 	if err := os.Remove(filepath.Join(w.path, lockFile)); err != nil {
 		return err
 	}
-	if err := syncDir(w.path); err != nil {
+	if err := atomicfile.SyncDir(w.path); err != nil {
 		return err
 	}
-	if err := os.Rename(w.path, w.final); err != nil {
+	if err := atomicfile.Rename(w.path, w.final); err != nil {
 		return fmt.Errorf("giving the backup its name: %w; it is whole, rename %s yourself", err, w.path)
 	}
-	return errors.Join(syncDir(filepath.Dir(w.final)), w.lock.Close())
+	return w.lock.Close()
 }
 
 // discard removes what was written; a directory that has its final name stays.
@@ -201,12 +204,4 @@ func noRoom(err error) error {
 		return fmt.Errorf("no room for the backup: %w; free some, or name a directory on another disk", err)
 	}
 	return err
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

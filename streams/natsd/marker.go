@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 const (
@@ -37,7 +39,7 @@ type store struct {
 
 // openStore locks the directory and checks its marker against how it is to be used now.
 func openStore(dir string, cluster *Cluster) (*store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the NATS store: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
@@ -51,7 +53,7 @@ func openStore(dir string, cluster *Cluster) (*store, error) {
 		return nil, fmt.Errorf("the NATS store %s is in use by another server; stop that one, or give this one another data directory (--data): %w", dir, err)
 	}
 	s := &store{dir: dir, lock: lock}
-	if err := s.load(cluster); err != nil {
+	if err := errors.Join(atomicfile.Sweep(filepath.Join(dir, markerFile)), s.load(cluster)); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -122,12 +124,8 @@ func (s *store) write() error {
 	if err != nil {
 		return err
 	}
-	// A crash between write and rename leaves the old marker, which is still true.
-	path := filepath.Join(s.dir, markerFile)
-	if err := os.WriteFile(path+".new", append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("writing the NATS store's marker: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	// A crash leaves the old marker, which is still true.
+	if err := atomicfile.Write(filepath.Join(s.dir, markerFile), append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("writing the NATS store's marker: %w", err)
 	}
 	return nil

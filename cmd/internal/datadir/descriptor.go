@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 // Descriptor tells where a running server is to be found.
@@ -29,14 +31,14 @@ func (d *Dir) Publish(desc Descriptor) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(d.file(descriptor), string(raw)+"\n"); err != nil {
+	if err := atomicfile.Write(d.file(descriptor), append(raw, '\n'), ownerOnly); err != nil {
 		return fmt.Errorf("publishing where the server is: %w", err)
 	}
 	return nil
 }
 
 // Withdraw removes the descriptor.
-func (d *Dir) Withdraw() error { return remove(d.file(descriptor)) }
+func (d *Dir) Withdraw() error { return atomicfile.Remove(d.file(descriptor)) }
 
 // Alive says whether the process that wrote the descriptor may still run.
 func (d Descriptor) Alive() bool {

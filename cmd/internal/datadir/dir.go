@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/google/uuid"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 // Format is the version of the layout that this program makes, and the newest it opens.
@@ -22,6 +24,9 @@ const (
 	idFile     = "server.id"
 	keyFile    = "code.key"
 	descriptor = "scrip.json"
+
+	// ownerOnly is the mode of all files here.
+	ownerOnly = 0o600
 
 	natsDir      = "nats"
 	restoringDir = "nats.restoring"
@@ -44,14 +49,17 @@ func Open(path string) (*Dir, error) {
 		return nil, fmt.Errorf("the data directory: %w", err)
 	}
 	// 0711: an unprivileged PostgreSQL has to pass through, nobody else has to look around.
-	if err := os.MkdirAll(path, 0o711); err != nil {
+	if err := atomicfile.MkdirAll(path, 0o711); err != nil {
 		return nil, fmt.Errorf("making the data directory: %w; give one that can be written with --data DIR", err)
 	}
 	d := &Dir{path: path}
 	if d.lock, err = takeLock(d.file(lockFile)); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(d.checkFormat(), remove(d.file(descriptor))); err != nil {
+	for _, name := range []string{formatFile, idFile, keyFile, descriptor} {
+		err = errors.Join(err, atomicfile.Sweep(d.file(name)))
+	}
+	if err := errors.Join(err, d.checkFormat(), atomicfile.Remove(d.file(descriptor))); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -89,7 +97,7 @@ func writeAt(f *os.File, text string) error {
 func (d *Dir) checkFormat() error {
 	raw, err := os.ReadFile(d.file(formatFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return writeFile(d.file(formatFile), strconv.Itoa(Format)+"\n")
+		return atomicfile.Create(d.file(formatFile), []byte(strconv.Itoa(Format)+"\n"), ownerOnly)
 	}
 	if err != nil {
 		return fmt.Errorf("reading the format of the data directory: %w", err)
@@ -134,7 +142,9 @@ func (d *Dir) BeginRestore() error {
 	if err := os.RemoveAll(d.Restoring()); err != nil {
 		return fmt.Errorf("removing what an interrupted restore left: %w", err)
 	}
-	if err := os.Mkdir(d.Restoring(), 0o700); err != nil {
+	// On disk before the code key of the restored log is: after a power cut a server would else start a new log under that
+	// key.
+	if err := atomicfile.MkdirAll(d.Restoring(), 0o700); err != nil {
 		return fmt.Errorf("making the directory to restore into: %w", err)
 	}
 	return nil
@@ -143,21 +153,9 @@ func (d *Dir) BeginRestore() error {
 // FinishRestore puts everything that was restored on disk and makes it the store, in one rename: a crash before it leaves
 // an interrupted restore, after it a whole one.
 func (d *Dir) FinishRestore() error {
-	err := filepath.WalkDir(d.Restoring(), func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.IsDir() && !e.Type().IsRegular() {
-			return err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		return errors.Join(f.Sync(), f.Close())
-	})
+	err := atomicfile.SyncTree(d.Restoring())
 	if err == nil {
-		err = os.Rename(d.Restoring(), d.NATS())
-	}
-	if err == nil {
-		err = syncDir(d.path)
+		err = atomicfile.Rename(d.Restoring(), d.NATS())
 	}
 	if err != nil {
 		return fmt.Errorf("putting the restored log on disk: %w", err)
@@ -174,7 +172,7 @@ func (d *Dir) ServerID() (string, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		id := uuid.NewString()
-		return id, writeFile(path, id+"\n")
+		return id, atomicfile.Create(path, []byte(id+"\n"), ownerOnly)
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading the server's id: %w", err)
@@ -187,34 +185,3 @@ func (d *Dir) ServerID() (string, error) {
 }
 
 func (d *Dir) file(name string) string { return filepath.Join(d.path, name) }
-
-// writeFile replaces a file as a whole, readable by its owner only, and survives power loss.
-func writeFile(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-") // 0600
-	if err != nil {
-		return err
-	}
-	_, werr := f.WriteString(text)
-	if err := errors.Join(werr, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 // Key is a code key and where it came from.
@@ -56,7 +57,7 @@ func (d *Dir) Key(given, fingerprint string) (Key, error) {
 		if _, err := rand.Read(k.Key[:]); err != nil {
 			return Key{}, fmt.Errorf("making a code key: %w", err)
 		}
-		if err := writeFile(path, hex.EncodeToString(k.Key[:])+"\n"); err != nil {
+		if err := atomicfile.Create(path, []byte(hex.EncodeToString(k.Key[:])+"\n"), ownerOnly); err != nil {
 			return Key{}, fmt.Errorf("keeping the new code key: %w", err)
 		}
 		k.Made = true
@@ -101,7 +102,7 @@ func (d *Dir) PutKey(key [32]byte) error {
 	case found:
 		return fmt.Errorf("%s is another key than that of the log, which has fingerprint %s; restore into another directory with --data DIR, or move that file away", path, code.Fingerprint(key))
 	}
-	if err := writeFile(path, hex.EncodeToString(key[:])+"\n"); err != nil {
+	if err := atomicfile.Create(path, []byte(hex.EncodeToString(key[:])+"\n"), ownerOnly); err != nil {
 		return fmt.Errorf("writing the code key: %w", err)
 	}
 	return nil
@@ -112,5 +113,5 @@ func (d *Dir) DiscardKey(k Key) error {
 	if !k.Made {
 		return nil
 	}
-	return remove(d.file(keyFile))
+	return atomicfile.Remove(d.file(keyFile))
 }
