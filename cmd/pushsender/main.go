@@ -51,10 +51,10 @@ type Main struct {
 	Env      func(string) (string, bool)
 	Now      func() time.Time
 
-	data, nats, name, webhook, since string
-	json                             bool
-	opts                             push.Options
-	printing                         sync.Mutex // of Out: lines of several workers do not mix
+	data, nats, name, webhook, proxy, since string
+	json, verbose                           bool
+	opts                                    push.Options
+	printing                                sync.Mutex // of Out: lines of several workers do not mix
 }
 
 // usageError is a command line that makes no sense.
@@ -114,6 +114,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	sending := func(cmd *cobra.Command) {
 		f := cmd.Flags()
 		f.StringVar(&m.webhook, "webhook", "", "`URL` to POST reminders to, instead of printing them")
+		f.StringVar(&m.proxy, "proxy", "", "`URL` of an HTTP proxy for the webhook; HTTP_PROXY and HTTPS_PROXY are not read")
+		f.BoolVar(&m.verbose, "verbose", false, "log what the webhook responds when it refuses a push")
 		f.DurationVar(&m.opts.Timeout, "timeout", 30*time.Second, "how long one push may take")
 		f.IntVar(&m.opts.Batch, "batch", push.MaxBatch, "how many reminders one push may hold, up to 500")
 	}
@@ -155,7 +157,11 @@ func (m *Main) settle(cmd *cobra.Command) error {
 		}
 	}
 	m.opts.Name = m.name
-	m.opts.Logger = slog.New(slog.NewTextHandler(m.Err, nil))
+	level := slog.LevelInfo
+	if m.verbose {
+		level = slog.LevelDebug
+	}
+	m.opts.Logger = slog.New(slog.NewTextHandler(m.Err, &slog.HandlerOptions{Level: level}))
 	switch m.since {
 	case "now", "":
 	case "start":
@@ -175,5 +181,8 @@ func (m *Main) settle(cmd *cobra.Command) error {
 	if _, err := push.New(nil, m.opts); err != nil {
 		return &usageError{err}
 	}
-	return checkWebhook(m.webhook)
+	if err := checkURL("proxy", m.proxy, "http://proxy.example:3128"); err != nil {
+		return err
+	}
+	return checkURL("webhook", m.webhook, "https://push.example/send")
 }

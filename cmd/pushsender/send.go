@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -23,7 +24,7 @@ const (
 	idempotencyHeader = "Idempotency-Key"
 	// answerMost is how much of an answer is read; a 207 naming all 500 is far below.
 	answerMost = 64 << 10
-	// quoteMost is how much of it an error quotes.
+	// quoteMost is how many bytes of it are logged at debug level.
 	quoteMost = 200
 )
 
@@ -52,7 +53,11 @@ func (m *Main) sender() push.Func {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = max(1, m.opts.Workers) // each worker keeps its connection
-	return newWebhook(m.webhook, transport).push
+	transport.Proxy = nil                                  // a variable of the environment sends no customer ids elsewhere
+	if m.proxy != "" {
+		transport.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(m.proxy) }
+	}
+	return newWebhook(m.webhook, transport, m.opts.Logger).push
 }
 
 // print writes a line for each. A pipe that is closed is a push that failed.
@@ -71,26 +76,29 @@ func (m *Main) print(_ context.Context, batch []push.Reminder) error {
 	return err
 }
 
-func checkWebhook(s string) error {
+// checkURL checks a flag that holds a URL or nothing. The error does not repeat the value: it may hold a password.
+func checkURL(flag, s, example string) error {
 	if s == "" {
 		return nil
 	}
 	if u, err := url.Parse(s); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return &usageError{fmt.Errorf("--webhook is %q; give a URL such as https://push.example/send", s)}
+		return &usageError{fmt.Errorf("--%s is no http or https URL; give a URL such as %s", flag, example)}
 	}
 	return nil
 }
 
-// webhook posts batches.
+// webhook posts batches. Its errors reach logs and dead letters, so they hold neither the body of a response, which may
+// quote customers, nor the parts of the URL that may hold a secret. The body is logged at debug level.
 type webhook struct {
 	url    string
 	client *http.Client
+	logger *slog.Logger
 }
 
 // newWebhook follows no redirect: net/http would ask the other place with GET and without the reminders, and its 200 would
 // count as told.
-func newWebhook(url string, transport http.RoundTripper) *webhook {
-	return &webhook{url, &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+func newWebhook(url string, transport http.RoundTripper, logger *slog.Logger) *webhook {
+	return &webhook{url, &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, logger}
 }
 
 func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
@@ -105,6 +113,10 @@ func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(idempotencyHeader, nameOf(batch))
 	resp, err := w.client.Do(req)
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		return fmt.Errorf("POST %s: %w", withoutSecrets(req.URL), failed.Err)
+	}
 	if err != nil {
 		return err
 	}
@@ -117,7 +129,13 @@ func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
 		return nil // whatever it says
 	}
 	quote := strings.ToValidUTF8(string(answer[:min(len(answer), quoteMost)]), "")
-	return fmt.Errorf("the webhook answers %s: %s", resp.Status, quote)
+	w.logger.DebugContext(ctx, "the webhook's response", "status", resp.Status, "body", quote)
+	return fmt.Errorf("the webhook answers %s", resp.Status)
+}
+
+// withoutSecrets is a URL without user, password, query and fragment.
+func withoutSecrets(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
 // partly reads an answer that says who was not told.
