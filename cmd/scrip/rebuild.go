@@ -45,6 +45,9 @@ over. Two at once: the second is refused. While commands wait to be decided, or 
 batches for half of the time. Rights on the tables go along; views of your own go on reading what was put aside until you
 make them anew, and are listed.
 
+Tables that another version of scrip made are replaced only if they are older and no projector is at work on them; --undo
+and --drop-previous refuse them. To migrate them in place, start the projector (serve) of the new version.
+
 It needs the rights of the owner of schema scrip, and room for a second set of tables (a third, while there are previous
 ones): where PostgreSQL runs on this machine that is looked at first.
 

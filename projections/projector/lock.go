@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// projectorLock is the advisory lock of whoever projects into a database: "scripprj" as bytes.
-	projectorLock = 0x736372697070726a
+	// Lock is the advisory lock of whoever projects into a database: "scripprj" as bytes.
+	Lock = 0x736372697070726a
 	// lockEvery is how often a waiting projector asks for it. It asks, rather than have PostgreSQL wait, because a
 	// waiting statement holds a snapshot, and that would keep vacuum from removing anything as long as it waits.
 	lockEvery = time.Second
@@ -41,7 +41,7 @@ func (p *Projector) acquire(ctx context.Context) (*lock, error) {
 	l := &lock{conn: conn}
 	for told := false; ; told = true {
 		var mine bool
-		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(projectorLock)).Scan(&mine); err != nil {
+		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(Lock)).Scan(&mine); err != nil {
 			l.close()
 			return nil, fmt.Errorf("asking for the projector's lock: %w", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/projections/projector"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
@@ -79,6 +80,11 @@ func (sh *Shadow) compare(ctx context.Context) (list []Table, why string, err er
 	}
 	if !slices.Contains(there, checkpointTable) {
 		return nil, "the tables in use are not whole", nil
+	}
+	if version, err := schema.Applied(ctx, tx); err != nil {
+		return nil, "", err
+	} else if version != schema.Version() {
+		return nil, fmt.Sprintf("the tables in use had migration %d, the new ones have migration %d", version, schema.Version()), nil
 	}
 	at, err := Live(ctx, tx, s.log.Lanes, s.log.UUID)
 	if err != nil {

@@ -13,6 +13,8 @@
 // The live projector notices by the generation in its checkpoint (see schema, migration 6): what it has begun under the
 // old tables it cannot commit under the new ones, and it reads anew where it is. Nothing is applied twice or missed.
 //
+// Opening a session migrates nothing: tables of another version belong to a projector of that version.
+//
 // Owner: a Session owns one database's rebuilds, by an advisory lock on a connection of its own; a Shadow owns its
 // schema. Both belong to the goroutine that made them.
 //

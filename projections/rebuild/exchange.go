@@ -123,13 +123,17 @@ func (sh *Shadow) exchange(ctx context.Context) (orphans []string, err error) {
 		if err := s.opts.Hook(Exchanging); err != nil {
 			return err
 		}
-		if err := sameVersion(background, tx); err != nil {
+		version, err := replaceable(background, tx)
+		if err != nil {
 			return err
+		}
+		if err := schema.Stamp(background, tx); err != nil {
+			return fmt.Errorf("noting the migrations of the new tables: %w", err)
 		}
 		if orphans, err = dependents(background, tx, schema.Name); err != nil {
 			return err
 		}
-		if there {
+		if there && version == schema.Version() {
 			if _, err := tx.Exec(background, fmt.Sprintf(carrySQL, sh.name, schema.Name), projector.Projection); err != nil {
 				return err
 			}
@@ -143,7 +147,7 @@ func (sh *Shadow) exchange(ctx context.Context) (orphans []string, err error) {
 		if err := dropPrevious(background, tx); err != nil {
 			return err
 		}
-		if err := swap(background, tx, sh.name); err != nil {
+		if err := swap(background, tx, sh.name, version); err != nil {
 			return err
 		}
 		sh.name = schema.Name
@@ -175,20 +179,8 @@ func (sh *Shadow) Reach(ctx context.Context, tx pgx.Tx) error {
 	return sh.Fill(ctx, Exchanging, to)
 }
 
-// sameVersion makes sure that nobody migrated the live tables meanwhile.
-func sameVersion(ctx context.Context, tx pgx.Tx) error {
-	var version int64
-	if err := tx.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM scrip_meta.migration").Scan(&version); err != nil {
-		return err
-	}
-	if version != schema.Version() {
-		return refuse("the tables were migrated meanwhile (from %d to %d); run it again with that version of scrip", schema.Version(), version)
-	}
-	return nil
-}
-
-// swap renames, and marks what is put aside.
-func swap(ctx context.Context, tx pgx.Tx, from string) error {
+// swap renames, and marks what is put aside with the migration that it has.
+func swap(ctx context.Context, tx pgx.Tx, from string, version int64) error {
 	const aside = "scrip_aside"
 	var there bool
 	if err := tx.QueryRow(ctx, "SELECT to_regnamespace('scrip') IS NOT NULL").Scan(&there); err != nil {
@@ -206,7 +198,7 @@ func swap(ctx context.Context, tx pgx.Tx, from string) error {
 		if err := schema.Rename(ctx, tx, aside, PreviousSchema); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, fmt.Sprintf("COMMENT ON SCHEMA %s IS '%s%d'", PreviousSchema, previousMark, schema.Version())); err != nil {
+		if _, err := tx.Exec(ctx, fmt.Sprintf("COMMENT ON SCHEMA %s IS '%s%d'", PreviousSchema, previousMark, version)); err != nil {
 			return err
 		}
 	}
@@ -222,6 +214,9 @@ const previousMark = "read tables of scrip before the last rebuild, migration "
 func (s *Session) Undo(ctx context.Context) (orphans []string, err error) {
 	err = s.Locked(ctx, func(ctx context.Context, tx pgx.Tx, there bool) error {
 		background := context.WithoutCancel(ctx)
+		if err := sameVersion(background, tx); err != nil {
+			return err
+		}
 		comment, found, err := commentOn(background, tx, PreviousSchema)
 		switch {
 		case err != nil:
@@ -254,7 +249,7 @@ func (s *Session) Undo(ctx context.Context) (orphans []string, err error) {
 		if err := schema.Rename(background, tx, PreviousSchema, undoing); err != nil {
 			return err
 		}
-		return swap(background, tx, undoing)
+		return swap(background, tx, undoing, schema.Version())
 	})
 	if err != nil {
 		return nil, explain(err)
@@ -266,6 +261,9 @@ func (s *Session) Undo(ctx context.Context) (orphans []string, err error) {
 // DropPrevious removes the tables that the last rebuild, or its undoing, took out of use. dropped says whether there
 // were any.
 func (s *Session) DropPrevious(ctx context.Context) (dropped bool, err error) {
+	if err := s.CheckVersion(ctx); err != nil {
+		return false, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err = pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {

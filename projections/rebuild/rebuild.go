@@ -42,6 +42,15 @@ type Result struct {
 // Rebuild fills new tables from the whole log and puts them in the place of the live ones.
 func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 	began := time.Now()
+	version, err := replaceable(ctx, s.pool)
+	if err != nil {
+		return r, explain(err)
+	}
+	if version == 0 { // there is nothing that a migration could change under somebody
+		if _, err := schema.Migrate(ctx, s.pool, s.opts.Logger); err != nil {
+			return r, err
+		}
+	}
 	// The exchange asks again: a view can be made while the tables are filled.
 	if err := droppable(ctx, s.pool); err != nil {
 		return r, explain(err)

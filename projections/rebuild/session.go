@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -45,8 +44,9 @@ type Session struct {
 	report *reporter
 }
 
-// Open connects to a database, brings its read tables to this program's version, takes the lock and removes what an
-// interrupted run left. Errors of kind ErrRefused: somebody else is at it, or a right is missing. Close the session.
+// Open connects to a database, takes the lock and removes what an interrupted run left. It migrates nothing: tables of
+// another version are in use by a projector of that version. Errors of kind ErrRefused: another session holds the lock, or
+// a right is missing. Close the session.
 func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topology.Log, opts Options) (*Session, error) {
 	opts = opts.withDefaults()
 	config, err := pgxpool.ParseConfig(postgres)
@@ -67,11 +67,6 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 	}
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return become(ctx, c, owner) }
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		s.Close()
-		return nil, err
-	}
-	// An incident may have taken tables away; a rebuild brings them back.
-	if _, err := schema.Migrate(ctx, s.pool, opts.Logger); err != nil && !errors.Is(err, schema.ErrIncomplete) {
 		s.Close()
 		return nil, err
 	}
@@ -96,7 +91,7 @@ func (s *Session) enter(ctx context.Context) (owner string, err error) {
 		case mine:
 			return owner, become(ctx, s.conn, owner)
 		case attempt == lockAttempts:
-			return "", refuse("%s is at work on this database; wait for it, or end it", s.holder(ctx))
+			return "", refuse("%s is at work on this database; wait for it, or end it", s.other(ctx))
 		}
 		// PostgreSQL takes a moment to notice that a process died.
 		if err := pause(ctx, lockPause); err != nil {
@@ -112,19 +107,30 @@ FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'advisory' AND l.granted AND l.classid::bigint = $1 AND l.objid::bigint = $2 AND l.objsubid = 1
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-// holder says who has the lock, as well as PostgreSQL tells.
-func (s *Session) holder(ctx context.Context) string {
+// holder describes the connection that has an advisory lock; found is false if none has it.
+func holder(ctx context.Context, db rower, lock int64) (text string, found bool, err error) {
 	var pid int
 	var name string
 	var since time.Time
-	err := s.conn.QueryRow(ctx, holderSQL, int64(rebuildLock)>>32, int64(rebuildLock)&0xffffffff).Scan(&pid, &name, &since)
+	err = db.QueryRow(ctx, holderSQL, lock>>32, lock&0xffffffff).Scan(&pid, &name, &since)
 	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return "", false, nil
 	case err != nil:
-		return "another rebuild or verification"
+		return "", false, err
 	case name == "":
-		return fmt.Sprintf("another rebuild or verification (PostgreSQL process %d)", pid)
+		return fmt.Sprintf("PostgreSQL process %d", pid), true, nil
 	}
-	return fmt.Sprintf("%s (PostgreSQL process %d, since %s)", name, pid, since.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s (PostgreSQL process %d, since %s)", name, pid, since.UTC().Format(time.RFC3339)), true, nil
+}
+
+// other describes who has the lock of rebuilds.
+func (s *Session) other(ctx context.Context) string {
+	text, found, err := holder(ctx, s.conn, rebuildLock)
+	if err != nil || !found {
+		return "another rebuild or verification"
+	}
+	return text
 }
 
 // whoami fits into an application_name.

@@ -117,8 +117,7 @@ func reset(ctx context.Context, conn *sql.Conn, log *slog.Logger) (fresh bool, e
 			log.WarnContext(ctx, "read tables were dropped, they are made anew and filled from the log")
 		}
 	case !migrated.Valid:
-		return false, fmt.Errorf("%w: schema scrip holds tables that scrip did not make (%s), or lost schema scrip_meta: rename schema scrip, or drop it if it is scrip's own, or use another database",
-			ErrUnusable, strings.Join(ours, ", "))
+		return false, notOurs(ours)
 	default:
 		return false, missing(ctx, conn, there)
 	}
@@ -133,6 +132,11 @@ func reset(ctx context.Context, conn *sql.Conn, log *slog.Logger) (fresh bool, e
 		}
 	}
 	return true, nil
+}
+
+func notOurs(tables []string) error {
+	return fmt.Errorf("%w: schema scrip holds tables that scrip did not make (%s), or lost schema scrip_meta: rename schema scrip, or drop it if it is scrip's own, or use another database",
+		ErrUnusable, strings.Join(tables, ", "))
 }
 
 // missing complains when some tables were dropped and others not: nobody can say what the rest is worth. A migration

@@ -108,6 +108,9 @@ func Run(ctx context.Context, s *rebuild.Session, js jetstream.JetStream, opts O
 	if opts.Campaign != "" {
 		c.lane = topology.LaneOf(opts.Campaign, s.Log().Lanes)
 	}
+	if err := s.CheckVersion(ctx); err != nil {
+		return nil, err
+	}
 	note, err := s.CheckRoom(ctx)
 	if err != nil {
 		return nil, err

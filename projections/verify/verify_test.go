@@ -254,3 +254,24 @@ func TestRepairOfTablesThatMoved(t *testing.T) {
 		t.Error("it was repaired all the same")
 	}
 }
+
+// Opening and verifying leave tables of another version as they are.
+func TestTablesOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	stop := r.project()
+	r.work()
+	r.synced()
+	stop()
+	r.exec("DROP FUNCTION scrip.due_next_hour(), scrip.backlog()")
+	r.exec("DELETE FROM scrip_meta.migration WHERE version_id >= 8")
+	before := r.digest()
+	s := r.session()
+	defer s.Close()
+	if _, err := Run(t.Context(), s, r.js, Options{Repair: true}); !errors.Is(err, rebuild.ErrRefused) || !strings.Contains(err.Error(), "have migration 7, this program needs") {
+		t.Errorf("verify: %v", err)
+	}
+	if version := r.text("SELECT max(version_id)::text FROM scrip_meta.migration"); version != "7" || r.digest() != before {
+		t.Errorf("the tables have migration %s now:\n%swere\n%s", version, r.digest(), before)
+	}
+}
