@@ -90,7 +90,7 @@ func syncText(mode string) string {
 	case natsd.SyncInterval:
 		return mode + ": " + mayLose
 	case "":
-		return "as the external NATS server is set"
+		return "as set in the external NATS server: unless that has jetstream { sync_interval: always }, a power loss may lose what was answered in up to two minutes before it"
 	}
 	return mode
 }
