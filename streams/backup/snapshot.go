@@ -21,6 +21,8 @@ const (
 	chunkSize = 128 << 10
 	// writeBuffer before the file.
 	writeBuffer = 1 << 20
+	// ackPrefix is where the server takes acks of chunks. They are published nowhere else, whoever sent the chunk.
+	ackPrefix = "$JS.SNAPSHOT.ACK."
 )
 
 // ErrInterrupted is the kind of a transfer that broke on its way; trying again may help.
@@ -79,6 +81,9 @@ func (s *snapshot) receive(ctx context.Context, w io.Writer, progress func(n int
 		}
 		// The last chunk, if it is not a full one, asks for no ack. All others are numbered.
 		if msg.Reply != "" {
+			if !strings.HasPrefix(msg.Reply, ackPrefix) {
+				return 0, "", fmt.Errorf("copying stream %s: %w: a chunk is to be acknowledged at %q, which is not the server's", s.name, ErrInterrupted, msg.Reply)
+			}
 			if at := msg.Reply[strings.LastIndexByte(msg.Reply, '.')+1:]; at != strconv.Itoa(index) {
 				return 0, "", fmt.Errorf("copying stream %s: %w: chunk %s came where %d was expected", s.name, ErrInterrupted, at, index)
 			}

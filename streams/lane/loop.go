@@ -101,7 +101,7 @@ func (o *owner) collect(ctx context.Context) error {
 		}
 		o.backlog = o.backlog[1:]
 		if c.BadReply {
-			o.opt.Metrics.badReply.WithLabelValues(o.lane.label).Inc()
+			o.opt.Metrics.badOutcome.Inc()
 		}
 		if err := o.awaitClock(ctx, &c); err != nil {
 			return err

@@ -1,13 +1,18 @@
 package lane
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-4a2410e3/scrip/streams/replyto"
+)
 
 // Metrics of all lanes of a process, labelled by lane.
 type Metrics struct {
-	commands, refused, steps, rebased, unknown, lost, foreign, badReply *prometheus.CounterVec
-	sequence, covered, owned, campaigns, waiting                        *prometheus.GaugeVec
-	write, size                                                         *prometheus.HistogramVec
-	snapshotAt, snapshotting, stateEvents                               *prometheus.GaugeVec
+	badOutcome, badQuery                                      prometheus.Counter
+	commands, refused, steps, rebased, unknown, lost, foreign *prometheus.CounterVec
+	sequence, covered, owned, campaigns, waiting              *prometheus.GaugeVec
+	write, size                                               *prometheus.HistogramVec
+	snapshotAt, snapshotting, stateEvents                     *prometheus.GaugeVec
 }
 
 // NewMetrics makes the instruments and registers them with r, which may be nil.
@@ -29,7 +34,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		unknown:      counter("writes_unknown_total", "Writes whose result had to be looked up."),
 		lost:         counter("lost_total", "Times the fence said that another owner was here."),
 		foreign:      counter("foreign_messages_total", "Messages on the event stream that no owner wrote."),
-		badReply:     counter("bad_reply_total", "Scrip-Reply headers that name no inbox and were ignored."),
+		badOutcome:   replyto.Refused("outcome"),
+		badQuery:     replyto.Refused("query"),
 		sequence:     gauge("event_sequence", "Sequence of the newest event message."),
 		covered:      gauge("command_sequence", "Sequence of the newest decided command message."),
 		owned:        gauge("owned", "1 while this process decides for the lane."),
@@ -42,7 +48,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		stateEvents:  gauge("events_since_snapshot", "Event lines a restart would replay."),
 	}
 	if r != nil {
-		r.MustRegister(m.commands, m.refused, m.steps, m.rebased, m.unknown, m.lost, m.foreign, m.badReply, m.sequence,
+		r.MustRegister(m.commands, m.refused, m.steps, m.rebased, m.unknown, m.lost, m.foreign, m.badOutcome, m.badQuery, m.sequence,
 			m.covered, m.owned, m.campaigns, m.waiting, m.write, m.size, m.snapshotAt, m.snapshotting, m.stateEvents)
 	}
 	return m

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
+	"github.com/seed-4a2410e3/scrip/streams/replyto"
 )
 
 // request is a query as the micro service sends it to the owner of a lane.
@@ -29,8 +30,14 @@ const maxListed = 1000
 // query answers from the state, which may be ahead of what is durable; so the answer leaves with the step it could have
 // seen, like any other.
 func (o *owner) query(msg *nats.Msg) {
+	if !replyto.May(msg.Reply) {
+		if msg.Reply != "" {
+			o.opt.Metrics.badQuery.Inc()
+		}
+		return
+	}
 	a := protocol.Answer{Subject: msg.Reply, Payload: o.answerQuery(msg.Data)}
-	if a.Subject != "" && !o.Attach(a) {
+	if !o.Attach(a) {
 		o.send([]protocol.Answer{a})
 	}
 }

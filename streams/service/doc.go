@@ -11,6 +11,9 @@
 // A reply to a command leaves when its event is durable. A refusal, `invalid` included, is an ordinary reply. A result
 // that is not known in time is a micro error 503 whose body has the id: ask again with it.
 //
+// Replies go to inboxes only (see replyto): a request with another reply subject is dropped and counted. All endpoints
+// together keep at most 256 MiB of requests that are not parsed yet.
+//
 // Owner: the endpoints' handlers run one after the other on nats.go's goroutines, so they only parse and hand in;
 // replies are sent by the goroutine that reads outcomes. Queries, which wait, have a goroutine each, up to a limit.
 // Any number of servers run the service; a queue group shares the requests among them.

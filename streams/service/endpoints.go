@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/replyto"
 )
 
 // endpoint is one subject of the service.
@@ -19,6 +20,7 @@ type endpoint struct {
 	command domain.CommandType // what a request on it asks for; NoCommand = a query
 	named   bool               // the subject's last token is the campaign
 	query   *queryKind
+	busy    bool // a shop's customers drive it; see pendingLimits
 }
 
 var endpoints = []endpoint{
@@ -43,38 +45,50 @@ var endpoints = []endpoint{
 }
 
 func forCampaign(t domain.CommandType, takes string) endpoint {
-	return endpoint{name: t.String(), subject: "scrip." + t.String() + ".*", takes: takes, command: t, named: true}
+	return endpoint{name: t.String(), subject: "scrip." + t.String() + ".*", takes: takes, command: t, named: true, busy: true}
 }
 
 func command(t domain.CommandType, subject, takes string) endpoint {
-	return endpoint{name: strings.ReplaceAll(subject, ".", "-"), subject: "scrip." + subject, takes: takes, command: t}
+	return endpoint{
+		name: strings.ReplaceAll(subject, ".", "-"), subject: "scrip." + subject, takes: takes, command: t,
+		busy: t == domain.Redeem || t == domain.Rollback,
+	}
 }
 
 func queryOn(subject string, q *queryKind) endpoint {
 	return endpoint{
 		name: strings.ReplaceAll(subject, ".", "-"), subject: "scrip." + subject, takes: strings.Join(q.takes, ", "), query: q,
+		busy: q == validateCoupon,
 	}
 }
 
 // handle takes a request on endpoint number of endpoints. It runs on the endpoint's goroutine: it must not wait.
-func (s *Service) handle(number int, r micro.Request) {
+//
+// A request whose reply subject is no inbox is dropped before anything of it is parsed or sent: an answer is published
+// with this server's rights, and a command whose outcome can not be delivered must have no effect. A request without a
+// reply subject is carried out; its sender does not want the outcome.
+func (s *Service) handle(number int, m *nats.Msg) {
+	if m.Reply != "" && !replyto.May(m.Reply) {
+		s.metrics.refusedRequests.Inc()
+		return
+	}
 	e := &endpoints[number]
-	req := &request{service: s, endpoint: e, number: number, reply: r.Reply(), start: time.Now()}
-	timeout, problem := timeoutOf(r.Headers().Get(HeaderTimeout), s.opts.Timeout)
+	req := &request{service: s, endpoint: e, number: number, reply: m.Reply, start: time.Now()}
+	timeout, problem := timeoutOf(m.Header.Get(HeaderTimeout), s.opts.Timeout)
 	if problem != nil {
 		req.refuse(&domain.Outcome{Refusal: domain.Invalid, Message: problem.Error()})
 		return
 	}
 	req.deadline = req.start.Add(timeout)
 	if e.query != nil {
-		s.startQuery(req, r.Data())
+		s.startQuery(req, m.Data)
 		return
 	}
 	campaign := ""
 	if e.named {
-		campaign = r.Subject()[strings.LastIndexByte(r.Subject(), '.')+1:]
+		campaign = m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 	}
-	s.command(req, campaign, r.Data())
+	s.command(req, campaign, m.Data)
 }
 
 // timeoutOf reads HeaderTimeout.
@@ -89,14 +103,13 @@ func timeoutOf(header string, otherwise time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// request is one request from its arrival to its reply. It answers through the connection rather than through micro's
-// Request, which may be used by its handler's goroutine only.
+// request is one request from its arrival to its reply.
 type request struct {
 	service  *Service
 	endpoint *endpoint
 	number   int    // of the endpoint
 	id       string // of its command
-	reply    string // empty: nobody wants to know
+	reply    string // passed replyto.May; empty: nobody wants to know
 	start    time.Time
 	deadline time.Time
 }
@@ -118,7 +131,8 @@ func (r *request) refuse(out *domain.Outcome) {
 	r.respond(out.AppendJSON(nil), refused)
 }
 
-// fail sends a micro error 503: the result is not known, or the query could not be answered.
+// fail sends a micro error 503: the result is not known, or the query could not be answered. Its body is never empty: an
+// empty message is a valid request to several JetStream APIs.
 func (r *request) fail(why error) {
 	r.service.metrics.observe(r.number, failed, time.Since(r.start))
 	if r.reply == "" {
@@ -133,9 +147,6 @@ func (r *request) fail(why error) {
 			micro.ErrorHeader:     []string{description},
 		},
 		Data: o.AppendJSON(nil),
-	}
-	if r.id == "" {
-		msg.Data = nil
 	}
 	if err := r.service.nc.PublishMsg(msg); err != nil {
 		r.service.lost(r, err)

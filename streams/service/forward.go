@@ -10,16 +10,21 @@ import (
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-4a2410e3/scrip/streams/replyto"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
+
+// forwardPending bounds what each of the forwarder's two subscriptions keeps while it is passed on, in bytes.
+const forwardPending = 64 << 20
 
 // Forwarder does what the server-side subject mapping does, for a NATS server that lacks it:
 //
 //	scrip.cmd.<campaign>   ──> scrip.lane.<lane>.cmd.<campaign>
 //	scrip.admin.<campaign> ──> scrip.lane.<lane>.admin.<campaign>
 //
-// with reply and headers unchanged, so that the PubAck goes to the producer itself. Where the mapping exists it receives
+// with the reply subject unchanged, so that the PubAck goes to the producer itself, and the headers of [forwarded]. Where the mapping exists it receives
 // nothing. All servers may run one: a queue group shares the messages. A crash between taking and passing on loses a
 // message nobody has acknowledged; its producer publishes again.
 type Forwarder struct {
@@ -27,15 +32,26 @@ type Forwarder struct {
 	lanes     int
 	logger    *slog.Logger
 	forwarded atomic.Uint64
+	refused   prometheus.Counter // reply subjects that are no inbox
 }
+
+// forwarded are the headers that are passed on, under this server's rights. Others could make NATS itself publish
+// elsewhere (Nats-Trace-Dest) or carry instructions to JetStream.
+var forwarded = []string{topology.HeaderReply, HeaderTimeout, "Scrip-Trace", nats.MsgIdHdr}
 
 // NewForwarder prepares a forwarder for a log of that many lanes. logger may be nil.
 func NewForwarder(nc *nats.Conn, lanes int, logger *slog.Logger) *Forwarder {
-	return &Forwarder{nc: nc, lanes: lanes, logger: cmp.Or(logger, slog.Default())}
+	return &Forwarder{nc: nc, lanes: lanes, logger: cmp.Or(logger, slog.Default()), refused: replyto.Refused("forward")}
 }
 
 // Forwarded is how many messages it has passed on.
 func (f *Forwarder) Forwarded() uint64 { return f.forwarded.Load() }
+
+// Describe makes a Forwarder a prometheus.Collector.
+func (f *Forwarder) Describe(to chan<- *prometheus.Desc) { f.refused.Describe(to) }
+
+// Collect makes a Forwarder a prometheus.Collector.
+func (f *Forwarder) Collect(to chan<- prometheus.Metric) { f.refused.Collect(to) }
 
 // Run forwards until ctx ends or the connection is closed.
 func (f *Forwarder) Run(ctx context.Context) error {
@@ -66,7 +82,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 				f.logger.Warn("the forwarder's subscription did not end cleanly", "subject", pattern, "err", err)
 			}
 		}()
-		if err := sub.SetPendingLimits(pendingRequests, pendingBytes); err != nil {
+		if err := sub.SetPendingLimits(forwardPending/pendingEach, forwardPending); err != nil {
 			return fmt.Errorf("raising the limits of %s: %w", pattern, err)
 		}
 	}
@@ -78,13 +94,26 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	}
 }
 
-// forward passes a message on. Whatever stands in the campaign's place is hashed as NATS would do it: only a lane can
+// forward passes a message on. JetStream publishes the PubAck to the message's reply subject with this server's rights,
+// so a message with one that is no inbox is dropped, which its producer sees as no PubAck. Whatever stands in the campaign's place is hashed as NATS would do it: only a lane can
 // tell the producer that the name is invalid.
 func (f *Forwarder) forward(m *nats.Msg, subject func(int, string) string) {
+	if m.Reply != "" && !replyto.May(m.Reply) {
+		f.refused.Inc()
+		return
+	}
 	campaign := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 	to := &nats.Msg{
 		Subject: subject(topology.LaneOf(campaign, f.lanes), campaign),
-		Reply:   m.Reply, Header: m.Header, Data: m.Data,
+		Reply:   m.Reply, Data: m.Data,
+	}
+	for _, name := range forwarded {
+		if values := m.Header[name]; len(values) > 0 {
+			if to.Header == nil {
+				to.Header = nats.Header{}
+			}
+			to.Header[name] = values
+		}
 	}
 	if err := f.nc.PublishMsg(to); err != nil {
 		f.logger.Error("a producer's message was not forwarded; its producer gets no PubAck and publishes again", "subject", m.Subject, "err", err)

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/streams/coalesce"
+	"github.com/seed-4a2410e3/scrip/streams/replyto"
 )
 
 // metrics are the service's figures for Prometheus.
@@ -14,6 +15,8 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	lines    *coalesce.Coalescer
+
+	refusedRequests, refusedDiscovery prometheus.Counter // reply subjects that are no inbox
 
 	endpoints []figures // one each of endpoints
 }
@@ -27,7 +30,11 @@ func newMetrics(lines *coalesce.Coalescer) *metrics {
 			Name: "scrip_request_seconds", Help: "Time from a request's arrival to its reply.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14), // 0.5 ms to 4 s
 		}, []string{"endpoint"}),
-		lines:     lines,
+		lines: lines,
+
+		refusedRequests:  replyto.Refused("request"),
+		refusedDiscovery: replyto.Refused("discovery"),
+
 		endpoints: make([]figures, len(endpoints)),
 	}
 }
@@ -87,6 +94,8 @@ func counter(name, help string) *prometheus.Desc {
 func (s *Service) Describe(to chan<- *prometheus.Desc) {
 	s.metrics.requests.Describe(to)
 	s.metrics.seconds.Describe(to)
+	s.metrics.refusedRequests.Describe(to)
+	s.metrics.refusedDiscovery.Describe(to)
 	for _, c := range coalesced {
 		to <- c.desc
 	}
@@ -96,6 +105,8 @@ func (s *Service) Describe(to chan<- *prometheus.Desc) {
 func (s *Service) Collect(to chan<- prometheus.Metric) {
 	s.metrics.requests.Collect(to)
 	s.metrics.seconds.Collect(to)
+	s.metrics.refusedRequests.Collect(to)
+	s.metrics.refusedDiscovery.Collect(to)
 	now := s.metrics.lines.Counters()
 	for _, c := range coalesced {
 		to <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(c.of(now)))

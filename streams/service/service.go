@@ -3,16 +3,13 @@ package service
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/coalesce"
@@ -32,9 +29,6 @@ const (
 
 	// queriesAtOnce bounds the queries that wait for lanes and tables; beyond it they are told to come again.
 	queriesAtOnce = 256
-	// Requests that come faster than they are parsed wait in the subscription, up to this.
-	pendingRequests = 256 << 10
-	pendingBytes    = 256 << 20
 	// readyWait is how long the server may take to confirm the subscriptions before it is asked again.
 	readyWait = 250 * time.Millisecond
 	// stopGrace is how long a stop waits for the outcomes of requests already taken.
@@ -121,7 +115,7 @@ func (s *Service) Run(ctx context.Context) error {
 		linesEnded <- nil
 		err = fmt.Errorf("the service's outcome inbox: %w", err)
 	}
-	if stopErr := svc.Stop(); stopErr != nil && !errors.Is(stopErr, nats.ErrConnectionClosed) {
+	if stopErr := svc.stop(); stopErr != nil {
 		s.opts.Logger.Warn("the micro service did not stop cleanly", "err", stopErr)
 	}
 	s.settle()
@@ -166,37 +160,4 @@ func (s *Service) settle() {
 			return
 		}
 	}
-}
-
-// serve registers the service and its endpoints.
-func (s *Service) serve() (micro.Service, error) {
-	svc, err := micro.AddService(s.nc, micro.Config{
-		Name:        Name,
-		Version:     s.opts.Version,
-		Description: "coupons: claim, redeem, expire, remind",
-		QueueGroup:  Name,
-		Metadata: map[string]string{
-			"version": s.opts.Version,
-			"log":     s.log.UUID,
-			"lanes":   strconv.Itoa(s.log.Lanes),
-			"sync":    s.opts.Sync,
-		},
-		ErrorHandler: func(_ micro.Service, err *micro.NATSError) {
-			s.opts.Logger.Error("a service endpoint lost requests; their senders get no reply and ask again", "subject", err.Subject, "err", err)
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("registering the micro service %s: %w", Name, err)
-	}
-	for i := range endpoints {
-		e := &endpoints[i]
-		handler := micro.HandlerFunc(func(r micro.Request) { s.handle(i, r) })
-		err := svc.AddEndpoint(e.name, handler, micro.WithEndpointSubject(e.subject),
-			micro.WithEndpointPendingLimits(pendingRequests, pendingBytes),
-			micro.WithEndpointMetadata(map[string]string{"takes": e.takes}))
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("registering endpoint %s: %w", e.subject, err), svc.Stop())
-		}
-	}
-	return svc, nil
 }

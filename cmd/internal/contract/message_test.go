@@ -3,8 +3,6 @@ package contract
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -228,7 +226,7 @@ func TestOutcomesGoToInboxesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := r.badReplies(t)
+	before := r.refusedReplies(t)["outcome"]
 	bad := []string{"scrip.evt.0", fmt.Sprintf("scrip.evt.%d", r.lane(c)), "scrip.cmd." + c, "foo.bar", "_INBOX", "_INBOX.", "_INBOX.*", "_INBOX.>", "_INBOX.a..b",
 		"_INBOXES.a", "_inbox.a", "$JS.API.STREAM.PURGE.SCRIP_CMD_0", "$JS.API.STREAM.INFO.SCRIP_EVT_0", "_INBOX.a b"}
 	for i, reply := range bad {
@@ -242,7 +240,7 @@ func TestOutcomesGoToInboxesOnly(t *testing.T) {
 	if msg, err := all.NextMsg(1); err == nil { // answers left long before those to the inboxes
 		t.Errorf("an outcome was published on %s", msg.Subject)
 	}
-	if after := r.badReplies(t); after-before != float64(len(bad)) {
+	if after := r.refusedReplies(t)["outcome"]; after-before != float64(len(bad)) {
 		t.Errorf("%v of %d were counted", after-before, len(bad))
 	}
 	for _, msg := range r.ear.on(fmt.Sprintf("scrip.evt.%d", r.lane(c))) {
@@ -250,28 +248,4 @@ func TestOutcomesGoToInboxesOnly(t *testing.T) {
 			t.Errorf("something else than a step stands on %s: %s", msg.Subject, msg.Data)
 		}
 	}
-}
-
-// badReplies is how many Scrip-Reply headers were ignored so far. A counter of a lane is there from its first count on.
-func (r *rig) badReplies(t *testing.T) (sum float64) {
-	t.Helper()
-	resp, err := http.Get(r.desc.HTTPURL + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(body)) {
-		if name, value, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(name, "scrip_lane_bad_reply") {
-			var v float64
-			if _, err := fmt.Sscan(value, &v); err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-			sum += v
-		}
-	}
-	return sum
 }

@@ -24,6 +24,9 @@ func (s *server) startAPI(ctx context.Context) error {
 	}
 	if s.natsd == nil {
 		f := service.NewForwarder(nc, s.stream.Lanes, s.log)
+		if err := s.metrics.registry.Register(f); err != nil {
+			return err
+		}
 		s.group.start("forwarder", f.Run)
 	}
 	opts := service.Options{Version: semver(s.opts.Version), Sync: s.opts.Sync, Logger: s.log}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/replyto"
 )
 
 // RollCall is the subject on which every server of a log says how it stands to whoever asks, with a [Card] each: so that
@@ -26,8 +28,15 @@ func (s *server) startRoll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	refused := replyto.Refused("rollcall")
+	if err := s.metrics.registry.Register(refused); err != nil {
+		return err
+	}
 	_, err = nc.Subscribe(RollCall, func(m *nats.Msg) {
-		if m.Reply == "" {
+		if !replyto.May(m.Reply) {
+			if m.Reply != "" {
+				refused.Inc()
+			}
 			return
 		}
 		card, err := json.Marshal(Card{Server: s.id, Version: s.opts.Version, Roles: s.opts.Roles, Readiness: s.health.ask()})

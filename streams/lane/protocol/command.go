@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/replyto"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -40,7 +41,8 @@ func CommandOf(msg *eventlog.Raw) (Command, error) {
 	case topology.Due:
 		c.Scope = domain.ScopeScheduler
 	}
-	if reply := msg.Header.Get(topology.HeaderReply); isInbox(reply) {
+	// The lane publishes outcomes with its own rights.
+	if reply := msg.Header.Get(topology.HeaderReply); replyto.Inbox(reply) {
 		c.Reply = reply
 	} else {
 		c.BadReply = reply != ""
@@ -52,32 +54,4 @@ func CommandOf(msg *eventlog.Raw) (Command, error) {
 // may differ: deciding it would expire coupons that are still good, and lane time never runs back. Not above 0: decide.
 func (c *Command) Early(now time.Time, tolerance time.Duration) time.Duration {
 	return c.Stamped.Sub(now) - tolerance
-}
-
-// isInbox reports whether subject is literal and lies under _INBOX. or _INBOX_<user>. Anything else could make the
-// lane publish, with its own rights, where the sender may not: to the log itself, or to the JetStream API.
-func isInbox(subject string) bool {
-	if len(subject) < len("_INBOX")+2 || len(subject) > 256 || subject[:len("_INBOX")] != "_INBOX" {
-		return false
-	}
-	rest := subject[len("_INBOX"):]
-	if rest[0] != '.' && rest[0] != '_' {
-		return false
-	}
-	tokens := 0
-	length := 0
-	for i := 0; i < len(subject); i++ {
-		switch c := subject[i]; {
-		case c == '.':
-			if length == 0 {
-				return false
-			}
-			tokens, length = tokens+1, 0
-		case c == '*' || c == '>' || c <= ' ' || c >= 0x7f:
-			return false
-		default:
-			length++
-		}
-	}
-	return tokens > 0 && length > 0
 }

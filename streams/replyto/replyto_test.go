@@ -1,0 +1,69 @@
+package replyto
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestMay(t *testing.T) {
+	for _, test := range []struct {
+		subject    string
+		may, inbox bool
+	}{
+		{"_INBOX.abc", true, true},
+		{"_INBOX.abc.7", true, true},
+		{"_INBOX_shop.abc", true, true},
+		{"_R_.kLmN0p.x", true, false},
+		{"_GR_.abcdef.ghijkl._INBOX.abc", true, false},
+		{"_GR_.abcdef.ghijkl._R_.abc", true, false},
+
+		{"", false, false},
+		{"_INBOX", false, false},
+		{"_INBOX.", false, false},
+		{"_INBOX_shop", false, false},
+		{"_INBOX_.", false, false},
+		{"_INBOXES.abc", false, false},
+		{"_INBOX.a..b", false, false},
+		{"_INBOX.>", false, false},
+		{"_INBOX.*", false, false},
+		{"_INBOX.a b", false, false},
+		{"_INBOX.a\r\nPUB", false, false},
+		{"_INBOX." + strings.Repeat("x", maxSubject), false, false},
+		{"_R_.", false, false},
+		{"_R_.>", false, false},
+		{"_R_", false, false},
+		{"_GR_.abcdef.ghijkl.scrip.evt.0", false, false},
+		{"_GR_.abcdef.ghijkl.", false, false},
+		{"_GR_.x._INBOX.abc", false, false},
+		{"scrip.evt.0", false, false},
+		{"$JS.API.STREAM.DELETE.SCRIP_EVT_3", false, false},
+		{"$KV.SCRIP_LEASE.lease.lane.1", false, false},
+		{"$JS.ACK.SCRIP_EVT_0.x.1.1.1.1.1", false, false},
+		{"foo._INBOX.abc", false, false},
+	} {
+		if got := May(test.subject); got != test.may {
+			t.Errorf("May(%q) is %v", test.subject, got)
+		}
+		if got := Inbox(test.subject); got != test.inbox {
+			t.Errorf("Inbox(%q) is %v", test.subject, got)
+		}
+	}
+}
+
+func TestTheCheckCostsNoAllocation(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() { May("_INBOX.5Vj2zWmJ8bY1pTqNcXk0aD.gH3kLmNp") }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestEachPlaceCountsForItself: one name of a metric, one series a place.
+func TestEachPlaceCountsForItself(t *testing.T) {
+	r := prometheus.NewRegistry()
+	r.MustRegister(Refused("query"), Refused("request"))
+	families, err := r.Gather()
+	if err != nil || len(families) != 1 || len(families[0].Metric) != 2 {
+		t.Fatalf("%v, %v", families, err)
+	}
+}

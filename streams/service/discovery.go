@@ -1,0 +1,188 @@
+package service
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/seed-4a2410e3/scrip/streams/replyto"
+)
+
+// Requests that arrive faster than they are parsed wait in the subscriptions. All endpoints together keep at most
+// pendingBytes of payload: each has a fixed share, so that a flood on one endpoint drops requests of that one only. The
+// shares bound the number of messages, too, because a message costs some 400 bytes beside its payload.
+const (
+	pendingBytes = 256 << 20
+	// busyWeight is the weight of an endpoint that a shop's customers drive. All others have weight 1.
+	busyWeight = 8
+	// pendingEach is how many bytes of a share count for one message.
+	pendingEach = 1 << 10
+)
+
+// weight of an endpoint when the pending budget is divided.
+func (e *endpoint) weight() int {
+	if e.busy {
+		return busyWeight
+	}
+	return 1
+}
+
+// pendingLimits is the endpoint's share of the pending budget.
+func (e *endpoint) pendingLimits() (messages, bytes int) {
+	all := 0
+	for i := range endpoints {
+		all += endpoints[i].weight()
+	}
+	bytes = pendingBytes / all * e.weight()
+	return bytes / pendingEach, bytes
+}
+
+// instance is one server of the NATS micro service (the protocol of nats.go/micro, ADR-32). The library's own AddService
+// answers $SRV requests on whatever reply subject the asker names, with the rights of this connection; here every answer
+// passes replyto first. The types on the wire are the library's.
+type instance struct {
+	s       *Service
+	id      micro.ServiceIdentity
+	started time.Time
+	subs    []*nats.Subscription
+	serving []*nats.Subscription // of subs, those of endpoints, in their order
+
+	mu    sync.Mutex
+	stats []micro.EndpointStats
+}
+
+// serve registers the service and its endpoints.
+func (s *Service) serve() (*instance, error) {
+	in := &instance{
+		s: s,
+		id: micro.ServiceIdentity{
+			Name: Name, ID: uuid.NewString(), Version: s.opts.Version,
+			Metadata: map[string]string{
+				"version": s.opts.Version,
+				"log":     s.log.UUID,
+				"lanes":   strconv.Itoa(s.log.Lanes),
+				"sync":    s.opts.Sync,
+			},
+		},
+		started: time.Now().UTC(),
+		stats:   make([]micro.EndpointStats, len(endpoints)),
+	}
+	for i := range endpoints {
+		if err := in.endpoint(i); err != nil {
+			return nil, errors.Join(fmt.Errorf("registering endpoint %s: %w", endpoints[i].subject, err), in.stop())
+		}
+	}
+	for verb, answer := range map[micro.Verb]func() any{
+		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: in.id, Type: micro.PingResponseType} },
+		micro.InfoVerb:  func() any { return in.info() },
+		micro.StatsVerb: func() any { return in.statistics() },
+	} {
+		for _, of := range [][2]string{{}, {Name, ""}, {Name, in.id.ID}} {
+			if err := in.discovery(verb, of[0], of[1], answer); err != nil {
+				return nil, errors.Join(fmt.Errorf("registering the micro service %s: %w", Name, err), in.stop())
+			}
+		}
+	}
+	return in, nil
+}
+
+// endpoint subscribes endpoint number i. Each has a goroutine of its own.
+func (in *instance) endpoint(i int) error {
+	e := &endpoints[i]
+	in.stats[i] = micro.EndpointStats{Name: e.name, Subject: e.subject, QueueGroup: Name}
+	sub, err := in.s.nc.QueueSubscribe(e.subject, Name, func(m *nats.Msg) {
+		start := time.Now()
+		in.s.handle(i, m)
+		in.handled(i, time.Since(start))
+	})
+	if err != nil {
+		return err
+	}
+	in.subs, in.serving = append(in.subs, sub), append(in.serving, sub)
+	return sub.SetPendingLimits(e.pendingLimits())
+}
+
+func (in *instance) handled(i int, took time.Duration) {
+	in.mu.Lock()
+	in.stats[i].NumRequests++
+	in.stats[i].ProcessingTime += took
+	in.mu.Unlock()
+}
+
+// discovery answers one verb for all services, those of our name, or this instance.
+func (in *instance) discovery(verb micro.Verb, name, id string, answer func() any) error {
+	subject, err := micro.ControlSubject(verb, name, id)
+	if err != nil {
+		return err
+	}
+	sub, err := in.s.nc.Subscribe(subject, func(m *nats.Msg) {
+		if !replyto.May(m.Reply) {
+			if m.Reply != "" {
+				in.s.metrics.refusedDiscovery.Inc()
+			}
+			return
+		}
+		body, err := json.Marshal(answer())
+		if err == nil {
+			err = in.s.nc.Publish(m.Reply, body)
+		}
+		if err != nil {
+			in.s.opts.Logger.Warn("a request for the service's description was not answered", "subject", m.Subject, "err", err)
+		}
+	})
+	if err == nil {
+		in.subs = append(in.subs, sub)
+	}
+	return err
+}
+
+func (in *instance) info() micro.Info {
+	info := micro.Info{
+		ServiceIdentity: in.id, Type: micro.InfoResponseType,
+		Description: "coupons: claim, redeem, expire, remind",
+		Endpoints:   make([]micro.EndpointInfo, len(endpoints)),
+	}
+	for i := range endpoints {
+		e := &endpoints[i]
+		info.Endpoints[i] = micro.EndpointInfo{
+			Name: e.name, Subject: e.subject, QueueGroup: Name, Metadata: map[string]string{"takes": e.takes},
+		}
+	}
+	return info
+}
+
+// statistics are what was handled so far. Errors are requests that were dropped because they came too fast.
+func (in *instance) statistics() micro.Stats {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	all := micro.Stats{ServiceIdentity: in.id, Type: micro.StatsResponseType, Started: in.started}
+	for i := range in.stats {
+		one := in.stats[i]
+		if one.NumRequests > 0 {
+			one.AverageProcessingTime = one.ProcessingTime / time.Duration(one.NumRequests)
+		}
+		if dropped, err := in.serving[i].Dropped(); err == nil && dropped > 0 {
+			one.NumErrors, one.LastError = dropped, nats.ErrSlowConsumer.Error()
+		}
+		all.Endpoints = append(all.Endpoints, &one)
+	}
+	return all
+}
+
+// stop takes no more requests. Those that were delivered are still handled.
+func (in *instance) stop() error {
+	var problems error
+	for _, sub := range in.subs {
+		if err := sub.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			problems = errors.Join(problems, fmt.Errorf("draining %s: %w", sub.Subject, err))
+		}
+	}
+	return problems
+}
