@@ -144,8 +144,15 @@ func (sh *Shadow) exchange(ctx context.Context) (orphans []string, err error) {
 		if err := copyGrants(background, tx, schema.Name, sh.name); err != nil {
 			return err
 		}
-		if err := dropPrevious(background, tx); err != nil {
+		if err := droppable(background, tx); err != nil {
 			return err
+		}
+		if _, found, err := commentOn(background, tx, PreviousSchema); err != nil {
+			return err
+		} else if found { // dropped after the commit: that waits for its readers, and the projector would wait with us
+			if err := aside(background, tx, PreviousSchema); err != nil {
+				return err
+			}
 		}
 		if err := swap(background, tx, sh.name, version); err != nil {
 			return err
@@ -270,20 +277,15 @@ func (s *Session) DropPrevious(ctx context.Context) (dropped bool, err error) {
 		if _, dropped, err = commentOn(ctx, tx, PreviousSchema); err != nil {
 			return err
 		}
-		return dropPrevious(ctx, tx)
+		if err := droppable(ctx, tx); err != nil {
+			return err
+		}
+		return dropSchema(ctx, tx, PreviousSchema, dropAskedFor)
 	})
+	if isLockTimeout(err) {
+		return false, refuse("somebody reads the previous tables, for longer than %s; try again when it has ended (pg_stat_activity, pg_locks)", dropAskedFor)
+	}
 	return dropped, explain(err)
-}
-
-// dropPrevious refuses where a view of somebody else hangs on the previous tables: it would go with them.
-func dropPrevious(ctx context.Context, tx pgx.Tx) error {
-	if err := droppable(ctx, tx); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, "DROP SCHEMA IF EXISTS "+PreviousSchema+" CASCADE"); err != nil {
-		return fmt.Errorf("dropping the previous tables: %w", err)
-	}
-	return nil
 }
 
 // droppable refuses where a view elsewhere reads the previous tables.

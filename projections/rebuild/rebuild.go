@@ -73,6 +73,12 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 			return err
 		}
 		r.Schema, r.Events = sh.name, sh.Events()
+		// The exchange has happened: what fails from here on is for the next session.
+		if left, err := s.dropAside(ctx); err != nil {
+			s.opts.Logger.WarnContext(ctx, "the tables put aside before are left for the next run to drop", "err", err)
+		} else if len(left) > 0 {
+			r.Notes = append(r.Notes, asideNote(left))
+		}
 		return nil
 	})
 	r.Took = time.Since(began)
@@ -139,7 +145,7 @@ func (s *Session) Scratch(ctx context.Context, f func(context.Context) error) er
 	if err := s.work(ctx, ScratchSchema, f); err != nil {
 		return err
 	}
-	return explain(s.exec(ctx, "DROP SCHEMA IF EXISTS "+ScratchSchema+" CASCADE"))
+	return explain(s.discard(ctx, ScratchSchema))
 }
 
 // work runs f under the lock and with an eye on live traffic, and removes what is left of the schema that f fills.
@@ -157,7 +163,7 @@ func (s *Session) work(ctx context.Context, name string, f func(context.Context)
 	// If this fails too, the next run does it.
 	cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeFor)
 	defer cancel()
-	if dropping := s.exec(cleaning, "DROP SCHEMA IF EXISTS "+name+" CASCADE"); dropping != nil {
+	if dropping := s.discard(cleaning, name); dropping != nil {
 		s.opts.Logger.DebugContext(ctx, "what was being filled is left for the next run to remove", "schema", name, "err", dropping)
 	}
 	return err

@@ -140,21 +140,21 @@ func whoami(what string) string {
 	return name[:min(len(name), 63)]
 }
 
-// dropLeftovers removes what is being filled by nobody, since we hold the lock.
+// dropLeftovers removes what is being filled by nobody, since we hold the lock, and what was put aside.
 func (s *Session) dropLeftovers(ctx context.Context) error {
 	for _, name := range []string{NextSchema, ScratchSchema} {
-		if err := s.exec(ctx, "DROP SCHEMA IF EXISTS "+name+" CASCADE"); err != nil {
+		if err := s.discard(ctx, name); err != nil {
 			return fmt.Errorf("removing what an interrupted run left: %w", explain(err))
 		}
 	}
+	left, err := s.dropAside(ctx)
+	if err != nil {
+		return fmt.Errorf("removing what was put aside: %w", explain(err))
+	}
+	if len(left) > 0 {
+		s.opts.Logger.InfoContext(ctx, asideNote(left))
+	}
 	return nil
-}
-
-func (s *Session) exec(ctx context.Context, sql string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, err := s.conn.Exec(ctx, sql)
-	return err
 }
 
 // guarded runs f with a context that ends when the lock may be lost. Then somebody else may begin, and drop what we

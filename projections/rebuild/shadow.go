@@ -75,7 +75,7 @@ func (sh *Shadow) Name() string { return sh.name }
 
 // Drop removes it.
 func (sh *Shadow) Drop(ctx context.Context) error {
-	return sh.s.exec(ctx, "DROP SCHEMA IF EXISTS "+sh.name+" CASCADE")
+	return sh.s.discard(ctx, sh.name)
 }
 
 // Positions is how far each lane is.
@@ -125,7 +125,7 @@ func (s *Session) Build(ctx context.Context, name string, only Only, to []uint64
 		return sh, err
 	}
 	s.opts.Logger.WarnContext(ctx, "the log claims a coupon twice; begun again with keys in place, which takes longer", "err", err)
-	if err := s.exec(ctx, "DROP SCHEMA IF EXISTS "+name+" CASCADE"); err != nil {
+	if err := s.discard(ctx, name); err != nil {
 		return nil, err
 	}
 	return s.build(ctx, name, only, to, complete, true)

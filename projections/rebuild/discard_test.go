@@ -1,0 +1,89 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// reading begins a transaction that has read a relation and does nothing more, as pg_dump or a forgotten session.
+func (r *rig) reading(relation string) (end func()) {
+	r.t.Helper()
+	tx, err := r.pool.Begin(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	end = func() { _ = tx.Rollback(context.Background()) }
+	r.t.Cleanup(end)
+	if _, err := tx.Exec(r.t.Context(), "SELECT count(*) FROM "+relation); err != nil {
+		r.t.Fatal(err)
+	}
+	return end
+}
+
+// Somebody reads the previous tables, and what is being filled. A rebuild waits for neither, nor do the live tables.
+func TestReadersDelayNobody(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.project()
+	r.work()
+	r.synced()
+	r.rebuild(Options{})
+	end := r.reading("scrip_previous.coupon_row")
+	got := r.rebuild(Options{})
+	if notes := strings.Join(got.Notes, " "); !strings.Contains(notes, "schema "+droppedPrefix) {
+		t.Errorf("notes %q", notes)
+	}
+	if s := r.schemas(); !strings.HasPrefix(s, "scrip scrip_dropped_") || !strings.HasSuffix(s, " scrip_previous") {
+		t.Errorf("schemas %s", s)
+	}
+	r.synced()
+	if got, want := r.digest(), r.folded(); got != want {
+		t.Errorf("tables are not the fold of the log:\n%swant\n%s", got, want)
+	}
+	end()
+	s := r.open(Options{})
+	if s := r.schemas(); s != "scrip scrip_previous" {
+		t.Errorf("opened after the reader has ended: schemas %s", s)
+	}
+	s.Close()
+
+	// What a failed run leaves is read, too.
+	broken := errors.New("broken")
+	s = r.open(Options{Hook: func(p Phase) error {
+		if p != CatchingUp {
+			return nil
+		}
+		end = r.reading(NextSchema + ".coupon_row")
+		return broken
+	}})
+	if _, err := s.Rebuild(t.Context()); !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+	s.Close()
+	r.open(Options{}).Close()
+	r.rebuild(Options{})
+	end()
+	r.open(Options{}).Close()
+	if s := r.schemas(); s != "scrip scrip_previous" {
+		t.Errorf("schemas %s", s)
+	}
+}
+
+func TestDropPreviousWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.rebuild(Options{})
+	r.rebuild(Options{})
+	end := r.reading("scrip_previous.coupon_row")
+	s := r.open(Options{})
+	defer s.Close()
+	if _, err := s.DropPrevious(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "somebody reads the previous tables") {
+		t.Errorf("while it is read: %v", err)
+	}
+	end()
+	if dropped, err := s.DropPrevious(t.Context()); err != nil || !dropped {
+		t.Errorf("afterwards: %t, %v", dropped, err)
+	}
+}
