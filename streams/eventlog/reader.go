@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 )
 
 // readBatch is how many messages CatchUp hands over at most at once.
@@ -18,6 +19,8 @@ type Reader struct {
 	raw     []Raw // taken from the feed, not yet parsed
 	seq     uint64
 	foreign uint64
+	alarmed *atomic.Uint64
+	alarms  uint64
 	err     error
 }
 
@@ -25,6 +28,9 @@ type Reader struct {
 type ReaderOptions struct {
 	// Logger takes the alarm about foreign messages. Defaults to slog.Default.
 	Logger *slog.Logger
+	// Alarmed is the newest foreign message that the alarm was raised about, for whoever reads the same stream again and
+	// again: each is reported once. Nil = every reader reports all it passes.
+	Alarmed *atomic.Uint64
 }
 
 // Open starts reading behind a position, which is verified first (ErrLostTail, ErrDiverged, ErrTrimmed). The zero
@@ -40,7 +46,10 @@ func (s Stream) Open(ctx context.Context, log string, after Position, opts Reade
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{feed: feed, stream: s, log: opts.Logger, seq: after.Sequence}, nil
+	if opts.Alarmed == nil {
+		opts.Alarmed = new(atomic.Uint64)
+	}
+	return &Reader{feed: feed, stream: s, log: opts.Logger, alarmed: opts.Alarmed, seq: after.Sequence}, nil
 }
 
 // Next waits for the next valid message.
@@ -89,6 +98,11 @@ func (r *Reader) TryBatch(max int, dst []Message) ([]Message, error) {
 		switch {
 		case errors.Is(err, ErrForeign):
 			r.foreign++
+			if raw[i].Sequence <= r.alarmed.Load() {
+				break
+			}
+			r.alarmed.Store(raw[i].Sequence)
+			r.alarms++
 			r.log.Error("message in the log that scrip did not write; passed over, find out who may publish there", "stream", r.stream.name, "sequence", raw[i].Sequence, "err", err)
 		case err != nil:
 			r.err = err
@@ -143,6 +157,9 @@ func (r *Reader) Sequence() uint64 { return r.seq }
 
 // Foreign is how many foreign messages were passed over.
 func (r *Reader) Foreign() uint64 { return r.foreign }
+
+// Alarms is how many of them this reader reported.
+func (r *Reader) Alarms() uint64 { return r.alarms }
 
 // Behind is described at Feed.Behind.
 func (r *Reader) Behind() uint64 { return r.feed.Behind() }

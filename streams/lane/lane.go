@@ -25,7 +25,8 @@ type Lane struct {
 	status atomic.Pointer[Status]
 
 	answered atomic.Uint64
-	asked    atomic.Int64 // Unix time in ns of the last command message of people; 0 = none
+	alarmed  atomic.Uint64 // newest foreign message of the event stream that was reported
+	asked    atomic.Int64  // Unix time in ns of the last command message of people; 0 = none
 }
 
 // Answered is how many command lines this process has answered for the lane, to see how busy it is.
@@ -56,7 +57,11 @@ var errLost = errors.New("another owner writes this lane")
 // Run takes the lane, decides until ctx ends, and returns nil then. When another owner turns out to write the lane, its
 // state is dropped, loaded again and the lane competed for again: each taking has a new nonce. It returns an error of
 // kind [ErrStopped] when an operator is needed, any other error when the log could not be read or written.
+//
+// A fence that is lost again and again while the lease stays ours has another cause than an owner: somebody publishes on
+// the event stream. Loading the lane each time would cost more than it brings, so it pauses (see losses).
 func (l *Lane) Run(ctx context.Context) error {
+	var recent losses
 	for {
 		err := l.take(ctx)
 		switch {
@@ -65,7 +70,14 @@ func (l *Lane) Run(ctx context.Context) error {
 			return nil
 		case errors.Is(err, errLost):
 			l.opt.Metrics.lost.WithLabelValues(l.label).Inc()
-			l.opt.Logger.WarnContext(ctx, "lane lost to another owner; loading it again", "err", err)
+			pause := recent.add(time.Now())
+			l.opt.Logger.WarnContext(ctx, "lane lost to another owner; loading it again", "in", pause, "err", err)
+			if pause > 0 {
+				l.report(func(s *Status) {
+					*s = Status{State: StateLoading, Error: "the event stream was written by others several times in " + lostWithin.String() + "; find out who publishes there"}
+				})
+				l.sleep(ctx, pause)
+			}
 		default:
 			if errors.Is(err, ErrStopped) {
 				l.opt.Metrics.refused.WithLabelValues(l.label).Inc()
@@ -73,6 +85,33 @@ func (l *Lane) Run(ctx context.Context) error {
 			l.report(func(s *Status) { s.State, s.Error = StateStopped, err.Error() })
 			return err
 		}
+	}
+}
+
+const (
+	lostWithin = 10 * time.Second
+	lostPause  = time.Second
+)
+
+// losses are when the fence was lost last, oldest first.
+type losses [3]time.Time
+
+// add notes a loss and says how long to pause before the lane is taken again.
+func (l *losses) add(now time.Time) time.Duration {
+	l[0], l[1], l[2] = l[1], l[2], now
+	if l[0].IsZero() || now.Sub(l[0]) >= lostWithin {
+		return 0
+	}
+	return lostPause
+}
+
+// sleep waits, or less if ctx ends.
+func (l *Lane) sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
 	}
 }
 

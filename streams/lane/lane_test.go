@@ -2,6 +2,7 @@ package lane_test
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -274,6 +275,28 @@ func TestAForeignMessageOnTheEventStreamIsSkipped(t *testing.T) {
 	}
 	if err := run.stop(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestAForeignMessageIsReportedOnce, however often the lane is loaded again over it.
+func TestAForeignMessageIsReportedOnce(t *testing.T) {
+	r := newRig(t)
+	var log streamtest.Buffer
+	o := r.options()
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	r.up(r.start(o))
+	r.one(create("c", 100, ""))
+	const rounds = 3
+	for i := range rounds {
+		if _, err := r.js.Publish(t.Context(), topology.Evt(0), []byte("I do not belong here")); err != nil {
+			t.Fatal(err)
+		}
+		if out := r.one(claim("c", fmt.Sprint("customer-", i))); out.N != uint32(i+1) {
+			t.Fatalf("claim behind a foreign message: %+v", out)
+		}
+	}
+	if n := strings.Count(log.String(), "scrip did not write"); n != rounds {
+		t.Errorf("%d foreign messages were reported %d times", rounds, n)
 	}
 }
 

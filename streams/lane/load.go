@@ -25,7 +25,7 @@ func (o *owner) load(ctx context.Context) error {
 
 // replay folds the event messages after the state's position.
 func (o *owner) replay(ctx context.Context) error {
-	reader, err := o.stream.Open(ctx, o.opt.Log.UUID, o.Mark().Position, eventlog.ReaderOptions{Logger: o.opt.Logger})
+	reader, err := o.stream.Open(ctx, o.opt.Log.UUID, o.Mark().Position, eventlog.ReaderOptions{Logger: o.opt.Logger, Alarmed: &o.lane.alarmed})
 	if err != nil {
 		return fmt.Errorf("reading the event log: %w", err)
 	}
@@ -44,7 +44,7 @@ func (o *owner) replay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if foreign := reader.Foreign(); foreign > 0 {
+	if foreign := reader.Alarms(); foreign > 0 {
 		o.opt.Metrics.foreign.WithLabelValues(o.lane.label).Add(float64(foreign))
 	}
 	o.Folded(last, reader.Sequence())
