@@ -28,7 +28,7 @@ func (m *Main) connect() (jetstream.JetStream, error) {
 		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("the server is back", "url", nc.ConnectedUrlRedacted()) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("from NATS", "err", err) }))
 	if err != nil {
-		return nil, datadir.NotConnected(err)
+		return nil, datadir.NotConnected(err, m.data)
 	}
 	return jetstream.New(nc)
 }

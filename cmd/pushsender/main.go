@@ -26,6 +26,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 )
@@ -96,7 +97,7 @@ A webhook gets a JSON array of {"key","campaign","kind","due_at","at","customer_
 acknowledgement: its "key" is the same each time, and so is the header Idempotency-Key of the same array.
 
 The server is found by --nats, else by the file scrip.json that it keeps in its --data directory; --nats, --data and
---webhook also as variables SCRIP_NATS, SCRIP_DATA, SCRIP_WEBHOOK. Ctrl-C finishes what is under way.
+--webhook also as variables SCRIP_NATS, SCRIP_DATA, SCRIP_WEBHOOK, or SCRIP_NATS_FILE … for a file that holds the value. Ctrl-C finishes what is under way.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		SilenceErrors: true, SilenceUsage: true, Args: noArgs, RunE: m.send,
@@ -150,7 +151,14 @@ func noArgs(cmd *cobra.Command, given []string) error {
 func (m *Main) settle(cmd *cobra.Command) error {
 	for _, flag := range []string{"nats", "data", "webhook"} {
 		f := cmd.Flags().Lookup(flag)
-		if value, given := m.Env("SCRIP_" + strings.ToUpper(flag)); f != nil && !f.Changed && given && value != "" {
+		if f == nil || f.Changed {
+			continue
+		}
+		value, err := datadir.Variable(m.Env, "SCRIP_"+strings.ToUpper(flag))
+		if err != nil {
+			return &usageError{err}
+		}
+		if value != "" {
 			if err := f.Value.Set(value); err != nil {
 				return &usageError{err}
 			}

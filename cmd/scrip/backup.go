@@ -42,7 +42,10 @@ Exit code 1 and a reason where it failed: the directory exists, no room, no serv
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		opts := backup.CreateOptions{Version: versionText(), Logger: m.logger(outputText, "warn")}
 		if !withoutKey {
-			fromEnv, _ := m.Env(datadir.KeyVariable)
+			fromEnv, err := datadir.Variable(m.Env, datadir.KeyVariable)
+			if err != nil {
+				return &usageError{err}
+			}
 			key, found, err := datadir.FindKey(m.global.data, fromEnv)
 			if err != nil {
 				return err

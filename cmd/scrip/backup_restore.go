@@ -136,7 +136,10 @@ func (m *Main) restoredKey(b *backup.Backup) (*[32]byte, error) {
 	if b.CodeKey() != nil {
 		return b.CodeKey(), nil
 	}
-	given, _ := m.Env(datadir.KeyVariable)
+	given, err := datadir.Variable(m.Env, datadir.KeyVariable)
+	if err != nil {
+		return nil, &usageError{err}
+	}
 	if given == "" {
 		return nil, nil
 	}

@@ -82,7 +82,7 @@ func (m *Main) connect() (*session, error) {
 	nc, err := nats.Connect(server.NATSURL, nats.Name("scrip command line"), nats.MaxReconnects(-1), nats.Timeout(connectWait),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // what fails shows in the command's own result
 	if err != nil {
-		return nil, datadir.NotConnected(err)
+		return nil, datadir.NotConnected(err, m.global.data)
 	}
 	return &session{Client: client.New(nc, client.Options{Timeout: m.global.timeout}), nc: nc, server: server}, nil
 }

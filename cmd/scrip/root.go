@@ -10,10 +10,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
 )
 
-// globalFlags are those that every command takes; each also as a variable SCRIP_….
+// globalFlags are those that every command takes; each also as a variable SCRIP_…, or SCRIP_…_FILE for the name of a file that
+// holds the value.
 type globalFlags struct {
 	data    string
 	nats    string
@@ -80,7 +82,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 differences found.`,
 
 	root.AddCommand(m.serveCommand(), m.campaignCommand(), m.codesCommand(), m.claimCommand(), m.redeemCommand(), m.rollbackCommand(),
 		m.voidCommand(), m.extendCommand(), m.remindCommand(), m.unremindCommand(), m.couponCommand(), m.customerCommand(),
-		m.statusCommand(), m.demoCommand(), m.replayCommand(), m.versionCommand(),
+		m.statusCommand(), m.envCommand(), m.demoCommand(), m.replayCommand(), m.versionCommand(),
 		m.backupCommand(), m.restoreCommand())
 	root.AddCommand(m.rebuildCommand(), m.verifyCommand(), m.deadletterCommand(), m.configCommand())
 	root.InitDefaultHelpCmd()
@@ -97,7 +99,12 @@ func (m *Main) fromEnvironment(cmd *cobra.Command) error {
 			return
 		}
 		name := variable(f.Name)
-		if value, given := m.Env(name); given && value != "" {
+		value, err := datadir.Variable(m.Env, name)
+		if err != nil {
+			problem = &usageError{err}
+			return
+		}
+		if value != "" {
 			if err := cmd.Flags().Set(f.Name, value); err != nil {
 				// pflag's text names the flag; the person set a variable.
 				var bad *pflag.InvalidValueError

@@ -32,8 +32,13 @@ seconds on power loss; for development.) A server is stopped by SIGTERM or Ctrl-
 
 Codes are made with the key in code.key, below the data directory. Keep a copy: no code can be read without it.
 
+NATS clients need the credentials that are made at the first start and kept in the file credentials, below the data
+directory; scrip.json has a copy, so scrip's own commands find them. "scrip env" prints them for other programs. Who
+gives --credentials chooses others. To change them, edit or remove the file and start again.
+
 Every flag can be given as a variable: SCRIP_DATA, SCRIP_NATS_LISTEN, … SCRIP_CODE_KEY holds the code key in place of
-the file, SCRIP_PG_BIN the directory of PostgreSQL's programs.`,
+the file, SCRIP_PG_BIN the directory of PostgreSQL's programs. A variable with _FILE behind its name, such as
+SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be read by every user of a machine.`,
 		Example: `  scrip serve
   scrip serve --data /srv/scrip --nats-listen 127.0.0.1:4333 --http-listen 127.0.0.1:8181
   scrip serve --nats nats://nats.internal:4222 --postgres postgres://scrip:…@db.internal/scrip --replicas 3
@@ -47,11 +52,12 @@ the file, SCRIP_PG_BIN the directory of PostgreSQL's programs.`,
 	}}, "roles", "what this server does, of lanes,scheduler,projector,api")
 	f.StringVar(&o.NATSListen, "nats-listen", natsd.DefaultListen, "`HOST:PORT` of the embedded NATS server; port 0 = any free one")
 	f.StringVar(&o.HTTPListen, "http-listen", server.DefaultHTTPListen, "`HOST:PORT` of health and metrics; port 0 = any free one")
+	f.StringSliceVar(&o.HTTPHosts, "http-host", nil, "host `NAME`s by which HTTP may be asked, with commas, besides localhost and addresses")
 	f.Var(number(&lanes, 0, 1, topology.MaxLanes), "lanes", "lanes of a new log, fixed for ever (default 4, on an external NATS 16)")
 	f.Var(number(&replicas, 0, 1, 5), "replicas", "copies of every stream on a NATS cluster (default 1)")
 	f.Var(choice(&o.Sync, "", natsd.SyncAlways, natsd.SyncInterval), "sync", "always: answers are on disk (default). interval: may lose the last seconds on power loss")
-	f.BoolVar(&o.Insecure, "insecure", false, "allow listening beyond this machine without credentials")
-	f.StringVar(&o.Credentials, "credentials", "", "`USER:PASSWORD` asked of NATS clients and for /metrics; better given as SCRIP_CREDENTIALS")
+	f.BoolVar(&o.Insecure, "insecure", false, "ask NATS clients for no credentials where none are given, also beyond this machine")
+	f.StringVar(&o.Credentials, "credentials", "", "`USER:PASSWORD` asked of NATS clients and for /metrics, instead of those in the data directory; better given as SCRIP_CREDENTIALS")
 	f.Var(duration(&o.ReminderGrace, domain.DefaultReminderGrace, time.Second, 365*24*time.Hour), "reminder-grace", "how late a reminder may fire, later than that it is dropped and counted: where scrip config sets no reminder.grace")
 	f.Var(&value{kind: "LANE[=SEQ]", set: func(s string) error { return parseRebase(s, &o) }}, "rebase", "once, after a restore: let a stopped lane go on, behind what its command stream holds or at command SEQ")
 	f.Var(choice(&logFormat, "text", "text", "json"), "log-format", "text or json")
@@ -60,7 +66,10 @@ the file, SCRIP_PG_BIN the directory of PostgreSQL's programs.`,
 	f.Lookup("rebase").Annotations = nil // not a thing to leave set
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Data, o.NATS, o.Lanes, o.Replicas = m.global.data, m.global.nats, int(lanes), int(replicas)
-		o.CodeKey, _ = m.Env(datadir.KeyVariable)
+		var err error
+		if o.CodeKey, err = datadir.Variable(m.Env, datadir.KeyVariable); err != nil {
+			return &usageError{err}
+		}
 		o.Version = versionText()
 		o.Logger = m.logger(logFormat, logLevel)
 		if err := o.Validate(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -365,11 +366,18 @@ func TestCredentials(t *testing.T) {
 	if got := scrip(t, nil, "campaign", "list", "--nats", bare); got.code != exitFailed || !strings.Contains(got.err, "USER:PASSWORD@") {
 		t.Errorf("without credentials: %+v", got)
 	}
-	if status, _ := p.get("/metrics"); status != 401 {
-		t.Errorf("/metrics without credentials: %d", status)
+	if status, _ := p.get("/metrics"); status != 200 {
+		t.Errorf("/metrics with scrip.json's URL: %d", status)
 	}
-	if status, _ := p.get("/readyz"); status != 200 {
-		t.Errorf("/readyz without credentials: %d", status)
+	for path, want := range map[string]int{"/metrics": 401, "/debug/pprof/": 401, "/readyz": 200} {
+		resp, err := http.Get(withoutUser(d.HTTPURL) + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s without credentials: %d", path, resp.StatusCode)
+		}
 	}
 }
 

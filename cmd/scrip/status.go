@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,7 +97,7 @@ func look(ctx context.Context, s *session) (*status, error) {
 		return nil, err
 	}
 	st := &status{Ready: true, Log: log.UUID, Created: log.Created, Lanes: log.Lanes, Sync: s.server.Sync,
-		NATS: s.nc.ConnectedUrlRedacted(), HTTP: s.server.HTTPURL}
+		NATS: s.nc.ConnectedUrlRedacted(), HTTP: withoutUser(s.server.HTTPURL)}
 	holders, err := lease.Inspect(ctx, js, server.LeaseGroup, log.Lanes)
 	if err != nil {
 		return nil, err
@@ -177,9 +178,19 @@ func (st *status) letters() string {
 	return "none"
 }
 
-func askReady(ctx context.Context, url string) (server.Readiness, error) {
+// withoutUser is a URL without its credentials.
+func withoutUser(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	u.User = nil
+	return u.String()
+}
+
+func askReady(ctx context.Context, at string) (server.Readiness, error) {
 	var r server.Readiness
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/readyz", nil)
 	if err != nil {
 		return r, err
 	}

@@ -60,7 +60,7 @@ func TestTheDescriptor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	match(t, []byte(strings.TrimSpace(string(raw))), `{"pid":`+strconv.Itoa(r.proc.PID())+`,"nats_url":"~has:nats://127.0.0.1:","http_url":"~has:http://127.0.0.1:","postgres_url":"~has:postgres://","lanes":4,"sync":"always"}`)
+	match(t, []byte(strings.TrimSpace(string(raw))), `{"pid":`+strconv.Itoa(r.proc.PID())+`,"nats_url":"~has:@127.0.0.1:","http_url":"~has:@127.0.0.1:","postgres_url":"~has:postgres://","lanes":4,"sync":"always"}`)
 	for _, name := range []string{"scrip.json", "code.key"} {
 		if info, err := os.Stat(filepath.Join(r.proc.Data, name)); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v; want mode 0600", name, info.Mode(), err)

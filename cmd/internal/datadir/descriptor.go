@@ -16,6 +16,7 @@ type Descriptor struct {
 	PID int `json:"pid"`
 	// NATSURL is complete, credentials included.
 	NATSURL string `json:"nats_url"`
+	// HTTPURL is complete, credentials included.
 	HTTPURL string `json:"http_url"`
 	// PostgresURL is complete: who reads it can connect as owner of schema scrip. Empty where the server knows none.
 	PostgresURL string `json:"postgres_url,omitempty"`

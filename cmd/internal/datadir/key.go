@@ -43,10 +43,8 @@ func (d *Dir) Key(given, fingerprint string) (Key, error) {
 		if k.Key, err = code.ParseKey(string(raw)); err != nil {
 			return Key{}, fmt.Errorf("%s: %w", path, err)
 		}
-		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-			if err := os.Chmod(path, 0o600); err != nil {
-				return Key{}, fmt.Errorf("%s can be read by others and that can not be changed (%w); its owner must: chmod 600", path, err)
-			}
+		if err := ownerOnly(path); err != nil {
+			return Key{}, err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return Key{}, fmt.Errorf("reading the code key: %w", err)

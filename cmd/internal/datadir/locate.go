@@ -24,7 +24,7 @@ func Locate(nats, dir string) (Descriptor, error) {
 		if u, err := user.Current(); err == nil {
 			who = u.Username
 		}
-		return server, fmt.Errorf("%s may not read where the server is (%w); ask as the user who runs it, or name it with --nats URL", who, err)
+		return server, fmt.Errorf("%s may not read where the server is and which credentials it asks for (%w); ask as the user who runs it, or name it with --nats nats://USER:PASSWORD@HOST:PORT", who, err)
 	case err != nil:
 		return server, err
 	case !server.Alive():
@@ -33,11 +33,15 @@ func Locate(nats, dir string) (Descriptor, error) {
 	return server, nil
 }
 
-// NotConnected says of a failed connection to a located server what to do.
-func NotConnected(err error) error {
+// NotConnected says of a failed connection to a located server what to do. dir is the data directory of the command.
+func NotConnected(err error, dir string) error {
 	hint := "is `scrip serve` running there?"
 	if errors.Is(err, nats.ErrAuthorization) {
-		hint = "give the credentials in the URL: nats://USER:PASSWORD@HOST:PORT"
+		hint = "its credentials are kept in the file credentials in its data directory, readable by the user who runs it"
+		if path := CredentialsPath(dir); path != "" {
+			hint = "the credentials of the server on this data directory are in " + path + ", readable by the user who runs it"
+		}
+		hint += "; as that user leave out --nats, or give them in the URL: nats://USER:PASSWORD@HOST:PORT"
 	}
 	return fmt.Errorf("connecting to the server: %w; %s", err, hint)
 }

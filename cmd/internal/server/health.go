@@ -32,6 +32,15 @@ type Result struct {
 	Detail any  `json:"detail,omitempty"`
 }
 
+// brief is the same without details, which name servers, addresses and errors.
+func (r Readiness) brief() Readiness {
+	checks := make(map[string]Result, len(r.Checks))
+	for name, c := range r.Checks {
+		checks[name] = Result{OK: c.OK, Needed: c.Needed}
+	}
+	return Readiness{Ready: r.Ready, Checks: checks}
+}
+
 func (h *health) add(name string, needed bool, ask func() (bool, any)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

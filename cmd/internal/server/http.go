@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,14 +9,24 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/url"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 )
 
 const (
-	// httpHeaderWait cuts off clients that open a connection and say nothing.
+	// httpHeaderWait, httpReadWait and httpWriteWait cut off clients that send or read too slowly. A profile gets the
+	// time that it takes in addition.
 	httpHeaderWait = 5 * time.Second
+	httpReadWait   = 10 * time.Second
+	httpWriteWait  = 30 * time.Second
+	// httpIdleWait ends connections without a request. Prometheus asks more often than that.
+	httpIdleWait = 75 * time.Second
+	// httpConns are open at once at most: JetStream needs this process's file descriptors.
+	httpConns = 256
+	// httpHeaderBytes bounds a request's headers.
+	httpHeaderBytes = 16 << 10
 	// httpStopWait is how long requests under way may take when the server stops.
 	httpStopWait = 2 * time.Second
 )
@@ -34,42 +43,35 @@ func listenHTTP(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// handler is what is served: whether the process lives and is ready, to anybody; the rest to those with credentials.
+// handler is what is served. To anybody: whether the process lives, whether it and each of its parts is ready, and, where
+// no credentials are configured, metrics. To those with the server's credentials: details and profiles.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"alive": true})
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ready := s.health.ask()
+		if !s.authorized(r) {
+			ready = ready.brief()
+		}
 		status := http.StatusOK
 		if !ready.Ready {
 			status = http.StatusServiceUnavailable
 		}
 		writeJSON(w, status, ready)
 	})
-	mux.Handle("GET /metrics", s.guarded(s.metrics.handler()))
-	// Profiles, read with: go tool pprof http://127.0.0.1:8080/debug/pprof/profile
-	mux.Handle("GET /debug/pprof/", s.guarded(http.HandlerFunc(pprof.Index)))
-	mux.Handle("GET /debug/pprof/profile", s.guarded(http.HandlerFunc(pprof.Profile)))
-	mux.Handle("GET /debug/pprof/trace", s.guarded(http.HandlerFunc(pprof.Trace)))
-	return mux
-}
-
-// guarded asks for the credentials, where there are any.
-func (s *server) guarded(next http.Handler) http.Handler {
-	if s.opts.Credentials == "" {
-		return next
+	metrics := s.metrics.handler()
+	if s.opts.Credentials != "" {
+		metrics = s.guarded(metrics)
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, password, _ := r.BasicAuth()
-		if subtle.ConstantTimeCompare([]byte(user+":"+password), []byte(s.opts.Credentials)) != 1 {
-			w.Header().Set("WWW-Authenticate", `Basic realm="scrip"`)
-			http.Error(w, "give the server's credentials", http.StatusUnauthorized)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+	mux.Handle("GET /metrics", metrics)
+	// Profiles, with the credentials from scrip.json:
+	//	curl -o cpu -u USER:PASSWORD 'http://127.0.0.1:8080/debug/pprof/profile?seconds=10' && go tool pprof cpu
+	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "trace": pprof.Trace} {
+		mux.Handle("GET /debug/pprof/"+path, s.guarded(briefly(profile)))
+	}
+	return mux
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
@@ -78,12 +80,19 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client may have gone
 }
 
+func (s *server) httpServer() *http.Server {
+	return &http.Server{
+		Handler: s.byName(s.opts.HTTPListen, s.handler()), MaxHeaderBytes: httpHeaderBytes,
+		ReadHeaderTimeout: httpHeaderWait, ReadTimeout: httpReadWait, WriteTimeout: httpWriteWait, IdleTimeout: httpIdleWait,
+	}
+}
+
 // serveHTTP serves until ctx ends.
 func (s *server) serveHTTP(l net.Listener) func(context.Context) error {
 	return func(ctx context.Context) error {
-		hs := &http.Server{Handler: s.handler(), ReadHeaderTimeout: httpHeaderWait}
+		hs := s.httpServer()
 		failed := make(chan error, 1)
-		go func() { failed <- hs.Serve(l) }()
+		go func() { failed <- hs.Serve(limit(l, httpConns)) }()
 		select {
 		case err := <-failed:
 			return err
@@ -100,7 +109,7 @@ func (s *server) serveHTTP(l net.Listener) func(context.Context) error {
 }
 
 // reachable is the URL by which a client on this machine reaches what listens on addr.
-func reachable(scheme, credentials, addr string) string {
+func reachable(scheme string, credentials datadir.Credentials, addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return scheme + "://" + addr
@@ -110,8 +119,8 @@ func reachable(scheme, credentials, addr string) string {
 		host = "127.0.0.1"
 	}
 	u := url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port)}
-	if user, password, ok := strings.Cut(credentials, ":"); ok {
-		u.User = url.UserPassword(user, password)
+	if credentials != (datadir.Credentials{}) {
+		u.User = url.UserPassword(credentials.User, credentials.Password)
 	}
 	return u.String()
 }

@@ -52,11 +52,19 @@ func (s *server) startNATS(ctx context.Context) error {
 	return nil
 }
 
+// natsCredentials are asked of every client of the embedded server.
+func (s *server) natsCredentials() datadir.Credentials {
+	if s.opts.Insecure && s.opts.Credentials == "" {
+		return datadir.Credentials{}
+	}
+	return s.credentials
+}
+
 func (s *server) embedNATS() error {
 	if s.dir.Interrupted() {
 		return fmt.Errorf("a restore into %s did not come to its end; run `scrip restore` again, or, to begin a new log, remove %s", s.dir.Path(), s.dir.Restoring())
 	}
-	user, password, _ := strings.Cut(s.opts.Credentials, ":")
+	asked := s.natsCredentials()
 	lanes := s.opts.Lanes
 	if lanes == 0 {
 		lanes = topology.DefaultLanes
@@ -66,13 +74,13 @@ func (s *server) embedNATS() error {
 	}
 	ns, err := natsd.Start(natsd.Options{
 		StoreDir: s.dir.NATS(), Listen: s.opts.NATSListen, Sync: s.opts.Sync, Lanes: lanes,
-		Username: user, Password: password, Logger: s.log,
+		Username: asked.User, Password: asked.Password, Logger: s.log,
 	})
 	if err != nil {
 		return err
 	}
 	s.natsd = ns
-	s.natsURL = reachable("nats", s.opts.Credentials, strings.TrimPrefix(ns.ClientURL(), "nats://"))
+	s.natsURL = reachable("nats", asked, strings.TrimPrefix(ns.ClientURL(), "nats://"))
 	s.group.start("nats", func(ctx context.Context) error {
 		if err := ns.Run(ctx); err != nil && ctx.Err() == nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -65,15 +66,19 @@ type Options struct {
 	NATSListen string
 	// HTTPListen is HOST:PORT. Defaults to DefaultHTTPListen.
 	HTTPListen string
+	// HTTPHosts are names by which clients may ask for HTTP, besides localhost, any address, and the host of HTTPListen.
+	HTTPHosts []string
 	// Lanes of a new log; 0 = the log's own, or the default for a new one.
 	Lanes int
 	// Replicas of every stream; 0 = 1.
 	Replicas int
 	// Sync is natsd.SyncAlways or SyncInterval, for the embedded server; "" = always.
 	Sync string
-	// Insecure allows listening beyond loopback without credentials.
+	// Insecure has the embedded NATS ask for no credentials where none are given, and allows it to listen beyond
+	// loopback like that.
 	Insecure bool
-	// Credentials is USER:PASSWORD asked of NATS clients and for /metrics; "" = nothing is asked.
+	// Credentials is USER:PASSWORD asked of NATS clients, for /metrics, and for what else HTTP guards. Defaults to those
+	// in the data directory, which are not asked for /metrics.
 	Credentials string
 	// CodeKey is the code key in hex, in place of the file's; "" = the file's.
 	CodeKey string
@@ -130,8 +135,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("--lanes must lie between 1 and %d", topology.MaxLanes)
 	}
 	if o.Credentials != "" {
-		if user, password, ok := strings.Cut(o.Credentials, ":"); !ok || user == "" || password == "" {
-			return errors.New("--credentials (better: the variable SCRIP_CREDENTIALS) must be USER:PASSWORD")
+		if _, err := datadir.ParseCredentials(o.Credentials); err != nil {
+			return fmt.Errorf("--credentials (better: the variable SCRIP_CREDENTIALS, or SCRIP_CREDENTIALS_FILE) %w", err)
 		}
 	}
 	if o.NATS != "" {
@@ -152,7 +157,7 @@ func (o Options) Validate() error {
 	return o.mayListen("--http-listen", o.HTTPListen)
 }
 
-// mayListen refuses doors that strangers can reach and that nobody guards.
+// mayListen refuses doors that other machines can reach, unless somebody chose the credentials that open them.
 func (o Options) mayListen(flag, addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -161,7 +166,7 @@ func (o Options) mayListen(flag, addr string) error {
 	if loopback(host) || o.Credentials != "" || o.Insecure {
 		return nil
 	}
-	return fmt.Errorf("%s %s can be reached from other machines and nothing is asked of them; set SCRIP_CREDENTIALS=USER:PASSWORD, listen on 127.0.0.1, or say --insecure", flag, addr)
+	return fmt.Errorf("%s %s can be reached from other machines, and no credentials for them are given; set SCRIP_CREDENTIALS=USER:PASSWORD, listen on 127.0.0.1, or say --insecure to ask for none", flag, addr)
 }
 
 func loopback(host string) bool {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 )
 
 func TestOpenDoorsAreRefused(t *testing.T) {
@@ -54,11 +56,14 @@ func TestParseRoles(t *testing.T) {
 }
 
 func TestReachable(t *testing.T) {
-	for _, c := range []struct{ credentials, addr, want string }{
-		{"", "127.0.0.1:4222", "nats://127.0.0.1:4222"},
-		{"", "0.0.0.0:4222", "nats://127.0.0.1:4222"},
-		{"", "[::]:4222", "nats://127.0.0.1:4222"},
-		{"me:p@ss/:word", "10.0.0.1:4222", "nats://me:p%40ss%2F%3Aword@10.0.0.1:4222"},
+	for _, c := range []struct {
+		credentials datadir.Credentials
+		addr, want  string
+	}{
+		{datadir.Credentials{}, "127.0.0.1:4222", "nats://127.0.0.1:4222"},
+		{datadir.Credentials{}, "0.0.0.0:4222", "nats://127.0.0.1:4222"},
+		{datadir.Credentials{}, "[::]:4222", "nats://127.0.0.1:4222"},
+		{datadir.Credentials{User: "me", Password: "p@ss/:word"}, "10.0.0.1:4222", "nats://me:p%40ss%2F%3Aword@10.0.0.1:4222"},
 	} {
 		if got := reachable("nats", c.credentials, c.addr); got != c.want {
 			t.Errorf("%+v: %s", c, got)

@@ -36,6 +36,8 @@ type server struct {
 	group   *group
 	health  *health
 	metrics *metrics
+	// credentials guard what is not for everybody: the given ones, or those of the data directory.
+	credentials datadir.Credentials
 
 	natsd   *natsd.Server // nil = external
 	natsURL string        // for clients on this machine
@@ -92,11 +94,14 @@ func (s *server) start(ctx context.Context) error {
 	if s.id, err = s.dir.ServerID(); err != nil {
 		return err
 	}
+	if s.credentials, err = s.chooseCredentials(); err != nil {
+		return err
+	}
 	listener, err := listenHTTP(s.opts.HTTPListen)
 	if err != nil {
 		return err
 	}
-	s.descriptor = datadir.Descriptor{PID: os.Getpid(), HTTPURL: reachable("http", "", listener.Addr().String()), Sync: s.opts.Sync}
+	s.descriptor = datadir.Descriptor{PID: os.Getpid(), HTTPURL: reachable("http", s.credentials, listener.Addr().String()), Sync: s.opts.Sync}
 	s.group.start("http", s.serveHTTP(listener))
 
 	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startRoll, s.startTables, s.startConfig, s.startLanes, s.startProjector, s.startAPI} {
@@ -105,6 +110,13 @@ func (s *server) start(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (s *server) chooseCredentials() (datadir.Credentials, error) {
+	if s.opts.Credentials != "" {
+		return datadir.ParseCredentials(s.opts.Credentials)
+	}
+	return s.dir.Credentials()
 }
 
 // awaitReady returns when all that is needed is there, or when a part has ended, or ctx.
@@ -147,7 +159,7 @@ func (s *server) publish(begun time.Time) error {
 	}
 	s.published = true
 	s.health.serve(true)
-	s.log.Info("ready", "nats", redact(s.natsURL), "http", s.descriptor.HTTPURL, "data", s.dir.Path(), "log", s.stream.UUID,
+	s.log.Info("ready", "nats", redact(s.natsURL), "http", redact(s.descriptor.HTTPURL), "data", s.dir.Path(), "log", s.stream.UUID,
 		"lanes", s.stream.Lanes, "roles", s.opts.Roles, "took", time.Since(begun).Round(time.Millisecond))
 	return nil
 }

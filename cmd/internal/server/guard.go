@@ -1,0 +1,117 @@
+package server
+
+import (
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+)
+
+// maxProfileSeconds bounds how long one profile or trace may take: it slows the server down meanwhile.
+const maxProfileSeconds = 60
+
+// authorized says whether a request carries the server's credentials. Where there are none nobody is authorized.
+func (s *server) authorized(r *http.Request) bool {
+	user, password, given := r.BasicAuth()
+	want := s.credentials.String()
+	got := datadir.Credentials{User: user, Password: password}.String()
+	return given && want != "" && subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1
+}
+
+// guarded passes on only what carries the server's credentials.
+func (s *server) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.authorized(r) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="scrip"`)
+			http.Error(w, "give the server's credentials: http_url in scrip.json in its data directory has them", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// briefly refuses profiles that take too long.
+func briefly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if text := r.FormValue("seconds"); text != "" {
+			if n, err := strconv.ParseFloat(text, 64); err != nil || !(n > 0 && n <= maxProfileSeconds) {
+				http.Error(w, "seconds must lie between 1 and "+strconv.Itoa(maxProfileSeconds), http.StatusBadRequest)
+				return
+			}
+		}
+		// The limit for reading a request would otherwise cancel one that takes longer to answer.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+		next.ServeHTTP(w, r)
+	})
+}
+
+// byName refuses requests to host names that are not this server's, unless they carry its credentials. A web page that
+// lets its own name resolve to this machine (DNS rebinding) makes a browser here send such requests, with the page's
+// name in them. Addresses pass: no page has an address of ours as its name.
+func (s *server) byName(listen string, next http.Handler) http.Handler {
+	names := append([]string{"localhost"}, s.opts.HTTPHosts...)
+	if host, _, err := net.SplitHostPort(listen); err == nil && host != "" {
+		names = append(names, host)
+	}
+	for i := range names {
+		names[i] = plainName(names[i])
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.Host
+		if host, _, err := net.SplitHostPort(name); err == nil {
+			name = host
+		}
+		address := net.ParseIP(strings.Trim(name, "[]")) != nil
+		if !address && !slices.Contains(names, plainName(name)) && !s.authorized(r) {
+			http.Error(w, "this server is not known by that name; start it with --http-host NAME if it should be", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// plainName is a host name as it is compared.
+func plainName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
+
+// limited is a listener with at most so many connections open; those beyond it are closed at once.
+type limited struct {
+	net.Listener
+	free chan struct{}
+}
+
+func limit(l net.Listener, most int) net.Listener {
+	return &limited{l, make(chan struct{}, most)}
+}
+
+// Accept returns the next connection that there is room for.
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case l.free <- struct{}{}:
+			return &counted{Conn: c, done: sync.OnceFunc(func() { <-l.free })}, nil
+		default:
+			_ = c.Close() // too many; the client sees the end
+		}
+	}
+}
+
+// counted is a connection that makes room when it is closed.
+type counted struct {
+	net.Conn
+	done func()
+}
+
+func (c *counted) Close() error {
+	defer c.done()
+	return c.Conn.Close()
+}

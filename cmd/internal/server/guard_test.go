@@ -1,0 +1,152 @@
+package server
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+)
+
+func guardedServer(o Options) *server {
+	s := &server{opts: o, health: &health{}, metrics: newMetrics("test"), credentials: datadir.Credentials{User: "scrip", Password: "secret"}}
+	s.health.add("lanes", true, func() (bool, any) { return true, "lane 3 is at node-7" })
+	s.health.serve(true)
+	return s
+}
+
+// What is open to anybody shows no details, and nothing that costs CPU is open to anybody.
+func TestWhatIsServedToWhom(t *testing.T) {
+	open, closed := guardedServer(Options{}), guardedServer(Options{Credentials: "scrip:secret"})
+	for _, c := range []struct {
+		s              *server
+		path, user     string
+		status         int
+		shows, notShow string
+	}{
+		{open, "/healthz", "", 200, "alive", ""},
+		{open, "/readyz", "", 200, `"lanes":{"ok":true`, "node-7"},
+		{open, "/readyz", "scrip:wrong", 200, `"ready":true`, "node-7"},
+		{open, "/readyz", "scrip:secret", 200, "node-7", ""},
+		{open, "/metrics", "", 200, "go_goroutines", ""},
+		{closed, "/metrics", "", 401, "", "go_goroutines"},
+		{closed, "/metrics", "scrip:secret", 200, "go_goroutines", ""},
+		{open, "/debug/pprof/", "", 401, "scrip.json", "goroutine"},
+		{open, "/debug/pprof/heap", "", 401, "", ""},
+		{open, "/debug/pprof/profile?seconds=1", "", 401, "", ""},
+		{open, "/debug/pprof/trace?seconds=1", ":", 401, "", ""},
+		{open, "/debug/pprof/", "scrip:secret", 200, "goroutine", ""},
+		{open, "/debug/pprof/cmdline", "scrip:secret", 404, "", ""},
+		{open, "/debug/pprof/profile?seconds=61", "scrip:secret", 400, "between 1 and 60", ""},
+		{open, "/debug/pprof/trace?seconds=1e9", "scrip:secret", 400, "", ""},
+		{open, "/debug/pprof/trace?seconds=NaN", "scrip:secret", 400, "", ""},
+		{open, "/debug/pprof/heap?seconds=3600", "scrip:secret", 400, "", ""},
+	} {
+		r := httptest.NewRequest(http.MethodGet, c.path, nil)
+		if user, password, ok := strings.Cut(c.user, ":"); ok {
+			r.SetBasicAuth(user, password)
+		}
+		w := httptest.NewRecorder()
+		c.s.handler().ServeHTTP(w, r)
+		body := w.Body.String()
+		if w.Code != c.status || !strings.Contains(body, c.shows) || c.notShow != "" && strings.Contains(body, c.notShow) {
+			t.Errorf("%s as %q: %d %s", c.path, c.user, w.Code, body)
+		}
+	}
+}
+
+// A web page whose name resolves to this machine is refused, whoever is named rightly is not.
+func TestHostNames(t *testing.T) {
+	s := guardedServer(Options{HTTPHosts: []string{"coupons.shop.example"}})
+	h := s.byName("build-7.internal:8080", s.handler())
+	for _, c := range []struct {
+		host, user string
+		status     int
+	}{
+		{"127.0.0.1:8080", "", 200}, {"localhost:8080", "", 200}, {"LocalHost.", "", 200}, {"[::1]:8080", "", 200}, {"[::1]", "", 200}, {"192.0.2.7", "", 200},
+		{"build-7.internal:8080", "", 200}, {"Coupons.Shop.example", "", 200}, {"coupons.shop.example.:80", "", 200},
+		{"evil.example", "", 421}, {"evil.example:8080", "", 421}, {"127.0.0.1.evil.example", "", 421}, {"localhost.evil.example", "", 421}, {"", "", 421},
+		{"evil.example", "secret", 200}, {"evil.example", "wrong", 421},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		r.Host = c.host
+		if c.user != "" {
+			r.SetBasicAuth("scrip", c.user)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != c.status {
+			t.Errorf("Host %q, password %q: %d, want %d", c.host, c.user, w.Code, c.status)
+		}
+	}
+}
+
+// Connections beyond the limit are closed, and there is room again when one ends.
+func TestConnectionsAreLimited(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := guardedServer(Options{})
+	hs := &http.Server{Handler: s.handler()}
+	go func() { _ = hs.Serve(limit(l, 2)) }()
+	defer hs.Close()
+
+	ask := func(c net.Conn) error {
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			return err
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		return err
+	}
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	first, second := dial(), dial()
+	if err := ask(first); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(second); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(dial()); err == nil {
+		t.Error("a third connection is served beside two that are open")
+	}
+	_ = second.Close()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if err := ask(dial()); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("no room although one was closed: %v", err)
+		}
+	}
+}
+
+// A client that says nothing, sends slowly or keeps its connection is cut off.
+func TestClientsAreCutOff(t *testing.T) {
+	hs := guardedServer(Options{}).httpServer()
+	for name, d := range map[string]time.Duration{"header": hs.ReadHeaderTimeout, "read": hs.ReadTimeout, "write": hs.WriteTimeout, "idle": hs.IdleTimeout} {
+		if d <= 0 || d > 2*time.Minute {
+			t.Errorf("%s limit is %s", name, d)
+		}
+	}
+	if hs.MaxHeaderBytes <= 0 || hs.MaxHeaderBytes > 1<<16 {
+		t.Errorf("headers may hold %d bytes", hs.MaxHeaderBytes)
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+)
+
+// envCommand prints, for a shell, how other programs reach the server.
+func (m *Main) envCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "env", Short: "Print how psql and NATS clients reach the server, for a shell", Args: noArgs,
+		Long: `Print how psql and NATS clients reach the server, as variables for a POSIX shell. They hold passwords: evaluate the
+output, do not keep it.
+
+NATS_URL is complete, so that nats.Connect(os.Getenv("NATS_URL")) needs nothing else; NATS_USER and NATS_PASSWORD repeat
+what the nats command line reads by itself. PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE are read by psql and by all
+that is built on libpq.`,
+		Example: `  eval "$(scrip env)"
+  nats sub 'scrip.evt.*'
+  psql -c 'select * from scrip.campaign'`,
+		RunE: func(*cobra.Command, []string) error {
+			server, err := m.find()
+			if err != nil {
+				return err
+			}
+			list, err := environment(server)
+			if err != nil {
+				return err
+			}
+			return m.printEnvironment(list)
+		},
+	}
+	unusedIDFlag(cmd)
+	return cmd
+}
+
+// setting is one variable. An empty one is unset, so that none is left of another server.
+type setting struct{ name, value string }
+
+func environment(server datadir.Descriptor) ([]setting, error) {
+	n, err := url.Parse(server.NATSURL)
+	if err != nil {
+		return nil, errors.New("the URL of the NATS server can not be read; give one such as nats://USER:PASSWORD@HOST:PORT")
+	}
+	password, _ := n.User.Password()
+	list := []setting{{"NATS_URL", server.NATSURL}, {"NATS_USER", n.User.Username()}, {"NATS_PASSWORD", password}}
+	tables, err := libpq(server.PostgresURL)
+	return append(list, tables...), err
+}
+
+// libpqVariables are the parameters of a PostgreSQL URL that libpq also reads from the environment.
+var libpqVariables = []struct{ parameter, variable string }{
+	{"sslmode", "PGSSLMODE"}, {"sslrootcert", "PGSSLROOTCERT"}, {"sslcert", "PGSSLCERT"}, {"sslkey", "PGSSLKEY"},
+	{"channel_binding", "PGCHANNELBINDING"}, {"target_session_attrs", "PGTARGETSESSIONATTRS"}, {"options", "PGOPTIONS"},
+}
+
+// libpq turns a URL into the variables of PostgreSQL's own clients. "" = there are no tables to reach, and then there are
+// no variables either: those that are set mean another database.
+func libpq(text string) ([]setting, error) {
+	if text == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, errors.New("the URL of PostgreSQL can not be read")
+	}
+	q := u.Query()
+	var hosts, ports []string
+	for one := range strings.SplitSeq(u.Host, ",") {
+		host, port, err := net.SplitHostPort(one)
+		if err != nil {
+			host, port = strings.Trim(one, "[]"), ""
+		}
+		hosts, ports = append(hosts, host), append(ports, cmp.Or(port, "5432"))
+	}
+	password, _ := u.User.Password()
+	list := []setting{
+		{"PGHOST", cmp.Or(strings.Join(hosts, ","), q.Get("host"))},
+		{"PGPORT", strings.Join(ports, ",")},
+		{"PGUSER", cmp.Or(u.User.Username(), q.Get("user"))},
+		{"PGPASSWORD", cmp.Or(password, q.Get("password"))},
+		{"PGDATABASE", cmp.Or(strings.TrimPrefix(u.Path, "/"), q.Get("dbname"))},
+	}
+	if u.Host == "" && q.Get("port") != "" {
+		list[1].value = q.Get("port")
+	}
+	for _, v := range libpqVariables {
+		if value := q.Get(v.parameter); value != "" {
+			list = append(list, setting{v.variable, value})
+		}
+	}
+	return list, nil
+}
+
+func (m *Main) printEnvironment(list []setting) error {
+	if m.global.output == outputJSON {
+		all := map[string]string{}
+		for _, s := range list {
+			if s.value != "" {
+				all[s.name] = s.value
+			}
+		}
+		return json.NewEncoder(m.Out).Encode(all)
+	}
+	var text strings.Builder
+	for _, s := range list {
+		if s.value == "" {
+			fmt.Fprintf(&text, "unset %s\n", s.name)
+			continue
+		}
+		fmt.Fprintf(&text, "export %s=%s\n", s.name, shellQuote(s.value))
+	}
+	if f, ok := m.Out.(*os.File); ok && isTerminal(f) {
+		text.WriteString("# Run: eval \"$(scrip env)\"\n")
+	}
+	_, err := io.WriteString(m.Out, text.String())
+	return err
+}
+
+// shellQuote makes one word of a POSIX shell of any text.
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

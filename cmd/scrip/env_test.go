@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+)
+
+// shell runs a script in a POSIX shell with the program as `scrip`, on the data directory of a server.
+func (p *process) shell(script string, env ...string) (string, error) {
+	p.t.Helper()
+	path, err := binary()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(p.t.Context(), "sh", "-euc", script)
+	cmd.Env = append(append(os.Environ(), "PATH="+filepath.Dir(path)+":"+os.Getenv("PATH"), "SCRIP_DATA="+p.data), env...)
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// TestDefaultDoor: without a flag a server asks for credentials that it made itself. Its own user needs to know nothing
+// of them; others are refused and learn where they are.
+func TestDefaultDoor(t *testing.T) {
+	t.Parallel()
+	p := serve(t, dataDir(t))
+	d := p.ready()
+	p.must("campaign", "create", "summer", "--codes", "10")
+	p.must("claim", "summer", "--customer", "alice")
+
+	file := filepath.Join(p.data, "credentials")
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%s: %v, %v", file, info, err)
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := strings.TrimSpace(string(raw))
+	if !strings.Contains(d.NATSURL, "//"+made+"@") || !strings.Contains(d.HTTPURL, "//"+made+"@") {
+		t.Errorf("scrip.json has %s and %s, not the credentials", d.NATSURL, d.HTTPURL)
+	}
+	_, password, _ := strings.Cut(made, ":")
+	if said := p.log.String(); strings.Contains(said, password) {
+		t.Errorf("the password is in the log:\n%s", said)
+	}
+	if got := p.run("status"); strings.Contains(got.out+got.err, password) {
+		t.Errorf("the password is in the status:\n%s", got.out)
+	}
+	bare := "nats://" + d.NATSURL[strings.LastIndexByte(d.NATSURL, '@')+1:]
+	if nc, err := nats.Connect(bare); err == nil {
+		nc.Close()
+		t.Error("whoever reaches the port may do everything")
+	}
+	for _, got := range []result{scrip(t, nil, "campaign", "list", "--nats", bare, "--data", p.data), p.run("campaign", "list", "--nats", bare)} {
+		if got.code != exitFailed || !strings.Contains(got.err, file) {
+			t.Errorf("who is refused is not told of %s: %+v", file, got)
+		}
+	}
+	if got := scrip(t, nil, "campaign", "list", "--nats", bare, "--data", t.TempDir()); got.code != exitFailed || !strings.Contains(got.err, "credentials in its data directory") {
+		t.Errorf("with another data directory: %+v", got)
+	}
+	if status, body := p.get("/readyz"); status != 200 || !strings.Contains(body, `"detail"`) {
+		t.Errorf("/readyz with scrip.json's URL: %d %s", status, body)
+	}
+
+	// The same after a restart, and for a data directory that has no credentials yet: it gets some.
+	p.signal(syscall.SIGTERM)
+	p.exit()
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	again := serve(t, p.data, "--roles", "lanes,api")
+	again.must("claim", "summer", "--customer", "bob")
+	if raw, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(raw)) == made {
+		t.Errorf("no new credentials: %v", err)
+	}
+}
+
+// TestInsecure is for those who want an open door: nothing is asked.
+func TestInsecure(t *testing.T) {
+	t.Parallel()
+	p := serve(t, dataDir(t), "--insecure", "--roles", "lanes,api")
+	d := p.ready()
+	if strings.Contains(d.NATSURL, "@") {
+		t.Errorf("nats_url %s", d.NATSURL)
+	}
+	if got := scrip(t, nil, "campaign", "list", "--nats", d.NATSURL); got.code != exitDone {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestEnvironmentForOthers: what `scrip env` prints is what psql and NATS clients need, and no more.
+func TestEnvironmentForOthers(t *testing.T) {
+	t.Parallel()
+	p := serve(t, dataDir(t))
+	p.must("campaign", "create", "summer", "--codes", "10")
+	p.row("summer", `SELECT campaign FROM scrip.campaign`)
+	if _, err := exec.LookPath("psql"); err != nil {
+		t.Skip("there is no psql on this machine")
+	}
+	out, err := p.shell(`eval "$(scrip env)"; psql -AtXc 'select campaign from scrip.campaign'; echo "$NATS_URL $NATS_USER $NATS_PASSWORD"`, "PGSSLMODE=prefer", "PGHOST=elsewhere.invalid")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	first, rest, _ := strings.Cut(out, "\n")
+	words := strings.Fields(rest)
+	if first != "summer" || len(words) != 3 {
+		t.Fatalf("%s", out)
+	}
+	for name, options := range map[string][]nats.Option{words[0]: nil, "nats://" + p.ready().NATSURL[strings.LastIndexByte(p.ready().NATSURL, '@')+1:]: {nats.UserInfo(words[1], words[2])}} {
+		nc, err := nats.Connect(name, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc.Close()
+	}
+	if v := p.must("env"); v["PGUSER"] == "" || v["NATS_URL"] != words[0] {
+		t.Errorf("as JSON: %v", v)
+	}
+}
+
+// Nothing in a URL reaches the shell as anything but one word, and variables of another server are unset.
+func TestEnvironmentIsQuoted(t *testing.T) {
+	t.Parallel()
+	list, err := environment(datadir.Descriptor{
+		NATSURL:     "nats://127.0.0.1:4222",
+		PostgresURL: "postgres://o%27brien%24%28id%29:p%20%22%60x%0Ay%5C@db1:5433,db2:5432/shop%3Bls?sslmode=verify-full&sslrootcert=%2Fca+1.pem&application_name=x",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var script strings.Builder
+	m := &Main{Out: &script}
+	if err := m.printEnvironment(list); err != nil {
+		t.Fatal(err)
+	}
+	script.WriteString(`printf '<%s>' "$PGHOST" "$PGPORT" "$PGUSER" "$PGPASSWORD" "$PGDATABASE" "$PGSSLMODE" "$PGSSLROOTCERT" "$NATS_URL" "${NATS_USER-none}"`)
+	cmd := exec.CommandContext(context.Background(), "sh", "-euc", script.String())
+	cmd.Env = []string{"NATS_USER=old", "PATH=/nowhere"}
+	out, err := cmd.CombinedOutput()
+	want := "<db1,db2><5433,5432><o'brien$(id)><p \"`x\ny\\><shop;ls><verify-full></ca 1.pem><nats://127.0.0.1:4222><none>"
+	if err != nil || string(out) != want {
+		t.Errorf("got  %s (%v)\nwant %s", out, err, want)
+	}
+}
+
+// TestSecretsFromFiles: a variable with _FILE names a file with the value, which is on no command line.
+func TestSecretsFromFiles(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ env, want string }{
+		{"SCRIP_CREDENTIALS_FILE=" + secret, "USER:PASSWORD"},
+		{"SCRIP_CODE_KEY_FILE=" + secret + ".gone", "SCRIP_CODE_KEY_FILE"},
+		{"SCRIP_TIMEOUT_FILE=" + secret, "nonsense"},
+	} {
+		if got := scrip(t, []string{c.env}, "serve", "--data", t.TempDir()); got.code != exitUsage || !strings.Contains(got.err, c.want) {
+			t.Errorf("%s: %+v", c.env, got)
+		}
+	}
+}
