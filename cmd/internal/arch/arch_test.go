@@ -119,6 +119,7 @@ func TestWhoMayImportWhat(t *testing.T) {
 		{"github.com/riverqueue", []string{"cmd/scripbench"}, "peers are scripbench's"},
 		{"github.com/RoaringBitmap", []string{"streams/scheduler"}, "sets of coupons are the scheduler's"},
 		{"github.com/prometheus/prometheus", nil, "only tests check alert rules with it"},
+		{"github.com/hanwen/go-fuse", []string{"cmd/internal/power"}, "the file system of the power tests is theirs"},
 		{"gonum.org/v1/plot", []string{"cmd/scripbench"}, "measuring is scripbench's"},
 	}
 	for _, p := range list(t, "./...") {

@@ -1,0 +1,27 @@
+// Package cutfs is a file system for tests in which the power can be cut: it holds what was written until it is synced, and
+// drops the rest on demand.
+//
+//	scrip, PostgreSQL ──> kernel (page cache, mmap, flock) ──> /dev/fuse ──> process of the file system: tree in memory
+//	test ── Freeze ──> no answer any more   kill -9 of all that use it   Cut ──> unmount, drop, mount what is left
+//
+// # What is durable
+//
+//   - Contents of a file (data, size): by fsync, fdatasync or msync of it, or a write through O_SYNC or O_DSYNC.
+//     sync_file_range, close, sync and syncfs do not count.
+//   - A name (creation, link, rename, removal): by fsync of its directory. A rename between directories is one change, and is
+//     made durable by the fsync of either. The fsync of a file does not keep its name: POSIX does not promise it. With
+//     FS.Loose it does keep the first name of a new file and the names of new directories above it, which ext4, XFS and
+//     btrfs do.
+//   - Owner and mode: by fsync of the file or directory.
+//
+// # What is not durable
+//
+// The disk may have any part of the rest, since a kernel writes back when it likes: a Plan chooses. Within a directory
+// changes of names keep their order, as in the journal of a file system; between directories they do not. Data is kept or
+// dropped by pages of 4 KiB: such a page is never torn. A file that grew may get any size between the old and the new one,
+// with zeroes where a page was dropped. Data and names are independent, so that a new name may lead to an empty file (as on
+// ext4 without auto_da_alloc, and XFS).
+//
+// Reads always see what was written last, as by the page cache. The file system keeps owners, modes, hard and symbolic links;
+// it has no extended attributes, and times are those of the last change.
+package cutfs
