@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 const (
@@ -52,7 +54,7 @@ func (d *Dir) Credentials() (Credentials, error) {
 	case err != nil:
 		return Credentials{}, fmt.Errorf("reading the server's credentials: %w", err)
 	}
-	if err := ownerOnly(path); err != nil {
+	if err := tighten(path); err != nil {
 		return Credentials{}, err
 	}
 	c, err := ParseCredentials(strings.TrimSpace(string(raw)))
@@ -68,7 +70,7 @@ func (d *Dir) makeCredentials() (Credentials, error) {
 		return Credentials{}, fmt.Errorf("making credentials: %w", err)
 	}
 	c := Credentials{madeUser, hex.EncodeToString(raw)}
-	if err := writeFile(d.file(credentialsFile), c.String()+"\n"); err != nil {
+	if err := atomicfile.Create(d.file(credentialsFile), []byte(c.String()+"\n"), ownerOnly); err != nil {
 		return Credentials{}, fmt.Errorf("keeping the server's credentials: %w", err)
 	}
 	return c, nil
@@ -87,8 +89,8 @@ func CredentialsPath(dir string) string {
 	return path
 }
 
-// ownerOnly takes the rights of others to a secret file away.
-func ownerOnly(path string) error {
+// tighten takes the rights of others to a secret file away.
+func tighten(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
 		return nil // who reads it next sees what is wrong

@@ -43,7 +43,7 @@ func (d *Dir) Key(given, fingerprint string) (Key, error) {
 		if k.Key, err = code.ParseKey(string(raw)); err != nil {
 			return Key{}, fmt.Errorf("%s: %w", path, err)
 		}
-		if err := ownerOnly(path); err != nil {
+		if err := tighten(path); err != nil {
 			return Key{}, err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
