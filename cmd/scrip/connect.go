@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -79,8 +80,8 @@ func (m *Main) connect() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	nc, err := nats.Connect(server.NATSURL, nats.Name("scrip command line"), nats.MaxReconnects(-1), nats.Timeout(connectWait),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // what fails shows in the command's own result
+	nc, err := nats.Connect(server.NATSURL, append(dial.Options("scrip command line"), nats.Timeout(connectWait),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...) // what fails shows in the command's own result
 	if err != nil {
 		return nil, datadir.NotConnected(err, m.global.data)
 	}

@@ -1,5 +1,7 @@
 package natsd
 
+import "github.com/nats-io/nats-server/v2/server"
+
 // SetFree makes the server believe that its disk has that much room. Before Run.
 func (s *Server) SetFree(free func(dir string) uint64) { s.free = free }
 
@@ -7,3 +9,6 @@ func (s *Server) SetFree(free func(dir string) uint64) { s.free = free }
 func (s *Server) BreakStore() {
 	s.log.Errorf("Filestore [%s] Critical write error: %v", "TEST", "no space left on device")
 }
+
+// ServerOptions are nats-server's own.
+func (o Options) ServerOptions() (*server.Options, error) { return o.withDefaults().server() }

@@ -25,6 +25,14 @@ const (
 	// syncEvery is the period of SyncInterval, short because it costs little and a developer's machine does crash.
 	syncEvery = 2 * time.Second
 
+	// pingEvery and pingsOut give up a client, or a node of the cluster, from which nothing arrives after 4 to 6 s (by
+	// default 6 minutes, nodes 90 s). Until then it gets its share of the requests to the micro service. docker/nats/cluster.conf
+	// has the same for nats-servers of one's own.
+	pingEvery = 2 * time.Second
+	pingsOut  = 2
+	// writeWait is how long a write to a client may take before the client is given up.
+	writeWait = 5 * time.Second
+
 	// maxStore switches nats-server's own guess of the disk limit off (three quarters of what is free when it starts,
 	// with every stream's max_bytes set aside from it at once). What bounds the log is the disk itself.
 	maxStore = 1 << 50
@@ -109,6 +117,9 @@ func (o Options) server() (*server.Options, error) {
 		JetStreamMaxMemory: maxMemory,
 		SyncAlways:         o.Sync == SyncAlways,
 		SyncInterval:       syncEvery,
+		PingInterval:       pingEvery,
+		MaxPingsOut:        pingsOut,
+		WriteDeadline:      writeWait,
 		NoSigs:             true, // signals are the process's business
 	}
 	if c := o.Cluster; c != nil {
@@ -116,7 +127,7 @@ func (o Options) server() (*server.Options, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cluster address %q: %w; use HOST:PORT", c.Listen, err)
 		}
-		so.Cluster = server.ClusterOpts{Name: c.Name, Host: host, Port: port}
+		so.Cluster = server.ClusterOpts{Name: c.Name, Host: host, Port: port, PingInterval: pingEvery, MaxPingsOut: pingsOut}
 		for _, r := range c.Routes {
 			so.Routes = append(so.Routes, server.RoutesFromStr(r)...)
 		}

@@ -122,13 +122,13 @@ func (c *Cluster) URL() string {
 // Conn connects to any node until the test ends, reconnecting for ever.
 func (c *Cluster) Conn(t testing.TB, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	return dial(t, c.URL(), opts...)
+	return connect(t, c.URL(), opts...)
 }
 
 // ConnTo connects to node i alone.
 func (c *Cluster) ConnTo(t testing.TB, i int, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	return dial(t, "nats://"+c.opts[i].Listen, append([]nats.Option{nats.IgnoreDiscoveredServers()}, opts...)...)
+	return connect(t, "nats://"+c.opts[i].Listen, append([]nats.Option{nats.IgnoreDiscoveredServers()}, opts...)...)
 }
 
 // JetStream connects to any node until the test ends.

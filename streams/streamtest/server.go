@@ -136,7 +136,7 @@ func copyDir(to, from string) error {
 // Conn connects to the server until the test ends, reconnecting for ever.
 func (s *Server) Conn(t testing.TB, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	return dial(t, s.ClientURL(), opts...)
+	return connect(t, s.ClientURL(), opts...)
 }
 
 // JetStream connects to the server until the test ends.
@@ -145,7 +145,7 @@ func (s *Server) JetStream(t testing.TB, opts ...nats.Option) jetstream.JetStrea
 	return js(t, s.Conn(t, opts...))
 }
 
-func dial(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
+func connect(t testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	opts = append([]nats.Option{
 		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.RetryOnFailedConnect(true),

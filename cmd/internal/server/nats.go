@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -21,8 +22,6 @@ const (
 	// natsWait is how long an external NATS may take to be there: servers of one system are often started together.
 	natsWait = 30 * time.Second
 	natsPoll = 500 * time.Millisecond
-	// reconnectWait is short: the server is mostly on this machine.
-	reconnectWait = 200 * time.Millisecond
 )
 
 // startNATS starts the embedded server or finds the external one.
@@ -106,8 +105,7 @@ func syncText(mode string) string {
 // connect opens one of our connections, which reconnects for ever. The parts have connections of their own, so that
 // the traffic of one is not read behind that of another.
 func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
-	opts := []nats.Option{
-		nats.Name("scrip " + name + " " + s.id), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
+	opts := append(dial.Options("scrip "+name+" "+s.id),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
 			if sub != nil {
@@ -121,7 +119,7 @@ func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
 			}
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) { s.log.Info("NATS connection is back", "of", name) }),
-	}
+	)
 	deadline := time.Now().Add(natsWait)
 	for told := false; ; told = true {
 		nc, err := nats.Connect(s.natsURL, opts...)

@@ -1,0 +1,37 @@
+// Package dial has the options with which servers, the SDK and the tools connect to NATS: how soon a connection on which
+// nothing arrives is given up, and how soon another node is tried.
+//
+//	machine stopped or cut off, no FIN ── nothing arrives ── pings unanswered ──> the connection is closed, the next node is tried
+//
+// The defaults of nats.go notice that after six minutes. The other end of the same connection is the server's: see
+// streams/natsd for the embedded one and docker/nats/cluster.conf. A crash leaves nothing behind here.
+package dial
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// PingEvery and PingsOut give a silent connection up after (PingsOut+1)*PingEvery = 4 s, about as soon as JetStream
+	// elects another leader in place of a node that is away (4 to 9 s). Sooner would also hit nodes that are only busy.
+	PingEvery = time.Second
+	PingsOut  = 3
+	// WriteWait is how long a write may block. While it does nats.go sends no pings either, so that without this bound a
+	// busy connection whose buffers are full would outlast an idle one by a minute.
+	WriteWait = 3 * time.Second
+	// ReconnectWait is the pause after all nodes have been tried.
+	ReconnectWait = 250 * time.Millisecond
+	// ReconnectJitter is added to the pause, at random up to this, so that many clients do not come back at once.
+	ReconnectJitter = 250 * time.Millisecond
+)
+
+// Options for a connection that is tried again for ever. Options of the caller come behind them and win.
+func Options(name string) []nats.Option {
+	return []nats.Option{
+		nats.Name(name), nats.MaxReconnects(-1),
+		nats.PingInterval(PingEvery), nats.MaxPingsOutstanding(PingsOut), nats.FlusherTimeout(WriteWait),
+		nats.ReconnectWait(ReconnectWait), nats.ReconnectJitter(ReconnectJitter, ReconnectJitter),
+	}
+}
