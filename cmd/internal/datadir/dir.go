@@ -56,7 +56,7 @@ func Open(path string) (*Dir, error) {
 	if d.lock, err = takeLock(d.file(lockFile)); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{formatFile, idFile, keyFile, descriptor} {
+	for _, name := range []string{formatFile, idFile, keyFile, credentialsFile, descriptor} {
 		err = errors.Join(err, atomicfile.Sweep(d.file(name)))
 	}
 	if err := errors.Join(err, d.checkFormat(), atomicfile.Remove(d.file(descriptor))); err != nil {
