@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 var (
@@ -218,7 +220,7 @@ func (a *Appender) classify(msg *nats.Msg) (uint64, error) {
 		return 0, fmt.Errorf("stream %s: %w: %w", name, ErrUnknown, nats.ErrNoResponders)
 	}
 	var ack struct {
-		apiAnswer
+		topology.Answer
 		Stream   string `json:"stream"`
 		Sequence uint64 `json:"seq"`
 	}

@@ -26,6 +26,12 @@ const (
 	feedInactive = time.Minute
 	// feedPause is between attempts to begin reading again.
 	feedPause = 100 * time.Millisecond
+	// feedFirst bounds the first attempt to make a consumer, each further one is given twice as long, up to feedShort for
+	// as long as an election may last: a request that meets one is never answered. After feedPatient attempts the server is
+	// taken to be slow, and each gets readFor.
+	feedFirst   = 500 * time.Millisecond
+	feedShort   = 2 * time.Second
+	feedPatient = 8
 )
 
 // GapError says that a stream has no message where one must be.
@@ -224,9 +230,13 @@ func (f *Feed) run(ctx context.Context, g *generation) {
 // again begins anew behind the message delivered last, as often as it takes for the server to answer. A request that
 // reached a server about to stop is never answered, so the first waits are short.
 func (f *Feed) again(ctx context.Context) (*generation, error) {
-	for wait := firstAttempt; ; wait = min(2*wait, readFor) {
+	for tries := 0; ; tries++ {
 		err := f.checkLast(ctx)
 		if err == nil {
+			wait := readFor
+			if tries < feedPatient {
+				wait = min(feedFirst<<tries, feedShort)
+			}
 			attempt, cancel := context.WithTimeout(ctx, wait)
 			var g *generation
 			g, err = f.begin(attempt)

@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -24,14 +23,9 @@ var (
 	ErrHole = errors.New("the message is missing from the stream")
 )
 
-const (
-	// readFor is how long a read asks a server that does not answer, unless the context ends earlier.
-	readFor = 10 * time.Second
-	// firstAttempt bounds the first request, the following are given twice as long each: one that meets a leader
-	// election or a server about to stop is never answered.
-	firstAttempt = 500 * time.Millisecond
-	readPause    = 50 * time.Millisecond
-)
+// readFor is how long a read asks a server that does not answer, unless the context ends earlier: longer than nats-server
+// takes to elect a leader (4 to 9 s).
+const readFor = 12 * time.Second
 
 // Stream is one stream of a lane. It is a value; it holds nothing open.
 type Stream struct {
@@ -61,13 +55,7 @@ func Commands(js jetstream.JetStream, lane int) Stream {
 func (s Stream) Name() string { return s.name }
 
 // Raw is a message as the stream holds it.
-type Raw struct {
-	Subject  string
-	Header   nats.Header
-	Data     []byte
-	Sequence uint64
-	Time     time.Time // stored timestamp, nanoseconds
-}
+type Raw = topology.Message
 
 // Bounds is where a stream begins and ends.
 type Bounds struct {
@@ -75,14 +63,19 @@ type Bounds struct {
 	Messages    uint64
 	Bytes       uint64
 	MaxBytes    int64 // -1 = unlimited
+	// Replicated: the stream has more than one copy. A leader that was cut off may then answer for up to 10 s without
+	// knowing of its successor; on one copy an answer is the truth.
+	Replicated bool
 }
 
-// Bounds asks the stream's leader.
+// Bounds reads them from the stream's leader. While there is none, each replica answers from its own copy, which may lag:
+// those answers are passed over. Fails after 12 s without an answer, [topology.Transient] is true then.
 func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
-	var answer struct {
-		apiAnswer
+	type info struct {
+		topology.Answer
 		Config struct {
 			MaxBytes int64 `json:"max_bytes"`
+			Replicas int   `json:"num_replicas"`
 		} `json:"config"`
 		State struct {
 			Messages uint64 `json:"messages"`
@@ -91,12 +84,16 @@ func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
 			Last     uint64 `json:"last_seq"`
 		} `json:"state"`
 	}
-	if err := s.request(ctx, "STREAM.INFO."+s.name, nil, &answer); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, readFor)
+	defer cancel()
+	answer, err := topology.Ask[info](ctx, s.js, "STREAM.INFO."+s.name, nil)
+	if err != nil {
 		return Bounds{}, fmt.Errorf("asking where stream %s ends: %w", s.name, err)
 	}
 	return Bounds{
 		First: answer.State.First, Last: answer.State.Last,
 		Messages: answer.State.Messages, Bytes: answer.State.Bytes, MaxBytes: answer.Config.MaxBytes,
+		Replicated: answer.Config.Replicas > 1,
 	}, nil
 }
 
@@ -124,28 +121,11 @@ func (s Stream) get(ctx context.Context, sequence uint64) (Raw, error) {
 	if sequence == 0 {
 		return Raw{}, fmt.Errorf("message 0 of stream %s: %w", s.name, ErrTrimmed)
 	}
-	var answer struct {
-		apiAnswer
-		Message struct {
-			Subject string    `json:"subject"`
-			Seq     uint64    `json:"seq"`
-			Header  []byte    `json:"hdrs"`
-			Data    []byte    `json:"data"`
-			Time    time.Time `json:"time"`
-		} `json:"message"`
-	}
-	ask := fmt.Appendf(nil, `{"seq":%d}`, sequence)
-	if err := s.request(ctx, "STREAM.MSG.GET."+s.name, ask, &answer); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, readFor)
+	defer cancel()
+	raw, err := topology.GetMessage(ctx, s.js, s.name, fmt.Appendf(nil, `{"seq":%d}`, sequence))
+	if err != nil {
 		return Raw{}, fmt.Errorf("reading message %d of stream %s: %w", sequence, s.name, err)
-	}
-	m := answer.Message
-	raw := Raw{Subject: m.Subject, Data: m.Data, Sequence: m.Seq, Time: m.Time.UTC(), Header: nats.Header{}}
-	if len(m.Header) > 0 {
-		h, err := nats.DecodeHeadersMsg(m.Header)
-		if err != nil {
-			return Raw{}, fmt.Errorf("reading the headers of message %d of stream %s: %w", sequence, s.name, err)
-		}
-		raw.Header = h
 	}
 	return raw, nil
 }
@@ -202,46 +182,6 @@ func (s Stream) Tail(ctx context.Context) (Tail, error) {
 		tail.Foreign = append(tail.Foreign, seq)
 	}
 	return tail, nil
-}
-
-// apiAnswer is the part that every answer of the JetStream API has.
-type apiAnswer struct {
-	Error *jetstream.APIError `json:"error"`
-}
-
-func (a *apiAnswer) failed() *jetstream.APIError { return a.Error }
-
-// request asks the JetStream API until it is answered. Only reads come this way, so asking twice does no harm.
-func (s Stream) request(ctx context.Context, what string, ask []byte, answer interface{ failed() *jetstream.APIError }) error {
-	ctx, cancel := context.WithTimeout(ctx, readFor)
-	defer cancel()
-	subject := topology.API(s.js, what)
-	for wait := firstAttempt; ; wait *= 2 {
-		attempt, done := context.WithTimeout(ctx, wait)
-		msg, err := s.js.Conn().RequestWithContext(attempt, subject, ask)
-		done()
-		if err == nil {
-			if err := json.Unmarshal(msg.Data, answer); err != nil {
-				return fmt.Errorf("%s: %w", subject, err)
-			}
-			if api := answer.failed(); api != nil {
-				return api
-			}
-			return nil
-		}
-		if ctx.Err() != nil || !isAway(err) {
-			return err
-		}
-		if err := pause(ctx, readPause); err != nil {
-			return err
-		}
-	}
-}
-
-// isAway says whether the server could not answer now and may later.
-func isAway(err error) bool {
-	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) ||
-		errors.Is(err, nats.ErrDisconnected)
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -8,3 +8,10 @@ func ConsiderEvery(d time.Duration) (back func()) {
 	considerEvery = d
 	return func() { considerEvery = was }
 }
+
+// Looks lets tests wait less long between looks at a contradiction. The function takes it back.
+func Looks(pauses ...time.Duration) (back func()) {
+	was := looks
+	looks = func(bool) []time.Duration { return pauses }
+	return func() { looks = was }
+}

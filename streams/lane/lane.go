@@ -48,20 +48,33 @@ func New(o Options) *Lane {
 }
 
 // ErrStopped is the kind of every error after which the lane must not go on by itself, because the log contradicts
-// itself: going on would lose or double what was promised. The text says what an operator can do.
+// itself: going on would lose or double what was promised. The text says what an operator can do. It is a state of the
+// log, not of the process: Run again later, and the lane goes on once the log agrees with itself again.
 var ErrStopped = protocol.ErrStopped
 
 // errLost says that another owner writes this lane: what was decided here is void and nothing of it was answered.
 var errLost = errors.New("another owner writes this lane")
 
+// errDoubtful is the kind of an ErrStopped that reading the log once more, from the start, has not confirmed yet.
+var errDoubtful = errors.New("not confirmed yet")
+
+const (
+	// doubts is how often a lane is taken again because of an errDoubtful before it is believed, within doubtsWithin.
+	doubts       = 2
+	doubtsWithin = time.Minute
+	doubtPause   = 250 * time.Millisecond
+)
+
 // Run takes the lane, decides until ctx ends, and returns nil then. When another owner turns out to write the lane, its
 // state is dropped, loaded again and the lane competed for again: each taking has a new nonce. It returns an error of
-// kind [ErrStopped] when an operator is needed, any other error when the log could not be read or written.
+// kind [ErrStopped] when the log contradicts itself at every look, any other error when the log could not be read or
+// written.
 //
 // A fence that is lost again and again while the lease stays ours has another cause than an owner: somebody publishes on
 // the event stream. Loading the lane each time would cost more than it brings, so it pauses (see losses).
 func (l *Lane) Run(ctx context.Context) error {
 	var recent losses
+	doubted, since := 0, time.Time{}
 	for {
 		err := l.take(ctx)
 		switch {
@@ -76,15 +89,24 @@ func (l *Lane) Run(ctx context.Context) error {
 				l.report(func(s *Status) {
 					*s = Status{State: StateLoading, Error: "the event stream was written by others several times in " + lostWithin.String() + "; find out who publishes there"}
 				})
-				l.sleep(ctx, pause)
+				_ = sleep(ctx, pause) // ended by ctx: the next taking notices
 			}
-		default:
-			if errors.Is(err, ErrStopped) {
-				l.opt.Metrics.refused.WithLabelValues(l.label).Inc()
+			continue
+		case errors.Is(err, errDoubtful):
+			if time.Since(since) > doubtsWithin {
+				doubted, since = 0, time.Now()
 			}
-			l.report(func(s *Status) { s.State, s.Error = StateStopped, err.Error() })
-			return err
+			if doubted++; doubted <= doubts {
+				l.opt.Logger.WarnContext(ctx, "commands and events contradict each other; loading the lane again", "err", err)
+				_ = sleep(ctx, doubtPause)
+				continue
+			}
 		}
+		if errors.Is(err, ErrStopped) {
+			l.opt.Metrics.refused.WithLabelValues(l.label).Inc()
+		}
+		l.report(func(s *Status) { s.State, s.Error = StateStopped, err.Error() })
+		return err
 	}
 }
 
@@ -105,19 +127,13 @@ func (l *losses) add(now time.Time) time.Duration {
 	return lostPause
 }
 
-// sleep waits, or less if ctx ends.
-func (l *Lane) sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
-
 // take loads the state from the log and runs the loop until it ends.
 func (l *Lane) take(ctx context.Context) error {
-	l.report(func(s *Status) { *s = Status{State: StateLoading} })
+	l.report(func(s *Status) {
+		if s.State != StateStopped { // that stays until the log agrees with itself
+			*s = Status{State: StateLoading}
+		}
+	})
 	o := &owner{lane: l, opt: l.opt, started: time.Now(), arrived: true, queries: make(chan *nats.Msg, 4096)}
 	o.Owner = protocol.New(protocol.Options{
 		Log: l.opt.Log.UUID, Lane: l.opt.Lane, Nonce: uuid.NewString(), State: domain.NewLane(l.opt.domainOptions()),
@@ -136,7 +152,7 @@ func (l *Lane) take(ctx context.Context) error {
 		return err
 	}
 	if err := o.continues(ctx); err != nil {
-		return o.contradiction(ctx, err)
+		return err
 	}
 	if o.feed, err = eventlog.Commands(l.opt.JetStream, l.opt.Lane).OpenFeed(ctx, o.Covered(), l.opt.Logger); err != nil {
 		return o.feedBroke(ctx, err)

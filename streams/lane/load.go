@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 )
 
 // load brings the state to where the event log ends: the newest snapshot that fits, and the events after it. It is the
@@ -52,22 +53,47 @@ func (o *owner) replay(ctx context.Context) error {
 	return nil
 }
 
-// continues checks that the command stream is the one the events speak of, and goes on where they end.
+// continues checks that the command stream is the one the events speak of, and goes on where they end. A contradiction is
+// believed only when it stays: an answer may come from a leader that does not know yet that it has been replaced, and the
+// event stream may have gone on meanwhile under another owner. So both streams are read again, on a replicated log for
+// half a minute. Errors: ErrStopped, errLost, and those of reading.
 func (o *owner) continues(ctx context.Context) error {
+	for look := 0; ; look++ {
+		replicated, err := o.compare(ctx)
+		if err = o.contradiction(ctx, err); !errors.Is(err, ErrStopped) {
+			return err
+		}
+		pauses := looks(replicated)
+		if look == len(pauses) {
+			return err
+		}
+		o.opt.Logger.WarnContext(ctx, "commands and events contradict each other; reading both again", "err", err)
+		o.lane.report(func(s *Status) { s.Error = err.Error() })
+		if err := sleep(ctx, pauses[look]); err != nil {
+			return err
+		}
+	}
+}
+
+// looks is replaced by tests, which cannot wait for half a minute.
+var looks = protocol.Looks
+
+// compare does one check of continues, and reports whether the command stream has more than one copy.
+func (o *owner) compare(ctx context.Context) (replicated bool, err error) {
 	commands := eventlog.Commands(o.opt.JetStream, o.opt.Lane)
 	bounds, err := commands.Bounds(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return o.Continues(bounds, func(sequence uint64) (time.Time, error) {
+	return bounds.Replicated, o.Continues(bounds, func(sequence uint64) (time.Time, error) {
 		raw, err := commands.Get(ctx, sequence)
 		return raw.Time, err
 	})
 }
 
 // rebase writes, if an operator asked for it, the one step that breaks contiguity. Asked for without a sequence it does
-// so only where commands and events disagree: a flag left behind in a service's start must not drop, at every start, what
-// was acknowledged and waits to be decided.
+// so only where commands and events disagree, and stay so: a flag left behind in a service's start must not drop, at every
+// start, what was acknowledged and waits to be decided.
 func (o *owner) rebase(ctx context.Context) error {
 	if o.opt.Rebase == nil {
 		return nil
@@ -76,6 +102,7 @@ func (o *owner) rebase(ctx context.Context) error {
 	if first == 0 {
 		switch err := o.continues(ctx); {
 		case err == nil:
+			o.opt.Rebase, o.lane.opt.Rebase = nil, nil // what the flag was given for is not the case
 			o.opt.Logger.WarnContext(ctx, "not rebased: commands and events agree; leave --rebase out from now on")
 			return nil
 		case !errors.Is(err, ErrStopped):

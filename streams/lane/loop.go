@@ -116,7 +116,10 @@ func (o *owner) collect(ctx context.Context) error {
 
 // feedBroke says what the end of the command feed means.
 func (o *owner) feedBroke(ctx context.Context, err error) error {
-	return o.contradiction(ctx, fmt.Errorf("reading commands: %w", o.Broken(err)))
+	if err = o.contradiction(ctx, fmt.Errorf("reading commands: %w", o.Broken(err))); errors.Is(err, ErrStopped) {
+		return fmt.Errorf("%w (%w)", err, errDoubtful)
+	}
+	return err
 }
 
 // contradiction looks, before the lane stops because commands and events do not fit, whether it is not only that another

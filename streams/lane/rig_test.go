@@ -64,8 +64,14 @@ func (r *rig) options() lane.Options {
 // start runs an owner until the test ends or stop is called.
 func (r *rig) start(o lane.Options) *running {
 	r.t.Helper()
+	return r.run(lane.New(o))
+}
+
+// run is start for a lane that was made before.
+func (r *rig) run(l *lane.Lane) *running {
+	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	run := &running{Lane: lane.New(o), cancel: cancel, done: make(chan error, 1)}
+	run := &running{Lane: l, cancel: cancel, done: make(chan error, 1)}
 	go func() { run.done <- run.Run(ctx) }()
 	r.t.Cleanup(func() { run.stop() })
 	return run

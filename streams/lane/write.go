@@ -78,7 +78,7 @@ func (o *owner) resolve(ctx context.Context, attempt eventlog.Attempt, problem e
 				o.opt.Logger.ErrorContext(ctx, "the event log takes no writes; nothing is answered until it does. Free disk space", "err", problem)
 			}
 		}
-		if err := o.sleep(ctx, wait); err != nil {
+		if err := sleep(ctx, wait); err != nil {
 			return 0, err
 		}
 		outcome, err := o.stream.Resolve(ctx, attempt)
@@ -107,7 +107,7 @@ func (o *owner) resolve(ctx context.Context, attempt eventlog.Attempt, problem e
 	}
 }
 
-func (o *owner) sleep(ctx context.Context, d time.Duration) error {
+func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -27,6 +26,7 @@ const (
 	codeClusterAway   jetstream.ErrorCode = 10008
 	codeNoResources   jetstream.ErrorCode = 10023
 	codeNoStorage     jetstream.ErrorCode = 10047
+	codeOffline       jetstream.ErrorCode = 10118
 	codeWrongSeq      jetstream.ErrorCode = 10071
 	codeWrongSeqAgain jetstream.ErrorCode = 10164
 )
@@ -53,15 +53,7 @@ func retry(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-func transient(err error) bool {
-	return errors.Is(err, errAgain) ||
-		errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, nats.ErrTimeout) ||
-		errors.Is(err, nats.ErrNoResponders) ||
-		errors.Is(err, jetstream.ErrNoStreamResponse) ||
-		errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
-		hasCode(err, codeNoPeers, codeClusterAway, codeNoResources)
-}
+func transient(err error) bool { return errors.Is(err, errAgain) || Transient(err) }
 
 func isWrongSequence(err error) bool { return hasCode(err, codeWrongSeq, codeWrongSeqAgain) }
 

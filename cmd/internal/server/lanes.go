@@ -126,15 +126,30 @@ func (ls *lanes) work(ctx context.Context, n int) error {
 	if ls.s.opts.has(RoleScheduler) {
 		beside.Go(func() { ls.schedule(ctx, n) })
 	}
-	err := ls.all[n].Run(ctx)
-	if !errors.Is(err, lane.ErrStopped) {
-		return err // the lease manager calls again, after a pause
+	logged := ""
+	for {
+		err := ls.all[n].Run(ctx)
+		if !errors.Is(err, lane.ErrStopped) {
+			return err // the lease manager calls again, after a pause
+		}
+		// What stopped it is in the log. An operator reads this and acts; should the log agree with itself again, because it
+		// was put back or its replicas caught up, the lane goes on.
+		if why := err.Error(); why != logged {
+			logged = why
+			ls.s.log.Error("lane stopped; the other lanes go on, and its log is read again every minute", "lane", n, "err", err)
+		}
+		pause := time.NewTimer(stoppedPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil
+		}
 	}
-	// What stopped it is in the log; trying again would find the same. An operator reads this, acts and starts us anew.
-	ls.s.log.Error("lane stopped until somebody acts; the other lanes go on", "lane", n, "err", err)
-	<-ctx.Done()
-	return nil
 }
+
+// stoppedPause is after what time the log of a stopped lane is read again.
+const stoppedPause = time.Minute
 
 // schedule runs a lane's scheduler until ctx ends: whatever error ends it, another one is tried after a growing pause, under
 // the same lease, and the lane goes on meanwhile.

@@ -64,6 +64,17 @@ func (o *Owner) Continues(bounds eventlog.Bounds, stored func(sequence uint64) (
 	return nil
 }
 
+// Looks are the pauses between the checks by [Owner.Continues] that must all find a contradiction before it is believed.
+// On a replicated log they last for half a minute: a leader that was cut off goes on answering for up to 10 s, from a
+// copy that ends earlier than its successor's. On one copy two more checks are for good measure.
+func Looks(replicated bool) []time.Duration {
+	pauses := []time.Duration{250 * time.Millisecond, 500 * time.Millisecond}
+	if replicated {
+		pauses = append(pauses, time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 15*time.Second)
+	}
+	return pauses
+}
+
 // Rebase begins the one step that breaks contiguity, because an operator asked for it: without lines, saying at which
 // command the lane goes on (0 = behind what the command stream holds). Commands that are decided a second time by it
 // are known by their ids. The write is in flight then, like any other.

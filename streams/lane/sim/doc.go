@@ -8,7 +8,8 @@
 //
 // In each step chance picks one thing that happens: a packet arrives, vanishes or is doubled; an owner does the next
 // thing it can do, is stopped in its tracks, woken, killed, started; a clock jumps; a store is put back to an older
-// copy. After each step the invariants are checked again. A seed says everything that happens:
+// copy; a store elects a leader, and until it has one, copies answer that lag. After each step the invariants are
+// checked again. A seed says everything that happens:
 //
 //	go test ./streams/lane/sim -run TestSimulation -sim.seed=17 -sim.steps=1000 -v
 //

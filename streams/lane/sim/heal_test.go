@@ -17,7 +17,7 @@ func (w *world) heal() {
 		p.paused, p.skew = false, 0
 		p.leave(dead)
 	}
-	w.now = w.now.Add(time.Minute) // every command's stamp is in the past
+	w.now = w.now.Add(time.Minute) // every command's stamp is in the past, every election over
 	for len(w.network) > 0 {
 		w.take(0).arrive()
 	}
@@ -51,8 +51,8 @@ func (w *world) settle(p *process) {
 			w.take(0).arrive()
 		case p.phase == working && p.Settled() && p.Covered() == w.commands.last:
 			return
-		default:
-			p.next()
+		case !p.next():
+			w.now = w.now.Add(10 * time.Millisecond) // it waits before it looks again
 		}
 		w.judge.look()
 	}

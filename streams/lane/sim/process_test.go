@@ -14,6 +14,12 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
+// The pauses between looks at a contradiction are those of a replicated log, in a world that moves faster.
+const (
+	faster       = 30
+	lookAgainFor = 30 * time.Second / faster
+)
+
 // maxAhead is how far commands may be stamped ahead of an owner's clock.
 const maxAhead = 5 * time.Second
 
@@ -36,7 +42,9 @@ type process struct {
 	paused bool
 	skew   time.Duration // of its clock
 	taking int           // packets to an earlier taking find nobody
-	rebase bool          // an operator said so
+	rebase bool          // an operator said so, or left it in the start line
+	looks  int           // contradictions seen in a row since the state was loaded
+	lookAt time.Time     // when to look again
 
 	cursor   uint64 // last command taken in
 	cursorAt time.Time
@@ -73,6 +81,9 @@ func (p *process) next() bool {
 	case idle:
 		p.load()
 	case loaded:
+		if p.looks > 0 && p.w.now.Before(p.lookAt) {
+			return false
+		}
 		p.open()
 	case stopped:
 		p.rebase, p.phase = true, idle
@@ -103,10 +114,7 @@ func (p *process) leave(next phase) {
 
 // stop is a lane that refuses to guess, unless it is only that another owner went on.
 func (p *process) stop(err error) {
-	if p.Outrun(p.w.events.last) && !p.w.bug.hasty {
-		p.w.count("outrun")
-		p.w.note("%s was outrun: %v", p.name, err)
-		p.leave(idle)
+	if p.outrun(err) {
 		return
 	}
 	if !p.w.damaged {
@@ -116,9 +124,25 @@ func (p *process) stop(err error) {
 	p.leave(stopped)
 }
 
+// outrun drops the state if the event stream went on under another owner, or if that cannot be learnt now.
+func (p *process) outrun(err error) bool {
+	end, ok := p.w.ask(&p.w.events)
+	if ok && (!p.Outrun(end.Last) || p.w.bug.hasty) {
+		return false
+	}
+	p.w.count("outrun")
+	p.w.note("%s was outrun: %v", p.name, err)
+	p.leave(idle)
+	return true
+}
+
 // load folds the log behind the newest snapshot that fits.
 func (p *process) load() {
 	w := p.w
+	end, ok := w.ask(&w.events)
+	if !ok {
+		return
+	}
 	p.taking++
 	w.takings++
 	p.Owner = protocol.New(protocol.Options{
@@ -126,7 +150,7 @@ func (p *process) load() {
 	})
 	for i := len(w.snapshots) - 1; i >= 0 && i >= len(w.snapshots)-2; i-- {
 		s := w.snapshots[i]
-		if !w.bug.anySnapshot && w.events.verify(logID, s.mark.Position) != nil {
+		if !w.bug.anySnapshot && w.verify(&w.events, logID, s.mark.Position) != nil {
 			w.count("snapshot refused")
 			continue
 		}
@@ -140,7 +164,7 @@ func (p *process) load() {
 		break
 	}
 	var last *eventlog.Message
-	for seq := p.Sequence() + 1; seq <= w.events.last; seq++ {
+	for seq := p.Sequence() + 1; seq <= end.Last; seq++ {
 		raw, err := w.events.get(seq)
 		if err != nil {
 			p.stop(err)
@@ -159,17 +183,52 @@ func (p *process) load() {
 		}
 		last = &m
 	}
-	p.Folded(last, w.events.last)
-	p.phase = loaded
+	if !w.bug.anySnapshot {
+		end.Last = max(end.Last, p.Sequence()) // the snapshot's message was found, so what said that it ends before lags
+	}
+	p.Folded(last, end.Last)
+	p.phase, p.looks = loaded, 0
 	w.note("%s loads: events to %d, commands to %d", p.Nonce(), p.Sequence(), p.Covered())
 }
 
-// open rebases if told to, checks that the commands go on where the events end, and opens the feed.
+// open checks that the commands go on where the events end, rebases where they do not and it was told to, and opens the
+// feed. A contradiction is looked at again before it is believed.
 func (p *process) open() {
 	w := p.w
-	if p.rebase {
+	bounds, ok := w.ask(&w.commands)
+	if !ok {
+		return
+	}
+	err := p.Continues(bounds, func(sequence uint64) (time.Time, error) {
+		raw, err := w.read(&w.commands, sequence)
+		return raw.Time, err
+	})
+	if err != nil && !w.bug.anyCommands {
+		// Without the short pauses, which would only make the world slow.
+		switch pauses := protocol.Looks(true)[4:]; {
+		case !errors.Is(err, protocol.ErrStopped):
+			return // not answered
+		case p.outrun(err):
+			return
+		case p.looks < len(pauses) && !w.bug.firstLook:
+			w.count("contradiction looked at again")
+			p.lookAt = w.now.Add(pauses[p.looks] / faster)
+			p.looks++
+			return
+		case !p.rebase:
+			p.stop(err)
+			return
+		}
 		p.rebase = false
-		write, err := p.Rebase(w.commands.bounds(), 0)
+		if !w.damaged {
+			w.judge.violate(stops, "%s rebases: %v", p.name, err)
+			return
+		}
+		if bounds, ok = w.ask(&w.commands); !ok {
+			p.rebase = true
+			return
+		}
+		write, err := p.Rebase(bounds, 0)
 		if err != nil {
 			p.stop(err)
 			return
@@ -177,20 +236,13 @@ func (p *process) open() {
 		w.count("rebase")
 		// It is waited for like any write, and then the loop begins: see landed.
 		p.phase = working
-		p.cursor, p.pretend = w.commands.last, w.commands.last
+		p.cursor, p.pretend = bounds.Last, bounds.Last
 		p.look()
 		p.flights = append(p.flights, &flight{write: write})
 		p.transmit(p.flights[0])
 		return
 	}
-	err := p.Continues(w.commands.bounds(), func(sequence uint64) (time.Time, error) {
-		raw, err := w.commands.get(sequence)
-		return raw.Time, err
-	})
-	if err != nil && !w.bug.anyCommands {
-		p.stop(err)
-		return
-	}
+	p.rebase = false // not the case
 	p.cursor = p.Covered()
 	if b := w.bug; b.ackPosition || b.quietRepeats {
 		// A consumer's position, acknowledged a while ago.
@@ -358,13 +410,17 @@ func (p *process) land() bool {
 	case acked:
 		p.landed(f.seq)
 	case unknown:
-		f.last = w.events.last
+		end, ok := w.ask(&w.events)
+		if !ok {
+			return false
+		}
+		f.last = end.Last
 		if f.state = asked; f.last <= expected {
 			p.verdict(f, f.write.Attempt.Judge(f.last, nil))
 		}
 	case asked:
 		var placed *eventlog.Raw
-		if raw, err := w.events.get(expected + 1); err == nil {
+		if raw, err := w.read(&w.events, expected+1); err == nil {
 			placed = &raw
 		}
 		p.verdict(f, f.write.Attempt.Judge(f.last, placed))

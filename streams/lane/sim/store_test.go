@@ -17,6 +17,57 @@ type store struct {
 	last     uint64
 	synced   uint64 // what a power loss leaves
 	epoch    int    // rises whenever the server comes back with other contents
+
+	// While the replicas elect a leader somebody else answers, from a copy without the last messages.
+	election election
+	lag      uint64
+	until    time.Time // when the election is over
+}
+
+type election int
+
+const (
+	over       election = iota
+	leaderless          // a follower answers, and names no leader
+	deposed             // the leader before answers, which does not know of its successor
+)
+
+// maxElection is how long an election takes at most: a third of the time over which a contradiction is looked at again,
+// as with a real server.
+const maxElection = lookAgainFor / 3
+
+// elect makes the store have an election, for a while.
+func (w *world) elect(s *store) bool {
+	s.election = leaderless + election(w.rng.IntN(2))
+	s.lag = min(s.last, uint64(1+w.rng.IntN(6)))
+	s.until = w.now.Add(time.Duration(w.rng.Int64N(int64(maxElection))))
+	w.note("%s have an election (%d), the copy lags by %d", s.name, s.election, s.lag)
+	return true
+}
+
+// ask reads the bounds as eventlog.Stream.Bounds does; ok is false while nobody answers whose answer counts.
+func (w *world) ask(s *store) (b eventlog.Bounds, ok bool) {
+	b = s.bounds()
+	if s.election == over || w.now.After(s.until) {
+		s.election = over
+		return b, true
+	}
+	b.Last -= min(s.lag, b.Last)
+	b.First = min(b.First, b.Last+1)
+	if s.election == leaderless && !w.bug.anyFollower {
+		w.count("answer of a follower passed over")
+		return b, false
+	}
+	w.count("bounds from a copy that lags")
+	return b, true
+}
+
+// read reads one message as eventlog.Stream.Get does, which is answered by a leader only; it may be one that was deposed.
+func (w *world) read(s *store, sequence uint64) (eventlog.Raw, error) {
+	if s.election == deposed && !w.now.After(s.until) && sequence+s.lag > s.last {
+		return eventlog.Raw{}, fmt.Errorf("message %d of %s, which ends before it in this copy: %w", sequence, s.name, eventlog.ErrLostTail)
+	}
+	return s.get(sequence)
 }
 
 func (s *store) first() uint64 { return s.last - uint64(len(s.messages)) + 1 }
@@ -44,11 +95,11 @@ func (s *store) get(sequence uint64) (eventlog.Raw, error) {
 }
 
 // verify is eventlog.Stream.Verify.
-func (s *store) verify(log string, pos eventlog.Position) error {
+func (w *world) verify(s *store, log string, pos eventlog.Position) error {
 	if pos.Log != log {
 		return eventlog.ErrDiverged
 	}
-	raw, err := s.get(pos.Sequence)
+	raw, err := w.read(s, pos.Sequence)
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,8 @@ type bug struct {
 	wildClock    bool // lane time follows the stamps backwards
 	anySnapshot  bool // snapshots are not held against the log
 	anyCommands  bool // the command stream is not held against the events
+	anyFollower  bool // bounds are believed although no leader gave them
+	firstLook    bool // a contradiction is believed when it is seen first
 }
 
 // world is a lane and everything around it.
@@ -115,6 +117,8 @@ func newWorld(seed uint64, b bug) *world {
 		{"backup", 3, w.backup},
 		{"store restored", sometimes(1), w.restore},
 		{"commands trimmed by somebody", sometimes(1), w.trim},
+		{"election of the commands", sometimes(6), func() bool { return w.elect(&w.commands) }},
+		{"election of the events", sometimes(3), func() bool { return w.elect(&w.events) }},
 		{"sync", 20, w.sync},
 		{"power loss", sometimes(2), w.powerLoss},
 		{"snapshot damaged or foreign", sometimes(3), w.spoil},
@@ -245,7 +249,13 @@ func (w *world) kill() bool {
 
 func (w *world) start() bool {
 	p := w.any()
-	return p.phase == dead && p.next()
+	if p.phase != dead {
+		return false
+	}
+	if p.rebase = w.rng.IntN(4) == 0; p.rebase {
+		w.note("%s starts, with a rebase left behind", p.name)
+	}
+	return p.next()
 }
 
 // jump steps a clock, mostly by little, both ways.

@@ -1,0 +1,46 @@
+package eventlog_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// While a stream has no leader its followers answer STREAM.INFO from copies that lag, other requests are answered with
+// 10008, and some are not answered at all. None of that is what a read returns.
+func TestReadsWaitForTheLeader(t *testing.T) {
+	s := streamtest.Start(t)
+	y := streamtest.NewRelay(t, s)
+	newLog(t, s.JetStream(t), 1)
+	write(t, s.JetStream(t), "a", 1, 20)
+	events := eventlog.Events(y.JetStream, lane)
+	for name, instead := range map[string]func(real func() []byte) []byte{
+		"a follower that lags": func(real func() []byte) []byte { return streamtest.Behind(t, real(), 5, "") },
+		"10008":                func(func() []byte) []byte { return streamtest.Unavailable },
+		"no answer":            func(func() []byte) []byte { return streamtest.NeverAnswered },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int64
+			electing := func(request string, real func() []byte) []byte {
+				if asked.Add(1) > 2 {
+					return nil // elected
+				}
+				return instead(real)
+			}
+			y.Answer(electing)
+			bounds, err := events.Bounds(t.Context())
+			if err != nil || bounds.Last != 20 || asked.Load() < 3 {
+				t.Errorf("%+v %v, after %d requests", bounds, err, asked.Load())
+			}
+			if name == "a follower that lags" {
+				return // says nothing about other requests
+			}
+			asked.Store(0)
+			if raw, err := events.Get(t.Context(), 17); err != nil || raw.Sequence != 17 || asked.Load() < 3 {
+				t.Errorf("message %d %v, after %d requests", raw.Sequence, err, asked.Load())
+			}
+		})
+	}
+}

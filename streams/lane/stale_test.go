@@ -1,0 +1,105 @@
+package lane_test
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// stale makes the first answers about where the command stream ends come from a copy that lags by one message more than
+// what events cover.
+func (r *rig) stale(answers int64, leader string) (y *streamtest.Relay, given *atomic.Int64) {
+	r.t.Helper()
+	y, given = streamtest.NewRelay(r.t, r.srv), new(atomic.Int64)
+	messages, _ := r.events()
+	bounds, err := r.js.Stream(r.t.Context(), topology.CmdStream(0))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	by := bounds.CachedInfo().State.LastSeq - messages[len(messages)-1].Commands[1] + 1
+	y.Answer(func(request string, real func() []byte) []byte {
+		if request == "STREAM.INFO."+topology.CmdStream(0) && given.Add(1) <= answers {
+			return streamtest.Behind(r.t, real(), by, leader)
+		}
+		return nil
+	})
+	return y, given
+}
+
+// A lane that is taken while its command stream elects a leader reads bounds from a copy that lags: of a follower, or of
+// a leader that was replaced and does not know. It neither stops nor, with a --rebase left behind, drops commands that
+// were acknowledged and wait.
+func TestStaleBoundsStopNothingAndDropNothing(t *testing.T) {
+	defer lane.Looks(time.Millisecond, time.Millisecond, time.Millisecond)()
+	for _, leader := range []string{"", "n1"} {
+		for _, rebase := range []bool{false, true} {
+			t.Run(fmt.Sprintf("leader %q, rebase %v", leader, rebase), func(t *testing.T) {
+				r := newRig(t)
+				first := r.up(r.start(r.options()))
+				r.one(create("c", 100, ""))
+				r.one(claim("c", "ann"))
+				if err := first.stop(); err != nil {
+					t.Fatal(err)
+				}
+				for i := range 3 { // acknowledged: ordered and kept
+					if _, err := r.js.Publish(t.Context(), topology.LaneCmd(0), []byte(claim("c", fmt.Sprint("waits-", i)))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				y, given := r.stale(3, leader)
+				o := r.options()
+				o.JetStream = y.JetStream
+				if rebase {
+					o.Rebase = new(uint64)
+				}
+				r.up(r.start(o))
+				r.one(claim("c", "bob"))
+				if given.Load() < 4 {
+					t.Fatalf("only %d questions were asked", given.Load())
+				}
+				held := map[string]bool{}
+				for _, customer := range r.holders() {
+					held[customer] = true
+				}
+				for i := range 3 {
+					if !held[fmt.Sprint("waits-", i)] {
+						t.Errorf("the claim of waits-%d was acknowledged by the log and is never decided", i)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A contradiction that stays stops the lane; when the log agrees again the same lane goes on without an operator.
+func TestAStoppedLaneGoesOnWhenTheLogAgreesAgain(t *testing.T) {
+	defer lane.Looks(time.Millisecond, time.Millisecond)()
+	r := newRig(t)
+	first := r.up(r.start(r.options()))
+	r.one(create("c", 100, ""))
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	y, given := r.stale(1<<62, "n1")
+	o := r.options()
+	o.JetStream = y.JetStream
+	l := lane.New(o)
+	if err := l.Run(t.Context()); !errors.Is(err, lane.ErrStopped) || given.Load() != 3 {
+		t.Fatalf("after %d looks: %v", given.Load(), err)
+	}
+	if s := l.Status(); s.State != lane.StateStopped || s.Error == "" {
+		t.Fatalf("status %+v", s)
+	}
+	y.Answer(nil)
+	r.run(l)
+	streamtest.Eventually(t, "the lane goes on", func() bool { return l.Status().State == lane.StateOwner })
+	if out := r.one(claim("c", "ann")); out.Refused() {
+		t.Fatalf("%+v", out)
+	}
+}

@@ -1,0 +1,166 @@
+package topology
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// askFirst and askMost are the pauses after which a request without an answer is sent again: the first is doubled
+	// until the other. A request that reaches a stream without a leader, or a server about to stop, is never answered.
+	askFirst = 500 * time.Millisecond
+	askMost  = 2 * time.Second
+	// askPause is the pause after an answer that says "not now".
+	askPause = 50 * time.Millisecond
+)
+
+// ErrNoLeader: the replicas of a stream elect a leader; what one of them says of its own copy may lag.
+var ErrNoLeader = errors.New("the stream has no leader")
+
+// Answer is the part that every answer of the JetStream API has. Embed it.
+type Answer struct {
+	Error   *jetstream.APIError `json:"error"`
+	Cluster *struct {
+		Leader string `json:"leader"`
+	} `json:"cluster"`
+}
+
+// Failed is the error in the answer, nil if there is none. Where a stream has no leader, every replica answers
+// STREAM.INFO from its own copy, without naming a leader: that counts as no answer.
+func (a *Answer) Failed() error {
+	switch {
+	case a.Error != nil:
+		return a.Error
+	case a.Cluster != nil && a.Cluster.Leader == "":
+		return ErrNoLeader
+	}
+	return nil
+}
+
+// Ask sends a JetStream API request such as "STREAM.INFO.SCRIP_EVT_0" until it is answered or ctx ends: after 500 ms, then
+// at growing pauses of up to 2 s, each time listening for the answers to all of them. Use it for reads only. Answers of
+// kind [Transient] count as none; any other error in the answer is returned.
+func Ask[A any, P interface {
+	*A
+	Failed() error
+}](ctx context.Context, js jetstream.JetStream, request string, body []byte) (answer A, err error) {
+	nc, subject := js.Conn(), API(js, request)
+	inbox := nc.NewRespInbox()
+	sub, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return answer, fmt.Errorf("%s: %w", subject, err)
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // the connection may be gone, and the subscription with it
+	var last error          // why there is no answer yet
+	for wait := askFirst; ; wait = min(2*wait, askMost) {
+		if err := nc.PublishRequest(subject, inbox, body); err != nil {
+			return answer, fmt.Errorf("%s: %w", subject, err)
+		}
+		attempt, done := context.WithTimeout(ctx, wait)
+		msg, err := sub.NextMsgWithContext(attempt)
+		done()
+		if err == nil {
+			var got A
+			err = parseAnswer(msg, P(&got))
+			if err == nil {
+				return got, nil
+			}
+		}
+		if ctx.Err() != nil {
+			return answer, fmt.Errorf("%s: %w", subject, errors.Join(ctx.Err(), last))
+		}
+		if !Transient(err) {
+			return answer, fmt.Errorf("%s: %w", subject, err)
+		}
+		if last = err; errors.Is(err, context.DeadlineExceeded) {
+			continue // the pause is over
+		}
+		pause := time.NewTimer(askPause)
+		select {
+		case <-ctx.Done():
+		case <-pause.C:
+		}
+		pause.Stop()
+	}
+}
+
+func parseAnswer(msg *nats.Msg, answer interface{ Failed() error }) error {
+	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
+		return nats.ErrNoResponders
+	}
+	if err := json.Unmarshal(msg.Data, answer); err != nil {
+		return fmt.Errorf("answer %.100q: %w", msg.Data, err)
+	}
+	return answer.Failed()
+}
+
+// Message is a message as a stream's leader holds it.
+type Message struct {
+	Subject  string
+	Header   nats.Header
+	Data     []byte
+	Sequence uint64
+	Time     time.Time // stored timestamp, nanoseconds
+}
+
+// GetMessage reads one message from the stream's leader; a direct get may come from a replica that lags. query is the body of
+// the request: {"seq":7} or {"last_by_subj":"…"}. It asks until ctx ends. An APIError with
+// [jetstream.JSErrCodeMessageNotFound] means that the stream holds no such message.
+func GetMessage(ctx context.Context, js jetstream.JetStream, stream string, query []byte) (Message, error) {
+	type answer struct {
+		Answer
+		Message struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	got, err := Ask[answer](ctx, js, "STREAM.MSG.GET."+stream, query)
+	if err != nil {
+		return Message{}, err
+	}
+	m := Message{Subject: got.Message.Subject, Data: got.Message.Data, Sequence: got.Message.Seq, Time: got.Message.Time.UTC(), Header: nats.Header{}}
+	if len(got.Message.Header) > 0 {
+		if m.Header, err = nats.DecodeHeadersMsg(got.Message.Header); err != nil {
+			return Message{}, fmt.Errorf("headers of message %d of stream %s: %w", m.Sequence, stream, err)
+		}
+	}
+	return m, nil
+}
+
+// LastMessage reads the newest message of a literal subject from the stream's leader; ok is false where there is none.
+func LastMessage(ctx context.Context, js jetstream.JetStream, stream, subject string) (m Message, ok bool, err error) {
+	query, err := json.Marshal(map[string]string{"last_by_subj": subject})
+	if err != nil {
+		return Message{}, false, err
+	}
+	m, err = GetMessage(ctx, js, stream, query)
+	if hasCode(err, jetstream.JSErrCodeMessageNotFound) {
+		return Message{}, false, nil
+	}
+	return m, err == nil, err
+}
+
+// Transient says whether the error means that the server, or the stream's leader, could not be reached now and may be
+// later. What was asked for may have happened.
+func Transient(err error) bool {
+	return errors.Is(err, ErrNoLeader) ||
+		errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, nats.ErrDisconnected) ||
+		errors.Is(err, nats.ErrConnectionReconnecting) ||
+		errors.Is(err, nats.ErrReconnectBufExceeded) ||
+		errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		errors.Is(err, jetstream.ErrNoHeartbeat) ||
+		errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
+		hasCode(err, codeNoPeers, codeClusterAway, codeNoResources, codeOffline)
+}
