@@ -79,7 +79,7 @@ type Scope uint8
 
 // The scopes.
 const (
-	ScopeProducer  Scope = iota // scrip.lane.<lane>.cmd.<campaign>
+	ScopeProducer  Scope = iota // scrip.lane.<lane>.cmd.<campaign> and, for several campaigns, scrip.lane.<lane>.shop
 	ScopeOperator               // scrip.lane.<lane>.admin.<campaign>
 	ScopeTrusted                // scrip.lane.<lane>.cmd: either of the above
 	ScopeScheduler              // scrip.lane.<lane>.due

@@ -200,6 +200,7 @@ func sentOn(subject string) sender {
 		return s
 	}
 	switch kind {
+	case topology.Cmd, topology.Shop:
 	case topology.Admin:
 		s.scope = domain.ScopeOperator
 	case topology.Multi:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/coalesce"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // Options of a Client; the zero value has the written defaults.
@@ -75,18 +76,26 @@ func New(nc *nats.Conn, opts Options) *Client {
 		opts.Timeout = 30 * time.Second
 	}
 	c := &Client{
-		nc:   nc,
-		opts: opts,
-		lines: coalesce.New(nc, coalesce.Options{
-			InFlight: opts.InFlight, MaxPending: opts.MaxPending, AskAgain: opts.AskAgain,
-		}),
+		nc:     nc,
+		opts:   opts,
 		finder: finder{nc: nc, turn: make(chan struct{}, 1)},
 		ended:  make(chan struct{}),
 	}
+	c.lines = coalesce.New(nc, coalesce.Options{
+		InFlight: opts.InFlight, MaxPending: opts.MaxPending, AskAgain: opts.AskAgain, Subject: c.subject,
+	})
 	ctx, stop := context.WithCancel(context.Background())
 	c.stop = stop
 	go c.run(ctx)
 	return c
+}
+
+// subject is where a lane's commands are published; the log is known when a lane is.
+func (c *Client) subject(lane int) string {
+	if log := c.finder.known.Load(); log != nil && log.shop {
+		return topology.LaneShop(lane)
+	}
+	return topology.LaneCmd(lane) // a server that knows no other
 }
 
 // run ends with Close or with the connection.

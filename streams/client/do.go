@@ -84,8 +84,8 @@ func (c *Client) send(ctx context.Context, cmd *domain.Command, deadline time.Ti
 		return coalesce.Ticket{}, invalid(cmd, err), nil
 	}
 	l := coalesce.Line{ID: cmd.ID, JSON: line, Deadline: deadline, To: to}
-	if cmd.Type.HasCode() {
-		ticket, err := c.lines.Request(ctx, "scrip."+cmd.Type.String(), l)
+	if subject := endpoint(cmd.Type); subject != "" {
+		ticket, err := c.lines.Request(ctx, subject, l)
 		return ticket, domain.Outcome{}, err
 	}
 	log, err := c.finder.log(ctx)
@@ -94,6 +94,29 @@ func (c *Client) send(ctx context.Context, cmd *domain.Command, deadline time.Ti
 	}
 	ticket, err := c.lines.Send(ctx, topology.LaneOf(cmd.Campaign, log.lanes), l)
 	return ticket, domain.Outcome{}, err
+}
+
+// endpoint is the micro service's subject for a command that is not published to a lane from here: commands with a code,
+// because the service knows the lane of a code, and those of operators, because the subject that takes them of many
+// campaigns gives whoever may publish there an operator's rights.
+func endpoint(t domain.CommandType) string {
+	switch t {
+	case domain.Redeem, domain.Rollback, domain.Void, domain.Extend:
+		return "scrip." + t.String()
+	case domain.CreateCampaign:
+		return "scrip.campaign.create"
+	case domain.UpdateCampaign:
+		return "scrip.campaign.update"
+	case domain.PauseCampaign:
+		return "scrip.campaign.pause"
+	case domain.ResumeCampaign:
+		return "scrip.campaign.resume"
+	case domain.EndCampaign:
+		return "scrip.campaign.end"
+	case domain.ImportCodes:
+		return "scrip.codes.import"
+	}
+	return ""
 }
 
 func (c *Client) name(cmd *domain.Command) {

@@ -14,9 +14,13 @@
 //
 // Two ways lead to the log, both hidden:
 //
-//	claim, remind, campaigns ──lane computed here──> scrip.lane.<lane>.cmd        calls under way at once share messages
-//	redeem, rollback, void, extend ──> micro service scrip.redeem … ──> lane      it knows the campaign of a code
+//	claim, remind, unremind ──lane computed here──> scrip.lane.<lane>.shop        calls under way at once share messages
+//	redeem, void, campaigns, … ──> micro service scrip.redeem … ──> lane          it knows the campaign of a code
 //	queries ──> micro service scrip.campaign.show … ──> the lane's owner
+//
+// A server of a version that does not know scrip.lane.<lane>.shop is sent the first kind on scrip.lane.<lane>.cmd. Upgrade
+// all servers of a log before the programs that use this package: an older server cannot work a lane on which something
+// was published to a subject it does not know.
 //
 // Every command has an id; without one it gets a UUIDv7. The same id asked again gets the same answer, which is how this
 // package itself survives lost messages, reconnects and failovers: it sends the same lines again until they are answered

@@ -25,7 +25,11 @@ const infoWait = time.Second
 type found struct {
 	uuid  string
 	lanes int
+	shop  bool // its lanes take producers' commands on topology.LaneShop
 }
+
+// same reports whether two answers are about one log. Servers that are upgraded add what it takes.
+func (f found) same(other found) bool { return f.uuid == other.uuid && f.lanes == other.lanes }
 
 // finder learns the log from the micro service's metadata, once, and notices when another log stands behind the same
 // address: lanes computed for the one would be wrong in the other.
@@ -89,7 +93,7 @@ func (f *finder) askOnce(ctx context.Context) (found, error) {
 		return found{}, err
 	}
 	var info struct {
-		Metadata struct{ Lanes, Log string }
+		Metadata struct{ Lanes, Log, Shop string }
 	}
 	if err := json.Unmarshal(reply.Data, &info); err != nil {
 		return found{}, fmt.Errorf("the service's description is not JSON: %w", err)
@@ -98,7 +102,7 @@ func (f *finder) askOnce(ctx context.Context) (found, error) {
 	if err != nil || lanes < 1 || lanes > topology.MaxLanes || info.Metadata.Log == "" {
 		return found{}, fmt.Errorf("the service says it has %q lanes and log %q; is it another program?", info.Metadata.Lanes, info.Metadata.Log)
 	}
-	return found{uuid: info.Metadata.Log, lanes: lanes}, nil
+	return found{uuid: info.Metadata.Log, lanes: lanes, shop: info.Metadata.Shop != ""}, nil
 }
 
 // watch compares the log after each reconnect.
@@ -117,7 +121,7 @@ func (f *finder) watch(ctx context.Context) error {
 			if was == nil {
 				continue // nobody has asked yet
 			}
-			if now, err := f.ask(ctx); err == nil && now != *was {
+			if now, err := f.ask(ctx); err == nil && !now.same(*was) {
 				f.replaced.Store(&now)
 				return nil
 			}

@@ -50,7 +50,12 @@ func newRig(t *testing.T, opts client.Options) *rig {
 // serve runs the micro service.
 func (r *rig) serve(t *testing.T, log topology.Log) {
 	t.Helper()
-	svc := service.New(r.server.Conn(t), log, r.codec, service.Options{
+	r.serveOn(t, r.server.Conn(t), log)
+}
+
+func (r *rig) serveOn(t *testing.T, nc *nats.Conn, log topology.Log) {
+	t.Helper()
+	svc := service.New(nc, log, r.codec, service.Options{
 		Coalesce: coalesce.Options{AskAgain: quick}, Logger: streamtest.Logger(t),
 	})
 	ctx, cancel := context.WithCancel(context.Background())

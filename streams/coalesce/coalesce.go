@@ -24,6 +24,9 @@ type Options struct {
 	// AskAgain is how long an outcome may take before the line is sent again under the same id; later pauses double,
 	// up to 8 times it. Defaults to 2 s.
 	AskAgain time.Duration
+	// Subject is where a lane's lines are published, asked once for each lane. Defaults to topology.LaneCmd, which takes
+	// any command and is for servers.
+	Subject func(lane int) string
 }
 
 func (o Options) withDefaults() Options {
@@ -36,6 +39,9 @@ func (o Options) withDefaults() Options {
 	o.MaxPending = max(o.MaxPending, 64)
 	if o.AskAgain <= 0 {
 		o.AskAgain = 2 * time.Second
+	}
+	if o.Subject == nil {
+		o.Subject = topology.LaneCmd
 	}
 	return o
 }

@@ -59,7 +59,7 @@ func newRoute(c *Coalescer, number int) *route {
 		// The service should give up, and say so, before it is asked again.
 		r.header = nats.Header{timeoutHeader: []string{min(r.pause()*3/4, maxTimeout).String()}}
 	} else {
-		r.subject = topology.LaneCmd(number)
+		r.subject = c.opts.Subject(number)
 	}
 	return r
 }

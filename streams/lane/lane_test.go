@@ -161,6 +161,9 @@ func TestSubjectsDecideWhoMaySendWhat(t *testing.T) {
 		{"a claim from an operator", topology.LaneAdminFor(0, "c"), `{"id":"3","type":"claim","customer_id":"a"}`, "claim"},
 		{"a campaign against the subject", topology.LaneCmdFor(0, "c"), `{"id":"4","type":"claim","campaign":"d","customer_id":"a"}`, "campaign"},
 		{"a claim among the scheduler's", topology.LaneDue(0), `{"id":"5","type":"claim","campaign":"c","customer_id":"a"}`, "claim"},
+		{"a void among producers'", topology.LaneShop(0), `{"id":"7","type":"void","campaign":"c","code":"X","reason":"y"}`, "void"},
+		{"an import among producers'", topology.LaneShop(0), `{"id":"8","type":"import_codes","campaign":"c","codes":["XYZ"]}`, "import_codes"},
+		{"an expire among producers'", topology.LaneShop(0), `{"id":"9","type":"expire","campaign":"c","through":"2020-01-01T00:00:00Z"}`, "expire"},
 	} {
 		_, sub := r.send(c.subject, c.line)
 		out := r.answers(sub)[0]
@@ -171,6 +174,11 @@ func TestSubjectsDecideWhoMaySendWhat(t *testing.T) {
 	_, sub := r.send(topology.CmdSubject("c"), `{"id":"6","type":"claim","customer_id":"mapped"}`)
 	if out := r.answers(sub)[0]; out.Status != domain.StatusClaimed {
 		t.Errorf("a claim over the mapped subject: %+v", out)
+	}
+	r.one(create("d", 10, ""))
+	_, sub = r.send(topology.LaneShop(0), claim("c", "one")+"\n"+claim("d", "two"))
+	if out := r.answers(sub); out[0].Status != domain.StatusClaimed || out[0].Campaign != "c" || out[1].Status != domain.StatusClaimed || out[1].Campaign != "d" {
+		t.Errorf("claims of several campaigns from a producer: %+v", out)
 	}
 }
 

@@ -116,7 +116,7 @@ func keptStream(name, subject string, id identity, spec Spec) jetstream.StreamCo
 func cmdStream(lane int, id identity, spec Spec) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        CmdStream(lane),
-		Subjects:    []string{LaneCmd(lane), LaneCmdFor(lane, "*"), LaneAdminFor(lane, "*"), LaneDue(lane)},
+		Subjects:    append(firstSubjects(lane), LaneShop(lane)),
 		Retention:   jetstream.LimitsPolicy,
 		Storage:     jetstream.FileStorage,
 		Compression: jetstream.NoCompression,
@@ -129,6 +129,11 @@ func cmdStream(lane int, id identity, spec Spec) jetstream.StreamConfig {
 		DenyDelete:  true,
 		Metadata:    id.metadata(),
 	}
+}
+
+// firstSubjects are those of a command stream made before there was LaneShop. Ensure adds what is missing.
+func firstSubjects(lane int) []string {
+	return []string{LaneCmd(lane), LaneCmdFor(lane, "*"), LaneAdminFor(lane, "*"), LaneDue(lane)}
 }
 
 func stateConfig(spec Spec) jetstream.KeyValueConfig {

@@ -48,11 +48,11 @@ func Ensure(ctx context.Context, js jetstream.JetStream, spec Spec) (Log, error)
 
 	log := id.log()
 	log.Drift = bucketDrift
-	streamDrift, err := ensureStreams(ctx, js, id, spec)
+	streamDrift, shop, err := ensureStreams(ctx, js, id, spec)
 	if err != nil {
 		return Log{}, err
 	}
-	log.Drift = append(log.Drift, streamDrift...)
+	log.Drift, log.Shop = append(log.Drift, streamDrift...), shop
 
 	_, leaseDrift, err := ensureBucket(ctx, js, leaseConfig(spec))
 	if err != nil {
@@ -154,11 +154,12 @@ func markComplete(ctx context.Context, kv jetstream.KeyValue, id identity, revis
 	return nil
 }
 
-// ensureStreams checks every lane's streams and creates those missing from a log still being created.
-func ensureStreams(ctx context.Context, js jetstream.JetStream, id identity, spec Spec) ([]string, error) {
+// ensureStreams checks every lane's streams and creates those missing from a log still being created. shop says that all
+// command streams have the subject LaneShop.
+func ensureStreams(ctx context.Context, js jetstream.JetStream, id identity, spec Spec) (drifts []string, shop bool, err error) {
 	var (
 		mu       sync.Mutex
-		drifts   []string
+		without  bool
 		lost     []string
 		group, g = errgroup.WithContext(ctx)
 	)
@@ -166,35 +167,37 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, id identity, spe
 	for lane := range id.Lanes {
 		for _, want := range streamConfigs(lane, id, spec) {
 			group.Go(func() error {
-				d, missing, err := ensureStream(g, js, want, id)
+				have, missing, err := ensureStream(g, js, want, firstSubjects(lane), id)
 				if err != nil {
 					return err
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				drifts = append(drifts, d...)
 				if missing {
 					lost = append(lost, want.Name)
+					return nil
 				}
+				drifts = append(drifts, drift(want, have)...)
+				without = without || slices.Contains(want.Subjects, LaneShop(lane)) && !slices.Contains(have.Subjects, LaneShop(lane))
 				return nil
 			})
 		}
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if len(lost) > 0 {
 		slices.Sort(lost)
-		return nil, refuse("log %s has lost %s: an empty stream in its place would forget codes given out; restore it from a backup (or, to begin a new log, remove all SCRIP_ streams and buckets)",
+		return nil, false, refuse("log %s has lost %s: an empty stream in its place would forget codes given out; restore it from a backup (or, to begin a new log, remove all SCRIP_ streams and buckets)",
 			id.UUID, strings.Join(lost, ", "))
 	}
 	slices.Sort(drifts)
-	return drifts, nil
+	return drifts, !without, nil
 }
 
-// ensureStream checks one stream, or creates it. missing means: not there, and not to be created.
-func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, id identity) (drifts []string, missing bool, err error) {
-	var have jetstream.StreamConfig
+// ensureStream checks one stream, or creates it. missing means: not there, and not to be created. A stream with exactly
+// the subjects old gets those it should have; nothing else of a stream that exists is changed.
+func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, old []string, id identity) (have jetstream.StreamConfig, missing bool, err error) {
 	err = retry(ctx, func(ctx context.Context) error {
 		missing = false
 		stream, err := js.Stream(ctx, want.Name)
@@ -216,24 +219,35 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	})
 	switch {
 	case hasCode(err, codeNoStorage):
-		return nil, false, fmt.Errorf("stream %s needs %d bytes set aside and the server has not so much storage left; free disk space or give the command streams a lower limit: %w", want.Name, want.MaxBytes, err)
+		return have, false, fmt.Errorf("stream %s needs %d bytes set aside and the server has not so much storage left; free disk space or give the command streams a lower limit: %w", want.Name, want.MaxBytes, err)
 	case err != nil:
-		return nil, false, fmt.Errorf("ensuring stream %s: %w", want.Name, err)
+		return have, false, fmt.Errorf("ensuring stream %s: %w", want.Name, err)
 	case missing:
-		return nil, true, nil
+		return have, true, nil
 	}
 	on, err := identityOf(want.Name, have.Metadata)
 	if err != nil {
-		return nil, false, err
+		return have, false, err
 	}
 	if !on.same(id) {
 		if on.Format > Format {
-			return nil, false, on.check(Spec{})
+			return have, false, on.check(Spec{})
 		}
-		return nil, false, refuse("stream %s belongs to log %s (%d lanes, key %s), the others to log %s (%d lanes, key %s); restore all streams from one backup, or, if the streams are right and only bucket %s is not, delete its key %q",
+		return have, false, refuse("stream %s belongs to log %s (%d lanes, key %s), the others to log %s (%d lanes, key %s); restore all streams from one backup, or, if the streams are right and only bucket %s is not, delete its key %q",
 			want.Name, on.UUID, on.Lanes, on.KeyFingerprint, id.UUID, id.Lanes, id.KeyFingerprint, StateBucket, identityKey)
 	}
-	return drift(want, have), false, nil
+	if sorted(have.Subjects) == sorted(old) && sorted(want.Subjects) != sorted(old) {
+		// Any number of servers may do this at once. After a crash the next one does.
+		have.Subjects = want.Subjects
+		err = retry(ctx, func(ctx context.Context) error {
+			_, err := js.UpdateStream(ctx, have)
+			return err
+		})
+		if err != nil {
+			return have, false, fmt.Errorf("adding subjects to stream %s: %w", want.Name, err)
+		}
+	}
+	return have, false, nil
 }
 
 func ensureBucket(ctx context.Context, js jetstream.JetStream, want jetstream.KeyValueConfig) (kv jetstream.KeyValue, drifts []string, err error) {

@@ -31,6 +31,8 @@ type Log struct {
 	// Drift lists, for people, how streams and buckets differ from the spec. Nothing of it is repaired silently. Set by
 	// Ensure only.
 	Drift []string
+	// Shop says that every command stream takes LaneShop. Set by Ensure only.
+	Shop bool
 }
 
 // identity is what is fixed when a log is created. It stands in StateBucket and in every stream's metadata.

@@ -61,8 +61,12 @@ func CmdSubject(campaign string) string { return "scrip.cmd." + campaign }
 // AdminSubject is where operators publish the commands of one campaign.
 func AdminSubject(campaign string) string { return "scrip.admin." + campaign }
 
-// LaneCmd takes messages of several campaigns of one lane, each line with its campaign.
+// LaneCmd takes messages of several campaigns of one lane, each line with its campaign, of producers and operators. It is
+// for servers: who may publish here has an operator's rights.
 func LaneCmd(lane int) string { return laneSubject(lane, "cmd") }
+
+// LaneShop takes producers' commands of several campaigns of one lane, each line with its campaign.
+func LaneShop(lane int) string { return laneSubject(lane, "shop") }
 
 // LaneCmdFor is the mapped form of CmdSubject.
 func LaneCmdFor(lane int, campaign string) string { return laneSubject(lane, "cmd.") + campaign }
@@ -114,6 +118,8 @@ const (
 	Multi
 	// Due carries the scheduler's commands.
 	Due
+	// Shop carries producers' commands of several campaigns, each line with its own.
+	Shop
 )
 
 func (k Kind) String() string {
@@ -126,11 +132,13 @@ func (k Kind) String() string {
 		return "multi"
 	case Due:
 		return "due"
+	case Shop:
+		return "shop"
 	}
 	return "unknown"
 }
 
-// ParseCommandSubject takes a subject of a command stream apart. campaign is empty for Multi and Due. A subject that
+// ParseCommandSubject takes a subject of a command stream apart. campaign is empty for Multi, Shop and Due. A subject that
 // is not of that form, the unmapped scrip.cmd.<campaign> included, is not ok.
 func ParseCommandSubject(subject string) (kind Kind, lane int, campaign string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, "scrip.lane.")
@@ -155,6 +163,8 @@ func ParseCommandSubject(subject string) (kind Kind, lane int, campaign string, 
 		return Admin, lane, campaign, true
 	case !one && what == "cmd":
 		return Multi, lane, "", true
+	case !one && what == "shop":
+		return Shop, lane, "", true
 	case !one && what == "due":
 		return Due, lane, "", true
 	}

@@ -13,6 +13,7 @@ func TestParseCommandSubject(t *testing.T) {
 		{LaneAdminFor(0, "A_-9"), Admin, 0, "A_-9"},
 		{LaneCmd(63), Multi, 63, ""},
 		{LaneDue(12), Due, 12, ""},
+		{LaneShop(7), Shop, 7, ""},
 	} {
 		kind, lane, campaign, ok := ParseCommandSubject(tc.subject)
 		if !ok || kind != tc.kind || lane != tc.lane || campaign != tc.campaign {
@@ -21,7 +22,7 @@ func TestParseCommandSubject(t *testing.T) {
 	}
 	for _, subject := range []string{
 		"", "scrip", "scrip.cmd.summer", "scrip.lane.", "scrip.lane.1", "scrip.lane.1.", "scrip.lane.1.cmd.", "scrip.lane.1.admin",
-		"scrip.lane.1.admin.", "scrip.lane.1.due.x", "scrip.lane.1.cmd.a.b", "scrip.lane.01.cmd", "scrip.lane.+1.cmd", "scrip.lane.-1.cmd",
+		"scrip.lane.1.admin.", "scrip.lane.1.due.x", "scrip.lane.1.shop.x", "scrip.lane.1.cmd.a.b", "scrip.lane.01.cmd", "scrip.lane.+1.cmd", "scrip.lane.-1.cmd",
 		"scrip.lane.x.cmd", "scrip.lane.99999999999999999999.cmd", "scrip.evt.1", "scrip.lane.1.evt",
 	} {
 		if kind, lane, campaign, ok := ParseCommandSubject(subject); ok {
@@ -38,7 +39,7 @@ func FuzzParseCommandSubject(f *testing.F) {
 		if !ok {
 			return
 		}
-		want := map[Kind]string{Cmd: LaneCmdFor(lane, campaign), Admin: LaneAdminFor(lane, campaign), Multi: LaneCmd(lane), Due: LaneDue(lane)}[kind]
+		want := map[Kind]string{Cmd: LaneCmdFor(lane, campaign), Admin: LaneAdminFor(lane, campaign), Multi: LaneCmd(lane), Due: LaneDue(lane), Shop: LaneShop(lane)}[kind]
 		if want != subject {
 			t.Errorf("%q parsed as %v, which is written %q", subject, kind, want)
 		}

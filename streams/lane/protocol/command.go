@@ -32,7 +32,7 @@ func CommandOf(msg *eventlog.Raw) (Command, error) {
 	}
 	c.Campaign = campaign
 	switch kind {
-	case topology.Cmd:
+	case topology.Cmd, topology.Shop:
 		c.Scope = domain.ScopeProducer
 	case topology.Admin:
 		c.Scope = domain.ScopeOperator

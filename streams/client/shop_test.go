@@ -1,0 +1,69 @@
+package client_test
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// TestAProducerNeedsNoOperatorsRights: the SDK claims with the rights of a shop, which do not reach the subject that takes
+// operators' commands as well.
+func TestAProducerNeedsNoOperatorsRights(t *testing.T) {
+	srv := streamtest.StartUsers(t, streamtest.User{Name: "server"}, streamtest.User{Name: "shop", Subscribe: []string{"_INBOX.>"},
+		Publish: []string{"$SRV.INFO.scrip", "scrip.lane.*.shop", "scrip.redeem"}})
+	connect := func(user string) *nats.Conn {
+		nc, err := nats.Connect(srv.URL(user), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Error(err) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	r := &rig{owner: lanetest.Start(t, connect("server"), topology.Spec{Lanes: 2}), codec: code.New([32]byte{7})}
+	r.serveOn(t, connect("server"), r.owner.Log)
+	r.Client = client.New(connect("shop"), client.Options{AskAgain: quick})
+	t.Cleanup(r.Close)
+	for _, campaign := range []string{"summer", "winter", "spring"} {
+		if out, err := r.Claim(within(t), campaign, "c1"); err != nil || out.Status != domain.StatusClaimed {
+			t.Errorf("%s: %+v, %v", campaign, out, err)
+		}
+	}
+	if out, err := r.Redeem(within(t), r.generated(3, 4), "o1"); err != nil || out.Status != domain.StatusRedeemed {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// TestAnOlderServerIsSentTheOlderSubject: it does not announce that its log takes the other one.
+func TestAnOlderServerIsSentTheOlderSubject(t *testing.T) {
+	r := newRig(t, client.Options{})
+	r.Close()
+	r.stop()
+	older := r.owner.Log
+	older.Shop = false
+	r.serve(t, older)
+	c := client.New(r.server.Conn(t), client.Options{AskAgain: quick})
+	defer c.Close()
+	if out, err := c.Claim(within(t), "summer", "c1"); err != nil || out.Status != domain.StatusClaimed {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	js, err := jetstream.New(r.server.Conn(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), topology.CmdStream(topology.LaneOf("summer", 2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := stream.GetMsg(t.Context(), 1)
+	if err != nil || msg.Subject != topology.LaneCmd(topology.LaneOf("summer", 2)) {
+		t.Errorf("%+v, %v", msg, err)
+	}
+}
