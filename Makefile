@@ -13,6 +13,9 @@ CHAOS    ?= 10m
 SEED     ?=
 # How many reminders chaos sets in each of its worlds.
 REMINDERS ?= 1000000
+# How many faults chaos-cluster makes, and with how many lanes.
+FAULTS   ?= 65
+LANES    ?= 4
 # How often kill kills.
 ROUNDS   ?= 200
 # How often flaky runs each package in each mode, which modes, and which packages.
@@ -33,7 +36,7 @@ CONCURRENT = $(shell grep -rlE --include='*.go' --exclude='*_test.go' '^\s*go (f
 help: ## Show this.
 	@echo 'scrip: coupons on NATS JetStream, with read tables in PostgreSQL'
 	@echo
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
 .PHONY: setup
 setup: ## Install what is missing: PostgreSQL (by apt, as root or with sudo). Go is only checked. test and bench add Redis.
@@ -70,6 +73,10 @@ lint: ## Check formatting, go vet, staticcheck, and the direction of imports.
 .PHONY: chaos
 chaos: setup-bench ## Kill, stop and starve the real binary under load for CHAOS (10m); the seed is printed.
 	go test ./cmd/internal/chaos -count=1 -timeout 0 -v -chaos.for=$(CHAOS) -chaos.reminders=$(REMINDERS) $(if $(SEED),-chaos.seed=$(SEED))
+
+.PHONY: chaos-cluster
+chaos-cluster: setup-bench ## Kill, stop and cut off NATS nodes and servers FAULTS (65) times, with LANES (4); print how soon the usual rate is back.
+	go test ./cmd/internal/chaos -run '^TestChaosOfNodeProcesses$$' -count=1 -timeout 0 -v -chaos.faults=$(FAULTS) -chaos.lanes=$(LANES) $(if $(SEED),-chaos.seed=$(SEED))
 
 .PHONY: kill
 kill: setup-bench ## Kill the real binary (-9) ROUNDS (200) times under load; count what was answered and what is missing.

@@ -10,6 +10,15 @@
 // coupons, while the fault reigns; a trickle is set and falls due all the time; some cancel, too late or not. At the end
 // the log says whether set = fired + cancelled + dropped + pending, and SCRIP_RMD whether each that fired is told once.
 //
+// A third world is a NATS cluster whose nodes are processes of their own, with two servers on it. Nodes and servers are killed,
+// stopped (SIGSTOP) and cut off, also in one direction, while callers ask at a modest pace:
+//
+//	callers ── links ──┐
+//	server 0 ── links ─┼── node 0 ═ links ═ node 1 ═ links ═ node 2     a link that is cut drops what is sent, without a FIN
+//	server 1 ── links ─┘
+//
+// `make chaos-cluster` measures after each fault how long a lane was silent and how soon the usual rate is back.
+//
 // `make chaos` runs it for ten minutes with a million reminders in each world, and prints its seed; as part of `make test`
 // each fault happens once, with some thousand (-chaos.for, -chaos.reminders, -chaos.seed).
 package chaos

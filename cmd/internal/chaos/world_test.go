@@ -28,7 +28,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-func TestMain(m *testing.M) { os.Exit(scriptest.Main(m, nil)) }
+func TestMain(m *testing.M) {
+	streamtest.NodeMain()
+	os.Exit(scriptest.Main(m, nil))
+}
 
 // patience is how long anything may take before the world counts as stuck.
 const patience = 2 * time.Minute
