@@ -22,6 +22,7 @@ import (
 
 var (
 	nodeFaults = flag.Int("chaos.faults", 0, "how many faults the cluster of processes meets while rates are measured; 0 = three, not measured")
+	nodeKind   = flag.String("chaos.kind", "", "only faults whose names contain this happen to the cluster of processes")
 	nodeLanes  = flag.Int("chaos.lanes", 4, "lanes of the cluster of processes")
 )
 
@@ -218,7 +219,10 @@ func TestChaosOfNodeProcesses(t *testing.T) {
 	s, rng := chance(t)
 	p := newPlant(t, s, rng, *nodeLanes)
 	p.working(time.Now())
-	blows := p.blows()
+	blows := slices.DeleteFunc(p.blows(), func(b blow) bool { return !strings.Contains(b.name, *nodeKind) })
+	if len(blows) == 0 {
+		t.Fatalf("no kind of fault is named %q", *nodeKind)
+	}
 	var all []measured
 	if *nodeFaults == 0 {
 		for _, i := range rng.Perm(len(blows)) {
@@ -233,12 +237,11 @@ func TestChaosOfNodeProcesses(t *testing.T) {
 			}
 		}
 	}
-	for len(all) < *nodeFaults {
-		for _, i := range rng.Perm(len(blows)) {
-			if len(all) < *nodeFaults {
-				all = append(all, p.measure(blows[i]))
-			}
+	for order := rng.Perm(len(blows)); len(all) < *nodeFaults; order = order[1:] {
+		if len(order) == 0 {
+			order = rng.Perm(len(blows))
 		}
+		all = append(all, p.measure(blows[order[0]]))
 	}
 	p.working(time.Now())
 	p.callers.end()
