@@ -121,7 +121,7 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 			c.record(actRecord{id: h.id, kind: Unremind, arg: arg, count: ev.N})
 		}
 	case RemindersDue:
-		l.reminders -= c.reminders().fire(ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR, c.anchors(), c, nil)
+		l.reminders -= c.reminders().fire(ev.DueSet(), c.anchors(), c, nil)
 	default:
 		return fmt.Errorf("does not belong on an event stream")
 	}

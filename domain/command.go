@@ -122,6 +122,7 @@ type Command struct {
 	Through    Instant  // expire
 	DueAt      Instant  // remind_due
 	ThroughR   uint64   // remind_due
+	ReadyAt    Instant  // remind_due: from when on it only waited for the operator's rate; 0 = it did not
 }
 
 // AppendJSON appends c as one command line without the newline.
@@ -150,6 +151,7 @@ func (c *Command) AppendJSON(dst []byte) []byte {
 		dst = appendStringField(dst, `,"kind":`, c.Kind)
 		dst = appendInstantField(dst, `,"due_at":`, c.DueAt)
 		dst = appendUintField(dst, `,"through_r":`, c.ThroughR)
+		dst = appendInstantField(dst, `,"ready_at":`, c.ReadyAt)
 	}
 	return append(dst, '}')
 }
@@ -177,6 +179,8 @@ func (p *Patch) append(dst []byte) []byte {
 			dst = appendInstantField(dst, key, p.ExpiresAt)
 		case fValidFor:
 			dst = appendDurationField(dst, key, p.ValidFor)
+		case fLateAfter:
+			dst = appendDurationField(dst, key, p.LateAfter)
 		case fPrefix:
 			dst = appendStringField(dst, key, p.Prefix)
 		case fCategory:

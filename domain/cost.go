@@ -10,6 +10,7 @@ import (
 //
 //	redeem, void     cancel up to MaxReminders reminders, an event each
 //	update_campaign  repeats all settings
+//	remind_due       drops and fires, an event each
 //	a bad line       is parked: quoted, with its reason
 //	a refusal        costs a line per campaign and step, when the step is closed
 const (
@@ -17,6 +18,7 @@ const (
 	costParked  = 385 // a dead letter beside what it quotes
 	costUpdate  = 1200
 	costCancel  = 240
+	costDue     = 400  // a second reminders.due event
 	costRefused = 100  // a commands.refused event beside campaign and counts
 	costReason  = 16   // a count in it beside its name
 	costAny     = 2048 // more than any one line costs beyond its length
@@ -33,6 +35,7 @@ var (
 	voidMark     = []byte(`void"`)
 	remindMark   = []byte(`remind"`)
 	updateMark   = []byte(`update_campaign"`)
+	dueMark      = []byte(`remind_due"`)
 	campaignMark = []byte(`"campaign":`)
 )
 
@@ -85,7 +88,7 @@ func (s *Step) cost(payload []byte) int {
 		case at < 0: // unusual, or bad
 			spent += bytes.Count(line, redeemMark) + bytes.Count(line, voidMark)
 			set += bytes.Count(line, remindMark)
-			cost += bytes.Count(line, updateMark) * costUpdate
+			cost += bytes.Count(line, updateMark)*costUpdate + bytes.Count(line, dueMark)*costDue
 		case bytes.HasPrefix(kind, claimMark):
 			claims++
 			cost += len(line) + costClaim
@@ -99,6 +102,8 @@ func (s *Step) cost(payload []byte) int {
 			set++
 		case bytes.HasPrefix(kind, updateMark):
 			cost += costUpdate
+		case bytes.HasPrefix(kind, dueMark):
+			cost += costDue
 		}
 		cost += max(len(line)+costLine, parked)
 	}

@@ -152,8 +152,9 @@ func (d *decision) reminderOutcome(status string, n uint32, repeat bool) {
 	}
 }
 
-// remindDue fires what is due at one instant: the event is the firing. Later than the grace, and for the opening of a
-// campaign that has ended, the reminders are dropped instead.
+// remindDue fires what is due at one instant: the event is the firing. What is of no use any more is dropped instead (see
+// [decision.late]); of coupons' own expiries, which may lie apart, that can be a part of it, and then makes an event of its
+// own.
 func (d *decision) remindDue() {
 	if !d.campaign() {
 		return
@@ -164,18 +165,55 @@ func (d *decision) remindDue() {
 		d.out.Repeat = true // too early: nothing happens, the scheduler asks again
 		return
 	}
-	due := c.reminders().At(d.cmd.Kind, d.cmd.DueAt, d.cmd.ThroughR, c.anchors())
+	set := DueSet{Kind: d.cmd.Kind, DueAt: d.cmd.DueAt, ThroughR: d.cmd.ThroughR}
+	due := c.reminders().At(set, c.anchors())
 	if due.Subscriptions == 0 {
 		d.out.Repeat = true
 		return
 	}
-	ev := d.emit(RemindersDue)
-	ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR = d.cmd.Kind, d.cmd.DueAt, due.FromR, due.LastR
-	if d.now > d.cmd.DueAt.Add(d.lane.grace) || c.state == ended && d.cmd.Kind == KindOpens {
+	d.out.Count = due.Subscriptions
+	late, passed := d.late()
+	if !late && passed != 0 {
+		set.Passed = passed
+		gone := c.reminders().At(set, c.anchors())
+		if late = gone.Subscriptions == due.Subscriptions; !late && gone.Subscriptions > 0 {
+			ev := d.remindersDue(&gone)
+			ev.Dropped, ev.Passed = gone.Subscriptions, passed
+			d.apply()
+			set.Passed = 0
+			due = c.reminders().At(set, c.anchors())
+		}
+	}
+	if ev := d.remindersDue(&due); late {
 		ev.Dropped = due.Subscriptions
 	} else {
 		ev.Fired = due.Subscriptions
 	}
-	d.out.Count = due.Subscriptions
 	d.apply()
+}
+
+func (d *decision) remindersDue(due *DueReminders) *Event {
+	ev := d.emit(RemindersDue)
+	ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR = due.Kind, due.DueAt, due.FromR, due.LastR
+	return ev
+}
+
+// late says whether all that is due is of no use any more: the campaign whose opening it announces has ended, or it is
+// later than the campaign's late_after. Otherwise, where it is later than the grace, what announces an instant up to passed
+// is of no use.
+//
+// What only waited for the operator's own rate is judged as of the instant at which it could have been asked for.
+func (d *decision) late() (late bool, passed Instant) {
+	at := d.now
+	if d.cmd.ReadyAt != 0 {
+		at = min(at, max(d.cmd.ReadyAt, d.cmd.DueAt))
+	}
+	after := d.c.settings.LateAfter
+	switch {
+	case d.c.state == ended && d.cmd.Kind == KindOpens, after != 0 && at > d.cmd.DueAt.Add(after):
+		return true, 0
+	case at > d.cmd.DueAt.Add(d.lane.grace):
+		return false, at
+	}
+	return false, 0
 }

@@ -1,6 +1,8 @@
 package domain
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -177,6 +179,85 @@ func dueOf(t *testing.T, story string) (fired, dropped uint64) {
 		}
 	}
 	return fired, dropped
+}
+
+func TestRemindersAreDroppedOnceTheyAreOfNoUse(t *testing.T) {
+	const opening = `
+		0   create_campaign codes=9 opens_at=+24h
+		0   remind customer_id=ann kind=opens before=12h
+		0   remind customer_id=bob kind=opens before=12h
+		`
+	const coupons = `
+		0   create_campaign codes=9 expires_at=+24h
+		0   claim customer_id=ann
+		0   claim customer_id=bob
+		0   remind customer_id=ann kind=expires before=12h
+		0   remind customer_id=bob kind=expires before=12h
+		`
+	const due = " remind_due kind=opens due_at=+12h through_r=9 => reminder_set count=2"
+	const dueExpires = " remind_due kind=expires due_at=+12h through_r=9 => reminder_set count=2"
+	for _, tc := range []struct {
+		name, given, then string
+		dropped           bool
+	}{
+		{"the lane was away, the opening is to come", opening, "23h59m59s" + due, false},
+		{"the lane was away, the opening has passed", opening, "24h" + due, true},
+		{"the lane was away, the coupons are to expire", coupons, "23h59m59s" + dueExpires, false},
+		{"the lane was away, the coupons have expired", coupons, "24h" + dueExpires, true},
+		{"the opening is moved to sooner", opening, "0 update_campaign opens_at=+13h\n10h remind_due kind=opens due_at=+1h through_r=9 => reminder_set count=2", false},
+		{"at the campaign's late_after", opening, "0 update_campaign late_after=2m\n12h2m" + due, false},
+		{"later than the campaign's late_after", opening, "0 update_campaign late_after=2m\n12h2m0.000001s" + due, true},
+		{"late_after taken back", opening, "0 update_campaign late_after=2m\n0 update_campaign late_after=null\n13h" + due, false},
+		{"late_after keeps nothing that has passed", opening, "0 update_campaign late_after=8000h\n24h" + due, true},
+		{"waiting for the rate is not lateness", opening, "40h remind_due kind=opens due_at=+12h ready_at=+12h1s through_r=9 => reminder_set count=2", false},
+		{"waiting for the rate is not later than late_after", opening, "0 update_campaign late_after=2m\n13h remind_due kind=opens due_at=+12h ready_at=+12h1m through_r=9", false},
+		{"it was of no use before it waited", opening, "40h remind_due kind=opens due_at=+12h ready_at=+24h through_r=9", true},
+		{"ready ahead of the lane's time", opening, "24h remind_due kind=opens due_at=+12h ready_at=+90h through_r=9", true},
+		{"ready before it was due", opening, "40h remind_due kind=opens due_at=+12h ready_at=+1h through_r=9", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			fired, dropped := dueOf(t, tc.given+tc.then)
+			if fired+dropped != 2 || (dropped == 2) != tc.dropped {
+				t.Fatalf("fired %d, dropped %d; want them dropped: %v", fired, dropped, tc.dropped)
+			}
+		})
+	}
+}
+
+// TestOnlyThoseWhoseCouponHasExpiredAreDropped: reminders that fall due at one instant may announce different ones.
+func TestOnlyThoseWhoseCouponHasExpiredAreDropped(t *testing.T) {
+	s := newScript(t)
+	s.run(`
+		0   create_campaign codes=9 per_customer=0
+		0   claim customer_id=ann
+		0   claim customer_id=bob
+		0   claim customer_id=cy
+		0   extend code=$1 expires_at=+13h
+		0   extend code=$2 expires_at=+24h
+		0   extend code=$3 expires_at=+13h
+		0   remind customer_id=ann kind=expires before=1h
+		0   remind customer_id=bob kind=expires before=12h
+		0   remind customer_id=cy kind=expires before=1h
+		14h remind_due kind=expires due_at=+12h through_r=9 => reminder_set count=3 events=due,due
+		14h remind_due kind=expires due_at=+12h through_r=9 => reminder_set repeat`)
+	var got []string
+	folded := testLane()
+	for line := range strings.Lines(string(s.step.Events)) {
+		var ev Event
+		if err := ParseEvent([]byte(line), &ev); err != nil {
+			t.Fatal(err)
+		}
+		if err := folded.Apply(&ev); err != nil {
+			t.Fatal(err)
+		}
+		if ev.Type == RemindersDue {
+			got = append(got, fmt.Sprintf("%d-%d: fired %d, dropped %d, passed %s", ev.FromR, ev.ThroughR, ev.Fired, ev.Dropped, ev.Passed))
+		}
+	}
+	want := []string{"1-3: fired 0, dropped 2, passed " + (start + 14*hour).String(), "2-2: fired 1, dropped 0, passed " + Instant(0).String()}
+	if !slices.Equal(got, want) || folded.reminders != 0 {
+		t.Fatalf("got %q, %d left; want %q", got, folded.reminders, want)
+	}
 }
 
 func TestRemindersAreDroppedAfterTheGraceOrTheEnd(t *testing.T) {

@@ -122,10 +122,16 @@ type Event struct {
 	ThroughR uint64
 	Fired    uint64
 	Dropped  uint64
+	Passed   Instant // of reminders.due: only those that announce an instant up to it; 0 = all in the range
 	Refused  []RefusalCount
 	Sequence uint64 // of the rejected command message
 	Line     uint32 // within it, from 1; 0 = the whole message
 	Payload  string // what was rejected, capped
+}
+
+// DueSet is what a reminders.due event fires or drops.
+func (e *Event) DueSet() DueSet {
+	return DueSet{Kind: e.Kind, DueAt: e.DueAt, FromR: e.FromR, ThroughR: e.ThroughR, Passed: e.Passed}
 }
 
 // AppendJSON appends e as one line without the newline.
@@ -175,6 +181,7 @@ func (e *Event) appendJSON(dst []byte, st *stamps) []byte {
 		dst = appendNumber(append(dst, `,"through_r":`...), e.ThroughR)
 		dst = appendNumber(append(dst, `,"fired":`...), e.Fired)
 		dst = appendNumber(append(dst, `,"dropped":`...), e.Dropped)
+		dst = st.field(dst, `,"passed":`, e.Passed)
 	case CommandsRefused:
 		dst = append(append(dst, `,"counts":`...), '{')
 		for i, r := range e.Refused {

@@ -109,6 +109,8 @@ func (e *Event) read(key, raw []byte, simple bool) (err error) {
 		e.Settings.ExpiresAt = e.ExpiresAt
 	case "valid_for":
 		duration(&e.Settings.ValidFor)
+	case "late_after":
+		duration(&e.Settings.LateAfter)
 	case "max_redemptions":
 		small(&e.Settings.MaxRedemptions)
 	case "prefix":
@@ -155,6 +157,8 @@ func (e *Event) read(key, raw []byte, simple bool) (err error) {
 		number(&e.Fired)
 	case "dropped":
 		number(&e.Dropped)
+	case "passed":
+		instant(&e.Passed)
 	case "counts":
 		e.Refused, err = refusals(raw)
 	case "sequence":

@@ -14,6 +14,7 @@ const (
 	fClosesAt
 	fExpiresAt
 	fValidFor
+	fLateAfter
 	fMaxRedemptions
 	fPrefix
 	fCategory
@@ -29,12 +30,13 @@ const (
 	fThrough
 	fDueAt
 	fThroughR
+	fReadyAt
 	numFields
 )
 
 var fieldNames = [numFields]string{"", "id", "type", "campaign", "codes", "per_customer", "opens_at", "closes_at", "expires_at",
-	"valid_for", "max_redemptions", "prefix", "category", "priority", "benefit", "customer_id", "attributes", "code",
-	"order_id", "reason", "kind", "before", "through", "due_at", "through_r"}
+	"valid_for", "late_after", "max_redemptions", "prefix", "category", "priority", "benefit", "customer_id", "attributes", "code",
+	"order_id", "reason", "kind", "before", "through", "due_at", "through_r", "ready_at"}
 
 // fieldKeys are the names as they stand in JSON behind another field.
 var fieldKeys = func() (keys [numFields]string) {
@@ -44,8 +46,8 @@ var fieldKeys = func() (keys [numFields]string) {
 	return keys
 }()
 
-var settingFields = []field{fCodes, fPerCustomer, fOpensAt, fClosesAt, fExpiresAt, fValidFor, fMaxRedemptions, fPrefix,
-	fCategory, fPriority, fBenefit}
+var settingFields = []field{fCodes, fPerCustomer, fOpensAt, fClosesAt, fExpiresAt, fValidFor, fLateAfter, fMaxRedemptions,
+	fPrefix, fCategory, fPriority, fBenefit}
 
 // fieldNamed is a switch, not a map: the compiler turns it into a few comparisons and it runs for every field.
 func fieldNamed(name []byte) field {
@@ -68,6 +70,8 @@ func fieldNamed(name []byte) field {
 		return fExpiresAt
 	case "valid_for":
 		return fValidFor
+	case "late_after":
+		return fLateAfter
 	case "max_redemptions":
 		return fMaxRedemptions
 	case "prefix":
@@ -98,6 +102,8 @@ func fieldNamed(name []byte) field {
 		return fDueAt
 	case "through_r":
 		return fThroughR
+	case "ready_at":
+		return fReadyAt
 	}
 	return fUnknown
 }

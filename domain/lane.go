@@ -38,7 +38,7 @@ type Lane struct {
 type LaneOptions struct {
 	Lane, Lanes int           // 0 <= Lane < Lanes
 	Key         [32]byte      // the code key; the keyed hashes are derived from it
-	Grace       time.Duration // reminders later than this are dropped; 0 or less = DefaultReminderGrace
+	Grace       time.Duration // see SetGrace; 0 or less = DefaultReminderGrace
 }
 
 // NewLane returns the empty lane, the state before the first event.
@@ -55,8 +55,8 @@ func NewLane(o LaneOptions) *Lane {
 	return l
 }
 
-// SetGrace says how late a reminder may still fire from now on; later than that it is dropped and counted. 0 or less is
-// DefaultReminderGrace. Called by the lane's owner between two steps: what has been decided stays as it is, for its event
+// SetGrace says how late a reminder may still fire although what it announces has passed; later than that it is dropped and
+// counted. 0 or less is DefaultReminderGrace. Called by the lane's owner between two steps: what has been decided stays as it is, for its event
 // says which it was.
 func (l *Lane) SetGrace(d time.Duration) {
 	if d <= 0 {

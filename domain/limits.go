@@ -25,5 +25,6 @@ const (
 	MaxStep         = 512 << 10 // the events of one step
 )
 
-// DefaultReminderGrace is how late a reminder may still fire; later than that it is dropped and counted.
+// DefaultReminderGrace is how late a reminder may still fire although what it announces has passed; later than that it is
+// dropped and counted.
 const DefaultReminderGrace = 5 * time.Minute

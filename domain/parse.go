@@ -35,7 +35,7 @@ func init() {
 	set(Remind, 0, customer|fields(fKind, fBefore))
 	set(Unremind, 0, customer|fields(fKind, fBefore))
 	set(Expire, 0, fields(fCampaign, fThrough))
-	set(RemindDue, 0, fields(fCampaign, fKind, fDueAt, fThroughR))
+	set(RemindDue, fields(fReadyAt), fields(fCampaign, fKind, fDueAt, fThroughR))
 }
 
 // Defaults fill in what a line may leave out because its subject or endpoint says it.

@@ -29,6 +29,8 @@ func (c *Command) read(f field, of *fieldTexts) error {
 		return readInstant(f, raw, &c.Through)
 	case fDueAt:
 		return readInstant(f, raw, &c.DueAt)
+	case fReadyAt:
+		return readInstant(f, raw, &c.ReadyAt)
 	case fThroughR:
 		return readNumber(f, raw, 1, 1<<53, &c.ThroughR)
 	case fBefore:
@@ -101,6 +103,8 @@ func (c *Command) readSetting(f field, raw []byte) error {
 		return readAnchor(f, raw, &p.ExpiresAt)
 	case fValidFor:
 		return readDuration(f, raw, time.Second, MaxValidFor, &p.ValidFor)
+	case fLateAfter:
+		return readDuration(f, raw, time.Second, MaxBefore, &p.LateAfter)
 	case fBenefit:
 		if p.Benefit = bytes.Clone(compact(raw)); len(p.Benefit) > MaxBenefit {
 			return invalid("benefit", "must be JSON of at most %d bytes", MaxBenefit)

@@ -24,6 +24,7 @@ type CampaignView struct {
 	ClosesAt       *time.Time      `json:"closes_at,omitempty"`
 	ExpiresAt      *time.Time      `json:"expires_at,omitempty"`
 	ValidFor       string          `json:"valid_for,omitempty"`
+	LateAfter      string          `json:"late_after,omitempty"`
 	ExpiredThrough *time.Time      `json:"expired_through,omitempty"`
 	Prefix         string          `json:"prefix,omitempty"`
 	Category       string          `json:"category,omitempty"`
@@ -75,6 +76,9 @@ func (l *Lane) view(c *campaign) CampaignView {
 	}
 	if s.ValidFor != 0 {
 		v.ValidFor = s.ValidFor.String()
+	}
+	if s.LateAfter != 0 {
+		v.LateAfter = s.LateAfter.String()
 	}
 	return v
 }

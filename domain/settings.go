@@ -14,6 +14,7 @@ type Settings struct {
 	ClosesAt       Instant       // claims from it on are refused; 0 = ExpiresAt
 	ExpiresAt      Instant       // coupons without an expiry of their own fall here; 0 = never
 	ValidFor       time.Duration // coupons live so long from their claim; 0 = until ExpiresAt
+	LateAfter      time.Duration // reminders later than this are dropped; 0 = while what they announce is to come, none is
 	MaxRedemptions uint32        // how often one coupon may be redeemed, at least 1
 	Prefix         string        // cosmetic, before the code
 	Category       string
@@ -63,7 +64,7 @@ func (s *Settings) expiryOf(claimed Instant) Instant {
 // Equal compares all settings.
 func (s *Settings) Equal(o *Settings) bool {
 	return s.Codes == o.Codes && s.PerCustomer == o.PerCustomer && s.OpensAt == o.OpensAt && s.ClosesAt == o.ClosesAt &&
-		s.ExpiresAt == o.ExpiresAt && s.ValidFor == o.ValidFor && s.MaxRedemptions == o.MaxRedemptions &&
+		s.ExpiresAt == o.ExpiresAt && s.ValidFor == o.ValidFor && s.LateAfter == o.LateAfter && s.MaxRedemptions == o.MaxRedemptions &&
 		s.Prefix == o.Prefix && s.Category == o.Category && s.Priority == o.Priority && bytes.Equal(s.Benefit, o.Benefit)
 }
 
@@ -93,6 +94,7 @@ func (s *Settings) append(dst []byte) []byte {
 	dst = appendInstantField(dst, `,"closes_at":`, s.ClosesAt)
 	dst = appendInstantField(dst, `,"expires_at":`, s.ExpiresAt)
 	dst = appendDurationField(dst, `,"valid_for":`, s.ValidFor)
+	dst = appendDurationField(dst, `,"late_after":`, s.LateAfter)
 	dst = appendUintField(dst, `,"max_redemptions":`, uint64(s.MaxRedemptions))
 	dst = appendStringField(dst, `,"prefix":`, s.Prefix)
 	dst = appendStringField(dst, `,"category":`, s.Category)
@@ -134,6 +136,9 @@ func (p *Patch) onto(base Settings) Settings {
 		if p.ValidFor != 0 && !has(fExpiresAt) {
 			base.ExpiresAt = 0
 		}
+	}
+	if has(fLateAfter) {
+		base.LateAfter = p.LateAfter
 	}
 	if has(fMaxRedemptions) {
 		base.MaxRedemptions = p.MaxRedemptions

@@ -22,7 +22,7 @@ import (
 // A crash while writing leaves bytes that ReadLane refuses; an older snapshot or the log itself serves instead.
 const (
 	snapshotMagic  = "scripsnp"
-	SnapshotFormat = 2
+	SnapshotFormat = 3
 )
 
 // ErrNewerSnapshot means that a snapshot was written by a newer scrip. It is not damaged: fold the log instead, or start
@@ -119,6 +119,7 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 	w.instant(s.ClosesAt)
 	w.instant(s.ExpiresAt)
 	w.u64(uint64(s.ValidFor))
+	w.u64(uint64(s.LateAfter))
 	w.u32(s.MaxRedemptions)
 	w.text(s.Prefix)
 	w.text(s.Category)

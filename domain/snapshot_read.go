@@ -38,9 +38,10 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 		return r.err
 	case format > SnapshotFormat:
 		return ErrNewerSnapshot
-	case format != SnapshotFormat:
+	case format < oldestSnapshot:
 		return fmt.Errorf("it has format %d, which this version reads no more; let the log be replayed", format)
 	}
+	r.format = format
 	lane, lanes := r.u32(), r.u32()
 	check := r.take(len(l.keyCheck))
 	switch {
@@ -80,7 +81,12 @@ type snapshotReader struct {
 	at   int
 	end  int
 	err  error
+
+	format uint32
 }
+
+// oldestSnapshot is the oldest format that is read. 2 lacks late_after.
+const oldestSnapshot = 2
 
 // readBuffer is the size of the buffer in bytes: more than is ever taken at once.
 const readBuffer = 128 << 10
@@ -91,9 +97,13 @@ func (r *snapshotReader) campaign(l *Lane) *campaign {
 	c := &campaign{name: r.text(MaxCampaignName), number: r.u32(), created: r.instant(), state: campaignState(r.u8()), few: l.few}
 	s := Settings{
 		Codes: r.u32(), PerCustomer: r.u32(), OpensAt: r.instant(), ClosesAt: r.instant(), ExpiresAt: r.instant(),
-		ValidFor: time.Duration(r.u64()), MaxRedemptions: r.u32(), Prefix: r.pooled(p, code.MaxPrefixLen),
-		Category: r.pooled(p, MaxCategory), Priority: r.pooled(p, 16),
+		ValidFor: time.Duration(r.u64()),
 	}
+	if r.format > 2 {
+		s.LateAfter = time.Duration(r.u64())
+	}
+	s.MaxRedemptions, s.Prefix = r.u32(), r.pooled(p, code.MaxPrefixLen)
+	s.Category, s.Priority = r.pooled(p, MaxCategory), r.pooled(p, 16)
 	if benefit := r.pooled(p, MaxBenefit); benefit != "" {
 		s.Benefit = []byte(benefit)
 	}

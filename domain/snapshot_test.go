@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -211,8 +212,46 @@ func TestReadLaneRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ReadLane(LaneOptions{Lanes: 1, Key: testKey}, bytes.NewReader(patched(8, 3))); !errors.Is(err, ErrNewerSnapshot) {
-		t.Fatalf("format 3: got %v, want ErrNewerSnapshot", err)
+	if _, err := ReadLane(LaneOptions{Lanes: 1, Key: testKey}, bytes.NewReader(patched(8, SnapshotFormat+1))); !errors.Is(err, ErrNewerSnapshot) {
+		t.Fatalf("got %v, want ErrNewerSnapshot", err)
+	}
+}
+
+// TestReadLaneReadsTheFormatBefore reads a snapshot that a version with format 2 wrote, beside the events that it covers.
+func TestReadLaneReadsTheFormatBefore(t *testing.T) {
+	raw, err := os.ReadFile("testdata/snapshot-2.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := os.ReadFile("testdata/snapshot-2.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(20) {
+		read, err := ReadLane(LaneOptions{Lanes: 1, Key: testKey}, bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		folded := testLane()
+		if _, err := folded.Fold(events); err != nil {
+			t.Fatal(err)
+		}
+		compareDerived(t, folded, read)
+		folded.Advance(read.Clock())
+		if seed == 0 && (read.reminders < 3 || read.reminders != folded.reminders) {
+			t.Fatalf("%d reminders read, %d folded", read.reminders, folded.reminders)
+		}
+		w := newWorld(randomChooser(seed))
+		w.now = max(read.Clock(), folded.Clock())
+		w.serial = 150 // campaigns and ids of the events
+		for line := range bytes.Lines(events) {
+			var ev Event
+			if err := ParseEvent(bytes.TrimSpace(line), &ev); err != nil {
+				t.Fatal(err)
+			}
+			w.learn([]Event{ev})
+		}
+		bothDecide(t, w, folded, read, 300)
 	}
 }
 

@@ -84,7 +84,7 @@ func BenchmarkSubscriptions(b *testing.B) {
 		{"fire", func(s *Subscriptions) int {
 			var rs []uint64
 			for i := range groups {
-				rs = s.Fire(KindExpires, due(i), 0, MaxReminder, Anchors{}, rs[:0])
+				rs = s.Fire(DueSet{Kind: KindExpires, DueAt: due(i), ThroughR: MaxReminder}, Anchors{}, rs[:0])
 			}
 			return many
 		}},

@@ -9,6 +9,16 @@ type DueReminders struct {
 	DueAt         Instant
 	FromR, LastR  uint64
 	Subscriptions uint64
+	Announces     Instant // the latest instant that one of them announces: of an opening, a campaign's end or a coupon's
+}
+
+// DueSet names pending subscriptions by what they have in common: the kind, the instant at which they fall due, and the
+// numbers FromR to ThroughR. With Passed they are only those that announce that instant or an earlier one.
+type DueSet struct {
+	Kind            string
+	DueAt           Instant
+	FromR, ThroughR uint64
+	Passed          Instant // 0 = whatever they announce
 }
 
 // Due lists what is due at or before now, by instant, then kind (opens first): per instant and kind how many, the smallest
@@ -61,17 +71,21 @@ func (s *Subscriptions) inOrder() *pending {
 	return s.p
 }
 
-// groupsAt appends the groups of that kind that fall due exactly at the given instant, their links in order.
-func (p *pending) groupsAt(kind string, at Instant, a Anchors, ids []uint32) []uint32 {
+// groupsAt appends the groups of a set, whatever its numbers, their links in order.
+func (p *pending) groupsAt(set *DueSet, a Anchors, ids []uint32) []uint32 {
+	at := set.DueAt
 	if p == nil || at == Never {
 		return ids
 	}
 	offsets := a.offsets()
-	for _, i := range seriesOf(kind) {
+	for _, i := range seriesOf(set.Kind) {
 		if offsets[i] == Never {
 			continue
 		}
 		for c := p.series[i].seek(p, keyAt(at, offsets[i]), 0); c.group() != 0 && dueFrom(p.group(c.group()).key(), offsets[i]) == at; c.next() {
+			if set.Passed != 0 && at+p.leads.list[p.group(c.group()).lead].before > set.Passed {
+				continue
+			}
 			p.sort(c.group())
 			ids = append(ids, c.group())
 		}
@@ -99,15 +113,16 @@ func (p *pending) tally(id, through uint32, d *DueReminders) {
 	}
 	d.LastR = max(d.LastR, uint64(last))
 	d.Subscriptions += n
+	d.Announces = max(d.Announces, d.DueAt+p.leads.list[g.lead].before)
 }
 
-// At counts what of that kind is due exactly at the given instant, subscriptions up to throughR.
-func (s *Subscriptions) At(kind string, at Instant, throughR uint64, a Anchors) DueReminders {
-	d := DueReminders{Kind: kind, DueAt: at}
+// At counts a set up to its ThroughR.
+func (s *Subscriptions) At(set DueSet, a Anchors) DueReminders {
+	d := DueReminders{Kind: set.Kind, DueAt: set.DueAt}
 	var few [4]uint32
 	p := s.inOrder()
-	for _, id := range p.groupsAt(kind, at, a, few[:0]) {
-		p.tally(id, uint32(min(throughR, MaxReminder)), &d)
+	for _, id := range p.groupsAt(&set, a, few[:0]) {
+		p.tally(id, uint32(min(set.ThroughR, MaxReminder)), &d)
 	}
 	return d
 }
@@ -121,7 +136,7 @@ func (s *Subscriptions) Chunk(kind string, at Instant, after uint64, most int, a
 	}
 	var few [4]uint32
 	p := s.inOrder()
-	ids := p.groupsAt(kind, at, a, few[:0])
+	ids := p.groupsAt(&DueSet{Kind: kind, DueAt: at}, a, few[:0])
 	next := make([]uint32, 0, len(few)) // of each group, 0 = no more
 	for _, id := range ids {
 		next = append(next, p.higher(id, uint32(after)))

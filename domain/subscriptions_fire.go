@@ -2,24 +2,24 @@ package domain
 
 import "slices"
 
-// Fire removes what of that kind is due at the given instant, subscriptions fromR to throughR, and appends their numbers,
-// rising, to dst. Calling it with what a reminders.due event says makes every folder remove the same.
-func (s *Subscriptions) Fire(kind string, at Instant, fromR, throughR uint64, a Anchors, dst []uint64) []uint64 {
+// Fire removes a set and appends its numbers, rising, to dst. Calling it with what a reminders.due event says
+// ([Event.DueSet]) makes every folder remove the same.
+func (s *Subscriptions) Fire(set DueSet, a Anchors, dst []uint64) []uint64 {
 	begin := len(dst)
-	s.fire(kind, at, fromR, throughR, a, nil, &dst)
+	s.fire(set, a, nil, &dst)
 	slices.Sort(dst[begin:])
 	return dst
 }
 
 // fire returns how many it has removed. Without dst nobody asks which.
-func (s *Subscriptions) fire(kind string, at Instant, fromR, throughR uint64, a Anchors, notes noteHasher, dst *[]uint64) (fired int) {
+func (s *Subscriptions) fire(set DueSet, a Anchors, notes noteHasher, dst *[]uint64) (fired int) {
 	var few [4]uint32
 	p := s.inOrder()
-	ids := p.groupsAt(kind, at, a, few[:0])
-	if len(ids) == 0 || fromR > MaxReminder {
+	ids := p.groupsAt(&set, a, few[:0])
+	if len(ids) == 0 || set.FromR > MaxReminder {
 		return 0
 	}
-	from, through := uint32(fromR), uint32(min(throughR, MaxReminder))
+	from, through := uint32(set.FromR), uint32(min(set.ThroughR, MaxReminder))
 	was := p.live
 	if p.isAll(ids, from, through) { // as at the opening of a campaign: nothing is taken out one by one
 		if dst != nil {

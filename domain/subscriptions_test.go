@@ -84,6 +84,7 @@ func (l *naiveScheduler) dues(a Anchors, now Instant) (list []DueReminders) {
 		}
 		list[i].LastR = s.R
 		list[i].Subscriptions++
+		list[i].Announces = max(list[i].Announces, at.Add(s.Before))
 	}
 	slices.SortFunc(list, func(x, y DueReminders) int {
 		return cmp.Or(cmp.Compare(x.DueAt, y.DueAt), -cmp.Compare(x.Kind, y.Kind))
@@ -91,12 +92,15 @@ func (l *naiveScheduler) dues(a Anchors, now Instant) (list []DueReminders) {
 	return list
 }
 
-// some is what of that kind is due at the given instant, numbers from to through, at most so many.
-func (l *naiveScheduler) some(kind string, at Instant, from, through uint64, most int, a Anchors) (DueReminders, []uint64) {
-	d, rs := DueReminders{Kind: kind, DueAt: at}, []uint64(nil)
+// some is what belongs to the set, at most so many.
+func (l *naiveScheduler) some(set DueSet, most int, a Anchors) (DueReminders, []uint64) {
+	d, rs := DueReminders{Kind: set.Kind, DueAt: set.DueAt}, []uint64(nil)
 	for _, s := range l.list {
-		if s.Kind == kind && l.due(s, a) == at && s.R >= from && s.R <= through && len(rs) < most {
+		announces := set.DueAt.Add(s.Before)
+		if s.Kind == set.Kind && l.due(s, a) == set.DueAt && s.R >= set.FromR && s.R <= set.ThroughR && len(rs) < most &&
+			(set.Passed == 0 || announces <= set.Passed) {
 			rs = append(rs, s.R)
+			d.Announces = max(d.Announces, announces)
 		}
 	}
 	if len(rs) > 0 {
@@ -373,7 +377,8 @@ func (g *subscriptionsRig) fire(t failer, choose chooser) {
 		}
 		most, after := 1+choose(20), uint64(0)
 		for range choose(4) { // asked for ahead
-			want, _ := g.naive.some(d.Kind, d.DueAt, after+1, math.MaxInt64, most, g.anchors)
+			want, _ := g.naive.some(DueSet{d.Kind, d.DueAt, after + 1, math.MaxInt64, 0}, most, g.anchors)
+			want.Announces = 0
 			if got := g.subs.Chunk(d.Kind, d.DueAt, after, most, g.anchors); got != want {
 				t.Fatalf("chunk of %d after %d is %v, want %v", most, after, got, want)
 			}
@@ -382,23 +387,24 @@ func (g *subscriptionsRig) fire(t failer, choose chooser) {
 			}
 		}
 		through := pick(choose, after, after, d.LastR, d.LastR+5, math.MaxUint64, d.FromR+uint64(choose(40)))
-		want, _ := g.naive.some(d.Kind, d.DueAt, 0, through, math.MaxInt, g.anchors)
-		if got := g.subs.At(d.Kind, d.DueAt, through, g.anchors); got != want {
+		set := DueSet{d.Kind, d.DueAt, 0, through, pick(choose, 0, 0, d.DueAt, d.DueAt+minute, d.Announces-1, d.Announces)}
+		want, _ := g.naive.some(set, math.MaxInt, g.anchors)
+		if got := g.subs.At(set, g.anchors); got != want {
 			t.Fatalf("at %d through %d: %v, want %v", d.DueAt, through, got, want)
 		}
-		from := pick(choose, want.FromR, want.FromR, 0, want.FromR+uint64(choose(10)))
-		_, rs := g.naive.some(d.Kind, d.DueAt, from, through, math.MaxInt, g.anchors)
+		set.FromR = pick(choose, want.FromR, want.FromR, 0, want.FromR+uint64(choose(10)))
+		_, rs := g.naive.some(set, math.MaxInt, g.anchors)
 		if g.notes != nil && choose(2) == 0 {
-			if fired := g.subs.fire(d.Kind, d.DueAt, from, through, g.anchors, g.notes, nil); fired != len(rs) {
+			if fired := g.subs.fire(set, g.anchors, g.notes, nil); fired != len(rs) {
 				t.Fatalf("%d are fired, want %d", fired, len(rs))
 			}
 		} else if g.notes != nil {
 			fired := []uint64{7}
-			g.subs.fire(d.Kind, d.DueAt, from, through, g.anchors, g.notes, &fired)
+			g.subs.fire(set, g.anchors, g.notes, &fired)
 			if slices.Sort(fired[1:]); fired[0] != 7 || !slices.Equal(fired[1:], rs) {
 				t.Fatalf("fired are %v, want %v", fired[1:], rs)
 			}
-		} else if fired := g.subs.Fire(d.Kind, d.DueAt, from, through, g.anchors, []uint64{7}); fired[0] != 7 || !slices.Equal(fired[1:], rs) {
+		} else if fired := g.subs.Fire(set, g.anchors, []uint64{7}); fired[0] != 7 || !slices.Equal(fired[1:], rs) {
 			t.Fatalf("fired are %v, want %v", fired[1:], rs)
 		}
 		for _, r := range rs {
@@ -430,7 +436,7 @@ func TestSubscriptionNumbersHaveBounds(t *testing.T) {
 		if d := s.Chunk(kind, start, MaxReminder, 9, a); d.Subscriptions != 0 {
 			t.Errorf("after the last comes %v", d)
 		}
-		if fired := s.Fire(kind, start, 0, math.MaxUint64, a, nil); !slices.Equal(fired, []uint64{1, MaxReminder}) {
+		if fired := s.Fire(DueSet{Kind: kind, DueAt: start, ThroughR: math.MaxUint64}, a, nil); !slices.Equal(fired, []uint64{1, MaxReminder}) {
 			t.Errorf("fired are %v", fired)
 		}
 	}

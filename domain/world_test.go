@@ -120,6 +120,7 @@ func (w *world) settings(c *Command, create bool) {
 	} else {
 		give("valid_for", 2, func() { p.ValidFor = pick(w.choose, 90*time.Second, time.Hour, 26*time.Hour, 1500*time.Millisecond) })
 	}
+	give("late_after", 6, func() { p.LateAfter = pick(w.choose, time.Second, time.Minute, time.Hour) })
 	give("benefit", 6, func() { p.Benefit = []byte(`{"off":5}`) })
 	give("prefix", 6, func() { p.Prefix = "SUN" })
 	give("category", 8, func() { p.Category = "food" })
@@ -190,6 +191,7 @@ func (w *world) command() Command {
 		c.Type, c.Through = Expire, w.later()
 	default:
 		c.Type, c.Kind, c.DueAt, c.ThroughR = RemindDue, pick(w.choose, KindOpens, KindExpires), w.later(), uint64(pick(w.choose, 1, 2, 100))
+		c.ReadyAt = pick(w.choose, 0, 0, w.later())
 	}
 	return c
 }

@@ -25,7 +25,7 @@ func (m *Main) campaignCommand() *cobra.Command {
 // settingNames are the flags of create and update, and what the contract calls them.
 var settingNames = map[string]string{
 	"codes": "codes", "per-customer": "per_customer", "opens": "opens_at", "closes": "closes_at", "expires": "expires_at",
-	"valid-for": "valid_for", "max-redemptions": "max_redemptions", "prefix": "prefix", "category": "category",
+	"valid-for": "valid_for", "late-after": "late_after", "max-redemptions": "max_redemptions", "prefix": "prefix", "category": "category",
 	"priority": "priority", "benefit": "benefit",
 }
 
@@ -41,13 +41,17 @@ func (m *Main) settingFlags(f *pflag.FlagSet, s *domain.Settings, update bool) {
 	f.Var(m.instant(&s.OpensAt, update), "opens", "when claims open (absent = now)"+clear)
 	f.Var(m.instant(&s.ClosesAt, update), "closes", "when claims close (absent = when coupons expire)"+clear)
 	f.Var(m.instant(&s.ExpiresAt, update), "expires", "when coupons expire (absent = never)"+clear)
-	f.Var(&value{kind: "DURATION", set: func(text string) error {
-		if update && text == none {
-			s.ValidFor = 0
-			return nil
-		}
-		return duration(&s.ValidFor, 0, time.Second, domain.MaxValidFor).set(text)
-	}}, "valid-for", "how long a coupon lives from its claim, instead of --expires"+clear)
+	period := func(into *time.Duration, most time.Duration) *value {
+		return &value{kind: "DURATION", set: func(text string) error {
+			if update && text == none {
+				*into = 0
+				return nil
+			}
+			return duration(into, 0, time.Second, most).set(text)
+		}}
+	}
+	f.Var(period(&s.ValidFor, domain.MaxValidFor), "valid-for", "how long a coupon lives from its claim, instead of --expires"+clear)
+	f.Var(period(&s.LateAfter, domain.MaxBefore), "late-after", "reminders later than this are dropped (absent = only once what they announce has passed)"+clear)
 	f.Var(number(&s.MaxRedemptions, d.MaxRedemptions, 1, domain.MaxRedemptions), "max-redemptions", "how often one coupon may be redeemed")
 	f.StringVar(&s.Prefix, "prefix", "", "`TEXT` before each code, for the eye only: SUMMER gives SUMMER-XXXX-XXXX-XXXX")
 	f.StringVar(&s.Category, "category", "", "`TEXT` to tell campaigns apart in reports")
@@ -156,7 +160,7 @@ func (m *Main) campaignShow() *cobra.Command {
 			{"opens", orDash(c.OpensAt)}, {"closes", orDash(c.ClosesAt)}, {"expires", orDash(c.ExpiresAt)},
 			{"reminders pending", strconv.Itoa(c.Reminders)}, {"priority", c.Priority}, {"created", c.CreatedAt.Format(time.RFC3339Nano)},
 		}
-		for _, r := range [][2]string{{"valid for", c.ValidFor}, {"prefix", c.Prefix}, {"category", c.Category}, {"benefit", string(c.Benefit)}} {
+		for _, r := range [][2]string{{"valid for", c.ValidFor}, {"late after", c.LateAfter}, {"prefix", c.Prefix}, {"category", c.Category}, {"benefit", string(c.Benefit)}} {
 			if r[1] != "" {
 				rows = append(rows, r)
 			}

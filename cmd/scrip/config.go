@@ -25,9 +25,10 @@ was in force stays so.
 ` + settingsHelp() + `
 The value ` + config.ToDefault + ` takes a setting back. The default of reminder.grace is what serve --reminder-grace says.
 
-A pause holds back what falls due, and loses nothing that is not late: of reminders, those that are later than
-reminder.grace when the pause ends are dropped and counted, so set a longer grace first if they should fire all the
-same. Paused expiries are announced when the pause ends; redeeming is refused from the instant on in any case.`
+A pause holds back what falls due and was not asked for yet. When it ends, reminders fire while what they announce is still
+to come. They are dropped and counted when that has passed and they are later than reminder.grace, or when they are later
+than their campaign's --late-after. Paused expiries are announced when the pause ends; redeeming is refused from the
+instant on in any case.`
 	return g
 }
 

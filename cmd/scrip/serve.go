@@ -58,7 +58,7 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	f.Var(choice(&o.Sync, "", natsd.SyncAlways, natsd.SyncInterval), "sync", "always: answers are on disk (default). interval: may lose the last seconds on power loss")
 	f.BoolVar(&o.Insecure, "insecure", false, "ask NATS clients for no credentials where none are given, also beyond this machine")
 	f.StringVar(&o.Credentials, "credentials", "", "`USER:PASSWORD` asked of NATS clients and for /metrics, instead of those in the data directory; better given as SCRIP_CREDENTIALS")
-	f.Var(duration(&o.ReminderGrace, domain.DefaultReminderGrace, time.Second, 365*24*time.Hour), "reminder-grace", "how late a reminder may fire, later than that it is dropped and counted: where scrip config sets no reminder.grace")
+	f.Var(duration(&o.ReminderGrace, domain.DefaultReminderGrace, time.Second, 365*24*time.Hour), "reminder-grace", "how late a reminder may fire although what it announces has passed: where scrip config sets no reminder.grace")
 	f.Var(&value{kind: "LANE[=SEQ]", set: func(s string) error { return parseRebase(s, &o) }}, "rebase", "once, after a restore: let a stopped lane go on, behind what its command stream holds or at command SEQ")
 	f.Var(choice(&logFormat, "text", "text", "json"), "log-format", "text or json")
 	f.Var(choice(&logLevel, "info", "debug", "info", "warn", "error"), "log-level", "debug, info, warn or error")

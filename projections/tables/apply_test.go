@@ -195,6 +195,14 @@ func TestEventsToRows(t *testing.T) {
 			{"type":"reminders.due","campaign":"summer","at":"@40","kind":"expires","due_at":"@30","from_r":3,"through_r":3,"fired":0,"dropped":1}
 			{"type":"reminders.due","campaign":"summer","at":"@50","kind":"expires","due_at":"@50","from_r":1,"through_r":4,"fired":1,"dropped":0}`,
 			map[string]string{subscribed: "summer ann expires @50 fired 1 1 @50\nsummer bob expires @50 cancelled 2 2 @4\nsummer ann expires @30 dropped 3 1 @40\nsummer cid opens @50 pending 4 - -"}},
+		{"of those due at one instant, only what announces the past is dropped", `
+			{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":10,"max_redemptions":1}
+			{"type":"coupon.claimed","campaign":"c","at":"@2","n":1,"code":"A","customer_id":"ann","expires_at":"@40"}
+			{"type":"coupon.claimed","campaign":"c","at":"@2","n":2,"code":"B","customer_id":"bob","expires_at":"@60"}
+			{"type":"reminder.set","campaign":"c","at":"@3","r":1,"customer_id":"ann","kind":"expires","before":"10m0s","due_at":"@30","n":1}
+			{"type":"reminder.set","campaign":"c","at":"@3","r":2,"customer_id":"bob","kind":"expires","before":"30m0s","due_at":"@30","n":2}
+			{"type":"reminder.set","campaign":"c","at":"@3","r":3,"customer_id":"ann","kind":"expires","before":"10m0s","due_at":"@30","n":1} + {"type":"reminders.due","campaign":"c","at":"@50","kind":"expires","due_at":"@30","from_r":1,"through_r":3,"fired":0,"dropped":2,"passed":"@50"} + {"type":"reminders.due","campaign":"c","at":"@50","kind":"expires","due_at":"@30","from_r":2,"through_r":2,"fired":1,"dropped":0}`,
+			map[string]string{subscribed: "c ann expires @30 dropped 1 1 @50\nc bob expires @30 fired 2 2 @50\nc ann expires @30 dropped 3 1 @50"}},
 		{"reminders move with the opening, the end and the coupon", `
 			{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":10,"opens_at":"@20","expires_at":"@60","max_redemptions":1}
 			{"type":"reminder.set","campaign":"c","at":"@2","r":1,"customer_id":"ann","kind":"opens","before":"5m0s","due_at":"@15"}

@@ -142,7 +142,8 @@ func (m *model) event(sequence uint64, line uint32, e *domain.Event) {
 		c.reminders[e.R].state, c.reminders[e.R].settled, c.reminders[e.R].places[1] = "cancelled", e.At, place
 	case domain.RemindersDue:
 		for r, s := range c.reminders {
-			if s.state == "pending" && s.set.Kind == e.Kind && c.due(s) == e.DueAt && r >= e.FromR && r <= e.ThroughR {
+			if s.state == "pending" && s.set.Kind == e.Kind && c.due(s) == e.DueAt && r >= e.FromR && r <= e.ThroughR &&
+				(e.Passed == 0 || e.DueAt.Add(s.set.Before) <= e.Passed) {
 				s.state, s.settled, s.places[1] = "fired", e.At, place
 				if e.Dropped > 0 {
 					s.state = "dropped"

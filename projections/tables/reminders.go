@@ -50,6 +50,7 @@ type reminderDue struct {
 	campaign, kind  string
 	dueAt           domain.Instant
 	fromR, throughR uint64
+	passed          domain.Instant
 	state           string
 	at              domain.Instant
 	place           int64
@@ -116,7 +117,7 @@ func (f *fold) remindersDue(c *campaign, l *Line) {
 	instant := reminderInstant{c.name, e.Kind, e.DueAt}
 	round := f.round(c.name, phaseDue, func(r *reminderRound) bool { return r.fired[instant] })
 	round.fired[instant] = true
-	round.due = append(round.due, reminderDue{c.name, e.Kind, e.DueAt, e.FromR, e.ThroughR, state, e.At, l.place()})
+	round.due = append(round.due, reminderDue{c.name, e.Kind, e.DueAt, e.FromR, e.ThroughR, e.Passed, state, e.At, l.place()})
 }
 
 func (f *fold) remindersMove(c *campaign, m reminderMove) {

@@ -34,15 +34,18 @@ UPDATE scrip.reminder r SET state = 'cancelled', settled_at = d.at, settled_plac
 FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bigint[]) d (campaign, r, at, place)
 WHERE r.campaign = d.campaign AND r.r = d.r AND coalesce(r.state = 'pending', false)`
 
-// What is pending, due at that very instant and in that range is what the lane meant.
+// What is pending, due at that very instant and in that range is what the lane meant; with passed only what announces an
+// instant up to it.
 //
 // $1..$3 = campaign, kind, due_at   $4, $5 = first and last r   $6 = fired or dropped   $7, $8 = when, where in the lane
+// $9 = passed, or NULL
 const remindersDueSQL = `
 UPDATE scrip.reminder r SET state = d.state, settled_at = d.at, settled_place = d.place
-FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::text[], $7::timestamptz[], $8::bigint[])
-     d (campaign, kind, due_at, from_r, through_r, state, at, place)
+FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::text[], $7::timestamptz[], $8::bigint[], $9::timestamptz[])
+     d (campaign, kind, due_at, from_r, through_r, state, at, place, passed)
 WHERE r.campaign = d.campaign AND r.kind = d.kind AND r.due_at = d.due_at AND r.r BETWEEN d.from_r AND d.through_r
-  AND coalesce(r.state = 'pending', false)`
+  AND coalesce(r.state = 'pending', false)
+  AND (d.passed IS NULL OR r.due_at + r.before_us * interval '1 microsecond' <= d.passed)`
 
 // Reminders that hang on their campaign: all of kind opens, and of kind expires those whose coupon has no expiry of its
 // own. NULL = nothing to hang on any more: they stay pending and are due never.
@@ -87,13 +90,13 @@ func (r *reminderRound) writeDue(w *writer) {
 	}
 	var campaigns, kinds, states []string
 	var from, through, places []int64
-	var due, at instants
+	var due, at, passed instants
 	for _, d := range r.due {
 		campaigns, kinds, states = append(campaigns, d.campaign), append(kinds, d.kind), append(states, d.state)
 		from, through, due, at = append(from, int64(d.fromR)), append(through, int64(d.throughR)), due.add(d.dueAt), at.add(d.at)
-		places = append(places, d.place)
+		places, passed = append(places, d.place), passed.add(d.passed)
 	}
-	w.queue(remindersDueSQL, campaigns, kinds, due, from, through, states, at, places)
+	w.queue(remindersDueSQL, campaigns, kinds, due, from, through, states, at, places, passed)
 }
 
 func (r *reminderRound) writeMoves(w *writer) {

@@ -19,7 +19,8 @@ type Settings struct {
 	// ReminderConcurrency is how many messages of a lane's fan-out may be on their way to the stream at once, 1 to 64, on a
 	// log of one copy; with replicas one message is on its way at a time.
 	ReminderConcurrency int
-	// ReminderGrace is how late a reminder may still fire; later than that it is dropped and counted. 1 s to a year.
+	// ReminderGrace is how late a reminder may still fire although what it announces has passed; later than that it is
+	// dropped and counted. 1 s to a year.
 	ReminderGrace time.Duration
 	// ExpiryPaused and RemindersPaused name the campaigns for which nothing is announced or fired for now. Neither makes
 	// a coupon live longer: expiry is decided when somebody redeems.

@@ -64,10 +64,9 @@ func TestTheGraceChangesWhileTheLaneRuns(t *testing.T) {
 	const late = 100 * time.Millisecond
 	remind := func(campaign string) {
 		t.Helper()
-		opens := time.Now().Add(time.Hour + 200*time.Millisecond).UTC().Truncate(time.Millisecond)
-		due := opens.Add(-time.Hour)
-		outs := r.ask(create(campaign, 1, fmt.Sprintf(`,"opens_at":%q`, opens.Format(time.RFC3339Nano))),
-			fmt.Sprintf(`{"id":"set-%s","type":"remind","campaign":"%s","customer_id":"ann","kind":"opens","before":"1h"}`, campaign, campaign))
+		due := time.Now().Add(200 * time.Millisecond).UTC().Truncate(time.Millisecond)
+		outs := r.ask(create(campaign, 1, fmt.Sprintf(`,"opens_at":%q`, due.Format(time.RFC3339Nano))),
+			fmt.Sprintf(`{"id":"set-%s","type":"remind","campaign":"%s","customer_id":"ann","kind":"opens","before":"0s"}`, campaign, campaign))
 		if outs[1].Status != "reminder_set" {
 			t.Fatalf("%+v", outs)
 		}

@@ -31,6 +31,7 @@ type entry struct {
 	name           string
 	anchors        domain.Anchors
 	priority       priority       // who goes first when more is due than can be asked for
+	lateAfter      time.Duration  // reminders later than this are dropped; 0 = not for that
 	expiredThrough domain.Instant // coupons that fall up to it have been announced
 	own            ownExpiries    // which coupons have an expiry of their own
 	falls          falls          // those expiries after expiredThrough
@@ -158,7 +159,7 @@ func (b *book) set(e *entry, ev *domain.Event) error {
 
 // fire takes out what fired, and says whom it was for.
 func (b *book) fire(e *entry, ev *domain.Event) ([]firing, error) {
-	rs := e.pending.Fire(ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR, e.anchors, b.rs[:0])
+	rs := e.pending.Fire(ev.DueSet(), e.anchors, b.rs[:0])
 	b.setLook(e, 0)
 	if b.rs = rs; cap(rs) > 1<<20 {
 		b.rs = nil // once in a while millions fire at once
@@ -194,7 +195,7 @@ func (b *book) touch(e *entry) {
 func (b *book) anchor(e *entry, s *domain.Settings) {
 	b.instants -= e.instants()
 	e.anchors = domain.Anchors{Opens: s.OpensAt, Expires: s.ExpiresAt}
-	e.priority = priorityOf(s.Priority)
+	e.priority, e.lateAfter = priorityOf(s.Priority), s.LateAfter
 	b.instants += e.instants()
 	b.setLook(e, 0)
 }

@@ -149,7 +149,7 @@ func BenchmarkBookSnapshot(b *testing.B) {
 		})
 		b.Run(name+"/read", func(b *testing.B) {
 			for b.Loop() {
-				back, err := decodeBook("", bytes.NewReader(content.Bytes()))
+				back, err := decodeBook("", bookFormat, bytes.NewReader(content.Bytes()))
 				if err != nil || back.reminders != pending {
 					b.Fatal(err)
 				}

@@ -186,7 +186,7 @@ func TestFrozenBookIsTheBookAsItWas(t *testing.T) {
 				t.Fatalf("seed %d round %d: the book goes on as another one", seed, round)
 			}
 			// Read back, it goes on as well.
-			back, err := decodeBook(t.TempDir(), bytes.NewReader(want))
+			back, err := decodeBook(t.TempDir(), bookFormat, bytes.NewReader(want))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,6 +18,7 @@ const maxText = 1 << 10
 
 type decoder struct {
 	r      *bufio.Reader
+	format int
 	err    error
 	buf    [maxText]byte
 	groups []frozenGroup // of the campaign
@@ -57,10 +58,10 @@ func (d *decoder) text() string {
 	return unsafe.String(unsafe.SliceData(buf), len(buf))
 }
 
-// decodeBook reads what encode wrote into a book that keeps customers in dir. An error means that the book is to be
-// replayed from the log instead; nothing is left of it then.
-func decodeBook(dir string, r io.Reader) (*book, error) {
-	d := decoder{r: bufio.NewReaderSize(r, 64<<10)}
+// decodeBook reads what encode wrote, in that format, into a book that keeps customers in dir. An error means that the book
+// is to be replayed from the log instead; nothing is left of it then.
+func decodeBook(dir string, format int, r io.Reader) (*book, error) {
+	d := decoder{r: bufio.NewReaderSize(r, 64<<10), format: format}
 	b := newBook(dir)
 	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
 		d.entry(b)
@@ -87,6 +88,9 @@ func (d *decoder) entry(b *book) {
 	}
 	c := b.add(name) // to be looked at, once it is decided what to ask
 	c.priority = priority(d.num(uint64(priorities - 1)))
+	if d.format > 2 {
+		c.lateAfter = time.Duration(d.num(math.MaxInt64))
+	}
 	c.anchors = domain.Anchors{Opens: d.instant(), Expires: d.instant()}
 	c.expiredThrough = d.instant()
 

@@ -61,6 +61,7 @@ type job struct {
 	at             domain.Instant // since when it is due; of coupons, the first
 	class          class
 	priority       priority
+	hopeless       bool // the lane will drop it
 	waits          bool // in the dispatcher
 }
 
@@ -68,11 +69,22 @@ func compareJobs(a, b *job) int {
 	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.campaign, b.campaign), cmp.Compare(a.kind, b.kind))
 }
 
-// jobs are in the order in which they became due.
+// compareWaiting puts what will be dropped behind what can still be of use.
+func compareWaiting(a, b *job) int {
+	switch {
+	case a.hopeless == b.hopeless:
+		return compareJobs(a, b)
+	case a.hopeless:
+		return 1
+	}
+	return -1
+}
+
+// jobs are in an order: that in which they became due, or that in which they go.
 type jobs = *btree.BTreeG[*job]
 
-func newJobs() jobs {
-	return btree.NewBTreeGOptions(func(a, b *job) bool { return compareJobs(a, b) < 0 }, btree.Options{NoLocks: true})
+func newJobs(compare func(a, b *job) int) jobs {
+	return btree.NewBTreeGOptions(func(a, b *job) bool { return compare(a, b) < 0 }, btree.Options{NoLocks: true})
 }
 
 // dispatcher holds what is due and not asked for, and says whose turn it is. It is pure.
@@ -80,7 +92,7 @@ func newJobs() jobs {
 // The rule, in each class by itself: a priority that has credit goes, the higher one first, and pays what its ask costs
 // (an expiry 1, reminders their customers). When none that waits has any, a round begins: high is given eight parts,
 // normal three, low one. So where all wait they get 8 : 3 : 1, whoever waits gets its part of every round, and who waits
-// alone gets everything at once. Within a priority, what became due first goes first.
+// alone gets everything at once. Within a priority, what became due first goes first, and what the lane will drop last.
 type dispatcher struct {
 	lines [classes][priorities]struct {
 		jobs   jobs
@@ -92,7 +104,7 @@ func newDispatcher() *dispatcher {
 	d := new(dispatcher)
 	for c := range d.lines {
 		for p := range d.lines[c] {
-			d.lines[c][p].jobs = newJobs()
+			d.lines[c][p].jobs = newJobs(compareWaiting)
 		}
 	}
 	return d

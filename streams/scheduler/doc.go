@@ -32,7 +32,8 @@
 // long as it does without a fan-out. Asks are chunked the smaller, then.
 //
 // A campaign whose expiry or reminders operators pause is not asked for, wakes nobody and counts as nothing old. When the
-// pause ends what it held back goes at once, and the lane drops what is later than the grace.
+// pause ends what it held back goes at once, and the lane drops what is of no use any more. An ask that has waited for the
+// operators' rate says since when (ready_at), because that wait is not lateness.
 //
 // # Owner and crashes
 //

@@ -15,13 +15,17 @@ import (
 // their length and elements; campaigns by name, so that equal books have equal bytes.
 //
 //	campaigns
-//	campaign: name · priority · opens · expires · expired through · seconds (gaps) · odd instants · own expiries · reminders
+//	campaign: name · priority · late after · opens · expires · expired through · seconds (gaps) · odd instants · own expiries · reminders
 //	own expiries: runs of coupons: gap · length - 1
 //	reminder: gap of r · group [of one not met before: kind, before, own] · of kind expires: n (signed gap) · customer
 //
 // The form's number and what else there is to know stand beside the content in the snapshot store, which also verifies
 // that every byte is as it was written.
-const bookFormat = 2
+// Format 2, which is read too, lacks late after.
+const (
+	bookFormat       = 3
+	oldestBookFormat = 2
+)
 
 type encoder struct {
 	w   *bufio.Writer // keeps the first error until Flush
@@ -64,6 +68,7 @@ func (f *frozenBook) encode(w io.Writer) error {
 func (e *encoder) entry(c *frozenEntry) {
 	e.text(c.name)
 	e.num(uint64(c.priority))
+	e.num(uint64(c.lateAfter))
 	e.num(uint64(c.anchors.Opens))
 	e.num(uint64(c.anchors.Expires))
 	e.num(uint64(c.expiredThrough))

@@ -42,7 +42,7 @@ func TestBookReadBackIsTheSame(t *testing.T) {
 	if err := b.encode(&one); err != nil {
 		t.Fatal(err)
 	}
-	back, err := decodeBook("", bytes.NewReader(one.Bytes()))
+	back, err := decodeBook("", bookFormat, bytes.NewReader(one.Bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,18 +61,18 @@ func TestDamagedBooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int{0, 1, 2, 5, 17, 100, 1000, whole.Len() / 2, whole.Len() - 1} {
-		if _, err := decodeBook("", bytes.NewReader(whole.Bytes()[:n])); err == nil {
+		if _, err := decodeBook("", bookFormat, bytes.NewReader(whole.Bytes()[:n])); err == nil {
 			t.Errorf("%d bytes of %d make a book", n, whole.Len())
 		}
 	}
-	if _, err := decodeBook("", bytes.NewReader(append(bytes.Clone(whole.Bytes()), 0))); err == nil {
+	if _, err := decodeBook("", bookFormat, bytes.NewReader(append(bytes.Clone(whole.Bytes()), 0))); err == nil {
 		t.Error("a byte too many makes a book")
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		damaged := bytes.Clone(whole.Bytes())
 		damaged[rng.IntN(len(damaged))] ^= 1 << rng.IntN(8)
-		if b, err := decodeBook("", bytes.NewReader(damaged)); err == nil && b == nil {
+		if b, err := decodeBook("", bookFormat, bytes.NewReader(damaged)); err == nil && b == nil {
 			t.Error("neither a book nor an error")
 		}
 	}

@@ -20,6 +20,7 @@ type frozenBook struct {
 type frozenEntry struct {
 	name           string
 	priority       priority
+	lateAfter      time.Duration
 	anchors        domain.Anchors
 	expiredThrough domain.Instant
 	own            ownExpiries
@@ -66,7 +67,7 @@ func (f *frozenBook) take(e *entry) {
 	e.epoch = f.book.epoch
 	seconds, odd := e.falls.frozen()
 	c := frozenEntry{
-		name: e.name, priority: e.priority, anchors: e.anchors, expiredThrough: e.expiredThrough,
+		name: e.name, priority: e.priority, lateAfter: e.lateAfter, anchors: e.anchors, expiredThrough: e.expiredThrough,
 		own: e.own.frozen(), seconds: seconds, odd: odd,
 	}
 	if e.who != nil {

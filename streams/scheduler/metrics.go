@@ -33,7 +33,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		fired:         counter("reminders_fired_total", "Reminders that fired, by the campaign's priority.", "priority"),
-		dropped:       counter("reminders_dropped_total", "Reminders dropped because they were later than the grace, or their campaign had ended, by its priority.", "priority"),
+		dropped:       counter("reminders_dropped_total", "Reminders dropped because what they announce had passed, they were later than late_after, or their campaign had ended, by its priority.", "priority"),
 		cancelled:     counter("reminders_cancelled_total", "Reminders cancelled before they fired, by people or because their coupon was redeemed or voided, by the campaign's priority.", "priority"),
 		expired:       counter("coupons_expired_total", "Coupons announced as expired."),
 		asked:         counter("asks_total", "Commands sent to the lane, by type.", "type"),

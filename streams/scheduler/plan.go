@@ -59,6 +59,7 @@ type planner struct {
 	held   bool            // nothing is asked of reminders for now
 	untold int             // customers that have fired and are not on the reminder stream
 	stand  [classes]int    // what the standing asks cost
+	rated  domain.Instant  // operators set a rate until then; Never = they do now
 	behind [priorities]int // customers due and not asked for, about; not those beyond instantsLooked
 
 	clock         domain.Instant // the time that was seen last
@@ -84,9 +85,10 @@ type plan map[askKey]*question
 type question struct {
 	job
 	entry *entry
-	asks  []ask // that stand, oldest first; one at most of coupons
-	left  int   // customers not asked for, about
-	still bool  // found due by the look under way
+	since domain.Instant // it has been known to be due
+	asks  []ask          // that stand, oldest first; one at most of coupons
+	left  int            // customers not asked for, about
+	still bool           // found due by the look under way
 }
 
 // ask is a command that waits for its answer.
@@ -105,7 +107,7 @@ func newPlanner(b *book) *planner {
 	p := &planner{book: b, settings: config.Default(), plans: make(map[string]plan), waiting: newDispatcher()}
 	p.allow(maxChunk)
 	for i := range p.due {
-		p.due[i] = newJobs()
+		p.due[i] = newJobs(compareJobs)
 	}
 	return p
 }
@@ -114,6 +116,11 @@ func newPlanner(b *book) *planner {
 func (p *planner) configure(s *config.Settings) {
 	old := p.settings
 	p.settings = s
+	if s.ReminderRate > 0 {
+		p.rated = domain.Never
+	} else if p.rated == domain.Never {
+		p.rated = p.clock
+	}
 	for _, pair := range [][2]map[string]bool{{old.ExpiryPaused, s.ExpiryPaused}, {old.RemindersPaused, s.RemindersPaused}} {
 		p.changed(pair[0], pair[1])
 		p.changed(pair[1], pair[0])
@@ -239,7 +246,7 @@ func (p *planner) first(q *question, now domain.Instant) (cmd domain.Command, ok
 	if a.again < q.entry.look {
 		p.book.setLook(q.entry, a.again)
 	}
-	return q.command(&a), true
+	return p.command(q, &a, now), true
 }
 
 // cover makes the ask one for the first chunk behind number after; false if nobody is there any more.
@@ -260,11 +267,35 @@ func (q *question) askedR() uint64 {
 	return q.asks[len(q.asks)-1].throughR
 }
 
-func (q *question) command(a *ask) domain.Command {
+func (p *planner) command(q *question, a *ask, now domain.Instant) domain.Command {
 	if q.class == expiry {
 		return domain.Command{Type: domain.Expire, Campaign: q.campaign, Through: a.through}
 	}
-	return domain.Command{Type: domain.RemindDue, Campaign: q.campaign, Kind: q.kind, DueAt: q.at, ThroughR: a.throughR}
+	cmd := domain.Command{Type: domain.RemindDue, Campaign: q.campaign, Kind: q.kind, DueAt: q.at, ThroughR: a.throughR}
+	if ready := p.judged(q, now); ready < now-domain.Instant(leastWait/time.Microsecond) {
+		cmd.ReadyAt = ready
+	}
+	return cmd
+}
+
+// leastWait is from which wait for the operators' rate on the lane is asked to judge by its beginning.
+const leastWait = time.Second
+
+// judged is the instant as of which the lane judges how late it is: now, or where it waited for the rate that operators set,
+// the beginning of that wait.
+func (p *planner) judged(q *question, now domain.Instant) domain.Instant {
+	if q.since < p.rated {
+		return min(q.since, now)
+	}
+	return now
+}
+
+// hopeless says that the lane will drop all that is due in the question, as Lane.Decide does. A coupon or a campaign that
+// it knows more of makes it drop others, too.
+func (p *planner) hopeless(q *question, due *domain.DueReminders, now domain.Instant) bool {
+	at := p.judged(q, now)
+	after := q.entry.lateAfter
+	return after != 0 && at > due.DueAt.Add(after) || at > due.DueAt.Add(p.settings.ReminderGrace) && at >= due.Announces
 }
 
 // look finds out what is due in one campaign and says when to look again, which is after now. It returns what is to be
@@ -274,7 +305,7 @@ func (p *planner) look(e *entry, now domain.Instant, again []domain.Command) ([]
 	if !p.settings.ExpiryPaused[e.name] {
 		next = e.fallAfter(now)
 		if first := e.firstFall(); first <= now {
-			q := p.question(e, expiry, "", first)
+			q := p.question(e, expiry, "", first, now)
 			if len(q.asks) > 0 && q.asks[0].through < first {
 				p.settled(q, now)
 			}
@@ -287,7 +318,7 @@ func (p *planner) look(e *entry, now domain.Instant, again []domain.Command) ([]
 					a.through = now
 				}
 				p.send(q, a, now)
-				again = append(again, q.command(a))
+				again = append(again, p.command(q, a, now))
 			}
 			next = min(next, q.again())
 		}
@@ -301,7 +332,10 @@ func (p *planner) look(e *entry, now domain.Instant, again []domain.Command) ([]
 				break
 			}
 			p.looked++
-			q := p.question(e, reminder, due.Kind, due.DueAt)
+			q := p.question(e, reminder, due.Kind, due.DueAt, now)
+			if hopeless := p.hopeless(q, &due, now); hopeless != q.hopeless {
+				p.requeue(q, func() { q.hopeless = hopeless })
+			}
 			for len(q.asks) > 0 && q.asks[0].throughR < due.FromR {
 				p.settled(q, now)
 			}
@@ -346,27 +380,32 @@ func (p *planner) forget(q *question) {
 }
 
 // question is the one about what has been due in e since at, found or new.
-func (p *planner) question(e *entry, c class, kind string, at domain.Instant) *question {
+func (p *planner) question(e *entry, c class, kind string, at, now domain.Instant) *question {
 	j := job{campaign: e.name, kind: kind, at: at, class: c, priority: e.priority}
 	q := p.plans[e.name][j.key()]
 	switch {
 	case q == nil:
-		q = &question{job: j, entry: e}
+		q = &question{job: j, entry: e, since: now}
 		if p.plans[e.name] == nil {
 			p.plans[e.name] = make(plan)
 		}
 		p.plans[e.name][j.key()] = q
 		p.due[q.priority].Set(&q.job)
 	case q.at != at || q.priority != e.priority:
-		left := q.left
-		p.wait(q, 0)
-		p.due[q.priority].Delete(&q.job)
-		q.at, q.priority = at, e.priority
-		p.due[q.priority].Set(&q.job)
-		p.wait(q, left)
+		p.requeue(q, func() { q.at, q.priority = at, e.priority })
 	}
 	q.still = true
 	return q
+}
+
+// requeue changes what the question's places in the orders depend on.
+func (p *planner) requeue(q *question, change func()) {
+	left := q.left
+	p.wait(q, 0)
+	p.due[q.priority].Delete(&q.job)
+	change()
+	p.due[q.priority].Set(&q.job)
+	p.wait(q, left)
 }
 
 // wait lets so many customers (of an expiry, 1) wait for their turn, 0 = nobody does.
@@ -411,7 +450,7 @@ func (p *planner) repeat(q *question, now domain.Instant, cmds []domain.Command)
 				}
 			}
 			p.send(q, a, now)
-			cmds = append(cmds, q.command(a))
+			cmds = append(cmds, p.command(q, a, now))
 		}
 		before = a.throughR
 	}

@@ -53,7 +53,7 @@ func (d *desk) answer(cmd *domain.Command) int {
 		return 0
 	}
 	e := d.p.book.campaigns[cmd.Campaign]
-	due := e.pending.At(cmd.Kind, cmd.DueAt, cmd.ThroughR, e.anchors)
+	due := e.pending.At(domain.DueSet{Kind: cmd.Kind, DueAt: cmd.DueAt, ThroughR: cmd.ThroughR}, e.anchors)
 	if due.Subscriptions == 0 {
 		return 0
 	}

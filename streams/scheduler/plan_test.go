@@ -364,7 +364,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 				if err := p.book.encode(&one); err != nil {
 					t.Fatalf("encode: %v", err)
 				}
-				b, err := decodeBook("", bytes.NewReader(one.Bytes()))
+				b, err := decodeBook("", bookFormat, bytes.NewReader(one.Bytes()))
 				if err != nil {
 					t.Fatalf("decode: %v", err)
 				}

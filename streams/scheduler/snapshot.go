@@ -62,11 +62,15 @@ func (r *run) restore(ctx context.Context) eventlog.Position {
 		return beginning
 	}
 	var restored *book
+	format := bookFormat
 	meta, found, err := r.restoreFrom.Load(ctx, r.snapshotName(),
-		func(meta snapstore.Meta) error { return r.acceptable(ctx, meta) },
+		func(meta snapstore.Meta) error {
+			format = meta.Format
+			return r.acceptable(ctx, meta)
+		},
 		func(content io.Reader) (err error) {
 			restored.close() // of a snapshot that was damaged further on
-			restored, err = decodeBook(r.opts.Dir, content)
+			restored, err = decodeBook(r.opts.Dir, format, content)
 			return err
 		})
 	switch {
@@ -82,8 +86,8 @@ func (r *run) restore(ctx context.Context) eventlog.Position {
 
 // acceptable refuses a snapshot that would lead the book or its fan-out astray.
 func (r *run) acceptable(ctx context.Context, meta snapstore.Meta) error {
-	if meta.Format != bookFormat {
-		return fmt.Errorf("the snapshot has format %d, this program reads %d", meta.Format, bookFormat)
+	if meta.Format < oldestBookFormat || meta.Format > bookFormat {
+		return fmt.Errorf("the snapshot has format %d, this program reads %d to %d", meta.Format, oldestBookFormat, bookFormat)
 	}
 	var n note
 	if err := json.Unmarshal(meta.Note, &n); err != nil {

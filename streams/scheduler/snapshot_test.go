@@ -246,7 +246,7 @@ func TestSnapshotThatDisagrees(t *testing.T) {
 	r.seen()
 	run.stop()
 	shelf.atNewest(func(snap *stored) {
-		b, err := decodeBook("", bytes.NewReader(snap.content))
+		b, err := decodeBook("", bookFormat, bytes.NewReader(snap.content))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +282,7 @@ func TestSnapshotInTheObjectStore(t *testing.T) {
 	r.seen()
 	run.stop()
 	meta, found, err := store.Load(t.Context(), "sched-0", func(snapstore.Meta) error { return nil }, func(content io.Reader) error {
-		b, err := decodeBook("", content)
+		b, err := decodeBook("", bookFormat, content)
 		if err == nil && b.reminders != 3 {
 			err = fmt.Errorf("%d reminders in it", b.reminders)
 		}

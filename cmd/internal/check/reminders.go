@@ -166,7 +166,7 @@ func (f *Fold) fell(where any, c *Campaign, ev *domain.Event) {
 	n := uint64(0)
 	for number := max(ev.FromR, 1); number <= min(ev.ThroughR, uint64(len(c.Reminders))); number++ {
 		r := c.reminder(number)
-		if r.State != Pending || r.Due != ev.DueAt || r.Kind() != ev.Kind {
+		if r.State != Pending || r.Due != ev.DueAt || r.Kind() != ev.Kind || ev.Passed != 0 && r.Due+r.Before > ev.Passed {
 			continue
 		}
 		n++

@@ -175,8 +175,8 @@ func TestStartsThatAreRefused(t *testing.T) {
 	serve(t, newer, []string{"--roles", withoutTables}, nil)
 }
 
-// TestWhatCameDueWhileItWasDown falls when it is back: expiries at once, reminders unless they are later than the grace;
-// those are dropped and counted.
+// TestWhatCameDueWhileItWasDown falls when it is back: expiries at once, reminders unless what they announce has
+// passed and they are later than the grace; those are dropped and counted.
 func TestWhatCameDueWhileItWasDown(t *testing.T) {
 	t.Parallel()
 	for grace, want := range map[string]string{"1h": `"fired":1,"dropped":0`, "1s": `"fired":0,"dropped":1`} {

@@ -82,7 +82,7 @@ type Options struct {
 	Credentials string
 	// CodeKey is the code key in hex, in place of the file's; "" = the file's.
 	CodeKey string
-	// ReminderGrace is how late a reminder may still fire. Defaults to domain.DefaultReminderGrace.
+	// ReminderGrace is how late a reminder may still fire although what it announces has passed. Defaults to domain.DefaultReminderGrace.
 	ReminderGrace time.Duration
 	// Rebase has the lanes that an operator lets go on although the command stream does not continue what the events
 	// cover, each with the command sequence to go on at (0 = behind what the stream holds).

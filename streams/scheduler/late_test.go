@@ -1,0 +1,134 @@
+package scheduler
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// Reminders of one instant that wait for the rate that operators set are all told, however long that takes.
+func TestWaitingForTheRateDropsNothing(t *testing.T) {
+	r := newRig(t)
+	const customers = 5000
+	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
+	r.remind("a", 1, customers, "50s")
+	l := newLive()
+	l.set(func(s *config.Settings) { s.ReminderRate, s.ReminderBatch = 1, 10 })
+	run := r.run(r.scheduler(func(o *Options) { o.Config = l }))
+	r.seen()
+	for s := 50; r.value("reminders_pending") > 0 && s < 1000; s++ {
+		r.clock.set(start + seconds(s))
+		r.clock.looksAround(t)
+		if s == 500 {
+			l.set(func(*config.Settings) {}) // the rate is taken back: what waited for it goes at once
+		}
+	}
+	streamtest.Eventually(t, "nothing pends", func() bool { return r.value("reminders_pending") == 0 })
+	if told, dropped := len(r.told()), r.value("reminders_dropped_total"); dropped > 0 {
+		t.Errorf("%d are told, %.0f dropped", told, dropped)
+	}
+	run.stop()
+}
+
+// The opening is moved to sooner: a reminder of an hour before is late, the opening is still to come.
+func TestAnOpeningMovedToSoonerIsTold(t *testing.T) {
+	r := newRig(t)
+	r.create("a", `,"opens_at":`+quoted(start+seconds(7200)))
+	r.remind("a", 1, 3, "3600s")
+	run := r.run(r.scheduler())
+	r.seen()
+	r.clock.set(start + seconds(1800))
+	r.do(`"type":"update_campaign","campaign":"a","opens_at":` + quoted(start+seconds(2700)))
+	r.seen()
+	streamtest.Eventually(t, "nothing pends", func() bool { return r.value("reminders_pending") == 0 })
+	if told := len(r.told()); told != 3 {
+		t.Errorf("%d are told, %.0f dropped", told, r.value("reminders_dropped_total"))
+	}
+	run.stop()
+}
+
+// What is pending when its lane comes back after an outage fires while it is of use, and is dropped once it is not.
+func TestAfterAnOutageWhatIsOfUseIsTold(t *testing.T) {
+	r := newRig(t)
+	r.create("a", `,"expires_at":`+quoted(start+seconds(2*86400)))
+	r.do(`"type":"claim","campaign":"a","customer_id":"ann"`, `"type":"remind","campaign":"a","customer_id":"ann","kind":"expires","before":"24h"`)
+	r.create("b", `,"opens_at":`+quoted(start+seconds(86400+300)))
+	r.remind("b", 1, 5, "3600s")
+	r.create("c", `,"opens_at":`+quoted(start+seconds(2*86400))+`,"late_after":"1h"`)
+	r.remind("c", 1, 7, "86000s")
+	r.clock.set(start + seconds(86400+6*3600))
+	run := r.run(r.scheduler())
+	streamtest.Eventually(t, "nothing pends", func() bool { return r.value("caught_up") == 1 && r.value("reminders_pending") == 0 })
+	if told, dropped := len(r.told()), r.value("reminders_dropped_total"); told != 1 || dropped != 5+7 {
+		t.Errorf("%d are told, %.0f dropped; want the coupon's alone, and those of the opening that has passed and of the campaign that wants none so late dropped", told, dropped)
+	}
+	run.stop()
+}
+
+// What the lane will drop is asked for behind what can be of use.
+func TestHopelessGoLast(t *testing.T) {
+	now := start + seconds(3600)
+	for _, c := range []struct {
+		name     string
+		settings domain.Settings
+	}{
+		{"the opening has passed", domain.Settings{OpensAt: start}},
+		{"later than late_after", domain.Settings{OpensAt: now + seconds(1), LateAfter: time.Minute}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDesk(t)
+			for i := range 50 {
+				name := fmt.Sprintf("old%02d", i)
+				d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: name, Settings: c.settings})
+				ahead := time.Duration(c.settings.OpensAt-start)*time.Microsecond + time.Second
+				for j := range 1000 {
+					d.fold(domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(j + 1), CustomerID: "x", Kind: domain.KindOpens, Before: ahead + time.Duration(j)*time.Second})
+				}
+			}
+			d.campaign("fresh", "", now, 1)
+			n := 0
+			for asks := d.p.asks(now); len(asks) > 0; asks = d.p.asks(now) {
+				for i := range asks {
+					if asks[i].Campaign == "fresh" {
+						if n > 0 {
+							t.Fatalf("asked for behind %d that will be dropped", n)
+						}
+						return
+					}
+					n++
+					d.answer(&asks[i])
+				}
+			}
+			t.Fatal("never asked for")
+		})
+	}
+}
+
+// A book of the format before is read; what it holds was written by a version with that format.
+func TestBookOfTheFormatBefore(t *testing.T) {
+	old, err := os.ReadFile("testdata/book-2.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := decodeBook("", 2, bytes.NewReader(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	var got, want bytes.Buffer
+	if err := b.encode(&got); err != nil {
+		t.Fatal(err)
+	}
+	if err := fullBook(t).encode(&want); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want.Bytes()) {
+		t.Error("another book came back")
+	}
+}
