@@ -63,12 +63,15 @@ const (
 	doubts       = 2
 	doubtsWithin = time.Minute
 	doubtPause   = 250 * time.Millisecond
+	// awayPause is the pause before a lane is taken again whose log could not be reached. Each request of a taking waits
+	// for longer than an election before it gives up.
+	awayPause = 500 * time.Millisecond
 )
 
 // Run takes the lane, decides until ctx ends, and returns nil then. When another owner turns out to write the lane, its
 // state is dropped, loaded again and the lane competed for again: each taking has a new nonce. It returns an error of
-// kind [ErrStopped] when the log contradicts itself at every look, any other error when the log could not be read or
-// written.
+// kind [ErrStopped] when the log contradicts itself at every look, any other error when the log cannot be read or written
+// at all. Where it could only not be reached now, Run tries again.
 //
 // A fence that is lost again and again while the lease stays ours has another cause than an owner: somebody publishes on
 // the event stream. Loading the lane each time would cost more than it brings, so it pauses (see losses).
@@ -101,6 +104,17 @@ func (l *Lane) Run(ctx context.Context) error {
 				_ = sleep(ctx, doubtPause)
 				continue
 			}
+		}
+		if !errors.Is(err, ErrStopped) && topology.Transient(err) {
+			// Nobody else would be better off. What was read of the log so far is read again, a snapshot included.
+			l.opt.Logger.WarnContext(ctx, "log not read; trying again", "err", err)
+			l.report(func(s *Status) {
+				if s.State != StateStopped {
+					*s = Status{State: StateLoading, Error: err.Error()}
+				}
+			})
+			_ = sleep(ctx, awayPause)
+			continue
 		}
 		if errors.Is(err, ErrStopped) {
 			l.opt.Metrics.refused.WithLabelValues(l.label).Inc()

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	snapStream  = "OBJ_" + topology.SnapBucket
+	snapStream  = topology.SnapStream
 	chunkPrefix = "$O." + topology.SnapBucket + ".C."
 	metaPrefix  = "$O." + topology.SnapBucket + ".M."
 )

@@ -2,12 +2,16 @@ package snapstore
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // errDamaged is the kind of everything that is wrong with a snapshot itself, as against the server not answering.
@@ -21,7 +25,9 @@ var errDamaged = errors.New("snapshot damaged")
 // from empty state each time it is called, since a snapshot that turns out to be damaged half way is followed by an
 // older one. What read returns an error for, and content it does not read to its end, counts as damaged.
 //
-// A snapshot not used is logged once, with the reason. err is only ever about the server or ctx.
+// A snapshot not used is logged once, with the reason. An error that says only that the server, or a stream's leader,
+// could not be reached now ([topology.Transient]) is returned, wherever it came from, accept and read included: try
+// again, the snapshot is not to blame. Other errors are ctx's.
 func (s *Store) Load(ctx context.Context, name string, accept func(Meta) error, read func(io.Reader) error) (meta Meta, ok bool, err error) {
 	p, _, err := s.readPointer(ctx, name)
 	if err != nil {
@@ -34,6 +40,9 @@ func (s *Store) Load(ctx context.Context, name string, accept func(Meta) error, 
 		}
 		if ctx.Err() != nil {
 			return Meta{}, false, ctx.Err()
+		}
+		if topology.Transient(err) {
+			return Meta{}, false, fmt.Errorf("reading snapshot %s: %w", r.Prefix, err)
 		}
 		s.opts.Logger.Warn("snapshot not used, going on with an older one or with the whole log", "name", name, "snapshot", r.Prefix, "err", err)
 	}
@@ -59,11 +68,12 @@ func (s *Store) load(ctx context.Context, r ref, accept func(Meta) error, read f
 	parts := &partReader{ctx: ctx, store: s, ref: r, left: m.Parts}
 	defer parts.close()
 	defer cancel()
-	if err := read(parts); err != nil {
-		return Meta{}, err
-	}
-	if parts.err != nil && parts.err != io.EOF { // read passed over it
+	err = read(parts)
+	if parts.err != nil && parts.err != io.EOF { // whatever read made of it
 		return Meta{}, parts.err
+	}
+	if err != nil {
+		return Meta{}, err
 	}
 	if parts.rest() {
 		return Meta{}, fmt.Errorf("%w: content goes on behind what was read", errDamaged)
@@ -71,14 +81,11 @@ func (s *Store) load(ctx context.Context, r ref, accept func(Meta) error, read f
 	return m.Meta, nil
 }
 
-// get reads one object and checks size (-1 = any) and hash.
+// get reads one object and checks size (-1 = any) and hash. What is not answered is asked for again, for a minute.
 func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, partWait)
 	defer cancel()
-	info, err := s.obj.GetInfo(ctx, name)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return nil, fmt.Errorf("%w: %s is missing", errDamaged, name)
-	}
+	info, err := s.info(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -89,33 +96,79 @@ func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([
 	if err := s.complete(ctx, info); err != nil {
 		return nil, err
 	}
-	object, err := s.obj.Get(ctx, name)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, err)
+	for wait := readFirst + readPerMiB*time.Duration(info.Size>>20); ; wait *= 2 {
+		attempt, done := context.WithTimeout(ctx, wait)
+		data, err := s.read(attempt, name, info.Size)
+		done()
+		switch {
+		// A replica that lags may not know the object yet. Its leader does, and it is never written again.
+		case err != nil && ctx.Err() == nil && (topology.Transient(err) || errors.Is(err, jetstream.ErrObjectNotFound)):
+			if err := pause(ctx, readPause); err != nil {
+				return nil, err
+			}
+		case err != nil:
+			return nil, fmt.Errorf("reading %s: %w", name, err)
+		case hash(data) != sum:
+			return nil, fmt.Errorf("%w: %s has another hash than recorded", errDamaged, name)
+		default:
+			return data, nil
+		}
 	}
-	data := make([]byte, info.Size) // GetBytes grows into it, which takes longer than the reading
-	_, err = io.ReadFull(object, data)
-	if err = errors.Join(err, object.Close()); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, err)
-	}
-	if hash(data) != sum {
-		return nil, fmt.Errorf("%w: %s has another hash than recorded", errDamaged, name)
-	}
-	return data, nil
 }
 
+const (
+	// readFirst, and readPerMiB for each MiB, bound the first attempt to read an object; each further one is given twice as
+	// long. nats.go sends the request for its chunks once, and one that meets a leader election is never answered.
+	readFirst  = 2 * time.Second
+	readPerMiB = 125 * time.Millisecond
+	readPause  = 50 * time.Millisecond
+)
+
+// read makes one attempt.
+func (s *Store) read(ctx context.Context, name string, size uint64) ([]byte, error) {
+	object, err := s.obj.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, size) // GetBytes grows into it, which takes longer than the reading
+	_, err = io.ReadFull(object, data)
+	return data, errors.Join(err, object.Close())
+}
+
+// info reads an object's description from the leader: what a replica that lags does not know is not missing.
+func (s *Store) info(ctx context.Context, name string) (*jetstream.ObjectInfo, error) {
+	msg, ok, err := topology.LastMessage(ctx, s.js, snapStream, metaPrefix+base64.URLEncoding.EncodeToString([]byte(name)))
+	if err != nil {
+		return nil, fmt.Errorf("looking for %s: %w", name, err)
+	}
+	info := &jetstream.ObjectInfo{}
+	if !ok {
+		return nil, fmt.Errorf("%w: %s is missing", errDamaged, name)
+	}
+	if err := json.Unmarshal(msg.Data, info); err != nil {
+		return nil, fmt.Errorf("%w: description of %s: %w", errDamaged, name, err)
+	}
+	if info.Deleted {
+		return nil, fmt.Errorf("%w: %s was deleted", errDamaged, name)
+	}
+	return info, nil
+}
+
+// complete counts an object's chunks at the leader.
 func (s *Store) complete(ctx context.Context, info *jetstream.ObjectInfo) error {
 	if info.Chunks == 0 {
 		return nil
 	}
-	stream, err := s.js.Stream(ctx, snapStream)
-	if err != nil {
-		return err
+	type answer struct {
+		topology.Answer
+		State struct {
+			Subjects map[string]uint64 `json:"subjects"`
+		} `json:"state"`
 	}
 	subject := chunkPrefix + info.NUID
-	state, err := stream.Info(ctx, jetstream.WithSubjectFilter(subject))
+	state, err := topology.Ask[answer](ctx, s.js, "STREAM.INFO."+snapStream, fmt.Appendf(nil, `{"subjects_filter":%q}`, subject))
 	if err != nil {
-		return err
+		return fmt.Errorf("counting the chunks of %s: %w", info.Name, err)
 	}
 	if have := state.State.Subjects[subject]; have != uint64(info.Chunks) {
 		return fmt.Errorf("%w: %s has %d of its %d chunks", errDamaged, info.Name, have, info.Chunks)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -127,22 +126,28 @@ func (s *Store) rest(ctx context.Context) error {
 
 func pointerKey(name string) string { return "snap." + name }
 
-// readPointer gives an empty pointer and revision 0 where there is none; one that can not be read counts as none, but
-// keeps its revision, so that the next Save replaces it.
+// pointerFor is how long the pointer is asked for: longer than nats-server takes to elect a leader (4 to 9 s).
+const pointerFor = 12 * time.Second
+
+// readPointer reads the pointer from the leader: one of a replica that lags may name snapshots that were removed. It gives
+// an empty pointer and revision 0 where there is none; one that can not be read counts as none, but keeps its revision,
+// so that the next Save replaces it.
 func (s *Store) readPointer(ctx context.Context, name string) (pointer, uint64, error) {
-	e, err := s.kv.Get(ctx, pointerKey(name))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return pointer{}, 0, nil
-	}
+	ctx, cancel := context.WithTimeout(ctx, pointerFor)
+	defer cancel()
+	e, ok, err := topology.LastMessage(ctx, s.js, topology.StateStream, "$KV."+topology.StateBucket+"."+pointerKey(name))
 	if err != nil {
 		return pointer{}, 0, fmt.Errorf("reading the pointer to snapshots of %s: %w", name, err)
 	}
-	var p pointer
-	if err := json.Unmarshal(e.Value(), &p); err != nil || p.Version != formatVersion {
-		s.opts.Logger.Warn("pointer to snapshots not understood, going on without them", "name", name, "version", p.Version, "err", err)
-		return pointer{}, e.Revision(), nil
+	if !ok || e.Header.Get("KV-Operation") != "" { // deleted
+		return pointer{}, 0, nil
 	}
-	return p, e.Revision(), nil
+	var p pointer
+	if err := json.Unmarshal(e.Data, &p); err != nil || p.Version != formatVersion {
+		s.opts.Logger.Warn("pointer to snapshots not understood, going on without them", "name", name, "version", p.Version, "err", err)
+		return pointer{}, e.Sequence, nil
+	}
+	return p, e.Sequence, nil
 }
 
 func hash(b []byte) string {

@@ -44,7 +44,12 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	js := streamtest.Start(t).JetStream(t)
+	return newRigOn(t, streamtest.Start(t))
+}
+
+func newRigOn(t *testing.T, server *streamtest.Server) *rig {
+	t.Helper()
+	js := server.JetStream(t)
 	if _, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, KeyFingerprint: "k", CmdMaxBytes: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}

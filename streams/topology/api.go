@@ -152,6 +152,10 @@ func LastMessage(ctx context.Context, js jetstream.JetStream, stream, subject st
 // Transient says whether the error means that the server, or the stream's leader, could not be reached now and may be
 // later. What was asked for may have happened.
 func Transient(err error) bool {
+	var old *nats.APIError // of nats.go's older interface, which its object store still uses
+	if errors.As(err, &old) {
+		err = errors.Join(err, &jetstream.APIError{ErrorCode: jetstream.ErrorCode(old.ErrorCode)})
+	}
 	return errors.Is(err, ErrNoLeader) ||
 		errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, nats.ErrTimeout) ||
