@@ -27,7 +27,7 @@ const rebuildMemory = 400 << 20
 func (m *Main) rebuildCommand() *cobra.Command {
 	var until domain.Instant
 	var into, postgres string
-	var undo, drop bool
+	var undo, drop, dropDependents bool
 	cmd := &cobra.Command{
 		Use: "rebuild [PROJECTION…]", Short: "Fill the read tables anew from the log, beside those in use, and exchange them",
 		Long: `Fill the read tables anew from the log, beside those in use, and exchange them in one transaction. Those in use serve
@@ -42,8 +42,11 @@ projection is "tables", which is also what is meant when none is named.
 
 Killed or failed at any point before the exchange, the tables in use are untouched; run it again, it cleans up and starts
 over. Two at once: the second is refused. While commands wait to be decided, or the tables in use lag, it pauses between
-batches for half of the time. Rights on the tables go along; views of your own go on reading what was put aside until you
-make them anew, and are listed.
+batches for half of the time.
+
+What others made on the tables is kept: rights, default privileges, indexes, views and functions, and what lies in schema
+scrip itself. What cannot be kept (materialized views, foreign keys, triggers, publications, added columns) is found before
+the work begins: it is listed and the rebuild refused, unless --drop-dependents lets it stay with the tables put aside.
 
 Tables that another version of scrip made are replaced only if they are older and no projector is at work on them; --undo
 and --drop-previous refuse them. To migrate them in place, start the projector (serve) of the new version.
@@ -60,6 +63,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused: nothing was begun. Refus
 	f.StringVar(&into, "schema", "", "copy into a schema of this `NAME` and leave those in use alone")
 	f.BoolVar(&undo, "undo", false, "put the previous tables back")
 	f.BoolVar(&drop, "drop-previous", false, "remove the previous tables")
+	f.BoolVar(&dropDependents, "drop-dependents", false, "go on although something that others made on the tables cannot be kept")
 	postgresFlag(cmd, &postgres)
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
 		for _, name := range given {
@@ -81,7 +85,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused: nothing was begun. Refus
 				return usagef("--schema %q: %w", into, err)
 			}
 		}
-		return m.onTables(cmd.Context(), "scrip rebuild", postgres, func(ctx context.Context, s *rebuild.Session, _ jetstream.JetStream) error {
+		return m.onTables(cmd.Context(), rebuild.Options{Who: "scrip rebuild", DropDependents: dropDependents}, postgres, func(ctx context.Context, s *rebuild.Session, _ jetstream.JetStream) error {
 			switch {
 			case undo:
 				return m.undoRebuild(ctx, s)
@@ -115,7 +119,7 @@ func postgresFlag(cmd *cobra.Command, into *string) {
 }
 
 // onTables runs something that works on log and tables at once, and shows how far it is.
-func (m *Main) onTables(ctx context.Context, who, postgres string, work func(context.Context, *rebuild.Session, jetstream.JetStream) error) error {
+func (m *Main) onTables(ctx context.Context, opts rebuild.Options, postgres string, work func(context.Context, *rebuild.Session, jetstream.JetStream) error) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(rebuildMemory)
 	}
@@ -135,9 +139,8 @@ func (m *Main) onTables(ctx context.Context, who, postgres string, work func(con
 	}
 	show := &rebuildProgress{m: m}
 	defer show.end()
-	session, err := rebuild.Open(ctx, postgres, js, log, rebuild.Options{
-		Who: who, Progress: show.tell, Logger: slog.New(slog.NewTextHandler(m.Err, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	})
+	opts.Progress, opts.Logger = show.tell, slog.New(slog.NewTextHandler(m.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	session, err := rebuild.Open(ctx, postgres, js, log, opts)
 	if err == nil {
 		defer session.Close()
 		err = work(ctx, session, js)
@@ -150,15 +153,15 @@ func (m *Main) onTables(ctx context.Context, who, postgres string, work func(con
 }
 
 func (m *Main) undoRebuild(ctx context.Context, s *rebuild.Session) error {
-	views, err := s.Undo(ctx)
+	left, err := s.Undo(ctx)
 	if err != nil {
 		return err
 	}
 	if m.global.output == outputJSON {
-		return m.printJSON(map[string]any{"undone": true, "views_of_previous": views})
+		return m.printJSON(map[string]any{"undone": true, "left_on_previous": left})
 	}
 	fmt.Fprintln(m.Out, "the previous tables are back, and are being caught up; those of the rebuild are put aside in their place")
-	m.printViews(views)
+	m.printLeft(left)
 	return nil
 }
 
@@ -212,13 +215,13 @@ func (m *Main) printRebuild(r rebuild.Result, copied bool) error {
 		}
 	}
 	fmt.Fprintln(m.Out, "the new tables are in use; the previous ones are in schema scrip_previous: `scrip rebuild --undo` brings them back, `--drop-previous` removes them")
-	m.printViews(r.Views)
+	m.printLeft(r.Left)
 	return nil
 }
 
-func (m *Main) printViews(views []string) {
-	if len(views) > 0 {
-		fmt.Fprintf(m.Out, "these views still read the tables put aside, make them anew: %s\n", strings.Join(views, ", "))
+func (m *Main) printLeft(left []string) {
+	if len(left) > 0 {
+		fmt.Fprintf(m.Out, "these stay with the tables put aside and are dropped with them: %s\n", strings.Join(left, "; "))
 	}
 }
 

@@ -45,7 +45,7 @@ Refused with -o json, it prints {"status":"refused","refusal":"not_begun","messa
 			return usagef("--campaign needs a name")
 		}
 		opts.Limit = int(limit)
-		return m.onTables(cmd.Context(), "scrip verify", postgres, func(ctx context.Context, s *rebuild.Session, js jetstream.JetStream) error {
+		return m.onTables(cmd.Context(), rebuild.Options{Who: "scrip verify"}, postgres, func(ctx context.Context, s *rebuild.Session, js jetstream.JetStream) error {
 			report, err := verify.Run(ctx, s, js, opts)
 			if report != nil && (err == nil || !report.Equal()) {
 				if printing := m.printVerified(report); printing != nil {

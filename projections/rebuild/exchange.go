@@ -109,9 +109,11 @@ func Renew(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// exchange puts the shadow in the place of the live tables, which become the previous ones.
-func (sh *Shadow) exchange(ctx context.Context) (orphans []string, err error) {
+// exchange puts the shadow in the place of the live tables, which become the previous ones. left is what others made on
+// them that stays there.
+func (sh *Shadow) exchange(ctx context.Context) (left []string, err error) {
 	s := sh.s
+	var late []step
 	err = s.Locked(ctx, func(ctx context.Context, tx pgx.Tx, there bool) error {
 		background := context.WithoutCancel(ctx)
 		if there {
@@ -130,9 +132,14 @@ func (sh *Shadow) exchange(ctx context.Context) (orphans []string, err error) {
 		if err := schema.Stamp(background, tx); err != nil {
 			return fmt.Errorf("noting the migrations of the new tables: %w", err)
 		}
-		if orphans, err = dependents(background, tx, schema.Name); err != nil {
+		g, err := s.guests(background, tx, schema.Name, version)
+		if err != nil {
 			return err
 		}
+		if err := errors.Join(s.refused(g), lackIndexes(background, tx, sh.name, g.indexes)); err != nil {
+			return err
+		}
+		left = g.left
 		if there && version == schema.Version() {
 			if _, err := tx.Exec(background, fmt.Sprintf(carrySQL, sh.name, schema.Name), projector.Projection); err != nil {
 				return err
@@ -144,7 +151,7 @@ func (sh *Shadow) exchange(ctx context.Context) (orphans []string, err error) {
 		if err := copyGrants(background, tx, schema.Name, sh.name); err != nil {
 			return err
 		}
-		if err := droppable(background, tx); err != nil {
+		if err := s.droppable(background, tx); err != nil {
 			return err
 		}
 		if _, found, err := commentOn(background, tx, PreviousSchema); err != nil {
@@ -158,14 +165,15 @@ func (sh *Shadow) exchange(ctx context.Context) (orphans []string, err error) {
 			return err
 		}
 		sh.name = schema.Name
-		return nil
+		late, err = s.carry(background, tx, g.steps())
+		return err
 	})
 	if err != nil {
 		sh.name = NextSchema
 		return nil, err
 	}
 	s.report.enter(Exchanged, 0)
-	return orphans, s.opts.Hook(Exchanged)
+	return append(left, s.carryLater(ctx, late)...), s.opts.Hook(Exchanged)
 }
 
 // Reach brings the shadow to where the live tables are, which do not move while we hold them. Where they claim to be
@@ -218,29 +226,34 @@ const previousMark = "read tables of scrip before the last rebuild, migration "
 
 // Undo puts the previous tables back, and the present ones in their place: undone twice, nothing has changed. The
 // projector catches up from where the previous ones were left.
-func (s *Session) Undo(ctx context.Context) (orphans []string, err error) {
+func (s *Session) Undo(ctx context.Context) (left []string, err error) {
+	if err := s.CheckVersion(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.undoable(ctx); err != nil {
+		return nil, explain(err)
+	}
+	var late []step
 	err = s.Locked(ctx, func(ctx context.Context, tx pgx.Tx, there bool) error {
 		background := context.WithoutCancel(ctx)
 		if err := sameVersion(background, tx); err != nil {
 			return err
 		}
-		comment, found, err := commentOn(background, tx, PreviousSchema)
-		switch {
-		case err != nil:
+		if err := previousVersion(background, tx); err != nil {
 			return err
-		case !found:
-			return refuse("there are no previous tables: nothing was rebuilt, or they were dropped")
-		}
-		if version, _ := strconv.ParseInt(strings.TrimPrefix(comment, previousMark), 10, 64); version != schema.Version() {
-			return refuse("the previous tables have migration %d, this program needs %d; run `scrip rebuild` instead", version, schema.Version())
 		}
 		s.report.enter(Exchanging, 0)
 		if err := s.opts.Hook(Exchanging); err != nil {
 			return err
 		}
-		if orphans, err = dependents(background, tx, schema.Name); err != nil {
+		g, err := s.guests(background, tx, schema.Name, schema.Version())
+		if err != nil {
 			return err
 		}
+		if err := errors.Join(s.refused(g), lackIndexes(background, tx, PreviousSchema, g.indexes)); err != nil {
+			return err
+		}
+		left = g.left
 		if there {
 			if _, err := tx.Exec(background, fmt.Sprintf(carrySQL, PreviousSchema, schema.Name), projector.Projection); err != nil {
 				return err
@@ -256,13 +269,50 @@ func (s *Session) Undo(ctx context.Context) (orphans []string, err error) {
 		if err := schema.Rename(background, tx, PreviousSchema, undoing); err != nil {
 			return err
 		}
-		return swap(background, tx, undoing, schema.Version())
+		if err := swap(background, tx, undoing, schema.Version()); err != nil {
+			return err
+		}
+		late, err = s.carry(background, tx, g.steps())
+		return err
 	})
 	if err != nil {
 		return nil, explain(err)
 	}
 	s.report.enter(Exchanged, 0)
-	return orphans, s.opts.Hook(Exchanged)
+	return append(left, s.carryLater(ctx, late)...), s.opts.Hook(Exchanged)
+}
+
+// previousVersion refuses where there are no previous tables that this program can use.
+func previousVersion(ctx context.Context, tx pgx.Tx) error {
+	comment, found, err := commentOn(ctx, tx, PreviousSchema)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return refuse("there are no previous tables: nothing was rebuilt, or they were dropped")
+	}
+	if version, _ := strconv.ParseInt(strings.TrimPrefix(comment, previousMark), 10, 64); version != schema.Version() {
+		return refuse("the previous tables have migration %d, this program needs %d; run `scrip rebuild` instead", version, schema.Version())
+	}
+	return nil
+}
+
+// undoable looks for what would refuse an undoing, and gives the previous tables the indexes that others made since.
+func (s *Session) undoable(ctx context.Context) error {
+	var g *guests
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		if err := previousVersion(ctx, tx); err != nil {
+			return err
+		}
+		if g, err = s.guests(ctx, tx, schema.Name, schema.Version()); err != nil {
+			return err
+		}
+		return s.refused(g)
+	})
+	if err != nil {
+		return err
+	}
+	return s.addIndexes(ctx, PreviousSchema, g.indexes)
 }
 
 // DropPrevious removes the tables that the last rebuild, or its undoing, took out of use. dropped says whether there
@@ -277,7 +327,7 @@ func (s *Session) DropPrevious(ctx context.Context) (dropped bool, err error) {
 		if _, dropped, err = commentOn(ctx, tx, PreviousSchema); err != nil {
 			return err
 		}
-		if err := droppable(ctx, tx); err != nil {
+		if err := s.droppable(ctx, tx); err != nil {
 			return err
 		}
 		return dropSchema(ctx, tx, PreviousSchema, dropAskedFor)
@@ -288,48 +338,12 @@ func (s *Session) DropPrevious(ctx context.Context) (dropped bool, err error) {
 	return dropped, explain(err)
 }
 
-// droppable refuses where a view elsewhere reads the previous tables.
-func droppable(ctx context.Context, db querier) error {
-	orphans, err := dependents(ctx, db, PreviousSchema)
-	if err != nil || len(orphans) == 0 {
-		return err
-	}
-	reads, them := "reads", "it"
-	if len(orphans) > 1 {
-		reads, them = "read", "them"
-	}
-	return refuse("%s still %s the tables before the last rebuild, in schema %s; make %s anew (CREATE OR REPLACE VIEW), or drop %s",
-		strings.Join(orphans, ", "), reads, PreviousSchema, them, them)
-}
-
 func commentOn(ctx context.Context, tx pgx.Tx, name string) (comment string, found bool, err error) {
 	err = tx.QueryRow(ctx, "SELECT coalesce(obj_description(oid, 'pg_namespace'), '') FROM pg_namespace WHERE nspname = $1", name).Scan(&comment)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", false, nil
 	}
 	return comment, err == nil, err
-}
-
-// Views elsewhere that read tables of a schema: they go along with the tables, not with the name.
-//
-// $1 = schema
-const dependentsSQL = `
-SELECT DISTINCT vs.nspname || '.' || v.relname
-FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class
-JOIN pg_namespace vs ON vs.oid = v.relnamespace JOIN pg_class t ON t.oid = d.refobjid JOIN pg_namespace s ON s.oid = t.relnamespace
-WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass AND s.nspname = $1 AND vs.nspname <> $1 ORDER BY 1`
-
-// querier is what a pool and a transaction have in common.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
-func dependents(ctx context.Context, db querier, name string) ([]string, error) {
-	rows, err := db.Query(ctx, dependentsSQL, name)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -155,7 +155,7 @@ func (sh *Shadow) build(ctx context.Context, wanted func(index) bool) error {
 	g.SetLimit(sh.s.opts.Parallel)
 	for _, x := range now {
 		g.Go(func() error {
-			if err := sh.make(gctx, x); err != nil {
+			if err := sh.s.make(gctx, x); err != nil {
 				return fmt.Errorf("making index %s: %w", x.Name, err)
 			}
 			sh.s.report.indexes.Add(1)
@@ -179,8 +179,8 @@ func (sh *Shadow) build(ctx context.Context, wanted func(index) bool) error {
 	return nil
 }
 
-func (sh *Shadow) make(ctx context.Context, x index) error {
-	err := pgx.BeginFunc(ctx, sh.s.pool, func(tx pgx.Tx) error {
+func (s *Session) make(ctx context.Context, x index) error {
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		memory := hashMemory
 		if x.Btree {
 			memory = btreeMemory

@@ -51,6 +51,9 @@ type Options struct {
 	BatchLines int
 	// BatchBytes bounds the same in bytes. Defaults to 8 MiB.
 	BatchBytes int
+	// DropDependents lets what others made on the tables, and what cannot be kept, stay with tables that are put aside, and
+	// be dropped with them. Without it rebuilding, undoing and dropping are refused then.
+	DropDependents bool
 	// Who is shown to others who ask for the same lock. Defaults to "scrip rebuild".
 	Who string
 	// Progress is called when a phase begins and several times a second, one call at a time. Defaults to nothing.

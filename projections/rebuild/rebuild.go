@@ -2,6 +2,7 @@ package rebuild
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"time"
@@ -33,8 +34,8 @@ type Result struct {
 	// Tables compares the tables with those before, at the same place in the log; empty with NotCompared saying why.
 	Tables      []Table `json:"tables,omitempty"`
 	NotCompared string  `json:"not_compared,omitempty"`
-	// Views elsewhere that go on reading the tables put aside, until they are made anew.
-	Views []string `json:"views_of_previous,omitempty"`
+	// Left is what others made on the tables put aside and what stays there: it sees no new events, and is dropped with them.
+	Left []string `json:"left_on_previous,omitempty"`
 	// Notes are for a person to read.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -50,14 +51,19 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 		if _, err := schema.Migrate(ctx, s.pool, s.opts.Logger); err != nil {
 			return r, err
 		}
+		version = schema.Version()
 	}
-	// The exchange asks again: a view can be made while the tables are filled.
-	if err := droppable(ctx, s.pool); err != nil {
+	// The exchange looks again: a view can be made while the tables are filled.
+	g, err := s.survey(ctx, version)
+	if err != nil {
 		return r, explain(err)
 	}
 	err = s.work(ctx, NextSchema, func(ctx context.Context) error {
 		sh, err := s.filled(ctx, NextSchema, Only{}, &r)
 		if err != nil {
+			return err
+		}
+		if err := s.addIndexes(ctx, sh.name, g.indexes); err != nil {
 			return err
 		}
 		if err := sh.Approach(ctx, false); err != nil {
@@ -69,7 +75,7 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 		if err := sh.Approach(ctx, true); err != nil {
 			return err
 		}
-		if r.Views, err = sh.exchange(ctx); err != nil {
+		if r.Left, err = sh.exchange(ctx); err != nil {
 			return err
 		}
 		r.Schema, r.Events = sh.name, sh.Events()
@@ -83,6 +89,17 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 	})
 	r.Took = time.Since(began)
 	return r, err
+}
+
+// survey refuses before anything is done what the exchange would refuse, and finds the indexes that others made.
+func (s *Session) survey(ctx context.Context, version int64) (g *guests, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		if g, err = s.guests(ctx, tx, schema.Name, version); err != nil {
+			return err
+		}
+		return errors.Join(s.refused(g), s.droppable(ctx, tx))
+	})
+	return g, err
 }
 
 // schemaName is what a copy may be called: it is written without quotes.

@@ -16,26 +16,27 @@ import (
 const rightsSQL = `
 SELECT current_user::text, current_database()::text, coalesce(pg_get_userbyid(s.nspowner)::text, current_user::text),
        coalesce(pg_has_role(current_user, s.nspowner, 'MEMBER'), true),
+       (SELECT rolsuper FROM pg_roles WHERE rolname = session_user),
        has_database_privilege(coalesce(s.nspowner, (SELECT oid FROM pg_roles WHERE rolname = current_user)), d.oid, 'CREATE')
 FROM pg_database d LEFT JOIN pg_namespace s ON s.nspname = $1 WHERE d.datname = current_database()`
 
 // rights finds out as which role to work: the owner of the live tables, so that whoever may use them may use the new
 // ones. Errors of kind ErrRefused name the GRANT that is missing.
-func rights(ctx context.Context, conn *pgx.Conn) (owner string, err error) {
+func rights(ctx context.Context, conn *pgx.Conn) (owner string, super bool, err error) {
 	var me, database string
 	var member, create bool
-	if err := conn.QueryRow(ctx, rightsSQL, schema.Name).Scan(&me, &database, &owner, &member, &create); err != nil {
-		return "", fmt.Errorf("asking PostgreSQL who may do what: %w", err)
+	if err := conn.QueryRow(ctx, rightsSQL, schema.Name).Scan(&me, &database, &owner, &member, &super, &create); err != nil {
+		return "", false, fmt.Errorf("asking PostgreSQL who may do what: %w", err)
 	}
 	quoted := func(name string) string { return pgx.Identifier{name}.Sanitize() }
 	switch {
 	case !member:
-		return "", refuse("role %s does not own schema scrip; run this as %s, or have its owner say: GRANT %s TO %s", me, owner, quoted(owner), quoted(me))
+		return "", false, refuse("role %s does not own schema scrip; run this as %s, or have its owner say: GRANT %s TO %s", me, owner, quoted(owner), quoted(me))
 	case !create:
-		return "", refuse("role %s may not make schemas in database %s; have the owner of the database say: GRANT CREATE ON DATABASE %s TO %s",
+		return "", false, refuse("role %s may not make schemas in database %s; have the owner of the database say: GRANT CREATE ON DATABASE %s TO %s",
 			owner, database, quoted(database), quoted(owner))
 	}
-	return owner, nil
+	return owner, super, nil
 }
 
 // become makes everything on a connection the owner's.
@@ -44,8 +45,8 @@ func become(ctx context.Context, conn *pgx.Conn, owner string) error {
 	return err
 }
 
-// What was granted on the tables in use is granted on those that take their place: on the schema, its relations and
-// their columns. $1 = from   $2 = to
+// What was granted on the tables in use is granted on those that take their place: on the schema, its relations,
+// their columns and its functions. $1 = from   $2 = to
 const grantsSQL = `
 SELECT format('GRANT %s ON SCHEMA %I TO %s%s', a.privilege_type, $2::text, g.name, g.option)
 FROM pg_namespace s, aclexplode(s.nspacl) a,
@@ -65,7 +66,17 @@ FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace JOIN pg_attribute 
      LATERAL (SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS name,
                      CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END AS option) g
 WHERE s.nspname = $1 AND EXISTS (SELECT 1 FROM pg_attribute x WHERE x.attrelid = to_regclass(format('%I.%I', $2::text, c.relname))
-                                   AND x.attname = t.attname AND NOT x.attisdropped)`
+                                   AND x.attname = t.attname AND NOT x.attisdropped)
+UNION ALL
+SELECT format('REVOKE ALL ON FUNCTION %I.%I() FROM PUBLIC', $2::text, p.proname)
+FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace
+WHERE s.nspname = $1 AND p.proacl IS NOT NULL AND p.pronargs = 0 AND to_regprocedure(format('%I.%I()', $2::text, p.proname)) IS NOT NULL
+UNION ALL
+SELECT format('GRANT %s ON FUNCTION %I.%I() TO %s%s', a.privilege_type, $2::text, p.proname, g.name, g.option)
+FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace, aclexplode(p.proacl) a,
+     LATERAL (SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS name,
+                     CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END AS option) g
+WHERE s.nspname = $1 AND a.grantee <> p.proowner AND p.pronargs = 0 AND to_regprocedure(format('%I.%I()', $2::text, p.proname)) IS NOT NULL`
 
 // copyGrants lets whoever may use one schema's tables use another's.
 func copyGrants(ctx context.Context, tx pgx.Tx, from, to string) error {

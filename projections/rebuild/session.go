@@ -38,6 +38,10 @@ type Session struct {
 	opts Options
 	pool *pgxpool.Pool
 
+	owner string // of the live tables: as whom to work
+	super bool   // whether the role that connected is a superuser
+	known map[int64]map[string]bool
+
 	mu   sync.Mutex // one question at a time on conn
 	conn *pgx.Conn  // holds the lock; exchanges happen on it, so they happen under the lock
 
@@ -56,16 +60,15 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 	config.MaxConns = max(config.MaxConns, int32(opts.Parallel)+4)
 	config.ConnConfig.RuntimeParams["application_name"] = whoami(opts.Who)
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
-	s := &Session{js: js, log: log, opts: opts, report: newReporter(opts.Progress)}
+	s := &Session{js: js, log: log, opts: opts, known: map[int64]map[string]bool{}, report: newReporter(opts.Progress)}
 	if s.conn, err = pgx.ConnectConfig(ctx, config.ConnConfig.Copy()); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
-	owner, err := s.enter(ctx)
-	if err != nil {
+	if err := s.enter(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}
-	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return become(ctx, c, owner) }
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return become(ctx, c, s.owner) }
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		s.Close()
 		return nil, err
@@ -78,24 +81,24 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 }
 
 // enter takes the lock and finds out as whom to work.
-func (s *Session) enter(ctx context.Context) (owner string, err error) {
-	if owner, err = rights(ctx, s.conn); err != nil {
-		return "", err
+func (s *Session) enter(ctx context.Context) (err error) {
+	if s.owner, s.super, err = rights(ctx, s.conn); err != nil {
+		return err
 	}
 	for attempt := 1; ; attempt++ {
 		var mine bool
 		if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(rebuildLock)).Scan(&mine); err != nil {
-			return "", fmt.Errorf("asking for the lock of rebuilds: %w", err)
+			return fmt.Errorf("asking for the lock of rebuilds: %w", err)
 		}
 		switch {
 		case mine:
-			return owner, become(ctx, s.conn, owner)
+			return become(ctx, s.conn, s.owner)
 		case attempt == lockAttempts:
-			return "", refuse("%s is at work on this database; wait for it, or end it", s.other(ctx))
+			return refuse("%s is at work on this database; wait for it, or end it", s.other(ctx))
 		}
 		// PostgreSQL takes a moment to notice that a process died.
 		if err := pause(ctx, lockPause); err != nil {
-			return "", err
+			return err
 		}
 	}
 }

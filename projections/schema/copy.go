@@ -23,6 +23,11 @@ func Version() int64 { return latest() }
 // exist. The name needs no quotes. It runs the migrations themselves, with the other name in them, so the tables are what
 // Migrate makes; a migration therefore names no other schema. The state of migrations is left alone.
 func Create(ctx context.Context, tx pgx.Tx, name string) error {
+	return CreateVersion(ctx, tx, name, Version())
+}
+
+// CreateVersion is Create with the tables as they were after an older migration.
+func CreateVersion(ctx context.Context, tx pgx.Tx, name string, version int64) error {
 	if _, err := tx.Exec(ctx, "CREATE SCHEMA "+name); err != nil {
 		return fmt.Errorf("making schema %s: %w", name, allowed(err))
 	}
@@ -30,7 +35,7 @@ func Create(ctx context.Context, tx pgx.Tx, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, file := range files {
+	for _, file := range files[:min(max(version, 0), int64(len(files)))] {
 		text, err := fs.ReadFile(migrations, file)
 		if err != nil {
 			return err
@@ -45,15 +50,18 @@ func Create(ctx context.Context, tx pgx.Tx, name string) error {
 	return nil
 }
 
-// $1 = schema
+// functions are those of schema scrip; others may have made some beside them.
+var functions = []string{"backlog", "digest", "due_next_hour"}
+
+// $1 = schema   $2 = functions
 const functionsSQL = `
 SELECT p.oid::regprocedure::text, pg_get_functiondef(p.oid) FROM pg_proc p
-JOIN pg_namespace s ON s.oid = p.pronamespace WHERE s.nspname = $1 AND p.prokind = 'f'`
+JOIN pg_namespace s ON s.oid = p.pronamespace WHERE s.nspname = $1 AND p.prokind = 'f' AND p.proname = ANY($2)`
 
 // Rename gives a schema made by Migrate or Create another name. Tables, indexes and the view go along by themselves;
 // functions name their schema in their text and are written anew.
 func Rename(ctx context.Context, tx pgx.Tx, from, to string) error {
-	rows, err := tx.Query(ctx, functionsSQL, from)
+	rows, err := tx.Query(ctx, functionsSQL, from, functions)
 	if err != nil {
 		return fmt.Errorf("renaming schema %s: %w", from, err)
 	}

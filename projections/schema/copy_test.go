@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -37,6 +38,9 @@ func TestCreateElsewhereAndRename(t *testing.T) {
 	in(func(tx pgx.Tx) error { return Create(t.Context(), tx, "other") })
 	if a, b := shape(t, p, "other"), shape(t, p, Name); a != b || a == "" {
 		t.Errorf("made elsewhere:\n%s\nmigrated:\n%s", a, b)
+	}
+	if made := ask(t, p, "SELECT proname::text FROM pg_proc WHERE pronamespace = 'scrip'::regnamespace ORDER BY 1"); !slices.Equal(made, functions) {
+		t.Errorf("migrations make functions %v, those known are %v", made, functions)
 	}
 	refusals := func(schema string) (n int) {
 		t.Helper()
