@@ -75,17 +75,17 @@ func New(nc *nats.Conn, opts Options) *Client {
 	if opts.Timeout <= 0 {
 		opts.Timeout = 30 * time.Second
 	}
-	c := &Client{
-		nc:     nc,
-		opts:   opts,
-		finder: finder{nc: nc, turn: make(chan struct{}, 1)},
-		ended:  make(chan struct{}),
-	}
-	c.lines = coalesce.New(nc, coalesce.Options{
-		InFlight: opts.InFlight, MaxPending: opts.MaxPending, AskAgain: opts.AskAgain, Subject: c.subject,
-	})
 	ctx, stop := context.WithCancel(context.Background())
+	c := &Client{
+		nc:    nc,
+		opts:  opts,
+		ended: make(chan struct{}),
+	}
+	c.finder = finder{nc: nc, life: ctx, turn: make(chan struct{}, 1)}
 	c.stop = stop
+	c.lines = coalesce.New(nc, coalesce.Options{
+		InFlight: opts.InFlight, MaxPending: opts.MaxPending, AskAgain: opts.AskAgain, Subject: c.subject, Same: c.finder.same,
+	})
 	go c.run(ctx)
 	return c
 }

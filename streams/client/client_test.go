@@ -304,6 +304,80 @@ func TestAnotherLogBehindTheSameAddress(t *testing.T) {
 	})
 }
 
+// TestAnotherLogIsSentNothing of what the one before may have accepted: it could refuse what that one carried out.
+func TestAnotherLogIsSentNothing(t *testing.T) {
+	r := newRig(t, client.Options{AskAgain: time.Hour})
+	r.owner.SetFault(func(int, []domain.Command) int { return 0 })
+	ctx, cancel := context.WithCancel(within(t))
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := r.Claim(ctx, "summer", "c")
+		waiting <- err
+	}()
+	streamtest.Eventually(t, "the claim was sent", func() bool { n, _ := r.owner.Seen(); return n == 1 })
+	r.stop()
+	other := r.owner.Log
+	other.UUID = "another"
+	r.serve(t, other)
+	if err := r.Conn().ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	streamtest.Eventually(t, "the client noticed", func() bool {
+		_, _, err := r.Log(within(t))
+		return err != nil && strings.Contains(err.Error(), "make a new client")
+	})
+	cancel()
+	var unknown *client.UnknownError
+	if err := <-waiting; !errors.As(err, &unknown) {
+		t.Errorf("the claim ended in %v", err)
+	}
+	if n, _ := r.owner.Seen(); n != 1 {
+		t.Errorf("it was sent %d times", n)
+	}
+	if n := r.Counters().AskedAgain; n != 0 {
+		t.Errorf("%d lines were sent again", n)
+	}
+}
+
+// TestCloseEndsCallsThatWaitForAService, also those whose context never ends.
+func TestCloseEndsCallsThatWaitForAService(t *testing.T) {
+	server := streamtest.Start(t)
+	service := server.Conn(t)
+	asked := make(chan *nats.Msg, 64)
+	for _, subject := range []string{"$SRV.INFO.scrip", "scrip.coupon.show"} {
+		if _, err := service.ChanSubscribe(subject, asked); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := service.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func(*client.Client) error{
+		"claim":  func(c *client.Client) error { _, err := c.Claim(context.Background(), "summer", "ann"); return err },
+		"coupon": func(c *client.Client) error { _, err := c.Coupon(context.Background(), "x"); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := client.New(server.Conn(t), client.Options{Timeout: time.Hour})
+			ended := make(chan error, 2)
+			for range 2 {
+				go func() { ended <- call(c) }()
+			}
+			<-asked // one of them waits for the service, the other perhaps for the first
+			c.Close()
+			for range 2 {
+				select {
+				case err := <-ended:
+					if !errors.Is(err, client.ErrClosed) {
+						t.Errorf("ended with %v", err)
+					}
+				case <-time.After(30 * time.Second):
+					t.Fatal("Close has returned and a call still waits")
+				}
+			}
+		})
+	}
+}
+
 func TestClose(t *testing.T) {
 	r := newRig(t, client.Options{})
 	r.owner.SetFault(hold)

@@ -35,7 +35,8 @@ func (f found) same(other found) bool { return f.uuid == other.uuid && f.lanes =
 // address: lanes computed for the one would be wrong in the other.
 type finder struct {
 	nc       *nats.Conn
-	turn     chan struct{} // held by the one caller that asks; the others wait for it or for their ctx
+	life     context.Context // ends with the client
+	turn     chan struct{}   // held by the one caller that asks; the others wait for it or for their ctx
 	known    atomic.Pointer[found]
 	replaced atomic.Pointer[found]
 }
@@ -52,6 +53,8 @@ func (f *finder) log(ctx context.Context) (found, error) {
 		defer func() { <-f.turn }()
 	case <-ctx.Done():
 		return found{}, ctx.Err()
+	case <-f.life.Done():
+		return found{}, ErrClosed
 	}
 	if log := f.known.Load(); log != nil {
 		return *log, nil
@@ -64,8 +67,11 @@ func (f *finder) log(ctx context.Context) (found, error) {
 	return log, nil
 }
 
-// ask asks until a service answers.
+// ask asks until a service answers, ctx ends or the client is closed.
 func (f *finder) ask(ctx context.Context) (found, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(f.life, cancel)()
 	pace := &backoff.ExponentialBackOff{
 		InitialInterval: 20 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: infoWait,
 	}
@@ -78,7 +84,12 @@ func (f *finder) ask(ctx context.Context) (found, error) {
 			return found{}, ErrClosed
 		}
 		select {
+		case <-f.life.Done():
+			return found{}, ErrClosed
 		case <-ctx.Done():
+			if f.life.Err() != nil {
+				return found{}, ErrClosed
+			}
 			return found{}, fmt.Errorf("no scrip service answers at %s (%w); is `scrip serve` running there? (%w)", f.nc.ConnectedUrlRedacted(), err, ctx.Err())
 		case <-time.After(pace.NextBackOff()):
 		}
@@ -103,6 +114,27 @@ func (f *finder) askOnce(ctx context.Context) (found, error) {
 		return found{}, fmt.Errorf("the service says it has %q lanes and log %q; is it another program?", info.Metadata.Lanes, info.Metadata.Log)
 	}
 	return found{uuid: info.Metadata.Log, lanes: lanes, shop: info.Metadata.Shop != ""}, nil
+}
+
+// sameWait is how long lines wait after a reconnect for a service to say which log it serves. Longer would turn a missing
+// service into silence of lanes that work.
+const sameWait = 5 * time.Second
+
+// same reports whether the log behind the connection is still the one that lines were sent to. It returns true when nobody
+// answers in time: watch goes on asking.
+func (f *finder) same(ctx context.Context) bool {
+	was := f.known.Load()
+	if was == nil {
+		return true // no lane was computed yet
+	}
+	ctx, cancel := context.WithTimeout(ctx, sameWait)
+	defer cancel()
+	now, err := f.ask(ctx)
+	if err != nil || now.same(*was) {
+		return true
+	}
+	f.replaced.Store(&now)
+	return false
 }
 
 // watch compares the log after each reconnect.

@@ -174,6 +174,7 @@ func (c *Client) query(ctx context.Context, subject string, q query) ([]byte, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
+	defer context.AfterFunc(c.finder.life, cancel)()
 	pace := &backoff.ExponentialBackOff{
 		InitialInterval: 50 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: time.Second,
 	}
@@ -182,11 +183,14 @@ func (c *Client) query(ctx context.Context, subject string, q query) ([]byte, er
 		if err == nil {
 			return reply, nil
 		}
-		if errors.Is(err, nats.ErrConnectionClosed) {
+		if errors.Is(err, nats.ErrConnectionClosed) || c.finder.life.Err() != nil {
 			return nil, ErrClosed
 		}
 		select {
 		case <-ctx.Done():
+			if c.finder.life.Err() != nil {
+				return nil, ErrClosed
+			}
 			return nil, fmt.Errorf("no answer from %s: %w (%w)", subject, ctx.Err(), err)
 		case <-time.After(pace.NextBackOff()):
 		}

@@ -31,10 +31,11 @@ type batch struct {
 	busy     int           // how many goroutines are publishing its buffer
 	earliest time.Duration // no deadline of an entry lies before it; 0 = there is none
 
-	attempts []*attempt
-	first    attempt // the first of them, and room for it: mostly there is no other
+	attempts []*attempt // those whose answers are still taken: live ones, the newest maxAttempts; oldest first
+	first    attempt    // the first of them, and room for it: mostly there is no other
 	room     [1]*attempt
-	live     int // attempts of which it is not known that nothing was stored
+	asked    int // attempts made
+	live     int // attempts of which it is not known that nothing was stored, those no longer in attempts included
 	askAt    time.Duration
 	pace     *backoff.ExponentialBackOff // pauses between questions, made at the second one
 	knock    *backoff.ExponentialBackOff // pauses while nobody is there, made at the first "no responders"
@@ -47,6 +48,10 @@ type attempt struct {
 	which []int32 // the entries its lines stand for; nil = all
 	dead  bool    // nothing of it was stored
 }
+
+// maxAttempts bounds the attempts of a batch whose answers are still taken. An answer to an older one only comes late:
+// the same lines were sent again since.
+const maxAttempts = 8
 
 // rest is the buffers of a batch, reused: half a megabyte a message would keep the collector busy.
 type rest struct {
@@ -104,7 +109,7 @@ func (b *batch) take(i int) Receiver {
 // fate is what to tell somebody who waits no longer for an entry.
 func (b *batch) fate(i int, cause error) error {
 	if b.live == 0 {
-		return &NotSentError{ID: b.entries[i].id, Cause: cause, Asked: len(b.attempts) > 0 && !b.route.direct}
+		return &NotSentError{ID: b.entries[i].id, Cause: cause, Asked: b.asked > 0 && !b.route.direct}
 	}
 	return &UnknownError{ID: b.entries[i].id, Cause: cause}
 }
@@ -141,7 +146,7 @@ func (b *batch) expire(now time.Duration, out []delivery) []delivery {
 
 // askLater sets when to ask again after a question nobody answered.
 func (b *batch) askLater(now, every time.Duration) {
-	if len(b.attempts) == 1 {
+	if b.asked == 1 {
 		b.askAt = now + every
 		return
 	}

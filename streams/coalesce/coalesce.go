@@ -27,6 +27,9 @@ type Options struct {
 	// Subject is where a lane's lines are published, asked once for each lane. Defaults to topology.LaneCmd, which takes
 	// any command and is for servers.
 	Subject func(lane int) string
+	// Same is asked after a reconnect, before anything is sent again, whether the same log is behind the connection. False:
+	// nothing is sent any more. It should return soon, true if it cannot tell, and at once when ctx ends. Nil = yes.
+	Same func(ctx context.Context) bool
 }
 
 func (o Options) withDefaults() Options {
@@ -217,7 +220,11 @@ func (c *Coalescer) Run(ctx context.Context) error {
 	if most := c.nc.MaxPayload() - headerRoom; most > 0 && most < domain.MaxMessage {
 		c.limit.Store(most)
 	}
-	c.online.Store(c.nc.IsConnected())
+	link := link{c: c, ctx: ctx, told: make(chan bool, 1)}
+	defer link.wait()
+	link.up = c.nc.IsConnected()
+	link.reconnects = c.nc.Stats().Reconnects
+	c.online.Store(link.up)
 	c.eachRoute((*route).start)
 
 	timer := time.NewTimer(sweepEvery)
@@ -233,16 +240,15 @@ func (c *Coalescer) Run(ctx context.Context) error {
 			return nil
 		case <-c.wake:
 		case <-tick:
+			link.look()
 			c.sweep(false)
+		case same := <-link.told:
+			link.confirmed(same)
 		case s, ok := <-status:
 			if !ok || s == nats.CLOSED {
 				return nats.ErrConnectionClosed
 			}
-			c.online.Store(s == nats.CONNECTED)
-			if s == nats.CONNECTED {
-				// Whatever was under way may be lost in either direction: ask again now rather than in AskAgain.
-				c.sweep(true)
-			}
+			link.look()
 		}
 	}
 }

@@ -67,7 +67,7 @@ func (c *Coalescer) address(token string) (*route, uint64, bool) {
 }
 
 // acked handles JetStream's answer. A good one says that the lines are kept and ordered, for which nobody waits: the
-// outcome is what counts. An error says that nothing of this message was stored.
+// outcome is what counts. Some errors say that nothing of this message was stored; after any other it may have been.
 func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 	var ack struct {
 		Error *struct {
@@ -80,6 +80,10 @@ func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 		return out
 	}
 	b := a.batch
+	if !notStored(ack.Error.ErrCode, ack.Error.Description) {
+		b.knockAgain(r.c.now(), r.c.opts.AskAgain)
+		return out
+	}
 	r.dead(a)
 	if b.live > 0 {
 		// An earlier attempt may have been stored: only an outcome may answer these lines.
@@ -98,6 +102,19 @@ func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 	return out
 }
 
+// notStored reports whether JetStream's error to a publish is one of those after which nothing was stored: no room in
+// the stream, the account or the server, or too large. Others are not known to be: a write or an fsync may have failed half
+// way, and a replicated stream may refuse one copy of a message and apply another.
+func notStored(code int, description string) bool {
+	switch code {
+	case 10023, 10047, 10054, 10167:
+		return true
+	case 10077: // "store failed": also how a full stream answers
+		return strings.Contains(description, "maximum")
+	}
+	return false
+}
+
 // answered hands out the lines of an outcome message. A message that does not fit what was asked is dropped: to guess
 // could give one customer another one's code.
 func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
@@ -110,6 +127,15 @@ func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
 	if len(data) == 0 || bytes.Count(data, []byte{'\n'})+1 != asked {
 		r.c.counters.odd.Add(1)
 		return out
+	}
+	if r.direct && bytes.Contains(data, []byte(`"refusal":"not_durable"`)) {
+		// The service speaks of this attempt only. An earlier one, sent to another service or before a reconnect, may have
+		// been stored: then only an outcome that was decided may answer.
+		r.dead(a)
+		if b.live > 0 {
+			b.knockAgain(r.c.now(), r.c.opts.AskAgain)
+			return out
+		}
 	}
 	odd := false
 	for j := range asked {

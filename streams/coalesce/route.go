@@ -1,6 +1,7 @@
 package coalesce
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -195,10 +196,14 @@ func (r *route) publish(b *batch) {
 	c := r.c
 	data, which := b.payload()
 	a := &b.first
-	if b.attempts == nil {
+	if b.asked == 0 {
 		b.attempts = b.room[:0]
 	} else {
 		a = new(attempt)
+	}
+	b.asked++
+	if len(b.attempts) == maxAttempts {
+		r.forget(b.attempts[0])
 	}
 	*a = attempt{batch: b, token: c.seq.Add(1), which: which}
 	b.attempts = append(b.attempts, a)
@@ -242,6 +247,15 @@ func (r *route) dead(a *attempt) {
 	if !a.dead {
 		a.dead = true
 		a.batch.live--
+		r.forget(a)
+	}
+}
+
+// forget takes no more answers to an attempt.
+func (r *route) forget(a *attempt) {
+	delete(r.attempts, a.token)
+	if i := slices.Index(a.batch.attempts, a); i >= 0 {
+		a.batch.attempts = slices.Delete(a.batch.attempts, i, i+1)
 	}
 }
 

@@ -20,7 +20,8 @@ import (
 // shares bound the number of messages, too, because a message costs some 400 bytes beside its payload.
 const (
 	pendingBytes = 256 << 20
-	// busyWeight is the weight of an endpoint that a shop's customers drive. All others have weight 1.
+	// busyWeight is the weight of an endpoint that a shop's customers drive, and of that for imports, whose requests are
+	// large. All others have weight 1.
 	busyWeight = 8
 	// pendingEach is how many bytes of a share count for one message.
 	pendingEach = 1 << 10

@@ -18,7 +18,7 @@ func TestAllEndpointsShareOneBudget(t *testing.T) {
 	bytes, messages := 0, 0
 	for i := range endpoints {
 		m, b := endpoints[i].pendingLimits()
-		if b < 4<<20 || m < 4<<10 {
+		if b < 3<<20 || m < 3<<10 {
 			t.Errorf("%s has room for %d messages and %d bytes only", endpoints[i].name, m, b)
 		}
 		bytes, messages = bytes+b, messages+m

@@ -11,6 +11,9 @@
 // A reply to a command leaves when its event is durable. A refusal, `invalid` included, is an ordinary reply. A result
 // that is not known in time is a micro error 503 whose body has the id: ask again with it.
 //
+// A refusal `not_durable` says that this request was not kept. It says nothing of an earlier request with the same id that
+// was answered 503 or not at all: that one may have had its effect. Ask again until another answer comes.
+//
 // Replies go to inboxes only (see replyto): a request with another reply subject is dropped and counted. All endpoints
 // together keep at most 256 MiB of requests that are not parsed yet.
 //

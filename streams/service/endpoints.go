@@ -20,7 +20,7 @@ type endpoint struct {
 	command domain.CommandType // what a request on it asks for; NoCommand = a query
 	named   bool               // the subject's last token is the campaign
 	query   *queryKind
-	busy    bool // a shop's customers drive it; see pendingLimits
+	busy    bool // many requests come at once, or large ones; see pendingLimits
 }
 
 var endpoints = []endpoint{
@@ -51,7 +51,7 @@ func forCampaign(t domain.CommandType, takes string) endpoint {
 func command(t domain.CommandType, subject, takes string) endpoint {
 	return endpoint{
 		name: strings.ReplaceAll(subject, ".", "-"), subject: "scrip." + subject, takes: takes, command: t,
-		busy: t == domain.Redeem || t == domain.Rollback,
+		busy: t == domain.Redeem || t == domain.Rollback || t == domain.ImportCodes,
 	}
 }
 

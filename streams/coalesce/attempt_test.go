@@ -1,0 +1,193 @@
+package coalesce
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// redeem hands in a redemption for the micro service.
+func (r *rig) redeem(t *testing.T, id string, deadline time.Time) (waiter, Ticket) {
+	t.Helper()
+	w := make(waiter, 2)
+	cmd := domain.Command{Type: domain.Redeem, ID: id, Code: "AAAA-BBBB-CCCC", OrderID: "o"}
+	ticket, err := r.Request(t.Context(), "scrip.redeem", Line{ID: id, JSON: cmd.AppendJSON(nil), Deadline: deadline, To: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, ticket
+}
+
+// service answers scrip.redeem; n counts requests from 1, "" is no answer.
+func (r *rig) service(t *testing.T, answer func(n int64) string) (asked *atomic.Int64) {
+	t.Helper()
+	asked = new(atomic.Int64)
+	nc := r.server.Conn(t)
+	_, err := nc.Subscribe("scrip.redeem", func(m *nats.Msg) {
+		if text := answer(asked.Add(1)); text != "" {
+			_ = nc.Publish(m.Reply, []byte(text))
+		}
+	})
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asked
+}
+
+func notDurable(id string) string {
+	o := domain.Outcome{ID: id, Status: domain.StatusRefused, Refusal: domain.NotDurable, Message: "the log could not keep the command"}
+	return string(o.AppendJSON(nil))
+}
+
+// TestAnotherServicesNotDurableIsNotARefusal: the first request reached a service, which handed the redemption to its lane,
+// and its reply was lost. The next reach another service while the stream is full: not durable, as far as that one knows.
+func TestAnotherServicesNotDurableIsNotARefusal(t *testing.T) {
+	r := newRig(t, quick, topology.Spec{Lanes: 1})
+	asked := r.service(t, func(n int64) string {
+		if n == 1 {
+			return ""
+		}
+		return notDurable("r1")
+	})
+	w, _ := r.redeem(t, "r1", time.Now().Add(2*time.Second))
+	a := w.get(t)
+	var unknown *UnknownError
+	if !errors.As(a.err, &unknown) {
+		t.Errorf("answered %q %q although the first attempt may have been stored", a.Status, a.Refusal)
+	}
+	if asked.Load() < 2 {
+		t.Error("it was never asked again")
+	}
+	r.empty(t)
+}
+
+// TestADecidedOutcomeEndsTheDoubt that a service's not_durable leaves.
+func TestADecidedOutcomeEndsTheDoubt(t *testing.T) {
+	r := newRig(t, quick, topology.Spec{Lanes: 1})
+	r.service(t, func(n int64) string {
+		switch n {
+		case 1:
+			return ""
+		case 2:
+			return notDurable("r1")
+		}
+		o := domain.Outcome{ID: "r1", Status: domain.StatusRedeemed, Repeat: true}
+		return string(o.AppendJSON(nil))
+	})
+	w, _ := r.redeem(t, "r1", time.Time{})
+	if a := w.get(t); a.err != nil || a.Status != domain.StatusRedeemed {
+		t.Errorf("answered %+v", a)
+	}
+	r.empty(t)
+}
+
+// TestTheOnlyAttemptsNotDurableIsARefusal: nothing else was ever sent.
+func TestTheOnlyAttemptsNotDurableIsARefusal(t *testing.T) {
+	r := newRig(t, Options{AskAgain: time.Hour}, topology.Spec{Lanes: 1})
+	r.service(t, func(int64) string { return notDurable("r1") })
+	w, _ := r.redeem(t, "r1", time.Time{})
+	if a := w.get(t); a.err != nil || a.Refusal != domain.NotDurable {
+		t.Errorf("answered %+v", a)
+	}
+	r.empty(t)
+}
+
+// TestAttemptsAreForgotten: those that reached nobody at once, of the others the newest are kept.
+func TestAttemptsAreForgotten(t *testing.T) {
+	for name, answer := range map[string]func(int64) string{"nobody is there": nil, "nobody answers": func(int64) string { return "" }} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Options{AskAgain: time.Millisecond}, topology.Spec{Lanes: 1})
+			if answer != nil {
+				r.service(t, answer)
+			}
+			_, ticket := r.redeem(t, "r1", time.Time{})
+			streamtest.Eventually(t, "it was sent often", func() bool { return r.Counters().Messages > 2*maxAttempts })
+			ro := r.routes[directRoute].Load()
+			ro.mu.Lock()
+			n := len(ro.attempts)
+			ro.mu.Unlock()
+			if n > maxAttempts {
+				t.Errorf("%d attempts are remembered for one line", n)
+			}
+			err, ok := ticket.GiveUp(errors.New("enough"))
+			var unknown *UnknownError
+			if !ok || errors.As(err, &unknown) != (answer != nil) {
+				t.Errorf("given up: %v, %v", ok, err)
+			}
+			r.empty(t)
+		})
+	}
+}
+
+// TestOnlyKnownErrorsMeanThatNothingWasStored: any other answer of JetStream leaves the result open.
+func TestOnlyKnownErrorsMeanThatNothingWasStored(t *testing.T) {
+	for _, test := range []struct {
+		code        int
+		description string
+		stored      bool // perhaps
+	}{
+		{10077, "maximum bytes exceeded", false},
+		{10077, "sync SCRIP_CMD_0/msgs/1.blk: input/output error", true},
+		{10023, "insufficient resources", false},
+		{10047, "insufficient storage resources available", false},
+		{10054, "message size exceeds maximum allowed", false},
+		{10063, "expected stream does not match", true},
+		{10164, "wrong last sequence", true},
+	} {
+		t.Run(fmt.Sprint(test.code, test.description), func(t *testing.T) {
+			var r *rig
+			r = newRig(t, quick, topology.Spec{Lanes: 1}, func(c *Coalescer) {
+				c.publish = func(m *nats.Msg) error {
+					return c.nc.Publish(m.Reply, fmt.Appendf(nil, `{"error":{"code":503,"err_code":%d,"description":%q}}`, test.code, test.description))
+				}
+			})
+			w, _ := r.claim(t, "summer", "c1", time.Now().Add(time.Second))
+			a := w.get(t)
+			var unknown *UnknownError
+			if errors.As(a.err, &unknown) != test.stored || a.err == nil && a.Refusal != domain.NotDurable {
+				t.Errorf("answered %+v", a)
+			}
+			r.empty(t)
+		})
+	}
+}
+
+// blocked is a receiver that keeps Run busy until it is let go.
+type blocked struct{ began, release chan struct{} }
+
+func (b blocked) Answer([]byte, error) {
+	close(b.began)
+	<-b.release
+}
+
+// TestMissedEventsOfTheConnectionCutNobodyOff: while Run is busy, the connection comes and goes more often than its events
+// are kept.
+func TestMissedEventsOfTheConnectionCutNobodyOff(t *testing.T) {
+	r := newRig(t, quick, topology.Spec{Lanes: 1})
+	r.owner.SetFault(func(int, []domain.Command) int { return 0 })
+	b := blocked{make(chan struct{}), make(chan struct{})}
+	if _, err := r.Send(t.Context(), 0, claimLine("summer", "late", time.Now().Add(time.Millisecond), b)); err != nil {
+		t.Fatal(err)
+	}
+	<-b.began
+	for i := range 4 {
+		r.server.Restart(t)
+		streamtest.Eventually(t, "it reconnected", func() bool { return r.conn.IsConnected() && r.conn.Stats().Reconnects > uint64(i) })
+	}
+	r.owner.SetFault(nil)
+	close(b.release)
+	w, _ := r.claim(t, "summer", "c1", time.Time{})
+	a := w.get(t)
+	a.claimed(t, "c1")
+}
