@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -91,6 +92,7 @@ type Receiver interface {
 // Coalescer sends lines over one connection. Several goroutines may use it at once.
 type Coalescer struct {
 	nc    *nats.Conn
+	mover *dial.Mover
 	opts  Options
 	inbox string
 	born  time.Time // times inside are durations since then: one word, and no clock that jumps
@@ -116,6 +118,7 @@ type Coalescer struct {
 func New(nc *nats.Conn, opts Options) *Coalescer {
 	c := &Coalescer{
 		nc:      nc,
+		mover:   dial.NewMover(nc),
 		opts:    opts.withDefaults(),
 		inbox:   nc.NewInbox(), // under the connection's own prefix: the lane answers nowhere else
 		born:    time.Now(),

@@ -33,12 +33,14 @@ func (c *Coalescer) receive(msg *nats.Msg) {
 		// No responders: no stream or no service took it, so nothing was stored. A server may be coming.
 		r.dead(a)
 		a.batch.knockAgain(c.now(), c.opts.AskAgain)
+		c.mover.Nobody()
 	case token[0] == 'a':
 		out = r.acked(a, msg.Data, out)
 	case msg.Header.Get(micro.ErrorCodeHeader) != "":
 		// The service does not know the result either.
 		a.batch.knockAgain(c.now(), c.opts.AskAgain)
 	default:
+		c.mover.Found()
 		out = r.answered(a, msg.Data, out)
 	}
 	// First let the next message leave, then wake those who got their answer.

@@ -57,9 +57,11 @@ func startCallers(t *testing.T, site *streamtest.Site, lanes int, seed uint64) *
 	t.Helper()
 	c := &callers{ledger: newLedger(), timeline: newTimeline(lanes), campaigns: campaignOf(lanes)}
 	var conns []*nats.Conn
+	var movers []*dial.Mover
 	var clients []*client.Client
 	for i := range connsOfEach {
 		conns = append(conns, site.Conn(t, dial.Options(fmt.Sprint("caller ", i))...))
+		movers = append(movers, dial.NewMover(conns[i]))
 		clients = append(clients, client.New(site.Conn(t, dial.Options(fmt.Sprint("sdk ", i))...), client.Options{}))
 		t.Cleanup(clients[i].Close)
 	}
@@ -80,7 +82,7 @@ func startCallers(t *testing.T, site *streamtest.Site, lanes int, seed uint64) *
 	}
 	for n := range callersOfNATS {
 		rng := rand.New(rand.NewPCG(seed, uint64(n)+1000))
-		c.running.Go(func() { c.byRequest(ctx, conns[n%connsOfEach], callersOfSDK+n, rng) })
+		c.running.Go(func() { c.byRequest(ctx, conns[n%connsOfEach], movers[n%connsOfEach], callersOfSDK+n, rng) })
 	}
 	t.Cleanup(c.end)
 	return c
@@ -142,17 +144,17 @@ func (c *callers) bySDK(ctx context.Context, sdk *client.Client, worker int, rng
 }
 
 // byRequest asks the micro service as a program without the SDK does.
-func (c *callers) byRequest(ctx context.Context, nc *nats.Conn, worker int, rng *rand.Rand) {
+func (c *callers) byRequest(ctx context.Context, nc *nats.Conn, mover *dial.Mover, worker int, rng *rand.Rand) {
 	for i := 0; think(ctx, rng); i++ {
 		lane, customer := c.whose(worker, i, rng)
 		key := c.campaigns[lane] + "/" + customer
-		out, err := c.request(ctx, nc, c.campaigns[lane], fmt.Sprintf("id-%d-%d", worker, i), customer)
+		out, err := c.request(ctx, nc, mover, c.campaigns[lane], fmt.Sprintf("id-%d-%d", worker, i), customer)
 		c.claimed(lane, key, out, err)
 	}
 }
 
 // request asks until there is an answer. Error replies and silence mean that the result is not known.
-func (c *callers) request(ctx context.Context, nc *nats.Conn, campaign, id, customer string) (domain.Outcome, error) {
+func (c *callers) request(ctx context.Context, nc *nats.Conn, mover *dial.Mover, campaign, id, customer string) (domain.Outcome, error) {
 	body, err := json.Marshal(map[string]string{"id": id, "customer_id": customer})
 	if err != nil {
 		return domain.Outcome{}, err
@@ -166,7 +168,10 @@ func (c *callers) request(ctx context.Context, nc *nats.Conn, campaign, id, cust
 			return domain.Outcome{}, context.Canceled
 		case errors.Is(err, nats.ErrConnectionClosed):
 			return domain.Outcome{}, err
+		case errors.Is(err, nats.ErrNoResponders):
+			mover.Nobody()
 		case err == nil && reply.Header.Get(micro.ErrorCodeHeader) == "":
+			mover.Found()
 			out, err := domain.ParseOutcome(reply.Data)
 			if err != nil || out.Refusal != domain.NotDurable {
 				return out, err
