@@ -121,7 +121,8 @@ func (l *letters) find(ctx context.Context, given string) (deadletter.Letter, er
 // filterLetters are the flags that say which dead letters are meant.
 func (m *Main) filterLetters(cmd *cobra.Command, f *deadletter.Filter, since *domain.Instant) {
 	cmd.Flags().Var(&value{kind: "STREAM", set: func(s string) error {
-		if s != deadletter.Commands && s != deadletter.Events && !strings.HasPrefix(s, topology.CmdStreamPrefix) && !strings.HasPrefix(s, topology.EvtStreamPrefix) {
+		number := strings.TrimPrefix(strings.TrimPrefix(s, topology.CmdStreamPrefix), topology.EvtStreamPrefix)
+		if _, err := strconv.ParseUint(number, 10, 16); s != deadletter.Commands && s != deadletter.Events && (err != nil || number == s) {
 			return fmt.Errorf("must be %s, %s, or the name of a stream such as %s", deadletter.Commands, deadletter.Events, topology.CmdStream(0))
 		}
 		f.Stream = s

@@ -379,3 +379,25 @@ func TestOriginal(t *testing.T) {
 		})
 	}
 }
+
+// With more than ten lanes, the name of one stream begins the names of others.
+func TestStreamNamesAreComparedWhole(t *testing.T) {
+	r := newRig(t)
+	for lane := range 16 {
+		r.apply(lane, 1, 0)
+	}
+	if _, err := r.pool.Exec(t.Context(), `INSERT INTO scrip.dead_letter (lane, sequence, line, event_sequence, event_line, at, stream, reason, payload)
+		SELECT g, 3, 1, 4, 1, now(), 'SCRIP_CMD_' || g, 'r', 'p' FROM generate_series(0, 15) g`); err != nil {
+		t.Fatal(err)
+	}
+	store := New(r.pool)
+	for stream, want := range map[string]int{"": 16, Commands: 16, Events: 0, "SCRIP_CMD_1": 1, "SCRIP_CMD_15": 1, "SCRIP_EVT_1": 0} {
+		list, _, err := store.List(t.Context(), Filter{Stream: stream})
+		if err != nil || len(list) != want {
+			t.Errorf("%q: %d dead letters, want %d (%v)", stream, len(list), want, err)
+		}
+	}
+	if n, err := store.DiscardAll(t.Context(), Filter{Stream: "SCRIP_CMD_1"}, "those of lane 1"); err != nil || n != 1 {
+		t.Errorf("discarded %d, want 1 (%v)", n, err)
+	}
+}

@@ -116,8 +116,10 @@ const (
 	Events   = "events"
 )
 
+// A name is compared whole: SCRIP_CMD_1 is not SCRIP_CMD_10. A prefix ends with _, as no name does.
+//
 // $1 = stream, or prefix of its name, or empty   $2 = lane or NULL   $3 = since or NULL   $4 = state or empty
-const wanted = ` WHERE starts_with(d.stream, $1) AND ($2::bigint IS NULL OR d.lane = $2) AND ($3::timestamptz IS NULL OR d.at >= $3)
+const wanted = ` WHERE (d.stream = $1 OR $1 = '' OR right($1, 1) = '_' AND starts_with(d.stream, $1)) AND ($2::bigint IS NULL OR d.lane = $2) AND ($3::timestamptz IS NULL OR d.at >= $3)
   AND ($4::text = '' OR coalesce(h.state, 'open') = $4)`
 
 // $5..$8 = where the page before ended: time, lane, event   $9 = how many
