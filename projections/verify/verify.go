@@ -18,7 +18,7 @@ import (
 
 // Options of a verification. The zero value is fine.
 type Options struct {
-	// Campaign looks at one campaign only; dead letters, which belong to lanes, are left out then. Empty = all.
+	// Campaign looks at one campaign only; dead letters, which belong to lanes, are not compared then. Empty = all.
 	Campaign string
 	// Limit is how many rows that differ are listed, each with all columns that do; all are counted. Defaults to 100.
 	Limit int

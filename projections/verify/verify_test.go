@@ -275,3 +275,39 @@ func TestTablesOfAnotherVersion(t *testing.T) {
 		t.Errorf("the tables have migration %s now:\n%swere\n%s", version, r.digest(), before)
 	}
 }
+
+// An event that meets a damaged row while a repair is at work is parked by the live projector; the repair puts that right,
+// too, for all campaigns and for one.
+func TestRepairRenewsDeadLetters(t *testing.T) {
+	for name, opts := range map[string]Options{"all": {Repair: true}, "one": {Repair: true, Campaign: "c0"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.work()
+			r.project()
+			r.synced()
+			r.exec("DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = 7")
+			once := false
+			got := r.verifyWith(rebuild.Options{Hook: func(p rebuild.Phase) error {
+				if p == rebuild.Comparing && !once {
+					once = true
+					r.write(0, `{"type":"coupon.redeemed","campaign":"c0","at":"@","n":7,"code":"x","order_id":"o7","redeemed_count":1}`)
+					r.synced()
+					if n := r.text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream = 'SCRIP_EVT_0'"); n != "2" {
+						t.Errorf("%s events parked, want that of the log and one more", n)
+					}
+				}
+				return nil
+			}}, opts)
+			if fmt.Sprint(got.Repaired) != "[c0]" || len(got.Notes) == 0 || !strings.Contains(got.Notes[len(got.Notes)-1], "1 dead letters put right") {
+				t.Errorf("repaired %v, notes %v", got.Repaired, got.Notes)
+			}
+			if status := r.text("SELECT status FROM scrip.coupon WHERE campaign = 'c0' AND n = 7"); status != "redeemed" {
+				t.Errorf("the coupon is %s", status)
+			}
+			if again := r.verify(Options{}); !again.Equal() {
+				t.Errorf("after the repair: %+v", again.Differences)
+			}
+		})
+	}
+}
