@@ -16,7 +16,7 @@ REMINDERS ?= 1000000
 # How many faults chaos-cluster makes, and with how many lanes.
 FAULTS   ?= 65
 LANES    ?= 4
-# How often kill kills.
+# How often kill kills, and power cuts.
 ROUNDS   ?= 200
 # How often flaky runs each package in each mode, which modes, and which packages.
 RUNS     ?= 20
@@ -58,6 +58,7 @@ run: setup build ## Build and serve on ./data, all in one process. ARGS='…' is
 .PHONY: test
 test: setup-bench ## Run all tests.
 	go test ./...
+	@if [ "$$(id -u)" != 0 ] || ! [ -w /dev/fuse ]; then echo 'skipped: the power cuts of cmd/internal/power, which need root and /dev/fuse'; fi
 
 .PHONY: race
 race: setup-bench ## Run the tests of packages with goroutines under the race detector.
@@ -85,6 +86,10 @@ kill: setup-bench ## Kill the real binary (-9) ROUNDS (200) times under load; co
 .PHONY: flaky
 flaky: setup-bench ## Run every package RUNS (20) times: idle, beside a busy loop on each core, on one core. Print what failed by luck.
 	go run ./cmd/internal/flaky -runs $(RUNS) -modes $(MODES) $(PACKAGES)
+
+.PHONY: power
+power: setup-bench ## Cut the power under the real binary in ROUNDS (200) rounds; count what was answered and what is missing.
+	go test ./cmd/internal/power -run '^TestPowerCuts$$' -count=1 -timeout 0 -v -power.rounds=$(ROUNDS) $(if $(SEED),-power.seed=$(SEED))
 
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for FUZZTIME (10s).

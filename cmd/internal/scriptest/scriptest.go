@@ -42,9 +42,8 @@ func Main(m *testing.M, after func()) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "scrip")
-	build := exec.Command("go", "build", "-o", binary, "github.com/seed-4a2410e3/scrip/cmd/scrip")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building scrip: %v\n%s", err, out)
+	if err := Build(binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	code := pgtest.Main(m)
@@ -52,6 +51,15 @@ func Main(m *testing.M, after func()) int {
 		after()
 	}
 	return code
+}
+
+// Build builds the program at path, with further flags for go build.
+func Build(path string, flags ...string) error {
+	args := append(append([]string{"build", "-o", path}, flags...), "github.com/seed-4a2410e3/scrip/cmd/scrip")
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("building scrip: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // Descriptor is what a server writes to <data>/scrip.json.
@@ -75,12 +83,17 @@ type Process struct {
 // Start starts `scrip serve` on a data directory, with HTTP on a free port, further arguments and variables
 // (NAME=value). What it says is appended to the file logPath.
 func Start(data, logPath string, args, env []string) (*Process, error) {
+	return StartProgram(binary, data, logPath, args, env)
+}
+
+// StartProgram is Start for another program than that of Main.
+func StartProgram(program, data, logPath string, args, env []string) (*Process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	p := &Process{Data: data, log: log, gone: make(chan struct{})}
-	p.cmd = exec.Command(binary, append([]string{"serve", "--data", data, "--http-listen", "127.0.0.1:0"}, args...)...)
+	p.cmd = exec.Command(program, append([]string{"serve", "--data", data, "--http-listen", "127.0.0.1:0"}, args...)...)
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {

@@ -223,15 +223,17 @@ func TestMappedMemory(t *testing.T) {
 	}
 }
 
-// TestLooseKeepsTheNamesOfSyncedFiles: and of new directories above them, but not those of their neighbours made later.
+// TestLooseKeepsTheNamesOfSyncedFiles: and of new directories above them, but not those of files made later, or elsewhere.
 func TestLooseKeepsTheNamesOfSyncedFiles(t *testing.T) {
 	f := mounted(t)
-	must(t, f.Loose(true), os.MkdirAll(f.path("x/y"), 0o700))
-	f.put(t, "x/y/synced", "text", true, false)
-	f.put(t, "x/later", "text", false, false)
+	must(t, f.Loose("x"), os.MkdirAll(f.path("a/x/y"), 0o700), os.MkdirAll(f.path("b"), 0o700))
+	f.put(t, "a/x/y/synced", "text", true, false)
+	f.put(t, "a/x/later", "text", false, false)
+	f.put(t, "b/elsewhere", "text", true, false)
 	cut(t, f, DropAll, 1)
-	f.holds(t, "x/y/synced", "text")
-	f.holds(t, "x/later", absent)
+	f.holds(t, "a/x/y/synced", "text")
+	f.holds(t, "a/x/later", absent)
+	f.holds(t, "b/elsewhere", absent)
 }
 
 // TestMixedCutsKeepOrder: within a directory the names that are left are the first that were made, and a rename between two

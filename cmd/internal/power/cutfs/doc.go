@@ -9,9 +9,10 @@
 //   - Contents of a file (data, size): by fsync, fdatasync or msync of it, or a write through O_SYNC or O_DSYNC.
 //     sync_file_range, close, sync and syncfs do not count.
 //   - A name (creation, link, rename, removal): by fsync of its directory. A rename between directories is one change, and is
-//     made durable by the fsync of either. The fsync of a file does not keep its name: POSIX does not promise it. With
-//     FS.Loose it does keep the first name of a new file and the names of new directories above it, which ext4, XFS and
-//     btrfs do.
+//     made durable by the fsync of either. The fsync of a file does not keep its name: POSIX does not promise it.
+//     Below the directories named by FS.Loose it does keep the first name of a new file and the names of new directories
+//     above it. ext4, XFS and btrfs do so everywhere. NATS and PostgreSQL rely on it: neither syncs the directory
+//     after it has made a message block or a table's file.
 //   - Owner and mode: by fsync of the file or directory.
 //
 // # What is not durable

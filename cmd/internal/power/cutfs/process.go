@@ -21,10 +21,11 @@ import (
 const variable = "CUTFS_MOUNT"
 
 type request struct {
-	Do    string // freeze, cut, after, loose
-	Plan  Plan   `json:",omitempty"`
-	Seed  uint64 `json:",omitempty"`
-	Count int    `json:",omitempty"`
+	Do    string   // freeze, cut, after, loose
+	Plan  Plan     `json:",omitempty"`
+	Seed  uint64   `json:",omitempty"`
+	Count int      `json:",omitempty"`
+	Names []string `json:",omitempty"`
 }
 
 type reply struct {
@@ -96,7 +97,10 @@ func serve(dir string, in io.Reader, out io.Writer) error {
 			s.mu.Unlock()
 		case "loose":
 			s.mu.Lock()
-			s.tree.loose = q.Count != 0
+			s.tree.loose = map[string]bool{}
+			for _, name := range q.Names {
+				s.tree.loose[name] = true
+			}
 			s.mu.Unlock()
 		case "cut":
 			err := leave()
@@ -220,13 +224,10 @@ func (f *FS) After(n int) error {
 // Frozen receives once the file system has frozen after After.
 func (f *FS) Frozen() <-chan struct{} { return f.frozen }
 
-// Loose sets whether the fsync of a new file also keeps its name. It does not at first.
-func (f *FS) Loose(loose bool) error {
-	count := 0
-	if loose {
-		count = 1
-	}
-	_, err := f.do(request{Do: "loose", Count: count})
+// Loose names directories. Below one of these names the fsync of a new file also keeps its name, and the names of new
+// directories above it.
+func (f *FS) Loose(names ...string) error {
+	_, err := f.do(request{Do: "loose", Names: names})
 	return err
 }
 

@@ -1,9 +1,7 @@
 package cutfs
 
 import (
-	"maps"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -38,6 +36,7 @@ type inode struct {
 	kept    map[string]*inode // the durable entries
 
 	parent *inode // the directory in which it got its last name
+	name   string // that name
 
 	keptAttr attributes
 	born     *change // the change that gave it its first name, while that is not durable
@@ -66,9 +65,9 @@ type tree struct {
 	nodes   map[uint64]*inode
 	last    uint64
 	journal []*change // not durable yet, oldest first
-	// loose: fsync of a new file also makes its name durable, and the names of new directories above it, as ext4, XFS and
-	// btrfs do. POSIX does not promise it.
-	loose bool
+	// loose are names of directories. The fsync of a new file below one of them also makes its name durable, and the names
+	// of new directories above it.
+	loose map[string]bool
 }
 
 func newTree() *tree {
@@ -100,7 +99,7 @@ func (t *tree) apply(sets ...set) *change {
 			delete(s.dir.entries, s.name)
 			continue
 		}
-		s.dir.entries[s.name], s.to.parent = s.to, s.dir
+		s.dir.entries[s.name], s.to.parent, s.to.name = s.to, s.dir, s.name
 	}
 	return c
 }
@@ -299,7 +298,7 @@ func (t *tree) sync(n *inode) {
 	if n.isDir() {
 		t.commit(len(t.journal), n)
 	}
-	if !t.loose {
+	if !t.isLoose(n) {
 		return
 	}
 	for ; n != nil; n = n.parent {
@@ -307,6 +306,15 @@ func (t *tree) sync(n *inode) {
 			t.commit(i+1, n.born.sets[0].dir)
 		}
 	}
+}
+
+func (t *tree) isLoose(n *inode) bool {
+	for n = n.parent; n != nil; n = n.parent {
+		if t.loose[n.name] {
+			return true
+		}
+	}
+	return false
 }
 
 // commit makes durable what the first end changes of the journal did to a directory, and with it, as a rename is one
@@ -345,40 +353,11 @@ func (t *tree) settle(chosen func(*change) bool) {
 	})
 }
 
-// path is for people. Of a file with several names it finds one.
+// path is for people: the last name that it got.
 func (t *tree) path(n *inode) string {
-	var find func(dir *inode, at string) string
-	find = func(dir *inode, at string) string {
-		for _, name := range slices.Sorted(maps.Keys(dir.entries)) {
-			child := dir.entries[name]
-			if child == n {
-				return at + "/" + name
-			}
-			if child.isDir() {
-				if found := find(child, at+"/"+name); found != "" {
-					return found
-				}
-			}
-		}
-		return ""
+	path := ""
+	for ; n.parent != nil; n = n.parent {
+		path = "/" + n.name + path
 	}
-	if n == t.root {
-		return "/"
-	}
-	if n.isDir() {
-		var names []string
-		for d := n; d != t.root && d != nil; d = d.parent {
-			if d.parent == nil {
-				break
-			}
-			for name, child := range d.parent.entries {
-				if child == d {
-					names = append(names, name)
-				}
-			}
-		}
-		slices.Reverse(names)
-		return "/" + strings.Join(names, "/")
-	}
-	return find(t.root, "")
+	return path
 }

@@ -1,0 +1,296 @@
+package power
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/power/cutfs"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+)
+
+func TestMain(m *testing.M) {
+	cutfs.Serve()
+	os.Exit(scriptest.Main(m, nil))
+}
+
+// limit is for what hangs. Everything here takes seconds, on a loaded machine some more.
+const limit = 2 * time.Minute
+
+// machine is what the power is cut of: a file system and the processes that use it.
+type machine struct {
+	t   *testing.T
+	fs  *cutfs.FS
+	rng *rand.Rand
+	log string // of all servers, on another disk
+
+	mu        sync.Mutex
+	processes []*exec.Cmd // that run commands
+	servers   []*scriptest.Process
+
+	cuts    int
+	reports []cutfs.Report
+}
+
+func newMachine(t *testing.T, seed uint64) *machine {
+	t.Helper()
+	if err := cutfs.Missing(); err != nil {
+		if rounds := flag.Lookup("power.rounds"); rounds.Value.String() != rounds.DefValue {
+			t.Fatalf("rounds were asked for, and the power cannot be cut here: %v", err)
+		}
+		t.Skipf("the power cannot be cut here: %v", err)
+	}
+	dir := pgtest.Dir(t)
+	fs, err := cutfs.Mount(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{t: t, fs: fs, rng: rand.New(rand.NewPCG(seed, 0)), log: filepath.Join(t.TempDir(), "serve.log")}
+	// What NATS and PostgreSQL keep: see package cutfs. All other files are scrip's, which syncs directories.
+	if err := fs.Loose("jetstream", "data"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			m.explain()
+		}
+		m.killAll()
+		if err := fs.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// explain logs what the last cut dropped, and what servers wrote since.
+func (m *machine) explain() {
+	if n := len(m.reports); n > 0 {
+		m.t.Logf("the last cut: %s\n  %s", m.reports[n-1], strings.Join(m.reports[n-1].Dropped, "\n  "))
+	}
+	out, _ := os.ReadFile(m.log)
+	m.t.Logf("the servers' log ends:\n%s", out[max(0, len(out)-8000):])
+}
+
+func (m *machine) path(name string) string { return filepath.Join(m.fs.Dir, name) }
+
+// start starts a server on a data directory of this machine.
+func (m *machine) start(program, data string, args ...string) *scriptest.Process {
+	m.t.Helper()
+	p, err := scriptest.StartProgram(program, m.path(data), m.log, args, nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.servers = append(m.servers, p)
+	return p
+}
+
+// ready waits until a server serves. It ends the test if it does not.
+func (m *machine) ready(p *scriptest.Process) scriptest.Descriptor {
+	m.t.Helper()
+	d, err := p.Ready()
+	if err != nil {
+		m.t.Fatalf("after %d cuts: %v", m.cuts, err)
+	}
+	return d
+}
+
+// command is a scrip command that runs on this machine.
+type command struct {
+	args []string
+	out  bytes.Buffer
+	done chan struct{}
+	code int // once done is closed; -1 = killed
+}
+
+// begin starts a command.
+func (m *machine) begin(args ...string) *command {
+	m.t.Helper()
+	c := &command{args: args, done: make(chan struct{})}
+	cmd := exec.Command(scriptest.Binary(), args...)
+	cmd.Stdout, cmd.Stderr = &c.out, &c.out
+	if err := cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.mu.Lock()
+	m.processes = append(m.processes, cmd)
+	m.mu.Unlock()
+	go func() {
+		_ = cmd.Wait()
+		c.code = cmd.ProcessState.ExitCode()
+		close(c.done)
+	}()
+	return c
+}
+
+// run runs a command to its end.
+func (m *machine) run(args ...string) *command {
+	m.t.Helper()
+	c := m.begin(args...)
+	select {
+	case <-c.done:
+	case <-time.After(limit):
+		m.t.Fatalf("scrip %s does not end", strings.Join(args, " "))
+	}
+	return c
+}
+
+// must runs a command that has to work, and returns what it wrote.
+func (m *machine) must(args ...string) string {
+	m.t.Helper()
+	c := m.run(args...)
+	if c.code != 0 {
+		m.t.Fatalf("after %d cuts: scrip %s: exit code %d\n%s", m.cuts, strings.Join(args, " "), c.code, c.out.String())
+	}
+	return c.out.String()
+}
+
+// steps is a number of changes of the file system, small ones as likely as large ones.
+func (m *machine) steps(most int) int {
+	return int(math.Exp(m.rng.Float64() * math.Log(float64(most))))
+}
+
+// cutAfter calls begin and cuts the power before the n-th change of the file system from then on, or where not so many come,
+// when what begin returned is closed.
+func (m *machine) cutAfter(n int, begin func() (end <-chan struct{})) {
+	m.t.Helper()
+	if err := m.fs.After(n); err != nil {
+		m.t.Fatal(err)
+	}
+	select {
+	case <-m.fs.Frozen():
+	case <-begin():
+	case <-time.After(limit):
+		m.t.Errorf("neither %d changes nor an end in %s", n, limit)
+	}
+	m.cut()
+}
+
+// cut cuts the power. It returns when no process of the machine is left and the file system is mounted again.
+func (m *machine) cut() {
+	m.t.Helper()
+	plan := []cutfs.Plan{cutfs.DropAll, cutfs.DropAll, cutfs.KeepNames, cutfs.KeepNames, cutfs.KeepData, cutfs.Mixed, cutfs.Mixed, cutfs.Mixed, cutfs.KeepAll}[m.rng.IntN(9)]
+	m.cutBy(plan)
+}
+
+func (m *machine) cutBy(plan cutfs.Plan) {
+	m.t.Helper()
+	if err := m.fs.Freeze(); err != nil {
+		m.t.Fatal(err)
+	}
+	pids := m.kill()
+	report, err := m.fs.Cut(plan, m.rng.Uint64())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.cuts++
+	m.reports = append(m.reports, report)
+	m.await(pids)
+}
+
+// killAll kills what is left at the end.
+func (m *machine) killAll() {
+	_ = m.fs.After(0)
+	m.await(m.kill())
+}
+
+// kill kills all processes of the machine (-9) and returns their numbers. Those that wait for a frozen file system end when
+// it is gone.
+func (m *machine) kill() map[int]bool {
+	pids := map[int]bool{}
+	m.mu.Lock()
+	for _, p := range m.servers {
+		_ = p.Signal(syscall.SIGKILL)
+		pids[p.PID()] = true
+	}
+	for _, c := range m.processes {
+		_ = c.Process.Kill()
+		pids[c.Process.Pid] = true
+	}
+	m.servers, m.processes = nil, nil
+	m.mu.Unlock()
+	for fresh := true; fresh; { // PostgreSQL may be starting another one
+		fresh = false
+		for _, pid := range within(m.fs.Dir) {
+			if !pids[pid] {
+				pids[pid], fresh = true, true
+			}
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	return pids
+}
+
+// within finds the processes that work in a directory: PostgreSQL's.
+func within(dir string) (pids []int) {
+	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, link := range links {
+		if cwd, err := os.Readlink(link); err == nil && (cwd == dir || strings.HasPrefix(cwd, dir+"/")) {
+			if pid, err := strconv.Atoi(strings.Split(link, "/")[2]); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// await waits until killed processes are gone; nobody may have reaped them yet.
+func (m *machine) await(pids map[int]bool) {
+	m.t.Helper()
+	deadline := time.Now().Add(limit)
+	for pid := range pids {
+		for alive(pid) {
+			if time.Now().After(deadline) {
+				m.t.Fatalf("process %d does not end", pid)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func alive(pid int) bool {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, after, _ := strings.Cut(string(raw), ") ")
+	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
+}
+
+// freePort finds an address for a server that comes back to it. It is none that the kernel gives to others meanwhile: those
+// begin at 32768.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 1000 {
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		if err == nil {
+			defer ln.Close()
+			return ln.Addr().String()
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+// bounded is a context for questions to a server that serves.
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("no answer in time"))
+	t.Cleanup(cancel)
+	return ctx
+}
