@@ -10,5 +10,8 @@
 // What a crash does: with Sync "always" everything acknowledged is on disk. The mapping is not stored by NATS; the
 // number of lanes is in the marker, so that the mapping stands again before the first client can connect.
 //
+// A crash while nats-server describes a new or changed stream leaves one of two files behind; nats-server would pass over the
+// stream. Start completes the description first.
+//
 // A full disk makes nats-server shut its JetStream down, for good. Run brings it back once there is room.
 package natsd

@@ -52,6 +52,10 @@ func Start(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := completeMeta(so.StoreDir, opts.Logger); err != nil {
+		st.close()
+		return nil, err
+	}
 	ns, err := server.NewServer(so)
 	if err != nil {
 		st.close()

@@ -109,6 +109,7 @@ func TestWhoMayImportWhat(t *testing.T) {
 		why     string
 	}{
 		{"github.com/nats-io/nats-server", []string{"streams/natsd", "streams/streamtest"}, "only the embedded server links it"},
+		{"github.com/minio/highwayhash", []string{"streams/natsd"}, "only the embedded server's files have such sums"},
 		{"github.com/jackc/pgx", []string{"projections", "cmd"}, "tables belong to projections"},
 		{"github.com/pressly/goose", []string{"projections"}, "tables belong to projections"},
 		{"github.com/spf13/cobra", []string{"cmd"}, "the command line belongs to cmd"},

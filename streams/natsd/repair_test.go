@@ -1,0 +1,99 @@
+package natsd_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// TestInterruptedDescriptionsAreCompleted: nats-server writes meta.inf and then meta.sum. A crash in between must not take a
+// stream away, neither now nor at the start after the stream was created again.
+func TestInterruptedDescriptionsAreCompleted(t *testing.T) {
+	dir := t.TempDir()
+	stream := filepath.Join(dir, "jetstream", "$G", "streams", "KEPT")
+	sum, inf := filepath.Join(stream, "meta.sum"), filepath.Join(stream, "meta.inf")
+	consumerSum := filepath.Join(stream, "obs", "reader", "meta.sum")
+	messages := uint64(0)
+	// round starts a server, looks for what was there, and adds a message.
+	round := func() {
+		t.Helper()
+		s := streamtest.Start(t, streamtest.Dir(dir))
+		js := s.JetStream(t)
+		kept, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := kept.CachedInfo().State.Msgs; have != messages {
+			t.Errorf("the stream holds %d messages, not %d", have, messages)
+		}
+		if messages > 0 {
+			info, err := js.Consumer(t.Context(), "KEPT", "reader")
+			if err != nil {
+				t.Errorf("the consumer is gone: %v", err)
+			} else if at := info.CachedInfo().Delivered.Stream; at != 1 {
+				t.Errorf("the consumer has delivered %d messages, not 1", at)
+			}
+		} else {
+			c, err := kept.CreateOrUpdateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "reader", AckPolicy: jetstream.AckExplicitPolicy})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := js.Publish(t.Context(), "kept", nil); err != nil {
+				t.Fatal(err)
+			}
+			messages++
+			m, err := c.Next(jetstream.FetchMaxWait(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.DoubleAck(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := js.Publish(t.Context(), "kept", nil); err != nil {
+			t.Fatal(err)
+		}
+		messages++
+		s.Shutdown()
+	}
+	old := time.Now().Add(-time.Hour)
+	crash := map[string]func() error{
+		"created, no sum yet":   func() error { return os.Remove(sum) },
+		"created, an empty sum": func() error { return os.Truncate(sum, 0) },
+		"changed, the sum of before": func() error {
+			if err := os.WriteFile(sum, []byte("0123456789abcdef"), 0o600); err != nil {
+				return err
+			}
+			return os.Chtimes(sum, old, old)
+		},
+		"a consumer without a sum": func() error { return os.Remove(consumerSum) },
+	}
+	round()
+	for name, do := range crash {
+		t.Run(name, func(t *testing.T) {
+			if err := do(); err != nil {
+				t.Fatal(err)
+			}
+			round()
+			round()
+		})
+	}
+
+	// A wrong sum that is not a crash's is left as it is: meta.inf may be what is damaged.
+	if err := os.WriteFile(sum, []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(inf, old, old); err != nil {
+		t.Fatal(err)
+	}
+	s := streamtest.Start(t, streamtest.Dir(dir))
+	defer s.Shutdown()
+	if raw, err := os.ReadFile(sum); string(raw) != "0123456789abcdef" {
+		t.Errorf("the sum became %q (%v)", raw, err)
+	}
+}
