@@ -126,8 +126,10 @@ func drawEvent(t *rapid.T) Event {
 		e.Kind, e.DueAt, e.FromR, e.ThroughR, e.Fired, e.Dropped = KindOpens, drawInstant(t), u64(), u64(), u64(), u64()
 	case CommandsRefused:
 		e.Refused = []RefusalCount{{SoldOut, u64()}, {NotHolder, u64()}}
+		e.Sample = maybe(t, func() []string { return []string{"nowhere", text()} })
 	case CommandRejected:
 		e.Sequence, e.Line, e.Reason, e.Payload = u64(), u32(), text(), text()
+		e.Count, e.LastSequence, e.Bytes = maybe(t, u64), maybe(t, u64), maybe(t, u64)
 	case ReminderDue:
 		e.Kind, e.DueAt, e.CustomerID = KindOpens, drawInstant(t), text()
 	}

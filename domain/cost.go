@@ -11,7 +11,7 @@ import (
 //	redeem, void     cancel up to MaxReminders reminders, an event each
 //	update_campaign  repeats all settings
 //	remind_due       drops and fires, an event each
-//	a bad line       is parked: quoted, with its reason
+//	a bad line       is parked: quoted, with its reason, the first maxParked of a step
 //	a refusal        costs a line per campaign and step, when the step is closed
 const (
 	costLine    = 400 // what a line's events have beyond its length: campaign, time, number, code; sold_out
@@ -21,6 +21,8 @@ const (
 	costDue     = 400  // a second reminders.due event
 	costRefused = 100  // a commands.refused event beside campaign and counts
 	costReason  = 16   // a count in it beside its name
+	costSample  = 16   // the names of campaigns that do not exist, beside the names
+	costSampled = 3    // one of them beside its name
 	costAny     = 2048 // more than any one line costs beyond its length
 	costClaim   = 150  // what coupon.claimed has beyond a claim that names its campaign: time, number, code, expiry
 	costName    = 80   // a campaign that only the subject named
@@ -41,13 +43,23 @@ var (
 
 // What a dead letter quotes, in bytes after escaping: the more lines a message has, the less of each.
 const (
+	maxParked       = 100 // dead letters of a step; the contract's
 	maxReasonQuoted = 160
 	maxQuoted       = 1024
 	minQuoted       = 128
 )
 
+// costRest is the most that the dead letter which stands for many has.
+const costRest = costParked + minQuoted + maxReasonQuoted
+
 // size is how long Events will be after Close, at most.
-func (s *Step) size() int { return len(s.Events) + s.refused.closing }
+func (s *Step) size() int {
+	size := len(s.Events) + s.refused.closing
+	if s.parked == maxParked {
+		size += costRest
+	}
+	return size
+}
 
 // Fits reports whether a message with this payload leaves the step within [MaxStep]. One that does not fit belongs into a
 // step of its own.
@@ -64,8 +76,8 @@ func (s *Step) cost(payload []byte) int {
 	if len(payload) > MaxMessage {
 		return parked
 	}
-	lines, cost, claims := 0, 0, 0
-	spent, set := 0, s.lane.reminders // coupons that may be used up, reminders that may go with them
+	lines, cost, claims, bad := 0, 0, 0, 0 // bad: lines that may be
+	spent, set := 0, s.lane.reminders      // coupons that may be used up, reminders that may go with them
 	for rest := payload; len(rest) > 0; {
 		line := rest
 		if end := bytes.IndexByte(rest, '\n'); end >= 0 {
@@ -105,11 +117,13 @@ func (s *Step) cost(payload []byte) int {
 		case bytes.HasPrefix(kind, dueMark):
 			cost += costDue
 		}
-		cost += max(len(line)+costLine, parked)
+		bad++
+		cost += len(line) + costLine
 	}
 	if lines == 0 {
 		return parked
 	}
+	cost += min(bad, maxParked-s.parked)*(parked-costLine) + costRest
 	cost += min(claims, len(s.lane.campaigns)) * costSoldOut
 	return cost + min(spent*MaxReminders, set)*costCancel
 }

@@ -124,9 +124,14 @@ type Event struct {
 	Dropped  uint64
 	Passed   Instant // of reminders.due: only those that announce an instant up to it; 0 = all in the range
 	Refused  []RefusalCount
-	Sequence uint64 // of the rejected command message
-	Line     uint32 // within it, from 1; 0 = the whole message
-	Payload  string // what was rejected, capped
+	Sample   []string // of commands.refused without campaign: some names of campaigns that do not exist
+	Sequence uint64   // of the rejected command message
+	Line     uint32   // within it, from 1; 0 = the whole message
+	Payload  string   // what was rejected, capped
+
+	// Of a command.rejected that stands for Count bad lines, 0 = for one. They begin with line Line of message Sequence.
+	LastSequence uint64 // message of the last of them
+	Bytes        uint64 // how long they are together
 }
 
 // DueSet is what a reminders.due event fires or drops.
@@ -192,9 +197,13 @@ func (e *Event) appendJSON(dst []byte, st *stamps) []byte {
 			dst = appendNumber(dst, r.Count)
 		}
 		dst = append(dst, '}')
+		dst = appendTextsField(dst, `,"sample":`, e.Sample)
 	case CommandRejected:
 		dst = appendUintField(dst, `,"sequence":`, e.Sequence)
 		dst = appendUintField(dst, `,"line":`, uint64(e.Line))
+		dst = appendUintField(dst, `,"count":`, e.Count)
+		dst = appendUintField(dst, `,"last_sequence":`, e.LastSequence)
+		dst = appendUintField(dst, `,"bytes":`, e.Bytes)
 		dst = appendStringField(dst, `,"reason":`, e.Reason)
 		dst = appendStringField(dst, `,"payload":`, e.Payload)
 	case ReminderDue:

@@ -161,6 +161,12 @@ func (e *Event) read(key, raw []byte, simple bool) (err error) {
 		instant(&e.Passed)
 	case "counts":
 		e.Refused, err = refusals(raw)
+	case "sample":
+		e.Sample, err = texts(raw)
+	case "last_sequence":
+		number(&e.LastSequence)
+	case "bytes":
+		number(&e.Bytes)
 	case "sequence":
 		number(&e.Sequence)
 	case "line":

@@ -3,6 +3,7 @@ package domain
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
@@ -22,6 +23,8 @@ type Step struct {
 
 	lane    *Lane
 	refused tally // until Close
+	parked  int   // dead letters in Events
+	rest    Event // stands for those beyond maxParked until Close; Count 0 = none
 	quote   int   // bytes a dead letter of the message being added may quote
 	full    bool  // the rest of the message being added is too much
 }
@@ -183,7 +186,7 @@ func (s *Step) decide(m Message, i int, now Instant, replies []byte) []byte {
 	case d.out.Refusal == Invalid:
 		s.park(m, l.number, l.text, d.out.Message, d.out.Campaign, now)
 	case d.out.Refused():
-		s.refused.count(d.out.Campaign, d.out.Refusal)
+		s.refuse(d.out.Campaign, d.out.Refusal)
 	}
 	replies = s.answer(&d.out, replies)
 	if d.open != 0 {
@@ -234,15 +237,26 @@ func (s *Step) reject(m Message, l *commandLine, problem error, now Instant) Out
 
 // tooMuch refuses a line because the lines before it fill the step. Nothing is wrong with it, so it is not parked.
 func (s *Step) tooMuch(m Message, l *commandLine, replies []byte) []byte {
-	s.refused.count(m.Campaign, NotDurable)
+	s.refuse(m.Campaign, NotDurable)
 	return s.answer(&Outcome{
 		ID: l.cmd.ID, Campaign: l.cmd.Campaign, Status: StatusRefused, Refusal: NotDurable,
 		Message: "the lines before it in the message make too many events; send it again in another message",
 	}, replies)
 }
 
-// park writes a dead letter: nothing bad is lost silently, also where nobody waits for an answer.
+// park writes a dead letter: nothing bad is lost silently, also where nobody waits for an answer. Those beyond maxParked
+// of a step are counted instead, because what is written here is kept for ever.
 func (s *Step) park(m Message, number uint32, line []byte, reason, campaignName string, now Instant) {
+	if s.parked == maxParked {
+		r := &s.rest
+		if r.Count == 0 {
+			*r = Event{Type: CommandRejected, Sequence: m.Sequence, Line: number,
+				Reason: quoted(reason, maxReasonQuoted), Payload: quoted(line, minQuoted)}
+		}
+		r.Count, r.Bytes, r.LastSequence, r.At = r.Count+1, r.Bytes+uint64(len(line)), m.Sequence, now
+		return
+	}
+	s.parked++
 	s.append(&Event{
 		Type: CommandRejected, Campaign: campaignName, At: now, Sequence: m.Sequence, Line: number,
 		Reason: quoted(reason, maxReasonQuoted), Payload: quoted(line, s.quote),
@@ -255,12 +269,27 @@ func (s *Step) append(ev *Event) {
 	s.Lines++
 }
 
-// Close writes what was refused. The step is complete after it.
+// refuse counts a refusal. Those that name a campaign which does not exist are counted together: anybody can invent names,
+// and each would be a line of the log and a row of the tables, for ever.
+func (s *Step) refuse(campaignName string, r Refusal) {
+	if !s.refused.has(campaignName) && s.lane.campaigns[campaignName] == nil {
+		s.refused.unknown(campaignName)
+		campaignName = ""
+	}
+	s.refused.count(campaignName, r)
+}
+
+// Close writes what was refused, and what was not parked line by line. The step is complete after it.
 func (s *Step) Close() {
+	if r := &s.rest; r.Count > 0 {
+		r.Reason = quoted(strconv.FormatUint(r.Count, 10)+" bad lines beyond the first "+strconv.Itoa(maxParked)+" of a step; the first: "+r.Reason, maxReasonQuoted)
+		s.append(r)
+	}
+	s.parked, s.rest = 0, Event{}
 	for i := range s.refused.list {
 		r := &s.refused.list[i]
 		slices.SortFunc(r.counts, func(a, b RefusalCount) int { return strings.Compare(string(a.Refusal), string(b.Refusal)) })
-		s.append(&Event{Type: CommandsRefused, Campaign: r.campaign, At: s.lane.clock, Refused: r.counts})
+		s.append(&Event{Type: CommandsRefused, Campaign: r.campaign, At: s.lane.clock, Refused: r.counts, Sample: s.refused.sampleOf(r.campaign)})
 	}
 	s.refused.clear()
 	s.lane.scratch.spare, s.refused = s.refused, tally{}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -144,7 +145,7 @@ func TestHalfGoodHalfBad(t *testing.T) {
 	tail := strings.Split(rest, "\n")
 	if len(tail) != 3 || !strings.Contains(tail[0], `"line":8`) ||
 		tail[1] != `{"type":"commands.refused","campaign":"s","at":"2026-11-27T00:00:00.000001Z","counts":{"sold_out":2}}` ||
-		tail[2] != `{"type":"commands.refused","campaign":"nowhere","at":"2026-11-27T00:00:00.000001Z","counts":{"campaign_not_found":1}}` {
+		tail[2] != `{"type":"commands.refused","at":"2026-11-27T00:00:00.000001Z","counts":{"campaign_not_found":1},"sample":["nowhere"]}` {
 		t.Fatalf("events end in\n%s", rest)
 	}
 	if s.Commands != 8 {
@@ -439,7 +440,7 @@ func TestNoMessageMakesMoreThanAStepHolds(t *testing.T) {
 }
 
 // TestTheStepIsNeverTooLarge: also when lines that look like claims are bad ones that cost more than Fits counted on, and
-// the message is added to a step that is nearly full. The bad message pays for it, not the ones before and after.
+// the message is added to a step that is full already. The bad message pays for it, not the ones before and after.
 func TestTheStepIsNeverTooLarge(t *testing.T) {
 	s := NewStep(testLane())
 	good := []byte(strings.Repeat(claimLine(1)+"\n", 800))
@@ -451,11 +452,17 @@ func TestTheStepIsNeverTooLarge(t *testing.T) {
 	if n := refused(s.Add(Message{Scope: ScopeTrusted, Payload: good}, start, nil)); n != 0 {
 		t.Fatalf("%d good lines are refused", n)
 	}
-	for round := 0; s.Fits(bad); round++ {
-		if s.Add(Message{Scope: ScopeTrusted, Payload: bad}, start, nil); round > 9 {
-			t.Fatal("it fits for ever")
+	for n := 0; ; n++ {
+		var made []byte
+		for i := range 20 {
+			made = fmt.Appendf(made, `{"id":"%d-%d","type":"create_campaign","campaign":"c%d-%d","codes":1}`+"\n", n, i, n, i)
 		}
+		if !s.Fits(made) {
+			break
+		}
+		s.Add(Message{Scope: ScopeTrusted, Payload: made}, start, nil)
 	}
+	s.Add(Message{Scope: ScopeTrusted, Payload: bad}, start, nil)
 	s.Close()
 	if len(s.Events) > MaxStep {
 		t.Fatalf("the step has %d bytes, at most %d are allowed", len(s.Events), MaxStep)
@@ -498,6 +505,83 @@ func TestFitsIsABound(t *testing.T) {
 		if !s.Fits([]byte(claimLine(1))) && len(s.Events) < MaxStep-2000 {
 			t.Fatalf("one line does not fit beside %d bytes", len(s.Events))
 		}
+	}
+}
+
+// TestBadLinesOfAStepAreBounded: the first hundred are parked in full, the rest as one that counts them. All are refused
+// to their sender, and good lines among them are done.
+func TestBadLinesOfAStepAreBounded(t *testing.T) {
+	s := stepOn(t, 10)
+	const messages, lines = 12, 1000
+	sent, refused := 0, 0
+	for n := range messages {
+		payload := []byte(strings.Repeat(`{"x":1}`+"\n", lines-1) + claimLine(n%10) + "\n")
+		if !s.Fits(payload) {
+			t.Fatalf("message %d does not fit beside %d bytes", n, s.size())
+		}
+		sent += len(payload)
+		outs := outcomes(t, s.Add(Message{Sequence: uint64(10 + n), Scope: ScopeTrusted, Payload: payload}, start, nil))
+		for _, out := range outs[:lines-1] {
+			if out.Refusal == Invalid {
+				refused++
+			}
+		}
+		if out := outs[lines-1]; out.Status != StatusClaimed {
+			t.Errorf("the good line of message %d: %s", n, outcomeText(out))
+		}
+	}
+	size := s.size()
+	s.Close()
+	if bad := messages * (lines - 1); refused != bad {
+		t.Errorf("%d of %d bad lines were refused", refused, bad)
+	}
+	parked, counted := 0, Event{}
+	for _, ev := range checkEvents(t, s.Events) {
+		switch {
+		case ev.Type == CommandRejected && ev.Count == 0:
+			parked++
+		case ev.Type == CommandRejected:
+			if counted.Count != 0 {
+				t.Error("a second line counts")
+			}
+			counted = ev
+		}
+	}
+	want := Event{Type: CommandRejected, At: start, Sequence: 10, Line: 101, Count: messages*(lines-1) - 100, LastSequence: 10 + messages - 1,
+		Bytes: (messages*(lines-1) - 100) * 7, Payload: `{"x":1}`, Reason: counted.Reason}
+	if parked != 100 || !reflect.DeepEqual(counted, want) || !strings.HasPrefix(counted.Reason, "11888 bad lines beyond the first 100") {
+		t.Errorf("%d parked, and\n%+v, want\n%+v", parked, counted, want)
+	}
+	if len(s.Events) > size || len(s.Events) > sent {
+		t.Errorf("%d bytes are kept of %d; %d were foreseen", len(s.Events), sent, size)
+	}
+	s.Reset()
+	if s.Add(Message{Sequence: 50, Scope: ScopeTrusted, Payload: []byte("x")}, start, nil); len(checkEvents(t, s.Events)) != 1 {
+		t.Errorf("the next step begins with %s", s.Events)
+	}
+}
+
+// TestInventedCampaignsAreCountedTogether, with some of their names; those that exist keep lines of their own.
+func TestInventedCampaignsAreCountedTogether(t *testing.T) {
+	s := stepOn(t, 0)
+	var payload []byte
+	const invented = 998
+	for i := range invented {
+		payload = append(payload, with(claimLine(i), "campaign", fmt.Sprintf("%q", fmt.Sprint("invented-", i)))+"\n"...)
+	}
+	payload = append(payload, claimLine(1)+"\n"...) // of a campaign that has no codes
+	s.Add(Message{Sequence: 1, Scope: ScopeTrusted, Payload: payload}, start, nil)
+	size := s.size()
+	s.Close()
+	evs := checkEvents(t, s.Events)
+	if len(evs) != 2 || len(s.Events) > size {
+		t.Fatalf("%d bytes, %d foreseen: %s", len(s.Events), size, s.Events)
+	}
+	if evs[0].Campaign != "" || !slices.Equal(evs[0].Refused, []RefusalCount{{CampaignNotFound, invented}}) || len(evs[0].Sample) != maxSample || evs[0].Sample[3] != "invented-3" {
+		t.Errorf("%+v", evs[0])
+	}
+	if evs[1].Campaign == "" || evs[1].Sample != nil {
+		t.Errorf("%+v", evs[1])
 	}
 }
 

@@ -1,12 +1,16 @@
 package domain
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // tally counts what a step refuses, by campaign and reason: a million of them cost a line.
 type tally struct {
 	list    []campaignRefusals
 	of      map[string]int // place of a campaign in list
 	last    int            // place counted last: refusals come in crowds
+	sample  []string       // names of campaigns that do not exist
 	closing int            // the most bytes that their lines will have
 }
 
@@ -35,6 +39,37 @@ func (s *tally) count(campaignName string, r Refusal) {
 	s.closing += costReason + len(r)
 }
 
+// maxSample is how many names of campaigns that do not exist a step writes.
+const maxSample = 16
+
+// has reports whether refusals of that campaign are counted already.
+func (s *tally) has(campaignName string) bool {
+	if s.last < len(s.list) && s.list[s.last].campaign == campaignName {
+		return true
+	}
+	_, known := s.of[campaignName]
+	return known
+}
+
+// unknown notes the name of a campaign that does not exist, if there is room for it and it could be one.
+func (s *tally) unknown(campaignName string) {
+	if len(s.sample) == maxSample || !ValidCampaignName(campaignName) || slices.Contains(s.sample, campaignName) {
+		return
+	}
+	if s.closing += len(campaignName) + costSampled; len(s.sample) == 0 {
+		s.closing += costSample
+	}
+	s.sample = append(s.sample, strings.Clone(campaignName))
+}
+
+// sampleOf is what the line of a campaign has as sample.
+func (s *tally) sampleOf(campaignName string) []string {
+	if campaignName != "" {
+		return nil
+	}
+	return s.sample
+}
+
 func (s *tally) add(campaignName string) int {
 	if s.of == nil {
 		s.of = make(map[string]int)
@@ -55,4 +90,6 @@ func (s *tally) add(campaignName string) int {
 func (s *tally) clear() {
 	clear(s.of)
 	s.list, s.last, s.closing = s.list[:0], 0, 0
+	clear(s.sample)
+	s.sample = s.sample[:0]
 }

@@ -81,7 +81,7 @@ func columnsOf(e *Event, w columnWriter) {
 	number(e.Fired, reminders)
 	number(e.Dropped, reminders)
 	instant(e.Through)
-	number(e.Count, count)
+	number(e.Count, count || e.Count != 0)
 	number(e.Event.Sequence, e.Event.Sequence != 0)
 	number(uint64(e.Event.Line), e.Event.Line != 0)
 	w.raw(e.Raw)

@@ -150,7 +150,7 @@ func (f *fold) updated(c *campaign, e *domain.Event) (recount string) {
 // rejected keeps a command line that nobody could understand.
 func (f *fold) rejected(l *Line) {
 	e := &l.Event
-	f.refused(e, string(domain.Invalid), 1)
+	f.refused(e, string(domain.Invalid), int64(max(e.Count, 1))) // one line of the log may stand for many
 	f.letters = append(f.letters, letter{
 		stream: topology.CmdStream(f.lane), sequence: e.Sequence, line: e.Line, reason: e.Reason, payload: e.Payload,
 		at: e.At, eventSeq: l.Sequence, eventLine: l.Number,

@@ -156,7 +156,7 @@ func (m *model) event(sequence uint64, line uint32, e *domain.Event) {
 			m.refusals[fmt.Sprintf("%s|%d|%s", e.Campaign, dayOf(e.At), r.Refusal)] += int(r.Count)
 		}
 	case domain.CommandRejected:
-		m.refusals[fmt.Sprintf("%s|%d|invalid", e.Campaign, dayOf(e.At))]++
+		m.refusals[fmt.Sprintf("%s|%d|invalid", e.Campaign, dayOf(e.At))] += int(max(e.Count, 1))
 		m.letters = append(m.letters, fmt.Sprintf("SCRIP_CMD_0|%d|%d|%s|%s|%d|%d|%d", e.Sequence, e.Line, e.Reason, e.Payload, e.At, sequence, line))
 	}
 	// A reminder that is pending follows its anchor; one that is settled stays where it was then.
