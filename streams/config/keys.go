@@ -39,6 +39,7 @@ var scalars = []scalar{
 	number("reminder.rate", "messages a second on the reminder stream of each lane, 0 = no limit", 0, 1_000_000, "2000", func(s *Settings) *int { return &s.ReminderRate }),
 	number("reminder.concurrency", "messages of a lane's fan-out on their way to the stream at once, on a log of one copy; with replicas one message is on its way at a time", 1, 64, "16", func(s *Settings) *int { return &s.ReminderConcurrency }),
 	period("reminder.grace", "how late a reminder may still fire although what it announces has passed", time.Second, 8760*time.Hour, "15m", func(s *Settings) *time.Duration { return &s.ReminderGrace }),
+	period("clock.tolerance", "how far ahead a clock may be before lanes wait: the machine's, set in one step, or the one that stamps commands", time.Second, 8760*time.Hour, "24h", func(s *Settings) *time.Duration { return &s.ClockTolerance }),
 }
 
 func number(name, about string, least, most int, example string, field func(*Settings) *int) scalar {

@@ -13,6 +13,7 @@ func TestAValueIsTakenAsItIsWritten(t *testing.T) {
 		{"reminder.rate", "0", "0"}, {"reminder.rate", "1000000", "1000000"},
 		{"reminder.concurrency", "64", "64"},
 		{"reminder.grace", "1s", "1s"}, {"reminder.grace", "300s", "5m0s"}, {"reminder.grace", "8760h", "8760h0m0s"},
+		{"clock.tolerance", "24h", "24h0m0s"},
 		{"expiry.pause.summer", "true", "true"}, {"reminder.pause.SUMMER_2-x", "false", "false"},
 		{"reminder.batch", "default", "default"}, {"reminder.pause.summer", "default", "default"},
 	} {
@@ -49,7 +50,7 @@ func TestNonsenseIsRefusedWithWhatWouldBeRight(t *testing.T) {
 		{"Reminder.Grace", "1s", "did you mean reminder.grace?"},
 		{"reminders.pause.summer", "true", "did you mean reminder.pause.summer?"},
 		{"expiry.pause", "true", "did you mean expiry.pause.CAMPAIGN?"},
-		{"colour", "red", "the settings are reminder.batch, reminder.rate, reminder.concurrency, reminder.grace, expiry.pause.CAMPAIGN, reminder.pause.CAMPAIGN"},
+		{"colour", "red", "the settings are reminder.batch, reminder.rate, reminder.concurrency, reminder.grace, clock.tolerance, expiry.pause.CAMPAIGN, reminder.pause.CAMPAIGN"},
 		{"", "", "there is no setting"},
 		{"reminder.batch\x1b[2J" + strings.Repeat("x", 1000), "1", `"reminder.batch\x1b[2J`},
 	} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // Settings are what operators may change while servers run. A Settings is never changed once made: a change makes a new
@@ -22,6 +23,9 @@ type Settings struct {
 	// ReminderGrace is how late a reminder may still fire although what it announces has passed; later than that it is
 	// dropped and counted. 1 s to a year.
 	ReminderGrace time.Duration
+	// ClockTolerance is how far ahead a clock may be before lanes wait rather than expire the future: the machine's wall
+	// clock of its steady one, and a command's timestamp of the machine's clock. 1 s to a year.
+	ClockTolerance time.Duration
 	// ExpiryPaused and RemindersPaused name the campaigns for which nothing is announced or fired for now. Neither makes
 	// a coupon live longer: expiry is decided when somebody redeems.
 	ExpiryPaused, RemindersPaused map[string]bool
@@ -29,7 +33,7 @@ type Settings struct {
 
 // Default is what holds where nothing was set.
 func Default() *Settings {
-	return &Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderGrace: domain.DefaultReminderGrace}
+	return &Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderGrace: domain.DefaultReminderGrace, ClockTolerance: wall.DefaultTolerance}
 }
 
 // Validate says which setting lies outside its bounds, naming it and them, and which do not go together. Settings that

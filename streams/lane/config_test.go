@@ -27,18 +27,23 @@ func (d *dial) Current() (*config.Settings, <-chan struct{}) {
 	return d.now, d.changed
 }
 
-// grace turns it, and waits until the lane has looked.
-func (d *dial) grace(t *testing.T, grace time.Duration) {
-	t.Helper()
+// set turns it.
+func (d *dial) set(s *config.Settings) {
 	d.mu.Lock()
-	s := config.Default()
-	s.ReminderGrace = grace
+	defer d.mu.Unlock()
 	d.now, d.asked = s, 0
 	if d.changed != nil {
 		close(d.changed)
 	}
 	d.changed = make(chan struct{})
-	d.mu.Unlock()
+}
+
+// grace turns it, and waits until the lane has looked.
+func (d *dial) grace(t *testing.T, grace time.Duration) {
+	t.Helper()
+	s := config.Default()
+	s.ReminderGrace = grace
+	d.set(s)
 	streamtest.Eventually(t, "the lane looks at its settings", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()

@@ -182,6 +182,7 @@ func (l *Lane) take(ctx context.Context) error {
 	defer l.opt.Metrics.owned.WithLabelValues(l.label).Set(0)
 	defer l.opt.Metrics.snapshotting.WithLabelValues(l.label).Set(0)
 	o.report(StateOwner)
+	o.reportGap(ctx)
 	l.opt.Logger.InfoContext(ctx, "lane taken", "events", o.Sequence(), "commands", o.Covered(),
 		"campaigns", o.State().Campaigns(), "replayed", o.replayed, "took", time.Since(o.started).Round(time.Millisecond))
 

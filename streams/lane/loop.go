@@ -140,7 +140,7 @@ func (o *owner) contradiction(ctx context.Context, err error) error {
 
 // awaitClock holds the lane while a command comes from the future.
 func (o *owner) awaitClock(ctx context.Context, c *protocol.Command) error {
-	if c.Early(o.opt.Now(), o.opt.MaxAhead) <= 0 {
+	if c.Early(o.opt.Now(), o.maxAhead()) <= 0 {
 		return nil
 	}
 	ahead := c.Stamped.Sub(o.opt.Now())
@@ -152,7 +152,7 @@ func (o *owner) awaitClock(ctx context.Context, c *protocol.Command) error {
 	})
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for c.Early(o.opt.Now(), o.opt.MaxAhead) > 0 {
+	for c.Early(o.opt.Now(), o.maxAhead()) > 0 {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

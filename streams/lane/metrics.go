@@ -12,7 +12,7 @@ type Metrics struct {
 	commands, refused, steps, rebased, unknown, lost, foreign *prometheus.CounterVec
 	sequence, covered, owned, campaigns, waiting              *prometheus.GaugeVec
 	write, size                                               *prometheus.HistogramVec
-	snapshotAt, snapshotting, stateEvents                     *prometheus.GaugeVec
+	snapshotAt, snapshotting, stateEvents, gap                *prometheus.GaugeVec
 }
 
 // NewMetrics makes the instruments and registers them with r, which may be nil.
@@ -45,11 +45,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		size:         histogram("step_commands", "Command lines per step.", prometheus.ExponentialBuckets(1, 4, 8)),
 		snapshotAt:   gauge("snapshot_timestamp_seconds", "When the newest snapshot was completed."),
 		snapshotting: gauge("snapshot_writing", "1 while a snapshot is being written."),
+		gap:          gauge("clock_gap_seconds", "How far the lane's last event lay behind the machine's clock when the lane was taken; below zero it lay in the future."),
 		stateEvents:  gauge("events_since_snapshot", "Event lines a restart would replay."),
 	}
 	if r != nil {
 		r.MustRegister(m.commands, m.refused, m.steps, m.rebased, m.unknown, m.lost, m.foreign, m.badOutcome, m.badQuery, m.sequence,
-			m.covered, m.owned, m.campaigns, m.waiting, m.write, m.size, m.snapshotAt, m.snapshotting, m.stateEvents)
+			m.covered, m.owned, m.campaigns, m.waiting, m.write, m.size, m.snapshotAt, m.snapshotting, m.stateEvents, m.gap)
 	}
 	return m
 }

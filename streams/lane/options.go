@@ -23,7 +23,7 @@ type Options struct {
 	Metrics   *Metrics         // nil = none kept
 	Logger    *slog.Logger     // defaults to slog.Default
 
-	// Config tells the grace of reminders while the lane runs. Defaults to config.Default.
+	// Config tells the grace of reminders and the tolerance of clocks while the lane runs. Defaults to config.Default.
 	Config config.Source
 	// WriteTimeout is how long an event write may stay without an answer before its result counts as unknown and is
 	// looked up. Defaults to 5 s.
@@ -37,9 +37,6 @@ type Options struct {
 	Retention time.Duration
 	// PurgeEvery is how often the command stream is looked at for that. Defaults to 5 s.
 	PurgeEvery time.Duration
-	// MaxAhead is how far a command's timestamp may lie ahead of our own clock before the lane waits rather than expire
-	// the future. Defaults to 5 s.
-	MaxAhead time.Duration
 	// Rebase, when not nil, tells the lane to go on at the given command sequence (0 = choose) although the command
 	// stream does not continue what the events cover. An operator asks for it, once, after a restore.
 	Rebase *uint64
@@ -58,7 +55,6 @@ func (o Options) withDefaults() Options {
 	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, time.Minute)
 	o.Retention = cmp.Or(o.Retention, 10*time.Minute)
 	o.PurgeEvery = cmp.Or(o.PurgeEvery, 5*time.Second)
-	o.MaxAhead = cmp.Or(o.MaxAhead, 5*time.Second)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 // described collects the names and labels of all metrics that are registered with it, also of those without a value yet.
@@ -55,6 +56,7 @@ func TestAlertRules(t *testing.T) {
 	has := &described{labels: map[string]map[string]bool{"up": {"job": true, "instance": true}}}
 	lane.NewMetrics(has)
 	scheduler.NewMetrics(has)
+	has.MustRegister(clockMetric(wall.New(wall.Options{})))
 	ns := streamtest.Start(t)
 	settings, err := config.Open(t.Context(), ns.JetStream(t), config.Options{})
 	if err != nil {

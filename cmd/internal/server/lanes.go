@@ -57,7 +57,7 @@ func (s *server) startLanes(ctx context.Context) error {
 	}
 	metrics := lane.NewMetrics(s.metrics.registry)
 	for n := range s.stream.Lanes {
-		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config}
+		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config, Now: s.clock.Now}
 		if at, asked := s.opts.Rebase[n]; asked {
 			o.Rebase = &at
 		}
@@ -168,7 +168,7 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 	for {
 		begun := time.Now()
 		sched := scheduler.New(ls.js, ls.s.stream.UUID, n, scheduler.Options{
-			Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log, Dir: ls.s.dir.Path(), Config: ls.s.config, Busy: ls.asked,
+			Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log, Dir: ls.s.dir.Path(), Config: ls.s.config, Busy: ls.asked, Now: ls.s.clock.Now,
 		})
 		ls.due[n].Store(sched)
 		err := sched.Run(ctx)

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 const (
@@ -87,6 +88,8 @@ type Options struct {
 	// Rebase has the lanes that an operator lets go on although the command stream does not continue what the events
 	// cover, each with the command sequence to go on at (0 = behind what the stream holds).
 	Rebase map[int]uint64
+	// Clock is the machine's clocks. Defaults to the real ones; its Tolerance is always that of the run-time settings.
+	Clock wall.Options
 	// Version says what is running, for metrics.
 	Version string
 	// Logger defaults to slog.Default.

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
 const (
@@ -47,6 +48,7 @@ type server struct {
 	key     [32]byte     // the code key, where a role needs it
 	tables  *tables      // nil = this server has nothing to do with PostgreSQL
 	config  *config.Live // the run-time settings; nil = this server works no lanes
+	clock   *wall.Clock  // the time that lanes go by; nil = this server works no lanes
 	// pressure tells how busy the lanes are that this process works; nil = it works none.
 	pressure *pressure
 	settled  func() bool // whether the projector has found or made the read tables, or could not; nil = no projector
@@ -104,7 +106,7 @@ func (s *server) start(ctx context.Context) error {
 	s.descriptor = datadir.Descriptor{PID: os.Getpid(), HTTPURL: reachable("http", s.credentials, listener.Addr().String()), Sync: s.opts.Sync}
 	s.group.start("http", s.serveHTTP(listener))
 
-	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startRoll, s.startTables, s.startConfig, s.startLanes, s.startProjector, s.startAPI} {
+	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startRoll, s.startTables, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAPI} {
 		if err := step(ctx); err != nil {
 			return err
 		}

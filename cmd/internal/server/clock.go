@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-4a2410e3/scrip/streams/wall"
+)
+
+// clockEvery is how often the machine's clock is looked at where nobody else asks for the time.
+const clockEvery = time.Second
+
+// startClock notices when the machine's clock is set ahead. Lanes and schedulers go by it.
+func (s *server) startClock(context.Context) error {
+	if !s.opts.has(RoleLanes) {
+		return nil
+	}
+	clocks := s.opts.Clock
+	clocks.Tolerance = func() time.Duration {
+		settings, _ := s.config.Current()
+		return settings.ClockTolerance
+	}
+	s.clock = wall.New(clocks)
+	if err := s.metrics.registry.Register(clockMetric(s.clock)); err != nil {
+		return err
+	}
+	s.health.add("clock", true, func() (bool, any) {
+		ahead := s.clock.Step()
+		if ahead == 0 {
+			return true, nil
+		}
+		return false, clockAhead(ahead)
+	})
+	s.group.start("clock", func(ctx context.Context) error {
+		tick := time.NewTicker(clockEvery)
+		defer tick.Stop()
+		for held := time.Duration(0); ; {
+			switch ahead := s.clock.Step(); {
+			case ahead != 0 && held == 0:
+				s.log.Error(clockAhead(ahead))
+				held = ahead
+			case ahead == 0 && held != 0:
+				s.log.Info("the machine's clock is believed again", "was_ahead", held)
+				held = 0
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+	return nil
+}
+
+func clockMetric(c *wall.Clock) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "scrip_clock_step_seconds", Help: "By how much the machine's clock was set ahead, while that is not believed; 0 = it is believed.",
+	}, func() float64 { return c.Step().Seconds() })
+}
+
+func clockAhead(by time.Duration) string {
+	by = by.Round(time.Millisecond)
+	return fmt.Sprintf("the machine's clock was set %s ahead; lanes wait rather than expire the future. Put the clock right, or if it is right, accept it: scrip config set clock.tolerance %s",
+		by, (by + time.Minute).Round(time.Minute))
+}

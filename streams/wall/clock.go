@@ -1,0 +1,94 @@
+// Package wall gives the time of day and notices when the machine's clock was set ahead.
+//
+// A clock that is set ahead by mistake (a typo, a wrong hardware clock) would expire coupons and drop reminders of the
+// future, which nothing can take back. So the wall clock is compared with one that cannot be set: on Linux
+// CLOCK_BOOTTIME, which also counts while the machine is suspended. A step ahead by more than the tolerance holds the time:
+// [Clock.Now] goes on from before the step, at the pace of the steady clock, until the wall clock is put right again or
+// the tolerance is raised.
+//
+// A virtual machine that its host pauses cannot count the pause. Its wall clock is then rightly set ahead afterwards, which
+// looks the same from inside. Where that happens the tolerance must be longer than the longest pause.
+//
+// Steps within the tolerance, and steps back, are followed. A process that starts has nothing to compare with and believes
+// the wall clock.
+package wall
+
+import (
+	"sync"
+	"time"
+)
+
+// DefaultTolerance is how far ahead the wall clock may be set in one step.
+const DefaultTolerance = 5 * time.Second
+
+// Options of a Clock.
+type Options struct {
+	// Tolerance tells how far ahead the wall clock may be set in one step. It is asked whenever a step was seen. Nil is
+	// DefaultTolerance.
+	Tolerance func() time.Duration
+	// Wall is the clock that can be set. Defaults to time.Now.
+	Wall func() time.Time
+	// Steady is the clock that cannot: how long the machine has been up. Defaults to CLOCK_BOOTTIME.
+	Steady func() time.Duration
+}
+
+// Clock may be used by many goroutines.
+type Clock struct {
+	o Options
+
+	mu   sync.Mutex // guards what follows
+	wall time.Time  // believed
+	at   time.Duration
+	step time.Duration // by which the wall clock is ahead of what is believed; 0 = it is believed
+}
+
+// New returns a clock that believes the wall clock as it is now.
+func New(o Options) *Clock {
+	if o.Tolerance == nil {
+		o.Tolerance = func() time.Duration { return DefaultTolerance }
+	}
+	if o.Wall == nil {
+		o.Wall = time.Now
+	}
+	if o.Steady == nil {
+		o.Steady = steady
+	}
+	return &Clock{o: o, wall: o.Wall(), at: o.Steady()}
+}
+
+// Now is the time of day: the wall clock's, or what it would be if it had not been set ahead.
+func (c *Clock) Now() time.Time {
+	now, _ := c.look()
+	return now
+}
+
+// Step is by how much the wall clock is ahead of Now, 0 if it is believed.
+func (c *Clock) Step() time.Duration {
+	_, step := c.look()
+	return step
+}
+
+// smallest is the step below which the process's own monotonic clock is proof enough that there was none. It spares a
+// system call for each look.
+const smallest = time.Second
+
+func (c *Clock) look() (now time.Time, step time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now = c.o.Wall()
+	went := now.Round(0).Sub(c.wall.Round(0)) // by the wall clocks
+	if mono := now.Sub(c.wall); c.step == 0 && monotonic(now) && (went-mono).Abs() < smallest {
+		c.wall, c.at = now, c.at+mono
+		return now, 0
+	}
+	at := c.o.Steady()
+	if step := went - (at - c.at); step > c.o.Tolerance() {
+		c.step = step
+		return now.Round(0).Add(-step), step
+	}
+	c.wall, c.at, c.step = now, at, 0
+	return now, 0
+}
+
+// monotonic says whether a time carries a reading of the process's monotonic clock.
+func monotonic(t time.Time) bool { return t != t.Round(0) }
