@@ -183,8 +183,9 @@ func (c *creator) plain(ctx context.Context, name string) error {
 	return nil
 }
 
-// lane copies a lane's three streams at once, each begun when it is known where the one before it ends. What ends the
-// holding back of purges is the end of the commands, which are few; the events may take far longer.
+// lane copies a lane's three streams, each begun when it is known where the one before it ends: at once, or when that one
+// is here. What ends the holding back of purges is the end of the commands. These are few, and the events may take far longer:
+// with servers that send no consistent cut, purges wait for the events, too.
 func (c *creator) lane(ctx context.Context, lane int) error {
 	held, err := hold.Take(ctx, c.js, hold.Purge(lane), "a backup on "+hostname(), holdPatience)
 	if err != nil {
@@ -221,9 +222,17 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 			failed = fmt.Errorf("reading where stream %s ends: %w", name, err)
 			break
 		}
+		ends, err := s.ends(ctx)
+		if err != nil {
+			s.drop()
+			failed = err
+			break
+		}
 		streams = append(streams, Stream{Name: name, First: bounds.First, Last: bounds.Last})
 		commands := i == 2
+		here := make(chan struct{})
 		group.Go(func() error {
+			defer close(here)
 			if commands {
 				defer letGo()
 			}
@@ -234,6 +243,9 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 			copied[i] = st
 			return err
 		})
+		if !ends {
+			<-here // after an error ctx has ended, and nothing else can begin
+		}
 	}
 	if failed != nil {
 		letGo()
@@ -263,8 +275,8 @@ func (c *creator) continues(ctx context.Context, lane int, lastEvent uint64, com
 	if err != nil {
 		return err
 	}
-	if now.First > max(commands.First, covered) {
-		return fmt.Errorf("%w: commands up to %d were purged while they were copied, the events cover them up to %d only", ErrInterrupted, now.First-1, covered)
+	if now.First != commands.First { // also where they are covered: the copy may not begin where it says, and restoring would refuse it
+		return fmt.Errorf("%w: commands up to %d were purged while they were copied from %d on, and the events cover them up to %d", ErrInterrupted, now.First-1, commands.First, covered)
 	}
 	return nil
 }

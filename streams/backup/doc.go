@@ -14,8 +14,10 @@
 // Neither are leases, which are nobody's state. The history of the settings is: what operators paused stays paused.
 //
 // The order makes the copy one that could have been. A stream's copy ends where the stream ended when its copying
-// began; reminders are written after their events and events after their commands, so the copy never holds an effect
-// without its cause. Snapshots of state come first: they are used only where the events hold their position.
+// began, or, sent by NATS before 2.15, somewhere behind that: then the next stream's copying begins when it is here, and
+// purges wait for all three. Reminders are written after their events and events after their commands, so the copy never
+// holds an effect without its cause. Snapshots of state come first: they are used only where the events hold their
+// position.
 //
 // Owner: the process that called; one restore at a time on a server (hold "restore"), one backup at a time of a lane's
 // commands (hold "purge-3").

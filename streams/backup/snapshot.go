@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,16 +24,38 @@ const (
 	writeBuffer = 1 << 20
 	// ackPrefix is where the server takes acks of chunks. They are published nowhere else, whoever sent the chunk.
 	ackPrefix = "$JS.SNAPSHOT.ACK."
+	// archiveMagic begins a copy in the format of NATS 2.15 and later, archiveHead is how near the beginning: it comes
+	// behind the head of an S2 stream and of its first frame, and is not packed, since nothing came before it.
+	archiveMagic = "NATSARC1"
+	archiveHead  = 64
 )
 
 // ErrInterrupted is the kind of a transfer that broke on its way; trying again may help.
 var ErrInterrupted = errors.New("transfer interrupted")
 
-// snapshot is a stream's copy on its way here. Where it ends is fixed when begin returns.
+// snapshot is a stream's copy on its way here.
 type snapshot struct {
-	name string
-	info streamInfo
-	sub  *nats.Subscription
+	name  string
+	info  streamInfo
+	sub   *nats.Subscription
+	first *nats.Msg // received by ends and not looked at by receive yet
+}
+
+// ends says whether the copy ends where the stream ended when begin returned. That is so since NATS 2.15. Older servers send
+// the stream's files one after the other, and with the last of them what was appended meanwhile. It is the stream's leader
+// that sends, whatever server this program is connected to, so the copy itself is looked at.
+func (s *snapshot) ends(ctx context.Context) (bool, error) {
+	msg, err := s.next(ctx)
+	if err != nil {
+		return false, fmt.Errorf("copying stream %s: %w", s.name, err)
+	}
+	s.first = msg
+	return isArchive(msg.Data), nil
+}
+
+// isArchive looks at the beginning of a copy. Tests replace it, to play an older server.
+var isArchive = func(data []byte) bool {
+	return bytes.Contains(data[:min(len(data), archiveHead)], []byte(archiveMagic))
 }
 
 // begin asks for a copy. Chunks arrive from now on; the server waits for their acks. Call receive or drop.
@@ -69,7 +92,10 @@ func (s *snapshot) receive(ctx context.Context, w io.Writer, progress func(n int
 	buf := bufio.NewWriterSize(w, writeBuffer)
 	var frames frameReader
 	for index := 1; ; index++ {
-		msg, err := s.next(ctx)
+		msg, err := s.first, error(nil)
+		if s.first = nil; msg == nil {
+			msg, err = s.next(ctx)
+		}
 		if err != nil {
 			return 0, "", fmt.Errorf("copying stream %s: %w", s.name, err)
 		}
