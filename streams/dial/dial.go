@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// PingEvery and PingsOut give a silent connection up after (PingsOut+1)*PingEvery = 4 s, about as soon as JetStream
-	// elects another leader in place of a node that is away (4 to 9 s). Sooner would also hit nodes that are only busy.
+	// PingEvery and PingsOut give a silent connection up after (PingsOut+1)*PingEvery = 3 s. A server is then back through
+	// another node before the others take its lanes (lease.DefaultTTL), and before JetStream elects other leaders in place
+	// of a node that is away (4 to 9 s). Sooner would also hit nodes that are only busy.
 	PingEvery = time.Second
-	PingsOut  = 3
+	PingsOut  = 2
 	// WriteWait is how long a write may block. While it does nats.go sends no pings either, so that without this bound a
 	// busy connection whose buffers are full would outlast an idle one by a minute.
 	WriteWait = 3 * time.Second

@@ -27,11 +27,11 @@ const (
 	// syncEvery is the period of SyncInterval, short because it costs little and a developer's machine does crash.
 	syncEvery = 2 * time.Second
 
-	// A client, or a node of the cluster, from which nothing arrives is given up as soon as clients give up the server, after
-	// 3 to 4 s (by default 6 minutes, nodes 90 s). Until then it gets its share of the requests to the micro service.
+	// A client, or a node of the cluster, from which nothing arrives is given up a little later than clients give up the
+	// server, after 3 to 4 s (by default 6 minutes, nodes 90 s). Until then it gets its share of the requests to the micro service.
 	// docker/nats/cluster.conf has the same for nats-servers of one's own.
 	pingEvery = dial.PingEvery
-	pingsOut  = dial.PingsOut
+	pingsOut  = dial.PingsOut + 1
 	// writeWait is how long a write to a client may take before the client is given up.
 	writeWait = 5 * time.Second
 
