@@ -15,3 +15,11 @@ func Looks(pauses ...time.Duration) (back func()) {
 	looks = func(bool) []time.Duration { return pauses }
 	return func() { looks = was }
 }
+
+// Confirming sets how often owners look for others, and for how long queries are answered after that. The function takes
+// it back.
+func Confirming(every, queries time.Duration) (back func()) {
+	wasEvery, wasQueries := confirmEvery, queriesFor
+	confirmEvery, queriesFor = every, queries
+	return func() { confirmEvery, queriesFor = wasEvery, wasQueries }
+}

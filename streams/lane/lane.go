@@ -69,7 +69,8 @@ const (
 )
 
 // Run takes the lane, decides until ctx ends, and returns nil then. When another owner turns out to write the lane, its
-// state is dropped, loaded again and the lane competed for again: each taking has a new nonce. It returns an error of
+// state is dropped, loaded again and the lane competed for again, unless Options.Contested forbids it: each taking has a
+// new nonce. It returns an error of
 // kind [ErrStopped] when the log contradicts itself at every look, any other error when the log cannot be read or written
 // at all. Where it could only not be reached now, Run tries again.
 //
@@ -93,6 +94,10 @@ func (l *Lane) Run(ctx context.Context) error {
 					*s = Status{State: StateLoading, Error: "the event stream was written by others several times in " + lostWithin.String() + "; find out who publishes there"}
 				})
 				_ = sleep(ctx, pause) // ended by ctx: the next taking notices
+			}
+			if err := l.contested(ctx); err != nil {
+				l.report(func(s *Status) { *s = Status{State: StateIdle} })
+				return err
 			}
 			continue
 		case errors.Is(err, errDoubtful):
@@ -122,6 +127,18 @@ func (l *Lane) Run(ctx context.Context) error {
 		l.report(func(s *Status) { s.State, s.Error = StateStopped, err.Error() })
 		return err
 	}
+}
+
+// contested asks whether the lane is still ours to take. Two owners that both load it again after each fence loss would
+// fence each other out for ever.
+func (l *Lane) contested(ctx context.Context) error {
+	if l.opt.Contested == nil {
+		return nil
+	}
+	if err := l.opt.Contested(ctx); ctx.Err() == nil {
+		return err
+	}
+	return nil // the next taking notices
 }
 
 const (
@@ -186,6 +203,7 @@ func (l *Lane) take(ctx context.Context) error {
 	l.opt.Logger.InfoContext(ctx, "lane taken", "events", o.Sequence(), "commands", o.Covered(),
 		"campaigns", o.State().Campaigns(), "replayed", o.replayed, "took", time.Since(o.started).Round(time.Millisecond))
 
+	o.confirmation = confirmation{since: o.started, told: make(chan confirmed, 1)}
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return o.purge(running) })
 	group.Go(func() error { return o.loop(running) })
@@ -213,6 +231,8 @@ type owner struct {
 	backlog  []eventlog.Raw // of it, not decided yet
 	flying   *flight        // the write without a result yet; nil = none
 	queries  chan *nats.Msg
+
+	confirmation confirmation // that no other owner has written
 
 	replayed     int // event lines folded at the start
 	snapshotting bool

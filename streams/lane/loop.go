@@ -51,13 +51,20 @@ func (o *owner) loop(ctx context.Context) error {
 				return err
 			}
 		case q := <-o.queries:
-			o.query(q)
+			if o.mayAnswer() {
+				o.query(q)
+			}
+		case c := <-o.confirmation.told:
+			if err := o.confirm(c); err != nil {
+				return err
+			}
 		case err := <-o.saved:
 			o.snapshotDone(ctx, err)
 		case <-configured:
 			configured = o.configure()
 		case <-tick.C:
 			o.considerSnapshot()
+			o.considerConfirming(ctx)
 			o.report(StateOwner)
 		}
 	}

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"time"
 
@@ -40,6 +41,10 @@ type Options struct {
 	// Rebase, when not nil, tells the lane to go on at the given command sequence (0 = choose) although the command
 	// stream does not continue what the events cover. An operator asks for it, once, after a restore.
 	Rebase *uint64
+
+	// Contested is called after another owner has written the lane, before it is taken again. It returns nil if the lane is
+	// this process's to take, else the error for Run to return. Nil = it always is.
+	Contested func(ctx context.Context) error
 
 	// Now is the clock; defaults to time.Now.
 	Now func() time.Time

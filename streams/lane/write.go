@@ -51,6 +51,7 @@ func (o *owner) landed(ctx context.Context) error {
 // acked notes that the write in flight is durable.
 func (o *owner) acked(sequence uint64) *protocol.Write {
 	w := o.Acked(sequence)
+	o.confirmation.since = time.Now()
 	o.durable.Store(o.Covered())
 	return w
 }

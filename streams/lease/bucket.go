@@ -25,6 +25,8 @@ type record struct {
 	Server string    `json:"server"`
 	Nonce  string    `json:"nonce"` // of this run of the server
 	Since  time.Time `json:"since"`
+	// Started is when that run began; zero in records of older versions.
+	Started time.Time `json:"started,omitzero"`
 }
 
 func leaseKey(group string, key int) string { return leasePrefix + group + "." + strconv.Itoa(key) }
@@ -65,7 +67,7 @@ func Inspect(ctx context.Context, js jetstream.JetStream, group string, keys int
 		case err := <-w.trouble:
 			return Status{}, fmt.Errorf("reading leases: %w", err)
 		case u := <-w.updates:
-			view.apply(group, u)
+			view.apply(group, u, time.Now())
 			if !u.complete {
 				continue
 			}
@@ -82,47 +84,53 @@ func Inspect(ctx context.Context, js jetstream.JetStream, group string, keys int
 type entry struct {
 	rec      record // zero: nobody's
 	revision uint64
+	seen     time.Time // when this revision was first seen here, by our clock
+	expired  bool      // nobody's because it ran out while we looked on
+	unknown  bool      // only the revision is known, from a write that was refused
 }
 
 // view is what the bucket is thought to hold.
 type view struct {
-	leases  []entry
-	servers map[string]entry
+	leases   []entry
+	servers  map[string]entry // those gone included
+	complete bool             // it was read once
 }
 
 func newView(keys int) *view {
 	return &view{leases: make([]entry, keys), servers: map[string]entry{}}
 }
 
-// apply takes an update in; older ones than known change nothing.
-func (v *view) apply(group string, u update) {
-	e := entry{revision: u.revision}
+// apply takes an update in and returns it as an entry. Older ones than known change nothing, and what is read once more is
+// no new sign of life.
+func (v *view) apply(group string, u update, now time.Time) entry {
+	e := entry{revision: u.revision, seen: now, expired: u.expired && v.complete}
 	if !u.gone {
 		if err := json.Unmarshal(u.value, &e.rec); err != nil || e.rec.Server == "" {
 			e.rec = record{} // not ours; free to take
 		}
 	}
-	if name, ok := cutKey(u.key, serverPrefix, group); ok {
-		if e.rec.Server == "" {
-			delete(v.servers, name)
-		} else if e.revision >= v.servers[name].revision {
-			v.servers[name] = e
-		}
-		return
+	newer := func(than entry) bool {
+		return e.revision > than.revision || e.revision == than.revision && than.unknown
+	}
+	if name, ok := cutKey(u.key, serverPrefix, group); ok && newer(v.servers[name]) {
+		v.servers[name] = e
 	}
 	if number, ok := cutKey(u.key, leasePrefix, group); ok {
 		key, err := strconv.Atoi(number)
-		if err == nil && key >= 0 && key < len(v.leases) && e.revision >= v.leases[key].revision {
+		if err == nil && key >= 0 && key < len(v.leases) && newer(v.leases[key]) {
 			v.leases[key] = e
 		}
 	}
+	return e
 }
 
 // alive are the servers announced, sorted.
 func (v *view) alive() []string {
 	names := make([]string, 0, len(v.servers))
-	for name := range v.servers {
-		names = append(names, name)
+	for name, e := range v.servers {
+		if e.rec.Server != "" {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	return names

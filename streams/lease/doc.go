@@ -1,20 +1,45 @@
 // Package lease spreads numbered pieces of work (lanes, mostly) evenly over the servers that are alive.
 //
-//	SCRIP_LEASE   server.lane.a   "a is alive"        TTL, renewed
+//	SCRIP_LEASE   server.lane.a   "a is alive"        written every TTL/4
 //	              server.lane.b   "b is alive"
-//	              lease.lane.0    "a works on 0"      TTL, renewed behind the last revision
+//	              lease.lane.0    "a works on 0"      written behind its last revision, every 2 TTL
 //	              lease.lane.1    "b works on 1"
 //
 //	desired(0), desired(1), … = a function of the sorted names alive, the same on every server
-//	    mine, and free      → take it, run the work
-//	    mine no more        → cancel the work, wait for it, delete the lease: the next owner takes it at once
+//	    mine, and free, or its holder silent → take it, run the work
+//	    mine no more                         → cancel the work, wait for it, delete the lease: the next owner takes it at once
+//	    seen to be another's                 → cancel the work
 //
-// Owner: Run, one goroutine per group and server, owns all state; the work runs in a goroutine per lease.
+// Owner: Run, one goroutine per group and server, owns all state; the work runs in a goroutine per lease, and so does each
+// write to the bucket, which hands its result back to Run.
 //
 // A lease is a hint about who should work, never a permission: two servers can believe in the same lease while one is
 // paused or cut off. What makes that harmless is the fence on the log. So everything here may fail, be late or be read
 // from a replica that lags, and costs time only.
 //
-// What a crash does: the server's leases run out after the TTL and its announcement with them, and the others take over.
-// Started again under the same name before that, it takes its predecessor's leases at once.
+// # Silence
+//
+// A server that gets no answer gives nothing up: the bucket may be electing a leader while the lanes' own streams are
+// healthy. It goes on until it sees that another server has its lease, or until the fence of the log refuses it; then it asks
+// the bucket ([Manager.Confirm]) before it tries again. What an owner that was cut off may still answer is bounded in
+// package lane.
+//
+// The others take the leases of a server whose announcements have not changed for a TTL (4 s), provided that they can tell
+// its silence from the bucket's: their own announcements must have been acknowledged, and read back, without a gap for 3/4
+// TTL. Every take-over is a compare-and-set on the revision last seen, so a view that lags takes nothing from a server that
+// still writes.
+//
+// How long a lane is without an owner, with a TTL of 4 s:
+//
+//	a server dies, stops or is cut off             silence 4 s, of which up to 1 s before; the tick up to 1 s: 3 to 5 s
+//	and the bucket's leader with it                election 4 to 9 s (nats-server 2.15, median 6 s), then 3 s: 7 to 12 s
+//	a node of NATS dies, the bucket's leader too   0: no lease moves; the streams have elections of their own
+//	a server is stopped cleanly                    0: it deletes its leases
+//
+// To that comes the loading of the lane. Keys end by themselves after 3 TTL (announcements) and 8 TTL (leases), longer than
+// an election, so that one leaves nothing free that is somebody's.
+//
+// What a crash does: the server falls silent and the others take over. Started again under the same name before that, it
+// takes its predecessor's leases at once. A second running server with the same name, from a copied data directory, is
+// refused ([ErrTwin]).
 package lease

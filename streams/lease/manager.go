@@ -12,26 +12,29 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
-	// DefaultTTL is how long a dead server's leases block the others: four missed renewals. NATS elections take less
-	// than two seconds.
-	DefaultTTL = 5 * time.Second
-	// renewals per TTL.
+	// DefaultTTL is how long a server must be silent before the others take its leases. doc.go has the arithmetic.
+	DefaultTTL = 4 * time.Second
+	// renewals is how many announcements a server makes per TTL.
 	renewals = 4
-	// writesAtOnce bounds the renewals under way at one time.
+	// announcementsStay and leasesStay are how many TTLs a key stays in the bucket without a renewal: longer than an
+	// election there (4 to 9 s), so that one takes nothing from anybody.
+	announcementsStay, leasesStay = 3, 8
+	// leaseRenewal is after how many TTLs a held lease is written again.
+	leaseRenewal = 2
+	// writesAtOnce bounds the writes under way at one time.
 	writesAtOnce = 16
-	// rewatchEvery is after how many renewals the bucket is read anew, should an update have been missed.
+	// rewatchEvery is after how many ticks the bucket is read anew, should an update have been missed.
 	rewatchEvery = 6 * renewals
 )
 
 // Options for New.
 type Options struct {
-	// TTL of leases and announcements, at least 1 s; the server counts in whole seconds. Defaults to DefaultTTL.
+	// TTL is how long a server must be silent before the others take its leases, at least 1 s. Defaults to DefaultTTL.
 	TTL time.Duration
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
@@ -39,28 +42,42 @@ type Options struct {
 
 // Manager competes for the leases of one group on behalf of one server.
 type Manager struct {
-	js     jetstream.JetStream
-	group  string
-	server string
-	nonce  string
-	opts   Options
-	log    *slog.Logger
+	js      jetstream.JetStream
+	group   string
+	server  string
+	nonce   string
+	started time.Time
+	opts    Options
+	log     *slog.Logger
 
-	// All below is owned by Run.
-	kv       jetstream.KeyValue
-	watcher  *watcher
-	fresh    *view // being filled by the watcher, until complete
-	view     *view // nil until the bucket has been read once
-	held     map[int]*tenure
-	exited   chan int
-	stopping bool
-	away     bool // while stopping: the server does not answer, do not wait for it once per lease
-	ticks    int
-	rewatch  bool
-	workers  sync.WaitGroup
+	// All below is owned by Run. Writes to the bucket run beside it and hand their results back to it.
+	watcher   *watcher
+	view      *view
+	held      map[int]*tenure
+	acquiring map[int]bool // or being released
+	failing   []int        // of them, those to try again with the next tick
+	exited    chan int
+	results   chan func()
+	writing   int           // results that are still to come
+	slots     chan struct{} // one per write under way
+	workers   sync.WaitGroup
+
+	announcing bool
+	announced  uint64    // revision of the newest own announcement
+	acked      time.Time // when it was acknowledged
+	live       time.Time // since when announcements have been acknowledged without a gap; zero = they are not
+	ticks      int
+	rewatch    bool
+	twins      int // announcements under our name by somebody else
+	stopping   bool
+	failed     error // why it stops, where that is not ctx
+	away       bool  // while stopping: the server does not answer, do not wait for it once per lease
 }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// ErrTwin: another running server has this one's name. Its data directory is a copy of the other's.
+var ErrTwin = errors.New("another running server has the same name")
 
 // New prepares a manager for the keys 0 … keys-1 of a group. server names this server: the same over restarts (it then
 // takes over its own dead predecessor's leases at once), and different from every other server's. Letters, digits, _
@@ -82,23 +99,22 @@ func New(js jetstream.JetStream, group string, keys int, server string, opts Opt
 	case opts.TTL < time.Second:
 		return nil, fmt.Errorf("lease TTL is %s, expected at least 1s", opts.TTL)
 	}
-	m := &Manager{
-		js: js, group: group, server: server, nonce: uuid.NewString(), opts: opts,
-		log:    opts.Logger.With("group", group, "server", server),
-		held:   map[int]*tenure{},
-		exited: make(chan int, keys),
-	}
-	m.fresh = newView(keys)
-	return m, nil
+	return &Manager{
+		js: js, group: group, server: server, nonce: uuid.NewString(), started: time.Now().UTC(), opts: opts,
+		log:  opts.Logger.With("group", group, "server", server),
+		view: newView(keys),
+		held: map[int]*tenure{}, acquiring: map[int]bool{},
+		exited: make(chan int, keys), results: make(chan func(), writesAtOnce), slots: make(chan struct{}, writesAtOnce),
+	}, nil
 }
 
 // Run competes until ctx ends. For every lease acquired it calls work in a goroutine of its own, with a context that is
-// cancelled when the lease is lost (cause ErrLost) or must be given up (ErrReleased). Giving up waits for work to
-// return, then deletes the lease. Work that returns while the lease is held is called again after a pause that grows
-// from 0.2 s to 15 s.
+// cancelled when another server holds the lease (cause ErrLost) or it must be given up (ErrReleased). Silence of the
+// bucket cancels nothing: see doc.go. Giving up waits for work to return, then deletes the lease. Work that returns while
+// the lease is held is called again after a pause that grows from 0.2 s to 15 s, unless it returns ErrLost (see Confirm).
 //
 // When ctx ends, everything is given up in this way; Run returns ctx's error when all work has returned. A server that
-// does not answer is waited for, without end.
+// does not answer is waited for, without end. Other errors: ErrTwin.
 func (m *Manager) Run(ctx context.Context, work func(ctx context.Context, key int) error) error {
 	tick := time.NewTicker(m.opts.TTL / renewals)
 	defer tick.Stop()
@@ -117,8 +133,12 @@ func (m *Manager) Run(ctx context.Context, work func(ctx context.Context, key in
 			m.beginStop()
 		case key := <-m.exited:
 			m.finish(key)
+		case apply := <-m.results:
+			m.writing--
+			apply()
 		case u := <-w.updates:
 			m.learn(u)
+			m.drain(w.updates)
 		case <-w.status:
 			m.rewatch = true
 		case err := <-w.trouble:
@@ -127,87 +147,27 @@ func (m *Manager) Run(ctx context.Context, work func(ctx context.Context, key in
 		case <-tick.C:
 			m.renew()
 		}
+		if m.failed != nil && !m.stopping {
+			m.beginStop()
+		}
 		m.reconcile(work)
-		if m.stopping && len(m.held) == 0 {
+		if m.stopping && len(m.held) == 0 && m.writing == 0 {
 			m.workers.Wait()
-			return ctx.Err()
+			return errors.Join(m.failed, ctx.Err())
 		}
 	}
 }
 
-// attempt bounds one exchange with the server, so that a slow one delays renewals by one period at most.
-func (m *Manager) attempt() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), m.opts.TTL/renewals)
-}
-
-// holds is how long a lease may be counted on after a renewal was sent.
-func (m *Manager) holds() time.Duration { return m.opts.TTL - m.opts.TTL/(2*renewals) }
-
-// put writes a key with a TTL. kv.Update would drop the TTL, and the lease would never end.
-func (m *Manager) put(key string, since time.Time, opts ...jetstream.PublishOpt) (uint64, error) {
-	value, err := json.Marshal(record{Server: m.server, Nonce: m.nonce, Since: since})
-	if err != nil {
-		return 0, err
-	}
-	ctx, cancel := m.attempt()
-	defer cancel()
-	ack, err := m.js.Publish(ctx, "$KV."+topology.LeaseBucket+"."+key, value, append(opts, jetstream.WithMsgTTL(m.opts.TTL))...)
-	if err != nil {
-		return 0, err
-	}
-	return ack.Sequence, nil
-}
-
-// renew announces the server and renews what it holds, all at once.
-func (m *Manager) renew() {
-	m.ticks++
-	if m.ticks%rewatchEvery == 0 {
-		m.rewatch = true
-	}
-	var g errgroup.Group
-	g.SetLimit(writesAtOnce)
-	if !m.stopping {
-		g.Go(func() error {
-			if _, err := m.put(serverKey(m.group, m.server), time.Now().UTC()); err != nil {
-				m.log.Debug("server not announced", "err", err)
-			}
-			return nil
-		})
-	}
-	for _, t := range m.held {
-		if t.lost || t.ctx.Err() != nil && !t.leaving {
-			continue
-		}
-		g.Go(func() error { m.renewOne(t); return nil })
-	}
-	_ = g.Wait()
-}
-
-func (m *Manager) renewOne(t *tenure) {
-	sent := time.Now()
-	revision, err := m.put(leaseKey(m.group, t.key), t.since, jetstream.WithExpectLastSequencePerSubject(t.revision))
-	if err == nil {
-		t.revision = revision
-		t.expiry.Reset(time.Until(sent.Add(m.holds())))
-		return
-	}
-	actual, refused := wrongRevision(err)
-	if !refused {
-		m.log.Debug("lease not renewed", "key", t.key, "err", err) // the expiry timer decides
-		return
-	}
-	// Either an own renewal whose answer was lost, or another server has it.
-	if actual != 0 {
-		ctx, cancel := m.attempt()
-		defer cancel()
-		var rec record
-		if e, err := m.kv.GetRevision(ctx, leaseKey(m.group, t.key), actual); err == nil && json.Unmarshal(e.Value(), &rec) == nil && rec.Nonce == m.nonce {
-			t.revision = actual // it runs out when the expiry timer says, unless the next renewal succeeds
+// drain takes in all updates that wait: what is decided by a view that lags is refused by the bucket.
+func (m *Manager) drain(updates <-chan update) {
+	for {
+		select {
+		case u := <-updates:
+			m.learn(u)
+		default:
 			return
 		}
 	}
-	t.lost = true
-	t.cancel(ErrLost)
 }
 
 // ensureWatcher reads the bucket, again when asked. Failing is no matter: the next tick comes by here.
@@ -218,17 +178,13 @@ func (m *Manager) ensureWatcher() {
 	m.stopWatching()
 	ctx, cancel := m.attempt()
 	defer cancel()
-	kv, err := m.js.KeyValue(ctx, topology.LeaseBucket)
-	if err == nil {
-		m.kv = kv
-		m.watcher, err = watch(ctx, m.js, m.group)
-	}
-	if err != nil {
+	var err error
+	if m.watcher, err = watch(ctx, m.js, m.group); err != nil {
+		m.watcher = nil
 		m.log.Debug("leases not read", "err", err)
 		return
 	}
 	m.rewatch = false
-	m.fresh = newView(len(m.fresh.leases))
 }
 
 func (m *Manager) stopWatching() {
@@ -239,99 +195,116 @@ func (m *Manager) stopWatching() {
 }
 
 func (m *Manager) learn(u update) {
-	m.fresh.apply(m.group, u)
-	if u.complete {
-		m.view = m.fresh // and stays it: what follows changes both
+	if e, key := m.view.apply(m.group, u, time.Now()), serverKey(m.group, m.server); u.key == key {
+		m.meet(e)
 	}
+	if u.complete {
+		m.view.complete = true
+	}
+}
+
+// meet looks at an announcement under our own name. A predecessor's last ones may arrive late; one that goes on is a twin's,
+// and the later of the two gives way.
+func (m *Manager) meet(e entry) {
+	if e.rec.Nonce == m.nonce || e.rec.Server == "" || m.announced == 0 || e.revision < m.announced {
+		return
+	}
+	if m.twins++; m.twins < 3 {
+		return
+	}
+	if their := e.rec.Started; their.Before(m.started) || their.Equal(m.started) && e.rec.Nonce < m.nonce {
+		m.failed = fmt.Errorf("server %s: %w: its data directory is a copy of the other's, or the other way round; remove the file server.id from this one", m.server, ErrTwin)
+	}
+}
+
+// current says whether what is seen of the bucket can be trusted to be what is in it: our own announcements are acknowledged,
+// have been for long enough that those of all living servers were, too, and come back by the watcher.
+func (m *Manager) current(now time.Time) bool {
+	return !m.live.IsZero() && now.Sub(m.live) >= m.opts.TTL*3/4
+}
+
+// silent says whether a sign of life that was seen last at that time is too old.
+func (m *Manager) silent(seen, now time.Time) bool {
+	silence := now.Sub(seen)
+	// On a machine too busy to be current, late is better than never.
+	return silence >= m.opts.TTL && m.current(now) || silence >= announcementsStay*m.opts.TTL && now.Sub(m.acked) < m.opts.TTL
+}
+
+// alive are the servers that count when the work is spread.
+func (m *Manager) alive(now time.Time) (names []string) {
+	for name, e := range m.view.servers {
+		if e.rec.Server != "" && (name == m.server || !m.silent(e.seen, now)) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// free says whether a lease that is not ours may be taken.
+func (m *Manager) free(e *entry, now time.Time) bool {
+	switch {
+	case e.unknown:
+		return false // the watcher will tell whose it is
+	case e.rec.Server == m.server:
+		return true // our predecessor's
+	case e.rec.Server == "":
+		// One that ran out may be somebody's who could not renew it, and who may now.
+		return !e.expired || m.silent(e.seen, now) || m.current(now)
+	}
+	holder := m.view.servers[e.rec.Server]
+	return m.silent(e.seen, now) && m.silent(holder.seen, now)
 }
 
 // reconcile brings what is held closer to what should be.
 func (m *Manager) reconcile(work func(context.Context, int) error) {
-	if m.stopping || m.view == nil {
+	if m.stopping || !m.view.complete {
 		return
+	}
+	for key, t := range m.held {
+		e := &m.view.leases[key]
+		switch {
+		case e.unknown || e.revision <= t.revision || t.ctx.Err() != nil:
+		case e.rec.Server == "":
+			m.renewLease(t, e.revision) // it ran out while the bucket did not answer
+		case e.rec.Nonce != m.nonce:
+			t.cancel(ErrLost)
+		}
 	}
 	if m.view.servers[m.server].rec.Server == "" {
 		return // not announced yet, or not seen by the others
 	}
-	for key, desired := range spread(m.view.alive(), len(m.view.leases)) {
+	now := time.Now()
+	for key, desired := range spread(m.alive(now), len(m.view.leases)) {
 		t := m.held[key]
 		switch {
-		case t != nil && desired != m.server && !t.leaving:
+		case t != nil && desired != m.server && t.ctx.Err() == nil:
 			m.log.Info("giving a lease up", "key", key, "to", desired)
-			m.leave(t)
-		case t == nil && desired == m.server:
+			t.leave()
+		case t == nil && desired == m.server && !m.acquiring[key] && m.free(&m.view.leases[key], now):
 			m.acquire(key, work)
 		}
 	}
 }
 
-func (m *Manager) leave(t *tenure) {
-	t.leaving = true
-	t.cancel(ErrReleased)
+// Confirm asks the bucket's leader whether the lease is this server's. Work calls it when something else than the lease says
+// that another server has it; a server that holds on to work that is not its own makes both begin anew for ever. It asks
+// until it is answered or ctx ends. Error: ErrLost, for work to return. Any goroutine may call it.
+func (m *Manager) Confirm(ctx context.Context, key int) error {
+	rec, _, err := m.look(ctx, key)
+	if err == nil && rec.Nonce != m.nonce {
+		return ErrLost
+	}
+	return err
 }
 
-// acquire takes a lease that is free, or is this server's from before.
-func (m *Manager) acquire(key int, work func(context.Context, int) error) {
-	e := &m.view.leases[key]
-	if e.rec.Server != "" && e.rec.Server != m.server {
-		return
-	}
-	now := time.Now()
-	revision, err := m.put(leaseKey(m.group, key), now.UTC(), jetstream.WithExpectLastSequencePerSubject(e.revision))
+// look reads a lease from the bucket's leader; rec is zero where nobody has it.
+func (m *Manager) look(ctx context.Context, key int) (rec record, revision uint64, err error) {
+	msg, _, err := topology.LastMessage(ctx, m.js, bucketStream, bucketSubject+leaseKey(m.group, key))
 	if err != nil {
-		// Somebody was faster, or the view lags: its marker may be gone already. Look again.
-		if actual, refused := wrongRevision(err); refused && actual == 0 {
-			*e = entry{}
-			m.rewatch = true
-		} else if !errors.Is(err, context.DeadlineExceeded) {
-			m.log.Debug("lease not acquired", "key", key, "err", err)
-		}
-		return
+		return rec, 0, err
 	}
-	*e = entry{rec: record{Server: m.server, Nonce: m.nonce, Since: now.UTC()}, revision: revision}
-	t := newTenure(key, revision, now.UTC(), m.holds())
-	m.held[key] = t
-	m.log.Info("lease acquired", "key", key)
-	m.workers.Go(func() {
-		t.work(work, m.log)
-		m.exited <- key
-	})
-}
-
-// finish is called when a tenure's work has returned for good.
-func (m *Manager) finish(key int) {
-	t := m.held[key]
-	delete(m.held, key)
-	t.expiry.Stop()
-	t.cancel(ErrReleased)
-	if errors.Is(context.Cause(t.ctx), ErrLost) {
-		m.log.Warn("lease lost", "key", key)
+	if json.Unmarshal(msg.Data, &rec) != nil { // a marker has no data
+		rec = record{}
 	}
-	// A crash before the deletion only means that the lease runs out by itself.
-	if t.leaving && !t.lost && m.kv != nil && !m.away {
-		ctx, cancel := m.attempt()
-		defer cancel()
-		err := m.kv.Purge(ctx, leaseKey(m.group, key), jetstream.LastRevision(t.revision), jetstream.PurgeTTL(markerTTL))
-		if err != nil {
-			m.log.Debug("lease not released, it will run out", "key", key, "err", err)
-			m.away = m.stopping && errors.Is(err, context.DeadlineExceeded)
-		}
-	}
-}
-
-// beginStop withdraws the announcement, so that the others know at once whose turn it is, and gives everything up.
-func (m *Manager) beginStop() {
-	m.stopping = true
-	if m.kv != nil {
-		ctx, cancel := m.attempt()
-		defer cancel()
-		if err := m.kv.Purge(ctx, serverKey(m.group, m.server), jetstream.PurgeTTL(markerTTL)); err != nil {
-			m.log.Debug("announcement not withdrawn, it will run out", "err", err)
-		}
-	}
-	for _, t := range m.held {
-		if !t.leaving {
-			m.leave(t)
-		}
-	}
+	return rec, msg.Sequence, nil
 }

@@ -15,7 +15,7 @@ const (
 	backoffReset = time.Minute
 )
 
-// ErrLost is the cause of a work's cancelled context when the lease ran out or another server has it.
+// ErrLost is the cause of a work's cancelled context when another server has the lease.
 var ErrLost = errors.New("lease lost")
 
 // ErrReleased is the cause when the lease is to go to another server, or this one stops.
@@ -26,21 +26,22 @@ type tenure struct {
 	key      int
 	revision uint64
 	since    time.Time
+	written  time.Time // when revision was acknowledged
+	writing  bool      // a renewal is under way
+	tried    time.Time // when the last one began
 	cancel   context.CancelCauseFunc
-	expiry   *time.Timer // cancels the work by itself when renewals fail, also while Run waits for the server
 	ctx      context.Context
-	leaving  bool // to be deleted once the work has returned
-	lost     bool // not ours any more: nothing to delete
 }
 
-func newTenure(key int, revision uint64, now time.Time, holds time.Duration) *tenure {
+func newTenure(key int, revision uint64, since time.Time) *tenure {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	t := &tenure{key: key, revision: revision, since: now, ctx: ctx, cancel: cancel}
-	t.expiry = time.AfterFunc(holds, func() { cancel(ErrLost) })
-	return t
+	return &tenure{key: key, revision: revision, since: since, written: time.Now(), ctx: ctx, cancel: cancel}
 }
 
-// work runs the function until the tenure ends. Work that ends by itself, with an error or without, is started again
+// leave ends the work; the lease is deleted once it has returned.
+func (t *tenure) leave() { t.cancel(ErrReleased) }
+
+// work runs the function until the tenure ends, or the function returns ErrLost. Work that ends otherwise is started again
 // under the same lease after a pause: what stops a lane (a gap, a lost fence, a log to be rebased) is in the log, and
 // would stop it on any other server too; handing it round would only bring noise.
 func (t *tenure) work(f func(context.Context, int) error, log *slog.Logger) {
@@ -48,6 +49,9 @@ func (t *tenure) work(f func(context.Context, int) error, log *slog.Logger) {
 	for t.ctx.Err() == nil {
 		began := time.Now()
 		err := f(t.ctx, t.key)
+		if errors.Is(err, ErrLost) {
+			t.cancel(ErrLost)
+		}
 		if t.ctx.Err() != nil {
 			return
 		}

@@ -24,6 +24,7 @@ type update struct {
 	value    []byte
 	revision uint64
 	gone     bool // deleted, or its TTL ran out
+	expired  bool // its TTL ran out
 	complete bool // from here on, all there was when the watcher began has been seen
 }
 
@@ -89,6 +90,7 @@ func (w *watcher) receive(msg jetstream.Msg) {
 		revision: meta.Sequence.Stream,
 		// Deleted by a client; or a marker the server left when the TTL ran out.
 		gone:     h.Get("KV-Operation") != "" || h.Get(jetstream.MarkerReasonHeader) != "",
+		expired:  h.Get(jetstream.MarkerReasonHeader) == "MaxAge",
 		complete: meta.NumPending == 0,
 	}
 	select {

@@ -55,9 +55,15 @@ func (s *server) startLanes(ctx context.Context) error {
 	if ls.snapshots, err = snapstore.New(ctx, js, snapstore.Options{Busy: s.pressure.Busy, Logger: s.log}); err != nil {
 		return err
 	}
+	manager, err := lease.New(js, LeaseGroup, s.stream.Lanes, s.id, lease.Options{Logger: s.log})
+	if err != nil {
+		return err
+	}
 	metrics := lane.NewMetrics(s.metrics.registry)
 	for n := range s.stream.Lanes {
-		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config, Now: s.clock.Now}
+		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config, Now: s.clock.Now,
+			Contested: func(ctx context.Context) error { return manager.Confirm(ctx, n) },
+		}
 		if at, asked := s.opts.Rebase[n]; asked {
 			o.Rebase = &at
 		}
@@ -67,10 +73,6 @@ func (s *server) startLanes(ctx context.Context) error {
 		if n >= s.stream.Lanes {
 			return fmt.Errorf("--rebase %d: the log has lanes 0 to %d", n, s.stream.Lanes-1)
 		}
-	}
-	manager, err := lease.New(js, LeaseGroup, s.stream.Lanes, s.id, lease.Options{Logger: s.log})
-	if err != nil {
-		return err
 	}
 	s.group.start("lanes", func(ctx context.Context) error {
 		if err := manager.Run(ctx, ls.work); err != nil && ctx.Err() == nil {

@@ -1,0 +1,80 @@
+package lane_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// An owner that was replaced and has nothing to decide finds that out without a write, and does not take the lane back
+// while its lease is another's: two owners would fence each other out for ever.
+func TestAReplacedOwnerThatIsIdleLeaves(t *testing.T) {
+	defer lane.ConsiderEvery(10 * time.Millisecond)()
+	defer lane.Confirming(10*time.Millisecond, time.Minute)()
+	r := newRig(t)
+	gone := errors.New("the lease is another server's")
+	o := r.options()
+	o.Contested = func(context.Context) error { return gone }
+	zombie := r.up(r.start(o))
+	// The other owner folds the log and decides; the zombie reads the same commands, and may be fenced out by its write too.
+	r.up(r.start(r.options()))
+	out := r.one(create("c", 10, ""))
+	if out.Refused() {
+		t.Fatalf("%+v", out)
+	}
+	for range 100 { // whoever wrote that, in the end one of them is fenced out and the other goes on
+		select {
+		case err := <-zombie.done:
+			zombie.done <- err
+			if !errors.Is(err, gone) {
+				t.Fatalf("the zombie ended with %v", err)
+			}
+			if s := zombie.Status(); s.State != lane.StateIdle {
+				t.Errorf("the zombie says %+v", s)
+			}
+			if out := r.one(claim("c", "ann")); out.Refused() {
+				t.Errorf("%+v", out)
+			}
+			return
+		case <-time.After(300 * time.Millisecond):
+			r.one(claim("c", newID())) // a write of either shows the other
+		}
+	}
+	t.Fatal("both owners go on")
+}
+
+// An owner that cannot learn whether it was replaced stops answering queries after a while, and answers again when it can.
+func TestAnOwnerThatIsCutOffStopsAnsweringQueries(t *testing.T) {
+	defer lane.ConsiderEvery(10 * time.Millisecond)()
+	defer lane.Confirming(10*time.Millisecond, 200*time.Millisecond)()
+	r := newRig(t)
+	y := streamtest.NewRelay(t, r.srv)
+	o := r.options()
+	o.JetStream = y.JetStream
+	r.up(r.start(o))
+	r.one(create("c", 10, ""))
+	answered := func() bool {
+		_, err := r.nc.Request(topology.LaneQuery(0), []byte(`{"query":"campaign.show","campaign":"c"}`), 100*time.Millisecond)
+		if err != nil && !errors.Is(err, nats.ErrTimeout) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	streamtest.Eventually(t, "a query is answered", answered)
+	y.Answer(func(request string, _ func() []byte) []byte {
+		if request == "STREAM.INFO."+topology.EvtStream(0) {
+			return streamtest.NeverAnswered
+		}
+		return nil
+	})
+	streamtest.Eventually(t, "queries are answered no more", func() bool { return !answered() })
+	y.Answer(nil)
+	streamtest.Eventually(t, "queries are answered again", answered)
+}

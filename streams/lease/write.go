@@ -1,0 +1,239 @@
+package lease
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// beside runs a write beside Run and hands the function it returns back to Run. A crash in between: the bucket has the
+// write or not, and it runs out.
+func (m *Manager) beside(write func() (apply func())) {
+	m.writing++
+	m.workers.Go(func() {
+		m.slots <- struct{}{}
+		apply := write()
+		<-m.slots
+		m.results <- apply
+	})
+}
+
+// attempt bounds one exchange with the server.
+func (m *Manager) attempt() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), m.opts.TTL/renewals)
+}
+
+// put writes a key with a TTL. kv.Update would drop the TTL, and the key would stay for ever.
+func (m *Manager) put(key string, since time.Time, stay int, opts ...jetstream.PublishOpt) (uint64, error) {
+	value, err := json.Marshal(record{Server: m.server, Nonce: m.nonce, Since: since, Started: m.started})
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := m.attempt()
+	defer cancel()
+	opts = append(opts, jetstream.WithMsgTTL(time.Duration(stay)*m.opts.TTL), jetstream.WithRetryAttempts(0))
+	ack, err := m.js.Publish(ctx, bucketSubject+key, value, opts...)
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
+}
+
+// purge deletes a key, behind a revision if that is not 0. The marker tells the watchers.
+func (m *Manager) purge(key string, revision uint64) error {
+	msg := nats.NewMsg(bucketSubject + key)
+	msg.Header.Set("KV-Operation", "PURGE")
+	msg.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	opts := []jetstream.PublishOpt{jetstream.WithMsgTTL(markerTTL), jetstream.WithRetryAttempts(0)}
+	if revision != 0 {
+		opts = append(opts, jetstream.WithExpectLastSequencePerSubject(revision))
+	}
+	ctx, cancel := m.attempt()
+	defer cancel()
+	_, err := m.js.PublishMsg(ctx, msg, opts...)
+	return err
+}
+
+// renew announces the server and, less often, renews what it holds.
+func (m *Manager) renew() {
+	if m.ticks++; m.ticks%rewatchEvery == 0 {
+		m.rewatch = true
+	}
+	for _, key := range m.failing {
+		delete(m.acquiring, key)
+	}
+	m.failing = nil
+	now := time.Now()
+	gap := now.Sub(m.acked)
+	if gap > m.opts.TTL/2 {
+		m.live = time.Time{}
+	}
+	// An update was missed, or the watcher reads from a copy that stands still.
+	if m.view.servers[m.server].revision < m.announced && gap < m.opts.TTL/2 && m.ticks%renewals == 0 {
+		m.live, m.rewatch = time.Time{}, true
+	}
+	for i := range m.view.leases {
+		if e := &m.view.leases[i]; e.unknown && now.Sub(e.seen) > m.opts.TTL {
+			m.rewatch = true
+		}
+	}
+	if m.stopping {
+		return
+	}
+	if !m.announcing {
+		m.announcing = true
+		m.beside(func() func() {
+			revision, err := m.put(serverKey(m.group, m.server), time.Now().UTC(), announcementsStay)
+			return func() { m.announcedAt(revision, err) }
+		})
+	}
+	for _, t := range m.held {
+		if now.Sub(t.written) >= leaseRenewal*m.opts.TTL && t.ctx.Err() == nil {
+			m.renewLease(t, t.revision)
+		}
+	}
+}
+
+func (m *Manager) announcedAt(revision uint64, err error) {
+	m.announcing = false
+	if err != nil {
+		m.log.Debug("server not announced", "err", err)
+		return
+	}
+	now := time.Now()
+	if m.live.IsZero() || now.Sub(m.acked) > m.opts.TTL/2 {
+		m.live = now
+	}
+	m.announced, m.acked = revision, now
+}
+
+// renewLease writes a held lease again, behind a revision, once per tick.
+func (m *Manager) renewLease(t *tenure, behind uint64) {
+	if t.writing || time.Since(t.tried) < m.opts.TTL/renewals/2 {
+		return
+	}
+	t.writing, t.tried = true, time.Now()
+	m.beside(func() func() {
+		revision, err := m.put(leaseKey(m.group, t.key), t.since, leasesStay, jetstream.WithExpectLastSequencePerSubject(behind))
+		if err == nil {
+			return func() { t.writing, t.revision, t.written = false, revision, time.Now() }
+		}
+		actual, refused := wrongRevision(err)
+		if !refused {
+			return func() {
+				t.writing = false
+				m.log.Debug("lease not renewed", "key", t.key, "err", err) // and kept: see doc.go
+			}
+		}
+		var rec record
+		if actual != 0 { // either an own renewal whose answer was lost, or it ran out, or another server has it
+			ctx, cancel := m.attempt()
+			defer cancel()
+			if rec, actual, err = m.look(ctx, t.key); err != nil {
+				return func() { t.writing = false }
+			}
+		}
+		return func() {
+			t.writing = false
+			switch rec.Nonce {
+			case m.nonce:
+				t.revision = max(t.revision, actual)
+			case "":
+				t.revision, t.written = actual, time.Time{} // with the next tick
+			default:
+				t.cancel(ErrLost)
+			}
+		}
+	})
+}
+
+// acquire takes a lease that is free.
+func (m *Manager) acquire(key int, work func(context.Context, int) error) {
+	m.acquiring[key] = true
+	behind := m.view.leases[key].revision
+	m.beside(func() func() {
+		now := time.Now().UTC()
+		revision, err := m.put(leaseKey(m.group, key), now, leasesStay, jetstream.WithExpectLastSequencePerSubject(behind))
+		return func() {
+			delete(m.acquiring, key)
+			if err == nil {
+				m.begin(key, revision, now, work)
+				return
+			}
+			// Somebody was faster, or the view lags: the key has another revision, and the watcher will tell whose.
+			if actual, refused := wrongRevision(err); refused && m.view.leases[key].revision <= behind {
+				m.view.leases[key] = entry{revision: actual, unknown: actual != 0, seen: time.Now()}
+			} else if !refused {
+				m.log.Debug("lease not acquired", "key", key, "err", err)
+				m.acquiring[key], m.failing = true, append(m.failing, key)
+			}
+		}
+	})
+}
+
+// begin starts the work of a lease that was acquired.
+func (m *Manager) begin(key int, revision uint64, now time.Time, work func(context.Context, int) error) {
+	if e := &m.view.leases[key]; e.revision < revision {
+		*e = entry{rec: record{Server: m.server, Nonce: m.nonce, Since: now}, revision: revision, seen: time.Now()}
+	}
+	t := newTenure(key, revision, now)
+	m.held[key] = t
+	m.log.Info("lease acquired", "key", key)
+	if m.stopping {
+		t.leave()
+	}
+	m.workers.Go(func() {
+		t.work(work, m.log)
+		m.exited <- key
+	})
+}
+
+// finish is called when a tenure's work has returned for good.
+func (m *Manager) finish(key int) {
+	t := m.held[key]
+	delete(m.held, key)
+	cause := context.Cause(t.ctx)
+	t.cancel(ErrReleased)
+	if errors.Is(cause, ErrLost) {
+		m.log.Warn("lease lost", "key", key)
+		return
+	}
+	if m.away {
+		return
+	}
+	// Until this is through, the view shows the lease as ours; it must not be taken again meanwhile. A crash before the
+	// deletion only means that the lease runs out by itself.
+	m.acquiring[key] = true
+	m.beside(func() func() {
+		err := m.purge(leaseKey(m.group, key), t.revision)
+		return func() {
+			delete(m.acquiring, key)
+			if err != nil {
+				m.log.Debug("lease not released, it will run out", "key", key, "err", err)
+				m.away = m.stopping && topology.Transient(err)
+			}
+		}
+	})
+}
+
+// beginStop withdraws the announcement, so that the others know at once whose turn it is, and gives everything up.
+func (m *Manager) beginStop() {
+	m.stopping = true
+	m.beside(func() func() {
+		err := m.purge(serverKey(m.group, m.server), 0)
+		return func() {
+			if err != nil {
+				m.log.Debug("announcement not withdrawn, it will run out", "err", err)
+			}
+		}
+	})
+	for _, t := range m.held {
+		t.leave()
+	}
+}
