@@ -14,6 +14,7 @@ import (
 
 var (
 	rounds = flag.Int("power.rounds", 8, "how many scenes TestPowerCuts plays, each with a cut or more")
+	only   = flag.String("power.only", "", "the one scene to play, such as backup")
 	seed   = flag.Uint64("power.seed", 0, "repeats the choices of a run; 0 = a new one")
 )
 
@@ -33,11 +34,14 @@ type world struct {
 	rounds   map[string]int // by scene
 }
 
-// scenes are what the power cut meets, in the order of the first rounds. Each ends with the server ready again.
-var scenes = []struct {
+// scene is what a power cut meets. It ends with the server ready again.
+type scene struct {
 	name string
 	play func(*world)
-}{
+}
+
+// scenes are all of them, in the order of the first rounds.
+var scenes = []scene{
 	{"claims", (*world).claims},
 	{"first start", (*world).firstStart},
 	{"config set", (*world).configSet},
@@ -56,14 +60,21 @@ func TestPowerCuts(t *testing.T) {
 		from = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d", from)
+	played := slices.Clone(scenes)
+	if *only != "" {
+		played = slices.DeleteFunc(played, func(s scene) bool { return s.name != *only })
+	}
+	if len(played) == 0 {
+		t.Fatalf("there is no scene %q", *only)
+	}
 	w := &world{machine: newMachine(t, from), got: newAnswers(), port: freePort(t), rounds: map[string]int{}}
 	w.up()
 	w.load = w.apply(w.url, w.got)
 	defer w.load.end()
 	for round := 0; round < *rounds && !t.Failed(); round++ {
-		scene := scenes[round%len(scenes)]
-		if round >= len(scenes) {
-			scene = scenes[w.rng.IntN(len(scenes))]
+		scene := played[round%len(played)]
+		if round >= len(played) {
+			scene = played[w.rng.IntN(len(played))]
 		}
 		begun, cuts := time.Now(), w.cuts
 		scene.play(w)
