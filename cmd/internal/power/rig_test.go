@@ -39,9 +39,9 @@ type machine struct {
 	rng *rand.Rand
 	log string // of all servers, on another disk
 
-	mu        sync.Mutex
-	processes []*exec.Cmd // that run commands
-	servers   []*scriptest.Process
+	mu       sync.Mutex
+	commands []*command
+	servers  []*scriptest.Process
 
 	cuts    int
 	reports []cutfs.Report
@@ -113,23 +113,24 @@ func (m *machine) ready(p *scriptest.Process) scriptest.Descriptor {
 
 // command is a scrip command that runs on this machine.
 type command struct {
-	args []string
-	out  bytes.Buffer
-	done chan struct{}
-	code int // once done is closed; -1 = killed
+	process *os.Process
+	out     bytes.Buffer
+	done    chan struct{}
+	code    int // once done is closed; -1 = killed
 }
 
 // begin starts a command.
 func (m *machine) begin(args ...string) *command {
 	m.t.Helper()
-	c := &command{args: args, done: make(chan struct{})}
+	c := &command{done: make(chan struct{})}
 	cmd := exec.Command(scriptest.Binary(), args...)
 	cmd.Stdout, cmd.Stderr = &c.out, &c.out
 	if err := cmd.Start(); err != nil {
 		m.t.Fatal(err)
 	}
+	c.process = cmd.Process
 	m.mu.Lock()
-	m.processes = append(m.processes, cmd)
+	m.commands = append(m.commands, c)
 	m.mu.Unlock()
 	go func() {
 		_ = cmd.Wait()
@@ -146,7 +147,9 @@ func (m *machine) run(args ...string) *command {
 	select {
 	case <-c.done:
 	case <-time.After(limit):
-		m.t.Fatalf("scrip %s does not end", strings.Join(args, " "))
+		_ = c.process.Signal(syscall.SIGQUIT) // it writes where it is
+		<-c.done
+		m.t.Fatalf("after %d cuts: scrip %s does not end:\n%s", m.cuts, strings.Join(args, " "), c.out.String())
 	}
 	return c
 }
@@ -194,14 +197,14 @@ func (m *machine) cutBy(plan cutfs.Plan) {
 	if err := m.fs.Freeze(); err != nil {
 		m.t.Fatal(err)
 	}
-	pids := m.kill()
+	pids, gone := m.kill()
 	report, err := m.fs.Cut(plan, m.rng.Uint64())
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	m.cuts++
 	m.reports = append(m.reports, report)
-	m.await(pids)
+	m.await(pids, gone)
 }
 
 // killAll kills what is left at the end.
@@ -210,20 +213,20 @@ func (m *machine) killAll() {
 	m.await(m.kill())
 }
 
-// kill kills all processes of the machine (-9) and returns their numbers. Those that wait for a frozen file system end when
-// it is gone.
-func (m *machine) kill() map[int]bool {
-	pids := map[int]bool{}
+// kill kills all processes of the machine (-9). It returns what is closed at the end of each child of this process, and the
+// numbers of the others. Those that wait for a frozen file system end when it is gone.
+func (m *machine) kill() (pids map[int]bool, gone []<-chan struct{}) {
+	pids = map[int]bool{}
 	m.mu.Lock()
 	for _, p := range m.servers {
 		_ = p.Signal(syscall.SIGKILL)
-		pids[p.PID()] = true
+		gone = append(gone, p.Gone())
 	}
-	for _, c := range m.processes {
-		_ = c.Process.Kill()
-		pids[c.Process.Pid] = true
+	for _, c := range m.commands {
+		_ = c.process.Kill()
+		gone = append(gone, c.done)
 	}
-	m.servers, m.processes = nil, nil
+	m.servers, m.commands = nil, nil
 	m.mu.Unlock()
 	for fresh := true; fresh; { // PostgreSQL may be starting another one
 		fresh = false
@@ -234,7 +237,7 @@ func (m *machine) kill() map[int]bool {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
-	return pids
+	return pids, gone
 }
 
 // within finds the processes that work in a directory: PostgreSQL's.
@@ -251,8 +254,16 @@ func within(dir string) (pids []int) {
 }
 
 // await waits until killed processes are gone; nobody may have reaped them yet.
-func (m *machine) await(pids map[int]bool) {
+func (m *machine) await(pids map[int]bool, gone []<-chan struct{}) {
 	m.t.Helper()
+	// A process with threads may look dead, and have its port, while one of them still waits for the file system.
+	for _, ended := range gone {
+		select {
+		case <-ended:
+		case <-time.After(limit):
+			m.t.Fatal("a killed process does not end")
+		}
+	}
 	deadline := time.Now().Add(limit)
 	for pid := range pids {
 		for alive(pid) {
