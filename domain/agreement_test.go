@@ -161,7 +161,11 @@ func compareView(t failer, l *Lane, c *mCampaign, now Instant) {
 		}
 		sort.Slice(want, func(i, j int) bool { return want[i] > want[j] })
 		var got []uint32
-		for _, view := range l.Customer(customer, now, 100) {
+		views, _, done := l.CustomerAfter(customer, now, CouponPlace{}, 100, 1<<20)
+		if !done && len(views) < 100 {
+			t.Fatalf("the coupons of %s have no end", customer)
+		}
+		for _, view := range views {
 			if view.Campaign == c.name {
 				got = append(got, view.N)
 			}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
@@ -21,11 +20,12 @@ type Lane struct {
 
 	campaigns map[string]*campaign
 	byPlace   []*campaign // by number: the one at k has number k·lanes + lane
-	last      *campaign   // found last: lines come in crowds for one campaign
-	epoch     uint32      // rises with each Freeze; a campaign of an older one is copied before it is written
-	listed    []uint32    // places in byPlace of those with maps that Freeze must copy
-	clock     Instant     // time of the newest command seen; never runs backwards
-	reminders int         // pending, over all campaigns
+	names     byName
+	last      *campaign // found last: lines come in crowds for one campaign
+	epoch     uint32    // rises with each Freeze; a campaign of an older one is copied before it is written
+	listed    []uint32  // places in byPlace of those with maps that Freeze must copy
+	clock     Instant   // time of the newest command seen; never runs backwards
+	reminders int       // pending, over all campaigns
 
 	few      uint8 // of its campaigns
 	settings settingsPool
@@ -77,16 +77,6 @@ func (l *Lane) Advance(at Instant) Instant {
 
 // Campaigns is the number of campaigns of the lane.
 func (l *Lane) Campaigns() int { return len(l.campaigns) }
-
-// names lists the campaigns by name.
-func (l *Lane) names() []string {
-	names := make([]string, 0, len(l.campaigns))
-	for name := range l.campaigns {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	return names
-}
 
 // nextNumber is the number a campaign created now gets, so that number mod L is its lane. False when 28 bits are used up.
 func (l *Lane) nextNumber() (uint32, bool) {

@@ -57,11 +57,13 @@ func (l *Lane) Campaign(name string) (CampaignView, bool) {
 // List shows up to limit campaigns whose name follows after, by name.
 func (l *Lane) List(after string, limit int) []CampaignView {
 	views := []CampaignView{}
-	for _, name := range l.names() {
-		if name > after && len(views) < limit {
-			views = append(views, l.view(l.campaigns[name]))
+	l.walk(after, func(c *campaign) bool {
+		if len(views) == limit {
+			return false
 		}
-	}
+		views = append(views, l.view(c))
+		return true
+	})
 	return views
 }
 
@@ -104,21 +106,6 @@ func (l *Lane) couponView(c *campaign, n uint32, now Instant) CouponView {
 		v.ExpiresAt = timeOf(at)
 	}
 	return v
-}
-
-// Customer shows up to limit coupons of a customer, by campaign name, the newest first within each.
-func (l *Lane) Customer(id string, now Instant, limit int) []CouponView {
-	views := []CouponView{}
-	customer := l.hash.customer(id)
-	for _, name := range l.names() {
-		c := l.campaigns[name]
-		n, ok := c.newestOf(customer)
-		for ok && n != 0 && len(views) < limit {
-			views = append(views, l.couponView(c, n, now))
-			n = c.before(n)
-		}
-	}
-	return views
 }
 
 // Validate answers what redeem would answer at the given time, changing nothing.

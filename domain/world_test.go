@@ -2,6 +2,7 @@ package domain
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -208,7 +209,7 @@ func (w *world) dueNow(l *Lane, c *Command) {
 	if c.Type != RemindDue || w.choose(5) == 0 {
 		return
 	}
-	for _, name := range l.names() {
+	for _, name := range slices.Sorted(maps.Keys(l.campaigns)) {
 		camp := l.campaigns[name]
 		if due := slices.Collect(camp.reminders().Due(camp.anchors(), max(w.now, l.clock))); len(due) > 0 {
 			d := due[w.choose(len(due))]

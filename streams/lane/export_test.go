@@ -23,3 +23,10 @@ func Confirming(every, queries time.Duration) (back func()) {
 	confirmEvery, queriesFor = every, queries
 	return func() { confirmEvery, queriesFor = wasEvery, wasQueries }
 }
+
+// EndlessWalks has no walk over the campaigns come to an end. Call it before a lane is started; the function takes it back.
+func EndlessWalks() (back func()) {
+	was := sliceIndex
+	sliceIndex = 0
+	return func() { sliceIndex = was }
+}

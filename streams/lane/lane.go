@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -165,7 +164,7 @@ func (l *Lane) take(ctx context.Context) error {
 			*s = Status{State: StateLoading}
 		}
 	})
-	o := &owner{lane: l, opt: l.opt, started: time.Now(), arrived: true, queries: make(chan *nats.Msg, 4096)}
+	o := &owner{lane: l, opt: l.opt, started: time.Now(), arrived: true, queries: make(chan asked, maxQueries)}
 	o.Owner = protocol.New(protocol.Options{
 		Log: l.opt.Log.UUID, Lane: l.opt.Lane, Nonce: uuid.NewString(), State: domain.NewLane(l.opt.domainOptions()),
 	})
@@ -189,7 +188,7 @@ func (l *Lane) take(ctx context.Context) error {
 		return o.feedBroke(ctx, err)
 	}
 	defer o.feed.Close()
-	sub, err := l.opt.JetStream.Conn().ChanSubscribe(topology.LaneQuery(l.opt.Lane), o.queries)
+	sub, err := o.subscribe()
 	if err != nil {
 		return fmt.Errorf("subscribing to queries: %w", err)
 	}
@@ -230,7 +229,8 @@ type owner struct {
 	buffer   []eventlog.Raw // taken from the feed
 	backlog  []eventlog.Raw // of it, not decided yet
 	flying   *flight        // the write without a result yet; nil = none
-	queries  chan *nats.Msg
+	queries  chan asked
+	walks    []*walk // queries under way
 
 	confirmation confirmation // that no other owner has written
 

@@ -41,6 +41,14 @@ func (o *owner) loop(ctx context.Context) error {
 		if o.flying != nil {
 			acked = o.flying.pending.Done()
 		}
+		var queries chan asked
+		if len(o.walks) < maxWalks {
+			queries = o.queries
+		}
+		var walking <-chan struct{}
+		if len(o.walks) > 0 {
+			walking = always
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -50,10 +58,12 @@ func (o *owner) loop(ctx context.Context) error {
 			if err := o.landed(ctx); err != nil {
 				return err
 			}
-		case q := <-o.queries:
+		case q := <-queries:
 			if o.mayAnswer() {
 				o.query(q)
 			}
+		case <-walking:
+			o.walk()
 		case c := <-o.confirmation.told:
 			if err := o.confirm(c); err != nil {
 				return err

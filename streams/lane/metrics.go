@@ -8,11 +8,11 @@ import (
 
 // Metrics of all lanes of a process, labelled by lane.
 type Metrics struct {
-	badOutcome, badQuery                                      prometheus.Counter
-	commands, refused, steps, rebased, unknown, lost, foreign *prometheus.CounterVec
-	sequence, covered, owned, campaigns, waiting              *prometheus.GaugeVec
-	write, size                                               *prometheus.HistogramVec
-	snapshotAt, snapshotting, stateEvents, gap                *prometheus.GaugeVec
+	badOutcome, badQuery                                                   prometheus.Counter
+	commands, refused, steps, rebased, unknown, lost, foreign, lateQueries *prometheus.CounterVec
+	sequence, covered, owned, campaigns, waiting                           *prometheus.GaugeVec
+	write, size                                                            *prometheus.HistogramVec
+	snapshotAt, snapshotting, stateEvents, gap                             *prometheus.GaugeVec
 }
 
 // NewMetrics makes the instruments and registers them with r, which may be nil.
@@ -34,6 +34,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		unknown:      counter("writes_unknown_total", "Writes whose result had to be looked up."),
 		lost:         counter("lost_total", "Times the fence said that another owner was here."),
 		foreign:      counter("foreign_messages_total", "Messages on the event stream that no owner wrote."),
+		lateQueries:  counter("queries_dropped_total", "Queries dropped because too many waited, or longer than their askers wait."),
 		badOutcome:   replyto.Refused("outcome"),
 		badQuery:     replyto.Refused("query"),
 		sequence:     gauge("event_sequence", "Sequence of the newest event message."),
@@ -49,7 +50,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		stateEvents:  gauge("events_since_snapshot", "Event lines a restart would replay."),
 	}
 	if r != nil {
-		r.MustRegister(m.commands, m.refused, m.steps, m.rebased, m.unknown, m.lost, m.foreign, m.badOutcome, m.badQuery, m.sequence,
+		r.MustRegister(m.commands, m.refused, m.steps, m.rebased, m.unknown, m.lost, m.foreign, m.lateQueries, m.badOutcome, m.badQuery, m.sequence,
 			m.covered, m.owned, m.campaigns, m.waiting, m.write, m.size, m.snapshotAt, m.snapshotting, m.stateEvents, m.gap)
 	}
 	return m

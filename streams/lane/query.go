@@ -3,13 +3,19 @@ package lane
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 	"github.com/seed-4a2410e3/scrip/streams/replyto"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
+
+// maxQueries is how many queries wait for the lane's goroutine. Those beyond it are dropped: their askers ask again, and
+// by the time the lane came to them they would not wait any more.
+const maxQueries = 64
 
 // request is a query as the micro service sends it to the owner of a lane.
 type request struct {
@@ -22,34 +28,77 @@ type request struct {
 	After      string `json:"after"`
 	AfterN     uint32 `json:"after_n"`
 	Limit      int    `json:"limit"`
+	// WaitMS is how long the asker waits, in milliseconds. 0 = defaultWait.
+	WaitMS int64 `json:"wait_ms"`
 }
 
-// maxListed bounds what one query answers, so that the reply stays a message.
-const maxListed = 1000
+// asked is a query and when it came.
+type asked struct {
+	msg *nats.Msg
+	at  time.Time
+}
 
-// query answers from the state, which may be ahead of what is durable; so the answer leaves with the step it could have
-// seen, like any other.
-func (o *owner) query(msg *nats.Msg) {
-	if !replyto.May(msg.Reply) {
-		if msg.Reply != "" {
-			o.opt.Metrics.badQuery.Inc()
+// subscribe takes in queries from now on.
+func (o *owner) subscribe() (*nats.Subscription, error) {
+	dropped := o.opt.Metrics.lateQueries.WithLabelValues(o.lane.label)
+	return o.opt.JetStream.Conn().Subscribe(topology.LaneQuery(o.opt.Lane), func(msg *nats.Msg) {
+		if !replyto.May(msg.Reply) {
+			if msg.Reply != "" {
+				o.opt.Metrics.badQuery.Inc()
+			}
+			return
 		}
+		select {
+		case o.queries <- asked{msg, time.Now()}:
+		default:
+			dropped.Inc()
+		}
+	})
+}
+
+// late drops a query whose asker does not wait any more: to answer would only delay the next ones, which ask the same.
+func (o *owner) late(query asked, q request) bool {
+	wait := time.Duration(q.WaitMS) * time.Millisecond
+	if wait <= 0 || wait > defaultWait {
+		wait = defaultWait
+	}
+	if time.Since(query.at) < wait {
+		return false
+	}
+	o.opt.Metrics.lateQueries.WithLabelValues(o.lane.label).Inc()
+	return true
+}
+
+// query answers from the state, or begins a walk over it.
+func (o *owner) query(query asked) {
+	var q request
+	if err := json.Unmarshal(query.msg.Data, &q); err != nil {
+		o.reply(protocol.Answer{Subject: query.msg.Reply, Payload: refused(domain.Invalid, "", "the query is not valid JSON: "+err.Error())})
 		return
 	}
-	a := protocol.Answer{Subject: msg.Reply, Payload: o.answerQuery(msg.Data)}
+	if o.late(query, q) {
+		return
+	}
+	switch q.Query {
+	case "campaign.list":
+		o.begin(query, q, o.list)
+	case "customer.show":
+		o.begin(query, q, o.customer)
+	default:
+		o.reply(protocol.Answer{Subject: query.msg.Reply, Payload: o.answer(&q)})
+	}
+}
+
+// reply sends an answer that was read from the state, which may be ahead of what is durable; so it leaves with the step it
+// could have seen, like any other.
+func (o *owner) reply(a protocol.Answer) {
 	if !o.Attach(a) {
 		o.send([]protocol.Answer{a})
 	}
 }
 
-func (o *owner) answerQuery(data []byte) []byte {
-	var q request
-	if err := json.Unmarshal(data, &q); err != nil {
-		return refused(domain.Invalid, "", "the query is not valid JSON: "+err.Error())
-	}
-	if q.Limit <= 0 || q.Limit > maxListed {
-		q.Limit = maxListed
-	}
+// answer answers a query about one thing.
+func (o *owner) answer(q *request) []byte {
 	now := domain.At(o.opt.Now())
 	switch q.Query {
 	case "campaign.show":
@@ -57,8 +106,6 @@ func (o *owner) answerQuery(data []byte) []byte {
 			return dataOf(view)
 		}
 		return refused(domain.CampaignNotFound, q.Campaign, "there is no campaign "+q.Campaign)
-	case "campaign.list":
-		return dataOf(o.State().List(q.After, q.Limit))
 	case "coupon.show":
 		if view, ok := o.State().Coupon(q.Campaign, q.Code, now); ok {
 			return dataOf(view)
@@ -68,8 +115,6 @@ func (o *owner) answerQuery(data []byte) []byte {
 		cmd := domain.Command{Type: domain.Redeem, ID: q.ID, Campaign: q.Campaign, Code: q.Code, CustomerID: q.CustomerID, OrderID: q.OrderID}
 		out := o.State().Validate(&cmd, now)
 		return out.AppendJSON(nil)
-	case "customer.show":
-		return dataOf(o.State().CustomerAfter(q.CustomerID, now, q.After, q.AfterN, q.Limit))
 	}
 	return refused(domain.Invalid, "", fmt.Sprintf("query: unknown query %q", q.Query))
 }

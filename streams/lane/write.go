@@ -125,9 +125,11 @@ func (o *owner) send(answers []protocol.Answer) {
 	nc := o.opt.JetStream.Conn()
 	for _, a := range answers {
 		if err := nc.PublishMsg(&nats.Msg{Subject: a.Subject, Data: a.Payload}); err != nil {
-			// Too large for the server or the connection is closing: the asker asks again.
+			// The asker asks again.
 			o.opt.Logger.Warn("outcome not sent", "err", err)
-			return
+			if !errors.Is(err, nats.ErrMaxPayload) {
+				return // the connection is closing
+			}
 		}
 	}
 }

@@ -89,11 +89,11 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 	next := from
 	if !from.listed {
 		q.Limit, q.After, q.AfterN = limit+1, from.campaign, from.n
-		all, err := s.askAll(ctx, q)
+		all, more, err := s.askAll(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		more := len(all) > limit
+		more = more || len(all) > limit
 		all = all[:min(limit, len(all))]
 		// At most half: the history needs room, too.
 		data, kept := join(all, s.room()/2)

@@ -19,8 +19,12 @@ type item struct {
 
 // askAll asks the owners of all lanes and merges their lists by campaign name. One silent lane fails the whole: a list
 // that leaves out a quarter of the campaigns without saying so would be believed.
-func (s *Service) askAll(ctx context.Context, q *query) ([]item, error) {
+//
+// A lane may cut its list short because of its size. Then the whole ends with the last campaign that this lane listed, and
+// more says so: behind it something would be missing.
+func (s *Service) askAll(ctx context.Context, q *query) (all []item, more bool, err error) {
 	parts := make([][]item, s.log.Lanes)
+	cut := make([]bool, s.log.Lanes)
 	g, ctx := errgroup.WithContext(ctx)
 	for lane := range s.log.Lanes {
 		g.Go(func() error {
@@ -28,7 +32,7 @@ func (s *Service) askAll(ctx context.Context, q *query) ([]item, error) {
 			if err != nil {
 				return err
 			}
-			parts[lane], err = items(reply)
+			parts[lane], cut[lane], err = items(reply)
 			if err != nil {
 				return fmt.Errorf("lane %d: %w", lane, err)
 			}
@@ -36,37 +40,48 @@ func (s *Service) askAll(ctx context.Context, q *query) ([]item, error) {
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var all []item
-	for _, p := range parts {
+	last := ""
+	for lane, p := range parts {
 		all = append(all, p...)
+		if cut[lane] && len(p) > 0 {
+			if end := p[len(p)-1].campaign; !more || end < last {
+				last, more = end, true
+			}
+		}
 	}
 	// Stable: a campaign lives on one lane, whose own order within it stays.
 	sort.SliceStable(all, func(i, j int) bool { return all[i].campaign < all[j].campaign })
-	return all, nil
+	if more {
+		all = all[:sort.Search(len(all), func(i int) bool { return all[i].campaign > last })]
+	}
+	return all, more, nil
 }
 
-// items takes a lane's {"data":[…]} apart.
-func items(reply []byte) ([]item, error) {
-	var body struct{ Data []json.RawMessage }
+// items takes a lane's {"data":[…]} apart. more says that the lane cut it short.
+func items(reply []byte) (list []item, more bool, err error) {
+	var body struct {
+		Data []json.RawMessage
+		More bool
+	}
 	if err := json.Unmarshal(reply, &body); err != nil {
-		return nil, fmt.Errorf("its answer is not a list: %w", err)
+		return nil, false, fmt.Errorf("its answer is not a list: %w", err)
 	}
 	if body.Data == nil {
 		if out, err := domain.ParseOutcome(reply); err == nil && out.Refused() {
-			return nil, fmt.Errorf("%s: %s", out.Refusal, out.Message)
+			return nil, false, fmt.Errorf("%s: %s", out.Refusal, out.Message)
 		}
 	}
-	list := make([]item, len(body.Data))
+	list = make([]item, len(body.Data))
 	for i, raw := range body.Data {
 		var key struct{ Campaign string }
 		if err := json.Unmarshal(raw, &key); err != nil {
-			return nil, fmt.Errorf("its answer holds something without a campaign: %w", err)
+			return nil, false, fmt.Errorf("its answer holds something without a campaign: %w", err)
 		}
 		list[i] = item{campaign: key.Campaign, raw: raw}
 	}
-	return list, nil
+	return list, body.More, nil
 }
 
 // maxReply is the most bytes of data in an answer, if the server takes messages of that size.
@@ -88,12 +103,12 @@ func (s *Service) list(ctx context.Context, q *query) ([]byte, error) {
 		limit = maxListed
 	}
 	q.Limit = limit
-	all, err := s.askAll(ctx, q)
+	all, more, err := s.askAll(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	// Each lane gave up to limit campaigns, so what is cut off here, or a full page, means that there may be more.
-	more := len(all) >= limit
+	more = more || len(all) >= limit
 	all = all[:min(limit, len(all))]
 	data, kept := join(all, s.room())
 	body := append([]byte(`{"data":`), data...)

@@ -55,6 +55,7 @@ type query struct {
 	After      string `json:"after,omitempty"`
 	AfterN     uint32 `json:"after_n,omitempty"` // coupon of campaign After
 	Limit      int    `json:"limit,omitempty"`
+	WaitMS     int64  `json:"wait_ms,omitempty"` // how long the answer is waited for
 
 	before string // stays here: the lane knows no history
 }
@@ -217,12 +218,17 @@ func (s *Service) oneLane(ctx context.Context, q *query) ([]byte, error) {
 
 // ask asks the owner of one lane.
 func (s *Service) ask(ctx context.Context, lane int, q *query) ([]byte, error) {
-	body, err := json.Marshal(q)
+	ctx, cancel := context.WithTimeout(ctx, queryWait)
+	defer cancel()
+	// A lane that comes to it later does not begin: clocks of machines differ, so it is told for how long, not until when.
+	mine := *q
+	if until, ok := ctx.Deadline(); ok {
+		mine.WaitMS = max(time.Until(until).Milliseconds(), 1)
+	}
+	body, err := json.Marshal(&mine)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the query: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, queryWait)
-	defer cancel()
 	reply, err := s.nc.RequestWithContext(ctx, topology.LaneQuery(lane), body)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):

@@ -59,6 +59,60 @@ func TestBadInputAtEveryQueryEndpoint(t *testing.T) {
 	}
 }
 
+// TestAListThatALaneCutShort ends where that lane's does: behind it campaigns would be missing.
+func TestAListThatALaneCutShort(t *testing.T) {
+	r := newRig(t)
+	r.serve(t, Options{})
+	names := []string{"a m p", "b n z"}
+	for lane := range lanes {
+		r.lane(t, lane, func(q query) string {
+			if q.WaitMS <= 0 || q.WaitMS > queryWait.Milliseconds() {
+				t.Errorf("the lane is given %d ms", q.WaitMS)
+			}
+			var list []string
+			more := ""
+			for _, name := range strings.Fields(names[lane]) {
+				if name > q.After {
+					list = append(list, fmt.Sprintf(`{"campaign":%q,"n":1}`, name))
+				}
+			}
+			if lane == 0 && len(list) > 2 {
+				list, more = list[:2], `,"more":true`
+			}
+			return `{"data":[` + strings.Join(list, ",") + `]` + more + `}`
+		})
+	}
+	var got []string
+	for after, pages := "", 0; pages == 0 || after != ""; pages++ {
+		body := "{}"
+		if after != "" {
+			body = fmt.Sprintf(`{"after":%q}`, after)
+		}
+		var page struct {
+			Data []struct{ Campaign string }
+			Next string
+		}
+		if err := json.Unmarshal(r.request(t, "scrip.campaign.list", body).Data, &page); err != nil || pages > 5 {
+			t.Fatalf("page %d: %v", pages, err)
+		}
+		for _, c := range page.Data {
+			got = append(got, c.Campaign)
+		}
+		after = page.Next
+	}
+	if !slices.Equal(got, []string{"a", "b", "m", "n", "p", "z"}) {
+		t.Errorf("listed are %v", got)
+	}
+	var customer struct {
+		Data []struct{ Campaign string }
+		More bool
+		Next string
+	}
+	if err := json.Unmarshal(r.request(t, "scrip.customer.show", `{"customer_id":"c"}`).Data, &customer); err != nil || len(customer.Data) != 3 || !customer.More || customer.Next == "" {
+		t.Errorf("%+v, %v", customer, err)
+	}
+}
+
 func TestQueriesGoToTheRightLane(t *testing.T) {
 	r := newRig(t)
 	r.serve(t, Options{})
