@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -43,6 +44,7 @@ type Options struct {
 // Manager competes for the leases of one group on behalf of one server.
 type Manager struct {
 	js      jetstream.JetStream
+	mover   *dial.Mover
 	group   string
 	server  string
 	nonce   string
@@ -100,7 +102,7 @@ func New(js jetstream.JetStream, group string, keys int, server string, opts Opt
 		return nil, fmt.Errorf("lease TTL is %s, expected at least 1s", opts.TTL)
 	}
 	return &Manager{
-		js: js, group: group, server: server, nonce: uuid.NewString(), started: time.Now().UTC(), opts: opts,
+		js: js, mover: dial.NewMover(js.Conn()), group: group, server: server, nonce: uuid.NewString(), started: time.Now().UTC(), opts: opts,
 		log:  opts.Logger.With("group", group, "server", server),
 		view: newView(keys),
 		held: map[int]*tenure{}, acquiring: map[int]bool{},

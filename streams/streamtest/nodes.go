@@ -64,7 +64,7 @@ func runNode(raw string) error {
 	if err != nil {
 		return err
 	}
-	so.NoSigs, so.LogFile, so.NoLog = true, "", false
+	so.NoSigs, so.LogFile, so.NoLog, so.Logtime, so.LogtimeUTC = true, "", false, true, true
 	if so.Host, so.Port, err = splitAddr(c.Client); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ const (
 	// A fault lasts from holdLeast to holdMost. A cut lasts cutLonger more: a node that was cut off makes JetStream elect its
 	// leaders anew when it is back, which is counted as the fault's end and should not be mixed with its beginning.
 	holdLeast = 5 * time.Second
-	holdMost  = 15 * time.Second
+	holdMost  = 12 * time.Second
 	cutLonger = 8 * time.Second
 	// watchFor and watchEnd are for how long the rate is watched after the beginning and the end of a fault, at least.
 	watchFor = 16 * time.Second

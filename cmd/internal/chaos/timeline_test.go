@@ -8,7 +8,7 @@ import (
 
 const (
 	// usualOver is how long before a fault the usual rate is taken: the median of its seconds.
-	usualOver = 10 * time.Second
+	usualOver = 8 * time.Second
 	// backOver is for how long the rate must be backShare of the usual one, on average, to count as back.
 	backOver  = 5 * time.Second
 	backShare = 0.9
