@@ -142,14 +142,14 @@ func (c *Coalescer) Send(ctx context.Context, lane int, line Line) (Ticket, erro
 	return r.add(line, "")
 }
 
-// TrySend is Send for callers that must not wait: instead they get a *NotSentError with cause ErrFull.
+// TrySend is Send for callers that must not wait: instead they get a *NotSentError whose cause is of kind ErrFull.
 func (c *Coalescer) TrySend(lane int, line Line) (Ticket, error) {
 	r, err := c.route(lane)
 	if err != nil {
 		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
 	}
 	if !r.room.TryAcquire(weight(line.JSON)) {
-		return Ticket{}, &NotSentError{ID: line.ID, Cause: ErrFull}
+		return Ticket{}, &NotSentError{ID: line.ID, Cause: fmt.Errorf("%w: at most %d of a lane", ErrFull, c.opts.MaxPending)}
 	}
 	return r.add(line, "")
 }

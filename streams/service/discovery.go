@@ -172,12 +172,21 @@ func (in *instance) statistics() micro.Stats {
 		if one.NumRequests > 0 {
 			one.AverageProcessingTime = one.ProcessingTime / time.Duration(one.NumRequests)
 		}
-		if dropped, err := in.serving[i].Dropped(); err == nil && dropped > 0 {
+		if dropped := in.dropped(i); dropped > 0 {
 			one.NumErrors, one.LastError = dropped, nats.ErrSlowConsumer.Error()
 		}
 		all.Endpoints = append(all.Endpoints, &one)
 	}
 	return all
+}
+
+// dropped is how many requests of endpoint number i came when its share was used up.
+func (in *instance) dropped(i int) int {
+	n, err := in.serving[i].Dropped()
+	if err != nil {
+		return 0 // the subscription is closed
+	}
+	return n
 }
 
 // stop takes no more requests. Those that were delivered are still handled.

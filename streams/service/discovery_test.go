@@ -2,12 +2,15 @@ package service
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -95,4 +98,45 @@ func TestTheForwarderPassesOnKnownHeaders(t *testing.T) {
 		}
 	}
 	streamtest.Eventually(t, "two are forwarded", func() bool { return f.Forwarded() == 2 })
+}
+
+// TestAFloodOnOneEndpointDropsItsOwnRequests, counts them, and leaves the others alone.
+func TestAFloodOnOneEndpointDropsItsOwnRequests(t *testing.T) {
+	r := newRig(t)
+	s, _ := r.serve(t, Options{})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s)
+	i := slices.IndexFunc(endpoints, func(e endpoint) bool { return e.subject == "scrip.coupon.show" })
+	messages, _ := endpoints[i].pendingLimits()
+	s.mu.Lock() // queries stand still
+	for range messages + 100 {
+		if err := r.conn.Publish("scrip.coupon.show", []byte(`{"code":"AAAA-BBBB-CCCC"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := s.in
+	streamtest.Eventually(t, "some are dropped", func() bool { return in.dropped(i) > 0 })
+	if waiting, bytes, err := in.serving[i].Pending(); err != nil || waiting > messages || bytes > 5<<20 {
+		t.Errorf("%d requests with %d bytes wait, %v", waiting, bytes, err)
+	}
+	if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`); out.Status != domain.StatusClaimed {
+		t.Errorf("a claim meanwhile: %+v", out)
+	}
+	s.mu.Unlock()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "scrip_requests_dropped_total" {
+			continue
+		}
+		for _, m := range f.Metric {
+			if of := m.Label[0].GetValue(); (m.GetCounter().GetValue() > 0) != (of == endpoints[i].name) {
+				t.Errorf("%s dropped %v", of, m.GetCounter().GetValue())
+			}
+		}
+		return
+	}
+	t.Error("nothing is counted")
 }

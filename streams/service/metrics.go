@@ -90,11 +90,15 @@ func counter(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("scrip_coalesce_"+name+"_total", help, nil, nil)
 }
 
+var droppedRequests = prometheus.NewDesc("scrip_requests_dropped_total",
+	"Requests dropped because more waited than the endpoint's share of memory holds; their senders get no reply and ask again.", []string{"endpoint"}, nil)
+
 // Describe makes a Service a prometheus.Collector.
 func (s *Service) Describe(to chan<- *prometheus.Desc) {
 	s.metrics.requests.Describe(to)
 	s.metrics.seconds.Describe(to)
 	s.metrics.refusedRequests.Describe(to)
+	to <- droppedRequests
 	s.metrics.refusedDiscovery.Describe(to)
 	for _, c := range coalesced {
 		to <- c.desc
@@ -106,6 +110,14 @@ func (s *Service) Collect(to chan<- prometheus.Metric) {
 	s.metrics.requests.Collect(to)
 	s.metrics.seconds.Collect(to)
 	s.metrics.refusedRequests.Collect(to)
+	s.mu.Lock()
+	in := s.in
+	s.mu.Unlock()
+	if in != nil {
+		for i := range in.serving {
+			to <- prometheus.MustNewConstMetric(droppedRequests, prometheus.CounterValue, float64(in.dropped(i)), endpoints[i].name)
+		}
+	}
 	s.metrics.refusedDiscovery.Collect(to)
 	now := s.metrics.lines.Counters()
 	for _, c := range coalesced {

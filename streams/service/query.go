@@ -73,7 +73,7 @@ func (s *Service) startQuery(req *request, data []byte) {
 	select {
 	case s.queries <- struct{}{}:
 	default:
-		req.fail(errors.New("too many queries are under way; ask again"))
+		req.fail(fmt.Errorf("%d queries are under way, as many as this server takes at once; ask again", queriesAtOnce))
 		return
 	}
 	s.mu.Lock()

@@ -66,6 +66,7 @@ type Service struct {
 
 	mu      sync.Mutex
 	work    context.Context // of the queries; nil before and after Run
+	in      *instance       // nil before Run
 	running sync.WaitGroup  // queries under way; added to with mu held and work set
 }
 
@@ -107,6 +108,9 @@ func (s *Service) Run(ctx context.Context) error {
 		<-linesEnded
 		return err
 	}
+	s.mu.Lock()
+	s.in = svc
+	s.mu.Unlock()
 	s.announce(ctx)
 	select {
 	case <-ctx.Done():
