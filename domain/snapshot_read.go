@@ -38,7 +38,7 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 		return r.err
 	case format > SnapshotFormat:
 		return ErrNewerSnapshot
-	case format < oldestSnapshot:
+	case format < OldestSnapshotFormat:
 		return fmt.Errorf("it has format %d, which this version reads no more; let the log be replayed", format)
 	}
 	r.format = format
@@ -85,8 +85,8 @@ type snapshotReader struct {
 	format uint32
 }
 
-// oldestSnapshot is the oldest format that is read. 2 lacks late_after.
-const oldestSnapshot = 2
+// OldestSnapshotFormat is the oldest format that is read. 2 lacks late_after.
+const OldestSnapshotFormat = 2
 
 // readBuffer is the size of the buffer in bytes: more than is ever taken at once.
 const readBuffer = 128 << 10

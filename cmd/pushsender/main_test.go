@@ -73,7 +73,7 @@ func newLog(t *testing.T) *log {
 	t.Helper()
 	server := streamtest.Start(t)
 	l := &log{url: server.ClientURL(), js: server.JetStream(t)}
-	if _, err := topology.Ensure(t.Context(), l.js, topology.Spec{Lanes: 1, KeyFingerprint: "test"}); err != nil {
+	if _, err := topology.Ensure(t.Context(), l.js, topology.Spec{Lanes: 1, KeyFingerprint: "test", Format: topology.FormatUnsealed}); err != nil {
 		t.Fatal(err)
 	}
 	return l

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 )
 
@@ -32,6 +33,9 @@ longer; that ends by itself if this program dies.
 The code key is part of it, from code.key in --data or the variable SCRIP_CODE_KEY, since without it no code can be read:
 keep the directory as safe as the server itself. --without-key leaves it out; keep it elsewhere then.
 
+Messages that this program cannot read (of a newer scrip, say) are copied like all others, and named on standard error and in
+the manifest: a backup is of bytes.
+
 Exit code 1 and a reason where it failed: the directory exists, no room, no server, no key. Nothing is left then.`,
 		Example: `  scrip backup /backups/scrip-2026-11-27
   scrip backup /backups/scrip-2026-11-27 --without-key --nats nats://nats.internal:4222
@@ -40,7 +44,7 @@ Exit code 1 and a reason where it failed: the directory exists, no room, no serv
 	cmd.Flags().BoolVar(&withoutKey, "without-key", false, "leave the code key out")
 	unusedIDFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		opts := backup.CreateOptions{Version: versionText(), Logger: m.logger(outputText, "warn")}
+		opts := backup.CreateOptions{Version: versionText(), Logger: m.logger(outputText, "warn"), Unlock: m.unlock}
 		if !withoutKey {
 			fromEnv, err := datadir.Variable(m.Env, datadir.KeyVariable)
 			if err != nil {
@@ -72,6 +76,9 @@ Exit code 1 and a reason where it failed: the directory exists, no room, no serv
 		if err != nil {
 			return interrupted(err, cmd)
 		}
+		for _, u := range made.Unread {
+			fmt.Fprintf(m.Err, "scrip: copied, and cannot be read by this program: message %d of %s: %s\n", u.Sequence, u.Stream, terminal.Text(u.Why))
+		}
 		return m.printBackup("backup taken", given[0], "", made, time.Since(begun))
 	}
 	return cmd
@@ -90,7 +97,7 @@ func (m *Main) printBackup(head, dir, place string, b *backup.Manifest, took tim
 	if m.global.output == outputJSON {
 		fields := map[string]any{
 			"dir": dir, "log": b.Log, "lanes": b.Lanes, "begun": b.Begun, "ended": b.Ended, "streams": len(b.Streams), "messages": b.Messages(),
-			"bytes": b.Size(), "code_key": b.Key, "key_fingerprint": b.KeyFingerprint, "seconds": took.Round(time.Millisecond).Seconds(),
+			"bytes": b.Size(), "code_key": b.Key, "key_fingerprint": b.KeyFingerprint, "unread": len(b.Unread), "seconds": took.Round(time.Millisecond).Seconds(),
 		}
 		if place != "" {
 			fields["to"] = place

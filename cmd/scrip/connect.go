@@ -29,6 +29,8 @@ type session struct {
 	// server is what scrip.json says; its zero value where --nats was given instead.
 	server datadir.Descriptor
 	id     string // of the command, made up or given by --id
+	// unlock gives a log the key to its seals, where --data or SCRIP_CODE_KEY has it.
+	unlock func(topology.Log) topology.Log
 }
 
 func (s *session) close() {
@@ -46,7 +48,7 @@ func (s *session) log(ctx context.Context) (jetstream.JetStream, topology.Log, e
 	if err == nil && !found {
 		err = errors.New("there is no log on this NATS server; `scrip serve` makes one, or name another server with --nats URL")
 	}
-	return js, log, err
+	return js, s.unlock(log), err
 }
 
 // tablesURL is where the read tables are: as given by --postgres, or else as the server says.
@@ -85,7 +87,13 @@ func (m *Main) connect() (*session, error) {
 	if err != nil {
 		return nil, datadir.NotConnected(err, m.global.data)
 	}
-	return &session{Client: client.New(nc, client.Options{Timeout: m.global.timeout}), nc: nc, server: server}, nil
+	return &session{Client: client.New(nc, client.Options{Timeout: m.global.timeout}), nc: nc, server: server, unlock: m.unlock}, nil
+}
+
+// unlock is session.unlock.
+func (m *Main) unlock(log topology.Log) topology.Log {
+	given, _ := m.Env(datadir.KeyVariable)
+	return datadir.Unlock(log, m.global.data, given, m.logger(outputText, "warn"))
 }
 
 // unusedIDFlag is for commands that change nothing by themselves, so that --id can be given to every command.

@@ -60,10 +60,12 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	f.StringVar(&o.Credentials, "credentials", "", "`USER:PASSWORD` asked of NATS clients and for /metrics, instead of those in the data directory; better given as SCRIP_CREDENTIALS")
 	f.Var(duration(&o.ReminderGrace, domain.DefaultReminderGrace, time.Second, 365*24*time.Hour), "reminder-grace", "how late a reminder may fire although what it announces has passed: where scrip config sets no reminder.grace")
 	f.Var(&value{kind: "LANE[=SEQ]", set: func(s string) error { return parseRebase(s, &o) }}, "rebase", "once, after a restore: let a stopped lane go on, behind what its command stream holds or at command SEQ")
+	f.Var(&value{kind: "LANE=SEQ", set: func(s string) error { return parseSkip(s, &o) }}, "skip-message", "for good: all readers pass over event message SEQ of a lane, which stops them; rmd:LANE=SEQ for fired reminders")
 	f.Var(choice(&logFormat, "text", "text", "json"), "log-format", "text or json")
 	f.Var(choice(&logLevel, "info", "debug", "info", "warn", "error"), "log-level", "debug, info, warn or error")
 	withVariable(f)
 	f.Lookup("rebase").Annotations = nil // not a thing to leave set
+	f.Lookup("skip-message").Annotations = nil
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Data, o.NATS, o.Lanes, o.Replicas = m.global.data, m.global.nats, int(lanes), int(replicas)
 		var err error
@@ -102,6 +104,19 @@ func parseRebase(s string, o *server.Options) error {
 		o.Rebase = map[int]uint64{}
 	}
 	o.Rebase[n] = seq
+	return nil
+}
+
+// parseSkip reads LANE=SEQ or rmd:LANE=SEQ.
+func parseSkip(s string, o *server.Options) error {
+	rest, reminders := strings.CutPrefix(s, "rmd:")
+	number, at, _ := strings.Cut(rest, "=")
+	n, err := strconv.Atoi(number)
+	seq, badSeq := strconv.ParseUint(at, 10, 64)
+	if err != nil || badSeq != nil || n < 0 || n >= topology.MaxLanes || seq == 0 {
+		return errors.New("must be LANE=SEQ such as 2=1047, or rmd:LANE=SEQ")
+	}
+	o.Skip = append(o.Skip, server.Skip{Lane: n, Sequence: seq, Reminders: reminders})
 	return nil
 }
 

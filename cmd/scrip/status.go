@@ -22,6 +22,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func (m *Main) statusCommand() *cobra.Command {
@@ -104,7 +105,7 @@ func look(ctx context.Context, s *session) (*status, error) {
 	}
 	st.Servers = holders.Servers
 	for n := range log.Lanes {
-		l, err := lookAt(ctx, js, n)
+		l, err := lookAt(ctx, js, log, n)
 		if err != nil {
 			return nil, fmt.Errorf("lane %d: %w", n, err)
 		}
@@ -118,9 +119,9 @@ func look(ctx context.Context, s *session) (*status, error) {
 }
 
 // lookAt reads how a lane's streams end.
-func lookAt(ctx context.Context, js jetstream.JetStream, n int) (laneStatus, error) {
+func lookAt(ctx context.Context, js jetstream.JetStream, log topology.Log, n int) (laneStatus, error) {
 	l := laneStatus{Lane: n}
-	tail, err := eventlog.Events(js, n).Tail(ctx)
+	tail, err := eventlog.Events(js, n).In(log).Tail(ctx)
 	if err != nil {
 		return l, err
 	}

@@ -74,7 +74,7 @@ type Page struct {
 	Note string
 }
 
-// Messages reads one message of a lane's event stream: eventlog.Events(js, lane).Get.
+// Messages reads one message of a lane's event stream: eventlog.Events(js, lane).In(log).Lookup.
 type Messages func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error)
 
 // Store reads the tables through a pool. Any number of goroutines may use it.

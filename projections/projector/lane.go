@@ -39,7 +39,7 @@ type lane struct {
 }
 
 func newLane(p *Projector, js jetstream.JetStream, number int) *lane {
-	return &lane{number: number, p: p, stream: eventlog.Events(js, number), progress: newProgress(number)}
+	return &lane{number: number, p: p, stream: eventlog.Events(js, number).In(p.log), progress: newProgress(number)}
 }
 
 // run follows the log until ctx ends (nil), or until the lock is no good any more (errFenced, errDropped).
@@ -58,8 +58,12 @@ func (l *lane) run(ctx context.Context) error {
 			return errDropped
 		case isFinal(err):
 			l.stop(ctx, err)
-			<-ctx.Done() // until the operator has acted
-			return nil
+			if !errors.Is(err, eventlog.ErrNewerFormat) && !errors.Is(err, eventlog.ErrUnreadable) {
+				<-ctx.Done() // until the operator has acted
+				return nil
+			}
+			l.stream.AwaitSkip(ctx)
+			continue
 		case errors.As(err, &pg), errors.Is(err, errPostgres):
 			l.p.postgres.away(ctx, err)
 		default:
@@ -241,7 +245,7 @@ func postgresError(doing string, err error) error {
 func isFinal(err error) bool {
 	var gap *eventlog.GapError
 	return errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrDiverged) || errors.Is(err, eventlog.ErrTrimmed) ||
-		errors.Is(err, eventlog.ErrHole) || errors.Is(err, eventlog.ErrNewerFormat) || errors.As(err, &gap)
+		errors.Is(err, eventlog.ErrHole) || errors.Is(err, eventlog.ErrNewerFormat) || errors.Is(err, eventlog.ErrUnreadable) || errors.As(err, &gap)
 }
 
 // stop shows that the lane is not projected any more, and says what to do.

@@ -143,7 +143,8 @@ func TestNewerFormatStopsTheLaneOnly(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	header := eventlog.Header{Commands: [2]uint64{9, 9}, CommandTime: r.clock, LaneTime: r.clock, Owner: "rig"}.Encode()
-	header.Set(topology.HeaderFormat, "2")
+	header.Set(topology.HeaderFormat, "3")
+	header.Set(topology.HeaderSeal, strings.Repeat("A", 43))
 	before := r.last[0]
 	r.publish(0, header, "?")
 	p := r.project(Options{})

@@ -44,9 +44,10 @@ type rig struct {
 	log    topology.Log
 	pool   *pgxpool.Pool
 
-	last  [lanes]uint64 // sequence written last
-	n     [lanes]int    // coupons claimed
-	clock time.Time
+	last    [lanes]uint64 // sequence written last
+	covered [lanes]uint64 // commands, by the steps of each lane
+	n       [lanes]int    // coupons claimed
+	clock   time.Time
 }
 
 // newRig makes the test a parallel one: most of its time it waits.
@@ -55,7 +56,7 @@ func newRig(t *testing.T) *rig {
 	t.Parallel()
 	server := streamtest.Start(t)
 	js := server.JetStream(t)
-	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: lanes, KeyFingerprint: "test"})
+	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: lanes, KeyFingerprint: "test", Format: topology.FormatUnsealed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +83,9 @@ func (r *rig) publish(lane int, header nats.Header, payload string) uint64 {
 		r.t.Fatal(err)
 	}
 	r.last[lane] = ack.Sequence
+	if header.Get(topology.HeaderCommands) != "" {
+		r.covered[lane]++
+	}
 	return ack.Sequence
 }
 
@@ -90,7 +94,7 @@ func (r *rig) write(lane int, lines ...string) uint64 {
 	r.t.Helper()
 	r.clock = r.clock.Add(time.Second)
 	at := domain.At(r.clock).String()
-	first := r.last[lane] + 1
+	first := r.covered[lane] + 1
 	header := eventlog.Header{Commands: [2]uint64{first, first}, CommandTime: r.clock, LaneTime: r.clock, Owner: "rig"}
 	payload := ""
 	for _, line := range lines {

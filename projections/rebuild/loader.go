@@ -41,7 +41,7 @@ type batch struct {
 
 func newLoader(sh *Shadow, number int) *loader {
 	return &loader{
-		sh: sh, number: number, stream: eventlog.Events(sh.s.js, number),
+		sh: sh, number: number, stream: eventlog.Events(sh.s.js, number).In(sh.s.log),
 		at: eventlog.Position{Log: sh.s.log.UUID, Lane: number},
 	}
 }

@@ -50,7 +50,7 @@ func newRig(t testing.TB) *rig {
 	t.Helper()
 	server := streamtest.Start(t)
 	js := server.JetStream(t)
-	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: lanes, KeyFingerprint: "test"})
+	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: lanes, KeyFingerprint: "test", Format: topology.FormatUnsealed})
 	if err != nil {
 		t.Fatal(err)
 	}

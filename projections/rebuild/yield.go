@@ -49,7 +49,7 @@ SELECT sequence FROM scrip.checkpoint WHERE projection = $1 AND lane = $2 AND up
 
 // lags says whether a lane is behind with its commands or its live tables with its events. Who cannot be asked is busy.
 func (s *Session) lags(ctx context.Context, lane int) bool {
-	events, err := eventlog.Events(s.js, lane).Tail(ctx)
+	events, err := eventlog.Events(s.js, lane).In(s.log).Tail(ctx)
 	if err != nil {
 		return true
 	}

@@ -33,7 +33,7 @@ func channelOf(attributes []byte) string {
 func shop() (js jetstream.JetStream, postgresURL string, stop func()) {
 	t := &stage{}
 	js = streamtest.Start(t).JetStream(t)
-	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, KeyFingerprint: "test"})
+	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, KeyFingerprint: "test", Format: topology.FormatUnsealed})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -170,7 +170,8 @@ func TestNewerFormat(t *testing.T) {
 			r.work()
 			want := r.naive(func(p Place, _ map[string]any) bool { return p.Lane == 0 })
 			newer := r.header(0)
-			newer.Set(topology.HeaderFormat, "2")
+			newer.Set(topology.HeaderFormat, "3")
+			newer.Set(topology.HeaderSeal, strings.Repeat("A", 43))
 			r.publish(0, newer, []byte("?"))
 			var got []Place
 			_, err := r.try(collect(&got), Options{Follow: follow, Filter: Filter{Lanes: []int{0}}})

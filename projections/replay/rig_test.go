@@ -56,9 +56,10 @@ type rig struct {
 	log    topology.Log
 	lanes  [lanes]*domain.Lane
 
-	last  [lanes]uint64 // sequence written last
-	ids   int
-	clock time.Time
+	last    [lanes]uint64 // sequence written last
+	covered [lanes]uint64 // commands, by the steps of each lane
+	ids     int
+	clock   time.Time
 }
 
 var begin = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -74,7 +75,7 @@ func newLog(t testing.TB) *rig {
 	t.Helper()
 	server := streamtest.Start(t)
 	js := server.JetStream(t)
-	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: lanes, KeyFingerprint: "test"})
+	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: lanes, KeyFingerprint: "test", Format: topology.FormatUnsealed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,12 +94,15 @@ func (r *rig) publish(lane int, header nats.Header, payload []byte) uint64 {
 		r.t.Fatal(err)
 	}
 	r.last[lane] = ack.Sequence
+	if header.Get(topology.HeaderCommands) != "" {
+		r.covered[lane]++
+	}
 	return ack.Sequence
 }
 
 // header is that of the lane's next step.
 func (r *rig) header(lane int) nats.Header {
-	n := r.last[lane] + 1
+	n := r.covered[lane] + 1
 	return eventlog.Header{Commands: [2]uint64{n, n}, CommandTime: r.clock, LaneTime: r.clock, Owner: "rig"}.Encode()
 }
 

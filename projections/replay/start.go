@@ -22,7 +22,7 @@ type section struct {
 
 // start says what is to be read of a lane. at is where the sink goes on, the zero Position if it has none of the lane.
 func (r *run) start(ctx context.Context, lane int, at eventlog.Position) (section, error) {
-	s := section{lane: lane, stream: eventlog.Events(r.js, lane)}
+	s := section{lane: lane, stream: eventlog.Events(r.js, lane).In(r.log)}
 	bounds, err := s.stream.Bounds(ctx)
 	if err != nil {
 		return s, err
@@ -71,10 +71,18 @@ func (r *run) start(ctx context.Context, lane int, at eventlog.Position) (sectio
 // before is the last message all of whose events are earlier than at, found by halving: a lane's clock never runs
 // backwards.
 func before(ctx context.Context, stream eventlog.Stream, bounds eventlog.Bounds, at domain.Instant) (uint64, error) {
+	stream, err := stream.Settled(ctx)
+	if err != nil {
+		return 0, err
+	}
+	reads, err := stream.Judge(ctx)
+	if err != nil {
+		return 0, err
+	}
 	low, high := max(bounds.First, 1), bounds.Last+1 // the answer lies in [low-1, high-1]
 	for low < high {
 		middle := low + (high-low)/2
-		found, clock, err := clockFrom(ctx, stream, middle, high)
+		found, clock, err := clockFrom(ctx, stream, reads, middle, high)
 		switch {
 		case err != nil:
 			return 0, err
@@ -89,17 +97,17 @@ func before(ctx context.Context, stream eventlog.Stream, bounds eventlog.Bounds,
 
 // clockFrom is the lane's clock at the first valid message in [from, end); found is 0 if there is none. Where a newer
 // format begins there is none for us: reading will stop there and say so.
-func clockFrom(ctx context.Context, stream eventlog.Stream, from, end uint64) (found uint64, clock domain.Instant, err error) {
+func clockFrom(ctx context.Context, stream eventlog.Stream, reads *eventlog.Judge, from, end uint64) (found uint64, clock domain.Instant, err error) {
 	for seq := from; seq < end; seq++ {
 		raw, err := stream.Get(ctx, seq)
 		if err != nil {
 			return 0, 0, err
 		}
-		m, err := eventlog.Parse(raw.Header, raw.Data, raw.Sequence, raw.Time)
+		m, err := reads.Single(&raw)
 		switch {
 		case err == nil:
 			return seq, domain.At(m.LaneTime), nil
-		case errors.Is(err, eventlog.ErrNewerFormat):
+		case errors.Is(err, eventlog.ErrNewerFormat), errors.Is(err, eventlog.ErrUnreadable):
 			return 0, 0, nil
 		}
 	}

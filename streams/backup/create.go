@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,8 @@ const (
 type CreateOptions struct {
 	// Key is the code key to put in; nil = leave it out. It must be the log's.
 	Key *[32]byte
+	// Unlock gives the log the key to its seals; it is needed to say what in the log is whose. Defaults to one made from Key.
+	Unlock func(topology.Log) topology.Log
 	// Version says which program takes the backup.
 	Version string
 	// Progress is told, now and then and by several goroutines, how many of the streams' bytes have been copied. done
@@ -90,6 +93,7 @@ type creator struct {
 	dir  *workdir
 	opts CreateOptions
 	m    *Manifest
+	log  topology.Log
 	hook func(stream string) error // for tests: called when a stream's copying has begun; nil = nothing
 
 	settings bool // the log has a history of settings
@@ -111,6 +115,11 @@ func (c *creator) identify(ctx context.Context) error {
 	}
 	if key := c.opts.Key; key != nil && code.Fingerprint(*key) != log.KeyFingerprint {
 		return fmt.Errorf("the code key given has fingerprint %s, but the log was created with %s; give that one, or leave the key out (--without-key)", code.Fingerprint(*key), log.KeyFingerprint)
+	}
+	if c.log = log; c.opts.Unlock != nil {
+		c.log = c.opts.Unlock(log)
+	} else if c.opts.Key != nil {
+		c.log = log.WithKey(*c.opts.Key)
 	}
 	c.m = &Manifest{
 		Format: Format, Log: log.UUID, Lanes: log.Lanes, KeyFingerprint: log.KeyFingerprint, LogFormat: log.Format, LogCreated: log.Created.UTC(),
@@ -238,7 +247,7 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 			}
 			st, err := c.receive(ctx, s)
 			if err == nil && commands {
-				err = c.continues(ctx, lane, streams[1].Last, bounds)
+				err = c.continues(ctx, lane, streams, bounds)
 			}
 			copied[i] = st
 			return err
@@ -263,10 +272,25 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 
 // continues checks that the copied commands go on where the copied events end, and that no command was purged from
 // under the copying behind that. The hold sees to that; where it ran out, or an older scrip works the lane, this finds out.
-func (c *creator) continues(ctx context.Context, lane int, lastEvent uint64, commands bounds) error {
-	covered, err := c.covered(ctx, lane, lastEvent)
+//
+// A backup's task is bytes: what ends a stream and cannot be read is in the copy and in the manifest, and is no error. Which
+// commands it covers is not known then, so nothing is checked.
+func (c *creator) continues(ctx context.Context, lane int, copied []Stream, commands bounds) error {
+	told, err := eventlog.Reminders(c.js, lane).In(c.log).TailAt(ctx, copied[0].Last)
 	if err != nil {
 		return err
+	}
+	tail, err := eventlog.Events(c.js, lane).In(c.log).TailAt(ctx, copied[1].Last)
+	if err != nil {
+		return err
+	}
+	c.unread(tail.Unread, told.Unread)
+	covered := uint64(0)
+	if tail.Message != nil {
+		covered = tail.Message.Next() - 1
+	}
+	if len(tail.Unread) > 0 {
+		return nil
 	}
 	if commands.First > covered+1 {
 		return fmt.Errorf("the events cover commands up to %d, but the commands begin at %d; if `scrip status` says that the lane has stopped, mend that first, else take the backup again", covered, commands.First)
@@ -281,26 +305,13 @@ func (c *creator) continues(ctx context.Context, lane int, lastEvent uint64, com
 	return nil
 }
 
-// covered is the last command that the events up to a sequence cover.
-func (c *creator) covered(ctx context.Context, lane int, last uint64) (uint64, error) {
-	events := eventlog.Events(c.js, lane)
-	for seq := last; seq > 0; seq-- {
-		raw, err := events.Get(ctx, seq)
-		if errors.Is(err, eventlog.ErrTrimmed) {
-			break
-		}
-		if err != nil {
-			return 0, err
-		}
-		m, err := eventlog.Parse(raw.Header, raw.Data, raw.Sequence, raw.Time)
-		if err == nil {
-			return m.Next() - 1, nil
-		}
-		if !errors.Is(err, eventlog.ErrForeign) {
-			return 0, err
+// unread notes what was copied and cannot be read, once also where a lane is copied again.
+func (c *creator) unread(lists ...[]eventlog.Unread) {
+	for _, u := range slices.Concat(lists...) {
+		if !slices.Contains(c.m.Unread, u) {
+			c.m.Unread = append(c.m.Unread, u)
 		}
 	}
-	return 0, nil
 }
 
 // receive writes a copy's two files.

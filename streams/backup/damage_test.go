@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // TestDamage: of every file one byte is flipped, the end is cut off, the whole is taken away. Each time the backup is
@@ -91,7 +92,7 @@ func TestForeignManifests(t *testing.T) {
 		change     func(m *backup.Manifest)
 	}{
 		{"newer backup", "newer scrip", func(m *backup.Manifest) { m.Format = backup.Format + 1 }},
-		{"newer log", "newer scrip", func(m *backup.Manifest) { m.LogFormat = 2 }},
+		{"newer log", "newer scrip", func(m *backup.Manifest) { m.LogFormat = topology.Format + 1 }},
 		{"no format", "which log", func(m *backup.Manifest) { m.Format = 0 }},
 		{"no log", "which log", func(m *backup.Manifest) { m.Log = "" }},
 		{"too few streams", "8", func(m *backup.Manifest) { m.Streams = m.Streams[:3] }},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -45,6 +46,9 @@ type Manifest struct {
 	Key bool `json:"code_key"`
 	// Streams in the order in which they were begun, which is that in which they are restored.
 	Streams []Stream `json:"streams"`
+	// Unread are messages at the ends of streams that the program could not read, of a newer version say. They are in the
+	// copy like all others.
+	Unread []eventlog.Unread `json:"unread,omitempty"`
 }
 
 // Stream is one stream of a backup: <name>.snapshot and <name>.json.

@@ -64,7 +64,7 @@ func newRig(t *testing.T, js jetstream.JetStream, replicas int) *rig {
 // work runs owners and schedulers of all lanes until stop is called or the test ends.
 func (r *rig) work(change func(*lane.Options)) {
 	r.t.Helper()
-	snapshots, err := snapstore.New(r.t.Context(), r.js, snapstore.Options{Logger: streamtest.Logger(r.t), Pause: time.Microsecond})
+	snapshots, err := snapstore.New(r.t.Context(), r.js, snapstore.Options{Seal: r.log.WithKey(testKey).Seal, Logger: streamtest.Logger(r.t), Pause: time.Microsecond})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func (r *rig) work(change func(*lane.Options)) {
 		w := &worker{Lane: lane.New(o), cancel: cancel}
 		w.done.Go(func() { _ = w.Run(ctx) })
 		w.done.Go(func() {
-			_ = scheduler.New(r.js, r.log.UUID, n, scheduler.Options{Snapshots: snapshots, Metrics: scheduler.NewMetrics(nil), Logger: streamtest.Logger(r.t)}).Run(ctx)
+			_ = scheduler.New(r.js, r.log.UUID, n, scheduler.Options{Seal: r.log.WithKey(testKey).Seal, Format: r.log.Format, Snapshots: snapshots, Metrics: scheduler.NewMetrics(nil), Logger: streamtest.Logger(r.t)}).Run(ctx)
 		})
 		r.run = append(r.run, w)
 	}

@@ -14,8 +14,8 @@ import (
 
 const (
 	// Bucket is the KV bucket of the changes, and Stream what NATS keeps it in.
-	Bucket = "SCRIP_CONFIG"
-	Stream = "KV_" + Bucket
+	Bucket = topology.ConfigBucket
+	Stream = topology.ConfigStream
 
 	subjectPrefix = "$KV." + Bucket + "."
 	// maxMessage bounds a change, those of newer versions included.

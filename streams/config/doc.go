@@ -18,6 +18,9 @@
 // starts makes the bucket anew and has the defaults; the others keep what held while that one is empty. The first change in
 // it begins a new history: it is in force everywhere, and all else is back to its default.
 //
+// The bucket also holds, under keys of their own (skip.<stream>.<sequence>.<hash>), which messages of the log every reader is
+// to pass over: see Skip and package eventlog. They are no settings, and like those are never removed.
+//
 // Owner: Live.Run, one goroutine of the caller's; Store has no goroutine.
 //
 // What a crash does: of a server, nothing; it folds again when it starts. Of whoever was setting, the change is there or

@@ -156,12 +156,7 @@ func (w *writing) try(ctx context.Context) error {
 	}
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
-	kv, err := w.js.KeyValue(ctx, Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		if err = makeBucket(ctx, w.js, w.opts.Replicas); err == nil {
-			kv, err = w.js.KeyValue(ctx, Bucket)
-		}
-	}
+	kv, err := w.bucket(ctx)
 	if err != nil {
 		return err
 	}

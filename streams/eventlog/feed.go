@@ -54,6 +54,7 @@ func (e *GapError) Error() string {
 // other messages, and skip those in between.
 type Feed struct {
 	stream Stream
+	bare   bool // without payloads
 	log    *slog.Logger
 	ready  chan struct{} // holds one token while there is something to take
 	cancel context.CancelFunc
@@ -75,10 +76,15 @@ type Feed struct {
 // OpenFeed starts reading behind message after (0 = from the first). It fails if the stream ends before it: ErrLostTail.
 // The caller closes the feed. A nil logger is slog.Default.
 func (s Stream) OpenFeed(ctx context.Context, after uint64, log *slog.Logger) (*Feed, error) {
+	return s.openFeed(ctx, after, log, false)
+}
+
+// openFeed is OpenFeed; with bare the messages come without their payloads.
+func (s Stream) openFeed(ctx context.Context, after uint64, log *slog.Logger, bare bool) (*Feed, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	f := &Feed{stream: s, log: log, ready: make(chan struct{}, 1), ended: make(chan struct{}), last: after}
+	f := &Feed{stream: s, bare: bare, log: log, ready: make(chan struct{}, 1), ended: make(chan struct{}), last: after}
 	f.space = sync.NewCond(&f.mu)
 	if err := f.checkLast(ctx); err != nil {
 		return nil, fmt.Errorf("reading stream %s behind %d: %w", s.name, after, err)
@@ -293,6 +299,7 @@ func (f *Feed) begin(ctx context.Context) (*generation, error) {
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       f.last + 1,
 		AckPolicy:         jetstream.AckNonePolicy,
+		HeadersOnly:       f.bare,
 		MaxDeliver:        1,
 		MemoryStorage:     true,
 		Replicas:          1,

@@ -20,11 +20,16 @@ import (
 const TimeLayout = "2006-01-02T15:04:05.000000Z"
 
 var (
-	// ErrForeign is the kind of a message that scrip did not write: its headers are missing or wrong. Readers skip it
-	// and raise an alarm.
-	ErrForeign = errors.New("message without valid scrip headers")
+	// ErrForeign is the kind of a message that scrip did not write: its seal or its headers are missing or wrong. Readers
+	// skip it and raise an alarm.
+	ErrForeign = errors.New("message without a valid seal or valid scrip headers")
 	// ErrNewerFormat is the kind of a message written by a newer scrip. It is never skipped: the reader stops.
 	ErrNewerFormat = errors.New("log format newer than this program")
+	// ErrUnreadable is the kind of a message that carries scrip's seal and that this program does not understand although
+	// it knows its format. It is never skipped either.
+	ErrUnreadable = errors.New("sealed message that this program does not understand")
+	// ErrSkipped is the kind of a message that an operator told all readers to pass over. It is an ErrForeign.
+	ErrSkipped = fmt.Errorf("%w, or to be passed over as an operator said", ErrForeign)
 )
 
 // Position is a place in the log. The zero Position is before the first message.
@@ -55,6 +60,9 @@ type Header struct {
 	Source Source
 	// SourceDigest, on reminder messages only, is the digest of the event message Source points into.
 	SourceDigest string
+	// SealedFrom is the sequence of the stream's first sealed message, which may be this one. 0 = this message is not
+	// sealed. Stream.Seal sets it.
+	SealedFrom uint64
 }
 
 // Source is where in the event stream a reminder message comes from.
@@ -94,7 +102,10 @@ func (m *Message) Follows(next *Message) bool {
 
 // Digest is the first 16 bytes, in hex, of the SHA-256 over the Scrip- headers, sorted, each as "name: value\r\n", an
 // empty line "\r\n", and the payload. Headers that NATS adds are not part of it, so that it survives backup and restore.
-func Digest(h nats.Header, payload []byte) string {
+func Digest(h nats.Header, payload []byte) string { return Hash(h, payload)[:32] }
+
+// Hash is all of what Digest is the half of: 64 hex digits.
+func Hash(h nats.Header, payload []byte) string {
 	sum := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		if !strings.HasPrefix(name, "Scrip-") {
@@ -106,14 +117,19 @@ func Digest(h nats.Header, payload []byte) string {
 	}
 	sum.Write([]byte("\r\n"))
 	sum.Write(payload)
-	return hex.EncodeToString(sum.Sum(nil)[:16])
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// Encode writes the headers of an event message (or, with a Source, of a reminder message). Times are cut to the
-// microsecond.
+// Encode writes the headers of an event message (or, with a Source, of a reminder message), without the seal: see
+// Sealer.Encode. Times are cut to the microsecond.
 func (h Header) Encode() nats.Header {
 	out := nats.Header{}
-	out.Set(topology.HeaderFormat, strconv.Itoa(topology.Format))
+	if h.SealedFrom != 0 {
+		out.Set(topology.HeaderFormat, strconv.Itoa(topology.Format))
+		out.Set(topology.HeaderSealedFrom, strconv.FormatUint(h.SealedFrom, 10))
+	} else {
+		out.Set(topology.HeaderFormat, strconv.Itoa(topology.FormatUnsealed))
+	}
 	out.Set(topology.HeaderOwner, h.Owner)
 	if h.Source != (Source{}) {
 		out.Set(topology.HeaderSource, fmt.Sprintf("%d:%d:%d", h.Source.Sequence, h.Source.Line, h.Source.LastR))
@@ -136,7 +152,8 @@ func (h Header) Encode() nats.Header {
 // FormatTime writes a time as headers hold it.
 func FormatTime(t time.Time) string { return t.UTC().Format(TimeLayout) }
 
-// Parse reads a message of an event stream. Errors are ErrForeign or ErrNewerFormat.
+// Parse reads a message of an event stream, whoever wrote it: a Judge says whether it counts. Errors are ErrForeign or
+// ErrNewerFormat.
 func Parse(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Message, error) {
 	m, err := parseCommon(h, payload, sequence, stored)
 	if err != nil {
@@ -150,14 +167,16 @@ func Parse(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Me
 		p.require(topology.HeaderRebase, m.Rebase > 0 && m.Rebase == m.Commands[0], "the first of "+topology.HeaderCommands)
 	}
 	covers := m.Commands[1] >= m.Commands[0]
-	p.require(topology.HeaderCommands, m.Commands[0] > 0 && (covers || m.Rebase != 0 && m.Next() == m.Commands[0]), "<first>-<last> with first ≤ last")
+	// A rebase may cover nothing, and so does the step that sealing begins with.
+	none := (m.Rebase != 0 || m.SealedFrom == sequence) && m.Next() == m.Commands[0]
+	p.require(topology.HeaderCommands, m.Commands[0] > 0 && (covers || none), "<first>-<last> with first ≤ last")
 	if covers || h.Get(topology.HeaderCommandTime) != "" {
 		m.CommandTime = p.time(topology.HeaderCommandTime)
 	}
 	return m, p.err
 }
 
-// ParseReminder reads a message of a reminder stream. Errors are ErrForeign or ErrNewerFormat.
+// ParseReminder is Parse for a reminder stream.
 func ParseReminder(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Message, error) {
 	m, err := parseCommon(h, payload, sequence, stored)
 	if err != nil {
@@ -173,17 +192,25 @@ func ParseReminder(h nats.Header, payload []byte, sequence uint64, stored time.T
 	return m, p.err
 }
 
-// parseCommon decides first whether the message is ours to judge at all: a newer format may look any way it likes.
+// parseCommon reads what all messages have. A newer format may look any way it likes.
 func parseCommon(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Message, error) {
 	p := headerParser{h: h, sequence: sequence}
-	if format := p.number(topology.HeaderFormat); p.err == nil && format > topology.Format {
-		return Message{}, fmt.Errorf("%w: message %d has format %d, this program knows %d; use a newer scrip", ErrNewerFormat, sequence, format, topology.Format)
-	} else if p.err == nil {
-		p.require(topology.HeaderFormat, format > 0, "a number from 1")
+	format := p.number(topology.HeaderFormat)
+	if p.err == nil && format > topology.Format {
+		return Message{}, newer(sequence, format)
 	}
-	owner := h.Get(topology.HeaderOwner)
-	p.require(topology.HeaderOwner, owner != "", "the writer's nonce")
-	return Message{Header: Header{Owner: owner}, Sequence: sequence, Time: stored, Payload: payload, raw: h}, p.err
+	p.require(topology.HeaderFormat, format > 0, "a number from 1")
+	m := Message{Header: Header{Owner: h.Get(topology.HeaderOwner)}, Sequence: sequence, Time: stored, Payload: payload, raw: h}
+	p.require(topology.HeaderOwner, m.Owner != "", "the writer's nonce")
+	if format > topology.FormatUnsealed {
+		m.SealedFrom = p.number(topology.HeaderSealedFrom)
+		p.require(topology.HeaderSealedFrom, m.SealedFrom > 0 && m.SealedFrom <= sequence, "a sequence not behind the message's own")
+	}
+	return m, p.err
+}
+
+func newer(sequence, format uint64) error {
+	return fmt.Errorf("%w: message %d has format %d, this program knows %d; use a newer scrip", ErrNewerFormat, sequence, format, topology.Format)
 }
 
 func isDigest(s string) bool {

@@ -69,9 +69,9 @@ func TestBadHeadersAreForeign(t *testing.T) {
 		}
 	}
 	h := nats.Header{}
-	h.Set(topology.HeaderFormat, "2") // of a newer format nothing else is judged
+	h.Set(topology.HeaderFormat, "3") // of a newer format nothing else is judged
 	if _, err := eventlog.Parse(h, nil, 1, time.Time{}); !errors.Is(err, eventlog.ErrNewerFormat) {
-		t.Errorf("format 2: %v", err)
+		t.Errorf("format 3: %v", err)
 	}
 	reminder := eventlog.Header{Owner: "o", Source: eventlog.Source{Sequence: 5}, SourceDigest: "00112233445566778899aabbccddeeff"}
 	for header, values := range map[string][]string{

@@ -16,6 +16,7 @@ type Reader struct {
 	feed    *Feed
 	stream  Stream
 	log     *slog.Logger
+	judge   *Judge
 	raw     []Raw // taken from the feed, not yet parsed
 	seq     uint64
 	foreign uint64
@@ -39,8 +40,16 @@ func (s Stream) Open(ctx context.Context, log string, after Position, opts Reade
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	if err := s.Verify(ctx, log, after); err != nil {
+	raw, err := s.verify(ctx, log, after)
+	if err != nil {
 		return nil, err
+	}
+	judge, err := s.Judge(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if after.Sequence != 0 {
+		judge.Behind(&raw)
 	}
 	feed, err := s.OpenFeed(ctx, after.Sequence, opts.Logger)
 	if err != nil {
@@ -49,7 +58,7 @@ func (s Stream) Open(ctx context.Context, log string, after Position, opts Reade
 	if opts.Alarmed == nil {
 		opts.Alarmed = new(atomic.Uint64)
 	}
-	return &Reader{feed: feed, stream: s, log: opts.Logger, alarmed: opts.Alarmed, seq: after.Sequence}, nil
+	return &Reader{feed: feed, stream: s, judge: judge, log: opts.Logger, alarmed: opts.Alarmed, seq: after.Sequence}, nil
 }
 
 // Next waits for the next valid message.
@@ -94,16 +103,10 @@ func (r *Reader) TryBatch(max int, dst []Message) ([]Message, error) {
 	}
 	had := len(dst)
 	for i := range raw {
-		m, err := r.stream.parse(raw[i].Header, raw[i].Data, raw[i].Sequence, raw[i].Time)
+		m, err := r.judge.Read(&raw[i])
 		switch {
 		case errors.Is(err, ErrForeign):
-			r.foreign++
-			if raw[i].Sequence <= r.alarmed.Load() {
-				break
-			}
-			r.alarmed.Store(raw[i].Sequence)
-			r.alarms++
-			r.log.Error("message in the log that scrip did not write; passed over, find out who may publish there", "stream", r.stream.name, "sequence", raw[i].Sequence, "err", err)
+			r.pass(&raw[i], err)
 		case err != nil:
 			r.err = err
 			if len(dst) > had {
@@ -119,6 +122,21 @@ func (r *Reader) TryBatch(max int, dst []Message) ([]Message, error) {
 		r.raw[i] = Raw{}
 	}
 	return dst, nil
+}
+
+// pass counts a message that is not read, and reports it once.
+func (r *Reader) pass(raw *Raw, why error) {
+	r.foreign++
+	if raw.Sequence <= r.alarmed.Load() {
+		return
+	}
+	r.alarmed.Store(raw.Sequence)
+	if errors.Is(why, ErrSkipped) {
+		r.log.Warn("message passed over, as an operator told all readers", "stream", r.stream.name, "sequence", raw.Sequence)
+		return
+	}
+	r.alarms++
+	r.log.Error("message in the log that scrip did not write; passed over, find out who may publish there", "stream", r.stream.name, "sequence", raw.Sequence, "err", why)
 }
 
 // CatchUp hands over, in batches, every valid message up to where the stream ends when it is called, and returns then.
@@ -160,6 +178,9 @@ func (r *Reader) Foreign() uint64 { return r.foreign }
 
 // Alarms is how many of them this reader reported.
 func (r *Reader) Alarms() uint64 { return r.alarms }
+
+// SealedFrom is the sequence of the first sealed message, as far as was read. 0 = there is none.
+func (r *Reader) SealedFrom() uint64 { return r.judge.SealedFrom() }
 
 // Behind is described at Feed.Behind.
 func (r *Reader) Behind() uint64 { return r.feed.Behind() }

@@ -3,6 +3,7 @@ package eventlog_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,7 +100,8 @@ func TestReaderPassesForeignAndStopsAtNewerFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	newer := h.Encode()
-	newer.Set(topology.HeaderFormat, "2")
+	newer.Set(topology.HeaderFormat, "3")
+	newer.Set(topology.HeaderSeal, strings.Repeat("A", 43))
 	if _, err := a.Publish(t.Context(), eventlog.Attempt{Expected: 4, Header: newer}); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -32,8 +33,17 @@ type Stream struct {
 	js      jetstream.JetStream
 	name    string
 	subject string // the one its writer publishes to; empty for commands
-	parse   func(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Message, error)
+	parse   parser
+	log     string    // UUID, where it is known
+	key     *seal.Key // nil = this reader cannot check seals
+	// sealedFrom is where sealing began, as far as it is known before anything was read; 0 = it may not have begun, and
+	// with settled it has not.
+	sealedFrom uint64
+	settled    bool
 }
+
+// parser is Parse or ParseReminder.
+type parser func(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Message, error)
 
 // Events is a lane's event stream.
 func Events(js jetstream.JetStream, lane int) Stream {
@@ -49,6 +59,16 @@ func Reminders(js jetstream.JetStream, lane int) Stream {
 // and OpenFeed make sense on it.
 func Commands(js jetstream.JetStream, lane int) Stream {
 	return Stream{js: js, name: topology.CmdStream(lane)}
+}
+
+// In is the stream as a part of a log: with the key to its seals, if the log has one, and with what is known of where
+// sealing began. Without it the stream is read as by somebody who knows nothing but the messages.
+func (s Stream) In(log topology.Log) Stream {
+	s.log, s.key = log.UUID, log.Seal
+	if log.Format > topology.FormatUnsealed {
+		s.sealedFrom, s.settled = 1, true
+	}
+	return s
 }
 
 // Name is the stream's name.
@@ -133,55 +153,26 @@ func (s Stream) get(ctx context.Context, sequence uint64) (Raw, error) {
 // Verify says whether a recorded position is still a place in this log. The zero sequence always is, in its own log.
 // Errors: ErrLostTail, ErrDiverged, ErrTrimmed, ErrHole: whatever was recorded with the position is of no use then.
 func (s Stream) Verify(ctx context.Context, log string, pos Position) error {
+	_, err := s.verify(ctx, log, pos)
+	return err
+}
+
+// verify is Verify, and returns the message there.
+func (s Stream) verify(ctx context.Context, log string, pos Position) (Raw, error) {
 	if pos.Log != log {
-		return fmt.Errorf("position %d of log %s, this is log %s: %w", pos.Sequence, pos.Log, log, ErrDiverged)
+		return Raw{}, fmt.Errorf("position %d of log %s, this is log %s: %w", pos.Sequence, pos.Log, log, ErrDiverged)
 	}
 	if pos.Sequence == 0 {
-		return nil
+		return Raw{}, nil
 	}
 	raw, err := s.Get(ctx, pos.Sequence)
 	if err != nil {
-		return err
+		return Raw{}, err
 	}
 	if digest := Digest(raw.Header, raw.Data); digest != pos.Digest {
-		return fmt.Errorf("message %d of stream %s has digest %s, recorded was %s: %w", pos.Sequence, s.name, digest, pos.Digest, ErrDiverged)
+		return Raw{}, fmt.Errorf("message %d of stream %s has digest %s, recorded was %s: %w", pos.Sequence, s.name, digest, pos.Digest, ErrDiverged)
 	}
-	return nil
-}
-
-// Tail is how a stream ends.
-type Tail struct {
-	// Last is the sequence of the last message, valid or not, 0 if none: what the next Publish must expect.
-	Last uint64
-	// Message is the last valid message; nil if there is none.
-	Message *Message
-	// Foreign are the sequences after Message (after 0, if none) that hold no valid message. Raise an alarm.
-	Foreign []uint64
-}
-
-// Tail reads the end of the stream from its leader, walking back over messages that scrip did not write. A message of a
-// newer format ends the walk with ErrNewerFormat.
-func (s Stream) Tail(ctx context.Context) (Tail, error) {
-	bounds, err := s.Bounds(ctx)
-	if err != nil {
-		return Tail{}, err
-	}
-	tail := Tail{Last: bounds.Last}
-	for seq := bounds.Last; seq > 0 && seq >= bounds.First; seq-- {
-		raw, err := s.Get(ctx, seq)
-		if err == nil {
-			var m Message
-			if m, err = s.parse(raw.Header, raw.Data, raw.Sequence, raw.Time); err == nil {
-				tail.Message = &m
-				return tail, nil
-			}
-		}
-		if !errors.Is(err, ErrForeign) && !errors.Is(err, ErrHole) {
-			return Tail{}, err
-		}
-		tail.Foreign = append(tail.Foreign, seq)
-	}
-	return tail, nil
+	return raw, nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -167,8 +167,9 @@ func (l *Lane) take(ctx context.Context) error {
 	o := &owner{lane: l, opt: l.opt, started: time.Now(), arrived: true, queries: make(chan asked, maxQueries)}
 	o.Owner = protocol.New(protocol.Options{
 		Log: l.opt.Log.UUID, Lane: l.opt.Lane, Nonce: uuid.NewString(), State: domain.NewLane(l.opt.domainOptions()),
+		Sealer: eventlog.EventSealer(l.opt.Log, l.opt.Lane),
 	})
-	o.stream = eventlog.Events(l.opt.JetStream, l.opt.Lane)
+	o.stream = eventlog.Events(l.opt.JetStream, l.opt.Lane).In(l.opt.Log)
 	var err error
 	if o.appender, err = o.stream.NewAppender(l.opt.WriteTimeout); err != nil {
 		return err
@@ -182,6 +183,9 @@ func (l *Lane) take(ctx context.Context) error {
 		return err
 	}
 	if err := o.continues(ctx); err != nil {
+		return err
+	}
+	if err := o.beginSealing(ctx); err != nil {
 		return err
 	}
 	if o.feed, err = eventlog.Commands(l.opt.JetStream, l.opt.Lane).OpenFeed(ctx, o.Covered(), l.opt.Logger); err != nil {

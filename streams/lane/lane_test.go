@@ -308,38 +308,47 @@ func TestAForeignMessageIsReportedOnce(t *testing.T) {
 	}
 }
 
+// plant writes an event message as somebody does who has the code key; format, where it is not empty, is another one.
+func (r *rig) plant(h eventlog.Header, format string) {
+	r.t.Helper()
+	log := r.log.WithKey(testKey)
+	bounds, err := eventlog.Events(r.js, 0).Bounds(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	header := eventlog.EventSealer(log, 0).Encode(h, 1, bounds.Last+1, nil)
+	if format != "" {
+		header.Set(topology.HeaderFormat, format)
+		header.Set(topology.HeaderSeal, log.Seal.Message(topology.EvtStream(0), bounds.Last+1, header, nil))
+	}
+	if _, err := r.js.PublishMsg(r.t.Context(), &nats.Msg{Subject: topology.Evt(0), Header: header}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 func TestALogThatContradictsItselfStopsTheLane(t *testing.T) {
-	newer := nats.Header{topology.HeaderFormat: {"2"}}
 	for _, c := range []struct {
 		name   string
 		damage func(r *rig)
 		says   string
 	}{
 		{"a newer format", func(r *rig) {
-			if _, err := r.js.PublishMsg(r.t.Context(), &nats.Msg{Subject: topology.Evt(0), Header: newer}); err != nil {
-				r.t.Fatal(err)
-			}
+			r.plant(eventlog.Header{Owner: "someone"}, "3")
 		}, "newer"},
 		{"a command stream that lost its tail", func(r *rig) {
 			h := eventlog.Header{Commands: [2]uint64{3, 1000}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "someone"}
-			if _, err := r.js.PublishMsg(r.t.Context(), &nats.Msg{Subject: topology.Evt(0), Header: h.Encode()}); err != nil {
-				r.t.Fatal(err)
-			}
+			r.plant(h, "")
 		}, "--rebase 0"},
 		{"a command stream that is another one", func(r *rig) {
 			if _, err := r.js.Publish(r.t.Context(), topology.LaneCmd(0), []byte("{}")); err != nil {
 				r.t.Fatal(err)
 			}
 			h := eventlog.Header{Commands: [2]uint64{3, 3}, CommandTime: time.Unix(1, 0), LaneTime: time.Now(), Owner: "someone"}
-			if _, err := r.js.PublishMsg(r.t.Context(), &nats.Msg{Subject: topology.Evt(0), Header: h.Encode()}); err != nil {
-				r.t.Fatal(err)
-			}
+			r.plant(h, "")
 		}, "--rebase 0"},
 		{"a gap in the covered commands", func(r *rig) {
 			h := eventlog.Header{Commands: [2]uint64{7, 8}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "someone"}
-			if _, err := r.js.PublishMsg(r.t.Context(), &nats.Msg{Subject: topology.Evt(0), Header: h.Encode()}); err != nil {
-				r.t.Fatal(err)
-			}
+			r.plant(h, "")
 		}, "covers commands from 7"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -379,9 +388,7 @@ func TestARebaseLetsAStoppedLaneGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := eventlog.Header{Commands: [2]uint64{3, 1000}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "someone"}
-	if _, err := r.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Evt(0), Header: h.Encode()}); err != nil {
-		t.Fatal(err)
-	}
+	r.plant(h, "")
 	o := r.options()
 	o.Rebase = new(uint64)
 	r.up(r.start(o))

@@ -18,10 +18,35 @@ func (o *owner) load(ctx context.Context) error {
 		return fmt.Errorf("loading the snapshot: %w", err)
 	}
 	err := o.replay(ctx)
-	if errors.Is(err, eventlog.ErrNewerFormat) {
-		return fmt.Errorf("%w: %w; run a newer scrip", ErrStopped, err)
+	if errors.Is(err, eventlog.ErrNewerFormat) || errors.Is(err, eventlog.ErrUnreadable) {
+		return fmt.Errorf("%w: %w; run a newer scrip. To lose what that message decided instead, start once with --skip-message %d=SEQ", ErrStopped, err, o.opt.Lane)
 	}
 	return err
+}
+
+// beginSealing seals a log from before that. Until it is done nothing is decided, so nothing answered.
+func (o *owner) beginSealing(ctx context.Context) error {
+	w := o.BeginSealing()
+	if w == nil {
+		return nil
+	}
+	if err := o.writeAlone(ctx, w); err != nil {
+		return err
+	}
+	o.opt.Logger.InfoContext(ctx, "event messages are sealed from here on; servers of versions before that stop at this lane", "sequence", o.Sequence())
+	return nil
+}
+
+// writeAlone writes a step before the loop runs.
+func (o *owner) writeAlone(ctx context.Context, w *protocol.Write) error {
+	sequence, err := o.appender.Publish(ctx, w.Attempt)
+	if err != nil {
+		if sequence, err = o.resolve(ctx, w.Attempt, err); err != nil {
+			return err
+		}
+	}
+	o.acked(sequence)
+	return nil
 }
 
 // replay folds the event messages after the state's position.
@@ -48,7 +73,7 @@ func (o *owner) replay(ctx context.Context) error {
 	if foreign := reader.Alarms(); foreign > 0 {
 		o.opt.Metrics.foreign.WithLabelValues(o.lane.label).Add(float64(foreign))
 	}
-	o.Folded(last, reader.Sequence())
+	o.Folded(last, reader.Sequence(), reader.SealedFrom())
 	o.durable.Store(o.Covered())
 	return nil
 }
@@ -118,13 +143,9 @@ func (o *owner) rebase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sequence, err := o.appender.Publish(ctx, w.Attempt)
-	if err != nil {
-		if sequence, err = o.resolve(ctx, w.Attempt, err); err != nil {
-			return err
-		}
+	if err := o.writeAlone(ctx, w); err != nil {
+		return err
 	}
-	o.acked(sequence)
 	o.opt.Rebase, o.lane.opt.Rebase = nil, nil // once
 	o.opt.Metrics.rebased.WithLabelValues(o.lane.label).Inc()
 	// How many commands of the stream as it is now are left out undecided, and how many are decided once more.

@@ -60,6 +60,9 @@ func (o Options) withDefaults() Options {
 	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, time.Minute)
 	o.Retention = cmp.Or(o.Retention, 10*time.Minute)
 	o.PurgeEvery = cmp.Or(o.PurgeEvery, 5*time.Second)
+	if o.Log.Seal == nil {
+		o.Log = o.Log.WithKey(o.Key)
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -121,10 +121,10 @@ func (o *owner) restore(ctx context.Context) error {
 	}
 	var state *domain.Lane
 	accept := func(meta snapstore.Meta) error {
-		if meta.Format != domain.SnapshotFormat {
-			return fmt.Errorf("snapshot format %d, this program writes %d", meta.Format, domain.SnapshotFormat)
+		if meta.Format < domain.OldestSnapshotFormat || meta.Format > domain.SnapshotFormat {
+			return fmt.Errorf("snapshot format %d, this program reads %d to %d", meta.Format, domain.OldestSnapshotFormat, domain.SnapshotFormat)
 		}
-		return o.stream.Verify(ctx, o.opt.Log.UUID, meta.Position)
+		return meta.Check(ctx, o.stream, o.opt.Log.UUID)
 	}
 	read := func(r io.Reader) (err error) {
 		state, err = domain.ReadLane(o.opt.domainOptions(), r)

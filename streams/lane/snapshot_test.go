@@ -20,7 +20,7 @@ func (r *rig) withSnapshots() lane.Options {
 	r.t.Helper()
 	o := r.options()
 	var err error
-	if o.Snapshots, err = snapstore.New(r.t.Context(), r.js, snapstore.Options{Logger: streamtest.Logger(r.t)}); err != nil {
+	if o.Snapshots, err = snapstore.New(r.t.Context(), r.js, snapstore.Options{Seal: r.log.WithKey(o.Key).Seal, Logger: streamtest.Logger(r.t)}); err != nil {
 		r.t.Fatal(err)
 	}
 	return o

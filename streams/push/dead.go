@@ -23,6 +23,9 @@ import (
 const DeadStream = "SCRIP_PUSH_DEAD"
 
 const (
+	// deadFormat is the format of a dead letter.
+	deadFormat = "1"
+
 	deadSubjects = "scrip.push.dead."
 
 	headerStream   = "Scrip-Push-Stream"
@@ -131,7 +134,7 @@ func (d *deadStream) keep(ctx context.Context, l *DeadLetter, replaces uint64) e
 	}
 	msg := nats.NewMsg(deadSubject(l.Name, l.place))
 	msg.Data = payload
-	msg.Header.Set(topology.HeaderFormat, strconv.Itoa(topology.Format))
+	msg.Header.Set(topology.HeaderFormat, deadFormat)
 	msg.Header.Set(headerStream, l.Stream)
 	msg.Header.Set(headerSequence, strconv.FormatUint(l.Sequence, 10))
 	msg.Header.Set(headerTries, strconv.Itoa(l.Tries))

@@ -112,7 +112,7 @@ func serveReminders(customers ...string) (url string, stop func(), err error) {
 		return "", nil, err
 	}
 	ctx := context.Background()
-	if _, err := topology.Ensure(ctx, js, topology.Spec{Lanes: 1, KeyFingerprint: "example"}); err != nil {
+	if _, err := topology.Ensure(ctx, js, topology.Spec{Lanes: 1, KeyFingerprint: "example", Format: topology.FormatUnsealed}); err != nil {
 		return "", nil, err
 	}
 	var lines []byte

@@ -319,7 +319,9 @@ func TestNewerFormat(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(fmt.Sprintf("there=%t", first), func(t *testing.T) {
 			r := newRig(t, 1)
-			newer := func() { r.publish(t, 0, nats.Header{topology.HeaderFormat: {"2"}}, "?") }
+			newer := func() {
+				r.publish(t, 0, nats.Header{topology.HeaderFormat: {"3"}, topology.HeaderSeal: {strings.Repeat("A", 43)}}, "?")
+			}
 			if first {
 				newer()
 			}

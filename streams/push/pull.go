@@ -150,9 +150,9 @@ func (p *Pusher) take(lane int, msg jetstream.Msg) error {
 		p.giveBack(w, 0)
 		return nil
 	}
-	m, err := eventlog.ParseReminder(msg.Headers(), msg.Data(), meta.Sequence.Stream, meta.Timestamp)
+	m, err := p.reads[lane].Read(&eventlog.Raw{Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data(), Sequence: meta.Sequence.Stream, Time: meta.Timestamp})
 	switch {
-	case errors.Is(err, eventlog.ErrNewerFormat):
+	case errors.Is(err, eventlog.ErrNewerFormat), errors.Is(err, eventlog.ErrUnreadable):
 		// Never passed over: a newer program gets it.
 		p.giveBack(w, pauseMost)
 		return fmt.Errorf("push: lane %d: %w", lane, err)

@@ -45,6 +45,7 @@ type Pusher struct {
 	call  caller
 	desk  *desk
 	log   topology.Log
+	reads []*eventlog.Judge // of each lane, used by the one who pulls
 
 	turns  chan struct{} // one for each call under way
 	paused chan struct{} // one for each message that waits here without a turn
@@ -134,12 +135,20 @@ func (p *Pusher) prepare(ctx context.Context) ([]jetstream.Consumer, error) {
 	}
 	p.log = log
 	consumers := make([]jetstream.Consumer, log.Lanes)
+	p.reads = make([]*eventlog.Judge, log.Lanes)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(startParallel)
 	for lane := range consumers {
 		g.Go(func() (err error) {
 			// Looked at before anything is taken from the stream: each message taken and given back counts as a delivery.
-			if _, err := eventlog.Reminders(p.js, lane).Tail(gctx); err != nil {
+			stream, err := eventlog.Reminders(p.js, lane).In(log).Settled(gctx)
+			if err == nil {
+				_, err = stream.Tail(gctx)
+			}
+			if err == nil {
+				p.reads[lane], err = stream.Judge(gctx)
+			}
+			if err != nil {
 				return fmt.Errorf("push: %w", err)
 			}
 			consumers[lane], err = p.consumer(gctx, lane)

@@ -33,7 +33,7 @@ func TestThePackageIsLight(t *testing.T) {
 	if len(deps) < 10 {
 		t.Fatalf("go list -deps names only %d packages", len(deps))
 	}
-	ours := []string{"streams/push", "streams/topology", "streams/eventlog", "domain", "domain/code", "domain/siphash"}
+	ours := []string{"streams/push", "streams/topology", "streams/eventlog", "streams/seal", "domain", "domain/code", "domain/siphash"}
 	for _, dep := range deps {
 		if rest, mine := strings.CutPrefix(dep, "github.com/seed-4a2410e3/scrip/"); mine && !slices.Contains(ours, rest) {
 			t.Errorf("it depends on %s", dep)
@@ -65,7 +65,7 @@ func newRig(t *testing.T, lanes int) *rig {
 	r := &rig{server: streamtest.Start(t)}
 	r.js = r.server.JetStream(t)
 	var err error
-	if r.log, err = topology.Ensure(within(t), r.js, topology.Spec{Lanes: lanes, KeyFingerprint: "test"}); err != nil {
+	if r.log, err = topology.Ensure(within(t), r.js, topology.Spec{Lanes: lanes, KeyFingerprint: "test", Format: topology.FormatUnsealed}); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -53,6 +53,8 @@ type fan struct {
 	// then, would stand behind that one, which tells of others. A stream of several copies cannot do that (see
 	// eventlog.Attempt): there one is on its way at a time.
 	chained bool
+	sealer  eventlog.Sealer
+	sealed  uint64          // where sealing of the stream began, or begins with what is on its way; 0 = it did not
 	last    uint64          // sequence the stream ends with when all of window has landed
 	lastID  string          // of that message, if it is ours and chained
 	reached eventlog.Source // how far the stream comes when all of window has landed
@@ -203,8 +205,11 @@ func (f *fan) next() (attempt eventlog.Attempt, told int) {
 	f.flying += told
 	f.widest = max(f.widest, len(payload))
 	header := eventlog.Header{Owner: f.owner, Source: to, SourceDigest: digest}
-	attempt = eventlog.Attempt{Expected: f.last, Header: header.Encode(), Payload: payload}
+	attempt = eventlog.Attempt{Expected: f.last, Header: f.sealer.Encode(header, f.sealed, f.last+1, payload), Payload: payload}
 	f.last++
+	if f.sealed == 0 && f.sealer.Seals() {
+		f.sealed = f.last
+	}
 	if f.chained {
 		attempt.After, f.lastID = f.lastID, f.owner+"-"+strconv.FormatUint(f.last, 10)
 		attempt.ID = f.lastID

@@ -527,7 +527,7 @@ func TestStrangersOnTheReminderStream(t *testing.T) {
 	everyoneOnce(t, r.waitTold(700), 700)
 	run.stop()
 
-	newer := &nats.Msg{Subject: "scrip.rmd.0", Header: nats.Header{"Scrip-Format": {"2"}, "Scrip-Owner": {"x"}}}
+	newer := &nats.Msg{Subject: "scrip.rmd.0", Header: nats.Header{"Scrip-Format": {"3"}, "Scrip-Owner": {"x"}, "Scrip-Seal": {strings.Repeat("A", 43)}}}
 	if _, err := r.js.PublishMsg(t.Context(), newer); err != nil {
 		t.Fatal(err)
 	}

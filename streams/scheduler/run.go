@@ -84,14 +84,14 @@ func (s *Scheduler) run(ctx context.Context, snapshots Snapshots) error {
 	defer s.backlog.Store(nil)
 	defer s.rushing.Store(false)
 
-	appender, err := eventlog.Reminders(s.js, s.lane).NewAppender(0)
+	appender, err := s.reminders().NewAppender(0)
 	if err != nil {
 		return err
 	}
 	defer appender.Close()
 	r.pace = newPace(s.opts.Busy)
 	r.fan = &fan{
-		stream: eventlog.Reminders(s.js, s.lane), appender: appender, owner: owner,
+		stream: s.reminders(), appender: appender, owner: owner,
 		pace: r.pace, now: s.opts.Now, timer: s.opts.Timer,
 		count: s.opts.Metrics.published.WithLabelValues(strconv.Itoa(s.lane)), told: &s.told, log: r.log,
 		landed: s.landed,
@@ -120,11 +120,17 @@ func (r *run) ended(ctx context.Context, err error) error {
 // begin finds where the fan-out stopped, restores the book, and folds everything that the log holds by then. Nothing is
 // asked before that: the answer may stand in the log already.
 func (r *run) begin(ctx context.Context) error {
-	events := eventlog.Events(r.js, r.lane)
+	events := r.events()
+	// What the last message of ours says decides whom nobody is told of any more.
+	var err error
+	if r.fan.stream, err = r.fan.stream.Settled(ctx); err != nil {
+		return err
+	}
 	tail, err := r.fan.stream.Tail(ctx)
 	if err != nil {
 		return err
 	}
+	r.fan.sealer, r.fan.sealed = r.fan.stream.Sealer(), r.fan.stream.SealedFrom()
 	if len(tail.Foreign) > 0 {
 		r.log.ErrorContext(ctx, "messages on the reminder stream that scrip did not write; find out who may publish there",
 			"stream", r.fan.stream.Name(), "sequences", tail.Foreign)

@@ -10,7 +10,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // Snapshots keeps snapshots by name. [snapstore.Store] does.
@@ -31,6 +34,10 @@ type Options struct {
 	// SnapshotEvery is how long after a change a snapshot is written at the latest, longer while the book is large.
 	// Defaults to 60 s.
 	SnapshotEvery time.Duration
+	// Seal makes the seals of reminder messages and checks those of events, Format is the log's: see topology.Log. Without
+	// a key nothing is sealed.
+	Seal   *seal.Key
+	Format int
 	// Dir is where a temporary file of each lane keeps whom pending reminders are for: about as many bytes as the
 	// customers' ids have. It has no name, and is gone with the process. Defaults to os.TempDir.
 	Dir string
@@ -63,6 +70,17 @@ type Scheduler struct {
 	rushing atomic.Bool
 
 	landed func(sequence uint64) // of the fan-out; nil but in tests
+}
+
+// events and reminders are the lane's streams.
+func (s *Scheduler) events() eventlog.Stream { return eventlog.Events(s.js, s.lane).In(s.topology()) }
+
+func (s *Scheduler) reminders() eventlog.Stream {
+	return eventlog.Reminders(s.js, s.lane).In(s.topology())
+}
+
+func (s *Scheduler) topology() topology.Log {
+	return topology.Log{UUID: s.log, Format: s.opts.Format, Seal: s.opts.Seal}
 }
 
 // Told is how many customers of reminders it has handed to the reminder stream since it was made. It is safe for

@@ -98,7 +98,7 @@ func (r *run) acceptable(ctx context.Context, meta snapstore.Meta) error {
 		// The book has forgotten whom those reminders were for. An older snapshot, or none, tells them again.
 		return fmt.Errorf("the snapshot was taken when the reminder stream came to %v, it ends at %v: the reminder stream lost its tail", told, r.fan.reached)
 	}
-	return eventlog.Events(r.js, r.lane).Verify(ctx, r.Scheduler.log, meta.Position)
+	return meta.Check(ctx, r.events(), r.Scheduler.log)
 }
 
 // turnEvery is how often a snapshot that is due asks for its turn.

@@ -12,6 +12,9 @@
 // Owner: whoever owns the named state; a Store is used by one goroutine at a time. Two owners at once (one of them a
 // zombie) do no harm: every snapshot has names of its own.
 //
+// The pointer carries a seal for each snapshot (package seal): hashes say that one is whole, the seal says whose it is. One
+// without a valid seal is used only if it was taken before the log was sealed (Meta.Check).
+//
 // What a crash does: nothing worse than a longer fold. A snapshot is an accelerator; everything that can be wrong with
 // one only costs time, and none is ever believed without its hashes, its format and its position in the log.
 package snapstore

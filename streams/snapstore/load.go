@@ -34,7 +34,7 @@ func (s *Store) Load(ctx context.Context, name string, accept func(Meta) error, 
 		return Meta{}, false, err
 	}
 	for _, r := range p.Snapshots {
-		meta, err := s.load(ctx, r, accept, read)
+		meta, err := s.load(ctx, name, r, accept, read)
 		if err == nil {
 			return meta, true, nil
 		}
@@ -49,7 +49,7 @@ func (s *Store) Load(ctx context.Context, name string, accept func(Meta) error, 
 	return Meta{}, false, nil
 }
 
-func (s *Store) load(ctx context.Context, r ref, accept func(Meta) error, read func(io.Reader) error) (Meta, error) {
+func (s *Store) load(ctx context.Context, name string, r ref, accept func(Meta) error, read func(io.Reader) error) (Meta, error) {
 	table, err := s.get(ctx, r.manifest(), -1, r.SHA256)
 	if err != nil {
 		return Meta{}, fmt.Errorf("manifest: %w", err)
@@ -61,6 +61,7 @@ func (s *Store) load(ctx context.Context, r ref, accept func(Meta) error, read f
 	if m.Version != formatVersion {
 		return Meta{}, fmt.Errorf("manifest has version %d, this program knows %d", m.Version, formatVersion)
 	}
+	m.Meta.Sealed = s.opts.Seal != nil && s.opts.Seal.ValidSnapshot(name, r.SHA256, r.Seal)
 	if err := accept(m.Meta); err != nil {
 		return Meta{}, err
 	}

@@ -1,7 +1,9 @@
 package snapstore
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -18,6 +20,28 @@ type Meta struct {
 	Position eventlog.Position `json:"position"`
 	// Note is anything else the caller wants back, as JSON.
 	Note json.RawMessage `json:"note,omitempty"`
+	// Sealed says, of one that is being loaded, that it carries the seal of somebody with the log's code key.
+	Sealed bool `json:"-"`
+}
+
+// ErrUnsealed is the kind of a snapshot without a valid seal where the log is sealed. Its hashes say that it is whole, not
+// whose it is.
+var ErrUnsealed = errors.New("the snapshot carries no valid seal, and the log is sealed where it was taken")
+
+// Check is for accept of Load: the position must be a place in the stream that the state was folded from, and a snapshot
+// without a seal must be from before the stream was sealed.
+func (m Meta) Check(ctx context.Context, stream eventlog.Stream, log string) error {
+	if err := stream.Verify(ctx, log, m.Position); err != nil || m.Sealed {
+		return err
+	}
+	stream, err := stream.Settled(ctx)
+	if err != nil {
+		return err
+	}
+	if from := stream.SealedFrom(); from != 0 && m.Position.Sequence >= from {
+		return ErrUnsealed
+	}
+	return nil
 }
 
 // manifest is the table of contents of one snapshot.
@@ -44,6 +68,8 @@ type ref struct {
 	Prefix string `json:"prefix"`
 	// SHA256 of the manifest.
 	SHA256 string `json:"sha256"`
+	// Seal is described at seal.Key.Snapshot. Versions before it pass over the field, and leave it out.
+	Seal string `json:"seal,omitempty"`
 }
 
 func (r ref) manifest() string  { return r.Prefix + "/manifest" }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -45,6 +46,8 @@ type Options struct {
 	Busy func() bool
 	// OrphanAge is how old garbage that might be another server's running Save must be to be removed. Defaults to 1 h.
 	OrphanAge time.Duration
+	// Seal makes and checks the seals of snapshots: topology.Log.Seal. Nil = none are made, and none is valid.
+	Seal *seal.Key
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }

@@ -39,6 +39,8 @@ type Spec struct {
 	KeyFingerprint string
 	// CmdMaxBytes bounds each command stream. Defaults to DefaultCmdMaxBytes.
 	CmdMaxBytes int64
+	// Format of a new log. Defaults to Format. FormatUnsealed makes one as versions before seals did, for tests.
+	Format int
 }
 
 func (s Spec) withDefaults() Spec {
@@ -47,6 +49,9 @@ func (s Spec) withDefaults() Spec {
 	}
 	if s.CmdMaxBytes == 0 {
 		s.CmdMaxBytes = DefaultCmdMaxBytes
+	}
+	if s.Format == 0 {
+		s.Format = Format
 	}
 	return s
 }

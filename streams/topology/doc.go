@@ -9,6 +9,9 @@
 //
 //	KV SCRIP_LEASE  who works on what (a hint)      objects SCRIP_SNAP  snapshots (an accelerator)
 //
+// The identity has the log's format. A log of format 2 is sealed from its first messages on; versions before seals refuse
+// it. One of format 1 stays that for ever, and each of its streams is sealed from some place on.
+//
 // Owner: nobody in particular. Every server calls Ensure at each start; servers that start at once converge on what
 // the key's creator wrote.
 //

@@ -130,7 +130,7 @@ func newIdentity(spec Spec) (identity, error) {
 		lanes = DefaultLanes
 	}
 	return identity{
-		UUID: name.String(), Lanes: lanes, KeyFingerprint: spec.KeyFingerprint, Format: Format,
+		UUID: name.String(), Lanes: lanes, KeyFingerprint: spec.KeyFingerprint, Format: spec.Format,
 		Created: time.Now().UTC().Truncate(time.Second),
 	}, nil
 }

@@ -147,7 +147,7 @@ func TestEnsureRefusesAnotherLog(t *testing.T) {
 
 	alter(t, js, topology.EvtStream(1), func(c *jetstream.StreamConfig) { c.Metadata["scrip_log"] = "another" })
 	refused(t, js, spec, "belongs to log another")
-	alter(t, js, topology.EvtStream(1), func(c *jetstream.StreamConfig) { c.Metadata["scrip_format"] = "2" })
+	alter(t, js, topology.EvtStream(1), func(c *jetstream.StreamConfig) { c.Metadata["scrip_format"] = "3" })
 	refused(t, js, spec, "newer scrip")
 	alter(t, js, topology.EvtStream(1), func(c *jetstream.StreamConfig) { c.Metadata = nil })
 	refused(t, js, spec, "no log identity")

@@ -1,5 +1,7 @@
 package topology
 
+import "github.com/seed-4a2410e3/scrip/streams/seal"
+
 // Headers of messages in the log and of commands on their way into it.
 const (
 	// HeaderCommands holds "<first>-<last>", the command sequences a step covers, contiguous from step to step.
@@ -12,6 +14,10 @@ const (
 	HeaderOwner = "Scrip-Owner"
 	// HeaderFormat holds the log format, see Format.
 	HeaderFormat = "Scrip-Format"
+	// HeaderSealedFrom holds the sequence of the first sealed message of the stream: nothing behind it is ours without a seal.
+	HeaderSealedFrom = "Scrip-Sealed-From"
+	// HeaderSeal holds the seal, see package seal.
+	HeaderSeal = seal.Header
 	// HeaderReply, on a command message, holds the inbox that outcomes go to.
 	HeaderReply = "Scrip-Reply"
 	// HeaderRebase holds the command sequence a lane goes on at: the only break in contiguity.
@@ -22,5 +28,10 @@ const (
 	HeaderSourceDigest = "Scrip-Source-Digest"
 )
 
-// Format is the log format this program writes and the highest it reads.
-const Format = 1
+const (
+	// Format is the log format this program writes and the highest it reads: messages are sealed.
+	Format = 2
+	// FormatUnsealed is the one before it. A log that was created with it is sealed from the place on where a lane's first
+	// owner of this version began.
+	FormatUnsealed = 1
+)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/seal"
 )
 
 // identityKey is the key in StateBucket that holds the log's identity.
@@ -24,8 +26,11 @@ type Log struct {
 	Lanes int
 	// KeyFingerprint names the code key the log was created with.
 	KeyFingerprint string
-	// Format is the log format its creator wrote.
+	// Format is the log format its creator wrote. From FormatUnsealed + 1 on all messages are sealed.
 	Format int
+	// Seal makes and checks the seals of messages and snapshots. Nil = this process does not have the key: it takes what
+	// looks like a seal for one. Neither Ensure nor Inspect sets it; WithKey does.
+	Seal *seal.Key
 	// Created is when the log was created, by its creator's clock, in whole seconds.
 	Created time.Time
 	// Drift lists, for people, how streams and buckets differ from the spec. Nothing of it is repaired silently. Set by
@@ -33,6 +38,12 @@ type Log struct {
 	Drift []string
 	// Shop says that every command stream takes LaneShop. Set by Ensure only.
 	Shop bool
+}
+
+// WithKey is the log as somebody sees it who holds its code key.
+func (l Log) WithKey(codeKey [32]byte) Log {
+	l.Seal = seal.Derive(codeKey, l.UUID)
+	return l
 }
 
 // identity is what is fixed when a log is created. It stands in StateBucket and in every stream's metadata.

@@ -22,10 +22,14 @@ const (
 	// SnapBucket is the object store of snapshots.
 	SnapBucket = "SCRIP_SNAP"
 
-	// LeaseStream, StateStream and SnapStream are the streams that NATS keeps the buckets in.
-	LeaseStream = "KV_" + LeaseBucket
-	StateStream = "KV_" + StateBucket
-	SnapStream  = "OBJ_" + SnapBucket
+	// ConfigBucket is the KV bucket of the settings' history and of the messages that readers are to pass over.
+	ConfigBucket = "SCRIP_CONFIG"
+
+	// LeaseStream, StateStream, SnapStream and ConfigStream are the streams that NATS keeps the buckets in.
+	LeaseStream  = "KV_" + LeaseBucket
+	StateStream  = "KV_" + StateBucket
+	SnapStream   = "OBJ_" + SnapBucket
+	ConfigStream = "KV_" + ConfigBucket
 )
 
 // API is the subject of a JetStream API request such as "STREAM.INFO.SCRIP_EVT_0", with the prefix that js was made

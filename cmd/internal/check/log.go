@@ -79,7 +79,7 @@ func (f *Fold) readEvents(ctx context.Context, js jetstream.JetStream, log topol
 	if f.events.Log == "" {
 		f.events = eventlog.Position{Log: log.UUID, Lane: f.number}
 	}
-	reader, err := eventlog.Events(js, f.number).Open(ctx, log.UUID, f.events, quiet)
+	reader, err := eventlog.Events(js, f.number).In(log).Open(ctx, log.UUID, f.events, quiet)
 	if err != nil {
 		return 0, err
 	}

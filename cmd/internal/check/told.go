@@ -54,7 +54,7 @@ func (f *Fold) readTold(ctx context.Context, js jetstream.JetStream, log topolog
 	if last <= f.told.Sequence {
 		return nil
 	}
-	reader, err := eventlog.Reminders(js, f.number).Open(ctx, log.UUID, f.told, quiet)
+	reader, err := eventlog.Reminders(js, f.number).In(log).Open(ctx, log.UUID, f.told, quiet)
 	if err != nil {
 		return err
 	}

@@ -119,7 +119,7 @@ func TestRemindersAreToldOnceAndInOrder(t *testing.T) {
 func TestALogIsFollowedWhileItGrows(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	ctx := t.Context()
-	log, err := topology.Ensure(ctx, js, topology.Spec{Lanes: 1, KeyFingerprint: "k", CmdMaxBytes: 16 << 20})
+	log, err := topology.Ensure(ctx, js, topology.Spec{Lanes: 1, KeyFingerprint: "k", CmdMaxBytes: 16 << 20, Format: topology.FormatUnsealed})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // Key is a code key and where it came from.
@@ -86,6 +88,23 @@ func FindKey(dir, given string) (k Key, found bool, err error) {
 		return Key{}, false, fmt.Errorf("%s: %w", k.From, err)
 	}
 	return k, true, nil
+}
+
+// Unlock is the log with the key to its seals, if its code key is found: see FindKey. A reader that needs no code does
+// without it, but cannot tell forged messages; log says so. dir is the data directory.
+func Unlock(of topology.Log, dir, given string, log *slog.Logger) topology.Log {
+	key, found, err := FindKey(dir, given)
+	switch {
+	case err != nil:
+		log.Info("the seals of messages are not checked here", "err", err)
+	case !found:
+		log.Debug("the seals of messages are not checked here: no code key", "dir", dir, "variable", KeyVariable)
+	case code.Fingerprint(key.Key) != of.KeyFingerprint:
+		log.Info("the seals of messages are not checked here: the code key is that of another log", "key", key.From)
+	default:
+		return of.WithKey(key.Key)
+	}
+	return of
 }
 
 // PutKey writes the code key of a log that is being restored. Another key that is there already is never overwritten.

@@ -36,7 +36,7 @@ func (s *server) startAPI(ctx context.Context) error {
 			return err
 		}
 		opts.History = history.New(s.tables.pool, func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
-			return eventlog.Events(js, lane).Get(ctx, sequence)
+			return eventlog.Events(js, lane).In(s.stream).Lookup(ctx, sequence)
 		})
 	}
 	svc := service.New(nc, s.stream, code.New(s.key), opts)

@@ -52,7 +52,7 @@ func (s *server) startLanes(ctx context.Context) error {
 	}
 	ls := &lanes{s: s, js: js, due: make([]atomic.Pointer[scheduler.Scheduler], s.stream.Lanes), waits: make([]atomic.Pointer[string], s.stream.Lanes), scheduler: scheduler.NewMetrics(s.metrics.registry)}
 	s.pressure = &pressure{answered: ls.answered, loading: ls.loading, rushing: ls.rushing, now: time.Now}
-	if ls.snapshots, err = snapstore.New(ctx, js, snapstore.Options{Busy: s.pressure.Busy, Logger: s.log}); err != nil {
+	if ls.snapshots, err = snapstore.New(ctx, js, snapstore.Options{Seal: s.stream.Seal, Busy: s.pressure.Busy, Logger: s.log}); err != nil {
 		return err
 	}
 	manager, err := lease.New(js, LeaseGroup, s.stream.Lanes, s.id, lease.Options{Logger: s.log})
@@ -170,7 +170,7 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 	for {
 		begun := time.Now()
 		sched := scheduler.New(ls.js, ls.s.stream.UUID, n, scheduler.Options{
-			Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log, Dir: ls.s.dir.Path(), Config: ls.s.config, Busy: ls.asked, Now: ls.s.clock.Now,
+			Seal: ls.s.stream.Seal, Format: ls.s.stream.Format, Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log, Dir: ls.s.dir.Path(), Config: ls.s.config, Busy: ls.asked, Now: ls.s.clock.Now,
 		})
 		ls.due[n].Store(sched)
 		err := sched.Run(ctx)

@@ -199,6 +199,11 @@ func (s *server) openLog(ctx context.Context) error {
 		}
 		return err
 	}
+	if spec.KeyFingerprint != "" {
+		s.stream = s.stream.WithKey(s.key)
+	} else {
+		s.stream = datadir.Unlock(s.stream, s.dir.Path(), s.opts.CodeKey, s.log)
+	}
 	for _, d := range s.stream.Drift {
 		s.log.Warn("the log's streams differ from what this program would make; nothing was changed", "difference", d)
 	}

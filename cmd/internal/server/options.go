@@ -88,6 +88,8 @@ type Options struct {
 	// Rebase has the lanes that an operator lets go on although the command stream does not continue what the events
 	// cover, each with the command sequence to go on at (0 = behind what the stream holds).
 	Rebase map[int]uint64
+	// Skip are messages that every reader of the log is to pass over, for good.
+	Skip []Skip
 	// Clock is the machine's clocks. Defaults to the real ones; its Tolerance is always that of the run-time settings.
 	Clock wall.Options
 	// Version says what is running, for metrics.

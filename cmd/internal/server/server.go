@@ -106,7 +106,7 @@ func (s *server) start(ctx context.Context) error {
 	s.descriptor = datadir.Descriptor{PID: os.Getpid(), HTTPURL: reachable("http", s.credentials, listener.Addr().String()), Sync: s.opts.Sync}
 	s.group.start("http", s.serveHTTP(listener))
 
-	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startRoll, s.startTables, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAPI} {
+	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startRoll, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAPI} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -30,12 +30,23 @@ func (o *Owner) Fold(m *eventlog.Message) error {
 }
 
 // Folded ends the folding. last is the newest message folded, nil if none was; end is where the stream ends: the fence
-// counts all messages, also those that are not ours.
-func (o *Owner) Folded(last *eventlog.Message, end uint64) {
+// counts all messages, also those that are not ours. sealed is where sealing of the stream began, 0 = it did not.
+func (o *Owner) Folded(last *eventlog.Message, end, sealed uint64) {
 	if last != nil {
 		o.mark.Position = last.Position(o.log, o.lane)
 	}
-	o.fence = end
+	o.fence, o.sealed = end, sealed
+}
+
+// BeginSealing begins the step that sealing of a log from before it begins with, nil if there is nothing to begin: no lines,
+// no commands, of the format that older owners refuse. From its acknowledgement on they stop at this lane, and no message
+// without a seal counts any more. Before it this owner must answer nothing: the two would not pass over the same messages.
+func (o *Owner) BeginSealing() *Write {
+	if o.sealed != 0 || !o.sealer.Seals() {
+		return nil
+	}
+	covered := o.mark.Covered
+	return o.write(eventlog.Header{Commands: [2]uint64{covered + 1, covered}, CommandTime: o.mark.Stamped}, nil)
 }
 
 // Continues checks that the command stream is the one the events speak of, and goes on where they end. A restored or

@@ -19,6 +19,9 @@ type Owner struct {
 	lane  int
 	nonce string
 
+	sealer eventlog.Sealer
+	sealed uint64 // where sealing of the event stream began, 0 = it did not
+
 	state *domain.Lane
 	mark  Mark   // of the newest event message known to be durable, without its digest while tail has it
 	tail  *Write // that message, if it was written here and nobody asked for its digest yet
@@ -44,12 +47,14 @@ type Options struct {
 	Lane  int          // the lane's number
 	Nonce string       // stands on everything this owner writes; no other taking of the lane has it
 	State *domain.Lane // empty; belongs to the owner from now on
+	// Sealer writes the headers of what the owner writes. The zero Sealer seals nothing.
+	Sealer eventlog.Sealer
 }
 
 // New returns the owner of an empty lane.
 func New(o Options) *Owner {
 	return &Owner{
-		log: o.Log, lane: o.Lane, nonce: o.Nonce, state: o.State,
+		log: o.Log, lane: o.Lane, nonce: o.Nonce, sealer: o.Sealer, state: o.State,
 		mark: Mark{Position: eventlog.Position{Log: o.Log, Lane: o.Lane}},
 	}
 }

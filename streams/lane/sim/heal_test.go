@@ -62,13 +62,14 @@ func (w *world) settle(p *process) {
 // compare holds the owner's state against a plain fold of the whole log.
 func (w *world) compare(p *process) {
 	fold := domain.NewLane(laneOptions)
+	judge := eventlog.JudgeEvents(w.log, 0)
 	for seq := uint64(1); seq <= w.events.last; seq++ {
 		raw, err := w.events.get(seq)
 		if err != nil {
 			w.violate("broken simulation", "%v", err)
 			return
 		}
-		m, err := eventlog.Parse(raw.Header, raw.Data, raw.Sequence, raw.Time)
+		m, err := judge.Read(&raw)
 		if err != nil {
 			continue // foreign
 		}

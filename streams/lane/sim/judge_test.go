@@ -29,6 +29,7 @@ const (
 // judge knows the log as its lines tell it, the naive way, and what was answered. It shares no rule with the lane.
 type judge struct {
 	w       *world
+	reads   *eventlog.Judge
 	seen    uint64 // event messages looked at
 	covered uint64
 	clock   time.Time
@@ -73,7 +74,7 @@ func newJudge(w *world) *judge {
 
 func (j *judge) reset() {
 	aside := j.aside
-	*j = judge{w: j.w, aside: aside, done: map[string]done{}, coupons: map[string]*coupon{}, claimed: map[string]uint32{},
+	*j = judge{w: j.w, reads: eventlog.JudgeEvents(j.w.log, 0), aside: aside, done: map[string]done{}, coupons: map[string]*coupon{}, claimed: map[string]uint32{},
 		ends: map[string]domain.Instant{}, limits: map[string]uint32{}, through: map[string]domain.Instant{}}
 }
 
@@ -92,7 +93,7 @@ func (j *judge) look() {
 			j.w.violate("broken simulation", "%v", err)
 			return
 		}
-		m, err := eventlog.Parse(raw.Header, raw.Data, raw.Sequence, raw.Time)
+		m, err := j.reads.Read(&raw)
 		if errors.Is(err, eventlog.ErrForeign) {
 			continue
 		}
@@ -291,9 +292,10 @@ func (j *judge) forget() {
 		in.gone = err != nil || !raw.Time.Equal(in.stored)
 	}
 	// Refusals of commands that are not covered any more, or covered by nobody's step that we know: they are decided anew.
+	reads := eventlog.JudgeEvents(w.log, 0)
 	for i := uint64(1); i <= w.events.last; i++ {
 		if raw, err := w.events.get(i); err == nil {
-			if m, err := eventlog.Parse(raw.Header, raw.Data, raw.Sequence, raw.Time); err == nil {
+			if m, err := reads.Read(&raw); err == nil {
 				j.cover = append(j.cover, cover{m.Sequence, m.Commands[0], m.Commands[1], m.Owner, m.CommandTime})
 			}
 		}

@@ -147,6 +147,7 @@ func (p *process) load() {
 	w.takings++
 	p.Owner = protocol.New(protocol.Options{
 		Log: logID, Nonce: fmt.Sprintf("%s-%d", p.name, w.takings), State: domain.NewLane(laneOptions),
+		Sealer: eventlog.EventSealer(w.log, 0),
 	})
 	for i := len(w.snapshots) - 1; i >= 0 && i >= len(w.snapshots)-2; i-- {
 		s := w.snapshots[i]
@@ -163,6 +164,10 @@ func (p *process) load() {
 		p.Restore(state, s.mark)
 		break
 	}
+	judge := eventlog.JudgeEvents(w.log, 0)
+	if raw, err := w.events.get(p.Sequence()); err == nil {
+		judge.Behind(&raw)
+	}
 	var last *eventlog.Message
 	for seq := p.Sequence() + 1; seq <= end.Last; seq++ {
 		raw, err := w.events.get(seq)
@@ -170,7 +175,7 @@ func (p *process) load() {
 			p.stop(err)
 			return
 		}
-		m, err := eventlog.Parse(raw.Header, raw.Data, raw.Sequence, raw.Time)
+		m, err := judge.Read(&raw)
 		if errors.Is(err, eventlog.ErrForeign) {
 			continue
 		}
@@ -186,7 +191,7 @@ func (p *process) load() {
 	if !w.bug.anySnapshot {
 		end.Last = max(end.Last, p.Sequence()) // the snapshot's message was found, so what said that it ends before lags
 	}
-	p.Folded(last, end.Last)
+	p.Folded(last, end.Last, judge.SealedFrom())
 	p.phase, p.looks = loaded, 0
 	w.note("%s loads: events to %d, commands to %d", p.Nonce(), p.Sequence(), p.Covered())
 }
@@ -251,6 +256,11 @@ func (p *process) open() {
 	}
 	p.look()
 	p.phase = working
+	if write := p.BeginSealing(); write != nil {
+		w.count("sealing begun")
+		p.flights = append(p.flights, &flight{write: write})
+		p.transmit(p.flights[0])
+	}
 }
 
 // look remembers what the feed delivered last.
@@ -358,6 +368,8 @@ func (p *process) publish() bool {
 	}
 	if p.w.bug.quietRepeats && p.cursor > p.pretend {
 		write.Attempt.Header.Set(topology.HeaderCommands, fmt.Sprintf("%d-%d", p.pretend+1, p.cursor))
+		a := &write.Attempt
+		a.Header.Set(topology.HeaderSeal, p.w.log.Seal.Message(topology.EvtStream(0), a.Expected+1, a.Header, a.Payload))
 		p.pretend = p.cursor
 	}
 	if p.w.bug.answerEarly {

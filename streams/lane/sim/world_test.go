@@ -37,6 +37,7 @@ type bug struct {
 // world is a lane and everything around it.
 type world struct {
 	bug     bug
+	log     topology.Log
 	seed    uint64
 	rng     *rand.Rand
 	lossy   bool // sync interval: a power loss takes what was not synced
@@ -91,6 +92,8 @@ func newWorld(seed uint64, b bug) *world {
 		bug: b, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
 		commands: store{name: "commands"}, events: store{name: "events"}, counts: map[string]int{},
 	}
+	// Half of the logs are from before there were seals.
+	w.log = topology.Log{UUID: logID, Lanes: 1, Format: topology.FormatUnsealed + int(seed%2)}.WithKey(laneOptions.Key)
 	w.lossy = w.rng.IntN(4) == 0
 	w.judge = newJudge(w)
 	w.crowd = newCrowd(w)
@@ -293,7 +296,26 @@ func (w *world) write(a eventlog.Attempt) (sequence uint64, ok bool) {
 }
 
 func (w *world) foreign() bool {
-	w.events.append(topology.Evt(0), nats.Header{}, []byte("I do not belong here"), w.now)
+	covered := w.judge.covered
+	h := eventlog.Header{Commands: [2]uint64{covered + 2, covered + 3}, CommandTime: w.now, LaneTime: w.now, Owner: "mallory"}.Encode()
+	payload := []byte("I do not belong here")
+	switch w.rng.IntN(5) {
+	case 0:
+		h = nats.Header{}
+	case 1: // as if of a newer version
+		h.Set(topology.HeaderFormat, "3")
+	case 2: // a step that was written once before
+		if w.events.last > 0 {
+			old := w.events.messages[w.rng.IntN(len(w.events.messages))]
+			if old.Header.Get(topology.HeaderSeal) != "" {
+				h, payload = old.Header, old.Data
+			}
+		}
+	case 3: // what would be the next step, with a seal of another log's key
+		h = eventlog.EventSealer(topology.Log{UUID: "other"}.WithKey(laneOptions.Key), 0).Encode(
+			eventlog.Header{Commands: [2]uint64{covered + 1, covered + 1}, CommandTime: w.now, LaneTime: w.now, Owner: "mallory"}, 0, w.events.last+1, payload)
+	}
+	w.events.append(topology.Evt(0), h, payload, w.now)
 	if !w.lossy {
 		w.events.synced = w.events.last
 	}

@@ -1,0 +1,223 @@
+package mixed
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const lanes = 2
+
+var bothLanes = []int{0, 1}
+
+// judge holds the log against what was answered: every answered claim is in it, once, and no message of the older version
+// stands behind the step that sealing began with.
+func judge(t *testing.T, c *crowd, data string) (sealedFrom []uint64) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(data, "code.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := code.ParseKey(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, found, err := topology.Inspect(t.Context(), c.js)
+	if err != nil || !found {
+		t.Fatalf("no log: %v", err)
+	}
+	log = log.WithKey(key)
+	fold, ends, err := check.Log(t.Context(), c.js, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range fold.Violations {
+		t.Error(v)
+	}
+	holders := map[string]string{}
+	for lane := range c.lanes {
+		campaign := c.campaign(lane)
+		for code, customer := range fold.Holders(campaign) {
+			if other, twice := holders[campaign+"/"+customer]; twice {
+				t.Errorf("%s of %s holds %s and %s", customer, campaign, other, code)
+			}
+			holders[campaign+"/"+customer] = code
+		}
+		from, unsealed := uint64(0), 0
+		for seq := uint64(1); seq <= ends[lane]; seq++ {
+			raw, err := eventlog.Events(c.js, lane).Get(t.Context(), seq)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch valid := log.Seal.Valid(topology.EvtStream(lane), seq, raw.Header, raw.Data); {
+			case valid && from == 0:
+				from = seq
+				if len(raw.Data) != 0 || raw.Header.Get(topology.HeaderSealedFrom) != fmt.Sprint(seq) {
+					t.Errorf("lane %d: sealing begins with message %d of %d bytes, which says %v", lane, seq, len(raw.Data), raw.Header)
+				}
+			case !valid && from != 0:
+				unsealed++
+			}
+		}
+		if unsealed != 0 {
+			t.Errorf("lane %d: %d messages without a seal behind message %d", lane, unsealed, from)
+		}
+		sealedFrom = append(sealedFrom, from)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, code := range c.codes {
+		if holders[key] != code {
+			t.Errorf("%s was answered %s, the log says %q", key, code, holders[key])
+		}
+	}
+	t.Logf("%d answered claims, %d in the log, sealed from %v", len(c.codes), len(holders), sealedFrom)
+	return sealedFrom
+}
+
+// TestAnOldAndANewServerNeverBothAnswer: both run on one log under load, are stopped in their tracks and killed. A lane
+// that the new one has taken is never answered for by the old one again.
+func TestAnOldAndANewServerNeverBothAnswer(t *testing.T) {
+	program := oldProgram(t)
+	nats := streamtest.Start(t, streamtest.Lanes(lanes))
+	dataOld, dataNew := dataDir(t), dataDir(t)
+	before := start(t, "old", program, dataOld, "--nats", nats.ClientURL(), "--lanes", fmt.Sprint(lanes))
+	ready(t, before)
+	copyKey(t, dataOld, dataNew)
+	c := newCrowd(t, nats.ClientURL(), lanes)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for lane := range lanes {
+		c.create(ctx, lane)
+	}
+	stop := c.run(ctx)
+	c.more(50, bothLanes...)
+
+	after := start(t, "new", scriptest.Binary(), dataNew, "--nats", nats.ClientURL())
+	ready(t, after)
+	sealed := func(lane int) bool {
+		tail, err := eventlog.Events(c.js, lane).Tail(t.Context())
+		return err == nil && tail.Message != nil && tail.Message.SealedFrom != 0
+	}
+	streamtest.Eventually(t, "the new server seals a lane", func() bool { return slices.ContainsFunc(bothLanes, sealed) })
+
+	// The old one is stopped in its tracks, with a write on its way perhaps; its lanes go to the new one.
+	if err := before.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	streamtest.Eventually(t, "the new server seals all lanes", func() bool { return sealed(0) && sealed(1) })
+	c.more(50, bothLanes...)
+	if err := before.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	c.more(50, 0) // beside the old one, which may take the other lane now
+
+	// Left alone, the old one decides nothing.
+	after.Kill()
+	streamtest.Eventually(t, "the old server refuses both lanes", func() bool {
+		said := before.Said()
+		return slices.IndexFunc(bothLanes, func(lane int) bool { return !strings.Contains(said, fmt.Sprintf("lane=%d err=\"lane stopped", lane)) }) < 0
+	})
+	c.mu.Lock()
+	answered := slices.Clone(c.answered)
+	c.mu.Unlock()
+	before.Kill()
+	c.mu.Lock()
+	if !slices.Equal(answered, c.answered) {
+		t.Errorf("answers while only the old server ran: %v, then %v", answered, c.answered)
+	}
+	c.mu.Unlock()
+
+	ready(t, start(t, "new", scriptest.Binary(), dataNew, "--nats", nats.ClientURL()))
+	c.more(50, bothLanes...)
+	stop()
+	if t.Failed() {
+		return
+	}
+	for lane, from := range judge(t, c, dataNew) {
+		if from == 0 {
+			t.Errorf("lane %d is not sealed", lane)
+		}
+	}
+}
+
+// copyKey gives another server the log's code key.
+func copyKey(t *testing.T, from, to string) {
+	t.Helper()
+	key, err := os.ReadFile(filepath.Join(from, "code.key"))
+	if err == nil {
+		err = os.MkdirAll(to, 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(to, "code.key"), key, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWhatAnOldServerLeftLoads: its data directory with log and snapshots, and its backup.
+func TestWhatAnOldServerLeftLoads(t *testing.T) {
+	program := oldProgram(t)
+	data := dataDir(t)
+	p := start(t, "old", program, data, "--nats-listen", "127.0.0.1:0", "--lanes", fmt.Sprint(lanes))
+	c := newCrowd(t, ready(t, p).NATSURL, lanes)
+	for lane := range lanes {
+		c.create(t.Context(), lane)
+		for i := range 20 {
+			c.claim(t.Context(), lane, fmt.Sprint(i))
+		}
+	}
+	backup := filepath.Join(t.TempDir(), "backup")
+	run(t, program, "backup", backup, "--data", data)
+	if exit, err := p.Stop(); exit != 0 || err != nil { // writes snapshots
+		t.Fatalf("the old server ended with %d, %v", exit, err)
+	}
+	restored := dataDir(t)
+	run(t, scriptest.Binary(), "restore", backup, "--data", restored)
+	for _, data := range []string{data, restored} {
+		p := start(t, "new", scriptest.Binary(), data, "--nats-listen", "127.0.0.1:0")
+		next := newCrowd(t, ready(t, p).NATSURL, lanes)
+		next.codes = c.codes // the same answers
+		for lane := range lanes {
+			for i := range 25 {
+				next.claim(t.Context(), lane, fmt.Sprint(i))
+			}
+		}
+		said := p.Said()
+		if data != restored && (strings.Contains(said, "snapshot not used") || strings.Count(said, "replayed=0") < lanes) {
+			t.Errorf("the snapshots of the old server were not used")
+		}
+		for lane, from := range judge(t, next, data) {
+			if from == 0 {
+				t.Errorf("lane %d is not sealed", lane)
+			}
+		}
+		for key := range next.codes { // each log goes on in its own way
+			if strings.HasSuffix(key, "/20") || strings.HasSuffix(key, "/21") || strings.HasSuffix(key, "/22") || strings.HasSuffix(key, "/23") || strings.HasSuffix(key, "/24") {
+				delete(next.codes, key)
+			}
+		}
+		p.Kill()
+	}
+}
+
+func run(t *testing.T, program string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput(); err != nil {
+		t.Fatalf("scrip %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}

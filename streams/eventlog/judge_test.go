@@ -1,0 +1,175 @@
+package eventlog_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+var logOf = topology.Log{UUID: "01234567-89ab-7cde-8f01-23456789abcd", Lanes: 2, Format: topology.FormatUnsealed}
+
+// builder makes messages of a lane.
+type builder struct {
+	log topology.Log
+	seq uint64
+}
+
+func (b *builder) raw(h nats.Header, payload string) *eventlog.Raw {
+	b.seq++
+	return &eventlog.Raw{Header: h, Data: []byte(payload), Sequence: b.seq}
+}
+
+func (b *builder) plain(n uint64) *eventlog.Raw {
+	h, data := step("o", n, "x")
+	return b.raw(h.Encode(), string(data))
+}
+
+// sealed is step n; sealing began at from, 0 = with it. change is done before it is sealed.
+func (b *builder) sealed(n, from uint64, change ...string) *eventlog.Raw {
+	h, data := step("o", n, "x")
+	log := b.log.WithKey([32]byte{1})
+	out := eventlog.EventSealer(log, lane).Encode(h, from, b.seq+1, data)
+	for i := 0; i < len(change); i += 2 {
+		out.Set(change[i], change[i+1])
+	}
+	out.Set(topology.HeaderSeal, log.Seal.Message(topology.EvtStream(lane), b.seq+1, out, data))
+	return b.raw(out, string(data))
+}
+
+// forged looks like a message of ours to who does not have the key.
+func (b *builder) forged(n, from uint64, change ...string) *eventlog.Raw {
+	raw := b.sealed(n, from, change...)
+	raw.Header.Set(topology.HeaderSeal, strings.Repeat("A", 43))
+	return raw
+}
+
+type verdict struct {
+	what    string
+	raw     *eventlog.Raw
+	keyed   error // nil = it counts
+	keyless error
+}
+
+func judge(t *testing.T, log topology.Log, messages []verdict) {
+	t.Helper()
+	keyed, keyless := eventlog.JudgeEvents(log.WithKey([32]byte{1}), lane), eventlog.JudgeEvents(log, lane)
+	for _, m := range messages {
+		if _, err := keyed.Read(m.raw); !errors.Is(err, m.keyed) {
+			t.Errorf("message %d, %s: with the key %v, want %v", m.raw.Sequence, m.what, err, m.keyed)
+		}
+		if _, err := keyless.Read(m.raw); !errors.Is(err, m.keyless) {
+			t.Errorf("message %d, %s: without the key %v, want %v", m.raw.Sequence, m.what, err, m.keyless)
+		}
+	}
+}
+
+func TestWhatCountsOnALogFromBeforeSeals(t *testing.T) {
+	foreign, newer := eventlog.ErrForeign, eventlog.ErrNewerFormat
+	b := builder{log: logOf}
+	headers := func(pairs ...string) nats.Header {
+		h := nats.Header{}
+		for i := 0; i < len(pairs); i += 2 {
+			h.Set(pairs[i], pairs[i+1])
+		}
+		return h
+	}
+	replayed := func(raw *eventlog.Raw) *eventlog.Raw { return b.raw(raw.Header, string(raw.Data)) }
+	first := b.plain(1)
+	judge(t, logOf, []verdict{
+		{"an ordinary step", first, nil, nil},
+		{"a higher format without a seal", b.raw(headers(topology.HeaderFormat, "9", topology.HeaderOwner, "x"), ""), foreign, foreign},
+		{"a step that does not follow", b.plain(5), foreign, foreign},
+		{"the same step again", b.plain(1), foreign, foreign},
+		{"no headers", b.raw(nil, ""), foreign, foreign},
+		{"the next step", b.plain(2), nil, nil},
+		{"the first sealed step", b.sealed(3, 0), nil, nil},
+		{"what would be the next step, unsealed", b.plain(4), foreign, foreign},
+		{"a sealed step", b.sealed(4, 7), nil, nil},
+		{"one replayed from before", replayed(first), foreign, foreign},
+		{"a sealed one in another place", replayed(b.sealed(4, 7)), foreign, nil},
+		{"a higher format with a forged seal", b.forged(5, 7, topology.HeaderFormat, "3"), foreign, newer},
+		{"a higher format without a seal", b.raw(headers(topology.HeaderFormat, "3", topology.HeaderOwner, "x"), ""), foreign, foreign},
+		{"a higher format of ours", b.sealed(5, 7, topology.HeaderFormat, "3"), newer, newer},
+		{"sealed and not understood", b.sealed(5, 7, topology.HeaderCommands, "five"), eventlog.ErrUnreadable, foreign},
+	})
+}
+
+func TestANewLogIsSealedFromItsFirstMessage(t *testing.T) {
+	log := logOf
+	log.Format = topology.Format
+	b := builder{log: log}
+	judge(t, log, []verdict{
+		{"an unsealed step", b.plain(1), eventlog.ErrForeign, eventlog.ErrForeign},
+		{"a sealed step", b.sealed(1, 1), nil, nil},
+	})
+}
+
+// TestEveryReaderPassesOverWhatIsSkipped, and nothing else; a message is named by its place and its content.
+func TestEveryReaderPassesOverWhatIsSkipped(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	log := newLog(t, js, 1).WithKey([32]byte{1})
+	events := eventlog.Events(js, lane).In(log)
+	b := builder{log: log}
+	publish := func(raw *eventlog.Raw) {
+		t.Helper()
+		if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Evt(lane), Header: raw.Header, Data: raw.Data}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(b.sealed(1, 1))
+	publish(b.sealed(2, 1, topology.HeaderFormat, "3"))
+	publish(b.sealed(2, 1))
+	publish(b.sealed(3, 1, topology.HeaderFormat, "3"))
+	newer := func() (n int) {
+		r, err := events.Open(t.Context(), log.UUID, eventlog.Position{Log: log.UUID, Lane: lane}, eventlog.ReaderOptions{Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		for {
+			if _, err := r.Next(t.Context()); err != nil {
+				if !errors.Is(err, eventlog.ErrNewerFormat) {
+					t.Errorf("reading ends with %v", err)
+				}
+				return n
+			}
+			n++
+		}
+	}
+	if n := newer(); n != 1 {
+		t.Errorf("%d messages before the first that is newer", n)
+	}
+	if tail, err := events.TailAt(t.Context(), 4); err != nil || len(tail.Unread) != 1 || tail.Message == nil || tail.Message.Sequence != 3 {
+		t.Errorf("tail %+v %v", tail, err)
+	}
+	hash, listed, err := events.CheckSkip(t.Context(), 2)
+	if err != nil || listed {
+		t.Fatal(err)
+	}
+	store, err := config.Open(t.Context(), js, config.Options{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Skip(t.Context(), events.Name(), 2, hash, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Skip(t.Context(), events.Name(), 4, hash, "ann"); err != nil { // the hash of another message
+		t.Fatal(err)
+	}
+	if n := newer(); n != 2 {
+		t.Errorf("%d messages before the second that is newer", n)
+	}
+	if _, err := events.Tail(t.Context()); !errors.Is(err, eventlog.ErrNewerFormat) {
+		t.Errorf("tail: %v", err)
+	}
+	if _, _, err := events.CheckSkip(t.Context(), 3); err == nil {
+		t.Error("a sealed message that can be read is skipped")
+	}
+}

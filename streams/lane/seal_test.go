@@ -1,0 +1,259 @@
+package lane_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// forgeries are messages that somebody can write who may publish on the event stream and does not have the code key.
+func (r *rig) forgeries() map[string]*nats.Msg {
+	r.t.Helper()
+	header := func(first, last uint64, change ...string) nats.Header {
+		h := eventlog.Header{Commands: [2]uint64{first, last}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "mallory"}.Encode()
+		for i := 0; i < len(change); i += 2 {
+			h.Set(change[i], change[i+1])
+		}
+		return h
+	}
+	covered := r.covered()
+	all := map[string]*nats.Msg{
+		"a higher format":         {Header: nats.Header{topology.HeaderFormat: {"99"}, topology.HeaderOwner: {"x"}}},
+		"this format, no seal":    {Header: header(covered+1, covered+1, topology.HeaderFormat, "2", topology.HeaderSealedFrom, "1")},
+		"a seal of nothing":       {Header: header(covered+1, covered+1, topology.HeaderFormat, "3", topology.HeaderSealedFrom, "1", topology.HeaderSeal, strings.Repeat("A", 43))},
+		"a range far ahead":       {Header: header(covered+900, covered+1000)},
+		"the next step":           {Header: header(covered+1, covered+1), Data: []byte("{\"type\":\"nonsense\"}\n")},
+		"a rebase":                {Header: header(1, 5, topology.HeaderRebase, "1")},
+		"a range of decided ones": {Header: header(1, 2)},
+	}
+	if messages, _ := r.events(); len(messages) > 0 {
+		raw, err := eventlog.Events(r.js, 0).Get(r.t.Context(), messages[len(messages)-1].Sequence)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		all["an old step once more"] = &nats.Msg{Header: raw.Header, Data: raw.Data}
+	}
+	return all
+}
+
+// covered is the newest command that the events cover.
+func (r *rig) covered() uint64 {
+	r.t.Helper()
+	tail, err := eventlog.Events(r.js, 0).In(r.log.WithKey(testKey)).Tail(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if tail.Message == nil {
+		return 0
+	}
+	return tail.Message.Next() - 1
+}
+
+func (r *rig) publish(msg *nats.Msg) {
+	r.t.Helper()
+	h := nats.Header{}
+	for name, values := range msg.Header {
+		if strings.HasPrefix(name, "Scrip-") {
+			h[name] = values
+		}
+	}
+	if _, err := r.js.PublishMsg(r.t.Context(), &nats.Msg{Subject: topology.Evt(0), Header: h, Data: msg.Data}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestAForgedMessageStopsNothing: whatever is published on the event stream by who does not have the key, the lane goes on,
+// while it runs and when it is loaded.
+func TestAForgedMessageStopsNothing(t *testing.T) {
+	for _, format := range []int{topology.Format, topology.FormatUnsealed} {
+		r := newRigOf(t, format)
+		run := r.up(r.start(r.options()))
+		r.one(create("c", 100, ""))
+		first := r.one(claim("c", "alice"))
+		n := uint32(1)
+		for name, forged := range r.forgeries() {
+			r.publish(forged)
+			n++
+			if out := r.one(claim("c", name)); out.Status != domain.StatusClaimed || out.N != n {
+				t.Fatalf("format %d, claim behind %s: %+v", format, name, out)
+			}
+			r.publish(forged)
+			if err := run.stop(); err != nil {
+				t.Fatal(err)
+			}
+			run = r.up(r.start(r.options()))
+			if again := r.one(claim("c", "alice")); again.Code != first.Code || !again.Repeat {
+				t.Fatalf("format %d, repeat after %s and a restart: %+v", format, name, again)
+			}
+		}
+	}
+}
+
+// TestSealingBeginsWithAStepOfItsOwn: on a log of an older version the first owner writes a step without lines, and all
+// that follow say where it is. A log that is new needs none.
+func TestSealingBeginsWithAStepOfItsOwn(t *testing.T) {
+	r := newRigOf(t, topology.FormatUnsealed)
+	h := eventlog.Header{Commands: [2]uint64{1, 1}, LaneTime: time.Now(), Owner: "of 0417b2b"}
+	ack, err := r.js.Publish(t.Context(), topology.LaneCmd(0), []byte(create("c", 10, "")+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := eventlog.Commands(r.js, 0).Get(t.Context(), ack.Sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.CommandTime = raw.Time
+	r.publish(&nats.Msg{Header: h.Encode()})
+	// What an older version would stop at, and what nobody wrote.
+	r.publish(&nats.Msg{Header: nats.Header{topology.HeaderFormat: {"2"}, topology.HeaderOwner: {"x"}}})
+	r.publish(&nats.Msg{Header: eventlog.Header{Commands: [2]uint64{7, 8}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "x"}.Encode()})
+	r.up(r.start(r.options()))
+	r.one(create("d", 10, ""))
+	messages, _ := r.events()
+	if len(messages) < 3 {
+		t.Fatalf("%d messages", len(messages))
+	}
+	start := messages[1]
+	if start.Sequence != 4 || start.SealedFrom != 4 || len(start.Payload) != 0 || start.Commands != [2]uint64{2, 1} || !start.CommandTime.Equal(raw.Time.Truncate(time.Microsecond)) {
+		t.Errorf("sealing begins with %+v", start.Header)
+	}
+	if next := messages[2]; next.SealedFrom != 4 || next.Commands[0] != 2 {
+		t.Errorf("it goes on with %+v", next.Header)
+	}
+}
+
+// TestAForgedSnapshotIsNotUsed: a snapshot is read only if somebody sealed it who has the code key, once the log is sealed
+// where it was taken.
+func TestAForgedSnapshotIsNotUsed(t *testing.T) {
+	r := newRig(t)
+	o := r.withSnapshots()
+	run := r.up(r.start(o))
+	r.one(create("c", 100, ""))
+	r.one(claim("c", "alice"))
+	if err := run.stop(); err != nil { // writes a snapshot
+		t.Fatal(err)
+	}
+	sealed := r.up(r.start(r.withSnapshots()))
+	if replayed := sealed.Status().Replayed; replayed != 0 {
+		t.Errorf("%d events replayed behind a sealed snapshot", replayed)
+	}
+	r.one(claim("c", "bob"))
+	if err := sealed.stop(); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody without the key writes the same snapshots again, as they are.
+	kv, err := r.js.KeyValue(t.Context(), topology.StateBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, err := kv.Get(t.Context(), "snap.lane-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.PutString(t.Context(), "snap.lane-0", strings.ReplaceAll(string(entry.Value()), `"seal":"`, `"seal":"x`)); err != nil {
+		t.Fatal(err)
+	}
+	forged := r.up(r.start(r.withSnapshots()))
+	if replayed := forged.Status().Replayed; replayed == 0 {
+		t.Error("a snapshot without a valid seal was used")
+	}
+}
+
+// TestASnapshotFromBeforeSealsIsUsed, and not where the log is sealed.
+func TestASnapshotFromBeforeSealsIsUsed(t *testing.T) {
+	r := newRigOf(t, topology.FormatUnsealed)
+	r.publish(&nats.Msg{Header: eventlog.Header{Commands: [2]uint64{1, 1}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "old"}.Encode()})
+	events := eventlog.Events(r.js, 0).In(r.log.WithKey(testKey))
+	position := func(sequence uint64) eventlog.Position {
+		raw, err := events.Get(t.Context(), sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return eventlog.Position{Log: r.log.UUID, Sequence: sequence, Digest: eventlog.Digest(raw.Header, raw.Data)}
+	}
+	before := snapstore.Meta{Position: position(1)}
+	if err := before.Check(t.Context(), events, r.log.UUID); err != nil {
+		t.Errorf("before the log is sealed: %v", err)
+	}
+	sealer := eventlog.EventSealer(r.log.WithKey(testKey), 0)
+	h := eventlog.Header{Commands: [2]uint64{2, 2}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "new"}
+	r.publish(&nats.Msg{Header: sealer.Encode(h, 0, 2, nil)})
+	for range 70 { // more than are looked at one by one
+		r.publish(&nats.Msg{Header: h.Encode()})
+	}
+	if err := before.Check(t.Context(), events, r.log.UUID); err != nil {
+		t.Errorf("from before the log was sealed: %v", err)
+	}
+	for _, sequence := range []uint64{2, 40} {
+		meta := snapstore.Meta{Position: position(sequence)}
+		if err := meta.Check(t.Context(), events, r.log.UUID); !errors.Is(err, snapstore.ErrUnsealed) {
+			t.Errorf("unsealed at %d: %v", sequence, err)
+		}
+		if meta.Sealed = true; meta.Check(t.Context(), events, r.log.UUID) != nil {
+			t.Errorf("sealed at %d: refused", sequence)
+		}
+	}
+}
+
+// TestASkippedMessageIsPassedOver: what stops a lane is passed over once an operator has said so, and only that.
+func TestASkippedMessageIsPassedOver(t *testing.T) {
+	r := newRig(t)
+	run := r.up(r.start(r.options()))
+	r.one(create("c", 100, ""))
+	first := r.one(claim("c", "alice"))
+	if err := run.stop(); err != nil {
+		t.Fatal(err)
+	}
+	events := eventlog.Events(r.js, 0).In(r.log.WithKey(testKey))
+	bounds, err := events.Bounds(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.plant(eventlog.Header{Owner: "a newer scrip"}, "3")
+	if err := r.start(r.options()).wait(); !errors.Is(err, lane.ErrStopped) || !strings.Contains(err.Error(), "--skip-message 0=") {
+		t.Fatalf("a newer format: %v", err)
+	}
+	store, err := config.Open(t.Context(), r.js, config.Options{Logger: streamtest.Logger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := events.CheckSkip(t.Context(), bounds.Last); err == nil || !strings.Contains(err.Error(), "can be read") {
+		t.Errorf("skipping a sealed message that can be read: %v", err)
+	}
+	if err := store.Skip(t.Context(), events.Name(), bounds.Last+1, strings.Repeat("0", 64), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.start(r.options()).wait(); !errors.Is(err, lane.ErrStopped) {
+		t.Fatalf("with another message skipped: %v", err)
+	}
+	hash, listed, err := events.CheckSkip(t.Context(), bounds.Last+1)
+	if err != nil || listed {
+		t.Fatalf("%s %t %v", hash, listed, err)
+	}
+	for range 2 {
+		if err := store.Skip(t.Context(), events.Name(), bounds.Last+1, hash, "ann"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, listed, err := events.CheckSkip(t.Context(), bounds.Last+1); err != nil || !listed {
+		t.Errorf("listed: %t %v", listed, err)
+	}
+	r.up(r.start(r.options()))
+	if again := r.one(claim("c", "alice")); again.Code != first.Code || !again.Repeat {
+		t.Fatalf("repeat: %+v", again)
+	}
+	if tail, err := events.Tail(t.Context()); err != nil || tail.Message == nil {
+		t.Errorf("tail: %+v %v", tail, err)
+	}
+}
