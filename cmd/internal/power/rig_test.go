@@ -164,6 +164,20 @@ func (m *machine) must(args ...string) string {
 	return c.out.String()
 }
 
+// tries is how often a transfer may break on its way on a loaded machine: it holds a lease that it must renew in time.
+const tries = 4
+
+// insist is must for a transfer, which is begun again when it breaks.
+func (m *machine) insist(args ...string) {
+	m.t.Helper()
+	for range tries - 1 {
+		if c := m.run(args...); c.code == 0 {
+			return
+		}
+	}
+	m.must(args...)
+}
+
 // steps is a number of changes of the file system, small ones as likely as large ones.
 func (m *machine) steps(most int) int {
 	return int(math.Exp(m.rng.Float64() * math.Log(float64(most))))

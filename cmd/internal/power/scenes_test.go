@@ -152,7 +152,7 @@ func (w *world) backup() {
 	case errors.Is(err, fs.ErrNotExist) && c.code == 0:
 		w.t.Errorf("after %d cuts: the backup %s was made and is absent", w.cuts, made.name)
 	case errors.Is(err, fs.ErrNotExist):
-		w.must(make()...)
+		w.insist(make()...)
 	case err != nil:
 		w.t.Error(err)
 	}
@@ -163,7 +163,7 @@ func (w *world) backup() {
 // whole restores a backup where nothing is cut, and looks for what was answered before it began.
 func (w *world) whole(b backupMade) {
 	to := w.name("checked")
-	w.must("restore", w.path(b.name), "--data", w.path(to))
+	w.insist("restore", w.path(b.name), "--data", w.path(to))
 	w.holds(to, b)
 	w.discard(to)
 }
@@ -205,7 +205,7 @@ func (w *world) restore() {
 				_, _ = p.Stop()
 			}
 		}
-		w.must(make...)
+		w.insist(make...)
 	}
 	w.holds(to, b)
 	w.discard(to)
