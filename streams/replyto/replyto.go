@@ -5,7 +5,8 @@
 // asker therefore checks it here first, and counts what it refuses.
 //
 // Not covered are the answers of NATS itself (PubAcks and JetStream API responses): they are published by the NATS server
-// to whatever subject the request names. Only accounts prevent that; see streams/DESIGN.md.
+// to whatever subject the request names. The status of a pull has no body, so it deletes a stream where it is sent to that
+// API. Only accounts prevent that; see streams/DESIGN.md.
 package replyto
 
 import (
