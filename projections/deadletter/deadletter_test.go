@@ -315,16 +315,14 @@ func TestNoRights(t *testing.T) {
 	r := newRig(t)
 	r.fill()
 	l := r.find("SCRIP_CMD_0/11/2")
-	for _, sql := range []string{"CREATE ROLE reader LOGIN PASSWORD 'r'", "GRANT USAGE ON SCHEMA scrip, scrip_meta TO reader",
+	as := pgtest.Role(t, r.pool.Config().ConnString(), "reader")
+	for _, sql := range []string{"GRANT USAGE ON SCHEMA scrip, scrip_meta TO reader",
 		"GRANT SELECT ON ALL TABLES IN SCHEMA scrip TO reader", "GRANT SELECT ON scrip_meta.dead_letter TO reader"} {
 		if _, err := r.pool.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { _, _ = r.pool.Exec(context.Background(), "DROP OWNED BY reader; DROP ROLE reader") })
-	config := r.pool.Config()
-	config.ConnConfig.User, config.ConnConfig.Password = "reader", "r"
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	pool, err := pgxpool.New(t.Context(), as)
 	if err != nil {
 		t.Fatal(err)
 	}

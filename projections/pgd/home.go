@@ -75,6 +75,9 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 	if h.password, err = c.password(ctx, h.place, h.user, h.bin); err != nil {
 		return nil, err
 	}
+	if err := c.upgradeRoles(ctx, h); err != nil {
+		return nil, err
+	}
 	return h, nil
 }
 
@@ -164,8 +167,13 @@ func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (*postmaster, er
 // furnish writes the configuration and makes an empty directory for the socket: a lock file left beside an old socket
 // would, like a stale postmaster.pid, refuse the start for a stranger's sake.
 func (h *home) furnish(settings map[string]string) error {
+	if os.Geteuid() == 0 { // again: much time may have passed since the place was chosen
+		if err := notPlanted(filepath.Dir(string(h.place)), h.place); err != nil {
+			return err
+		}
+	}
 	return errors.Join(
-		atomicfile.Sweep(h.place.hba()), atomicfile.Sweep(h.place.conf()), atomicfile.Sweep(h.place.password()),
+		atomicfile.Sweep(h.place.hba()), atomicfile.Sweep(h.place.conf()), atomicfile.Sweep(h.place.password()), atomicfile.Sweep(h.place.admin()),
 		atomicfile.Write(h.place.hba(), []byte(hbaText), 0o644),
 		atomicfile.Write(h.place.conf(), []byte(configText(h.place, h.bin.walCompression(h.place.data()), settings)), 0o644),
 		os.RemoveAll(h.place.run()),

@@ -2,8 +2,6 @@ package pgd
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,10 +13,14 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
-// roleName is role and database of scrip in its own cluster.
+// roleName is role and database of scrip in its own cluster. The role owns the database and is no superuser.
 const roleName = "scrip"
 
 const passwordBytes = 24
+
+// noChecksumsFrom is the version from which initdb turns data checksums on by itself. They cost what a rebuild of the
+// tables makes up for, and earlier versions do not know the option.
+const noChecksumsFrom = 18
 
 // makingPrefix begins the names of directories in which initdb works. Each run has its own: an initdb that outlives a
 // killed scrip removes what it made when it fails, and must not find the next one's cluster under the same name.
@@ -26,9 +28,9 @@ const makingPrefix = "new-"
 
 // create makes the cluster of a place.
 //
-//	password ──> new-…/password ──> new-…/data (initdb, which syncs) ──> rename to data ──> remove new-…
-//	                                                                       │
-//	             crash before here: new-… is removed and all begins again  │  after: data is whole
+//	password ──> new-…/password ──> new-…/data (initdb, which syncs; roles) ──> rename to data ──> remove new-…
+//	                                                                              │
+//	                    crash before here: new-… is removed and all begins again  │  after: data is whole
 func (c *Cluster) create(ctx context.Context, p place, user account, bin Binaries) error {
 	c.log.InfoContext(ctx, "making a private PostgreSQL cluster", "dir", p.data(), "version", bin.Version, "user", user.name)
 	password, err := newPassword(p)
@@ -48,17 +50,23 @@ func (c *Cluster) create(ctx context.Context, p place, user account, bin Binarie
 	}
 	args := []string{
 		"-D", filepath.Join(making, "data"),
-		"--username=" + roleName, "--pwfile=" + secret, "--auth=scram-sha-256",
+		"--username=" + superuserName, "--pwfile=" + secret, "--auth=scram-sha-256",
 		"--encoding=UTF8", "--locale=C", "--no-instructions",
 	}
 	if strings.EqualFold(c.opts.Settings["fsync"], "off") {
 		args = append(args, "--no-sync")
+	}
+	if bin.Major >= noChecksumsFrom {
+		args = append(args, "--no-data-checksums")
 	}
 	out, err := user.command(ctx, string(p), bin.initdb(), args...).CombinedOutput()
 	if err != nil {
 		last := &tail{}
 		_, _ = last.Write(out)
 		return fmt.Errorf("initdb in %s: %w%s; its last lines:\n%s", string(p), err, spaceHint(string(out)), last)
+	}
+	if err := c.ensureRoles(ctx, p, filepath.Join(making, "data"), user, bin, password, true); err != nil {
+		return err
 	}
 	if err := atomicfile.Rename(filepath.Join(making, "data"), p.data()); err != nil {
 		return fmt.Errorf("putting the new PostgreSQL cluster in place: %w", err)
@@ -86,11 +94,10 @@ func (c *Cluster) discardHalfMade(ctx context.Context, p place) {
 
 // newPassword writes a new random password to the place.
 func newPassword(p place) (string, error) {
-	raw := make([]byte, passwordBytes)
-	if _, err := rand.Read(raw); err != nil {
-		return "", fmt.Errorf("making a password for PostgreSQL: %w", err)
+	password, err := randomPassword()
+	if err != nil {
+		return "", err
 	}
-	password := hex.EncodeToString(raw)
 	if err := atomicfile.Write(p.password(), []byte(password+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("keeping the password for PostgreSQL: %w", err)
 	}
@@ -113,12 +120,8 @@ func (c *Cluster) password(ctx context.Context, p place, user account, bin Binar
 		return "", err
 	}
 	// Dying before the statement is done leaves a file that does not fit; readiness then says to remove it.
-	cmd := user.command(ctx, string(p), bin.postgres(), "--single", "-D", p.data(), "postgres")
-	cmd.Stdin = strings.NewReader("ALTER ROLE " + roleName + " PASSWORD '" + password + "'\n")
-	last := &tail{}
-	cmd.Stdout, cmd.Stderr = last, last
-	if err := cmd.Run(); err != nil {
-		return "", errors.Join(fmt.Errorf("setting a new password in %s: %w; last lines:\n%s", p.data(), err, last), os.Remove(p.password()))
+	if _, err := c.single(ctx, p, p.data(), user, bin, "postgres", "ALTER ROLE "+roleName+" PASSWORD '"+password+"'"); err != nil {
+		return "", errors.Join(fmt.Errorf("setting a new password in %s: %w", p.data(), err), os.Remove(p.password()))
 	}
 	return password, nil
 }

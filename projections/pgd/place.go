@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
@@ -29,6 +30,7 @@ func (p place) data() string            { return p.path("data") }
 func (p place) former() string          { return p.path("data.former") }
 func (p place) run() string             { return p.path("run") }
 func (p place) password() string        { return p.path("password") }
+func (p place) admin() string           { return p.path("admin.password") }
 func (p place) lock() string            { return p.path("lock") }
 func (p place) log() string             { return p.path("postgres.log") }
 func (p place) conf() string            { return p.path("postgresql.conf") }
@@ -55,6 +57,9 @@ func (c *Cluster) choose(ctx context.Context, dataDir string, bin Binaries) (cho
 	own := place(filepath.Join(dataDir, "postgres"))
 	if os.Geteuid() != 0 {
 		return chooseAsUser(own)
+	}
+	if err := notPlanted(dataDir, own); err != nil {
+		return choice{}, err
 	}
 
 	pointed, err := c.pointed(dataDir)
@@ -91,6 +96,35 @@ func (c *Cluster) choose(ctx context.Context, dataDir string, bin Binaries) (cho
 		}
 	}
 	return got, nil
+}
+
+// notPlanted refuses what somebody else may have put in the way of root, who deletes and overwrites in the place: links that
+// root did not make, and a directory of neither root nor the owner of the directory that it is in.
+func notPlanted(parent string, p place) error {
+	owner, _, err := ownerOf(parent)
+	if err != nil {
+		return err
+	}
+	for _, path := range []string{string(p), p.data(), p.run(), p.former()} {
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		uid, _, err := ownerOf(path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0 && uid != 0:
+			return fmt.Errorf("%s is a link made by %s, and scrip runs as root, who follows none but root's: remove it, or run scrip as %s", path, named(uid, 0, false).name, named(uid, 0, false).name)
+		case path == string(p) && info.Mode()&fs.ModeSymlink == 0 && (!info.IsDir() || uid != 0 && uid != owner):
+			return fmt.Errorf("%s belongs to %s, who is neither root nor the owner of the data directory: move it away", path, named(uid, 0, false).name)
+		}
+	}
+	return nil
 }
 
 func chooseAsUser(own place) (choice, error) {
@@ -135,7 +169,7 @@ func chooseAsRoot(ctx context.Context, p place, bin Binaries) (choice, error) {
 			return choice{}, err
 		}
 		// Its user may pass but not write: what root writes here cannot be turned into a link by that user.
-		if err := errors.Join(os.Chown(string(p), 0, 0), os.Chmod(string(p), 0o711)); err != nil {
+		if err := take(p); err != nil {
 			return choice{}, err
 		}
 	}
@@ -150,6 +184,19 @@ func chooseAsRoot(ctx context.Context, p place, bin Binaries) (choice, error) {
 		return choice{}, err
 	}
 	return choice{place: p, user: user}, nil
+}
+
+// take makes the directory of a place root's. Opened first and looked at then, it is not exchanged for a link in between.
+func take(p place) error {
+	flags := os.O_RDONLY | syscall.O_DIRECTORY
+	if uid, _, err := ownerOf(string(p)); err != nil || uid != 0 { // root's own links are followed
+		flags |= syscall.O_NOFOLLOW
+	}
+	dir, err := os.OpenFile(string(p), flags, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Chown(0, 0), dir.Chmod(0o711), dir.Close())
 }
 
 // tryGive makes sure that the file system of p keeps owners.

@@ -72,6 +72,74 @@ func TestClusterOfAnotherUser(t *testing.T) {
 	}
 }
 
+// Root follows no link that the owner of the data directory has planted: what it points to stays as it was. Its own links
+// are followed.
+func TestPlantedLinkIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	if !asRoot() {
+		return // an ordinary user's links lead where that user may go anyway
+	}
+	const mallory = 61234
+	for _, name := range []string{"postgres", "postgres/data", "postgres of another"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := openDir(t)
+			victim := filepath.Join(filepath.Dir(data), "victim")
+			mkdir(t, filepath.Join(victim, "run"))
+			files := []string{"run/important.pid", "password", "pg_hba.conf", "postmaster.pid"}
+			for _, file := range files {
+				write(t, filepath.Join(victim, file), "the victim's")
+			}
+			own := func(path string, uid int) {
+				if err := os.Lchown(path, uid, uid); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mkdir(t, data)
+			link, owner := filepath.Join(data, name), mallory
+			switch name {
+			case "postgres/data":
+				mkdir(t, filepath.Dir(link))
+				own(filepath.Dir(link), mallory)
+			case "postgres of another": // a directory, not a link
+				link = filepath.Join(data, "postgres")
+				mkdir(t, link)
+				owner++
+			}
+			if name != "postgres of another" {
+				if err := os.Symlink(victim, link); err != nil {
+					t.Fatal(err)
+				}
+			}
+			own(data, mallory)
+			own(link, owner)
+			_, err := Open(testOptions(data)).Start(t.Context())
+			if err == nil || !strings.Contains(err.Error(), link) {
+				t.Errorf("error %v does not name %s", err, link)
+			}
+			for _, file := range files {
+				if raw, err := os.ReadFile(filepath.Join(victim, file)); err != nil || string(raw) != "the victim's" {
+					t.Errorf("%s: %q, %v", file, raw, err)
+				}
+			}
+			if info, err := os.Stat(victim); err != nil || info.Mode().Perm() != 0o755 {
+				t.Errorf("the victim's directory: %v, %v", info.Mode(), err)
+			}
+		})
+	}
+	t.Run("root's own", func(t *testing.T) {
+		t.Parallel()
+		data := openDir(t)
+		mkdir(t, data)
+		elsewhere := filepath.Join(filepath.Dir(data), "elsewhere")
+		mkdir(t, elsewhere)
+		if err := os.Symlink(elsewhere, filepath.Join(data, "postgres")); err != nil {
+			t.Fatal(err)
+		}
+		start(t, Open(testOptions(data)))
+	})
+}
+
 // What root's scrip made, an ordinary user's cannot run.
 func TestClusterOfRootMeetsAnOrdinaryUser(t *testing.T) {
 	t.Parallel()

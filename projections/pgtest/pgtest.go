@@ -4,6 +4,9 @@
 //
 //	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))        // an own empty database, dropped after the test
 //	cluster := pgtest.Cluster(t)                                // an own cluster, to stop, start and kill
+//	pgtest.Admin(t, url)                                        // a database of the former, for its superuser
+//
+// The URLs have the rights of the one that a server writes into scrip.json: its role owns the database and is no superuser.
 //
 // The clusters run without fsync: they lose nothing when PostgreSQL is killed, only when the machine is. Without Main
 // the shared cluster lives as long as any test uses it and is made anew afterwards, which costs about a second.
@@ -85,7 +88,7 @@ func URL(t testing.TB) string {
 		t.Fatalf("test cluster: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := common.part(base, name); err != nil {
+		if err := common.part(name); err != nil {
 			t.Errorf("test database %s: %v", name, err)
 		}
 	})
@@ -97,6 +100,48 @@ func URL(t testing.TB) string {
 		t.Fatalf("URL of the test cluster: %v", err)
 	}
 	u.Path = "/" + name
+	return u.String()
+}
+
+// Admin returns the URL of a database of the shared cluster for the superuser, who may make roles.
+func Admin(t testing.TB, database string) string {
+	t.Helper()
+	common.mu.Lock()
+	cluster := common.cluster
+	common.mu.Unlock()
+	if cluster == nil {
+		t.Fatal("there is no test cluster; call URL first")
+	}
+	admin, err := url.Parse(cluster.AdminURL())
+	if err != nil {
+		t.Fatalf("URL of the test cluster: %v", err)
+	}
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatalf("URL of the test database: %v", err)
+	}
+	admin.Path = u.Path
+	return admin.String()
+}
+
+// Role makes a role that may log in and no more, and returns the URL of database for it. It is dropped after the test, with
+// what it owns there.
+func Role(t testing.TB, database, name string) string {
+	t.Helper()
+	admin := Admin(t, database)
+	if err := execute(admin, "CREATE ROLE "+name+" LOGIN PASSWORD 'secret'"); err != nil {
+		t.Fatalf("test role %s: %v", name, err)
+	}
+	t.Cleanup(func() {
+		if err := execute(admin, "DROP OWNED BY "+name+" CASCADE; DROP ROLE "+name); err != nil {
+			t.Errorf("test role %s: %v", name, err)
+		}
+	})
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatalf("URL of the test database: %v", err)
+	}
+	u.User = url.UserPassword(name, "secret")
 	return u.String()
 }
 
@@ -158,8 +203,12 @@ func (s *shared) join() (base, name string, err error) {
 }
 
 // part drops a database, and stops the cluster after its last user unless Main will.
-func (s *shared) part(base, name string) error {
-	err := execute(base, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+func (s *shared) part(name string) error {
+	s.mu.Lock()
+	admin := s.cluster.AdminURL()
+	s.mu.Unlock()
+	// Connections of other roles are the superuser's to cut.
+	err := execute(admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.users--

@@ -3,7 +3,6 @@ package rebuild
 import (
 	"context"
 	"errors"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -285,17 +284,11 @@ func TestRoles(t *testing.T) {
 	r.synced()
 	want := r.digest()
 	role := "r" + strings.ReplaceAll(r.text("SELECT current_database()"), "test", "ole")
-	r.exec("CREATE ROLE " + role + " LOGIN PASSWORD 'p'")
-	r.t.Cleanup(func() {
-		_, _ = r.pool.Exec(context.Background(), "DROP OWNED BY "+role)
-		_, _ = r.pool.Exec(context.Background(), "DROP ROLE "+role)
-	})
-	as, err := url.Parse(r.url)
-	if err != nil {
+	as := pgtest.Role(t, r.url, role)
+	if _, err := r.connect(pgtest.Admin(t, r.url)).Exec(t.Context(), "GRANT "+role+" TO "+r.text("SELECT current_user::text")); err != nil {
 		t.Fatal(err)
 	}
-	as.User = url.UserPassword(role, "p")
-	mine := &rig{t: t, js: r.js, log: r.log, url: as.String(), pool: r.pool}
+	mine := &rig{t: t, js: r.js, log: r.log, url: as, pool: r.pool}
 	if _, err := mine.tryOpen(Options{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "GRANT ") || !strings.Contains(err.Error(), `TO "`+role+`"`) {
 		t.Errorf("a role without rights: %v", err)
 	}
@@ -310,7 +303,7 @@ func TestRoles(t *testing.T) {
 	r.exec("GRANT SELECT ON scrip.coupon TO " + role)
 	r.exec("GRANT SELECT (campaign, claimed) ON scrip.campaign TO " + role + " WITH GRANT OPTION")
 	r.rebuild(Options{})
-	pool := r.connect(as.String())
+	pool := r.connect(as)
 	for _, sql := range []string{"SELECT count(*)::text FROM scrip.coupon", "SELECT max(claimed)::text FROM scrip.campaign"} {
 		var n string
 		if err := pool.QueryRow(t.Context(), sql).Scan(&n); err != nil {

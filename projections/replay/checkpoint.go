@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-4a2410e3/scrip/projections/confine"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -70,23 +71,19 @@ func (p *projection) ensure(ctx context.Context, log topology.Log, f *Filter) er
 		return away(err)
 	}
 	switch {
-	case there && !ours:
+	case there && !ours && !(p.confined && owner == p.role): // its own role's schema is made before its tables
 		return invalid("name", "schema %s is there and no replay made it; give another name, or remove that schema", p.Name)
 	case !mayUse:
 		return fmt.Errorf("schema %s belongs to role %s, and role %s is no member of it; run: GRANT %s TO %s, or give another name", p.Name, owner, p.role, quote(owner), quote(p.role))
 	case !mayTemp:
 		return fmt.Errorf("role %s may not make temporary tables; run: GRANT TEMPORARY ON DATABASE %s TO %s", p.role, quote(database), quote(p.role))
-	case (!there || p.reset) && !mayCreate:
+	case !there && !mayCreate:
 		return fmt.Errorf("role %s may not make a schema; run: GRANT CREATE ON DATABASE %s TO %s", p.role, quote(database), quote(p.role))
 	}
 	if there && p.reset {
-		if _, err := tx.Exec(ctx, "DROP SCHEMA "+p.schema()+" CASCADE"); err != nil {
+		if _, err := tx.Exec(ctx, confine.Empty(p.Name)); err != nil {
 			return away(err)
 		}
-		there = false
-	}
-	if err := p.lookAround(ctx, tx); err != nil {
-		return err
 	}
 	if !there {
 		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+p.schema()); err != nil {
@@ -96,7 +93,7 @@ func (p *projection) ensure(ctx context.Context, log topology.Log, f *Filter) er
 	if _, err := tx.Exec(ctx, "SET LOCAL search_path = "+p.schema()); err != nil {
 		return away(err)
 	}
-	if there {
+	if ours && !p.reset {
 		err = p.compare(ctx, tx, f)
 	} else {
 		err = p.create(ctx, tx, f)
@@ -123,7 +120,7 @@ func (p *projection) create(ctx context.Context, tx pgx.Tx, f *Filter) error {
 			return away(err)
 		}
 	}
-	return p.guard(ctx, tx)
+	return nil
 }
 
 // compare refuses to go on with tables that are something else.

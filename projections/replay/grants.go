@@ -19,15 +19,17 @@ const insufficientPrivilege = "42501"
 // deniedPattern reads what PostgreSQL says is denied. In other languages than English the hint is a general one.
 var deniedPattern = regexp.MustCompile(`^permission denied for (database|schema|table|view|materialized view|sequence|function|relation|foreign table) (\S+)$`)
 
-// grants adds to an error which GRANT would help, where rights are what is missing.
+// grants adds to an error which GRANT would help, where rights are what is missing. PostgreSQL does not say which right to
+// a table was missing; reading is what a projection may be given.
 func (p *projection) grants(err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.Code != insufficientPrivilege {
 		return err
 	}
 	found := deniedPattern.FindStringSubmatch(pg.Message)
+	own := fmt.Sprintf("a projection writes to its own schema %s only, where names without a schema are looked up", p.Name)
 	if found == nil {
-		return fmt.Errorf("%w; GRANT role %s the right to it", err, p.role)
+		return fmt.Errorf("%w; %s; it runs as role %s", err, own, p.role)
 	}
 	kind, name := strings.ToUpper(found[1]), found[2]
 	right := "SELECT"
@@ -43,7 +45,7 @@ func (p *projection) grants(err error) error {
 	default:
 		kind = "TABLE" // GRANT calls views tables, too
 	}
-	return fmt.Errorf("%w; run: GRANT %s ON %s %s TO %s", err, right, kind, quote(name), quote(p.role))
+	return fmt.Errorf("%w; %s; to let it read or use what is elsewhere run: GRANT %s ON %s %s TO %s", err, own, right, kind, quote(name), quote(p.role))
 }
 
 var plainIdentifier = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-4a2410e3/scrip/projections/confine"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -50,8 +51,8 @@ func (e *BatchError) Unwrap() error { return e.Err }
 var errFenced = errors.New("its checkpoint is not where this replay left it: another replay of this name is at work; stop one of them")
 
 // Postgres is a sink that keeps a projection in the database at url, checkpoint and rows in one transaction. It goes on
-// where it was; reset drops the schema first, once. Whatever is written outside the schema is refused and rolled back:
-// that guards against mistakes, not against malice. A SQL file that you do not trust wants a role of its own.
+// where it was; reset empties the schema first, once. The projection logs in as a role of its own, which owns the schema
+// and may read schema scrip, and nothing else; see package confine. url's role makes that role and is a member of it.
 //
 // Two at once are no danger: the checkpoint moves only from where its mover left it.
 func Postgres(url string, d Definition, reset bool) Sink {
@@ -63,11 +64,10 @@ type projection struct {
 	url   string
 	reset bool
 
-	conn *pgx.Conn
-	role string
-	at   map[int]eventlog.Position // as the schema holds them
-	// others are the relations outside the schema when it began, to know them by when they are dropped.
-	others map[uint32]string
+	conn     *pgx.Conn
+	role     string                    // who works on the schema
+	confined bool                      // the role is one of its own
+	at       map[int]eventlog.Position // as the schema holds them
 
 	// failures to come, for tests: a non-nil error stands for an answer that never came.
 	beforeCommit func(b *Batch)
@@ -84,11 +84,9 @@ func (p *projection) Begin(ctx context.Context, log topology.Log, f *Filter) (ma
 	if p.Name == "scrip" || strings.HasPrefix(p.Name, "scrip_") || strings.HasPrefix(p.Name, "pg_") || p.Name == "public" || p.Name == "information_schema" {
 		return nil, invalid("name", "schema %s is not for projections; give another name", p.Name)
 	}
-	conn, err := pgx.Connect(ctx, p.url)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the database of projection %s: %w", p.Name, away(err))
+	if err := p.open(ctx); err != nil {
+		return nil, fmt.Errorf("projection %s: %w", p.Name, away(err))
 	}
-	p.conn = conn
 	if err := p.begin(ctx, log, f); err != nil {
 		p.close(ctx)
 		return nil, err
@@ -103,16 +101,42 @@ func (p *projection) Begin(ctx context.Context, log topology.Log, f *Filter) (ma
 	return places, nil
 }
 
+// open connects as the projection's own role, or, where the role of the URL may make none, as that one.
+func (p *projection) open(ctx context.Context) error {
+	p.conn = nil
+	config, err := pgx.ParseConfig(p.url)
+	if err != nil {
+		return fmt.Errorf("the URL of PostgreSQL: %w", err)
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("connecting to the database: %w", err)
+	}
+	if p.check != nil {
+		err = p.check(ctx, conn)
+	}
+	if err == nil {
+		// Its own role has a session of its own, so that no statement of the projection can leave it.
+		p.conn, err = confine.Open(ctx, conn, config, p.Name)
+	}
+	if p.confined = p.conn != nil; err == nil && !p.confined {
+		p.conn, conn = conn, nil
+	}
+	if conn != nil {
+		goodbye(ctx, conn)
+	}
+	return err
+}
+
 func (p *projection) begin(ctx context.Context, log topology.Log, f *Filter) error {
 	if err := p.conn.QueryRow(ctx, "SELECT current_user").Scan(&p.role); err != nil {
 		return away(err)
 	}
-	if p.check != nil {
-		if err := p.check(ctx, p.conn); err != nil {
-			return err
-		}
-	}
 	if err := p.ensure(ctx, log, f); err != nil {
+		if p.confined {
+			// Made just now if it is empty; otherwise this is refused.
+			_, _ = p.conn.Exec(context.WithoutCancel(ctx), "DROP SCHEMA IF EXISTS "+p.schema()+" RESTRICT")
+		}
 		return fmt.Errorf("making ready schema %s: %w", p.Name, p.grants(err))
 	}
 	return nil
@@ -139,9 +163,6 @@ func (p *projection) commit(ctx context.Context, b *Batch) error {
 	if len(b.Events) > 0 {
 		if err := p.Fold(ctx, tx, b); err != nil {
 			return away(err)
-		}
-		if err := p.guard(ctx, tx); err != nil {
-			return err
 		}
 	}
 	if p.beforeCommit != nil {
@@ -173,8 +194,10 @@ func (p *projection) End(ctx context.Context, _ error) error {
 }
 
 // close says goodbye; what was not committed is gone, and was meant to.
-func (p *projection) close(ctx context.Context) {
+func (p *projection) close(ctx context.Context) { goodbye(ctx, p.conn) }
+
+func goodbye(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
-	_ = p.conn.Close(ctx)
+	_ = conn.Close(ctx)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -222,15 +221,8 @@ func TestProjectionWaitsForTheDatabase(t *testing.T) {
 // role makes a role that may do nothing but log in, and returns the database's URL for it.
 func role(t *testing.T, db, name string) string {
 	t.Helper()
-	execute(t, db, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'secret'", name))
-	u, err := url.Parse(db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	execute(t, db, "REVOKE TEMPORARY ON DATABASE "+strings.TrimPrefix(u.Path, "/")+" FROM PUBLIC")
-	t.Cleanup(func() { execute(t, db, "DROP OWNED BY "+name+" CASCADE; DROP ROLE "+name) })
-	u.User = url.UserPassword(name, "secret")
-	return u.String()
+	execute(t, db, "REVOKE TEMPORARY ON DATABASE "+query(t, db, "SELECT current_database()")+" FROM PUBLIC")
+	return pgtest.Role(t, db, name)
 }
 
 // A role without rights is told which GRANT helps, one after the other, until it works.
@@ -260,7 +252,7 @@ func TestGrants(t *testing.T) {
 	if _, err := r.try(Postgres(other, file.Definition(), false), Options{}); err == nil || !strings.Contains(err.Error(), "run: GRANT analyst_a TO analyst_b") {
 		t.Errorf("another role: %v", err)
 	}
-	execute(t, db, "GRANT analyst_a TO analyst_b")
+	execute(t, pgtest.Admin(t, db), "GRANT analyst_a TO analyst_b")
 	r.run(Postgres(other, file.Definition(), false), Options{})
 }
 

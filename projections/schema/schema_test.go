@@ -125,11 +125,7 @@ func TestUnusableDatabases(t *testing.T) {
 
 func TestUserWhoMayNotCreate(t *testing.T) {
 	p := pool(t)
-	exec(t, p, "CREATE ROLE weak LOGIN PASSWORD 'weak'")
-	t.Cleanup(func() { _, _ = p.Exec(context.Background(), "DROP ROLE weak") })
-	config := p.Config()
-	config.ConnConfig.User, config.ConnConfig.Password = "weak", "weak"
-	weak, err := pgxpool.NewWithConfig(t.Context(), config)
+	weak, err := pgxpool.New(t.Context(), pgtest.Role(t, p.Config().ConnString(), "weak"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,123 @@
+package confine
+
+import (
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// body is PL/pgSQL with the parameters wanted (schema) and secret (password); it returns the role. It runs with the rights
+// of whoever owns the function, so it decides by the rights of session_user, who called it, what may change hands.
+//
+// Schemas that a replay made before there were such roles are handed to their role. What others made stays theirs.
+const body = `
+DECLARE
+  me name := session_user;
+  wanted_role name := 'scrip_' || left(wanted, 40) || '_' || left(md5(current_database() || '/' || wanted), 8);
+  role_oid oid;
+  schema_oid oid;
+  schema_owner oid;
+  tables oid := to_regnamespace('scrip');
+BEGIN
+  IF wanted !~ '^[a-z][a-z0-9_]{0,59}$' OR wanted ~ '^(pg_|scrip_)' OR wanted IN ('scrip', 'public', 'information_schema') THEN
+    RAISE EXCEPTION 'schema % is not for projections', wanted USING ERRCODE = 'invalid_schema_name';
+  END IF;
+  PERFORM pg_advisory_xact_lock(hashtextextended('scrip confine ' || wanted, 0));
+  SELECT oid, nspowner INTO schema_oid, schema_owner FROM pg_namespace WHERE nspname = wanted;
+  IF schema_oid IS NOT NULL AND NOT pg_has_role(me, schema_owner, 'USAGE') THEN
+    RAISE EXCEPTION 'schema % belongs to role %, and role % is no member of it', wanted, pg_get_userbyid(schema_owner), me USING ERRCODE = 'insufficient_privilege';
+  END IF;
+  IF to_regrole(quote_ident(wanted_role)) IS NULL THEN
+    EXECUTE format('CREATE ROLE %I', wanted_role);
+  END IF;
+  role_oid := to_regrole(quote_ident(wanted_role));
+  EXECUTE format('ALTER ROLE %I LOGIN PASSWORD %L', wanted_role, secret);
+  EXECUTE format('GRANT %I TO %I', wanted_role, me);
+  IF NOT has_database_privilege(role_oid, current_database(), 'TEMPORARY') THEN
+    EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO %I', current_database(), wanted_role);
+  END IF;
+  IF schema_oid IS NULL THEN
+    EXECUTE format('CREATE SCHEMA %I AUTHORIZATION %I', wanted, wanted_role);
+  ELSIF schema_owner <> role_oid AND to_regclass(quote_ident(wanted) || '.scrip_checkpoint') IS NOT NULL THEN
+    EXECUTE format('ALTER SCHEMA %I OWNER TO %I', wanted, wanted_role);
+    {{objects}}
+  END IF;
+  IF tables IS NOT NULL AND (has_schema_privilege(me, tables, 'USAGE WITH GRANT OPTION') OR pg_has_role(me, (SELECT nspowner FROM pg_namespace WHERE oid = tables), 'USAGE')) THEN
+    EXECUTE format('GRANT USAGE ON SCHEMA scrip TO %I', wanted_role);
+    EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA scrip TO %I', wanted_role);
+  END IF;
+  RETURN wanted_role;
+END`
+
+// eachObject is PL/pgSQL that does something to each object in schema schema_oid: tables first, because sequences and
+// types that belong to a table go with it. What belongs to an extension stays with it. thing.kind and thing.identity are
+// what ALTER and DROP expect.
+const eachObject = `
+    DECLARE
+      thing record;
+    BEGIN
+      FOR thing IN
+        SELECT replace(replace(upper(i.type), 'COMPOSITE TYPE', 'TYPE'), 'STATISTICS OBJECT', 'STATISTICS') AS kind, i.identity, d.classid, d.objid
+        FROM pg_depend d, pg_identify_object(d.classid, d.objid, 0) i
+        WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = schema_oid AND d.deptype = 'n' AND {{which}}
+          AND NOT EXISTS (SELECT FROM pg_depend e WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e')
+          AND i.type IN ('table', 'view', 'materialized view', 'foreign table', 'sequence', 'composite type', 'type', 'domain', 'function', 'procedure',
+            'aggregate', 'operator', 'operator class', 'operator family', 'collation', 'conversion', 'statistics object', 'text search configuration', 'text search dictionary')
+        ORDER BY i.type <> 'table', d.objid
+      LOOP
+        CONTINUE WHEN EXISTS (SELECT FROM pg_depend o WHERE o.classid = thing.classid AND o.objid = thing.objid AND (o.deptype = 'i' AND thing.kind <> 'TABLE' OR o.deptype = 'a' AND thing.kind = 'SEQUENCE'));
+        {{action}};
+      END LOOP;
+    END;`
+
+func eachDo(which, action string) string {
+	return strings.TrimSpace(strings.NewReplacer("{{which}}", which, "{{action}}", action).Replace(eachObject))
+}
+
+const handToRole = "EXECUTE format('ALTER %s %s OWNER TO %I', thing.kind, thing.identity, wanted_role)"
+
+func bodySQL() string { return strings.Replace(body, "{{objects}}", eachDo("true", handToRole), 1) }
+
+// Empty returns the statement by which the owner of a schema drops all that is in it, but not the schema itself.
+func Empty(schema string) string {
+	return "DO $empty$ DECLARE schema_oid oid := to_regnamespace($name$" + pgx.Identifier{schema}.Sanitize() + "$name$); BEGIN " +
+		eachDo("true", "EXECUTE format('DROP %s IF EXISTS %s CASCADE', thing.kind, thing.identity)") + " END $empty$"
+}
+
+// Schema is where Install puts the function.
+const Schema = "projection_roles"
+
+// Install returns the statements by which the superuser of a private cluster lets role owner make roles for projections in
+// the current database, and in no other way. They may be run again.
+func Install(owner string) []string {
+	const installed = Schema + ".projection(text, text)"
+	return []string{
+		"CREATE SCHEMA IF NOT EXISTS " + Schema,
+		"CREATE OR REPLACE FUNCTION " + Schema + ".projection(wanted text, secret text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER " +
+			"SET search_path = pg_catalog, pg_temp AS $confine$" + bodySQL() + "$confine$",
+		"REVOKE ALL ON SCHEMA " + Schema + " FROM PUBLIC",
+		"REVOKE ALL ON FUNCTION " + installed + " FROM PUBLIC",
+		"GRANT USAGE ON SCHEMA " + Schema + " TO " + owner,
+		"GRANT EXECUTE ON FUNCTION " + installed + " TO " + owner,
+	}
+}
+
+// HandOver returns the statement by which the superuser gives all that it owns in the current database, apart from what
+// PostgreSQL needs itself, to role owner: schemas and what is in them. It may be run again.
+//
+// What the bootstrap superuser owns has no entry in pg_shdepend; what others own has one.
+func HandOver(owner string) string {
+	return `DO $handover$
+DECLARE
+  wanted_role name := '` + owner + `';
+  schema_oid oid;
+BEGIN
+  FOR schema_oid IN SELECT oid FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', '` + Schema + `')
+  LOOP
+    IF (SELECT nspowner FROM pg_namespace WHERE oid = schema_oid) = 10 THEN
+      EXECUTE format('ALTER SCHEMA %s OWNER TO %I', schema_oid::regnamespace, wanted_role);
+    END IF;
+    ` + eachDo("NOT EXISTS (SELECT FROM pg_shdepend s WHERE s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND s.classid = d.classid AND s.objid = d.objid AND s.deptype = 'o')", handToRole) + `
+  END LOOP;
+END $handover$`
+}
