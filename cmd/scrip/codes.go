@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/codescsv"
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 )
 
@@ -240,7 +241,7 @@ scrip.json, or by --postgres.`,
 }
 
 func (m *Main) export(ctx context.Context, url, campaign string, to io.Writer) error {
-	db, err := pgx.Connect(ctx, url)
+	db, err := schema.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connecting to the read tables: %w; claims go on without them, an export has to wait", err)
 	}

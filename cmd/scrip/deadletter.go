@@ -8,13 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -74,7 +74,7 @@ func (m *Main) onLetters(cmd *cobra.Command, work func(ctx context.Context, l *l
 			return err
 		}
 		connecting, cancel := context.WithTimeout(ctx, m.global.timeout)
-		db, err := pgx.Connect(connecting, postgres)
+		db, err := schema.Connect(connecting, postgres)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("the read tables, where dead letters are listed, do not answer: %w", err)

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
@@ -151,7 +151,7 @@ func (st *status) countDeadLetters(ctx context.Context, postgres string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lettersWait)
 	defer cancel()
-	db, err := pgx.Connect(ctx, postgres)
+	db, err := schema.Connect(ctx, postgres)
 	if err != nil {
 		st.NoDeadLetters = "the read tables do not answer"
 		return

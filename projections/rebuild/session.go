@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -60,6 +61,7 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 	config.MaxConns = max(config.MaxConns, int32(opts.Parallel)+4)
 	config.ConnConfig.RuntimeParams["application_name"] = whoami(opts.Who)
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
+	schema.Pin(config.ConnConfig)
 	s := &Session{js: js, log: log, opts: opts, known: map[int64]map[string]bool{}, report: newReporter(opts.Progress)}
 	if s.conn, err = pgx.ConnectConfig(ctx, config.ConnConfig.Copy()); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/projections/confine"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -108,6 +109,7 @@ func (p *projection) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the URL of PostgreSQL: %w", err)
 	}
+	schema.Pin(config) // what a projection's own statements look up is set with each transaction
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("connecting to the database: %w", err)

@@ -68,6 +68,13 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (fresh b
 	}
 	defer func() { err = errors.Join(err, locker.SessionUnlock(context.WithoutCancel(ctx), conn)) }()
 
+	var encoding string
+	if err := conn.QueryRowContext(ctx, "SHOW server_encoding").Scan(&encoding); err != nil {
+		return false, fmt.Errorf("asking for the database's encoding: %w", err)
+	}
+	if encoding != "UTF8" {
+		return false, fmt.Errorf("%w: the database has encoding %s, which cannot hold every name; make another one: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", ErrUnusable, encoding)
+	}
 	fresh, err = reset(ctx, conn, log)
 	if err != nil {
 		return false, fmt.Errorf("looking at schema scrip: %w", allowed(err))

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
 
 // tables is what SQL says about the demo's campaigns.
@@ -42,7 +44,7 @@ func (d *show) readSQL(ctx context.Context, l *ledger) tables {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Patience)
 	defer cancel()
-	db, err := pgx.Connect(ctx, d.PostgresURL)
+	db, err := schema.Connect(ctx, d.PostgresURL)
 	if err != nil {
 		return tables{missing: "PostgreSQL can not be reached: " + err.Error()}
 	}

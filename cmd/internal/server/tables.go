@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-4a2410e3/scrip/projections/pgd"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
 
 const (
@@ -142,6 +143,7 @@ func (t *tables) newPool(ctx context.Context, lanes int) (*pgxpool.Pool, error) 
 	}
 	config.MaxConns = max(config.MaxConns, int32(min(lanes+3, poolMost)))
 	config.ConnConfig.RuntimeParams["application_name"] = "scrip"
+	schema.Pin(config.ConnConfig)
 	if t.cluster != nil {
 		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 			now := t.cluster.URL()

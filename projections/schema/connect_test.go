@@ -1,0 +1,96 @@
+package schema
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+)
+
+// Somebody who may make things in schema public (everybody, in databases of PostgreSQL 14 and before) defines an operator
+// that fits better than PostgreSQL's own: it is not used, also where the role, the database or the URL say so.
+func TestOperatorsOfOthersAreNotUsed(t *testing.T) {
+	database := pgtest.URL(t)
+	p, err := pgxpool.New(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	exec(t, p, "GRANT CREATE ON SCHEMA public TO PUBLIC")
+	mallory, err := pgxpool.New(t.Context(), pgtest.Role(t, database, "mallory"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mallory.Close()
+	exec(t, mallory, "CREATE FUNCTION public.times(bigint, interval) RETURNS interval LANGUAGE sql AS $$ SELECT interval '1 year' $$; "+
+		"CREATE OPERATOR public.* (LEFTARG = bigint, RIGHTARG = interval, FUNCTION = public.times)")
+	exec(t, p, "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public', current_database()); END $$")
+
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", "public")
+	q.Set("client_encoding", "LATIN1")
+	u.RawQuery = q.Encode()
+	conn, err := Connect(t.Context(), u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var product, encoding string
+	if err := conn.QueryRow(t.Context(), "SELECT (2::bigint * interval '1 hour')::text, current_setting('client_encoding')").Scan(&product, &encoding); err != nil {
+		t.Fatal(err)
+	}
+	if product != "02:00:00" || encoding != "UTF8" {
+		t.Errorf("2 * 1 hour is %s, in %s", product, encoding)
+	}
+	// The tables are made, and a temporary one is found, without public.
+	config, err := pgxpool.ParseConfig(u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	Pin(config.ConnConfig)
+	pinned, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pinned.Close()
+	migrate(t, pinned)
+	exec(t, pinned, "CREATE TEMPORARY TABLE mine (n int); INSERT INTO mine VALUES (1)")
+}
+
+// A database that cannot hold every name is refused before anything is made in it.
+func TestOtherEncodingsAreRefused(t *testing.T) {
+	database := pgtest.URL(t)
+	p, err := pgxpool.New(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var latin string
+	if err := p.QueryRow(t.Context(), "SELECT current_database() || '_latin'").Scan(&latin); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, p, "CREATE DATABASE "+latin+" ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + latin
+	pool, err := pgxpool.New(t.Context(), u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Migrate(t.Context(), pool, quiet)
+	pool.Close()
+	if !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "LATIN1") || !strings.Contains(err.Error(), "ENCODING 'UTF8'") {
+		t.Errorf("error %v", err)
+	}
+	exec(t, p, "DROP DATABASE "+latin+" WITH (FORCE)")
+}
