@@ -1,10 +1,13 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,6 +58,8 @@ type Appender struct {
 	nc      *nats.Conn
 	sub     *nats.Subscription
 	inbox   string // of acknowledgements, followed by a number per publish
+	status  chan nats.Status
+	ended   sync.WaitGroup
 
 	mu      sync.Mutex
 	last    uint64
@@ -74,7 +79,22 @@ func (s Stream) NewAppender(ackWait time.Duration) (*Appender, error) {
 		return nil, fmt.Errorf("preparing to write to stream %s: %w", s.name, err)
 	}
 	a.sub = sub
+	a.status = a.nc.StatusChanged(nats.CONNECTED)
+	a.ended.Go(a.watch)
 	return a, nil
+}
+
+// watch settles, after a reconnect, what was published before: acknowledgements on their way were lost with the
+// connection. What nats.go kept and sent only now is settled as well; Resolve finds out.
+func (a *Appender) watch() {
+	for range a.status { // closed by Close
+		a.mu.Lock()
+		left := slices.Collect(maps.Keys(a.waiting))
+		a.mu.Unlock()
+		for _, reply := range left {
+			a.settle(reply, 0, fmt.Errorf("stream %s: reconnected before the acknowledgement: %w", a.stream.name, ErrUnknown))
+		}
+	}
 }
 
 // Pending is a publish on its way.
@@ -101,6 +121,8 @@ type Attempt struct {
 	ID, After string
 	Header    nats.Header
 	Payload   []byte
+	// Wait, where not 0, is how long to wait for this acknowledgement instead of the appender's wait.
+	Wait time.Duration
 }
 
 // Done is closed when the result is there, at the latest after the appender's wait for acknowledgements.
@@ -152,8 +174,9 @@ func (a *Appender) PublishAsync(attempt Attempt) *Pending {
 	a.last++
 	msg.Reply = a.inbox + "." + strconv.FormatUint(a.last, 10)
 	a.waiting[msg.Reply] = p
-	p.timer = time.AfterFunc(a.ackWait, func() {
-		a.settle(msg.Reply, 0, fmt.Errorf("stream %s: no acknowledgement within %s: %w", a.stream.name, a.ackWait, ErrUnknown))
+	wait := cmp.Or(attempt.Wait, a.ackWait)
+	p.timer = time.AfterFunc(wait, func() {
+		a.settle(msg.Reply, 0, fmt.Errorf("stream %s: no acknowledgement within %s: %w", a.stream.name, wait, ErrUnknown))
 	})
 	a.mu.Unlock()
 
@@ -252,6 +275,8 @@ func (a *Appender) classify(msg *nats.Msg) (uint64, error) {
 // Close stops listening. Publishes still on their way end as ErrUnknown.
 func (a *Appender) Close() {
 	_ = a.sub.Unsubscribe()
+	a.nc.RemoveStatusListener(a.status)
+	a.ended.Wait()
 	a.mu.Lock()
 	left := a.waiting
 	a.waiting, a.closed = nil, true

@@ -34,6 +34,9 @@ const (
 	feedPatient = 8
 )
 
+// lookEvery is how often a feed to which nothing came is held against the end of its stream. Tests look more often.
+var lookEvery = 5 * time.Second
+
 // GapError says that a stream has no message where one must be.
 type GapError struct {
 	Stream      string
@@ -52,6 +55,9 @@ func (e *GapError) Error() string {
 // Each consumer is ephemeral, in memory, without acks. Every time one is replaced, the message delivered last is read
 // again and its timestamp compared: a server that came back without its tail would otherwise give the same numbers to
 // other messages, and skip those in between.
+//
+// A consumer's heartbeats prove that it lives, not that it delivers: it reads one replica's copy, which may stand still. So
+// a feed to which nothing comes asks the stream's leader every 5 s, and replaces a consumer that was behind twice in a row.
 type Feed struct {
 	stream Stream
 	bare   bool // without payloads
@@ -202,8 +208,18 @@ func (f *Feed) run(ctx context.Context, g *generation) {
 	// A reconnect loses what was on its way, and a silent stream would never tell.
 	status := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer nc.RemoveStatusListener(status)
+	looks := f.newLooks(ctx)
+	defer looks.end()
 	for {
 		select {
+		case <-looks.tick.C:
+			looks.begin()
+			continue
+		case l := <-looks.done:
+			if err := looks.judge(l); err != nil {
+				g.signal(err)
+			}
+			continue
 		case <-ctx.Done():
 			g.end()
 			f.fail(fmt.Errorf("reading stream %s: %w", f.stream.name, context.Canceled))
