@@ -232,6 +232,7 @@ type owner struct {
 	arrived  bool           // the feed may hold something
 	buffer   []eventlog.Raw // taken from the feed
 	backlog  []eventlog.Raw // of it, not decided yet
+	hold     heldBack       // the first of them
 	flying   *flight        // the write without a result yet; nil = none
 	queries  chan asked
 	walks    []*walk // queries under way
@@ -251,6 +252,9 @@ func (o *owner) report(state State) {
 	s := Status{
 		State: state, Owner: o.Nonce(), Sequence: o.Sequence(), Covered: o.Covered(),
 		Clock: o.State().Clock().Time(), Campaigns: o.State().Campaigns(), Replayed: o.replayed,
+	}
+	if state == StateOwner && o.hold.reason != "" {
+		s.State, s.Error = StateWaiting, o.hold.reason
 	}
 	o.lane.report(func(into *Status) { *into = s })
 	m := o.opt.Metrics

@@ -22,6 +22,7 @@ var considerEvery = time.Second
 func (o *owner) loop(ctx context.Context) error {
 	tick := time.NewTicker(considerEvery)
 	defer tick.Stop()
+	defer o.release(ctx)
 	configured := o.configure()
 	for {
 		if o.full() {
@@ -70,6 +71,8 @@ func (o *owner) loop(ctx context.Context) error {
 			}
 		case err := <-o.saved:
 			o.snapshotDone(ctx, err)
+		case <-o.hold.timer():
+			// Whether the first message may be decided now is seen above.
 		case <-configured:
 			configured = o.configure()
 		case <-tick.C:
@@ -116,12 +119,12 @@ func (o *owner) collect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if o.early(ctx, &c) {
+			return nil // it stays the first; what was decided before it is written and answered meanwhile
+		}
 		o.backlog = o.backlog[1:]
 		if c.BadReply {
 			o.opt.Metrics.badOutcome.Inc()
-		}
-		if err := o.awaitClock(ctx, &c); err != nil {
-			return err
 		}
 		if c.Scope != domain.ScopeScheduler {
 			o.lane.asked.Store(o.opt.Now().UnixNano())
@@ -153,28 +156,4 @@ func (o *owner) contradiction(ctx context.Context, err error) error {
 		return fmt.Errorf("%w, and went on meanwhile: %s", errLost, err.Error())
 	}
 	return err
-}
-
-// awaitClock holds the lane while a command comes from the future.
-func (o *owner) awaitClock(ctx context.Context, c *protocol.Command) error {
-	if c.Early(o.opt.Now(), o.maxAhead()) <= 0 {
-		return nil
-	}
-	ahead := c.Stamped.Sub(o.opt.Now())
-	o.opt.Logger.ErrorContext(ctx, "a command is stamped in the future; the lane waits. Check the clocks of this machine and of the NATS servers", "ahead", ahead)
-	o.opt.Metrics.waiting.WithLabelValues(o.lane.label).Set(1)
-	defer o.opt.Metrics.waiting.WithLabelValues(o.lane.label).Set(0)
-	o.lane.report(func(s *Status) {
-		s.State, s.Error = StateWaiting, "a command is stamped "+ahead.Round(time.Millisecond).String()+" in the future; check the clocks of this machine and of the NATS servers"
-	})
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for c.Early(o.opt.Now(), o.maxAhead()) > 0 {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-	return nil
 }

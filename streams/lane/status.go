@@ -12,6 +12,7 @@ const (
 	StateOwner   State = "owner"   // deciding
 	StateWaiting State = "waiting" // commands are stamped in the future; see Error
 	StateFull    State = "full"    // the event log takes no writes; claims are not answered
+	StateUnknown State = "unknown" // the event log does not answer; see Error
 	StateStopped State = "stopped" // an operator is needed; see Error
 )
 

@@ -21,7 +21,9 @@ type flight struct {
 // publish sends what has been collected, unless a write is in flight. Nothing is answered yet.
 func (o *owner) publish() {
 	if w := o.Publish(); w != nil {
-		o.flying = &flight{o.appender.PublishAsync(w.Attempt), o.opt.Now()}
+		attempt := w.Attempt
+		attempt.Wait = min(firstLook, o.opt.WriteTimeout)
+		o.flying = &flight{o.appender.PublishAsync(attempt), o.opt.Now()}
 	}
 }
 
@@ -57,55 +59,84 @@ func (o *owner) acked(sequence uint64) *protocol.Write {
 }
 
 const (
-	resolvePause = 50 * time.Millisecond
-	fullPause    = 250 * time.Millisecond
+	// firstLook is how long an acknowledgement is waited for before the stream is asked what became of the write. Each
+	// further publish of the same bytes is given twice as long, up to Options.WriteTimeout. Looking is safe at any time: of
+	// two publishes behind one fence one can land.
+	firstLook = 500 * time.Millisecond
+	// lookFor bounds one look, so that a stream that does not answer is reported. Between looks it pauses for resolvePause,
+	// doubled up to resolvePauses while looks fail.
+	lookFor       = 3 * time.Second
+	resolvePause  = 50 * time.Millisecond
+	resolvePauses = time.Second
+	fullPause     = 250 * time.Millisecond
+	// unknownAfter is how many looks or publishes in a row must fail before the lane reports that its event log is away.
+	unknownAfter = 2
 )
 
 // resolve finds out what became of a write that was not plainly acknowledged, publishing the same bytes again as long
 // as the stream has not changed. It returns the step's sequence, or errLost.
 func (o *owner) resolve(ctx context.Context, attempt eventlog.Attempt, problem error) (uint64, error) {
 	warned := false
+	failed, pauseFor := 0, resolvePause
+	warn := func(state State, text string) {
+		o.lane.report(func(s *Status) { s.State, s.Error = state, text+": "+problem.Error() })
+		if !warned {
+			warned = true
+			o.opt.Logger.ErrorContext(ctx, text+"; nothing is answered until it does", "err", problem)
+		}
+	}
+	attempt.Wait = min(firstLook, o.opt.WriteTimeout)
 	for {
 		if errors.Is(problem, eventlog.ErrTooLarge) {
 			return 0, fmt.Errorf("%w: %w; raise the server's max_payload to at least 1 MiB", ErrStopped, problem)
 		}
 		o.opt.Metrics.unknown.WithLabelValues(o.lane.label).Inc()
-		wait := resolvePause
-		if errors.Is(problem, eventlog.ErrNotDurable) {
-			wait = fullPause
-			o.lane.report(func(s *Status) { s.State, s.Error = StateFull, problem.Error() })
-			if !warned {
-				warned = true
-				o.opt.Logger.ErrorContext(ctx, "the event log takes no writes; nothing is answered until it does. Free disk space", "err", problem)
-			}
+		wait := pauseFor
+		switch {
+		case errors.Is(problem, eventlog.ErrNotDurable):
+			wait = max(wait, fullPause)
+			warn(StateFull, "the event log takes no writes, free disk space")
+		case failed >= unknownAfter:
+			warn(StateUnknown, "the event log does not answer")
 		}
 		if err := sleep(ctx, wait); err != nil {
 			return 0, err
 		}
-		outcome, err := o.stream.Resolve(ctx, attempt)
+		look, done := context.WithTimeout(ctx, lookFor)
+		outcome, err := o.stream.Resolve(look, attempt)
+		done()
 		switch {
 		case ctx.Err() != nil:
 			return 0, ctx.Err()
 		case err != nil:
 			problem = err
+			failed, pauseFor = failed+1, min(2*pauseFor, resolvePauses)
 			continue
 		}
 		switch o.Resolved(outcome) {
 		case protocol.Durable:
+			o.written(ctx, warned)
 			return attempt.Expected + 1, nil
 		case protocol.Fenced:
 			return 0, fmt.Errorf("%w: %w", errLost, problem)
 		case protocol.Again:
 		}
+		attempt.Wait = min(2*attempt.Wait, o.opt.WriteTimeout)
 		var sequence uint64
 		if sequence, problem = o.appender.Publish(ctx, attempt); problem == nil {
-			if warned {
-				o.opt.Logger.InfoContext(ctx, "the event log takes writes again")
-			}
-			o.report(StateOwner)
+			o.written(ctx, warned)
 			return sequence, nil
 		}
+		failed++
 	}
+}
+
+// written ends the alarm that the event log does not answer.
+func (o *owner) written(ctx context.Context, warned bool) {
+	if warned {
+		o.opt.Logger.InfoContext(ctx, "the event log takes writes again")
+	}
+	o.report(StateOwner)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
