@@ -83,10 +83,13 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 		if ev.OrderID != "" {
 			order = l.hash.text(ev.OrderID)
 		}
-		c.applyCoupon(ev, h.id, order)
+		l.applyCoupon(c, ev, h.id, order)
 	case CouponsExpired:
 		if c.rare != nil {
 			c.rare.due.through(ev.Through)
+			l.parked -= c.rare.parked.Len()
+			c.rare.parked.FireThrough(ev.Through, c.anchors(), nil)
+			l.parked += c.rare.parked.Len()
 		}
 		c.expiredThrough = max(c.expiredThrough, ev.Through)
 	case ReminderSet:
@@ -99,9 +102,19 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 		case ev.N != 0:
 			x.Own = c.own(ev.N)
 		}
-		// Not under the coupon (n): that chain says how a coupon stands, and a reminder does not change it.
-		arg := l.hash.reminder(h.customer, ev.Kind, ev.Before)
-		c.record(actRecord{id: h.id, kind: Remind, arg: arg, count: ev.N})
+		if ev.CustomerID == "" {
+			// Set again, for the coupon's holder: the command that did it is remembered by an event of its own.
+			was, ok := c.parked().FindOfCoupon(ev.N, ev.Before)
+			if !ok || ev.Kind != KindExpires {
+				return fmt.Errorf("reminder %d is set again, but no redemption of coupon %d cancelled it", ev.R, ev.N)
+			}
+			c.rare.parked.Cancel(was)
+			l.parked--
+		} else {
+			// Not under the coupon (n): that chain says how a coupon stands, and a reminder does not change it.
+			arg := l.hash.reminder(h.customer, ev.Kind, ev.Before)
+			c.record(actRecord{id: h.id, kind: Remind, arg: arg, count: ev.N})
+		}
 		if ev.Kind == KindOpens {
 			x.N = c.acts.len()
 		}
@@ -111,10 +124,19 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 		l.reminders += pending.Len() - was
 		c.lastReminder = max(c.lastReminder, ev.R)
 	case ReminderCancelled:
-		if !c.reminders().cancel(ev.R, c) {
+		was, ok := c.reminders().Get(ev.R)
+		switch {
+		case !ok:
 			return fmt.Errorf("reminder %d is not pending", ev.R)
+		case ev.Restorable() && (was.Kind != KindExpires || was.N != ev.N):
+			return fmt.Errorf("reminder %d is not of coupon %d", ev.R, ev.N)
 		}
+		c.reminders().cancel(ev.R, c)
 		l.reminders--
+		if ev.Restorable() {
+			c.rare.parked.Set(was.R, was.Kind, was.Before, was.N, was.Own)
+			l.parked++
+		}
 		// Without a customer it follows from a redeem or void, whose own event remembers the id.
 		if ev.CustomerID != "" {
 			arg := l.hash.reminder(h.customer, ev.Kind, ev.Before)
@@ -130,7 +152,7 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 
 // applyCoupon folds what happened to one coupon: it leaves the count of the live ones, changes, and joins again if it
 // still lives. id and order are the hashes of the event's.
-func (c *campaign) applyCoupon(ev *Event, id, order uint64) {
+func (l *Lane) applyCoupon(c *campaign, ev *Event, id, order uint64) {
 	n := ev.N
 	count, voided := c.standing(n)
 	act := actRecord{id: id, n: n, count: count}
@@ -145,6 +167,7 @@ func (c *campaign) applyCoupon(ev *Event, id, order uint64) {
 	switch ev.Type {
 	case CouponRedeemed:
 		act.kind, act.arg, act.count = Redeem, order, ev.RedeemedCount
+		l.unpark(c, n) // what an earlier redemption cancelled and its rollback left
 	case CouponRolledBack:
 		act.kind, act.arg, act.count = Rollback, order, ev.RedeemedCount
 		if i, redemption := c.redemption(n, act.arg); redemption != nil {
@@ -152,6 +175,7 @@ func (c *campaign) applyCoupon(ev *Event, id, order uint64) {
 		}
 	case CouponVoided:
 		act.kind, act.flags = Void, flagVoided
+		l.unpark(c, n)
 		if !voided {
 			c.voided++
 		}
@@ -159,11 +183,20 @@ func (c *campaign) applyCoupon(ev *Event, id, order uint64) {
 		act.kind = Extend
 		c.setOwn(n, ev.ExpiresAt)
 		c.reminders().Move(n, ev.ExpiresAt)
+		c.parked().Move(n, ev.ExpiresAt)
 	}
 	c.record(act)
 	if c.live(n) {
 		c.count(n, +1)
 	} else if act.flags&flagVoided == 0 {
 		c.redeemed++
+	}
+}
+
+// unpark forgets what redemptions of coupon n cancelled.
+func (l *Lane) unpark(c *campaign, n uint32) {
+	for _, r := range c.parked().OfCoupon(n) {
+		c.rare.parked.Cancel(r)
+		l.parked--
 	}
 }

@@ -67,6 +67,7 @@ type rare struct {
 	odd       map[uint32]Instant // expiries of their own that do not fit a record, by n
 	due       dueCounts
 	reminders Subscriptions // of kind opens, n is the act that set it + 1
+	parked    Subscriptions // that a redemption cancelled: set again where it is rolled back
 	listed    bool          // in the lane's list of campaigns with maps that a snapshot must copy
 }
 
@@ -185,6 +186,14 @@ func (c *campaign) reminders() *Subscriptions {
 		return &noReminders
 	}
 	return &c.rare.reminders
+}
+
+// parked are the reminders that redemptions cancelled, to be looked at.
+func (c *campaign) parked() *Subscriptions {
+	if c.rare == nil {
+		return &noReminders
+	}
+	return &c.rare.parked
 }
 
 // noteHash says what a pending reminder of kind opens is looked for by: customer and lead time, of which the act that set

@@ -9,6 +9,7 @@ import (
 // make must have a bound. Most lines make one event that repeats them; what adds to that is here.
 //
 //	redeem, void     cancel up to MaxReminders reminders, an event each
+//	rollback         sets up to MaxReminders reminders again, unremind one, an event each
 //	update_campaign  repeats all settings
 //	remind_due       drops and fires, an event each
 //	a bad line       is parked: quoted, with its reason, the first maxParked of a step
@@ -17,7 +18,8 @@ const (
 	costLine    = 400 // what a line's events have beyond its length: campaign, time, number, code; sold_out
 	costParked  = 385 // a dead letter beside what it quotes
 	costUpdate  = 1200
-	costCancel  = 240
+	costCancel  = 260
+	costRestore = 400  // a reminder.set event of a rollback
 	costDue     = 400  // a second reminders.due event
 	costRefused = 100  // a commands.refused event beside campaign and counts
 	costReason  = 16   // a count in it beside its name
@@ -36,6 +38,8 @@ var (
 	redeemMark   = []byte(`redeem"`)
 	voidMark     = []byte(`void"`)
 	remindMark   = []byte(`remind"`)
+	rollbackMark = []byte(`rollback"`)
+	unremindMark = []byte(`unremind"`)
 	updateMark   = []byte(`update_campaign"`)
 	dueMark      = []byte(`remind_due"`)
 	campaignMark = []byte(`"campaign":`)
@@ -77,6 +81,7 @@ func (s *Step) cost(payload []byte) int {
 		return parked
 	}
 	lines, cost, claims, bad := 0, 0, 0, 0 // bad: lines that may be
+	again := 0                             // reminders that may be set again
 	spent, set := 0, s.lane.reminders      // coupons that may be used up, reminders that may go with them
 	for rest := payload; len(rest) > 0; {
 		line := rest
@@ -100,6 +105,7 @@ func (s *Step) cost(payload []byte) int {
 		case at < 0: // unusual, or bad
 			spent += bytes.Count(line, redeemMark) + bytes.Count(line, voidMark)
 			set += bytes.Count(line, remindMark)
+			again += bytes.Count(line, rollbackMark)*MaxReminders + bytes.Count(line, unremindMark)
 			cost += bytes.Count(line, updateMark)*costUpdate + bytes.Count(line, dueMark)*costDue
 		case bytes.HasPrefix(kind, claimMark):
 			claims++
@@ -112,6 +118,10 @@ func (s *Step) cost(payload []byte) int {
 			spent++
 		case bytes.HasPrefix(kind, remindMark):
 			set++
+		case bytes.HasPrefix(kind, rollbackMark):
+			again += MaxReminders
+		case bytes.HasPrefix(kind, unremindMark):
+			again++
 		case bytes.HasPrefix(kind, updateMark):
 			cost += costUpdate
 		case bytes.HasPrefix(kind, dueMark):
@@ -125,7 +135,9 @@ func (s *Step) cost(payload []byte) int {
 	}
 	cost += min(bad, maxParked-s.parked)*(parked-costLine) + costRest
 	cost += min(claims, len(s.lane.campaigns)) * costSoldOut
-	return cost + min(spent*MaxReminders, set)*costCancel
+	// What is set again was cancelled before, by this message or an earlier one, and may be cancelled again.
+	again = min(again, s.lane.parked+min(spent*MaxReminders, set+again))
+	return cost + min(spent*MaxReminders, set+again)*costCancel + again*costRestore
 }
 
 // quoteOf is how much a dead letter of a message with so many newlines may quote.

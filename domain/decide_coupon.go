@@ -16,11 +16,12 @@ func (d *decision) redeem() {
 	ev := d.emit(CouponRedeemed)
 	ev.N, ev.Code, ev.OrderID, ev.RedeemedCount, ev.CustomerID = n, d.codeOf(n), d.cmd.OrderID, count+1, d.cmd.CustomerID
 	// Not through Apply: the hashes are at hand.
-	c.applyCoupon(ev, d.id, order)
+	d.lane.applyCoupon(c, ev, d.id, order)
 	d.first = len(d.events)
 	if count+1 >= c.settings.MaxRedemptions {
-		d.cancelReminders(n)
+		d.cancelReminders(n, n)
 		d.apply()
+		d.lane.list(c)
 	}
 	d.couponOutcome(StatusRedeemed, n)
 	d.out.OrderID, d.out.RedeemedCount, d.out.Benefit = d.cmd.OrderID, count+1, c.settings.Benefit
@@ -70,14 +71,42 @@ func (d *decision) mayRedeem() (n uint32, order uint64, before *actRecord, ok bo
 	return 0, 0, nil, false
 }
 
-// cancelReminders cancels what is pending on coupon n: nobody is reminded of a coupon that is used up or void.
-func (d *decision) cancelReminders(n uint32) {
+// cancelReminders cancels what is pending on coupon n: nobody is reminded of a coupon that is used up or void. With restorable,
+// which is then n too, a rollback sets it again.
+func (d *decision) cancelReminders(n, restorable uint32) {
 	for _, r := range d.c.reminders().OfCoupon(n) {
-		d.emit(ReminderCancelled).R = r
+		ev := d.emit(ReminderCancelled)
+		ev.R, ev.N = r, restorable
 	}
 }
 
-// rollback takes the redemption for an order back. The coupon is usable again unless it has expired meanwhile.
+// restoreReminders sets again what redemptions of coupon n cancelled and is still ahead. Each is a new subscription: the
+// cancelled one stays cancelled.
+func (d *decision) restoreReminders(n uint32) {
+	for _, r := range d.c.parked().OfCoupon(n) {
+		x, _ := d.c.rare.parked.Get(r)
+		_, there := d.c.reminders().FindOfCoupon(n, x.Before)
+		if there || len(d.c.reminders().OfCoupon(n)) >= MaxReminders {
+			continue
+		}
+		d.restoreReminder(&x)
+	}
+}
+
+// restoreReminder sets one of them again. False if it is due already, or the campaign has no number left.
+func (d *decision) restoreReminder(x *Subscription) bool {
+	due := DueAt(x.Kind, x.Before, x.Own, d.c.anchors())
+	if due <= d.now || due == Never || d.c.lastReminder >= MaxReminder {
+		return false
+	}
+	ev := d.emit(ReminderSet)
+	ev.R, ev.Kind, ev.Before, ev.DueAt, ev.N = d.c.lastReminder+1, x.Kind, x.Before, due, x.N
+	d.apply()
+	return true
+}
+
+// rollback takes the redemption for an order back. The coupon is usable again unless it has expired meanwhile, and its
+// holder is reminded again.
 func (d *decision) rollback() {
 	n, ok := d.coupon()
 	if !ok {
@@ -115,7 +144,11 @@ func (d *decision) rollback() {
 		default:
 			ev.Status = StatusClaimed
 		}
+		restored := ev.Status == StatusClaimed
 		d.apply()
+		if restored {
+			d.restoreReminders(n)
+		}
 		d.rolledBack(n, false)
 	}
 }
@@ -143,7 +176,7 @@ func (d *decision) void() {
 	}
 	ev := d.emit(CouponVoided)
 	ev.N, ev.Code, ev.Reason, ev.Status = n, d.codeOf(n), d.cmd.Reason, StatusVoided
-	d.cancelReminders(n)
+	d.cancelReminders(n, 0)
 	d.apply()
 	d.couponOutcome(StatusVoided, n)
 }

@@ -95,6 +95,13 @@ func (d *decision) unremind() {
 		return
 	}
 	r, pending := d.lane.pendingReminder(c, customer, d.cmd.Kind, d.cmd.Before, n)
+	if parked, ok := c.parked().FindOfCoupon(n, d.cmd.Before); !pending && ok {
+		// A redemption cancelled it, and its rollback would set it again. Set again now and cancelled, it stays cancelled.
+		x, _ := c.rare.parked.Get(parked)
+		if pending = d.restoreReminder(&x); pending {
+			r = c.lastReminder
+		}
+	}
 	due := d.dueAt(n)
 	switch {
 	case pending:

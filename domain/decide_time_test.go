@@ -101,6 +101,67 @@ func TestReminders(t *testing.T) {
 			0 remind customer_id=ann kind=opens before=1m                   => reminder_set events=set
 			0 unremind customer_id=ann kind=opens before=1m id=u            => reminder_cancelled repeat
 			9m remind_due kind=opens due_at=+9m through_r=9                 => reminder_set count=1`,
+		"a rolled back redemption sets its reminders again": `
+			0   create_campaign codes=9 expires_at=+48h
+			0   claim customer_id=ann
+			0   remind customer_id=ann kind=expires before=1h id=first
+			0   remind customer_id=ann kind=expires before=40h
+			1m  redeem code=$1 order_id=o1                                  => redeemed events=redeemed,cancelled,cancelled
+			2m  rollback code=$1 order_id=o1                                => rolled_back events=rolled_back,set,set
+			2m  rollback code=$1 order_id=o1                                => rolled_back repeat
+			3m  remind customer_id=ann kind=expires before=1h id=first      => reminder_set repeat
+			3m  remind customer_id=ann kind=expires before=40h              => reminder_set repeat
+			4m  redeem code=$1 order_id=o2                                  => redeemed events=redeemed,cancelled,cancelled
+			9h  rollback code=$1 order_id=o2                                => rolled_back events=rolled_back,set
+			47h remind_due kind=expires due_at=+47h through_r=9             => reminder_set count=1`,
+		"it moves with its coupon while that is redeemed": `
+			0   create_campaign codes=9 expires_at=+48h
+			0   claim customer_id=ann
+			0   claim customer_id=bob
+			0   remind customer_id=ann kind=expires before=1h
+			0   remind customer_id=bob kind=expires before=1h
+			1m  redeem code=$1 order_id=o1
+			1m  redeem code=$2 order_id=o1
+			2m  extend code=$1 expires_at=+24h
+			2m  update_campaign expires_at=+72h
+			3m  rollback code=$1 order_id=o1                                => rolled_back events=rolled_back,set
+			3m  rollback code=$2 order_id=o1                                => rolled_back events=rolled_back,set
+			23h remind_due kind=expires due_at=+23h through_r=9             => reminder_set count=1
+			71h remind_due kind=expires due_at=+71h through_r=9             => reminder_set count=1`,
+		"what is void, expired or not wanted any more is not set again": `
+			0   create_campaign codes=9 expires_at=+48h
+			0   claim customer_id=ann
+			0   claim customer_id=bob
+			0   claim customer_id=cy
+			0   remind customer_id=ann kind=expires before=1h
+			0   remind customer_id=bob kind=expires before=1h
+			0   remind customer_id=cy kind=expires before=1h
+			0   redeem code=$1 order_id=o1
+			0   redeem code=$2 order_id=o1
+			0   redeem code=$3 order_id=o1
+			1m  void code=$1                                                => voided events=voided
+			2m  rollback code=$1 order_id=o1                                => rolled_back events=rolled_back
+			2m  unremind customer_id=bob kind=expires before=1h             => reminder_cancelled events=set,cancelled
+			2m  unremind customer_id=bob kind=expires before=1h             => reminder_cancelled repeat
+			3m  rollback code=$2 order_id=o1                                => rolled_back events=rolled_back
+			48h rollback code=$3 order_id=o1                                => rolled_back events=rolled_back`,
+		"what is announced as expired is forgotten": `
+			0   create_campaign codes=9 expires_at=+48h
+			0   claim customer_id=ann
+			0   remind customer_id=ann kind=expires before=1h
+			0   redeem code=$1 order_id=o1
+			48h expire through=+48h
+			48h extend code=$1 expires_at=+96h
+			49h rollback code=$1 order_id=o1                                => rolled_back events=rolled_back`,
+		"only when the coupon may be used again": `
+			0   create_campaign codes=9 expires_at=+48h max_redemptions=2
+			0   claim customer_id=ann
+			0   remind customer_id=ann kind=expires before=1h
+			0   redeem code=$1 order_id=o1
+			0   redeem code=$1 order_id=o2                                  => redeemed events=redeemed,cancelled
+			0   update_campaign max_redemptions=1
+			1m  rollback code=$1 order_id=o1                                => rolled_back events=rolled_back
+			2m  rollback code=$1 order_id=o2                                => rolled_back events=rolled_back,set`,
 		"a used coupon's reminders are cancelled in the same step": `
 			0 create_campaign codes=9 expires_at=+48h max_redemptions=2
 			0 claim customer_id=ann
@@ -109,6 +170,7 @@ func TestReminders(t *testing.T) {
 			0 redeem code=$1 order_id=o1                                    => redeemed events=redeemed
 			0 redeem code=$1 order_id=o2                                    => redeemed events=redeemed,cancelled,cancelled
 			0 remind customer_id=ann kind=expires before=1h                 => already_redeemed
+			0 unremind customer_id=ann kind=expires before=1h               => reminder_cancelled events=set,cancelled
 			0 unremind customer_id=ann kind=expires before=1h               => reminder_cancelled repeat
 			47h remind_due kind=expires due_at=+47h through_r=9             => reminder_set repeat`,
 		"and a void one's": `

@@ -134,6 +134,9 @@ type Event struct {
 	Bytes        uint64 // how long they are together
 }
 
+// Restorable says of a reminder.cancelled event that a redemption caused it, so that its rollback sets the reminder again.
+func (e *Event) Restorable() bool { return e.CustomerID == "" && e.N != 0 }
+
 // DueSet is what a reminders.due event fires or drops.
 func (e *Event) DueSet() DueSet {
 	return DueSet{Kind: e.Kind, DueAt: e.DueAt, FromR: e.FromR, ThroughR: e.ThroughR, Passed: e.Passed}

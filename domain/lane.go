@@ -26,6 +26,7 @@ type Lane struct {
 	listed    []uint32  // places in byPlace of those with maps that Freeze must copy
 	clock     Instant   // time of the newest command seen; never runs backwards
 	reminders int       // pending, over all campaigns
+	parked    int       // that redemptions cancelled, likewise
 
 	few      uint8 // of its campaigns
 	settings settingsPool
@@ -134,7 +135,7 @@ func (l *Lane) own(c *campaign) *campaign {
 
 // list notes a campaign that has maps, which Freeze must copy.
 func (l *Lane) list(c *campaign) {
-	if r := c.rare; r != nil && !r.listed && (len(r.odd) > 0 || r.reminders.Len() > 0) {
+	if r := c.rare; r != nil && !r.listed && r.hasMaps() {
 		r.listed = true
 		l.listed = append(l.listed, c.number/uint32(l.lanes))
 	}

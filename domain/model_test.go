@@ -2,6 +2,7 @@ package domain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,6 +26,7 @@ type mCampaign struct {
 	accepted       map[string]mAccepted
 	expiredThrough Instant
 	reminders      []*mReminder
+	parked         []*mReminder // that redemptions cancelled
 	lastR          uint64
 }
 
@@ -125,6 +127,29 @@ func (c *mCampaign) due(r *mReminder) Instant {
 		return Never
 	}
 	return anchor - Instant(r.before.Microseconds())
+}
+
+// restore sets a reminder again that a redemption cancelled, if it is still ahead and there is room for it.
+func (c *mCampaign) restore(r *mReminder, now Instant) {
+	ofCoupon := 0
+	for _, o := range c.reminders {
+		if o.coupon == r.coupon {
+			if ofCoupon++; o.before == r.before {
+				return
+			}
+		}
+	}
+	if due := c.due(r); due > now && due != Never && ofCoupon < 3 {
+		c.restoreOne(r)
+	}
+}
+
+func (c *mCampaign) restoreOne(r *mReminder) {
+	c.parked = slices.DeleteFunc(c.parked, func(o *mReminder) bool { return o == r })
+	c.lastR++
+	again := *r
+	again.r = c.lastR
+	c.reminders = append(c.reminders, &again)
 }
 
 func refused(cmd *Command, campaign string, r Refusal) Outcome {
@@ -246,6 +271,7 @@ func (m *model) decide(cmd *Command, at Instant) Outcome {
 			out.Repeat = true
 			return out
 		}
+		c.parked = slices.DeleteFunc(c.parked, func(r *mReminder) bool { return c.due(r) <= through })
 		for _, k := range c.coupons {
 			if e := k.expires(); k.live() && e > c.expiredThrough && e <= through {
 				out.Count++
@@ -400,15 +426,19 @@ func (m *model) onCoupon(cmd *Command) Outcome {
 	accept := func(count uint32) {
 		c.accepted[cmd.ID] = mAccepted{kind: cmd.Type, n: k.n, order: cmd.OrderID, count: count}
 	}
-	cancel := func() {
+	cancel := func(park bool) {
 		var left []*mReminder
 		for _, r := range c.reminders {
-			if r.coupon != k {
+			switch {
+			case r.coupon != k:
 				left = append(left, r)
+			case park:
+				c.parked = append(c.parked, r)
 			}
 		}
 		c.reminders = left
 	}
+	unpark := func() { c.parked = slices.DeleteFunc(c.parked, func(r *mReminder) bool { return r.coupon == k }) }
 	switch cmd.Type {
 	case Redeem:
 		out.Benefit = c.settings.Benefit
@@ -438,8 +468,9 @@ func (m *model) onCoupon(cmd *Command) Outcome {
 		out.RedeemedCount = k.count() + 1
 		k.redemptions = append(k.redemptions, &mRedemption{order: cmd.OrderID, count: out.RedeemedCount})
 		accept(out.RedeemedCount)
+		unpark()
 		if !k.live() {
-			cancel()
+			cancel(true)
 		}
 		return finish(StatusRedeemed)
 	case Rollback:
@@ -454,6 +485,13 @@ func (m *model) onCoupon(cmd *Command) Outcome {
 		default:
 			newest.rolledBack = true
 			accept(0)
+			if k.live() && m.clock < k.expires() {
+				for _, r := range slices.Clone(c.parked) {
+					if r.coupon == k {
+						c.restore(r, m.clock)
+					}
+				}
+			}
 		}
 		out.RedeemedCount = k.count()
 		return finish(StatusRolledBack)
@@ -463,7 +501,8 @@ func (m *model) onCoupon(cmd *Command) Outcome {
 			return finish(StatusVoided)
 		}
 		k.void = true
-		cancel()
+		unpark()
+		cancel(false)
 		accept(0)
 		return finish(StatusVoided)
 	default: // Extend
@@ -520,6 +559,12 @@ func (m *model) remind(cmd *Command, c *mCampaign, was mAccepted, known bool) Ou
 		}
 	}
 	if cmd.Type == Unremind {
+		if parked := slices.IndexFunc(c.parked, func(r *mReminder) bool { return r.coupon == k && r.before == cmd.Before }); pending < 0 && k != nil && parked >= 0 {
+			if c.due(c.parked[parked]) > m.clock {
+				c.restoreOne(c.parked[parked])
+				pending = len(c.reminders) - 1
+			}
+		}
 		switch {
 		case pending >= 0:
 			c.reminders = append(c.reminders[:pending:pending], c.reminders[pending+1:]...)

@@ -42,6 +42,7 @@ type Frozen struct {
 type frozenMaps struct {
 	odd       map[uint32]Instant
 	reminders FrozenSubscriptions
+	parked    FrozenSubscriptions
 }
 
 // Freeze returns the lane as it is now. It costs a pointer per campaign; the lane may go on at once, and what it does then
@@ -56,7 +57,7 @@ func (l *Lane) Freeze() *Frozen {
 	listed := l.listed[:0]
 	for _, place := range l.listed {
 		r := l.byPlace[place].rare
-		if len(r.odd) == 0 && r.reminders.Len() == 0 {
+		if !r.hasMaps() {
 			r.listed = false
 			continue
 		}
@@ -68,8 +69,11 @@ func (l *Lane) Freeze() *Frozen {
 }
 
 func (r *rare) freeze() frozenMaps {
-	return frozenMaps{odd: maps.Clone(r.odd), reminders: r.reminders.Freeze()}
+	return frozenMaps{odd: maps.Clone(r.odd), reminders: r.reminders.Freeze(), parked: r.parked.Freeze()}
 }
+
+// hasMaps says whether there is something that a freeze must copy.
+func (r *rare) hasMaps() bool { return len(r.odd) > 0 || r.reminders.Len() > 0 || r.parked.Len() > 0 }
 
 // Clock is the lane's time when it was frozen.
 func (f *Frozen) Clock() Instant { return f.clock }
@@ -173,6 +177,9 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 		}
 	}
 	if err := w.reminders(m.reminders); err != nil {
+		return err
+	}
+	if err := w.reminders(m.parked); err != nil {
 		return err
 	}
 	return w.flushFull()

@@ -66,6 +66,7 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 		}
 		l.list(c)
 		l.reminders += c.reminders().Len()
+		l.parked += c.parked().Len()
 	}
 	if r.err != nil {
 		return r.err
@@ -85,7 +86,7 @@ type snapshotReader struct {
 	format uint32
 }
 
-// OldestSnapshotFormat is the oldest format that is read. 2 lacks late_after.
+// OldestSnapshotFormat is the oldest format that is read. 2 lacks late_after and what redemptions cancelled.
 const OldestSnapshotFormat = 2
 
 // readBuffer is the size of the buffer in bytes: more than is ever taken at once.
@@ -128,7 +129,10 @@ func (r *snapshotReader) campaign(l *Lane) *campaign {
 	if r.err == nil && !c.reindex() {
 		r.fail("campaign %s: a command id is remembered twice", c.name)
 	}
-	r.reminders(c)
+	r.reminders(c, func() *Subscriptions { return &c.rarely().reminders })
+	if r.format > 2 {
+		r.reminders(c, func() *Subscriptions { return &c.rarely().parked })
+	}
 	if r.err != nil {
 		return nil
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pending reminders in a snapshot: their number, then by rising number how much higher each is than the one before, its
+// Pending reminders, and those that redemptions cancelled, in a snapshot: their number, then by rising number how much higher each is than the one before, its
 // lead, and how far what it hangs on (kind expires: coupon; opens: the act that set it) lies from that of the one before.
 // Varints: 3 to 5 bytes each, for numbers, coupons and acts rise together. A lead is its place among those told so far;
 // the next place is a new one, told there and then: kind and lead time in microseconds. Whether a coupon has an expiry of
@@ -57,14 +57,15 @@ func kindByte(kind string) byte {
 	return 0
 }
 
-// reminders reads the pending subscriptions.
-func (r *snapshotReader) reminders(c *campaign) {
+// reminders reads a list of subscriptions.
+func (r *snapshotReader) reminders(c *campaign, into func() *Subscriptions) {
 	count := r.u32()
 	if count == 0 || r.err != nil {
 		return
 	}
 	number := uint64(0)
-	ok, twice := c.rarely().reminders.restore(func(yield func(Subscription) bool) {
+	list := into()
+	ok, twice := list.restore(func(yield func(Subscription) bool) {
 		var leads []reminderLead
 		n := int64(0)
 		for ; count > 0; count-- {
@@ -98,7 +99,7 @@ func (r *snapshotReader) reminders(c *campaign) {
 			}
 		}
 	}, c)
-	if !ok || twice {
+	if !ok || twice || list == &c.rare.parked && list.hasOpening() {
 		r.fail("campaign %s: reminder %d", c.name, number)
 	}
 }

@@ -262,8 +262,8 @@ func hugeCount(t *testing.T) []byte {
 	create := Command{Type: CreateCampaign, ID: "c", Campaign: "c", Patch: PatchOf(s)}
 	l.Decide(&create, start, nil)
 	raw := snapshot(t, l)
-	// Behind the claims: number of odd expiries, acts (one), reminders, sum.
-	at := len(raw) - sha256.Size - 4 - 26 - 4 - 4 - 4
+	// Behind the claims: number of odd expiries, acts (one), reminders, cancelled reminders, sum.
+	at := len(raw) - sha256.Size - 4 - 4 - 26 - 4 - 4 - 4
 	binary.LittleEndian.PutUint32(raw[at:], MaxCodes)
 	return raw[:at+4]
 }

@@ -217,6 +217,27 @@ func (s *Subscriptions) Move(n uint32, own Instant) {
 	}
 }
 
+// Get returns subscription r, if it is pending.
+func (s *Subscriptions) Get(r uint64) (x Subscription, ok bool) {
+	if !s.Has(r) {
+		return Subscription{}, false
+	}
+	return s.p.subscription(uint32(r)), true
+}
+
+func (p *pending) subscription(r uint32) Subscription {
+	e := p.at(r)
+	lead := p.leads.list[p.group(e.group).lead]
+	kind := KindExpires
+	if lead.series == atOpening {
+		kind = KindOpens
+	}
+	return Subscription{R: uint64(r), Kind: kind, Before: time.Duration(lead.before) * time.Microsecond, N: e.n, Own: p.ownOf(e.group)}
+}
+
+// hasOpening says whether one of them is of kind opens.
+func (s *Subscriptions) hasOpening() bool { return s.p != nil && len(s.p.series[atOpening].chunks) > 0 }
+
 // All calls f for every pending subscription by rising number.
 func (s *Subscriptions) All(f func(r uint64, kind string, before time.Duration, n uint32, own Instant)) {
 	FrozenSubscriptions{s.p}.All(f)

@@ -11,6 +11,16 @@ func (s *Subscriptions) Fire(set DueSet, a Anchors, dst []uint64) []uint64 {
 	return dst
 }
 
+// FireThrough removes all that is due at or before the given instant and appends its numbers to dst, which may be nil.
+func (s *Subscriptions) FireThrough(through Instant, a Anchors, dst *[]uint64) {
+	if s.Next(a) > through {
+		return
+	}
+	for _, d := range slices.Collect(s.Due(a, through)) {
+		s.fire(DueSet{Kind: d.Kind, DueAt: d.DueAt, ThroughR: MaxReminder}, a, nil, dst)
+	}
+}
+
 // fire returns how many it has removed. Without dst nobody asks which.
 func (s *Subscriptions) fire(set DueSet, a Anchors, notes noteHasher, dst *[]uint64) (fired int) {
 	var few [4]uint32

@@ -1,6 +1,9 @@
 package domain
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // FrozenSubscriptions are pending subscriptions as they were when Freeze was called. Any one goroutine may read them,
 // beside their owner.
@@ -23,14 +26,18 @@ func (f FrozenSubscriptions) All(visit func(r uint64, kind string, before time.D
 	if f.p == nil {
 		return
 	}
-	f.p.each(func(r uint32, e *subscription) bool {
-		g := f.p.group(e.group)
-		x := f.p.leads.list[g.lead]
-		kind := KindExpires
-		if x.series == atOpening {
-			kind = KindOpens
-		}
-		visit(uint64(r), kind, time.Duration(x.before)*time.Microsecond, e.n, f.p.ownOf(e.group))
+	f.p.each(func(r uint32, _ *subscription) bool {
+		x := f.p.subscription(r)
+		visit(x.R, x.Kind, x.Before, x.N, x.Own)
 		return true
 	})
+}
+
+// Each goes through them by rising number.
+func (f FrozenSubscriptions) Each() iter.Seq[Subscription] {
+	return func(yield func(Subscription) bool) {
+		if f.p != nil {
+			f.p.each(func(r uint32, _ *subscription) bool { return yield(f.p.subscription(r)) })
+		}
+	}
 }

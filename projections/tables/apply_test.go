@@ -195,6 +195,11 @@ func TestEventsToRows(t *testing.T) {
 			{"type":"reminders.due","campaign":"summer","at":"@40","kind":"expires","due_at":"@30","from_r":3,"through_r":3,"fired":0,"dropped":1}
 			{"type":"reminders.due","campaign":"summer","at":"@50","kind":"expires","due_at":"@50","from_r":1,"through_r":4,"fired":1,"dropped":0}`,
 			map[string]string{subscribed: "summer ann expires @50 fired 1 1 @50\nsummer bob expires @50 cancelled 2 2 @4\nsummer ann expires @30 dropped 3 1 @40\nsummer cid opens @50 pending 4 - -"}},
+		{"a reminder that a rollback sets again is a new one, for the coupon's holder", summer + `
+			{"type":"reminder.set","campaign":"summer","at":"@3","r":1,"customer_id":"ann","kind":"expires","before":"10m0s","due_at":"@50","n":1}
+			{"type":"coupon.redeemed","campaign":"summer","at":"@4","n":1,"code":"A","order_id":"o","redeemed_count":1} + {"type":"reminder.cancelled","campaign":"summer","at":"@4","r":1,"n":1}
+			{"type":"coupon.rolled_back","campaign":"summer","at":"@5","n":1,"code":"A","order_id":"o","redeemed_count":0,"status":"claimed"} + {"type":"reminder.set","campaign":"summer","at":"@5","r":2,"kind":"expires","before":"10m0s","due_at":"@50","n":1}`,
+			map[string]string{subscribed: "summer ann expires @50 cancelled 1 1 @4\nsummer ann expires @50 pending 2 1 -"}},
 		{"of those due at one instant, only what announces the past is dropped", `
 			{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":10,"max_redemptions":1}
 			{"type":"coupon.claimed","campaign":"c","at":"@2","n":1,"code":"A","customer_id":"ann","expires_at":"@40"}

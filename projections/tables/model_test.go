@@ -137,7 +137,11 @@ func (m *model) event(sequence uint64, line uint32, e *domain.Event) {
 		}
 		c.expiries = append(c.expiries, x)
 	case domain.ReminderSet:
-		c.reminders[e.R] = &modelReminder{set: *e, state: "pending", places: [2]int64{place}}
+		set := *e
+		if set.CustomerID == "" {
+			set.CustomerID = c.coupons[e.N].claim.CustomerID
+		}
+		c.reminders[e.R] = &modelReminder{set: set, state: "pending", places: [2]int64{place}}
 	case domain.ReminderCancelled:
 		c.reminders[e.R].state, c.reminders[e.R].settled, c.reminders[e.R].places[1] = "cancelled", e.At, place
 	case domain.RemindersDue:

@@ -98,6 +98,9 @@ func (f *fold) reminderSet(c *campaign, l *Line) {
 	}
 	if k := c.coupons[e.N]; e.N != 0 && k != nil {
 		r.own = k.own
+		if r.customer == "" {
+			r.customer = k.customer // set again by a rollback, which does not say for whom
+		}
 	}
 	round := f.round(c.name, phaseSet, nil)
 	round.set = append(round.set, r)

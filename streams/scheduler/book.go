@@ -37,9 +37,10 @@ type entry struct {
 	falls          falls          // those expiries after expiredThrough
 	newest         domain.Instant // put into falls last: nearly always the next one too
 	pending        domain.Subscriptions
-	who            *customerList  // the customers of those that are pending: the fan-out tells them; nil if none are
-	epoch          uint32         // of the last freeze that it is part of, or that it came too late for
-	look           domain.Instant // place in the order: nothing falls due before it; 0 = find out
+	parked         domain.Subscriptions // that redemptions cancelled: their rollback sets them again, without saying for whom
+	who            *customerList        // the customers of those that are pending or parked; nil if none are
+	epoch          uint32               // of the last freeze that it is part of, or that it came too late for
+	look           domain.Instant       // place in the order: nothing falls due before it; 0 = find out
 }
 
 // newBook makes an empty book that keeps customers in a file in dir, "" = os.TempDir. The file is made when there are many.
@@ -113,6 +114,7 @@ func (b *book) fold(ev *domain.Event) (gone []firing, err error) {
 		b.ownExpiry(e, ev.N, ev.ExpiresAt)
 	case domain.CouponExtended:
 		b.ownExpiry(e, ev.N, ev.ExpiresAt)
+		e.parked.Move(ev.N, ev.ExpiresAt)
 		if e.pending.Len() > 0 && len(e.pending.OfCoupon(ev.N)) > 0 {
 			e.pending.Move(ev.N, ev.ExpiresAt)
 			b.setLook(e, 0)
@@ -122,10 +124,16 @@ func (b *book) fold(ev *domain.Event) (gone []firing, err error) {
 	case domain.ReminderSet:
 		err = b.set(e, ev)
 	case domain.ReminderCancelled:
-		if !e.pending.Cancel(ev.R) {
+		was, ok := e.pending.Get(ev.R)
+		if !ok {
 			return nil, fmt.Errorf("%s of campaign %s: reminder %d is not pending", ev.Type, e.name, ev.R)
 		}
-		b.customers.remove(e.who, ev.R)
+		e.pending.Cancel(ev.R)
+		if ev.Restorable() {
+			e.parked.Set(was.R, was.Kind, was.Before, was.N, was.Own)
+		} else {
+			b.customers.remove(e.who, ev.R)
+		}
 		b.gone(e, 1)
 	case domain.RemindersDue:
 		gone, err = b.fire(e, ev)
@@ -144,10 +152,23 @@ func (b *book) set(e *entry, ev *domain.Event) error {
 	if ev.R == 0 || ev.R > domain.MaxReminder {
 		return fmt.Errorf("reminder %d, expected 1 to %d", ev.R, uint64(domain.MaxReminder))
 	}
+	customer := ev.CustomerID
+	if customer == "" {
+		was, ok := e.parked.FindOfCoupon(ev.N, ev.Before)
+		if !ok {
+			return fmt.Errorf("reminder %d is set again, but no redemption of coupon %d cancelled it", ev.R, ev.N)
+		}
+		e.parked.Cancel(was)
+		of, err := b.customers.fire(e.who, []uint64{was})
+		if err != nil {
+			return err
+		}
+		customer = of[0].customer
+	}
 	if e.who == nil {
 		e.who = new(customerList)
 	}
-	if err := b.customers.add(e.who, uint32(ev.R), ev.CustomerID); err != nil {
+	if err := b.customers.add(e.who, uint32(ev.R), customer); err != nil {
 		return err
 	}
 	own := e.ownExpiryOf(ev)
@@ -236,6 +257,14 @@ func (b *book) expired(e *entry, through domain.Instant) {
 	b.instants -= e.instants()
 	e.expiredThrough = through
 	e.falls.forget(through)
+	if e.parked.Next(e.anchors) <= through {
+		b.rs = b.rs[:0]
+		e.parked.FireThrough(through, e.anchors, &b.rs)
+		for _, r := range b.rs {
+			b.customers.remove(e.who, r)
+		}
+		b.gone(e, 0)
+	}
 	if e.newest <= through {
 		e.newest = 0
 	}

@@ -136,7 +136,12 @@ func (d *decoder) reminders(b *book, c *entry) {
 			if d.err == nil && r <= domain.MaxReminder {
 				d.fail(b.customers.add(c.who, uint32(r), customer))
 			}
-			if d.err != nil || !yield(s) {
+			switch {
+			case d.err != nil:
+				return
+			case g.parked:
+				c.parked.Set(s.R, s.Kind, s.Before, s.N, s.Own)
+			case !yield(s):
 				return
 			}
 		}
@@ -157,9 +162,16 @@ func (d *decoder) group() (g frozenGroup) {
 	if id < uint64(len(d.groups)) {
 		return d.groups[id]
 	}
-	g.kind = domain.KindOpens
-	if d.num(1) == 1 {
-		g.kind = domain.KindExpires
+	most := uint64(groupExpires)
+	if d.format > 2 {
+		most = numGroups - 1
+	}
+	g.kind = domain.KindExpires
+	switch d.num(most) {
+	case groupOpens:
+		g.kind = domain.KindOpens
+	case groupParked:
+		g.parked = true
 	}
 	g.before, g.own = time.Duration(d.num(math.MaxInt64)), d.instant()
 	if d.err == nil {

@@ -9,6 +9,9 @@ import (
 
 // What the planner needs to know of a campaign's reminders, and no more.
 
+// remembers says whether the customer of reminder r is kept.
+func (e *entry) remembers(r uint64) bool { return e.pending.Has(r) || e.parked.Has(r) }
+
 // due lists what is due at or before now, by instant. The reminders must not change until it ends.
 func (e *entry) due(now domain.Instant) iter.Seq[domain.DueReminders] {
 	return e.pending.Due(e.anchors, now)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -17,11 +18,11 @@ import (
 //	campaigns
 //	campaign: name · priority · late after · opens · expires · expired through · seconds (gaps) · odd instants · own expiries · reminders
 //	own expiries: runs of coupons: gap · length - 1
-//	reminder: gap of r · group [of one not met before: kind, before, own] · of kind expires: n (signed gap) · customer
+//	reminder, pending or parked: gap of r · group [of one not met before: kind or parked, before, own] · of kind expires: n (signed gap) · customer
 //
 // The form's number and what else there is to know stand beside the content in the snapshot store, which also verifies
 // that every byte is as it was written.
-// Format 2, which is read too, lacks late after.
+// Format 2, which is read too, lacks late after and what is parked.
 const (
 	bookFormat       = 3
 	oldestBookFormat = 2
@@ -42,7 +43,16 @@ type frozenGroup struct {
 	kind   string
 	before time.Duration
 	own    domain.Instant
+	parked bool
 }
+
+// The kinds of a group.
+const (
+	groupOpens = iota
+	groupExpires
+	groupParked // of kind expires
+	numGroups
+)
 
 func (e *encoder) num(v uint64)   { e.w.Write(e.buf[:binary.PutUvarint(e.buf[:], v)]) }
 func (e *encoder) signed(v int64) { e.w.Write(e.buf[:binary.PutVarint(e.buf[:], v)]) }
@@ -97,32 +107,46 @@ func (e *encoder) entry(c *frozenEntry) {
 }
 
 func (e *encoder) reminders(c *frozenEntry) {
-	e.num(uint64(c.pending.Len()))
+	e.num(uint64(c.pending.Len() + c.parked.Len()))
 	if c.who == nil {
 		return
 	}
 	clear(e.groups)
 	e.last = frozenGroup{}
 	who, lastR, lastN := *c.who, uint64(0), int64(0)
-	c.pending.All(func(r uint64, kind string, before time.Duration, n uint32, own domain.Instant) {
-		if e.err != nil {
-			return
+	one := func(x *domain.Subscription, parked bool) bool {
+		e.num(x.R - lastR)
+		lastR = x.R
+		e.group(frozenGroup{x.Kind, x.Before, x.Own, parked})
+		if x.Kind == domain.KindExpires {
+			e.signed(int64(x.N) - lastN)
+			lastN = int64(x.N)
 		}
-		e.num(r - lastR)
-		lastR = r
-		e.group(frozenGroup{kind, before, own})
-		if kind == domain.KindExpires {
-			e.signed(int64(n) - lastN)
-			lastN = int64(n)
-		}
-		customer, err := who.customer(r)
+		customer, err := who.customer(x.R)
 		if err != nil {
 			e.err = err
-			return
+			return false
 		}
 		e.num(uint64(len(customer)))
 		e.w.Write(customer)
-	})
+		return true
+	}
+	// Both rise, and customers are read in one go.
+	next, stop := iter.Pull(c.parked.Each())
+	defer stop()
+	parked, more := next()
+	for x := range c.pending.Each() {
+		for ; more && parked.R < x.R; parked, more = next() {
+			if !one(&parked, true) {
+				return
+			}
+		}
+		if !one(&x, false) {
+			return
+		}
+	}
+	for ; more && one(&parked, true); parked, more = next() {
+	}
 }
 
 func (e *encoder) group(g frozenGroup) {
@@ -137,11 +161,14 @@ func (e *encoder) group(g frozenGroup) {
 	}
 	e.num(id)
 	if !known {
-		kind := uint64(0)
-		if g.kind == domain.KindExpires {
-			kind = 1
+		switch {
+		case g.parked:
+			e.num(groupParked)
+		case g.kind == domain.KindExpires:
+			e.num(groupExpires)
+		default:
+			e.num(groupOpens)
 		}
-		e.num(kind)
 		e.num(uint64(g.before))
 		e.num(uint64(g.own))
 	}

@@ -27,7 +27,8 @@ type frozenEntry struct {
 	seconds        []uint32
 	odd            []domain.Instant
 	pending        domain.FrozenSubscriptions
-	who            *frozenCustomers // nil if nothing is pending
+	parked         domain.FrozenSubscriptions
+	who            *frozenCustomers // nil if nothing is pending or parked
 }
 
 // freeze begins to take the book as it is now. Call some until it is done; until then there is no other freeze. The caller
@@ -71,7 +72,8 @@ func (f *frozenBook) take(e *entry) {
 		own: e.own.frozen(), seconds: seconds, odd: odd,
 	}
 	if e.who != nil {
-		c.pending, c.who = e.pending.Freeze(), f.book.customers.view(e.who, f.buf)
+		c.pending, c.parked = e.pending.Freeze(), e.parked.Freeze()
+		c.who = f.book.customers.view(e.who, f.buf)
 	}
 	f.campaigns = append(f.campaigns, c)
 }

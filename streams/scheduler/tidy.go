@@ -77,7 +77,7 @@ func (b *book) tidy() error {
 			continue
 		}
 		t.next = e.who.blocks[i].first + 1
-		worked, err := c.tidyAt(e.who, i, e.pending.Has)
+		worked, err := c.tidyAt(e.who, i, e.remembers)
 		if worked || err != nil {
 			return err
 		}

@@ -184,7 +184,8 @@ func (f *Fold) Apply(where any, ev *domain.Event) {
 		f.blame("%s: %s of campaign %s, which was never created", where, ev.Type, ev.Campaign)
 		return
 	}
-	if once[ev.Type] {
+	// What a rollback sets again carries the rollback's id.
+	if once[ev.Type] && (ev.Type != domain.ReminderSet || ev.CustomerID != "") {
 		if !c.accept(ev.ID) {
 			f.blame("%s: id %s is accepted twice in %s", where, ev.ID, c.Name)
 		}

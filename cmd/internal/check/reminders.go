@@ -131,7 +131,11 @@ func (f *Fold) set(where any, c *Campaign, ev *domain.Event) {
 		f.blame("%s: reminder %d of %s follows %d", where, ev.R, c.Name, len(c.Reminders))
 		return
 	}
-	r := Reminder{Customer: ev.CustomerID, Expires: ev.Kind == domain.KindExpires, Before: domain.Instant(ev.Before.Microseconds()), N: ev.N}
+	customer := ev.CustomerID
+	if customer == "" {
+		customer = f.setAgain(where, c, ev)
+	}
+	r := Reminder{Customer: customer, Expires: ev.Kind == domain.KindExpires, Before: domain.Instant(ev.Before.Microseconds()), N: ev.N}
 	r.Due = c.due(&r)
 	if r.Due != ev.DueAt {
 		f.blame("%s: reminder %d of %s is due at %s, the event says %s", where, ev.R, c.Name, r.Due, ev.DueAt)
@@ -151,6 +155,22 @@ func (f *Fold) set(where any, c *Campaign, ev *domain.Event) {
 	}
 	c.pending[r.key()] = ev.R
 	c.Reminders = append(c.Reminders, r)
+}
+
+// setAgain finds whom a reminder is for that is set again: the holder of the coupon, whose redemption cancelled one like it.
+func (f *Fold) setAgain(where any, c *Campaign, ev *domain.Event) (customer string) {
+	if ev.N == 0 || int(ev.N) > len(c.Coupons) {
+		f.blame("%s: reminder %d of %s is for nobody", where, ev.R, c.Name)
+		return ""
+	}
+	k := c.Coupons[ev.N-1]
+	for _, number := range k.reminders {
+		if r := c.reminder(number); r.State == Cancelled && r.Before == domain.Instant(ev.Before.Microseconds()) {
+			return k.Customer
+		}
+	}
+	f.blame("%s: reminder %d of %s is set again, but none like it was cancelled", where, ev.R, c.Name)
+	return k.Customer
 }
 
 // fell fires or drops what the event says, and owes SCRIP_RMD the lines.
