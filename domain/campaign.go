@@ -100,13 +100,28 @@ type actRecord struct {
 	previous uint32 // act of the same coupon before this one + 1
 	count    uint32 // redeemed count after it; of an import: codes added; of a reminder: its coupon
 	kind     CommandType
-	flags    uint8
+	flags    uint8  // with the high bits of rolled
+	rolled   uint16 // see rollbacks
 }
 
 const (
 	flagVoided     = 1 << iota // the coupon is void from this act on
 	flagRolledBack             // this redemption was taken back
+
+	flagBits = 2
+	flagMask = 1<<flagBits - 1
+	// maxRolled is how many rollbacks can be counted.
+	maxRolled = 1<<(8-flagBits+16) - 1
 )
+
+// rollbacks is how many redemptions of its coupon had been rolled back with this act, at most maxRolled. It follows from the
+// acts before it, so a snapshot does not hold it.
+func (a *actRecord) rollbacks() uint32 { return uint32(a.flags>>flagBits)<<16 | uint32(a.rolled) }
+
+func (a *actRecord) setRollbacks(n uint32) {
+	n = min(n, maxRolled)
+	a.flags, a.rolled = a.flags&flagMask|uint8(n>>16)<<flagBits, uint16(n)
+}
 
 // A command of either kind is known by its place: acts have the lowest bit set. Low, so that the numbers stay small.
 func claimRef(i uint32) uint32 { return i << 1 }
@@ -196,16 +211,18 @@ func (c *campaign) parked() *Subscriptions {
 	return &c.rare.parked
 }
 
-// noteHash says what a pending reminder of kind opens is looked for by: customer and lead time, of which the act that set
-// it remembers a hash. Were the customer kept for it as well, each would cost 16 bytes more.
-func (c *campaign) noteHash(act uint32) uint64 { return c.acts.at(act - 1).arg }
+// noteHash says what a pending reminder of kind opens is looked for by: the customer, of whom and the lead time the act
+// that set it remembers a hash. Were the customer kept for it as well, each would cost 16 bytes more.
+func (c *campaign) noteHash(act uint32, before time.Duration) uint64 {
+	return c.acts.at(act-1).arg ^ leadHash(before)
+}
 
 // pendingReminder finds what a customer has subscribed to; n is the coupon it hangs on, 0 for the opening.
 func (l *Lane) pendingReminder(c *campaign, customer customerHash, kind string, before time.Duration, n uint32) (r uint64, ok bool) {
 	if kind == KindExpires {
 		return c.reminders().FindOfCoupon(n, before)
 	}
-	return c.reminders().ofNote(l.hash.reminder(customer, kind, before), c)
+	return c.reminders().ofNote(reminded(customer), before, c)
 }
 
 // rarely is what the campaign needs from now on.

@@ -79,6 +79,19 @@ func (c *campaign) standing(n uint32) (count uint32, voided bool) {
 	return 0, false
 }
 
+// rollbacks is how many redemptions of coupon n have been rolled back.
+func (c *campaign) rollbacks(n uint32) uint32 {
+	if a := c.lastAct(n); a != nil {
+		return a.rollbacks()
+	}
+	return 0
+}
+
+// maxRollbacks is how many may be before it is not redeemed any more: each pair stays in the log for ever.
+func (c *campaign) maxRollbacks() uint32 {
+	return uint32(min(uint64(c.settings.MaxRedemptions)*MaxRollbacks, maxRolled))
+}
+
 // statusOf is the status of coupon n as the read tables would show it with everything announced up to now.
 func (c *campaign) statusOf(n uint32, now Instant) string {
 	count, voided := c.standing(n)

@@ -65,6 +65,8 @@ func (d *decision) mayRedeem() (n uint32, order uint64, before *actRecord, ok bo
 		d.refuse(AlreadyRedeemed, "the coupon has been redeemed")
 	case count >= c.settings.MaxRedemptions:
 		d.refuse(RedemptionLimitReached, d.sayNumber("the coupon has been redeemed ", count, " times, the most allowed"))
+	case c.rollbacks(n) >= c.maxRollbacks():
+		d.refuse(LimitReached, d.sayNumber("redemptions of the coupon have been rolled back ", c.maxRollbacks(), " times, the most allowed"))
 	default:
 		return n, order, nil, true
 	}

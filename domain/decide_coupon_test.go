@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -162,19 +163,59 @@ func TestRollback(t *testing.T) {
 	})
 }
 
+// A log of before the bound may hold any number of pairs.
 func TestCouponRedeemedAndRolledBackOverAndOver(t *testing.T) {
 	s := newScript(t)
 	s.run("0 create_campaign codes=2\n0 claim customer_id=ann")
 	for i := range 2 * manyActs {
-		s.line(fmt.Sprintf("0 redeem code=$1 order_id=o%d => redeemed redeemed_count=1", i))
-		s.line(fmt.Sprintf("0 rollback code=$1 order_id=o%d => rolled_back", i))
+		order := fmt.Sprint("o", i)
+		for _, ev := range []Event{
+			{Type: CouponRedeemed, ID: fmt.Sprint("r", i), RedeemedCount: 1}, {Type: CouponRolledBack, ID: fmt.Sprint("b", i)},
+		} {
+			ev.Campaign, ev.At, ev.N, ev.OrderID = "s", start, 1, order
+			if err := s.lane.Apply(&ev); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
+	s.run(`
+		0 rollback code=$1 order_id=o3  => rolled_back repeat
+		0 rollback code=$1 order_id=new => not_redeemed
+		0 redeem code=$1 order_id=o3    => limit_reached`)
 	if s.lane.campaigns["s"].indexes.orders == nil {
 		t.Fatal("its acts are still walked one by one")
 	}
-	s.run("0 rollback code=$1 order_id=o3 => rolled_back repeat")
-	s.run("0 redeem code=$1 order_id=o3 => redeemed redeemed_count=1")
-	s.run("0 rollback code=$1 order_id=o3 => rolled_back events=rolled_back")
+}
+
+// TestRollbacksAreBounded: each pair of redemption and rollback stays in the log for ever.
+func TestRollbacksAreBounded(t *testing.T) {
+	s := newScript(t)
+	s.run("0 create_campaign codes=2\n0 claim customer_id=ann")
+	pair := func(i int) {
+		s.line(fmt.Sprintf("0 redeem code=$1 order_id=o%d => redeemed redeemed_count=1", i))
+		s.line(fmt.Sprintf("0 rollback code=$1 order_id=o%d => rolled_back", i))
+	}
+	for i := range MaxRollbacks - 1 {
+		pair(i)
+	}
+	read, err := ReadLane(LaneOptions{Lanes: 1, Key: testKey}, bytes.NewReader(snapshot(t, s.lane)))
+	if err != nil || read.campaigns["s"].rollbacks(1) != MaxRollbacks-1 {
+		t.Fatalf("a snapshot remembers %d: %v", read.campaigns["s"].rollbacks(1), err)
+	}
+	s.run("0 extend code=$1 expires_at=+1h") // no pair
+	pair(MaxRollbacks)
+	s.run(`
+		0 redeem code=$1 order_id=x     => limit_reached
+		0 update_campaign max_redemptions=2
+		0 redeem code=$1 order_id=x     => redeemed
+		0 rollback code=$1 order_id=x   => rolled_back`)
+	for _, n := range []uint32{0, 1, 65_535, 65_536, maxRolled, maxRolled + 1} {
+		a := actRecord{flags: flagVoided}
+		a.setRollbacks(n)
+		if a.rollbacks() != min(n, maxRolled) || a.flags&flagMask != flagVoided {
+			t.Errorf("of %d are kept %d, flags %b", n, a.rollbacks(), a.flags)
+		}
+	}
 }
 
 func TestVoidAndExtend(t *testing.T) {

@@ -69,9 +69,13 @@ func (d *decision) remind() {
 	case due <= d.now:
 		d.refuse(TooLate, d.sayTime("the reminder would have been due at ", due, ""))
 	case n != 0 && len(c.reminders().OfCoupon(n)) >= MaxReminders:
-		d.refuse(Invalid, d.sayNumber("before: a coupon may have at most ", MaxReminders, " pending reminders; cancel one first"))
+		d.refuse(LimitReached, d.sayNumber("a coupon may have at most ", MaxReminders, " pending reminders; cancel one first"))
+	case n == 0 && c.reminders().countOfNote(reminded(customer), c) >= MaxOpenings:
+		d.refuse(LimitReached, d.sayNumber("a customer may have at most ", MaxOpenings, " pending reminders of one opening; cancel one first"))
+	case c.reminders().Len() >= MaxPending:
+		d.refuse(LimitReached, d.sayNumber("a campaign may have at most ", MaxPending, " pending reminders"))
 	case c.lastReminder >= MaxReminder:
-		d.refuse(Invalid, d.sayNumber("campaign: it has had ", MaxReminder, " reminders, the most there may be"))
+		d.refuse(LimitReached, d.sayNumber("the campaign has had ", MaxReminder, " reminders, the most there may be"))
 	default:
 		ev := d.emit(ReminderSet)
 		ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.DueAt, ev.N = c.lastReminder+1, d.cmd.CustomerID, d.cmd.Kind, d.cmd.Before, due, n

@@ -179,13 +179,29 @@ func TestReminders(t *testing.T) {
 			0 remind customer_id=ann kind=expires before=1h
 			0 void code=$1                                                  => voided events=voided,cancelled
 			0 remind customer_id=ann kind=expires before=1h                 => voided`,
+		"at most eight of an opening for a customer": `
+			0 create_campaign codes=9 opens_at=+48h
+			0 remind customer_id=ann kind=opens before=1h
+			0 remind customer_id=ann kind=opens before=2h
+			0 remind customer_id=ann kind=opens before=3h
+			0 remind customer_id=ann kind=opens before=4h
+			0 remind customer_id=ann kind=opens before=5h
+			0 remind customer_id=ann kind=opens before=6h
+			0 remind customer_id=ann kind=opens before=7h
+			0 remind customer_id=ann kind=opens before=8h
+			0 remind customer_id=ann kind=opens before=8h                   => reminder_set repeat
+			0 remind customer_id=ann kind=opens before=9h                   => limit_reached
+			0 remind customer_id=bob kind=opens before=9h                   => reminder_set
+			0 unremind customer_id=ann kind=opens before=2h
+			0 remind customer_id=ann kind=opens before=9h                   => reminder_set
+			0 remind customer_id=ann kind=opens before=2h                   => limit_reached`,
 		"at most three on a coupon": `
 			0 create_campaign codes=9 expires_at=+48h
 			0 claim customer_id=ann
 			0 remind customer_id=ann kind=expires before=1h
 			0 remind customer_id=ann kind=expires before=2h
 			0 remind customer_id=ann kind=expires before=3h
-			0 remind customer_id=ann kind=expires before=4h                 => invalid message=before:
+			0 remind customer_id=ann kind=expires before=4h                 => limit_reached
 			0 unremind customer_id=ann kind=expires before=2h
 			0 remind customer_id=ann kind=expires before=4h                 => reminder_set`,
 		"re-timed by an update": `

@@ -21,8 +21,11 @@ const (
 	MaxRedemptions  = 1_000_000
 	MaxValidFor     = 100 * 366 * 24 * time.Hour
 	MaxBefore       = 366 * 24 * time.Hour
-	MaxReminders    = 3         // pending reminders that hang on one coupon
-	MaxStep         = 512 << 10 // the events of one step
+	MaxReminders    = 3           // pending reminders that hang on one coupon
+	MaxOpenings     = 8           // pending reminders of one customer of a campaign's opening
+	MaxPending      = 100_000_000 // pending reminders of one campaign
+	MaxRollbacks    = 32          // rolled back redemptions of one coupon, for each use that it allows
+	MaxStep         = 512 << 10   // the events of one step
 )
 
 // DefaultReminderGrace is how late a reminder may still fire although what it announces has passed; later than that it is

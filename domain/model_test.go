@@ -549,13 +549,16 @@ func (m *model) remind(cmd *Command, c *mCampaign, was mAccepted, known bool) Ou
 	if known {
 		return out
 	}
-	pending, ofCoupon := -1, 0
+	pending, ofCoupon, ofCustomer := -1, 0, 0
 	for i, r := range c.reminders {
 		if r.customer == cmd.CustomerID && r.kind == cmd.Kind && r.before == cmd.Before && r.coupon == k {
 			pending = i
 		}
 		if k != nil && r.coupon == k {
 			ofCoupon++
+		}
+		if r.coupon == nil && r.customer == cmd.CustomerID {
+			ofCustomer++
 		}
 	}
 	if cmd.Type == Unremind {
@@ -593,7 +596,9 @@ func (m *model) remind(cmd *Command, c *mCampaign, was mAccepted, known bool) Ou
 	case due <= m.clock:
 		return no(TooLate)
 	case k != nil && ofCoupon >= 3:
-		return no(Invalid)
+		return no(LimitReached)
+	case k == nil && ofCustomer >= 8:
+		return no(LimitReached)
 	}
 	c.lastR++
 	c.reminders = append(c.reminders, &mReminder{r: c.lastR, customer: cmd.CustomerID, kind: cmd.Kind, before: cmd.Before, coupon: k})

@@ -69,7 +69,7 @@ func (l *Lane) touch(p *prepared) {
 	case p.cmd.Type == Claim || p.cmd.Kind == KindExpires:
 		l.touched += c.indexes.customers.touch(p.customer[0])
 	case p.cmd.Kind == KindOpens:
-		l.touched += c.reminders().touch(l.hash.reminder(p.customer, KindOpens, p.cmd.Before))
+		l.touched += c.reminders().touch(reminded(p.customer))
 	}
 }
 

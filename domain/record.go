@@ -144,6 +144,14 @@ func (c *campaign) linkAct(i uint32) {
 		rec := c.claims.edit(a.n - 1)
 		a.previous = rec.act
 		rec.act = i + 1
+		rolled := uint32(0)
+		if a.previous != 0 {
+			rolled = c.acts.at(a.previous - 1).rollbacks()
+		}
+		if a.kind == Rollback {
+			rolled++
+		}
+		a.setRollbacks(rolled)
 	}
 }
 

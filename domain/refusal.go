@@ -23,6 +23,7 @@ const (
 	AlreadyRedeemed        Refusal = "already_redeemed"
 	RedemptionLimitReached Refusal = "redemption_limit_reached"
 	NotRedeemed            Refusal = "not_redeemed"
+	LimitReached           Refusal = "limit_reached" // of what one customer or coupon may have; the message names it
 	TooLate                Refusal = "too_late"
 	IdempotencyKeyReused   Refusal = "idempotency_key_reused"
 	NotDurable             Refusal = "not_durable"

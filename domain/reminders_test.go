@@ -149,7 +149,7 @@ func TestReminderNumbersEnd(t *testing.T) {
 	c.lastReminder = MaxReminder - 1
 	decided(t, l, remindOf(7, "o", KindOpens, 0), start, StatusReminderSet)
 	_, out := l.Decide(&Command{Type: Remind, ID: "x", Campaign: "o", CustomerID: "x", Kind: KindOpens}, start, nil)
-	if out.Refusal != Invalid || !strings.Contains(out.Message, "4294967294 reminders") {
+	if out.Refusal != LimitReached || !strings.Contains(out.Message, "4294967294 reminders") {
 		t.Errorf("one more is answered %s", outcomeText(out))
 	}
 	for _, r := range []uint64{0, MaxReminder + 1} {

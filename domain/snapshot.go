@@ -170,7 +170,7 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 			w.u64(r.arg)
 			w.u32(r.n)
 			w.u32(r.count)
-			w.buf = append(w.buf, byte(r.kind), r.flags)
+			w.buf = append(w.buf, byte(r.kind), r.flags&flagMask)
 		}
 		if err := w.flushFull(); err != nil {
 			return err

@@ -12,9 +12,11 @@ const (
 	fewPages         = 4
 )
 
-// noteHasher knows what a subscription of kind opens is looked for by: a hash, from the n that it was set with. Where
+// noteHasher knows what a subscription of kind opens is looked for by: a hash, from the n and the lead time that it was set with. Where
 // there is none, only those of coupons are looked for.
-type noteHasher interface{ noteHash(n uint32) uint64 }
+type noteHasher interface {
+	noteHash(n uint32, before time.Duration) uint64
+}
 
 // OfCoupon returns the pending subscriptions of kind expires that hang on coupon n, rising.
 func (s *Subscriptions) OfCoupon(n uint32) (rs []uint64) {
@@ -35,7 +37,7 @@ func (s *Subscriptions) FindOfCoupon(n uint32, before time.Duration) (r uint64, 
 		return 0, false
 	}
 	p, wanted := s.p, microseconds(before)
-	found, ok := p.ofCoupon(n, func(r uint32) bool { return p.leads.list[p.group(p.at(r).group).lead].before == wanted })
+	found, ok := p.ofCoupon(n, func(r uint32) bool { return p.before(p.at(r)) == wanted })
 	return uint64(found), ok
 }
 
@@ -44,15 +46,40 @@ func (p *pending) ofCoupon(n uint32, same func(r uint32) bool) (r uint32, ok boo
 	return p.find(couponHash(n), func(r uint32, e *subscription) bool { return e.n == n && p.expires(e.group) && same(r) })
 }
 
-// ofNote returns the subscription of kind opens whose note has that hash.
-func (s *Subscriptions) ofNote(hash uint64, notes noteHasher) (r uint64, ok bool) {
+// ofNote returns the subscription of kind opens with that lead time whose note has that hash.
+func (s *Subscriptions) ofNote(hash uint64, before time.Duration, notes noteHasher) (r uint64, ok bool) {
 	if s.p == nil {
 		return 0, false
 	}
-	p := s.p
-	found, ok := p.find(hash, func(_ uint32, e *subscription) bool { return !p.expires(e.group) && notes.noteHash(e.n) == hash })
+	wanted := microseconds(before)
+	found, ok := s.p.ofNote(hash, notes, func(is Instant) bool { return is == wanted })
 	return uint64(found), ok
 }
+
+// countOfNote counts the subscriptions of kind opens whose note has that hash.
+func (s *Subscriptions) countOfNote(hash uint64, notes noteHasher) (n int) {
+	if s.p != nil {
+		s.p.ofNote(hash, notes, func(Instant) bool {
+			n++
+			return false
+		})
+	}
+	return n
+}
+
+// ofNote returns the first subscription of kind opens whose note has that hash and for whose lead time same says yes.
+func (p *pending) ofNote(hash uint64, notes noteHasher, same func(before Instant) bool) (r uint32, ok bool) {
+	return p.find(hash, func(_ uint32, e *subscription) bool {
+		if p.expires(e.group) {
+			return false
+		}
+		before := p.before(e)
+		return notes.noteHash(e.n, time.Duration(before)*time.Microsecond) == hash && same(before)
+	})
+}
+
+// before is the lead time of a subscription in microseconds.
+func (p *pending) before(e *subscription) Instant { return p.leads.list[p.group(e.group).lead].before }
 
 // touch asks memory for where a key is looked for: see index.touch.
 func (s *Subscriptions) touch(key uint64) uint32 {
@@ -83,10 +110,13 @@ func (p *pending) same(a, b uint32, notes noteHasher) bool {
 	switch {
 	case expires != p.expires(y.group):
 		return false
+	case p.before(x) != p.before(y):
+		return false
 	case expires:
-		return x.n == y.n && p.leads.list[p.group(x.group).lead].before == p.leads.list[p.group(y.group).lead].before
+		return x.n == y.n
 	}
-	return notes.noteHash(x.n) == notes.noteHash(y.n)
+	before := time.Duration(p.before(x)) * time.Microsecond
+	return notes.noteHash(x.n, before) == notes.noteHash(y.n, before)
 }
 
 // key is the hash of what e is looked for by, if it is looked for.
@@ -95,7 +125,7 @@ func (p *pending) key(e *subscription, notes noteHasher) (key uint64, ok bool) {
 	case p.expires(e.group):
 		return couponHash(e.n), true
 	case notes != nil:
-		return notes.noteHash(e.n), true
+		return notes.noteHash(e.n, time.Duration(p.before(e))*time.Microsecond), true
 	}
 	return 0, false
 }

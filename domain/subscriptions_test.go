@@ -60,7 +60,7 @@ func (l *naiveScheduler) twice(notes noteHasher) bool {
 			if notes == nil {
 				continue
 			}
-			key = Subscription{Own: Instant(notes.noteHash(s.N))}
+			key = Subscription{Own: Instant(notes.noteHash(s.N, s.Before)), Before: s.Before}
 		}
 		if seen[key] {
 			return true
@@ -123,7 +123,9 @@ type subscriptionsRig struct {
 // crowdedNotes lets some hashes meet.
 type crowdedNotes struct{}
 
-func (crowdedNotes) noteHash(n uint32) uint64 { return uint64(n/2) * 0x9e3779b97f4a7c15 }
+func (crowdedNotes) noteHash(n uint32, _ time.Duration) uint64 {
+	return uint64(n/2) * 0x9e3779b97f4a7c15
+}
 
 type frozenPair struct {
 	is   FrozenSubscriptions
@@ -339,10 +341,19 @@ func TestSubscriptionsAreANaiveScheduler(t *testing.T) {
 					rt.Fatalf("of coupon %d and %s: %d, %v", n, before, r, ok)
 				}
 				if g.notes != nil {
-					r, ok := g.subs.ofNote(g.notes.noteHash(n), g.notes)
+					r, ok := g.subs.ofNote(g.notes.noteHash(n, before), before, g.notes)
+					count := 0
 					found := slices.ContainsFunc(g.naive.list, func(s Subscription) bool {
-						return s.Kind == KindOpens && s.N/2 == n/2 && (s.R == r || !ok)
+						return s.Kind == KindOpens && s.N/2 == n/2 && s.Before == before && (s.R == r || !ok)
 					})
+					for _, s := range g.naive.list {
+						if s.Kind == KindOpens && s.N/2 == n/2 {
+							count++
+						}
+					}
+					if got := g.subs.countOfNote(g.notes.noteHash(n, before), g.notes); got != count {
+						rt.Fatalf("of note %d: %d, want %d", n, got, count)
+					}
 					if ok != found {
 						rt.Fatalf("of note %d: %d, %v", n, r, ok)
 					}

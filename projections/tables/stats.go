@@ -84,6 +84,9 @@ func (c *campaign) stat(key statKey) *stat {
 	return s
 }
 
+// countedAttributes is how many attributes of a claim count, the first by name: each may cost a row that stays for ever.
+const countedAttributes = 8
+
 // pairs takes attributes apart. Many claims carry the same, so each is read once per batch. Attributes that are not a
 // flat object count in the total only.
 func (f *fold) pairs(attributes []byte) []pair {
@@ -104,6 +107,7 @@ func (f *fold) pairs(attributes []byte) []pair {
 			list = append(list, pair{clean(name), clean(strings.TrimSpace(value))})
 		}
 		sort.Slice(list, func(i, j int) bool { return list[i].name < list[j].name })
+		list = list[:min(len(list), countedAttributes)]
 	}
 	if f.attributes == nil {
 		f.attributes = make(map[string][]pair)

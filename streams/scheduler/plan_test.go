@@ -56,6 +56,7 @@ type modelCampaign struct {
 	falls          []domain.Instant
 	own            map[uint32]domain.Instant
 	reminders      []modelReminder
+	cancelled      []modelReminder
 	expire         ask
 	asked          map[askKey][]ask
 }
@@ -106,12 +107,24 @@ func (m *model) fold(ev *domain.Event) (gone []firing) {
 	case domain.CouponsExpired:
 		c.expiredThrough = max(c.expiredThrough, ev.Through)
 	case domain.ReminderSet:
-		c.reminders = append(c.reminders, modelReminder{ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.N})
+		customer := ev.CustomerID
+		for _, r := range c.cancelled {
+			if customer == "" && r.n == ev.N { // set again, for the coupon's holder
+				customer = r.customer
+			}
+		}
+		c.reminders = append(c.reminders, modelReminder{ev.R, customer, ev.Kind, ev.Before, ev.N})
 	case domain.ReminderCancelled:
+		for _, r := range c.reminders {
+			if r.r == ev.R {
+				c.cancelled = append(c.cancelled, r)
+			}
+		}
 		c.reminders = slices.DeleteFunc(c.reminders, func(r modelReminder) bool { return r.r == ev.R })
 	case domain.RemindersDue:
 		c.reminders = slices.DeleteFunc(c.reminders, func(r modelReminder) bool {
-			hit := r.kind == ev.Kind && c.due(r) == ev.DueAt && r.r >= ev.FromR && r.r <= ev.ThroughR
+			hit := r.kind == ev.Kind && c.due(r) == ev.DueAt && r.r >= ev.FromR && r.r <= ev.ThroughR &&
+				(ev.Passed == 0 || ev.DueAt.Add(r.before) <= ev.Passed)
 			if hit {
 				gone = append(gone, firing{r.r, r.customer})
 			}
