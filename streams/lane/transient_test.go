@@ -37,7 +37,7 @@ func TestAnElectionDoesNotThrowTheSnapshotAway(t *testing.T) {
 			o := r.options()
 			o.JetStream = y.JetStream
 			var err error
-			if o.Snapshots, err = snapstore.New(t.Context(), y.JetStream, snapstore.Options{Logger: streamtest.Logger(t)}); err != nil {
+			if o.Snapshots, err = snapstore.New(t.Context(), y.JetStream, snapstore.Options{Seal: r.log.WithKey(o.Key).Seal, Logger: streamtest.Logger(t)}); err != nil {
 				t.Fatal(err)
 			}
 			var struck atomic.Int64
