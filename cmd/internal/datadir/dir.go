@@ -52,6 +52,9 @@ func Open(path string) (*Dir, error) {
 	if err := atomicfile.MkdirAll(path, 0o711); err != nil {
 		return nil, fmt.Errorf("making the data directory: %w; give one that can be written with --data DIR", err)
 	}
+	if err := refusePlanted(path); err != nil {
+		return nil, err
+	}
 	d := &Dir{path: path}
 	if d.lock, err = takeLock(d.file(lockFile)); err != nil {
 		return nil, err
@@ -67,7 +70,7 @@ func Open(path string) (*Dir, error) {
 
 // takeLock locks the file and writes the pid into it, for whoever is refused.
 func takeLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("locking the data directory: %w; run scrip as the user who owns it, or give another one with --data DIR", err)
 	}

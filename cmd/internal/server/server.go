@@ -73,6 +73,9 @@ func Run(ctx context.Context, opts Options) error {
 		return err
 	}
 	s.dir = dir
+	if dir.Listable() {
+		s.log.Warn("other users may list the data directory; chmod go-r closes it", "data", dir.Path())
+	}
 	err = s.start(ctx)
 	if err == nil {
 		err = s.awaitReady(ctx)
@@ -163,6 +166,9 @@ func (s *server) publish(begun time.Time) error {
 	s.health.serve(true)
 	s.log.Info("ready", "nats", redact(s.natsURL), "http", redact(s.descriptor.HTTPURL), "data", s.dir.Path(), "log", s.stream.UUID,
 		"lanes", s.stream.Lanes, "roles", s.opts.Roles, "took", time.Since(begun).Round(time.Millisecond))
+	if s.natsd != nil && s.natsCredentials() != (datadir.Credentials{}) {
+		s.log.Info("NATS asks for credentials; scrip's own commands find them, for other clients and psql: eval \"$(scrip env)\"", "data", s.dir.Path())
+	}
 	return nil
 }
 
