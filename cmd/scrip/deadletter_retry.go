@@ -26,7 +26,8 @@ func (m *Main) deadletterRetry() *cobra.Command {
 		Use: "retry ID", Short: "Send a command line again, mended", Args: letterArgs(1, 1),
 		Long: `Send a command line again that was refused because nobody could make sense of it, and say the outcome. Mend it with
 --payload, or give one or several lines in a file; without either the line is sent as it was, which helps after an upgrade
-that understands it. Of a message that was refused as a whole each line is sent.
+that understands it. Of a message that was refused as a whole each line is sent. A dead letter whose reason counts further
+bad lines stands for all of them and quotes the first: give the others with --file, their senders have them.
 
 A line is sent under its own id; one without gets an id that follows from the dead letter, so that retrying again takes
 effect once. Once holds per id: a line given with another id takes effect again, whatever became of the first.

@@ -59,7 +59,7 @@ func (f *finder) log(ctx context.Context) (found, error) {
 	if log := f.known.Load(); log != nil {
 		return *log, nil
 	}
-	log, err := f.ask(ctx)
+	log, err := f.ask(ctx, infoWait)
 	if err != nil {
 		return found{}, err
 	}
@@ -67,13 +67,13 @@ func (f *finder) log(ctx context.Context) (found, error) {
 	return log, nil
 }
 
-// ask asks until a service answers, ctx ends or the client is closed.
-func (f *finder) ask(ctx context.Context) (found, error) {
+// ask asks until a service answers, ctx ends or the client is closed, with pauses that grow up to most.
+func (f *finder) ask(ctx context.Context, most time.Duration) (found, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.life, cancel)()
 	pace := &backoff.ExponentialBackOff{
-		InitialInterval: 20 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: infoWait,
+		InitialInterval: 20 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: most,
 	}
 	for {
 		log, err := f.askOnce(ctx)
@@ -120,6 +120,10 @@ func (f *finder) askOnce(ctx context.Context) (found, error) {
 // service into silence of lanes that work.
 const sameWait = 5 * time.Second
 
+// samePause is the longest pause between two questions meanwhile: a service that starts again is there soon, and all lines
+// wait for it.
+const samePause = 100 * time.Millisecond
+
 // same reports whether the log behind the connection is still the one that lines were sent to. It returns true when nobody
 // answers in time: watch goes on asking.
 func (f *finder) same(ctx context.Context) bool {
@@ -129,7 +133,7 @@ func (f *finder) same(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sameWait)
 	defer cancel()
-	now, err := f.ask(ctx)
+	now, err := f.ask(ctx, samePause)
 	if err != nil || now.same(*was) {
 		return true
 	}
@@ -153,7 +157,7 @@ func (f *finder) watch(ctx context.Context) error {
 			if was == nil {
 				continue // nobody has asked yet
 			}
-			if now, err := f.ask(ctx); err == nil && !now.same(*was) {
+			if now, err := f.ask(ctx, infoWait); err == nil && !now.same(*was) {
 				f.replaced.Store(&now)
 				return nil
 			}
