@@ -5,7 +5,8 @@
 //
 // It belongs to no owner, so it survives their change. A name has one holder at a time.
 //
-// What a crash does: nobody renews, and the key runs out within ten seconds. A holder that was stopped in its tracks for
+// What a crash does: nobody renews, and the key runs out within ten seconds; where NATS crashed as well, perhaps only within
+// a minute. A holder that was stopped in its tracks for
 // longer finds out at its next renewal; what it did meanwhile it has to check by other means, since others went on.
 package hold
 
@@ -36,9 +37,18 @@ const (
 	// markerTTL is how long the marker of a released hold stays.
 	markerTTL = time.Minute
 
+	// abandoned is the age at which a hold that the server still has counts as dead, by this machine's clock. nats-server
+	// 2.15 can forget the TTL of a key in a crash, or bring back a key that had run out; the key then never runs out. The
+	// age leaves room for clocks that are apart. Where they are further apart, purges and a second holder go on beside a
+	// living holder, who finds out as after any hold that was lost.
+	abandoned = time.Minute
+
 	subjectPrefix = "$KV." + topology.LeaseBucket + "."
 	keyPrefix     = "hold."
 )
+
+// now is set by tests.
+var now = time.Now
 
 // Restore is the name under which one restore at a time works on a NATS server.
 const Restore = "restore"
@@ -195,9 +205,10 @@ func look(ctx context.Context, js jetstream.JetStream, name string) (note Note, 
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message struct {
-			Sequence uint64 `json:"seq"`
-			Header   []byte `json:"hdrs"`
-			Data     []byte `json:"data"`
+			Sequence uint64    `json:"seq"`
+			Time     time.Time `json:"time"`
+			Header   []byte    `json:"hdrs"`
+			Data     []byte    `json:"data"`
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(msg.Data, &answer); err != nil {
@@ -223,5 +234,5 @@ func look(ctx context.Context, js jetstream.JetStream, name string) (note Note, 
 	if err := json.Unmarshal(answer.Message.Data, &note); err != nil {
 		return Note{}, revision, false, nil // not ours
 	}
-	return note, revision, true, nil
+	return note, revision, now().Sub(answer.Message.Time) < abandoned, nil
 }

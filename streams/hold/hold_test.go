@@ -129,3 +129,29 @@ func TestAHoldLastsOnACluster(t *testing.T) {
 		t.Error("held after its release")
 	}
 }
+
+// TestAHoldWhoseTTLWasForgotten: a key that a dead holder left and that the server never removes ends nevertheless. A crash of
+// nats-server at the wrong moment leaves such a key.
+func TestAHoldWhoseTTLWasForgotten(t *testing.T) {
+	ctx := t.Context()
+	js := bucket(t, streamtest.Start(t).JetStream(t), 1)
+	note := `{"by":"a dead one","since":"2026-01-01T00:00:00Z","nonce":"dead"}`
+	if _, err := js.Publish(ctx, "$KV."+topology.LeaseBucket+".hold.a", []byte(note)); err != nil {
+		t.Fatal(err)
+	}
+	if !held(t, js, "a") {
+		t.Fatal("a hold is not seen")
+	}
+	hold.SetClock(func() time.Time { return time.Now().Add(hold.Abandoned) })
+	defer hold.SetClock(time.Now)
+	if held(t, js, "a") {
+		t.Error("still held when nobody has renewed it for long")
+	}
+	if _, err := hold.Take(ctx, js, "a", "the next", 0); err != nil {
+		t.Error(err)
+	}
+	hold.SetClock(time.Now)
+	if !held(t, js, "a") {
+		t.Error("not taken")
+	}
+}
