@@ -190,7 +190,7 @@ func TestConfirm(t *testing.T) {
 	s := streamtest.Start(t)
 	ensure(t, s.JetStream(t), 1)
 	js := s.JetStream(t)
-	m, err := lease.New(js, "lane", 1, "a", lease.Options{TTL: ttl, Logger: quiet})
+	m, err := lease.New(js, "lane", 1, "a", lease.Options{TTL: 4 * ttl, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,11 @@ func TestConfirm(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if _, err := kv.PutString(ctx, "lease.lane.0", `{"server":"b","nonce":"other"}`); err != nil {
+			// The other server is alive: from a silent one the lease would be taken back before the bucket is asked.
+			if _, err := kv.PutString(ctx, "server.lane.b", `{"server":"b","nonce":"other"}`); err != nil {
+				return err
+			}
+			if _, err := kv.PutString(context.WithoutCancel(ctx), "lease.lane.0", `{"server":"b","nonce":"other"}`); err != nil {
 				return err
 			}
 			err = m.Confirm(context.WithoutCancel(ctx), key)
