@@ -115,7 +115,7 @@ func TestReminderBeforeTheExpiry(t *testing.T) {
 	r.asks(t, "scrip.redeem", `{"id":"use","code":"`+codes["redeemed"]+`","order_id":"o"}`, "redeemed")
 	r.asks(t, "scrip.void", `{"id":"drop","code":"`+codes["voided"]+`"}`, "voided")
 	cancelled := r.eventsOf(t, c, "reminder.cancelled", 2)
-	match(t, cancelled[0], fill(`{"type":"reminder.cancelled","campaign":"$c","at":"~time","id":"use","r":3}`, "$c", c))
+	match(t, cancelled[0], fill(`{"type":"reminder.cancelled","campaign":"$c","at":"~time","id":"use","r":3,"n":3}`, "$c", c))
 	match(t, cancelled[1], fill(`{"type":"reminder.cancelled","campaign":"$c","at":"~time","id":"drop","r":4}`, "$c", c))
 	dueMoved := before(later, 2*time.Second)
 	row := func(who, at, state string) string {
