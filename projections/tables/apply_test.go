@@ -240,6 +240,12 @@ func TestEventsToRows(t *testing.T) {
 			map[string]string{stats: "c @0   2 0 0 0\nc @0 age 30 1 0 0 0\nc @0 shop berlin 1 0 0 0\nc @0 shop be\uFFFDn 1 0 0 0\nc @0 vip true 1 0 0 0\n" +
 				"c @1440   0 1 0 0\nc @1440 age 30 0 1 0 0\nc @1440 shop berlin 0 1 0 0\nc @1440 vip true 0 1 0 0",
 				"SELECT n, attributes FROM scrip.coupon ORDER BY 1": `1 {"shop":"berlin","vip":true,"age":30,"":"x"}` + "\n" + `2 {"shop":"be\u0000n"}`}},
+		{"of a claim's attributes eight count, the first by name", `
+			{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":10,"max_redemptions":1}
+			{"type":"coupon.claimed","campaign":"c","at":"@2","n":1,"code":"A","customer_id":"ann","attributes":{"j":1,"i":1,"h":1,"g":1,"f":1,"e":1,"d":1,"c":1,"b":1,"a":1}}
+			{"type":"coupon.redeemed","campaign":"c","at":"@3","n":1,"code":"A","order_id":"o","redeemed_count":1}`,
+			map[string]string{"SELECT string_agg(attribute, '' ORDER BY attribute) FROM scrip.campaign_stats WHERE attribute <> ''": "abcdefgh",
+				"SELECT attributes::json->>'j' FROM scrip.coupon": "1"}},
 		{"refused and rejected commands", `
 			{"type":"commands.refused","campaign":"c","at":"@1","counts":{"sold_out":1000000,"claim_closed":1}}
 			{"type":"commands.refused","at":"@2","counts":{"code_not_found":2}} + {"type":"commands.refused","campaign":"c","at":"@2","counts":{"sold_out":5}}
