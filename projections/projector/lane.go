@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -36,7 +37,15 @@ type lane struct {
 	takenLines int // about how many, and bytes, are in messages
 	takenBytes int
 	lines      []tables.Line
+	// failing: PostgreSQL answers, and does not take the batch.
+	failing bool
+	// stopped is why the lane is not projected, as long as that is so.
+	stopped error
 }
+
+// stoppedPause is how long a lane that has stopped waits before it looks whether it can go on: the log may have been put
+// back, a disk mended.
+const stoppedPause = 5 * time.Second
 
 func newLane(p *Projector, js jetstream.JetStream, number int) *lane {
 	return &lane{number: number, p: p, stream: eventlog.Events(js, number).In(p.log), progress: newProgress(number)}
@@ -45,6 +54,7 @@ func newLane(p *Projector, js jetstream.JetStream, number int) *lane {
 // run follows the log until ctx ends (nil), or until the lock is no good any more (errFenced, errDropped).
 func (l *lane) run(ctx context.Context) error {
 	pause := newPause()
+	l.failing, l.stopped = false, nil
 	for {
 		before := l.progress.batches.Load()
 		err := l.follow(ctx)
@@ -56,18 +66,23 @@ func (l *lane) run(ctx context.Context) error {
 			return err
 		case tables.Missing(err):
 			return errDropped
-		case isFinal(err):
+		case isFinal(err), tables.Damaged(err):
 			l.stop(ctx, err)
-			if !errors.Is(err, eventlog.ErrNewerFormat) && !errors.Is(err, eventlog.ErrUnreadable) {
-				<-ctx.Done() // until the operator has acted
-				return nil
+			if errors.Is(err, eventlog.ErrNewerFormat) || errors.Is(err, eventlog.ErrUnreadable) {
+				l.stream.AwaitSkip(ctx) // nothing but the operator's list mends that
+				l.stopped = nil
+				continue
 			}
-			l.stream.AwaitSkip(ctx)
+			wait(ctx, stoppedPause)
+			continue
+		case l.stopped != nil: // something else went away while it looked
+			l.progress.state(Stopped, l.stopped)
+			wait(ctx, stoppedPause)
 			continue
 		case errors.As(err, &pg), errors.Is(err, errPostgres):
-			l.p.postgres.away(ctx, err)
+			l.p.postgres.away(ctx, l, err)
 		default:
-			l.p.nats.away(ctx, err)
+			l.p.nats.away(ctx, l, err)
 		}
 		l.progress.state(Waiting, err)
 		if l.progress.batches.Load() != before {
@@ -82,14 +97,19 @@ func (l *lane) follow(ctx context.Context) error {
 	if err := l.load(ctx); err != nil {
 		return err
 	}
-	l.p.postgres.back(ctx)
+	if !l.failing {
+		l.p.postgres.back(ctx, l)
+	}
 	reader, err := l.stream.Open(ctx, l.p.log.UUID, l.at, eventlog.ReaderOptions{Logger: l.p.opts.Logger})
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	l.p.nats.back(ctx)
-	l.progress.follow(l.at.Sequence, l.clock, reader)
+	l.p.nats.back(ctx, l)
+	if l.stopped != nil && isLost(l.stopped) { // the place was looked for and found
+		l.resumed(ctx)
+	}
+	l.progress.follow(l.at.Sequence, l.clock, reader, l.stopped == nil)
 	var begun time.Time
 	for {
 		if err := l.take(ctx, reader); err != nil {
@@ -107,9 +127,15 @@ func (l *lane) follow(ctx context.Context) error {
 			return l.apply(ctx)
 		})
 		if err != nil {
+			l.failing = isAnswer(err)
 			return err
 		}
-		l.p.postgres.back(ctx)
+		l.failing = false
+		l.p.postgres.back(ctx, l)
+		if l.stopped != nil {
+			l.resumed(ctx)
+			l.progress.resume()
+		}
 	}
 }
 
@@ -241,20 +267,42 @@ func postgresError(doing string, err error) error {
 	return fmt.Errorf("%s: %w: %w", doing, errPostgres, err)
 }
 
+// isAnswer says whether PostgreSQL answered that something does not work, rather than go away.
+func isAnswer(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && !strings.HasPrefix(pg.Code, "08") && !strings.HasPrefix(pg.Code, "57P")
+}
+
 // isFinal says whether an error stays, whatever one waits: the log is not the one that was read, or is not for us.
 func isFinal(err error) bool {
 	var gap *eventlog.GapError
-	return errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrDiverged) || errors.Is(err, eventlog.ErrTrimmed) ||
-		errors.Is(err, eventlog.ErrHole) || errors.Is(err, eventlog.ErrNewerFormat) || errors.Is(err, eventlog.ErrUnreadable) || errors.As(err, &gap)
+	return isLost(err) || errors.Is(err, eventlog.ErrHole) || errors.Is(err, eventlog.ErrNewerFormat) || errors.Is(err, eventlog.ErrUnreadable) || errors.As(err, &gap)
+}
+
+// isLost says whether the log does not hold what the tables were filled from.
+func isLost(err error) bool {
+	return errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrDiverged) || errors.Is(err, eventlog.ErrTrimmed)
 }
 
 // stop shows that the lane is not projected any more, and says what to do.
 func (l *lane) stop(ctx context.Context, err error) {
-	if errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrDiverged) || errors.Is(err, eventlog.ErrTrimmed) {
+	switch {
+	case isLost(err):
 		err = fmt.Errorf("the log no longer holds what the read tables were filled from up to message %d of lane %d (restored, tail lost, or another log): %w; "+
 			"run `scrip rebuild` to have the tables filled anew from the log as it is, or put the log back", l.at.Sequence, l.number, err)
+	case tables.Damaged(err):
+		err = fmt.Errorf("PostgreSQL finds its own files damaged behind message %d of lane %d: %w; see that its disk is sound, "+
+			"then run `scrip rebuild` to have the tables filled anew from the log", l.at.Sequence, l.number, err)
 	}
-	if l.progress.state(Stopped, err) {
+	l.progress.state(Stopped, err)
+	if l.stopped == nil {
 		l.p.opts.Logger.ErrorContext(ctx, "lane is not projected any more", "lane", l.number, "err", err)
 	}
+	l.stopped = err
+	l.p.postgres.back(ctx, l) // it waits for nothing
+}
+
+func (l *lane) resumed(ctx context.Context) {
+	l.stopped = nil
+	l.p.opts.Logger.InfoContext(ctx, "lane is projected again", "lane", l.number, "from", l.at.Sequence)
 }

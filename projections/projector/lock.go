@@ -52,7 +52,7 @@ func (p *Projector) acquire(ctx context.Context) (*lock, error) {
 			return l, nil
 		}
 		if !told {
-			p.postgres.back(ctx)
+			p.postgres.allBack(ctx)
 			p.opts.Logger.InfoContext(ctx, "another projector works on this database, this one stands by")
 			p.each(func(l *lane) { l.progress.state(Standby, nil) })
 		}

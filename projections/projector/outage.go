@@ -9,28 +9,48 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// outage says once that something is away and once that it is back, however many lanes notice.
+// outage logs once that something is away, and once that it is back for everybody who noticed.
 type outage struct {
 	what string
 	log  *slog.Logger
 
 	mu    sync.Mutex
 	since time.Time // zero while it is there
+	noted map[*lane]bool
 }
 
-func (o *outage) away(ctx context.Context, err error) {
+// away notes that it is away for a lane, or for the projector as a whole (nil).
+func (o *outage) away(ctx context.Context, who *lane, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.noted == nil {
+		o.noted = map[*lane]bool{}
+	}
+	o.noted[who] = true
 	if o.since.IsZero() {
 		o.since = time.Now()
 		o.log.WarnContext(ctx, o.what+" is away, the read tables wait for it; claims and redemptions go on", "err", err)
 	}
 }
 
-func (o *outage) back(ctx context.Context) {
+// back takes back what away noted for the same.
+func (o *outage) back(ctx context.Context, who *lane) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.since.IsZero() {
+	delete(o.noted, who)
+	o.there(ctx)
+}
+
+// allBack takes back all of it: the projector begins anew.
+func (o *outage) allBack(ctx context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	clear(o.noted)
+	o.there(ctx)
+}
+
+func (o *outage) there(ctx context.Context) {
+	if len(o.noted) == 0 && !o.since.IsZero() {
 		o.log.InfoContext(ctx, o.what+" is back, the read tables catch up", "away", time.Since(o.since).Round(time.Millisecond))
 		o.since = time.Time{}
 	}

@@ -82,17 +82,27 @@ func (p *progress) endReader() {
 	}
 }
 
-func (p *progress) follow(sequence uint64, clock domain.Instant, reader *eventlog.Reader) {
+// follow notes where a reader begins. enter is false for a lane that has stopped and looks whether it can go on.
+func (p *progress) follow(sequence uint64, clock domain.Instant, reader *eventlog.Reader, enter bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endReader()
 	p.reader = reader
-	p.enter(Following, nil)
+	if enter {
+		p.enter(Following, nil)
+	}
 	p.now.Sequence = sequence
 	p.now.LogTime = time.Time{}
 	if clock != 0 {
 		p.now.LogTime = clock.Time()
 	}
+}
+
+// resume notes that a lane that had stopped goes on.
+func (p *progress) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.enter(Following, nil)
 }
 
 // took notes what was taken from the reader, and what that passed over: it belongs to the lane, so only the lane may

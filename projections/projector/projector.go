@@ -144,8 +144,13 @@ func (p *Projector) judge(ctx context.Context, err error) {
 	case errors.Is(err, errFenced), errors.Is(err, errDropped), errors.Is(err, errExchanged):
 		p.opts.Logger.WarnContext(ctx, "projector begins again", "reason", err)
 		p.each(func(l *lane) { l.progress.state(Waiting, err) })
+	case errors.Is(err, errLockLost):
+		// PostgreSQL may be there again by now: asking for the lock finds out. Connections of before are no good.
+		p.opts.Logger.WarnContext(ctx, "projector begins again", "reason", err)
+		p.each(func(l *lane) { l.progress.state(Waiting, err) })
+		p.db.Reset()
 	default:
-		p.postgres.away(ctx, err)
+		p.postgres.away(ctx, nil, err)
 		p.each(func(l *lane) { l.progress.state(Waiting, err) })
 	}
 }
@@ -162,7 +167,7 @@ func (p *Projector) hold(ctx context.Context) (worked bool, err error) {
 	if _, err := schema.Migrate(ctx, p.db, p.opts.Logger); err != nil {
 		return false, err
 	}
-	p.postgres.back(ctx)
+	p.postgres.allBack(ctx)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return lock.watch(ctx) })
 	for _, l := range p.lanes {

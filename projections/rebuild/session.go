@@ -62,6 +62,9 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 	config.ConnConfig.RuntimeParams["application_name"] = whoami(opts.Who)
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
 	schema.Pin(config.ConnConfig)
+	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
+		config.ConnConfig.RuntimeParams[limit] = "0" // those of a role or database: loading and indexing take what they take
+	}
 	s := &Session{js: js, log: log, opts: opts, known: map[int64]map[string]bool{}, report: newReporter(opts.Progress)}
 	if s.conn, err = pgx.ConnectConfig(ctx, config.ConnConfig.Copy()); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)

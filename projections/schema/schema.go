@@ -48,9 +48,14 @@ var ErrUnusable = errors.New("read tables unusable")
 var ErrIncomplete = errors.New("schema scrip is not whole")
 
 // Migrate brings schema scrip to what this program needs and reports whether it was made anew, because it was not there
-// or had been dropped. It needs two connections of the pool, and the right to create schemas.
+// or had been dropped. It connects twice, as the pool does, and needs the right to create schemas.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (fresh bool, err error) {
-	db := stdlib.OpenDBFromPool(pool)
+	own, err := unlimited(ctx, pool)
+	if err != nil {
+		return false, fmt.Errorf("migrating the read tables: %w", err)
+	}
+	defer own.Close()
+	db := stdlib.OpenDBFromPool(own)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -83,6 +88,17 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (fresh b
 		return fresh, allowed(err)
 	}
 	return fresh, allowed(makeMeta(ctx, conn))
+}
+
+// unlimited is a pool of two connections without the time limits that a role or a database carries: a migration that took too
+// long once would take as long the next time.
+func unlimited(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
+	config := pool.Config()
+	config.MinConns, config.MinIdleConns, config.MaxConns = 0, 0, 2
+	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
+		config.ConnConfig.RuntimeParams[limit] = "0"
+	}
+	return pgxpool.NewWithConfig(ctx, config)
 }
 
 // allowed says what to do when the user may not do what migrating needs.

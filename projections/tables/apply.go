@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -128,6 +129,13 @@ func Refused(err error) (reason error, refused bool) {
 		return fmt.Errorf("PostgreSQL refuses it: %s (SQLSTATE %s)", pg.Message, pg.Code), true
 	}
 	return nil, false
+}
+
+// Damaged says whether PostgreSQL met damage in its own files (SQLSTATE class XX): a page, an index, its catalog. Waiting does
+// not mend that.
+func Damaged(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && strings.HasPrefix(pg.Code, "XX")
 }
 
 // Missing tells whether a table was not there: schema scrip was dropped while we worked.

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// beginSQL begins a transaction for Apply. Two things are said to PostgreSQL, for this transaction alone.
+// beginSQL begins a transaction for Apply. Three settings hold for this transaction alone.
 //
 // Commits need not wait for the disk: the log is the truth, and what PostgreSQL loses in a crash is applied again,
 // rows and checkpoint alike.
@@ -17,7 +17,11 @@ import (
 // million rows. And joining by anything but "for each row given, look into the index" is ruled out as far as that goes;
 // the rest is up to the statements, whose conditions but for the keys must not look as if they left few rows, or the
 // planner begins with these (see coalesce in them).
-const beginSQL = `BEGIN; SET LOCAL synchronous_commit = off; SET LOCAL plan_cache_mode = force_custom_plan; ` +
+//
+// Time limits that a role or a database carries are off: a batch that took too long once would take as long the next time,
+// for ever.
+const beginSQL = `BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; ` +
+	`SET LOCAL synchronous_commit = off; SET LOCAL plan_cache_mode = force_custom_plan; ` +
 	`SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`
 
 // Beginner is a pool or a connection.
