@@ -2,6 +2,8 @@ package replay
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,14 +15,21 @@ import (
 	"regexp"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// saveEvery is after how many bytes the state is saved while there is more to read. It is saved at every pause anyhow.
-const saveEvery = 16 << 20
+const (
+	// saveEvery is after how many bytes the state is saved while there is more to read.
+	saveEvery = 16 << 20
+	// savePause is how far apart the state is saved at least in pauses. Saving is some fsyncs, on a disk that may be the log's.
+	savePause = time.Second
+	// tailBytes is how much of the file's end the state knows by a digest.
+	tailBytes = 4 << 10
+)
 
 // namePattern is what a replay's name looks like: that of a schema or of a part of a file's name.
 var namePattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,59}$`)
@@ -53,10 +62,12 @@ func StatePath(path, name string) string { return path + "." + name + ".replay" 
 
 // fileState is what stands there. Everything in the file up to Length is from before the places.
 type fileState struct {
-	Name   string              `json:"name"`
-	Format Format              `json:"format"`
-	Filter string              `json:"filter"`
-	Length int64               `json:"length"`
+	Name   string `json:"name"`
+	Format Format `json:"format"`
+	Filter string `json:"filter"`
+	Length int64  `json:"length"`
+	// Tail is the SHA-256 of the last 4 KiB before Length, of all where that is less, in hex. Empty: unknown, or nothing is there.
+	Tail   string              `json:"tail,omitempty"`
 	Places []eventlog.Position `json:"places"`
 }
 
@@ -72,6 +83,9 @@ type namedFile struct {
 	length int64 // of the file, with what the encoder has let go of
 	places map[int]eventlog.Position
 	broken bool // a write failed: the state must not move any more
+
+	saved   time.Time // when the state was saved last
+	unsaved bool      // something was flushed since
 
 	limit func(io.Writer) io.Writer // set by tests that fill the disk
 }
@@ -120,6 +134,11 @@ func (s *namedFile) resume(f *Filter) error {
 		return filterChanged(s.path, then.Filter, s.state.Filter)
 	case then.Length > info.Size():
 		return fmt.Errorf("%s has %d bytes, and %d were written to it: somebody changed it; give another --out, or --reset to begin it again", s.path, info.Size(), then.Length)
+	}
+	if tail, err := s.tail(then.Length); err != nil {
+		return err
+	} else if then.Tail != "" && tail != then.Tail {
+		return fmt.Errorf("%s does not hold what was written to it up to byte %d: somebody changed it, or a replay of another name did; give another --out, or --reset to begin it again", s.path, then.Length)
 	}
 	// Before the file is cut: with --reset the old state would else find a file too short.
 	s.length, s.places = then.Length, map[int]eventlog.Position{}
@@ -197,7 +216,37 @@ func (s *namedFile) Write(_ context.Context, b *Batch) error {
 	return s.checkpoint()
 }
 
-func (s *namedFile) Flush(context.Context) error { return s.checkpoint() }
+// Flush shows what was written, and saves the state unless that was done just now: see due.
+func (s *namedFile) Flush(context.Context) error {
+	if s.unsaved = true; time.Since(s.saved) >= savePause {
+		return s.checkpoint()
+	}
+	if err := s.enc.flush(); err != nil {
+		return s.failed(err)
+	}
+	return nil
+}
+
+// due is how long from now Flush has to be called again to save the state; 0 = it is saved.
+func (s *namedFile) due() time.Duration {
+	if !s.unsaved {
+		return 0
+	}
+	return max(savePause-time.Since(s.saved), time.Millisecond)
+}
+
+// tail digests what comes before a length of the file.
+func (s *namedFile) tail(length int64) (string, error) {
+	if length == 0 {
+		return "", nil
+	}
+	sum := sha256.New()
+	from := max(0, length-tailBytes)
+	if _, err := io.Copy(sum, io.NewSectionReader(s.file, from, length-from)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
 
 // checkpoint makes what was written safe, then says so.
 func (s *namedFile) checkpoint() error {
@@ -210,6 +259,7 @@ func (s *namedFile) checkpoint() error {
 	if err := s.save(); err != nil {
 		return s.failed(err)
 	}
+	s.saved, s.unsaved = time.Now(), false
 	return nil
 }
 
@@ -220,7 +270,11 @@ func (s *namedFile) failed(err error) error {
 
 // save replaces the state. It gets the mode of the file that it is about.
 func (s *namedFile) save() error {
-	s.state.Length, s.state.Places = s.length, nil
+	tail, err := s.tail(s.length)
+	if err != nil {
+		return err
+	}
+	s.state.Length, s.state.Tail, s.state.Places = s.length, tail, nil
 	for _, lane := range slices.Sorted(maps.Keys(s.places)) {
 		s.state.Places = append(s.state.Places, s.places[lane])
 	}

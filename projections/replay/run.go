@@ -245,8 +245,11 @@ func (r *run) follow(ctx context.Context, lanes []*reading) error {
 			l.watch(ctx, wake)
 		}()
 	}
+	saving, _ := r.sink.(saver)
+	var later <-chan time.Time
 	for {
 		select {
+		case <-later:
 		case l := <-wake:
 			for {
 				some, err := l.take(ctx, 0)
@@ -257,11 +260,16 @@ func (r *run) follow(ctx context.Context, lanes []*reading) error {
 					break
 				}
 			}
-			if err := r.sink.Flush(ctx); err != nil {
-				return err
-			}
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+		if err := r.sink.Flush(ctx); err != nil {
+			return err
+		}
+		if later = nil; saving != nil {
+			if due := saving.due(); due > 0 {
+				later = time.After(due)
+			}
 		}
 	}
 }

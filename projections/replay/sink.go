@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -33,3 +34,9 @@ func (f funcSink) Begin(context.Context, topology.Log, *Filter) (map[int]eventlo
 func (f funcSink) Write(ctx context.Context, b *Batch) error { return f(ctx, b) }
 func (f funcSink) Flush(context.Context) error               { return nil }
 func (f funcSink) End(context.Context, error) error          { return nil }
+
+// saver is a sink that saves where it is less often than it is flushed.
+type saver interface {
+	// due is after how long Flush is to be called again, though nothing was written; 0 = never.
+	due() time.Duration
+}
