@@ -21,7 +21,8 @@ func (m *Main) verifyCommand() *cobra.Command {
 		Use: "verify", Short: "Compare the read tables with the log", Args: noArgs,
 		Long: `Compare the read tables with the log: fold the log up to the tables' checkpoint into a schema of its own (scrip_scratch,
 removed at the end), compare digests per table and campaign in one snapshot, then the rows of what differs. It finds any
-row changed, missing or too many in any table, a checkpoint ahead of the log, and a log that lost its tail under one.
+row changed, missing or too many in any table, a checkpoint ahead of the log, and a log that lost its tail under one. Without
+--campaign it also compares how indexes, constraints, the view and functions are made.
 A changed row is listed with a line per changed column, and counted once; a table or column that is gone, or a damaged
 checkpoint, counts as one row.
 

@@ -33,7 +33,8 @@ type Difference struct {
 	Key string `json:"key,omitempty"`
 	// Column is empty where the whole row, or the whole table, is meant.
 	Column string `json:"column,omitempty"`
-	// Problem is one of Changed, Missing, TooMany, TableMissing, ColumnMissing and NotInLog.
+	// Problem is one of Changed, Missing, TooMany, TableMissing, ColumnMissing, NotInLog, DefinitionMissing and
+	// DefinitionChanged.
 	Problem string `json:"problem"`
 	// Expected and Found are values as text; nil is NULL or no row.
 	Expected *string `json:"expected"`
@@ -48,6 +49,9 @@ const (
 	TableMissing  = "table missing"
 	ColumnMissing = "column missing"
 	NotInLog      = "checkpoint is not in the log"
+	// Of an index, constraint, view or function, which Key names.
+	DefinitionMissing = "definition missing"
+	DefinitionChanged = "definition changed"
 )
 
 // Table is what was found in one table.
@@ -155,6 +159,11 @@ func (c *check) compare(ctx context.Context) error {
 	}
 	if err := c.tables(ctx, tx, there); err != nil {
 		return err
+	}
+	if c.opts.Campaign == "" {
+		if err := c.definitions(ctx, tx, there); err != nil {
+			return err
+		}
 	}
 	if c.opts.Campaign != "" && c.report.Equal() && !slices.ContainsFunc(c.report.Tables, func(t Table) bool { return t.Rows > 0 }) {
 		return fmt.Errorf("campaign %q is neither in the log nor in the tables", c.opts.Campaign)

@@ -311,3 +311,51 @@ func TestRepairRenewsDeadLetters(t *testing.T) {
 		})
 	}
 }
+
+// Rows may be right and answers wrong: indexes, keys, constraints, the view and functions are compared, too. What others made is
+// left alone.
+func TestDefinitions(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.work()
+	r.project()
+	r.synced()
+	r.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = scrip, public', current_database()); END $$`)
+	r.exec("CREATE INDEX analyst_idx ON scrip.coupon_row (claimed_at)")
+	r.exec("CREATE VIEW scrip.analyst_view AS SELECT count(*) FROM scrip.coupon")
+	if got := r.verify(Options{}); !got.Equal() {
+		t.Errorf("nothing is wrong: %+v", got.Differences)
+	}
+	r.exec("DROP INDEX scrip.coupon_row_code")
+	r.exec("ALTER TABLE scrip.redemption DROP CONSTRAINT redemption_key")
+	r.exec("ALTER TABLE scrip.campaign DROP CONSTRAINT campaign_status_is_known, ADD CONSTRAINT campaign_status_is_known CHECK (status <> 'x')")
+	r.exec("DROP FUNCTION scrip.backlog()")
+	r.exec(`CREATE OR REPLACE VIEW scrip.coupon AS SELECT r.campaign, r.n, r.code, r.customer_id, 'claimed'::text AS status, r.claimed_at,
+		coalesce(r.expires_at, c.expires_at) AS expires_at, r.redeemed_count, r.redeemed_at, r.voided_at, r.void_reason, r.attributes
+		FROM scrip.coupon_row r JOIN scrip.campaign c ON c.campaign = r.campaign`)
+	got := r.verify(Options{})
+	var said []string
+	for _, d := range got.Differences {
+		said = append(said, fmt.Sprintf("%s %s: %s", d.Table, d.Key, d.Problem))
+	}
+	slices.Sort(said)
+	want := []string{
+		" function backlog(): definition missing", "campaign constraint campaign_status_is_known: definition changed", "coupon view coupon: definition changed",
+		"coupon_row index coupon_row_code: definition missing", "redemption constraint redemption_key: definition missing",
+	}
+	if !slices.Equal(said, want) || got.Total != int64(len(want)) {
+		t.Errorf("said\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
+	}
+	s := r.session()
+	defer s.Close()
+	if _, err := Run(t.Context(), s, r.js, Options{Repair: true}); !errors.Is(err, ErrNotRepairable) {
+		t.Errorf("repair: %v", err)
+	}
+	if _, err := s.Rebuild(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if got := r.verify(Options{}); !got.Equal() {
+		t.Errorf("after a rebuild: %+v", got.Differences)
+	}
+}
