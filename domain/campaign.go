@@ -57,6 +57,7 @@ type indexes struct {
 	ids       index             // command id → claim or act
 	links     pages[linkRecord] // beside claims, once customers have several
 	orders    *index            // (coupon, order) → newest redemption; kept only while coupons may be redeemed often
+	ordered   uint32            // acts that orders knows of; the others are added a few at a time
 }
 
 // few is how many claims and acts are looked through one by one: 32 of them lie in 1 KiB. Tests take less.
@@ -64,7 +65,7 @@ const few = 32
 
 // rare is what few campaigns need.
 type rare struct {
-	odd       map[uint32]Instant // expiries of their own that do not fit a record, by n
+	odd       oddExpiries // expiries of their own that do not fit a record
 	due       dueCounts
 	reminders Subscriptions // of kind opens, n is the act that set it + 1
 	parked    Subscriptions // that a redemption cancelled: set again where it is rolled back

@@ -29,7 +29,7 @@ func (c *campaign) own(n uint32) Instant {
 	case inherits:
 		return 0
 	case oddExpiry:
-		return c.rare.odd[n]
+		return c.rare.odd.get(n)
 	default:
 		return Instant(e) * 1e6
 	}
@@ -38,7 +38,7 @@ func (c *campaign) own(n uint32) Instant {
 func (c *campaign) setOwn(n uint32, at Instant) {
 	rec := c.claims.edit(n - 1)
 	if rec.expiry == oddExpiry {
-		delete(c.rare.odd, n)
+		c.rare.odd.delete(n)
 	}
 	switch secs := at / 1e6; {
 	case at == 0:
@@ -47,11 +47,7 @@ func (c *campaign) setOwn(n uint32, at Instant) {
 		rec.expiry = uint32(secs)
 	default:
 		rec.expiry = oddExpiry
-		r := c.rarely()
-		if r.odd == nil {
-			r.odd = make(map[uint32]Instant)
-		}
-		r.odd[n] = at
+		c.rarely().odd.set(n, at)
 	}
 }
 
@@ -108,7 +104,7 @@ func (c *campaign) statusOf(n uint32, now Instant) string {
 
 // redemption finds the newest redemption of coupon n for an order.
 func (c *campaign) redemption(n uint32, order uint64) (index uint32, act *actRecord) {
-	if c.indexes != nil && c.indexes.orders != nil {
+	if c.ordered() {
 		i, ok := c.indexes.orders.find(orderKey(n, order), func(i uint32) bool {
 			a := c.acts.at(i)
 			return a.n == n && a.arg == order
@@ -128,6 +124,8 @@ func (c *campaign) redemption(n uint32, order uint64) (index uint32, act *actRec
 	}
 	if steps > manyActs {
 		c.indexOrders()
+		for steps > 16*manyActs && !c.ordered() { // to walk so far again would take longer
+		}
 	}
 	return 0, nil
 }

@@ -53,6 +53,8 @@ func (c *campaign) index() bool {
 	})
 	if c.settings.MaxRedemptions > manyRedemptions {
 		c.indexOrders()
+		for !c.ordered() { // nobody waits yet
+		}
 	}
 	return true
 }
@@ -132,9 +134,7 @@ func (c *campaign) record(a actRecord) {
 		c.indexMany()
 	default:
 		x.ids.add(a.id, actRef(i), c.idHash)
-		if x.orders != nil && a.kind == Redeem {
-			c.indexOrder(i)
-		}
+		c.ordered()
 	}
 }
 
@@ -155,17 +155,32 @@ func (c *campaign) linkAct(i uint32) {
 	}
 }
 
-// indexOrders starts to keep the index of orders.
+// indexOrders starts to keep the index of orders. It knows of no act yet: to add a million at once would take a tenth of a
+// second, for which the lane would stand still.
 func (c *campaign) indexOrders() {
-	if c.indexes.orders != nil {
-		return
+	if c.indexes.orders == nil {
+		c.indexes.orders = new(index)
 	}
-	c.indexes.orders = new(index)
-	for i := range c.acts.len() {
-		if c.acts.at(i).kind == Redeem {
-			c.indexOrder(i)
+}
+
+// orderedAtOnce is how many acts are added to the index of orders by one command, some 30 µs. It is above one, so that the
+// index catches up.
+const orderedAtOnce = 256
+
+// ordered adds some acts to the index of orders, if it is kept, in their order: the newest of equal orders counts. It
+// reports whether the index knows of all acts; until then the coupon's acts are walked.
+func (c *campaign) ordered() bool {
+	x := c.indexes
+	if x == nil || x.orders == nil {
+		return false
+	}
+	end := min(c.acts.len(), x.ordered+orderedAtOnce)
+	for ; x.ordered < end; x.ordered++ {
+		if c.acts.at(x.ordered).kind == Redeem {
+			c.indexOrder(x.ordered)
 		}
 	}
+	return x.ordered == c.acts.len()
 }
 
 func (c *campaign) indexOrder(i uint32) {

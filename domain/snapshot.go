@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"maps"
 	"slices"
 )
 
@@ -40,7 +39,7 @@ type Frozen struct {
 
 // frozenMaps is what the lane goes on writing to.
 type frozenMaps struct {
-	odd       map[uint32]Instant
+	odd       oddExpiries
 	reminders FrozenSubscriptions
 	parked    FrozenSubscriptions
 }
@@ -69,11 +68,11 @@ func (l *Lane) Freeze() *Frozen {
 }
 
 func (r *rare) freeze() frozenMaps {
-	return frozenMaps{odd: maps.Clone(r.odd), reminders: r.reminders.Freeze(), parked: r.parked.Freeze()}
+	return frozenMaps{odd: r.odd.freeze(), reminders: r.reminders.Freeze(), parked: r.parked.Freeze()}
 }
 
 // hasMaps says whether there is something that a freeze must copy.
-func (r *rare) hasMaps() bool { return len(r.odd) > 0 || r.reminders.Len() > 0 || r.parked.Len() > 0 }
+func (r *rare) hasMaps() bool { return r.odd.len() > 0 || r.reminders.Len() > 0 || r.parked.Len() > 0 }
 
 // Clock is the lane's time when it was frozen.
 func (f *Frozen) Clock() Instant { return f.clock }
@@ -157,10 +156,10 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 			return err
 		}
 	}
-	w.u32(uint32(len(m.odd)))
-	for _, n := range slices.Sorted(maps.Keys(m.odd)) {
+	w.u32(uint32(m.odd.len()))
+	for n, at := range m.odd.sorted() {
 		w.u32(n)
-		w.instant(m.odd[n])
+		w.instant(at)
 	}
 	w.u32(c.acts.n)
 	for _, page := range c.acts.list {

@@ -193,10 +193,7 @@ func (r *snapshotReader) claims(c *campaign) {
 			r.fail("campaign %s: expiry of coupon %d", c.name, n)
 			return
 		}
-		if c.rarely().odd == nil {
-			c.rare.odd = make(map[uint32]Instant)
-		}
-		c.rare.odd[n] = at
+		c.rarely().odd.set(n, at)
 		last = n
 	}
 }
