@@ -28,7 +28,8 @@ type look struct {
 }
 
 func (f *Feed) newLooks(ctx context.Context) *looks {
-	l := &looks{feed: f, tick: time.NewTicker(lookEvery), done: make(chan look, 1), seen: f.last}
+	l := &looks{feed: f, tick: time.NewTicker(lookEvery), done: make(chan look, 1)}
+	l.seen, _ = l.queued()
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	return l
 }

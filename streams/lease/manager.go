@@ -284,6 +284,8 @@ func (m *Manager) reconcile(work func(context.Context, int) error) {
 			t.leave()
 		case t == nil && desired == m.server && !m.acquiring[key] && m.free(&m.view.leases[key], now):
 			m.acquire(key, work)
+		case t == nil && desired != m.server && !m.acquiring[key] && m.view.leases[key].rec.Nonce == m.nonce:
+			m.release(key, m.view.leases[key].revision) // deleting it failed, or an acquisition nobody answered took effect
 		}
 	}
 }

@@ -28,6 +28,7 @@ type tenure struct {
 	since    time.Time
 	written  time.Time // when revision was acknowledged
 	writing  bool      // a renewal is under way
+	leaving  bool      // the work has ended, and the lease is to be deleted after that
 	tried    time.Time // when the last one began
 	cancel   context.CancelCauseFunc
 	ctx      context.Context

@@ -126,13 +126,16 @@ func (m *Manager) renewLease(t *tenure, behind uint64) {
 	m.beside(func() func() {
 		revision, err := m.put(leaseKey(m.group, t.key), t.since, leasesStay, jetstream.WithExpectLastSequencePerSubject(behind))
 		if err == nil {
-			return func() { t.writing, t.revision, t.written = false, revision, time.Now() }
+			return func() {
+				t.revision, t.written = revision, time.Now()
+				m.renewed(t)
+			}
 		}
 		actual, refused := wrongRevision(err)
 		if !refused {
 			return func() {
-				t.writing = false
 				m.log.Debug("lease not renewed", "key", t.key, "err", err) // and kept: see doc.go
+				m.renewed(t)
 			}
 		}
 		var rec record
@@ -140,11 +143,10 @@ func (m *Manager) renewLease(t *tenure, behind uint64) {
 			ctx, cancel := m.attempt()
 			defer cancel()
 			if rec, actual, err = m.look(ctx, t.key); err != nil {
-				return func() { t.writing = false }
+				return func() { m.renewed(t) }
 			}
 		}
 		return func() {
-			t.writing = false
 			switch rec.Nonce {
 			case m.nonce:
 				t.revision = max(t.revision, actual)
@@ -153,6 +155,7 @@ func (m *Manager) renewLease(t *tenure, behind uint64) {
 			default:
 				t.cancel(ErrLost)
 			}
+			m.renewed(t)
 		}
 	})
 }
@@ -208,22 +211,40 @@ func (m *Manager) finish(key int) {
 		m.log.Warn("lease lost", "key", key)
 		return
 	}
+	if t.writing {
+		t.leaving, m.acquiring[key] = true, true // once the revision is known
+		return
+	}
+	m.release(key, t.revision)
+}
+
+// release deletes a lease behind a revision. A crash before that only means that it runs out by itself.
+func (m *Manager) release(key int, revision uint64) {
 	if m.away {
 		return
 	}
-	// Until this is through, the view shows the lease as ours; it must not be taken again meanwhile. A crash before the
-	// deletion only means that the lease runs out by itself.
-	m.acquiring[key] = true
+	m.acquiring[key] = true // the view shows it as ours until this is through
 	m.beside(func() func() {
-		err := m.purge(leaseKey(m.group, key), t.revision)
+		err := m.purge(leaseKey(m.group, key), revision)
 		return func() {
-			delete(m.acquiring, key)
-			if err != nil {
-				m.log.Debug("lease not released, it will run out", "key", key, "err", err)
-				m.away = m.stopping && topology.Transient(err)
+			if err == nil {
+				delete(m.acquiring, key)
+				return
 			}
+			// Tried again with the next tick, behind the revision that the watcher shows then.
+			m.log.Debug("lease not released", "key", key, "err", err)
+			m.failing = append(m.failing, key)
+			m.away = m.stopping && topology.Transient(err)
 		}
 	})
+}
+
+// renewed ends a renewal. Work that ended meanwhile waits for its revision.
+func (m *Manager) renewed(t *tenure) {
+	t.writing = false
+	if t.leaving {
+		m.release(t.key, t.revision)
+	}
 }
 
 // beginStop withdraws the announcement, so that the others know at once whose turn it is, and gives everything up.
