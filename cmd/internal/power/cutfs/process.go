@@ -126,7 +126,6 @@ type FS struct {
 	in      io.WriteCloser
 	replies chan reply
 	frozen  chan struct{}
-	stderr  *os.File
 }
 
 // Missing says what of the machine is missing for a Mount, nil = nothing.

@@ -156,7 +156,6 @@ func (t *tree) unlinked(dir, n *inode) {
 
 const (
 	renameNoReplace = 1
-	renameExchange  = 2
 )
 
 func (t *tree) rename(dir *inode, name string, newDir *inode, newName string, flags uint32) syscall.Errno {
