@@ -12,7 +12,9 @@
 // The place is <data>/postgres. PostgreSQL refuses to run as root; started as root, scrip runs it as user postgres (or
 // nobody), and where that user cannot reach the data directory, as below /root, the place is /var/lib/scrip/<hash>;
 // the file <data>/postgres.place then names it. Everything in the place except data and run belongs to the user who
-// runs scrip, so that the unprivileged user cannot make root write elsewhere through a planted link.
+// runs scrip, so that the unprivileged user cannot make root write elsewhere through a planted link. Links in the data directory
+// that root did not make are refused where root runs scrip; where its owner exchanges directories while scrip starts, that check
+// can be too late, so root should not serve the directory of somebody who is not trusted.
 //
 // Role scrip owns database scrip and may make others, but it is no superuser: whoever reads scrip.json, and whoever writes
 // SQL for it, cannot run programs or read files as the user that PostgreSQL runs as. Role postgres can, and is let in by the
