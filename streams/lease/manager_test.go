@@ -22,7 +22,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	streamtest.NodeMain()
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	keys = 4
