@@ -45,7 +45,7 @@ func configText(p place, walCompression string, extra map[string]string) string 
 		{"fsync", "on", "recovery from power loss instead of a rebuild"},
 		{"full_page_writes", "on", ""},
 		{"synchronous_commit", "on", "the projector turns it off for its own transactions: the log is the truth there"},
-		{"wal_level", "minimal", "nobody replicates tables that can be rebuilt; loading a new table then writes no WAL"},
+		{"wal_level", "minimal", "nobody replicates tables that can be rebuilt"},
 		{"max_wal_senders", "0", "required by wal_level = minimal"},
 		{"max_wal_size", "2GB", "few checkpoints while a projector catches up"},
 		{"min_wal_size", "256MB", ""},

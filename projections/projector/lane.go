@@ -257,7 +257,7 @@ func (l *lane) decode(messages []eventlog.Message) *tables.Batch {
 			l.lines[len(l.lines)-1].Read(m.Sequence, uint32(n)+1, raw, clock) // sets every field
 		}
 	}
-	return &tables.Batch{Lane: l.number, Lines: l.lines, From: l.clock, To: clock, Retention: l.p.opts.Retention}
+	return &tables.Batch{Lane: l.number, Lines: l.lines, From: l.clock, To: clock}
 }
 
 // errPostgres is the kind of everything that went wrong with PostgreSQL.

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/projections/schema"
-	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -27,8 +26,6 @@ type Options struct {
 	// there at once; a transaction for each of many single events would cost claims half of their speed. Defaults to
 	// 100 ms.
 	Every time.Duration
-	// Retention is how long processed expiry tasks are kept, by the log's clock. Defaults to 30 days.
-	Retention time.Duration
 	// Busy says whether the lanes need the machine now, because commands wait for them. While it says true the projector
 	// works a fifth of the time: after a transaction that took t it pauses for 4·t, at most 2 s, and lanes are
 	// projected in turns, not in parallel. The tables then lag and catch up when it says false, which is noticed within
@@ -51,9 +48,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Every == 0 {
 		o.Every = 100 * time.Millisecond
-	}
-	if o.Retention == 0 {
-		o.Retention = tables.DefaultRetention
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -88,8 +82,8 @@ func New(db *pgxpool.Pool, js jetstream.JetStream, log topology.Log, opts Option
 		return nil, fmt.Errorf("projector: the log has no identity; ensure it first")
 	case db.Config().MaxConns < 2:
 		return nil, fmt.Errorf("projector: pool_max_conns is %d; it must be 2 or more", db.Config().MaxConns)
-	case opts.MaxLines < 0 || opts.MaxBytes < 0 || opts.Retention < 0:
-		return nil, fmt.Errorf("projector: MaxLines, MaxBytes and Retention must not be negative")
+	case opts.MaxLines < 0 || opts.MaxBytes < 0:
+		return nil, fmt.Errorf("projector: MaxLines and MaxBytes must not be negative")
 	}
 	opts = opts.withDefaults()
 	p := &Projector{

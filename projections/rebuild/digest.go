@@ -45,11 +45,18 @@ func digestOf(ctx context.Context, db interface {
 func Live(ctx context.Context, db interface {
 	Query(context.Context, string, ...any) (pgx.Rows, error)
 }, lanes int, log string) ([]eventlog.Position, error) {
+	return positions(ctx, db, schema.Name, lanes, log)
+}
+
+// positions is Live of the tables in a schema.
+func positions(ctx context.Context, db interface {
+	Query(context.Context, string, ...any) (pgx.Rows, error)
+}, name string, lanes int, log string) ([]eventlog.Position, error) {
 	list := make([]eventlog.Position, lanes)
 	for n := range list {
 		list[n] = eventlog.Position{Log: log, Lane: n}
 	}
-	rows, err := db.Query(ctx, `SELECT lane, sequence, log, digest FROM scrip.checkpoint WHERE projection = $1`, projector.Projection)
+	rows, err := db.Query(ctx, "SELECT lane, sequence, log, digest FROM "+name+".checkpoint WHERE projection = $1", projector.Projection)
 	if err == nil {
 		var at eventlog.Position
 		_, err = pgx.ForEachRow(rows, []any{&at.Lane, &at.Sequence, &at.Log, &at.Digest}, func() error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
 const (
@@ -311,6 +312,20 @@ func (s *Session) undoable(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	at, err := positions(ctx, s.pool, PreviousSchema, s.log.Lanes, s.log.UUID)
+	if err != nil {
+		return err
+	}
+	for n, p := range at {
+		err := eventlog.Events(s.js, n).In(s.log).Verify(ctx, s.log.UUID, p)
+		switch {
+		case err == nil:
+		case errors.Is(err, eventlog.ErrLostTail), errors.Is(err, eventlog.ErrDiverged), errors.Is(err, eventlog.ErrTrimmed):
+			return refuse("the log no longer holds what the previous tables were filled from up to message %d of lane %d (%w); run `scrip rebuild` instead", p.Sequence, n, err)
+		default:
+			return fmt.Errorf("looking for the checkpoint of the previous tables in the log: %w", err)
+		}
 	}
 	return s.addIndexes(ctx, PreviousSchema, g.indexes)
 }

@@ -1,6 +1,8 @@
 package rebuild
 
 import (
+	"errors"
+	"strings"
 	"testing"
 )
 
@@ -65,5 +67,20 @@ func TestRebuildUndoDrop(t *testing.T) {
 	}
 	if s := r.schemas(); s != "scrip" {
 		t.Errorf("schemas %s", s)
+	}
+}
+
+// Tables put aside that were filled from what the log no longer holds do not come back: the projector would stop on them.
+func TestUndoToWhatTheLogDoesNotHold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.work()
+	r.rebuild(Options{})
+	r.rebuild(Options{})
+	r.exec("UPDATE scrip_previous.checkpoint SET digest = repeat('0', 32) WHERE lane = 1")
+	s := r.open(Options{})
+	defer s.Close()
+	if _, err := s.Undo(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the log no longer holds what the previous tables were filled from") {
+		t.Errorf("undo: %v", err)
 	}
 }

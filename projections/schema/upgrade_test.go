@@ -42,3 +42,16 @@ func TestPlacesComeFromTheLog(t *testing.T) {
 		}
 	}
 }
+
+func TestReasonsOfBeforeLoseTheirWords(t *testing.T) {
+	p := pool(t)
+	migrate(t, p)
+	exec(t, p, "DELETE FROM "+stateTable+" WHERE version_id >= 9")
+	exec(t, p, `INSERT INTO scrip.dead_letter (lane, sequence, line, event_sequence, event_line, at, stream, reason, payload)
+		VALUES (0, 1, 1, 1, 1, 'epoch', 'SCRIP_EVT_0', 'PostgreSQL refuses it: index row size 5112 exceeds (2704) (SQLSTATE 54000)', 'p'), (0, 1, 2, 1, 2, 'epoch', 'SCRIP_EVT_0', 'not JSON', 'p')`)
+	migrate(t, p)
+	got := strings.Join(ask(t, p, "SELECT reason FROM scrip.dead_letter ORDER BY event_line"), "; ")
+	if want := "PostgreSQL refuses it (SQLSTATE 54000); not JSON"; got != want {
+		t.Errorf("reasons %q, want %q", got, want)
+	}
+}
