@@ -87,7 +87,7 @@ func TestBinariesForTheClusterThatIsThere(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	_, err := binariesFor(p, all[:1])
-	for _, part := range []string{"PostgreSQL 15 made", "17 in /a", "install version 15", string(p)} {
+	for _, part := range []string{"PostgreSQL 15 made", "17 in /a", "install version 15", string(p), "scrip_meta.dead_letter", "pg_dump of version 15"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error lacks %q: %v", part, err)
 		}

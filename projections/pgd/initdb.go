@@ -155,8 +155,9 @@ func binariesFor(p place, all []Binaries) (Binaries, error) {
 		found = append(found, fmt.Sprintf("%d in %s", b.Major, b.Dir))
 	}
 	return Binaries{}, fmt.Errorf("PostgreSQL %d made the cluster %s, but only PostgreSQL %s was found: install version %d, "+
-		"or move %s away (that is safe: a new cluster is made and its tables are rebuilt from the log)",
-		major, p.data(), strings.Join(found, ", "), major, p.data())
+		"or move %s away: a new cluster is made and the read tables are rebuilt from the log. What others made in this one is not: "+
+		"schemas of their own, and what was noted about dead letters (scrip_meta.dead_letter). To keep that, have pg_dump of version %d save it first",
+		major, p.data(), strings.Join(found, ", "), major, p.data(), major)
 }
 
 func spaceHint(text string) string {
