@@ -105,6 +105,7 @@ func (o *owner) collect(ctx context.Context) error {
 			o.buffer = batch
 			if len(batch) == 0 {
 				o.arrived = false
+				clear(o.buffer[:cap(o.buffer)]) // an idle lane keeps no payloads: they may have 16 MiB
 				if err != nil {
 					return o.feedBroke(ctx, err)
 				}
