@@ -24,6 +24,7 @@ type world struct {
 	got   *answers
 	port  string
 	url   string
+	main  *scriptest.Process // the newest of the server
 	load  *load
 	files int // for new names
 	first int // answered claims of servers that were started anew
@@ -106,7 +107,8 @@ func (w *world) up() {
 
 func (w *world) serve() *scriptest.Process {
 	w.t.Helper()
-	return w.start(scriptest.Binary(), "scrip", "--nats-listen", w.port)
+	w.main = w.start(scriptest.Binary(), "scrip", "--nats-listen", w.port)
+	return w.main
 }
 
 // check holds the log against all answers, and now and then the tables against the log.

@@ -78,13 +78,10 @@ func (w *world) restart() {
 func (w *world) stop() {
 	<-w.answersLoad()
 	w.cutAfter(w.steps(1500), func() <-chan struct{} {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		p := w.servers[len(w.servers)-1]
-		if err := p.Signal(syscall.SIGTERM); err != nil {
+		if err := w.main.Signal(syscall.SIGTERM); err != nil {
 			w.t.Error(err)
 		}
-		return p.Gone()
+		return w.main.Gone()
 	})
 	w.up()
 }
