@@ -50,6 +50,7 @@ BEGIN
     CREATE ROLE {{role}};
   END IF;
   ALTER ROLE {{role}} LOGIN NOSUPERUSER CREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS PASSWORD '{{password}}';
+  GRANT pg_read_all_settings TO {{role}}; -- a rebuild looks whether the disk of data_directory has room
   EXECUTE format('ALTER ROLE %I PASSWORD %L', root, '{{admin}}');
   IF former THEN
     FOR other IN SELECT pg_get_userbyid(member) AS name FROM pg_auth_members WHERE roleid = 10 LOOP

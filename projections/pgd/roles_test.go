@@ -65,6 +65,9 @@ func TestRoleOfTheURLIsNoSuperuser(t *testing.T) {
 	c := Open(testOptions(madeDir(t)))
 	start(t, c)
 	holdsTheDoor(t, c)
+	if got := ask(t, c.URL(), "SHOW data_directory"); got != filepath.Join(c.Dir(), "data") {
+		t.Errorf("data_directory is %q", got)
+	}
 	// What it is for: it makes what it owns.
 	run(t, c.URL(), "CREATE SCHEMA mine; CREATE TABLE mine.t (n int)")
 	run(t, c.URL(), "CREATE DATABASE another")
