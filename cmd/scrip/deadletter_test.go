@@ -221,12 +221,13 @@ func TestHistory(t *testing.T) {
 		}
 		return words
 	}
-	const coupon = "[voided six extended five rolled_back four reminder_cancelled three redeemed three reminder_set two claimed one]"
+	// The rollback sets the reminder again that the redemption cancelled; the void cancels it.
+	const coupon = "[reminder_cancelled six voided six extended five reminder_set four rolled_back four reminder_cancelled three redeemed three reminder_set two claimed one]"
 	// The order of what one command does is that of the log.
 	if got := fmt.Sprint(told(show("coupon", "show", code).History)); got != coupon {
 		t.Errorf("the coupon: %s, want %s", got, coupon)
 	}
-	const customer = "[claimed seven voided six extended five rolled_back four reminder_cancelled three redeemed three reminder_set two claimed one]"
+	const customer = "[claimed seven reminder_cancelled six voided six extended five reminder_set four rolled_back four reminder_cancelled three redeemed three reminder_set two claimed one]"
 	whole := show("customer", "show", "ann")
 	if got := fmt.Sprint(told(whole.History)); got != customer || len(whole.Coupons) != 2 {
 		t.Errorf("the customer: %s and %d coupons, want %s", got, len(whole.Coupons), customer)

@@ -29,7 +29,6 @@ var expirableIndexSQL = []string{
 	`CREATE UNIQUE INDEX expirable_code ON expirable (code)`,
 	`CREATE INDEX expirable_due ON expirable (campaign, expires_at, n)`,
 	`VACUUM ANALYZE expirable`,
-	`CHECKPOINT`,
 }
 
 // pgExpiry marks coupons as expired.
@@ -103,7 +102,10 @@ func (s *postgresServer) fillExpirable(ctx context.Context, n int, at time.Time)
 	if _, err := s.db.CopyFrom(ctx, pgx.Identifier{"expirable"}, []string{"campaign", "n", "code", "customer_id", "claimed_at", "expires_at", "status"}, rows); err != nil {
 		return fmt.Errorf("filling PostgreSQL: %w", err)
 	}
-	return s.execute(ctx, expirableIndexSQL)
+	if err := s.execute(ctx, expirableIndexSQL); err != nil {
+		return err
+	}
+	return s.checkpoint(ctx)
 }
 
 // another is a connection besides s.db, with plans as PostgreSQL makes them by default: the recipe decides what to scan.

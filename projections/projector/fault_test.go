@@ -148,7 +148,7 @@ func TestLostTail(t *testing.T) {
 			r.work()
 			old := r.server.CopyStore(t)
 			kept := r.last[0]
-			keptN := r.n[0]
+			keptN, covered := r.n[0], r.covered[0]
 			r.claim(0, 3)
 			p := r.project(Options{})
 			r.synced(r.pool)
@@ -160,13 +160,13 @@ func TestLostTail(t *testing.T) {
 				// So that the reader finds the log only after it was written on.
 				r.server.Shutdown()
 				other := streamtest.Start(t, streamtest.Dir(old))
-				r.rewrite(other, kept, keptN, lost)
+				r.rewrite(other, kept, keptN, covered, lost)
 				other.Shutdown()
 				r.server.RestoreStore(t, other.StoreDir())
 			} else {
 				r.server.RestoreStore(t, old)
 				if c.writtenOn {
-					r.rewrite(r.server, kept, keptN, lost)
+					r.rewrite(r.server, kept, keptN, covered, lost)
 				}
 			}
 			if !c.running {
@@ -180,7 +180,7 @@ func TestLostTail(t *testing.T) {
 			if digest(t, r.pool) != before {
 				t.Error("the tables changed")
 			}
-			r.last[0], r.n[0] = kept, keptN // what the log holds
+			r.last[0], r.n[0], r.covered[0] = kept, keptN, covered // what the log holds
 			r.claim(1, 2)
 			r.reached(r.pool, 1, r.last[1])
 			if n := p.logs.count("lane is not projected any more"); n != 1 {
@@ -202,10 +202,10 @@ func TestLostTail(t *testing.T) {
 }
 
 // rewrite writes other messages to lane 0 until it is as long as it was.
-func (r *rig) rewrite(server *streamtest.Server, kept uint64, n int, until uint64) {
+func (r *rig) rewrite(server *streamtest.Server, kept uint64, n int, covered, until uint64) {
 	js := r.js
 	r.js = server.JetStream(r.t)
-	r.last[0], r.n[0] = kept, n
+	r.last[0], r.n[0], r.covered[0] = kept, n, covered
 	for r.last[0] < until {
 		r.write(0, `{"type":"campaign.paused","campaign":"c0","at":"@"}`)
 	}
