@@ -82,7 +82,6 @@ func TestOldClusterIsUpgraded(t *testing.T) {
 	start(t, c)
 	stop(t, c)
 	// As the former version made it.
-	old := place(filepath.Join(opts.DataDir, "postgres"))
 	bin, err := Find()
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +90,7 @@ func TestOldClusterIsUpgraded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old = got.place
+	old := got.place
 	owner, err := os.ReadFile(old.password())
 	if err != nil {
 		t.Fatal(err)

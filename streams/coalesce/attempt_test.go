@@ -146,8 +146,7 @@ func TestOnlyKnownErrorsMeanThatNothingWasStored(t *testing.T) {
 		{10164, "wrong last sequence", true},
 	} {
 		t.Run(fmt.Sprint(test.code, test.description), func(t *testing.T) {
-			var r *rig
-			r = newRig(t, quick, topology.Spec{Lanes: 1}, func(c *Coalescer) {
+			r := newRig(t, quick, topology.Spec{Lanes: 1}, func(c *Coalescer) {
 				c.publish = func(m *nats.Msg) error {
 					return c.nc.Publish(m.Reply, fmt.Appendf(nil, `{"error":{"code":503,"err_code":%d,"description":%q}}`, test.code, test.description))
 				}

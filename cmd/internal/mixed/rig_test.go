@@ -83,11 +83,10 @@ func dataDir(t *testing.T) string { return filepath.Join(pgtest.Dir(t), "data") 
 // crowd claims, each customer until there is an answer, under one id, straight at the log: as a producer that knows nothing
 // of versions.
 type crowd struct {
-	t      *testing.T
-	nc     *nats.Conn
-	js     jetstream.JetStream
-	lanes  int
-	prefix string // of customers
+	t     *testing.T
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	lanes int
 
 	mu       sync.Mutex
 	codes    map[string]string // answered, by campaign and customer
