@@ -107,7 +107,15 @@ func TestTheOnlyAttemptsNotDurableIsARefusal(t *testing.T) {
 func TestAttemptsAreForgotten(t *testing.T) {
 	for name, answer := range map[string]func(int64) string{"nobody is there": nil, "nobody answers": func(int64) string { return "" }} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Options{AskAgain: time.Millisecond}, topology.Spec{Lanes: 1})
+			var full atomic.Bool // nothing more is sent
+			r := newRig(t, Options{AskAgain: time.Millisecond}, topology.Spec{Lanes: 1}, func(c *Coalescer) {
+				c.publish = func(m *nats.Msg) error {
+					if full.Load() {
+						return nats.ErrMaxPayload
+					}
+					return c.nc.PublishMsg(m)
+				}
+			})
 			if answer != nil {
 				r.service(t, answer)
 			}
@@ -119,6 +127,14 @@ func TestAttemptsAreForgotten(t *testing.T) {
 			ro.mu.Unlock()
 			if n > maxAttempts {
 				t.Errorf("%d attempts are remembered for one line", n)
+			}
+			full.Store(true)
+			if answer == nil {
+				streamtest.Eventually(t, "nobody was there for any attempt", func() bool {
+					ro.mu.Lock()
+					defer ro.mu.Unlock()
+					return len(ro.attempts) == 0
+				})
 			}
 			err, ok := ticket.GiveUp(errors.New("enough"))
 			var unknown *UnknownError
