@@ -60,7 +60,7 @@ the exit code is then 3. Asked again with the same file, an import adds what is 
 		defer in.Close()
 		var rejects io.WriteCloser
 		if rejectsFile != "" {
-			if rejects, err = os.Create(rejectsFile); err != nil {
+			if rejects, err = createPrivate(rejectsFile); err != nil {
 				return fmt.Errorf("making the file for bad rows: %w", err)
 			}
 			defer rejects.Close()
@@ -228,7 +228,7 @@ scrip.json, or by --postgres.`,
 		}
 		to := m.Out
 		if file != "" {
-			f, err := os.Create(file)
+			f, err := createPrivate(file)
 			if err != nil {
 				return err
 			}
@@ -238,6 +238,11 @@ scrip.json, or by --postgres.`,
 		return m.export(cmd.Context(), postgres, given[0], to)
 	}
 	return cmd
+}
+
+// createPrivate is os.Create, but a new file is for its owner alone: codes are as good as money.
+func createPrivate(file string) (*os.File, error) {
+	return os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
 func (m *Main) export(ctx context.Context, url, campaign string, to io.Writer) error {

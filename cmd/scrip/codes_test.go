@@ -24,6 +24,15 @@ func TestCodes(t *testing.T) {
 	if got.code != exitRefused || !strings.Contains(got.out, `"rows":5,"count":3,"already_there":0,"duplicates":1,"rejected":1`) {
 		t.Errorf("import: %+v", got)
 	}
+	exported := filepath.Join(t.TempDir(), "codes.csv")
+	if got := p.run("codes", "export", "partner", "--file", exported); got.code != exitDone {
+		t.Errorf("export: %+v", got)
+	}
+	for _, file := range []string{rejects, exported} {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s is not for its owner alone: %v, %v", file, info, err)
+		}
+	}
 	if raw, err := os.ReadFile(rejects); err != nil || !strings.Contains(string(raw), "\n5,AAA 3,") {
 		t.Errorf("rejects: %q, %v", raw, err)
 	}

@@ -93,7 +93,7 @@ func (s *fileSink) create() (err error) {
 		s.target = real
 	}
 	info, err := os.Stat(s.target)
-	mode := fs.FileMode(0o666)
+	mode := fs.FileMode(0o600) // codes are as good as money
 	switch {
 	case err == nil && info.IsDir():
 		return invalid("out", "%s is a directory; give a file in it", s.path)

@@ -195,6 +195,24 @@ func TestAFileIsWholeOrNotThere(t *testing.T) {
 	}
 }
 
+// Events hold codes and customers: what a replay makes is for its owner alone.
+func TestFilesAreForTheirOwnerAlone(t *testing.T) {
+	r := newRig(t)
+	dir := t.TempDir()
+	whole, named := filepath.Join(dir, "whole"), filepath.Join(dir, "named")
+	r.run(File(whole, NDJSON), Options{})
+	sink, err := NamedFile(named, "daily", NDJSON, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.run(sink, Options{})
+	for _, path := range []string{whole, named, StatePath(named, "daily")} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+}
+
 // What a killed replay left beside its file goes with the next one to the same file; what somebody writes, or what has
 // another name, stays.
 func TestLeftoversOfKilledReplays(t *testing.T) {

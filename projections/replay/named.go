@@ -91,7 +91,7 @@ type namedFile struct {
 }
 
 func (s *namedFile) Begin(_ context.Context, _ topology.Log, f *Filter) (map[int]eventlog.Position, error) {
-	file, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE, 0o666)
+	file, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE, 0o600) // codes are as good as money
 	if err != nil {
 		return nil, err
 	}
