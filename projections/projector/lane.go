@@ -16,6 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // takeMessages is how many messages are taken from the reader at a time while a batch is filled.
@@ -73,11 +74,11 @@ func (l *lane) run(ctx context.Context) error {
 				l.stopped = nil
 				continue
 			}
-			wait(ctx, stoppedPause)
+			_ = topology.Pause(ctx, stoppedPause)
 			continue
 		case l.stopped != nil: // something else went away while it looked
 			l.progress.state(Stopped, l.stopped)
-			wait(ctx, stoppedPause)
+			_ = topology.Pause(ctx, stoppedPause)
 			continue
 		case errors.As(err, &pg), errors.Is(err, errPostgres):
 			l.p.postgres.away(ctx, l, err)
@@ -88,7 +89,7 @@ func (l *lane) run(ctx context.Context) error {
 		if l.progress.batches.Load() != before {
 			pause.Reset()
 		}
-		wait(ctx, pause.NextBackOff())
+		_ = topology.Pause(ctx, pause.NextBackOff())
 	}
 }
 
@@ -116,7 +117,7 @@ func (l *lane) follow(ctx context.Context) error {
 			return err
 		}
 		if rest := time.Until(begun.Add(l.p.opts.Every)); rest > 0 && !l.full() {
-			wait(ctx, rest)
+			_ = topology.Pause(ctx, rest)
 		}
 		begun = time.Now()
 		err := l.p.yield.work(ctx, func() error {

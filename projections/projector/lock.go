@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/projections/tables"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -56,7 +57,7 @@ func (p *Projector) acquire(ctx context.Context) (*lock, error) {
 			p.opts.Logger.InfoContext(ctx, "another projector works on this database, this one stands by")
 			p.each(func(l *lane) { l.progress.state(Standby, nil) })
 		}
-		wait(ctx, lockEvery)
+		_ = topology.Pause(ctx, lockEvery)
 		if ctx.Err() != nil {
 			l.close()
 			return nil, ctx.Err()
@@ -89,7 +90,7 @@ func (l *lock) watch(ctx context.Context) error {
 		if now != nil {
 			before = now
 		}
-		wait(ctx, watchEvery)
+		_ = topology.Pause(ctx, watchEvery)
 	}
 }
 

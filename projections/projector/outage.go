@@ -62,13 +62,3 @@ func newPause() *backoff.ExponentialBackOff {
 	b.InitialInterval, b.MaxInterval = 100*time.Millisecond, 2*time.Second
 	return b
 }
-
-// wait waits, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}

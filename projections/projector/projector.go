@@ -121,7 +121,7 @@ func (p *Projector) Run(ctx context.Context) error {
 			pause.Reset()
 		}
 		p.judge(ctx, err)
-		wait(ctx, pause.NextBackOff())
+		_ = topology.Pause(ctx, pause.NextBackOff())
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package projector
 import (
 	"context"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -21,15 +23,15 @@ const (
 // in parallel, and who had its turn pauses before the next. What arrives meanwhile makes larger batches, which cost less
 // per event: rows that change with each batch are written less often.
 type yielding struct {
-	busy func() bool                          // nil = never
-	rush func() bool                          // nil = never
-	turn chan struct{}                        // holds a token while it is nobody's turn
-	wait func(context.Context, time.Duration) // tests give the time
+	busy func() bool                                // nil = never
+	rush func() bool                                // nil = never
+	turn chan struct{}                              // holds a token while it is nobody's turn
+	wait func(context.Context, time.Duration) error // tests give the time
 	now  func() time.Time
 }
 
 func newYielding(busy, rush func() bool) *yielding {
-	y := &yielding{busy: busy, rush: rush, turn: make(chan struct{}, 1), wait: wait, now: time.Now}
+	y := &yielding{busy: busy, rush: rush, turn: make(chan struct{}, 1), wait: topology.Pause, now: time.Now}
 	y.turn <- struct{}{}
 	return y
 }
@@ -40,7 +42,7 @@ func (y *yielding) isBusy() bool { return y.busy != nil && y.busy() }
 // once.
 func (y *yielding) work(ctx context.Context, batch func() error) error {
 	for left := rushMost; left > 0 && y.rush != nil && y.rush() && ctx.Err() == nil; left -= yieldLook {
-		y.wait(ctx, yieldLook)
+		_ = y.wait(ctx, yieldLook)
 	}
 	if y.await(ctx) {
 		// Whatever happens to the batch: an error must not leave the others waiting.
@@ -75,6 +77,6 @@ func (y *yielding) await(ctx context.Context) (mine bool) {
 // pause pauses behind a batch that took so long.
 func (y *yielding) pause(ctx context.Context, took time.Duration) {
 	for rest := min(yieldTimes*took, yieldMost); rest > 0 && ctx.Err() == nil && y.isBusy(); rest -= yieldLook {
-		y.wait(ctx, min(rest, yieldLook))
+		_ = y.wait(ctx, min(rest, yieldLook))
 	}
 }

@@ -32,7 +32,7 @@ func TestPauseIsAShareOfTheWork(t *testing.T) {
 			left := c.busyFor
 			y := newYielding(func() bool { left--; return left >= 0 }, nil)
 			y.now = func() time.Time { return clock }
-			y.wait = func(_ context.Context, d time.Duration) { paused += d }
+			y.wait = func(_ context.Context, d time.Duration) error { paused += d; return nil }
 			err := y.work(t.Context(), func() error { clock = clock.Add(c.took); return nil })
 			if err != nil || paused != c.want {
 				t.Errorf("paused %s, want %s (%v)", paused, c.want, err)
@@ -59,11 +59,12 @@ func TestRushIsWaitedFor(t *testing.T) {
 			var waited time.Duration
 			left, worked := c.looks, false
 			y := newYielding(nil, func() bool { left--; return left >= 0 })
-			y.wait = func(_ context.Context, d time.Duration) {
+			y.wait = func(_ context.Context, d time.Duration) error {
 				if worked {
 					t.Error("waited behind the batch")
 				}
 				waited += d
+				return nil
 			}
 			if err := y.work(t.Context(), func() error { worked = true; return nil }); err != nil || !worked || waited != c.want {
 				t.Errorf("waited %s, want %s (%v, %v)", waited, c.want, worked, err)
@@ -75,7 +76,7 @@ func TestRushIsWaitedFor(t *testing.T) {
 func TestTurnIsGivenBackWhateverHappens(t *testing.T) {
 	broken := errors.New("broken")
 	y := newYielding(func() bool { return true }, nil)
-	y.wait = func(context.Context, time.Duration) { t.Error("paused behind a batch that failed") }
+	y.wait = func(context.Context, time.Duration) error { t.Error("paused behind a batch that failed"); return nil }
 	if err := y.work(t.Context(), func() error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}

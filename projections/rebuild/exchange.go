@@ -14,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -55,7 +56,7 @@ func (s *Session) Locked(ctx context.Context, f func(ctx context.Context, tx pgx
 			return err
 		}
 		// What made it wait, or what there was to catch up, is less the next time.
-		if err := pause(ctx, lockFor); err != nil {
+		if err := topology.Pause(ctx, lockFor); err != nil {
 			return err
 		}
 	}
@@ -359,15 +360,4 @@ func commentOn(ctx context.Context, tx pgx.Tx, name string) (comment string, fou
 		return "", false, nil
 	}
 	return comment, err == nil, err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -102,7 +102,7 @@ func (s *Session) enter(ctx context.Context) (err error) {
 			return refuse("%s is at work on this database; wait for it, or end it", s.other(ctx))
 		}
 		// PostgreSQL takes a moment to notice that a process died.
-		if err := pause(ctx, lockPause); err != nil {
+		if err := topology.Pause(ctx, lockPause); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -75,12 +76,5 @@ func (s *Session) yield(ctx context.Context, phase Phase, took time.Duration) er
 	if phase == Exchanging || !s.report.yielding.Load() {
 		return nil
 	}
-	pause := time.NewTimer(min(took, longestPause))
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return topology.Pause(ctx, min(took, longestPause))
 }

@@ -129,12 +129,7 @@ func (r *run) run(ctx context.Context) (Summary, error) {
 			waiting = true
 			r.opts.Logger.WarnContext(ctx, "the database is away; waiting for it", "err", err)
 		}
-		timer := time.NewTimer(pause.NextBackOff())
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		_ = topology.Pause(ctx, pause.NextBackOff()) // the loop looks at ctx
 	}
 }
 

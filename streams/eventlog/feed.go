@@ -274,7 +274,7 @@ func (f *Feed) again(ctx context.Context) (*generation, error) {
 			errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil, err
 		}
-		if err := pause(ctx, feedPause); err != nil {
+		if err := topology.Pause(ctx, feedPause); err != nil {
 			return nil, context.Canceled
 		}
 	}

@@ -119,7 +119,7 @@ const skipPoll = 3 * time.Second
 func (s Stream) AwaitSkip(ctx context.Context) {
 	before, err := s.skips(ctx)
 	for {
-		if pause(ctx, skipPoll) != nil {
+		if topology.Pause(ctx, skipPoll) != nil {
 			return
 		}
 		now, again := s.skips(ctx)

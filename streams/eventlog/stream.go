@@ -174,14 +174,3 @@ func (s Stream) verify(ctx context.Context, log string, pos Position) (Raw, erro
 	}
 	return raw, nil
 }
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}

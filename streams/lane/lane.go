@@ -92,7 +92,7 @@ func (l *Lane) Run(ctx context.Context) error {
 				l.report(func(s *Status) {
 					*s = Status{State: StateLoading, Error: "the event stream was written by others several times in " + lostWithin.String() + "; find out who publishes there"}
 				})
-				_ = sleep(ctx, pause) // ended by ctx: the next taking notices
+				_ = topology.Pause(ctx, pause) // ended by ctx: the next taking notices
 			}
 			if err := l.contested(ctx); err != nil {
 				l.report(func(s *Status) { *s = Status{State: StateIdle} })
@@ -105,7 +105,7 @@ func (l *Lane) Run(ctx context.Context) error {
 			}
 			if doubted++; doubted <= doubts {
 				l.opt.Logger.WarnContext(ctx, "commands and events contradict each other; loading the lane again", "err", err)
-				_ = sleep(ctx, doubtPause)
+				_ = topology.Pause(ctx, doubtPause)
 				continue
 			}
 		}
@@ -117,7 +117,7 @@ func (l *Lane) Run(ctx context.Context) error {
 					*s = Status{State: StateLoading, Error: err.Error()}
 				}
 			})
-			_ = sleep(ctx, awayPause)
+			_ = topology.Pause(ctx, awayPause)
 			continue
 		}
 		if errors.Is(err, ErrStopped) {

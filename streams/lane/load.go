@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // load brings the state to where the event log ends: the newest snapshot that fits, and the events after it. It is the
@@ -94,7 +95,7 @@ func (o *owner) continues(ctx context.Context) error {
 		}
 		o.opt.Logger.WarnContext(ctx, "commands and events contradict each other; reading both again", "err", err)
 		o.lane.report(func(s *Status) { s.Error = err.Error() })
-		if err := sleep(ctx, pauses[look]); err != nil {
+		if err := topology.Pause(ctx, pauses[look]); err != nil {
 			return err
 		}
 	}

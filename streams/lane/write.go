@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // flight is a write without a result yet.
@@ -99,7 +100,7 @@ func (o *owner) resolve(ctx context.Context, attempt eventlog.Attempt, problem e
 		case failed >= unknownAfter:
 			warn(StateUnknown, "the event log does not answer")
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := topology.Pause(ctx, wait); err != nil {
 			return 0, err
 		}
 		look, done := context.WithTimeout(ctx, lookFor)
@@ -137,17 +138,6 @@ func (o *owner) written(ctx context.Context, warned bool) {
 		o.opt.Logger.InfoContext(ctx, "the event log takes writes again")
 	}
 	o.report(StateOwner)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // send hands answers to the connection. They are core messages: one that gets lost is asked for again, under the same

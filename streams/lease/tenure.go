@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -60,12 +62,8 @@ func (t *tenure) work(f func(context.Context, int) error, log *slog.Logger) {
 			pause = backoffFirst
 		}
 		log.Warn("work under a lease ended, starting it again", "key", t.key, "pause", pause, "err", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-t.ctx.Done():
-			timer.Stop()
+		if topology.Pause(t.ctx, pause) != nil {
 			return
-		case <-timer.C:
 		}
 		pause = min(2*pause, backoffMax)
 	}

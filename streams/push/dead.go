@@ -153,7 +153,7 @@ func (d *deadStream) keep(ctx context.Context, l *DeadLetter, replaces uint64) e
 		case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrMaxPayload):
 			return err
 		}
-		if !sleep(ctx, pause) {
+		if topology.Pause(ctx, pause) != nil {
 			return err
 		}
 	}

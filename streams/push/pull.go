@@ -95,7 +95,7 @@ func (p *Pusher) iterate(lane int, consumer jetstream.Consumer) error {
 	defer cancel()
 	defer context.AfterFunc(p.ctx, func() {
 		messages.Drain()
-		_ = sleep(patience, drainFor)
+		_ = topology.Pause(patience, drainFor)
 		cancel()
 	})()
 	for {
@@ -118,7 +118,7 @@ func (p *Pusher) gone(lane int) error {
 		_, err := p.js.Consumer(ctx, topology.RmdStream(lane), p.opts.Name)
 		cancel()
 		missing := errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
-		if !sleep(p.ctx, missingPause) || !missing {
+		if topology.Pause(p.ctx, missingPause) != nil || !missing {
 			return nil
 		}
 	}

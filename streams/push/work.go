@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -182,7 +184,7 @@ func (p *Pusher) settle(w *work) {
 		if err == nil {
 			return
 		}
-		if !sleep(ctx, ackPause) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
+		if topology.Pause(ctx, ackPause) != nil || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
 			// This process knows it when it is delivered again; another one does not.
 			w.log.Warn("done, but NATS does not know; it delivers the message again after AckWait", "err", err)
 			return
@@ -205,7 +207,7 @@ func (p *Pusher) giveBack(w *work, delay time.Duration) {
 
 // pause waits for the next try, here. It is cut short at the end.
 func (p *Pusher) pause(w *work) {
-	_ = sleep(p.ctx, spreadOut(p.opts.pause(w.failed)))
+	_ = topology.Pause(p.ctx, spreadOut(p.opts.pause(w.failed)))
 }
 
 // keepAlive tells the server that somebody works on the message, until the returned function is called. It cannot go on
@@ -229,16 +231,4 @@ func (p *Pusher) keepAlive(w *work) (stop func()) {
 
 func spreadOut(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (1 - spread + 2*spread*rand.Float64()))
-}
-
-// sleep says whether it slept as long as asked.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -104,7 +104,7 @@ func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([
 		switch {
 		// A replica that lags may not know the object yet. Its leader does, and it is never written again.
 		case err != nil && ctx.Err() == nil && (topology.Transient(err) || errors.Is(err, jetstream.ErrObjectNotFound)):
-			if err := pause(ctx, readPause); err != nil {
+			if err := topology.Pause(ctx, readPause); err != nil {
 				return nil, err
 			}
 		case err != nil:

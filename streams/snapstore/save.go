@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -88,7 +90,7 @@ func (s *Store) point(ctx context.Context, name string, r ref) ([]ref, error) {
 		if !isConflict(err) || ctx.Err() != nil {
 			return nil, fmt.Errorf("pointing to the new snapshot of %s: %w", name, err)
 		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil { // a lagging replica may answer the read
+		if err := topology.Pause(ctx, 10*time.Millisecond); err != nil { // a lagging replica may answer the read
 			return nil, err
 		}
 	}
@@ -110,7 +112,7 @@ func (s *Store) put(ctx context.Context, name string, data []byte) error {
 		if err == nil || try == partTries || ctx.Err() != nil {
 			return err
 		}
-		if err := pause(ctx, tryPause); err != nil {
+		if err := topology.Pause(ctx, tryPause); err != nil {
 			return err
 		}
 	}
@@ -169,17 +171,6 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	return p.r.Read(b)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // belongs says whether an object is part of one of the snapshots.

@@ -124,7 +124,7 @@ func (s *Store) rest(ctx context.Context) error {
 	if s.opts.Busy != nil && s.opts.Busy() {
 		d *= busyPauses
 	}
-	return pause(ctx, d)
+	return topology.Pause(ctx, d)
 }
 
 func pointerKey(name string) string { return "snap." + name }

@@ -81,12 +81,19 @@ func Ask[A any, P interface {
 		if last = err; errors.Is(err, context.DeadlineExceeded) {
 			continue // the pause is over
 		}
-		pause := time.NewTimer(askPause)
-		select {
-		case <-ctx.Done():
-		case <-pause.C:
-		}
-		pause.Stop()
+		_ = Pause(ctx, askPause) // the next round looks at ctx
+	}
+}
+
+// Pause waits for d, or until ctx ends: then it returns the error of ctx.
+func Pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // LeaseGroup is the group of leases under which servers share the lanes.
@@ -140,11 +141,7 @@ func (ls *lanes) work(ctx context.Context, n int) error {
 			logged = why
 			ls.s.log.Error("lane stopped; the other lanes go on, and its log is read again every minute", "lane", n, "err", err)
 		}
-		pause := time.NewTimer(stoppedPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if topology.Pause(ctx, stoppedPause) != nil {
 			return nil
 		}
 	}
@@ -191,11 +188,7 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 			told = why
 			ls.s.log.Error("scheduler does not work; expiries and reminders wait, claims go on; trying again", "lane", n, "err", err)
 		}
-		pause := time.NewTimer(pauses.NextBackOff())
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if topology.Pause(ctx, pauses.NextBackOff()) != nil {
 			return
 		}
 	}

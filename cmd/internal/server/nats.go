@@ -139,12 +139,8 @@ func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
 		if !told {
 			s.log.Warn("NATS does not answer yet; waiting", "url", redact(s.natsURL), "for", natsWait, "err", err)
 		}
-		pause := time.NewTimer(natsPoll)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return nil, ctx.Err()
+		if err := topology.Pause(ctx, natsPoll); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/pgd"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
@@ -88,12 +89,7 @@ func (s *server) keepCluster(ctx context.Context, t *tables) error {
 			s.log.Error("PostgreSQL does not start; claims and redemptions go on, the read tables wait; trying again", "err", err)
 		}
 		tried()
-		pause := time.NewTimer(pauses.NextBackOff())
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-		}
+		_ = topology.Pause(ctx, pauses.NextBackOff()) // the loop looks at ctx
 	}
 	return t.cluster.Stop(context.WithoutCancel(ctx))
 }
