@@ -55,3 +55,28 @@ func TestReasonsOfBeforeLoseTheirWords(t *testing.T) {
 		t.Errorf("reasons %q, want %q", got, want)
 	}
 }
+
+// Tables that hold more values of an attribute than have rows of their own, or more attributes than count, are filled anew
+// from the log: they do not tell which came first. Others stay.
+func TestTablesWithTooManyValuesAreFilledAnew(t *testing.T) {
+	p := pool(t)
+	migrate(t, p)
+	for name, c := range map[string]struct {
+		rows string
+		left int
+	}{
+		"within bounds":       {"SELECT 'd', 'v' || v FROM generate_series(1, 1000) v", 1},
+		"too many values":     {"SELECT 'd', 'v' || v FROM generate_series(1, 1001) v", 0},
+		"too many attributes": {"SELECT 'a' || v, 'v' FROM generate_series(1, 9) v", 0},
+	} {
+		exec(t, p, "TRUNCATE scrip.campaign_stats, scrip.checkpoint")
+		exec(t, p, "DELETE FROM "+stateTable+" WHERE version_id >= 10")
+		exec(t, p, "INSERT INTO scrip.checkpoint VALUES ('tables', 0, 5, now(), 'log', 'd')")
+		exec(t, p, "INSERT INTO scrip.campaign_stats SELECT 'epoch', 1, 0, 0, 0, 'c', x.* FROM ("+c.rows+") x")
+		migrate(t, p)
+		var n int
+		if err := p.QueryRow(t.Context(), "SELECT count(*) FROM scrip.checkpoint").Scan(&n); err != nil || n != c.left {
+			t.Errorf("%s: %d checkpoints (%v), want %d", name, n, err, c.left)
+		}
+	}
+}

@@ -41,6 +41,7 @@ type campaign struct {
 	coupons   map[uint32]*coupon
 	totals    []*total // by day
 	stats     map[statKey]*stat
+	statOrder []statKey // keys of stats, as the log names them first
 }
 
 type creation struct {

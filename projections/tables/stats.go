@@ -80,6 +80,7 @@ func (c *campaign) stat(key statKey) *stat {
 		}
 		s = &stat{}
 		c.stats[key] = s
+		c.statOrder = append(c.statOrder, key)
 	}
 	return s
 }

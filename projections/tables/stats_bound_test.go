@@ -1,0 +1,68 @@
+package tables
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/projections/schema"
+)
+
+// Of an attribute countedValues values have rows of their own per campaign and day, the first in the log; the others count
+// together. Where the log is cut into batches makes no difference.
+func TestFurtherValuesCountTogether(t *testing.T) {
+	const claims, perMessage = countedValues + 60, 53
+	lines := []string{`{"type":"campaign.created","campaign":"c","at":"@1","number":4,"codes":5000,"max_redemptions":1}`}
+	var message []string
+	claim := func(n int, at, attributes string) {
+		message = append(message, fmt.Sprintf(`{"type":"coupon.claimed","campaign":"c","at":"%s","n":%d,"code":"C%d","customer_id":"u%d","attributes":{%s}}`, at, n, n, n, attributes))
+		if len(message) == perMessage {
+			lines, message = append(lines, strings.Join(message, " + ")), nil
+		}
+	}
+	for n := 1; n <= claims; n++ {
+		claim(n, "@2", fmt.Sprintf(`"cart":"v%d","shop":"s%d"`, n, n%3))
+	}
+	claim(claims+1, "@2", `"cart":"v1"`)                // has a row
+	claim(claims+2, "@2", `"cart":"…"`)                 // the text itself
+	claim(claims+3, "@1440", `"cart":"v1"`)             // another day begins anew
+	claim(claims+4, "@1440", `"cart":"v9999"`)          // a value not seen the day before
+	lines = append(lines, strings.Join(message, " + ")) // the rest
+	lines = append(lines, fmt.Sprintf(`{"type":"coupon.redeemed","campaign":"c","at":"@3","n":%d,"code":"C%d","order_id":"o","redeemed_count":1}`, claims, claims))
+	log := script(strings.Join(lines, "\n"))
+
+	var digest string
+	for _, size := range []int{1, 4, len(log)} {
+		pool := open(t)
+		r := new(reader)
+		for from := 0; from < len(log); from += size {
+			if parked := commit(t, pool, r.batch(log[from:min(from+size, len(log))])); len(parked) > 0 {
+				t.Fatalf("parked %+v", parked)
+			}
+		}
+		for query, want := range map[string]string{
+			"SELECT count(*) FROM scrip.campaign_stats WHERE attribute = 'cart' AND day = '2026-01-01'":                     fmt.Sprint(countedValues + 1),
+			"SELECT claimed, redeemed FROM scrip.campaign_stats WHERE value = '…'":                                          "61 1",
+			"SELECT claimed FROM scrip.campaign_stats WHERE value = 'v1' ORDER BY day":                                      "2\n1",
+			fmt.Sprintf("SELECT claimed FROM scrip.campaign_stats WHERE value = 'v%d'", countedValues):                      "1",
+			fmt.Sprintf("SELECT claimed FROM scrip.campaign_stats WHERE value = 'v%d'", countedValues+1):                    "",
+			"SELECT count(*) FROM scrip.campaign_stats WHERE attribute = 'cart' AND day = '2026-01-02'":                     "2",
+			"SELECT sum(claimed)::bigint FROM scrip.campaign_stats WHERE attribute = 'cart'":                                fmt.Sprint(claims + 4),
+			"SELECT count(*), sum(claimed)::bigint FROM scrip.campaign_stats WHERE attribute = 'shop'":                      fmt.Sprint("3 ", claims),
+			"SELECT claimed, redeemed FROM scrip.campaign_stats WHERE attribute = '' AND day = '2026-01-01' AND value = ''": fmt.Sprint(claims+2, " 1"),
+		} {
+			if got := rows(t, pool, query); got != want {
+				t.Errorf("%d messages a batch: %s: got %q, want %q", size, query, got, want)
+			}
+		}
+		list, err := schema.Digests(t.Context(), pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(list); digest == "" {
+			digest = got
+		} else if got != digest {
+			t.Errorf("%d messages a batch: digests %s, want %s", size, got, digest)
+		}
+	}
+}
