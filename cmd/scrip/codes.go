@@ -32,6 +32,7 @@ const rejectsShown = 20
 
 func (m *Main) codesImport() *cobra.Command {
 	var rejectsFile string
+	var kind csvKind
 	cmd := &cobra.Command{
 		Use: "import CAMPAIGN [FILE]", Short: "Import codes from a CSV file",
 		Long: `Import codes from a CSV file, or from standard input (FILE absent or -), into a campaign created with --codes 0.
@@ -52,6 +53,7 @@ the exit code is then 3. Asked again with the same file, an import adds what is 
 	}
 	id := idFlag(cmd)
 	cmd.Flags().StringVar(&rejectsFile, "rejects", "", "`FILE` that gets all bad rows as CSV: row, text, reason")
+	csvFlag(cmd, &kind)
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		in, size, err := m.open(given[1:])
 		if err != nil {
@@ -70,7 +72,7 @@ the exit code is then 3. Asked again with the same file, an import adds what is 
 			return err
 		}
 		defer s.close()
-		i := &csvImport{m: m, in: in, rejects: rejects, bar: m.progress("importing", size)}
+		i := &csvImport{m: m, in: in, rejects: rejects, csv: kind, bar: m.progress("importing", size)}
 		return i.run(cmd.Context(), s, given[0], *id)
 	}
 	return cmd
@@ -104,6 +106,7 @@ type csvImport struct {
 	m       *Main
 	in      io.Reader
 	rejects io.Writer // nil = not asked for
+	csv     csvKind
 	bar     *bar
 
 	report  codescsv.Report
@@ -185,7 +188,7 @@ func (i *csvImport) codes(yield func(string) bool) {
 			i.bar.clear()
 			fmt.Fprintf(i.m.Err, "row %d: %s\n", r.Row, r.Reason)
 		}
-		return rejects.Write([]string{strconv.Itoa(r.Row), r.Text, r.Reason})
+		return rejects.Write([]string{strconv.Itoa(r.Row), i.csv.field(r.Text), r.Reason})
 	})
 	rejects.Flush()
 	if !errors.Is(err, errEnough) {
@@ -201,22 +204,31 @@ const exportSQL = `SELECT campaign, n, code, customer_id, status, claimed_at, ex
 FROM scrip.coupon WHERE campaign = $1 ORDER BY n`
 
 func (m *Main) codesExport() *cobra.Command {
-	var postgres, file string
+	var postgres, file, mask string
+	var how exportForm
 	cmd := &cobra.Command{
 		Use: "export CAMPAIGN", Short: "Export the claimed codes of a campaign as CSV",
 		Long: `Export the claimed coupons of a campaign as CSV, in the order in which they were claimed, to standard output or --file.
 With -o json, one object per line. Codes that nobody has claimed yet are not in it.
 
 It is read from the read tables: what was claimed in the last moment may be missing. They are found by the server's
-scrip.json, or by --postgres.`,
-		Example: "  scrip codes export summer > summer.csv",
-		Args:    args("CAMPAIGN"),
+scrip.json, or by --postgres.
+
+` + maskHelp,
+		Example: `  scrip codes export summer > summer.csv
+  scrip codes export summer --mask-codes mask.key --csv excel --file for-marketing.csv`,
+		Args: args("CAMPAIGN"),
 	}
 	unusedIDFlag(cmd)
 	cmd.Flags().StringVar(&postgres, "postgres", "", "`URL` of the database with the read tables")
 	cmd.Flags().StringVar(&file, "file", "", "`FILE` to write instead of standard output")
 	withVariable(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+	csvFlag(cmd, &how.csv) // these have no variable: one left set would change what is exported unseen
+	maskFlag(cmd, &mask)
+	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
+		if how.mask, err = openMask(mask); err != nil {
+			return err
+		}
 		if postgres == "" {
 			server, err := m.find()
 			if err != nil {
@@ -235,7 +247,7 @@ scrip.json, or by --postgres.`,
 			defer f.Close()
 			to = f
 		}
-		return m.export(cmd.Context(), postgres, given[0], to)
+		return m.export(cmd.Context(), postgres, given[0], to, how)
 	}
 	return cmd
 }
@@ -245,7 +257,7 @@ func createPrivate(file string) (*os.File, error) {
 	return os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
-func (m *Main) export(ctx context.Context, url, campaign string, to io.Writer) error {
+func (m *Main) export(ctx context.Context, url, campaign string, to io.Writer, how exportForm) error {
 	db, err := schema.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connecting to the read tables: %w; claims go on without them, an export has to wait", err)
@@ -263,7 +275,8 @@ func (m *Main) export(ctx context.Context, url, campaign string, to io.Writer) e
 	if err != nil {
 		return fmt.Errorf("reading the tables: %w", err)
 	}
-	return writeRows(rows, to, m.global.output == outputJSON)
+	how.json = m.global.output == outputJSON
+	return writeRows(rows, to, how)
 }
 
 // exportRow is one coupon.
@@ -292,18 +305,25 @@ func (r *exportRow) text() []string {
 }
 
 // writeRows writes a query's coupons.
-func writeRows(rows pgx.Rows, to io.Writer, asJSON bool) error {
+func writeRows(rows pgx.Rows, to io.Writer, how exportForm) error {
 	out := bufio.NewWriter(to)
 	lines, objects := csv.NewWriter(out), json.NewEncoder(out)
-	if !asJSON {
+	if !how.json {
 		_ = lines.Write(exportColumns) // what fails is told by Error below
 	}
 	var r exportRow
 	_, err := pgx.ForEachRow(rows, []any{&r.Campaign, &r.N, &r.Code, &r.CustomerID, &r.Status, &r.ClaimedAt, &r.ExpiresAt, &r.RedeemedCount, &r.RedeemedAt}, func() error {
-		if asJSON {
+		if how.mask != nil {
+			r.Code = how.mask.Code(r.Code)
+		}
+		if how.json {
 			return objects.Encode(&r)
 		}
-		return lines.Write(r.text())
+		fields := r.text()
+		for i := range fields {
+			fields[i] = how.csv.field(fields[i])
+		}
+		return lines.Write(fields)
 	})
 	lines.Flush()
 	if err := errors.Join(err, lines.Error(), out.Flush()); err != nil {

@@ -57,6 +57,22 @@ func TestCodes(t *testing.T) {
 	if got := p.run("codes", "export", "partner", "-o", "json"); got.code != 0 || strings.Count(got.out, `"campaign":"partner"`) != 4 {
 		t.Errorf("export as JSON: %+v", got)
 	}
+	// For people: no codes, no formulas.
+	p.must("claim", "partner", "--customer", "=cmd")
+	p.row("5", `SELECT count(*)::text FROM scrip.coupon`)
+	key := filepath.Join(t.TempDir(), "mask.key")
+	got = p.run("codes", "export", "partner", "--mask-codes", key, "--csv", "excel")
+	rows, err = csv.NewReader(strings.NewReader(got.out)).ReadAll()
+	if got.code != 0 || err != nil || len(rows) != 6 || !strings.HasPrefix(rows[1][2], "masked-") || strings.Contains(got.out, "AAA-1") || rows[5][3] != "'=cmd" {
+		t.Fatalf("export for people: %+v, %v", got, err)
+	}
+	// The same key gives the same masks wherever it is used, so they can be joined.
+	if got := p.run("replay", "--type", "coupon.claimed", "--mask-codes", key); got.code != 0 || !strings.Contains(got.out, rows[1][2]) || strings.Contains(got.out, "AAA-1") {
+		t.Errorf("replay: %+v", got)
+	}
+	if got := p.run("replay", "--csv", "excel"); got.code != exitUsage || !strings.Contains(got.err, "--format csv") {
+		t.Errorf("--csv without CSV: %+v", got)
+	}
 
 	for _, c := range []struct{ in, campaign, want string }{
 		{"AAA-9\n", "nobody", "campaign_not_found"},

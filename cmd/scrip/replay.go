@@ -24,6 +24,8 @@ type replayFlags struct {
 	follow   bool
 	reset    bool
 	print    bool
+	mask     string
+	csv      csvKind
 }
 
 // formatPostgres is the format that is no file.
@@ -46,6 +48,9 @@ happened to the customer's coupons where a line does not name them; it reads lan
 
 Lanes come one after another, each in its order. A line that this version cannot read is left out, told on standard
 error, and counted. At an event stream of a newer format it stops and says so.
+
+` + maskHelp + `
+Lines that quote a rejected command lose the quote, and fields that this version does not know are left out.
 
 Formats:
   ndjson    the line as the log holds it with its place in front: {"lane":0,"sequence":12,"line":1,"type":…. The
@@ -86,6 +91,8 @@ scrip; --print shows one:
 	f.AddFlagSet(database)
 	f.BoolVar(&flags.follow, "follow", false, "go on with new events until stopped")
 	f.BoolVar(&flags.reset, "reset", false, "forget what is there under this name, and begin again")
+	maskFlag(cmd, &flags.mask)
+	csvFlag(cmd, &flags.csv)
 	f.BoolVar(&flags.print, "print", false, "print the file given by --sql, and do nothing else")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return asUsage(m.replay(cmd.Context(), cmd, &flags))
@@ -115,6 +122,9 @@ func (m *Main) replay(ctx context.Context, cmd *cobra.Command, flags *replayFlag
 	}
 	target, err := m.replayTarget(cmd, flags)
 	if err != nil || target.printed {
+		return err
+	}
+	if flags.filter.Mask, err = openMask(flags.mask); err != nil {
 		return err
 	}
 	s, err := m.connect()

@@ -44,6 +44,8 @@ func (m *Main) replayTarget(cmd *cobra.Command, flags *replayFlags) (replayTarge
 		return replayTarget{}, usagef("--reset: without --name or --sql there is nothing to begin again; leave it out")
 	case flags.follow && (flags.filter.Until != 0 || len(flags.filter.To) > 0):
 		return replayTarget{}, usagef("--follow: what is followed has no end; leave out --until and --to, or --follow")
+	case flags.csv == csvExcel && (given("sql") || flags.format != string(replay.CSV)):
+		return replayTarget{}, usagef("--csv: it says how --format csv is written; give that, or leave this out")
 	case given("sql"):
 		return m.sqlTarget(flags)
 	case flags.format == formatPostgres:
@@ -121,6 +123,9 @@ func (m *Main) databaseTarget(flags *replayFlags, d replay.Definition) (replayTa
 // fileTarget is a file or standard output.
 func (m *Main) fileTarget(flags *replayFlags) (replayTarget, error) {
 	format := replay.Format(flags.format)
+	if flags.csv == csvExcel {
+		format = replay.ExcelCSV
+	}
 	toOut := flags.out == standardOut
 	switch {
 	case flags.out == "":

@@ -88,12 +88,22 @@ func columnsOf(e *Event, w columnWriter) {
 }
 
 // csvRow writes an event as CSV fields.
-type csvRow struct{ fields []string }
+type csvRow struct {
+	fields   []string
+	harmless bool // texts are written as Harmless makes them
+}
 
 func (r *csvRow) add(s string)              { r.fields = append(r.fields, s) }
 func (r *csvRow) small(v int32)             { r.add(strconv.Itoa(int(v))) }
 func (r *csvRow) number(v uint64)           { r.add(strconv.FormatUint(v, 10)) }
-func (r *csvRow) text(s string)             { r.add(s) }
+func (r *csvRow) text(s string)             { r.add(r.field(s)) }
 func (r *csvRow) instant(at domain.Instant) { r.add(at.String()) }
 func (r *csvRow) null()                     { r.add("") }
-func (r *csvRow) raw(line []byte)           { r.add(string(line)) }
+func (r *csvRow) raw(line []byte)           { r.add(r.field(string(line))) }
+
+func (r *csvRow) field(s string) string {
+	if r.harmless {
+		return Harmless(s)
+	}
+	return s
+}

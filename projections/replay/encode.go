@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 )
@@ -18,6 +19,9 @@ const (
 	NDJSON Format = "ndjson"
 	// CSV has Columns, with a heading.
 	CSV Format = "csv"
+	// ExcelCSV is CSV for people who open it in a spreadsheet: see Harmless. Programs would read the quotes as part of the
+	// text.
+	ExcelCSV Format = "csv-excel"
 	// Parquet has Columns, typed; times are UTC microseconds. It cannot be added to once it is complete.
 	Parquet Format = "parquet"
 )
@@ -35,9 +39,9 @@ func newEncoder(f Format, w io.Writer, resumed bool) (encoder, error) {
 	switch f {
 	case NDJSON:
 		return &ndjson{w: bufio.NewWriterSize(w, 64<<10)}, nil
-	case CSV:
+	case CSV, ExcelCSV:
 		buffered := bufio.NewWriterSize(w, 64<<10)
-		e := &csvEncoder{w: csv.NewWriter(buffered), buffered: buffered}
+		e := &csvEncoder{w: csv.NewWriter(buffered), buffered: buffered, row: csvRow{harmless: f == ExcelCSV}}
 		if resumed {
 			return e, nil
 		}
@@ -101,4 +105,14 @@ func (c *csvEncoder) close() error { return c.flush() }
 // writeError says what could not be written, and what to do.
 func writeError(what string, err error) error {
 	return fmt.Errorf("writing %s: %w", what, err)
+}
+
+// Harmless is a text as a CSV field that a spreadsheet does not take for a formula: one that begins as a formula may gets a
+// single quote in front. Producers choose customer and order ids, and a formula runs with the rights of whoever opens the
+// file.
+func Harmless(field string) string {
+	if field != "" && strings.ContainsRune("=+-@\t\r\n", rune(field[0])) {
+		return "'" + field
+	}
+	return field
 }

@@ -24,6 +24,9 @@ type Filter struct {
 	// From and To are, by lane, the first and the last message sequence to read. A lane without is read from its
 	// first, to its last.
 	From, To map[int]uint64
+	// Mask, if given, replaces the codes of the events that pass. It is no question, but like the others it decides what is
+	// written, so what was begun with one is not gone on with without it.
+	Mask *Mask
 }
 
 // InvalidError is a wrong filter or setting: which one, and what would be right.
@@ -133,6 +136,9 @@ func (f *Filter) String() string {
 	add("lane", lanes...)
 	add("from", from...)
 	add("to", to...)
+	if f.Mask != nil {
+		add("mask-codes", f.Mask.String())
+	}
 	return strings.Join(out, " ")
 }
 

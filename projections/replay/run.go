@@ -373,6 +373,9 @@ func (l *reading) decode(m *eventlog.Message, silent bool) {
 		pass := err == nil && l.matcher.match(&e.Event) && !silent
 		if pass {
 			e.Place, e.Raw = Place{l.lane, m.Sequence, n + 1}, line
+			if mask := r.opts.Filter.Mask; mask != nil {
+				mask.event(e)
+			}
 			continue
 		}
 		r.events = r.events[:len(r.events)-1]

@@ -1,0 +1,166 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// collectEvents is a sink that keeps events with lines of their own.
+func collectEvents(into *[]Event) Sink {
+	return Func(func(_ context.Context, b *Batch) error {
+		for _, e := range b.Events {
+			e.Raw = bytes.Clone(e.Raw)
+			*into = append(*into, e)
+		}
+		return nil
+	})
+}
+
+// With a mask no code of the log is left in what is exported, in any column or line, and the same code has the same mask.
+func TestMaskedCodes(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	r.write(0, `{"type":"codes.imported","campaign":"`+campaigns[0]+`","at":"@","codes":["IMPORTED-1","IMPORTED-2"]}`,
+		`{"type":"command.rejected","campaign":"`+campaigns[0]+`","at":"@","sequence":3,"line":2,"reason":"not JSON","payload":"{\"code\":\"QUOTED-1\""}`,
+		`{"type":"coupon.voided","campaign":"`+campaigns[0]+`","at":"@","n":1,"code":"VOIDED-1","status":"voided","new_field":"UNKNOWN-1"}`)
+	secrets := []string{"IMPORTED-1", "IMPORTED-2", "QUOTED-1", "VOIDED-1", "UNKNOWN-1"}
+	var plain []Event
+	r.run(collectEvents(&plain), Options{})
+	claimed := make(map[string]int)
+	for _, e := range plain {
+		if e.Code != "" {
+			secrets = append(secrets, e.Code)
+			claimed[e.Code]++
+		}
+	}
+	key := filepath.Join(t.TempDir(), "mask.key")
+	mask, err := OpenMask(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the key's file: %v, %v", info, err)
+	}
+	again, err := OpenMask(key)
+	if err != nil || again.Code("A") != mask.Code("A") || mask.Code("A") == mask.Code("B") || mask.Code("") != "" {
+		t.Errorf("the key opened again: %v", err)
+	}
+	for _, format := range []Format{NDJSON, CSV} {
+		var out bytes.Buffer
+		r.run(Stream(&out, format), Options{Filter: Filter{Mask: mask}})
+		for _, code := range secrets {
+			if strings.Contains(out.String(), code) {
+				t.Errorf("%s: %s is there", format, code)
+			}
+		}
+		if lines := strings.Count(out.String(), "\n"); format == NDJSON && lines != len(plain) {
+			t.Errorf("%d lines, want %d", lines, len(plain))
+		}
+	}
+	masked := make(map[string]int)
+	var events []Event
+	r.run(collectEvents(&events), Options{Filter: Filter{Mask: mask}})
+	for i, e := range events {
+		var line domain.Event
+		if err := domain.ParseEvent(e.Raw, &line); err != nil || line.Code != e.Code || line.Type != plain[i].Type || line.At != plain[i].At || line.CustomerID != plain[i].CustomerID {
+			t.Errorf("line %s, event %+v: %v", e.Raw, e.Event, err)
+		}
+		if e.Code != "" {
+			masked[e.Code]++
+		}
+	}
+	for code, n := range claimed {
+		if masked[mask.Code(code)] != n {
+			t.Errorf("%s is there %d times, its mask %d times", code, n, masked[mask.Code(code)])
+		}
+	}
+
+	short := filepath.Join(t.TempDir(), "short")
+	if err := os.WriteFile(short, []byte("123456789012345\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenMask(short); err == nil || !strings.Contains(err.Error(), "15 bytes") {
+		t.Errorf("a short key: %v", err)
+	}
+}
+
+// A file that was begun with a mask is not gone on with without it, or under another key.
+func TestAMaskedFileStaysMasked(t *testing.T) {
+	r := newRig(t)
+	r.work()
+	dir := t.TempDir()
+	mask, err := OpenMask(filepath.Join(dir, "a.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := OpenMask(filepath.Join(dir, "b.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "out.ndjson")
+	into := func(m *Mask) error {
+		sink, err := NamedFile(path, "n", NDJSON, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Run(t.Context(), r.js, r.log, sink, Options{Filter: Filter{Mask: m}, Logger: slog.New(slog.DiscardHandler)})
+		return err
+	}
+	if err := into(mask); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*Mask{nil, other} {
+		if err := into(m); err == nil || !strings.Contains(err.Error(), "--mask-codes key ") {
+			t.Errorf("gone on with mask %v: %v", m, err)
+		}
+	}
+	if err := into(mask); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a spreadsheet would take for a formula begins with a quote, if that is asked for.
+func TestFormulas(t *testing.T) {
+	r := newRig(t)
+	r.write(0, `{"type":"coupon.claimed","campaign":"`+campaigns[0]+`","at":"@","n":1,"code":"-A","customer_id":"=HYPERLINK(\"http://evil\")","id":"+1"}`,
+		`{"type":"coupon.voided","campaign":"`+campaigns[0]+`","at":"@","n":1,"code":"A","reason":"\t=1","status":"voided","id":"-x"}`)
+	for format, want := range map[Format][]string{
+		CSV:      {"=HYPERLINK(\"http://evil\")", "-A", "+1", "\t=1", "-x"},
+		ExcelCSV: {"'=HYPERLINK(\"http://evil\")", "'-A", "'+1", "'\t=1", "'-x"},
+	} {
+		var out bytes.Buffer
+		r.run(Stream(&out, format), Options{})
+		rows, err := csv.NewReader(&out).ReadAll()
+		if err != nil || len(rows) != 3 {
+			t.Fatalf("%d rows, %v", len(rows), err)
+		}
+		at := func(row int, column string) string {
+			for i, c := range Columns {
+				if c.Name == column {
+					return rows[row][i]
+				}
+			}
+			return "no such column"
+		}
+		got := []string{at(1, "customer_id"), at(1, "code"), at(1, "id"), at(2, "reason"), at(2, "id")}
+		for i := range want {
+			if got[i] != want[i] {
+				t.Errorf("%s: got %q, want %q", format, got[i], want[i])
+			}
+		}
+		if at(1, "n") != "1" || at(1, "type") != "coupon.claimed" || !strings.HasPrefix(at(1, "raw"), "{") {
+			t.Errorf("%s: row %q", format, rows[1])
+		}
+	}
+	if Harmless("") != "" || Harmless("\r=1") != "'\r=1" || Harmless("@x") != "'@x" || Harmless("a=1") != "a=1" {
+		t.Error("texts that are no formula, or hidden ones")
+	}
+}
