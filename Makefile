@@ -29,8 +29,10 @@ IMAGE    ?= scrip
 RESULTS  ?= cmd/scripbench/results
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# Packages that start goroutines, by what their code (tests left out) says.
-CONCURRENT = $(shell grep -rlE --include='*.go' --exclude='*_test.go' '^\s*go (func|[a-z])|errgroup|sync\.|atomic\.' domain streams projections cmd | xargs -n1 dirname | sort -u | sed 's|^|./|')
+# The modules beside the product's, with requirements that the product does not have.
+MODULES = cmd/scripbench docker/prometheus
+# Packages of the product that start goroutines, found in their code without tests.
+CONCURRENT = $(shell grep -rlE --include='*.go' --exclude='*_test.go' --exclude-dir=scripbench '^\s*go (func|[a-z])|errgroup|sync\.|atomic\.' domain streams projections cmd | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: help
 help: ## Show this.
@@ -49,26 +51,29 @@ setup-bench:
 .PHONY: build
 build: ## Build bin/scrip, bin/scripbench and bin/pushsender.
 	@mkdir -p bin
-	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/scrip ./cmd/scripbench ./cmd/pushsender
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/scrip ./cmd/pushsender
+	cd cmd/scripbench && go build -trimpath -ldflags '-X main.version=$(VERSION)' -o ../../bin/ .
 
 .PHONY: run
 run: setup build ## Build and serve on ./data, all in one process. ARGS='…' is given to serve.
 	exec bin/scrip serve $(ARGS)
 
 .PHONY: test
-test: setup-bench ## Run all tests.
-	go test ./...
+test: setup-bench ## Run all tests. Those of the other modules run beside the product's.
+	@tests=; for module in $(MODULES); do (cd $$module && go test ./...) & tests="$$tests $$!"; done; \
+	failed=0; go test ./... || failed=1; for one in $$tests; do wait $$one || failed=1; done; exit $$failed
 	@if [ "$$(id -u)" != 0 ] || ! [ -w /dev/fuse ]; then echo 'skipped: the power cuts of cmd/internal/power, which need root and /dev/fuse'; fi
 
 .PHONY: race
 race: setup-bench ## Run the tests of packages with goroutines under the race detector.
 	go test -race $(CONCURRENT)
+	cd cmd/scripbench && go test -race ./...
 
 .PHONY: lint
 lint: ## Check formatting, go vet, staticcheck, and the direction of imports.
-	@unformatted=$$(gofmt -l domain streams projections cmd); if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	go vet ./...
-	go tool staticcheck ./...
+	@unformatted=$$(gofmt -l domain streams projections cmd docker); if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	go build -o bin/ honnef.co/go/tools/cmd/staticcheck
+	@for module in . $(MODULES); do echo "vet and staticcheck in $$module"; (cd $$module && go vet ./... && $(CURDIR)/bin/staticcheck ./...); done
 	go test ./cmd/internal/arch
 
 .PHONY: chaos
@@ -93,10 +98,10 @@ power: setup-bench ## Cut the power under the real binary in ROUNDS (200) rounds
 
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for FUZZTIME (10s).
-	@grep -rlE --include='*_test.go' '^func Fuzz' domain streams projections cmd | while read -r file; do \
+	@grep -rlE --include='*_test.go' '^func Fuzz' domain streams projections cmd docker | while read -r file; do \
 		for name in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' "$$file"); do \
 			echo "$$name in $$(dirname "$$file")"; \
-			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
+			(cd "$$(dirname "$$file")" && go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) .); \
 		done; \
 	done
 
@@ -128,7 +133,7 @@ bench-full: setup-bench build ## Measure 10,000,000 claims, growth, ten million 
 
 .PHONY: gobench
 gobench: ## Run the Go benchmarks of the packages. BENCH='…' picks some.
-	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+	@for module in . $(MODULES); do (cd $$module && go test -run '^$$' -bench '$(BENCH)' -benchmem ./...); done
 
 .PHONY: image
 image: ## Build the container image.

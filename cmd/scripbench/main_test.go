@@ -20,7 +20,8 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		scripBinary = filepath.Join(dir, "scrip")
-		build := exec.Command("go", "build", "-o", scripBinary, "github.com/seed-4a2410e3/scrip/cmd/scrip")
+		build := exec.Command("go", "build", "-o", scripBinary, "./cmd/scrip")
+		build.Dir = "../.." // another module
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "building scrip: %v\n%s", err, out)
 			return 1

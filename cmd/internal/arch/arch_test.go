@@ -114,14 +114,8 @@ func TestWhoMayImportWhat(t *testing.T) {
 		{"github.com/pressly/goose", []string{"projections"}, "tables belong to projections"},
 		{"github.com/spf13/cobra", []string{"cmd"}, "the command line belongs to cmd"},
 		{"github.com/schollz/progressbar", []string{"cmd"}, "the command line belongs to cmd"},
-		{"github.com/redis/go-redis", []string{"cmd/scripbench"}, "peers are scripbench's"},
-		{"github.com/HdrHistogram/hdrhistogram-go", []string{"cmd/scripbench"}, "measuring is scripbench's"},
-		{"github.com/hibiken/asynq", []string{"cmd/scripbench"}, "peers are scripbench's"},
-		{"github.com/riverqueue", []string{"cmd/scripbench"}, "peers are scripbench's"},
 		{"github.com/RoaringBitmap", []string{"streams/scheduler"}, "sets of coupons are the scheduler's"},
-		{"github.com/prometheus/prometheus", nil, "only tests check alert rules with it"},
 		{"github.com/hanwen/go-fuse", []string{"cmd/internal/power"}, "the file system of the power tests is theirs"},
-		{"gonum.org/v1/plot", []string{"cmd/scripbench"}, "measuring is scripbench's"},
 	}
 	for _, p := range list(t, "./...") {
 		for _, rule := range rules {
@@ -204,6 +198,27 @@ func TestAProducerLinksLittle(t *testing.T) {
 			case !slices.ContainsFunc(allowed, func(lib string) bool { return under(dep, lib) }):
 				t.Errorf("the SDK depends on %s", dep)
 			}
+		}
+	}
+}
+
+// TestOtherModules: the modules beside the product's compile with it, and nothing of the product imports them, so that
+// their requirements stay out of its go.mod.
+func TestOtherModules(t *testing.T) {
+	for _, dir := range []string{"cmd/scripbench", "docker/prometheus"} {
+		vet := exec.Command("go", "vet", "./...")
+		vet.Dir = filepath.Join(root(t), dir)
+		if out, err := vet.CombinedOutput(); err != nil {
+			t.Errorf("go vet in %s: %v\n%s", dir, err, out)
+		}
+	}
+	requirements, err := os.ReadFile(filepath.Join(root(t), "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, library := range []string{"redis/go-redis", "HdrHistogram", "hibiken/asynq", "riverqueue", "gonum.org/v1/plot", "prometheus/prometheus"} {
+		if bytes.Contains(requirements, []byte(library)) {
+			t.Errorf("go.mod requires %s; only another module may", library)
 		}
 	}
 }

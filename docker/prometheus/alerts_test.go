@@ -1,0 +1,97 @@
+// Package prometheus checks the alert rules. It is a module of its own because it requires Prometheus; it has tests only.
+package prometheus
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+var suffix = regexp.MustCompile(`_(bucket|count|sum)$`)
+
+// metrics are the labels of each metric by its name: those of metrics.txt, which a test of cmd/internal/server keeps
+// equal to what a server registers, and those that Prometheus adds.
+func metrics(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("metrics.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string][]string{"up": {"instance", "job"}}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		byName[fields[0]] = append(fields[1:], "instance", "job")
+	}
+	return byName
+}
+
+// Prometheus's own parser, which promtool uses too, reads the rules. Each metric in them exists and has the labels that
+// the rule uses.
+func TestAlertRules(t *testing.T) {
+	known := metrics(t)
+	text, err := os.ReadFile("alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, errs := rulefmt.Parse(text, false, model.UTF8Validation)
+	for _, err := range errs {
+		t.Error(err)
+	}
+	if t.Failed() {
+		return
+	}
+	alerts := 0
+	for _, group := range groups.Groups {
+		for _, rule := range group.Rules {
+			alerts++
+			if rule.Annotations["summary"] == "" || rule.Annotations["action"] == "" || rule.Labels["severity"] == "" {
+				t.Errorf("%s needs the annotations summary (what is wrong) and action (what to do), and the label severity", rule.Alert)
+			}
+			expr, err := parser.ParseExpr(rule.Expr)
+			if err != nil {
+				t.Errorf("%s: %v", rule.Alert, err)
+				continue
+			}
+			check := func(metric string, used ...string) {
+				has, ok := known[metric]
+				if !ok {
+					has, ok = known[suffix.ReplaceAllString(metric, "")]
+				}
+				if !ok {
+					t.Errorf("%s: scrip has no metric %s", rule.Alert, metric)
+				}
+				for _, label := range used {
+					if label != "le" && label != model.MetricNameLabel && !slices.Contains(has, label) {
+						t.Errorf("%s: %s has no label %s", rule.Alert, metric, label)
+					}
+				}
+			}
+			parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+				switch n := node.(type) {
+				case *parser.VectorSelector:
+					for _, m := range n.LabelMatchers {
+						check(n.Name, m.Name)
+					}
+				case *parser.AggregateExpr:
+					for _, selector := range parser.ExtractSelectors(n.Expr) {
+						for _, m := range selector {
+							if m.Name == model.MetricNameLabel {
+								check(m.Value, n.Grouping...)
+							}
+						}
+					}
+				}
+				return nil
+			})
+		}
+	}
+	if alerts < 10 {
+		t.Errorf("only %d alerts", alerts)
+	}
+}
