@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 func TestLaneAgreesWithTheContractWrittenDownTwice(t *testing.T) {
@@ -41,23 +43,23 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 		cmd := w.command()
 		w.dueNow(l, &cmd)
 		line := cmd.AppendJSON(nil)
-		var parsed Command
-		if err := ParseCommand(line, Defaults{}, &parsed); err != nil {
+		var parsed wire.Command
+		if err := wire.ParseCommand(line, wire.Defaults{}, &parsed); err != nil {
 			continue // settings that contradict each other
 		}
-		scope := ScopeTrusted
-		if cmd.Type == Expire || cmd.Type == RemindDue {
-			scope = ScopeScheduler
+		scope := wire.ScopeTrusted
+		if cmd.Type == wire.Expire || cmd.Type == wire.RemindDue {
+			scope = wire.ScopeScheduler
 		}
 		want := m.decide(&cmd, w.now)
 		had := len(step.Events)
 		reply := step.Add(Message{Sequence: 1, Scope: scope, Payload: line}, w.now, nil)
 		scribble(line)
-		got, err := ParseOutcome(bytes.TrimSpace(reply))
+		got, err := wire.ParseOutcome(bytes.TrimSpace(reply))
 		if err != nil {
 			rt.Fatalf("%s: %v", reply, err)
 		}
-		if got.Status == StatusClaimed && !got.Repeat && got.Code != "" {
+		if got.Status == wire.StatusClaimed && !got.Repeat && got.Code != "" {
 			if err := m.learn(got); err != nil {
 				rt.Fatal(err)
 			}
@@ -68,13 +70,13 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 			rt.Fatalf("at %s\n%s\n got %s\nwant %s", w.now, cmd.AppendJSON(nil), x, y)
 		}
 		for line := range bytes.Lines(step.Events[had:]) {
-			var ev Event
-			if err := ParseEvent(bytes.Clone(line), &ev); err != nil {
+			var ev wire.Event
+			if err := wire.ParseEvent(bytes.Clone(line), &ev); err != nil {
 				rt.Fatal(err)
 			}
-			w.learn([]Event{ev})
+			w.learn([]wire.Event{ev})
 		}
-		if made := step.Events[had:]; len(made) > 0 && (got.Repeat || got.Refused() && got.Refusal != Invalid) {
+		if made := step.Events[had:]; len(made) > 0 && (got.Repeat || got.Refused() && got.Refusal != wire.Invalid) {
 			rt.Fatalf("%s is answered %s and makes %s", line, reply, made)
 		}
 	}
@@ -93,8 +95,8 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 		if err := g.fold(line); err != nil {
 			rt.Fatalf("%s: %v", line, err)
 		}
-		var ev Event
-		if err := ParseEvent(line, &ev); err != nil {
+		var ev wire.Event
+		if err := wire.ParseEvent(line, &ev); err != nil {
 			rt.Fatal(err)
 		}
 		if again := ev.AppendJSON(nil); !bytes.Equal(again, line) {
@@ -124,7 +126,7 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 }
 
 // compareView checks what show and validate say against the model.
-func compareView(t failer, l *Lane, c *mCampaign, now Instant) {
+func compareView(t failer, l *Lane, c *mCampaign, now wire.Instant) {
 	v, ok := l.Campaign(c.name)
 	redeemed, void := 0, 0
 	for _, k := range c.coupons {
@@ -135,14 +137,14 @@ func compareView(t failer, l *Lane, c *mCampaign, now Instant) {
 			redeemed++
 		}
 		view, ok := l.Coupon(c.name, k.shown(), now)
-		status := StatusClaimed
+		status := wire.StatusClaimed
 		switch {
 		case k.void:
-			status = StatusVoided
+			status = wire.StatusVoided
 		case !k.live():
-			status = StatusRedeemed
+			status = wire.StatusRedeemed
 		case now >= k.expires():
-			status = StatusExpired
+			status = wire.StatusExpired
 		}
 		if !ok || view.Status != status || view.RedeemedCount != k.count() || view.N != k.n {
 			t.Fatalf("coupon %d of %s is shown as %+v, %v; want %s, redeemed %d times", k.n, c.name, view, ok, status, k.count())

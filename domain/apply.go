@@ -3,18 +3,21 @@ package domain
 import (
 	"fmt"
 	"strings"
+
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Apply folds one event into the state. It is how a restart rebuilds the lane and how Decide changes it. An error means
 // that the event does not fit the state: the log is not the one this state came from, or was damaged; nothing has been
 // changed then.
-func (l *Lane) Apply(ev *Event) error { return l.apply(ev, l.hashesOf(ev)) }
+func (l *Lane) Apply(ev *wire.Event) error { return l.apply(ev, l.hashesOf(ev)) }
 
-func (l *Lane) apply(ev *Event, h eventHashes) error {
+func (l *Lane) apply(ev *wire.Event, h eventHashes) error {
 	switch ev.Type {
-	case CampaignCreated:
+	case wire.CampaignCreated:
 		return l.applyCreated(ev, h)
-	case CommandsRefused, CommandRejected:
+	case wire.CommandsRefused, wire.CommandRejected:
 		l.clock = max(l.clock, ev.At)
 		return nil
 	}
@@ -30,7 +33,7 @@ func (l *Lane) apply(ev *Event, h eventHashes) error {
 	return nil
 }
 
-func (l *Lane) applyCreated(ev *Event, h eventHashes) error {
+func (l *Lane) applyCreated(ev *wire.Event, h eventHashes) error {
 	c := &campaign{name: strings.Clone(ev.Campaign), number: ev.Number, created: ev.At, few: l.few}
 	if ev.Settings.Codes == 0 {
 		c.imported = &importedCodes{key: l.hash.key}
@@ -39,27 +42,27 @@ func (l *Lane) applyCreated(ev *Event, h eventHashes) error {
 	if err := l.add(c); err != nil {
 		return err
 	}
-	c.record(actRecord{id: h.id, kind: CreateCampaign, arg: l.settingsHash(&ev.Settings)})
+	c.record(actRecord{id: h.id, kind: wire.CreateCampaign, arg: l.settingsHash(&ev.Settings)})
 	l.clock = max(l.clock, ev.At)
 	return nil
 }
 
-func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
+func (l *Lane) applyTo(c *campaign, ev *wire.Event, h eventHashes) error {
 	switch ev.Type {
-	case CampaignUpdated:
+	case wire.CampaignUpdated:
 		c.setSettings(l.settings.keep(&ev.Settings))
-		c.record(actRecord{id: h.id, kind: UpdateCampaign})
-	case CampaignPausedEvent:
+		c.record(actRecord{id: h.id, kind: wire.UpdateCampaign})
+	case wire.CampaignPausedEvent:
 		c.state = paused
-		c.record(actRecord{id: h.id, kind: PauseCampaign})
-	case CampaignResumed:
+		c.record(actRecord{id: h.id, kind: wire.PauseCampaign})
+	case wire.CampaignResumed:
 		c.state = active
-		c.record(actRecord{id: h.id, kind: ResumeCampaign})
-	case CampaignEndedEvent:
+		c.record(actRecord{id: h.id, kind: wire.ResumeCampaign})
+	case wire.CampaignEndedEvent:
 		c.state = ended
-		c.record(actRecord{id: h.id, kind: EndCampaign})
-	case CampaignSoldOut:
-	case CodesImported:
+		c.record(actRecord{id: h.id, kind: wire.EndCampaign})
+	case wire.CampaignSoldOut:
+	case wire.CodesImported:
 		if c.imported == nil {
 			return fmt.Errorf("its codes are generated")
 		}
@@ -68,14 +71,14 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 				return fmt.Errorf("no room for more codes")
 			}
 		}
-		c.record(actRecord{id: h.id, kind: ImportCodes, count: uint32(len(ev.Codes))})
-	case CouponClaimed:
+		c.record(actRecord{id: h.id, kind: wire.ImportCodes, count: uint32(len(ev.Codes))})
+	case wire.CouponClaimed:
 		if ev.N != c.claimed()+1 {
 			return fmt.Errorf("coupon %d follows coupon %d", ev.N, c.claimed())
 		}
 		previous, _ := c.newestOf(h.customer)
 		c.recordClaim(h.customer, previous, h.id, ev.ExpiresAt)
-	case CouponRedeemed, CouponRolledBack, CouponVoided, CouponExtended:
+	case wire.CouponRedeemed, wire.CouponRolledBack, wire.CouponVoided, wire.CouponExtended:
 		if ev.N == 0 || ev.N > c.claimed() {
 			return fmt.Errorf("coupon %d was never claimed", ev.N)
 		}
@@ -84,7 +87,7 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 			order = l.hash.text(ev.OrderID)
 		}
 		l.applyCoupon(c, ev, h.id, order)
-	case CouponsExpired:
+	case wire.CouponsExpired:
 		if c.rare != nil {
 			c.rare.due.through(ev.Through)
 			l.parked -= c.rare.parked.Len()
@@ -92,11 +95,11 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 			l.parked += c.rare.parked.Len()
 		}
 		c.expiredThrough = max(c.expiredThrough, ev.Through)
-	case ReminderSet:
-		x := Subscription{R: ev.R, Kind: ev.Kind, Before: ev.Before, N: ev.N}
+	case wire.ReminderSet:
+		x := reminder.Subscription{R: ev.R, Kind: ev.Kind, Before: ev.Before, N: ev.N}
 		switch {
-		case ev.R == 0 || ev.R > MaxReminder:
-			return fmt.Errorf("reminders have the numbers 1 to %d, this one %d", uint32(MaxReminder), ev.R)
+		case ev.R == 0 || ev.R > reminder.MaxReminder:
+			return fmt.Errorf("reminders have the numbers 1 to %d, this one %d", uint32(reminder.MaxReminder), ev.R)
 		case ev.N > c.claimed():
 			return fmt.Errorf("coupon %d was never claimed", ev.N)
 		case ev.N != 0:
@@ -105,7 +108,7 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 		if ev.CustomerID == "" {
 			// Set again, for the coupon's holder: the command that did it is remembered by an event of its own.
 			was, ok := c.parked().FindOfCoupon(ev.N, ev.Before)
-			if !ok || ev.Kind != KindExpires {
+			if !ok || ev.Kind != wire.KindExpires {
 				return fmt.Errorf("reminder %d is set again, but no redemption of coupon %d cancelled it", ev.R, ev.N)
 			}
 			c.rare.parked.Cancel(was)
@@ -113,25 +116,25 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 		} else {
 			// Not under the coupon (n): that chain says how a coupon stands, and a reminder does not change it.
 			arg := l.hash.reminder(h.customer, ev.Kind, ev.Before)
-			c.record(actRecord{id: h.id, kind: Remind, arg: arg, count: ev.N})
+			c.record(actRecord{id: h.id, kind: wire.Remind, arg: arg, count: ev.N})
 		}
-		if ev.Kind == KindOpens {
-			x.N = c.acts.len()
+		if ev.Kind == wire.KindOpens {
+			x.N = c.acts.Len()
 		}
 		pending := &c.rarely().reminders
 		was := pending.Len()
-		pending.set(x, c)
+		pending.SetNoted(x, c)
 		l.reminders += pending.Len() - was
 		c.lastReminder = max(c.lastReminder, ev.R)
-	case ReminderCancelled:
+	case wire.ReminderCancelled:
 		was, ok := c.reminders().Get(ev.R)
 		switch {
 		case !ok:
 			return fmt.Errorf("reminder %d is not pending", ev.R)
-		case ev.Restorable() && (was.Kind != KindExpires || was.N != ev.N):
+		case ev.Restorable() && (was.Kind != wire.KindExpires || was.N != ev.N):
 			return fmt.Errorf("reminder %d is not of coupon %d", ev.R, ev.N)
 		}
-		c.reminders().cancel(ev.R, c)
+		c.reminders().CancelNoted(ev.R, c)
 		l.reminders--
 		if ev.Restorable() {
 			c.rare.parked.Set(was.R, was.Kind, was.Before, was.N, was.Own)
@@ -140,10 +143,10 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 		// Without a customer it follows from a redeem or void, whose own event remembers the id.
 		if ev.CustomerID != "" {
 			arg := l.hash.reminder(h.customer, ev.Kind, ev.Before)
-			c.record(actRecord{id: h.id, kind: Unremind, arg: arg, count: ev.N})
+			c.record(actRecord{id: h.id, kind: wire.Unremind, arg: arg, count: ev.N})
 		}
-	case RemindersDue:
-		l.reminders -= c.reminders().fire(ev.DueSet(), c.anchors(), c, nil)
+	case wire.RemindersDue:
+		l.reminders -= c.reminders().FireNoted(ev.DueSet(), c.anchors(), c, nil)
 	default:
 		return fmt.Errorf("does not belong on an event stream")
 	}
@@ -152,7 +155,7 @@ func (l *Lane) applyTo(c *campaign, ev *Event, h eventHashes) error {
 
 // applyCoupon folds what happened to one coupon: it leaves the count of the live ones, changes, and joins again if it
 // still lives. id and order are the hashes of the event's.
-func (l *Lane) applyCoupon(c *campaign, ev *Event, id, order uint64) {
+func (l *Lane) applyCoupon(c *campaign, ev *wire.Event, id, order uint64) {
 	n := ev.N
 	count, voided := c.standing(n)
 	act := actRecord{id: id, n: n, count: count}
@@ -165,22 +168,22 @@ func (l *Lane) applyCoupon(c *campaign, ev *Event, id, order uint64) {
 		c.redeemed--
 	}
 	switch ev.Type {
-	case CouponRedeemed:
-		act.kind, act.arg, act.count = Redeem, order, ev.RedeemedCount
+	case wire.CouponRedeemed:
+		act.kind, act.arg, act.count = wire.Redeem, order, ev.RedeemedCount
 		l.unpark(c, n) // what an earlier redemption cancelled and its rollback left
-	case CouponRolledBack:
-		act.kind, act.arg, act.count = Rollback, order, ev.RedeemedCount
+	case wire.CouponRolledBack:
+		act.kind, act.arg, act.count = wire.Rollback, order, ev.RedeemedCount
 		if i, redemption := c.redemption(n, act.arg); redemption != nil {
-			c.acts.edit(i).flags |= flagRolledBack
+			c.acts.Edit(i).flags |= flagRolledBack
 		}
-	case CouponVoided:
-		act.kind, act.flags = Void, flagVoided
+	case wire.CouponVoided:
+		act.kind, act.flags = wire.Void, flagVoided
 		l.unpark(c, n)
 		if !voided {
 			c.voided++
 		}
-	case CouponExtended:
-		act.kind = Extend
+	case wire.CouponExtended:
+		act.kind = wire.Extend
 		c.setOwn(n, ev.ExpiresAt)
 		c.reminders().Move(n, ev.ExpiresAt)
 		c.parked().Move(n, ev.ExpiresAt)

@@ -6,14 +6,16 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // BenchmarkRemindDue fires the reminders of one minute in a campaign whose coupons fall in every minute of a month.
 func BenchmarkRemindDue(b *testing.B) {
 	const minutes = 30 * 24 * 60
-	due := func(i int) Instant { return start + Instant(i+1)*minute }
+	due := func(i int) wire.Instant { return start + wire.Instant(i+1)*minute }
 	l, fired := (*Lane)(nil), minutes
-	var evs []Event
+	var evs []wire.Event
 	var cpu cpuClock
 	for b.Loop() {
 		if fired == minutes {
@@ -22,16 +24,16 @@ func BenchmarkRemindDue(b *testing.B) {
 			l, fired = benchLane(1, benchSettings(minutes), minutes), 0
 			for i := range minutes {
 				c := l.campaigns["c0"]
-				extend := Command{Type: Extend, ID: fmt.Sprint("e", i), Code: l.codeOf(c, uint32(i)+1), ExpiresAt: due(i) + hour}
+				extend := wire.Command{Type: wire.Extend, ID: fmt.Sprint("e", i), Code: l.codeOf(c, uint32(i)+1), ExpiresAt: due(i) + hour}
 				evs, _ = l.Decide(&extend, start, evs[:0])
-				remind := Command{Type: Remind, ID: fmt.Sprint("r", i), Campaign: "c0", CustomerID: fmt.Sprint("customer-", i), Kind: KindExpires, Before: time.Hour}
+				remind := wire.Command{Type: wire.Remind, ID: fmt.Sprint("r", i), Campaign: "c0", CustomerID: fmt.Sprint("customer-", i), Kind: wire.KindExpires, Before: time.Hour}
 				evs, _ = l.Decide(&remind, start, evs[:0])
 			}
 			cpu.start()
 			b.StartTimer()
 		}
-		var out Outcome
-		cmd := Command{Type: RemindDue, ID: "due", Campaign: "c0", Kind: KindExpires, DueAt: due(fired), ThroughR: 1 << 40}
+		var out wire.Outcome
+		cmd := wire.Command{Type: wire.RemindDue, ID: "due", Campaign: "c0", Kind: wire.KindExpires, DueAt: due(fired), ThroughR: 1 << 40}
 		if evs, out = l.Decide(&cmd, due(fired), evs[:0]); out.Count != 1 {
 			b.Fatal(outcomeText(out))
 		}
@@ -47,29 +49,29 @@ func BenchmarkRemindDue(b *testing.B) {
 // it, what writing and reading the snapshot takes (coupons included), and firing in chunks of up to 10,000.
 // Run with -benchtime 15000000x for a lane of the budget.
 func BenchmarkReminderBytes(b *testing.B) {
-	for _, kind := range []string{KindOpens, KindExpires} {
+	for _, kind := range []string{wire.KindOpens, wire.KindExpires} {
 		b.Run(kind, func(b *testing.B) {
 			l := testLane()
-			s := DefaultSettings(MaxCodes)
+			s := wire.DefaultSettings(wire.MaxCodes)
 			s.OpensAt = start + day
-			var evs []Event
-			decide := func(cmd Command, at Instant, status string) {
-				var out Outcome
+			var evs []wire.Event
+			decide := func(cmd wire.Command, at wire.Instant, status string) {
+				var out wire.Outcome
 				if evs, out = l.Decide(&cmd, at, evs[:0]); out.Status != status {
 					b.Fatal(outcomeText(out))
 				}
 			}
-			if kind == KindExpires {
+			if kind == wire.KindExpires {
 				s.OpensAt, s.ValidFor = 0, 365*24*time.Hour
 			}
-			decide(Command{Type: CreateCampaign, ID: "create", Campaign: "s", Patch: PatchOf(s)}, start, StatusCreated)
-			at := func(i int) Instant { return start + Instant(i/300)*minute } // up to 157 million
-			if kind == KindExpires {
+			decide(wire.Command{Type: wire.CreateCampaign, ID: "create", Campaign: "s", Patch: wire.PatchOf(s)}, start, wire.StatusCreated)
+			at := func(i int) wire.Instant { return start + wire.Instant(i/300)*minute } // up to 157 million
+			if kind == wire.KindExpires {
 				for i := range b.N {
-					decide(Command{Type: Claim, ID: fmt.Sprint("claim-", i), Campaign: "s", CustomerID: fmt.Sprint("customer-", i)}, at(i), StatusClaimed)
+					decide(wire.Command{Type: wire.Claim, ID: fmt.Sprint("claim-", i), Campaign: "s", CustomerID: fmt.Sprint("customer-", i)}, at(i), wire.StatusClaimed)
 				}
 			} else {
-				at = func(i int) Instant { return start }
+				at = func(i int) wire.Instant { return start }
 			}
 			c := l.campaigns["s"]
 			now := max(start, at(b.N-1))
@@ -77,7 +79,7 @@ func BenchmarkReminderBytes(b *testing.B) {
 			var set, fire cpuClock
 			set.start()
 			for i := range b.N {
-				decide(Command{Type: Remind, ID: fmt.Sprint("remind-", i), Campaign: "s", CustomerID: fmt.Sprint("customer-", i), Kind: kind, Before: time.Hour}, now, StatusReminderSet)
+				decide(wire.Command{Type: wire.Remind, ID: fmt.Sprint("remind-", i), Campaign: "s", CustomerID: fmt.Sprint("customer-", i), Kind: kind, Before: time.Hour}, now, wire.StatusReminderSet)
 			}
 			set.stop()
 			each := float64(b.N)
@@ -87,7 +89,7 @@ func BenchmarkReminderBytes(b *testing.B) {
 			frozen := l.Freeze()
 			b.ReportMetric(float64(time.Since(began).Microseconds()), "freeze-µs")
 			began = time.Now()
-			decide(Command{Type: Unremind, ID: "un", Campaign: "s", CustomerID: "customer-0", Kind: kind, Before: time.Hour}, now, StatusReminderCancelled)
+			decide(wire.Command{Type: wire.Unremind, ID: "un", Campaign: "s", CustomerID: "customer-0", Kind: kind, Before: time.Hour}, now, wire.StatusReminderCancelled)
 			b.ReportMetric(float64(time.Since(began).Microseconds()), "first-write-µs")
 			var buf bytes.Buffer
 			began = time.Now()
@@ -108,10 +110,10 @@ func BenchmarkReminderBytes(b *testing.B) {
 			runtime.GC()
 			longest := time.Duration(0)
 			fire.start()
-			for next := c.reminders().Next(c.anchors()); next != Never; next = c.reminders().Next(c.anchors()) {
+			for next := c.reminders().Next(c.anchors()); next != wire.Never; next = c.reminders().Next(c.anchors()) {
 				began = time.Now()
 				part := c.reminders().Chunk(kind, next, 0, 10_000, c.anchors())
-				decide(Command{Type: RemindDue, ID: "due", Campaign: "s", Kind: kind, DueAt: next, ThroughR: part.LastR}, next, StatusReminderSet)
+				decide(wire.Command{Type: wire.RemindDue, ID: "due", Campaign: "s", Kind: kind, DueAt: next, ThroughR: part.LastR}, next, wire.StatusReminderSet)
 				longest = max(longest, time.Since(began))
 				c = l.campaigns["s"]
 			}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // What a command line costs a lane: JSON lines in, event lines and answers out, in messages of 1,000 lines. Every
@@ -55,7 +57,7 @@ func messagesOf(lines int, campaign string, f func(b *bytes.Buffer, i int)) (mes
 		for i := at; i < at+linesPerMessage; i++ {
 			f(&b, i)
 		}
-		messages = append(messages, Message{Scope: ScopeTrusted, Campaign: campaign, Payload: b.Bytes()})
+		messages = append(messages, Message{Scope: wire.ScopeTrusted, Campaign: campaign, Payload: b.Bytes()})
 	}
 	return messages
 }
@@ -63,22 +65,22 @@ func messagesOf(lines int, campaign string, f func(b *bytes.Buffer, i int)) (mes
 func benchID(i int) string { return fmt.Sprintf("01936f00-0000-7000-8000-%012d", i) }
 
 // benchLane has campaigns c0, c1, … of so many codes, of which the first claims are claimed by customer-0, customer-1, ….
-func benchLane(campaigns int, settings Settings, claims int) *Lane {
+func benchLane(campaigns int, settings wire.Settings, claims int) *Lane {
 	l := testLane()
-	var evs []Event
+	var evs []wire.Event
 	for i := range campaigns {
-		create := Command{Type: CreateCampaign, ID: "create", Campaign: fmt.Sprint("c", i), Patch: PatchOf(settings)}
+		create := wire.Command{Type: wire.CreateCampaign, ID: "create", Campaign: fmt.Sprint("c", i), Patch: wire.PatchOf(settings)}
 		evs, _ = l.Decide(&create, start, evs[:0])
 	}
 	for i := range claims {
-		claim := Command{Type: Claim, ID: benchID(i), Campaign: "c0", CustomerID: fmt.Sprint("customer-", i)}
+		claim := wire.Command{Type: wire.Claim, ID: benchID(i), Campaign: "c0", CustomerID: fmt.Sprint("customer-", i)}
 		evs, _ = l.Decide(&claim, start, evs[:0])
 	}
 	return l
 }
 
-func benchSettings(codes uint32) Settings {
-	s := DefaultSettings(codes)
+func benchSettings(codes uint32) wire.Settings {
+	s := wire.DefaultSettings(codes)
 	s.ExpiresAt = start + 30*day
 	s.Category = "food"
 	return s
@@ -188,9 +190,9 @@ func benchmarkFold(b *testing.B, fold func(l *Lane, line []byte) error) {
 }
 
 func BenchmarkParseAndApply(b *testing.B) {
-	var ev Event
+	var ev wire.Event
 	benchmarkFold(b, func(l *Lane, line []byte) error {
-		if err := ParseEvent(line, &ev); err != nil {
+		if err := wire.ParseEvent(line, &ev); err != nil {
 			return err
 		}
 		return l.Apply(&ev)
@@ -199,13 +201,13 @@ func BenchmarkParseAndApply(b *testing.B) {
 
 func BenchmarkParseEvent(b *testing.B) {
 	_, lines := eventLog(linesPerMessage, always("c0"), 1)
-	var ev Event
+	var ev wire.Event
 	b.ReportAllocs()
 	var cpu cpuClock
 	cpu.start()
 	for b.Loop() {
 		for _, line := range lines {
-			if err := ParseEvent(line, &ev); err != nil {
+			if err := wire.ParseEvent(line, &ev); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // A step and a fold read their lines without copying them. What follows finds what they keep of a line: it is overwritten
@@ -29,7 +31,7 @@ func TestLinesTogetherAreLinesOneByOne(t *testing.T) {
 		one, many := NewStep(a), NewStep(b)
 		for range messages {
 			var payload, want []byte
-			scope := pick(w.choose, ScopeTrusted, ScopeTrusted, ScopeTrusted, ScopeScheduler)
+			scope := pick(w.choose, wire.ScopeTrusted, wire.ScopeTrusted, wire.ScopeTrusted, wire.ScopeScheduler)
 			now := max(w.now, a.clock)
 			for range 1 + w.choose(20) {
 				cmd := w.command()
@@ -42,11 +44,11 @@ func TestLinesTogetherAreLinesOneByOne(t *testing.T) {
 				had := len(one.Events)
 				want = one.Add(Message{Sequence: 1, Scope: scope, Payload: line}, now, want)
 				for made := range bytes.Lines(one.Events[had:]) {
-					var ev Event
-					if err := ParseEvent(bytes.Clone(made), &ev); err != nil {
+					var ev wire.Event
+					if err := wire.ParseEvent(bytes.Clone(made), &ev); err != nil {
 						rt.Fatal(err)
 					}
-					w.learn([]Event{ev})
+					w.learn([]wire.Event{ev})
 				}
 			}
 			got := many.Add(Message{Sequence: 1, Scope: scope, Payload: payload}, now, nil)
@@ -79,8 +81,8 @@ func TestLinesTogetherAreLinesOneByOne(t *testing.T) {
 func withoutLines(events []byte) string {
 	var b strings.Builder
 	for line := range bytes.Lines(events) {
-		var ev Event
-		if err := ParseEvent(bytes.Clone(line), &ev); err != nil {
+		var ev wire.Event
+		if err := wire.ParseEvent(bytes.Clone(line), &ev); err != nil {
 			panic(err)
 		}
 		ev.Line = 0
@@ -109,7 +111,7 @@ func TestNothingOfAMessageIsKept(t *testing.T) {
 		l = testLane()
 		s := NewStep(l)
 		p := payload()
-		replies := s.Add(Message{Sequence: 1, Scope: ScopeTrusted, Payload: p}, start, nil)
+		replies := s.Add(Message{Sequence: 1, Scope: wire.ScopeTrusted, Payload: p}, start, nil)
 		if scribbled {
 			scribble(p)
 		}
@@ -152,8 +154,8 @@ func TestParsedCommandsAndEventsAreOnesOwn(t *testing.T) {
 		`{"id":"a","type":"claim","campaign":"s","customer_id":"c","attributes":{ "a" : "b c" , "d":[]}}`,
 		`{"id":"a","type":"void","code":"x","reason":"stolen"}`, `{"id":"known","type":"nothing","campaign":"s"}`} {
 		raw := []byte(line)
-		var cmd Command
-		err := ParseCommand(raw, Defaults{}, &cmd)
+		var cmd wire.Command
+		err := wire.ParseCommand(raw, wire.Defaults{}, &cmd)
 		before := fmt.Sprintf("%+v", cmd)
 		scribble(raw)
 		if after := fmt.Sprintf("%+v", cmd); after != before || err == nil && cmd.ID == "" {
@@ -163,8 +165,8 @@ func TestParsedCommandsAndEventsAreOnesOwn(t *testing.T) {
 	w := newWorld(randomChooser(1))
 	for _, ev := range w.run(testLane(), 400) {
 		raw := ev.AppendJSON(nil)
-		var parsed Event
-		if err := ParseEvent(raw, &parsed); err != nil {
+		var parsed wire.Event
+		if err := wire.ParseEvent(raw, &parsed); err != nil {
 			t.Fatal(err)
 		}
 		parsed.Attributes, parsed.Settings.Benefit = nil, nil // these are views, as documented
@@ -174,9 +176,9 @@ func TestParsedCommandsAndEventsAreOnesOwn(t *testing.T) {
 			t.Fatalf("%s is\n%s and then\n%s", ev.AppendJSON(nil), before, after)
 		}
 	}
-	out := Outcome{ID: "i", Status: StatusClaimed, Campaign: "s", Code: "c", CustomerID: "x", Kind: KindOpens, Before: time.Hour, Benefit: []byte("1")}
+	out := wire.Outcome{ID: "i", Status: wire.StatusClaimed, Campaign: "s", Code: "c", CustomerID: "x", Kind: wire.KindOpens, Before: time.Hour, Benefit: []byte("1")}
 	raw := out.AppendJSON(nil)
-	parsed, err := ParseOutcome(raw)
+	parsed, err := wire.ParseOutcome(raw)
 	scribble(raw)
 	if err != nil || outcomeText(parsed) != outcomeText(out) {
 		t.Fatalf("%s, %v", outcomeText(parsed), err)
@@ -186,7 +188,7 @@ func TestParsedCommandsAndEventsAreOnesOwn(t *testing.T) {
 // TestALineAllocatesNothing: what is left are pages, buckets and one buffer a step.
 func TestALineAllocatesNothing(t *testing.T) {
 	l := benchLane(1, benchSettings(100_000), 5_000)
-	early := benchLane(1, func() Settings { s := benchSettings(10); s.OpensAt = start + day; return s }(), 0)
+	early := benchLane(1, func() wire.Settings { s := benchSettings(10); s.OpensAt = start + day; return s }(), 0)
 	c := l.campaigns["c0"]
 	claims := messagesOf(10_000, "", claimOf(always("c0")))
 	attributes := messagesOf(10_000, "", func(b *bytes.Buffer, i int) {
@@ -231,7 +233,7 @@ func TestALineAllocatesNothing(t *testing.T) {
 func TestFoldSaysWhereItStops(t *testing.T) {
 	s := stepOn(t, 100)
 	for i := range 30 {
-		s.Add(Message{Sequence: 1, Scope: ScopeTrusted, Payload: []byte(claimLine(i))}, start, nil)
+		s.Add(Message{Sequence: 1, Scope: wire.ScopeTrusted, Payload: []byte(claimLine(i))}, start, nil)
 	}
 	good := bytes.SplitAfter(s.Events, newline)
 	for bad := range 30 {

@@ -1,6 +1,12 @@
 package domain
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/table"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
 
 // campaignState is where a campaign stands.
 //
@@ -29,14 +35,14 @@ func (s campaignState) String() string { return stateNames[s] }
 // A campaign that a snapshot is being written of is not written any more: the lane goes on with a copy (see [Lane.own]).
 type campaign struct {
 	name     string
-	settings *Settings // shared with others that have the same: never written
+	settings *wire.Settings // shared with others that have the same: never written
 	imported *importedCodes
 
-	claims pages[claimRecord] // coupon n is record n-1
-	acts   pages[actRecord]
+	claims table.Pages[claimRecord] // coupon n is record n-1
+	acts   table.Pages[actRecord]
 
-	created        Instant
-	expiredThrough Instant // coupons that expire up to it have been announced
+	created        wire.Instant
+	expiredThrough wire.Instant // coupons that expire up to it have been announced
 	lastReminder   uint64
 	number         uint32
 	epoch          uint32 // of the lane when it was last copied
@@ -53,11 +59,11 @@ type campaign struct {
 
 // indexes find coupons and commands of a campaign that has more than a few.
 type indexes struct {
-	customers index             // customer → newest coupon
-	ids       index             // command id → claim or act
-	links     pages[linkRecord] // beside claims, once customers have several
-	orders    *index            // (coupon, order) → newest redemption; kept only while coupons may be redeemed often
-	ordered   uint32            // acts that orders knows of; the others are added a few at a time
+	customers table.Index             // customer → newest coupon
+	ids       table.Index             // command id → claim or act
+	links     table.Pages[linkRecord] // beside claims, once customers have several
+	orders    *table.Index            // (coupon, order) → newest redemption; kept only while coupons may be redeemed often
+	ordered   uint32                  // acts that orders knows of; the others are added a few at a time
 }
 
 // few is how many claims and acts are looked through one by one: 32 of them lie in 1 KiB. Tests take less.
@@ -67,9 +73,9 @@ const few = 32
 type rare struct {
 	odd       oddExpiries // expiries of their own that do not fit a record
 	due       dueCounts
-	reminders Subscriptions // of kind opens, n is the act that set it + 1
-	parked    Subscriptions // that a redemption cancelled: set again where it is rolled back
-	listed    bool          // in the lane's list of campaigns with maps that a snapshot must copy
+	reminders reminder.Subscriptions // of kind opens, n is the act that set it + 1
+	parked    reminder.Subscriptions // that a redemption cancelled: set again where it is rolled back
+	listed    bool                   // in the lane's list of campaigns with maps that a snapshot must copy
 }
 
 type customerHash = [2]uint64
@@ -100,7 +106,7 @@ type actRecord struct {
 	n        uint32 // coupon, 0 = the campaign's
 	previous uint32 // act of the same coupon before this one + 1
 	count    uint32 // redeemed count after it; of an import: codes added; of a reminder: its coupon
-	kind     CommandType
+	kind     wire.CommandType
 	flags    uint8  // with the high bits of rolled
 	rolled   uint16 // see rollbacks
 }
@@ -133,23 +139,23 @@ const maxActs = 1<<31 - 2
 
 func (c *campaign) idHash(ref uint32) uint64 {
 	if ref&1 != 0 {
-		return c.acts.at(ref >> 1).id
+		return c.acts.At(ref >> 1).id
 	}
-	return c.claims.at(ref >> 1).id
+	return c.claims.At(ref >> 1).id
 }
 
 // seen finds the accepted command with that id.
 func (c *campaign) seen(id uint64) (ref uint32, ok bool) {
 	if c.indexes != nil {
-		return c.indexes.ids.find(id, func(ref uint32) bool { return c.idHash(ref) == id })
+		return c.indexes.ids.Find(id, func(ref uint32) bool { return c.idHash(ref) == id })
 	}
-	for i := range c.claims.len() {
-		if c.claims.at(i).id == id {
+	for i := range c.claims.Len() {
+		if c.claims.At(i).id == id {
 			return claimRef(i), true
 		}
 	}
-	for i := range c.acts.len() {
-		if c.acts.at(i).id == id {
+	for i := range c.acts.Len() {
+		if c.acts.At(i).id == id {
 			return actRef(i), true
 		}
 	}
@@ -165,10 +171,10 @@ func (c *campaign) seenAct(id uint64) (act *actRecord, known bool) {
 	if ref&1 == 0 {
 		return nil, true
 	}
-	return c.acts.at(ref >> 1), true
+	return c.acts.At(ref >> 1), true
 }
 
-func (c *campaign) customerHash(i uint32) uint64 { return c.claims.at(i).customer[0] }
+func (c *campaign) customerHash(i uint32) uint64 { return c.claims.At(i).customer[0] }
 
 // newestOf finds the newest coupon of a customer; 0 and false if there is none.
 func (c *campaign) newestOf(customer customerHash) (n uint32, ok bool) {
@@ -176,7 +182,7 @@ func (c *campaign) newestOf(customer customerHash) (n uint32, ok bool) {
 		n = c.newestUpTo(c.claimed(), customer)
 		return n, n != 0
 	}
-	i, ok := c.indexes.customers.find(customer[0], func(i uint32) bool { return c.claims.at(i).customer == customer })
+	i, ok := c.indexes.customers.Find(customer[0], func(i uint32) bool { return c.claims.At(i).customer == customer })
 	if !ok {
 		return 0, false
 	}
@@ -186,7 +192,7 @@ func (c *campaign) newestOf(customer customerHash) (n uint32, ok bool) {
 // newestUpTo walks coupons n and before for the customer's newest, 0 if there is none.
 func (c *campaign) newestUpTo(n uint32, customer customerHash) uint32 {
 	for ; n > 0; n-- {
-		if c.claims.at(n-1).customer == customer {
+		if c.claims.At(n-1).customer == customer {
 			return n
 		}
 	}
@@ -194,10 +200,10 @@ func (c *campaign) newestUpTo(n uint32, customer customerHash) uint32 {
 }
 
 // noReminders are those of a campaign that never had any: only looked at.
-var noReminders Subscriptions
+var noReminders reminder.Subscriptions
 
 // reminders are the pending ones, to be looked at.
-func (c *campaign) reminders() *Subscriptions {
+func (c *campaign) reminders() *reminder.Subscriptions {
 	if c.rare == nil {
 		return &noReminders
 	}
@@ -205,7 +211,7 @@ func (c *campaign) reminders() *Subscriptions {
 }
 
 // parked are the reminders that redemptions cancelled, to be looked at.
-func (c *campaign) parked() *Subscriptions {
+func (c *campaign) parked() *reminder.Subscriptions {
 	if c.rare == nil {
 		return &noReminders
 	}
@@ -214,16 +220,16 @@ func (c *campaign) parked() *Subscriptions {
 
 // noteHash says what a pending reminder of kind opens is looked for by: the customer, of whom and the lead time the act
 // that set it remembers a hash. Were the customer kept for it as well, each would cost 16 bytes more.
-func (c *campaign) noteHash(act uint32, before time.Duration) uint64 {
-	return c.acts.at(act-1).arg ^ leadHash(before)
+func (c *campaign) NoteHash(act uint32, before time.Duration) uint64 {
+	return c.acts.At(act-1).arg ^ leadHash(before)
 }
 
 // pendingReminder finds what a customer has subscribed to; n is the coupon it hangs on, 0 for the opening.
 func (l *Lane) pendingReminder(c *campaign, customer customerHash, kind string, before time.Duration, n uint32) (r uint64, ok bool) {
-	if kind == KindExpires {
+	if kind == wire.KindExpires {
 		return c.reminders().FindOfCoupon(n, before)
 	}
-	return c.reminders().ofNote(reminded(customer), before, c)
+	return c.reminders().OfNote(reminded(customer), before, c)
 }
 
 // rarely is what the campaign needs from now on.
@@ -235,7 +241,7 @@ func (c *campaign) rarely() *rare {
 }
 
 // claimed is the number of coupons handed out.
-func (c *campaign) claimed() uint32 { return c.claims.len() }
+func (c *campaign) claimed() uint32 { return c.claims.Len() }
 
 // total is the number of coupons there are to hand out.
 func (c *campaign) total() uint32 {
@@ -245,12 +251,12 @@ func (c *campaign) total() uint32 {
 	return c.settings.Codes
 }
 
-func (c *campaign) anchors() Anchors {
-	return Anchors{Opens: c.settings.OpensAt, Expires: c.settings.ExpiresAt}
+func (c *campaign) anchors() reminder.Anchors {
+	return reminder.Anchors{Opens: c.settings.OpensAt, Expires: c.settings.ExpiresAt}
 }
 
 // setSettings replaces the settings and brings what hangs on them in line.
-func (c *campaign) setSettings(s *Settings) {
+func (c *campaign) setSettings(s *wire.Settings) {
 	recount := c.claimed() > 0 && s.MaxRedemptions != c.settings.MaxRedemptions
 	c.settings = s
 	if s.MaxRedemptions > manyRedemptions && c.indexes != nil {

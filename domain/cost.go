@@ -3,6 +3,8 @@ package domain
 import (
 	"bytes"
 	"unicode/utf8"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // A command message is decided whole within one step, and a step is one message of the event log, so what a message can
@@ -71,13 +73,13 @@ func (s *Step) size() int {
 // It takes lines that look like claims for claims: a step that holds two full messages of them instead of one is worth a
 // sixth of a hot lane's speed. A message of lines that only look like it may turn out larger; Add then refuses its own
 // last lines as not durable, nobody else's.
-func (s *Step) Fits(payload []byte) bool { return s.size()+s.cost(payload)+costAny <= MaxStep }
+func (s *Step) Fits(payload []byte) bool { return s.size()+s.cost(payload)+costAny <= wire.MaxStep }
 
 // cost is how many bytes of events a message makes, at most, if its lines are what they look like.
 func (s *Step) cost(payload []byte) int {
 	newlines := bytes.Count(payload, newline)
 	parked := costParked + quoteOf(newlines)
-	if len(payload) > MaxMessage {
+	if len(payload) > wire.MaxMessage {
 		return parked
 	}
 	lines, cost, claims, bad := 0, 0, 0, 0 // bad: lines that may be
@@ -93,7 +95,7 @@ func (s *Step) cost(payload []byte) int {
 		if blank(line) {
 			continue
 		}
-		if lines++; lines > MaxMessageLines {
+		if lines++; lines > wire.MaxMessageLines {
 			return parked
 		}
 		at := bytes.Index(line, typeMark)
@@ -105,7 +107,7 @@ func (s *Step) cost(payload []byte) int {
 		case at < 0: // unusual, or bad
 			spent += bytes.Count(line, redeemMark) + bytes.Count(line, voidMark)
 			set += bytes.Count(line, remindMark)
-			again += bytes.Count(line, rollbackMark)*MaxReminders + bytes.Count(line, unremindMark)
+			again += bytes.Count(line, rollbackMark)*wire.MaxReminders + bytes.Count(line, unremindMark)
 			cost += bytes.Count(line, updateMark)*costUpdate + bytes.Count(line, dueMark)*costDue
 		case bytes.HasPrefix(kind, claimMark):
 			claims++
@@ -119,7 +121,7 @@ func (s *Step) cost(payload []byte) int {
 		case bytes.HasPrefix(kind, remindMark):
 			set++
 		case bytes.HasPrefix(kind, rollbackMark):
-			again += MaxReminders
+			again += wire.MaxReminders
 		case bytes.HasPrefix(kind, unremindMark):
 			again++
 		case bytes.HasPrefix(kind, updateMark):
@@ -136,13 +138,13 @@ func (s *Step) cost(payload []byte) int {
 	cost += min(bad, maxParked-s.parked)*(parked-costLine) + costRest
 	cost += min(claims, len(s.lane.campaigns)) * costSoldOut
 	// What is set again was cancelled before, by this message or an earlier one, and may be cancelled again.
-	again = min(again, s.lane.parked+min(spent*MaxReminders, set+again))
-	return cost + min(spent*MaxReminders, set+again)*costCancel + again*costRestore
+	again = min(again, s.lane.parked+min(spent*wire.MaxReminders, set+again))
+	return cost + min(spent*wire.MaxReminders, set+again)*costCancel + again*costRestore
 }
 
 // quoteOf is how much a dead letter of a message with so many newlines may quote.
 func quoteOf(newlines int) int {
-	return min(max(minQuoted*MaxMessageLines/(newlines+1), minQuoted), maxQuoted)
+	return min(max(minQuoted*wire.MaxMessageLines/(newlines+1), minQuoted), maxQuoted)
 }
 
 // quoted returns s, or if that has more than most bytes once it is escaped, as much of its beginning as has not.
@@ -152,7 +154,7 @@ func quoted[T string | []byte](s T, most int) string {
 	size, fits := 0, 0 // fits: where to cut so that the ellipsis has room
 	for i := 0; i < len(s); {
 		_, width := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
-		size += len(appendText(buf[:0], string(s[i:i+width]))) - 2
+		size += len(wire.AppendText(buf[:0], string(s[i:i+width]))) - 2
 		if size > most {
 			return string(s[:fits]) + ellipsis
 		}

@@ -1,42 +1,44 @@
 package domain
 
+import "github.com/seed-4a2410e3/scrip/domain/wire"
+
 // ordinal is how many coupons the holder of coupon n had, that one included.
 func (c *campaign) ordinal(n uint32) (count uint32) {
 	if x := c.indexes; x == nil {
-		for customer := c.claims.at(n - 1).customer; n != 0; n = c.newestUpTo(n-1, customer) {
+		for customer := c.claims.At(n - 1).customer; n != 0; n = c.newestUpTo(n-1, customer) {
 			count++
 		}
 		return count
-	} else if x.links.len() < n {
+	} else if x.links.Len() < n {
 		return 1
 	}
-	return c.indexes.links.at(n - 1).ordinal
+	return c.indexes.links.At(n - 1).ordinal
 }
 
 // before is the coupon that the holder of coupon n got before it, 0 if it is the first.
 func (c *campaign) before(n uint32) uint32 {
 	if x := c.indexes; x == nil {
-		return c.newestUpTo(n-1, c.claims.at(n-1).customer)
-	} else if x.links.len() < n {
+		return c.newestUpTo(n-1, c.claims.At(n-1).customer)
+	} else if x.links.Len() < n {
 		return 0
 	}
-	return c.indexes.links.at(n - 1).previous
+	return c.indexes.links.At(n - 1).previous
 }
 
 // own is the expiry of its own of coupon n, 0 if it inherits the campaign's end.
-func (c *campaign) own(n uint32) Instant {
-	switch e := c.claims.at(n - 1).expiry; e {
+func (c *campaign) own(n uint32) wire.Instant {
+	switch e := c.claims.At(n - 1).expiry; e {
 	case inherits:
 		return 0
 	case oddExpiry:
 		return c.rare.odd.get(n)
 	default:
-		return Instant(e) * 1e6
+		return wire.Instant(e) * 1e6
 	}
 }
 
-func (c *campaign) setOwn(n uint32, at Instant) {
-	rec := c.claims.edit(n - 1)
+func (c *campaign) setOwn(n uint32, at wire.Instant) {
+	rec := c.claims.Edit(n - 1)
 	if rec.expiry == oddExpiry {
 		c.rare.odd.delete(n)
 	}
@@ -52,7 +54,7 @@ func (c *campaign) setOwn(n uint32, at Instant) {
 }
 
 // expires is when coupon n falls, Never if it does not.
-func (c *campaign) expires(n uint32) Instant {
+func (c *campaign) expires(n uint32) wire.Instant {
 	if own := c.own(n); own != 0 {
 		return own
 	}
@@ -61,8 +63,8 @@ func (c *campaign) expires(n uint32) Instant {
 
 // lastAct is the newest act of coupon n, nil if there is none.
 func (c *campaign) lastAct(n uint32) *actRecord {
-	if a := c.claims.at(n - 1).act; a != 0 {
-		return c.acts.at(a - 1)
+	if a := c.claims.At(n - 1).act; a != 0 {
+		return c.acts.At(a - 1)
 	}
 	return nil
 }
@@ -85,39 +87,39 @@ func (c *campaign) rollbacks(n uint32) uint32 {
 
 // maxRollbacks is how many may be before it is not redeemed any more: each pair stays in the log for ever.
 func (c *campaign) maxRollbacks() uint32 {
-	return uint32(min(uint64(c.settings.MaxRedemptions)*MaxRollbacks, maxRolled))
+	return uint32(min(uint64(c.settings.MaxRedemptions)*wire.MaxRollbacks, maxRolled))
 }
 
 // statusOf is the status of coupon n as the read tables would show it with everything announced up to now.
-func (c *campaign) statusOf(n uint32, now Instant) string {
+func (c *campaign) statusOf(n uint32, now wire.Instant) string {
 	count, voided := c.standing(n)
 	switch {
 	case voided:
-		return StatusVoided
+		return wire.StatusVoided
 	case count >= c.settings.MaxRedemptions:
-		return StatusRedeemed
+		return wire.StatusRedeemed
 	case now >= c.expires(n):
-		return StatusExpired
+		return wire.StatusExpired
 	}
-	return StatusClaimed
+	return wire.StatusClaimed
 }
 
 // redemption finds the newest redemption of coupon n for an order.
 func (c *campaign) redemption(n uint32, order uint64) (index uint32, act *actRecord) {
 	if c.ordered() {
-		i, ok := c.indexes.orders.find(orderKey(n, order), func(i uint32) bool {
-			a := c.acts.at(i)
+		i, ok := c.indexes.orders.Find(orderKey(n, order), func(i uint32) bool {
+			a := c.acts.At(i)
 			return a.n == n && a.arg == order
 		})
 		if !ok {
 			return 0, nil
 		}
-		return i, c.acts.at(i)
+		return i, c.acts.At(i)
 	}
 	steps := 0
-	for next := c.claims.at(n - 1).act; next != 0; steps++ {
-		a := c.acts.at(next - 1)
-		if a.kind == Redeem && a.arg == order {
+	for next := c.claims.At(n - 1).act; next != 0; steps++ {
+		a := c.acts.At(next - 1)
+		if a.kind == wire.Redeem && a.arg == order {
 			return next - 1, a
 		}
 		next = a.previous

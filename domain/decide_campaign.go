@@ -2,44 +2,45 @@ package domain
 
 import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // create makes a campaign. Asked again with the same settings it is a repeat.
 func (d *decision) create() {
-	s := d.cmd.Patch.onto(defaultSettings())
+	s := d.cmd.Patch.Onto(wire.DefaultSettings(0))
 	arg := d.lane.settingsHash(&s)
 	if d.c = d.lane.find(d.cmd.Campaign); d.c != nil {
 		act, known := d.c.seenAct(d.id)
 		switch {
-		case known && (act == nil || act.kind != CreateCampaign || act.arg != arg):
+		case known && (act == nil || act.kind != wire.CreateCampaign || act.arg != arg):
 			d.reused()
 		case known || s.Equal(d.c.settings):
-			d.campaignOutcome(StatusCreated, true)
+			d.campaignOutcome(wire.StatusCreated, true)
 		default:
-			d.refuse(CampaignExists, d.say("a campaign ", d.c.name, " with other settings exists; update it or choose another name"))
+			d.refuse(wire.CampaignExists, d.say("a campaign ", d.c.name, " with other settings exists; update it or choose another name"))
 		}
 		return
 	}
 	number, ok := d.lane.nextNumber()
-	err := s.check()
+	err := s.Check()
 	switch {
 	case err != nil:
-		d.refuse(Invalid, err.Error())
+		d.refuse(wire.Invalid, err.Error())
 		return
 	case !ok:
-		d.refuse(Invalid, "campaign: this lane can hold no more campaigns")
+		d.refuse(wire.Invalid, "campaign: this lane can hold no more campaigns")
 		return
 	case s.ExpiresAt != 0 && s.ExpiresAt <= d.now:
-		d.refuse(Invalid, d.sayTime("expires_at: must lie in the future; it is ", d.now, " now"))
+		d.refuse(wire.Invalid, d.sayTime("expires_at: must lie in the future; it is ", d.now, " now"))
 		return
 	case s.Closes() <= d.now:
-		d.refuse(Invalid, d.sayTime("closes_at: must lie in the future; it is ", d.now, " now"))
+		d.refuse(wire.Invalid, d.sayTime("closes_at: must lie in the future; it is ", d.now, " now"))
 		return
 	}
-	d.events = append(d.events, Event{Type: CampaignCreated, Campaign: d.cmd.Campaign, At: d.now, ID: d.cmd.ID, Number: number, Settings: s})
+	d.events = append(d.events, wire.Event{Type: wire.CampaignCreated, Campaign: d.cmd.Campaign, At: d.now, ID: d.cmd.ID, Number: number, Settings: s})
 	d.apply()
 	d.c = d.lane.find(d.cmd.Campaign)
-	d.campaignOutcome(StatusCreated, false)
+	d.campaignOutcome(wire.StatusCreated, false)
 }
 
 // campaignOutcome fills in what every answer about a campaign says.
@@ -53,34 +54,34 @@ func (d *decision) update() {
 		return
 	}
 	c := d.c
-	s := d.cmd.Patch.onto(*c.settings)
+	s := d.cmd.Patch.Onto(*c.settings)
 	if act, known := c.seenAct(d.id); known {
-		if act == nil || act.kind != UpdateCampaign {
+		if act == nil || act.kind != wire.UpdateCampaign {
 			d.reused()
 			return
 		}
-		d.campaignOutcome(StatusUpdated, true)
+		d.campaignOutcome(wire.StatusUpdated, true)
 		return
 	}
-	switch err := s.check(); {
+	switch err := s.Check(); {
 	case c.state == ended:
-		d.refuse(CampaignEnded, "the campaign has ended")
+		d.refuse(wire.CampaignEnded, "the campaign has ended")
 	case err != nil:
-		d.refuse(Invalid, err.Error())
+		d.refuse(wire.Invalid, err.Error())
 	case c.imported != nil && s.Codes != 0:
-		d.refuse(Invalid, d.say("codes: the codes of ", c.name, " are imported; import more instead"))
+		d.refuse(wire.Invalid, d.say("codes: the codes of ", c.name, " are imported; import more instead"))
 	case c.imported == nil && s.Codes < c.settings.Codes:
-		d.refuse(Invalid, d.sayNumber("codes: may only grow; the campaign has ", c.settings.Codes, ""))
+		d.refuse(wire.Invalid, d.sayNumber("codes: may only grow; the campaign has ", c.settings.Codes, ""))
 	case s.ExpiresAt != c.settings.ExpiresAt && s.ExpiresAt != 0 && s.ExpiresAt <= d.now:
 		// One watermark per campaign says what has expired: nothing may be put behind it.
-		d.refuse(Invalid, d.sayTime("expires_at: must lie in the future; it is ", d.now, " now"))
+		d.refuse(wire.Invalid, d.sayTime("expires_at: must lie in the future; it is ", d.now, " now"))
 	case s.Equal(c.settings):
-		d.campaignOutcome(StatusUpdated, true)
+		d.campaignOutcome(wire.StatusUpdated, true)
 	default:
-		ev := d.emit(CampaignUpdated)
+		ev := d.emit(wire.CampaignUpdated)
 		ev.Number, ev.Settings = c.number, s
 		d.apply()
-		d.campaignOutcome(StatusUpdated, false)
+		d.campaignOutcome(wire.StatusUpdated, false)
 	}
 }
 
@@ -91,15 +92,15 @@ func (d *decision) turn() {
 	}
 	c := d.c
 	var to campaignState
-	var event EventType
+	var event wire.EventType
 	var status string
 	switch d.cmd.Type {
-	case PauseCampaign:
-		to, event, status = paused, CampaignPausedEvent, StatusPaused
-	case ResumeCampaign:
-		to, event, status = active, CampaignResumed, StatusResumed
-	case EndCampaign:
-		to, event, status = ended, CampaignEndedEvent, StatusEnded
+	case wire.PauseCampaign:
+		to, event, status = paused, wire.CampaignPausedEvent, wire.StatusPaused
+	case wire.ResumeCampaign:
+		to, event, status = active, wire.CampaignResumed, wire.StatusResumed
+	case wire.EndCampaign:
+		to, event, status = ended, wire.CampaignEndedEvent, wire.StatusEnded
 	}
 	act, known := c.seenAct(d.id)
 	switch {
@@ -108,7 +109,7 @@ func (d *decision) turn() {
 	case known || c.state == to:
 		d.campaignOutcome(status, true)
 	case c.state == ended:
-		d.refuse(CampaignEnded, "the campaign has ended")
+		d.refuse(wire.CampaignEnded, "the campaign has ended")
 	default:
 		d.emit(event)
 		d.apply()
@@ -124,18 +125,18 @@ func (d *decision) importCodes() {
 	c := d.c
 	act, known := c.seenAct(d.id)
 	switch {
-	case known && (act == nil || act.kind != ImportCodes):
+	case known && (act == nil || act.kind != wire.ImportCodes):
 		d.reused()
 		return
 	case known:
-		d.campaignOutcome(StatusImported, true)
+		d.campaignOutcome(wire.StatusImported, true)
 		d.out.Count = uint64(act.count)
 		return
 	case c.state == ended:
-		d.refuse(CampaignEnded, "the campaign has ended")
+		d.refuse(wire.CampaignEnded, "the campaign has ended")
 		return
 	case c.imported == nil:
-		d.refuse(Invalid, d.say("campaign: the codes of ", c.name, " are generated; create it with codes 0 to import them"))
+		d.refuse(wire.Invalid, d.say("campaign: the codes of ", c.name, " are generated; create it with codes 0 to import them"))
 		return
 	}
 	fresh := make([]string, 0, len(d.cmd.Codes))
@@ -148,20 +149,20 @@ func (d *decision) importCodes() {
 		}
 	}
 	if len(fresh) == 0 {
-		d.campaignOutcome(StatusImported, true)
+		d.campaignOutcome(wire.StatusImported, true)
 		return
 	}
-	if uint64(c.imported.len())+uint64(len(fresh)) > MaxCodes || len(c.imported.blocks) == maxImportedBlocks {
-		d.refuse(Invalid, "codes: the campaign can hold no more codes")
+	if uint64(c.imported.len())+uint64(len(fresh)) > wire.MaxCodes || len(c.imported.blocks) == maxImportedBlocks {
+		d.refuse(wire.Invalid, "codes: the campaign can hold no more codes")
 		return
 	}
-	d.emit(CodesImported).Codes = fresh
+	d.emit(wire.CodesImported).Codes = fresh
 	d.apply()
-	d.campaignOutcome(StatusImported, false)
+	d.campaignOutcome(wire.StatusImported, false)
 	d.out.Count = uint64(len(fresh))
 }
 
 // settingsHash is the argument by which a create with the same id is known as the same.
-func (l *Lane) settingsHash(s *Settings) uint64 {
-	return l.hash.text(string(s.append(nil)))
+func (l *Lane) settingsHash(s *wire.Settings) uint64 {
+	return l.hash.text(string(s.Append(nil)))
 }

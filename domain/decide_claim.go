@@ -1,5 +1,7 @@
 package domain
 
+import "github.com/seed-4a2410e3/scrip/domain/wire"
+
 // claim hands out the next coupon. The order of the checks is the contract's.
 func (d *decision) claim() {
 	if !d.campaign() {
@@ -8,7 +10,7 @@ func (d *decision) claim() {
 	c, now := d.c, d.now
 	customer := d.customer
 	if ref, known := c.seen(d.id); known {
-		if ref&1 != 0 || c.claims.at(ref>>1).customer != customer {
+		if ref&1 != 0 || c.claims.At(ref>>1).customer != customer {
 			d.reused()
 			return
 		}
@@ -21,28 +23,28 @@ func (d *decision) claim() {
 	case has && s.PerCustomer == 1:
 		d.claimed(newest, true)
 	case c.state == ended:
-		d.refuse(CampaignEnded, "the campaign has ended")
+		d.refuse(wire.CampaignEnded, "the campaign has ended")
 	case c.state == paused:
-		d.refuse(CampaignPaused, "the campaign is paused; ask again later")
+		d.refuse(wire.CampaignPaused, "the campaign is paused; ask again later")
 	case now < s.OpensAt:
-		d.refuse(ClaimNotOpen, d.sayTime("claims open at ", s.OpensAt, ""))
+		d.refuse(wire.ClaimNotOpen, d.sayTime("claims open at ", s.OpensAt, ""))
 	case now >= s.Closes():
-		d.refuse(ClaimClosed, d.sayTime("claims closed at ", s.Closes(), ""))
+		d.refuse(wire.ClaimClosed, d.sayTime("claims closed at ", s.Closes(), ""))
 	case has && s.PerCustomer > 1 && c.ordinal(newest) >= s.PerCustomer:
-		d.refuse(ClaimLimitReached, d.sayNumber("the customer has ", s.PerCustomer, " coupons, the most allowed"))
+		d.refuse(wire.ClaimLimitReached, d.sayNumber("the customer has ", s.PerCustomer, " coupons, the most allowed"))
 	case c.claimed() >= c.total():
-		d.refuse(SoldOut, "all coupons have been claimed")
+		d.refuse(wire.SoldOut, "all coupons have been claimed")
 	default:
 		n := c.claimed() + 1
-		ev := d.emit(CouponClaimed)
+		ev := d.emit(wire.CouponClaimed)
 		ev.N, ev.Code, ev.CustomerID, ev.Attributes = n, d.codeOf(n), d.cmd.CustomerID, d.cmd.Attributes
-		ev.ExpiresAt = s.expiryOf(now)
+		ev.ExpiresAt = s.ExpiryOf(now)
 		// Not through Apply: the hashes are at hand, and this is the path that runs a million times.
 		c.recordClaim(customer, newest, d.id, ev.ExpiresAt)
 		d.lane.list(c)
 		d.first = len(d.events)
 		if n == c.total() {
-			d.emit(CampaignSoldOut)
+			d.emit(wire.CampaignSoldOut)
 			d.first = len(d.events)
 		}
 		d.claimed(n, false)
@@ -51,10 +53,10 @@ func (d *decision) claim() {
 
 // claimed answers with coupon n.
 func (d *decision) claimed(n uint32, repeat bool) {
-	d.out.Status, d.out.Campaign, d.out.N, d.out.Repeat = StatusClaimed, d.c.name, n, repeat
+	d.out.Status, d.out.Campaign, d.out.N, d.out.Repeat = wire.StatusClaimed, d.c.name, n, repeat
 	d.out.Code = d.codeOf(n)
 	d.out.CustomerID = d.cmd.CustomerID
-	if at := d.c.expires(n); at != Never {
+	if at := d.c.expires(n); at != wire.Never {
 		d.out.ExpiresAt = at
 	}
 }

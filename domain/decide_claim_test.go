@@ -2,6 +2,8 @@ package domain
 
 import (
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 func TestClaim(t *testing.T) {
@@ -153,13 +155,13 @@ func TestValidity(t *testing.T) {
 			0  extend code=$1 expires_at=10000-01-01T00:00:00Z => invalid message=expires_at:`,
 	})
 	l := testLane()
-	last := maxInstant - 10
-	s := DefaultSettings(5)
+	last := wire.MaxInstant - 10
+	s := wire.DefaultSettings(5)
 	s.ValidFor = 72 * 3600 * 1e9
-	create := Command{Type: CreateCampaign, ID: "c", Campaign: "s", Patch: PatchOf(s)}
+	create := wire.Command{Type: wire.CreateCampaign, ID: "c", Campaign: "s", Patch: wire.PatchOf(s)}
 	l.Decide(&create, last, nil)
-	claim := Command{Type: Claim, ID: "a", Campaign: "s", CustomerID: "ann"}
-	if _, out := l.Decide(&claim, last, nil); out.ExpiresAt != maxInstant {
+	claim := wire.Command{Type: wire.Claim, ID: "a", Campaign: "s", CustomerID: "ann"}
+	if _, out := l.Decide(&claim, last, nil); out.ExpiresAt != wire.MaxInstant {
 		t.Fatalf("a coupon that would outlive the year 9999: %s", outcomeText(out))
 	}
 	if read := readLane(t, snapshot(t, l)); string(snapshot(t, read)) != string(snapshot(t, l)) {

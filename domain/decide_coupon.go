@@ -1,5 +1,10 @@
 package domain
 
+import (
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
+
 // redeem uses a coupon once for an order.
 func (d *decision) redeem() {
 	n, order, act, ok := d.mayRedeem()
@@ -8,12 +13,12 @@ func (d *decision) redeem() {
 	}
 	c := d.c
 	if act != nil {
-		d.couponOutcome(StatusRedeemed, n)
+		d.couponOutcome(wire.StatusRedeemed, n)
 		d.out.OrderID, d.out.RedeemedCount, d.out.Benefit, d.out.Repeat = d.cmd.OrderID, act.count, c.settings.Benefit, true
 		return
 	}
 	count, _ := c.standing(n)
-	ev := d.emit(CouponRedeemed)
+	ev := d.emit(wire.CouponRedeemed)
 	ev.N, ev.Code, ev.OrderID, ev.RedeemedCount, ev.CustomerID = n, d.codeOf(n), d.cmd.OrderID, count+1, d.cmd.CustomerID
 	// Not through Apply: the hashes are at hand.
 	d.lane.applyCoupon(c, ev, d.id, order)
@@ -23,7 +28,7 @@ func (d *decision) redeem() {
 		d.apply()
 		d.lane.list(c)
 	}
-	d.couponOutcome(StatusRedeemed, n)
+	d.couponOutcome(wire.StatusRedeemed, n)
 	d.out.OrderID, d.out.RedeemedCount, d.out.Benefit = d.cmd.OrderID, count+1, c.settings.Benefit
 }
 
@@ -39,7 +44,7 @@ func (d *decision) mayRedeem() (n uint32, order uint64, before *actRecord, ok bo
 	order = d.lane.hash.text(d.cmd.OrderID)
 	if d.cmd.ID != "" {
 		if act, known := c.seenAct(d.id); known {
-			if act == nil || act.kind != Redeem || act.n != n || act.arg != order || !d.holds(n) {
+			if act == nil || act.kind != wire.Redeem || act.n != n || act.arg != order || !d.holds(n) {
 				d.reused()
 				return 0, 0, nil, false
 			}
@@ -54,19 +59,19 @@ func (d *decision) mayRedeem() (n uint32, order uint64, before *actRecord, ok bo
 	count, voided := c.standing(n)
 	switch {
 	case !d.holds(n):
-		d.refuse(NotHolder, "the coupon belongs to another customer")
+		d.refuse(wire.NotHolder, "the coupon belongs to another customer")
 	case voided:
-		d.refuse(Voided, "the coupon is void")
+		d.refuse(wire.Voided, "the coupon is void")
 	case c.state == paused:
-		d.refuse(CampaignPaused, "the campaign is paused; ask again later")
+		d.refuse(wire.CampaignPaused, "the campaign is paused; ask again later")
 	case d.now >= c.expires(n):
-		d.refuse(Expired, d.sayTime("the coupon expired at ", c.expires(n), ""))
+		d.refuse(wire.Expired, d.sayTime("the coupon expired at ", c.expires(n), ""))
 	case count >= c.settings.MaxRedemptions && c.settings.MaxRedemptions == 1:
-		d.refuse(AlreadyRedeemed, "the coupon has been redeemed")
+		d.refuse(wire.AlreadyRedeemed, "the coupon has been redeemed")
 	case count >= c.settings.MaxRedemptions:
-		d.refuse(RedemptionLimitReached, d.sayNumber("the coupon has been redeemed ", count, " times, the most allowed"))
+		d.refuse(wire.RedemptionLimitReached, d.sayNumber("the coupon has been redeemed ", count, " times, the most allowed"))
 	case c.rollbacks(n) >= c.maxRollbacks():
-		d.refuse(LimitReached, d.sayNumber("redemptions of the coupon have been rolled back ", c.maxRollbacks(), " times, the most allowed"))
+		d.refuse(wire.LimitReached, d.sayNumber("redemptions of the coupon have been rolled back ", c.maxRollbacks(), " times, the most allowed"))
 	default:
 		return n, order, nil, true
 	}
@@ -77,7 +82,7 @@ func (d *decision) mayRedeem() (n uint32, order uint64, before *actRecord, ok bo
 // which is then n too, a rollback sets it again.
 func (d *decision) cancelReminders(n, restorable uint32) {
 	for _, r := range d.c.reminders().OfCoupon(n) {
-		ev := d.emit(ReminderCancelled)
+		ev := d.emit(wire.ReminderCancelled)
 		ev.R, ev.N = r, restorable
 	}
 }
@@ -88,7 +93,7 @@ func (d *decision) restoreReminders(n uint32) {
 	for _, r := range d.c.parked().OfCoupon(n) {
 		x, _ := d.c.rare.parked.Get(r)
 		_, there := d.c.reminders().FindOfCoupon(n, x.Before)
-		if there || len(d.c.reminders().OfCoupon(n)) >= MaxReminders {
+		if there || len(d.c.reminders().OfCoupon(n)) >= wire.MaxReminders {
 			continue
 		}
 		d.restoreReminder(&x)
@@ -96,12 +101,12 @@ func (d *decision) restoreReminders(n uint32) {
 }
 
 // restoreReminder sets one of them again. False if it is due already, or the campaign has no number left.
-func (d *decision) restoreReminder(x *Subscription) bool {
-	due := DueAt(x.Kind, x.Before, x.Own, d.c.anchors())
-	if due <= d.now || due == Never || d.c.lastReminder >= MaxReminder {
+func (d *decision) restoreReminder(x *reminder.Subscription) bool {
+	due := reminder.DueAt(x.Kind, x.Before, x.Own, d.c.anchors())
+	if due <= d.now || due == wire.Never || d.c.lastReminder >= reminder.MaxReminder {
 		return false
 	}
-	ev := d.emit(ReminderSet)
+	ev := d.emit(wire.ReminderSet)
 	ev.R, ev.Kind, ev.Before, ev.DueAt, ev.N = d.c.lastReminder+1, x.Kind, x.Before, due, x.N
 	d.apply()
 	return true
@@ -117,7 +122,7 @@ func (d *decision) rollback() {
 	c := d.c
 	order := d.lane.hash.text(d.cmd.OrderID)
 	if act, known := c.seenAct(d.id); known {
-		if act == nil || act.kind != Rollback || act.n != n || act.arg != order || !d.holds(n) {
+		if act == nil || act.kind != wire.Rollback || act.n != n || act.arg != order || !d.holds(n) {
 			d.reused()
 			return
 		}
@@ -127,26 +132,26 @@ func (d *decision) rollback() {
 	_, act := c.redemption(n, order)
 	switch {
 	case !d.holds(n):
-		d.refuse(NotHolder, "the coupon belongs to another customer")
+		d.refuse(wire.NotHolder, "the coupon belongs to another customer")
 	case act == nil:
-		d.refuse(NotRedeemed, "the coupon was not redeemed for this order")
+		d.refuse(wire.NotRedeemed, "the coupon was not redeemed for this order")
 	case act.flags&flagRolledBack != 0:
 		d.rolledBack(n, true)
 	default:
 		count, voided := c.standing(n)
-		ev := d.emit(CouponRolledBack)
+		ev := d.emit(wire.CouponRolledBack)
 		ev.N, ev.Code, ev.OrderID, ev.RedeemedCount = n, d.codeOf(n), d.cmd.OrderID, count-1
 		switch {
 		case voided:
-			ev.Status = StatusVoided
+			ev.Status = wire.StatusVoided
 		case count-1 >= c.settings.MaxRedemptions:
-			ev.Status = StatusRedeemed
+			ev.Status = wire.StatusRedeemed
 		case d.now >= c.expires(n):
-			ev.Status = StatusExpired
+			ev.Status = wire.StatusExpired
 		default:
-			ev.Status = StatusClaimed
+			ev.Status = wire.StatusClaimed
 		}
-		restored := ev.Status == StatusClaimed
+		restored := ev.Status == wire.StatusClaimed
 		d.apply()
 		if restored {
 			d.restoreReminders(n)
@@ -156,7 +161,7 @@ func (d *decision) rollback() {
 }
 
 func (d *decision) rolledBack(n uint32, repeat bool) {
-	d.couponOutcome(StatusRolledBack, n)
+	d.couponOutcome(wire.StatusRolledBack, n)
 	d.out.OrderID, d.out.Repeat = d.cmd.OrderID, repeat
 	d.out.RedeemedCount, _ = d.c.standing(n)
 }
@@ -167,20 +172,20 @@ func (d *decision) void() {
 	if !ok {
 		return
 	}
-	if act, known := d.c.seenAct(d.id); known && (act == nil || act.kind != Void || act.n != n) {
+	if act, known := d.c.seenAct(d.id); known && (act == nil || act.kind != wire.Void || act.n != n) {
 		d.reused()
 		return
 	}
 	if _, voided := d.c.standing(n); voided {
-		d.couponOutcome(StatusVoided, n)
+		d.couponOutcome(wire.StatusVoided, n)
 		d.out.Repeat = true
 		return
 	}
-	ev := d.emit(CouponVoided)
-	ev.N, ev.Code, ev.Reason, ev.Status = n, d.codeOf(n), d.cmd.Reason, StatusVoided
+	ev := d.emit(wire.CouponVoided)
+	ev.N, ev.Code, ev.Reason, ev.Status = n, d.codeOf(n), d.cmd.Reason, wire.StatusVoided
 	d.cancelReminders(n, 0)
 	d.apply()
-	d.couponOutcome(StatusVoided, n)
+	d.couponOutcome(wire.StatusVoided, n)
 }
 
 // extend gives a coupon a new expiry of its own; an expired coupon lives again.
@@ -191,28 +196,28 @@ func (d *decision) extend() {
 	}
 	c := d.c
 	if act, known := c.seenAct(d.id); known {
-		if act == nil || act.kind != Extend || act.n != n {
+		if act == nil || act.kind != wire.Extend || act.n != n {
 			d.reused()
 			return
 		}
-		d.couponOutcome(StatusExtended, n)
+		d.couponOutcome(wire.StatusExtended, n)
 		d.out.Repeat = true
 		return
 	}
 	count, voided := c.standing(n)
 	switch {
 	case voided:
-		d.refuse(Voided, "the coupon is void")
+		d.refuse(wire.Voided, "the coupon is void")
 	case d.cmd.ExpiresAt <= d.now:
 		// One watermark per campaign says what has expired: nothing may be put behind it.
-		d.refuse(Invalid, d.sayTime("expires_at: must lie in the future; it is ", d.now, " now"))
+		d.refuse(wire.Invalid, d.sayTime("expires_at: must lie in the future; it is ", d.now, " now"))
 	default:
-		ev := d.emit(CouponExtended)
-		ev.N, ev.Code, ev.ExpiresAt, ev.Status = n, d.codeOf(n), d.cmd.ExpiresAt, StatusClaimed
+		ev := d.emit(wire.CouponExtended)
+		ev.N, ev.Code, ev.ExpiresAt, ev.Status = n, d.codeOf(n), d.cmd.ExpiresAt, wire.StatusClaimed
 		if count >= c.settings.MaxRedemptions {
-			ev.Status = StatusRedeemed
+			ev.Status = wire.StatusRedeemed
 		}
 		d.apply()
-		d.couponOutcome(StatusExtended, n)
+		d.couponOutcome(wire.StatusExtended, n)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 func TestRedeem(t *testing.T) {
@@ -169,8 +171,8 @@ func TestCouponRedeemedAndRolledBackOverAndOver(t *testing.T) {
 	s.run("0 create_campaign codes=2\n0 claim customer_id=ann")
 	for i := range 2 * manyActs {
 		order := fmt.Sprint("o", i)
-		for _, ev := range []Event{
-			{Type: CouponRedeemed, ID: fmt.Sprint("r", i), RedeemedCount: 1}, {Type: CouponRolledBack, ID: fmt.Sprint("b", i)},
+		for _, ev := range []wire.Event{
+			{Type: wire.CouponRedeemed, ID: fmt.Sprint("r", i), RedeemedCount: 1}, {Type: wire.CouponRolledBack, ID: fmt.Sprint("b", i)},
 		} {
 			ev.Campaign, ev.At, ev.N, ev.OrderID = "s", start, 1, order
 			if err := s.lane.Apply(&ev); err != nil {
@@ -195,15 +197,15 @@ func TestRollbacksAreBounded(t *testing.T) {
 		s.line(fmt.Sprintf("0 redeem code=$1 order_id=o%d => redeemed redeemed_count=1", i))
 		s.line(fmt.Sprintf("0 rollback code=$1 order_id=o%d => rolled_back", i))
 	}
-	for i := range MaxRollbacks - 1 {
+	for i := range wire.MaxRollbacks - 1 {
 		pair(i)
 	}
 	read, err := ReadLane(LaneOptions{Lanes: 1, Key: testKey}, bytes.NewReader(snapshot(t, s.lane)))
-	if err != nil || read.campaigns["s"].rollbacks(1) != MaxRollbacks-1 {
+	if err != nil || read.campaigns["s"].rollbacks(1) != wire.MaxRollbacks-1 {
 		t.Fatalf("a snapshot remembers %d: %v", read.campaigns["s"].rollbacks(1), err)
 	}
 	s.run("0 extend code=$1 expires_at=+1h") // no pair
-	pair(MaxRollbacks)
+	pair(wire.MaxRollbacks)
 	s.run(`
 		0 redeem code=$1 order_id=x     => limit_reached
 		0 update_campaign max_redemptions=2
@@ -261,19 +263,19 @@ func TestValidateSaysWhatRedeemWouldSay(t *testing.T) {
 		0 redeem code=$2 order_id=o1`)
 	before := snapshot(t, s.lane)
 	for _, tc := range []struct {
-		cmd  Command
-		at   Instant
+		cmd  wire.Command
+		at   wire.Instant
 		want string
 	}{
-		{Command{Code: s.codes["$1"]}, start, StatusRedeemed},
-		{Command{Code: s.codes["$1"], OrderID: "o1", CustomerID: "ann", ID: "x"}, start, StatusRedeemed},
-		{Command{Code: s.codes["$1"], CustomerID: "bob"}, start, string(NotHolder)},
-		{Command{Code: s.codes["$1"]}, start + hour, string(Expired)},
-		{Command{Code: s.codes["$2"]}, start, string(AlreadyRedeemed)},
-		{Command{Code: s.codes["$2"], OrderID: "o1"}, start, "repeat"},
-		{Command{Code: "nonsense"}, start, string(CodeNotFound)},
+		{wire.Command{Code: s.codes["$1"]}, start, wire.StatusRedeemed},
+		{wire.Command{Code: s.codes["$1"], OrderID: "o1", CustomerID: "ann", ID: "x"}, start, wire.StatusRedeemed},
+		{wire.Command{Code: s.codes["$1"], CustomerID: "bob"}, start, string(wire.NotHolder)},
+		{wire.Command{Code: s.codes["$1"]}, start + hour, string(wire.Expired)},
+		{wire.Command{Code: s.codes["$2"]}, start, string(wire.AlreadyRedeemed)},
+		{wire.Command{Code: s.codes["$2"], OrderID: "o1"}, start, "repeat"},
+		{wire.Command{Code: "nonsense"}, start, string(wire.CodeNotFound)},
 	} {
-		tc.cmd.Type = Redeem
+		tc.cmd.Type = wire.Redeem
 		out := s.lane.Validate(&tc.cmd, tc.at)
 		got := out.Status
 		if out.Refused() {

@@ -1,5 +1,10 @@
 package domain
 
+import (
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
+
 // expire announces which coupons have fallen. Until then their expiry was a predicate of every redeem; this changes
 // nothing for redeemers, it tells the read tables. One event, whether one coupon falls or ten million.
 func (d *decision) expire() {
@@ -7,12 +12,12 @@ func (d *decision) expire() {
 		return
 	}
 	through := min(d.cmd.Through, d.now)
-	d.out.Status = StatusExpired
+	d.out.Status = wire.StatusExpired
 	if through <= d.c.expiredThrough {
 		d.out.Repeat = true
 		return
 	}
-	ev := d.emit(CouponsExpired)
+	ev := d.emit(wire.CouponsExpired)
 	ev.Through, ev.Count = through, d.c.falling(through)
 	d.out.Count = ev.Count
 	d.apply()
@@ -20,7 +25,7 @@ func (d *decision) expire() {
 
 // falling counts the live coupons that expire after what has been announced, up to through, and takes their instants
 // out of the book: the event that follows makes it so, and finding them twice would cost as much again.
-func (c *campaign) falling(through Instant) uint64 {
+func (c *campaign) falling(through wire.Instant) uint64 {
 	fell := int64(0)
 	if c.rare != nil {
 		fell = c.rare.due.through(through)
@@ -38,7 +43,7 @@ func (d *decision) remind() {
 	}
 	c := d.c
 	customer := d.customer
-	if d.remembered(customer, Remind, StatusReminderSet) {
+	if d.remembered(customer, wire.Remind, wire.StatusReminderSet) {
 		return
 	}
 	n, ok := d.remindedOf(customer)
@@ -46,41 +51,41 @@ func (d *decision) remind() {
 		return
 	}
 	if _, pending := d.lane.pendingReminder(c, customer, d.cmd.Kind, d.cmd.Before, n); pending {
-		d.reminderOutcome(StatusReminderSet, n, true)
+		d.reminderOutcome(wire.StatusReminderSet, n, true)
 		return
 	}
 	due := d.dueAt(n)
 	if n != 0 {
 		if count, voided := c.standing(n); voided {
-			d.refuse(Voided, "the coupon is void")
+			d.refuse(wire.Voided, "the coupon is void")
 			return
 		} else if count >= c.settings.MaxRedemptions {
-			d.refuse(AlreadyRedeemed, "the coupon has been redeemed")
+			d.refuse(wire.AlreadyRedeemed, "the coupon has been redeemed")
 			return
 		}
 	}
 	switch {
 	case c.state == ended && n == 0:
-		d.refuse(CampaignEnded, "the campaign has ended")
-	case due == Never && n == 0:
-		d.refuse(TooLate, "claims are open already")
-	case due == Never:
-		d.refuse(Invalid, "kind: the coupon never expires, so there is nothing to remind of")
+		d.refuse(wire.CampaignEnded, "the campaign has ended")
+	case due == wire.Never && n == 0:
+		d.refuse(wire.TooLate, "claims are open already")
+	case due == wire.Never:
+		d.refuse(wire.Invalid, "kind: the coupon never expires, so there is nothing to remind of")
 	case due <= d.now:
-		d.refuse(TooLate, d.sayTime("the reminder would have been due at ", due, ""))
-	case n != 0 && len(c.reminders().OfCoupon(n)) >= MaxReminders:
-		d.refuse(LimitReached, d.sayNumber("a coupon may have at most ", MaxReminders, " pending reminders; cancel one first"))
-	case n == 0 && c.reminders().countOfNote(reminded(customer), c) >= MaxOpenings:
-		d.refuse(LimitReached, d.sayNumber("a customer may have at most ", MaxOpenings, " pending reminders of one opening; cancel one first"))
-	case c.reminders().Len() >= MaxPending:
-		d.refuse(LimitReached, d.sayNumber("a campaign may have at most ", MaxPending, " pending reminders"))
-	case c.lastReminder >= MaxReminder:
-		d.refuse(LimitReached, d.sayNumber("the campaign has had ", MaxReminder, " reminders, the most there may be"))
+		d.refuse(wire.TooLate, d.sayTime("the reminder would have been due at ", due, ""))
+	case n != 0 && len(c.reminders().OfCoupon(n)) >= wire.MaxReminders:
+		d.refuse(wire.LimitReached, d.sayNumber("a coupon may have at most ", wire.MaxReminders, " pending reminders; cancel one first"))
+	case n == 0 && c.reminders().CountOfNote(reminded(customer), c) >= wire.MaxOpenings:
+		d.refuse(wire.LimitReached, d.sayNumber("a customer may have at most ", wire.MaxOpenings, " pending reminders of one opening; cancel one first"))
+	case c.reminders().Len() >= wire.MaxPending:
+		d.refuse(wire.LimitReached, d.sayNumber("a campaign may have at most ", wire.MaxPending, " pending reminders"))
+	case c.lastReminder >= reminder.MaxReminder:
+		d.refuse(wire.LimitReached, d.sayNumber("the campaign has had ", reminder.MaxReminder, " reminders, the most there may be"))
 	default:
-		ev := d.emit(ReminderSet)
+		ev := d.emit(wire.ReminderSet)
 		ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.DueAt, ev.N = c.lastReminder+1, d.cmd.CustomerID, d.cmd.Kind, d.cmd.Before, due, n
 		d.apply()
-		d.reminderOutcome(StatusReminderSet, n, false)
+		d.reminderOutcome(wire.StatusReminderSet, n, false)
 	}
 }
 
@@ -91,7 +96,7 @@ func (d *decision) unremind() {
 	}
 	c := d.c
 	customer := d.customer
-	if d.remembered(customer, Unremind, StatusReminderCancelled) {
+	if d.remembered(customer, wire.Unremind, wire.StatusReminderCancelled) {
 		return
 	}
 	n, ok := d.remindedOf(customer)
@@ -109,19 +114,19 @@ func (d *decision) unremind() {
 	due := d.dueAt(n)
 	switch {
 	case pending:
-		ev := d.emit(ReminderCancelled)
+		ev := d.emit(wire.ReminderCancelled)
 		ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.N = r, d.cmd.CustomerID, d.cmd.Kind, d.cmd.Before, n
 		d.apply()
-		d.reminderOutcome(StatusReminderCancelled, n, false)
+		d.reminderOutcome(wire.StatusReminderCancelled, n, false)
 	case due <= d.now:
-		d.refuse(TooLate, d.sayTime("the reminder was due at ", due, ""))
+		d.refuse(wire.TooLate, d.sayTime("the reminder was due at ", due, ""))
 	default:
-		d.reminderOutcome(StatusReminderCancelled, n, true)
+		d.reminderOutcome(wire.StatusReminderCancelled, n, true)
 	}
 }
 
 // remembered answers a remind or unremind whose id has been accepted before.
-func (d *decision) remembered(customer customerHash, kind CommandType, status string) bool {
+func (d *decision) remembered(customer customerHash, kind wire.CommandType, status string) bool {
 	act, known := d.c.seenAct(d.id)
 	switch {
 	case !known:
@@ -137,28 +142,28 @@ func (d *decision) remembered(customer customerHash, kind CommandType, status st
 // remindedOf is the coupon that a reminder of the command's kind hangs on: the customer's newest, 0 for the opening of
 // the campaign. Without a coupon it refuses.
 func (d *decision) remindedOf(customer customerHash) (n uint32, ok bool) {
-	if d.cmd.Kind == KindOpens {
+	if d.cmd.Kind == wire.KindOpens {
 		return 0, true
 	}
 	if n, ok = d.c.newestOf(customer); !ok {
-		d.refuse(NotHolder, "the customer has no coupon of this campaign")
+		d.refuse(wire.NotHolder, "the customer has no coupon of this campaign")
 	}
 	return n, ok
 }
 
 // dueAt is when the command's reminder of coupon n falls due, Never without an anchor.
-func (d *decision) dueAt(n uint32) Instant {
-	var own Instant
+func (d *decision) dueAt(n uint32) wire.Instant {
+	var own wire.Instant
 	if n != 0 {
 		own = d.c.own(n)
 	}
-	return DueAt(d.cmd.Kind, d.cmd.Before, own, d.c.anchors())
+	return reminder.DueAt(d.cmd.Kind, d.cmd.Before, own, d.c.anchors())
 }
 
 func (d *decision) reminderOutcome(status string, n uint32, repeat bool) {
 	d.out.Status, d.out.Campaign, d.out.N, d.out.Repeat = status, d.c.name, n, repeat
 	d.out.CustomerID, d.out.Kind, d.out.Before = d.cmd.CustomerID, d.cmd.Kind, d.cmd.Before
-	if status == StatusReminderSet {
+	if status == wire.StatusReminderSet {
 		d.out.DueAt = d.dueAt(n)
 	}
 }
@@ -171,12 +176,12 @@ func (d *decision) remindDue() {
 		return
 	}
 	c := d.c
-	d.out.Status, d.out.Kind, d.out.DueAt = StatusReminderSet, d.cmd.Kind, d.cmd.DueAt
+	d.out.Status, d.out.Kind, d.out.DueAt = wire.StatusReminderSet, d.cmd.Kind, d.cmd.DueAt
 	if d.cmd.DueAt > d.now {
 		d.out.Repeat = true // too early: nothing happens, the scheduler asks again
 		return
 	}
-	set := DueSet{Kind: d.cmd.Kind, DueAt: d.cmd.DueAt, ThroughR: d.cmd.ThroughR}
+	set := wire.DueSet{Kind: d.cmd.Kind, DueAt: d.cmd.DueAt, ThroughR: d.cmd.ThroughR}
 	due := c.reminders().At(set, c.anchors())
 	if due.Subscriptions == 0 {
 		d.out.Repeat = true
@@ -203,8 +208,8 @@ func (d *decision) remindDue() {
 	d.apply()
 }
 
-func (d *decision) remindersDue(due *DueReminders) *Event {
-	ev := d.emit(RemindersDue)
+func (d *decision) remindersDue(due *reminder.DueReminders) *wire.Event {
+	ev := d.emit(wire.RemindersDue)
 	ev.Kind, ev.DueAt, ev.FromR, ev.ThroughR = due.Kind, due.DueAt, due.FromR, due.LastR
 	return ev
 }
@@ -214,14 +219,14 @@ func (d *decision) remindersDue(due *DueReminders) *Event {
 // is of no use.
 //
 // What only waited for the operator's own rate is judged as of the instant at which it could have been asked for.
-func (d *decision) late() (late bool, passed Instant) {
+func (d *decision) late() (late bool, passed wire.Instant) {
 	at := d.now
 	if d.cmd.ReadyAt != 0 {
 		at = min(at, max(d.cmd.ReadyAt, d.cmd.DueAt))
 	}
 	after := d.c.settings.LateAfter
 	switch {
-	case d.c.state == ended && d.cmd.Kind == KindOpens, after != 0 && at > d.cmd.DueAt.Add(after):
+	case d.c.state == ended && d.cmd.Kind == wire.KindOpens, after != 0 && at > d.cmd.DueAt.Add(after):
 		return true, 0
 	case at > d.cmd.DueAt.Add(d.lane.grace):
 		return false, at

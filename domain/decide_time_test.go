@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 func TestExpire(t *testing.T) {
@@ -245,11 +247,11 @@ func dueOf(t *testing.T, story string) (fired, dropped uint64) {
 	s := newScript(t)
 	s.run(story)
 	for line := range strings.Lines(string(s.step.Events)) {
-		var ev Event
-		if err := ParseEvent([]byte(line), &ev); err != nil {
+		var ev wire.Event
+		if err := wire.ParseEvent([]byte(line), &ev); err != nil {
 			t.Fatal(err)
 		}
-		if ev.Type == RemindersDue {
+		if ev.Type == wire.RemindersDue {
 			fired, dropped = fired+ev.Fired, dropped+ev.Dropped
 			if ev.FromR != 1 || ev.ThroughR != 2 {
 				t.Fatalf("from %d through %d", ev.FromR, ev.ThroughR)
@@ -321,18 +323,18 @@ func TestOnlyThoseWhoseCouponHasExpiredAreDropped(t *testing.T) {
 	var got []string
 	folded := testLane()
 	for line := range strings.Lines(string(s.step.Events)) {
-		var ev Event
-		if err := ParseEvent([]byte(line), &ev); err != nil {
+		var ev wire.Event
+		if err := wire.ParseEvent([]byte(line), &ev); err != nil {
 			t.Fatal(err)
 		}
 		if err := folded.Apply(&ev); err != nil {
 			t.Fatal(err)
 		}
-		if ev.Type == RemindersDue {
+		if ev.Type == wire.RemindersDue {
 			got = append(got, fmt.Sprintf("%d-%d: fired %d, dropped %d, passed %s", ev.FromR, ev.ThroughR, ev.Fired, ev.Dropped, ev.Passed))
 		}
 	}
-	want := []string{"1-3: fired 0, dropped 2, passed " + (start + 14*hour).String(), "2-2: fired 1, dropped 0, passed " + Instant(0).String()}
+	want := []string{"1-3: fired 0, dropped 2, passed " + (start + 14*hour).String(), "2-2: fired 1, dropped 0, passed " + wire.Instant(0).String()}
 	if !slices.Equal(got, want) || folded.reminders != 0 {
 		t.Fatalf("got %q, %d left; want %q", got, folded.reminders, want)
 	}

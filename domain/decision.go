@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Decide answers one command at the given time (see [Lane.Advance]) and appends the events it makes to evs. The events
 // are applied already when it returns. A refusal and a repeat make no events.
-func (l *Lane) Decide(cmd *Command, at Instant, evs []Event) ([]Event, Outcome) {
+func (l *Lane) Decide(cmd *wire.Command, at wire.Instant, evs []wire.Event) ([]wire.Event, wire.Outcome) {
 	d := decision{events: evs}
 	first := len(evs)
 	p := [1]prepared{{cmd: cmd}}
@@ -23,39 +24,39 @@ func (l *Lane) Decide(cmd *Command, at Instant, evs []Event) ([]Event, Outcome) 
 }
 
 // decide answers one command. Code and Message in what it says are views of the decision: they live until the next one.
-func (d *decision) decide(l *Lane, p *prepared, now Instant) {
+func (d *decision) decide(l *Lane, p *prepared, now wire.Instant) {
 	d.lane, d.prepared, d.now, d.c, d.first, d.shown, d.open = l, p, now, nil, len(d.events), 0, 0
 	cmd := p.cmd
-	d.out = Outcome{ID: cmd.ID, Campaign: cmd.Campaign}
+	d.out = wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign}
 	switch cmd.Type {
-	case Claim:
+	case wire.Claim:
 		d.claim()
-	case Redeem:
+	case wire.Redeem:
 		d.redeem()
-	case Rollback:
+	case wire.Rollback:
 		d.rollback()
-	case Void:
+	case wire.Void:
 		d.void()
-	case Extend:
+	case wire.Extend:
 		d.extend()
-	case Remind:
+	case wire.Remind:
 		d.remind()
-	case Unremind:
+	case wire.Unremind:
 		d.unremind()
-	case Expire:
+	case wire.Expire:
 		d.expire()
-	case RemindDue:
+	case wire.RemindDue:
 		d.remindDue()
-	case CreateCampaign:
+	case wire.CreateCampaign:
 		d.create()
-	case UpdateCampaign:
+	case wire.UpdateCampaign:
 		d.update()
-	case PauseCampaign, ResumeCampaign, EndCampaign:
+	case wire.PauseCampaign, wire.ResumeCampaign, wire.EndCampaign:
 		d.turn()
-	case ImportCodes:
+	case wire.ImportCodes:
 		d.importCodes()
 	default:
-		d.refuse(Invalid, "unknown command")
+		d.refuse(wire.Invalid, "unknown command")
 	}
 }
 
@@ -63,11 +64,11 @@ func (d *decision) decide(l *Lane, p *prepared, now Instant) {
 type decision struct {
 	*prepared
 	lane   *Lane
-	now    Instant
+	now    wire.Instant
 	c      *campaign // the one it is about
-	events []Event
+	events []wire.Event
 	first  int
-	out    Outcome
+	out    wire.Outcome
 
 	code    [code.MaxCodeLen]byte // of the coupon in question
 	shown   int                   // length of it; 0 = not worked out yet
@@ -78,8 +79,8 @@ type decision struct {
 
 // refuse answers no. The message is for people: it names what to do where there is something to do. A campaign is refused
 // a million times, so messages are not formatted by package fmt.
-func (d *decision) refuse(r Refusal, message string) {
-	d.out = Outcome{ID: d.cmd.ID, Status: StatusRefused, Campaign: d.cmd.Campaign, Refusal: r, Message: message}
+func (d *decision) refuse(r wire.Refusal, message string) {
+	d.out = wire.Outcome{ID: d.cmd.ID, Status: wire.StatusRefused, Campaign: d.cmd.Campaign, Refusal: r, Message: message}
 	if d.c != nil {
 		d.out.Campaign = d.c.name
 	}
@@ -88,19 +89,19 @@ func (d *decision) refuse(r Refusal, message string) {
 // say is a message around a text.
 func (d *decision) say(before, text, after string) string {
 	d.message = append(append(append(d.message[:0], before...), text...), after...)
-	return view(d.message)
+	return wire.View(d.message)
 }
 
 // sayNumber is a message around a number.
 func (d *decision) sayNumber(before string, n uint32, after string) string {
 	d.message = append(strconv.AppendUint(append(d.message[:0], before...), uint64(n), 10), after...)
-	return view(d.message)
+	return wire.View(d.message)
 }
 
 // sayTime is a message around an instant.
-func (d *decision) sayTime(before string, at Instant, after string) string {
-	d.message = append(at.append(append(d.message[:0], before...)), after...)
-	return view(d.message)
+func (d *decision) sayTime(before string, at wire.Instant, after string) string {
+	d.message = append(at.Append(append(d.message[:0], before...)), after...)
+	return wire.View(d.message)
 }
 
 // campaign finds the command's campaign or refuses.
@@ -109,7 +110,7 @@ func (d *decision) campaign() bool {
 		d.c = d.lane.find(d.cmd.Campaign)
 	}
 	if d.c == nil {
-		d.refuse(CampaignNotFound, d.say("there is no campaign ", d.cmd.Campaign, ""))
+		d.refuse(wire.CampaignNotFound, d.say("there is no campaign ", d.cmd.Campaign, ""))
 		return false
 	}
 	return true
@@ -119,7 +120,7 @@ func (d *decision) campaign() bool {
 func (d *decision) coupon() (n uint32, ok bool) {
 	c, n, ok := d.lane.coupon(d.prepared)
 	if !ok {
-		d.refuse(CodeNotFound, "there is no such code")
+		d.refuse(wire.CodeNotFound, "there is no such code")
 		return 0, false
 	}
 	d.c = c
@@ -140,22 +141,22 @@ func (d *decision) codeOf(n uint32) string {
 	default:
 		d.shown = len(d.lane.codec.AppendCode(d.code[:0], d.c.settings.Prefix, d.c.number, n))
 	}
-	return view(d.code[:d.shown])
+	return wire.View(d.code[:d.shown])
 }
 
 // reused refuses an id that stood on another command before.
 func (d *decision) reused() {
-	d.refuse(IdempotencyKeyReused, d.say("the id ", d.cmd.ID, " stood on another command before; give each command an id of its own"))
+	d.refuse(wire.IdempotencyKeyReused, d.say("the id ", d.cmd.ID, " stood on another command before; give each command an id of its own"))
 }
 
 // emit adds an event of the command and returns it to be filled in.
-func (d *decision) emit(t EventType) *Event {
+func (d *decision) emit(t wire.EventType) *wire.Event {
 	n := len(d.events)
 	if n < cap(d.events) {
 		d.events = d.events[:n+1]
-		d.events[n] = Event{}
+		d.events[n] = wire.Event{}
 	} else {
-		d.events = append(d.events, Event{})
+		d.events = append(d.events, wire.Event{})
 	}
 	ev := &d.events[n]
 	ev.Type, ev.Campaign, ev.At, ev.ID = t, d.c.name, d.now, d.cmd.ID
@@ -179,7 +180,7 @@ func (d *decision) applied(err error) {
 
 // holds reports whether the command's customer, if it names one, holds coupon n.
 func (d *decision) holds(n uint32) bool {
-	return d.cmd.CustomerID == "" || d.customer == d.c.claims.at(n-1).customer
+	return d.cmd.CustomerID == "" || d.customer == d.c.claims.At(n-1).customer
 }
 
 // couponOutcome fills in what every answer about a coupon says.
@@ -187,7 +188,7 @@ func (d *decision) couponOutcome(status string, n uint32) {
 	d.out.Status, d.out.Campaign, d.out.N = status, d.c.name, n
 	d.out.Code = d.codeOf(n)
 	d.out.CustomerID = d.cmd.CustomerID
-	if at := d.c.expires(n); at != Never {
+	if at := d.c.expires(n); at != wire.Never {
 		d.out.ExpiresAt = at
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // foldedAhead is how many event lines are read before the first of them is applied: while one waits for memory, the
@@ -14,7 +15,7 @@ const foldedAhead = code.Batch
 // foldLine is an event line, read.
 type foldLine struct {
 	number int // from 1, empty lines counted
-	event  Event
+	event  wire.Event
 	hashes eventHashes
 	err    error
 }
@@ -25,7 +26,7 @@ type eventHashes struct {
 	customer customerHash
 }
 
-func (l *Lane) hashesOf(ev *Event) (h eventHashes) {
+func (l *Lane) hashesOf(ev *wire.Event) (h eventHashes) {
 	h.id = l.hash.text(ev.ID)
 	if ev.CustomerID != "" {
 		h.customer = l.hash.customer(ev.CustomerID)
@@ -52,7 +53,7 @@ func (l *Lane) Fold(payload []byte) (n int, err error) {
 			}
 			f := &x[read]
 			f.number = number
-			if f.err = f.event.parse(line); f.err == nil {
+			if f.err = f.event.ParseView(line); f.err == nil {
 				f.hashes = l.hashesOf(&f.event)
 				l.touchClaim(f)
 			}
@@ -77,10 +78,10 @@ func (l *Lane) Fold(payload []byte) (n int, err error) {
 
 // touchClaim asks memory for what applying a claim will look at, without waiting for it.
 func (l *Lane) touchClaim(f *foldLine) {
-	if f.event.Type != CouponClaimed {
+	if f.event.Type != wire.CouponClaimed {
 		return
 	}
 	if c := l.find(f.event.Campaign); c != nil && c.indexes != nil {
-		l.touched += c.indexes.ids.touch(f.hashes.id) + c.indexes.customers.touch(f.hashes.customer[0])
+		l.touched += c.indexes.ids.Touch(f.hashes.id) + c.indexes.customers.Touch(f.hashes.customer[0])
 	}
 }

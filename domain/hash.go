@@ -1,9 +1,12 @@
 package domain
 
 import (
+	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/seed-4a2410e3/scrip/domain/siphash"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // hasher makes the keyed hashes kept instead of customers, orders and ids. Keyed, so that nobody outside can choose ids
@@ -17,7 +20,7 @@ func (h hasher) text(s string) uint64 { return siphash.Sum64(h.key, s) }
 // reminder is the argument hash of a remind or unremind command.
 func (h hasher) reminder(customer customerHash, kind string, before time.Duration) uint64 {
 	x := reminded(customer) ^ leadHash(before)
-	if kind == KindExpires {
+	if kind == wire.KindExpires {
 		x = ^x
 	}
 	return x
@@ -28,3 +31,49 @@ func (h hasher) reminder(customer customerHash, kind string, before time.Duratio
 func reminded(customer customerHash) uint64 { return customer[0] ^ customer[1]*0x9e3779b97f4a7c15 }
 
 func leadHash(before time.Duration) uint64 { return uint64(before) * 0xff51afd7ed558ccd }
+
+// settingsPool lets campaigns share what is equal in their settings: a million small campaigns mostly differ in their
+// times, if at all. It is a cache, no registry: what is pushed out of it is kept by those who have it already. The zero
+// value is ready.
+type settingsPool struct {
+	whole [64]*wire.Settings
+	texts [64]string
+}
+
+// keep returns settings equal to s that nobody writes and that do not hang on what s is a view of.
+func (p *settingsPool) keep(s *wire.Settings) *wire.Settings {
+	h := uint64(s.Codes)
+	for _, v := range [...]uint64{
+		uint64(s.PerCustomer), uint64(s.OpensAt), uint64(s.ClosesAt), uint64(s.ExpiresAt), uint64(s.ValidFor), uint64(s.LateAfter),
+		uint64(s.MaxRedemptions),
+	} {
+		h = (h ^ v) * 0x9e3779b97f4a7c15
+	}
+	place := &p.whole[h>>58]
+	if *place == nil || !(*place).Equal(s) {
+		kept := *s
+		kept.Prefix, kept.Category, kept.Priority = p.text(s.Prefix), p.text(s.Category), p.text(s.Priority)
+		kept.Benefit = nil
+		if benefit := p.text(wire.View(s.Benefit)); benefit != "" {
+			kept.Benefit = unsafe.Slice(unsafe.StringData(benefit), len(benefit))
+		}
+		*place = &kept
+	}
+	return *place
+}
+
+// text returns a string equal to s that nobody writes.
+func (p *settingsPool) text(s string) string {
+	if s == "" {
+		return ""
+	}
+	h := uint64(len(s))
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 0x9e3779b97f4a7c15
+	}
+	place := &p.texts[h>>58]
+	if *place != s {
+		*place = strings.Clone(s)
+	}
+	return *place
+}

@@ -3,15 +3,17 @@ package domain
 import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/siphash"
+	"github.com/seed-4a2410e3/scrip/domain/table"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // importedCodes keeps the codes an operator brought along, packed, in the order they came: the code of coupon n is
 // number n. Two codes are the same if they fold to the same text.
 type importedCodes struct {
 	key    [16]byte
-	blocks [][]byte      // length byte, then the code; a code never spans two blocks
-	places pages[uint32] // block number << blockBits | offset
-	byText index         // hash of the folded code → place
+	blocks [][]byte            // length byte, then the code; a code never spans two blocks
+	places table.Pages[uint32] // block number << blockBits | offset
+	byText table.Index         // hash of the folded code → place
 }
 
 const (
@@ -21,13 +23,13 @@ const (
 	maxImportedBlocks = 1 << (32 - blockBits)
 )
 
-func (c *importedCodes) len() uint32 { return c.places.len() }
+func (c *importedCodes) len() uint32 { return c.places.Len() }
 
 // at returns imported code i, from 0: a view, for what stands in a block is never written again.
-func (c *importedCodes) at(i uint32) string { return view(c.bytesAt(i)) }
+func (c *importedCodes) at(i uint32) string { return wire.View(c.bytesAt(i)) }
 
 func (c *importedCodes) bytesAt(i uint32) []byte {
-	place := *c.places.at(i)
+	place := *c.places.At(i)
 	block := c.blocks[place>>blockBits]
 	off := place & (blockSize - 1)
 	return block[off+1 : off+1+uint32(block[off])]
@@ -36,7 +38,7 @@ func (c *importedCodes) bytesAt(i uint32) []byte {
 // find returns the number of a code as a person may type it.
 func (c *importedCodes) find(text string) (uint32, bool) {
 	folded := code.FoldImported(text)
-	return c.byText.find(siphash.Sum64(c.key, folded), func(i uint32) bool {
+	return c.byText.Find(siphash.Sum64(c.key, folded), func(i uint32) bool {
 		return code.FoldImported(c.at(i)) == folded
 	})
 }
@@ -60,9 +62,9 @@ func (c *importedCodes) add(text string) bool {
 
 // place notes that the next code lies there.
 func (c *importedCodes) place(block, off int) {
-	i, place := c.places.add(MaxCodes)
+	i, place := c.places.Add(wire.MaxCodes)
 	*place = uint32(block)<<blockBits | uint32(off)
-	c.byText.add(c.hash(i), i, c.hash)
+	c.byText.Add(c.hash(i), i, c.hash)
 }
 
 // addBlock appends a whole block as a snapshot holds it; false if it is not made of codes that are not there yet.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Lane is the state of all campaigns of one partition of the log. One goroutine owns it.
@@ -21,12 +22,12 @@ type Lane struct {
 	campaigns map[string]*campaign
 	byPlace   []*campaign // by number: the one at k has number k·lanes + lane
 	names     byName
-	last      *campaign // found last: lines come in crowds for one campaign
-	epoch     uint32    // rises with each Freeze; a campaign of an older one is copied before it is written
-	listed    []uint32  // places in byPlace of those with maps that Freeze must copy
-	clock     Instant   // time of the newest command seen; never runs backwards
-	reminders int       // pending, over all campaigns
-	parked    int       // that redemptions cancelled, likewise
+	last      *campaign    // found last: lines come in crowds for one campaign
+	epoch     uint32       // rises with each Freeze; a campaign of an older one is copied before it is written
+	listed    []uint32     // places in byPlace of those with maps that Freeze must copy
+	clock     wire.Instant // time of the newest command seen; never runs backwards
+	reminders int          // pending, over all campaigns
+	parked    int          // that redemptions cancelled, likewise
 
 	few      uint8 // of its campaigns
 	settings settingsPool
@@ -61,17 +62,17 @@ func NewLane(o LaneOptions) *Lane {
 // says which it was.
 func (l *Lane) SetGrace(d time.Duration) {
 	if d <= 0 {
-		d = DefaultReminderGrace
+		d = wire.DefaultReminderGrace
 	}
 	l.grace = d
 }
 
 // Clock is the lane's time: that of the newest command or event seen.
-func (l *Lane) Clock() Instant { return l.clock }
+func (l *Lane) Clock() wire.Instant { return l.clock }
 
 // Advance moves the lane's clock to at, unless it is there already, and returns its time. Time never runs backwards in
 // a lane, whatever the clock of the machine that stamped the command did.
-func (l *Lane) Advance(at Instant) Instant {
+func (l *Lane) Advance(at wire.Instant) wire.Instant {
 	l.clock = max(l.clock, at)
 	return l.clock
 }
@@ -121,8 +122,8 @@ func (l *Lane) own(c *campaign) *campaign {
 	}
 	own := *c
 	own.epoch = l.epoch
-	own.claims.freeze()
-	own.acts.freeze()
+	own.claims.Freeze()
+	own.acts.Freeze()
 	if own.imported != nil {
 		imported := *own.imported
 		imported.blocks = slices.Clone(imported.blocks)

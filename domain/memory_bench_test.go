@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // heapBytes is what is on the heap after a collection.
@@ -22,12 +24,12 @@ func heapBytes() uint64 {
 func BenchmarkStateBytes(b *testing.B) {
 	l := testLane()
 	before := heapBytes()
-	var evs []Event
-	evs, _ = l.Decide(&Command{Type: CreateCampaign, ID: "create", Campaign: "s", Patch: PatchOf(DefaultSettings(MaxCodes))}, start, evs)
+	var evs []wire.Event
+	evs, _ = l.Decide(&wire.Command{Type: wire.CreateCampaign, ID: "create", Campaign: "s", Patch: wire.PatchOf(wire.DefaultSettings(wire.MaxCodes))}, start, evs)
 	longest := time.Duration(0)
 	b.ResetTimer()
 	for i := range b.N {
-		cmd := Command{Type: Claim, ID: fmt.Sprint("claim-", i), Campaign: "s", CustomerID: fmt.Sprint("customer-", i)}
+		cmd := wire.Command{Type: wire.Claim, ID: fmt.Sprint("claim-", i), Campaign: "s", CustomerID: fmt.Sprint("customer-", i)}
 		began := time.Now()
 		evs, _ = l.Decide(&cmd, start, evs[:0])
 		longest = max(longest, time.Since(began))
@@ -59,25 +61,25 @@ func BenchmarkCampaignBytes(b *testing.B) {
 	for b.Loop() {
 		l := testLane()
 		before := heapBytes()
-		var evs []Event
+		var evs []wire.Event
 		names := make([]string, campaigns)
 		for i := range campaigns {
 			names[i] = fmt.Sprint("campaign-", i)
 		}
 		named := heapBytes() - before
 		for i, name := range names {
-			s := DefaultSettings(coupons)
+			s := wire.DefaultSettings(coupons)
 			s.Category, s.Benefit = "food", []byte(`{"percent":10}`)
 			if i%4 == 0 {
-				s.ExpiresAt = start + Instant(i+1)*minute
+				s.ExpiresAt = start + wire.Instant(i+1)*minute
 			}
-			cmd := Command{Type: CreateCampaign, ID: "create-" + name, Campaign: string([]byte(name)), Patch: PatchOf(s)}
+			cmd := wire.Command{Type: wire.CreateCampaign, ID: "create-" + name, Campaign: string([]byte(name)), Patch: wire.PatchOf(s)}
 			evs, _ = l.Decide(&cmd, start, evs[:0])
 		}
 		b.ReportMetric(float64(heapBytes()-before-named)/campaigns, "B/campaign")
 		for n := range coupons {
 			for _, name := range names {
-				cmd := Command{Type: Claim, ID: fmt.Sprint("claim-", name, n), Campaign: name, CustomerID: fmt.Sprint("customer-", n)}
+				cmd := wire.Command{Type: wire.Claim, ID: fmt.Sprint("claim-", name, n), Campaign: name, CustomerID: fmt.Sprint("customer-", n)}
 				evs, _ = l.Decide(&cmd, start, evs[:0])
 			}
 		}

@@ -5,26 +5,28 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // model is the contract written down a second time, as naively as it goes: customers, orders and ids in clear, everything
 // found by looking at everything, every count made by counting. It knows nothing of hashes, indexes, pages or watermarks
 // of groups.
 type model struct {
-	clock     Instant
+	clock     wire.Instant
 	campaigns map[string]*mCampaign
 	codes     map[string]*mCoupon // generated codes as learned from the claims' answers, folded
 }
 
 type mCampaign struct {
 	name           string
-	settings       Settings
+	settings       wire.Settings
 	imported       bool
 	state          string
 	codes          []string // imported
 	coupons        []*mCoupon
 	accepted       map[string]mAccepted
-	expiredThrough Instant
+	expiredThrough wire.Instant
 	reminders      []*mReminder
 	parked         []*mReminder // that redemptions cancelled
 	lastR          uint64
@@ -35,7 +37,7 @@ type mCoupon struct {
 	n           uint32
 	code        string
 	customer    string
-	own         Instant
+	own         wire.Instant
 	void        bool
 	redemptions []*mRedemption
 }
@@ -56,12 +58,12 @@ type mReminder struct {
 
 // mAccepted is an accepted command and, where a repeat needs it, what it was answered.
 type mAccepted struct {
-	kind     CommandType
+	kind     wire.CommandType
 	customer string
 	n        uint32
 	order    string
 	count    uint32
-	settings Settings
+	settings wire.Settings
 	reminder string
 }
 
@@ -90,14 +92,14 @@ func (k *mCoupon) shown() string {
 	return k.code
 }
 
-func (k *mCoupon) expires() Instant {
+func (k *mCoupon) expires() wire.Instant {
 	switch {
 	case k.own != 0:
 		return k.own
 	case k.c.settings.ExpiresAt != 0:
 		return k.c.settings.ExpiresAt
 	}
-	return Never
+	return wire.Never
 }
 
 func (k *mCoupon) live() bool { return !k.void && k.count() < k.c.settings.MaxRedemptions }
@@ -118,19 +120,19 @@ func (c *mCampaign) newest(customer string) *mCoupon {
 	return nil
 }
 
-func (c *mCampaign) due(r *mReminder) Instant {
+func (c *mCampaign) due(r *mReminder) wire.Instant {
 	anchor := c.settings.OpensAt
-	if r.kind == KindExpires {
+	if r.kind == wire.KindExpires {
 		anchor = r.coupon.expires()
 	}
-	if anchor == 0 || anchor == Never {
-		return Never
+	if anchor == 0 || anchor == wire.Never {
+		return wire.Never
 	}
-	return anchor - Instant(r.before.Microseconds())
+	return anchor - wire.Instant(r.before.Microseconds())
 }
 
 // restore sets a reminder again that a redemption cancelled, if it is still ahead and there is room for it.
-func (c *mCampaign) restore(r *mReminder, now Instant) {
+func (c *mCampaign) restore(r *mReminder, now wire.Instant) {
 	ofCoupon := 0
 	for _, o := range c.reminders {
 		if o.coupon == r.coupon {
@@ -139,7 +141,7 @@ func (c *mCampaign) restore(r *mReminder, now Instant) {
 			}
 		}
 	}
-	if due := c.due(r); due > now && due != Never && ofCoupon < 3 {
+	if due := c.due(r); due > now && due != wire.Never && ofCoupon < 3 {
 		c.restoreOne(r)
 	}
 }
@@ -152,12 +154,12 @@ func (c *mCampaign) restoreOne(r *mReminder) {
 	c.reminders = append(c.reminders, &again)
 }
 
-func refused(cmd *Command, campaign string, r Refusal) Outcome {
-	return Outcome{ID: cmd.ID, Campaign: campaign, Status: StatusRefused, Refusal: r}
+func refused(cmd *wire.Command, campaign string, r wire.Refusal) wire.Outcome {
+	return wire.Outcome{ID: cmd.ID, Campaign: campaign, Status: wire.StatusRefused, Refusal: r}
 }
 
 // find is the coupon a code stands for, nil if it is malformed, unclaimed or forged.
-func (m *model) find(cmd *Command) *mCoupon {
+func (m *model) find(cmd *wire.Command) *mCoupon {
 	if c := m.campaigns[cmd.Campaign]; cmd.Campaign != "" && c != nil && c.imported {
 		for i, code := range c.codes {
 			if foldCode(code) == foldCode(cmd.Code) && i < len(c.coupons) {
@@ -178,57 +180,57 @@ func (m *model) find(cmd *Command) *mCoupon {
 }
 
 // decide predicts the answer, without its message and, for a new claim of a generated code, without the code.
-func (m *model) decide(cmd *Command, at Instant) Outcome {
+func (m *model) decide(cmd *wire.Command, at wire.Instant) wire.Outcome {
 	m.clock = max(m.clock, at)
 	if cmd.Type.HasCode() {
 		return m.onCoupon(cmd)
 	}
 	c := m.campaigns[cmd.Campaign]
-	if cmd.Type == CreateCampaign {
+	if cmd.Type == wire.CreateCampaign {
 		return m.create(cmd, c)
 	}
 	if c == nil {
-		return refused(cmd, cmd.Campaign, CampaignNotFound)
+		return refused(cmd, cmd.Campaign, wire.CampaignNotFound)
 	}
-	no := func(r Refusal) Outcome { return refused(cmd, c.name, r) }
+	no := func(r wire.Refusal) wire.Outcome { return refused(cmd, c.name, r) }
 	was, known := c.accepted[cmd.ID]
-	if cmd.Type == Expire || cmd.Type == RemindDue {
+	if cmd.Type == wire.Expire || cmd.Type == wire.RemindDue {
 		known = false
 	}
 	if known && was.kind != cmd.Type {
-		return no(IdempotencyKeyReused)
+		return no(wire.IdempotencyKeyReused)
 	}
-	out := Outcome{ID: cmd.ID, Campaign: c.name, Repeat: known}
+	out := wire.Outcome{ID: cmd.ID, Campaign: c.name, Repeat: known}
 	accept := func(a mAccepted) { a.kind = cmd.Type; c.accepted[cmd.ID] = a }
 	switch cmd.Type {
-	case Claim:
+	case wire.Claim:
 		return m.claim(cmd, c, was, known)
-	case PauseCampaign, ResumeCampaign, EndCampaign:
-		to := map[CommandType]string{PauseCampaign: "paused", ResumeCampaign: "active", EndCampaign: "ended"}[cmd.Type]
-		out.Status = map[CommandType]string{PauseCampaign: "paused", ResumeCampaign: "resumed", EndCampaign: "ended"}[cmd.Type]
+	case wire.PauseCampaign, wire.ResumeCampaign, wire.EndCampaign:
+		to := map[wire.CommandType]string{wire.PauseCampaign: "paused", wire.ResumeCampaign: "active", wire.EndCampaign: "ended"}[cmd.Type]
+		out.Status = map[wire.CommandType]string{wire.PauseCampaign: "paused", wire.ResumeCampaign: "resumed", wire.EndCampaign: "ended"}[cmd.Type]
 		switch {
 		case known:
 		case c.state == to:
 			out.Repeat = true
 		case c.state == "ended":
-			return no(CampaignEnded)
+			return no(wire.CampaignEnded)
 		default:
 			c.state = to
 			accept(mAccepted{})
 		}
 		return out
-	case UpdateCampaign:
-		out.Status = StatusUpdated
+	case wire.UpdateCampaign:
+		out.Status = wire.StatusUpdated
 		if known {
 			return out
 		}
-		s := cmd.Patch.onto(c.settings)
+		s := cmd.Patch.Onto(c.settings)
 		switch {
 		case c.state == "ended":
-			return no(CampaignEnded)
-		case s.check() != nil, c.imported && s.Codes != 0, s.Codes < c.settings.Codes,
+			return no(wire.CampaignEnded)
+		case s.Check() != nil, c.imported && s.Codes != 0, s.Codes < c.settings.Codes,
 			s.ExpiresAt != c.settings.ExpiresAt && s.ExpiresAt != 0 && s.ExpiresAt <= m.clock:
-			return no(Invalid)
+			return no(wire.Invalid)
 		case s.Equal(&c.settings):
 			out.Repeat = true
 			return out
@@ -236,17 +238,17 @@ func (m *model) decide(cmd *Command, at Instant) Outcome {
 		c.settings = s
 		accept(mAccepted{})
 		return out
-	case ImportCodes:
-		out.Status = StatusImported
+	case wire.ImportCodes:
+		out.Status = wire.StatusImported
 		if known {
 			out.Count = uint64(was.count)
 			return out
 		}
 		if c.state == "ended" {
-			return no(CampaignEnded)
+			return no(wire.CampaignEnded)
 		}
 		if !c.imported {
-			return no(Invalid)
+			return no(wire.Invalid)
 		}
 		for _, code := range cmd.Codes {
 			there := false
@@ -264,8 +266,8 @@ func (m *model) decide(cmd *Command, at Instant) Outcome {
 		}
 		accept(mAccepted{count: uint32(out.Count)})
 		return out
-	case Expire:
-		out.Status = StatusExpired
+	case wire.Expire:
+		out.Status = wire.StatusExpired
 		through := min(cmd.Through, m.clock)
 		if through <= c.expiredThrough {
 			out.Repeat = true
@@ -279,8 +281,8 @@ func (m *model) decide(cmd *Command, at Instant) Outcome {
 		}
 		c.expiredThrough = through
 		return out
-	case RemindDue:
-		out.Status, out.Kind, out.DueAt = StatusReminderSet, cmd.Kind, cmd.DueAt
+	case wire.RemindDue:
+		out.Status, out.Kind, out.DueAt = wire.StatusReminderSet, cmd.Kind, cmd.DueAt
 		if cmd.DueAt <= m.clock {
 			var left []*mReminder
 			for _, r := range c.reminders {
@@ -298,41 +300,41 @@ func (m *model) decide(cmd *Command, at Instant) Outcome {
 	return m.remind(cmd, c, was, known)
 }
 
-func (m *model) create(cmd *Command, c *mCampaign) Outcome {
-	s := cmd.Patch.onto(defaultSettings())
-	out := Outcome{ID: cmd.ID, Campaign: cmd.Campaign, Status: StatusCreated}
+func (m *model) create(cmd *wire.Command, c *mCampaign) wire.Outcome {
+	s := cmd.Patch.Onto(wire.DefaultSettings(0))
+	out := wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign, Status: wire.StatusCreated}
 	if c != nil {
 		was, known := c.accepted[cmd.ID]
 		switch {
-		case known && (was.kind != CreateCampaign || !was.settings.Equal(&s)):
-			return refused(cmd, c.name, IdempotencyKeyReused)
+		case known && (was.kind != wire.CreateCampaign || !was.settings.Equal(&s)):
+			return refused(cmd, c.name, wire.IdempotencyKeyReused)
 		case known || s.Equal(&c.settings):
 			out.Repeat = true
 			return out
 		}
-		return refused(cmd, c.name, CampaignExists)
+		return refused(cmd, c.name, wire.CampaignExists)
 	}
-	if s.check() != nil || s.Closes() <= m.clock {
-		return refused(cmd, cmd.Campaign, Invalid)
+	if s.Check() != nil || s.Closes() <= m.clock {
+		return refused(cmd, cmd.Campaign, wire.Invalid)
 	}
 	c = &mCampaign{name: cmd.Campaign, settings: s, imported: s.Codes == 0, state: "active", accepted: make(map[string]mAccepted)}
-	c.accepted[cmd.ID] = mAccepted{kind: CreateCampaign, settings: s}
+	c.accepted[cmd.ID] = mAccepted{kind: wire.CreateCampaign, settings: s}
 	m.campaigns[c.name] = c
 	return out
 }
 
-func (m *model) claim(cmd *Command, c *mCampaign, was mAccepted, known bool) Outcome {
-	no := func(r Refusal) Outcome { return refused(cmd, c.name, r) }
-	answer := func(k *mCoupon, repeat bool) Outcome {
-		out := Outcome{ID: cmd.ID, Status: StatusClaimed, Campaign: c.name, N: k.n, Code: k.shown(), CustomerID: cmd.CustomerID, Repeat: repeat}
-		if e := k.expires(); e != Never {
+func (m *model) claim(cmd *wire.Command, c *mCampaign, was mAccepted, known bool) wire.Outcome {
+	no := func(r wire.Refusal) wire.Outcome { return refused(cmd, c.name, r) }
+	answer := func(k *mCoupon, repeat bool) wire.Outcome {
+		out := wire.Outcome{ID: cmd.ID, Status: wire.StatusClaimed, Campaign: c.name, N: k.n, Code: k.shown(), CustomerID: cmd.CustomerID, Repeat: repeat}
+		if e := k.expires(); e != wire.Never {
 			out.ExpiresAt = e
 		}
 		return out
 	}
 	if known {
 		if was.customer != cmd.CustomerID {
-			return no(IdempotencyKeyReused)
+			return no(wire.IdempotencyKeyReused)
 		}
 		return answer(c.coupons[was.n-1], true)
 	}
@@ -347,17 +349,17 @@ func (m *model) claim(cmd *Command, c *mCampaign, was mAccepted, known bool) Out
 	case had > 0 && s.PerCustomer == 1:
 		return answer(c.newest(cmd.CustomerID), true)
 	case c.state == "ended":
-		return no(CampaignEnded)
+		return no(wire.CampaignEnded)
 	case c.state == "paused":
-		return no(CampaignPaused)
+		return no(wire.CampaignPaused)
 	case m.clock < s.OpensAt:
-		return no(ClaimNotOpen)
+		return no(wire.ClaimNotOpen)
 	case s.ClosesAt != 0 && m.clock >= s.ClosesAt, s.ClosesAt == 0 && s.ExpiresAt != 0 && m.clock >= s.ExpiresAt:
-		return no(ClaimClosed)
+		return no(wire.ClaimClosed)
 	case s.PerCustomer != 0 && had >= s.PerCustomer:
-		return no(ClaimLimitReached)
+		return no(wire.ClaimLimitReached)
 	case len(c.coupons) >= c.total():
-		return no(SoldOut)
+		return no(wire.SoldOut)
 	}
 	k := &mCoupon{c: c, n: uint32(len(c.coupons) + 1), customer: cmd.CustomerID}
 	if s.ValidFor != 0 {
@@ -366,18 +368,18 @@ func (m *model) claim(cmd *Command, c *mCampaign, was mAccepted, known bool) Out
 			unit = int64(time.Minute)
 		}
 		end := m.clock.Time().Add(s.ValidFor).UnixNano()
-		k.own = Instant((end + unit - 1) / unit * unit / 1000)
+		k.own = wire.Instant((end + unit - 1) / unit * unit / 1000)
 	}
 	if c.imported {
 		k.code = c.codes[k.n-1]
 	}
 	c.coupons = append(c.coupons, k)
-	c.accepted[cmd.ID] = mAccepted{kind: Claim, customer: cmd.CustomerID, n: k.n}
+	c.accepted[cmd.ID] = mAccepted{kind: wire.Claim, customer: cmd.CustomerID, n: k.n}
 	return answer(k, false)
 }
 
 // learn takes over the code of a new claim, which the model cannot know.
-func (m *model) learn(out Outcome) error {
+func (m *model) learn(out wire.Outcome) error {
 	c := m.campaigns[out.Campaign]
 	k := c.coupons[out.N-1]
 	if c.imported {
@@ -396,19 +398,19 @@ func (m *model) learn(out Outcome) error {
 	return nil
 }
 
-func (m *model) onCoupon(cmd *Command) Outcome {
+func (m *model) onCoupon(cmd *wire.Command) wire.Outcome {
 	k := m.find(cmd)
 	if k == nil {
-		return refused(cmd, cmd.Campaign, CodeNotFound)
+		return refused(cmd, cmd.Campaign, wire.CodeNotFound)
 	}
 	c := k.c
-	no := func(r Refusal) Outcome { return refused(cmd, c.name, r) }
+	no := func(r wire.Refusal) wire.Outcome { return refused(cmd, c.name, r) }
 	was, known := c.accepted[cmd.ID]
 	holder := cmd.CustomerID == "" || cmd.CustomerID == k.customer
 	if known && (was.kind != cmd.Type || was.n != k.n || was.order != cmd.OrderID || !holder) {
-		return no(IdempotencyKeyReused)
+		return no(wire.IdempotencyKeyReused)
 	}
-	out := Outcome{ID: cmd.ID, Campaign: c.name, N: k.n, CustomerID: cmd.CustomerID, OrderID: cmd.OrderID, Repeat: known}
+	out := wire.Outcome{ID: cmd.ID, Campaign: c.name, N: k.n, CustomerID: cmd.CustomerID, OrderID: cmd.OrderID, Repeat: known}
 	out.Code = k.shown()
 	var newest *mRedemption // for that order
 	for _, r := range k.redemptions {
@@ -416,9 +418,9 @@ func (m *model) onCoupon(cmd *Command) Outcome {
 			newest = r
 		}
 	}
-	finish := func(status string) Outcome {
+	finish := func(status string) wire.Outcome {
 		out.Status = status
-		if e := k.expires(); e != Never {
+		if e := k.expires(); e != wire.Never {
 			out.ExpiresAt = e
 		}
 		return out
@@ -440,30 +442,30 @@ func (m *model) onCoupon(cmd *Command) Outcome {
 	}
 	unpark := func() { c.parked = slices.DeleteFunc(c.parked, func(r *mReminder) bool { return r.coupon == k }) }
 	switch cmd.Type {
-	case Redeem:
+	case wire.Redeem:
 		out.Benefit = c.settings.Benefit
 		if known {
 			out.RedeemedCount = was.count
-			return finish(StatusRedeemed)
+			return finish(wire.StatusRedeemed)
 		}
 		if holder && newest != nil && !newest.rolledBack {
 			out.Repeat = true
 			out.RedeemedCount = newest.count
-			return finish(StatusRedeemed)
+			return finish(wire.StatusRedeemed)
 		}
 		switch {
 		case !holder:
-			return no(NotHolder)
+			return no(wire.NotHolder)
 		case k.void:
-			return no(Voided)
+			return no(wire.Voided)
 		case c.state == "paused":
-			return no(CampaignPaused)
+			return no(wire.CampaignPaused)
 		case m.clock >= k.expires():
-			return no(Expired)
+			return no(wire.Expired)
 		case k.count() >= c.settings.MaxRedemptions && c.settings.MaxRedemptions == 1:
-			return no(AlreadyRedeemed)
+			return no(wire.AlreadyRedeemed)
 		case k.count() >= c.settings.MaxRedemptions:
-			return no(RedemptionLimitReached)
+			return no(wire.RedemptionLimitReached)
 		}
 		out.RedeemedCount = k.count() + 1
 		k.redemptions = append(k.redemptions, &mRedemption{order: cmd.OrderID, count: out.RedeemedCount})
@@ -472,14 +474,14 @@ func (m *model) onCoupon(cmd *Command) Outcome {
 		if !k.live() {
 			cancel(true)
 		}
-		return finish(StatusRedeemed)
-	case Rollback:
+		return finish(wire.StatusRedeemed)
+	case wire.Rollback:
 		switch {
 		case known:
 		case !holder:
-			return no(NotHolder)
+			return no(wire.NotHolder)
 		case newest == nil:
-			return no(NotRedeemed)
+			return no(wire.NotRedeemed)
 		case newest.rolledBack:
 			out.Repeat = true
 		default:
@@ -494,55 +496,55 @@ func (m *model) onCoupon(cmd *Command) Outcome {
 			}
 		}
 		out.RedeemedCount = k.count()
-		return finish(StatusRolledBack)
-	case Void:
+		return finish(wire.StatusRolledBack)
+	case wire.Void:
 		if k.void {
 			out.Repeat = true
-			return finish(StatusVoided)
+			return finish(wire.StatusVoided)
 		}
 		k.void = true
 		unpark()
 		cancel(false)
 		accept(0)
-		return finish(StatusVoided)
+		return finish(wire.StatusVoided)
 	default: // Extend
 		if !known {
 			switch {
 			case k.void:
-				return no(Voided)
+				return no(wire.Voided)
 			case cmd.ExpiresAt <= m.clock:
-				return no(Invalid)
+				return no(wire.Invalid)
 			}
 			k.own = cmd.ExpiresAt
 			accept(0)
 		}
-		return finish(StatusExtended)
+		return finish(wire.StatusExtended)
 	}
 }
 
-func (m *model) remind(cmd *Command, c *mCampaign, was mAccepted, known bool) Outcome {
-	no := func(r Refusal) Outcome { return refused(cmd, c.name, r) }
+func (m *model) remind(cmd *wire.Command, c *mCampaign, was mAccepted, known bool) wire.Outcome {
+	no := func(r wire.Refusal) wire.Outcome { return refused(cmd, c.name, r) }
 	what := fmt.Sprint(cmd.CustomerID, " ", cmd.Kind, " ", cmd.Before)
 	if known && was.reminder != what {
-		return no(IdempotencyKeyReused)
+		return no(wire.IdempotencyKeyReused)
 	}
 	var k *mCoupon
 	if known && was.n != 0 {
 		k = c.coupons[was.n-1]
-	} else if !known && cmd.Kind == KindExpires {
+	} else if !known && cmd.Kind == wire.KindExpires {
 		if k = c.newest(cmd.CustomerID); k == nil {
-			return no(NotHolder)
+			return no(wire.NotHolder)
 		}
 	}
 	due := c.due(&mReminder{kind: cmd.Kind, before: cmd.Before, coupon: k})
-	out := Outcome{ID: cmd.ID, Status: StatusReminderCancelled, Campaign: c.name, CustomerID: cmd.CustomerID, Kind: cmd.Kind, Before: cmd.Before, Repeat: known}
+	out := wire.Outcome{ID: cmd.ID, Status: wire.StatusReminderCancelled, Campaign: c.name, CustomerID: cmd.CustomerID, Kind: cmd.Kind, Before: cmd.Before, Repeat: known}
 	a := mAccepted{kind: cmd.Type, reminder: what}
 	if k != nil {
 		out.N, a.n = k.n, k.n
 	}
-	if cmd.Type == Remind {
-		out.Status = StatusReminderSet
-		if due != Never {
+	if cmd.Type == wire.Remind {
+		out.Status = wire.StatusReminderSet
+		if due != wire.Never {
 			out.DueAt = due
 		}
 	}
@@ -561,7 +563,7 @@ func (m *model) remind(cmd *Command, c *mCampaign, was mAccepted, known bool) Ou
 			ofCustomer++
 		}
 	}
-	if cmd.Type == Unremind {
+	if cmd.Type == wire.Unremind {
 		if parked := slices.IndexFunc(c.parked, func(r *mReminder) bool { return r.coupon == k && r.before == cmd.Before }); pending < 0 && k != nil && parked >= 0 {
 			if c.due(c.parked[parked]) > m.clock {
 				c.restoreOne(c.parked[parked])
@@ -573,7 +575,7 @@ func (m *model) remind(cmd *Command, c *mCampaign, was mAccepted, known bool) Ou
 			c.reminders = append(c.reminders[:pending:pending], c.reminders[pending+1:]...)
 			c.accepted[cmd.ID] = a
 		case due <= m.clock:
-			return no(TooLate)
+			return no(wire.TooLate)
 		default:
 			out.Repeat = true
 		}
@@ -584,21 +586,21 @@ func (m *model) remind(cmd *Command, c *mCampaign, was mAccepted, known bool) Ou
 		out.Repeat = true
 		return out
 	case k != nil && k.void:
-		return no(Voided)
+		return no(wire.Voided)
 	case k != nil && !k.live():
-		return no(AlreadyRedeemed)
+		return no(wire.AlreadyRedeemed)
 	case k == nil && c.state == "ended":
-		return no(CampaignEnded)
-	case due == Never && k == nil:
-		return no(TooLate)
-	case due == Never:
-		return no(Invalid)
+		return no(wire.CampaignEnded)
+	case due == wire.Never && k == nil:
+		return no(wire.TooLate)
+	case due == wire.Never:
+		return no(wire.Invalid)
 	case due <= m.clock:
-		return no(TooLate)
+		return no(wire.TooLate)
 	case k != nil && ofCoupon >= 3:
-		return no(LimitReached)
+		return no(wire.LimitReached)
 	case k == nil && ofCustomer >= 8:
-		return no(LimitReached)
+		return no(wire.LimitReached)
 	}
 	c.lastR++
 	c.reminders = append(c.reminders, &mReminder{r: c.lastR, customer: cmd.CustomerID, kind: cmd.Kind, before: cmd.Before, coupon: k})

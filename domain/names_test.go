@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // TestCampaignsAreListedByName, in pages of any size, whatever the order they were created in and how much of it was asked
@@ -15,7 +17,7 @@ func TestCampaignsAreListedByName(t *testing.T) {
 		l := testLane()
 		var want []string
 		create := func(name string) {
-			cmd := Command{Type: CreateCampaign, ID: name, Campaign: name, Patch: PatchOf(DefaultSettings(1))}
+			cmd := wire.Command{Type: wire.CreateCampaign, ID: name, Campaign: name, Patch: wire.PatchOf(wire.DefaultSettings(1))}
 			if _, out := l.Decide(&cmd, start, nil); out.Refused() {
 				rt.Fatal(outcomeText(out))
 			}
@@ -58,14 +60,14 @@ func TestACustomersCouponsComeInPages(t *testing.T) {
 	var want []string
 	for i := range 40 {
 		name := fmt.Sprintf("c%02d", i)
-		s := DefaultSettings(100)
+		s := wire.DefaultSettings(100)
 		s.PerCustomer = 0
-		cmd := Command{Type: CreateCampaign, ID: name, Campaign: name, Patch: PatchOf(s)}
+		cmd := wire.Command{Type: wire.CreateCampaign, ID: name, Campaign: name, Patch: wire.PatchOf(s)}
 		l.Decide(&cmd, start, nil)
 		var mine []string
 		for k := range i % 4 {
 			for _, customer := range []string{"ann", "bob"} {
-				cmd = Command{Type: Claim, ID: fmt.Sprint(customer, k), Campaign: name, CustomerID: customer}
+				cmd = wire.Command{Type: wire.Claim, ID: fmt.Sprint(customer, k), Campaign: name, CustomerID: customer}
 				if _, out := l.Decide(&cmd, start, nil); customer == "ann" {
 					mine = append([]string{fmt.Sprint(name, " ", out.N)}, mine...)
 				}

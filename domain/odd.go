@@ -4,6 +4,8 @@ import (
 	"iter"
 	"maps"
 	"slices"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // oddPage is how many coupons, with an odd expiry or without, share a page.
@@ -19,26 +21,26 @@ type oddExpiries struct {
 
 type oddExpiryPage struct {
 	epoch uint32
-	at    map[uint32]Instant // by n
+	at    map[uint32]wire.Instant // by n
 }
 
 func (o *oddExpiries) len() int { return o.count }
 
 // get is 0 where there is none.
-func (o *oddExpiries) get(n uint32) Instant {
+func (o *oddExpiries) get(n uint32) wire.Instant {
 	if page := o.pages[n/oddPage]; page != nil {
 		return page.at[n]
 	}
 	return 0
 }
 
-func (o *oddExpiries) set(n uint32, at Instant) {
+func (o *oddExpiries) set(n uint32, at wire.Instant) {
 	page := o.writable(n)
 	if page == nil {
 		if o.pages == nil {
 			o.pages = make(map[uint32]*oddExpiryPage)
 		}
-		page = &oddExpiryPage{epoch: o.epoch, at: make(map[uint32]Instant)}
+		page = &oddExpiryPage{epoch: o.epoch, at: make(map[uint32]wire.Instant)}
 		o.pages[n/oddPage] = page
 	}
 	had := len(page.at)
@@ -77,8 +79,8 @@ func (o *oddExpiries) freeze() oddExpiries {
 }
 
 // sorted goes through them in the order of coupons.
-func (o *oddExpiries) sorted() iter.Seq2[uint32, Instant] {
-	return func(yield func(uint32, Instant) bool) {
+func (o *oddExpiries) sorted() iter.Seq2[uint32, wire.Instant] {
+	return func(yield func(uint32, wire.Instant) bool) {
 		for _, p := range slices.Sorted(maps.Keys(o.pages)) {
 			page := o.pages[p].at
 			for _, n := range slices.Sorted(maps.Keys(page)) {

@@ -1,6 +1,9 @@
 package domain
 
-import "github.com/seed-4a2410e3/scrip/domain/code"
+import (
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
 
 // prepared is a command with what can be found out about it before its turn. A step prepares several lines at once: what
 // takes long there, reading codes and waiting for memory, takes hardly longer for eight of them.
@@ -8,7 +11,7 @@ import "github.com/seed-4a2410e3/scrip/domain/code"
 // Nothing in it may depend on what the commands before it do: the campaign may have been made by one of them, and a
 // campaign that was not there is looked for again.
 type prepared struct {
-	cmd      *Command
+	cmd      *wire.Command
 	c        *campaign // the one it names or its code does; nil if that was not there yet
 	id       uint64    // hash of its id
 	customer customerHash
@@ -59,17 +62,17 @@ func (l *Lane) touch(p *prepared) {
 		if c = l.numbered(p.coupon.Campaign); c == nil || p.coupon.N > c.claimed() {
 			return
 		}
-		l.touched += c.claims.at(p.coupon.N - 1).act
+		l.touched += c.claims.At(p.coupon.N - 1).act
 	}
 	if c == nil || c.indexes == nil {
 		return
 	}
-	l.touched += c.indexes.ids.touch(p.id)
+	l.touched += c.indexes.ids.Touch(p.id)
 	switch {
-	case p.cmd.Type == Claim || p.cmd.Kind == KindExpires:
-		l.touched += c.indexes.customers.touch(p.customer[0])
-	case p.cmd.Kind == KindOpens:
-		l.touched += c.reminders().touch(reminded(p.customer))
+	case p.cmd.Type == wire.Claim || p.cmd.Kind == wire.KindExpires:
+		l.touched += c.indexes.customers.Touch(p.customer[0])
+	case p.cmd.Kind == wire.KindOpens:
+		l.touched += c.reminders().Touch(reminded(p.customer))
 	}
 }
 

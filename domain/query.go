@@ -3,6 +3,8 @@ package domain
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // The queries read a lane's state. They change nothing and answer from what has been decided; the caller holds the
@@ -86,8 +88,8 @@ func (l *Lane) view(c *campaign) CampaignView {
 }
 
 // Coupon shows the coupon with that code; false if there is none. Its status is that of the given time.
-func (l *Lane) Coupon(campaignName, text string, now Instant) (CouponView, bool) {
-	p := [1]prepared{{cmd: &Command{Type: Redeem, Campaign: campaignName, Code: text}}}
+func (l *Lane) Coupon(campaignName, text string, now wire.Instant) (CouponView, bool) {
+	p := [1]prepared{{cmd: &wire.Command{Type: wire.Redeem, Campaign: campaignName, Code: text}}}
 	l.prepare(p[:])
 	c, n, ok := l.coupon(&p[0])
 	if !ok {
@@ -96,29 +98,29 @@ func (l *Lane) Coupon(campaignName, text string, now Instant) (CouponView, bool)
 	return l.couponView(c, n, now), true
 }
 
-func (l *Lane) couponView(c *campaign, n uint32, now Instant) CouponView {
+func (l *Lane) couponView(c *campaign, n uint32, now wire.Instant) CouponView {
 	count, _ := c.standing(n)
 	v := CouponView{
 		Campaign: c.name, N: n, Code: l.codeOf(c, n), Status: c.statusOf(n, max(now, l.clock)),
 		RedeemedCount: count, Benefit: c.settings.Benefit,
 	}
-	if at := c.expires(n); at != Never {
+	if at := c.expires(n); at != wire.Never {
 		v.ExpiresAt = timeOf(at)
 	}
 	return v
 }
 
 // Validate answers what redeem would answer at the given time, changing nothing.
-func (l *Lane) Validate(cmd *Command, now Instant) Outcome {
+func (l *Lane) Validate(cmd *wire.Command, now wire.Instant) wire.Outcome {
 	p := [1]prepared{{cmd: cmd}}
 	l.prepare(p[:])
 	d := decision{prepared: &p[0], lane: l, now: max(now, l.clock)}
-	d.out = Outcome{ID: cmd.ID, Campaign: cmd.Campaign}
+	d.out = wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign}
 	n, _, act, ok := d.mayRedeem()
 	if !ok {
 		return d.out
 	}
-	d.couponOutcome(StatusRedeemed, n)
+	d.couponOutcome(wire.StatusRedeemed, n)
 	d.out.OrderID, d.out.Benefit, d.out.Repeat = cmd.OrderID, d.c.settings.Benefit, act != nil
 	if act != nil {
 		d.out.RedeemedCount = act.count
@@ -129,10 +131,48 @@ func (l *Lane) Validate(cmd *Command, now Instant) Outcome {
 	return d.out
 }
 
-func timeOf(i Instant) *time.Time {
+func timeOf(i wire.Instant) *time.Time {
 	if i == 0 {
 		return nil
 	}
 	t := i.Time()
 	return &t
+}
+
+// CouponPlace is a place in the order of a customer's coupons: by campaign name, the newest first within each. The zero
+// place is the beginning.
+type CouponPlace struct {
+	Campaign string
+	// N is the coupon that the place is behind; it need not be there any more, nor be the customer's.
+	N uint32
+}
+
+// CustomerAfter shows up to limit coupons of a customer behind a place, having looked at up to campaigns campaigns (both
+// at least 1). next is where to go on, unless done.
+func (l *Lane) CustomerAfter(id string, now wire.Instant, at CouponPlace, limit, campaigns int) (views []CouponView, next CouponPlace, done bool) {
+	customer := l.hash.customer(id)
+	next = at
+	look := func(c *campaign) bool {
+		n, ok := c.newestOf(customer)
+		for ok && n != 0 {
+			if c.name != at.Campaign || at.N == 0 || n < at.N {
+				if len(views) == limit {
+					return false
+				}
+				views = append(views, l.couponView(c, n, now))
+				next = CouponPlace{c.name, n}
+			}
+			n = c.before(n)
+		}
+		// Behind all of this campaign: coupons are counted from 1.
+		next = CouponPlace{c.name, 1}
+		campaigns--
+		return campaigns > 0
+	}
+	if at.N > 1 {
+		if c := l.campaigns[at.Campaign]; c != nil && !look(c) {
+			return views, next, false
+		}
+	}
+	return views, next, l.walk(at.Campaign, look)
 }

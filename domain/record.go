@@ -1,16 +1,21 @@
 package domain
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/seed-4a2410e3/scrip/domain/table"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
 
 // recordClaim makes the next coupon the customer's, who had the previous one (0 = none) before.
-func (c *campaign) recordClaim(customer customerHash, previous uint32, id uint64, own Instant) {
-	i, rec := c.claims.add(c.total())
+func (c *campaign) recordClaim(customer customerHash, previous uint32, id uint64, own wire.Instant) {
+	i, rec := c.claims.Add(c.total())
 	rec.customer, rec.id = customer, id
 	if c.indexes == nil {
 		c.indexMany()
 	} else {
 		c.link(i, customer, previous)
-		c.indexes.ids.add(id, claimRef(i), c.idHash)
+		c.indexes.ids.Add(id, claimRef(i), c.idHash)
 	}
 	if own != 0 {
 		c.setOwn(i+1, own)
@@ -20,7 +25,7 @@ func (c *campaign) recordClaim(customer customerHash, previous uint32, id uint64
 
 // indexMany makes the indexes when there are no longer just a few claims and acts.
 func (c *campaign) indexMany() {
-	if c.claims.len()+c.acts.len() > uint32(c.few) {
+	if c.claims.Len()+c.acts.Len() > uint32(c.few) {
 		c.index()
 	}
 }
@@ -30,7 +35,7 @@ func (c *campaign) index() bool {
 	x := new(indexes)
 	c.indexes = x
 	claimed, twice := c.claimed(), false
-	x.ids.fill(claimed+c.acts.len(), func(k uint32) uint32 {
+	x.ids.Fill(claimed+c.acts.Len(), func(k uint32) uint32 {
 		if k < claimed {
 			return claimRef(k)
 		}
@@ -42,13 +47,13 @@ func (c *campaign) index() bool {
 	if twice {
 		return false
 	}
-	x.customers.fill(claimed, func(i uint32) uint32 { return i }, c.customerHash, func(i, earlier uint32) bool {
-		if c.claims.at(i).customer != c.claims.at(earlier).customer {
+	x.customers.Fill(claimed, func(i uint32) uint32 { return i }, c.customerHash, func(i, earlier uint32) bool {
+		if c.claims.At(i).customer != c.claims.At(earlier).customer {
 			return false
 		}
 		c.backfillLinks(claimed)
-		link := x.links.edit(i)
-		link.previous, link.ordinal = earlier+1, x.links.at(earlier).ordinal+1
+		link := x.links.Edit(i)
+		link.previous, link.ordinal = earlier+1, x.links.At(earlier).ordinal+1
 		return true
 	})
 	if c.settings.MaxRedemptions > manyRedemptions {
@@ -65,26 +70,26 @@ func (c *campaign) link(i uint32, customer customerHash, previous uint32) {
 	had := previous != 0
 	if had {
 		c.backfillLinks(i)
-		x.customers.replace(customer[0], previous-1, i)
+		x.customers.Replace(customer[0], previous-1, i)
 	} else {
-		x.customers.add(customer[0], i, c.customerHash)
+		x.customers.Add(customer[0], i, c.customerHash)
 	}
-	if x.links.len() > 0 {
-		_, link := x.links.add(c.total())
+	if x.links.Len() > 0 {
+		_, link := x.links.Add(c.total())
 		link.ordinal = 1
 		if had {
-			link.previous, link.ordinal = previous, x.links.at(previous-1).ordinal+1
+			link.previous, link.ordinal = previous, x.links.At(previous-1).ordinal+1
 		}
 	}
 }
 
 // backfillLinks starts keeping links: none of the first claims was a customer's second.
 func (c *campaign) backfillLinks(claims uint32) {
-	if c.indexes.links.len() > 0 {
+	if c.indexes.links.Len() > 0 {
 		return
 	}
 	for range claims {
-		_, link := c.indexes.links.add(c.total())
+		_, link := c.indexes.links.Add(c.total())
 		link.ordinal = 1
 	}
 }
@@ -92,14 +97,14 @@ func (c *campaign) backfillLinks(claims uint32) {
 // reindex finds again what follows from claims and acts, which is all that a snapshot does not hold. False if one
 // command id stands in two of them.
 func (c *campaign) reindex() bool {
-	if c.claims.len()+c.acts.len() > uint32(c.few) {
+	if c.claims.Len()+c.acts.Len() > uint32(c.few) {
 		if !c.index() {
 			return false
 		}
 	} else if c.idTwice() {
 		return false
 	}
-	for i := range c.acts.len() {
+	for i := range c.acts.Len() {
 		c.linkAct(i)
 	}
 	c.recount()
@@ -110,11 +115,11 @@ func (c *campaign) reindex() bool {
 func (c *campaign) idTwice() bool {
 	var ids [few]uint64
 	known := ids[:0]
-	for i := range c.claims.len() {
-		known = append(known, c.claims.at(i).id)
+	for i := range c.claims.Len() {
+		known = append(known, c.claims.At(i).id)
 	}
-	for i := range c.acts.len() {
-		known = append(known, c.acts.at(i).id)
+	for i := range c.acts.Len() {
+		known = append(known, c.acts.At(i).id)
 	}
 	for i, id := range known {
 		if slices.Contains(known[:i], id) {
@@ -126,29 +131,29 @@ func (c *campaign) idTwice() bool {
 
 // record remembers an accepted command that is not a claim.
 func (c *campaign) record(a actRecord) {
-	i, slot := c.acts.add(maxActs)
+	i, slot := c.acts.Add(maxActs)
 	*slot = a
 	c.linkAct(i)
 	switch x := c.indexes; {
 	case x == nil:
 		c.indexMany()
 	default:
-		x.ids.add(a.id, actRef(i), c.idHash)
+		x.ids.Add(a.id, actRef(i), c.idHash)
 		c.ordered()
 	}
 }
 
 // linkAct makes act i its coupon's newest.
 func (c *campaign) linkAct(i uint32) {
-	if a := c.acts.edit(i); a.n != 0 {
-		rec := c.claims.edit(a.n - 1)
+	if a := c.acts.Edit(i); a.n != 0 {
+		rec := c.claims.Edit(a.n - 1)
 		a.previous = rec.act
 		rec.act = i + 1
 		rolled := uint32(0)
 		if a.previous != 0 {
-			rolled = c.acts.at(a.previous - 1).rollbacks()
+			rolled = c.acts.At(a.previous - 1).rollbacks()
 		}
-		if a.kind == Rollback {
+		if a.kind == wire.Rollback {
 			rolled++
 		}
 		a.setRollbacks(rolled)
@@ -159,7 +164,7 @@ func (c *campaign) linkAct(i uint32) {
 // second, for which the lane would stand still.
 func (c *campaign) indexOrders() {
 	if c.indexes.orders == nil {
-		c.indexes.orders = new(index)
+		c.indexes.orders = new(table.Index)
 	}
 }
 
@@ -174,28 +179,28 @@ func (c *campaign) ordered() bool {
 	if x == nil || x.orders == nil {
 		return false
 	}
-	end := min(c.acts.len(), x.ordered+orderedAtOnce)
+	end := min(c.acts.Len(), x.ordered+orderedAtOnce)
 	for ; x.ordered < end; x.ordered++ {
-		if c.acts.at(x.ordered).kind == Redeem {
+		if c.acts.At(x.ordered).kind == wire.Redeem {
 			c.indexOrder(x.ordered)
 		}
 	}
-	return x.ordered == c.acts.len()
+	return x.ordered == c.acts.Len()
 }
 
 func (c *campaign) indexOrder(i uint32) {
-	a := c.acts.at(i)
+	a := c.acts.At(i)
 	key := orderKey(a.n, a.arg)
 	orders := c.indexes.orders
-	old, known := orders.find(key, func(o uint32) bool {
-		prior := c.acts.at(o)
+	old, known := orders.Find(key, func(o uint32) bool {
+		prior := c.acts.At(o)
 		return prior.n == a.n && prior.arg == a.arg
 	})
 	if known {
-		orders.replace(key, old, i)
+		orders.Replace(key, old, i)
 		return
 	}
-	orders.add(key, i, func(i uint32) uint64 { a := c.acts.at(i); return orderKey(a.n, a.arg) })
+	orders.Add(key, i, func(i uint32) uint64 { a := c.acts.At(i); return orderKey(a.n, a.arg) })
 }
 
 // manyRedemptions is from how many uses a coupon may have on that redemptions are found by an index and not by walking

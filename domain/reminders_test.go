@@ -6,35 +6,38 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // remindersLane is a lane with many pending reminders: of an opening and of coupons with and without expiries of their own.
 func remindersLane(t testing.TB, customers int) *Lane {
 	t.Helper()
 	l := testLane()
-	s := DefaultSettings(uint32(customers))
+	s := wire.DefaultSettings(uint32(customers))
 	s.ExpiresAt = start + 30*day
-	create := Command{Type: CreateCampaign, ID: "c", Campaign: "c", Patch: PatchOf(s)}
-	decided(t, l, create, start, StatusCreated)
+	create := wire.Command{Type: wire.CreateCampaign, ID: "c", Campaign: "c", Patch: wire.PatchOf(s)}
+	decided(t, l, create, start, wire.StatusCreated)
 	s.OpensAt, s.ExpiresAt = start+day, 0
-	decided(t, l, Command{Type: CreateCampaign, ID: "o", Campaign: "o", Patch: PatchOf(s)}, start, StatusCreated)
+	decided(t, l, wire.Command{Type: wire.CreateCampaign, ID: "o", Campaign: "o", Patch: wire.PatchOf(s)}, start, wire.StatusCreated)
 	for i := range customers {
-		out := decided(t, l, Command{Type: Claim, ID: fmt.Sprint("c", i), Campaign: "c", CustomerID: fmt.Sprint("customer", i)}, start, StatusClaimed)
+		out := decided(t, l, wire.Command{Type: wire.Claim, ID: fmt.Sprint("c", i), Campaign: "c", CustomerID: fmt.Sprint("customer", i)}, start, wire.StatusClaimed)
 		if i%3 == 0 {
-			at := start + Instant(2+i%7)*day + Instant(i%2)
-			decided(t, l, Command{Type: Extend, ID: fmt.Sprint("e", i), Code: out.Code, ExpiresAt: at}, start, StatusExtended)
+			at := start + wire.Instant(2+i%7)*day + wire.Instant(i%2)
+			decided(t, l, wire.Command{Type: wire.Extend, ID: fmt.Sprint("e", i), Code: out.Code, ExpiresAt: at}, start, wire.StatusExtended)
 		}
-		decided(t, l, remindOf(i, "c", KindExpires, time.Hour), start, StatusReminderSet)
-		decided(t, l, remindOf(i, "o", KindOpens, time.Duration(i%5)*time.Minute), start, StatusReminderSet)
+		decided(t, l, remindOf(i, "c", wire.KindExpires, time.Hour), start, wire.StatusReminderSet)
+		decided(t, l, remindOf(i, "o", wire.KindOpens, time.Duration(i%5)*time.Minute), start, wire.StatusReminderSet)
 	}
 	return l
 }
 
-func remindOf(customer int, campaign, kind string, before time.Duration) Command {
-	return Command{Type: Remind, ID: fmt.Sprint(campaign, kind, before, customer), Campaign: campaign, CustomerID: fmt.Sprint("customer", customer), Kind: kind, Before: before}
+func remindOf(customer int, campaign, kind string, before time.Duration) wire.Command {
+	return wire.Command{Type: wire.Remind, ID: fmt.Sprint(campaign, kind, before, customer), Campaign: campaign, CustomerID: fmt.Sprint("customer", customer), Kind: kind, Before: before}
 }
 
-func decided(t testing.TB, l *Lane, cmd Command, at Instant, status string) Outcome {
+func decided(t testing.TB, l *Lane, cmd wire.Command, at wire.Instant, status string) wire.Outcome {
 	t.Helper()
 	_, out := l.Decide(&cmd, at, nil)
 	if out.Status != status {
@@ -65,33 +68,33 @@ func TestManyRemindersAreFoundAgain(t *testing.T) {
 				done <- buf.Bytes()
 			}()
 			for i := range customers {
-				again := remindOf(i, "c", KindExpires, time.Hour)
+				again := remindOf(i, "c", wire.KindExpires, time.Hour)
 				again.ID += "again"
-				if out := decided(t, l, again, start, StatusReminderSet); !out.Repeat || out.N != uint32(i+1) {
+				if out := decided(t, l, again, start, wire.StatusReminderSet); !out.Repeat || out.N != uint32(i+1) {
 					t.Fatalf("customer %d subscribes again: %s", i, outcomeText(out))
 				}
 				for lead := range 5 {
-					un := remindOf(i, "o", KindOpens, time.Duration(lead)*time.Minute)
-					un.Type, un.ID = Unremind, un.ID+"un"
+					un := remindOf(i, "o", wire.KindOpens, time.Duration(lead)*time.Minute)
+					un.Type, un.ID = wire.Unremind, un.ID+"un"
 					if i%2 == 0 {
-						if out := decided(t, l, un, start, StatusReminderCancelled); out.Repeat != (lead != i%5) {
+						if out := decided(t, l, un, start, wire.StatusReminderCancelled); out.Repeat != (lead != i%5) {
 							t.Fatalf("customer %d cancels %d minutes: %s", i, lead, outcomeText(out))
 						}
 					}
 				}
 			}
 			for lead := range 5 {
-				due := Command{Type: RemindDue, Campaign: "o", Kind: KindOpens, DueAt: start + day - Instant(lead)*minute, ThroughR: MaxReminder}
-				if out := decided(t, l, due, start+day, StatusReminderSet); out.Count != customers/10 {
+				due := wire.Command{Type: wire.RemindDue, Campaign: "o", Kind: wire.KindOpens, DueAt: start + day - wire.Instant(lead)*minute, ThroughR: reminder.MaxReminder}
+				if out := decided(t, l, due, start+day, wire.StatusReminderSet); out.Count != customers/10 {
 					t.Fatalf("%d fire %d minutes before, want %d", out.Count, lead, customers/10)
 				}
 			}
 			fired := uint64(0)
 			c := l.campaigns["c"].reminders()
-			for next := c.Next(l.campaigns["c"].anchors()); next != Never; next = l.campaigns["c"].reminders().Next(l.campaigns["c"].anchors()) {
-				part := l.campaigns["c"].reminders().Chunk(KindExpires, next, 0, 70, l.campaigns["c"].anchors())
-				due := Command{Type: RemindDue, Campaign: "c", Kind: KindExpires, DueAt: next, ThroughR: part.LastR}
-				out := decided(t, l, due, next, StatusReminderSet)
+			for next := c.Next(l.campaigns["c"].anchors()); next != wire.Never; next = l.campaigns["c"].reminders().Next(l.campaigns["c"].anchors()) {
+				part := l.campaigns["c"].reminders().Chunk(wire.KindExpires, next, 0, 70, l.campaigns["c"].anchors())
+				due := wire.Command{Type: wire.RemindDue, Campaign: "c", Kind: wire.KindExpires, DueAt: next, ThroughR: part.LastR}
+				out := decided(t, l, due, next, wire.StatusReminderSet)
 				if out.Count != part.Subscriptions || out.Count == 0 {
 					t.Fatalf("%d fire, asked for %d", out.Count, part.Subscriptions)
 				}
@@ -112,7 +115,7 @@ func TestSnapshotsOfRemindersAreSmall(t *testing.T) {
 	l := remindersLane(t, customers)
 	with := len(snapshot(t, l))
 	c, o := l.campaigns["c"].rare, l.campaigns["o"].rare
-	c.reminders, o.reminders = Subscriptions{}, Subscriptions{}
+	c.reminders, o.reminders = reminder.Subscriptions{}, reminder.Subscriptions{}
 	if each := float64(with-len(snapshot(t, l))) / (2 * customers); each > 4 {
 		t.Errorf("%.1f bytes each, want at most 4", each)
 	}
@@ -121,7 +124,7 @@ func TestSnapshotsOfRemindersAreSmall(t *testing.T) {
 func TestGraceMayChange(t *testing.T) {
 	for _, tc := range []struct {
 		grace  time.Duration
-		late   Instant
+		late   wire.Instant
 		behind bool
 	}{
 		{0, 5 * minute, false},
@@ -134,7 +137,7 @@ func TestGraceMayChange(t *testing.T) {
 		l := remindersLane(t, 10)
 		l.SetGrace(7 * time.Minute)
 		l.SetGrace(tc.grace)
-		due := Command{Type: RemindDue, Campaign: "o", Kind: KindOpens, DueAt: start + day, ThroughR: 99}
+		due := wire.Command{Type: wire.RemindDue, Campaign: "o", Kind: wire.KindOpens, DueAt: start + day, ThroughR: 99}
 		evs, _ := l.Decide(&due, start+day+tc.late, nil)
 		if evs[0].Fired+evs[0].Dropped != 2 || (evs[0].Dropped > 0) != tc.behind {
 			t.Errorf("grace %s, %d µs late: %d fired, %d dropped", tc.grace, tc.late, evs[0].Fired, evs[0].Dropped)
@@ -146,16 +149,16 @@ func TestGraceMayChange(t *testing.T) {
 func TestReminderNumbersEnd(t *testing.T) {
 	l := remindersLane(t, 1)
 	c := l.campaigns["o"]
-	c.lastReminder = MaxReminder - 1
-	decided(t, l, remindOf(7, "o", KindOpens, 0), start, StatusReminderSet)
-	_, out := l.Decide(&Command{Type: Remind, ID: "x", Campaign: "o", CustomerID: "x", Kind: KindOpens}, start, nil)
-	if out.Refusal != LimitReached || !strings.Contains(out.Message, "4294967294 reminders") {
+	c.lastReminder = reminder.MaxReminder - 1
+	decided(t, l, remindOf(7, "o", wire.KindOpens, 0), start, wire.StatusReminderSet)
+	_, out := l.Decide(&wire.Command{Type: wire.Remind, ID: "x", Campaign: "o", CustomerID: "x", Kind: wire.KindOpens}, start, nil)
+	if out.Refusal != wire.LimitReached || !strings.Contains(out.Message, "4294967294 reminders") {
 		t.Errorf("one more is answered %s", outcomeText(out))
 	}
-	for _, r := range []uint64{0, MaxReminder + 1} {
-		before := c.acts.len()
-		err := l.Apply(&Event{Type: ReminderSet, ID: "y", Campaign: "o", R: r, CustomerID: "y", Kind: KindOpens})
-		if err == nil || c.acts.len() != before {
+	for _, r := range []uint64{0, reminder.MaxReminder + 1} {
+		before := c.acts.Len()
+		err := l.Apply(&wire.Event{Type: wire.ReminderSet, ID: "y", Campaign: "o", R: r, CustomerID: "y", Kind: wire.KindOpens})
+		if err == nil || c.acts.Len() != before {
 			t.Errorf("reminder %d: %v", r, err)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // A script tells a story, one command a line: what is given, and behind => what must be answered.
@@ -52,7 +54,7 @@ func (s *script) line(line string) {
 	}
 	s.ids++
 	cmd := map[string]any{"id": fmt.Sprint("script", s.ids), "type": words[1]}
-	kind := commandNamed([]byte(words[1]))
+	kind := wire.CommandNamed([]byte(words[1]))
 	if !kind.HasCode() {
 		cmd["campaign"] = "s"
 	}
@@ -64,9 +66,9 @@ func (s *script) line(line string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	scope := ScopeTrusted
-	if kind == Expire || kind == RemindDue {
-		scope = ScopeScheduler
+	scope := wire.ScopeTrusted
+	if kind == wire.Expire || kind == wire.RemindDue {
+		scope = wire.ScopeScheduler
 	}
 	if !s.step.Fits(raw) {
 		s.step.Close()
@@ -78,7 +80,7 @@ func (s *script) line(line string) {
 	if err := json.Unmarshal(reply, &s.last); err != nil {
 		s.t.Fatalf("%s: %s: %v", line, reply, err)
 	}
-	if s.last["status"] == StatusClaimed {
+	if s.last["status"] == wire.StatusClaimed {
 		name := s.last["campaign"].(string)
 		if name == "s" {
 			name = ""
@@ -86,7 +88,7 @@ func (s *script) line(line string) {
 		s.codes[fmt.Sprintf("$%s%v", name, s.last["n"])] = s.last["code"].(string)
 	}
 	if !checked {
-		if s.last["status"] == StatusRefused {
+		if s.last["status"] == wire.StatusRefused {
 			s.t.Fatalf("%s\n is answered %s", line, reply)
 		}
 		return
@@ -95,7 +97,7 @@ func (s *script) line(line string) {
 }
 
 // value is a field's value as JSON takes it.
-func (s *script) value(kind CommandType, name, v string) any {
+func (s *script) value(kind wire.CommandType, name, v string) any {
 	switch {
 	case v == "null":
 		return nil
@@ -106,7 +108,7 @@ func (s *script) value(kind CommandType, name, v string) any {
 			s.t.Fatalf("no coupon %s", v)
 		}
 		return s.codes[v]
-	case name == "codes" && kind == ImportCodes:
+	case name == "codes" && kind == wire.ImportCodes:
 		return strings.Split(v, ",")
 	case name == "codes", name == "per_customer", name == "max_redemptions", name == "through_r", name == "benefit":
 		return json.RawMessage(v)
@@ -114,7 +116,7 @@ func (s *script) value(kind CommandType, name, v string) any {
 	return v
 }
 
-func (s *script) instant(v string) Instant {
+func (s *script) instant(v string) wire.Instant {
 	d, err := time.ParseDuration(v[1:])
 	if err != nil {
 		s.t.Fatal(err)
@@ -125,7 +127,7 @@ func (s *script) instant(v string) Instant {
 func (s *script) check(line, reply string, want []string, made []byte) {
 	s.t.Helper()
 	answer, _ := s.last["status"].(string)
-	if answer == StatusRefused {
+	if answer == wire.StatusRefused {
 		answer, _ = s.last["refusal"].(string)
 		if s.last["message"] == "" {
 			s.t.Fatalf("%s\n is refused without a message: %s", line, reply)
@@ -175,8 +177,8 @@ func typesOf(t testing.TB, made []byte) string {
 	t.Helper()
 	var types []string
 	for line := range bytes.Lines(made) {
-		var ev Event
-		if err := ParseEvent(line, &ev); err != nil {
+		var ev wire.Event
+		if err := wire.ParseEvent(line, &ev); err != nil {
 			t.Fatal(err)
 		}
 		_, short, _ := strings.Cut(ev.Type.String(), ".")

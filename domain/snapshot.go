@@ -7,6 +7,9 @@ import (
 	"errors"
 	"io"
 	"slices"
+
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // A snapshot is a lane's state as bytes, so that a restart need not fold the whole event log.
@@ -32,7 +35,7 @@ var ErrNewerSnapshot = errors.New("the snapshot has a newer format than this ver
 type Frozen struct {
 	lane, lanes int
 	check       [16]byte
-	clock       Instant
+	clock       wire.Instant
 	campaigns   []*campaign        // by number; none of them is written any more
 	maps        map[int]frozenMaps // of the few campaigns that have any, by place
 }
@@ -40,8 +43,8 @@ type Frozen struct {
 // frozenMaps is what the lane goes on writing to.
 type frozenMaps struct {
 	odd       oddExpiries
-	reminders FrozenSubscriptions
-	parked    FrozenSubscriptions
+	reminders reminder.FrozenSubscriptions
+	parked    reminder.FrozenSubscriptions
 }
 
 // Freeze returns the lane as it is now. It costs a pointer per campaign; the lane may go on at once, and what it does then
@@ -75,7 +78,7 @@ func (r *rare) freeze() frozenMaps {
 func (r *rare) hasMaps() bool { return r.odd.len() > 0 || r.reminders.Len() > 0 || r.parked.Len() > 0 }
 
 // Clock is the lane's time when it was frozen.
-func (f *Frozen) Clock() Instant { return f.clock }
+func (f *Frozen) Clock() wire.Instant { return f.clock }
 
 // WriteTo writes the snapshot and returns its size in bytes. It may run beside the lane's owner.
 func (f *Frozen) WriteTo(to io.Writer) (int64, error) {
@@ -127,7 +130,7 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 	w.text(s.Prefix)
 	w.text(s.Category)
 	w.text(s.Priority)
-	w.text(view(s.Benefit))
+	w.text(wire.View(s.Benefit))
 	w.instant(c.expiredThrough)
 	w.u64(c.lastReminder)
 
@@ -143,10 +146,10 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 			return err
 		}
 	}
-	w.u32(c.claims.n)
-	for _, page := range c.claims.list {
-		for i := range page.records {
-			r := &page.records[i]
+	w.u32(c.claims.Len())
+	for records := range c.claims.All() {
+		for i := range records {
+			r := &records[i]
 			w.u64(r.customer[0])
 			w.u64(r.customer[1])
 			w.u64(r.id)
@@ -161,10 +164,10 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 		w.u32(n)
 		w.instant(at)
 	}
-	w.u32(c.acts.n)
-	for _, page := range c.acts.list {
-		for i := range page.records {
-			r := &page.records[i]
+	w.u32(c.acts.Len())
+	for records := range c.acts.All() {
+		for i := range records {
+			r := &records[i]
 			w.u64(r.id)
 			w.u64(r.arg)
 			w.u32(r.n)
@@ -184,9 +187,9 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 	return w.flushFull()
 }
 
-func (w *snapshotWriter) u32(v uint32)      { w.buf = binary.LittleEndian.AppendUint32(w.buf, v) }
-func (w *snapshotWriter) u64(v uint64)      { w.buf = binary.LittleEndian.AppendUint64(w.buf, v) }
-func (w *snapshotWriter) instant(i Instant) { w.u64(uint64(i)) }
+func (w *snapshotWriter) u32(v uint32)           { w.buf = binary.LittleEndian.AppendUint32(w.buf, v) }
+func (w *snapshotWriter) u64(v uint64)           { w.buf = binary.LittleEndian.AppendUint64(w.buf, v) }
+func (w *snapshotWriter) instant(i wire.Instant) { w.u64(uint64(i)) }
 
 // text writes a string of at most 65,535 bytes.
 func (w *snapshotWriter) text(s string) {

@@ -12,6 +12,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/table"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // ReadLane reads what [Frozen.WriteTo] wrote, up to the end of r. The lane is the one that was frozen: every further
@@ -58,7 +61,7 @@ func (l *Lane) readSnapshot(r *snapshotReader) error {
 		if r.err != nil {
 			return r.err
 		}
-		if LaneOf(c.name, l.lanes) != l.lane {
+		if wire.LaneOf(c.name, l.lanes) != l.lane {
 			return fmt.Errorf("campaign %s does not belong on this lane", c.name)
 		}
 		if err := l.add(c); err != nil {
@@ -95,8 +98,8 @@ const readBuffer = 128 << 10
 // campaign reads one campaign and builds what is not written: indexes, links and counts.
 func (r *snapshotReader) campaign(l *Lane) *campaign {
 	p := &l.settings
-	c := &campaign{name: r.text(MaxCampaignName), number: r.u32(), created: r.instant(), state: campaignState(r.u8()), few: l.few}
-	s := Settings{
+	c := &campaign{name: r.text(wire.MaxCampaignName), number: r.u32(), created: r.instant(), state: campaignState(r.u8()), few: l.few}
+	s := wire.Settings{
 		Codes: r.u32(), PerCustomer: r.u32(), OpensAt: r.instant(), ClosesAt: r.instant(), ExpiresAt: r.instant(),
 		ValidFor: time.Duration(r.u64()),
 	}
@@ -104,16 +107,16 @@ func (r *snapshotReader) campaign(l *Lane) *campaign {
 		s.LateAfter = time.Duration(r.u64())
 	}
 	s.MaxRedemptions, s.Prefix = r.u32(), r.pooled(p, code.MaxPrefixLen)
-	s.Category, s.Priority = r.pooled(p, MaxCategory), r.pooled(p, 16)
-	if benefit := r.pooled(p, MaxBenefit); benefit != "" {
+	s.Category, s.Priority = r.pooled(p, wire.MaxCategory), r.pooled(p, 16)
+	if benefit := r.pooled(p, wire.MaxBenefit); benefit != "" {
 		s.Benefit = []byte(benefit)
 	}
 	c.expiredThrough, c.lastReminder = r.instant(), r.u64()
 	switch {
 	case r.err != nil:
-	case !ValidCampaignName(c.name) || c.state > ended:
+	case !wire.ValidCampaignName(c.name) || c.state > ended:
 		r.fail("campaign %q: name or state", c.name)
-	case s.Codes > MaxCodes || s.MaxRedemptions == 0 || s.MaxRedemptions > MaxRedemptions || code.ValidPrefix(s.Prefix) != nil || s.check() != nil:
+	case s.Codes > wire.MaxCodes || s.MaxRedemptions == 0 || s.MaxRedemptions > wire.MaxRedemptions || code.ValidPrefix(s.Prefix) != nil || s.Check() != nil:
 		r.fail("campaign %s: settings", c.name)
 	}
 	if r.err != nil {
@@ -129,9 +132,9 @@ func (r *snapshotReader) campaign(l *Lane) *campaign {
 	if r.err == nil && !c.reindex() {
 		r.fail("campaign %s: a command id is remembered twice", c.name)
 	}
-	r.reminders(c, func() *Subscriptions { return &c.rarely().reminders })
+	r.reminders(c, func() *reminder.Subscriptions { return &c.rarely().reminders })
 	if r.format > 2 {
-		r.reminders(c, func() *Subscriptions { return &c.rarely().parked })
+		r.reminders(c, func() *reminder.Subscriptions { return &c.rarely().parked })
 	}
 	if r.err != nil {
 		return nil
@@ -166,12 +169,12 @@ func (r *snapshotReader) claims(c *campaign) {
 		r.fail("campaign %s: %d of %d codes are claimed", c.name, count, c.total())
 	}
 	if r.err == nil {
-		c.claims.reserve(min(count, pageSize)) // no more: the count is not believed
+		c.claims.Reserve(min(count, table.PageSize)) // no more: the count is not believed
 	}
-	for r.err == nil && c.claims.len() < count {
-		raw := r.take(size * int(min(pageSize, count-c.claims.len())))
+	for r.err == nil && c.claims.Len() < count {
+		raw := r.take(size * int(min(table.PageSize, count-c.claims.Len())))
 		for ; len(raw) > 0 && r.err == nil; raw = raw[size:] {
-			_, rec := c.claims.add(count)
+			_, rec := c.claims.Add(count)
 			rec.customer = customerHash{binary.LittleEndian.Uint64(raw), binary.LittleEndian.Uint64(raw[8:])}
 			rec.id = binary.LittleEndian.Uint64(raw[16:])
 			rec.expiry = binary.LittleEndian.Uint32(raw[24:])
@@ -189,7 +192,7 @@ func (r *snapshotReader) claims(c *campaign) {
 		if r.err != nil {
 			return
 		}
-		if n <= last || n > count || c.claims.at(n-1).expiry != oddExpiry || at == 0 {
+		if n <= last || n > count || c.claims.At(n-1).expiry != oddExpiry || at == 0 {
 			r.fail("campaign %s: expiry of coupon %d", c.name, n)
 			return
 		}
@@ -202,18 +205,18 @@ func (r *snapshotReader) claims(c *campaign) {
 func (r *snapshotReader) acts(c *campaign) {
 	const size = 26
 	count := r.u32()
-	for r.err == nil && c.acts.len() < count {
-		raw := r.take(size * int(min(pageSize, count-c.acts.len())))
+	for r.err == nil && c.acts.Len() < count {
+		raw := r.take(size * int(min(table.PageSize, count-c.acts.Len())))
 		for ; len(raw) > 0 && r.err == nil; raw = raw[size:] {
 			act := actRecord{
 				id: binary.LittleEndian.Uint64(raw), arg: binary.LittleEndian.Uint64(raw[8:]), n: binary.LittleEndian.Uint32(raw[16:]),
-				count: binary.LittleEndian.Uint32(raw[20:]), kind: CommandType(raw[24]), flags: raw[25],
+				count: binary.LittleEndian.Uint32(raw[20:]), kind: wire.CommandType(raw[24]), flags: raw[25],
 			}
-			if act.n > c.claimed() || act.kind == NoCommand || act.kind >= numCommands || c.acts.len() >= maxActs {
-				r.fail("campaign %s: act %d", c.name, c.acts.len())
+			if act.n > c.claimed() || !act.kind.Known() || c.acts.Len() >= maxActs {
+				r.fail("campaign %s: act %d", c.name, c.acts.Len())
 				return
 			}
-			_, slot := c.acts.add(maxActs)
+			_, slot := c.acts.Add(maxActs)
 			*slot = act
 		}
 	}
@@ -268,17 +271,17 @@ func (r *snapshotReader) fill(n int) bool {
 	return false
 }
 
-func (r *snapshotReader) u8() byte         { return r.take(1)[0] }
-func (r *snapshotReader) u32() uint32      { return binary.LittleEndian.Uint32(r.take(4)) }
-func (r *snapshotReader) u64() uint64      { return binary.LittleEndian.Uint64(r.take(8)) }
-func (r *snapshotReader) instant() Instant { return Instant(r.u64()) }
+func (r *snapshotReader) u8() byte              { return r.take(1)[0] }
+func (r *snapshotReader) u32() uint32           { return binary.LittleEndian.Uint32(r.take(4)) }
+func (r *snapshotReader) u64() uint64           { return binary.LittleEndian.Uint64(r.take(8)) }
+func (r *snapshotReader) instant() wire.Instant { return wire.Instant(r.u64()) }
 
 // text reads a string of at most the given size in bytes.
 func (r *snapshotReader) text(most int) string { return string(r.textBytes(most)) }
 
 // pooled reads a string that many campaigns have.
 func (r *snapshotReader) pooled(p *settingsPool, most int) string {
-	return p.text(view(r.textBytes(most)))
+	return p.text(wire.View(r.textBytes(most)))
 }
 
 func (r *snapshotReader) textBytes(most int) []byte {

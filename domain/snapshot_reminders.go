@@ -3,6 +3,9 @@ package domain
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Pending reminders, and those that redemptions cancelled, in a snapshot: their number, then by rising number how much higher each is than the one before, its
@@ -17,13 +20,13 @@ type reminderLead struct {
 	before time.Duration
 }
 
-func (w *snapshotWriter) reminders(f FrozenSubscriptions) (err error) {
+func (w *snapshotWriter) reminders(f reminder.FrozenSubscriptions) (err error) {
 	w.u32(uint32(f.Len()))
 	places := make(map[reminderLead]uint64)
 	var last, lastN uint64
 	var lead reminderLead
 	place := uint64(0)
-	f.All(func(r uint64, kind string, before time.Duration, n uint32, _ Instant) {
+	f.All(func(r uint64, kind string, before time.Duration, n uint32, _ wire.Instant) {
 		if err != nil {
 			return
 		}
@@ -35,7 +38,7 @@ func (w *snapshotWriter) reminders(f FrozenSubscriptions) (err error) {
 				places[is] = place
 				w.buf = binary.AppendUvarint(w.buf, place)
 				w.buf = append(w.buf, kindByte(kind))
-				w.buf = binary.AppendUvarint(w.buf, uint64(microseconds(before)))
+				w.buf = binary.AppendUvarint(w.buf, uint64(before/time.Microsecond))
 			} else {
 				w.buf = binary.AppendUvarint(w.buf, place)
 			}
@@ -51,33 +54,33 @@ func (w *snapshotWriter) reminders(f FrozenSubscriptions) (err error) {
 }
 
 func kindByte(kind string) byte {
-	if kind == KindExpires {
+	if kind == wire.KindExpires {
 		return 1
 	}
 	return 0
 }
 
 // reminders reads a list of subscriptions.
-func (r *snapshotReader) reminders(c *campaign, into func() *Subscriptions) {
+func (r *snapshotReader) reminders(c *campaign, into func() *reminder.Subscriptions) {
 	count := r.u32()
 	if count == 0 || r.err != nil {
 		return
 	}
 	number := uint64(0)
 	list := into()
-	ok, twice := list.restore(func(yield func(Subscription) bool) {
+	ok, twice := list.RestoreNoted(func(yield func(reminder.Subscription) bool) {
 		var leads []reminderLead
 		n := int64(0)
 		for ; count > 0; count-- {
 			number += r.uvarint()
 			place := r.uvarint()
 			if place == uint64(len(leads)) {
-				lead := reminderLead{KindOpens, 0}
+				lead := reminderLead{wire.KindOpens, 0}
 				if r.u8() == 1 {
-					lead.kind = KindExpires
+					lead.kind = wire.KindExpires
 				}
 				before := r.uvarint()
-				if before > uint64(MaxBefore/time.Microsecond) {
+				if before > uint64(wire.MaxBefore/time.Microsecond) {
 					r.fail("campaign %s: lead time of reminder %d", c.name, number)
 				}
 				lead.before = time.Duration(before) * time.Microsecond
@@ -90,8 +93,8 @@ func (r *snapshotReader) reminders(c *campaign, into func() *Subscriptions) {
 			if r.err != nil {
 				return
 			}
-			x := Subscription{R: number, Kind: leads[place].kind, Before: leads[place].before, N: uint32(n)}
-			if x.Kind == KindExpires {
+			x := reminder.Subscription{R: number, Kind: leads[place].kind, Before: leads[place].before, N: uint32(n)}
+			if x.Kind == wire.KindExpires {
 				x.Own = c.own(x.N)
 			}
 			if !yield(x) {
@@ -99,17 +102,17 @@ func (r *snapshotReader) reminders(c *campaign, into func() *Subscriptions) {
 			}
 		}
 	}, c)
-	if !ok || twice || list == &c.rare.parked && list.hasOpening() {
+	if !ok || twice || list == &c.rare.parked && list.HasOpening() {
 		r.fail("campaign %s: reminder %d", c.name, number)
 	}
 }
 
 // canBeReminded tells whether a reminder of that kind can hang on coupon n, or have been set by act n.
 func (c *campaign) canBeReminded(kind string, n int64) bool {
-	if kind == KindExpires {
+	if kind == wire.KindExpires {
 		return n >= 1 && n <= int64(c.claimed())
 	}
-	return n >= 1 && n <= int64(c.acts.len()) && c.acts.at(uint32(n-1)).kind == Remind
+	return n >= 1 && n <= int64(c.acts.Len()) && c.acts.At(uint32(n-1)).kind == wire.Remind
 }
 
 // uvarint reads a number of variable length; zero after a problem.

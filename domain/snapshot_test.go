@@ -12,6 +12,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-4a2410e3/scrip/domain/table"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 func snapshot(t testing.TB, l *Lane) []byte {
@@ -100,7 +103,7 @@ func TestSnapshotIsWrittenWhileTheLaneGoesOn(t *testing.T) {
 	w := newWorld(randomChooser(7))
 	l := testLane()
 	w.run(l, 2000)
-	fill(t, l, 3*pageSize)
+	fill(t, l, 3*table.PageSize)
 	before := snapshot(t, l)
 	frozen := l.Freeze()
 	done := make(chan []byte)
@@ -128,15 +131,15 @@ func TestSnapshotIsWrittenWhileTheLaneGoesOn(t *testing.T) {
 func fill(t testing.TB, l *Lane, n int) {
 	t.Helper()
 	at := l.Clock() + 1
-	create := Command{Type: CreateCampaign, ID: "big", Campaign: "big", Patch: PatchOf(DefaultSettings(uint32(n + 10)))}
+	create := wire.Command{Type: wire.CreateCampaign, ID: "big", Campaign: "big", Patch: wire.PatchOf(wire.DefaultSettings(uint32(n + 10)))}
 	if _, out := l.Decide(&create, at, nil); out.Refused() {
 		t.Fatal(outcomeText(out))
 	}
-	var evs []Event
+	var evs []wire.Event
 	for i := range n {
-		c := Command{Type: Claim, ID: fmt.Sprint("big", i), Campaign: "big", CustomerID: fmt.Sprint("customer", i)}
-		var out Outcome
-		if evs, out = l.Decide(&c, at, evs[:0]); out.Status != StatusClaimed {
+		c := wire.Command{Type: wire.Claim, ID: fmt.Sprint("big", i), Campaign: "big", CustomerID: fmt.Sprint("customer", i)}
+		var out wire.Outcome
+		if evs, out = l.Decide(&c, at, evs[:0]); out.Status != wire.StatusClaimed {
 			t.Fatal(outcomeText(out))
 		}
 	}
@@ -145,10 +148,10 @@ func fill(t testing.TB, l *Lane, n int) {
 func TestSnapshotOfManyPagesAndCodes(t *testing.T) {
 	l := testLane()
 	fill(t, l, 5000)
-	create := Command{Type: CreateCampaign, ID: "imp", Campaign: "imp", Patch: PatchOf(DefaultSettings(0))}
+	create := wire.Command{Type: wire.CreateCampaign, ID: "imp", Campaign: "imp", Patch: wire.PatchOf(wire.DefaultSettings(0))}
 	l.Decide(&create, start, nil)
 	for batch := range 12 {
-		c := Command{Type: ImportCodes, ID: fmt.Sprint("imp", batch), Campaign: "imp"}
+		c := wire.Command{Type: wire.ImportCodes, ID: fmt.Sprint("imp", batch), Campaign: "imp"}
 		for i := range 1000 {
 			c.Codes = append(c.Codes, fmt.Sprintf("SHOP-%04d-%04d", batch, i))
 		}
@@ -162,12 +165,12 @@ func TestSnapshotOfManyPagesAndCodes(t *testing.T) {
 		t.Fatal("the snapshot of what was read has other bytes")
 	}
 	for i := range 5000 {
-		c := Command{Type: Claim, ID: fmt.Sprint("big", i), Campaign: "big", CustomerID: fmt.Sprint("customer", i)}
+		c := wire.Command{Type: wire.Claim, ID: fmt.Sprint("big", i), Campaign: "big", CustomerID: fmt.Sprint("customer", i)}
 		if _, out := read.Decide(&c, start, nil); !out.Repeat || out.N != uint32(i+1) {
 			t.Fatalf("customer %d is answered %s", i, outcomeText(out))
 		}
 	}
-	again := Command{Type: ImportCodes, ID: "again", Campaign: "imp", Codes: []string{"SHOP-0011-0999", "SHOP00000000", "NEW-ONE"}}
+	again := wire.Command{Type: wire.ImportCodes, ID: "again", Campaign: "imp", Codes: []string{"SHOP-0011-0999", "SHOP00000000", "NEW-ONE"}}
 	if _, out := read.Decide(&again, start, nil); out.Count != 1 {
 		t.Fatalf("importing two known codes and a new one: %s", outcomeText(out))
 	}
@@ -245,11 +248,11 @@ func TestReadLaneReadsTheFormatBefore(t *testing.T) {
 		w.now = max(read.Clock(), folded.Clock())
 		w.serial = 150 // campaigns and ids of the events
 		for line := range bytes.Lines(events) {
-			var ev Event
-			if err := ParseEvent(bytes.TrimSpace(line), &ev); err != nil {
+			var ev wire.Event
+			if err := wire.ParseEvent(bytes.TrimSpace(line), &ev); err != nil {
 				t.Fatal(err)
 			}
-			w.learn([]Event{ev})
+			w.learn([]wire.Event{ev})
 		}
 		bothDecide(t, w, folded, read, 300)
 	}
@@ -258,13 +261,13 @@ func TestReadLaneReadsTheFormatBefore(t *testing.T) {
 // hugeCount is a snapshot that says it has a billion claims and ends there.
 func hugeCount(t *testing.T) []byte {
 	l := testLane()
-	s := DefaultSettings(MaxCodes)
-	create := Command{Type: CreateCampaign, ID: "c", Campaign: "c", Patch: PatchOf(s)}
+	s := wire.DefaultSettings(wire.MaxCodes)
+	create := wire.Command{Type: wire.CreateCampaign, ID: "c", Campaign: "c", Patch: wire.PatchOf(s)}
 	l.Decide(&create, start, nil)
 	raw := snapshot(t, l)
 	// Behind the claims: number of odd expiries, acts (one), reminders, cancelled reminders, sum.
 	at := len(raw) - sha256.Size - 4 - 4 - 26 - 4 - 4 - 4
-	binary.LittleEndian.PutUint32(raw[at:], MaxCodes)
+	binary.LittleEndian.PutUint32(raw[at:], wire.MaxCodes)
 	return raw[:at+4]
 }
 

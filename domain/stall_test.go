@@ -5,6 +5,8 @@ import (
 	"maps"
 	"testing"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // TestMoreRedemptionsIndexLittleAtOnce: raising max_redemptions starts the index of orders. What it does not know of yet is
@@ -12,26 +14,26 @@ import (
 func TestMoreRedemptionsIndexLittleAtOnce(t *testing.T) {
 	s := newScript(t)
 	l := s.lane
-	ask := func(cmd Command) Outcome {
+	ask := func(cmd wire.Command) wire.Outcome {
 		t.Helper()
 		_, out := l.Decide(&cmd, start.Add(time.Minute), nil)
 		return out
 	}
 	const coupons = 3 * orderedAtOnce
-	if out := ask(Command{Type: CreateCampaign, ID: "a", Campaign: "s", Patch: PatchOf(DefaultSettings(coupons))}); out.Refused() {
+	if out := ask(wire.Command{Type: wire.CreateCampaign, ID: "a", Campaign: "s", Patch: wire.PatchOf(wire.DefaultSettings(coupons))}); out.Refused() {
 		t.Fatal(out)
 	}
 	codes := make([]string, coupons)
 	for i := range codes {
-		codes[i] = ask(Command{Type: Claim, ID: fmt.Sprint("c", i), Campaign: "s", CustomerID: fmt.Sprint(i)}).Code
-		if out := ask(Command{Type: Redeem, ID: fmt.Sprint("r", i), Code: codes[i], OrderID: fmt.Sprint("o", i)}); out.Refused() {
+		codes[i] = ask(wire.Command{Type: wire.Claim, ID: fmt.Sprint("c", i), Campaign: "s", CustomerID: fmt.Sprint(i)}).Code
+		if out := ask(wire.Command{Type: wire.Redeem, ID: fmt.Sprint("r", i), Code: codes[i], OrderID: fmt.Sprint("o", i)}); out.Refused() {
 			t.Fatal(out)
 		}
 	}
-	var p Patch
+	var p wire.Patch
 	p.MaxRedemptions = 9
 	p.Set("max_redemptions")
-	if out := ask(Command{Type: UpdateCampaign, ID: "u", Campaign: "s", Patch: p}); out.Refused() {
+	if out := ask(wire.Command{Type: wire.UpdateCampaign, ID: "u", Campaign: "s", Patch: p}); out.Refused() {
 		t.Fatal(out)
 	}
 	x := l.campaigns["s"].indexes
@@ -40,21 +42,21 @@ func TestMoreRedemptionsIndexLittleAtOnce(t *testing.T) {
 	}
 	for i, code := range codes {
 		before := x.ordered
-		if out := ask(Command{Type: Redeem, ID: fmt.Sprint("again", i), Code: code, OrderID: fmt.Sprint("o", i)}); !out.Repeat {
+		if out := ask(wire.Command{Type: wire.Redeem, ID: fmt.Sprint("again", i), Code: code, OrderID: fmt.Sprint("o", i)}); !out.Repeat {
 			t.Fatalf("redemption %d for the same order: %+v", i, out)
 		}
-		if out := ask(Command{Type: Redeem, ID: fmt.Sprint("more", i), Code: code, OrderID: fmt.Sprint("p", i)}); out.Refused() || out.Repeat {
+		if out := ask(wire.Command{Type: wire.Redeem, ID: fmt.Sprint("more", i), Code: code, OrderID: fmt.Sprint("p", i)}); out.Refused() || out.Repeat {
 			t.Fatalf("redemption %d for another order: %+v", i, out)
 		}
 		if done := x.ordered - before; done > 8*orderedAtOnce {
 			t.Fatalf("two commands added %d acts to the index", done)
 		}
 	}
-	if x.ordered != l.campaigns["s"].acts.len() {
-		t.Errorf("the index knows of %d of %d acts", x.ordered, l.campaigns["s"].acts.len())
+	if x.ordered != l.campaigns["s"].acts.Len() {
+		t.Errorf("the index knows of %d of %d acts", x.ordered, l.campaigns["s"].acts.Len())
 	}
 	for i, code := range codes {
-		if out := ask(Command{Type: Redeem, ID: fmt.Sprint("third", i), Code: code, OrderID: fmt.Sprint("p", i)}); !out.Repeat {
+		if out := ask(wire.Command{Type: wire.Redeem, ID: fmt.Sprint("third", i), Code: code, OrderID: fmt.Sprint("p", i)}); !out.Repeat {
 			t.Fatalf("redemption %d for the same order, by the index: %+v", i, out)
 		}
 	}
@@ -64,7 +66,7 @@ func TestMoreRedemptionsIndexLittleAtOnce(t *testing.T) {
 func TestFreezingOddExpiriesCopiesNone(t *testing.T) {
 	var o oddExpiries
 	for n := uint32(1); n <= 10*oddPage; n++ {
-		o.set(n, Instant(n))
+		o.set(n, wire.Instant(n))
 	}
 	frozen := o.freeze()
 	if len(o.pages) > 11 || !maps.EqualFunc(o.pages, frozen.pages, func(a, b *oddExpiryPage) bool { return a == b }) {
@@ -84,7 +86,7 @@ func TestFreezingOddExpiriesCopiesNone(t *testing.T) {
 	}
 	last, count := uint32(0), 0
 	for n, at := range frozen.sorted() {
-		if n <= last || at != Instant(n) {
+		if n <= last || at != wire.Instant(n) {
 			t.Fatalf("coupon %d, %d, behind %d", n, at, last)
 		}
 		last, count = n, count+1

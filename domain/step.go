@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Step collects what a lane decides and writes at once: the events of any number of command messages, one event message.
@@ -22,11 +23,11 @@ type Step struct {
 	Commands int    // command lines answered
 
 	lane    *Lane
-	refused tally // until Close
-	parked  int   // dead letters in Events
-	rest    Event // stands for those beyond maxParked until Close; Count 0 = none
-	quote   int   // bytes a dead letter of the message being added may quote
-	full    bool  // the rest of the message being added is too much
+	refused tally      // until Close
+	parked  int        // dead letters in Events
+	rest    wire.Event // stands for those beyond maxParked until Close; Count 0 = none
+	quote   int        // bytes a dead letter of the message being added may quote
+	full    bool       // the rest of the message being added is too much
 }
 
 // scratch is what deciding a line needs and the next line can use again. It is the lane's: a lane makes many steps, but
@@ -36,7 +37,7 @@ type scratch struct {
 	prepared [code.Batch]prepared
 	decision decision
 	codes    codesToCome
-	stamps   stamps
+	stamps   wire.LineCache
 	spare    tally // of the step closed last
 	event    int   // bytes of events that a line of the message before made
 	reply    int   // bytes of its answer
@@ -46,15 +47,15 @@ type scratch struct {
 type commandLine struct {
 	text    []byte
 	number  uint32 // from 1
-	cmd     Command
+	cmd     wire.Command
 	problem error // what is wrong with it
 }
 
 // Message is one command message as the log holds it.
 type Message struct {
-	Sequence uint64 // in the command stream
-	Scope    Scope  // from its subject
-	Campaign string // from its subject; "" where each line says it
+	Sequence uint64     // in the command stream
+	Scope    wire.Scope // from its subject
+	Campaign string     // from its subject; "" where each line says it
 	Payload  []byte
 }
 
@@ -78,7 +79,7 @@ func (s *Step) Reset() {
 // The step stays within [MaxStep], whatever a message holds: when its events come near, its last lines are refused as not
 // durable, to be sent again. Whether it fits beside others, so that this does not happen, the caller asks before
 // ([Step.Fits]).
-func (s *Step) Add(m Message, at Instant, replies []byte) []byte {
+func (s *Step) Add(m Message, at wire.Instant, replies []byte) []byte {
 	now := s.lane.Advance(at)
 	newlines := bytes.Count(m.Payload, newline)
 	s.quote, s.full = quoteOf(newlines), false
@@ -86,9 +87,9 @@ func (s *Step) Add(m Message, at Instant, replies []byte) []byte {
 		return s.rejectMessage(m, problem, now, replies)
 	}
 	// One growth, not ten: the lines of this message will be about as long as those of the one before.
-	lines, made, answered := min(newlines+1, MaxMessageLines), len(s.Events), len(replies)
-	s.Events = roomFor(s.Events, min(lines*s.lane.scratch.event, MaxStep))
-	replies = roomFor(replies, min(lines*s.lane.scratch.reply, MaxStep))
+	lines, made, answered := min(newlines+1, wire.MaxMessageLines), len(s.Events), len(replies)
+	s.Events = roomFor(s.Events, min(lines*s.lane.scratch.event, wire.MaxStep))
+	replies = roomFor(replies, min(lines*s.lane.scratch.reply, wire.MaxStep))
 
 	commands := s.Commands
 	in := lineReader{rest: m.Payload}
@@ -104,7 +105,7 @@ func (s *Step) Add(m Message, at Instant, replies []byte) []byte {
 		s.lane.scratch.codes.fill(s.lane, s.Events, replies)
 	}
 	if commands = s.Commands - commands; commands == 0 {
-		return s.rejectMessage(m, invalid("", "the message has no command lines"), now, replies)
+		return s.rejectMessage(m, wire.Invalidf("", "the message has no command lines"), now, replies)
 	}
 	s.lane.scratch.event = (len(s.Events)-made)/commands + 8
 	s.lane.scratch.reply = (len(replies)-answered)/commands + 8
@@ -118,7 +119,7 @@ func (x *scratch) forget(lines int) {
 	clear(x.prepared[:lines])
 	d := &x.decision
 	clear(d.events[:cap(d.events)])
-	d.prepared, d.c, d.out, d.events = nil, nil, Outcome{}, d.events[:0]
+	d.prepared, d.c, d.out, d.events = nil, nil, wire.Outcome{}, d.events[:0]
 }
 
 var newline = []byte{'\n'}
@@ -134,10 +135,10 @@ func roomFor(b []byte, more int) []byte {
 
 // checkMessage refuses a message as a whole: too long or too many lines. One without any is found by deciding it.
 func checkMessage(payload []byte, newlines int) error {
-	if len(payload) > MaxMessage {
-		return invalid("", "the message has %d bytes, at most %d are allowed; send several", len(payload), MaxMessage)
+	if len(payload) > wire.MaxMessage {
+		return wire.Invalidf("", "the message has %d bytes, at most %d are allowed; send several", len(payload), wire.MaxMessage)
 	}
-	if newlines < MaxMessageLines {
+	if newlines < wire.MaxMessageLines {
 		return nil
 	}
 	lines := 0
@@ -146,8 +147,8 @@ func checkMessage(payload []byte, newlines int) error {
 			lines++
 		}
 	}
-	if lines > MaxMessageLines {
-		return invalid("", "the message has %d lines, at most %d are allowed; send several", lines, MaxMessageLines)
+	if lines > wire.MaxMessageLines {
+		return wire.Invalidf("", "the message has %d lines, at most %d are allowed; send several", lines, wire.MaxMessageLines)
 	}
 	return nil
 }
@@ -162,12 +163,12 @@ func blank(line []byte) bool {
 }
 
 // decide answers line i of those that were read.
-func (s *Step) decide(m Message, i int, now Instant, replies []byte) []byte {
+func (s *Step) decide(m Message, i int, now wire.Instant, replies []byte) []byte {
 	x := &s.lane.scratch
 	l := &x.lines[i]
 	s.Commands++
 	// Once full, full for all that follow, short ones too: the sender may count on the order.
-	if s.full = s.full || s.size()+len(l.text)+costAny > MaxStep; s.full {
+	if s.full = s.full || s.size()+len(l.text)+costAny > wire.MaxStep; s.full {
 		return s.tooMuch(m, l, replies)
 	}
 	if problem := s.check(m, l, x.prepared[i].c); problem != nil {
@@ -180,10 +181,10 @@ func (s *Step) decide(m Message, i int, now Instant, replies []byte) []byte {
 	codeAt := 0
 	for i := range d.events {
 		s.append(&d.events[i])
-		codeAt = max(codeAt, x.stamps.code)
+		codeAt = max(codeAt, x.stamps.CodeAt)
 	}
 	switch {
-	case d.out.Refusal == Invalid:
+	case d.out.Refusal == wire.Invalid:
 		s.park(m, l.number, l.text, d.out.Message, d.out.Campaign, now)
 	case d.out.Refused():
 		s.refuse(d.out.Campaign, d.out.Refusal)
@@ -192,15 +193,15 @@ func (s *Step) decide(m Message, i int, now Instant, replies []byte) []byte {
 	if d.open != 0 {
 		t := &x.codes
 		t.coupons[t.n] = code.Coupon{Campaign: d.c.number, N: d.open}
-		t.at[t.n].event, t.at[t.n].reply = codeAt, x.stamps.code
+		t.at[t.n].event, t.at[t.n].reply = codeAt, x.stamps.CodeAt
 		t.n++
 	}
 	return replies
 }
 
-func (s *Step) answer(out *Outcome, replies []byte) []byte {
-	s.lane.scratch.stamps.code = 0
-	return append(out.appendJSON(replies, &s.lane.scratch.stamps), '\n')
+func (s *Step) answer(out *wire.Outcome, replies []byte) []byte {
+	s.lane.scratch.stamps.CodeAt = 0
+	return append(out.AppendWith(replies, &s.lane.scratch.stamps), '\n')
 }
 
 // check says what is wrong with a line that was read, or with where it stands. c is the campaign it names, if known.
@@ -210,25 +211,25 @@ func (s *Step) check(m Message, l *commandLine, c *campaign) error {
 	}
 	cmd := &l.cmd
 	if !m.Scope.Allows(cmd.Type) {
-		return invalid("type", "%s may not be sent on this subject", cmd.Type)
+		return wire.Invalidf("type", "%s may not be sent on this subject", cmd.Type)
 	}
 	// A campaign that is known here lives here.
-	if c == nil && cmd.Campaign != "" && LaneOf(cmd.Campaign, s.lane.lanes) != s.lane.lane {
-		return invalid("campaign", "%s lives on lane %d, not on lane %d", cmd.Campaign, LaneOf(cmd.Campaign, s.lane.lanes), s.lane.lane)
+	if c == nil && cmd.Campaign != "" && wire.LaneOf(cmd.Campaign, s.lane.lanes) != s.lane.lane {
+		return wire.Invalidf("campaign", "%s lives on lane %d, not on lane %d", cmd.Campaign, wire.LaneOf(cmd.Campaign, s.lane.lanes), s.lane.lane)
 	}
 	return nil
 }
 
 // rejectMessage refuses a message as a whole and parks it.
-func (s *Step) rejectMessage(m Message, problem error, now Instant, replies []byte) []byte {
+func (s *Step) rejectMessage(m Message, problem error, now wire.Instant, replies []byte) []byte {
 	out := s.reject(m, &commandLine{text: m.Payload}, problem, now)
 	return s.answer(&out, replies)
 }
 
 // reject refuses a line that was not understood and parks it. Number 0 is the whole message.
-func (s *Step) reject(m Message, l *commandLine, problem error, now Instant) Outcome {
-	out := Outcome{Status: StatusRefused, Refusal: Invalid, Message: problem.Error(), ID: l.cmd.ID, Campaign: l.cmd.Campaign}
-	if out.Campaign == "" && ValidCampaignName(m.Campaign) {
+func (s *Step) reject(m Message, l *commandLine, problem error, now wire.Instant) wire.Outcome {
+	out := wire.Outcome{Status: wire.StatusRefused, Refusal: wire.Invalid, Message: problem.Error(), ID: l.cmd.ID, Campaign: l.cmd.Campaign}
+	if out.Campaign == "" && wire.ValidCampaignName(m.Campaign) {
 		out.Campaign = m.Campaign
 	}
 	s.park(m, l.number, l.text, out.Message, out.Campaign, now)
@@ -237,41 +238,41 @@ func (s *Step) reject(m Message, l *commandLine, problem error, now Instant) Out
 
 // tooMuch refuses a line because the lines before it fill the step. Nothing is wrong with it, so it is not parked.
 func (s *Step) tooMuch(m Message, l *commandLine, replies []byte) []byte {
-	s.refuse(m.Campaign, NotDurable)
-	return s.answer(&Outcome{
-		ID: l.cmd.ID, Campaign: l.cmd.Campaign, Status: StatusRefused, Refusal: NotDurable,
+	s.refuse(m.Campaign, wire.NotDurable)
+	return s.answer(&wire.Outcome{
+		ID: l.cmd.ID, Campaign: l.cmd.Campaign, Status: wire.StatusRefused, Refusal: wire.NotDurable,
 		Message: "the lines before it in the message make too many events; send it again in another message",
 	}, replies)
 }
 
 // park writes a dead letter: nothing bad is lost silently, also where nobody waits for an answer. Those beyond maxParked
 // of a step are counted instead, because what is written here is kept for ever.
-func (s *Step) park(m Message, number uint32, line []byte, reason, campaignName string, now Instant) {
+func (s *Step) park(m Message, number uint32, line []byte, reason, campaignName string, now wire.Instant) {
 	if s.parked == maxParked {
 		r := &s.rest
 		if r.Count == 0 {
-			*r = Event{Type: CommandRejected, Sequence: m.Sequence, Line: number,
+			*r = wire.Event{Type: wire.CommandRejected, Sequence: m.Sequence, Line: number,
 				Reason: quoted(reason, maxReasonQuoted), Payload: quoted(line, minQuoted)}
 		}
 		r.Count, r.Bytes, r.LastSequence, r.At = r.Count+1, r.Bytes+uint64(len(line)), m.Sequence, now
 		return
 	}
 	s.parked++
-	s.append(&Event{
-		Type: CommandRejected, Campaign: campaignName, At: now, Sequence: m.Sequence, Line: number,
+	s.append(&wire.Event{
+		Type: wire.CommandRejected, Campaign: campaignName, At: now, Sequence: m.Sequence, Line: number,
 		Reason: quoted(reason, maxReasonQuoted), Payload: quoted(line, s.quote),
 	})
 }
 
-func (s *Step) append(ev *Event) {
-	s.lane.scratch.stamps.code = 0
-	s.Events = append(ev.appendJSON(s.Events, &s.lane.scratch.stamps), '\n')
+func (s *Step) append(ev *wire.Event) {
+	s.lane.scratch.stamps.CodeAt = 0
+	s.Events = append(ev.AppendWith(s.Events, &s.lane.scratch.stamps), '\n')
 	s.Lines++
 }
 
 // refuse counts a refusal. Those that name a campaign which does not exist are counted together: anybody can invent names,
 // and each would be a line of the log and a row of the tables, for ever.
-func (s *Step) refuse(campaignName string, r Refusal) {
+func (s *Step) refuse(campaignName string, r wire.Refusal) {
 	if !s.refused.has(campaignName) && s.lane.campaigns[campaignName] == nil {
 		s.refused.unknown(campaignName)
 		campaignName = ""
@@ -285,24 +286,51 @@ func (s *Step) Close() {
 		r.Reason = quoted(strconv.FormatUint(r.Count, 10)+" bad lines beyond the first "+strconv.Itoa(maxParked)+" of a step; the first: "+r.Reason, maxReasonQuoted)
 		s.append(r)
 	}
-	s.parked, s.rest = 0, Event{}
+	s.parked, s.rest = 0, wire.Event{}
 	for i := range s.refused.list {
 		r := &s.refused.list[i]
-		slices.SortFunc(r.counts, func(a, b RefusalCount) int { return strings.Compare(string(a.Refusal), string(b.Refusal)) })
-		s.append(&Event{Type: CommandsRefused, Campaign: r.campaign, At: s.lane.clock, Refused: r.counts, Sample: s.refused.sampleOf(r.campaign)})
+		slices.SortFunc(r.counts, func(a, b wire.RefusalCount) int { return strings.Compare(string(a.Refusal), string(b.Refusal)) })
+		s.append(&wire.Event{Type: wire.CommandsRefused, Campaign: r.campaign, At: s.lane.clock, Refused: r.counts, Sample: s.refused.sampleOf(r.campaign)})
 	}
 	s.refused.clear()
 	s.lane.scratch.spare, s.refused = s.refused, tally{}
 }
 
-// LaneOf is the lane of a campaign: FNV-1a-32 of its name mod lanes, what NATS' own partition(lanes, 1) computes.
-func LaneOf(campaignName string, lanes int) int {
-	h := uint32(2166136261)
-	for i := 0; i < len(campaignName); i++ {
-		h = (h ^ uint32(campaignName[i])) * 16777619
-	}
-	return int(h % uint32(lanes))
+// lineReader finds the lines of a message that are not empty.
+type lineReader struct {
+	rest   []byte
+	number uint32
 }
 
-// LaneOfNumber is the lane of the campaign with that number.
-func LaneOfNumber(number uint32, lanes int) int { return int(number % uint32(lanes)) }
+func (r *lineReader) next() (line []byte, ok bool) {
+	for len(r.rest) > 0 {
+		if end := bytes.IndexByte(r.rest, '\n'); end >= 0 {
+			line, r.rest = r.rest[:end], r.rest[end+1:]
+		} else {
+			line, r.rest = r.rest, nil
+		}
+		r.number++
+		if !blank(line) {
+			return line, true
+		}
+	}
+	return nil, false
+}
+
+// read reads the next few lines and prepares their commands.
+func (s *Step) read(m Message, in *lineReader) []commandLine {
+	x := &s.lane.scratch
+	n := 0
+	for ; n < len(x.lines); n++ {
+		text, ok := in.next()
+		if !ok {
+			break
+		}
+		l := &x.lines[n]
+		l.text, l.number = text, in.number
+		l.problem = l.cmd.ParseView(text, wire.Defaults{Campaign: m.Campaign})
+		x.prepared[n] = prepared{cmd: &l.cmd}
+	}
+	s.lane.prepare(x.prepared[:n])
+	return x.lines[:n]
+}

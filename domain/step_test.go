@@ -11,14 +11,16 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // checkEvents reads every event line.
-func checkEvents(t testing.TB, events []byte) (evs []Event) {
+func checkEvents(t testing.TB, events []byte) (evs []wire.Event) {
 	t.Helper()
 	for line := range bytes.Lines(events) {
-		var ev Event
-		if err := ParseEvent(line, &ev); err != nil {
+		var ev wire.Event
+		if err := wire.ParseEvent(line, &ev); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
 		if !json.Valid(line) || line[len(line)-1] != '\n' {
@@ -29,10 +31,10 @@ func checkEvents(t testing.TB, events []byte) (evs []Event) {
 	return evs
 }
 
-func outcomes(t testing.TB, replies []byte) (outs []Outcome) {
+func outcomes(t testing.TB, replies []byte) (outs []wire.Outcome) {
 	t.Helper()
 	for line := range bytes.Lines(replies) {
-		o, err := ParseOutcome(line)
+		o, err := wire.ParseOutcome(line)
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
@@ -45,7 +47,7 @@ func outcomes(t testing.TB, replies []byte) (outs []Outcome) {
 func stepOn(t testing.TB, codes uint32) *Step {
 	t.Helper()
 	l := testLane()
-	create := Command{Type: CreateCampaign, ID: "create", Campaign: "s", Patch: PatchOf(DefaultSettings(codes))}
+	create := wire.Command{Type: wire.CreateCampaign, ID: "create", Campaign: "s", Patch: wire.PatchOf(wire.DefaultSettings(codes))}
 	if _, out := l.Decide(&create, start, nil); out.Refused() {
 		t.Fatal(outcomeText(out))
 	}
@@ -78,12 +80,12 @@ func TestMessageLimits(t *testing.T) {
 		{"1,001 lines", lines(1001), 1, "has 1001 lines, at most 1000"},
 		{"no line", "", 1, "no command lines"},
 		{"only newlines", "\n\r\n \n", 1, "no command lines"},
-		{"256 KiB", claimLine(1) + strings.Repeat("\n", MaxMessage-len(claimLine(1))), 1, ""},
-		{"256 KiB + 1", claimLine(1) + strings.Repeat("\n", MaxMessage-len(claimLine(1))+1), 1, "has 262145 bytes, at most 262144"},
+		{"256 KiB", claimLine(1) + strings.Repeat("\n", wire.MaxMessage-len(claimLine(1))), 1, ""},
+		{"256 KiB + 1", claimLine(1) + strings.Repeat("\n", wire.MaxMessage-len(claimLine(1))+1), 1, "has 262145 bytes, at most 262144"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := stepOn(t, 2000)
-			outs := outcomes(t, s.Add(Message{Sequence: 9, Scope: ScopeTrusted, Payload: []byte(tc.payload)}, start, nil))
+			outs := outcomes(t, s.Add(Message{Sequence: 9, Scope: wire.ScopeTrusted, Payload: []byte(tc.payload)}, start, nil))
 			s.Close()
 			if len(outs) != tc.answers {
 				t.Fatalf("%d answers, want %d", len(outs), tc.answers)
@@ -94,13 +96,13 @@ func TestMessageLimits(t *testing.T) {
 			}
 			for i, out := range outs {
 				switch {
-				case tc.say == "" && out.Status != StatusClaimed:
+				case tc.say == "" && out.Status != wire.StatusClaimed:
 					t.Fatalf("answer %d: %s", i, outcomeText(out))
-				case tc.say != "" && (out.Refusal != Invalid || !strings.Contains(out.Message, tc.say)):
+				case tc.say != "" && (out.Refusal != wire.Invalid || !strings.Contains(out.Message, tc.say)):
 					t.Fatalf("answer %d: %s, want %q", i, outcomeText(out), tc.say)
 				}
 			}
-			if tc.say != "" && (evs[0].Type != CommandRejected || evs[0].Line != 0 || evs[0].Sequence != 9 || evs[0].Reason != outs[0].Message) {
+			if tc.say != "" && (evs[0].Type != wire.CommandRejected || evs[0].Line != 0 || evs[0].Sequence != 9 || evs[0].Reason != outs[0].Message) {
 				t.Fatalf("the message is parked as %s", s.Events)
 			}
 		})
@@ -109,7 +111,7 @@ func TestMessageLimits(t *testing.T) {
 
 func TestHalfGoodHalfBad(t *testing.T) {
 	s := stepOn(t, 2)
-	s.Add(Message{Sequence: 6, Scope: ScopeTrusted, Payload: []byte(claimLine(0))}, start, nil)
+	s.Add(Message{Sequence: 6, Scope: wire.ScopeTrusted, Payload: []byte(claimLine(0))}, start, nil)
 	s.Reset()
 	payload := strings.Join([]string{
 		claimLine(1),
@@ -122,7 +124,7 @@ func TestHalfGoodHalfBad(t *testing.T) {
 		with(aClaim, "type", `"x"`), // line 8
 		with(claimLine(4), "campaign", `"nowhere"`),
 	}, "\n")
-	outs := outcomes(t, s.Add(Message{Sequence: 7, Scope: ScopeTrusted, Payload: []byte(payload)}, start+1, nil))
+	outs := outcomes(t, s.Add(Message{Sequence: 7, Scope: wire.ScopeTrusted, Payload: []byte(payload)}, start+1, nil))
 	s.Close()
 	var got []string
 	for _, o := range outs {
@@ -162,24 +164,24 @@ func TestScopes(t *testing.T) {
 	}
 	producer := []string{"claim", "redeem", "rollback", "remind", "unremind"}
 	scheduler := []string{"expire", "remind_due"}
-	for kind := CreateCampaign; kind < numCommands; kind++ {
+	for kind := wire.CreateCampaign; kind < wire.NumCommands; kind++ {
 		line, ok := all[kind.String()]
 		if !ok {
 			t.Fatalf("%s is not tested", kind)
 		}
-		for scope, may := range map[Scope]bool{
-			ScopeProducer:  slices.Contains(producer, kind.String()),
-			ScopeOperator:  !slices.Contains(producer, kind.String()) && !slices.Contains(scheduler, kind.String()),
-			ScopeTrusted:   !slices.Contains(scheduler, kind.String()),
-			ScopeScheduler: slices.Contains(scheduler, kind.String()),
+		for scope, may := range map[wire.Scope]bool{
+			wire.ScopeProducer:  slices.Contains(producer, kind.String()),
+			wire.ScopeOperator:  !slices.Contains(producer, kind.String()) && !slices.Contains(scheduler, kind.String()),
+			wire.ScopeTrusted:   !slices.Contains(scheduler, kind.String()),
+			wire.ScopeScheduler: slices.Contains(scheduler, kind.String()),
 		} {
 			s := stepOn(t, 5)
 			out := outcomes(t, s.Add(Message{Sequence: 1, Scope: scope, Payload: []byte(line)}, start, nil))[0]
-			refused := out.Refusal == Invalid && strings.Contains(out.Message, "may not be sent on this subject")
+			refused := out.Refusal == wire.Invalid && strings.Contains(out.Message, "may not be sent on this subject")
 			if refused == may {
 				t.Errorf("%s in scope %d: %s", kind, scope, outcomeText(out))
 			}
-			if refused && checkEvents(t, s.Events)[0].Type != CommandRejected {
+			if refused && checkEvents(t, s.Events)[0].Type != wire.CommandRejected {
 				t.Errorf("%s in scope %d is not parked: %s", kind, scope, s.Events)
 			}
 		}
@@ -190,23 +192,23 @@ func TestSubjectAndLaneMustAgree(t *testing.T) {
 	const lanes = 4
 	name := func(lane int) string {
 		for i := 0; ; i++ {
-			if n := fmt.Sprint("c", i); LaneOf(n, lanes) == lane {
+			if n := fmt.Sprint("c", i); wire.LaneOf(n, lanes) == lane {
 				return n
 			}
 		}
 	}
 	l := NewLane(LaneOptions{Lane: 1, Lanes: lanes, Key: testKey})
 	s := NewStep(l)
-	ask := func(m Message, line string) Outcome {
+	ask := func(m Message, line string) wire.Outcome {
 		m.Payload = []byte(line)
 		return outcomes(t, s.Add(m, start, nil))[0]
 	}
 	here, there := name(1), name(2)
 	create := with(aCreate, "campaign", `"`+here+`"`)
-	if out := ask(Message{Scope: ScopeTrusted}, create); out.Status != StatusCreated {
+	if out := ask(Message{Scope: wire.ScopeTrusted}, create); out.Status != wire.StatusCreated {
 		t.Fatal(outcomeText(out))
 	}
-	if v, _ := l.Campaign(here); LaneOfNumber(v.Number, lanes) != 1 || v.Number != 1 {
+	if v, _ := l.Campaign(here); wire.LaneOfNumber(v.Number, lanes) != 1 || v.Number != 1 {
 		t.Fatalf("campaign number %d", v.Number)
 	}
 	for _, tc := range []struct {
@@ -215,21 +217,21 @@ func TestSubjectAndLaneMustAgree(t *testing.T) {
 		line string
 		say  string
 	}{
-		{"a campaign of another lane", Message{Scope: ScopeTrusted}, with(aClaim, "campaign", `"`+there+`"`), "lives on lane 2, not on lane 1"},
-		{"a subject of another lane", Message{Scope: ScopeProducer, Campaign: there}, with(aClaim, "campaign", ""), "lives on lane 2, not on lane 1"},
-		{"another campaign than the subject's", Message{Scope: ScopeProducer, Campaign: here}, aClaim, "disagrees with the subject"},
-		{"a subject that is no campaign", Message{Scope: ScopeProducer, Campaign: "größe" + strings.Repeat("x", 3000)}, with(aClaim, "campaign", ""), "must be 1 to 64"},
+		{"a campaign of another lane", Message{Scope: wire.ScopeTrusted}, with(aClaim, "campaign", `"`+there+`"`), "lives on lane 2, not on lane 1"},
+		{"a subject of another lane", Message{Scope: wire.ScopeProducer, Campaign: there}, with(aClaim, "campaign", ""), "lives on lane 2, not on lane 1"},
+		{"another campaign than the subject's", Message{Scope: wire.ScopeProducer, Campaign: here}, aClaim, "disagrees with the subject"},
+		{"a subject that is no campaign", Message{Scope: wire.ScopeProducer, Campaign: "größe" + strings.Repeat("x", 3000)}, with(aClaim, "campaign", ""), "must be 1 to 64"},
 	} {
 		had := len(s.Events)
 		out := ask(tc.m, tc.line)
-		if out.Refusal != Invalid || !strings.Contains(out.Message, tc.say) {
+		if out.Refusal != wire.Invalid || !strings.Contains(out.Message, tc.say) {
 			t.Errorf("%s: %s", tc.name, outcomeText(out))
 		}
-		if evs := checkEvents(t, s.Events[had:]); len(evs) != 1 || evs[0].Type != CommandRejected || len(s.Events[had:]) > 1500 {
+		if evs := checkEvents(t, s.Events[had:]); len(evs) != 1 || evs[0].Type != wire.CommandRejected || len(s.Events[had:]) > 1500 {
 			t.Errorf("%s: parked as %s", tc.name, s.Events[had:])
 		}
 	}
-	if out := ask(Message{Scope: ScopeProducer, Campaign: here}, with(with(aClaim, "campaign", ""), "id", `"b"`)); out.Status != StatusClaimed {
+	if out := ask(Message{Scope: wire.ScopeProducer, Campaign: here}, with(with(aClaim, "campaign", ""), "id", `"b"`)); out.Status != wire.StatusClaimed {
 		t.Fatal(outcomeText(out))
 	}
 }
@@ -240,7 +242,7 @@ func TestLaneOfIsWhatNATSComputes(t *testing.T) {
 		lanes := rapid.IntRange(1, 64).Draw(rt, "lanes")
 		h := fnv.New32a()
 		h.Write([]byte(name))
-		if got, want := LaneOf(name, lanes), int(h.Sum32()%uint32(lanes)); got != want {
+		if got, want := wire.LaneOf(name, lanes), int(h.Sum32()%uint32(lanes)); got != want {
 			rt.Fatalf("LaneOf(%s, %d) = %d, want %d", name, lanes, got, want)
 		}
 	})
@@ -255,8 +257,8 @@ func TestDeadLettersQuoteLittle(t *testing.T) {
 		for _, count := range []int{1, 16} {
 			s := stepOn(t, 1)
 			payload := strings.Repeat(line+"\n", count)
-			outs := outcomes(t, s.Add(Message{Sequence: 1<<64 - 1, Scope: ScopeTrusted, Payload: []byte(payload)}, start, nil))
-			if len(outs) != count || outs[0].Refusal != Invalid {
+			outs := outcomes(t, s.Add(Message{Sequence: 1<<64 - 1, Scope: wire.ScopeTrusted, Payload: []byte(payload)}, start, nil))
+			if len(outs) != count || outs[0].Refusal != wire.Invalid {
 				t.Fatalf("%.40q: %s", line, outcomeText(outs[0]))
 			}
 			for _, ev := range checkEvents(t, s.Events) {
@@ -273,8 +275,8 @@ func TestQuoted(t *testing.T) {
 		raw := rapid.SliceOfN(rapid.SampledFrom([]byte("ab\"\\\n\x00\xff\xc3\xa4\xe2\x82\xac")), 0, 60).Draw(rt, "raw")
 		most := rapid.IntRange(10, 80).Draw(rt, "most")
 		got := quoted(raw, most)
-		size := len(appendText(nil, got)) - 2
-		if full := len(appendText(nil, string(raw))) - 2; full <= most {
+		size := len(wire.AppendText(nil, got)) - 2
+		if full := len(wire.AppendText(nil, string(raw))) - 2; full <= most {
 			if got != string(raw) {
 				rt.Fatalf("quoted(%q, %d) = %q", raw, most, got)
 			}
@@ -288,7 +290,7 @@ func TestQuoted(t *testing.T) {
 func hostile() map[string]func(l *Lane) []string {
 	long := strings.Repeat("x", 64)
 	each := func(f func(i int) string) []string {
-		lines := make([]string, MaxMessageLines)
+		lines := make([]string, wire.MaxMessageLines)
 		for i := range lines {
 			lines[i] = f(i)
 		}
@@ -297,17 +299,17 @@ func hostile() map[string]func(l *Lane) []string {
 	id := func(i int) string { return fmt.Sprintf("%s%04d", long[:60], i) }
 	setUp := func(l *Lane, redemptions uint32, reminders int) []string {
 		var codes []string
-		s := DefaultSettings(MaxMessageLines)
+		s := wire.DefaultSettings(wire.MaxMessageLines)
 		s.Prefix, s.Category, s.Benefit, s.MaxRedemptions = "ABCDEFGHIJKLMNOP", long, []byte(`"`+strings.Repeat("x", 510)+`"`), redemptions
 		s.ExpiresAt = start + 90*day + 1
-		cmd := Command{Type: CreateCampaign, ID: "create", Campaign: long, Patch: PatchOf(s)}
+		cmd := wire.Command{Type: wire.CreateCampaign, ID: "create", Campaign: long, Patch: wire.PatchOf(s)}
 		l.Decide(&cmd, start, nil)
-		for i := range MaxMessageLines {
-			cmd = Command{Type: Claim, ID: fmt.Sprint("set", i), Campaign: long, CustomerID: fmt.Sprint("cust", i)}
+		for i := range wire.MaxMessageLines {
+			cmd = wire.Command{Type: wire.Claim, ID: fmt.Sprint("set", i), Campaign: long, CustomerID: fmt.Sprint("cust", i)}
 			_, out := l.Decide(&cmd, start, nil)
 			codes = append(codes, out.Code)
 			for r := range reminders {
-				cmd = Command{Type: Remind, ID: fmt.Sprint("set", i, "r", r), Campaign: long, CustomerID: fmt.Sprint("cust", i), Kind: KindExpires, Before: beforeTimes[r]}
+				cmd = wire.Command{Type: wire.Remind, ID: fmt.Sprint("set", i, "r", r), Campaign: long, CustomerID: fmt.Sprint("cust", i), Kind: wire.KindExpires, Before: beforeTimes[r]}
 				l.Decide(&cmd, start, nil)
 			}
 		}
@@ -316,7 +318,7 @@ func hostile() map[string]func(l *Lane) []string {
 	return map[string]func(l *Lane) []string{
 		"claims": func(l *Lane) []string {
 			setUp(l, 1, 0)
-			grow := Command{Type: UpdateCampaign, ID: "grow", Campaign: long, Patch: Patch{Settings: Settings{Codes: 9999}}}
+			grow := wire.Command{Type: wire.UpdateCampaign, ID: "grow", Campaign: long, Patch: wire.Patch{Settings: wire.Settings{Codes: 9999}}}
 			grow.Patch.Set("codes")
 			l.Decide(&grow, start, nil)
 			return each(func(i int) string {
@@ -345,8 +347,8 @@ func hostile() map[string]func(l *Lane) []string {
 			})
 		},
 		"last codes of a thousand campaigns": func(l *Lane) []string {
-			for i := range MaxMessageLines {
-				cmd := Command{Type: CreateCampaign, ID: "create", Campaign: fmt.Sprintf("%s%04d", long[:60], i), Patch: PatchOf(DefaultSettings(1))}
+			for i := range wire.MaxMessageLines {
+				cmd := wire.Command{Type: wire.CreateCampaign, ID: "create", Campaign: fmt.Sprintf("%s%04d", long[:60], i), Patch: wire.PatchOf(wire.DefaultSettings(1))}
 				l.Decide(&cmd, start, nil)
 			}
 			return each(func(i int) string {
@@ -375,11 +377,11 @@ func TestNoMessageMakesMoreThanAStepHolds(t *testing.T) {
 			l := testLane()
 			lines := make(l)
 			long := strings.Repeat("x", 64)
-			m := Message{Sequence: 1<<64 - 1, Scope: ScopeTrusted, Payload: []byte(strings.Join(lines, "\n"))}
+			m := Message{Sequence: 1<<64 - 1, Scope: wire.ScopeTrusted, Payload: []byte(strings.Join(lines, "\n"))}
 			if strings.Contains(name, "claims") || strings.Contains(name, "bad") || strings.Contains(name, "control") {
 				m.Campaign = long
 			}
-			if len(m.Payload) > MaxMessage {
+			if len(m.Payload) > wire.MaxMessage {
 				t.Fatalf("the message has %d bytes", len(m.Payload))
 			}
 			s := NewStep(l)
@@ -389,13 +391,13 @@ func TestNoMessageMakesMoreThanAStepHolds(t *testing.T) {
 			if len(outs) != len(lines) {
 				t.Fatalf("%d answers to %d lines", len(outs), len(lines))
 			}
-			if len(s.Events) > MaxStep || len(s.Events) > bound {
-				t.Fatalf("the step has %d bytes, at most %d are allowed and %d foreseen", len(s.Events), MaxStep, bound)
+			if len(s.Events) > wire.MaxStep || len(s.Events) > bound {
+				t.Fatalf("the step has %d bytes, at most %d are allowed and %d foreseen", len(s.Events), wire.MaxStep, bound)
 			}
 			evs := checkEvents(t, s.Events)
 			late := 0
 			for i, out := range outs {
-				if out.Refusal == NotDurable {
+				if out.Refusal == wire.NotDurable {
 					late++
 					if out.ID == "" && lines[i][2] == 'i' {
 						t.Fatalf("line %d is refused without its id: %s", i, outcomeText(out))
@@ -404,13 +406,13 @@ func TestNoMessageMakesMoreThanAStepHolds(t *testing.T) {
 					t.Fatalf("line %d is done after one before it was not: %s", i, outcomeText(out))
 				}
 			}
-			if len(s.Events) < MaxStep/2 && late > 0 {
+			if len(s.Events) < wire.MaxStep/2 && late > 0 {
 				t.Fatalf("%d lines are refused though the step has only %d bytes", late, len(s.Events))
 			}
 			counted := uint64(0)
 			for _, ev := range evs {
 				for _, r := range ev.Refused {
-					if r.Refusal == NotDurable {
+					if r.Refusal == wire.NotDurable {
 						counted += r.Count
 					}
 				}
@@ -425,7 +427,7 @@ func TestNoMessageMakesMoreThanAStepHolds(t *testing.T) {
 				s.Reset()
 				late = 0
 				for _, out := range outcomes(t, s.Add(m, start, nil)) {
-					if out.Refusal == NotDurable {
+					if out.Refusal == wire.NotDurable {
 						late++
 					} else if out.Repeat {
 						t.Fatalf("a line not done is a repeat: %s", outcomeText(out))
@@ -449,7 +451,7 @@ func TestTheStepIsNeverTooLarge(t *testing.T) {
 	if !s.Fits(good) {
 		t.Fatal("a message of claims does not fit an empty step")
 	}
-	if n := refused(s.Add(Message{Scope: ScopeTrusted, Payload: good}, start, nil)); n != 0 {
+	if n := refused(s.Add(Message{Scope: wire.ScopeTrusted, Payload: good}, start, nil)); n != 0 {
 		t.Fatalf("%d good lines are refused", n)
 	}
 	for n := 0; ; n++ {
@@ -460,15 +462,15 @@ func TestTheStepIsNeverTooLarge(t *testing.T) {
 		if !s.Fits(made) {
 			break
 		}
-		s.Add(Message{Scope: ScopeTrusted, Payload: made}, start, nil)
+		s.Add(Message{Scope: wire.ScopeTrusted, Payload: made}, start, nil)
 	}
-	s.Add(Message{Scope: ScopeTrusted, Payload: bad}, start, nil)
+	s.Add(Message{Scope: wire.ScopeTrusted, Payload: bad}, start, nil)
 	s.Close()
-	if len(s.Events) > MaxStep {
-		t.Fatalf("the step has %d bytes, at most %d are allowed", len(s.Events), MaxStep)
+	if len(s.Events) > wire.MaxStep {
+		t.Fatalf("the step has %d bytes, at most %d are allowed", len(s.Events), wire.MaxStep)
 	}
 	s.Reset()
-	if n := refused(s.Add(Message{Scope: ScopeTrusted, Payload: good}, start, nil)); n != 0 {
+	if n := refused(s.Add(Message{Scope: wire.ScopeTrusted, Payload: good}, start, nil)); n != 0 {
 		t.Fatalf("%d good lines of the next step are refused", n)
 	}
 }
@@ -489,7 +491,7 @@ func TestFitsIsABound(t *testing.T) {
 				payload = append(append(payload, line...), '\n')
 			}
 			bound, had := s.cost(payload), s.size()
-			s.Add(Message{Sequence: 5, Scope: pick(w.choose, ScopeTrusted, ScopeTrusted, ScopeScheduler), Payload: payload}, w.now, nil)
+			s.Add(Message{Sequence: 5, Scope: pick(w.choose, wire.ScopeTrusted, wire.ScopeTrusted, wire.ScopeScheduler), Payload: payload}, w.now, nil)
 			if got := s.size() - had; got > bound {
 				t.Fatalf("seed %d: %s\nmakes %d bytes, foreseen were %d:\n%s", seed, payload, got, bound, s.Events[had:])
 			}
@@ -500,9 +502,9 @@ func TestFitsIsABound(t *testing.T) {
 			t.Fatalf("closed, the step has %d bytes; %d were foreseen", len(s.Events), size)
 		}
 		for _, ev := range checkEvents(t, s.Events) {
-			w.learn([]Event{ev})
+			w.learn([]wire.Event{ev})
 		}
-		if !s.Fits([]byte(claimLine(1))) && len(s.Events) < MaxStep-2000 {
+		if !s.Fits([]byte(claimLine(1))) && len(s.Events) < wire.MaxStep-2000 {
 			t.Fatalf("one line does not fit beside %d bytes", len(s.Events))
 		}
 	}
@@ -520,13 +522,13 @@ func TestBadLinesOfAStepAreBounded(t *testing.T) {
 			t.Fatalf("message %d does not fit beside %d bytes", n, s.size())
 		}
 		sent += len(payload)
-		outs := outcomes(t, s.Add(Message{Sequence: uint64(10 + n), Scope: ScopeTrusted, Payload: payload}, start, nil))
+		outs := outcomes(t, s.Add(Message{Sequence: uint64(10 + n), Scope: wire.ScopeTrusted, Payload: payload}, start, nil))
 		for _, out := range outs[:lines-1] {
-			if out.Refusal == Invalid {
+			if out.Refusal == wire.Invalid {
 				refused++
 			}
 		}
-		if out := outs[lines-1]; out.Status != StatusClaimed {
+		if out := outs[lines-1]; out.Status != wire.StatusClaimed {
 			t.Errorf("the good line of message %d: %s", n, outcomeText(out))
 		}
 	}
@@ -535,19 +537,19 @@ func TestBadLinesOfAStepAreBounded(t *testing.T) {
 	if bad := messages * (lines - 1); refused != bad {
 		t.Errorf("%d of %d bad lines were refused", refused, bad)
 	}
-	parked, counted := 0, Event{}
+	parked, counted := 0, wire.Event{}
 	for _, ev := range checkEvents(t, s.Events) {
 		switch {
-		case ev.Type == CommandRejected && ev.Count == 0:
+		case ev.Type == wire.CommandRejected && ev.Count == 0:
 			parked++
-		case ev.Type == CommandRejected:
+		case ev.Type == wire.CommandRejected:
 			if counted.Count != 0 {
 				t.Error("a second line counts")
 			}
 			counted = ev
 		}
 	}
-	want := Event{Type: CommandRejected, At: start, Sequence: 10, Line: 101, Count: messages*(lines-1) - 100, LastSequence: 10 + messages - 1,
+	want := wire.Event{Type: wire.CommandRejected, At: start, Sequence: 10, Line: 101, Count: messages*(lines-1) - 100, LastSequence: 10 + messages - 1,
 		Bytes: (messages*(lines-1) - 100) * 7, Payload: `{"x":1}`, Reason: counted.Reason}
 	if parked != 100 || !reflect.DeepEqual(counted, want) || !strings.HasPrefix(counted.Reason, "11888 bad lines beyond the first 100") {
 		t.Errorf("%d parked, and\n%+v, want\n%+v", parked, counted, want)
@@ -556,7 +558,7 @@ func TestBadLinesOfAStepAreBounded(t *testing.T) {
 		t.Errorf("%d bytes are kept of %d; %d were foreseen", len(s.Events), sent, size)
 	}
 	s.Reset()
-	if s.Add(Message{Sequence: 50, Scope: ScopeTrusted, Payload: []byte("x")}, start, nil); len(checkEvents(t, s.Events)) != 1 {
+	if s.Add(Message{Sequence: 50, Scope: wire.ScopeTrusted, Payload: []byte("x")}, start, nil); len(checkEvents(t, s.Events)) != 1 {
 		t.Errorf("the next step begins with %s", s.Events)
 	}
 }
@@ -570,14 +572,14 @@ func TestInventedCampaignsAreCountedTogether(t *testing.T) {
 		payload = append(payload, with(claimLine(i), "campaign", fmt.Sprintf("%q", fmt.Sprint("invented-", i)))+"\n"...)
 	}
 	payload = append(payload, claimLine(1)+"\n"...) // of a campaign that has no codes
-	s.Add(Message{Sequence: 1, Scope: ScopeTrusted, Payload: payload}, start, nil)
+	s.Add(Message{Sequence: 1, Scope: wire.ScopeTrusted, Payload: payload}, start, nil)
 	size := s.size()
 	s.Close()
 	evs := checkEvents(t, s.Events)
 	if len(evs) != 2 || len(s.Events) > size {
 		t.Fatalf("%d bytes, %d foreseen: %s", len(s.Events), size, s.Events)
 	}
-	if evs[0].Campaign != "" || !slices.Equal(evs[0].Refused, []RefusalCount{{CampaignNotFound, invented}}) || len(evs[0].Sample) != maxSample || evs[0].Sample[3] != "invented-3" {
+	if evs[0].Campaign != "" || !slices.Equal(evs[0].Refused, []wire.RefusalCount{{Refusal: wire.CampaignNotFound, Count: invented}}) || len(evs[0].Sample) != maxSample || evs[0].Sample[3] != "invented-3" {
 		t.Errorf("%+v", evs[0])
 	}
 	if evs[1].Campaign == "" || evs[1].Sample != nil {
@@ -587,19 +589,19 @@ func TestInventedCampaignsAreCountedTogether(t *testing.T) {
 
 func TestResetLeavesTheEventsBeforeAlone(t *testing.T) {
 	s := stepOn(t, 10)
-	s.Add(Message{Scope: ScopeTrusted, Payload: []byte(claimLine(1) + "\n" + with(claimLine(2), "campaign", `"nowhere"`))}, start, nil)
+	s.Add(Message{Scope: wire.ScopeTrusted, Payload: []byte(claimLine(1) + "\n" + with(claimLine(2), "campaign", `"nowhere"`))}, start, nil)
 	s.Close()
 	first, text := s.Events, string(s.Events)
 	s.Reset()
 	if len(s.Events) != 0 || s.Lines != 0 || s.Commands != 0 {
 		t.Fatalf("after Reset: %+v", s)
 	}
-	s.Add(Message{Scope: ScopeTrusted, Payload: []byte(claimLine(3) + "\n" + with(claimLine(4), "campaign", `"nowhere"`))}, start, nil)
+	s.Add(Message{Scope: wire.ScopeTrusted, Payload: []byte(claimLine(3) + "\n" + with(claimLine(4), "campaign", `"nowhere"`))}, start, nil)
 	s.Close()
 	if string(first) != text {
 		t.Fatal("the events of the step before were overwritten")
 	}
-	if evs := checkEvents(t, s.Events); len(evs) != 2 || evs[1].Refused[0] != (RefusalCount{CampaignNotFound, 1}) {
+	if evs := checkEvents(t, s.Events); len(evs) != 2 || evs[1].Refused[0] != (wire.RefusalCount{Refusal: wire.CampaignNotFound, Count: 1}) {
 		t.Fatalf("the second step is %s", s.Events)
 	}
 }

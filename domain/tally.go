@@ -3,6 +3,8 @@ package domain
 import (
 	"slices"
 	"strings"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // tally counts what a step refuses, by campaign and reason: a million of them cost a line.
@@ -16,11 +18,11 @@ type tally struct {
 
 type campaignRefusals struct {
 	campaign string
-	counts   []RefusalCount
+	counts   []wire.RefusalCount
 }
 
 // count notes a refusal. It keeps no view of the campaign's name.
-func (s *tally) count(campaignName string, r Refusal) {
+func (s *tally) count(campaignName string, r wire.Refusal) {
 	if s.last >= len(s.list) || s.list[s.last].campaign != campaignName {
 		i, known := s.of[campaignName]
 		if !known {
@@ -35,7 +37,7 @@ func (s *tally) count(campaignName string, r Refusal) {
 			return
 		}
 	}
-	of.counts = append(of.counts, RefusalCount{r, 1})
+	of.counts = append(of.counts, wire.RefusalCount{Refusal: r, Count: 1})
 	s.closing += costReason + len(r)
 }
 
@@ -53,7 +55,7 @@ func (s *tally) has(campaignName string) bool {
 
 // unknown notes the name of a campaign that does not exist, if there is room for it and it could be one.
 func (s *tally) unknown(campaignName string) {
-	if len(s.sample) == maxSample || !ValidCampaignName(campaignName) || slices.Contains(s.sample, campaignName) {
+	if len(s.sample) == maxSample || !wire.ValidCampaignName(campaignName) || slices.Contains(s.sample, campaignName) {
 		return
 	}
 	if s.closing += len(campaignName) + costSampled; len(s.sample) == 0 {

@@ -10,19 +10,21 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // The random worlds of the property tests: few names, so that commands meet.
 
 const (
-	second = Instant(1e6)
+	second = wire.Instant(1e6)
 	minute = 60 * second
 	hour   = 60 * minute
 	day    = 24 * hour
 )
 
 // start is 2026-11-27T00:00:00Z, when the worlds begin.
-const start = Instant(1795737600 * 1e6)
+const start = wire.Instant(1795737600 * 1e6)
 
 var testKey = [32]byte{1, 2, 3}
 
@@ -43,12 +45,12 @@ func rapidChooser(t *rapid.T) chooser {
 // world makes commands that are likely to hit something.
 type world struct {
 	choose chooser
-	now    Instant
+	now    wire.Instant
 	serial int
 	codes  []string // seen in coupon.claimed events
 	ids    []string // used before, the newest few
 
-	claimed, reminded []Event // the newest few
+	claimed, reminded []wire.Event // the newest few
 }
 
 func newWorld(c chooser) *world { return &world{choose: c, now: start} }
@@ -91,7 +93,7 @@ func (w *world) code() string {
 }
 
 // later is an instant around now, on the whole second or not.
-func (w *world) later() Instant {
+func (w *world) later() wire.Instant {
 	at := w.now + pick(w.choose, -hour, -second, 0, 1, second, minute, hour, 6*hour, day)
 	if w.choose(4) > 0 {
 		at = at / minute * minute
@@ -99,7 +101,7 @@ func (w *world) later() Instant {
 	return max(at, 1)
 }
 
-func (w *world) settings(c *Command, create bool) {
+func (w *world) settings(c *wire.Command, create bool) {
 	give := func(name string, odds int, set func()) {
 		if w.choose(odds) == 0 {
 			c.Patch.Set(name)
@@ -125,7 +127,7 @@ func (w *world) settings(c *Command, create bool) {
 	give("benefit", 6, func() { p.Benefit = []byte(`{"off":5}`) })
 	give("prefix", 6, func() { p.Prefix = "SUN" })
 	give("category", 8, func() { p.Category = "food" })
-	if p.Codes == 0 && p.given.has(fCodes) && !create {
+	if p.Codes == 0 && p.Gives("codes") && !create {
 		p.Codes = 9
 	}
 }
@@ -133,26 +135,26 @@ func (w *world) settings(c *Command, create bool) {
 var beforeTimes = []time.Duration{0, time.Minute, time.Hour, 24 * time.Hour}
 
 // command makes the next one.
-func (w *world) command() Command {
+func (w *world) command() wire.Command {
 	w.pass()
-	c := Command{ID: w.id(), Campaign: w.campaign()}
+	c := wire.Command{ID: w.id(), Campaign: w.campaign()}
 	switch k := w.choose(40); {
 	case k < 4:
-		c.Type = CreateCampaign
+		c.Type = wire.CreateCampaign
 		w.settings(&c, true)
 	case k < 6:
-		c.Type = UpdateCampaign
+		c.Type = wire.UpdateCampaign
 		w.settings(&c, false)
-		if c.Patch.given == 0 {
+		if c.Patch.Empty() {
 			c.Patch.Set("category")
 			c.Patch.Category = "toys"
 		}
 	case k == 6:
-		c.Type = pick(w.choose, PauseCampaign, ResumeCampaign, ResumeCampaign)
+		c.Type = pick(w.choose, wire.PauseCampaign, wire.ResumeCampaign, wire.ResumeCampaign)
 	case k == 7:
-		c.Type = pick(w.choose, ResumeCampaign, ResumeCampaign, EndCampaign)
+		c.Type = pick(w.choose, wire.ResumeCampaign, wire.ResumeCampaign, wire.EndCampaign)
 	case k < 10:
-		c.Type = ImportCodes
+		c.Type = wire.ImportCodes
 		for range 1 + w.choose(3) {
 			c.Codes = append(c.Codes, fmt.Sprintf("X-%d", w.choose(7)+1)+pick(w.choose, "", "0", "-0"))
 		}
@@ -162,51 +164,51 @@ func (w *world) command() Command {
 			}
 		}
 	case k < 18:
-		c.Type, c.CustomerID = Claim, w.customer()
+		c.Type, c.CustomerID = wire.Claim, w.customer()
 	case k < 26:
-		c.Type, c.Code, c.OrderID = pick(w.choose, Redeem, Redeem, Redeem, Rollback), w.code(), pick(w.choose, "o1", "o2", "o3")
+		c.Type, c.Code, c.OrderID = pick(w.choose, wire.Redeem, wire.Redeem, wire.Redeem, wire.Rollback), w.code(), pick(w.choose, "o1", "o2", "o3")
 		if w.choose(4) == 0 {
 			c.CustomerID = w.customer()
 		}
 		w.maybeWithout(&c)
 	case k == 26:
-		c.Type, c.Code, c.Reason = Void, w.code(), pick(w.choose, "", "stolen")
+		c.Type, c.Code, c.Reason = wire.Void, w.code(), pick(w.choose, "", "stolen")
 		w.maybeWithout(&c)
 	case k < 29:
-		c.Type, c.Code, c.ExpiresAt = Extend, w.code(), w.later()+hour
+		c.Type, c.Code, c.ExpiresAt = wire.Extend, w.code(), w.later()+hour
 		w.maybeWithout(&c)
 	case k < 34:
-		c.Type, c.CustomerID = Remind, w.customer()
-		c.Kind, c.Before = pick(w.choose, KindExpires, KindExpires, KindOpens), pick(w.choose, beforeTimes...)
-		if len(w.claimed) > 0 && c.Kind == KindExpires {
+		c.Type, c.CustomerID = wire.Remind, w.customer()
+		c.Kind, c.Before = pick(w.choose, wire.KindExpires, wire.KindExpires, wire.KindOpens), pick(w.choose, beforeTimes...)
+		if len(w.claimed) > 0 && c.Kind == wire.KindExpires {
 			recent := w.claimed[w.choose(len(w.claimed))]
 			c.Campaign, c.CustomerID = recent.Campaign, recent.CustomerID
 		}
 	case k < 35:
-		c.Type, c.CustomerID, c.Kind, c.Before = Unremind, w.customer(), KindOpens, time.Minute
+		c.Type, c.CustomerID, c.Kind, c.Before = wire.Unremind, w.customer(), wire.KindOpens, time.Minute
 		if len(w.reminded) > 0 {
 			recent := w.reminded[w.choose(len(w.reminded))]
 			c.Campaign, c.CustomerID, c.Kind, c.Before = recent.Campaign, recent.CustomerID, recent.Kind, recent.Before
 		}
 	case k < 37:
-		c.Type, c.Through = Expire, w.later()
+		c.Type, c.Through = wire.Expire, w.later()
 	default:
-		c.Type, c.Kind, c.DueAt, c.ThroughR = RemindDue, pick(w.choose, KindOpens, KindExpires), w.later(), uint64(pick(w.choose, 1, 2, 100))
+		c.Type, c.Kind, c.DueAt, c.ThroughR = wire.RemindDue, pick(w.choose, wire.KindOpens, wire.KindExpires), w.later(), uint64(pick(w.choose, 1, 2, 100))
 		c.ReadyAt = pick(w.choose, 0, 0, w.later())
 	}
 	return c
 }
 
 // maybeWithout leaves the campaign out, as code commands may.
-func (w *world) maybeWithout(c *Command) {
+func (w *world) maybeWithout(c *wire.Command) {
 	if w.choose(2) == 0 {
 		c.Campaign = ""
 	}
 }
 
 // dueNow turns a remind_due into one for which something is really due, if there is.
-func (w *world) dueNow(l *Lane, c *Command) {
-	if c.Type != RemindDue || w.choose(5) == 0 {
+func (w *world) dueNow(l *Lane, c *wire.Command) {
+	if c.Type != wire.RemindDue || w.choose(5) == 0 {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.campaigns)) {
@@ -220,7 +222,7 @@ func (w *world) dueNow(l *Lane, c *Command) {
 }
 
 // run decides n random commands on the lane and returns the events they made.
-func (w *world) run(l *Lane, n int) (evs []Event) {
+func (w *world) run(l *Lane, n int) (evs []wire.Event) {
 	for range n {
 		c := w.command()
 		w.dueNow(l, &c)
@@ -231,22 +233,22 @@ func (w *world) run(l *Lane, n int) (evs []Event) {
 	return evs
 }
 
-func (w *world) learn(evs []Event) {
+func (w *world) learn(evs []wire.Event) {
 	for i := range evs {
 		switch ev := evs[i]; ev.Type {
-		case CouponClaimed:
+		case wire.CouponClaimed:
 			w.codes = append(w.codes, ev.Code)
 			w.claimed = append(w.claimed[max(0, len(w.claimed)-6):], ev)
-		case ReminderSet:
+		case wire.ReminderSet:
 			w.reminded = append(w.reminded[max(0, len(w.reminded)-3):], ev)
 		}
 	}
 }
 
 // sameOutcome compares what Decide answered.
-func outcomeText(o Outcome) string { return string(o.AppendJSON(nil)) }
+func outcomeText(o wire.Outcome) string { return string(o.AppendJSON(nil)) }
 
-func eventTexts(evs []Event) string {
+func eventTexts(evs []wire.Event) string {
 	var b strings.Builder
 	for i := range evs {
 		b.Write(evs[i].AppendJSON(nil))

@@ -1,0 +1,127 @@
+package reminder
+
+import (
+	"slices"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
+
+// Fire removes a set and appends its numbers, rising, to dst. Calling it with what a reminders.due event says
+// ([Event.DueSet]) makes every folder remove the same.
+func (s *Subscriptions) Fire(set wire.DueSet, a Anchors, dst []uint64) []uint64 {
+	begin := len(dst)
+	s.FireNoted(set, a, nil, &dst)
+	slices.Sort(dst[begin:])
+	return dst
+}
+
+// FireThrough removes all that is due at or before the given instant and appends its numbers to dst, which may be nil.
+func (s *Subscriptions) FireThrough(through wire.Instant, a Anchors, dst *[]uint64) {
+	if s.Next(a) > through {
+		return
+	}
+	for _, d := range slices.Collect(s.Due(a, through)) {
+		s.FireNoted(wire.DueSet{Kind: d.Kind, DueAt: d.DueAt, ThroughR: MaxReminder}, a, nil, dst)
+	}
+}
+
+// fire returns how many it has removed. Without dst nobody asks which.
+func (s *Subscriptions) FireNoted(set wire.DueSet, a Anchors, notes Notes, dst *[]uint64) (fired int) {
+	var few [4]uint32
+	p := s.inOrder()
+	ids := p.groupsAt(&set, a, few[:0])
+	if len(ids) == 0 || set.FromR > MaxReminder {
+		return 0
+	}
+	from, through := uint32(set.FromR), uint32(min(set.ThroughR, MaxReminder))
+	was := p.live
+	if p.isAll(ids, from, through) { // as at the opening of a campaign: nothing is taken out one by one
+		if dst != nil {
+			p.each(func(r uint32, _ *subscription) bool {
+				*dst = append(*dst, uint64(r))
+				return true
+			})
+		}
+		s.p = nil
+		return int(was)
+	}
+	p = s.own()
+	for _, id := range ids {
+		p.fire(id, from, through, notes, dst)
+	}
+	fired = int(was - p.live)
+	s.released()
+	return fired
+}
+
+// isAll tells whether everything that is pending lies in these groups and between these numbers.
+func (p *pending) isAll(ids []uint32, from, through uint32) bool {
+	all := uint32(0)
+	for _, id := range ids {
+		g := p.group(id)
+		if g.first < from || p.at(g.first).previous > through {
+			return false
+		}
+		all += g.count()
+	}
+	return all == p.live
+}
+
+// fire removes from a group in order the numbers from to through, several at a time: what they need of memory comes at
+// once then.
+func (p *pending) fire(id uint32, from, through uint32, notes Notes, dst *[]uint64) {
+	g := *p.group(id)
+	r := g.first
+	if r < from {
+		r = p.higher(id, from-1)
+	}
+	if r == 0 || r > through {
+		return
+	}
+	type one struct {
+		r   uint32
+		key uint64
+		ok  bool
+	}
+	var some [16]one
+	first, previous, fired := r, p.at(r).previous, uint32(0)
+	for more := true; more; {
+		n := 0
+		for n < len(some) && more {
+			e := p.at(r)
+			x := one{r: r}
+			if p.keys != nil {
+				if x.key, x.ok = p.key(e, notes); x.ok {
+					p.touched += p.keys.Touch(x.key)
+				}
+			}
+			some[n] = x
+			n++
+			fired++
+			r = e.next
+			more = fired < g.count() && r > first && r <= through
+		}
+		for i := range some[:n] {
+			x := &some[i]
+			if dst != nil {
+				*dst = append(*dst, uint64(x.r))
+			}
+			if x.ok {
+				p.keys.Remove(x.key, x.r, p.hashOf(notes))
+			}
+			p.removeEntry(x.r)
+		}
+	}
+	p.live -= fired
+	if fired == g.count() {
+		p.dropGroup(id)
+		return
+	}
+	left := p.editGroup(id)
+	left.size -= fired
+	if first == g.first {
+		left.first = r
+	}
+	p.edit(previous).next = r
+	p.edit(r).previous = previous
+}

@@ -1,0 +1,189 @@
+package wire
+
+import (
+	"bytes"
+	"time"
+)
+
+// Settings are what an operator chose for a campaign. The zero value of a field means "none" or its default; a Settings
+// that went through [Settings.check] has its defaults filled in.
+type Settings struct {
+	Codes          uint32        // coupons to hand out; 0 = codes are imported
+	PerCustomer    uint32        // coupons one customer may claim; 0 = unlimited
+	OpensAt        Instant       // claims before it are refused; 0 = open since creation
+	ClosesAt       Instant       // claims from it on are refused; 0 = ExpiresAt
+	ExpiresAt      Instant       // coupons without an expiry of their own fall here; 0 = never
+	ValidFor       time.Duration // coupons live so long from their claim; 0 = until ExpiresAt
+	LateAfter      time.Duration // reminders later than this are dropped; 0 = while what they announce is to come, none is
+	MaxRedemptions uint32        // how often one coupon may be redeemed, at least 1
+	Prefix         string        // cosmetic, before the code
+	Category       string
+	Priority       string // high, normal or low
+	Benefit        []byte // JSON, handed to whoever redeems
+}
+
+// Priorities of a campaign.
+const (
+	PriorityHigh   = "high"
+	PriorityNormal = "normal"
+	PriorityLow    = "low"
+)
+
+// Closes is the instant from which claims are refused, Never if there is none.
+func (s *Settings) Closes() Instant {
+	switch {
+	case s.ClosesAt != 0:
+		return s.ClosesAt
+	case s.ExpiresAt != 0:
+		return s.ExpiresAt
+	}
+	return Never
+}
+
+// Expires is the instant at which coupons without an expiry of their own fall, Never if there is none.
+func (s *Settings) Expires() Instant {
+	if s.ExpiresAt == 0 {
+		return Never
+	}
+	return s.ExpiresAt
+}
+
+// expiryOf is the expiry of its own that a coupon claimed at the given time gets: 0 if it inherits the campaign's end.
+// Rounded up to the second, from an hour on to the minute, so that coupons fall in groups and never early.
+func (s *Settings) ExpiryOf(claimed Instant) Instant {
+	if s.ValidFor == 0 {
+		return 0
+	}
+	unit := time.Second
+	if s.ValidFor >= time.Hour {
+		unit = time.Minute
+	}
+	return claimed.Add(s.ValidFor).roundUp(unit)
+}
+
+// Equal compares all settings.
+func (s *Settings) Equal(o *Settings) bool {
+	return s.Codes == o.Codes && s.PerCustomer == o.PerCustomer && s.OpensAt == o.OpensAt && s.ClosesAt == o.ClosesAt &&
+		s.ExpiresAt == o.ExpiresAt && s.ValidFor == o.ValidFor && s.LateAfter == o.LateAfter && s.MaxRedemptions == o.MaxRedemptions &&
+		s.Prefix == o.Prefix && s.Category == o.Category && s.Priority == o.Priority && bytes.Equal(s.Benefit, o.Benefit)
+}
+
+// check refuses settings that contradict each other.
+func (s *Settings) Check() error {
+	opens, closes := s.OpensAt, s.Closes()
+	switch {
+	case s.ExpiresAt != 0 && s.ValidFor != 0:
+		return Invalidf("valid_for", "give either expires_at or valid_for, not both")
+	case opens != 0 && closes <= opens && s.ClosesAt == 0:
+		return Invalidf("expires_at", "must lie after opens_at (%s)", opens)
+	case opens != 0 && closes <= opens:
+		return Invalidf("closes_at", "must lie after opens_at (%s)", opens)
+	case s.ClosesAt > s.Expires():
+		return Invalidf("closes_at", "must not lie after expires_at (%s)", s.ExpiresAt)
+	}
+	return nil
+}
+
+// append writes the settings as event and outcome fields.
+func (s *Settings) Append(dst []byte) []byte {
+	dst = append(dst, `,"codes":`...)
+	dst = appendNumber(dst, uint64(s.Codes))
+	dst = append(dst, `,"per_customer":`...)
+	dst = appendNumber(dst, uint64(s.PerCustomer))
+	dst = appendInstantField(dst, `,"opens_at":`, s.OpensAt)
+	dst = appendInstantField(dst, `,"closes_at":`, s.ClosesAt)
+	dst = appendInstantField(dst, `,"expires_at":`, s.ExpiresAt)
+	dst = appendDurationField(dst, `,"valid_for":`, s.ValidFor)
+	dst = appendDurationField(dst, `,"late_after":`, s.LateAfter)
+	dst = appendUintField(dst, `,"max_redemptions":`, uint64(s.MaxRedemptions))
+	dst = appendStringField(dst, `,"prefix":`, s.Prefix)
+	dst = appendStringField(dst, `,"category":`, s.Category)
+	dst = appendStringField(dst, `,"priority":`, s.Priority)
+	return appendRawField(dst, `,"benefit":`, s.Benefit)
+}
+
+// Patch is a set of settings with the knowledge of which were given. For an update, a field given as null goes back to
+// its default; a field left out stays as it is.
+type Patch struct {
+	Settings
+	given fieldSet
+}
+
+// Gives reports whether the setting with that name was given.
+func (p *Patch) Gives(name string) bool { return p.given.has(fieldNamed([]byte(name))) }
+
+// Empty reports whether no setting was given.
+func (p *Patch) Empty() bool { return p.given == 0 }
+
+// onto returns base with the given fields replaced.
+func (p *Patch) Onto(base Settings) Settings {
+	has := func(f field) bool { return p.given.has(f) }
+	if has(fCodes) {
+		base.Codes = p.Codes
+	}
+	if has(fPerCustomer) {
+		base.PerCustomer = p.PerCustomer
+	}
+	if has(fOpensAt) {
+		base.OpensAt = p.OpensAt
+	}
+	if has(fClosesAt) {
+		base.ClosesAt = p.ClosesAt
+	}
+	// An end and a life time exclude each other: giving the one replaces the other.
+	if has(fExpiresAt) {
+		base.ExpiresAt = p.ExpiresAt
+		if p.ExpiresAt != 0 && !has(fValidFor) {
+			base.ValidFor = 0
+		}
+	}
+	if has(fValidFor) {
+		base.ValidFor = p.ValidFor
+		if p.ValidFor != 0 && !has(fExpiresAt) {
+			base.ExpiresAt = 0
+		}
+	}
+	if has(fLateAfter) {
+		base.LateAfter = p.LateAfter
+	}
+	if has(fMaxRedemptions) {
+		base.MaxRedemptions = p.MaxRedemptions
+	}
+	if has(fPrefix) {
+		base.Prefix = p.Prefix
+	}
+	if has(fCategory) {
+		base.Category = p.Category
+	}
+	if has(fPriority) {
+		base.Priority = p.Priority
+	}
+	if has(fBenefit) {
+		base.Benefit = p.Benefit
+	}
+	return base
+}
+
+// PatchOf gives every field of s, as a create does.
+func PatchOf(s Settings) Patch {
+	p := Patch{Settings: s}
+	for _, f := range settingFields {
+		p.given.add(f)
+	}
+	return p
+}
+
+// Set marks fields by name as given; a name that is not a setting is ignored. For SDK and CLI, which know what their
+// user asked for.
+func (p *Patch) Set(names ...string) {
+	for _, n := range names {
+		if f := fieldNamed([]byte(n)); f != fUnknown {
+			p.given.add(f)
+		}
+	}
+}
+
+// DefaultSettings are those of a campaign created with nothing but a number of codes.
+func DefaultSettings(codes uint32) Settings {
+	return Settings{Codes: codes, PerCustomer: 1, MaxRedemptions: 1, Priority: PriorityNormal}
+}

@@ -1,0 +1,147 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math/bits"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+	"unsafe"
+)
+
+// view is b as a string without a copy: it lives as long as nobody writes to b. Lines are read this way, so whatever a
+// lane keeps of one is cloned where it is kept: a campaign's name and settings, and the names of refused campaigns. All
+// else it keeps as hashes.
+func View(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// unquote returns the value of a raw JSON string, as a view of raw where there are no escapes in it.
+func unquote(raw []byte) (string, error) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", errNotString
+	}
+	inner := raw[1 : len(raw)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return View(inner), nil
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return "", errSyntax
+	}
+	if halfPair(inner) {
+		return "", errors.New(`has half a surrogate pair (such as \ud800), which stands for no character`)
+	}
+	return s, nil
+}
+
+var errNotString = errors.New("must be a string")
+
+// halfPair reports whether a string (escapes checked) has a \u escape of half a surrogate pair. Package json would read
+// U+FFFD, and two ids that differ would be one.
+func halfPair(inner []byte) bool {
+	unit := func(at int) uint64 {
+		if at+6 > len(inner) || inner[at] != '\\' || inner[at+1] != 'u' {
+			return 0
+		}
+		v, _ := strconv.ParseUint(string(inner[at+2:at+6]), 16, 16)
+		return v
+	}
+	for i := 0; i < len(inner); i++ {
+		if inner[i] != '\\' {
+			continue
+		}
+		switch u := unit(i); {
+		case u >= 0xd800 && u < 0xdc00:
+			if low := unit(i + 6); low < 0xdc00 || low > 0xdfff {
+				return true
+			}
+			i += 11
+		case u >= 0xdc00 && u < 0xe000:
+			return true
+		default:
+			i++ // over what is escaped, so that it is not taken for an escape itself
+		}
+	}
+	return false
+}
+
+// Eight bytes are looked at as one word: a byte of it is below 0x20, or equal to some other, where a subtraction borrows
+// into its top bit. Only the lowest such bit is exact, and only that is asked for.
+const (
+	ones = 0x0101010101010101
+	tops = 0x80 * ones
+)
+
+func word[T ~string | ~[]byte](s T, i int) uint64 {
+	_ = s[i+7]
+	return uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+		uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+}
+
+// marked has the top bit of the first byte set that ends plain JSON text: a quote, a backslash, a control character.
+func marked(w uint64) uint64 {
+	quote, slash := w^'"'*ones, w^'\\'*ones
+	return ((w-0x20*ones)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & tops
+}
+
+// plain returns the index, from i on, of the first byte of s that may not stand in JSON text as it is; len(s) if there is
+// none. Bytes of other characters than ASCII are passed over.
+func plain[T ~string | ~[]byte](s T, i int) int {
+	for ; i+8 <= len(s); i += 8 {
+		if m := marked(word(s, i)); m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' {
+			break
+		}
+	}
+	return i
+}
+
+// simple reports whether a line is of printable ASCII without backslashes, as nearly all are: its strings mean what they
+// look like, and need not be looked at one by one.
+func simple(line []byte) bool {
+	if len(line) < 8 {
+		return false
+	}
+	for i := 0; ; i += 8 {
+		i = min(i, len(line)-8)
+		w := word(line, i)
+		slash, del := w^'\\'*ones, w^0x7f*ones
+		if ((w-0x20*ones)|(slash-ones)&^slash|(del-ones)&^del|w)&tops != 0 {
+			return false
+		}
+		if i == len(line)-8 {
+			return true
+		}
+	}
+}
+
+// printable reports whether s is valid UTF-8 without control or invisible characters.
+func printable(s string) bool {
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if c < 0x20 || c == 0x7f {
+				return false
+			}
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && size == 1 || !unicode.IsPrint(r) {
+			return false
+		}
+		i += size
+	}
+	return true
+}
+
+// texts reads an array of strings.
+func texts(raw []byte) (list []string, err error) {
+	err = json.Unmarshal(raw, &list)
+	return list, err
+}
