@@ -52,10 +52,10 @@ type Main struct {
 	Env      func(string) (string, bool)
 	Now      func() time.Time
 
-	data, nats, name, webhook, proxy, since string
-	json, verbose                           bool
-	opts                                    push.Options
-	printing                                sync.Mutex // of Out: lines of several workers do not mix
+	data, nats, name, webhook, proxy, since, sealKey string
+	json, verbose                                    bool
+	opts                                             push.Options
+	printing                                         sync.Mutex // of Out: lines of several workers do not mix
 }
 
 // usageError is a command line that makes no sense.
@@ -97,7 +97,8 @@ A webhook gets a JSON array of {"key","campaign","kind","due_at","at","customer_
 acknowledgement: its "key" is the same each time, and so is the header Idempotency-Key of the same array.
 
 The server is found by --nats, else by the file scrip.json that it keeps in its --data directory; --nats, --data and
---webhook also as variables SCRIP_NATS, SCRIP_DATA, SCRIP_WEBHOOK, or SCRIP_NATS_FILE … for a file that holds the value. Ctrl-C finishes what is under way.
+--webhook also as variables SCRIP_NATS, SCRIP_DATA, SCRIP_WEBHOOK, or SCRIP_NATS_FILE … for a file that holds the value. With a
+--seal-key-file, also SCRIP_SEAL_KEY or SCRIP_SEAL_KEY_FILE, messages that scrip did not seal are passed over. Ctrl-C finishes what is under way.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		SilenceErrors: true, SilenceUsage: true, Args: noArgs, RunE: m.send,
@@ -111,6 +112,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	all.StringVar(&m.data, "data", "./data", "data `DIR`ectory of the server, where it says how to reach it")
 	all.StringVar(&m.nats, "nats", "", "`URL` of the NATS server, with credentials if it asks for them; then no --data is needed")
 	all.StringVar(&m.name, "name", "pushsender", "`NAME` shared by all that send to the same audience; dead lists all names without it")
+
+	all.StringVar(&m.sealKey, datadir.SealKeyFlag, "", datadir.SealKeyUsage)
 
 	sending := func(cmd *cobra.Command) {
 		f := cmd.Flags()
@@ -163,6 +166,10 @@ func (m *Main) settle(cmd *cobra.Command) error {
 				return &usageError{err}
 			}
 		}
+	}
+	var err error
+	if m.opts.SealKey, err = datadir.SealKey(m.Env, m.sealKey); err != nil {
+		return &usageError{err}
 	}
 	m.opts.Name = m.name
 	level := slog.LevelInfo

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -321,5 +323,54 @@ func TestUsage(t *testing.T) {
 	}
 	if p := run(t, nil, "--help"); p.code != exitDone || !strings.Contains(p.out.String(), "pushsender retry") {
 		t.Errorf("help: exit code %d, %s", p.code, p.out.String())
+	}
+}
+
+// TestForgedReminders: with the seal key alone a sender tells nobody what only looks sealed; without it, it cannot know.
+func TestForgedReminders(t *testing.T) {
+	l := newLog(t)
+	of, _, err := topology.Inspect(t.Context(), l.js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := [32]byte{1}
+	l.sealed(t, of.WithKey([32]byte{2}), 1, 0, "mallory")
+	l.sealed(t, of.WithKey(code), 2, 0, "alice")
+
+	key := filepath.Join(t.TempDir(), "seal.key")
+	if err := os.WriteFile(key, []byte(seal.Text(code, of.UUID)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"SCRIP_NATS": l.url}
+	for name, p := range map[string]*program{
+		"blind": start(t, env, "--since", "start", "--name", "blind"),
+		"flag":  start(t, env, "--since", "start", "--name", "flag", "--seal-key-file", key),
+		"file":  start(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SEAL_KEY_FILE": key}, "--since", "start", "--name", "file"),
+		"text":  start(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SEAL_KEY": seal.Text(code, of.UUID)}, "--since", "start", "--name", "text"),
+	} {
+		streamtest.Eventually(t, name+" told alice", func() bool { return strings.Contains(p.out.String(), "alice") })
+		l.settled(t, name)
+		p.stop()
+		if told := strings.Contains(p.out.String(), "mallory"); told != (name == "blind") {
+			t.Errorf("%s: mallory told: %t\n%s", name, told, p.err.String())
+		}
+	}
+	if p := run(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SEAL_KEY": seal.Text(code, "another")}); p.code != exitFailed || !strings.Contains(p.err.String(), "scrip key seal") {
+		t.Errorf("the key of another log: exit %d\n%s", p.code, p.err.String())
+	}
+	if p := run(t, env, "--seal-key-file", key+".gone"); p.code != exitUsage {
+		t.Errorf("no file: exit %d\n%s", p.code, p.err.String())
+	}
+}
+
+// sealed fires a reminder with the seal of a key; sealing began at from, 0 = with it.
+func (l *log) sealed(t *testing.T, of topology.Log, sequence, from uint64, customer string) {
+	t.Helper()
+	e := domain.Event{Type: domain.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 1_000_000, CustomerID: customer}
+	line := append(e.AppendJSON(nil), '\n')
+	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: sequence, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
+	header := eventlog.Reminders(l.js, 0).In(of).Sealer().Encode(h, from, sequence, line)
+	if _, err := l.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Rmd(0), Header: header, Data: line}); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -29,8 +29,8 @@ type session struct {
 	// server is what scrip.json says; its zero value where --nats was given instead.
 	server datadir.Descriptor
 	id     string // of the command, made up or given by --id
-	// unlock gives a log the key to its seals, where --data or SCRIP_CODE_KEY has it.
-	unlock func(topology.Log) topology.Log
+	// unlock gives a log the key to its seals, where --data, SCRIP_CODE_KEY or --seal-key-file has it.
+	unlock func(topology.Log) (topology.Log, error)
 }
 
 func (s *session) close() {
@@ -48,7 +48,10 @@ func (s *session) log(ctx context.Context) (jetstream.JetStream, topology.Log, e
 	if err == nil && !found {
 		err = errors.New("there is no log on this NATS server; `scrip serve` makes one, or name another server with --nats URL")
 	}
-	return js, s.unlock(log), err
+	if err == nil {
+		log, err = s.unlock(log)
+	}
+	return js, log, err
 }
 
 // tablesURL is where the read tables are: as given by --postgres, or else as the server says.
@@ -91,9 +94,16 @@ func (m *Main) connect() (*session, error) {
 }
 
 // unlock is session.unlock.
-func (m *Main) unlock(log topology.Log) topology.Log {
-	given, _ := m.Env(datadir.KeyVariable)
-	return datadir.Unlock(log, m.global.data, given, m.logger(outputText, "warn"))
+func (m *Main) unlock(log topology.Log) (topology.Log, error) {
+	given, err := datadir.Variable(m.Env, datadir.KeyVariable)
+	if err != nil {
+		return log, err
+	}
+	sealKey, err := datadir.SealKey(m.Env, m.global.sealKey)
+	if err != nil {
+		return log, err
+	}
+	return datadir.Unlock(log, m.global.data, given, sealKey, m.logger(outputText, "warn"))
 }
 
 // unusedIDFlag is for commands that change nothing by themselves, so that --id can be given to every command.

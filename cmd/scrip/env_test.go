@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // shell runs a script in a POSIX shell with the program as `scrip`, on the data directory of a server.
@@ -169,5 +170,37 @@ func TestSecretsFromFiles(t *testing.T) {
 		if got := scrip(t, []string{c.env}, "serve", "--data", t.TempDir()); got.code != exitUsage || !strings.Contains(got.err, c.want) {
 			t.Errorf("%s: %+v", c.env, got)
 		}
+	}
+}
+
+// TestSealKeyAlone: a replay elsewhere has no code key. What looks sealed stops it, unless it has the seal key.
+func TestSealKeyAlone(t *testing.T) {
+	t.Parallel()
+	p := serve(t, dataDir(t), "--roles", "lanes,api", "--lanes", "1")
+	p.must("campaign", "create", "summer", "--codes", "10")
+	key := p.must("key", "seal")["seal_key"].(string)
+	forged := nats.NewMsg(topology.Evt(0))
+	forged.Header.Set(topology.HeaderFormat, "9")
+	forged.Header.Set(topology.HeaderSeal, strings.Repeat("A", 43))
+	if _, err := p.nats().PublishMsg(t.Context(), forged); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "seal.key")
+	if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"replay", "--data", t.TempDir(), "--nats", p.ready().NATSURL}
+	if got := scrip(t, nil, args...); got.code != exitFailed || !strings.Contains(got.err, "format") {
+		t.Errorf("without a key: %+v", got)
+	}
+	for _, got := range []result{
+		scrip(t, nil, append(args, "--seal-key-file", file)...), scrip(t, []string{"SCRIP_SEAL_KEY_FILE=" + file}, args...), scrip(t, []string{"SCRIP_SEAL_KEY=" + key}, args...),
+	} {
+		if got.code != exitDone || !strings.Contains(got.out, "campaign.created") {
+			t.Errorf("with the seal key: %+v", got)
+		}
+	}
+	if got := scrip(t, []string{"SCRIP_SEAL_KEY=x"}, args...); got.code != exitFailed || !strings.Contains(got.err, "scrip key seal") {
+		t.Errorf("with nonsense: %+v", got)
 	}
 }

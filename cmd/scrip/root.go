@@ -21,6 +21,7 @@ type globalFlags struct {
 	nats    string
 	output  string
 	timeout time.Duration
+	sealKey string // name of the file
 }
 
 const (
@@ -80,9 +81,11 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 differences found.`,
 	f.VarP(choice(&m.global.output, outputText, outputText, outputJSON), "output", "o", "text or json")
 	f.Var(duration(&m.global.timeout, 10*time.Second, time.Millisecond, time.Hour), "timeout", "how long to wait for an answer")
 
+	f.StringVar(&m.global.sealKey, datadir.SealKeyFlag, "", datadir.SealKeyUsage)
+
 	root.AddCommand(m.serveCommand(), m.campaignCommand(), m.codesCommand(), m.claimCommand(), m.redeemCommand(), m.rollbackCommand(),
 		m.voidCommand(), m.extendCommand(), m.remindCommand(), m.unremindCommand(), m.couponCommand(), m.customerCommand(),
-		m.statusCommand(), m.envCommand(), m.demoCommand(), m.replayCommand(), m.versionCommand(),
+		m.statusCommand(), m.envCommand(), m.keyCommand(), m.demoCommand(), m.replayCommand(), m.versionCommand(),
 		m.backupCommand(), m.restoreCommand())
 	root.AddCommand(m.rebuildCommand(), m.verifyCommand(), m.deadletterCommand(), m.configCommand())
 	root.InitDefaultHelpCmd()

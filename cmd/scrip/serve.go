@@ -72,6 +72,9 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 		if o.CodeKey, err = datadir.Variable(m.Env, datadir.KeyVariable); err != nil {
 			return &usageError{err}
 		}
+		if o.SealKey, err = datadir.SealKey(m.Env, m.global.sealKey); err != nil {
+			return &usageError{err}
+		}
 		o.Version = versionText()
 		o.Logger = m.logger(logFormat, logLevel)
 		if err := o.Validate(); err != nil {

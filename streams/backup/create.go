@@ -38,7 +38,7 @@ type CreateOptions struct {
 	// Key is the code key to put in; nil = leave it out. It must be the log's.
 	Key *[32]byte
 	// Unlock gives the log the key to its seals; it is needed to say what in the log is whose. Defaults to one made from Key.
-	Unlock func(topology.Log) topology.Log
+	Unlock func(topology.Log) (topology.Log, error)
 	// Version says which program takes the backup.
 	Version string
 	// Progress is told, now and then and by several goroutines, how many of the streams' bytes have been copied. done
@@ -117,7 +117,9 @@ func (c *creator) identify(ctx context.Context) error {
 		return fmt.Errorf("the code key given has fingerprint %s, but the log was created with %s; give that one, or leave the key out (--without-key)", code.Fingerprint(*key), log.KeyFingerprint)
 	}
 	if c.log = log; c.opts.Unlock != nil {
-		c.log = c.opts.Unlock(log)
+		if c.log, err = c.opts.Unlock(log); err != nil {
+			return err
+		}
 	} else if c.opts.Key != nil {
 		c.log = log.WithKey(*c.opts.Key)
 	}

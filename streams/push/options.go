@@ -67,6 +67,10 @@ type Options struct {
 	// Since is where a new name begins. Defaults to FromNow().
 	Since Since
 
+	// SealKey is the log's seal key, as `scrip key seal` prints it: messages whose seal is not valid are then passed over.
+	// Without it whatever looks like a seal is taken for one. Run fails if it is none, or of another log. Defaults to none.
+	SealKey string
+
 	// OnDead is told of each dead letter after it is on the log. It may be called by several goroutines at once, and is
 	// not called if the process dies first. Defaults to nothing.
 	OnDead func(DeadLetter)

@@ -133,6 +133,11 @@ func (p *Pusher) prepare(ctx context.Context) ([]jetstream.Consumer, error) {
 	case log.Format > topology.Format:
 		return nil, fmt.Errorf("push: %w: log %s has format %d, this program knows %d; use a newer scrip", eventlog.ErrNewerFormat, log.UUID, log.Format, topology.Format)
 	}
+	if p.opts.SealKey != "" {
+		if log, err = log.WithSealKey(p.opts.SealKey); err != nil {
+			return nil, fmt.Errorf("push: SealKey: %w", err)
+		}
+	}
 	p.log = log
 	consumers := make([]jetstream.Consumer, log.Lanes)
 	p.reads = make([]*eventlog.Judge, log.Lanes)

@@ -3,7 +3,8 @@
 //	code key ── HKDF-SHA-256, salt = log UUID ──┬── "scrip seal v1" ──────> seals of messages (64 bytes: two keys)
 //	                                            └── "scrip snapshot v1" ──> seals of snapshots (32 bytes)
 //
-// The derived keys reveal neither the code key nor a code. Whoever holds them can check seals and make them.
+// The derived keys reveal neither the code key nor a code. Whoever holds them can check seals and make them. Text and Parse
+// carry them to readers that are not to have the code key.
 //
 // Seal of a message, 43 characters of base64url without padding in header Scrip-Seal:
 //

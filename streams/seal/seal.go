@@ -7,6 +7,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,19 +34,48 @@ type Key struct {
 }
 
 // Derive returns the key of a log, by its UUID, from its code key.
-func Derive(codeKey [32]byte, log string) *Key {
+func Derive(codeKey [32]byte, log string) *Key { return fromRaw(raw(codeKey, log)) }
+
+const (
+	messageBytes = 64
+	rawBytes     = messageBytes + 32
+)
+
+// raw is the derived keys: those of messages, then that of snapshots.
+func raw(codeKey [32]byte, log string) []byte {
+	return append(expand(codeKey, log, messageInfo, messageBytes), expand(codeKey, log, snapshotInfo, rawBytes-messageBytes)...)
+}
+
+func fromRaw(raw []byte) *Key {
 	k := &Key{}
-	both := expand(codeKey, log, messageInfo, 64)
-	copy(k.message[:], both[:32])
-	block, err := aes.NewCipher(both[32:])
+	copy(k.message[:], raw[:32])
+	block, err := aes.NewCipher(raw[32:messageBytes])
 	if err != nil {
 		panic(err) // only for another length of key
 	}
 	if k.payload, err = cipher.NewGCM(block); err != nil {
 		panic(err) // only for another size of block
 	}
-	copy(k.snapshot[:], expand(codeKey, log, snapshotInfo, 32))
+	copy(k.snapshot[:], raw[messageBytes:])
 	return k
+}
+
+// Text writes the seal key of a log as readers take it: the log's UUID, a colon, and the derived keys in base64url.
+func Text(codeKey [32]byte, log string) string {
+	return log + ":" + encoding.EncodeToString(raw(codeKey, log))
+}
+
+// Parse reads what Text wrote, for the log with that UUID. Its errors do not quote the key.
+func Parse(text, log string) (*Key, error) {
+	of, keys, ok := strings.Cut(strings.TrimSpace(text), ":")
+	raw, err := encoding.DecodeString(keys)
+	switch {
+	case !ok || err != nil || len(raw) != rawBytes:
+		return nil, errors.New("it is not a seal key; `scrip key seal` prints the one of a log")
+	case of != log:
+		return nil, fmt.Errorf("the seal key is that of log %.40q, this is log %s; `scrip key seal` prints the right one", of, log)
+	}
+	return fromRaw(raw), nil
 }
 
 func expand(codeKey [32]byte, log, info string, length int) []byte {

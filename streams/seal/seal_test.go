@@ -75,6 +75,29 @@ func TestASealIsGoodForOneMessageInOnePlace(t *testing.T) {
 	}
 }
 
+// TestTheTextOfAKeyChecksTheSameSeals, has neither the code key nor half of it, and is good for its own log only.
+func TestTheTextOfAKeyChecksTheSameSeals(t *testing.T) {
+	code := [32]byte{1, 2, 3}
+	text := seal.Text(code, log)
+	if strings.Contains(text, "010203") || strings.Contains(text, "AQID") {
+		t.Errorf("the code key is in %s", text)
+	}
+	k, err := seal.Parse(text+"\n", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := seal.Derive(code, log)
+	if k.Message("SCRIP_EVT_0", 7, header(), []byte("{}\n")) != made.Message("SCRIP_EVT_0", 7, header(), []byte("{}\n")) || k.Snapshot("lane-0", "abc") != made.Snapshot("lane-0", "abc") {
+		t.Error("other seals than with the code key")
+	}
+	_, keys, _ := strings.Cut(text, ":")
+	for _, bad := range []string{"", log, keys, log + ":", log + ":" + keys[:100], text + "A", "another" + ":" + keys, strings.Repeat("0", 64)} {
+		if _, err := seal.Parse(bad, log); err == nil || strings.Contains(err.Error(), keys[:20]) {
+			t.Errorf("%.50q: %v", bad, err)
+		}
+	}
+}
+
 func TestTheKeyIsNotPrinted(t *testing.T) {
 	k := seal.Derive([32]byte{1}, log)
 	for _, text := range []string{fmt.Sprint(k), fmt.Sprintf("%+v %#v", k, k), fmt.Sprintf("%+v", struct{ K *seal.Key }{k})} {

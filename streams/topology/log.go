@@ -29,7 +29,7 @@ type Log struct {
 	// Format is the log format its creator wrote. From FormatUnsealed + 1 on all messages are sealed.
 	Format int
 	// Seal makes and checks the seals of messages and snapshots. Nil = this process does not have the key: it takes what
-	// looks like a seal for one. Neither Ensure nor Inspect sets it; WithKey does.
+	// looks like a seal for one. Neither Ensure nor Inspect sets it; WithKey and WithSealKey do.
 	Seal *seal.Key
 	// Created is when the log was created, by its creator's clock, in whole seconds.
 	Created time.Time
@@ -44,6 +44,17 @@ type Log struct {
 func (l Log) WithKey(codeKey [32]byte) Log {
 	l.Seal = seal.Derive(codeKey, l.UUID)
 	return l
+}
+
+// WithSealKey is the log as somebody sees it who holds its seal key alone, as [seal.Text] writes it: seals are checked, no
+// code can be read. Errors: text is no seal key, or that of another log.
+func (l Log) WithSealKey(text string) (Log, error) {
+	key, err := seal.Parse(text, l.UUID)
+	if err != nil {
+		return l, err
+	}
+	l.Seal = key
+	return l, nil
 }
 
 // identity is what is fixed when a log is created. It stands in StateBucket and in every stream's metadata.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
@@ -92,19 +93,48 @@ func FindKey(dir, given string) (k Key, found bool, err error) {
 
 // Unlock is the log with the key to its seals, if its code key is found: see FindKey. A reader that needs no code does
 // without it, but cannot tell forged messages; log says so. dir is the data directory.
-func Unlock(of topology.Log, dir, given string, log *slog.Logger) topology.Log {
+//
+// A seal key that is given (see SealKey) counts instead; it is an error if it is none, or of another log.
+func Unlock(of topology.Log, dir, given, sealKey string, log *slog.Logger) (topology.Log, error) {
+	if sealKey != "" {
+		return of.WithSealKey(sealKey)
+	}
 	key, found, err := FindKey(dir, given)
 	switch {
 	case err != nil:
 		log.Info("the seals of messages are not checked here", "err", err)
 	case !found:
-		log.Debug("the seals of messages are not checked here: no code key", "dir", dir, "variable", KeyVariable)
+		log.Debug("the seals of messages are not checked here: no code key and no seal key", "dir", dir, "variables", KeyVariable+" "+SealKeyVariable)
 	case code.Fingerprint(key.Key) != of.KeyFingerprint:
 		log.Info("the seals of messages are not checked here: the code key is that of another log", "key", key.From)
 	default:
-		return of.WithKey(key.Key)
+		return of.WithKey(key.Key), nil
 	}
-	return of
+	return of, nil
+}
+
+// SealKeyVariable names the environment variable with a seal key; with _FILE behind it, that of a file.
+const SealKeyVariable = "SCRIP_SEAL_KEY"
+
+// SealKeyFlag is the flag that names a file with a seal key, and SealKeyUsage its text.
+const (
+	SealKeyFlag  = "seal-key-file"
+	SealKeyUsage = "`FILE` with the seal key, as scrip key seal prints it: seals of messages are checked without the code key"
+)
+
+// SealKey reads a seal key: from file if that is not empty, else as Variable does. "" = there is none.
+func SealKey(env func(string) (string, bool), file string) (string, error) {
+	if file == "" {
+		return Variable(env, SealKeyVariable)
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading the seal key: %w", err)
+	}
+	if text := strings.TrimSpace(string(raw)); text != "" {
+		return text, nil
+	}
+	return "", fmt.Errorf("reading the seal key: %s is empty; scrip key seal prints one", file)
 }
 
 // PutKey writes the code key of a log that is being restored. Another key that is there already is never overwritten.

@@ -197,8 +197,8 @@ func (s *server) openLog(ctx context.Context) error {
 	}
 	if spec.KeyFingerprint != "" {
 		s.stream = s.stream.WithKey(s.key)
-	} else {
-		s.stream = datadir.Unlock(s.stream, s.dir.Path(), s.opts.CodeKey, s.log)
+	} else if s.stream, err = datadir.Unlock(s.stream, s.dir.Path(), s.opts.CodeKey, s.opts.SealKey, s.log); err != nil {
+		return err
 	}
 	for _, d := range s.stream.Drift {
 		s.log.Warn("the log's streams differ from what this program would make; nothing was changed", "difference", d)

@@ -83,6 +83,8 @@ type Options struct {
 	Credentials string
 	// CodeKey is the code key in hex, in place of the file's; "" = the file's.
 	CodeKey string
+	// SealKey checks seals on a server without lanes that has no code key, see datadir.Unlock; "" = none.
+	SealKey string
 	// ReminderGrace is how late a reminder may still fire although what it announces has passed. Defaults to domain.DefaultReminderGrace.
 	ReminderGrace time.Duration
 	// Rebase has the lanes that an operator lets go on although the command stream does not continue what the events
