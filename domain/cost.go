@@ -49,7 +49,7 @@ var (
 
 // What a dead letter quotes, in bytes after escaping: the more lines a message has, the less of each.
 const (
-	maxParked       = 100 // dead letters of a step; the contract's
+	maxParked       = 100 // dead letters of a step, as in CONTRACT.md
 	maxReasonQuoted = 160
 	maxQuoted       = 1024
 	minQuoted       = 128

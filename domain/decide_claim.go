@@ -2,7 +2,7 @@ package domain
 
 import "github.com/seed-4a2410e3/scrip/domain/wire"
 
-// claim hands out the next coupon. The order of the checks is the contract's.
+// claim hands out the next coupon. CONTRACT.md has the order of the checks.
 func (d *decision) claim() {
 	if !d.campaign() {
 		return

@@ -22,7 +22,7 @@ func (m *Main) campaignCommand() *cobra.Command {
 		m.campaignList(), m.campaignShow())
 }
 
-// settingNames are the flags of create and update, and what the contract calls them.
+// settingNames are the flags of create and update, and their names in CONTRACT.md.
 var settingNames = map[string]string{
 	"codes": "codes", "per-customer": "per_customer", "opens": "opens_at", "closes": "closes_at", "expires": "expires_at",
 	"valid-for": "valid_for", "late-after": "late_after", "max-redemptions": "max_redemptions", "prefix": "prefix", "category": "category",

@@ -2,7 +2,7 @@ package wire
 
 import "time"
 
-// Limits of the contract. Sizes are bytes.
+// Limits, as CONTRACT.md has them. Sizes are bytes.
 const (
 	MaxLine         = 16 << 10  // one command line
 	MaxMessage      = 256 << 10 // one command message

@@ -5,7 +5,7 @@ import "fmt"
 // Refusal is a business "no": an answer, not an error. Refused always means "no effect".
 type Refusal string
 
-// The refusals of the contract.
+// The refusals. CONTRACT.md has the order in which each command checks them.
 const (
 	Invalid                Refusal = "invalid"
 	CampaignNotFound       Refusal = "campaign_not_found"

@@ -1,6 +1,6 @@
 // Package schema makes the read tables and keeps them in step with the program.
 //
-//	scrip       the tables of the contract and their helpers; may be dropped at any time, they are a fold of the log
+//	scrip       the tables of CONTRACT.md and their helpers; may be dropped at any time, they are a fold of the log
 //	scrip_meta  which migrations ran, reset when schema scrip was dropped; what people did about dead letters, kept then
 //
 // Owner: the projector, before it applies anything. Whoever else calls Migrate waits for a session lock.

@@ -15,7 +15,7 @@ import (
 // published is still due and asked again.
 const askTimeout = 2 * time.Second
 
-// askLines puts commands, given ids that begin with prefix, into messages within the contract's limits.
+// askLines puts commands, given ids that begin with prefix, into messages within the limits of CONTRACT.md.
 func askLines(cmds []domain.Command, prefix string, serial *uint64) (messages [][]byte) {
 	var payload, line []byte
 	lines := 0

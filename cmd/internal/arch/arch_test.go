@@ -224,7 +224,7 @@ func TestOtherModules(t *testing.T) {
 }
 
 func TestTopLevel(t *testing.T) {
-	allowed := []string{"domain", "streams", "projections", "cmd", "docker", "README.md", "LICENSE", "Makefile", "go.mod", "go.sum", ".ci",
+	allowed := []string{"domain", "streams", "projections", "cmd", "docker", "README.md", "LICENSE", "Makefile", "go.mod", "go.sum", ".ci", ".github",
 		".git", ".gitignore", "bin", "data"} // the last two are ignored by git
 	entries, err := os.ReadDir(root(t))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package contract holds the tests that meet the real binary the way outside programs do, and hold it to the contract
+// Package contract holds the tests that meet the real binary the way outside programs do, and hold it to the contract (domain/CONTRACT.md)
 // word by word: what is published and requested, what comes back, what stands in the event log and in SQL, what the
 // command line prints and exits with, what `serve` writes and refuses.
 //

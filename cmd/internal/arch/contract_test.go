@@ -1,0 +1,92 @@
+package arch
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/backup"
+	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// contract is the text of CONTRACT.md, each white space a single blank.
+func contract(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(root(t), "domain/CONTRACT.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(strings.Fields(string(raw)), " ")
+}
+
+var headerForm = regexp.MustCompile(`^Scrip-[A-Z][A-Za-z-]+$`)
+
+// TestTheContractNamesHeaders: every Scrip- header in the code, wherever it is defined.
+func TestTheContractNamesHeaders(t *testing.T) {
+	page, found := contract(t), 0
+	err := filepath.WalkDir(root(t), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if !ok || lit.Kind != token.STRING {
+				return true
+			}
+			if name, err := strconv.Unquote(lit.Value); err == nil && headerForm.MatchString(name) {
+				found++
+				if !strings.Contains(page, "`"+name+"`") {
+					t.Errorf("%s: header %s is not in CONTRACT.md", path, name)
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < 12 {
+		t.Errorf("%d headers were found in the code", found)
+	}
+}
+
+// TestTheContractNamesSubjects: the log's subjects, its streams, its formats, and the settings.
+func TestTheContractNamesSubjects(t *testing.T) {
+	page := contract(t)
+	lane := func(s string) string { return strings.Replace(s, "7", "<lane>", 1) }
+	want := []string{
+		topology.CmdSubject("<campaign>"), topology.AdminSubject("<campaign>"),
+		lane(topology.LaneCmdFor(7, "<campaign>")), lane(topology.LaneAdminFor(7, "<campaign>")),
+		lane(topology.LaneCmd(7)), lane(topology.LaneShop(7)), lane(topology.LaneDue(7)),
+		lane(topology.Evt(7)), lane(topology.Rmd(7)),
+		lane(topology.CmdStream(7)), lane(topology.EvtStream(7)), lane(topology.RmdStream(7)),
+	}
+	for _, name := range append(want, config.Names()...) {
+		if !strings.Contains(page, "`"+name+"`") {
+			t.Errorf("%s is not in CONTRACT.md", name)
+		}
+	}
+	for _, text := range []string{
+		fmt.Sprintf("log format %d (%d is read)", topology.Format, topology.FormatUnsealed),
+		fmt.Sprintf("backup format %d ", backup.Format),
+		fmt.Sprintf("(1 to %d,%03d) is fixed", topology.MaxLanes/1000, topology.MaxLanes%1000),
+	} {
+		if !strings.Contains(page, text) {
+			t.Errorf("CONTRACT.md lacks %q", text)
+		}
+	}
+}
