@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,5 +116,46 @@ func TestAFollowersCountIsNotBelieved(t *testing.T) {
 	r.loads(10)
 	if strings.Contains(r.logged.String(), "not used") {
 		t.Errorf("%s", r.logged)
+	}
+}
+
+// TestAnObjectThatIsMissingAtFirst: a leader of a replicated store answers from a copy that lags; the snapshot is used once
+// the object is there. A store with one copy is believed at once.
+func TestAnObjectThatIsMissingAtFirst(t *testing.T) {
+	notFound := []byte(`{"error":{"code":404,"err_code":10037,"description":"no message found"}}`)
+	for _, replicas := range []string{"3", "1"} {
+		t.Run("replicas "+replicas, func(t *testing.T) {
+			s := streamtest.Start(t)
+			r := newRigOn(t, s)
+			r.save(10)
+			y := streamtest.NewRelay(t, s)
+			var missed atomic.Int32
+			y.Answer(func(request string, real func() []byte) []byte {
+				switch {
+				case request == "STREAM.MSG.GET."+topology.SnapStream && missed.Add(1) <= 2:
+					return notFound
+				case request == "STREAM.INFO."+topology.SnapStream:
+					return bytes.Replace(real(), []byte(`"num_replicas":1`), []byte(`"num_replicas":`+replicas), 1)
+				}
+				return nil
+			})
+			store, err := snapstore.New(t.Context(), y.JetStream, snapstore.Options{Logger: slog.New(slog.NewTextHandler(r.logged, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.store = store
+			if replicas == "3" {
+				r.loads(10)
+			}
+			if replicas == "1" {
+				drain := func(from io.Reader) error { _, err := io.Copy(io.Discard, from); return err }
+				if _, ok, err := store.Load(t.Context(), name, func(snapstore.Meta) error { return nil }, drain); ok || err != nil {
+					t.Errorf("loaded: %v, %v", ok, err)
+				}
+			}
+			if unused := strings.Contains(r.logged.String(), "not used"); unused != (replicas == "1") {
+				t.Errorf("logged:\n%s", r.logged)
+			}
+		})
 	}
 }

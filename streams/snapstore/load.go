@@ -17,6 +17,16 @@ import (
 // errDamaged is the kind of everything that is wrong with a snapshot itself, as against the server not answering.
 var errDamaged = errors.New("snapshot damaged")
 
+// errMissing is the errDamaged of an object that the stream's leader does not have.
+var errMissing = fmt.Errorf("%w: an object is missing", errDamaged)
+
+const (
+	// missingFor is for how long, of one Load, an object that is missing from a replicated store is looked for again. A leader
+	// that was cut off, or replaced a moment ago, can answer from a copy that lags. On one copy an answer is the truth.
+	missingFor   = 5 * time.Second
+	missingPause = 250 * time.Millisecond
+)
+
 // Load reads the newest snapshot of a name that is whole and accepted. ok is false where there is none: fold the log
 // from its beginning.
 //
@@ -25,10 +35,27 @@ var errDamaged = errors.New("snapshot damaged")
 // from empty state each time it is called, since a snapshot that turns out to be damaged half way is followed by an
 // older one. What read returns an error for, and content it does not read to its end, counts as damaged.
 //
+// An object that a replicated store does not have is looked for again for 5 s, each time with the pointer read anew: another
+// owner may have replaced the snapshot meanwhile.
+//
 // A snapshot not used is logged once, with the reason. An error that says only that the server, or a stream's leader,
 // could not be reached now ([topology.Transient]) is returned, wherever it came from, accept and read included: try
 // again, the snapshot is not to blame. Other errors are ctx's.
 func (s *Store) Load(ctx context.Context, name string, accept func(Meta) error, read func(io.Reader) error) (meta Meta, ok bool, err error) {
+	until := time.Now().Add(missingFor)
+	for {
+		meta, ok, err := s.newest(ctx, name, time.Now().Before(until), accept, read)
+		if !errors.Is(err, errMissing) {
+			return meta, ok, err
+		}
+		if err := topology.Pause(ctx, missingPause); err != nil {
+			return Meta{}, false, err
+		}
+	}
+}
+
+// newest is one attempt of Load. With again, an object missing from a replicated store ends it with errMissing.
+func (s *Store) newest(ctx context.Context, name string, again bool, accept func(Meta) error, read func(io.Reader) error) (meta Meta, ok bool, err error) {
 	p, _, err := s.readPointer(ctx, name)
 	if err != nil {
 		return Meta{}, false, err
@@ -37,6 +64,15 @@ func (s *Store) Load(ctx context.Context, name string, accept func(Meta) error, 
 		meta, err := s.load(ctx, name, r, accept, read)
 		if err == nil {
 			return meta, true, nil
+		}
+		if again && errors.Is(err, errMissing) {
+			replicated, unknown := s.replicated(ctx)
+			switch {
+			case unknown != nil:
+				return Meta{}, false, fmt.Errorf("reading snapshot %s: %w", r.Prefix, unknown)
+			case replicated:
+				return Meta{}, false, err
+			}
 		}
 		if ctx.Err() != nil {
 			return Meta{}, false, ctx.Err()
@@ -144,7 +180,7 @@ func (s *Store) info(ctx context.Context, name string) (*jetstream.ObjectInfo, e
 	}
 	info := &jetstream.ObjectInfo{}
 	if !ok {
-		return nil, fmt.Errorf("%w: %s is missing", errDamaged, name)
+		return nil, fmt.Errorf("%w: %s", errMissing, name)
 	}
 	if err := json.Unmarshal(msg.Data, info); err != nil {
 		return nil, fmt.Errorf("%w: description of %s: %w", errDamaged, name, err)
@@ -153,6 +189,20 @@ func (s *Store) info(ctx context.Context, name string) (*jetstream.ObjectInfo, e
 		return nil, fmt.Errorf("%w: %s was deleted", errDamaged, name)
 	}
 	return info, nil
+}
+
+// replicated reports whether the store has more than one copy.
+func (s *Store) replicated(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, pointerFor)
+	defer cancel()
+	type answer struct {
+		topology.Answer
+		Config struct {
+			Replicas int `json:"num_replicas"`
+		} `json:"config"`
+	}
+	stream, err := topology.Ask[answer](ctx, s.js, "STREAM.INFO."+snapStream, nil)
+	return stream.Config.Replicas > 1, err
 }
 
 // complete counts an object's chunks at the leader.
@@ -172,7 +222,7 @@ func (s *Store) complete(ctx context.Context, info *jetstream.ObjectInfo) error 
 		return fmt.Errorf("counting the chunks of %s: %w", info.Name, err)
 	}
 	if have := state.State.Subjects[subject]; have != uint64(info.Chunks) {
-		return fmt.Errorf("%w: %s has %d of its %d chunks", errDamaged, info.Name, have, info.Chunks)
+		return fmt.Errorf("%w: %s has %d of its %d chunks", errMissing, info.Name, have, info.Chunks)
 	}
 	return nil
 }
