@@ -34,8 +34,9 @@ type batch struct {
 	attempts []*attempt // those whose answers are still taken: live ones, the newest maxAttempts; oldest first
 	first    attempt    // the first of them, and room for it: mostly there is no other
 	room     [1]*attempt
-	asked    int // attempts made
-	live     int // attempts of which it is not known that nothing was stored, those no longer in attempts included
+	asked    int           // attempts made
+	sentAt   time.Duration // when the first was
+	live     int           // attempts of which it is not known that nothing was stored, those no longer in attempts included
 	askAt    time.Duration
 	pace     *backoff.ExponentialBackOff // pauses between questions, made at the second one
 	knock    *backoff.ExponentialBackOff // pauses while nobody is there, made at the first "no responders"
@@ -144,10 +145,13 @@ func (b *batch) expire(now time.Duration, out []delivery) []delivery {
 	return out
 }
 
+// unanswered is for how long a message may have no answer before the node it was sent through is suspected.
+const unanswered = time.Second
+
 // askLater sets when to ask again after a question nobody answered.
 func (b *batch) askLater(now, every time.Duration) {
 	if b.asked == 1 {
-		b.askAt = now + every
+		b.sentAt, b.askAt = now, now+every
 		return
 	}
 	if b.pace == nil {

@@ -26,6 +26,7 @@ func (c *Coalescer) receive(msg *nats.Msg) {
 	switch a := r.attempts[seq]; {
 	case a == nil && token[0] == 'a':
 		// The PubAck of what has been answered already: usual when the owner is quick.
+		c.mover.Answered()
 	case a == nil:
 		// Answered before, or nobody waits any more.
 		c.counters.late.Add(1)
@@ -33,14 +34,14 @@ func (c *Coalescer) receive(msg *nats.Msg) {
 		// No responders: no stream or no service took it, so nothing was stored. A server may be coming.
 		r.dead(a)
 		a.batch.knockAgain(c.now(), c.opts.AskAgain)
-		c.mover.Nobody()
+		c.mover.Unanswered()
 	case token[0] == 'a':
 		out = r.acked(a, msg.Data, out)
 	case msg.Header.Get(micro.ErrorCodeHeader) != "":
 		// The service does not know the result either.
 		a.batch.knockAgain(c.now(), c.opts.AskAgain)
 	default:
-		c.mover.Found()
+		c.mover.Answered()
 		out = r.answered(a, msg.Data, out)
 	}
 	// First let the next message leave, then wake those who got their answer.
@@ -79,6 +80,7 @@ func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 		} `json:"error"`
 	}
 	if err := json.Unmarshal(data, &ack); err != nil || ack.Error == nil {
+		r.c.mover.Answered()
 		return out
 	}
 	b := a.batch

@@ -26,6 +26,9 @@ func (r *route) sweep(everything bool, out []delivery) []delivery {
 		case everything || now >= b.askAt:
 			overdue = append(overdue, b)
 		}
+		if !b.done && b.asked > 0 && now-b.sentAt > unanswered && r.c.online.Load() {
+			r.c.mover.Unanswered() // an answer to anything else on the connection outweighs it
+		}
 	}
 	waiting := r.full[:0]
 	for _, b := range r.full {

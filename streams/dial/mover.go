@@ -10,53 +10,69 @@ import (
 )
 
 const (
-	// A connection moves after nobody was found through it for leaveAfter, and up to leaveSpread more by chance, so that
-	// many clients do not move at once. An election, in which a stream has nobody either, takes 4 to 9 seconds.
-	leaveAfter  = 3 * time.Second
-	leaveSpread = 3 * time.Second
-	// stayFor is how long a connection stays where it moved to, whatever it finds there.
+	// A connection moves when nothing was answered through it for leaveAfter, and up to leaveSpread more at random, so that
+	// many clients do not move at once. An election, during which a stream answers nobody, takes 4 to 9 seconds: waiting for
+	// its end first would add the time of a move to that of the election on a node that is cut off.
+	leaveAfter  = 2 * time.Second
+	leaveSpread = 2 * time.Second
+	// stayFor is the pause after every node was tried once without an answer.
 	stayFor = 15 * time.Second
 )
 
-// Mover moves a connection to another node when requests find nobody through this one: a node that is cut off from the
-// other nodes still answers its clients' pings, but reaches no stream and no service. Any number of goroutines may use it.
-// With one node it does nothing.
+// Mover moves a connection to another node when no request is answered through this one. A node that is cut off from the
+// other nodes still answers its clients' pings; requests through it find no responders, or are lost: on routes that are not
+// given up yet, and at streams that this node still believes to lead, which it does for 10 s.
+//
+// Several users of one connection share one mover, so that an answer to one of them keeps the connection where it is. Any
+// number of goroutines may use it. With one node, and on a nil Mover, it does nothing.
 type Mover struct {
 	nc *nats.Conn
 
-	searching atomic.Bool // nobody was found last; Found looks at this alone while somebody is
+	searching atomic.Bool // something was not answered last; Answered reads only this in the usual case
 
 	mu    sync.Mutex
-	leave time.Time // when to move if nobody is found until then; zero while somebody is
-	stay  time.Time
+	leave time.Time // when to move if nothing is answered until then; zero while requests are answered
+	moves int       // since the last answer
 }
 
 // NewMover makes a mover for a connection.
 func NewMover(nc *nats.Conn) *Mover { return &Mover{nc: nc} }
 
-// Found notes that a request was answered.
-func (m *Mover) Found() {
-	if !m.searching.Load() {
+// Answered notes that a request was answered by something that a cut-off node does not reach: a stream or a service.
+func (m *Mover) Answered() {
+	if m == nil || !m.searching.Load() {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.leave = time.Time{}
+	m.leave, m.moves = time.Time{}, 0
 	m.searching.Store(false)
 }
 
-// Nobody notes that a request found no responders, and moves the connection if that has been so for some seconds. What is
-// under way on the connection is lost then, as with any reconnect.
-func (m *Mover) Nobody() {
+// Unanswered notes that a request found no responders or was not answered in its time, and moves the connection if that has
+// been so for some seconds. What is under way on the connection is lost then, as with any reconnect.
+func (m *Mover) Unanswered() {
+	if m == nil {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	switch {
-	case m.leave.IsZero():
-		m.leave = now.Add(leaveAfter + rand.N(leaveSpread))
+	if m.leave.IsZero() {
+		m.leave = now.Add(patience())
 		m.searching.Store(true)
-	case now.Before(m.leave) || now.Before(m.stay):
-	case len(m.nc.Servers()) > 1 && m.nc.ForceReconnect() == nil:
-		m.leave, m.stay = time.Time{}, now.Add(stayFor)
+		return
+	}
+	nodes := len(m.nc.Servers())
+	if now.Before(m.leave) || nodes < 2 || m.nc.ForceReconnect() != nil {
+		return
+	}
+	m.moves++
+	m.leave = now.Add(patience())
+	if m.moves >= nodes { // every node was tried, this one included
+		m.moves, m.leave = 0, now.Add(stayFor)
 	}
 }
+
+// patience is how long a node may answer nothing.
+func patience() time.Duration { return leaveAfter + rand.N(leaveSpread) }

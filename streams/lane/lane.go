@@ -14,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -212,8 +213,8 @@ func (l *Lane) take(ctx context.Context) error {
 	group.Go(func() error { return o.loop(running) })
 	err = group.Wait()
 	o.settle()
-	if ctx.Err() != nil {
-		o.farewell()
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), lease.ErrLost) {
+		o.farewell() // not where another server has the lease: that one loads the lane already, and the lease may be for this one to take back
 	}
 	return err
 }

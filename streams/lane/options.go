@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -42,6 +43,8 @@ type Options struct {
 	// stream does not continue what the events cover. An operator asks for it, once, after a restore.
 	Rebase *uint64
 
+	// Mover of the JetStream context's connection, which is noted when a write is answered and when it is not. Nil = none.
+	Mover *dial.Mover
 	// Contested is called after another owner has written the lane, before it is taken again. It returns nil if the lane is
 	// this process's to take, else the error for Run to return. Nil = it always is.
 	Contested func(ctx context.Context) error

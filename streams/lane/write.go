@@ -55,6 +55,7 @@ func (o *owner) landed(ctx context.Context) error {
 func (o *owner) acked(sequence uint64) *protocol.Write {
 	w := o.Acked(sequence)
 	o.confirmation.since = time.Now()
+	o.opt.Mover.Answered()
 	o.durable.Store(o.Covered())
 	return w
 }
@@ -68,7 +69,7 @@ const (
 	// doubled up to resolvePauses while looks fail.
 	lookFor       = 3 * time.Second
 	resolvePause  = 50 * time.Millisecond
-	resolvePauses = time.Second
+	resolvePauses = 250 * time.Millisecond
 	fullPause     = 250 * time.Millisecond
 	// unknownAfter is how many looks or publishes in a row must fail before the lane reports that its event log is away.
 	unknownAfter = 2
@@ -110,6 +111,7 @@ func (o *owner) resolve(ctx context.Context, attempt eventlog.Attempt, problem e
 		case ctx.Err() != nil:
 			return 0, ctx.Err()
 		case err != nil:
+			o.opt.Mover.Unanswered()
 			problem = err
 			failed, pauseFor = failed+1, min(2*pauseFor, resolvePauses)
 			continue

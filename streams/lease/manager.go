@@ -37,6 +37,8 @@ const (
 type Options struct {
 	// TTL is how long a server must be silent before the others take its leases, at least 1 s. Defaults to DefaultTTL.
 	TTL time.Duration
+	// Mover of the JetStream context's connection, shared with others who use it. Nil = one of the manager's own.
+	Mover *dial.Mover
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -101,8 +103,11 @@ func New(js jetstream.JetStream, group string, keys int, server string, opts Opt
 	case opts.TTL < time.Second:
 		return nil, fmt.Errorf("lease TTL is %s, expected at least 1s", opts.TTL)
 	}
+	if opts.Mover == nil {
+		opts.Mover = dial.NewMover(js.Conn())
+	}
 	return &Manager{
-		js: js, mover: dial.NewMover(js.Conn()), group: group, server: server, nonce: uuid.NewString(), started: time.Now().UTC(), opts: opts,
+		js: js, mover: opts.Mover, group: group, server: server, nonce: uuid.NewString(), started: time.Now().UTC(), opts: opts,
 		log:  opts.Logger.With("group", group, "server", server),
 		view: newView(keys),
 		held: map[int]*tenure{}, acquiring: map[int]bool{},

@@ -103,13 +103,13 @@ func (m *Manager) renew() {
 func (m *Manager) announcedAt(revision uint64, err error) {
 	m.announcing = false
 	if err != nil {
-		if errors.Is(err, jetstream.ErrNoStreamResponse) {
-			m.mover.Nobody() // an election, or this node is cut off from the others and its pings are answered
+		if topology.Transient(err) {
+			m.mover.Unanswered() // an election, or this node is cut off from the others and its pings are answered
 		}
 		m.log.Debug("server not announced", "err", err)
 		return
 	}
-	m.mover.Found()
+	m.mover.Answered()
 	now := time.Now()
 	if m.live.IsZero() || now.Sub(m.acked) > m.opts.TTL/2 {
 		m.live = now

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -103,7 +104,7 @@ func (s *Scheduler) run(ctx context.Context, snapshots Snapshots) error {
 	}
 	defer r.reader.Close()
 	err = r.loop(ctx)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), lease.ErrLost) { // another server has loaded the state otherwise
 		r.saveLast()
 	}
 	return r.ended(ctx, err)

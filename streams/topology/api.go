@@ -15,7 +15,7 @@ const (
 	// askFirst and askMost are the pauses after which a request without an answer is sent again: the first is doubled
 	// until the other. A request that reaches a stream without a leader, or a server about to stop, is never answered.
 	askFirst = 500 * time.Millisecond
-	askMost  = 2 * time.Second
+	askMost  = time.Second
 	// askPause is the pause after an answer that says "not now".
 	askPause = 50 * time.Millisecond
 )
@@ -44,7 +44,7 @@ func (a *Answer) Failed() error {
 }
 
 // Ask sends a JetStream API request such as "STREAM.INFO.SCRIP_EVT_0" until it is answered or ctx ends: after 500 ms, then
-// at growing pauses of up to 2 s, each time listening for the answers to all of them. Use it for reads only. Answers of
+// at pauses of up to 1 s, each time listening for the answers to all of them. Use it for reads only. Answers of
 // kind [Transient] count as none; any other error in the answer is returned.
 func Ask[A any, P interface {
 	*A

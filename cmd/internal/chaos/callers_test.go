@@ -168,10 +168,10 @@ func (c *callers) request(ctx context.Context, nc *nats.Conn, mover *dial.Mover,
 			return domain.Outcome{}, context.Canceled
 		case errors.Is(err, nats.ErrConnectionClosed):
 			return domain.Outcome{}, err
-		case errors.Is(err, nats.ErrNoResponders):
-			mover.Nobody()
+		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded):
+			mover.Unanswered()
 		case err == nil && reply.Header.Get(micro.ErrorCodeHeader) == "":
-			mover.Found()
+			mover.Answered()
 			out, err := domain.ParseOutcome(reply.Data)
 			if err != nil || out.Refusal != domain.NotDurable {
 				return out, err

@@ -13,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
@@ -56,13 +57,14 @@ func (s *server) startLanes(ctx context.Context) error {
 	if ls.snapshots, err = snapstore.New(ctx, js, snapstore.Options{Seal: s.stream.Seal, Busy: s.pressure.Busy, Logger: s.log}); err != nil {
 		return err
 	}
-	manager, err := lease.New(js, LeaseGroup, s.stream.Lanes, s.id, lease.Options{Logger: s.log})
+	mover := dial.NewMover(nc)
+	manager, err := lease.New(js, LeaseGroup, s.stream.Lanes, s.id, lease.Options{Mover: mover, Logger: s.log})
 	if err != nil {
 		return err
 	}
 	metrics := lane.NewMetrics(s.metrics.registry)
 	for n := range s.stream.Lanes {
-		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config, Now: s.clock.Now,
+		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config, Now: s.clock.Now, Mover: mover,
 			Contested: func(ctx context.Context) error { return manager.Confirm(ctx, n) },
 		}
 		if at, asked := s.opts.Rebase[n]; asked {
@@ -124,8 +126,8 @@ func (ls *lanes) asked() bool {
 func (ls *lanes) work(ctx context.Context, n int) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	if ls.s.opts.has(RoleScheduler) {
 		beside.Go(func() { ls.schedule(ctx, n) })
 	}
@@ -133,7 +135,8 @@ func (ls *lanes) work(ctx context.Context, n int) error {
 	for {
 		err := ls.all[n].Run(ctx)
 		if !errors.Is(err, lane.ErrStopped) {
-			return err // the lease manager calls again, after a pause
+			cancel(err) // the scheduler need not save its state if it is lease.ErrLost
+			return err  // the lease manager calls again, after a pause
 		}
 		// What stopped it is in the log. An operator reads this and acts; should the log agree with itself again, because it
 		// was put back or its replicas caught up, the lane goes on.
