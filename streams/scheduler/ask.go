@@ -53,9 +53,9 @@ func (r *run) ask(ctx context.Context, now domain.Instant) {
 		return
 	}
 	repeated := r.planner.repeated
-	cmds := r.planner.asks(now)
+	cmds := r.planner.requests(now)
 	if took := r.planner.answered; took > 0 {
-		r.pace.replied(r.opts.Now(), took, r.planner.answeredSmall)
+		r.pace.replied(r.opts.Now(), took, r.planner.small)
 		r.planner.answered = 0
 	}
 	r.sayWhoIsSilent(ctx)
@@ -71,13 +71,13 @@ func (r *run) ask(ctx context.Context, now domain.Instant) {
 
 // sayWhoIsSilent reports, once, that the lane does not answer.
 func (r *run) sayWhoIsSilent(ctx context.Context) {
-	n, j := r.planner.silent, &r.planner.silentJob
+	n, last := r.planner.givenUp, &r.planner.lastGivenUp
 	switch {
 	case n > 0 && !r.silent:
-		r.log.WarnContext(ctx, "the lane does not answer what it is asked; it is asked again, and the rest goes on. If the lane works otherwise, keep its event log and report this",
-			"asks", n, "campaign", j.campaign, "class", j.class, "kind", j.kind, "due_at", j.at.Time())
+		r.log.WarnContext(ctx, "the lane does not answer requests of the scheduler; they are repeated, and the rest goes on. If the lane works otherwise, keep its event log and report this",
+			"campaigns", n, "campaign", last.campaign, "class", last.class, "kind", last.key.kind, "due_at", last.key.at.Time())
 	case n == 0 && r.silent:
-		r.log.InfoContext(ctx, "the lane has answered all that it was asked so often, or it is not due any more")
+		r.log.InfoContext(ctx, "the lane has answered all requests, or what they were for is not due any more")
 	}
 	r.silent = n > 0
 }

@@ -56,7 +56,7 @@ func (s *Scheduler) Backlog() (b Backlog, ok bool) {
 
 // report sets the gauges.
 func (r *run) report(now domain.Instant) {
-	underWay := r.planner.stand[reminder] + r.fan.untold()
+	underWay := r.planner.inFlight[reminder] + r.fan.untold()
 	r.rushing.Store(underWay >= min(rushFrom, r.planner.most/2) && underWay > maxChunk/10)
 	r.foldedSequence.Set(float64(r.reader.Sequence())) // also where a snapshot had folded it
 	r.pending.Set(float64(r.book.reminders))
@@ -68,15 +68,16 @@ func (r *run) report(now domain.Instant) {
 	r.reported = now
 	p, f := r.planner, &r.forecast.told
 	b := Backlog{
-		At: now.Time(), Outstanding: p.stand[reminder] + r.fan.untold(), OutstandingExpiries: p.stand[expiry],
+		At: now.Time(), Outstanding: p.inFlight[reminder] + r.fan.untold(), OutstandingExpiries: p.inFlight[expiry],
 		Pending: r.book.reminders, Instants: r.book.instants, PeakPerSecond: f.peak, Share: r.pace.share(),
 	}
 	b.PausedExpiry, b.PausedReminders = p.paused(now)
+	oldest, waiting := p.backlog()
 	for of, part := range map[priority]*PriorityBacklog{high: &b.High, normal: &b.Normal, low: &b.Low} {
-		if oldest := p.oldest(of); oldest < now {
-			part.OldestDue = time.Duration(now-oldest) * time.Microsecond
+		if oldest[of] < now {
+			part.OldestDue = time.Duration(now-oldest[of]) * time.Microsecond
 		}
-		part.Waiting = p.behind[of]
+		part.Waiting = waiting[of]
 		part.RemindersNext, part.ExpiriesNext = f.within[reminder][of], f.within[expiry][of]
 
 		r.oldest[of].Set(part.OldestDue.Seconds())

@@ -181,7 +181,6 @@ func (b *book) set(e *entry, ev *domain.Event) error {
 // fire takes out what fired, and says whom it was for.
 func (b *book) fire(e *entry, ev *domain.Event) ([]firing, error) {
 	rs := e.pending.Fire(ev.DueSet(), e.anchors, b.rs[:0])
-	b.setLook(e, 0)
 	if b.rs = rs; cap(rs) > 1<<20 {
 		b.rs = nil // once in a while millions fire at once
 	}
@@ -269,7 +268,6 @@ func (b *book) expired(e *entry, through domain.Instant) {
 		e.newest = 0
 	}
 	b.instants += e.instants()
-	b.setLook(e, 0)
 }
 
 // instants is the number of instants at which coupons of the campaign are still to fall.

@@ -55,36 +55,28 @@ var (
 	rounds = [classes]int{expiry: 20, reminder: 5_000}
 )
 
-// job is one thing that is due in a campaign: coupons that fall (kind empty) or the reminders of a kind at an instant.
+// job is what is due in a campaign of one class, and waits for its next request.
 type job struct {
-	campaign, kind string
-	at             domain.Instant // since when it is due; of coupons, the first
-	class          class
-	priority       priority
-	hopeless       bool // the lane will drop it
-	waits          bool // in the dispatcher
+	campaign string
+	at       domain.Instant // since when it is due; of coupons, the first
+	class    class
+	priority priority
+	hopeless bool // the lane will drop it
+	waits    bool // in the dispatcher
+	served   int  // what it has had, counted from what others of its priority had when it began to wait
+	plan     *plan
 }
 
-func compareJobs(a, b *job) int {
-	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.campaign, b.campaign), cmp.Compare(a.kind, b.kind))
-}
-
-// compareWaiting puts what will be dropped behind what can still be of use.
+// compareWaiting puts what will be dropped behind what can still be of use, and then who has had more behind who has had
+// less.
 func compareWaiting(a, b *job) int {
 	switch {
 	case a.hopeless == b.hopeless:
-		return compareJobs(a, b)
+		return cmp.Or(cmp.Compare(a.served, b.served), cmp.Compare(a.at, b.at), cmp.Compare(a.campaign, b.campaign))
 	case a.hopeless:
 		return 1
 	}
 	return -1
-}
-
-// jobs are in an order: that in which they became due, or that in which they go.
-type jobs = *btree.BTreeG[*job]
-
-func newJobs(compare func(a, b *job) int) jobs {
-	return btree.NewBTreeGOptions(func(a, b *job) bool { return compare(a, b) < 0 }, btree.Options{NoLocks: true})
 }
 
 // dispatcher holds what is due and not asked for, and says whose turn it is. It is pure.
@@ -92,11 +84,13 @@ func newJobs(compare func(a, b *job) int) jobs {
 // The rule, in each class by itself: a priority that has credit goes, the higher one first, and pays what its ask costs
 // (an expiry 1, reminders their customers). When none that waits has any, a round begins: high is given eight parts,
 // normal three, low one. So where all wait they get 8 : 3 : 1, whoever waits gets its part of every round, and who waits
-// alone gets everything at once. Within a priority, what became due first goes first, and what the lane will drop last.
+// alone gets everything at once. Within a priority campaigns share alike: who has had least goes first, then what became due
+// first, and what the lane will drop goes last. So a campaign waits for one request of each other at most, however large.
 type dispatcher struct {
 	lines [classes][priorities]struct {
-		jobs   jobs
-		credit int // below zero after an ask that cost more than there was
+		jobs   *btree.BTreeG[*job]
+		credit int // below zero after a request that cost more than there was
+		served int // what the job that went last had had before
 	}
 }
 
@@ -104,16 +98,25 @@ func newDispatcher() *dispatcher {
 	d := new(dispatcher)
 	for c := range d.lines {
 		for p := range d.lines[c] {
-			d.lines[c][p].jobs = newJobs(compareWaiting)
+			d.lines[c][p].jobs = btree.NewBTreeGOptions(func(a, b *job) bool { return compareWaiting(a, b) < 0 }, btree.Options{NoLocks: true})
 		}
 	}
 	return d
 }
 
-// put lets a job wait. Its fields must not change while it does.
-func (d *dispatcher) put(j *job) {
-	j.waits = true
-	d.lines[j.class][j.priority].jobs.Set(j)
+// put lets a job wait for what is due since that instant, or changes what it waits for. Nobody else changes its fields.
+func (d *dispatcher) put(j *job, at domain.Instant, hopeless bool, of priority) {
+	if j.waits && j.priority != of {
+		d.drop(j)
+	}
+	line := &d.lines[j.class][of]
+	if j.waits {
+		line.jobs.Delete(j)
+	} else if j.served < line.served || j.priority != of {
+		j.served = line.served
+	}
+	j.at, j.hopeless, j.priority, j.waits = at, hopeless, of, true
+	line.jobs.Set(j)
 }
 
 // drop takes a job out, if it is there.
@@ -150,9 +153,14 @@ func (d *dispatcher) next(c class) *job {
 	}
 }
 
-// pay takes what an ask for the job costs.
+// pay takes what a request for the job, which waits, costs.
 func (d *dispatcher) pay(j *job, cost int) {
-	d.lines[j.class][j.priority].credit -= cost
+	line := &d.lines[j.class][j.priority]
+	line.credit -= cost
+	line.served = max(line.served, j.served)
+	line.jobs.Delete(j)
+	j.served += cost
+	line.jobs.Set(j)
 }
 
 // idle: who does not wait saves nothing up, and when nobody does, nobody owes anything.

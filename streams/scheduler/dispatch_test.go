@@ -21,6 +21,9 @@ func (d *dispatcher) take(c class, cost int) *job {
 	return j
 }
 
+// wait lets a job wait as it is.
+func (d *dispatcher) wait(j *job) { d.put(j, j.at, j.hopeless, j.priority) }
+
 func sumOf(list [priorities]int) (sum int) {
 	for _, n := range list {
 		sum += n
@@ -42,7 +45,7 @@ func TestSharesOfPriorities(t *testing.T) {
 			for p := range priorities {
 				for waits[p] < 2 || waits[p] < 4 && rapid.Bool().Draw(t, "more") {
 					serial++
-					d.put(&job{campaign: fmt.Sprint(serial), at: domain.Instant(rapid.IntRange(1, 100).Draw(t, "at")), class: c, priority: p})
+					d.wait(&job{campaign: fmt.Sprint(serial), at: domain.Instant(rapid.IntRange(1, 100).Draw(t, "at")), class: c, priority: p})
 					waits[p]++
 				}
 			}
@@ -89,7 +92,7 @@ func TestSharesOverRandomArrivals(t *testing.T) {
 					name := fmt.Sprint(len(sizes))
 					sizes[name] = 1 + random.IntN(1000)
 					came[p] += sizes[name]
-					d.put(&job{campaign: name, at: domain.Instant(step), class: reminder, priority: priority(p)})
+					d.wait(&job{campaign: name, at: domain.Instant(step), class: reminder, priority: priority(p)})
 				}
 			}
 			for room += 100 * 100; room > 0; {
@@ -124,7 +127,7 @@ func TestNobodyStarves(t *testing.T) {
 			for p := range priorities {
 				if rapid.IntRange(0, 2).Draw(t, "arrives") == 0 {
 					serial++
-					d.put(&job{campaign: fmt.Sprint(serial), at: domain.Instant(serial), class: reminder, priority: p})
+					d.wait(&job{campaign: fmt.Sprint(serial), at: domain.Instant(serial), class: reminder, priority: p})
 					waits[p]++
 				}
 			}
@@ -159,10 +162,10 @@ func TestDispatchOrder(t *testing.T) {
 	var want []domain.Instant
 	for i := range 1000 {
 		at := domain.Instant((i*7919)%1000 + 1)
-		d.put(&job{campaign: "c", at: at, class: reminder, priority: low})
+		d.wait(&job{campaign: "c", at: at, class: reminder, priority: low})
 		want = append(want, at)
 	}
-	d.put(&job{campaign: "e", at: 5000, class: expiry, priority: low})
+	d.wait(&job{campaign: "e", at: 5000, class: expiry, priority: low})
 	slices.Sort(want)
 	for _, at := range want {
 		if j := d.take(reminder, maxChunk); j == nil || j.at != at {
@@ -188,7 +191,7 @@ func TestDispatchOrder(t *testing.T) {
 func TestHigherGoesFirst(t *testing.T) {
 	d := newDispatcher()
 	for p := range priorities {
-		d.put(&job{campaign: p.String(), at: 1, class: reminder, priority: p})
+		d.wait(&job{campaign: p.String(), at: 1, class: reminder, priority: p})
 	}
 	for _, want := range []priority{high, normal, low} {
 		if j := d.take(reminder, 10); j.priority != want {
@@ -196,10 +199,10 @@ func TestHigherGoesFirst(t *testing.T) {
 		}
 	}
 	for i := range 100_000 {
-		d.put(&job{campaign: fmt.Sprint(i), at: 1, class: reminder, priority: low})
+		d.wait(&job{campaign: fmt.Sprint(i), at: 1, class: reminder, priority: low})
 	}
 	d.take(reminder, 100)
-	d.put(&job{campaign: "late", at: 2, class: reminder, priority: high})
+	d.wait(&job{campaign: "late", at: 2, class: reminder, priority: high})
 	spent := 0
 	for j := d.take(reminder, 100); j.priority != high; j = d.take(reminder, 100) {
 		spent += 100

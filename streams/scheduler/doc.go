@@ -7,7 +7,8 @@
 //
 // The lane decides; the scheduler only asks. Expiry is a predicate of every redeem, so a late ask makes no coupon live
 // longer, and a reminder fires when the lane's event says so, so a repeated ask fires nothing twice. Asking is therefore
-// fire and forget: what is still due in the book some seconds later is asked for again.
+// fire and forget: what is still due in the book some seconds later is asked for again. While the lane decides nothing,
+// nothing is asked for.
 //
 // The book follows the event stream and nothing else. It knows instants, not coupons: waking up looks at the campaigns
 // whose next instant has come, and one ask covers all coupons that fall at it, one or ten million.
@@ -19,7 +20,8 @@
 // expiries are asked for and not announced. What is due beyond that waits, and goes by this rule, for expiries and for
 // reminders each by itself, so that neither waits for the other:
 //
-//   - A campaign's priority that has credit left goes, the higher one first, and within it what fell due first.
+//   - A campaign's priority that has credit left goes, the higher one first. Within it campaigns share alike: who has had
+//     least goes first, and what the lane will drop goes last.
 //   - When none that waits has credit, a round begins: high gets eight parts, normal three, low one. An expiry costs 1 of
 //     it, reminders cost their customers.
 //

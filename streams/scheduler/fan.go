@@ -22,7 +22,7 @@ var ErrLost = errors.New("the lane's reminder stream has another writer")
 const (
 	// fanFull is how many customers may wait in the fan-out before no further events are read. What this scheduler asks
 	// for stays below it; a replay, or the asks of another scheduler, may not.
-	fanFull = 2 * chunksOut * maxChunk
+	fanFull = 2 * chunksInFlight * maxChunk
 
 	// fanResolve is how long the stream is asked what became of messages; folding waits for it.
 	fanResolve = 2 * time.Second

@@ -35,6 +35,7 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 			}
 			return err
 		}
+		r.planner.folded(&ev)
 		if ev.Type != domain.RemindersDue {
 			continue
 		}

@@ -50,7 +50,7 @@ func TestForecast(t *testing.T) {
 		}
 		s := settings(func(s *config.Settings) { s.ExpiryPaused, s.RemindersPaused = paused, paused })
 		d.p.configure(s)
-		d.p.asks(start) // each campaign has its place in the order
+		d.p.requests(start) // each campaign has its place in the order
 		var f forecast
 		if !f.step(d.p.book, s, start) {
 			t.Fatal("not done at once")
@@ -88,7 +88,7 @@ func TestForecastInParts(t *testing.T) {
 	for i := range campaigns {
 		d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: fmt.Sprint(i), Settings: domain.Settings{ExpiresAt: start + seconds(1+i%3000)}})
 	}
-	d.p.asks(start)
+	d.p.requests(start)
 	var f forecast
 	now, parts := start, 1
 	for ; !f.step(d.p.book, d.p.settings, now); parts++ {

@@ -93,7 +93,7 @@ func TestHopelessGoLast(t *testing.T) {
 			}
 			d.campaign("fresh", "", now, 1)
 			n := 0
-			for asks := d.p.asks(now); len(asks) > 0; asks = d.p.asks(now) {
+			for asks := d.p.requests(now); len(asks) > 0; asks = d.p.requests(now) {
 				for i := range asks {
 					if asks[i].Campaign == "fresh" {
 						if n > 0 {

@@ -88,7 +88,7 @@ func (p *pace) window() int { return max(int(float64(p.settings.ReminderConcurre
 func (p *pace) chunk() int {
 	chunk := max(int(maxChunk*p.share()), p.batch())
 	if p.settings.ReminderRate > 0 {
-		chunk = min(chunk, max(p.settings.ReminderRate*p.batch()/chunksOut, p.batch()))
+		chunk = min(chunk, max(p.settings.ReminderRate*p.batch()/chunksInFlight, p.batch()))
 	}
 	return min(chunk, maxChunk)
 }

@@ -23,6 +23,8 @@ const (
 	// longestNap bounds a timer: the clock may be set, an instant may lie beyond what a duration can hold, and what is
 	// said about the backlog must not grow old.
 	longestNap = 5 * time.Second
+	// lookAtLane is how often a lane that decides nothing is looked at.
+	lookAtLane = 100 * time.Millisecond
 )
 
 // run is one Run of a scheduler. Its one goroutine owns everything here.
@@ -47,6 +49,7 @@ type run struct {
 	asking     *asking // nil if none are on their way
 	askFailing bool
 	silent     bool // the lane does not answer some asks, and that was said
+	idle       bool // the lane decides nothing
 
 	configured bool
 	changed    <-chan struct{} // closed when there are other settings; nil = never
@@ -230,9 +233,13 @@ func (r *run) loop(ctx context.Context) error {
 		now := domain.At(r.opts.Now())
 		r.planner.at(now)
 		r.planner.allow(r.pace.chunk())
-		r.planner.untold = r.fan.untold()
+		r.planner.unpublished = r.fan.untold()
 		r.planner.held = r.fan.full() || r.saveLate(now)
-		r.ask(ctx, now)
+		if r.idle = r.opts.Decides != nil && !r.opts.Decides(); r.idle {
+			r.askEnded(ctx)
+		} else {
+			r.ask(ctx, now)
+		}
 		// Whatever was folded leaves now, in messages as full as it fills them: nothing waits for company.
 		again, err := r.fan.pump(ctx)
 		if err != nil {
@@ -276,6 +283,8 @@ func (r *run) nap(ctx context.Context, now domain.Instant, again time.Time) erro
 	var asked <-chan struct{}
 	if r.asking != nil {
 		asked = r.asking.done // nothing is asked before
+	} else if r.idle {
+		nap = min(nap, lookAtLane)
 	} else if until := r.planner.wake(); until < now+domain.Instant(nap/time.Microsecond) {
 		nap = time.Duration(until-now) * time.Microsecond
 	}

@@ -47,6 +47,9 @@ type Options struct {
 	// Busy says whether commands of people were answered just now, by any lane of this server: the fan-out then takes no
 	// more of the machine than claims leave over. It must be safe for concurrent use. nil = never.
 	Busy func() bool
+	// Decides reports whether the lane decides commands now. While it does not, nothing is requested: requests that nobody
+	// reads would fill the command stream that producers need. It must be safe for concurrent use. nil = always.
+	Decides func() bool
 	// Metrics counts. Defaults to metrics that are not registered anywhere.
 	Metrics *Metrics
 	// Logger defaults to slog.Default.

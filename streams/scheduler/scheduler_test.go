@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,7 +121,7 @@ func TestLostAsks(t *testing.T) {
 	r.setSilent(true)
 	r.create("a", `,"expires_at":`+quoted(start+seconds(10)))
 	run := r.run(r.scheduler())
-	r.clock.set(start + seconds(10) + domain.Instant(lastAgain/time.Microsecond)) // no more so fresh that it is asked each second
+	r.clock.set(start + seconds(10) + domain.Instant(lastRetry/time.Microsecond)) // no more so fresh that it is asked each second
 	asksAre := func(want int) {
 		t.Helper()
 		streamtest.Eventually(t, fmt.Sprintf("%d asks", want), func() bool { return len(r.asked()) >= want })
@@ -140,7 +141,7 @@ func TestLostAsks(t *testing.T) {
 		asksAre(i + 2)
 	}
 	r.setSilent(false)
-	r.clock.set(domain.At(r.clock.Now()).Add(lastAgain))
+	r.clock.set(domain.At(r.clock.Now()).Add(lastRetry))
 	r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired })
 	run.stop()
 	if n := r.count(domain.CouponsExpired); n != 1 {
@@ -253,6 +254,26 @@ func TestYear9999(t *testing.T) {
 	run = r.run(r.scheduler())
 	r.waitTold(1)
 	r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired && ev.Through == last })
+	run.stop()
+}
+
+// While the lane decides nothing, its command stream is not filled with requests that nobody reads; when it decides again
+// what has become due meanwhile is requested.
+func TestALaneThatDecidesNothing(t *testing.T) {
+	r := newRig(t)
+	due := start + seconds(60)
+	r.create("a", `,"expires_at":`+quoted(due))
+	var decides atomic.Bool
+	run := r.run(r.scheduler(func(o *Options) { o.Decides = decides.Load }))
+	for hours := range 3 {
+		r.clock.set(due + seconds(3600*hours))
+		r.seen()
+	}
+	if got := r.asked(); len(got) != 0 {
+		t.Fatalf("requested %v", sortedLines(got))
+	}
+	decides.Store(true)
+	r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired })
 	run.stop()
 }
 

@@ -183,20 +183,20 @@ func (s *simScheduler) ask(now domain.Instant) {
 		p.at(now)
 	}
 	p.allow(w.chunk)
-	p.untold, p.held = s.r.fan.untold(), s.r.fan.full()
+	p.unpublished, p.held = s.r.fan.untold(), s.r.fan.full()
 	if p.wake() > now && !p.ready() {
 		return
 	}
-	cmds := p.asks(now)
-	for _, plan := range p.plans {
-		for _, q := range plan {
-			for i := range q.asks {
+	cmds := p.requests(now)
+	for e, pl := range p.plans {
+		for c := range classes {
+			for i := range pl.queues[c] {
 				switch {
 				case w.bug.forgets:
-					q.asks[i].again = domain.Never
+					pl.queues[c][i].again = domain.Never
 				case w.bug.hasty:
-					q.asks[i].again = now
-					p.book.setLook(q.entry, now)
+					pl.queues[c][i].again = now
+					p.book.setLook(e, now)
 				}
 			}
 		}

@@ -33,7 +33,19 @@ func (d *desk) fold(ev domain.Event) int {
 	if err != nil {
 		d.t.Fatalf("%v", err)
 	}
+	d.p.folded(&ev)
 	return len(gone)
+}
+
+// oldest and behind are parts of a planner's backlog.
+func (p *planner) oldest(of priority) domain.Instant {
+	oldest, _ := p.backlog()
+	return oldest[of]
+}
+
+func (p *planner) behind() [priorities]int {
+	_, waiting := p.backlog()
+	return waiting
 }
 
 // campaign makes one whose n subscribers are due at the given instant; 0 = without an opening.
@@ -66,36 +78,39 @@ func TestAskThatIsNeverAnswered(t *testing.T) {
 	d := newDesk(t)
 	d.campaign("a", "", start, 4000)
 	d.p.allow(1000)
-	lost := d.p.asks(start)
-	if len(lost) != chunksOut {
+	lost := d.p.requests(start)
+	if len(lost) != chunksInFlight {
 		t.Fatalf("asked %v", sortedLines(lost))
 	}
 	d.campaign("b", "", start, 10)
 	now, repeats := start, 0
 	for e := d.p.book.campaigns["b"]; e.pending.Len() > 0; {
 		now = d.p.wake()
-		for _, cmd := range d.p.asks(now) {
+		for _, cmd := range d.p.requests(now) {
 			if cmd.Campaign == "b" {
 				d.answer(&cmd)
 				continue
 			}
 			if repeats++; now > start+seconds(200) {
-				t.Fatalf("b is not asked for, %d stand", d.p.stand[reminder])
+				t.Fatalf("b is not asked for, %d stand", d.p.inFlight[reminder])
 			}
 		}
 	}
-	if now < start+domain.Instant(silentAfter/time.Microsecond) || repeats <= chunksOut*silentTimes || d.p.silent != chunksOut || d.p.silentJob.campaign != "a" {
-		t.Errorf("%d of %d repeats are given up at %s", d.p.silent, repeats, now)
+	if now < start+domain.Instant(giveUpAfter/time.Microsecond) || repeats <= chunksInFlight*maxRetries || d.p.givenUp != 1 || d.p.lastGivenUp.campaign != "a" {
+		t.Errorf("%d campaigns are given up at %s after %d repeats", d.p.givenUp, now, repeats)
 	}
-	again := d.p.asks(now + seconds(20))
-	if len(again) != chunksOut {
-		t.Fatalf("asked again %v", sortedLines(again))
+	var again []domain.Command
+	for ; len(again) < chunksInFlight; now += seconds(1) {
+		again = append(again, d.p.requests(now)...)
+	}
+	if len(again) != chunksInFlight {
+		t.Fatalf("requested again %v", sortedLines(again))
 	}
 	for i := range again {
 		d.answer(&again[i])
 	}
-	if d.p.asks(now + seconds(40)); d.p.stand != [classes]int{} || d.p.silent != 0 || len(d.p.plans) != 0 {
-		t.Errorf("%v stand, %d silent", d.p.stand, d.p.silent)
+	if d.p.requests(now + seconds(40)); d.p.inFlight != [classes]int{} || d.p.givenUp != 0 || len(d.p.plans) != 0 {
+		t.Errorf("%v in flight, %d given up", d.p.inFlight, d.p.givenUp)
 	}
 }
 
@@ -108,7 +123,7 @@ func TestLaneWithAClockBehindOurs(t *testing.T) {
 		d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: "b", Settings: domain.Settings{ExpiresAt: start}})
 		late := map[string]domain.Instant{}
 		for now := start; len(late) < 2; now = d.p.wake() {
-			for _, cmd := range d.p.asks(now) {
+			for _, cmd := range d.p.requests(now) {
 				if lanes := now - behind; lanes >= start {
 					d.answer(&cmd)
 					late[cmd.Campaign] = lanes - start
@@ -131,75 +146,122 @@ func (d *desk) overdue(name string, from, n int) {
 	}
 }
 
-// Reminders of very many instants are due in one campaign: a look goes through the oldest, not through all each time one
-// is answered, and all are asked for in the end, once.
-func TestManyInstantsAreDue(t *testing.T) {
-	d := newDesk(t)
-	d.campaign("a", "", start, 0)
-	const instants = 2*instantsLooked + 5
-	d.overdue("a", 1, instants)
-	fired, looks := 0, 0
-	for d.p.book.reminders > 0 {
-		before := d.p.looked
-		asks := d.p.asks(start)
-		if looks++; d.p.looked-before > instantsLooked || len(d.p.plans["a"]) > instantsLooked || len(asks) == 0 {
-			t.Fatalf("look %d went through %d instants, keeps %d and asks for %d", looks, d.p.looked-before, len(d.p.plans["a"]), len(asks))
+// Catching up costs the same for each instant however many are overdue, in however many campaigns; each is requested once;
+// and what the planner keeps follows the campaigns and what may be in flight.
+func TestCatchingUpIsLinear(t *testing.T) {
+	for _, c := range []struct{ campaigns, instants int }{{1, 25_000}, {50, 500}, {500, 50}} {
+		d := newDesk(t)
+		for i := range c.campaigns {
+			name := fmt.Sprintf("c%03d", i)
+			d.campaign(name, "", start, 0)
+			d.overdue(name, 1, c.instants)
 		}
-		for i := range asks {
-			if n := d.answer(&asks[i]); n != 1 {
-				t.Fatalf("%s fires %d", asks[i].AppendJSON(nil), n)
+		total := c.campaigns * c.instants
+		fired, most := 0, d.p.most/leastCost
+		for d.p.book.reminders > 0 {
+			cmds := d.p.requests(start)
+			inFlight := 0
+			for _, pl := range d.p.plans {
+				inFlight += len(pl.queues[reminder])
 			}
-			fired++
+			if len(cmds) == 0 || inFlight > most || len(d.p.plans) > c.campaigns {
+				t.Fatalf("%d commands, %d in flight, %d plans", len(cmds), inFlight, len(d.p.plans))
+			}
+			for i := range cmds {
+				if n := d.answer(&cmds[i]); n != 1 {
+					t.Fatalf("%s fires %d", cmds[i].AppendJSON(nil), n)
+				}
+				fired++
+			}
 		}
-	}
-	if d.p.asks(start); fired != instants || d.p.repeated != 0 || d.p.stand != [classes]int{} || d.p.behind != [priorities]int{} || len(d.p.plans) != 0 {
-		t.Errorf("%d fired, %d repeats, %v stand, %v wait", fired, d.p.repeated, d.p.stand, d.p.behind)
+		if d.p.requests(start); fired != total || d.p.repeated != 0 || d.p.inFlight != [classes]int{} || d.p.behind() != [priorities]int{} || len(d.p.plans) != 0 {
+			t.Errorf("%d fired, %d repeats, %v in flight, %v wait", fired, d.p.repeated, d.p.inFlight, d.p.behind())
+		}
+		if d.p.examined > 2*total {
+			t.Errorf("%d campaigns of %d instants: %d instants examined, expected at most %d", c.campaigns, c.instants, d.p.examined, 2*total)
+		}
 	}
 }
 
-// All that a look went through is cancelled before its turn: what lies behind is asked for at once.
-func TestBehindTheLookWhenItIsCancelled(t *testing.T) {
+// A campaign of very many customers does not hold up one of the same priority that is due a moment later.
+func TestCampaignsOfAPriorityShare(t *testing.T) {
 	d := newDesk(t)
-	d.campaign("a", "", start, 0)
-	d.overdue("a", 1, instantsLooked+1)
-	d.p.untold = 1 << 30
-	if asks := d.p.asks(start); len(asks) != 0 {
-		t.Fatalf("asked %v", sortedLines(asks))
+	d.campaign("giant", "", start, 10*maxChunk)
+	fired := 0
+	for queue := d.p.requests(start); len(queue) > 0; queue = append(queue, d.p.requests(start+1)...) {
+		cmd := queue[0]
+		queue = queue[1:]
+		if cmd.Campaign == "small" {
+			if fired > (chunksInFlight+1)*maxChunk {
+				t.Errorf("requested after %d of the other campaign", fired)
+			}
+			return
+		}
+		if fired += d.answer(&cmd); fired == maxChunk {
+			d.campaign("small", "", start+1, 1)
+		}
 	}
-	for r := 1; r <= instantsLooked; r++ {
+	t.Fatal("never requested")
+}
+
+// A reminder is cancelled between its request and the lane's decision, which makes no event: that is no answer, and takes
+// no room for long.
+func TestCancelledRequestIsNoAnswer(t *testing.T) {
+	d := newDesk(t)
+	d.campaign("a", "", start, 2)
+	d.p.at(start)
+	if cmds := d.p.requests(start); len(cmds) != 1 {
+		t.Fatal(sortedLines(cmds))
+	}
+	d.p.at(start + 900_000)
+	for r := range 2 {
+		d.fold(domain.Event{Type: domain.ReminderCancelled, Campaign: "a", R: uint64(r + 1)})
+	}
+	if cmds := d.p.requests(start + 900_000); len(cmds) != 0 || d.p.answered != 0 || d.p.inFlight != [classes]int{} || len(d.p.plans) != 0 {
+		t.Errorf("%v requested, an answer took %s, %v in flight", sortedLines(cmds), d.p.answered, d.p.inFlight)
+	}
+}
+
+// What waits for its turn is cancelled: what lies behind it is requested at once.
+func TestWhatWaitsIsCancelled(t *testing.T) {
+	d := newDesk(t)
+	const instants = 1_000
+	d.campaign("a", "", start, 0)
+	d.overdue("a", 1, instants+1)
+	d.p.unpublished = 1 << 30
+	if cmds := d.p.requests(start); len(cmds) != 0 {
+		t.Fatalf("requested %v", sortedLines(cmds))
+	}
+	for r := 1; r <= instants; r++ {
 		d.fold(domain.Event{Type: domain.ReminderCancelled, Campaign: "a", R: uint64(r)})
 	}
-	d.p.untold = 0
-	asks := d.p.asks(start)
-	if len(asks) == 0 && d.p.wake() == start+1 {
-		asks = d.p.asks(start + 1)
-	}
-	if len(asks) != 1 || asks[0].ThroughR != instantsLooked+1 {
-		t.Errorf("asked %v, wakes at %s", sortedLines(asks), d.p.wake())
+	d.p.unpublished = 0
+	if cmds := d.p.requests(start); len(cmds) != 1 || cmds[0].ThroughR != instants+1 {
+		t.Errorf("requested %v, wakes at %s", sortedLines(cmds), d.p.wake())
 	}
 }
 
-// Very many older instants turn up after something was asked for: it is not asked for anew when they are answered.
-func TestCrowdedOutOfTheLook(t *testing.T) {
+// Very many older instants turn up after something was requested: it is not requested again when they are answered.
+func TestOlderInstantsTurnUp(t *testing.T) {
 	d := newDesk(t)
 	d.campaign("a", "", start, 1)
-	first := d.p.asks(start)
-	d.overdue("a", 2, instantsLooked)
-	d.p.untold = 1 << 30
-	if asks := d.p.asks(start); len(first) != 1 || len(asks) != 0 || d.p.stand[reminder] != leastCost {
-		t.Fatalf("asked %v, then %v; %d stand", sortedLines(first), sortedLines(asks), d.p.stand[reminder])
+	first := d.p.requests(start)
+	d.overdue("a", 2, 10_000)
+	d.p.unpublished = 1 << 30
+	if cmds := d.p.requests(start); len(first) != 1 || len(cmds) != 0 || d.p.inFlight[reminder] != leastCost {
+		t.Fatalf("requested %v, then %v; %d in flight", sortedLines(first), sortedLines(cmds), d.p.inFlight[reminder])
 	}
-	d.p.untold = 0
+	d.p.unpublished = 0
 	for d.p.book.reminders > 1 {
-		for _, cmd := range d.p.asks(start) {
+		for _, cmd := range d.p.requests(start) {
 			if d.answer(&cmd); cmd.DueAt == start {
-				t.Fatal("asked for twice")
+				t.Fatal("requested twice")
 			}
 		}
 	}
 	d.answer(&first[0])
-	if d.p.asks(start); d.p.stand != [classes]int{} || len(d.p.plans) != 0 {
-		t.Errorf("%v stand", d.p.stand)
+	if d.p.requests(start); d.p.inFlight != [classes]int{} || len(d.p.plans) != 0 {
+		t.Errorf("%v in flight", d.p.inFlight)
 	}
 }
 
@@ -209,9 +271,9 @@ func TestChunks(t *testing.T) {
 	d := newDesk(t)
 	d.campaign("a", "", start, 1050)
 	d.p.allow(100)
-	asks := d.p.asks(start)
-	if len(asks) != chunksOut {
-		t.Fatalf("%d asks at once, expected %d", len(asks), chunksOut)
+	asks := d.p.requests(start)
+	if len(asks) != chunksInFlight {
+		t.Fatalf("%d asks at once, expected %d", len(asks), chunksInFlight)
 	}
 	if d.p.wake() <= start || d.p.ready() {
 		t.Errorf("wakes at %s with nothing to do", d.p.wake())
@@ -224,23 +286,23 @@ func TestChunks(t *testing.T) {
 		if n := d.answer(&cmd); n != min(100, 1050-100*i) {
 			t.Fatalf("ask %d fires %d", i, n)
 		}
-		d.p.untold += 100 // folded, not on the stream
-		if more := d.p.asks(start); len(more) != 0 {
-			t.Fatalf("asked %v with %d untold", sortedLines(more), d.p.untold)
+		d.p.unpublished += 100 // folded, not on the stream
+		if more := d.p.requests(start); len(more) != 0 {
+			t.Fatalf("asked %v with %d untold", sortedLines(more), d.p.unpublished)
 		}
-		if d.p.stand[reminder]+d.p.untold > d.p.most {
-			t.Fatalf("%d stand and %d are untold, %d may", d.p.stand[reminder], d.p.untold, d.p.most)
+		if d.p.inFlight[reminder]+d.p.unpublished > d.p.most {
+			t.Fatalf("%d stand and %d are untold, %d may", d.p.inFlight[reminder], d.p.unpublished, d.p.most)
 		}
-		d.p.untold -= 100
-		if d.p.behind[normal] > 0 && !d.p.ready() {
-			t.Fatalf("not ready with %d waiting", d.p.behind[normal])
+		d.p.unpublished -= 100
+		if d.p.behind()[normal] > 0 && !d.p.ready() {
+			t.Fatalf("not ready with %d waiting", d.p.behind()[normal])
 		}
-		asks = append(asks[1:], d.p.asks(start)...)
+		asks = append(asks[1:], d.p.requests(start)...)
 	}
-	if d.p.book.reminders != 0 || d.p.stand != [classes]int{} || len(d.p.plans) != 0 || d.p.oldest(normal) != domain.Never || d.p.repeated != 0 {
-		t.Errorf("%d reminders left, %v stand, %d plans, oldest %s, %d repeats", d.p.book.reminders, d.p.stand, len(d.p.plans), d.p.oldest(normal), d.p.repeated)
+	if d.p.book.reminders != 0 || d.p.inFlight != [classes]int{} || len(d.p.plans) != 0 || d.p.oldest(normal) != domain.Never || d.p.repeated != 0 {
+		t.Errorf("%d reminders left, %v stand, %d plans, oldest %s, %d repeats", d.p.book.reminders, d.p.inFlight, len(d.p.plans), d.p.oldest(normal), d.p.repeated)
 	}
-	if len(d.p.asks(start+1)) != 0 || d.p.wake() != domain.Never {
+	if len(d.p.requests(start+1)) != 0 || d.p.wake() != domain.Never {
 		t.Errorf("wakes at %s after all is done", d.p.wake())
 	}
 }
@@ -250,21 +312,21 @@ func TestLostChunks(t *testing.T) {
 	d := newDesk(t)
 	d.campaign("a", "", start, 300)
 	d.p.allow(100)
-	asks := d.p.asks(start)
+	asks := d.p.requests(start)
 	if len(asks) != 3 {
 		t.Fatalf("asked %v", sortedLines(asks))
 	}
 	if n := d.answer(&asks[1]); n != 200 { // the first was lost
 		t.Fatalf("%d fired", n)
 	}
-	if more := d.p.asks(start + seconds(1) - 1); len(more) != 0 {
+	if more := d.p.requests(start + seconds(1) - 1); len(more) != 0 {
 		t.Fatalf("asked %v", sortedLines(more))
 	}
-	again := d.p.asks(start + seconds(1))
+	again := d.p.requests(start + seconds(1))
 	if len(again) != 1 || again[0].ThroughR != 300 {
 		t.Fatalf("asked again %v", sortedLines(again))
 	}
-	if n := d.answer(&again[0]); n != 100 || len(d.p.asks(start+seconds(60))) != 0 {
+	if n := d.answer(&again[0]); n != 100 || len(d.p.requests(start+seconds(60))) != 0 {
 		t.Errorf("%d fired", n)
 	}
 }
@@ -279,12 +341,12 @@ func TestPrioritiesShareTheLane(t *testing.T) {
 	d.p.allow(50)
 	// The rounds are made for larger chunks: many small ones are needed for a share.
 	var fired [priorities]int
-	queue := d.p.asks(start)
+	queue := d.p.requests(start)
 	for fired[high] < each-200 && len(queue) > 0 {
 		cmd := queue[0]
 		queue = queue[1:]
 		fired[priorityOf(cmd.Campaign)] += d.answer(&cmd)
-		queue = append(queue, d.p.asks(start)...)
+		queue = append(queue, d.p.requests(start)...)
 	}
 	if fired[low] > fired[high]/4 || fired[normal] > fired[high] {
 		t.Errorf("when nearly all of high had fired, the others had %v", fired)
@@ -293,7 +355,7 @@ func TestPrioritiesShareTheLane(t *testing.T) {
 		cmd := queue[0]
 		queue = queue[1:]
 		fired[priorityOf(cmd.Campaign)] += d.answer(&cmd)
-		queue = append(queue, d.p.asks(start)...)
+		queue = append(queue, d.p.requests(start)...)
 	}
 	if fired != [priorities]int{each, each, each} {
 		t.Errorf("fired %v", fired)
@@ -308,10 +370,10 @@ func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
 		d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: fmt.Sprintf("e%05d", i), Settings: domain.Settings{ExpiresAt: start - domain.Instant(i%7), Priority: []string{"high", "normal", "low"}[i%3]}})
 	}
 	d.campaign("r", "", start, 100)
-	d.p.untold = 1 << 30
-	asks := d.p.asks(start)
-	if len(asks) != expiriesOut || d.p.stand[expiry] != expiriesOut {
-		t.Fatalf("%d asks, %d stand", len(asks), d.p.stand[expiry])
+	d.p.unpublished = 1 << 30
+	asks := d.p.requests(start)
+	if len(asks) != maxExpiries || d.p.inFlight[expiry] != maxExpiries {
+		t.Fatalf("%d asks, %d stand", len(asks), d.p.inFlight[expiry])
 	}
 	var shares [priorities]int
 	for _, cmd := range asks {
@@ -321,27 +383,27 @@ func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
 		shares[d.p.book.campaigns[cmd.Campaign].priority]++
 	}
 	for p, n := range shares {
-		if want := expiriesOut * weights[p] / sumOf(weights); n < want-200 || n > want+200 {
+		if want := maxExpiries * weights[p] / sumOf(weights); n < want-200 || n > want+200 {
 			t.Errorf("%d of %s, expected %d", n, priority(p), want)
 		}
 	}
-	if d.p.untold = 0; !d.p.ready() {
+	if d.p.unpublished = 0; !d.p.ready() {
 		t.Fatal("the reminders are not ready")
 	}
-	if more := d.p.asks(start); len(more) != 1 || more[0].Type != domain.RemindDue {
+	if more := d.p.requests(start); len(more) != 1 || more[0].Type != domain.RemindDue {
 		t.Fatalf("asked %v", sortedLines(more))
 	}
 	total := len(asks)
 	for len(asks) > 0 {
 		d.answer(&asks[0])
-		more := d.p.asks(start)
+		more := d.p.requests(start)
 		total += len(more)
-		if asks = append(asks[1:], more...); len(asks) > expiriesOut {
+		if asks = append(asks[1:], more...); len(asks) > maxExpiries {
 			t.Fatalf("%d asks stand", len(asks))
 		}
 	}
-	if total != campaigns || d.p.stand[expiry] != 0 {
-		t.Errorf("%d asks in all, %d stand", total, d.p.stand[expiry])
+	if total != campaigns || d.p.inFlight[expiry] != 0 {
+		t.Errorf("%d asks in all, %d stand", total, d.p.inFlight[expiry])
 	}
 }
 
@@ -359,7 +421,7 @@ func TestPauses(t *testing.T) {
 	}
 	a := map[string]bool{"a": true, "never created": true}
 	set(nil, a)
-	if asks := d.p.asks(start); len(asks) != 1 || asks[0].Campaign != "b" {
+	if asks := d.p.requests(start); len(asks) != 1 || asks[0].Campaign != "b" {
 		t.Fatalf("asked %v", sortedLines(asks))
 	} else {
 		d.answer(&asks[0])
@@ -367,16 +429,16 @@ func TestPauses(t *testing.T) {
 	if expiries, reminders := d.p.paused(start); expiries != 0 || reminders != 1 {
 		t.Errorf("%d expiries and %d reminders held back", expiries, reminders)
 	}
-	if asks := d.p.asks(start + 1); len(asks) != 0 || d.p.wake() != end || d.p.oldest(high) != domain.Never {
+	if asks := d.p.requests(start + 1); len(asks) != 0 || d.p.wake() != end || d.p.oldest(high) != domain.Never {
 		t.Errorf("asked %v, wakes at %s, the oldest is %s", sortedLines(asks), d.p.wake(), d.p.oldest(high))
 	}
 	set(a, a)
-	if asks := d.p.asks(end); len(asks) != 1 || asks[0].Campaign != "b" || asks[0].Type != domain.Expire {
+	if asks := d.p.requests(end); len(asks) != 1 || asks[0].Campaign != "b" || asks[0].Type != domain.Expire {
 		t.Fatalf("asked %v", sortedLines(asks))
 	} else {
 		d.answer(&asks[0])
 	}
-	if asks := d.p.asks(end + 1); len(asks) != 0 || d.p.wake() != domain.Never || d.p.oldest(high) != domain.Never {
+	if asks := d.p.requests(end + 1); len(asks) != 0 || d.p.wake() != domain.Never || d.p.oldest(high) != domain.Never {
 		t.Errorf("with all paused it asked %v, wakes at %s, the oldest is %s", sortedLines(asks), d.p.wake(), d.p.oldest(high))
 	}
 	if expiries, reminders := d.p.paused(end); expiries != 1 || reminders != 1 {
@@ -386,18 +448,18 @@ func TestPauses(t *testing.T) {
 	if d.p.wake() > end+2 {
 		t.Errorf("wakes at %s after a pause ended", d.p.wake())
 	}
-	asks := d.p.asks(end + 2)
+	asks := d.p.requests(end + 2)
 	if len(asks) != 1 || asks[0].Type != domain.Expire || asks[0].Campaign != "a" || d.p.oldest(high) != end {
 		t.Fatalf("asked %v, the oldest is %s", sortedLines(asks), d.p.oldest(high))
 	}
 	// Paused while an ask stands: it is not repeated, and what the lane says to it is folded as ever.
 	set(a, a)
-	if more := d.p.asks(end + seconds(5)); len(more) != 0 || d.p.stand != [classes]int{} {
-		t.Errorf("asked %v, %v stand", sortedLines(more), d.p.stand)
+	if more := d.p.requests(end + seconds(5)); len(more) != 0 || d.p.inFlight != [classes]int{} {
+		t.Errorf("asked %v, %v stand", sortedLines(more), d.p.inFlight)
 	}
 	d.answer(&asks[0])
 	set(nil, nil)
-	if asks := d.p.asks(end + seconds(6)); len(asks) != 1 || asks[0].Type != domain.RemindDue || asks[0].ThroughR != 3 {
+	if asks := d.p.requests(end + seconds(6)); len(asks) != 1 || asks[0].Type != domain.RemindDue || asks[0].ThroughR != 3 {
 		t.Errorf("asked %v", sortedLines(asks))
 	}
 }
@@ -406,17 +468,17 @@ func TestPauses(t *testing.T) {
 func TestPriorityChangesWhileWaiting(t *testing.T) {
 	d := newDesk(t)
 	d.campaign("a", "low", start, 10)
-	d.p.untold = 1 << 30
-	if asks := d.p.asks(start); len(asks) != 0 || d.p.behind[low] != 10 || d.p.oldest(low) != start {
-		t.Fatalf("asked %v, %v wait", sortedLines(asks), d.p.behind)
+	d.p.unpublished = 1 << 30
+	if asks := d.p.requests(start); len(asks) != 0 || d.p.behind()[low] != 10 || d.p.oldest(low) != start {
+		t.Fatalf("asked %v, %v wait", sortedLines(asks), d.p.behind())
 	}
 	d.fold(domain.Event{Type: domain.CampaignUpdated, Campaign: "a", Settings: domain.Settings{OpensAt: start, Priority: "high"}})
-	if d.p.asks(start); d.p.behind != [priorities]int{high: 10} || d.p.oldest(high) != start || d.p.oldest(low) != domain.Never {
-		t.Errorf("%v wait, oldest %s and %s", d.p.behind, d.p.oldest(high), d.p.oldest(low))
+	if d.p.requests(start); d.p.behind() != [priorities]int{high: 10} || d.p.oldest(high) != start || d.p.oldest(low) != domain.Never {
+		t.Errorf("%v wait, oldest %s and %s", d.p.behind(), d.p.oldest(high), d.p.oldest(low))
 	}
-	d.p.untold = 0
-	if asks := d.p.asks(start); len(asks) != 1 || d.p.behind != [priorities]int{} {
-		t.Errorf("asked %v, %v wait", sortedLines(asks), d.p.behind)
+	d.p.unpublished = 0
+	if asks := d.p.requests(start); len(asks) != 1 || d.p.behind() != [priorities]int{} {
+		t.Errorf("asked %v, %v wait", sortedLines(asks), d.p.behind())
 	}
 }
 
@@ -427,20 +489,20 @@ func TestClockSetBack(t *testing.T) {
 	d.campaign("a", "", start, 1)
 	d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: "b", Settings: domain.Settings{ExpiresAt: start - seconds(7200)}})
 	d.p.at(start)
-	if asks := d.p.asks(start); len(asks) != 2 {
+	if asks := d.p.requests(start); len(asks) != 2 {
 		t.Fatalf("asked %v", sortedLines(asks))
 	}
 	back := start - seconds(3600)
 	d.p.at(back)
-	if asks := d.p.asks(back); len(asks) != 0 || d.p.wake() > back+seconds(10) {
+	if asks := d.p.requests(back); len(asks) != 0 || d.p.wake() > back+seconds(10) {
 		t.Errorf("asked %v, wakes at %s", sortedLines(asks), d.p.wake())
 	}
 	d.p.at(back + seconds(10))
-	if asks := d.p.asks(back + seconds(10)); len(asks) != 1 || asks[0].Campaign != "b" {
+	if asks := d.p.requests(back + seconds(10)); len(asks) != 1 || asks[0].Campaign != "b" {
 		t.Errorf("asked %v", sortedLines(asks))
 	}
 	d.p.at(start)
-	if asks := d.p.asks(start); len(asks) != 2 {
+	if asks := d.p.requests(start); len(asks) != 2 {
 		t.Errorf("asked %v", sortedLines(asks))
 	}
 }
@@ -473,42 +535,33 @@ func TestPlannerWithinBounds(t *testing.T) {
 			pending[cmd.Campaign] = left
 		}
 		check := func() {
-			var stand [classes]int
-			var behind, questions [priorities]int
-			silent := 0
-			for _, plan := range p.plans {
-				for _, q := range plan {
-					for _, a := range q.asks {
-						if a.silent {
-							silent++
-						} else {
-							stand[q.class] += a.cost
+			var inFlight [classes]int
+			for e, pl := range p.plans {
+				for c := range classes {
+					for i, q := range pl.queues[c] {
+						inFlight[c] += q.cost
+						if i > 0 && pl.queues[c][i-1].compare(q.key) > 0 {
+							t.Fatalf("out of order: %+v", pl.queues[c])
 						}
 					}
-					if q.class == reminder {
-						behind[q.priority] += q.left
-					}
-					questions[q.priority]++
-					if q.waits != (q.left > 0) || q.priority != q.entry.priority && q.entry.look > now {
-						t.Fatalf("%+v", q)
+					if pl.jobs[c].waits && pl.jobs[c].priority != e.priority && e.look > now {
+						t.Fatalf("%s waits as %s", e.name, pl.jobs[c].priority)
 					}
 				}
-			}
-			if stand != p.stand || behind != p.behind || silent != p.silent {
-				t.Fatalf("%v stand, %v wait and %d are silent, noted are %v, %v and %d", stand, behind, silent, p.stand, p.behind, p.silent)
-			}
-			for i := range priorities {
-				if p.due[i].Len() != questions[i] {
-					t.Fatalf("%d of %s are due, noted are %d", questions[i], i, p.due[i].Len())
+				if len(pl.queues[expiry]) > 1 || pl.jobs[reminder].waits != (pl.left > 0) {
+					t.Fatalf("%+v", pl)
 				}
 			}
-			if p.stand[reminder] > p.most+p.chunk+leastCost || p.stand[expiry] > expiriesOut {
-				t.Fatalf("%v stand", p.stand)
+			if inFlight != p.inFlight {
+				t.Fatalf("%v are in flight, noted are %v", inFlight, p.inFlight)
+			}
+			if p.inFlight[reminder] > p.most+p.chunk+leastCost || p.inFlight[expiry] > maxExpiries {
+				t.Fatalf("%v stand", p.inFlight)
 			}
 		}
 		ask := func() {
 			p.at(now)
-			onTheWay = append(onTheWay, p.asks(now)...)
+			onTheWay = append(onTheWay, p.requests(now)...)
 			if p.wake() <= now || p.ready() {
 				t.Fatalf("wakes at %s, ready %t, after it was asked at %s", p.wake(), p.ready(), now)
 			}
@@ -547,7 +600,7 @@ func TestPlannerWithinBounds(t *testing.T) {
 				}
 			},
 			"ask":  func(*rapid.T) { ask() },
-			"tell": func(*rapid.T) { p.untold = rapid.SampledFrom([]int{0, 0, 30, 1 << 30}).Draw(t, "untold") },
+			"tell": func(*rapid.T) { p.unpublished = rapid.SampledFrom([]int{0, 0, 30, 1 << 30}).Draw(t, "untold") },
 			"answer": func(*rapid.T) {
 				for len(onTheWay) > 0 && rapid.IntRange(0, 3).Draw(t, "more") > 0 {
 					cmd := onTheWay[0]
@@ -566,7 +619,7 @@ func TestPlannerWithinBounds(t *testing.T) {
 		})
 		// Everything is well from now on.
 		p.configure(config.Default())
-		p.untold, onTheWay = 0, nil
+		p.unpublished, onTheWay = 0, nil
 		now = max(now, start) + seconds(1000)
 		for range 3000 {
 			ask()

@@ -57,8 +57,9 @@ type modelCampaign struct {
 	own            map[uint32]domain.Instant
 	reminders      []modelReminder
 	cancelled      []modelReminder
-	expire         ask
-	asked          map[askKey][]ask
+	expire         request
+	requested      map[key][]request // in flight
+	anchors        domain.Anchors    // as requests saw them last
 }
 
 type modelReminder struct {
@@ -89,7 +90,7 @@ func (m *model) find(name string) *modelCampaign {
 			return c
 		}
 	}
-	c := &modelCampaign{name: name, own: map[uint32]domain.Instant{}, asked: map[askKey][]ask{}}
+	c := &modelCampaign{name: name, own: map[uint32]domain.Instant{}, requested: map[key][]request{}}
 	m.campaigns = append(m.campaigns, c)
 	return c
 }
@@ -130,14 +131,23 @@ func (m *model) fold(ev *domain.Event) (gone []firing) {
 			}
 			return hit
 		})
+		k, left := key{ev.DueAt, ev.Kind}, []uint64{}
+		for _, r := range c.reminders {
+			if r.kind == k.kind && c.due(r) == k.at {
+				left = append(left, r.r)
+			}
+		}
+		for len(c.requested[k]) > 0 && settled(c.requested[k][0], left) {
+			c.requested[k] = c.requested[k][1:]
+		}
 	}
 	return gone
 }
 
-// asks is what the planner must ask at now, reminders in chunks of so many.
-func (m *model) asks(now domain.Instant, chunk int) (cmds []domain.Command) {
+// requests is what the planner must request at now, reminders in chunks of so many.
+func (m *model) requests(now domain.Instant, chunk int) (cmds []domain.Command) {
 	for _, c := range m.campaigns {
-		send := func(a ask, due domain.Instant, cmd domain.Command) ask {
+		send := func(a request, due domain.Instant, cmd domain.Command) request {
 			pause := time.Second << a.times
 			if pause > 10*time.Second {
 				pause = 10 * time.Second
@@ -159,7 +169,7 @@ func (m *model) asks(now domain.Instant, chunk int) (cmds []domain.Command) {
 			}
 		}
 		a := c.expire
-		c.expire = ask{}
+		c.expire = request{}
 		if len(falls) > 0 {
 			slices.Sort(falls)
 			through := now
@@ -168,59 +178,53 @@ func (m *model) asks(now domain.Instant, chunk int) (cmds []domain.Command) {
 			}
 			switch {
 			case a.through < falls[0]:
-				c.expire = send(ask{}, falls[0], domain.Command{Type: domain.Expire, Through: now})
+				c.expire = send(request{}, falls[0], domain.Command{Type: domain.Expire, Through: now})
 			case a.again <= now:
 				c.expire = send(a, falls[0], domain.Command{Type: domain.Expire, Through: through})
 			default:
 				c.expire = a
 			}
 		}
-		groups := map[askKey][]uint64{}
+		due := map[key][]uint64{}
 		for _, r := range c.reminders {
 			if at := c.due(r); at <= now {
-				groups[askKey{r.kind, at}] = append(groups[askKey{r.kind, at}], r.r)
+				due[key{at, r.kind}] = append(due[key{at, r.kind}], r.r)
 			}
 		}
-		still := map[askKey][]ask{}
-		for key, rs := range groups {
-			asks := c.asked[key]
-			for len(asks) > 0 && asks[0].throughR < rs[0] {
-				asks = asks[1:]
-			}
-			behind := func(asks []ask) (some []uint64, more bool) { // the chunk behind those
-				for _, r := range rs {
-					if len(asks) == 0 || r > asks[len(asks)-1].throughR {
-						some = append(some, r)
-					}
-				}
-				return some[:min(chunk, len(some))], len(some) > chunk
-			}
-			remind := func(a ask, through uint64) ask {
-				return send(a, key.at, domain.Command{Type: domain.RemindDue, Kind: key.kind, DueAt: key.at, ThroughR: through})
-			}
-			for i, a := range asks {
-				if a.again > now {
-					continue
-				}
-				if i == len(asks)-1 && !a.more {
-					some, more := behind(asks[:i])
-					a.throughR, a.more = some[len(some)-1], more
-				}
-				asks[i] = remind(a, a.throughR)
-			}
-			for len(asks) == 0 || asks[len(asks)-1].more {
-				some, more := behind(asks)
-				if len(some) == 0 {
-					break
-				}
-				asks = append(asks, remind(ask{more: more}, some[len(some)-1]))
-			}
-			still[key] = asks
+		moved := c.anchors != domain.Anchors{Opens: c.opens, Expires: c.expires}
+		c.anchors = domain.Anchors{Opens: c.opens, Expires: c.expires}
+		if len(due) == 0 {
+			c.requested = map[key][]request{}
 		}
-		c.asked = still
+		remind := func(a request, k key, through uint64) request {
+			return send(a, k.at, domain.Command{Type: domain.RemindDue, Kind: k.kind, DueAt: k.at, ThroughR: through})
+		}
+		for k, requests := range c.requested {
+			requests = slices.DeleteFunc(requests, func(a request) bool { return (moved || a.again <= now) && settled(a, due[k]) })
+			for i, a := range requests {
+				if a.again <= now {
+					requests[i] = remind(a, k, a.throughR)
+				}
+			}
+			c.requested[k] = requests
+		}
+		for k, rs := range due {
+			var some []uint64
+			for _, r := range rs {
+				if n := len(c.requested[k]); n == 0 || r > c.requested[k][n-1].throughR {
+					some = append(some, r)
+				}
+			}
+			for part := range slices.Chunk(some, chunk) {
+				c.requested[k] = append(c.requested[k], remind(request{}, k, part[len(part)-1]))
+			}
+		}
 	}
 	return cmds
 }
+
+// settled: of those numbers, rising, none is in the request.
+func settled(a request, rs []uint64) bool { return len(rs) == 0 || rs[0] > a.throughR }
 
 func (m *model) pending() (n int) {
 	for _, c := range m.campaigns {
@@ -263,6 +267,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 				if err != nil {
 					t.Fatalf("fold: %v", err)
 				}
+				p.folded(ev)
 				want := m.fold(ev)
 				if len(gone) != len(want) || len(want) > 0 && !reflect.DeepEqual(gone, want) {
 					t.Fatalf("%s: gone %v, the model says %v", ev.AppendJSON(nil), gone, want)
@@ -332,9 +337,9 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 				do(`"type":%q,"campaign":%q,"customer_id":%q,"kind":%q,"before":%q`, what, campaign(), customer(), kind, duration())
 			},
 			"ask": func(*rapid.T) {
-				got := p.asks(now)
-				if g, w := sortedLines(got), sortedLines(m.asks(now, chunk)); !slices.Equal(g, w) {
-					t.Fatalf("asks at %s\n got %v\nwant %v", now, g, w)
+				got := p.requests(now)
+				if g, w := sortedLines(got), sortedLines(m.requests(now, chunk)); !slices.Equal(g, w) {
+					t.Fatalf("requests at %s\n got %v\nwant %v", now, g, w)
 				}
 				if p.wake() <= now {
 					t.Fatalf("wakes at %s, which is not after %s", p.wake(), now)
@@ -360,14 +365,14 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 				if wake := p.wake(); wake > until {
 					// Nothing may be due while the planner sleeps.
 					for _, c := range m.campaigns {
-						expire, before := c.expire, map[askKey][]ask{}
-						for key, asks := range c.asked {
-							before[key] = slices.Clone(asks)
+						copied := *c
+						copied.requested = map[key][]request{}
+						for k, requests := range c.requested {
+							copied.requested[k] = slices.Clone(requests)
 						}
-						if due := (&model{[]*modelCampaign{c}}).asks(until, chunk); len(due) > 0 {
-							t.Fatalf("asleep until %s, but at %s the model asks %v", wake, until, sortedLines(due))
+						if due := (&model{[]*modelCampaign{&copied}}).requests(until, chunk); len(due) > 0 {
+							t.Fatalf("asleep until %s, but at %s the model requests %v", wake, until, sortedLines(due))
 						}
-						c.expire, c.asked = expire, before
 					}
 				}
 				now = until
@@ -390,7 +395,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 				p = newPlanner(b)
 				p.chunk, p.most = chunk, 1<<40
 				for _, c := range m.campaigns {
-					c.expire, c.asked = ask{}, map[askKey][]ask{}
+					c.expire, c.requested = request{}, map[key][]request{}
 				}
 				onTheWay = nil
 			},

@@ -1,0 +1,461 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/config"
+)
+
+const (
+	// firstRetry is after what time an unanswered request is repeated. A lane answers in milliseconds; one that does not is
+	// busy, away, or its clock is behind ours.
+	firstRetry = time.Second
+	// lastRetry is the longest pause between repeats of a request.
+	lastRetry = 10 * time.Second
+
+	// A request that was repeated maxRetries times and is older than giveUpAfter is given up: it leaves the campaign's queue,
+	// so that it holds up no other. When all else of the campaign is answered, it is made again.
+	maxRetries  = 10
+	giveUpAfter = time.Minute
+
+	// maxChunk is the most customers one request is for: the lane fires them in some milliseconds, for which claims wait.
+	maxChunk = 25_000
+	// chunksInFlight is how many such requests may be in flight through lane and fan-out at once: the lane decides one while
+	// the fan-out publishes another.
+	chunksInFlight = 4
+	// leastCost is what a request for reminders costs at least, in customers: its line in two logs is worth as many of
+	// theirs, and requests for one customer each are not sent by the hundred thousand.
+	leastCost = 50
+	// maxExpiries is how many campaigns' expiries may be in flight: two full messages of requests.
+	maxExpiries = 2_000
+	// leastWait is from which wait for the operators' rate on the lane judges by its beginning.
+	leastWait = time.Second
+)
+
+// planner turns a book and a time into requests to the lane. It is pure: the same book, the same earlier requests and the
+// same time make the same requests.
+//
+//	book ──look──> plan of a campaign: cursor ──dispatcher──> queue of requests in flight ──event──> answered
+//	                                                                └─ repeated after 1, 2, 4, 8, 10, 10 … seconds; each
+//	                                                                   second while its instant is so fresh that a clock
+//	                                                                   behind ours may not have reached it
+//
+// Only campaigns with something due have a plan, of a size that does not depend on how many instants are overdue. Each
+// instant is looked at when it is requested, and once more when it is answered.
+//
+// What keeps it from flooding the lane: nothing is requested twice while its request is in flight, except by repeats; and
+// what is in flight, together with what the fan-out has not published yet, is bounded. The rest waits.
+type planner struct {
+	book     *book
+	settings *config.Settings
+	plans    map[*entry]*plan // of the campaigns with something due that no pause holds back
+	waiting  *dispatcher
+	repeats  []domain.Command // collected by looks
+
+	chunk       int              // customers a request is for at most; the pace changes it
+	most        int              // customers that may be in flight and not published
+	held        bool             // no reminders are requested for now
+	unpublished int              // customers that have fired and are not on the reminder stream
+	inFlight    [classes]int     // what the requests in flight cost
+	rated       domain.Instant   // operators set a rate until then; Never = they do now
+	clock       domain.Instant   // the time that was seen last
+	examined    int              // due instants of reminders looked at since the beginning
+	repeated    uint64           // requests that were not the first of their kind
+	answered    time.Duration    // the longest that an answer took since this was last set to 0
+	small       bool             // that was the answer to a request that is hardly any work for a lane
+	givenUp     int              // plans with a request that was given up
+	lastGivenUp abandonedRequest // of those
+}
+
+type abandonedRequest struct {
+	campaign string
+	class    class
+	key      key
+}
+
+func newPlanner(b *book) *planner {
+	p := &planner{book: b, settings: config.Default(), plans: make(map[*entry]*plan), waiting: newDispatcher()}
+	p.allow(maxChunk)
+	return p
+}
+
+// configure puts other settings in force: campaigns whose pause began or ended are looked at again.
+func (p *planner) configure(s *config.Settings) {
+	old := p.settings
+	p.settings = s
+	if s.ReminderRate > 0 {
+		p.rated = domain.Never
+	} else if p.rated == domain.Never {
+		p.rated = p.clock
+	}
+	for _, pair := range [][2]map[string]bool{{old.ExpiryPaused, s.ExpiryPaused}, {old.RemindersPaused, s.RemindersPaused}} {
+		p.changed(pair[0], pair[1])
+		p.changed(pair[1], pair[0])
+	}
+}
+
+func (p *planner) changed(one, other map[string]bool) {
+	for name, paused := range one {
+		if e := p.book.campaigns[name]; e != nil && other[name] != paused {
+			p.book.setLook(e, 0)
+		}
+	}
+}
+
+// at sets the time. Where it was set back, what was to happen later is planned again: a request that is repeated at a
+// time which lies an hour ahead now would be as good as forgotten.
+func (p *planner) at(now domain.Instant) {
+	if now > p.clock-domain.Instant(firstRetry/time.Microsecond) {
+		p.clock = max(p.clock, now)
+		return
+	}
+	for e, pl := range p.plans {
+		pl.since = min(pl.since, now)
+		for c := range classes {
+			for i := range pl.queues[c] {
+				q := &pl.queues[c][i]
+				q.sent = min(q.sent, now)
+				q.again = min(q.again, now+domain.Instant(lastRetry/time.Microsecond))
+			}
+		}
+		p.drop(pl, reminder, func(q *request) bool { return q.at > now })
+		p.book.setLook(e, 0)
+	}
+	p.clock = now
+}
+
+// allow sets how many customers a request is for at most, which also bounds how many may be in flight and not published.
+func (p *planner) allow(chunk int) { p.chunk, p.most = chunk, max(chunksInFlight*chunk, leastCost) }
+
+// wake is the instant at which requests must be called next, Never if nothing is planned. It may be called any time before,
+// and must be when ready.
+func (p *planner) wake() domain.Instant {
+	if e, ok := p.book.order.Min(); ok {
+		return e.look
+	}
+	return domain.Never
+}
+
+// ready reports whether something waits that may be requested now.
+func (p *planner) ready() bool { return p.next(expiry) != nil || p.next(reminder) != nil }
+
+// next is the plan that may make a request now, nil if none.
+func (p *planner) next(c class) *plan {
+	if c == reminder && p.held {
+		return nil
+	}
+	j := p.waiting.next(c)
+	if j == nil {
+		return nil
+	}
+	if c == expiry && p.inFlight[c] < maxExpiries || c == reminder && p.inFlight[c]+p.unpublished+reminderCost(min(j.plan.left, p.chunk)) <= p.most {
+		return j.plan
+	}
+	return nil
+}
+
+// requests is what to request of the lane now: commands without ids, those for expiry first.
+func (p *planner) requests(now domain.Instant) (cmds []domain.Command) {
+	for {
+		e, ok := p.book.order.Min()
+		if !ok || e.look > now {
+			break
+		}
+		p.book.setLook(e, p.look(e, now)) // always after now, so this ends
+	}
+	for c := range classes {
+		for pl := p.next(c); pl != nil; pl = p.next(c) {
+			if cmd, ok := p.request(pl, c, now); ok {
+				cmds = append(cmds, cmd)
+			}
+		}
+		if c == expiry {
+			cmds = append(cmds, p.repeats...)
+			p.repeats = nil
+		}
+	}
+	return cmds
+}
+
+// look finds out what is due in one campaign, repeats requests whose answer is late, and returns when to look again, which
+// is after now.
+func (p *planner) look(e *entry, now domain.Instant) (next domain.Instant) {
+	var due [classes]bool
+	next = domain.Never
+	if !p.settings.ExpiryPaused[e.name] {
+		due[expiry], next = e.firstFall() <= now, e.fallAfter(now)
+	}
+	if !p.settings.RemindersPaused[e.name] {
+		due[reminder], next = e.firstDue() <= now, min(next, e.dueAfter(now))
+	}
+	pl := p.plans[e]
+	if pl == nil {
+		if !due[expiry] && !due[reminder] {
+			return next
+		}
+		pl = newPlan(e, now)
+		p.plans[e] = pl
+	}
+	moved := pl.anchors != e.anchors
+	if moved {
+		pl.anchors, pl.since = e.anchors, now
+	}
+	for c := range classes {
+		if !due[c] { // all of it was answered, cancelled, moved or paused
+			p.drop(pl, c, func(*request) bool { return true })
+			p.waiting.drop(&pl.jobs[c])
+			if c == reminder {
+				pl.head, pl.left = key{at: domain.Never}, 0
+			}
+			continue
+		}
+		if moved {
+			p.drop(pl, c, func(q *request) bool { return pl.settled(c, q) })
+		}
+		next = min(next, p.retry(pl, c, now))
+	}
+	if due[expiry] {
+		p.wait(pl, expiry, len(pl.queues[expiry]) == 0)
+	}
+	if due[reminder] {
+		if e.look <= pl.cursor.at { // something fell due where the cursor has been
+			pl.rewind()
+		}
+		pl.count(now)
+		p.advance(pl, now)
+	}
+	if !due[expiry] && !due[reminder] {
+		p.forget(pl)
+	}
+	return next
+}
+
+// forget drops a plan of which nothing is due.
+func (p *planner) forget(pl *plan) {
+	if pl.givenUp {
+		p.givenUp--
+	}
+	delete(p.plans, pl.entry)
+}
+
+// advance moves the cursor to the next instant to request, and lets the campaign wait for it.
+func (p *planner) advance(pl *plan, now domain.Instant) {
+	late := p.settings.ReminderGrace
+	if after := pl.entry.lateAfter; after != 0 {
+		late = min(late, after)
+	}
+	fresh := now.Add(-late)
+	hopeless := func(k key) bool { return p.hopeless(pl, k, now) }
+	p.examined += pl.advance(now, fresh, hopeless)
+	if pl.head.at == domain.Never && len(pl.queues[reminder]) == 0 && pl.entry.firstDue() <= now {
+		// What was given up is due still.
+		pl.rewind()
+		p.examined += pl.advance(now, fresh, hopeless)
+	}
+	waits := pl.head.at != domain.Never
+	if !waits {
+		pl.left = 0
+	} else if pl.left < 1 {
+		pl.left = 1
+	}
+	p.wait(pl, reminder, waits)
+}
+
+// wait lets a plan wait for its next request, or not.
+func (p *planner) wait(pl *plan, c class, waits bool) {
+	j := &pl.jobs[c]
+	if !waits {
+		p.waiting.drop(j)
+		return
+	}
+	at, hopeless := pl.head.at, pl.late
+	if c == expiry {
+		at, hopeless = pl.entry.firstFall(), false
+	}
+	if j.waits && j.at == at && j.hopeless == hopeless && j.priority == pl.entry.priority {
+		return
+	}
+	p.waiting.put(j, at, hopeless, pl.entry.priority)
+}
+
+func reminderCost(customers int) int { return max(customers, leastCost) }
+
+// request makes the next request of a plan that waits, of reminders for one chunk; false if nothing was left of it.
+func (p *planner) request(pl *plan, c class, now domain.Instant) (cmd domain.Command, ok bool) {
+	q := request{cost: 1, sent: now, through: now}
+	if pl.givenUp {
+		q.times = maxRetries
+	}
+	if c == reminder {
+		q.key = pl.head
+		chunk, more := pl.entry.chunk(q.kind, q.at, pl.requestedR(q.key), p.chunk)
+		q.throughR, q.cost = chunk.LastR, reminderCost(int(chunk.Subscriptions))
+		pl.left -= int(chunk.Subscriptions)
+		if !more {
+			pl.pass()
+		}
+		if chunk.Subscriptions == 0 { // cancelled since, or in flight
+			if p.advance(pl, now); !pl.jobs[c].waits {
+				p.book.sooner(pl.entry, now+1) // is anything due still?
+			}
+			return cmd, false
+		}
+	}
+	p.send(&q, pl.dueSince(c, &q), now)
+	pl.add(c, q)
+	p.inFlight[c] += q.cost
+	p.waiting.pay(&pl.jobs[c], q.cost)
+	if c == expiry {
+		p.wait(pl, c, false)
+	} else {
+		p.advance(pl, now)
+	}
+	if q.again < pl.entry.look {
+		p.book.setLook(pl.entry, q.again)
+	}
+	return p.command(pl, c, &q, now), true
+}
+
+// send notes that the request, for what has been due since that instant, is sent now.
+func (p *planner) send(q *request, due, now domain.Instant) {
+	pause := min(firstRetry<<min(q.times, 10), lastRetry)
+	if now-due < domain.Instant(lastRetry/time.Microsecond) {
+		// The lane's clock, which is NATS', may be behind ours: then it did nothing, and the instant is still to come.
+		pause = firstRetry
+	}
+	q.again = now + domain.Instant(pause/time.Microsecond) // not Instant.Add, which stops at the year 9999
+	q.times++
+}
+
+func (p *planner) command(pl *plan, c class, q *request, now domain.Instant) domain.Command {
+	if c == expiry {
+		return domain.Command{Type: domain.Expire, Campaign: pl.entry.name, Through: q.through}
+	}
+	cmd := domain.Command{Type: domain.RemindDue, Campaign: pl.entry.name, Kind: q.kind, DueAt: q.at, ThroughR: q.throughR}
+	if ready := p.judged(pl, q.at, now); ready < now-domain.Instant(leastWait/time.Microsecond) {
+		cmd.ReadyAt = ready
+	}
+	return cmd
+}
+
+// retry repeats requests of a plan whose answer is late, and gives up those that were repeated for long. It returns when
+// the next is late.
+func (p *planner) retry(pl *plan, c class, now domain.Instant) (next domain.Instant) {
+	next = domain.Never
+	p.drop(pl, c, func(q *request) bool {
+		if q.again > now {
+			next = min(next, q.again)
+			return false
+		}
+		if pl.settled(c, q) {
+			return true
+		}
+		if q.times > maxRetries && now-q.sent >= domain.Instant(giveUpAfter/time.Microsecond) {
+			if !pl.givenUp {
+				pl.givenUp = true
+				p.givenUp++
+			}
+			p.lastGivenUp = abandonedRequest{pl.entry.name, c, q.key}
+			return true
+		}
+		// A repeat is for the same unless more expired since: had the first been merely slow, the lane would otherwise announce
+		// the same again.
+		if c == expiry && q.through < pl.entry.lastFall(now) {
+			q.through = now
+		}
+		p.send(q, pl.dueSince(c, q), now)
+		p.repeated++
+		p.repeats = append(p.repeats, p.command(pl, c, q, now))
+		next = min(next, q.again)
+		return false
+	})
+	return next
+}
+
+// drop takes the requests that are done off the queue.
+func (p *planner) drop(pl *plan, c class, done func(*request) bool) {
+	queue := pl.queues[c]
+	kept := queue[:0]
+	for i := range queue {
+		if done(&queue[i]) {
+			p.inFlight[c] -= queue[i].cost
+		} else {
+			kept = append(kept, queue[i])
+		}
+	}
+	pl.queues[c] = kept
+}
+
+// folded takes requests that an event answers off their queue. It is called after the event was applied to the book.
+func (p *planner) folded(ev *domain.Event) {
+	if len(p.plans) == 0 || ev.Type != domain.CouponsExpired && ev.Type != domain.RemindersDue && ev.Type != domain.ReminderCancelled {
+		return
+	}
+	pl := p.plans[p.book.campaigns[ev.Campaign]]
+	if pl == nil {
+		return
+	}
+	c, k := reminder, key{ev.DueAt, ev.Kind}
+	switch ev.Type {
+	case domain.CouponsExpired:
+		c, k = expiry, key{}
+	case domain.ReminderCancelled:
+		// A request for it is dropped when its answer is late, or with the plan. It says nothing of how fast the lane is.
+		if pl.entry.firstDue() > p.clock {
+			p.book.sooner(pl.entry, p.clock)
+		}
+		return
+	}
+	from := pl.find(c, k)
+	n := from
+	for queue := pl.queues[c]; n < len(queue) && queue[n].key == k && pl.settled(c, &queue[n]); n++ {
+		q := &queue[n]
+		if took := time.Duration(p.clock-q.sent) * time.Microsecond; q.times == 1 && took > p.answered {
+			p.answered, p.small = took, q.cost <= leastCost
+		}
+		p.inFlight[c] -= q.cost
+	}
+	pl.remove(c, from, n)
+	if len(pl.queues[c]) == 0 && (c == expiry || !pl.jobs[c].waits) {
+		p.book.sooner(pl.entry, p.clock) // is anything due still?
+	}
+}
+
+// judged is the instant as of which the lane judges how late it is: now, or where it waited for the rate that operators set,
+// the beginning of that wait.
+func (p *planner) judged(pl *plan, at, now domain.Instant) domain.Instant {
+	if since := max(at, pl.since); since < p.rated {
+		return min(since, now)
+	}
+	return now
+}
+
+// hopeless reports whether the lane will drop all reminders of that kind that are due at that instant, as Lane.Decide does.
+// A coupon or a campaign that it knows more of makes it drop others, too.
+func (p *planner) hopeless(pl *plan, k key, now domain.Instant) bool {
+	at, e := p.judged(pl, k.at, now), pl.entry
+	if after := e.lateAfter; after != 0 && at > k.at.Add(after) {
+		return true
+	}
+	return at > k.at.Add(p.settings.ReminderGrace) && at >= e.announces(k)
+}
+
+// backlog is, by priority, the earliest instant that is due and not answered, Never if there is none, and how many customers
+// are due and not requested, about. What a pause holds back does not count.
+func (p *planner) backlog() (oldest [priorities]domain.Instant, waiting [priorities]int) {
+	for i := range oldest {
+		oldest[i] = domain.Never
+	}
+	for e, pl := range p.plans {
+		waiting[e.priority] += pl.left
+		first := &oldest[e.priority]
+		if !p.settings.ExpiryPaused[e.name] {
+			*first = min(*first, e.firstFall())
+		}
+		if !p.settings.RemindersPaused[e.name] {
+			*first = min(*first, e.firstDue())
+		}
+	}
+	return oldest, waiting
+}
