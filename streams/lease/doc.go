@@ -37,7 +37,8 @@
 //	a server is stopped cleanly                    0: it deletes its leases
 //
 // To that comes the loading of the lane. Keys end by themselves after 3 TTL (announcements) and 8 TTL (leases), longer than
-// an election, so that one leaves nothing free that is somebody's.
+// an election, so that one leaves nothing free that is somebody's. A key that nats-server keeps for ever, because it forgot
+// the TTL in a crash, holds nothing up: silence is measured from when a revision was first seen, and a take-over is a write.
 //
 // What a crash does: the server falls silent and the others take over. Started again under the same name before that, it
 // takes its predecessor's leases at once. A second running server with the same name, from a copied data directory, is

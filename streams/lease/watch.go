@@ -23,9 +23,10 @@ type update struct {
 	key      string // empty: nothing was there
 	value    []byte
 	revision uint64
-	gone     bool // deleted, or its TTL ran out
-	expired  bool // its TTL ran out
-	complete bool // from here on, all there was when the watcher began has been seen
+	stored   time.Time // by the server's clock
+	gone     bool      // deleted, or its TTL ran out
+	expired  bool      // its TTL ran out
+	complete bool      // from here on, all there was when the watcher began has been seen
 }
 
 // watcher reports what a group's keys hold and every change of it, until there is trouble; then it is to be replaced.
@@ -88,6 +89,7 @@ func (w *watcher) receive(msg jetstream.Msg) {
 		key:      strings.TrimPrefix(msg.Subject(), bucketSubject),
 		value:    msg.Data(),
 		revision: meta.Sequence.Stream,
+		stored:   meta.Timestamp,
 		// Deleted by a client; or a marker the server left when the TTL ran out.
 		gone:     h.Get("KV-Operation") != "" || h.Get(jetstream.MarkerReasonHeader) != "",
 		expired:  h.Get(jetstream.MarkerReasonHeader) == "MaxAge",
