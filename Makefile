@@ -16,6 +16,8 @@ REMINDERS ?= 1000000
 # How many faults chaos-cluster makes, and with how many lanes.
 FAULTS   ?= 65
 LANES    ?= 4
+# Which kinds of faults chaos-cluster makes, as a regular expression; empty = all.
+KIND     ?=
 # How often kill kills, and power cuts.
 ROUNDS   ?= 200
 # How often flaky runs each package in each mode, which modes, and which packages.
@@ -82,7 +84,7 @@ chaos: setup-bench ## Kill, stop and starve the real binary under load for CHAOS
 
 .PHONY: chaos-cluster
 chaos-cluster: setup-bench ## Kill, stop and cut off NATS nodes and servers FAULTS (65) times, with LANES (4); print how soon the usual rate is back.
-	go test ./cmd/internal/chaos -run '^TestChaosOfNodeProcesses$$' -count=1 -timeout 0 -v -chaos.faults=$(FAULTS) -chaos.lanes=$(LANES) $(if $(SEED),-chaos.seed=$(SEED))
+	go test ./cmd/internal/chaos -run '^TestChaosOfNodeProcesses$$' -count=1 -timeout 0 -v -chaos.faults=$(FAULTS) -chaos.lanes=$(LANES) $(if $(SEED),-chaos.seed=$(SEED)) $(if $(KIND),'-chaos.kind=$(KIND)')
 
 .PHONY: kill
 kill: setup-bench ## Kill the real binary (-9) ROUNDS (200) times under load; count what was answered and what is missing.

@@ -17,8 +17,8 @@
 //	server 0 ── links ─┼── node 0 ═ links ═ node 1 ═ links ═ node 2     a link that is cut drops what is sent, without a FIN
 //	server 1 ── links ─┘
 //
-// `make chaos-cluster` measures after each fault how long a lane was silent and how soon the usual rate is back; -chaos.kind picks
-// kinds. Elsewhere three kinds happen once, and nothing is measured. Callers wait for their answers, so one lane that is silent
+// `make chaos-cluster` measures after each fault how long a lane was silent and how soon the usual rate is back, after its beginning
+// and after its end; -chaos.kind picks kinds. A fault during which other work had half of the cores does not count, and is repeated. Elsewhere three kinds happen once, and nothing is measured. Callers wait for their answers, so one lane that is silent
 // soon stops them all: the rate is that of the slowest lane.
 //
 // `make chaos` runs it for ten minutes with a million reminders in each world, and prints its seed; as part of `make test`
