@@ -70,7 +70,7 @@ func (l *lane) run(ctx context.Context) error {
 		case isFinal(err), tables.Damaged(err):
 			l.stop(ctx, err)
 			if errors.Is(err, eventlog.ErrNewerFormat) || errors.Is(err, eventlog.ErrUnreadable) {
-				l.stream.AwaitSkip(ctx) // nothing but the operator's list mends that
+				_, _ = l.stream.AwaitSkip(ctx, err) // nothing but the operator's list mends that; the loop looks at ctx
 				l.stopped = nil
 				continue
 			}

@@ -183,6 +183,7 @@ type reading struct {
 	at      eventlog.Position // behind the last message taken
 	over    bool              // the filter wants nothing further
 	foreign uint64            // of reader, counted already
+	waits   bool              // at a message that an operator may have passed over
 }
 
 func (l *reading) open(ctx context.Context) (err error) {
@@ -222,6 +223,7 @@ func (r *run) follow(ctx context.Context, lanes []*reading) error {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	wake := make(chan *reading)
+	resume := make(chan resumed)
 	watching := 0
 	defer func() {
 		cancel()
@@ -245,9 +247,23 @@ func (r *run) follow(ctx context.Context, lanes []*reading) error {
 	for {
 		select {
 		case <-later:
+		case at := <-resume:
+			at.lane.waits = false
+			at.lane.reader.Resume(at.skips)
 		case l := <-wake:
-			for {
+			for !l.waits {
 				some, err := l.take(ctx, 0)
+				var stop *eventlog.StopError
+				if errors.As(err, &stop) {
+					r.opts.Logger.WarnContext(ctx, "a message stops this lane; the others go on, and so does this one once the message is passed over (scrip serve --skip-message)", "lane", l.lane, "sequence", stop.Sequence, "err", err)
+					l.waits = true
+					watching++
+					go func() {
+						defer func() { ended <- struct{}{} }()
+						l.awaitSkip(ctx, err, resume)
+					}()
+					break
+				}
 				if err != nil {
 					return err
 				}
@@ -282,6 +298,24 @@ func (l *reading) watch(ctx context.Context, wake chan<- *reading) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// resumed is a lane that may go on.
+type resumed struct {
+	lane  *reading
+	skips eventlog.Skips
+}
+
+// awaitSkip passes on that an operator has the message passed over at which the lane stopped.
+func (l *reading) awaitSkip(ctx context.Context, cause error, resume chan<- resumed) {
+	skips, err := l.stream.AwaitSkip(ctx, cause)
+	if err != nil {
+		return
+	}
+	select {
+	case resume <- resumed{l, skips}:
+	case <-ctx.Done():
 	}
 }
 

@@ -95,12 +95,12 @@ func (j *Judge) Read(raw *Raw) (Message, error) {
 func (j *Judge) ours(raw *Raw, m Message, err error) (Message, error) {
 	switch {
 	case errors.Is(err, ErrNewerFormat):
-		return Message{}, err
+		return Message{}, j.stop(raw, err)
 	case err == nil && m.SealedFrom == 0:
 		err = fmt.Errorf("%w: message %d is sealed and of format 1, which has no seals", ErrForeign, raw.Sequence)
 	}
 	if err != nil && j.key != nil {
-		return Message{}, fmt.Errorf("%w: message %d: %s", ErrUnreadable, raw.Sequence, strings.TrimPrefix(err.Error(), ErrForeign.Error()+": "))
+		return Message{}, j.stop(raw, fmt.Errorf("%w: message %d: %s", ErrUnreadable, raw.Sequence, strings.TrimPrefix(err.Error(), ErrForeign.Error()+": ")))
 	}
 	if err != nil {
 		return Message{}, err
@@ -108,6 +108,13 @@ func (j *Judge) ours(raw *Raw, m Message, err error) (Message, error) {
 	j.from, j.next = m.SealedFrom, m.Next()
 	return m, nil
 }
+
+func (j *Judge) stop(raw *Raw, why error) error {
+	return &StopError{Stream: j.stream, Sequence: raw.Sequence, Hash: Hash(raw.Header, raw.Data), Err: why}
+}
+
+// PassOver replaces the list of messages to be passed over, for who read it again: see AwaitSkip.
+func (j *Judge) PassOver(skips Skips) { j.skips = skips }
 
 func (j *Judge) skipped(raw *Raw) bool {
 	hashes := j.skips[raw.Sequence]

@@ -1,9 +1,11 @@
 package eventlog_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -166,10 +168,52 @@ func TestEveryReaderPassesOverWhatIsSkipped(t *testing.T) {
 	if n := newer(); n != 2 {
 		t.Errorf("%d messages before the second that is newer", n)
 	}
+
+	// A reader that is open all the while goes on when the list has what stopped it, however early that was written.
+	r, err := events.Open(t.Context(), log.UUID, eventlog.Position{Log: log.UUID, Lane: lane}, eventlog.ReaderOptions{Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	got, stopped := untilStopped(r)
+	var stop *eventlog.StopError
+	if len(got) != 2 || !errors.As(stopped, &stop) || stop.Sequence != 4 {
+		t.Fatalf("read %v, then %v", got, stopped)
+	}
+	r.Resume(nil)
+	if got, again := untilStopped(r); len(got) != 0 || !errors.Is(again, eventlog.ErrNewerFormat) {
+		t.Errorf("with the old list: read %v, then %v", got, again)
+	}
+	publish(b.sealed(3, 1))
+	if err := store.Skip(t.Context(), events.Name(), 4, stop.Hash, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	skips, err := events.AwaitSkip(t.Context(), stopped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Resume(skips)
+	if m, err := r.Next(t.Context()); err != nil || m.Sequence != 5 {
+		t.Errorf("then message %d %v", m.Sequence, err)
+	}
+	publish(b.sealed(4, 1, topology.HeaderFormat, "3"))
 	if _, err := events.Tail(t.Context()); !errors.Is(err, eventlog.ErrNewerFormat) {
 		t.Errorf("tail: %v", err)
 	}
 	if _, _, err := events.CheckSkip(t.Context(), 3); err == nil {
 		t.Error("a sealed message that can be read is skipped")
+	}
+}
+
+// untilStopped is what a reader delivers until it stops.
+func untilStopped(r *eventlog.Reader) (got []uint64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for {
+		m, err := r.Next(ctx)
+		if err != nil {
+			return got, err
+		}
+		got = append(got, m.Sequence)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 )
 
@@ -18,6 +19,7 @@ type Reader struct {
 	log     *slog.Logger
 	judge   *Judge
 	raw     []Raw // taken from the feed, not yet parsed
+	held    []Raw // the message that the reader stopped at, and what was taken from the feed behind it
 	seq     uint64
 	foreign uint64
 	alarmed *atomic.Uint64
@@ -95,8 +97,7 @@ func (r *Reader) TryBatch(max int, dst []Message) ([]Message, error) {
 	if r.err != nil {
 		return dst, r.err
 	}
-	raw, err := r.feed.TryBatch(max, r.raw[:0])
-	r.raw = raw
+	raw, err := r.take(max)
 	if err != nil {
 		r.err = err
 		return dst, err
@@ -108,7 +109,7 @@ func (r *Reader) TryBatch(max int, dst []Message) ([]Message, error) {
 		case errors.Is(err, ErrForeign):
 			r.pass(&raw[i], err)
 		case err != nil:
-			r.err = err
+			r.err, r.held = err, append(slices.Clone(raw[i:]), r.held...)
 			if len(dst) > had {
 				err = nil // first what came before it
 				r.feed.token()
@@ -122,6 +123,32 @@ func (r *Reader) TryBatch(max int, dst []Message) ([]Message, error) {
 		r.raw[i] = Raw{}
 	}
 	return dst, nil
+}
+
+// take is what Resume goes on with, then what has arrived.
+func (r *Reader) take(max int) (raw []Raw, err error) {
+	if n := min(max, len(r.held)); n > 0 {
+		r.raw = append(r.raw[:0], r.held[:n]...)
+		if r.held = r.held[n:]; len(r.held) == 0 {
+			r.held = nil
+		}
+		r.feed.token() // what is left of it, or has arrived meanwhile
+		return r.raw, nil
+	}
+	r.raw, err = r.feed.TryBatch(max, r.raw[:0])
+	return r.raw, err
+}
+
+// Resume lets a reader that a StopError ended go on, with the list that AwaitSkip returned. It belongs to the goroutine
+// that reads; after other errors it does nothing.
+func (r *Reader) Resume(skips Skips) {
+	var stop *StopError
+	if !errors.As(r.err, &stop) {
+		return
+	}
+	r.err = nil
+	r.judge.PassOver(skips)
+	r.feed.token()
 }
 
 // pass counts a message that is not read, and reports it once.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -111,24 +110,36 @@ func (s Stream) CheckSkip(ctx context.Context, sequence uint64) (hash string, li
 	return hash, false, nil
 }
 
-// skipPoll is how often AwaitSkip looks.
-const skipPoll = 3 * time.Second
+// skipPoll is how often AwaitSkip looks. Tests look more often.
+var skipPoll = 3 * time.Second
 
-// AwaitSkip returns when readers are told to pass over other messages than when it was called, or when ctx ends: for who
-// cannot read on until an operator has acted.
-func (s Stream) AwaitSkip(ctx context.Context) {
-	before, err := s.skips(ctx)
-	for {
-		if topology.Pause(ctx, skipPoll) != nil {
-			return
+// StopError is what a reader cannot read on behind: ErrNewerFormat or ErrUnreadable, and the message that it is about.
+type StopError struct {
+	Stream   string
+	Sequence uint64
+	Hash     string
+	Err      error
+}
+
+func (e *StopError) Error() string { return e.Err.Error() }
+
+func (e *StopError) Unwrap() error { return e.Err }
+
+// AwaitSkip returns when the message that stopped a reader is to be passed over, with the list that says so, or when ctx
+// ends, with its error. It asks every 3 s, also while NATS is away. cause is or wraps a StopError; for another error it
+// returns after 3 s with what the list is then.
+func (s Stream) AwaitSkip(ctx context.Context, cause error) (Skips, error) {
+	var stop *StopError
+	known := errors.As(cause, &stop)
+	for looked := false; ; looked = true {
+		if looked || !known {
+			if err := topology.Pause(ctx, skipPoll); err != nil {
+				return nil, err
+			}
 		}
-		now, again := s.skips(ctx)
-		switch {
-		case again != nil:
-		case err != nil:
-			before, err = now, nil
-		case !maps.EqualFunc(before, now, func(a, b []string) bool { return len(a) == len(b) }):
-			return
+		skips, err := s.skips(ctx)
+		if err == nil && (!known || slices.Contains(skips[stop.Sequence], stop.Hash)) {
+			return skips, nil
 		}
 	}
 }

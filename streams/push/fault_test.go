@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -314,29 +315,63 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// A message of a newer format is never passed over: Run ends, whether the message was there or came.
+// newer publishes what looks like a sealed message of a newer format.
+func (r *rig) newer(t *testing.T, lane int) uint64 {
+	t.Helper()
+	return r.publish(t, lane, nats.Header{topology.HeaderFormat: {"3"}, topology.HeaderSeal: {strings.Repeat("A", 43)}}, "?")
+}
+
+// A message of a newer format that is there already ends Run.
 func TestNewerFormat(t *testing.T) {
-	for _, first := range []bool{true, false} {
-		t.Run(fmt.Sprintf("there=%t", first), func(t *testing.T) {
-			r := newRig(t, 1)
-			newer := func() {
-				r.publish(t, 0, nats.Header{topology.HeaderFormat: {"3"}, topology.HeaderSeal: {strings.Repeat("A", 43)}}, "?")
-			}
-			if first {
-				newer()
-			}
-			b := newBook()
-			s := r.sender(t, push.Options{}, b.push)
-			if !first {
-				r.fire(t, 0, "ann")
-				eventually(t, "ann is told", func() bool { return s.Stats().Pushed == 1 })
-				newer()
-			}
-			<-s.done
-			if !errors.Is(s.err, eventlog.ErrNewerFormat) || !strings.Contains(s.err.Error(), "use a newer scrip") {
-				t.Errorf("Run returned %v", s.err)
-			}
-		})
+	r := newRig(t, 1)
+	r.newer(t, 0)
+	s := r.sender(t, push.Options{}, newBook().push)
+	<-s.done
+	if !errors.Is(s.err, eventlog.ErrNewerFormat) || !strings.Contains(s.err.Error(), "use a newer scrip") {
+		t.Errorf("Run returned %v", s.err)
+	}
+}
+
+// TestAStoppedLaneGoesOn: at a message of a newer format that comes later the lane waits, and the others go on. Once an
+// operator has it passed over, so does the lane, without a restart.
+func TestAStoppedLaneGoesOn(t *testing.T) {
+	r := newRig(t, 2)
+	b := newBook()
+	s := r.sender(t, push.Options{}, b.push)
+	r.fire(t, 0, "ann")
+	eventually(t, "ann is told", func() bool { return s.Stats().Pushed == 1 })
+	sequence := r.newer(t, 0)
+	eventually(t, "the lane waits", func() bool { return s.Stats().Stopped == 1 })
+	r.fire(t, 0, "bob")
+	r.fire(t, 1, "cy")
+	eventually(t, "the other lane goes on", func() bool { return b.told("cy") == 1 })
+	if b.told("bob") != 0 || s.Stats().Stopped != 1 {
+		t.Errorf("told %v, %+v", b.names, s.Stats())
+	}
+
+	stream := eventlog.Reminders(r.js, 0).In(r.log.WithKey([32]byte{1}))
+	hash, _, err := stream.CheckSkip(within(t), sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := config.Open(within(t), r.js, config.Options{Logger: discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Skip(within(t), stream.Name(), sequence, hash, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "bob is told", func() bool { return b.told("bob") == 1 })
+	r.settled(t, "test")
+	if got := s.Stats(); got.Stopped != 0 || got.Skipped != 1 || got.Pushed != 3 {
+		t.Errorf("%+v", got)
+	}
+
+	// One that waits ends when it is to end, and gives the message back.
+	r.newer(t, 0)
+	eventually(t, "the lane waits again", func() bool { return s.Stats().Stopped == 1 })
+	if err := s.stop(); err != nil {
+		t.Error(err)
 	}
 }
 

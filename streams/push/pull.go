@@ -150,12 +150,16 @@ func (p *Pusher) take(lane int, msg jetstream.Msg) error {
 		p.giveBack(w, 0)
 		return nil
 	}
-	m, err := p.reads[lane].Read(&eventlog.Raw{Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data(), Sequence: meta.Sequence.Stream, Time: meta.Timestamp})
+	m, err := p.read(w, meta.Timestamp)
 	switch {
-	case errors.Is(err, eventlog.ErrNewerFormat), errors.Is(err, eventlog.ErrUnreadable):
-		// Never passed over: a newer program gets it.
-		p.giveBack(w, pauseMost)
-		return fmt.Errorf("push: lane %d: %w", lane, err)
+	case p.ctx.Err() != nil && err != nil:
+		p.giveBack(w, 0)
+		return nil
+	case errors.Is(err, eventlog.ErrSkipped):
+		p.count.skipped.Add(1)
+		log.Warn("a message is passed over, as an operator had all readers do")
+		p.settle(w)
+		return nil
 	case err != nil:
 		p.count.skipped.Add(1)
 		log.Error("a message that scrip did not write was passed over; find out who publishes to "+topology.Rmd(lane), "err", err)
@@ -186,4 +190,26 @@ func (p *Pusher) take(lane int, msg jetstream.Msg) error {
 	p.works.Go(func() { p.work(w, started) })
 	<-started
 	return nil
+}
+
+// read judges a message. At one of a newer format, or one that cannot be read, the lane waits, with the message in hand,
+// until an operator has it passed over or Run is to end; the other lanes go on. A crash here leaves it to others, who wait,
+// too.
+func (p *Pusher) read(w *work, stored time.Time) (eventlog.Message, error) {
+	raw := &eventlog.Raw{Subject: w.msg.Subject(), Header: w.msg.Headers(), Data: w.msg.Data(), Sequence: w.sequence, Time: stored}
+	m, err := p.reads[w.lane].Read(raw)
+	var stop *eventlog.StopError
+	if !errors.As(err, &stop) {
+		return m, err
+	}
+	defer p.keepAlive(w)()
+	p.count.stopped.Add(1)
+	defer p.count.stopped.Add(-1)
+	w.log.Error("the lane waits at a message that this program cannot read: run a newer one, or start scrip serve once with --skip-message rmd:LANE=SEQ to lose what the message says", "err", err)
+	skips, waited := eventlog.Reminders(p.js, w.lane).AwaitSkip(p.ctx, err)
+	if waited != nil {
+		return m, err
+	}
+	p.reads[w.lane].PassOver(skips)
+	return p.reads[w.lane].Read(raw)
 }

@@ -75,7 +75,8 @@ func New(js jetstream.JetStream, opts Options) (*Pusher, error) {
 // Run hands reminders to the function until ctx ends; then it takes up no more, gives calls under way their Grace, gives
 // back what is not done and returns nil. It may be called once.
 //
-// Errors: there is no log, or one of a newer format ([eventlog.ErrNewerFormat]: use a newer program); the consumer was
+// Errors: there is no log, or one of a newer format, or it ends in a message of one
+// ([eventlog.ErrNewerFormat]: use a newer program; at such a message that comes later its lane waits, see Stats.Stopped); the consumer was
 // removed (ErrGone); the function hangs too often (ErrHangs); the connection was closed. While the server is away Run
 // waits for it; at the start it does so for half a minute.
 func (p *Pusher) Run(ctx context.Context, push Func) error {

@@ -11,6 +11,7 @@ import (
 // counters of a Pusher since it was made.
 type counters struct {
 	pushed, failed, dead, skipped, repeated atomic.Uint64
+	stopped                                 atomic.Int64
 }
 
 // Stats is what a Pusher has done so far and does now.
@@ -21,8 +22,11 @@ type Stats struct {
 	FailedTries uint64
 	// Dead customers: they stand in dead letters that this process wrote.
 	Dead uint64
-	// Skipped are messages without valid headers and lines that are no reminders: somebody else wrote them.
+	// Skipped are messages without valid headers and lines that are no reminders, which somebody else wrote, and messages that
+	// an operator has all readers pass over.
 	Skipped uint64
+	// Stopped lanes wait at a message that this program cannot read: run a newer one, or have it passed over.
+	Stopped int
 	// Repeated are messages that NATS delivered again although nobody was to be told any more.
 	Repeated uint64
 	// InHand are messages taken up and not finished: in a call, waiting for a worker, or for their next try here.
@@ -37,6 +41,7 @@ func (p *Pusher) Stats() Stats {
 		Pushed: p.count.pushed.Load(), FailedTries: p.count.failed.Load(), Dead: p.count.dead.Load(),
 		Skipped: p.count.skipped.Load(), Repeated: p.count.repeated.Load(),
 		InHand: p.desk.inHand(), Calling: len(p.turns), Hanging: int(p.call.hung.Load()),
+		Stopped: int(p.count.stopped.Load()),
 	}
 }
 
