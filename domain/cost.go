@@ -51,8 +51,9 @@ var (
 const (
 	maxParked       = 100 // dead letters of a step, as in CONTRACT.md
 	maxReasonQuoted = 160
-	maxQuoted       = 1024
-	minQuoted       = 128
+	// MaxQuoted is the most of one line. A lane may quote less: see [Lane.SetQuoted].
+	MaxQuoted = 1024
+	minQuoted = 128
 )
 
 // costRest is the most that the dead letter which stands for many has.
@@ -144,7 +145,7 @@ func (s *Step) cost(payload []byte) int {
 
 // quoteOf is how much a dead letter of a message with so many newlines may quote.
 func quoteOf(newlines int) int {
-	return min(max(minQuoted*wire.MaxMessageLines/(newlines+1), minQuoted), maxQuoted)
+	return min(max(minQuoted*wire.MaxMessageLines/(newlines+1), minQuoted), MaxQuoted)
 }
 
 // quoted returns s, or if that has more than most bytes once it is escaped, as much of its beginning as has not.

@@ -18,6 +18,7 @@ type Lane struct {
 	hash        hasher
 	keyCheck    [16]byte // stands in snapshots, so that another key is refused
 	grace       time.Duration
+	quoted      int // see SetQuoted
 
 	campaigns map[string]*campaign
 	byPlace   []*campaign // by number: the one at k has number k·lanes + lane
@@ -54,8 +55,13 @@ func NewLane(o LaneOptions) *Lane {
 		campaigns: make(map[string]*campaign), few: few,
 	}
 	l.SetGrace(o.Grace)
+	l.SetQuoted(MaxQuoted)
 	return l
 }
+
+// SetQuoted says how many bytes of a bad line its dead letter quotes at most, 0 to [MaxQuoted], which is the default. What is
+// quoted is kept for ever, and may hold personal data. Called by the lane's owner between two steps.
+func (l *Lane) SetQuoted(bytes int) { l.quoted = min(max(bytes, 0), MaxQuoted) }
 
 // SetGrace says how late a reminder may still fire although what it announces has passed; later than that it is dropped and
 // counted. 0 or less is DefaultReminderGrace. Called by the lane's owner between two steps: what has been decided stays as it is, for its event

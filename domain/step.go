@@ -82,7 +82,7 @@ func (s *Step) Reset() {
 func (s *Step) Add(m Message, at wire.Instant, replies []byte) []byte {
 	now := s.lane.Advance(at)
 	newlines := bytes.Count(m.Payload, newline)
-	s.quote, s.full = quoteOf(newlines), false
+	s.quote, s.full = min(quoteOf(newlines), s.lane.quoted), false
 	if problem := checkMessage(m.Payload, newlines); problem != nil {
 		return s.rejectMessage(m, problem, now, replies)
 	}
@@ -252,7 +252,7 @@ func (s *Step) park(m Message, number uint32, line []byte, reason, campaignName 
 		r := &s.rest
 		if r.Count == 0 {
 			*r = wire.Event{Type: wire.CommandRejected, Sequence: m.Sequence, Line: number,
-				Reason: quoted(reason, maxReasonQuoted), Payload: quoted(line, minQuoted)}
+				Reason: quoted(reason, maxReasonQuoted), Payload: quoted(line, min(minQuoted, s.lane.quoted))}
 		}
 		r.Count, r.Bytes, r.LastSequence, r.At = r.Count+1, r.Bytes+uint64(len(line)), m.Sequence, now
 		return

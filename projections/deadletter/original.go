@@ -38,7 +38,7 @@ func (l *Letter) Original(ctx context.Context, read Source) Original {
 		if l.Line > 0 {
 			text = lineOf(raw.Data, l.Line)
 		}
-		if same(text, quote, cut) {
+		if text != nil && same(text, quote, cut) {
 			return Original{Text: text, Subject: raw.Subject}
 		}
 		err = errOther

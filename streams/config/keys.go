@@ -39,7 +39,42 @@ var scalars = []scalar{
 	number("reminder.rate", "messages a second on the reminder stream of each lane, 0 = no limit", 0, 1_000_000, "2000", func(s *Settings) *int { return &s.ReminderRate }),
 	number("reminder.concurrency", "messages of a lane's fan-out on their way to the stream at once, on a log of one copy; with replicas one message is on its way at a time", 1, 64, "16", func(s *Settings) *int { return &s.ReminderConcurrency }),
 	period("reminder.grace", "how late a reminder may still fire although what it announces has passed", time.Second, 8760*time.Hour, "15m", func(s *Settings) *time.Duration { return &s.ReminderGrace }),
+	number("deadletter.quote", "bytes of a bad line that its dead letter quotes at most, for good; they may hold personal data", 0, domain.MaxQuoted, "0", func(s *Settings) *int { return &s.DeadLetterQuote }),
 	period("clock.tolerance", "how far ahead a clock may be before lanes wait: the machine's, set in one step, or the one that stamps commands", time.Second, 8760*time.Hour, "24h", func(s *Settings) *time.Duration { return &s.ClockTolerance }),
+	moment("clock.accepted", "when somebody last saw that the clocks of the machines are right: a step ahead that was noticed before then is followed", now, func(s *Settings) *time.Time { return &s.ClockAccepted }),
+}
+
+// never is how a moment that is not set is written, now how people write the present one.
+const (
+	never = "never"
+	now   = "now"
+)
+
+// moment is a time. Checked, now becomes the time of whoever sets it.
+func moment(name, about, example string, field func(*Settings) *time.Time) scalar {
+	return scalar{
+		name: name, about: about, bounds: "now, never or a time as in RFC 3339", example: example,
+		parse: func(s *Settings, text string) (ok bool) {
+			switch text {
+			case never:
+				*field(s) = time.Time{}
+				return true
+			case now:
+				*field(s) = time.Now().UTC()
+				return true
+			}
+			at, err := time.Parse(time.RFC3339Nano, text)
+			*field(s) = at.UTC()
+			return err == nil
+		},
+		text: func(s *Settings) string {
+			if at := *field(s); !at.IsZero() {
+				return at.Format(time.RFC3339Nano)
+			}
+			return never
+		},
+		check: func(*Settings) string { return "" },
+	}
 }
 
 func number(name, about string, least, most int, example string, field func(*Settings) *int) scalar {

@@ -14,6 +14,8 @@ func TestAValueIsTakenAsItIsWritten(t *testing.T) {
 		{"reminder.concurrency", "64", "64"},
 		{"reminder.grace", "1s", "1s"}, {"reminder.grace", "300s", "5m0s"}, {"reminder.grace", "8760h", "8760h0m0s"},
 		{"clock.tolerance", "24h", "24h0m0s"},
+		{"clock.accepted", "never", "never"}, {"clock.accepted", "2026-11-22T17:00:00.5+01:00", "2026-11-22T16:00:00.5Z"},
+		{"deadletter.quote", "0", "0"}, {"deadletter.quote", "1024", "1024"},
 		{"expiry.pause.summer", "true", "true"}, {"reminder.pause.SUMMER_2-x", "false", "false"},
 		{"reminder.batch", "default", "default"}, {"reminder.pause.summer", "default", "default"},
 	} {
@@ -40,6 +42,8 @@ func TestNonsenseIsRefusedWithWhatWouldBeRight(t *testing.T) {
 		{"reminder.grace", "8760h1s", "to 8760h"},
 		{"reminder.grace", "-5m", "from 1s"},
 		{"reminder.grace", "300", "a duration from 1s to 8760h, such as 15m"},
+		{"clock.accepted", "soon", "now, never or a time as in RFC 3339, such as now"},
+		{"deadletter.quote", "1025", "from 0 to 1024"},
 		{"expiry.pause.summer", "yes", "true or false"},
 		{"expiry.pause.summer", "TRUE", "true or false"},
 		{"expiry.pause.", "true", "letters, digits, _ and -"},
@@ -50,7 +54,7 @@ func TestNonsenseIsRefusedWithWhatWouldBeRight(t *testing.T) {
 		{"Reminder.Grace", "1s", "did you mean reminder.grace?"},
 		{"reminders.pause.summer", "true", "did you mean reminder.pause.summer?"},
 		{"expiry.pause", "true", "did you mean expiry.pause.CAMPAIGN?"},
-		{"colour", "red", "the settings are reminder.batch, reminder.rate, reminder.concurrency, reminder.grace, clock.tolerance, expiry.pause.CAMPAIGN, reminder.pause.CAMPAIGN"},
+		{"colour", "red", "the settings are reminder.batch, reminder.rate, reminder.concurrency, reminder.grace, deadletter.quote, clock.tolerance, clock.accepted, expiry.pause.CAMPAIGN, reminder.pause.CAMPAIGN"},
 		{"", "", "there is no setting"},
 		{"reminder.batch\x1b[2J" + strings.Repeat("x", 1000), "1", `"reminder.batch\x1b[2J`},
 	} {
@@ -86,5 +90,15 @@ func TestDefaultsThatMakeNoSenseAreRefused(t *testing.T) {
 		} else if _, err := Check(name, d.Default); err != nil {
 			t.Errorf("the default of %s: %v", name, err)
 		}
+	}
+}
+
+// What is stored is the time at which somebody set it, not the word: servers read it at other times.
+func TestNowIsStoredAsATime(t *testing.T) {
+	before := time.Now()
+	got, err := Check("clock.accepted", "now")
+	at, parsed := time.Parse(time.RFC3339Nano, got)
+	if err != nil || parsed != nil || at.Before(before.Add(-time.Microsecond)) || at.After(time.Now()) {
+		t.Errorf("%q, %v, %v", got, err, parsed)
 	}
 }

@@ -23,9 +23,14 @@ type Settings struct {
 	// ReminderGrace is how late a reminder may still fire although what it announces has passed; later than that it is
 	// dropped and counted. 1 s to a year.
 	ReminderGrace time.Duration
+	// DeadLetterQuote is how many bytes of a bad line its dead letter quotes at most, 0 to domain.MaxQuoted.
+	DeadLetterQuote int
 	// ClockTolerance is how far ahead a clock may be before lanes wait rather than expire the future: the machine's wall
 	// clock of its steady one, and a command's timestamp of the machine's clock. 1 s to a year.
 	ClockTolerance time.Duration
+	// ClockAccepted is when somebody last saw that the machines' clocks are right, by a clock of theirs; zero = never. A step
+	// ahead that a server noticed before then is followed, later ones are not: see wall.Options.
+	ClockAccepted time.Time
 	// ExpiryPaused and RemindersPaused name the campaigns for which nothing is announced or fired for now. Neither makes
 	// a coupon live longer: expiry is decided when somebody redeems.
 	ExpiryPaused, RemindersPaused map[string]bool
@@ -33,7 +38,7 @@ type Settings struct {
 
 // Default is what holds where nothing was set.
 func Default() *Settings {
-	return &Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderGrace: domain.DefaultReminderGrace, ClockTolerance: wall.DefaultTolerance}
+	return &Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderGrace: domain.DefaultReminderGrace, DeadLetterQuote: domain.MaxQuoted, ClockTolerance: wall.DefaultTolerance}
 }
 
 // Validate says which setting lies outside its bounds, naming it and them, and which do not go together. Settings that

@@ -88,6 +88,7 @@ func (o *owner) loop(ctx context.Context) error {
 func (o *owner) configure() (changed <-chan struct{}) {
 	settings, changed := o.opt.Config.Current()
 	o.State().SetGrace(settings.ReminderGrace)
+	o.State().SetQuoted(settings.DeadLetterQuote)
 	return changed
 }
 

@@ -3,8 +3,8 @@
 // A clock that is set ahead by mistake (a typo, a wrong hardware clock) would expire coupons and drop reminders of the
 // future, which nothing can take back. So the wall clock is compared with one that cannot be set: on Linux
 // CLOCK_BOOTTIME, which also counts while the machine is suspended. A step ahead by more than the tolerance holds the time:
-// [Clock.Now] goes on from before the step, at the pace of the steady clock, until the wall clock is put right again or
-// the tolerance is raised.
+// [Clock.Now] goes on from before the step, at the pace of the steady clock, until the wall clock is put right again,
+// somebody accepts it, or the tolerance is raised.
 //
 // A virtual machine that its host pauses cannot count the pause. Its wall clock is then rightly set ahead afterwards, which
 // looks the same from inside. Where that happens the tolerance must be longer than the longest pause.
@@ -26,6 +26,11 @@ type Options struct {
 	// Tolerance tells how far ahead the wall clock may be set in one step. It is asked whenever a step was seen. Nil is
 	// DefaultTolerance.
 	Tolerance func() time.Duration
+	// Accepted tells when, by a clock that is right, somebody last saw that the wall clock is right; zero is never. A step that
+	// was noticed before, by the wall clock as it is set now, is believed. One that comes later is not, nor is any while
+	// that time lies ahead of the wall clock: then one of the two clocks is wrong. It is asked whenever a step was seen. Nil is
+	// never.
+	Accepted func() time.Time
 	// Wall is the clock that can be set. Defaults to time.Now.
 	Wall func() time.Time
 	// Steady is the clock that cannot: how long the machine has been up. Defaults to CLOCK_BOOTTIME.
@@ -39,6 +44,7 @@ type Clock struct {
 	mu   sync.Mutex // guards what follows
 	wall time.Time  // believed
 	at   time.Duration
+	seen time.Time     // when the wall clock was first seen at the present step, by itself
 	step time.Duration // by which the wall clock is ahead of what is believed; 0 = it is believed
 }
 
@@ -46,6 +52,9 @@ type Clock struct {
 func New(o Options) *Clock {
 	if o.Tolerance == nil {
 		o.Tolerance = func() time.Duration { return DefaultTolerance }
+	}
+	if o.Accepted == nil {
+		o.Accepted = func() time.Time { return time.Time{} }
 	}
 	if o.Wall == nil {
 		o.Wall = time.Now
@@ -82,12 +91,27 @@ func (c *Clock) look() (now time.Time, step time.Duration) {
 		return now, 0
 	}
 	at := c.o.Steady()
-	if step := went - (at - c.at); step > c.o.Tolerance() {
+	step, tolerance := went-(at-c.at), c.o.Tolerance()
+	if step > tolerance {
+		if c.step == 0 || (step-c.step).Abs() > tolerance {
+			c.seen = now
+		}
 		c.step = step
+	}
+	if step > tolerance && !c.accepted(now) {
 		return now.Round(0).Add(-step), step
 	}
 	c.wall, c.at, c.step = now, at, 0
 	return now, 0
+}
+
+// acceptedAhead is how far Options.Accepted may lie ahead of the wall clock: it was taken from another clock.
+const acceptedAhead = time.Minute
+
+// accepted says whether somebody has seen that the wall clock is right, as it is now.
+func (c *Clock) accepted(now time.Time) bool {
+	at := c.o.Accepted().Round(0)
+	return !at.Before(c.seen.Round(0)) && !at.After(now.Round(0).Add(acceptedAhead))
 }
 
 // monotonic says whether a time carries a reading of the process's monotonic clock.

@@ -10,6 +10,7 @@ type machine struct {
 	wall      time.Time
 	up        time.Duration
 	tolerance time.Duration
+	accepted  time.Time
 }
 
 func newMachine() (*machine, *Clock) {
@@ -17,6 +18,7 @@ func newMachine() (*machine, *Clock) {
 	return m, New(Options{
 		Wall: func() time.Time { return m.wall }, Steady: func() time.Duration { return m.up },
 		Tolerance: func() time.Duration { return m.tolerance },
+		Accepted:  func() time.Time { return m.accepted },
 	})
 }
 
@@ -66,6 +68,37 @@ func TestARaisedToleranceAcceptsTheClock(t *testing.T) {
 	m.tolerance = DefaultTolerance
 	expect(t, c, m.wall, 0)
 	m.pass(time.Second)
+	expect(t, c, m.wall, 0)
+}
+
+// What was accepted is the step that was seen before, not one that comes later, and only if the clock by which it was
+// accepted agrees with the one that was set.
+func TestAStepThatSomebodyAccepts(t *testing.T) {
+	m, c := newMachine()
+	right := m.wall
+	m.set(time.Hour)
+	expect(t, c, right, time.Hour)
+	for name, at := range map[string]time.Time{"by a clock that was not set": right, "by one that is further ahead": m.wall.Add(time.Hour)} {
+		m.accepted = at
+		if c.Step() != time.Hour {
+			t.Fatalf("accepted %s", name)
+		}
+	}
+	m.pass(time.Minute)
+	m.accepted = m.wall
+	expect(t, c, m.wall, 0)
+	m.pass(time.Minute)
+	expect(t, c, m.wall, 0)
+
+	right = m.wall
+	m.set(time.Hour)
+	expect(t, c, right, time.Hour)
+	m.pass(time.Minute)
+	m.accepted = m.wall
+	m.set(time.Hour) // once more, after somebody looked
+	expect(t, c, right.Add(time.Minute), 2*time.Hour)
+	m.pass(time.Minute)
+	m.accepted = m.wall
 	expect(t, c, m.wall, 0)
 }
 

@@ -23,6 +23,10 @@ func (s *server) startClock(context.Context) error {
 		settings, _ := s.config.Current()
 		return settings.ClockTolerance
 	}
+	clocks.Accepted = func() time.Time {
+		settings, _ := s.config.Current()
+		return settings.ClockAccepted
+	}
 	s.clock = wall.New(clocks)
 	if err := s.metrics.registry.Register(clockMetric(s.clock)); err != nil {
 		return err
@@ -64,6 +68,6 @@ func clockMetric(c *wall.Clock) prometheus.Collector {
 
 func clockAhead(by time.Duration) string {
 	by = by.Round(time.Millisecond)
-	return fmt.Sprintf("the machine's clock was set %s ahead; lanes wait rather than expire the future. Put the clock right, or if it is right, accept it: scrip config set clock.tolerance %s",
-		by, (by + time.Minute).Round(time.Minute))
+	return fmt.Sprintf("the machine's clock was set %s ahead; lanes wait rather than expire the future. Put the clock right, or if it is right, accept it: scrip config set clock.accepted now",
+		by)
 }

@@ -33,6 +33,7 @@ func TestAClockSetAheadRaisesTheAlarm(t *testing.T) {
 		}}.withDefaults(),
 		log: log, group: newGroup(log, time.Minute), health: &health{}, metrics: newMetrics("test"), config: store.Watch(),
 	}
+	s.group.start("config", s.config.Run)
 	if err := s.startClock(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func TestAClockSetAheadRaisesTheAlarm(t *testing.T) {
 	}
 	ahead.Store(int64(2 * time.Hour))
 	check := s.health.ask().Checks["clock"]
-	if text := fmt.Sprint(check.Detail); check.OK || !check.Needed || !strings.Contains(text, "2h0m0s ahead") || !strings.Contains(text, "scrip config set clock.tolerance 2h1m0s") {
+	if text := fmt.Sprint(check.Detail); check.OK || !check.Needed || !strings.Contains(text, "2h0m0s ahead") || !strings.Contains(text, "scrip config set clock.accepted now") {
 		t.Errorf("/readyz: %+v", check)
 	}
 	if got := step(); got != "7200" {
@@ -66,4 +67,14 @@ func TestAClockSetAheadRaisesTheAlarm(t *testing.T) {
 	if got := step(); !s.health.good() || got != "0" {
 		t.Errorf("the clock is right again: ready %v, the gauge is %s", s.health.good(), got)
 	}
+
+	// What the alarm says to do does it.
+	ahead.Store(int64(time.Hour))
+	if s.health.good() {
+		t.Error("ready although the clock is an hour ahead")
+	}
+	if _, err := store.Set(t.Context(), "clock.accepted", s.opts.Clock.Wall().Format(time.RFC3339Nano), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	streamtest.Eventually(t, "the clock is accepted", s.health.good)
 }
