@@ -1,6 +1,7 @@
 package lane_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -156,5 +158,30 @@ func TestSnapshotsAreTakenUnderLoad(t *testing.T) {
 	}
 	if out := r.one(claim("c", "customer-1")); !out.Repeat || out.N != 1 {
 		t.Fatalf("repeat: %+v", out)
+	}
+}
+
+// TestALostLeaseIsNoCleanStop: an owner whose lease is another's ends at once. A last snapshot would keep it for seconds where
+// JetStream elects leaders, and the lease may be this server's again before that.
+func TestALostLeaseIsNoCleanStop(t *testing.T) {
+	for _, c := range []struct {
+		cause error
+		saved bool
+	}{{lease.ErrLost, false}, {lease.ErrReleased, true}} {
+		t.Run(c.cause.Error(), func(t *testing.T) {
+			r := newRig(t)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			run := &running{Lane: lane.New(r.withSnapshots()), cancel: func() { cancel(c.cause) }, done: make(chan error, 1)}
+			go func() { run.done <- run.Run(ctx) }()
+			r.up(run)
+			r.ask(create("c", 10, ""), claim("c", "a"))
+			if err := run.stop(); err != nil {
+				t.Fatal(err)
+			}
+			next := r.up(r.start(r.withSnapshots()))
+			if replayed := next.Status().Replayed; (replayed == 0) != c.saved {
+				t.Errorf("the next owner replays %d events, snapshot expected: %v", replayed, c.saved)
+			}
+		})
 	}
 }
