@@ -14,6 +14,12 @@ const (
 	highestPort = 32000
 )
 
+// Address is host and port for a server that restarts on it. The port is free now.
+func Address(t testing.TB) string {
+	t.Helper()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(freePorts(t, 1)[0]))
+}
+
 // freePorts finds ports that are free now. They are held until all are found, so that they differ.
 func freePorts(t testing.TB, n int) []int {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
@@ -95,15 +96,8 @@ func (c *callers) end() {
 }
 
 // claimed notes what a claim brought.
-func (c *callers) claimed(lane int, key string, out domain.Outcome, err error) bool {
-	ok := c.ledger.note("claim of "+key, out, err, func() string {
-		before, asked := c.ledger.claims[key]
-		c.ledger.claims[key] = out.Code
-		if asked && before != out.Code {
-			return fmt.Sprintf("answered %s, then %s", before, out.Code)
-		}
-		return ""
-	})
+func (c *callers) claimed(lane int, customer string, out domain.Outcome, err error) bool {
+	ok := c.ledger.claimed(c.campaigns[lane], customer, out, err)
 	if ok {
 		c.timeline.note(lane)
 	}
@@ -112,33 +106,27 @@ func (c *callers) claimed(lane int, key string, out domain.Outcome, err error) b
 
 // whose picks a lane and a customer, now and then one who has asked before.
 func (c *callers) whose(worker, i int, rng *rand.Rand) (lane int, customer string) {
-	if i > 0 && rng.IntN(5) == 0 {
-		i = rng.IntN(i)
-	}
-	return rng.IntN(len(c.campaigns)), fmt.Sprintf("w%d-%d", worker, i)
+	return rng.IntN(len(c.campaigns)), scriptest.Customer(rng, worker, i)
 }
 
 func (c *callers) bySDK(ctx context.Context, sdk *client.Client, worker int, rng *rand.Rand) {
 	for i := 0; think(ctx, rng); i++ {
 		lane, customer := c.whose(worker, i, rng)
 		campaign := c.campaigns[lane]
-		key := campaign + "/" + customer
 		out, err := sdk.Claim(ctx, campaign, customer)
-		if !c.claimed(lane, key, out, err) {
+		if !c.claimed(lane, customer, out, err) {
 			continue
 		}
 		switch rng.IntN(8) {
 		case 0, 1:
 			order := "order-of-" + customer
 			used, err := sdk.Redeem(ctx, out.Code, order)
-			if c.ledger.note("redeem by "+key, used, err, func() string { c.ledger.redeemed[out.Code] = order; return "" }) {
+			if c.ledger.redeemed(out.Code, order, used, err) {
 				c.timeline.note(lane)
 			}
 		case 2:
 			set, err := sdk.Remind(ctx, campaign, customer, domain.KindExpires, remindBefore)
-			if set.Refusal != domain.TooLate && set.Refusal != domain.AlreadyRedeemed && set.Refusal != domain.Invalid {
-				c.ledger.note("reminder of "+key, set, err, func() string { c.ledger.reminded++; return "" })
-			}
+			c.ledger.reminds(campaign+"/"+customer, set, err)
 		}
 	}
 }
@@ -147,9 +135,8 @@ func (c *callers) bySDK(ctx context.Context, sdk *client.Client, worker int, rng
 func (c *callers) byRequest(ctx context.Context, nc *nats.Conn, mover *dial.Mover, worker int, rng *rand.Rand) {
 	for i := 0; think(ctx, rng); i++ {
 		lane, customer := c.whose(worker, i, rng)
-		key := c.campaigns[lane] + "/" + customer
 		out, err := c.request(ctx, nc, mover, c.campaigns[lane], fmt.Sprintf("id-%d-%d", worker, i), customer)
-		c.claimed(lane, key, out, err)
+		c.claimed(lane, customer, out, err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"flag"
 	"math/rand/v2"
-	"net"
 	"syscall"
 	"testing"
 	"time"
@@ -41,24 +40,23 @@ func jsonError(data []byte) int {
 	return answer.Error.Code
 }
 
-const zombie = "owner stopped in its tracks, another takes over, the first wakes up"
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// beside lets a short test run at the same time as the others, which wait most of the time. Worlds that run for long, and
+// rates that are measured, have the machine to themselves.
+func beside(t *testing.T) {
+	if *runFor == 0 && *nodeFaults == 0 {
+		t.Parallel()
 	}
-	defer ln.Close()
-	return ln.Addr().String()
 }
+
+const zombie = "owner stopped in its tracks, another takes over, the first wakes up"
 
 // TestChaosOfOneServer: everything in one process but PostgreSQL.
 func TestChaosOfOneServer(t *testing.T) {
+	beside(t)
 	began := time.Now()
 	s, rng := chance(t)
 	w := &world{t: t, rng: rng, db: pgtest.Cluster(t)}
-	srv := newServer(t, "--nats-listen", freePort(t), "--postgres", w.db.URL())
+	srv := newServer(t, "--nats-listen", streamtest.Address(t), "--postgres", w.db.URL())
 	w.connect(srv.desc.NATSURL)
 	w.faults = []fault{
 		{"kill -9", func() { srv.killed(); w.happened("kill -9") }},
@@ -76,6 +74,7 @@ func TestChaosOfOneServer(t *testing.T) {
 
 // TestChaosOfTwoServersOnThreeNodes: a replicated log in a cluster of its own, and two servers that share the lanes.
 func TestChaosOfTwoServersOnThreeNodes(t *testing.T) {
+	beside(t)
 	began := time.Now()
 	s, rng := chance(t)
 	nodes := streamtest.StartCluster(t)

@@ -229,6 +229,7 @@ func (p *plant) measure(b blow) measured {
 // TestChaosOfNodeProcesses: nodes and servers die, stop and are cut off without a FIN, one at a time. No answered claim may
 // be lost or doubled, and claims go on.
 func TestChaosOfNodeProcesses(t *testing.T) {
+	beside(t)
 	s, rng := chance(t)
 	p := newPlant(t, s, rng, *nodeLanes)
 	p.working(time.Now())

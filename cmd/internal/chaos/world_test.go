@@ -173,7 +173,7 @@ func (w *world) run(seed uint64, until time.Time) {
 func (w *world) calm(n int) {
 	w.t.Helper()
 	select {
-	case <-w.ledger.more(n):
+	case <-w.ledger.After(n):
 	case <-time.After(patience):
 		w.t.Fatal("the load stands still")
 	}

@@ -2,11 +2,8 @@ package crash
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,7 +16,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func TestMain(m *testing.M) { os.Exit(scriptest.Main(m, nil)) }
@@ -29,6 +25,7 @@ type server struct {
 	t    *testing.T
 	data string
 	args []string
+	env  []string // NAME=value
 	log  string
 	proc *scriptest.Process
 	desc scriptest.Descriptor
@@ -47,6 +44,14 @@ func newServer(t *testing.T, args ...string) *server {
 	return s
 }
 
+// newMember prepares a server that shares its log with others, and so is given the log's code key.
+func newMember(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := newServer(t, args...)
+	s.env = []string{"SCRIP_CODE_KEY=0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
+	return s
+}
+
 func tail(b []byte, n int) []byte {
 	if len(b) > n {
 		return b[len(b)-n:]
@@ -54,21 +59,11 @@ func tail(b []byte, n int) []byte {
 	return b
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
 // up starts the process and waits until it is ready.
 func (s *server) up() {
 	s.t.Helper()
 	var err error
-	if s.proc, err = scriptest.Start(s.data, s.log, s.args, nil); err != nil {
+	if s.proc, err = scriptest.Start(s.data, s.log, s.args, s.env); err != nil {
 		s.t.Fatal(err)
 	}
 	if s.desc, err = s.proc.Ready(); err != nil {
@@ -137,11 +132,7 @@ func checkLog(t *testing.T, js jetstream.JetStream, postgres string) *check.Fold
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	log, found, err := topology.Inspect(ctx, js)
-	if err != nil || !found {
-		t.Fatalf("the log: %v, %v", found, err)
-	}
-	fold, ends, err := check.Log(ctx, js, log)
+	fold, ends, err := scriptest.ReadLog(ctx, js)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,43 +155,6 @@ func checkLog(t *testing.T, js jetstream.JetStream, postgres string) *check.Fold
 		t.Errorf("the tables differ from the log: %s", d)
 	}
 	return fold
-}
-
-// ledger is what clients were answered.
-type ledger struct {
-	mu       sync.Mutex
-	claims   map[string]string // campaign/customer → code
-	redeemed map[string]string // code → order
-	answers  int
-	problems []string
-	bell     chan struct{}
-	target   int
-}
-
-func newLedger() *ledger {
-	return &ledger{claims: map[string]string{}, redeemed: map[string]string{}}
-}
-
-// after returns a channel that is closed when n more answers have come.
-func (l *ledger) after(n int) <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.bell, l.target = make(chan struct{}), l.answers+n
-	return l.bell
-}
-
-func (l *ledger) answered() {
-	l.answers++
-	if l.bell != nil && l.answers >= l.target {
-		close(l.bell)
-		l.bell = nil
-	}
-}
-
-func (l *ledger) problem(format string, args ...any) {
-	if len(l.problems) < 20 {
-		l.problems = append(l.problems, fmt.Sprintf(format, args...))
-	}
 }
 
 // said is what the server has logged so far.

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestTwentyThousandClaimersOnTenThousandCodes asks for all of them at the same time: 10,000 distinct codes, 10,000
 // times sold_out, nothing else.
 func TestTwentyThousandClaimersOnTenThousandCodes(t *testing.T) {
 	const codes, claimers = 10_000, 20_000
-	s := newServer(t, "--nats-listen", freePort(t))
+	s := newServer(t, "--nats-listen", streamtest.Address(t))
 	s.up()
 	c := s.client()
 	ctx := t.Context()

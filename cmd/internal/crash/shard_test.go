@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -36,7 +35,7 @@ type fleet struct {
 	steady *server // says how things are; owns no lane
 	sale   []string
 	opens  domain.Instant // the campaigns to be reminded of
-	ledger *ledger
+	ledger *scriptest.Ledger
 
 	mu       sync.Mutex
 	reminded []subscription // that were answered as set
@@ -49,16 +48,16 @@ type subscription struct{ campaign, customer string }
 // customers claim and reminders fall due on all lanes. Each time the lanes spread over those that are there, and scrip
 // status says so; every answered claim is in the log once, every reminder due is told once.
 func TestLanesMoveUnderLoad(t *testing.T) {
+	t.Parallel()
 	srv := streamtest.Start(t, streamtest.SyncAlways)
 	db := pgtest.URL(t)
-	t.Setenv("SCRIP_CODE_KEY", strings.Repeat("0123456789abcdef", 4))
 	start := func(roles string) *server {
-		s := newServer(t, "--nats", srv.ClientURL(), "--postgres", db, "--lanes", fmt.Sprint(shardLanes), "--roles", roles)
+		s := newMember(t, "--nats", srv.ClientURL(), "--postgres", db, "--lanes", fmt.Sprint(shardLanes), "--roles", roles)
 		s.up()
 		return s
 	}
 	nc := srv.Conn(t)
-	f := &fleet{t: t, js: srv.JetStream(t), client: client.New(nc, client.Options{}), ledger: newLedger()}
+	f := &fleet{t: t, js: srv.JetStream(t), client: client.New(nc, client.Options{}), ledger: scriptest.NewLedger()}
 	t.Cleanup(f.client.Close)
 	first, second := start("lanes,scheduler"), start("lanes,scheduler")
 	f.steady = start("projector,api")
@@ -79,7 +78,7 @@ func TestLanesMoveUnderLoad(t *testing.T) {
 	began := time.Now()
 	change := func(what string, servers int, do func()) {
 		t.Helper()
-		<-f.ledger.after(100)
+		<-f.ledger.After(100)
 		began = time.Now()
 		do()
 		f.spread(what, servers, began)
@@ -96,7 +95,7 @@ func TestLanesMoveUnderLoad(t *testing.T) {
 	change("the first is stopped in its tracks", 1, func() { first.signal(syscall.SIGSTOP) })
 	change("the first wakes up", 2, func() { first.signal(syscall.SIGCONT) })
 	change("the third is back", 3, third.up)
-	<-f.ledger.after(100)
+	<-f.ledger.After(100)
 	stop()
 	workers.Wait()
 	f.settle(db)
@@ -156,11 +155,7 @@ func (f *fleet) remind(ctx context.Context, rng *rand.Rand) {
 				defer f.mu.Unlock()
 				switch {
 				case err != nil || out.Refusal == domain.TooLate || out.Refusal == domain.NotDurable: // not known, or nobody was there in time
-				case out.Refused():
-					f.ledger.mu.Lock()
-					f.ledger.problem("reminder of %s: %s %s", customer, out.Refusal, out.Message)
-					f.ledger.mu.Unlock()
-				default:
+				case f.ledger.Note("reminder of "+customer, out, nil):
 					f.reminded = append(f.reminded, subscription{campaign, customer})
 				}
 			})
@@ -205,12 +200,7 @@ func (f *fleet) spread(what string, servers int, began time.Time) {
 			customer := fmt.Sprint("probe-", f.probes)
 			probes.Go(func() {
 				out, err := f.client.Claim(f.t.Context(), campaign, customer)
-				if err != nil || out.Refused() {
-					f.t.Errorf("%s: a claim of %s: %+v, %v", what, campaign, out, err)
-				}
-				f.ledger.mu.Lock()
-				defer f.ledger.mu.Unlock()
-				f.ledger.claims[campaign+"/"+customer] = out.Code
+				f.ledger.Claimed(campaign, customer, out, err)
 			})
 		}
 		probes.Wait()
@@ -269,22 +259,8 @@ func (f *fleet) settle(db string) {
 		return fold.Tally().Pending == 0 && fold.Untold == 0 || len(fold.Violations) > 0
 	})
 	fold = checkLog(t, f.js, db)
-	f.ledger.mu.Lock()
-	defer f.ledger.mu.Unlock()
-	for _, p := range f.ledger.problems {
-		t.Error(p)
-	}
-	held := map[string]map[string]string{}
-	for _, name := range f.sale {
-		held[name] = fold.Holders(name)
-	}
-	missing := 0
-	for key, code := range f.ledger.claims {
-		campaign, customer, _ := strings.Cut(key, "/")
-		if held[campaign][code] != customer {
-			missing++
-		}
-	}
+	missing := f.ledger.Settle(t, fold)
+	claims, _ := f.ledger.Answers()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	set := map[subscription]check.State{}
@@ -299,8 +275,8 @@ func (f *fleet) settle(db string) {
 		}
 	}
 	tally := fold.Tally()
-	t.Logf("%d claims and %d reminders were answered, %d claims missing; reminders: %s, %d told", len(f.ledger.claims), len(f.reminded), missing, tally, tally.Told)
-	if missing > 0 || len(f.ledger.claims) == 0 || len(f.reminded) == 0 || tally.Told != tally.Fired || tally.Fired != tally.Set {
-		t.Errorf("%d claims missing; %+v", missing, tally)
+	t.Logf("%d claims and %d reminders were answered, %d answers missing; reminders: %s, %d told", len(claims), len(f.reminded), missing, tally, tally.Told)
+	if missing > 0 || len(claims) == 0 || len(f.reminded) == 0 || tally.Told != tally.Fired || tally.Fired != tally.Set {
+		t.Errorf("%d answers missing; %+v", missing, tally)
 	}
 }

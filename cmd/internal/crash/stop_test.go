@@ -39,13 +39,12 @@ func owners(t *testing.T, js jetstream.JetStream, lanes int) []string {
 // TestAStoppedOwnerIsReplacedAndThenHarmless: of two servers on one NATS, the one that owns the lanes is stopped in its
 // tracks (SIGSTOP), the other takes over, then the first is woken. It must answer nothing and change nothing.
 func TestAStoppedOwnerIsReplacedAndThenHarmless(t *testing.T) {
+	t.Parallel()
 	const lanes = 2
 	srv := streamtest.Start(t, streamtest.SyncAlways)
 	db := pgtest.URL(t)
-	key := strings.Repeat("0123456789abcdef", 4)
-	t.Setenv("SCRIP_CODE_KEY", key)
 	flags := []string{"--nats", srv.ClientURL(), "--postgres", db, "--lanes", fmt.Sprint(lanes)}
-	first := newServer(t, flags...)
+	first := newMember(t, flags...)
 	first.up()
 	nc := srv.Conn(t)
 	js, err := jetstream.New(nc)
@@ -63,7 +62,7 @@ func TestAStoppedOwnerIsReplacedAndThenHarmless(t *testing.T) {
 		}
 	}
 	before := owners(t, js, lanes)
-	second := newServer(t, flags...)
+	second := newMember(t, flags...)
 	second.args = append(second.args, "--roles", "lanes,scheduler,api")
 
 	// Commands lie ready when the owner wakes up: it will try to decide them with its old state.
@@ -130,9 +129,8 @@ func TestAStoppedOwnerIsReplacedAndThenHarmless(t *testing.T) {
 func TestServersShareTheLanes(t *testing.T) {
 	srv := streamtest.Start(t)
 	db := pgtest.URL(t)
-	t.Setenv("SCRIP_CODE_KEY", strings.Repeat("0123456789abcdef", 4))
 	flags := []string{"--nats", srv.ClientURL(), "--postgres", db, "--lanes", "4"}
-	first, second := newServer(t, flags...), newServer(t, flags...)
+	first, second := newMember(t, flags...), newMember(t, flags...)
 	first.up()
 	second.up()
 	js := srv.JetStream(t)
@@ -171,7 +169,7 @@ func TestServersShareTheLanes(t *testing.T) {
 // TestPostgreSQLStoppedAndStarted: claims go on while PostgreSQL is down, and the tables catch up by themselves.
 func TestPostgreSQLStoppedAndStarted(t *testing.T) {
 	cluster := pgtest.Cluster(t)
-	s := newServer(t, "--nats-listen", freePort(t), "--postgres", cluster.URL())
+	s := newServer(t, "--nats-listen", streamtest.Address(t), "--postgres", cluster.URL())
 	s.up()
 	c := s.client()
 	ctx := t.Context()
@@ -221,8 +219,7 @@ func mustHost(t *testing.T, raw string) string {
 func TestALogThatLostItsTailUnderACheckpoint(t *testing.T) {
 	db := pgtest.URL(t)
 	srv := streamtest.Start(t)
-	t.Setenv("SCRIP_CODE_KEY", strings.Repeat("0123456789abcdef", 4))
-	s := newServer(t, "--nats", srv.ClientURL(), "--postgres", db, "--lanes", "1")
+	s := newMember(t, "--nats", srv.ClientURL(), "--postgres", db, "--lanes", "1")
 	s.up()
 	ctx := t.Context()
 	ask := func(from, to int) {

@@ -2,9 +2,7 @@ package power
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -13,39 +11,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
-
-// answers is what clients were answered.
-type answers struct {
-	mu       sync.Mutex
-	claims   map[string]string // campaign/customer → code
-	redeemed map[string]string // code → order
-	wrong    []string
-}
-
-func newAnswers() *answers {
-	return &answers{claims: map[string]string{}, redeemed: map[string]string{}}
-}
-
-func (a *answers) wrongf(format string, args ...any) {
-	if len(a.wrong) < 20 {
-		a.wrong = append(a.wrong, fmt.Sprintf(format, args...))
-	}
-}
-
-// now is what was answered so far.
-func (a *answers) now() (claims, redeemed map[string]string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return maps.Clone(a.claims), maps.Clone(a.redeemed)
-}
 
 // load is clients at work. They live through power cuts.
 type load struct {
-	*answers
+	*scriptest.Ledger
 	conn      *client.Client
 	campaigns []string
 	stop      context.CancelFunc
@@ -56,13 +29,13 @@ type load struct {
 const workers = 12
 
 // apply creates campaigns on a server, two for each lane, and lets clients claim and redeem. What is answered goes to a.
-func (m *machine) apply(url string, a *answers) *load {
+func (m *machine) apply(url string, a *scriptest.Ledger) *load {
 	m.t.Helper()
 	c, err := client.Connect(url, nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	l := &load{answers: a, conn: c, turns: make(chan *sync.WaitGroup)}
+	l := &load{Ledger: a, conn: c, turns: make(chan *sync.WaitGroup)}
 	for i := range 8 {
 		l.campaigns = append(l.campaigns, fmt.Sprintf("sale-%d", i))
 		settings := domain.DefaultSettings(10_000_000)
@@ -75,7 +48,7 @@ func (m *machine) apply(url string, a *answers) *load {
 	l.stop = stop
 	for w := range workers {
 		rng := rand.New(rand.NewPCG(m.rng.Uint64(), 0))
-		l.workers.Go(func() { l.work(ctx, rng, fmt.Sprintf("c%d", w)) })
+		l.workers.Go(func() { l.work(ctx, rng, w) })
 	}
 	return l
 }
@@ -110,14 +83,11 @@ func (l *load) end() {
 }
 
 // work claims, with every fifth customer again one of before.
-func (l *load) work(ctx context.Context, rng *rand.Rand, name string) {
+func (l *load) work(ctx context.Context, rng *rand.Rand, worker int) {
 	for i := 0; ; i++ {
 		select {
 		case turn := <-l.turns:
-			customer := fmt.Sprintf("%s-%d", name, i)
-			if i > 0 && rng.IntN(5) == 0 {
-				customer = fmt.Sprintf("%s-%d", name, rng.IntN(i))
-			}
+			customer := scriptest.Customer(rng, worker, i)
 			l.claim(ctx, l.campaigns[rng.IntN(len(l.campaigns))], customer, rng.IntN(4) == 0)
 			turn.Done()
 		case <-ctx.Done():
@@ -132,36 +102,17 @@ func (l *load) claim(ctx context.Context, campaign, customer string, redeem bool
 	if err != nil {
 		return
 	}
-	key := campaign + "/" + customer
-	l.mu.Lock()
-	switch before, known := l.claims[key]; {
-	case out.Refused():
-		l.wrongf("claim of %s refused: %s", key, out.Refusal)
-	case known && before != out.Code:
-		l.wrongf("%s was answered %s, then %s", key, before, out.Code)
-	default:
-		l.claims[key] = out.Code
-	}
-	l.mu.Unlock()
-	if out.Refused() || !redeem {
+	if !l.Claimed(campaign, customer, out, nil) || !redeem {
 		return
 	}
 	order := "order-of-" + customer
-	used, err := l.conn.Redeem(ctx, out.Code, order)
-	if err != nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if used.Refused() {
-		l.wrongf("redeem of %s by %s refused: %s", out.Code, key, used.Refusal)
-	} else {
-		l.redeemed[out.Code] = order
+	if used, err := l.conn.Redeem(ctx, out.Code, order); err == nil {
+		l.Redeemed(out.Code, order, used, nil)
 	}
 }
 
-// judge holds the log of a server against what was answered before: nothing is missing, nothing is there twice. It returns
-// how many answered claims are missing.
+// judge compares the log of a server with what was answered before: nothing is missing, nothing is there twice. It returns
+// how many answers are missing.
 func (m *machine) judge(url string, claims, redeemed map[string]string) (missing int) {
 	m.t.Helper()
 	fold, err := foldOf(bounded(m.t), url)
@@ -171,45 +122,11 @@ func (m *machine) judge(url string, claims, redeemed map[string]string) (missing
 	for _, v := range fold.Violations {
 		m.t.Errorf("after %d cuts, promise broken: %s", m.cuts, v)
 	}
-	uses, holders := map[string]string{}, map[string]string{}
-	for name, campaign := range fold.Campaigns {
-		for _, k := range campaign.Coupons {
-			if other := holders[k.Code]; other != "" {
-				m.t.Errorf("after %d cuts: %s has two holders, %s and %s/%s", m.cuts, k.Code, other, name, k.Customer)
-			}
-			holders[k.Code] = name + "/" + k.Customer
-			for _, r := range k.Redemptions {
-				uses[k.Code] = r.Order
-			}
-		}
-	}
-	gone := lost(fold, claims)
+	gone := scriptest.Missing(fold, claims, redeemed)
 	if len(gone) > 0 {
-		m.t.Errorf("after %d cuts %d of %d answered claims are missing, such as %s", m.cuts, len(gone), len(claims), gone[0])
-	}
-	for code, order := range redeemed {
-		if uses[code] != order {
-			m.t.Errorf("after %d cuts: %s was answered as redeemed for %s, the log has %q", m.cuts, code, order, uses[code])
-			break
-		}
+		m.t.Errorf("after %d cuts %d of %d answers are missing, such as: %s", m.cuts, len(gone), len(claims)+len(redeemed), gone[0])
 	}
 	return len(gone)
-}
-
-// lost are the answered claims that a log does not have.
-func lost(fold *check.Fold, claims map[string]string) (gone []string) {
-	held := map[string]string{}
-	for name := range fold.Campaigns {
-		for code, customer := range fold.Holders(name) {
-			held[name+"/"+customer] = code
-		}
-	}
-	for key, code := range claims {
-		if held[key] != code {
-			gone = append(gone, fmt.Sprintf("%s, answered %s, in the log %q", key, code, held[key]))
-		}
-	}
-	return gone
 }
 
 func foldOf(ctx context.Context, url string) (*check.Fold, error) {
@@ -222,13 +139,6 @@ func foldOf(ctx context.Context, url string) (*check.Fold, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, found, err := topology.Inspect(ctx, js)
-	if err != nil {
-		return nil, err
-	}
-	if !found {
-		return nil, errors.New("there is no log")
-	}
-	fold, _, err := check.Log(ctx, js, log)
+	fold, _, err := scriptest.ReadLog(ctx, js)
 	return fold, err
 }

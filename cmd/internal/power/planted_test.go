@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/power/cutfs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // careful is how the NATS store's marker is written; careless is how it once was, without an fsync.
@@ -47,12 +48,12 @@ func TestTheMarkersFsyncIsNeeded(t *testing.T) {
 // TestLostClaimsAreFound: a server that does not sync what it answers loses claims in a cut, and the test sees which.
 func TestLostClaimsAreFound(t *testing.T) {
 	m := newMachine(t, 1)
-	args := []string{"--nats-listen", freePort(t), "--roles", "lanes,api", "--sync", "interval"}
+	args := []string{"--nats-listen", streamtest.Address(t), "--roles", "lanes,api", "--sync", "interval"}
 	d := m.ready(m.start(scriptest.Binary(), "scrip", args...))
-	a := newAnswers()
+	a := scriptest.NewLedger()
 	l := m.apply(d.NATSURL, a)
 	<-l.allow(200)
-	claims, _ := a.now()
+	claims, _ := a.Answers()
 	m.cutBy(cutfs.DropAll)
 	p := m.start(scriptest.Binary(), "scrip", args...)
 	l.end()
@@ -61,7 +62,7 @@ func TestLostClaimsAreFound(t *testing.T) {
 		return // that the log is gone is seen as well
 	}
 	fold, err := foldOf(bounded(t), d.NATSURL)
-	if err == nil && len(lost(fold, claims)) == 0 {
+	if err == nil && len(scriptest.Missing(fold, claims, nil)) == 0 {
 		t.Errorf("none of %d claims is lost, though none was synced", len(claims))
 	}
 }

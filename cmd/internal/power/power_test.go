@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 var (
@@ -21,7 +22,7 @@ var (
 // world is one server that lives through all rounds, and what was answered by it.
 type world struct {
 	*machine
-	got   *answers
+	got   *scriptest.Ledger
 	port  string
 	url   string
 	main  *scriptest.Process // the newest of the server
@@ -68,7 +69,7 @@ func TestPowerCuts(t *testing.T) {
 	if len(played) == 0 {
 		t.Fatalf("there is no scene %q", *only)
 	}
-	w := &world{machine: newMachine(t, from), got: newAnswers(), port: freePort(t), rounds: map[string]int{}}
+	w := &world{machine: newMachine(t, from), got: scriptest.NewLedger(), port: streamtest.Address(t), rounds: map[string]int{}}
 	w.up()
 	w.load = w.apply(w.url, w.got)
 	defer w.load.end()
@@ -84,7 +85,7 @@ func TestPowerCuts(t *testing.T) {
 		t.Logf("round %d, %s, %.1f s: %s", round+1, scene.name, time.Since(begun).Seconds(), w.reports[len(w.reports)-1])
 	}
 	w.verify()
-	claims, redeemed := w.got.now()
+	claims, redeemed := w.got.Answers()
 	dropped := 0
 	for _, r := range w.reports {
 		dropped += r.NamesDropped + r.PagesDropped
@@ -114,13 +115,9 @@ func (w *world) serve() *scriptest.Process {
 // check holds the log against all answers, and now and then the tables against the log.
 func (w *world) check() {
 	w.t.Helper()
-	claims, redeemed := w.got.now()
+	claims, redeemed := w.got.Answers()
 	w.missing += w.judge(w.url, claims, redeemed)
-	w.got.mu.Lock()
-	for _, p := range w.got.wrong {
-		w.t.Error(p)
-	}
-	w.got.mu.Unlock()
+	w.got.Report(w.t)
 	if w.rng.IntN(10) == 0 {
 		w.verify()
 	}

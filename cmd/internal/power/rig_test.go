@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/power/cutfs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 func TestMain(m *testing.M) {
@@ -278,14 +278,8 @@ func (m *machine) await(pids map[int]bool, gone []<-chan struct{}) {
 			m.t.Fatal("a killed process does not end")
 		}
 	}
-	deadline := time.Now().Add(limit)
 	for pid := range pids {
-		for alive(pid) {
-			if time.Now().After(deadline) {
-				m.t.Fatalf("process %d does not end", pid)
-			}
-			time.Sleep(time.Millisecond)
-		}
+		streamtest.Eventually(m.t, fmt.Sprintf("process %d ends", pid), func() bool { return !alive(pid) })
 	}
 }
 
@@ -296,21 +290,6 @@ func alive(pid int) bool {
 	}
 	_, after, _ := strings.Cut(string(raw), ") ")
 	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
-}
-
-// freePort finds an address for a server that comes back to it. It is none that the kernel gives to others meanwhile: those
-// begin at 32768.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
-		if err == nil {
-			defer ln.Close()
-			return ln.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // bounded is a context for questions to a server that serves.

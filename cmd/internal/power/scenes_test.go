@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // most is the number of claims that clients make in a round.
@@ -30,15 +31,15 @@ func (w *world) answersLoad() <-chan struct{} { return w.load.allow(1 + w.rng.In
 // it answered.
 func (w *world) firstStart() {
 	w.cut() // the other server is in the way: its changes would be counted
-	data, port := w.name("first"), freePort(w.t)
+	data, port := w.name("first"), streamtest.Address(w.t)
 	start := func() *scriptest.Process { return w.start(scriptest.Binary(), data, "--nats-listen", port) }
 	w.cutAfter(w.steps(30_000), func() <-chan struct{} { return readyOrGone(start()) })
 	d := w.ready(start())
-	a := newAnswers()
+	a := scriptest.NewLedger()
 	l := w.apply(d.NATSURL, a)
 	w.cutAfter(w.steps(3000), func() <-chan struct{} { return l.allow(most / 3) })
 	d = w.ready(start())
-	claims, redeemed := a.now()
+	claims, redeemed := a.Answers()
 	w.missing += w.judge(d.NATSURL, claims, redeemed)
 	l.end()
 	w.must("verify", "--data", w.path(data))
@@ -134,7 +135,7 @@ type backupMade struct {
 // backup: the directory is whole or absent, whole if the command ended well; where it is absent the same command makes it.
 func (w *world) backup() {
 	made := backupMade{name: w.name("backup")}
-	made.claims, made.redeemed = w.got.now()
+	made.claims, made.redeemed = w.got.Answers()
 	make := func() []string { return []string{"backup", w.path(made.name), "--data", w.path("scrip")} }
 	var c *command
 	w.cutAfter(w.steps(1200), func() <-chan struct{} {

@@ -53,9 +53,10 @@ func Main(m *testing.M, after func()) int {
 	return code
 }
 
-// Build builds the program at path, with further flags for go build.
+// Build builds the program at path, with further flags for go build. It leaves out what only debuggers need: that halves
+// the time of the linker.
 func Build(path string, flags ...string) error {
-	args := append(append([]string{"build", "-o", path}, flags...), "github.com/seed-4a2410e3/scrip/cmd/scrip")
+	args := append(append([]string{"build", "-ldflags=-w", "-o", path}, flags...), "github.com/seed-4a2410e3/scrip/cmd/scrip")
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("building scrip: %w\n%s", err, out)
 	}
