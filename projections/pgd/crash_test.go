@@ -2,6 +2,7 @@ package pgd
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -114,9 +115,6 @@ func TestStartExplains(t *testing.T) {
 		damage func(t *testing.T, dir string)
 		says   []string
 	}{
-		{"made by another version", func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, "data", "PG_VERSION"), "11\n")
-		}, []string{"PostgreSQL 11 made", "only PostgreSQL", "install version 11", "move", "rebuilt from the log"}},
 		{"no cluster at all", func(t *testing.T, dir string) {
 			remove(t, filepath.Join(dir, "data", "PG_VERSION"))
 		}, []string{"not a PostgreSQL cluster", "move"}},
@@ -161,5 +159,38 @@ func TestStartExplains(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestClusterOfAnotherMajorVersion: a cluster that no installed version can read is set aside, each time under another name,
+// and a new one is made.
+func TestClusterOfAnotherMajorVersion(t *testing.T) {
+	t.Parallel()
+	opts := testOptions(madeDir(t))
+	c := Open(opts)
+	url := start(t, c)
+	for n := range 2 {
+		if made := ask(t, url, "SELECT count(*)::text FROM pg_namespace WHERE nspname = 'of_others'"); made != "0" {
+			t.Fatalf("round %d: the cluster is the old one", n)
+		}
+		run(t, url, "CREATE SCHEMA of_others")
+		dir := c.Dir()
+		stop(t, c)
+		data := filepath.Join(dir, "data")
+		write(t, filepath.Join(data, "PG_VERSION"), "11\n")
+		mark := fmt.Sprintf("mark-%d", n)
+		write(t, filepath.Join(data, mark), "")
+		c = Open(opts)
+		url = start(t, c)
+		aside := filepath.Join(dir, []string{"data.postgresql-11", "data.postgresql-11.2"}[n])
+		for _, name := range []string{"PG_VERSION", mark, filepath.Join("global", "pg_control")} {
+			if _, err := os.Stat(filepath.Join(aside, name)); err != nil {
+				t.Errorf("round %d: the old cluster is not whole: %v", n, err)
+			}
+		}
+	}
+	stop(t, c)
+	if got := ask(t, start(t, Open(opts)), "SELECT current_user::text"); got != "scrip" {
+		t.Errorf("the new cluster was not kept: %q", got)
 	}
 }

@@ -23,6 +23,9 @@
 // The tables in the cluster are a fold of the log and can be rebuilt from it. That is why a cluster may be set aside
 // when it is not ours or not readable, and never repaired by hand.
 //
+// A cluster of a major version that is not installed any more is renamed to <place>/data.postgresql-<version>, and a new one is made.
+// It is never deleted: it may have what others made in it.
+//
 // What a crash does:
 //
 //   - scrip dies in initdb: <place>/new-<random> is left; the next start removes it and begins again beside it.

@@ -63,6 +63,9 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 	if err := remember(dataDir, h.place); err != nil {
 		return nil, fmt.Errorf("noting where the PostgreSQL cluster is: %w", err)
 	}
+	if err := c.setAsideOther(ctx, h.place, all); err != nil {
+		return nil, err
+	}
 	c.discardHalfMade(ctx, h.place)
 	if !h.place.made() {
 		if err := c.create(ctx, h.place, h.user, h.bin); err != nil {

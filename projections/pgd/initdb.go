@@ -154,10 +154,43 @@ func binariesFor(p place, all []Binaries) (Binaries, error) {
 		}
 		found = append(found, fmt.Sprintf("%d in %s", b.Major, b.Dir))
 	}
-	return Binaries{}, fmt.Errorf("PostgreSQL %d made the cluster %s, but only PostgreSQL %s was found: install version %d, "+
-		"or move %s away: a new cluster is made and the read tables are rebuilt from the log. What others made in this one is not: "+
-		"schemas of their own, and what was noted about dead letters (scrip_meta.dead_letter). To keep that, have pg_dump of version %d save it first",
-		major, p.data(), strings.Join(found, ", "), major, p.data(), major)
+	return Binaries{}, fmt.Errorf("%w: PostgreSQL %d made the cluster %s, and PostgreSQL %s was found", errOtherVersion, major, p.data(), strings.Join(found, ", "))
+}
+
+// errOtherVersion: no installation can read the cluster.
+var errOtherVersion = errors.New("the cluster is of another major version")
+
+// setAsideOther renames a cluster that no installation can read, so that a new one is made: the log has all that the read
+// tables need. The old one is never deleted: it also has what others made in it. A crash before the rename changes nothing;
+// after it the next start makes the new cluster. The caller made sure that no postmaster runs.
+func (c *Cluster) setAsideOther(ctx context.Context, p place, all []Binaries) error {
+	if !p.made() {
+		return nil
+	}
+	_, err := binariesFor(p, all)
+	if !errors.Is(err, errOtherVersion) {
+		return err
+	}
+	major, err := madeBy(p)
+	if err != nil {
+		return err
+	}
+	to := p.other(major, 1)
+	for n := 2; ; n++ { // one of that version may have been set aside before
+		if _, err := os.Lstat(to); errors.Is(err, fs.ErrNotExist) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("setting aside %s: %w", p.data(), err)
+		}
+		to = p.other(major, n)
+	}
+	if err := atomicfile.Rename(p.data(), to); err != nil {
+		return fmt.Errorf("setting aside %s: %w", p.data(), err)
+	}
+	c.log.WarnContext(ctx, fmt.Sprintf("PostgreSQL %[1]d made the cluster, and is not installed: it is set aside, a new one is made, and the read tables are "+
+		"rebuilt from the log. Schemas of others, roles and scrip_meta.dead_letter are not: to get them back, start PostgreSQL %[1]d on the old cluster "+
+		"and use its pg_dump. Remove the old cluster when nothing in it is needed", major), "dir", p.data(), "to", to, "installed", all[0].Version)
+	return nil
 }
 
 func spaceHint(text string) string {

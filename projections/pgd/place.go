@@ -28,13 +28,22 @@ type place string
 func (p place) path(name string) string { return filepath.Join(string(p), name) }
 func (p place) data() string            { return p.path("data") }
 func (p place) former() string          { return p.path("data.former") }
-func (p place) run() string             { return p.path("run") }
-func (p place) password() string        { return p.path("password") }
-func (p place) admin() string           { return p.path("admin.password") }
-func (p place) lock() string            { return p.path("lock") }
-func (p place) log() string             { return p.path("postgres.log") }
-func (p place) conf() string            { return p.path("postgresql.conf") }
-func (p place) hba() string             { return p.path("pg_hba.conf") }
+
+// other is where the n-th cluster goes that a major version made which is not installed any more.
+func (p place) other(major, n int) string {
+	name := fmt.Sprintf("data.postgresql-%d", major)
+	if n > 1 {
+		name += fmt.Sprintf(".%d", n)
+	}
+	return p.path(name)
+}
+func (p place) run() string      { return p.path("run") }
+func (p place) password() string { return p.path("password") }
+func (p place) admin() string    { return p.path("admin.password") }
+func (p place) lock() string     { return p.path("lock") }
+func (p place) log() string      { return p.path("postgres.log") }
+func (p place) conf() string     { return p.path("postgresql.conf") }
+func (p place) hba() string      { return p.path("pg_hba.conf") }
 
 // made tells whether a cluster stands in the place. data is only ever created by a rename of a whole cluster.
 func (p place) made() bool {
