@@ -14,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func (m *Main) restoreCommand() *cobra.Command {
@@ -54,6 +55,9 @@ It says where the log is now, and what to do next. Exit code 1 and a reason wher
 		if err != nil {
 			return interrupted(err, cmd)
 		}
+		if err := m.checkSeal(b); err != nil {
+			return err
+		}
 		progress := m.transfer("restoring")
 		opts := backup.RestoreOptions{Replicas: int(replicas), Progress: progress.to, Logger: m.logger(outputText, "warn")}
 		note, place := "", ""
@@ -70,6 +74,19 @@ It says where the log is now, and what to do next. Exit code 1 and a reason wher
 		return m.printBackup("restored", given[0], place, &b.Manifest, time.Since(begun))
 	}
 	return cmd
+}
+
+// checkSeal checks who took the backup, where the key to that is given or in the data directory.
+func (m *Main) checkSeal(b *backup.Backup) error {
+	log, err := m.unlock(topology.Log{UUID: b.Log, KeyFingerprint: b.KeyFingerprint})
+	if err != nil || log.Seal == nil {
+		return err
+	}
+	sealed, err := b.CheckSeal(log.Seal)
+	if err == nil && !sealed {
+		fmt.Fprintln(m.Err, "the backup has no seal: it was taken without the key or by an older scrip, or somebody took the seal away")
+	}
+	return err
 }
 
 // restoreExternal restores to a NATS server that runs, and says what is to be done next, and where the log now is.

@@ -91,7 +91,14 @@ type namedFile struct {
 }
 
 func (s *namedFile) Begin(_ context.Context, _ topology.Log, f *Filter) (map[int]eventlog.Position, error) {
-	file, err := os.OpenFile(s.path, os.O_RDWR|os.O_CREATE, 0o600) // codes are as good as money
+	flags := os.O_RDWR | os.O_CREATE
+	if os.Geteuid() == 0 {
+		flags |= syscall.O_NOFOLLOW // in a directory of others, a link could have root write anywhere
+	}
+	file, err := os.OpenFile(s.path, flags, 0o600) // codes are as good as money
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, fmt.Errorf("%s is a link, and root adds to none: name the file that it leads to: %w", s.path, err)
+	}
 	if err != nil {
 		return nil, err
 	}

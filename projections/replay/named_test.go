@@ -98,3 +98,22 @@ func TestFileOfAnotherNameIsNotGoneOnWith(t *testing.T) {
 		t.Errorf("with a state of an older version: %v", err)
 	}
 }
+
+// TestRootAddsToNoLink: in a directory of others, a link under the name of an export could have root write anywhere.
+func TestRootAddsToNoLink(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root refuses links, and this user is not root")
+	}
+	r := newRig(t)
+	dir := t.TempDir()
+	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "all.csv")
+	if err := os.Symlink(victim, path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.try(named(t, path, CSV, false), Options{}); err == nil || !strings.Contains(err.Error(), "is a link") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Lstat(victim); err == nil {
+		t.Error("root wrote where the link leads")
+	}
+}

@@ -355,6 +355,7 @@ func (c *creator) finish() error {
 			return err
 		}
 	}
+	c.m.Sealed = c.log.Seal != nil
 	c.m.Ended = time.Now().UTC().Truncate(time.Millisecond)
 	manifest, err := json.MarshalIndent(c.m, "", "  ")
 	if err != nil {
@@ -363,7 +364,7 @@ func (c *creator) finish() error {
 	if err := c.dir.bytes(manifestFile, append(manifest, '\n')); err != nil {
 		return err
 	}
-	return c.dir.finish()
+	return c.dir.finish(c.log.Seal)
 }
 
 func hostname() string {

@@ -27,7 +27,7 @@ func TestDamage(t *testing.T) {
 	}
 	dir, m := take(t, r.js)
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 2*len(m.Streams)+3 {
+	if err != nil || len(entries) != 2*len(m.Streams)+4 {
 		t.Fatalf("%d files of %d streams: %v", len(entries), len(m.Streams), err)
 	}
 	open(t, dir)

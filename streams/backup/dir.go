@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
+	"github.com/seed-4a2410e3/scrip/streams/seal"
 )
 
 const (
@@ -115,7 +116,7 @@ func removeKeepingLast(dir, last string) error {
 }
 
 func lock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +163,8 @@ func (w *workdir) remove(name string) error {
 }
 
 // finish gives the directory its name. A crash before the rename leaves an incomplete one, after it a whole one.
-func (w *workdir) finish() error {
+// A key seals the checksums; nil = there is none.
+func (w *workdir) finish(key *seal.Key) error {
 	var sums strings.Builder
 	names := make([]string, 0, len(w.sums))
 	for name := range w.sums {
@@ -174,6 +176,11 @@ func (w *workdir) finish() error {
 	}
 	if err := w.bytes(sumsFile, []byte(sums.String())); err != nil {
 		return err
+	}
+	if key != nil {
+		if err := w.bytes(sealFile, []byte(sealOf(key, []byte(sums.String())))); err != nil {
+			return err
+		}
 	}
 	// The lock is on the open file: nobody takes the directory for a dead one between here and the rename.
 	if err := os.Remove(filepath.Join(w.path, lockFile)); err != nil {

@@ -6,6 +6,7 @@
 //	                         meanwhile the lane's owner purges no commands, and goes on deciding
 //
 //	Open:    SHA256SUMS ─ manifest.json ─ every file                          damaged, incomplete, newer: refused
+//	         SHA256SUMS.seal, by the log's seal key ─ stream settings that are not scrip's           changed: refused
 //
 //	Restore: KV_SCRIP_STATE, marked ─ OBJ_SCRIP_SNAP ─ KV_SCRIP_CONFIG ─ lanes ─ all copies current ──> mark removed
 //

@@ -44,6 +44,8 @@ type Manifest struct {
 	NATS  string `json:"nats"`
 	// Key says whether the code key is in it.
 	Key bool `json:"code_key"`
+	// Sealed says that SHA256SUMS has a seal, in a file beside it: see Backup.CheckSeal.
+	Sealed bool `json:"sealed,omitempty"`
 	// Streams in the order in which they were begun, which is that in which they are restored.
 	Streams []Stream `json:"streams"`
 	// Unread are messages at the ends of streams that the program could not read, of a newer version say. They are in the
@@ -81,7 +83,7 @@ func (m *Manifest) Size() (n int64) {
 	return n
 }
 
-// files are all files of the backup but SHA256SUMS.
+// files are all files of the backup but SHA256SUMS and its seal.
 func (m *Manifest) files() []string {
 	names := []string{manifestFile}
 	if m.Key {

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/seal"
 )
 
 // ErrDamaged is the kind of everything that is wrong with a backup's files. The text names the file.
@@ -27,10 +28,12 @@ func damaged(format string, args ...any) error {
 // Backup is a backup whose files have been checked.
 type Backup struct {
 	Manifest
-	dir   string
-	sums  map[string]string
-	infos []streamInfo // in the order of Streams
-	key   *[32]byte
+	dir  string
+	sums map[string]string
+	// rawSums is the file with them.
+	rawSums []byte
+	infos   []streamInfo // in the order of Streams
+	key     *[32]byte
 }
 
 // Open reads a backup and checks every byte of it. progress, which may be nil, is told how many bytes have been read.
@@ -57,6 +60,12 @@ func Open(ctx context.Context, dir string, progress func(done, total int64)) (*B
 	}
 	if b.Key {
 		if err := b.readKey(); err != nil {
+			return nil, err
+		}
+	}
+	// This finds damage. Who changes a backup on purpose has its key, where that is in it: a key from elsewhere is for that.
+	if b.key != nil {
+		if _, err := b.CheckSeal(seal.Derive(*b.key, b.Log)); err != nil {
 			return nil, err
 		}
 	}
@@ -98,7 +107,7 @@ func (b *Backup) readSums() error {
 	if !ended {
 		return damaged("%s ends in the middle of a line", sumsFile)
 	}
-	b.sums = map[string]string{}
+	b.rawSums, b.sums = raw, map[string]string{}
 	for line := range strings.SplitSeq(text, "\n") {
 		sum, name, ok := strings.Cut(line, "  ")
 		if _, err := hex.DecodeString(sum); !ok || err != nil || len(sum) != 2*sha256.Size || name != filepath.Base(name) || b.sums[name] != "" {
@@ -166,6 +175,9 @@ func (b *Backup) readStream(ctx context.Context, s Stream, progress func(n int))
 	}
 	var info streamInfo
 	if err := json.Unmarshal(raw, &info); err != nil {
+		return damaged("%s: %w", s.info(), err)
+	}
+	if err := checkConfig(info); err != nil {
 		return damaged("%s: %w", s.info(), err)
 	}
 	b.infos = append(b.infos, info)
