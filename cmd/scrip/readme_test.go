@@ -19,18 +19,29 @@ type printed struct {
 	answer  []string
 }
 
-// consoles returns the commands in the ```console blocks between two headings of the README.
-func consoles(t *testing.T, from, to string) (list []printed) {
+// documents hold the commands that are typed, in this order, in one directory beside one server.
+var documents = []string{"README.md"}
+
+// notTyped are commands, by how they begin, that the test does not type as printed, and why.
+var notTyped = map[string]string{
+	"bin/scrip demo": "TestDemo runs it",
+	"nats request ":  "the nats CLI may not be installed: the same is asked through nats.go",
+	"nats sub ":      "the nats CLI may not be installed, and it goes on until it is stopped",
+	"bin/pushsender": "it goes on until it is stopped and needs a web server; cmd/pushsender has tests of its own",
+	"psql":           "its statements are typed one by one",
+}
+
+// endless are commands that go on until they are stopped: they are typed without what makes them so.
+const endless = " --follow"
+
+// consoles returns the commands in the ```console blocks of a document.
+func consoles(t *testing.T, document string) (list []printed) {
 	t.Helper()
-	raw, err := os.ReadFile("../../README.md")
+	raw, err := os.ReadFile(filepath.Join("../..", document))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, found := strings.Cut(string(raw), from)
-	text, _, ended := strings.Cut(text, to)
-	if !found || !ended {
-		t.Fatalf("the README has no part from %q to %q", from, to)
-	}
+	text := string(raw)
 	inside := false
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
@@ -74,7 +85,8 @@ func (r *reader) shell(command string) string {
 	return string(out)
 }
 
-// TestREADME types the commands of the first minutes, and those of plain NATS clients, and compares the answers.
+// TestREADME types every command of the documents, but for those that it lists with a reason, and compares the answers
+// where they are printed.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("psql"); err != nil {
@@ -93,57 +105,76 @@ func TestREADME(t *testing.T) {
 	}
 	serve(t, filepath.Join(dir, "data"))
 	r := &reader{t: t, dir: dir, codes: map[string]string{}}
-	for _, p := range consoles(t, "## Five minutes", "## Is it for me?") {
-		switch {
-		case strings.HasPrefix(p.command, "eval "):
-			r.evals = append(r.evals, p.command)
-		case p.command == "psql":
-			r.psql(p.answer)
-		case strings.HasSuffix(p.command, "scrip demo"): // has a test of its own
-		default:
-			r.command(p)
-		}
-	}
-	url := strings.TrimSpace(r.shell(`echo "$NATS_URL"`))
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatalf("nats.Connect with %q: %v", url, err)
-	}
-	defer nc.Close()
-	asked := 0
-	for _, p := range consoles(t, "## Producers", "### Sending the reminders") {
-		request, is := strings.CutPrefix(p.command, "nats request ")
-		if !is {
-			continue
-		}
-		subject, data, _ := strings.Cut(request, " ")
-		for printed, real := range r.codes {
-			data = strings.ReplaceAll(data, printed, real)
-		}
-		msg, err := nc.Request(subject, []byte(strings.Trim(data, "'")), 30*time.Second)
-		if err != nil {
-			t.Fatalf("%s: %v", p.command, err)
-		}
-		asked++
-		if len(p.answer) > 0 {
-			r.learn(p.answer[0], string(msg.Data))
-			if got, want := shape(string(msg.Data)), shape(p.answer[0]); got != want {
-				t.Errorf("%s\nanswers %s\nprinted %s", p.command, got, want)
+	typed, asked := 0, 0
+	for _, document := range documents {
+		for _, p := range consoles(t, document) {
+			switch why, not := reason(p.command); {
+			case strings.HasPrefix(p.command, "eval "):
+				r.evals = append(r.evals, p.command)
+			case p.command == "psql":
+				r.psql(p.answer)
+			case strings.HasPrefix(p.command, "nats request "):
+				r.request(p)
+				asked++
+			case not:
+				t.Logf("%s: not typed: %s: %s", document, p.command, why)
+			default:
+				r.command(p)
+				typed++
 			}
 		}
 	}
-	if asked < 2 {
-		t.Errorf("%d requests are printed", asked)
+	if asked < 2 || typed < 10 {
+		t.Errorf("%d requests and %d commands are printed", asked, typed)
+	}
+}
+
+func reason(command string) (why string, not bool) {
+	for begin, why := range notTyped {
+		if strings.HasPrefix(command, begin) {
+			return why, true
+		}
+	}
+	return "", false
+}
+
+// request asks what the nats CLI would ask, with what `scrip env` gave to the shell.
+func (r *reader) request(p printed) {
+	r.t.Helper()
+	url := strings.TrimSpace(r.shell(`echo "$NATS_URL"`))
+	nc, err := nats.Connect(url)
+	if err != nil {
+		r.t.Fatalf("nats.Connect with %q: %v", url, err)
+	}
+	defer nc.Close()
+	subject, data, _ := strings.Cut(strings.TrimPrefix(p.command, "nats request "), " ")
+	for printed, real := range r.codes {
+		data = strings.ReplaceAll(data, printed, real)
+	}
+	msg, err := nc.Request(subject, []byte(strings.Trim(data, "'")), 30*time.Second)
+	if err != nil {
+		r.t.Fatalf("%s: %v", p.command, err)
+	}
+	if len(p.answer) == 0 {
+		return
+	}
+	r.learn(p.answer[0], string(msg.Data))
+	if got, want := shape(string(msg.Data)), shape(p.answer[0]); got != want {
+		r.t.Errorf("%s\nanswers %s\nprinted %s", p.command, got, want)
 	}
 }
 
 // command compares the first line of an answer, and all of it in shape unless the README cuts it short.
 func (r *reader) command(p printed) {
 	r.t.Helper()
-	got := r.shell(p.command)
-	if len(p.answer) == 0 {
+	if len(p.answer) == 0 { // then it must succeed
+		got := r.shell(strings.Replace(p.command, endless, "", 1) + "\necho \"exit $?\"")
+		if !strings.HasSuffix(strings.TrimSpace(got), "exit 0") {
+			r.t.Errorf("$ %s\nanswers\n%s", p.command, got)
+		}
 		return
 	}
+	got := r.shell(p.command)
 	r.learn(strings.Join(p.answer, "\n"), got)
 	lines := strings.Split(strings.TrimSpace(got), "\n")
 	for i, want := range p.answer {
