@@ -13,5 +13,9 @@
 // A crash while nats-server describes a new or changed stream leaves one of two files behind; nats-server would pass over the
 // stream. Start completes the description first.
 //
+// A failed fsync (EIO) ends Run, and with it the process. Linux marks the pages that it could not write as clean: they can be
+// read until memory is needed elsewhere, and are never written again. A start that follows at once reads them, too, so what a
+// lane then takes for landed may be missing after a power cut. Only a reboot, or a remount, shows what the disk has.
+//
 // A full disk makes nats-server shut its JetStream down, for good. Run brings it back once there is room.
 package natsd

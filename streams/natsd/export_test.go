@@ -12,3 +12,6 @@ func (s *Server) BreakStore() {
 
 // ServerOptions are nats-server's own.
 func (o Options) ServerOptions() (*server.Options, error) { return o.withDefaults().server() }
+
+// StoreFailed logs what nats-server logs when a store could not write or sync.
+func StoreFailed(s *Server, err error) { s.log.Errorf("Critical write error: %v", err) }

@@ -1,11 +1,14 @@
 package natsd
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 // logger hands nats-server's lines to slog: warnings and errors as they are, notices (banner, "Server is ready") as
@@ -16,6 +19,9 @@ type logger struct {
 	// broken is set when a stream's store could not write. From then on that store refuses everything, also when there
 	// is room again, and answers nobody; nats-server tells of it in no other way (filestore.go, setWriteErr).
 	broken atomic.Bool
+
+	// unsynced is the first failed fsync of a store.
+	unsynced atomic.Pointer[os.PathError]
 
 	mu    sync.Mutex
 	fatal error // the first fatal line; nats-server expects the process to die on it, Start returns it instead
@@ -38,9 +44,23 @@ const writeError = "ritical write error"
 
 func (l *logger) Errorf(format string, v ...any) {
 	if strings.Contains(format, writeError) {
+		for _, arg := range v {
+			if err, is := arg.(error); is && lostBySync(err) {
+				var at *os.PathError
+				errors.As(err, &at)
+				l.unsynced.CompareAndSwap(nil, at)
+			}
+		}
 		l.broken.Store(true)
 	}
 	l.to.Error("nats: " + fmt.Sprintf(format, v...))
+}
+
+// lostBySync says whether an error is a failed fsync after which the kernel may have dropped what was to be written. Where
+// only the room is missing, JetStream is started again once there is some.
+func lostBySync(err error) bool {
+	var at *os.PathError
+	return errors.As(err, &at) && at.Op == "sync" && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT)
 }
 
 func (l *logger) Debugf(string, ...any) {}

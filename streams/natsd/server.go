@@ -24,6 +24,9 @@ const (
 	reviveEvery = 250 * time.Millisecond
 )
 
+// ErrSync is the kind of Run's error after a failed fsync of the store.
+var ErrSync = errors.New("an fsync of JetStream's store failed")
+
 // Server is a running NATS server.
 type Server struct {
 	opts Options
@@ -166,6 +169,9 @@ func (s *Server) JetStreamUp() bool { return s.ns.JetStreamEnabled() }
 // the disk is nearly full, JetStream is down: publishers are told that nobody is there instead of waiting for an answer
 // that a broken store never gives. As soon as there is room it is started again, and streams are read from disk as after
 // a crash; what was acknowledged is there.
+//
+// After a failed fsync it ends with ErrSync, and so must the process. Linux marks the pages it could not write as clean, so
+// the store, opened again, would read from memory what is not on the disk, and call it durable.
 func (s *Server) Run(ctx context.Context) error {
 	tick := time.NewTicker(reviveEvery)
 	defer tick.Stop()
@@ -175,6 +181,9 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
+		}
+		if lost := s.log.unsynced.Load(); lost != nil {
+			return fmt.Errorf("%w: %w; the disk may have lost what was not acknowledged yet: see what the kernel logged, check the disk, and start again, best after a reboot", ErrSync, lost)
 		}
 		room := s.free(s.store.dir)
 		if s.ns.JetStreamEnabled() {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -228,5 +229,29 @@ func TestStoreWithoutAMarker(t *testing.T) {
 	s.Up(t)
 	if _, err := s.JetStream(t).Stream(t.Context(), "A"); err != nil {
 		t.Errorf("the stream of the adopted store: %v", err)
+	}
+}
+
+// After a failed fsync the store is not opened again in this process: it would read from memory what the disk does not have.
+// A full disk is waited for.
+func TestAFailedSyncEndsRun(t *testing.T) {
+	for _, c := range []struct {
+		cause error
+		ends  bool
+	}{{syscall.EIO, true}, {syscall.ENOSPC, false}} {
+		s := streamtest.Start(t, streamtest.SyncAlways)
+		ctx, cancel := context.WithCancel(t.Context())
+		looked := 0
+		s.SetFree(func(string) uint64 { // for room, after which it goes on
+			if looked++; looked == 3 {
+				cancel()
+			}
+			return 1 << 40
+		})
+		natsd.StoreFailed(s.Server, &os.PathError{Op: "sync", Path: "1.blk", Err: c.cause})
+		if err := s.Run(ctx); errors.Is(err, natsd.ErrSync) != c.ends || (looked > 0) == c.ends {
+			t.Errorf("%v: Run ended with %v, after %d looks", c.cause, err, looked)
+		}
+		cancel()
 	}
 }
