@@ -164,7 +164,7 @@ func TestScopes(t *testing.T) {
 	}
 	producer := []string{"claim", "redeem", "rollback", "remind", "unremind"}
 	scheduler := []string{"expire", "remind_due"}
-	for kind := wire.CreateCampaign; kind < wire.NumCommands; kind++ {
+	for kind := range wire.Commands() {
 		line, ok := all[kind.String()]
 		if !ok {
 			t.Fatalf("%s is not tested", kind)

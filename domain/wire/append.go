@@ -110,7 +110,7 @@ func appendInstantField(dst []byte, key string, v Instant) []byte {
 	return append(v.Append(dst), '"')
 }
 
-// stamps knows the texts of the instants written last: a step's lines nearly all have the same two, its own and the end
+// LineCache knows the texts of the instants written last: a step's lines nearly all have the same two, its own and the end
 // of their campaign. A nil one knows none.
 type LineCache struct {
 	known [2]struct {
@@ -146,4 +146,20 @@ func (s *LineCache) field(dst []byte, key string, v Instant) []byte {
 	}
 	dst = append(append(dst, key...), '"')
 	return append(append(dst, k.text[:k.size]...), '"')
+}
+
+func appendNumber(dst []byte, v uint64) []byte { return strconv.AppendUint(dst, v, 10) }
+
+func appendTextsField(dst []byte, key string, vs []string) []byte {
+	if len(vs) == 0 {
+		return dst
+	}
+	dst = append(append(dst, key...), '[')
+	for i, v := range vs {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = AppendText(dst, v)
+	}
+	return append(dst, ']')
 }

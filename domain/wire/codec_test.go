@@ -188,7 +188,7 @@ func TestParseEventRefuses(t *testing.T) {
 }
 
 func drawCommand(t *rapid.T) Command {
-	c := Command{Type: CommandType(rapid.IntRange(int(CreateCampaign), int(NumCommands)-1).Draw(t, "type")), ID: drawText(t, 64), Campaign: "c_1-x"}
+	c := Command{Type: CommandType(rapid.IntRange(int(CreateCampaign), int(numCommands)-1).Draw(t, "type")), ID: drawText(t, 64), Campaign: "c_1-x"}
 	customer := func() string { return drawText(t, 128) }
 	switch c.Type {
 	case CreateCampaign, UpdateCampaign:
@@ -237,19 +237,24 @@ func TestCommandsComeBackFromTheirLines(t *testing.T) {
 	})
 }
 
+func drawOutcome(t *rapid.T) Outcome {
+	text := func() string { return drawText(t, 128) }
+	o := Outcome{
+		ID: maybe(t, text), Status: text(), Campaign: maybe(t, text), N: rapid.Uint32().Draw(t, "n"), Code: maybe(t, text),
+		CustomerID: maybe(t, text), OrderID: maybe(t, text), RedeemedCount: rapid.Uint32().Draw(t, "count"),
+		ExpiresAt: maybe(t, func() Instant { return drawInstant(t) }), DueAt: maybe(t, func() Instant { return drawInstant(t) }),
+		Benefit: maybe(t, func() []byte { return []byte(`{"off":5}`) }), Count: rapid.Uint64().Draw(t, "count"),
+		Repeat: rapid.Bool().Draw(t, "repeat"), Refusal: Refusal(maybe(t, text)), Message: maybe(t, text),
+	}
+	if o.Kind = maybe(t, text); o.Kind != "" {
+		o.Before = drawDuration(t, 0)
+	}
+	return o
+}
+
 func TestOutcomesComeBackFromTheirLines(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		text := func() string { return drawText(rt, 128) }
-		o := Outcome{
-			ID: maybe(rt, text), Status: text(), Campaign: maybe(rt, text), N: rapid.Uint32().Draw(rt, "n"), Code: maybe(rt, text),
-			CustomerID: maybe(rt, text), OrderID: maybe(rt, text), RedeemedCount: rapid.Uint32().Draw(rt, "count"),
-			ExpiresAt: maybe(rt, func() Instant { return drawInstant(rt) }), DueAt: maybe(rt, func() Instant { return drawInstant(rt) }),
-			Benefit: maybe(rt, func() []byte { return []byte(`{"off":5}`) }), Count: rapid.Uint64().Draw(rt, "count"),
-			Repeat: rapid.Bool().Draw(rt, "repeat"), Refusal: Refusal(maybe(rt, text)), Message: maybe(rt, text),
-		}
-		if o.Kind = maybe(rt, text); o.Kind != "" {
-			o.Before = drawDuration(rt, 0)
-		}
+		o := drawOutcome(rt)
 		line, err := json.Marshal(o)
 		if err != nil {
 			rt.Fatal(err)

@@ -1,14 +1,15 @@
 package wire
 
 import (
-	"strconv"
+	"iter"
+	"strings"
 	"time"
 )
 
-// CommandType says what a command asks for.
+// CommandType is what a command requests.
 type CommandType uint8
 
-// The commands.
+// The commands. Their numbers are stored in snapshots: a new one is added at the end.
 const (
 	NoCommand CommandType = iota
 	CreateCampaign
@@ -26,15 +27,119 @@ const (
 	Unremind
 	Expire
 	RemindDue
-	NumCommands
+	numCommands
 )
 
-var commandNames = [NumCommands]string{"", "create_campaign", "update_campaign", "pause_campaign", "resume_campaign",
-	"end_campaign", "import_codes", "claim", "redeem", "rollback", "void", "extend", "remind", "unremind", "expire", "remind_due"}
+// CommandSpec is a row of the table of commands.
+type CommandSpec struct {
+	Name  string
+	Scope Scope // the narrowest one that it may come in; ScopeTrusted includes the producers' and the operators'
 
-func (t CommandType) String() string { return commandNames[t] }
+	Required, Optional []Field // beside id and type; campaign is allowed to all
+	Settings           bool    // takes the settings of a campaign too
 
-// commandNamed is a switch for the reason that fieldNamed is one.
+	// Endpoint is the subject of the service for it, without "scrip."; "" = none. A last token * is the campaign.
+	Endpoint string
+	Busy     bool // many requests come at once, or large ones
+
+	Status string // of the outcome when it is done
+}
+
+var commands = [numCommands]CommandSpec{
+	CreateCampaign: {Name: "create_campaign", Scope: ScopeOperator, Required: list(fCampaign, fCodes), Settings: true,
+		Endpoint: "campaign.create", Status: StatusCreated},
+	UpdateCampaign: {Name: "update_campaign", Scope: ScopeOperator, Required: list(fCampaign), Settings: true,
+		Endpoint: "campaign.update", Status: StatusUpdated},
+	PauseCampaign: {Name: "pause_campaign", Scope: ScopeOperator, Required: list(fCampaign),
+		Endpoint: "campaign.pause", Status: StatusPaused},
+	ResumeCampaign: {Name: "resume_campaign", Scope: ScopeOperator, Required: list(fCampaign),
+		Endpoint: "campaign.resume", Status: StatusResumed},
+	EndCampaign: {Name: "end_campaign", Scope: ScopeOperator, Required: list(fCampaign),
+		Endpoint: "campaign.end", Status: StatusEnded},
+	ImportCodes: {Name: "import_codes", Scope: ScopeOperator, Required: list(fCampaign, fCodes),
+		Endpoint: "codes.import", Busy: true, Status: StatusImported},
+	Claim: {Name: "claim", Scope: ScopeProducer, Required: list(fCampaign, fCustomerID), Optional: list(fAttributes),
+		Endpoint: "claim.*", Busy: true, Status: StatusClaimed},
+	Redeem: {Name: "redeem", Scope: ScopeProducer, Required: list(fCode, fOrderID), Optional: list(fCustomerID, fCampaign),
+		Endpoint: "redeem", Busy: true, Status: StatusRedeemed},
+	Rollback: {Name: "rollback", Scope: ScopeProducer, Required: list(fCode, fOrderID), Optional: list(fCustomerID, fCampaign),
+		Endpoint: "rollback", Busy: true, Status: StatusRolledBack},
+	Void: {Name: "void", Scope: ScopeOperator, Required: list(fCode), Optional: list(fReason, fCampaign),
+		Endpoint: "void", Status: StatusVoided},
+	Extend: {Name: "extend", Scope: ScopeOperator, Required: list(fCode, fExpiresAt), Optional: list(fCampaign),
+		Endpoint: "extend", Status: StatusExtended},
+	Remind: {Name: "remind", Scope: ScopeProducer, Required: list(fCampaign, fCustomerID, fKind, fBefore),
+		Endpoint: "remind.*", Busy: true, Status: StatusReminderSet},
+	Unremind: {Name: "unremind", Scope: ScopeProducer, Required: list(fCampaign, fCustomerID, fKind, fBefore),
+		Endpoint: "unremind.*", Busy: true, Status: StatusReminderCancelled},
+	Expire: {Name: "expire", Scope: ScopeScheduler, Required: list(fCampaign, fThrough),
+		Status: StatusExpired},
+	RemindDue: {Name: "remind_due", Scope: ScopeScheduler, Required: list(fCampaign, fKind, fDueAt, fThroughR), Optional: list(fReadyAt),
+		Status: StatusReminderSet},
+}
+
+func list(fs ...Field) []Field { return fs }
+
+// allowed, required and written follow from the table. written are the fields after those that nearly all commands have.
+var allowed, required, written [numCommands]fieldSet
+
+func init() {
+	common := general | fields(fCustomerID, fAttributes, fCode, fOrderID, fReason)
+	for t := range commands {
+		s := &commands[t]
+		required[t] = fields(s.Required...)
+		allowed[t] = general | required[t] | fields(s.Optional...)
+		if s.Settings {
+			allowed[t] |= fields(settingFields...)
+		} else {
+			written[t] = allowed[t] &^ common
+		}
+	}
+}
+
+// Commands returns the commands.
+func Commands() iter.Seq[CommandType] {
+	return func(yield func(CommandType) bool) {
+		for t := NoCommand + 1; t < numCommands; t++ {
+			if !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// Spec returns the row of t in the table of commands.
+func (t CommandType) Spec() *CommandSpec { return &commands[t] }
+
+func (t CommandType) String() string { return commands[t].Name }
+
+// Known reports whether t is one of the commands.
+func (t CommandType) Known() bool { return t != NoCommand && t < numCommands }
+
+// HasCode reports whether the command names a coupon by its code and may leave the campaign out.
+func (t CommandType) HasCode() bool { return required[t].has(fCode) }
+
+// NamesCampaign reports whether the endpoint's subject ends in the campaign.
+func (s *CommandSpec) NamesCampaign() bool { return strings.HasSuffix(s.Endpoint, ".*") }
+
+// Takes describes the fields that a request on the endpoint may have, for people.
+func (s *CommandSpec) Takes() string {
+	var names []string
+	for _, f := range append(append([]Field(nil), s.Required...), s.Optional...) {
+		if f != fCampaign || !s.NamesCampaign() {
+			names = append(names, f.String())
+		}
+	}
+	switch {
+	case s.Settings && len(names) > 1:
+		names = append(names, "and any other setting")
+	case s.Settings:
+		names = append(names, "and any setting")
+	}
+	return strings.Join(names, ", ")
+}
+
+// CommandNamed is a switch for the reason that fieldNamed is one. A test holds it to the table.
 func CommandNamed(name []byte) CommandType {
 	switch string(name) {
 	case "claim":
@@ -47,37 +152,20 @@ func CommandNamed(name []byte) CommandType {
 		return Remind
 	case "unremind":
 		return Unremind
-	case "void":
-		return Void
-	case "extend":
-		return Extend
 	case "expire":
 		return Expire
 	case "remind_due":
 		return RemindDue
-	case "create_campaign":
-		return CreateCampaign
-	case "update_campaign":
-		return UpdateCampaign
-	case "pause_campaign":
-		return PauseCampaign
-	case "resume_campaign":
-		return ResumeCampaign
-	case "end_campaign":
-		return EndCampaign
-	case "import_codes":
-		return ImportCodes
+	}
+	for t := range Commands() {
+		if string(name) == commands[t].Name {
+			return t
+		}
 	}
 	return NoCommand
 }
 
-// Known reports whether t is one of the commands.
-func (t CommandType) Known() bool { return t != NoCommand && t < NumCommands }
-
-// HasCode reports whether the command names a coupon by its code and may leave the campaign out.
-func (t CommandType) HasCode() bool { return t == Redeem || t == Rollback || t == Void || t == Extend }
-
-// Scope is who may send a command: it follows from the subject a message came on.
+// Scope is who may send a command. It follows from the subject of a message.
 type Scope uint8
 
 // The scopes.
@@ -90,15 +178,8 @@ const (
 
 // Allows reports whether a command of type t may come in scope s.
 func (s Scope) Allows(t CommandType) bool {
-	switch t {
-	case Claim, Redeem, Rollback, Remind, Unremind:
-		return s == ScopeProducer || s == ScopeTrusted
-	case Expire, RemindDue:
-		return s == ScopeScheduler
-	case NoCommand:
-		return false
-	}
-	return s == ScopeOperator || s == ScopeTrusted
+	of := commands[t].Scope
+	return t != NoCommand && (of == s || s == ScopeTrusted && of != ScopeScheduler)
 }
 
 // Reminder kinds.
@@ -107,7 +188,7 @@ const (
 	KindExpires = "expires" // before the customer's newest coupon expires
 )
 
-// Command is one parsed command line. Which fields count depends on Type; the others are zero.
+// Command is one parsed command line. The table of commands lists which fields a type has; the others are zero.
 type Command struct {
 	Type       CommandType
 	ID         string
@@ -125,7 +206,48 @@ type Command struct {
 	Through    Instant  // expire
 	DueAt      Instant  // remind_due
 	ThroughR   uint64   // remind_due
-	ReadyAt    Instant  // remind_due: from when on it only waited for the operator's rate; 0 = it did not
+	ReadyAt    Instant  // remind_due: the instant from which it waited only for the operator's rate; 0 = it did not wait
+}
+
+// at returns a pointer to the value of a field.
+func (c *Command) at(f Field) any {
+	switch f {
+	case fID:
+		return &c.ID
+	case fCampaign:
+		return &c.Campaign
+	case fCustomerID:
+		return &c.CustomerID
+	case fAttributes:
+		return &c.Attributes
+	case fCode:
+		return &c.Code
+	case fOrderID:
+		return &c.OrderID
+	case fReason:
+		return &c.Reason
+	case fExpiresAt:
+		if !commands[c.Type].Settings {
+			return &c.ExpiresAt
+		}
+	case fKind:
+		return &c.Kind
+	case fBefore:
+		return &c.Before
+	case fCodes:
+		if !commands[c.Type].Settings {
+			return &c.Codes
+		}
+	case fThrough:
+		return &c.Through
+	case fDueAt:
+		return &c.DueAt
+	case fThroughR:
+		return &c.ThroughR
+	case fReadyAt:
+		return &c.ReadyAt
+	}
+	return c.Patch.at(f)
 }
 
 // AppendJSON appends c as one command line without the newline.
@@ -139,86 +261,12 @@ func (c *Command) AppendJSON(dst []byte) []byte {
 	dst = appendStringField(dst, `,"code":`, c.Code)
 	dst = appendStringField(dst, `,"order_id":`, c.OrderID)
 	dst = appendStringField(dst, `,"reason":`, c.Reason)
-	dst = appendInstantField(dst, `,"expires_at":`, c.ExpiresAt)
-	switch c.Type {
-	case Remind, Unremind:
-		dst = appendStringField(dst, `,"kind":`, c.Kind)
-		dst = AppendText(append(dst, `,"before":`...), c.Before.String())
-	case CreateCampaign, UpdateCampaign:
+	for rest := written[c.Type]; rest != 0; rest &= rest - 1 {
+		f := rest.first()
+		dst = appendValue(dst, f, c.at(f), nil)
+	}
+	if commands[c.Type].Settings {
 		dst = c.Patch.append(dst)
-	case ImportCodes:
-		dst = appendTextsField(dst, `,"codes":`, c.Codes)
-	case Expire:
-		dst = appendInstantField(dst, `,"through":`, c.Through)
-	case RemindDue:
-		dst = appendStringField(dst, `,"kind":`, c.Kind)
-		dst = appendInstantField(dst, `,"due_at":`, c.DueAt)
-		dst = appendUintField(dst, `,"through_r":`, c.ThroughR)
-		dst = appendInstantField(dst, `,"ready_at":`, c.ReadyAt)
 	}
 	return append(dst, '}')
-}
-
-// append writes the given settings; a given field without value is written as null.
-func (p *Patch) append(dst []byte) []byte {
-	for _, f := range settingFields {
-		if !p.given.has(f) {
-			continue
-		}
-		before := len(dst)
-		key := fieldKeys[f]
-		switch f {
-		case fCodes:
-			dst = appendNumber(append(dst, key...), uint64(p.Codes))
-		case fPerCustomer:
-			dst = appendNumber(append(dst, key...), uint64(p.PerCustomer))
-		case fMaxRedemptions:
-			dst = appendNumber(append(dst, key...), uint64(p.MaxRedemptions))
-		case fOpensAt:
-			dst = appendInstantField(dst, key, p.OpensAt)
-		case fClosesAt:
-			dst = appendInstantField(dst, key, p.ClosesAt)
-		case fExpiresAt:
-			dst = appendInstantField(dst, key, p.ExpiresAt)
-		case fValidFor:
-			dst = appendDurationField(dst, key, p.ValidFor)
-		case fLateAfter:
-			dst = appendDurationField(dst, key, p.LateAfter)
-		case fPrefix:
-			dst = appendStringField(dst, key, p.Prefix)
-		case fCategory:
-			dst = appendStringField(dst, key, p.Category)
-		case fPriority:
-			dst = appendStringField(dst, key, p.Priority)
-		case fBenefit:
-			dst = appendRawField(dst, key, p.Benefit)
-		}
-		if len(dst) == before {
-			dst = append(append(dst, key...), "null"...)
-		}
-	}
-	return dst
-}
-
-func appendNumber(dst []byte, v uint64) []byte { return strconv.AppendUint(dst, v, 10) }
-
-func appendDurationField(dst []byte, key string, d time.Duration) []byte {
-	if d == 0 {
-		return dst
-	}
-	return AppendText(append(dst, key...), d.String())
-}
-
-func appendTextsField(dst []byte, key string, vs []string) []byte {
-	if len(vs) == 0 {
-		return dst
-	}
-	dst = append(append(dst, key...), '[')
-	for i, v := range vs {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = AppendText(dst, v)
-	}
-	return append(dst, ']')
 }

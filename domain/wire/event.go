@@ -1,10 +1,11 @@
 package wire
 
 import (
+	"iter"
 	"time"
 )
 
-// EventType says what an event tells.
+// EventType is what an event records.
 type EventType uint8
 
 // The events.
@@ -32,15 +33,112 @@ const (
 	numEvents
 )
 
-var eventNames = [numEvents]string{"", "campaign.created", "campaign.updated", "campaign.paused", "campaign.resumed",
-	"campaign.ended", "campaign.sold_out", "codes.imported", "coupon.claimed", "coupon.redeemed", "coupon.rolled_back",
-	"coupon.voided", "coupon.extended", "coupons.expired", "reminder.set", "reminder.cancelled", "reminders.due",
-	"commands.refused", "command.rejected", "reminder.due"}
+// Subject is what an event is about.
+type Subject uint8
 
-func (t EventType) String() string { return eventNames[t] }
+// The subjects.
+const (
+	AboutCampaign Subject = iota + 1 // the campaign as a whole, or many of its coupons or reminders at once
+	AboutCoupon                      // coupon N of the campaign
+	AboutReminder                    // reminder R of the campaign
+	AboutLane                        // commands that had no effect
+)
 
-// eventNamed is a switch for the reason that fieldNamed is one.
-func eventNamed(name []byte) EventType {
+// Rows is a set of the kinds of rows that an event changes although an earlier event made them: who folds events into
+// tables must find those rows by their keys.
+type Rows uint8
+
+// The kinds of rows. NoRows says that the event only adds rows, or changes rows of campaigns, which are few.
+const (
+	NoRows Rows = 1 << iota
+	CouponRows
+	RedemptionRows
+	ReminderRows
+)
+
+// EventSpec is a row of the table of events.
+type EventSpec struct {
+	Name  string
+	About Subject
+	// Command is the command that the event accepts: at most one event of a campaign does so under the same id, unless
+	// the command is the scheduler's. NoCommand: it follows from another event, or from commands without effect.
+	Command CommandType
+	// Change names what happened to a coupon or a reminder, as histories show it; "-" for what they leave out.
+	Change string
+	// Finds are the rows that it changes; see also [Event.Finds].
+	Finds Rows
+	// Due: it may change which instants of a campaign are due, and when. The others do not concern the scheduler.
+	Due    bool
+	Fields []Field // after type, campaign, at and id
+}
+
+var events = [numEvents]EventSpec{
+	CampaignCreated: {Name: "campaign.created", About: AboutCampaign, Command: CreateCampaign, Change: "-", Finds: NoRows, Due: true,
+		Fields: append(list(fNumber|always), settingFields...)},
+	CampaignUpdated: {Name: "campaign.updated", About: AboutCampaign, Command: UpdateCampaign, Change: "-", Finds: CouponRows | ReminderRows, Due: true,
+		Fields: append(list(fNumber|always), settingFields...)},
+	CampaignPausedEvent: {Name: "campaign.paused", About: AboutCampaign, Command: PauseCampaign, Change: "-", Finds: NoRows, Due: true},
+	CampaignResumed:     {Name: "campaign.resumed", About: AboutCampaign, Command: ResumeCampaign, Change: "-", Finds: NoRows, Due: true},
+	CampaignEndedEvent:  {Name: "campaign.ended", About: AboutCampaign, Command: EndCampaign, Change: "-", Finds: NoRows, Due: true},
+	CampaignSoldOut:     {Name: "campaign.sold_out", About: AboutCampaign, Change: "-", Finds: NoRows, Due: true},
+	CodesImported: {Name: "codes.imported", About: AboutCampaign, Command: ImportCodes, Change: "-", Finds: NoRows,
+		Fields: list(fCodeList)},
+	CouponClaimed: {Name: "coupon.claimed", About: AboutCoupon, Command: Claim, Change: "claimed", Finds: NoRows, Due: true,
+		Fields: couponFields},
+	CouponRedeemed: {Name: "coupon.redeemed", About: AboutCoupon, Command: Redeem, Change: "redeemed", Finds: CouponRows,
+		Fields: countedFields},
+	CouponRolledBack: {Name: "coupon.rolled_back", About: AboutCoupon, Command: Rollback, Change: "rolled_back", Finds: CouponRows | RedemptionRows,
+		Fields: countedFields},
+	CouponVoided: {Name: "coupon.voided", About: AboutCoupon, Command: Void, Change: "voided", Finds: CouponRows,
+		Fields: couponFields},
+	CouponExtended: {Name: "coupon.extended", About: AboutCoupon, Command: Extend, Change: "extended", Finds: CouponRows | ReminderRows, Due: true,
+		Fields: couponFields},
+	CouponsExpired: {Name: "coupons.expired", About: AboutCampaign, Command: Expire, Change: "expired", Finds: NoRows, Due: true,
+		Fields: list(fThrough, fCount|always)},
+	ReminderSet: {Name: "reminder.set", About: AboutReminder, Command: Remind, Change: "reminder_set", Finds: CouponRows, Due: true,
+		Fields: reminderFields},
+	ReminderCancelled: {Name: "reminder.cancelled", About: AboutReminder, Command: Unremind, Change: "reminder_cancelled", Finds: ReminderRows, Due: true,
+		Fields: reminderFields},
+	RemindersDue: {Name: "reminders.due", About: AboutCampaign, Command: RemindDue, Change: "reminder_fired", Finds: ReminderRows, Due: true,
+		Fields: list(fKind, fDueAt, fFromR|always, fThroughR|always, fFired|always, fDropped|always, fPassed)},
+	CommandsRefused: {Name: "commands.refused", About: AboutLane, Change: "-", Finds: NoRows,
+		Fields: list(fCounts|always, fSample)},
+	CommandRejected: {Name: "command.rejected", About: AboutLane, Change: "-", Finds: NoRows,
+		Fields: list(fSequence, fLine, fCount, fLastSequence, fBytes, fReason, fPayload)},
+	// Not on event streams but on those of fired reminders.
+	ReminderDue: {Name: "reminder.due", About: AboutReminder, Change: "-", Finds: NoRows,
+		Fields: list(fKind, fDueAt, fCustomerID)},
+}
+
+// Of the fields of coupon events, redeemed_count is written by two even if it is zero, and the others never have it.
+var (
+	couponFields   = list(fN, fCode, fCustomerID, fAttributes, fExpiresAt, fOrderID, fReason, fStatus)
+	countedFields  = list(fN, fCode, fCustomerID, fAttributes, fExpiresAt, fOrderID, fRedeemedCount|always, fReason, fStatus)
+	reminderFields = list(fR, fCustomerID, fKind, fBefore, fDueAt, fN)
+)
+
+// Events returns the events of event streams: all but reminder.due.
+func Events() iter.Seq[EventType] {
+	return func(yield func(EventType) bool) {
+		for t := NoEvent + 1; t < ReminderDue; t++ {
+			if !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// Spec returns the row of t in the table of events.
+func (t EventType) Spec() *EventSpec { return &events[t] }
+
+func (t EventType) String() string { return events[t].Name }
+
+// ChangesCoupon reports whether an event of type t changes coupon N, which an earlier event claimed.
+func (t EventType) ChangesCoupon() bool { return events[t].About == AboutCoupon && t != CouponClaimed }
+
+// EventNamed returns the event with that name, NoEvent if there is none. The switch has the frequent ones; a test holds
+// it to the table.
+func EventNamed(name []byte) EventType {
 	switch string(name) {
 	case "coupon.claimed":
 		return CouponClaimed
@@ -48,26 +146,8 @@ func eventNamed(name []byte) EventType {
 		return CouponRedeemed
 	case "coupon.rolled_back":
 		return CouponRolledBack
-	case "coupon.voided":
-		return CouponVoided
-	case "coupon.extended":
-		return CouponExtended
 	case "coupons.expired":
 		return CouponsExpired
-	case "campaign.created":
-		return CampaignCreated
-	case "campaign.updated":
-		return CampaignUpdated
-	case "campaign.paused":
-		return CampaignPausedEvent
-	case "campaign.resumed":
-		return CampaignResumed
-	case "campaign.ended":
-		return CampaignEndedEvent
-	case "campaign.sold_out":
-		return CampaignSoldOut
-	case "codes.imported":
-		return CodesImported
 	case "reminder.set":
 		return ReminderSet
 	case "reminder.cancelled":
@@ -76,10 +156,11 @@ func eventNamed(name []byte) EventType {
 		return RemindersDue
 	case "commands.refused":
 		return CommandsRefused
-	case "command.rejected":
-		return CommandRejected
-	case "reminder.due":
-		return ReminderDue
+	}
+	for t := NoEvent + 1; t < numEvents; t++ {
+		if string(name) == events[t].Name {
+			return t
+		}
 	}
 	return NoEvent
 }
@@ -151,77 +232,134 @@ func (e *Event) DueSet() DueSet {
 	return DueSet{Kind: e.Kind, DueAt: e.DueAt, FromR: e.FromR, ThroughR: e.ThroughR, Passed: e.Passed}
 }
 
+// Accepts returns the command that e accepts under its id, NoCommand if it follows from another event of that command: a
+// reminder that a rollback sets again, or one that a redemption or a void cancels.
+func (e *Event) Accepts() CommandType {
+	if events[e.Type].About == AboutReminder && e.CustomerID == "" {
+		return NoCommand
+	}
+	return events[e.Type].Command
+}
+
+// Finds returns the rows that e changes: those of its type, without the coupon if it has none.
+func (e *Event) Finds() Rows {
+	rows := events[e.Type].Finds
+	if e.Type == ReminderSet && e.N == 0 {
+		return NoRows
+	}
+	return rows
+}
+
+// at returns a pointer to the value of a field. Of expires_at that is the campaign's for an event with settings, the
+// coupon's for all others.
+func (e *Event) at(f Field) any {
+	switch f &^ always {
+	case fCampaign:
+		return &e.Campaign
+	case fAt:
+		return &e.At
+	case fID:
+		return &e.ID
+	case fNumber:
+		return &e.Number
+	case fCodeList:
+		return &e.Codes
+	case fN:
+		return &e.N
+	case fCode:
+		return &e.Code
+	case fCustomerID:
+		return &e.CustomerID
+	case fAttributes:
+		return &e.Attributes
+	case fExpiresAt:
+		if e.Type != CampaignCreated && e.Type != CampaignUpdated {
+			return &e.ExpiresAt
+		}
+	case fOrderID:
+		return &e.OrderID
+	case fRedeemedCount:
+		return &e.RedeemedCount
+	case fReason:
+		return &e.Reason
+	case fStatus:
+		return &e.Status
+	case fThrough:
+		return &e.Through
+	case fCount:
+		return &e.Count
+	case fR:
+		return &e.R
+	case fKind:
+		return &e.Kind
+	case fBefore:
+		return &e.Before
+	case fDueAt:
+		return &e.DueAt
+	case fFromR:
+		return &e.FromR
+	case fThroughR:
+		return &e.ThroughR
+	case fFired:
+		return &e.Fired
+	case fDropped:
+		return &e.Dropped
+	case fPassed:
+		return &e.Passed
+	case fCounts:
+		return &e.Refused
+	case fSample:
+		return &e.Sample
+	case fSequence:
+		return &e.Sequence
+	case fLine:
+		return &e.Line
+	case fLastSequence:
+		return &e.LastSequence
+	case fBytes:
+		return &e.Bytes
+	case fPayload:
+		return &e.Payload
+	}
+	return e.Settings.at(f)
+}
+
 // AppendJSON appends e as one line without the newline.
 func (e *Event) AppendJSON(dst []byte) []byte { return e.AppendWith(dst, nil) }
 
-func (e *Event) AppendWith(dst []byte, st *LineCache) []byte {
+// AppendWith is AppendJSON with the texts of instants that the cache has; nil = none. Coupon events are written by hand,
+// because a lane writes hundreds of thousands a second; a test holds them to the table.
+func (e *Event) AppendWith(dst []byte, cache *LineCache) []byte {
+	spec := &events[e.Type]
 	dst = append(dst, `{"type":"`...)
-	dst = append(dst, e.Type.String()...)
+	dst = append(dst, spec.Name...)
 	dst = append(dst, '"')
 	dst = appendStringField(dst, `,"campaign":`, e.Campaign)
-	dst = st.field(dst, `,"at":`, e.At)
+	dst = cache.field(dst, `,"at":`, e.At)
 	dst = appendStringField(dst, `,"id":`, e.ID)
-	switch e.Type {
-	case CampaignCreated, CampaignUpdated:
-		dst = appendNumber(append(dst, `,"number":`...), uint64(e.Number))
-		dst = e.Settings.Append(dst)
-	case CodesImported:
-		dst = appendTextsField(dst, `,"codes":`, e.Codes)
-	case CouponClaimed, CouponRedeemed, CouponRolledBack, CouponVoided, CouponExtended:
-		dst = appendUintField(dst, `,"n":`, uint64(e.N))
-		dst = st.codeField(dst, e.Code)
-		dst = appendStringField(dst, `,"customer_id":`, e.CustomerID)
-		dst = appendRawField(dst, `,"attributes":`, e.Attributes)
-		dst = st.field(dst, `,"expires_at":`, e.ExpiresAt)
-		dst = appendStringField(dst, `,"order_id":`, e.OrderID)
-		if e.Type == CouponRedeemed || e.Type == CouponRolledBack {
-			dst = appendNumber(append(dst, `,"redeemed_count":`...), uint64(e.RedeemedCount))
-		}
-		dst = appendStringField(dst, `,"reason":`, e.Reason)
-		dst = appendStringField(dst, `,"status":`, e.Status)
-	case CouponsExpired:
-		dst = st.field(dst, `,"through":`, e.Through)
-		dst = appendNumber(append(dst, `,"count":`...), e.Count)
-	case ReminderSet, ReminderCancelled:
-		dst = appendUintField(dst, `,"r":`, e.R)
-		dst = appendStringField(dst, `,"customer_id":`, e.CustomerID)
-		dst = appendStringField(dst, `,"kind":`, e.Kind)
-		if e.Kind != "" {
-			dst = AppendText(append(dst, `,"before":`...), e.Before.String())
-		}
-		dst = st.field(dst, `,"due_at":`, e.DueAt)
-		dst = appendUintField(dst, `,"n":`, uint64(e.N))
-	case RemindersDue:
-		dst = appendStringField(dst, `,"kind":`, e.Kind)
-		dst = st.field(dst, `,"due_at":`, e.DueAt)
-		dst = appendNumber(append(dst, `,"from_r":`...), e.FromR)
-		dst = appendNumber(append(dst, `,"through_r":`...), e.ThroughR)
-		dst = appendNumber(append(dst, `,"fired":`...), e.Fired)
-		dst = appendNumber(append(dst, `,"dropped":`...), e.Dropped)
-		dst = st.field(dst, `,"passed":`, e.Passed)
-	case CommandsRefused:
-		dst = append(append(dst, `,"counts":`...), '{')
-		for i, r := range e.Refused {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(AppendText(dst, string(r.Refusal)), ':')
-			dst = appendNumber(dst, r.Count)
-		}
-		dst = append(dst, '}')
-		dst = appendTextsField(dst, `,"sample":`, e.Sample)
-	case CommandRejected:
-		dst = appendUintField(dst, `,"sequence":`, e.Sequence)
-		dst = appendUintField(dst, `,"line":`, uint64(e.Line))
-		dst = appendUintField(dst, `,"count":`, e.Count)
-		dst = appendUintField(dst, `,"last_sequence":`, e.LastSequence)
-		dst = appendUintField(dst, `,"bytes":`, e.Bytes)
-		dst = appendStringField(dst, `,"reason":`, e.Reason)
-		dst = appendStringField(dst, `,"payload":`, e.Payload)
-	case ReminderDue:
-		dst = appendStringField(dst, `,"kind":`, e.Kind)
-		dst = st.field(dst, `,"due_at":`, e.DueAt)
-		dst = appendStringField(dst, `,"customer_id":`, e.CustomerID)
+	if spec.About != AboutCoupon {
+		return append(e.appendFields(dst, cache), '}')
 	}
+	dst = appendUintField(dst, `,"n":`, uint64(e.N))
+	dst = cache.codeField(dst, e.Code)
+	dst = appendStringField(dst, `,"customer_id":`, e.CustomerID)
+	dst = appendRawField(dst, `,"attributes":`, e.Attributes)
+	dst = cache.field(dst, `,"expires_at":`, e.ExpiresAt)
+	dst = appendStringField(dst, `,"order_id":`, e.OrderID)
+	if e.Type == CouponRedeemed || e.Type == CouponRolledBack {
+		dst = appendNumber(append(dst, `,"redeemed_count":`...), uint64(e.RedeemedCount))
+	}
+	dst = appendStringField(dst, `,"reason":`, e.Reason)
+	dst = appendStringField(dst, `,"status":`, e.Status)
 	return append(dst, '}')
+}
+
+// appendFields appends the fields of e's type in the order of the table.
+func (e *Event) appendFields(dst []byte, cache *LineCache) []byte {
+	for _, f := range events[e.Type].Fields {
+		if f != fBefore || e.Kind != "" {
+			dst = appendValue(dst, f, e.at(f), cache)
+		}
+	}
+	return dst
 }

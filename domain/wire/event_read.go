@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // ParseEvent reads one event line into e, which is overwritten. Byte slices point into line. Unknown fields are
@@ -55,7 +54,6 @@ func (e *Event) read(key, raw []byte, simple bool) (err error) {
 			*into, err = unquote(raw)
 		}
 	}
-	number := func(into *uint64) { *into, err = strconv.ParseUint(View(raw), 10, 64) }
 	small := func(into *uint32) {
 		var n uint64
 		if n, err = strconv.ParseUint(View(raw), 10, 32); err == nil {
@@ -69,18 +67,12 @@ func (e *Event) read(key, raw []byte, simple bool) (err error) {
 		}
 		*into, err = parseStamp(raw[1 : len(raw)-1])
 	}
-	duration := func(into *time.Duration) {
-		var s string
-		if text(&s); err == nil {
-			*into, err = time.ParseDuration(s)
-		}
-	}
 	switch string(key) {
 	case "type":
 		if len(raw) < 2 || raw[0] != '"' {
 			return errSyntax
 		}
-		if e.Type = eventNamed(raw[1 : len(raw)-1]); e.Type == NoEvent {
+		if e.Type = EventNamed(raw[1 : len(raw)-1]); e.Type == NoEvent {
 			return fmt.Errorf("%s is not known to this version", shorten(string(raw), 40))
 		}
 	case "campaign":
@@ -89,38 +81,10 @@ func (e *Event) read(key, raw []byte, simple bool) (err error) {
 		instant(&e.At)
 	case "id":
 		text(&e.ID)
-	case "number":
-		small(&e.Number)
-	case "codes":
-		if len(raw) > 0 && raw[0] == '[' {
-			e.Codes, err = texts(raw)
-		} else {
-			small(&e.Settings.Codes)
-		}
-	case "per_customer":
-		small(&e.Settings.PerCustomer)
-	case "opens_at":
-		instant(&e.Settings.OpensAt)
-	case "closes_at":
-		instant(&e.Settings.ClosesAt)
 	case "expires_at":
 		// Of a campaign or of a coupon; the type may come later, so both are set.
 		instant(&e.ExpiresAt)
 		e.Settings.ExpiresAt = e.ExpiresAt
-	case "valid_for":
-		duration(&e.Settings.ValidFor)
-	case "late_after":
-		duration(&e.Settings.LateAfter)
-	case "max_redemptions":
-		small(&e.Settings.MaxRedemptions)
-	case "prefix":
-		text(&e.Settings.Prefix)
-	case "category":
-		text(&e.Settings.Category)
-	case "priority":
-		text(&e.Settings.Priority)
-	case "benefit":
-		e.Settings.Benefit = raw
 	case "n":
 		small(&e.N)
 	case "code":
@@ -133,48 +97,22 @@ func (e *Event) read(key, raw []byte, simple bool) (err error) {
 		text(&e.OrderID)
 	case "redeemed_count":
 		small(&e.RedeemedCount)
-	case "reason":
-		text(&e.Reason)
-	case "status":
-		text(&e.Status)
-	case "through":
-		instant(&e.Through)
-	case "count":
-		number(&e.Count)
-	case "r":
-		number(&e.R)
-	case "kind":
-		text(&e.Kind)
-	case "before":
-		duration(&e.Before)
-	case "due_at":
-		instant(&e.DueAt)
-	case "from_r":
-		number(&e.FromR)
-	case "through_r":
-		number(&e.ThroughR)
-	case "fired":
-		number(&e.Fired)
-	case "dropped":
-		number(&e.Dropped)
-	case "passed":
-		instant(&e.Passed)
-	case "counts":
-		e.Refused, err = refusals(raw)
-	case "sample":
-		e.Sample, err = texts(raw)
-	case "last_sequence":
-		number(&e.LastSequence)
-	case "bytes":
-		number(&e.Bytes)
-	case "sequence":
-		number(&e.Sequence)
-	case "line":
-		small(&e.Line)
-	case "payload":
-		text(&e.Payload)
+	default:
+		return e.readField(key, raw)
 	}
 	return err
+}
+
+// readField reads a field as the table has it. A name that is not in the table is skipped.
+func (e *Event) readField(key, raw []byte) error {
+	f := fieldNamed(key)
+	if f == fCodes && len(raw) > 0 && raw[0] == '[' {
+		f = fCodeList
+	}
+	if f == fUnknown || f == fType {
+		return nil
+	}
+	return readValue(e.at(f), raw)
 }
 
 func refusals(raw []byte) (list []RefusalCount, err error) {

@@ -1,10 +1,17 @@
 package wire
 
-// field is a name a command line may carry.
-type field uint8
+import (
+	"math"
+	"math/bits"
+	"time"
+)
 
+// Field is a name that a line may carry.
+type Field uint8
+
+// The fields of commands, in the order in which commands are written and problems are reported.
 const (
-	fUnknown field = iota
+	fUnknown Field = iota
 	fID
 	fType
 	fCampaign
@@ -31,26 +38,119 @@ const (
 	fDueAt
 	fThroughR
 	fReadyAt
-	numFields
+	numCommandFields
 )
 
-var fieldNames = [numFields]string{"", "id", "type", "campaign", "codes", "per_customer", "opens_at", "closes_at", "expires_at",
-	"valid_for", "late_after", "max_redemptions", "prefix", "category", "priority", "benefit", "customer_id", "attributes", "code",
-	"order_id", "reason", "kind", "before", "through", "due_at", "through_r", "ready_at"}
+// The fields that only events and outcomes carry.
+const (
+	fAt = numCommandFields + iota
+	fNumber
+	fCodeList // named codes too: the codes themselves, where fCodes is their number
+	fN
+	fRedeemedCount
+	fStatus
+	fCount
+	fR
+	fFromR
+	fFired
+	fDropped
+	fPassed
+	fCounts
+	fSample
+	fSequence
+	fLine
+	fLastSequence
+	fBytes
+	fPayload
+	fRefusal
+	fMessage
+	fRepeat
+	numFields
 
-// fieldKeys are the names as they stand in JSON behind another field.
-var fieldKeys = func() (keys [numFields]string) {
-	for f, name := range fieldNames {
-		keys[f] = `,"` + name + `":`
-	}
-	return keys
-}()
+	// always marks, in a list of fields, one that is written even if it is zero.
+	always Field = 1 << 7
+)
 
-var settingFields = []field{fCodes, fPerCustomer, fOpensAt, fClosesAt, fExpiresAt, fValidFor, fLateAfter, fMaxRedemptions,
+// fieldSpec is a row of the table of fields. The kind of a value follows from the Go type that Settings.at, Command.at,
+// Event.at and Outcome.at give for the field; the bounds hold for commands, which is where values enter.
+type fieldSpec struct {
+	name   string
+	key    string   // the name as it is written after another field
+	least  uint64   // of a number, or of a duration in nanoseconds
+	most   uint64   // likewise; of a text its bytes
+	oneOf  []string // the texts allowed; nil = any
+	anchor bool     // an instant that reminders depend on, so not before 1972
+}
+
+var fieldSpecs = [numFields]fieldSpec{
+	fID:             {name: "id", most: MaxCommandID},
+	fType:           {name: "type"},
+	fCampaign:       {name: "campaign", most: MaxCampaignName},
+	fCodes:          {name: "codes", most: MaxCodes},
+	fPerCustomer:    {name: "per_customer", most: MaxPerCustomer},
+	fOpensAt:        {name: "opens_at", anchor: true},
+	fClosesAt:       {name: "closes_at", anchor: true},
+	fExpiresAt:      {name: "expires_at", anchor: true},
+	fValidFor:       {name: "valid_for", least: uint64(time.Second), most: uint64(MaxValidFor)},
+	fLateAfter:      {name: "late_after", least: uint64(time.Second), most: uint64(MaxBefore)},
+	fMaxRedemptions: {name: "max_redemptions", least: 1, most: MaxRedemptions},
+	fPrefix:         {name: "prefix"},
+	fCategory:       {name: "category", most: MaxCategory},
+	fPriority:       {name: "priority", oneOf: []string{PriorityHigh, PriorityNormal, PriorityLow}},
+	fBenefit:        {name: "benefit", most: MaxBenefit},
+	fCustomerID:     {name: "customer_id", most: MaxCustomerID},
+	fAttributes:     {name: "attributes", most: MaxAttributes},
+	fCode:           {name: "code", most: MaxCodeInput},
+	fOrderID:        {name: "order_id", most: MaxOrderID},
+	fReason:         {name: "reason", most: MaxReason},
+	fKind:           {name: "kind", oneOf: []string{KindOpens, KindExpires}},
+	fBefore:         {name: "before", most: uint64(MaxBefore)},
+	fThrough:        {name: "through"},
+	fDueAt:          {name: "due_at"},
+	fThroughR:       {name: "through_r", least: 1, most: 1 << 53},
+	fReadyAt:        {name: "ready_at"},
+	fAt:             {name: "at"},
+	fNumber:         {name: "number", most: math.MaxUint32},
+	fCodeList:       {name: "codes"},
+	fN:              {name: "n", most: math.MaxUint32},
+	fRedeemedCount:  {name: "redeemed_count", most: math.MaxUint32},
+	fStatus:         {name: "status"},
+	fCount:          {name: "count"},
+	fR:              {name: "r"},
+	fFromR:          {name: "from_r"},
+	fFired:          {name: "fired"},
+	fDropped:        {name: "dropped"},
+	fPassed:         {name: "passed"},
+	fCounts:         {name: "counts"},
+	fSample:         {name: "sample"},
+	fSequence:       {name: "sequence"},
+	fLine:           {name: "line", most: math.MaxUint32},
+	fLastSequence:   {name: "last_sequence"},
+	fBytes:          {name: "bytes"},
+	fPayload:        {name: "payload"},
+	fRefusal:        {name: "refusal"},
+	fMessage:        {name: "message"},
+	fRepeat:         {name: "repeat"},
+}
+
+// general are the fields of all commands.
+var general = fields(fID, fType, fCampaign)
+
+// settingFields are those of a campaign's settings, in the order in which they are written.
+var settingFields = []Field{fCodes | always, fPerCustomer | always, fOpensAt, fClosesAt, fExpiresAt, fValidFor, fLateAfter, fMaxRedemptions,
 	fPrefix, fCategory, fPriority, fBenefit}
 
-// fieldNamed is a switch, not a map: the compiler turns it into a few comparisons and it runs for every field.
-func fieldNamed(name []byte) field {
+func init() {
+	for f := range fieldSpecs {
+		fieldSpecs[f].key = `,"` + fieldSpecs[f].name + `":`
+	}
+}
+
+func (f Field) String() string { return fieldSpecs[f&^always].name }
+
+// fieldNamed is a switch and no map: it runs for every field of every command, and the compiler makes a few comparisons
+// of it. A test holds it to the table.
+func fieldNamed(name []byte) Field {
 	switch string(name) {
 	case "id":
 		return fID
@@ -104,16 +204,62 @@ func fieldNamed(name []byte) field {
 		return fThroughR
 	case "ready_at":
 		return fReadyAt
+	case "at":
+		return fAt
+	case "number":
+		return fNumber
+	case "n":
+		return fN
+	case "redeemed_count":
+		return fRedeemedCount
+	case "status":
+		return fStatus
+	case "count":
+		return fCount
+	case "r":
+		return fR
+	case "from_r":
+		return fFromR
+	case "fired":
+		return fFired
+	case "dropped":
+		return fDropped
+	case "passed":
+		return fPassed
+	case "counts":
+		return fCounts
+	case "sample":
+		return fSample
+	case "sequence":
+		return fSequence
+	case "line":
+		return fLine
+	case "last_sequence":
+		return fLastSequence
+	case "bytes":
+		return fBytes
+	case "payload":
+		return fPayload
+	case "refusal":
+		return fRefusal
+	case "message":
+		return fMessage
+	case "repeat":
+		return fRepeat
 	}
 	return fUnknown
 }
 
-type fieldSet uint32
+// fieldSet is a set of fields.
+type fieldSet uint64
 
-func (s fieldSet) has(f field) bool { return s&(1<<f) != 0 }
-func (s *fieldSet) add(f field)     { *s |= 1 << f }
+func (s fieldSet) has(f Field) bool { return s&(1<<(f&^always)) != 0 }
+func (s *fieldSet) add(f Field)     { *s |= 1 << (f &^ always) }
 
-func fields(fs ...field) (s fieldSet) {
+// first is the first field of a set that is not empty.
+func (s fieldSet) first() Field { return Field(bits.TrailingZeros64(uint64(s))) }
+
+func fields(fs ...Field) (s fieldSet) {
 	for _, f := range fs {
 		s.add(f)
 	}

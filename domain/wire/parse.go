@@ -2,41 +2,9 @@ package wire
 
 import (
 	"bytes"
-	"math/bits"
 	"strings"
 	"unicode/utf8"
 )
-
-// allowed and required say which fields each command takes; id and type go without saying.
-var allowed, required [NumCommands]fieldSet
-
-// general are the fields of all commands.
-var general = fields(fID, fType, fCampaign)
-
-func init() {
-	settings := fields(settingFields...)
-	customer := fields(fCampaign, fCustomerID)
-	coupon := fields(fCampaign, fCode)
-	set := func(t CommandType, may, must fieldSet) {
-		allowed[t] = may | must | general
-		required[t] = must
-	}
-	set(CreateCampaign, settings, fields(fCampaign, fCodes))
-	set(UpdateCampaign, settings, fields(fCampaign))
-	set(PauseCampaign, 0, fields(fCampaign))
-	set(ResumeCampaign, 0, fields(fCampaign))
-	set(EndCampaign, 0, fields(fCampaign))
-	set(ImportCodes, 0, fields(fCampaign, fCodes))
-	set(Claim, fields(fAttributes), customer)
-	set(Redeem, coupon|fields(fCustomerID), fields(fCode, fOrderID))
-	set(Rollback, coupon|fields(fCustomerID), fields(fCode, fOrderID))
-	set(Void, coupon|fields(fReason), fields(fCode))
-	set(Extend, coupon, fields(fCode, fExpiresAt))
-	set(Remind, 0, customer|fields(fKind, fBefore))
-	set(Unremind, 0, customer|fields(fKind, fBefore))
-	set(Expire, 0, fields(fCampaign, fThrough))
-	set(RemindDue, fields(fReadyAt), fields(fCampaign, fKind, fDueAt, fThroughR))
-}
 
 // Defaults fill in what a line may leave out because its subject or endpoint says it.
 type Defaults struct {
@@ -101,11 +69,11 @@ type fieldTexts struct {
 	line   []byte
 	simple bool // see simple
 	given  fieldSet
-	at     [numFields]struct{ from, to uint16 } // MaxLine fits
+	at     [numCommandFields]struct{ from, to uint16 } // MaxLine fits
 }
 
 // of is the raw value of a field, nil if it was not given.
-func (t *fieldTexts) of(f field) []byte {
+func (t *fieldTexts) of(f Field) []byte {
 	if !t.given.has(f) {
 		return nil
 	}
@@ -113,7 +81,7 @@ func (t *fieldTexts) of(f field) []byte {
 }
 
 // text is the value of a field that must be a string.
-func (t *fieldTexts) text(f field) (string, error) {
+func (t *fieldTexts) text(f Field) (string, error) {
 	raw := t.of(f)
 	if t.simple && len(raw) >= 2 && raw[0] == '"' {
 		return View(raw[1 : len(raw)-1]), nil
@@ -134,7 +102,7 @@ func (t *fieldTexts) read() error {
 			return problem
 		}
 		f := fieldNamed(key)
-		if f == fUnknown {
+		if f == fUnknown || f >= numCommandFields {
 			// Read on: the refusal should carry the line's id even if that comes last.
 			if problem == nil {
 				problem = Invalidf(shorten(string(key), 64), "unknown field; remove it")
@@ -142,7 +110,7 @@ func (t *fieldTexts) read() error {
 			continue
 		}
 		if t.given.has(f) && problem == nil {
-			problem = Invalidf(fieldNames[f], "given twice; keep one")
+			problem = Invalidf(fieldSpecs[f].name, "given twice; keep one")
 		}
 		t.given.add(f)
 		t.at[f].from, t.at[f].to = uint16(o.pos-len(value)), uint16(o.pos)
@@ -178,7 +146,7 @@ func (c *Command) identify(raw *fieldTexts, def Defaults) error {
 		if err != nil {
 			return Invalidf("id", "%s", err)
 		}
-		if err := checkText("id", id, MaxCommandID, raw.simple); err != nil {
+		if err := fieldSpecs[fID].checkText(id, raw.simple); err != nil {
 			return err
 		}
 	case !def.NoID:
@@ -207,14 +175,14 @@ func (c *Command) identify(raw *fieldTexts, def Defaults) error {
 func (c *Command) interpret(raw *fieldTexts) error {
 	given := raw.given
 	if extra := given &^ allowed[c.Type]; extra != 0 {
-		return Invalidf(fieldNames[extra.first()], "does not belong to %s; remove it", c.Type)
+		return Invalidf(fieldSpecs[extra.first()].name, "does not belong to %s; remove it", c.Type)
 	}
 	have := given
 	if c.Campaign != "" {
 		have.add(fCampaign)
 	}
 	if missing := required[c.Type] &^ have; missing != 0 {
-		return Invalidf(fieldNames[missing.first()], "missing; %s needs it", c.Type)
+		return Invalidf(fieldSpecs[missing.first()].name, "missing; %s needs it", c.Type)
 	}
 	for rest := given &^ general; rest != 0; rest &= rest - 1 {
 		f := rest.first()
@@ -236,6 +204,3 @@ func (c *Command) interpret(raw *fieldTexts) error {
 	}
 	return nil
 }
-
-// first is the first field of a set that is not empty.
-func (s fieldSet) first() field { return field(bits.TrailingZeros32(uint32(s))) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,123 +13,53 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 )
 
-// read interprets one field.
-func (c *Command) read(f field, of *fieldTexts) error {
-	raw := of.of(f)
-	if c.Type == CreateCampaign || c.Type == UpdateCampaign {
-		return c.readSetting(f, raw)
+// read interprets one field by its row in the table of fields.
+func (c *Command) read(f Field, of *fieldTexts) error {
+	raw, spec := of.of(f), &fieldSpecs[f]
+	if commands[c.Type].Settings && string(raw) == "null" {
+		return c.Patch.unset(f)
 	}
-	switch f {
-	case fCodes:
+	switch p := c.at(f).(type) {
+	case *string:
+		s, err := of.text(f)
+		if err != nil {
+			return Invalidf(spec.name, "%s", err)
+		}
+		if *p = s; f == fPrefix {
+			*p = strings.ToUpper(s)
+		}
+		return spec.checkText(s, of.simple)
+	case *Instant:
+		return spec.readInstant(raw, p)
+	case *time.Duration:
+		return spec.readDuration(raw, p)
+	case *uint64:
+		return spec.readNumber(raw, p)
+	case *uint32:
+		var n uint64
+		err := spec.readNumber(raw, &n)
+		*p = uint32(n)
+		return err
+	case *[]string:
 		return c.readCodes(raw)
-	case fAttributes:
-		return c.readAttributes(raw)
-	case fExpiresAt:
-		return readAnchor(f, raw, &c.ExpiresAt)
-	case fThrough:
-		return readInstant(f, raw, &c.Through)
-	case fDueAt:
-		return readInstant(f, raw, &c.DueAt)
-	case fReadyAt:
-		return readInstant(f, raw, &c.ReadyAt)
-	case fThroughR:
-		return readNumber(f, raw, 1, 1<<53, &c.ThroughR)
-	case fBefore:
-		return readDuration(f, raw, 0, MaxBefore, &c.Before)
-	}
-	s, err := of.text(f)
-	if err != nil {
-		return Invalidf(fieldNames[f], "%s", err)
-	}
-	switch f {
-	case fCustomerID:
-		c.CustomerID = s
-		return checkText("customer_id", s, MaxCustomerID, of.simple)
-	case fOrderID:
-		c.OrderID = s
-		return checkText("order_id", s, MaxOrderID, of.simple)
-	case fCode:
-		c.Code = s
-		return checkText("code", s, MaxCodeInput, of.simple)
-	case fReason:
-		c.Reason = s
-		return checkText("reason", s, MaxReason, of.simple)
-	case fKind:
-		c.Kind = s
-		if s != KindOpens && s != KindExpires {
-			return Invalidf("kind", "must be %s or %s", KindOpens, KindExpires)
+	case *[]byte:
+		if f == fAttributes {
+			return c.readAttributes(raw)
+		}
+		if *p = bytes.Clone(compact(raw)); uint64(len(*p)) > spec.most {
+			return Invalidf(spec.name, "must be JSON of at most %d bytes", spec.most)
 		}
 	}
 	return nil
 }
 
-// readSetting interprets one setting of a create or update; null stands for "none".
-func (c *Command) readSetting(f field, raw []byte) error {
-	p := &c.Patch
-	if string(raw) == "null" {
-		d := DefaultSettings(0)
-		switch f {
-		case fCodes:
-			return Invalidf("codes", "must be a whole number from 0 to %d", MaxCodes)
-		case fPerCustomer:
-			p.PerCustomer = d.PerCustomer
-		case fMaxRedemptions:
-			p.MaxRedemptions = d.MaxRedemptions
-		case fPriority:
-			p.Priority = d.Priority
-		}
-		return nil
+// unset takes a setting that is given as null back to its default.
+func (p *Patch) unset(f Field) error {
+	if f == fCodes {
+		return Invalidf("codes", "must be a whole number from 0 to %d", MaxCodes)
 	}
-	var n uint64
-	var s string
-	var err error
-	switch f {
-	case fCodes:
-		err = readNumber(f, raw, 0, MaxCodes, &n)
-		p.Codes = uint32(n)
-		return err
-	case fPerCustomer:
-		err = readNumber(f, raw, 0, MaxPerCustomer, &n)
-		p.PerCustomer = uint32(n)
-		return err
-	case fMaxRedemptions:
-		err = readNumber(f, raw, 1, MaxRedemptions, &n)
-		p.MaxRedemptions = uint32(n)
-		return err
-	case fOpensAt:
-		return readAnchor(f, raw, &p.OpensAt)
-	case fClosesAt:
-		return readAnchor(f, raw, &p.ClosesAt)
-	case fExpiresAt:
-		return readAnchor(f, raw, &p.ExpiresAt)
-	case fValidFor:
-		return readDuration(f, raw, time.Second, MaxValidFor, &p.ValidFor)
-	case fLateAfter:
-		return readDuration(f, raw, time.Second, MaxBefore, &p.LateAfter)
-	case fBenefit:
-		if p.Benefit = bytes.Clone(compact(raw)); len(p.Benefit) > MaxBenefit {
-			return Invalidf("benefit", "must be JSON of at most %d bytes", MaxBenefit)
-		}
-		return nil
-	}
-	if s, err = unquote(raw); err != nil {
-		return Invalidf(fieldNames[f], "%s", err)
-	}
-	switch f {
-	case fPrefix:
-		p.Prefix = strings.ToUpper(s)
-		if err := code.ValidPrefix(s); err != nil {
-			return Invalidf("prefix", "%s", err)
-		}
-	case fCategory:
-		p.Category = s
-		return checkText("category", s, MaxCategory, false)
-	case fPriority:
-		p.Priority = s
-		if s != PriorityHigh && s != PriorityNormal && s != PriorityLow {
-			return Invalidf("priority", "must be high, normal or low")
-		}
-	}
+	defaults := DefaultSettings(0)
+	assign(p.at(f), defaults.at(f))
 	return nil
 }
 
@@ -152,61 +83,63 @@ func (c *Command) readCodes(raw []byte) error {
 // earliest keeps a reminder's due time, which lies up to MaxBefore ahead of a campaign's or coupon's instant, after 1970.
 const earliest Instant = 63072000_000000 // 1972-01-01
 
-// readAnchor reads an instant that reminders may hang on.
-func readAnchor(f field, raw []byte, into *Instant) error {
-	if err := readInstant(f, raw, into); err != nil {
-		return err
-	}
-	if *into < earliest {
-		return Invalidf(fieldNames[f], "must not lie before 1972")
-	}
-	return nil
-}
-
-func readInstant(f field, raw []byte, into *Instant) error {
+func (spec *fieldSpec) readInstant(raw []byte, into *Instant) error {
 	s, err := unquote(raw)
 	if err != nil {
-		return Invalidf(fieldNames[f], "must be an RFC 3339 time such as 2026-11-27T00:00:00Z")
+		return Invalidf(spec.name, "must be an RFC 3339 time such as 2026-11-27T00:00:00Z")
 	}
 	if *into, err = ParseInstant(s); err != nil {
-		return Invalidf(fieldNames[f], "%s", err)
+		return Invalidf(spec.name, "%s", err)
+	}
+	if spec.anchor && *into < earliest {
+		return Invalidf(spec.name, "must not lie before 1972")
 	}
 	return nil
 }
 
-func readDuration(f field, raw []byte, least, most time.Duration, into *time.Duration) error {
+func (spec *fieldSpec) readDuration(raw []byte, into *time.Duration) error {
 	s, err := unquote(raw)
 	if err == nil {
 		*into, err = time.ParseDuration(s)
 	}
 	if err != nil {
-		return Invalidf(fieldNames[f], "must be a duration such as 90s, 1m or 72h")
+		return Invalidf(spec.name, "must be a duration such as 90s, 1m or 72h")
 	}
-	if *into < least || *into > most {
-		return Invalidf(fieldNames[f], "must lie between %s and %s", least, most)
+	if least, most := time.Duration(spec.least), time.Duration(spec.most); *into < least || *into > most {
+		return Invalidf(spec.name, "must lie between %s and %s", least, most)
 	}
 	*into = into.Truncate(time.Microsecond)
 	return nil
 }
 
-func readNumber(f field, raw []byte, least, most uint64, into *uint64) error {
+func (spec *fieldSpec) readNumber(raw []byte, into *uint64) error {
 	v, err := strconv.ParseUint(string(raw), 10, 64)
-	if err != nil || v < least || v > most {
-		return Invalidf(fieldNames[f], "must be a whole number from %d to %d", least, most)
+	if err != nil || v < spec.least || v > spec.most {
+		return Invalidf(spec.name, "must be a whole number from %d to %d", spec.least, spec.most)
 	}
 	*into = v
 	return nil
 }
 
-// checkText refuses what is empty, too long or not printable, unless that is known.
-func checkText(name, s string, most int, known bool) error {
+// checkText refuses what is not one of the texts allowed, or is empty, too long or not printable; printable text may be
+// known as such.
+func (spec *fieldSpec) checkText(s string, known bool) error {
 	switch {
+	case spec.oneOf != nil:
+		if !slices.Contains(spec.oneOf, s) {
+			last := len(spec.oneOf) - 1
+			return Invalidf(spec.name, "must be %s or %s", strings.Join(spec.oneOf[:last], ", "), spec.oneOf[last])
+		}
+	case spec.name == "prefix":
+		if err := code.ValidPrefix(s); err != nil {
+			return Invalidf(spec.name, "%s", err)
+		}
 	case s == "":
-		return Invalidf(name, "must not be empty")
-	case len(s) > most:
-		return Invalidf(name, "has %d bytes, at most %d are allowed", len(s), most)
+		return Invalidf(spec.name, "must not be empty")
+	case uint64(len(s)) > spec.most:
+		return Invalidf(spec.name, "has %d bytes, at most %d are allowed", len(s), spec.most)
 	case !known && !printable(s):
-		return Invalidf(name, "must be printable UTF-8 without control characters")
+		return Invalidf(spec.name, "must be printable UTF-8 without control characters")
 	}
 	return nil
 }

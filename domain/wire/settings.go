@@ -84,22 +84,43 @@ func (s *Settings) Check() error {
 	return nil
 }
 
-// append writes the settings as event and outcome fields.
+// at returns a pointer to the value of a setting, nil for any other field.
+func (s *Settings) at(f Field) any {
+	switch f &^ always {
+	case fCodes:
+		return &s.Codes
+	case fPerCustomer:
+		return &s.PerCustomer
+	case fOpensAt:
+		return &s.OpensAt
+	case fClosesAt:
+		return &s.ClosesAt
+	case fExpiresAt:
+		return &s.ExpiresAt
+	case fValidFor:
+		return &s.ValidFor
+	case fLateAfter:
+		return &s.LateAfter
+	case fMaxRedemptions:
+		return &s.MaxRedemptions
+	case fPrefix:
+		return &s.Prefix
+	case fCategory:
+		return &s.Category
+	case fPriority:
+		return &s.Priority
+	case fBenefit:
+		return &s.Benefit
+	}
+	return nil
+}
+
+// Append appends the settings as an event has them, each with a comma before it.
 func (s *Settings) Append(dst []byte) []byte {
-	dst = append(dst, `,"codes":`...)
-	dst = appendNumber(dst, uint64(s.Codes))
-	dst = append(dst, `,"per_customer":`...)
-	dst = appendNumber(dst, uint64(s.PerCustomer))
-	dst = appendInstantField(dst, `,"opens_at":`, s.OpensAt)
-	dst = appendInstantField(dst, `,"closes_at":`, s.ClosesAt)
-	dst = appendInstantField(dst, `,"expires_at":`, s.ExpiresAt)
-	dst = appendDurationField(dst, `,"valid_for":`, s.ValidFor)
-	dst = appendDurationField(dst, `,"late_after":`, s.LateAfter)
-	dst = appendUintField(dst, `,"max_redemptions":`, uint64(s.MaxRedemptions))
-	dst = appendStringField(dst, `,"prefix":`, s.Prefix)
-	dst = appendStringField(dst, `,"category":`, s.Category)
-	dst = appendStringField(dst, `,"priority":`, s.Priority)
-	return appendRawField(dst, `,"benefit":`, s.Benefit)
+	for _, f := range settingFields {
+		dst = appendValue(dst, f, s.at(f), nil)
+	}
+	return dst
 }
 
 // Patch is a set of settings with the knowledge of which were given. For an update, a field given as null goes back to
@@ -115,53 +136,39 @@ func (p *Patch) Gives(name string) bool { return p.given.has(fieldNamed([]byte(n
 // Empty reports whether no setting was given.
 func (p *Patch) Empty() bool { return p.given == 0 }
 
-// onto returns base with the given fields replaced.
+// Onto returns base with the given settings replaced.
 func (p *Patch) Onto(base Settings) Settings {
-	has := func(f field) bool { return p.given.has(f) }
-	if has(fCodes) {
-		base.Codes = p.Codes
-	}
-	if has(fPerCustomer) {
-		base.PerCustomer = p.PerCustomer
-	}
-	if has(fOpensAt) {
-		base.OpensAt = p.OpensAt
-	}
-	if has(fClosesAt) {
-		base.ClosesAt = p.ClosesAt
+	for _, f := range settingFields {
+		if p.given.has(f) {
+			assign(base.at(f), p.at(f))
+		}
 	}
 	// An end and a life time exclude each other: giving the one replaces the other.
-	if has(fExpiresAt) {
-		base.ExpiresAt = p.ExpiresAt
-		if p.ExpiresAt != 0 && !has(fValidFor) {
-			base.ValidFor = 0
-		}
-	}
-	if has(fValidFor) {
-		base.ValidFor = p.ValidFor
-		if p.ValidFor != 0 && !has(fExpiresAt) {
-			base.ExpiresAt = 0
-		}
-	}
-	if has(fLateAfter) {
-		base.LateAfter = p.LateAfter
-	}
-	if has(fMaxRedemptions) {
-		base.MaxRedemptions = p.MaxRedemptions
-	}
-	if has(fPrefix) {
-		base.Prefix = p.Prefix
-	}
-	if has(fCategory) {
-		base.Category = p.Category
-	}
-	if has(fPriority) {
-		base.Priority = p.Priority
-	}
-	if has(fBenefit) {
-		base.Benefit = p.Benefit
+	ends, lives := p.given.has(fExpiresAt), p.given.has(fValidFor)
+	switch {
+	case ends && !lives && p.ExpiresAt != 0:
+		base.ValidFor = 0
+	case lives && !ends && p.ValidFor != 0:
+		base.ExpiresAt = 0
 	}
 	return base
+}
+
+// append writes the given settings; one without a value is written as null.
+func (p *Patch) append(dst []byte) []byte {
+	for _, f := range settingFields {
+		if !p.given.has(f) {
+			continue
+		}
+		before := len(dst)
+		if f == fMaxRedemptions {
+			f |= always
+		}
+		if dst = appendValue(dst, f, p.at(f), nil); len(dst) == before {
+			dst = append(append(dst, fieldSpecs[f].key...), "null"...)
+		}
+	}
+	return dst
 }
 
 // PatchOf gives every field of s, as a create does.

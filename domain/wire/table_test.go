@@ -1,0 +1,236 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestEveryCommandHasARow: a command without a name, a status or a way to send it is not finished.
+func TestEveryCommandHasARow(t *testing.T) {
+	names := map[string]CommandType{}
+	for c := range Commands() {
+		s := c.Spec()
+		if s.Name == "" || s.Status == "" || len(s.Required) == 0 {
+			t.Errorf("command %d: %+v", c, s)
+		}
+		if other, taken := names[s.Name]; taken {
+			t.Errorf("%s is command %d and %d", s.Name, other, c)
+		}
+		names[s.Name] = c
+		if (s.Endpoint == "") != (s.Scope == ScopeScheduler) {
+			t.Errorf("%s comes in scope %d and has the endpoint %q", c, s.Scope, s.Endpoint)
+		}
+		if s.NamesCampaign() && !required[c].has(fCampaign) {
+			t.Errorf("%s takes its campaign from the subject and does not require it", c)
+		}
+		if got := CommandNamed([]byte(s.Name)); got != c {
+			t.Errorf("%s is read as %q", s.Name, got)
+		}
+		for rest := allowed[c] &^ fields(fType); rest != 0; rest &= rest - 1 {
+			cmd := Command{Type: c}
+			if f := rest.first(); cmd.at(f) == nil {
+				t.Errorf("%s: a command has no room for %s", c, f)
+			}
+		}
+	}
+	if NoCommand.Known() || CommandNamed(nil) != NoCommand || CommandNamed([]byte("Claim")) != NoCommand {
+		t.Error("what is no command is taken for one")
+	}
+}
+
+// TestEveryEventHasARow: readers choose by these columns what to do with an event, so none may be left out.
+func TestEveryEventHasARow(t *testing.T) {
+	accepted := map[CommandType]EventType{}
+	names := map[string]bool{}
+	for e := NoEvent + 1; e < numEvents; e++ {
+		s := e.Spec()
+		if s.Name == "" || s.About == 0 || s.Change == "" || s.Finds == 0 {
+			t.Errorf("event %d has no complete row: %+v", e, s)
+		}
+		if names[s.Name] {
+			t.Errorf("two events are named %s", s.Name)
+		}
+		names[s.Name] = true
+		if got := EventNamed([]byte(s.Name)); got != e {
+			t.Errorf("%s is read as %q", s.Name, got)
+		}
+		if s.Finds&NoRows != 0 && s.Finds != NoRows {
+			t.Errorf("%s finds no rows and some", e)
+		}
+		if other, twice := accepted[s.Command]; s.Command != NoCommand && twice {
+			t.Errorf("%s and %s both accept %s", other, e, s.Command)
+		}
+		accepted[s.Command] = e
+		if e.ChangesCoupon() && s.Finds&CouponRows == 0 {
+			t.Errorf("%s changes a coupon and does not find it", e)
+		}
+		for _, f := range s.Fields {
+			if (&Event{Type: e}).at(f) == nil {
+				t.Errorf("%s: an event has no room for %s", e, f)
+			}
+		}
+	}
+	for c := range Commands() {
+		if _, ok := accepted[c]; !ok {
+			t.Errorf("no event accepts %s", c)
+		}
+	}
+	last := NoEvent
+	for e := range Events() {
+		if e != last+1 {
+			t.Errorf("%s follows %s", e, last)
+		}
+		last = e
+	}
+	if last+1 != ReminderDue || ReminderDue+1 != numEvents {
+		t.Error("a new event goes before reminder.due, which is not on event streams")
+	}
+}
+
+func TestEveryFieldHasARow(t *testing.T) {
+	for f := fUnknown + 1; f < numFields; f++ {
+		if f.String() == "" {
+			t.Errorf("field %d has no name", f)
+		}
+		if want := f; f != fCodeList && fieldNamed([]byte(f.String())) != want {
+			t.Errorf("%s is read as %q", f, fieldNamed([]byte(f.String())))
+		}
+	}
+	if fieldNamed([]byte("colour")) != fUnknown || fieldNamed(nil) != fUnknown {
+		t.Error("what is no field is taken for one")
+	}
+}
+
+// TestHandWrittenPathsAgreeWithTheTable writes and reads random events and outcomes in both ways.
+func TestHandWrittenPathsAgreeWithTheTable(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		e := drawEvent(rt)
+		line := e.AppendJSON(nil)
+		byTable := []byte(`{"type":"` + e.Type.Spec().Name + `"`)
+		for _, f := range []Field{fCampaign, fAt, fID} {
+			byTable = appendValue(byTable, f, e.at(f), nil)
+		}
+		byTable = append(e.appendFields(byTable, nil), '}')
+		if !bytes.Equal(line, byTable) {
+			rt.Fatalf("an event is written as\n%s\nby the table as\n%s", line, byTable)
+		}
+		var hand, table Event
+		hand.Type, table.Type = e.Type, e.Type
+		o := object{data: line}
+		for {
+			key, raw, done, err := o.next()
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if done {
+				break
+			}
+			if string(key) == "type" {
+				continue
+			}
+			if string(key) == "expires_at" && e.Type.Spec().About == AboutCampaign {
+				continue // read by hand into both places; ParseView keeps that of the type
+			}
+			if err := hand.read(key, raw, simple(line)); err != nil {
+				rt.Fatalf("%s: %v", key, err)
+			}
+			if err := table.readField(key, raw); err != nil {
+				rt.Fatalf("%s by the table: %v", key, err)
+			}
+		}
+		table.Settings.ExpiresAt, hand.Settings.ExpiresAt = 0, 0
+		if a, b := hand.AppendJSON(nil), table.AppendJSON(nil); !bytes.Equal(a, b) {
+			rt.Fatalf("%s is read as\n%s\nby the table as\n%s", line, a, b)
+		}
+
+		out := drawOutcome(rt)
+		line = out.AppendJSON(nil)
+		byTable = nil
+		for _, f := range outcomeFields {
+			if f != fBefore || out.Kind != "" {
+				byTable = appendValue(byTable, f, out.at(f), nil)
+			}
+		}
+		byTable = append([]byte{'{'}, append(bytes.TrimPrefix(byTable, []byte{','}), '}')...)
+		if !bytes.Equal(line, byTable) {
+			rt.Fatalf("an outcome is written as\n%s\nby the table as\n%s", line, byTable)
+		}
+	})
+}
+
+// TestLinesHaveOnlyFieldsOfTheTable: an event is written with the fields that its row lists, in that order.
+func TestLinesHaveOnlyFieldsOfTheTable(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		e := drawEvent(rt)
+		next := append(list(fType, fCampaign, fAt, fID), e.Type.Spec().Fields...)
+		o := object{data: e.AppendJSON(nil)}
+		for {
+			key, _, done, err := o.next()
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if done {
+				return
+			}
+			for len(next) > 0 && next[0].String() != string(key) {
+				next = next[1:]
+			}
+			if len(next) == 0 {
+				rt.Fatalf("%s of %s is not in the table, or not at this place", key, e.Type)
+			}
+		}
+	})
+}
+
+// TestSchedulerCommandsHaveNoEndpoint: nobody but the scheduler may request what it decides.
+func TestScopes(t *testing.T) {
+	for c := range Commands() {
+		of := c.Spec().Scope
+		for s, want := range map[Scope]bool{
+			ScopeProducer: of == ScopeProducer, ScopeOperator: of == ScopeOperator,
+			ScopeTrusted: of == ScopeProducer || of == ScopeOperator, ScopeScheduler: of == ScopeScheduler,
+		} {
+			if s.Allows(c) != want {
+				t.Errorf("%s in scope %d: %v", c, s, !want)
+			}
+		}
+	}
+	for _, s := range []Scope{ScopeProducer, ScopeOperator, ScopeTrusted, ScopeScheduler} {
+		if s.Allows(NoCommand) {
+			t.Errorf("scope %d allows what is no command", s)
+		}
+	}
+}
+
+// TestTakes is what the service's description shows.
+func TestTakes(t *testing.T) {
+	for c, want := range map[CommandType]string{
+		CreateCampaign: "campaign, codes, and any other setting", UpdateCampaign: "campaign, and any setting",
+		Claim: "customer_id, attributes", Remind: "customer_id, kind, before", Redeem: "code, order_id, customer_id, campaign",
+		Void: "code, reason, campaign", Extend: "code, expires_at, campaign", ImportCodes: "campaign, codes", EndCampaign: "campaign",
+	} {
+		if got := c.Spec().Takes(); got != want {
+			t.Errorf("%s takes %q, want %q", c, got, want)
+		}
+	}
+}
+
+// TestOutcomeIsReadByPackageJSONToo: its field names are those of the table.
+func TestOutcomeIsReadByPackageJSONToo(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		out := drawOutcome(rt)
+		var plain map[string]any
+		if err := json.Unmarshal(out.AppendJSON(nil), &plain); err != nil {
+			rt.Fatal(err)
+		}
+		for key := range plain {
+			if fieldNamed([]byte(key)) == fUnknown {
+				rt.Fatalf("%s is not in the table (%s)", key, strings.TrimSpace(string(out.AppendJSON(nil))))
+			}
+		}
+	})
+}
