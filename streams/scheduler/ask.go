@@ -75,7 +75,7 @@ func (r *run) sayWhoIsSilent(ctx context.Context) {
 	switch {
 	case n > 0 && !r.silent:
 		r.log.WarnContext(ctx, "the lane does not answer requests of the scheduler; they are repeated, and the rest goes on. If the lane works otherwise, keep its event log and report this",
-			"campaigns", n, "campaign", last.campaign, "class", last.class, "kind", last.key.kind, "due_at", last.key.at.Time())
+			"campaigns", n, "campaign", last.campaign, "class", last.class, "kind", last.key.Kind, "due_at", last.key.At.Time())
 	case n == 0 && r.silent:
 		r.log.InfoContext(ctx, "the lane has answered all requests, or what they were for is not due any more")
 	}

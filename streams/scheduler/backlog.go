@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
 // reportEvery is how often the gauges are set, and the backlog that others may ask for.
@@ -59,9 +60,9 @@ func (r *run) report(now domain.Instant) {
 	underWay := r.planner.inFlight[reminder] + r.fan.untold()
 	r.rushing.Store(underWay >= min(rushFrom, r.planner.most/2) && underWay > maxChunk/10)
 	r.foldedSequence.Set(float64(r.reader.Sequence())) // also where a snapshot had folded it
-	r.pending.Set(float64(r.book.reminders))
-	r.instants.Set(float64(r.book.instants))
-	fresh := r.forecast.step(r.book, r.planner.settings, now)
+	r.pending.Set(float64(r.timers.Reminders()))
+	r.instants.Set(float64(r.timers.Instants()))
+	fresh := r.forecast.step(r.timers, r.planner.settings, now)
 	if passed := now - r.reported; !fresh && passed >= 0 && passed < domain.Instant(reportEvery/time.Microsecond) {
 		return
 	}
@@ -69,11 +70,11 @@ func (r *run) report(now domain.Instant) {
 	p, f := r.planner, &r.forecast.told
 	b := Backlog{
 		At: now.Time(), Outstanding: p.inFlight[reminder] + r.fan.untold(), OutstandingExpiries: p.inFlight[expiry],
-		Pending: r.book.reminders, Instants: r.book.instants, PeakPerSecond: f.peak, Share: r.pace.share(),
+		Pending: r.timers.Reminders(), Instants: r.timers.Instants(), PeakPerSecond: f.peak, Share: r.pace.share(),
 	}
 	b.PausedExpiry, b.PausedReminders = p.paused(now)
 	oldest, waiting := p.backlog()
-	for of, part := range map[priority]*PriorityBacklog{high: &b.High, normal: &b.Normal, low: &b.Low} {
+	for of, part := range map[timers.Priority]*PriorityBacklog{timers.High: &b.High, timers.Normal: &b.Normal, timers.Low: &b.Low} {
 		if oldest[of] < now {
 			part.OldestDue = time.Duration(now-oldest[of]) * time.Microsecond
 		}
@@ -100,12 +101,12 @@ func (r *run) report(now domain.Instant) {
 // paused is how many campaigns have something due that a pause holds back.
 func (p *planner) paused(now domain.Instant) (expiries, reminders int) {
 	for name, paused := range p.settings.ExpiryPaused {
-		if e := p.book.campaigns[name]; e != nil && paused && e.firstFall() <= now {
+		if e := p.timers.Campaign(name); e != nil && paused && e.FirstExpiry() <= now {
 			expiries++
 		}
 	}
 	for name, paused := range p.settings.RemindersPaused {
-		if e := p.book.campaigns[name]; e != nil && paused && e.firstDue() <= now {
+		if e := p.timers.Campaign(name); e != nil && paused && e.FirstDue() <= now {
 			reminders++
 		}
 	}

@@ -6,32 +6,8 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
-
-// priority is a campaign's. The zero one is normal: what has never been set.
-type priority uint8
-
-const (
-	normal priority = iota
-	high
-	low
-	priorities
-)
-
-func (p priority) String() string {
-	return [priorities]string{domain.PriorityNormal, domain.PriorityHigh, domain.PriorityLow}[p]
-}
-
-// priorityOf reads a campaign's setting.
-func priorityOf(setting string) priority {
-	switch setting {
-	case domain.PriorityHigh:
-		return high
-	case domain.PriorityLow:
-		return low
-	}
-	return normal
-}
 
 // class is what due work costs: an expiry is a line, whatever falls; reminders are a line for each customer. They do not
 // wait for each other.
@@ -47,9 +23,9 @@ func (c class) String() string { return [classes]string{"expiry", "reminder"}[c]
 
 var (
 	// weights are the shares of the priorities where all of them wait.
-	weights = [priorities]int{high: 8, normal: 3, low: 1}
+	weights = [timers.Priorities]int{timers.High: 8, timers.Normal: 3, timers.Low: 1}
 	// ranked is who is asked first whether it may go.
-	ranked = [priorities]priority{high, normal, low}
+	ranked = [timers.Priorities]timers.Priority{timers.High, timers.Normal, timers.Low}
 	// rounds is what weight 1 is given in each round. Small, so that a round is soon over; an ask may cost more, and then
 	// its priority sits out until it is paid.
 	rounds = [classes]int{expiry: 20, reminder: 5_000}
@@ -60,7 +36,7 @@ type job struct {
 	campaign string
 	at       domain.Instant // since when it is due; of coupons, the first
 	class    class
-	priority priority
+	priority timers.Priority
 	hopeless bool // the lane will drop it
 	waits    bool // in the dispatcher
 	served   int  // what it has had, counted from what others of its priority had when it began to wait
@@ -87,7 +63,7 @@ func compareWaiting(a, b *job) int {
 // alone gets everything at once. Within a priority campaigns share alike: who has had least goes first, then what became due
 // first, and what the lane will drop goes last. So a campaign waits for one request of each other at most, however large.
 type dispatcher struct {
-	lines [classes][priorities]struct {
+	lines [classes][timers.Priorities]struct {
 		jobs   *btree.BTreeG[*job]
 		credit int // below zero after a request that cost more than there was
 		served int // what the job that went last had had before
@@ -105,7 +81,7 @@ func newDispatcher() *dispatcher {
 }
 
 // put lets a job wait for what is due since that instant, or changes what it waits for. Nobody else changes its fields.
-func (d *dispatcher) put(j *job, at domain.Instant, hopeless bool, of priority) {
+func (d *dispatcher) put(j *job, at domain.Instant, hopeless bool, of timers.Priority) {
 	if j.waits && j.priority != of {
 		d.drop(j)
 	}
@@ -164,7 +140,7 @@ func (d *dispatcher) pay(j *job, cost int) {
 }
 
 // idle: who does not wait saves nothing up, and when nobody does, nobody owes anything.
-func (d *dispatcher) idle(c class, p priority) {
+func (d *dispatcher) idle(c class, p timers.Priority) {
 	lines := &d.lines[c]
 	if lines[p].jobs.Len() > 0 {
 		return

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
 // take lets the next job of the class go, for that cost.
@@ -24,7 +25,7 @@ func (d *dispatcher) take(c class, cost int) *job {
 // wait lets a job wait as it is.
 func (d *dispatcher) wait(j *job) { d.put(j, j.at, j.hopeless, j.priority) }
 
-func sumOf(list [priorities]int) (sum int) {
+func sumOf(list [timers.Priorities]int) (sum int) {
 	for _, n := range list {
 		sum += n
 	}
@@ -39,10 +40,10 @@ func TestSharesOfPriorities(t *testing.T) {
 		c := rapid.SampledFrom([]class{expiry, reminder}).Draw(t, "class")
 		most := rapid.SampledFrom([]int{1, 50, rounds[c], maxChunk}).Draw(t, "most")
 		serial := 0
-		var served, waits [priorities]int
+		var served, waits [timers.Priorities]int
 		steps := rapid.IntRange(1, 400).Draw(t, "steps")
 		for range steps {
-			for p := range priorities {
+			for p := range timers.Priorities {
 				for waits[p] < 2 || waits[p] < 4 && rapid.Bool().Draw(t, "more") {
 					serial++
 					d.wait(&job{campaign: fmt.Sprint(serial), at: domain.Instant(rapid.IntRange(1, 100).Draw(t, "at")), class: c, priority: p})
@@ -54,8 +55,8 @@ func TestSharesOfPriorities(t *testing.T) {
 			served[j.priority] += cost
 			waits[j.priority]--
 			// Each gets weight × round in every round, has spent all but at most that, and at most one ask more.
-			for p := range priorities {
-				for q := range priorities {
+			for p := range timers.Priorities {
+				for q := range timers.Priorities {
 					ahead := float64(served[p])/float64(weights[p]) - float64(served[q])/float64(weights[q])
 					if bound := float64(rounds[c]) + float64(most)/float64(weights[p]); ahead > bound {
 						t.Fatalf("after %v, %s is %g ahead of %s for its weight, more than %g", served, p, ahead, q, bound)
@@ -66,25 +67,25 @@ func TestSharesOfPriorities(t *testing.T) {
 	})
 }
 
-// Over a long time, with random arrivals that are more than can go, high, normal and low get their shares within a
+// Over a long time, with random arrivals that are more than can go, timers.High, normal and low get their shares within a
 // hundredth; what they leave, the others get.
 func TestSharesOverRandomArrivals(t *testing.T) {
 	for _, c := range []struct {
-		arrive [priorities]int // customers a step; 100 can go
-		want   [priorities]int // percent
+		arrive [timers.Priorities]int // customers a step; 100 can go
+		want   [timers.Priorities]int // percent
 	}{
-		{[priorities]int{high: 200, normal: 200, low: 200}, [priorities]int{high: 67, normal: 25, low: 8}},
-		{[priorities]int{high: 200, normal: 200}, [priorities]int{high: 73, normal: 27}},
-		{[priorities]int{high: 200, low: 200}, [priorities]int{high: 89, low: 11}},
-		{[priorities]int{normal: 200, low: 200}, [priorities]int{normal: 75, low: 25}},
-		{[priorities]int{high: 10, normal: 200, low: 200}, [priorities]int{high: 10, normal: 67, low: 23}}, // 90 as 3 : 1
-		{[priorities]int{low: 200}, [priorities]int{low: 100}},
-		{[priorities]int{high: 20, normal: 20, low: 20}, [priorities]int{high: 34, normal: 33, low: 33}}, // nothing competes
+		{[timers.Priorities]int{timers.High: 200, timers.Normal: 200, timers.Low: 200}, [timers.Priorities]int{timers.High: 67, timers.Normal: 25, timers.Low: 8}},
+		{[timers.Priorities]int{timers.High: 200, timers.Normal: 200}, [timers.Priorities]int{timers.High: 73, timers.Normal: 27}},
+		{[timers.Priorities]int{timers.High: 200, timers.Low: 200}, [timers.Priorities]int{timers.High: 89, timers.Low: 11}},
+		{[timers.Priorities]int{timers.Normal: 200, timers.Low: 200}, [timers.Priorities]int{timers.Normal: 75, timers.Low: 25}},
+		{[timers.Priorities]int{timers.High: 10, timers.Normal: 200, timers.Low: 200}, [timers.Priorities]int{timers.High: 10, timers.Normal: 67, timers.Low: 23}}, // 90 as 3 : 1
+		{[timers.Priorities]int{timers.Low: 200}, [timers.Priorities]int{timers.Low: 100}},
+		{[timers.Priorities]int{timers.High: 20, timers.Normal: 20, timers.Low: 20}, [timers.Priorities]int{timers.High: 34, timers.Normal: 33, timers.Low: 33}}, // nothing competes
 	} {
 		d := newDispatcher()
 		random := rand.New(rand.NewPCG(1, 2))
 		sizes := map[string]int{}
-		var served, came [priorities]int
+		var served, came [timers.Priorities]int
 		room := 0
 		for step := range 1000 {
 			for p, customers := range c.arrive {
@@ -92,7 +93,7 @@ func TestSharesOverRandomArrivals(t *testing.T) {
 					name := fmt.Sprint(len(sizes))
 					sizes[name] = 1 + random.IntN(1000)
 					came[p] += sizes[name]
-					d.wait(&job{campaign: name, at: domain.Instant(step), class: reminder, priority: priority(p)})
+					d.wait(&job{campaign: name, at: domain.Instant(step), class: reminder, priority: timers.Priority(p)})
 				}
 			}
 			for room += 100 * 100; room > 0; {
@@ -109,7 +110,7 @@ func TestSharesOverRandomArrivals(t *testing.T) {
 		}
 		for p, want := range c.want {
 			if got := 100 * float64(served[p]) / float64(sumOf(served)); got < float64(want)-1.5 || got > float64(want)+1.5 {
-				t.Errorf("arriving %v, %s got %.1f%%, expected %d%%", c.arrive, priority(p), got, want)
+				t.Errorf("arriving %v, %s got %.1f%%, expected %d%%", c.arrive, timers.Priority(p), got, want)
 			}
 		}
 	}
@@ -121,10 +122,10 @@ func TestNobodyStarves(t *testing.T) {
 		d := newDispatcher()
 		most := rapid.SampledFrom([]int{50, 1000, maxChunk}).Draw(t, "most")
 		serial := 0
-		var waits [priorities]int
-		var others [priorities]int // served since p was, while p waited
+		var waits [timers.Priorities]int
+		var others [timers.Priorities]int // served since p was, while p waited
 		for range rapid.IntRange(1, 500).Draw(t, "steps") {
-			for p := range priorities {
+			for p := range timers.Priorities {
 				if rapid.IntRange(0, 2).Draw(t, "arrives") == 0 {
 					serial++
 					d.wait(&job{campaign: fmt.Sprint(serial), at: domain.Instant(serial), class: reminder, priority: p})
@@ -134,13 +135,13 @@ func TestNobodyStarves(t *testing.T) {
 			cost := rapid.IntRange(1, most).Draw(t, "cost")
 			j := d.take(reminder, cost)
 			if j == nil {
-				if waits != [priorities]int{} {
+				if waits != [timers.Priorities]int{} {
 					t.Fatalf("nobody goes, though %v wait", waits)
 				}
 				continue
 			}
 			waits[j.priority]--
-			for p := range priorities {
+			for p := range timers.Priorities {
 				if p == j.priority || waits[p] == 0 {
 					others[p] = 0
 				} else {
@@ -162,10 +163,10 @@ func TestDispatchOrder(t *testing.T) {
 	var want []domain.Instant
 	for i := range 1000 {
 		at := domain.Instant((i*7919)%1000 + 1)
-		d.wait(&job{campaign: "c", at: at, class: reminder, priority: low})
+		d.wait(&job{campaign: "c", at: at, class: reminder, priority: timers.Low})
 		want = append(want, at)
 	}
-	d.wait(&job{campaign: "e", at: 5000, class: expiry, priority: low})
+	d.wait(&job{campaign: "e", at: 5000, class: expiry, priority: timers.Low})
 	slices.Sort(want)
 	for _, at := range want {
 		if j := d.take(reminder, maxChunk); j == nil || j.at != at {
@@ -181,7 +182,7 @@ func TestDispatchOrder(t *testing.T) {
 	for c := range d.lines {
 		for p, line := range d.lines[c] {
 			if line.credit != 0 {
-				t.Errorf("with nobody waiting, %s %s has %d", class(c), priority(p), line.credit)
+				t.Errorf("with nobody waiting, %s %s has %d", class(c), timers.Priority(p), line.credit)
 			}
 		}
 	}
@@ -190,21 +191,21 @@ func TestDispatchOrder(t *testing.T) {
 // Higher goes first where credit is equal, and a higher one that comes later waits no longer than the round.
 func TestHigherGoesFirst(t *testing.T) {
 	d := newDispatcher()
-	for p := range priorities {
+	for p := range timers.Priorities {
 		d.wait(&job{campaign: p.String(), at: 1, class: reminder, priority: p})
 	}
-	for _, want := range []priority{high, normal, low} {
+	for _, want := range []timers.Priority{timers.High, timers.Normal, timers.Low} {
 		if j := d.take(reminder, 10); j.priority != want {
 			t.Errorf("%s goes before %s", j.priority, want)
 		}
 	}
 	for i := range 100_000 {
-		d.wait(&job{campaign: fmt.Sprint(i), at: 1, class: reminder, priority: low})
+		d.wait(&job{campaign: fmt.Sprint(i), at: 1, class: reminder, priority: timers.Low})
 	}
 	d.take(reminder, 100)
-	d.wait(&job{campaign: "late", at: 2, class: reminder, priority: high})
+	d.wait(&job{campaign: "late", at: 2, class: reminder, priority: timers.High})
 	spent := 0
-	for j := d.take(reminder, 100); j.priority != high; j = d.take(reminder, 100) {
+	for j := d.take(reminder, 100); j.priority != timers.High; j = d.take(reminder, 100) {
 		spent += 100
 	}
 	if spent > rounds[reminder] {
@@ -213,8 +214,8 @@ func TestHigherGoesFirst(t *testing.T) {
 }
 
 func TestPrioritiesBySetting(t *testing.T) {
-	for setting, want := range map[string]priority{"": normal, "normal": normal, "high": high, "low": low, "?": normal} {
-		if got := priorityOf(setting); got != want {
+	for setting, want := range map[string]timers.Priority{"": timers.Normal, "normal": timers.Normal, "high": timers.High, "low": timers.Low, "?": timers.Normal} {
+		if got := timers.PriorityOf(setting); got != want {
 			t.Errorf("%q is %s", setting, got)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
 // ErrLost: another owner writes the lane's reminder stream. What this scheduler knows may be behind; give the lease up
@@ -90,18 +91,18 @@ type expansion struct {
 	source eventlog.Source // LastR is not set
 	digest string          // of the event message
 	line   dueLine
-	fired  []firing // not yet in a message
+	fired  []timers.Fired // not yet in a message
 }
 
 // expand takes in whom a reminders.due event tells: line (from 1) of the event message m. What the stream holds already
 // is passed over.
-func (f *fan) expand(m *eventlog.Message, line int, ev *domain.Event, fired []firing) {
+func (f *fan) expand(m *eventlog.Message, line int, ev *domain.Event, fired []timers.Fired) {
 	here := eventlog.Source{Sequence: m.Sequence, Line: line}
 	switch c := compareLines(here, f.reached); {
 	case c < 0:
 		return
 	case c == 0:
-		for len(fired) > 0 && fired[0].r <= f.reached.LastR {
+		for len(fired) > 0 && fired[0].R <= f.reached.LastR {
 			fired = fired[1:]
 		}
 	}
@@ -187,10 +188,10 @@ func (f *fan) next() (attempt eventlog.Attempt, told int) {
 		next := &f.queue[0]
 		some := next.fired[:min(len(next.fired), room)]
 		for i := range some {
-			payload = next.line.append(payload, some[i].customer)
+			payload = next.line.append(payload, some[i].Customer)
 		}
 		to, digest = next.source, next.digest
-		to.LastR = some[len(some)-1].r
+		to.LastR = some[len(some)-1].R
 		room -= len(some)
 		told += len(some)
 		if next.fired = next.fired[len(some):]; len(next.fired) == 0 {

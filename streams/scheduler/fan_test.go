@@ -16,6 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -73,7 +74,7 @@ func (r *rig) newFan(ackWait time.Duration) *fan {
 // expandAll hands a fan the firing of the log that fired made, up to customer upTo.
 func (r *rig) expandAll(ctx context.Context, f *fan, upTo int) error {
 	r.t.Helper()
-	b := newBook("")
+	b := timers.New("")
 	reader, err := eventlog.Events(r.js, 0).Open(r.t.Context(), r.log, eventlog.Position{Log: r.log}, eventlog.ReaderOptions{})
 	if err != nil {
 		r.t.Fatal(err)
@@ -86,7 +87,7 @@ func (r *rig) expandAll(ctx context.Context, f *fan, upTo int) error {
 				if err := domain.ParseEvent(line, &ev); err != nil {
 					return err
 				}
-				gone, err := b.fold(&ev)
+				gone, err := b.Fold(&ev)
 				if err != nil {
 					return err
 				}

@@ -1,13 +1,13 @@
 package scheduler
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
 // fold applies one event message to the book and tells whom its reminders are for.
@@ -17,7 +17,7 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 	r.torn = true // until the end: a book left in the middle must not become a snapshot
 	for n, line := range eventlog.Lines(m.Payload) {
 		lines++
-		if r.claims.fold(r.book, line) || ofNoConcern(line) {
+		if r.timers.FoldLine(line) {
 			continue
 		}
 		heavy++
@@ -27,10 +27,10 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 		if r.live {
 			r.observe(&ev)
 		}
-		gone, err := r.book.fold(&ev)
+		gone, err := r.timers.Fold(&ev)
 		if err != nil {
 			err = fmt.Errorf("event message %d line %d: %w", m.Sequence, n+1, err)
-			if r.saver.restored && !errors.Is(err, errDisk) {
+			if r.saver.restored && !errors.Is(err, timers.ErrDisk) {
 				err = fmt.Errorf("%w: %w", errMisfit, err)
 			}
 			return err
@@ -67,33 +67,4 @@ func (r *run) disagree(ctx context.Context, m *eventlog.Message, line int, ev *d
 	r.log.ErrorContext(ctx, "the event log fires another number of reminders than were set; please report this with the log",
 		"campaign", ev.Campaign, "sequence", m.Sequence, "line", line, "fired", ev.Fired, "dropped", ev.Dropped, "known", known)
 	return nil
-}
-
-// concerns of others: lines that change nothing in a book, told by their beginning, which is how this program writes
-// them. Most lines of a busy lane are such, and parsing them would cost more than all else here. A line written in any
-// other way is parsed.
-var others = [][]byte{
-	[]byte(`{"type":"coupon.redeemed",`),
-	[]byte(`{"type":"coupon.rolled_back",`),
-	[]byte(`{"type":"coupon.voided",`),
-	[]byte(`{"type":"codes.imported",`),
-	[]byte(`{"type":"commands.refused",`),
-	[]byte(`{"type":"command.rejected",`),
-}
-
-var (
-	claimed   = []byte(`{"type":"coupon.claimed",`)
-	expiresAt = []byte(`"expires_at":`)
-)
-
-func ofNoConcern(line []byte) bool {
-	if bytes.HasPrefix(line, claimed) {
-		return !bytes.Contains(line, expiresAt) // it inherits its campaign's end
-	}
-	for _, prefix := range others {
-		if bytes.HasPrefix(line, prefix) {
-			return true
-		}
-	}
-	return false
 }

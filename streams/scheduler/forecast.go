@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
 const (
@@ -36,33 +37,35 @@ type forecast struct {
 
 	walking bool
 	from    domain.Instant
-	at      entry          // place in the order to go on at
+	wake    domain.Instant // of the campaign to go on with
+	name    string
 	next    domain.Instant // when to go on, or to begin again
 }
 
 // outlook is what a walk finds.
 type outlook struct {
-	within [classes][priorities][len(horizons)]int
+	within [classes][timers.Priorities][len(horizons)]int
 	peak   int // customers in one second
 }
 
 // step walks a part, if it is time; true when a walk is over and told is new.
-func (f *forecast) step(b *book, s *config.Settings, now domain.Instant) bool {
+func (f *forecast) step(b *timers.Timers, s *config.Settings, now domain.Instant) bool {
 	if now < f.next && f.next-now <= domain.Instant(2*forecastEvery/time.Microsecond) {
 		return false
 	}
 	if !f.walking || now < f.from {
-		f.walking, f.from, f.at, f.counted = true, now, entry{}, outlook{}
+		f.walking, f.from, f.counted = true, now, outlook{}
+		f.wake, f.name = 0, ""
 		clear(f.seconds[:])
 	}
 	until := f.from + domain.Instant(ahead/time.Microsecond)
 	part, over := 0, true
-	b.order.Ascend(&f.at, func(e *entry) bool {
-		if e.look > until {
+	b.Ascend(f.wake, f.name, func(e *timers.Campaign) bool {
+		if e.Wake() > until {
 			return false
 		}
 		if part >= forecastPart {
-			f.at.look, f.at.name, over = e.look, e.name, false
+			f.wake, f.name, over = e.Wake(), e.Name, false
 			return false
 		}
 		part += 1 + f.count(e, s, until)
@@ -83,25 +86,25 @@ func (f *forecast) step(b *book, s *config.Settings, now domain.Instant) bool {
 }
 
 // count adds one campaign, and returns how many instants it looked at. What is paused does not fall due.
-func (f *forecast) count(e *entry, s *config.Settings, until domain.Instant) (looked int) {
+func (f *forecast) count(e *timers.Campaign, s *config.Settings, until domain.Instant) (looked int) {
 	add := func(c class, at domain.Instant, n int) {
 		looked++
 		for i, h := range horizons {
 			if at-f.from <= domain.Instant(h.span/time.Microsecond) {
-				f.counted.within[c][e.priority][i] += n
+				f.counted.within[c][e.Priority][i] += n
 			}
 		}
 	}
-	if !s.ExpiryPaused[e.name] {
+	if !s.ExpiryPaused[e.Name] {
 		// By the second, as reminders: own expiries may have microseconds.
 		const second = domain.Instant(time.Second / time.Microsecond)
-		for at := e.fallAfter(f.from); at <= until; {
+		for at := e.ExpiryAfter(f.from); at <= until; {
 			add(expiry, at, 1)
-			at = e.fallAfter(f.from + ((at-f.from-1)/second+1)*second)
+			at = e.ExpiryAfter(f.from + ((at-f.from-1)/second+1)*second)
 		}
 	}
-	if !s.RemindersPaused[e.name] {
-		e.dueBetween(f.from, until, func(at domain.Instant, n int) {
+	if !s.RemindersPaused[e.Name] {
+		e.BySecond(f.from, until, func(at domain.Instant, n int) {
 			add(reminder, at, n)
 			f.seconds[(at-f.from-1)/1e6] += n
 		})

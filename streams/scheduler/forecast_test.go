@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
 // The forecast counts what a list looked through from end to end would, in however many parts.
@@ -18,7 +19,7 @@ func TestForecast(t *testing.T) {
 		var want outlook
 		var perSecond [3600]int
 		paused := map[string]bool{"c1": true}
-		add := func(c class, p priority, at domain.Instant, n int) {
+		add := func(c class, p timers.Priority, at domain.Instant, n int) {
 			for i, h := range horizons {
 				if in := time.Duration(at-start) * time.Microsecond; in > 0 && in <= h.span {
 					want.within[c][p][i] += n
@@ -36,7 +37,7 @@ func TestForecast(t *testing.T) {
 			setting := rapid.SampledFrom([]string{"high", "normal", "low"}).Draw(t, "priority")
 			opens, end := start+spans.Draw(t, "opens"), start+spans.Draw(t, "expires")
 			d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: name, Settings: domain.Settings{OpensAt: opens, ExpiresAt: end, Priority: setting}})
-			p := priorityOf(setting)
+			p := timers.PriorityOf(setting)
 			if !paused[name] {
 				add(expiry, p, end, 1)
 			}
@@ -52,7 +53,7 @@ func TestForecast(t *testing.T) {
 		d.p.configure(s)
 		d.p.requests(start) // each campaign has its place in the order
 		var f forecast
-		if !f.step(d.p.book, s, start) {
+		if !f.step(d.p.timers, s, start) {
 			t.Fatal("not done at once")
 		}
 		if f.told != want {
@@ -72,10 +73,10 @@ func TestForecastOfManyInstants(t *testing.T) {
 	d.fold(domain.Event{Type: domain.CouponClaimed, Campaign: "a", N: coupons + 1, ExpiresAt: start + seconds(3600)})
 	d.fold(domain.Event{Type: domain.CouponClaimed, Campaign: "a", N: coupons + 2, ExpiresAt: start + seconds(3600) + 1})
 	f := forecast{from: start}
-	if looked := f.count(d.p.book.campaigns["a"], d.p.settings, start+seconds(3600)); looked != 11 {
+	if looked := f.count(d.p.timers.Campaign("a"), d.p.settings, start+seconds(3600)); looked != 11 {
 		t.Errorf("%d looked at", looked)
 	}
-	if got, want := f.counted.within[expiry][normal], [5]int{1, 10, 10, 10, 11}; got != want {
+	if got, want := f.counted.within[expiry][timers.Normal], [5]int{1, 10, 10, 10, 11}; got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -91,25 +92,25 @@ func TestForecastInParts(t *testing.T) {
 	d.p.requests(start)
 	var f forecast
 	now, parts := start, 1
-	for ; !f.step(d.p.book, d.p.settings, now); parts++ {
-		if !f.walking || f.told.within[expiry][normal] != [5]int{} || parts > 100 {
+	for ; !f.step(d.p.timers, d.p.settings, now); parts++ {
+		if !f.walking || f.told.within[expiry][timers.Normal] != [5]int{} || parts > 100 {
 			t.Fatalf("part %d: %+v", parts, f.told)
 		}
-		if f.step(d.p.book, d.p.settings, now) {
+		if f.step(d.p.timers, d.p.settings, now) {
 			t.Fatal("no break between two parts")
 		}
 		now = now.Add(forecastBreak)
 	}
-	if got := f.told.within[expiry][normal][4]; got != campaigns || parts < 4 {
+	if got := f.told.within[expiry][timers.Normal][4]; got != campaigns || parts < 4 {
 		t.Errorf("%d of %d campaigns in %d parts", got, campaigns, parts)
 	}
-	if f.step(d.p.book, d.p.settings, now.Add(forecastEvery-time.Microsecond)) || f.walking {
+	if f.step(d.p.timers, d.p.settings, now.Add(forecastEvery-time.Microsecond)) || f.walking {
 		t.Error("begins again too early")
 	}
-	if f.step(d.p.book, d.p.settings, now.Add(forecastEvery)); !f.walking {
+	if f.step(d.p.timers, d.p.settings, now.Add(forecastEvery)); !f.walking {
 		t.Error("does not begin again")
 	}
-	if f.step(d.p.book, d.p.settings, start-seconds(3600)); f.from != start-seconds(3600) {
+	if f.step(d.p.timers, d.p.settings, start-seconds(3600)); f.from != start-seconds(3600) {
 		t.Error("does not begin again when the clock was set back")
 	}
 }

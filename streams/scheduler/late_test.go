@@ -1,9 +1,7 @@
 package scheduler
 
 import (
-	"bytes"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -107,28 +105,5 @@ func TestHopelessGoLast(t *testing.T) {
 			}
 			t.Fatal("never asked for")
 		})
-	}
-}
-
-// A book of the format before is read; what it holds was written by a version with that format.
-func TestBookOfTheFormatBefore(t *testing.T) {
-	old, err := os.ReadFile("testdata/book-2.bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := decodeBook("", 2, bytes.NewReader(old))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.close()
-	var got, want bytes.Buffer
-	if err := b.encode(&got); err != nil {
-		t.Fatal(err)
-	}
-	if err := fullBook(t).encode(&want); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got.Bytes(), want.Bytes()) {
-		t.Error("another book came back")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
 // Metrics are the counts of all schedulers of a process, by lane. Counters count what this process folded live; what a
@@ -82,12 +83,12 @@ func (m *Metrics) forget(lane int) {
 type meters struct {
 	asked                               map[domain.CommandType]prometheus.Counter
 	expired, repeats, askFailed, differ prometheus.Counter
-	fired, dropped, cancelled           [priorities]prometheus.Counter
-	late                                [classes][priorities]prometheus.Observer
+	fired, dropped, cancelled           [timers.Priorities]prometheus.Counter
+	late                                [classes][timers.Priorities]prometheus.Observer
 
-	oldest, waiting     [priorities]prometheus.Gauge
+	oldest, waiting     [timers.Priorities]prometheus.Gauge
 	outstanding, paused [classes]prometheus.Gauge
-	next                [classes][priorities][len(horizons)]prometheus.Gauge
+	next                [classes][timers.Priorities][len(horizons)]prometheus.Gauge
 	peak, share         prometheus.Gauge
 	pending, instants   prometheus.Gauge
 	foldedSequence      prometheus.Gauge
@@ -103,7 +104,7 @@ func (r *run) meter() {
 	}
 	r.expired, r.repeats = m.expired.WithLabelValues(lane), m.repeats.WithLabelValues(lane)
 	r.askFailed, r.differ = m.askFailed.WithLabelValues(lane), m.disagreements.WithLabelValues(lane)
-	for p := range priorities {
+	for p := range timers.Priorities {
 		name := p.String()
 		r.fired[p], r.dropped[p], r.cancelled[p] = m.fired.WithLabelValues(lane, name), m.dropped.WithLabelValues(lane, name), m.cancelled.WithLabelValues(lane, name)
 		r.oldest[p], r.waiting[p] = m.oldest.WithLabelValues(lane, name), m.waiting.WithLabelValues(lane, name)
@@ -124,21 +125,21 @@ func (r *run) meter() {
 
 // observe counts what an event tells, before it is folded.
 func (r *run) observe(ev *domain.Event) {
-	e := r.book.campaigns[ev.Campaign]
+	e := r.timers.Campaign(ev.Campaign)
 	if e == nil {
 		return
 	}
 	switch ev.Type {
 	case domain.CouponsExpired:
 		r.expired.Add(float64(ev.Count))
-		if first := e.firstFall(); first <= ev.Through {
-			r.late[expiry][e.priority].Observe(float64(ev.At-first) / 1e6)
+		if first := e.FirstExpiry(); first <= ev.Through {
+			r.late[expiry][e.Priority].Observe(float64(ev.At-first) / 1e6)
 		}
 	case domain.RemindersDue:
-		r.fired[e.priority].Add(float64(ev.Fired))
-		r.dropped[e.priority].Add(float64(ev.Dropped))
-		r.late[reminder][e.priority].Observe(float64(ev.At-ev.DueAt) / 1e6)
+		r.fired[e.Priority].Add(float64(ev.Fired))
+		r.dropped[e.Priority].Add(float64(ev.Dropped))
+		r.late[reminder][e.Priority].Observe(float64(ev.At-ev.DueAt) / 1e6)
 	case domain.ReminderCancelled:
-		r.cancelled[e.priority].Inc()
+		r.cancelled[e.Priority].Inc()
 	}
 }

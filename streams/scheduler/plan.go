@@ -1,11 +1,11 @@
 package scheduler
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
 // plan is what is due in one campaign: what is requested next, and what is in flight.
@@ -13,32 +13,26 @@ import (
 //	due instants:  answered (gone) │ in flight: queue │ cursor ──> head, waits in the dispatcher │ …
 //	               hopeless ones are passed over; a second cursor follows for them when nothing else is left
 type plan struct {
-	entry   *entry
+	entry   *timers.Campaign
 	anchors domain.Anchors     // as of the last look
 	since   domain.Instant     // something has been known to be due
 	jobs    [classes]job       // in the dispatcher
 	queues  [classes][]request // in flight: one expire at most; remind_due by instant, kind and number
 
-	cursor     key  // the last that was passed: all up to it is in flight, answered or hopeless
-	lateCursor key  // the last hopeless one that was passed
-	deferred   bool // hopeless ones lie between the two
-	head       key  // what is requested next; at is Never if nothing is
-	late       bool // the head is hopeless
+	cursor     timers.Key // the last that was passed: all up to it is in flight, answered or hopeless
+	lateCursor timers.Key // the last hopeless one that was passed
+	deferred   bool       // hopeless ones lie between the two
+	head       timers.Key // what is requested next; at is Never if nothing is
+	late       bool       // the head is hopeless
 
 	counted domain.Instant // left counts what is due up to it
 	left    int            // customers that are due and not requested, about
 	givenUp bool           // a request was given up
 }
 
-// key is what reminders of a campaign have in common that one request is for; zero for an expiry.
-type key struct {
-	at   domain.Instant
-	kind string
-}
-
 // request is a command that waits for its answer.
 type request struct {
-	key
+	timers.Key
 	through  domain.Instant // of an expire
 	throughR uint64         // of a remind_due
 	cost     int
@@ -51,20 +45,15 @@ type request struct {
 const maxDeferred = 100
 
 // beginning is before everything that can be due.
-var beginning = key{at: math.MinInt64}
+var beginning = timers.Key{At: math.MinInt64}
 
-func newPlan(e *entry, now domain.Instant) *plan {
-	pl := &plan{entry: e, anchors: e.anchors, since: now, head: key{at: domain.Never}}
+func newPlan(e *timers.Campaign, now domain.Instant) *plan {
+	pl := &plan{entry: e, anchors: e.Anchors, since: now, head: timers.Key{At: domain.Never}}
 	for c := range classes {
-		pl.jobs[c] = job{campaign: e.name, class: c, plan: pl}
+		pl.jobs[c] = job{campaign: e.Name, class: c, plan: pl}
 	}
 	pl.rewind()
 	return pl
-}
-
-// compare orders keys by instant, then kind: opens first.
-func (k key) compare(other key) int {
-	return cmp.Or(cmp.Compare(k.at, other.at), cmp.Compare(other.kind, k.kind))
 }
 
 // rewind lets the cursor begin again. What is in flight is not requested again.
@@ -79,36 +68,36 @@ func (pl *plan) rewind() {
 // count adds what has become due since it was last called.
 func (pl *plan) count(now domain.Instant) {
 	if now > pl.counted {
-		pl.left += pl.entry.dueIn(pl.counted, now)
+		pl.left += pl.entry.Count(pl.counted, now)
 		pl.counted = now
 	}
 }
 
 // advance finds the head: the first after the cursor that is of use, else the first of those passed over. What falls due
 // from fresh on is of use. It returns how many instants it looked at.
-func (pl *plan) advance(now, fresh domain.Instant, hopeless func(key) bool) (examined int) {
+func (pl *plan) advance(now, fresh domain.Instant, hopeless func(timers.Key) bool) (examined int) {
 	pl.late = false
 	for {
-		pl.head = pl.entry.dueBehind(pl.cursor)
-		if pl.head.at > now {
+		pl.head = pl.entry.Following(pl.cursor)
+		if pl.head.At > now {
 			break
 		}
-		if examined++; pl.head.at >= fresh || !hopeless(pl.head) {
+		if examined++; pl.head.At >= fresh || !hopeless(pl.head) {
 			return examined
 		}
 		pl.deferred, pl.cursor = true, pl.head
 		if examined == maxDeferred {
-			pl.cursor = key{fresh - 1, domain.KindExpires}
+			pl.cursor = timers.Key{At: fresh - 1, Kind: domain.KindExpires}
 		}
 	}
 	if pl.deferred {
-		if pl.head = pl.entry.dueBehind(pl.lateCursor); pl.head.compare(pl.cursor) <= 0 {
+		if pl.head = pl.entry.Following(pl.lateCursor); pl.head.Compare(pl.cursor) <= 0 {
 			pl.late = true
 			return examined + 1
 		}
 		pl.deferred, pl.lateCursor = false, beginning
 	}
-	pl.head = key{at: domain.Never}
+	pl.head = timers.Key{At: domain.Never}
 	return examined
 }
 
@@ -124,30 +113,30 @@ func (pl *plan) pass() {
 // settled reports whether nothing is due any more of what the request is for.
 func (pl *plan) settled(c class, q *request) bool {
 	if c == expiry {
-		return pl.entry.firstFall() > q.through
+		return pl.entry.FirstExpiry() > q.through
 	}
-	first, _ := pl.entry.chunk(q.kind, q.at, 0, 1)
+	first, _ := pl.entry.Chunk(q.Key, 0, 1)
 	return first.Subscriptions == 0 || first.FromR > q.throughR
 }
 
 // dueSince is the earliest instant that the request is for.
 func (pl *plan) dueSince(c class, q *request) domain.Instant {
 	if c == expiry {
-		return pl.entry.firstFall()
+		return pl.entry.FirstExpiry()
 	}
-	return q.at
+	return q.At
 }
 
 // find is the index in the queue of the first request for that key, or of where it would be.
-func (pl *plan) find(c class, k key) int {
-	i, _ := slices.BinarySearchFunc(pl.queues[c], k, func(q request, k key) int { return q.compare(k) })
+func (pl *plan) find(c class, k timers.Key) int {
+	i, _ := slices.BinarySearchFunc(pl.queues[c], k, func(q request, k timers.Key) int { return q.Compare(k) })
 	return i
 }
 
 // requestedR is the highest number that is in flight for that key, 0 if none is.
-func (pl *plan) requestedR(k key) (r uint64) {
+func (pl *plan) requestedR(k timers.Key) (r uint64) {
 	queue := pl.queues[reminder]
-	for i := pl.find(reminder, k); i < len(queue) && queue[i].key == k; i++ {
+	for i := pl.find(reminder, k); i < len(queue) && queue[i].Key == k; i++ {
 		r = queue[i].throughR
 	}
 	return r
@@ -157,7 +146,7 @@ func (pl *plan) requestedR(k key) (r uint64) {
 func (pl *plan) add(c class, q request) {
 	queue := pl.queues[c]
 	i := len(queue) // nearly always
-	for i > 0 && queue[i-1].compare(q.key) > 0 {
+	for i > 0 && queue[i-1].Compare(q.Key) > 0 {
 		i--
 	}
 	pl.queues[c] = slices.Insert(queue, i, q)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
 const (
@@ -47,9 +48,9 @@ const (
 // What keeps it from flooding the lane: nothing is requested twice while its request is in flight, except by repeats; and
 // what is in flight, together with what the fan-out has not published yet, is bounded. The rest waits.
 type planner struct {
-	book     *book
+	timers   *timers.Timers
 	settings *config.Settings
-	plans    map[*entry]*plan // of the campaigns with something due that no pause holds back
+	plans    map[*timers.Campaign]*plan // of the campaigns with something due that no pause holds back
 	waiting  *dispatcher
 	repeats  []domain.Command // collected by looks
 
@@ -71,11 +72,11 @@ type planner struct {
 type abandonedRequest struct {
 	campaign string
 	class    class
-	key      key
+	key      timers.Key
 }
 
-func newPlanner(b *book) *planner {
-	p := &planner{book: b, settings: config.Default(), plans: make(map[*entry]*plan), waiting: newDispatcher()}
+func newPlanner(b *timers.Timers) *planner {
+	p := &planner{timers: b, settings: config.Default(), plans: make(map[*timers.Campaign]*plan), waiting: newDispatcher()}
 	p.allow(maxChunk)
 	return p
 }
@@ -97,8 +98,8 @@ func (p *planner) configure(s *config.Settings) {
 
 func (p *planner) changed(one, other map[string]bool) {
 	for name, paused := range one {
-		if e := p.book.campaigns[name]; e != nil && other[name] != paused {
-			p.book.setLook(e, 0)
+		if e := p.timers.Campaign(name); e != nil && other[name] != paused {
+			p.timers.SetWake(e, 0)
 		}
 	}
 }
@@ -119,8 +120,8 @@ func (p *planner) at(now domain.Instant) {
 				q.again = min(q.again, now+domain.Instant(lastRetry/time.Microsecond))
 			}
 		}
-		p.drop(pl, reminder, func(q *request) bool { return q.at > now })
-		p.book.setLook(e, 0)
+		p.drop(pl, reminder, func(q *request) bool { return q.At > now })
+		p.timers.SetWake(e, 0)
 	}
 	p.clock = now
 }
@@ -131,8 +132,8 @@ func (p *planner) allow(chunk int) { p.chunk, p.most = chunk, max(chunksInFlight
 // wake is the instant at which requests must be called next, Never if nothing is planned. It may be called any time before,
 // and must be when ready.
 func (p *planner) wake() domain.Instant {
-	if e, ok := p.book.order.Min(); ok {
-		return e.look
+	if e := p.timers.First(); e != nil {
+		return e.Wake()
 	}
 	return domain.Never
 }
@@ -158,11 +159,11 @@ func (p *planner) next(c class) *plan {
 // requests is what to request of the lane now: commands without ids, those for expiry first.
 func (p *planner) requests(now domain.Instant) (cmds []domain.Command) {
 	for {
-		e, ok := p.book.order.Min()
-		if !ok || e.look > now {
+		e := p.timers.First()
+		if e == nil || e.Wake() > now {
 			break
 		}
-		p.book.setLook(e, p.look(e, now)) // always after now, so this ends
+		p.timers.SetWake(e, p.look(e, now)) // always after now, so this ends
 	}
 	for c := range classes {
 		for pl := p.next(c); pl != nil; pl = p.next(c) {
@@ -180,14 +181,14 @@ func (p *planner) requests(now domain.Instant) (cmds []domain.Command) {
 
 // look finds out what is due in one campaign, repeats requests whose answer is late, and returns when to look again, which
 // is after now.
-func (p *planner) look(e *entry, now domain.Instant) (next domain.Instant) {
+func (p *planner) look(e *timers.Campaign, now domain.Instant) (next domain.Instant) {
 	var due [classes]bool
 	next = domain.Never
-	if !p.settings.ExpiryPaused[e.name] {
-		due[expiry], next = e.firstFall() <= now, e.fallAfter(now)
+	if !p.settings.ExpiryPaused[e.Name] {
+		due[expiry], next = e.FirstExpiry() <= now, e.ExpiryAfter(now)
 	}
-	if !p.settings.RemindersPaused[e.name] {
-		due[reminder], next = e.firstDue() <= now, min(next, e.dueAfter(now))
+	if !p.settings.RemindersPaused[e.Name] {
+		due[reminder], next = e.FirstDue() <= now, min(next, e.DueAfter(now))
 	}
 	pl := p.plans[e]
 	if pl == nil {
@@ -197,16 +198,16 @@ func (p *planner) look(e *entry, now domain.Instant) (next domain.Instant) {
 		pl = newPlan(e, now)
 		p.plans[e] = pl
 	}
-	moved := pl.anchors != e.anchors
+	moved := pl.anchors != e.Anchors
 	if moved {
-		pl.anchors, pl.since = e.anchors, now
+		pl.anchors, pl.since = e.Anchors, now
 	}
 	for c := range classes {
 		if !due[c] { // all of it was answered, cancelled, moved or paused
 			p.drop(pl, c, func(*request) bool { return true })
 			p.waiting.drop(&pl.jobs[c])
 			if c == reminder {
-				pl.head, pl.left = key{at: domain.Never}, 0
+				pl.head, pl.left = timers.Key{At: domain.Never}, 0
 			}
 			continue
 		}
@@ -219,7 +220,7 @@ func (p *planner) look(e *entry, now domain.Instant) (next domain.Instant) {
 		p.wait(pl, expiry, len(pl.queues[expiry]) == 0)
 	}
 	if due[reminder] {
-		if e.look <= pl.cursor.at { // something fell due where the cursor has been
+		if e.Wake() <= pl.cursor.At { // something fell due where the cursor has been
 			pl.rewind()
 		}
 		pl.count(now)
@@ -242,18 +243,18 @@ func (p *planner) forget(pl *plan) {
 // advance moves the cursor to the next instant to request, and lets the campaign wait for it.
 func (p *planner) advance(pl *plan, now domain.Instant) {
 	late := p.settings.ReminderGrace
-	if after := pl.entry.lateAfter; after != 0 {
+	if after := pl.entry.LateAfter; after != 0 {
 		late = min(late, after)
 	}
 	fresh := now.Add(-late)
-	hopeless := func(k key) bool { return p.hopeless(pl, k, now) }
+	hopeless := func(k timers.Key) bool { return p.hopeless(pl, k, now) }
 	p.examined += pl.advance(now, fresh, hopeless)
-	if pl.head.at == domain.Never && len(pl.queues[reminder]) == 0 && pl.entry.firstDue() <= now {
+	if pl.head.At == domain.Never && len(pl.queues[reminder]) == 0 && pl.entry.FirstDue() <= now {
 		// What was given up is due still.
 		pl.rewind()
 		p.examined += pl.advance(now, fresh, hopeless)
 	}
-	waits := pl.head.at != domain.Never
+	waits := pl.head.At != domain.Never
 	if !waits {
 		pl.left = 0
 	} else if pl.left < 1 {
@@ -269,14 +270,14 @@ func (p *planner) wait(pl *plan, c class, waits bool) {
 		p.waiting.drop(j)
 		return
 	}
-	at, hopeless := pl.head.at, pl.late
+	at, hopeless := pl.head.At, pl.late
 	if c == expiry {
-		at, hopeless = pl.entry.firstFall(), false
+		at, hopeless = pl.entry.FirstExpiry(), false
 	}
-	if j.waits && j.at == at && j.hopeless == hopeless && j.priority == pl.entry.priority {
+	if j.waits && j.at == at && j.hopeless == hopeless && j.priority == pl.entry.Priority {
 		return
 	}
-	p.waiting.put(j, at, hopeless, pl.entry.priority)
+	p.waiting.put(j, at, hopeless, pl.entry.Priority)
 }
 
 func reminderCost(customers int) int { return max(customers, leastCost) }
@@ -288,8 +289,8 @@ func (p *planner) request(pl *plan, c class, now domain.Instant) (cmd domain.Com
 		q.times = maxRetries
 	}
 	if c == reminder {
-		q.key = pl.head
-		chunk, more := pl.entry.chunk(q.kind, q.at, pl.requestedR(q.key), p.chunk)
+		q.Key = pl.head
+		chunk, more := pl.entry.Chunk(q.Key, pl.requestedR(q.Key), p.chunk)
 		q.throughR, q.cost = chunk.LastR, reminderCost(int(chunk.Subscriptions))
 		pl.left -= int(chunk.Subscriptions)
 		if !more {
@@ -297,7 +298,7 @@ func (p *planner) request(pl *plan, c class, now domain.Instant) (cmd domain.Com
 		}
 		if chunk.Subscriptions == 0 { // cancelled since, or in flight
 			if p.advance(pl, now); !pl.jobs[c].waits {
-				p.book.sooner(pl.entry, now+1) // is anything due still?
+				p.timers.WakeBy(pl.entry, now+1) // is anything due still?
 			}
 			return cmd, false
 		}
@@ -311,8 +312,8 @@ func (p *planner) request(pl *plan, c class, now domain.Instant) (cmd domain.Com
 	} else {
 		p.advance(pl, now)
 	}
-	if q.again < pl.entry.look {
-		p.book.setLook(pl.entry, q.again)
+	if q.again < pl.entry.Wake() {
+		p.timers.SetWake(pl.entry, q.again)
 	}
 	return p.command(pl, c, &q, now), true
 }
@@ -330,10 +331,10 @@ func (p *planner) send(q *request, due, now domain.Instant) {
 
 func (p *planner) command(pl *plan, c class, q *request, now domain.Instant) domain.Command {
 	if c == expiry {
-		return domain.Command{Type: domain.Expire, Campaign: pl.entry.name, Through: q.through}
+		return domain.Command{Type: domain.Expire, Campaign: pl.entry.Name, Through: q.through}
 	}
-	cmd := domain.Command{Type: domain.RemindDue, Campaign: pl.entry.name, Kind: q.kind, DueAt: q.at, ThroughR: q.throughR}
-	if ready := p.judged(pl, q.at, now); ready < now-domain.Instant(leastWait/time.Microsecond) {
+	cmd := domain.Command{Type: domain.RemindDue, Campaign: pl.entry.Name, Kind: q.Kind, DueAt: q.At, ThroughR: q.throughR}
+	if ready := p.judged(pl, q.At, now); ready < now-domain.Instant(leastWait/time.Microsecond) {
 		cmd.ReadyAt = ready
 	}
 	return cmd
@@ -356,12 +357,12 @@ func (p *planner) retry(pl *plan, c class, now domain.Instant) (next domain.Inst
 				pl.givenUp = true
 				p.givenUp++
 			}
-			p.lastGivenUp = abandonedRequest{pl.entry.name, c, q.key}
+			p.lastGivenUp = abandonedRequest{pl.entry.Name, c, q.Key}
 			return true
 		}
 		// A repeat is for the same unless more expired since: had the first been merely slow, the lane would otherwise announce
 		// the same again.
-		if c == expiry && q.through < pl.entry.lastFall(now) {
+		if c == expiry && q.through < pl.entry.LastExpiry(now) {
 			q.through = now
 		}
 		p.send(q, pl.dueSince(c, q), now)
@@ -392,24 +393,24 @@ func (p *planner) folded(ev *domain.Event) {
 	if len(p.plans) == 0 || ev.Type != domain.CouponsExpired && ev.Type != domain.RemindersDue && ev.Type != domain.ReminderCancelled {
 		return
 	}
-	pl := p.plans[p.book.campaigns[ev.Campaign]]
+	pl := p.plans[p.timers.Campaign(ev.Campaign)]
 	if pl == nil {
 		return
 	}
-	c, k := reminder, key{ev.DueAt, ev.Kind}
+	c, k := reminder, timers.Key{At: ev.DueAt, Kind: ev.Kind}
 	switch ev.Type {
 	case domain.CouponsExpired:
-		c, k = expiry, key{}
+		c, k = expiry, timers.Key{}
 	case domain.ReminderCancelled:
 		// A request for it is dropped when its answer is late, or with the plan. It says nothing of how fast the lane is.
-		if pl.entry.firstDue() > p.clock {
-			p.book.sooner(pl.entry, p.clock)
+		if pl.entry.FirstDue() > p.clock {
+			p.timers.WakeBy(pl.entry, p.clock)
 		}
 		return
 	}
 	from := pl.find(c, k)
 	n := from
-	for queue := pl.queues[c]; n < len(queue) && queue[n].key == k && pl.settled(c, &queue[n]); n++ {
+	for queue := pl.queues[c]; n < len(queue) && queue[n].Key == k && pl.settled(c, &queue[n]); n++ {
 		q := &queue[n]
 		if took := time.Duration(p.clock-q.sent) * time.Microsecond; q.times == 1 && took > p.answered {
 			p.answered, p.small = took, q.cost <= leastCost
@@ -418,7 +419,7 @@ func (p *planner) folded(ev *domain.Event) {
 	}
 	pl.remove(c, from, n)
 	if len(pl.queues[c]) == 0 && (c == expiry || !pl.jobs[c].waits) {
-		p.book.sooner(pl.entry, p.clock) // is anything due still?
+		p.timers.WakeBy(pl.entry, p.clock) // is anything due still?
 	}
 }
 
@@ -433,28 +434,28 @@ func (p *planner) judged(pl *plan, at, now domain.Instant) domain.Instant {
 
 // hopeless reports whether the lane will drop all reminders of that kind that are due at that instant, as Lane.Decide does.
 // A coupon or a campaign that it knows more of makes it drop others, too.
-func (p *planner) hopeless(pl *plan, k key, now domain.Instant) bool {
-	at, e := p.judged(pl, k.at, now), pl.entry
-	if after := e.lateAfter; after != 0 && at > k.at.Add(after) {
+func (p *planner) hopeless(pl *plan, k timers.Key, now domain.Instant) bool {
+	at, e := p.judged(pl, k.At, now), pl.entry
+	if after := e.LateAfter; after != 0 && at > k.At.Add(after) {
 		return true
 	}
-	return at > k.at.Add(p.settings.ReminderGrace) && at >= e.announces(k)
+	return at > k.At.Add(p.settings.ReminderGrace) && at >= e.At(domain.DueSet{Kind: k.Kind, DueAt: k.At, ThroughR: domain.MaxReminder}).Announces
 }
 
 // backlog is, by priority, the earliest instant that is due and not answered, Never if there is none, and how many customers
 // are due and not requested, about. What a pause holds back does not count.
-func (p *planner) backlog() (oldest [priorities]domain.Instant, waiting [priorities]int) {
+func (p *planner) backlog() (oldest [timers.Priorities]domain.Instant, waiting [timers.Priorities]int) {
 	for i := range oldest {
 		oldest[i] = domain.Never
 	}
 	for e, pl := range p.plans {
-		waiting[e.priority] += pl.left
-		first := &oldest[e.priority]
-		if !p.settings.ExpiryPaused[e.name] {
-			*first = min(*first, e.firstFall())
+		waiting[e.Priority] += pl.left
+		first := &oldest[e.Priority]
+		if !p.settings.ExpiryPaused[e.Name] {
+			*first = min(*first, e.FirstExpiry())
 		}
-		if !p.settings.RemindersPaused[e.name] {
-			*first = min(*first, e.firstDue())
+		if !p.settings.RemindersPaused[e.Name] {
+			*first = min(*first, e.FirstDue())
 		}
 	}
 	return oldest, waiting

@@ -44,9 +44,17 @@ func BenchmarkCatchUp(b *testing.B) {
 				b.ReportMetric(float64(first.Milliseconds()), "ms/first")
 				b.ReportMetric(grown/float64(c.campaigns*c.instants), "plannerB/instant")
 				b.ReportMetric(0, "ns/op")
-				d.p.book.close()
+				d.p.timers.Close()
 				runtime.KeepAlive(d)
 			}
 		})
 	}
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse
 }

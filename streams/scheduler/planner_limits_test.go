@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
 // desk is a planner and a naive lane that answers it.
@@ -17,33 +18,35 @@ type desk struct {
 		Helper()
 		Fatalf(string, ...any)
 	}
-	p *planner
+	p    *planner
+	gone []timers.Fired // by the last event
 }
 
 func newDesk(t interface {
 	Helper()
 	Fatalf(string, ...any)
 }) *desk {
-	return &desk{t, newPlanner(newBook(""))}
+	return &desk{t: t, p: newPlanner(timers.New(""))}
 }
 
 func (d *desk) fold(ev domain.Event) int {
 	d.t.Helper()
-	gone, err := d.p.book.fold(&ev)
+	gone, err := d.p.timers.Fold(&ev)
 	if err != nil {
 		d.t.Fatalf("%v", err)
 	}
 	d.p.folded(&ev)
+	d.gone = gone
 	return len(gone)
 }
 
 // oldest and behind are parts of a planner's backlog.
-func (p *planner) oldest(of priority) domain.Instant {
+func (p *planner) oldest(of timers.Priority) domain.Instant {
 	oldest, _ := p.backlog()
 	return oldest[of]
 }
 
-func (p *planner) behind() [priorities]int {
+func (p *planner) behind() [timers.Priorities]int {
 	_, waiting := p.backlog()
 	return waiting
 }
@@ -64,8 +67,8 @@ func (d *desk) answer(cmd *domain.Command) int {
 		d.fold(domain.Event{Type: domain.CouponsExpired, Campaign: cmd.Campaign, Through: cmd.Through})
 		return 0
 	}
-	e := d.p.book.campaigns[cmd.Campaign]
-	due := e.pending.At(domain.DueSet{Kind: cmd.Kind, DueAt: cmd.DueAt, ThroughR: cmd.ThroughR}, e.anchors)
+	e := d.p.timers.Campaign(cmd.Campaign)
+	due := e.At(domain.DueSet{Kind: cmd.Kind, DueAt: cmd.DueAt, ThroughR: cmd.ThroughR})
 	if due.Subscriptions == 0 {
 		return 0
 	}
@@ -84,7 +87,7 @@ func TestAskThatIsNeverAnswered(t *testing.T) {
 	}
 	d.campaign("b", "", start, 10)
 	now, repeats := start, 0
-	for e := d.p.book.campaigns["b"]; e.pending.Len() > 0; {
+	for e := d.p.timers.Campaign("b"); e.Pending() > 0; {
 		now = d.p.wake()
 		for _, cmd := range d.p.requests(now) {
 			if cmd.Campaign == "b" {
@@ -158,7 +161,7 @@ func TestCatchingUpIsLinear(t *testing.T) {
 		}
 		total := c.campaigns * c.instants
 		fired, most := 0, d.p.most/leastCost
-		for d.p.book.reminders > 0 {
+		for d.p.timers.Reminders() > 0 {
 			cmds := d.p.requests(start)
 			inFlight := 0
 			for _, pl := range d.p.plans {
@@ -174,7 +177,7 @@ func TestCatchingUpIsLinear(t *testing.T) {
 				fired++
 			}
 		}
-		if d.p.requests(start); fired != total || d.p.repeated != 0 || d.p.inFlight != [classes]int{} || d.p.behind() != [priorities]int{} || len(d.p.plans) != 0 {
+		if d.p.requests(start); fired != total || d.p.repeated != 0 || d.p.inFlight != [classes]int{} || d.p.behind() != [timers.Priorities]int{} || len(d.p.plans) != 0 {
 			t.Errorf("%d fired, %d repeats, %v in flight, %v wait", fired, d.p.repeated, d.p.inFlight, d.p.behind())
 		}
 		if d.p.examined > 2*total {
@@ -252,7 +255,7 @@ func TestOlderInstantsTurnUp(t *testing.T) {
 		t.Fatalf("requested %v, then %v; %d in flight", sortedLines(first), sortedLines(cmds), d.p.inFlight[reminder])
 	}
 	d.p.unpublished = 0
-	for d.p.book.reminders > 1 {
+	for d.p.timers.Reminders() > 1 {
 		for _, cmd := range d.p.requests(start) {
 			if d.answer(&cmd); cmd.DueAt == start {
 				t.Fatal("requested twice")
@@ -294,13 +297,13 @@ func TestChunks(t *testing.T) {
 			t.Fatalf("%d stand and %d are untold, %d may", d.p.inFlight[reminder], d.p.unpublished, d.p.most)
 		}
 		d.p.unpublished -= 100
-		if d.p.behind()[normal] > 0 && !d.p.ready() {
-			t.Fatalf("not ready with %d waiting", d.p.behind()[normal])
+		if d.p.behind()[timers.Normal] > 0 && !d.p.ready() {
+			t.Fatalf("not ready with %d waiting", d.p.behind()[timers.Normal])
 		}
 		asks = append(asks[1:], d.p.requests(start)...)
 	}
-	if d.p.book.reminders != 0 || d.p.inFlight != [classes]int{} || len(d.p.plans) != 0 || d.p.oldest(normal) != domain.Never || d.p.repeated != 0 {
-		t.Errorf("%d reminders left, %v stand, %d plans, oldest %s, %d repeats", d.p.book.reminders, d.p.inFlight, len(d.p.plans), d.p.oldest(normal), d.p.repeated)
+	if d.p.timers.Reminders() != 0 || d.p.inFlight != [classes]int{} || len(d.p.plans) != 0 || d.p.oldest(timers.Normal) != domain.Never || d.p.repeated != 0 {
+		t.Errorf("%d reminders left, %v stand, %d plans, oldest %s, %d repeats", d.p.timers.Reminders(), d.p.inFlight, len(d.p.plans), d.p.oldest(timers.Normal), d.p.repeated)
 	}
 	if len(d.p.requests(start+1)) != 0 || d.p.wake() != domain.Never {
 		t.Errorf("wakes at %s after all is done", d.p.wake())
@@ -335,29 +338,29 @@ func TestLostChunks(t *testing.T) {
 func TestPrioritiesShareTheLane(t *testing.T) {
 	d := newDesk(t)
 	const each = 6000
-	for p := range priorities {
+	for p := range timers.Priorities {
 		d.campaign(p.String(), p.String(), start-seconds(int(p)), each)
 	}
 	d.p.allow(50)
 	// The rounds are made for larger chunks: many small ones are needed for a share.
-	var fired [priorities]int
+	var fired [timers.Priorities]int
 	queue := d.p.requests(start)
-	for fired[high] < each-200 && len(queue) > 0 {
+	for fired[timers.High] < each-200 && len(queue) > 0 {
 		cmd := queue[0]
 		queue = queue[1:]
-		fired[priorityOf(cmd.Campaign)] += d.answer(&cmd)
+		fired[timers.PriorityOf(cmd.Campaign)] += d.answer(&cmd)
 		queue = append(queue, d.p.requests(start)...)
 	}
-	if fired[low] > fired[high]/4 || fired[normal] > fired[high] {
+	if fired[timers.Low] > fired[timers.High]/4 || fired[timers.Normal] > fired[timers.High] {
 		t.Errorf("when nearly all of high had fired, the others had %v", fired)
 	}
 	for len(queue) > 0 {
 		cmd := queue[0]
 		queue = queue[1:]
-		fired[priorityOf(cmd.Campaign)] += d.answer(&cmd)
+		fired[timers.PriorityOf(cmd.Campaign)] += d.answer(&cmd)
 		queue = append(queue, d.p.requests(start)...)
 	}
-	if fired != [priorities]int{each, each, each} {
+	if fired != [timers.Priorities]int{each, each, each} {
 		t.Errorf("fired %v", fired)
 	}
 }
@@ -375,16 +378,16 @@ func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
 	if len(asks) != maxExpiries || d.p.inFlight[expiry] != maxExpiries {
 		t.Fatalf("%d asks, %d stand", len(asks), d.p.inFlight[expiry])
 	}
-	var shares [priorities]int
+	var shares [timers.Priorities]int
 	for _, cmd := range asks {
 		if cmd.Type != domain.Expire {
 			t.Fatalf("asked %s", cmd.AppendJSON(nil))
 		}
-		shares[d.p.book.campaigns[cmd.Campaign].priority]++
+		shares[d.p.timers.Campaign(cmd.Campaign).Priority]++
 	}
 	for p, n := range shares {
 		if want := maxExpiries * weights[p] / sumOf(weights); n < want-200 || n > want+200 {
-			t.Errorf("%d of %s, expected %d", n, priority(p), want)
+			t.Errorf("%d of %s, expected %d", n, timers.Priority(p), want)
 		}
 	}
 	if d.p.unpublished = 0; !d.p.ready() {
@@ -429,8 +432,8 @@ func TestPauses(t *testing.T) {
 	if expiries, reminders := d.p.paused(start); expiries != 0 || reminders != 1 {
 		t.Errorf("%d expiries and %d reminders held back", expiries, reminders)
 	}
-	if asks := d.p.requests(start + 1); len(asks) != 0 || d.p.wake() != end || d.p.oldest(high) != domain.Never {
-		t.Errorf("asked %v, wakes at %s, the oldest is %s", sortedLines(asks), d.p.wake(), d.p.oldest(high))
+	if asks := d.p.requests(start + 1); len(asks) != 0 || d.p.wake() != end || d.p.oldest(timers.High) != domain.Never {
+		t.Errorf("asked %v, wakes at %s, the oldest is %s", sortedLines(asks), d.p.wake(), d.p.oldest(timers.High))
 	}
 	set(a, a)
 	if asks := d.p.requests(end); len(asks) != 1 || asks[0].Campaign != "b" || asks[0].Type != domain.Expire {
@@ -438,8 +441,8 @@ func TestPauses(t *testing.T) {
 	} else {
 		d.answer(&asks[0])
 	}
-	if asks := d.p.requests(end + 1); len(asks) != 0 || d.p.wake() != domain.Never || d.p.oldest(high) != domain.Never {
-		t.Errorf("with all paused it asked %v, wakes at %s, the oldest is %s", sortedLines(asks), d.p.wake(), d.p.oldest(high))
+	if asks := d.p.requests(end + 1); len(asks) != 0 || d.p.wake() != domain.Never || d.p.oldest(timers.High) != domain.Never {
+		t.Errorf("with all paused it asked %v, wakes at %s, the oldest is %s", sortedLines(asks), d.p.wake(), d.p.oldest(timers.High))
 	}
 	if expiries, reminders := d.p.paused(end); expiries != 1 || reminders != 1 {
 		t.Errorf("%d expiries and %d reminders held back", expiries, reminders)
@@ -449,8 +452,8 @@ func TestPauses(t *testing.T) {
 		t.Errorf("wakes at %s after a pause ended", d.p.wake())
 	}
 	asks := d.p.requests(end + 2)
-	if len(asks) != 1 || asks[0].Type != domain.Expire || asks[0].Campaign != "a" || d.p.oldest(high) != end {
-		t.Fatalf("asked %v, the oldest is %s", sortedLines(asks), d.p.oldest(high))
+	if len(asks) != 1 || asks[0].Type != domain.Expire || asks[0].Campaign != "a" || d.p.oldest(timers.High) != end {
+		t.Fatalf("asked %v, the oldest is %s", sortedLines(asks), d.p.oldest(timers.High))
 	}
 	// Paused while an ask stands: it is not repeated, and what the lane says to it is folded as ever.
 	set(a, a)
@@ -469,15 +472,15 @@ func TestPriorityChangesWhileWaiting(t *testing.T) {
 	d := newDesk(t)
 	d.campaign("a", "low", start, 10)
 	d.p.unpublished = 1 << 30
-	if asks := d.p.requests(start); len(asks) != 0 || d.p.behind()[low] != 10 || d.p.oldest(low) != start {
+	if asks := d.p.requests(start); len(asks) != 0 || d.p.behind()[timers.Low] != 10 || d.p.oldest(timers.Low) != start {
 		t.Fatalf("asked %v, %v wait", sortedLines(asks), d.p.behind())
 	}
 	d.fold(domain.Event{Type: domain.CampaignUpdated, Campaign: "a", Settings: domain.Settings{OpensAt: start, Priority: "high"}})
-	if d.p.requests(start); d.p.behind() != [priorities]int{high: 10} || d.p.oldest(high) != start || d.p.oldest(low) != domain.Never {
-		t.Errorf("%v wait, oldest %s and %s", d.p.behind(), d.p.oldest(high), d.p.oldest(low))
+	if d.p.requests(start); d.p.behind() != [timers.Priorities]int{timers.High: 10} || d.p.oldest(timers.High) != start || d.p.oldest(timers.Low) != domain.Never {
+		t.Errorf("%v wait, oldest %s and %s", d.p.behind(), d.p.oldest(timers.High), d.p.oldest(timers.Low))
 	}
 	d.p.unpublished = 0
-	if asks := d.p.requests(start); len(asks) != 1 || d.p.behind() != [priorities]int{} {
+	if asks := d.p.requests(start); len(asks) != 1 || d.p.behind() != [timers.Priorities]int{} {
 		t.Errorf("asked %v, %v wait", sortedLines(asks), d.p.behind())
 	}
 }
@@ -525,14 +528,15 @@ func TestPlannerWithinBounds(t *testing.T) {
 		}
 		name := func() string { return rapid.SampledFrom(names).Draw(t, "campaign") }
 		answer := func(cmd domain.Command) {
-			e := p.book.campaigns[cmd.Campaign]
 			if cmd.Type == domain.RemindDue && cmd.DueAt > now {
 				return
 			}
 			d.answer(&cmd)
-			left := map[uint64]bool{}
-			e.pending.All(func(r uint64, _ string, _ time.Duration, _ uint32, _ domain.Instant) { left[r] = true })
-			pending[cmd.Campaign] = left
+			if cmd.Type == domain.RemindDue {
+				for _, x := range d.gone {
+					delete(pending[cmd.Campaign], x.R)
+				}
+			}
 		}
 		check := func() {
 			var inFlight [classes]int
@@ -540,12 +544,12 @@ func TestPlannerWithinBounds(t *testing.T) {
 				for c := range classes {
 					for i, q := range pl.queues[c] {
 						inFlight[c] += q.cost
-						if i > 0 && pl.queues[c][i-1].compare(q.key) > 0 {
+						if i > 0 && pl.queues[c][i-1].Compare(q.Key) > 0 {
 							t.Fatalf("out of order: %+v", pl.queues[c])
 						}
 					}
-					if pl.jobs[c].waits && pl.jobs[c].priority != e.priority && e.look > now {
-						t.Fatalf("%s waits as %s", e.name, pl.jobs[c].priority)
+					if pl.jobs[c].waits && pl.jobs[c].priority != e.Priority && e.Wake() > now {
+						t.Fatalf("%s waits as %s", e.Name, pl.jobs[c].priority)
 					}
 				}
 				if len(pl.queues[expiry]) > 1 || pl.jobs[reminder].waits != (pl.left > 0) {
@@ -627,11 +631,11 @@ func TestPlannerWithinBounds(t *testing.T) {
 				answer(cmd)
 			}
 			onTheWay = nil
-			if p.book.reminders == 0 && len(p.plans) == 0 && p.wake() == domain.Never {
+			if p.timers.Reminders() == 0 && len(p.plans) == 0 && p.wake() == domain.Never {
 				return
 			}
 			now += seconds(10)
 		}
-		t.Fatalf("%d reminders left, %d plans, wakes at %s", p.book.reminders, len(p.plans), p.wake())
+		t.Fatalf("%d reminders left, %d plans, wakes at %s", p.timers.Reminders(), len(p.plans), p.wake())
 	})
 }

@@ -11,38 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/lanetest"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
-
-// shop is a real lane of the domain, driven by command lines. Its events are what a book folds in these tests.
-type shop struct {
-	lane *domain.Lane
-	ids  int
-}
-
-func newShop() *shop { return &shop{lane: domain.NewLane(domain.LaneOptions{Lanes: 1})} }
-
-// do decides one command, given without its id, and returns the events as a reader of the log sees them.
-func (s *shop) do(t interface{ Fatalf(string, ...any) }, at domain.Instant, format string, args ...any) []domain.Event {
-	s.ids++
-	line := fmt.Sprintf(`{"id":"c-%d",`, s.ids) + fmt.Sprintf(format, args...) + "}"
-	var cmd domain.Command
-	if err := domain.ParseCommand([]byte(line), domain.Defaults{}, &cmd); err != nil {
-		t.Fatalf("%s: %v", line, err)
-	}
-	return s.decide(t, at, &cmd)
-}
-
-func (s *shop) decide(t interface{ Fatalf(string, ...any) }, at domain.Instant, cmd *domain.Command) []domain.Event {
-	made, _ := s.lane.Decide(cmd, at, nil)
-	read := make([]domain.Event, len(made))
-	for i := range made {
-		line := made[i].AppendJSON(nil)
-		if err := domain.ParseEvent(line, &read[i]); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-	}
-	return read
-}
 
 // model is the naive book and planner: lists, looked through from end to end each time.
 type model struct {
@@ -58,8 +29,8 @@ type modelCampaign struct {
 	reminders      []modelReminder
 	cancelled      []modelReminder
 	expire         request
-	requested      map[key][]request // in flight
-	anchors        domain.Anchors    // as requests saw them last
+	requested      map[timers.Key][]request // in flight
+	anchors        domain.Anchors           // as requests saw them last
 }
 
 type modelReminder struct {
@@ -90,12 +61,12 @@ func (m *model) find(name string) *modelCampaign {
 			return c
 		}
 	}
-	c := &modelCampaign{name: name, own: map[uint32]domain.Instant{}, requested: map[key][]request{}}
+	c := &modelCampaign{name: name, own: map[uint32]domain.Instant{}, requested: map[timers.Key][]request{}}
 	m.campaigns = append(m.campaigns, c)
 	return c
 }
 
-func (m *model) fold(ev *domain.Event) (gone []firing) {
+func (m *model) fold(ev *domain.Event) (gone []timers.Fired) {
 	c := m.find(ev.Campaign)
 	switch ev.Type {
 	case domain.CampaignCreated, domain.CampaignUpdated:
@@ -127,13 +98,13 @@ func (m *model) fold(ev *domain.Event) (gone []firing) {
 			hit := r.kind == ev.Kind && c.due(r) == ev.DueAt && r.r >= ev.FromR && r.r <= ev.ThroughR &&
 				(ev.Passed == 0 || ev.DueAt.Add(r.before) <= ev.Passed)
 			if hit {
-				gone = append(gone, firing{r.r, r.customer})
+				gone = append(gone, timers.Fired{R: r.r, Customer: r.customer})
 			}
 			return hit
 		})
-		k, left := key{ev.DueAt, ev.Kind}, []uint64{}
+		k, left := timers.Key{At: ev.DueAt, Kind: ev.Kind}, []uint64{}
 		for _, r := range c.reminders {
-			if r.kind == k.kind && c.due(r) == k.at {
+			if r.kind == k.Kind && c.due(r) == k.At {
 				left = append(left, r.r)
 			}
 		}
@@ -185,19 +156,19 @@ func (m *model) requests(now domain.Instant, chunk int) (cmds []domain.Command) 
 				c.expire = a
 			}
 		}
-		due := map[key][]uint64{}
+		due := map[timers.Key][]uint64{}
 		for _, r := range c.reminders {
 			if at := c.due(r); at <= now {
-				due[key{at, r.kind}] = append(due[key{at, r.kind}], r.r)
+				due[timers.Key{At: at, Kind: r.kind}] = append(due[timers.Key{At: at, Kind: r.kind}], r.r)
 			}
 		}
 		moved := c.anchors != domain.Anchors{Opens: c.opens, Expires: c.expires}
 		c.anchors = domain.Anchors{Opens: c.opens, Expires: c.expires}
 		if len(due) == 0 {
-			c.requested = map[key][]request{}
+			c.requested = map[timers.Key][]request{}
 		}
-		remind := func(a request, k key, through uint64) request {
-			return send(a, k.at, domain.Command{Type: domain.RemindDue, Kind: k.kind, DueAt: k.at, ThroughR: through})
+		remind := func(a request, k timers.Key, through uint64) request {
+			return send(a, k.At, domain.Command{Type: domain.RemindDue, Kind: k.Kind, DueAt: k.At, ThroughR: through})
 		}
 		for k, requests := range c.requested {
 			requests = slices.DeleteFunc(requests, func(a request) bool { return (moved || a.again <= now) && settled(a, due[k]) })
@@ -246,8 +217,8 @@ func sortedLines(cmds []domain.Command) []string {
 // snapshot at any moment: it asks and fires exactly what the naive model does, and is never asleep when something is due.
 func TestPlannerEqualsNaiveModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, m := newShop(), &model{}
-		p := newPlanner(newBook(""))
+		s, m := lanetest.New(), &model{}
+		p := newPlanner(timers.New(""))
 		chunk := rapid.SampledFrom([]int{1, 2, 3, 1000}).Draw(t, "chunk")
 		p.chunk, p.most = chunk, 1<<40
 		now := domain.Instant(1_800_000_000_000_000)
@@ -263,7 +234,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 		fold := func(events []domain.Event) {
 			for i := range events {
 				ev := &events[i]
-				gone, err := p.book.fold(ev)
+				gone, err := p.timers.Fold(ev)
 				if err != nil {
 					t.Fatalf("fold: %v", err)
 				}
@@ -277,7 +248,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 				}
 			}
 		}
-		do := func(format string, args ...any) { fold(s.do(t, now, format, args...)) }
+		do := func(format string, args ...any) { fold(s.Do(t, now, format, args...)) }
 		codes := []string{}
 
 		t.Repeat(map[string]func(*rapid.T){
@@ -302,7 +273,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 				do(`"type":"update_campaign","campaign":%q,%q:%s`, campaign(), field, value)
 			},
 			"claim": func(*rapid.T) {
-				events := s.do(t, now, `"type":"claim","campaign":%q,"customer_id":%q`, campaign(), customer())
+				events := s.Do(t, now, `"type":"claim","campaign":%q,"customer_id":%q`, campaign(), customer())
 				for i := range events {
 					if events[i].Type == domain.CouponClaimed {
 						codes = append(codes, events[i].Code)
@@ -353,7 +324,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 					onTheWay = slices.Delete(onTheWay, i, i+1)
 					if rapid.IntRange(0, 4).Draw(t, "lost") > 0 {
 						cmd.ID = "s"
-						fold(s.decide(t, now, &cmd))
+						fold(s.Events(t, now, &cmd))
 					}
 				}
 			},
@@ -366,7 +337,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 					// Nothing may be due while the planner sleeps.
 					for _, c := range m.campaigns {
 						copied := *c
-						copied.requested = map[key][]request{}
+						copied.requested = map[timers.Key][]request{}
 						for k, requests := range c.requested {
 							copied.requested[k] = slices.Clone(requests)
 						}
@@ -379,28 +350,28 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 			},
 			"restart": func(*rapid.T) {
 				var one, two bytes.Buffer
-				if err := p.book.encode(&one); err != nil {
+				if err := p.timers.Write(&one); err != nil {
 					t.Fatalf("encode: %v", err)
 				}
-				b, err := decodeBook("", bookFormat, bytes.NewReader(one.Bytes()))
+				b, err := timers.Read("", timers.Format, bytes.NewReader(one.Bytes()))
 				if err != nil {
 					t.Fatalf("decode: %v", err)
 				}
-				if err := b.encode(&two); err != nil || !bytes.Equal(one.Bytes(), two.Bytes()) {
+				if err := b.Write(&two); err != nil || !bytes.Equal(one.Bytes(), two.Bytes()) {
 					t.Fatalf("a book read back is another one (%v)", err)
 				}
-				if b.instants != p.book.instants {
-					t.Fatalf("%d instants to come before, %d after", p.book.instants, b.instants)
+				if b.Instants() != p.timers.Instants() {
+					t.Fatalf("%d instants to come before, %d after", p.timers.Instants(), b.Instants())
 				}
 				p = newPlanner(b)
 				p.chunk, p.most = chunk, 1<<40
 				for _, c := range m.campaigns {
-					c.expire, c.requested = request{}, map[key][]request{}
+					c.expire, c.requested = request{}, map[timers.Key][]request{}
 				}
 				onTheWay = nil
 			},
 			"": func(*rapid.T) {
-				if got, want := p.book.reminders, m.pending(); got != want {
+				if got, want := p.timers.Reminders(), m.pending(); got != want {
 					t.Fatalf("%d reminders pending, the model says %d", got, want)
 				}
 			},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/lanetest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -86,7 +87,7 @@ type rig struct {
 	reg    *prometheus.Registry
 
 	mu       sync.Mutex
-	shop     *shop
+	shop     *lanetest.Lane
 	appender *eventlog.Appender
 	last     uint64           // of the event stream
 	covered  uint64           // commands, by the steps written
@@ -101,7 +102,7 @@ const start = domain.Instant(1_800_000_000_000_000) // 2027-01-15T08:00:00Z
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, server: streamtest.Start(t), shop: newShop(), clock: &clock{now: start.Time()}, reg: prometheus.NewRegistry()}
+	r := &rig{t: t, server: streamtest.Start(t), shop: lanetest.New(), clock: &clock{now: start.Time()}, reg: prometheus.NewRegistry()}
 	r.js = r.server.JetStream(t)
 	r.metrics = NewMetrics(r.reg)
 	log, err := topology.Ensure(t.Context(), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test"})
@@ -154,7 +155,7 @@ func (r *rig) answer(payload []byte) {
 		}
 		r.asks = append(r.asks, cmd)
 		if !r.silent {
-			events, _ = r.shop.lane.Decide(&cmd, at, events)
+			events, _ = r.shop.Decide(&cmd, at, events)
 		}
 	}
 	r.write(events)
@@ -185,7 +186,7 @@ func (r *rig) do(lines ...string) []domain.Event {
 	defer r.mu.Unlock()
 	var events []domain.Event
 	for _, line := range lines {
-		events = append(events, r.shop.do(r.t, domain.At(r.clock.Now()), "%s", line)...)
+		events = append(events, r.shop.Do(r.t, domain.At(r.clock.Now()), "%s", line)...)
 	}
 	r.write(events)
 	return events

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -31,15 +32,14 @@ const (
 type run struct {
 	*Scheduler
 	log     *slog.Logger
-	book    *book
+	timers  *timers.Timers
 	planner *planner
 	fan     *fan
 	pace    *pace
 	reader  *eventlog.Reader
 	folded  eventlog.Message // the last valid one; zero if none
-	claims  claimReader
-	torn    bool // the book holds a part of the message after folded
-	live    bool // caught up with the end of the log as it was at the start
+	torn    bool             // the book holds a part of the message after folded
+	live    bool             // caught up with the end of the log as it was at the start
 
 	restoreFrom Snapshots // nil = replay from the first event
 
@@ -100,7 +100,7 @@ func (s *Scheduler) run(ctx context.Context, snapshots Snapshots) error {
 		count: s.opts.Metrics.published.WithLabelValues(strconv.Itoa(s.lane)), told: &s.told, log: r.log,
 		landed: s.landed,
 	}
-	defer func() { r.saver.abandon(); r.book.close() }()
+	defer func() { r.saver.abandon(); r.timers.Close() }()
 	defer func() { r.asking.abandon() }()
 	if err := r.begin(ctx); err != nil {
 		return r.ended(ctx, err)
@@ -159,7 +159,7 @@ func (r *run) begin(ctx context.Context) error {
 	if r.reader, err = events.Open(ctx, r.Scheduler.log, position, eventlog.ReaderOptions{Logger: r.log}); err != nil {
 		return err
 	}
-	r.planner = newPlanner(r.book)
+	r.planner = newPlanner(r.timers)
 	r.configure(ctx)
 	r.fan.around = func() { r.configure(ctx) }
 	began := r.opts.Now()
@@ -185,7 +185,7 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	r.live = true
 	r.log.InfoContext(ctx, "caught up", "from", position.Sequence, "to", r.reader.Sequence(),
-		"campaigns", len(r.book.campaigns), "reminders", r.book.reminders, "took", r.opts.Now().Sub(began))
+		"campaigns", r.timers.Campaigns(), "reminders", r.timers.Reminders(), "took", r.opts.Now().Sub(began))
 	return nil
 }
 
@@ -273,7 +273,7 @@ func (r *run) save(ctx context.Context) {
 func (r *run) saveLate(now domain.Instant) bool {
 	s := &r.saver
 	return r.opts.Snapshots != nil && s.changed > 0 && s.writing == nil && !s.failed &&
-		now.Time().After(r.snapshotDue().Add(r.opts.SnapshotEvery))
+		now.Time().After(r.snapshotDue(r.timers.Size()).Add(r.opts.SnapshotEvery))
 }
 
 // nap waits for the next instant, an event, a message that lands, or the time of a snapshot. again is when the fan-out
@@ -304,7 +304,7 @@ func (r *run) nap(ctx context.Context, now domain.Instant, again time.Time) erro
 	} else if w != nil {
 		written = w.done
 	} else if r.saver.changed > 0 && r.opts.Snapshots != nil && r.fan.settled() {
-		nap = min(nap, max(r.snapshotDue().Sub(now.Time()), time.Millisecond))
+		nap = min(nap, max(r.snapshotDue(r.timers.Size()).Sub(now.Time()), time.Millisecond))
 	}
 	fires, release := r.opts.Timer(max(nap, 0))
 	defer release()

@@ -78,7 +78,7 @@ func (j *simJudge) step(m *eventlog.Message) {
 		}
 		j.sums[m.Sequence] = m.Digest()
 		for _, g := range gone {
-			j.owed = append(j.owed, simLine{simToldLine(ev.Campaign, ev.Kind, ev.DueAt, g.customer), eventlog.Source{Sequence: m.Sequence, Line: n + 1, LastR: g.r}})
+			j.owed = append(j.owed, simLine{simToldLine(ev.Campaign, ev.Kind, ev.DueAt, g.Customer), eventlog.Source{Sequence: m.Sequence, Line: n + 1, LastR: g.R}})
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 )
 
@@ -31,7 +32,7 @@ type simScheduler struct {
 	settings *config.Settings
 	window   []*simShipment
 	ill      bool
-	frozen   *frozenBook // a snapshot not written yet, and how to write it
+	frozen   *timers.Frozen // a snapshot not written yet, and how to write it
 	save     func(context.Context) error
 	ids      int
 
@@ -81,7 +82,7 @@ func (s *simScheduler) start() bool {
 		}
 	}
 	s.begun = len(w.events)
-	s.r.planner = newPlanner(s.r.book)
+	s.r.planner = newPlanner(s.r.timers)
 	s.window, s.ill, s.frozen, s.settings = nil, false, nil, nil
 	s.asked, s.clock, s.progress = map[string]map[string]*simAsk{}, s.now(), 0
 	return true
@@ -90,7 +91,7 @@ func (s *simScheduler) start() bool {
 // die is kill -9. What it sent is still on its way.
 func (s *simScheduler) die() {
 	if s.r != nil {
-		s.r.book.close()
+		s.r.timers.Close()
 		s.r = nil
 	}
 }
@@ -196,7 +197,7 @@ func (s *simScheduler) ask(now domain.Instant) {
 					pl.queues[c][i].again = domain.Never
 				case w.bug.hasty:
 					pl.queues[c][i].again = now
-					p.book.setLook(e, now)
+					p.timers.SetWake(e, now)
 				}
 			}
 		}
@@ -341,12 +342,12 @@ func (s *simScheduler) write() bool {
 	if s.r == nil || s.stopped || s.frozen == nil {
 		return false
 	}
-	for !s.frozen.some(0) { // what was folded since freeze was taken before it changed
+	for !s.frozen.Continue(0) { // what was folded since freeze was taken before it changed
 	}
 	if err := s.save(context.Background()); err != nil {
 		s.w.t.Fatal(err)
 	}
-	s.r.book.thaw()
+	s.r.timers.Thaw()
 	s.frozen = nil
 	s.w.note("%s has written a snapshot of message %d", s.name, s.w.snapshots.kept[0].meta.Position.Sequence)
 	return true

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 )
 
@@ -34,8 +35,8 @@ type saver struct {
 
 // writing is a snapshot on its way into the store.
 type writing struct {
-	lines    int         // it covers
-	frozen   *frozenBook // not done yet; nil when it is written
+	lines    int            // it covers
+	frozen   *timers.Frozen // not done yet; nil when it is written
 	turnOver func()
 	save     func(context.Context) error
 	cancel   context.CancelFunc
@@ -56,38 +57,38 @@ func (r *run) snapshotName() string { return "sched-" + strconv.Itoa(r.lane) }
 // costs a replay, no more.
 func (r *run) restore(ctx context.Context) eventlog.Position {
 	r.saver.last = r.opts.Now()
-	r.book = newBook(r.opts.Dir)
+	r.timers = timers.New(r.opts.Dir)
 	beginning := eventlog.Position{Log: r.Scheduler.log, Lane: r.lane}
 	if r.restoreFrom == nil {
 		return beginning
 	}
-	var restored *book
-	format := bookFormat
+	var restored *timers.Timers
+	format := timers.Format
 	meta, found, err := r.restoreFrom.Load(ctx, r.snapshotName(),
 		func(meta snapstore.Meta) error {
 			format = meta.Format
 			return r.acceptable(ctx, meta)
 		},
 		func(content io.Reader) (err error) {
-			restored.close() // of a snapshot that was damaged further on
-			restored, err = decodeBook(r.opts.Dir, format, content)
+			restored.Close() // of a snapshot that was damaged further on
+			restored, err = timers.Read(r.opts.Dir, format, content)
 			return err
 		})
 	switch {
 	case err != nil:
 		r.log.WarnContext(ctx, "no snapshot could be read; replaying all events", "err", err)
 	case found && restored != nil:
-		r.book, r.saver.restored = restored, true
+		r.timers, r.saver.restored = restored, true
 		return meta.Position
 	}
-	restored.close()
+	restored.Close()
 	return beginning
 }
 
 // acceptable refuses a snapshot that would lead the book or its fan-out astray.
 func (r *run) acceptable(ctx context.Context, meta snapstore.Meta) error {
-	if meta.Format < oldestBookFormat || meta.Format > bookFormat {
-		return fmt.Errorf("the snapshot has format %d, this program reads %d to %d", meta.Format, oldestBookFormat, bookFormat)
+	if meta.Format < timers.OldestFormat || meta.Format > timers.Format {
+		return fmt.Errorf("the snapshot has format %d, this program reads %d to %d", meta.Format, timers.OldestFormat, timers.Format)
 	}
 	var n note
 	if err := json.Unmarshal(meta.Note, &n); err != nil {
@@ -115,19 +116,16 @@ const (
 	notWorth = 16
 )
 
-// size is how many things a snapshot of the book holds.
-func (b *book) size() int { return b.reminders + b.instants + len(b.campaigns) }
-
 // enough is after how many changed lines a snapshot is due at once.
-func (r *run) enough() int { return max(r.opts.SnapshotEvents, r.book.size()/shareChanged) }
+func (r *run) enough(size int) int { return max(r.opts.SnapshotEvents, size/shareChanged) }
 
 // snapshotDue is when the next snapshot is due as things stand, if anything has changed: at once if it is enough, else
-// after a time that grows with the book: a minute for up to a million things, two for two million.
-func (r *run) snapshotDue() time.Time {
+// after a time that grows with the timers: a minute for up to a million things, two for two million.
+func (r *run) snapshotDue(size int) time.Time {
 	s := &r.saver
 	due := s.again
-	if s.failed || s.changed < r.enough() {
-		steps := 1 + r.book.size()/max(r.opts.SnapshotEvents, 1_000_000)
+	if s.failed || s.changed < r.enough(size) {
+		steps := 1 + size/max(r.opts.SnapshotEvents, 1_000_000)
 		if later := s.last.Add(r.opts.SnapshotEvery * time.Duration(steps)); later.After(due) {
 			return later
 		}
@@ -143,7 +141,7 @@ func (r *run) saveIfDue(ctx context.Context) {
 	}
 	r.writeEnded(ctx)
 	now := r.opts.Now()
-	if s.writing != nil || s.changed == 0 || now.Before(r.snapshotDue()) {
+	if s.writing != nil || s.changed == 0 || now.Before(r.snapshotDue(r.timers.Size())) {
 		return
 	}
 	s.again = now.Add(turnEvery)
@@ -169,11 +167,11 @@ const freezeTime = 2 * time.Millisecond
 // freezeOn goes on freezing, and when that is done begins to write.
 func (r *run) freezeOn(ctx context.Context, howLong time.Duration) {
 	w := r.saver.writing
-	if w == nil || w.frozen == nil || !w.frozen.some(howLong) {
+	if w == nil || w.frozen == nil || !w.frozen.Continue(howLong) {
 		return
 	}
 	w.frozen = nil
-	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTimeout+time.Duration(r.book.size())*timeoutEach)
+	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTimeout+time.Duration(r.timers.Size())*timeoutEach)
 	w.cancel = cancel
 	go func() {
 		defer w.turnOver()
@@ -186,7 +184,7 @@ func (r *run) freezeOn(ctx context.Context, howLong time.Duration) {
 
 // take begins to freeze the book, at a place where the fan-out is done with everything folded. It returns how to write it
 // once that is done, nil if none can be taken now. When that has been called for the last time the book is to be thawed.
-func (r *run) take(ctx context.Context) (*frozenBook, func(context.Context) error) {
+func (r *run) take(ctx context.Context) (*timers.Frozen, func(context.Context) error) {
 	if r.torn || r.folded.Sequence == 0 || r.fan.settle(ctx) != nil { // what failed there fails the loop, too
 		return nil, nil
 	}
@@ -196,10 +194,10 @@ func (r *run) take(ctx context.Context) (*frozenBook, func(context.Context) erro
 	if err != nil {
 		return nil, nil
 	}
-	meta := snapstore.Meta{Format: bookFormat, Position: r.folded.Position(r.Scheduler.log, r.lane), Note: notes}
-	frozen := r.book.freeze()
+	meta := snapstore.Meta{Format: timers.Format, Position: r.folded.Position(r.Scheduler.log, r.lane), Note: notes}
+	frozen := r.timers.Freeze()
 	return frozen, func(ctx context.Context) error {
-		return r.opts.Snapshots.Save(ctx, r.snapshotName(), meta, frozen.encode)
+		return r.opts.Snapshots.Save(ctx, r.snapshotName(), meta, frozen.Write)
 	}
 }
 
@@ -213,7 +211,7 @@ func (r *run) writeEnded(ctx context.Context) {
 	select {
 	case err := <-w.done:
 		w.cancel()
-		r.book.thaw()
+		r.timers.Thaw()
 		r.saver.writing, r.saver.failed = nil, err != nil
 		if rested := r.opts.Now().Add(restFor * w.took); rested.After(r.saver.again) {
 			r.saver.again = rested
@@ -245,12 +243,12 @@ func (r *run) saveLast() {
 		}
 		r.writeEnded(ctx)
 	}
-	if r.saver.writing != nil || r.saver.changed == 0 || r.saver.changed < r.book.size()/notWorth {
+	if r.saver.writing != nil || r.saver.changed == 0 || r.saver.changed < r.timers.Size()/notWorth {
 		return
 	}
 	if frozen, save := r.take(ctx); frozen != nil {
-		defer r.book.thaw()
-		frozen.some(time.Hour)
+		defer r.timers.Thaw()
+		frozen.Continue(time.Hour)
 		if err := save(ctx); err != nil {
 			r.log.WarnContext(ctx, "snapshot not written before stopping; the next start replays more", "err", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -88,7 +89,7 @@ func TestSnapshotsAtEveryPointOfFanOuts(t *testing.T) {
 // A snapshot costs what the book holds; the larger it is, the more has to change, and the longer it may take.
 func TestSnapshotsOfALargeBookAreRare(t *testing.T) {
 	now := start.Time()
-	r := &run{Scheduler: New(nil, "log", 0, Options{Snapshots: &shelf{}}), book: newBook("")}
+	r := &run{Scheduler: New(nil, "log", 0, Options{Snapshots: &shelf{}})}
 	r.saver.last = now
 	for _, c := range []struct {
 		reminders, changed int
@@ -106,8 +107,8 @@ func TestSnapshotsOfALargeBookAreRare(t *testing.T) {
 		{15_000_000, 3_750_000, false, 50 * time.Second, 50 * time.Second}, // the last one took six seconds
 		{0, 1, false, 2 * time.Minute, 2 * time.Minute},
 	} {
-		r.book.reminders, r.saver.changed, r.saver.failed, r.saver.again = c.reminders, c.changed, c.failed, now.Add(c.again)
-		if got := r.snapshotDue().Sub(now); got != c.due {
+		r.saver.changed, r.saver.failed, r.saver.again = c.changed, c.failed, now.Add(c.again)
+		if got := r.snapshotDue(c.reminders).Sub(now); got != c.due {
 			t.Errorf("%+v: due after %v", c, got)
 		}
 	}
@@ -120,7 +121,7 @@ func TestNoRoomForCustomers(t *testing.T) {
 	r.remind("a", 1, 500, "50s")
 	gone := filepath.Join(t.TempDir(), "gone")
 	err := r.run(r.scheduler(func(o *Options) { o.Dir = gone })).fails()
-	if !errors.Is(err, errDisk) || errors.Is(err, errMisfit) || !strings.Contains(err.Error(), gone) || !strings.Contains(err.Error(), "make room there") {
+	if !errors.Is(err, timers.ErrDisk) || errors.Is(err, errMisfit) || !strings.Contains(err.Error(), gone) || !strings.Contains(err.Error(), "make room there") {
 		t.Errorf("Run ended with %v", err)
 	}
 	run := r.run(r.scheduler(func(o *Options) { o.Dir = t.TempDir() }))

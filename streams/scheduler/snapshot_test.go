@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -246,15 +247,15 @@ func TestSnapshotThatDisagrees(t *testing.T) {
 	r.seen()
 	run.stop()
 	shelf.atNewest(func(snap *stored) {
-		b, err := decodeBook("", bookFormat, bytes.NewReader(snap.content))
+		b, err := timers.Read("", timers.Format, bytes.NewReader(snap.content))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.fold(&domain.Event{Type: domain.ReminderCancelled, Campaign: "a", R: 2}); err != nil {
+		if _, err := b.Fold(&domain.Event{Type: domain.ReminderCancelled, Campaign: "a", R: 2}); err != nil {
 			t.Fatal(err)
 		}
 		var content bytes.Buffer
-		if err := b.encode(&content); err != nil {
+		if err := b.Write(&content); err != nil {
 			t.Fatal(err)
 		}
 		snap.content = content.Bytes()
@@ -282,9 +283,9 @@ func TestSnapshotInTheObjectStore(t *testing.T) {
 	r.seen()
 	run.stop()
 	meta, found, err := store.Load(t.Context(), "sched-0", func(snapstore.Meta) error { return nil }, func(content io.Reader) error {
-		b, err := decodeBook("", bookFormat, content)
-		if err == nil && b.reminders != 3 {
-			err = fmt.Errorf("%d reminders in it", b.reminders)
+		b, err := timers.Read("", timers.Format, content)
+		if err == nil && b.Reminders() != 3 {
+			err = fmt.Errorf("%d reminders in it", b.Reminders())
 		}
 		return err
 	})

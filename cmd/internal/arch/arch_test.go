@@ -114,7 +114,7 @@ func TestWhoMayImportWhat(t *testing.T) {
 		{"github.com/pressly/goose", []string{"projections"}, "tables belong to projections"},
 		{"github.com/spf13/cobra", []string{"cmd"}, "the command line belongs to cmd"},
 		{"github.com/schollz/progressbar", []string{"cmd"}, "the command line belongs to cmd"},
-		{"github.com/RoaringBitmap", []string{"streams/scheduler"}, "sets of coupons are the scheduler's"},
+		{"github.com/RoaringBitmap", []string{"streams/scheduler/timers"}, "sets of coupons are the scheduler's"},
 		{"github.com/hanwen/go-fuse", []string{"cmd/internal/power"}, "the file system of the power tests is theirs"},
 	}
 	for _, p := range list(t, "./...") {

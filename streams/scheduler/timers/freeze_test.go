@@ -1,4 +1,4 @@
-package scheduler
+package timers
 
 import (
 	"bytes"
@@ -15,15 +15,15 @@ import (
 type crowd struct {
 	t         testing.TB
 	rng       *rand.Rand
-	b         *book
+	b         *Timers
 	campaigns []string
 	claimed   []uint32
 	lastR     []uint64
 }
 
 func newCrowd(t testing.TB, seed uint64, campaigns int) *crowd {
-	c := &crowd{t: t, rng: rand.New(rand.NewPCG(seed, 4)), b: newBook(t.TempDir())}
-	t.Cleanup(c.b.close)
+	c := &crowd{t: t, rng: rand.New(rand.NewPCG(seed, 4)), b: New(t.TempDir())}
+	t.Cleanup(c.b.Close)
 	for i := range campaigns {
 		c.campaigns = append(c.campaigns, fmt.Sprintf("c%d", i))
 		c.fold(domain.Event{Type: domain.CampaignCreated, Campaign: c.campaigns[i], Settings: domain.Settings{OpensAt: start, Priority: domain.PriorityLow}})
@@ -32,9 +32,9 @@ func newCrowd(t testing.TB, seed uint64, campaigns int) *crowd {
 	return c
 }
 
-func (c *crowd) fold(ev domain.Event) []firing {
+func (c *crowd) fold(ev domain.Event) []Fired {
 	c.t.Helper()
-	gone, err := c.b.fold(&ev)
+	gone, err := c.b.Fold(&ev)
 	if err != nil {
 		c.t.Fatalf("%s: %v", ev.AppendJSON(nil), err)
 	}
@@ -57,7 +57,7 @@ func (c *crowd) step() {
 			c.lastR[i]++
 			ev := domain.Event{Type: domain.ReminderSet, Campaign: name, R: c.lastR[i], CustomerID: c.customer(i, c.lastR[i]), Kind: domain.KindOpens}
 			ev.Before = time.Duration(c.rng.IntN(4)) * time.Second
-			ev.DueAt = e.anchors.Opens - domain.Instant(ev.Before/time.Microsecond)
+			ev.DueAt = e.Anchors.Opens - domain.Instant(ev.Before/time.Microsecond)
 			if c.rng.IntN(2) == 0 {
 				c.claimed[i]++
 				expires := at
@@ -66,7 +66,7 @@ func (c *crowd) step() {
 				}
 				c.fold(domain.Event{Type: domain.CouponClaimed, Campaign: name, N: c.claimed[i], ExpiresAt: expires})
 				ev.Kind, ev.N = domain.KindExpires, c.claimed[i]
-				ev.DueAt = domain.DueAt(ev.Kind, ev.Before, expires, e.anchors)
+				ev.DueAt = domain.DueAt(ev.Kind, ev.Before, expires, e.Anchors)
 			}
 			c.fold(ev)
 		}
@@ -98,35 +98,35 @@ func (c *crowd) fire(i int) {
 	c.t.Helper()
 	e := c.b.campaigns[c.campaigns[i]]
 	var dues []domain.DueReminders
-	for due := range e.pending.Due(e.anchors, e.pending.Next(e.anchors)) {
+	for due := range e.pending.Due(e.Anchors, e.pending.Next(e.Anchors)) {
 		dues = append(dues, due)
 	}
 	for _, due := range dues {
-		gone := c.fold(domain.Event{Type: domain.RemindersDue, Campaign: e.name, Kind: due.Kind, DueAt: due.DueAt, FromR: due.FromR, ThroughR: due.LastR})
+		gone := c.fold(domain.Event{Type: domain.RemindersDue, Campaign: e.Name, Kind: due.Kind, DueAt: due.DueAt, FromR: due.FromR, ThroughR: due.LastR})
 		if uint64(len(gone)) != due.Subscriptions {
 			c.t.Fatalf("%d fired of %d", len(gone), due.Subscriptions)
 		}
 		for _, f := range gone {
-			if want := c.customer(i, f.r); f.customer != want {
-				c.t.Fatalf("reminder %d fired for %q, it was set for %q", f.r, f.customer, want)
+			if want := c.customer(i, f.R); f.Customer != want {
+				c.t.Fatalf("reminder %d fired for %q, it was set for %q", f.R, f.Customer, want)
 			}
 		}
 	}
 }
 
-func bytesOf(t testing.TB, b *book) []byte {
+func bytesOf(t testing.TB, b *Timers) []byte {
 	t.Helper()
 	var content bytes.Buffer
-	if err := b.encode(&content); err != nil {
+	if err := b.Write(&content); err != nil {
 		t.Fatal(err)
 	}
 	return content.Bytes()
 }
 
 // piece freezes one campaign, or all that are left.
-func (f *frozenBook) piece(all bool) (done bool) {
+func (f *Frozen) piece(all bool) (done bool) {
 	if all || len(f.left) <= 1 {
-		return f.some(time.Hour)
+		return f.Continue(time.Hour)
 	}
 	if e := f.left[0]; e.epoch != f.book.epoch {
 		f.take(e)
@@ -139,15 +139,15 @@ func (f *frozenBook) piece(all bool) (done bool) {
 func TestFrozenBookIsTheBookAsItWas(t *testing.T) {
 	for seed := range uint64(3) {
 		c := newCrowd(t, seed, 5)
-		twin := newCrowd(t, seed, 5) // the same, never frozen nor tidied
-		c.b.customers.tidyFrom = 4 << 10
+		twin := newCrowd(t, seed, 5) // the same, never frozen nor compacted
+		c.b.customers.compactFrom = 4 << 10
 		for range 40 {
 			c.step()
 			twin.step()
 		}
 		for round := range 4 {
 			want := bytesOf(t, twin.b)
-			frozen := c.b.freeze()
+			frozen := c.b.Freeze()
 			early := domain.Event{Type: domain.CampaignCreated, Campaign: fmt.Sprint("early", round)}
 			c.fold(early) // after the freeze, before it is done
 			twin.fold(early)
@@ -162,9 +162,9 @@ func TestFrozenBookIsTheBookAsItWas(t *testing.T) {
 			var content, again bytes.Buffer
 			go func() {
 				<-begin
-				err := frozen.encode(&content)
+				err := frozen.Write(&content)
 				if err == nil {
-					err = frozen.encode(&again) // a store may ask twice
+					err = frozen.Write(&again) // a store may ask twice
 				}
 				written <- err
 			}()
@@ -178,7 +178,7 @@ func TestFrozenBookIsTheBookAsItWas(t *testing.T) {
 			if err := <-written; err != nil {
 				t.Fatal(err)
 			}
-			c.b.thaw()
+			c.b.Thaw()
 			if !bytes.Equal(content.Bytes(), want) || !bytes.Equal(again.Bytes(), want) {
 				t.Fatalf("seed %d round %d: the frozen book is another one", seed, round)
 			}
@@ -186,17 +186,17 @@ func TestFrozenBookIsTheBookAsItWas(t *testing.T) {
 				t.Fatalf("seed %d round %d: the book goes on as another one", seed, round)
 			}
 			// Read back, it goes on as well.
-			back, err := decodeBook(t.TempDir(), bookFormat, bytes.NewReader(want))
+			back, err := Read(t.TempDir(), Format, bytes.NewReader(want))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(bytesOf(t, back), want) {
 				t.Fatalf("seed %d round %d: another book is read back", seed, round)
 			}
-			back.close()
+			back.Close()
 		}
 		for i := range c.campaigns { // and everyone is told
-			for c.b.campaigns[c.campaigns[i]].pending.Next(c.b.campaigns[c.campaigns[i]].anchors) != domain.Never {
+			for c.b.campaigns[c.campaigns[i]].pending.Next(c.b.campaigns[c.campaigns[i]].Anchors) != domain.Never {
 				c.fire(i)
 			}
 		}

@@ -1,4 +1,4 @@
-package scheduler
+package timers
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/lanetest"
 )
 
 // claimLines are claims as lanes write them, and lines that look like them.
@@ -87,10 +88,10 @@ func TestClaimsReadTheShortWay(t *testing.T) {
 
 // Books folded the short way and through the parser are the same book.
 func TestClaimsFoldedTheShortWay(t *testing.T) {
-	short, parsed := newBook(""), newBook("")
+	short, parsed := New(""), New("")
 	for _, name := range []string{"a", "b"} {
-		for _, b := range []*book{short, parsed} {
-			if _, err := b.fold(&domain.Event{Type: domain.CampaignCreated, Campaign: name}); err != nil {
+		for _, b := range []*Timers{short, parsed} {
+			if _, err := b.Fold(&domain.Event{Type: domain.CampaignCreated, Campaign: name}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -103,13 +104,13 @@ func TestClaimsFoldedTheShortWay(t *testing.T) {
 			continue
 		}
 		if !reader.fold(short, line) {
-			if _, err := short.fold(&ev); err != nil {
+			if _, err := short.Fold(&ev); err != nil {
 				t.Fatal(err)
 			}
 		} else {
 			taken++
 		}
-		if _, err := parsed.fold(&ev); err != nil {
+		if _, err := parsed.Fold(&ev); err != nil {
 			t.Fatal(err)
 		}
 		if i%50 == 0 {
@@ -117,18 +118,18 @@ func TestClaimsFoldedTheShortWay(t *testing.T) {
 		}
 	}
 	sameBooks(t, "in the end", short, parsed)
-	if taken == 0 || reader.fold(newBook(""), claimLines()[1]) {
+	if taken == 0 || reader.fold(New(""), claimLines()[1]) {
 		t.Errorf("%d lines folded the short way; one of an unknown campaign must not be", taken)
 	}
 }
 
-func sameBooks(t *testing.T, when string, a, b *book) {
+func sameBooks(t *testing.T, when string, a, b *Timers) {
 	t.Helper()
 	var one, two bytes.Buffer
-	if err := a.encode(&one); err != nil {
+	if err := a.Write(&one); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.encode(&two); err != nil {
+	if err := b.Write(&two); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(one.Bytes(), two.Bytes()) || a.instants != b.instants {
@@ -142,8 +143,8 @@ func BenchmarkFoldClaim(b *testing.B) {
 		CustomerID: "customer-000017", Attributes: []byte(`{"city":"Ulm"}`), ExpiresAt: start + seconds(3600),
 	}
 	line := ev.AppendJSON(nil)
-	bk := newBook("")
-	if _, err := bk.fold(&domain.Event{Type: domain.CampaignCreated, Campaign: "summer"}); err != nil {
+	bk := New("")
+	if _, err := bk.Fold(&domain.Event{Type: domain.CampaignCreated, Campaign: "summer"}); err != nil {
 		b.Fatal(err)
 	}
 	b.Run("short", func(b *testing.B) {
@@ -161,9 +162,48 @@ func BenchmarkFoldClaim(b *testing.B) {
 			if err := domain.ParseEvent(line, &ev); err != nil {
 				b.Fatal(err)
 			}
-			if _, err := bk.fold(&ev); err != nil {
+			if _, err := bk.Fold(&ev); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
+}
+
+// Lines passed over unread are those that change nothing.
+func TestLinesOfNoConcern(t *testing.T) {
+	s := lanetest.New()
+	var events []domain.Event
+	do := func(format string, args ...any) {
+		events = append(events, s.Do(t, start, format, args...)...)
+	}
+	do(`"type":"create_campaign","campaign":"a","codes":5,"max_redemptions":2`)
+	do(`"type":"create_campaign","campaign":"b","codes":5,"valid_for":"1h"`)
+	do(`"type":"create_campaign","campaign":"i","codes":0`)
+	do(`"type":"import_codes","campaign":"i","codes":["ABC","DEF"]`)
+	do(`"type":"claim","campaign":"a","customer_id":"x"`)
+	code := events[len(events)-1].Code
+	do(`"type":"claim","campaign":"b","customer_id":"x"`)
+	do(`"type":"redeem","code":%q,"order_id":"o"`, code)
+	do(`"type":"rollback","code":%q,"order_id":"o"`, code)
+	do(`"type":"extend","code":%q,"expires_at":%q`, code, start+seconds(60))
+	do(`"type":"remind","campaign":"a","customer_id":"x","kind":"expires","before":"1s"`)
+	do(`"type":"void","code":%q,"reason":"r"`, code)
+	events = append(events, domain.Event{Type: domain.CommandsRefused, At: start}, domain.Event{Type: domain.CommandRejected, At: start})
+	concern := map[domain.EventType]bool{}
+	for i := range events {
+		concern[events[i].Type] = !New("").FoldLine(events[i].AppendJSON(nil))
+	}
+	for _, typ := range []domain.EventType{domain.CampaignCreated, domain.CouponClaimed, domain.CouponExtended, domain.ReminderSet, domain.ReminderCancelled} {
+		if concern[typ] != true {
+			t.Errorf("%s is passed over", typ)
+		}
+	}
+	for _, typ := range []domain.EventType{domain.CodesImported, domain.CouponRedeemed, domain.CouponRolledBack, domain.CouponVoided, domain.CommandsRefused, domain.CommandRejected} {
+		if read, there := concern[typ]; read || !there {
+			t.Errorf("%s is read (%t) or was not made (%t)", typ, read, !there)
+		}
+	}
+	if !New("").FoldLine(events[4].AppendJSON(nil)) || New("").FoldLine([]byte(`{"campaign":"a","type":"coupon.redeemed"}`)) {
+		t.Error("a claim that inherits is read, or a line written in another way is not")
+	}
 }

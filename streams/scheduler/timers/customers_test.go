@@ -1,4 +1,4 @@
-package scheduler
+package timers
 
 import (
 	"errors"
@@ -88,8 +88,8 @@ func TestCustomersComeBack(t *testing.T) {
 					t.Fatalf("seed %d step %d: fired %d of %d: %v", seed, step, len(fired), len(rs), err)
 				}
 				for j, f := range fired {
-					if f.r != rs[j] || f.customer != customerOf(i, uint32(f.r)) {
-						t.Fatalf("seed %d step %d: fired %d for %q", seed, step, f.r, f.customer)
+					if f.R != rs[j] || f.Customer != customerOf(i, uint32(f.R)) {
+						t.Fatalf("seed %d step %d: fired %d for %q", seed, step, f.R, f.Customer)
 					}
 				}
 			case k == 8 && len(views) < 2:
@@ -167,42 +167,42 @@ func TestCustomersLeaveNothingBehind(t *testing.T) {
 // A book without room on the disk says so, and is not a book that does not fit its log.
 func TestCustomersWithoutADisk(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "gone")
-	b := newBook(gone)
+	b := New(gone)
 	err := fillBook(b, 1000)
-	if !errors.Is(err, errDisk) || !strings.Contains(err.Error(), gone) || !strings.Contains(err.Error(), "make room there") {
+	if !errors.Is(err, ErrDisk) || !strings.Contains(err.Error(), gone) || !strings.Contains(err.Error(), "make room there") {
 		t.Errorf("folding without a directory: %v", err)
 	}
-	b = newBook(t.TempDir())
+	b = New(t.TempDir())
 	if err := fillBook(b, 1000); err != nil {
 		t.Fatal(err)
 	}
 	// The disk goes away under it, and at another time it comes back with something else.
 	b.customers.file.Close()
 	due := domain.Event{Type: domain.RemindersDue, Campaign: "a", Kind: domain.KindOpens, DueAt: start, FromR: 1, ThroughR: 1000, Fired: 1000}
-	if _, err := b.fold(&due); !errors.Is(err, errDisk) {
+	if _, err := b.Fold(&due); !errors.Is(err, ErrDisk) {
 		t.Errorf("firing without the file: %v", err)
 	}
-	b = newBook(t.TempDir())
-	defer b.close()
+	b = New(t.TempDir())
+	defer b.Close()
 	if err := fillBook(b, 1000); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.customers.file.WriteAt(make([]byte, 100), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.fold(&due); !errors.Is(err, errNoCustomer) {
+	if _, err := b.Fold(&due); !errors.Is(err, errNoCustomer) {
 		t.Errorf("firing from a damaged file: %v", err)
 	}
 }
 
 // fillBook makes campaign a with n pending reminders of its opening.
-func fillBook(b *book, n int) error {
-	if _, err := b.fold(&domain.Event{Type: domain.CampaignCreated, Campaign: "a", Settings: domain.Settings{OpensAt: start}}); err != nil {
+func fillBook(b *Timers, n int) error {
+	if _, err := b.Fold(&domain.Event{Type: domain.CampaignCreated, Campaign: "a", Settings: domain.Settings{OpensAt: start}}); err != nil {
 		return err
 	}
 	for r := 1; r <= n; r++ {
 		ev := domain.Event{Type: domain.ReminderSet, Campaign: "a", R: uint64(r), CustomerID: fmt.Sprint("customer-", r), Kind: domain.KindOpens, DueAt: start}
-		if _, err := b.fold(&ev); err != nil {
+		if _, err := b.Fold(&ev); err != nil {
 			return err
 		}
 	}
@@ -211,7 +211,7 @@ func fillBook(b *book, n int) error {
 
 // Numbers and texts that no lane writes are refused, and nothing is kept of them.
 func TestCustomersOfNoLane(t *testing.T) {
-	b := newBook("")
+	b := New("")
 	if err := fillBook(b, 3); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestCustomersOfNoLane(t *testing.T) {
 		{R: 4, CustomerID: strings.Repeat("x", domain.MaxCustomerID+1)},
 	} {
 		ev.Type, ev.Campaign, ev.Kind, ev.DueAt = domain.ReminderSet, "a", domain.KindOpens, start
-		if _, err := b.fold(&ev); err == nil || errors.Is(err, errDisk) {
+		if _, err := b.Fold(&ev); err == nil || errors.Is(err, ErrDisk) {
 			t.Errorf("reminder %d for %.10s: %v", ev.R, ev.CustomerID, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package scheduler
+package timers
 
 import (
 	"slices"
@@ -9,19 +9,19 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// falls are the instants at which coupons of a campaign fall by an expiry of their own, each once, however many coupons:
+// instants are the instants at which coupons of a campaign fall by an expiry of their own, each once, however many coupons:
 // four bytes an instant and little else. Where coupons live for some time from their claim, instants are appended at the
 // end and taken away at the front; an extension may put one in the middle.
-type falls struct {
-	chunks [][]uint32                 // seconds since 1970, rising; no chunk is empty, none has more than chunkFalls
-	odd    *btree.Set[domain.Instant] // with microseconds, or beyond the year 2106; nil if there never was one
-	n      int
+type instants struct {
+	chunks     [][]uint32                 // seconds since 1970, rising; no chunk is empty, none has more than chunkInstants
+	fractional *btree.Set[domain.Instant] // with microseconds, or beyond the year 2106; nil if there never was one
+	n          int
 }
 
-// chunkFalls bounds what an instant in the middle moves: 2 KiB.
-const chunkFalls = 512
+// chunkInstants bounds what an instant in the middle moves: 2 KiB.
+const chunkInstants = 512
 
-// second is the instant as seconds since 1970; false if it is an odd one.
+// second is the instant as seconds since 1970; false if it is an fractional one.
 func second(at domain.Instant) (uint32, bool) {
 	s := at / 1e6
 	return uint32(s), at%1e6 == 0 && s >= 0 && s < 1<<32
@@ -31,17 +31,17 @@ func second(at domain.Instant) (uint32, bool) {
 func floor(at domain.Instant) uint32 { return uint32(min(max(at, 0)/1e6, 1<<32-1)) }
 
 // insert puts an instant in; false if it is there.
-func (f *falls) insert(at domain.Instant) bool {
+func (f *instants) insert(at domain.Instant) bool {
 	s, whole := second(at)
 	switch {
 	case !whole:
-		if f.odd == nil {
-			f.odd = new(btree.Set[domain.Instant])
+		if f.fractional == nil {
+			f.fractional = new(btree.Set[domain.Instant])
 		}
-		if f.odd.Contains(at) {
+		if f.fractional.Contains(at) {
 			return false
 		}
-		f.odd.Insert(at)
+		f.fractional.Insert(at)
 	case !f.insertSecond(s):
 		return false
 	}
@@ -49,7 +49,7 @@ func (f *falls) insert(at domain.Instant) bool {
 	return true
 }
 
-func (f *falls) insertSecond(s uint32) bool {
+func (f *instants) insertSecond(s uint32) bool {
 	if len(f.chunks) == 0 {
 		f.chunks = append(f.chunks, []uint32{s})
 		return true
@@ -60,7 +60,7 @@ func (f *falls) insertSecond(s uint32) bool {
 	switch {
 	case found:
 		return false
-	case len(c) < chunkFalls:
+	case len(c) < chunkInstants:
 	case j == len(c) && i == len(f.chunks)-1:
 		f.chunks = append(f.chunks, []uint32{s}) // the common case: full chunks stay behind
 		return true
@@ -75,14 +75,14 @@ func (f *falls) insertSecond(s uint32) bool {
 	}
 	if len(c) == cap(c) {
 		// An eighth more: a campaign must not hold twice what it needs, and what fell at the front is left behind.
-		c = append(make([]uint32, 0, min(len(c)+len(c)/8+4, chunkFalls)), c...)
+		c = append(make([]uint32, 0, min(len(c)+len(c)/8+4, chunkInstants)), c...)
 	}
 	f.chunks[i] = slices.Insert(c, j, s)
 	return true
 }
 
 // chunk is the place of the last chunk that begins at or before s, 0 if none does.
-func (f *falls) chunk(s uint32) int {
+func (f *instants) chunk(s uint32) int {
 	last := len(f.chunks) - 1
 	if f.chunks[last][0] <= s {
 		return last
@@ -90,8 +90,8 @@ func (f *falls) chunk(s uint32) int {
 	return max(0, sort.Search(last, func(i int) bool { return f.chunks[i][0] > s })-1)
 }
 
-// forget drops what falls up to through.
-func (f *falls) forget(through domain.Instant) {
+// forget drops what instants up to through.
+func (f *instants) forget(through domain.Instant) {
 	s := floor(through)
 	for len(f.chunks) > 0 && f.chunks[0][0] <= s {
 		c := f.chunks[0]
@@ -110,20 +110,20 @@ func (f *falls) forget(through domain.Instant) {
 	if len(f.chunks) == 0 {
 		f.chunks = nil
 	}
-	if f.odd == nil {
+	if f.fractional == nil {
 		return
 	}
-	for first, ok := f.odd.Min(); ok && first <= through; first, ok = f.odd.Min() {
-		f.odd.PopMin()
+	for first, ok := f.fractional.Min(); ok && first <= through; first, ok = f.fractional.Min() {
+		f.fractional.PopMin()
 		f.n--
 	}
-	if f.odd.Len() == 0 {
-		f.odd = nil
+	if f.fractional.Len() == 0 {
+		f.fractional = nil
 	}
 }
 
 // after is the first one after the given instant, Never if there is none.
-func (f *falls) after(now domain.Instant) domain.Instant {
+func (f *instants) after(now domain.Instant) domain.Instant {
 	next := domain.Never
 	if s := floor(now); len(f.chunks) > 0 && s < 1<<32-1 {
 		i := f.chunk(s)
@@ -138,8 +138,8 @@ func (f *falls) after(now domain.Instant) domain.Instant {
 			next = domain.Instant(f.chunks[i][j]) * 1e6
 		}
 	}
-	if f.odd != nil && now < domain.Never {
-		f.odd.Ascend(now+1, func(at domain.Instant) bool {
+	if f.fractional != nil && now < domain.Never {
+		f.fractional.Ascend(now+1, func(at domain.Instant) bool {
 			next = min(next, at)
 			return false
 		})
@@ -148,7 +148,7 @@ func (f *falls) after(now domain.Instant) domain.Instant {
 }
 
 // upTo is the last one at or before the given instant, 0 if there is none.
-func (f *falls) upTo(now domain.Instant) (last domain.Instant) {
+func (f *instants) upTo(now domain.Instant) (last domain.Instant) {
 	if s := floor(now); len(f.chunks) > 0 {
 		c := f.chunks[f.chunk(s)]
 		j, found := slices.BinarySearch(c, s)
@@ -159,8 +159,8 @@ func (f *falls) upTo(now domain.Instant) (last domain.Instant) {
 			last = domain.Instant(c[j-1]) * 1e6
 		}
 	}
-	if f.odd != nil {
-		f.odd.Descend(now, func(at domain.Instant) bool {
+	if f.fractional != nil {
+		f.fractional.Descend(now, func(at domain.Instant) bool {
 			last = max(last, at)
 			return false
 		})
@@ -169,7 +169,7 @@ func (f *falls) upTo(now domain.Instant) (last domain.Instant) {
 }
 
 // frozen is a copy that the owner's writing does not change: 43 MB for ten million instants.
-func (f *falls) frozen() (seconds []uint32, odd []domain.Instant) {
+func (f *instants) frozen() (seconds []uint32, fractional []domain.Instant) {
 	n := 0
 	for _, c := range f.chunks {
 		n += len(c)
@@ -180,8 +180,8 @@ func (f *falls) frozen() (seconds []uint32, odd []domain.Instant) {
 	for _, c := range f.chunks {
 		seconds = append(seconds, c...)
 	}
-	if f.odd != nil {
-		odd = f.odd.Keys()
+	if f.fractional != nil {
+		fractional = f.fractional.Keys()
 	}
-	return seconds, odd
+	return seconds, fractional
 }

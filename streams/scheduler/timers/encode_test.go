@@ -1,9 +1,10 @@
-package scheduler
+package timers
 
 import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
@@ -11,11 +12,11 @@ import (
 )
 
 // fullBook has something of everything.
-func fullBook(t *testing.T) *book {
-	b := newBook("")
+func fullBook(t *testing.T) *Timers {
+	b := New("")
 	fold := func(ev domain.Event) {
 		t.Helper()
-		if _, err := b.fold(&ev); err != nil {
+		if _, err := b.Fold(&ev); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -25,7 +26,7 @@ func fullBook(t *testing.T) *book {
 		for n := uint32(1); n <= 600; n += 1 + uint32(i) {
 			at := start + seconds(int(n/7)*60)
 			if n%50 == 0 {
-				at++ // an odd one
+				at++ // an fractional one
 			}
 			fold(domain.Event{Type: domain.CouponClaimed, Campaign: name, N: n, ExpiresAt: at})
 			fold(domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(n), CustomerID: fmt.Sprint("x", n), Kind: domain.KindExpires, Before: time.Second, N: n})
@@ -39,14 +40,14 @@ func fullBook(t *testing.T) *book {
 func TestBookReadBackIsTheSame(t *testing.T) {
 	b := fullBook(t)
 	var one, two bytes.Buffer
-	if err := b.encode(&one); err != nil {
+	if err := b.Write(&one); err != nil {
 		t.Fatal(err)
 	}
-	back, err := decodeBook("", bookFormat, bytes.NewReader(one.Bytes()))
+	back, err := Read("", Format, bytes.NewReader(one.Bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := back.encode(&two); err != nil || !bytes.Equal(one.Bytes(), two.Bytes()) {
+	if err := back.Write(&two); err != nil || !bytes.Equal(one.Bytes(), two.Bytes()) {
 		t.Errorf("another book came back (%v)", err)
 	}
 	if back.reminders != b.reminders || back.instants != b.instants || b.reminders == 0 || b.instants == 0 {
@@ -57,23 +58,46 @@ func TestBookReadBackIsTheSame(t *testing.T) {
 // A damaged snapshot never makes a panic, and one that is cut off never makes a book.
 func TestDamagedBooks(t *testing.T) {
 	var whole bytes.Buffer
-	if err := fullBook(t).encode(&whole); err != nil {
+	if err := fullBook(t).Write(&whole); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []int{0, 1, 2, 5, 17, 100, 1000, whole.Len() / 2, whole.Len() - 1} {
-		if _, err := decodeBook("", bookFormat, bytes.NewReader(whole.Bytes()[:n])); err == nil {
+		if _, err := Read("", Format, bytes.NewReader(whole.Bytes()[:n])); err == nil {
 			t.Errorf("%d bytes of %d make a book", n, whole.Len())
 		}
 	}
-	if _, err := decodeBook("", bookFormat, bytes.NewReader(append(bytes.Clone(whole.Bytes()), 0))); err == nil {
+	if _, err := Read("", Format, bytes.NewReader(append(bytes.Clone(whole.Bytes()), 0))); err == nil {
 		t.Error("a byte too many makes a book")
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		damaged := bytes.Clone(whole.Bytes())
 		damaged[rng.IntN(len(damaged))] ^= 1 << rng.IntN(8)
-		if b, err := decodeBook("", bookFormat, bytes.NewReader(damaged)); err == nil && b == nil {
+		if b, err := Read("", Format, bytes.NewReader(damaged)); err == nil && b == nil {
 			t.Error("neither a book nor an error")
 		}
+	}
+}
+
+// A book of the format before is read; what it holds was written by a version with that format.
+func TestBookOfTheFormatBefore(t *testing.T) {
+	old, err := os.ReadFile("testdata/book-2.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Read("", 2, bytes.NewReader(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	var got, want bytes.Buffer
+	if err := b.Write(&got); err != nil {
+		t.Fatal(err)
+	}
+	if err := fullBook(t).Write(&want); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want.Bytes()) {
+		t.Error("another book came back")
 	}
 }

@@ -1,4 +1,4 @@
-package scheduler
+package timers
 
 import (
 	"fmt"
@@ -6,37 +6,37 @@ import (
 	"sort"
 )
 
-// tidyFrom is how many bytes of nobody's are worth tidying: 16 MiB.
-const tidyFrom = 16 << 20
+// compactFrom is how many bytes of nobody's are worth compacting: 16 MiB.
+const compactFrom = 16 << 20
 
 const (
-	// tidyLooks is how many blocks one event looks at, at most.
-	tidyLooks = 64
-	// tidyTogether is how many blocks are put together at once, at most.
-	tidyTogether = 8
+	// compactSteps is how many blocks one event looks at, at most.
+	compactSteps = 64
+	// mergeMax is how many blocks are put together at once, at most.
+	mergeMax = 8
 )
 
-// tidying is one pass over all blocks. Of coupons that are redeemed before they expire nine reminders of ten are cancelled,
+// compacting is one pass over all blocks. Of coupons that are redeemed before they expire nine reminders of ten are cancelled,
 // and the tenth would keep the block of all; and after a great firing a few blocks would keep a large file.
 //
 //	neighbours with few pending ones each  ──> one block
 //	a block near the file's end            ──> a free place before it; what lies behind the last one is cut off
 //
 // Each event that is folded does a little of it, so nothing ever waits for a pass.
-type tidying struct {
-	left    []*entry    // campaigns not looked at; the last is next
-	next    uint32      // number in that from which blocks are not looked at
-	beyond  uint32      // blocks from that place on move to the front, if there is room
-	highest uint32      // end of all places that stay, in units
-	parked  [2][]uint32 // free places from beyond on: not to be used again
+type compacting struct {
+	left       []*Campaign // campaigns not looked at; the last is next
+	next       uint32      // number in that from which blocks are not looked at
+	beyond     uint32      // blocks from that place on move to the front, if there is room
+	highest    uint32      // end of all places that stay, in units
+	restorable [2][]uint32 // free places from beyond on: not to be used again
 }
 
-// untidy says that a pass is worth it: much has gone since the last, and either half of the blocks' bytes or half of the
+// sparse says that a pass is worth it: much has gone since the last, and either half of the blocks' bytes or half of the
 // file is nobody's.
-func (c *customers) untidy() bool {
-	least := c.tidyFrom
+func (c *customers) sparse() bool {
+	least := c.compactFrom
 	if least == 0 {
-		least = tidyFrom
+		least = compactFrom
 	}
 	if c.known.of(c.gone) < float64(max(least, c.stored/4)) {
 		return false
@@ -44,40 +44,40 @@ func (c *customers) untidy() bool {
 	return float64(c.stored) > 2*c.known.of(c.live) || int(c.end)*smallBlock > 2*c.stored
 }
 
-// tidy does the next piece of a pass, or begins one if it is worth it.
-func (b *book) tidy() error {
+// compact does the next piece of a pass, or begins one if it is worth it.
+func (b *Timers) compact() error {
 	c := &b.customers
-	if c.tidying == nil {
-		if !c.untidy() {
+	if c.compacting == nil {
+		if !c.sparse() {
 			return nil
 		}
-		t := &tidying{beyond: uint32(c.stored/smallBlock) + units(large)*tidyTogether, left: make([]*entry, 0, len(b.list))}
+		t := &compacting{beyond: uint32(c.stored/smallBlock) + units(large)*mergeMax, left: make([]*Campaign, 0, len(b.list))}
 		for _, e := range b.list {
-			if e.who != nil {
+			if e.customers != nil {
 				t.left = append(t.left, e)
 			}
 		}
 		for class := range c.free { // so that the lowest are taken first
 			slices.SortFunc(c.free[class], func(x, y uint32) int { return int(int64(y) - int64(x)) })
 		}
-		c.tidying, c.highest, c.gone = t, 0, 0
+		c.compacting, c.highest, c.gone = t, 0, 0
 	}
-	t := c.tidying
-	for range tidyLooks {
+	t := c.compacting
+	for range compactSteps {
 		if len(t.left) == 0 {
-			c.tidied()
+			c.compacted()
 			return nil
 		}
 		e, i := t.left[len(t.left)-1], 0
-		if e.who != nil {
-			i = sort.Search(len(e.who.blocks), func(i int) bool { return e.who.blocks[i].first >= t.next })
+		if e.customers != nil {
+			i = sort.Search(len(e.customers.blocks), func(i int) bool { return e.customers.blocks[i].first >= t.next })
 		}
-		if e.who == nil || i == len(e.who.blocks) {
+		if e.customers == nil || i == len(e.customers.blocks) {
 			t.left, t.next = t.left[:len(t.left)-1], 0
 			continue
 		}
-		t.next = e.who.blocks[i].first + 1
-		worked, err := c.tidyAt(e.who, i, e.remembers)
+		t.next = e.customers.blocks[i].first + 1
+		worked, err := c.compactAt(e.customers, i, e.remembers)
 		if worked || err != nil {
 			return err
 		}
@@ -85,10 +85,10 @@ func (b *book) tidy() error {
 	return nil
 }
 
-// tidyAt puts block i of a list together with those behind it, or moves it, if that is worth it.
-func (c *customers) tidyAt(l *customerList, i int, pending func(r uint64) bool) (worked bool, err error) {
+// compactAt puts block i of a list together with those behind it, or moves it, if that is worth it.
+func (c *customers) compactAt(l *customerList, i int, pending func(r uint64) bool) (worked bool, err error) {
 	size, live, together := 0, 0, 0
-	for _, b := range l.blocks[i:min(i+tidyTogether, len(l.blocks))] {
+	for _, b := range l.blocks[i:min(i+mergeMax, len(l.blocks))] {
 		if c.known.of(live+int(b.live)) > largeBlock*3/4 {
 			break
 		}
@@ -102,19 +102,19 @@ func (c *customers) tidyAt(l *customerList, i int, pending func(r uint64) bool) 
 	free := c.free[b.class]
 	switch {
 	case together > 0 && 2*blockSizes[class] <= size:
-		return c.together(l, i, i+together, class, pending)
-	case b.place >= c.tidying.beyond && len(free) > 0 && free[len(free)-1] < c.tidying.beyond:
-		return c.together(l, i, i+1, b.class, pending)
+		return c.merge(l, i, i+together, class, pending)
+	case b.place >= c.compacting.beyond && len(free) > 0 && free[len(free)-1] < c.compacting.beyond:
+		return c.merge(l, i, i+1, b.class, pending)
 	}
-	c.tidying.stays(b)
+	c.compacting.stays(b)
 	return false, nil
 }
 
-func (t *tidying) stays(b *customerBlock) { t.highest = max(t.highest, b.place+units(b.class)) }
+func (t *compacting) stays(b *customerBlock) { t.highest = max(t.highest, b.place+units(b.class)) }
 
 // together writes what is pending in blocks from to before through of a list into one. Where it does not fit, because
 // these customers are longer than others, all stays.
-func (c *customers) together(l *customerList, from, through int, class uint8, pending func(r uint64) bool) (worked bool, err error) {
+func (c *customers) merge(l *customerList, from, through int, class uint8, pending func(r uint64) bool) (worked bool, err error) {
 	one := customerList{}
 	for i := range l.blocks[from:through] {
 		b := &l.blocks[from+i]
@@ -141,7 +141,7 @@ func (c *customers) together(l *customerList, from, through int, class uint8, pe
 		}
 	}
 	if len(one.tail) > blockSizes[class] {
-		c.tidying.stays(&l.blocks[from])
+		c.compacting.stays(&l.blocks[from])
 		return true, nil
 	}
 	b, err := c.write(one.tail, one.first, one.live, class)
@@ -153,18 +153,18 @@ func (c *customers) together(l *customerList, from, through int, class uint8, pe
 		c.release(&l.blocks[from+i])
 	}
 	l.blocks = slices.Replace(l.blocks, from, through, b)
-	c.tidying.next = b.first + 1
+	c.compacting.next = b.first + 1
 	return true, nil
 }
 
-// tidied ends a pass: small places that lie side by side become large ones again, and the file ends where the last block
+// compacted ends a pass: small places that lie side by side become large ones again, and the file ends where the last block
 // does.
-func (c *customers) tidied() {
-	end := max(c.tidying.highest, c.highest)
-	for class, places := range c.tidying.parked {
+func (c *customers) compacted() {
+	end := max(c.compacting.highest, c.highest)
+	for class, places := range c.compacting.restorable {
 		c.free[class] = append(c.free[class], places...)
 	}
-	c.tidying = nil
+	c.compacting = nil
 	if c.views > 0 {
 		return // somebody reads what lies behind; the next pass will do it
 	}

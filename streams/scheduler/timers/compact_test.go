@@ -1,4 +1,4 @@
-package scheduler
+package timers
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 func TestThinnedOutBlocksArePutTogether(t *testing.T) {
 	c := newCrowd(t, 1, 3)
 	who := &c.b.customers
-	who.tidyFrom = 16 << 10
+	who.compactFrom = 16 << 10
 	const each = 12_000
 	for i := range c.campaigns {
 		for range each {
@@ -30,13 +30,13 @@ func TestThinnedOutBlocksArePutTogether(t *testing.T) {
 	}
 	finish := func() { // nothing more comes: passes end by themselves
 		for range 2000 {
-			if err := c.b.tidy(); err != nil {
+			if err := c.b.compact(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	finish()
-	if who.tidying != nil || who.stored > full/5 || int(who.end)*smallBlock > full/2 {
+	if who.compacting != nil || who.stored > full/5 || int(who.end)*smallBlock > full/2 {
 		t.Errorf("of %d bytes in blocks %d are left for a tenth of the customers, the file has %d", full, who.stored, int(who.end)*smallBlock)
 	}
 	if size, err := who.file.Stat(); err != nil || size.Size() > int64(who.end)*smallBlock {
@@ -47,7 +47,7 @@ func TestThinnedOutBlocksArePutTogether(t *testing.T) {
 	c.fire(1)
 	finish()
 	places := uint32(0)
-	for _, b := range c.b.campaigns[c.campaigns[2]].who.blocks {
+	for _, b := range c.b.campaigns[c.campaigns[2]].customers.blocks {
 		places = max(places, b.place+units(b.class))
 	}
 	if who.end > places+units(large) || int(who.end)*smallBlock > full/10 {

@@ -1,4 +1,4 @@
-package scheduler
+package timers
 
 import (
 	"encoding/binary"
@@ -24,7 +24,7 @@ import (
 //
 // The file is a cache of what snapshot and log tell, so it has no name, and a crash leaves nothing: the next run makes its
 // own. A block is never written twice. When none of its reminders is pending its place is free for another; while a
-// snapshot is read from the file, places that became free wait. What is left of thinned-out blocks is put together by tidy.
+// snapshot is read from the file, places that became free wait. What is left of thinned-out blocks is put together by compact.
 //
 // When the disk is full or may not be written, the scheduler of the lane stops and says so; the lane goes on, and the
 // scheduler is tried again. Going on in memory instead would take the machine's memory from the lanes.
@@ -40,13 +40,13 @@ type customers struct {
 	blocks int     // in the file
 	stored int     // bytes that they take there
 	live   int     // customers in the blocks
-	gone   int     // customers that left blocks since tidy began last
+	gone   int     // customers that left blocks since compact began last
 	known  average // length
 	buf    []byte  // the block read last
 
-	highest  uint32   // end of all places written since tidy began, in units
-	tidying  *tidying // nil if there is nothing to tidy
-	tidyFrom int      // bytes of nobody's that are worth it; 0 = tidyFrom
+	highest     uint32      // end of all places written since compact began, in units
+	compacting  *compacting // nil if there is nothing to compact
+	compactFrom int         // bytes of nobody's that are worth it; 0 = compactFrom
 }
 
 // Blocks of a campaign's first reminders are small, so that a million campaigns of fifty do not keep all of them in their
@@ -84,9 +84,9 @@ type customerBlock struct {
 }
 
 // firing is one reminder that fired or was dropped.
-type firing struct {
-	r        uint64
-	customer string
+type Fired struct {
+	R        uint64
+	Customer string
 }
 
 // average length of a customer, for what is worth knowing only roughly.
@@ -183,15 +183,15 @@ func (c *customers) write(data []byte, first uint32, live uint16, class uint8) (
 	return customerBlock{first: first, place: place, used: uint16(len(data)), live: live, class: class}, nil
 }
 
-// errDisk: the file can not be made, written or read.
-var errDisk = errors.New("the disk is needed")
+// ErrDisk: the file can not be made, written or read.
+var ErrDisk = errors.New("the disk is needed")
 
 func (c *customers) explain(doing string, err error) error {
 	where, remedy := c.dir, "make room there"
 	if where == "" {
 		where, remedy = os.TempDir(), "make room there, or start with another directory for temporary files (TMPDIR)"
 	}
-	return fmt.Errorf("%w for customers of pending reminders: %s them in a temporary file in %s: %w; %s", errDisk, doing, where, err, remedy)
+	return fmt.Errorf("%w for customers of pending reminders: %s them in a temporary file in %s: %w; %s", ErrDisk, doing, where, err, remedy)
 }
 
 // open makes the file when the first block needs it, and takes its name away: from here on nobody else can reach it, and
@@ -251,8 +251,8 @@ func (c *customers) put(class uint8, place uint32) {
 	into := &c.free
 	if c.views > 0 {
 		into = &c.later
-	} else if c.tidying != nil && place >= c.tidying.beyond {
-		into = &c.tidying.parked
+	} else if c.compacting != nil && place >= c.compacting.beyond {
+		into = &c.compacting.restorable
 	}
 	into[class] = append(into[class], place)
 }
@@ -260,7 +260,7 @@ func (c *customers) put(class uint8, place uint32) {
 // empty gives the disk back what is not used at all.
 func (c *customers) empty() {
 	c.free, c.later, c.end, c.highest, c.gone = [2][]uint32{}, [2][]uint32{}, 0, 0, 0
-	c.tidying = nil
+	c.compacting = nil
 	c.file.Truncate(0) // if that fails the next blocks are written over the old ones
 }
 
@@ -304,8 +304,8 @@ func (c *customers) leave(l *customerList, i, n int) {
 }
 
 // fire takes out reminders rs, rising, and returns whom they were for. The texts are the caller's to keep.
-func (c *customers) fire(l *customerList, rs []uint64) ([]firing, error) {
-	fired := make([]firing, 0, len(rs))
+func (c *customers) fire(l *customerList, rs []uint64) ([]Fired, error) {
+	fired := make([]Fired, 0, len(rs))
 	var arena []byte
 	emptied := false
 	for len(fired) < len(rs) {
@@ -338,7 +338,7 @@ func (c *customers) fire(l *customerList, rs []uint64) ([]firing, error) {
 			at := len(arena)
 			arena = append(arena, customer...)
 			// Nobody writes there again.
-			fired = append(fired, firing{r, unsafe.String(unsafe.SliceData(arena[at:]), len(customer))})
+			fired = append(fired, Fired{r, unsafe.String(unsafe.SliceData(arena[at:]), len(customer))})
 		}
 		c.leave(l, i, len(fired)-begin)
 		emptied = emptied || i < len(l.blocks) && l.blocks[i].live == 0

@@ -1,4 +1,4 @@
-package scheduler
+package timers
 
 import (
 	"bytes"
@@ -16,11 +16,11 @@ import (
 
 // manyReminders makes a book of that many pending reminders in so many campaigns. Of kind expires, a coupon's reminder
 // shares its instant with some three hundred others.
-func manyReminders(b *testing.B, reminders, campaigns int, kind string) *book {
+func manyReminders(b *testing.B, reminders, campaigns int, kind string) *Timers {
 	b.Helper()
-	bk := newBook("")
+	bk := New("")
 	fold := func(ev *domain.Event) {
-		if _, err := bk.fold(ev); err != nil {
+		if _, err := bk.Fold(ev); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -72,7 +72,7 @@ func BenchmarkBookBytes(b *testing.B) {
 				b.ReportMetric(float64(bk.customers.end)*smallBlock/float64(c.pending), "diskB/reminder")
 				b.ReportMetric(float64(took.Nanoseconds())/float64(c.pending), "ns/reminder")
 				b.ReportMetric(0, "ns/op")
-				bk.close()
+				bk.Close()
 			}
 		})
 	}
@@ -92,7 +92,7 @@ func BenchmarkCampaignBytes(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
 				heap, _ := memory()
-				bk := newBook("")
+				bk := New("")
 				for i := range campaigns {
 					name := fmt.Sprintf("campaign-%06d", i)
 					events := []domain.Event{{Type: domain.CampaignCreated, Campaign: name, Settings: domain.Settings{OpensAt: start}}}
@@ -103,7 +103,7 @@ func BenchmarkCampaignBytes(b *testing.B) {
 						events = append(events, domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(r + 1), CustomerID: "customer-" + strconv.Itoa(10_000_000+r), Kind: domain.KindOpens, DueAt: start})
 					}
 					for j := range events {
-						if _, err := bk.fold(&events[j]); err != nil {
+						if _, err := bk.Fold(&events[j]); err != nil {
 							b.Fatal(err)
 						}
 					}
@@ -111,7 +111,7 @@ func BenchmarkCampaignBytes(b *testing.B) {
 				heap2, _ := memory()
 				b.ReportMetric((heap2-heap)/float64(campaigns), "B/campaign")
 				b.ReportMetric(0, "ns/op")
-				bk.close()
+				bk.Close()
 			}
 		})
 	}
@@ -135,13 +135,13 @@ func BenchmarkBookSnapshot(b *testing.B) {
 			for b.Loop() {
 				content.Reset()
 				began := time.Now()
-				frozen := bk.freeze()
-				frozen.some(time.Hour)
+				frozen := bk.Freeze()
+				frozen.Continue(time.Hour)
 				still := time.Since(began)
-				if err := frozen.encode(&content); err != nil {
+				if err := frozen.Write(&content); err != nil {
 					b.Fatal(err)
 				}
-				bk.thaw()
+				bk.Thaw()
 				b.ReportMetric(float64(still.Microseconds()), "µs/freeze")
 				b.ReportMetric(float64(content.Len())/float64(pending), "B/reminder")
 			}
@@ -149,20 +149,20 @@ func BenchmarkBookSnapshot(b *testing.B) {
 		})
 		b.Run(name+"/read", func(b *testing.B) {
 			if content.Len() == 0 { // this one was asked for alone
-				if err := bk.encode(&content); err != nil {
+				if err := bk.Write(&content); err != nil {
 					b.Fatal(err)
 				}
 			}
 			for b.Loop() {
-				back, err := decodeBook("", bookFormat, bytes.NewReader(content.Bytes()))
+				back, err := Read("", Format, bytes.NewReader(content.Bytes()))
 				if err != nil || back.reminders != pending {
 					b.Fatal(err)
 				}
-				back.close()
+				back.Close()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(pending), "ns/reminder")
 		})
-		bk.close()
+		bk.Close()
 	}
 }
 
@@ -178,7 +178,7 @@ func BenchmarkBookFire(b *testing.B) {
 			ev.DueAt = start - (hours+1)*3600e6
 			for r := uint64(1); r <= reminders; r += 30_000 {
 				ev.FromR, ev.ThroughR = r, r+29_999
-				if _, err := bk.fold(&ev); err != nil {
+				if _, err := bk.Fold(&ev); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -186,7 +186,7 @@ func BenchmarkBookFire(b *testing.B) {
 		if bk.reminders != 0 {
 			b.Fatal(bk.reminders)
 		}
-		bk.close()
+		bk.Close()
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/reminders, "ns/reminder")
 }

@@ -1,4 +1,4 @@
-package scheduler
+package timers
 
 import (
 	"bufio"
@@ -16,16 +16,16 @@ import (
 // their length and elements; campaigns by name, so that equal books have equal bytes.
 //
 //	campaigns
-//	campaign: name · priority · late after · opens · expires · expired through · seconds (gaps) · odd instants · own expiries · reminders
+//	campaign: name · priority · late after · opens · expires · expired through · seconds (gaps) · fractional instants · own expiries · reminders
 //	own expiries: runs of coupons: gap · length - 1
-//	reminder, pending or parked: gap of r · group [of one not met before: kind or parked, before, own] · of kind expires: n (signed gap) · customer
+//	reminder, pending or restorable: gap of r · group [of one not met before: kind or restorable, before, own] · of kind expires: n (signed gap) · customer
 //
 // The form's number and what else there is to know stand beside the content in the snapshot store, which also verifies
 // that every byte is as it was written.
-// Format 2, which is read too, lacks late after and what is parked.
+// Format 2, which is read too, lacks late after and what is restorable.
 const (
-	bookFormat       = 3
-	oldestBookFormat = 2
+	Format       = 3
+	OldestFormat = 2
 )
 
 type encoder struct {
@@ -40,10 +40,10 @@ type encoder struct {
 
 // frozenGroup is what subscriptions have in common, so it is written once.
 type frozenGroup struct {
-	kind   string
-	before time.Duration
-	own    domain.Instant
-	parked bool
+	kind       string
+	before     time.Duration
+	own        domain.Instant
+	restorable bool
 }
 
 // The kinds of a group.
@@ -63,9 +63,9 @@ func (e *encoder) text(s string) {
 }
 
 // encode writes the book to w. It may be called by another goroutine than the book's, once all is frozen.
-func (f *frozenBook) encode(w io.Writer) error {
+func (f *Frozen) Write(w io.Writer) error {
 	e := encoder{w: bufio.NewWriterSize(w, 64<<10), groups: make(map[frozenGroup]uint64)}
-	slices.SortFunc(f.campaigns, func(a, b frozenEntry) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(f.campaigns, func(a, b frozenCampaign) int { return strings.Compare(a.name, b.name) })
 	e.num(uint64(len(f.campaigns)))
 	for i := range f.campaigns {
 		if e.entry(&f.campaigns[i]); e.err != nil {
@@ -75,7 +75,7 @@ func (f *frozenBook) encode(w io.Writer) error {
 	return e.w.Flush()
 }
 
-func (e *encoder) entry(c *frozenEntry) {
+func (e *encoder) entry(c *frozenCampaign) {
 	e.text(c.name)
 	e.num(uint64(c.priority))
 	e.num(uint64(c.lateAfter))
@@ -89,8 +89,8 @@ func (e *encoder) entry(c *frozenEntry) {
 		e.num(uint64(s - last))
 		last = s
 	}
-	e.num(uint64(len(c.odd)))
-	for _, at := range c.odd {
+	e.num(uint64(len(c.fractional)))
+	for _, at := range c.fractional {
 		e.num(uint64(at))
 	}
 
@@ -106,18 +106,18 @@ func (e *encoder) entry(c *frozenEntry) {
 	e.reminders(c)
 }
 
-func (e *encoder) reminders(c *frozenEntry) {
-	e.num(uint64(c.pending.Len() + c.parked.Len()))
-	if c.who == nil {
+func (e *encoder) reminders(c *frozenCampaign) {
+	e.num(uint64(c.pending.Len() + c.restorable.Len()))
+	if c.customers == nil {
 		return
 	}
 	clear(e.groups)
 	e.last = frozenGroup{}
-	who, lastR, lastN := *c.who, uint64(0), int64(0)
-	one := func(x *domain.Subscription, parked bool) bool {
+	who, lastR, lastN := *c.customers, uint64(0), int64(0)
+	one := func(x *domain.Subscription, restorable bool) bool {
 		e.num(x.R - lastR)
 		lastR = x.R
-		e.group(frozenGroup{x.Kind, x.Before, x.Own, parked})
+		e.group(frozenGroup{x.Kind, x.Before, x.Own, restorable})
 		if x.Kind == domain.KindExpires {
 			e.signed(int64(x.N) - lastN)
 			lastN = int64(x.N)
@@ -132,12 +132,12 @@ func (e *encoder) reminders(c *frozenEntry) {
 		return true
 	}
 	// Both rise, and customers are read in one go.
-	next, stop := iter.Pull(c.parked.Each())
+	next, stop := iter.Pull(c.restorable.Each())
 	defer stop()
-	parked, more := next()
+	restorable, more := next()
 	for x := range c.pending.Each() {
-		for ; more && parked.R < x.R; parked, more = next() {
-			if !one(&parked, true) {
+		for ; more && restorable.R < x.R; restorable, more = next() {
+			if !one(&restorable, true) {
 				return
 			}
 		}
@@ -145,7 +145,7 @@ func (e *encoder) reminders(c *frozenEntry) {
 			return
 		}
 	}
-	for ; more && one(&parked, true); parked, more = next() {
+	for ; more && one(&restorable, true); restorable, more = next() {
 	}
 }
 
@@ -162,7 +162,7 @@ func (e *encoder) group(g frozenGroup) {
 	e.num(id)
 	if !known {
 		switch {
-		case g.parked:
+		case g.restorable:
 			e.num(groupParked)
 		case g.kind == domain.KindExpires:
 			e.num(groupExpires)

@@ -1,9 +1,9 @@
-package scheduler
+package timers
 
 import "github.com/RoaringBitmap/roaring/v2"
 
 // ownExpiries says which coupons of a campaign have an expiry of their own; the others fall with the campaign. It is all
-// that is kept of coupons: when one falls is told by the reminder that hangs on it, due so long before.
+// that is kept of coupons: when one instants is told by the reminder that hangs on it, due so long before.
 //
 // Claims come by rising number and are nearly always all of one kind, so this is a run; the bitmap holds earlier runs
 // and single coupons that were extended, at most a bit for each.

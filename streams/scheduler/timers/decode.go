@@ -1,4 +1,4 @@
-package scheduler
+package timers
 
 import (
 	"bufio"
@@ -60,9 +60,9 @@ func (d *decoder) text() string {
 
 // decodeBook reads what encode wrote, in that format, into a book that keeps customers in dir. An error means that the book
 // is to be replayed from the log instead; nothing is left of it then.
-func decodeBook(dir string, format int, r io.Reader) (*book, error) {
+func Read(dir string, format int, r io.Reader) (*Timers, error) {
 	d := decoder{r: bufio.NewReaderSize(r, 64<<10), format: format}
-	b := newBook(dir)
+	b := New(dir)
 	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
 		d.entry(b)
 	}
@@ -72,13 +72,13 @@ func decodeBook(dir string, format int, r io.Reader) (*book, error) {
 		}
 	}
 	if d.err != nil {
-		b.close()
+		b.Close()
 		return nil, fmt.Errorf("reading the scheduler's snapshot: %w", d.err)
 	}
 	return b, nil
 }
 
-func (d *decoder) entry(b *book) {
+func (d *decoder) entry(b *Timers) {
 	name := string([]byte(d.text()))
 	if d.err == nil && b.campaigns[name] != nil {
 		d.err = fmt.Errorf("campaign %s stands in it twice", name)
@@ -87,20 +87,20 @@ func (d *decoder) entry(b *book) {
 		return
 	}
 	c := b.add(name) // to be looked at, once it is decided what to ask
-	c.priority = priority(d.num(uint64(priorities - 1)))
+	c.Priority = Priority(d.num(uint64(Priorities - 1)))
 	if d.format > 2 {
-		c.lateAfter = time.Duration(d.num(math.MaxInt64))
+		c.LateAfter = time.Duration(d.num(math.MaxInt64))
 	}
-	c.anchors = domain.Anchors{Opens: d.instant(), Expires: d.instant()}
+	c.Anchors = domain.Anchors{Opens: d.instant(), Expires: d.instant()}
 	c.expiredThrough = d.instant()
 
 	at := uint64(0)
 	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
 		at += d.num(math.MaxUint32 - at)
-		c.falls.insert(domain.Instant(at) * 1e6)
+		c.instants.insert(domain.Instant(at) * 1e6)
 	}
 	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
-		c.falls.insert(d.instant())
+		c.instants.insert(d.instant())
 	}
 	coupon := uint64(0)
 	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
@@ -110,15 +110,15 @@ func (d *decoder) entry(b *book) {
 	}
 	d.reminders(b, c)
 	b.reminders += c.pending.Len()
-	b.instants += c.instants()
+	b.instants += c.dueInstants()
 }
 
-func (d *decoder) reminders(b *book, c *entry) {
+func (d *decoder) reminders(b *Timers, c *Campaign) {
 	left := d.num(domain.MaxReminder)
 	if left == 0 {
 		return
 	}
-	c.who = new(customerList)
+	c.customers = new(customerList)
 	d.groups = d.groups[:0]
 	r, n := uint64(0), int64(0)
 	rising := c.pending.Restore(func(yield func(domain.Subscription) bool) {
@@ -134,13 +134,13 @@ func (d *decoder) reminders(b *book, c *entry) {
 			}
 			customer := d.text()
 			if d.err == nil && r <= domain.MaxReminder {
-				d.fail(b.customers.add(c.who, uint32(r), customer))
+				d.fail(b.customers.add(c.customers, uint32(r), customer))
 			}
 			switch {
 			case d.err != nil:
 				return
-			case g.parked:
-				c.parked.Set(s.R, s.Kind, s.Before, s.N, s.Own)
+			case g.restorable:
+				c.restorable.Set(s.R, s.Kind, s.Before, s.N, s.Own)
 			case !yield(s):
 				return
 			}
@@ -171,7 +171,7 @@ func (d *decoder) group() (g frozenGroup) {
 	case groupOpens:
 		g.kind = domain.KindOpens
 	case groupParked:
-		g.parked = true
+		g.restorable = true
 	}
 	g.before, g.own = time.Duration(d.num(math.MaxInt64)), d.instant()
 	if d.err == nil {

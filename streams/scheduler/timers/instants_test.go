@@ -1,4 +1,4 @@
-package scheduler
+package timers
 
 import (
 	"fmt"
@@ -13,13 +13,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/lanetest"
 )
 
-// However instants come and go, falls know the same as a sorted list.
+// However instants come and go, instants know the same as a sorted list.
 func TestFallsEqualASortedList(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		var f falls
+		var f instants
 		var list []domain.Instant
 		end := start
 		for step := range 6000 {
@@ -31,7 +32,7 @@ func TestFallsEqualASortedList(t *testing.T) {
 			case 6, 7:
 				at = start + seconds(rng.IntN(5000))
 			case 8:
-				at = start + domain.Instant(rng.IntN(5e9)) // odd
+				at = start + domain.Instant(rng.IntN(5e9)) // fractional
 			default:
 				at = []domain.Instant{1, 1e6, 4294967295e6, 4294967296e6, 253402300799_999999}[rng.IntN(5)]
 			}
@@ -76,13 +77,13 @@ func TestFallsEqualASortedList(t *testing.T) {
 					t.Fatalf("seed %d step %d: around %s are %s and %s, expected %s and %s", seed, step, now, f.upTo(now), f.after(now), last, next)
 				}
 			}
-			whole, odd := f.frozen()
-			if len(whole)+len(odd) != len(list) || !slices.IsSorted(whole) || !slices.IsSorted(odd) {
-				t.Fatalf("seed %d step %d: frozen %d and %d of %d", seed, step, len(whole), len(odd), len(list))
+			whole, fractional := f.frozen()
+			if len(whole)+len(fractional) != len(list) || !slices.IsSorted(whole) || !slices.IsSorted(fractional) {
+				t.Fatalf("seed %d step %d: frozen %d and %d of %d", seed, step, len(whole), len(fractional), len(list))
 			}
 		}
 		f.forget(domain.Never)
-		if f.n != 0 || f.chunks != nil || f.odd != nil {
+		if f.n != 0 || f.chunks != nil || f.fractional != nil {
 			t.Fatalf("seed %d: %d left in the end", seed, f.n)
 		}
 	}
@@ -144,7 +145,7 @@ func TestOwnExpiriesEqualASet(t *testing.T) {
 // book thinks is due, the lane fires, all of it, and nothing is left that the book does not wake for.
 func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, b := newShop(), newBook("")
+		s, b := lanetest.New(), New("")
 		now := start
 		var codes []string
 		fold := func(events []domain.Event) (gone int) {
@@ -152,7 +153,7 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 				if events[i].Type == domain.CouponClaimed {
 					codes = append(codes, events[i].Code)
 				}
-				fired, err := b.fold(&events[i])
+				fired, err := b.Fold(&events[i])
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -163,7 +164,7 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 			}
 			return gone
 		}
-		do := func(format string, args ...any) { fold(s.do(t, now, format, args...)) }
+		do := func(format string, args ...any) { fold(s.Do(t, now, format, args...)) }
 		later := func() domain.Instant {
 			switch rapid.IntRange(0, 5).Draw(t, "when") {
 			case 0:
@@ -202,20 +203,20 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 			"": func(*rapid.T) {
 				// The lane, asked for what the book says is next, has as many of it.
 				e := b.campaigns["a"]
-				next := e.pending.Next(e.anchors)
+				next := e.pending.Next(e.Anchors)
 				if next > start+400*366*86400e6 { // no command can be given at the end of time
 					return
 				}
-				for _, due := range slices.Collect(e.pending.Due(e.anchors, next)) {
+				for _, due := range slices.Collect(e.pending.Due(e.Anchors, next)) {
 					now = max(now, due.DueAt)
-					if fold(s.do(t, now, `"type":"remind","campaign":"a","customer_id":"nobody","kind":"opens","before":"1s"`)) != 0 {
+					if fold(s.Do(t, now, `"type":"remind","campaign":"a","customer_id":"nobody","kind":"opens","before":"1s"`)) != 0 {
 						t.Fatal("something fired")
 					}
 					if rapid.IntRange(0, 3).Draw(t, "not yet") > 0 {
 						continue
 					}
 					cmd := domain.Command{ID: "s", Type: domain.RemindDue, Campaign: "a", Kind: due.Kind, DueAt: due.DueAt, ThroughR: due.LastR}
-					if gone := fold(s.decide(t, now, &cmd)); uint64(gone) != due.Subscriptions {
+					if gone := fold(s.Events(t, now, &cmd)); uint64(gone) != due.Subscriptions {
 						t.Fatalf("due at %s: %d, the lane fires %d", due.DueAt, due.Subscriptions, gone)
 					}
 				}
@@ -223,11 +224,11 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 		})
 		// To the end of time: whatever can fall due, does.
 		e := b.campaigns["a"]
-		for next := e.pending.Next(e.anchors); next != domain.Never; next = e.pending.Next(e.anchors) {
+		for next := e.pending.Next(e.Anchors); next != domain.Never; next = e.pending.Next(e.Anchors) {
 			now = max(now, next)
-			for _, due := range slices.Collect(e.pending.Due(e.anchors, next)) {
+			for _, due := range slices.Collect(e.pending.Due(e.Anchors, next)) {
 				cmd := domain.Command{ID: "s", Type: domain.RemindDue, Campaign: "a", Kind: due.Kind, DueAt: due.DueAt, ThroughR: due.LastR}
-				if gone := fold(s.decide(t, now, &cmd)); uint64(gone) != due.Subscriptions {
+				if gone := fold(s.Events(t, now, &cmd)); uint64(gone) != due.Subscriptions {
 					t.Fatalf("due at %s: %d, the lane fires %d", due.DueAt, due.Subscriptions, gone)
 				}
 			}
@@ -238,7 +239,7 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 // BenchmarkInstants feeds the book with claims of coupons that live for three days, spread over ten thousand campaigns.
 // COUPONS says how many; 500,000,000 take some minutes.
 //
-//	COUPONS=500000000 go test ./streams/scheduler -run '^$' -bench Instants -benchtime 1x
+//	COUPONS=500000000 go test ./streams/scheduler/timers -run '^$' -bench Instants -benchtime 1x
 func BenchmarkInstants(b *testing.B) {
 	const campaigns = 10_000
 	coupons := 20_000_000
@@ -249,11 +250,11 @@ func BenchmarkInstants(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		bk := newBook("")
+		bk := New("")
 		ev := domain.Event{Type: domain.CampaignCreated}
 		for i := range campaigns {
 			ev.Campaign = fmt.Sprintf("campaign-%04d", i)
-			if _, err := bk.fold(&ev); err != nil {
+			if _, err := bk.Fold(&ev); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -269,7 +270,7 @@ func BenchmarkInstants(b *testing.B) {
 			ev.Campaign, ev.N = names[n%campaigns], uint32(n/campaigns+1)
 			claimed := start + domain.Instant(float64(n)/float64(coupons)*72*3600e6)
 			ev.ExpiresAt = (claimed + 72*3600e6 + 60e6 - 1) / 60e6 * 60e6
-			if _, err := bk.fold(&ev); err != nil {
+			if _, err := bk.Fold(&ev); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -1,0 +1,22 @@
+package timers
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+func TestMain(m *testing.M) {
+	// Longer lives than rapid's thirty steps. Flags given still win.
+	for name, value := range map[string]string{"rapid.checks": "1000", "rapid.steps": "90"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	m.Run()
+}
+
+const start = domain.Instant(1_800_000_000_000_000) // 2027-01-15T08:00:00Z
+
+func seconds(n int) domain.Instant { return domain.Instant(n) * 1e6 }

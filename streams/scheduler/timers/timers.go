@@ -1,0 +1,281 @@
+package timers
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+)
+
+// Timers are the due instants of a lane: for each campaign when its coupons expire and which reminders are pending. They are
+// the fold of the lane's event stream and of nothing else, so timers read from a snapshot and timers replayed from the
+// first event are the same. They know no clock, and do no I/O but on the file of customers.
+type Timers struct {
+	campaigns map[string]*Campaign
+	list      []*Campaign // the same, in the order of their creation
+	// order holds every campaign by the instant at which the planner must look at it, so that finding the next one costs a
+	// walk down a tree and never a scan over campaigns.
+	order     *btree.BTreeG[*Campaign]
+	customers customers
+	claims    claimReader
+	reminders int      // pending, over all campaigns
+	instants  int      // at which coupons are still to expire, over all campaigns
+	rs        []uint64 // of the firing that is folded
+	freezing  *Frozen  // nil if none is half done
+	epoch     uint32   // rises with each freeze
+}
+
+// New makes empty timers that keep customers in a file in dir, "" = os.TempDir. The file is made when there are many.
+func New(dir string) *Timers {
+	return &Timers{
+		customers: customers{dir: dir},
+		campaigns: make(map[string]*Campaign),
+		order: btree.NewBTreeGOptions(func(a, b *Campaign) bool {
+			if a.wake != b.wake {
+				return a.wake < b.wake
+			}
+			return a.Name < b.Name
+		}, btree.Options{NoLocks: true}),
+	}
+}
+
+// Close releases the file. Nothing frozen may be read after it. It may be called on nil.
+func (b *Timers) Close() {
+	if b != nil {
+		b.customers.close()
+	}
+}
+
+// Campaign is the campaign of that name, nil if none was created.
+func (b *Timers) Campaign(name string) *Campaign { return b.campaigns[name] }
+
+// Campaigns is the number of campaigns.
+func (b *Timers) Campaigns() int { return len(b.list) }
+
+// Reminders is the number of pending reminders, over all campaigns.
+func (b *Timers) Reminders() int { return b.reminders }
+
+// Instants is the number of instants at which coupons are still to expire, over all campaigns.
+func (b *Timers) Instants() int { return b.instants }
+
+// Size is the number of things that a snapshot holds.
+func (b *Timers) Size() int { return b.reminders + b.instants + len(b.campaigns) }
+
+// First is the campaign with the earliest wake instant, nil if there is no campaign.
+func (b *Timers) First() *Campaign {
+	c, _ := b.order.Min()
+	return c
+}
+
+// Ascend calls f with the campaigns by wake instant and name, from the given ones on, until it returns false.
+func (b *Timers) Ascend(wake domain.Instant, name string, f func(*Campaign) bool) {
+	b.order.Ascend(&Campaign{wake: wake, Name: name}, f)
+}
+
+func (b *Timers) add(name string) *Campaign {
+	e := &Campaign{Name: name, epoch: b.epoch}
+	b.campaigns[name] = e
+	b.list = append(b.list, e)
+	b.order.Set(e)
+	return e
+}
+
+// SetWake sets the wake instant of a campaign.
+func (b *Timers) SetWake(e *Campaign, at domain.Instant) {
+	if at != e.wake {
+		b.order.Delete(e)
+		e.wake = at
+		b.order.Set(e)
+	}
+}
+
+// WakeBy makes the wake instant of a campaign the given one, if that is earlier.
+func (b *Timers) WakeBy(e *Campaign, at domain.Instant) {
+	if at < e.wake {
+		b.SetWake(e, at)
+	}
+}
+
+// Fold applies one event. gone is what a reminders.due event fired or dropped, by rising number, and the caller's to keep.
+// An error means that customers could not be written or read (ErrDisk), or that the event does not fit what came before:
+// the stream is not the one that these timers were folded from.
+func (b *Timers) Fold(ev *domain.Event) (gone []Fired, err error) {
+	switch ev.Type {
+	case domain.CommandsRefused, domain.CommandRejected:
+		return nil, nil
+	case domain.CampaignCreated:
+		if b.campaigns[ev.Campaign] != nil {
+			return nil, fmt.Errorf("campaign %s is created twice", ev.Campaign)
+		}
+		b.anchor(b.add(ev.Campaign), &ev.Settings)
+		return nil, nil
+	}
+	e := b.campaigns[ev.Campaign]
+	if e == nil {
+		return nil, fmt.Errorf("%s of campaign %q, which was never created", ev.Type, ev.Campaign)
+	}
+	b.touch(e)
+	switch ev.Type {
+	case domain.CampaignUpdated:
+		b.anchor(e, &ev.Settings)
+	case domain.CouponClaimed:
+		b.ownExpiry(e, ev.N, ev.ExpiresAt)
+	case domain.CouponExtended:
+		b.ownExpiry(e, ev.N, ev.ExpiresAt)
+		e.restorable.Move(ev.N, ev.ExpiresAt)
+		if e.pending.Len() > 0 && len(e.pending.OfCoupon(ev.N)) > 0 {
+			e.pending.Move(ev.N, ev.ExpiresAt)
+			b.SetWake(e, 0)
+		}
+	case domain.CouponsExpired:
+		b.expired(e, ev.Through)
+	case domain.ReminderSet:
+		err = b.set(e, ev)
+	case domain.ReminderCancelled:
+		was, ok := e.pending.Get(ev.R)
+		if !ok {
+			return nil, fmt.Errorf("%s of campaign %s: reminder %d is not pending", ev.Type, e.Name, ev.R)
+		}
+		e.pending.Cancel(ev.R)
+		if ev.Restorable() {
+			e.restorable.Set(was.R, was.Kind, was.Before, was.N, was.Own)
+		} else {
+			b.customers.remove(e.customers, ev.R)
+		}
+		b.release(e, 1)
+	case domain.RemindersDue:
+		gone, err = b.fire(e, ev)
+	}
+	if err == nil {
+		err = b.compact()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s of campaign %s: %w", ev.Type, e.Name, err)
+	}
+	return gone, nil
+}
+
+// set stores a subscription and its customer.
+func (b *Timers) set(e *Campaign, ev *domain.Event) error {
+	if ev.R == 0 || ev.R > domain.MaxReminder {
+		return fmt.Errorf("reminder %d, expected 1 to %d", ev.R, uint64(domain.MaxReminder))
+	}
+	customer := ev.CustomerID
+	if customer == "" {
+		was, ok := e.restorable.FindOfCoupon(ev.N, ev.Before)
+		if !ok {
+			return fmt.Errorf("reminder %d is set again, but no redemption of coupon %d cancelled it", ev.R, ev.N)
+		}
+		e.restorable.Cancel(was)
+		of, err := b.customers.fire(e.customers, []uint64{was})
+		if err != nil {
+			return err
+		}
+		customer = of[0].Customer
+	}
+	if e.customers == nil {
+		e.customers = new(customerList)
+	}
+	if err := b.customers.add(e.customers, uint32(ev.R), customer); err != nil {
+		return err
+	}
+	own := e.ownExpiryOf(ev)
+	e.pending.Set(ev.R, ev.Kind, ev.Before, ev.N, own) // as a rule a new one: the customers' numbers rise
+	b.reminders++
+	b.WakeBy(e, domain.DueAt(ev.Kind, ev.Before, own, e.Anchors))
+	return nil
+}
+
+// fire removes what fired, and returns the customers.
+func (b *Timers) fire(e *Campaign, ev *domain.Event) ([]Fired, error) {
+	rs := e.pending.Fire(ev.DueSet(), e.Anchors, b.rs[:0])
+	if b.rs = rs; cap(rs) > 1<<20 {
+		b.rs = nil // once in a while millions fire at once
+	}
+	if len(rs) == 0 {
+		return nil, nil
+	}
+	gone, err := b.customers.fire(e.customers, rs)
+	if err != nil {
+		return nil, err
+	}
+	b.release(e, len(gone))
+	return gone, nil
+}
+
+// release counts n reminders less.
+func (b *Timers) release(e *Campaign, n int) {
+	b.reminders -= n
+	if e.customers.empty() {
+		e.customers = nil
+	}
+}
+
+// touch is called before anything of e changes that a snapshot holds: a freeze that is half done copies it as it is.
+func (b *Timers) touch(e *Campaign) {
+	if e.epoch != b.epoch && b.freezing != nil {
+		b.freezing.take(e)
+	}
+}
+
+// anchor sets the instants that reminders and coupons of the campaign depend on. Moving one moves no reminder: they are found
+// by their anchor.
+func (b *Timers) anchor(e *Campaign, s *domain.Settings) {
+	b.instants -= e.dueInstants()
+	e.Anchors = domain.Anchors{Opens: s.OpensAt, Expires: s.ExpiresAt}
+	e.Priority, e.LateAfter = PriorityOf(s.Priority), s.LateAfter
+	b.instants += e.dueInstants()
+	b.SetWake(e, 0)
+}
+
+// ownExpiry sets the instant at which coupon n expires, 0 = with its campaign. The instant before stays among those to come:
+// announcing it announces no coupon, which costs a line and no bookkeeping per coupon.
+func (b *Timers) ownExpiry(e *Campaign, n uint32, at domain.Instant) {
+	if at == 0 {
+		e.own.remove(n)
+		return
+	}
+	e.own.add(n)
+	if at <= e.expiredThrough || at == e.newest {
+		return
+	}
+	if e.instants.insert(at) {
+		b.instants++
+	}
+	e.newest = at
+	b.WakeBy(e, at)
+}
+
+// ownExpiryOf is the own expiry of the coupon that a reminder.set event's subscription depends on, 0 if it has none: the
+// lane worked out due_at from it, so it lies the lead time behind due_at, to the microsecond. (The lane refuses what would
+// be due in the past or never, so nothing was cut off there, and both sides drop the same parts of a microsecond.)
+func (e *Campaign) ownExpiryOf(ev *domain.Event) domain.Instant {
+	if ev.N == 0 || !e.own.has(ev.N) {
+		return 0
+	}
+	return ev.DueAt + domain.Instant(ev.Before/time.Microsecond)
+}
+
+// expired records that everything up to through has been announced.
+func (b *Timers) expired(e *Campaign, through domain.Instant) {
+	if through <= e.expiredThrough {
+		return
+	}
+	b.instants -= e.dueInstants()
+	e.expiredThrough = through
+	e.instants.forget(through)
+	if e.restorable.Next(e.Anchors) <= through {
+		b.rs = b.rs[:0]
+		e.restorable.FireThrough(through, e.Anchors, &b.rs)
+		for _, r := range b.rs {
+			b.customers.remove(e.customers, r)
+		}
+		b.release(e, 0)
+	}
+	if e.newest <= through {
+		e.newest = 0
+	}
+	b.instants += e.dueInstants()
+}
