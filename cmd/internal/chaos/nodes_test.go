@@ -266,13 +266,17 @@ func TestChaosOfNodeProcesses(t *testing.T) {
 			continue
 		}
 		if void++; void > mostVoid**nodeFaults {
-			t.Fatalf("other work had more than %.0f %% of the cores during %d faults; measure on an idle machine", 100*crowded, void)
+			t.Errorf("other work had more than %.0f %% of the cores during %d faults; measure on an idle machine", 100*crowded, void)
+			break
 		}
 		t.Logf("the one above does not count: the machine was busy with other work")
 	}
 	p.working(time.Now())
 	p.callers.end()
 	p.settle()
+	if void > 0 {
+		t.Logf("%d faults do not count, as the machine was busy with other work", void)
+	}
 	if len(all) > 0 {
 		report(t, s, all)
 	}
