@@ -9,10 +9,10 @@ import (
 type verdict uint8
 
 const (
-	unasked verdict = iota
-	won             // a code, and it was redeemed where the workload says so
+	unsent  verdict = iota
+	won             // a code, redeemed if the workload redeems
 	refused         // sold out
-	failed          // an error, or an answer that makes no sense
+	failed          // an error, or an impossible answer
 )
 
 // answer to one operation.
@@ -28,18 +28,25 @@ func lost(err error) answer { return answer{verdict: failed, why: err} }
 // tally is what was answered in one run.
 type tally struct {
 	done, won, refused int
-	// prefix is how many operations were asked: those from 0 to it, or fewer.
-	codes []string
+	codes              []string
 }
 
-// count looks through all answers of a run and fails on any that can not be true: an error, one code given out twice,
-// and, where everybody was asked for, more or fewer coupons given out than there are.
-func count(p *plan, answers []answer) (tally, error) {
+// redeemed is how many coupons must be redeemed after the run.
+func (t tally) redeemed(p *plan) int {
+	if p.redeem {
+		return t.won
+	}
+	return 0
+}
+
+// tallyOf adds up the answers of a run. It fails on an error, on a code given out twice, and on more or fewer coupons given
+// out than there are.
+func tallyOf(p *plan, answers []answer) (tally, error) {
 	var t tally
 	t.codes = make([]string, 0, len(answers))
 	for i := range answers {
 		switch a := &answers[i]; a.verdict {
-		case unasked:
+		case unsent:
 			continue
 		case won:
 			t.won++
@@ -64,9 +71,9 @@ func count(p *plan, answers []answer) (tally, error) {
 	case t.won > most:
 		return t, fmt.Errorf("%d coupons were given out, there are %d", t.won, most)
 	case t.refused > 0 && p.campaigns == 1 && t.won != most:
-		return t, fmt.Errorf("%d were told that all is gone, but only %d of %d coupons were", t.refused, t.won, most)
+		return t, fmt.Errorf("%d were refused as sold out, but only %d of %d coupons were given out", t.refused, t.won, most)
 	case t.refused > 0 && p.share == 0:
-		return t, fmt.Errorf("%d were refused, and there was a coupon for everybody", t.refused)
+		return t, fmt.Errorf("%d were refused, and there was a coupon for each", t.refused)
 	}
 	return t, nil
 }

@@ -28,7 +28,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 		{"sold too many", storm, []answer{w("a"), w("b"), w("c"), no}, "there are 2"},
 		{"told too early", storm, []answer{w("a"), no, no, no}, "only 1 of 2"},
 	} {
-		_, err := count(c.p, c.answers)
+		_, err := tallyOf(c.p, c.answers)
 		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.wrong)
 		}

@@ -52,20 +52,20 @@ func TestEverySystemDoesEveryWorkload(t *testing.T) {
 	for _, d := range []durability{always, interval} {
 		t.Run(string(d), func(t *testing.T) {
 			o := small(t)
-			st := newStand(d, o.scrip)
-			if err := st.missing(recipes); err != nil {
+			b := newBench(d, o.scrip)
+			if err := b.missing(recipes); err != nil {
 				t.Fatal(err)
 			}
 			// One set of servers for all workloads; bench itself takes new ones for each.
 			t.Cleanup(func() {
-				if err := st.down(); err != nil {
+				if err := b.down(); err != nil {
 					t.Error(err)
 				}
 				if left, _ := os.ReadDir(o.base); len(left) != 0 {
 					t.Errorf("%d directories are left", len(left))
 				}
 			})
-			if err := st.up(t.Context(), o.base, recipes); err != nil {
+			if err := b.up(t.Context(), o.base, recipes); err != nil {
 				t.Fatal(err)
 			}
 			for _, w := range workloads {
@@ -76,7 +76,7 @@ func TestEverySystemDoesEveryWorkload(t *testing.T) {
 						n = 100
 					}
 					p := newPlan(w, w.name, n, o.seed)
-					m, inFlight, err := o.once(t.Context(), st, r, p, pace{n: n, limit: o.limit})
+					m, inFlight, err := o.once(t.Context(), b, r, p, pace{n: n, limit: o.limit})
 					switch {
 					case err != nil:
 						t.Fatalf("%s, %s: %v", w.name, r.name, err)
@@ -186,7 +186,7 @@ func TestAnOpenLoopKeepsItsRate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := bench(t.Context(), o, interval, list, func(t Table) error { tables = append(tables, t); return nil }); err != nil {
+		if err := measure(t.Context(), o, interval, list, func(t Table) error { tables = append(tables, t); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

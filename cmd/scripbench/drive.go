@@ -11,52 +11,52 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// job is one system ready to do one plan: by callers that wait, or as a stream.
+// job is one system ready for one plan: with callers that wait, or as a stream.
 type job struct {
-	// inFlight is how many operations are under way at most.
+	// inFlight is how many operations are in flight at most.
 	inFlight int
-	// callers ask at once, each for batch operations in one go, and wait for the answers.
+	// callers send concurrently, each batch operations at once, and wait for the answers.
 	callers, batch int
 	// caller makes number i of them.
 	caller func(ctx context.Context, i int) (caller, error)
-	// stream, in place of callers, takes operation i and calls done later. It waits while too many are under way.
+	// stream, in place of callers, takes operation i and calls done later. It blocks while too many are in flight.
 	stream func(ctx context.Context, i int, done func(answer)) error
-	// check asks the server itself if it holds what was answered. nil = there is nothing to ask.
+	// check compares the server's state with the answers. nil = no check.
 	check func(ctx context.Context, t tally) error
-	// close gives back what the job holds.
+	// close releases the job's resources.
 	close func()
 }
 
-// caller asks for operations [from, to), waits, and writes their answers.
+// caller sends operations [from, to), waits, and writes their answers.
 type caller interface {
-	ask(ctx context.Context, from, to int, answers []answer) error
+	send(ctx context.Context, from, to int, answers []answer) error
 	close()
 }
 
-// pace says how long and how fast to ask.
+// pace is how many operations to send, for how long and how fast.
 type pace struct {
 	n int
-	// limit ends a run early; what is under way is waited for.
+	// limit ends a run early; operations in flight are waited for.
 	limit time.Duration
-	// rate, if not 0, is the number of operations a second of an open loop: each has an instant at which it is meant to
-	// be sent, and its latency counts from there, however late the system lets it go. 0 is a closed loop: a caller asks
-	// when it was answered, and its latency counts from when it asked, so that a stall is seen by those under way only.
+	// rate, if not 0, is the number of operations a second of an open loop: each has an instant at which it is to be
+	// sent, and its latency counts from there, however late it is sent. 0 is a closed loop: a caller sends after it was
+	// answered, and latency counts from the send, so that a stall counts for operations in flight only.
 	rate float64
 	// stop, if not nil, ends a stream early when it is closed, as limit does.
 	stop <-chan struct{}
 }
 
-// driven is what the driver saw.
+// driven is the result of drive.
 type driven struct {
 	answers []answer
 	took    time.Duration
 	latency Latency
 }
 
-// patience is how long answers may take after the last was asked for.
+// patience is how long answers may take after the last operation was sent.
 const patience = time.Minute
 
-// drive has a job done.
+// drive runs a job.
 func drive(ctx context.Context, j job, p pace) (driven, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit+patience)
 	defer cancel()
@@ -82,16 +82,16 @@ type driver struct {
 	took    time.Duration
 
 	mu   sync.Mutex // guards next
-	next int        // operation to ask for next
+	next int        // operation to send next
 }
 
 // meant is when operation i of an open loop is to be sent, after the beginning.
-func (d *driver) meant(i int) time.Duration {
-	return time.Duration(float64(i) / d.rate * float64(time.Second))
+func (p pace) meant(i int) time.Duration {
+	return time.Duration(float64(i) / p.rate * float64(time.Second))
 }
 
-// take gives a caller its next operations, none when the run is over. In an open loop it says when the first is meant
-// to be sent; the others are those that have become due by now.
+// take returns a caller's next operations, none when the run is over. In an open loop, at is when the first is to be sent;
+// the others are those that are due by now.
 func (d *driver) take() (from, to int, at time.Duration) {
 	now := time.Since(d.begun)
 	d.mu.Lock()
@@ -139,13 +139,13 @@ func (d *driver) callers(ctx context.Context) error {
 				if err := until(ctx, d.begun.Add(at)); err != nil {
 					return err
 				}
-				asked := time.Since(d.begun)
-				if err := c.ask(ctx, from, to, d.answers); err != nil {
+				sent := time.Since(d.begun)
+				if err := c.send(ctx, from, to, d.answers); err != nil {
 					return fmt.Errorf("operations %d to %d: %w", from, to-1, err)
 				}
 				answered := time.Since(d.begun)
 				if d.rate == 0 {
-					d.lat.recordMany(i, answered-asked, to-from)
+					d.lat.recordMany(i, answered-sent, to-from)
 					continue
 				}
 				for op := from; op < to; op++ {
@@ -159,13 +159,13 @@ func (d *driver) callers(ctx context.Context) error {
 	return err
 }
 
-// errUnanswered is what is left when patience is over.
+// errUnanswered is the error after patience.
 var errUnanswered = errors.New("not answered")
 
-// stream hands in operations from one goroutine.
+// stream sends operations from one goroutine.
 func (d *driver) stream(ctx context.Context) error {
-	asked := make([]time.Duration, d.n)
-	var under sync.WaitGroup
+	sent := make([]time.Duration, d.n)
+	var inFlight sync.WaitGroup
 	var last atomic.Int64
 	d.begun = time.Now()
 	for i := range d.n {
@@ -185,21 +185,21 @@ func (d *driver) stream(ctx context.Context) error {
 		if now >= d.limit || d.stopped() {
 			break
 		}
-		asked[i] = now
-		under.Add(1)
+		sent[i] = now
+		inFlight.Add(1)
 		err := d.job.stream(ctx, i, func(a answer) {
 			now := time.Since(d.begun)
-			d.lat.record(i, now-asked[i])
+			d.lat.record(i, now-sent[i])
 			d.answers[i] = a
 			last.Store(int64(now))
-			under.Done()
+			inFlight.Done()
 		})
 		if err != nil {
 			return fmt.Errorf("operation %d: %w", i, err)
 		}
 	}
 	done := make(chan struct{})
-	go func() { under.Wait(); close(done) }()
+	go func() { inFlight.Wait(); close(done) }()
 	select {
 	case <-done:
 	case <-ctx.Done():

@@ -17,7 +17,7 @@ type stalling struct {
 
 func (s stalling) close() {}
 
-func (s stalling) ask(ctx context.Context, from, to int, answers []answer) error {
+func (s stalling) send(ctx context.Context, from, to int, answers []answer) error {
 	if s.asked.Add(1) == 1 {
 		if err := until(ctx, time.Now().Add(s.stall)); err != nil {
 			return err
@@ -76,7 +76,7 @@ func TestBatchesOfAnOpenLoopTakeWhatIsDue(t *testing.T) {
 
 type callerFunc func(context.Context, int, int, []answer) error
 
-func (f callerFunc) ask(ctx context.Context, from, to int, answers []answer) error {
+func (f callerFunc) send(ctx context.Context, from, to int, answers []answer) error {
 	return f(ctx, from, to, answers)
 }
 func (f callerFunc) close() {}
@@ -137,7 +137,7 @@ func TestAStreamIsAskedOnceForEach(t *testing.T) {
 		}
 	}
 	p := newPlan(workload{campaigns: 1}, "x", 1000, 1)
-	if got, err := count(p, d.answers); err != nil || got.won != 1000 {
+	if got, err := tallyOf(p, d.answers); err != nil || got.won != 1000 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

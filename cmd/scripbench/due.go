@@ -1,19 +1,21 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Due is one job that time asks for, done by every system.
+// Due is one job that is due at one instant, done by every system.
 //
 //	fill ── T is some seconds ahead ── settled? ──── T ──────> first one done ──────> all done
-//	                                                 │ meters run, somebody watches     │ every one, once?
+//	                                                 │ meters and readers run           │ each one, once?
 type Due struct {
 	Job        string     `json:"job"` // expire or remind
 	Says       string     `json:"says"`
@@ -28,11 +30,11 @@ type Due struct {
 	Load string `json:"load"`
 }
 
-// DueSystem is how one recipe did.
+// DueSystem is the result of one recipe.
 type DueSystem struct {
 	Name   string `json:"name"`
 	Recipe string `json:"recipe"`
-	// N is how many it was given: fewer than all where it is slow. Its rate is what is compared.
+	// N is how many it was given: fewer than all where it is slow. Rates are compared.
 	N int `json:"n"`
 	// Extrapolated: it was watched for a while only, and All is how long it would take for all.
 	Extrapolated bool     `json:"extrapolated,omitempty"`
@@ -42,7 +44,7 @@ type DueSystem struct {
 	Ratio float64 `json:"scrip_is_times,omitempty"`
 }
 
-// DueRun is one run of one system. Instants are seconds after the one at which all fell due.
+// DueRun is one run of one system. Instants are seconds after the due instant.
 type DueRun struct {
 	Done int `json:"done"`
 	// First and All are when the first and the last of them was done.
@@ -52,24 +54,20 @@ type DueRun struct {
 	Rate float64 `json:"rate"`
 	// Lateness of each reminder at the worker, in microseconds, clipped at two minutes.
 	Lateness Latency `json:"lateness"`
-	// CPU seconds of the server's processes, of scripbench with workers and clients, and of everything else, from the
-	// instant until all was done. Memory is the peak of the server's processes then.
-	ServerCPU float64 `json:"server_cpu_s"`
-	ClientCPU float64 `json:"client_cpu_s"`
-	OthersCPU float64 `json:"others_cpu_s"`
-	Memory    int64   `json:"memory_bytes"`
-	// Scrip is what is known of scrip only.
+	// From the due instant until all was done.
+	spent
+	// Scrip is nil for other systems.
 	Scrip *ScripDue `json:"scrip,omitempty"`
 }
 
-// ScripDue is what is known of scrip only.
+// ScripDue is measured of scrip only.
 type ScripDue struct {
 	// Refused is when the first redeem, and Validated when the first query, was answered with "expired". Accepted is when
-	// the last redeem that was still allowed had been sent: before 0.
+	// the last redeem that succeeded had been sent: before 0.
 	Refused   float64 `json:"first_refusal_s,omitempty"`
 	Validated float64 `json:"first_validate_refused_s,omitempty"`
 	Accepted  float64 `json:"last_redeem_sent_s,omitempty"`
-	// Event is when the last event that says so was stored on the log; Line the last line on the reminder stream.
+	// Event is when the last of the announcing events was stored on the log; Line the last line on the reminder stream.
 	Event float64 `json:"event_s"`
 	Line  float64 `json:"line_s,omitempty"`
 	// Messages, lines and bytes (of whole messages) that this is on the log.
@@ -82,7 +80,7 @@ type ScripDue struct {
 	During Latency `json:"claims_during"`
 }
 
-// dueJob is what a recipe is asked for.
+// dueJob is the job of a recipe.
 type dueJob struct {
 	n         int
 	campaigns int
@@ -90,15 +88,15 @@ type dueJob struct {
 	queues int
 	// claims a second beside scrip's reminders, 0 = none.
 	claims float64
-	// unread: nobody reads scrip's reminder streams before all is on them.
+	// unread: scrip's reminder streams are read only after all is on them.
 	unread bool
 	// period of the job that marks 2,000 coupons each time.
 	period time.Duration
-	// grown is what scrip's log grew by in this round, for the limit: payloads of messages.
+	// grown is the growth of scrip's log in this round, for the limit: payloads of messages.
 	grown *grown
 }
 
-// grown is what a log grew by.
+// grown is the growth of a log.
 type grown struct{ messages, lines, bytes int }
 
 // dueRecipe is the best known way to do such a job with one system.
@@ -106,55 +104,40 @@ type dueRecipe struct {
 	recipe
 	// most it is given; 0 = all.
 	most int
-	// once says that it is not repeated: it is extrapolated anyway.
+	// once: it has one run, and its result is extrapolated.
 	once bool
 	// run fills the system, waits for the instant and measures.
-	run func(ctx context.Context, o options, st *stand, j dueJob) (DueRun, error)
+	run func(ctx context.Context, o options, b *bench, j dueJob) (DueRun, error)
 }
 
 // dueNamed finds recipes by name, all if none is named.
 func dueNamed(all []dueRecipe, names []string) ([]dueRecipe, error) {
-	if len(names) == 0 {
-		return all, nil
+	found, err := named(all, func(r dueRecipe) string { return r.name }, names, systemsFlag)
+	if err == nil && found[0].name != subject && found[len(found)-1].name == "limit" {
+		err = usageError{errors.New("--systems: limit publishes as many bytes as scrip's log grew by: name scrip, too")}
 	}
-	var found []dueRecipe
-	var known []string
-	for _, r := range all {
-		known = append(known, r.name)
-		if slices.Contains(names, r.name) {
-			found = append(found, r)
-		}
-	}
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return nil, usageError{fmt.Errorf("--systems: there is no %q; there are %s", name, strings.Join(known, ", "))}
-		}
-	}
-	if found[0].name != subject && found[len(found)-1].name == "limit" {
-		return nil, usageError{errors.New("--systems: limit publishes as many bytes as scrip's log grew by: name scrip, too")}
-	}
-	return found, nil
+	return found, err
 }
 
-// bare are the recipes without what is special to jobs that time asks for.
-func bare(list []dueRecipe) (recipes []recipe) {
-	for _, r := range list {
-		recipes = append(recipes, r.recipe)
-	}
-	return recipes
-}
+// base is the recipe without what is special to due jobs.
+func base(r dueRecipe) recipe { return r.recipe }
 
-// doneOnce has a recipe run on its server and says how that is set.
+// doneOnce runs a recipe on its server and returns the server's settings, too.
 type doneOnce func(ctx context.Context, rc dueRecipe, j dueJob) (m DueRun, settings string, err error)
 
-// due has the job done by each system in turn, as often as asked for. Each has new servers and the machine to itself:
-// ten million coupons of one would stand in the way of another.
+// due runs the recipes in turn, o.runs times. Each run has new servers and the machine to itself: ten million coupons of
+// one system would slow another.
 func (o options) due(ctx context.Context, d durability, r *Due, j dueJob, list []dueRecipe) error {
-	if err := newStand(d, o.scrip).missing(bare(list)); err != nil {
+	if err := newBench(d, o.scrip).missing(each(list, base)); err != nil {
 		return err
 	}
 	return o.dueBy(ctx, d, r, j, list, func(ctx context.Context, rc dueRecipe, j dueJob) (m DueRun, settings string, err error) {
-		return o.dueOnce(ctx, d, rc, j)
+		err = o.with(ctx, d, []recipe{rc.recipe}, func(b *bench) (err error) {
+			m, err = rc.run(ctx, o, b, j)
+			settings = rc.server(b).settings()
+			return err
+		})
+		return m, settings, err
 	})
 }
 
@@ -174,9 +157,9 @@ func (o options) dueBy(ctx context.Context, d durability, r *Due, j dueJob, list
 			if rc.once && run > 0 {
 				continue
 			}
-			ours := j
-			ours.n = s.N
-			m, settings, err := once(ctx, rc, ours)
+			part := j
+			part.n = s.N
+			m, settings, err := once(ctx, rc, part)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", r.Job, rc.name, err)
 			}
@@ -188,116 +171,48 @@ func (o options) dueBy(ctx context.Context, d durability, r *Due, j dueJob, list
 				m.All = float64(j.n) / m.Rate
 			}
 			s.Runs = append(s.Runs, m)
-			fmt.Fprintf(o.progress, "%s %s %s, run %d of %d: %s %s, all after %s\n", r.Job, d, rc.name, run+1, o.runs, thousands(float64(m.Done)), r.Unit, secondsText(m.All))
+			o.printf("%s %s %s, run %d of %d: %s %s, all after %s", r.Job, d, rc.name, run+1, o.runs, num(m.Done), r.Unit, secondsText(m.All))
 		}
 	}
-	r.compare()
-	return nil
-}
-
-// dueOnce starts the servers, has a recipe run and stops them.
-func (o options) dueOnce(ctx context.Context, d durability, rc dueRecipe, j dueJob) (m DueRun, settings string, err error) {
-	st := newStand(d, o.scrip)
-	list := []recipe{rc.recipe}
-	if err := st.missing(list); err != nil {
-		return m, "", err
-	}
-	defer func() { err = errors.Join(err, st.down()) }()
-	if err := st.up(ctx, o.base, list); err != nil {
-		return m, "", err
-	}
-	sv := rc.server(st)
-	m, err = rc.run(ctx, o, st, j)
-	return m, sv.settings(), err
-}
-
-// compare takes medians and ratios. A rate is compared, so that a system that was given fewer is not called faster for
-// it.
-func (r *Due) compare() {
 	var ours float64
 	for i := range r.Systems {
 		s := &r.Systems[i]
-		s.Median = medianDue(s.Runs)
+		s.Median = median(s.Runs)
 		if s.Name == subject {
 			ours = s.Median.Rate
 		}
 	}
 	for i := range r.Systems {
 		s := &r.Systems[i]
-		if s.Name != subject && ours > 0 && s.Median.Rate > 0 {
-			s.Ratio = ours / s.Median.Rate
-		}
+		s.Ratio = ratio(s.Name, ours, s.Median.Rate)
 	}
+	return nil
 }
 
-// medianDue takes the median of every number by itself.
-func medianDue(runs []DueRun) DueRun {
-	float := func(of func(DueRun) float64) float64 { return middleOf(runs, of) }
-	whole := func(of func(DueRun) int64) int64 { return middleOf(runs, of) }
-	latency := func(of func(DueRun) Latency) Latency {
-		return Latency{
-			P50:  whole(func(m DueRun) int64 { return of(m).P50 }),
-			P99:  whole(func(m DueRun) int64 { return of(m).P99 }),
-			P999: whole(func(m DueRun) int64 { return of(m).P999 }),
-			Max:  whole(func(m DueRun) int64 { return of(m).Max }),
-		}
-	}
-	m := DueRun{
-		Done:      int(whole(func(m DueRun) int64 { return int64(m.Done) })),
-		First:     float(func(m DueRun) float64 { return m.First }),
-		All:       float(func(m DueRun) float64 { return m.All }),
-		Rate:      float(func(m DueRun) float64 { return m.Rate }),
-		Lateness:  latency(func(m DueRun) Latency { return m.Lateness }),
-		ServerCPU: float(func(m DueRun) float64 { return m.ServerCPU }),
-		ClientCPU: float(func(m DueRun) float64 { return m.ClientCPU }),
-		OthersCPU: float(func(m DueRun) float64 { return m.OthersCPU }),
-		Memory:    whole(func(m DueRun) int64 { return m.Memory }),
-	}
-	if runs[0].Scrip != nil {
-		m.Scrip = &ScripDue{
-			Refused:   float(func(m DueRun) float64 { return m.Scrip.Refused }),
-			Validated: float(func(m DueRun) float64 { return m.Scrip.Validated }),
-			Accepted:  float(func(m DueRun) float64 { return m.Scrip.Accepted }),
-			Event:     float(func(m DueRun) float64 { return m.Scrip.Event }),
-			Line:      float(func(m DueRun) float64 { return m.Scrip.Line }),
-			Messages:  int(whole(func(m DueRun) int64 { return int64(m.Scrip.Messages) })),
-			Lines:     int(whole(func(m DueRun) int64 { return int64(m.Scrip.Lines) })),
-			Bytes:     whole(func(m DueRun) int64 { return m.Scrip.Bytes }),
-			Rate:      runs[0].Scrip.Rate,
-			Before:    latency(func(m DueRun) Latency { return m.Scrip.Before }),
-			During:    latency(func(m DueRun) Latency { return m.Scrip.During }),
-		}
-	}
-	return m
-}
-
-// neighbours is the part of the machine's CPU that other programs had during the runs.
-func (r *Due) neighbours(cores int) float64 {
-	var others, all float64
+// others is the CPU time that other programs had during the runs, and all that the machine had, in seconds.
+func (r *Due) others() (others, all float64) {
 	for _, s := range r.Systems {
 		for _, m := range s.Runs {
 			others += m.OthersCPU
-			if s.Extrapolated {
-				all += float64(m.Done) / m.Rate * float64(cores)
-			} else {
-				all += m.All * float64(cores)
-			}
+			all += float64(m.Done) / m.Rate * float64(runtime.NumCPU()) // All may be extrapolated
 		}
 	}
-	if all < 1 { // a moment says nothing, and CPU time is counted in hundredths of a second
-		return 0
-	}
-	return others / all
+	return others, all
 }
 
-// aimTries is how often an instant is moved that filling did not leave enough time before.
-const aimTries = 4
+const (
+	// aimTries is how often an instant is moved that filling did not leave enough time before.
+	aimTries = 4
+	// settled is how much time must be left between the end of filling and the instant.
+	settled = 600 * time.Millisecond
+	// shortly before the instant, meters and readers begin.
+	shortly = 500 * time.Millisecond
+	// dueWithin is how long the slowest system may take.
+	dueWithin = time.Hour
+)
 
-// settled is how much time must be left between the end of filling and the instant.
-const settled = 600 * time.Millisecond
-
-// aimed has a system that has a clock of its own filled for an instant, on a whole second, that lies ahead by then. When
-// filling takes longer than thought, it is done again for a later one; again says that it was filled before.
+// aimed fills a system that has a clock of its own for an instant, on a whole second, that lies ahead after that. When
+// filling takes too long, fill is called again for a later instant; again reports that the system was filled before.
 func aimed(lead time.Duration, fill func(at time.Time, again bool) error) (at time.Time, err error) {
 	for try := range aimTries {
 		at = time.Now().Add(lead + settled).Truncate(time.Second).Add(time.Second)
@@ -309,11 +224,11 @@ func aimed(lead time.Duration, fill func(at time.Time, again bool) error) (at ti
 		}
 		lead = 2*lead + time.Second
 	}
-	return at, fmt.Errorf("filling up took longer than the %s it was given", lead)
+	return at, fmt.Errorf("filling took longer than the %s it was given", lead)
 }
 
-// clock is what systems are told that have none of their own: they are filled for some instant far away, and when they
-// are full it is made to lie a moment ahead.
+// clock is for systems that have none of their own: they are filled for an instant far away, and when they are full the
+// clock starts a moment before it.
 type clock struct{ meant, at time.Time }
 
 // meantFor is the instant to fill for.
@@ -330,20 +245,81 @@ func (c clock) seconds() float64 { return float64(c.now().UnixMicro()) / 1e6 }
 func measured(ctx context.Context, sv server, at time.Time, work func(context.Context) (DueRun, error)) (DueRun, error) {
 	ctx, cancel := context.WithDeadline(ctx, at.Add(dueWithin))
 	defer cancel()
-	runtime.GC() // what was made while filling is not to be cleaned up by workers
+	runtime.GC() // workers must not pay for garbage of the filling
 	if err := until(ctx, at.Add(-shortly)); err != nil {
 		return DueRun{}, err
 	}
 	watch := startMeter(sv.pid())
 	m, err := work(ctx)
-	server, own, others, memory := watch.stop()
-	m.ServerCPU, m.ClientCPU, m.OthersCPU, m.Memory = server.Seconds(), own.Seconds(), others.Seconds(), memory
+	m.spent = watch.stop()
 	return m, err
 }
 
-const (
-	// shortly before the instant, meters and watchers begin.
-	shortly = 500 * time.Millisecond
-	// dueWithin is how long the slowest system may take.
-	dueWithin = time.Hour
-)
+// measuredBy is measured for workers that report to a ledger.
+func (l *ledger) measuredBy(ctx context.Context, sv server, work func(context.Context) error) (DueRun, error) {
+	usage, err := measured(ctx, sv, l.at, func(ctx context.Context) (DueRun, error) { return DueRun{}, work(ctx) })
+	if err != nil {
+		return usage, err
+	}
+	m, err := l.result()
+	m.spent = usage.spent
+	return m, err
+}
+
+// limitPending is how many bare messages are in flight at most.
+const limitPending = 64
+
+// publishGrown publishes as many bytes as scrip's log grew by in this round, in as many messages, to a bare stream, as
+// durable as scrip's: no program that stores its results on JetStream is faster.
+func publishGrown(ctx context.Context, _ options, b *bench, j dueJob) (m DueRun, err error) {
+	s, g := b.limit, j.grown
+	if g.messages == 0 {
+		return m, errors.New("scrip's log did not grow")
+	}
+	const name = "LIMIT_DUE"
+	stream, err := s.bareStream(ctx, name)
+	if err != nil {
+		return m, err
+	}
+	defer func() { _ = s.js.DeleteStream(context.WithoutCancel(ctx), name) }() // the directory is removed anyway
+	js, err := jetstream.New(s.nc, jetstream.WithPublishAsyncMaxPending(limitPending))
+	if err != nil {
+		return m, err
+	}
+	payload := bytes.Repeat([]byte{'x'}, max(1, g.bytes/g.messages))
+	at := time.Now().Add(settled)
+	m, err = measured(ctx, s, at, func(ctx context.Context) (m DueRun, err error) {
+		if err := until(ctx, at); err != nil {
+			return m, err
+		}
+		acks := make([]jetstream.PubAckFuture, g.messages)
+		for i := range acks {
+			if acks[i], err = js.PublishAsync(name, payload, jetstream.WithStallWait(patience)); err != nil {
+				return m, err
+			}
+		}
+		for i, ack := range acks {
+			select {
+			case <-ack.Ok():
+			case err := <-ack.Err():
+				return m, err
+			case <-ctx.Done():
+				return m, context.Cause(ctx)
+			}
+			m.All = time.Since(at).Seconds()
+			if i == 0 {
+				m.First = m.All
+			}
+		}
+		m.Done = j.n
+		return m, nil
+	})
+	if err != nil {
+		return m, err
+	}
+	info, err := stream.Info(ctx)
+	if err == nil && info.State.Msgs != uint64(g.messages) {
+		err = fmt.Errorf("%d messages are on the stream, published were %d", info.State.Msgs, g.messages)
+	}
+	return m, err
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -12,27 +13,27 @@ import (
 // expirers are the systems that expire coupons, scrip first and the limit last.
 var expirers = []dueRecipe{
 	{
-		recipe: recipe{name: subject, says: "the campaign's end: one event, one row; until the read tables show it", server: func(s *stand) server { return s.scrip }},
+		recipe: recipe{name: subject, says: "the campaign's end: one event, one row; until the read tables show it", server: onScrip},
 		run:    expireScrip,
 	},
 	{
-		recipe: recipe{name: "pg-set", says: "one UPDATE of all rows", server: func(s *stand) server { return s.postgres }},
+		recipe: recipe{name: "pg-set", says: "one UPDATE of all rows", server: onPostgres},
 		run:    pgSet.run,
 	},
 	{
-		recipe: recipe{name: "pg-batch-2000", says: "UPDATE of 2,000 rows by key in a transaction, without a pause, two at once", server: func(s *stand) server { return s.postgres }},
+		recipe: recipe{name: "pg-batch-2000", says: "UPDATE of 2,000 rows by key in a transaction, without a pause, two at once", server: onPostgres},
 		run:    pgBatches.run,
 	},
 	{
-		recipe: recipe{name: "pg-2000-a-minute", says: "the same, once a minute: watched for one, extrapolated", server: func(s *stand) server { return s.postgres }},
+		recipe: recipe{name: "pg-2000-a-minute", says: "the same, once a minute: watched for one, extrapolated", server: onPostgres},
 		run:    pgScheduled.run, once: true, most: 100_000,
 	},
 	{
-		recipe: recipe{name: "redis-zset", says: "sorted set of due instants; Lua takes out 2,000 and marks each, without a pause", server: func(s *stand) server { return s.redis }},
+		recipe: recipe{name: "redis-zset", says: "sorted set of due instants; Lua takes out 2,000 and marks each, without a pause", server: onRedis},
 		run:    expireRedis,
 	},
 	{
-		recipe: recipe{name: "limit", says: "bare JetStream publish of as many bytes as scrip's log grew by", server: func(s *stand) server { return s.limit }},
+		recipe: recipe{name: "limit", says: "bare JetStream publish of as many bytes as scrip's log grew by", server: onLimit},
 		run:    publishGrown,
 	},
 }
@@ -42,52 +43,40 @@ const leastExpired = 10
 
 func expireCommand() *cobra.Command {
 	var f flags
-	var only []string
 	cmd := &cobra.Command{
-		Use: "expire", Short: "Measure how long it takes until coupons that expire at one instant are seen to be expired", Args: cobra.NoArgs,
-		Long: `Have --n claimed coupons of one campaign expire at one instant, and measure how long after it each system shows every one
+		Use: "expire", Short: "Measure how long it takes until readers see that coupons that expire at one instant are expired",
+		Long: `Let --n claimed coupons of one campaign expire at one instant, and measure how long after it each system shows every one
 of them as expired:
 
 ` + dueSays(expirers) + `
 
-Of scrip it is also measured when the first redeem was refused, when the event was on the log, and by how much the log
-grew; a redeem handed in at or after the instant that succeeds, and a coupon that shows as expired before it, end the
-program with an error. Every coupon is looked at afterwards, in every system. Systems take turns, each with the machine to
+Of scrip these are measured, too: when the first redeem was refused, when the event was on the log, and how much the log
+grew. A redeem that was sent at or after the instant and succeeds, and a coupon that shows as expired before it, end the
+program with an error. Every coupon is checked afterwards, in every system. Systems take turns, each with the machine to
 itself; medians of --runs are compared, at equal durability only.
 
-The job of 2,000 a minute is watched for a minute with at most 100,000 coupons, and what it would take for all is said to
-be extrapolated.`,
+The job of 2,000 a minute is watched for a minute with at most 100,000 coupons, and its time for all is extrapolated.`,
 		Example: `  scripbench expire --n 1000000
   scripbench expire --n 100000 --runs 1 --systems scrip,pg-set,redis-zset -o json`,
 	}
-	f.add(cmd.Flags(), string(always))
-	f.callers, f.limit = 1, settleWithin
-	cmd.Flags().Lookup("n").Usage = "coupons; 0 = 10,000,000"
-	cmd.Flags().StringSliceVar(&only, "systems", nil, "some of the systems, with commas between; absent = all")
-	cmd.Flags().IntVar(&f.runs, "runs", 3, "runs of each system")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		d, err := f.readyForOne(cmd, "expiry is")
-		if err != nil {
-			return err
-		}
-		list, err := dueNamed(expirers, only)
-		if err != nil {
-			return err
-		}
-		if f.n == 0 {
-			f.n = 10_000_000
-		}
+	f.addSystems(cmd)
+	f.addRuns(cmd)
+	return f.command(cmd, "coupons", 10_000_000, func(ctx context.Context, d durability, r *Report) (func(io.Writer) error, error) {
 		if f.n < leastExpired {
-			return usageError{fmt.Errorf("--n must be at least %d", leastExpired)}
+			return nil, usageError{fmt.Errorf("--n must be at least %d", leastExpired)}
 		}
-		report := newReport(f.base)
-		report.Due = newExpiry()
-		if err := f.due(cmd.Context(), d, report.Due, dueJob{n: f.n, campaigns: 1, period: time.Minute}, list); err != nil {
-			return err
-		}
-		return f.show(cmd, report, func(w io.Writer) error { return dueText(w, *report.Due) })
+		return f.dueCommand(ctx, d, r, newExpiry(), dueJob{n: f.n, campaigns: 1, period: time.Minute}, expirers)
+	})
+}
+
+// dueCommand runs the recipes that --systems names and returns the text of the result.
+func (f *flags) dueCommand(ctx context.Context, d durability, r *Report, due *Due, j dueJob, all []dueRecipe) (func(io.Writer) error, error) {
+	list, err := dueNamed(all, f.systems)
+	if err != nil {
+		return nil, err
 	}
-	return cmd
+	r.Due = due
+	return func(w io.Writer) error { return dueText(w, *due) }, f.due(ctx, d, due, j, list)
 }
 
 func newExpiry() *Due {
@@ -96,9 +85,5 @@ func newExpiry() *Due {
 
 // dueSays lists systems for the help text.
 func dueSays(list []dueRecipe) string {
-	var lines []string
-	for _, r := range list {
-		lines = append(lines, fmt.Sprintf("  %-17s %s", r.name, r.says))
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(each(list, func(r dueRecipe) string { return fmt.Sprintf("  %-17s %s", r.name, r.says) }), "\n")
 }

@@ -16,8 +16,8 @@ const (
 	pgExpirers = 2
 )
 
-// expirableSQL makes the table anew. The index tells the job what is due; status is in none, and pages are half full, so
-// that marking a coupon changes its page only (a HOT update).
+// expirableSQL makes a new table. The job finds due coupons by the index; status is in no index, and pages are half full,
+// so that marking a coupon changes its page only (a HOT update).
 var expirableSQL = []string{
 	`DROP TABLE IF EXISTS expirable`,
 	`CREATE TABLE expirable (campaign int NOT NULL, n int NOT NULL, code text NOT NULL, customer_id text NOT NULL, claimed_at timestamptz NOT NULL,
@@ -43,9 +43,9 @@ const (
 // $1 = campaign   $2 = now
 const expireSetSQL = `UPDATE expirable SET status = 'expired' WHERE campaign = $1 AND expires_at <= $2 AND status = 'claimed'`
 
-// $1 = campaign   $2 = now   $3, $4 = the coupons to mark lie behind the first number and not behind the second
+// $1 = campaign   $2 = now   $3, $4 = numbers of the coupons to mark are above the first and not above the second
 // $5 = how many at most
-// The job remembers how far it came; all that it has left behind are marked.
+// The job remembers the last number; all up to it are marked.
 const expireBatchSQL = `
 WITH batch AS (
   SELECT campaign, n FROM expirable WHERE campaign = $1 AND expires_at <= $2 AND n > $3 AND n <= $4 AND status = 'claimed' ORDER BY n LIMIT $5),
@@ -53,13 +53,13 @@ marked AS (
   UPDATE expirable e SET status = 'expired' FROM batch b WHERE e.campaign = b.campaign AND e.n = b.n RETURNING e.n)
 SELECT count(*), coalesce(max(n), 0) FROM marked`
 
-func (kind pgExpiry) run(ctx context.Context, o options, st *stand, j dueJob) (m DueRun, err error) {
-	s := st.postgres
+func (kind pgExpiry) run(ctx context.Context, o options, b *bench, j dueJob) (m DueRun, err error) {
+	s := b.postgres
 	meant := meantFor()
 	if err := s.fillExpirable(ctx, j.n, meant); err != nil {
 		return m, err
 	}
-	fmt.Fprintf(o.progress, "expire: PostgreSQL has %s coupons\n", thousands(float64(j.n)))
+	o.printf("expire: PostgreSQL has %s coupons", num(j.n))
 	marked, c := 0, clockFor(meant)
 	m, err = measured(ctx, s, c.at, func(ctx context.Context) (m DueRun, err error) {
 		switch kind {
@@ -88,21 +88,21 @@ func (kind pgExpiry) run(ctx context.Context, o options, st *stand, j dueJob) (m
 
 // fillExpirable makes n claimed coupons that expire at an instant.
 func (s *postgresServer) fillExpirable(ctx context.Context, n int, at time.Time) error {
-	if err := s.execute(ctx, expirableSQL); err != nil {
+	if err := s.execute(ctx, expirableSQL...); err != nil {
 		return err
 	}
 	now, i := time.Now(), 0
-	rows := pgx.CopyFromFunc(func() ([]any, error) {
+	err := s.load(ctx, "expirable", "campaign n code customer_id claimed_at expires_at status", func() []any {
 		if i == n {
-			return nil, nil
+			return nil
 		}
 		i++
-		return []any{0, i, code(0, i), fmt.Sprint("customer-", i), now, at, "claimed"}, nil
+		return []any{0, i, code(0, i), customerID(i), now, at, "claimed"}
 	})
-	if _, err := s.db.CopyFrom(ctx, pgx.Identifier{"expirable"}, []string{"campaign", "n", "code", "customer_id", "claimed_at", "expires_at", "status"}, rows); err != nil {
-		return fmt.Errorf("filling PostgreSQL: %w", err)
+	if err != nil {
+		return err
 	}
-	if err := s.execute(ctx, expirableIndexSQL); err != nil {
+	if err := s.execute(ctx, expirableIndexSQL...); err != nil {
 		return err
 	}
 	return s.checkpoint(ctx)
@@ -130,11 +130,11 @@ func (s *postgresServer) expireSet(ctx context.Context, c clock) (m DueRun, err 
 	}
 	tag, err := db.Exec(ctx, expireSetSQL, 0, c.now())
 	m.Done, m.All = int(tag.RowsAffected()), time.Since(c.at).Seconds()
-	m.First = m.All // nobody sees one before all are committed
+	m.First = m.All // none is visible before the commit
 	return m, err
 }
 
-// expireBatches marks 2,000 coupons in each transaction, one behind the other, without a pause.
+// expireBatches marks 2,000 coupons in each transaction, one after the other, without a pause.
 func (s *postgresServer) expireBatches(ctx context.Context, n int, c clock) (m DueRun, err error) {
 	done, first := make([]int, pgExpirers), make([]time.Duration, pgExpirers)
 	g, ctx := errgroup.WithContext(ctx)

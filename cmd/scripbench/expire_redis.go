@@ -24,20 +24,18 @@ redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #due - 1)
 return #due`
 
 	dueCoupons = "due"
-	// redisFillLists is how many lists of redisFill a pipeline has.
-	redisFillLists = 16
 )
 
 // expireRedis keeps one key for each coupon's status and a sorted set of when they are due. A loop takes out what is due
-// and marks it, in a script, so that a reader never sees one without the other.
-func expireRedis(ctx context.Context, o options, st *stand, j dueJob) (m DueRun, err error) {
-	r := st.redis
+// and marks it, in one script, so that a reader never sees one without the other.
+func expireRedis(ctx context.Context, o options, b *bench, j dueJob) (m DueRun, err error) {
+	r := b.redis
 	script := redis.NewScript(luaExpire)
 	meant := meantFor()
 	if err := r.fillExpirable(ctx, j.n, meant); err != nil {
 		return m, err
 	}
-	fmt.Fprintf(o.progress, "expire: Redis has %s coupons\n", thousands(float64(j.n)))
+	o.printf("expire: Redis has %s coupons", num(j.n))
 	c := clockFor(meant)
 	m, err = measured(ctx, r, c.at, func(ctx context.Context) (m DueRun, err error) {
 		if err := until(ctx, c.at); err != nil {
@@ -49,7 +47,7 @@ func expireRedis(ctx context.Context, o options, st *stand, j dueJob) (m DueRun,
 				return m, err
 			}
 			if marked == 0 {
-				return m, fmt.Errorf("nothing is due any more, %d of %d coupons were marked", m.Done, j.n)
+				return m, fmt.Errorf("nothing more is due, %d of %d coupons were marked", m.Done, j.n)
 			}
 			m.Done += marked
 			m.All = time.Since(c.at).Seconds()
@@ -71,9 +69,7 @@ func (r *redisServer) fillExpirable(ctx context.Context, n int, at time.Time) er
 		return err
 	}
 	score := float64(at.Unix())
-	pipe := r.rdb.Pipeline()
-	for from := 0; from < n; from += redisFill {
-		to := min(from+redisFill, n)
+	return r.fill(ctx, n, func(pipe redis.Pipeliner, from, to int) {
 		marks, members := make([]any, 0, 2*redisFill), make([]redis.Z, 0, redisFill)
 		for i := from; i < to; i++ {
 			text := code(0, i)
@@ -82,16 +78,10 @@ func (r *redisServer) fillExpirable(ctx context.Context, n int, at time.Time) er
 		}
 		pipe.MSet(ctx, marks...)
 		pipe.ZAdd(ctx, dueCoupons, members...)
-		if pipe.Len() >= 2*redisFillLists || to == n {
-			if _, err := pipe.Exec(ctx); err != nil {
-				return fmt.Errorf("filling Redis: %w", err)
-			}
-		}
-	}
-	return nil
+	})
 }
 
-// allExpired looks at every coupon.
+// allExpired checks every coupon.
 func (r *redisServer) allExpired(ctx context.Context, n int) error {
 	left, err := r.rdb.ZCard(ctx, dueCoupons).Result()
 	if err != nil {

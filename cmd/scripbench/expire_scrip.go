@@ -18,20 +18,20 @@ import (
 var expiring = workload{name: "expire", unit: "claims", style: crowd, campaigns: 1}
 
 const (
-	// probed coupons are redeemed around the instant, watched ones looked at in the read tables.
+	// probed coupons are redeemed around the instant, watched ones are read in the read tables.
 	probed, watched = 500, 100
-	// lookEvery is how often somebody looks at the read tables, validateEvery how often somebody asks for a coupon.
+	// lookEvery is how often the read tables are read, validateEvery how often a coupon is validated.
 	lookEvery, validateEvery = 20 * time.Millisecond, 2 * time.Millisecond
 )
 
-// expireScrip has a campaign of claimed coupons end at an instant. It is over when the read tables say so: the campaign,
-// its expiry task, and a sample of the coupons.
-func expireScrip(ctx context.Context, o options, st *stand, j dueJob) (m DueRun, err error) {
-	s, p := st.scrip, newPlan(expiring, "expire", j.n, o.seed)
-	if _, err := o.window(ctx, st, p); err != nil {
+// expireScrip sets the end of a campaign of claimed coupons to an instant. It ends when the read tables show it: the
+// campaign, its expiry task, and a sample of the coupons.
+func expireScrip(ctx context.Context, o options, b *bench, j dueJob) (m DueRun, err error) {
+	s, p := b.scrip, newPlan(expiring, "expire", j.n, o.seed)
+	if _, err := o.window(ctx, b, p); err != nil {
 		return m, fmt.Errorf("claiming: %w", err)
 	}
-	fmt.Fprintf(o.progress, "expire: %s coupons claimed\n", thousands(float64(j.n)))
+	o.printf("expire: %s coupons claimed", num(j.n))
 	probes, err := s.coupons(ctx, p, 0, min(probed, j.n/2))
 	if err != nil {
 		return m, err
@@ -81,25 +81,22 @@ func expireScrip(ctx context.Context, o options, st *stand, j dueJob) (m DueRun,
 	return m, x.count(ctx)
 }
 
-// expiry is what is seen of one campaign's end.
+// expiry observes one campaign's end.
 type expiry struct {
 	s        *scripServer
 	campaign string
 	n        int
 	at       time.Time
-	redeemed int // by us, before the end
+	redeemed int // by redeem, before the end
 	seen     ScripDue
 }
 
-// coupons asks for some coupons of a plan, from that one on, once more.
+// coupons repeats the claims of some coupons of a plan, from that one on.
 func (s *scripServer) coupons(ctx context.Context, p *plan, from, n int) (list []domain.Outcome, err error) {
 	for i := range n {
-		o, err := s.sdk.Claim(ctx, p.campaign(from+i), p.customer(from+i))
+		o, err := s.repeat(ctx, p, from+i)
 		if err != nil {
 			return nil, err
-		}
-		if !o.Repeat || o.Code == "" {
-			return nil, fmt.Errorf("%s had a coupon of %s and is answered %+v", p.customer(from+i), p.campaign(from+i), o)
 		}
 		list = append(list, o)
 	}
@@ -109,8 +106,8 @@ func (s *scripServer) coupons(ctx context.Context, p *plan, from, n int) (list [
 // after is an instant as the number of seconds after the end.
 func (x *expiry) after(t time.Time) float64 { return t.Sub(x.at).Seconds() }
 
-// redeem redeems one coupon after the other at an even pace, half of them before the end and half after it. What is sent
-// at or after the end must be refused; what is answered before it, not.
+// redeem redeems one coupon after the other at an even pace, half of them before the end and half after it. A redeem
+// sent at or after the end must be refused; one answered before it, not.
 func (x *expiry) redeem(ctx context.Context, coupons []domain.Outcome) error {
 	type probe struct {
 		sent, answered time.Time
@@ -118,24 +115,24 @@ func (x *expiry) redeem(ctx context.Context, coupons []domain.Outcome) error {
 		err            error
 	}
 	probes := make([]probe, len(coupons))
-	var under sync.WaitGroup
+	var inFlight sync.WaitGroup
 	begin, pace := x.at.Add(-shortly), 2*shortly/time.Duration(len(coupons))
 	for i := range probes {
 		if err := until(ctx, begin.Add(time.Duration(i)*pace)); err != nil {
 			return err
 		}
 		probe := &probes[i]
-		under.Add(1)
+		inFlight.Add(1)
 		probe.sent = time.Now()
 		cmd := domain.Command{Type: domain.Redeem, Code: coupons[i].Code, OrderID: fmt.Sprint("probe-", i)}
 		if err := x.s.sdk.DoAsync(ctx, cmd, func(o domain.Outcome, err error) {
 			probe.answered, probe.o, probe.err = time.Now(), o, err
-			under.Done()
+			inFlight.Done()
 		}); err != nil {
 			return err
 		}
 	}
-	under.Wait()
+	inFlight.Wait()
 	x.seen.Accepted = -shortly.Seconds()
 	refused := false
 	for i := range probes {
@@ -153,7 +150,7 @@ func (x *expiry) redeem(ctx context.Context, coupons []domain.Outcome) error {
 			}
 			refused = true
 		case sent >= 0:
-			return fmt.Errorf("a coupon was redeemed that was handed in %f s after its end", sent)
+			return fmt.Errorf("a redeem that was sent %f s after the end succeeded", sent)
 		default:
 			x.redeemed++
 			x.seen.Accepted = max(x.seen.Accepted, sent)
@@ -165,29 +162,22 @@ func (x *expiry) redeem(ctx context.Context, coupons []domain.Outcome) error {
 	return nil
 }
 
-// validate asks, one question after the other, whether a coupon can be redeemed, until it can not.
+// validate sends one validate query after the other until one is refused.
 func (x *expiry) validate(ctx context.Context, code string) error {
 	ctx, cancel := context.WithDeadline(ctx, x.at.Add(patience))
 	defer cancel()
-	tick := time.NewTicker(validateEvery)
-	defer tick.Stop()
-	for {
+	return poll(ctx, nil, validateEvery, func() error {
 		o, err := x.s.sdk.Validate(ctx, code, "")
-		if err != nil {
+		switch x.seen.Validated = x.after(time.Now()); {
+		case err != nil:
 			return fmt.Errorf("validating: %w", err)
+		case !o.Refused():
+			return fmt.Errorf("%w: the coupon is valid", errWaiting)
+		case x.seen.Validated < 0 || o.Refusal != domain.Expired:
+			return fmt.Errorf("validating %f s after the end: refused: %s: %s", x.seen.Validated, o.Refusal, o.Message)
 		}
-		if o.Refused() {
-			if x.seen.Validated = x.after(time.Now()); x.seen.Validated < 0 || o.Refusal != domain.Expired {
-				return fmt.Errorf("validating %f s after the end: refused: %s: %s", x.seen.Validated, o.Refusal, o.Message)
-			}
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+		return nil
+	})
 }
 
 // $1 = campaign   $2 = its end   $3 = numbers of coupons that are not redeemed
@@ -197,45 +187,36 @@ SELECT c.claimed, c.redeemed, c.expired, coalesce(t.state, 'missing'), coalesce(
 FROM scrip.campaign c LEFT JOIN scrip.expiry_task t ON t.campaign = c.campaign AND t.due_at = $2
 WHERE c.campaign = $1`
 
-// look polls the read tables until they are right and returns when they were seen so. Before the end nothing may show as
-// expired.
+// look polls the read tables until they are right and returns when that was seen. Before the end none may show as expired.
 func (x *expiry) look(ctx context.Context, sample []domain.Outcome) (right float64, err error) {
-	numbers := make([]int64, 0, len(sample))
-	for _, o := range sample {
-		numbers = append(numbers, int64(o.N))
-	}
+	numbers := each(sample, func(o domain.Outcome) int64 { return int64(o.N) })
 	ctx, cancel := context.WithDeadline(ctx, x.at.Add(settleWithin))
 	defer cancel()
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		var claimed, redeemed, expired, taskPending, taskRedeemed, taskExpired, fallen int64
+	err = poll(ctx, nil, lookEvery, func() error {
+		var claimed, redeemed, expired, taskPending, taskRedeemed, taskExpired, sampled int64
 		var state string
-		err := x.s.db.QueryRow(ctx, lookSQL, x.campaign, x.at, numbers).Scan(&claimed, &redeemed, &expired, &state, &taskPending, &taskRedeemed, &taskExpired, &fallen)
+		err := x.s.db.QueryRow(ctx, lookSQL, x.campaign, x.at, numbers).Scan(&claimed, &redeemed, &expired, &state, &taskPending, &taskRedeemed, &taskExpired, &sampled)
 		if err != nil {
-			return 0, fmt.Errorf("looking at the read tables: %w", err)
+			return fmt.Errorf("reading the read tables: %w", err)
 		}
 		right = x.after(time.Now())
 		all := int64(x.n)
 		switch {
-		case right < 0 && (expired > 0 || fallen > 0 || taskExpired > 0):
-			return 0, fmt.Errorf("%d coupons show as expired %f s before their end", max(expired, fallen, taskExpired), -right)
+		case right < 0 && (expired > 0 || sampled > 0 || taskExpired > 0):
+			return fmt.Errorf("%d coupons show as expired %f s before their end", max(expired, sampled, taskExpired), -right)
 		case claimed == all && redeemed+expired == all && expired > 0 && state == "processed" && taskPending == 0 &&
-			taskRedeemed == redeemed && taskExpired == expired && fallen == int64(len(numbers)):
-			return right, nil
+			taskRedeemed == redeemed && taskExpired == expired && sampled == int64(len(numbers)):
+			return nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return 0, fmt.Errorf("the read tables have %d claimed, %d redeemed, %d expired, task %s with %d, %d, %d, and %d of %d in a sample expired: %w",
-				claimed, redeemed, expired, state, taskPending, taskRedeemed, taskExpired, fallen, len(numbers), context.Cause(ctx))
-		}
-	}
+		return fmt.Errorf("%w: the read tables have %d claimed, %d redeemed, %d expired, task %s with %d, %d, %d, and %d of %d in a sample expired",
+			errWaiting, claimed, redeemed, expired, state, taskPending, taskRedeemed, taskExpired, sampled, len(numbers))
+	})
+	return right, err
 }
 
-// readLog finds the events that announced the end, and that nothing was redeemed at or after it by the lane's clock.
+// readLog finds the events that announce the end, and fails on a redemption at or after it by lane time.
 func (x *expiry) readLog(ctx context.Context, ends []uint64, g *grown) error {
-	end, fallen := domain.At(x.at), uint64(0)
+	end, expired := domain.At(x.at), uint64(0)
 	var ev domain.Event
 	err := x.s.tail(ctx, topology.EvtStream, ends, func(m jetstream.Msg, stored time.Time) error {
 		announced := false
@@ -248,7 +229,7 @@ func (x *expiry) readLog(ctx context.Context, ends []uint64, g *grown) error {
 				return fmt.Errorf("the log has a redemption at %s, the end was at %s", ev.At, end)
 			case ev.Type == domain.CouponsExpired && ev.Through >= end:
 				announced = true
-				fallen += ev.Count
+				expired += ev.Count
 				x.seen.Lines++
 				x.seen.Event = x.after(stored)
 				g.bytes += len(line)
@@ -264,13 +245,13 @@ func (x *expiry) readLog(ctx context.Context, ends []uint64, g *grown) error {
 		return err
 	}
 	g.messages, g.lines = g.messages+x.seen.Messages, g.lines+x.seen.Lines
-	if fallen+uint64(x.redeemed) != uint64(x.n) {
-		return fmt.Errorf("the log says that %d coupons expired and %d were redeemed, of %d", fallen, x.redeemed, x.n)
+	if expired+uint64(x.redeemed) != uint64(x.n) {
+		return fmt.Errorf("%d coupons expired on the log and %d were redeemed, of %d", expired, x.redeemed, x.n)
 	}
 	return nil
 }
 
-// count looks at the status of every coupon.
+// count checks the status of every coupon.
 func (x *expiry) count(ctx context.Context) error {
 	const sql = `SELECT count(*) FILTER (WHERE status = 'expired'), count(*) FILTER (WHERE status = 'redeemed'), count(*) FROM scrip.coupon WHERE campaign = $1`
 	var expired, redeemed, all int

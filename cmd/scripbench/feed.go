@@ -17,12 +17,12 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// subscriptions are customers who want to be reminded before claims open: customer i of campaign i modulo campaigns.
+// subscriptions are customers who are to be reminded before claims open: customer i of campaign i modulo campaigns.
 //
-//	lines of up to 1,000 commands ──> writers of each lane ──> scrip.lane.<lane>.cmd ──> outcomes: nobody asks
-//	                                   full? wait, again          (trusted: several campaigns)
+//	lines of up to 1,000 commands ──> writers of each lane ──> scrip.lane.<lane>.cmd ──> outcomes: not read
+//	                                   full? wait, retry          (trusted: several campaigns)
 //
-// A message whose result is not known is published again: its commands' ids are known by then, and set nothing twice.
+// A message with an unknown outcome is published again: its commands are deduplicated by their ids.
 type subscriptions struct {
 	names []string
 	// before the opening they are to be reminded.
@@ -42,7 +42,7 @@ func newSubscriptions(id string, campaigns int) subscriptions {
 
 func (u subscriptions) campaign(i int) string { return u.names[i%len(u.names)] }
 
-// open creates the campaigns, or moves them, so that their reminders are due at an instant.
+// open creates the campaigns, or again updates them, so that their reminders are due at an instant.
 func (u subscriptions) open(ctx context.Context, s *scripServer, due time.Time, again bool) error {
 	settings := domain.DefaultSettings(1)
 	settings.OpensAt = domain.At(due.Add(u.before))
@@ -56,16 +56,16 @@ func (u subscriptions) open(ctx context.Context, s *scripServer, due time.Time, 
 }
 
 const (
-	// feedLines is how many commands a message has: as many as it may.
+	// feedLines is how many commands a message has: the limit.
 	feedLines = domain.MaxMessageLines
 	// feedWriters per lane publish at once.
 	feedWriters = 4
-	// feedPause is how long a writer waits when a command stream is full.
+	// feedPause is how long a writer backs off when a command stream is full.
 	feedPause = 50 * time.Millisecond
 )
 
-// feed subscribes customers [from, to) as fast as the log takes it. It returns when all commands are on the log; they
-// are decided later.
+// feed subscribes customers [from, to) as fast as the log accepts them. It returns when all commands are on the
+// log; they are decided later.
 func (u subscriptions) feed(ctx context.Context, s *scripServer, from, to int, fed *atomic.Int64) error {
 	lanes, of := s.desc.Lanes, make([]int, len(u.names))
 	used := make([]bool, lanes)
@@ -143,7 +143,7 @@ func (u subscriptions) write(ctx context.Context, from, to int, ours func(campai
 	return send()
 }
 
-// template is a command without the two numbers in it: of its id and of its customer.
+// template is a command cut at two numbers: that of its id and that of its customer.
 func (u subscriptions) template(campaign string) (parts [3]string) {
 	const id, customer = "r-", customerPrefix
 	cmd := domain.Command{Type: domain.Remind, ID: id, Campaign: campaign, CustomerID: customer, Kind: domain.KindOpens, Before: u.before}
@@ -153,73 +153,50 @@ func (u subscriptions) template(campaign string) (parts [3]string) {
 	return [3]string{before + `"` + id, `"` + middle + `"` + customer, `"` + end}
 }
 
-// publish puts a message on the log, waiting while there is no room.
+// publish puts a message on the log, and retries while there is no room.
 func (s *scripServer) publish(ctx context.Context, subject string, data []byte) error {
-	for {
+	return poll(ctx, nil, feedPause, func() error {
 		_, err := s.js.Publish(ctx, subject, data)
 		var api *jetstream.APIError
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case errors.As(err, &api) && (api.Code == 503 || api.Code == 429), errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		default:
-			return fmt.Errorf("publishing commands: %w", err)
+		if errors.As(err, &api) && (api.Code == 503 || api.Code == 429) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("%w: publishing commands: %w", errWaiting, err)
 		}
-		if err := until(ctx, time.Now().Add(feedPause)); err != nil {
-			return err
-		}
-	}
+		return err
+	})
 }
 
-// pendingReminders is how many subscriptions the schedulers have pending.
-func (s *scripServer) pendingReminders(ctx context.Context) (int, error) {
-	n, err := s.metric(ctx, "scrip_scheduler_reminders_pending")
-	return int(n), err
-}
-
-// known waits until the schedulers have that many pending and have folded what came since the server started. tell is
-// called with what they have.
-func (s *scripServer) known(ctx context.Context, n int, tell func(pending int)) error {
+// known waits until the schedulers have that many pending and have folded all events. report, which may be nil, is called
+// with how many they have.
+func (s *scripServer) known(ctx context.Context, n int, report func(pending int)) error {
 	ctx, cancel := context.WithTimeout(ctx, knownWithin)
 	defer cancel()
-	tick := time.NewTicker(knownEvery)
-	defer tick.Stop()
-	for {
-		pending, err := s.pendingReminders(ctx)
+	return poll(ctx, s.proc, knownEvery, func() error {
+		pending, err := s.metric(ctx, "scrip_scheduler_reminders_pending")
 		if err != nil {
 			return err
 		}
-		if pending == n {
-			behind, err := s.behind(ctx)
-			if err != nil || behind == "" {
+		behind := ""
+		if int(pending) == n {
+			if behind, err = s.behind(ctx); err != nil || behind == "" {
 				return err
 			}
 		}
-		if tell != nil {
-			tell(pending)
+		if report != nil {
+			report(int(pending))
 		}
-		select {
-		case <-tick.C:
-		case <-s.proc.gone:
-			return s.proc.died()
-		case <-ctx.Done():
-			behind, _ := s.behind(context.WithoutCancel(ctx))
-			return fmt.Errorf("the schedulers know of %d of %d reminders%s: %w", pending, n, behind, context.Cause(ctx))
-		}
-	}
+		return fmt.Errorf("%w: the schedulers have %.0f of %d reminders%s", errWaiting, pending, n, behind)
+	})
 }
 
 const (
 	// knownWithin bounds the filling of the largest log, on a slow machine.
 	knownWithin = time.Hour
-	// knownEvery is how often the server is asked: collecting all its metrics costs it something.
+	// knownEvery is how often metrics are read: collecting them costs the server CPU.
 	knownEvery = 100 * time.Millisecond
 )
 
-// behind says which lanes' schedulers have not folded all that their event streams hold. One that has folded nothing
-// since it started says 0: it knew all from its snapshot.
+// behind names the lanes whose schedulers have not folded their whole event stream. One that has folded nothing since it
+// started has 0: all was in its snapshot.
 func (s *scripServer) behind(ctx context.Context) (lanes string, err error) {
 	ends, err := s.ends(ctx, topology.EvtStream)
 	if err != nil {

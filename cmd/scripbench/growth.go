@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+
+	"github.com/spf13/cobra"
 )
 
 // Growth is how scrip's speed changes with what it holds.
@@ -19,19 +21,42 @@ type Growth struct {
 	Campaigns []Level `json:"campaigns"`
 }
 
-// Level is one place on the curve.
+// Level is one point of the curve.
 type Level struct {
-	// Size is coupons claimed, or campaigns there are.
+	// Size is coupons claimed, or campaigns.
 	Size    int     `json:"size"`
 	Rates   Measure `json:"median"`
 	OfFirst float64 `json:"of_the_first"` // part of the first level's rate
 }
 
-// growthRuns windows are measured at each level, one behind the other.
-const growthRuns = 3
+const (
+	// growthRuns windows are measured at each level, one after the other.
+	growthRuns = 3
+	// fewCoupons each campaign has when there are many.
+	fewCoupons = 10
+	// growthRoom is how many coupons one campaign has: more than are ever claimed.
+	growthRoom = 1_000_000_000
+)
 
-// coupons of each campaign when there are many.
-const fewCoupons = 10
+func growthCommand() *cobra.Command {
+	var f flags
+	var full bool
+	cmd := &cobra.Command{
+		Use: "growth", Short: "Measure claims a second against what is held",
+		Long: `Measure how fast scrip claims when many coupons of one campaign have been claimed, and when there are many campaigns.
+Only scrip is started.`,
+	}
+	cmd.Flags().BoolVar(&full, "full", false, "go up to 10,000,000 claimed and 1,000,000 campaigns")
+	return f.command(cmd, "claims in each of the windows measured at a level", 300_000, func(ctx context.Context, d durability, r *Report) (func(io.Writer) error, error) {
+		claimed, campaigns := []int{10_000, 1_000_000}, []int{1, 100, 10_000}
+		if full {
+			claimed, campaigns = append(claimed, 10_000_000), append(campaigns, 1_000_000)
+		}
+		g, err := growth(ctx, f.options, d, claimed, campaigns)
+		r.Growth = &g
+		return func(w io.Writer) error { return growthText(w, g) }, err
+	})
+}
 
 func growth(ctx context.Context, o options, d durability, claimed, campaigns []int) (g Growth, err error) {
 	g = Growth{Durability: d, Load: loadAverage(), Window: o.n}
@@ -43,22 +68,20 @@ func growth(ctx context.Context, o options, d durability, claimed, campaigns []i
 }
 
 // levels measures on a server of its own.
-func (o options) levels(ctx context.Context, g *Growth, d durability, sizes []int, measure func(context.Context, *stand, int, int) (Measure, error)) (levels []Level, err error) {
-	err = o.alone(ctx, d, func(st *stand) error {
-		g.Settings = st.scrip.settings()
+func (o options) levels(ctx context.Context, g *Growth, d durability, sizes []int, measure func(context.Context, *bench, int, int) (Measure, error)) (levels []Level, err error) {
+	err = o.alone(ctx, d, func(b *bench) error {
+		g.Settings = b.scrip.settings()
 		held := 0
 		for _, size := range sizes {
-			m, err := measure(ctx, st, held, size)
+			m, err := measure(ctx, b, held, size)
 			if err != nil {
-				return fmt.Errorf("at %s: %w", thousands(float64(size)), err)
+				return fmt.Errorf("at %s: %w", num(size), err)
 			}
 			held = size + growthRuns*o.n
-			l := Level{Size: size, Rates: m, OfFirst: 1}
-			if len(levels) > 0 {
-				l.OfFirst = m.Rate / levels[0].Rates.Rate
-			}
-			levels = append(levels, l)
-			fmt.Fprintf(o.progress, "growth %s, at %s: %s claims a second\n", d, thousands(float64(size)), thousands(m.Rate))
+			levels = append(levels, Level{Size: size, Rates: m})
+			l := &levels[len(levels)-1]
+			l.OfFirst = m.Rate / levels[0].Rates.Rate
+			o.printf("growth %s, at %s: %s claims a second", d, num(size), thousands(m.Rate))
 		}
 		return nil
 	})
@@ -67,84 +90,54 @@ func (o options) levels(ctx context.Context, g *Growth, d durability, sizes []in
 
 var growing = workload{name: "growth", unit: "claims", style: crowd, campaigns: 1}
 
-// grow fills one campaign from what is claimed already up to size and measures the next windows.
-func (o options) grow(ctx context.Context, st *stand, held, size int) (Measure, error) {
-	// All plans speak of one campaign with room for everybody; each goes on where the one before ended.
+// grow fills one campaign up to size, where held are claimed already, and measures the next windows.
+func (o options) grow(ctx context.Context, b *bench, held, size int) (Measure, error) {
+	// All plans are for one campaign with room for all; each continues where the one before ended.
 	part := func(first, n int) *plan {
 		p := newPlan(growing, "growth", n, o.seed)
 		p.first, p.created, p.codes[0] = first, first > 0, growthRoom
 		return p
 	}
 	if size < held {
-		return Measure{}, fmt.Errorf("%s are claimed already; give levels further apart than %d windows", thousands(float64(held)), growthRuns)
+		return Measure{}, fmt.Errorf("%s are claimed already; give levels further apart than %d windows", num(held), growthRuns)
 	}
 	if size > held {
-		if _, err := o.window(ctx, st, part(held, size-held)); err != nil {
-			return Measure{}, fmt.Errorf("filling up: %w", err)
+		if _, err := o.window(ctx, b, part(held, size-held)); err != nil {
+			return Measure{}, fmt.Errorf("filling: %w", err)
 		}
 	}
-	var runs []Measure
-	for run := range growthRuns {
-		m, err := o.window(ctx, st, part(size+run*o.n, o.n))
-		if err != nil {
-			return Measure{}, err
-		}
-		runs = append(runs, m)
-	}
-	return median(runs), nil
+	return o.windows(ctx, b, func(run int) *plan { return part(size+run*o.n, o.n) })
 }
 
-// growthRoom is how many coupons the campaign has: more than are ever claimed.
-const growthRoom = 1_000_000_000
-
 // widen creates size campaigns and measures claims spread evenly over them.
-func (o options) widen(ctx context.Context, st *stand, _, size int) (Measure, error) {
+func (o options) widen(ctx context.Context, b *bench, _, size int) (Measure, error) {
 	w := growing
 	w.campaigns = size
 	coupons := max(fewCoupons, growthRuns*4*o.n/size)
-	var runs []Measure
-	for run := range growthRuns {
+	return o.windows(ctx, b, func(run int) *plan {
 		p := spread(w, fmt.Sprint("wide", size), o.n, coupons, o.seed+uint64(run))
 		p.first, p.created = run*o.n, run > 0
-		m, err := o.window(ctx, st, p)
+		return p
+	})
+}
+
+func (o options) windows(ctx context.Context, b *bench, plan func(run int) *plan) (Measure, error) {
+	var runs []Measure
+	for run := range growthRuns {
+		m, err := o.window(ctx, b, plan(run))
 		if err != nil {
-			return Measure{}, err
+			return m, err
 		}
 		runs = append(runs, m)
 	}
 	return median(runs), nil
 }
 
-// window has a plan done from its beginning to its end.
-func (o options) window(ctx context.Context, st *stand, p *plan) (Measure, error) {
-	m, _, err := o.once(ctx, st, recipes[0], p, pace{n: p.n, limit: settleWithin})
-	if err == nil && (m.Done != p.n) {
+// window runs a whole plan.
+func (o options) window(ctx context.Context, b *bench, p *plan) (Measure, error) {
+	m, _, err := o.once(ctx, b, recipes[0], p, pace{n: p.n, limit: settleWithin})
+	if err == nil && m.Done != p.n {
 		err = fmt.Errorf("%d of %d claims were answered", m.Done, p.n)
 	}
 	return m, err
-}
-
-// growthText is a growth run for people.
-func growthText(w io.Writer, g Growth) error {
-	fmt.Fprintf(w, "growth: claims a second against what is held\ndurability: %s\n%s\nmedians of %d windows of %s claims; load average before: %s\n",
-		g.Durability.label(), g.Settings, growthRuns, thousands(float64(g.Window)), g.Load)
-	for _, part := range []struct {
-		name   string
-		levels []Level
-	}{{"CLAIMED IN ONE CAMPAIGN", g.Claimed}, {"CAMPAIGNS", g.Campaigns}} {
-		if len(part.levels) == 0 {
-			continue
-		}
-		fmt.Fprintln(w)
-		rows := [][]string{{part.name, "CLAIMS/S", "OF THE FIRST", "P50", "P99", "SERVER CPU", "MEMORY", ""}}
-		for _, l := range part.levels {
-			m := l.Rates
-			rows = append(rows, []string{thousands(float64(l.Size)), thousands(m.Rate), fmt.Sprintf("%.0f%%", l.OfFirst*100),
-				microText(m.Latency.P50), microText(m.Latency.P99), perOperation(m.ServerCPU, m.Done), mebibytes(m.Memory), ""})
-		}
-		if err := columns(w, rows); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Heap is whose the server's heap is, in bytes: a sample, taken after garbage collection.
+// Heap is the server's heap by package, in bytes: a sample after garbage collection.
 type Heap struct {
 	Scheduler int64 `json:"scheduler_bytes"`
 	Lane      int64 `json:"lane_bytes"`
 	Other     int64 `json:"other_bytes"` // NATS and all else
 }
 
-// heap asks the server for its profile.
+// heap reads the server's profile.
 func (s *scripServer) heap(ctx context.Context) (Heap, error) {
 	body, err := s.http(ctx, "/debug/pprof/heap?gc=1&debug=1")
 	if err != nil {
@@ -26,9 +26,9 @@ func (s *scripServer) heap(ctx context.Context) (Heap, error) {
 	return parseHeap(body)
 }
 
-// parseHeap adds up a profile in text form: for each place a line "objects: bytes [allocated ever] @ addresses" and
-// behind it its calls, one each line. Of what is smaller than the sampling rate only a part is in the sample, and it is
-// scaled up as pprof does.
+// parseHeap adds up a profile in text form: for each stack a line "objects: bytes [allocated ever] @ addresses", then its
+// calls, one each line. Only a part of the objects smaller than the sampling rate is in the sample; they are scaled up as
+// in pprof.
 func parseHeap(r io.Reader) (h Heap, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -49,7 +49,7 @@ func parseHeap(r io.Reader) (h Heap, err error) {
 			if _, err := fmt.Sscan(line[strings.LastIndex(line, "/")+1:], &every); err != nil {
 				return h, fmt.Errorf("heap profile: %q: %w", line, err)
 			}
-			rate = float64(every) / 2 // the header says twice the rate
+			rate = float64(every) / 2 // the header has twice the rate
 		case strings.HasPrefix(line, "# runtime.MemStats"):
 			flush()
 			return h, nil
@@ -76,7 +76,7 @@ func parseHeap(r io.Reader) (h Heap, err error) {
 	return h, lines.Err()
 }
 
-// scaled is how many bytes a sample of so many objects and bytes stands for.
+// scaled is how many bytes a sample of so many objects and bytes represents.
 func scaled(objects, bytes int64, rate float64) float64 {
 	if objects == 0 || rate <= 1 {
 		return float64(bytes)

@@ -11,11 +11,11 @@ const (
 	// Latencies are kept in microseconds, from one to two minutes, to three digits.
 	leastLatency, mostLatency = 1, 120_000_000
 	latencyDigits             = 3
-	// latencyShards keeps callers from waiting for each other.
+	// latencyShards have a lock each, so that callers rarely wait for one another.
 	latencyShards = 16
 )
 
-// latencies collects from many goroutines.
+// latencies records from many goroutines.
 type latencies struct{ shards [latencyShards]latencyShard }
 
 type latencyShard struct {
@@ -31,7 +31,7 @@ func newLatencies() *latencies {
 	return l
 }
 
-// record notes one latency. who spreads callers over the shards.
+// record adds one latency. who spreads callers over the shards.
 func (l *latencies) record(who int, d time.Duration) { l.recordMany(who, d, 1) }
 
 func (l *latencies) recordMany(who int, d time.Duration, times int) {
@@ -50,7 +50,7 @@ type Latency struct {
 	Max  int64 `json:"max_us"`
 }
 
-// result merges what was recorded. Nobody may record any more.
+// result merges the shards. It is called after the last record.
 func (l *latencies) result() Latency {
 	all := hdrhistogram.New(leastLatency, mostLatency, latencyDigits)
 	for i := range l.shards {

@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// ledger is who has been reached, and when. It is what a worker that does nothing does.
+// ledger records which customers were reached, and when. Workers do nothing else.
 type ledger struct {
 	n    int
 	at   time.Time
@@ -20,20 +19,18 @@ type ledger struct {
 
 	reached, twice, strange, early atomic.Int64
 	first, last                    atomic.Int64 // nanoseconds after the instant
-	all                            chan struct{}
-	once                           sync.Once
 }
 
 func newLedger(n int) *ledger {
-	l := &ledger{n: n, seen: make([]atomic.Uint64, (n+63)/64), lat: newLatencies(), all: make(chan struct{})}
+	l := &ledger{n: n, seen: make([]atomic.Uint64, (n+63)/64), lat: newLatencies()}
 	l.first.Store(1<<63 - 1)
 	return l
 }
 
-// reach notes customers who were reached now. who spreads workers.
+// reach records customers who were reached now. who spreads workers.
 func (l *ledger) reach(who int, customers ...int) { l.reachedAt(time.Now(), who, customers...) }
 
-// reachedAt notes customers who were reached then.
+// reachedAt records customers who were reached then.
 func (l *ledger) reachedAt(then time.Time, who int, customers ...int) {
 	late := then.Sub(l.at)
 	if late < 0 {
@@ -58,9 +55,7 @@ func (l *ledger) reachedAt(then time.Time, who int, customers ...int) {
 	l.lat.recordMany(who, late, fresh)
 	raise(&l.last, int64(late), func(old int64) bool { return int64(late) > old })
 	raise(&l.first, int64(late), func(old int64) bool { return int64(late) < old })
-	if l.reached.Add(int64(fresh)) == int64(l.n) {
-		l.once.Do(func() { close(l.all) })
-	}
+	l.reached.Add(int64(fresh))
 }
 
 func raise(v *atomic.Int64, to int64, better func(old int64) bool) {
@@ -72,32 +67,31 @@ func raise(v *atomic.Int64, to int64, better func(old int64) bool) {
 	}
 }
 
-// wait until everybody was reached. It gives up when nobody more was for as long as answers may take.
+// wait until all were reached. It gives up after patience without another one.
 func (l *ledger) wait(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	before, since := int64(0), l.at
-	for {
-		select {
-		case <-l.all:
+	return poll(ctx, nil, ledgerEvery, func() error {
+		now := l.reached.Load()
+		if now == int64(l.n) {
 			return nil
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%d of %d were reached: %w", l.reached.Load(), l.n, context.Cause(ctx))
 		}
-		if now := l.reached.Load(); now != before {
+		if now != before {
 			before, since = now, time.Now()
 		}
 		if time.Since(since) > patience {
-			return fmt.Errorf("%d of %d were reached, and nobody more for %s", before, l.n, patience)
+			return fmt.Errorf("%d of %d were reached, and no more for %s", now, l.n, patience)
 		}
-	}
+		return fmt.Errorf("%w: %d of %d were reached", errWaiting, now, l.n)
+	})
 }
 
-// result of a run. It fails if anybody was reached early, or twice, or not at all. Nobody may reach any more.
+// ledgerEvery is how often wait checks.
+const ledgerEvery = 5 * time.Millisecond
+
+// result of a run. It fails if a customer was reached early, twice, or not at all. It is called after the last reach.
 func (l *ledger) result() (DueRun, error) {
 	if twice, strange, early := l.twice.Load(), l.strange.Load(), l.early.Load(); l.reached.Load() != int64(l.n) || twice+strange+early > 0 {
-		return DueRun{}, fmt.Errorf("%d of %d were reached, %d more than once, %d before it was time, and %d who did not ask", l.reached.Load(), l.n, twice, early, strange)
+		return DueRun{}, fmt.Errorf("%d of %d were reached, %d more than once, %d early, and %d unknown", l.reached.Load(), l.n, twice, early, strange)
 	}
 	return DueRun{
 		Done: l.n, Lateness: l.lat.result(),
@@ -105,7 +99,7 @@ func (l *ledger) result() (DueRun, error) {
 	}, nil
 }
 
-// customerPrefix is what customer ids begin with; behind it stands a number.
+// customerPrefix begins customer ids; a number follows.
 const customerPrefix = "customer-"
 
 func customerID(i int) string { return customerPrefix + strconv.Itoa(i) }

@@ -22,18 +22,18 @@ const (
 	limitWriters = 8
 )
 
-// openLimit publishes what the plan would put on the log, and nothing is decided: the command lines to one stream, and
-// when that is acknowledged their event lines to another, of as many lanes as the plan's campaigns lie on. It bounds what
-// any program could do that keeps commands and events on JetStream.
-func openLimit(ctx context.Context, st *stand, p *plan, _ int) (job, error) {
-	s := st.limit
+// openLimit publishes the lines that the plan would put on the log, and nothing is decided: command lines to one stream
+// and, after the acknowledgement, their event lines to another, for as many lanes as the plan's campaigns have. It bounds
+// the rate of any program that keeps commands and events on JetStream.
+func openLimit(ctx context.Context, b *bench, p *plan, _ int) (job, error) {
+	s := b.limit
 	lanes := map[int]bool{}
 	for _, name := range p.names {
 		lanes[topology.LaneOf(name, s.desc.Lanes)] = true
 	}
 	l := &limit{js: s.js, p: p, lanes: len(lanes)}
-	for lane := range l.lanes {
-		if err := l.makeStreams(ctx, lane); err != nil {
+	for _, name := range l.streams(-1) {
+		if _, err := s.bareStream(ctx, name); err != nil {
 			return job{}, err
 		}
 	}
@@ -48,7 +48,7 @@ func openLimit(ctx context.Context, st *stand, p *plan, _ int) (job, error) {
 			return nil, err
 		}
 		js, err := jetstream.New(nc)
-		return &limitCaller{limit: l, nc: nc, js: js, lane: i % l.lanes}, err
+		return &limitCaller{limit: l, nc: nc, js: js, streams: l.streams(i % l.lanes)}, err
 	}
 	j.check = l.written
 	return j, nil
@@ -62,44 +62,42 @@ type limit struct {
 	acked atomic.Uint64
 }
 
-func (l *limit) names(lane int) (cmd, evt string) {
-	return "LIMIT_CMD_" + strconv.Itoa(lane), "LIMIT_EVT_" + strconv.Itoa(lane)
-}
-
-func (l *limit) makeStreams(ctx context.Context, lane int) error {
-	cmd, evt := l.names(lane)
-	for _, name := range []string{cmd, evt} {
-		_, err := l.js.CreateStream(ctx, jetstream.StreamConfig{
-			Name: name, Subjects: []string{name}, Storage: jetstream.FileStorage, Duplicates: 100 * time.Millisecond,
-		})
-		if err != nil {
-			return fmt.Errorf("making stream %s: %w", name, err)
+// streams are those of one lane, or of all for -1: one for commands and one for events each.
+func (l *limit) streams(lane int) (names []string) {
+	for i := range l.lanes {
+		if lane < 0 || lane == i {
+			names = append(names, "LIMIT_CMD_"+strconv.Itoa(i), "LIMIT_EVT_"+strconv.Itoa(i))
 		}
 	}
-	return nil
+	return names
+}
+
+// bareStream makes a stream as durable as scrip's, for messages without deduplication.
+func (s *scripServer) bareStream(ctx context.Context, name string) (jetstream.Stream, error) {
+	stream, err := s.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: name, Subjects: []string{name}, Storage: jetstream.FileStorage, Duplicates: 100 * time.Millisecond,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making stream %s: %w", name, err)
+	}
+	return stream, nil
 }
 
 func (l *limit) drop() {
-	for lane := range l.lanes {
-		cmd, evt := l.names(lane)
-		for _, name := range []string{cmd, evt} {
-			_ = l.js.DeleteStream(context.Background(), name) // the directory is removed anyway
-		}
+	for _, name := range l.streams(-1) {
+		_ = l.js.DeleteStream(context.Background(), name) // the directory is removed anyway
 	}
 }
 
 // written compares the number of messages on the streams with that of those acknowledged.
 func (l *limit) written(ctx context.Context, _ tally) error {
 	var messages uint64
-	for lane := range l.lanes {
-		cmd, evt := l.names(lane)
-		for _, name := range []string{cmd, evt} {
-			stream, err := l.js.Stream(ctx, name)
-			if err != nil {
-				return err
-			}
-			messages += stream.CachedInfo().State.Msgs
+	for _, name := range l.streams(-1) {
+		stream, err := l.js.Stream(ctx, name)
+		if err != nil {
+			return err
 		}
+		messages += stream.CachedInfo().State.Msgs
 	}
 	if acked := l.acked.Load(); messages != acked {
 		return fmt.Errorf("%d messages are on the streams, acknowledged were %d", messages, acked)
@@ -112,13 +110,13 @@ type limitCaller struct {
 	*limit
 	nc           *nats.Conn
 	js           jetstream.JetStream
-	lane         int
+	streams      []string // for commands and for events
 	cmds, events []byte
 }
 
 func (c *limitCaller) close() { c.nc.Close() }
 
-func (c *limitCaller) ask(ctx context.Context, from, to int, answers []answer) error {
+func (c *limitCaller) send(ctx context.Context, from, to int, answers []answer) error {
 	c.cmds, c.events = c.cmds[:0], c.events[:0]
 	now := domain.At(time.Now())
 	for i := from; i < to; i++ {
@@ -129,12 +127,10 @@ func (c *limitCaller) ask(ctx context.Context, from, to int, answers []answer) e
 		c.events = append(ev.AppendJSON(c.events), '\n')
 		answers[i] = answer{verdict: won, code: ev.Code}
 	}
-	cmd, evt := c.names(c.lane)
-	if _, err := c.js.Publish(ctx, cmd, c.cmds); err != nil {
-		return err
-	}
-	if _, err := c.js.Publish(ctx, evt, c.events); err != nil {
-		return err
+	for i, lines := range [][]byte{c.cmds, c.events} {
+		if _, err := c.js.Publish(ctx, c.streams[i], lines); err != nil {
+			return err
+		}
 	}
 	c.acked.Add(2)
 	return nil

@@ -20,7 +20,7 @@ func (s *scripServer) ends(ctx context.Context, stream func(lane int) string) ([
 	return ends, nil
 }
 
-// tail reads what each lane's stream holds behind those ends, with the instant at which each message was stored.
+// tail reads each lane's stream after those ends, with the instant at which each message was stored.
 func (s *scripServer) tail(ctx context.Context, stream func(lane int) string, ends []uint64, each func(m jetstream.Msg, stored time.Time) error) error {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()

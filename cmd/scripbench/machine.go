@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Machine is what the numbers depend on.
+// Machine describes hardware and system.
 type Machine struct {
 	Cores      int    `json:"cores"`
 	CPU        string `json:"cpu"`
@@ -21,7 +21,7 @@ type Machine struct {
 
 const unknown = "unknown"
 
-// thisMachine is described as far as /proc tells. dir is where the servers write.
+// thisMachine reads /proc. dir is where the servers write.
 func thisMachine(dir string) Machine {
 	m := Machine{Cores: runtime.NumCPU(), CPU: unknown, Memory: unknown, System: runtime.GOOS + "/" + runtime.GOARCH, Filesystem: filesystemOf(dir), Go: runtime.Version()}
 	if model := lineAfter("/proc/cpuinfo", "model name"); model != "" {
@@ -36,7 +36,7 @@ func thisMachine(dir string) Machine {
 	return m
 }
 
-// lineAfter is the rest of the first line that begins so.
+// lineAfter is the rest of the first line with that prefix.
 func lineAfter(path, begin string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,7 +51,7 @@ func lineAfter(path, begin string) string {
 	return ""
 }
 
-// filesystemOf is the type of what a directory is mounted from.
+// filesystemOf is the type and the options of a directory's mount.
 func filesystemOf(dir string) string {
 	if dir == "" {
 		dir = os.TempDir()

@@ -1,4 +1,4 @@
-// Command scripbench measures scrip beside its peers: on the same machine, in the same run, doing the same job.
+// Command scripbench measures scrip beside its peers: on the same machine, in the same run, with the same job.
 //
 //	                       ┌─> scrip serve ──────── SDK, or one request per claim
 //	workload ──> driver ───┼─> redis-server ─────── Lua, plain and pipelined
@@ -7,18 +7,18 @@
 //	                 │
 //	                 └──> rates, latencies, CPU, memory ──> medians ──> ratios ──> table, JSON, plot
 //
-// A number alone says nothing: the disk, the cores and the neighbours make it. So what is shown are ratios within a run,
-// at equal durability, with the settings beside them. And a wrong answer is not fast: after each run the codes given out
-// are checked to be distinct and the server is asked how many it has given out; if that is not what was answered, there
-// is no number.
+// A number alone depends on the disk, the cores and other programs. So results are ratios within a run, at equal
+// durability, with the settings beside them. And a wrong answer has no speed: after each run the codes given out must be
+// distinct, and the server must hold as many coupons as were answered; otherwise the run fails.
 //
-// Jobs that time asks for (expire, remind, pending) have no callers: all falls due at one instant, and what counts is when
-// the last of it is done (due.go).
+// Jobs that are due at an instant (expire, remind, pending) have no callers: all are due at one instant, and the time until
+// the last is done is measured (due.go).
 //
-// Every server is a process of its own, on a free port of the loopback, in a directory that is removed at the end. The
-// peers' clients are linked here and not in scrip.
+// Every server is a process of its own, on a free port of the loopback, in a directory that is removed at the end. This is
+// a module of its own: the product does not require the peers' clients.
 //
-// Owner: nobody. Killed by SIGKILL it leaves its directory, and on Linux no server: the kernel ends them.
+// Owner: no server and no other program. Killed by SIGKILL it leaves its directory, and on Linux no server: the kernel ends
+// them.
 package main
 
 import (

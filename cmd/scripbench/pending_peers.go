@@ -13,38 +13,31 @@ import (
 const pendingQueues = 10
 
 // holdRedis fills sorted sets, and starts Redis again from its log of commands and from a snapshot.
-func holdRedis(ctx context.Context, o options, st *stand, u subscriptions, r *PendingAtPeers) error {
-	s := st.redis
+func holdRedis(ctx context.Context, o options, b *bench, u subscriptions, r *PendingAtPeers) error {
+	s := b.redis
 	empty := usageOf(s.pid()).memory
 	if err := s.fillReminders(ctx, u, dueJob{n: r.N, queues: pendingQueues}, time.Now().Add(pendingDue)); err != nil {
 		return err
 	}
 	r.Bytes = usageOf(s.pid()).memory - empty
 	count := func() error {
-		sum := int64(0)
-		for q := range pendingQueues {
-			n, err := s.rdb.ZCard(ctx, remindQueue(q)).Result()
-			if err != nil {
-				return err
-			}
-			sum += n
+		n, err := s.reminders(ctx, pendingQueues)
+		if err == nil && n != r.N {
+			err = fmt.Errorf("%d of %d reminders are there", n, r.N)
 		}
-		if sum != int64(r.N) {
-			return fmt.Errorf("%d of %d reminders are there", sum, r.N)
-		}
-		return nil
+		return err
 	}
 	if err := count(); err != nil {
 		return err
 	}
 	var err error
-	if r.FromLog, err = s.again(ctx, st.durability); err != nil {
+	if r.FromLog, err = s.restart(ctx, b.durability); err != nil {
 		return err
 	}
 	if err := errors.Join(count(), s.rewrite(ctx)); err != nil {
 		return fmt.Errorf("after a start from the append-only file: %w", err)
 	}
-	if r.FromSnapshot, err = s.again(ctx, st.durability); err != nil {
+	if r.FromSnapshot, err = s.restart(ctx, b.durability); err != nil {
 		return err
 	}
 	if err := count(); err != nil {
@@ -53,46 +46,30 @@ func holdRedis(ctx context.Context, o options, st *stand, u subscriptions, r *Pe
 	return nil
 }
 
-// again stops Redis cleanly, starts it on what it had and says how long the start took.
-func (r *redisServer) again(ctx context.Context, d durability) (seconds float64, err error) {
-	_ = r.rdb.Close()
-	r.proc.stop(pendingStop)
-	began := time.Now()
-	err = r.start(ctx, filepath.Dir(r.proc.log), d)
-	return time.Since(began).Seconds(), err
-}
-
-// rewrite has the append-only file written anew, which makes its beginning a snapshot.
+// rewrite rewrites the append-only file, so that it begins with a snapshot.
 func (r *redisServer) rewrite(ctx context.Context) error {
 	if err := r.rdb.BgRewriteAOF(ctx).Err(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
-	tick := time.NewTicker(readyEvery)
-	defer tick.Stop()
-	for {
+	return poll(ctx, r.proc, readyEvery, func() error {
 		info, err := r.rdb.Info(ctx, "persistence").Result()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case !strings.Contains(info, "aof_rewrite_in_progress:0") || !strings.Contains(info, "aof_rewrite_scheduled:0"):
+			return fmt.Errorf("%w: the append-only file is being rewritten", errWaiting)
+		case !strings.Contains(info, "aof_last_bgrewrite_status:ok"):
+			return errors.New("rewriting the append-only file failed")
 		}
-		if strings.Contains(info, "aof_rewrite_in_progress:0") && strings.Contains(info, "aof_rewrite_scheduled:0") {
-			if !strings.Contains(info, "aof_last_bgrewrite_status:ok") {
-				return errors.New("rewriting the append-only file failed")
-			}
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+		return nil
+	})
 }
 
 // holdAsynq schedules tasks.
-func holdAsynq(ctx context.Context, o options, st *stand, u subscriptions, r *PendingAtPeers) error {
-	s := st.redis
+func holdAsynq(ctx context.Context, o options, b *bench, u subscriptions, r *PendingAtPeers) error {
+	s := b.redis
 	empty := usageOf(s.pid()).memory
 	if err := s.scheduleTasks(ctx, u.tasks(r.N, 1), time.Now().Add(pendingDue)); err != nil {
 		return err
@@ -102,8 +79,8 @@ func holdAsynq(ctx context.Context, o options, st *stand, u subscriptions, r *Pe
 }
 
 // holdRiver schedules jobs.
-func holdRiver(ctx context.Context, o options, st *stand, u subscriptions, r *PendingAtPeers) error {
-	pool, err := st.postgres.riverPool(ctx)
+func holdRiver(ctx context.Context, o options, b *bench, u subscriptions, r *PendingAtPeers) error {
+	pool, err := b.postgres.riverPool(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,7 +99,7 @@ func holdRiver(ctx context.Context, o options, st *stand, u subscriptions, r *Pe
 	return nil
 }
 
-// within says whether one of a path's directories begins so.
+// within reports whether one of a path's directories has the prefix.
 func within(path, prefix string) bool {
 	return strings.Contains(filepath.ToSlash(path), "/"+prefix)
 }

@@ -8,13 +8,13 @@ import (
 // zipfS is the exponent of claim-spread: the first of 10,000 campaigns gets about a seventh of the claims.
 const zipfS = 1.1
 
-// plan is a workload in numbers: which campaign and customer operation i is for. The same for every system.
+// plan is the campaign and the customer of each operation, the same for every system.
 type plan struct {
 	workload
-	// id keeps the campaigns of one run apart from those of another on the same server.
+	// id is the prefix of the campaigns' names, so that runs on one server have different ones.
 	id string
 	n  int
-	// first is how many operations of earlier plans on the same campaigns came before; created says that those exist.
+	// first is how many operations earlier plans had on the same campaigns; created: those exist.
 	first   int
 	created bool
 	// names of the campaigns, and how many coupons each has.
@@ -75,13 +75,13 @@ func (p *plan) index(i int) int {
 
 func (p *plan) campaign(i int) string { return p.names[p.index(i)] }
 
-// customer of operation i: everybody comes once.
+// customer of operation i: each claims once.
 func (p *plan) customer(i int) string { return "customer-" + strconv.Itoa(p.first+i) }
 
-// order that redeems what operation i claimed.
+// order that redeems the coupon of operation i.
 func (p *plan) order(i int) string { return "order-" + strconv.Itoa(p.first+i) }
 
-// code is what peers, who can not make codes, have as the number n of campaign c: as long as one of scrip's.
+// code is number n of campaign c at peers, which cannot make codes: as long as one of scrip's.
 func code(c, n int) string {
 	const symbols = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 	var b [14]byte

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"image/color"
 	"io"
+	"os"
 	"slices"
 
 	"gonum.org/v1/plot"
@@ -14,6 +15,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
 const (
@@ -112,7 +115,7 @@ func panel(title string) *plot.Plot {
 	return p
 }
 
-// bars shows how fast each system was, the first on top.
+// bars shows the rate of each system, the first on top.
 func bars(t Table) (*plot.Plot, error) {
 	p := panel(fmt.Sprintf("%s, %s", t.Workload, t.Durability))
 	p.X.Label.Text = t.Unit + " a second"
@@ -226,4 +229,8 @@ func short(v float64) string {
 		return fmt.Sprintf("%gk", v/1e3)
 	}
 	return fmt.Sprintf("%g", v)
+}
+
+func drawFile(path string, r Report) error {
+	return atomicfile.WriteFunc(path, 0o644, func(w *os.File) error { return plotReport(w, r) })
 }

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,7 +14,7 @@ import (
 )
 
 // postgresServer is a PostgreSQL of its own, made and run as scrip makes its private one, with the settings that such a
-// load wants: much memory, few checkpoints.
+// load needs: much memory, few checkpoints.
 type postgresServer struct {
 	binaries   pgd.Binaries
 	cluster    *pgd.Cluster
@@ -26,15 +28,10 @@ func (s *postgresServer) missing() (err error) {
 	return err
 }
 
-// commit is PostgreSQL's word for a durability.
-func (d durability) commit() string {
-	if d == interval {
-		return "off"
-	}
-	return "on"
-}
+// commit is the value of synchronous_commit.
+func (d durability) commit() string { return d.choose("on", "off") }
 
-func (s *postgresServer) start(ctx context.Context, dir string, d durability) error {
+func (s *postgresServer) start(ctx context.Context, dir string, d durability) (err error) {
 	s.durability = d
 	s.cluster = pgd.Open(pgd.Options{
 		DataDir:      dir,
@@ -47,7 +44,6 @@ func (s *postgresServer) start(ctx context.Context, dir string, d durability) er
 		},
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	var err error
 	if s.url, err = s.cluster.Start(ctx); err != nil {
 		return err
 	}
@@ -72,4 +68,40 @@ func (s *postgresServer) stop() {
 		defer cancel()
 		_ = s.cluster.Stop(ctx)
 	}
+}
+
+// checkpoint writes what was loaded to disk, so that no run pays for it. It needs the superuser.
+func (s *postgresServer) checkpoint(ctx context.Context) error {
+	url := s.cluster.AdminURL()
+	if url == "" {
+		return errors.New("CHECKPOINT: the cluster has no socket for its superuser; use a shorter directory (TMPDIR)")
+	}
+	db, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("CHECKPOINT: %w", err)
+	}
+	defer db.Close(context.WithoutCancel(ctx))
+	if _, err := db.Exec(ctx, "CHECKPOINT"); err != nil {
+		return fmt.Errorf("CHECKPOINT: %w", err)
+	}
+	return nil
+}
+
+func (s *postgresServer) execute(ctx context.Context, statements ...string) error {
+	for _, sql := range statements {
+		if _, err := s.db.Exec(ctx, sql); err != nil {
+			first, _, _ := strings.Cut(sql, "(")
+			return fmt.Errorf("%s: %w", first, err)
+		}
+	}
+	return nil
+}
+
+// load copies rows into a table until next returns nil.
+func (s *postgresServer) load(ctx context.Context, table, columns string, next func() []any) error {
+	rows := pgx.CopyFromFunc(func() ([]any, error) { return next(), nil })
+	if _, err := s.db.CopyFrom(ctx, pgx.Identifier{table}, strings.Fields(columns), rows); err != nil {
+		return fmt.Errorf("filling PostgreSQL: %w", err)
+	}
+	return nil
 }

@@ -8,13 +8,10 @@ import (
 )
 
 // pgBatchCaller claims for many customers in one transaction: one statement per campaign, all sent in one go.
-type pgBatchCaller struct {
-	pgCaller
-	seen []int
-}
+type pgBatchCaller struct{ pgCaller }
 
 // $1 = campaign   $2 = customers   $3 = coupons below this number are most likely claimed
-// A row for everybody who got a coupon. Customers who have one already are left out before a coupon is looked for.
+// A row for each customer who got a coupon. Customers who have one already are left out before a coupon is looked for.
 const pgClaimManySQL = `
 WITH want AS (
   SELECT customer_id, row_number() OVER () AS k FROM unnest($2::text[]) AS w(customer_id)
@@ -33,7 +30,7 @@ UPDATE coupon SET order_id = o.order_id FROM unnest($1::text[], $2::text[]) AS o
 WHERE coupon.code = o.code AND coalesce(coupon.customer_id, '') <> '' AND coupon.order_id IS NULL
 RETURNING coupon.code`
 
-func (c *pgBatchCaller) ask(ctx context.Context, from, to int, answers []answer) error {
+func (c *pgBatchCaller) send(ctx context.Context, from, to int, answers []answer) error {
 	operation := make(map[string]int, to-from)
 	byCampaign := map[int][]string{}
 	for i := from; i < to; i++ {
@@ -59,8 +56,8 @@ func (c *pgBatchCaller) ask(ctx context.Context, from, to int, answers []answer)
 	return nil
 }
 
-// claim runs one transaction. It returns who got nothing where something may be left before the place it began at; who
-// got nothing where it began at the beginning is refused.
+// claim runs one transaction. It returns the customers who got nothing in campaigns where it did not search from the
+// beginning; in the others they are refused.
 func (c *pgBatchCaller) claim(ctx context.Context, byCampaign map[int][]string, operation map[string]int, answers []answer) (map[int][]string, error) {
 	batch := &pgx.Batch{}
 	again := map[int][]string{}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,14 +19,14 @@ import (
 // clockTick is the unit of CPU times in /proc, a hundredth of a second on every Linux that Go runs on.
 const clockTick = 10 * time.Millisecond
 
-// process is a server that we have started.
+// process is a server that scripbench started.
 type process struct {
 	cmd  *exec.Cmd
 	log  string
 	gone chan struct{}
 }
 
-// startProcess runs a program whose output goes to a file.
+// startProcess runs a program whose output is appended to the file log.
 func startProcess(log string, program string, args ...string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -35,13 +37,13 @@ func startProcess(log string, program string, args ...string) (*process, error) 
 	p.cmd.SysProcAttr = dieWithUs()
 	started := make(chan error)
 	go func() {
-		// The kernel's signal is sent when the thread that started the process ends, so that thread is kept.
+		// The kernel sends its signal when the thread that started the process ends, so that thread is kept.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = p.cmd.Wait() // how it ended is asked for where it matters
+			_ = p.cmd.Wait() // died reports how it ended
 		}
 		_ = out.Close()
 		close(p.gone)
@@ -54,32 +56,59 @@ func startProcess(log string, program string, args ...string) (*process, error) 
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// stop asks for a clean end and, after the given time, for any.
+// stop sends SIGTERM and, after the given time, SIGKILL.
 func (p *process) stop(within time.Duration) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	late := time.NewTimer(within)
-	defer late.Stop()
 	select {
 	case <-p.gone:
-	case <-late.C:
-		_ = p.cmd.Process.Kill()
-		<-p.gone
+	case <-time.After(within):
+		p.kill()
 	}
 }
 
-// died says why a server that should run does not, with what it said last.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.gone
+}
+
+// died is the error of a server that ended too early, with the end of its output.
 func (p *process) died() error {
-	said, _ := os.ReadFile(p.log)
-	if len(said) > 2000 {
-		said = said[len(said)-2000:]
-	}
-	return fmt.Errorf("%s ended (%s); it said: %s", filepath.Base(p.cmd.Path), p.cmd.ProcessState, bytes.TrimSpace(said))
+	output, _ := os.ReadFile(p.log)
+	output = output[max(0, len(output)-2000):]
+	return fmt.Errorf("%s ended (%s); its output: %s", filepath.Base(p.cmd.Path), p.cmd.ProcessState, bytes.TrimSpace(output))
 }
 
-// usage is what a process and all that it started have used.
+// errWaiting is what a check of poll returns, wrapped, while its condition does not hold yet.
+var errWaiting = errors.New("not yet")
+
+// poll calls check at once and then each time every has passed, until it returns nil or an error other than errWaiting.
+// It fails when ctx ends, or when the server p, which may be nil, does.
+func poll(ctx context.Context, p *process, every time.Duration, check func() error) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var gone chan struct{}
+	if p != nil {
+		gone = p.gone
+	}
+	for {
+		err := check()
+		if !errors.Is(err, errWaiting) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-gone:
+			return p.died()
+		case <-ctx.Done():
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// usage is what a process and its descendants have used.
 type usage struct {
 	cpu    time.Duration
-	memory int64 // bytes: what is theirs alone, and what they share counted once; no file cache
+	memory int64 // bytes: private memory, and shared memory counted once; no file cache
 }
 
 // usageOf adds up a process tree; zero where there is no /proc.
@@ -88,33 +117,44 @@ func usageOf(root int) usage {
 	var shared int64
 	for _, pid := range tree(root) {
 		if f, err := statFields(pid); err == nil {
-			for _, field := range []int{13, 14, 15, 16} { // utime stime and those of children that have ended
-				n, _ := strconv.ParseInt(f[field], 10, 64)
-				u.cpu += time.Duration(n) * clockTick
-			}
+			u.cpu += ticks(f, 13, 14, 15, 16) // utime stime and those of children that have ended
 		}
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		private, common, err := resident(pid)
 		if err != nil {
 			continue // it has just ended
 		}
-		u.memory += statusKiB(status, "RssAnon:") << 10
-		shared = max(shared, statusKiB(status, "RssShmem:")<<10)
+		u.memory += private
+		shared = max(shared, common)
 	}
 	u.memory += shared
 	return u
 }
 
-func statusKiB(status []byte, name string) int64 {
-	_, rest, ok := bytes.Cut(status, []byte("\n"+name))
-	if !ok {
-		return 0
+// resident is the memory of one process in bytes, private and shared, without file cache.
+func resident(pid int) (private, shared int64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(line, ":")
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		switch name {
+		case "RssAnon":
+			private = kib << 10
+		case "RssShmem":
+			shared = kib << 10
+		}
 	}
-	fields := bytes.Fields(rest)
-	if len(fields) == 0 {
-		return 0
+	return private, shared, err
+}
+
+// ticks adds up some of the fields, which are times in clock ticks.
+func ticks(fields []string, which ...int) (sum time.Duration) {
+	for _, i := range which {
+		if i < len(fields) {
+			n, _ := strconv.ParseInt(fields[i], 10, 64)
+			sum += time.Duration(n) * clockTick
+		}
 	}
-	n, _ := strconv.ParseInt(string(fields[0]), 10, 64)
-	return n
+	return sum
 }
 
 // statFields are those of /proc/<pid>/stat, counted from 0; the program's name, which may hold anything, is left empty.
@@ -124,26 +164,19 @@ func statFields(pid int) ([]string, error) {
 		return nil, err
 	}
 	end := bytes.LastIndexByte(raw, ')')
-	fields := append([]string{strconv.Itoa(pid), ""}, strings.Fields(string(raw[end+1:]))...)
-	if len(fields) < 17 {
-		return nil, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
-	return fields, nil
+	return append([]string{strconv.Itoa(pid), ""}, strings.Fields(string(raw[end+1:]))...), nil
 }
 
-// tree is a process and all that it started and that live.
+// tree is a process and its descendants.
 func tree(root int) []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
+	entries, _ := os.ReadDir("/proc")
 	children := map[int][]int{}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		if f, err := statFields(pid); err == nil {
+		if f, err := statFields(pid); err == nil && len(f) > 3 {
 			parent, _ := strconv.Atoi(f[3])
 			children[parent] = append(children[parent], pid)
 		}
@@ -164,23 +197,40 @@ func ownCPU() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// meter watches a server during a run.
-type meter struct {
-	root        int
-	server, own time.Duration
-	all         time.Duration
-	stopped     chan struct{}
-	watching    sync.WaitGroup
-	peak        int64
+// machineCPU is what all processes of the machine and its kernel have used, and what its host took away; 0 where there
+// is no /proc.
+func machineCPU() time.Duration {
+	// user nice system, then irq softirq steal, which follow idle and iowait
+	return ticks(strings.Fields(lineAfter("/proc/stat", "cpu ")), 0, 1, 2, 5, 6, 7)
 }
 
-// memoryEvery is how often memory is looked at.
+// spent is the CPU time of a run, in seconds, and the peak of the server's memory, in bytes.
+type spent struct {
+	// ServerCPU is that of the server's processes, ClientCPU that of scripbench with workers and client libraries,
+	// OthersCPU that of everything else on the machine, the kernel's own threads included.
+	ServerCPU float64 `json:"server_cpu_s"`
+	ClientCPU float64 `json:"client_cpu_s"`
+	OthersCPU float64 `json:"others_cpu_s"`
+	// Memory is the peak of the server's processes, without file cache.
+	Memory int64 `json:"memory_bytes"`
+}
+
+// meter watches a server during a run.
+type meter struct {
+	root     int
+	first    usage
+	own, all time.Duration
+	stopped  chan struct{}
+	watching sync.WaitGroup
+	peak     int64
+}
+
+// memoryEvery is how often memory is read.
 const memoryEvery = 250 * time.Millisecond
 
 func startMeter(root int) *meter {
-	m := &meter{root: root, stopped: make(chan struct{})}
-	first := usageOf(root)
-	m.server, m.own, m.all, m.peak = first.cpu, ownCPU(), machineCPU(), first.memory
+	m := &meter{root: root, first: usageOf(root), own: ownCPU(), all: machineCPU(), stopped: make(chan struct{})}
+	m.peak = m.first.memory
 	m.watching.Go(func() {
 		tick := time.NewTicker(memoryEvery)
 		defer tick.Stop()
@@ -196,24 +246,12 @@ func startMeter(root int) *meter {
 	return m
 }
 
-// stop returns the CPU time of server, clients and everybody else since the start, and the peak of the server's memory.
-func (m *meter) stop() (server, own, others time.Duration, peak int64) {
+// stop returns what was used since the start.
+func (m *meter) stop() spent {
 	close(m.stopped)
 	m.watching.Wait()
 	last := usageOf(m.root)
-	server, own = last.cpu-m.server, ownCPU()-m.own
-	return server, own, max(0, machineCPU()-m.all-server-own), max(m.peak, last.memory)
-}
-
-// machineCPU is what all processes of the machine and its kernel have used, and what its host took away; 0 where there
-// is no /proc.
-func machineCPU() (sum time.Duration) {
-	f := strings.Fields(lineAfter("/proc/stat", "cpu "))
-	for _, at := range []int{0, 1, 2, 5, 6, 7} { // user nice system, then irq softirq steal behind idle and iowait
-		if at < len(f) {
-			n, _ := strconv.ParseInt(f[at], 10, 64)
-			sum += time.Duration(n) * clockTick
-		}
-	}
-	return sum
+	server, own := last.cpu-m.first.cpu, ownCPU()-m.own
+	others := max(0, machineCPU()-m.all-server-own)
+	return spent{server.Seconds(), own.Seconds(), others.Seconds(), max(m.peak, last.memory)}
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisServer is a redis-server with an append-only file. The file is never rewritten meanwhile, and no snapshots are
-// made: both would only slow it.
+// redisServer is a redis-server with an append-only file. The file is not rewritten during a run, and no snapshots are
+// written: both would only slow it.
 type redisServer struct {
 	binary, version string
 
+	dir        string
 	proc       *process
 	addr       string
 	durability durability
@@ -26,25 +27,18 @@ type redisServer struct {
 	scripts    redisScripts
 }
 
-func (r *redisServer) missing() error {
-	binary, err := exec.LookPath("redis-server")
-	if err != nil {
+func (r *redisServer) missing() (err error) {
+	if r.binary, err = exec.LookPath("redis-server"); err != nil {
 		return errors.New("redis-server is missing: apt-get install -y redis-server (docker/setup.sh bench does)")
 	}
-	r.binary = binary
 	return nil
 }
 
-// fsync is Redis' word for a durability.
-func (d durability) fsync() string {
-	if d == interval {
-		return "everysec"
-	}
-	return "always"
-}
+// fsync is the value of appendfsync.
+func (d durability) fsync() string { return d.choose("always", "everysec") }
 
 func (r *redisServer) start(ctx context.Context, dir string, d durability) error {
-	r.durability = d
+	r.dir, r.durability = dir, d
 	port, err := freePort()
 	if err != nil {
 		return err
@@ -56,8 +50,16 @@ func (r *redisServer) start(ctx context.Context, dir string, d durability) error
 	if err != nil {
 		return err
 	}
-	r.rdb = redis.NewClient(&redis.Options{Addr: r.addr, PoolSize: 8, ReadTimeout: patience, Protocol: 2, DisableIdentity: true})
-	if err := r.ready(ctx); err != nil {
+	r.rdb = r.client(8)
+	ready, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	err = poll(ready, r.proc, readyEvery, func() error {
+		if err := r.rdb.Ping(ready).Err(); err != nil {
+			return fmt.Errorf("%w ready: %w", errWaiting, err)
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	info, err := r.rdb.Info(ctx, "server").Result()
@@ -72,7 +74,14 @@ func (r *redisServer) start(ctx context.Context, dir string, d durability) error
 	return r.scripts.load(ctx, r.rdb)
 }
 
-// freePort is free now; Redis has no way to choose one by itself.
+// client has up to so many connections. It does not retry: a script that ran twice would give a wrong answer.
+func (r *redisServer) client(connections int) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: r.addr, PoolSize: connections, ReadTimeout: patience, WriteTimeout: patience, Protocol: 2, DisableIdentity: true, MaxRetries: -1,
+	})
+}
+
+// freePort is free now; Redis cannot choose one by itself.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -80,26 +89,6 @@ func freePort() (string, error) {
 	}
 	defer l.Close()
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
-}
-
-func (r *redisServer) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
-	defer cancel()
-	tick := time.NewTicker(readyEvery)
-	defer tick.Stop()
-	for {
-		err := r.rdb.Ping(ctx).Err()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-r.proc.gone:
-			return r.proc.died()
-		case <-ctx.Done():
-			return errors.Join(errors.New("it does not answer"), err, ctx.Err())
-		}
-	}
 }
 
 func (r *redisServer) settings() string {
@@ -118,3 +107,32 @@ func (r *redisServer) stop() {
 		r.proc.stop(stopWithin)
 	}
 }
+
+// restart stops Redis cleanly, starts it on the same files and returns how many seconds the start took.
+func (r *redisServer) restart(ctx context.Context, d durability) (seconds float64, err error) {
+	_ = r.rdb.Close()
+	r.proc.stop(pendingStop)
+	began := time.Now()
+	err = r.start(ctx, r.dir, d)
+	return time.Since(began).Seconds(), err
+}
+
+// fill pipelines the commands that add makes for chunks [from, to) of n items.
+func (r *redisServer) fill(ctx context.Context, n int, add func(pipe redis.Pipeliner, from, to int)) error {
+	pipe := r.rdb.Pipeline()
+	for from := 0; from < n; from += redisFill {
+		to := min(from+redisFill, n)
+		add(pipe, from, to)
+		if pipe.Len() >= redisFillLists || to == n {
+			if _, err := pipe.Exec(ctx); err != nil {
+				return fmt.Errorf("filling Redis: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+const (
+	// redisFill is how many items a command has when Redis is filled, redisFillLists how many commands a pipeline.
+	redisFill, redisFillLists = 1000, 32
+)

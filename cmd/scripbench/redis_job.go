@@ -8,32 +8,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The well-known recipe: a list of free codes and a hash customer → code per campaign; Redis runs one script at a time,
-// so nobody gets between its lines.
+// The well-known recipe: a list of free codes and a hash customer → code per campaign. Redis runs one script at a time,
+// so each is atomic.
 const (
 	// KEYS = free codes, holders   ARGV = customer
-	// Answers the code, "=" and the code for a repeat, nil when all are gone.
-	luaClaim = `
+	// Returns the code, "=" and the code for a repeat, nil when no code is left.
+	luaClaim     = luaClaimHead + "\nreturn code"
+	luaClaimHead = `
 local had = redis.call('HGET', KEYS[2], ARGV[1])
 if had then return '=' .. had end
 local code = redis.call('LPOP', KEYS[1])
 if not code then return false end
-redis.call('HSET', KEYS[2], ARGV[1], code)
-return code`
+redis.call('HSET', KEYS[2], ARGV[1], code)`
 
 	// KEYS = free codes, holders, states   ARGV = customer
-	// As above, and writes down that the code is somebody's, so that it can be redeemed.
-	luaClaimToRedeem = `
-local had = redis.call('HGET', KEYS[2], ARGV[1])
-if had then return '=' .. had end
-local code = redis.call('LPOP', KEYS[1])
-if not code then return false end
-redis.call('HSET', KEYS[2], ARGV[1], code)
+	// As above, and stores that the code is claimed, so that it can be redeemed.
+	luaClaimToRedeem = luaClaimHead + `
 redis.call('HSET', KEYS[3], code, '')
 return code`
 
 	// KEYS = states   ARGV = code, order
-	// 1 = redeemed, for this order; 0 = redeemed for another; nil = nobody's.
+	// 1 = redeemed, for this order; 0 = redeemed for another; nil = not claimed.
 	luaRedeem = `
 local state = redis.call('HGET', KEYS[1], ARGV[1])
 if not state then return false end
@@ -60,20 +55,15 @@ func (s *redisScripts) load(ctx context.Context, rdb *redis.Client) (err error) 
 // redisRecipe pipelines so many commands on each connection.
 type redisRecipe struct{ pipeline int }
 
-// redisFill is how many codes are pushed in one go.
-const redisFill = 1000
-
-func (rc redisRecipe) open(ctx context.Context, st *stand, p *plan, callers int) (job, error) {
-	r := st.redis
-	if err := r.fill(ctx, p); err != nil {
+func (rc redisRecipe) open(ctx context.Context, b *bench, p *plan, callers int) (job, error) {
+	r := b.redis
+	if err := r.fillCodes(ctx, p); err != nil {
 		return job{}, err
 	}
 	if p.style == alone {
 		callers = 1
 	}
-	rdb := redis.NewClient(&redis.Options{
-		Addr: r.addr, PoolSize: callers, ReadTimeout: patience, WriteTimeout: patience, Protocol: 2, DisableIdentity: true, MaxRetries: -1,
-	})
+	rdb := r.client(callers)
 	j := job{callers: callers, batch: rc.pipeline, inFlight: callers * rc.pipeline}
 	keys := newRedisKeys(p)
 	j.caller = func(context.Context, int) (caller, error) {
@@ -84,28 +74,24 @@ func (rc redisRecipe) open(ctx context.Context, st *stand, p *plan, callers int)
 	return j, nil
 }
 
-// fill empties Redis and pushes the codes of a plan.
-func (r *redisServer) fill(ctx context.Context, p *plan) error {
+// fillCodes empties Redis and pushes the codes of a plan.
+func (r *redisServer) fillCodes(ctx context.Context, p *plan) error {
 	if err := r.rdb.FlushAll(ctx).Err(); err != nil {
 		return err
 	}
-	pipe := r.rdb.Pipeline()
-	for c, most := range p.codes {
-		codes := make([]any, 0, redisFill)
-		for n := range most {
-			codes = append(codes, code(c, n))
-			if len(codes) == redisFill || n == most-1 {
-				pipe.RPush(ctx, "codes:"+p.names[c], codes...)
-				codes = make([]any, 0, redisFill)
+	c, n := 0, -1
+	return r.fill(ctx, p.coupons(), func(pipe redis.Pipeliner, from, to int) {
+		byCampaign := map[int][]any{}
+		for range to - from {
+			if n++; n == p.codes[c] {
+				c, n = c+1, 0
 			}
+			byCampaign[c] = append(byCampaign[c], code(c, n))
 		}
-		if pipe.Len() >= 64 || c == len(p.codes)-1 {
-			if _, err := pipe.Exec(ctx); err != nil {
-				return fmt.Errorf("filling Redis: %w", err)
-			}
+		for c, codes := range byCampaign {
+			pipe.RPush(ctx, "codes:"+p.names[c], codes...)
 		}
-	}
-	return nil
+	})
 }
 
 // redisKeys are those of each campaign.
@@ -132,7 +118,7 @@ type redisCaller struct {
 
 func (c *redisCaller) close() { _ = c.conn.Close() }
 
-func (c *redisCaller) ask(ctx context.Context, from, to int, answers []answer) error {
+func (c *redisCaller) send(ctx context.Context, from, to int, answers []answer) error {
 	c.cmds = c.cmds[:0]
 	for i := from; i < to; i++ {
 		k := c.p.index(i)
@@ -142,7 +128,7 @@ func (c *redisCaller) ask(ctx context.Context, from, to int, answers []answer) e
 			c.cmds = append(c.cmds, redis.NewCmd(ctx, "evalsha", c.scripts.claim, 2, c.keys.codes[k], c.keys.holders[k], c.p.customer(i)))
 		}
 	}
-	if err := c.send(ctx); err != nil {
+	if err := c.pipeline(ctx); err != nil {
 		return err
 	}
 	for n, cmd := range c.cmds {
@@ -153,7 +139,7 @@ func (c *redisCaller) ask(ctx context.Context, from, to int, answers []answer) e
 		case err != nil:
 			answers[from+n] = lost(err)
 		case text[0] == '=':
-			answers[from+n] = lost(errors.New("answered as a repeat, and nobody asked twice"))
+			answers[from+n] = lost(errors.New("answered as a repeat, without a repeated claim"))
 		default:
 			answers[from+n] = answer{verdict: won, code: text}
 		}
@@ -173,7 +159,7 @@ func (c *redisCaller) redeem(ctx context.Context, from, to int, answers []answer
 			c.cmds = append(c.cmds, redis.NewCmd(ctx, "evalsha", c.scripts.redeem, 1, c.keys.states[c.p.index(i)], answers[i].code, c.p.order(i)))
 		}
 	}
-	if err := c.send(ctx); err != nil {
+	if err := c.pipeline(ctx); err != nil {
 		return err
 	}
 	for n, cmd := range c.cmds {
@@ -184,24 +170,24 @@ func (c *redisCaller) redeem(ctx context.Context, from, to int, answers []answer
 	return nil
 }
 
-// send asks for all commands in one go and reads their answers; the errors of single ones are theirs.
-func (c *redisCaller) send(ctx context.Context) error {
+// pipeline sends all commands at once and reads their replies. Each command keeps its own error.
+func (c *redisCaller) pipeline(ctx context.Context) error {
 	switch len(c.cmds) {
 	case 0:
 		return nil
 	case 1:
-		_ = c.conn.Process(ctx, c.cmds[0]) // the command keeps it
+		_ = c.conn.Process(ctx, c.cmds[0])
 		return nil
 	}
 	pipe := c.conn.Pipeline()
 	for _, cmd := range c.cmds {
 		_ = pipe.Process(ctx, cmd)
 	}
-	_, _ = pipe.Exec(ctx) // every command keeps its own
+	_, _ = pipe.Exec(ctx)
 	return nil
 }
 
-// given asks Redis how many customers hold a code and how many codes are free.
+// given compares the answers with the holders and the free codes in Redis.
 func (r *redisServer) given(ctx context.Context, p *plan, t tally) error {
 	pipe := r.rdb.Pipeline()
 	var held, free []*redis.IntCmd

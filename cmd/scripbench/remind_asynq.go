@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// asynqAskers schedule tasks at once: its client has no way to schedule many in one go.
-	asynqAskers = 256
+	// asynqClients schedule tasks concurrently: its client cannot schedule many at once.
+	asynqClients = 256
 	// asynqServers share the queue: each takes out one task after the other, and waits for Redis each time. asynqWorkers of
 	// each work at once; they do nothing, so that each waits for Redis only.
 	asynqServers, asynqWorkers = 16, 16
-	// asynqForward is how often each server looks for what has become due, by default 5 s; asynqLook how often it looks
-	// for work when there was none, by default 1 s.
-	asynqForward, asynqLook = 100 * time.Millisecond, 10 * time.Millisecond
+	// asynqForward is how often each server searches for due tasks, by default 5 s; asynqPoll how often it polls for work
+	// when there was none, by default 1 s.
+	asynqForward, asynqPoll = 100 * time.Millisecond, 10 * time.Millisecond
 	asynqTask               = "remind"
 )
 
-// remindArgs is what a task or a job is about.
+// remindArgs are the arguments of a task or a job.
 type remindArgs struct {
 	Campaign  string   `json:"campaign"`
 	Customers []string `json:"customers"`
@@ -68,8 +68,8 @@ func (u subscriptions) tasks(n, per int) (list []remindArgs) {
 // asynqReminders schedules a task for each so many customers of a campaign.
 type asynqReminders struct{ per int }
 
-func (kind asynqReminders) run(ctx context.Context, o options, st *stand, j dueJob) (m DueRun, err error) {
-	r, l := st.redis, newLedger(j.n)
+func (kind asynqReminders) run(ctx context.Context, o options, b *bench, j dueJob) (m DueRun, err error) {
+	r, l := b.redis, newLedger(j.n)
 	tasks := newSubscriptions("remind", j.campaigns).tasks(j.n, kind.per)
 	at, err := aimed(time.Second+time.Duration(len(tasks))*30*time.Microsecond, func(at time.Time, again bool) error {
 		if err := r.rdb.FlushAll(ctx).Err(); err != nil {
@@ -80,7 +80,7 @@ func (kind asynqReminders) run(ctx context.Context, o options, st *stand, j dueJ
 	if err != nil {
 		return m, err
 	}
-	fmt.Fprintf(o.progress, "remind: asynq has %s tasks\n", thousands(float64(len(tasks))))
+	o.printf("remind: asynq has %s tasks", num(len(tasks)))
 	l.at = at
 	var worker atomic.Int64
 	handle := asynq.HandlerFunc(func(_ context.Context, t *asynq.Task) error {
@@ -93,36 +93,31 @@ func (kind asynqReminders) run(ctx context.Context, o options, st *stand, j dueJ
 	var servers []*asynq.Server
 	for range asynqServers {
 		srv := asynq.NewServer(asynq.RedisClientOpt{Addr: r.addr, PoolSize: 2 * asynqWorkers}, asynq.Config{
-			Concurrency: asynqWorkers, DelayedTaskCheckInterval: asynqForward, TaskCheckInterval: asynqLook, LogLevel: asynq.FatalLevel,
+			Concurrency: asynqWorkers, DelayedTaskCheckInterval: asynqForward, TaskCheckInterval: asynqPoll, LogLevel: asynq.FatalLevel,
 		})
 		if err = srv.Start(handle); err != nil {
 			break
 		}
 		servers = append(servers, srv)
 	}
-	var usage DueRun
 	if err == nil {
-		usage, err = measured(ctx, r, at, l.waitAnd)
+		m, err = l.measuredBy(ctx, r, l.wait)
 	}
 	var stopping sync.WaitGroup
 	for _, srv := range servers {
 		stopping.Go(srv.Shutdown) // waits for the workers
 	}
 	stopping.Wait()
-	if err != nil {
-		return m, err
-	}
-	m, err = l.result()
-	return usage.with(m), err
+	return m, err
 }
 
-// scheduleTasks hands in all tasks for an instant.
+// scheduleTasks schedules all tasks for an instant.
 func (r *redisServer) scheduleTasks(ctx context.Context, tasks []remindArgs, at time.Time) error {
-	client := asynq.NewClient(asynq.RedisClientOpt{Addr: r.addr, PoolSize: asynqAskers})
+	client := asynq.NewClient(asynq.RedisClientOpt{Addr: r.addr, PoolSize: asynqClients})
 	defer client.Close()
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
-	for range min(asynqAskers, len(tasks)) {
+	for range min(asynqClients, len(tasks)) {
 		g.Go(func() error {
 			for i := int(next.Add(1)) - 1; i < len(tasks); i = int(next.Add(1)) - 1 {
 				payload, err := json.Marshal(tasks[i])

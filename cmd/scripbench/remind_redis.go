@@ -13,10 +13,10 @@ import (
 const (
 	// remindBatch is how many reminders are taken out of a sorted set at once.
 	remindBatch = 2000
-	// remindPoll is how often the published design looks.
+	// remindPoll is how often the published design polls.
 	remindPoll = time.Second
-	// remindNap is how long the other waits when nothing is due.
-	remindNap = 5 * time.Millisecond
+	// remindPause is how long the other waits when nothing is due.
+	remindPause = 5 * time.Millisecond
 
 	// luaPop takes out what is due.
 	// KEYS = a queue   ARGV = now in seconds, how many at most
@@ -35,18 +35,18 @@ type redisReminders struct {
 
 func remindQueue(q int) string { return "remind:" + strconv.Itoa(q) }
 
-func (kind redisReminders) run(ctx context.Context, o options, st *stand, j dueJob) (m DueRun, err error) {
-	r, u, l := st.redis, newSubscriptions("remind", j.campaigns), newLedger(j.n)
+func (kind redisReminders) run(ctx context.Context, o options, b *bench, j dueJob) (m DueRun, err error) {
+	r, u, l := b.redis, newSubscriptions("remind", j.campaigns), newLedger(j.n)
 	meant := meantFor()
 	if err := r.fillReminders(ctx, u, j, meant); err != nil {
 		return m, err
 	}
-	fmt.Fprintf(o.progress, "remind: Redis has %s reminders\n", thousands(float64(j.n)))
-	rdb := redis.NewClient(&redis.Options{Addr: r.addr, PoolSize: j.queues, ReadTimeout: patience, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
+	o.printf("remind: Redis has %s reminders", num(j.n))
+	rdb := r.client(j.queues)
 	defer rdb.Close()
 	c := clockFor(meant)
 	l.at = c.at
-	usage, err := measured(ctx, r, c.at, func(ctx context.Context) (DueRun, error) {
+	m, err = l.measuredBy(ctx, r, func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		polling, stop := context.WithCancel(ctx)
 		defer stop()
@@ -54,7 +54,7 @@ func (kind redisReminders) run(ctx context.Context, o options, st *stand, j dueJ
 			g.Go(func() error {
 				err := kind.work(polling, rdb, q, j.queues, c, l)
 				if polling.Err() != nil && ctx.Err() == nil {
-					return nil // everybody was reached
+					return nil // all were reached
 				}
 				return err
 			})
@@ -63,70 +63,53 @@ func (kind redisReminders) run(ctx context.Context, o options, st *stand, j dueJ
 			defer stop()
 			return l.wait(ctx)
 		})
-		return DueRun{}, g.Wait()
+		return g.Wait()
 	})
 	if err != nil {
 		return m, err
 	}
-	for q := range j.queues {
-		left, err := r.rdb.ZCard(ctx, remindQueue(q)).Result()
-		if err != nil {
-			return m, err
-		}
-		if left != 0 {
-			return m, fmt.Errorf("%d reminders are left in queue %d", left, q)
-		}
+	left, err := r.reminders(ctx, j.queues)
+	if err == nil && left != 0 {
+		err = fmt.Errorf("%d reminders are left", left)
 	}
-	m, err = l.result()
-	return usage.with(m), err
+	return m, err
 }
 
-// with is a run's result with what it used.
-func (usage DueRun) with(m DueRun) DueRun {
-	m.ServerCPU, m.ClientCPU, m.OthersCPU, m.Memory = usage.ServerCPU, usage.ClientCPU, usage.OthersCPU, usage.Memory
-	return m
+// reminders counts those in the queues.
+func (r *redisServer) reminders(ctx context.Context, queues int) (n int, err error) {
+	for q := range queues {
+		some, err := r.rdb.ZCard(ctx, remindQueue(q)).Result()
+		if err != nil {
+			return 0, err
+		}
+		n += int(some)
+	}
+	return n, nil
 }
 
 // fillReminders puts all into their queues.
 func (r *redisServer) fillReminders(ctx context.Context, u subscriptions, j dueJob, due time.Time) error {
-	members := make([][]redis.Z, j.queues)
-	pipe := r.rdb.Pipeline()
-	flush := func(least, most int) error {
-		for q := range members {
-			if len(members[q]) >= least {
-				pipe.ZAdd(ctx, remindQueue(q), members[q]...)
-				members[q] = make([]redis.Z, 0, redisFill)
-			}
-		}
-		if pipe.Len() < most {
-			return nil
-		}
-		_, err := pipe.Exec(ctx)
-		return err
-	}
 	score := float64(due.Unix())
-	for i := range j.n {
-		q := i % j.queues
-		members[q] = append(members[q], redis.Z{Score: score, Member: u.campaign(i) + ":" + customerID(i)})
-		if len(members[q]) == redisFill {
-			if err := flush(redisFill, redisFillLists); err != nil {
-				return fmt.Errorf("filling Redis: %w", err)
+	return r.fill(ctx, j.n, func(pipe redis.Pipeliner, from, to int) {
+		members := make([][]redis.Z, j.queues)
+		for i := from; i < to; i++ {
+			members[i%j.queues] = append(members[i%j.queues], redis.Z{Score: score, Member: u.campaign(i) + ":" + customerID(i)})
+		}
+		for q, some := range members {
+			if len(some) > 0 {
+				pipe.ZAdd(ctx, remindQueue(q), some...)
 			}
 		}
-	}
-	if err := flush(1, 1); err != nil {
-		return fmt.Errorf("filling Redis: %w", err)
-	}
-	return nil
+	})
 }
 
 // work is the poller of one queue and the worker behind it.
 func (kind redisReminders) work(ctx context.Context, rdb *redis.Client, q, queues int, c clock, l *ledger) error {
 	pop, queue, customers := redis.NewScript(luaPop), remindQueue(q), make([]int, 0, remindBatch)
-	pause := remindNap
+	pause := remindPause
 	if kind.poll {
 		pause = remindPoll
-		// Pollers do not all look at the same moment.
+		// Pollers do not all poll at the same moment.
 		if err := until(ctx, time.Now().Add(time.Duration(q)*remindPoll/time.Duration(queues))); err != nil {
 			return err
 		}
@@ -164,7 +147,7 @@ func (kind redisReminders) work(ctx context.Context, rdb *redis.Client, q, queue
 	}
 }
 
-// takeOut looks what is due and removes it, in two commands, as published.
+// takeOut reads what is due and removes it, in two commands, as published.
 func takeOut(ctx context.Context, rdb *redis.Client, queue string, c clock) ([]string, error) {
 	members, err := rdb.ZRangeArgs(ctx, redis.ZRangeArgs{
 		Key: queue, Start: "-inf", Stop: strconv.FormatFloat(c.seconds(), 'f', 6, 64), ByScore: true, Count: remindBatch,

@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// riverWorkers work at once, riverFetch is how often they are given new jobs at most, riverLook how often somebody looks
-	// for some without having been told; by default 100 ms and 1 s.
+	// riverWorkers work concurrently, riverFetch is how often they get new jobs at most, riverPoll how often the client
+	// polls for some without a notification; by default 100 ms and 1 s.
 	riverWorkers = 2000
 	riverFetch   = 2 * time.Millisecond
-	riverLook    = 20 * time.Millisecond
+	riverPoll    = 20 * time.Millisecond
 	// riverInsert is how many jobs are inserted by one COPY.
 	riverInsert = 10_000
 	riverConns  = 8
-	// riverAhead: what is scheduled is made available by a service that looks when it starts and every five seconds, and
-	// takes what is due within the next five. The instant lies behind its first round.
+	// riverAhead: a service makes scheduled jobs available when it starts and every five seconds, those that are due within
+	// the next five. The instant is after its first round.
 	riverAhead = 2 * time.Second
 )
 
 // riverReminders schedules a job for each so many customers of a campaign.
 type riverReminders struct{ per int }
 
-func (kind riverReminders) run(ctx context.Context, o options, st *stand, j dueJob) (m DueRun, err error) {
-	s, l := st.postgres, newLedger(j.n)
+func (kind riverReminders) run(ctx context.Context, o options, b *bench, j dueJob) (m DueRun, err error) {
+	s, l := b.postgres, newLedger(j.n)
 	pool, err := s.riverPool(ctx)
 	if err != nil {
 		return m, err
@@ -49,7 +49,7 @@ func (kind riverReminders) run(ctx context.Context, o options, st *stand, j dueJ
 	if err != nil {
 		return m, err
 	}
-	fmt.Fprintf(o.progress, "remind: River has %s jobs\n", thousands(float64(len(jobs))))
+	o.printf("remind: River has %s jobs", num(len(jobs)))
 	l.at = at
 	workers := river.NewWorkers()
 	var worker atomic.Int64
@@ -58,7 +58,7 @@ func (kind riverReminders) run(ctx context.Context, o options, st *stand, j dueJ
 	}))
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: riverWorkers}}, Workers: workers,
-		FetchCooldown: riverFetch, FetchPollInterval: riverLook, JobTimeout: -1, Logger: slog.New(slog.DiscardHandler),
+		FetchCooldown: riverFetch, FetchPollInterval: riverPoll, JobTimeout: -1, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return m, err
@@ -66,7 +66,7 @@ func (kind riverReminders) run(ctx context.Context, o options, st *stand, j dueJ
 	if err := client.Start(ctx); err != nil {
 		return m, fmt.Errorf("starting River: %w", err)
 	}
-	usage, err := measured(ctx, s, at, l.waitAnd)
+	m, err = l.measuredBy(ctx, s, l.wait)
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := errors.Join(err, client.Stop(stopping)); err != nil {
@@ -79,8 +79,7 @@ func (kind riverReminders) run(ctx context.Context, o options, st *stand, j dueJ
 	if left != 0 {
 		return m, fmt.Errorf("%d jobs are not completed", left)
 	}
-	m, err = l.result()
-	return usage.with(m), err
+	return m, nil
 }
 
 // riverPool makes River's tables and returns connections to them, with plans as PostgreSQL makes them by default.
@@ -106,7 +105,7 @@ func (s *postgresServer) riverPool(ctx context.Context) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-// insertJobs hands in all jobs for an instant.
+// insertJobs inserts all jobs for an instant.
 func insertJobs(ctx context.Context, pool *pgxpool.Pool, jobs []remindArgs, at time.Time) error {
 	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

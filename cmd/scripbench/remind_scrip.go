@@ -15,14 +15,14 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// quiet is how long claims are looked at before the instant, and at least from it on.
+// quiet is how long the latency of claims is measured before the instant, and at least after it.
 const quiet = 2 * time.Second
 
-// remindScrip subscribes n customers and counts them on the reminder streams. They are reached when a bare consumer there
-// has their line.
-func remindScrip(ctx context.Context, o options, st *stand, j dueJob) (m DueRun, err error) {
-	s, u := st.scrip, newSubscriptions("remind", j.campaigns)
-	// As much time as subscribing, and the read tables after it, take; if more is needed the opening is moved.
+// remindScrip subscribes n customers and counts them on the reminder streams. A customer is reached
+// when a bare consumer there has the line.
+func remindScrip(ctx context.Context, o options, b *bench, j dueJob) (m DueRun, err error) {
+	s, u := b.scrip, newSubscriptions("remind", j.campaigns)
+	// The time that subscribing and the read tables take; if more is needed the opening is moved.
 	lead := time.Second + time.Duration(j.n)*30*time.Microsecond
 	at, err := aimed(lead, func(at time.Time, again bool) error {
 		if err := u.open(ctx, s, at, again); err != nil {
@@ -41,7 +41,7 @@ func remindScrip(ctx context.Context, o options, st *stand, j dueJob) (m DueRun,
 	if err != nil {
 		return m, err
 	}
-	fmt.Fprintf(o.progress, "remind: %s subscriptions are pending\n", thousands(float64(j.n)))
+	o.printf("remind: %s subscriptions are pending", num(j.n))
 	events, err := s.ends(ctx, topology.EvtStream)
 	if err != nil {
 		return m, err
@@ -56,34 +56,37 @@ func remindScrip(ctx context.Context, o options, st *stand, j dueJob) (m DueRun,
 		return m, err
 	}
 	defer func() { stop(); listener.wait() }()
-	work := func(ctx context.Context) (DueRun, error) {
-		if err := s.told(ctx); err != nil {
-			return DueRun{}, err
-		}
-		return DueRun{}, listener.listen(listening, l)
-	}
 	if !j.unread {
 		if err := listener.listen(listening, l); err != nil {
 			return m, err
 		}
-		work = l.waitAnd
 	}
-	claims, err := o.claimBeside(ctx, st, j.claims, at)
-	if err != nil {
-		return m, err
-	}
-	usage, err := measured(ctx, s, at, work)
+	stopClaims := make(chan struct{})
+	claims, waitClaims := o.claimBeside(ctx, b, j.claims, at, stopClaims)
+	usage, err := measured(ctx, s, at, func(ctx context.Context) (DueRun, error) {
+		if !j.unread {
+			return DueRun{}, l.wait(ctx)
+		}
+		if err := s.published(ctx); err != nil {
+			return DueRun{}, err
+		}
+		return DueRun{}, listener.listen(listening, l)
+	})
 	if err == nil && j.unread {
 		err = l.wait(ctx)
 	}
-	claimed, claimsErr := claims(err == nil)
+	if err == nil && j.claims > 0 {
+		err = until(ctx, at.Add(quiet))
+	}
+	close(stopClaims)
+	claimsErr := waitClaims()
 	if err != nil {
 		return m, err
 	}
 	if claimsErr != nil {
 		return m, fmt.Errorf("claims beside: %w", claimsErr)
 	}
-	// Whatever is on the streams by now must have been counted, so that a repeat behind the last line is seen.
+	// All that is on the streams by now must have been counted, so that a repeat after the last line is noticed.
 	if err := s.known(ctx, 0, nil); err != nil {
 		return m, err
 	}
@@ -93,8 +96,8 @@ func remindScrip(ctx context.Context, o options, st *stand, j dueJob) (m DueRun,
 	if m, err = l.result(); err != nil {
 		return m, err
 	}
-	m = usage.with(m)
-	seen.Before, seen.During = claimed.split(at, time.Duration(m.All*float64(time.Second)))
+	m.spent = usage.spent
+	seen.Before, seen.During = claims.split(at, time.Duration(m.All*float64(time.Second)))
 	seen.Messages, seen.Lines, seen.Bytes = int(listener.messages.Load()), int(listener.lines.Load()), listener.bytes.Load()
 	seen.Line = time.Unix(0, listener.stored.Load()).Sub(at).Seconds()
 	*j.grown = grown{messages: seen.Messages, lines: seen.Lines, bytes: int(listener.payload.Load())}
@@ -102,35 +105,32 @@ func remindScrip(ctx context.Context, o options, st *stand, j dueJob) (m DueRun,
 	return m, s.fired(ctx, events, j.n, at, &seen)
 }
 
-// subscribe feeds subscriptions and says how far it is.
+// subscribe feeds subscriptions and reports progress.
 func (o options) subscribe(ctx context.Context, s *scripServer, u subscriptions, from, to int) error {
 	var fed atomic.Int64
 	began := time.Now()
 	over, stop := context.WithCancel(ctx)
-	var telling sync.WaitGroup
-	telling.Go(func() {
-		tick := time.NewTicker(tellEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-over.Done():
-				return
-			case <-tick.C:
-				n := float64(fed.Load())
-				fmt.Fprintf(o.progress, "subscribing: %s of %s, %s a second\n", thousands(n), thousands(float64(to-from)), thousands(n/time.Since(began).Seconds()))
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		first := true
+		_ = poll(over, nil, reportEvery, func() error {
+			if n := float64(fed.Load()); !first {
+				o.printf("subscribing: %s of %s, %s a second", thousands(n), num(to-from), thousands(n/time.Since(began).Seconds()))
 			}
-		}
+			first = false
+			return errWaiting
+		})
 	})
 	err := u.feed(ctx, s, from, to, &fed)
 	stop()
-	telling.Wait()
+	reporting.Wait()
 	return err
 }
 
-// tellEvery is how often progress is told of what takes minutes.
-const tellEvery = 10 * time.Second
+// reportEvery is how often the progress of what takes minutes is reported.
+const reportEvery = 10 * time.Second
 
-// fired looks for the events that fired the reminders.
+// fired checks the events that fired the reminders.
 func (s *scripServer) fired(ctx context.Context, ends []uint64, n int, at time.Time, seen *ScripDue) error {
 	var ev domain.Event
 	var fired, dropped uint64
@@ -143,7 +143,7 @@ func (s *scripServer) fired(ctx context.Context, ends []uint64, n int, at time.T
 				return err
 			}
 			if ev.DueAt != domain.At(at) {
-				return fmt.Errorf("reminders were due at %s, meant was %s", ev.DueAt, domain.At(at))
+				return fmt.Errorf("reminders were due at %s, not at %s", ev.DueAt, domain.At(at))
 			}
 			fired, dropped = fired+ev.Fired, dropped+ev.Dropped
 			seen.Event = max(seen.Event, stored.Sub(at).Seconds())
@@ -151,15 +151,12 @@ func (s *scripServer) fired(ctx context.Context, ends []uint64, n int, at time.T
 		return nil
 	})
 	if err == nil && (fired != uint64(n) || dropped != 0) {
-		err = fmt.Errorf("the log says that %d of %d reminders fired and %d were dropped", fired, n, dropped)
+		err = fmt.Errorf("%d of %d reminders fired on the log and %d were dropped", fired, n, dropped)
 	}
 	return err
 }
 
-// waitAnd waits, and has nothing to tell: the result is taken later.
-func (l *ledger) waitAnd(ctx context.Context) (DueRun, error) { return DueRun{}, l.wait(ctx) }
-
-// listener counts what is on the reminder streams, from where they end when it begins.
+// listener counts the lines of the reminder streams, after the ends that they had when it was made.
 type listener struct {
 	s    *scripServer
 	ends []atomic.Uint64 // of each lane: the last message counted
@@ -171,7 +168,6 @@ type listener struct {
 	err                                     atomic.Pointer[error]
 }
 
-// listener is to count from here on.
 func (s *scripServer) listener(ctx context.Context, unread bool) (*listener, error) {
 	li := &listener{s: s, ends: make([]atomic.Uint64, s.desc.Lanes), unread: unread, g: &errgroup.Group{}}
 	ends, err := s.ends(ctx, topology.RmdStream)
@@ -181,29 +177,21 @@ func (s *scripServer) listener(ctx context.Context, unread bool) (*listener, err
 	return li, err
 }
 
-// told waits until nothing is pending nor on its way to the reminder streams.
-func (s *scripServer) told(ctx context.Context) error {
+// published waits until no reminder is pending or on its way to the reminder streams.
+func (s *scripServer) published(ctx context.Context) error {
 	if err := s.known(ctx, 0, nil); err != nil {
 		return err
 	}
-	tick := time.NewTicker(knownEvery)
-	defer tick.Stop()
-	for {
+	return poll(ctx, s.proc, knownEvery, func() error {
 		n, err := s.metric(ctx, "scrip_scheduler_outstanding")
-		if err != nil || n == 0 {
-			return err
+		if err == nil && n > 0 {
+			err = fmt.Errorf("%w: %.0f reminders are not on their streams", errWaiting, n)
 		}
-		select {
-		case <-tick.C:
-		case <-s.proc.gone:
-			return s.proc.died()
-		case <-ctx.Done():
-			return fmt.Errorf("%.0f reminders are not on their streams: %w", n, context.Cause(ctx))
-		}
-	}
+		return err
+	})
 }
 
-// listen begins to count. ctx ends it.
+// listen starts counting. ctx ends it.
 func (li *listener) listen(ctx context.Context, l *ledger) error {
 	s := li.s
 	for lane := range li.ends {
@@ -274,7 +262,7 @@ func (li *listener) take(lane int, m jetstream.Msg, l *ledger, customers *[]int)
 	return nil
 }
 
-// reached waits until all that is on the streams now has been counted.
+// reached waits until all lines that are on the streams now have been counted.
 func (li *listener) reached(ctx context.Context) error {
 	ends, err := li.s.ends(ctx, topology.RmdStream)
 	if err != nil {
@@ -282,16 +270,16 @@ func (li *listener) reached(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tick := time.NewTicker(readyEvery)
-	defer tick.Stop()
-	for lane, end := range ends {
-		for li.ends[lane].Load() < end {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return fmt.Errorf("the reminder stream of lane %d was read up to %d of %d: %w", lane, li.ends[lane].Load(), end, context.Cause(ctx))
+	err = poll(ctx, nil, readyEvery, func() error {
+		for lane, end := range ends {
+			if last := li.ends[lane].Load(); last < end {
+				return fmt.Errorf("%w: the reminder stream of lane %d was read up to %d of %d", errWaiting, lane, last, end)
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if err := li.err.Load(); err != nil {
 		return fmt.Errorf("reading the reminder streams: %w", *err)
@@ -304,71 +292,45 @@ func (li *listener) wait() { _ = li.g.Wait() }
 // besideClaims are claims of another campaign at an even pace.
 type besideClaims struct {
 	begun time.Time
-	rate  float64
-	took  []time.Duration // of each, from when it was meant to be sent; 0 = not sent
+	pace
+	took []time.Duration // of each, from when it was to be sent; 0 = not sent
 }
 
-// claimBeside begins to claim, quiet before the instant. The function that it returns ends that, some time after
-// everybody was reached, and says what was seen; wait = false ends it at once.
-func (o options) claimBeside(ctx context.Context, st *stand, rate float64, at time.Time) (end func(wait bool) (*besideClaims, error), err error) {
-	c := &besideClaims{rate: rate}
-	if rate <= 0 {
-		return func(bool) (*besideClaims, error) { return c, nil }, nil
-	}
-	p := newPlan(workload{name: "beside", unit: "claims", style: crowd, campaigns: 1}, "beside", int(rate*besideFor.Seconds()), o.seed)
-	j, err := recipes[0].open(ctx, st, p, 1)
-	if err != nil {
-		return nil, err
-	}
-	c.took = make([]time.Duration, p.n)
-	stream := j.stream
-	j.stream = func(ctx context.Context, i int, done func(answer)) error {
-		if i == 0 {
-			c.begun = time.Now()
-		}
-		meant := c.meant(i)
-		return stream(ctx, i, func(a answer) {
-			c.took[i] = time.Since(meant)
-			done(a)
-		})
-	}
-	stop, result := make(chan struct{}), make(chan error, 1)
-	go func() {
-		if err := until(ctx, at.Add(-quiet)); err != nil {
-			result <- err
-			return
-		}
-		d, err := drive(ctx, j, pace{n: p.n, limit: besideFor, rate: rate, stop: stop})
-		j.close()
-		if err == nil {
-			_, err = count(p, d.answers)
-		}
-		result <- err
-	}()
-	return func(wait bool) (*besideClaims, error) {
-		if wait {
-			if err := until(ctx, at.Add(quiet)); err != nil {
-				return nil, err
-			}
-		}
-		close(stop)
-		return c, <-result
-	}, nil
-}
-
-// meant is when claim i was to be sent.
-func (c *besideClaims) meant(i int) time.Time {
-	return c.begun.Add(time.Duration(float64(i) / c.rate * float64(time.Second)))
-}
-
-// besideFor is how long claims are made beside at most.
+// besideFor is how long claims are sent beside at most.
 const besideFor = time.Minute
+
+// claimBeside begins to claim, quiet before the instant, until stop is closed. wait returns when all are answered.
+func (o options) claimBeside(ctx context.Context, b *bench, rate float64, at time.Time, stop <-chan struct{}) (c *besideClaims, wait func() error) {
+	var g errgroup.Group
+	if rate <= 0 {
+		return &besideClaims{}, g.Wait
+	}
+	n := int(rate * besideFor.Seconds())
+	c = &besideClaims{pace: pace{n: n, limit: besideFor, rate: rate, stop: stop}, took: make([]time.Duration, n)}
+	p := newPlan(workload{name: "beside", unit: "claims", style: crowd, campaigns: 1}, "beside", n, o.seed)
+	g.Go(func() error {
+		if err := b.scrip.create(ctx, p); err != nil {
+			return err
+		}
+		p.created = true
+		if err := until(ctx, at.Add(-quiet)); err != nil {
+			return err
+		}
+		_, err := o.claimAt(ctx, b, p, c.pace, func(i int) {
+			if i == 0 {
+				c.begun = time.Now()
+			}
+		}, func(i int, took time.Duration) { c.took[i] = took })
+		return err
+	})
+	return c, g.Wait
+}
 
 // split keeps the claims before an instant apart from those within some time after it, or within a second.
 func (c *besideClaims) split(at time.Time, length time.Duration) (before, during Latency) {
 	quietly, busy := newLatencies(), newLatencies()
 	for i, took := range c.took {
-		switch after := c.meant(i).Sub(at); {
+		switch after := c.begun.Add(c.meant(i)).Sub(at); {
 		case took == 0:
 		case after < 0:
 			quietly.record(i, took)

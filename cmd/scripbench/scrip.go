@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,22 +24,16 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-const (
-	readyWithin = time.Minute
-	readyEvery  = 20 * time.Millisecond
-	// settleWithin is how long the read tables may take to catch up.
-	settleWithin = 10 * time.Minute
-)
-
-// scripServer is the real program with all its roles; bare, it is asked for its NATS only, and its lanes stay idle.
+// scripServer is the real program with all its roles; if bare, only its NATS is used, and its lanes stay idle.
 type scripServer struct {
 	binary string
 	bare   bool
-	// roles that it has, with commas between; "" = all. Without the projector it needs no PostgreSQL.
+	// roles that it has, separated by commas; "" = all. Without the projector it needs no PostgreSQL.
 	roles string
 	// within is how long it may take to become ready; 0 = readyWithin.
 	within time.Duration
 
+	dir  string
 	proc *process
 	desc datadir.Descriptor
 	nc   *nats.Conn
@@ -44,7 +42,7 @@ type scripServer struct {
 	db   *pgx.Conn
 }
 
-// findScrip is where the program is: as the caller says, beside this one, or on PATH.
+// findScrip looks for the program at the given path, else beside this one, else on PATH.
 func findScrip(given string) (string, error) {
 	if given != "" {
 		return exec.LookPath(given)
@@ -60,7 +58,7 @@ func findScrip(given string) (string, error) {
 func (s *scripServer) missing() error {
 	binary, err := findScrip(s.binary)
 	if err != nil {
-		return fmt.Errorf("the program scrip is missing (%w): make build, or say where it is with --scrip PATH", err)
+		return fmt.Errorf("the program scrip is missing (%w): run make build, or give its path with --scrip PATH", err)
 	}
 	s.binary = binary
 	if !s.bare && s.roles == "" {
@@ -70,8 +68,8 @@ func (s *scripServer) missing() error {
 }
 
 func (s *scripServer) start(ctx context.Context, dir string, d durability) error {
-	data := filepath.Join(dir, "data")
-	args := []string{"serve", "--data", data, "--nats-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--sync", string(d), "--log-level", "warn"}
+	s.dir = dir
+	args := []string{"serve", "--data", s.data(), "--nats-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--sync", string(d), "--log-level", "warn"}
 	switch {
 	case s.bare:
 		args = append(args, "--roles", "lanes")
@@ -82,7 +80,15 @@ func (s *scripServer) start(ctx context.Context, dir string, d durability) error
 	if s.proc, err = startProcess(filepath.Join(dir, "log"), s.binary, args...); err != nil {
 		return err
 	}
-	if err := s.ready(ctx, data); err != nil {
+	ready, cancel := context.WithTimeout(ctx, max(readyWithin, s.within))
+	defer cancel()
+	err = poll(ready, s.proc, readyEvery, func() (err error) {
+		if s.desc, err = datadir.Find(s.data()); err != nil || s.desc.PID != s.proc.pid() {
+			return fmt.Errorf("%w ready: %v", errWaiting, err)
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	if s.nc, err = nats.Connect(s.desc.NATSURL, nats.Name("scripbench")); err != nil {
@@ -98,32 +104,13 @@ func (s *scripServer) start(ctx context.Context, dir string, d durability) error
 	return err
 }
 
-// ready waits until the server says where it is.
-func (s *scripServer) ready(ctx context.Context, data string) error {
-	ctx, cancel := context.WithTimeout(ctx, max(readyWithin, s.within))
-	defer cancel()
-	tick := time.NewTicker(readyEvery)
-	defer tick.Stop()
-	for {
-		var err error
-		if s.desc, err = datadir.Find(data); err == nil && s.desc.PID == s.proc.pid() {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-s.proc.gone:
-			return s.proc.died()
-		case <-ctx.Done():
-			return errors.Join(errors.New("it does not become ready"), err, ctx.Err())
-		}
-	}
-}
+func (s *scripServer) data() string { return filepath.Join(s.dir, "data") }
 
 func (s *scripServer) settings() string {
-	if s.bare {
+	switch {
+	case s.bare:
 		return fmt.Sprintf("scrip serve --sync %s --roles lanes, idle", s.desc.Sync)
-	}
-	if s.roles != "" {
+	case s.roles != "":
 		return fmt.Sprintf("scrip serve --sync %s, %d lanes, --roles %s: no read tables", s.desc.Sync, s.desc.Lanes, s.roles)
 	}
 	return fmt.Sprintf("scrip serve --sync %s, %d lanes, all roles, its own PostgreSQL", s.desc.Sync, s.desc.Lanes)
@@ -146,14 +133,13 @@ func (s *scripServer) settle(ctx context.Context) error {
 }
 
 func (s *scripServer) stop() {
-	s.hangUp()
+	s.disconnect()
 	if s.proc != nil {
 		s.proc.stop(stopWithin)
 	}
 }
 
-// hangUp closes our connections.
-func (s *scripServer) hangUp() {
+func (s *scripServer) disconnect() {
 	if s.sdk != nil {
 		s.sdk.Close()
 	}
@@ -164,4 +150,91 @@ func (s *scripServer) hangUp() {
 		_ = s.db.Close(context.Background())
 	}
 	s.sdk, s.nc, s.db = nil, nil, nil
+}
+
+// restart ends the server, cleanly within the given time or, for 0, by SIGKILL, runs between, which may be nil, and
+// starts it on the same directory. It returns how many seconds ending took, when it was started, and how many seconds
+// passed until it was ready.
+func (s *scripServer) restart(ctx context.Context, d durability, within time.Duration, between func() error) (ending float64, began time.Time, ready float64, err error) {
+	began = time.Now()
+	s.disconnect()
+	if within > 0 {
+		s.proc.stop(within)
+	} else {
+		s.proc.kill()
+	}
+	ending = time.Since(began).Seconds()
+	if between != nil {
+		if err := between(); err != nil {
+			return 0, began, 0, err
+		}
+	}
+	began = time.Now()
+	err = s.start(ctx, s.dir, d)
+	return ending, began, time.Since(began).Seconds(), err
+}
+
+// resident is the private memory of the server's own process after garbage collection, in bytes; 0 where there is no
+// /proc.
+func (s *scripServer) resident(ctx context.Context) (int64, error) {
+	for range 2 { // finalizers run after the first
+		body, err := s.http(ctx, "/debug/pprof/heap?gc=1")
+		if err != nil {
+			return 0, err
+		}
+		_, err = io.Copy(io.Discard, body)
+		if err = errors.Join(err, body.Close()); err != nil {
+			return 0, err
+		}
+	}
+	private, _, _ := resident(s.pid())
+	return private, nil
+}
+
+// metric adds up a metric over its labels.
+func (s *scripServer) metric(ctx context.Context, name string) (sum float64, err error) {
+	byLane, err := s.metricByLane(ctx, name)
+	for _, v := range byLane {
+		sum += v
+	}
+	return sum, err
+}
+
+// metricByLane adds up a metric over its labels except the lane.
+func (s *scripServer) metricByLane(ctx context.Context, name string) (map[string]float64, error) {
+	body, err := s.http(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	byLane := map[string]float64{}
+	lines := bufio.NewScanner(body)
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), name+"{"); ok {
+			var v float64
+			labels, value, _ := strings.Cut(rest, "} ")
+			if _, err := fmt.Sscan(value, &v); err != nil {
+				return nil, fmt.Errorf("metric %s: %w", name, err)
+			}
+			_, lane, _ := strings.Cut(labels, `lane="`)
+			lane, _, _ = strings.Cut(lane, `"`)
+			byLane[lane] += v
+		}
+	}
+	return byLane, lines.Err()
+}
+
+func (s *scripServer) http(ctx context.Context, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.desc.HTTPURL+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, errors.Join(fmt.Errorf("%s: %s", path, resp.Status), resp.Body.Close())
+	}
+	return resp.Body, nil
 }

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// sdkInFlight is how many claims of one lane the SDK has under way at most, by its default.
+	// sdkInFlight is how many claims of one lane the SDK has in flight at most, by default.
 	sdkInFlight = 32_768
-	// pairsPerCaller: a claim and its redemption are asked by callers that wait; a crowd is so many times --callers.
+	// pairsPerCaller: callers that wait send a claim and its redemption; a crowd is so many times --callers.
 	pairsPerCaller = 16
 	// requestConns is how many connections share the callers of claim-request.
 	requestConns = 4
@@ -23,10 +23,10 @@ const (
 	creating = 4096
 )
 
-// openScrip creates the plan's campaigns and asks by the SDK: a crowd by DoAsync from one goroutine, others by callers
+// openScrip creates the plan's campaigns and claims by the SDK: a crowd by DoAsync from one goroutine, others by callers
 // that wait. In claim-request every claim is a NATS request of its own.
-func openScrip(ctx context.Context, st *stand, p *plan, callers int) (job, error) {
-	s := st.scrip
+func openScrip(ctx context.Context, b *bench, p *plan, callers int) (job, error) {
+	s := b.scrip
 	if !p.created {
 		if err := s.create(ctx, p); err != nil {
 			return job{}, err
@@ -41,7 +41,7 @@ func openScrip(ctx context.Context, st *stand, p *plan, callers int) (job, error
 			return s.sdk.DoAsync(ctx, cmd, func(o domain.Outcome, err error) { done(claimed(o, err)) })
 		}
 		return j, nil
-	case p.style == each:
+	case p.style == single:
 		return s.requests(p, j, callers)
 	}
 	j.callers = 1
@@ -93,7 +93,7 @@ func (s *scripServer) operate(ctx context.Context, names []string, command func(
 	return nil
 }
 
-// claimed is what an outcome says.
+// claimed is the answer of an outcome.
 func claimed(o domain.Outcome, err error) answer {
 	switch {
 	case err != nil:
@@ -103,12 +103,12 @@ func claimed(o domain.Outcome, err error) answer {
 	case o.Refused():
 		return lost(fmt.Errorf("refused: %s: %s", o.Refusal, o.Message))
 	case o.Repeat:
-		return lost(errors.New("answered as a repeat, and nobody asked twice"))
+		return lost(errors.New("answered as a repeat, without a repeated claim"))
 	}
 	return answer{verdict: won, code: o.Code}
 }
 
-// sdkCaller claims, and redeems where the workload says so, one by one.
+// sdkCaller claims, and redeems if the workload does, one by one.
 type sdkCaller struct {
 	s *scripServer
 	p *plan
@@ -116,7 +116,7 @@ type sdkCaller struct {
 
 func (c sdkCaller) close() {}
 
-func (c sdkCaller) ask(ctx context.Context, from, to int, answers []answer) error {
+func (c sdkCaller) send(ctx context.Context, from, to int, answers []answer) error {
 	for i := from; i < to; i++ {
 		a := claimed(c.s.sdk.Claim(ctx, c.p.campaign(i), c.p.customer(i)))
 		if a.verdict == won && c.p.redeem {
@@ -133,7 +133,7 @@ func (c sdkCaller) ask(ctx context.Context, from, to int, answers []answer) erro
 	return nil
 }
 
-// requests asks the micro service, a claim in each request.
+// requests sends each claim as a request of its own to the NATS service.
 func (s *scripServer) requests(p *plan, j job, callers int) (job, error) {
 	conns := make([]*nats.Conn, min(requestConns, callers))
 	j.close = func() {
@@ -162,7 +162,7 @@ type requestCaller struct {
 
 func (c requestCaller) close() {}
 
-func (c requestCaller) ask(ctx context.Context, from, to int, answers []answer) error {
+func (c requestCaller) send(ctx context.Context, from, to int, answers []answer) error {
 	for i := from; i < to; i++ {
 		body := append([]byte(`{"customer_id":"`), c.p.customer(i)...)
 		reply, err := c.nc.RequestWithContext(ctx, "scrip.claim."+c.p.campaign(i), append(body, `"}`...))
@@ -178,7 +178,7 @@ func (c requestCaller) ask(ctx context.Context, from, to int, answers []answer) 
 	return nil
 }
 
-// given asks the lanes' owners, and for many campaigns the read tables, how many coupons are somebody's.
+// given compares the answers with the coupons that the lane's owner, or for many campaigns the read tables, has as claimed.
 func (s *scripServer) given(ctx context.Context, p *plan, t tally) error {
 	var claimed, redeemed uint64
 	if len(p.names) == 1 {
@@ -191,16 +191,13 @@ func (s *scripServer) given(ctx context.Context, p *plan, t tally) error {
 		if err := s.settle(ctx); err != nil {
 			return err
 		}
-		// $1 = campaigns of this run begin so
+		// $1 = prefix of the names of this run
 		const sql = `SELECT coalesce(sum(claimed), 0)::bigint, coalesce(sum(redeemed), 0)::bigint FROM scrip.campaign WHERE starts_with(campaign, $1)`
 		if err := s.db.QueryRow(ctx, sql, p.id+"-").Scan(&claimed, &redeemed); err != nil {
 			return err
 		}
 	}
-	want := uint64(0)
-	if p.redeem {
-		want = uint64(t.won)
-	}
+	want := uint64(t.redeemed(p))
 	if all := uint64(p.first + t.won); claimed != all || redeemed != want {
 		return fmt.Errorf("scrip has %d coupons claimed and %d redeemed, answered were %d and %d", claimed, redeemed, all, want)
 	}

@@ -6,35 +6,46 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
-// durability is how much a system has written when it answers. Only equal ones are compared.
+// durability is what is on disk when a system answers. Only equal ones are compared.
 type durability string
 
 const (
-	// always: what was answered is on disk. scrip --sync always, Redis appendfsync always, PostgreSQL
+	// always: each answered change is on disk. scrip --sync always, Redis appendfsync always, PostgreSQL
 	// synchronous_commit on.
 	always durability = "always"
-	// interval: what was answered in the last second or two may be lost on power loss. scrip --sync interval, Redis
-	// appendfsync everysec, PostgreSQL synchronous_commit off.
+	// interval: changes of the last second or two may be lost on power loss. scrip --sync interval, Redis appendfsync
+	// everysec, PostgreSQL synchronous_commit off.
 	interval durability = "interval"
 )
 
-// label is how a durability is shown.
-func (d durability) label() string {
+// choose is the first value for always, the second for interval.
+func (d durability) choose(forAlways, forInterval string) string {
 	if d == interval {
-		return "interval (may lose the last seconds on power loss)"
+		return forInterval
 	}
-	return "always (on disk before the answer)"
+	return forAlways
 }
 
-// stopWithin is how long a server may take to end.
-const stopWithin = 20 * time.Second
+// label is the text for people.
+func (d durability) label() string {
+	return d.choose("always (on disk before the answer)", "interval (may lose the last seconds on power loss)")
+}
 
-// server is a system that has been started for a benchmark.
+const (
+	// readyWithin is how long a server may take to start, stopWithin to stop; readyEvery is how often it is polled.
+	readyWithin, stopWithin = time.Minute, 20 * time.Second
+	readyEvery              = 20 * time.Millisecond
+	// settleWithin is how long the read tables may take to catch up.
+	settleWithin = 10 * time.Minute
+)
+
+// server is a system that is started for a benchmark.
 type server interface {
-	// missing says what has to be installed, nil if nothing.
+	// missing reports what has to be installed, nil if nothing.
 	missing() error
 	// start runs it on a directory of its own.
 	start(ctx context.Context, dir string, d durability) error
@@ -42,14 +53,13 @@ type server interface {
 	settings() string
 	// pid is the root of its processes.
 	pid() int
-	// settle waits until the server has nothing left to do in the background, so that a run does not pay for the one
-	// before.
+	// settle waits until the server has no background work left, so that a run does not pay for the one before.
 	settle(ctx context.Context) error
 	stop()
 }
 
-// stand is all servers of a benchmark, at one durability.
-type stand struct {
+// bench is the servers of a benchmark, at one durability.
+type bench struct {
 	dir        string
 	durability durability
 	scrip      *scripServer
@@ -59,9 +69,9 @@ type stand struct {
 	started    []server
 }
 
-// newStand describes the servers; nothing runs yet.
-func newStand(d durability, scripBinary string) *stand {
-	return &stand{
+// newBench describes the servers; nothing runs yet.
+func newBench(d durability, scripBinary string) *bench {
+	return &bench{
 		durability: d,
 		scrip:      &scripServer{binary: scripBinary},
 		limit:      &scripServer{binary: scripBinary, bare: true},
@@ -70,85 +80,85 @@ func newStand(d durability, scripBinary string) *stand {
 	}
 }
 
-// missing says everything that the recipes need and that is not on this machine.
-func (s *stand) missing(recipes []recipe) error {
+// What a recipe runs on.
+func onScrip(b *bench) server    { return b.scrip }
+func onLimit(b *bench) server    { return b.limit }
+func onRedis(b *bench) server    { return b.redis }
+func onPostgres(b *bench) server { return b.postgres }
+
+// missing reports everything that the recipes need and that this machine lacks.
+func (b *bench) missing(recipes []recipe) error {
 	var problems []error
-	asked := map[server]bool{}
+	var checked []server
 	for _, r := range recipes {
-		sv := r.server(s)
-		if asked[sv] {
+		sv := r.server(b)
+		if slices.Contains(checked, sv) {
 			continue
 		}
-		asked[sv] = true
+		checked = append(checked, sv)
 		if err := sv.missing(); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", r.name, err))
 		}
 	}
 	if problems != nil {
-		problems = append(problems, errors.New("or choose what there is with --systems"))
+		problems = append(problems, errors.New("or choose others with --systems"))
 	}
 	return errors.Join(problems...)
 }
 
 // up starts the servers that the recipes need, below a new directory in base.
-func (s *stand) up(ctx context.Context, base string, recipes []recipe) error {
-	dir, err := os.MkdirTemp(base, "scripbench-")
-	if err != nil {
+func (b *bench) up(ctx context.Context, base string, recipes []recipe) (err error) {
+	if b.dir, err = os.MkdirTemp(base, "scripbench-"); err != nil {
 		return err
 	}
-	s.dir = dir
-	// PostgreSQL runs as another user when we are root, and must get through.
-	if err := os.Chmod(dir, 0o755); err != nil {
+	// PostgreSQL runs as another user when scripbench is root, and must be able to enter.
+	if err := os.Chmod(b.dir, 0o755); err != nil {
 		return err
 	}
 	for i, r := range recipes {
-		sv := r.server(s)
-		if s.has(sv) {
+		sv := r.server(b)
+		if slices.Contains(b.started, sv) {
 			continue
 		}
-		place := filepath.Join(dir, fmt.Sprint(i))
-		if err := os.Mkdir(place, 0o755); err != nil {
+		dir := filepath.Join(b.dir, fmt.Sprint(i))
+		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
-		s.started = append(s.started, sv)
-		if err := sv.start(ctx, place, s.durability); err != nil {
+		b.started = append(b.started, sv)
+		if err := sv.start(ctx, dir, b.durability); err != nil {
 			return fmt.Errorf("starting %s: %w", r.name, err)
 		}
 	}
 	return nil
 }
 
-func (s *stand) has(sv server) bool {
-	for _, other := range s.started {
-		if other == sv {
-			return true
-		}
+// down stops all servers and removes their files.
+func (b *bench) down() error {
+	for _, sv := range slices.Backward(b.started) {
+		sv.stop()
 	}
-	return false
-}
-
-// down stops all servers and removes what they wrote.
-func (s *stand) down() error {
-	for i := len(s.started) - 1; i >= 0; i-- {
-		s.started[i].stop()
-	}
-	s.started = nil
-	if s.dir == "" {
+	b.started = nil
+	if b.dir == "" {
 		return nil
 	}
-	return os.RemoveAll(s.dir)
+	return os.RemoveAll(b.dir)
 }
 
-// alone starts scrip by itself, has work done with it, and stops it.
-func (o options) alone(ctx context.Context, d durability, work func(*stand) error) (err error) {
-	st := newStand(d, o.scrip)
-	ours := recipes[:1]
-	if err := st.missing(ours); err != nil {
+// with starts the servers that the recipes need, runs work and stops them.
+func (o options) with(ctx context.Context, d durability, recipes []recipe, work func(*bench) error) (err error) {
+	b := newBench(d, o.scrip)
+	b.scrip.roles, b.scrip.within = o.roles, o.within
+	if err := b.missing(recipes); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.down()) }()
-	if err := st.up(ctx, o.base, ours); err != nil {
+	defer func() { err = errors.Join(err, b.down()) }()
+	if err := b.up(ctx, o.base, recipes); err != nil {
 		return err
 	}
-	return work(st)
+	return work(b)
+}
+
+// alone runs work with scrip only.
+func (o options) alone(ctx context.Context, d durability, work func(*bench) error) error {
+	return o.with(ctx, d, recipes[:1], work)
 }
