@@ -18,7 +18,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 		answers []answer
 		wrong   string // "" = all is well
 	}{
-		{"everybody has one", hot, []answer{w("a"), w("b"), w("c"), w("d")}, ""},
+		{"all have one", hot, []answer{w("a"), w("b"), w("c"), w("d")}, ""},
 		{"a run that ended early", hot, []answer{w("a"), {}, w("c"), {}}, ""},
 		{"one code twice", hot, []answer{w("a"), w("b"), w("a"), w("d")}, "given out twice"},
 		{"no code", hot, []answer{w(""), w("b"), w("c"), w("d")}, "without a code"},
@@ -26,7 +26,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 		{"refused for nothing", hot, []answer{w("a"), no, w("c"), w("d")}, "only 3 of 4"},
 		{"sold out", storm, []answer{no, w("a"), w("b"), no}, ""},
 		{"sold too many", storm, []answer{w("a"), w("b"), w("c"), no}, "there are 2"},
-		{"told too early", storm, []answer{w("a"), no, no, no}, "only 1 of 2"},
+		{"refused too early", storm, []answer{w("a"), no, no, no}, "only 1 of 2"},
 	} {
 		_, err := tallyOf(c.p, c.answers)
 		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
@@ -54,7 +54,7 @@ func TestPlansAreTheSameForAll(t *testing.T) {
 		t.Errorf("not Zipf: %v", seen)
 	}
 	if a.customer(1) == a.customer(2) {
-		t.Error("somebody comes twice")
+		t.Error("a customer claims twice")
 	}
 }
 

@@ -73,13 +73,13 @@ func runCommand() *cobra.Command {
 	var f flags
 	var systems []string
 	for _, r := range recipes {
-		systems = append(systems, fmt.Sprintf("  %-14s %s", r.name, r.says))
+		systems = append(systems, fmt.Sprintf("  %-14s %s", r.name, r.about))
 	}
 	cmd := &cobra.Command{
 		Use: "run [WORKLOAD...]", Short: "Measure workloads, all if none is named",
 		Long: `Measure workloads beside the peers, all workloads if none is named:
 
-` + strings.Join(each(workloads, func(w workload) string { return fmt.Sprintf("  %-14s %s (%s)", w.name, w.says, num(w.n)) }), "\n") + `
+` + strings.Join(each(workloads, func(w workload) string { return fmt.Sprintf("  %-14s %s (%s)", w.name, w.about, num(w.n)) }), "\n") + `
 
 Systems, each started on a free port and stopped at the end:
 
@@ -168,13 +168,13 @@ func (o options) fitting(w workload) (list []recipe) {
 }
 
 func (o options) table(ctx context.Context, b *bench, w workload, list []recipe) (Table, error) {
-	t := Table{Workload: w.name, Says: w.says, Unit: w.unit, Durability: b.durability, OpenLoop: o.rate.String(), N: w.n, Load: loadAverage()}
+	t := Table{Workload: w.name, About: w.about, Unit: w.unit, Durability: b.durability, OpenLoop: o.rate.String(), N: w.n, Load: loadAverage()}
 	if o.n > 0 {
 		t.N = o.n
 	}
 	var described []server
 	for _, r := range list {
-		t.Systems = append(t.Systems, System{Name: r.name, Recipe: r.says})
+		t.Systems = append(t.Systems, System{Name: r.name, Recipe: r.about})
 		if sv := r.server(b); !slices.Contains(described, sv) {
 			described = append(described, sv)
 			t.Settings = append(t.Settings, r.name+": "+sv.settings())

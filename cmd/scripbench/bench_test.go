@@ -46,8 +46,8 @@ func few(w workload) workload {
 	return w
 }
 
-// TestEverySystemDoesEveryWorkload: all that there is to check is checked within: distinct codes, nobody refused while
-// there are coupons, the server holds what was answered. Here is added that nobody was left out.
+// TestEverySystemDoesEveryWorkload: once checks that codes are distinct, that no claim is refused while there are coupons,
+// and that the server holds what was answered. The test adds that no operation is left out.
 func TestEverySystemDoesEveryWorkload(t *testing.T) {
 	for _, d := range []durability{always, interval} {
 		t.Run(string(d), func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestEverySystemDoesEveryWorkload(t *testing.T) {
 					case m.Rate <= 0 || m.Latency.P50 <= 0 || m.Latency.Max < m.Latency.P99 || m.Latency.P99 < m.Latency.P50:
 						t.Errorf("%s, %s: no sensible numbers: %+v", w.name, r.name, m)
 					case inFlight < 1 || w.style == alone && inFlight != 1:
-						t.Errorf("%s, %s: %d under way", w.name, r.name, inFlight)
+						t.Errorf("%s, %s: %d in flight", w.name, r.name, inFlight)
 					case m.Memory <= 0:
 						t.Errorf("%s, %s: a server without memory", w.name, r.name)
 					}
@@ -140,14 +140,14 @@ func TestTheCommandLine(t *testing.T) {
 		date + "-run-interval.json":         {`"workload":"sold-out"`},
 		"plot.svg":                          {"<svg", "sold-out, interval", "lonely-claim, interval", "redis"},
 	} {
-		said, err := os.ReadFile(filepath.Join(results, name))
+		text, err := os.ReadFile(filepath.Join(results, name))
 		if err != nil {
 			t.Error(err)
 			continue
 		}
 		for _, needle := range needles {
-			if !strings.Contains(string(said), needle) {
-				t.Errorf("%s does not say %q:\n%s", name, needle, said)
+			if !strings.Contains(string(text), needle) {
+				t.Errorf("%s has no %q:\n%s", name, needle, text)
 			}
 		}
 	}
@@ -155,8 +155,8 @@ func TestTheCommandLine(t *testing.T) {
 	if code := run(t.Context(), []string{"plot", "--workload", "sold-out", again, filepath.Join(results, date+"-run-interval.json")}, io.Discard, &progress); code != 0 {
 		t.Fatalf("plot: exit %d: %s", code, progress.String())
 	}
-	if said := wellFormed(t, again); !strings.Contains(said, "sold-out") || strings.Contains(said, "lonely-claim") {
-		t.Errorf("not the workload that was asked for:\n%s", said)
+	if text := wellFormed(t, again); !strings.Contains(text, "sold-out") || strings.Contains(text, "lonely-claim") {
+		t.Errorf("not the workload that --workload names:\n%s", text)
 	}
 }
 
@@ -226,7 +226,7 @@ func TestGrowth(t *testing.T) {
 	}
 	for _, needle := range []string{"CLAIMED IN ONE CAMPAIGN", "4,000", "100%", "may lose"} {
 		if !strings.Contains(out.String(), needle) {
-			t.Errorf("it does not say %q:\n%s", needle, out.String())
+			t.Errorf("%q is missing in\n%s", needle, out.String())
 		}
 	}
 	path := filepath.Join(t.TempDir(), "growth.svg")
@@ -258,7 +258,7 @@ func TestRestart(t *testing.T) {
 	}
 	for _, needle := range []string{"40 campaigns, 400 coupons claimed", "ready after kill -9", "on disk before"} {
 		if !strings.Contains(out.String(), needle) {
-			t.Errorf("it does not say %q:\n%s", needle, out.String())
+			t.Errorf("%q is missing in\n%s", needle, out.String())
 		}
 	}
 	for _, wrong := range []string{"", "1", "x3", "0x5", "1x-1"} {
@@ -268,7 +268,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestTables: that tables are right after a rebuild is what the verification within says.
+// TestTables: scrip verify, which the run ends with, checks that tables are right after a rebuild.
 func TestTables(t *testing.T) {
 	o := small(t)
 	o.n, o.beside = 3000, 300*time.Millisecond
@@ -282,10 +282,10 @@ func TestTables(t *testing.T) {
 	}
 	for _, needle := range []string{"3,000 coupons", "live projection", "scrip rebuild of emptied tables, beside claims", bareCopy, bareRead, "scrip verify"} {
 		if !strings.Contains(out.String(), needle) {
-			t.Errorf("it does not say %q:\n%s", needle, out.String())
+			t.Errorf("%q is missing in\n%s", needle, out.String())
 		}
 	}
-	for i, row := range r.Rows { // what the live projection had left, when it was asked, nobody knows
+	for i, row := range r.Rows { // the live projection may have had any number left
 		if row.Lines < o.n && i > 0 || row.Seconds <= 0 {
 			t.Errorf("%+v", row)
 		}
@@ -306,7 +306,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	}
 	for _, needle := range []string{"make build", "--scrip PATH", "apt-get install -y redis-server", "apt-get install postgresql", "--systems"} {
 		if !strings.Contains(progress.String(), needle) {
-			t.Errorf("it does not say %q:\n%s", needle, progress.String())
+			t.Errorf("%q is missing in\n%s", needle, progress.String())
 		}
 	}
 }

@@ -12,13 +12,13 @@ import (
 // stalling is a caller that answers at once, but for the first answer.
 type stalling struct {
 	stall time.Duration
-	asked *atomic.Int64
+	sent  *atomic.Int64
 }
 
 func (s stalling) close() {}
 
 func (s stalling) send(ctx context.Context, from, to int, answers []answer) error {
-	if s.asked.Add(1) == 1 {
+	if s.sent.Add(1) == 1 {
 		if err := until(ctx, time.Now().Add(s.stall)); err != nil {
 			return err
 		}
@@ -30,13 +30,13 @@ func (s stalling) send(ctx context.Context, from, to int, answers []answer) erro
 }
 
 func stallingJob(stall time.Duration, batch int) job {
-	asked := new(atomic.Int64)
-	return job{callers: 1, batch: batch, caller: func(context.Context, int) (caller, error) { return stalling{stall, asked}, nil }}
+	sent := new(atomic.Int64)
+	return job{callers: 1, batch: batch, caller: func(context.Context, int) (caller, error) { return stalling{stall, sent}, nil }}
 }
 
-// TestAStallIsSeenByAllWhoCameMeanwhile: with 1,000 operations a second and a stall of 200 ms at the beginning, operation
+// TestAStallDelaysAllThatWereDue: with 1,000 operations a second and a stall of 200 ms at the beginning, operation
 // i of the first 200 has to wait 200 - i ms. Measured from when they were sent, as in a closed loop, only one has.
-func TestAStallIsSeenByAllWhoCameMeanwhile(t *testing.T) {
+func TestAStallDelaysAllThatWereDue(t *testing.T) {
 	const stall = 200 * time.Millisecond
 	open, err := drive(t.Context(), stallingJob(stall, 1), pace{n: 400, limit: time.Minute, rate: 1000})
 	if err != nil {
@@ -120,10 +120,10 @@ func TestErrorsEndARun(t *testing.T) {
 	}
 }
 
-func TestAStreamIsAskedOnceForEach(t *testing.T) {
-	var asked []int
+func TestAStreamSendsEachOnce(t *testing.T) {
+	var sent []int
 	j := job{stream: func(_ context.Context, i int, done func(answer)) error {
-		asked = append(asked, i)
+		sent = append(sent, i)
 		go done(answer{verdict: won, code: code(0, i)})
 		return nil
 	}}
@@ -131,9 +131,9 @@ func TestAStreamIsAskedOnceForEach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, at := range asked {
+	for i, at := range sent {
 		if i != at {
-			t.Fatalf("operation %d was asked as number %d", at, i)
+			t.Fatalf("operation %d was sent as number %d", at, i)
 		}
 	}
 	p := newPlan(workload{campaigns: 1}, "x", 1000, 1)

@@ -18,7 +18,7 @@ import (
 //	                                                 │ meters and readers run           │ each one, once?
 type Due struct {
 	Job        string     `json:"job"` // expire or remind
-	Says       string     `json:"says"`
+	About      string     `json:"says"`
 	Unit       string     `json:"unit"`
 	Durability durability `json:"durability"`
 	N          int        `json:"n"`
@@ -144,7 +144,7 @@ func (o options) due(ctx context.Context, d durability, r *Due, j dueJob, list [
 func (o options) dueBy(ctx context.Context, d durability, r *Due, j dueJob, list []dueRecipe, once doneOnce) error {
 	r.Durability, r.N, r.Campaigns, r.Load = d, j.n, j.campaigns, loadAverage()
 	for _, rc := range list {
-		s := DueSystem{Name: rc.name, Recipe: rc.says, N: j.n, Extrapolated: rc.once}
+		s := DueSystem{Name: rc.name, Recipe: rc.about, N: j.n, Extrapolated: rc.once}
 		if rc.most > 0 {
 			s.N = min(s.N, rc.most)
 		}

@@ -84,7 +84,7 @@ func testExpire(t *testing.T, o options, once doneOnce) {
 	}
 }
 
-// testRemind: that everybody is reached exactly once by every system, and nobody early, is checked within.
+// testRemind: the ledger checks that each customer is reached exactly once by every system, and none early.
 func testRemind(t *testing.T, o options, once doneOnce) {
 	r, j := newReminding(), dueJob{n: 2500, campaigns: 3, queues: 1, claims: 200}
 	if err := o.dueBy(t.Context(), always, r, j, reminders, once); err != nil {
@@ -114,7 +114,7 @@ func testRemind(t *testing.T, o options, once doneOnce) {
 func testPendingAtPeers(t *testing.T, o options, st *bench) {
 	r := Pending{Durability: always, N: 30_000, Campaigns: 5}
 	for _, p := range pendingPeers {
-		at := PendingAtPeers{Name: p.name, Recipe: p.says, N: 3000}
+		at := PendingAtPeers{Name: p.name, Recipe: p.about, N: 3000}
 		if err := p.hold(t.Context(), o, st, newSubscriptions("pending", r.Campaigns), &at); err != nil {
 			t.Fatalf("%s: %v", p.name, err)
 		}
@@ -188,7 +188,7 @@ func TestDueCommandLine(t *testing.T) {
 	}
 }
 
-// TestALedgerKeepsNoWrongAnswer: whoever was reached twice, early, not at all, or never asked, spoils the run.
+// TestALedgerKeepsNoWrongAnswer: a customer who was reached twice, early or not at all, or is unknown, fails the run.
 func TestALedgerKeepsNoWrongAnswer(t *testing.T) {
 	const n = 66
 	past, future := time.Now().Add(-time.Minute), time.Now().Add(time.Minute)
@@ -201,7 +201,7 @@ func TestALedgerKeepsNoWrongAnswer(t *testing.T) {
 		reached [][]int
 		want    string // "" = nothing is wrong
 	}{
-		"everybody":        {past, [][]int{all[:10], all[30:], all[10:30]}, ""},
+		"all":              {past, [][]int{all[:10], all[30:], all[10:30]}, ""},
 		"one is left out":  {past, [][]int{all[:65]}, "65 of 66"},
 		"one twice":        {past, [][]int{all, {64}}, "1 more than once"},
 		"twice in a batch": {past, [][]int{all[:60], {60, 60, 61, 62, 63, 64, 65}}, "1 more than once"},
@@ -246,7 +246,7 @@ func TestCustomers(t *testing.T) {
 	}
 }
 
-// TestFeed: messages hold each customer's command once, none beyond what a message may hold, and only of the campaigns asked for.
+// TestFeed: messages hold each customer's command once, none beyond what a message may hold, and only of the chosen campaigns.
 func TestFeed(t *testing.T) {
 	u := newSubscriptions("feed", 3)
 	const from, to = 100, 7000
@@ -260,7 +260,7 @@ func TestFeed(t *testing.T) {
 		for m := range messages {
 			lines := bytes.Split(bytes.TrimSuffix(m.data, []byte{'\n'}), []byte{'\n'})
 			if len(lines) != m.lines || m.lines > domain.MaxMessageLines || len(m.data) > domain.MaxMessage {
-				t.Fatalf("%d lines are said to be %d, %d bytes", len(lines), m.lines, len(m.data))
+				t.Fatalf("%d lines are counted as %d, %d bytes", len(lines), m.lines, len(m.data))
 			}
 			for _, line := range lines {
 				var cmd domain.Command
@@ -325,7 +325,7 @@ func TestAimed(t *testing.T) {
 	}
 }
 
-// TestHeap: what a profile says is added up by whose it is.
+// TestHeap: a profile is added up by package.
 func TestHeap(t *testing.T) {
 	const profile = `heap profile: 3: 4000 [9: 9000] @ heap/2
 1: 1000 [2: 2000] @ 0x1 0x2
@@ -349,7 +349,7 @@ func TestHeap(t *testing.T) {
 	if _, err := parseHeap(strings.NewReader("heap profile: 1: 2 [3: 4] @ heap/x\n")); err == nil {
 		t.Error("nonsense is taken")
 	}
-	// One object of a hundred bytes in a sample of one in a thousand bytes stands for many.
+	// One object of a hundred bytes in a sample of one in a thousand bytes represents many.
 	if got := scaled(1, 100, 1000); got < 1000 || got > 1100 {
 		t.Errorf("scaled to %f", got)
 	}

@@ -13,27 +13,27 @@ import (
 // expirers are the systems that expire coupons, scrip first and the limit last.
 var expirers = []dueRecipe{
 	{
-		recipe: recipe{name: subject, says: "the campaign's end: one event, one row; until the read tables show it", server: onScrip},
+		recipe: recipe{name: subject, about: "the campaign's end: one event, one row; until the read tables show it", server: onScrip},
 		run:    expireScrip,
 	},
 	{
-		recipe: recipe{name: "pg-set", says: "one UPDATE of all rows", server: onPostgres},
+		recipe: recipe{name: "pg-set", about: "one UPDATE of all rows", server: onPostgres},
 		run:    pgSet.run,
 	},
 	{
-		recipe: recipe{name: "pg-batch-2000", says: "UPDATE of 2,000 rows by key in a transaction, without a pause, two at once", server: onPostgres},
+		recipe: recipe{name: "pg-batch-2000", about: "UPDATE of 2,000 rows by key in a transaction, without a pause, two at once", server: onPostgres},
 		run:    pgBatches.run,
 	},
 	{
-		recipe: recipe{name: "pg-2000-a-minute", says: "the same, once a minute: watched for one, extrapolated", server: onPostgres},
+		recipe: recipe{name: "pg-2000-a-minute", about: "the same, once a minute: watched for one, extrapolated", server: onPostgres},
 		run:    pgScheduled.run, once: true, most: 100_000,
 	},
 	{
-		recipe: recipe{name: "redis-zset", says: "sorted set of due instants; Lua takes out 2,000 and marks each, without a pause", server: onRedis},
+		recipe: recipe{name: "redis-zset", about: "sorted set of due instants; Lua takes out 2,000 and marks each, without a pause", server: onRedis},
 		run:    expireRedis,
 	},
 	{
-		recipe: recipe{name: "limit", says: "bare JetStream publish of as many bytes as scrip's log grew by", server: onLimit},
+		recipe: recipe{name: "limit", about: "bare JetStream publish of as many bytes as scrip's log grew by", server: onLimit},
 		run:    publishGrown,
 	},
 }
@@ -48,7 +48,7 @@ func expireCommand() *cobra.Command {
 		Long: `Let --n claimed coupons of one campaign expire at one instant, and measure how long after it each system shows every one
 of them as expired:
 
-` + dueSays(expirers) + `
+` + dueList(expirers) + `
 
 Of scrip these are measured, too: when the first redeem was refused, when the event was on the log, and how much the log
 grew. A redeem that was sent at or after the instant and succeeds, and a coupon that shows as expired before it, end the
@@ -80,10 +80,10 @@ func (f *flags) dueCommand(ctx context.Context, d durability, r *Report, due *Du
 }
 
 func newExpiry() *Due {
-	return &Due{Job: "expire", Says: "coupons of one campaign expire at one instant; until a reader sees all of them expired", Unit: "coupons"}
+	return &Due{Job: "expire", About: "coupons of one campaign expire at one instant; until a reader sees all of them expired", Unit: "coupons"}
 }
 
-// dueSays lists systems for the help text.
-func dueSays(list []dueRecipe) string {
-	return strings.Join(each(list, func(r dueRecipe) string { return fmt.Sprintf("  %-17s %s", r.name, r.says) }), "\n")
+// dueList lists systems for the help text.
+func dueList(list []dueRecipe) string {
+	return strings.Join(each(list, func(r dueRecipe) string { return fmt.Sprintf("  %-17s %s", r.name, r.about) }), "\n")
 }

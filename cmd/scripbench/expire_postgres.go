@@ -140,7 +140,7 @@ func (s *postgresServer) expireBatches(ctx context.Context, n int, c clock) (m D
 	g, ctx := errgroup.WithContext(ctx)
 	for k := range pgExpirers {
 		g.Go(func() error {
-			db, err := pgx.Connect(ctx, s.url) // with scans of the table switched off: the job goes by its key
+			db, err := pgx.Connect(ctx, s.url) // with scans of the table switched off: the job uses its key
 			if err != nil {
 				return err
 			}

@@ -65,7 +65,7 @@ func expireScrip(ctx context.Context, o options, b *bench, j dueJob) (m DueRun, 
 		g.Go(func() error { return x.validate(ctx, samples[0].Code) })
 		var right float64
 		g.Go(func() (err error) {
-			right, err = x.look(ctx, samples)
+			right, err = x.readTables(ctx, samples)
 			return err
 		})
 		err := g.Wait()
@@ -187,8 +187,8 @@ SELECT c.claimed, c.redeemed, c.expired, coalesce(t.state, 'missing'), coalesce(
 FROM scrip.campaign c LEFT JOIN scrip.expiry_task t ON t.campaign = c.campaign AND t.due_at = $2
 WHERE c.campaign = $1`
 
-// look polls the read tables until they are right and returns when that was seen. Before the end none may show as expired.
-func (x *expiry) look(ctx context.Context, sample []domain.Outcome) (right float64, err error) {
+// readTables polls the read tables until they are right and returns when that was seen. Before the end none may show as expired.
+func (x *expiry) readTables(ctx context.Context, sample []domain.Outcome) (right float64, err error) {
 	numbers := each(sample, func(o domain.Outcome) int64 { return int64(o.N) })
 	ctx, cancel := context.WithDeadline(ctx, x.at.Add(settleWithin))
 	defer cancel()

@@ -76,15 +76,15 @@ type pendingPeer struct {
 
 var pendingPeers = []pendingPeer{
 	{
-		recipe: recipe{name: "redis-zset", says: "sorted sets by due instant, member campaign:customer", server: onRedis},
+		recipe: recipe{name: "redis-zset", about: "sorted sets by due instant, member campaign:customer", server: onRedis},
 		most:   5_000_000, hold: holdRedis,
 	},
 	{
-		recipe: recipe{name: "asynq", says: "a scheduled task for each", server: onRedis},
+		recipe: recipe{name: "asynq", about: "a scheduled task for each", server: onRedis},
 		most:   200_000, hold: holdAsynq,
 	},
 	{
-		recipe: recipe{name: "river", says: "a scheduled job for each; on disk", server: onPostgres},
+		recipe: recipe{name: "river", about: "a scheduled job for each; on disk", server: onPostgres},
 		most:   500_000, hold: holdRiver,
 	},
 }
@@ -103,16 +103,16 @@ const (
 func pendingCommand() *cobra.Command {
 	var f flags
 	var campaigns int
-	says := fmt.Sprintf("  %-17s %s\n", subject, "scrip serve --roles "+pendingRoles+": no read tables")
+	list := fmt.Sprintf("  %-17s %s\n", subject, "scrip serve --roles "+pendingRoles+": no read tables")
 	for _, p := range pendingPeers {
-		says += fmt.Sprintf("  %-17s %s (%s at most)\n", p.name, p.says, num(p.most))
+		list += fmt.Sprintf("  %-17s %s (%s at most)\n", p.name, p.about, num(p.most))
 	}
 	cmd := &cobra.Command{
 		Use: "pending", Short: "Measure the cost of reminders that are not due yet: memory, disk, restarts",
 		Long: `Subscribe --n customers to reminders that are due in a month, and measure memory and disk for each, and how long a start
 takes until all are known again: after a clean stop, and after kill -9 with more subscriptions since the start.
 
-` + says + `
+` + list + `
 Peers hold fewer, and bytes for each are compared; their restart is measured with those, and extrapolated in a column of
 its own. scrip's 60,000,000 need some 25 GB of disk while it runs.`,
 		Example: `  scripbench pending --n 1000000
@@ -168,7 +168,7 @@ func (o options) pending(ctx context.Context, d durability, campaigns int, ours 
 		}
 	}
 	for _, p := range peers {
-		at := PendingAtPeers{Name: p.name, Recipe: p.says, N: min(o.n, p.most)}
+		at := PendingAtPeers{Name: p.name, Recipe: p.about, N: min(o.n, p.most)}
 		err := o.with(ctx, d, []recipe{p.recipe}, func(b *bench) error {
 			defer func() { at.Settings = p.server(b).settings() }()
 			return p.hold(ctx, o, b, u, &at)

@@ -37,7 +37,7 @@ if state == ARGV[2] then return 1 end
 return 0`
 )
 
-// redisScripts are the digests under which Redis knows the scripts.
+// redisScripts are the digests of the scripts that Redis has loaded.
 type redisScripts struct{ claim, claimToRedeem, redeem string }
 
 func (s *redisScripts) load(ctx context.Context, rdb *redis.Client) (err error) {

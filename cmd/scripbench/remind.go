@@ -12,35 +12,35 @@ import (
 // reminders are the systems that remind people, scrip first and the limit last.
 var reminders = []dueRecipe{
 	{
-		recipe: recipe{name: subject, says: "one event fires all; fan-out to a stream, 500 a message; a bare consumer", server: onScrip},
+		recipe: recipe{name: subject, about: "one event fires all; fan-out to a stream, 500 a message; a bare consumer", server: onScrip},
 		run:    remindScrip,
 	},
 	{
-		recipe: recipe{name: "redis-poll", says: "sorted sets by customer, each polled each second: 2,000 by ZRANGE BYSCORE, ZREM", server: onRedis},
+		recipe: recipe{name: "redis-poll", about: "sorted sets by customer, each polled each second: 2,000 by ZRANGE BYSCORE, ZREM", server: onRedis},
 		run:    redisReminders{poll: true}.run,
 	},
 	{
-		recipe: recipe{name: "redis-pop", says: "the same sets; Lua takes out 2,000 at once, without a pause", server: onRedis},
+		recipe: recipe{name: "redis-pop", about: "the same sets; Lua takes out 2,000 at once, without a pause", server: onRedis},
 		run:    redisReminders{}.run,
 	},
 	{
-		recipe: recipe{name: "asynq", says: "a task for each reminder, ProcessAt", server: onRedis},
+		recipe: recipe{name: "asynq", about: "a task for each reminder, ProcessAt", server: onRedis},
 		run:    asynqReminders{per: 1}.run, most: 200_000,
 	},
 	{
-		recipe: recipe{name: "asynq-500", says: "a task for each 500 customers, ProcessAt", server: onRedis},
+		recipe: recipe{name: "asynq-500", about: "a task for each 500 customers, ProcessAt", server: onRedis},
 		run:    asynqReminders{per: limitLines}.run,
 	},
 	{
-		recipe: recipe{name: "river", says: "a job for each reminder, ScheduledAt", server: onPostgres},
+		recipe: recipe{name: "river", about: "a job for each reminder, ScheduledAt", server: onPostgres},
 		run:    riverReminders{per: 1}.run, most: 100_000,
 	},
 	{
-		recipe: recipe{name: "river-500", says: "a job for each 500 customers, ScheduledAt", server: onPostgres},
+		recipe: recipe{name: "river-500", about: "a job for each 500 customers, ScheduledAt", server: onPostgres},
 		run:    riverReminders{per: limitLines}.run,
 	},
 	{
-		recipe: recipe{name: "limit", says: "bare JetStream publish of the same bytes in as many messages", server: onLimit},
+		recipe: recipe{name: "limit", about: "bare JetStream publish of the same bytes in as many messages", server: onLimit},
 		run:    publishGrown,
 	},
 }
@@ -53,7 +53,7 @@ func remindCommand() *cobra.Command {
 		Long: `Set reminders of --n customers for one instant, and measure when each has reached a worker that only ticks the customer
 off:
 
-` + dueSays(reminders) + `
+` + dueList(reminders) + `
 
 Each customer must be reached exactly once and none before the instant, or there is no number. Of scrip these are measured,
 too: when the last event and the last line were on the log, and with --claims the latency of claims of another campaign, at
@@ -81,12 +81,12 @@ rates are compared.`,
 		}
 		due := newReminding()
 		if j.unread {
-			due.Says += "; of scrip: until the last is on the reminder stream, which is read afterwards"
+			due.About += "; of scrip: until the last is on the reminder stream, which is read afterwards"
 		}
 		return f.dueCommand(ctx, d, r, due, j, reminders)
 	})
 }
 
 func newReminding() *Due {
-	return &Due{Job: "remind", Says: "customers are to be reminded at one instant; until the last has reached a worker", Unit: "reminders"}
+	return &Due{Job: "remind", About: "customers are to be reminded at one instant; until the last has reached a worker", Unit: "reminders"}
 }

@@ -32,7 +32,7 @@ type System struct {
 // Table is a workload at one durability. Only systems in one table are compared.
 type Table struct {
 	Workload   string     `json:"workload"`
-	Says       string     `json:"says"`
+	About      string     `json:"says"`
 	Unit       string     `json:"unit"`
 	Durability durability `json:"durability"`
 	// OpenLoop is the rate at which operations are to be sent; "" = closed loop.

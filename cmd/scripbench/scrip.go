@@ -42,7 +42,7 @@ type scripServer struct {
 	db   *pgx.Conn
 }
 
-// findScrip looks for the program at the given path, else beside this one, else on PATH.
+// findScrip searches the program at the given path, else beside this one, else on PATH.
 func findScrip(given string) (string, error) {
 	if given != "" {
 		return exec.LookPath(given)

@@ -67,7 +67,7 @@ func leastMost[R any](runs []R, of func(R) float64, text func(float64) string) (
 
 func tableText(w io.Writer, t Table) error {
 	p := page{w: w}
-	p.printf("%s: %s", t.Workload, t.Says)
+	p.printf("%s: %s", t.Workload, t.About)
 	loop := "closed loop; latency counts from when it was sent, not from when a caller became free to send (see --rate)"
 	if t.OpenLoop != "" {
 		loop = fmt.Sprintf("open loop at %s; latency counts from the instant at which it was to be sent", t.OpenLoop)
@@ -169,7 +169,7 @@ func tablesText(w io.Writer, r TablesReport) error {
 
 func dueText(w io.Writer, r Due) error {
 	p := page{w: w}
-	p.printf("%s: %s %s", r.Job, num(r.N), r.Says)
+	p.printf("%s: %s %s", r.Job, num(r.N), r.About)
 	if r.Campaigns > 1 {
 		p.printf("%s campaigns", num(r.Campaigns))
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMediansAndRatios(t *testing.T) {
-	table := Table{Workload: "claim-hot", Says: "…", Unit: "claims", Durability: always, N: 1000, Load: "0.1 0.2 0.3", Systems: []System{
+	table := Table{Workload: "claim-hot", About: "…", Unit: "claims", Durability: always, N: 1000, Load: "0.1 0.2 0.3", Systems: []System{
 		{Name: "scrip", InFlight: 32768, Recipe: "ours", Runs: []Measure{{Rate: 300_000, Done: 1000}, {Rate: 100_000, Done: 1000}, {Rate: 290_000, Done: 1000, spent: spent{ServerCPU: 0.005}}}},
 		{Name: "redis", InFlight: 256, Recipe: "Lua", Runs: []Measure{{Rate: 58_000}, {Rate: 60_000}, {Rate: 56_000}}},
 		{Name: "limit", Recipe: "bare", Runs: []Measure{{Rate: 1_000_000}, {Rate: 900_000}}},
@@ -42,7 +42,7 @@ func TestMediansAndRatios(t *testing.T) {
 	}
 }
 
-func TestABusyMachineIsSaid(t *testing.T) {
+func TestABusyMachineIsReported(t *testing.T) {
 	table := Table{Unit: "claims", Durability: always, Systems: []System{{Name: "scrip", Runs: []Measure{{Seconds: 1000, spent: spent{OthersCPU: 1}}}}}}
 	for _, others := range []float64{1, 1e6} {
 		table.Systems[0].Runs[0].OthersCPU = others
