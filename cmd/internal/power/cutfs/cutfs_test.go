@@ -12,8 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
+	"unsafe"
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
@@ -172,23 +171,23 @@ func TestWhatCountsAsASync(t *testing.T) {
 		sync  func(fd int) error
 		kept  bool
 	}{
-		"fsync":           {0, unix.Fsync, true},
-		"fdatasync":       {0, unix.Fdatasync, true},
-		"O_SYNC":          {unix.O_SYNC, nil, true},
-		"O_DSYNC":         {unix.O_DSYNC, nil, true},
+		"fsync":           {0, syscall.Fsync, true},
+		"fdatasync":       {0, syscall.Fdatasync, true},
+		"O_SYNC":          {syscall.O_SYNC, nil, true},
+		"O_DSYNC":         {syscall.O_DSYNC, nil, true},
 		"close":           {0, nil, false},
-		"sync_file_range": {0, func(fd int) error { return unix.SyncFileRange(fd, 0, 0, 7) }, false},
-		"syncfs":          {0, unix.Syncfs, false},
+		"sync_file_range": {0, func(fd int) error { return syscall.SyncFileRange(fd, 0, 0, 7) }, false},
+		"syncfs":          {0, func(int) error { return exec.Command("sync", "-f", f.Dir).Run() }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fd, err := unix.Open(f.path("a"), unix.O_RDWR|unix.O_CREAT|c.flags, 0o600)
+			fd, err := syscall.Open(f.path("a"), syscall.O_RDWR|syscall.O_CREAT|c.flags, 0o600)
 			must(t, err, atomicfile.SyncDir(f.Dir))
-			_, err = unix.Write(fd, text)
+			_, err = syscall.Write(fd, text)
 			must(t, err)
 			if c.sync != nil {
 				must(t, c.sync(fd))
 			}
-			must(t, unix.Close(fd))
+			must(t, syscall.Close(fd))
 			cut(t, f, DropAll, 1)
 			want := ""
 			if c.kept {
@@ -206,7 +205,7 @@ func TestMappedMemory(t *testing.T) {
 		f.put(t, "a", strings.Repeat("x", 3*pageSize), true, true)
 		r, err := os.OpenFile(f.path("a"), os.O_RDWR, 0)
 		must(t, err)
-		m, err := unix.Mmap(int(r.Fd()), 0, 3*pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		m, err := syscall.Mmap(int(r.Fd()), 0, 3*pageSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 		must(t, err)
 		if m[pageSize] != 'x' {
 			t.Errorf("the mapping holds %q", m[pageSize])
@@ -214,10 +213,13 @@ func TestMappedMemory(t *testing.T) {
 		copy(m[pageSize-1:], "yz")
 		want := strings.Repeat("x", 3*pageSize)
 		if sync {
-			must(t, unix.Msync(m, unix.MS_SYNC))
+			_, _, errno := syscall.Syscall(syscall.SYS_MSYNC, uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), syscall.MS_SYNC)
+			if errno != 0 {
+				t.Fatal(errno)
+			}
 			want = string(m)
 		}
-		must(t, unix.Munmap(m), r.Close())
+		must(t, syscall.Munmap(m), r.Close())
 		cut(t, f, DropAll, 1)
 		f.holds(t, "a", want)
 	}
@@ -359,10 +361,10 @@ func TestLinksOwnersAndLocks(t *testing.T) {
 		t.Errorf("a stranger was let in: %s", out)
 	}
 	first, err := os.Open(f.path("b"))
-	must(t, err, unix.Flock(int(first.Fd()), unix.LOCK_EX|unix.LOCK_NB))
+	must(t, err, syscall.Flock(int(first.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
 	second, err := os.Open(f.path("b"))
 	must(t, err)
-	if err := unix.Flock(int(second.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+	if err := syscall.Flock(int(second.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
 		t.Errorf("a second lock: %v", err)
 	}
 	must(t, first.Close(), second.Close())
