@@ -12,15 +12,17 @@ type looks struct {
 	feed   *Feed
 	ctx    context.Context
 	cancel context.CancelFunc
-	tick   *time.Ticker
+	timer  *time.Timer
+	every  time.Duration // between looks while nothing is missing
 	done   chan look
 	asking bool
-	seen   uint64 // what had been queued last at the tick before
-	behind int    // looks in a row that found messages which did not come
+	seen   uint64 // what had been queued last at the look before
+	behind int    // looks in a row that found messages that were not delivered
 	wait   sync.WaitGroup
 }
 
-// look is a question and its answer: the feed had queued last, and the stream ended at bounds.Last after that.
+// look is a request for the end of the stream and its response: the feed had queued last, and the stream ended at
+// bounds.Last after that.
 type look struct {
 	last   uint64
 	bounds Bounds
@@ -28,14 +30,14 @@ type look struct {
 }
 
 func (f *Feed) newLooks(ctx context.Context) *looks {
-	l := &looks{feed: f, tick: time.NewTicker(lookEvery), done: make(chan look, 1)}
+	l := &looks{feed: f, timer: time.NewTimer(lookEvery), every: lookEvery, done: make(chan look, 1)}
 	l.seen, _ = l.queued()
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	return l
 }
 
 func (l *looks) end() {
-	l.tick.Stop()
+	l.timer.Stop()
 	l.cancel()
 	l.wait.Wait()
 }
@@ -47,13 +49,24 @@ func (l *looks) queued() (last uint64, full bool) {
 	return l.feed.last, l.feed.bytes >= feedBytes
 }
 
-// begin asks for the end of the stream, beside run, if nothing came since the tick before.
+// schedule sets when the next look begins. While messages are missing it backs off from a tenth of lookEvery: a new
+// consumer may be placed on the replica that stalls, again, and a slow one needs time to deliver.
+func (l *looks) schedule() {
+	d := l.every
+	if l.behind > 0 {
+		d = min(d, lookEvery/10<<min(l.behind-1, 5))
+	}
+	l.timer.Reset(d)
+}
+
+// begin requests the end of the stream, beside run, if nothing was delivered since the look before.
 func (l *looks) begin() {
 	last, full := l.queued()
 	quiet := last == l.seen && !full
 	if l.seen = last; !quiet {
 		l.behind = 0
 	}
+	l.schedule()
 	if !quiet || l.asking {
 		return
 	}
@@ -64,20 +77,24 @@ func (l *looks) begin() {
 	})
 }
 
-// judge says with an error that the consumer does not deliver.
+// judge returns an error if the consumer does not deliver.
 func (l *looks) judge(found look) error {
 	l.asking = false
+	if found.err != nil {
+		return nil // no response from the leader: nothing is known
+	}
+	if found.bounds.Replicated {
+		l.every = lookEvery * 2 / 5 // the copy of one replica can stall; the only copy cannot
+	}
 	last, full := l.queued()
-	switch {
-	case found.err != nil:
-		return nil // the leader could not be asked; that says nothing
-	case last != found.last || full || found.bounds.Last <= last:
+	if last != found.last || full || found.bounds.Last <= last {
 		l.behind = 0
 		return nil
 	}
-	if l.behind++; l.behind < 2 {
+	l.behind++
+	l.schedule()
+	if l.behind < 2 {
 		return nil // it may be on its way
 	}
-	l.behind = 0
-	return fmt.Errorf("the stream ends at %d, and nothing came behind %d for %s", found.bounds.Last, last, lookEvery)
+	return fmt.Errorf("the stream ends at %d, and nothing was delivered after %d", found.bounds.Last, last)
 }
