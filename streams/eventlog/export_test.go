@@ -1,10 +1,23 @@
 package eventlog
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // LookEvery lets tests hold feeds against their stream more often. The function takes it back.
 func LookEvery(d time.Duration) (back func()) {
 	was := lookEvery
 	lookEvery = d
 	return func() { lookEvery = was }
+}
+
+// Place makes a consumer as a feed does after one that lagged behind the given node, and returns the node that it is on.
+func (s Stream) Place(ctx context.Context, leader string) (node string, err error) {
+	f := &Feed{stream: s, placeOn: leader}
+	consumer, err := f.place(ctx)
+	if err != nil {
+		return "", err
+	}
+	return consumer.CachedInfo().Cluster.Leader, nil
 }

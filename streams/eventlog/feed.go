@@ -32,6 +32,9 @@ const (
 	feedFirst   = 500 * time.Millisecond
 	feedShort   = 2 * time.Second
 	feedPatient = 8
+	// feedPlacements bounds how often a consumer is made until NATS places it on a certain one of three nodes, which it
+	// picks at random: one feed in 400,000 has to do with another node.
+	feedPlacements = 32
 )
 
 // lookEvery is how often a feed to which nothing was delivered is compared with the end of its stream. Tests look more often.
@@ -58,8 +61,8 @@ func (e *GapError) Error() string {
 //
 // A consumer's heartbeats prove that it lives, not that it delivers: it reads one replica's copy, which may stand still. So
 // a feed to which nothing is delivered compares itself with the stream's leader, every 5 s and on a replicated stream every
-// 2 s. A consumer that lags twice in a row, half a second apart, is replaced, and so are its successors, with back-off: a
-// consumer is placed on any replica, and after a partition NATS can take half a minute to catch one up.
+// 2 s. A consumer that lags twice in a row, half a second apart, is replaced by one that reads the leader's copy: after a
+// partition NATS can take half a minute to catch a replica up. Successors that lag are replaced as well, with back-off.
 type Feed struct {
 	stream Stream
 	bare   bool // without payloads
@@ -77,8 +80,9 @@ type Feed struct {
 	closing bool
 
 	// Owned by the consuming side of run: one consumer at a time.
-	last   uint64    // sequence delivered last
-	lastAt time.Time // its stored timestamp, zero if not known
+	last    uint64    // sequence delivered last
+	lastAt  time.Time // its stored timestamp, zero if not known
+	placeOn string    // node that the next consumer should read from; "" = any
 }
 
 // OpenFeed starts reading behind message after (0 = from the first). It fails if the stream ends before it: ErrLostTail.
@@ -241,6 +245,10 @@ func (f *Feed) run(ctx context.Context, g *generation) {
 				f.fail(err)
 				return
 			}
+			f.placeOn = ""
+			if lag := (*lagError)(nil); errors.As(err, &lag) {
+				f.placeOn = lag.bounds.Leader
+			}
 			f.log.Debug("reading a stream anew", "stream", f.stream.name, "after", f.last, "err", err)
 		}
 		var err error
@@ -314,16 +322,7 @@ func (f *Feed) checkLast(ctx context.Context) error {
 func (f *Feed) begin(ctx context.Context) (*generation, error) {
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	consumer, err := f.stream.js.CreateConsumer(ctx, f.stream.name, jetstream.ConsumerConfig{
-		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:       f.last + 1,
-		AckPolicy:         jetstream.AckNonePolicy,
-		HeadersOnly:       f.bare,
-		MaxDeliver:        1,
-		MemoryStorage:     true,
-		Replicas:          1,
-		InactiveThreshold: feedInactive,
-	})
+	consumer, err := f.place(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -342,6 +341,35 @@ func (f *Feed) begin(ctx context.Context) (*generation, error) {
 	return g, nil
 }
 
+// place makes a consumer. After one that lagged it makes several, until one reads the copy of the stream's leader.
+func (f *Feed) place(ctx context.Context) (jetstream.Consumer, error) {
+	for tries := 1; ; tries++ {
+		consumer, err := f.stream.js.CreateConsumer(ctx, f.stream.name, jetstream.ConsumerConfig{
+			DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+			OptStartSeq:       f.last + 1,
+			AckPolicy:         jetstream.AckNonePolicy,
+			HeadersOnly:       f.bare,
+			MaxDeliver:        1,
+			MemoryStorage:     true,
+			Replicas:          1,
+			InactiveThreshold: feedInactive,
+		})
+		if err != nil {
+			return nil, err
+		}
+		info := consumer.CachedInfo()
+		if f.placeOn == "" || tries == feedPlacements || info.Cluster == nil || info.Cluster.Leader == f.placeOn {
+			return consumer, nil
+		}
+		f.drop(info.Name)
+	}
+}
+
+// drop deletes a consumer without waiting for the response. If the request is lost, the consumer expires.
+func (f *Feed) drop(name string) {
+	_ = f.stream.js.Conn().Publish(topology.API(f.stream.js, "CONSUMER.DELETE."+f.stream.name+"."+name), nil)
+}
+
 func (g *generation) signal(err error) {
 	select {
 	case g.trouble <- err:
@@ -349,8 +377,7 @@ func (g *generation) signal(err error) {
 	}
 }
 
-// end makes sure that no message of this consumer is queued any more, and lets go of it. The server is told, without
-// waiting for its answer; if it does not hear, the consumer ends by itself.
+// end makes sure that no message of this consumer is queued any more, and drops it.
 func (g *generation) end() {
 	f := g.feed
 	f.mu.Lock()
@@ -359,7 +386,7 @@ func (g *generation) end() {
 	f.mu.Unlock()
 	g.consume.Stop()
 	<-g.consume.Closed()
-	_ = f.stream.js.Conn().Publish(topology.API(f.stream.js, "CONSUMER.DELETE."+f.stream.name+"."+g.name), nil)
+	f.drop(g.name)
 }
 
 // receive queues a message, waiting while the queue is full. nats.go calls it for one message at a time and asks the

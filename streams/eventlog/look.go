@@ -96,5 +96,15 @@ func (l *looks) judge(found look) error {
 	if l.behind < 2 {
 		return nil // it may be on its way
 	}
-	return fmt.Errorf("the stream ends at %d, and nothing was delivered after %d", found.bounds.Last, last)
+	return &lagError{delivered: last, bounds: found.bounds}
+}
+
+// lagError reports that a consumer does not deliver what the stream's leader has.
+type lagError struct {
+	delivered uint64
+	bounds    Bounds
+}
+
+func (e *lagError) Error() string {
+	return fmt.Sprintf("the stream ends at %d, and nothing was delivered after %d", e.bounds.Last, e.delivered)
 }

@@ -42,6 +42,23 @@ func TestAConsumerThatDeliversNothingIsReplaced(t *testing.T) {
 	read(t, r, 4, 6)
 }
 
+// After a consumer that lagged, the next one reads the copy of the stream's leader, wherever NATS placed the first.
+func TestAConsumerIsPlacedOnTheLeader(t *testing.T) {
+	js := streamtest.StartCluster(t).JetStream(t)
+	newLog(t, js, 3)
+	events := eventlog.Events(js, lane)
+	for range 5 {
+		bounds, err := events.Bounds(t.Context())
+		if err != nil || bounds.Leader == "" {
+			t.Fatalf("bounds %+v: %v", bounds, err)
+		}
+		node, err := events.Place(t.Context(), bounds.Leader)
+		if err != nil || node != bounds.Leader {
+			t.Fatalf("the consumer is on node %q, the leader is %q: %v", node, bounds.Leader, err)
+		}
+	}
+}
+
 // After a reconnect the acknowledgement of what was published before does not come: the result is unknown at once, not
 // after the wait.
 func TestAReconnectSettlesWhatWasPublished(t *testing.T) {

@@ -86,6 +86,7 @@ type Bounds struct {
 	// Replicated: the stream has more than one copy. A leader that was cut off may then answer for up to 10 s without
 	// knowing of its successor; on one copy an answer is the truth.
 	Replicated bool
+	Leader     string // name of the node that leads the stream; "" without a cluster
 }
 
 // Bounds reads them from the stream's leader. While there is none, each replica answers from its own copy, which may lag:
@@ -97,6 +98,9 @@ func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
 			MaxBytes int64 `json:"max_bytes"`
 			Replicas int   `json:"num_replicas"`
 		} `json:"config"`
+		Cluster struct {
+			Leader string `json:"leader"`
+		} `json:"cluster"`
 		State struct {
 			Messages uint64 `json:"messages"`
 			Bytes    uint64 `json:"bytes"`
@@ -113,7 +117,7 @@ func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
 	return Bounds{
 		First: answer.State.First, Last: answer.State.Last,
 		Messages: answer.State.Messages, Bytes: answer.State.Bytes, MaxBytes: answer.Config.MaxBytes,
-		Replicated: answer.Config.Replicas > 1,
+		Replicated: answer.Config.Replicas > 1, Leader: answer.Cluster.Leader,
 	}, nil
 }
 
