@@ -13,14 +13,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// printed is a command of the README with what it is printed to answer.
+// printed is a command of a document with the answer that is printed for it.
 type printed struct {
 	command string
 	answer  []string
 }
 
 // documents hold the commands that are typed, in this order, in one directory beside one server.
-var documents = []string{"README.md"}
+var documents = []string{"README.md", "streams/PRODUCERS.md", "projections/ANALYSTS.md", "cmd/RUNBOOK.md"}
 
 // notTyped are commands, by how they begin, that the test does not type as printed, and why.
 var notTyped = map[string]string{
@@ -62,7 +62,7 @@ func consoles(t *testing.T, document string) (list []printed) {
 
 var printedCode = regexp.MustCompile(`\b(SUMMER-)?[A-Z2-9]{4}-[A-Z2-9]{4}-[A-Z2-9]{4}\b`)
 
-// reader is somebody who types what the README prints, with the codes that come instead of the printed ones.
+// reader types what the documents print, with the codes that it was given in place of the printed ones.
 type reader struct {
 	t     *testing.T
 	dir   string
@@ -81,7 +81,7 @@ func (r *reader) shell(command string) string {
 	}
 	cmd := exec.CommandContext(r.t.Context(), "sh", "-c", strings.Join(append(r.evals, command), "\n"))
 	cmd.Dir = r.dir
-	out, _ := cmd.CombinedOutput() // the README shows exit codes where they matter
+	out, _ := cmd.CombinedOutput() // the documents show exit codes where they matter
 	return string(out)
 }
 
@@ -164,7 +164,7 @@ func (r *reader) request(p printed) {
 	}
 }
 
-// command compares the first line of an answer, and all of it in shape unless the README cuts it short.
+// command compares the first line of an answer, and all of it in shape unless the document cuts it short.
 func (r *reader) command(p printed) {
 	r.t.Helper()
 	if len(p.answer) == 0 { // then it must succeed
