@@ -124,7 +124,6 @@ type transfer struct {
 	what string
 	mu   sync.Mutex // several streams are copied at once
 	bar  *bar
-	max  int64
 }
 
 func (m *Main) transfer(what string) *transfer { return &transfer{m: m, what: what} }
@@ -135,16 +134,9 @@ func (t *transfer) to(done, total int64) {
 	defer t.mu.Unlock()
 	total = max(total, done+1)
 	if t.bar == nil {
-		t.bar, t.max = t.m.progress(t.what, total), total
+		t.bar = t.m.progress(t.what, total)
 	}
-	if t.bar.p == nil {
-		return
-	}
-	if total != t.max {
-		t.bar.p.ChangeMax64(total)
-		t.max = total
-	}
-	_ = t.bar.p.Set64(done)
+	t.bar.set("", done, total)
 }
 
 // end finishes the bar, as full or as what it was.
@@ -152,7 +144,7 @@ func (t *transfer) end(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.bar == nil || t.bar.p == nil:
+	case t.bar == nil:
 	case err != nil:
 		t.bar.clear()
 	default:

@@ -1,66 +1,133 @@
 package main
 
 import (
+	"fmt"
 	"io"
+	"strings"
+	"sync"
 	"time"
-
-	"github.com/schollz/progressbar/v3"
 )
 
-// bar shows a person how far something is. Without a person it does nothing; its methods need no checks.
-type bar struct{ p *progressbar.ProgressBar }
+const (
+	barEvery = 100 * time.Millisecond // between two drawings
+	barWidth = 24                     // characters
+)
 
-// progress makes a bar of so many bytes; -1 = nobody knows.
-func (m *Main) progress(what string, bytes int64) *bar {
+// bar shows a person how far something is, on one line of a terminal. Without a person it draws nothing. Its methods may be
+// called from several goroutines.
+type bar struct {
+	to    io.Writer // nil = no person
+	bytes bool      // bytes are counted, not steps
+	mu    sync.Mutex
+	what  string
+	done  int64
+	total int64 // 0 or less = unknown
+	began time.Time
+	drawn time.Time // last
+	width int       // of what is drawn
+	ended bool
+}
+
+func (m *Main) bar(what string, total int64, bytes bool) *bar {
 	if !m.TerminalErr {
 		return &bar{}
 	}
-	return &bar{progressbar.NewOptions64(bytes, barOptions(m.Err, what, progressbar.OptionShowBytes(true))...)}
+	return &bar{to: m.Err, what: what, total: total, bytes: bytes, began: time.Now()}
 }
 
-// steps makes a bar of so many steps; 0 = nobody knows.
-func (m *Main) steps(what string, n int) *bar {
-	if !m.TerminalErr {
-		return &bar{}
-	}
-	total := int64(n)
-	if n == 0 {
-		total = -1
-	}
-	return &bar{progressbar.NewOptions64(total, barOptions(m.Err, what, progressbar.OptionShowCount(), progressbar.OptionShowIts())...)}
-}
+// progress makes a bar of so many bytes; -1 = unknown.
+func (m *Main) progress(what string, bytes int64) *bar { return m.bar(what, bytes, true) }
 
-func barOptions(to io.Writer, what string, more ...progressbar.Option) []progressbar.Option {
-	return append([]progressbar.Option{
-		progressbar.OptionSetWriter(to), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(24),
-		progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionSpinnerType(14),
-		progressbar.OptionOnCompletion(func() { _, _ = io.WriteString(to, "\n") }),
-	}, more...)
-}
+// steps makes a bar of so many steps; 0 = unknown.
+func (m *Main) steps(what string, n int) *bar { return m.bar(what, int64(n), false) }
+
+func (b *bar) shown() bool { return b.to != nil }
 
 // Write counts bytes.
 func (b *bar) Write(p []byte) (int, error) {
-	if b.p != nil {
-		_ = b.p.Add(len(p))
-	}
+	b.add(len(p))
 	return len(p), nil
 }
 
-func (b *bar) step() {
-	if b.p != nil {
-		_ = b.p.Add(1)
+func (b *bar) step() { b.add(1) }
+
+func (b *bar) add(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.done += int64(n)
+	b.draw(false)
+}
+
+// set changes how far it is, and the text unless it is empty.
+func (b *bar) set(what string, done, total int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.done, b.total = done, total; what != "" {
+		b.what = what
 	}
+	b.draw(false)
 }
 
 // clear makes room for a line of text.
 func (b *bar) clear() {
-	if b.p != nil {
-		_ = b.p.Clear()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.shown() && b.width > 0 {
+		_, _ = io.WriteString(b.to, "\r"+strings.Repeat(" ", b.width)+"\r")
+		b.width = 0
 	}
 }
 
+// end draws the bar as full, once.
 func (b *bar) end() {
-	if b.p != nil && !b.p.IsFinished() {
-		_ = b.p.Finish()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.shown() || b.ended {
+		return
 	}
+	if b.total > 0 {
+		b.done = b.total
+	}
+	b.draw(true)
+	b.ended = true
+	_, _ = io.WriteString(b.to, "\n")
+}
+
+// draw replaces the line. The caller holds mu.
+func (b *bar) draw(now bool) {
+	if !b.shown() || b.ended || !now && time.Since(b.drawn) < barEvery {
+		return
+	}
+	b.drawn = time.Now()
+	took := time.Since(b.began)
+	text := fmt.Sprintf("%s %s", b.what, b.amount(b.done))
+	if b.total > 0 {
+		part := min(1, float64(b.done)/float64(b.total))
+		text = fmt.Sprintf("%s %3.0f%% [%-*s] %s of %s", b.what, part*100, barWidth, strings.Repeat("=", int(part*barWidth)), b.amount(b.done), b.amount(b.total))
+	}
+	if seconds := took.Seconds(); b.bytes && seconds > 0 {
+		text += fmt.Sprintf(", %s/s", b.amount(int64(float64(b.done)/seconds)))
+	}
+	if b.done > 0 && b.done < b.total {
+		left := time.Duration(float64(took) / float64(b.done) * float64(b.total-b.done))
+		text += fmt.Sprintf(", %s left", left.Round(time.Second))
+	}
+	width := len([]rune(text))
+	_, _ = io.WriteString(b.to, "\r"+text+strings.Repeat(" ", max(0, b.width-width)))
+	b.width = width
+}
+
+// amount is a number of bytes or of steps.
+func (b *bar) amount(n int64) string {
+	if !b.bytes {
+		return grouped(uint64(max(0, n)))
+	}
+	value, unit := float64(n), "B"
+	for _, larger := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if value < 1024 {
+			break
+		}
+		value, unit = value/1024, larger
+	}
+	return fmt.Sprintf("%.3g %s", value, unit)
 }

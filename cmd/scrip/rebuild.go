@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -263,7 +262,7 @@ func (p *rebuildProgress) tell(now rebuild.Progress) {
 	if p.bar == nil {
 		p.bar = p.m.steps(string(now.Phase), int(total))
 	}
-	if p.bar.p == nil {
+	if !p.bar.shown() {
 		return
 	}
 	text := string(now.Phase)
@@ -273,19 +272,12 @@ func (p *rebuildProgress) tell(now rebuild.Progress) {
 	if now.Yielding {
 		text += ", yielding to live traffic"
 	}
-	p.bar.p.Describe(text)
-	if total > 0 {
-		p.bar.p.ChangeMax64(total)
-		_ = p.bar.p.Set64(min(done, total))
-	}
+	p.bar.set(text, min(done, total), total)
 }
 
 func (p *rebuildProgress) end() {
 	if p.bar != nil {
 		p.bar.clear()
-		if p.bar.p != nil {
-			_, _ = io.WriteString(p.m.Err, "\r")
-		}
 	}
 	p.bar, p.phase = nil, ""
 }

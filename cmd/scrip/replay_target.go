@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -166,25 +165,15 @@ type replayProgress struct {
 	m         *Main
 	bar       *bar
 	began     time.Time
-	said      time.Time
 	following bool
 }
 
 func (m *Main) replayProgress(toOut bool) *replayProgress {
 	p := &replayProgress{m: m, bar: &bar{}, began: time.Now()}
 	if !toOut || !m.terminalOut() { // else the bar would stand between the events
-		p.bar = m.messages("replaying")
+		p.bar = m.steps("replaying", 0)
 	}
 	return p
-}
-
-// messages makes a bar of messages, how many is said later. Their rate means nothing to anybody: one holds a line, or
-// thousands.
-func (m *Main) messages(what string) *bar {
-	if !m.TerminalErr {
-		return &bar{}
-	}
-	return &bar{progressbar.NewOptions64(1, barOptions(m.Err, what, progressbar.OptionShowCount())...)}
 }
 
 // show is called after each batch.
@@ -199,16 +188,11 @@ func (p *replayProgress) show(now replay.Progress) {
 		}
 		return
 	}
-	if p.bar.p == nil || now.Total == 0 {
+	if !p.bar.shown() || now.Total == 0 {
 		return
 	}
-	if time.Since(p.said) > 200*time.Millisecond {
-		p.said = time.Now()
-		rate := float64(now.Events) / time.Since(p.began).Seconds()
-		p.bar.p.Describe(fmt.Sprintf("replaying: %d events, %.0f events/s", now.Events, rate))
-	}
-	p.bar.p.ChangeMax64(int64(now.Total))
-	_ = p.bar.p.Set64(int64(now.Messages))
+	rate := float64(now.Events) / time.Since(p.began).Seconds()
+	p.bar.set(fmt.Sprintf("replaying: %d events, %.0f events/s;", now.Events, rate), int64(now.Messages), int64(now.Total))
 }
 
 func (p *replayProgress) end() time.Duration {

@@ -113,7 +113,6 @@ func TestWhoMayImportWhat(t *testing.T) {
 		{"github.com/jackc/pgx", []string{"projections", "cmd"}, "tables belong to projections"},
 		{"github.com/pressly/goose", []string{"projections"}, "tables belong to projections"},
 		{"github.com/spf13/cobra", []string{"cmd"}, "the command line belongs to cmd"},
-		{"github.com/schollz/progressbar", []string{"cmd"}, "the command line belongs to cmd"},
 		{"github.com/RoaringBitmap", []string{"streams/scheduler/timers"}, "sets of coupons are the scheduler's"},
 		{"github.com/hanwen/go-fuse", []string{"cmd/internal/power"}, "the file system of the power tests is theirs"},
 	}
