@@ -23,7 +23,7 @@ type answer struct {
 	why error
 }
 
-func lost(err error) answer { return answer{verdict: failed, why: err} }
+func failure(err error) answer { return answer{verdict: failed, why: err} }
 
 // tally is what was answered in one run.
 type tally struct {

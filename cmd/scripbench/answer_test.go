@@ -22,7 +22,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 		{"a run that ended early", hot, []answer{w("a"), {}, w("c"), {}}, ""},
 		{"one code twice", hot, []answer{w("a"), w("b"), w("a"), w("d")}, "given out twice"},
 		{"no code", hot, []answer{w(""), w("b"), w("c"), w("d")}, "without a code"},
-		{"an error", hot, []answer{w("a"), lost(errors.New("broke")), w("c"), w("d")}, "operation 1: broke"},
+		{"an error", hot, []answer{w("a"), failure(errors.New("broke")), w("c"), w("d")}, "operation 1: broke"},
 		{"refused for nothing", hot, []answer{w("a"), no, w("c"), w("d")}, "only 3 of 4"},
 		{"sold out", storm, []answer{no, w("a"), w("b"), no}, ""},
 		{"sold too many", storm, []answer{w("a"), w("b"), w("c"), no}, "there are 2"},

@@ -12,30 +12,12 @@ import (
 
 // expirers are the systems that expire coupons, scrip first and the limit last.
 var expirers = []dueRecipe{
-	{
-		recipe: recipe{name: subject, about: "the campaign's end: one event, one row; until the read tables show it", server: onScrip},
-		run:    expireScrip,
-	},
-	{
-		recipe: recipe{name: "pg-set", about: "one UPDATE of all rows", server: onPostgres},
-		run:    pgSet.run,
-	},
-	{
-		recipe: recipe{name: "pg-batch-2000", about: "UPDATE of 2,000 rows by key in a transaction, without a pause, two at once", server: onPostgres},
-		run:    pgBatches.run,
-	},
-	{
-		recipe: recipe{name: "pg-2000-a-minute", about: "the same, once a minute: watched for one, extrapolated", server: onPostgres},
-		run:    pgScheduled.run, once: true, most: 100_000,
-	},
-	{
-		recipe: recipe{name: "redis-zset", about: "sorted set of due instants; Lua takes out 2,000 and marks each, without a pause", server: onRedis},
-		run:    expireRedis,
-	},
-	{
-		recipe: recipe{name: "limit", about: "bare JetStream publish of as many bytes as scrip's log grew by", server: onLimit},
-		run:    publishGrown,
-	},
+	{recipe: recipe{name: subject, about: "the campaign's end: one event, one row; until the read tables show it", server: onScrip}, run: expireScrip},
+	{recipe: recipe{name: "pg-set", about: "one UPDATE of all rows", server: onPostgres}, run: pgSet.run},
+	{recipe: recipe{name: "pg-batch-2000", about: "UPDATE of 2,000 rows by key in a transaction, without a pause, two at once", server: onPostgres}, run: pgBatches.run},
+	{recipe: recipe{name: "pg-2000-a-minute", about: "the same, once a minute: watched for one, extrapolated", server: onPostgres}, run: pgScheduled.run, once: true, most: 100_000},
+	{recipe: recipe{name: "redis-zset", about: "sorted set of due instants; Lua takes out 2,000 and marks each, without a pause", server: onRedis}, run: expireRedis},
+	{recipe: recipe{name: "limit", about: "bare JetStream publish of as many bytes as scrip's log grew by", server: onLimit}, run: publishGrown},
 }
 
 // leastExpired is how many coupons there must be: some are redeemed and some are watched.

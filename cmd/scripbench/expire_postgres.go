@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// expireBatch is how many coupons are marked in one go.
+	// expireBatch is how many coupons are marked by one statement.
 	expireBatch = 2000
-	// pgExpirers mark at once, each in a part of its own of the coupons: as many as the machine of the results has cores.
+	// pgExpirers mark concurrently, each its own part of the coupons: as many as the machine of the results has cores.
 	pgExpirers = 2
 )
 

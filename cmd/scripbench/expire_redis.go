@@ -69,7 +69,7 @@ func (r *redisServer) fillExpirable(ctx context.Context, n int, at time.Time) er
 		return err
 	}
 	score := float64(at.Unix())
-	return r.fill(ctx, n, func(pipe redis.Pipeliner, from, to int) {
+	return r.fill(ctx, n, redisFill, func(pipe redis.Pipeliner, from, to int) {
 		marks, members := make([]any, 0, 2*redisFill), make([]redis.Z, 0, redisFill)
 		for i := from; i < to; i++ {
 			text := code(0, i)

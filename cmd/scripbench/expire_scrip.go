@@ -15,13 +15,13 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-var expiring = workload{name: "expire", unit: "claims", style: crowd, campaigns: 1}
+var expiring = workload{name: "expire", unit: "claims", style: bulk, campaigns: 1}
 
 const (
 	// probed coupons are redeemed around the instant, watched ones are read in the read tables.
 	probed, watched = 500, 100
-	// lookEvery is how often the read tables are read, validateEvery how often a coupon is validated.
-	lookEvery, validateEvery = 20 * time.Millisecond, 2 * time.Millisecond
+	// readEvery is how often the read tables are read, validateEvery how often a coupon is validated.
+	readEvery, validateEvery = 20 * time.Millisecond, 2 * time.Millisecond
 )
 
 // expireScrip sets the end of a campaign of claimed coupons to an instant. It ends when the read tables show it: the
@@ -181,7 +181,7 @@ func (x *expiry) validate(ctx context.Context, code string) error {
 }
 
 // $1 = campaign   $2 = its end   $3 = numbers of coupons that are not redeemed
-const lookSQL = `
+const readSQL = `
 SELECT c.claimed, c.redeemed, c.expired, coalesce(t.state, 'missing'), coalesce(t.pending, -1), coalesce(t.redeemed, -1), coalesce(t.expired, -1),
        (SELECT count(*) FROM scrip.coupon k WHERE k.campaign = $1 AND k.n = ANY($3) AND k.status = 'expired')
 FROM scrip.campaign c LEFT JOIN scrip.expiry_task t ON t.campaign = c.campaign AND t.due_at = $2
@@ -192,10 +192,10 @@ func (x *expiry) readTables(ctx context.Context, sample []domain.Outcome) (right
 	numbers := each(sample, func(o domain.Outcome) int64 { return int64(o.N) })
 	ctx, cancel := context.WithDeadline(ctx, x.at.Add(settleWithin))
 	defer cancel()
-	err = poll(ctx, nil, lookEvery, func() error {
+	err = poll(ctx, nil, readEvery, func() error {
 		var claimed, redeemed, expired, taskPending, taskRedeemed, taskExpired, sampled int64
 		var state string
-		err := x.s.db.QueryRow(ctx, lookSQL, x.campaign, x.at, numbers).Scan(&claimed, &redeemed, &expired, &state, &taskPending, &taskRedeemed, &taskExpired, &sampled)
+		err := x.s.db.QueryRow(ctx, readSQL, x.campaign, x.at, numbers).Scan(&claimed, &redeemed, &expired, &state, &taskPending, &taskRedeemed, &taskExpired, &sampled)
 		if err != nil {
 			return fmt.Errorf("reading the read tables: %w", err)
 		}

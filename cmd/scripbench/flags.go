@@ -133,10 +133,7 @@ func (f *flags) command(cmd *cobra.Command, things string, n int, measure func(c
 			return err
 		}
 		if f.output == "table" {
-			p := page{w: cmd.OutOrStdout()}
-			p.head(report)
-			p.printf("")
-			if err := errors.Join(p.err, text(p.w)); err != nil {
+			if err := whole(cmd.OutOrStdout(), report, text); err != nil {
 				return err
 			}
 		}
@@ -200,12 +197,15 @@ func (f *flags) keep(r Report, name string, text func(io.Writer) error) error {
 	if f.results == "" {
 		return nil
 	}
-	return atomicfile.WriteFunc(f.path(r, name+".txt"), 0o644, func(w *os.File) error {
-		p := page{w: w}
-		p.head(r)
-		p.printf("")
-		return errors.Join(p.err, text(w))
-	})
+	return atomicfile.WriteFunc(f.path(r, name+".txt"), 0o644, func(w *os.File) error { return whole(w, r, text) })
+}
+
+// whole writes date and machine, then a text.
+func whole(w io.Writer, r Report, text func(io.Writer) error) error {
+	p := page{w: w}
+	p.head(r)
+	p.printf("")
+	return errors.Join(p.err, text(w))
 }
 
 // finish writes the whole report: as JSON and as a plot.

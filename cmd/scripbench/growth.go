@@ -88,7 +88,7 @@ func (o options) levels(ctx context.Context, g *Growth, d durability, sizes []in
 	return levels, err
 }
 
-var growing = workload{name: "growth", unit: "claims", style: crowd, campaigns: 1}
+var growing = workload{name: "growth", unit: "claims", style: bulk, campaigns: 1}
 
 // grow fills one campaign up to size, where held are claimed already, and measures the next windows.
 func (o options) grow(ctx context.Context, b *bench, held, size int) (Measure, error) {

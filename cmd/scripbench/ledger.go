@@ -17,7 +17,7 @@ type ledger struct {
 	seen []atomic.Uint64 // a bit for each customer
 	lat  *latencies
 
-	reached, twice, strange, early atomic.Int64
+	reached, twice, invalid, early atomic.Int64
 	first, last                    atomic.Int64 // nanoseconds after the instant
 }
 
@@ -39,7 +39,7 @@ func (l *ledger) reachedAt(then time.Time, who int, customers ...int) {
 	fresh := 0
 	for _, i := range customers {
 		if i < 0 || i >= l.n {
-			l.strange.Add(1)
+			l.invalid.Add(1)
 			continue
 		}
 		bit := uint64(1) << (i % 64)
@@ -90,8 +90,8 @@ const ledgerEvery = 5 * time.Millisecond
 
 // result of a run. It fails if a customer was reached early, twice, or not at all. It is called after the last reach.
 func (l *ledger) result() (DueRun, error) {
-	if twice, strange, early := l.twice.Load(), l.strange.Load(), l.early.Load(); l.reached.Load() != int64(l.n) || twice+strange+early > 0 {
-		return DueRun{}, fmt.Errorf("%d of %d were reached, %d more than once, %d early, and %d unknown", l.reached.Load(), l.n, twice, early, strange)
+	if twice, invalid, early := l.twice.Load(), l.invalid.Load(), l.early.Load(); l.reached.Load() != int64(l.n) || twice+invalid+early > 0 {
+		return DueRun{}, fmt.Errorf("%d of %d were reached, %d more than once, %d early, and %d unknown", l.reached.Load(), l.n, twice, early, invalid)
 	}
 	return DueRun{
 		Done: l.n, Lateness: l.lat.result(),

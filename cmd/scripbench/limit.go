@@ -32,7 +32,7 @@ func openLimit(ctx context.Context, b *bench, p *plan, _ int) (job, error) {
 		lanes[topology.LaneOf(name, s.desc.Lanes)] = true
 	}
 	l := &limit{js: s.js, p: p, lanes: len(lanes)}
-	for _, name := range l.streams(-1) {
+	for _, name := range l.streams() {
 		if _, err := s.bareStream(ctx, name); err != nil {
 			return job{}, err
 		}
@@ -48,7 +48,7 @@ func openLimit(ctx context.Context, b *bench, p *plan, _ int) (job, error) {
 			return nil, err
 		}
 		js, err := jetstream.New(nc)
-		return &limitCaller{limit: l, nc: nc, js: js, streams: l.streams(i % l.lanes)}, err
+		return &limitCaller{limit: l, nc: nc, js: js, streams: l.streams()[2*(i%l.lanes):]}, err
 	}
 	j.check = l.written
 	return j, nil
@@ -62,12 +62,10 @@ type limit struct {
 	acked atomic.Uint64
 }
 
-// streams are those of one lane, or of all for -1: one for commands and one for events each.
-func (l *limit) streams(lane int) (names []string) {
-	for i := range l.lanes {
-		if lane < 0 || lane == i {
-			names = append(names, "LIMIT_CMD_"+strconv.Itoa(i), "LIMIT_EVT_"+strconv.Itoa(i))
-		}
+// streams are for each lane one for commands and one for events.
+func (l *limit) streams() (names []string) {
+	for lane := range l.lanes {
+		names = append(names, "LIMIT_CMD_"+strconv.Itoa(lane), "LIMIT_EVT_"+strconv.Itoa(lane))
 	}
 	return names
 }
@@ -84,7 +82,7 @@ func (s *scripServer) bareStream(ctx context.Context, name string) (jetstream.St
 }
 
 func (l *limit) drop() {
-	for _, name := range l.streams(-1) {
+	for _, name := range l.streams() {
 		_ = l.js.DeleteStream(context.Background(), name) // the directory is removed anyway
 	}
 }
@@ -92,7 +90,7 @@ func (l *limit) drop() {
 // written compares the number of messages on the streams with that of those acknowledged.
 func (l *limit) written(ctx context.Context, _ tally) error {
 	var messages uint64
-	for _, name := range l.streams(-1) {
+	for _, name := range l.streams() {
 		stream, err := l.js.Stream(ctx, name)
 		if err != nil {
 			return err

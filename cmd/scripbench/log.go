@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -41,23 +42,15 @@ func (s *scripServer) read(ctx context.Context, name string, after uint64, each 
 	if last <= after {
 		return nil
 	}
-	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1})
-	if err != nil {
-		return err
-	}
-	messages, err := consumer.Messages()
+	messages, err := s.consume(ctx, name, after)
 	if err != nil {
 		return err
 	}
 	defer messages.Stop()
-	defer context.AfterFunc(ctx, messages.Stop)()
 	for {
 		m, err := messages.Next()
 		if err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return err
+			return errors.Join(context.Cause(ctx), err)
 		}
 		meta, err := m.Metadata()
 		if err != nil {
@@ -70,6 +63,20 @@ func (s *scripServer) read(ctx context.Context, name string, after uint64, each 
 			return nil
 		}
 	}
+}
+
+// consume delivers the messages of a stream after a sequence, until ctx ends.
+func (s *scripServer) consume(ctx context.Context, name string, after uint64) (jetstream.MessagesContext, error) {
+	consumer, err := s.js.OrderedConsumer(ctx, name, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1})
+	if err != nil {
+		return nil, err
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, messages.Stop)
+	return messages, nil
 }
 
 // sizeOf is what a message is on the wire: subject, headers and payload.

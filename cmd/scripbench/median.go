@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// median takes the median of every number in a struct by itself, also in structs within it. Of an even number of runs it is the mean of the two in the middle. There must be a run.
+// median takes the median of every number in a struct by itself, also in structs within it. For an even number of runs it
+// is the mean of the two in the middle. There must be a run.
 func median[T any](runs []T) T {
 	var m T
 	values := make([]reflect.Value, len(runs))

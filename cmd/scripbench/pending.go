@@ -75,18 +75,9 @@ type pendingPeer struct {
 }
 
 var pendingPeers = []pendingPeer{
-	{
-		recipe: recipe{name: "redis-zset", about: "sorted sets by due instant, member campaign:customer", server: onRedis},
-		most:   5_000_000, hold: holdRedis,
-	},
-	{
-		recipe: recipe{name: "asynq", about: "a scheduled task for each", server: onRedis},
-		most:   200_000, hold: holdAsynq,
-	},
-	{
-		recipe: recipe{name: "river", about: "a scheduled job for each; on disk", server: onPostgres},
-		most:   500_000, hold: holdRiver,
-	},
+	{recipe: recipe{name: "redis-zset", about: "sorted sets by due instant, member campaign:customer", server: onRedis}, most: 5_000_000, hold: holdRedis},
+	{recipe: recipe{name: "asynq", about: "a scheduled task for each", server: onRedis}, most: 200_000, hold: holdAsynq},
+	{recipe: recipe{name: "river", about: "a scheduled job for each; on disk", server: onPostgres}, most: 500_000, hold: holdRiver},
 }
 
 const (

@@ -24,12 +24,18 @@ type plan struct {
 	of []uint32
 }
 
-// newPlan draws a plan of n operations. The same seed draws the same.
-func newPlan(w workload, id string, n int, seed uint64) *plan {
+// emptyPlan has names for the campaigns, no coupons and no claims yet.
+func emptyPlan(w workload, id string, n int) *plan {
 	p := &plan{workload: w, id: id, n: n, names: make([]string, w.campaigns), codes: make([]int, w.campaigns)}
 	for i := range p.names {
 		p.names[i] = id + "-" + strconv.Itoa(i)
 	}
+	return p
+}
+
+// newPlan draws a plan of n operations. The same seed draws the same.
+func newPlan(w workload, id string, n int, seed uint64) *plan {
+	p := emptyPlan(w, id, n)
 	if w.campaigns == 1 {
 		p.codes[0] = n
 	} else {
@@ -52,13 +58,11 @@ func newPlan(w workload, id string, n int, seed uint64) *plan {
 
 // spread is a plan with the claims drawn evenly over the campaigns, each with that many coupons.
 func spread(w workload, id string, n, coupons int, seed uint64) *plan {
-	w.campaigns = max(1, w.campaigns)
-	p := newPlan(workload{name: w.name, unit: w.unit, style: w.style, campaigns: 1}, id, n, seed)
-	p.campaigns = w.campaigns
-	p.names, p.codes, p.of = make([]string, w.campaigns), make([]int, w.campaigns), make([]uint32, n)
-	for i := range p.names {
-		p.names[i], p.codes[i] = id+"-"+strconv.Itoa(i), coupons
+	p := emptyPlan(w, id, n)
+	for i := range p.codes {
+		p.codes[i] = coupons
 	}
+	p.of = make([]uint32, n)
 	r := rand.New(rand.NewPCG(seed, 1))
 	for i := range p.of {
 		p.of[i] = uint32(r.IntN(w.campaigns))

@@ -7,11 +7,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// pgBatchCaller claims for many customers in one transaction: one statement per campaign, all sent in one go.
+// pgBatchCaller claims for many customers in one transaction: one statement per campaign, all sent in one batch.
 type pgBatchCaller struct{ pgCaller }
 
 // $1 = campaign   $2 = customers   $3 = coupons below this number are most likely claimed
-// A row for each customer who got a coupon. Customers who have one already are left out before a coupon is looked for.
+// A row for each customer who got a coupon. Customers who have one already are left out before coupons are searched.
 const pgClaimManySQL = `
 WITH want AS (
   SELECT customer_id, row_number() OVER () AS k FROM unnest($2::text[]) AS w(customer_id)

@@ -46,8 +46,11 @@ func (kind pgKind) open(ctx context.Context, b *bench, p *plan, callers int) (jo
 	j.inFlight = j.callers * j.batch
 	j.caller = func(ctx context.Context, _ int) (caller, error) {
 		db, err := pgx.Connect(ctx, s.url)
+		if err != nil {
+			return nil, err
+		}
 		c := pgCaller{db: db, p: p, seen: make([]int, len(p.names))}
-		return []caller{pgRow: &pgRowCaller{c}, pgBatch: &pgBatchCaller{c}, pgCounter: &pgCounterCaller{c}}[kind], err
+		return []caller{pgRow: &pgRowCaller{c}, pgBatch: &pgBatchCaller{c}, pgCounter: &pgCounterCaller{c}}[kind], nil
 	}
 	j.check = func(ctx context.Context, t tally) error { return s.given(ctx, p, t, kind == pgCounter) }
 	return j, nil
@@ -72,9 +75,9 @@ func answered(err error) answer {
 	case errors.Is(err, pgx.ErrNoRows):
 		return answer{verdict: refused}
 	case errors.As(err, &pg) && pg.Code == uniqueViolation:
-		return lost(fmt.Errorf("the customer has a coupon, without a repeated claim: %w", err))
+		return failure(fmt.Errorf("the customer has a coupon, without a repeated claim: %w", err))
 	}
-	return lost(err)
+	return failure(err)
 }
 
 // pgRowCaller claims one coupon in each transaction.
@@ -107,7 +110,7 @@ func (c *pgRowCaller) send(ctx context.Context, from, to int, answers []answer) 
 			a.code, c.seen[k] = text, n
 			if c.p.redeem {
 				if err := c.db.QueryRow(ctx, pgRedeemSQL, text, c.p.order(i)).Scan(&n); err != nil {
-					a = lost(fmt.Errorf("redeeming: %w", err))
+					a = failure(fmt.Errorf("redeeming: %w", err))
 				}
 			}
 		}

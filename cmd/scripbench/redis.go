@@ -24,7 +24,6 @@ type redisServer struct {
 	addr       string
 	durability durability
 	rdb        *redis.Client
-	scripts    redisScripts
 }
 
 func (r *redisServer) missing() (err error) {
@@ -71,7 +70,12 @@ func (r *redisServer) start(ctx context.Context, dir string, d durability) error
 			r.version = strings.TrimSpace(v)
 		}
 	}
-	return r.scripts.load(ctx, r.rdb)
+	for _, script := range []*redis.Script{redisClaim, redisClaimToRedeem, redisRedeem} {
+		if err := script.Load(ctx, r.rdb).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // client has up to so many connections. It does not retry: a script that ran twice would give a wrong answer.
@@ -118,10 +122,10 @@ func (r *redisServer) restart(ctx context.Context, d durability) (seconds float6
 }
 
 // fill pipelines the commands that add makes for chunks [from, to) of n items.
-func (r *redisServer) fill(ctx context.Context, n int, add func(pipe redis.Pipeliner, from, to int)) error {
+func (r *redisServer) fill(ctx context.Context, n, chunk int, add func(pipe redis.Pipeliner, from, to int)) error {
 	pipe := r.rdb.Pipeline()
-	for from := 0; from < n; from += redisFill {
-		to := min(from+redisFill, n)
+	for from := 0; from < n; from += chunk {
+		to := min(from+chunk, n)
 		add(pipe, from, to)
 		if pipe.Len() >= redisFillLists || to == n {
 			if _, err := pipe.Exec(ctx); err != nil {
@@ -133,6 +137,7 @@ func (r *redisServer) fill(ctx context.Context, n int, add func(pipe redis.Pipel
 }
 
 const (
-	// redisFill is how many items a command has when Redis is filled, redisFillLists how many commands a pipeline.
+	// redisFill is how many items a command has when Redis is filled, redisFillLists after how many commands a pipeline
+	// is sent.
 	redisFill, redisFillLists = 1000, 32
 )

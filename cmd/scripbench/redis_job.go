@@ -37,20 +37,7 @@ if state == ARGV[2] then return 1 end
 return 0`
 )
 
-// redisScripts are the digests of the scripts that Redis has loaded.
-type redisScripts struct{ claim, claimToRedeem, redeem string }
-
-func (s *redisScripts) load(ctx context.Context, rdb *redis.Client) (err error) {
-	for _, one := range []struct {
-		digest *string
-		source string
-	}{{&s.claim, luaClaim}, {&s.claimToRedeem, luaClaimToRedeem}, {&s.redeem, luaRedeem}} {
-		if *one.digest, err = rdb.ScriptLoad(ctx, one.source).Result(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+var redisClaim, redisClaimToRedeem, redisRedeem = redis.NewScript(luaClaim), redis.NewScript(luaClaimToRedeem), redis.NewScript(luaRedeem)
 
 // redisRecipe pipelines so many commands on each connection.
 type redisRecipe struct{ pipeline int }
@@ -67,7 +54,7 @@ func (rc redisRecipe) open(ctx context.Context, b *bench, p *plan, callers int) 
 	j := job{callers: callers, batch: rc.pipeline, inFlight: callers * rc.pipeline}
 	keys := newRedisKeys(p)
 	j.caller = func(context.Context, int) (caller, error) {
-		return &redisCaller{conn: rdb.Conn(), scripts: r.scripts, p: p, keys: keys}, nil
+		return &redisCaller{conn: rdb.Conn(), p: p, keys: keys}, nil
 	}
 	j.check = func(ctx context.Context, t tally) error { return r.given(ctx, p, t) }
 	j.close = func() { _ = rdb.Close() }
@@ -80,7 +67,7 @@ func (r *redisServer) fillCodes(ctx context.Context, p *plan) error {
 		return err
 	}
 	c, n := 0, -1
-	return r.fill(ctx, p.coupons(), func(pipe redis.Pipeliner, from, to int) {
+	return r.fill(ctx, p.coupons(), redisFill, func(pipe redis.Pipeliner, from, to int) {
 		byCampaign := map[int][]any{}
 		for range to - from {
 			if n++; n == p.codes[c] {
@@ -109,11 +96,10 @@ func newRedisKeys(p *plan) redisKeys {
 
 // redisCaller has a connection of its own.
 type redisCaller struct {
-	conn    *redis.Conn
-	scripts redisScripts
-	p       *plan
-	keys    redisKeys
-	cmds    []*redis.Cmd
+	conn *redis.Conn
+	p    *plan
+	keys redisKeys
+	cmds []*redis.Cmd
 }
 
 func (c *redisCaller) close() { _ = c.conn.Close() }
@@ -123,9 +109,9 @@ func (c *redisCaller) send(ctx context.Context, from, to int, answers []answer) 
 	for i := from; i < to; i++ {
 		k := c.p.index(i)
 		if c.p.redeem {
-			c.cmds = append(c.cmds, redis.NewCmd(ctx, "evalsha", c.scripts.claimToRedeem, 3, c.keys.codes[k], c.keys.holders[k], c.keys.states[k], c.p.customer(i)))
+			c.cmds = append(c.cmds, redis.NewCmd(ctx, "evalsha", redisClaimToRedeem.Hash(), 3, c.keys.codes[k], c.keys.holders[k], c.keys.states[k], c.p.customer(i)))
 		} else {
-			c.cmds = append(c.cmds, redis.NewCmd(ctx, "evalsha", c.scripts.claim, 2, c.keys.codes[k], c.keys.holders[k], c.p.customer(i)))
+			c.cmds = append(c.cmds, redis.NewCmd(ctx, "evalsha", redisClaim.Hash(), 2, c.keys.codes[k], c.keys.holders[k], c.p.customer(i)))
 		}
 	}
 	if err := c.pipeline(ctx); err != nil {
@@ -137,9 +123,9 @@ func (c *redisCaller) send(ctx context.Context, from, to int, answers []answer) 
 		case errors.Is(err, redis.Nil):
 			answers[from+n] = answer{verdict: refused}
 		case err != nil:
-			answers[from+n] = lost(err)
+			answers[from+n] = failure(err)
 		case text[0] == '=':
-			answers[from+n] = lost(errors.New("answered as a repeat, without a repeated claim"))
+			answers[from+n] = failure(errors.New("answered as a repeat, without a repeated claim"))
 		default:
 			answers[from+n] = answer{verdict: won, code: text}
 		}
@@ -156,7 +142,7 @@ func (c *redisCaller) redeem(ctx context.Context, from, to int, answers []answer
 	for i := from; i < to; i++ {
 		if answers[i].verdict == won {
 			of = append(of, i)
-			c.cmds = append(c.cmds, redis.NewCmd(ctx, "evalsha", c.scripts.redeem, 1, c.keys.states[c.p.index(i)], answers[i].code, c.p.order(i)))
+			c.cmds = append(c.cmds, redis.NewCmd(ctx, "evalsha", redisRedeem.Hash(), 1, c.keys.states[c.p.index(i)], answers[i].code, c.p.order(i)))
 		}
 	}
 	if err := c.pipeline(ctx); err != nil {
@@ -164,7 +150,7 @@ func (c *redisCaller) redeem(ctx context.Context, from, to int, answers []answer
 	}
 	for n, cmd := range c.cmds {
 		if v, err := cmd.Int(); err != nil || v != 1 {
-			answers[of[n]] = lost(fmt.Errorf("redeeming: %d, %w", v, err))
+			answers[of[n]] = failure(fmt.Errorf("redeeming: %d, %w", v, err))
 		}
 	}
 	return nil

@@ -11,38 +11,14 @@ import (
 
 // reminders are the systems that remind people, scrip first and the limit last.
 var reminders = []dueRecipe{
-	{
-		recipe: recipe{name: subject, about: "one event fires all; fan-out to a stream, 500 a message; a bare consumer", server: onScrip},
-		run:    remindScrip,
-	},
-	{
-		recipe: recipe{name: "redis-poll", about: "sorted sets by customer, each polled each second: 2,000 by ZRANGE BYSCORE, ZREM", server: onRedis},
-		run:    redisReminders{poll: true}.run,
-	},
-	{
-		recipe: recipe{name: "redis-pop", about: "the same sets; Lua takes out 2,000 at once, without a pause", server: onRedis},
-		run:    redisReminders{}.run,
-	},
-	{
-		recipe: recipe{name: "asynq", about: "a task for each reminder, ProcessAt", server: onRedis},
-		run:    asynqReminders{per: 1}.run, most: 200_000,
-	},
-	{
-		recipe: recipe{name: "asynq-500", about: "a task for each 500 customers, ProcessAt", server: onRedis},
-		run:    asynqReminders{per: limitLines}.run,
-	},
-	{
-		recipe: recipe{name: "river", about: "a job for each reminder, ScheduledAt", server: onPostgres},
-		run:    riverReminders{per: 1}.run, most: 100_000,
-	},
-	{
-		recipe: recipe{name: "river-500", about: "a job for each 500 customers, ScheduledAt", server: onPostgres},
-		run:    riverReminders{per: limitLines}.run,
-	},
-	{
-		recipe: recipe{name: "limit", about: "bare JetStream publish of the same bytes in as many messages", server: onLimit},
-		run:    publishGrown,
-	},
+	{recipe: recipe{name: subject, about: "one event fires all; fan-out to a stream, 500 a message; a bare consumer", server: onScrip}, run: remindScrip},
+	{recipe: recipe{name: "redis-poll", about: "sorted sets by customer, each polled each second: 2,000 by ZRANGE BYSCORE, ZREM", server: onRedis}, run: redisReminders{poll: true}.run},
+	{recipe: recipe{name: "redis-pop", about: "the same sets; Lua takes out 2,000 at once, without a pause", server: onRedis}, run: redisReminders{}.run},
+	{recipe: recipe{name: "asynq", about: "a task for each reminder, ProcessAt", server: onRedis}, run: asynqReminders{per: 1}.run, most: 200_000},
+	{recipe: recipe{name: "asynq-500", about: "a task for each 500 customers, ProcessAt", server: onRedis}, run: asynqReminders{per: limitLines}.run},
+	{recipe: recipe{name: "river", about: "a job for each reminder, ScheduledAt", server: onPostgres}, run: riverReminders{per: 1}.run, most: 100_000},
+	{recipe: recipe{name: "river-500", about: "a job for each 500 customers, ScheduledAt", server: onPostgres}, run: riverReminders{per: limitLines}.run},
+	{recipe: recipe{name: "limit", about: "bare JetStream publish of the same bytes in as many messages", server: onLimit}, run: publishGrown},
 }
 
 func remindCommand() *cobra.Command {

@@ -16,7 +16,7 @@ const (
 	// asynqClients schedule tasks concurrently: its client cannot schedule many at once.
 	asynqClients = 256
 	// asynqServers share the queue: each takes out one task after the other, and waits for Redis each time. asynqWorkers of
-	// each work at once; they do nothing, so that each waits for Redis only.
+	// each work concurrently; they do nothing, so that each waits for Redis only.
 	asynqServers, asynqWorkers = 16, 16
 	// asynqForward is how often each server searches for due tasks, by default 5 s; asynqPoll how often it polls for work
 	// when there was none, by default 1 s.

@@ -90,7 +90,7 @@ func (r *redisServer) reminders(ctx context.Context, queues int) (n int, err err
 // fillReminders puts all into their queues.
 func (r *redisServer) fillReminders(ctx context.Context, u subscriptions, j dueJob, due time.Time) error {
 	score := float64(due.Unix())
-	return r.fill(ctx, j.n, func(pipe redis.Pipeliner, from, to int) {
+	return r.fill(ctx, j.n, redisFill*j.queues, func(pipe redis.Pipeliner, from, to int) {
 		members := make([][]redis.Z, j.queues)
 		for i := from; i < to; i++ {
 			members[i%j.queues] = append(members[i%j.queues], redis.Z{Score: score, Member: u.campaign(i) + ":" + customerID(i)})
@@ -103,7 +103,7 @@ func (r *redisServer) fillReminders(ctx context.Context, u subscriptions, j dueJ
 	})
 }
 
-// work is the poller of one queue and the worker behind it.
+// work is the poller of one queue, and its worker.
 func (kind redisReminders) work(ctx context.Context, rdb *redis.Client, q, queues int, c clock, l *ledger) error {
 	pop, queue, customers := redis.NewScript(luaPop), remindQueue(q), make([]int, 0, remindBatch)
 	pause := remindPause

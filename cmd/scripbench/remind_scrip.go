@@ -195,18 +195,10 @@ func (s *scripServer) published(ctx context.Context) error {
 func (li *listener) listen(ctx context.Context, l *ledger) error {
 	s := li.s
 	for lane := range li.ends {
-		end := li.ends[lane].Load()
-		consumer, err := s.js.OrderedConsumer(ctx, topology.RmdStream(lane), jetstream.OrderedConsumerConfig{
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: end + 1,
-		})
+		messages, err := s.consume(ctx, topology.RmdStream(lane), li.ends[lane].Load())
 		if err != nil {
 			return err
 		}
-		messages, err := consumer.Messages()
-		if err != nil {
-			return err
-		}
-		context.AfterFunc(ctx, messages.Stop)
 		li.g.Go(func() error {
 			customers := make([]int, 0, limitLines)
 			for {
@@ -307,7 +299,7 @@ func (o options) claimBeside(ctx context.Context, b *bench, rate float64, at tim
 	}
 	n := int(rate * besideFor.Seconds())
 	c = &besideClaims{pace: pace{n: n, limit: besideFor, rate: rate, stop: stop}, took: make([]time.Duration, n)}
-	p := newPlan(workload{name: "beside", unit: "claims", style: crowd, campaigns: 1}, "beside", n, o.seed)
+	p := newPlan(workload{name: "beside", unit: "claims", style: bulk, campaigns: 1}, "beside", n, o.seed)
 	g.Go(func() error {
 		if err := b.scrip.create(ctx, p); err != nil {
 			return err

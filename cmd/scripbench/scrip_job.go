@@ -15,7 +15,7 @@ import (
 const (
 	// sdkInFlight is how many claims of one lane the SDK has in flight at most, by default.
 	sdkInFlight = 32_768
-	// pairsPerCaller: callers that wait send a claim and its redemption; a crowd is so many times --callers.
+	// pairsPerCaller: callers that wait send a claim and its redemption; in bulk there are so many times --callers.
 	pairsPerCaller = 16
 	// requestConns is how many connections share the callers of claim-request.
 	requestConns = 4
@@ -23,7 +23,7 @@ const (
 	creating = 4096
 )
 
-// openScrip creates the plan's campaigns and claims by the SDK: a crowd by DoAsync from one goroutine, others by callers
+// openScrip creates the plan's campaigns and claims by the SDK: in bulk by DoAsync from one goroutine, else by callers
 // that wait. In claim-request every claim is a NATS request of its own.
 func openScrip(ctx context.Context, b *bench, p *plan, callers int) (job, error) {
 	s := b.scrip
@@ -34,7 +34,7 @@ func openScrip(ctx context.Context, b *bench, p *plan, callers int) (job, error)
 	}
 	j := job{check: func(ctx context.Context, t tally) error { return s.given(ctx, p, t) }, close: func() {}, batch: 1}
 	switch {
-	case p.style == crowd && !p.redeem:
+	case p.style == bulk && !p.redeem:
 		j.inFlight = min(p.n, sdkInFlight*min(s.desc.Lanes, len(p.names)))
 		j.stream = func(ctx context.Context, i int, done func(answer)) error {
 			cmd := domain.Command{Type: domain.Claim, Campaign: p.campaign(i), CustomerID: p.customer(i)}
@@ -45,7 +45,7 @@ func openScrip(ctx context.Context, b *bench, p *plan, callers int) (job, error)
 		return s.requests(p, j, callers)
 	}
 	j.callers = 1
-	if p.style == crowd {
+	if p.style == bulk {
 		j.callers = callers * pairsPerCaller
 	}
 	j.inFlight = j.callers
@@ -97,13 +97,13 @@ func (s *scripServer) operate(ctx context.Context, names []string, command func(
 func claimed(o domain.Outcome, err error) answer {
 	switch {
 	case err != nil:
-		return lost(err)
+		return failure(err)
 	case o.Refusal == domain.SoldOut:
 		return answer{verdict: refused}
 	case o.Refused():
-		return lost(fmt.Errorf("refused: %s: %s", o.Refusal, o.Message))
+		return failure(fmt.Errorf("refused: %s: %s", o.Refusal, o.Message))
 	case o.Repeat:
-		return lost(errors.New("answered as a repeat, without a repeated claim"))
+		return failure(errors.New("answered as a repeat, without a repeated claim"))
 	}
 	return answer{verdict: won, code: o.Code}
 }
@@ -125,7 +125,7 @@ func (c sdkCaller) send(ctx context.Context, from, to int, answers []answer) err
 				err = fmt.Errorf("redeeming %s: %s", a.code, o.Message)
 			}
 			if err != nil {
-				a = lost(err)
+				a = failure(err)
 			}
 		}
 		answers[i] = a

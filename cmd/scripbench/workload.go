@@ -23,8 +23,8 @@ type workload struct {
 type style uint8
 
 const (
-	// crowd has as much in flight as is best for the system's recipe.
-	crowd style = iota
+	// bulk has as much in flight as is best for the system's recipe.
+	bulk style = iota
 	// single has one operation in each request, and --callers of them in flight.
 	single
 	// alone has one operation in flight.
@@ -33,12 +33,12 @@ const (
 
 // workloads in the order in which they are run.
 var workloads = []workload{
-	{name: "claim-hot", about: "one campaign, one coupon per customer, all at the same time", unit: "claims", n: 500_000, style: crowd, campaigns: 1},
-	{name: "claim-spread", about: "the same over 10,000 campaigns (Zipf, s = 1.1)", unit: "claims", n: 500_000, style: crowd, campaigns: 10_000},
-	{name: "claim-redeem", about: "each customer claims and redeems at once; counted are pairs", unit: "pairs", n: 200_000, style: crowd, campaigns: 1, redeem: true},
+	{name: "claim-hot", about: "one campaign, one coupon per customer, all at the same time", unit: "claims", n: 500_000, style: bulk, campaigns: 1},
+	{name: "claim-spread", about: "the same over 10,000 campaigns (Zipf, s = 1.1)", unit: "claims", n: 500_000, style: bulk, campaigns: 10_000},
+	{name: "claim-redeem", about: "each customer claims and redeems at once; counted are pairs", unit: "pairs", n: 200_000, style: bulk, campaigns: 1, redeem: true},
 	{name: "claim-request", about: "one claim in each request", unit: "claims", n: 300_000, style: single, campaigns: 1},
 	{name: "lonely-claim", about: "one claim at a time", unit: "claims", n: 10_000, style: alone, campaigns: 1},
-	{name: "sold-out", about: "a storm on a campaign that has one coupon for a thousand customers", unit: "answers", n: 1_000_000, style: crowd, campaigns: 1, share: 1000},
+	{name: "sold-out", about: "a storm on a campaign that has one coupon for a thousand customers", unit: "answers", n: 1_000_000, style: bulk, campaigns: 1, share: 1000},
 }
 
 func workloadName(w workload) string { return w.name }
