@@ -295,7 +295,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsSaid(t *testing.T) {
+func TestMissingProgramsAreReported(t *testing.T) {
 	empty := t.TempDir()
 	t.Setenv("PATH", empty)
 	t.Setenv("SCRIP_PG_BIN", empty)

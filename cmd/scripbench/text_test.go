@@ -107,7 +107,7 @@ func TestUsageSeesChildren(t *testing.T) {
 	}
 }
 
-func TestAServerThatEndsSaysWhy(t *testing.T) {
+func TestTheOutputOfAServerThatEndsIsReported(t *testing.T) {
 	p, err := startProcess(t.TempDir()+"/log", "sh", "-c", "echo no such luck; exit 3")
 	if err != nil {
 		t.Fatal(err)
