@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 )
@@ -39,7 +38,7 @@ func appendValue(dst []byte, f Field, p any, cache *LineCache) []byte {
 		}
 		return dst
 	}
-	panic(fmt.Sprintf("wire: field %s has a value of type %T", f, p))
+	panic("wire: no value of this type can be written: " + f.String())
 }
 
 func appendUint(dst []byte, f Field, key string, v uint64) []byte {
@@ -92,7 +91,7 @@ func readValue(p any, raw []byte) (err error) {
 	case *bool:
 		*p = string(raw) == "true"
 	default:
-		err = fmt.Errorf("no value of type %T can be read", p)
+		panic("wire: no value of this type can be read")
 	}
 	return err
 }
@@ -111,6 +110,6 @@ func assign(to, from any) {
 	case *time.Duration:
 		*to = *from.(*time.Duration)
 	default:
-		panic(fmt.Sprintf("wire: no setting has a value of type %T", to))
+		panic("wire: no setting has a value of this type")
 	}
 }
