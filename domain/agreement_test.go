@@ -36,7 +36,7 @@ type failer interface {
 // Where the lane makes indexes is another place each time, and what a step was given is overwritten when it returns.
 func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 	l, m, g := testLane(), newModel(), newLedger()
-	l.few = uint8(pick(w.choose, 0, 1, 5, few))
+	l.scanLimit = uint8(pick(w.choose, 0, 1, 5, linearScanLimit))
 	step := NewStep(l)
 	var log []byte
 	for range commands {

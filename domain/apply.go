@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -8,8 +9,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// Apply folds one event into the state. It is how a restart rebuilds the lane and how Decide changes it. An error means
-// that the event does not fit the state: the log is not the one this state came from, or was damaged; nothing has been
+// Apply folds one event into the state. A restart rebuilds the lane with it, and Decide changes the lane with it. An error
+// means that the event does not fit the state: the log is not the one of this state, or it is damaged. Nothing has been
 // changed then.
 func (l *Lane) Apply(ev *wire.Event) error { return l.apply(ev, l.hashesOf(ev)) }
 
@@ -34,7 +35,7 @@ func (l *Lane) apply(ev *wire.Event, h eventHashes) error {
 }
 
 func (l *Lane) applyCreated(ev *wire.Event, h eventHashes) error {
-	c := &campaign{name: strings.Clone(ev.Campaign), number: ev.Number, created: ev.At, few: l.few}
+	c := &campaign{name: strings.Clone(ev.Campaign), number: ev.Number, created: ev.At, scanLimit: l.scanLimit}
 	if ev.Settings.Codes == 0 {
 		c.imported = &importedCodes{key: l.hash.key}
 	}
@@ -48,6 +49,16 @@ func (l *Lane) applyCreated(ev *wire.Event, h eventHashes) error {
 }
 
 func (l *Lane) applyTo(c *campaign, ev *wire.Event, h eventHashes) error {
+	if ev.Type.ChangesCoupon() {
+		if ev.N == 0 || ev.N > c.claimed() {
+			return fmt.Errorf("coupon %d was never claimed", ev.N)
+		}
+		order := uint64(0)
+		if ev.OrderID != "" {
+			order = l.hash.text(ev.OrderID)
+		}
+		return l.applyCoupon(c, ev, h.id, order)
+	}
 	switch ev.Type {
 	case wire.CampaignUpdated:
 		c.setSettings(l.settings.keep(&ev.Settings))
@@ -78,21 +89,12 @@ func (l *Lane) applyTo(c *campaign, ev *wire.Event, h eventHashes) error {
 		}
 		previous, _ := c.newestOf(h.customer)
 		c.recordClaim(h.customer, previous, h.id, ev.ExpiresAt)
-	case wire.CouponRedeemed, wire.CouponRolledBack, wire.CouponVoided, wire.CouponExtended:
-		if ev.N == 0 || ev.N > c.claimed() {
-			return fmt.Errorf("coupon %d was never claimed", ev.N)
-		}
-		order := uint64(0)
-		if ev.OrderID != "" {
-			order = l.hash.text(ev.OrderID)
-		}
-		l.applyCoupon(c, ev, h.id, order)
 	case wire.CouponsExpired:
-		if c.rare != nil {
-			c.rare.due.through(ev.Through)
-			l.parked -= c.rare.parked.Len()
-			c.rare.parked.FireThrough(ev.Through, c.anchors(), nil)
-			l.parked += c.rare.parked.Len()
+		if c.sparse != nil {
+			c.sparse.due.through(ev.Through)
+			l.parked -= c.sparse.parked.Len()
+			c.sparse.parked.FireThrough(ev.Through, c.anchors(), nil)
+			l.parked += c.sparse.parked.Len()
 		}
 		c.expiredThrough = max(c.expiredThrough, ev.Through)
 	case wire.ReminderSet:
@@ -103,25 +105,25 @@ func (l *Lane) applyTo(c *campaign, ev *wire.Event, h eventHashes) error {
 		case ev.N > c.claimed():
 			return fmt.Errorf("coupon %d was never claimed", ev.N)
 		case ev.N != 0:
-			x.Own = c.own(ev.N)
+			x.Own = c.ownExpiry(ev.N)
 		}
 		if ev.CustomerID == "" {
-			// Set again, for the coupon's holder: the command that did it is remembered by an event of its own.
+			// Set again, for the coupon's holder: the event of the rollback or unremind remembers the command id.
 			was, ok := c.parked().FindOfCoupon(ev.N, ev.Before)
 			if !ok || ev.Kind != wire.KindExpires {
 				return fmt.Errorf("reminder %d is set again, but no redemption of coupon %d cancelled it", ev.R, ev.N)
 			}
-			c.rare.parked.Cancel(was)
+			c.sparse.parked.Cancel(was)
 			l.parked--
 		} else {
-			// Not under the coupon (n): that chain says how a coupon stands, and a reminder does not change it.
+			// Not linked to the coupon (n): that chain holds its redemption state, which a reminder does not change.
 			arg := l.hash.reminder(h.customer, ev.Kind, ev.Before)
 			c.record(actRecord{id: h.id, kind: wire.Remind, arg: arg, count: ev.N})
 		}
 		if ev.Kind == wire.KindOpens {
 			x.N = c.acts.Len()
 		}
-		pending := &c.rarely().reminders
+		pending := &c.ensureSparse().reminders
 		was := pending.Len()
 		pending.SetNoted(x, c)
 		l.reminders += pending.Len() - was
@@ -137,10 +139,10 @@ func (l *Lane) applyTo(c *campaign, ev *wire.Event, h eventHashes) error {
 		c.reminders().CancelNoted(ev.R, c)
 		l.reminders--
 		if ev.Restorable() {
-			c.rare.parked.Set(was.R, was.Kind, was.Before, was.N, was.Own)
+			c.sparse.parked.Set(was.R, was.Kind, was.Before, was.N, was.Own)
 			l.parked++
 		}
-		// Without a customer it follows from a redeem or void, whose own event remembers the id.
+		// Without a customer it follows from a redeem or void, whose event remembers the command id.
 		if ev.CustomerID != "" {
 			arg := l.hash.reminder(h.customer, ev.Kind, ev.Before)
 			c.record(actRecord{id: h.id, kind: wire.Unremind, arg: arg, count: ev.N})
@@ -148,17 +150,20 @@ func (l *Lane) applyTo(c *campaign, ev *wire.Event, h eventHashes) error {
 	case wire.RemindersDue:
 		l.reminders -= c.reminders().FireNoted(ev.DueSet(), c.anchors(), c, nil)
 	default:
-		return fmt.Errorf("does not belong on an event stream")
+		return errNotApplied
 	}
 	return nil
 }
 
-// applyCoupon folds what happened to one coupon: it leaves the count of the live ones, changes, and joins again if it
-// still lives. id and order are the hashes of the event's.
-func (l *Lane) applyCoupon(c *campaign, ev *wire.Event, id, order uint64) {
+// errNotApplied is the error of an event that no rule applies.
+var errNotApplied = errors.New("does not belong on an event stream")
+
+// applyCoupon applies an event that changes one coupon: the coupon is taken out of the counts, changed, and counted again.
+// id and order are the hashes of the event's.
+func (l *Lane) applyCoupon(c *campaign, ev *wire.Event, id, order uint64) (err error) {
 	n := ev.N
-	count, voided := c.standing(n)
-	act := actRecord{id: id, n: n, count: count}
+	count, voided := c.redemptionState(n)
+	act := actRecord{id: id, n: n, count: count, kind: ev.Type.Spec().Command}
 	if voided {
 		act.flags = flagVoided
 	}
@@ -169,37 +174,41 @@ func (l *Lane) applyCoupon(c *campaign, ev *wire.Event, id, order uint64) {
 	}
 	switch ev.Type {
 	case wire.CouponRedeemed:
-		act.kind, act.arg, act.count = wire.Redeem, order, ev.RedeemedCount
-		l.unpark(c, n) // what an earlier redemption cancelled and its rollback left
+		act.arg, act.count = order, ev.RedeemedCount
+		l.unpark(c, n) // reminders that an earlier redemption cancelled and its rollback did not set again
 	case wire.CouponRolledBack:
-		act.kind, act.arg, act.count = wire.Rollback, order, ev.RedeemedCount
+		act.arg, act.count = order, ev.RedeemedCount
 		if i, redemption := c.redemption(n, act.arg); redemption != nil {
 			c.acts.Edit(i).flags |= flagRolledBack
 		}
 	case wire.CouponVoided:
-		act.kind, act.flags = wire.Void, flagVoided
+		act.flags = flagVoided
 		l.unpark(c, n)
 		if !voided {
 			c.voided++
 		}
 	case wire.CouponExtended:
-		act.kind = wire.Extend
-		c.setOwn(n, ev.ExpiresAt)
+		c.setOwnExpiry(n, ev.ExpiresAt)
 		c.reminders().Move(n, ev.ExpiresAt)
 		c.parked().Move(n, ev.ExpiresAt)
+	default:
+		err = errNotApplied // the coupon is counted again as it was
 	}
-	c.record(act)
+	if err == nil {
+		c.record(act)
+	}
 	if c.live(n) {
 		c.count(n, +1)
 	} else if act.flags&flagVoided == 0 {
 		c.redeemed++
 	}
+	return err
 }
 
-// unpark forgets what redemptions of coupon n cancelled.
+// unpark drops the reminders that redemptions of coupon n cancelled: no rollback sets them again.
 func (l *Lane) unpark(c *campaign, n uint32) {
 	for _, r := range c.parked().OfCoupon(n) {
-		c.rare.parked.Cancel(r)
+		c.sparse.parked.Cancel(r)
 		l.parked--
 	}
 }

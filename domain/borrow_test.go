@@ -27,7 +27,7 @@ func scribble(b []byte) {
 func TestLinesTogetherAreLinesOneByOne(t *testing.T) {
 	together := func(t *testing.T, rt failer, w *world, messages int) {
 		a, b := testLane(), testLane()
-		a.few = uint8(pick(w.choose, 0, 5, few))
+		a.scanLimit = uint8(pick(w.choose, 0, 5, linearScanLimit))
 		one, many := NewStep(a), NewStep(b)
 		for range messages {
 			var payload, want []byte

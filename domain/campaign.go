@@ -8,12 +8,12 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// campaignState is where a campaign stands.
+// campaignState is the state of a campaign.
 //
 //	create ──> active <──resume/pause──> paused
 //	             └───────end───────┬───────┘
 //	                               v
-//	                             ended            (claims refused; coupons already claimed live on)
+//	                             ended            (claims are refused; claimed coupons stay valid)
 //
 // A campaign that is sold out or past its closing time is still active: codes may be added, the closing time moved.
 type campaignState uint8
@@ -28,14 +28,14 @@ var stateNames = [...]string{"active", "paused", "ended"}
 
 func (s campaignState) String() string { return stateNames[s] }
 
-// campaign is the state of one campaign: what Decide needs to know, and no more. Customers, orders and ids are kept as
-// keyed hashes; generated codes are not kept at all. There may be a million of them, so what most do not need hangs on a
-// pointer.
+// campaign is the state of one campaign, limited to what Decide needs. Customers, orders and ids are stored as keyed hashes;
+// generated codes are not stored. A lane may hold a million campaigns, so what most do not need is behind a pointer.
 //
-// A campaign that a snapshot is being written of is not written any more: the lane goes on with a copy (see [Lane.own]).
+// A campaign of which a snapshot is being written is not changed any more: the lane continues with a copy (see
+// [Lane.writable]).
 type campaign struct {
 	name     string
-	settings *wire.Settings // shared with others that have the same: never written
+	settings *wire.Settings // shared by campaigns with equal settings: never changed
 	imported *importedCodes
 
 	claims table.Pages[claimRecord] // coupon n is record n-1
@@ -47,34 +47,34 @@ type campaign struct {
 	number         uint32
 	epoch          uint32 // of the lane when it was last copied
 	state          campaignState
-	few            uint8 // see few
+	scanLimit      uint8 // see linearScanLimit
 
-	// What follows can be worked out, and a snapshot does not look at it.
-	indexes    *indexes // nil while a walk over claims and acts finds things as fast
-	rare       *rare    // nil until it is needed
-	inheriting int64    // live coupons that fall at the campaign's end
-	redeemed   uint32   // coupons with all uses spent, voided ones left out
+	// The rest is derived from the above, and snapshots do not read it.
+	indexes    *indexes // nil while scanning claims and acts is as fast
+	sparse     *sparse  // nil until it is needed
+	inheriting int64    // live coupons that expire at the campaign's end
+	redeemed   uint32   // coupons without uses left, voided ones not counted
 	voided     uint32
 }
 
-// indexes find coupons and commands of a campaign that has more than a few.
+// indexes find coupons and commands of a campaign with more than linearScanLimit of them.
 type indexes struct {
 	customers table.Index             // customer → newest coupon
 	ids       table.Index             // command id → claim or act
 	links     table.Pages[linkRecord] // beside claims, once customers have several
 	orders    *table.Index            // (coupon, order) → newest redemption; kept only while coupons may be redeemed often
-	ordered   uint32                  // acts that orders knows of; the others are added a few at a time
+	ordered   uint32                  // acts that are in orders; the others are added some at a time
 }
 
-// few is how many claims and acts are looked through one by one: 32 of them lie in 1 KiB. Tests take less.
-const few = 32
+// linearScanLimit is how many claims and acts are scanned without an index: 32 of them take 1 KiB. Tests use less.
+const linearScanLimit = 32
 
-// rare is what few campaigns need.
-type rare struct {
-	odd       oddExpiries // expiries of their own that do not fit a record
+// sparse is what few campaigns need.
+type sparse struct {
+	irregular irregularExpiries // own expiries that do not fit a record
 	due       dueCounts
 	reminders reminder.Subscriptions // of kind opens, n is the act that set it + 1
-	parked    reminder.Subscriptions // that a redemption cancelled: set again where it is rolled back
+	parked    reminder.Subscriptions // cancelled by a redemption; its rollback sets them again
 	listed    bool                   // in the lane's list of campaigns with maps that a snapshot must copy
 }
 
@@ -84,22 +84,22 @@ type customerHash = [2]uint64
 type claimRecord struct {
 	customer customerHash
 	id       uint64 // of the claim command
-	expiry   uint32 // seconds since 1970 of its own expiry; inherits, or oddExpiry = look into odd
+	expiry   uint32 // own expiry in seconds since 1970; inherits = none, irregularExpiry = in sparse.irregular
 	act      uint32 // newest act + 1; 0 = none
 }
 
 const (
-	inherits  = 0
-	oddExpiry = 1<<32 - 1
+	inherits        = 0
+	irregularExpiry = 1<<32 - 1
 )
 
-// linkRecord ties the coupons of a customer together where one may have several.
+// linkRecord links the coupons of a customer where one may have several.
 type linkRecord struct {
 	previous uint32 // the customer's coupon before this one; 0 = none
 	ordinal  uint32 // how many the customer had with this one
 }
 
-// actRecord is an accepted command other than a claim: 32 bytes. The newest act of a coupon says how it stands.
+// actRecord is an accepted command other than a claim: 32 bytes. The newest act of a coupon has its redemption state.
 type actRecord struct {
 	id       uint64
 	arg      uint64 // what else must be equal for the same id to be the same command: order, settings, reminder
@@ -130,11 +130,11 @@ func (a *actRecord) setRollbacks(n uint32) {
 	a.flags, a.rolled = a.flags&flagMask|uint8(n>>16)<<flagBits, uint16(n)
 }
 
-// A command of either kind is known by its place: acts have the lowest bit set. Low, so that the numbers stay small.
+// A reference to a claim or an act is its index, shifted by one; acts have the lowest bit set, so references stay small.
 func claimRef(i uint32) uint32 { return i << 1 }
 func actRef(i uint32) uint32   { return i<<1 | 1 }
 
-// maxActs is how many acts can be told apart from claims.
+// maxActs is how many acts can be referred to.
 const maxActs = 1<<31 - 2
 
 func (c *campaign) idHash(ref uint32) uint64 {
@@ -189,7 +189,7 @@ func (c *campaign) newestOf(customer customerHash) (n uint32, ok bool) {
 	return i + 1, true
 }
 
-// newestUpTo walks coupons n and before for the customer's newest, 0 if there is none.
+// newestUpTo scans coupon n and those before it for the customer's newest, 0 if there is none.
 func (c *campaign) newestUpTo(n uint32, customer customerHash) uint32 {
 	for ; n > 0; n-- {
 		if c.claims.At(n-1).customer == customer {
@@ -199,32 +199,32 @@ func (c *campaign) newestUpTo(n uint32, customer customerHash) uint32 {
 	return 0
 }
 
-// noReminders are those of a campaign that never had any: only looked at.
+// noReminders are those of a campaign that never had any. Read-only.
 var noReminders reminder.Subscriptions
 
-// reminders are the pending ones, to be looked at.
+// reminders returns the pending ones, for reading.
 func (c *campaign) reminders() *reminder.Subscriptions {
-	if c.rare == nil {
+	if c.sparse == nil {
 		return &noReminders
 	}
-	return &c.rare.reminders
+	return &c.sparse.reminders
 }
 
-// parked are the reminders that redemptions cancelled, to be looked at.
+// parked returns the reminders that redemptions cancelled, for reading.
 func (c *campaign) parked() *reminder.Subscriptions {
-	if c.rare == nil {
+	if c.sparse == nil {
 		return &noReminders
 	}
-	return &c.rare.parked
+	return &c.sparse.parked
 }
 
-// noteHash says what a pending reminder of kind opens is looked for by: the customer, of whom and the lead time the act
-// that set it remembers a hash. Were the customer kept for it as well, each would cost 16 bytes more.
+// NoteHash returns what a pending reminder of kind opens is found by: the customer, of whom and the lead time the act
+// that set it remembers a hash. Storing the customer too would cost 16 bytes each.
 func (c *campaign) NoteHash(act uint32, before time.Duration) uint64 {
 	return c.acts.At(act-1).arg ^ leadHash(before)
 }
 
-// pendingReminder finds what a customer has subscribed to; n is the coupon it hangs on, 0 for the opening.
+// pendingReminder finds a subscription of a customer; n is its coupon, 0 for the opening.
 func (l *Lane) pendingReminder(c *campaign, customer customerHash, kind string, before time.Duration, n uint32) (r uint64, ok bool) {
 	if kind == wire.KindExpires {
 		return c.reminders().FindOfCoupon(n, before)
@@ -232,12 +232,12 @@ func (l *Lane) pendingReminder(c *campaign, customer customerHash, kind string, 
 	return c.reminders().OfNote(reminded(customer), before, c)
 }
 
-// rarely is what the campaign needs from now on.
-func (c *campaign) rarely() *rare {
-	if c.rare == nil {
-		c.rare = new(rare)
+// ensureSparse returns the sparse state for writing, made if it is missing.
+func (c *campaign) ensureSparse() *sparse {
+	if c.sparse == nil {
+		c.sparse = new(sparse)
 	}
-	return c.rare
+	return c.sparse
 }
 
 // claimed is the number of coupons handed out.
@@ -255,7 +255,7 @@ func (c *campaign) anchors() reminder.Anchors {
 	return reminder.Anchors{Opens: c.settings.OpensAt, Expires: c.settings.ExpiresAt}
 }
 
-// setSettings replaces the settings and brings what hangs on them in line.
+// setSettings replaces the settings and updates what depends on them.
 func (c *campaign) setSettings(s *wire.Settings) {
 	recount := c.claimed() > 0 && s.MaxRedemptions != c.settings.MaxRedemptions
 	c.settings = s
@@ -263,19 +263,19 @@ func (c *campaign) setSettings(s *wire.Settings) {
 		c.indexOrders()
 	}
 	if recount {
-		// Rare, and about 10 ns a coupon: which coupons are spent changes for all of them at once.
+		// Rare, and about 10 ns a coupon: which coupons are spent may change for all of them.
 		c.recount()
 	}
 }
 
-// recount works out from the coupons how many live, are spent and are void.
+// recount counts the live, spent and voided coupons from their records.
 func (c *campaign) recount() {
 	c.inheriting, c.redeemed, c.voided = 0, 0, 0
-	if c.rare != nil {
-		c.rare.due.reset()
+	if c.sparse != nil {
+		c.sparse.due.reset()
 	}
 	for n := uint32(1); n <= c.claimed(); n++ {
-		switch _, voided := c.standing(n); {
+		switch _, voided := c.redemptionState(n); {
 		case voided:
 			c.voided++
 		case c.live(n):

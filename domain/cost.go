@@ -7,8 +7,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// A command message is decided whole within one step, and a step is one message of the event log, so what a message can
-// make must have a bound. Most lines make one event that repeats them; what adds to that is here.
+// A command message is decided within one step, and a step is one message of the event log, so the events of a message need
+// a bound. Most lines make one event that repeats them. These are the additions:
 //
 //	redeem, void     cancel up to MaxReminders reminders, an event each
 //	rollback         sets up to MaxReminders reminders again, unremind one, an event each
@@ -33,7 +33,7 @@ const (
 	costSoldOut = 250  // a campaign.sold_out event
 )
 
-// How a line says what it is. Types are matched to the letter, so searching for the words misses none.
+// How the types of commands are written. Types are matched exactly, so a search for the words misses none.
 var (
 	typeMark     = []byte(`"type":"`)
 	claimMark    = []byte(`claim"`)
@@ -56,7 +56,7 @@ const (
 	minQuoted = 128
 )
 
-// costRest is the most that the dead letter which stands for many has.
+// costRest is the most bytes of the one dead letter for all lines beyond maxParked.
 const costRest = costParked + minQuoted + maxReasonQuoted
 
 // size is how long Events will be after Close, at most.
@@ -71,9 +71,9 @@ func (s *Step) size() int {
 // Fits reports whether a message with this payload leaves the step within [MaxStep]. One that does not fit belongs into a
 // step of its own.
 //
-// It takes lines that look like claims for claims: a step that holds two full messages of them instead of one is worth a
-// sixth of a hot lane's speed. A message of lines that only look like it may turn out larger; Add then refuses its own
-// last lines as not durable, nobody else's.
+// Lines that look like claims are counted as claims: a step with two full messages of them instead of one makes a hot lane
+// a sixth faster. A message of lines that only look like claims may turn out larger; Add then refuses its
+// last lines as not durable, and no lines of other messages.
 func (s *Step) Fits(payload []byte) bool { return s.size()+s.cost(payload)+costAny <= wire.MaxStep }
 
 // cost is how many bytes of events a message makes, at most, if its lines are what they look like.

@@ -25,37 +25,37 @@ func (c *campaign) before(n uint32) uint32 {
 	return c.indexes.links.At(n - 1).previous
 }
 
-// own is the expiry of its own of coupon n, 0 if it inherits the campaign's end.
-func (c *campaign) own(n uint32) wire.Instant {
+// ownExpiry is the own expiry of coupon n, 0 if it inherits the campaign's end.
+func (c *campaign) ownExpiry(n uint32) wire.Instant {
 	switch e := c.claims.At(n - 1).expiry; e {
 	case inherits:
 		return 0
-	case oddExpiry:
-		return c.rare.odd.get(n)
+	case irregularExpiry:
+		return c.sparse.irregular.get(n)
 	default:
 		return wire.Instant(e) * 1e6
 	}
 }
 
-func (c *campaign) setOwn(n uint32, at wire.Instant) {
+func (c *campaign) setOwnExpiry(n uint32, at wire.Instant) {
 	rec := c.claims.Edit(n - 1)
-	if rec.expiry == oddExpiry {
-		c.rare.odd.delete(n)
+	if rec.expiry == irregularExpiry {
+		c.sparse.irregular.delete(n)
 	}
 	switch secs := at / 1e6; {
 	case at == 0:
 		rec.expiry = inherits
-	case at%1e6 == 0 && secs < oddExpiry:
+	case at%1e6 == 0 && secs < irregularExpiry:
 		rec.expiry = uint32(secs)
 	default:
-		rec.expiry = oddExpiry
-		c.rarely().odd.set(n, at)
+		rec.expiry = irregularExpiry
+		c.ensureSparse().irregular.set(n, at)
 	}
 }
 
-// expires is when coupon n falls, Never if it does not.
+// expires is when coupon n expires, Never if it does not.
 func (c *campaign) expires(n uint32) wire.Instant {
-	if own := c.own(n); own != 0 {
+	if own := c.ownExpiry(n); own != 0 {
 		return own
 	}
 	return c.settings.Expires()
@@ -69,8 +69,8 @@ func (c *campaign) lastAct(n uint32) *actRecord {
 	return nil
 }
 
-// standing says how often coupon n has been redeemed and whether it is void.
-func (c *campaign) standing(n uint32) (count uint32, voided bool) {
+// redemptionState returns how often coupon n has been redeemed and whether it is void.
+func (c *campaign) redemptionState(n uint32) (count uint32, voided bool) {
 	if a := c.lastAct(n); a != nil {
 		return a.count, a.flags&flagVoided != 0
 	}
@@ -85,14 +85,14 @@ func (c *campaign) rollbacks(n uint32) uint32 {
 	return 0
 }
 
-// maxRollbacks is how many may be before it is not redeemed any more: each pair stays in the log for ever.
+// maxRollbacks is how many rollbacks a coupon may have and still be redeemed: each pair of events stays in the log.
 func (c *campaign) maxRollbacks() uint32 {
 	return uint32(min(uint64(c.settings.MaxRedemptions)*wire.MaxRollbacks, maxRolled))
 }
 
 // statusOf is the status of coupon n as the read tables would show it with everything announced up to now.
 func (c *campaign) statusOf(n uint32, now wire.Instant) string {
-	count, voided := c.standing(n)
+	count, voided := c.redemptionState(n)
 	switch {
 	case voided:
 		return wire.StatusVoided
@@ -126,31 +126,31 @@ func (c *campaign) redemption(n uint32, order uint64) (index uint32, act *actRec
 	}
 	if steps > manyActs {
 		c.indexOrders()
-		for steps > 16*manyActs && !c.ordered() { // to walk so far again would take longer
+		for steps > 16*manyActs && !c.ordered() { // another scan as long would take longer
 		}
 	}
 	return 0, nil
 }
 
-// manyActs is from how many acts of one coupon on they are not walked any more: somebody redeems and rolls back the same
-// coupon over and over, and each time would cost more than the one before.
+// manyActs is from how many acts on those of one coupon are no longer scanned: a client that redeems and rolls back the same
+// coupon again and again would make each time more expensive.
 const manyActs = 1000
 
 func orderKey(n uint32, order uint64) uint64 { return order ^ uint64(n)*0x9e3779b97f4a7c15 }
 
-// live reports whether coupon n still falls when it expires: not void, not spent.
+// live reports whether coupon n counts as expired when its expiry passes: not void, not spent.
 func (c *campaign) live(n uint32) bool {
-	count, voided := c.standing(n)
+	count, voided := c.redemptionState(n)
 	return !voided && count < c.settings.MaxRedemptions
 }
 
-// count adds delta to the number of live coupons that fall when n does. One that has been announced already is not
-// counted again.
+// count adds delta to the number of live coupons that expire when n does. One whose expiry has been announced is not counted
+// again.
 func (c *campaign) count(n uint32, delta int64) {
-	switch own := c.own(n); {
+	switch own := c.ownExpiry(n); {
 	case own == 0:
 		c.inheriting += delta
 	case own > c.expiredThrough:
-		c.rarely().due.add(own, delta)
+		c.ensureSparse().due.add(own, delta)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// create makes a campaign. Asked again with the same settings it is a repeat.
+// create makes a campaign. The same settings again are a repeat.
 func (d *decision) create() {
 	s := d.cmd.Patch.Onto(wire.DefaultSettings(0))
 	arg := d.lane.settingsHash(&s)
@@ -17,7 +17,7 @@ func (d *decision) create() {
 		case known || s.Equal(d.c.settings):
 			d.campaignOutcome(wire.StatusCreated, true)
 		default:
-			d.refuse(wire.CampaignExists, d.say("a campaign ", d.c.name, " with other settings exists; update it or choose another name"))
+			d.refuse(wire.CampaignExists, d.text("a campaign ", d.c.name, " with other settings exists; update it or choose another name"))
 		}
 		return
 	}
@@ -31,10 +31,10 @@ func (d *decision) create() {
 		d.refuse(wire.Invalid, "campaign: this lane can hold no more campaigns")
 		return
 	case s.ExpiresAt != 0 && s.ExpiresAt <= d.now:
-		d.refuse(wire.Invalid, d.sayTime("expires_at: must lie in the future; it is ", d.now, " now"))
+		d.refuse(wire.Invalid, d.textTime("expires_at: must lie in the future; it is ", d.now, " now"))
 		return
 	case s.Closes() <= d.now:
-		d.refuse(wire.Invalid, d.sayTime("closes_at: must lie in the future; it is ", d.now, " now"))
+		d.refuse(wire.Invalid, d.textTime("closes_at: must lie in the future; it is ", d.now, " now"))
 		return
 	}
 	d.events = append(d.events, wire.Event{Type: wire.CampaignCreated, Campaign: d.cmd.Campaign, At: d.now, ID: d.cmd.ID, Number: number, Settings: s})
@@ -43,7 +43,7 @@ func (d *decision) create() {
 	d.campaignOutcome(wire.StatusCreated, false)
 }
 
-// campaignOutcome fills in what every answer about a campaign says.
+// campaignOutcome fills in the fields of every outcome of a campaign.
 func (d *decision) campaignOutcome(status string, repeat bool) {
 	d.out.Status, d.out.Campaign, d.out.Repeat = status, d.c.name, repeat
 }
@@ -69,12 +69,12 @@ func (d *decision) update() {
 	case err != nil:
 		d.refuse(wire.Invalid, err.Error())
 	case c.imported != nil && s.Codes != 0:
-		d.refuse(wire.Invalid, d.say("codes: the codes of ", c.name, " are imported; import more instead"))
+		d.refuse(wire.Invalid, d.text("codes: the codes of ", c.name, " are imported; import more instead"))
 	case c.imported == nil && s.Codes < c.settings.Codes:
-		d.refuse(wire.Invalid, d.sayNumber("codes: may only grow; the campaign has ", c.settings.Codes, ""))
+		d.refuse(wire.Invalid, d.textNumber("codes: may only grow; the campaign has ", c.settings.Codes, ""))
 	case s.ExpiresAt != c.settings.ExpiresAt && s.ExpiresAt != 0 && s.ExpiresAt <= d.now:
-		// One watermark per campaign says what has expired: nothing may be put behind it.
-		d.refuse(wire.Invalid, d.sayTime("expires_at: must lie in the future; it is ", d.now, " now"))
+		// One watermark per campaign covers what has expired: no expiry may move before it.
+		d.refuse(wire.Invalid, d.textTime("expires_at: must lie in the future; it is ", d.now, " now"))
 	case s.Equal(c.settings):
 		d.campaignOutcome(wire.StatusUpdated, true)
 	default:
@@ -85,8 +85,8 @@ func (d *decision) update() {
 	}
 }
 
-// turn pauses, resumes or ends a campaign. Asking for what is so already is a repeat.
-func (d *decision) turn() {
+// changeState pauses, resumes or ends a campaign. A command for the state it is in is a repeat.
+func (d *decision) changeState() {
 	if !d.campaign() {
 		return
 	}
@@ -117,7 +117,7 @@ func (d *decision) turn() {
 	}
 }
 
-// importCodes adds codes to a campaign of imported codes. Codes that are there already are left out and not counted.
+// importCodes adds codes to a campaign of imported codes. Codes that it has already are left out and not counted.
 func (d *decision) importCodes() {
 	if !d.campaign() {
 		return
@@ -136,7 +136,7 @@ func (d *decision) importCodes() {
 		d.refuse(wire.CampaignEnded, "the campaign has ended")
 		return
 	case c.imported == nil:
-		d.refuse(wire.Invalid, d.say("campaign: the codes of ", c.name, " are generated; create it with codes 0 to import them"))
+		d.refuse(wire.Invalid, d.text("campaign: the codes of ", c.name, " are generated; create it with codes 0 to import them"))
 		return
 	}
 	fresh := make([]string, 0, len(d.cmd.Codes))
@@ -162,7 +162,7 @@ func (d *decision) importCodes() {
 	d.out.Count = uint64(len(fresh))
 }
 
-// settingsHash is the argument by which a create with the same id is known as the same.
+// settingsHash is the argument by which a create with the same id is recognised as the same.
 func (l *Lane) settingsHash(s *wire.Settings) uint64 {
 	return l.hash.text(string(s.Append(nil)))
 }

@@ -25,13 +25,13 @@ func (d *decision) claim() {
 	case c.state == ended:
 		d.refuse(wire.CampaignEnded, "the campaign has ended")
 	case c.state == paused:
-		d.refuse(wire.CampaignPaused, "the campaign is paused; ask again later")
+		d.refuse(wire.CampaignPaused, "the campaign is paused; retry later")
 	case now < s.OpensAt:
-		d.refuse(wire.ClaimNotOpen, d.sayTime("claims open at ", s.OpensAt, ""))
+		d.refuse(wire.ClaimNotOpen, d.textTime("claims open at ", s.OpensAt, ""))
 	case now >= s.Closes():
-		d.refuse(wire.ClaimClosed, d.sayTime("claims closed at ", s.Closes(), ""))
+		d.refuse(wire.ClaimClosed, d.textTime("claims closed at ", s.Closes(), ""))
 	case has && s.PerCustomer > 1 && c.ordinal(newest) >= s.PerCustomer:
-		d.refuse(wire.ClaimLimitReached, d.sayNumber("the customer has ", s.PerCustomer, " coupons, the most allowed"))
+		d.refuse(wire.ClaimLimitReached, d.textNumber("the customer has ", s.PerCustomer, " coupons, the most allowed"))
 	case c.claimed() >= c.total():
 		d.refuse(wire.SoldOut, "all coupons have been claimed")
 	default:
@@ -39,7 +39,7 @@ func (d *decision) claim() {
 		ev := d.emit(wire.CouponClaimed)
 		ev.N, ev.Code, ev.CustomerID, ev.Attributes = n, d.codeOf(n), d.cmd.CustomerID, d.cmd.Attributes
 		ev.ExpiresAt = s.ExpiryOf(now)
-		// Not through Apply: the hashes are at hand, and this is the path that runs a million times.
+		// Without Apply: the hashes are computed already, and this is the hottest path.
 		c.recordClaim(customer, newest, d.id, ev.ExpiresAt)
 		d.lane.list(c)
 		d.first = len(d.events)
@@ -51,7 +51,7 @@ func (d *decision) claim() {
 	}
 }
 
-// claimed answers with coupon n.
+// claimed fills in the outcome of a claim of coupon n.
 func (d *decision) claimed(n uint32, repeat bool) {
 	d.out.Status, d.out.Campaign, d.out.N, d.out.Repeat = wire.StatusClaimed, d.c.name, n, repeat
 	d.out.Code = d.codeOf(n)

@@ -5,9 +5,28 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
+// onCoupon decides the commands that name a coupon by its code.
+func (d *decision) onCoupon() {
+	switch d.cmd.Type {
+	case wire.Redeem:
+		d.redeem()
+	case wire.Rollback:
+		d.rollback()
+	case wire.Void:
+		d.void()
+	case wire.Extend:
+		d.extend()
+	default:
+		d.refuse(wire.Invalid, unknownCommand)
+	}
+}
+
+// unknownCommand is the message for a command that no rule decides.
+const unknownCommand = "unknown command"
+
 // redeem uses a coupon once for an order.
 func (d *decision) redeem() {
-	n, order, act, ok := d.mayRedeem()
+	n, order, act, ok := d.checkRedeem()
 	if !ok {
 		return
 	}
@@ -17,11 +36,11 @@ func (d *decision) redeem() {
 		d.out.OrderID, d.out.RedeemedCount, d.out.Benefit, d.out.Repeat = d.cmd.OrderID, act.count, c.settings.Benefit, true
 		return
 	}
-	count, _ := c.standing(n)
+	count, _ := c.redemptionState(n)
 	ev := d.emit(wire.CouponRedeemed)
 	ev.N, ev.Code, ev.OrderID, ev.RedeemedCount, ev.CustomerID = n, d.codeOf(n), d.cmd.OrderID, count+1, d.cmd.CustomerID
-	// Not through Apply: the hashes are at hand.
-	d.lane.applyCoupon(c, ev, d.id, order)
+	// Without Apply: the hashes are computed already.
+	d.mustApply(d.lane.applyCoupon(c, ev, d.id, order))
 	d.first = len(d.events)
 	if count+1 >= c.settings.MaxRedemptions {
 		d.cancelReminders(n, n)
@@ -32,10 +51,9 @@ func (d *decision) redeem() {
 	d.out.OrderID, d.out.RedeemedCount, d.out.Benefit = d.cmd.OrderID, count+1, c.settings.Benefit
 }
 
-// mayRedeem runs the checks of redeem. With ok and an act, the redemption was made before; with ok alone it may be made,
-// for the order with that hash.
-// Validate asks the same, so what it says is what redeem would say.
-func (d *decision) mayRedeem() (n uint32, order uint64, before *actRecord, ok bool) {
+// checkRedeem runs the checks of redeem, for redeem and for validate. With ok and an act, the redemption was made before;
+// with ok alone it may be made, for the order with that hash.
+func (d *decision) checkRedeem() (n uint32, order uint64, before *actRecord, ok bool) {
 	n, ok = d.coupon()
 	if !ok {
 		return 0, 0, nil, false
@@ -44,7 +62,7 @@ func (d *decision) mayRedeem() (n uint32, order uint64, before *actRecord, ok bo
 	order = d.lane.hash.text(d.cmd.OrderID)
 	if d.cmd.ID != "" {
 		if act, known := c.seenAct(d.id); known {
-			if act == nil || act.kind != wire.Redeem || act.n != n || act.arg != order || !d.holds(n) {
+			if act == nil || act.kind != wire.Redeem || act.n != n || act.arg != order || !d.isHolder(n) {
 				d.reused()
 				return 0, 0, nil, false
 			}
@@ -52,34 +70,34 @@ func (d *decision) mayRedeem() (n uint32, order uint64, before *actRecord, ok bo
 		}
 	}
 	if d.cmd.OrderID != "" {
-		if _, act := c.redemption(n, order); act != nil && act.flags&flagRolledBack == 0 && d.holds(n) {
+		if _, act := c.redemption(n, order); act != nil && act.flags&flagRolledBack == 0 && d.isHolder(n) {
 			return n, order, act, true
 		}
 	}
-	count, voided := c.standing(n)
+	count, voided := c.redemptionState(n)
 	switch {
-	case !d.holds(n):
+	case !d.isHolder(n):
 		d.refuse(wire.NotHolder, "the coupon belongs to another customer")
 	case voided:
 		d.refuse(wire.Voided, "the coupon is void")
 	case c.state == paused:
-		d.refuse(wire.CampaignPaused, "the campaign is paused; ask again later")
+		d.refuse(wire.CampaignPaused, "the campaign is paused; retry later")
 	case d.now >= c.expires(n):
-		d.refuse(wire.Expired, d.sayTime("the coupon expired at ", c.expires(n), ""))
+		d.refuse(wire.Expired, d.textTime("the coupon expired at ", c.expires(n), ""))
 	case count >= c.settings.MaxRedemptions && c.settings.MaxRedemptions == 1:
 		d.refuse(wire.AlreadyRedeemed, "the coupon has been redeemed")
 	case count >= c.settings.MaxRedemptions:
-		d.refuse(wire.RedemptionLimitReached, d.sayNumber("the coupon has been redeemed ", count, " times, the most allowed"))
+		d.refuse(wire.RedemptionLimitReached, d.textNumber("the coupon has been redeemed ", count, " times, the most allowed"))
 	case c.rollbacks(n) >= c.maxRollbacks():
-		d.refuse(wire.LimitReached, d.sayNumber("redemptions of the coupon have been rolled back ", c.maxRollbacks(), " times, the most allowed"))
+		d.refuse(wire.LimitReached, d.textNumber("redemptions of the coupon have been rolled back ", c.maxRollbacks(), " times, the most allowed"))
 	default:
 		return n, order, nil, true
 	}
 	return 0, 0, nil, false
 }
 
-// cancelReminders cancels what is pending on coupon n: nobody is reminded of a coupon that is used up or void. With restorable,
-// which is then n too, a rollback sets it again.
+// cancelReminders cancels the pending reminders of coupon n: a coupon that is used up or void needs none. If restorable is n
+// and not 0, a rollback sets them again.
 func (d *decision) cancelReminders(n, restorable uint32) {
 	for _, r := range d.c.reminders().OfCoupon(n) {
 		ev := d.emit(wire.ReminderCancelled)
@@ -87,11 +105,11 @@ func (d *decision) cancelReminders(n, restorable uint32) {
 	}
 }
 
-// restoreReminders sets again what redemptions of coupon n cancelled and is still ahead. Each is a new subscription: the
-// cancelled one stays cancelled.
+// restoreReminders sets again the reminders that redemptions of coupon n cancelled and that are not due yet. Each is a new
+// subscription: the cancelled one stays cancelled.
 func (d *decision) restoreReminders(n uint32) {
 	for _, r := range d.c.parked().OfCoupon(n) {
-		x, _ := d.c.rare.parked.Get(r)
+		x, _ := d.c.sparse.parked.Get(r)
 		_, there := d.c.reminders().FindOfCoupon(n, x.Before)
 		if there || len(d.c.reminders().OfCoupon(n)) >= wire.MaxReminders {
 			continue
@@ -112,8 +130,8 @@ func (d *decision) restoreReminder(x *reminder.Subscription) bool {
 	return true
 }
 
-// rollback takes the redemption for an order back. The coupon is usable again unless it has expired meanwhile, and its
-// holder is reminded again.
+// rollback undoes the redemption for an order. The coupon is usable again unless it has expired meanwhile, and its reminders
+// are set again.
 func (d *decision) rollback() {
 	n, ok := d.coupon()
 	if !ok {
@@ -122,7 +140,7 @@ func (d *decision) rollback() {
 	c := d.c
 	order := d.lane.hash.text(d.cmd.OrderID)
 	if act, known := c.seenAct(d.id); known {
-		if act == nil || act.kind != wire.Rollback || act.n != n || act.arg != order || !d.holds(n) {
+		if act == nil || act.kind != wire.Rollback || act.n != n || act.arg != order || !d.isHolder(n) {
 			d.reused()
 			return
 		}
@@ -131,14 +149,14 @@ func (d *decision) rollback() {
 	}
 	_, act := c.redemption(n, order)
 	switch {
-	case !d.holds(n):
+	case !d.isHolder(n):
 		d.refuse(wire.NotHolder, "the coupon belongs to another customer")
 	case act == nil:
 		d.refuse(wire.NotRedeemed, "the coupon was not redeemed for this order")
 	case act.flags&flagRolledBack != 0:
 		d.rolledBack(n, true)
 	default:
-		count, voided := c.standing(n)
+		count, voided := c.redemptionState(n)
 		ev := d.emit(wire.CouponRolledBack)
 		ev.N, ev.Code, ev.OrderID, ev.RedeemedCount = n, d.codeOf(n), d.cmd.OrderID, count-1
 		switch {
@@ -163,10 +181,10 @@ func (d *decision) rollback() {
 func (d *decision) rolledBack(n uint32, repeat bool) {
 	d.couponOutcome(wire.StatusRolledBack, n)
 	d.out.OrderID, d.out.Repeat = d.cmd.OrderID, repeat
-	d.out.RedeemedCount, _ = d.c.standing(n)
+	d.out.RedeemedCount, _ = d.c.redemptionState(n)
 }
 
-// void makes a coupon worthless for good.
+// void makes a coupon permanently unusable.
 func (d *decision) void() {
 	n, ok := d.coupon()
 	if !ok {
@@ -176,7 +194,7 @@ func (d *decision) void() {
 		d.reused()
 		return
 	}
-	if _, voided := d.c.standing(n); voided {
+	if _, voided := d.c.redemptionState(n); voided {
 		d.couponOutcome(wire.StatusVoided, n)
 		d.out.Repeat = true
 		return
@@ -188,7 +206,7 @@ func (d *decision) void() {
 	d.couponOutcome(wire.StatusVoided, n)
 }
 
-// extend gives a coupon a new expiry of its own; an expired coupon lives again.
+// extend gives a coupon a new own expiry; an expired coupon is valid again.
 func (d *decision) extend() {
 	n, ok := d.coupon()
 	if !ok {
@@ -204,13 +222,13 @@ func (d *decision) extend() {
 		d.out.Repeat = true
 		return
 	}
-	count, voided := c.standing(n)
+	count, voided := c.redemptionState(n)
 	switch {
 	case voided:
 		d.refuse(wire.Voided, "the coupon is void")
 	case d.cmd.ExpiresAt <= d.now:
-		// One watermark per campaign says what has expired: nothing may be put behind it.
-		d.refuse(wire.Invalid, d.sayTime("expires_at: must lie in the future; it is ", d.now, " now"))
+		// One watermark per campaign covers what has expired: no expiry may move before it.
+		d.refuse(wire.Invalid, d.textTime("expires_at: must lie in the future; it is ", d.now, " now"))
 	default:
 		ev := d.emit(wire.CouponExtended)
 		ev.N, ev.Code, ev.ExpiresAt, ev.Status = n, d.codeOf(n), d.cmd.ExpiresAt, wire.StatusClaimed

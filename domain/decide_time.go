@@ -5,8 +5,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// expire announces which coupons have fallen. Until then their expiry was a predicate of every redeem; this changes
-// nothing for redeemers, it tells the read tables. One event, whether one coupon falls or ten million.
+// expire announces which coupons have expired, for the read tables. It changes nothing for redemptions, which compare times
+// themselves. It makes one event, whether one coupon expires or ten million.
 func (d *decision) expire() {
 	if !d.campaign() {
 		return
@@ -18,22 +18,22 @@ func (d *decision) expire() {
 		return
 	}
 	ev := d.emit(wire.CouponsExpired)
-	ev.Through, ev.Count = through, d.c.falling(through)
+	ev.Through, ev.Count = through, d.c.expiring(through)
 	d.out.Count = ev.Count
 	d.apply()
 }
 
-// falling counts the live coupons that expire after what has been announced, up to through, and takes their instants
-// out of the book: the event that follows makes it so, and finding them twice would cost as much again.
-func (c *campaign) falling(through wire.Instant) uint64 {
-	fell := int64(0)
-	if c.rare != nil {
-		fell = c.rare.due.through(through)
+// expiring counts the live coupons that expire after what has been announced, up to through, and removes their instants: the
+// event that follows is applied anyway, and finding them twice would cost twice as much.
+func (c *campaign) expiring(through wire.Instant) uint64 {
+	expired := int64(0)
+	if c.sparse != nil {
+		expired = c.sparse.due.through(through)
 	}
 	if end := c.settings.Expires(); end > c.expiredThrough && end <= through {
-		fell += c.inheriting
+		expired += c.inheriting
 	}
-	return uint64(fell)
+	return uint64(expired)
 }
 
 // remind subscribes a customer to a reminder: for kind expires, of the customer's newest coupon.
@@ -56,7 +56,7 @@ func (d *decision) remind() {
 	}
 	due := d.dueAt(n)
 	if n != 0 {
-		if count, voided := c.standing(n); voided {
+		if count, voided := c.redemptionState(n); voided {
 			d.refuse(wire.Voided, "the coupon is void")
 			return
 		} else if count >= c.settings.MaxRedemptions {
@@ -72,15 +72,15 @@ func (d *decision) remind() {
 	case due == wire.Never:
 		d.refuse(wire.Invalid, "kind: the coupon never expires, so there is nothing to remind of")
 	case due <= d.now:
-		d.refuse(wire.TooLate, d.sayTime("the reminder would have been due at ", due, ""))
+		d.refuse(wire.TooLate, d.textTime("the reminder would have been due at ", due, ""))
 	case n != 0 && len(c.reminders().OfCoupon(n)) >= wire.MaxReminders:
-		d.refuse(wire.LimitReached, d.sayNumber("a coupon may have at most ", wire.MaxReminders, " pending reminders; cancel one first"))
+		d.refuse(wire.LimitReached, d.textNumber("a coupon may have at most ", wire.MaxReminders, " pending reminders; cancel one first"))
 	case n == 0 && c.reminders().CountOfNote(reminded(customer), c) >= wire.MaxOpenings:
-		d.refuse(wire.LimitReached, d.sayNumber("a customer may have at most ", wire.MaxOpenings, " pending reminders of one opening; cancel one first"))
+		d.refuse(wire.LimitReached, d.textNumber("a customer may have at most ", wire.MaxOpenings, " pending reminders of one opening; cancel one first"))
 	case c.reminders().Len() >= wire.MaxPending:
-		d.refuse(wire.LimitReached, d.sayNumber("a campaign may have at most ", wire.MaxPending, " pending reminders"))
+		d.refuse(wire.LimitReached, d.textNumber("a campaign may have at most ", wire.MaxPending, " pending reminders"))
 	case c.lastReminder >= reminder.MaxReminder:
-		d.refuse(wire.LimitReached, d.sayNumber("the campaign has had ", reminder.MaxReminder, " reminders, the most there may be"))
+		d.refuse(wire.LimitReached, d.textNumber("the campaign has had ", reminder.MaxReminder, " reminders, the most there may be"))
 	default:
 		ev := d.emit(wire.ReminderSet)
 		ev.R, ev.CustomerID, ev.Kind, ev.Before, ev.DueAt, ev.N = c.lastReminder+1, d.cmd.CustomerID, d.cmd.Kind, d.cmd.Before, due, n
@@ -89,7 +89,7 @@ func (d *decision) remind() {
 	}
 }
 
-// unremind cancels a pending reminder. One that is gone already is a repeat, one that has fired is too late.
+// unremind cancels a pending reminder. One that is not pending is a repeat, one that has fired is too late.
 func (d *decision) unremind() {
 	if !d.campaign() {
 		return
@@ -105,8 +105,9 @@ func (d *decision) unremind() {
 	}
 	r, pending := d.lane.pendingReminder(c, customer, d.cmd.Kind, d.cmd.Before, n)
 	if parked, ok := c.parked().FindOfCoupon(n, d.cmd.Before); !pending && ok {
-		// A redemption cancelled it, and its rollback would set it again. Set again now and cancelled, it stays cancelled.
-		x, _ := c.rare.parked.Get(parked)
+		// A redemption cancelled it, and its rollback would set it again. It is set again here and cancelled, so that it
+		// stays cancelled.
+		x, _ := c.sparse.parked.Get(parked)
 		if pending = d.restoreReminder(&x); pending {
 			r = c.lastReminder
 		}
@@ -119,7 +120,7 @@ func (d *decision) unremind() {
 		d.apply()
 		d.reminderOutcome(wire.StatusReminderCancelled, n, false)
 	case due <= d.now:
-		d.refuse(wire.TooLate, d.sayTime("the reminder was due at ", due, ""))
+		d.refuse(wire.TooLate, d.textTime("the reminder was due at ", due, ""))
 	default:
 		d.reminderOutcome(wire.StatusReminderCancelled, n, true)
 	}
@@ -139,8 +140,8 @@ func (d *decision) remembered(customer customerHash, kind wire.CommandType, stat
 	return true
 }
 
-// remindedOf is the coupon that a reminder of the command's kind hangs on: the customer's newest, 0 for the opening of
-// the campaign. Without a coupon it refuses.
+// remindedOf is the coupon that a reminder of the command's kind belongs to: the customer's newest, 0 for the opening of
+// the campaign. If the customer has no coupon, it refuses.
 func (d *decision) remindedOf(customer customerHash) (n uint32, ok bool) {
 	if d.cmd.Kind == wire.KindOpens {
 		return 0, true
@@ -151,11 +152,11 @@ func (d *decision) remindedOf(customer customerHash) (n uint32, ok bool) {
 	return n, ok
 }
 
-// dueAt is when the command's reminder of coupon n falls due, Never without an anchor.
+// dueAt is when the command's reminder of coupon n is due, Never without an anchor.
 func (d *decision) dueAt(n uint32) wire.Instant {
 	var own wire.Instant
 	if n != 0 {
-		own = d.c.own(n)
+		own = d.c.ownExpiry(n)
 	}
 	return reminder.DueAt(d.cmd.Kind, d.cmd.Before, own, d.c.anchors())
 }
@@ -168,9 +169,8 @@ func (d *decision) reminderOutcome(status string, n uint32, repeat bool) {
 	}
 }
 
-// remindDue fires what is due at one instant: the event is the firing. What is of no use any more is dropped instead (see
-// [decision.late]); of coupons' own expiries, which may lie apart, that can be a part of it, and then makes an event of its
-// own.
+// remindDue fires the reminders that are due at one instant: the event is the firing. Late ones are dropped instead (see
+// [decision.late]). Coupons with own expiries can make a part of them late, which then has its own event.
 func (d *decision) remindDue() {
 	if !d.campaign() {
 		return
@@ -178,7 +178,7 @@ func (d *decision) remindDue() {
 	c := d.c
 	d.out.Status, d.out.Kind, d.out.DueAt = wire.StatusReminderSet, d.cmd.Kind, d.cmd.DueAt
 	if d.cmd.DueAt > d.now {
-		d.out.Repeat = true // too early: nothing happens, the scheduler asks again
+		d.out.Repeat = true // too early: the scheduler sends it again
 		return
 	}
 	set := wire.DueSet{Kind: d.cmd.Kind, DueAt: d.cmd.DueAt, ThroughR: d.cmd.ThroughR}
@@ -191,10 +191,10 @@ func (d *decision) remindDue() {
 	late, passed := d.late()
 	if !late && passed != 0 {
 		set.Passed = passed
-		gone := c.reminders().At(set, c.anchors())
-		if late = gone.Subscriptions == due.Subscriptions; !late && gone.Subscriptions > 0 {
-			ev := d.remindersDue(&gone)
-			ev.Dropped, ev.Passed = gone.Subscriptions, passed
+		useless := c.reminders().At(set, c.anchors())
+		if late = useless.Subscriptions == due.Subscriptions; !late && useless.Subscriptions > 0 {
+			ev := d.remindersDue(&useless)
+			ev.Dropped, ev.Passed = useless.Subscriptions, passed
 			d.apply()
 			set.Passed = 0
 			due = c.reminders().At(set, c.anchors())
@@ -214,11 +214,10 @@ func (d *decision) remindersDue(due *reminder.DueReminders) *wire.Event {
 	return ev
 }
 
-// late says whether all that is due is of no use any more: the campaign whose opening it announces has ended, or it is
-// later than the campaign's late_after. Otherwise, where it is later than the grace, what announces an instant up to passed
-// is of no use.
+// late reports whether all that is due is dropped: the campaign whose opening it announces has ended, or it is later than the
+// campaign's late_after. If it is later than the grace, reminders that announce an instant up to passed are dropped.
 //
-// What only waited for the operator's own rate is judged as of the instant at which it could have been asked for.
+// For reminders that waited for the operator's rate limit, the time that counts is when they could have been requested.
 func (d *decision) late() (late bool, passed wire.Instant) {
 	at := d.now
 	if d.cmd.ReadyAt != 0 {

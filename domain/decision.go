@@ -23,7 +23,7 @@ func (l *Lane) Decide(cmd *wire.Command, at wire.Instant, evs []wire.Event) ([]w
 	return d.events, d.out
 }
 
-// decide answers one command. Code and Message in what it says are views of the decision: they live until the next one.
+// decide answers one command. Code and Message of the outcome are views of the decision, valid until the next one.
 func (d *decision) decide(l *Lane, p *prepared, now wire.Instant) {
 	d.lane, d.prepared, d.now, d.c, d.first, d.shown, d.open = l, p, now, nil, len(d.events), 0, 0
 	cmd := p.cmd
@@ -31,14 +31,6 @@ func (d *decision) decide(l *Lane, p *prepared, now wire.Instant) {
 	switch cmd.Type {
 	case wire.Claim:
 		d.claim()
-	case wire.Redeem:
-		d.redeem()
-	case wire.Rollback:
-		d.rollback()
-	case wire.Void:
-		d.void()
-	case wire.Extend:
-		d.extend()
 	case wire.Remind:
 		d.remind()
 	case wire.Unremind:
@@ -52,15 +44,15 @@ func (d *decision) decide(l *Lane, p *prepared, now wire.Instant) {
 	case wire.UpdateCampaign:
 		d.update()
 	case wire.PauseCampaign, wire.ResumeCampaign, wire.EndCampaign:
-		d.turn()
+		d.changeState()
 	case wire.ImportCodes:
 		d.importCodes()
 	default:
-		d.refuse(wire.Invalid, "unknown command")
+		d.onCoupon()
 	}
 }
 
-// decision is one command on its way through the checks.
+// decision is one command while it is checked.
 type decision struct {
 	*prepared
 	lane   *Lane
@@ -71,14 +63,14 @@ type decision struct {
 	out    wire.Outcome
 
 	code    [code.MaxCodeLen]byte // of the coupon in question
-	shown   int                   // length of it; 0 = not worked out yet
-	later   bool                  // codes are left open, for the step to fill in
-	open    uint32                // the coupon whose code is
-	message []byte                // what a refusal says
+	shown   int                   // length of it; 0 = not computed yet
+	later   bool                  // codes are placeholders, which the step fills in
+	open    uint32                // the coupon of the placeholder; 0 = none
+	message []byte                // of a refusal
 }
 
-// refuse answers no. The message is for people: it names what to do where there is something to do. A campaign is refused
-// a million times, so messages are not formatted by package fmt.
+// refuse makes the outcome a refusal. The message is for people and names what to do where there is something to do. Refusals
+// may be as frequent as claims, so messages are not formatted by package fmt.
 func (d *decision) refuse(r wire.Refusal, message string) {
 	d.out = wire.Outcome{ID: d.cmd.ID, Status: wire.StatusRefused, Campaign: d.cmd.Campaign, Refusal: r, Message: message}
 	if d.c != nil {
@@ -86,20 +78,20 @@ func (d *decision) refuse(r wire.Refusal, message string) {
 	}
 }
 
-// say is a message around a text.
-func (d *decision) say(before, text, after string) string {
+// text is a message around a text.
+func (d *decision) text(before, text, after string) string {
 	d.message = append(append(append(d.message[:0], before...), text...), after...)
 	return wire.View(d.message)
 }
 
-// sayNumber is a message around a number.
-func (d *decision) sayNumber(before string, n uint32, after string) string {
+// textNumber is a message around a number.
+func (d *decision) textNumber(before string, n uint32, after string) string {
 	d.message = append(strconv.AppendUint(append(d.message[:0], before...), uint64(n), 10), after...)
 	return wire.View(d.message)
 }
 
-// sayTime is a message around an instant.
-func (d *decision) sayTime(before string, at wire.Instant, after string) string {
+// textTime is a message around an instant.
+func (d *decision) textTime(before string, at wire.Instant, after string) string {
 	d.message = append(at.Append(append(d.message[:0], before...)), after...)
 	return wire.View(d.message)
 }
@@ -110,7 +102,7 @@ func (d *decision) campaign() bool {
 		d.c = d.lane.find(d.cmd.Campaign)
 	}
 	if d.c == nil {
-		d.refuse(wire.CampaignNotFound, d.say("there is no campaign ", d.cmd.Campaign, ""))
+		d.refuse(wire.CampaignNotFound, d.text("there is no campaign ", d.cmd.Campaign, ""))
 		return false
 	}
 	return true
@@ -130,23 +122,23 @@ func (d *decision) coupon() (n uint32, ok bool) {
 	return n, true
 }
 
-// codeOf is the code of coupon n, the one in question, as people see it. It is worked out once.
+// codeOf is the code of coupon n, which the decision is about, as people see it. It is computed once.
 func (d *decision) codeOf(n uint32) string {
 	switch {
 	case d.c.imported != nil:
 		return d.c.imported.at(n - 1)
 	case d.shown > 0:
 	case d.later:
-		d.shown, d.open = len(openCode.AppendCode(d.code[:0], d.c.settings.Prefix)), n
+		d.shown, d.open = len(codePlaceholder.AppendCode(d.code[:0], d.c.settings.Prefix)), n
 	default:
 		d.shown = len(d.lane.codec.AppendCode(d.code[:0], d.c.settings.Prefix, d.c.number, n))
 	}
 	return wire.View(d.code[:d.shown])
 }
 
-// reused refuses an id that stood on another command before.
+// reused refuses an id that was used by another command.
 func (d *decision) reused() {
-	d.refuse(wire.IdempotencyKeyReused, d.say("the id ", d.cmd.ID, " stood on another command before; give each command an id of its own"))
+	d.refuse(wire.IdempotencyKeyReused, d.text("the id ", d.cmd.ID, " was used by another command; give each command its own id"))
 }
 
 // emit adds an event of the command and returns it to be filled in.
@@ -163,27 +155,27 @@ func (d *decision) emit(t wire.EventType) *wire.Event {
 	return ev
 }
 
-// apply folds the events made so far by this command, in order. It cannot fail: they were made from this very state.
+// apply folds the events made so far by this command, in order. It cannot fail: they were made from this state.
 func (d *decision) apply() {
 	for i := d.first; i < len(d.events); i++ {
-		d.applied(d.lane.Apply(&d.events[i]))
+		d.mustApply(d.lane.Apply(&d.events[i]))
 	}
 	d.first = len(d.events)
 }
 
-// applied is told what applying an own event came to.
-func (d *decision) applied(err error) {
+// applied panics if an event that this command made does not apply.
+func (d *decision) mustApply(err error) {
 	if err != nil {
-		panic("domain: own event does not apply: " + err.Error())
+		panic("domain: an event of this command does not apply: " + err.Error())
 	}
 }
 
 // holds reports whether the command's customer, if it names one, holds coupon n.
-func (d *decision) holds(n uint32) bool {
+func (d *decision) isHolder(n uint32) bool {
 	return d.cmd.CustomerID == "" || d.customer == d.c.claims.At(n-1).customer
 }
 
-// couponOutcome fills in what every answer about a coupon says.
+// couponOutcome fills in the fields of every outcome of a coupon.
 func (d *decision) couponOutcome(status string, n uint32) {
 	d.out.Status, d.out.Campaign, d.out.N = status, d.c.name, n
 	d.out.Code = d.codeOf(n)

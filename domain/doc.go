@@ -1,20 +1,23 @@
-// Package domain is what scrip decides, without a disk, a clock or a goroutine.
+// Package domain holds the rules of scrip. It has no I/O, no clock and no goroutine.
 //
-//	command line ──ParseCommand──> Command ──┐
-//	                                         v
-//	                              Lane.Decide(cmd, time) ──> Outcome   (the answer)
-//	                                         │
-//	                                         ├──> Event, Event, …       (what is written)
-//	                                         v
-//	event line ──ParseEvent──> Event ──> Lane.Apply                    (what is remembered; Lane.Fold does both)
+//	command line ──wire──> Command ──┐
+//	                                 v
+//	                      Lane.Decide(command, time) ──> Outcome   (the answer)
+//	                                 │
+//	                                 ├──> Event, Event, …          (to be written to the log)
+//	                                 v
+//	event line ──wire──> Event ──> Lane.Apply                      (the state; Lane.Fold does both)
 //
-// A Lane holds every campaign that lives on one partition of the log. Decide looks at the state and the given time,
-// makes events and applies them at once, so the next command of the same step sees them. Apply is also what a restart
-// runs over the event log: there is one way for state to change, and it starts from an event.
+// A [Lane] holds every campaign of one partition of the log. Decide reads the state and the given time, makes events and
+// applies them at once, so the next command of the same step sees them. A restart applies the events of the log: state
+// changes by events only.
 //
-// Owner: exactly one goroutine owns a Lane; nothing here locks. A crash loses nothing that matters: state is a fold of
-// the event log, and what was decided but not yet written was never answered.
+// Below it are package wire (lines and their fields), package reminder (pending reminders), package table (pages and the
+// hash index), package code (coupon codes) and package siphash (keyed hashes).
 //
-// Everything speaks in [Instant] (microseconds since 1970 UTC); the caller gives the time of a command, which is the
-// timestamp the log gave it, never running backwards.
+// Owner: exactly one goroutine owns a Lane; nothing here locks. A crash loses nothing that was answered: state is a fold of
+// the event log, and an outcome is sent only after its events are stored.
+//
+// Times are a [wire.Instant] (microseconds since 1970 UTC). The time of a command is the timestamp that its stream gave it;
+// it never runs backwards.
 package domain

@@ -8,8 +8,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// foldedAhead is how many event lines are read before the first of them is applied: while one waits for memory, the
-// others' come along.
+// foldedAhead is how many event lines are parsed before the first of them is applied, so that their reads of memory overlap.
 const foldedAhead = code.Batch
 
 // foldLine is an event line, read.
@@ -20,7 +19,7 @@ type foldLine struct {
 	err    error
 }
 
-// eventHashes are what a lane keeps of the texts of an event.
+// eventHashes are what a lane stores of the texts of an event.
 type eventHashes struct {
 	id       uint64
 	customer customerHash
@@ -34,11 +33,11 @@ func (l *Lane) hashesOf(ev *wire.Event) (h eventHashes) {
 	return h
 }
 
-// Fold reads the event lines of a message and applies them in order: ParseEvent and Apply of each, but without copying
-// what is only looked at, and so at half the price. Empty lines are passed over. n is how many were applied; an error is of
-// the one after them and begins with "line", its place in payload from 1. Those behind it are not applied.
+// Fold parses the event lines of a message and applies them in order, like ParseEvent and Apply of each, but without copying
+// texts, which halves the cost. Empty lines are skipped. n is how many were applied; an error belongs to the one after them
+// and begins with "line" and its number in payload, from 1. The lines after it are not applied.
 //
-// It keeps nothing of payload.
+// It keeps no reference to payload.
 func (l *Lane) Fold(payload []byte) (n int, err error) {
 	x := &l.folding
 	used, number := 0, 0
@@ -55,7 +54,7 @@ func (l *Lane) Fold(payload []byte) (n int, err error) {
 			f.number = number
 			if f.err = f.event.ParseView(line); f.err == nil {
 				f.hashes = l.hashesOf(&f.event)
-				l.touchClaim(f)
+				l.prefetchClaim(f)
 			}
 			read++
 		}
@@ -76,12 +75,12 @@ func (l *Lane) Fold(payload []byte) (n int, err error) {
 	return n, err
 }
 
-// touchClaim asks memory for what applying a claim will look at, without waiting for it.
-func (l *Lane) touchClaim(f *foldLine) {
+// prefetchClaim reads the memory that applying a claim needs, without waiting for it.
+func (l *Lane) prefetchClaim(f *foldLine) {
 	if f.event.Type != wire.CouponClaimed {
 		return
 	}
 	if c := l.find(f.event.Campaign); c != nil && c.indexes != nil {
-		l.touched += c.indexes.ids.Touch(f.hashes.id) + c.indexes.customers.Touch(f.hashes.customer[0])
+		l.prefetched += c.indexes.ids.Prefetch(f.hashes.id) + c.indexes.customers.Prefetch(f.hashes.customer[0])
 	}
 }

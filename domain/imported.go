@@ -7,31 +7,31 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// importedCodes keeps the codes an operator brought along, packed, in the order they came: the code of coupon n is
-// number n. Two codes are the same if they fold to the same text.
+// importedCodes holds the codes that an operator imported, packed, in their order: the code of coupon n is number n. Two codes
+// are the same if they fold to the same text.
 type importedCodes struct {
-	key    [16]byte
-	blocks [][]byte            // length byte, then the code; a code never spans two blocks
-	places table.Pages[uint32] // block number << blockBits | offset
-	byText table.Index         // hash of the folded code → place
+	key     [16]byte
+	blocks  [][]byte            // length byte, then the code; a code never spans two blocks
+	offsets table.Pages[uint32] // block number << blockBits | offset
+	byText  table.Index         // hash of the folded code → number
 }
 
 const (
 	blockBits = 16
 	blockSize = 1 << blockBits
-	// maxImported follows from places being 32 bits: 65,536 blocks of 64 KiB hold at least 64 million codes.
+	// maxImportedBlocks follows from offsets of 32 bits: 65,536 blocks of 64 KiB hold at least 64 million codes.
 	maxImportedBlocks = 1 << (32 - blockBits)
 )
 
-func (c *importedCodes) len() uint32 { return c.places.Len() }
+func (c *importedCodes) len() uint32 { return c.offsets.Len() }
 
-// at returns imported code i, from 0: a view, for what stands in a block is never written again.
+// at returns imported code i, from 0, as a view: blocks are only appended to.
 func (c *importedCodes) at(i uint32) string { return wire.View(c.bytesAt(i)) }
 
 func (c *importedCodes) bytesAt(i uint32) []byte {
-	place := *c.places.At(i)
-	block := c.blocks[place>>blockBits]
-	off := place & (blockSize - 1)
+	offset := *c.offsets.At(i)
+	block := c.blocks[offset>>blockBits]
+	off := offset & (blockSize - 1)
 	return block[off+1 : off+1+uint32(block[off])]
 }
 
@@ -50,20 +50,20 @@ func (c *importedCodes) add(text string) bool {
 		if len(c.blocks) == maxImportedBlocks {
 			return false
 		}
-		// The first block starts small: most imports are.
+		// The first block starts small, as most imports are.
 		c.blocks = append(c.blocks, make([]byte, 0, 256))
 		last++
 	}
 	off := len(c.blocks[last])
 	c.blocks[last] = append(append(c.blocks[last], byte(len(text))), text...)
-	c.place(last, off)
+	c.addOffset(last, off)
 	return true
 }
 
-// place notes that the next code lies there.
-func (c *importedCodes) place(block, off int) {
-	i, place := c.places.Add(wire.MaxCodes)
-	*place = uint32(block)<<blockBits | uint32(off)
+// addOffset adds the next code, which is at that offset of that block.
+func (c *importedCodes) addOffset(block, off int) {
+	i, offset := c.offsets.Add(wire.MaxCodes)
+	*offset = uint32(block)<<blockBits | uint32(off)
 	c.byText.Add(c.hash(i), i, c.hash)
 }
 
@@ -82,7 +82,7 @@ func (c *importedCodes) addBlock(block []byte) bool {
 		if _, there := c.find(text); there {
 			return false
 		}
-		c.place(len(c.blocks)-1, off)
+		c.addOffset(len(c.blocks)-1, off)
 		off = end
 	}
 	return true

@@ -16,28 +16,28 @@ type Lane struct {
 	lane, lanes int
 	codec       *code.Codec
 	hash        hasher
-	keyCheck    [16]byte // stands in snapshots, so that another key is refused
+	keyCheck    [16]byte // stored in snapshots, so that another key is refused
 	grace       time.Duration
 	quoted      int // see SetQuoted
 
 	campaigns map[string]*campaign
-	byPlace   []*campaign // by number: the one at k has number k·lanes + lane
+	bySlot    []*campaign // by slot: the one at slot k has number k·lanes + lane
 	names     byName
-	last      *campaign    // found last: lines come in crowds for one campaign
-	epoch     uint32       // rises with each Freeze; a campaign of an older one is copied before it is written
-	listed    []uint32     // places in byPlace of those with maps that Freeze must copy
+	last      *campaign    // found last: successive lines are often of one campaign
+	epoch     uint32       // incremented by Freeze; a campaign of an older epoch is copied before it is changed
+	listed    []uint32     // slots of those with maps that Freeze must copy
 	clock     wire.Instant // time of the newest command seen; never runs backwards
 	reminders int          // pending, over all campaigns
-	parked    int          // that redemptions cancelled, likewise
+	parked    int          // cancelled by redemptions, likewise
 
-	few      uint8 // of its campaigns
-	settings settingsPool
-	folding  [foldedAhead]foldLine
-	scratch  scratch // of the steps
-	touched  uint32  // see touch
+	scanLimit  uint8 // of its campaigns; see linearScanLimit
+	settings   settingsPool
+	folding    [foldedAhead]foldLine
+	scratch    scratch // of the steps
+	prefetched uint32  // see touch
 }
 
-// LaneOptions say which lane this is and with which key it makes codes.
+// LaneOptions are the lane's identity and the key of its codes.
 type LaneOptions struct {
 	Lane, Lanes int           // 0 <= Lane < Lanes
 	Key         [32]byte      // the code key; the keyed hashes are derived from it
@@ -52,20 +52,20 @@ func NewLane(o LaneOptions) *Lane {
 	copy(h.key[:], mac.Sum(nil))
 	l := &Lane{
 		lane: o.Lane, lanes: o.Lanes, codec: code.New(o.Key), hash: h, keyCheck: keyCheckOf(o.Key),
-		campaigns: make(map[string]*campaign), few: few,
+		campaigns: make(map[string]*campaign), scanLimit: linearScanLimit,
 	}
 	l.SetGrace(o.Grace)
 	l.SetQuoted(MaxQuoted)
 	return l
 }
 
-// SetQuoted says how many bytes of a bad line its dead letter quotes at most, 0 to [MaxQuoted], which is the default. What is
-// quoted is kept for ever, and may hold personal data. Called by the lane's owner between two steps.
+// SetQuoted sets how many bytes of a bad line its dead letter quotes at most, 0 to [MaxQuoted], which is the default. Quotes
+// are stored permanently and may hold personal data. Called by the lane's owner between two steps.
 func (l *Lane) SetQuoted(bytes int) { l.quoted = min(max(bytes, 0), MaxQuoted) }
 
-// SetGrace says how late a reminder may still fire although what it announces has passed; later than that it is dropped and
-// counted. 0 or less is DefaultReminderGrace. Called by the lane's owner between two steps: what has been decided stays as it is, for its event
-// says which it was.
+// SetGrace sets how late a reminder may still fire although what it announces has passed; later than that it is dropped and
+// counted. 0 or less is DefaultReminderGrace. Called by the lane's owner between two steps. Earlier decisions do not change:
+// their events record them.
 func (l *Lane) SetGrace(d time.Duration) {
 	if d <= 0 {
 		d = wire.DefaultReminderGrace
@@ -73,7 +73,7 @@ func (l *Lane) SetGrace(d time.Duration) {
 	l.grace = d
 }
 
-// Clock is the lane's time: that of the newest command or event seen.
+// Clock is the lane time: that of the newest command or event seen.
 func (l *Lane) Clock() wire.Instant { return l.clock }
 
 // Advance moves the lane's clock to at, unless it is there already, and returns its time. Time never runs backwards in
@@ -88,11 +88,11 @@ func (l *Lane) Campaigns() int { return len(l.campaigns) }
 
 // nextNumber is the number a campaign created now gets, so that number mod L is its lane. False when 28 bits are used up.
 func (l *Lane) nextNumber() (uint32, bool) {
-	n := uint64(len(l.byPlace))*uint64(l.lanes) + uint64(l.lane)
+	n := uint64(len(l.bySlot))*uint64(l.lanes) + uint64(l.lane)
 	return uint32(n), n <= code.MaxCampaign
 }
 
-// add puts a new campaign in, which must have the next number. The name is kept.
+// add adds a new campaign, which must have the next number. It keeps the name.
 func (l *Lane) add(c *campaign) error {
 	number, ok := l.nextNumber()
 	switch {
@@ -103,26 +103,26 @@ func (l *Lane) add(c *campaign) error {
 	}
 	c.epoch = l.epoch
 	l.campaigns[c.name] = c
-	l.byPlace = append(l.byPlace, c)
+	l.bySlot = append(l.bySlot, c)
 	return nil
 }
 
-// find returns the campaign of that name, ready to be written; nil if there is none.
+// find returns the campaign of that name for writing, nil if there is none.
 func (l *Lane) find(name string) *campaign {
 	if c := l.last; c != nil && c.name == name && c.epoch == l.epoch {
 		return c
 	}
 	c := l.campaigns[name]
 	if c != nil {
-		c = l.own(c)
+		c = l.writable(c)
 		l.last = c
 	}
 	return c
 }
 
-// own returns the campaign as one that may be written. After a Freeze that is a copy: what was frozen belongs to the
-// snapshot. It shares what only the lane looks at, and its pages are copied when they are written.
-func (l *Lane) own(c *campaign) *campaign {
+// writable returns the campaign for writing. After a Freeze that is a copy: the frozen one belongs to the snapshot. The copy
+// shares what only the lane reads, and its pages are copied when they are written.
+func (l *Lane) writable(c *campaign) *campaign {
 	if c.epoch == l.epoch {
 		return c
 	}
@@ -136,13 +136,13 @@ func (l *Lane) own(c *campaign) *campaign {
 		own.imported = &imported
 	}
 	l.campaigns[own.name] = &own
-	l.byPlace[own.number/uint32(l.lanes)] = &own
+	l.bySlot[own.number/uint32(l.lanes)] = &own
 	return &own
 }
 
-// list notes a campaign that has maps, which Freeze must copy.
+// list adds a campaign that has maps to those that Freeze must copy.
 func (l *Lane) list(c *campaign) {
-	if r := c.rare; r != nil && !r.listed && r.hasMaps() {
+	if r := c.sparse; r != nil && !r.listed && r.hasMaps() {
 		r.listed = true
 		l.listed = append(l.listed, c.number/uint32(l.lanes))
 	}
@@ -150,14 +150,14 @@ func (l *Lane) list(c *campaign) {
 
 // numbered returns the campaign with that number, nil if there is none.
 func (l *Lane) numbered(number uint32) *campaign {
-	if number%uint32(l.lanes) != uint32(l.lane) || number/uint32(l.lanes) >= uint32(len(l.byPlace)) {
+	if number%uint32(l.lanes) != uint32(l.lane) || number/uint32(l.lanes) >= uint32(len(l.bySlot)) {
 		return nil
 	}
-	return l.byPlace[number/uint32(l.lanes)]
+	return l.bySlot[number/uint32(l.lanes)]
 }
 
 // coupon finds the claimed coupon that a command names by its code, and if it gives one, its campaign. Malformed,
-// unclaimed and forged codes are alike: not found.
+// unclaimed and forged codes are all not found.
 func (l *Lane) coupon(p *prepared) (c *campaign, n uint32, ok bool) {
 	if p.cmd.Campaign != "" {
 		if p.c == nil {
@@ -178,7 +178,7 @@ func (l *Lane) coupon(p *prepared) (c *campaign, n uint32, ok bool) {
 	if found == nil || c != nil && c != found || found.imported != nil || p.coupon.N > found.claimed() {
 		return nil, 0, false
 	}
-	found = l.own(found)
+	found = l.writable(found)
 	l.last = found
 	return found, p.coupon.N, true
 }

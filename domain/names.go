@@ -2,47 +2,47 @@ package domain
 
 import "sort"
 
-// byName is the places of a lane's campaigns (see Lane.byPlace) in the order of their names, in chunks, so that a new one
+// byName is the slots of a lane's campaigns (see Lane.bySlot) in the order of their names, in chunks, so that an insertion
 // moves a kilobyte and not a megabyte. Campaigns are never removed. Only queries need the order, so it is made by
 // [Lane.Index] and not by every fold.
 type byName struct {
 	chunks [][]uint32 // none is empty
-	taken  int        // places below are in
+	taken  int        // slots below are in
 }
 
-// maxNames is how many places a chunk has before it is split.
+// maxNames is how many slots a chunk has before it is split.
 const maxNames = 512
 
 // Index takes up to most campaigns into the order that List and CustomerAfter walk in, and reports whether all are in. It
 // costs 1 to 2 µs a campaign.
 func (l *Lane) Index(most int) (done bool) {
-	for ; l.names.taken < len(l.byPlace) && most > 0; most-- {
+	for ; l.names.taken < len(l.bySlot) && most > 0; most-- {
 		l.take(uint32(l.names.taken))
 		l.names.taken++
 	}
-	return l.names.taken == len(l.byPlace)
+	return l.names.taken == len(l.bySlot)
 }
 
-// take puts the campaign at a place into the order.
-func (l *Lane) take(place uint32) {
+// take puts the campaign at a slot into the order.
+func (l *Lane) take(slot uint32) {
 	n := &l.names
 	if len(n.chunks) == 0 {
-		n.chunks = [][]uint32{append(make([]uint32, 0, maxNames), place)}
+		n.chunks = [][]uint32{append(make([]uint32, 0, maxNames), slot)}
 		return
 	}
-	k, i := l.seek(l.byPlace[place].name)
+	k, i := l.seek(l.bySlot[slot].name)
 	if i == 0 && k > 0 {
 		k--
 		i = len(n.chunks[k])
 	}
 	chunk := append(n.chunks[k], 0)
 	copy(chunk[i+1:], chunk[i:])
-	chunk[i] = place
+	chunk[i] = slot
 	n.chunks[k] = chunk
 	if len(chunk) < maxNames {
 		return
 	}
-	// Names that come in order fill every chunk: the last one is split near its end.
+	// Names that are added in order fill every chunk: the last one is split near its end.
 	cut := maxNames / 2
 	if k == len(n.chunks)-1 && i == len(chunk)-1 {
 		cut = maxNames - 1
@@ -53,17 +53,17 @@ func (l *Lane) take(place uint32) {
 	n.chunks[k] = chunk[:cut:cut]
 }
 
-// seek is where the first campaign stands whose name follows after. It may be the end of a chunk, but for the last that is
-// the beginning of the next one.
+// seek returns the position of the first campaign whose name follows after. At the end of a chunk it is the beginning of the
+// next one.
 func (l *Lane) seek(after string) (chunk, i int) {
 	chunks := l.names.chunks
-	// The chunk before the first one that begins behind after.
-	k := sort.Search(len(chunks), func(k int) bool { return l.byPlace[chunks[k][0]].name > after })
+	// The chunk before the first one that begins after it.
+	k := sort.Search(len(chunks), func(k int) bool { return l.bySlot[chunks[k][0]].name > after })
 	if k == 0 {
 		return 0, 0
 	}
 	c := chunks[k-1]
-	i = sort.Search(len(c), func(i int) bool { return l.byPlace[c[i]].name > after })
+	i = sort.Search(len(c), func(i int) bool { return l.bySlot[c[i]].name > after })
 	if i == len(c) {
 		return k, 0
 	}
@@ -76,8 +76,8 @@ func (l *Lane) walk(after string, visit func(*campaign) bool) (done bool) {
 	}
 	k, i := l.seek(after)
 	for ; k < len(l.names.chunks); k, i = k+1, 0 {
-		for _, place := range l.names.chunks[k][i:] {
-			if !visit(l.byPlace[place]) {
+		for _, slot := range l.names.chunks[k][i:] {
+			if !visit(l.bySlot[slot]) {
 				return false
 			}
 		}

@@ -5,20 +5,20 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// prepared is a command with what can be found out about it before its turn. A step prepares several lines at once: what
-// takes long there, reading codes and waiting for memory, takes hardly longer for eight of them.
+// prepared is a command with what can be computed before it is decided. A step prepares several lines at once: decoding codes
+// and waiting for memory take hardly longer for eight of them.
 //
-// Nothing in it may depend on what the commands before it do: the campaign may have been made by one of them, and a
-// campaign that was not there is looked for again.
+// Nothing in it may depend on the commands before it: one of them may create the campaign, so a campaign that was not found
+// is looked up again.
 type prepared struct {
 	cmd      *wire.Command
-	c        *campaign // the one it names or its code does; nil if that was not there yet
+	c        *campaign // named by the command or its code; nil if it does not exist yet
 	id       uint64    // hash of its id
 	customer customerHash
 	coupon   code.Decoded // of its code, unless codes of that campaign are imported
 }
 
-// prepare finds out about up to code.Batch commands.
+// prepare prepares up to code.Batch commands.
 func (l *Lane) prepare(list []prepared) {
 	var codes [code.Batch]code.Decoded
 	n := 0
@@ -47,7 +47,7 @@ func (l *Lane) prepare(list []prepared) {
 		}
 	}
 	for i := range list {
-		l.touch(&list[i])
+		l.prefetch(&list[i])
 	}
 }
 
@@ -55,39 +55,39 @@ func (p *prepared) readsCode() bool {
 	return p.cmd.Type.HasCode() && (p.c == nil || p.c.imported == nil)
 }
 
-// touch asks memory for what the command's turn will look at, without waiting for it.
-func (l *Lane) touch(p *prepared) {
+// prefetch reads the memory that deciding the command needs, without waiting for it.
+func (l *Lane) prefetch(p *prepared) {
 	c := p.c
 	if p.coupon.OK {
 		if c = l.numbered(p.coupon.Campaign); c == nil || p.coupon.N > c.claimed() {
 			return
 		}
-		l.touched += c.claims.At(p.coupon.N - 1).act
+		l.prefetched += c.claims.At(p.coupon.N - 1).act
 	}
 	if c == nil || c.indexes == nil {
 		return
 	}
-	l.touched += c.indexes.ids.Touch(p.id)
+	l.prefetched += c.indexes.ids.Prefetch(p.id)
 	switch {
 	case p.cmd.Type == wire.Claim || p.cmd.Kind == wire.KindExpires:
-		l.touched += c.indexes.customers.Touch(p.customer[0])
+		l.prefetched += c.indexes.customers.Prefetch(p.customer[0])
 	case p.cmd.Kind == wire.KindOpens:
-		l.touched += c.reminders().Touch(reminded(p.customer))
+		l.prefetched += c.reminders().Prefetch(reminded(p.customer))
 	}
 }
 
-// codesToCome are the places of codes that a step has left open in its lines: they are worked out several at a time.
-type codesToCome struct {
+// pendingCodes are the placeholders of codes in the lines of a step. The codes are computed several at a time.
+type pendingCodes struct {
 	n       int
 	coupons [code.Batch]code.Coupon
 	at      [code.Batch]struct{ event, reply int } // 0 = not in it
 }
 
-// openCode stands where a code is to come. It has the form of one.
-var openCode = code.Raw([]byte("????????????"))
+// codePlaceholder is written where a code will be filled in. It has the form of a code.
+var codePlaceholder = code.Raw([]byte("????????????"))
 
-// fill writes the codes to their places.
-func (t *codesToCome) fill(l *Lane, events, replies []byte) {
+// fill writes the codes over their placeholders.
+func (t *pendingCodes) fill(l *Lane, events, replies []byte) {
 	if t.n == 0 {
 		return
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// The queries read a lane's state. They change nothing and answer from what has been decided; the caller holds the
-// answer back until that is durable.
+// The queries read a lane's state and change nothing. Their results may depend on decisions that are not durable yet: the
+// caller replies only when those are.
 
-// CampaignView is a campaign as show and list tell it.
+// CampaignView is a campaign as show and list return it.
 type CampaignView struct {
 	Campaign       string          `json:"campaign"`
 	Number         uint32          `json:"number"`
@@ -36,7 +36,7 @@ type CampaignView struct {
 	CreatedAt      time.Time       `json:"created_at"`
 }
 
-// CouponView is a coupon as show tells it. The customer is not in it: the lane keeps only a hash.
+// CouponView is a coupon as show returns it. It lacks the customer: the lane stores only a hash.
 type CouponView struct {
 	Campaign      string          `json:"campaign"`
 	N             uint32          `json:"n"`
@@ -99,7 +99,7 @@ func (l *Lane) Coupon(campaignName, text string, now wire.Instant) (CouponView, 
 }
 
 func (l *Lane) couponView(c *campaign, n uint32, now wire.Instant) CouponView {
-	count, _ := c.standing(n)
+	count, _ := c.redemptionState(n)
 	v := CouponView{
 		Campaign: c.name, N: n, Code: l.codeOf(c, n), Status: c.statusOf(n, max(now, l.clock)),
 		RedeemedCount: count, Benefit: c.settings.Benefit,
@@ -116,7 +116,7 @@ func (l *Lane) Validate(cmd *wire.Command, now wire.Instant) wire.Outcome {
 	l.prepare(p[:])
 	d := decision{prepared: &p[0], lane: l, now: max(now, l.clock)}
 	d.out = wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign}
-	n, _, act, ok := d.mayRedeem()
+	n, _, act, ok := d.checkRedeem()
 	if !ok {
 		return d.out
 	}
@@ -125,7 +125,7 @@ func (l *Lane) Validate(cmd *wire.Command, now wire.Instant) wire.Outcome {
 	if act != nil {
 		d.out.RedeemedCount = act.count
 	} else {
-		count, _ := d.c.standing(n)
+		count, _ := d.c.redemptionState(n)
 		d.out.RedeemedCount = count + 1
 	}
 	return d.out
@@ -139,20 +139,20 @@ func timeOf(i wire.Instant) *time.Time {
 	return &t
 }
 
-// CouponPlace is a place in the order of a customer's coupons: by campaign name, the newest first within each. The zero
-// place is the beginning.
+// CouponPlace is a position in the order of a customer's coupons: by campaign name, the newest first within each. The zero
+// value is the beginning.
 type CouponPlace struct {
 	Campaign string
-	// N is the coupon that the place is behind; it need not be there any more, nor be the customer's.
+	// N is the coupon before the position. It need not exist, nor be the customer's.
 	N uint32
 }
 
-// CustomerAfter shows up to limit coupons of a customer behind a place, having looked at up to campaigns campaigns (both
-// at least 1). next is where to go on, unless done.
+// CustomerAfter shows up to limit coupons of a customer after a position, from up to campaigns campaigns (both at least 1).
+// next is where to continue, unless done.
 func (l *Lane) CustomerAfter(id string, now wire.Instant, at CouponPlace, limit, campaigns int) (views []CouponView, next CouponPlace, done bool) {
 	customer := l.hash.customer(id)
 	next = at
-	look := func(c *campaign) bool {
+	visit := func(c *campaign) bool {
 		n, ok := c.newestOf(customer)
 		for ok && n != 0 {
 			if c.name != at.Campaign || at.N == 0 || n < at.N {
@@ -164,15 +164,15 @@ func (l *Lane) CustomerAfter(id string, now wire.Instant, at CouponPlace, limit,
 			}
 			n = c.before(n)
 		}
-		// Behind all of this campaign: coupons are counted from 1.
+		// After all of this campaign: coupons are counted from 1.
 		next = CouponPlace{c.name, 1}
 		campaigns--
 		return campaigns > 0
 	}
 	if at.N > 1 {
-		if c := l.campaigns[at.Campaign]; c != nil && !look(c) {
+		if c := l.campaigns[at.Campaign]; c != nil && !visit(c) {
 			return views, next, false
 		}
 	}
-	return views, next, l.walk(at.Campaign, look)
+	return views, next, l.walk(at.Campaign, visit)
 }

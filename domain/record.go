@@ -18,19 +18,19 @@ func (c *campaign) recordClaim(customer customerHash, previous uint32, id uint64
 		c.indexes.ids.Add(id, claimRef(i), c.idHash)
 	}
 	if own != 0 {
-		c.setOwn(i+1, own)
+		c.setOwnExpiry(i+1, own)
 	}
 	c.count(i+1, +1)
 }
 
-// indexMany makes the indexes when there are no longer just a few claims and acts.
+// indexMany makes the indexes once there are more than scanLimit claims and acts.
 func (c *campaign) indexMany() {
-	if c.claims.Len()+c.acts.Len() > uint32(c.few) {
+	if c.claims.Len()+c.acts.Len() > uint32(c.scanLimit) {
 		c.index()
 	}
 }
 
-// index makes the indexes. False if one command id stands in two commands.
+// index makes the indexes. False if two commands have the same id.
 func (c *campaign) index() bool {
 	x := new(indexes)
 	c.indexes = x
@@ -58,7 +58,7 @@ func (c *campaign) index() bool {
 	})
 	if c.settings.MaxRedemptions > manyRedemptions {
 		c.indexOrders()
-		for !c.ordered() { // nobody waits yet
+		for !c.ordered() { // no command waits for it yet
 		}
 	}
 	return true
@@ -83,7 +83,7 @@ func (c *campaign) link(i uint32, customer customerHash, previous uint32) {
 	}
 }
 
-// backfillLinks starts keeping links: none of the first claims was a customer's second.
+// backfillLinks adds links for the first claims, none of which was a customer's second.
 func (c *campaign) backfillLinks(claims uint32) {
 	if c.indexes.links.Len() > 0 {
 		return
@@ -94,10 +94,9 @@ func (c *campaign) backfillLinks(claims uint32) {
 	}
 }
 
-// reindex finds again what follows from claims and acts, which is all that a snapshot does not hold. False if one
-// command id stands in two of them.
+// reindex derives from claims and acts what a snapshot does not hold. False if two of them have the same command id.
 func (c *campaign) reindex() bool {
-	if c.claims.Len()+c.acts.Len() > uint32(c.few) {
+	if c.claims.Len()+c.acts.Len() > uint32(c.scanLimit) {
 		if !c.index() {
 			return false
 		}
@@ -111,9 +110,9 @@ func (c *campaign) reindex() bool {
 	return true
 }
 
-// idTwice looks through a few claims and acts for an id that stands in two.
+// idTwice reports whether two of the few claims and acts have the same id.
 func (c *campaign) idTwice() bool {
-	var ids [few]uint64
+	var ids [linearScanLimit]uint64
 	known := ids[:0]
 	for i := range c.claims.Len() {
 		known = append(known, c.claims.At(i).id)
@@ -160,8 +159,7 @@ func (c *campaign) linkAct(i uint32) {
 	}
 }
 
-// indexOrders starts to keep the index of orders. It knows of no act yet: to add a million at once would take a tenth of a
-// second, for which the lane would stand still.
+// indexOrders starts the index of orders, without acts: to add a million at once would stop the lane for a tenth of a second.
 func (c *campaign) indexOrders() {
 	if c.indexes.orders == nil {
 		c.indexes.orders = new(table.Index)
@@ -172,8 +170,8 @@ func (c *campaign) indexOrders() {
 // index catches up.
 const orderedAtOnce = 256
 
-// ordered adds some acts to the index of orders, if it is kept, in their order: the newest of equal orders counts. It
-// reports whether the index knows of all acts; until then the coupon's acts are walked.
+// ordered adds some acts to the index of orders, if there is one, in their order: the newest of equal orders counts. It
+// reports whether all acts are in the index; until then the coupon's acts are scanned.
 func (c *campaign) ordered() bool {
 	x := c.indexes
 	if x == nil || x.orders == nil {
@@ -203,6 +201,6 @@ func (c *campaign) indexOrder(i uint32) {
 	orders.Add(key, i, func(i uint32) uint64 { a := c.acts.At(i); return orderKey(a.n, a.arg) })
 }
 
-// manyRedemptions is from how many uses a coupon may have on that redemptions are found by an index and not by walking
-// the coupon's acts.
+// manyRedemptions is the number of uses of a coupon above which redemptions are found by an index and not by scanning the
+// coupon's acts.
 const manyRedemptions = 8

@@ -114,7 +114,7 @@ func TestSnapshotsOfRemindersAreSmall(t *testing.T) {
 	const customers = 2000
 	l := remindersLane(t, customers)
 	with := len(snapshot(t, l))
-	c, o := l.campaigns["c"].rare, l.campaigns["o"].rare
+	c, o := l.campaigns["c"].sparse, l.campaigns["o"].sparse
 	c.reminders, o.reminders = reminder.Subscriptions{}, reminder.Subscriptions{}
 	if each := float64(with-len(snapshot(t, l))) / (2 * customers); each > 4 {
 		t.Errorf("%.1f bytes each, want at most 4", each)

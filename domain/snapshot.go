@@ -14,14 +14,14 @@ import (
 
 // A snapshot is a lane's state as bytes, so that a restart need not fold the whole event log.
 //
-//	owner:      Lane.Freeze ──> Frozen            (a pointer per campaign; the lane goes on)
+//	owner:      Lane.Freeze ──> Frozen            (a pointer per campaign; the lane continues)
 //	elsewhere:           Frozen.WriteTo ──> bytes ──> ReadLane ──> Lane
 //
 // Layout, integers little-endian: magic, format, lane, lanes, key check, clock, number of campaigns, the campaigns by
-// number, SHA-256 of all that. Only what cannot be worked out is in it: indexes, links, counts and due instants are built
-// anew while reading, so they cannot disagree with the coupons they stand for. The same state always makes the same bytes.
+// number, SHA-256 of all that. It holds only what cannot be derived: indexes, links, counts and due instants are built
+// while reading, so they cannot contradict the coupons. The same state always makes the same bytes.
 //
-// A crash while writing leaves bytes that ReadLane refuses; an older snapshot or the log itself serves instead.
+// A crash while writing leaves bytes that ReadLane rejects; an older snapshot or the log itself is used instead.
 const (
 	snapshotMagic  = "scripsnp"
 	SnapshotFormat = 3
@@ -36,46 +36,48 @@ type Frozen struct {
 	lane, lanes int
 	check       [16]byte
 	clock       wire.Instant
-	campaigns   []*campaign        // by number; none of them is written any more
-	maps        map[int]frozenMaps // of the few campaigns that have any, by place
+	campaigns   []*campaign        // by number; none of them is changed any more
+	maps        map[int]frozenMaps // of the campaigns that have any, by slot
 }
 
-// frozenMaps is what the lane goes on writing to.
+// frozenMaps are frozen copies of what the lane continues to write.
 type frozenMaps struct {
-	odd       oddExpiries
+	irregular irregularExpiries
 	reminders reminder.FrozenSubscriptions
 	parked    reminder.FrozenSubscriptions
 }
 
-// Freeze returns the lane as it is now. It costs a pointer per campaign; the lane may go on at once, and what it does then
-// does not show: it copies a campaign before it writes to it ([Lane.own]), and then a page of coupons or reminders before
-// it writes to that. Called by the lane's owner.
+// Freeze returns the lane as it is now. It costs a pointer per campaign. The lane may continue at once without an effect on
+// the result: it copies a campaign before it writes to it ([Lane.writable]), and then each page of coupons or reminders that
+// it writes to. Called by the lane's owner.
 func (l *Lane) Freeze() *Frozen {
 	f := &Frozen{
 		lane: l.lane, lanes: l.lanes, check: l.keyCheck, clock: l.clock,
-		campaigns: slices.Clone(l.byPlace), maps: make(map[int]frozenMaps),
+		campaigns: slices.Clone(l.bySlot), maps: make(map[int]frozenMaps),
 	}
 	l.epoch++
 	listed := l.listed[:0]
-	for _, place := range l.listed {
-		r := l.byPlace[place].rare
+	for _, slot := range l.listed {
+		r := l.bySlot[slot].sparse
 		if !r.hasMaps() {
 			r.listed = false
 			continue
 		}
-		listed = append(listed, place)
-		f.maps[int(place)] = r.freeze()
+		listed = append(listed, slot)
+		f.maps[int(slot)] = r.freeze()
 	}
 	l.listed = listed
 	return f
 }
 
-func (r *rare) freeze() frozenMaps {
-	return frozenMaps{odd: r.odd.freeze(), reminders: r.reminders.Freeze(), parked: r.parked.Freeze()}
+func (r *sparse) freeze() frozenMaps {
+	return frozenMaps{irregular: r.irregular.freeze(), reminders: r.reminders.Freeze(), parked: r.parked.Freeze()}
 }
 
-// hasMaps says whether there is something that a freeze must copy.
-func (r *rare) hasMaps() bool { return r.odd.len() > 0 || r.reminders.Len() > 0 || r.parked.Len() > 0 }
+// hasMaps reports whether there is something that Freeze must copy.
+func (r *sparse) hasMaps() bool {
+	return r.irregular.len() > 0 || r.reminders.Len() > 0 || r.parked.Len() > 0
+}
 
 // Clock is the lane's time when it was frozen.
 func (f *Frozen) Clock() wire.Instant { return f.clock }
@@ -159,8 +161,8 @@ func (w *snapshotWriter) campaign(c *campaign, m frozenMaps) error {
 			return err
 		}
 	}
-	w.u32(uint32(m.odd.len()))
-	for n, at := range m.odd.sorted() {
+	w.u32(uint32(m.irregular.len()))
+	for n, at := range m.irregular.sorted() {
 		w.u32(n)
 		w.instant(at)
 	}
@@ -221,7 +223,7 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// keyCheckOf tells two code keys apart without telling the key.
+// keyCheckOf distinguishes code keys without revealing them.
 func keyCheckOf(key [32]byte) (check [16]byte) {
 	mac := hmac.New(sha256.New, key[:])
 	mac.Write([]byte("scrip snapshot key check 1"))

@@ -21,7 +21,7 @@ import (
 // command gets the same answer. The options must name the lane, the number of lanes and the key that it was made with.
 //
 // What is truncated, damaged, of another lane or key is an error, and of a newer format [ErrNewerSnapshot]; a caller who
-// gets any of them folds the log from its beginning. Memory grows with what is really read, whatever the counts in it say.
+// gets any of them folds the log from its beginning. Memory grows with what is read, not with the counts in it.
 func ReadLane(o LaneOptions, from io.Reader) (*Lane, error) {
 	l := NewLane(o)
 	r := &snapshotReader{from: from, sum: sha256.New(), buf: make([]byte, readBuffer)}
@@ -95,10 +95,10 @@ const OldestSnapshotFormat = 2
 // readBuffer is the size of the buffer in bytes: more than is ever taken at once.
 const readBuffer = 128 << 10
 
-// campaign reads one campaign and builds what is not written: indexes, links and counts.
+// campaign reads one campaign and derives what is not stored: indexes, links and counts.
 func (r *snapshotReader) campaign(l *Lane) *campaign {
 	p := &l.settings
-	c := &campaign{name: r.text(wire.MaxCampaignName), number: r.u32(), created: r.instant(), state: campaignState(r.u8()), few: l.few}
+	c := &campaign{name: r.text(wire.MaxCampaignName), number: r.u32(), created: r.instant(), state: campaignState(r.u8()), scanLimit: l.scanLimit}
 	s := wire.Settings{
 		Codes: r.u32(), PerCustomer: r.u32(), OpensAt: r.instant(), ClosesAt: r.instant(), ExpiresAt: r.instant(),
 		ValidFor: time.Duration(r.u64()),
@@ -132,9 +132,9 @@ func (r *snapshotReader) campaign(l *Lane) *campaign {
 	if r.err == nil && !c.reindex() {
 		r.fail("campaign %s: a command id is remembered twice", c.name)
 	}
-	r.reminders(c, func() *reminder.Subscriptions { return &c.rarely().reminders })
+	r.reminders(c, func() *reminder.Subscriptions { return &c.ensureSparse().reminders })
 	if r.format > 2 {
-		r.reminders(c, func() *reminder.Subscriptions { return &c.rarely().parked })
+		r.reminders(c, func() *reminder.Subscriptions { return &c.ensureSparse().parked })
 	}
 	if r.err != nil {
 		return nil
@@ -142,7 +142,7 @@ func (r *snapshotReader) campaign(l *Lane) *campaign {
 	return c
 }
 
-// codes reads the imported codes. Where each lies is found by walking the blocks.
+// codes reads the imported codes. Their offsets are found by scanning the blocks.
 func (r *snapshotReader) codes(c *campaign) {
 	blocks := r.u32()
 	if blocks > 0 && c.imported == nil {
@@ -169,7 +169,7 @@ func (r *snapshotReader) claims(c *campaign) {
 		r.fail("campaign %s: %d of %d codes are claimed", c.name, count, c.total())
 	}
 	if r.err == nil {
-		c.claims.Reserve(min(count, table.PageSize)) // no more: the count is not believed
+		c.claims.Reserve(min(count, table.PageSize)) // no more: the count is not trusted
 	}
 	for r.err == nil && c.claims.Len() < count {
 		raw := r.take(size * int(min(table.PageSize, count-c.claims.Len())))
@@ -178,25 +178,25 @@ func (r *snapshotReader) claims(c *campaign) {
 			rec.customer = customerHash{binary.LittleEndian.Uint64(raw), binary.LittleEndian.Uint64(raw[8:])}
 			rec.id = binary.LittleEndian.Uint64(raw[16:])
 			rec.expiry = binary.LittleEndian.Uint32(raw[24:])
-			if rec.expiry == oddExpiry {
+			if rec.expiry == irregularExpiry {
 				elsewhere++
 			}
 		}
 	}
-	odd := r.u32()
-	if odd != elsewhere {
-		r.fail("campaign %s: odd expiries", c.name)
+	irregular := r.u32()
+	if irregular != elsewhere {
+		r.fail("campaign %s: irregular expiries", c.name)
 	}
-	for last := uint32(0); odd > 0 && r.err == nil; odd-- {
+	for last := uint32(0); irregular > 0 && r.err == nil; irregular-- {
 		n, at := r.u32(), r.instant()
 		if r.err != nil {
 			return
 		}
-		if n <= last || n > count || c.claims.At(n-1).expiry != oddExpiry || at == 0 {
+		if n <= last || n > count || c.claims.At(n-1).expiry != irregularExpiry || at == 0 {
 			r.fail("campaign %s: expiry of coupon %d", c.name, n)
 			return
 		}
-		c.rarely().odd.set(n, at)
+		c.ensureSparse().irregular.set(n, at)
 		last = n
 	}
 }

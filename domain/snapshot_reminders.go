@@ -8,11 +8,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// Pending reminders, and those that redemptions cancelled, in a snapshot: their number, then by rising number how much higher each is than the one before, its
-// lead, and how far what it hangs on (kind expires: coupon; opens: the act that set it) lies from that of the one before.
-// Varints: 3 to 5 bytes each, for numbers, coupons and acts rise together. A lead is its place among those told so far;
-// the next place is a new one, told there and then: kind and lead time in microseconds. Whether a coupon has an expiry of
-// its own stands with the coupon.
+// Reminders in a snapshot: the pending ones, then those that redemptions cancelled. A list has their number, then for each by
+// rising number three varints, 3 to 5 bytes together: the difference of its number to the one before, its lead, and the
+// difference of its n (kind expires: coupon; opens: the act that set it) to the one before. A lead is its index among the
+// leads of the list so far. An index that is one too high is a new lead, which follows: kind, and lead time in microseconds.
+// Whether a coupon has an expiry of its own is stored with the coupon.
 
 // reminderLead is what many pending reminders have in common.
 type reminderLead struct {
@@ -22,10 +22,10 @@ type reminderLead struct {
 
 func (w *snapshotWriter) reminders(f reminder.FrozenSubscriptions) (err error) {
 	w.u32(uint32(f.Len()))
-	places := make(map[reminderLead]uint64)
+	numbers := make(map[reminderLead]uint64)
 	var last, lastN uint64
 	var lead reminderLead
-	place := uint64(0)
+	which := uint64(0)
 	f.All(func(r uint64, kind string, before time.Duration, n uint32, _ wire.Instant) {
 		if err != nil {
 			return
@@ -33,18 +33,18 @@ func (w *snapshotWriter) reminders(f reminder.FrozenSubscriptions) (err error) {
 		w.buf = binary.AppendUvarint(w.buf, r-last)
 		if is := (reminderLead{kind, before}); is != lead {
 			var known bool
-			if place, known = places[is]; !known {
-				place = uint64(len(places))
-				places[is] = place
-				w.buf = binary.AppendUvarint(w.buf, place)
+			if which, known = numbers[is]; !known {
+				which = uint64(len(numbers))
+				numbers[is] = which
+				w.buf = binary.AppendUvarint(w.buf, which)
 				w.buf = append(w.buf, kindByte(kind))
 				w.buf = binary.AppendUvarint(w.buf, uint64(before/time.Microsecond))
 			} else {
-				w.buf = binary.AppendUvarint(w.buf, place)
+				w.buf = binary.AppendUvarint(w.buf, which)
 			}
 			lead = is
 		} else {
-			w.buf = binary.AppendUvarint(w.buf, place)
+			w.buf = binary.AppendUvarint(w.buf, which)
 		}
 		w.buf = binary.AppendVarint(w.buf, int64(n)-int64(lastN))
 		last, lastN = r, uint64(n)
@@ -73,8 +73,8 @@ func (r *snapshotReader) reminders(c *campaign, into func() *reminder.Subscripti
 		n := int64(0)
 		for ; count > 0; count-- {
 			number += r.uvarint()
-			place := r.uvarint()
-			if place == uint64(len(leads)) {
+			which := r.uvarint()
+			if which == uint64(len(leads)) {
 				lead := reminderLead{wire.KindOpens, 0}
 				if r.u8() == 1 {
 					lead.kind = wire.KindExpires
@@ -87,27 +87,27 @@ func (r *snapshotReader) reminders(c *campaign, into func() *reminder.Subscripti
 				leads = append(leads, lead)
 			}
 			n += r.varint()
-			if r.err == nil && (place >= uint64(len(leads)) || number > c.lastReminder || !c.canBeReminded(leads[place].kind, n)) {
+			if r.err == nil && (which >= uint64(len(leads)) || number > c.lastReminder || !c.canBeReminded(leads[which].kind, n)) {
 				r.fail("campaign %s: reminder %d", c.name, number)
 			}
 			if r.err != nil {
 				return
 			}
-			x := reminder.Subscription{R: number, Kind: leads[place].kind, Before: leads[place].before, N: uint32(n)}
+			x := reminder.Subscription{R: number, Kind: leads[which].kind, Before: leads[which].before, N: uint32(n)}
 			if x.Kind == wire.KindExpires {
-				x.Own = c.own(x.N)
+				x.Own = c.ownExpiry(x.N)
 			}
 			if !yield(x) {
 				return
 			}
 		}
 	}, c)
-	if !ok || twice || list == &c.rare.parked && list.HasOpening() {
+	if !ok || twice || list == &c.sparse.parked && list.HasOpening() {
 		r.fail("campaign %s: reminder %d", c.name, number)
 	}
 }
 
-// canBeReminded tells whether a reminder of that kind can hang on coupon n, or have been set by act n.
+// canBeReminded reports whether a reminder of that kind can belong to coupon n (expires), or have been set by act n (opens).
 func (c *campaign) canBeReminded(kind string, n int64) bool {
 	if kind == wire.KindExpires {
 		return n >= 1 && n <= int64(c.claimed())
@@ -117,7 +117,7 @@ func (c *campaign) canBeReminded(kind string, n int64) bool {
 
 // uvarint reads a number of variable length; zero after a problem.
 func (r *snapshotReader) uvarint() uint64 {
-	// So many bytes are there whatever comes: the sum at the end is longer.
+	// There are always so many bytes: the checksum at the end is longer.
 	if r.err != nil || r.end-r.at < binary.MaxVarintLen64 && !r.fill(binary.MaxVarintLen64) {
 		return 0
 	}

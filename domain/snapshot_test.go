@@ -68,7 +68,7 @@ func compareDerived(t interface{ Fatalf(string, ...any) }, a, b *Lane) {
 		if x.redeemed != y.redeemed || x.voided != y.voided || x.inheriting != y.inheriting {
 			t.Fatalf("%s: spent %d, void %d, inheriting %d; read %d, %d, %d", name, x.redeemed, x.voided, x.inheriting, y.redeemed, y.voided, y.inheriting)
 		}
-		falls, read := x.rarely().due.counts, y.rarely().due.counts
+		falls, read := x.ensureSparse().due.counts, y.ensureSparse().due.counts
 		for at, n := range falls {
 			if n != read[at] {
 				t.Fatalf("%s: %d fall at %s, read %d", name, n, at, read[at])

@@ -64,24 +64,24 @@ func TestMoreRedemptionsIndexLittleAtOnce(t *testing.T) {
 
 // TestFreezingOddExpiriesCopiesNone: freezing shares the pages; writes after that do not show in what was frozen.
 func TestFreezingOddExpiriesCopiesNone(t *testing.T) {
-	var o oddExpiries
-	for n := uint32(1); n <= 10*oddPage; n++ {
+	var o irregularExpiries
+	for n := uint32(1); n <= 10*irregularPageSize; n++ {
 		o.set(n, wire.Instant(n))
 	}
 	frozen := o.freeze()
-	if len(o.pages) > 11 || !maps.EqualFunc(o.pages, frozen.pages, func(a, b *oddExpiryPage) bool { return a == b }) {
+	if len(o.pages) > 11 || !maps.EqualFunc(o.pages, frozen.pages, func(a, b *irregularPage) bool { return a == b }) {
 		t.Fatalf("%d pages were copied", len(o.pages))
 	}
 	o.set(5, 1<<40)
 	o.delete(6)
-	o.set(20*oddPage, 1)
-	for n := uint32(3 * oddPage); n < 4*oddPage; n++ {
+	o.set(20*irregularPageSize, 1)
+	for n := uint32(3 * irregularPageSize); n < 4*irregularPageSize; n++ {
 		o.delete(n)
 	}
-	if frozen.len() != 10*oddPage || frozen.get(5) != 5 || frozen.get(6) != 6 || frozen.get(3*oddPage) != 3*oddPage || frozen.get(20*oddPage) != 0 {
+	if frozen.len() != 10*irregularPageSize || frozen.get(5) != 5 || frozen.get(6) != 6 || frozen.get(3*irregularPageSize) != 3*irregularPageSize || frozen.get(20*irregularPageSize) != 0 {
 		t.Error("a write after it shows in what was frozen")
 	}
-	if o.len() != 10*oddPage-oddPage || o.get(5) != 1<<40 || o.get(6) != 0 || o.get(3*oddPage) != 0 || o.get(20*oddPage) != 1 {
+	if o.len() != 10*irregularPageSize-irregularPageSize || o.get(5) != 1<<40 || o.get(6) != 0 || o.get(3*irregularPageSize) != 0 || o.get(20*irregularPageSize) != 1 {
 		t.Errorf("after the writes: %d of them", o.len())
 	}
 	last, count := uint32(0), 0

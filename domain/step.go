@@ -16,7 +16,7 @@ import (
 //	                                             └──> outcome lines (to be sent once Events are durable)
 //	                         Close ──> commands.refused, one line per campaign
 //
-// A step that comes to nothing is still written, without lines: its header says which commands it covers.
+// A step without events is written too, without lines: its headers record which commands it covers.
 type Step struct {
 	Events   []byte // event lines, each with its newline
 	Lines    int    // number of event lines
@@ -25,18 +25,18 @@ type Step struct {
 	lane    *Lane
 	refused tally      // until Close
 	parked  int        // dead letters in Events
-	rest    wire.Event // stands for those beyond maxParked until Close; Count 0 = none
+	rest    wire.Event // of the bad lines beyond maxParked, until Close; Count 0 = none
 	quote   int        // bytes a dead letter of the message being added may quote
 	full    bool       // the rest of the message being added is too much
 }
 
-// scratch is what deciding a line needs and the next line can use again. It is the lane's: a lane makes many steps, but
-// adds to one at a time.
+// scratch is memory that is reused from line to line. It belongs to the lane, which makes many steps but adds to one at a
+// time.
 type scratch struct {
 	lines    [code.Batch]commandLine
 	prepared [code.Batch]prepared
 	decision decision
-	codes    codesToCome
+	codes    pendingCodes
 	stamps   wire.LineCache
 	spare    tally // of the step closed last
 	event    int   // bytes of events that a line of the message before made
@@ -55,7 +55,7 @@ type commandLine struct {
 type Message struct {
 	Sequence uint64     // in the command stream
 	Scope    wire.Scope // from its subject
-	Campaign string     // from its subject; "" where each line says it
+	Campaign string     // from its subject; "" if each line names its own
 	Payload  []byte
 }
 
@@ -66,7 +66,7 @@ func NewStep(l *Lane) *Step {
 	return s
 }
 
-// Reset empties the step. The Events of the one before are not touched any more.
+// Reset empties the step. The Events of the one before are not prefetched any more.
 func (s *Step) Reset() {
 	s.refused.clear()
 	*s = Step{lane: s.lane, refused: s.refused}
@@ -77,8 +77,8 @@ func (s *Step) Reset() {
 // of the payload.
 //
 // The step stays within [MaxStep], whatever a message holds: when its events come near, its last lines are refused as not
-// durable, to be sent again. Whether it fits beside others, so that this does not happen, the caller asks before
-// ([Step.Fits]).
+// durable, to be sent again. The caller avoids that by checking [Step.Fits] before it adds a
+// message to others.
 func (s *Step) Add(m Message, at wire.Instant, replies []byte) []byte {
 	now := s.lane.Advance(at)
 	newlines := bytes.Count(m.Payload, newline)
@@ -86,7 +86,7 @@ func (s *Step) Add(m Message, at wire.Instant, replies []byte) []byte {
 	if problem := checkMessage(m.Payload, newlines); problem != nil {
 		return s.rejectMessage(m, problem, now, replies)
 	}
-	// One growth, not ten: the lines of this message will be about as long as those of the one before.
+	// One allocation, not ten: the lines will be about as long as those of the message before.
 	lines, made, answered := min(newlines+1, wire.MaxMessageLines), len(s.Events), len(replies)
 	s.Events = roomFor(s.Events, min(lines*s.lane.scratch.event, wire.MaxStep))
 	replies = roomFor(replies, min(lines*s.lane.scratch.reply, wire.MaxStep))
@@ -94,7 +94,7 @@ func (s *Step) Add(m Message, at wire.Instant, replies []byte) []byte {
 	commands := s.Commands
 	in := lineReader{rest: m.Payload}
 	for {
-		// Several at once (see prepared), but decided and answered one after the other.
+		// Several are prepared at once (see prepared), but decided and answered in order.
 		lines := s.read(m, &in)
 		if len(lines) == 0 {
 			break
@@ -113,7 +113,7 @@ func (s *Step) Add(m Message, at wire.Instant, replies []byte) []byte {
 	return replies
 }
 
-// forget lets go of the payload, of which so many lines at most stand here.
+// forget releases the payload, of which at most so many lines are referenced here.
 func (x *scratch) forget(lines int) {
 	clear(x.lines[:lines])
 	clear(x.prepared[:lines])
@@ -167,7 +167,7 @@ func (s *Step) decide(m Message, i int, now wire.Instant, replies []byte) []byte
 	x := &s.lane.scratch
 	l := &x.lines[i]
 	s.Commands++
-	// Once full, full for all that follow, short ones too: the sender may count on the order.
+	// Once it is full, all later lines are refused, short ones too: the sender may depend on the order.
 	if s.full = s.full || s.size()+len(l.text)+costAny > wire.MaxStep; s.full {
 		return s.tooMuch(m, l, replies)
 	}
@@ -204,7 +204,7 @@ func (s *Step) answer(out *wire.Outcome, replies []byte) []byte {
 	return append(out.AppendWith(replies, &s.lane.scratch.stamps), '\n')
 }
 
-// check says what is wrong with a line that was read, or with where it stands. c is the campaign it names, if known.
+// check returns what is wrong with a line that was read, or with its subject or lane. c is the campaign it names, if known.
 func (s *Step) check(m Message, l *commandLine, c *campaign) error {
 	if l.problem != nil {
 		return l.problem
@@ -220,13 +220,13 @@ func (s *Step) check(m Message, l *commandLine, c *campaign) error {
 	return nil
 }
 
-// rejectMessage refuses a message as a whole and parks it.
+// rejectMessage refuses a whole message and parks it.
 func (s *Step) rejectMessage(m Message, problem error, now wire.Instant, replies []byte) []byte {
 	out := s.reject(m, &commandLine{text: m.Payload}, problem, now)
 	return s.answer(&out, replies)
 }
 
-// reject refuses a line that was not understood and parks it. Number 0 is the whole message.
+// reject refuses a line that could not be parsed and parks it. Number 0 is the whole message.
 func (s *Step) reject(m Message, l *commandLine, problem error, now wire.Instant) wire.Outcome {
 	out := wire.Outcome{Status: wire.StatusRefused, Refusal: wire.Invalid, Message: problem.Error(), ID: l.cmd.ID, Campaign: l.cmd.Campaign}
 	if out.Campaign == "" && wire.ValidCampaignName(m.Campaign) {
@@ -245,8 +245,8 @@ func (s *Step) tooMuch(m Message, l *commandLine, replies []byte) []byte {
 	}, replies)
 }
 
-// park writes a dead letter: nothing bad is lost silently, also where nobody waits for an answer. Those beyond maxParked
-// of a step are counted instead, because what is written here is kept for ever.
+// park writes a dead letter, so that no bad line is lost silently, even if its sender does not wait for an outcome. Those
+// beyond maxParked of a step are counted instead, because dead letters stay in the log.
 func (s *Step) park(m Message, number uint32, line []byte, reason, campaignName string, now wire.Instant) {
 	if s.parked == maxParked {
 		r := &s.rest
@@ -270,8 +270,8 @@ func (s *Step) append(ev *wire.Event) {
 	s.Lines++
 }
 
-// refuse counts a refusal. Those that name a campaign which does not exist are counted together: anybody can invent names,
-// and each would be a line of the log and a row of the tables, for ever.
+// refuse counts a refusal. Those of campaigns that do not exist are counted together: clients can invent any number
+// of names, and each would be a permanent line of the log and row of the tables.
 func (s *Step) refuse(campaignName string, r wire.Refusal) {
 	if !s.refused.has(campaignName) && s.lane.campaigns[campaignName] == nil {
 		s.refused.unknown(campaignName)

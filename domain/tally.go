@@ -7,11 +7,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// tally counts what a step refuses, by campaign and reason: a million of them cost a line.
+// tally counts the refusals of a step by campaign and reason: a million of them make one line.
 type tally struct {
 	list    []campaignRefusals
-	of      map[string]int // place of a campaign in list
-	last    int            // place counted last: refusals come in crowds
+	of      map[string]int // index of a campaign in list
+	last    int            // index counted last: successive refusals are often of one campaign
 	sample  []string       // names of campaigns that do not exist
 	closing int            // the most bytes that their lines will have
 }
@@ -21,7 +21,7 @@ type campaignRefusals struct {
 	counts   []wire.RefusalCount
 }
 
-// count notes a refusal. It keeps no view of the campaign's name.
+// count counts a refusal. It keeps no view of the campaign's name.
 func (s *tally) count(campaignName string, r wire.Refusal) {
 	if s.last >= len(s.list) || s.list[s.last].campaign != campaignName {
 		i, known := s.of[campaignName]
@@ -53,7 +53,7 @@ func (s *tally) has(campaignName string) bool {
 	return known
 }
 
-// unknown notes the name of a campaign that does not exist, if there is room for it and it could be one.
+// unknown adds the name of a campaign that does not exist to the sample, if there is room and the name is valid.
 func (s *tally) unknown(campaignName string) {
 	if len(s.sample) == maxSample || !wire.ValidCampaignName(campaignName) || slices.Contains(s.sample, campaignName) {
 		return
@@ -79,7 +79,7 @@ func (s *tally) add(campaignName string) int {
 	i := len(s.list)
 	s.of[campaignName] = i
 	if i < cap(s.list) {
-		s.list = s.list[:i+1] // with the room for counts that stood there
+		s.list = s.list[:i+1] // reuses the counts of the entry that was there
 		s.list[i] = campaignRefusals{campaignName, s.list[i].counts[:0]}
 	} else {
 		s.list = append(s.list, campaignRefusals{campaign: campaignName})
@@ -88,7 +88,7 @@ func (s *tally) add(campaignName string) int {
 	return i
 }
 
-// clear forgets everything but the room it took.
+// clear empties it and keeps its memory.
 func (s *tally) clear() {
 	clear(s.of)
 	s.list, s.last, s.closing = s.list[:0], 0, 0

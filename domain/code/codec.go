@@ -15,7 +15,7 @@ const (
 	Symbols = 12
 	// MaxCodeLen is the most bytes that AppendCode appends with a valid prefix.
 	MaxCodeLen = MaxPrefixLen + 1 + Symbols + 2
-	// MaxInputLen is the most bytes that Decode looks at; longer input is no code.
+	// MaxInputLen is the most bytes that Decode reads; longer input is no code.
 	MaxInputLen = 128
 )
 
@@ -135,7 +135,7 @@ func (c *Codec) AppendCode(dst []byte, prefix string, campaign, n uint32) []byte
 }
 
 // Decode finds the coupon of a code that a person typed. Lower case, spaces and hyphens are forgiven anywhere, and so
-// is any prefix: the last 12 symbols are the code, what stands before them need only be printable ASCII. ok is false
+// is any prefix: the last 12 symbols are the code, the text before them may be any printable ASCII. ok is false
 // for what cannot be a code of this key: too few symbols, a symbol outside the alphabet, more than MaxInputLen bytes,
 // coupon number 0. ok does not mean that campaign or coupon exist: nearly every well-formed input decodes to something.
 func (c *Codec) Decode(input string) (campaign, n uint32, ok bool) {
@@ -144,7 +144,7 @@ func (c *Codec) Decode(input string) (campaign, n uint32, ok bool) {
 	return d[0].Campaign, d[0].N, d[0].OK
 }
 
-// Decoded is a code that a person typed and what it came to, as Decode says.
+// Decoded is a code that a person typed, and its result as Decode returns it.
 type Decoded struct {
 	Input       string
 	Campaign, N uint32
@@ -227,7 +227,7 @@ func (c *Codec) decrypt(xs []uint64) {
 	}
 }
 
-// roundValues works out the standard's y for the half of each number that lies from the given bit on. The second block Q
+// roundValues computes the standard's y for the half of each number from the given bit on. The second block Q
 // is eleven zeroes, the round and the half in four bytes; y is the first eight bytes of AES(AES(P) xor Q). Called with mu
 // held.
 //

@@ -14,7 +14,7 @@ const (
 )
 
 // NormalizeImported brings an imported code into the form in which it is kept and shown: trimmed, in upper case, 3 to
-// 64 of A-Z 0-9 - _. A code of hyphens alone is refused too, for nobody could type it (see FoldImported). Normalizing
+// 64 of A-Z 0-9 - _. A code of hyphens alone is refused too, because it folds to nothing (see FoldImported). Normalizing
 // twice changes nothing.
 func NormalizeImported(s string) (string, error) {
 	const allowed = "A-Z, 0-9, - and _"
@@ -79,7 +79,7 @@ func mapBytes(s string, fold bool) string {
 	return string(b)
 }
 
-// quote is s in quotes, cut where somebody sends a book.
+// quote is s in quotes, cut if it is long.
 func quote(s string) string {
 	const most = 2 * MaxImportedLen
 	if len(s) > most {

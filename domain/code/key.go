@@ -28,7 +28,7 @@ func ParseKey(s string) (key [32]byte, err error) {
 	return parsed, nil
 }
 
-// Fingerprint names a code key without giving it away: 16 hex digits. It stands in the metadata of every stream, and a
+// Fingerprint names a code key without giving it away: 16 hex digits. It is stored in the metadata of every stream, and a
 // key with another fingerprint is refused at start.
 func Fingerprint(key [32]byte) string {
 	h := sha256.New()

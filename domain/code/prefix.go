@@ -8,8 +8,8 @@ import (
 // MaxPrefixLen is the most characters of a prefix.
 const MaxPrefixLen = 16
 
-// ValidPrefix says what is wrong with a campaign's prefix: it is 0 to 16 letters, digits and underscores, and is
-// written in upper case. It is cosmetic: Decode does not look at it, and two campaigns may have the same.
+// ValidPrefix returns what is wrong with a campaign's prefix, which is 0 to 16 letters, digits and underscores, and is
+// written in upper case. It is cosmetic: Decode ignores it, and two campaigns may have the same.
 func ValidPrefix(s string) error {
 	if n := utf8.RuneCountInString(s); n > MaxPrefixLen {
 		return fmt.Errorf("prefix has %d characters: use at most %d", n, MaxPrefixLen)

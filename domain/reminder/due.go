@@ -8,8 +8,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// DueReminders is what falls due at one instant in one campaign: the subscriptions FromR to LastR that are pending, of that
-// kind and due at that instant. The same are looked up again when the firing is folded.
+// DueReminders is what is due at one instant in one campaign: the subscriptions FromR to LastR that are pending, of that
+// kind and due at that instant. The same are found again when the firing is folded.
 type DueReminders struct {
 	Kind          string
 	DueAt         wire.Instant
@@ -19,7 +19,7 @@ type DueReminders struct {
 }
 
 // Due lists what is due at or before now, by instant, then kind (opens first): per instant and kind how many, the smallest
-// number and the highest. It looks only at groups that are due, and no further than it is asked to go. Nothing may be set,
+// number and the highest. It reads only groups that are due, and stops when its caller does. Nothing may be set,
 // moved, cancelled or fired until it ends.
 func (s *Subscriptions) Due(a Anchors, now wire.Instant) iter.Seq[DueReminders] {
 	return func(yield func(DueReminders) bool) {
@@ -60,10 +60,10 @@ func (s *Subscriptions) Due(a Anchors, now wire.Instant) iter.Seq[DueReminders] 
 	}
 }
 
-// inOrder is what there is, nil if nothing is, ready to have links put in order.
+// inOrder returns what is pending, nil if nothing is, ready for groups to be sorted.
 func (s *Subscriptions) inOrder() *pending {
-	if s.p != nil && s.p.astray > 0 {
-		return s.own()
+	if s.p != nil && s.p.unsorted > 0 {
+		return s.writable()
 	}
 	return s.p
 }
@@ -125,7 +125,7 @@ func (s *Subscriptions) At(set wire.DueSet, a Anchors) DueReminders {
 }
 
 // Chunk is the first most subscriptions of that kind that are due exactly at the given instant and whose number is higher
-// than after: what to ask for next. O(most) if after is 0, pending, or the last that was fired.
+// than after: the next chunk to request. O(most) if after is 0, pending, or the last that was fired.
 func (s *Subscriptions) Chunk(kind string, at wire.Instant, after uint64, most int, a Anchors) DueReminders {
 	d := DueReminders{Kind: kind, DueAt: at}
 	if after >= MaxReminder {
@@ -180,16 +180,16 @@ func (p *pending) higher(id, after uint32) uint32 {
 	return r
 }
 
-// Anchors are the instants of a campaign that reminders hang on; zero where the campaign has none.
+// Anchors are the instants of a campaign that reminders depend on; zero where the campaign has none.
 type Anchors struct{ Opens, Expires wire.Instant }
 
-// DueAt is when a subscription falls due: own is the coupon's own expiry (0 = the campaign's); Never without an anchor.
+// DueAt is when a subscription is due: own is the coupon's own expiry (0 = the campaign's); Never without an anchor.
 func DueAt(kind string, before time.Duration, own wire.Instant, a Anchors) wire.Instant {
 	l := leadOf(kind == wire.KindExpires, before, own)
 	return dueFrom(l.key(own), a.offsets()[l.series])
 }
 
-// offsets is what the keys of each series count from; Never where the campaign lacks the anchor, so nothing falls due.
+// offsets is what the keys of each series count from; Never where the campaign lacks the anchor, so nothing is due.
 func (a Anchors) offsets() (at [numSeries]wire.Instant) {
 	at[atOpening], at[atEnd] = a.Opens, a.Expires
 	for i := range at[:atOwn] {
@@ -200,7 +200,7 @@ func (a Anchors) offsets() (at [numSeries]wire.Instant) {
 	return at
 }
 
-// dueFrom is when a group falls due.
+// dueFrom is when a group is due.
 func dueFrom(key, offset wire.Instant) wire.Instant {
 	if key == wire.Never || offset == wire.Never {
 		return wire.Never
@@ -208,7 +208,7 @@ func dueFrom(key, offset wire.Instant) wire.Instant {
 	return offset + key
 }
 
-// keyAt is the least key that falls due at the given instant or later.
+// keyAt is the least key that is due at the given instant or later.
 func keyAt(at, offset wire.Instant) wire.Instant {
 	if offset > 0 && at < math.MinInt64+offset {
 		return math.MinInt64
@@ -229,10 +229,10 @@ func seriesOf(kind string) []series {
 	return seriesOfOpens
 }
 
-// Next is the earliest instant at which something falls due, Never if nothing does. O(1).
+// Next is the earliest instant at which something is due, Never if nothing does. O(1).
 func (s *Subscriptions) Next(a Anchors) wire.Instant { return s.from(a, math.MinInt64) }
 
-// NextAfter is the earliest instant after now at which something falls due, Never if nothing does. O(log groups).
+// NextAfter is the earliest instant after now at which something is due, Never if nothing does. O(log groups).
 func (s *Subscriptions) NextAfter(a Anchors, now wire.Instant) wire.Instant {
 	if now == wire.Never {
 		return wire.Never
@@ -261,7 +261,7 @@ func (s *Subscriptions) from(a Anchors, at wire.Instant) wire.Instant {
 	return next
 }
 
-// Count is how many subscriptions fall due from one instant on and before another. It looks at the groups between them.
+// Count is how many subscriptions are due from one instant on and before another. It reads the groups between them.
 func (s *Subscriptions) Count(a Anchors, from, to wire.Instant) (n uint64) {
 	if s.p == nil {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// Fire removes a set and appends its numbers, rising, to dst. Calling it with what a reminders.due event says
-// ([Event.DueSet]) makes every folder remove the same.
+// Fire removes a set and appends its numbers, rising, to dst. If it is called with the set of a reminders.due event
+// ([Event.DueSet]) every fold removes the same.
 func (s *Subscriptions) Fire(set wire.DueSet, a Anchors, dst []uint64) []uint64 {
 	begin := len(dst)
 	s.FireNoted(set, a, nil, &dst)
@@ -25,7 +25,7 @@ func (s *Subscriptions) FireThrough(through wire.Instant, a Anchors, dst *[]uint
 	}
 }
 
-// fire returns how many it has removed. Without dst nobody asks which.
+// FireNoted removes a set and returns how many it removed. It appends their numbers to dst unless that is nil.
 func (s *Subscriptions) FireNoted(set wire.DueSet, a Anchors, notes Notes, dst *[]uint64) (fired int) {
 	var few [4]uint32
 	p := s.inOrder()
@@ -35,7 +35,7 @@ func (s *Subscriptions) FireNoted(set wire.DueSet, a Anchors, notes Notes, dst *
 	}
 	from, through := uint32(set.FromR), uint32(min(set.ThroughR, MaxReminder))
 	was := p.live
-	if p.isAll(ids, from, through) { // as at the opening of a campaign: nothing is taken out one by one
+	if p.isAll(ids, from, through) { // as at the opening of a campaign: no entry is removed by itself
 		if dst != nil {
 			p.each(func(r uint32, _ *subscription) bool {
 				*dst = append(*dst, uint64(r))
@@ -45,7 +45,7 @@ func (s *Subscriptions) FireNoted(set wire.DueSet, a Anchors, notes Notes, dst *
 		s.p = nil
 		return int(was)
 	}
-	p = s.own()
+	p = s.writable()
 	for _, id := range ids {
 		p.fire(id, from, through, notes, dst)
 	}
@@ -54,7 +54,7 @@ func (s *Subscriptions) FireNoted(set wire.DueSet, a Anchors, notes Notes, dst *
 	return fired
 }
 
-// isAll tells whether everything that is pending lies in these groups and between these numbers.
+// isAll reports whether all pending subscriptions are in these groups and between these numbers.
 func (p *pending) isAll(ids []uint32, from, through uint32) bool {
 	all := uint32(0)
 	for _, id := range ids {
@@ -67,8 +67,8 @@ func (p *pending) isAll(ids []uint32, from, through uint32) bool {
 	return all == p.live
 }
 
-// fire removes from a group in order the numbers from to through, several at a time: what they need of memory comes at
-// once then.
+// fire removes from a group in order the numbers from to through, several at a time, so that
+// their reads of memory overlap.
 func (p *pending) fire(id uint32, from, through uint32, notes Notes, dst *[]uint64) {
 	g := *p.group(id)
 	r := g.first
@@ -92,7 +92,7 @@ func (p *pending) fire(id uint32, from, through uint32, notes Notes, dst *[]uint
 			x := one{r: r}
 			if p.keys != nil {
 				if x.key, x.ok = p.key(e, notes); x.ok {
-					p.touched += p.keys.Touch(x.key)
+					p.prefetched += p.keys.Prefetch(x.key)
 				}
 			}
 			some[n] = x

@@ -8,19 +8,19 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// group is what falls due together: 20 bytes, the key in two halves so that nothing is lost to alignment.
+// group is what is due together: 20 bytes, the key in two halves so that nothing is lost to alignment.
 type group struct {
 	low, high uint32
 	lead      uint32
-	first     uint32 // subscription; of a free one the next free place in its page + 1
-	size      uint32 // how many; 0 = free. With astray set, the links are not by number
+	first     uint32 // subscription; of a free one the next free slot in its page + 1
+	size      uint32 // how many; 0 = free. With unsorted set, the links are not by number
 }
 
-// astray stands in the size of a group that a subscription was moved into at a place that was not looked for.
-const astray = 1 << 31
+// unsorted is set in the size of a group into which a subscription was moved without a search for its position.
+const unsorted = 1 << 31
 
 func (g *group) key() wire.Instant { return wire.Instant(uint64(g.high)<<32 | uint64(g.low)) }
-func (g *group) count() uint32     { return g.size &^ astray }
+func (g *group) count() uint32     { return g.size &^ unsorted }
 
 // groupsPage is how many groups a page has: 64 × 20 bytes = 1.25 KiB.
 const groupsPage = 64
@@ -35,7 +35,7 @@ type groupPage struct {
 	records []group
 	epoch   uint32
 	live    uint8
-	free    uint8 // first free place + 1
+	free    uint8 // first free slot + 1
 	listed  bool  // in roomy
 }
 
@@ -44,10 +44,10 @@ func (p *pending) group(id uint32) *group {
 }
 
 func (p *pending) editGroup(id uint32) *group {
-	return &p.ownGroups((id - 1) / groupsPage).records[(id-1)%groupsPage]
+	return &p.writableGroups((id - 1) / groupsPage).records[(id-1)%groupsPage]
 }
 
-func (p *pending) ownGroups(k uint32) *groupPage {
+func (p *pending) writableGroups(k uint32) *groupPage {
 	g := &p.groups.pages[k]
 	if g.epoch != p.epoch {
 		g.epoch = p.epoch
@@ -64,7 +64,7 @@ func (p *pending) addGroup(x group) uint32 {
 		t.roomy = append(t.roomy, uint32(len(t.pages)-1))
 	}
 	k := t.roomy[len(t.roomy)-1]
-	page := p.ownGroups(k)
+	page := p.writableGroups(k)
 	i := uint32(len(page.records))
 	switch {
 	case page.free > 0:
@@ -92,11 +92,11 @@ func (p *pending) dropGroup(id uint32) {
 	if p.newest == id {
 		p.newest = 0
 	}
-	if x.size&astray != 0 {
-		p.astray--
+	if x.size&unsorted != 0 {
+		p.unsorted--
 	}
 	k, i := (id-1)/groupsPage, (id-1)%groupsPage
-	page := p.ownGroups(k)
+	page := p.writableGroups(k)
 	page.records[i] = group{first: uint32(page.free)}
 	page.free = uint8(i + 1)
 	if page.live--; page.live == 0 {
@@ -138,11 +138,11 @@ func (p *pending) groupOf(l lead, own wire.Instant) uint32 {
 	return id
 }
 
-// expires tells the kind of a group.
+// expires reports whether a group is of kind expires.
 func (p *pending) expires(id uint32) bool { return p.leads.list[p.group(id).lead].series != atOpening }
 
-// ownOf is the expiry of their own that the coupons of a group have, 0 if they inherit the campaign's.
-func (p *pending) ownOf(id uint32) wire.Instant {
+// ownOf is the own expiry of the coupons of a group, 0 if they inherit the campaign's.
+func (p *pending) ownExpiryOf(id uint32) wire.Instant {
 	g := p.group(id)
 	x := p.leads.list[g.lead]
 	switch key := g.key(); {
@@ -155,12 +155,12 @@ func (p *pending) ownOf(id uint32) wire.Instant {
 	}
 }
 
-// nearby is how far around a moved subscription a neighbour in its new group is looked for.
+// nearby is how far around a moved subscription a neighbour in its new group is searched.
 const nearby = 16
 
 // join links r, which has a record and no group, into one. Numbers rise, so it nearly always comes last. One that is moved
 // lands inside: next to a neighbour where all of a campaign are moved one after the other, else at the end, and the group
-// is put in order when that is asked for.
+// is sorted when its order is needed.
 func (p *pending) join(id, r uint32) {
 	g := p.editGroup(id)
 	e := p.edit(r)
@@ -173,14 +173,14 @@ func (p *pending) join(id, r uint32) {
 	g.size++
 	after, first := p.at(g.first).previous, g.first
 	switch {
-	case g.size&astray != 0 || r > after:
+	case g.size&unsorted != 0 || r > after:
 	case r < first:
 		g.first = r
 	default:
 		lower, ok := p.neighbour(id, r)
 		if !ok {
-			g.size |= astray
-			p.astray++
+			g.size |= unsorted
+			p.unsorted++
 			break
 		}
 		after, first = lower, p.at(lower).next
@@ -225,12 +225,12 @@ func (p *pending) leave(r uint32) {
 
 // sort puts the links of a group in order.
 func (p *pending) sort(id uint32) {
-	if p.group(id).size&astray == 0 {
+	if p.group(id).size&unsorted == 0 {
 		return
 	}
 	g := p.editGroup(id)
-	g.size &^= astray
-	p.astray--
+	g.size &^= unsorted
+	p.unsorted--
 	rs := make([]uint32, 0, g.size)
 	for r := g.first; len(rs) < int(g.size); r = p.at(r).next {
 		rs = append(rs, r)
@@ -243,7 +243,7 @@ func (p *pending) sort(id uint32) {
 	}
 }
 
-// series says what a group hangs on, and so which groups fall due one after the other.
+// series is the anchor of a group. The groups of one series have one order of due instants.
 type series uint8
 
 const (
@@ -275,8 +275,8 @@ func leadOf(expires bool, before time.Duration, own wire.Instant) lead {
 	return l
 }
 
-// key is the place of a group in the order of its series: when it falls due, counted from the campaign's anchor if it
-// hangs on that.
+// key is the place of a group in the order of its series: when it is due, counted from the campaign's anchor if it
+// depends on that.
 func (l lead) key(own wire.Instant) wire.Instant {
 	switch {
 	case l.series != atOwn:
@@ -329,7 +329,7 @@ func (t *leadTable) add(l lead) uint32 {
 	return i
 }
 
-// leave says that a group with lead i is no more.
+// leave is called when a group with lead i is dropped.
 func (t *leadTable) leave(i uint32) {
 	x := &t.list[i]
 	if x.groups--; x.groups > 0 {

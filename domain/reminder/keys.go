@@ -8,20 +8,20 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// What a subscription is looked for by is its key: of kind expires the coupon, of kind opens what its note stands for. A
-// few are walked; more have an index.
+// A subscription is found by its key: for kind expires the coupon, for kind opens its note. A few subscriptions are scanned;
+// more have an index.
 const (
 	fewSubscriptions = 32 // walked to find those of a coupon
 	fewPages         = 4
 )
 
-// noteHasher knows what a subscription of kind opens is looked for by: a hash, from the n and the lead time that it was set with. Where
-// there is none, only those of coupons are looked for.
+// Notes returns what a subscription of kind opens is found by: a hash, from the n and the lead time that it was set with. Where
+// there is none, only those of coupons can be found.
 type Notes interface {
 	NoteHash(n uint32, before time.Duration) uint64
 }
 
-// OfCoupon returns the pending subscriptions of kind expires that hang on coupon n, rising.
+// OfCoupon returns the pending subscriptions of kind expires of coupon n, rising.
 func (s *Subscriptions) OfCoupon(n uint32) (rs []uint64) {
 	if s.p == nil {
 		return nil
@@ -44,12 +44,12 @@ func (s *Subscriptions) FindOfCoupon(n uint32, before time.Duration) (r uint64, 
 	return uint64(found), ok
 }
 
-// ofCoupon returns the first subscription of kind expires on coupon n for which same says yes.
+// ofCoupon returns the first subscription of kind expires on coupon n for which same returns true.
 func (p *pending) ofCoupon(n uint32, same func(r uint32) bool) (r uint32, ok bool) {
 	return p.find(couponHash(n), func(r uint32, e *subscription) bool { return e.n == n && p.expires(e.group) && same(r) })
 }
 
-// ofNote returns the subscription of kind opens with that lead time whose note has that hash.
+// OfNote returns the subscription of kind opens with that lead time whose note has that hash.
 func (s *Subscriptions) OfNote(hash uint64, before time.Duration, notes Notes) (r uint64, ok bool) {
 	if s.p == nil {
 		return 0, false
@@ -59,7 +59,7 @@ func (s *Subscriptions) OfNote(hash uint64, before time.Duration, notes Notes) (
 	return uint64(found), ok
 }
 
-// countOfNote counts the subscriptions of kind opens whose note has that hash.
+// CountOfNote counts the subscriptions of kind opens whose note has that hash.
 func (s *Subscriptions) CountOfNote(hash uint64, notes Notes) (n int) {
 	if s.p != nil {
 		s.p.ofNote(hash, notes, func(wire.Instant) bool {
@@ -70,7 +70,7 @@ func (s *Subscriptions) CountOfNote(hash uint64, notes Notes) (n int) {
 	return n
 }
 
-// ofNote returns the first subscription of kind opens whose note has that hash and for whose lead time same says yes.
+// ofNote returns the first subscription of kind opens whose note has that hash and for whose lead time same returns true.
 func (p *pending) ofNote(hash uint64, notes Notes, same func(before wire.Instant) bool) (r uint32, ok bool) {
 	return p.find(hash, func(_ uint32, e *subscription) bool {
 		if p.expires(e.group) {
@@ -86,15 +86,15 @@ func (p *pending) before(e *subscription) wire.Instant {
 	return p.leads.list[p.group(e.group).lead].before
 }
 
-// touch asks memory for where a key is looked for: see index.touch.
-func (s *Subscriptions) Touch(key uint64) uint32 {
+// Prefetch reads the memory where a key is searched: see [table.Index.Prefetch].
+func (s *Subscriptions) Prefetch(key uint64) uint32 {
 	if s.p == nil || s.p.keys == nil {
 		return 0
 	}
-	return s.p.keys.Touch(key)
+	return s.p.keys.Prefetch(key)
 }
 
-// find returns the first subscription with that key for which same says yes; same may be asked about others too.
+// find returns the first subscription with that key for which same returns true; same may be called for others too.
 func (p *pending) find(key uint64, same func(r uint32, e *subscription) bool) (r uint32, ok bool) {
 	if p.keys != nil {
 		return p.keys.Find(key, func(r uint32) bool { return same(r, p.at(r)) })
@@ -108,7 +108,7 @@ func (p *pending) find(key uint64, same func(r uint32, e *subscription) bool) (r
 	return r, ok
 }
 
-// same tells whether two are looked for by the same.
+// same reports whether two have the same key and lead time.
 func (p *pending) same(a, b uint32, notes Notes) bool {
 	x, y := p.at(a), p.at(b)
 	expires := p.expires(x.group)
@@ -124,7 +124,7 @@ func (p *pending) same(a, b uint32, notes Notes) bool {
 	return notes.NoteHash(x.n, before) == notes.NoteHash(y.n, before)
 }
 
-// key is the hash of what e is looked for by, if it is looked for.
+// key is the hash of the key of e, if it has one.
 func (p *pending) key(e *subscription, notes Notes) (key uint64, ok bool) {
 	switch {
 	case p.expires(e.group):
@@ -147,7 +147,7 @@ func (p *pending) removeKey(r uint32, e *subscription, notes Notes) {
 	}
 }
 
-// hashOf is what the index asks for the hash of another.
+// hashOf is how the index gets the hash of a number.
 func (p *pending) hashOf(notes Notes) table.HashOf {
 	return func(r uint32) uint64 {
 		key, _ := p.key(p.at(r), notes)
@@ -157,7 +157,7 @@ func (p *pending) hashOf(notes Notes) table.HashOf {
 
 func (p *pending) isFew() bool { return p.live <= fewSubscriptions && len(p.pages) <= fewPages }
 
-// couponHash spreads coupon numbers. They are the campaign's own and nobody chooses them, so it needs no key. Source: the
+// couponHash spreads coupon numbers. Clients do not choose them, so it needs no key. Source: the
 // finalizer of MurmurHash3, A. Appleby.
 func couponHash(n uint32) uint64 {
 	x := uint64(n)

@@ -25,8 +25,8 @@ func less(key wire.Instant, lead uint32, otherKey wire.Instant, otherLead uint32
 	return key < otherKey || key == otherKey && lead < otherLead
 }
 
-// place is where the first group not before (key, lead) lies in its chunk, or would lie at the chunk's end.
-func (o *groupOrder) place(p *pending, key wire.Instant, lead uint32) (c, i int) {
+// slot returns the chunk and the index in it of the first group not before (key, lead); the index may be the chunk's end.
+func (o *groupOrder) slot(p *pending, key wire.Instant, lead uint32) (c, i int) {
 	c = max(0, sort.Search(len(o.chunks), func(c int) bool { return less(key, lead, o.chunks[c].key, o.chunks[c].lead) })-1)
 	if c == len(o.chunks) {
 		return c, 0
@@ -42,7 +42,7 @@ func (o *groupOrder) place(p *pending, key wire.Instant, lead uint32) (c, i int)
 func (o *groupOrder) insert(p *pending, id uint32) {
 	g := p.group(id)
 	key, lead := g.key(), g.lead
-	c, i := o.place(p, key, lead)
+	c, i := o.slot(p, key, lead)
 	if c == len(o.chunks) {
 		o.chunks = append(o.chunks, groupChunk{key, lead, []uint32{id}})
 		return
@@ -70,7 +70,7 @@ func (o *groupOrder) insert(p *pending, id uint32) {
 
 // remove takes out the group with that key and lead, which is there.
 func (o *groupOrder) remove(p *pending, key wire.Instant, lead uint32) {
-	c, i := o.place(p, key, lead)
+	c, i := o.slot(p, key, lead)
 	chunk := &o.chunks[c]
 	chunk.ids = slices.Delete(chunk.ids, i, i+1)
 	switch n := len(chunk.ids); {
@@ -90,9 +90,9 @@ type orderCursor struct {
 	i      int
 }
 
-// seek returns where the first group not before (key, lead) stands.
+// seek returns a cursor at the first group not before (key, lead).
 func (o *groupOrder) seek(p *pending, key wire.Instant, lead uint32) orderCursor {
-	c, i := o.place(p, key, lead)
+	c, i := o.slot(p, key, lead)
 	at := orderCursor{o.chunks[c:], i}
 	if len(at.chunks) > 0 && i == len(at.chunks[0].ids) {
 		at.chunks, at.i = at.chunks[1:], 0
@@ -100,7 +100,7 @@ func (o *groupOrder) seek(p *pending, key wire.Instant, lead uint32) orderCursor
 	return at
 }
 
-// begin returns where the first group stands.
+// begin returns a cursor at the first group.
 func (o *groupOrder) begin() orderCursor { return orderCursor{o.chunks, 0} }
 
 // group is the number of the group at the cursor, 0 at the end.

@@ -18,27 +18,27 @@ type numberedPage struct {
 }
 
 // subscriptionPage holds the subscriptions number·256 to number·256 + 255 as far as they are pending: those that have a
-// place lie side by side. When half of the places stand empty, the rest moves together, so that a few that are pending for
+// slot are adjacent. When half of the slots are empty, the rest is packed, so that a few that are pending for
 // a year among many that were not do not keep the memory of all.
 type subscriptionPage struct {
-	places  [pageNumbers / 64]uint64 // which numbers have a place
+	slots   [pageNumbers / 64]uint64 // which numbers have a slot
 	records []subscription           // group 0 = empty
 	epoch   uint32
 	live    uint16
 }
 
-// place is where a number of the page lies or would lie.
-func (g *subscriptionPage) place(r uint32) (i int, has bool) {
+// slot returns the index of a number's record in the page, or where it would be inserted.
+func (g *subscriptionPage) slot(r uint32) (i int, has bool) {
 	r %= pageNumbers
 	word, bit := r/64, uint64(1)<<(r%64)
-	has = g.places[word]&bit != 0
+	has = g.slots[word]&bit != 0
 	if len(g.records) == pageNumbers {
 		return int(r), has
 	}
-	for _, w := range g.places[:word] {
+	for _, w := range g.slots[:word] {
 		i += bits.OnesCount64(w)
 	}
-	return i + bits.OnesCount64(g.places[word]&(bit-1)), has
+	return i + bits.OnesCount64(g.slots[word]&(bit-1)), has
 }
 
 // pageOf is where the page of number r is or would be in the list. As long as no page is missing it is found at once.
@@ -61,13 +61,13 @@ func (p *pending) pageOf(r uint32) (k int, ok bool) {
 	return k, p.pages[k].number == number
 }
 
-// at returns subscription r to be looked at, nil if it is not pending.
+// at returns subscription r for reading, nil if it is not pending.
 func (p *pending) at(r uint32) *subscription {
 	k, ok := p.pageOf(r)
 	if !ok {
 		return nil
 	}
-	i, has := p.pages[k].place(r)
+	i, has := p.pages[k].slot(r)
 	if !has || p.pages[k].records[i].group == 0 {
 		return nil
 	}
@@ -77,13 +77,13 @@ func (p *pending) at(r uint32) *subscription {
 // edit returns subscription r, which is pending, to be written. It is good until the next one is added or removed.
 func (p *pending) edit(r uint32) *subscription {
 	k, _ := p.pageOf(r)
-	g := p.ownPage(k)
-	i, _ := g.place(r)
+	g := p.writablePage(k)
+	i, _ := g.slot(r)
 	return &g.records[i]
 }
 
-// ownPage makes a page writable: copied first if somebody else reads it.
-func (p *pending) ownPage(k int) *subscriptionPage {
+// writablePage makes a page writable: copied first if a frozen copy has it.
+func (p *pending) writablePage(k int) *subscriptionPage {
 	g := p.pages[k].subscriptionPage
 	if g.epoch != p.epoch {
 		own := *g
@@ -101,14 +101,14 @@ func (p *pending) addEntry(r, n uint32) {
 	if !ok {
 		p.pages = slices.Insert(p.pages, k, numberedPage{r / pageNumbers, &subscriptionPage{epoch: p.epoch}})
 	}
-	g := p.ownPage(k)
-	i, has := g.place(r)
+	g := p.writablePage(k)
+	i, has := g.slot(r)
 	if !has {
 		if len(g.records) == cap(g.records) {
 			g.records = append(make([]subscription, 0, max(1, table.GrownSize(cap(g.records), pageNumbers))), g.records...)
 		}
 		g.records = slices.Insert(g.records, i, subscription{})
-		g.places[r%pageNumbers/64] |= 1 << (r % 64)
+		g.slots[r%pageNumbers/64] |= 1 << (r % 64)
 	}
 	g.records[i] = subscription{n: n}
 	g.live++
@@ -117,8 +117,8 @@ func (p *pending) addEntry(r, n uint32) {
 // removeEntry takes the record of r, which is pending, away.
 func (p *pending) removeEntry(r uint32) {
 	k, _ := p.pageOf(r)
-	g := p.ownPage(k)
-	i, _ := g.place(r)
+	g := p.writablePage(k)
+	i, _ := g.slot(r)
 	g.records[i] = subscription{}
 	g.live--
 	switch {
@@ -137,12 +137,12 @@ func (p *pending) removeEntry(r uint32) {
 // repack moves together what is pending.
 func (g *subscriptionPage) repack() {
 	records, i := make([]subscription, 0, g.live), 0
-	for word, places := range g.places {
-		for rest := places; rest != 0; rest &= rest - 1 {
+	for word, slots := range g.slots {
+		for rest := slots; rest != 0; rest &= rest - 1 {
 			if g.records[i].group != 0 {
 				records = append(records, g.records[i])
 			} else {
-				g.places[word] &^= rest & -rest
+				g.slots[word] &^= rest & -rest
 			}
 			i++
 		}
@@ -150,11 +150,11 @@ func (g *subscriptionPage) repack() {
 	g.records = records
 }
 
-// each calls f for what is pending, by rising number, until it says no.
+// each calls f for what is pending, by rising number, until it returns false.
 func (p *pending) each(f func(r uint32, e *subscription) bool) {
 	for _, g := range p.pages {
 		i := 0
-		for word, rest := range g.places {
+		for word, rest := range g.slots {
 			for ; rest != 0; rest &= rest - 1 {
 				if e := &g.records[i]; e.group != 0 && !f(g.number*pageNumbers+uint32(word*64+bits.TrailingZeros64(rest)), e) {
 					return

@@ -9,29 +9,29 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// Subscriptions are the pending reminders of one campaign, known by their numbers and not by customers: who asked for
-// one is kept elsewhere, as a hash (the lane) or on disk (the fan-out).
+// Subscriptions are the pending reminders of one campaign by number. Their customers are stored elsewhere, as hashes (the
+// lane) or on disk (the fan-out).
 //
-//	reminder.set ──Set──> pending ──Fire──> told (reminders.due)
-//	                         └─────Cancel──> gone (reminder.cancelled)
+//	reminder.set ──Set──> pending ──Fire────> fired or dropped (reminders.due)
+//	                         └──────Cancel──> cancelled (reminder.cancelled)
 //
-// A subscription belongs to a group: all of one kind, lead time and anchor fall due together. Moving a campaign's opening
-// or end moves nothing, and what is due is found by looking at groups, in the order in which they fall due.
+// A subscription belongs to a group: all of one kind, lead time and anchor are due together. A new opening or end of a
+// campaign moves no entry, and what is due is found by reading groups, in the order in which they are due.
 //
 //	pages by number: 16 bytes each ──> group: 20 bytes + 4 in an order of its series
 //	   group, n, next, previous            key, lead time, first, count
 //	        ^
-//	index of what they are looked for by (coupon): 5 to 10 bytes each
+//	index of their keys (coupon, note): 5 to 10 bytes each
 //
-// There are three series of groups. Of those that hang on the campaign, one per kind, an order by lead time is the order of
-// falling due, whatever the anchor is. Those that hang on coupons' own expiries fall due at instants that never change.
+// There are three series of groups. Two have the campaign's opening or end as anchor: there the order by lead time is the order
+// of due instants, whatever the anchor is. The third has own expiries, whose due instants never change.
 // Within a group subscriptions are linked by rising number.
 //
-// Sixty million lie in one process, so nothing is kept per subscription that its group knows, nothing is ever copied as a
-// whole, and memory follows what is pending: pages shrink and go, and with the last subscription everything does.
+// One process holds sixty million, so an entry repeats nothing that its group has, nothing is ever copied as a whole, and
+// memory follows what is pending: pages shrink and are released, and with the last subscription everything is.
 //
-// The zero value is empty. Owner: one goroutine; what [Subscriptions.Freeze] returns may be read by another. Nothing that
-// is looked at changes what is pending, but looking may put links in order, so that too is the owner's alone.
+// The zero value is empty. Owner: one goroutine; what [Subscriptions.Freeze] returns may be read by another. Reads do not
+// change what is pending, but they may sort links, so only the owner may read.
 type Subscriptions struct{ p *pending }
 
 // MaxReminder is the highest number of a subscription.
@@ -48,17 +48,17 @@ type Subscription struct {
 
 // pending is what there is while there is any subscription.
 type pending struct {
-	live    uint32
-	epoch   uint32 // rises with each copy; a page of an older one is copied before it is written
-	frozen  bool   // somebody reads it: copied before it is written
-	pages   []numberedPage
-	groups  groupTable
-	leads   leadTable
-	series  [numSeries]groupOrder
-	newest  uint32       // the group that was joined last: nearly always the next one's too
-	astray  uint32       // groups whose links are not in order
-	keys    *table.Index // what they are looked for by → number; nil while a walk finds it as fast
-	touched uint32       // see index.touch
+	live       uint32
+	epoch      uint32 // rises with each copy; a page of an older one is copied before it is written
+	frozen     bool   // a frozen copy reads it: copied before it is written
+	pages      []numberedPage
+	groups     groupTable
+	leads      leadTable
+	series     [numSeries]groupOrder
+	newest     uint32       // the group that was joined last: nearly always the next one's too
+	unsorted   uint32       // groups whose links are not in order
+	keys       *table.Index // key → number; nil while a scan is as fast
+	prefetched uint32       // see index.touch
 }
 
 // subscription is what is kept of one: 16 bytes.
@@ -77,7 +77,7 @@ func (s *Subscriptions) Len() int {
 	return int(s.p.live)
 }
 
-// Has tells whether subscription r is pending.
+// Has reports whether subscription r is pending.
 func (s *Subscriptions) Has(r uint64) bool {
 	return s.p != nil && r <= MaxReminder && s.p.at(uint32(r)) != nil
 }
@@ -96,7 +96,7 @@ func (s *Subscriptions) SetNoted(x Subscription, notes Notes) bool {
 		return false
 	}
 	s.CancelNoted(x.R, notes)
-	p, r := s.own(), uint32(x.R)
+	p, r := s.writable(), uint32(x.R)
 	p.set(&x)
 	switch {
 	case p.keys != nil:
@@ -111,19 +111,19 @@ func (s *Subscriptions) SetNoted(x Subscription, notes Notes) bool {
 	return true
 }
 
-// Restore sets many into what is empty, as from a snapshot: what they are looked for by is put in order only at the end.
+// Restore sets many into what is empty, as from a snapshot: their keys are indexed only at the end.
 // False if one of the numbers is out of bounds or not higher than the one before; what is pending then is of no use.
 func (s *Subscriptions) Restore(list iter.Seq[Subscription]) bool {
 	ok, _ := s.RestoreNoted(list, nil)
 	return ok
 }
 
-// restore also tells whether two of them cannot be told apart.
+// RestoreNoted also reports whether two of them have the same key and lead time.
 func (s *Subscriptions) RestoreNoted(list iter.Seq[Subscription], notes Notes) (ok, twice bool) {
 	if s.p != nil {
 		return false, false
 	}
-	p, last := s.own(), uint64(0)
+	p, last := s.writable(), uint64(0)
 	var keyed []uint32
 	for x := range list {
 		if x.R <= last || x.R > MaxReminder {
@@ -170,7 +170,7 @@ func (s *Subscriptions) CancelNoted(number uint64, notes Notes) bool {
 	if !s.Has(number) {
 		return false
 	}
-	p, r := s.own(), uint32(number)
+	p, r := s.writable(), uint32(number)
 	if p.keys != nil {
 		p.removeKey(r, p.at(r), notes)
 	}
@@ -188,8 +188,8 @@ func (s *Subscriptions) released() {
 	}
 }
 
-// own returns what may be written: a copy if somebody reads it.
-func (s *Subscriptions) own() *pending {
+// writable returns what is pending for writing: a copy if it is frozen.
+func (s *Subscriptions) writable() *pending {
 	switch p := s.p; {
 	case p == nil:
 		s.p = new(pending)
@@ -200,19 +200,19 @@ func (s *Subscriptions) own() *pending {
 		own.pages = slices.Clone(p.pages)
 		own.groups.pages = slices.Clone(p.groups.pages)
 		own.leads.list = slices.Clone(p.leads.list)
-		s.p = &own // the rest only the owner looks at
+		s.p = &own // only the owner reads the rest
 	}
 	return s.p
 }
 
-// Move gives coupon n an expiry of its own, or with 0 takes it away: its subscriptions fall due by it from now on.
+// Move gives coupon n an expiry of its own, or with 0 takes it away: its subscriptions are due by it from now on.
 func (s *Subscriptions) Move(n uint32, own wire.Instant) {
 	for _, r := range s.OfCoupon(n) {
-		p, r := s.own(), uint32(r)
+		p, r := s.writable(), uint32(r)
 		id := p.at(r).group
 		lead := p.leads.list[p.group(id).lead]
 		to := leadOf(true, time.Duration(lead.before)*time.Microsecond, own)
-		if p.ownOf(id) == own {
+		if p.ownExpiryOf(id) == own {
 			continue
 		}
 		p.leave(r)
@@ -235,10 +235,10 @@ func (p *pending) subscription(r uint32) Subscription {
 	if lead.series == atOpening {
 		kind = wire.KindOpens
 	}
-	return Subscription{R: uint64(r), Kind: kind, Before: time.Duration(lead.before) * time.Microsecond, N: e.n, Own: p.ownOf(e.group)}
+	return Subscription{R: uint64(r), Kind: kind, Before: time.Duration(lead.before) * time.Microsecond, N: e.n, Own: p.ownExpiryOf(e.group)}
 }
 
-// hasOpening says whether one of them is of kind opens.
+// HasOpening reports whether one of them is of kind opens.
 func (s *Subscriptions) HasOpening() bool { return s.p != nil && len(s.p.series[atOpening].chunks) > 0 }
 
 // All calls f for every pending subscription by rising number.

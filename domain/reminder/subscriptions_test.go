@@ -217,7 +217,7 @@ func (g *subscriptionsRig) structure(t failer) {
 				if e := p.at(r); e == nil || e.group != c.group() || p.at(e.next).previous != r {
 					t.Fatalf("group %d: %d is linked wrongly", c.group(), r)
 				}
-				if next := p.at(r).next; x.size&astray == 0 && next <= r && next != x.first {
+				if next := p.at(r).next; x.size&unsorted == 0 && next <= r && next != x.first {
 					t.Fatalf("group %d: %d follows %d", c.group(), next, r)
 				}
 				r = p.at(r).next

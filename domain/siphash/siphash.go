@@ -3,8 +3,12 @@
 //	customer id  ──Sum128──> 16 bytes: who already has a coupon (a collision would give one customer another's)
 //	command id   ──Sum64───>  8 bytes: what was already done
 //
-// The hash is keyed so that nobody who chooses ids can choose collisions. It is part of what a snapshot means: state
-// built under one key says nothing under another, so the key belongs to the log and never changes with a release.
+// The hash is keyed so that clients, who choose ids, cannot choose collisions. It is part of the snapshot format: hashes of
+// one key mean nothing under another, so the key belongs to the log and never changes with a release.
+//
+// It is our own because domain depends on the standard library alone, and a library would not be better: dchest/siphash
+// takes bytes only, so each id would need a copy or package unsafe, and it measured no faster on amd64 for ids of 10 to 36
+// bytes. The tests compare with the vectors of the reference implementation.
 //
 // Everything here is pure, needs no set-up, allocates nothing and may be called from anywhere at once.
 package siphash

@@ -5,12 +5,12 @@ import (
 	"math/bits"
 )
 
-// index finds records by a 64-bit hash of their key. It stores only record numbers (4 bytes each); the record itself
-// holds the key, so the caller compares. It grows by splitting one small bucket at a time: there is no moment at which
-// everything is copied, which for one big table of 8 million entries would stop a lane for half a second.
+// Index finds records by a 64-bit hash of their key. It stores only record numbers (4 bytes each); the record itself holds
+// the key, so the caller compares. It grows by splitting one small bucket at a time and never copies everything, which for
+// one big table of 8 million entries would stop a lane for half a second.
 //
-// A slot is a record number and, in the bits above that numbers do not need yet, some of its hash: looking for what is
-// not there, as every claim does twice, must not fetch other records from memory only to see that they are others.
+// A slot is a record number and, in the upper bits that numbers do not need yet, a part of the hash: a search for a missing
+// key, as every claim makes twice, must not read other records only to find that their keys differ.
 //
 // Source: R. Fagin et al., "Extendible Hashing — A Fast Access Method for Dynamic Files", ACM TODS 4(3), 1979. Within a
 // bucket: open addressing with linear probing.
@@ -22,27 +22,27 @@ type Index struct {
 
 type bucket struct {
 	slots []uint32 // tag of the hash, record number + 1; 0 = free
-	used  uint32   // slots that are not free, those left included
+	used  uint32   // slots that are not free, removed ones included
 	left  uint16   // slots whose record was removed
 	depth uint8    // how many top bits all its hashes share
 	width uint8    // bits of a slot that hold the number
 }
 
-// left stands in a slot whose record was removed while others may lie behind it: a tag without a number.
+// left marks a slot whose record was removed while others may follow it: a tag without a number.
 const left = 1 << 31
 
 const (
 	firstSlots = 8
 	maxSlots   = 2048
-	// maxIndexDepth bounds the directory (32 MiB of pointers): hashes that are not spread, as no honest log has them,
+	// maxIndexDepth bounds the directory (32 MiB of pointers): hashes that are not spread, which no honest log has,
 	// make one bucket long instead of the directory huge.
 	maxIndexDepth = 22
 )
 
-// count returns the number of records.
+// Len returns the number of records.
 func (x *Index) Len() int { return int(x.n) }
 
-// slots returns how many slots the index has, taken and free, and in how many buckets at least one.
+// Slots returns how many slots the index has, taken and free, and in how many buckets at least one.
 func (x *Index) Slots() (n, buckets int) {
 	for i, b := range x.dir {
 		if i == 0 || b != x.dir[i-1] {
@@ -53,7 +53,7 @@ func (x *Index) Slots() (n, buckets int) {
 	return n, buckets
 }
 
-// reserve makes room for n records in an empty index, so that adding them moves nothing.
+// reserve makes room for n records in an empty index, so that adding them copies nothing.
 func (x *Index) reserve(n uint32) {
 	const perBucket = maxSlots * 11 / 16 // the fullest of thousands stays below the 13/16 at which it would split
 	if len(x.dir) > 0 || n == 0 {
@@ -72,7 +72,7 @@ func (x *Index) reserve(n uint32) {
 	}
 }
 
-// hashOf tells the hash of a record; buckets that split ask for it.
+// HashOf returns the hash of a record. Buckets that split call it.
 type HashOf func(record uint32) uint64
 
 func (x *Index) bucketOf(h uint64) *bucket {
@@ -82,13 +82,13 @@ func (x *Index) bucketOf(h uint64) *bucket {
 	return x.dir[h>>(64-x.depth)]
 }
 
-// tag is the part of a hash that stands in a slot. Neither the directory nor the place in the bucket has used its bits.
+// tag is the part of a hash that is stored in a slot. Neither the directory nor the position in the bucket uses its bits.
 func (b *bucket) tag(h uint64) uint32 { return uint32(h>>11) &^ b.numbers() }
 
 // numbers has the bits of a slot set that hold the record number + 1.
 func (b *bucket) numbers() uint32 { return uint32(uint64(1)<<b.width - 1) }
 
-// find returns the first record with hash h for which same says yes.
+// Find returns the first record with hash h for which same returns true.
 func (x *Index) Find(h uint64, same func(record uint32) bool) (uint32, bool) {
 	if len(x.dir) == 0 {
 		return 0, false
@@ -106,8 +106,8 @@ func (x *Index) Find(h uint64, same func(record uint32) bool) (uint32, bool) {
 	return 0, false
 }
 
-// touch asks memory for where hash h is looked for. The caller does something with what it returns, but does not look.
-func (x *Index) Touch(h uint64) uint32 {
+// Prefetch reads the memory where hash h is searched, without waiting for it. The caller must use the result, so that the read is not optimised away, but not its value.
+func (x *Index) Prefetch(h uint64) uint32 {
 	if len(x.dir) == 0 {
 		return 0
 	}
@@ -115,7 +115,7 @@ func (x *Index) Touch(h uint64) uint32 {
 	return b.slots[uint32(h)&uint32(len(b.slots)-1)]
 }
 
-// replace changes the record stored for old (found by hash h) to record; both must have hash h. Not in an index that
+// Replace changes the record stored for old (found by hash h) to record; both must have hash h. Not in an index that
 // records are removed from: widening would free the slots they left.
 func (x *Index) Replace(h uint64, old, record uint32) {
 	b := x.bucketOf(h)
@@ -130,8 +130,8 @@ func (x *Index) Replace(h uint64, old, record uint32) {
 	}
 }
 
-// remove takes out a record that is stored under hash h. What stood behind it must still be found: its slot is marked as
-// left, until the bucket is written anew. A bucket that is an eighth full gives most of its slots back.
+// Remove takes out a record that is stored under hash h. Records after it must still be found: its slot is marked as
+// left until the bucket is rebuilt. A bucket that is an eighth full shrinks.
 func (x *Index) Remove(h uint64, record uint32, hash HashOf) {
 	b := x.bucketOf(h)
 	mask := uint32(len(b.slots) - 1)
@@ -146,7 +146,7 @@ func (x *Index) Remove(h uint64, record uint32, hash HashOf) {
 	case b.slots[(i+1)&mask] == 0:
 		b.slots[i] = 0
 		b.used--
-	case b.width == 32: // no bit is free for the mark
+	case b.width == 32: // there is no bit for the mark
 		b.close(i, hash)
 	case b.left < math.MaxUint16:
 		b.slots[i] = left
@@ -160,12 +160,12 @@ func (x *Index) Remove(h uint64, record uint32, hash HashOf) {
 	}
 }
 
-// close frees slot i of a bucket without marks: what follows moves up unless its own place lies behind the gap. Source:
+// close frees slot i of a bucket without marks: what follows moves up unless its own position is after the gap. Source:
 // D. Knuth, The Art of Computer Programming vol. 3, 6.4, algorithm R.
 func (b *bucket) close(i uint32, hash HashOf) {
 	mask := uint32(len(b.slots) - 1)
 	for j := (i + 1) & mask; b.slots[j] != 0; j = (j + 1) & mask {
-		if place := uint32(hash(b.slots[j]-1)) & mask; (j-place)&mask >= (j-i)&mask {
+		if home := uint32(hash(b.slots[j]-1)) & mask; (j-home)&mask >= (j-i)&mask {
 			b.slots[i] = b.slots[j]
 			i = j
 		}
@@ -174,7 +174,7 @@ func (b *bucket) close(i uint32, hash HashOf) {
 	b.used--
 }
 
-// add stores a record under hash h. The caller has made sure that it is not there yet.
+// Add stores a record under hash h. The caller has made sure that it is not there yet.
 func (x *Index) Add(h uint64, record uint32, hash HashOf) {
 	if len(x.dir) == 0 {
 		x.dir = []*bucket{{slots: make([]uint32, firstSlots)}}
@@ -248,7 +248,7 @@ func (x *Index) split(b *bucket, h uint64, hash HashOf) {
 	}
 	low := &bucket{depth: b.depth + 1, width: b.width, slots: make([]uint32, maxSlots)}
 	high := &bucket{depth: b.depth + 1, width: b.width, slots: make([]uint32, maxSlots)}
-	// First all hashes, then all places: records lie anywhere in memory, and it brings many at once if nothing waits for one.
+	// First all hashes, then all slots: records are anywhere in memory, and reads overlap if nothing waits for one of them.
 	var hashes [maxSlots]uint64
 	n := 0
 	b.records(func(r uint32) {
@@ -277,12 +277,11 @@ func (x *Index) split(b *bucket, h uint64, hash HashOf) {
 // fillFrom is from how many records on an index is filled bucket by bucket.
 const fillFrom = 1 << 15
 
-// Fill puts n records into an empty index, in their order. Where one has the hash of an earlier one, same is asked whether
-// they have the same key; if so, the later stands in the place of the earlier.
+// Fill puts n records into an empty index, in their order. Where one has the hash of an earlier one, same compares
+// their keys; if they are equal, the later replaces the earlier.
 //
-// Added one by one, each of ten million records waits for another piece of memory. So records are first laid side by side
-// by the bucket they belong in, and each bucket is filled while it is at hand: a restart takes a fifth of the time for it.
-// That costs 12 bytes a record while it lasts.
+// Added one by one, each of ten million records waits for memory. So records are first sorted by bucket, and each bucket is
+// filled while it is in the cache: a restart takes a fifth of the time for it. That costs 12 bytes a record while it runs.
 func (x *Index) Fill(n uint32, record func(k uint32) uint32, hash HashOf, same func(record, earlier uint32) bool) {
 	x.reserve(n)
 	if n < fillFrom || x.depth == 0 {
@@ -312,7 +311,7 @@ func (x *Index) Fill(n uint32, record func(k uint32) uint32, hash HashOf, same f
 	for _, r := range records {
 		most = max(most, r)
 	}
-	var left []uint32 // did not find room
+	var left []uint32 // found no room
 	begin := uint32(0)
 	for i, b := range x.dir {
 		b.widen(most)
@@ -322,12 +321,12 @@ func (x *Index) Fill(n uint32, record func(k uint32) uint32, hash HashOf, same f
 		left = append(left, records[begin+done:end]...)
 		begin = end
 	}
-	for _, r := range left { // buckets are split for them
+	for _, r := range left { // their buckets are split
 		x.put(r, hash(r), hash, same)
 	}
 }
 
-// put adds a record, or puts it in the place of an earlier one with the same key.
+// put adds a record, or replaces an earlier one with the same key.
 func (x *Index) put(r uint32, h uint64, hash HashOf, same func(record, earlier uint32) bool) {
 	earlier, known := x.Find(h, func(e uint32) bool { return hash(e) == h && same(r, e) })
 	if known {
@@ -339,7 +338,7 @@ func (x *Index) put(r uint32, h uint64, hash HashOf, same func(record, earlier u
 
 // fill fills an empty bucket and returns how many records it has taken.
 func (b *bucket) fill(records []uint32, hashes []uint64, same func(record, earlier uint32) bool) (taken uint32) {
-	var known [maxSlots]uint64 // hash of what stands in a slot
+	var known [maxSlots]uint64 // hash of the record in a slot
 	mask, numbers := uint32(len(b.slots)-1), b.numbers()
 next:
 	for k, r := range records {

@@ -2,18 +2,18 @@ package table
 
 import "iter"
 
-// pages is a growing array in fixed pages, so that growing never copies what is there, with copy-on-write: after freeze,
-// a page that is written is copied first. That is how a snapshot of ten million coupons is written while the lane goes
-// on: freezing costs 32 bytes a page, a write to a frozen page one copy.
+// Pages is a growing array in fixed pages, so that growth never copies the records, with copy-on-write: after Freeze, a page
+// is copied before it is written. So a snapshot of ten million coupons is written while the lane continues: Freeze costs 32
+// bytes a page, a write to a frozen page one copy.
 //
-// Owner: the lane's goroutine. The pages that freeze left behind may be read by another goroutine.
+// Owner: the lane's goroutine. The frozen copy may be read by another goroutine.
 type Pages[T any] struct {
 	list  []page[T]
 	n     uint32
 	epoch uint32
 }
 
-// pageSize is the number of records of a page: 512 × 32 bytes = 16 KiB, about 2 µs to copy. The first page starts with a
+// PageSize is the number of records of a page: 512 × 32 bytes = 16 KiB, about 2 µs to copy. The first page starts with a
 // single record and grows: a million campaigns of ten coupons must not pay for pages they never fill.
 const PageSize = 512
 
@@ -22,10 +22,10 @@ type page[T any] struct {
 	epoch   uint32
 }
 
-// len returns the number of records.
+// Len returns the number of records.
 func (p *Pages[T]) Len() uint32 { return p.n }
 
-// all goes through the records page by page, for reading. It is safe on a frozen copy.
+// All returns the records page by page, for reading. It is safe on a frozen copy.
 func (p *Pages[T]) All() iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		for i := range p.list {
@@ -36,15 +36,15 @@ func (p *Pages[T]) All() iter.Seq[[]T] {
 	}
 }
 
-// at returns record i for reading.
+// At returns record i for reading.
 func (p *Pages[T]) At(i uint32) *T { return &p.list[i/PageSize].records[i%PageSize] }
 
-// edit returns record i for writing.
+// Edit returns record i for writing.
 func (p *Pages[T]) Edit(i uint32) *T {
 	return &p.writable(i / PageSize).records[i%PageSize]
 }
 
-// own makes page k writable: copied first if it is seen by a frozen view.
+// writable makes page k writable: copied first if a frozen copy has it.
 func (p *Pages[T]) writable(k uint32) *page[T] {
 	pg := &p.list[k]
 	if pg.epoch != p.epoch {
@@ -54,8 +54,8 @@ func (p *Pages[T]) writable(k uint32) *page[T] {
 	return pg
 }
 
-// add appends one record and returns it for writing, with its index. There will never be more than most records, which
-// is what a small array need not exceed.
+// Add appends one record and returns it for writing, with its index. There will never be more than most records, so a
+// small array need not be larger.
 func (p *Pages[T]) Add(most uint32) (uint32, *T) {
 	i := p.n
 	k := i / PageSize
@@ -75,7 +75,7 @@ func (p *Pages[T]) Add(most uint32) (uint32, *T) {
 	return i, &pg.records[len(pg.records)-1]
 }
 
-// grown is the size of a first page after the given one: 1, 2, 4, 8, 12, 16, 24, 32, 48 … 512, as memory comes.
+// GrownSize is the size of a first page after the given one: 1, 2, 4, 8, 12, 16, 24, 32, 48 … 512, the size classes of the allocator.
 func GrownSize(size int, most uint32) int {
 	next := 2 * size
 	if size >= 8 {
@@ -90,15 +90,14 @@ func GrownSize(size int, most uint32) int {
 	return min(next, PageSize)
 }
 
-// reserve makes room for n records in an empty array.
+// Reserve makes room for n records in an empty array.
 func (p *Pages[T]) Reserve(n uint32) {
 	if len(p.list) == 0 && n > 0 {
 		p.list = append(make([]page[T], 0, (n+PageSize-1)/PageSize), page[T]{epoch: p.epoch, records: make([]T, 0, min(n, PageSize))})
 	}
 }
 
-// freeze makes p a copy on write of what it is now: it goes on with a list of its own, and whoever keeps the old p sees
-// the records as they are.
+// Freeze makes p copy-on-write: it continues with a list of its own, and a copy of the old p keeps the records as they are.
 func (p *Pages[T]) Freeze() {
 	if p.n == 0 {
 		return

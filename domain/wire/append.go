@@ -8,7 +8,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 )
 
-// appendText appends s as a JSON string. What is not valid UTF-8 becomes U+FFFD.
+// AppendText appends s as a JSON string. Bytes that are not valid UTF-8 become U+FFFD.
 func AppendText(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	if i := special(s); i < len(s) {
@@ -39,7 +39,7 @@ func special(s string) int {
 	}
 }
 
-// appendEscaped appends s as it stands inside of a JSON string.
+// appendEscaped appends s with the escapes of a JSON string.
 func appendEscaped(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	plain := 0
@@ -78,8 +78,8 @@ func appendEscaped(dst []byte, s string) []byte {
 	return append(dst, s[plain:]...)
 }
 
-// The field appenders write a field whose key is given as it stands behind another field, `,"name":`, and leave fields
-// without value out. The first field of a line is written by hand.
+// The field appenders append a field after others: the key is given with its comma, `,"name":`. They leave out a field
+// without value.
 
 func appendStringField(dst []byte, key, v string) []byte {
 	if v == "" {
@@ -110,16 +110,16 @@ func appendInstantField(dst []byte, key string, v Instant) []byte {
 	return append(v.Append(dst), '"')
 }
 
-// LineCache knows the texts of the instants written last: a step's lines nearly all have the same two, its own and the end
-// of their campaign. A nil one knows none.
+// LineCache holds the texts of the two instants written last: nearly all lines of a step have the same two, its own time and
+// the end of their campaign. It also records where the code of a line begins. A nil cache is empty.
 type LineCache struct {
 	known [2]struct {
 		at   Instant
 		text [len(stampForm)]byte
 		size int
 	}
-	older  int // which of them was made first
-	CodeAt int // where in the line written last its code begins, without prefix; 0 = it has none
+	older  int // which of them is older
+	CodeAt int // offset of the code in the line written last, without prefix; 0 = it has none
 }
 
 // codeField writes a code as appendStringField does.

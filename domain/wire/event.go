@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"iter"
 	"time"
 )
@@ -44,11 +45,11 @@ const (
 	AboutLane                        // commands that had no effect
 )
 
-// Rows is a set of the kinds of rows that an event changes although an earlier event made them: who folds events into
-// tables must find those rows by their keys.
+// Rows is a set of the kinds of rows that an event changes although an earlier event made them: a fold
+// into tables must find those rows by their keys.
 type Rows uint8
 
-// The kinds of rows. NoRows says that the event only adds rows, or changes rows of campaigns, which are few.
+// The kinds of rows. NoRows: the event only adds rows, or changes rows of campaigns, which are few.
 const (
 	NoRows Rows = 1 << iota
 	CouponRows
@@ -67,7 +68,7 @@ type EventSpec struct {
 	Change string
 	// Finds are the rows that it changes; see also [Event.Finds].
 	Finds Rows
-	// Due: it may change which instants of a campaign are due, and when. The others do not concern the scheduler.
+	// Due is whether it may change what is due in a campaign, or when. The scheduler need not parse the others.
 	Due    bool
 	Fields []Field // after type, campaign, at and id
 }
@@ -135,6 +136,33 @@ func (t EventType) String() string { return events[t].Name }
 
 // ChangesCoupon reports whether an event of type t changes coupon N, which an earlier event claimed.
 func (t EventType) ChangesCoupon() bool { return events[t].About == AboutCoupon && t != CouponClaimed }
+
+var (
+	typeKey      = []byte(`{"type":"`)
+	expiresAtKey = []byte(`"expires_at":`)
+)
+
+// MayChangeDue reports whether an event line may change what is due in a campaign, or when. It decides by the beginning
+// that AppendJSON writes, without parsing the line: most lines of a busy lane change nothing. A line that is written in
+// another way may change it.
+func MayChangeDue(line []byte) bool {
+	name, ok := bytes.CutPrefix(line, typeKey)
+	if !ok {
+		return true
+	}
+	end := bytes.IndexByte(name, '"')
+	if end < 0 {
+		return true
+	}
+	switch t := EventNamed(name[:end]); t {
+	case NoEvent:
+		return true // the parser has to refuse it
+	case CouponClaimed:
+		return bytes.Contains(line, expiresAtKey) // without, the coupon has its campaign's end
+	default:
+		return events[t].Due
+	}
+}
 
 // EventNamed returns the event with that name, NoEvent if there is none. The switch has the frequent ones; a test holds
 // it to the table.
@@ -210,15 +238,15 @@ type Event struct {
 	Line     uint32   // within it, from 1; 0 = the whole message
 	Payload  string   // what was rejected, capped
 
-	// Of a command.rejected that stands for Count bad lines, 0 = for one. They begin with line Line of message Sequence.
+	// Of a command.rejected for Count bad lines, 0 = for one. They begin with line Line of message Sequence.
 	LastSequence uint64 // message of the last of them
 	Bytes        uint64 // how long they are together
 }
 
-// Restorable says of a reminder.cancelled event that a redemption caused it, so that its rollback sets the reminder again.
+// Restorable reports whether a reminder.cancelled event was caused by a redemption, whose rollback sets the reminder again.
 func (e *Event) Restorable() bool { return e.CustomerID == "" && e.N != 0 }
 
-// DueSet names pending subscriptions by what they have in common: the kind, the instant at which they fall due, and the
+// DueSet identifies pending reminders by what they have in common: the kind, the instant at which they are due, and the
 // numbers FromR to ThroughR. With Passed they are only those that announce that instant or an earlier one.
 type DueSet struct {
 	Kind            string

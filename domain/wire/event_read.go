@@ -7,7 +7,7 @@ import (
 )
 
 // ParseEvent reads one event line into e, which is overwritten. Byte slices point into line. Unknown fields are
-// skipped; an unknown type is an error: a reader must not pretend to have understood it.
+// skipped; an unknown type is an error, because a reader cannot know what it changes.
 func ParseEvent(line []byte, e *Event) error {
 	err := e.ParseView(line)
 	for _, s := range [...]*string{
@@ -19,7 +19,7 @@ func ParseEvent(line []byte, e *Event) error {
 	return err
 }
 
-// parse reads a line as ParseEvent does, but its texts are views of the line too.
+// ParseView is ParseEvent, but texts are views of the line too.
 func (e *Event) ParseView(line []byte) error {
 	*e = Event{}
 	o := object{data: line, simple: simple(line)}

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Instant is a point in time in microseconds since 1970-01-01T00:00:00Z. Zero means "none". Microseconds because that
-// is what PostgreSQL keeps: a finer time would be another time after a rebuild.
+// Instant is a point in time in microseconds since 1970-01-01T00:00:00Z. Zero means "none". Microseconds are what
+// PostgreSQL stores: a finer time would differ after a rebuild.
 type Instant int64
 
 // Never sorts after every real instant: the due time of what has none.
 const Never Instant = math.MaxInt64
 
-// maxInstant is the last microsecond of the year 9999, the last one RFC 3339 can write.
+// MaxInstant is the last microsecond of the year 9999, the last one RFC 3339 can write.
 const MaxInstant Instant = 253402300799_999999
 
 // At converts t, truncated to microseconds.
@@ -120,7 +120,7 @@ func ParseInstant(s string) (Instant, error) {
 	return 0, errors.New("must lie between the years 1970 and 9999")
 }
 
-// parseStamp reads what append wrote, and falls back to ParseInstant for anything else.
+// parseStamp reads what Append wrote, and uses ParseInstant for anything else.
 func parseStamp(s []byte) (Instant, error) {
 	if len(s) >= 20 && len(s) <= 27 && s[len(s)-1] == 'Z' && s[4] == '-' && s[7] == '-' && s[10] == 'T' && s[13] == ':' && s[16] == ':' {
 		y, ok1 := digits(s[0:4])

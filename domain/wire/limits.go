@@ -1,6 +1,8 @@
 package wire
 
-import "time"
+import (
+	"time"
+)
 
 // Limits, as CONTRACT.md has them. Sizes are bytes.
 const (
@@ -21,7 +23,7 @@ const (
 	MaxRedemptions  = 1_000_000
 	MaxValidFor     = 100 * 366 * 24 * time.Hour
 	MaxBefore       = 366 * 24 * time.Hour
-	MaxReminders    = 3           // pending reminders that hang on one coupon
+	MaxReminders    = 3           // pending reminders of one coupon
 	MaxOpenings     = 8           // pending reminders of one customer of a campaign's opening
 	MaxPending      = 100_000_000 // pending reminders of one campaign
 	MaxRollbacks    = 32          // rolled back redemptions of one coupon, for each use that it allows
@@ -31,3 +33,36 @@ const (
 // DefaultReminderGrace is how late a reminder may still fire although what it announces has passed; later than that it is
 // dropped and counted.
 const DefaultReminderGrace = 5 * time.Minute
+
+// ValidCampaignName reports whether s is 1 to 64 of A-Z a-z 0-9 _ -.
+func ValidCampaignName(s string) bool {
+	if len(s) == 0 || len(s) > MaxCampaignName {
+		return false
+	}
+	for i := range len(s) {
+		if !nameByte[s[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+// nameByte are the bytes of campaign names. A table, because every byte of every line's campaign is checked.
+var nameByte = func() (t [256]bool) {
+	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") {
+		t[c] = true
+	}
+	return t
+}()
+
+// LaneOf is the lane of a campaign: FNV-1a-32 of its name mod lanes, what NATS' own partition(lanes, 1) computes.
+func LaneOf(campaignName string, lanes int) int {
+	h := uint32(2166136261)
+	for i := 0; i < len(campaignName); i++ {
+		h = (h ^ uint32(campaignName[i])) * 16777619
+	}
+	return int(h % uint32(lanes))
+}
+
+// LaneOfNumber is the lane of the campaign with that number.
+func LaneOfNumber(number uint32, lanes int) int { return int(number % uint32(lanes)) }

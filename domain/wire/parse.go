@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Defaults fill in what a line may leave out because its subject or endpoint says it.
+// Defaults fill in what a line may leave out because its subject or endpoint implies it.
 type Defaults struct {
-	Type     CommandType // what the line must be; NoCommand = the line says
-	Campaign string      // the campaign the line must be for; "" = the line says
+	Type     CommandType // what the line must be; NoCommand = any
+	Campaign string      // the campaign the line must be for; "" = any
 	NoID     bool        // the line may come without an id (the service makes one)
 }
 
@@ -22,7 +22,7 @@ func ParseCommand(line []byte, def Defaults, c *Command) error {
 	return err
 }
 
-// parse reads a line as ParseCommand does, but the texts in c are views of the line.
+// ParseView is ParseCommand, but texts in c are views of the line.
 func (c *Command) ParseView(line []byte, def Defaults) error {
 	*c = Command{}
 	if len(line) > MaxLine {
@@ -63,8 +63,8 @@ func (c *Command) detach() {
 	c.Attributes = bytes.Clone(c.Attributes)
 }
 
-// fieldTexts is where in a line the value of each given field stands. Not slices: clearing those would cost as much as
-// reading the line.
+// fieldTexts holds the position of each given field's value in a line. No slices: clearing those would cost as much as reading
+// the line.
 type fieldTexts struct {
 	line   []byte
 	simple bool // see simple
@@ -103,7 +103,7 @@ func (t *fieldTexts) read() error {
 		}
 		f := fieldNamed(key)
 		if f == fUnknown || f >= numCommandFields {
-			// Read on: the refusal should carry the line's id even if that comes last.
+			// Continue: the refusal should carry the line's id even if that comes last.
 			if problem == nil {
 				problem = Invalidf(shorten(string(key), 64), "unknown field; remove it")
 			}
@@ -126,7 +126,7 @@ func (c *Command) identify(raw *fieldTexts, def Defaults) error {
 		}
 		c.Type = def.Type
 	} else {
-		// To the letter, like field names: no escapes. Step.Fits counts on it.
+		// Matched exactly, like field names, without escapes: Step.Fits depends on it.
 		name := raw.of(fType)
 		if len(name) < 2 || name[0] != '"' {
 			return Invalidf("type", "must be a string")
@@ -150,7 +150,7 @@ func (c *Command) identify(raw *fieldTexts, def Defaults) error {
 			return err
 		}
 	case !def.NoID:
-		return Invalidf("id", "missing; give each command an id of its own (at most %d bytes), and the same one when asking again", MaxCommandID)
+		return Invalidf("id", "missing; give each command an id of its own (at most %d bytes), and the same one for a retry", MaxCommandID)
 	}
 	if given.has(fCampaign) {
 		if c.Campaign == "" {
@@ -160,7 +160,7 @@ func (c *Command) identify(raw *fieldTexts, def Defaults) error {
 			return Invalidf("campaign", "must be 1 to %d of A-Z a-z 0-9 _ -", MaxCampaignName)
 		}
 		if def.Campaign != "" && c.Campaign != def.Campaign {
-			return Invalidf("campaign", "%s disagrees with the subject, which says %s", c.Campaign, def.Campaign)
+			return Invalidf("campaign", "%s disagrees with the subject, which has %s", c.Campaign, def.Campaign)
 		}
 	} else {
 		if def.Campaign != "" && !ValidCampaignName(def.Campaign) {

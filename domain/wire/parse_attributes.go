@@ -45,20 +45,20 @@ func (c *Command) readAttributes(raw []byte) error {
 	return nil
 }
 
-// nameSet finds what is named twice. A few names need no map.
+// nameSet finds duplicate names. The first ones need no map.
 type nameSet struct {
-	n    int
-	few  [8]string
-	many map[string]bool
+	n     int
+	first [8]string
+	many  map[string]bool
 }
 
 // add reports whether the name is new.
 func (s *nameSet) add(name string) bool {
-	if slices.Contains(s.few[:min(s.n, len(s.few))], name) || s.many[name] {
+	if slices.Contains(s.first[:min(s.n, len(s.first))], name) || s.many[name] {
 		return false
 	}
-	if s.n < len(s.few) {
-		s.few[s.n] = name
+	if s.n < len(s.first) {
+		s.first[s.n] = name
 	} else {
 		if s.many == nil {
 			s.many = make(map[string]bool)
@@ -77,7 +77,7 @@ func compact(raw []byte) []byte {
 		if raw[o.pos] != '"' {
 			o.pos++
 		} else if _, err := o.text(); err != nil {
-			return raw // it cannot be: whoever scanned it has seen its strings
+			return raw // impossible: the strings were scanned before
 		}
 	}
 	if o.pos == len(raw) {

@@ -80,7 +80,7 @@ func (c *Command) readCodes(raw []byte) error {
 	return nil
 }
 
-// earliest keeps a reminder's due time, which lies up to MaxBefore ahead of a campaign's or coupon's instant, after 1970.
+// earliest keeps the due instant of a reminder, up to MaxBefore before a campaign's or coupon's instant, after 1970.
 const earliest Instant = 63072000_000000 // 1972-01-01
 
 func (spec *fieldSpec) readInstant(raw []byte, into *Instant) error {

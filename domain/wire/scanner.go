@@ -6,7 +6,7 @@ import (
 )
 
 // object walks the fields of one JSON object without building a tree. It is stricter than encoding/json on purpose:
-// field names are matched to the letter, and whoever uses it can refuse a field given twice.
+// field names are matched exactly, and its caller can refuse a field given twice.
 //
 // Why not encoding/json: it matches names regardless of case, takes the last of two equal fields silently, and costs
 // ten times as much; a lane reads hundreds of thousands of lines a second.
@@ -14,7 +14,7 @@ type object struct {
 	data   []byte
 	pos    int
 	open   bool
-	simple bool // the data is (see simple): a string ends at the next quote
+	simple bool // the data is simple (see simple): a string ends at the next quote
 }
 
 var (
@@ -30,7 +30,7 @@ var (
 const maxDepth = 16
 
 // next returns the following field; done is true at the end of the object, when nothing but white space is left. The key
-// is what stands between its quotes.
+// is the text between its quotes.
 func (o *object) next() (key, raw []byte, done bool, err error) {
 	if !o.open {
 		o.space()

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Settings are what an operator chose for a campaign. The zero value of a field means "none" or its default; a Settings
-// that went through [Settings.check] has its defaults filled in.
+// Settings are what an operator configured for a campaign. The zero value of a field means "none" or its default; a Settings
+// that went through [Settings.Check] has its defaults filled in.
 type Settings struct {
 	Codes          uint32        // coupons to hand out; 0 = codes are imported
 	PerCustomer    uint32        // coupons one customer may claim; 0 = unlimited
 	OpensAt        Instant       // claims before it are refused; 0 = open since creation
 	ClosesAt       Instant       // claims from it on are refused; 0 = ExpiresAt
-	ExpiresAt      Instant       // coupons without an expiry of their own fall here; 0 = never
-	ValidFor       time.Duration // coupons live so long from their claim; 0 = until ExpiresAt
+	ExpiresAt      Instant       // coupons without an own expiry expire here; 0 = never
+	ValidFor       time.Duration // coupons are valid so long from their claim; 0 = until ExpiresAt
 	LateAfter      time.Duration // reminders later than this are dropped; 0 = while what they announce is to come, none is
 	MaxRedemptions uint32        // how often one coupon may be redeemed, at least 1
 	Prefix         string        // cosmetic, before the code
 	Category       string
 	Priority       string // high, normal or low
-	Benefit        []byte // JSON, handed to whoever redeems
+	Benefit        []byte // JSON, part of the outcome of a redemption
 }
 
 // Priorities of a campaign.
@@ -40,7 +40,7 @@ func (s *Settings) Closes() Instant {
 	return Never
 }
 
-// Expires is the instant at which coupons without an expiry of their own fall, Never if there is none.
+// Expires is when coupons without an own expiry expire, Never if there is no end.
 func (s *Settings) Expires() Instant {
 	if s.ExpiresAt == 0 {
 		return Never
@@ -48,8 +48,8 @@ func (s *Settings) Expires() Instant {
 	return s.ExpiresAt
 }
 
-// expiryOf is the expiry of its own that a coupon claimed at the given time gets: 0 if it inherits the campaign's end.
-// Rounded up to the second, from an hour on to the minute, so that coupons fall in groups and never early.
+// ExpiryOf is the own expiry that a coupon claimed at the given time gets: 0 if it inherits the campaign's end.
+// Rounded up to the second, from an hour on to the minute, so that coupons expire in groups and never early.
 func (s *Settings) ExpiryOf(claimed Instant) Instant {
 	if s.ValidFor == 0 {
 		return 0
@@ -68,7 +68,7 @@ func (s *Settings) Equal(o *Settings) bool {
 		s.Prefix == o.Prefix && s.Category == o.Category && s.Priority == o.Priority && bytes.Equal(s.Benefit, o.Benefit)
 }
 
-// check refuses settings that contradict each other.
+// Check returns an error for settings that contradict each other.
 func (s *Settings) Check() error {
 	opens, closes := s.OpensAt, s.Closes()
 	switch {
@@ -180,8 +180,7 @@ func PatchOf(s Settings) Patch {
 	return p
 }
 
-// Set marks fields by name as given; a name that is not a setting is ignored. For SDK and CLI, which know what their
-// user asked for.
+// Set marks fields by name as given; a name that is not a setting is ignored. For SDK and CLI.
 func (p *Patch) Set(names ...string) {
 	for _, n := range names {
 		if f := fieldNamed([]byte(n)); f != fUnknown {

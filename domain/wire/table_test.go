@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -186,7 +187,47 @@ func TestLinesHaveOnlyFieldsOfTheTable(t *testing.T) {
 	})
 }
 
-// TestSchedulerCommandsHaveNoEndpoint: nobody but the scheduler may request what it decides.
+// TestMayChangeDue: a line that is not parsed has no event that the scheduler needs.
+func TestMayChangeDue(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		e := drawEvent(rt)
+		line := e.AppendJSON(nil)
+		want := e.Type.Spec().Due && (e.Type != CouponClaimed || e.ExpiresAt != 0)
+		if got := MayChangeDue(line); got != want && (got != true || e.Type != CouponClaimed) { // a claim's attributes may look like an expiry
+			rt.Fatalf("%s: %v, want %v", line, got, want)
+		}
+		if !MayChangeDue(append([]byte{' '}, line...)) {
+			rt.Fatalf("a line that is written in another way is not parsed: %s", line)
+		}
+	})
+	for _, line := range []string{``, `{`, `{"type":"`, `{"type":"coupon.redeemed`, `{"type":"coupon.gilded","campaign":"s"}`} {
+		if !MayChangeDue([]byte(line)) {
+			t.Errorf("%q is not parsed", line)
+		}
+	}
+}
+
+// TestWritingAllocatesNothing: a line is appended to the caller's buffer, so its parts stay off the heap.
+func TestWritingAllocatesNothing(t *testing.T) {
+	lines, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 0, MaxLine)
+	for line := range bytes.Lines(lines) {
+		var e Event
+		if err := ParseEvent(bytes.TrimSpace(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(10, func() {
+			copied := e
+			buf = copied.AppendJSON(buf[:0])
+		}); n != 0 {
+			t.Errorf("writing %s allocates %v times", e.Type, n)
+		}
+	}
+}
+
 func TestScopes(t *testing.T) {
 	for c := range Commands() {
 		of := c.Spec().Scope

@@ -11,9 +11,8 @@ import (
 	"unsafe"
 )
 
-// view is b as a string without a copy: it lives as long as nobody writes to b. Lines are read this way, so whatever a
-// lane keeps of one is cloned where it is kept: a campaign's name and settings, and the names of refused campaigns. All
-// else it keeps as hashes.
+// View is b as a string without a copy: it is valid until b is written. Lines are read this way, so what a lane keeps of a line
+// is cloned where it is kept: a campaign's name and settings, and the names of refused campaigns. All else is kept as hashes.
 func View(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // unquote returns the value of a raw JSON string, as a view of raw where there are no escapes in it.
@@ -30,7 +29,7 @@ func unquote(raw []byte) (string, error) {
 		return "", errSyntax
 	}
 	if halfPair(inner) {
-		return "", errors.New(`has half a surrogate pair (such as \ud800), which stands for no character`)
+		return "", errors.New(`has half a surrogate pair (such as \ud800), which is no character`)
 	}
 	return s, nil
 }
@@ -60,14 +59,14 @@ func halfPair(inner []byte) bool {
 		case u >= 0xdc00 && u < 0xe000:
 			return true
 		default:
-			i++ // over what is escaped, so that it is not taken for an escape itself
+			i++ // skips the escaped character, which may be a backslash
 		}
 	}
 	return false
 }
 
-// Eight bytes are looked at as one word: a byte of it is below 0x20, or equal to some other, where a subtraction borrows
-// into its top bit. Only the lowest such bit is exact, and only that is asked for.
+// Eight bytes are compared as one word: a byte is below 0x20, or equal to another byte, where a subtraction borrows into its
+// top bit. Only the lowest such bit is exact, and only that one is used.
 const (
 	ones = 0x0101010101010101
 	tops = 0x80 * ones
@@ -85,7 +84,7 @@ func marked(w uint64) uint64 {
 	return ((w-0x20*ones)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & tops
 }
 
-// plain returns the index, from i on, of the first byte of s that may not stand in JSON text as it is; len(s) if there is
+// plain returns the index, from i on, of the first byte of s that JSON text must escape; len(s) if there is
 // none. Bytes of other characters than ASCII are passed over.
 func plain[T ~string | ~[]byte](s T, i int) int {
 	for ; i+8 <= len(s); i += 8 {
@@ -101,8 +100,8 @@ func plain[T ~string | ~[]byte](s T, i int) int {
 	return i
 }
 
-// simple reports whether a line is of printable ASCII without backslashes, as nearly all are: its strings mean what they
-// look like, and need not be looked at one by one.
+// simple reports whether a line is printable ASCII without backslashes, as nearly all are: its strings have no escapes and need
+// no checks of their own.
 func simple(line []byte) bool {
 	if len(line) < 8 {
 		return false

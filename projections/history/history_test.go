@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
@@ -370,5 +371,27 @@ func plan(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 	}
 	if !slices.ContainsFunc(text, func(l string) bool { return strings.Contains(l, "coupon_row_") }) {
 		t.Errorf("does not find coupons by an index:\n%s", strings.Join(text, "\n"))
+	}
+}
+
+// TestEveryChangeIsShown: what the table of events names as a change has a place in the statements: by its own name,
+// from coupon_event, or as the end of a reminder.
+func TestEveryChangeIsShown(t *testing.T) {
+	for e := range wire.Events() {
+		spec := e.Spec()
+		if spec.Change == "-" {
+			continue
+		}
+		_, reminder := strings.CutPrefix(spec.Change, "reminder_")
+		if !strings.Contains(pageSQL, "'"+spec.Change+"'") && !e.ChangesCoupon() && !reminder {
+			t.Errorf("%s is in no history", e)
+		}
+		entry := Entry{What: spec.Change, Campaign: "c", N: 3, r: 4}
+		if ev := (wire.Event{Type: e, Campaign: "c", N: 3, R: 4, FromR: 4, ThroughR: 4}); !entry.is(&ev) {
+			t.Errorf("an entry does not recognise its %s", e)
+		}
+		if ev := (wire.Event{Type: e, Campaign: "d", N: 3, R: 4, FromR: 4, ThroughR: 4}); entry.is(&ev) {
+			t.Errorf("an entry takes another campaign's %s for its own", e)
+		}
 	}
 }

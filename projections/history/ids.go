@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -76,16 +76,16 @@ func (s *Store) readMessage(ctx context.Context, m message, entries []*Entry) er
 		if list == nil {
 			continue
 		}
-		var ev domain.Event
-		if err := domain.ParseEvent(line, &ev); err != nil {
+		var ev wire.Event
+		if err := wire.ParseEvent(line, &ev); err != nil {
 			return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, err)
 		}
 		for _, e := range list {
-			if !e.tells(&ev) {
+			if !e.is(&ev) {
 				return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOther)
 			}
 			e.ID = ev.ID
-			if ev.Type == domain.ReminderSet && ev.DueAt != 0 {
+			if ev.Type == wire.ReminderSet && ev.DueAt != 0 {
 				at := ev.DueAt.Time()
 				e.DueAt = &at
 			}
@@ -98,26 +98,22 @@ func (s *Store) readMessage(ctx context.Context, m message, entries []*Entry) er
 	return nil
 }
 
-// tells says whether the entry is what the event tells.
-func (e *Entry) tells(ev *domain.Event) bool {
-	coupon := func(t domain.EventType) bool { return ev.Type == t && ev.N == e.N && ev.Campaign == e.Campaign }
-	switch e.What {
-	case "claimed":
-		return coupon(domain.CouponClaimed)
-	case "redeemed":
-		return coupon(domain.CouponRedeemed)
-	case "rolled_back":
-		return coupon(domain.CouponRolledBack)
-	case "voided":
-		return coupon(domain.CouponVoided)
-	case "extended":
-		return coupon(domain.CouponExtended)
-	case "expired":
-		return ev.Type == domain.CouponsExpired && ev.Campaign == e.Campaign
-	case "reminder_set":
-		return ev.Type == domain.ReminderSet && ev.Campaign == e.Campaign && ev.R == uint64(e.r)
-	case "reminder_cancelled":
-		return ev.Type == domain.ReminderCancelled && ev.Campaign == e.Campaign && ev.R == uint64(e.r)
+// is reports whether ev is the event that the entry was made from.
+func (e *Entry) is(ev *wire.Event) bool {
+	spec, change := ev.Type.Spec(), e.What
+	if change == "reminder_dropped" { // by the same event that fires others
+		change = wire.RemindersDue.Spec().Change
 	}
-	return ev.Type == domain.RemindersDue && ev.Campaign == e.Campaign && ev.FromR <= uint64(e.r) && uint64(e.r) <= ev.ThroughR
+	if spec.Change != change || ev.Campaign != e.Campaign {
+		return false
+	}
+	switch {
+	case spec.About == wire.AboutCoupon:
+		return ev.N == e.N
+	case spec.About == wire.AboutReminder:
+		return ev.R == uint64(e.r)
+	case ev.Type == wire.RemindersDue:
+		return ev.FromR <= uint64(e.r) && uint64(e.r) <= ev.ThroughR
+	}
+	return true
 }

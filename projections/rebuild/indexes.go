@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 )
 
@@ -18,9 +18,11 @@ import (
 // than finding a place for each. An index by which tables.Apply finds rows comes as soon as there is an event that needs
 // it (a redemption finds its coupon by key); one that only readers use comes last.
 //
-//	coupon_row   key: redeem, roll back, void, extend, reminders of coupons, changed settings      code, customer: last
+//	coupon_row   key: events that change coupons or depend on their expiry      code, customer: last
 //	redemption   key: roll back
-//	reminder     all but customer: cancel, fire, move                                              customer: last
+//	reminder     all but customer: cancel, fire, move                           customer: last
+//
+// Which events those are is in the table of events (column Finds).
 //
 // The other tables have few rows, each written again and again; they keep theirs.
 var filledBare = []string{couponRow, redemption, reminder}
@@ -76,24 +78,13 @@ func takeIndexes(ctx context.Context, tx pgx.Tx, name string) ([]index, error) {
 	return taken, nil
 }
 
-// needs says by which tables' keys the lines of a batch find rows.
+// needs returns, for each of filledBare, whether the lines of a batch change rows that they find by its key.
 func needs(lines []tables.Line) (list [3]bool) {
+	rows := wire.NoRows
 	for i := range lines {
-		e := &lines[i].Event
-		switch e.Type {
-		case domain.CouponRedeemed, domain.CouponVoided:
-			list[0] = true
-		case domain.CouponRolledBack:
-			list[0], list[1] = true, true
-		case domain.CouponExtended, domain.CampaignUpdated:
-			list[0], list[2] = true, true
-		case domain.ReminderSet:
-			list[0] = list[0] || e.N != 0
-		case domain.ReminderCancelled, domain.RemindersDue:
-			list[2] = true
-		}
+		rows |= lines[i].Event.Finds()
 	}
-	return list
+	return [3]bool{rows&wire.CouponRows != 0, rows&wire.RedemptionRows != 0, rows&wire.ReminderRows != 0}
 }
 
 // ensure makes what a batch needs. The caller has no transaction open: making an index waits for those of other lanes,

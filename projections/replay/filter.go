@@ -7,18 +7,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Filter says which events are wanted; what is left empty is not asked about. The zero Filter lets all pass.
 type Filter struct {
 	Campaigns []string
-	Types     []domain.EventType
+	Types     []wire.EventType
 	// Customer lets pass what names the customer, and what happened to coupons and reminders that were theirs: a
 	// redemption need not name its customer. To know those, lanes are read from their beginning.
 	Customer string
 	// Since (inclusive) and Until (exclusive) are event times.
-	Since, Until domain.Instant
+	Since, Until wire.Instant
 	// Lanes to read; none = those that From or To name, and all where these name none.
 	Lanes []int
 	// From and To are, by lane, the first and the last message sequence to read. A lane without is read from its
@@ -39,21 +39,21 @@ func invalid(field, format string, args ...any) error {
 }
 
 // EventTypes are the types of events that lanes write, by name.
-func EventTypes() map[string]domain.EventType {
-	types := make(map[string]domain.EventType)
-	for t := domain.CampaignCreated; t < domain.ReminderDue; t++ {
+func EventTypes() map[string]wire.EventType {
+	types := make(map[string]wire.EventType)
+	for t := range wire.Events() {
 		types[t.String()] = t
 	}
 	return types
 }
 
 // ParseType reads the name of an event type.
-func ParseType(name string) (domain.EventType, error) {
+func ParseType(name string) (wire.EventType, error) {
 	types := EventTypes()
 	if t, known := types[name]; known {
 		return t, nil
 	}
-	if name == domain.ReminderDue.String() {
+	if name == wire.ReminderDue.String() {
 		return 0, fmt.Errorf("%s lines stand on scrip.rmd.<lane>, not among the events; reminders.due tells of the firing", name)
 	}
 	return 0, fmt.Errorf("there is no event type %q; give one of %s", name, strings.Join(slices.Sorted(maps.Keys(types)), ", "))
@@ -62,8 +62,8 @@ func ParseType(name string) (domain.EventType, error) {
 // Check says what is wrong with the filter on a log of so many lanes; 0 = not known. Errors are *InvalidError.
 func (f *Filter) Check(lanes int) error {
 	for _, name := range f.Campaigns {
-		if !domain.ValidCampaignName(name) {
-			return invalid("campaign", "%q is no campaign's name; those are 1 to %d of A-Z a-z 0-9 _ -", name, domain.MaxCampaignName)
+		if !wire.ValidCampaignName(name) {
+			return invalid("campaign", "%q is no campaign's name; those are 1 to %d of A-Z a-z 0-9 _ -", name, wire.MaxCampaignName)
 		}
 	}
 	if f.Since != 0 && f.Until != 0 && f.Since >= f.Until {
@@ -192,7 +192,7 @@ func (m *matcher) may(line []byte) bool {
 }
 
 // match says whether an event passes. It is asked about every event of the lane that it may, in order.
-func (m *matcher) match(e *domain.Event) bool {
+func (m *matcher) match(e *wire.Event) bool {
 	if m.Customer != "" && !m.theirs(e) {
 		return false
 	}
@@ -202,22 +202,22 @@ func (m *matcher) match(e *domain.Event) bool {
 }
 
 // theirs says whether an event is about the customer, and remembers what is.
-func (m *matcher) theirs(e *domain.Event) bool {
+func (m *matcher) theirs(e *wire.Event) bool {
 	coupon, reminder := couponKey{e.Campaign, e.N}, reminderKey{e.Campaign, e.R}
 	if e.CustomerID == m.Customer {
 		switch e.Type {
-		case domain.CouponClaimed:
+		case wire.CouponClaimed:
 			m.coupons[coupon] = struct{}{}
-		case domain.ReminderSet:
+		case wire.ReminderSet:
 			m.reminders[reminder] = struct{}{}
 		}
 		return true
 	}
 	known := false
-	switch e.Type {
-	case domain.CouponRedeemed, domain.CouponRolledBack, domain.CouponVoided, domain.CouponExtended:
+	switch e.Type.Spec().About {
+	case wire.AboutCoupon:
 		_, known = m.coupons[coupon]
-	case domain.ReminderCancelled:
+	case wire.AboutReminder:
 		_, known = m.reminders[reminder]
 	}
 	return known

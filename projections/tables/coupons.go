@@ -88,6 +88,9 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 	case domain.CouponExtended:
 		k.own = e.ExpiresAt
 		f.remindersMove(c, reminderMove{kind: domain.KindExpires, n: e.N, anchor: e.ExpiresAt})
+	default:
+		c.place(k, +1)
+		return fmt.Errorf("%s is not known to the read tables", e.Type)
 	}
 	c.place(k, +1)
 	return nil

@@ -3,7 +3,7 @@ package tables
 import (
 	"fmt"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -62,49 +62,50 @@ func (f *fold) run(lines []Line) (done int, recount string) {
 func (f *fold) event(l *Line) (recount string, err error) {
 	e := &l.Event
 	switch e.Type {
-	case domain.CampaignCreated:
+	case wire.CampaignCreated:
 		return "", f.created(e)
-	case domain.CommandsRefused:
+	case wire.CommandsRefused:
 		for _, r := range e.Refused {
 			f.refused(e, string(r.Refusal), int64(r.Count))
 		}
 		return "", nil
-	case domain.CommandRejected:
+	case wire.CommandRejected:
 		f.rejected(l)
 		return "", nil
-	case domain.ReminderDue, domain.NoEvent:
+	case wire.ReminderDue, wire.NoEvent:
 		return "", fmt.Errorf("%s does not belong on an event stream", e.Type)
 	}
 	c := f.campaigns[e.Campaign]
 	if c == nil {
 		return "", fmt.Errorf("%s of campaign %q, which is not in the tables", e.Type, e.Campaign)
 	}
+	if e.Type.ChangesCoupon() {
+		return "", f.coupon(c, l)
+	}
 	switch e.Type {
-	case domain.CampaignUpdated:
+	case wire.CampaignUpdated:
 		return f.updated(c, e), nil
-	case domain.CampaignPausedEvent:
+	case wire.CampaignPausedEvent:
 		c.status, c.changed = "paused", true
-	case domain.CampaignResumed:
+	case wire.CampaignResumed:
 		c.status, c.changed = "active", true
-	case domain.CampaignEndedEvent:
+	case wire.CampaignEndedEvent:
 		c.status, c.changed = "ended", true
-	case domain.CampaignSoldOut:
+	case wire.CampaignSoldOut:
 		c.soldOutAt, c.changed = e.At, true
-	case domain.CodesImported:
+	case wire.CodesImported:
 		c.imported += int64(len(e.Codes))
 		c.soldOutAt, c.changed = 0, true
-	case domain.CouponsExpired:
+	case wire.CouponsExpired:
 		c.expire(l)
 		c.changed = true
-	case domain.CouponClaimed:
+	case wire.CouponClaimed:
 		return "", f.claimed(c, l)
-	case domain.CouponRedeemed, domain.CouponRolledBack, domain.CouponVoided, domain.CouponExtended:
-		return "", f.coupon(c, l)
-	case domain.ReminderSet:
+	case wire.ReminderSet:
 		f.reminderSet(c, l)
-	case domain.ReminderCancelled:
+	case wire.ReminderCancelled:
 		f.reminderCancelled(c, l)
-	case domain.RemindersDue:
+	case wire.RemindersDue:
 		f.remindersDue(c, l)
 	default:
 		return "", fmt.Errorf("%s is not known to the read tables", e.Type)
@@ -112,7 +113,7 @@ func (f *fold) event(l *Line) (recount string, err error) {
 	return "", nil
 }
 
-func (f *fold) created(e *domain.Event) error {
+func (f *fold) created(e *wire.Event) error {
 	if f.campaigns[e.Campaign] != nil {
 		return alreadyThere("campaign_key")
 	}
@@ -126,13 +127,13 @@ func (f *fold) created(e *domain.Event) error {
 
 // updated replaces the settings. Coupons that fall with the campaign, and reminders that hang on its opening or end,
 // move along.
-func (f *fold) updated(c *campaign, e *domain.Event) (recount string) {
+func (f *fold) updated(c *campaign, e *wire.Event) (recount string) {
 	s := e.Settings
 	if s.ExpiresAt != c.expiresAt {
-		f.remindersMove(c, reminderMove{kind: domain.KindExpires, anchor: s.ExpiresAt})
+		f.remindersMove(c, reminderMove{kind: wire.KindExpires, anchor: s.ExpiresAt})
 	}
 	if s.OpensAt != c.namedOpensAt {
-		f.remindersMove(c, reminderMove{kind: domain.KindOpens, anchor: s.OpensAt})
+		f.remindersMove(c, reminderMove{kind: wire.KindOpens, anchor: s.OpensAt})
 	}
 	c.moveEnd(s.ExpiresAt)
 	c.namedOpensAt = s.OpensAt
@@ -150,7 +151,7 @@ func (f *fold) updated(c *campaign, e *domain.Event) (recount string) {
 // rejected keeps a command line that nobody could understand.
 func (f *fold) rejected(l *Line) {
 	e := &l.Event
-	f.refused(e, string(domain.Invalid), int64(max(e.Count, 1))) // one line of the log may stand for many
+	f.refused(e, string(wire.Invalid), int64(max(e.Count, 1))) // one line of the log may stand for many
 	f.letters = append(f.letters, letter{
 		stream: topology.CmdStream(f.lane), sequence: e.Sequence, line: e.Line, reason: e.Reason, payload: e.Payload,
 		at: e.At, eventSeq: l.Sequence, eventLine: l.Number,

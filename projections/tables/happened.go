@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // placeLines is how many lines a message has at most, and some: 512 KiB hold far fewer.
@@ -19,24 +19,21 @@ type happening struct {
 	campaign, what    string
 	n                 uint32
 	place             int64
-	at                domain.Instant
-	expiresAt, before domain.Instant // extended
+	at                wire.Instant
+	expiresAt, before wire.Instant // extended
 	order, reason     string
 }
 
 // happened keeps what happened to coupon k besides claim and redemption. before is k's own expiry until now.
-func (f *fold) happened(c *campaign, k *coupon, l *Line, before domain.Instant) {
+func (f *fold) happened(c *campaign, k *coupon, l *Line, before wire.Instant) {
 	e := &l.Event
-	h := happening{campaign: c.name, n: k.n, place: l.place(), at: e.At}
-	switch e.Type {
-	case domain.CouponRolledBack:
-		h.what, h.order = "rolled_back", e.OrderID
-	case domain.CouponVoided:
-		h.what, h.reason = "voided", e.Reason
-	case domain.CouponExtended:
-		h.what, h.expiresAt, h.before = "extended", e.ExpiresAt, before
-	default:
-		return
+	if e.Type == wire.CouponRedeemed {
+		return // it has a row of redemption
+	}
+	h := happening{campaign: c.name, n: k.n, place: l.place(), at: e.At, what: e.Type.Spec().Change,
+		order: e.OrderID, reason: e.Reason, expiresAt: e.ExpiresAt}
+	if h.expiresAt != 0 {
+		h.before = before
 	}
 	f.happenings = append(f.happenings, h)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // $1 = campaigns
@@ -56,7 +56,7 @@ func touches(lines []Line) touched {
 		}
 		key := couponKey{e.Campaign, e.N}
 		switch {
-		case e.Type == domain.CouponClaimed:
+		case e.Type == wire.CouponClaimed:
 			claimed[key] = true
 		case actsOnCoupon(e) && !claimed[key] && !asked[key]:
 			asked[key] = true
@@ -76,14 +76,10 @@ func actsOnCoupons(lines []Line) bool {
 	return false
 }
 
-func actsOnCoupon(e *domain.Event) bool {
-	switch e.Type {
-	case domain.CouponRedeemed, domain.CouponRolledBack, domain.CouponVoided, domain.CouponExtended:
-		return true
-	case domain.ReminderSet: // falls due by its coupon's own expiry
-		return e.N != 0
-	}
-	return false
+// actsOnCoupon reports whether the fold of e needs its coupon's row: to change it, or because the reminder that e sets
+// is due by the coupon's own expiry.
+func actsOnCoupon(e *wire.Event) bool {
+	return e.Type.ChangesCoupon() || e.Type == wire.ReminderSet && e.N != 0
 }
 
 // load reads what is touched, in one round trip.
@@ -166,14 +162,14 @@ func (c *campaign) keep(k *coupon) {
 	c.coupons[k.n] = k
 }
 
-func instantOf(t pgtype.Timestamptz) domain.Instant {
+func instantOf(t pgtype.Timestamptz) wire.Instant {
 	if !t.Valid {
 		return 0
 	}
-	return domain.At(t.Time)
+	return wire.At(t.Time)
 }
 
 // timestamp is how an instant is passed to PostgreSQL; 0 is NULL.
-func timestamp(at domain.Instant) pgtype.Timestamptz {
+func timestamp(at wire.Instant) pgtype.Timestamptz {
 	return pgtype.Timestamptz{Time: at.Time(), Valid: at != 0}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/coalesce"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -19,7 +19,7 @@ import (
 // Do sends a command and waits for its outcome. A command without ID gets a new one; it is in the outcome and in the
 // errors. When ctx ends first the error is an *UnknownError, or a *NotSentError if the command never left; when its
 // deadline ends it and the log was there but could keep nothing all the time, the outcome is the refusal not_durable.
-func (c *Client) Do(ctx context.Context, cmd domain.Command) (domain.Outcome, error) {
+func (c *Client) Do(ctx context.Context, cmd wire.Command) (wire.Outcome, error) {
 	w := waiters.Get().(*waiter)
 	ticket, refused, err := c.send(ctx, &cmd, time.Time{}, w)
 	if err != nil || refused.Refused() {
@@ -36,7 +36,7 @@ func (c *Client) Do(ctx context.Context, cmd domain.Command) (domain.Outcome, er
 			if errors.As(err, &unsent) && unsent.Asked && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return unsent.Outcome(), nil
 			}
-			return domain.Outcome{}, err
+			return wire.Outcome{}, err
 		}
 		a = <-w.answers // on its way already
 	}
@@ -51,7 +51,7 @@ func (c *Client) Do(ctx context.Context, cmd domain.Command) (domain.Outcome, er
 //
 // fn must return at once: it runs on the goroutine that reads all answers. It may send the next command as long as fewer
 // than MaxPending commands are under way.
-func (c *Client) DoAsync(ctx context.Context, cmd domain.Command, fn func(domain.Outcome, error)) error {
+func (c *Client) DoAsync(ctx context.Context, cmd wire.Command, fn func(wire.Outcome, error)) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(c.opts.Timeout)
@@ -71,10 +71,10 @@ func (c *Client) DoAsync(ctx context.Context, cmd domain.Command, fn func(domain
 }
 
 // send checks, encodes and hands in a command. A refusal says that the command is invalid: nothing was sent.
-func (c *Client) send(ctx context.Context, cmd *domain.Command, deadline time.Time, to coalesce.Receiver) (coalesce.Ticket, domain.Outcome, error) {
+func (c *Client) send(ctx context.Context, cmd *wire.Command, deadline time.Time, to coalesce.Receiver) (coalesce.Ticket, wire.Outcome, error) {
 	c.name(cmd)
 	if c.dead.Load() {
-		return coalesce.Ticket{}, domain.Outcome{}, &NotSentError{ID: cmd.ID, Cause: ErrClosed}
+		return coalesce.Ticket{}, wire.Outcome{}, &NotSentError{ID: cmd.ID, Cause: ErrClosed}
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
@@ -86,40 +86,27 @@ func (c *Client) send(ctx context.Context, cmd *domain.Command, deadline time.Ti
 	l := coalesce.Line{ID: cmd.ID, JSON: line, Deadline: deadline, To: to}
 	if subject := endpoint(cmd.Type); subject != "" {
 		ticket, err := c.lines.Request(ctx, subject, l)
-		return ticket, domain.Outcome{}, err
+		return ticket, wire.Outcome{}, err
 	}
 	log, err := c.finder.log(ctx)
 	if err != nil {
-		return coalesce.Ticket{}, domain.Outcome{}, &NotSentError{ID: cmd.ID, Cause: err}
+		return coalesce.Ticket{}, wire.Outcome{}, &NotSentError{ID: cmd.ID, Cause: err}
 	}
 	ticket, err := c.lines.Send(ctx, topology.LaneOf(cmd.Campaign, log.lanes), l)
-	return ticket, domain.Outcome{}, err
+	return ticket, wire.Outcome{}, err
 }
 
 // endpoint is the micro service's subject for a command that is not published to a lane from here: commands with a code,
 // because the service knows the lane of a code, and those of operators, because the subject that takes them of many
 // campaigns gives whoever may publish there an operator's rights.
-func endpoint(t domain.CommandType) string {
-	switch t {
-	case domain.Redeem, domain.Rollback, domain.Void, domain.Extend:
-		return "scrip." + t.String()
-	case domain.CreateCampaign:
-		return "scrip.campaign.create"
-	case domain.UpdateCampaign:
-		return "scrip.campaign.update"
-	case domain.PauseCampaign:
-		return "scrip.campaign.pause"
-	case domain.ResumeCampaign:
-		return "scrip.campaign.resume"
-	case domain.EndCampaign:
-		return "scrip.campaign.end"
-	case domain.ImportCodes:
-		return "scrip.codes.import"
+func endpoint(t wire.CommandType) string {
+	if spec := t.Spec(); spec.Endpoint != "" && !spec.NamesCampaign() {
+		return "scrip." + spec.Endpoint
 	}
 	return ""
 }
 
-func (c *Client) name(cmd *domain.Command) {
+func (c *Client) name(cmd *wire.Command) {
 	if cmd.ID == "" {
 		cmd.ID = uuid.Must(uuid.NewV7()).String() // fails only without a source of randomness
 	}
@@ -128,22 +115,22 @@ func (c *Client) name(cmd *domain.Command) {
 // encode appends the command's line. What the lane would refuse it may refuse; here is stopped what could not be
 // answered (an id no outcome can carry) or would not arrive as it was given: bytes that are not UTF-8, which JSON cannot
 // hold, and raw JSON with line breaks, which would become several commands.
-func encode(dst []byte, cmd *domain.Command) ([]byte, error) {
-	raw := len(cmd.Attributes) > 0 || cmd.Type == domain.CreateCampaign || cmd.Type == domain.UpdateCampaign || len(cmd.Codes) > 0
-	if !raw && plain(cmd.ID, domain.MaxCommandID) {
+func encode(dst []byte, cmd *wire.Command) ([]byte, error) {
+	raw := len(cmd.Attributes) > 0 || cmd.Type == wire.CreateCampaign || cmd.Type == wire.UpdateCampaign || len(cmd.Codes) > 0
+	if !raw && plain(cmd.ID, wire.MaxCommandID) {
 		for _, s := range [...]string{cmd.Campaign, cmd.CustomerID, cmd.Code, cmd.OrderID, cmd.Reason, cmd.Kind} {
 			if !utf8.ValidString(s) {
 				return dst, fmt.Errorf("%q is not valid UTF-8", s)
 			}
 		}
-		if dst = cmd.AppendJSON(dst); len(dst) <= domain.MaxLine {
+		if dst = cmd.AppendJSON(dst); len(dst) <= wire.MaxLine {
 			return dst, nil
 		}
 	} else {
 		dst = cmd.AppendJSON(dst)
 	}
-	var parsed domain.Command
-	if err := domain.ParseCommand(dst, domain.Defaults{}, &parsed); err != nil {
+	var parsed wire.Command
+	if err := wire.ParseCommand(dst, wire.Defaults{}, &parsed); err != nil {
 		return dst, err
 	}
 	if bytes.IndexByte(dst, '\n') >= 0 {
@@ -162,9 +149,9 @@ func plain(s string, most int) bool {
 	return len(s) > 0 && len(s) <= most
 }
 
-func invalid(cmd *domain.Command, err error) domain.Outcome {
-	return domain.Outcome{
-		ID: cmd.ID, Status: domain.StatusRefused, Refusal: domain.Invalid, Campaign: cmd.Campaign, Message: err.Error(),
+func invalid(cmd *wire.Command, err error) wire.Outcome {
+	return wire.Outcome{
+		ID: cmd.ID, Status: wire.StatusRefused, Refusal: wire.Invalid, Campaign: cmd.Campaign, Message: err.Error(),
 	}
 }
 
@@ -174,13 +161,13 @@ type answer struct {
 }
 
 // outcome parses an answer. It runs in the caller's goroutine: the one that reads answers has enough to do.
-func (a answer) outcome(id string) (domain.Outcome, error) {
+func (a answer) outcome(id string) (wire.Outcome, error) {
 	if a.err != nil {
-		return domain.Outcome{}, a.err
+		return wire.Outcome{}, a.err
 	}
-	out, err := domain.ParseOutcome(a.line)
+	out, err := wire.ParseOutcome(a.line)
 	if err != nil {
-		return domain.Outcome{}, &UnknownError{ID: id, Cause: err}
+		return wire.Outcome{}, &UnknownError{ID: id, Cause: err}
 	}
 	return out, nil
 }
@@ -198,7 +185,7 @@ var (
 
 // callback receives the answer of an asynchronous call.
 type callback struct {
-	fn func(domain.Outcome, error)
+	fn func(wire.Outcome, error)
 	id string
 }
 

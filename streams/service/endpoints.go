@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/replyto"
 )
 
@@ -17,41 +17,33 @@ type endpoint struct {
 	subject string
 	takes   string // for people who look at the service's description
 
-	command domain.CommandType // what a request on it asks for; NoCommand = a query
-	named   bool               // the subject's last token is the campaign
+	command wire.CommandType // what a request on it asks for; NoCommand = a query
+	named   bool             // the subject's last token is the campaign
 	query   *queryKind
 	busy    bool // many requests come at once, or large ones; see pendingLimits
 }
 
-var endpoints = []endpoint{
-	forCampaign(domain.Claim, "customer_id, attributes"),
-	forCampaign(domain.Remind, "customer_id, kind, before"),
-	forCampaign(domain.Unremind, "customer_id, kind, before"),
-	command(domain.Redeem, "redeem", "code, order_id, customer_id, campaign"),
-	command(domain.Rollback, "rollback", "code, order_id, customer_id, campaign"),
-	command(domain.Void, "void", "code, reason, campaign"),
-	command(domain.Extend, "extend", "code, expires_at, campaign"),
-	command(domain.CreateCampaign, "campaign.create", "campaign, codes, and any other setting"),
-	command(domain.UpdateCampaign, "campaign.update", "campaign, and any setting"),
-	command(domain.PauseCampaign, "campaign.pause", "campaign"),
-	command(domain.ResumeCampaign, "campaign.resume", "campaign"),
-	command(domain.EndCampaign, "campaign.end", "campaign"),
-	command(domain.ImportCodes, "codes.import", "campaign, codes"),
-	queryOn("coupon.validate", validateCoupon),
-	queryOn("coupon.show", showCoupon),
-	queryOn("customer.show", showCustomer),
-	queryOn("campaign.show", showCampaign),
-	queryOn("campaign.list", listCampaigns),
-}
+// endpoints are those of the table of commands and the queries.
+var endpoints = func() (all []endpoint) {
+	for c := range wire.Commands() {
+		if c.Spec().Endpoint != "" {
+			all = append(all, command(c))
+		}
+	}
+	return append(all,
+		queryOn("coupon.validate", validateCoupon),
+		queryOn("coupon.show", showCoupon),
+		queryOn("customer.show", showCustomer),
+		queryOn("campaign.show", showCampaign),
+		queryOn("campaign.list", listCampaigns),
+	)
+}()
 
-func forCampaign(t domain.CommandType, takes string) endpoint {
-	return endpoint{name: t.String(), subject: "scrip." + t.String() + ".*", takes: takes, command: t, named: true, busy: true}
-}
-
-func command(t domain.CommandType, subject, takes string) endpoint {
+func command(t wire.CommandType) endpoint {
+	spec := t.Spec()
 	return endpoint{
-		name: strings.ReplaceAll(subject, ".", "-"), subject: "scrip." + subject, takes: takes, command: t,
-		busy: t == domain.Redeem || t == domain.Rollback || t == domain.ImportCodes,
+		name: strings.ReplaceAll(strings.TrimSuffix(spec.Endpoint, ".*"), ".", "-"), subject: "scrip." + spec.Endpoint, takes: spec.Takes(),
+		command: t, named: spec.NamesCampaign(), busy: spec.Busy,
 	}
 }
 
@@ -76,7 +68,7 @@ func (s *Service) handle(number int, m *nats.Msg) {
 	req := &request{service: s, endpoint: e, number: number, reply: m.Reply, start: time.Now()}
 	timeout, problem := timeoutOf(m.Header.Get(HeaderTimeout), s.opts.Timeout)
 	if problem != nil {
-		req.refuse(&domain.Outcome{Refusal: domain.Invalid, Message: problem.Error()})
+		req.refuse(&wire.Outcome{Refusal: wire.Invalid, Message: problem.Error()})
 		return
 	}
 	req.deadline = req.start.Add(timeout)
@@ -98,7 +90,7 @@ func timeoutOf(header string, otherwise time.Duration) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(header)
 	if err != nil || d <= 0 || d > MaxTimeout {
-		return 0, &domain.InvalidError{Field: HeaderTimeout, Message: "must be a duration above 0 and up to " + MaxTimeout.String() + ", such as 3s"}
+		return 0, &wire.InvalidError{Field: HeaderTimeout, Message: "must be a duration above 0 and up to " + MaxTimeout.String() + ", such as 3s"}
 	}
 	return d, nil
 }
@@ -126,8 +118,8 @@ func (r *request) respond(body []byte, result result) {
 }
 
 // refuse answers a request that goes no further.
-func (r *request) refuse(out *domain.Outcome) {
-	out.Status = domain.StatusRefused
+func (r *request) refuse(out *wire.Outcome) {
+	out.Status = wire.StatusRefused
 	r.respond(out.AppendJSON(nil), refused)
 }
 
@@ -139,7 +131,7 @@ func (r *request) fail(why error) {
 		return
 	}
 	description := oneLine(why.Error())
-	o := domain.Outcome{ID: r.id, Message: description}
+	o := wire.Outcome{ID: r.id, Message: description}
 	msg := &nats.Msg{
 		Subject: r.reply,
 		Header: nats.Header{

@@ -148,13 +148,37 @@ func TestTheDomainIsPure(t *testing.T) {
 			switch {
 			case layer(i) == "domain":
 			case layer(i) != "" || strings.Contains(strings.Split(i, "/")[0], "."):
-				t.Errorf("%s imports %s: the domain stands on the standard library alone", p.ImportPath, i)
+				t.Errorf("%s imports %s: the domain depends on the standard library alone", p.ImportPath, i)
 			case slices.ContainsFunc(impure, func(bad string) bool { return i == bad }):
 				t.Errorf("%s imports %s: the domain has no I/O, no clock, no goroutine", p.ImportPath, i)
 			}
 		}
 		for _, name := range p.GoFiles {
 			checkPurity(t, filepath.Join(root(t), strings.TrimPrefix(p.ImportPath, module+"/"), name))
+		}
+	}
+}
+
+// TestLayersOfTheDomain: the rules know the lines, the reminders and the tables, never the other way round.
+func TestLayersOfTheDomain(t *testing.T) {
+	may := map[string][]string{
+		"domain":          {"domain/code", "domain/reminder", "domain/siphash", "domain/table", "domain/wire"},
+		"domain/reminder": {"domain/table", "domain/wire"},
+		"domain/wire":     {"domain/code"},
+		"domain/table":    {},
+		"domain/code":     {},
+		"domain/siphash":  {},
+	}
+	for _, p := range list(t, "./domain/...") {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		allowed, known := may[name]
+		if !known {
+			t.Errorf("%s has no place in the layers of the domain", name)
+		}
+		for _, i := range p.Imports {
+			if layer(i) == "domain" && !slices.Contains(allowed, strings.TrimPrefix(i, module+"/")) {
+				t.Errorf("%s imports %s", name, i)
+			}
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"hash/maphash"
 	"sort"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Fold is the state of a whole log as its lines tell it.
@@ -13,12 +13,12 @@ type Fold struct {
 	Campaigns  map[string]*Campaign
 	Violations []string // promises that the log breaks, in the order found
 	Events     int
-	Rejected   int                                  // dead letters
-	Untold     int                                  // reminders that fired and are not on SCRIP_RMD yet
-	Refused    map[string]map[domain.Refusal]uint64 // by campaign
-	Firings    []Firing                             // what fell due, lane by lane in the order of the log
-	Falls      []Fall                               // of coupons, likewise
-	Tellings   []Telling                            // the messages of SCRIP_RMD, likewise
+	Rejected   int                                // dead letters
+	Untold     int                                // reminders that fired and are not on SCRIP_RMD yet
+	Refused    map[string]map[wire.Refusal]uint64 // by campaign
+	Firings    []Firing                           // what fell due, lane by lane in the order of the log
+	Falls      []Fall                             // of coupons, likewise
+	Tellings   []Telling                          // the messages of SCRIP_RMD, likewise
 
 	codes   map[string]string // generated code → campaign/n
 	numbers map[uint32]string // campaign number → campaign
@@ -30,11 +30,11 @@ type Fold struct {
 type Campaign struct {
 	Name      string
 	Status    string
-	Settings  domain.Settings
+	Settings  wire.Settings
 	Codes     uint32 // to hand out
-	Created   domain.Instant
+	Created   wire.Instant
 	Coupons   []*Coupon // n-1 → coupon
-	Through   domain.Instant
+	Through   wire.Instant
 	Reminders []Reminder // r-1 → reminder
 
 	imported map[string]bool
@@ -49,8 +49,8 @@ type Coupon struct {
 	N           uint32
 	Code        string
 	Customer    string
-	ClaimedAt   domain.Instant
-	Own         domain.Instant // expiry of its own; 0 = the campaign's
+	ClaimedAt   wire.Instant
+	Own         wire.Instant // expiry of its own; 0 = the campaign's
 	Voided      bool
 	Count       uint32
 	Redemptions []*Redemption
@@ -61,13 +61,13 @@ type Coupon struct {
 // Redemption is one use of a coupon.
 type Redemption struct {
 	Order        string
-	At           domain.Instant
-	RolledBackAt domain.Instant
+	At           wire.Instant
+	RolledBackAt wire.Instant
 }
 
 // NewFold returns the fold of an empty log.
 func NewFold() *Fold {
-	f := &Fold{Campaigns: map[string]*Campaign{}, Refused: map[string]map[domain.Refusal]uint64{}, codes: map[string]string{},
+	f := &Fold{Campaigns: map[string]*Campaign{}, Refused: map[string]map[wire.Refusal]uint64{}, codes: map[string]string{},
 		numbers: map[uint32]string{}, lanes: map[int]*lane{}}
 	f.begin(0)
 	return f
@@ -94,7 +94,7 @@ func (f *Fold) Holders(campaign string) map[string]string {
 }
 
 // Expires is when a coupon falls, Never if it does not.
-func (c *Campaign) Expires(k *Coupon) domain.Instant {
+func (c *Campaign) Expires(k *Coupon) wire.Instant {
 	if k.Own != 0 {
 		return k.Own
 	}
@@ -105,13 +105,13 @@ func (c *Campaign) Expires(k *Coupon) domain.Instant {
 func (c *Campaign) StatusOf(k *Coupon) string {
 	switch {
 	case k.Voided:
-		return domain.StatusVoided
+		return wire.StatusVoided
 	case k.Count >= c.Settings.MaxRedemptions:
-		return domain.StatusRedeemed
+		return wire.StatusRedeemed
 	case c.Expires(k) <= c.Through:
-		return domain.StatusExpired
+		return wire.StatusExpired
 	}
-	return domain.StatusClaimed
+	return wire.StatusClaimed
 }
 
 // ByStatus counts all coupons.
@@ -135,34 +135,26 @@ func (f *Fold) Names() []string {
 	return names
 }
 
-// once are the events that tell of an accepted command: an id has one of them at most. An expire may be accepted again,
-// for more; what else happens beside carries the id too.
-var once = map[domain.EventType]bool{
-	domain.CampaignUpdated: true, domain.CampaignPausedEvent: true, domain.CampaignResumed: true, domain.CampaignEndedEvent: true,
-	domain.CodesImported: true, domain.CouponClaimed: true, domain.CouponRedeemed: true, domain.CouponRolledBack: true,
-	domain.CouponVoided: true, domain.CouponExtended: true, domain.ReminderSet: true,
-}
-
 // Apply folds one event. where names its place for a violation, as %s writes it.
-func (f *Fold) Apply(where any, ev *domain.Event) {
+func (f *Fold) Apply(where any, ev *wire.Event) {
 	f.Events++
 	if ev.At < f.clock {
 		f.blame("%s: %s of %s, after an event of %s: lane time ran back", where, ev.Type, ev.At, f.clock)
 	}
 	f.clock = max(f.clock, ev.At)
 	switch ev.Type {
-	case domain.CommandsRefused:
+	case wire.CommandsRefused:
 		if f.Refused[ev.Campaign] == nil {
-			f.Refused[ev.Campaign] = map[domain.Refusal]uint64{}
+			f.Refused[ev.Campaign] = map[wire.Refusal]uint64{}
 		}
 		for _, r := range ev.Refused {
 			f.Refused[ev.Campaign][r.Refusal] += r.Count
 		}
 		return
-	case domain.CommandRejected:
+	case wire.CommandRejected:
 		f.Rejected++
 		return
-	case domain.CampaignCreated:
+	case wire.CampaignCreated:
 		if f.Campaigns[ev.Campaign] != nil {
 			f.blame("%s: campaign %s is created twice", where, ev.Campaign)
 			return
@@ -184,18 +176,24 @@ func (f *Fold) Apply(where any, ev *domain.Event) {
 		f.blame("%s: %s of campaign %s, which was never created", where, ev.Type, ev.Campaign)
 		return
 	}
-	// What a rollback sets again carries the rollback's id.
-	if once[ev.Type] && (ev.Type != domain.ReminderSet || ev.CustomerID != "") {
-		if !c.accept(ev.ID) {
-			f.blame("%s: id %s is accepted twice in %s", where, ev.ID, c.Name)
+	// An expire of the scheduler may be accepted again, for more; the ids of commands of people are unique.
+	if cmd := ev.Accepts(); cmd != wire.NoCommand && cmd.Spec().Scope != wire.ScopeScheduler && !c.accept(ev.ID) {
+		f.blame("%s: id %s is accepted twice in %s", where, ev.ID, c.Name)
+	}
+	if ev.Type.ChangesCoupon() {
+		if ev.N == 0 || int(ev.N) > len(c.Coupons) {
+			f.blame("%s: %s of coupon %d of %s, which was never claimed", where, ev.Type, ev.N, c.Name)
+			return
 		}
+		f.changed(where, c, c.Coupons[ev.N-1], ev)
+		return
 	}
 	switch ev.Type {
-	case domain.CampaignSoldOut:
+	case wire.CampaignSoldOut:
 		if len(c.Coupons) != int(c.Codes) {
 			f.blame("%s: %s is sold out with %d of %d coupons handed out", where, c.Name, len(c.Coupons), c.Codes)
 		}
-	case domain.CampaignUpdated:
+	case wire.CampaignUpdated:
 		if c.Settings.Codes > ev.Settings.Codes {
 			f.blame("%s: the codes of %s shrink", where, c.Name)
 		}
@@ -205,13 +203,13 @@ func (f *Fold) Apply(where any, ev *domain.Event) {
 		c.Settings = ev.Settings
 		c.Settings.Benefit = append([]byte(nil), ev.Settings.Benefit...)
 		c.replanAll()
-	case domain.CampaignPausedEvent:
+	case wire.CampaignPausedEvent:
 		c.Status = "paused"
-	case domain.CampaignResumed:
+	case wire.CampaignResumed:
 		c.Status = "active"
-	case domain.CampaignEndedEvent:
+	case wire.CampaignEndedEvent:
 		c.Status = "ended"
-	case domain.CodesImported:
+	case wire.CodesImported:
 		for _, code := range ev.Codes {
 			if c.imported[code] {
 				f.blame("%s: code %s is imported twice", where, code)
@@ -219,15 +217,9 @@ func (f *Fold) Apply(where any, ev *domain.Event) {
 			c.imported[code] = true
 		}
 		c.Codes += uint32(len(ev.Codes))
-	case domain.CouponClaimed:
+	case wire.CouponClaimed:
 		f.claimed(where, c, ev)
-	case domain.CouponRedeemed, domain.CouponRolledBack, domain.CouponVoided, domain.CouponExtended:
-		if ev.N == 0 || int(ev.N) > len(c.Coupons) {
-			f.blame("%s: %s of coupon %d of %s, which was never claimed", where, ev.Type, ev.N, c.Name)
-			return
-		}
-		f.changed(where, c, c.Coupons[ev.N-1], ev)
-	case domain.CouponsExpired:
+	case wire.CouponsExpired:
 		if ev.Through > ev.At {
 			f.blame("%s: %s expires through %s, which lies ahead of %s", where, c.Name, ev.Through, ev.At)
 		}
@@ -239,15 +231,20 @@ func (f *Fold) Apply(where any, ev *domain.Event) {
 		}
 		c.Through = ev.Through
 		f.Falls = append(f.Falls, Fall{Campaign: c.Name, At: ev.At, Through: ev.Through, Count: ev.Count})
-	case domain.ReminderSet, domain.ReminderCancelled, domain.RemindersDue:
+	case wire.ReminderSet, wire.ReminderCancelled, wire.RemindersDue:
 		f.reminded(where, c, ev)
+	default:
+		f.blame("%s: %s", where, unchecked(ev.Type))
 	}
 }
+
+// unchecked is the violation of an event that this fold has no rule for: no event may pass without one.
+func unchecked(t wire.EventType) string { return fmt.Sprintf("%s is not checked", t) }
 
 // Fall is one coupons.expired event.
 type Fall struct {
 	Campaign    string
-	At, Through domain.Instant
+	At, Through wire.Instant
 	Count       uint64
 }
 
@@ -266,7 +263,7 @@ func (c *Campaign) accept(id string) bool {
 var seed = maphash.MakeSeed()
 
 // falling counts the coupons whose status turns to expired when the watermark rises.
-func (c *Campaign) falling(through domain.Instant) (n uint64) {
+func (c *Campaign) falling(through wire.Instant) (n uint64) {
 	for _, k := range c.Coupons {
 		if at := c.Expires(k); at > c.Through && at <= through && !k.Voided && k.Count < c.Settings.MaxRedemptions {
 			n++
@@ -284,7 +281,7 @@ func (c *Campaign) byStatus() map[string]int {
 }
 
 // claimed checks promises 1 and 2: one holder per code, one coupon per customer and id.
-func (f *Fold) claimed(where any, c *Campaign, ev *domain.Event) {
+func (f *Fold) claimed(where any, c *Campaign, ev *wire.Event) {
 	if int(ev.N) != len(c.Coupons)+1 {
 		f.blame("%s: coupon %d of %s follows %d", where, ev.N, c.Name, len(c.Coupons))
 	}
@@ -315,9 +312,9 @@ func (f *Fold) claimed(where any, c *Campaign, ev *domain.Event) {
 }
 
 // changed checks promise 3: redeemed neither too late nor too often.
-func (f *Fold) changed(where any, c *Campaign, k *Coupon, ev *domain.Event) {
+func (f *Fold) changed(where any, c *Campaign, k *Coupon, ev *wire.Event) {
 	switch ev.Type {
-	case domain.CouponRedeemed:
+	case wire.CouponRedeemed:
 		if k.Voided || ev.At >= c.Expires(k) || k.Count >= c.Settings.MaxRedemptions || c.Status == "paused" {
 			f.blame("%s: coupon %d of %s is redeemed while %s (expires %s, %d of %d uses)", where, k.N, c.Name, c.StatusOf(k), c.Expires(k), k.Count, c.Settings.MaxRedemptions)
 		}
@@ -331,7 +328,7 @@ func (f *Fold) changed(where any, c *Campaign, k *Coupon, ev *domain.Event) {
 		}
 		k.Count++
 		k.Redemptions = append(k.Redemptions, &Redemption{Order: ev.OrderID, At: ev.At})
-	case domain.CouponRolledBack:
+	case wire.CouponRolledBack:
 		k.Count--
 		found := false
 		for i := len(k.Redemptions) - 1; i >= 0 && !found; i-- {
@@ -342,12 +339,12 @@ func (f *Fold) changed(where any, c *Campaign, k *Coupon, ev *domain.Event) {
 		if !found {
 			f.blame("%s: coupon %d of %s is rolled back for order %s, for which it was not redeemed", where, k.N, c.Name, ev.OrderID)
 		}
-	case domain.CouponVoided:
+	case wire.CouponVoided:
 		if k.Voided {
 			f.blame("%s: coupon %d of %s is voided twice", where, k.N, c.Name)
 		}
 		k.Voided = true
-	case domain.CouponExtended:
+	case wire.CouponExtended:
 		if k.Voided {
 			f.blame("%s: coupon %d of %s is extended, being void", where, k.N, c.Name)
 		}
@@ -356,8 +353,10 @@ func (f *Fold) changed(where any, c *Campaign, k *Coupon, ev *domain.Event) {
 		}
 		k.Own = ev.ExpiresAt
 		c.replan(k.reminders)
+	default:
+		f.blame("%s: %s", where, unchecked(ev.Type))
 	}
-	if (ev.Type == domain.CouponRedeemed || ev.Type == domain.CouponRolledBack) && ev.RedeemedCount != k.Count {
+	if (ev.Type == wire.CouponRedeemed || ev.Type == wire.CouponRolledBack) && ev.RedeemedCount != k.Count {
 		f.blame("%s: coupon %d of %s has been redeemed %d times, the event says %d", where, k.N, c.Name, k.Count, ev.RedeemedCount)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // line is what the ledger reads of an event line.
@@ -85,6 +87,14 @@ func (l *ledger) fold(raw []byte) error {
 		return nil
 	}
 	c := a.coupons[e.N]
+	if wire.EventNamed([]byte(e.Type)).ChangesCoupon() {
+		if c == nil {
+			l.blame("%s of coupon %d of %s, which was never claimed", e.Type, e.N, e.Campaign)
+			return nil
+		}
+		l.change(a, c, &e)
+		return nil
+	}
 	switch e.Type {
 	case "campaign.created", "campaign.updated":
 		a.expires = e.ExpiresAt
@@ -100,12 +110,6 @@ func (l *ledger) fold(raw []byte) error {
 		}
 		l.holders[e.Code] = e.CustomerID
 		a.coupons[e.N] = &coupon{code: e.Code, customer: e.CustomerID, expires: e.ExpiresAt}
-	case "coupon.redeemed", "coupon.rolled_back", "coupon.voided", "coupon.extended":
-		if c == nil {
-			l.blame("%s of coupon %d of %s, which nobody has claimed", e.Type, e.N, e.Campaign)
-			return nil
-		}
-		l.change(a, c, &e)
 	case "coupons.expired":
 		if e.Through != nil {
 			if a.expires != nil && e.At.Before(*e.Through) {
@@ -145,7 +149,8 @@ func (l *ledger) change(a *account, c *coupon, e *line) {
 		c.redeemed--
 	case "coupon.voided":
 		c.voids++
-	case "coupon.extended":
+	}
+	if e.ExpiresAt != nil { // the event gives the coupon an expiry of its own
 		c.expires = e.ExpiresAt
 	}
 }

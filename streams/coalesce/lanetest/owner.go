@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -30,16 +30,16 @@ type Owner struct {
 	mu       sync.Mutex
 	fault    Fault
 	held     []nats.Msg
-	decided  map[string]domain.Outcome // by lane and id
-	numbers  map[string]uint32         // coupons by campaign
+	decided  map[string]wire.Outcome // by lane and id
+	numbers  map[string]uint32       // coupons by campaign
 	messages int
 	lines    int
-	commands []domain.Command
+	commands []wire.Command
 }
 
 // Fault decides what happens to an outcome message: how many times it is sent, 0 = lost. n counts command messages
 // from 1.
-type Fault func(n int, cmds []domain.Command) (times int)
+type Fault func(n int, cmds []wire.Command) (times int)
 
 // Hold as a number of times keeps the outcomes back until Release.
 const Hold = -1
@@ -60,7 +60,7 @@ func Start(t testing.TB, nc *nats.Conn, spec topology.Spec) *Owner {
 	if err != nil {
 		t.Fatalf("making the log: %v", err)
 	}
-	o := &Owner{Log: log, nc: nc, decided: make(map[string]domain.Outcome), numbers: make(map[string]uint32)}
+	o := &Owner{Log: log, nc: nc, decided: make(map[string]wire.Outcome), numbers: make(map[string]uint32)}
 	for lane := range log.Lanes {
 		cons, err := js.OrderedConsumer(ctx, topology.CmdStream(lane), jetstream.OrderedConsumerConfig{})
 		if err != nil {
@@ -113,10 +113,10 @@ func (o *Owner) Held() int {
 }
 
 // Commands are the commands read, repeats included, in the order of their lanes.
-func (o *Owner) Commands() []domain.Command {
+func (o *Owner) Commands() []wire.Command {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return append([]domain.Command(nil), o.commands...)
+	return append([]wire.Command(nil), o.commands...)
 }
 
 // Distinct is how many different ids had an effect.
@@ -131,13 +131,13 @@ func (o *Owner) handle(lane int, msg jetstream.Msg) {
 	defer o.mu.Unlock()
 	o.messages++
 	_, _, campaign, _ := topology.ParseCommandSubject(msg.Subject())
-	var cmds []domain.Command
+	var cmds []wire.Command
 	var out []byte
 	for line := range bytes.Lines(msg.Data()) {
 		o.lines++
 		line = bytes.TrimSuffix(line, []byte{'\n'})
-		var cmd domain.Command
-		err := domain.ParseCommand(line, domain.Defaults{Campaign: campaign}, &cmd)
+		var cmd wire.Command
+		err := wire.ParseCommand(line, wire.Defaults{Campaign: campaign}, &cmd)
 		answer := o.decide(lane, &cmd, err)
 		out = append(answer.AppendJSON(out), '\n')
 		cmds = append(cmds, cmd)
@@ -160,37 +160,29 @@ func (o *Owner) handle(lane int, msg jetstream.Msg) {
 	}
 }
 
-func (o *Owner) decide(lane int, cmd *domain.Command, err error) domain.Outcome {
+func (o *Owner) decide(lane int, cmd *wire.Command, err error) wire.Outcome {
 	if err == nil && cmd.Campaign != "" && topology.LaneOf(cmd.Campaign, o.Log.Lanes) != lane {
 		err = fmt.Errorf("campaign: %s lives on another lane than %d", cmd.Campaign, lane)
 	}
 	if err != nil {
-		return domain.Outcome{ID: cmd.ID, Status: domain.StatusRefused, Refusal: domain.Invalid, Message: err.Error()}
+		return wire.Outcome{ID: cmd.ID, Status: wire.StatusRefused, Refusal: wire.Invalid, Message: err.Error()}
 	}
 	key := fmt.Sprintf("%d %s", lane, cmd.ID)
 	if was, ok := o.decided[key]; ok {
 		was.Repeat = true
 		return was
 	}
-	out := domain.Outcome{ID: cmd.ID, Campaign: cmd.Campaign, CustomerID: cmd.CustomerID, OrderID: cmd.OrderID, Status: statuses[cmd.Type]}
+	out := wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign, CustomerID: cmd.CustomerID, OrderID: cmd.OrderID, Status: cmd.Type.Spec().Status}
 	switch cmd.Type {
-	case domain.Claim:
+	case wire.Claim:
 		o.numbers[cmd.Campaign]++
 		out.N = o.numbers[cmd.Campaign]
 		out.Code = fmt.Sprintf("CODE-%d", out.N)
-	case domain.ImportCodes:
+	case wire.ImportCodes:
 		out.Count = uint64(len(cmd.Codes))
 	default:
 		out.Code = cmd.Code
 	}
 	o.decided[key] = out
 	return out
-}
-
-var statuses = map[domain.CommandType]string{
-	domain.CreateCampaign: domain.StatusCreated, domain.UpdateCampaign: domain.StatusUpdated,
-	domain.PauseCampaign: domain.StatusPaused, domain.ResumeCampaign: domain.StatusResumed,
-	domain.EndCampaign: domain.StatusEnded, domain.ImportCodes: domain.StatusImported, domain.Claim: domain.StatusClaimed,
-	domain.Redeem: domain.StatusRedeemed, domain.Rollback: domain.StatusRolledBack, domain.Void: domain.StatusVoided,
-	domain.Extend: domain.StatusExtended, domain.Remind: domain.StatusReminderSet, domain.Unremind: domain.StatusReminderCancelled,
 }

@@ -1,0 +1,100 @@
+package domain
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
+
+// A new command or event is a row of package wire. These tests fail until the lane has a rule for it.
+
+// laneWithCoupon has the campaign s with one claimed coupon.
+func laneWithCoupon(t *testing.T) *Lane {
+	l := testLane()
+	for _, cmd := range []wire.Command{
+		{Type: wire.CreateCampaign, ID: "create", Campaign: "s", Patch: wire.PatchOf(wire.DefaultSettings(5))},
+		{Type: wire.Claim, ID: "claim", Campaign: "s", CustomerID: "ann"},
+	} {
+		if _, out := l.Decide(&cmd, start, nil); out.Refused() {
+			t.Fatalf("%s: %s", cmd.Type, out.Message)
+		}
+	}
+	return l
+}
+
+func TestEveryCommandIsDecided(t *testing.T) {
+	for c := range wire.Commands() {
+		l := laneWithCoupon(t)
+		_, out := l.Decide(&wire.Command{Type: c, ID: "id", Campaign: "s", CustomerID: "ann"}, start, nil)
+		if out.Message == unknownCommand {
+			t.Errorf("no rule decides %s", c)
+		}
+	}
+	if _, out := laneWithCoupon(t).Decide(&wire.Command{Campaign: "s"}, start, nil); out.Message != unknownCommand {
+		t.Errorf("what is no command is answered %+v", out)
+	}
+}
+
+func TestEveryEventIsApplied(t *testing.T) {
+	for e := range wire.Events() {
+		if err := laneWithCoupon(t).Apply(&wire.Event{Type: e, Campaign: "s", N: 1}); errors.Is(err, errNotApplied) {
+			t.Errorf("no rule applies %s", e)
+		}
+	}
+	for _, e := range []wire.EventType{wire.NoEvent, wire.ReminderDue} {
+		l := laneWithCoupon(t)
+		before := snapshot(t, l)
+		if err := l.Apply(&wire.Event{Type: e, Campaign: "s", N: 1}); !errors.Is(err, errNotApplied) {
+			t.Errorf("%q is applied: %v", e, err)
+		}
+		if string(snapshot(t, l)) != string(before) {
+			t.Errorf("%q changes the lane", e)
+		}
+	}
+}
+
+// TestTheTableIsWhatTheLaneDoes: an accepted command is answered with the status of its row, and makes at most one event
+// that accepts it; its other events accept nothing. The scheduler's remind_due may make two.
+func TestTheTableIsWhatTheLaneDoes(t *testing.T) {
+	done := map[wire.CommandType]bool{}
+	for seed := range uint64(20) {
+		w, l := newWorld(randomChooser(seed)), testLane()
+		for range 400 {
+			cmd := w.command()
+			if cmd.Type == wire.RemindDue || cmd.Type == wire.Expire {
+				w.dueNow(l, &cmd)
+			}
+			evs, out := l.Decide(&cmd, w.now, nil)
+			w.learn(evs)
+			if out.Refused() {
+				if len(evs) != 0 {
+					t.Fatalf("%s is refused and makes %s", cmd.Type, eventTexts(evs))
+				}
+				continue
+			}
+			done[cmd.Type] = true
+			if out.Status != cmd.Type.Spec().Status {
+				t.Fatalf("%s is answered %s, its row has %s", cmd.Type, out.Status, cmd.Type.Spec().Status)
+			}
+			accepting := 0
+			for i := range evs {
+				switch evs[i].Accepts() {
+				case cmd.Type:
+					accepting++
+				case wire.NoCommand:
+				default:
+					t.Fatalf("%s makes an event that accepts %s: %s", cmd.Type, evs[i].Accepts(), eventTexts(evs))
+				}
+			}
+			if want := min(len(evs), 1); accepting != want && (cmd.Type != wire.RemindDue || accepting > 2) {
+				t.Fatalf("%s makes %d events that accept it: %s", cmd.Type, accepting, eventTexts(evs))
+			}
+		}
+	}
+	for c := range wire.Commands() {
+		if !done[c] {
+			t.Errorf("%s was never done", c)
+		}
+	}
+}
