@@ -66,6 +66,9 @@ func TestEveryEventHasARow(t *testing.T) {
 			t.Errorf("%s and %s both accept %s", other, e, s.Command)
 		}
 		accepted[s.Command] = e
+		if e != ReminderDue && (s.About == AboutCoupon || s.About == AboutReminder) && s.Change == "-" {
+			t.Errorf("%s has no name in histories", e)
+		}
 		if e.ChangesCoupon() && s.Finds&CouponRows == 0 {
 			t.Errorf("%s changes a coupon and does not find it", e)
 		}
