@@ -125,7 +125,7 @@ func checkAgainstModel(t *testing.T, rt failer, w *world, commands int) {
 	bothDecide(t, w, l, second, 30)
 }
 
-// compareView checks what show and validate say against the model.
+// compareView compares show and validate with the model.
 func compareView(t failer, l *Lane, c *mCampaign, now wire.Instant) {
 	v, ok := l.Campaign(c.name)
 	redeemed, void := 0, 0

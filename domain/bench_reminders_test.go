@@ -45,7 +45,7 @@ func BenchmarkRemindDue(b *testing.B) {
 
 // BenchmarkReminderBytes sets b.N reminders in a lane, of one campaign's opening or of coupons of which 300 fall in the same
 // minute, and prints what each costs on the heap after a collection, coupons left out: the pending reminder and the
-// accepted command that is remembered. Then how long the lane stands still for a snapshot and for the first write after
+// accepted command that is remembered. Then how long the lane stops for a snapshot and for the first write after
 // it, what writing and reading the snapshot takes (coupons included), and firing in chunks of up to 10,000.
 // Run with -benchtime 15000000x for a lane of the budget.
 func BenchmarkReminderBytes(b *testing.B) {

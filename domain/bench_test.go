@@ -18,7 +18,7 @@ const linesPerMessage = 1000
 type load struct {
 	lane     func() *Lane
 	messages []Message
-	want     string // stands in the last answer
+	want     string // is in the last answer
 }
 
 // add runs the load through a step, one message a step, on a fresh lane whenever it has been through.

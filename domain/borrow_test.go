@@ -107,7 +107,7 @@ func TestNothingOfAMessageIsKept(t *testing.T) {
 {"id":"j","type":"update_campaign","campaign":"imported","category":"toys","benefit":"free"}
 `)
 	}
-	run := func(scribbled bool) (l *Lane, told string) {
+	run := func(scribbled bool) (l *Lane, output string) {
 		l = testLane()
 		s := NewStep(l)
 		p := payload()
@@ -118,10 +118,10 @@ func TestNothingOfAMessageIsKept(t *testing.T) {
 		s.Close()
 		return l, string(replies) + string(s.Events)
 	}
-	kept, told := run(false)
-	l, toldToo := run(true)
-	if told != toldToo {
-		t.Fatalf("the answers and events are\n%s\nbut should be\n%s", toldToo, told)
+	kept, output := run(false)
+	l, scribbledOutput := run(true)
+	if output != scribbledOutput {
+		t.Fatalf("the answers and events are\n%s\nbut should be\n%s", scribbledOutput, output)
 	}
 	if !bytes.Equal(snapshot(t, l), snapshot(t, kept)) {
 		t.Fatal("the lane has kept some of the message")
@@ -137,12 +137,12 @@ func TestNothingOfAMessageIsKept(t *testing.T) {
 	x := &l.scratch
 	for i := range x.lines {
 		if x.lines[i].text != nil || x.lines[i].cmd.ID != "" || x.prepared[i].cmd != nil {
-			t.Fatalf("line %d stands in the scratch still", i)
+			t.Fatalf("line %d is still in the scratch", i)
 		}
 	}
 	for _, ev := range x.decision.events[:cap(x.decision.events)] {
 		if ev.ID != "" {
-			t.Fatalf("event %+v stands in the scratch still", ev)
+			t.Fatalf("event %+v is still in the scratch", ev)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestALineAllocatesNothing(t *testing.T) {
 		name     string
 		lane     *Lane
 		messages []Message
-		say      string
+		message  string
 	}{
 		{"claims", l, claims[5:], `"status":"claimed"`},
 		{"claims with attributes", l, attributes, `"status":"claimed"`},
@@ -219,7 +219,7 @@ func TestALineAllocatesNothing(t *testing.T) {
 				s.Close()
 				k++
 			})
-			if !bytes.Contains(replies, []byte(tc.say)) {
+			if !bytes.Contains(replies, []byte(tc.message)) {
 				t.Fatalf("answered %.200s", replies)
 			}
 			if allocs > linesPerMessage/20 {
@@ -229,8 +229,8 @@ func TestALineAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestFoldSaysWhereItStops: what could not be applied is the line after those that were, wherever it stands.
-func TestFoldSaysWhereItStops(t *testing.T) {
+// TestFoldReportsWhereItStops: the line that could not be applied is the one after those that were, wherever it is.
+func TestFoldReportsWhereItStops(t *testing.T) {
 	s := stepOn(t, 100)
 	for i := range 30 {
 		s.Add(Message{Sequence: 1, Scope: wire.ScopeTrusted, Payload: []byte(claimLine(i))}, start, nil)
@@ -253,7 +253,7 @@ func TestFoldSaysWhereItStops(t *testing.T) {
 			}
 			for i := range l.folding {
 				if l.folding[i].event.ID != "" {
-					t.Fatalf("line %d stands in the lane still", i)
+					t.Fatalf("line %d is still in the lane", i)
 				}
 			}
 		}

@@ -82,7 +82,7 @@ func TestClaim(t *testing.T) {
 			0 claim customer_id=ann
 			0 claim customer_id=ann                               => claim_limit_reached
 			0 claim customer_id=bob                               => sold_out`,
-		"a refused id is decided anew": `
+		"a refused id is decided again": `
 			0  create_campaign codes=2 opens_at=+1m
 			0  claim customer_id=ann id=a                         => claim_not_open
 			1m claim customer_id=bob id=a                         => claimed n=1
@@ -165,6 +165,6 @@ func TestValidity(t *testing.T) {
 		t.Fatalf("a coupon that would outlive the year 9999: %s", outcomeText(out))
 	}
 	if read := readLane(t, snapshot(t, l)); string(snapshot(t, read)) != string(snapshot(t, l)) {
-		t.Fatal("an odd expiry does not survive a snapshot")
+		t.Fatal("an irregular expiry does not survive a snapshot")
 	}
 }

@@ -54,7 +54,7 @@ func BenchmarkStateBytes(b *testing.B) {
 }
 
 // BenchmarkCampaignBytes makes 100,000 campaigns of 10 coupons each and prints what one costs on the heap before and
-// after its coupons are claimed, how long the lane stands still for a snapshot of them, and what writing and reading the
+// after its coupons are claimed, how long the lane stops for a snapshot of them, and what writing and reading the
 // snapshot takes per campaign. A quarter of them has an own end, as campaigns have.
 func BenchmarkCampaignBytes(b *testing.B) {
 	const campaigns, coupons = 100_000, 10

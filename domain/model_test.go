@@ -158,7 +158,7 @@ func refused(cmd *wire.Command, campaign string, r wire.Refusal) wire.Outcome {
 	return wire.Outcome{ID: cmd.ID, Campaign: campaign, Status: wire.StatusRefused, Refusal: r}
 }
 
-// find is the coupon a code stands for, nil if it is malformed, unclaimed or forged.
+// find is the coupon of a code, nil if it is malformed, unclaimed or forged.
 func (m *model) find(cmd *wire.Command) *mCoupon {
 	if c := m.campaigns[cmd.Campaign]; cmd.Campaign != "" && c != nil && c.imported {
 		for i, code := range c.codes {

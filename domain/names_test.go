@@ -10,7 +10,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// TestCampaignsAreListedByName, in pages of any size, whatever the order they were created in and how much of it was asked
+// TestCampaignsAreListedByName, in pages of any size, whatever the order they were created in and how much of it was requested
 // for in between.
 func TestCampaignsAreListedByName(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -49,7 +49,7 @@ func TestCampaignsAreListedByName(t *testing.T) {
 			rt.Fatalf("%d campaigns are listed, %d there are", len(got), len(want))
 		}
 		if after := want[n/2] + "!"; len(l.List(after, 1)) != 1 || l.List(after, 1)[0].Campaign <= after {
-			rt.Fatalf("behind %s stands %+v", after, l.List(after, 1))
+			rt.Fatalf("after %s comes %+v", after, l.List(after, 1))
 		}
 	})
 }

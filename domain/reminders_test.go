@@ -47,7 +47,7 @@ func decided(t testing.TB, l *Lane, cmd wire.Command, at wire.Instant, status st
 }
 
 // TestManyRemindersAreFoundAgain: where there are too many to look through, and after a snapshot, a customer's reminder is
-// still the one that was set, and nobody else's.
+// still the one that was set, and no other customer's.
 func TestManyRemindersAreFoundAgain(t *testing.T) {
 	const customers = 1000
 	l := remindersLane(t, customers)
@@ -96,7 +96,7 @@ func TestManyRemindersAreFoundAgain(t *testing.T) {
 				due := wire.Command{Type: wire.RemindDue, Campaign: "c", Kind: wire.KindExpires, DueAt: next, ThroughR: part.LastR}
 				out := decided(t, l, due, next, wire.StatusReminderSet)
 				if out.Count != part.Subscriptions || out.Count == 0 {
-					t.Fatalf("%d fire, asked for %d", out.Count, part.Subscriptions)
+					t.Fatalf("%d fire, requested %d", out.Count, part.Subscriptions)
 				}
 				fired += out.Count
 			}
@@ -145,7 +145,7 @@ func TestGraceMayChange(t *testing.T) {
 	}
 }
 
-// TestReminderNumbersEnd: numbers have 32 bits; whoever asks for one more is told so, and a log that has one is not folded.
+// TestReminderNumbersEnd: numbers have 32 bits; a request for one more is refused, and a log that has one is not folded.
 func TestReminderNumbersEnd(t *testing.T) {
 	l := remindersLane(t, 1)
 	c := l.campaigns["o"]

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// A script tells a story, one command a line: what is given, and behind => what must be answered.
+// A script has one command a line: what is given, and after => the expected answer.
 //
 //	0    create_campaign codes=2 expires_at=+1h
 //	1m   claim customer_id=ann                    => claimed n=1 expires_at=+1h
@@ -19,7 +19,7 @@ import (
 //
 // First the time since the start, then the type and its fields; times beginning with + are since the start too, and $2
 // is the code of coupon 2 of the campaign (s if none is given; $t2 is that of t). A line without => must not be refused. Behind =>
-// stands the status or refusal, then fields of the answer, "repeat" if it must be one, and events=… for the types of the
+// is the status or refusal, then fields of the answer, "repeat" if it must be one, and events=… for the types of the
 // events made, without their common beginning.
 type script struct {
 	t     *testing.T
@@ -46,8 +46,8 @@ func (s *script) run(text string) {
 
 func (s *script) line(line string) {
 	s.t.Helper()
-	ask, want, checked := strings.Cut(line, "=>")
-	words := strings.Fields(ask)
+	given, want, checked := strings.Cut(line, "=>")
+	words := strings.Fields(given)
 	offset, err := time.ParseDuration(words[0])
 	if err != nil {
 		s.t.Fatalf("%s: %v", line, err)

@@ -192,7 +192,7 @@ func TestReadLaneRefuses(t *testing.T) {
 		name string
 		o    LaneOptions
 		raw  []byte
-		say  string
+		want string
 	}{
 		{"another key", LaneOptions{Lane: 0, Lanes: 1, Key: other}, raw, "another code key"},
 		{"another lane", LaneOptions{Lane: 1, Lanes: 2, Key: testKey}, raw, "it is of lane 0 of 1"},
@@ -207,8 +207,8 @@ func TestReadLaneRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := ReadLane(tc.o, bytes.NewReader(tc.raw))
-			if err == nil || !strings.Contains(err.Error(), tc.say) {
-				t.Fatalf("got %v, want an error with %q", err, tc.say)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("got %v, want an error with %q", err, tc.want)
 			}
 			if errors.Is(err, ErrNewerSnapshot) {
 				t.Fatal("it is not a newer format")
@@ -258,14 +258,14 @@ func TestReadLaneReadsTheFormatBefore(t *testing.T) {
 	}
 }
 
-// hugeCount is a snapshot that says it has a billion claims and ends there.
+// hugeCount is a snapshot that claims to have a billion claims and ends there.
 func hugeCount(t *testing.T) []byte {
 	l := testLane()
 	s := wire.DefaultSettings(wire.MaxCodes)
 	create := wire.Command{Type: wire.CreateCampaign, ID: "c", Campaign: "c", Patch: wire.PatchOf(s)}
 	l.Decide(&create, start, nil)
 	raw := snapshot(t, l)
-	// Behind the claims: number of odd expiries, acts (one), reminders, cancelled reminders, sum.
+	// Behind the claims: number of irregular expiries, acts (one), reminders, cancelled reminders, sum.
 	at := len(raw) - sha256.Size - 4 - 4 - 26 - 4 - 4 - 4
 	binary.LittleEndian.PutUint32(raw[at:], wire.MaxCodes)
 	return raw[:at+4]

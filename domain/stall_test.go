@@ -14,26 +14,26 @@ import (
 func TestMoreRedemptionsIndexLittleAtOnce(t *testing.T) {
 	s := newScript(t)
 	l := s.lane
-	ask := func(cmd wire.Command) wire.Outcome {
+	decide := func(cmd wire.Command) wire.Outcome {
 		t.Helper()
 		_, out := l.Decide(&cmd, start.Add(time.Minute), nil)
 		return out
 	}
 	const coupons = 3 * orderedAtOnce
-	if out := ask(wire.Command{Type: wire.CreateCampaign, ID: "a", Campaign: "s", Patch: wire.PatchOf(wire.DefaultSettings(coupons))}); out.Refused() {
+	if out := decide(wire.Command{Type: wire.CreateCampaign, ID: "a", Campaign: "s", Patch: wire.PatchOf(wire.DefaultSettings(coupons))}); out.Refused() {
 		t.Fatal(out)
 	}
 	codes := make([]string, coupons)
 	for i := range codes {
-		codes[i] = ask(wire.Command{Type: wire.Claim, ID: fmt.Sprint("c", i), Campaign: "s", CustomerID: fmt.Sprint(i)}).Code
-		if out := ask(wire.Command{Type: wire.Redeem, ID: fmt.Sprint("r", i), Code: codes[i], OrderID: fmt.Sprint("o", i)}); out.Refused() {
+		codes[i] = decide(wire.Command{Type: wire.Claim, ID: fmt.Sprint("c", i), Campaign: "s", CustomerID: fmt.Sprint(i)}).Code
+		if out := decide(wire.Command{Type: wire.Redeem, ID: fmt.Sprint("r", i), Code: codes[i], OrderID: fmt.Sprint("o", i)}); out.Refused() {
 			t.Fatal(out)
 		}
 	}
 	var p wire.Patch
 	p.MaxRedemptions = 9
 	p.Set("max_redemptions")
-	if out := ask(wire.Command{Type: wire.UpdateCampaign, ID: "u", Campaign: "s", Patch: p}); out.Refused() {
+	if out := decide(wire.Command{Type: wire.UpdateCampaign, ID: "u", Campaign: "s", Patch: p}); out.Refused() {
 		t.Fatal(out)
 	}
 	x := l.campaigns["s"].indexes
@@ -42,10 +42,10 @@ func TestMoreRedemptionsIndexLittleAtOnce(t *testing.T) {
 	}
 	for i, code := range codes {
 		before := x.ordered
-		if out := ask(wire.Command{Type: wire.Redeem, ID: fmt.Sprint("again", i), Code: code, OrderID: fmt.Sprint("o", i)}); !out.Repeat {
+		if out := decide(wire.Command{Type: wire.Redeem, ID: fmt.Sprint("again", i), Code: code, OrderID: fmt.Sprint("o", i)}); !out.Repeat {
 			t.Fatalf("redemption %d for the same order: %+v", i, out)
 		}
-		if out := ask(wire.Command{Type: wire.Redeem, ID: fmt.Sprint("more", i), Code: code, OrderID: fmt.Sprint("p", i)}); out.Refused() || out.Repeat {
+		if out := decide(wire.Command{Type: wire.Redeem, ID: fmt.Sprint("more", i), Code: code, OrderID: fmt.Sprint("p", i)}); out.Refused() || out.Repeat {
 			t.Fatalf("redemption %d for another order: %+v", i, out)
 		}
 		if done := x.ordered - before; done > 8*orderedAtOnce {
@@ -56,7 +56,7 @@ func TestMoreRedemptionsIndexLittleAtOnce(t *testing.T) {
 		t.Errorf("the index knows of %d of %d acts", x.ordered, l.campaigns["s"].acts.Len())
 	}
 	for i, code := range codes {
-		if out := ask(wire.Command{Type: wire.Redeem, ID: fmt.Sprint("third", i), Code: code, OrderID: fmt.Sprint("p", i)}); !out.Repeat {
+		if out := decide(wire.Command{Type: wire.Redeem, ID: fmt.Sprint("third", i), Code: code, OrderID: fmt.Sprint("p", i)}); !out.Repeat {
 			t.Fatalf("redemption %d for the same order, by the index: %+v", i, out)
 		}
 	}

@@ -69,7 +69,7 @@ func TestMessageLimits(t *testing.T) {
 	for _, tc := range []struct {
 		name, payload string
 		answers       int
-		say           string // "" = all are claimed
+		message       string // "" = all are claimed
 	}{
 		{"one line", claimLine(1), 1, ""},
 		{"a trailing newline", claimLine(1) + "\n", 1, ""},
@@ -96,13 +96,13 @@ func TestMessageLimits(t *testing.T) {
 			}
 			for i, out := range outs {
 				switch {
-				case tc.say == "" && out.Status != wire.StatusClaimed:
+				case tc.message == "" && out.Status != wire.StatusClaimed:
 					t.Fatalf("answer %d: %s", i, outcomeText(out))
-				case tc.say != "" && (out.Refusal != wire.Invalid || !strings.Contains(out.Message, tc.say)):
-					t.Fatalf("answer %d: %s, want %q", i, outcomeText(out), tc.say)
+				case tc.message != "" && (out.Refusal != wire.Invalid || !strings.Contains(out.Message, tc.message)):
+					t.Fatalf("answer %d: %s, want %q", i, outcomeText(out), tc.message)
 				}
 			}
-			if tc.say != "" && (evs[0].Type != wire.CommandRejected || evs[0].Line != 0 || evs[0].Sequence != 9 || evs[0].Reason != outs[0].Message) {
+			if tc.message != "" && (evs[0].Type != wire.CommandRejected || evs[0].Line != 0 || evs[0].Sequence != 9 || evs[0].Reason != outs[0].Message) {
 				t.Fatalf("the message is parked as %s", s.Events)
 			}
 		})
@@ -199,13 +199,13 @@ func TestSubjectAndLaneMustAgree(t *testing.T) {
 	}
 	l := NewLane(LaneOptions{Lane: 1, Lanes: lanes, Key: testKey})
 	s := NewStep(l)
-	ask := func(m Message, line string) wire.Outcome {
+	decide := func(m Message, line string) wire.Outcome {
 		m.Payload = []byte(line)
 		return outcomes(t, s.Add(m, start, nil))[0]
 	}
 	here, there := name(1), name(2)
 	create := with(aCreate, "campaign", `"`+here+`"`)
-	if out := ask(Message{Scope: wire.ScopeTrusted}, create); out.Status != wire.StatusCreated {
+	if out := decide(Message{Scope: wire.ScopeTrusted}, create); out.Status != wire.StatusCreated {
 		t.Fatal(outcomeText(out))
 	}
 	if v, _ := l.Campaign(here); wire.LaneOfNumber(v.Number, lanes) != 1 || v.Number != 1 {
@@ -215,7 +215,7 @@ func TestSubjectAndLaneMustAgree(t *testing.T) {
 		name string
 		m    Message
 		line string
-		say  string
+		want string
 	}{
 		{"a campaign of another lane", Message{Scope: wire.ScopeTrusted}, with(aClaim, "campaign", `"`+there+`"`), "lives on lane 2, not on lane 1"},
 		{"a subject of another lane", Message{Scope: wire.ScopeProducer, Campaign: there}, with(aClaim, "campaign", ""), "lives on lane 2, not on lane 1"},
@@ -223,15 +223,15 @@ func TestSubjectAndLaneMustAgree(t *testing.T) {
 		{"a subject that is no campaign", Message{Scope: wire.ScopeProducer, Campaign: "größe" + strings.Repeat("x", 3000)}, with(aClaim, "campaign", ""), "must be 1 to 64"},
 	} {
 		had := len(s.Events)
-		out := ask(tc.m, tc.line)
-		if out.Refusal != wire.Invalid || !strings.Contains(out.Message, tc.say) {
+		out := decide(tc.m, tc.line)
+		if out.Refusal != wire.Invalid || !strings.Contains(out.Message, tc.want) {
 			t.Errorf("%s: %s", tc.name, outcomeText(out))
 		}
 		if evs := checkEvents(t, s.Events[had:]); len(evs) != 1 || evs[0].Type != wire.CommandRejected || len(s.Events[had:]) > 1500 {
 			t.Errorf("%s: parked as %s", tc.name, s.Events[had:])
 		}
 	}
-	if out := ask(Message{Scope: wire.ScopeProducer, Campaign: here}, with(with(aClaim, "campaign", ""), "id", `"b"`)); out.Status != wire.StatusClaimed {
+	if out := decide(Message{Scope: wire.ScopeProducer, Campaign: here}, with(with(aClaim, "campaign", ""), "id", `"b"`)); out.Status != wire.StatusClaimed {
 		t.Fatal(outcomeText(out))
 	}
 }

@@ -62,14 +62,14 @@ func TestFastCaseEqualsGenericFF1(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, want := crypt(fast.encrypt, x), number12(enc); got != want {
-				t.Fatalf("key %d: encrypt(%#x) = %#x, FF1 says %#x", round, x, got, want)
+				t.Fatalf("key %d: encrypt(%#x) = %#x, FF1 gives %#x", round, x, got, want)
 			}
 			dec, err := generic.Decrypt(nil, symbols12(x))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got, want := crypt(fast.decrypt, x), number12(dec); got != want {
-				t.Fatalf("key %d: decrypt(%#x) = %#x, FF1 says %#x", round, x, got, want)
+				t.Fatalf("key %d: decrypt(%#x) = %#x, FF1 gives %#x", round, x, got, want)
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func TestDecodeRefuses(t *testing.T) {
 	c := New(testKey)
 	raw := c.Encode(12_345, 67_890)
 	r := string(raw[:])
-	zero := crypt(c.encrypt, 5<<32) // coupon 0 of campaign 5, which nobody is ever given
+	zero := crypt(c.encrypt, 5<<32) // coupon 0 of campaign 5, which is never claimed
 	var forged [Symbols]byte
 	for i := range forged {
 		forged[i] = Alphabet[zero>>(5*(Symbols-1-i))&31]

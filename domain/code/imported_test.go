@@ -49,7 +49,7 @@ func TestNormalizeImportedRefuses(t *testing.T) {
 		}
 		for _, part := range want {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%.40q: error %q does not say %q", input, err, part)
+				t.Errorf("%.40q: error %q does not have %q", input, err, part)
 			}
 		}
 		if len(err.Error()) > 1_000 {
@@ -122,7 +122,7 @@ func TestValidPrefix(t *testing.T) {
 		strings.Repeat("ä", 16): "'ä' at position 1",
 	} {
 		if err := ValidPrefix(bad); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: error %v does not say %q", bad, err, want)
+			t.Errorf("%q: error %v does not have %q", bad, err, want)
 		}
 	}
 }

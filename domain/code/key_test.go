@@ -15,7 +15,7 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-// The errors end in logs: they say what to do and hold none of the key.
+// The errors end in logs: they name what to do and hold nothing of the key.
 func TestParseKeyErrorsSayWhatToDoAndKeepTheSecret(t *testing.T) {
 	digits := strings.Repeat("fade", 16)
 	for s, want := range map[string]string{
@@ -41,7 +41,7 @@ func TestParseKeyErrorsSayWhatToDoAndKeepTheSecret(t *testing.T) {
 	}
 }
 
-// The fingerprint stands in the metadata of every stream: it must never come out differently.
+// The fingerprint is in the metadata of every stream: it must never come out differently.
 func TestFingerprintGolden(t *testing.T) {
 	if got, want := Fingerprint(testKey), "5c904580d28eb40d"; got != want {
 		t.Errorf("got %s, want %s", got, want)

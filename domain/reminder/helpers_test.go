@@ -39,8 +39,8 @@ func rapidChooser(t *rapid.T) chooser {
 
 func pick[T any](c chooser, of ...T) T { return of[c(len(of))] }
 
-// cpuClock is the processor time of this process, collector included: on a busy machine it says more than the clock on
-// the wall. Not to be started twice.
+// cpuClock is the processor time of this process, collector included: on a busy machine it is more
+// meaningful than wall time. Not to be started twice.
 type cpuClock struct{ began, sum time.Duration }
 
 func processorTime() time.Duration {

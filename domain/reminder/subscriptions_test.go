@@ -53,7 +53,7 @@ func (l *naiveScheduler) ofCoupon(n uint32) (rs []uint64) {
 	return rs
 }
 
-// twice tells whether two are looked for by the same.
+// twice reports whether two have the same key and lead time.
 func (l *naiveScheduler) twice(notes Notes) bool {
 	seen := make(map[Subscription]bool)
 	for _, s := range l.list {
@@ -141,7 +141,7 @@ func listed(all func(func(r uint64, kind string, before time.Duration, n uint32,
 	return list
 }
 
-// check compares everything that can be asked.
+// check compares the results of all reads.
 func (g *subscriptionsRig) check(t failer) {
 	if g.subs.Len() != len(g.naive.list) {
 		t.Fatalf("%d are pending, want %d", g.subs.Len(), len(g.naive.list))
@@ -210,7 +210,7 @@ func (g *subscriptionsRig) structure(t failer) {
 			}
 			last, lastLead = x.key(), x.lead
 			if x.count() != groups[c.group()] || x.count() == 0 || p.leads.list[x.lead].series != series(i) {
-				t.Fatalf("group %d says %d, %d belong to it", c.group(), x.count(), groups[c.group()])
+				t.Fatalf("group %d counts %d, %d belong to it", c.group(), x.count(), groups[c.group()])
 			}
 			r := x.first
 			for range x.count() {
@@ -382,14 +382,14 @@ func TestSubscriptionsAreANaiveScheduler(t *testing.T) {
 	})
 }
 
-// fire asks for what is due as a scheduler does, in chunks, and fires it.
+// fire reads what is due as a scheduler does, in chunks, and fires it.
 func (g *subscriptionsRig) fire(t failer, choose chooser) {
 	for _, d := range g.due(t, pick(choose, g.now, g.now+day, wire.MaxInstant)) {
 		if choose(3) == 0 {
 			continue
 		}
 		most, after := 1+choose(20), uint64(0)
-		for range choose(4) { // asked for ahead
+		for range choose(4) { // requested ahead
 			want, _ := g.naive.some(wire.DueSet{Kind: d.Kind, DueAt: d.DueAt, FromR: after + 1, ThroughR: math.MaxInt64}, most, g.anchors)
 			want.Announces = 0
 			if got := g.subs.Chunk(d.Kind, d.DueAt, after, most, g.anchors); got != want {

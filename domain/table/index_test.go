@@ -41,7 +41,7 @@ func (r *indexRig) check(t failer) {
 	if int(r.index.n) != len(r.want) {
 		t.Fatalf("%d records, want %d", r.index.n, len(r.want))
 	}
-	// Every bucket stands where the top bits of its hashes say.
+	// Every bucket is at the directory entry of the top bits of its hashes.
 	for i := range r.index.dir {
 		b := r.index.dir[i]
 		if i > 0 && b == r.index.dir[i-1] {
@@ -204,7 +204,7 @@ func TestIndexFilledAtOnce(t *testing.T) {
 				hash := func(r uint32) uint64 { return keys[r].hash }
 				same := func(r, earlier uint32) bool {
 					if keys[r].hash != keys[earlier].hash || earlier >= r {
-						t.Fatalf("asked whether %d is %d", r, earlier)
+						t.Fatalf("compared %d with %d", r, earlier)
 					}
 					return keys[r] == keys[earlier]
 				}

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// golden holds one line of each event as it stands in logs for good: every version must read it, and a version of this
+// golden holds one line of each event as logs hold it: every version must read it, and a version of this
 // format writes it to the byte.
 const golden = "testdata/events.ndjson"
 
@@ -49,7 +49,7 @@ func TestGoldenEvents(t *testing.T) {
 	}
 }
 
-// The generators draw what may stand in a field.
+// The generators draw the values of fields.
 
 func drawText(t *rapid.T, most int) string {
 	return rapid.StringOfN(rapid.RuneFrom([]rune(`az09-_ "\/äß漢€🎉<>&'`)), 1, 16, most).Draw(t, "text")
@@ -119,7 +119,7 @@ func drawEvent(t *rapid.T) Event {
 	case ReminderSet:
 		e.R, e.CustomerID, e.Kind, e.Before, e.DueAt, e.N = u64(), text(), KindExpires, drawDuration(t, 0), drawInstant(t), u32()
 	case ReminderCancelled:
-		if e.R = u64(); rapid.Bool().Draw(t, "asked for") {
+		if e.R = u64(); rapid.Bool().Draw(t, "requested") {
 			e.CustomerID, e.Kind, e.Before, e.N = text(), KindOpens, drawDuration(t, 0), u32()
 		}
 	case RemindersDue:
@@ -154,7 +154,7 @@ func TestEventsComeBackFromTheirLines(t *testing.T) {
 }
 
 func TestParseEventRefuses(t *testing.T) {
-	for line, say := range map[string]string{
+	for line, want := range map[string]string{
 		``:                                      "must be one JSON object",
 		`[]`:                                    "must be one JSON object",
 		`{}`:                                    "no type",
@@ -177,8 +177,8 @@ func TestParseEventRefuses(t *testing.T) {
 		`{"type":"coupon.claimed","x":` + strings.Repeat("[", 40) + `}`: "nested too deeply",
 	} {
 		var e Event
-		if err := ParseEvent([]byte(line), &e); err == nil || !strings.Contains(err.Error(), say) {
-			t.Errorf("%s: got %v, want an error with %q", line, err, say)
+		if err := ParseEvent([]byte(line), &e); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want an error with %q", line, err, want)
 		}
 	}
 	var e Event
