@@ -1,6 +1,6 @@
 // Package check folds the log the naive way, with clear names and plain maps, and holds it against the promises and
-// against the read tables. It shares no state or rule with the lane, the scheduler or the projector: it is what they are
-// checked by.
+// against the read tables. It shares no state or rule with the lane, the scheduler or the projector, which are checked
+// by it: only the lines and their table (domain/wire).
 //
 //	SCRIP_EVT_* ──┬── Log, CatchUp ──> Fold ──┬──> Violations   (promises 1–4, order of commands)
 //	SCRIP_RMD_* ──┘                           ├──> Tally        (set = fired + cancelled + dropped + pending; told)
