@@ -34,7 +34,7 @@ type Lane struct {
 	settings   settingsPool
 	folding    [foldedAhead]foldLine
 	scratch    scratch // of the steps
-	prefetched uint32  // see touch
+	prefetched uint32  // see prefetch
 }
 
 // LaneOptions are the lane's identity and the key of its codes.
