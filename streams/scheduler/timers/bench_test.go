@@ -14,7 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// manyReminders makes a book of that many pending reminders in so many campaigns. Of kind expires, a coupon's reminder
+// manyReminders makes timers of that many pending reminders in so many campaigns. Of kind expires, a coupon's reminder
 // shares its instant with some three hundred others.
 func manyReminders(b *testing.B, reminders, campaigns int, kind string) *Timers {
 	b.Helper()
@@ -46,8 +46,8 @@ func manyReminders(b *testing.B, reminders, campaigns int, kind string) *Timers 
 	return bk
 }
 
-// BenchmarkBookBytes: what a pending reminder takes in memory; customers lie on disk. PENDING changes how many there are.
-func BenchmarkBookBytes(b *testing.B) {
+// BenchmarkTimersBytes: what a pending reminder takes in memory; customers lie on disk. PENDING changes how many there are.
+func BenchmarkTimersBytes(b *testing.B) {
 	for _, c := range []struct {
 		kind      string
 		campaigns int
@@ -117,9 +117,9 @@ func BenchmarkCampaignBytes(b *testing.B) {
 	}
 }
 
-// BenchmarkBookSnapshot: how long the fold stands still for a snapshot, and how fast one is written and read. PENDING
+// BenchmarkTimersSnapshot: how long the fold stands still for a snapshot, and how fast one is written and read. PENDING
 // changes how many reminders there are.
-func BenchmarkBookSnapshot(b *testing.B) {
+func BenchmarkTimersSnapshot(b *testing.B) {
 	pending := 2_000_000
 	if s := os.Getenv("PENDING"); s != "" {
 		pending, _ = strconv.Atoi(s)
@@ -148,7 +148,7 @@ func BenchmarkBookSnapshot(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(pending), "ns/reminder")
 		})
 		b.Run(name+"/read", func(b *testing.B) {
-			if content.Len() == 0 { // this one was asked for alone
+			if content.Len() == 0 { // this one was requested alone
 				if err := bk.Write(&content); err != nil {
 					b.Fatal(err)
 				}
@@ -166,8 +166,8 @@ func BenchmarkBookSnapshot(b *testing.B) {
 	}
 }
 
-// BenchmarkBookFire: firing a million of one instant, ten thousand at a time, customers read from the disk.
-func BenchmarkBookFire(b *testing.B) {
+// BenchmarkTimersFire: firing a million of one instant, ten thousand at a time, customers read from the disk.
+func BenchmarkTimersFire(b *testing.B) {
 	const reminders = 1_000_000
 	for b.Loop() {
 		b.StopTimer()

@@ -6,13 +6,13 @@ import (
 	"sort"
 )
 
-// compactFrom is how many bytes of nobody's are worth compacting: 16 MiB.
+// compactFrom is how many unused bytes are worth a pass: 16 MiB.
 const compactFrom = 16 << 20
 
 const (
-	// compactSteps is how many blocks one event looks at, at most.
+	// compactSteps is how many blocks are examined with one event, at most.
 	compactSteps = 64
-	// mergeMax is how many blocks are put together at once, at most.
+	// mergeMax is how many blocks are merged at once, at most.
 	mergeMax = 8
 )
 
@@ -20,19 +20,19 @@ const (
 // and the tenth would keep the block of all; and after a great firing a few blocks would keep a large file.
 //
 //	neighbours with few pending ones each  ──> one block
-//	a block near the file's end            ──> a free place before it; what lies behind the last one is cut off
+//	a block near the file's end            ──> a free slot before it; what lies after the last one is cut off
 //
 // Each event that is folded does a little of it, so nothing ever waits for a pass.
 type compacting struct {
-	left       []*Campaign // campaigns not looked at; the last is next
-	next       uint32      // number in that from which blocks are not looked at
-	beyond     uint32      // blocks from that place on move to the front, if there is room
-	highest    uint32      // end of all places that stay, in units
-	restorable [2][]uint32 // free places from beyond on: not to be used again
+	left    []*Campaign // campaigns not examined; the last is next
+	next    uint32      // number in that from which blocks are not examined
+	beyond  uint32      // blocks from that slot on move to the front, if there is room
+	highest uint32      // end of all slots that stay, in units
+	cutOff  [2][]uint32 // free slots from beyond on: not to be used again
 }
 
-// sparse says that a pass is worth it: much has gone since the last, and either half of the blocks' bytes or half of the
-// file is nobody's.
+// sparse reports whether a pass is worth it: much has gone since the last, and half of the bytes of the blocks, or half of
+// the file, is unused.
 func (c *customers) sparse() bool {
 	least := c.compactFrom
 	if least == 0 {
@@ -85,7 +85,7 @@ func (b *Timers) compact() error {
 	return nil
 }
 
-// compactAt puts block i of a list together with those behind it, or moves it, if that is worth it.
+// compactAt puts block i of a list together with those after it, or moves it, if that is worth it.
 func (c *customers) compactAt(l *customerList, i int, pending func(r uint64) bool) (worked bool, err error) {
 	size, live, together := 0, 0, 0
 	for _, b := range l.blocks[i:min(i+mergeMax, len(l.blocks))] {
@@ -103,14 +103,14 @@ func (c *customers) compactAt(l *customerList, i int, pending func(r uint64) boo
 	switch {
 	case together > 0 && 2*blockSizes[class] <= size:
 		return c.merge(l, i, i+together, class, pending)
-	case b.place >= c.compacting.beyond && len(free) > 0 && free[len(free)-1] < c.compacting.beyond:
+	case b.slot >= c.compacting.beyond && len(free) > 0 && free[len(free)-1] < c.compacting.beyond:
 		return c.merge(l, i, i+1, b.class, pending)
 	}
 	c.compacting.stays(b)
 	return false, nil
 }
 
-func (t *compacting) stays(b *customerBlock) { t.highest = max(t.highest, b.place+units(b.class)) }
+func (t *compacting) stays(b *customerBlock) { t.highest = max(t.highest, b.slot+units(b.class)) }
 
 // together writes what is pending in blocks from to before through of a list into one. Where it does not fit, because
 // these customers are longer than others, all stays.
@@ -157,33 +157,33 @@ func (c *customers) merge(l *customerList, from, through int, class uint8, pendi
 	return true, nil
 }
 
-// compacted ends a pass: small places that lie side by side become large ones again, and the file ends where the last block
+// compacted ends a pass: small slots that lie side by side become large ones again, and the file ends where the last block
 // does.
 func (c *customers) compacted() {
 	end := max(c.compacting.highest, c.highest)
-	for class, places := range c.compacting.restorable {
-		c.free[class] = append(c.free[class], places...)
+	for class, slots := range c.compacting.cutOff {
+		c.free[class] = append(c.free[class], slots...)
 	}
 	c.compacting = nil
 	if c.views > 0 {
-		return // somebody reads what lies behind; the next pass will do it
+		return // a view may read what lies after the end; the next pass truncates
 	}
 	end = (end + units(large) - 1) / units(large) * units(large)
 	slices.Sort(c.free[small])
 	var rest []uint32
-	for places := c.free[small]; len(places) > 0; {
+	for slots := c.free[small]; len(slots) > 0; {
 		n, whole := 1, int(units(large))
-		if places[0]%units(large) == 0 && len(places) >= whole && places[whole-1] == places[0]+units(large)-1 {
+		if slots[0]%units(large) == 0 && len(slots) >= whole && slots[whole-1] == slots[0]+units(large)-1 {
 			n = whole
-			c.free[large] = append(c.free[large], places[0])
+			c.free[large] = append(c.free[large], slots[0])
 		} else {
-			rest = append(rest, places[0])
+			rest = append(rest, slots[0])
 		}
-		places = places[n:]
+		slots = slots[n:]
 	}
 	c.free[small] = rest
 	for class := range c.free {
-		c.free[class] = slices.Clip(slices.DeleteFunc(c.free[class], func(place uint32) bool { return place >= end }))
+		c.free[class] = slices.Clip(slices.DeleteFunc(c.free[class], func(slot uint32) bool { return slot >= end }))
 	}
 	if c.end = min(c.end, end); c.file != nil {
 		c.file.Truncate(int64(c.end) * smallBlock) // if that fails the file is larger than it need be

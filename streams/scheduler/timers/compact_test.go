@@ -7,9 +7,9 @@ import (
 )
 
 // Where nine of ten reminders are cancelled, disk and blocks follow the tenth, and after a great firing the file is cut;
-// everyone who is left is told.
+// everyone who is left is published.
 func TestThinnedOutBlocksArePutTogether(t *testing.T) {
-	c := newCrowd(t, 1, 3)
+	c := newWorkload(t, 1, 3)
 	who := &c.b.customers
 	who.compactFrom = 16 << 10
 	const each = 12_000
@@ -48,7 +48,7 @@ func TestThinnedOutBlocksArePutTogether(t *testing.T) {
 	finish()
 	places := uint32(0)
 	for _, b := range c.b.campaigns[c.campaigns[2]].customers.blocks {
-		places = max(places, b.place+units(b.class))
+		places = max(places, b.slot+units(b.class))
 	}
 	if who.end > places+units(large) || int(who.end)*smallBlock > full/10 {
 		t.Errorf("the file ends at %d, its last block at %d", who.end, places)

@@ -19,7 +19,7 @@ func customerOf(campaign int, r uint32) string {
 }
 
 // Whatever is set, cancelled, fired, frozen and thawed in whatever order: everyone's reminder is for whom it was set, in
-// the book as it is and in every view of it as it was.
+// the timers as it is and in every view of it as it was.
 func TestCustomersComeBack(t *testing.T) {
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -164,16 +164,16 @@ func TestCustomersLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// A book without room on the disk says so, and is not a book that does not fit its log.
+// Timers without room on the disk return ErrDisk, and no error that the log does not fit.
 func TestCustomersWithoutADisk(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "gone")
 	b := New(gone)
-	err := fillBook(b, 1000)
+	err := fillTimers(b, 1000)
 	if !errors.Is(err, ErrDisk) || !strings.Contains(err.Error(), gone) || !strings.Contains(err.Error(), "make room there") {
 		t.Errorf("folding without a directory: %v", err)
 	}
 	b = New(t.TempDir())
-	if err := fillBook(b, 1000); err != nil {
+	if err := fillTimers(b, 1000); err != nil {
 		t.Fatal(err)
 	}
 	// The disk goes away under it, and at another time it comes back with something else.
@@ -184,7 +184,7 @@ func TestCustomersWithoutADisk(t *testing.T) {
 	}
 	b = New(t.TempDir())
 	defer b.Close()
-	if err := fillBook(b, 1000); err != nil {
+	if err := fillTimers(b, 1000); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.customers.file.WriteAt(make([]byte, 100), 0); err != nil {
@@ -195,8 +195,8 @@ func TestCustomersWithoutADisk(t *testing.T) {
 	}
 }
 
-// fillBook makes campaign a with n pending reminders of its opening.
-func fillBook(b *Timers, n int) error {
+// fillTimers makes campaign a with n pending reminders of its opening.
+func fillTimers(b *Timers, n int) error {
 	if _, err := b.Fold(&domain.Event{Type: domain.CampaignCreated, Campaign: "a", Settings: domain.Settings{OpensAt: start}}); err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func fillBook(b *Timers, n int) error {
 // Numbers and texts that no lane writes are refused, and nothing is kept of them.
 func TestCustomersOfNoLane(t *testing.T) {
 	b := New("")
-	if err := fillBook(b, 3); err != nil {
+	if err := fillTimers(b, 3); err != nil {
 		t.Fatal(err)
 	}
 	for _, ev := range []domain.Event{

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// maxText bounds what decode believes, so that a damaged length asks for no memory.
+// maxText bounds a length that is read, so that a damaged one allocates no memory.
 const maxText = 1 << 10
 
 type decoder struct {
@@ -31,7 +31,7 @@ func (d *decoder) num(most uint64) uint64 {
 	}
 	v, err := binary.ReadUvarint(d.r)
 	if err == nil && v > most {
-		err = fmt.Errorf("%d where at most %d can stand", v, most)
+		err = fmt.Errorf("%d, expected at most %d", v, most)
 	}
 	if err != nil {
 		d.err = err
@@ -49,7 +49,7 @@ func (d *decoder) signed() (v int64) {
 
 func (d *decoder) instant() domain.Instant { return domain.Instant(d.num(math.MaxInt64)) }
 
-// text reads a text, which is good until the next one is read.
+// text reads a text, which is valid until the next one is read.
 func (d *decoder) text() string {
 	buf := d.buf[:d.num(maxText)]
 	if d.err == nil {
@@ -58,8 +58,8 @@ func (d *decoder) text() string {
 	return unsafe.String(unsafe.SliceData(buf), len(buf))
 }
 
-// decodeBook reads what encode wrote, in that format, into a book that keeps customers in dir. An error means that the book
-// is to be replayed from the log instead; nothing is left of it then.
+// Read reads what Write wrote, in that format, into timers that keep customers in dir. An error means that the log has to be
+// replayed instead; nothing is left to close then.
 func Read(dir string, format int, r io.Reader) (*Timers, error) {
 	d := decoder{r: bufio.NewReaderSize(r, 64<<10), format: format}
 	b := New(dir)
@@ -81,12 +81,12 @@ func Read(dir string, format int, r io.Reader) (*Timers, error) {
 func (d *decoder) entry(b *Timers) {
 	name := string([]byte(d.text()))
 	if d.err == nil && b.campaigns[name] != nil {
-		d.err = fmt.Errorf("campaign %s stands in it twice", name)
+		d.err = fmt.Errorf("campaign %s is in it twice", name)
 	}
 	if d.err != nil {
 		return
 	}
-	c := b.add(name) // to be looked at, once it is decided what to ask
+	c := b.add(name) // its wake instant is 0: the planner has to look at it
 	c.Priority = Priority(d.num(uint64(Priorities - 1)))
 	if d.format > 2 {
 		c.LateAfter = time.Duration(d.num(math.MaxInt64))

@@ -12,16 +12,15 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// The form of a book in a snapshot. Numbers are unsigned varints (signed ones zigzag), texts their length and bytes, lists
-// their length and elements; campaigns by name, so that equal books have equal bytes.
+// The form of timers in a snapshot. Numbers are unsigned varints (signed ones zigzag), texts their length and bytes, lists
+// their length and elements; campaigns by name, so that equal timers have equal bytes.
 //
 //	campaigns
 //	campaign: name · priority · late after · opens · expires · expired through · seconds (gaps) · fractional instants · own expiries · reminders
 //	own expiries: runs of coupons: gap · length - 1
-//	reminder, pending or restorable: gap of r · group [of one not met before: kind or restorable, before, own] · of kind expires: n (signed gap) · customer
+//	reminder, pending or restorable: gap of r · group [of a new one: kind or restorable, before, own] · of kind expires: n (signed gap) · customer
 //
-// The form's number and what else there is to know stand beside the content in the snapshot store, which also verifies
-// that every byte is as it was written.
+// The number of the form is stored beside the content in the snapshot store, which also verifies every byte.
 // Format 2, which is read too, lacks late after and what is restorable.
 const (
 	Format       = 3
@@ -33,8 +32,8 @@ type encoder struct {
 	err error         // of reading customers
 	buf [binary.MaxVarintLen64]byte
 
-	groups map[frozenGroup]uint64 // of the campaign, by when they were met
-	last   frozenGroup            // nearly always the next one's too
+	groups map[frozenGroup]uint64 // of the campaign, in the order of their first use
+	last   frozenGroup            // as a rule the next one's too
 	lastID uint64
 }
 
@@ -62,7 +61,7 @@ func (e *encoder) text(s string) {
 	e.w.WriteString(s)
 }
 
-// encode writes the book to w. It may be called by another goroutine than the book's, once all is frozen.
+// Write writes the timers to w. It may be called by another goroutine than their owner, once all is frozen.
 func (f *Frozen) Write(w io.Writer) error {
 	e := encoder{w: bufio.NewWriterSize(w, 64<<10), groups: make(map[frozenGroup]uint64)}
 	slices.SortFunc(f.campaigns, func(a, b frozenCampaign) int { return strings.Compare(a.name, b.name) })
@@ -113,7 +112,7 @@ func (e *encoder) reminders(c *frozenCampaign) {
 	}
 	clear(e.groups)
 	e.last = frozenGroup{}
-	who, lastR, lastN := *c.customers, uint64(0), int64(0)
+	customers, lastR, lastN := *c.customers, uint64(0), int64(0)
 	one := func(x *domain.Subscription, restorable bool) bool {
 		e.num(x.R - lastR)
 		lastR = x.R
@@ -122,7 +121,7 @@ func (e *encoder) reminders(c *frozenCampaign) {
 			e.signed(int64(x.N) - lastN)
 			lastN = int64(x.N)
 		}
-		customer, err := who.customer(x.R)
+		customer, err := customers.customer(x.R)
 		if err != nil {
 			e.err = err
 			return false
@@ -131,7 +130,7 @@ func (e *encoder) reminders(c *frozenCampaign) {
 		e.w.Write(customer)
 		return true
 	}
-	// Both rise, and customers are read in one go.
+	// Both rise, and customers are read in one pass.
 	next, stop := iter.Pull(c.restorable.Each())
 	defer stop()
 	restorable, more := next()

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// fullBook has something of everything.
-func fullBook(t *testing.T) *Timers {
+// fullTimers has something of everything.
+func fullTimers(t *testing.T) *Timers {
 	b := New("")
 	fold := func(ev domain.Event) {
 		t.Helper()
@@ -37,8 +37,8 @@ func fullBook(t *testing.T) *Timers {
 	return b
 }
 
-func TestBookReadBackIsTheSame(t *testing.T) {
-	b := fullBook(t)
+func TestTimersReadBackAreTheSame(t *testing.T) {
+	b := fullTimers(t)
 	var one, two bytes.Buffer
 	if err := b.Write(&one); err != nil {
 		t.Fatal(err)
@@ -48,39 +48,39 @@ func TestBookReadBackIsTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := back.Write(&two); err != nil || !bytes.Equal(one.Bytes(), two.Bytes()) {
-		t.Errorf("another book came back (%v)", err)
+		t.Errorf("other timers came back (%v)", err)
 	}
 	if back.reminders != b.reminders || back.instants != b.instants || b.reminders == 0 || b.instants == 0 {
 		t.Errorf("%d reminders and %d instants came back of %d and %d", back.reminders, back.instants, b.reminders, b.instants)
 	}
 }
 
-// A damaged snapshot never makes a panic, and one that is cut off never makes a book.
-func TestDamagedBooks(t *testing.T) {
+// A damaged snapshot never makes a panic, and one that is cut off never makes timers.
+func TestDamagedSnapshots(t *testing.T) {
 	var whole bytes.Buffer
-	if err := fullBook(t).Write(&whole); err != nil {
+	if err := fullTimers(t).Write(&whole); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []int{0, 1, 2, 5, 17, 100, 1000, whole.Len() / 2, whole.Len() - 1} {
 		if _, err := Read("", Format, bytes.NewReader(whole.Bytes()[:n])); err == nil {
-			t.Errorf("%d bytes of %d make a book", n, whole.Len())
+			t.Errorf("%d bytes of %d make timers", n, whole.Len())
 		}
 	}
 	if _, err := Read("", Format, bytes.NewReader(append(bytes.Clone(whole.Bytes()), 0))); err == nil {
-		t.Error("a byte too many makes a book")
+		t.Error("a byte too many makes timers")
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		damaged := bytes.Clone(whole.Bytes())
 		damaged[rng.IntN(len(damaged))] ^= 1 << rng.IntN(8)
 		if b, err := Read("", Format, bytes.NewReader(damaged)); err == nil && b == nil {
-			t.Error("neither a book nor an error")
+			t.Error("neither timers nor an error")
 		}
 	}
 }
 
-// A book of the format before is read; what it holds was written by a version with that format.
-func TestBookOfTheFormatBefore(t *testing.T) {
+// Timers of the format before is read; what it holds was written by a version with that format.
+func TestSnapshotOfTheFormatBefore(t *testing.T) {
 	old, err := os.ReadFile("testdata/book-2.bin")
 	if err != nil {
 		t.Fatal(err)
@@ -94,10 +94,10 @@ func TestBookOfTheFormatBefore(t *testing.T) {
 	if err := b.Write(&got); err != nil {
 		t.Fatal(err)
 	}
-	if err := fullBook(t).Write(&want); err != nil {
+	if err := fullTimers(t).Write(&want); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want.Bytes()) {
-		t.Error("another book came back")
+		t.Error("other timers came back")
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// frozenBook is a book as it was at one moment, to be written while its owner goes on. What is large is shared with the
-// owner, who copies what it changes: pages of subscriptions, blocks of customers. The rest is taken campaign by campaign,
-// a little at a time; one that an event is about to change is taken before it.
+// Frozen are timers as they were at one moment, to be written while their owner goes on. What is large is shared with the
+// owner, which copies what it changes: pages of subscriptions, blocks of customers. The rest is copied campaign by campaign,
+// a little at a time; a campaign that an event is about to change is copied before it.
 type Frozen struct {
-	book      *Timers
-	left      []*Campaign // not looked at
+	timers    *Timers
+	left      []*Campaign // not copied
 	campaigns []frozenCampaign
 	buf       *[largeBlock]byte // customers are read through
 }
@@ -31,21 +31,21 @@ type frozenCampaign struct {
 	customers      *frozenCustomers // nil if nothing is pending or restorable
 }
 
-// freeze begins to take the book as it is now. Call some until it is done; until then there is no other freeze. The caller
-// owes a thaw when nobody reads any more what was frozen.
+// Freeze begins to copy the timers as they are now. Continue must be called until it is done; until then there is no other
+// freeze. Thaw must be called when the result is not read any more.
 func (b *Timers) Freeze() *Frozen {
 	b.customers.freeze()
 	b.epoch++
-	b.freezing = &Frozen{book: b, left: b.list, campaigns: make([]frozenCampaign, 0, len(b.list)), buf: new([largeBlock]byte)}
+	b.freezing = &Frozen{timers: b, left: b.list, campaigns: make([]frozenCampaign, 0, len(b.list)), buf: new([largeBlock]byte)}
 	return b.freezing
 }
 
-// some goes on for about as long as that, and says whether it is done. The fold stands still meanwhile.
+// Continue copies for about as long as that, and reports whether all is copied. Nothing may be folded meanwhile.
 func (f *Frozen) Continue(howLong time.Duration) (done bool) {
-	const between = 256 // campaigns from one look at the clock to the next: some 0.1 ms
+	const between = 256 // campaigns between two reads of the clock: some 0.1 ms
 	for began := time.Now(); len(f.left) > 0; {
 		for _, e := range f.left[:min(between, len(f.left))] {
-			if e.epoch != f.book.epoch {
+			if e.epoch != f.timers.epoch {
 				f.take(e)
 			}
 		}
@@ -57,15 +57,15 @@ func (f *Frozen) Continue(howLong time.Duration) (done bool) {
 	if len(f.left) > 0 {
 		return false
 	}
-	if f.book.freezing == f {
-		f.book.freezing = nil
+	if f.timers.freezing == f {
+		f.timers.freezing = nil
 	}
 	return true
 }
 
 // take copies one campaign that has not been changed since freeze.
 func (f *Frozen) take(e *Campaign) {
-	e.epoch = f.book.epoch
+	e.epoch = f.timers.epoch
 	seconds, fractional := e.instants.frozen()
 	c := frozenCampaign{
 		name: e.Name, priority: e.Priority, lateAfter: e.LateAfter, anchors: e.Anchors, expiredThrough: e.expiredThrough,
@@ -73,18 +73,18 @@ func (f *Frozen) take(e *Campaign) {
 	}
 	if e.customers != nil {
 		c.pending, c.restorable = e.pending.Freeze(), e.restorable.Freeze()
-		c.customers = f.book.customers.view(e.customers, f.buf)
+		c.customers = f.timers.customers.view(e.customers, f.buf)
 	}
 	f.campaigns = append(f.campaigns, c)
 }
 
-// thaw says that nobody reads any more what one freeze took.
+// Thaw releases the result of one Freeze.
 func (b *Timers) Thaw() {
 	b.freezing = nil
 	b.customers.thaw()
 }
 
-// encode writes the book to w.
+// Write writes the timers to w, without anything folded meanwhile.
 func (b *Timers) Write(w io.Writer) error {
 	defer b.Thaw()
 	f := b.Freeze()

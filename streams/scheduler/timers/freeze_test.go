@@ -10,9 +10,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// crowd folds what happens in a lively lane: claims, extensions, reminders that are set, cancelled, moved and fired, by
+// workload folds what happens in a lively lane: claims, extensions, reminders that are set, cancelled, moved and fired, by
 // hundreds, in many campaigns. It is not what a lane would decide, but it is what its events look like.
-type crowd struct {
+type workload struct {
 	t         testing.TB
 	rng       *rand.Rand
 	b         *Timers
@@ -21,8 +21,8 @@ type crowd struct {
 	lastR     []uint64
 }
 
-func newCrowd(t testing.TB, seed uint64, campaigns int) *crowd {
-	c := &crowd{t: t, rng: rand.New(rand.NewPCG(seed, 4)), b: New(t.TempDir())}
+func newWorkload(t testing.TB, seed uint64, campaigns int) *workload {
+	c := &workload{t: t, rng: rand.New(rand.NewPCG(seed, 4)), b: New(t.TempDir())}
 	t.Cleanup(c.b.Close)
 	for i := range campaigns {
 		c.campaigns = append(c.campaigns, fmt.Sprintf("c%d", i))
@@ -32,7 +32,7 @@ func newCrowd(t testing.TB, seed uint64, campaigns int) *crowd {
 	return c
 }
 
-func (c *crowd) fold(ev domain.Event) []Fired {
+func (c *workload) fold(ev domain.Event) []Fired {
 	c.t.Helper()
 	gone, err := c.b.Fold(&ev)
 	if err != nil {
@@ -41,12 +41,12 @@ func (c *crowd) fold(ev domain.Event) []Fired {
 	return gone
 }
 
-func (c *crowd) customer(campaign int, r uint64) string {
+func (c *workload) customer(campaign int, r uint64) string {
 	return fmt.Sprintf("%d-%d-%s", campaign, r, "customer customer customer customer"[:r%37%35])
 }
 
 // step is some hundred events.
-func (c *crowd) step() {
+func (c *workload) step() {
 	c.t.Helper()
 	i := c.rng.IntN(len(c.campaigns))
 	name, e := c.campaigns[i], c.b.campaigns[c.campaigns[i]]
@@ -94,7 +94,7 @@ func (c *crowd) step() {
 }
 
 // fire takes what is next in a campaign, and looks whom it is for.
-func (c *crowd) fire(i int) {
+func (c *workload) fire(i int) {
 	c.t.Helper()
 	e := c.b.campaigns[c.campaigns[i]]
 	var dues []domain.DueReminders
@@ -128,18 +128,18 @@ func (f *Frozen) piece(all bool) (done bool) {
 	if all || len(f.left) <= 1 {
 		return f.Continue(time.Hour)
 	}
-	if e := f.left[0]; e.epoch != f.book.epoch {
+	if e := f.left[0]; e.epoch != f.timers.epoch {
 		f.take(e)
 	}
 	f.left = f.left[1:]
 	return false
 }
 
-// A frozen book, written by another goroutine while a lot goes on, is the book as it was; and going on was not disturbed.
-func TestFrozenBookIsTheBookAsItWas(t *testing.T) {
+// A frozen timers, written by another goroutine while a lot goes on, is the timers as it was; and going on was not disturbed.
+func TestFrozenTimersAreAsTheyWere(t *testing.T) {
 	for seed := range uint64(3) {
-		c := newCrowd(t, seed, 5)
-		twin := newCrowd(t, seed, 5) // the same, never frozen nor compacted
+		c := newWorkload(t, seed, 5)
+		twin := newWorkload(t, seed, 5) // the same, never frozen nor compacted
 		c.b.customers.compactFrom = 4 << 10
 		for range 40 {
 			c.step()
@@ -164,7 +164,7 @@ func TestFrozenBookIsTheBookAsItWas(t *testing.T) {
 				<-begin
 				err := frozen.Write(&content)
 				if err == nil {
-					err = frozen.Write(&again) // a store may ask twice
+					err = frozen.Write(&again) // a store may request twice
 				}
 				written <- err
 			}()
@@ -180,10 +180,10 @@ func TestFrozenBookIsTheBookAsItWas(t *testing.T) {
 			}
 			c.b.Thaw()
 			if !bytes.Equal(content.Bytes(), want) || !bytes.Equal(again.Bytes(), want) {
-				t.Fatalf("seed %d round %d: the frozen book is another one", seed, round)
+				t.Fatalf("seed %d round %d: the frozen timers differ", seed, round)
 			}
 			if !bytes.Equal(bytesOf(t, c.b), bytesOf(t, twin.b)) {
-				t.Fatalf("seed %d round %d: the book goes on as another one", seed, round)
+				t.Fatalf("seed %d round %d: the timers go on as others", seed, round)
 			}
 			// Read back, it goes on as well.
 			back, err := Read(t.TempDir(), Format, bytes.NewReader(want))
@@ -191,11 +191,11 @@ func TestFrozenBookIsTheBookAsItWas(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(bytesOf(t, back), want) {
-				t.Fatalf("seed %d round %d: another book is read back", seed, round)
+				t.Fatalf("seed %d round %d: other timers are read back", seed, round)
 			}
 			back.Close()
 		}
-		for i := range c.campaigns { // and everyone is told
+		for i := range c.campaigns { // and everyone is published
 			for c.b.campaigns[c.campaigns[i]].pending.Next(c.b.campaigns[c.campaigns[i]].Anchors) != domain.Never {
 				c.fire(i)
 			}

@@ -2,122 +2,93 @@ package timers
 
 import (
 	"slices"
-	"sort"
 
+	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/tidwall/btree"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// instants are the instants at which coupons of a campaign fall by an expiry of their own, each once, however many coupons:
-// four bytes an instant and little else. Where coupons live for some time from their claim, instants are appended at the
-// end and taken away at the front; an extension may put one in the middle.
+// instants are those at which coupons of a campaign expire by an expiry of their own, each once, however many coupons: about
+// two bytes an instant. A few are a slice: a bitmap of one costs some hundred bytes, and there may be a million campaigns.
 type instants struct {
-	chunks     [][]uint32                 // seconds since 1970, rising; no chunk is empty, none has more than chunkInstants
-	fractional *btree.Set[domain.Instant] // with microseconds, or beyond the year 2106; nil if there never was one
+	few        []uint32                   // seconds since 1970, rising; empty if there is a bitmap
+	many       *roaring.Bitmap            // seconds since 1970; nil while few are enough
+	fractional *btree.Set[domain.Instant] // with microseconds, or after the year 2106; nil if there are none
 	n          int
 }
 
-// chunkInstants bounds what an instant in the middle moves: 2 KiB.
-const chunkInstants = 512
+// fewInstants is how many whole seconds the slice holds at most.
+const fewInstants = 8
 
-// second is the instant as seconds since 1970; false if it is an fractional one.
-func second(at domain.Instant) (uint32, bool) {
-	s := at / 1e6
-	return uint32(s), at%1e6 == 0 && s >= 0 && s < 1<<32
-}
+const maxSecond = 1<<32 - 1
 
-// floor is the last whole second at or before the instant, of those that chunks can hold.
-func floor(at domain.Instant) uint32 { return uint32(min(max(at, 0)/1e6, 1<<32-1)) }
+// floor is the last whole second at or before the instant, of those that fit a bitmap.
+func floor(at domain.Instant) uint32 { return uint32(min(max(at, 0)/1e6, maxSecond)) }
 
 // insert puts an instant in; false if it is there.
 func (f *instants) insert(at domain.Instant) bool {
-	s, whole := second(at)
-	switch {
-	case !whole:
+	added := false
+	if at%1e6 == 0 && at >= 0 && at/1e6 <= maxSecond {
+		added = f.insertSecond(uint32(at / 1e6))
+	} else {
 		if f.fractional == nil {
 			f.fractional = new(btree.Set[domain.Instant])
 		}
-		if f.fractional.Contains(at) {
-			return false
+		if added = !f.fractional.Contains(at); added {
+			f.fractional.Insert(at)
 		}
-		f.fractional.Insert(at)
-	case !f.insertSecond(s):
-		return false
 	}
-	f.n++
-	return true
+	if added {
+		f.n++
+	}
+	return added
 }
 
 func (f *instants) insertSecond(s uint32) bool {
-	if len(f.chunks) == 0 {
-		f.chunks = append(f.chunks, []uint32{s})
-		return true
+	if f.many != nil {
+		return f.many.CheckedAdd(s)
 	}
-	i := f.chunk(s)
-	c := f.chunks[i]
-	j, found := slices.BinarySearch(c, s)
+	i, found := slices.BinarySearch(f.few, s)
 	switch {
 	case found:
 		return false
-	case len(c) < chunkInstants:
-	case j == len(c) && i == len(f.chunks)-1:
-		f.chunks = append(f.chunks, []uint32{s}) // the common case: full chunks stay behind
+	case len(f.few) < fewInstants:
+		f.few = slices.Insert(f.few, i, s)
 		return true
-	default:
-		half := len(c) / 2
-		f.chunks = slices.Insert(f.chunks, i+1, slices.Clone(c[half:]))
-		f.chunks[i] = slices.Clone(c[:half])
-		if j > half {
-			i, j = i+1, j-half
-		}
-		c = f.chunks[i]
 	}
-	if len(c) == cap(c) {
-		// An eighth more: a campaign must not hold twice what it needs, and what fell at the front is left behind.
-		c = append(make([]uint32, 0, min(len(c)+len(c)/8+4, chunkInstants)), c...)
-	}
-	f.chunks[i] = slices.Insert(c, j, s)
+	f.many = roaring.BitmapOf(f.few...)
+	f.few = nil
+	f.many.Add(s)
 	return true
 }
 
-// chunk is the place of the last chunk that begins at or before s, 0 if none does.
-func (f *instants) chunk(s uint32) int {
-	last := len(f.chunks) - 1
-	if f.chunks[last][0] <= s {
-		return last
-	}
-	return max(0, sort.Search(last, func(i int) bool { return f.chunks[i][0] > s })-1)
-}
-
-// forget drops what instants up to through.
+// forget drops what is at or before through.
 func (f *instants) forget(through domain.Instant) {
 	s := floor(through)
-	for len(f.chunks) > 0 && f.chunks[0][0] <= s {
-		c := f.chunks[0]
-		j, found := slices.BinarySearch(c, s)
-		if found {
-			j++
+	if f.many != nil {
+		f.n -= int(f.many.Rank(s))
+		f.many.RemoveRange(0, uint64(s)+1)
+		if f.many.IsEmpty() {
+			f.many = nil
 		}
-		f.n -= j
-		if j < len(c) {
-			f.chunks[0] = c[j:]
+	}
+	i, found := slices.BinarySearch(f.few, s)
+	if found {
+		i++
+	}
+	f.n -= i
+	if f.few = f.few[i:]; len(f.few) == 0 {
+		f.few = nil
+	}
+	for f.fractional != nil {
+		if first, ok := f.fractional.Min(); !ok || first > through {
 			break
 		}
-		f.chunks[0] = nil
-		f.chunks = f.chunks[1:]
-	}
-	if len(f.chunks) == 0 {
-		f.chunks = nil
-	}
-	if f.fractional == nil {
-		return
-	}
-	for first, ok := f.fractional.Min(); ok && first <= through; first, ok = f.fractional.Min() {
 		f.fractional.PopMin()
 		f.n--
 	}
-	if f.fractional.Len() == 0 {
+	if f.fractional != nil && f.fractional.Len() == 0 {
 		f.fractional = nil
 	}
 }
@@ -125,17 +96,14 @@ func (f *instants) forget(through domain.Instant) {
 // after is the first one after the given instant, Never if there is none.
 func (f *instants) after(now domain.Instant) domain.Instant {
 	next := domain.Never
-	if s := floor(now); len(f.chunks) > 0 && s < 1<<32-1 {
-		i := f.chunk(s)
-		j, found := slices.BinarySearch(f.chunks[i], s)
-		if found {
-			j++
+	if s := floor(now); s < maxSecond {
+		if i, _ := slices.BinarySearch(f.few, s+1); i < len(f.few) {
+			next = domain.Instant(f.few[i]) * 1e6
 		}
-		if j == len(f.chunks[i]) {
-			i, j = i+1, 0
-		}
-		if i < len(f.chunks) {
-			next = domain.Instant(f.chunks[i][j]) * 1e6
+		if f.many != nil {
+			if v := f.many.NextValue(s + 1); v >= 0 {
+				next = domain.Instant(v) * 1e6
+			}
 		}
 	}
 	if f.fractional != nil && now < domain.Never {
@@ -149,14 +117,15 @@ func (f *instants) after(now domain.Instant) domain.Instant {
 
 // upTo is the last one at or before the given instant, 0 if there is none.
 func (f *instants) upTo(now domain.Instant) (last domain.Instant) {
-	if s := floor(now); len(f.chunks) > 0 {
-		c := f.chunks[f.chunk(s)]
-		j, found := slices.BinarySearch(c, s)
-		if found {
-			j++
-		}
-		if j > 0 {
-			last = domain.Instant(c[j-1]) * 1e6
+	s := floor(now)
+	if i, found := slices.BinarySearch(f.few, s); found {
+		last = domain.Instant(s) * 1e6
+	} else if i > 0 {
+		last = domain.Instant(f.few[i-1]) * 1e6
+	}
+	if f.many != nil {
+		if v := f.many.PreviousValue(s); v >= 0 {
+			last = domain.Instant(v) * 1e6
 		}
 	}
 	if f.fractional != nil {
@@ -168,17 +137,11 @@ func (f *instants) upTo(now domain.Instant) (last domain.Instant) {
 	return last
 }
 
-// frozen is a copy that the owner's writing does not change: 43 MB for ten million instants.
+// frozen is a copy that the owner's writing does not change.
 func (f *instants) frozen() (seconds []uint32, fractional []domain.Instant) {
-	n := 0
-	for _, c := range f.chunks {
-		n += len(c)
-	}
-	if n > 0 {
-		seconds = make([]uint32, 0, n)
-	}
-	for _, c := range f.chunks {
-		seconds = append(seconds, c...)
+	seconds = slices.Clone(f.few)
+	if f.many != nil {
+		seconds = f.many.ToArray()
 	}
 	if f.fractional != nil {
 		fractional = f.fractional.Keys()

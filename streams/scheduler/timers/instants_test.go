@@ -83,7 +83,7 @@ func TestFallsEqualASortedList(t *testing.T) {
 			}
 		}
 		f.forget(domain.Never)
-		if f.n != 0 || f.chunks != nil || f.fractional != nil {
+		if f.n != 0 || f.few != nil || f.many != nil || f.fractional != nil {
 			t.Fatalf("seed %d: %d left in the end", seed, f.n)
 		}
 	}
@@ -141,8 +141,8 @@ func TestOwnExpiriesEqualASet(t *testing.T) {
 	}
 }
 
-// The lane knows each coupon's expiry; the book knows one bit of it. Whatever happens to coupons and campaigns, what the
-// book thinks is due, the lane fires, all of it, and nothing is left that the book does not wake for.
+// The lane knows each coupon's expiry; the timers know one bit of it. Whatever happens to coupons and campaigns, what is due
+// in the timers, the lane fires, all of it, and nothing is left that they do not wake for.
 func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, b := lanetest.New(), New("")
@@ -158,7 +158,7 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 					t.Fatal(err)
 				}
 				if events[i].Type == domain.RemindersDue && uint64(len(fired)) != events[i].Fired+events[i].Dropped {
-					t.Fatalf("%s: the book knows of %d", events[i].AppendJSON(nil), len(fired))
+					t.Fatalf("%s: the timers know of %d", events[i].AppendJSON(nil), len(fired))
 				}
 				gone += len(fired)
 			}
@@ -201,7 +201,7 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 			},
 			"sleep": func(*rapid.T) { now += domain.Instant(rapid.IntRange(1, 100e6).Draw(t, "µs")) },
 			"": func(*rapid.T) {
-				// The lane, asked for what the book says is next, has as many of it.
+				// The lane has as many as the timers, of what is due next.
 				e := b.campaigns["a"]
 				next := e.pending.Next(e.Anchors)
 				if next > start+400*366*86400e6 { // no command can be given at the end of time
@@ -209,7 +209,7 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 				}
 				for _, due := range slices.Collect(e.pending.Due(e.Anchors, next)) {
 					now = max(now, due.DueAt)
-					if fold(s.Do(t, now, `"type":"remind","campaign":"a","customer_id":"nobody","kind":"opens","before":"1s"`)) != 0 {
+					if fold(s.Do(t, now, `"type":"remind","campaign":"a","customer_id":"none","kind":"opens","before":"1s"`)) != 0 {
 						t.Fatal("something fired")
 					}
 					if rapid.IntRange(0, 3).Draw(t, "not yet") > 0 {
@@ -236,8 +236,8 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 	})
 }
 
-// BenchmarkInstants feeds the book with claims of coupons that live for three days, spread over ten thousand campaigns.
-// COUPONS says how many; 500,000,000 take some minutes.
+// BenchmarkInstants feeds the timers with claims of coupons that live for three days, spread over ten thousand campaigns.
+// COUPONS has how many; 500,000,000 take some minutes.
 //
 //	COUPONS=500000000 go test ./streams/scheduler/timers -run '^$' -bench Instants -benchtime 1x
 func BenchmarkInstants(b *testing.B) {

@@ -37,7 +37,7 @@ func claimLines() (lines [][]byte) {
 	)
 }
 
-// A claim read the short way says what the parser says, whatever is done to the line.
+// A claim read the short way has what the parser has, whatever is done to the line.
 func TestClaimsReadTheShortWay(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	short := 0
@@ -86,7 +86,7 @@ func TestClaimsReadTheShortWay(t *testing.T) {
 	}
 }
 
-// Books folded the short way and through the parser are the same book.
+// Timers folded the short way and through the parser are the same timers.
 func TestClaimsFoldedTheShortWay(t *testing.T) {
 	short, parsed := New(""), New("")
 	for _, name := range []string{"a", "b"} {
@@ -114,16 +114,16 @@ func TestClaimsFoldedTheShortWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%50 == 0 {
-			sameBooks(t, fmt.Sprint("after line ", i), short, parsed)
+			sameTimers(t, fmt.Sprint("after line ", i), short, parsed)
 		}
 	}
-	sameBooks(t, "in the end", short, parsed)
+	sameTimers(t, "in the end", short, parsed)
 	if taken == 0 || reader.fold(New(""), claimLines()[1]) {
 		t.Errorf("%d lines folded the short way; one of an unknown campaign must not be", taken)
 	}
 }
 
-func sameBooks(t *testing.T, when string, a, b *Timers) {
+func sameTimers(t *testing.T, when string, a, b *Timers) {
 	t.Helper()
 	var one, two bytes.Buffer
 	if err := a.Write(&one); err != nil {
@@ -133,7 +133,7 @@ func sameBooks(t *testing.T, when string, a, b *Timers) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(one.Bytes(), two.Bytes()) || a.instants != b.instants {
-		t.Fatalf("%s the books are different", when)
+		t.Fatalf("%s the timers are different", when)
 	}
 }
 

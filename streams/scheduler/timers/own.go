@@ -2,13 +2,13 @@ package timers
 
 import "github.com/RoaringBitmap/roaring/v2"
 
-// ownExpiries says which coupons of a campaign have an expiry of their own; the others fall with the campaign. It is all
-// that is kept of coupons: when one instants is told by the reminder that hangs on it, due so long before.
+// ownExpiries is the set of coupons of a campaign that have an expiry of their own; the others expire with the campaign. It is
+// all that is kept of coupons: the expiry of one follows from the reminder that depends on it, due so long before.
 //
 // Claims come by rising number and are nearly always all of one kind, so this is a run; the bitmap holds earlier runs
 // and single coupons that were extended, at most a bit for each.
 type ownExpiries struct {
-	from, through uint32          // the last run, behind all of rest; 0 = none
+	from, through uint32          // the last run, after all of rest; 0 = none
 	rest          *roaring.Bitmap // nil if there never was one
 }
 
@@ -16,7 +16,7 @@ func (o *ownExpiries) has(n uint32) bool {
 	return n >= o.from && n <= o.through && n != 0 || o.rest != nil && o.rest.Contains(n)
 }
 
-// add says that coupon n has one.
+// add puts coupon n in.
 func (o *ownExpiries) add(n uint32) {
 	switch {
 	case o.has(n):
@@ -30,7 +30,7 @@ func (o *ownExpiries) add(n uint32) {
 	}
 }
 
-// remove says that coupon n has none.
+// remove takes coupon n out.
 func (o *ownExpiries) remove(n uint32) {
 	if !o.has(n) {
 		return
@@ -68,7 +68,7 @@ func (o *ownExpiries) frozen() ownExpiries {
 	return c
 }
 
-// runs calls f for every run, rising. It writes nothing.
+// runs calls f for every run, rising. It changes nothing.
 func (o *ownExpiries) runs(f func(from, through uint32)) {
 	var from, through uint32
 	add := func(a, b uint32) {
@@ -95,7 +95,7 @@ func (o *ownExpiries) runs(f func(from, through uint32)) {
 	}
 }
 
-// load takes a run that lies behind all others.
+// load adds a run that lies after all others.
 func (o *ownExpiries) load(from, through uint32) {
 	if o.through != 0 && from == o.through+1 {
 		o.through = through

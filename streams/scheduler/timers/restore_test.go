@@ -10,15 +10,15 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/lanetest"
 )
 
-// A redemption that is rolled back sets its reminders again, without saying for whom: the book remembers it, through
+// A redemption that is rolled back sets its reminders again, without the customer: the timers keep it, through
 // snapshots, moves and the compacting of what it keeps on disk, and forgets it when the coupons have expired.
-func TestARollbackTellsWhomTheRedemptionWouldHaveTold(t *testing.T) {
+func TestARollbackRestoresTheCustomers(t *testing.T) {
 	const coupons = 3000
 	s := lanetest.New()
 	b := New(t.TempDir())
 	defer func() { b.Close() }()
 	b.customers.compactFrom = 1
-	fold := func(events []domain.Event) (told []string) {
+	fold := func(events []domain.Event) (published []string) {
 		t.Helper()
 		for i := range events {
 			gone, err := b.Fold(&events[i])
@@ -26,10 +26,10 @@ func TestARollbackTellsWhomTheRedemptionWouldHaveTold(t *testing.T) {
 				t.Fatalf("%s: %v", events[i].AppendJSON(nil), err)
 			}
 			for _, f := range gone {
-				told = append(told, f.Customer)
+				published = append(published, f.Customer)
 			}
 		}
-		return told
+		return published
 	}
 	end := start + seconds(7200)
 	fold(s.Do(t, start, `"type":"create_campaign","campaign":"c","codes":%d,"expires_at":%q`, coupons, end))
@@ -74,18 +74,18 @@ func TestARollbackTellsWhomTheRedemptionWouldHaveTold(t *testing.T) {
 			b.Close()
 			b = back
 			if err := b.Write(&twice); err != nil || !bytes.Equal(content.Bytes(), twice.Bytes()) {
-				t.Fatalf("another book came back (%v)", err)
+				t.Fatalf("other timers came back (%v)", err)
 			}
 		}
 	}
 	due := end.Add(-time.Hour)
-	told := fold(s.Do(t, due, `"type":"remind_due","campaign":"c","kind":"expires","due_at":%q,"through_r":99999`, due))
-	if len(told) != len(want) {
-		t.Errorf("%d are told, want %d", len(told), len(want))
+	published := fold(s.Do(t, due, `"type":"remind_due","campaign":"c","kind":"expires","due_at":%q,"through_r":99999`, due))
+	if len(published) != len(want) {
+		t.Errorf("%d are published, want %d", len(published), len(want))
 	}
-	for _, customer := range told {
+	for _, customer := range published {
 		if !want[customer] {
-			t.Errorf("%s is told", customer)
+			t.Errorf("%s is published", customer)
 		}
 	}
 	fold(s.Do(t, end, `"type":"expire","campaign":"c","through":%q`, end))
@@ -94,8 +94,8 @@ func TestARollbackTellsWhomTheRedemptionWouldHaveTold(t *testing.T) {
 	}
 }
 
-// A line that sets again what the book does not know means that the log is not the one it was folded from.
-func TestARestoredReminderThatNobodyKnows(t *testing.T) {
+// A line that sets again what the timers do not know means that the log is not the one they were folded from.
+func TestAnUnknownRestoredReminder(t *testing.T) {
 	b := New("")
 	if _, err := b.Fold(&domain.Event{Type: domain.CampaignCreated, Campaign: "a"}); err != nil {
 		t.Fatal(err)

@@ -249,7 +249,7 @@ func (b *Timers) ownExpiry(e *Campaign, n uint32, at domain.Instant) {
 }
 
 // ownExpiryOf is the own expiry of the coupon that a reminder.set event's subscription depends on, 0 if it has none: the
-// lane worked out due_at from it, so it lies the lead time behind due_at, to the microsecond. (The lane refuses what would
+// lane worked out due_at from it, so it is the lead time after due_at, to the microsecond. (The lane refuses what would
 // be due in the past or never, so nothing was cut off there, and both sides drop the same parts of a microsecond.)
 func (e *Campaign) ownExpiryOf(ev *domain.Event) domain.Instant {
 	if ev.N == 0 || !e.own.has(ev.N) {
