@@ -7,28 +7,28 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
-// reportEvery is how often the gauges are set, and the backlog that others may ask for.
+// reportEvery is how often the gauges are set and the backlog is published.
 const reportEvery = time.Second
 
 // Backlog is what a lane's scheduler has before it, as of At. Numbers of customers that wait are estimates: what was
-// cancelled meanwhile is noticed when its turn comes.
+// cancelled meanwhile is found when it would be requested.
 type Backlog struct {
 	At time.Time `json:"at"`
 	// High, Normal and Low are the campaigns of each priority.
 	High   PriorityBacklog `json:"high"`
 	Normal PriorityBacklog `json:"normal"`
 	Low    PriorityBacklog `json:"low"`
-	// Outstanding customers are asked for, or fired, and not on the reminder stream; OutstandingExpiries are campaigns
-	// whose expiry is asked for and not announced.
+	// Outstanding customers are requested, or fired, and not on the reminder stream; OutstandingExpiries are campaigns
+	// whose expiry is requested and not announced.
 	Outstanding         int `json:"outstanding"`
 	OutstandingExpiries int `json:"outstanding_expiries"`
 	// PausedExpiry and PausedReminders are campaigns with something due that a pause holds back.
 	PausedExpiry    int `json:"paused_expiry"`
 	PausedReminders int `json:"paused_reminders"`
-	// Pending is how many reminders are set and have not fired, Instants at how many instants coupons are to fall.
+	// Pending is how many reminders are set and have not fired, Instants at how many instants coupons are to expire.
 	Pending  int `json:"pending"`
 	Instants int `json:"instants"`
-	// PeakPerSecond is the most reminders that fall due in one second of the next hour.
+	// PeakPerSecond is the most reminders that become due in one second of the next hour.
 	PeakPerSecond int `json:"peak_per_second"`
 	// Share is the share of time in which the fan-out may work, 1/16 to 1.
 	Share float64 `json:"share"`
@@ -38,16 +38,16 @@ type Backlog struct {
 type PriorityBacklog struct {
 	// OldestDue is the age of the oldest instant that is due and not answered, 0 if there is none: the number to watch.
 	OldestDue time.Duration `json:"oldest_due_ns"`
-	// Waiting customers are due and wait for their turn.
+	// Waiting customers are due and not requested.
 	Waiting int `json:"waiting"`
-	// RemindersNext and ExpiriesNext are what falls due within 1 s, 10 s, 1 min, 10 min and 1 h: customers, and seconds in
-	// which coupons of a campaign fall.
+	// RemindersNext and ExpiriesNext are what becomes due within 1 s, 10 s, 1 min, 10 min and 1 h: customers, and seconds in
+	// which coupons of a campaign expire.
 	RemindersNext [5]int `json:"reminders_next"`
 	ExpiriesNext  [5]int `json:"expiries_next"`
 }
 
-// Backlog is what there is to do, at most some seconds old; ok is false while the scheduler does not run or still reads
-// its log. It is safe for concurrent use.
+// Backlog is what there is to do, at most some seconds old; ok is false while the scheduler does not run or still reads the
+// log. It is safe for concurrent use.
 func (s *Scheduler) Backlog() (b Backlog, ok bool) {
 	if last := s.backlog.Load(); last != nil {
 		return *last, true
@@ -57,8 +57,8 @@ func (s *Scheduler) Backlog() (b Backlog, ok bool) {
 
 // report sets the gauges.
 func (r *run) report(now domain.Instant) {
-	underWay := r.planner.inFlight[reminder] + r.fan.untold()
-	r.rushing.Store(underWay >= min(rushFrom, r.planner.most/2) && underWay > maxChunk/10)
+	inFlight := r.planner.inFlight[reminder] + r.fan.Unpublished()
+	r.bursting.Store(inFlight >= min(burstFrom, r.planner.most/2) && inFlight > maxChunk/10)
 	r.foldedSequence.Set(float64(r.reader.Sequence())) // also where a snapshot had folded it
 	r.pending.Set(float64(r.timers.Reminders()))
 	r.instants.Set(float64(r.timers.Instants()))
@@ -67,10 +67,10 @@ func (r *run) report(now domain.Instant) {
 		return
 	}
 	r.reported = now
-	p, f := r.planner, &r.forecast.told
+	p, f := r.planner, &r.forecast.last
 	b := Backlog{
-		At: now.Time(), Outstanding: p.inFlight[reminder] + r.fan.untold(), OutstandingExpiries: p.inFlight[expiry],
-		Pending: r.timers.Reminders(), Instants: r.timers.Instants(), PeakPerSecond: f.peak, Share: r.pace.share(),
+		At: now.Time(), Outstanding: p.inFlight[reminder] + r.fan.Unpublished(), OutstandingExpiries: p.inFlight[expiry],
+		Pending: r.timers.Reminders(), Instants: r.timers.Instants(), PeakPerSecond: f.peak, Share: r.pace.Share(),
 	}
 	b.PausedExpiry, b.PausedReminders = p.paused(now)
 	oldest, waiting := p.backlog()

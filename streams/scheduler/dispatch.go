@@ -9,8 +9,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
-// class is what due work costs: an expiry is a line, whatever falls; reminders are a line for each customer. They do not
-// wait for each other.
+// class is a kind of due work by its cost: an expiry is one line, however many coupons expire; reminders are a line for each
+// customer. The classes do not delay each other.
 type class uint8
 
 const (
@@ -24,10 +24,10 @@ func (c class) String() string { return [classes]string{"expiry", "reminder"}[c]
 var (
 	// weights are the shares of the priorities where all of them wait.
 	weights = [timers.Priorities]int{timers.High: 8, timers.Normal: 3, timers.Low: 1}
-	// ranked is who is asked first whether it may go.
+	// ranked is the order in which priorities with credit go.
 	ranked = [timers.Priorities]timers.Priority{timers.High, timers.Normal, timers.Low}
-	// rounds is what weight 1 is given in each round. Small, so that a round is soon over; an ask may cost more, and then
-	// its priority sits out until it is paid.
+	// rounds is the credit of weight 1 in each round. Small, so that a round is soon over; a request may cost more, and then
+	// its priority waits until it is paid.
 	rounds = [classes]int{expiry: 20, reminder: 5_000}
 )
 
@@ -39,12 +39,11 @@ type job struct {
 	priority timers.Priority
 	hopeless bool // the lane will drop it
 	waits    bool // in the dispatcher
-	served   int  // what it has had, counted from what others of its priority had when it began to wait
+	served   int  // cost of its requests, counted from that of others of its priority when it began to wait
 	plan     *plan
 }
 
-// compareWaiting puts what will be dropped behind what can still be of use, and then who has had more behind who has had
-// less.
+// compareWaiting puts what will be dropped last, and before that orders by what each has had.
 func compareWaiting(a, b *job) int {
 	switch {
 	case a.hopeless == b.hopeless:
@@ -55,18 +54,18 @@ func compareWaiting(a, b *job) int {
 	return -1
 }
 
-// dispatcher holds what is due and not asked for, and says whose turn it is. It is pure.
+// dispatcher orders what is due and not requested. It is pure.
 //
-// The rule, in each class by itself: a priority that has credit goes, the higher one first, and pays what its ask costs
-// (an expiry 1, reminders their customers). When none that waits has any, a round begins: high is given eight parts,
-// normal three, low one. So where all wait they get 8 : 3 : 1, whoever waits gets its part of every round, and who waits
-// alone gets everything at once. Within a priority campaigns share alike: who has had least goes first, then what became due
+// The rule, in each class by itself: a priority that has credit goes, the higher one first, and pays what its request costs
+// (an expiry 1, reminders their customers). When none that waits has any, a round begins: high gets eight parts, normal
+// three, low one. So where all wait they get 8 : 3 : 1, each gets its part of every round, and without competition one gets
+// everything at once. Within a priority campaigns share alike: the one that has had least goes first, then what became due
 // first, and what the lane will drop goes last. So a campaign waits for one request of each other at most, however large.
 type dispatcher struct {
 	lines [classes][timers.Priorities]struct {
 		jobs   *btree.BTreeG[*job]
 		credit int // below zero after a request that cost more than there was
-		served int // what the job that went last had had before
+		served int // of the job that went last, before its request
 	}
 }
 
@@ -80,7 +79,8 @@ func newDispatcher() *dispatcher {
 	return d
 }
 
-// put lets a job wait for what is due since that instant, or changes what it waits for. Nobody else changes its fields.
+// put lets a job wait for what is due since that instant, or changes what it waits for. Only put, drop and pay change a job
+// that waits.
 func (d *dispatcher) put(j *job, at domain.Instant, hopeless bool, of timers.Priority) {
 	if j.waits && j.priority != of {
 		d.drop(j)
@@ -105,7 +105,7 @@ func (d *dispatcher) drop(j *job) {
 	d.idle(j.class, j.priority)
 }
 
-// next is the job whose turn it is, nil if none waits. It stays until it is dropped.
+// next is the job that goes next, nil if none waits. It stays until it is dropped.
 func (d *dispatcher) next(c class) *job {
 	lines := &d.lines[c]
 	for {
@@ -139,7 +139,7 @@ func (d *dispatcher) pay(j *job, cost int) {
 	line.jobs.Set(j)
 }
 
-// idle: who does not wait saves nothing up, and when nobody does, nobody owes anything.
+// idle: a priority that does not wait saves no credit, and when none waits no debt is left.
 func (d *dispatcher) idle(c class, p timers.Priority) {
 	lines := &d.lines[c]
 	if lines[p].jobs.Len() > 0 {

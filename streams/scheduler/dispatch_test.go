@@ -32,8 +32,8 @@ func sumOf(list [timers.Priorities]int) (sum int) {
 	return sum
 }
 
-// While all of them wait, the priorities get 8 : 3 : 1 at any moment, whatever their asks cost: no one is ever further
-// from its share than one round and one ask.
+// While all of them wait, the priorities get 8 : 3 : 1 at any moment, whatever their requests cost: no one is ever further
+// from its share than one round and one request.
 func TestSharesOfPriorities(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDispatcher()
@@ -54,7 +54,7 @@ func TestSharesOfPriorities(t *testing.T) {
 			j := d.take(c, cost)
 			served[j.priority] += cost
 			waits[j.priority]--
-			// Each gets weight × round in every round, has spent all but at most that, and at most one ask more.
+			// Each gets weight × round in every round, has spent all but at most that, and at most one request more.
 			for p := range timers.Priorities {
 				for q := range timers.Priorities {
 					ahead := float64(served[p])/float64(weights[p]) - float64(served[q])/float64(weights[q])
@@ -117,7 +117,7 @@ func TestSharesOverRandomArrivals(t *testing.T) {
 }
 
 // Whoever waits goes before the others have gone on for much: whatever arrives, leaves and is paid.
-func TestNobodyStarves(t *testing.T) {
+func TestNothingStarves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDispatcher()
 		most := rapid.SampledFrom([]int{50, 1000, maxChunk}).Draw(t, "most")
@@ -136,7 +136,7 @@ func TestNobodyStarves(t *testing.T) {
 			j := d.take(reminder, cost)
 			if j == nil {
 				if waits != [timers.Priorities]int{} {
-					t.Fatalf("nobody goes, though %v wait", waits)
+					t.Fatalf("none goes, though %v wait", waits)
 				}
 				continue
 			}
@@ -147,7 +147,7 @@ func TestNobodyStarves(t *testing.T) {
 				} else {
 					others[p] += cost
 				}
-				// What it owes for one ask is paid by its part of so many rounds, and then there is the one in which it goes.
+				// What it owes for one request is paid by its part of so many rounds, and then there is the one in which it goes.
 				needs := most/(weights[p]*rounds[reminder]) + 2
 				if bound := needs*(sumOf(weights)-weights[p])*rounds[reminder] + 2*most; others[p] > bound {
 					t.Fatalf("%s waits while others go for %d, more than %d", p, others[p], bound)
@@ -174,7 +174,7 @@ func TestDispatchOrder(t *testing.T) {
 		}
 	}
 	if d.next(reminder) != nil {
-		t.Error("somebody waits")
+		t.Error("something waits")
 	}
 	if j := d.take(expiry, 1); j == nil || j.campaign != "e" {
 		t.Errorf("%+v goes, expected the expiry", j)
@@ -182,7 +182,7 @@ func TestDispatchOrder(t *testing.T) {
 	for c := range d.lines {
 		for p, line := range d.lines[c] {
 			if line.credit != 0 {
-				t.Errorf("with nobody waiting, %s %s has %d", class(c), timers.Priority(p), line.credit)
+				t.Errorf("with none waiting, %s %s has %d", class(c), timers.Priority(p), line.credit)
 			}
 		}
 	}

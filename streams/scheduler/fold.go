@@ -10,11 +10,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
-// fold applies one event message to the book and tells whom its reminders are for.
+// fold applies one event message to the timers, and gives the customers of what fired to the fan-out.
 func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 	var ev domain.Event
 	lines, heavy := 0, 0
-	r.torn = true // until the end: a book left in the middle must not become a snapshot
+	r.torn = true // until the end: half a message must not become part of a snapshot
 	for n, line := range eventlog.Lines(m.Payload) {
 		lines++
 		if r.timers.FoldLine(line) {
@@ -45,7 +45,7 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 			}
 		}
 		if ev.Fired > 0 {
-			r.fan.expand(m, n+1, &ev, gone)
+			r.fan.Add(m, n+1, &ev, gone)
 		}
 	}
 	r.folded, r.torn = *m, false
@@ -53,11 +53,11 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 	return nil
 }
 
-// lightLines is how many lines that are passed over, or read the short way, a replay does in the time of one other line.
+// lightLines is how many lines that need no parser a replay does in the time of one other line.
 const lightLines = 8
 
-// disagree deals with a firing of another number of reminders than the book knew of. A book from a snapshot is thrown
-// away and replayed. One that was replayed tells whom it knows of, and says so: stopping would help nobody.
+// disagree handles a firing of another number of reminders than the timers held. Timers from a snapshot are thrown away and
+// replayed. After a replay those that are known are published, and the difference is logged: stopping would not help.
 func (r *run) disagree(ctx context.Context, m *eventlog.Message, line int, ev *domain.Event, known int) error {
 	r.differ.Inc()
 	if r.saver.restored {

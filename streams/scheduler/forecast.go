@@ -9,29 +9,30 @@ import (
 )
 
 const (
-	// forecastEvery is the least time between two looks ahead.
+	// forecastEvery is the least time between two walks.
 	forecastEvery = 5 * time.Second
-	// forecastPart is how many instants are looked at without a break, and forecastBreak the time to the next part:
-	// some tenths of a millisecond of each ten.
+	// forecastPart is how many instants are counted without a break, and forecastBreak the time to the next part: some
+	// tenths of a millisecond of each ten.
 	forecastPart  = 1_000
 	forecastBreak = 10 * time.Millisecond
 	// ahead is how far the forecast looks.
 	ahead = time.Hour
 )
 
-// horizons are the spans it tells of.
+// horizons are the spans that it counts.
 var horizons = [5]struct {
 	name string
 	span time.Duration
 }{{"1s", time.Second}, {"10s", 10 * time.Second}, {"1m", time.Minute}, {"10m", 10 * time.Minute}, {"1h", ahead}}
 
-// forecast counts what falls due within the next hour. It walks the campaigns in the order in which they are to be
-// looked at, not beyond that hour, and of each only the seconds in which something falls due; so its cost follows what is
-// due in the hour, in groups, not in customers or coupons: 3,600 steps a campaign for each of the two, at most. With very many (a hundred thousand campaigns, each with
-// something every minute, are six million) a walk takes a minute or more, in parts between which the scheduler works, and what it
-// told last stands until it is through. A campaign that is looked at meanwhile may be counted twice or not at all.
+// forecast counts what becomes due within the next hour. It walks the campaigns in the order of their wake instants, up to
+// that hour, and of each only the seconds in which something becomes due; so its cost follows what is due in the hour, in
+// groups, not in customers or coupons: 3,600 steps a campaign for each class at most. With very many (a hundred thousand
+// campaigns, each with something every minute, are six million) a walk takes a minute or more, in parts between which the
+// scheduler works, and the result of the last walk is shown until then. A campaign that the planner looks at meanwhile may
+// be counted twice or not at all.
 type forecast struct {
-	told    outlook
+	last    outlook
 	counted outlook
 	seconds [ahead / time.Second]int // customers, of the walk under way
 
@@ -48,7 +49,7 @@ type outlook struct {
 	peak   int // customers in one second
 }
 
-// step walks a part, if it is time; true when a walk is over and told is new.
+// step walks a part, if it is time. It returns true when a walk is over and last is new.
 func (f *forecast) step(b *timers.Timers, s *config.Settings, now domain.Instant) bool {
 	if now < f.next && f.next-now <= domain.Instant(2*forecastEvery/time.Microsecond) {
 		return false
@@ -81,14 +82,14 @@ func (f *forecast) step(b *timers.Timers, s *config.Settings, now domain.Instant
 	}
 	// A walk that took long is not followed by the next one at once.
 	f.next = now + min(max(every, now-f.from), 2*every)
-	f.told, f.walking = f.counted, false
+	f.last, f.walking = f.counted, false
 	return true
 }
 
-// count adds one campaign, and returns how many instants it looked at. What is paused does not fall due.
-func (f *forecast) count(e *timers.Campaign, s *config.Settings, until domain.Instant) (looked int) {
+// count adds one campaign, and returns how many instants it counted. What is paused does not become due.
+func (f *forecast) count(e *timers.Campaign, s *config.Settings, until domain.Instant) (counted int) {
 	add := func(c class, at domain.Instant, n int) {
-		looked++
+		counted++
 		for i, h := range horizons {
 			if at-f.from <= domain.Instant(h.span/time.Microsecond) {
 				f.counted.within[c][e.Priority][i] += n
@@ -109,5 +110,5 @@ func (f *forecast) count(e *timers.Campaign, s *config.Settings, until domain.In
 			f.seconds[(at-f.from-1)/1e6] += n
 		})
 	}
-	return looked
+	return counted
 }

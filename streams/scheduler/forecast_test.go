@@ -15,7 +15,7 @@ import (
 // The forecast counts what a list looked through from end to end would, in however many parts.
 func TestForecast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := newDesk(t)
+		d := newPlannerRig(t)
 		var want outlook
 		var perSecond [3600]int
 		paused := map[string]bool{"c1": true}
@@ -56,15 +56,15 @@ func TestForecast(t *testing.T) {
 		if !f.step(d.p.timers, s, start) {
 			t.Fatal("not done at once")
 		}
-		if f.told != want {
-			t.Fatalf("\n got %+v\nwant %+v", f.told, want)
+		if f.last != want {
+			t.Fatalf("\n got %+v\nwant %+v", f.last, want)
 		}
 	})
 }
 
 // Coupons with expiries of their own, microseconds apart, are looked at by the second.
 func TestForecastOfManyInstants(t *testing.T) {
-	d := newDesk(t)
+	d := newPlannerRig(t)
 	d.campaign("a", "", 0, 0)
 	const coupons = 5_000
 	for n := range coupons {
@@ -81,10 +81,10 @@ func TestForecastOfManyInstants(t *testing.T) {
 	}
 }
 
-// Of a large book it walks a part at a time, and tells of all of it in the end; it begins again after a while, and at once
+// Of many timers it walks a part at a time, and publishes of all of it in the end; it begins again after a while, and at once
 // when the clock was set back.
 func TestForecastInParts(t *testing.T) {
-	d := newDesk(t)
+	d := newPlannerRig(t)
 	const campaigns = 3*forecastPart + 1
 	for i := range campaigns {
 		d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: fmt.Sprint(i), Settings: domain.Settings{ExpiresAt: start + seconds(1+i%3000)}})
@@ -93,15 +93,15 @@ func TestForecastInParts(t *testing.T) {
 	var f forecast
 	now, parts := start, 1
 	for ; !f.step(d.p.timers, d.p.settings, now); parts++ {
-		if !f.walking || f.told.within[expiry][timers.Normal] != [5]int{} || parts > 100 {
-			t.Fatalf("part %d: %+v", parts, f.told)
+		if !f.walking || f.last.within[expiry][timers.Normal] != [5]int{} || parts > 100 {
+			t.Fatalf("part %d: %+v", parts, f.last)
 		}
 		if f.step(d.p.timers, d.p.settings, now) {
 			t.Fatal("no break between two parts")
 		}
 		now = now.Add(forecastBreak)
 	}
-	if got := f.told.within[expiry][timers.Normal][4]; got != campaigns || parts < 4 {
+	if got := f.last.within[expiry][timers.Normal][4]; got != campaigns || parts < 4 {
 		t.Errorf("%d of %d campaigns in %d parts", got, campaigns, parts)
 	}
 	if f.step(d.p.timers, d.p.settings, now.Add(forecastEvery-time.Microsecond)) || f.walking {

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// Reminders of one instant that wait for the rate that operators set are all told, however long that takes.
+// Reminders of one instant that wait for the rate that operators set are all published, however long that takes.
 func TestWaitingForTheRateDropsNothing(t *testing.T) {
 	r := newRig(t)
 	const customers = 5000
@@ -28,14 +28,14 @@ func TestWaitingForTheRateDropsNothing(t *testing.T) {
 		}
 	}
 	streamtest.Eventually(t, "nothing pends", func() bool { return r.value("reminders_pending") == 0 })
-	if told, dropped := len(r.told()), r.value("reminders_dropped_total"); dropped > 0 {
-		t.Errorf("%d are told, %.0f dropped", told, dropped)
+	if published, dropped := len(r.published()), r.value("reminders_dropped_total"); dropped > 0 {
+		t.Errorf("%d are published, %.0f dropped", published, dropped)
 	}
 	run.stop()
 }
 
 // The opening is moved to sooner: a reminder of an hour before is late, the opening is still to come.
-func TestAnOpeningMovedToSoonerIsTold(t *testing.T) {
+func TestAnOpeningMovedToSoonerIsPublished(t *testing.T) {
 	r := newRig(t)
 	r.create("a", `,"opens_at":`+quoted(start+seconds(7200)))
 	r.remind("a", 1, 3, "3600s")
@@ -45,14 +45,14 @@ func TestAnOpeningMovedToSoonerIsTold(t *testing.T) {
 	r.do(`"type":"update_campaign","campaign":"a","opens_at":` + quoted(start+seconds(2700)))
 	r.seen()
 	streamtest.Eventually(t, "nothing pends", func() bool { return r.value("reminders_pending") == 0 })
-	if told := len(r.told()); told != 3 {
-		t.Errorf("%d are told, %.0f dropped", told, r.value("reminders_dropped_total"))
+	if published := len(r.published()); published != 3 {
+		t.Errorf("%d are published, %.0f dropped", published, r.value("reminders_dropped_total"))
 	}
 	run.stop()
 }
 
 // What is pending when its lane comes back after an outage fires while it is of use, and is dropped once it is not.
-func TestAfterAnOutageWhatIsOfUseIsTold(t *testing.T) {
+func TestAfterAnOutageWhatIsOfUseIsPublished(t *testing.T) {
 	r := newRig(t)
 	r.create("a", `,"expires_at":`+quoted(start+seconds(2*86400)))
 	r.do(`"type":"claim","campaign":"a","customer_id":"ann"`, `"type":"remind","campaign":"a","customer_id":"ann","kind":"expires","before":"24h"`)
@@ -63,13 +63,13 @@ func TestAfterAnOutageWhatIsOfUseIsTold(t *testing.T) {
 	r.clock.set(start + seconds(86400+6*3600))
 	run := r.run(r.scheduler())
 	streamtest.Eventually(t, "nothing pends", func() bool { return r.value("caught_up") == 1 && r.value("reminders_pending") == 0 })
-	if told, dropped := len(r.told()), r.value("reminders_dropped_total"); told != 1 || dropped != 5+7 {
-		t.Errorf("%d are told, %.0f dropped; want the coupon's alone, and those of the opening that has passed and of the campaign that wants none so late dropped", told, dropped)
+	if published, dropped := len(r.published()), r.value("reminders_dropped_total"); published != 1 || dropped != 5+7 {
+		t.Errorf("%d are published, %.0f dropped; want the coupon's alone, and those of the opening that has passed and of the campaign that wants none so late dropped", published, dropped)
 	}
 	run.stop()
 }
 
-// What the lane will drop is asked for behind what can be of use.
+// What the lane will drop is requested behind what can be of use.
 func TestHopelessGoLast(t *testing.T) {
 	now := start + seconds(3600)
 	for _, c := range []struct {
@@ -80,7 +80,7 @@ func TestHopelessGoLast(t *testing.T) {
 		{"later than late_after", domain.Settings{OpensAt: now + seconds(1), LateAfter: time.Minute}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newDesk(t)
+			d := newPlannerRig(t)
 			for i := range 50 {
 				name := fmt.Sprintf("old%02d", i)
 				d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: name, Settings: c.settings})
@@ -91,19 +91,43 @@ func TestHopelessGoLast(t *testing.T) {
 			}
 			d.campaign("fresh", "", now, 1)
 			n := 0
-			for asks := d.p.requests(now); len(asks) > 0; asks = d.p.requests(now) {
-				for i := range asks {
-					if asks[i].Campaign == "fresh" {
+			for requests := d.p.requests(now); len(requests) > 0; requests = d.p.requests(now) {
+				for i := range requests {
+					if requests[i].Campaign == "fresh" {
 						if n > 0 {
-							t.Fatalf("asked for behind %d that will be dropped", n)
+							t.Fatalf("requested behind %d that will be dropped", n)
 						}
 						return
 					}
 					n++
-					d.answer(&asks[i])
+					d.answer(&requests[i])
 				}
 			}
-			t.Fatal("never asked for")
+			t.Fatal("never requested")
 		})
+	}
+}
+
+// Within a campaign, too, what can be of use is requested before what the lane will drop; in the end all of it is requested.
+func TestFreshGoesBeforeTheHopelessOfItsCampaign(t *testing.T) {
+	d, now, instants := newPlannerRig(t), start+seconds(3*3600), 2*maxDeferred
+	d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: "a", Settings: domain.Settings{OpensAt: now + seconds(1), LateAfter: time.Minute}})
+	for r := 1; r <= instants; r++ {
+		d.fold(domain.Event{Type: domain.ReminderSet, Campaign: "a", R: uint64(r), CustomerID: "x", Kind: domain.KindOpens, Before: time.Hour + time.Duration(r)*time.Second})
+	}
+	d.fold(domain.Event{Type: domain.ReminderSet, Campaign: "a", R: uint64(instants + 1), CustomerID: "x", Kind: domain.KindOpens, Before: time.Second})
+	cmds := d.p.requests(now)
+	if len(cmds) == 0 || cmds[0].DueAt != now {
+		t.Fatalf("requested %v", sortedLines(cmds))
+	}
+	for ; len(cmds) > 0; cmds = d.p.requests(now) {
+		for i := range cmds {
+			if d.answer(&cmds[i]) != 1 {
+				t.Fatalf("%s fires nothing", cmds[i].AppendJSON(nil))
+			}
+		}
+	}
+	if n := d.p.timers.Reminders(); n != 0 {
+		t.Errorf("%d reminders are left", n)
 	}
 }

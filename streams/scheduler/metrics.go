@@ -9,12 +9,13 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
-// Metrics are the counts of all schedulers of a process, by lane. Counters count what this process folded live; what a
-// replay passes over again is not counted again.
+// Metrics are the counts of all schedulers of a process, by lane. Counters count what this process folded live; a
+// replay counts nothing again.
 type Metrics struct {
 	fired, dropped, cancelled *prometheus.CounterVec // by priority
 	expired                   *prometheus.CounterVec
-	asked, askFailed, repeats *prometheus.CounterVec
+	requested, requestsFailed *prometheus.CounterVec
+	repeats                   *prometheus.CounterVec
 	published, disagreements  *prometheus.CounterVec
 	lateness                  *prometheus.HistogramVec
 
@@ -33,34 +34,34 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "scrip_scheduler_" + name, Help: help}, append([]string{"lane"}, labels...))
 	}
 	m := &Metrics{
-		fired:         counter("reminders_fired_total", "Reminders that fired, by the campaign's priority.", "priority"),
-		dropped:       counter("reminders_dropped_total", "Reminders dropped because what they announce had passed, they were later than late_after, or their campaign had ended, by its priority.", "priority"),
-		cancelled:     counter("reminders_cancelled_total", "Reminders cancelled before they fired, by people or because their coupon was redeemed or voided, by the campaign's priority.", "priority"),
-		expired:       counter("coupons_expired_total", "Coupons announced as expired."),
-		asked:         counter("asks_total", "Commands sent to the lane, by type.", "type"),
-		repeats:       counter("asks_repeated_total", "Commands sent again because what they asked for was still due."),
-		askFailed:     counter("asks_failed_total", "Rounds of commands that could not be published; they are repeated."),
-		published:     counter("reminders_published_total", "Customers published on the reminder stream."),
-		disagreements: counter("disagreements_total", "Events that fired another number of reminders than this scheduler knew of."),
+		fired:          counter("reminders_fired_total", "Reminders that fired, by the campaign's priority.", "priority"),
+		dropped:        counter("reminders_dropped_total", "Reminders dropped because what they announce had passed, they were later than late_after, or their campaign had ended, by its priority.", "priority"),
+		cancelled:      counter("reminders_cancelled_total", "Reminders cancelled before they fired, by a command or because their coupon was redeemed or voided, by the campaign's priority.", "priority"),
+		expired:        counter("coupons_expired_total", "Coupons announced as expired."),
+		requested:      counter("requests_total", "Commands published to the lane, by type.", "type"),
+		repeats:        counter("requests_repeated_total", "Commands published again because they were not answered in time."),
+		requestsFailed: counter("requests_failed_total", "Rounds of commands that could not be published; they are repeated."),
+		published:      counter("reminders_published_total", "Customers published on the reminder stream."),
+		disagreements:  counter("disagreements_total", "Events that fired another number of reminders than this scheduler knew of."),
 		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "scrip_scheduler_lateness_seconds", Help: "From the instant something fell due to the event that says so, by kind (expiry or reminder) and the campaign's priority.",
+			Name: "scrip_scheduler_lateness_seconds", Help: "From the due instant to the event, by kind (expiry or reminder) and the campaign's priority.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
 		}, []string{"lane", "kind", "priority"}),
 		oldest:      gauge("oldest_due_age_seconds", "Age of the oldest instant that is due and not yet answered, by the campaign's priority; 0 if nothing is. What a pause holds back does not count.", "priority"),
-		waiting:     gauge("customers_waiting", "Customers whose reminder is due and who wait for their turn to be asked for, about, by the campaign's priority.", "priority"),
-		outstanding: gauge("outstanding", "What was asked for and is not done, by kind: expiry in campaigns, reminder in customers, up to their standing on the reminder stream.", "kind"),
+		waiting:     gauge("customers_waiting", "Customers whose reminder is due and not requested yet, about, by the campaign's priority.", "priority"),
+		outstanding: gauge("outstanding", "What was requested and is not done, by kind: expiry in campaigns, reminder in customers, until they are on the reminder stream.", "kind"),
 		paused:      gauge("paused_due_campaigns", "Campaigns with something due that a pause holds back, by kind (expiry or reminder).", "kind"),
-		next:        gauge("due_next", "What falls due within the next 1s, 10s, 1m, 10m and 1h, each including the ones before: reminders in customers, expiry in seconds in which coupons of a campaign fall.", "priority", "kind", "within"),
-		peak:        gauge("due_peak_per_second", "Most reminders that fall due in one second of the next hour."),
-		share:       gauge("dispatch_share", "Share of time in which the fan-out may work: 1 while nobody is being answered, 1/16 at least."),
+		next:        gauge("due_next", "What becomes due within the next 1s, 10s, 1m, 10m and 1h, each including the ones before: reminders in customers, expiry in seconds in which coupons of a campaign expire.", "priority", "kind", "within"),
+		peak:        gauge("due_peak_per_second", "Most reminders that become due in one second of the next hour."),
+		share:       gauge("dispatch_share", "Share of time in which the fan-out may work: 1 while no commands are being answered, 1/16 at least."),
 		pending:     gauge("reminders_pending", "Reminders that are set and have not fired."),
-		instants:    gauge("due_instants", "Instants at which coupons are still to fall, over all campaigns."),
+		instants:    gauge("due_instants", "Instants at which coupons are still to expire, over all campaigns."),
 		folded:      gauge("folded_sequence", "Sequence of the last event message folded."),
-		caughtUp:    gauge("caught_up", "1 while the lane's scheduler works, 0 while it still reads its log, no value while there is none: then nothing falls due, and no age is told."),
+		caughtUp:    gauge("caught_up", "1 while the lane's scheduler works, 0 while it still reads the log, no value while there is none: then nothing becomes due, and there is no age."),
 		snapshot:    gauge("snapshot_timestamp_seconds", "When the last snapshot was stored."),
 	}
 	if reg != nil {
-		reg.MustRegister(m.fired, m.dropped, m.cancelled, m.expired, m.asked, m.repeats, m.askFailed, m.published, m.disagreements, m.lateness)
+		reg.MustRegister(m.fired, m.dropped, m.cancelled, m.expired, m.requested, m.repeats, m.requestsFailed, m.published, m.disagreements, m.lateness)
 		for _, g := range m.gauges() {
 			reg.MustRegister(g)
 		}
@@ -72,7 +73,8 @@ func (m *Metrics) gauges() []*prometheus.GaugeVec {
 	return []*prometheus.GaugeVec{m.oldest, m.waiting, m.outstanding, m.paused, m.next, m.peak, m.share, m.pending, m.instants, m.folded, m.snapshot, m.caughtUp}
 }
 
-// forget drops the gauges: they describe who works the lane now. When the lane is lost they go, so that its next owner's are the only ones.
+// forget drops the gauges: they describe the owner of the lane. When the lane is lost they go, so that those of its next owner
+// are the only ones.
 func (m *Metrics) forget(lane int) {
 	for _, g := range m.gauges() {
 		g.DeletePartialMatch(prometheus.Labels{"lane": strconv.Itoa(lane)})
@@ -81,10 +83,10 @@ func (m *Metrics) forget(lane int) {
 
 // meters are the metrics of one lane, looked up once.
 type meters struct {
-	asked                               map[domain.CommandType]prometheus.Counter
-	expired, repeats, askFailed, differ prometheus.Counter
-	fired, dropped, cancelled           [timers.Priorities]prometheus.Counter
-	late                                [classes][timers.Priorities]prometheus.Observer
+	requested                                map[domain.CommandType]prometheus.Counter
+	expired, repeats, requestsFailed, differ prometheus.Counter
+	fired, dropped, cancelled                [timers.Priorities]prometheus.Counter
+	late                                     [classes][timers.Priorities]prometheus.Observer
 
 	oldest, waiting     [timers.Priorities]prometheus.Gauge
 	outstanding, paused [classes]prometheus.Gauge
@@ -98,12 +100,12 @@ type meters struct {
 // meter finds this lane's metrics.
 func (r *run) meter() {
 	m, lane := r.opts.Metrics, strconv.Itoa(r.lane)
-	r.asked = map[domain.CommandType]prometheus.Counter{
-		domain.Expire:    m.asked.WithLabelValues(lane, domain.Expire.String()),
-		domain.RemindDue: m.asked.WithLabelValues(lane, domain.RemindDue.String()),
+	r.requested = map[domain.CommandType]prometheus.Counter{
+		domain.Expire:    m.requested.WithLabelValues(lane, domain.Expire.String()),
+		domain.RemindDue: m.requested.WithLabelValues(lane, domain.RemindDue.String()),
 	}
 	r.expired, r.repeats = m.expired.WithLabelValues(lane), m.repeats.WithLabelValues(lane)
-	r.askFailed, r.differ = m.askFailed.WithLabelValues(lane), m.disagreements.WithLabelValues(lane)
+	r.requestsFailed, r.differ = m.requestsFailed.WithLabelValues(lane), m.disagreements.WithLabelValues(lane)
 	for p := range timers.Priorities {
 		name := p.String()
 		r.fired[p], r.dropped[p], r.cancelled[p] = m.fired.WithLabelValues(lane, name), m.dropped.WithLabelValues(lane, name), m.cancelled.WithLabelValues(lane, name)
@@ -123,7 +125,7 @@ func (r *run) meter() {
 	r.caughtUp = m.caughtUp.WithLabelValues(lane)
 }
 
-// observe counts what an event tells, before it is folded.
+// observe counts an event, before it is folded.
 func (r *run) observe(ev *domain.Event) {
 	e := r.timers.Campaign(ev.Campaign)
 	if e == nil {

@@ -13,11 +13,11 @@ import (
 //	due instants:  answered (gone) │ in flight: queue │ cursor ──> head, waits in the dispatcher │ …
 //	               hopeless ones are passed over; a second cursor follows for them when nothing else is left
 type plan struct {
-	entry   *timers.Campaign
-	anchors domain.Anchors     // as of the last look
-	since   domain.Instant     // something has been known to be due
-	jobs    [classes]job       // in the dispatcher
-	queues  [classes][]request // in flight: one expire at most; remind_due by instant, kind and number
+	campaign *timers.Campaign
+	anchors  domain.Anchors     // as of the last review
+	since    domain.Instant     // something has been known to be due
+	jobs     [classes]job       // in the dispatcher
+	queues   [classes][]request // in flight: one expire at most; remind_due by instant, kind and number
 
 	cursor     timers.Key // the last that was passed: all up to it is in flight, answered or hopeless
 	lateCursor timers.Key // the last hopeless one that was passed
@@ -30,25 +30,14 @@ type plan struct {
 	givenUp bool           // a request was given up
 }
 
-// request is a command that waits for its answer.
-type request struct {
-	timers.Key
-	through  domain.Instant // of an expire
-	throughR uint64         // of a remind_due
-	cost     int
-	times    int            // sent
-	sent     domain.Instant // first
-	again    domain.Instant // when to repeat it
-}
-
-// maxDeferred bounds how many instants one advance passes over one by one. Behind them it goes on where nothing is late.
+// maxDeferred bounds how many instants one advance passes over one by one. After them it goes on where nothing is late.
 const maxDeferred = 100
 
 // beginning is before everything that can be due.
 var beginning = timers.Key{At: math.MinInt64}
 
 func newPlan(e *timers.Campaign, now domain.Instant) *plan {
-	pl := &plan{entry: e, anchors: e.Anchors, since: now, head: timers.Key{At: domain.Never}}
+	pl := &plan{campaign: e, anchors: e.Anchors, since: now, head: timers.Key{At: domain.Never}}
 	for c := range classes {
 		pl.jobs[c] = job{campaign: e.Name, class: c, plan: pl}
 	}
@@ -68,17 +57,17 @@ func (pl *plan) rewind() {
 // count adds what has become due since it was last called.
 func (pl *plan) count(now domain.Instant) {
 	if now > pl.counted {
-		pl.left += pl.entry.Count(pl.counted, now)
+		pl.left += pl.campaign.Count(pl.counted, now)
 		pl.counted = now
 	}
 }
 
-// advance finds the head: the first after the cursor that is of use, else the first of those passed over. What falls due
+// advance finds the head: the first after the cursor that is of use, else the first of those passed over. What is due
 // from fresh on is of use. It returns how many instants it looked at.
 func (pl *plan) advance(now, fresh domain.Instant, hopeless func(timers.Key) bool) (examined int) {
 	pl.late = false
 	for {
-		pl.head = pl.entry.Following(pl.cursor)
+		pl.head = pl.campaign.Following(pl.cursor)
 		if pl.head.At > now {
 			break
 		}
@@ -91,7 +80,7 @@ func (pl *plan) advance(now, fresh domain.Instant, hopeless func(timers.Key) boo
 		}
 	}
 	if pl.deferred {
-		if pl.head = pl.entry.Following(pl.lateCursor); pl.head.Compare(pl.cursor) <= 0 {
+		if pl.head = pl.campaign.Following(pl.lateCursor); pl.head.Compare(pl.cursor) <= 0 {
 			pl.late = true
 			return examined + 1
 		}
@@ -113,16 +102,16 @@ func (pl *plan) pass() {
 // settled reports whether nothing is due any more of what the request is for.
 func (pl *plan) settled(c class, q *request) bool {
 	if c == expiry {
-		return pl.entry.FirstExpiry() > q.through
+		return pl.campaign.FirstExpiry() > q.through
 	}
-	first, _ := pl.entry.Chunk(q.Key, 0, 1)
+	first, _ := pl.campaign.Chunk(q.Key, 0, 1)
 	return first.Subscriptions == 0 || first.FromR > q.throughR
 }
 
 // dueSince is the earliest instant that the request is for.
 func (pl *plan) dueSince(c class, q *request) domain.Instant {
 	if c == expiry {
-		return pl.entry.FirstExpiry()
+		return pl.campaign.FirstExpiry()
 	}
 	return q.At
 }
@@ -142,7 +131,7 @@ func (pl *plan) requestedR(k timers.Key) (r uint64) {
 	return r
 }
 
-// add puts a request into the queue, behind those for the same key.
+// add puts a request into the queue, after those for the same key.
 func (pl *plan) add(c class, q request) {
 	queue := pl.queues[c]
 	i := len(queue) // nearly always

@@ -8,39 +8,13 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
-const (
-	// firstRetry is after what time an unanswered request is repeated. A lane answers in milliseconds; one that does not is
-	// busy, away, or its clock is behind ours.
-	firstRetry = time.Second
-	// lastRetry is the longest pause between repeats of a request.
-	lastRetry = 10 * time.Second
-
-	// A request that was repeated maxRetries times and is older than giveUpAfter is given up: it leaves the campaign's queue,
-	// so that it holds up no other. When all else of the campaign is answered, it is made again.
-	maxRetries  = 10
-	giveUpAfter = time.Minute
-
-	// maxChunk is the most customers one request is for: the lane fires them in some milliseconds, for which claims wait.
-	maxChunk = 25_000
-	// chunksInFlight is how many such requests may be in flight through lane and fan-out at once: the lane decides one while
-	// the fan-out publishes another.
-	chunksInFlight = 4
-	// leastCost is what a request for reminders costs at least, in customers: its line in two logs is worth as many of
-	// theirs, and requests for one customer each are not sent by the hundred thousand.
-	leastCost = 50
-	// maxExpiries is how many campaigns' expiries may be in flight: two full messages of requests.
-	maxExpiries = 2_000
-	// leastWait is from which wait for the operators' rate on the lane judges by its beginning.
-	leastWait = time.Second
-)
-
-// planner turns a book and a time into requests to the lane. It is pure: the same book, the same earlier requests and the
+// planner turns timers and a time into requests to the lane. It is pure: the same timers, the same earlier requests and the
 // same time make the same requests.
 //
-//	book ──look──> plan of a campaign: cursor ──dispatcher──> queue of requests in flight ──event──> answered
-//	                                                                └─ repeated after 1, 2, 4, 8, 10, 10 … seconds; each
-//	                                                                   second while its instant is so fresh that a clock
-//	                                                                   behind ours may not have reached it
+//	timers ──review──> plan of a campaign: cursor ──dispatcher──> queue of requests in flight ──event──> answered
+//	                                                                  └─ repeated after 1, 2, 4, 8, 10, 10 … seconds; each
+//	                                                                     second while its instant is so fresh that a clock
+//	                                                                     behind ours may not have reached it
 //
 // Only campaigns with something due have a plan, of a size that does not depend on how many instants are overdue. Each
 // instant is looked at when it is requested, and once more when it is answered.
@@ -52,11 +26,12 @@ type planner struct {
 	settings *config.Settings
 	plans    map[*timers.Campaign]*plan // of the campaigns with something due that no pause holds back
 	waiting  *dispatcher
-	repeats  []domain.Command // collected by looks
+	repeats  []domain.Command // collected by reviews
 
 	chunk       int              // customers a request is for at most; the pace changes it
 	most        int              // customers that may be in flight and not published
 	held        bool             // no reminders are requested for now
+	idle        bool             // nothing is: the lane decides nothing
 	unpublished int              // customers that have fired and are not on the reminder stream
 	inFlight    [classes]int     // what the requests in flight cost
 	rated       domain.Instant   // operators set a rate until then; Never = they do now
@@ -81,7 +56,7 @@ func newPlanner(b *timers.Timers) *planner {
 	return p
 }
 
-// configure puts other settings in force: campaigns whose pause began or ended are looked at again.
+// configure puts other settings in force: campaigns whose pause began or ended are reviewed.
 func (p *planner) configure(s *config.Settings) {
 	old := p.settings
 	p.settings = s
@@ -143,7 +118,7 @@ func (p *planner) ready() bool { return p.next(expiry) != nil || p.next(reminder
 
 // next is the plan that may make a request now, nil if none.
 func (p *planner) next(c class) *plan {
-	if c == reminder && p.held {
+	if p.idle || c == reminder && p.held {
 		return nil
 	}
 	j := p.waiting.next(c)
@@ -163,7 +138,7 @@ func (p *planner) requests(now domain.Instant) (cmds []domain.Command) {
 		if e == nil || e.Wake() > now {
 			break
 		}
-		p.timers.SetWake(e, p.look(e, now)) // always after now, so this ends
+		p.timers.SetWake(e, p.review(e, now)) // always after now, so this ends
 	}
 	for c := range classes {
 		for pl := p.next(c); pl != nil; pl = p.next(c) {
@@ -179,9 +154,9 @@ func (p *planner) requests(now domain.Instant) (cmds []domain.Command) {
 	return cmds
 }
 
-// look finds out what is due in one campaign, repeats requests whose answer is late, and returns when to look again, which
-// is after now.
-func (p *planner) look(e *timers.Campaign, now domain.Instant) (next domain.Instant) {
+// review finds out what is due in one campaign, repeats requests whose answer is late, and returns when to look again: after
+// now.
+func (p *planner) review(e *timers.Campaign, now domain.Instant) (next domain.Instant) {
 	var due [classes]bool
 	next = domain.Never
 	if !p.settings.ExpiryPaused[e.Name] {
@@ -237,19 +212,19 @@ func (p *planner) forget(pl *plan) {
 	if pl.givenUp {
 		p.givenUp--
 	}
-	delete(p.plans, pl.entry)
+	delete(p.plans, pl.campaign)
 }
 
 // advance moves the cursor to the next instant to request, and lets the campaign wait for it.
 func (p *planner) advance(pl *plan, now domain.Instant) {
 	late := p.settings.ReminderGrace
-	if after := pl.entry.LateAfter; after != 0 {
+	if after := pl.campaign.LateAfter; after != 0 {
 		late = min(late, after)
 	}
 	fresh := now.Add(-late)
 	hopeless := func(k timers.Key) bool { return p.hopeless(pl, k, now) }
 	p.examined += pl.advance(now, fresh, hopeless)
-	if pl.head.At == domain.Never && len(pl.queues[reminder]) == 0 && pl.entry.FirstDue() <= now {
+	if pl.head.At == domain.Never && len(pl.queues[reminder]) == 0 && pl.campaign.FirstDue() <= now {
 		// What was given up is due still.
 		pl.rewind()
 		p.examined += pl.advance(now, fresh, hopeless)
@@ -272,155 +247,12 @@ func (p *planner) wait(pl *plan, c class, waits bool) {
 	}
 	at, hopeless := pl.head.At, pl.late
 	if c == expiry {
-		at, hopeless = pl.entry.FirstExpiry(), false
+		at, hopeless = pl.campaign.FirstExpiry(), false
 	}
-	if j.waits && j.at == at && j.hopeless == hopeless && j.priority == pl.entry.Priority {
+	if j.waits && j.at == at && j.hopeless == hopeless && j.priority == pl.campaign.Priority {
 		return
 	}
-	p.waiting.put(j, at, hopeless, pl.entry.Priority)
-}
-
-func reminderCost(customers int) int { return max(customers, leastCost) }
-
-// request makes the next request of a plan that waits, of reminders for one chunk; false if nothing was left of it.
-func (p *planner) request(pl *plan, c class, now domain.Instant) (cmd domain.Command, ok bool) {
-	q := request{cost: 1, sent: now, through: now}
-	if pl.givenUp {
-		q.times = maxRetries
-	}
-	if c == reminder {
-		q.Key = pl.head
-		chunk, more := pl.entry.Chunk(q.Key, pl.requestedR(q.Key), p.chunk)
-		q.throughR, q.cost = chunk.LastR, reminderCost(int(chunk.Subscriptions))
-		pl.left -= int(chunk.Subscriptions)
-		if !more {
-			pl.pass()
-		}
-		if chunk.Subscriptions == 0 { // cancelled since, or in flight
-			if p.advance(pl, now); !pl.jobs[c].waits {
-				p.timers.WakeBy(pl.entry, now+1) // is anything due still?
-			}
-			return cmd, false
-		}
-	}
-	p.send(&q, pl.dueSince(c, &q), now)
-	pl.add(c, q)
-	p.inFlight[c] += q.cost
-	p.waiting.pay(&pl.jobs[c], q.cost)
-	if c == expiry {
-		p.wait(pl, c, false)
-	} else {
-		p.advance(pl, now)
-	}
-	if q.again < pl.entry.Wake() {
-		p.timers.SetWake(pl.entry, q.again)
-	}
-	return p.command(pl, c, &q, now), true
-}
-
-// send notes that the request, for what has been due since that instant, is sent now.
-func (p *planner) send(q *request, due, now domain.Instant) {
-	pause := min(firstRetry<<min(q.times, 10), lastRetry)
-	if now-due < domain.Instant(lastRetry/time.Microsecond) {
-		// The lane's clock, which is NATS', may be behind ours: then it did nothing, and the instant is still to come.
-		pause = firstRetry
-	}
-	q.again = now + domain.Instant(pause/time.Microsecond) // not Instant.Add, which stops at the year 9999
-	q.times++
-}
-
-func (p *planner) command(pl *plan, c class, q *request, now domain.Instant) domain.Command {
-	if c == expiry {
-		return domain.Command{Type: domain.Expire, Campaign: pl.entry.Name, Through: q.through}
-	}
-	cmd := domain.Command{Type: domain.RemindDue, Campaign: pl.entry.Name, Kind: q.Kind, DueAt: q.At, ThroughR: q.throughR}
-	if ready := p.judged(pl, q.At, now); ready < now-domain.Instant(leastWait/time.Microsecond) {
-		cmd.ReadyAt = ready
-	}
-	return cmd
-}
-
-// retry repeats requests of a plan whose answer is late, and gives up those that were repeated for long. It returns when
-// the next is late.
-func (p *planner) retry(pl *plan, c class, now domain.Instant) (next domain.Instant) {
-	next = domain.Never
-	p.drop(pl, c, func(q *request) bool {
-		if q.again > now {
-			next = min(next, q.again)
-			return false
-		}
-		if pl.settled(c, q) {
-			return true
-		}
-		if q.times > maxRetries && now-q.sent >= domain.Instant(giveUpAfter/time.Microsecond) {
-			if !pl.givenUp {
-				pl.givenUp = true
-				p.givenUp++
-			}
-			p.lastGivenUp = abandonedRequest{pl.entry.Name, c, q.Key}
-			return true
-		}
-		// A repeat is for the same unless more expired since: had the first been merely slow, the lane would otherwise announce
-		// the same again.
-		if c == expiry && q.through < pl.entry.LastExpiry(now) {
-			q.through = now
-		}
-		p.send(q, pl.dueSince(c, q), now)
-		p.repeated++
-		p.repeats = append(p.repeats, p.command(pl, c, q, now))
-		next = min(next, q.again)
-		return false
-	})
-	return next
-}
-
-// drop takes the requests that are done off the queue.
-func (p *planner) drop(pl *plan, c class, done func(*request) bool) {
-	queue := pl.queues[c]
-	kept := queue[:0]
-	for i := range queue {
-		if done(&queue[i]) {
-			p.inFlight[c] -= queue[i].cost
-		} else {
-			kept = append(kept, queue[i])
-		}
-	}
-	pl.queues[c] = kept
-}
-
-// folded takes requests that an event answers off their queue. It is called after the event was applied to the book.
-func (p *planner) folded(ev *domain.Event) {
-	if len(p.plans) == 0 || ev.Type != domain.CouponsExpired && ev.Type != domain.RemindersDue && ev.Type != domain.ReminderCancelled {
-		return
-	}
-	pl := p.plans[p.timers.Campaign(ev.Campaign)]
-	if pl == nil {
-		return
-	}
-	c, k := reminder, timers.Key{At: ev.DueAt, Kind: ev.Kind}
-	switch ev.Type {
-	case domain.CouponsExpired:
-		c, k = expiry, timers.Key{}
-	case domain.ReminderCancelled:
-		// A request for it is dropped when its answer is late, or with the plan. It says nothing of how fast the lane is.
-		if pl.entry.FirstDue() > p.clock {
-			p.timers.WakeBy(pl.entry, p.clock)
-		}
-		return
-	}
-	from := pl.find(c, k)
-	n := from
-	for queue := pl.queues[c]; n < len(queue) && queue[n].Key == k && pl.settled(c, &queue[n]); n++ {
-		q := &queue[n]
-		if took := time.Duration(p.clock-q.sent) * time.Microsecond; q.times == 1 && took > p.answered {
-			p.answered, p.small = took, q.cost <= leastCost
-		}
-		p.inFlight[c] -= q.cost
-	}
-	pl.remove(c, from, n)
-	if len(pl.queues[c]) == 0 && (c == expiry || !pl.jobs[c].waits) {
-		p.timers.WakeBy(pl.entry, p.clock) // is anything due still?
-	}
+	p.waiting.put(j, at, hopeless, pl.campaign.Priority)
 }
 
 // judged is the instant as of which the lane judges how late it is: now, or where it waited for the rate that operators set,
@@ -433,9 +265,9 @@ func (p *planner) judged(pl *plan, at, now domain.Instant) domain.Instant {
 }
 
 // hopeless reports whether the lane will drop all reminders of that kind that are due at that instant, as Lane.Decide does.
-// A coupon or a campaign that it knows more of makes it drop others, too.
+// The lane may drop others too, because of coupons or a campaign's state.
 func (p *planner) hopeless(pl *plan, k timers.Key, now domain.Instant) bool {
-	at, e := p.judged(pl, k.At, now), pl.entry
+	at, e := p.judged(pl, k.At, now), pl.campaign
 	if after := e.LateAfter; after != 0 && at > k.At.Add(after) {
 		return true
 	}

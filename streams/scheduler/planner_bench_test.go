@@ -16,7 +16,7 @@ func BenchmarkCatchUp(b *testing.B) {
 		b.Run(fmt.Sprintf("campaigns=%d/instants=%d", c.campaigns, c.instants), func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
-				d := newDesk(b)
+				d := newPlannerRig(b)
 				for i := range c.campaigns {
 					name := fmt.Sprintf("c%05d", i)
 					d.campaign(name, "", start, 0)

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
-// model is the naive book and planner: lists, looked through from end to end each time.
+// model is the naive timers and planner: lists, looked through from end to end each time.
 type model struct {
 	campaigns []*modelCampaign
 }
@@ -213,8 +213,8 @@ func sortedLines(cmds []domain.Command) []string {
 	return lines
 }
 
-// Whatever happens in a lane, in whatever order, with asks lost, repeated and late and the scheduler restarted from a
-// snapshot at any moment: it asks and fires exactly what the naive model does, and is never asleep when something is due.
+// Whatever happens in a lane, in whatever order, with requests lost, repeated and late and the scheduler restarted from a
+// snapshot at any moment: it requests and fires exactly what the naive model does, and is never asleep when something is due.
 func TestPlannerEqualsNaiveModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, m := lanetest.New(), &model{}
@@ -241,7 +241,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 				p.folded(ev)
 				want := m.fold(ev)
 				if len(gone) != len(want) || len(want) > 0 && !reflect.DeepEqual(gone, want) {
-					t.Fatalf("%s: gone %v, the model says %v", ev.AppendJSON(nil), gone, want)
+					t.Fatalf("%s: gone %v, the model has %v", ev.AppendJSON(nil), gone, want)
 				}
 				if ev.Type == domain.RemindersDue && uint64(len(gone)) != ev.Fired+ev.Dropped {
 					t.Fatalf("%s: %d gone", ev.AppendJSON(nil), len(gone))
@@ -307,7 +307,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 				kind := rapid.SampledFrom([]string{"opens", "expires"}).Draw(t, "kind")
 				do(`"type":%q,"campaign":%q,"customer_id":%q,"kind":%q,"before":%q`, what, campaign(), customer(), kind, duration())
 			},
-			"ask": func(*rapid.T) {
+			"request": func(*rapid.T) {
 				got := p.requests(now)
 				if g, w := sortedLines(got), sortedLines(m.requests(now, chunk)); !slices.Equal(g, w) {
 					t.Fatalf("requests at %s\n got %v\nwant %v", now, g, w)
@@ -358,7 +358,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 					t.Fatalf("decode: %v", err)
 				}
 				if err := b.Write(&two); err != nil || !bytes.Equal(one.Bytes(), two.Bytes()) {
-					t.Fatalf("a book read back is another one (%v)", err)
+					t.Fatalf("timers read back is another one (%v)", err)
 				}
 				if b.Instants() != p.timers.Instants() {
 					t.Fatalf("%d instants to come before, %d after", p.timers.Instants(), b.Instants())
@@ -372,7 +372,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 			},
 			"": func(*rapid.T) {
 				if got, want := p.timers.Reminders(), m.pending(); got != want {
-					t.Fatalf("%d reminders pending, the model says %d", got, want)
+					t.Fatalf("%d reminders pending, the model has %d", got, want)
 				}
 			},
 		})

@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Longer lives than rapid's thirty steps, so that asks meet repeats, answers and restarts. Flags given still win.
+	// Longer lives than rapid's thirty steps, so that requests meet repeats, answers and restarts. Flags given still win.
 	for name, value := range map[string]string{"rapid.checks": "1000", "rapid.steps": "90"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // clock is a time that tests set. Timers of it do not wait for it: they fire after a few real milliseconds, whatever
-// was asked for, so that nobody sleeps through a change; a scheduler that wakes early finds nothing to do.
+// was requested, so that none sleeps through a change; a scheduler that wakes early finds nothing to do.
 type clock struct {
 	mu   sync.Mutex
 	now  time.Time
@@ -64,7 +64,7 @@ func (c *clock) Timer(time.Duration) (<-chan time.Time, func()) {
 	return t.C, func() { t.Stop() }
 }
 
-// looksAround waits until whoever uses the clock has been through its loop at the present time.
+// looksAround waits until whatever uses the clock has been through its loop at the present time.
 func (c *clock) looksAround(t *testing.T) {
 	t.Helper()
 	count := func() int {
@@ -77,7 +77,7 @@ func (c *clock) looksAround(t *testing.T) {
 }
 
 // rig is a lane without its command loop: a real server, the domain's own lane deciding at the rig's clock, and a
-// goroutine that answers what schedulers ask.
+// goroutine that answers what schedulers request.
 type rig struct {
 	t      *testing.T
 	server *streamtest.Server
@@ -86,23 +86,23 @@ type rig struct {
 	clock  *clock
 	reg    *prometheus.Registry
 
-	mu       sync.Mutex
-	shop     *lanetest.Lane
-	appender *eventlog.Appender
-	last     uint64           // of the event stream
-	covered  uint64           // commands, by the steps written
-	silent   bool             // do not answer
-	behind   time.Duration    // of the lane's clock
-	asks     []domain.Command // as the lane read them
-	messages int              // of asks
-	metrics  *Metrics
+	mu         sync.Mutex
+	domainLane *lanetest.Lane
+	appender   *eventlog.Appender
+	last       uint64           // of the event stream
+	covered    uint64           // commands, by the steps written
+	silent     bool             // do not answer
+	behind     time.Duration    // of the lane's clock
+	requests   []domain.Command // as the lane read them
+	messages   int              // of requests
+	metrics    *Metrics
 }
 
 const start = domain.Instant(1_800_000_000_000_000) // 2027-01-15T08:00:00Z
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, server: streamtest.Start(t), shop: lanetest.New(), clock: &clock{now: start.Time()}, reg: prometheus.NewRegistry()}
+	r := &rig{t: t, server: streamtest.Start(t), domainLane: lanetest.New(), clock: &clock{now: start.Time()}, reg: prometheus.NewRegistry()}
 	r.js = r.server.JetStream(t)
 	r.metrics = NewMetrics(r.reg)
 	log, err := topology.Ensure(t.Context(), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test"})
@@ -141,7 +141,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// answer decides one message of asks.
+// answer decides one message of requests.
 func (r *rig) answer(payload []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,11 +151,11 @@ func (r *rig) answer(payload []byte) {
 	for _, line := range eventlog.Lines(payload) {
 		var cmd domain.Command
 		if err := domain.ParseCommand(line, domain.Defaults{}, &cmd); err != nil || !domain.ScopeScheduler.Allows(cmd.Type) {
-			r.t.Errorf("ask %s: %v", line, err)
+			r.t.Errorf("request %s: %v", line, err)
 		}
-		r.asks = append(r.asks, cmd)
+		r.requests = append(r.requests, cmd)
 		if !r.silent {
-			events, _ = r.shop.Decide(&cmd, at, events)
+			events, _ = r.domainLane.Decide(&cmd, at, events)
 		}
 	}
 	r.write(events)
@@ -186,7 +186,7 @@ func (r *rig) do(lines ...string) []domain.Event {
 	defer r.mu.Unlock()
 	var events []domain.Event
 	for _, line := range lines {
-		events = append(events, r.shop.Do(r.t, domain.At(r.clock.Now()), "%s", line)...)
+		events = append(events, r.domainLane.Do(r.t, domain.At(r.clock.Now()), "%s", line)...)
 	}
 	r.write(events)
 	return events
@@ -216,11 +216,11 @@ func (r *rig) setSilent(silent bool) {
 	r.silent = silent
 }
 
-// asked is what the lane has read so far.
-func (r *rig) asked() []domain.Command {
+// requested is what the lane has read so far.
+func (r *rig) requested() []domain.Command {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.asks)
+	return slices.Clone(r.requests)
 }
 
 // scheduler makes one on the rig's clock.
@@ -302,8 +302,8 @@ func (w *running) fails() error {
 	return w.err
 }
 
-// told is every reminder.due line of the reminder stream, in order.
-func (r *rig) told() (told []domain.Event) {
+// published is every reminder.due line of the reminder stream, in order.
+func (r *rig) published() (published []domain.Event) {
 	r.t.Helper()
 	for _, m := range r.reminderMessages() {
 		for _, line := range eventlog.Lines(m.Payload) {
@@ -311,10 +311,10 @@ func (r *rig) told() (told []domain.Event) {
 			if err := domain.ParseEvent(line, &ev); err != nil || ev.Type != domain.ReminderDue {
 				r.t.Fatalf("line %s of the reminder stream: %v", line, err)
 			}
-			told = append(told, ev)
+			published = append(published, ev)
 		}
 	}
-	return told
+	return published
 }
 
 func (r *rig) reminderMessages() []eventlog.Message {
@@ -331,18 +331,18 @@ func (r *rig) reminderMessages() []eventlog.Message {
 	return all
 }
 
-// waitTold waits until that many reminders stand on the reminder stream, and then for nothing to follow.
-func (r *rig) waitTold(want int) []domain.Event {
+// waitPublished waits until that many reminders stand on the reminder stream, and then for nothing to follow.
+func (r *rig) waitPublished(want int) []domain.Event {
 	r.t.Helper()
-	var told []domain.Event
-	streamtest.Eventually(r.t, fmt.Sprintf("%d reminders told", want), func() bool {
-		told = r.told()
-		return len(told) >= want
+	var published []domain.Event
+	streamtest.Eventually(r.t, fmt.Sprintf("%d reminders published", want), func() bool {
+		published = r.published()
+		return len(published) >= want
 	})
-	if len(told) != want {
-		r.t.Fatalf("%d reminders told, expected %d", len(told), want)
+	if len(published) != want {
+		r.t.Fatalf("%d reminders published, expected %d", len(published), want)
 	}
-	return told
+	return published
 }
 
 // eventually waits for an event of that type on the event stream.

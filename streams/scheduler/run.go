@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -14,18 +13,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
-)
-
-const (
-	// foldBatch is how many event messages are folded before looking at the clock again.
-	foldBatch = 64
-	// longestNap bounds a timer: the clock may be set, an instant may lie beyond what a duration can hold, and what is
-	// said about the backlog must not grow old.
-	longestNap = 5 * time.Second
-	// lookAtLane is how often a lane that decides nothing is looked at.
-	lookAtLane = 100 * time.Millisecond
 )
 
 // run is one Run of a scheduler. Its one goroutine owns everything here.
@@ -34,38 +24,37 @@ type run struct {
 	log     *slog.Logger
 	timers  *timers.Timers
 	planner *planner
-	fan     *fan
-	pace    *pace
+	fan     *fanout.Fan
+	pace    *fanout.Pace
 	reader  *eventlog.Reader
 	folded  eventlog.Message // the last valid one; zero if none
-	torn    bool             // the book holds a part of the message after folded
+	torn    bool             // the timers hold a part of the message after folded
 	live    bool             // caught up with the end of the log as it was at the start
 
 	restoreFrom Snapshots // nil = replay from the first event
 
-	idPrefix   string // of asks: unlike any other run's
+	idPrefix   string // of requests: unlike any other run's
 	serial     uint64
 	dueSubject string
-	asking     *asking // nil if none are on their way
-	askFailing bool
-	silent     bool // the lane does not answer some asks, and that was said
-	idle       bool // the lane decides nothing
+	round      *round // of requests that is being published; nil if none is
+	failing    bool   // the last round was not published
+	unanswered bool   // the lane does not answer some requests, and that was logged
 
 	configured bool
 	changed    <-chan struct{} // closed when there are other settings; nil = never
 
 	saver    saver
-	reported domain.Instant // when the backlog was looked at last
+	reported domain.Instant // when the backlog was published last
 	forecast forecast
 
 	meters
 }
 
 // Run schedules until ctx ends, and then returns its error; an error before that means that the lane can not be
-// scheduled as it is: ErrLost (another writer: what this run knows may be behind), a reminder stream that does not fit
+// scheduled as it is: fanout.ErrLost (another writer: what this run knows may be stale), a reminder stream that does not fit
 // the event stream, a newer log format, a damaged event line, a full disk, or a NATS server that does not answer. The
 // server tries again with another scheduler, after a growing pause and under the same lease, while the lane goes on; a new
-// run reads where the reminder stream ends, so that of two writers each goes on behind the other until one loses the lease.
+// run reads where the reminder stream ends, so that of two writers each goes on after the other until one loses the lease.
 func (s *Scheduler) Run(ctx context.Context) error {
 	err := s.run(ctx, s.opts.Snapshots)
 	if errors.Is(err, errMisfit) {
@@ -75,7 +64,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return err
 }
 
-// run is Run with a book from those snapshots.
+// run is Run with timers from those snapshots.
 func (s *Scheduler) run(ctx context.Context, snapshots Snapshots) error {
 	nonce, err := uuid.NewRandom()
 	if err != nil {
@@ -86,22 +75,21 @@ func (s *Scheduler) run(ctx context.Context, snapshots Snapshots) error {
 	r.meter()
 	defer s.opts.Metrics.forget(s.lane)
 	defer s.backlog.Store(nil)
-	defer s.rushing.Store(false)
+	defer s.bursting.Store(false)
 
 	appender, err := s.reminders().NewAppender(0)
 	if err != nil {
 		return err
 	}
 	defer appender.Close()
-	r.pace = newPace(s.opts.Busy)
-	r.fan = &fan{
-		stream: s.reminders(), appender: appender, owner: owner,
-		pace: r.pace, now: s.opts.Now, timer: s.opts.Timer,
-		count: s.opts.Metrics.published.WithLabelValues(strconv.Itoa(s.lane)), told: &s.told, log: r.log,
-		landed: s.landed,
+	r.pace = fanout.NewPace(s.opts.Busy)
+	r.fan = &fanout.Fan{
+		Queue:  fanout.Queue{Owner: owner},
+		Stream: s.reminders(), Appender: appender, Pace: r.pace, Now: s.opts.Now, Timer: s.opts.Timer,
+		Published: s.opts.Metrics.published.WithLabelValues(strconv.Itoa(s.lane)), Total: &s.published, Stored: s.stored, Log: r.log,
 	}
 	defer func() { r.saver.abandon(); r.timers.Close() }()
-	defer func() { r.asking.abandon() }()
+	defer func() { r.round.abandon() }()
 	if err := r.begin(ctx); err != nil {
 		return r.ended(ctx, err)
 	}
@@ -121,36 +109,36 @@ func (r *run) ended(ctx context.Context, err error) error {
 	return fmt.Errorf("scheduler of lane %d: %w", r.lane, err)
 }
 
-// begin finds where the fan-out stopped, restores the book, and folds everything that the log holds by then. Nothing is
-// asked before that: the answer may stand in the log already.
+// begin finds where the fan-out stopped, restores the timers, and folds everything that the log holds by then. Nothing is
+// requested before that: the answer may be in the log already.
 func (r *run) begin(ctx context.Context) error {
 	events := r.events()
-	// What the last message of ours says decides whom nobody is told of any more.
+	// The source of the last message decides what is not published any more.
 	var err error
-	if r.fan.stream, err = r.fan.stream.Settled(ctx); err != nil {
+	if r.fan.Stream, err = r.fan.Stream.Settled(ctx); err != nil {
 		return err
 	}
-	tail, err := r.fan.stream.Tail(ctx)
+	tail, err := r.fan.Stream.Tail(ctx)
 	if err != nil {
 		return err
 	}
-	r.fan.sealer, r.fan.sealed = r.fan.stream.Sealer(), r.fan.stream.SealedFrom()
+	r.fan.Sealer, r.fan.Sealed = r.fan.Stream.Sealer(), r.fan.Stream.SealedFrom()
 	if len(tail.Foreign) > 0 {
 		r.log.ErrorContext(ctx, "messages on the reminder stream that scrip did not write; find out who may publish there",
-			"stream", r.fan.stream.Name(), "sequences", tail.Foreign)
+			"stream", r.fan.Stream.Name(), "sequences", tail.Foreign)
 	}
-	r.fan.last = tail.Last
-	stream, err := r.js.Stream(ctx, r.fan.stream.Name())
+	r.fan.Last = tail.Last
+	stream, err := r.js.Stream(ctx, r.fan.Stream.Name())
 	if err != nil {
 		return err
 	}
-	r.fan.chained = stream.CachedInfo().Config.Replicas <= 1
+	r.fan.Chained = stream.CachedInfo().Config.Replicas <= 1
 	if m := tail.Message; m != nil {
-		r.fan.reached = m.Source
+		r.fan.Reached = m.Source
 		from := eventlog.Position{Log: r.Scheduler.log, Lane: r.lane, Sequence: m.Source.Sequence, Digest: m.SourceDigest}
 		if err := events.Verify(ctx, r.Scheduler.log, from); isOtherLog(err) {
-			return fmt.Errorf("message %d of stream %s tells reminders of event message %d, which the event stream does not hold: the event stream lost its tail or is older than the reminder stream; restore both from one backup: %w",
-				m.Sequence, r.fan.stream.Name(), m.Source.Sequence, err)
+			return fmt.Errorf("message %d of stream %s has reminders of event message %d, which the event stream does not hold: the event stream lost its tail or is older than the reminder stream; restore both from one backup: %w",
+				m.Sequence, r.fan.Stream.Name(), m.Source.Sequence, err)
 		} else if err != nil {
 			return err
 		}
@@ -161,21 +149,21 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	r.planner = newPlanner(r.timers)
 	r.configure(ctx)
-	r.fan.around = func() { r.configure(ctx) }
+	r.fan.Around = func() { r.configure(ctx) }
 	began := r.opts.Now()
 	err = r.reader.CatchUp(ctx, func(batch []eventlog.Message) error {
 		for i := range batch {
 			if err := r.fold(ctx, &batch[i]); err != nil {
 				return err
 			}
-			if r.fan.full() {
-				if err := r.fan.drain(ctx, fanFull/2); err != nil {
+			if r.fan.Full() {
+				if err := r.fan.Drain(ctx, fanout.MaxWaiting/2); err != nil {
 					return err
 				}
 			}
 		}
 		r.configure(ctx)
-		_, err := r.fan.pump(ctx)
+		_, err := r.fan.Pump(ctx)
 		r.save(ctx)
 		return err
 	})
@@ -195,7 +183,7 @@ func isOtherLog(err error) bool {
 
 // configure puts the settings in force that hold now.
 func (r *run) configure(ctx context.Context) {
-	if r.pace.look(); r.changed != nil && !over(r.changed) || r.changed == nil && r.configured {
+	if r.pace.Look(); r.changed != nil && !fanout.Closed(r.changed) || r.changed == nil && r.configured {
 		return
 	}
 	var now *config.Settings
@@ -205,122 +193,9 @@ func (r *run) configure(ctx context.Context) {
 			"concurrency", now.ReminderConcurrency, "expiry_paused", len(now.ExpiryPaused), "reminders_paused", len(now.RemindersPaused))
 	}
 	r.configured = true
-	r.pace.configure(now)
+	r.pace.Configure(now)
 	r.planner.configure(now)
 }
 
-// loop folds, asks and tells until ctx ends. It waits nowhere but in nap: the fan-out publishes a piece each time round,
-// as its pace allows, and expiries are folded and asked for in between.
-func (r *run) loop(ctx context.Context) error {
-	var batch []eventlog.Message
-	next := 0 // of batch, not folded yet
-	for {
-		r.configure(ctx)
-		if next == len(batch) && !r.fan.full() {
-			var err error
-			if batch, err = r.reader.TryBatch(foldBatch, batch[:0]); err != nil {
-				return err
-			}
-			next = 0
-		}
-		folded := false
-		for ; next < len(batch) && !r.fan.full(); next++ {
-			if err := r.fold(ctx, &batch[next]); err != nil {
-				return err
-			}
-			folded = true
-		}
-		now := domain.At(r.opts.Now())
-		r.planner.at(now)
-		r.planner.allow(r.pace.chunk())
-		r.planner.unpublished = r.fan.untold()
-		r.planner.held = r.fan.full() || r.saveLate(now)
-		if r.idle = r.opts.Decides != nil && !r.opts.Decides(); r.idle {
-			r.askEnded(ctx)
-		} else {
-			r.ask(ctx, now)
-		}
-		// Whatever was folded leaves now, in messages as full as it fills them: nothing waits for company.
-		again, err := r.fan.pump(ctx)
-		if err != nil {
-			return err
-		}
-		r.report(now)
-		r.save(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if !folded {
-			if err := r.nap(ctx, now, again); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// save takes a snapshot if one is due and the fan-out is done with everything folded: waiting for it would hold up all
-// else.
-func (r *run) save(ctx context.Context) {
-	if r.fan.settled() {
-		r.saveIfDue(ctx)
-	} else if r.opts.Snapshots != nil {
-		r.writeEnded(ctx)
-	}
-}
-
-// saveLate says that the fan-out has been kept going for so long that no snapshot could be taken. No reminders are asked
-// for then until it is done, which is a fraction of a second.
-func (r *run) saveLate(now domain.Instant) bool {
-	s := &r.saver
-	return r.opts.Snapshots != nil && s.changed > 0 && s.writing == nil && !s.failed &&
-		now.Time().After(r.snapshotDue(r.timers.Size()).Add(r.opts.SnapshotEvery))
-}
-
-// nap waits for the next instant, an event, a message that lands, or the time of a snapshot. again is when the fan-out
-// goes on, zero = when a message has landed.
-func (r *run) nap(ctx context.Context, now domain.Instant, again time.Time) error {
-	nap := longestNap
-	var asked <-chan struct{}
-	if r.asking != nil {
-		asked = r.asking.done // nothing is asked before
-	} else if r.idle {
-		nap = min(nap, lookAtLane)
-	} else if until := r.planner.wake(); until < now+domain.Instant(nap/time.Microsecond) {
-		nap = time.Duration(until-now) * time.Microsecond
-	}
-	if r.forecast.walking {
-		nap = min(nap, forecastBreak)
-	}
-	if !again.IsZero() {
-		nap = min(nap, again.Sub(r.opts.Now()))
-	}
-	var ready <-chan struct{}
-	if !r.fan.full() {
-		ready = r.reader.Ready()
-	}
-	var written <-chan error
-	if w := r.saver.writing; w != nil && w.frozen != nil {
-		nap = 0
-	} else if w != nil {
-		written = w.done
-	} else if r.saver.changed > 0 && r.opts.Snapshots != nil && r.fan.settled() {
-		nap = min(nap, max(r.snapshotDue(r.timers.Size()).Sub(now.Time()), time.Millisecond))
-	}
-	fires, release := r.opts.Timer(max(nap, 0))
-	defer release()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-ready:
-	case <-r.fan.changes():
-	case <-asked:
-	case <-r.changed:
-	case err := <-written:
-		r.saver.writing.done <- err // for saveIfDue
-	case <-fires:
-	}
-	return nil
-}
-
-// errMisfit: events do not fit the book that a snapshot made.
+// errMisfit: events do not fit the timers that a snapshot made.
 var errMisfit = errors.New("the event log does not fit the snapshot")

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Snapshots keeps snapshots by name. [snapstore.Store] does.
+// Snapshots stores snapshots by name. [snapstore.Store] does.
 type Snapshots interface {
 	Save(ctx context.Context, name string, meta snapstore.Meta, write func(io.Writer) error) error
 	Load(ctx context.Context, name string, accept func(snapstore.Meta) error, read func(io.Reader) error) (snapstore.Meta, bool, error)
@@ -26,35 +26,34 @@ type Snapshots interface {
 
 // Options are what a scheduler can do without.
 type Options struct {
-	// Snapshots keeps the book between runs. Without it every run replays the event stream from its first message.
+	// Snapshots stores the timers between runs. Without it every run replays the event stream from its first message.
 	Snapshots Snapshots
-	// SnapshotEvents is the number of event lines after which a snapshot is written, more while the book is large.
+	// SnapshotEvents is the number of event lines after which a snapshot is written, more while the timers are many.
 	// Defaults to 1,000,000.
 	SnapshotEvents int
-	// SnapshotEvery is how long after a change a snapshot is written at the latest, longer while the book is large.
+	// SnapshotEvery is how long after a change a snapshot is written at the latest, longer while the timers are many.
 	// Defaults to 60 s.
 	SnapshotEvery time.Duration
 	// Seal makes the seals of reminder messages and checks those of events, Format is the log's: see topology.Log. Without
 	// a key nothing is sealed.
 	Seal   *seal.Key
 	Format int
-	// Dir is where a temporary file of each lane keeps whom pending reminders are for: about as many bytes as the
-	// customers' ids have. It has no name, and is gone with the process. Defaults to os.TempDir.
+	// Dir is where a temporary file of each lane holds the customers of pending reminders: about as many bytes as their ids
+	// have. It has no name, and is gone with the process. Defaults to os.TempDir.
 	Dir string
-	// Config tells what operators set: batches, rate, concurrency and pauses of the fan-out. Defaults to what holds where
-	// nothing was set.
+	// Config holds what operators set: batches, rate, concurrency and pauses. Defaults to the defaults of all settings.
 	Config config.Source
-	// Busy says whether commands of people were answered just now, by any lane of this server: the fan-out then takes no
-	// more of the machine than claims leave over. It must be safe for concurrent use. nil = never.
+	// Busy reports whether commands were answered just now, by any lane of this server: the fan-out then takes no more of
+	// the machine than claims leave over. It must be safe for concurrent use. nil = never.
 	Busy func() bool
-	// Decides reports whether the lane decides commands now. While it does not, nothing is requested: requests that nobody
-	// reads would fill the command stream that producers need. It must be safe for concurrent use. nil = always.
+	// Decides reports whether the lane decides commands now. While it does not, nothing is requested: requests that are not
+	// decided would fill the command stream that producers need. It must be safe for concurrent use. nil = always.
 	Decides func() bool
 	// Metrics counts. Defaults to metrics that are not registered anywhere.
 	Metrics *Metrics
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
-	// Now tells the time. Defaults to time.Now.
+	// Now reads the clock. Defaults to time.Now.
 	Now func() time.Time
 	// Timer returns a channel that receives once after d, and a function that releases it early. Defaults to
 	// time.NewTimer.
@@ -68,11 +67,11 @@ type Scheduler struct {
 	lane int
 	opts Options
 
-	backlog atomic.Pointer[Backlog]
-	told    atomic.Uint64 // customers
-	rushing atomic.Bool
+	backlog   atomic.Pointer[Backlog]
+	published atomic.Uint64 // customers
+	bursting  atomic.Bool
 
-	landed func(sequence uint64) // of the fan-out; nil but in tests
+	stored func(sequence uint64) // called by the fan-out; nil but in tests
 }
 
 // events and reminders are the lane's streams.
@@ -86,17 +85,16 @@ func (s *Scheduler) topology() topology.Log {
 	return topology.Log{UUID: s.log, Format: s.opts.Format, Seal: s.opts.Seal}
 }
 
-// Told is how many customers of reminders it has handed to the reminder stream since it was made. It is safe for
-// concurrent use.
-func (s *Scheduler) Told() uint64 { return s.told.Load() }
+// Published is how many customers of reminders it has published since it was made. It is safe for concurrent use.
+func (s *Scheduler) Published() uint64 { return s.published.Load() }
 
-// rushFrom is how many customers under way are a rush, a tenth of a second's work for the whole machine; fewer are one
-// where the pace lets half as many be under way.
-const rushFrom = 50_000
+// burstFrom is how many customers in flight are a burst, a tenth of a second's work for the whole machine; fewer are one
+// where the pace lets half as many be in flight.
+const burstFrom = 50_000
 
-// Rushing says that many customers are asked for, or fired, and not on the reminder stream yet. It says so before the
+// Bursting reports whether many customers are requested, or fired, and not on the reminder stream yet. It does so before the
 // first event of them is on the log. It is safe for concurrent use.
-func (s *Scheduler) Rushing() bool { return s.rushing.Load() }
+func (s *Scheduler) Bursting() bool { return s.bursting.Load() }
 
 // New makes the scheduler of a lane of the log with that UUID. It starts nothing.
 func New(js jetstream.JetStream, log string, lane int, opts Options) *Scheduler {

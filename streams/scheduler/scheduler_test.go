@@ -29,21 +29,21 @@ func TestExactlyWhenDue(t *testing.T) {
 	r.do(`"type":"claim","campaign":"open","customer_id":"holder"`, `"type":"remind","campaign":"open","customer_id":"holder","kind":"expires","before":"24h"`)
 	run := r.run(r.scheduler())
 
-	nothingBefore := func(due domain.Instant, asksSoFar int) {
+	nothingBefore := func(due domain.Instant, requestsSoFar int) {
 		t.Helper()
 		r.clock.set(due - micro)
 		r.seen()
-		if asks := r.asked(); len(asks) != asksSoFar {
-			t.Fatalf("at %s, a microsecond early, was asked %v", due-micro, sortedLines(asks))
+		if requests := r.requested(); len(requests) != requestsSoFar {
+			t.Fatalf("at %s, a microsecond early, was requested %v", due-micro, sortedLines(requests))
 		}
 		r.clock.set(due)
 	}
 
 	nothingBefore(opens-seconds(60), 0)
-	told := r.waitTold(2)
-	for i, ev := range told {
+	published := r.waitPublished(2)
+	for i, ev := range published {
 		if ev.Campaign != "soon" || ev.Kind != "opens" || ev.DueAt != opens-seconds(60) || ev.CustomerID != fmt.Sprintf("c%d", i+1) {
-			t.Errorf("told %s", ev.AppendJSON(nil))
+			t.Errorf("published %s", ev.AppendJSON(nil))
 		}
 	}
 
@@ -55,13 +55,13 @@ func TestExactlyWhenDue(t *testing.T) {
 	r.clock.set(opens)
 	r.seen()
 	nothingBefore(moved-seconds(30), 1)
-	if told := r.waitTold(3); told[2].CustomerID != "c3" || told[2].DueAt != moved-seconds(30) {
-		t.Errorf("told %s", told[2].AppendJSON(nil))
+	if published := r.waitPublished(3); published[2].CustomerID != "c3" || published[2].DueAt != moved-seconds(30) {
+		t.Errorf("published %s", published[2].AppendJSON(nil))
 	}
 
 	nothingBefore(expires-seconds(86400), 2)
-	if told := r.waitTold(4); told[3].CustomerID != "holder" || told[3].Kind != "expires" {
-		t.Errorf("told %s", told[3].AppendJSON(nil))
+	if published := r.waitPublished(4); published[3].CustomerID != "holder" || published[3].Kind != "expires" {
+		t.Errorf("published %s", published[3].AppendJSON(nil))
 	}
 
 	nothingBefore(expires, 3)
@@ -80,14 +80,14 @@ func TestMovedForwardIsDueAtOnce(t *testing.T) {
 	run := r.run(r.scheduler())
 	r.clock.set(start + seconds(60))
 	r.do(`"type":"update_campaign","campaign":"a","opens_at":` + quoted(start+seconds(3600+30)))
-	if told := r.waitTold(1); told[0].DueAt != start+seconds(30) {
-		t.Errorf("told %s", told[0].AppendJSON(nil))
+	if published := r.waitPublished(1); published[0].DueAt != start+seconds(30) {
+		t.Errorf("published %s", published[0].AppendJSON(nil))
 	}
 	run.stop()
 }
 
-// What came due while no scheduler ran falls when one starts; what the lane had answered by then is not asked again;
-// what is later than the grace is dropped, counted and told to nobody.
+// What came due while no scheduler ran falls when one starts; what the lane had answered by then is not requested again;
+// what is later than the grace is dropped, counted and published to none.
 func TestDueWhileAway(t *testing.T) {
 	r := newRig(t)
 	r.create("late", `,"opens_at":`+quoted(start+seconds(100)))
@@ -101,12 +101,12 @@ func TestDueWhileAway(t *testing.T) {
 	r.answer(append(answered.AppendJSON(nil), '\n'))
 
 	run := r.run(r.scheduler())
-	r.waitTold(2)
+	r.waitPublished(2)
 	r.eventually("fell expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired && ev.Campaign == "fell" })
 	r.seen()
-	for _, ask := range r.asked()[1:] {
-		if ask.Campaign == "answered" {
-			t.Errorf("asked again for what the log answers: %s", ask.AppendJSON(nil))
+	for _, request := range r.requested()[1:] {
+		if request.Campaign == "answered" {
+			t.Errorf("requested again for what the log answers: %s", request.AppendJSON(nil))
 		}
 	}
 	for name, want := range map[string]float64{"reminders_dropped_total": 3, "reminders_fired_total": 2, "reminders_pending": 0} {
@@ -115,30 +115,30 @@ func TestDueWhileAway(t *testing.T) {
 	run.stop()
 }
 
-// A lane that does not answer is asked once, then ever more slowly, and a lost ask is made good.
+// A lane that does not answer is requested once, then ever more slowly, and a lost request is made good.
 func TestLostAsks(t *testing.T) {
 	r := newRig(t)
 	r.setSilent(true)
 	r.create("a", `,"expires_at":`+quoted(start+seconds(10)))
 	run := r.run(r.scheduler())
-	r.clock.set(start + seconds(10) + domain.Instant(lastRetry/time.Microsecond)) // no more so fresh that it is asked each second
-	asksAre := func(want int) {
+	r.clock.set(start + seconds(10) + domain.Instant(lastRetry/time.Microsecond)) // no more so fresh that it is requested each second
+	requestsAre := func(want int) {
 		t.Helper()
-		streamtest.Eventually(t, fmt.Sprintf("%d asks", want), func() bool { return len(r.asked()) >= want })
+		streamtest.Eventually(t, fmt.Sprintf("%d requests", want), func() bool { return len(r.requested()) >= want })
 		r.seen()
 		r.seen()
-		if got := r.asked(); len(got) != want {
-			t.Fatalf("asked %v, expected %d asks", sortedLines(got), want)
+		if got := r.requested(); len(got) != want {
+			t.Fatalf("requested %v, expected %d requests", sortedLines(got), want)
 		}
 	}
-	asksAre(1)
+	requestsAre(1)
 	for i, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 10 * time.Second, 10 * time.Second} {
 		now := domain.At(r.clock.Now())
 		r.clock.set(now.Add(pause) - micro)
 		r.seen()
-		asksAre(i + 1)
+		requestsAre(i + 1)
 		r.clock.set(now.Add(pause))
-		asksAre(i + 2)
+		requestsAre(i + 2)
 	}
 	r.setSilent(false)
 	r.clock.set(domain.At(r.clock.Now()).Add(lastRetry))
@@ -149,7 +149,7 @@ func TestLostAsks(t *testing.T) {
 	}
 }
 
-// A lane whose clock is behind does nothing, or not all; it is asked until it has.
+// A lane whose clock is behind does nothing, or not all; it is requested until it has.
 func TestLaneClockBehind(t *testing.T) {
 	r := newRig(t)
 	r.behind = 1500 * time.Millisecond
@@ -158,20 +158,20 @@ func TestLaneClockBehind(t *testing.T) {
 	r.remind("b", 1, 1, "10s")
 	run := r.run(r.scheduler())
 	r.clock.set(start + seconds(10))
-	streamtest.Eventually(t, "both asked", func() bool { return len(r.asked()) >= 2 })
+	streamtest.Eventually(t, "both requested", func() bool { return len(r.requested()) >= 2 })
 	r.seen()
-	if told := r.told(); len(told) != 0 {
-		t.Fatalf("told %d before the lane's time", len(told))
+	if published := r.published(); len(published) != 0 {
+		t.Fatalf("published %d before the lane's time", len(published))
 	}
 	r.clock.set(start + seconds(12))
-	r.waitTold(1)
+	r.waitPublished(1)
 	r.eventually("a expires", func(ev *domain.Event) bool {
 		return ev.Type == domain.CouponsExpired && ev.Through >= start+seconds(10)
 	})
 	run.stop()
 }
 
-// Three thousand campaigns due in the same microsecond are asked for in a few messages, each once.
+// Three thousand campaigns due in the same microsecond are requested in a few messages, each once.
 func TestManyCampaignsAtOneInstant(t *testing.T) {
 	r := newRig(t)
 	const campaigns = 2500
@@ -190,8 +190,8 @@ func TestManyCampaignsAtOneInstant(t *testing.T) {
 	run.stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.asks) != campaigns || r.messages != 3 {
-		t.Errorf("%d asks in %d messages, expected %d in 3", len(r.asks), r.messages, campaigns)
+	if len(r.requests) != campaigns || r.messages != 3 {
+		t.Errorf("%d requests in %d messages, expected %d in 3", len(r.requests), r.messages, campaigns)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestAskMessagesKeepTheLimits(t *testing.T) {
 	var serial uint64
 	seen := map[string]bool{}
 	total := 0
-	for _, payload := range askLines(cmds, "s-01234567-89ab-", &serial) {
+	for _, payload := range requestMessages(cmds, "s-01234567-89ab-", &serial) {
 		n := strings.Count(string(payload), "\n")
 		if len(payload) > domain.MaxMessage || n > domain.MaxMessageLines {
 			t.Errorf("a message of %d lines and %d bytes", n, len(payload))
@@ -224,8 +224,8 @@ func TestAskMessagesKeepTheLimits(t *testing.T) {
 	if total != len(cmds) {
 		t.Errorf("%d lines for %d commands", total, len(cmds))
 	}
-	if got := askLines(nil, "s-", &serial); got != nil {
-		t.Errorf("nothing to ask made %d messages", len(got))
+	if got := requestMessages(nil, "s-", &serial); got != nil {
+		t.Errorf("nothing to request made %d messages", len(got))
 	}
 }
 
@@ -242,22 +242,22 @@ func TestYear9999(t *testing.T) {
 	run := r.run(r.scheduler())
 	r.clock.set(last - micro)
 	r.seen()
-	if asks := r.asked(); len(asks) != 0 {
-		t.Fatalf("asked %v", sortedLines(asks))
+	if requests := r.requested(); len(requests) != 0 {
+		t.Fatalf("requested %v", sortedLines(requests))
 	}
 	r.clock.set(last)
-	streamtest.Eventually(t, "both asked", func() bool { return len(r.asked()) == 2 })
+	streamtest.Eventually(t, "both requested", func() bool { return len(r.requested()) == 2 })
 	r.seen()
 	run.stop()
 
 	r.setSilent(false)
 	run = r.run(r.scheduler())
-	r.waitTold(1)
+	r.waitPublished(1)
 	r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired && ev.Through == last })
 	run.stop()
 }
 
-// While the lane decides nothing, its command stream is not filled with requests that nobody reads; when it decides again
+// While the lane decides nothing, its command stream is not filled with requests that none reads; when it decides again
 // what has become due meanwhile is requested.
 func TestALaneThatDecidesNothing(t *testing.T) {
 	r := newRig(t)
@@ -269,8 +269,11 @@ func TestALaneThatDecidesNothing(t *testing.T) {
 		r.clock.set(due + seconds(3600*hours))
 		r.seen()
 	}
-	if got := r.asked(); len(got) != 0 {
+	if got := r.requested(); len(got) != 0 {
 		t.Fatalf("requested %v", sortedLines(got))
+	}
+	if age := r.value("oldest_due_age_seconds"); age < 3600 {
+		t.Errorf("the oldest is due for %.0f s", age)
 	}
 	decides.Store(true)
 	r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired })
@@ -286,12 +289,12 @@ func TestNothingToDo(t *testing.T) {
 	r.do()
 	r.seen()
 	run.stop()
-	if len(r.asked()) != 0 || len(r.told()) != 0 {
-		t.Errorf("asked %v, told %d", sortedLines(r.asked()), len(r.told()))
+	if len(r.requested()) != 0 || len(r.published()) != 0 {
+		t.Errorf("requested %v, published %d", sortedLines(r.requested()), len(r.published()))
 	}
 }
 
-// The server goes away and comes back; a scheduler that ran on goes on asking and telling.
+// The server goes away and comes back; a scheduler that ran on goes on asking and publishing.
 func TestServerRestarts(t *testing.T) {
 	r := newRig(t)
 	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
@@ -299,13 +302,13 @@ func TestServerRestarts(t *testing.T) {
 	run := r.run(r.scheduler())
 	r.seen()
 	r.server.Shutdown()
-	r.clock.set(start + seconds(50)) // due while nobody can be asked
+	r.clock.set(start + seconds(50)) // due while none can be requested
 	r.server.Up(t)
-	streamtest.Eventually(t, "asked after the server is back", func() bool {
+	streamtest.Eventually(t, "requested after the server is back", func() bool {
 		r.clock.set(domain.At(r.clock.Now()).Add(20 * time.Millisecond)) // reminders are dropped after minutes
-		return len(r.asked()) > 0
+		return len(r.requested()) > 0
 	})
-	r.waitTold(700)
+	r.waitPublished(700)
 	run.stop()
 }
 
@@ -348,9 +351,9 @@ func TestOnRealTime(t *testing.T) {
 	r.create("a", `,"opens_at":`+quoted(opens)+`,"expires_at":`+quoted(expires))
 	r.remind("a", 1, 1, "50ms")
 	run := r.run(r.scheduler(func(o *Options) { o.Now, o.Timer = nil, nil }))
-	told := r.waitTold(1)
-	if due := opens.Add(-50 * time.Millisecond); told[0].DueAt != due || told[0].At < due {
-		t.Errorf("told %s", told[0].AppendJSON(nil))
+	published := r.waitPublished(1)
+	if due := opens.Add(-50 * time.Millisecond); published[0].DueAt != due || published[0].At < due {
+		t.Errorf("published %s", published[0].AppendJSON(nil))
 	}
 	ev := r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired })
 	if ev.At < expires || ev.Through < expires {

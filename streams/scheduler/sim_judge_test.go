@@ -10,12 +10,12 @@ import (
 
 // What can be broken.
 const (
-	simEarly  = "something expires or fires before its time"
-	simTwice  = "an ask is repeated within its pause"
-	simTold   = "who is told is not who fired, once, in order"
-	simFits   = "the events do not fit the book"
-	simLeft   = "something due is left when all is well again"
-	simStalls = "the world does not come to rest"
+	simEarly     = "something expires or fires before its time"
+	simTwice     = "a request is repeated within its pause"
+	simPublished = "who is published is not who fired, once, in order"
+	simFits      = "the events do not fit the timers"
+	simLeft      = "something due is left when all is well again"
+	simStalls    = "the world does not come to rest"
 )
 
 type simViolation struct{ kind, text string }
@@ -24,12 +24,12 @@ func (v *simViolation) String() string { return v.kind + ": " + v.text }
 
 // simJudge folds the events the naive way and holds the reminder stream against them.
 type simJudge struct {
-	w      *simWorld
-	model  model
-	newest domain.Instant // the latest that any clock which stamps commands has shown
-	owed   []simLine      // all that fired, in order
-	told   int            // of owed
-	sums   map[uint64]string
+	w         *simWorld
+	model     model
+	newest    domain.Instant // the latest that any clock which stamps commands has shown
+	owed      []simLine      // all that fired, in order
+	published int            // of owed
+	sums      map[uint64]string
 }
 
 // simLine is a line that the reminder stream must hold.
@@ -38,7 +38,7 @@ type simLine struct {
 	source eventlog.Source
 }
 
-func simToldLine(campaign, kind string, due domain.Instant, customer string) string {
+func simPublishedLine(campaign, kind string, due domain.Instant, customer string) string {
 	return fmt.Sprintf("%s %s %s %s", campaign, kind, due, customer)
 }
 
@@ -78,48 +78,48 @@ func (j *simJudge) step(m *eventlog.Message) {
 		}
 		j.sums[m.Sequence] = m.Digest()
 		for _, g := range gone {
-			j.owed = append(j.owed, simLine{simToldLine(ev.Campaign, ev.Kind, ev.DueAt, g.Customer), eventlog.Source{Sequence: m.Sequence, Line: n + 1, LastR: g.R}})
+			j.owed = append(j.owed, simLine{simPublishedLine(ev.Campaign, ev.Kind, ev.DueAt, g.Customer), eventlog.Source{Sequence: m.Sequence, Line: n + 1, LastR: g.R}})
 		}
 	}
 }
 
-// telling judges a message of the reminder stream.
-func (j *simJudge) telling(raw *eventlog.Raw) {
+// publishing judges a message of the reminder stream.
+func (j *simJudge) publishing(raw *eventlog.Raw) {
 	m, err := eventlog.ParseReminder(raw.Header, raw.Data, raw.Sequence, raw.Time)
 	if err != nil {
-		j.w.violate(simTold, "%v", err)
+		j.w.violate(simPublished, "%v", err)
 		return
 	}
 	var last eventlog.Source
 	for _, line := range eventlog.Lines(m.Payload) {
 		var ev domain.Event
 		if err := domain.ParseEvent(line, &ev); err != nil {
-			j.w.violate(simTold, "%s: %v", line, err)
+			j.w.violate(simPublished, "%s: %v", line, err)
 			return
 		}
-		text := simToldLine(ev.Campaign, ev.Kind, ev.DueAt, ev.CustomerID)
+		text := simPublishedLine(ev.Campaign, ev.Kind, ev.DueAt, ev.CustomerID)
 		switch {
-		case j.told == len(j.owed):
-			j.w.violate(simTold, "message %d tells %s, all that fired has been told", m.Sequence, text)
+		case j.published == len(j.owed):
+			j.w.violate(simPublished, "message %d publishes %s, all that fired has been published", m.Sequence, text)
 			return
-		case j.owed[j.told].text != text:
-			j.w.violate(simTold, "message %d tells %s, it is the turn of %s", m.Sequence, text, j.owed[j.told].text)
+		case j.owed[j.published].text != text:
+			j.w.violate(simPublished, "message %d publishes %s, it is the turn of %s", m.Sequence, text, j.owed[j.published].text)
 			return
 		case ev.At < ev.DueAt:
 			j.w.violate(simEarly, "%s", line)
 		}
-		if last.Sequence != 0 && last.Sequence != j.owed[j.told].source.Sequence {
-			j.w.came("a message tells of several steps", 1)
+		if last.Sequence != 0 && last.Sequence != j.owed[j.published].source.Sequence {
+			j.w.came("a message publishes of several steps", 1)
 		}
-		last = j.owed[j.told].source
-		j.told++
+		last = j.owed[j.published].source
+		j.published++
 	}
 	if m.Source != last || m.SourceDigest != j.sums[last.Sequence] {
-		j.w.violate(simTold, "message %d has source %v, that of its last line is %v", m.Sequence, m.Source, last)
+		j.w.violate(simPublished, "message %d has source %v, that of its last line is %v", m.Sequence, m.Source, last)
 	}
 }
 
-// due says what is due at now and not done, "" if nothing is.
+// due has what is due at now and not done, "" if nothing is.
 func (j *simJudge) due(now domain.Instant) string {
 	for _, c := range j.model.campaigns {
 		for _, at := range append([]domain.Instant{c.expires}, c.falls...) {
@@ -133,8 +133,8 @@ func (j *simJudge) due(now domain.Instant) string {
 			}
 		}
 	}
-	if j.told < len(j.owed) {
-		return fmt.Sprintf("%d that fired are not told, first %s", len(j.owed)-j.told, j.owed[j.told].text)
+	if j.published < len(j.owed) {
+		return fmt.Sprintf("%d that fired are not published, first %s", len(j.owed)-j.published, j.owed[j.published].text)
 	}
 	return ""
 }
@@ -157,44 +157,44 @@ func (j *simJudge) next(now domain.Instant) domain.Instant {
 	return next
 }
 
-// simAsk is what one scheduler has asked for and not seen answered.
-type simAsk struct {
-	at       domain.Instant // what it asked for
+// simRequest is what one scheduler has requested and not seen answered.
+type simRequest struct {
+	at       domain.Instant // what it requested
 	times    int
-	progress time.Duration // of the scheduler's clock, forwards only, when it asked last
+	progress time.Duration // of the scheduler's clock, forwards only, when it requested last
 	fresh    bool          // then the instant lay less than 10 s back
 }
 
-// ranBack forgets asks for what is not due any more, on a clock that was set back: when it is, it is asked for anew.
+// ranBack forgets requests for what is not due any more, on a clock that was set back: when it is, it is requested again.
 func (s *simScheduler) ranBack(now domain.Instant) {
-	for _, asks := range s.asked {
-		for key, a := range asks {
+	for _, requests := range s.requested {
+		for key, a := range requests {
 			if a.at > now {
-				delete(asks, key)
+				delete(requests, key)
 			}
 		}
 	}
 }
 
-// judgeAsk judges an ask: between repeats lie 1, 2, 4, 8, 10, 10 … seconds on the clock of the scheduler, or 1 while the instant
+// judgeRequest judges a request: between repeats lie 1, 2, 4, 8, 10, 10 … seconds on the clock of the scheduler, or 1 while the instant
 // is fresh, unless it learned of something in the campaign meanwhile.
-func (s *simScheduler) judgeAsk(cmd *domain.Command) {
+func (s *simScheduler) judgeRequest(cmd *domain.Command) {
 	key := fmt.Sprintf("%s %s %s %d", cmd.Campaign, cmd.Kind, cmd.DueAt, cmd.ThroughR)
-	a := s.asked[cmd.Campaign][key]
+	a := s.requested[cmd.Campaign][key]
 	if a == nil {
-		if s.asked[cmd.Campaign] == nil {
-			s.asked[cmd.Campaign] = map[string]*simAsk{}
+		if s.requested[cmd.Campaign] == nil {
+			s.requested[cmd.Campaign] = map[string]*simRequest{}
 		}
-		a = &simAsk{at: max(cmd.DueAt, cmd.Through)}
-		s.asked[cmd.Campaign][key] = a
+		a = &simRequest{at: max(cmd.DueAt, cmd.Through)}
+		s.requested[cmd.Campaign][key] = a
 	} else {
-		s.w.came("ask repeated", 1)
+		s.w.came("request repeated", 1)
 		pause := min(time.Second<<min(a.times-1, 4), 10*time.Second)
 		if a.fresh {
 			pause = time.Second
 		}
 		if s.progress-a.progress < pause {
-			s.w.violate(simTwice, "%s asks for %s again after %s, for the %d. time", s.name, key, s.progress-a.progress, a.times+1)
+			s.w.violate(simTwice, "%s requests %s again after %s, for the %d. time", s.name, key, s.progress-a.progress, a.times+1)
 		}
 	}
 	a.times++

@@ -49,7 +49,7 @@ func (p *simPeople) act() bool {
 		case 3:
 			settings.ValidFor = []time.Duration{30 * time.Second, 5 * time.Minute, 2 * time.Hour}[r.IntN(3)]
 		}
-		p.ask(domain.Command{Type: domain.CreateCampaign, Campaign: fmt.Sprint("c", p.campaigns), Patch: domain.PatchOf(settings)})
+		p.request(domain.Command{Type: domain.CreateCampaign, Campaign: fmt.Sprint("c", p.campaigns), Patch: domain.PatchOf(settings)})
 		p.campaigns++
 		return true
 	}
@@ -59,12 +59,12 @@ func (p *simPeople) act() bool {
 	before := simBefores[r.IntN(len(simBefores))]
 	cmd := domain.Command{Campaign: campaign}
 	switch n := r.IntN(100); {
-	case n < 35: // a crowd comes for the same
+	case n < 35: // a workload comes for the same
 		cmd.Type = domain.Claim
 		if n >= 10 {
 			cmd.Type, cmd.Kind, cmd.Before = domain.Remind, kind, before
 		}
-		p.crowd(cmd)
+		p.workload(cmd)
 		return true
 	case n < 55:
 		cmd.Type, cmd.CustomerID, cmd.Kind, cmd.Before = domain.Unremind, customer, kind, before
@@ -81,16 +81,16 @@ func (p *simPeople) act() bool {
 			cmd.Patch.Set("priority")
 		}
 		cmd.Type = domain.UpdateCampaign
-		p.ask(cmd)
+		p.request(cmd)
 		if r.IntN(2) == 0 {
 			return true
 		}
 		kind = domain.KindOpens
 		if cmd.Patch.ExpiresAt != 0 {
 			kind = domain.KindExpires
-			p.crowd(domain.Command{Type: domain.Claim, Campaign: campaign})
+			p.workload(domain.Command{Type: domain.Claim, Campaign: campaign})
 		}
-		p.crowd(domain.Command{Type: domain.Remind, Campaign: campaign, Kind: kind, Before: before})
+		p.workload(domain.Command{Type: domain.Remind, Campaign: campaign, Kind: kind, Before: before})
 		return true
 	case n < 87:
 		cmd.Type = []domain.CommandType{domain.PauseCampaign, domain.ResumeCampaign}[r.IntN(2)]
@@ -109,19 +109,19 @@ func (p *simPeople) act() bool {
 			cmd.Type, cmd.ExpiresAt = domain.Extend, p.soon()
 		}
 	}
-	p.ask(cmd)
+	p.request(cmd)
 	return true
 }
 
-// crowd lets up to a dozen customers ask for the same.
-func (p *simPeople) crowd(cmd domain.Command) {
+// workload lets up to a dozen customers request the same.
+func (p *simPeople) workload(cmd domain.Command) {
 	for i := range 1 + p.w.rng.IntN(12) {
 		cmd.CustomerID = fmt.Sprint("u", i)
-		p.ask(cmd)
+		p.request(cmd)
 	}
 }
 
-func (p *simPeople) ask(cmd domain.Command) {
+func (p *simPeople) request(cmd domain.Command) {
 	p.ids++
 	cmd.ID = fmt.Sprint("p-", p.ids)
 	p.w.keep(cmd)

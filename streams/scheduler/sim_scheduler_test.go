@@ -12,11 +12,12 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 )
 
-// simScheduler is one process that schedules the lane, or could. Book, planner, fan-out and snapshots are the real ones;
+// simScheduler is one process that schedules the lane, or could. Timers, planner, fan-out and snapshots are the real ones;
 // what Run does in its loop happens here in steps, in whatever order chance has it: events are folded some at a time,
 // acknowledgements come late or never.
 type simScheduler struct {
@@ -28,7 +29,7 @@ type simScheduler struct {
 
 	r        *run // nil = dead
 	next     int  // of the events, not folded yet
-	begun    int  // it asks for nothing before so many are folded
+	begun    int  // it requests nothing before so many are folded
 	settings *config.Settings
 	window   []*simShipment
 	ill      bool
@@ -36,15 +37,15 @@ type simScheduler struct {
 	save     func(context.Context) error
 	ids      int
 
-	asked    map[string]map[string]*simAsk // by campaign
-	clock    domain.Instant
-	progress time.Duration // of its clock, forwards only
+	requested map[string]map[string]*simRequest // by campaign
+	clock     domain.Instant
+	progress  time.Duration // of its clock, forwards only
 }
 
 // simShipment is a message on its way to the reminder stream.
 type simShipment struct {
 	eventlog.Attempt
-	told         int
+	published    int
 	done, landed bool // the result is there, and is a plain success
 }
 
@@ -59,20 +60,22 @@ func (s *simScheduler) start() bool {
 	w.note("%s starts", s.name)
 	sched := New(nil, simLog, 0, Options{Snapshots: &w.snapshots, Metrics: w.metrics, Logger: slog.New(slog.DiscardHandler), Dir: w.t.TempDir(),
 		Now: func() time.Time { return s.now().Time() }})
-	s.r = &run{Scheduler: sched, log: sched.opts.Logger, restoreFrom: &w.snapshots, pace: newPace(nil)}
+	s.r = &run{Scheduler: sched, log: sched.opts.Logger, restoreFrom: &w.snapshots, pace: fanout.NewPace(nil)}
 	s.r.meter()
-	s.r.fan = &fan{owner: fmt.Sprint(s.name, s.life), pace: s.r.pace, now: sched.opts.Now, log: s.r.log, count: w.metrics.published.WithLabelValues("0"), told: &sched.told, last: uint64(len(w.rmd)),
-		chained: w.bug.gallops || w.rng.IntN(2) == 0}
+	s.r.fan = &fanout.Fan{
+		Queue: fanout.Queue{Owner: fmt.Sprint(s.name, s.life), Last: uint64(len(w.rmd)), Chained: w.bug.gallops || w.rng.IntN(2) == 0},
+		Pace:  s.r.pace, Now: sched.opts.Now, Log: s.r.log,
+	}
 	if n := len(w.rmd); n > 0 {
 		m, err := eventlog.ParseReminder(w.rmd[n-1].Header, w.rmd[n-1].Data, uint64(n), w.rmd[n-1].Time)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		s.r.fan.reached = m.Source
+		s.r.fan.Reached = m.Source
 	}
-	w.snapshots.reached = s.r.fan.reached
-	if w.bug.tellsAgain {
-		s.r.fan.reached = eventlog.Source{}
+	w.snapshots.reached = s.r.fan.Reached
+	if w.bug.publishesAgain {
+		s.r.fan.Reached = eventlog.Source{}
 	}
 	position := s.r.restore(context.Background())
 	if s.next = int(position.Sequence); s.next > 0 {
@@ -84,7 +87,7 @@ func (s *simScheduler) start() bool {
 	s.begun = len(w.events)
 	s.r.planner = newPlanner(s.r.timers)
 	s.window, s.ill, s.frozen, s.settings = nil, false, nil, nil
-	s.asked, s.clock, s.progress = map[string]map[string]*simAsk{}, s.now(), 0
+	s.requested, s.clock, s.progress = map[string]map[string]*simRequest{}, s.now(), 0
 	return true
 }
 
@@ -134,18 +137,18 @@ func (s *simScheduler) goOn() bool {
 	s.clock = now
 	if s.settings != w.settings {
 		s.settings = w.settings
-		s.r.pace.configure(s.settings)
+		s.r.pace.Configure(s.settings)
 		s.r.planner.configure(s.settings)
-		clear(s.asked) // a pause that ends begins anew
+		clear(s.requested) // a pause that ends begins again
 	}
-	for n := w.rng.IntN(4); (n >= 0 || s.next < s.begun) && s.next < len(w.events) && !s.r.fan.full(); n-- {
+	for n := w.rng.IntN(4); (n >= 0 || s.next < s.begun) && s.next < len(w.events) && !s.r.fan.Full(); n-- {
 		if !s.fold(&w.events[s.next]) {
 			return true
 		}
 		s.next++
 	}
 	if s.next >= s.begun {
-		s.ask(now)
+		s.request(now)
 	}
 	s.pump()
 	return true
@@ -157,34 +160,32 @@ func (s *simScheduler) fold(m *eventlog.Message) bool {
 	for _, line := range eventlog.Lines(m.Payload) {
 		var ev domain.Event
 		if err := domain.ParseEvent(line, &ev); err == nil {
-			delete(s.asked, ev.Campaign)
+			delete(s.requested, ev.Campaign)
 		}
 	}
-	reached := s.r.fan.reached
-	waiting := s.r.fan.waiting
+	reached := s.r.fan.Reached
+	waiting := s.r.fan.Waiting()
 	if err := s.r.fold(context.Background(), m); err != nil {
 		w.violate(simFits, "%s: %v", s.name, err)
 		return false
 	}
-	if s.r.fan.waiting > waiting && reached.Sequence == m.Sequence && len(s.r.fan.queue) > 0 {
-		if first := s.r.fan.queue[0]; compareLines(first.source, reached) == 0 {
-			w.came("fan-out resumed within a firing", 1)
-		}
+	if s.r.fan.Waiting() > waiting && reached.Sequence == m.Sequence && s.r.fan.Resumes() {
+		w.came("fan-out resumed within a firing", 1)
 	}
-	if s.r.fan.waiting > waiting && s.life > 1 && s.next < s.begun {
+	if s.r.fan.Waiting() > waiting && s.life > 1 && s.next < s.begun {
 		w.came("a firing was late, for its scheduler was down", 1)
 	}
 	return true
 }
 
-// ask sends what the planner asks for, each message by itself.
-func (s *simScheduler) ask(now domain.Instant) {
+// request sends what the planner requests, each message by itself.
+func (s *simScheduler) request(now domain.Instant) {
 	w, p := s.w, s.r.planner
 	if !w.bug.blind || now > p.clock {
 		p.at(now)
 	}
 	p.allow(w.chunk)
-	p.unpublished, p.held = s.r.fan.untold(), s.r.fan.full()
+	p.unpublished, p.held = s.r.fan.Waiting()+s.inFlight(), s.r.fan.Full()
 	if p.wake() > now && !p.ready() {
 		return
 	}
@@ -206,7 +207,7 @@ func (s *simScheduler) ask(now domain.Instant) {
 		cmd := cmds[i]
 		s.ids++
 		cmd.ID = fmt.Sprintf("%s-%d-%d", s.name, s.life, s.ids)
-		s.judgeAsk(&cmd)
+		s.judgeRequest(&cmd)
 		w.send(fmt.Sprintf("%s of %s", cmd.Type, cmd.ID), func() { w.keep(cmd) })
 	}
 }
@@ -226,9 +227,9 @@ func (s *simScheduler) pump() {
 			return
 		}
 	}
-	for n := w.rng.IntN(4); n > 0 && f.waiting > 0 && len(s.window) < s.room(); n-- {
-		attempt, told := f.next()
-		x := &simShipment{Attempt: attempt, told: told}
+	for n := w.rng.IntN(4); n > 0 && f.Waiting() > 0 && len(s.window) < s.room(); n-- {
+		attempt, published := f.Next(f.Pace.Batch())
+		x := &simShipment{Attempt: attempt, published: published}
 		s.window = append(s.window, x)
 		s.ship(x)
 	}
@@ -236,12 +237,19 @@ func (s *simScheduler) pump() {
 
 // room is how many messages may be on their way.
 func (s *simScheduler) room() int {
-	return min(s.r.fan.room(), 4)
+	return min(s.r.fan.Room(), 4)
 }
 
 func (s *simScheduler) pop() {
-	s.r.fan.flying -= s.window[0].told
 	s.window = s.window[1:]
+}
+
+// inFlight is how many customers are in messages in flight.
+func (s *simScheduler) inFlight() (n int) {
+	for _, x := range s.window {
+		n += x.published
+	}
+	return n
 }
 
 // ship sends a message. Its result, if it comes, is the first to come.
@@ -258,7 +266,7 @@ func (s *simScheduler) ship(x *simShipment) {
 	})
 }
 
-// mend: nothing is published while results are out; then the stream says what landed.
+// mend: nothing is published while results are out; then the stream has what landed.
 func (s *simScheduler) mend() {
 	w := s.w
 	for _, x := range s.window {
@@ -273,7 +281,7 @@ func (s *simScheduler) mend() {
 			placed = &w.rmd[x.Expected]
 		}
 		outcome := x.Judge(uint64(len(w.rmd)), placed)
-		if w.bug.unasked {
+		if w.bug.unresolved {
 			outcome = eventlog.Unchanged
 			for i, x := range s.window {
 				x.Expected = uint64(len(w.rmd) + i)
@@ -316,7 +324,7 @@ func (s *simScheduler) settleAll() {
 }
 
 func (s *simScheduler) idle() bool {
-	return s.r != nil && s.next == len(s.w.events) && len(s.window) == 0 && s.r.fan.waiting == 0
+	return s.r != nil && s.next == len(s.w.events) && len(s.window) == 0 && s.r.fan.Waiting() == 0
 }
 
 // freeze begins a snapshot, which is taken and written later.
@@ -325,13 +333,13 @@ func (s *simScheduler) freeze() bool {
 	if s.r == nil || s.stopped || s.frozen != nil || s.next < s.begun {
 		return false
 	}
-	settled := s.r.fan.waiting == 0 && len(s.window) == 0
+	settled := s.r.fan.Waiting() == 0 && len(s.window) == 0
 	if !settled && !w.bug.unsettled {
 		return false
 	}
 	f := s.r.fan
 	if w.bug.unsettled {
-		s.r.fan = &fan{pace: f.pace, now: f.now, reached: f.reached}
+		s.r.fan = &fanout.Fan{Queue: fanout.Queue{Reached: f.Reached}, Pace: f.Pace, Now: f.Now}
 		defer func() { s.r.fan = f }()
 	}
 	s.frozen, s.save = s.r.take(context.Background())
@@ -373,14 +381,14 @@ func (k *simSnapshots) Save(_ context.Context, _ string, meta snapstore.Meta, wr
 	return nil
 }
 
-// Load accepts what run.acceptable does; there is no stream here to ask whether the position is in it: it is.
+// Load accepts what run.acceptable does; there is no stream here to request whether the position is in it: it is.
 func (k *simSnapshots) Load(_ context.Context, _ string, _ func(snapstore.Meta) error, read func(io.Reader) error) (snapstore.Meta, bool, error) {
 	for _, x := range k.kept {
 		var n note
 		if err := json.Unmarshal(x.meta.Note, &n); err != nil {
 			return snapstore.Meta{}, false, err
 		}
-		if compareSources(eventlog.Source{Sequence: n.Sequence, Line: n.Line, LastR: n.LastR}, k.reached) > 0 {
+		if fanout.CompareSources(eventlog.Source{Sequence: n.Sequence, Line: n.Line, LastR: n.LastR}, k.reached) > 0 {
 			continue
 		}
 		return x.meta, true, read(bytes.NewReader(x.content))

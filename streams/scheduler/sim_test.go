@@ -11,15 +11,15 @@ import (
 // The simulation tries a lane and its schedulers in a world made of chance: no server, no goroutine, no real time, one
 // seed.
 //
-//	people ─────┐                                             ┌── events ────> judge: never early, nobody left
+//	people ─────┐                                             ┌── events ────> judge: never early, none left
 //	            ├──> commands ──> domain.Lane (the real one) ──┤
-//	asks ───────┘                                             └──> fold ──> book, planner, fan (the real ones)
-//	   ^   network: packets in any order, lost, late, twice                     │       └── told ──> judge: who fired, once, in order
+//	requests ───────┘                                             └──> fold ──> timers, planner, fan (the real ones)
+//	   ^   network: packets in any order, lost, late, twice                     │       └── published ──> judge: who fired, once, in order
 //	   └────────────────────────────────────────────────────────────────────────┘
 //
 // In each step chance picks one thing that happens: a packet arrives, vanishes or is doubled; people do something; a
 // scheduler does the next thing it can do, is stopped in its tracks, woken, killed, started from a snapshot; a clock is set,
-// by seconds or hours, forwards or back. There are two schedulers for the one lane, and what stops them from telling
+// by seconds or hours, forwards or back. There are two schedulers for the one lane, and what stops them from publishing
 // anybody twice is the fence of the reminder stream. At the end the world is healed, and nothing may be left that is due.
 //
 //	go test ./streams/scheduler -run TestSimulation -sim.seed=17 -sim.steps=1000 -v
@@ -66,8 +66,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// TestASeedSaysEverything runs a world twice: the same happens, to the letter.
-func TestASeedSaysEverything(t *testing.T) {
+// TestASeedDeterminesAll runs a world twice: the same happens, to the letter.
+func TestASeedDeterminesAll(t *testing.T) {
 	for seed := uint64(1); seed <= 10; seed++ {
 		a, b := newSimWorld(t, seed, simBug{}), newSimWorld(t, seed, simBug{})
 		a.run(*simSteps)
@@ -86,16 +86,16 @@ func TestPlantedBugs(t *testing.T) {
 		bug   simBug
 		finds []string
 	}{
-		{"a planner that forgets what it asked for", simBug{forgets: true}, []string{simLeft}},
-		{"a planner that asks again at once", simBug{hasty: true}, []string{simTwice}},
+		{"a planner that forgets what it requested", simBug{forgets: true}, []string{simLeft}},
+		{"a planner that requests again at once", simBug{hasty: true}, []string{simTwice}},
 		{"a planner that does not see its clock run back", simBug{blind: true}, []string{simLeft}},
-		{"a fan-out that does not pass over what was told", simBug{tellsAgain: true}, []string{simTold}},
-		{"a snapshot taken while the fan-out is not done", simBug{unsettled: true}, []string{simTold, simLeft}},
-		{"a scheduler that goes on one message behind its snapshot", simBug{skips: true}, []string{simFits, simTold, simLeft}},
-		{"a reminder stream without a fence", simBug{noFence: true}, []string{simTold}},
-		{"a fan-out that takes another's message for its own", simBug{adopts: true}, []string{simTold, simLeft}},
-		{"a fan-out that publishes again without asking what landed", simBug{unasked: true}, []string{simTold, simStalls}},
-		{"a fan-out with several messages on their way that do not name each other", simBug{gallops: true}, []string{simTold}},
+		{"a fan-out that does not pass over what was published", simBug{publishesAgain: true}, []string{simPublished}},
+		{"a snapshot taken while the fan-out is not done", simBug{unsettled: true}, []string{simPublished, simLeft}},
+		{"a scheduler that goes on one message behind its snapshot", simBug{skips: true}, []string{simFits, simPublished, simLeft}},
+		{"a reminder stream without a fence", simBug{noFence: true}, []string{simPublished}},
+		{"a fan-out that takes another's message for its own", simBug{adopts: true}, []string{simPublished, simLeft}},
+		{"a fan-out that publishes again without asking what landed", simBug{unresolved: true}, []string{simPublished, simStalls}},
+		{"a fan-out with several messages on their way that do not name each other", simBug{gallops: true}, []string{simPublished}},
 		{"a lane that believes the scheduler's clock", simBug{believes: true}, []string{simEarly}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

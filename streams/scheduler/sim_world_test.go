@@ -18,24 +18,24 @@ import (
 const simLog = "01234567-89ab-7cde-8f01-23456789abcd"
 
 // simMust are things that come about by themselves, and must.
-var simMust = []string{"reminders fired", "reminders dropped", "coupons expired", "ask repeated", "reminder stream refused a write",
-	"scheduler lost the reminder stream", "scheduler began with a snapshot", "fan-out resumed within a firing", "a message tells of several steps",
+var simMust = []string{"reminders fired", "reminders dropped", "coupons expired", "request repeated", "reminder stream refused a write",
+	"scheduler lost the reminder stream", "scheduler began with a snapshot", "fan-out resumed within a firing", "a message publishes of several steps",
 	"a firing was late, for its scheduler was down",
 	"reminder stream refused what followed a refused message"}
 
 // simBug breaks one rule.
 type simBug struct {
-	forgets    bool // asks are never repeated
-	hasty      bool // asks are repeated at once
-	blind      bool // the planner is not told that its clock ran back
-	tellsAgain bool // a fan-out begins at the first firing that it folds
-	unsettled  bool // snapshots are taken while the fan-out is at work
-	skips      bool // a book is folded on from one message behind its snapshot
-	noFence    bool // the reminder stream takes any write
-	adopts     bool // a fan-out goes on behind another's message
-	unasked    bool // what was not acknowledged is published again, behind whatever is there
-	gallops    bool // messages of a fan-out do not name the one before them
-	believes   bool // an ask sets the lane's clock
+	forgets        bool // requests are never repeated
+	hasty          bool // requests are repeated at once
+	blind          bool // the planner is not published that its clock ran back
+	publishesAgain bool // a fan-out begins at the first firing that it folds
+	unsettled      bool // snapshots are taken while the fan-out is at work
+	skips          bool // Timers are folded on from one message behind its snapshot
+	noFence        bool // the reminder stream takes any write
+	adopts         bool // a fan-out goes on behind another's message
+	unresolved     bool // what was not acknowledged is published again, behind whatever is there
+	gallops        bool // messages of a fan-out do not name the one before them
+	believes       bool // a request sets the lane's clock
 }
 
 // simWorld is a lane and everything around it.
@@ -110,7 +110,7 @@ func newSimWorld(t testing.TB, seed uint64, b simBug) *simWorld {
 		{"packet arrives", 300, w.arrive},
 		{"packet lost", sometimes(20), w.lose},
 		{"packet doubled", sometimes(20), w.double},
-		{"somebody does something", 120, w.people.act},
+		{"something does something", 120, w.people.act},
 		{"lane decides", 200, w.decide},
 		{"scheduler goes on", 400, each((*simScheduler).goOn)},
 		{"scheduler stopped in its tracks", sometimes(6), each((*simScheduler).stop)},
@@ -330,7 +330,7 @@ func (w *simWorld) publish(a eventlog.Attempt) (ok bool) {
 	a.Header.Set(jetstream.MsgIDHeader, a.ID)
 	raw := eventlog.Raw{Header: a.Header, Data: a.Payload, Sequence: uint64(len(w.rmd) + 1), Time: w.now.Time()}
 	w.rmd = append(w.rmd, raw)
-	w.judge.telling(&raw)
+	w.judge.publishing(&raw)
 	return true
 }
 

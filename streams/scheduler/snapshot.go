@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 )
@@ -18,22 +19,22 @@ const (
 	// lanes, which it is slowest, a million reminders take two to three seconds.
 	snapshotTimeout = 2 * time.Minute
 	timeoutEach     = 10 * time.Microsecond
-	// lastWords is how long a clean stop may take to write its snapshot; without it the next start replays more.
-	lastWords = 5 * time.Second
+	// lastSaveTimeout is how long a clean stop may take to write its snapshot; without it the next start replays more.
+	lastSaveTimeout = 5 * time.Second
 )
 
-// saver remembers what there is to save. A snapshot is what the book was between two messages, frozen, and written while
+// saver is the state of taking snapshots. A snapshot is what the timers were between two messages, frozen, and written while
 // the scheduler goes on.
 type saver struct {
-	restored bool      // the book came from a snapshot
+	restored bool      // the timers came from a snapshot
 	changed  int       // event lines since the last snapshot, by what they cost in a replay: see lightLines
 	last     time.Time // when it was taken
 	failed   bool      // it was not written: no hurry with the next
-	again    time.Time // not tried before: it was somebody else's turn, nothing could be taken, or the last one took long
+	again    time.Time // not tried before: another lane was writing, nothing could be taken, or the last one took long
 	writing  *writing  // nil if none is
 }
 
-// writing is a snapshot on its way into the store.
+// writing is a snapshot that is being taken or written.
 type writing struct {
 	lines    int            // it covers
 	frozen   *timers.Frozen // not done yet; nil when it is written
@@ -44,7 +45,7 @@ type writing struct {
 	done     chan error    // receives once
 }
 
-// note is what a snapshot says beside its content and position: how far the fan-out had come.
+// note is stored with a snapshot beside its content and position: how far the fan-out had come.
 type note struct {
 	Sequence uint64 `json:"event_sequence"`
 	Line     int    `json:"line"`
@@ -53,8 +54,8 @@ type note struct {
 
 func (r *run) snapshotName() string { return "sched-" + strconv.Itoa(r.lane) }
 
-// restore sets the book and returns the place in the event log to go on behind. Whatever is wrong with the snapshots
-// costs a replay, no more.
+// restore sets the timers and returns the position in the event log after which to go on. Whatever is wrong with the
+// snapshots costs a replay, no more.
 func (r *run) restore(ctx context.Context) eventlog.Position {
 	r.saver.last = r.opts.Now()
 	r.timers = timers.New(r.opts.Dir)
@@ -85,7 +86,7 @@ func (r *run) restore(ctx context.Context) eventlog.Position {
 	return beginning
 }
 
-// acceptable refuses a snapshot that would lead the book or its fan-out astray.
+// acceptable refuses a snapshot that does not fit the event stream or the reminder stream.
 func (r *run) acceptable(ctx context.Context, meta snapstore.Meta) error {
 	if meta.Format < timers.OldestFormat || meta.Format > timers.Format {
 		return fmt.Errorf("the snapshot has format %d, this program reads %d to %d", meta.Format, timers.OldestFormat, timers.Format)
@@ -94,33 +95,33 @@ func (r *run) acceptable(ctx context.Context, meta snapstore.Meta) error {
 	if err := json.Unmarshal(meta.Note, &n); err != nil {
 		return fmt.Errorf("the snapshot's note: %w", err)
 	}
-	told := eventlog.Source{Sequence: n.Sequence, Line: n.Line, LastR: n.LastR}
-	if compareSources(told, r.fan.reached) > 0 {
-		// The book has forgotten whom those reminders were for. An older snapshot, or none, tells them again.
-		return fmt.Errorf("the snapshot was taken when the reminder stream came to %v, it ends at %v: the reminder stream lost its tail", told, r.fan.reached)
+	reached := eventlog.Source{Sequence: n.Sequence, Line: n.Line, LastR: n.LastR}
+	if fanout.CompareSources(reached, r.fan.Reached) > 0 {
+		// The snapshot lacks the customers of those reminders. They are published again from an older one, or a replay.
+		return fmt.Errorf("the snapshot was taken when the reminder stream came to %v, it ends at %v: the reminder stream lost its tail", reached, r.fan.Reached)
 	}
 	return meta.Check(ctx, r.events(), r.Scheduler.log)
 }
 
-// turnEvery is how often a snapshot that is due asks for its turn.
-const turnEvery = 500 * time.Millisecond
+// retryEvery is how often a snapshot that is due is tried while other lanes write theirs.
+const retryEvery = 500 * time.Millisecond
 
 const (
-	// shareChanged: a snapshot is due when one line for every so many things in the book has changed. Sixty million
+	// shareChanged: a snapshot is due when one line for every so many things in the timers has changed. Sixty million
 	// reminders must not be written again for each million lines.
 	shareChanged = 4
 	// restFor: after a snapshot that took a second to write there is none for so many seconds.
 	restFor = 8
-	// notWorth: a clean stop leaves changes below this share of the book to the next start's replay, which is faster than
-	// the writing.
+	// notWorth: a clean stop leaves changes below this share of the timers to the replay of the next start, which is faster
+	// than the writing.
 	notWorth = 16
 )
 
-// enough is after how many changed lines a snapshot is due at once.
+// enough is after how many changed lines a snapshot of that many things is due at once.
 func (r *run) enough(size int) int { return max(r.opts.SnapshotEvents, size/shareChanged) }
 
-// snapshotDue is when the next snapshot is due as things stand, if anything has changed: at once if it is enough, else
-// after a time that grows with the timers: a minute for up to a million things, two for two million.
+// snapshotDue is when the next snapshot, of that many things, is due if anything has changed: at once if it is enough, else
+// after a time that grows with them: a minute for up to a million things, two for two million.
 func (r *run) snapshotDue(size int) time.Time {
 	s := &r.saver
 	due := s.again
@@ -144,8 +145,8 @@ func (r *run) saveIfDue(ctx context.Context) {
 	if s.writing != nil || s.changed == 0 || now.Before(r.snapshotDue(r.timers.Size())) {
 		return
 	}
-	s.again = now.Add(turnEvery)
-	if r.fan.settle(ctx) != nil { // before the turn: it may take long, and others wait
+	s.again = now.Add(retryEvery)
+	if r.fan.Settle(ctx) != nil { // before taking the turn: it may take long, and other lanes wait
 		return
 	}
 	turnOver, ok := r.opts.Snapshots.Turn()
@@ -161,7 +162,7 @@ func (r *run) saveIfDue(ctx context.Context) {
 	r.freezeOn(ctx, freezeTime)
 }
 
-// freezeTime is for how long the fold stands still at once for a snapshot.
+// freezeTime is for how long the fold stops at once for a snapshot.
 const freezeTime = 2 * time.Millisecond
 
 // freezeOn goes on freezing, and when that is done begins to write.
@@ -182,14 +183,14 @@ func (r *run) freezeOn(ctx context.Context, howLong time.Duration) {
 	}()
 }
 
-// take begins to freeze the book, at a place where the fan-out is done with everything folded. It returns how to write it
-// once that is done, nil if none can be taken now. When that has been called for the last time the book is to be thawed.
+// take begins to freeze the timers, when the fan-out has published everything folded. It returns how to write them once that
+// is done, nil if no snapshot can be taken now. After the last call of that the timers have to be thawed.
 func (r *run) take(ctx context.Context) (*timers.Frozen, func(context.Context) error) {
-	if r.torn || r.folded.Sequence == 0 || r.fan.settle(ctx) != nil { // what failed there fails the loop, too
+	if r.torn || r.folded.Sequence == 0 || r.fan.Settle(ctx) != nil { // what failed there fails the loop, too
 		return nil, nil
 	}
 	r.saver.last = r.opts.Now()
-	reached := r.fan.reached
+	reached := r.fan.Reached
 	notes, err := json.Marshal(note{reached.Sequence, reached.Line, reached.LastR})
 	if err != nil {
 		return nil, nil
@@ -201,7 +202,7 @@ func (r *run) take(ctx context.Context) (*timers.Frozen, func(context.Context) e
 	}
 }
 
-// writeEnded goes on with the snapshot on its way, and looks whether it has arrived.
+// writeEnded goes on with the snapshot that is being taken, and takes in the result if it is stored.
 func (r *run) writeEnded(ctx context.Context) {
 	r.freezeOn(ctx, freezeTime)
 	w := r.saver.writing
@@ -227,12 +228,12 @@ func (r *run) writeEnded(ctx context.Context) {
 }
 
 // saveLast writes a snapshot before a clean stop, so that the next start has nothing to replay. There is little time: a
-// process that is told to stop and does not is killed.
+// process that does not stop in time is killed.
 func (r *run) saveLast() {
 	if r.opts.Snapshots == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	ctx, cancel := context.WithTimeout(context.Background(), lastSaveTimeout)
 	defer cancel()
 	if w := r.saver.writing; w != nil {
 		r.freezeOn(ctx, time.Hour)

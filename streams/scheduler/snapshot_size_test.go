@@ -9,16 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // Snapshots are taken all along while reminders fire and the scheduler dies again and again, each time a few messages
-// later. Everyone is told once; and whichever of the snapshots a scheduler begins with, it has nothing to add.
+// later. Everyone is published once; and whichever of the snapshots a scheduler begins with, it has nothing to add.
 func TestSnapshotsAtEveryPointOfFanOuts(t *testing.T) {
 	const groups, each = 6, 600
 	r := newRig(t)
-	all := &shelf{}
+	all := &memoryStore{}
 	s := r.scheduler(func(o *Options) { o.Snapshots, o.SnapshotEvery, o.Dir = all, time.Second, t.TempDir() })
 	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
 	for g := range groups {
@@ -34,16 +35,16 @@ func TestSnapshotsAtEveryPointOfFanOuts(t *testing.T) {
 		defer r.clock.mu.Unlock()
 		return r.clock.naps
 	}
-	for life := 0; len(r.told()) < groups*each; life++ {
+	for life := 0; len(r.published()) < groups*each; life++ {
 		if life > 60 {
-			t.Fatalf("%d told after %d lives", len(r.told()), life)
+			t.Fatalf("%d published after %d lives", len(r.published()), life)
 		}
 		r.clock.set(start + seconds(10+5*life))
 		due := min(life/2+1, groups) * each
 		fail(nil)
 		ctx, die := context.WithCancel(t.Context())
 		left := life % 5
-		s.landed = func(uint64) {
+		s.stored = func(uint64) {
 			if left--; left < 0 {
 				fail(errors.New("dead")) // no last words
 				die()
@@ -55,14 +56,14 @@ func TestSnapshotsAtEveryPointOfFanOuts(t *testing.T) {
 		streamtest.Eventually(t, "death, or nothing left to do", func() bool {
 			passed = min(passed+1, 4)
 			r.clock.set(start + seconds(10+5*life+passed)) // snapshots are half a second apart
-			return ctx.Err() != nil || len(ended) > 0 || len(r.told()) >= due && naps() >= before+3
+			return ctx.Err() != nil || len(ended) > 0 || len(r.published()) >= due && naps() >= before+3
 		})
 		die()
-		if err := <-ended; !errors.Is(err, context.Canceled) && !errors.Is(err, ErrLost) {
+		if err := <-ended; !errors.Is(err, context.Canceled) && !errors.Is(err, fanout.ErrLost) {
 			t.Fatalf("life %d ended with %v", life, err)
 		}
 	}
-	everyoneOnce(t, r.told(), groups*each)
+	eachOnce(t, r.published(), groups*each)
 
 	positions := map[uint64]bool{}
 	for i, snap := range all.stored {
@@ -70,15 +71,15 @@ func TestSnapshotsAtEveryPointOfFanOuts(t *testing.T) {
 		if i > 0 && i < len(all.stored)-1 && i%(1+len(all.stored)/10) != 0 {
 			continue
 		}
-		one := &shelf{stored: []stored{snap}}
+		one := &memoryStore{stored: []stored{snap}}
 		run := r.run(r.scheduler(func(o *Options) { o.Snapshots = one }))
 		r.clock.looksAround(t)
 		run.stop()
 		if one.loaded != 1 || r.value("disagreements_total") != 0 {
 			t.Errorf("snapshot %d at %d: loaded %d times, %v", i, snap.meta.Position.Sequence, one.loaded, one.refusals)
 		}
-		if n := len(r.told()); n != groups*each {
-			t.Fatalf("%d told after a start from snapshot %d, %d before", n, i, groups*each)
+		if n := len(r.published()); n != groups*each {
+			t.Fatalf("%d published after a start from snapshot %d, %d before", n, i, groups*each)
 		}
 	}
 	if len(positions) < 4 {
@@ -86,10 +87,10 @@ func TestSnapshotsAtEveryPointOfFanOuts(t *testing.T) {
 	}
 }
 
-// A snapshot costs what the book holds; the larger it is, the more has to change, and the longer it may take.
-func TestSnapshotsOfALargeBookAreRare(t *testing.T) {
+// A snapshot costs what the timers hold; the more that is, the more has to change, and the longer it may take.
+func TestSnapshotsOfManyTimersAreRare(t *testing.T) {
 	now := start.Time()
-	r := &run{Scheduler: New(nil, "log", 0, Options{Snapshots: &shelf{}})}
+	r := &run{Scheduler: New(nil, "log", 0, Options{Snapshots: &memoryStore{}})}
 	r.saver.last = now
 	for _, c := range []struct {
 		reminders, changed int
@@ -114,7 +115,7 @@ func TestSnapshotsOfALargeBookAreRare(t *testing.T) {
 	}
 }
 
-// Without room for customers the scheduler stops and says what to do; with room again it begins anew, and everyone is told.
+// Without room for customers the scheduler stops and has what to do; with room again it begins again, and everyone is published.
 func TestNoRoomForCustomers(t *testing.T) {
 	r := newRig(t)
 	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
@@ -126,6 +127,6 @@ func TestNoRoomForCustomers(t *testing.T) {
 	}
 	run := r.run(r.scheduler(func(o *Options) { o.Dir = t.TempDir() }))
 	r.clock.set(start + seconds(50))
-	everyoneOnce(t, r.waitTold(500), 500)
+	eachOnce(t, r.waitPublished(500), 500)
 	run.stop()
 }

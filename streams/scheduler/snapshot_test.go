@@ -12,13 +12,14 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// shelf is a snapshot store in memory, with faults on demand. The real one has tests of its own.
-type shelf struct {
+// memoryStore is a snapshot store in memory, with faults on demand. The real one has tests of its own.
+type memoryStore struct {
 	mu       sync.Mutex
 	stored   []stored // oldest first
 	loaded   int      // snapshots read
@@ -32,9 +33,9 @@ type stored struct {
 	content []byte
 }
 
-func (s *shelf) Turn() (func(), bool) { return func() {}, true }
+func (s *memoryStore) Turn() (func(), bool) { return func() {}, true }
 
-func (s *shelf) Save(ctx context.Context, name string, meta snapstore.Meta, write func(io.Writer) error) error {
+func (s *memoryStore) Save(ctx context.Context, name string, meta snapstore.Meta, write func(io.Writer) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var content bytes.Buffer
@@ -51,7 +52,7 @@ func (s *shelf) Save(ctx context.Context, name string, meta snapstore.Meta, writ
 	return nil
 }
 
-func (s *shelf) Load(ctx context.Context, name string, accept func(snapstore.Meta) error, read func(io.Reader) error) (snapstore.Meta, bool, error) {
+func (s *memoryStore) Load(ctx context.Context, name string, accept func(snapstore.Meta) error, read func(io.Reader) error) (snapstore.Meta, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.loadErr != nil {
@@ -71,39 +72,43 @@ func (s *shelf) Load(ctx context.Context, name string, accept func(snapstore.Met
 	return snapstore.Meta{}, false, nil
 }
 
-func (s *shelf) count() int {
+func (s *memoryStore) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.stored)
 }
 
 // atNewest changes the newest snapshot.
-func (s *shelf) atNewest(change func(*stored)) {
+func (s *memoryStore) atNewest(change func(*stored)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.stored[len(s.stored)-1])
 }
 
 // A scheduler that stopped cleanly goes on from its snapshot; and whatever is wrong with the snapshot, the next start
-// is the same but for the time it takes: everyone is told once.
+// is the same but for the time it takes: everyone is published once.
 func TestSnapshotsAndWhatIsWrongWithThem(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		damage func(*testing.T, *shelf)
+		damage func(*testing.T, *memoryStore)
 		used   bool
 	}{
-		{"Good", func(*testing.T, *shelf) {}, true},
-		{"None", func(_ *testing.T, s *shelf) { s.stored = nil }, false},
-		{"StoreFails", func(_ *testing.T, s *shelf) { s.loadErr = errors.New("no objects today") }, false},
-		{"CutOff", func(_ *testing.T, s *shelf) {
+		{"Good", func(*testing.T, *memoryStore) {}, true},
+		{"None", func(_ *testing.T, s *memoryStore) { s.stored = nil }, false},
+		{"StoreFails", func(_ *testing.T, s *memoryStore) { s.loadErr = errors.New("no objects today") }, false},
+		{"CutOff", func(_ *testing.T, s *memoryStore) {
 			s.atNewest(func(snap *stored) { snap.content = snap.content[:len(snap.content)/2] })
 		}, false},
-		{"NewerFormat", func(_ *testing.T, s *shelf) { s.atNewest(func(snap *stored) { snap.meta.Format++ }) }, false},
-		{"WithoutNote", func(_ *testing.T, s *shelf) { s.atNewest(func(snap *stored) { snap.meta.Note = nil }) }, false},
-		{"OfAnotherLog", func(_ *testing.T, s *shelf) { s.atNewest(func(snap *stored) { snap.meta.Position.Log = "other" }) }, false},
-		{"EventLogLostItsTail", func(_ *testing.T, s *shelf) { s.atNewest(func(snap *stored) { snap.meta.Position.Sequence = 1000 }) }, false},
-		{"EventLogHasAnotherMessageThere", func(_ *testing.T, s *shelf) { s.atNewest(func(snap *stored) { snap.meta.Position.Sequence-- }) }, false},
-		{"ReminderStreamLostItsTail", func(t *testing.T, s *shelf) {
+		{"NewerFormat", func(_ *testing.T, s *memoryStore) { s.atNewest(func(snap *stored) { snap.meta.Format++ }) }, false},
+		{"WithoutNote", func(_ *testing.T, s *memoryStore) { s.atNewest(func(snap *stored) { snap.meta.Note = nil }) }, false},
+		{"OfAnotherLog", func(_ *testing.T, s *memoryStore) {
+			s.atNewest(func(snap *stored) { snap.meta.Position.Log = "other" })
+		}, false},
+		{"EventLogLostItsTail", func(_ *testing.T, s *memoryStore) {
+			s.atNewest(func(snap *stored) { snap.meta.Position.Sequence = 1000 })
+		}, false},
+		{"EventLogHasAnotherMessageThere", func(_ *testing.T, s *memoryStore) { s.atNewest(func(snap *stored) { snap.meta.Position.Sequence-- }) }, false},
+		{"ReminderStreamLostItsTail", func(t *testing.T, s *memoryStore) {
 			s.atNewest(func(snap *stored) {
 				var n note
 				if err := json.Unmarshal(snap.meta.Note, &n); err != nil || n.LastR == 0 {
@@ -116,31 +121,31 @@ func TestSnapshotsAndWhatIsWrongWithThem(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t)
-			shelf := &shelf{}
-			s := r.scheduler(func(o *Options) { o.Snapshots = shelf })
+			memoryStore := &memoryStore{}
+			s := r.scheduler(func(o *Options) { o.Snapshots = memoryStore })
 			r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
 			r.remind("a", 1, 3, "50s")
 			r.remind("a", 4, 6, "30s")
 			run := r.run(s)
 			r.seen()
 			r.clock.set(start + seconds(50))
-			r.waitTold(3)
+			r.waitPublished(3)
 			r.seen()
 			run.stop()
-			if shelf.count() != 1 {
-				t.Fatalf("%d snapshots after a clean stop", shelf.count())
+			if memoryStore.count() != 1 {
+				t.Fatalf("%d snapshots after a clean stop", memoryStore.count())
 			}
-			if got := shelf.stored[0].meta.Position.Sequence; got != r.last {
+			if got := memoryStore.stored[0].meta.Position.Sequence; got != r.last {
 				t.Errorf("the snapshot stands at %d, the log at %d", got, r.last)
 			}
-			c.damage(t, shelf)
+			c.damage(t, memoryStore)
 			run = r.run(s)
 			r.clock.looksAround(t)
 			r.clock.set(start + seconds(70))
-			everyoneOnce(t, r.waitTold(6), 6)
+			eachOnce(t, r.waitPublished(6), 6)
 			run.stop()
-			if used := shelf.loaded == 1; used != c.used {
-				t.Errorf("snapshot used: %t, refusals %v", used, shelf.refusals)
+			if used := memoryStore.loaded == 1; used != c.used {
+				t.Errorf("snapshot used: %t, refusals %v", used, memoryStore.refusals)
 			}
 		})
 	}
@@ -150,37 +155,37 @@ func TestSnapshotsAndWhatIsWrongWithThem(t *testing.T) {
 // again a minute later.
 func TestSnapshotsWhileRunning(t *testing.T) {
 	r := newRig(t)
-	shelf := &shelf{}
-	run := r.run(r.scheduler(func(o *Options) { o.Snapshots = shelf }))
+	memoryStore := &memoryStore{}
+	run := r.run(r.scheduler(func(o *Options) { o.Snapshots = memoryStore }))
 	r.create("a", "")
 	r.seen()
-	if n := shelf.count(); n != 0 {
+	if n := memoryStore.count(); n != 0 {
 		t.Fatalf("%d snapshots at once", n)
 	}
 	r.clock.set(start + seconds(60))
-	streamtest.Eventually(t, "a snapshot after a minute", func() bool { return shelf.count() == 1 })
+	streamtest.Eventually(t, "a snapshot after a minute", func() bool { return memoryStore.count() == 1 })
 	r.clock.set(start + seconds(3600))
 	r.seen()
-	if n := shelf.count(); n != 1 {
+	if n := memoryStore.count(); n != 1 {
 		t.Fatalf("%d snapshots with nothing new", n)
 	}
-	shelf.mu.Lock()
-	shelf.saveErr = errors.New("no room")
-	shelf.mu.Unlock()
+	memoryStore.mu.Lock()
+	memoryStore.saveErr = errors.New("no room")
+	memoryStore.mu.Unlock()
 	r.create("b", "")
 	r.seen()
 	r.clock.looksAround(t)
-	shelf.mu.Lock()
-	shelf.saveErr = nil
-	shelf.mu.Unlock()
+	memoryStore.mu.Lock()
+	memoryStore.saveErr = nil
+	memoryStore.mu.Unlock()
 	r.clock.looksAround(t)
-	if n := shelf.count(); n != 1 {
+	if n := memoryStore.count(); n != 1 {
 		t.Fatalf("%d snapshots right after a failed one", n)
 	}
 	r.clock.set(start + seconds(3660))
-	streamtest.Eventually(t, "a snapshot after the failed one", func() bool { return shelf.count() == 2 })
+	streamtest.Eventually(t, "a snapshot after the failed one", func() bool { return memoryStore.count() == 2 })
 	run.stop()
-	if n := shelf.count(); n != 2 {
+	if n := memoryStore.count(); n != 2 {
 		t.Errorf("%d snapshots after a stop with nothing new", n)
 	}
 }
@@ -188,24 +193,24 @@ func TestSnapshotsWhileRunning(t *testing.T) {
 // Many lines make a snapshot before the minute is over.
 func TestSnapshotAfterManyLines(t *testing.T) {
 	r := newRig(t)
-	shelf := &shelf{}
-	run := r.run(r.scheduler(func(o *Options) { o.Snapshots, o.SnapshotEvents = shelf, 10 }))
+	memoryStore := &memoryStore{}
+	run := r.run(r.scheduler(func(o *Options) { o.Snapshots, o.SnapshotEvents = memoryStore, 10 }))
 	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
 	r.remind("a", 1, 20, "50s")
-	streamtest.Eventually(t, "a snapshot", func() bool { return shelf.count() == 1 })
+	streamtest.Eventually(t, "a snapshot", func() bool { return memoryStore.count() == 1 })
 	run.stop()
 }
 
-// Stopped in the middle of an expansion, the rest is told before a snapshot is taken; or none is.
+// Stopped in the middle of an expansion, the rest is published before a snapshot is taken; or none is.
 func TestStoppedInTheMiddleOfAStep(t *testing.T) {
 	const customers = 500 * (64 + 10)
 	r := newRig(t)
-	shelf := &shelf{}
-	s := r.scheduler(func(o *Options) { o.Snapshots = shelf })
+	memoryStore := &memoryStore{}
+	s := r.scheduler(func(o *Options) { o.Snapshots = memoryStore })
 	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
 	r.remind("a", 1, customers, "50s")
 	ctx, stop := context.WithCancel(t.Context())
-	s.landed = func(uint64) { stop() }
+	s.stored = func(uint64) { stop() }
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	r.seen()
@@ -213,14 +218,14 @@ func TestStoppedInTheMiddleOfAStep(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatalf("Run ended with %v", err)
 	}
-	if n, told := shelf.count(), len(r.told()); n > 0 && told != customers {
-		t.Errorf("%d snapshots with %d told", n, told)
+	if n, published := memoryStore.count(), len(r.published()); n > 0 && published != customers {
+		t.Errorf("%d snapshots with %d published", n, published)
 	}
 	// As if the process had died: what was on its way lands first, or makes the next one lose.
-	s.landed = nil
+	s.stored = nil
 	for {
 		run := r.run(s)
-		streamtest.Eventually(t, "all told, or lost", func() bool {
+		streamtest.Eventually(t, "all published, or lost", func() bool {
 			select {
 			case <-run.done:
 				return true
@@ -229,24 +234,24 @@ func TestStoppedInTheMiddleOfAStep(t *testing.T) {
 			}
 		})
 		run.cancel()
-		if <-run.done; !errors.Is(run.err, ErrLost) {
+		if <-run.done; !errors.Is(run.err, fanout.ErrLost) {
 			break
 		}
 	}
-	everyoneOnce(t, r.told(), customers)
+	eachOnce(t, r.published(), customers)
 }
 
-// A book that does not agree with the log is thrown away and replayed; everyone is told once.
+// Timers that does not agree with the log is thrown away and replayed; everyone is published once.
 func TestSnapshotThatDisagrees(t *testing.T) {
 	r := newRig(t)
-	shelf := &shelf{}
-	s := r.scheduler(func(o *Options) { o.Snapshots = shelf })
+	memoryStore := &memoryStore{}
+	s := r.scheduler(func(o *Options) { o.Snapshots = memoryStore })
 	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
 	r.remind("a", 1, 3, "50s")
 	run := r.run(s)
 	r.seen()
 	run.stop()
-	shelf.atNewest(func(snap *stored) {
+	memoryStore.atNewest(func(snap *stored) {
 		b, err := timers.Read("", timers.Format, bytes.NewReader(snap.content))
 		if err != nil {
 			t.Fatal(err)
@@ -262,10 +267,10 @@ func TestSnapshotThatDisagrees(t *testing.T) {
 	})
 	run = r.run(s)
 	r.clock.set(start + seconds(50))
-	everyoneOnce(t, r.waitTold(3), 3)
+	eachOnce(t, r.waitPublished(3), 3)
 	run.stop()
-	if shelf.loaded != 1 || r.value("disagreements_total") != 1 {
-		t.Errorf("%d snapshots loaded, %g disagreements", shelf.loaded, r.value("disagreements_total"))
+	if memoryStore.loaded != 1 || r.value("disagreements_total") != 1 {
+		t.Errorf("%d snapshots loaded, %g disagreements", memoryStore.loaded, r.value("disagreements_total"))
 	}
 }
 
@@ -294,6 +299,6 @@ func TestSnapshotInTheObjectStore(t *testing.T) {
 	}
 	run = r.run(s)
 	r.clock.set(start + seconds(50))
-	everyoneOnce(t, r.waitTold(3), 3)
+	eachOnce(t, r.waitPublished(3), 3)
 	run.stop()
 }

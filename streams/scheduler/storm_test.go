@@ -11,6 +11,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -37,7 +38,7 @@ func (l *live) set(change func(*config.Settings)) {
 	l.changed = make(chan struct{})
 }
 
-// Very many at one instant: asked for in chunks, told in order, each once, in full messages.
+// Very many at one instant: requested in chunks, published in order, each once, in full messages.
 func TestStorm(t *testing.T) {
 	const customers = 2*maxChunk + 10_000
 	for _, c := range []struct {
@@ -55,30 +56,30 @@ func TestStorm(t *testing.T) {
 			r.do(`"type":"update_campaign","campaign":"a","opens_at":` + quoted(base+seconds(50)))
 			sched := r.scheduler(func(o *Options) { o.Busy = c.busy })
 			var rushed atomic.Bool
-			sched.landed = func(uint64) {
-				if sched.Rushing() {
+			sched.stored = func(uint64) {
+				if sched.Bursting() {
 					rushed.Store(true)
 				}
 			}
 			run := r.run(sched)
-			told := r.waitTold(customers)
-			everyoneOnce(t, told, customers)
+			published := r.waitPublished(customers)
+			eachOnce(t, published, customers)
 			run.stop()
-			if !rushed.Load() || sched.Rushing() {
-				t.Errorf("rushing meanwhile: %v; when it has ended: %v", rushed.Load(), sched.Rushing())
+			if !rushed.Load() || sched.Bursting() {
+				t.Errorf("bursting meanwhile: %v; when it has ended: %v", rushed.Load(), sched.Bursting())
 			}
-			messages, asks := len(r.reminderMessages()), len(r.asked())
-			if c.busy == nil && (asks != 3 || messages > customers/500+3) {
-				t.Errorf("%d asks, %d messages", asks, messages)
+			messages, requests := len(r.reminderMessages()), len(r.requested())
+			if c.busy == nil && (requests != 3 || messages > customers/500+3) {
+				t.Errorf("%d requests, %d messages", requests, messages)
 			}
-			if c.busy != nil && asks <= 3 {
-				t.Errorf("beside people it asked for chunks as large as alone: %d asks", asks)
+			if c.busy != nil && requests <= 3 {
+				t.Errorf("beside people it requested chunks as large as alone: %d requests", requests)
 			}
 		})
 	}
 }
 
-// Two schedulers of one lane, which the lease allows for a moment: everyone is told once and everything announced once,
+// Two schedulers of one lane, which the lease allows for a moment: everyone is published once and everything announced once,
 // and one that finds out ends.
 func TestTwoSchedulersOfOneLane(t *testing.T) {
 	const customers = 5000
@@ -88,7 +89,7 @@ func TestTwoSchedulersOfOneLane(t *testing.T) {
 	one, two := r.run(r.scheduler()), r.run(r.scheduler(func(o *Options) { o.Metrics = NewMetrics(nil) }))
 	r.seen()
 	r.clock.set(start + seconds(50))
-	told := func() bool { return len(r.told()) >= customers }
+	published := func() bool { return len(r.published()) >= customers }
 	over := func(w *running) bool {
 		select {
 		case <-w.done:
@@ -97,19 +98,19 @@ func TestTwoSchedulersOfOneLane(t *testing.T) {
 			return false
 		}
 	}
-	streamtest.Eventually(t, "all told, or both lost", func() bool { return told() || over(one) && over(two) })
+	streamtest.Eventually(t, "all published, or both lost", func() bool { return published() || over(one) && over(two) })
 	for _, w := range []*running{one, two} {
-		if over(w) && !errors.Is(w.err, ErrLost) {
+		if over(w) && !errors.Is(w.err, fanout.ErrLost) {
 			t.Fatalf("ended with %v", w.err)
 		}
 	}
-	for !told() { // as the lease manager does: each published before the other's first message was refused
+	for !published() { // as the lease manager does: each published before the other's first message was refused
 		again := r.run(r.scheduler(func(o *Options) { o.Metrics = NewMetrics(nil) }))
-		streamtest.Eventually(t, "all told, or lost", func() bool { return told() || over(again) })
+		streamtest.Eventually(t, "all published, or lost", func() bool { return published() || over(again) })
 		again.cancel()
 		<-again.done
 	}
-	everyoneOnce(t, r.waitTold(customers), customers)
+	eachOnce(t, r.waitPublished(customers), customers)
 	last := r.run(r.scheduler(func(o *Options) { o.Metrics = NewMetrics(nil) }))
 	r.clock.set(start + seconds(101))
 	r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired })
@@ -117,10 +118,10 @@ func TestTwoSchedulersOfOneLane(t *testing.T) {
 	if n := r.count(domain.CouponsExpired); n != 1 {
 		t.Errorf("announced %d times", n)
 	}
-	everyoneOnce(t, r.told(), customers)
+	eachOnce(t, r.published(), customers)
 }
 
-// A campaign that is paused, sold out or ended at the moment its reminders fall due: nobody is told that an ended campaign
+// A campaign that is paused, sold out or ended at the moment its reminders fall due: none is published that an ended campaign
 // opens; the others' reminders fire.
 func TestRemindersOfCampaignsThatChanged(t *testing.T) {
 	r := newRig(t)
@@ -142,16 +143,16 @@ func TestRemindersOfCampaignsThatChanged(t *testing.T) {
 	streamtest.Eventually(t, "the openings are over", func() bool { return r.value("reminders_pending") == 4 })
 	r.clock.set(due["expires"])
 	streamtest.Eventually(t, "all are over", func() bool { return r.value("reminders_pending") == 0 })
-	told := map[string]bool{}
-	for _, ev := range r.waitTold(6) {
-		told[ev.Campaign+" "+ev.Kind+" "+ev.CustomerID] = true
+	published := map[string]bool{}
+	for _, ev := range r.waitPublished(6) {
+		published[ev.Campaign+" "+ev.Kind+" "+ev.CustomerID] = true
 		if ev.DueAt != due[ev.Kind] {
-			t.Errorf("told %s", ev.AppendJSON(nil))
+			t.Errorf("published %s", ev.AppendJSON(nil))
 		}
 	}
 	for _, want := range []string{"paused opens early", "paused expires holder", "soldout opens early", "soldout expires holder", "ended expires holder", "full expires holder"} {
-		if !told[want] {
-			t.Errorf("%s was not told", want)
+		if !published[want] {
+			t.Errorf("%s was not published", want)
 		}
 	}
 	if n := r.value("reminders_dropped_total"); n != 1 {
@@ -183,16 +184,16 @@ func TestCouponsGoneBeforeTheirReminder(t *testing.T) {
 		`"type":"unremind","campaign":"a","customer_id":"unreminds","kind":"expires","before":"10s"`)
 	r.seen()
 	r.clock.set(expires - seconds(10))
-	if told := r.waitTold(1); told[0].CustomerID != "keeps" {
-		t.Errorf("told %s", told[0].AppendJSON(nil))
+	if published := r.waitPublished(1); published[0].CustomerID != "keeps" {
+		t.Errorf("published %s", published[0].AppendJSON(nil))
 	}
 	if n := r.value("reminders_cancelled_total"); n != 3 {
 		t.Errorf("%g cancelled", n)
 	}
 	r.seen()
 	r.clock.set(expires + seconds(1790))
-	if told := r.waitTold(2); told[1].CustomerID != "extended" || told[1].DueAt != expires+seconds(1790) {
-		t.Errorf("told %s", told[1].AppendJSON(nil))
+	if published := r.waitPublished(2); published[1].CustomerID != "extended" || published[1].DueAt != expires+seconds(1790) {
+		t.Errorf("published %s", published[1].AppendJSON(nil))
 	}
 	run.stop()
 }
@@ -215,24 +216,24 @@ func TestAllInTheSameMicrosecond(t *testing.T) {
 	run := r.run(r.scheduler())
 	r.clock.set(at - micro)
 	r.seen()
-	if asks := r.asked(); len(asks) != 0 {
-		t.Fatalf("asked %v a microsecond early", sortedLines(asks))
+	if requests := r.requested(); len(requests) != 0 {
+		t.Fatalf("requested %v a microsecond early", sortedLines(requests))
 	}
 	r.clock.set(at)
-	for _, ev := range r.waitTold(60) {
+	for _, ev := range r.waitPublished(60) {
 		if ev.DueAt != at || (ev.Kind == "opens") != (ev.CustomerID == "y") {
-			t.Errorf("told %s", ev.AppendJSON(nil))
+			t.Errorf("published %s", ev.AppendJSON(nil))
 		}
 	}
 	streamtest.Eventually(t, "all expired", func() bool { return r.count(domain.CouponsExpired) == 30 })
 	r.seen()
 	run.stop()
-	if n := len(r.asked()); n != 90 {
-		t.Errorf("%d asks, expected 90", n)
+	if n := len(r.requested()); n != 90 {
+		t.Errorf("%d requests, expected 90", n)
 	}
 }
 
-// Operators pause a campaign's reminders and expiry: nothing is asked for, and nobody wakes up for it. When the pause ends
+// Operators pause a campaign's reminders and expiry: nothing is requested, and none wakes up for it. When the pause ends
 // what is due goes at once, without a timer; what is later than the grace is dropped.
 func TestPausedByOperators(t *testing.T) {
 	r := newRig(t)
@@ -254,18 +255,18 @@ func TestPausedByOperators(t *testing.T) {
 	r.clock.set(start + seconds(50))
 	s := r.scheduler(func(o *Options) {
 		o.Config = source
-		o.Timer = func(time.Duration) (<-chan time.Time, func()) { return nil, func() {} } // whoever waits for a timer waits for ever
+		o.Timer = func(time.Duration) (<-chan time.Time, func()) { return nil, func() {} } // whatever waits for a timer waits for ever
 	})
 	run := r.run(s)
-	if told := r.waitTold(1); told[0].Campaign != "other" {
-		t.Fatalf("told %s", told[0].AppendJSON(nil))
+	if published := r.waitPublished(1); published[0].Campaign != "other" {
+		t.Fatalf("published %s", published[0].AppendJSON(nil))
 	}
-	if asks := r.asked(); len(asks) != 1 {
-		t.Fatalf("asked %v", sortedLines(asks))
+	if requests := r.requested(); len(requests) != 1 {
+		t.Fatalf("requested %v", sortedLines(requests))
 	}
 	pause()
-	if told := r.waitTold(4); told[1].Campaign != "held" {
-		t.Fatalf("told %s", told[1].AppendJSON(nil))
+	if published := r.waitPublished(4); published[1].Campaign != "held" {
+		t.Fatalf("published %s", published[1].AppendJSON(nil))
 	}
 	pause("held")
 	r.clock.set(start + seconds(1000))
@@ -277,8 +278,8 @@ func TestPausedByOperators(t *testing.T) {
 	if n := r.value("oldest_due_age_seconds"); n != 0 {
 		t.Errorf("what a pause holds back is %g seconds old", n)
 	}
-	if n := len(r.asked()); n != 2 {
-		t.Errorf("asked %v", sortedLines(r.asked()))
+	if n := len(r.requested()); n != 2 {
+		t.Errorf("requested %v", sortedLines(r.requested()))
 	}
 	pause()
 	streamtest.Eventually(t, "those that are too late are dropped", func() bool { return r.value("reminders_dropped_total") == 2 })
@@ -287,10 +288,10 @@ func TestPausedByOperators(t *testing.T) {
 	if _, ok := s.Backlog(); ok {
 		t.Error("a backlog of a scheduler that does not run")
 	}
-	r.waitTold(4)
+	r.waitPublished(4)
 }
 
-// While the rate holds the fan-out back, expiries are asked for, answered and folded, and other settings are in force at
+// While the rate holds the fan-out back, expiries are requested, answered and folded, and other settings are in force at
 // once.
 func TestExpiriesGoOnBesideASlowFanOut(t *testing.T) {
 	r := newRig(t)
@@ -302,12 +303,12 @@ func TestExpiriesGoOnBesideASlowFanOut(t *testing.T) {
 	}
 	r.clock.set(start + seconds(50))
 	cmd := domain.Command{ID: "s", Type: domain.RemindDue, Campaign: "a", Kind: domain.KindOpens, DueAt: start + seconds(50), ThroughR: customers}
-	r.answer(append(cmd.AppendJSON(nil), '\n')) // all at once, as no scheduler with this rate would ask
+	r.answer(append(cmd.AppendJSON(nil), '\n')) // all at once, as no scheduler with this rate would request
 	source := newLive()
 	source.set(func(s *config.Settings) { s.ReminderRate, s.ReminderBatch = 1, 10 })
 	run := r.run(r.scheduler(func(o *Options) { o.Config = source }))
-	if told := r.waitTold(10); told[9].CustomerID != "c10" { // the clock stands still: one message, and no more
-		t.Errorf("told %s", told[9].AppendJSON(nil))
+	if published := r.waitPublished(10); published[9].CustomerID != "c10" { // the clock stands still: one message, and no more
+		t.Errorf("published %s", published[9].AppendJSON(nil))
 	}
 	for i := range 3 {
 		r.clock.set(start + seconds(60+i))
@@ -315,21 +316,21 @@ func TestExpiriesGoOnBesideASlowFanOut(t *testing.T) {
 		r.eventually(name+" expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired && ev.Campaign == name })
 	}
 	r.seen()
-	if n := len(r.told()); n > 10+3*10 {
-		t.Errorf("%d told", n)
+	if n := len(r.published()); n > 10+3*10 {
+		t.Errorf("%d published", n)
 	}
 	if n := r.value("outstanding"); n < customers-40 {
 		t.Errorf("%g outstanding", n)
 	}
 	source.set(func(s *config.Settings) { s.ReminderBatch = 100 })
-	everyoneOnce(t, r.waitTold(customers), customers)
+	eachOnce(t, r.waitPublished(customers), customers)
 	run.stop()
 	if n := len(r.reminderMessages()); n > 4+3 {
 		t.Errorf("%d messages", n)
 	}
 }
 
-// The reminder stream takes nothing for a while: expiries go on, and when it does again nobody is missing or told twice.
+// The reminder stream takes nothing for a while: expiries go on, and when it does again none is missing or published twice.
 func TestExpiriesGoOnWhileTheReminderStreamIsFull(t *testing.T) {
 	r := newRig(t)
 	const customers = 1700
@@ -356,11 +357,11 @@ func TestExpiriesGoOnWhileTheReminderStreamIsFull(t *testing.T) {
 	r.clock.set(start + seconds(60))
 	r.eventually("e expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired })
 	r.seen()
-	if n := len(r.told()); n != 0 {
-		t.Fatalf("%d told", n)
+	if n := len(r.published()); n != 0 {
+		t.Fatalf("%d published", n)
 	}
 	limit(-1)
-	everyoneOnce(t, r.waitTold(customers), customers)
+	eachOnce(t, r.waitPublished(customers), customers)
 	run.stop()
 }
 
@@ -393,7 +394,7 @@ func TestBacklogIsSeen(t *testing.T) {
 	}
 	r.setSilent(false)
 	r.clock.set(start + seconds(75))
-	r.waitTold(9)
+	r.waitPublished(9)
 	r.clock.set(start + seconds(77))
 	streamtest.Eventually(t, "nothing is late", func() bool { b, _ = s.Backlog(); return b.High.OldestDue+b.Normal.OldestDue+b.Low.OldestDue == 0 })
 	if r.value("oldest_due_age_seconds") != 0 || r.value("outstanding") != 0 {

@@ -97,7 +97,7 @@ func (ls *lanes) answered() (sum uint64) {
 	for n, l := range ls.all {
 		sum += l.Answered()
 		if sched := ls.due[n].Load(); sched != nil {
-			sum += sched.Told()
+			sum += sched.Published()
 		}
 	}
 	return sum
@@ -106,7 +106,7 @@ func (ls *lanes) answered() (sum uint64) {
 // rushing says whether a scheduler of ours has very many to remind just now. It may be called by many goroutines, and often.
 func (ls *lanes) rushing() bool {
 	for n := range ls.due {
-		if sched := ls.due[n].Load(); sched != nil && sched.Rushing() {
+		if sched := ls.due[n].Load(); sched != nil && sched.Bursting() {
 			return true
 		}
 	}

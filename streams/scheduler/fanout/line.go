@@ -1,4 +1,4 @@
-package scheduler
+package fanout
 
 import (
 	"unicode/utf8"
@@ -6,8 +6,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// dueLine writes the reminder.due lines of one firing. They are alike but for the customer, so what stands before it is
-// made once. The bytes are those of domain.Event.AppendJSON.
+// dueLine writes the reminder.due lines of one firing. They differ in the customer only, so what precedes it is made once.
+// The bytes are those of domain.Event.AppendJSON.
 type dueLine struct {
 	event  domain.Event
 	before []byte // up to and with the quote that opens the customer's id
@@ -30,7 +30,7 @@ func (l *dueLine) append(dst []byte, customer string) []byte {
 	return append(dst, "\"}\n"...)
 }
 
-// plain says that an id stands in JSON text as it is, as nearly all do.
+// plain reports whether an id is written in JSON text as it is, as nearly all are.
 func plain(id string) bool {
 	for i := range len(id) {
 		if c := id[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {

@@ -1,4 +1,4 @@
-package scheduler
+package fanout
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ func settings(change func(*config.Settings)) *config.Settings {
 
 // stream is a reminder stream to whom a message costs so long, one after the other, and a fan-out that always has more.
 type stream struct {
-	p     *pace
+	p     *Pace
 	now   time.Time
 	each  time.Duration
 	lands []time.Time // of those on their way
@@ -67,8 +67,8 @@ func (s *stream) run(d time.Duration) {
 // The rate holds over any second, and is used to the full; no pause is longer than 50 ms.
 func TestPaceKeepsTheRate(t *testing.T) {
 	for _, rate := range []int{1, 3, 10, 250, 5000} {
-		p := newPace(nil)
-		p.configure(settings(func(s *config.Settings) { s.ReminderRate = rate }))
+		p := NewPace(nil)
+		p.Configure(settings(func(s *config.Settings) { s.ReminderRate = rate }))
 		s := &stream{p: p, now: noon, each: 50 * time.Microsecond}
 		burst := int(float64(rate)*longestRest.Seconds()) + 1
 		s.run(10 * time.Second)
@@ -93,7 +93,7 @@ func TestPaceKeepsTheRate(t *testing.T) {
 			}
 		}
 	}
-	s := &stream{p: newPace(nil), now: noon, each: 50 * time.Microsecond}
+	s := &stream{p: NewPace(nil), now: noon, each: 50 * time.Microsecond}
 	if s.run(time.Second); s.sent < 19_900 {
 		t.Errorf("without a rate %d messages left in a second, expected 20,000", s.sent)
 	}
@@ -101,39 +101,39 @@ func TestPaceKeepsTheRate(t *testing.T) {
 
 // Other settings are in force at once.
 func TestPaceIsConfigured(t *testing.T) {
-	p := newPace(nil)
+	p := NewPace(nil)
 	for _, c := range []struct {
 		s                    config.Settings
 		batch, window, chunk int
 	}{
-		{*config.Default(), 500, 64, maxChunk},
-		{config.Settings{ReminderBatch: 100, ReminderConcurrency: 1}, 100, 1, maxChunk},
+		{*config.Default(), 500, 64, MaxChunk},
+		{config.Settings{ReminderBatch: 100, ReminderConcurrency: 1}, 100, 1, MaxChunk},
 		{config.Settings{ReminderBatch: 500, ReminderConcurrency: 8, ReminderRate: 10}, 500, 8, 1250},
 		{config.Settings{ReminderBatch: 500, ReminderConcurrency: 8, ReminderRate: 1}, 500, 8, 500},
 		{config.Settings{ReminderBatch: 1, ReminderConcurrency: 64, ReminderRate: 1}, 1, 64, 1},
-		{config.Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderRate: 1_000_000}, 500, 64, maxChunk},
-		{config.Settings{}, 1, 1, maxChunk}, // which nothing makes
+		{config.Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderRate: 1_000_000}, 500, 64, MaxChunk},
+		{config.Settings{}, 1, 1, MaxChunk}, // which nothing makes
 	} {
-		p.configure(&c.s)
-		if p.batch() != c.batch || p.window() != c.window || p.chunk() != c.chunk {
-			t.Errorf("%+v: batch %d, window %d, chunk %d, expected %d, %d, %d", c.s, p.batch(), p.window(), p.chunk(), c.batch, c.window, c.chunk)
+		p.Configure(&c.s)
+		if p.Batch() != c.batch || p.window() != c.window || p.Chunk() != c.chunk {
+			t.Errorf("%+v: batch %d, window %d, chunk %d, expected %d, %d, %d", c.s, p.Batch(), p.window(), p.Chunk(), c.batch, c.window, c.chunk)
 		}
 	}
 }
 
-// While nobody is answered the fan-out has all the time, whatever probes say; while people are, it works in slices with
+// While none is answered the fan-out has all the time, whatever probes say; while people are, it works in slices with
 // rests, and has the share of time that it is given.
 func TestPaceLeavesTimeToPeople(t *testing.T) {
 	busy := false
-	p := newPace(func() bool { return busy })
-	p.look()
+	p := NewPace(func() bool { return busy })
+	p.Look()
 	s := &stream{p: p, now: noon, each: time.Millisecond}
 	s.run(time.Second)
-	if s.work < 990*time.Millisecond || p.share() != 1 {
+	if s.work < 990*time.Millisecond || p.Share() != 1 {
 		t.Errorf("alone it worked %s of a second", s.work)
 	}
 	busy = true
-	p.look()
+	p.Look()
 	for _, duty := range []float64{1. / 2, 1. / 4, 1. / 16} {
 		p.duty = duty
 		s.run(100 * time.Millisecond) // until what was before has landed
@@ -150,7 +150,7 @@ func TestPaceLeavesTimeToPeople(t *testing.T) {
 		}
 	}
 	busy = false
-	p.look()
+	p.Look()
 	s.run(100 * time.Millisecond)
 	before := s.work
 	if s.run(time.Second); s.work-before < 990*time.Millisecond {
@@ -160,14 +160,14 @@ func TestPaceLeavesTimeToPeople(t *testing.T) {
 
 // Probes above twice what they were without a fan-out halve the share, others let it grow; it never leaves 1/16 to 1.
 func TestPaceFollowsTheProbes(t *testing.T) {
-	p := newPace(func() bool { return true })
-	p.look()
+	p := NewPace(func() bool { return true })
+	p.Look()
 	now := noon
 	for range 50 { // nothing goes out: this is how long it takes
 		now = now.Add(time.Second)
-		p.acked(now, 3*time.Millisecond)
-		p.replied(now, 8*time.Millisecond, true)
-		p.replied(now, time.Second, false) // a large chunk: says nothing of others
+		p.Acked(now, 3*time.Millisecond)
+		p.Replied(now, 8*time.Millisecond, true)
+		p.Replied(now, time.Second, false) // a large chunk: has nothing of others
 	}
 	if p.ack.baseline != 3*time.Millisecond || p.answer.baseline != 8*time.Millisecond || p.duty != firstDuty {
 		t.Fatalf("baselines %s and %s, duty %g", p.ack.baseline, p.answer.baseline, p.duty)
@@ -180,33 +180,33 @@ func TestPaceFollowsTheProbes(t *testing.T) {
 		}
 		return p.duty
 	}
-	if d := probe(p.acked, 6*time.Millisecond, settleFor, 1); d <= firstDuty {
+	if d := probe(p.Acked, 6*time.Millisecond, settleFor, 1); d <= firstDuty {
 		t.Errorf("twice as long is not slow, but the share is %g", d)
 	}
-	if d := probe(func(now time.Time, took time.Duration) { p.replied(now, took, false) }, 17*time.Millisecond, settleFor, 1); d >= firstDuty {
+	if d := probe(func(now time.Time, took time.Duration) { p.Replied(now, took, false) }, 17*time.Millisecond, settleFor, 1); d >= firstDuty {
 		t.Errorf("after a slow answer the share is %g", d)
 	}
 	p.duty, now = 1, now.Add(settleFor)
-	if d := probe(p.acked, 7*time.Millisecond, time.Millisecond, 5); d != 0.5 {
+	if d := probe(p.Acked, 7*time.Millisecond, time.Millisecond, 5); d != 0.5 {
 		t.Errorf("a change must show before the next: the share is %g", d)
 	}
-	if d := probe(p.acked, 7*time.Millisecond, settleFor, 20); d != leastDuty {
+	if d := probe(p.Acked, 7*time.Millisecond, settleFor, 20); d != leastDuty {
 		t.Errorf("the least share is %g", d)
 	}
-	if d := probe(p.acked, 5*time.Millisecond, settleFor, 10); d > leastDuty+0.21 {
+	if d := probe(p.Acked, 5*time.Millisecond, settleFor, 10); d > leastDuty+0.21 {
 		t.Errorf("ten good probes made the share %g", d)
 	}
-	if d := probe(p.acked, 5*time.Millisecond, settleFor, 100); d != 1 {
+	if d := probe(p.Acked, 5*time.Millisecond, settleFor, 100); d != 1 {
 		t.Errorf("a hundred good probes made the share %g", d)
 	}
 	// A fast machine: what takes less than the floor is not slow.
 	p.ack.baseline = 100 * time.Microsecond
-	if d := probe(p.acked, ackFloor, settleFor, 10); d != 1 {
+	if d := probe(p.Acked, ackFloor, settleFor, 10); d != 1 {
 		t.Errorf("probes below the floor made the share %g", d)
 	}
 	// The baseline is learned again when nothing goes out, and an old one is forgotten at once.
 	now = now.Add(baselineAge + time.Second)
-	if p.acked(now, 9*time.Millisecond); p.ack.baseline != 9*time.Millisecond {
+	if p.Acked(now, 9*time.Millisecond); p.ack.baseline != 9*time.Millisecond {
 		t.Errorf("after a long time the baseline is %s", p.ack.baseline)
 	}
 }
@@ -216,23 +216,23 @@ func TestPaceFollowsTheProbes(t *testing.T) {
 func TestPaceConverges(t *testing.T) {
 	for _, costs := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond, 60 * time.Millisecond} {
 		const alone = 5 * time.Millisecond
-		p := newPace(func() bool { return true })
-		p.look()
+		p := NewPace(func() bool { return true })
+		p.Look()
 		now := noon
 		for range 20 {
 			now = now.Add(time.Second)
-			p.acked(now, alone)
+			p.Acked(now, alone)
 		}
-		took := func() time.Duration { return alone + time.Duration(p.share()*float64(costs)) }
+		took := func() time.Duration { return alone + time.Duration(p.Share()*float64(costs)) }
 		worst, sum := time.Duration(0), 0.
 		for i := range 2000 {
 			now = now.Add(settleFor)
 			p.left(now)
 			if i > 100 {
 				worst = max(worst, took())
-				sum += p.share()
+				sum += p.Share()
 			}
-			p.acked(now, took())
+			p.Acked(now, took())
 		}
 		if worst > 2*alone+time.Duration(gentle*float64(costs))+time.Microsecond {
 			t.Errorf("costing %s, an acknowledgement took up to %s", costs, worst)
@@ -248,13 +248,13 @@ func TestPaceConverges(t *testing.T) {
 func TestPaceNeverStops(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		busy := false
-		p := newPace(func() bool { return busy })
+		p := NewPace(func() bool { return busy })
 		now, flying := noon, 0
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			busy = rapid.Bool().Draw(t, "busy")
-			p.look()
+			p.Look()
 			if rapid.IntRange(0, 5).Draw(t, "configure") == 0 {
-				p.configure(&config.Settings{
+				p.Configure(&config.Settings{
 					ReminderBatch: rapid.IntRange(0, 500).Draw(t, "batch"), ReminderConcurrency: rapid.IntRange(0, 64).Draw(t, "window"),
 					ReminderRate: rapid.SampledFrom([]int{0, 1, 7, 100_000}).Draw(t, "rate"),
 				})
@@ -265,7 +265,7 @@ func TestPaceNeverStops(t *testing.T) {
 			case 1:
 				now = now.Add(-time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "back")))
 			}
-			p.acked(now, time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "took")))
+			p.Acked(now, time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "took")))
 			ok, again := p.may(now, flying)
 			switch {
 			case ok && flying < p.window():
@@ -285,8 +285,8 @@ func TestPaceNeverStops(t *testing.T) {
 				}
 				now = again
 			}
-			if s := p.share(); s < leastDuty || s > 1 || p.window() < 1 || p.chunk() < 1 {
-				t.Fatalf("share %g, window %d, chunk %d", s, p.window(), p.chunk())
+			if s := p.Share(); s < leastDuty || s > 1 || p.window() < 1 || p.Chunk() < 1 {
+				t.Fatalf("share %g, window %d, chunk %d", s, p.window(), p.Chunk())
 			}
 		}
 	})

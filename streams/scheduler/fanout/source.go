@@ -1,4 +1,4 @@
-package scheduler
+package fanout
 
 import (
 	"cmp"
@@ -6,12 +6,12 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// compareLines orders sources by the event line they expand: which step, which line of it (counted from 1).
+// compareLines orders sources by event message and line, which counts from 1.
 func compareLines(a, b eventlog.Source) int {
 	return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.Line, b.Line))
 }
 
-// compareSources orders sources as they stand on the reminder stream. The zero source is before them all.
-func compareSources(a, b eventlog.Source) int {
+// CompareSources orders sources as the reminder stream has them. The zero source is before all others.
+func CompareSources(a, b eventlog.Source) int {
 	return cmp.Or(compareLines(a, b), cmp.Compare(a.LastR, b.LastR))
 }

@@ -1,0 +1,115 @@
+package fanout
+
+import (
+	"strconv"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+)
+
+// Queue holds customers whose reminders fired, in the order of the event stream, and makes messages of them. A message is of
+// customers, not of firings: it takes up what is there, of several event lines, messages and campaigns. It does no I/O.
+type Queue struct {
+	Owner  string
+	Sealer eventlog.Sealer
+	Sealed uint64 // sequence at which sealing of the stream began, or begins with what is in flight; 0 = it did not
+	// Chained lets messages name the one before them, so that several may be in flight. The fence compares numbers, not
+	// writers: of two in flight the first could be refused because another fan-out's message came before it, and the second,
+	// whose number fits then, would follow that one, which is about other customers. A stream with replicas cannot do that
+	// (see eventlog.Attempt): there one is in flight at a time.
+	Chained bool
+	Last    uint64          // sequence the stream ends with when all that was made is stored
+	LastID  string          // of that message, if it is ours and chained
+	Reached eventlog.Source // of that message
+
+	firings []firing // in order; not yet in a message
+	waiting int      // customers of firings
+	spare   [][]byte // payloads to be used again
+	widest  int      // bytes of the largest payload so far
+}
+
+// firing is an event line whose customers are to be published.
+type firing struct {
+	source    eventlog.Source // LastR is not set
+	digest    string          // of the event message
+	line      dueLine
+	customers []timers.Fired // not yet in a message
+}
+
+// Add takes in the customers of a reminders.due event: line (from 1) of the event message m. What the stream holds already is
+// passed over. The customers are the queue's from now on.
+func (q *Queue) Add(m *eventlog.Message, line int, ev *domain.Event, customers []timers.Fired) {
+	here := eventlog.Source{Sequence: m.Sequence, Line: line}
+	switch c := compareLines(here, q.Reached); {
+	case c < 0:
+		return
+	case c == 0:
+		for len(customers) > 0 && customers[0].R <= q.Reached.LastR {
+			customers = customers[1:]
+		}
+	}
+	if len(customers) == 0 {
+		return
+	}
+	digest := ""
+	if n := len(q.firings); n > 0 && q.firings[n-1].source.Sequence == m.Sequence {
+		digest = q.firings[n-1].digest
+	} else {
+		digest = m.Digest()
+	}
+	q.firings = append(q.firings, firing{source: here, digest: digest, line: newDueLine(ev), customers: customers})
+	q.waiting += len(customers)
+}
+
+// Waiting is the number of customers that are in no message yet.
+func (q *Queue) Waiting() int { return q.waiting }
+
+// Resumes reports whether the next message begins within an event line of which a part is in the message before.
+func (q *Queue) Resumes() bool {
+	return len(q.firings) > 0 && compareLines(q.firings[0].source, q.Reached) == 0
+}
+
+// Next makes a message of at most that many customers, of whom one waits at least, and returns how many it has.
+func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
+	var payload []byte
+	if n := len(q.spare); n > 0 {
+		payload, q.spare = q.spare[n-1][:0], q.spare[:n-1]
+	} else {
+		payload = make([]byte, 0, q.widest+q.widest/8)
+	}
+	var to eventlog.Source
+	var digest string
+	for room := most; room > 0 && len(q.firings) > 0; {
+		next := &q.firings[0]
+		some := next.customers[:min(len(next.customers), room)]
+		for i := range some {
+			payload = next.line.append(payload, some[i].Customer)
+		}
+		to, digest = next.source, next.digest
+		to.LastR = some[len(some)-1].R
+		room -= len(some)
+		customers += len(some)
+		if next.customers = next.customers[len(some):]; len(next.customers) == 0 {
+			q.firings[0] = firing{}
+			q.firings = q.firings[1:]
+		}
+	}
+	if len(q.firings) == 0 {
+		q.firings = nil
+	}
+	q.waiting -= customers
+	q.widest = max(q.widest, len(payload))
+	header := eventlog.Header{Owner: q.Owner, Source: to, SourceDigest: digest}
+	attempt = eventlog.Attempt{Expected: q.Last, Header: q.Sealer.Encode(header, q.Sealed, q.Last+1, payload), Payload: payload}
+	q.Last++
+	if q.Sealed == 0 && q.Sealer.Seals() {
+		q.Sealed = q.Last
+	}
+	if q.Chained {
+		attempt.After, q.LastID = q.LastID, q.Owner+"-"+strconv.FormatUint(q.Last, 10)
+		attempt.ID = q.LastID
+	}
+	q.Reached = to
+	return attempt, customers
+}

@@ -1,0 +1,128 @@
+package scheduler
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+)
+
+// Catching up costs the same for each instant however many are overdue, in however many campaigns; each is requested once;
+// and what the planner keeps follows the campaigns and what may be in flight.
+func TestCatchingUpIsLinear(t *testing.T) {
+	for _, c := range []struct{ campaigns, instants int }{{1, 25_000}, {50, 500}, {500, 50}} {
+		d := newPlannerRig(t)
+		for i := range c.campaigns {
+			name := fmt.Sprintf("c%03d", i)
+			d.campaign(name, "", start, 0)
+			d.overdue(name, 1, c.instants)
+		}
+		total := c.campaigns * c.instants
+		fired, most := 0, d.p.most/leastCost
+		for d.p.timers.Reminders() > 0 {
+			cmds := d.p.requests(start)
+			inFlight := 0
+			for _, pl := range d.p.plans {
+				inFlight += len(pl.queues[reminder])
+			}
+			if len(cmds) == 0 || inFlight > most || len(d.p.plans) > c.campaigns {
+				t.Fatalf("%d commands, %d in flight, %d plans", len(cmds), inFlight, len(d.p.plans))
+			}
+			for i := range cmds {
+				if n := d.answer(&cmds[i]); n != 1 {
+					t.Fatalf("%s fires %d", cmds[i].AppendJSON(nil), n)
+				}
+				fired++
+			}
+		}
+		if d.p.requests(start); fired != total || d.p.repeated != 0 || d.p.inFlight != [classes]int{} || d.p.behind() != [timers.Priorities]int{} || len(d.p.plans) != 0 {
+			t.Errorf("%d fired, %d repeats, %v in flight, %v wait", fired, d.p.repeated, d.p.inFlight, d.p.behind())
+		}
+		if d.p.examined > 2*total {
+			t.Errorf("%d campaigns of %d instants: %d instants examined, expected at most %d", c.campaigns, c.instants, d.p.examined, 2*total)
+		}
+	}
+}
+
+// A campaign of very many customers does not hold up one of the same priority that is due a moment later.
+func TestCampaignsOfAPriorityShare(t *testing.T) {
+	d := newPlannerRig(t)
+	d.campaign("giant", "", start, 10*maxChunk)
+	fired := 0
+	for queue := d.p.requests(start); len(queue) > 0; queue = append(queue, d.p.requests(start+1)...) {
+		cmd := queue[0]
+		queue = queue[1:]
+		if cmd.Campaign == "small" {
+			if fired > (chunksInFlight+1)*maxChunk {
+				t.Errorf("requested after %d of the other campaign", fired)
+			}
+			return
+		}
+		if fired += d.answer(&cmd); fired == maxChunk {
+			d.campaign("small", "", start+1, 1)
+		}
+	}
+	t.Fatal("never requested")
+}
+
+// A reminder is cancelled between its request and the lane's decision, which makes no event: that is no answer, and takes
+// no room for long.
+func TestCancelledRequestIsNoAnswer(t *testing.T) {
+	d := newPlannerRig(t)
+	d.campaign("a", "", start, 2)
+	d.p.at(start)
+	if cmds := d.p.requests(start); len(cmds) != 1 {
+		t.Fatal(sortedLines(cmds))
+	}
+	d.p.at(start + 900_000)
+	for r := range 2 {
+		d.fold(domain.Event{Type: domain.ReminderCancelled, Campaign: "a", R: uint64(r + 1)})
+	}
+	if cmds := d.p.requests(start + 900_000); len(cmds) != 0 || d.p.answered != 0 || d.p.inFlight != [classes]int{} || len(d.p.plans) != 0 {
+		t.Errorf("%v requested, an answer took %s, %v in flight", sortedLines(cmds), d.p.answered, d.p.inFlight)
+	}
+}
+
+// What waits for its turn is cancelled: what lies behind it is requested at once.
+func TestWhatWaitsIsCancelled(t *testing.T) {
+	d := newPlannerRig(t)
+	const instants = 1_000
+	d.campaign("a", "", start, 0)
+	d.overdue("a", 1, instants+1)
+	d.p.unpublished = 1 << 30
+	if cmds := d.p.requests(start); len(cmds) != 0 {
+		t.Fatalf("requested %v", sortedLines(cmds))
+	}
+	for r := 1; r <= instants; r++ {
+		d.fold(domain.Event{Type: domain.ReminderCancelled, Campaign: "a", R: uint64(r)})
+	}
+	d.p.unpublished = 0
+	if cmds := d.p.requests(start); len(cmds) != 1 || cmds[0].ThroughR != instants+1 {
+		t.Errorf("requested %v, wakes at %s", sortedLines(cmds), d.p.wake())
+	}
+}
+
+// Very many older instants turn up after something was requested: it is not requested again when they are answered.
+func TestOlderInstantsTurnUp(t *testing.T) {
+	d := newPlannerRig(t)
+	d.campaign("a", "", start, 1)
+	first := d.p.requests(start)
+	d.overdue("a", 2, 10_000)
+	d.p.unpublished = 1 << 30
+	if cmds := d.p.requests(start); len(first) != 1 || len(cmds) != 0 || d.p.inFlight[reminder] != leastCost {
+		t.Fatalf("requested %v, then %v; %d in flight", sortedLines(first), sortedLines(cmds), d.p.inFlight[reminder])
+	}
+	d.p.unpublished = 0
+	for d.p.timers.Reminders() > 1 {
+		for _, cmd := range d.p.requests(start) {
+			if d.answer(&cmd); cmd.DueAt == start {
+				t.Fatal("requested twice")
+			}
+		}
+	}
+	d.answer(&first[0])
+	if d.p.requests(start); d.p.inFlight != [classes]int{} || len(d.p.plans) != 0 {
+		t.Errorf("%v in flight", d.p.inFlight)
+	}
+}

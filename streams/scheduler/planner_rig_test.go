@@ -1,0 +1,88 @@
+package scheduler
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+)
+
+// plannerRig is a planner and a naive lane that answers it.
+type plannerRig struct {
+	t interface {
+		Helper()
+		Fatalf(string, ...any)
+	}
+	p    *planner
+	gone []timers.Fired // by the last event
+}
+
+func newPlannerRig(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}) *plannerRig {
+	return &plannerRig{t: t, p: newPlanner(timers.New(""))}
+}
+
+func (d *plannerRig) fold(ev domain.Event) int {
+	d.t.Helper()
+	gone, err := d.p.timers.Fold(&ev)
+	if err != nil {
+		d.t.Fatalf("%v", err)
+	}
+	d.p.folded(&ev)
+	d.gone = gone
+	return len(gone)
+}
+
+// oldest and behind are parts of a planner's backlog.
+func (p *planner) oldest(of timers.Priority) domain.Instant {
+	oldest, _ := p.backlog()
+	return oldest[of]
+}
+
+func (p *planner) behind() [timers.Priorities]int {
+	_, waiting := p.backlog()
+	return waiting
+}
+
+// campaign makes one whose n subscribers are due at the given instant; 0 = without an opening.
+func (d *plannerRig) campaign(name, setting string, due domain.Instant, n int) {
+	d.t.Helper()
+	d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: name, Settings: domain.Settings{OpensAt: due, Priority: setting}})
+	for r := 1; r <= n; r++ {
+		d.fold(domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(r), CustomerID: fmt.Sprint("c", r), Kind: domain.KindOpens, DueAt: due})
+	}
+}
+
+// answer folds what a lane has to the command, and returns how many it fired.
+func (d *plannerRig) answer(cmd *domain.Command) int {
+	d.t.Helper()
+	if cmd.Type == domain.Expire {
+		d.fold(domain.Event{Type: domain.CouponsExpired, Campaign: cmd.Campaign, Through: cmd.Through})
+		return 0
+	}
+	e := d.p.timers.Campaign(cmd.Campaign)
+	due := e.At(domain.DueSet{Kind: cmd.Kind, DueAt: cmd.DueAt, ThroughR: cmd.ThroughR})
+	if due.Subscriptions == 0 {
+		return 0
+	}
+	return d.fold(domain.Event{Type: domain.RemindersDue, Campaign: cmd.Campaign, Kind: cmd.Kind, DueAt: cmd.DueAt, FromR: due.FromR, ThroughR: due.LastR, Fired: due.Subscriptions})
+}
+
+// overdue sets n reminders, each at an instant of its own before the campaign opens.
+func (d *plannerRig) overdue(name string, from, n int) {
+	d.t.Helper()
+	for i := range n {
+		d.fold(domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(from + i), CustomerID: "x", Kind: domain.KindOpens, Before: time.Duration(n-i) * time.Millisecond})
+	}
+}
+
+// settings are the default ones, changed.
+func settings(change func(*config.Settings)) *config.Settings {
+	s := config.Default()
+	change(s)
+	return s
+}

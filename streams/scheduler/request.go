@@ -1,0 +1,191 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+)
+
+const (
+	// firstRetry is after what time an unanswered request is repeated. A lane answers in milliseconds; one that does not is
+	// busy, away, or its clock is behind ours.
+	firstRetry = time.Second
+	// lastRetry is the longest pause between repeats of a request.
+	lastRetry = 10 * time.Second
+
+	// A request that was repeated maxRetries times and is older than giveUpAfter is given up: it leaves the campaign's queue,
+	// so that it holds up no other. When all else of the campaign is answered, it is made again.
+	maxRetries  = 10
+	giveUpAfter = time.Minute
+
+	maxChunk       = fanout.MaxChunk
+	chunksInFlight = fanout.ChunksInFlight
+	// leastCost is what a request for reminders costs at least, in customers: its line in two logs is worth as many of
+	// theirs, and requests for one customer each are not sent by the hundred thousand.
+	leastCost = 50
+	// maxExpiries is how many campaigns' expiries may be in flight: two full messages of requests.
+	maxExpiries = 2_000
+	// leastWait is from which wait for the operators' rate on the lane judges by its beginning.
+	leastWait = time.Second
+)
+
+// request is a command that waits for its answer.
+type request struct {
+	timers.Key
+	through  domain.Instant // of an expire
+	throughR uint64         // of a remind_due
+	cost     int
+	times    int            // sent
+	sent     domain.Instant // first
+	again    domain.Instant // when to repeat it
+}
+
+func reminderCost(customers int) int { return max(customers, leastCost) }
+
+// request makes the next request of a plan that waits, of reminders for one chunk; false if nothing was left of it.
+func (p *planner) request(pl *plan, c class, now domain.Instant) (cmd domain.Command, ok bool) {
+	q := request{cost: 1, sent: now, through: now}
+	if pl.givenUp {
+		q.times = maxRetries
+	}
+	if c == reminder {
+		q.Key = pl.head
+		chunk, more := pl.campaign.Chunk(q.Key, pl.requestedR(q.Key), p.chunk)
+		q.throughR, q.cost = chunk.LastR, reminderCost(int(chunk.Subscriptions))
+		pl.left -= int(chunk.Subscriptions)
+		if !more {
+			pl.pass()
+		}
+		if chunk.Subscriptions == 0 { // cancelled since, or in flight
+			if p.advance(pl, now); !pl.jobs[c].waits {
+				p.timers.WakeBy(pl.campaign, now+1) // is anything due still?
+			}
+			return cmd, false
+		}
+	}
+	p.send(&q, pl.dueSince(c, &q), now)
+	pl.add(c, q)
+	p.inFlight[c] += q.cost
+	p.waiting.pay(&pl.jobs[c], q.cost)
+	if c == expiry {
+		p.wait(pl, c, false)
+	} else {
+		p.advance(pl, now)
+	}
+	if q.again < pl.campaign.Wake() {
+		p.timers.SetWake(pl.campaign, q.again)
+	}
+	return p.command(pl, c, &q, now), true
+}
+
+// send counts a sending of the request, for what has been due since that instant, and sets when to repeat it.
+func (p *planner) send(q *request, due, now domain.Instant) {
+	pause := min(firstRetry<<min(q.times, 10), lastRetry)
+	if now-due < domain.Instant(lastRetry/time.Microsecond) {
+		// The lane's clock, which is NATS', may be behind ours: then it did nothing, and the instant is still to come.
+		pause = firstRetry
+	}
+	q.again = now + domain.Instant(pause/time.Microsecond) // not Instant.Add, which stops at the year 9999
+	q.times++
+}
+
+func (p *planner) command(pl *plan, c class, q *request, now domain.Instant) domain.Command {
+	if c == expiry {
+		return domain.Command{Type: domain.Expire, Campaign: pl.campaign.Name, Through: q.through}
+	}
+	cmd := domain.Command{Type: domain.RemindDue, Campaign: pl.campaign.Name, Kind: q.Kind, DueAt: q.At, ThroughR: q.throughR}
+	if ready := p.judged(pl, q.At, now); ready < now-domain.Instant(leastWait/time.Microsecond) {
+		cmd.ReadyAt = ready
+	}
+	return cmd
+}
+
+// retry repeats requests of a plan whose answer is late, and gives up those that were repeated for long. It returns when
+// the next is late.
+func (p *planner) retry(pl *plan, c class, now domain.Instant) (next domain.Instant) {
+	next = domain.Never
+	p.drop(pl, c, func(q *request) bool {
+		if q.again > now {
+			next = min(next, q.again)
+			return false
+		}
+		if pl.settled(c, q) {
+			return true
+		}
+		if p.idle {
+			q.again = now + domain.Instant(firstRetry/time.Microsecond)
+			next = min(next, q.again)
+			return false
+		}
+		if q.times > maxRetries && now-q.sent >= domain.Instant(giveUpAfter/time.Microsecond) {
+			if !pl.givenUp {
+				pl.givenUp = true
+				p.givenUp++
+			}
+			p.lastGivenUp = abandonedRequest{pl.campaign.Name, c, q.Key}
+			return true
+		}
+		// A repeat is for the same unless more expired since: had the first been merely slow, the lane would otherwise announce
+		// the same again.
+		if c == expiry && q.through < pl.campaign.LastExpiry(now) {
+			q.through = now
+		}
+		p.send(q, pl.dueSince(c, q), now)
+		p.repeated++
+		p.repeats = append(p.repeats, p.command(pl, c, q, now))
+		next = min(next, q.again)
+		return false
+	})
+	return next
+}
+
+// drop takes the requests that are done off the queue.
+func (p *planner) drop(pl *plan, c class, done func(*request) bool) {
+	queue := pl.queues[c]
+	kept := queue[:0]
+	for i := range queue {
+		if done(&queue[i]) {
+			p.inFlight[c] -= queue[i].cost
+		} else {
+			kept = append(kept, queue[i])
+		}
+	}
+	pl.queues[c] = kept
+}
+
+// folded takes requests that an event answers off their queue. It is called after the event was applied to the timers.
+func (p *planner) folded(ev *domain.Event) {
+	if len(p.plans) == 0 || ev.Type != domain.CouponsExpired && ev.Type != domain.RemindersDue && ev.Type != domain.ReminderCancelled {
+		return
+	}
+	pl := p.plans[p.timers.Campaign(ev.Campaign)]
+	if pl == nil {
+		return
+	}
+	c, k := reminder, timers.Key{At: ev.DueAt, Kind: ev.Kind}
+	switch ev.Type {
+	case domain.CouponsExpired:
+		c, k = expiry, timers.Key{}
+	case domain.ReminderCancelled:
+		// A request for it is dropped when its answer is late, or with the plan: it does not measure how fast the lane is.
+		if pl.campaign.FirstDue() > p.clock {
+			p.timers.WakeBy(pl.campaign, p.clock)
+		}
+		return
+	}
+	from := pl.find(c, k)
+	n := from
+	for queue := pl.queues[c]; n < len(queue) && queue[n].Key == k && pl.settled(c, &queue[n]); n++ {
+		q := &queue[n]
+		if took := time.Duration(p.clock-q.sent) * time.Microsecond; q.times == 1 && took > p.answered {
+			p.answered, p.small = took, q.cost <= leastCost
+		}
+		p.inFlight[c] -= q.cost
+	}
+	pl.remove(c, from, n)
+	if len(pl.queues[c]) == 0 && (c == expiry || !pl.jobs[c].waits) {
+		p.timers.WakeBy(pl.campaign, p.clock) // is anything due still?
+	}
+}
