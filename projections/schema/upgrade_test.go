@@ -1,24 +1,25 @@
 package schema
 
 import (
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Tables of before migration 7 do not hold the places of events: they are emptied with their checkpoints, to be filled
-// anew from the log.
-func TestPlacesComeFromTheLog(t *testing.T) {
-	p := pool(t)
-	migrate(t, p)
+// back undoes the migrations from one on, newest first, by their Down parts.
+func back(t *testing.T, p *pgxpool.Pool, from int) {
+	t.Helper()
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
 	slices.Reverse(files)
 	for _, name := range files {
-		if name < "migrations/00007" {
+		if name < fmt.Sprintf("migrations/%05d", from) {
 			break
 		}
 		file, err := fs.ReadFile(migrations, name)
@@ -28,7 +29,15 @@ func TestPlacesComeFromTheLog(t *testing.T) {
 		_, down, _ := strings.Cut(string(file), "-- +goose Down")
 		exec(t, p, down)
 	}
-	exec(t, p, "DELETE FROM "+stateTable+" WHERE version_id >= 7")
+	exec(t, p, fmt.Sprintf("DELETE FROM %s WHERE version_id >= %d", stateTable, from))
+}
+
+// Tables of before migration 7 do not hold the places of events: they are emptied with their checkpoints, to be filled
+// anew from the log.
+func TestPlacesComeFromTheLog(t *testing.T) {
+	p := pool(t)
+	migrate(t, p)
+	back(t, p, 7)
 	exec(t, p, "INSERT INTO scrip.coupon_row (n, claimed_at, redeemed_count, campaign, code, customer_id) VALUES (1, 'epoch', 0, 'c', 'x', 'y')")
 	exec(t, p, "INSERT INTO scrip.checkpoint VALUES ('tables', 0, 5, now(), 'log', 'd')")
 	exec(t, p, "INSERT INTO scrip_meta.dead_letter VALUES ('log', 0, 3, 1, 'epoch', 'epoch', 'discarded', '')")
@@ -46,7 +55,7 @@ func TestPlacesComeFromTheLog(t *testing.T) {
 func TestReasonsOfBeforeLoseTheirWords(t *testing.T) {
 	p := pool(t)
 	migrate(t, p)
-	exec(t, p, "DELETE FROM "+stateTable+" WHERE version_id >= 9")
+	back(t, p, 9)
 	exec(t, p, `INSERT INTO scrip.dead_letter (lane, sequence, line, event_sequence, event_line, at, stream, reason, payload)
 		VALUES (0, 1, 1, 1, 1, 'epoch', 'SCRIP_EVT_0', 'PostgreSQL refuses it: index row size 5112 exceeds (2704) (SQLSTATE 54000)', 'p'), (0, 1, 2, 1, 2, 'epoch', 'SCRIP_EVT_0', 'not JSON', 'p')`)
 	migrate(t, p)
@@ -70,7 +79,7 @@ func TestTablesWithTooManyValuesAreFilledAnew(t *testing.T) {
 		"too many attributes": {"SELECT 'a' || v, 'v' FROM generate_series(1, 9) v", 0},
 	} {
 		exec(t, p, "TRUNCATE scrip.campaign_stats, scrip.checkpoint")
-		exec(t, p, "DELETE FROM "+stateTable+" WHERE version_id >= 10")
+		back(t, p, 10)
 		exec(t, p, "INSERT INTO scrip.checkpoint VALUES ('tables', 0, 5, now(), 'log', 'd')")
 		exec(t, p, "INSERT INTO scrip.campaign_stats SELECT 'epoch', 1, 0, 0, 0, 'c', x.* FROM ("+c.rows+") x")
 		migrate(t, p)
