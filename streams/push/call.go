@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// lastMoment is how long a function may take to return once its context has ended, before it counts as hanging. It is
+// returnGrace is how long a function may take to return after its context has ended, before it counts as hanging. It is
 // never longer than its timeout.
-const lastMoment = time.Second
+const returnGrace = time.Second
 
 var (
 	errHangs  = errors.New("the function hangs: it has not returned although its context ended")
@@ -20,7 +20,7 @@ var (
 	errEnding = errors.New("the sender is ending")
 )
 
-// caller calls the function so that nothing it does harms more than the try.
+// caller calls the function. A panic, a hang or a Goexit of the function fails one call and nothing else.
 type caller struct {
 	push    Func
 	batch   int
@@ -28,8 +28,8 @@ type caller struct {
 	hung    atomic.Int64 // calls that were given up and have not returned
 }
 
-// try hands all of it over, in batches, and returns those who were not told with the last reason. A batch that fails does
-// not keep the others from being told.
+// try passes all reminders to the function, in batches, and returns those that were not delivered with the last error. A
+// batch that fails does not keep the others from being delivered.
 func (c *caller) try(ctx context.Context, all []Reminder) (left []Reminder, cause error) {
 	for batch := range slices.Chunk(all, c.batch) {
 		if ctx.Err() != nil {
@@ -37,14 +37,14 @@ func (c *caller) try(ctx context.Context, all []Reminder) (left []Reminder, caus
 			continue
 		}
 		if err := c.call(ctx, slices.Clone(batch)); err != nil {
-			left, cause = append(left, untold(batch, err)...), err
+			left, cause = append(left, undelivered(batch, err)...), err
 		}
 	}
 	return left, cause
 }
 
-// untold are those of a batch whom an error leaves to be told.
-func untold(batch []Reminder, err error) []Reminder {
+// undelivered returns the reminders of a batch that an error leaves undelivered.
+func undelivered(batch []Reminder, err error) []Reminder {
 	var some *Partial
 	if !errors.As(err, &some) || len(some.Failed) == 0 {
 		return batch
@@ -60,13 +60,13 @@ func untold(batch []Reminder, err error) []Reminder {
 	return left
 }
 
-// call is one call of the function. A call that does not return in time goes on by itself, and what it brings about is
-// not known; its goroutine cannot be ended from here.
+// call is one call of the function. A call that does not return in time continues in its goroutine, which cannot be ended
+// from here; its effect is not known.
 func (c *caller) call(ctx context.Context, batch []Reminder) error {
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	result := make(chan error, 1)
-	var fate atomic.Bool // decided: it returned, or it was given up
+	var fate atomic.Bool // true: it returned, or it was given up
 	go func() {
 		err := errGoexit
 		defer func() {
@@ -85,7 +85,7 @@ func (c *caller) call(ctx context.Context, batch []Reminder) error {
 		return c.explain(limited, err)
 	case <-limited.Done():
 	}
-	last := time.NewTimer(min(lastMoment, c.timeout))
+	last := time.NewTimer(min(returnGrace, c.timeout))
 	defer last.Stop()
 	select {
 	case err := <-result:
@@ -100,7 +100,7 @@ func (c *caller) call(ctx context.Context, batch []Reminder) error {
 	return c.explain(limited, <-result)
 }
 
-// explain says what a bare "context deadline exceeded" does not.
+// explain adds the reason to a bare "context deadline exceeded".
 func (c *caller) explain(limited context.Context, err error) error {
 	switch {
 	case err == nil, limited.Err() == nil:

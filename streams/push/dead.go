@@ -18,8 +18,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// DeadStream keeps dead letters until somebody acts on them. Letter by letter it is a subject
-// scrip.push.dead.<name>.<lane>.<sequence>.<time>, its payload a JSON line for each reminder.
+// DeadStream stores dead letters until an operator removes or retries them. Each letter has the subject
+// scrip.push.dead.<name>.<lane>.<sequence>.<time>; its payload is one JSON line per reminder.
 const DeadStream = "SCRIP_PUSH_DEAD"
 
 const (
@@ -41,24 +41,24 @@ const (
 	keepMost  = 5 * time.Second
 )
 
-// errChanged: another letter, or none, stands where this one was expected.
+// errChanged: the subject holds another letter, or none, where this one was expected.
 var errChanged = errors.New("the dead letter is not as it was")
 
-// DeadLetter is what was given up of one message.
+// DeadLetter holds the reminders of one message that could not be delivered.
 type DeadLetter struct {
 	// ID names the letter in DeadStream.
 	ID uint64 `json:"id"`
-	// Name is the push sender's, Lane, Stream and Sequence say where the message stands on the log.
+	// Name is the push sender's. Lane, Stream and Sequence are those of the message.
 	Name     string `json:"name"`
 	Lane     int    `json:"lane"`
 	Stream   string `json:"stream"`
 	Sequence uint64 `json:"sequence"`
-	// Tries is how many failed, or how often the message was taken up where that was the reason to give it up. The last one
-	// failed with Error, at At.
+	// Tries is how many tries failed, or how often the message was delivered where that was the reason to give it up. The
+	// last try failed with Error, at At.
 	Tries int       `json:"tries"`
 	Error string    `json:"error"`
 	At    time.Time `json:"at"`
-	// Reminders are those it failed for.
+	// Reminders are those that were not delivered.
 	Reminders []Reminder `json:"reminders"`
 
 	place place // of the message
@@ -71,7 +71,7 @@ func newLetter(name string, w *work, tries int, cause error) DeadLetter {
 	}
 }
 
-// oneLine is an error as a header can hold it.
+// oneLine returns an error's text as a header can hold it.
 func oneLine(err error) string {
 	s := strings.ToValidUTF8(strings.Join(strings.Fields(err.Error()), " "), "")
 	if len(s) > reasonMost {
@@ -80,7 +80,7 @@ func oneLine(err error) string {
 	return s
 }
 
-// deadSubject carries the stored time of the message, too: see place.
+// deadSubject contains the stored time of the message, too: see place.
 func deadSubject(name string, p place) string {
 	return fmt.Sprintf("%s%s.%d.%d.%d", deadSubjects, name, p.lane, p.sequence, p.stored)
 }
@@ -91,8 +91,8 @@ type deadStream struct {
 	stream jetstream.Stream
 }
 
-// openDead finds the stream or makes it, with as many replicas as the reminders have. One letter a subject makes writing
-// one twice impossible, however long after the first time.
+// openDead finds the stream or makes it, with as many replicas as the reminders have. A subject holds one letter, so a
+// letter cannot be written twice, at any later time.
 func openDead(ctx context.Context, js jetstream.JetStream) (*deadStream, error) {
 	stream, err := js.Stream(ctx, DeadStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -103,7 +103,7 @@ func openDead(ctx context.Context, js jetstream.JetStream) (*deadStream, error) 
 				Storage: jetstream.FileStorage, Retention: jetstream.LimitsPolicy, MaxMsgsPerSubject: 1,
 				Replicas: source.CachedInfo().Config.Replicas,
 			})
-			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // made meanwhile
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process has just made it
 				stream, err = js.Stream(ctx, DeadStream)
 			}
 		}
@@ -114,9 +114,9 @@ func openDead(ctx context.Context, js jetstream.JetStream) (*deadStream, error) 
 	return &deadStream{js: js, stream: stream}, nil
 }
 
-// has says whether there is a letter of a message.
+// has reports whether there is a letter of a message.
 func (d *deadStream) has(ctx context.Context, name string, message place) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, askFor)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err := d.stream.GetLastMsgForSubject(ctx, deadSubject(name, message))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -125,8 +125,9 @@ func (d *deadStream) has(ctx context.Context, name string, message place) (bool,
 	return err == nil, err
 }
 
-// keep writes a letter in the place of the one with the id replaces, 0 for none, until it is there or ctx ends. If
-// something else stands there it is errChanged; after an attempt without answer, that is the letter itself.
+// keep writes a letter in the place of the one with the id replaces, 0 for none, and retries until it is stored or ctx
+// ends. If the subject holds something else the error is errChanged; after an attempt without an answer that may be the
+// letter itself.
 func (d *deadStream) keep(ctx context.Context, l *DeadLetter, replaces uint64) error {
 	payload, err := encode(l.Reminders)
 	if err != nil {
@@ -159,7 +160,7 @@ func (d *deadStream) keep(ctx context.Context, l *DeadLetter, replaces uint64) e
 	}
 }
 
-// remove takes a letter away that was dealt with.
+// remove deletes a letter that was dealt with.
 func (d *deadStream) remove(ctx context.Context, id uint64) error {
 	err := d.stream.DeleteMsg(ctx, id)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -168,7 +169,7 @@ func (d *deadStream) remove(ctx context.Context, id uint64) error {
 	return err
 }
 
-// Letters lists dead letters, oldest first, of one name or, if that is empty, of all. Letters that come or go meanwhile
+// Letters lists dead letters, oldest first, of one name or, if that is empty, of all. Letters written or removed meanwhile
 // may be in it or not. An error ends it.
 func Letters(ctx context.Context, js jetstream.JetStream, name string) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
@@ -183,7 +184,7 @@ func Letters(ctx context.Context, js jetstream.JetStream, name string) iter.Seq2
 		}
 		stream, err := js.Stream(ctx, DeadStream)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return // nobody has sent anything yet
+			return // no push sender has run yet
 		}
 		if err != nil {
 			fail(err)
@@ -225,7 +226,7 @@ func readLetter(msg *jetstream.RawStreamMsg) (DeadLetter, error) {
 	var err error
 	complain := func(what string, e error) {
 		if e != nil && err == nil {
-			err = fmt.Errorf("letter %d of stream %s is none of ours: %s: %w; look at it, and remove it from the stream", msg.Sequence, DeadStream, what, e)
+			err = fmt.Errorf("letter %d of stream %s was not written by a push sender: %s: %w; inspect it, and remove it from the stream", msg.Sequence, DeadStream, what, e)
 		}
 	}
 	number := func(what, s string) uint64 {

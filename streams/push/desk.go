@@ -2,11 +2,11 @@ package push
 
 import "sync"
 
-// doneKept is how many finished messages a process remembers. A server killed right after acknowledgements has lost those
-// of its last tenth of a second and delivers the messages again.
+// doneKept is how many finished messages a process remembers. A server that was killed loses the acknowledgements of the
+// last tenth of a second and delivers those messages again.
 const doneKept = 4096
 
-// place names a message. The stored time is part of it: a log restored from an older backup gives sequences anew.
+// place identifies a message. The stored time is part of it: a log restored from an older backup uses sequences again.
 type place struct {
 	lane     int
 	sequence uint64
@@ -16,18 +16,18 @@ type place struct {
 type verdict uint8
 
 const (
-	unknown  verdict = iota // begun with the question
-	inHand                  // somebody here works on it
-	finished                // told or a dead letter; only the ack is missing
+	unknown  verdict = iota // begin has recorded it as in flight
+	inHand                  // a goroutine of this process works on it
+	finished                // delivered or a dead letter; only the ack is missing
 )
 
-// desk knows what this process has in hand and has lately finished, so that what NATS delivers again, because an
-// acknowledgement or a sign of life was lost, is not pushed again.
+// desk tracks which messages are in flight in this process and which it has finished lately. NATS delivers a message
+// again after a lost acknowledgement or progress report; such a message is not pushed again.
 type desk struct {
 	mu   sync.Mutex
 	hand map[place]bool
-	// failed counts the tries that failed here, of messages that come again. Those that others finished stay in it until it
-	// is full; what is dropped then is counted anew.
+	// failed counts the tries that failed here. Entries of messages that another process finished stay until it is full;
+	// a message whose entry was dropped starts at 0 again.
 	failed map[place]int
 	done   map[place]bool
 	ring   []place // of done, oldest at next once it is full
@@ -38,7 +38,7 @@ func newDesk() *desk {
 	return &desk{hand: map[place]bool{}, failed: map[place]int{}, done: map[place]bool{}}
 }
 
-// begin says what is known of a message, and takes it in hand if that is nothing.
+// begin returns what is known of a message, and records it as in flight if that is nothing.
 func (d *desk) begin(p place) verdict {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -52,7 +52,7 @@ func (d *desk) begin(p place) verdict {
 	return unknown
 }
 
-// finish remembers that nobody is to be told any more.
+// finish records that a message needs no more delivery.
 func (d *desk) finish(p place) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,7 +81,7 @@ func (d *desk) fail(p place) int {
 	return d.failed[p]
 }
 
-// leave takes a message out of hand.
+// leave removes a message from those in flight.
 func (d *desk) leave(p place) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

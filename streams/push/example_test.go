@@ -89,7 +89,7 @@ func Example() {
 	// Output:
 	// to ann: summer opens
 	// to cid: summer opens
-	// given up after 3 tries: bob (1 not told: bob has no device)
+	// given up after 3 tries: bob (1 not delivered: bob has no device)
 }
 
 // serveReminders is a server with a log on which a reminder of each of the customers has fired.

@@ -130,7 +130,7 @@ func TestNobodyComesToAnEnd(t *testing.T) {
 	s = r.sender(t, push.Options{Tries: 2}, b.push)
 	eventually(t, "a dead letter", func() bool { return s.Stats().Dead == 1 })
 	r.settled(t, "test")
-	if l := r.letters(t, "test"); len(l) != 1 || l[0].Tries != 4 || !strings.Contains(l[0].Error, "nobody came to an end") || b.size() != 0 {
+	if l := r.letters(t, "test"); len(l) != 1 || l[0].Tries != 4 || !strings.Contains(l[0].Error, "no process finished it") || b.size() != 0 {
 		t.Errorf("dead letters %+v; %d told", l, b.size())
 	}
 }
@@ -401,7 +401,7 @@ func TestNothingToWorkOn(t *testing.T) {
 		}
 		s := r.sender(t, push.Options{}, newBook().push)
 		<-s.done
-		if s.err == nil || !strings.Contains(s.err.Error(), "take another Name") {
+		if s.err == nil || !strings.Contains(s.err.Error(), "use another Name") {
 			t.Errorf("Run returned %v", s.err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// MaxBatch is the most customers that one message of the log tells, and so the most handed over at once.
+	// MaxBatch is the most customers in one message of the log, and so the most passed in one call.
 	MaxBatch = 500
 
 	maxWorkers = 10_000
@@ -22,77 +22,79 @@ const (
 	pauseMost   = time.Minute
 )
 
-// Since says where a name begins that has not been used before. The zero value is FromNow.
+// Since is where a name starts that has not been used before. The zero value is FromNow.
 type Since struct {
 	all bool
 	at  time.Time
 }
 
-// FromNow begins with what fires after the first start under the name. It keeps a new sender from telling customers of
-// what is long over.
+// FromNow starts with what fires after the first start under the name. A new sender then does not deliver reminders that
+// are long over.
 func FromNow() Since { return Since{} }
 
-// FromStart begins with the first reminder ever fired.
+// FromStart starts with the first reminder ever fired.
 func FromStart() Since { return Since{all: true} }
 
-// From begins with what was fired at t or later; a t to come is like FromNow.
+// From starts with what was fired at t or later; a future t is like FromNow.
 func From(t time.Time) Since { return Since{at: t} }
 
-// Options of a Pusher. Name is required; for the rest the zero value has the written default.
+// Options of a Pusher. Name is required; the zero value of every other field means its default.
 type Options struct {
 	// Name is shared by all processes that send for the same audience: 1 to 32 of A-Z a-z 0-9 _ -.
 	Name string
-	// Workers is how many calls of the function are under way at once in this process, 1 to 10,000. Defaults to 4.
+	// Workers is how many calls of the function this process makes at once, 1 to 10,000. Defaults to 4.
 	Workers int
-	// Batch is the most customers handed over in one call, 1 to 500. Defaults to 500. A message of the log with more is
-	// handed over in parts; messages are never joined.
+	// Batch is the most customers in one call, 1 to 500. Defaults to 500. A message of the log with more is split; messages
+	// are never joined.
 	Batch int
-	// Timeout bounds one call of the function, from 1 ms. Its context ends then, and the try has failed. Defaults to 30 s.
+	// Timeout bounds one call of the function, from 1 ms. Then its context ends and the try has failed. Defaults to 30 s.
 	Timeout time.Duration
 	// Tries is how often a reminder is tried before it becomes a dead letter, 1 to 1,000; up to twice that where several
 	// processes share the name, or are restarted in between. Defaults to 5.
 	Tries int
-	// Pause is waited after the first failed try, from 1 ms; later pauses are three times as long each, up to a minute (or
+	// Pause is the wait after the first failed try, from 1 ms; later pauses are three times as long each, up to a minute (or
 	// Pause, if that is longer). Defaults to 2 s.
 	Pause time.Duration
-	// Grace is how long calls under way may take to finish when Run is to end. Negative is none. Defaults to 10 s.
+	// Grace is how long calls in progress may take when Run is to end. Negative is none. Defaults to 10 s.
 	Grace time.Duration
 
-	// AckWait is after which silence a process counts as dead and its messages go to others, from 100 ms. Defaults to
-	// 30 s. It, Unacked and Since count only at the first start under a name; whoever comes later takes what stands there.
+	// AckWait is the time without progress after which a process counts as dead and its messages go to others, from 100 ms.
+	// Defaults to 30 s. AckWait, Unacked and Since count only at the first start under a name; later starts use those values.
 	AckWait time.Duration
-	// Unacked is how many messages of one lane may be with all processes of the name together, or waiting for their next
-	// try, 1 to 100,000. Lanes times Unacked bounds how many calls can be under way. Defaults to 256.
+	// Unacked is how many messages of one lane may be in flight in all processes of the name together, or waiting for their
+	// next try, 1 to 100,000. Lanes times Unacked bounds the calls at once. Defaults to 256.
 	Unacked int
-	// Since is where a new name begins. Defaults to FromNow().
+	// Since is where a new name starts. Defaults to FromNow().
 	Since Since
 
-	// SealKey is the log's seal key, as `scrip key seal` prints it: messages whose seal is not valid are then passed over.
-	// Without it whatever looks like a seal is taken for one. Run fails if it is none, or of another log. Defaults to none.
+	// SealKey is the log's seal key, as `scrip key seal` prints it: messages whose seal is not valid are then ignored.
+	// Without it the form of a seal is checked and not its value. Run fails if it is not a seal key, or of another log.
+	// Defaults to none.
 	SealKey string
 
-	// OnDead is told of each dead letter after it is on the log. It may be called by several goroutines at once, and is
+	// OnDead is called with each dead letter after it is stored. It may be called by several goroutines at once, and is
 	// not called if the process dies first. Defaults to nothing.
 	OnDead func(DeadLetter)
-	// Logger gets failed tries, dead letters and messages passed over. Defaults to slog.Default().
+	// Logger gets failed tries, dead letters and ignored messages. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// Func tells customers. nil means all of batch were told. A *Partial says who was not; any other error means nobody was.
-// ctx ends after Options.Timeout, or Options.Grace after Run was told to end. batch is the function's own.
+// Func delivers reminders to customers. nil means that all of batch were delivered. A *Partial names those that were not;
+// any other error means that none was. ctx ends after Options.Timeout, or Options.Grace after the context of Run ended.
+// batch is the function's own.
 type Func func(ctx context.Context, batch []Reminder) error
 
-// Partial is the error of a Func that told some customers and not others: only the others are tried again.
+// Partial is the error of a Func that delivered to some customers and not to others: only the others are retried.
 type Partial struct {
-	// Failed are the indexes in the batch of those who were not told. None at all, or one that is not in the batch,
-	// makes no sense and counts as if nobody was told.
+	// Failed are the indexes in the batch of those that were not delivered. None at all, or one outside the batch, counts as
+	// if none was delivered.
 	Failed []int
-	// Err says why.
+	// Err is the reason.
 	Err error
 }
 
 func (e *Partial) Error() string {
-	return fmt.Sprintf("%d not told: %v", len(e.Failed), e.Err)
+	return fmt.Sprintf("%d not delivered: %v", len(e.Failed), e.Err)
 }
 
 func (e *Partial) Unwrap() error { return e.Err }
@@ -150,7 +152,7 @@ func long(name string, d *time.Duration, preset, least time.Duration) error {
 	return nil
 }
 
-// pause is how long to wait after so many failed tries.
+// pause returns the wait after so many failed tries.
 func (o *Options) pause(tries int) time.Duration {
 	d := o.Pause
 	for ; tries > 1 && d < pauseMost; tries-- {

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// pullFor is how long the server keeps a request for a message; pullBeat how often it says that it still has it. Twice
-	// that in silence and it is asked again.
+	// pullFor is how long the server keeps a pull request; pullBeat is the interval of its idle heartbeats. After twice that
+	// without one the request is sent again.
 	pullFor  = 30 * time.Second
 	pullBeat = 2 * time.Second
-	// drainFor bounds how long a request that is under way at the end is waited for; a server that is away says nothing.
+	// drainFor bounds the wait at the end for a pull request in flight; a server that is unreachable does not answer it.
 	drainFor = 2 * time.Second
-	// askFor bounds one question to the server.
-	askFor = 5 * time.Second
-	// goneAfter is how often in a row the consumer must be missing: a cluster that elects may say so once.
+	// requestTimeout bounds one request to the server.
+	requestTimeout = 5 * time.Second
+	// goneAfter is how often in a row the consumer must be missing: a cluster during an election may report it missing once.
 	goneAfter    = 3
 	missingPause = 300 * time.Millisecond
 )
 
-// consumer finds the lane's consumer or makes it. It is changed by nobody afterwards.
+// consumer finds the lane's consumer or makes it. It is never changed afterwards.
 func (p *Pusher) consumer(ctx context.Context, lane int) (jetstream.Consumer, error) {
 	stream := topology.RmdStream(lane)
 	consumer, err := p.js.Consumer(ctx, stream, p.opts.Name)
@@ -35,7 +35,7 @@ func (p *Pusher) consumer(ctx context.Context, lane int) (jetstream.Consumer, er
 		want := jetstream.ConsumerConfig{
 			Durable: p.opts.Name, Description: "a scrip push sender",
 			AckPolicy: jetstream.AckExplicitPolicy, AckWait: p.opts.AckWait, MaxAckPending: p.opts.Unacked,
-			// Tries are counted here: a server that stopped delivering would lose what nobody made a dead letter of.
+			// Tries are counted here: a server that stopped delivering would lose messages that are no dead letter yet.
 			MaxDeliver: -1, DeliverPolicy: jetstream.DeliverNewPolicy,
 		}
 		switch since := p.opts.Since; {
@@ -53,13 +53,13 @@ func (p *Pusher) consumer(ctx context.Context, lane int) (jetstream.Consumer, er
 		return nil, fmt.Errorf("push: consumer %q of stream %s: %w", p.opts.Name, stream, err)
 	}
 	if have := consumer.CachedInfo().Config; have.AckPolicy != jetstream.AckExplicitPolicy || have.MaxDeliver > 0 {
-		return nil, fmt.Errorf("push: stream %s has a consumer %q that is no push sender's (ack policy %s, at most %d deliveries); take another Name, or remove it",
+		return nil, fmt.Errorf("push: stream %s has a consumer %q that is no push sender's (ack policy %s, at most %d deliveries); use another Name, or remove it",
 			stream, p.opts.Name, have.AckPolicy, have.MaxDeliver)
 	}
 	return consumer, nil
 }
 
-// pull takes one lane's messages up, one at a time and only when a worker is free. Errors end the whole Run.
+// pull takes one lane's messages, one at a time and only when a worker is free. Errors end the whole Run.
 func (p *Pusher) pull(lane int, consumer jetstream.Consumer) error {
 	for {
 		cause := p.iterate(lane, consumer)
@@ -72,25 +72,25 @@ func (p *Pusher) pull(lane int, consumer jetstream.Consumer) error {
 		case errors.Is(cause, nats.ErrConnectionClosed), errors.Is(cause, jetstream.ErrConnectionClosed):
 			return fmt.Errorf("push: lane %d: %w", lane, cause)
 		}
-		// No sign of life from the server, or it says that there is nobody.
+		// No heartbeat from the server, or the consumer is missing.
 		if err := p.gone(lane); err != nil {
-			return fmt.Errorf("push: %w: lane %d, name %q (%w); start again to begin with a new one", ErrGone, lane, p.opts.Name, err)
+			return fmt.Errorf("push: %w: lane %d, name %q (%w); restart to make a new one", ErrGone, lane, p.opts.Name, err)
 		}
 	}
 }
 
-// fatalError is one that waiting does not mend.
+// fatalError is one that no retry resolves.
 type fatalError struct{ error }
 
 // iterate takes messages until there is an error.
 func (p *Pusher) iterate(lane int, consumer jetstream.Consumer) error {
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(pullFor), jetstream.PullHeartbeat(pullBeat))
 	if err != nil {
-		return fmt.Errorf("asking for messages: %w", err)
+		return fmt.Errorf("requesting messages: %w", err)
 	}
 	defer messages.Stop()
-	// At the end a message may be on its way to us. Drain waits for it, so that it can be given back rather than be
-	// missed until AckWait is over.
+	// At the end a message may be in flight to this process. Drain waits for it, so that it can be returned instead of
+	// being missing until AckWait is over.
 	patience, cancel := context.WithCancel(context.WithoutCancel(p.ctx))
 	defer cancel()
 	defer context.AfterFunc(p.ctx, func() {
@@ -110,11 +110,11 @@ func (p *Pusher) iterate(lane int, consumer jetstream.Consumer) error {
 	}
 }
 
-// gone asks whether the consumer is still there, and says how it is known that it is not. A server that does not answer
-// is one that is away.
+// gone checks whether the consumer exists, and returns the evidence if it does not. A server that does not answer counts
+// as unreachable, which is no evidence.
 func (p *Pusher) gone(lane int) error {
 	for range goneAfter {
-		ctx, cancel := context.WithTimeout(p.ctx, askFor)
+		ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
 		_, err := p.js.Consumer(ctx, topology.RmdStream(lane), p.opts.Name)
 		cancel()
 		missing := errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
@@ -122,10 +122,10 @@ func (p *Pusher) gone(lane int) error {
 			return nil
 		}
 	}
-	return errors.New("asked several times, the server does not know it")
+	return errors.New("the server reported several times that it does not exist")
 }
 
-// untilFree waits until a worker is free. The turn is not taken yet: the message may be long in coming.
+// untilFree waits until a worker is free. It does not reserve it: the next message may come much later.
 func (p *Pusher) untilFree() {
 	select {
 	case p.turns <- struct{}{}:
@@ -134,12 +134,12 @@ func (p *Pusher) untilFree() {
 	}
 }
 
-// take looks at a message and starts work on it. It returns when that has a worker, so that a lane has at most one
+// take reads a message and starts work on it. It returns when the message has a worker, so that a lane has at most one
 // message waiting for one.
 func (p *Pusher) take(lane int, msg jetstream.Msg) error {
 	meta, err := msg.Metadata()
 	if err != nil {
-		return fmt.Errorf("push: lane %d: a message without the mark of JetStream: %w", lane, err)
+		return fmt.Errorf("push: lane %d: a message without JetStream metadata: %w", lane, err)
 	}
 	log := p.opts.Logger.With("name", p.opts.Name, "lane", lane, "sequence", meta.Sequence.Stream)
 	w := &work{
@@ -157,19 +157,19 @@ func (p *Pusher) take(lane int, msg jetstream.Msg) error {
 		return nil
 	case errors.Is(err, eventlog.ErrSkipped):
 		p.count.skipped.Add(1)
-		log.Warn("a message is passed over, as an operator had all readers do")
+		log.Warn("a message in the skip list is ignored")
 		p.settle(w)
 		return nil
 	case err != nil:
 		p.count.skipped.Add(1)
-		log.Error("a message that scrip did not write was passed over; find out who publishes to "+topology.Rmd(lane), "err", err)
+		log.Error("a foreign message was ignored; find the program that publishes to "+topology.Rmd(lane), "err", err)
 		p.settle(w)
 		return nil
 	}
 	var bad []error
 	if w.left, bad = readLines(p.log.UUID, lane, &m); len(bad) > 0 && w.delivered == 1 {
 		p.count.skipped.Add(uint64(len(bad)))
-		log.Error("lines that are no reminders were passed over; they stand in "+topology.RmdStream(lane), "err", errors.Join(bad...))
+		log.Error("lines that are no reminders were ignored; they are in "+topology.RmdStream(lane), "err", errors.Join(bad...))
 	}
 	switch p.desk.begin(w.place) {
 	case finished:
@@ -177,7 +177,7 @@ func (p *Pusher) take(lane int, msg jetstream.Msg) error {
 		p.settle(w)
 		return nil
 	case inHand:
-		// Signs of life were lost. Whoever works on it goes on, and its acknowledgement counts for this delivery, too.
+		// Progress reports were lost. The goroutine at work continues, and its acknowledgement counts for this delivery, too.
 		p.count.repeated.Add(1)
 		return nil
 	}
@@ -192,9 +192,9 @@ func (p *Pusher) take(lane int, msg jetstream.Msg) error {
 	return nil
 }
 
-// read judges a message. At one of a newer format, or one that cannot be read, the lane waits, with the message in hand,
-// until an operator has it passed over or Run is to end; the other lanes go on. A crash here leaves it to others, who wait,
-// too.
+// read parses a message. At one of a newer format, or one that cannot be read, the lane waits, with the message in flight,
+// until it is in the skip list or Run is to end; the other lanes continue. After a crash here another process gets the
+// message and waits, too.
 func (p *Pusher) read(w *work, stored time.Time) (eventlog.Message, error) {
 	raw := &eventlog.Raw{Subject: w.msg.Subject(), Header: w.msg.Headers(), Data: w.msg.Data(), Sequence: w.sequence, Time: stored}
 	m, err := p.reads[w.lane].Read(raw)
@@ -205,7 +205,7 @@ func (p *Pusher) read(w *work, stored time.Time) (eventlog.Message, error) {
 	defer p.keepAlive(w)()
 	p.count.stopped.Add(1)
 	defer p.count.stopped.Add(-1)
-	w.log.Error("the lane waits at a message that this program cannot read: run a newer one, or start scrip serve once with --skip-message rmd:LANE=SEQ to lose what the message says", "err", err)
+	w.log.Error("the lane waits at a message that this program cannot read: run a newer one, or start scrip serve once with --skip-message rmd:LANE=SEQ to lose the message", "err", err)
 	skips, waited := eventlog.Reminders(p.js, w.lane).AwaitSkip(p.ctx, err)
 	if waited != nil {
 		return m, err

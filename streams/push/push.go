@@ -15,27 +15,27 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// ErrHangs ends Run when so many calls of the function hang that the process had better be started anew.
+// ErrHangs ends Run when so many calls of the function hang that the process should be restarted.
 var ErrHangs = errors.New("the push function hangs")
 
-// ErrGone ends Run when the consumer under the name is not there any more.
+// ErrGone ends Run when the consumer with the Pusher's name no longer exists.
 var ErrGone = errors.New("the consumer of the push sender is gone")
 
 var errNoLog = errors.New("there is no log on this NATS server; `scrip serve` makes one, or connect to another server")
 
 const (
-	// hungPerWorker bounds what a function that ignores its context leaks: after so many calls for each worker Run ends.
+	// hungPerWorker bounds what a function that ignores its context leaks: Run ends after so many hanging calls per worker.
 	hungPerWorker = 8
-	// pausedPerWorker is how many messages for each worker may wait for their next try here without holding a worker.
-	// Beyond it they do hold one, so that a process whose gateway is away takes up nothing more.
+	// pausedPerWorker is how many messages per worker may wait here for their next try without occupying a worker. More
+	// than that do occupy one, so that a process whose gateway is unreachable takes no new messages.
 	pausedPerWorker = 4
-	// startParallel is how many lanes are looked at at once when starting.
+	// startParallel is how many lanes are checked at once at the start.
 	startParallel = 8
-	// flushFor is how long the last acknowledgements may take to reach the server.
+	// flushFor bounds the flush of the last acknowledgements to the server.
 	flushFor = 2 * time.Second
 )
 
-// Pusher hands reminders to a function. Make one with New for each Run.
+// Pusher passes reminders to a function. Make one with New for each Run.
 type Pusher struct {
 	js   jetstream.JetStream
 	opts Options
@@ -45,20 +45,20 @@ type Pusher struct {
 	call  caller
 	desk  *desk
 	log   topology.Log
-	reads []*eventlog.Judge // of each lane, used by the one who pulls
+	reads []*eventlog.Judge // of each lane, used by the goroutine that pulls
 
-	turns  chan struct{} // one for each call under way
-	paused chan struct{} // one for each message that waits here without a turn
+	turns  chan struct{} // one for each call in progress
+	paused chan struct{} // one for each message that waits here without a worker
 	works  sync.WaitGroup
 	dead   *deadStream
-	beats  time.Duration // between signs of life of a message in hand
+	beats  time.Duration // between progress reports of a message in flight
 
-	// ctx ends when Run is to end: nothing new is taken up. hard ends Grace later: calls under way are to return.
+	// ctx ends when Run is to end: no new message is taken. hard ends Grace later: calls in progress are to return.
 	ctx, hard context.Context
 	fail      context.CancelCauseFunc // ends ctx because of an error
 }
 
-// New makes a Pusher. It starts nothing and asks nothing. Errors name the option that makes no sense.
+// New makes a Pusher. It starts nothing and sends no request. Errors name the option whose value is not valid.
 func New(js jetstream.JetStream, opts Options) (*Pusher, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -72,13 +72,13 @@ func New(js jetstream.JetStream, opts Options) (*Pusher, error) {
 	}, nil
 }
 
-// Run hands reminders to the function until ctx ends; then it takes up no more, gives calls under way their Grace, gives
-// back what is not done and returns nil. It may be called once.
+// Run passes reminders to the function until ctx ends; then it takes no more messages, gives calls in progress their Grace,
+// returns unfinished messages to NATS and returns nil. It may be called once.
 //
-// Errors: there is no log, or one of a newer format, or it ends in a message of one
-// ([eventlog.ErrNewerFormat]: use a newer program; at such a message that comes later its lane waits, see Stats.Stopped); the consumer was
-// removed (ErrGone); the function hangs too often (ErrHangs); the connection was closed. While the server is away Run
-// waits for it; at the start it does so for half a minute.
+// Errors: there is no log, or it has a newer format, or it ends in a message of one ([eventlog.ErrNewerFormat]: use a newer
+// program; at such a message that comes later its lane waits, see Stats.Stopped); the consumer was removed (ErrGone); the
+// function hangs too often (ErrHangs); the connection was closed. While the server is unreachable Run waits for it; at the
+// start it does so for half a minute.
 func (p *Pusher) Run(ctx context.Context, push Func) error {
 	if p.ran.Swap(true) {
 		return errors.New("push: Run may be called once; make another Pusher with New")
@@ -123,7 +123,7 @@ func (p *Pusher) Run(ctx context.Context, push Func) error {
 	return context.Cause(p.ctx)
 }
 
-// prepare finds the log and makes what is not there yet: one consumer for each lane, and the stream of dead letters.
+// prepare finds the log and makes what is missing: one consumer for each lane, and the stream of dead letters.
 func (p *Pusher) prepare(ctx context.Context) ([]jetstream.Consumer, error) {
 	log, found, err := topology.Inspect(ctx, p.js)
 	switch {
@@ -146,7 +146,7 @@ func (p *Pusher) prepare(ctx context.Context) ([]jetstream.Consumer, error) {
 	g.SetLimit(startParallel)
 	for lane := range consumers {
 		g.Go(func() (err error) {
-			// Looked at before anything is taken from the stream: each message taken and given back counts as a delivery.
+			// Checked before anything is taken from the stream: each message taken and returned counts as a delivery.
 			stream, err := eventlog.Reminders(p.js, lane).In(log).Settled(gctx)
 			if err == nil {
 				_, err = stream.Tail(gctx)
@@ -164,24 +164,24 @@ func (p *Pusher) prepare(ctx context.Context) ([]jetstream.Consumer, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	// The one who made the consumer decided how long a silence may be.
+	// AckWait is the one that the consumer was created with.
 	p.beats = consumers[0].CachedInfo().Config.AckWait
 	for _, c := range consumers {
 		p.beats = min(p.beats, c.CachedInfo().Config.AckWait)
 	}
 	if p.beats != p.opts.AckWait {
 		p.opts.Logger.InfoContext(ctx, "the push sender's AckWait was fixed at its first start and stays as it is",
-			"name", p.opts.Name, "ack_wait", p.beats, "asked", p.opts.AckWait)
+			"name", p.opts.Name, "ack_wait", p.beats, "requested", p.opts.AckWait)
 	}
-	p.beats /= 3 // two may get lost
+	p.beats /= 3 // two in a row may be lost
 	p.dead, err = openDead(ctx, p.js)
 	return consumers, err
 }
 
-// flush sees the last acknowledgements off before the process may end.
+// flush sends the last acknowledgements before the process may end.
 func (p *Pusher) flush() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), flushFor)
 	defer cancel()
-	// What does not get through is delivered again after AckWait.
+	// What is not flushed in time is delivered again after AckWait.
 	_ = p.js.Conn().FlushWithContext(ctx)
 }

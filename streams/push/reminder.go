@@ -11,26 +11,26 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// Reminder is one customer to be told of one thing.
+// Reminder is one reminder for one customer.
 type Reminder struct {
-	// Key is where the reminder stands and what it says, "<log uuid>/<lane>/<sequence>/<line>/<digest>": the same each time
-	// it is handed over. Give it to the gateway as its idempotency key. The digest is there because a log restored from an
-	// older backup uses sequences again.
+	// Key is the reminder's position and digest, "<log uuid>/<lane>/<sequence>/<line>/<digest>": the same at each delivery.
+	// Pass it to the gateway as its idempotency key. The digest is there because a log restored from an older backup uses
+	// sequences again.
 	Key string `json:"key"`
 	// Campaign is the campaign's name.
 	Campaign string `json:"campaign"`
-	// Kind is what is near: "opens", the campaign, or "expires", the customer's coupon.
+	// Kind is what the reminder announces: "opens", the campaign, or "expires", the customer's coupon.
 	Kind string `json:"kind"`
-	// DueAt is when the customer wanted to be told. Compare it with the clock: what waited while nobody sent may be of no
+	// DueAt is when the reminder was due. Compare it with the clock: a reminder that waited while no sender ran may be of no
 	// use any more.
 	DueAt time.Time `json:"due_at"`
 	// At is when the reminder fired.
 	At time.Time `json:"at"`
-	// CustomerID is whom to tell.
+	// CustomerID is the customer to deliver to.
 	CustomerID string `json:"customer_id"`
 }
 
-// readLines reads a message of the log. Lines that are no reminders are returned as errors, not as reminders.
+// readLines parses a message of the log. Lines that are no reminders are returned as errors, not as reminders.
 func readLines(log string, lane int, m *eventlog.Message) (read []Reminder, bad []error) {
 	read = make([]Reminder, 0, bytes.Count(m.Payload, []byte("\n")))
 	var e domain.Event

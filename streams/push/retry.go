@@ -10,19 +10,19 @@ import (
 
 // Retried is what Retry did, in customers.
 type Retried struct {
-	// Pushed were told, and are no dead letters any more.
+	// Pushed were delivered, and are no dead letters any more.
 	Pushed int
-	// Left were not, and still are.
+	// Left were not, and are dead letters still.
 	Left int
 }
 
-// Retry hands the dead letters of opts.Name to the function, one after the other and each once, whatever it did to them
-// before; Batch and Timeout of opts count. A letter whose customers were all told is removed. One that failed, or for
-// some, is kept with what is left, one try more and the new reason. It ends with the list as it was at the beginning, or
-// with ctx, after the call under way.
+// Retry passes the dead letters of opts.Name to the function, one after the other and each once, however often they were
+// tried before; of opts Batch and Timeout count. A letter whose customers were all delivered is removed. One that failed
+// for some is stored again with those, one try more and the new reason. It ends with the list as it was at the beginning,
+// or with ctx, after the call in progress.
 //
 // At least once holds here, too: a crash between push and removal leaves the letter, and two Retry at the same time both
-// push. Reminder.Key is as it was.
+// push. Reminder.Key does not change.
 func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func) (Retried, error) {
 	var sum Retried
 	opts, err := opts.withDefaults()
@@ -42,7 +42,7 @@ func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func)
 		sum.Pushed += len(letter.Reminders) - len(left)
 		sum.Left += len(left)
 		if err := stream.after(ctx, letter, left, cause); err != nil {
-			return sum, fmt.Errorf("push: dead letter %d was tried again, which it does not show: %w", letter.ID, err)
+			return sum, fmt.Errorf("push: dead letter %d was retried, but the result could not be stored: %w", letter.ID, err)
 		}
 		if ctx.Err() != nil {
 			return sum, ctx.Err()
@@ -51,9 +51,9 @@ func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func)
 	return sum, nil
 }
 
-// after puts down what a retry brought, also if ctx has ended meanwhile.
+// after stores the result of a retry, also if ctx has ended meanwhile.
 func (d *deadStream) after(ctx context.Context, l DeadLetter, left []Reminder, cause error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askFor)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	if len(left) == 0 {
 		return d.remove(ctx, l.ID)
@@ -61,7 +61,7 @@ func (d *deadStream) after(ctx context.Context, l DeadLetter, left []Reminder, c
 	replaces := l.ID
 	l.Reminders, l.Error = left, oneLine(cause)
 	l.Tries++
-	if err := d.keep(ctx, &l, replaces); !errors.Is(err, errChanged) { // changed: somebody else retried it, too
+	if err := d.keep(ctx, &l, replaces); !errors.Is(err, errChanged) { // changed: another Retry handled it, too
 		return err
 	}
 	return nil

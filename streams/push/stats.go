@@ -14,28 +14,27 @@ type counters struct {
 	stopped                                 atomic.Int64
 }
 
-// Stats is what a Pusher has done so far and does now.
+// Stats is what a Pusher has done since it was made and what it does now.
 type Stats struct {
-	// Pushed customers: the function returned and did not say that it failed for them.
+	// Pushed customers: the function returned and did not report them as failed.
 	Pushed uint64
 	// FailedTries is how many tries of a message, one or more calls, failed for at least one customer.
 	FailedTries uint64
-	// Dead customers: they stand in dead letters that this process wrote.
+	// Dead customers: they are in dead letters that this process wrote.
 	Dead uint64
-	// Skipped are messages without valid headers and lines that are no reminders, which somebody else wrote, and messages that
-	// an operator has all readers pass over.
+	// Skipped are foreign messages, lines that are no reminders, and messages in the skip list.
 	Skipped uint64
-	// Stopped lanes wait at a message that this program cannot read: run a newer one, or have it passed over.
+	// Stopped lanes wait at a message that this program cannot read: run a newer one, or add it to the skip list.
 	Stopped int
-	// Repeated are messages that NATS delivered again although nobody was to be told any more.
+	// Repeated are messages that NATS delivered again although they were finished.
 	Repeated uint64
-	// InHand are messages taken up and not finished: in a call, waiting for a worker, or for their next try here.
+	// InHand are messages taken and not finished: in a call, waiting for a worker, or for their next try here.
 	InHand int
-	// Calling are calls under way; Hanging those given up that have not returned.
+	// Calling are calls in progress; Hanging those given up that have not returned.
 	Calling, Hanging int
 }
 
-// Stats returns the numbers as they are now. It asks nobody.
+// Stats returns the numbers as they are now. It sends no request.
 func (p *Pusher) Stats() Stats {
 	return Stats{
 		Pushed: p.count.pushed.Load(), FailedTries: p.count.failed.Load(), Dead: p.count.dead.Load(),
@@ -45,16 +44,16 @@ func (p *Pusher) Stats() Stats {
 	}
 }
 
-// Lag is how far a name is behind on one lane, all its processes together. All numbers are messages.
+// Lag is how far a name is behind on one lane, with all its processes. All numbers are messages.
 type Lag struct {
 	Lane int
-	// Pending have not been handed to any process yet.
+	// Pending have not been delivered to any process yet.
 	Pending uint64
 	// Unacked are with a process or wait for their next try.
 	Unacked int
 }
 
-// Lag asks the server how far the name is behind, lane by lane. A name that was never started is ErrGone.
+// Lag reads from the server how far the name is behind, lane by lane. A name that was never started is ErrGone.
 func (p *Pusher) Lag(ctx context.Context) ([]Lag, error) {
 	log, found, err := topology.Inspect(ctx, p.js)
 	if err == nil && !found {

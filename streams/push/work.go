@@ -16,35 +16,35 @@ import (
 )
 
 const (
-	// ackFor is how long an acknowledgement is tried; a server that restarts is back by then.
+	// ackFor is how long an acknowledgement is retried; a server that restarts is back by then.
 	ackFor = 30 * time.Second
 	// ackOnce bounds one attempt.
 	ackOnce  = 2 * time.Second
 	ackPause = 100 * time.Millisecond
-	// spread is by how much pauses differ, so that what failed together does not come back together.
+	// spread is the jitter of pauses, so that messages that failed together are not retried together.
 	spread = 0.2
-	// crashes is how often for each try a message may be delivered without coming to an end. A message that kills
-	// whoever takes it up is then given up; one that met a few restarts is not. It also bounds the tries of a message that
-	// goes from process to process, each of which knows its own failures only.
+	// crashes is how many deliveries per try a message may have without being finished. A message that crashes every
+	// process is then given up; one that met a few restarts is not. It also bounds the tries of a message that goes from
+	// process to process, each of which counts its own failures only.
 	crashes = 2
 )
 
-var errNoEnd = errors.New("nobody came to an end with it: each process that took it up died, was stopped or lost its connection")
+var errNoEnd = errors.New("no process finished it: each one that took it died, was stopped or lost its connection")
 
-// work is one message in hand. It is owned by its goroutine.
+// work is one message in flight. It is owned by its goroutine.
 type work struct {
 	msg       jetstream.Msg
 	place     place
 	lane      int
 	sequence  uint64
-	delivered int        // how often, this time included
+	delivered int        // deliveries, this one included
 	failed    int        // tries that failed in this process, those of earlier deliveries included
 	told      int        // customers
-	left      []Reminder // to be told
+	left      []Reminder // to be delivered
 	log       *slog.Logger
 }
 
-// work brings one message to its end: told, a dead letter, or given back. started is closed when it has a worker, or
+// work finishes one message: delivered, a dead letter, or returned to NATS. started is closed when it has a worker, or
 // needs none.
 func (p *Pusher) work(w *work, started chan struct{}) {
 	start := sync.OnceFunc(func() { close(started) })
@@ -53,10 +53,10 @@ func (p *Pusher) work(w *work, started chan struct{}) {
 	defer p.keepAlive(w)()
 
 	if w.delivered > 1 {
-		// Somebody may have died between the dead letter and the acknowledgement.
+		// A process may have died between the dead letter and the acknowledgement.
 		there, err := p.dead.has(p.hard, p.opts.Name, w.place)
 		if err != nil {
-			w.log.Warn("whether there is a dead letter is not known; later again", "err", err)
+			w.log.Warn("the dead-letter lookup failed; the message is retried later", "err", err)
 			p.giveBack(w, p.opts.pause(1))
 			return
 		}
@@ -77,7 +77,7 @@ func (p *Pusher) work(w *work, started chan struct{}) {
 			<-p.turns
 			return
 		}
-		// Some have been told, and only this process knows whom. So it keeps the message.
+		// Some were delivered, and only this process knows which. So it keeps the message.
 		select {
 		case p.paused <- struct{}{}:
 			<-p.turns
@@ -90,8 +90,8 @@ func (p *Pusher) work(w *work, started chan struct{}) {
 	}
 }
 
-// turn waits for a worker. At the end nothing new begins; but what has been told to some is tried once more, so that the
-// others need not wait for another process, which would tell all of them.
+// turn waits for a worker. When Run is ending it starts no new message; but one that was delivered to some customers is
+// tried once more, because another process would deliver to all of them again.
 func (p *Pusher) turn(w *work) bool {
 	ctx := p.ctx
 	if w.told > 0 {
@@ -108,7 +108,7 @@ func (p *Pusher) turn(w *work) bool {
 	}
 }
 
-// once is one try, with what follows from it. It says whether the message is kept for another.
+// once is one try and its consequences. It reports whether the message is kept for another try.
 func (p *Pusher) once(w *work) (again bool) {
 	if w.delivered > crashes*p.opts.Tries {
 		p.bury(w, w.delivered-1, errNoEnd)
@@ -120,7 +120,7 @@ func (p *Pusher) once(w *work) (again bool) {
 	p.count.pushed.Add(uint64(told))
 	w.told, w.left = w.told+told, left
 	if cause == nil {
-		// A crash before the acknowledgement: all of them are handed over again, under the same keys.
+		// After a crash before the acknowledgement all of them are pushed again, under the same keys.
 		p.desk.finish(w.place)
 		p.settle(w)
 		return false
@@ -132,9 +132,9 @@ func (p *Pusher) once(w *work) (again bool) {
 	w.failed = p.desk.fail(w.place)
 	p.count.failed.Add(1)
 	if p.call.hung.Load() >= int64(hungPerWorker*p.opts.Workers) {
-		p.fail(fmt.Errorf("push: %w: %d calls have not returned although their context ended; mend the function, or start the process again", ErrHangs, p.call.hung.Load()))
+		p.fail(fmt.Errorf("push: %w: %d calls have not returned although their context ended; fix the function, or restart the process", ErrHangs, p.call.hung.Load()))
 	}
-	// A delivery alone is no failure: a process that is stopped gives back what it has not tried.
+	// A delivery alone is no failure: a process that is stopped returns messages that it has not tried.
 	switch {
 	case w.failed >= p.opts.Tries:
 		p.bury(w, w.failed, cause)
@@ -143,7 +143,7 @@ func (p *Pusher) once(w *work) (again bool) {
 		p.bury(w, w.delivered, cause)
 		return false
 	}
-	w.log.Warn("a push failed; it is tried again", "failed", w.failed, "of", p.opts.Tries, "left", len(w.left), "told", w.told, "err", cause)
+	w.log.Warn("a push failed; it is retried", "failed", w.failed, "of", p.opts.Tries, "left", len(w.left), "told", w.told, "err", cause)
 	if w.told == 0 || ending {
 		p.giveBack(w, p.opts.pause(w.failed))
 		return false
@@ -151,29 +151,29 @@ func (p *Pusher) once(w *work) (again bool) {
 	return true
 }
 
-// bury makes a dead letter of what is left, after so many tries, and acknowledges.
+// bury stores what is left as a dead letter, after so many tries, and acknowledges.
 func (p *Pusher) bury(w *work, tries int, cause error) {
 	letter := newLetter(p.opts.Name, w, tries, cause)
 	err := p.dead.keep(p.hard, &letter, 0)
 	switch {
-	case errors.Is(err, errChanged): // it is there: an earlier attempt had landed
+	case errors.Is(err, errChanged): // it is stored: an earlier attempt succeeded
 	case err != nil:
-		w.log.Error("a dead letter could not be written; its reminders stay where they are", "err", err)
+		w.log.Error("a dead letter could not be written; its reminders are retried later", "err", err)
 		p.giveBack(w, pauseMost)
 		return
 	default:
 		p.count.dead.Add(uint64(len(letter.Reminders)))
-		w.log.Error("reminders given up; they are a dead letter", "customers", len(letter.Reminders), "letter", letter.ID, "tries", letter.Tries, "err", cause)
+		w.log.Error("reminders given up and stored as a dead letter", "customers", len(letter.Reminders), "letter", letter.ID, "tries", letter.Tries, "err", cause)
 		if p.opts.OnDead != nil {
 			p.opts.OnDead(letter)
 		}
 	}
-	// A crash before the acknowledgement: whoever gets the message finds the letter and acknowledges.
+	// After a crash before the acknowledgement the next process finds the letter and acknowledges.
 	p.desk.finish(w.place)
 	p.settle(w)
 }
 
-// settle acknowledges until the server says that it knows.
+// settle acknowledges until the server confirms it, for at most ackFor.
 func (p *Pusher) settle(w *work) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), ackFor)
 	defer cancel()
@@ -185,14 +185,14 @@ func (p *Pusher) settle(w *work) {
 			return
 		}
 		if topology.Pause(ctx, ackPause) != nil || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
-			// This process knows it when it is delivered again; another one does not.
-			w.log.Warn("done, but NATS does not know; it delivers the message again after AckWait", "err", err)
+			// This process recognises the message when it is delivered again; another one does not.
+			w.log.Warn("the acknowledgement failed after the delivery; NATS delivers the message again after AckWait", "err", err)
 			return
 		}
 	}
 }
 
-// giveBack lets another process, or this one, have the message after a delay. If that gets lost, AckWait does the same.
+// giveBack returns the message to NATS, for any process after a delay. If that is lost, AckWait has the same effect.
 func (p *Pusher) giveBack(w *work, delay time.Duration) {
 	var err error
 	if delay > 0 {
@@ -201,17 +201,17 @@ func (p *Pusher) giveBack(w *work, delay time.Duration) {
 		err = w.msg.Nak()
 	}
 	if err != nil {
-		w.log.Warn("a message could not be given back; NATS delivers it again after AckWait", "err", err)
+		w.log.Warn("a message could not be returned; NATS delivers it again after AckWait", "err", err)
 	}
 }
 
-// pause waits for the next try, here. It is cut short at the end.
+// pause waits for the next try in this process. It ends early when Run is to end.
 func (p *Pusher) pause(w *work) {
 	_ = topology.Pause(p.ctx, spreadOut(p.opts.pause(w.failed)))
 }
 
-// keepAlive tells the server that somebody works on the message, until the returned function is called. It cannot go on
-// for ever: calls are bounded by Timeout, tries by Tries.
+// keepAlive reports progress on the message to the server until the returned function is called. That is bounded: calls by
+// Timeout, tries by Tries.
 func (p *Pusher) keepAlive(w *work) (stop func()) {
 	done := make(chan struct{})
 	p.works.Go(func() {
@@ -222,7 +222,7 @@ func (p *Pusher) keepAlive(w *work) (stop func()) {
 			case <-done:
 				return
 			case <-tick.C:
-				_ = w.msg.InProgress() // one that gets lost is followed by another
+				_ = w.msg.InProgress() // a lost one is followed by another
 			}
 		}
 	})
