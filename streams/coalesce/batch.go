@@ -7,54 +7,54 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// entry is one line of a batch and who waits for its outcome.
+// entry is one line of a batch and the receiver of its outcome.
 type entry struct {
 	to       Receiver // nil once answered or given up
 	id       string
-	end      int           // of the line in the batch's buffer, its newline included
+	end      int           // end of the line in the batch's buffer, its newline included
 	deadline time.Duration // 0 = none
 }
 
-// batch is lines that leave in one message. It fills while it is the route's open batch and never grows once sent.
-// All fields are guarded by the route's mutex.
+// batch is lines that are sent in one message. It fills while it is the route's open batch and never grows once sent. All
+// fields are guarded by the route's mutex.
 type batch struct {
 	route   *route
 	subject string // the micro service's endpoint, on the direct route only
 	buf     []byte // all lines, each with its newline; dropped with the batch
 	entries []entry
-	waiting int   // entries that nobody answered yet
-	weight  int64 // room it holds, given back when the batch is done
+	waiting int   // entries without an answer yet
+	weight  int64 // of the route's room; released when the batch is done
 
-	looks    int // of the sweep, while it was open
+	looks    int // sweeps that found it open
 	sent     bool
 	done     bool
 	busy     int           // how many goroutines are publishing its buffer
-	earliest time.Duration // no deadline of an entry lies before it; 0 = there is none
+	earliest time.Duration // no entry has an earlier deadline; 0 = none has one
 
-	attempts []*attempt // those whose answers are still taken: live ones, the newest maxAttempts; oldest first
-	first    attempt    // the first of them, and room for it: mostly there is no other
+	attempts []*attempt // those whose answers are still accepted: live ones, the newest maxAttempts; oldest first
+	first    attempt    // the first of them, and space for it: there is seldom another
 	room     [1]*attempt
 	asked    int           // attempts made
-	sentAt   time.Duration // when the first was
-	live     int           // attempts of which it is not known that nothing was stored, those no longer in attempts included
+	sentAt   time.Duration // time of the first
+	live     int           // attempts that may have been stored, those no longer in attempts included
 	askAt    time.Duration
-	pace     *backoff.ExponentialBackOff // pauses between questions, made at the second one
-	knock    *backoff.ExponentialBackOff // pauses while nobody is there, made at the first "no responders"
+	pace     *backoff.ExponentialBackOff // pauses between attempts, made at the second one
+	knock    *backoff.ExponentialBackOff // pauses after no responders, made at the first such answer
 }
 
 // attempt is one message that carried lines of a batch.
 type attempt struct {
 	batch *batch
 	token uint64
-	which []int32 // the entries its lines stand for; nil = all
+	which []int32 // the entries of its lines; nil = all
 	dead  bool    // nothing of it was stored
 }
 
-// maxAttempts bounds the attempts of a batch whose answers are still taken. An answer to an older one only comes late:
-// the same lines were sent again since.
+// maxAttempts bounds the attempts of a batch whose answers are still accepted. The lines of an older one were sent again
+// since.
 const maxAttempts = 8
 
-// rest is the buffers of a batch, reused: half a megabyte a message would keep the collector busy.
+// rest is the buffers of a batch, reused: allocating half a megabyte per message would load the garbage collector.
 type rest struct {
 	buf     []byte
 	entries []entry
@@ -62,7 +62,7 @@ type rest struct {
 
 var rests = sync.Pool{New: func() any { return new(rest) }}
 
-// line is an entry's line with its newline.
+// line returns an entry's line with its newline.
 func (b *batch) line(i int) []byte {
 	from := 0
 	if i > 0 {
@@ -71,7 +71,7 @@ func (b *batch) line(i int) []byte {
 	return b.buf[from:b.entries[i].end]
 }
 
-// add appends a line; the caller made sure that it fits.
+// add appends a line; the caller has checked that it fits.
 func (b *batch) add(line Line, deadline time.Duration, weight int64) int32 {
 	b.buf = append(append(b.buf, line.JSON...), '\n')
 	b.entries = append(b.entries, entry{to: line.To, id: line.ID, end: len(b.buf), deadline: deadline})
@@ -83,7 +83,7 @@ func (b *batch) add(line Line, deadline time.Duration, weight int64) int32 {
 	return int32(len(b.entries) - 1)
 }
 
-// payload is the lines still waited for, and which entries they are (nil = all).
+// payload returns the lines without an answer, and their entries (nil = all).
 func (b *batch) payload() ([]byte, []int32) {
 	if b.waiting == len(b.entries) {
 		return b.buf, nil
@@ -107,7 +107,7 @@ func (b *batch) take(i int) Receiver {
 	return to
 }
 
-// fate is what to tell somebody who waits no longer for an entry.
+// fate is the error for a receiver that no longer waits for an entry.
 func (b *batch) fate(i int, cause error) error {
 	if b.live == 0 {
 		return &NotSentError{ID: b.entries[i].id, Cause: cause, Asked: b.asked > 0 && !b.route.direct}
@@ -115,7 +115,7 @@ func (b *batch) fate(i int, cause error) error {
 	return &UnknownError{ID: b.entries[i].id, Cause: cause}
 }
 
-// late is what an entry's receiver is told when its deadline has passed.
+// late is the delivery for an entry whose deadline has passed.
 func (b *batch) late(i int) delivery {
 	err := b.fate(i, ErrDeadline)
 	if unsent, ok := err.(*NotSentError); ok && unsent.Asked {
@@ -145,10 +145,10 @@ func (b *batch) expire(now time.Duration, out []delivery) []delivery {
 	return out
 }
 
-// unanswered is for how long a message may have no answer before the node it was sent through is suspected.
+// unanswered is how long a message may have no answer before the node it was sent through is suspected.
 const unanswered = time.Second
 
-// askLater sets when to ask again after a question nobody answered.
+// askLater sets the time of the next attempt after one without an answer.
 func (b *batch) askLater(now, every time.Duration) {
 	if b.asked == 1 {
 		b.sentAt, b.askAt = now, now+every
@@ -162,7 +162,7 @@ func (b *batch) askLater(now, every time.Duration) {
 	b.askAt = now + b.pace.NextBackOff()
 }
 
-// knockAgain sets when to ask again after hearing that nobody is there: sooner, for a server may just be starting.
+// knockAgain sets the time of the next attempt after no responders: sooner, because a server may just be starting.
 func (b *batch) knockAgain(now, every time.Duration) {
 	if b.knock == nil {
 		b.knock = &backoff.ExponentialBackOff{
@@ -172,5 +172,5 @@ func (b *batch) knockAgain(now, every time.Duration) {
 	b.askAt = now + b.knock.NextBackOff()
 }
 
-// weight is what a line takes of its route's room.
+// weight is how much of its route's room a line takes.
 func weight(line []byte) int64 { return 1 + int64(len(line))>>10 }

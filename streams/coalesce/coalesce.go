@@ -16,20 +16,21 @@ import (
 
 // Options of a Coalescer; the zero value has the written defaults.
 type Options struct {
-	// InFlight is how many messages of one lane are under way at once, at least 1; full ones may be more, and unless few
-	// lines are under way there are fewer. Defaults to 3.
+	// InFlight is how many messages of one lane are in flight at once, at least 1. Beyond it full messages may be; there are
+	// fewer while many lines are in flight. Defaults to 3.
 	InFlight int
-	// MaxPending is how many lines of one lane may wait for their outcome; a line counts once more for each KiB it has.
+	// MaxPending is how many lines of one lane may wait for their outcome; a line counts once more per KiB of its length.
 	// Defaults to 32,768; the least is 64.
 	MaxPending int
 	// AskAgain is how long an outcome may take before the line is sent again under the same id; later pauses double,
 	// up to 8 times it. Defaults to 2 s.
 	AskAgain time.Duration
-	// Subject is where a lane's lines are published, asked once for each lane. Defaults to topology.LaneCmd, which takes
-	// any command and is for servers.
+	// Subject returns the subject that a lane's lines are published to; it is called once per lane. Defaults to
+	// topology.LaneCmd, which accepts any command and is for servers.
 	Subject func(lane int) string
-	// Same is asked after a reconnect, before anything is sent again, whether the same log is behind the connection. False:
-	// nothing is sent any more. It should return soon, true if it cannot tell, and at once when ctx ends. Nil = yes.
+	// Same is called after a reconnect, before anything is sent again. It reports whether the connection leads to the same
+	// log; after false nothing is sent any more. It should return soon, true if it is not known, and at once when ctx
+	// ends. Nil = always the same.
 	Same func(ctx context.Context) bool
 }
 
@@ -51,38 +52,38 @@ func (o Options) withDefaults() Options {
 }
 
 const (
-	// sweepEvery is how late a deadline or a repeated question may be. Nothing ticks while nothing waits.
+	// sweepEvery is how late a deadline or a retry may be. No timer runs while no line waits.
 	sweepEvery = 20 * time.Millisecond
-	// headerRoom is what a message needs beside its lines when the server's max_payload is small.
+	// headerRoom is what a message needs besides its lines when the server's max_payload is small.
 	headerRoom = 1 << 10
-	// fullInFlight is how many full messages may be under way beyond Options.InFlight. Measured on two cores, fsynced,
+	// fullInFlight is how many full messages may be in flight beyond Options.InFlight. Measured on two cores, fsynced,
 	// one lane: 197k claims/s with 0, 305k/s with 3 or more.
 	fullInFlight = 9
-	// few lines under way are no reason to wait for more.
-	few = 8
-	// crowd is how many times the lines under way a message beside them must carry. Measured with 256 callers, fsynced, in
-	// CPU time of a claim: 20 µs if a message leaves whatever it carries (47 lines each), 18 µs with 1 (70 lines), 16 µs
-	// with 2 (120 lines) or more.
-	crowd = 2
-	// directInFlight is how many requests to the micro service are under way at once: each is one line, so it bounds
-	// what a service that is away can pile up, not the size of messages.
+	// minInFlightLines is how many lines must be in flight before the open batch waits for more lines.
+	minInFlightLines = 8
+	// growthFactor is how many times the lines in flight the open batch must hold before it is sent beside them. Measured
+	// with 256 callers, fsynced, in CPU time of a claim: 20 µs if a message is sent with whatever it holds (47 lines each),
+	// 18 µs with 1 (70 lines), 16 µs with 2 (120 lines) or more.
+	growthFactor = 2
+	// directInFlight is how many requests to the micro service are in flight at once. Each is one line, so this bounds the
+	// requests that pile up while the service is unreachable, not the size of messages.
 	directInFlight = 4096
 	directRoute    = topology.MaxLanes
 )
 
-// Line is one command line on its way.
+// Line is one command line to send.
 type Line struct {
 	// ID is the command's id, as in JSON.
 	ID string
 	// JSON is the encoded line without newline. It is copied.
 	JSON []byte
-	// Deadline is when To is told that the result is not known. Zero = never.
+	// Deadline is when To gets an UnknownError or NotSentError instead of an outcome. Zero = never.
 	Deadline time.Time
 	// To gets the answer.
 	To Receiver
 }
 
-// Receiver gets the answer to one line, exactly once unless it gave up before.
+// Receiver gets the answer to one line: exactly once, or never after Ticket.GiveUp.
 type Receiver interface {
 	// Answer is called by the goroutine that reads answers or by Run: it must return at once. outcome is the outcome line
 	// without newline and may be kept. err is nil, a *UnknownError or a *NotSentError.
@@ -95,18 +96,18 @@ type Coalescer struct {
 	mover *dial.Mover
 	opts  Options
 	inbox string
-	born  time.Time // times inside are durations since then: one word, and no clock that jumps
-
+	born  time.Time // times inside are durations since then: one word, and monotonic
+	// publish is nc.PublishMsg; tests inject faults here.
 	// publish is nc.PublishMsg; tests put faults here.
 	publish func(*nats.Msg) error
 
-	online atomic.Bool // sending makes sense: Run is on and the connection stands
+	online atomic.Bool // Run runs and the connection is up
 	limit  atomic.Int64
-	active atomic.Int64 // batches in being; nothing ticks at 0
+	active atomic.Int64 // batches that exist; no timer runs at 0
 	wake   chan struct{}
 	seq    atomic.Uint64
 
-	mu     sync.Mutex // guards making routes, and closed
+	mu     sync.Mutex // guards the creation of routes, and closed
 	closed bool
 	routes [directRoute + 1]atomic.Pointer[route]
 
@@ -114,13 +115,13 @@ type Coalescer struct {
 	counters counters
 }
 
-// New prepares a coalescer on a connection. Lines may be handed in at once; they leave when Run runs.
+// New returns a coalescer for a connection. Lines may be sent at once; they are published when Run runs.
 func New(nc *nats.Conn, opts Options) *Coalescer {
 	c := &Coalescer{
 		nc:      nc,
 		mover:   dial.NewMover(nc),
 		opts:    opts.withDefaults(),
-		inbox:   nc.NewInbox(), // under the connection's own prefix: the lane answers nowhere else
+		inbox:   nc.NewInbox(), // under the connection's own prefix: the lane publishes outcomes to no other subject
 		born:    time.Now(),
 		publish: nc.PublishMsg,
 		wake:    make(chan struct{}, 1),
@@ -129,8 +130,8 @@ func New(nc *nats.Conn, opts Options) *Coalescer {
 	return c
 }
 
-// Send hands in a line for a lane. It waits while MaxPending lines of that lane are waiting; ctx ends that wait, not
-// the line, for which there is Deadline and [Ticket.GiveUp]. The error is a *NotSentError.
+// Send adds a line for a lane. It waits while MaxPending lines of that lane are waiting; ctx ends that wait, not the
+// line, for which there are Deadline and [Ticket.GiveUp]. The error is a *NotSentError.
 func (c *Coalescer) Send(ctx context.Context, lane int, line Line) (Ticket, error) {
 	r, err := c.route(lane)
 	if err != nil {
@@ -142,7 +143,7 @@ func (c *Coalescer) Send(ctx context.Context, lane int, line Line) (Ticket, erro
 	return r.add(line, "")
 }
 
-// TrySend is Send for callers that must not wait: instead they get a *NotSentError whose cause is of kind ErrFull.
+// TrySend is Send for callers that must not wait: instead it returns a *NotSentError whose cause is of kind ErrFull.
 func (c *Coalescer) TrySend(lane int, line Line) (Ticket, error) {
 	r, err := c.route(lane)
 	if err != nil {
@@ -154,7 +155,7 @@ func (c *Coalescer) TrySend(lane int, line Line) (Ticket, error) {
 	return r.add(line, "")
 }
 
-// Request hands in a line that goes to the micro service's endpoint at subject, alone. Otherwise as Send.
+// Request adds a line that is sent to the micro service's endpoint at subject, alone. Otherwise it is like Send.
 func (c *Coalescer) Request(ctx context.Context, subject string, line Line) (Ticket, error) {
 	r, err := c.route(directRoute)
 	if err != nil {
@@ -166,7 +167,7 @@ func (c *Coalescer) Request(ctx context.Context, subject string, line Line) (Tic
 	return r.add(line, subject)
 }
 
-// route returns a lane's route, making it at first use.
+// route returns a lane's route, and makes it at first use.
 func (c *Coalescer) route(lane int) (*route, error) {
 	if lane < 0 || lane > directRoute {
 		return nil, fmt.Errorf("lane %d does not exist; lanes go from 0 to %d", lane, topology.MaxLanes-1)
@@ -195,8 +196,8 @@ func (c *Coalescer) eachRoute(do func(*route)) {
 	}
 }
 
-// Run reads answers, watches deadlines and asks again, until ctx ends or the connection is closed. Then whoever still
-// waits is told that the result is not known, and no Receiver is called after Run has returned. Run it once.
+// Run reads answers, expires deadlines and retries, until ctx ends or the connection is closed. Then the receivers that
+// still wait get an UnknownError, and no Receiver is called after Run has returned. Run it once.
 func (c *Coalescer) Run(ctx context.Context) error {
 	defer c.close()
 	status := c.nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
@@ -209,13 +210,13 @@ func (c *Coalescer) Run(ctx context.Context) error {
 	quiet := make(chan struct{})
 	sub.SetClosedHandler(func(string) { close(quiet) })
 	if !sub.IsValid() {
-		return nats.ErrConnectionClosed // its goroutine may have ended before it knew of quiet
+		return nats.ErrConnectionClosed // its goroutine may have ended before the handler was set
 	}
 	defer func() {
-		_ = sub.Unsubscribe() // fails only when it has ended already, and quiet tells in either case
+		_ = sub.Unsubscribe() // fails only when it has ended already; quiet is closed in either case
 		<-quiet
 	}()
-	// What can be pending here is bounded by what was asked; a dropped answer would cost its caller AskAgain.
+	// What is pending here is bounded by the lines in flight; a dropped answer would cost its caller AskAgain.
 	if err := sub.SetPendingLimits(-1, -1); err != nil {
 		return fmt.Errorf("raising the limits of the outcome inbox: %w", err)
 	}
@@ -269,7 +270,7 @@ func (c *Coalescer) close() {
 
 func (c *Coalescer) now() time.Duration { return time.Since(c.born) }
 
-// delivery is an answer on its way to its receiver; receivers are called without any lock.
+// delivery is an answer for its receiver; receivers are called without any lock.
 type delivery struct {
 	to   Receiver
 	line []byte

@@ -4,14 +4,14 @@ import "sync/atomic"
 
 // Counters of a coalescer since it was made.
 type Counters struct {
-	Lines      uint64 // lines handed in
-	Messages   uint64 // messages sent, questions repeated included
+	Lines      uint64 // lines added
+	Messages   uint64 // messages sent, retries included
 	Answers    uint64 // lines answered by an outcome, not_durable included
-	Failed     uint64 // lines that ended in an UnknownError or NotSentError told to their receiver
+	Failed     uint64 // lines that ended in an UnknownError or NotSentError
 	AskedAgain uint64 // lines sent again under the same id
-	NotDurable uint64 // lines refused because JetStream kept nothing
-	Late       uint64 // outcome messages for which nobody waited any more: repeats, and callers that gave up
-	Odd        uint64 // outcome messages that do not fit what was asked; dropped
+	NotDurable uint64 // lines refused because JetStream stored nothing
+	Late       uint64 // outcome messages whose lines had an answer already or were given up
+	Odd        uint64 // outcome messages that do not fit their command message; dropped
 }
 
 type counters struct {

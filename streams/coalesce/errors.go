@@ -7,44 +7,44 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// UnknownError says that a command was sent and its result is not known: it may have had its effect or not. It is never
-// a refusal. Ask again with the same ID to learn the result.
+// UnknownError is the error of a command that was sent and whose result is not known: it may have had its effect or not.
+// It is never a refusal. Retry with the same ID to learn the result.
 type UnknownError struct {
 	ID    string
-	Cause error // why nobody waits any longer
+	Cause error // why the wait ended
 }
 
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("the result is not known (%v); ask again with id %s", e.Cause, e.ID)
+	return fmt.Sprintf("the result is not known (%v); retry with id %s", e.Cause, e.ID)
 }
 
 func (e *UnknownError) Unwrap() error { return e.Cause }
 
-// NotSentError says that a command never left, or reached nobody who could have kept it: it had no effect.
+// NotSentError is the error of a command that was never sent, or that no server could have stored: it had no effect.
 type NotSentError struct {
 	ID    string
 	Cause error
-	// Asked says that the log was there to be asked and had nobody to keep the command: a full disk, for one.
+	// Asked is true if the log was reachable and could not store the command: a full disk, for example.
 	Asked bool
 }
 
-// Outcome is the refusal not_durable, which says the same to who asked a log that could not keep the command.
+// Outcome returns the refusal not_durable, which has the same meaning for a caller of a log that could not store the command.
 func (e *NotSentError) Outcome() domain.Outcome {
-	return domain.Outcome{ID: e.ID, Status: domain.StatusRefused, Refusal: domain.NotDurable, Message: "the log could not keep the command; try again later"}
+	return domain.Outcome{ID: e.ID, Status: domain.StatusRefused, Refusal: domain.NotDurable, Message: "the log could not store the command; try again later"}
 }
 
 func (e *NotSentError) Error() string {
-	return fmt.Sprintf("the command was not delivered (%v) and had no effect; ask again with id %s", e.Cause, e.ID)
+	return fmt.Sprintf("the command was not delivered (%v) and had no effect; retry with id %s", e.Cause, e.ID)
 }
 
 func (e *NotSentError) Unwrap() error { return e.Cause }
 
-// Causes of the errors above, and what Send answers itself.
+// Causes of the errors above, and errors of Send.
 var (
 	// ErrClosed: the coalescer stopped.
 	ErrClosed = errors.New("closed")
 	// ErrDeadline: the line's deadline passed.
 	ErrDeadline = errors.New("no answer in time")
-	// ErrFull: as many lines are waiting as may; answered by TrySend only.
+	// ErrFull: MaxPending lines are waiting; returned by TrySend only.
 	ErrFull = errors.New("too many commands are waiting for an answer")
 )

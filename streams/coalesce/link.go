@@ -2,20 +2,20 @@ package coalesce
 
 import "context"
 
-// link follows the connection. It belongs to the goroutine of Run.
+// link follows the connection. It is owned by the goroutine of Run.
 //
-// It looks at the connection itself and not at the status events, which are dropped when Run is late to read them.
+// It reads the connection's state and not the status events, which are dropped when Run is late to read them.
 type link struct {
 	c          *Coalescer
 	ctx        context.Context
 	up         bool
 	reconnects uint64
-	asking     bool // whether the log is the same
+	asking     bool // Options.Same is running
 	again      bool // the connection changed meanwhile
 	told       chan bool
 }
 
-// look notices that the connection went or came back.
+// look notices that the connection was lost or restored.
 func (l *link) look() {
 	up, reconnects := l.c.nc.IsConnected(), l.c.nc.Stats().Reconnects
 	if !up {
@@ -27,7 +27,7 @@ func (l *link) look() {
 	l.up, l.reconnects = up, reconnects
 }
 
-// ask finds out whether the log is the same. A line that another log accepted could be refused by this one.
+// ask checks whether the log is the same. A line that another log accepted could be refused by this one.
 func (l *link) ask() {
 	switch {
 	case l.asking:
@@ -40,8 +40,8 @@ func (l *link) ask() {
 	}
 }
 
-// confirmed goes online again. Whatever was under way may be lost in either direction: it is sent again now rather than
-// in AskAgain.
+// confirmed goes online again. Messages in flight may have been lost in either direction: they are sent again now instead
+// of after AskAgain.
 func (l *link) confirmed(same bool) {
 	l.asking = false
 	switch {
@@ -55,7 +55,7 @@ func (l *link) confirmed(same bool) {
 	}
 }
 
-// wait ends with the question under way.
+// wait waits for the check in progress.
 func (l *link) wait() {
 	if l.asking {
 		<-l.told

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// receive handles everything that comes to the inbox: PubAcks (a<route>-<token>) and outcomes (o<route>-<token>).
+// receive handles every message of the inbox: PubAcks (a<route>-<token>) and outcomes (o<route>-<token>).
 func (c *Coalescer) receive(msg *nats.Msg) {
 	token := msg.Subject[len(c.inbox)+1:]
 	r, seq, ok := c.address(token)
@@ -25,13 +25,13 @@ func (c *Coalescer) receive(msg *nats.Msg) {
 	r.mu.Lock()
 	switch a := r.attempts[seq]; {
 	case a == nil && token[0] == 'a':
-		// The PubAck of what has been answered already: usual when the owner is quick.
+		// The PubAck of lines that were answered already: usual when the owner is quick.
 		c.mover.Answered()
 	case a == nil:
-		// Answered before, or nobody waits any more.
+		// Answered before, or all receivers gave up.
 		c.counters.late.Add(1)
 	case msg.Header.Get("Status") == "503" && len(msg.Data) == 0:
-		// No responders: no stream or no service took it, so nothing was stored. A server may be coming.
+		// No responders: no stream and no service took it, so nothing was stored. A server may be starting.
 		r.dead(a)
 		a.batch.knockAgain(c.now(), c.opts.AskAgain)
 		c.mover.Unanswered()
@@ -44,7 +44,7 @@ func (c *Coalescer) receive(msg *nats.Msg) {
 		c.mover.Answered()
 		out = r.answered(a, msg.Data, out)
 	}
-	// First let the next message leave, then wake those who got their answer.
+	// Send the next message first, then wake the callers that got their answer.
 	r.pump()
 	r.mu.Unlock()
 	c.deliver(out)
@@ -69,8 +69,8 @@ func (c *Coalescer) address(token string) (*route, uint64, bool) {
 	return r, n, err == nil && r != nil
 }
 
-// acked handles JetStream's answer. A good one says that the lines are kept and ordered, for which nobody waits: the
-// outcome is what counts. Some errors say that nothing of this message was stored; after any other it may have been.
+// acked handles the PubAck. A positive one means that the lines are stored and ordered, which answers no caller: the
+// outcome does. Some errors mean that nothing of this message was stored; after any other it may have been.
 func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 	var ack struct {
 		Error *struct {
@@ -93,7 +93,7 @@ func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 		// An earlier attempt may have been stored: only an outcome may answer these lines.
 		return out
 	}
-	why := fmt.Sprintf("the log could not keep the command: %s (%d); try again later", ack.Error.Description, ack.Error.ErrCode)
+	why := fmt.Sprintf("the log could not store the command: %s (%d); try again later", ack.Error.Description, ack.Error.ErrCode)
 	for i := range b.entries {
 		if b.entries[i].to == nil {
 			continue
@@ -106,9 +106,9 @@ func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 	return out
 }
 
-// notStored reports whether JetStream's error to a publish is one of those after which nothing was stored: no room in
-// the stream, the account or the server, or too large. Others are not known to be: a write or an fsync may have failed half
-// way, and a replicated stream may refuse one copy of a message and apply another.
+// notStored reports whether JetStream's error to a publish is one after which nothing was stored: no room in the stream,
+// the account or the server, or too large. After others it may have been: a write or an fsync may have failed half way,
+// and a replicated stream may refuse one copy of a message and apply another.
 func notStored(code int, description string) bool {
 	switch code {
 	case 10023, 10047, 10054, 10167:
@@ -119,22 +119,22 @@ func notStored(code int, description string) bool {
 	return false
 }
 
-// answered hands out the lines of an outcome message. A message that does not fit what was asked is dropped: to guess
+// answered delivers the lines of an outcome message. A message that does not fit its command message is dropped: a guess
 // could give one customer another one's code.
 func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
 	b := a.batch
-	asked := len(a.which)
+	lines := len(a.which)
 	if a.which == nil {
-		asked = len(b.entries)
+		lines = len(b.entries)
 	}
 	data = bytes.TrimSuffix(data, []byte{'\n'})
-	if len(data) == 0 || bytes.Count(data, []byte{'\n'})+1 != asked {
+	if len(data) == 0 || bytes.Count(data, []byte{'\n'})+1 != lines {
 		r.c.counters.odd.Add(1)
 		return out
 	}
 	if r.direct && bytes.Contains(data, []byte(`"refusal":"not_durable"`)) {
-		// The service speaks of this attempt only. An earlier one, sent to another service or before a reconnect, may have
-		// been stored: then only an outcome that was decided may answer.
+		// The refusal is about this attempt only. An earlier one, sent to another service or before a reconnect, may have been
+		// stored: then only an outcome that was decided may answer.
 		r.dead(a)
 		if b.live > 0 {
 			b.knockAgain(r.c.now(), r.c.opts.AskAgain)
@@ -142,7 +142,7 @@ func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
 		}
 	}
 	odd := false
-	for j := range asked {
+	for j := range lines {
 		line := data
 		if end := bytes.IndexByte(data, '\n'); end >= 0 {
 			line, data = data[:end:end], data[end+1:]

@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// timeoutHeader tells the micro service how long the asker waits; see streams/service.
+	// timeoutHeader carries how long the requester waits; see streams/service.
 	timeoutHeader = "Scrip-Timeout"
-	// maxTimeout is the most the service accepts there.
+	// maxTimeout is the largest value that the service accepts there.
 	maxTimeout = time.Minute
 )
 
-// route is the way of one lane's lines, or, direct, of lines to the micro service.
+// route sends one lane's lines, or, if direct, lines to the micro service.
 type route struct {
 	c       *Coalescer
 	number  int
 	direct  bool
 	subject string
-	acks    string      // where PubAcks of this route go, without the attempt's token
-	answers string      // where outcomes go, likewise
+	acks    string      // subject of this route's PubAcks, without the attempt's token
+	answers string      // subject of its outcomes, likewise
 	header  nats.Header // of all requests to the micro service; only read
-	most    int         // messages under way at once
+	most    int         // messages in flight at once
 	lines   int         // lines per message
 	room    *semaphore.Weighted
 
@@ -39,7 +39,7 @@ type route struct {
 	open     *batch
 	full     []*batch // closed for more lines, waiting to leave; oldest first
 	flying   map[*batch]struct{}
-	under    int // lines that flying left with
+	under    int // lines that flying was sent with
 	attempts map[uint64]*attempt
 }
 
@@ -57,7 +57,7 @@ func newRoute(c *Coalescer, number int) *route {
 	}
 	if number == directRoute {
 		r.direct, r.most, r.lines = true, directInFlight, 1
-		// The service should give up, and say so, before it is asked again.
+		// The service should give up and answer before the line is sent again.
 		r.header = nats.Header{timeoutHeader: []string{min(r.pause()*3/4, maxTimeout).String()}}
 	} else {
 		r.subject = c.opts.Subject(number)
@@ -65,15 +65,15 @@ func newRoute(c *Coalescer, number int) *route {
 	return r
 }
 
-// Ticket stands for a line that was handed in.
+// Ticket identifies a line that was added.
 type Ticket struct {
 	batch *batch
 	entry int32
 }
 
-// GiveUp ends the wait for an answer. ok means that the receiver will not be called; err is then what to tell the
-// caller, a *UnknownError or, if the line never left, a *NotSentError. Not ok means that the answer is already on its
-// way to the receiver.
+// GiveUp ends the wait for an answer. ok means that the receiver will not be called; err is then the error for the caller,
+// a *UnknownError or, if the line was never sent, a *NotSentError. Not ok means that the answer is being delivered to the
+// receiver.
 func (t Ticket) GiveUp(cause error) (err error, ok bool) {
 	b := t.batch
 	r := b.route
@@ -92,7 +92,7 @@ func (t Ticket) GiveUp(cause error) (err error, ok bool) {
 	return err, true
 }
 
-// add puts a line into the open batch, whose room the caller has acquired, and sends what can be sent.
+// add appends a line to the open batch, whose room the caller has acquired, and sends what can be sent.
 func (r *route) add(line Line, subject string) (Ticket, error) {
 	var deadline time.Duration
 	if !line.Deadline.IsZero() {
@@ -127,13 +127,13 @@ func (r *route) add(line Line, subject string) (Ticket, error) {
 	return Ticket{batch: b, entry: i}, nil
 }
 
-// free reports whether one more message may leave. The open batch waits for its turn, so that it grows while the disk
-// works. Beside others its turn is when it carries crowd times the lines that are under way: 256 callers then make two
-// messages, one on its way while the other fills, and not a dozen, each with an fsync for the command and a share in more
-// steps. Nobody waits for long on that account: few lines under way hold nobody up, the last outcome that comes back
-// takes the open batch along, and so does the sweep that finds it for the second time, as after an outcome was lost.
+// free reports whether one more message may be sent. The open batch waits, so that it grows while the disk writes. Beside
+// other messages it is sent when it holds growthFactor times the lines in flight: 256 callers then make two messages, one in
+// flight while the other fills, and not a dozen, each with an fsync for the command and a share in more steps. The wait is
+// bounded: with few lines in flight there is none, the last outcome to arrive releases the open batch, and so does the
+// second sweep that finds it open, as after an outcome was lost.
 //
-// A full batch cannot grow and keeps the lane busy: with three messages under way at all times a hot lane waits for the
+// A full batch cannot grow and keeps the lane busy: with three messages in flight at all times a hot lane waits for the
 // disk a third of the time.
 func (r *route) free() bool {
 	if len(r.full) > 0 {
@@ -143,11 +143,11 @@ func (r *route) free() bool {
 	if b == nil || len(r.flying) >= r.most {
 		return false
 	}
-	return r.direct || r.under < few || len(b.entries) >= crowd*r.under || b.looks > 1
+	return r.direct || r.under < minInFlightLines || len(b.entries) >= growthFactor*r.under || b.looks > 1
 }
 
-// pump sends batches while messages may leave. Called with the mutex held, which publish lets go: whoever finds another
-// goroutine at it goes on, for that one looks again before it stops.
+// pump sends batches while messages may be sent. Called with the mutex held, which publish releases: a caller that finds
+// another goroutine in it returns, because that one checks again before it stops.
 func (r *route) pump() {
 	if r.sending {
 		return
@@ -166,14 +166,14 @@ func (r *route) pump() {
 	r.sending = false
 }
 
-// start sends what was handed in before the connection was there.
+// start sends what was added before the connection was up.
 func (r *route) start() {
 	r.mu.Lock()
 	r.pump()
 	r.mu.Unlock()
 }
 
-// next takes the oldest batch with a line somebody waits for.
+// next takes the oldest batch with a line that is still waited for.
 func (r *route) next() *batch {
 	for {
 		b := r.open
@@ -191,7 +191,7 @@ func (r *route) next() *batch {
 	}
 }
 
-// publish makes one attempt for a batch. Called with the mutex held, which it lets go while publishing.
+// publish makes one attempt for a batch. Called with the mutex held, which it releases while publishing.
 func (r *route) publish(b *batch) {
 	c := r.c
 	data, which := b.payload()
@@ -225,8 +225,8 @@ func (r *route) publish(b *batch) {
 	r.mu.Lock()
 	b.busy--
 	if err != nil && !b.done {
-		// The client library refused or its socket broke. In the latter case some of it may have left, so the attempt
-		// stays live; the reconnect, or the next question, clears it up.
+		// The client library refused or its socket broke. In the latter case some of it may have been sent, so the attempt
+		// stays live; the reconnect, or the next attempt, resolves it.
 		if !mayHaveLeft(err) {
 			r.dead(a)
 		}
@@ -234,7 +234,7 @@ func (r *route) publish(b *batch) {
 	}
 }
 
-// pause is the time until an unanswered question is asked again. The service asks its lane again itself meanwhile.
+// pause is the time until a line without an answer is sent again. The service retries to its lane meanwhile.
 func (r *route) pause() time.Duration {
 	if r.direct {
 		return 2 * r.c.opts.AskAgain
@@ -242,7 +242,7 @@ func (r *route) pause() time.Duration {
 	return r.c.opts.AskAgain
 }
 
-// dead notes that nothing of an attempt was stored.
+// dead records that nothing of an attempt was stored.
 func (r *route) dead(a *attempt) {
 	if !a.dead {
 		a.dead = true
@@ -251,7 +251,7 @@ func (r *route) dead(a *attempt) {
 	}
 }
 
-// forget takes no more answers to an attempt.
+// forget accepts no more answers to an attempt.
 func (r *route) forget(a *attempt) {
 	delete(r.attempts, a.token)
 	if i := slices.Index(a.batch.attempts, a); i >= 0 {
@@ -259,7 +259,7 @@ func (r *route) forget(a *attempt) {
 	}
 }
 
-// finish forgets a sent batch of which nothing is waited for.
+// finish forgets a sent batch of which every entry has ended.
 func (r *route) finish(b *batch) {
 	for _, a := range b.attempts {
 		delete(r.attempts, a.token)
@@ -269,11 +269,11 @@ func (r *route) finish(b *batch) {
 	r.drop(b)
 }
 
-// drop gives back what a batch held. Tickets may still point at it; done tells them.
+// drop releases a batch's room and buffers. Tickets may still refer to it; they check done.
 func (r *route) drop(b *batch) {
 	b.done = true
 	clear(b.entries)
-	if b.busy == 0 { // else the last caller gave up while its line was being published: the buffer is still read
+	if b.busy == 0 { // else the last caller gave up during a publish, which still reads the buffer
 		rests.Put(&rest{buf: b.buf, entries: b.entries})
 	}
 	b.buf, b.entries, b.attempts = nil, nil, nil

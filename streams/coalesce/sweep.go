@@ -6,8 +6,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// sweep ends lines whose deadline has passed and asks again where an outcome is overdue; all of it where everything is
-// to be asked again.
+// sweep ends lines whose deadline has passed and sends again the batches whose outcome is overdue, or all of them if
+// everything.
 func (c *Coalescer) sweep(everything bool) {
 	var out []delivery
 	c.eachRoute(func(r *route) { out = r.sweep(everything, out) })
@@ -27,7 +27,7 @@ func (r *route) sweep(everything bool, out []delivery) []delivery {
 			overdue = append(overdue, b)
 		}
 		if !b.done && b.asked > 0 && now-b.sentAt > unanswered && r.c.online.Load() {
-			r.c.mover.Unanswered() // an answer to anything else on the connection outweighs it
+			r.c.mover.Unanswered() // an answer to any other message on the connection outweighs it
 		}
 	}
 	waiting := r.full[:0]
@@ -48,7 +48,7 @@ func (r *route) sweep(everything bool, out []delivery) []delivery {
 		b.looks++
 	}
 	for _, b := range overdue {
-		// publish lets the mutex go, so the answer to one batch may come while another is asked about.
+		// publish releases the mutex, so the answer to one batch may arrive while another is sent.
 		if r.c.online.Load() && !b.done {
 			r.c.counters.askedAgain.Add(uint64(b.waiting))
 			r.publish(b)

@@ -82,19 +82,19 @@ func TestAMessageBesideOthersCarriesMoreThanThey(t *testing.T) {
 	c.online.Store(true)
 	c.eachRoute((*route).start)
 	sent(10)
-	ask(crowd*10 - 1)
+	ask(growthFactor*10 - 1)
 	sent(10)
 	ask(1)
-	sent(10, crowd*10)
-	third := crowd * (10 + crowd*10)
+	sent(10, growthFactor*10)
+	third := growthFactor * (10 + growthFactor*10)
 	ask(third - 1)
-	sent(10, crowd*10)
+	sent(10, growthFactor*10)
 	ask(1)
-	sent(10, crowd*10, third)
+	sent(10, growthFactor*10, third)
 	ask(400) // three messages are under way
-	sent(10, crowd*10, third)
+	sent(10, growthFactor*10, third)
 	answerOldest(t, c)
-	sent(10, crowd*10, third, 400)
+	sent(10, growthFactor*10, third, 400)
 }
 
 // The last outcome that comes back takes the rest along, however little.

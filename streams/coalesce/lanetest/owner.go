@@ -1,9 +1,9 @@
-// Package lanetest plays the owner of every lane for the tests of those who ask: it reads the command streams of a real
-// server and answers on Scrip-Reply, with faults where a test wants them. Only tests import it.
+// Package lanetest is a test double of the owner of every lane, for tests of clients: it reads the command streams of a
+// real server and answers on Scrip-Reply, with faults where a test needs them. Only tests import it.
 //
-// It decides next to nothing: the nth new id of a campaign gets coupon n, an id seen before gets the same answer with
-// "repeat". What it answers is remembered as a real lane remembers it, so that a line asked again under the same id, by
-// whatever way, must lead to the same answer.
+// Its rules are minimal: the nth new id of a campaign gets coupon n, an id seen before gets the same answer with "repeat".
+// It remembers its answers as a real lane does, so that a line sent again under the same id, by whatever way, must get the
+// same answer.
 package lanetest
 
 import (
@@ -78,7 +78,7 @@ func Start(t testing.TB, nc *nats.Conn, spec topology.Spec) *Owner {
 	return o
 }
 
-// SetFault makes outcomes go wrong from now on; nil = no more.
+// SetFault sets the fault of later outcomes; nil = none.
 func (o *Owner) SetFault(f Fault) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,14 +98,14 @@ func (o *Owner) Release(t testing.TB) {
 	o.held = nil
 }
 
-// Seen is how many command messages and lines the owner has read.
+// Seen returns how many command messages and lines the owner has read.
 func (o *Owner) Seen() (messages, lines int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.messages, o.lines
 }
 
-// Held is how many outcome messages are held back.
+// Held returns how many outcome messages are held back.
 func (o *Owner) Held() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,7 +119,7 @@ func (o *Owner) Commands() []wire.Command {
 	return append([]wire.Command(nil), o.commands...)
 }
 
-// Distinct is how many different ids had an effect.
+// Distinct returns how many different ids had an effect.
 func (o *Owner) Distinct() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -156,7 +156,7 @@ func (o *Owner) handle(lane int, msg jetstream.Msg) {
 		return
 	}
 	for range times {
-		_ = o.nc.PublishMsg(&reply) // lost with the connection: the caller asks again
+		_ = o.nc.PublishMsg(&reply) // lost with the connection: the caller retries
 	}
 }
 
