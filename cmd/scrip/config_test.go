@@ -35,7 +35,7 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 		{[]string{"config", "set", "expiry.pause.summer", "yes"}, "true or false"},
 		{[]string{"config", "set", "expiry.pause.sum mer", "true"}, "letters, digits, _ and -"},
 		{[]string{"config", "set", "reminder.bacth", "1"}, "did you mean reminder.batch? the settings are reminder.batch, reminder.rate, reminder.concurrency, reminder.grace, deadletter.quote, clock.tolerance, clock.accepted, expiry.pause.CAMPAIGN, reminder.pause.CAMPAIGN"},
-		{[]string{"config", "set", "reminder.batch", "1", "--by", ""}, "say who"},
+		{[]string{"config", "set", "reminder.batch", "1", "--by", ""}, "name the author"},
 		{[]string{"config", "set", "reminder.batch", "1", "--by", "a\nb"}, "printable"},
 		{[]string{"config", "get", "reminder.size"}, "there is no setting"},
 		{[]string{"config", "get", "a", "b"}, `no further "b"`},

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// Bucket is the KV bucket of the changes, and Stream what NATS keeps it in.
+	// Bucket is the KV bucket of the changes, and Stream its stream.
 	Bucket = topology.ConfigBucket
 	Stream = topology.ConfigStream
 
@@ -22,9 +22,9 @@ const (
 	maxMessage = 16 << 10
 )
 
-// streamConfig is a bucket as nats.go would make it, but one that only grows: a key takes one message, and none is
-// removed. nats.go would let a key be replaced and everything be purged. Direct gets stay off: they may be answered by a
-// replica that lags.
+// streamConfig is the configuration of a KV bucket, but one that only grows: a key takes one message, and none is removed.
+// nats.go would allow a key to be replaced and everything to be purged. Direct gets are off: a lagging replica may answer
+// them.
 func streamConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        Stream,
@@ -41,13 +41,13 @@ func streamConfig(replicas int) jetstream.StreamConfig {
 	}
 }
 
-// growsOnly says whether a bucket that is there keeps what it has.
+// growsOnly reports whether an existing bucket keeps all messages.
 func growsOnly(have jetstream.StreamConfig) bool {
 	return have.DenyDelete && have.DenyPurge && !have.AllowRollup && !have.AllowMsgTTL && have.MaxAge == 0 && have.MaxMsgs <= 0 && have.MaxBytes <= 0 &&
 		(have.MaxMsgsPerSubject <= 0 || have.Discard == jetstream.DiscardNew && have.DiscardNewPerSubject)
 }
 
-// makeBucket makes the bucket, with as many copies as the log has unless told how many. It may be there already.
+// makeBucket makes the bucket, with replicas copies, 0 = as many as the log has. It may exist already.
 func makeBucket(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	if replicas == 0 {
 		replicas = 1
@@ -56,7 +56,7 @@ func makeBucket(ctx context.Context, js jetstream.JetStream, replicas int) error
 		case err == nil:
 			replicas = max(1, state.CachedInfo().Config.Replicas)
 		case !errors.Is(err, jetstream.ErrStreamNotFound):
-			return fmt.Errorf("looking how many copies the log has: %w", err)
+			return fmt.Errorf("reading how many copies the log has: %w", err)
 		}
 	}
 	_, err := js.CreateStream(ctx, streamConfig(replicas))
@@ -66,11 +66,11 @@ func makeBucket(ctx context.Context, js jetstream.JetStream, replicas int) error
 	return nil
 }
 
-// lastRevision asks the bucket's leader for the revision of the newest change, 0 = there is none. The error is
+// lastRevision requests from the bucket's leader the revision of the newest change, 0 = there is none. The error is
 // [jetstream.ErrStreamNotFound] where there is no bucket.
 func lastRevision(ctx context.Context, js jetstream.JetStream) (uint64, error) {
-	ask := fmt.Appendf(nil, `{"last_by_subj":%q}`, subjectPrefix+keyPrefix+">")
-	msg, err := js.Conn().RequestWithContext(ctx, topology.API(js, "STREAM.MSG.GET."+Stream), ask)
+	request := fmt.Appendf(nil, `{"last_by_subj":%q}`, subjectPrefix+keyPrefix+">")
+	msg, err := js.Conn().RequestWithContext(ctx, topology.API(js, "STREAM.MSG.GET."+Stream), request)
 	if err != nil {
 		return 0, err
 	}
@@ -96,13 +96,13 @@ func lastRevision(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 }
 
 const (
-	// attempt bounds what begins an exchange with the server: a request that meets an election is never answered.
+	// attempt bounds the first request of an exchange with the server: one sent during an election is never answered.
 	attempt = 2 * time.Second
-	// againAfter is the pause before the next.
+	// againAfter is the pause before a retry.
 	againAfter = 100 * time.Millisecond
 )
 
-// final is an error that trying again does not mend.
+// final is an error that a retry does not resolve.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }

@@ -15,31 +15,31 @@ import (
 
 const (
 	keyPrefix = "change."
-	// keyDigits pads numbers so that keys sort as changes do.
+	// keyDigits pads numbers so that keys sort in the order of changes.
 	keyDigits = 10
-	// mostDigits bounds a number to what fits 64 bits with room behind it.
+	// mostDigits bounds a number to what fits 64 bits with room to spare.
 	mostDigits = 18
-	// mostAhead is how far a number may lie above the highest before it, so that there is always a next one, whatever was
-	// written by hand: the numbers of a million million changes would have to be skipped for the last to be reached.
+	// mostAhead is how far a number may be above the highest before it. It guarantees that a next number exists, also after a
+	// key was written by hand: 64 bits would allow a million million such jumps.
 	mostAhead = 1_000_000
-	// mostBy bounds who: 128 bytes, as a customer's id.
+	// mostBy bounds Change.By: 128 bytes, as a customer's id.
 	mostBy = 128
 )
 
-// Change is one change of one setting, as it stands in the history.
+// Change is one change of one setting, as recorded in the history.
 type Change struct {
-	// N numbers the changes from 1, without gaps as long as nobody writes by hand. 0 where the key is no number.
+	// N numbers the changes from 1, without gaps unless a key was written by hand. 0 where the key is no number.
 	N uint64 `json:"change"`
 	// Revision is the bucket's, rising.
 	Revision uint64 `json:"revision"`
 	Setting  string `json:"setting"`
-	// Value is what was set; ToDefault takes the setting back.
+	// Value is the new value; ToDefault restores the default.
 	Value string `json:"value"`
-	// Was is what was set before, or ToDefault.
+	// Was is the value before, or ToDefault.
 	Was string    `json:"was"`
 	By  string    `json:"by"`
 	At  time.Time `json:"at"`
-	// Ignored says why the change is not in force, nor ever was; "" where it is or was.
+	// Ignored is the reason why the change is not in force, nor ever was; "" where it is or was.
 	Ignored string `json:"ignored,omitempty"`
 }
 
@@ -54,7 +54,7 @@ type record struct {
 
 func changeKey(n uint64) string { return keyPrefix + fmt.Sprintf("%0*d", keyDigits, n) }
 
-// number reads a key as changeKey writes it.
+// changeNumber parses a key as changeKey writes it.
 func changeNumber(key string) (uint64, bool) {
 	digits, ok := strings.CutPrefix(key, keyPrefix)
 	if !ok || len(digits) > mostDigits {
@@ -64,7 +64,7 @@ func changeNumber(key string) (uint64, bool) {
 	return n, err == nil && n > 0 && changeKey(n) == key
 }
 
-// encode is the value under which a change is stored.
+// encode returns the value under which a change is stored.
 func (c *Change) encode() ([]byte, error) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
@@ -73,7 +73,7 @@ func (c *Change) encode() ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
 
-// parse reads a key and its value. What can not be read says so in Ignored; it is part of the history all the same.
+// parse reads a key and its value. If it cannot be read Ignored has the reason; it is part of the history all the same.
 func parse(key string, value []byte, deleted bool) Change {
 	var c Change
 	n, numbered := changeNumber(key)
@@ -83,7 +83,7 @@ func parse(key string, value []byte, deleted bool) Change {
 	}
 	switch {
 	case deleted:
-		c.Ignored = "a deletion, and changes are never deleted; take a setting back with `scrip config set " + "KEY " + ToDefault + "`"
+		c.Ignored = "a deletion, and changes are never deleted; restore a default with `scrip config set " + "KEY " + ToDefault + "`"
 	case !numbered:
 		c.Ignored = fmt.Sprintf("its key %s is no number of a change, such as %s", quote(key), changeKey(1))
 	}
@@ -93,7 +93,7 @@ func parse(key string, value []byte, deleted bool) Change {
 func (c *Change) decode(value []byte) error {
 	var r record
 	d := json.NewDecoder(bytes.NewReader(value))
-	// A field that we do not know may change the meaning of those that we do.
+	// An unknown field may change the meaning of the known ones.
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
 		c.Value = cut(value)
@@ -101,7 +101,7 @@ func (c *Change) decode(value []byte) error {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		c.Value = cut(value)
-		return errors.New("not understood: there is more behind the change")
+		return errors.New("not understood: there is more text after the change")
 	}
 	c.Setting, c.Value, c.Was, c.By = r.Setting, r.Value, r.Was, r.By
 	at, err := time.Parse(time.RFC3339, r.At)
@@ -112,15 +112,15 @@ func (c *Change) decode(value []byte) error {
 	return CheckBy(r.By)
 }
 
-// CheckBy says why a text can not be who changed something: it must be 1 to 128 bytes of printable text.
+// CheckBy returns an error if a text cannot be Change.By: it must be 1 to 128 bytes of printable text.
 func CheckBy(by string) error {
 	if by == "" || len(by) > mostBy || !utf8.ValidString(by) || strings.IndexFunc(by, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
-		return fmt.Errorf("by is %s, expected 1 to %d bytes of printable text that say who", quote(by), mostBy)
+		return fmt.Errorf("by is %s, expected 1 to %d bytes of printable text that name the author", quote(by), mostBy)
 	}
 	return nil
 }
 
-// cut is what is shown of a value that is no change.
+// cut returns the part of an unreadable value that is shown.
 func cut(value []byte) string {
 	const most = 200
 	if len(value) > most {

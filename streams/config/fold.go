@@ -10,13 +10,13 @@ import (
 type State struct {
 	// Revision of the last change folded, 0 = none.
 	Revision uint64
-	// Last is the highest number of a change, but for those that lie too far above the one before.
+	// Last is the highest number of a change, except those that are too far above the one before.
 	Last uint64
 	// Ignored counts the changes that are not in force nor ever were.
 	Ignored int
 
 	defaults *Settings
-	now      *Settings // shared with nobody
+	now      *Settings // not shared
 	set      map[string]Change
 	changes  []Change
 	far      map[uint64]bool // numbers that were too far ahead when they were taken
@@ -26,7 +26,7 @@ func newState(defaults *Settings) *State {
 	return &State{defaults: defaults, now: defaults.clone(), set: map[string]Change{}}
 }
 
-// apply folds the next change in the order of revisions, and returns it with the reason where it is ignored.
+// apply folds the next change in the order of revisions, and returns it with the reason if it is ignored.
 func (s *State) apply(c Change) Change {
 	s.Revision = c.Revision
 	switch {
@@ -36,7 +36,7 @@ func (s *State) apply(c Change) Change {
 		}
 		s.far[c.N] = true
 		if c.Ignored == "" {
-			c.Ignored = fmt.Sprintf("its number lies more than %d above %d, the highest before it; set it anew with `scrip config set`", mostAhead, s.Last)
+			c.Ignored = fmt.Sprintf("its number is more than %d above %d, the highest before it; set it again with `scrip config set`", mostAhead, s.Last)
 		}
 	default:
 		s.Last = max(s.Last, c.N)
@@ -53,7 +53,7 @@ func (s *State) apply(c Change) Change {
 	return c
 }
 
-// next is the number of the next change: one above the last, but for numbers that are taken.
+// next returns the number of the next change: one above the last, except numbers that are taken.
 func (s *State) next() uint64 {
 	n := s.Last + 1
 	for s.far[n] {
@@ -62,7 +62,7 @@ func (s *State) next() uint64 {
 	return n
 }
 
-// take puts a change in force, or says why not and leaves everything as it was.
+// take puts a change in force, or returns the reason why not and changes nothing.
 func (s *State) take(c *Change) error {
 	k, err := find(c.Setting)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *State) take(c *Change) error {
 			return err
 		}
 	} else {
-		next := *s.now // the maps stay what they are
+		next := *s.now // the maps are not changed
 		if _, err = k.put(&next, value); err != nil {
 			return err
 		}
@@ -90,25 +90,25 @@ func (s *State) take(c *Change) error {
 	return nil
 }
 
-// Settings are those in force. They are the caller's.
+// Settings returns those in force. They are the caller's.
 func (s *State) Settings() *Settings { return s.now.clone() }
 
-// Changes are all changes, oldest first, the ignored ones with the reason. The caller must not change them.
+// Changes returns all changes, oldest first, the ignored ones with the reason. The caller must not change them.
 func (s *State) Changes() []Change { return s.changes }
 
 // Value is a setting in force.
 type Value struct {
 	Setting string `json:"setting"`
 	Value   string `json:"value"`
-	// Default says that nothing else was set, or that it was taken back.
+	// Default is true if nothing else was set, or if the default was restored.
 	Default bool `json:"default"`
-	// Change, By and At are of the change that made it so; zero where there was none.
+	// Change, By and At are of the change that set it; zero where there was none.
 	Change uint64    `json:"change,omitempty"`
 	By     string    `json:"by,omitempty"`
 	At     time.Time `json:"at,omitzero"`
 }
 
-// Value is the setting of that name. The error is an *InvalidError.
+// Value returns the setting of that name. The error is an *InvalidError.
 func (s *State) Value(setting string) (Value, error) {
 	k, err := find(setting)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *State) Value(setting string) (Value, error) {
 	return Value{Setting: setting, Value: k.text(s.now), Default: !was || c.Value == ToDefault, Change: c.N, By: c.By, At: c.At}, nil
 }
 
-// Values are all settings but pauses that were never set or were taken back, in order.
+// Values returns all settings in order, without pauses that have their default.
 func (s *State) Values() []Value {
 	names := make([]string, 0, len(s.set))
 	for name, c := range s.set {
@@ -138,7 +138,7 @@ func (s *State) Values() []Value {
 	return all
 }
 
-// was is what a change of the setting changes from.
+// was returns the value that a change of the setting replaces.
 func (s *State) was(setting string) string {
 	if c, ok := s.set[setting]; ok && c.Value != ToDefault {
 		v, _ := s.Value(setting)
@@ -147,7 +147,7 @@ func (s *State) was(setting string) string {
 	return ToDefault
 }
 
-// stored finds a change that was written, among those numbered from n on.
+// stored finds a written change among those numbered from n on.
 func (s *State) stored(want *Change, n uint64) (Change, bool) {
 	for i := range s.changes {
 		if c := &s.changes[i]; c.N >= n && c.Setting == want.Setting && c.Value == want.Value && c.By == want.By && c.At.Equal(want.At) {

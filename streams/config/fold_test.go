@@ -20,7 +20,7 @@ func TestWhatIsNotUnderstoodStaysInTheHistoryAndChangesNothing(t *testing.T) {
 		{"no JSON", changeKey(2), `200`, "not understood"},
 		{"nothing", changeKey(2), ``, "not understood"},
 		{"cut off", changeKey(2), good[:40], "not understood"},
-		{"two", changeKey(2), good + good, "more behind"},
+		{"two", changeKey(2), good + good, "more text after"},
 		{"a field of a newer version", changeKey(2), strings.Replace(good, `"by"`, `"lane":3,"by"`, 1), "newer version"},
 		{"a setting of a newer version", changeKey(2), strings.Replace(good, "reminder.batch", "reminder.colour", 1), "there is no setting"},
 		{"out of bounds", changeKey(2), strings.Replace(good, "200", "501", 1), "from 1 to 500"},

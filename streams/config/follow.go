@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// heartbeat is how often a server with nothing to say says so. Two missed ones are trouble.
+	// heartbeat is the interval of idle heartbeats. Two missed ones are trouble.
 	heartbeat = time.Second
-	// changesAhead is how many changes wait for their reader before the server is held back.
+	// changesAhead is how many changes wait for their reader before the server is throttled.
 	changesAhead = 256
 )
 
-// follower tells all changes from the first, in the order of revisions, then each as it comes, until there is trouble;
-// then it is to be replaced. (nats.go's own watcher can not be stopped while nobody reads from it, and does not say when
-// it has lost its consumer.)
+// follower delivers all changes from the first, in the order of revisions, then each new one, until there is trouble; then
+// it must be replaced. (nats.go's own watcher cannot be stopped while its channel is not read, and does not report a lost
+// consumer.)
 type follower struct {
 	changes chan Change
 	trouble chan error // one token
-	// until is the revision of the newest change when following began. A copy of the bucket that lags may have less for
-	// a while, so who has seen fewer has not seen all.
+	// until is the revision of the newest change at the start. A replica of the bucket that lags may have less for a while,
+	// so a reader that has seen fewer has not seen all.
 	until uint64
-	// grows says whether the bucket keeps what it has.
+	// grows reports whether the bucket keeps all messages.
 	grows bool
 
 	quit     chan struct{}
@@ -39,7 +39,7 @@ type follower struct {
 	received uint64 // owned by receive
 }
 
-// follow begins, within attempt. The error is [jetstream.ErrStreamNotFound] where there is no bucket.
+// follow starts a follower, within attempt. The error is [jetstream.ErrStreamNotFound] where there is no bucket.
 func follow(ctx context.Context, js jetstream.JetStream) (*follower, error) {
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
@@ -84,7 +84,7 @@ func (f *follower) signal(err error) {
 	}
 }
 
-var errGap = errors.New("a change was lost on the way")
+var errGap = errors.New("a change was lost in transit")
 
 func (f *follower) receive(msg jetstream.Msg) {
 	meta, err := msg.Metadata()
@@ -105,7 +105,7 @@ func (f *follower) receive(msg jetstream.Msg) {
 	}
 }
 
-// stop ends it. The server is told without waiting for its answer.
+// stop ends it. The request to delete the consumer is sent without waiting for its answer.
 func (f *follower) stop() {
 	close(f.quit)
 	f.js.Conn().RemoveStatusListener(f.status)

@@ -9,11 +9,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// ToDefault is the value that takes a setting back to its default.
+// ToDefault is the value that restores a setting's default.
 const ToDefault = "default"
 
-// InvalidError says why a setting can not have a value, or is none. Its text names the setting, the bounds, and what
-// would be right.
+// InvalidError is the error of a value that a setting cannot have, or of a setting that does not exist. Its text names the
+// setting, the bounds, and an example.
 type InvalidError struct {
 	Setting, Value string
 	Problem        string
@@ -21,36 +21,36 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Problem }
 
-// scalar is a setting of which there is one. Values travel as text.
+// scalar is a setting with one value. Values are stored as text.
 type scalar struct {
 	name, about string
 	bounds      string // in words
 	example     string
-	// parse reads a value into s. It does not judge it; check does.
+	// parse reads a value into s. It does not check its bounds; check does.
 	parse func(s *Settings, text string) bool
 	text  func(s *Settings) string
-	// check says what is wrong with the value in s, "" if nothing.
+	// check returns what is wrong with the value in s, "" if nothing.
 	check func(s *Settings) string
 }
 
 // scalars in the order in which they are shown.
 var scalars = []scalar{
-	number("reminder.batch", "customers that one message on a reminder stream tells at most", 1, 500, "200", func(s *Settings) *int { return &s.ReminderBatch }),
+	number("reminder.batch", "customers in one message on a reminder stream at most", 1, 500, "200", func(s *Settings) *int { return &s.ReminderBatch }),
 	number("reminder.rate", "messages a second on the reminder stream of each lane, 0 = no limit", 0, 1_000_000, "2000", func(s *Settings) *int { return &s.ReminderRate }),
-	number("reminder.concurrency", "messages of a lane's fan-out on their way to the stream at once, on a log of one copy; with replicas one message is on its way at a time", 1, 64, "16", func(s *Settings) *int { return &s.ReminderConcurrency }),
+	number("reminder.concurrency", "messages of a lane's fan-out in flight at once, on a log of one copy; with replicas one message is in flight at a time", 1, 64, "16", func(s *Settings) *int { return &s.ReminderConcurrency }),
 	period("reminder.grace", "how late a reminder may still fire although what it announces has passed", time.Second, 8760*time.Hour, "15m", func(s *Settings) *time.Duration { return &s.ReminderGrace }),
 	number("deadletter.quote", "bytes of a bad line that its dead letter quotes at most, for good; they may hold personal data", 0, domain.MaxQuoted, "0", func(s *Settings) *int { return &s.DeadLetterQuote }),
 	period("clock.tolerance", "how far ahead a clock may be before lanes wait: the machine's, set in one step, or the one that stamps commands", time.Second, 8760*time.Hour, "24h", func(s *Settings) *time.Duration { return &s.ClockTolerance }),
-	moment("clock.accepted", "when somebody last saw that the clocks of the machines are right: a step ahead that was noticed before then is followed", now, func(s *Settings) *time.Time { return &s.ClockAccepted }),
+	moment("clock.accepted", "when an operator last checked that the clocks of the machines are right: a step ahead that was noticed before then is followed", now, func(s *Settings) *time.Time { return &s.ClockAccepted }),
 }
 
-// never is how a moment that is not set is written, now how people write the present one.
+// never is the text of a moment that is not set, now that of the present one.
 const (
 	never = "never"
 	now   = "now"
 )
 
-// moment is a time. Checked, now becomes the time of whoever sets it.
+// moment is a time. Check replaces now by the time of the call.
 func moment(name, about, example string, field func(*Settings) *time.Time) scalar {
 	return scalar{
 		name: name, about: about, bounds: "now, never or a time as in RFC 3339", example: example,
@@ -115,7 +115,7 @@ func period(name, about string, least, most time.Duration, example string, field
 	}
 }
 
-// shortly leaves the zeros out: 8760h0m0s is 8760h.
+// shortly omits the zeros: 8760h0m0s is 8760h.
 func shortly(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -162,7 +162,7 @@ func find(name string) (key, error) {
 			continue
 		}
 		if !domain.ValidCampaignName(campaign) {
-			return key{}, &InvalidError{Setting: name, Problem: fmt.Sprintf("setting %s: %s is no name of a campaign; give 1 to 64 letters, digits, _ and - behind %s", quote(name), quote(campaign), pauses[i].prefix)}
+			return key{}, &InvalidError{Setting: name, Problem: fmt.Sprintf("setting %s: %s is no name of a campaign; give 1 to 64 letters, digits, _ and - after %s", quote(name), quote(campaign), pauses[i].prefix)}
 		}
 		return key{name: name, pause: &pauses[i], campaign: campaign}, nil
 	}
@@ -173,7 +173,7 @@ func find(name string) (key, error) {
 	return key{}, &InvalidError{Setting: name, Problem: fmt.Sprintf("there is no setting %s%sthe settings are %s", quote(name), hint, strings.Join(Names(), ", "))}
 }
 
-// put reads a value into s, which must not be shared, and returns it as it is written.
+// put reads a value into s, which must not be shared, and returns it in its stored form.
 func (k key) put(s *Settings, text string) (string, error) {
 	if k.pause != nil {
 		paused := text == "true"
@@ -206,7 +206,7 @@ func (k key) setPause(s *Settings, paused bool) {
 	}
 }
 
-// text is the value in force.
+// text returns the value in force.
 func (k key) text(s *Settings) string {
 	if k.pause != nil {
 		return strconv.FormatBool((*k.pause.field(s))[k.campaign])
@@ -214,7 +214,7 @@ func (k key) text(s *Settings) string {
 	return k.scalar.text(s)
 }
 
-// Check says whether a setting exists and can have a value, and returns the value as it will be written. The error is an
+// Check checks that a setting exists and can have a value, and returns the value in its stored form. The error is an
 // *InvalidError.
 func Check(setting, value string) (string, error) {
 	k, err := find(setting)
@@ -224,13 +224,13 @@ func Check(setting, value string) (string, error) {
 	return k.put(&Settings{}, value)
 }
 
-// CheckName says whether there is such a setting. The error is an *InvalidError.
+// CheckName checks that a setting exists. The error is an *InvalidError.
 func CheckName(setting string) error {
 	_, err := find(setting)
 	return err
 }
 
-// Pauses says which campaign a setting is about, if it is a pause.
+// Pauses returns the campaign of a setting that is a pause.
 func Pauses(setting string) (campaign string, ok bool) {
 	k, err := find(setting)
 	return k.campaign, err == nil && k.pause != nil
@@ -238,7 +238,7 @@ func Pauses(setting string) (campaign string, ok bool) {
 
 const anyCampaign = "CAMPAIGN"
 
-// Names of all settings; CAMPAIGN stands for a campaign's name.
+// Names returns the names of all settings; CAMPAIGN is a placeholder for a campaign's name.
 func Names() (names []string) {
 	for _, d := range Describe() {
 		names = append(names, d.Name)
@@ -246,10 +246,10 @@ func Names() (names []string) {
 	return names
 }
 
-// Description is what people are told of a setting.
+// Description describes a setting for users.
 type Description struct{ Name, About, Bounds, Default string }
 
-// Describe tells all settings, in order.
+// Describe describes all settings, in order.
 func Describe() (all []Description) {
 	standard := Default()
 	for _, k := range scalars {
@@ -268,9 +268,9 @@ func shortDefault(text string) string {
 	return text
 }
 
-// nearest is the setting whose name differs from what was typed by few letters, "" if none does.
+// nearest returns the setting whose name differs by few letters from the typed one, "" if none does.
 func nearest(typed string) string {
-	const most = 3 // letters; more and it is a guess
+	const most = 3 // letters; more would be a guess
 	best, at := "", most+1
 	consider := func(name, shown string) {
 		if d := distance(typed, name); d < at {
@@ -284,7 +284,7 @@ func nearest(typed string) string {
 		consider(k.name, k.name)
 	}
 	for _, p := range pauses {
-		// What stands behind the last dot is a campaign's.
+		// The part after the last dot is a campaign's name.
 		campaign := typed[strings.LastIndexByte(typed, '.')+1:]
 		if domain.ValidCampaignName(campaign) {
 			consider(p.prefix+campaign, p.prefix+campaign)
@@ -294,7 +294,7 @@ func nearest(typed string) string {
 	return best
 }
 
-// distance counts the letters to insert, remove or replace to make a into b.
+// distance counts the letters to insert, remove or replace to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -314,7 +314,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// quote shows a text that may hold anything, cut.
+// quote quotes a text that may contain anything, and cuts it.
 func quote(s string) string {
 	const most = 60
 	if len(s) > most {

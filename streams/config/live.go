@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// followAgain is the pause before following again after trouble. With it, and the time that following takes, a change
-	// made right then is in force within a second.
+	// followAgain is the pause before a follower is replaced. With it, and the time that this takes, a change made in between
+	// is in force within a second.
 	followAgain = 100 * time.Millisecond
-	// lookEvery is how often the bucket's leader is asked whether there is a change that did not come.
+	// lookEvery is the interval of requests to the bucket's leader for changes that were not delivered.
 	lookEvery = 5 * time.Second
 )
 
@@ -25,41 +25,41 @@ type Live struct {
 	revision prometheus.Gauge
 	ignored  prometheus.Counter
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	now     *Settings
 	changed chan struct{}
 	status  Status
 
-	// What follows is owned by Run.
-	seen   bool            // the bucket has been there
+	// The fields below are owned by Run.
+	seen   bool            // the bucket existed
 	newest uint64          // revision of the last change that was published; a bucket that ends before it is another one
 	warned bool            // that the bucket does not keep everything
 	told   map[Change]bool // ignored changes that were logged and counted
 	lost   string          // the trouble that was logged
 }
 
-// Status is how a Live stands.
+// Status is the state of a Live.
 type Status struct {
 	// Revision and Change are of the last change that was read, in force or ignored; 0 = there is none.
 	Revision uint64 `json:"revision"`
 	Change   uint64 `json:"change"`
-	// By and At are of it.
+	// By and At are of that change.
 	By string    `json:"by,omitempty"`
 	At time.Time `json:"at,omitzero"`
 	// Ignored counts the changes that are not in force nor ever were.
 	Ignored int `json:"ignored"`
-	// Following says whether what is in force is what the history says now. Where it is not, Error says why: changes are
-	// not heard of, or the history was lost. What was read last stays in force.
+	// Following is true while the values in force are those of the history. Where they are not, Error has the reason: changes
+	// are not received, or the history was lost. What was read last stays in force.
 	Following bool   `json:"following"`
 	Error     string `json:"error,omitempty"`
 }
 
-// Watch returns the settings in force, which Run keeps so. Until it has read them, they are the defaults.
+// Watch returns the settings in force, which Run keeps current. Until it has read them, they are the defaults.
 func (s *Store) Watch() *Live {
 	return &Live{
 		store: s, ready: make(chan struct{}), now: s.opts.Defaults.clone(), changed: make(chan struct{}), told: map[Change]bool{},
-		revision: prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_config_revision", Help: "Revision of the last change of a run-time setting that this server has read; servers that differ for long do not hear of changes."}),
-		ignored:  prometheus.NewCounter(prometheus.CounterOpts{Name: "scrip_config_ignored_total", Help: "Changes of run-time settings that were read and are not in force, because they make no sense or are of a newer version."}),
+		revision: prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_config_revision", Help: "Revision of the last change of a run-time setting that this server has read; a server that differs from others for long does not receive changes."}),
+		ignored:  prometheus.NewCounter(prometheus.CounterOpts{Name: "scrip_config_ignored_total", Help: "Changes of run-time settings that were read and are not in force, because they are not valid or of a newer version."}),
 	}
 }
 
@@ -73,7 +73,7 @@ func (l *Live) Current() (*Settings, <-chan struct{}) {
 // Ready is closed when all changes have been read once.
 func (l *Live) Ready() <-chan struct{} { return l.ready }
 
-// Status may be asked from any goroutine.
+// Status may be called from any goroutine.
 func (l *Live) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,8 +92,8 @@ func (l *Live) Collect(to chan<- prometheus.Metric) {
 	l.ignored.Collect(to)
 }
 
-// Run keeps the settings those in force until ctx ends, and returns nil then. Whatever fails is tried again; meanwhile the
-// last good settings stay. It may be run once.
+// Run keeps the settings current until ctx ends, and then returns nil. It retries after every failure; meanwhile the last
+// good settings stay. It may be run once.
 func (l *Live) Run(ctx context.Context) error {
 	tick := time.NewTicker(followAgain)
 	defer tick.Stop()
@@ -111,8 +111,8 @@ func (l *Live) Run(ctx context.Context) error {
 	}
 }
 
-// follow folds all changes from the first, and goes on with each that comes, until there is trouble. What was in force
-// before stays so until all have been read.
+// follow folds all changes from the first, and continues with each new one, until there is trouble. The settings in force
+// stay so until all have been read.
 func (l *Live) follow(ctx context.Context) error {
 	f, err := follow(ctx, l.store.js)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -125,7 +125,7 @@ func (l *Live) follow(ctx context.Context) error {
 	l.seen = true
 	if !f.grows && !l.warned {
 		l.warned = true
-		l.store.opts.Logger.WarnContext(ctx, "the bucket of settings was not made by scrip, and changes may be replaced or removed in it; see nats stream edit "+Stream, "bucket", Bucket)
+		l.store.opts.Logger.WarnContext(ctx, "the bucket of settings was not made by scrip, and changes in it may be replaced or removed; see nats stream edit "+Stream, "bucket", Bucket)
 	}
 	state := newState(l.store.opts.Defaults)
 	lost := f.until < l.newest
@@ -157,15 +157,15 @@ func (l *Live) follow(ctx context.Context) error {
 
 var (
 	errReconnected = errors.New("the connection to NATS was lost meanwhile")
-	errMissing     = errors.New("the bucket of settings is gone; " + whatHolds)
-	errEmpty       = errors.New("the bucket of settings was lost and is there again without a change; " + whatHolds)
+	errMissing     = errors.New("the bucket of settings is missing; " + whatHolds)
+	errEmpty       = errors.New("the bucket of settings was lost and exists again without a change; " + whatHolds)
 )
 
-// whatHolds is true of a bucket that is lost. A bucket without changes that was always empty is in force as it is.
-const whatHolds = "what was in force stays so at this server until it is started anew or something is set: the first `scrip config set` begins a new history, and all else is back to its default then; restore the log from a backup, or set again what should hold, pauses first"
+// whatHolds is true of a lost bucket. A bucket without changes that was always empty is in force as it is.
+const whatHolds = "this server keeps its settings until it is restarted or something is set: the first `scrip config set` starts a new history, and every other setting has its default then; restore the log from a backup, or set the settings again, pauses first"
 
-// missing makes the bucket where there has not been one. Until there is one, nothing counts as read: a node that has not
-// caught up says of every stream that it is not there.
+// missing makes the bucket if it never existed. Until there is one, nothing counts as read: a node that lags reports every
+// stream as missing.
 func (l *Live) missing(ctx context.Context) error {
 	if l.seen {
 		return errMissing
@@ -175,7 +175,7 @@ func (l *Live) missing(ctx context.Context) error {
 	return makeBucket(ctx, l.store.js, l.store.opts.Replicas) // nil: follow it
 }
 
-// missed asks whether there are changes that did not come.
+// missed checks for changes that were not delivered.
 func (l *Live) missed(ctx context.Context, state *State, f *follower) error {
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
@@ -184,13 +184,13 @@ func (l *Live) missed(ctx context.Context, state *State, f *follower) error {
 		return errMissing
 	}
 	if err != nil || last <= state.Revision || len(f.changes) > 0 {
-		return nil // the follower finds out by itself when the server is away
+		return nil // the follower notices by itself that the server is unreachable
 	}
 	return errGap
 }
 
-// read puts a state in force. Where the bucket was lost, whoever made it anew did not mean to end every pause; a change in
-// it that makes sense is of somebody who knows.
+// read puts a state in force. After a loss, an empty new bucket does not end every pause; the first valid change in it does,
+// because an operator made it.
 func (l *Live) read(state *State, lost bool) {
 	if lost && len(state.set) == 0 {
 		l.interrupted(errEmpty)
@@ -220,7 +220,7 @@ func (l *Live) publish(state *State) {
 	log := l.store.opts.Logger
 	if l.lost != "" {
 		l.lost = ""
-		log.Info("settings are followed again", "revision", state.Revision)
+		log.Info("settings are current again", "revision", state.Revision)
 	}
 	select {
 	case <-l.ready:
@@ -239,11 +239,11 @@ func (l *Live) tell(c Change) {
 	}
 	l.told[c] = true
 	l.ignored.Inc()
-	l.store.opts.Logger.Warn("a change of the settings is ignored; what held before stays in force. Set it anew, or run a version that knows it",
+	l.store.opts.Logger.Warn("a change of the settings is ignored; the previous value stays in force. Set it again, or run a version that knows it",
 		"change", c.N, "revision", c.Revision, "setting", c.Setting, "value", c.Value, "by", c.By, "why", c.Ignored)
 }
 
-// interrupted notes that changes are not heard of, or that there are none any more.
+// interrupted records that changes are not received, or that the bucket is lost.
 func (l *Live) interrupted(err error) {
 	if err == nil {
 		return // the bucket was made
@@ -252,8 +252,8 @@ func (l *Live) interrupted(err error) {
 	l.status.Following, l.status.Error = false, err.Error()
 	l.mu.Unlock()
 	if errors.Is(err, errReconnected) || errors.Is(err, errGap) || err.Error() == l.lost {
-		return // mended at once, or told
+		return // resolved at once, or logged already
 	}
 	l.lost = err.Error()
-	l.store.opts.Logger.Warn("the settings are not followed; the last good ones stay in force, and it is tried again", "err", err)
+	l.store.opts.Logger.Warn("the settings are not current; the last good ones stay in force, and the server retries", "err", err)
 }

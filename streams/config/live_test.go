@@ -201,7 +201,7 @@ func TestABucketThatGoesTakesNothingOutOfForce(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), Stream); err != nil {
 		t.Fatal(err)
 	}
-	streamtest.Eventually(t, "the loss is told", func() bool { return strings.Contains(l.Status().Error, "is gone") })
+	streamtest.Eventually(t, "the loss is told", func() bool { return strings.Contains(l.Status().Error, "is missing") })
 	started := watch(t, open(t, js, 1))
 	ready(t, started)
 	streamtest.Eventually(t, "that the new one is empty is told", func() bool { return strings.Contains(l.Status().Error, "without a change") })

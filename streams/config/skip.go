@@ -12,7 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// skipRecord is the value of a key that tells readers to pass over a message. Readers need the key only.
+// skipRecord is the value of a skip list key. Readers need the key only.
 type skipRecord struct {
 	Stream   string `json:"stream"`
 	Sequence uint64 `json:"sequence"`
@@ -21,9 +21,8 @@ type skipRecord struct {
 	At       string `json:"at"`
 }
 
-// Skip tells every reader of the log, for good, to pass over one message, which is named by its place and its hash. The
-// caller has asked eventlog.Stream.CheckSkip. Asked twice it does no harm. ctx bounds how long a server that does not
-// answer is asked.
+// Skip adds one message to the skip list, for good; it is named by its stream, sequence and hash. The caller has called
+// eventlog.Stream.CheckSkip. A second call has no effect. ctx bounds the retries to a server that does not answer.
 func (s *Store) Skip(ctx context.Context, stream string, sequence uint64, hash, by string) error {
 	if err := CheckBy(by); err != nil {
 		return err
@@ -39,19 +38,19 @@ func (s *Store) Skip(ctx context.Context, stream string, sequence uint64, hash, 
 		if err != nil {
 			return err
 		}
-		// A crash before this: nothing is passed over. After it every reader that begins passes over the message.
+		// A crash before this leaves the skip list as it was. After it every reader that starts ignores the message.
 		if _, err = kv.Create(ctx, eventlog.SkipKey(stream, sequence, hash), value); errors.Is(err, jetstream.ErrKeyExists) {
 			return nil
 		}
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("telling readers to pass over message %d of stream %s: %w", sequence, stream, err)
+		return fmt.Errorf("adding message %d of stream %s to the skip list: %w", sequence, stream, err)
 	}
 	return nil
 }
 
-// bucket opens the bucket, and makes it where there is none.
+// bucket opens the bucket, and makes it if there is none.
 func (s *Store) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 	kv, err := s.js.KeyValue(ctx, Bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {

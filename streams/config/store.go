@@ -13,9 +13,9 @@ import (
 
 // Options for Open.
 type Options struct {
-	// Replicas of the bucket, should it have to be made. 0 = as many as the log has.
+	// Replicas of the bucket, if it has to be made. 0 = as many as the log has.
 	Replicas int
-	// Defaults hold where nothing was set. Defaults to Default.
+	// Defaults are in force where nothing was set. Defaults to Default.
 	Defaults *Settings
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
@@ -29,14 +29,14 @@ type Store struct {
 	opts Options
 }
 
-// Open prepares a store; it asks and makes nothing. The bucket is made by whoever first sets, or runs a Live. The error
-// says which of the defaults makes no sense.
+// Open prepares a store; it sends no request and makes nothing. The first Set or Live.Run makes the bucket. The error names
+// the defaults that are not valid.
 func Open(_ context.Context, js jetstream.JetStream, opts Options) (*Store, error) {
 	if opts.Defaults == nil {
 		opts.Defaults = Default()
 	}
 	if err := opts.Defaults.Validate(); err != nil {
-		return nil, fmt.Errorf("the defaults of the settings make no sense: %w", err)
+		return nil, fmt.Errorf("the defaults of the settings are not valid: %w", err)
 	}
 	opts.Defaults = opts.Defaults.clone()
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
@@ -46,8 +46,8 @@ func Open(_ context.Context, js jetstream.JetStream, opts Options) (*Store, erro
 	return &Store{js, opts}, nil
 }
 
-// Read folds all changes that were stored before the call, and perhaps later ones. ctx bounds how long a server that does
-// not answer is asked. Without a bucket there are no changes.
+// Read folds all changes that were stored before the call, and perhaps later ones. ctx bounds the retries to a server that
+// does not answer. Without a bucket there are no changes.
 func (s *Store) Read(ctx context.Context) (*State, error) {
 	var state *State
 	err := again(ctx, func(ctx context.Context) (err error) {
@@ -84,7 +84,7 @@ func (s *Store) read(ctx context.Context) (*State, error) {
 	return state, nil
 }
 
-// History are all changes, oldest first, the ignored ones with the reason. Errors as of Read.
+// History returns all changes, oldest first, the ignored ones with the reason. Errors as of Read.
 func (s *Store) History(ctx context.Context) ([]Change, error) {
 	state, err := s.Read(ctx)
 	if err != nil {
@@ -96,11 +96,11 @@ func (s *Store) History(ctx context.Context) ([]Change, error) {
 // ErrUnknown is the kind of error after which the change may have been stored or not.
 var ErrUnknown = errors.New("it is not known whether the change was stored")
 
-// Set changes a setting; by says who does. It returns when the change is stored: it is then in force within a second at
-// every server that can be reached. value [ToDefault] takes the setting back. A setting that has the value already is set
-// all the same: who and when is part of the history.
+// Set changes a setting; by names the author. It returns when the change is stored: it is then in force within a second at
+// every server that can be reached. value [ToDefault] restores the default. A setting that has the value already is set all
+// the same: author and time are part of the history.
 //
-// ctx bounds how long a server that does not answer is asked. Errors: *InvalidError, and nothing was stored; of kind
+// ctx bounds the retries to a server that does not answer. Errors: *InvalidError, and nothing was stored; of kind
 // ErrUnknown, see there; any other, and nothing was stored.
 func (s *Store) Set(ctx context.Context, setting, value, by string) (Change, error) {
 	value, err := Check(setting, value)
@@ -119,7 +119,7 @@ func (s *Store) Set(ctx context.Context, setting, value, by string) (Change, err
 	case errors.As(err, &invalid):
 		return Change{}, err
 	case w.sent != 0:
-		return Change{}, fmt.Errorf("%w: %w; `scrip config history` says", ErrUnknown, err)
+		return Change{}, fmt.Errorf("%w: %w; see `scrip config history`", ErrUnknown, err)
 	}
 	return Change{}, fmt.Errorf("nothing was stored: %w", err)
 }
@@ -128,11 +128,11 @@ func (s *Store) Set(ctx context.Context, setting, value, by string) (Change, err
 type writing struct {
 	*Store
 	change Change
-	sent   uint64 // the first number under which a write was sent whose result is not known; 0 = none
+	sent   uint64 // the first number of a write whose result is not known; 0 = none
 }
 
-// try writes under the number behind the last one, unless an earlier try turns out to have succeeded. A write that is
-// still on its way can not land later: its number is then taken, by the next try or by somebody else's change.
+// try writes under the number after the last one, unless an earlier try turns out to have succeeded. An earlier write that
+// is in flight cannot be stored later: its number is taken by then, by this try or by another change.
 func (w *writing) try(ctx context.Context) error {
 	state, err := w.read(ctx)
 	if err != nil {
@@ -150,7 +150,7 @@ func (w *writing) try(ctx context.Context) error {
 	if err != nil {
 		return final{err}
 	}
-	// All of it is judged, not only what is new.
+	// The whole record is checked, not only the new value.
 	if judged := state.apply(c); judged.Ignored != "" {
 		return final{&InvalidError{Setting: c.Setting, Value: c.Value, Problem: judged.Ignored}}
 	}
@@ -166,7 +166,7 @@ func (w *writing) try(ctx context.Context) error {
 	case err == nil:
 		w.change = c
 		return nil
-	case errors.Is(err, jetstream.ErrKeyExists): // somebody was faster, or it is our own
+	case errors.Is(err, jetstream.ErrKeyExists): // another change was faster, or it is an earlier try
 	case !errors.As(err, &answered) && w.sent == 0:
 		w.sent = c.N
 	}
