@@ -174,7 +174,7 @@ func TestForeignMessagesArePassedOver(t *testing.T) {
 	if now := p.Progress()[0]; now.Foreign != 1 || now.Parked != 0 {
 		t.Errorf("progress %+v", now)
 	}
-	if n := p.logs.count("scrip did not write"); n != 1 {
+	if n := p.logs.count("foreign message in the log"); n != 1 {
 		t.Errorf("alarm logged %d times", n)
 	}
 	if got := count(t, r.pool, "SELECT count(*) FROM scrip.coupon WHERE campaign = 'c0'"); got != 9 {

@@ -21,14 +21,14 @@ import (
 
 var (
 	// ErrConflict: the stream did not end where the publish expected. Definite: nothing was written by this publish.
-	// Another writer was here, or an own earlier publish whose answer was lost. errors.As gives a *ConflictError.
+	// Another writer has written, or an earlier publish of this one whose answer was lost. errors.As gives a *ConflictError.
 	ErrConflict = errors.New("the stream has another last message")
-	// ErrUnknown: the answer did not come, or does not say. The message may be written, or be written still: Resolve.
-	ErrUnknown = errors.New("whether the message was written is not known")
-	// ErrNotDurable: the server can not store now (disk or limit full, overloaded). Pause, then Resolve as for
-	// ErrUnknown: a disk that fills up may fail after the write.
-	ErrNotDurable = errors.New("the server can not store the message now")
-	// ErrTooLarge: the message is beyond the server's or the stream's limit. Definite, and no use to try again.
+	// ErrUnknown: no answer came, or an ambiguous one. The message may be stored, now or later: Resolve.
+	ErrUnknown = errors.New("it is not known whether the message was written")
+	// ErrNotDurable: the server cannot store now (disk or limit full, overloaded). Pause, then Resolve as for ErrUnknown: a
+	// disk that fills up may fail after the write.
+	ErrNotDurable = errors.New("the server cannot store the message now")
+	// ErrTooLarge: the message is beyond the server's or the stream's limit. Definite; a retry is useless.
 	ErrTooLarge = errors.New("the message is too large for the stream")
 )
 
@@ -49,7 +49,7 @@ func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 const DefaultAckWait = 5 * time.Second
 
 // Appender publishes to a stream with one writer. Every publish carries the fence: the sequence it expects to be the
-// stream's last. It never tries again by itself.
+// stream's last. It does not retry by itself.
 //
 // It is used by one goroutine; publishes reach the server in the order of the calls.
 type Appender struct {
@@ -67,7 +67,7 @@ type Appender struct {
 	closed  bool
 }
 
-// NewAppender subscribes to an inbox of its own. ackWait 0 is DefaultAckWait. Close it.
+// NewAppender subscribes to an inbox of its own. ackWait 0 is DefaultAckWait. The caller closes it.
 func (s Stream) NewAppender(ackWait time.Duration) (*Appender, error) {
 	if ackWait == 0 {
 		ackWait = DefaultAckWait
@@ -84,8 +84,8 @@ func (s Stream) NewAppender(ackWait time.Duration) (*Appender, error) {
 	return a, nil
 }
 
-// watch settles, after a reconnect, what was published before: acknowledgements on their way were lost with the
-// connection. What nats.go kept and sent only now is settled as well; Resolve finds out.
+// watch settles, after a reconnect, the publishes in flight: their acknowledgements were lost with the connection. A publish
+// that nats.go buffered and sends only now is settled as well; Resolve finds its result.
 func (a *Appender) watch() {
 	for range a.status { // closed by Close
 		a.mu.Lock()
@@ -97,9 +97,9 @@ func (a *Appender) watch() {
 	}
 }
 
-// Pending is a publish on its way.
+// Pending is a publish in flight.
 type Pending struct {
-	// Attempt is what was published, for Resolve and for publishing the same bytes again.
+	// Attempt is what was published, for Resolve and for another publish of the same bytes.
 	Attempt Attempt
 
 	done     chan struct{}
@@ -108,24 +108,24 @@ type Pending struct {
 	err      error
 }
 
-// Attempt is a message and the place it was meant for.
+// Attempt is a message and the position it is meant for.
 type Attempt struct {
 	// Expected is the last sequence the stream was to have before it.
 	Expected uint64
-	// ID, where not empty, names the message; and After, where not empty, is the ID that the stream's last message must have.
-	// The number alone does not say whose message it counts: with two messages on their way the first may be refused because
-	// another writer's came before it, and the second would then fit behind that one. With After it does not.
+	// ID, if not empty, names the message; and After, if not empty, is the ID that the stream's last message must have. The
+	// sequence alone does not identify the message before: of two messages in flight the first may be rejected because another
+	// writer's was stored, and the second would then fit after that one. With After it does not.
 	//
 	// Only for streams with one copy: a replica of nats-server 2.15 that caught up does not know the ID of its last message
-	// and would refuse what the others took.
+	// and would reject what the others accepted.
 	ID, After string
 	Header    nats.Header
 	Payload   []byte
-	// Wait, where not 0, is how long to wait for this acknowledgement instead of the appender's wait.
+	// Wait, if not 0, is how long to wait for this acknowledgement instead of the appender's wait.
 	Wait time.Duration
 }
 
-// Done is closed when the result is there, at the latest after the appender's wait for acknowledgements.
+// Done is closed when there is a result, at the latest after the appender's wait for acknowledgements.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
 // Result waits for the result: the sequence of the stored message, or an error of the kinds ErrConflict, ErrUnknown,
@@ -135,7 +135,7 @@ func (p *Pending) Result() (uint64, error) {
 	return p.sequence, p.err
 }
 
-// Publish publishes and waits for the acknowledgement, which with --sync always says: on disk. When ctx ends first the
+// Publish publishes and waits for the acknowledgement, which with --sync always means: on disk. When ctx ends first the
 // result is ErrUnknown.
 func (a *Appender) Publish(ctx context.Context, attempt Attempt) (uint64, error) {
 	p := a.PublishAsync(attempt)
@@ -147,8 +147,9 @@ func (a *Appender) Publish(ctx context.Context, attempt Attempt) (uint64, error)
 	}
 }
 
-// PublishAsync publishes and returns at once. A following publish may expect the sequence this one will get; if this
-// one fails, that one fails too, unless another writer is here: see Attempt.After. The attempt's header and payload must not be changed until the result is there.
+// PublishAsync publishes and returns at once. A following publish may expect the sequence this one will get; if this one
+// fails, that one fails too, unless another writer is active: see Attempt.After. The attempt's header and payload must not be
+// changed until there is a result.
 func (a *Appender) PublishAsync(attempt Attempt) *Pending {
 	p := &Pending{Attempt: attempt, done: make(chan struct{})}
 	msg := &nats.Msg{Subject: a.stream.subject, Header: nats.Header{}, Data: attempt.Payload}
@@ -180,8 +181,8 @@ func (a *Appender) PublishAsync(attempt Attempt) *Pending {
 	})
 	a.mu.Unlock()
 
-	// A crash or an error from here on leaves open whether the message lands; the fence sees to it that it does so at
-	// most once and only behind Expected.
+	// After a crash or an error from here on the message may be stored or not; the fence ensures that it is stored at most
+	// once and only directly after Expected.
 	if err := a.nc.PublishMsg(msg); err != nil {
 		a.settle(msg.Reply, 0, a.notSent(err))
 	}
@@ -195,7 +196,7 @@ func (a *Appender) notSent(err error) error {
 	return fmt.Errorf("stream %s: %w: %w", a.stream.name, ErrUnknown, err)
 }
 
-// answered takes acknowledgements in.
+// answered handles an acknowledgement.
 func (a *Appender) answered(msg *nats.Msg) {
 	sequence, err := a.classify(msg)
 	a.settle(msg.Subject, sequence, err)
@@ -207,7 +208,7 @@ func (a *Appender) settle(reply string, sequence uint64, err error) {
 	delete(a.waiting, reply)
 	a.mu.Unlock()
 	if p == nil {
-		return // answered after the wait: the caller is resolving already
+		return // answered after the wait: the caller resolves already
 	}
 	var conflict *ConflictError
 	if errors.As(err, &conflict) {
@@ -233,7 +234,7 @@ const (
 	codeTooLarge      jetstream.ErrorCode = 10054
 	codeWrongSequence jetstream.ErrorCode = 10071 // with the actual one: definite
 	codeWrongID       jetstream.ErrorCode = 10070 // the last message has another ID: definite
-	// 10164 is "wrong last sequence" too, but says only that some write is in flight on a replicated stream: unknown.
+	// 10164 is "wrong last sequence" too, but means that some write is in flight on a replicated stream: unknown.
 )
 
 // classify turns an answer into a sequence or one of the kinds of error.
@@ -272,7 +273,7 @@ func (a *Appender) classify(msg *nats.Msg) (uint64, error) {
 	return 0, fmt.Errorf("stream %s: %w: %w", name, ErrUnknown, ack.Error)
 }
 
-// Close stops listening. Publishes still on their way end as ErrUnknown.
+// Close stops listening. Publishes still in flight end as ErrUnknown.
 func (a *Appender) Close() {
 	_ = a.sub.Unsubscribe()
 	a.nc.RemoveStatusListener(a.status)

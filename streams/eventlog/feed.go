@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// feedMessages and feedBytes bound what one pull request asks for. Two may be under way, and the queue holds as
-	// many bytes again: some 24 MiB per feed at worst.
+	// feedMessages and feedBytes bound one pull request. Two may be in flight, and the queue holds as many bytes again: some
+	// 24 MiB per feed at worst.
 	feedMessages = 2000
 	feedBytes    = 8 << 20
 	// feedExpires and feedHeartbeat: a consumer that was lost silently is noticed after two heartbeats.
 	feedExpires   = 30 * time.Second
 	feedHeartbeat = 2 * time.Second
-	// feedInactive is when the server drops the consumer of a reader that died.
+	// feedInactive is the time after which the server drops the consumer of a reader that died.
 	feedInactive = time.Minute
-	// feedPause is between attempts to begin reading again.
+	// feedPause is the pause between attempts to start a consumer.
 	feedPause = 100 * time.Millisecond
-	// feedFirst bounds the first attempt to make a consumer, each further one is given twice as long, up to feedShort for
-	// as long as an election may last: a request that meets one is never answered. After feedPatient attempts the server is
-	// taken to be slow, and each gets readFor.
+	// feedFirst bounds the first attempt to make a consumer. Each further one gets twice as long, up to feedShort for as long
+	// as an election may last: a request sent during one is never answered. After feedPatient attempts the server counts as
+	// slow, and each gets readFor.
 	feedFirst   = 500 * time.Millisecond
 	feedShort   = 2 * time.Second
 	feedPatient = 8
@@ -37,29 +37,29 @@ const (
 	feedPlacements = 32
 )
 
-// lookEvery is how often a feed to which nothing was delivered is compared with the end of its stream. Tests look more often.
+// lookEvery is how often the end of the stream is checked for a feed that received nothing. Tests use a shorter time.
 var lookEvery = 5 * time.Second
 
-// GapError says that a stream has no message where one must be.
+// GapError is the error of a stream in which a message is missing.
 type GapError struct {
 	Stream      string
-	After, Next uint64 // the last sequence before the gap, the first behind it
+	After, Next uint64 // the last sequence before the gap, the first after it
 }
 
 func (e *GapError) Error() string {
 	return fmt.Sprintf("stream %s goes from message %d to %d: messages are missing; restore the stream from a backup", e.Stream, e.After, e.Next)
 }
 
-// Feed delivers a stream's messages in order and without gaps, from one place on, for ever.
+// Feed delivers a stream's messages in order and without gaps, from one position on, for ever.
 //
-//	consumer 1 ── 7 8 9 ──╳ server restarts, connection breaks, message lost on the way
+//	consumer 1 ── 7 8 9 ──╳ server restarts, connection breaks, message lost in transit
 //	                       └─ is 9 still the 9 delivered? ── consumer 2 ── 10 11 …
 //
-// Each consumer is ephemeral, in memory, without acks. Every time one is replaced, the message delivered last is read
-// again and its timestamp compared: a server that came back without its tail would otherwise give the same numbers to
-// other messages, and skip those in between.
+// Each consumer is ephemeral, in memory, without acks. Every time one is replaced, the message delivered last is read again
+// and its timestamp compared: a server that restarted without its tail would otherwise store other messages under the same
+// sequences, and the feed would miss them.
 //
-// A consumer's heartbeats prove that it lives, not that it delivers: it reads one replica's copy, which may stand still. So
+// A consumer's heartbeats prove that it lives, not that it delivers: it reads one replica's copy, which may have stopped. So
 // a feed to which nothing is delivered compares itself with the stream's leader, every 5 s and on a replicated stream every
 // 2 s. A consumer that lags twice in a row, half a second apart, is replaced by one that reads the leader's copy: after a
 // partition NATS can take half a minute to catch a replica up. Successors that lag are replaced as well, with back-off.
@@ -67,12 +67,12 @@ type Feed struct {
 	stream Stream
 	bare   bool // without payloads
 	log    *slog.Logger
-	ready  chan struct{} // holds one token while there is something to take
+	ready  chan struct{} // holds one token while TryBatch would return something
 	cancel context.CancelFunc
 	ended  chan struct{}
 
 	mu      sync.Mutex
-	space   *sync.Cond // the queue was taken from, or the feed ends
+	space   *sync.Cond // the queue has room, or the feed ends
 	queue   []Raw
 	bytes   int
 	err     error
@@ -85,7 +85,7 @@ type Feed struct {
 	placeOn string    // node that the next consumer should read from; "" = any
 }
 
-// OpenFeed starts reading behind message after (0 = from the first). It fails if the stream ends before it: ErrLostTail.
+// OpenFeed starts reading after message after (0 = from the first). It fails if the stream ends before it: ErrLostTail.
 // The caller closes the feed. A nil logger is slog.Default.
 func (s Stream) OpenFeed(ctx context.Context, after uint64, log *slog.Logger) (*Feed, error) {
 	return s.openFeed(ctx, after, log, false)
@@ -99,25 +99,25 @@ func (s Stream) openFeed(ctx context.Context, after uint64, log *slog.Logger, ba
 	f := &Feed{stream: s, bare: bare, log: log, ready: make(chan struct{}, 1), ended: make(chan struct{}), last: after}
 	f.space = sync.NewCond(&f.mu)
 	if err := f.checkLast(ctx); err != nil {
-		return nil, fmt.Errorf("reading stream %s behind %d: %w", s.name, after, err)
+		return nil, fmt.Errorf("reading stream %s after %d: %w", s.name, after, err)
 	}
 	run, cancel := context.WithCancel(context.Background())
 	f.cancel = cancel
-	// The first consumer is made before Open returns, so that Behind means something.
+	// The first consumer is made before Open returns, so that Behind is valid.
 	g, err := f.begin(ctx)
 	if err != nil {
 		cancel()
-		return nil, fmt.Errorf("reading stream %s behind %d: %w", s.name, after, err)
+		return nil, fmt.Errorf("reading stream %s after %d: %w", s.name, after, err)
 	}
 	go f.run(run, g)
 	return f, nil
 }
 
-// Ready holds a token when TryBatch would give something or an error. Receive from it, then take with TryBatch.
+// Ready holds a token when TryBatch would return messages or an error. Receive from it, then call TryBatch.
 func (f *Feed) Ready() <-chan struct{} { return f.ready }
 
-// TryBatch appends to dst what has arrived, at most max messages, without waiting. Messages that arrived before an
-// error come before it; the error stays.
+// TryBatch appends to dst the messages that have arrived, at most max, without waiting. Messages that arrived before an
+// error are returned before it; the error stays.
 func (f *Feed) TryBatch(max int, dst []Raw) ([]Raw, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,7 +144,7 @@ func (f *Feed) TryBatch(max int, dst []Raw) ([]Raw, error) {
 	return dst, nil
 }
 
-// NextBatch waits for a message, then appends to dst what has arrived, at most max messages.
+// NextBatch waits for a message, then appends to dst the messages that have arrived, at most max.
 func (f *Feed) NextBatch(ctx context.Context, max int, dst []Raw) ([]Raw, error) {
 	for {
 		out, err := f.TryBatch(max, dst)
@@ -159,7 +159,7 @@ func (f *Feed) NextBatch(ctx context.Context, max int, dst []Raw) ([]Raw, error)
 	}
 }
 
-// Behind is how many messages follow the one taken last, as far as known: those in the queue, and those the server
+// Behind returns how many messages follow the one taken last, as far as known: those in the queue, and those the server
 // still had when the newest of them arrived. 0 means caught up a moment ago.
 func (f *Feed) Behind() uint64 {
 	f.mu.Lock()
@@ -167,7 +167,7 @@ func (f *Feed) Behind() uint64 {
 	return uint64(len(f.queue)) + f.behind
 }
 
-// Close stops reading and waits until nothing runs any more.
+// Close stops reading and waits until its goroutines have ended.
 func (f *Feed) Close() {
 	f.cancel()
 	f.mu.Lock()
@@ -194,16 +194,16 @@ func (f *Feed) fail(err error) {
 	f.token()
 }
 
-// size is what a message costs the queue; headers are small beside it.
+// size is what a message costs the queue; headers are small in comparison.
 func size(m *Raw) int { return len(m.Data) + 256 }
 
-// generation is one consumer and what is known of it.
+// generation is one consumer and its state.
 type generation struct {
 	feed     *Feed
 	name     string
 	consume  jetstream.ConsumeContext
 	trouble  chan error // one token: replace this consumer, and why
-	received uint64     // messages this consumer sent, by its own count
+	received uint64     // messages received from this consumer
 	over     bool       // guarded by feed.mu: no message of this generation counts any more
 }
 
@@ -211,7 +211,7 @@ type generation struct {
 func (f *Feed) run(ctx context.Context, g *generation) {
 	defer close(f.ended)
 	nc := f.stream.js.Conn()
-	// A reconnect loses what was on its way, and a silent stream would never tell.
+	// A reconnect loses the messages in flight, and without new messages the gap would not be noticed.
 	status := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer nc.RemoveStatusListener(status)
 	looks := f.newLooks(ctx)
@@ -249,19 +249,19 @@ func (f *Feed) run(ctx context.Context, g *generation) {
 			if lag := (*lagError)(nil); errors.As(err, &lag) {
 				f.placeOn = lag.bounds.Leader
 			}
-			f.log.Debug("reading a stream anew", "stream", f.stream.name, "after", f.last, "err", err)
+			f.log.Debug("reading a stream again", "stream", f.stream.name, "after", f.last, "err", err)
 		}
 		var err error
 		if g, err = f.again(ctx); err != nil {
-			f.fail(fmt.Errorf("reading stream %s behind %d: %w", f.stream.name, f.last, err))
+			f.fail(fmt.Errorf("reading stream %s after %d: %w", f.stream.name, f.last, err))
 			return
 		}
 		looks.schedule() // the time that the new consumer took to make does not count
 	}
 }
 
-// again begins anew behind the message delivered last, as often as it takes for the server to answer. A request that
-// reached a server about to stop is never answered, so the first waits are short.
+// again starts a consumer after the message delivered last, and retries until the server answers. A request to a server that
+// is about to stop is never answered, so the first waits are short.
 func (f *Feed) again(ctx context.Context) (*generation, error) {
 	for tries := 0; ; tries++ {
 		err := f.checkLast(ctx)
@@ -291,8 +291,8 @@ func (f *Feed) again(ctx context.Context) (*generation, error) {
 	}
 }
 
-// checkLast makes sure that the message delivered last is still the one standing there. A message purged since is fine
-// as long as the next one is not.
+// checkLast checks that the message delivered last is still stored at its sequence. One that was purged meanwhile is fine as
+// long as the next one was not.
 func (f *Feed) checkLast(ctx context.Context) error {
 	if f.last == 0 {
 		return nil
@@ -389,8 +389,8 @@ func (g *generation) end() {
 	f.drop(g.name)
 }
 
-// receive queues a message, waiting while the queue is full. nats.go calls it for one message at a time and asks the
-// server for no more than fits, so waiting here holds the server back.
+// receive queues a message, and waits while the queue is full. nats.go calls it for one message at a time and requests no
+// more than fits, so waiting here is backpressure on the server.
 func (g *generation) receive(msg jetstream.Msg) {
 	f := g.feed
 	meta, err := msg.Metadata()

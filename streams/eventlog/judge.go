@@ -13,26 +13,26 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Judge says which messages of an event or reminder stream count. Every reader of the log goes through it, so that all of
-// them see the same log. It is fed in the order of the stream, without gaps, and belongs to one goroutine.
+// Judge decides which messages of an event or reminder stream count. Every reader of the log uses it, so that all of them
+// see the same log. It reads in the order of the stream, without gaps, and is used by one goroutine.
 //
-//	told to be passed over, with this hash      ErrSkipped, whatever it is
+//	in the skip list, with this hash            ErrSkipped, whatever it is
 //	valid seal                                  ours: read, or ErrNewerFormat, or ErrUnreadable
-//	no valid seal, sealing has begun            ErrForeign, whatever its headers say
-//	no valid seal, sealing has not begun yet    format 1 with valid headers that go on where the one before ended: ours
+//	no valid seal, sealing has begun            ErrForeign, whatever its headers are
+//	no valid seal, sealing has not begun yet    format 1 with valid headers that continue where the one before ended: ours
 //	                                            anything else: ErrForeign, a higher format included
 //
-// A reader without the key takes whatever looks like a seal for a valid one.
+// A reader without the key accepts everything that has the form of a seal.
 type Judge struct {
 	key    *seal.Key
 	stream string
 	parse  parser
 	skips  Skips
 	from   uint64 // where sealing began; 0 = it has not, as far as was read
-	next   uint64 // the command that the next event message begins with; 0 = not known
+	next   uint64 // the first command of the next event message; 0 = not known
 }
 
-// Judge is for who reads from the first message on. It asks which messages are to be passed over.
+// Judge returns a Judge for reading from the first message. It reads the skip list.
 func (s Stream) Judge(ctx context.Context) (*Judge, error) {
 	skips, err := s.skips(ctx)
 	if err != nil {
@@ -41,14 +41,14 @@ func (s Stream) Judge(ctx context.Context) (*Judge, error) {
 	return s.judge(skips), nil
 }
 
-// JudgeEvents is a Judge of a lane's events that asks nobody, for who has the messages from elsewhere.
+// JudgeEvents returns a Judge of a lane's events without a skip list or a connection, for messages from another source.
 func JudgeEvents(log topology.Log, lane int) *Judge { return Events(nil, lane).In(log).judge(nil) }
 
 func (s Stream) judge(skips Skips) *Judge {
 	return &Judge{key: s.key, stream: s.name, parse: s.parse, skips: skips, from: s.sealedFrom, next: 1}
 }
 
-// Behind makes the judge go on behind a message that was read before, wherever that stands.
+// Behind makes the judge continue after a message that was read before, at any position.
 func (j *Judge) Behind(raw *Raw) {
 	from := j.from
 	if _, err := j.Read(raw); err != nil {
@@ -56,7 +56,7 @@ func (j *Judge) Behind(raw *Raw) {
 	}
 }
 
-// Single judges a message for itself, out of order. The judge is of a stream that is Settled, or sees no further than that.
+// Single judges one message, out of order. The stream should be Settled; otherwise it knows only what was read.
 func (j *Judge) Single(raw *Raw) (Message, error) {
 	from := j.from
 	j.next = 0
@@ -65,7 +65,7 @@ func (j *Judge) Single(raw *Raw) (Message, error) {
 	return m, err
 }
 
-// SealedFrom is the sequence of the first sealed message, as far as was read. 0 = there is none.
+// SealedFrom returns the sequence of the first sealed message, as far as was read. 0 = there is none.
 func (j *Judge) SealedFrom() uint64 { return j.from }
 
 // Read judges a message.
@@ -84,14 +84,14 @@ func (j *Judge) Read(raw *Raw) (Message, error) {
 	case err != nil, m.SealedFrom != 0:
 		return Message{}, fmt.Errorf("%w: message %d has format %s, in which all messages are sealed, and no valid seal", ErrForeign, raw.Sequence, raw.Header.Get(topology.HeaderFormat))
 	case j.next != 0 && m.Commands[0] != 0 && m.Rebase == 0 && m.Commands[0] != j.next:
-		// The fence lets nobody write behind a message he does not know, so this is nobody's step.
+		// The fence rejects a publish after a message that its owner does not know, so no owner wrote this one.
 		return Message{}, fmt.Errorf("%w: message %d covers commands from %d, the ones before it up to %d", ErrForeign, raw.Sequence, m.Commands[0], j.next-1)
 	}
 	j.next = m.Next()
 	return m, nil
 }
 
-// ours deals with a message that is sealed, or looks so to who cannot check it. What came of reading it is m and err.
+// ours handles a message that is sealed, or looks so to a reader without the key. m and err are the result of parsing it.
 func (j *Judge) ours(raw *Raw, m Message, err error) (Message, error) {
 	switch {
 	case errors.Is(err, ErrNewerFormat):
@@ -113,7 +113,7 @@ func (j *Judge) stop(raw *Raw, why error) error {
 	return &StopError{Stream: j.stream, Sequence: raw.Sequence, Hash: Hash(raw.Header, raw.Data), Err: why}
 }
 
-// PassOver replaces the list of messages to be passed over, for who read it again: see AwaitSkip.
+// PassOver replaces the skip list: see AwaitSkip.
 func (j *Judge) PassOver(skips Skips) { j.skips = skips }
 
 func (j *Judge) skipped(raw *Raw) bool {
@@ -121,7 +121,7 @@ func (j *Judge) skipped(raw *Raw) bool {
 	return len(hashes) > 0 && slices.Contains(hashes, Hash(raw.Header, raw.Data))
 }
 
-// Lookup is Get for a message that counts, out of order: what is foreign or to be passed over is an error.
+// Lookup is Get for a message that counts, out of order: a foreign or skipped one is an error.
 func (s Stream) Lookup(ctx context.Context, sequence uint64) (Raw, error) {
 	raw, err := s.Get(ctx, sequence)
 	if err != nil {
@@ -137,7 +137,7 @@ func (s Stream) Lookup(ctx context.Context, sequence uint64) (Raw, error) {
 	return raw, nil
 }
 
-// sealed says whether a message of the stream carries a valid seal.
+// sealed reports whether a message of the stream carries a valid seal.
 func (s Stream) sealed(raw *Raw) bool { return sealedBy(s.key, s.name, raw) }
 
 func sealedBy(key *seal.Key, stream string, raw *Raw) bool {
@@ -154,18 +154,18 @@ type Sealer struct {
 	stream string
 }
 
-// Sealer is the stream's, see In.
+// Sealer returns the stream's sealer, see In.
 func (s Stream) Sealer() Sealer { return Sealer{s.key, s.name} }
 
-// EventSealer is the one of a lane's events.
+// EventSealer returns the sealer of a lane's events.
 func EventSealer(log topology.Log, lane int) Sealer {
 	return Sealer{log.Seal, topology.EvtStream(lane)}
 }
 
-// Seals says whether it has a key.
+// Seals reports whether it has a key.
 func (s Sealer) Seals() bool { return s.key != nil }
 
-// Encode writes the headers of a message that is to get a sequence. Sealing began at from; 0 = it begins with this one.
+// Encode writes the headers of a message for a sequence. Sealing began at from; 0 = it begins with this one.
 func (s Sealer) Encode(h Header, from, sequence uint64, payload []byte) nats.Header {
 	if s.key == nil {
 		return h.Encode()

@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// Lines iterates over the lines of a payload, numbered from 0, without their newline and without copying. The last line
-// may lack its newline; empty lines are passed over but counted, so that a line's number is its place in the message.
+// Lines iterates over the lines of a payload, numbered from 0, without their newline and without copying. The last line may
+// lack its newline; empty lines are omitted but counted, so that a line's number is its index in the message.
 func Lines(payload []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		for n := 0; len(payload) > 0; n++ {

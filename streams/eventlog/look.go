@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// looks compare what a feed has queued with where its stream ends. They belong to Feed.run.
+// looks compare the newest queued message of a feed with the end of its stream. They are owned by Feed.run.
 type looks struct {
 	feed   *Feed
 	ctx    context.Context
@@ -16,12 +16,12 @@ type looks struct {
 	every  time.Duration // between looks while nothing is missing
 	done   chan look
 	asking bool
-	seen   uint64 // what had been queued last at the look before
+	seen   uint64 // the newest queued sequence at the look before
 	behind int    // looks in a row that found messages that were not delivered
 	wait   sync.WaitGroup
 }
 
-// look is a request for the end of the stream and its response: the feed had queued last, and the stream ended at
+// look is a request for the end of the stream and its response: the feed had queued up to last, and the stream ended at
 // bounds.Last after that.
 type look struct {
 	last   uint64
@@ -42,7 +42,7 @@ func (l *looks) end() {
 	l.wait.Wait()
 }
 
-// queued is what was queued last, and whether the consumer waits for room in the queue.
+// queued returns the newest queued sequence, and whether the consumer waits for room in the queue.
 func (l *looks) queued() (last uint64, full bool) {
 	l.feed.mu.Lock()
 	defer l.feed.mu.Unlock()
@@ -59,7 +59,7 @@ func (l *looks) schedule() {
 	l.timer.Reset(d)
 }
 
-// begin requests the end of the stream, beside run, if nothing was delivered since the look before.
+// begin requests the end of the stream, in a goroutine of its own, if nothing was delivered since the look before.
 func (l *looks) begin() {
 	last, full := l.queued()
 	quiet := last == l.seen && !full
@@ -94,7 +94,7 @@ func (l *looks) judge(found look) error {
 	l.behind++
 	l.schedule()
 	if l.behind < 2 {
-		return nil // it may be on its way
+		return nil // it may be in flight
 	}
 	return &lagError{delivered: last, bounds: found.bounds}
 }

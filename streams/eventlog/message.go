@@ -21,18 +21,18 @@ const TimeLayout = "2006-01-02T15:04:05.000000Z"
 
 var (
 	// ErrForeign is the kind of a message that scrip did not write: its seal or its headers are missing or wrong. Readers
-	// skip it and raise an alarm.
+	// ignore it and raise an alarm.
 	ErrForeign = errors.New("message without a valid seal or valid scrip headers")
 	// ErrNewerFormat is the kind of a message written by a newer scrip. It is never skipped: the reader stops.
 	ErrNewerFormat = errors.New("log format newer than this program")
 	// ErrUnreadable is the kind of a message that carries scrip's seal and that this program does not understand although
 	// it knows its format. It is never skipped either.
 	ErrUnreadable = errors.New("sealed message that this program does not understand")
-	// ErrSkipped is the kind of a message that an operator told all readers to pass over. It is an ErrForeign.
-	ErrSkipped = fmt.Errorf("%w, or to be passed over as an operator said", ErrForeign)
+	// ErrSkipped is the kind of a message in the skip list. It is an ErrForeign.
+	ErrSkipped = fmt.Errorf("%w, or in the skip list", ErrForeign)
 )
 
-// Position is a place in the log. The zero Position is before the first message.
+// Position is a position in the log. The zero Position is before the first message.
 type Position struct {
 	// Log is the log's UUID.
 	Log string `json:"log"`
@@ -44,7 +44,7 @@ type Position struct {
 	Digest string `json:"digest"`
 }
 
-// Header is what a step's message says about itself, apart from its lines.
+// Header is the content of a step's message, apart from its lines.
 type Header struct {
 	// Commands are the first and last command sequence covered. On a rebase that covers none they are (n, n-1).
 	Commands [2]uint64
@@ -54,9 +54,9 @@ type Header struct {
 	LaneTime time.Time
 	// Owner is the writer's nonce.
 	Owner string
-	// Rebase is the command sequence the lane goes on at, 0 for an ordinary step.
+	// Rebase is the command sequence the lane continues at, 0 for an ordinary step.
 	Rebase uint64
-	// Source, on reminder messages only, says which event line the message expands.
+	// Source, on reminder messages only, is the event line that the message expands.
 	Source Source
 	// SourceDigest, on reminder messages only, is the digest of the event message Source points into.
 	SourceDigest string
@@ -65,7 +65,7 @@ type Header struct {
 	SealedFrom uint64
 }
 
-// Source is where in the event stream a reminder message comes from.
+// Source is the position in the event stream that a reminder message comes from.
 type Source struct {
 	Sequence uint64 // of the event message
 	Line     int    // within it, from 1
@@ -84,18 +84,18 @@ type Message struct {
 	raw nats.Header
 }
 
-// Next is the first command sequence that the step after this one covers.
+// Next returns the first command sequence of the step after this one.
 func (m *Message) Next() uint64 { return m.Commands[1] + 1 }
 
-// Digest names the message's content, see Digest. It hashes the payload: ask for it at checkpoints, not per message.
+// Digest identifies the message's content, see Digest. It hashes the payload: call it at checkpoints, not per message.
 func (m *Message) Digest() string { return Digest(m.raw, m.Payload) }
 
-// Position is the place of this message in a log's lane.
+// Position returns the position of this message in a log's lane.
 func (m *Message) Position(log string, lane int) Position {
 	return Position{Log: log, Lane: lane, Sequence: m.Sequence, Digest: m.Digest()}
 }
 
-// Follows says whether next goes on where m ended: its commands are the ones right behind, or it is a rebase.
+// Follows reports whether next continues where m ended: its commands are the ones directly after, or it is a rebase.
 func (m *Message) Follows(next *Message) bool {
 	return next.Rebase != 0 || next.Commands[0] == m.Next()
 }
@@ -104,7 +104,7 @@ func (m *Message) Follows(next *Message) bool {
 // empty line "\r\n", and the payload. Headers that NATS adds are not part of it, so that it survives backup and restore.
 func Digest(h nats.Header, payload []byte) string { return Hash(h, payload)[:32] }
 
-// Hash is all of what Digest is the half of: 64 hex digits.
+// Hash is the whole of which Digest is the first half: 64 hex digits.
 func Hash(h nats.Header, payload []byte) string {
 	sum := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(h)) {
@@ -149,10 +149,10 @@ func (h Header) Encode() nats.Header {
 	return out
 }
 
-// FormatTime writes a time as headers hold it.
+// FormatTime writes a time in the form of headers.
 func FormatTime(t time.Time) string { return t.UTC().Format(TimeLayout) }
 
-// Parse reads a message of an event stream, whoever wrote it: a Judge says whether it counts. Errors are ErrForeign or
+// Parse reads a message of an event stream, of any author: a Judge decides whether it counts. Errors are ErrForeign or
 // ErrNewerFormat.
 func Parse(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Message, error) {
 	m, err := parseCommon(h, payload, sequence, stored)
@@ -167,7 +167,7 @@ func Parse(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Me
 		p.require(topology.HeaderRebase, m.Rebase > 0 && m.Rebase == m.Commands[0], "the first of "+topology.HeaderCommands)
 	}
 	covers := m.Commands[1] >= m.Commands[0]
-	// A rebase may cover nothing, and so does the step that sealing begins with.
+	// A rebase may cover nothing, and so may the step that begins sealing.
 	none := (m.Rebase != 0 || m.SealedFrom == sequence) && m.Next() == m.Commands[0]
 	p.require(topology.HeaderCommands, m.Commands[0] > 0 && (covers || none), "<first>-<last> with first ≤ last")
 	if covers || h.Get(topology.HeaderCommandTime) != "" {
@@ -192,7 +192,7 @@ func ParseReminder(h nats.Header, payload []byte, sequence uint64, stored time.T
 	return m, p.err
 }
 
-// parseCommon reads what all messages have. A newer format may look any way it likes.
+// parseCommon reads the headers of all messages. Those of a newer format may have any form.
 func parseCommon(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Message, error) {
 	p := headerParser{h: h, sequence: sequence}
 	format := p.number(topology.HeaderFormat)
@@ -204,7 +204,7 @@ func parseCommon(h nats.Header, payload []byte, sequence uint64, stored time.Tim
 	p.require(topology.HeaderOwner, m.Owner != "", "the writer's nonce")
 	if format > topology.FormatUnsealed {
 		m.SealedFrom = p.number(topology.HeaderSealedFrom)
-		p.require(topology.HeaderSealedFrom, m.SealedFrom > 0 && m.SealedFrom <= sequence, "a sequence not behind the message's own")
+		p.require(topology.HeaderSealedFrom, m.SealedFrom > 0 && m.SealedFrom <= sequence, "a sequence not above the message's own")
 	}
 	return m, p.err
 }
@@ -218,7 +218,7 @@ func isDigest(s string) bool {
 	return err == nil && len(b) == 16
 }
 
-// headerParser keeps the first complaint.
+// headerParser keeps the first error.
 type headerParser struct {
 	h        nats.Header
 	sequence uint64
@@ -264,7 +264,7 @@ func (p *headerParser) time(name string) time.Time {
 	return t
 }
 
-// parseNumber takes decimal digits only, without leading zeros.
+// parseNumber accepts decimal digits only, without leading zeros.
 func parseNumber(s string) (uint64, bool) {
 	n, err := strconv.ParseUint(s, 10, 64)
 	return n, err == nil && (s == "0" || s[0] != '0')

@@ -8,18 +8,18 @@ import (
 	"sync/atomic"
 )
 
-// readBatch is how many messages CatchUp hands over at most at once.
+// readBatch is how many messages CatchUp passes to its function at most at once.
 const readBatch = 256
 
-// Reader delivers the valid messages of an event or reminder stream, in order. Foreign messages are passed over, counted
-// and logged; a gap, a lost tail and a newer format are errors, and stay.
+// Reader delivers the valid messages of an event or reminder stream, in order. Foreign messages are ignored, counted and
+// logged; a gap, a lost tail and a newer format are errors, and stay.
 type Reader struct {
 	feed    *Feed
 	stream  Stream
 	log     *slog.Logger
 	judge   *Judge
 	raw     []Raw // taken from the feed, not yet parsed
-	held    []Raw // the message that the reader stopped at, and what was taken from the feed behind it
+	held    []Raw // the message that the reader stopped at, and those taken from the feed after it
 	seq     uint64
 	foreign uint64
 	alarmed *atomic.Uint64
@@ -29,15 +29,15 @@ type Reader struct {
 
 // ReaderOptions for Open.
 type ReaderOptions struct {
-	// Logger takes the alarm about foreign messages. Defaults to slog.Default.
+	// Logger gets the alarm about foreign messages. Defaults to slog.Default.
 	Logger *slog.Logger
-	// Alarmed is the newest foreign message that the alarm was raised about, for whoever reads the same stream again and
-	// again: each is reported once. Nil = every reader reports all it passes.
+	// Alarmed is the newest foreign message that the alarm was raised about, for programs that read the same stream again and
+	// again: each is reported once. Nil = every reader reports all.
 	Alarmed *atomic.Uint64
 }
 
-// Open starts reading behind a position, which is verified first (ErrLostTail, ErrDiverged, ErrTrimmed). The zero
-// Position with the log's UUID reads from the first message. Close the reader.
+// Open starts reading after a position, which is verified first (ErrLostTail, ErrDiverged, ErrTrimmed). The zero
+// Position with the log's UUID reads from the first message. The caller closes the reader.
 func (s Stream) Open(ctx context.Context, log string, after Position, opts ReaderOptions) (*Reader, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -72,8 +72,8 @@ func (r *Reader) Next(ctx context.Context) (Message, error) {
 	return one[0], nil
 }
 
-// NextBatch waits for a valid message, then appends to dst what has arrived, at most max messages. Messages before an
-// error are delivered before it.
+// NextBatch waits for a valid message, then appends to dst the messages that have arrived, at most max. Messages before an
+// error are returned before it.
 func (r *Reader) NextBatch(ctx context.Context, max int, dst []Message) ([]Message, error) {
 	for {
 		out, err := r.TryBatch(max, dst)
@@ -88,10 +88,10 @@ func (r *Reader) NextBatch(ctx context.Context, max int, dst []Message) ([]Messa
 	}
 }
 
-// Ready holds a token when TryBatch may give something or an error.
+// Ready holds a token when TryBatch may return messages or an error.
 func (r *Reader) Ready() <-chan struct{} { return r.feed.Ready() }
 
-// TryBatch appends to dst what has arrived, at most max messages, without waiting. It may add nothing and yet advance
+// TryBatch appends to dst the messages that have arrived, at most max, without waiting. It may append nothing and yet advance
 // Sequence, over foreign messages.
 func (r *Reader) TryBatch(max int, dst []Message) ([]Message, error) {
 	if r.err != nil {
@@ -111,7 +111,7 @@ func (r *Reader) TryBatch(max int, dst []Message) ([]Message, error) {
 		case err != nil:
 			r.err, r.held = err, append(slices.Clone(raw[i:]), r.held...)
 			if len(dst) > had {
-				err = nil // first what came before it
+				err = nil // first the messages before it
 				r.feed.token()
 			}
 			clear(r.raw)
@@ -125,21 +125,21 @@ func (r *Reader) TryBatch(max int, dst []Message) ([]Message, error) {
 	return dst, nil
 }
 
-// take is what Resume goes on with, then what has arrived.
+// take returns the messages that Resume continues with, then those that have arrived.
 func (r *Reader) take(max int) (raw []Raw, err error) {
 	if n := min(max, len(r.held)); n > 0 {
 		r.raw = append(r.raw[:0], r.held[:n]...)
 		if r.held = r.held[n:]; len(r.held) == 0 {
 			r.held = nil
 		}
-		r.feed.token() // what is left of it, or has arrived meanwhile
+		r.feed.token() // for the rest of them, or messages that have arrived meanwhile
 		return r.raw, nil
 	}
 	r.raw, err = r.feed.TryBatch(max, r.raw[:0])
 	return r.raw, err
 }
 
-// Resume lets a reader that a StopError ended go on, with the list that AwaitSkip returned. It belongs to the goroutine
+// Resume makes a reader that a StopError ended continue, with the list that AwaitSkip returned. It is called by the goroutine
 // that reads; after other errors it does nothing.
 func (r *Reader) Resume(skips Skips) {
 	var stop *StopError
@@ -151,7 +151,7 @@ func (r *Reader) Resume(skips Skips) {
 	r.feed.token()
 }
 
-// pass counts a message that is not read, and reports it once.
+// pass counts a message that is ignored, and reports it once.
 func (r *Reader) pass(raw *Raw, why error) {
 	r.foreign++
 	if raw.Sequence <= r.alarmed.Load() {
@@ -159,14 +159,14 @@ func (r *Reader) pass(raw *Raw, why error) {
 	}
 	r.alarmed.Store(raw.Sequence)
 	if errors.Is(why, ErrSkipped) {
-		r.log.Warn("message passed over, as an operator told all readers", "stream", r.stream.name, "sequence", raw.Sequence)
+		r.log.Warn("message in the skip list ignored", "stream", r.stream.name, "sequence", raw.Sequence)
 		return
 	}
 	r.alarms++
-	r.log.Error("message in the log that scrip did not write; passed over, find out who may publish there", "stream", r.stream.name, "sequence", raw.Sequence, "err", why)
+	r.log.Error("foreign message in the log ignored; find out which program may publish there", "stream", r.stream.name, "sequence", raw.Sequence, "err", why)
 }
 
-// CatchUp hands over, in batches, every valid message up to where the stream ends when it is called, and returns then.
+// CatchUp passes to f, in batches, every valid message up to the end of the stream at the time of the call, and returns.
 // The batch is reused: f must not keep the slice.
 func (r *Reader) CatchUp(ctx context.Context, f func([]Message) error) error {
 	bounds, err := r.stream.Bounds(ctx)
@@ -197,16 +197,16 @@ func (r *Reader) CatchUp(ctx context.Context, f func([]Message) error) error {
 	return nil
 }
 
-// Sequence is the last sequence passed, foreign messages included.
+// Sequence returns the last sequence read, foreign messages included.
 func (r *Reader) Sequence() uint64 { return r.seq }
 
-// Foreign is how many foreign messages were passed over.
+// Foreign returns how many foreign messages were ignored.
 func (r *Reader) Foreign() uint64 { return r.foreign }
 
-// Alarms is how many of them this reader reported.
+// Alarms returns how many of them this reader reported.
 func (r *Reader) Alarms() uint64 { return r.alarms }
 
-// SealedFrom is the sequence of the first sealed message, as far as was read. 0 = there is none.
+// SealedFrom returns the sequence of the first sealed message, as far as was read. 0 = there is none.
 func (r *Reader) SealedFrom() uint64 { return r.judge.SealedFrom() }
 
 // Behind is described at Feed.Behind.

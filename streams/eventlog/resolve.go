@@ -6,17 +6,17 @@ import (
 	"fmt"
 )
 
-// Outcome is what became of a publish.
+// Outcome is the result of a publish.
 type Outcome uint8
 
-// The outcomes of a publish whose answer did not come.
+// The outcomes of a publish without an answer.
 const (
-	// Landed: the very message stands where it was meant to.
+	// Landed: this very message is stored at the expected sequence.
 	Landed Outcome = iota + 1
-	// Unchanged: the stream still ends where the publish expected. The message may be on its way yet, so publish the
-	// same bytes with the same fence again: of the two, one can land.
+	// Unchanged: the stream still ends where the publish expected. The message may still be in flight, so publish the same
+	// bytes with the same fence again: of the two, only one can be stored.
 	Unchanged
-	// Lost: the stream went on without it, or ends earlier. The writer has lost the lane: drop state, reload.
+	// Lost: the stream continued without it, or ends earlier. The writer has lost the lane: drop state, reload.
 	Lost
 )
 
@@ -32,15 +32,15 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// Resolve finds out what became of an attempt. Whether the message in its place is the attempted one is decided by the
-// digest over all Scrip- headers and the payload: nonce, command range and bytes alike. A publish behind it that is
-// unresolved too is resolved after it, with the same call.
+// Resolve finds the result of an attempt. The digest over all Scrip- headers and the payload decides whether the stored
+// message is the attempted one: nonce, command range and bytes alike. A later publish that is unresolved too is resolved
+// after it, with the same call.
 //
-// An error means that the leader could not be asked; nothing is decided then.
+// An error means that the leader did not answer; there is no result then.
 func (s Stream) Resolve(ctx context.Context, attempt Attempt) (Outcome, error) {
 	bounds, err := s.Bounds(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("resolving a write behind %d: %w", attempt.Expected, err)
+		return 0, fmt.Errorf("resolving a write after %d: %w", attempt.Expected, err)
 	}
 	if bounds.Last <= attempt.Expected {
 		return attempt.Judge(bounds.Last, nil), nil
@@ -50,12 +50,12 @@ func (s Stream) Resolve(ctx context.Context, attempt Attempt) (Outcome, error) {
 	case errors.Is(err, ErrLostTail), errors.Is(err, ErrTrimmed), errors.Is(err, ErrHole):
 		return attempt.Judge(bounds.Last, nil), nil
 	case err != nil:
-		return 0, fmt.Errorf("resolving a write behind %d: %w", attempt.Expected, err)
+		return 0, fmt.Errorf("resolving a write after %d: %w", attempt.Expected, err)
 	}
 	return attempt.Judge(bounds.Last, &raw), nil
 }
 
-// Judge says what became of the attempt in a stream that ends at last. placed is the message right behind Expected; nil
+// Judge returns the result of the attempt in a stream that ends at last. placed is the message directly after Expected; nil
 // if there is none.
 func (a Attempt) Judge(last uint64, placed *Raw) Outcome {
 	switch {

@@ -13,24 +13,24 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Skips are the messages of the stream that readers are to pass over: sequences and hashes (see Hash).
+// Skips is the skip list of a stream: sequences and hashes (see Hash).
 type Skips map[uint64][]string
 
 const skipPrefix = "skip."
 
-// SkipKey is the key in the bucket of settings that tells every reader to pass over a message. Its value is for people.
+// SkipKey is the key of a skip list entry in the bucket of settings. Its value is for people.
 func SkipKey(stream string, sequence uint64, hash string) string {
 	return fmt.Sprintf("%s%s.%d.%s", skipPrefix, stream, sequence, hash)
 }
 
-// parseSkip reads what stands behind the stream in a key.
+// parseSkip parses the part of a key after the stream.
 func parseSkip(rest string) (sequence uint64, hash string, ok bool) {
 	number, hash, _ := strings.Cut(rest, ".")
 	sequence, ok = parseNumber(number)
 	return sequence, hash, ok && len(hash) == 64
 }
 
-// skips asks which messages are to be passed over. The keys say all.
+// skips reads the skip list. The keys are complete; values are not read.
 func (s Stream) skips(ctx context.Context) (Skips, error) {
 	type info struct {
 		topology.Answer
@@ -47,7 +47,7 @@ func (s Stream) skips(ctx context.Context) (Skips, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking which messages of stream %s are to be passed over: %w", s.name, err)
+		return nil, fmt.Errorf("reading the skip list of stream %s: %w", s.name, err)
 	}
 	var skips Skips
 	for subject := range answer.State.Subjects {
@@ -63,14 +63,14 @@ func (s Stream) skips(ctx context.Context) (Skips, error) {
 	return skips, nil
 }
 
-// skipLook is how many messages behind an unsealed one are looked at for one that follows it.
+// skipLook is how many messages after an unsealed one are searched for one that follows it.
 const skipLook = 1000
 
-// CheckSkip says whether readers may be told to pass over a message, and its hash. listed says that they are told already.
-// What is sealed and can be read is not passed over, nor what the log goes on behind; the stream must have the key.
+// CheckSkip checks whether a message may be added to the skip list, and returns its hash. listed is true if it is there
+// already. A sealed message that can be read may not be skipped, nor one that the log continues; the stream must have the key.
 func (s Stream) CheckSkip(ctx context.Context, sequence uint64) (hash string, listed bool, err error) {
 	if s.key == nil {
-		return "", false, errors.New("a message can be passed over only by a server that has the code key: without it nobody can say whose it is")
+		return "", false, errors.New("only a server that has the code key can skip a message: without it seals cannot be checked")
 	}
 	if s, err = s.Settled(ctx); err != nil {
 		return "", false, err
@@ -104,16 +104,16 @@ func (s Stream) CheckSkip(ctx context.Context, sequence uint64) (hash string, li
 			return "", false, err
 		}
 		if next, err := j.Single(&raw); err == nil && next.Commands[0] == m.Next() {
-			return "", false, fmt.Errorf("message %d of stream %s can be read, and message %d goes on where it ends: it stays", sequence, s.name, seq)
+			return "", false, fmt.Errorf("message %d of stream %s can be read, and message %d continues where it ends: it stays", sequence, s.name, seq)
 		}
 	}
 	return hash, false, nil
 }
 
-// skipPoll is how often AwaitSkip looks. Tests look more often.
+// skipPoll is how often AwaitSkip reads the list. Tests use a shorter time.
 var skipPoll = 3 * time.Second
 
-// StopError is what a reader cannot read on behind: ErrNewerFormat or ErrUnreadable, and the message that it is about.
+// StopError is the error of a reader that cannot continue: ErrNewerFormat or ErrUnreadable, and the message that caused it.
 type StopError struct {
 	Stream   string
 	Sequence uint64
@@ -125,9 +125,9 @@ func (e *StopError) Error() string { return e.Err.Error() }
 
 func (e *StopError) Unwrap() error { return e.Err }
 
-// AwaitSkip returns when the message that stopped a reader is to be passed over, with the list that says so, or when ctx
-// ends, with its error. It asks every 3 s, also while NATS is away. cause is or wraps a StopError; for another error it
-// returns after 3 s with what the list is then.
+// AwaitSkip returns when the message that stopped a reader is in the skip list, with that list, or when ctx ends, with its
+// error. It reads the list every 3 s, also while NATS is unreachable. cause is or wraps a StopError; for another error it
+// returns after 3 s with the list as it is then.
 func (s Stream) AwaitSkip(ctx context.Context, cause error) (Skips, error) {
 	var stop *StopError
 	known := errors.As(cause, &stop)

@@ -14,30 +14,30 @@ import (
 )
 
 var (
-	// ErrLostTail: the stream ends before the place asked for. Messages were lost, or an older copy was restored.
+	// ErrLostTail: the stream ends before the requested position. Messages were lost, or an older copy was restored.
 	ErrLostTail = errors.New("the stream ends before this position")
-	// ErrDiverged: another message stands at the place asked for, or the position is of another log.
+	// ErrDiverged: another message is stored at the requested position, or the position is of another log.
 	ErrDiverged = errors.New("the stream holds another message at this position")
-	// ErrTrimmed: the stream begins after the place asked for.
+	// ErrTrimmed: the stream begins after the requested position.
 	ErrTrimmed = errors.New("the stream begins after this position")
-	// ErrHole: the message is within the stream and not there, which nothing that scrip does can bring about.
+	// ErrHole: the message is missing within the stream, which no operation of scrip can cause.
 	ErrHole = errors.New("the message is missing from the stream")
 )
 
-// readFor is how long a read asks a server that does not answer, unless the context ends earlier: longer than nats-server
-// takes to elect a leader (4 to 9 s).
+// readFor bounds a read from a server that does not answer, unless the context ends earlier: longer than nats-server takes
+// to elect a leader (4 to 9 s).
 const readFor = 12 * time.Second
 
-// Stream is one stream of a lane. It is a value; it holds nothing open.
+// Stream is one stream of a lane. It is a value without resources.
 type Stream struct {
 	js      jetstream.JetStream
 	name    string
 	subject string // the one its writer publishes to; empty for commands
 	parse   parser
-	log     string    // UUID, where it is known
+	log     string    // UUID, if known
 	key     *seal.Key // nil = this reader cannot check seals
-	// sealedFrom is where sealing began, as far as it is known before anything was read; 0 = it may not have begun, and
-	// with settled it has not.
+	// sealedFrom is where sealing began, as far as it is known before anything was read; 0 = it may not have begun, or, if
+	// settled, it has not.
 	sealedFrom uint64
 	settled    bool
 }
@@ -45,24 +45,24 @@ type Stream struct {
 // parser is Parse or ParseReminder.
 type parser func(h nats.Header, payload []byte, sequence uint64, stored time.Time) (Message, error)
 
-// Events is a lane's event stream.
+// Events returns a lane's event stream.
 func Events(js jetstream.JetStream, lane int) Stream {
 	return Stream{js: js, name: topology.EvtStream(lane), subject: topology.Evt(lane), parse: Parse}
 }
 
-// Reminders is a lane's stream of fired reminders.
+// Reminders returns a lane's stream of fired reminders.
 func Reminders(js jetstream.JetStream, lane int) Stream {
 	return Stream{js: js, name: topology.RmdStream(lane), subject: topology.Rmd(lane), parse: ParseReminder}
 }
 
-// Commands is a lane's command stream. It has many writers and no message format of its own: only Name, Bounds, Get
-// and OpenFeed make sense on it.
+// Commands returns a lane's command stream. It has many writers and no message format of its own: only Name, Bounds, Get
+// and OpenFeed apply to it.
 func Commands(js jetstream.JetStream, lane int) Stream {
 	return Stream{js: js, name: topology.CmdStream(lane)}
 }
 
-// In is the stream as a part of a log: with the key to its seals, if the log has one, and with what is known of where
-// sealing began. Without it the stream is read as by somebody who knows nothing but the messages.
+// In returns the stream as part of a log: with the key to its seals, if the log has one, and with what is known of where
+// sealing began. Without In a reader knows nothing but the messages.
 func (s Stream) In(log topology.Log) Stream {
 	s.log, s.key = log.UUID, log.Seal
 	if log.Format > topology.FormatUnsealed {
@@ -71,7 +71,7 @@ func (s Stream) In(log topology.Log) Stream {
 	return s
 }
 
-// Name is the stream's name.
+// Name returns the stream's name.
 func (s Stream) Name() string { return s.name }
 
 // Raw is a message as the stream holds it.
@@ -84,13 +84,13 @@ type Bounds struct {
 	Bytes       uint64
 	MaxBytes    int64 // -1 = unlimited
 	// Replicated: the stream has more than one copy. A leader that was cut off may then answer for up to 10 s without
-	// knowing of its successor; on one copy an answer is the truth.
+	// knowing of its successor; on one copy an answer is always valid.
 	Replicated bool
 	Leader     string // name of the node that leads the stream; "" without a cluster
 }
 
 // Bounds reads them from the stream's leader. While there is none, each replica answers from its own copy, which may lag:
-// those answers are passed over. Fails after 12 s without an answer, [topology.Transient] is true then.
+// those answers are ignored. Fails after 12 s without an answer, [topology.Transient] is true then.
 func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
 	type info struct {
 		topology.Answer
@@ -112,7 +112,7 @@ func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
 	defer cancel()
 	answer, err := topology.Ask[info](ctx, s.js, "STREAM.INFO."+s.name, nil)
 	if err != nil {
-		return Bounds{}, fmt.Errorf("asking where stream %s ends: %w", s.name, err)
+		return Bounds{}, fmt.Errorf("reading where stream %s ends: %w", s.name, err)
 	}
 	return Bounds{
 		First: answer.State.First, Last: answer.State.Last,
@@ -121,8 +121,8 @@ func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
 	}, nil
 }
 
-// Get reads one message from the stream's leader (a direct get may come from a replica that lags, and decisions hang on
-// this one). Errors: ErrLostTail, ErrTrimmed, ErrHole.
+// Get reads one message from the stream's leader (a direct get may be answered by a replica that lags, and decisions depend
+// on this one). Errors: ErrLostTail, ErrTrimmed, ErrHole.
 func (s Stream) Get(ctx context.Context, sequence uint64) (Raw, error) {
 	raw, err := s.get(ctx, sequence)
 	var api *jetstream.APIError
@@ -154,14 +154,14 @@ func (s Stream) get(ctx context.Context, sequence uint64) (Raw, error) {
 	return raw, nil
 }
 
-// Verify says whether a recorded position is still a place in this log. The zero sequence always is, in its own log.
-// Errors: ErrLostTail, ErrDiverged, ErrTrimmed, ErrHole: whatever was recorded with the position is of no use then.
+// Verify checks that a recorded position is still valid in this log. Sequence zero always is, in its own log. Errors:
+// ErrLostTail, ErrDiverged, ErrTrimmed, ErrHole: what was recorded with the position is of no use then.
 func (s Stream) Verify(ctx context.Context, log string, pos Position) error {
 	_, err := s.verify(ctx, log, pos)
 	return err
 }
 
-// verify is Verify, and returns the message there.
+// verify is Verify, and returns the message at the position.
 func (s Stream) verify(ctx context.Context, log string, pos Position) (Raw, error) {
 	if pos.Log != log {
 		return Raw{}, fmt.Errorf("position %d of log %s, this is log %s: %w", pos.Sequence, pos.Log, log, ErrDiverged)

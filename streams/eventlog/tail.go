@@ -8,22 +8,22 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// sealLook is how many messages before an unsealed one are looked at for a sealed one, which would make it foreign, where
-// a wrong answer does no harm.
+// sealLook is how many messages before an unsealed one are searched for a sealed one, which would make it foreign, where a
+// wrong answer does no harm.
 const sealLook = 64
 
 // sealNear is how many messages at the end are searched first.
 const sealNear = 1000
 
-// Tail is how a stream ends.
+// Tail is the end of a stream.
 type Tail struct {
-	// Last is the sequence of the last message, valid or not, 0 if none: what the next Publish must expect.
+	// Last is the sequence of the last message, valid or not, 0 if none: the next Publish must expect it.
 	Last uint64
 	// Message is the last valid message; nil if there is none.
 	Message *Message
 	// Foreign are the sequences after Message (after 0, if none) that hold no valid message. Raise an alarm.
 	Foreign []uint64
-	// Unread are the messages after Message that are ours and that this program does not understand. TailAt only.
+	// Unread are the messages after Message that are scrip's and that this program does not understand. TailAt only.
 	Unread []Unread
 
 	unread error // of the first of them
@@ -36,11 +36,11 @@ type Unread struct {
 	Why      string `json:"why"`
 }
 
-// Tail reads the end of the stream from its leader, walking back over messages that scrip did not write. A message of ours
-// that this program does not understand ends the walk with ErrNewerFormat or ErrUnreadable.
+// Tail reads the end of the stream from its leader, backwards over foreign messages. A message of scrip's that this program
+// does not understand ends it with ErrNewerFormat or ErrUnreadable.
 //
-// Where it is not known whether sealing has begun, an unsealed message counts as ours if none of the 64 before it is
-// sealed. Who decides by the answer calls Settled first.
+// While it is not known whether sealing has begun, an unsealed message counts as scrip's if none of the 64 before it is
+// sealed. A caller that decides by the answer calls Settled first.
 func (s Stream) Tail(ctx context.Context) (Tail, error) {
 	bounds, err := s.Bounds(ctx)
 	if err != nil {
@@ -56,8 +56,8 @@ func (s Stream) Tail(ctx context.Context) (Tail, error) {
 	return tail, nil
 }
 
-// TailAt is the tail of the stream as it was when it ended at last. What this program does not understand is listed, and is
-// no error.
+// TailAt returns the tail of the stream at the time when it ended at last. Messages that this program does not understand are
+// listed, and are no error.
 func (s Stream) TailAt(ctx context.Context, last uint64) (Tail, error) {
 	j, err := s.Judge(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s Stream) TailAt(ctx context.Context, last uint64) (Tail, error) {
 		case errors.Is(err, ErrForeign):
 			tail.Foreign = append(tail.Foreign, seq)
 		case errors.Is(err, ErrNewerFormat), errors.Is(err, ErrUnreadable):
-			if unsealed != nil { // sealed, and so what stands behind it is not ours
+			if unsealed != nil { // sealed, and so the unsealed ones after it are foreign
 				tail.Foreign = append(tail.Foreign, between(unsealed.Sequence, seq)...)
 				unsealed = nil
 			}
@@ -106,7 +106,7 @@ func (s Stream) TailAt(ctx context.Context, last uint64) (Tail, error) {
 	return tail, nil
 }
 
-// between are the sequences from one down to another, which is left out.
+// between returns the sequences from one down to another, which is excluded.
 func between(from, to uint64) (all []uint64) {
 	for seq := from; seq > to; seq-- {
 		all = append(all, seq)
@@ -114,8 +114,8 @@ func between(from, to uint64) (all []uint64) {
 	return all
 }
 
-// Settled is the stream with where sealing began found out, from a sealed message near its end. Where there is none the
-// headers of all messages are read: once in the life of a log, before it is sealed, or where somebody floods it.
+// Settled returns the stream with the start of sealing, which it reads from a sealed message near the end. If there is none
+// it reads the headers of all messages: once in the life of a log, before it is sealed, or when another program floods it.
 func (s Stream) Settled(ctx context.Context) (Stream, error) {
 	if s.settled {
 		return s, nil
@@ -142,10 +142,10 @@ func (s Stream) Settled(ctx context.Context) (Stream, error) {
 	return s, nil
 }
 
-// SealedFrom is where sealing began, 0 = it did not, as far as it is known: see Settled.
+// SealedFrom returns where sealing began, 0 = it did not, as far as it is known: see Settled.
 func (s Stream) SealedFrom() uint64 { return s.sealedFrom }
 
-// sealedAt is where sealing began by what a message says, 0 if it is not sealed.
+// sealedAt returns where sealing began according to a message, 0 if it is not sealed.
 func (s Stream) sealedAt(ctx context.Context, sequence uint64) (uint64, error) {
 	raw, err := s.Get(ctx, sequence)
 	if errors.Is(err, ErrHole) {
@@ -161,20 +161,20 @@ func (s Stream) sealedAt(ctx context.Context, sequence uint64) (uint64, error) {
 	return from, nil
 }
 
-// firstSeal reads the headers of the messages behind one, up to another, until one is sealed.
+// firstSeal reads the headers of the messages after one, up to another, until one is sealed.
 func (s Stream) firstSeal(ctx context.Context, after, last uint64) (uint64, error) {
 	if after == last {
 		return 0, nil
 	}
 	f, err := s.openFeed(ctx, after, nil, true)
 	if err != nil {
-		return 0, fmt.Errorf("looking where sealing begins: %w", err)
+		return 0, fmt.Errorf("finding where sealing begins: %w", err)
 	}
 	defer f.Close()
 	var batch []Raw
 	for seq := after; seq < last; {
 		if batch, err = f.NextBatch(ctx, feedMessages, batch[:0]); err != nil {
-			return 0, fmt.Errorf("looking where sealing begins: %w", err)
+			return 0, fmt.Errorf("finding where sealing begins: %w", err)
 		}
 		for i := range batch {
 			seq = batch[i].Sequence

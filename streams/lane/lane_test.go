@@ -303,7 +303,7 @@ func TestAForeignMessageIsReportedOnce(t *testing.T) {
 			t.Fatalf("claim behind a foreign message: %+v", out)
 		}
 	}
-	if n := strings.Count(log.String(), "scrip did not write"); n != rounds {
+	if n := strings.Count(log.String(), "foreign message in the log"); n != rounds {
 		t.Errorf("%d foreign messages were reported %d times", rounds, n)
 	}
 }
