@@ -7,15 +7,15 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 )
 
-// maxAhead is how far a command's timestamp may lie ahead of our own clock before the lane waits rather than expire the
-// future. It is read whenever it is needed, so that a lane that waits goes on as soon as operators raise it.
+// maxAhead is how far a command's timestamp may be ahead of the machine's clock before the lane waits instead of expiring
+// coupons too early. It is read at each use, so that a waiting lane continues as soon as an operator raises it.
 func (o *owner) maxAhead() time.Duration {
 	settings, _ := o.opt.Config.Current()
 	return settings.ClockTolerance
 }
 
-// suspiciousGap is how far back the last event of a lane that is taken may lie before that is reported. A process that
-// starts cannot know whether the lane was idle for so long or the machine's clock is wrong; people can.
+// suspiciousGap is the age of the last event beyond which a takeover reports it. A process that starts cannot distinguish
+// a lane that was idle from a machine clock that is wrong; an operator can.
 const suspiciousGap = time.Hour
 
 // reportGap compares the time of the lane's last event with the machine's clock.
@@ -28,29 +28,29 @@ func (o *owner) reportGap(ctx context.Context) {
 	o.opt.Metrics.gap.WithLabelValues(o.lane.label).Set(gap.Seconds())
 	switch {
 	case gap > suspiciousGap:
-		o.opt.Logger.WarnContext(ctx, "the lane's last event lies far back; unless nothing was asked of it for so long, the clock of this machine or of NATS is ahead, and what falls due until then expires now", "last", last.Time(), "gap", gap.Round(time.Second))
+		o.opt.Logger.WarnContext(ctx, "the lane's last event is long ago; if the lane was not idle for so long, the clock of this machine or of NATS is ahead, and everything due until then expires now", "last", last.Time(), "gap", gap.Round(time.Second))
 	case gap < -o.maxAhead():
-		o.opt.Logger.ErrorContext(ctx, "the lane's last event lies in the future; its time stands still until the clocks have come there. Check the clocks of this machine and of the NATS servers", "last", last.Time(), "ahead", -gap.Round(time.Second))
+		o.opt.Logger.ErrorContext(ctx, "the lane's last event is in the future; lane time does not advance until the clocks have reached it. Check the clocks of this machine and of the NATS servers", "last", last.Time(), "ahead", -gap.Round(time.Second))
 	}
 }
 
 const (
-	// holdPoll is how often the clock is looked at again while the first message is held: clocks are set, and operators
-	// change the tolerance.
+	// holdPoll is how often the clock is checked while the first message is held back: the clock may be corrected, and
+	// operators may change the tolerance.
 	holdPoll = 250 * time.Millisecond
-	// holdAlarm is how often a hold that goes on is logged.
+	// holdAlarm is the interval of log messages while a message is held back.
 	holdAlarm = 10 * time.Second
 )
 
-// heldBack is the first message not decided yet being held back, with all behind it. Steps decided before it are written and
-// answered, queries too; only time does not go on.
+// heldBack is the state of a first undecided message that is held back, with all messages after it. Steps decided before it
+// are written and answered, queries too; only lane time does not advance.
 type heldBack struct {
-	reason string // empty: nothing is held
+	reason string // empty: nothing is held back
 	logged time.Time
-	until  *time.Timer // when to look again
+	until  *time.Timer // next check
 }
 
-// timer is ready when to look again; nil while nothing is held.
+// timer is ready at the next check; nil while nothing is held back.
 func (h *heldBack) timer() <-chan time.Time {
 	if h.reason == "" {
 		return nil
@@ -58,7 +58,7 @@ func (h *heldBack) timer() <-chan time.Time {
 	return h.until.C
 }
 
-// early says whether a command comes from the future, and holds the lane for as long as it does.
+// early reports whether a command is stamped in the future, and holds the lane back while it is.
 func (o *owner) early(ctx context.Context, c *protocol.Command) bool {
 	now := o.opt.Now()
 	wait := c.Early(now, o.maxAhead())
@@ -71,8 +71,8 @@ func (o *owner) early(ctx context.Context, c *protocol.Command) bool {
 	return true
 }
 
-// keep holds the lane, for a reason that people are alarmed with when it begins and every ten seconds, and looks again
-// after wait or sooner.
+// keep holds the lane back. It logs the reason at the beginning and every ten seconds, and schedules the next check after
+// wait or sooner.
 func (o *owner) keep(ctx context.Context, reason string, wait time.Duration) {
 	h := &o.hold
 	if h.reason == "" {
@@ -90,7 +90,7 @@ func (o *owner) keep(ctx context.Context, reason string, wait time.Duration) {
 	}
 }
 
-// release ends the hold, if there is one.
+// release ends the wait, if there is one.
 func (o *owner) release(ctx context.Context) {
 	if o.hold.reason == "" {
 		return
@@ -98,6 +98,6 @@ func (o *owner) release(ctx context.Context) {
 	o.hold.until.Stop()
 	o.hold.reason = ""
 	o.opt.Metrics.waiting.WithLabelValues(o.lane.label).Set(0)
-	o.opt.Logger.InfoContext(ctx, "the lane does not wait any more")
+	o.opt.Logger.InfoContext(ctx, "the lane continues")
 	o.report(StateOwner)
 }

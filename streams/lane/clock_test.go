@@ -75,7 +75,7 @@ func TestAGapAtTheStartIsReported(t *testing.T) {
 	for _, tc := range []struct {
 		ahead time.Duration
 		want  string
-	}{{26 * time.Hour, "lies far back"}, {-26 * time.Hour, "lies in the future"}, {0, ""}} {
+	}{{26 * time.Hour, "is long ago"}, {-26 * time.Hour, "is in the future"}, {0, ""}} {
 		var logged streamtest.Buffer
 		metrics := prometheus.NewRegistry()
 		o := r.options()
@@ -84,7 +84,7 @@ func TestAGapAtTheStartIsReported(t *testing.T) {
 		o.Now = func() time.Time { return time.Now().Add(tc.ahead) }
 		run := r.up(r.start(o))
 		streamtest.Eventually(t, "it is reported", func() bool { return strings.Contains(logged.String(), "lane taken") })
-		for _, text := range []string{"lies far back", "lies in the future"} {
+		for _, text := range []string{"is long ago", "is in the future"} {
 			if got := strings.Contains(logged.String(), text); got != (text == tc.want) {
 				t.Errorf("%s ahead: %q is logged: %v\n%s", tc.ahead, text, got, logged.String())
 			}

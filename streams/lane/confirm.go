@@ -8,32 +8,32 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// How an owner knows that it still is one. Tests wait less long.
+// How an owner checks that it still is the owner. Tests use shorter times.
 var (
-	// confirmEvery is how long after the last proof that no other owner has written the event stream is asked.
+	// confirmEvery is the time after the last proof of ownership when the end of the event stream is requested.
 	confirmEvery = 5 * time.Second
 	// queriesFor is how long after the last proof queries are answered. A leader that was cut off together with this owner
-	// can vouch for it for 10 s more; so what an owner that was replaced answers is at most 25 s old.
+	// can confirm it for 10 s more; so an answer of an owner that was replaced is at most 25 s old.
 	queriesFor = 15 * time.Second
 )
 
-// confirmation is what is known of other owners: nothing has been written by any up to since. Each step that is
-// acknowledged proves that, by its fence; a lane without steps asks.
+// confirmation is the last proof of ownership: no other owner had written by since. Each acknowledged step proves that, by
+// its fence; a lane without steps requests the end of its event stream.
 type confirmation struct {
 	since time.Time // by our monotonic clock
-	asked time.Time // zero = no question is under way
+	asked time.Time // start of the request in flight; zero = none
 	told  chan confirmed
 }
 
-// confirmed is the answer to a question that was asked when the event stream was thought to end at fence.
+// confirmed is the reply to a request that was sent when the event stream was expected to end at fence.
 type confirmed struct {
 	fence  uint64
 	bounds eventlog.Bounds
 	err    error
 }
 
-// considerConfirming asks where the event stream ends if nothing else has proved lately that it ends here. It does so
-// beside the loop: a server that does not answer must not hold it.
+// considerConfirming requests the end of the event stream if no step has proved ownership lately. It does so in a goroutine
+// of its own: a server that does not answer must not block the loop.
 func (o *owner) considerConfirming(ctx context.Context) {
 	now := time.Now()
 	if !o.confirmation.asked.IsZero() || o.flying != nil || now.Sub(o.confirmation.since) < confirmEvery {
@@ -47,22 +47,22 @@ func (o *owner) considerConfirming(ctx context.Context) {
 	}()
 }
 
-// confirm takes the answer in. An event stream that went on without this owner is another's: errLost. Without it an
-// owner that was replaced while it was stopped, and has no command to decide, would go on answering queries.
+// confirm handles the reply. An event stream that continued without this owner belongs to another one: errLost. Without
+// this check an owner that was replaced while it was stopped, and has no command to decide, would keep answering queries.
 func (o *owner) confirm(c confirmed) error {
 	asked := o.confirmation.asked
 	o.confirmation.asked = time.Time{}
 	switch {
 	case c.err != nil || c.fence != o.Sequence() || o.flying != nil:
-		return nil // not known, or steps say it since
+		return nil // not known, or steps prove it meanwhile
 	case c.bounds.Last > c.fence:
-		return fmt.Errorf("%w: the event stream goes on to %d, behind our last step %d", errLost, c.bounds.Last, c.fence)
+		return fmt.Errorf("%w: the event stream continues to %d, after our last step %d", errLost, c.bounds.Last, c.fence)
 	case c.bounds.Last == c.fence:
 		o.confirmation.since = asked
 	}
 	return nil
 }
 
-// mayAnswer says whether queries may be answered: not by an owner that may have been replaced without knowing. Whoever
-// asks such a one gets no answer from it, and asks again.
+// mayAnswer reports whether queries may be answered. An owner that may have been replaced does not answer; the client then
+// retries.
 func (o *owner) mayAnswer() bool { return time.Since(o.confirmation.since) < queriesFor }

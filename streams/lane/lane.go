@@ -21,18 +21,18 @@ import (
 // Lane runs one lane of the log while this process holds its lease.
 type Lane struct {
 	opt    Options
-	label  string // the lane's number as metrics label
+	label  string // the lane's number as a metrics label
 	status atomic.Pointer[Status]
 
 	answered atomic.Uint64
 	alarmed  atomic.Uint64 // newest foreign message of the event stream that was reported
-	asked    atomic.Int64  // Unix time in ns of the last command message of people; 0 = none
+	asked    atomic.Int64  // Unix time in ns of the last command message not from a scheduler; 0 = none
 }
 
-// Answered is how many command lines this process has answered for the lane, to see how busy it is.
+// Answered returns how many command lines this process has answered for the lane: a measure of its load.
 func (l *Lane) Answered() uint64 { return l.answered.Load() }
 
-// Asked is when this process last took in commands of people for the lane, zero = never. Those of schedulers do not count.
+// Asked returns when this process last read a command of a client for the lane, zero = never. Those of schedulers do not count.
 func (l *Lane) Asked() time.Time {
 	if ns := l.asked.Load(); ns != 0 {
 		return time.Unix(0, ns)
@@ -40,42 +40,41 @@ func (l *Lane) Asked() time.Time {
 	return time.Time{}
 }
 
-// New returns the lane; Run makes it work.
+// New returns the lane; Run runs it.
 func New(o Options) *Lane {
 	l := &Lane{opt: o.withDefaults(), label: strconv.Itoa(o.Lane)}
 	l.report(func(s *Status) { s.State = StateIdle })
 	return l
 }
 
-// ErrStopped is the kind of every error after which the lane must not go on by itself, because the log contradicts
-// itself: going on would lose or double what was promised. The text says what an operator can do. It is a state of the
-// log, not of the process: Run again later, and the lane goes on once the log agrees with itself again.
+// ErrStopped is the kind of every error after which the lane must not continue by itself, because the log contradicts
+// itself: to continue would lose or repeat acknowledged commands. The text names what an operator can do. It is a state of
+// the log, not of the process: Run again later, and the lane continues once the contradiction is resolved.
 var ErrStopped = protocol.ErrStopped
 
-// errLost says that another owner writes this lane: what was decided here is void and nothing of it was answered.
+// errLost: another owner writes this lane. The decisions made here are invalid and none was answered.
 var errLost = errors.New("another owner writes this lane")
 
-// errDoubtful is the kind of an ErrStopped that reading the log once more, from the start, has not confirmed yet.
+// errDoubtful is the kind of an ErrStopped that a second read of the log, from the start, has not confirmed yet.
 var errDoubtful = errors.New("not confirmed yet")
 
 const (
-	// doubts is how often a lane is taken again because of an errDoubtful before it is believed, within doubtsWithin.
+	// doubts is how often a lane is loaded again because of an errDoubtful, within doubtsWithin, before it stops.
 	doubts       = 2
 	doubtsWithin = time.Minute
 	doubtPause   = 250 * time.Millisecond
-	// awayPause is the pause before a lane is taken again whose log could not be reached. Each request of a taking waits
-	// for longer than an election before it gives up.
+	// awayPause is the pause before a lane whose log was unreachable is loaded again. Each request of a load waits for
+	// longer than an election.
 	awayPause = 500 * time.Millisecond
 )
 
-// Run takes the lane, decides until ctx ends, and returns nil then. When another owner turns out to write the lane, its
-// state is dropped, loaded again and the lane competed for again, unless Options.Contested forbids it: each taking has a
-// new nonce. It returns an error of
-// kind [ErrStopped] when the log contradicts itself at every look, any other error when the log cannot be read or written
-// at all. Where it could only not be reached now, Run tries again.
+// Run loads the lane, decides until ctx ends, and then returns nil. When another owner writes the lane, its state is
+// dropped and loaded again, unless Options.Contested forbids it: each term has a new nonce. It returns an error of kind
+// [ErrStopped] when every check finds that the log contradicts itself, and any other error when the log cannot be read or
+// written at all. Where the log is only unreachable, Run retries.
 //
-// A fence that is lost again and again while the lease stays ours has another cause than an owner: somebody publishes on
-// the event stream. Loading the lane each time would cost more than it brings, so it pauses (see losses).
+// A fence that is lost again and again while this process keeps the lease has another cause than an owner: some program
+// publishes on the event stream. To load the lane each time would cost too much, so it pauses (see losses).
 func (l *Lane) Run(ctx context.Context) error {
 	var recent losses
 	doubted, since := 0, time.Time{}
@@ -91,9 +90,9 @@ func (l *Lane) Run(ctx context.Context) error {
 			l.opt.Logger.WarnContext(ctx, "lane lost to another owner; loading it again", "in", pause, "err", err)
 			if pause > 0 {
 				l.report(func(s *Status) {
-					*s = Status{State: StateLoading, Error: "the event stream was written by others several times in " + lostWithin.String() + "; find out who publishes there"}
+					*s = Status{State: StateLoading, Error: "other programs wrote the event stream several times in " + lostWithin.String() + "; find out which one publishes there"}
 				})
-				_ = topology.Pause(ctx, pause) // ended by ctx: the next taking notices
+				_ = topology.Pause(ctx, pause) // ended by ctx: the next load returns
 			}
 			if err := l.contested(ctx); err != nil {
 				l.report(func(s *Status) { *s = Status{State: StateIdle} })
@@ -111,8 +110,8 @@ func (l *Lane) Run(ctx context.Context) error {
 			}
 		}
 		if !errors.Is(err, ErrStopped) && topology.Transient(err) {
-			// Nobody else would be better off. What was read of the log so far is read again, a snapshot included.
-			l.opt.Logger.WarnContext(ctx, "log not read; trying again", "err", err)
+			// Another server could not do better. What was read of the log so far is read again, a snapshot included.
+			l.opt.Logger.WarnContext(ctx, "log not read; retrying", "err", err)
 			l.report(func(s *Status) {
 				if s.State != StateStopped {
 					*s = Status{State: StateLoading, Error: err.Error()}
@@ -129,8 +128,8 @@ func (l *Lane) Run(ctx context.Context) error {
 	}
 }
 
-// contested asks whether the lane is still ours to take. Two owners that both load it again after each fence loss would
-// fence each other out for ever.
+// contested checks whether the lane is still this process's to take. Two owners that both load it again after each fence
+// loss would fence each other out for ever.
 func (l *Lane) contested(ctx context.Context) error {
 	if l.opt.Contested == nil {
 		return nil
@@ -138,7 +137,7 @@ func (l *Lane) contested(ctx context.Context) error {
 	if err := l.opt.Contested(ctx); ctx.Err() == nil {
 		return err
 	}
-	return nil // the next taking notices
+	return nil // the next load returns
 }
 
 const (
@@ -146,10 +145,10 @@ const (
 	lostPause  = time.Second
 )
 
-// losses are when the fence was lost last, oldest first.
+// losses are the times of the last lost fences, oldest first.
 type losses [3]time.Time
 
-// add notes a loss and says how long to pause before the lane is taken again.
+// add records a loss and returns the pause before the lane is loaded again.
 func (l *losses) add(now time.Time) time.Duration {
 	l[0], l[1], l[2] = l[1], l[2], now
 	if l[0].IsZero() || now.Sub(l[0]) >= lostWithin {
@@ -161,7 +160,7 @@ func (l *losses) add(now time.Time) time.Duration {
 // take loads the state from the log and runs the loop until it ends.
 func (l *Lane) take(ctx context.Context) error {
 	l.report(func(s *Status) {
-		if s.State != StateStopped { // that stays until the log agrees with itself
+		if s.State != StateStopped { // that stays until the contradiction is resolved
 			*s = Status{State: StateLoading}
 		}
 	})
@@ -197,7 +196,7 @@ func (l *Lane) take(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("subscribing to queries: %w", err)
 	}
-	defer sub.Unsubscribe() //nolint:errcheck // the connection may be gone; nobody asks us then
+	defer sub.Unsubscribe() //nolint:errcheck // the connection may be closed; then no query arrives
 
 	l.opt.Metrics.owned.WithLabelValues(l.label).Set(1)
 	defer l.opt.Metrics.owned.WithLabelValues(l.label).Set(0)
@@ -214,13 +213,13 @@ func (l *Lane) take(ctx context.Context) error {
 	err = group.Wait()
 	o.settle()
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), lease.ErrLost) {
-		o.farewell() // not where another server has the lease: that one loads the lane already, and the lease may be for this one to take back
+		o.farewell() // not after a lost lease: another server loads the lane already, and this one may be the next to take it
 	}
 	return err
 }
 
-// owner is one taking of a lane: the protocol, and what connects it with the world. Its fields belong to the goroutine
-// that runs load and loop, unless said otherwise.
+// owner is one term of a lane: the protocol and its connection to NATS. Its fields are owned by the goroutine that runs
+// load and loop, unless a comment names another.
 type owner struct {
 	*protocol.Owner
 	lane    *Lane
@@ -230,15 +229,15 @@ type owner struct {
 	stream   eventlog.Stream
 	appender *eventlog.Appender
 	feed     *eventlog.Feed
-	arrived  bool           // the feed may hold something
+	arrived  bool           // the feed may hold messages
 	buffer   []eventlog.Raw // taken from the feed
 	backlog  []eventlog.Raw // of it, not decided yet
-	hold     heldBack       // the first of them
+	hold     heldBack       // of the first of them
 	flying   *flight        // the write without a result yet; nil = none
 	queries  chan asked
-	walks    []*walk // queries under way
+	walks    []*walk // queries in progress
 
-	confirmation confirmation // that no other owner has written
+	confirmation confirmation // the last proof of ownership
 
 	replayed     int // event lines folded at the start
 	snapshotting bool
@@ -248,7 +247,7 @@ type owner struct {
 	durable atomic.Uint64 // commands covered, for purge to read
 }
 
-// report publishes how the lane stands.
+// report publishes the lane's status.
 func (o *owner) report(state State) {
 	s := Status{
 		State: state, Owner: o.Nonce(), Sequence: o.Sequence(), Covered: o.Covered(),

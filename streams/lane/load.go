@@ -11,8 +11,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// load brings the state to where the event log ends: the newest snapshot that fits, and the events after it. It is the
-// same fold that deciding does.
+// load builds the state at the end of the event log: from the newest snapshot that fits, and the events after it. It is the
+// same fold as in deciding.
 func (o *owner) load(ctx context.Context) error {
 	o.snapshotted = o.opt.Now()
 	if err := o.restore(ctx); err != nil {
@@ -20,12 +20,12 @@ func (o *owner) load(ctx context.Context) error {
 	}
 	err := o.replay(ctx)
 	if errors.Is(err, eventlog.ErrNewerFormat) || errors.Is(err, eventlog.ErrUnreadable) {
-		return fmt.Errorf("%w: %w; run a newer scrip. To lose what that message decided instead, start once with --skip-message %d=SEQ", ErrStopped, err, o.opt.Lane)
+		return fmt.Errorf("%w: %w; run a newer scrip. To lose the decisions of that message instead, start once with --skip-message %d=SEQ", ErrStopped, err, o.opt.Lane)
 	}
 	return err
 }
 
-// beginSealing seals a log from before that. Until it is done nothing is decided, so nothing answered.
+// beginSealing starts the seals on a log without them. Until that is durable nothing is decided and nothing answered.
 func (o *owner) beginSealing(ctx context.Context) error {
 	w := o.BeginSealing()
 	if w == nil {
@@ -34,7 +34,7 @@ func (o *owner) beginSealing(ctx context.Context) error {
 	if err := o.writeAlone(ctx, w); err != nil {
 		return err
 	}
-	o.opt.Logger.InfoContext(ctx, "event messages are sealed from here on; servers of versions before that stop at this lane", "sequence", o.Sequence())
+	o.opt.Logger.InfoContext(ctx, "event messages are sealed from now on; servers of older versions stop at this lane", "sequence", o.Sequence())
 	return nil
 }
 
@@ -79,10 +79,10 @@ func (o *owner) replay(ctx context.Context) error {
 	return nil
 }
 
-// continues checks that the command stream is the one the events speak of, and goes on where they end. A contradiction is
-// believed only when it stays: an answer may come from a leader that does not know yet that it has been replaced, and the
-// event stream may have gone on meanwhile under another owner. So both streams are read again, on a replicated log for
-// half a minute. Errors: ErrStopped, errLost, and those of reading.
+// continues checks that the command stream is the one that the events refer to, and that it continues where they end. One
+// contradiction is not believed: a leader that was replaced may answer without knowing it, and another owner may have
+// written the event stream meanwhile. So both streams are read again, on a replicated log for half a minute. Errors:
+// ErrStopped, errLost, and those of reading.
 func (o *owner) continues(ctx context.Context) error {
 	for look := 0; ; look++ {
 		replicated, err := o.compare(ctx)
@@ -101,10 +101,10 @@ func (o *owner) continues(ctx context.Context) error {
 	}
 }
 
-// looks is replaced by tests, which cannot wait for half a minute.
+// looks is replaced by tests, which do not wait for half a minute.
 var looks = protocol.Looks
 
-// compare does one check of continues, and reports whether the command stream has more than one copy.
+// compare is one check of continues. It reports whether the command stream has more than one copy.
 func (o *owner) compare(ctx context.Context) (replicated bool, err error) {
 	commands := eventlog.Commands(o.opt.JetStream, o.opt.Lane)
 	bounds, err := commands.Bounds(ctx)
@@ -117,9 +117,9 @@ func (o *owner) compare(ctx context.Context) (replicated bool, err error) {
 	})
 }
 
-// rebase writes, if an operator asked for it, the one step that breaks contiguity. Asked for without a sequence it does
-// so only where commands and events disagree, and stay so: a flag left behind in a service's start must not drop, at every
-// start, what was acknowledged and waits to be decided.
+// rebase writes, if an operator requested it, the one step that breaks contiguity. Without a sequence it does so only while
+// commands and events contradict each other persistently: a flag that was left in a service's start line must not drop, at
+// every start, commands that are acknowledged and not yet decided.
 func (o *owner) rebase(ctx context.Context) error {
 	if o.opt.Rebase == nil {
 		return nil
@@ -128,8 +128,8 @@ func (o *owner) rebase(ctx context.Context) error {
 	if first == 0 {
 		switch err := o.continues(ctx); {
 		case err == nil:
-			o.opt.Rebase, o.lane.opt.Rebase = nil, nil // what the flag was given for is not the case
-			o.opt.Logger.WarnContext(ctx, "not rebased: commands and events agree; leave --rebase out from now on")
+			o.opt.Rebase, o.lane.opt.Rebase = nil, nil // there is no contradiction to resolve
+			o.opt.Logger.WarnContext(ctx, "not rebased: commands and events agree; remove --rebase from the command line")
 			return nil
 		case !errors.Is(err, ErrStopped):
 			return err
@@ -149,7 +149,7 @@ func (o *owner) rebase(ctx context.Context) error {
 	}
 	o.opt.Rebase, o.lane.opt.Rebase = nil, nil // once
 	o.opt.Metrics.rebased.WithLabelValues(o.lane.label).Inc()
-	// How many commands of the stream as it is now are left out undecided, and how many are decided once more.
+	// skipped: commands of the present stream that are never decided. again: those that are decided a second time.
 	next := o.Covered() + 1
 	skipped, again := uint64(0), uint64(0)
 	if from := max(covered+1, bounds.First); next > from {

@@ -13,12 +13,12 @@ import (
 // intakeBatch is how many command messages are taken from the feed at once.
 const intakeBatch = 64
 
-// considerEvery is how often the lane thinks of a snapshot and reports how it stands. Tests think more often.
+// considerEvery is how often the lane considers a snapshot and reports its status. Tests use a shorter time.
 var considerEvery = time.Second
 
-// loop is the heart. It takes what commands there are, decides them at once, writes one step at a time, and collects
-// the next one while a write is in flight: under load a write carries what arrived during the one before it, and a
-// lonely command waits for nothing.
+// loop is the lane's main loop. It takes the commands that have arrived, decides them at once, writes one step at a time,
+// and collects the next one while a write is in flight: under load a write carries the commands that arrived during the one
+// before it, and a single command does not wait.
 func (o *owner) loop(ctx context.Context) error {
 	tick := time.NewTicker(considerEvery)
 	defer tick.Stop()
@@ -26,14 +26,14 @@ func (o *owner) loop(ctx context.Context) error {
 	configured := o.configure()
 	for {
 		if o.full() {
-			// Nothing to take in: wait for the write, or let what is collected go.
+			// No more fits: wait for the write, or publish the collected step.
 		} else if err := o.collect(ctx); err != nil {
 			return err
 		}
 		o.publish()
 		if o.snapshotting && o.Settled() {
 			o.snapshot(ctx)
-			continue // what arrived meanwhile has told so already, and tells no second time
+			continue // messages that arrived meanwhile have been signalled and are not signalled again
 		}
 		var ready, acked <-chan struct{}
 		if !o.full() {
@@ -72,7 +72,7 @@ func (o *owner) loop(ctx context.Context) error {
 		case err := <-o.saved:
 			o.snapshotDone(ctx, err)
 		case <-o.hold.timer():
-			// Whether the first message may be decided now is seen above.
+			// collect checks whether the first message may be decided now.
 		case <-configured:
 			configured = o.configure()
 		case <-tick.C:
@@ -83,8 +83,8 @@ func (o *owner) loop(ctx context.Context) error {
 	}
 }
 
-// configure has the next command decided by the settings in force, and returns what tells of others. Which of them a
-// command was decided by is in its event: whoever folds the log needs none.
+// configure applies the settings in force to the commands that follow, and returns a channel that is closed at the next
+// change. An event records what a setting decided: a fold of the log needs none.
 func (o *owner) configure() (changed <-chan struct{}) {
 	settings, changed := o.opt.Config.Current()
 	o.State().SetGrace(settings.ReminderGrace)
@@ -92,10 +92,10 @@ func (o *owner) configure() (changed <-chan struct{}) {
 	return changed
 }
 
-// full reports whether no more commands are taken in: the step has its size, or a snapshot wants a quiet moment.
+// full reports whether no more commands are collected: the step has its size, or a snapshot waits for a settled state.
 func (o *owner) full() bool { return o.Full() || o.snapshotting }
 
-// collect decides what has arrived, without waiting, until the step has its size.
+// collect decides the messages that have arrived, without waiting, until the step has its size.
 func (o *owner) collect(ctx context.Context) error {
 	for !o.full() {
 		if len(o.backlog) == 0 {
@@ -106,7 +106,7 @@ func (o *owner) collect(ctx context.Context) error {
 			o.buffer = batch
 			if len(batch) == 0 {
 				o.arrived = false
-				clear(o.buffer[:cap(o.buffer)]) // an idle lane keeps no payloads: they may have 16 MiB
+				clear(o.buffer[:cap(o.buffer)]) // an idle lane keeps no payloads: they may take 16 MiB
 				if err != nil {
 					return o.feedBroke(ctx, err)
 				}
@@ -122,7 +122,7 @@ func (o *owner) collect(ctx context.Context) error {
 			return err
 		}
 		if o.early(ctx, &c) {
-			return nil // it stays the first; what was decided before it is written and answered meanwhile
+			return nil // it stays the first; steps decided before it are written and answered meanwhile
 		}
 		o.backlog = o.backlog[1:]
 		if c.BadReply {
@@ -136,7 +136,7 @@ func (o *owner) collect(ctx context.Context) error {
 	return nil
 }
 
-// feedBroke says what the end of the command feed means.
+// feedBroke returns the error for the end of the command feed.
 func (o *owner) feedBroke(ctx context.Context, err error) error {
 	if err = o.contradiction(ctx, fmt.Errorf("reading commands: %w", o.Broken(err))); errors.Is(err, ErrStopped) {
 		return fmt.Errorf("%w (%w)", err, errDoubtful)
@@ -144,8 +144,8 @@ func (o *owner) feedBroke(ctx context.Context, err error) error {
 	return err
 }
 
-// contradiction looks, before the lane stops because commands and events do not fit, whether it is not only that another
-// owner went on meanwhile.
+// contradiction checks, before the lane stops because commands and events do not fit, whether the cause is only that
+// another owner has written meanwhile.
 func (o *owner) contradiction(ctx context.Context, err error) error {
 	if !errors.Is(err, ErrStopped) {
 		return err
@@ -153,9 +153,9 @@ func (o *owner) contradiction(ctx context.Context, err error) error {
 	bounds, unknown := o.stream.Bounds(ctx)
 	switch {
 	case unknown != nil:
-		return unknown // asked again when the lane is taken again
+		return unknown // checked again when the lane is loaded again
 	case o.Outrun(bounds.Last):
-		return fmt.Errorf("%w, and went on meanwhile: %s", errLost, err.Error())
+		return fmt.Errorf("%w, and has continued meanwhile: %s", errLost, err.Error())
 	}
 	return err
 }

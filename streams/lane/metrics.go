@@ -32,9 +32,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		steps:        counter("steps_total", "Event messages written."),
 		rebased:      counter("rebased_total", "Times an operator rebased the lane."),
 		unknown:      counter("writes_unknown_total", "Writes whose result had to be looked up."),
-		lost:         counter("lost_total", "Times the fence said that another owner was here."),
-		foreign:      counter("foreign_messages_total", "Messages on the event stream that no owner wrote."),
-		lateQueries:  counter("queries_dropped_total", "Queries dropped because too many waited, or longer than their askers wait."),
+		lost:         counter("lost_total", "Times a fence was lost to another owner."),
+		foreign:      counter("foreign_messages_total", "Foreign messages on the event stream."),
+		lateQueries:  counter("queries_dropped_total", "Queries dropped because too many waited, or because they waited longer than their client."),
 		badOutcome:   replyto.Refused("outcome"),
 		badQuery:     replyto.Refused("query"),
 		sequence:     gauge("event_sequence", "Sequence of the newest event message."),
@@ -46,7 +46,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		size:         histogram("step_commands", "Command lines per step.", prometheus.ExponentialBuckets(1, 4, 8)),
 		snapshotAt:   gauge("snapshot_timestamp_seconds", "When the newest snapshot was completed."),
 		snapshotting: gauge("snapshot_writing", "1 while a snapshot is being written."),
-		gap:          gauge("clock_gap_seconds", "How far the lane's last event lay behind the machine's clock when the lane was taken; below zero it lay in the future."),
+		gap:          gauge("clock_gap_seconds", "How far the lane's last event was behind the machine's clock at the takeover; below zero it was in the future."),
 		stateEvents:  gauge("events_since_snapshot", "Event lines a restart would replay."),
 	}
 	if r != nil {

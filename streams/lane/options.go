@@ -22,28 +22,28 @@ type Options struct {
 	Lane      int
 	Key       [32]byte         // code key
 	Snapshots *snapstore.Store // nil = no snapshots: every start replays the whole log
-	Metrics   *Metrics         // nil = none kept
+	Metrics   *Metrics         // nil = none
 	Logger    *slog.Logger     // defaults to slog.Default
 
-	// Config tells the grace of reminders and the tolerance of clocks while the lane runs. Defaults to config.Default.
+	// Config is the source of the grace of reminders and the tolerance of clocks. Defaults to config.Default.
 	Config config.Source
-	// WriteTimeout is how long an event write may stay without an answer before its result counts as unknown and is
-	// looked up. Defaults to 5 s.
+	// WriteTimeout is how long a write of events may have no answer before its result counts as unknown and is looked up.
+	// Defaults to 5 s.
 	WriteTimeout time.Duration
-	// SnapshotEvents and SnapshotEvery are after how many event lines, and after how long, a changed lane is
-	// snapshotted. Default to 1,000,000 and 60 s.
+	// A changed lane is snapshotted after SnapshotEvents event lines or after SnapshotEvery. They default to 1,000,000 and
+	// 60 s.
 	SnapshotEvents int
 	SnapshotEvery  time.Duration
 	// Retention is how long covered commands stay in the command stream before they are purged; sooner when the stream
 	// is more than half full. Defaults to 10 minutes.
 	Retention time.Duration
-	// PurgeEvery is how often the command stream is looked at for that. Defaults to 5 s.
+	// PurgeEvery is how often the command stream is checked for that. Defaults to 5 s.
 	PurgeEvery time.Duration
-	// Rebase, when not nil, tells the lane to go on at the given command sequence (0 = choose) although the command
-	// stream does not continue what the events cover. An operator asks for it, once, after a restore.
+	// Rebase, when not nil, makes the lane continue at the given command sequence (0 = choose) although the command stream
+	// does not continue what the events cover. An operator requests it, once, after a restore.
 	Rebase *uint64
 
-	// Mover of the JetStream context's connection, which is noted when a write is answered and when it is not. Nil = none.
+	// Mover of the JetStream context's connection; it records which writes are answered. Nil = none.
 	Mover *dial.Mover
 	// Contested is called after another owner has written the lane, before it is taken again. It returns nil if the lane is
 	// this process's to take, else the error for Run to return. Nil = it always is.
@@ -75,7 +75,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// domainOptions are what the pure state needs to know.
+// domainOptions returns the options of the pure state.
 func (o Options) domainOptions() domain.LaneOptions {
 	settings, _ := o.Config.Current()
 	return domain.LaneOptions{Lane: o.Lane, Lanes: o.Log.Lanes, Key: o.Key, Grace: settings.ReminderGrace}

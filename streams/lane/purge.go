@@ -10,23 +10,24 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// purgeStep is how many messages one purge removes: the stream takes no commands while the server works on it.
+// purgeStep is how many messages one purge removes: the stream accepts no commands during a purge.
 const purgeStep = 2000
 
-// purge removes commands that events cover and that are older than the retention; when the stream is more than half
-// full, at once. It never removes the last covered command: its timestamp is what proves, after a restore, that command
-// and event stream belong together.
+// purge removes commands that events cover and that are older than the retention; when the stream is more than half full,
+// at once. It never removes the last covered command: after a restore its timestamp proves that command and event stream
+// belong together.
 //
-// While a backup holds the lane nothing is purged: it has taken the events up to some step and is about to take the
-// commands, which must not begin behind that step. What is purged here was covered before we looked for the hold, so by
-// the events of any backup that took it after that: neither a purge under way nor one by a zombie does harm.
+// While a backup has the lane's lock nothing is purged: it has copied the events up to some step and is about to copy the
+// commands, which must not start after that step. A purge that is in progress when the lock is taken does no harm, nor does
+// one by a server that lost the lane: it removes only commands that were covered before it looked for the lock, so the
+// events of such a backup cover them.
 func (o *owner) purge(ctx context.Context) error {
 	type mark struct {
 		at      time.Time
 		covered uint64
 	}
 	var marks []mark  // what was covered when, rising
-	var target uint64 // what is to be purged up to; kept while a backup holds it
+	var target uint64 // purge up to here; kept while a backup has the lock
 	tick := time.NewTicker(o.opt.PurgeEvery)
 	defer tick.Stop()
 	for {
@@ -46,7 +47,7 @@ func (o *owner) purge(ctx context.Context) error {
 		}
 		stream, err := o.opt.JetStream.Stream(ctx, topology.CmdStream(o.opt.Lane))
 		if err != nil {
-			continue // the server is away; whoever writes will notice
+			continue // the server is unreachable; a write reports it
 		}
 		info := stream.CachedInfo()
 		if limit := info.Config.MaxBytes; limit > 0 && info.State.Bytes > uint64(limit)/2 {
@@ -56,7 +57,7 @@ func (o *owner) purge(ctx context.Context) error {
 			continue
 		}
 		if _, held, err := hold.Held(ctx, o.opt.JetStream, hold.Purge(o.opt.Lane)); held || err != nil {
-			continue // or the server is away
+			continue // or the server is unreachable
 		}
 		for first := info.State.FirstSeq; first < target && ctx.Err() == nil; {
 			first = min(first+purgeStep, target)

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// maxQueries is how many queries wait for the lane's goroutine. Those beyond it are dropped: their askers ask again, and
-// by the time the lane came to them they would not wait any more.
+// maxQueries is how many queries wait for the lane's goroutine. More are dropped: their clients retry, and would no longer
+// wait by the time the lane answered.
 const maxQueries = 64
 
 // request is a query as the micro service sends it to the owner of a lane.
@@ -28,17 +28,17 @@ type request struct {
 	After      string `json:"after"`
 	AfterN     uint32 `json:"after_n"`
 	Limit      int    `json:"limit"`
-	// WaitMS is how long the asker waits, in milliseconds. 0 = defaultWait.
+	// WaitMS is how long the client waits, in milliseconds. 0 = defaultWait.
 	WaitMS int64 `json:"wait_ms"`
 }
 
-// asked is a query and when it came.
+// asked is a query and the time of its arrival.
 type asked struct {
 	msg *nats.Msg
 	at  time.Time
 }
 
-// subscribe takes in queries from now on.
+// subscribe starts to receive queries.
 func (o *owner) subscribe() (*nats.Subscription, error) {
 	dropped := o.opt.Metrics.lateQueries.WithLabelValues(o.lane.label)
 	return o.opt.JetStream.Conn().Subscribe(topology.LaneQuery(o.opt.Lane), func(msg *nats.Msg) {
@@ -56,7 +56,7 @@ func (o *owner) subscribe() (*nats.Subscription, error) {
 	})
 }
 
-// late drops a query whose asker does not wait any more: to answer would only delay the next ones, which ask the same.
+// late drops a query whose client no longer waits: an answer would only delay the next ones, among them its retry.
 func (o *owner) late(query asked, q request) bool {
 	wait := time.Duration(q.WaitMS) * time.Millisecond
 	if wait <= 0 || wait > defaultWait {
@@ -69,7 +69,7 @@ func (o *owner) late(query asked, q request) bool {
 	return true
 }
 
-// query answers from the state, or begins a walk over it.
+// query answers from the state, or starts a walk over it.
 func (o *owner) query(query asked) {
 	var q request
 	if err := json.Unmarshal(query.msg.Data, &q); err != nil {
@@ -89,15 +89,15 @@ func (o *owner) query(query asked) {
 	}
 }
 
-// reply sends an answer that was read from the state, which may be ahead of what is durable; so it leaves with the step it
-// could have seen, like any other.
+// reply sends an answer that was read from the state, which may be ahead of the durable log; so it is sent with the step
+// it may depend on.
 func (o *owner) reply(a protocol.Answer) {
 	if !o.Attach(a) {
 		o.send([]protocol.Answer{a})
 	}
 }
 
-// answer answers a query about one thing.
+// answer answers a query about one campaign or coupon.
 func (o *owner) answer(q *request) []byte {
 	now := domain.At(o.opt.Now())
 	switch q.Query {

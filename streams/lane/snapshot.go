@@ -14,16 +14,16 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 )
 
-// snapshotName is the lane's in the snapshot store.
+// snapshotName is the lane's name in the snapshot store.
 func snapshotName(lane int) string { return "lane-" + strconv.Itoa(lane) }
 
-// snapshotNote is what a snapshot says beside the state and its position in the event log.
+// snapshotNote is what a snapshot holds besides the state and its position in the event log.
 type snapshotNote struct {
 	Covered uint64    `json:"command_sequence"`
 	Stamped time.Time `json:"command_time"`
 }
 
-// considerSnapshot decides whether it is time for one.
+// considerSnapshot decides whether a snapshot is due.
 func (o *owner) considerSnapshot() {
 	due := o.Fresh() >= o.opt.SnapshotEvents || o.Fresh() > 0 && o.opt.Now().Sub(o.snapshotted) >= o.opt.SnapshotEvery
 	if due && o.opt.Snapshots != nil && o.saved == nil {
@@ -31,11 +31,11 @@ func (o *owner) considerSnapshot() {
 	}
 }
 
-// snapshot freezes the state and writes it in the background. The loop calls it when nothing is collected or in flight:
-// the state is then exactly what the log says up to its mark. Freezing costs a pointer per page.
+// snapshot freezes the state and writes it in the background. The loop calls it when nothing is collected or in flight: the
+// state is then exactly the fold of the log up to its mark. Freezing costs a pointer per page.
 func (o *owner) snapshot(ctx context.Context) {
 	o.snapshotting = false
-	// Asked for only now: a lane whose write has no result for long must not keep the others from theirs.
+	// Taken only now: a lane whose write has no result for long must not delay the snapshots of other lanes.
 	turnOver, ok := o.opt.Snapshots.Turn()
 	if !ok {
 		return // considered again with the next tick
@@ -83,8 +83,8 @@ func (o *owner) snapshotDone(ctx context.Context, err error) {
 	o.opt.Metrics.snapshotAt.WithLabelValues(o.lane.label).Set(float64(o.opt.Now().Unix()))
 }
 
-// farewell writes a last snapshot on a clean stop, so that the next start replays nothing. It is a convenience: when it
-// takes too long it is left out.
+// farewell writes a last snapshot at a clean stop, so that the next start replays nothing. It is optional: it is given up
+// when it takes too long.
 func (o *owner) farewell() {
 	if o.opt.Snapshots == nil || !o.Settled() || o.Fresh() == 0 || o.Sequence() == 0 {
 		return
@@ -108,13 +108,13 @@ func (o *owner) farewell() {
 	}
 }
 
-// snapshotTime bounds the writing of a snapshot, far beyond what a gigabyte takes: others wait for their turn.
+// snapshotTime bounds the writing of a snapshot, far beyond what a gigabyte takes: other snapshots wait for it.
 const snapshotTime = 10 * time.Minute
 
-// farewellTime bounds the stop: a supervisor that waits ten seconds must not become a kill.
+// farewellTime bounds the stop: it must end before a supervisor that waits ten seconds kills the process.
 const farewellTime = 4 * time.Second
 
-// restore loads the newest snapshot that fits the log. Whatever is wrong with one only costs time.
+// restore loads the newest snapshot that fits the log. A bad snapshot costs time and nothing else.
 func (o *owner) restore(ctx context.Context) error {
 	if o.opt.Snapshots == nil {
 		return nil

@@ -2,21 +2,21 @@ package lane
 
 import "time"
 
-// State says what a lane is doing.
+// State is what a lane is doing.
 type State string
 
 // The states of a lane in this process.
 const (
-	StateIdle    State = "idle"    // not ours
+	StateIdle    State = "idle"    // another server's
 	StateLoading State = "loading" // reading snapshot and log
 	StateOwner   State = "owner"   // deciding
 	StateWaiting State = "waiting" // commands are stamped in the future; see Error
-	StateFull    State = "full"    // the event log takes no writes; claims are not answered
+	StateFull    State = "full"    // the event log accepts no writes; claims are not answered
 	StateUnknown State = "unknown" // the event log does not answer; see Error
 	StateStopped State = "stopped" // an operator is needed; see Error
 )
 
-// Status is how a lane stands, as of its last step.
+// Status is a lane's state as of its last step.
 type Status struct {
 	State     State     `json:"state"`
 	Error     string    `json:"error,omitempty"`
@@ -28,10 +28,10 @@ type Status struct {
 	Replayed  int       `json:"replayed"` // event lines folded at the start, after the snapshot
 }
 
-// Status may be asked from any goroutine.
+// Status may be called from any goroutine.
 func (l *Lane) Status() Status { return *l.status.Load() }
 
-// Lane is the lane's number.
+// Lane returns the lane's number.
 func (l *Lane) Lane() int { return l.opt.Lane }
 
 // report changes the published status. Only the goroutine in Run calls it.

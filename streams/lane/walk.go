@@ -12,8 +12,8 @@ import (
 // A walk is a query that goes over the lane's campaigns. It runs in the lane's goroutine, so it is done in slices of well
 // under a millisecond, between which the lane decides. Campaigns created meanwhile are in it or not, as with pages.
 const (
-	maxWalks = 32 // under way at once; further queries wait in the channel
-	// What one slice does at most: look at campaigns, write views.
+	maxWalks = 32 // in progress at once; further queries wait in the channel
+	// Bounds of one slice: campaigns visited, views written.
 	sliceLook   = 2000
 	sliceViews  = 32
 	maxAnswer   = 512 << 10 // bytes of a list; the rest is another query's
@@ -21,10 +21,10 @@ const (
 	defaultWait = 2 * time.Second
 )
 
-// sliceIndex is how many campaigns a slice takes into the order of names at most. Tests have walks never end.
+// sliceIndex is how many campaigns a slice adds to the order of names at most. Tests set it so that walks never end.
 var sliceIndex = 400
 
-// walk is one such query under way.
+// walk is one such query in progress.
 type walk struct {
 	query asked
 	q     request
@@ -52,7 +52,7 @@ func (o *owner) begin(query asked, q request, next func(*walk) bool) {
 	o.walks = append(o.walks, w)
 }
 
-// walk does one slice of the oldest walk, and lets the others go on before its next one.
+// walk does one slice of the oldest walk, and puts it after the others.
 func (o *owner) walk() {
 	w := o.walks[0]
 	o.walks = o.walks[1:]
@@ -84,7 +84,7 @@ func (o *owner) list(w *walk) (done bool) {
 	return len(views) < most || w.views == w.q.Limit
 }
 
-// customer looks at the next campaigns and writes the coupons found.
+// customer visits the next campaigns and writes the coupons found.
 func (o *owner) customer(w *walk) (done bool) {
 	views, next, done := o.State().CustomerAfter(w.q.CustomerID, w.now, w.at, min(sliceViews, w.q.Limit-w.views), sliceLook)
 	for i := range views {
@@ -96,7 +96,7 @@ func (o *owner) customer(w *walk) (done bool) {
 	return done || w.views == w.q.Limit
 }
 
-// add writes a view, unless the list would become too large by it.
+// add writes a view, unless the list would become too large.
 func (w *walk) add(view any) bool {
 	before := w.body.Len()
 	if w.views > 0 {

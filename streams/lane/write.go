@@ -19,7 +19,7 @@ type flight struct {
 	began   time.Time
 }
 
-// publish sends what has been collected, unless a write is in flight. Nothing is answered yet.
+// publish sends the collected step, unless a write is in flight. Nothing is answered yet.
 func (o *owner) publish() {
 	if w := o.Publish(); w != nil {
 		attempt := w.Attempt
@@ -28,7 +28,7 @@ func (o *owner) publish() {
 	}
 }
 
-// landed is called when the write in flight has a result. Only here do answers leave.
+// landed handles the result of the write in flight. Only here are answers sent.
 func (o *owner) landed(ctx context.Context) error {
 	f := o.flying
 	sequence, err := f.pending.Result()
@@ -39,7 +39,7 @@ func (o *owner) landed(ctx context.Context) error {
 	}
 	o.flying = nil
 	w := o.acked(sequence)
-	// The next write first: the disk works while we answer.
+	// Publish the next write first: the disk works while this one is answered.
 	o.publish()
 	o.send(w.Answers)
 	o.lane.answered.Add(uint64(w.Commands))
@@ -51,7 +51,7 @@ func (o *owner) landed(ctx context.Context) error {
 	return nil
 }
 
-// acked notes that the write in flight is durable.
+// acked records that the write in flight is durable.
 func (o *owner) acked(sequence uint64) *protocol.Write {
 	w := o.Acked(sequence)
 	o.confirmation.since = time.Now()
@@ -61,22 +61,22 @@ func (o *owner) acked(sequence uint64) *protocol.Write {
 }
 
 const (
-	// firstLook is how long an acknowledgement is waited for before the stream is asked what became of the write. Each
-	// further publish of the same bytes is given twice as long, up to Options.WriteTimeout. Looking is safe at any time: of
-	// two publishes behind one fence one can land.
+	// firstLook is how long an acknowledgement is waited for before the stream is checked for the write. Each further publish
+	// of the same bytes waits twice as long, up to Options.WriteTimeout. A check is safe at any time: of two publishes with
+	// one fence only one can be stored.
 	firstLook = 500 * time.Millisecond
-	// lookFor bounds one look, so that a stream that does not answer is reported. Between looks it pauses for resolvePause,
-	// doubled up to resolvePauses while looks fail.
+	// lookFor bounds one check, so that a stream that does not answer is reported. The pause between checks is resolvePause,
+	// doubled up to resolvePauses while checks fail.
 	lookFor       = 3 * time.Second
 	resolvePause  = 50 * time.Millisecond
 	resolvePauses = 250 * time.Millisecond
 	fullPause     = 250 * time.Millisecond
-	// unknownAfter is how many looks or publishes in a row must fail before the lane reports that its event log is away.
+	// unknownAfter is how many checks or publishes in a row must fail before the lane reports its event log as unreachable.
 	unknownAfter = 2
 )
 
-// resolve finds out what became of a write that was not plainly acknowledged, publishing the same bytes again as long
-// as the stream has not changed. It returns the step's sequence, or errLost.
+// resolve finds the result of a write without a positive acknowledgement, and publishes the same bytes again as long as
+// the stream has not changed. It returns the step's sequence, or errLost.
 func (o *owner) resolve(ctx context.Context, attempt eventlog.Attempt, problem error) (uint64, error) {
 	warned := false
 	failed, pauseFor := 0, resolvePause
@@ -97,7 +97,7 @@ func (o *owner) resolve(ctx context.Context, attempt eventlog.Attempt, problem e
 		switch {
 		case errors.Is(problem, eventlog.ErrNotDurable):
 			wait = max(wait, fullPause)
-			warn(StateFull, "the event log takes no writes, free disk space")
+			warn(StateFull, "the event log accepts no writes, free disk space")
 		case failed >= unknownAfter:
 			warn(StateUnknown, "the event log does not answer")
 		}
@@ -137,18 +137,18 @@ func (o *owner) resolve(ctx context.Context, attempt eventlog.Attempt, problem e
 // written ends the alarm that the event log does not answer.
 func (o *owner) written(ctx context.Context, warned bool) {
 	if warned {
-		o.opt.Logger.InfoContext(ctx, "the event log takes writes again")
+		o.opt.Logger.InfoContext(ctx, "the event log accepts writes again")
 	}
 	o.report(StateOwner)
 }
 
-// send hands answers to the connection. They are core messages: one that gets lost is asked for again, under the same
-// id, and answered from the state.
+// send publishes answers. They are core messages: after a lost one the client retries under the same id, and is answered
+// from the state.
 func (o *owner) send(answers []protocol.Answer) {
 	nc := o.opt.JetStream.Conn()
 	for _, a := range answers {
 		if err := nc.PublishMsg(&nats.Msg{Subject: a.Subject, Data: a.Payload}); err != nil {
-			// The asker asks again.
+			// The client retries.
 			o.opt.Logger.Warn("outcome not sent", "err", err)
 			if !errors.Is(err, nats.ErrMaxPayload) {
 				return // the connection is closing
@@ -157,7 +157,7 @@ func (o *owner) send(answers []protocol.Answer) {
 	}
 }
 
-// settle waits, when the loop ends, for the write in flight: if it lands, its answers are owed. It does not start
+// settle waits, when the loop ends, for the write in flight: if it was stored, its answers are sent. It does not start
 // another one.
 func (o *owner) settle() {
 	if o.flying != nil {

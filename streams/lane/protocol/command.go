@@ -16,19 +16,19 @@ type Command struct {
 	Stamped  time.Time // when the log stored it
 	Scope    domain.Scope
 	Campaign string
-	Reply    string // inbox, "" = nobody waits
-	BadReply bool   // a reply subject was given that is no inbox
+	Reply    string // inbox, "" = none
+	BadReply bool   // the reply subject is no inbox
 	Payload  []byte
 }
 
-// CommandOf reads what a command message says about itself.
+// CommandOf reads a command message's subject and headers.
 func CommandOf(msg *eventlog.Raw) (Command, error) {
-	// Microseconds, because that is what the log and the tables keep.
+	// Microseconds, because the log and the tables store those.
 	c := Command{Sequence: msg.Sequence, Stamped: msg.Time.Truncate(time.Microsecond), Payload: msg.Data}
 	kind, _, campaign, ok := topology.ParseCommandSubject(msg.Subject)
 	if !ok {
-		// The stream listens on nothing else, so this cannot come from a publisher.
-		return Command{}, fmt.Errorf("command %d stands on subject %s, which is none of a lane", c.Sequence, msg.Subject)
+		// The stream has no other subjects, so no publisher can cause this.
+		return Command{}, fmt.Errorf("command %d has subject %s, which is none of a lane", c.Sequence, msg.Subject)
 	}
 	c.Campaign = campaign
 	switch kind {
@@ -41,7 +41,7 @@ func CommandOf(msg *eventlog.Raw) (Command, error) {
 	case topology.Due:
 		c.Scope = domain.ScopeScheduler
 	}
-	// The lane publishes outcomes with its own rights.
+	// The lane publishes outcomes with its own permissions.
 	if reply := msg.Header.Get(topology.HeaderReply); replyto.Inbox(reply) {
 		c.Reply = reply
 	} else {
@@ -50,8 +50,8 @@ func CommandOf(msg *eventlog.Raw) (Command, error) {
 	return c, nil
 }
 
-// Early is how much longer a command must wait, because it is stamped further in the future of our clock than clocks
-// may differ: deciding it would expire coupons that are still good, and lane time never runs back. Not above 0: decide.
+// Early returns how much longer a command must wait, because its timestamp is further ahead of now than the tolerance:
+// deciding it would expire coupons too early, and lane time never runs backwards. Not above 0: decide it.
 func (c *Command) Early(now time.Time, tolerance time.Duration) time.Duration {
 	return c.Stamped.Sub(now) - tolerance
 }

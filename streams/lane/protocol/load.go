@@ -8,12 +8,12 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// Restore begins with a snapshot whose position was verified against the log, instead of an empty lane.
+// Restore starts from a snapshot whose position was verified against the log, instead of an empty lane.
 func (o *Owner) Restore(state *domain.Lane, mark Mark) {
 	o.state, o.mark, o.fence = state, mark, mark.Position.Sequence
 }
 
-// Fold applies one event message. It is the same fold that deciding does.
+// Fold applies one event message. It is the same fold as in deciding.
 func (o *Owner) Fold(m *eventlog.Message) error {
 	if m.Rebase == 0 && m.Commands[0] != o.mark.Covered+1 {
 		return fmt.Errorf("%w: event message %d covers commands from %d, the one before it up to %d", ErrStopped, m.Sequence, m.Commands[0], o.mark.Covered)
@@ -25,12 +25,12 @@ func (o *Owner) Fold(m *eventlog.Message) error {
 	}
 	o.state.Advance(domain.At(m.LaneTime))
 	o.mark.Covered = m.Commands[1]
-	o.mark.Stamped = m.CommandTime // none after a rebase: there is nothing to compare with then
+	o.mark.Stamped = m.CommandTime // zero after a rebase: there is nothing to compare with then
 	return nil
 }
 
-// Folded ends the folding. last is the newest message folded, nil if none was; end is where the stream ends: the fence
-// counts all messages, also those that are not ours. sealed is where sealing of the stream began, 0 = it did not.
+// Folded ends the folding. last is the newest message folded, nil if none was; end is the last sequence of the stream: the
+// fence counts all messages, also foreign ones. sealed is where sealing of the stream began, 0 = it did not.
 func (o *Owner) Folded(last *eventlog.Message, end, sealed uint64) {
 	if last != nil {
 		o.mark.Position = last.Position(o.log, o.lane)
@@ -38,9 +38,9 @@ func (o *Owner) Folded(last *eventlog.Message, end, sealed uint64) {
 	o.fence, o.sealed = end, sealed
 }
 
-// BeginSealing begins the step that sealing of a log from before it begins with, nil if there is nothing to begin: no lines,
-// no commands, of the format that older owners refuse. From its acknowledgement on they stop at this lane, and no message
-// without a seal counts any more. Before it this owner must answer nothing: the two would not pass over the same messages.
+// BeginSealing starts the step that begins the sealing of a log, nil if it is sealed already: no lines, no commands, in the
+// format that older owners refuse. From its acknowledgement on they stop at this lane, and no message without a seal counts.
+// Before that this owner must answer nothing: the two versions would ignore different messages.
 func (o *Owner) BeginSealing() *Write {
 	if o.sealed != 0 || !o.sealer.Seals() {
 		return nil
@@ -49,8 +49,8 @@ func (o *Owner) BeginSealing() *Write {
 	return o.write(eventlog.Header{Commands: [2]uint64{covered + 1, covered}, CommandTime: o.mark.Stamped}, nil)
 }
 
-// Continues checks that the command stream is the one the events speak of, and goes on where they end. A restored or
-// truncated stream would put other commands under numbers that count as decided, and nobody would ever answer them.
+// Continues checks that the command stream is the one that the events refer to, and that it continues where they end. A
+// restored or truncated stream would put other commands at sequences that count as decided; they would never be answered.
 // stored reads the timestamp of a command.
 func (o *Owner) Continues(bounds eventlog.Bounds, stored func(sequence uint64) (time.Time, error)) error {
 	covered := o.mark.Covered
@@ -62,7 +62,7 @@ func (o *Owner) Continues(bounds eventlog.Bounds, stored func(sequence uint64) (
 	case bounds.First > covered+1:
 		return fmt.Errorf("%w: the events cover commands up to %d, but the command stream begins at %d: commands in between are gone undecided; %s", ErrStopped, covered, bounds.First, o.rebaseHint())
 	case bounds.First == covered+1 || o.mark.Stamped.IsZero():
-		// The last covered command is gone (it is not ours to purge) or none was ever covered since a rebase.
+		// The last covered command was removed (not by a lane) or none was covered since a rebase.
 		return nil
 	}
 	at, err := stored(covered)
@@ -76,8 +76,8 @@ func (o *Owner) Continues(bounds eventlog.Bounds, stored func(sequence uint64) (
 }
 
 // Looks are the pauses between the checks by [Owner.Continues] that must all find a contradiction before it is believed.
-// On a replicated log they last for half a minute: a leader that was cut off goes on answering for up to 10 s, from a
-// copy that ends earlier than its successor's. On one copy two more checks are for good measure.
+// On a replicated log they last half a minute: a leader that was cut off answers for up to 10 s more, from a copy that ends
+// earlier than its successor's. On one copy there are two more checks as a precaution.
 func Looks(replicated bool) []time.Duration {
 	pauses := []time.Duration{250 * time.Millisecond, 500 * time.Millisecond}
 	if replicated {
@@ -86,9 +86,9 @@ func Looks(replicated bool) []time.Duration {
 	return pauses
 }
 
-// Rebase begins the one step that breaks contiguity, because an operator asked for it: without lines, saying at which
-// command the lane goes on (0 = behind what the command stream holds). Commands that are decided a second time by it
-// are known by their ids. The write is in flight then, like any other.
+// Rebase starts the one step that breaks contiguity, because an operator requested it: it has no lines and records the
+// command at which the lane continues (0 = after the end of the command stream). Commands that are decided a second time by
+// it are deduplicated by their ids. The write is in flight then, like any other.
 func (o *Owner) Rebase(bounds eventlog.Bounds, first uint64) (*Write, error) {
 	if first == 0 {
 		first = bounds.Last + 1

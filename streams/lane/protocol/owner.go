@@ -9,11 +9,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// ErrStopped is the kind of every error after which the lane must not go on by itself, because the log contradicts
-// itself: going on would lose or double what was promised. The text says what an operator can do.
+// ErrStopped is the kind of every error after which the lane must not continue by itself, because the log contradicts
+// itself: to continue would lose or repeat acknowledged commands. The text names what an operator can do.
 var ErrStopped = errors.New("lane stopped")
 
-// Owner is one taking of a lane.
+// Owner is one term of a lane.
 type Owner struct {
 	log   string
 	lane  int
@@ -24,17 +24,17 @@ type Owner struct {
 
 	state *domain.Lane
 	mark  Mark   // of the newest event message known to be durable, without its digest while tail has it
-	tail  *Write // that message, if it was written here and nobody asked for its digest yet
-	fence uint64 // where the event stream ends: Mark.Position, unless messages that are not ours stand behind it
+	tail  *Write // that message, if it was written here and its digest not computed yet
+	fence uint64 // last sequence of the event stream: Mark.Position, unless foreign messages follow it
 	fresh int    // event lines since Restore or Freeze
-	void  bool   // the state is ahead of the log for good: it must not be used or saved
+	void  bool   // the state is permanently ahead of the log: it must not be used or saved
 
 	next    *collecting // nil = empty
 	crowded bool        // the next message does not fit into it
 	flying  *Write      // published, not yet acknowledged; see Publish for why there is only one
 }
 
-// Mark is a place in the log and what the commands have come to there. A snapshot carries it.
+// Mark is a position in the log and the commands covered up to there. A snapshot carries it.
 type Mark struct {
 	Position eventlog.Position
 	Covered  uint64    // newest command covered by the events up to Position
@@ -45,9 +45,9 @@ type Mark struct {
 type Options struct {
 	Log   string       // the log's UUID
 	Lane  int          // the lane's number
-	Nonce string       // stands on everything this owner writes; no other taking of the lane has it
+	Nonce string       // in every message of this owner; unique to its term
 	State *domain.Lane // empty; belongs to the owner from now on
-	// Sealer writes the headers of what the owner writes. The zero Sealer seals nothing.
+	// Sealer writes the headers of this owner's messages. The zero Sealer seals nothing.
 	Sealer eventlog.Sealer
 }
 
@@ -59,13 +59,13 @@ func New(o Options) *Owner {
 	}
 }
 
-// Nonce is what marks this taking's messages.
+// Nonce marks this term's messages.
 func (o *Owner) Nonce() string { return o.nonce }
 
-// State is the folded state. It may be ahead of the log: what is read from it for others leaves by [Owner.Attach].
+// State is the folded state. It may be ahead of the log: answers read from it are sent by [Owner.Attach].
 func (o *Owner) State() *domain.Lane { return o.state }
 
-// Mark is the place up to which all is known to be durable. It hashes the newest write: ask at checkpoints, not per step.
+// Mark returns the newest durable position. It hashes the newest write: call it at checkpoints, not per step.
 func (o *Owner) Mark() Mark {
 	if o.tail != nil {
 		o.mark.Position.Digest = eventlog.Digest(o.tail.Attempt.Header, o.tail.Attempt.Payload)
@@ -74,37 +74,37 @@ func (o *Owner) Mark() Mark {
 	return o.mark
 }
 
-// Sequence is where the event stream ends, as far as this owner knows.
+// Sequence returns the end of the event stream, as far as this owner knows.
 func (o *Owner) Sequence() uint64 { return o.fence }
 
-// Covered is the newest command that durable events cover.
+// Covered returns the newest command that durable events cover.
 func (o *Owner) Covered() uint64 { return o.mark.Covered }
 
-// Fresh is how many event lines a restart would fold.
+// Fresh returns how many event lines a restart would fold.
 func (o *Owner) Fresh() int { return o.fresh }
 
 // Settled reports whether the state is exactly the fold of the log up to [Owner.Mark]: nothing collected, nothing in
 // flight, nothing void.
 func (o *Owner) Settled() bool { return o.next == nil && o.flying == nil && !o.void }
 
-// Freeze returns the settled state for a snapshot, at the cost of a pointer per page, and counts anew what is fresh.
+// Freeze returns the settled state for a snapshot, at the cost of a pointer per page, and resets Fresh.
 func (o *Owner) Freeze() (*domain.Frozen, Mark) {
 	o.fresh = 0
 	return o.state.Freeze(), o.Mark()
 }
 
-// rebaseHint says how an operator makes the lane go on.
+// rebaseHint names the flags that make the lane continue.
 func (o *Owner) rebaseHint() string {
-	return fmt.Sprintf("to go on behind what the command stream holds, start once with --rebase %d; to decide from command SEQ on, --rebase %d=SEQ", o.lane, o.lane)
+	return fmt.Sprintf("to continue after the last command of the command stream, start once with --rebase %d; to decide from command SEQ on, --rebase %d=SEQ", o.lane, o.lane)
 }
 
-// Outrun reports whether the event stream, which ends at last now, went on without this owner. Commands and events that
-// seem to contradict each other are then no reason to stop: the owner holds new commands against old events, because it
-// was slow or stopped in its tracks while another one decided and purged. It has lost the lane.
+// Outrun reports whether the event stream, which ends at last now, continued without this owner. Then commands and events
+// that seem to contradict each other are no reason to stop: the owner compared new commands with old events, because it was
+// slow or stopped while another one decided and purged. It has lost the lane.
 func (o *Owner) Outrun(last uint64) bool { return last != o.fence }
 
-// Broken says what it means that the commands cannot be read on: a stream that lost its tail, has a hole or is another
-// one cannot be decided any further without an operator. Other errors are no contradiction and come back as they are.
+// Broken returns the error for commands that cannot be read on: a stream that lost its tail, has a hole or is another one
+// needs an operator. Other errors are no contradiction and are returned unchanged.
 func (o *Owner) Broken(err error) error {
 	var gap *eventlog.GapError
 	if errors.As(err, &gap) || errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrDiverged) {

@@ -7,11 +7,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// maxStepBytes is where a step stops taking messages: larger writes take longer than what they save. Before that, a
-// message that might bring the step over domain.MaxStep waits for the next one.
+// maxStepBytes is where a step stops accepting messages: larger writes take longer than they save. Before that, a message
+// that might exceed domain.MaxStep waits for the next step.
 const maxStepBytes = 256 << 10
 
-// collecting is a step that takes in commands: decided, nothing written yet.
+// collecting is a step that accepts commands: decided, nothing written yet.
 type collecting struct {
 	*domain.Step
 	first, last uint64    // command messages
@@ -19,23 +19,23 @@ type collecting struct {
 	answers     []Answer
 }
 
-// Answer is a message that leaves when its step is durable.
+// Answer is a message that is sent when its step is durable.
 type Answer struct {
 	Subject string
 	Payload []byte
 }
 
-// Write is a step on its way into the log.
+// Write is a step to be written to the log.
 type Write struct {
-	Attempt  eventlog.Attempt // what to publish, behind which fence
-	Answers  []Answer         // nobody's before [Owner.Acked] hands the write back
+	Attempt  eventlog.Attempt // what to publish, with which fence
+	Answers  []Answer         // not to be sent before [Owner.Acked] returns the write
 	Lines    int              // event lines
 	Commands int              // command lines
 
 	header eventlog.Header
 }
 
-// Full reports whether the step takes no more commands.
+// Full reports whether the step accepts no more commands.
 func (o *Owner) Full() bool { return o.crowded || o.next != nil && len(o.next.Events) >= maxStepBytes }
 
 // Fits reports whether a message with this payload may be decided into the step. If not the step is full, and the
@@ -59,8 +59,8 @@ func (o *Owner) Decide(c *Command) {
 	}
 }
 
-// Attach lets an answer that was read from the state, which may be ahead of the log, leave with the step it could have
-// seen. False: all it could have seen is durable, it may leave now.
+// Attach adds an answer that was read from the state, which may be ahead of the log, to the newest step it may depend on.
+// False: all that it depends on is durable, it may be sent now.
 func (o *Owner) Attach(a Answer) bool {
 	switch {
 	case o.next != nil:
@@ -73,15 +73,15 @@ func (o *Owner) Attach(a Answer) bool {
 	return true
 }
 
-// Publish closes the step that was collected and hands it out to be written. It returns nil while a write is in flight
-// (the step goes on collecting) and when there is nothing to write.
+// Publish closes the collected step and returns it to be written. It returns nil while a write is in flight (the step
+// continues to collect) and when there is nothing to write.
 //
-// One write in flight, because the fence is a number: a second one behind it would name the sequence that the first is
-// to get. Where another owner's message gets it instead, the first is refused and the second lands behind a message it
-// knows nothing of.
+// Only one write is in flight, because the fence is a number: a second one would expect the sequence that the first is to
+// get. If another owner's message got that sequence, the first would be rejected and the second stored after a message that
+// it does not build on.
 //
-// A crash from here until the acknowledgement: the step is in the log or it is not, and whoever loads the lane sees
-// which. Nobody was told anything.
+// After a crash before the acknowledgement the step is in the log or it is not; the next load of the lane finds out. No
+// client was answered.
 func (o *Owner) Publish() *Write {
 	if o.next == nil || o.flying != nil {
 		return nil
@@ -101,8 +101,8 @@ func (o *Owner) write(h eventlog.Header, events []byte) *Write {
 	return o.flying
 }
 
-// Acked is told that the write in flight is durable, at which sequence. It returns the write, whose answers may leave now:
-// only here do they.
+// Acked records that the write in flight is durable at sequence. It returns the write; its answers may be sent now and not
+// earlier.
 func (o *Owner) Acked(sequence uint64) *Write {
 	w := o.flying
 	o.flying = nil
@@ -119,17 +119,17 @@ func (o *Owner) Acked(sequence uint64) *Write {
 	return w
 }
 
-// Verdict is what to do about a write that was not plainly acknowledged.
+// Verdict is the next action for a write without a positive acknowledgement.
 type Verdict uint8
 
 // The verdicts.
 const (
-	Durable Verdict = iota + 1 // it stands in its place: [Owner.Acked] with Expected + 1
-	Again                      // the stream has not changed: publish the same bytes behind the same fence once more
-	Fenced                     // another owner writes this lane: all that was decided here is void, answer nothing
+	Durable Verdict = iota + 1 // it is stored at the expected sequence: [Owner.Acked] with Expected + 1
+	Again                      // the stream has not changed: publish the same bytes with the same fence again
+	Fenced                     // another owner writes this lane: the decisions made here are invalid, answer nothing
 )
 
-// Resolved is told what the stream says about the write in flight (see [eventlog.Stream.Resolve]).
+// Resolved handles what the stream holds of the write in flight (see [eventlog.Stream.Resolve]).
 func (o *Owner) Resolved(outcome eventlog.Outcome) Verdict {
 	switch outcome {
 	case eventlog.Landed:
@@ -141,7 +141,7 @@ func (o *Owner) Resolved(outcome eventlog.Outcome) Verdict {
 	return Fenced
 }
 
-// Abandon gives up what is not durable. Unless that is nothing, the state is ahead of the log for good.
+// Abandon drops what is not durable. If there was anything, the state is permanently ahead of the log.
 func (o *Owner) Abandon() {
 	o.void = o.void || o.next != nil || o.flying != nil
 	o.next, o.flying, o.crowded = nil, nil, false
