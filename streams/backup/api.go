@@ -16,11 +16,11 @@ import (
 const (
 	// answerWait bounds one request to the JetStream API. A restore on a cluster answers after an election.
 	answerWait = 15 * time.Second
-	// idleWait is how long a transfer may stand still. The server gives up after five seconds.
+	// idleWait is how long a transfer may make no progress. The server gives up after five seconds.
 	idleWait = 30 * time.Second
 )
 
-// bounds is what a stream holds, as the API says it.
+// bounds is what a stream holds, as the API reports it.
 type bounds struct {
 	Messages uint64 `json:"messages"`
 	Bytes    uint64 `json:"bytes"`
@@ -28,8 +28,8 @@ type bounds struct {
 	Last     uint64 `json:"last_seq"`
 }
 
-// streamInfo is a stream's configuration and state as JSON, as the server gave it and takes it back: settings that this
-// program does not know are kept.
+// streamInfo is a stream's configuration and state as JSON, as the server reported it and accepts it again: settings that
+// this program does not know are kept.
 type streamInfo struct {
 	Config json.RawMessage `json:"config"`
 	State  json.RawMessage `json:"state"`
@@ -39,9 +39,9 @@ func (i streamInfo) bounds() (b bounds, err error) {
 	return b, json.Unmarshal(i.State, &b)
 }
 
-// request asks the JetStream API once.
-func request(ctx context.Context, js jetstream.JetStream, what string, ask, answer any) error {
-	data, err := json.Marshal(ask)
+// request sends one request to the JetStream API.
+func request(ctx context.Context, js jetstream.JetStream, what string, question, answer any) error {
+	data, err := json.Marshal(question)
 	if err != nil {
 		return err
 	}
@@ -63,14 +63,14 @@ func request(ctx context.Context, js jetstream.JetStream, what string, ask, answ
 	return json.Unmarshal(msg.Data, answer)
 }
 
-// away says whether the server did not answer rather than said no.
+// away reports whether the server did not answer, rather than refused.
 func away(err error) bool {
 	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrNoStreamResponse)
 }
 
-// with returns a configuration with a few settings changed, the others as they are. metadata is added to the stream's
-// own; an empty value takes a key out.
+// with returns a configuration with a few settings changed. metadata is added to the stream's own; an empty value removes a
+// key.
 func with(config json.RawMessage, replicas int, metadata map[string]string) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(config, &fields); err != nil {

@@ -384,8 +384,8 @@ func TestBackupsThatFail(t *testing.T) {
 		opts            backup.CreateOptions
 	}{
 		{"exists", exists, "exists already", backup.CreateOptions{}},
-		{"no parent", filepath.Join(parent, "no", "b"), "make the directory", backup.CreateOptions{}},
-		{"something in the way", inTheWay, "in the way", backup.CreateOptions{}},
+		{"no parent", filepath.Join(parent, "no", "b"), "make its parent directory", backup.CreateOptions{}},
+		{"something in the way", inTheWay, "is no unfinished backup", backup.CreateOptions{}},
 		{"another key", filepath.Join(parent, "b"), "fingerprint", backup.CreateOptions{Key: &[32]byte{9}}},
 	} {
 		if _, err := backup.Create(t.Context(), r.js, tc.dir, tc.opts); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -396,7 +396,7 @@ func TestBackupsThatFail(t *testing.T) {
 		t.Errorf("what was in the way: %v", err)
 	}
 	_, err := backup.CreateFull(t.Context(), r.js, filepath.Join(parent, "b"), backup.CreateOptions{}, 2000)
-	if err == nil || !strings.Contains(err.Error(), "no room") || !strings.Contains(err.Error(), "no space left") {
+	if err == nil || !strings.Contains(err.Error(), "no space for the backup") || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("a full disk: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -27,29 +27,29 @@ import (
 const (
 	// tries is how often a part is copied before the backup fails: leaders change, connections break.
 	tries = 3
-	// holdPatience is how long another backup of the same lane is waited for.
+	// holdPatience is how long to wait for another backup of the same lane.
 	holdPatience = 2 * time.Minute
-	// infoWait bounds the questions before the copying.
+	// infoWait bounds the requests before the copying.
 	infoWait = time.Minute
 )
 
 // CreateOptions for Create. The zero value takes a backup without the code key.
 type CreateOptions struct {
-	// Key is the code key to put in; nil = leave it out. It must be the log's.
+	// Key is the code key to include; nil = leave it out. It must be the log's.
 	Key *[32]byte
-	// Unlock gives the log the key to its seals; it is needed to say what in the log is whose. Defaults to one made from Key.
+	// Unlock gives the log the key to its seals; it is needed to recognise foreign messages. Defaults to one made from Key.
 	Unlock func(topology.Log) (topology.Log, error)
-	// Version says which program takes the backup.
+	// Version is the version of the program that takes the backup.
 	Version string
-	// Progress is told, now and then and by several goroutines, how many of the streams' bytes have been copied. done
-	// may go back when a part is copied again, and total is what it was at the beginning.
+	// Progress is called, now and then and by several goroutines, with the number of the streams' bytes that have been copied.
+	// done may decrease when a part is copied again, and total is that of the beginning.
 	Progress func(done, total int64)
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
 
-// Create copies the log that js leads to into a new directory, while it is worked on. The directory has its name only
-// when it is whole and on disk; after an error there is none.
+// Create copies the log that js leads to into a new directory, while servers use it. The directory gets its name only when
+// it is complete and on disk; after an error there is none.
 func Create(ctx context.Context, js jetstream.JetStream, dir string, opts CreateOptions) (*Manifest, error) {
 	w, err := newWorkdir(dir)
 	if err != nil {
@@ -69,7 +69,8 @@ func create(ctx context.Context, js jetstream.JetStream, w *workdir, opts Create
 	if err := c.identify(ctx); err != nil {
 		return nil, err
 	}
-	// Snapshots of state first: what the pointers name is there, or was replaced by what is; and the events go further.
+	// State and snapshots first: the snapshots that the state names are copied after it, or were replaced by ones that are; and the
+	// events continue further.
 	parts := [][]string{{topology.StateStream}, {topology.SnapStream}}
 	if c.settings {
 		parts = append(parts, []string{config.Stream})
@@ -94,7 +95,7 @@ type creator struct {
 	opts CreateOptions
 	m    *Manifest
 	log  topology.Log
-	hook func(stream string) error // for tests: called when a stream's copying has begun; nil = nothing
+	hook func(stream string) error // for tests: called when the copying of a stream has begun; nil = nothing
 
 	settings bool // the log has a history of settings
 
@@ -102,7 +103,7 @@ type creator struct {
 	total int64
 }
 
-// identify finds out which log it is, and whether all of it is there.
+// identify reads the log's identity, and checks that it is complete.
 func (c *creator) identify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, infoWait)
 	defer cancel()
@@ -133,22 +134,22 @@ func (c *creator) identify(ctx context.Context) error {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		c.m.Format = formatNoSettings
 	default:
-		return fmt.Errorf("looking at stream %s: %w", config.Stream, err)
+		return fmt.Errorf("reading stream %s: %w", config.Stream, err)
 	}
 	for _, name := range streamNames(log.Lanes, c.settings) {
 		stream, err := c.js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("stream %s is missing: the log is not whole, a backup would not be either; start a server, it says what to do", name)
+			return fmt.Errorf("stream %s is missing: the log is incomplete, and a backup would be, too; start a server, its error names the next step", name)
 		}
 		if err != nil {
-			return fmt.Errorf("looking at stream %s: %w", name, err)
+			return fmt.Errorf("reading stream %s: %w", name, err)
 		}
 		c.total += int64(stream.CachedInfo().State.Bytes)
 	}
 	return nil
 }
 
-// insist copies a part, again when it broke on the way.
+// insist copies a part, and copies it again if the transfer broke.
 func (c *creator) insist(ctx context.Context, part []string, take func(context.Context) error) error {
 	for try := 1; ; try++ {
 		before, had := c.done.Load(), len(c.m.Streams)
@@ -194,8 +195,8 @@ func (c *creator) plain(ctx context.Context, name string) error {
 	return nil
 }
 
-// lane copies a lane's three streams, each begun when it is known where the one before it ends: at once, or when that one
-// is here. What ends the holding back of purges is the end of the commands. These are few, and the events may take far longer:
+// lane copies a lane's three streams. Each is begun when the end of the one before is known: at once, or after its last
+// byte. The lock against purges is released after the last command. Commands are few, and the events may take far longer:
 // with servers that send no consistent cut, purges wait for the events, too.
 func (c *creator) lane(ctx context.Context, lane int) error {
 	held, err := hold.Take(ctx, c.js, hold.Purge(lane), "a backup on "+hostname(), holdPatience)
@@ -211,7 +212,7 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 	group.Go(func() error {
 		lost := held.Run(holding)
 		if err := held.Release(context.WithoutCancel(ctx)); err != nil && lost == nil {
-			c.opts.Logger.Debug("not released", "err", err)
+			c.opts.Logger.Debug("releasing the lock failed; it expires", "err", err)
 		}
 		if lost != nil {
 			return fmt.Errorf("%w: %w", ErrInterrupted, lost)
@@ -255,7 +256,7 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 			return err
 		})
 		if !ends {
-			<-here // after an error ctx has ended, and nothing else can begin
+			<-here // after an error ctx has ended, and nothing else can be begun
 		}
 	}
 	if failed != nil {
@@ -272,13 +273,13 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 	return nil
 }
 
-// continues checks that the copied commands go on where the copied events end, and that no command was purged from
-// under the copying behind that. The hold sees to that; where it ran out, or an older scrip works the lane, this finds out.
+// continues checks that the copied commands continue where the copied events end, and that no later command was purged while
+// it was copied. The lock prevents that; if the lock expired, or an older scrip owns the lane, this check finds out.
 //
-// A backup's task is bytes: what ends a stream and cannot be read is in the copy and in the manifest, and is no error. Which
-// commands it covers is not known then, so nothing is checked.
+// A backup copies bytes: a message at the end of a stream that cannot be read is copied and listed in the manifest, and is no
+// error. Which commands it covers is not known then, so nothing is checked.
 func (c *creator) continues(ctx context.Context, lane int, copied []Stream, commands bounds) error {
-	told, err := eventlog.Reminders(c.js, lane).In(c.log).TailAt(ctx, copied[0].Last)
+	fired, err := eventlog.Reminders(c.js, lane).In(c.log).TailAt(ctx, copied[0].Last)
 	if err != nil {
 		return err
 	}
@@ -286,7 +287,7 @@ func (c *creator) continues(ctx context.Context, lane int, copied []Stream, comm
 	if err != nil {
 		return err
 	}
-	c.unread(tail.Unread, told.Unread)
+	c.unread(tail.Unread, fired.Unread)
 	covered := uint64(0)
 	if tail.Message != nil {
 		covered = tail.Message.Next() - 1
@@ -295,19 +296,19 @@ func (c *creator) continues(ctx context.Context, lane int, copied []Stream, comm
 		return nil
 	}
 	if commands.First > covered+1 {
-		return fmt.Errorf("the events cover commands up to %d, but the commands begin at %d; if `scrip status` says that the lane has stopped, mend that first, else take the backup again", covered, commands.First)
+		return fmt.Errorf("the events cover commands up to %d, but the commands begin at %d; if `scrip status` reports that the lane has stopped, resolve that first, else take the backup again", covered, commands.First)
 	}
 	now, err := eventlog.Commands(c.js, lane).Bounds(ctx)
 	if err != nil {
 		return err
 	}
-	if now.First != commands.First { // also where they are covered: the copy may not begin where it says, and restoring would refuse it
+	if now.First != commands.First { // also where they are covered: the copy may not begin at its recorded sequence, and a restore would refuse it
 		return fmt.Errorf("%w: commands up to %d were purged while they were copied from %d on, and the events cover them up to %d", ErrInterrupted, now.First-1, commands.First, covered)
 	}
 	return nil
 }
 
-// unread notes what was copied and cannot be read, once also where a lane is copied again.
+// unread records messages that were copied and cannot be read, once also if a lane is copied again.
 func (c *creator) unread(lists ...[]eventlog.Unread) {
 	for _, u := range slices.Concat(lists...) {
 		if !slices.Contains(c.m.Unread, u) {
@@ -348,7 +349,7 @@ func (c *creator) copied(n int64) {
 	}
 }
 
-// finish writes what says that the backup is whole.
+// finish writes the files that mark the backup as complete.
 func (c *creator) finish() error {
 	if c.opts.Key != nil {
 		if err := c.dir.bytes(keyFile, []byte(hex.EncodeToString(c.opts.Key[:])+"\n")); err != nil {

@@ -93,8 +93,8 @@ func TestForeignManifests(t *testing.T) {
 	}{
 		{"newer backup", "newer scrip", func(m *backup.Manifest) { m.Format = backup.Format + 1 }},
 		{"newer log", "newer scrip", func(m *backup.Manifest) { m.LogFormat = topology.Format + 1 }},
-		{"no format", "which log", func(m *backup.Manifest) { m.Format = 0 }},
-		{"no log", "which log", func(m *backup.Manifest) { m.Log = "" }},
+		{"no format", "does not name its log", func(m *backup.Manifest) { m.Format = 0 }},
+		{"no log", "does not name its log", func(m *backup.Manifest) { m.Log = "" }},
 		{"too few streams", "8", func(m *backup.Manifest) { m.Streams = m.Streams[:3] }},
 		{"a path", "../x", func(m *backup.Manifest) { m.Streams[2].Name = "../x" }},
 		{"another key", "not the key of this log", func(m *backup.Manifest) { m.KeyFingerprint = "0123" }},

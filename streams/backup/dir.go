@@ -18,11 +18,11 @@ import (
 
 const (
 	incompleteSuffix = ".incomplete"
-	// lockFile is in a directory for as long as it is incomplete. Its flock says that somebody is still at work.
+	// lockFile is in a directory for as long as it is incomplete. A process that writes the backup has its flock.
 	lockFile = "scrip-backup.lock"
 )
 
-// workdir is a backup being written: DIR.incomplete until it is whole.
+// workdir is a backup being written: DIR.incomplete until it is complete.
 type workdir struct {
 	final, path string
 	lock        *os.File
@@ -43,16 +43,16 @@ func createFile(path string) (file, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// newWorkdir takes the place beside the final name. What a dead backup left there is removed, nothing else ever is.
+// newWorkdir makes the directory beside the final name. It removes what a dead backup left there, and nothing else.
 func newWorkdir(final string) (*workdir, error) {
 	final, err := filepath.Abs(final)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Lstat(final); err == nil {
-		return nil, fmt.Errorf("%s exists already; name a directory that does not, say %s-2", final, final)
+		return nil, fmt.Errorf("%s exists already; name a directory that does not, such as %s-2", final, final)
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("looking at the backup's directory: %w; name another one", err)
+		return nil, fmt.Errorf("checking the backup's directory: %w; name another one", err)
 	}
 	w := &workdir{final: final, path: final + incompleteSuffix, sums: map[string]string{}, create: createFile}
 	if err := w.take(); err != nil {
@@ -70,7 +70,7 @@ func (w *workdir) take() error {
 	// 0700: it holds customers' ids and the key.
 	if err := os.Mkdir(w.path, 0o700); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("making the backup's directory: %w; make the directory it is to lie in first", err)
+			return fmt.Errorf("making the backup's directory: %w; make its parent directory first", err)
 		}
 		return fmt.Errorf("making the backup's directory: %w; name one that can be written", err)
 	}
@@ -78,15 +78,15 @@ func (w *workdir) take() error {
 	if w.lock, err = lock(filepath.Join(w.path, lockFile)); err != nil {
 		return fmt.Errorf("locking the backup's directory: %w", err)
 	}
-	// Before any other file: a directory without it is not recognised as an unfinished backup after a power cut.
+	// Before any other file: without it the directory is not recognised as an unfinished backup after a power cut.
 	return atomicfile.SyncDir(w.path)
 }
 
-// removeDead removes what an interrupted backup left. The kernel let go of its lock when it died.
+// removeDead removes what an interrupted backup left. The kernel released its lock when it died.
 func (w *workdir) removeDead() error {
 	path := filepath.Join(w.path, lockFile)
 	if _, err := os.Lstat(path); err != nil {
-		return fmt.Errorf("%s is in the way and no unfinished backup; move it away, or name another directory", w.path)
+		return fmt.Errorf("%s exists and is no unfinished backup; move it away, or name another directory", w.path)
 	}
 	held, err := lock(path)
 	if err != nil {
@@ -99,7 +99,7 @@ func (w *workdir) removeDead() error {
 	return nil
 }
 
-// removeKeepingLast removes a directory, the file that says what it is last: a crash in between leaves it recognisable.
+// removeKeepingLast removes a directory, and in it the identifying file last: a crash in between leaves it recognisable.
 func removeKeepingLast(dir, last string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -126,7 +126,7 @@ func lock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// write makes one file, whole and on disk, by fill, which returns the SHA-256 of what it wrote.
+// write makes one file, complete and on disk, by fill, which returns the SHA-256 of what it wrote.
 func (w *workdir) write(name string, fill func(io.Writer) (sum string, err error)) error {
 	f, err := w.create(filepath.Join(w.path, name))
 	if err != nil {
@@ -153,7 +153,7 @@ func (w *workdir) bytes(name string, data []byte) error {
 	})
 }
 
-// remove takes a file back that is to be written again.
+// remove removes a file that is to be written again.
 func (w *workdir) remove(name string) error {
 	err := os.Remove(filepath.Join(w.path, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,8 +162,8 @@ func (w *workdir) remove(name string) error {
 	return err
 }
 
-// finish gives the directory its name. A crash before the rename leaves an incomplete one, after it a whole one.
-// A key seals the checksums; nil = there is none.
+// finish renames the directory to its final name. A crash before the rename leaves an incomplete one, after it a complete
+// one. A key seals the checksums; nil = there is none.
 func (w *workdir) finish(key *seal.Key) error {
 	var sums strings.Builder
 	names := make([]string, 0, len(w.sums))
@@ -182,7 +182,7 @@ func (w *workdir) finish(key *seal.Key) error {
 			return err
 		}
 	}
-	// The lock is on the open file: nobody takes the directory for a dead one between here and the rename.
+	// The lock is on the open file: no other backup takes the directory for a dead one between here and the rename.
 	if err := os.Remove(filepath.Join(w.path, lockFile)); err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (w *workdir) finish(key *seal.Key) error {
 		return err
 	}
 	if err := atomicfile.Rename(w.path, w.final); err != nil {
-		return fmt.Errorf("giving the backup its name: %w; it is whole, rename %s yourself", err, w.path)
+		return fmt.Errorf("giving the backup its name: %w; it is complete, rename %s yourself", err, w.path)
 	}
 	return w.lock.Close()
 }
@@ -205,10 +205,10 @@ func (w *workdir) discard() error {
 	return err
 }
 
-// noRoom says of a full disk what to do.
+// noRoom adds to the error of a full disk what to do.
 func noRoom(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("no room for the backup: %w; free some, or name a directory on another disk", err)
+		return fmt.Errorf("no space for the backup: %w; free some, or name a directory on another disk", err)
 	}
 	return err
 }

@@ -3,27 +3,26 @@
 //	Create:  KV_SCRIP_STATE ─ OBJ_SCRIP_SNAP ─ KV_SCRIP_CONFIG ─ lane 0 ─ lane 1 … ──> DIR.incomplete/ ── fsync, rename ──> DIR/
 //	                                                               │
 //	                         reminders ─ events ─ commands: each begun when the one before it has its end;
-//	                         meanwhile the lane's owner purges no commands, and goes on deciding
+//	                         meanwhile the lane's owner purges no commands, and continues to decide
 //
 //	Open:    SHA256SUMS ─ manifest.json ─ every file                          damaged, incomplete, newer: refused
 //	         SHA256SUMS.seal, by the log's seal key ─ stream settings that are not scrip's           changed: refused
 //
 //	Restore: KV_SCRIP_STATE, marked ─ OBJ_SCRIP_SNAP ─ KV_SCRIP_CONFIG ─ lanes ─ all copies current ──> mark removed
 //
-// Streams go through JetStream's own snapshot API, byte for byte: sequences, timestamps and headers stay, so every
-// position that anybody has recorded stays a place in the log. Consumers are not part of it: scrip's are ephemeral.
-// Neither are leases, which are nobody's state. The history of the settings is: what operators paused stays paused.
+// Streams are copied by JetStream's own snapshot API, byte for byte: sequences, timestamps and headers stay, so every
+// recorded position stays valid. Consumers are not part of it: scrip's are ephemeral. Neither are leases, which are no
+// state. The history of the settings is: what operators paused stays paused.
 //
-// The order makes the copy one that could have been. A stream's copy ends where the stream ended when its copying
-// began, or, sent by NATS before 2.15, somewhere behind that: then the next stream's copying begins when it is here, and
-// purges wait for all three. Reminders are written after their events and events after their commands, so the copy never
-// holds an effect without its cause. Snapshots of state come first: they are used only where the events hold their
-// position.
+// The order makes the copy consistent. A stream's copy ends where the stream ended when its copying began, or, sent by NATS
+// before 2.15, somewhere after that: then the next stream's copying begins when it is complete, and purges wait for all
+// three. Reminders are written after their events and events after their commands, so the copy never holds an effect without
+// its cause. Snapshots of state come first: they are used only if the events hold their position.
 //
-// Owner: the process that called; one restore at a time on a server (hold "restore"), one backup at a time of a lane's
-// commands (hold "purge-3").
+// Owner: the calling process; one restore at a time on a server (lock "restore"), one backup at a time of a lane's commands
+// (lock "purge-3").
 //
-// What a crash does: of Create, it leaves DIR.incomplete, which the next Create removes; purging goes on within ten
-// seconds. Of Restore, it leaves streams under the mark in the state bucket, with which no server starts; the next
-// Restore removes exactly those and starts over.
+// What a crash does: of Create, it leaves DIR.incomplete, which the next Create removes; purging resumes within ten seconds.
+// Of Restore, it leaves streams under the mark in the state bucket, with which no server starts; the next Restore removes
+// exactly those and starts again.
 package backup

@@ -2,15 +2,15 @@ package backup
 
 import "encoding/binary"
 
-// frameReader counts what is in a compressed copy without unpacking it, so that progress can be told in bytes of the
-// stream, whose number is known from the start. The copy is a series of S2 frames: type, length in three bytes, and in
-// data frames a checksum of four bytes before the block, which begins with its unpacked length.
+// frameReader counts the content of a compressed copy without decompressing it, so that progress can be reported in bytes of
+// the stream, whose number is known from the start. The copy is a series of S2 frames: type, length in three bytes, and in
+// data frames a checksum of four bytes before the block, which begins with its decompressed length.
 type frameReader struct {
-	head []byte // beginning of a frame, up to where its length can be read
+	head []byte // start of a frame, up to where its length can be read
 	skip int64  // bytes left of the frame
 }
 
-// frameHead is as much as has to be seen of a frame: its own head, the checksum, a length of at most five bytes.
+// frameHead is the part of a frame that is read: its own head, the checksum, a length of at most five bytes.
 const frameHead = 4 + 4 + 5
 
 // Types of frames that hold data.
@@ -19,7 +19,7 @@ const (
 	framePlain  = 0x01
 )
 
-// count takes the next bytes and says how many bytes the frames that began in them unpack to.
+// count reads the next bytes and returns how many bytes the frames that began in them decompress to.
 func (f *frameReader) count(p []byte) (n int64) {
 	for len(p) > 0 {
 		if f.skip > 0 {

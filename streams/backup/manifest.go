@@ -10,8 +10,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Format is the newest version of the directory's layout that this program restores. It makes the oldest that holds what
-// there is: 2 has the settings' history, 1 is of a log where none was ever kept.
+// Format is the newest version of the directory's layout that this program restores. It writes the oldest one that is
+// sufficient: 2 has the settings' history, 1 is of a log without one.
 const (
 	Format           = 2
 	formatNoSettings = 1
@@ -25,7 +25,7 @@ const (
 	infoSuffix   = ".json"
 )
 
-// Manifest says what a backup holds.
+// Manifest describes the content of a backup.
 type Manifest struct {
 	// Format is the version of this layout.
 	Format int `json:"format"`
@@ -35,21 +35,21 @@ type Manifest struct {
 	KeyFingerprint string    `json:"key_fingerprint"`
 	LogFormat      int       `json:"log_format"`
 	LogCreated     time.Time `json:"log_created"`
-	// Begun and Ended are by the clock of whoever took it.
+	// Begun and Ended are by the clock of the machine that took it.
 	Begun time.Time `json:"begun"`
 	Ended time.Time `json:"ended"`
 	// Scrip and NATS are the versions of the program that took it and of the server it was taken from. A NATS server of
 	// an earlier minor version may not read what a later one wrote.
 	Scrip string `json:"scrip"`
 	NATS  string `json:"nats"`
-	// Key says whether the code key is in it.
+	// Key is true if the code key is in it.
 	Key bool `json:"code_key"`
-	// Sealed says that SHA256SUMS has a seal, in a file beside it: see Backup.CheckSeal.
+	// Sealed is true if SHA256SUMS has a seal, in a file beside it: see Backup.CheckSeal.
 	Sealed bool `json:"sealed,omitempty"`
-	// Streams in the order in which they were begun, which is that in which they are restored.
+	// Streams in the order in which they were begun, which is that of the restore.
 	Streams []Stream `json:"streams"`
-	// Unread are messages at the ends of streams that the program could not read, of a newer version say. They are in the
-	// copy like all others.
+	// Unread are messages at the ends of streams that the program could not read, for example of a newer version. They are in
+	// the copy like all others.
 	Unread []eventlog.Unread `json:"unread,omitempty"`
 }
 
@@ -83,7 +83,7 @@ func (m *Manifest) Size() (n int64) {
 	return n
 }
 
-// files are all files of the backup but SHA256SUMS and its seal.
+// files returns all files of the backup but SHA256SUMS and its seal.
 func (m *Manifest) files() []string {
 	names := []string{manifestFile}
 	if m.Key {
@@ -95,13 +95,13 @@ func (m *Manifest) files() []string {
 	return names
 }
 
-// check says what a manifest lacks that whoever wrote it must have put in.
+// check returns an error if a manifest lacks what its writer must have put in.
 func (m *Manifest) check() error {
 	switch {
 	case m.Format > Format || m.LogFormat > topology.Format:
 		return fmt.Errorf("the backup has format %d with log format %d, this program knows them up to %d and %d; use the newer scrip that took it", m.Format, m.LogFormat, Format, topology.Format)
 	case m.Format < 1 || m.Log == "" || m.Lanes < 1 || m.Lanes > topology.MaxLanes:
-		return fmt.Errorf("%s does not say which log it is of; use another backup", manifestFile)
+		return fmt.Errorf("%s does not name its log; use another backup", manifestFile)
 	}
 	want := streamNames(m.Lanes, m.settings())
 	if len(m.Streams) != len(want) {
@@ -109,18 +109,18 @@ func (m *Manifest) check() error {
 	}
 	for i, s := range m.Streams {
 		if s.Name != want[i] {
-			return fmt.Errorf("%s lists stream %q where %s belongs; use another backup", manifestFile, s.Name, want[i])
+			return fmt.Errorf("%s lists stream %q where %s is expected; use another backup", manifestFile, s.Name, want[i])
 		}
 	}
 	return nil
 }
 
-// settings says whether the history of the settings is in it.
+// settings reports whether the history of the settings is in it.
 func (m *Manifest) settings() bool {
 	return slices.ContainsFunc(m.Streams, func(s Stream) bool { return s.Name == config.Stream })
 }
 
-// streamNames are the streams of a log in the order in which they are taken and restored. Older versions kept no history
+// streamNames returns the streams of a log in the order in which they are taken and restored. Older versions had no history
 // of settings.
 func streamNames(lanes int, settings bool) []string {
 	names := []string{topology.StateStream, topology.SnapStream}
@@ -133,7 +133,7 @@ func streamNames(lanes int, settings bool) []string {
 	return names
 }
 
-// laneStreams are effects before causes: a copy taken in this order never holds a reminder without its event, nor an
+// laneStreams returns effects before causes: a copy taken in this order never holds a reminder without its event, nor an
 // event without its command.
 func laneStreams(lane int) []string {
 	return []string{topology.RmdStream(lane), topology.EvtStream(lane), topology.CmdStream(lane)}

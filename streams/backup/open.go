@@ -18,7 +18,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 )
 
-// ErrDamaged is the kind of everything that is wrong with a backup's files. The text names the file.
+// ErrDamaged is the kind of every error about a backup's files. The text names the file.
 var ErrDamaged = errors.New("the backup is damaged or incomplete")
 
 func damaged(format string, args ...any) error {
@@ -36,7 +36,7 @@ type Backup struct {
 	key     *[32]byte
 }
 
-// Open reads a backup and checks every byte of it. progress, which may be nil, is told how many bytes have been read.
+// Open reads a backup and checks every byte of it. progress, which may be nil, is called with the number of bytes read.
 // Errors name the file: ErrDamaged, a newer format, a directory that is no backup.
 func Open(ctx context.Context, dir string, progress func(done, total int64)) (*Backup, error) {
 	b := &Backup{dir: dir}
@@ -63,7 +63,7 @@ func Open(ctx context.Context, dir string, progress func(done, total int64)) (*B
 			return nil, err
 		}
 	}
-	// This finds damage. Who changes a backup on purpose has its key, where that is in it: a key from elsewhere is for that.
+	// This finds damage, not a deliberate change: its author may have the key from the backup. For that, check with a key from elsewhere.
 	if b.key != nil {
 		if _, err := b.CheckSeal(seal.Derive(*b.key, b.Log)); err != nil {
 			return nil, err
@@ -82,7 +82,7 @@ func Open(ctx context.Context, dir string, progress func(done, total int64)) (*B
 	return b, nil
 }
 
-// CodeKey is the code key, nil if the backup was taken without it.
+// CodeKey returns the code key, nil if the backup was taken without it.
 func (b *Backup) CodeKey() *[32]byte { return b.key }
 
 // readSums reads SHA256SUMS, whose form is that of sha256sum(1), strictly.
@@ -130,7 +130,7 @@ func (b *Backup) open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// small reads a small file whole.
+// small reads a small file completely.
 func (b *Backup) small(name string) ([]byte, error) {
 	f, err := b.open(name)
 	if err != nil {
@@ -148,7 +148,7 @@ func (b *Backup) small(name string) ([]byte, error) {
 }
 
 func (b *Backup) mismatch(name string) error {
-	return damaged("%s has not the checksum that stands in %s", name, sumsFile)
+	return damaged("%s does not have the checksum in %s", name, sumsFile)
 }
 
 func (b *Backup) readKey() error {
@@ -205,7 +205,7 @@ func (b *Backup) readStream(ctx context.Context, s Stream, progress func(n int))
 		}
 	}
 	if size != s.Size {
-		return damaged("%s has %d bytes, %s says %d", s.data(), size, manifestFile, s.Size)
+		return damaged("%s has %d bytes, %s lists %d", s.data(), size, manifestFile, s.Size)
 	}
 	if hexSum(digest) != b.sums[s.data()] {
 		return b.mismatch(s.data())

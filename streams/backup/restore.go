@@ -22,7 +22,7 @@ const (
 	// currentWait bounds how long the copies of one stream on other nodes may take to catch up.
 	currentWait = time.Hour
 	pollEvery   = 100 * time.Millisecond
-	// configWait bounds one look at a stream that may never answer.
+	// configWait bounds one request for a stream that may never answer.
 	configWait = 5 * time.Second
 	// cleanWait bounds the removal of what a failed restore made.
 	cleanWait = time.Minute
@@ -35,15 +35,15 @@ var ErrNotEmpty = errors.New("the NATS server is not empty")
 type RestoreOptions struct {
 	// Replicas of every stream and bucket, 1 to 5; 0 = as they were.
 	Replicas int
-	// Progress is told how many bytes of the backup's files have been sent.
+	// Progress is called with the number of bytes of the backup's files that have been sent.
 	Progress func(done, total int64)
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
 
 // Restore puts a backup on the NATS server that js leads to, which must hold no log. It returns when every copy on every
-// node has everything. After an error nothing of it is left, or what is left carries a mark that keeps servers from
-// starting on it and has the next Restore remove it.
+// node has everything. After an error nothing of it is left, or what is left carries a mark that prevents servers from
+// starting on it and makes the next Restore remove it.
 func (b *Backup) Restore(ctx context.Context, js jetstream.JetStream, opts RestoreOptions) error {
 	return b.restore(ctx, js, opts, func(string) {})
 }
@@ -71,9 +71,9 @@ func (b *Backup) restore(ctx context.Context, js jetstream.JetStream, opts Resto
 	}
 	letGo()
 	if lost := <-ended; lost != nil {
-		return err // what is there may be another's by now
+		return err // the streams may be another restore's by now
 	}
-	// Told to stop or not, what we made is removed, and the name given up.
+	// Cancelled or not, the streams of this restore are removed, and the lock is released.
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cleanWait)
 	defer done()
 	if err != nil && r.begun {
@@ -82,7 +82,7 @@ func (b *Backup) restore(ctx context.Context, js jetstream.JetStream, opts Resto
 		}
 	}
 	if failed := held.Release(ctx); failed != nil {
-		opts.Logger.Debug("not released", "err", failed)
+		opts.Logger.Debug("releasing the lock failed; it expires", "err", failed)
 	}
 	return err
 }
@@ -93,13 +93,13 @@ type restorer struct {
 	b     *Backup
 	opts  RestoreOptions
 	id    string // of this restore
-	begun bool   // something of ours may be there
+	begun bool   // streams of this restore may exist
 	done  int64
 	hook  func(at string) // for tests: called when the first bytes of a stream have been sent, and before the end
 }
 
-// only makes sure that no other restore is at work. The bucket of leases, where that is said, holds no state: it may be
-// there already, and it stays.
+// only makes sure that no other restore is running. The lease bucket, which holds the lock for that, has no state: it may
+// exist already, and it stays.
 func (r *restorer) only(ctx context.Context) (*hold.Hold, error) {
 	ctx, cancel := context.WithTimeout(ctx, infoWait)
 	defer cancel()
@@ -109,17 +109,17 @@ func (r *restorer) only(ctx context.Context) (*hold.Hold, error) {
 			return nil, fmt.Errorf("making bucket %s: %w%s", topology.LeaseBucket, err, hint(err))
 		}
 	} else if err != nil {
-		return nil, fmt.Errorf("looking at bucket %s: %w", topology.LeaseBucket, err)
+		return nil, fmt.Errorf("reading bucket %s: %w", topology.LeaseBucket, err)
 	}
 	held, err := hold.Take(ctx, r.js, hold.Restore, "a restore on "+hostname(), hold.TTL+2*time.Second)
 	var other *hold.HeldError
 	if errors.As(err, &other) {
-		return nil, fmt.Errorf("%w; wait for it, one restore at a time works on a server", err)
+		return nil, fmt.Errorf("%w; wait for it, a server runs one restore at a time", err)
 	}
 	return held, err
 }
 
-// replicas of what did not come from the backup.
+// replicas returns the number of copies for what did not come from the backup.
 func (r *restorer) replicas() int {
 	if r.opts.Replicas > 0 {
 		return r.opts.Replicas
@@ -135,8 +135,8 @@ func (r *restorer) run(ctx context.Context) error {
 	if err := r.makeRoom(ctx); err != nil {
 		return err
 	}
-	// The state bucket is the first to be there and the last to be finished: while its stream carries the mark, no
-	// server takes the log for one. A crash from here on leaves the mark.
+	// The state bucket is the first to exist and the last to be finished: while its stream carries the mark, no server accepts
+	// the log. A crash from here on leaves the mark.
 	for i, s := range r.b.Streams {
 		metadata := map[string]string{topology.MetaRestored: r.id}
 		if s.Name == topology.StateStream {
@@ -158,7 +158,7 @@ func (r *restorer) run(ctx context.Context) error {
 	return r.finish(ctx)
 }
 
-// makeRoom refuses a server that holds a log; what an interrupted restore made is removed.
+// makeRoom refuses a server that holds a log; streams of an interrupted restore are removed.
 func (r *restorer) makeRoom(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*infoWait)
 	defer cancel()
@@ -166,7 +166,7 @@ func (r *restorer) makeRoom(ctx context.Context) error {
 	switch id := state.Metadata[topology.MetaRestoring]; {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 	case err != nil:
-		return fmt.Errorf("looking at stream %s: %w%s", topology.StateStream, err, hint(err))
+		return fmt.Errorf("reading stream %s: %w%s", topology.StateStream, err, hint(err))
 	case id != "":
 		r.opts.Logger.Warn("removing what an interrupted restore left", "restore", id)
 		if err := r.clean(ctx, id); err != nil {
@@ -192,9 +192,9 @@ func (r *restorer) makeRoom(ctx context.Context) error {
 	return nil
 }
 
-// stream restores one stream and checks that all of it is there. It comes back with one copy and is given more then:
-// restored with three at once, the others count as current before they have anything, and a crash of the leader then
-// loses all of it. Growing waits until each new copy has said itself how far it is.
+// stream restores one stream and checks that it is complete. It is restored with one copy and gets more then: restored with
+// three at once, the others count as current before they have anything, and a crash of the leader then loses all of it.
+// grow waits until each new copy has reported its progress itself.
 func (r *restorer) stream(ctx context.Context, s Stream, info streamInfo, metadata map[string]string) error {
 	config, err := with(info.Config, 1, metadata)
 	if err != nil {
@@ -225,7 +225,7 @@ func (r *restorer) stream(ctx context.Context, s Stream, info streamInfo, metada
 	return r.grow(ctx, s, config)
 }
 
-// grow asks for more copies of a stream. They are made while the next stream is restored.
+// grow requests more copies of a stream. They are made while the next stream is restored.
 func (r *restorer) grow(ctx context.Context, s Stream, config json.RawMessage) error {
 	if r.replicas() == 1 {
 		return nil
@@ -240,7 +240,7 @@ func (r *restorer) grow(ctx context.Context, s Stream, config json.RawMessage) e
 	return nil
 }
 
-// complete compares what is there with what was taken. Producers may have begun to publish commands behind it. Buckets may
+// complete compares the restored stream with the backup. Producers may have begun to publish commands after it. Buckets may
 // lack what was replaced while they were copied.
 func (r *restorer) complete(s Stream, have bounds) error {
 	bucket := s.Name == topology.StateStream || s.Name == topology.SnapStream
@@ -252,7 +252,7 @@ func (r *restorer) complete(s Stream, have bounds) error {
 
 // current waits until all copies of a stream have everything.
 func (r *restorer) current(ctx context.Context, s Stream) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, currentWait, fmt.Errorf("stream %s: not all of its copies are current after %s; see that all NATS nodes are up", s.Name, currentWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, currentWait, fmt.Errorf("stream %s: not all of its copies are current after %s; check that all NATS nodes are up", s.Name, currentWait))
 	defer cancel()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -263,7 +263,7 @@ func (r *restorer) current(ctx context.Context, s Stream) error {
 			return r.complete(s, info.State)
 		}
 		if err != nil && !away(err) {
-			return fmt.Errorf("looking at stream %s: %w", s.Name, err)
+			return fmt.Errorf("reading stream %s: %w", s.Name, err)
 		}
 		select {
 		case <-tick.C:
@@ -283,7 +283,7 @@ type copies struct {
 			Offline bool   `json:"offline"`
 			Lag     uint64 `json:"lag"`
 		} `json:"replicas"`
-		// Desired is there for as long as copies are added, since NATS 2.15.
+		// Desired is present while copies are added, since NATS 2.15.
 		Desired json.RawMessage `json:"desired"`
 	} `json:"cluster"`
 }
@@ -308,17 +308,17 @@ func (c *copies) current() int {
 	return n
 }
 
-// lease gives a bucket of leases that was there before as many copies as the rest.
+// lease gives a lease bucket that existed before as many copies as the other streams.
 func (r *restorer) lease(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	kv, err := r.js.KeyValue(ctx, topology.LeaseBucket)
 	if err != nil {
-		return fmt.Errorf("looking at bucket %s: %w", topology.LeaseBucket, err)
+		return fmt.Errorf("reading bucket %s: %w", topology.LeaseBucket, err)
 	}
 	status, err := kv.Status(ctx)
 	if err != nil {
-		return fmt.Errorf("looking at bucket %s: %w", topology.LeaseBucket, err)
+		return fmt.Errorf("reading bucket %s: %w", topology.LeaseBucket, err)
 	}
 	if config := status.Config(); config.Replicas != r.replicas() {
 		config.Replicas = r.replicas()
@@ -329,7 +329,7 @@ func (r *restorer) lease(ctx context.Context) error {
 	return nil
 }
 
-// finish takes the mark away, in one write: from then on this is the log.
+// finish removes the mark, in one write: from then on this is the log.
 func (r *restorer) finish(ctx context.Context) error {
 	var have streamInfo
 	if err := request(ctx, r.js, "STREAM.INFO."+topology.StateStream, struct{}{}, &have); err != nil {
@@ -345,7 +345,7 @@ func (r *restorer) finish(ctx context.Context) error {
 	return nil
 }
 
-// update changes a stream's configuration. Asked twice it does no harm, so a request that met an election is repeated.
+// update changes a stream's configuration. It is idempotent, so a request that met an election is repeated.
 func (r *restorer) update(ctx context.Context, name string, config json.RawMessage) error {
 	for try := 1; ; try++ {
 		var answer streamInfo
@@ -356,7 +356,7 @@ func (r *restorer) update(ctx context.Context, name string, config json.RawMessa
 	}
 }
 
-// clean removes the streams that a restore made, known by its id: the marked one last, so that a crash on the way leaves
+// clean removes the streams that a restore made, identified by its id: the marked one last, so that a crash in between leaves
 // the mark.
 func (r *restorer) clean(ctx context.Context, id string) error {
 	for {
@@ -378,15 +378,15 @@ func (r *restorer) clean(ctx context.Context, id string) error {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return nil
 	case err != nil:
-		return fmt.Errorf("looking at stream %s: %w", topology.StateStream, err)
+		return fmt.Errorf("reading stream %s: %w", topology.StateStream, err)
 	case state.Metadata[topology.MetaRestoring] != id:
 		return nil
 	}
 	return r.remove(ctx, topology.StateStream)
 }
 
-// made lists the streams of a restore but the marked one. (The API's list of streams with their settings waits in vain for
-// those whose restore broke off, so it asks one by one.)
+// made lists the streams of a restore but the marked one. (The API's list of streams with their settings never completes
+// for those whose restore broke off, so it reads them one by one.)
 func (r *restorer) made(ctx context.Context, id string) (names []string, err error) {
 	all, err := r.names(ctx)
 	if err != nil {
@@ -403,10 +403,10 @@ func (r *restorer) made(ctx context.Context, id string) (names []string, err err
 			names = append(names, name)
 		case err == nil, errors.Is(err, jetstream.ErrStreamNotFound):
 		case away(err), errors.As(err, &api):
-			// It has no leader: its first bytes never came. Under the mark nobody else makes streams of this name.
+			// It has no leader: its first bytes never arrived. Under the mark no other program makes streams of this name.
 			names = append(names, name)
 		default:
-			return nil, fmt.Errorf("looking at stream %s: %w", name, err)
+			return nil, fmt.Errorf("reading stream %s: %w", name, err)
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -415,7 +415,7 @@ func (r *restorer) made(ctx context.Context, id string) (names []string, err err
 	return names, nil
 }
 
-// names are all streams of the server.
+// names returns all streams of the server.
 func (r *restorer) names(ctx context.Context) (names []string, err error) {
 	lister := r.js.StreamNames(ctx)
 	for name := range lister.Name() {
@@ -427,7 +427,7 @@ func (r *restorer) names(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// config asks for a stream's settings, twice if there is no answer.
+// config reads a stream's settings, twice if there is no answer.
 func (r *restorer) config(ctx context.Context, name string) (jetstream.StreamConfig, error) {
 	for try := 1; ; try++ {
 		attempt, done := context.WithTimeout(ctx, configWait)
@@ -442,7 +442,7 @@ func (r *restorer) config(ctx context.Context, name string) (jetstream.StreamCon
 	}
 }
 
-// isOurs says whether a stream has a name that a log's streams have.
+// isOurs reports whether a stream has a name that a log's streams have.
 func isOurs(name string) bool {
 	for _, prefix := range []string{topology.CmdStreamPrefix, topology.EvtStreamPrefix, topology.RmdStreamPrefix} {
 		if strings.HasPrefix(name, prefix) {
@@ -467,12 +467,12 @@ const (
 	codeNoCluster   jetstream.ErrorCode = 10074
 )
 
-// hint says what to do about some errors of the server.
+// hint returns what to do about some errors of the server.
 func hint(err error) string {
 	var api *jetstream.APIError
 	switch {
 	case away(err):
-		return "; see that the NATS server runs and has JetStream"
+		return "; check that the NATS server runs and has JetStream"
 	case !errors.As(err, &api):
 		return ""
 	}

@@ -20,30 +20,30 @@ import (
 const (
 	// chunkSize of a transfer in bytes, the server's own default, far below every max_payload.
 	chunkSize = 128 << 10
-	// writeBuffer before the file.
+	// writeBuffer is the size of the buffer before the file.
 	writeBuffer = 1 << 20
-	// ackPrefix is where the server takes acks of chunks. They are published nowhere else, whoever sent the chunk.
+	// ackPrefix is the prefix of the server's ack subjects of chunks. Acks are published nowhere else, whatever the chunk's sender.
 	ackPrefix = "$JS.SNAPSHOT.ACK."
-	// archiveMagic begins a copy in the format of NATS 2.15 and later, archiveHead is how near the beginning: it comes
-	// behind the head of an S2 stream and of its first frame, and is not packed, since nothing came before it.
+	// archiveMagic begins a copy in the format of NATS 2.15 and later; archiveHead is how near the start: it follows the head
+	// of an S2 stream and of its first frame, and is not compressed, since nothing came before it.
 	archiveMagic = "NATSARC1"
 	archiveHead  = 64
 )
 
-// ErrInterrupted is the kind of a transfer that broke on its way; trying again may help.
+// ErrInterrupted is the kind of a transfer that broke; a retry may help.
 var ErrInterrupted = errors.New("transfer interrupted")
 
-// snapshot is a stream's copy on its way here.
+// snapshot is a stream's copy in transfer.
 type snapshot struct {
 	name  string
 	info  streamInfo
 	sub   *nats.Subscription
-	first *nats.Msg // received by ends and not looked at by receive yet
+	first *nats.Msg // received by ends and not read by receive yet
 }
 
-// ends says whether the copy ends where the stream ended when begin returned. That is so since NATS 2.15. Older servers send
-// the stream's files one after the other, and with the last of them what was appended meanwhile. It is the stream's leader
-// that sends, whatever server this program is connected to, so the copy itself is looked at.
+// ends reports whether the copy ends where the stream ended when begin returned. That is so since NATS 2.15. Older servers
+// send the stream's files one after the other, and with the last of them what was appended meanwhile. The stream's leader
+// sends, whatever server this program is connected to, so the copy itself is inspected.
 func (s *snapshot) ends(ctx context.Context) (bool, error) {
 	msg, err := s.next(ctx)
 	if err != nil {
@@ -53,25 +53,25 @@ func (s *snapshot) ends(ctx context.Context) (bool, error) {
 	return isArchive(msg.Data), nil
 }
 
-// isArchive looks at the beginning of a copy. Tests replace it, to play an older server.
+// isArchive inspects the start of a copy. Tests replace it, to simulate an older server.
 var isArchive = func(data []byte) bool {
 	return bytes.Contains(data[:min(len(data), archiveHead)], []byte(archiveMagic))
 }
 
-// begin asks for a copy. Chunks arrive from now on; the server waits for their acks. Call receive or drop.
+// begin requests a copy. Chunks arrive from now on; the server waits for their acks. Call receive or drop.
 func begin(ctx context.Context, js jetstream.JetStream, name string) (*snapshot, error) {
 	nc := js.Conn()
 	sub, err := nc.SubscribeSync(nc.NewInbox())
 	if err != nil {
 		return nil, fmt.Errorf("copying stream %s: %w", name, err)
 	}
-	// What may be under way is bounded by the server's window of 8 MiB.
+	// The bytes in flight are bounded by the server's window of 8 MiB.
 	if err := sub.SetPendingLimits(-1, -1); err != nil {
 		return nil, fmt.Errorf("copying stream %s: %w", name, err)
 	}
 	s := &snapshot{name: name, sub: sub}
-	ask := map[string]any{"deliver_subject": sub.Subject, "no_consumers": true, "chunk_size": chunkSize}
-	if err := request(ctx, js, "STREAM.SNAPSHOT."+name, ask, &s.info); err != nil {
+	settings := map[string]any{"deliver_subject": sub.Subject, "no_consumers": true, "chunk_size": chunkSize}
+	if err := request(ctx, js, "STREAM.SNAPSHOT."+name, settings, &s.info); err != nil {
 		s.drop()
 		if away(err) {
 			err = fmt.Errorf("%w: %w", ErrInterrupted, err)
@@ -84,8 +84,8 @@ func begin(ctx context.Context, js jetstream.JetStream, name string) (*snapshot,
 // drop makes the server stop sending.
 func (s *snapshot) drop() { _ = s.sub.Unsubscribe() }
 
-// receive writes the copy to w until it is whole, and says how many bytes it was and their SHA-256. progress is told of
-// bytes of the stream itself, before compression.
+// receive writes the copy to w until it is complete, and returns its size in bytes and SHA-256. progress is called with bytes
+// of the stream itself, before compression.
 func (s *snapshot) receive(ctx context.Context, w io.Writer, progress func(n int64)) (size int64, sum string, err error) {
 	defer s.drop()
 	digest := sha256.New()
@@ -100,20 +100,20 @@ func (s *snapshot) receive(ctx context.Context, w io.Writer, progress func(n int
 			return 0, "", fmt.Errorf("copying stream %s: %w", s.name, err)
 		}
 		if status := msg.Header.Get("Status"); status >= "400" {
-			return 0, "", fmt.Errorf("copying stream %s: %w: the server says %s %s", s.name, ErrInterrupted, status, msg.Header.Get("Description"))
+			return 0, "", fmt.Errorf("copying stream %s: %w: the server reported %s %s", s.name, ErrInterrupted, status, msg.Header.Get("Description"))
 		}
 		if len(msg.Data) == 0 {
 			break // the end
 		}
-		// The last chunk, if it is not a full one, asks for no ack. All others are numbered.
+		// The last chunk, if it is not a full one, requests no ack. All others are numbered.
 		if msg.Reply != "" {
 			if !strings.HasPrefix(msg.Reply, ackPrefix) {
 				return 0, "", fmt.Errorf("copying stream %s: %w: a chunk is to be acknowledged at %q, which is not the server's", s.name, ErrInterrupted, msg.Reply)
 			}
 			if at := msg.Reply[strings.LastIndexByte(msg.Reply, '.')+1:]; at != strconv.Itoa(index) {
-				return 0, "", fmt.Errorf("copying stream %s: %w: chunk %s came where %d was expected", s.name, ErrInterrupted, at, index)
+				return 0, "", fmt.Errorf("copying stream %s: %w: chunk %s arrived where %d was expected", s.name, ErrInterrupted, at, index)
 			}
-			// The ack asks for the next chunk; if we die before this one is on disk, there is no backup anyway.
+			// The ack requests the next chunk; after a crash before this one is on disk there is no backup anyway.
 			if err := msg.Respond(nil); err != nil {
 				return 0, "", fmt.Errorf("copying stream %s: %w: %w", s.name, ErrInterrupted, err)
 			}
@@ -132,7 +132,7 @@ func (s *snapshot) receive(ctx context.Context, w io.Writer, progress func(n int
 }
 
 func (s *snapshot) next(ctx context.Context) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, idleWait, fmt.Errorf("%w: nothing came for %s", ErrInterrupted, idleWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, idleWait, fmt.Errorf("%w: nothing arrived for %s", ErrInterrupted, idleWait))
 	defer cancel()
 	msg, err := s.sub.NextMsgWithContext(ctx)
 	if err == nil {

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// uploadWindow is how many chunks may be on their way unanswered.
+	// uploadWindow is how many chunks may be in flight.
 	uploadWindow = 32
 	// knockFor is how long a server waits for the first chunk.
 	knockFor   = 5 * time.Second
 	knockEvery = 20 * time.Millisecond
 )
 
-// upload gives a stream back to the server, under a configuration that may differ from its own, and says what the stream
-// then holds. A stream that it could not finish may be there in part.
+// upload sends a stream to the server, under a configuration that may differ from its own, and returns what the stream then
+// holds. A stream that it could not finish may exist in part.
 func upload(ctx context.Context, js jetstream.JetStream, name string, info streamInfo, from io.Reader, sum string, progress func(n int)) (have bounds, err error) {
 	var target struct {
 		Subject string `json:"deliver_subject"`
@@ -35,11 +35,11 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 	if err != nil {
 		return bounds{}, err
 	}
-	defer sub.Unsubscribe() //nolint:errcheck // the connection may be gone
+	defer sub.Unsubscribe() //nolint:errcheck // the connection may be closed
 	ended := false          // whether the end has been sent
 	defer func() {
 		var api *jetstream.APIError
-		if err != nil && !errors.As(err, &api) { // which would have been the answer
+		if err != nil && !errors.As(err, &api) { // an API error is the server's answer, and ends the transfer
 			giveUp(ctx, nc, sub, target.Subject, ended)
 		}
 	}()
@@ -77,7 +77,7 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 	if hexSum(digest) != sum {
 		return bounds{}, damaged("%s has changed since it was checked", name+dataSuffix)
 	}
-	// An empty one ends it.
+	// An empty chunk ends it.
 	ended = true
 	if err := nc.PublishRequest(target.Subject, sub.Subject, nil); err != nil {
 		return bounds{}, err
@@ -92,8 +92,8 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 	return done.State, json.Unmarshal(data, &done)
 }
 
-// knock sends the first chunk until it is answered: on a cluster the node that we are connected to may not have heard yet
-// that another one listens. "No responders" says that nobody got it.
+// knock sends the first chunk until it is answered: on a cluster the connected node may not know yet that another one
+// subscribes. No responders means that no server received it.
 func knock(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, subject string, chunk []byte) error {
 	tick := time.NewTicker(knockEvery)
 	defer tick.Stop()
@@ -113,8 +113,8 @@ func knock(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, subject s
 	}
 }
 
-// giveUp ends a transfer too early and waits until the server has noticed, which it says once: from then on the stream is
-// there in part or not at all, and can be removed. Left alone the server would notice after five seconds.
+// giveUp ends a transfer early and waits until the server has confirmed that: from then on the stream exists in part or not
+// at all, and can be removed. Without it the server would notice after five seconds.
 func giveUp(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, subject string, ended bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
 	defer cancel()
@@ -123,13 +123,13 @@ func giveUp(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, subject 
 	}
 	for {
 		msg, err := sub.NextMsgWithContext(ctx)
-		if err != nil || len(msg.Data) > 0 { // nobody listens any more, or this is what became of it
+		if err != nil || len(msg.Data) > 0 { // no subscriber any more, or the result of the transfer
 			return
 		}
 	}
 }
 
-// answered waits for the answer to the next chunk: nothing, or at the end the stream, or at any time an error.
+// answered waits for the answer to the next chunk: empty, or at the end the stream, or at any time an error.
 func answered(ctx context.Context, sub *nats.Subscription) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, idleWait, fmt.Errorf("the server has not answered for %s", idleWait))
 	defer cancel()
