@@ -18,10 +18,10 @@ import (
 
 // Options of a Client; the zero value has the written defaults.
 type Options struct {
-	// Timeout bounds what has no deadline of its own: a command handed to DoAsync and a query. Commands that are waited
-	// for end with their context alone. Defaults to 30 s.
+	// Timeout bounds calls without a deadline of their own: a command of DoAsync and a query. Do ends with its context
+	// alone. Defaults to 30 s.
 	Timeout time.Duration
-	// InFlight is how many messages of one lane are under way at most, full ones aside. Defaults to 3.
+	// InFlight is how many messages of one lane are in flight at most, full ones excepted. Defaults to 3.
 	InFlight int
 	// MaxPending is how many commands of one lane may wait for their outcome; further calls wait. Defaults to 32,768.
 	MaxPending int
@@ -33,16 +33,16 @@ type Options struct {
 // ErrClosed is the cause of errors after Close.
 var ErrClosed = coalesce.ErrClosed
 
-// UnknownError says that a command was sent and its result is not known. Ask again with its ID.
+// UnknownError is the error of a command that was sent and whose result is not known. Retry with its ID.
 type UnknownError = coalesce.UnknownError
 
-// NotSentError says that a command had no effect because it reached nobody.
+// NotSentError is the error of a command that reached no server and had no effect.
 type NotSentError = coalesce.NotSentError
 
 // Counters of a client since it was made.
 type Counters = coalesce.Counters
 
-// Client speaks to one log. Any number of goroutines may use it at once; one per process is enough.
+// Client is a client of one log. Any number of goroutines may use it at once; one per process is enough.
 type Client struct {
 	nc     *nats.Conn
 	owned  bool // Close closes nc
@@ -56,9 +56,9 @@ type Client struct {
 	dead  atomic.Bool
 }
 
-// Connect connects to the NATS server of a scrip log, or to the nodes of a cluster (URLs separated by commas), gives a silent
-// connection up after some seconds (see package dial) and reconnects for ever. Options of nats.go, such as credentials
-// or a custom inbox prefix, come on top. Whether a log is there shows at the first call.
+// Connect connects to the NATS server of a scrip log, or to the nodes of a cluster (URLs separated by commas), closes a
+// silent connection after some seconds (see package dial) and reconnects for ever. Options of nats.go, such as credentials
+// or a custom inbox prefix, are added. A missing log is reported by the first call.
 func Connect(url string, opts ...nats.Option) (*Client, error) {
 	nc, err := nats.Connect(url, append(dial.Options("scrip client"), opts...)...)
 	if err != nil {
@@ -69,7 +69,7 @@ func Connect(url string, opts ...nats.Option) (*Client, error) {
 	return c, nil
 }
 
-// New makes a client on a connection that stays the caller's: Close leaves it open. Connect it with the options of package
+// New makes a client on a connection of the caller's: Close leaves it open. Connect it with the options of package
 // dial: with those of nats.go alone it takes six minutes to notice a node that was cut off.
 func New(nc *nats.Conn, opts Options) *Client {
 	if opts.Timeout <= 0 {
@@ -90,15 +90,15 @@ func New(nc *nats.Conn, opts Options) *Client {
 	return c
 }
 
-// subject is where a lane's commands are published; the log is known when a lane is.
+// subject returns the subject of a lane's commands; the log is known when a lane is.
 func (c *Client) subject(lane int) string {
 	if log := c.finder.known.Load(); log != nil && log.shop {
 		return topology.LaneShop(lane)
 	}
-	return topology.LaneCmd(lane) // a server that knows no other
+	return topology.LaneCmd(lane) // for a server that knows no other
 }
 
-// run ends with Close or with the connection.
+// run returns after Close or the end of the connection.
 func (c *Client) run(ctx context.Context) {
 	defer close(c.ended)
 	g, ctx := errgroup.WithContext(ctx)
@@ -109,11 +109,11 @@ func (c *Client) run(ctx context.Context) {
 		return ErrClosed // so that the other goroutine ends, too
 	})
 	g.Go(func() error { return c.finder.watch(ctx) })
-	_ = g.Wait() // whoever waited was told by the coalescer; later calls learn it from dead
+	_ = g.Wait() // the batcher has ended all waiting calls; later calls check dead
 	c.dead.Store(true)
 }
 
-// Close ends the client. Commands still under way end in an *UnknownError or *NotSentError; no callback is called after
+// Close ends the client. Commands still in flight end in an *UnknownError or *NotSentError; no callback is called after
 // Close has returned. Do not call it from a callback.
 func (c *Client) Close() {
 	c.once.Do(func() {
@@ -126,13 +126,13 @@ func (c *Client) Close() {
 	})
 }
 
-// Conn is the connection the client works on.
+// Conn returns the client's connection.
 func (c *Client) Conn() *nats.Conn { return c.nc }
 
 // Counters returns the counters as they are now.
 func (c *Client) Counters() Counters { return c.lines.Counters() }
 
-// Log is the UUID of the log and its number of lanes, asked of the service until it answers or ctx ends.
+// Log returns the UUID of the log and its number of lanes. It requests them until the service answers or ctx ends.
 func (c *Client) Log(ctx context.Context) (uuid string, lanes int, err error) {
 	if c.dead.Load() {
 		return "", 0, ErrClosed
@@ -144,7 +144,7 @@ func (c *Client) Log(ctx context.Context) (uuid string, lanes int, err error) {
 	return log.uuid, log.lanes, nil
 }
 
-// unknown reports whether an error leaves open if the command had its effect.
+// unknown reports whether an error leaves open whether the command had its effect.
 func unknown(err error) bool {
 	var u *UnknownError
 	return errors.As(err, &u)

@@ -7,10 +7,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// Option adds to a command what is optional.
+// Option sets an optional field of a command.
 type Option func(*domain.Command)
 
-// ID sets the command's id, 1 to 64 bytes of printable text. The same id asked again gets the same answer.
+// ID sets the command's id, 1 to 64 bytes of printable text. A retry with the same id gets the same answer.
 func ID(id string) Option { return func(c *domain.Command) { c.ID = id } }
 
 // Attributes adds a flat JSON object of at most 1 KiB to a claim, such as {"channel":"app"}.
@@ -19,10 +19,10 @@ func Attributes(object []byte) Option { return func(c *domain.Command) { c.Attri
 // Campaign names the campaign of a code; imported codes need it.
 func Campaign(name string) Option { return func(c *domain.Command) { c.Campaign = name } }
 
-// Holder says who redeems or rolls back: anyone but the coupon's holder is refused.
+// Holder names the customer who redeems or rolls back; the command is refused if that is not the coupon's holder.
 func Holder(customerID string) Option { return func(c *domain.Command) { c.CustomerID = customerID } }
 
-// Reason says why a coupon is voided, at most 256 bytes.
+// Reason is the reason of a void, at most 256 bytes.
 func Reason(text string) Option { return func(c *domain.Command) { c.Reason = text } }
 
 func (c *Client) do(ctx context.Context, cmd domain.Command, opts []Option) (domain.Outcome, error) {
@@ -32,8 +32,8 @@ func (c *Client) do(ctx context.Context, cmd domain.Command, opts []Option) (dom
 	return c.Do(ctx, cmd)
 }
 
-// Claim makes a coupon of the campaign the customer's; the outcome has its code. Where one per customer is allowed, a
-// second claim gets the first one's answer, marked as a repeat.
+// Claim makes the customer the holder of a coupon; the outcome has its code. If one per customer is allowed, a second claim
+// gets the first one's answer, marked as a repeat.
 func (c *Client) Claim(ctx context.Context, campaign, customerID string, opts ...Option) (domain.Outcome, error) {
 	return c.do(ctx, domain.Command{Type: domain.Claim, Campaign: campaign, CustomerID: customerID}, opts)
 }
@@ -48,12 +48,12 @@ func (c *Client) Rollback(ctx context.Context, code, orderID string, opts ...Opt
 	return c.do(ctx, domain.Command{Type: domain.Rollback, Code: code, OrderID: orderID}, opts)
 }
 
-// Void takes a coupon out of use.
+// Void makes a coupon unusable.
 func (c *Client) Void(ctx context.Context, code string, opts ...Option) (domain.Outcome, error) {
 	return c.do(ctx, domain.Command{Type: domain.Void, Code: code}, opts)
 }
 
-// Extend gives a coupon an expiry of its own, which must lie ahead. An expired coupon lives again.
+// Extend gives a coupon its own expiry, which must be in the future. An expired coupon becomes valid again.
 func (c *Client) Extend(ctx context.Context, code string, expiresAt time.Time, opts ...Option) (domain.Outcome, error) {
 	return c.do(ctx, domain.Command{Type: domain.Extend, Code: code, ExpiresAt: domain.At(expiresAt)}, opts)
 }
@@ -63,7 +63,7 @@ func (c *Client) Remind(ctx context.Context, campaign, customerID, kind string, 
 	return c.do(ctx, domain.Command{Type: domain.Remind, Campaign: campaign, CustomerID: customerID, Kind: kind, Before: before}, opts)
 }
 
-// Unremind cancels what Remind with the same arguments set.
+// Unremind cancels the reminder that Remind with the same arguments set.
 func (c *Client) Unremind(ctx context.Context, campaign, customerID, kind string, before time.Duration, opts ...Option) (domain.Outcome, error) {
 	return c.do(ctx, domain.Command{Type: domain.Unremind, Campaign: campaign, CustomerID: customerID, Kind: kind, Before: before}, opts)
 }
@@ -77,7 +77,7 @@ func (c *Client) CreateCampaign(ctx context.Context, name string, settings domai
 	return c.do(ctx, domain.Command{Type: domain.CreateCampaign, Campaign: name, Patch: domain.PatchOf(settings)}, opts)
 }
 
-// UpdateCampaign changes the settings that the patch says are given (Patch.Set).
+// UpdateCampaign changes the settings that are given in the patch (Patch.Set).
 func (c *Client) UpdateCampaign(ctx context.Context, name string, patch domain.Patch, opts ...Option) (domain.Outcome, error) {
 	return c.do(ctx, domain.Command{Type: domain.UpdateCampaign, Campaign: name, Patch: patch}, opts)
 }

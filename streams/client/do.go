@@ -38,16 +38,16 @@ func (c *Client) Do(ctx context.Context, cmd wire.Command) (wire.Outcome, error)
 			}
 			return wire.Outcome{}, err
 		}
-		a = <-w.answers // on its way already
+		a = <-w.answers // being delivered already
 	}
 	waiters.Put(w)
 	return a.outcome(cmd.ID)
 }
 
-// DoAsync hands in a command and returns; many can be under way from one goroutine. fn is called once with the outcome,
-// unless DoAsync itself returns an error, which says that the command had no effect. It waits only while MaxPending
-// commands of the lane are under way, or for the first news of the log; ctx ends that wait. The deadline of ctx, or
-// Options.Timeout where it has none, is also the command's; cancelling ctx later changes nothing.
+// DoAsync sends a command and returns; many can be in flight from one goroutine. fn is called once with the outcome,
+// unless DoAsync itself returns an error, which means that the command had no effect. It waits only while MaxPending
+// commands of the lane are in flight, or for the first description of the log; ctx ends that wait. The deadline of ctx, or
+// Options.Timeout if it has none, is also the command's; cancelling ctx later changes nothing.
 //
 // fn must return at once: it runs on the goroutine that reads all answers. It may send the next command as long as fewer
 // than MaxPending commands are under way.
@@ -172,8 +172,8 @@ func (a answer) outcome(id string) (wire.Outcome, error) {
 	return out, nil
 }
 
-// waiter receives the answer of a call that waits. It is used again: every use ends with its one answer taken out, or
-// with GiveUp having said that none will come.
+// waiter receives the answer of a call that waits. It is reused: each use ends with its one answer received, or with a
+// GiveUp after which none is sent.
 type waiter struct{ answers chan answer }
 
 func (w *waiter) Answer(line []byte, err error) { w.answers <- answer{line, err} }

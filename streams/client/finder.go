@@ -15,28 +15,28 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// infoSubject asks any instance of the micro service for its metadata.
+// infoSubject requests the metadata of any instance of the micro service.
 const infoSubject = "$SRV.INFO.scrip"
 
-// infoWait is how long one question to the service may take.
+// infoWait bounds one request to the service.
 const infoWait = time.Second
 
-// found is what a client must know of the log.
+// found is what a client needs to know of the log.
 type found struct {
 	uuid  string
 	lanes int
-	shop  bool // its lanes take producers' commands on topology.LaneShop
+	shop  bool // its lanes accept producers' commands on topology.LaneShop
 }
 
-// same reports whether two answers are about one log. Servers that are upgraded add what it takes.
+// same reports whether two answers are about one log. Fields that change in an upgrade are not compared.
 func (f found) same(other found) bool { return f.uuid == other.uuid && f.lanes == other.lanes }
 
-// finder learns the log from the micro service's metadata, once, and notices when another log stands behind the same
+// finder reads the log's identity from the micro service's metadata, once, and detects another log behind the same
 // address: lanes computed for the one would be wrong in the other.
 type finder struct {
 	nc       *nats.Conn
 	life     context.Context // ends with the client
-	turn     chan struct{}   // held by the one caller that asks; the others wait for it or for their ctx
+	turn     chan struct{}   // held by the one caller that sends requests; the others wait for it or for their ctx
 	known    atomic.Pointer[found]
 	replaced atomic.Pointer[found]
 }
@@ -67,7 +67,7 @@ func (f *finder) log(ctx context.Context) (found, error) {
 	return log, nil
 }
 
-// ask asks until a service answers, ctx ends or the client is closed, with pauses that grow up to most.
+// ask retries until a service answers, ctx ends or the client is closed, with pauses that grow up to most.
 func (f *finder) ask(ctx context.Context, most time.Duration) (found, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -111,21 +111,21 @@ func (f *finder) askOnce(ctx context.Context) (found, error) {
 	}
 	lanes, err := strconv.Atoi(info.Metadata.Lanes)
 	if err != nil || lanes < 1 || lanes > topology.MaxLanes || info.Metadata.Log == "" {
-		return found{}, fmt.Errorf("the service says it has %q lanes and log %q; is it another program?", info.Metadata.Lanes, info.Metadata.Log)
+		return found{}, fmt.Errorf("the service reports %q lanes and log %q; is it another program?", info.Metadata.Lanes, info.Metadata.Log)
 	}
 	return found{uuid: info.Metadata.Log, lanes: lanes, shop: info.Metadata.Shop != ""}, nil
 }
 
-// sameWait is how long lines wait after a reconnect for a service to say which log it serves. Longer would turn a missing
-// service into silence of lanes that work.
+// sameWait bounds the wait of lines after a reconnect for a service that reports which log it serves. Longer would delay
+// lanes that work while a service is missing.
 const sameWait = 5 * time.Second
 
-// samePause is the longest pause between two questions meanwhile: a service that starts again is there soon, and all lines
-// wait for it.
+// samePause is the longest pause between two requests meanwhile: a service that restarts is soon ready, and all lines wait
+// for it.
 const samePause = 100 * time.Millisecond
 
-// same reports whether the log behind the connection is still the one that lines were sent to. It returns true when nobody
-// answers in time: watch goes on asking.
+// same reports whether the log behind the connection is still the one that lines were sent to. It returns true when no
+// service answers in time: watch continues to check.
 func (f *finder) same(ctx context.Context) bool {
 	was := f.known.Load()
 	if was == nil {
@@ -155,7 +155,7 @@ func (f *finder) watch(ctx context.Context) error {
 			}
 			was := f.known.Load()
 			if was == nil {
-				continue // nobody has asked yet
+				continue // not needed yet
 			}
 			if now, err := f.ask(ctx, infoWait); err == nil && !now.same(*was) {
 				f.replaced.Store(&now)

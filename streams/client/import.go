@@ -10,18 +10,18 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 )
 
-// importAhead is how many lines of one import are under way at once: 4 MiB of codes, enough to keep a lane busy and far
+// importAhead is how many lines of one import are in flight at once: 4 MiB of codes, enough to keep a lane busy and far
 // below what may be pending.
 const importAhead = 256
 
-// ImportCodes adds codes of your own to a campaign, in order, any number of them: they travel in lines of up to 16 KiB,
+// ImportCodes adds codes of your own to a campaign, in order, any number of them. They are sent in lines of up to 16 KiB,
 // whose ids are the import's id with "-1", "-2", … . So the same codes under the same [ID] again, after an error or a
 // crash, import only what is missing. The id may have 52 bytes; without one the import gets a new one.
 //
 // progress, if not nil, is called from this goroutine with the number of codes answered so far.
 //
-// The outcome sums up: Count is how many codes were new. A refusal, for an unusable code or by the lane, ends the
-// import; its message says how many codes are in nevertheless. An *UnknownError carries the id of the whole import.
+// The outcome is for all lines: Count is how many codes were new. A refusal, for an unusable code or by the lane, ends the
+// import; its message has the number of codes imported nevertheless. An *UnknownError carries the id of the whole import.
 func (c *Client) ImportCodes(ctx context.Context, campaign string, codes iter.Seq[string], progress func(done int), opts ...Option) (domain.Outcome, error) {
 	cmd := domain.Command{Type: domain.ImportCodes, Campaign: campaign}
 	for _, o := range opts {
@@ -70,12 +70,12 @@ func (c *Client) ImportCodes(ctx context.Context, campaign string, codes iter.Se
 // maxImportID leaves room for "-" and the number of a line in an id of 64 bytes.
 const maxImportID = domain.MaxCommandID - 12
 
-// importing is one import; all of it belongs to the goroutine that called ImportCodes.
+// importing is one import; it is owned by the goroutine that called ImportCodes.
 type importing struct {
 	client   *Client
 	cmd      domain.Command
 	progress func(int)
-	answers  chan chunkAnswer // room for all that is under way: callbacks never wait
+	answers  chan chunkAnswer // room for all lines in flight: callbacks never wait
 
 	chunks   int
 	underWay int
@@ -83,7 +83,7 @@ type importing struct {
 	sum      domain.Outcome
 	refusal  *domain.Outcome
 	err      error
-	maybe    bool // a line may have had its effect although nobody knows its answer
+	maybe    bool // a line whose answer is not known may have had its effect
 }
 
 type chunkAnswer struct {
@@ -94,7 +94,7 @@ type chunkAnswer struct {
 
 func (im *importing) going() bool { return im.refusal == nil && im.err == nil }
 
-// send hands in one line, having waited until fewer than importAhead are under way.
+// send sends one line, after waiting until fewer than importAhead are in flight.
 func (im *importing) send(ctx context.Context, codes []string) bool {
 	for im.underWay >= importAhead {
 		im.take(ctx)
@@ -123,7 +123,7 @@ func (im *importing) take(ctx context.Context) {
 	select {
 	case a = <-im.answers:
 	case <-ctx.Done():
-		// The lines under way go on without us; their callbacks find room in the channel.
+		// The lines in flight continue; their callbacks find room in the channel.
 		im.underWay, im.maybe = 0, true
 		im.fail(ctx.Err())
 		return

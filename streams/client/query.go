@@ -14,30 +14,30 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// RefusedError says that a query asked for something that is not there or not valid. Outcome has refusal and message.
+// RefusedError is the error of a query for something that does not exist or is not valid. Outcome has refusal and message.
 type RefusedError struct{ Outcome domain.Outcome }
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s: %s", e.Outcome.Refusal, e.Outcome.Message)
 }
 
-// History is what the read tables add to a query's answer: what happened, newest first, a page of it.
+// History is what the read tables add to a query's answer: a page of what happened, newest first.
 type History struct {
 	History json.RawMessage `json:"history,omitempty"` // nil while unavailable
-	// Unavailable says why there is no history; empty when there is.
+	// Unavailable is the reason why there is no history; empty when there is.
 	Unavailable string `json:"history_unavailable,omitempty"`
-	// Note says what the entries lack, empty if nothing.
+	// Note is what the entries lack, empty if nothing.
 	Note string `json:"history_note,omitempty"`
-	// More says that the answer is not all there is: give Next as Page.Before for what follows.
+	// More is true if there is more: use Next as Page.Before for the next page.
 	More bool   `json:"more,omitempty"`
 	Next string `json:"next,omitempty"`
 }
 
-// Page says which part of a long answer is wanted. The zero Page is the newest part, of a size that the service chooses.
+// Page selects a part of a long answer. The zero Page is the newest part, of a size that the service chooses.
 type Page struct {
 	// Limit is the most entries of the history, and the most coupons, 1 to 500. 0 = 100.
 	Limit int
-	// Before is the Next of the answer before, "" for the newest.
+	// Before is the Next of the previous answer, "" for the newest.
 	Before string
 }
 
@@ -47,14 +47,14 @@ type Coupon struct {
 	History
 }
 
-// Customer is the answer to a query for a customer: the coupons in their hands, by campaign, newest first.
+// Customer is the answer to a query for a customer: the coupons that the customer holds, by campaign, newest first.
 type Customer struct {
 	Coupons []domain.CouponView `json:"coupons"`
 	History
 }
 
-// Validate answers what Redeem would answer now, changing nothing. With [Holder] and [Campaign] as there; with
-// OrderID("") it answers for a new order.
+// Validate returns what Redeem would return now, and changes nothing. [Holder] and [Campaign] as there; with OrderID("") it
+// is for a new order.
 func (c *Client) Validate(ctx context.Context, code, orderID string, opts ...Option) (domain.Outcome, error) {
 	cmd := domain.Command{Code: code, OrderID: orderID}
 	for _, o := range opts {
@@ -69,7 +69,7 @@ func (c *Client) Validate(ctx context.Context, code, orderID string, opts ...Opt
 	return domain.ParseOutcome(reply)
 }
 
-// Coupon shows a coupon and the newest of its history. The error is a *RefusedError if there is none.
+// Coupon returns a coupon and the newest of its history. The error is a *RefusedError if there is none.
 func (c *Client) Coupon(ctx context.Context, code string, opts ...Option) (Coupon, error) {
 	return c.CouponPage(ctx, code, Page{}, opts...)
 }
@@ -85,27 +85,27 @@ func (c *Client) CouponPage(ctx context.Context, code string, page Page, opts ..
 	return out, err
 }
 
-// Customer shows a customer's coupons in all campaigns, the first of them, and the newest of what happened to them.
+// Customer returns a customer's coupons in all campaigns, the first of them, and the newest of their history.
 func (c *Client) Customer(ctx context.Context, customerID string) (Customer, error) {
 	return c.CustomerPage(ctx, customerID, Page{})
 }
 
-// CustomerPage is Customer with another part: a page goes on with the coupons and with the history, each until it ends.
+// CustomerPage is Customer with another part: a page continues both the coupons and the history, each until it ends.
 func (c *Client) CustomerPage(ctx context.Context, customerID string, page Page) (Customer, error) {
 	var out Customer
 	err := c.ask(ctx, "scrip.customer.show", query{CustomerID: customerID, Limit: page.Limit, Before: page.Before}, &out.Coupons, &out.History)
 	return out, err
 }
 
-// Campaign shows a campaign. The error is a *RefusedError if there is none.
+// Campaign returns a campaign. The error is a *RefusedError if there is none.
 func (c *Client) Campaign(ctx context.Context, name string) (domain.CampaignView, error) {
 	var out domain.CampaignView
 	err := c.ask(ctx, "scrip.campaign.show", query{Campaign: name}, &out, nil)
 	return out, err
 }
 
-// Campaigns lists up to limit campaigns (0 = as many as one answer holds) whose names follow after, by name. next is
-// what to give as after for the following page, empty on the last one.
+// Campaigns lists up to limit campaigns (0 = as many as one answer holds) whose names follow after, by name. next is the
+// value of after for the following page, empty on the last one.
 func (c *Client) Campaigns(ctx context.Context, after string, limit int) (page []domain.CampaignView, next string, err error) {
 	reply, err := c.query(ctx, "scrip.campaign.list", query{After: after, Limit: limit})
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *Client) Campaigns(ctx context.Context, after string, limit int) (page [
 	return page, paging.Next, nil
 }
 
-// query is the body of a query; each endpoint takes some of the fields.
+// query is the body of a query; each endpoint accepts some of the fields.
 type query struct {
 	ID         string `json:"id,omitempty"`
 	Campaign   string `json:"campaign,omitempty"`
@@ -138,7 +138,7 @@ func (c *Client) ask(ctx context.Context, subject string, q query, data, beside 
 	return decode(reply, data, beside)
 }
 
-// decode takes a reply apart: {"data":…} into data and its other fields into beside, or a refusal.
+// decode splits a reply: {"data":…} into data and its other fields into beside, or returns a refusal.
 func decode(reply []byte, data, beside any) error {
 	var body struct{ Data json.RawMessage }
 	if err := json.Unmarshal(reply, &body); err != nil {
@@ -152,7 +152,7 @@ func decode(reply []byte, data, beside any) error {
 		return &RefusedError{Outcome: out}
 	}
 	if err := json.Unmarshal(body.Data, data); err != nil {
-		return fmt.Errorf("the service's answer is not what was asked for: %w", err)
+		return fmt.Errorf("the service's answer has another form than expected: %w", err)
 	}
 	if beside == nil {
 		return nil
@@ -160,10 +160,10 @@ func decode(reply []byte, data, beside any) error {
 	return json.Unmarshal(reply, beside)
 }
 
-// queryWait is how long one question may take before it is asked again; the service itself gives its lane less.
+// queryWait bounds one request before the next retry; the service itself gives its lane less.
 const queryWait = 3 * time.Second
 
-// query asks until there is an answer: a lane between two owners answers nobody for a moment.
+// query retries until there is an answer: during a takeover no owner answers for a moment.
 func (c *Client) query(ctx context.Context, subject string, q query) ([]byte, error) {
 	if c.dead.Load() {
 		return nil, ErrClosed

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// command parses a request and hands its line to the lane. Whatever is wrong with it in itself is answered at once: a
-// refusal has no effect and needs no place in the log.
+// command parses a request and sends its line to the lane. An invalid request is answered at once: a refusal has no effect
+// and needs no record in the log.
 func (s *Service) command(req *request, campaign string, data []byte) {
 	var cmd domain.Command
 	def := domain.Defaults{Type: req.endpoint.command, Campaign: campaign, NoID: true}
@@ -40,7 +40,7 @@ func (s *Service) command(req *request, campaign string, data []byte) {
 	line := cmd.AppendJSON((*buf)[:0])
 	*buf = line[:0]
 	if len(line) > domain.MaxLine {
-		// Type, id and campaign came on top of a request that was just short enough.
+		// Type, id and campaign were added to a request that was just short enough.
 		req.refuse(&domain.Outcome{ID: cmd.ID, Campaign: cmd.Campaign, Refusal: domain.Invalid,
 			Message: fmt.Sprintf("the command has %d bytes as a line of the log, at most %d are allowed; split it", len(line), domain.MaxLine)})
 		return
@@ -51,11 +51,11 @@ func (s *Service) command(req *request, campaign string, data []byte) {
 	}
 }
 
-// noCampaign explains why a code leads nowhere.
-const noCampaign = "no generated code reads like this; an imported code needs its campaign in the field campaign"
+// noCampaign is the message for a code without a campaign.
+const noCampaign = "no generated code has this form; an imported code needs its campaign in the field campaign"
 
-// laneOf finds the lane of a command or query: by the campaign's name, else by the campaign number in a generated code.
-// That number may belong to no campaign; the lane knows.
+// laneOf returns the lane of a command or query: by the campaign's name, else by the campaign number in a generated code.
+// That number may belong to no campaign; the lane checks it.
 func (s *Service) laneOf(campaign, code string) (int, bool) {
 	if campaign != "" {
 		return topology.LaneOf(campaign, s.log.Lanes), true

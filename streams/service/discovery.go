@@ -17,17 +17,17 @@ import (
 
 // Requests that arrive faster than they are parsed wait in the subscriptions. All endpoints together keep at most
 // pendingBytes of payload: each has a fixed share, so that a flood on one endpoint drops requests of that one only. The
-// shares bound the number of messages, too, because a message costs some 400 bytes beside its payload.
+// shares bound the number of messages, too, because a message costs some 400 bytes besides its payload.
 const (
 	pendingBytes = 256 << 20
-	// busyWeight is the weight of an endpoint that a shop's customers drive, and of that for imports, whose requests are
-	// large. All others have weight 1.
+	// busyWeight is the weight of an endpoint that a shop's customers cause load on, and of that for imports, whose requests
+	// are large. All others have weight 1.
 	busyWeight = 8
-	// pendingEach is how many bytes of a share count for one message.
+	// pendingEach is how many bytes of a share count as one message.
 	pendingEach = 1 << 10
 )
 
-// weight of an endpoint when the pending budget is divided.
+// weight is the endpoint's weight in the division of the pending budget.
 func (e *endpoint) weight() int {
 	if e.busy {
 		return busyWeight
@@ -46,8 +46,8 @@ func (e *endpoint) pendingLimits() (messages, bytes int) {
 }
 
 // instance is one server of the NATS micro service (the protocol of nats.go/micro, ADR-32). The library's own AddService
-// answers $SRV requests on whatever reply subject the asker names, with the rights of this connection; here every answer
-// passes replyto first. The types on the wire are the library's.
+// answers $SRV requests on any reply subject, with the permissions of this connection; here every answer passes replyto
+// first. The types on the wire are the library's.
 type instance struct {
 	s       *Service
 	id      micro.ServiceIdentity
@@ -120,7 +120,7 @@ func (in *instance) handled(i int, took time.Duration) {
 	in.mu.Unlock()
 }
 
-// discovery answers one verb for all services, those of our name, or this instance.
+// discovery answers one verb for all services, those of this name, or this instance.
 func (in *instance) discovery(verb micro.Verb, name, id string, answer func() any) error {
 	subject, err := micro.ControlSubject(verb, name, id)
 	if err != nil {
@@ -162,7 +162,7 @@ func (in *instance) info() micro.Info {
 	return info
 }
 
-// statistics are what was handled so far. Errors are requests that were dropped because they came too fast.
+// statistics returns the counts so far. Errors are requests that were dropped because they arrived too fast.
 func (in *instance) statistics() micro.Stats {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -180,7 +180,7 @@ func (in *instance) statistics() micro.Stats {
 	return all
 }
 
-// dropped is how many requests of endpoint number i came when its share was used up.
+// dropped returns how many requests of endpoint number i arrived when its share was used up.
 func (in *instance) dropped(i int) int {
 	n, err := in.serving[i].Dropped()
 	if err != nil {
@@ -189,7 +189,7 @@ func (in *instance) dropped(i int) int {
 	return n
 }
 
-// stop takes no more requests. Those that were delivered are still handled.
+// stop accepts no more requests. Those that were delivered are still handled.
 func (in *instance) stop() error {
 	var problems error
 	for _, sub := range in.subs {

@@ -15,12 +15,12 @@ import (
 type endpoint struct {
 	name    string // of the endpoint in micro's statistics and in metrics
 	subject string
-	takes   string // for people who look at the service's description
+	takes   string // for readers of the service's description
 
 	command wire.CommandType // what a request on it asks for; NoCommand = a query
 	named   bool             // the subject's last token is the campaign
 	query   *queryKind
-	busy    bool // many requests come at once, or large ones; see pendingLimits
+	busy    bool // many requests arrive at once, or large ones; see pendingLimits
 }
 
 // endpoints are those of the table of commands and the queries.
@@ -54,11 +54,11 @@ func queryOn(subject string, q *queryKind) endpoint {
 	}
 }
 
-// handle takes a request on endpoint number of endpoints. It runs on the endpoint's goroutine: it must not wait.
+// handle handles a request on endpoint number of endpoints. It runs on the endpoint's goroutine: it must not wait.
 //
-// A request whose reply subject is no inbox is dropped before anything of it is parsed or sent: an answer is published
-// with this server's rights, and a command whose outcome can not be delivered must have no effect. A request without a
-// reply subject is carried out; its sender does not want the outcome.
+// A request whose reply subject is no inbox is dropped before anything of it is parsed or sent: an answer is published with
+// this server's permissions, and a command whose outcome cannot be delivered must have no effect. A request without a
+// reply subject is executed; its sender does not want the outcome.
 func (s *Service) handle(number int, m *nats.Msg) {
 	if m.Reply != "" && !replyto.May(m.Reply) {
 		s.metrics.refusedRequests.Inc()
@@ -101,7 +101,7 @@ type request struct {
 	endpoint *endpoint
 	number   int    // of the endpoint
 	id       string // of its command
-	reply    string // passed replyto.May; empty: nobody wants to know
+	reply    string // passed replyto.May; empty: no reply is wanted
 	start    time.Time
 	deadline time.Time
 }
@@ -123,7 +123,7 @@ func (r *request) refuse(out *wire.Outcome) {
 	r.respond(out.AppendJSON(nil), refused)
 }
 
-// fail sends a micro error 503: the result is not known, or the query could not be answered. Its body is never empty: an
+// fail sends a micro error 503: an unknown outcome, or a query that could not be answered. Its body is never empty: an
 // empty message is a valid request to several JetStream APIs.
 func (r *request) fail(why error) {
 	r.service.metrics.observe(r.number, failed, time.Since(r.start))
@@ -145,12 +145,12 @@ func (r *request) fail(why error) {
 	}
 }
 
-// lost notes a reply that could not be sent. Its sender asks again; there is nobody else to tell.
+// lost logs a reply that could not be sent. The client retries.
 func (s *Service) lost(r *request, err error) {
 	s.opts.Logger.Debug("a reply could not be sent", "endpoint", r.endpoint.name, "id", r.id, "err", err)
 }
 
-// oneLine makes a text fit for a header.
+// oneLine makes a text valid in a header.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\r' || r == '\n' {

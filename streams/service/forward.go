@@ -16,7 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// forwardPending bounds what each of the forwarder's two subscriptions keeps while it is passed on, in bytes.
+// forwardPending bounds the buffer of each of the forwarder's two subscriptions, in bytes.
 const forwardPending = 64 << 20
 
 // Forwarder does what the server-side subject mapping does, for a NATS server that lacks it:
@@ -24,9 +24,9 @@ const forwardPending = 64 << 20
 //	scrip.cmd.<campaign>   ──> scrip.lane.<lane>.cmd.<campaign>
 //	scrip.admin.<campaign> ──> scrip.lane.<lane>.admin.<campaign>
 //
-// with the reply subject unchanged, so that the PubAck goes to the producer itself, and the headers of [forwarded]. Where the mapping exists it receives
-// nothing. All servers may run one: a queue group shares the messages. A crash between taking and passing on loses a
-// message nobody has acknowledged; its producer publishes again.
+// with the reply subject unchanged, so that the producer itself gets the PubAck, and the headers of [forwarded]. If the
+// mapping exists it receives nothing. All servers may run one: a queue group distributes the messages. A crash between
+// receiving and forwarding loses a message that was not acknowledged; its producer publishes again.
 type Forwarder struct {
 	nc        *nats.Conn
 	lanes     int
@@ -35,7 +35,7 @@ type Forwarder struct {
 	refused   prometheus.Counter // reply subjects that are no inbox
 }
 
-// forwarded are the headers that are passed on, under this server's rights. Others could make NATS itself publish
+// forwarded are the headers that are copied, with this server's permissions. Others could make NATS itself publish
 // elsewhere (Nats-Trace-Dest) or carry instructions to JetStream.
 var forwarded = []string{topology.HeaderReply, HeaderTimeout, "Scrip-Trace", nats.MsgIdHdr}
 
@@ -44,7 +44,7 @@ func NewForwarder(nc *nats.Conn, lanes int, logger *slog.Logger) *Forwarder {
 	return &Forwarder{nc: nc, lanes: lanes, logger: cmp.Or(logger, slog.Default()), refused: replyto.Refused("forward")}
 }
 
-// Forwarded is how many messages it has passed on.
+// Forwarded returns how many messages it has forwarded.
 func (f *Forwarder) Forwarded() uint64 { return f.forwarded.Load() }
 
 // Describe makes a Forwarder a prometheus.Collector.
@@ -72,8 +72,8 @@ func (f *Forwarder) Run(ctx context.Context) error {
 		}
 		defer func() { <-done }()
 		defer func() {
-			// Drained, not dropped: what was delivered here nobody else gets. Without a server there is nothing to
-			// pass it on to, and draining would wait for one.
+			// Drained, not dropped: no other forwarder gets the messages delivered here. Without a server there is no target, and
+			// draining would wait for one.
 			end := sub.Drain
 			if !f.nc.IsConnected() {
 				end = sub.Unsubscribe
@@ -94,9 +94,9 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	}
 }
 
-// forward passes a message on. JetStream publishes the PubAck to the message's reply subject with this server's rights,
-// so a message with one that is no inbox is dropped, which its producer sees as no PubAck. Whatever stands in the campaign's place is hashed as NATS would do it: only a lane can
-// tell the producer that the name is invalid.
+// forward forwards a message. JetStream publishes the PubAck to the message's reply subject with this server's permissions,
+// so a message whose reply subject is no inbox is dropped; its producer gets no PubAck. The campaign token is hashed as NATS
+// does it, whatever it is: only a lane can report to the producer that the name is invalid.
 func (f *Forwarder) forward(m *nats.Msg, subject func(int, string) string) {
 	if m.Reply != "" && !replyto.May(m.Reply) {
 		f.refused.Inc()

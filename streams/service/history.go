@@ -13,9 +13,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// History is what the read tables know beyond the lanes' state: what happened to a coupon or a customer, newest first,
-// up to limit entries of it that lie before a cursor ("" = the newest). Both methods give an error while the tables are
-// away, and ErrBadCursor for a before that they never gave. They are called by several goroutines at once.
+// History reads from the tables what the lanes' state does not have: what happened to a coupon or a customer, newest first,
+// up to limit entries before a cursor ("" = the newest). Both methods return an error while the tables are unreachable, and
+// ErrBadCursor for a before that they never returned. They are called by several goroutines at once.
 type History interface {
 	Coupon(ctx context.Context, campaign string, n uint32, limit int, before string) (HistoryPage, error)
 	Customer(ctx context.Context, customerID string, limit int, before string) (HistoryPage, error)
@@ -24,28 +24,28 @@ type History interface {
 // HistoryPage is a part of a history, newest first.
 type HistoryPage struct {
 	Entries []HistoryEntry
-	// More says that older entries follow.
+	// More is true if older entries follow.
 	More bool
-	// Note says what the entries lack, "" if nothing.
+	// Note is what the entries lack, "" if nothing.
 	Note string
 }
 
-// HistoryEntry is one thing that happened.
+// HistoryEntry is one entry of a history.
 type HistoryEntry struct {
 	JSON json.RawMessage
-	// Before is the cursor of what happened before this.
+	// Before is the cursor of the entries before this one.
 	Before string
 }
 
-// ErrBadCursor is the kind of the error for a cursor that no page ended with.
-var ErrBadCursor = errors.New("must be what an answer gave as next, or left out for the newest")
+// ErrBadCursor is the kind of the error for a cursor that no page returned.
+var ErrBadCursor = errors.New("must be the next of an answer, or be omitted for the newest")
 
 const (
-	// MaxShown is the most coupons, and the most entries of a history, that one answer shows; shown is the default.
+	// MaxShown is the most coupons, and the most entries of a history, in one answer; shown is the default.
 	MaxShown = 500
 	shown    = 100
-	// historyWait is the most the tables may take: they are an extra, and the lane has answered already. Within the 3 s
-	// after which the SDK asks again.
+	// historyWait bounds the tables' answer: they are optional, and the lane has answered already. It is within the 3 s after
+	// which the SDK retries.
 	historyWait = 2 * time.Second
 )
 
@@ -95,7 +95,7 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 		}
 		more = more || len(all) > limit
 		all = all[:min(limit, len(all))]
-		// At most half: the history needs room, too.
+		// At most half, to leave room for the history.
 		data, kept := join(all, s.room()/2)
 		out.data = data
 		if next.listed = !more && kept == len(all); !next.listed {
@@ -104,31 +104,31 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 				N        uint32
 			}
 			if err := json.Unmarshal(all[kept-1].raw, &last); err != nil || last.N == 0 {
-				return nil, fmt.Errorf("a lane's answer holds what is no coupon: %.200s", all[kept-1].raw)
+				return nil, fmt.Errorf("a lane's answer has an item that is no coupon: %.200s", all[kept-1].raw)
 			}
 			next.campaign, next.n = last.Campaign, last.N
 		}
 	}
-	if !from.told {
+	if !from.historyEnd {
 		page, err := s.history(ctx, func(ctx context.Context, h History) (HistoryPage, error) {
 			return h.Customer(ctx, q.CustomerID, limit, from.history)
 		})
 		if errors.Is(err, ErrBadCursor) {
 			return badCursor(err), nil
 		}
-		// While the tables are away a next page begins with the history where this one should have.
+		// While the tables are unreachable the next page starts at the same position of the history.
 		if older := out.addHistory(page, err, s.room(), from.history); older != nil {
 			next.history = *older
 		} else {
-			next.told = err == nil
+			next.historyEnd = err == nil
 		}
 	} else {
 		out.history = []byte("[]")
 	}
-	return out.bytes(!next.listed || out.history != nil && !next.told, next.String())
+	return out.bytes(!next.listed || out.history != nil && !next.historyEnd, next.String())
 }
 
-// history asks the tables.
+// history reads from the tables.
 func (s *Service) history(ctx context.Context, get func(context.Context, History) (HistoryPage, error)) (HistoryPage, error) {
 	if s.opts.History == nil {
 		return HistoryPage{}, errors.New("this server has no read tables")
@@ -138,22 +138,22 @@ func (s *Service) history(ctx context.Context, get func(context.Context, History
 	page, err := get(ctx, s.opts.History)
 	switch {
 	case errors.Is(err, ErrBadCursor):
-		return HistoryPage{}, ErrBadCursor // whoever wrapped it was not asked, and the tables do answer
+		return HistoryPage{}, ErrBadCursor // without its wrapping: the tables did answer
 	case err != nil:
 		return HistoryPage{}, fmt.Errorf("the read tables do not answer: %w", err)
 	}
 	return page, nil
 }
 
-// shownBody is the answer of a show.
+// shownBody is the answer of a show query.
 type shownBody struct {
 	data             json.RawMessage
 	history          []byte // nil = unavailable
-	unavailable, had string // why, and what is lacking
+	unavailable, had string // the reason, and what is missing
 }
 
-// addHistory adds as many entries as there is room for, or why there are none. It returns the cursor of what is left,
-// nil if nothing is.
+// addHistory adds as many entries as fit, or the reason why there are none. It returns the cursor of the rest, nil if there
+// is none.
 func (b *shownBody) addHistory(page HistoryPage, err error, room int, before string) (older *string) {
 	if err != nil {
 		b.unavailable = err.Error()
@@ -183,7 +183,7 @@ func (b *shownBody) close(older *string) *string {
 	return older
 }
 
-// bytes writes the answer. Nothing is ever left out without more and next.
+// bytes writes the answer. Nothing is omitted without more and next.
 func (b *shownBody) bytes(more bool, next string) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(`{"data":`)
@@ -229,16 +229,16 @@ func badCursor(err error) []byte {
 	return out.AppendJSON(nil)
 }
 
-// shownCursor is where a page of customer.show ended: which coupon was the last, and where in the history.
+// shownCursor is the end of a page of customer.show: its last coupon, and the position in the history.
 type shownCursor struct {
 	campaign string
 	n        uint32
 	history  string
-	// listed and told: no more coupons, no more history.
-	listed, told bool
+	// listed and historyEnd: no more coupons, no more history.
+	listed, historyEnd bool
 }
 
-// String is <campaign>.<n>~<history>; "." stands for a part of which nothing is left.
+// String is <campaign>.<n>~<history>; "." marks a part of which nothing is left.
 func (c shownCursor) String() string {
 	coupons, history := "", c.history
 	if c.n != 0 {
@@ -247,7 +247,7 @@ func (c shownCursor) String() string {
 	if c.listed {
 		coupons = "."
 	}
-	if c.told {
+	if c.historyEnd {
 		history = "."
 	}
 	return coupons + "~" + history
@@ -272,7 +272,7 @@ func parseShownCursor(s string) (c shownCursor, err error) {
 		}
 		c.campaign, c.n = campaign, uint32(n)
 	}
-	if c.told = history == "."; !c.told {
+	if c.historyEnd = history == "."; !c.historyEnd {
 		c.history = history
 	}
 	return c, nil

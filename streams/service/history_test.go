@@ -217,7 +217,7 @@ func TestBadCursors(t *testing.T) {
 	r.held(t, 3, 10)
 	for _, before := range []string{"x", "17", "c0~", "c0.x~", "c0.0~", "c 0.1~", "c0.1~x", ".~x", "c0.99999999999~"} {
 		out := r.outcome(t, "scrip.customer.show", `{"customer_id":"ann","before":"`+before+`"}`)
-		if out.Refusal != domain.Invalid || !strings.HasPrefix(out.Message, "before: ") || !strings.Contains(out.Message, "gave as next") {
+		if out.Refusal != domain.Invalid || !strings.HasPrefix(out.Message, "before: ") || !strings.Contains(out.Message, "the next of an answer") {
 			t.Errorf("%q: %+v", before, out)
 		}
 	}

@@ -11,17 +11,17 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// item is one element of a lane's answer, with what it is sorted by.
+// item is one element of a lane's answer, with its sort key.
 type item struct {
 	campaign string
 	raw      json.RawMessage
 }
 
-// askAll asks the owners of all lanes and merges their lists by campaign name. One silent lane fails the whole: a list
-// that leaves out a quarter of the campaigns without saying so would be believed.
+// askAll queries the owners of all lanes and merges their lists by campaign name. One lane without an answer fails the
+// whole: a list that omits a quarter of the campaigns would look complete.
 //
 // A lane may cut its list short because of its size. Then the whole ends with the last campaign that this lane listed, and
-// more says so: behind it something would be missing.
+// more is true: after it something would be missing.
 func (s *Service) askAll(ctx context.Context, q *query) (all []item, more bool, err error) {
 	parts := make([][]item, s.log.Lanes)
 	cut := make([]bool, s.log.Lanes)
@@ -59,7 +59,7 @@ func (s *Service) askAll(ctx context.Context, q *query) (all []item, more bool, 
 	return all, more, nil
 }
 
-// items takes a lane's {"data":[…]} apart. more says that the lane cut it short.
+// items parses a lane's {"data":[…]}. more is true if the lane cut it short.
 func items(reply []byte) (list []item, more bool, err error) {
 	var body struct {
 		Data []json.RawMessage
@@ -84,11 +84,11 @@ func items(reply []byte) (list []item, more bool, err error) {
 	return list, body.More, nil
 }
 
-// maxReply is the most bytes of data in an answer, if the server takes messages of that size.
+// maxReply is the most bytes of data in an answer, if the server accepts messages of that size.
 const maxReply = 768 << 10
 
-// room is how many bytes of data an answer may have: three quarters of what the server takes as a message, whose default
-// is 1 MiB, so that the rest of the answer fits as well.
+// room returns how many bytes of data an answer may have: three quarters of the server's max_payload, whose default is
+// 1 MiB, so that the rest of the answer fits as well.
 func (s *Service) room() int {
 	if most := int(s.nc.MaxPayload()); most > 0 {
 		return min(maxReply, most/4*3)
@@ -96,7 +96,7 @@ func (s *Service) room() int {
 	return maxReply
 }
 
-// list answers campaign.list: one page of campaigns by name, and in next the name to go on after, if there may be more.
+// list answers campaign.list: one page of campaigns by name, and in next the name to continue after, if there may be more.
 func (s *Service) list(ctx context.Context, q *query) ([]byte, error) {
 	limit := q.Limit
 	if limit == 0 {
@@ -107,7 +107,7 @@ func (s *Service) list(ctx context.Context, q *query) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Each lane gave up to limit campaigns, so what is cut off here, or a full page, means that there may be more.
+	// Each lane returned up to limit campaigns, so a cut here, or a full page, means that there may be more.
 	more = more || len(all) >= limit
 	all = all[:min(limit, len(all))]
 	data, kept := join(all, s.room())
@@ -122,7 +122,7 @@ func (s *Service) list(ctx context.Context, q *query) ([]byte, error) {
 	return append(body, '}'), nil
 }
 
-// join makes a JSON array of as many items as there is room for, at least one.
+// join makes a JSON array of as many items as fit, at least one.
 func join(all []item, room int) (array []byte, kept int) {
 	array = []byte{'['}
 	for i, it := range all {

@@ -39,7 +39,7 @@ func newMetrics(lines *coalesce.Coalescer) *metrics {
 	}
 }
 
-// result of a request, as the metrics have it.
+// result of a request, as a metrics label.
 type result uint8
 
 const (
@@ -51,7 +51,7 @@ const (
 
 var resultNames = [results]string{"done", "refused", "failed"}
 
-// figures are one endpoint's, looked up by label at its first reply: to do so for each would cost more than the reply.
+// figures are one endpoint's metrics, looked up by label at its first reply: a look-up per reply would cost more than the reply.
 type figures struct {
 	once    sync.Once
 	count   [results]prometheus.Counter
@@ -72,18 +72,18 @@ func (m *metrics) observe(e int, r result, took time.Duration) {
 	f.seconds.Observe(took.Seconds())
 }
 
-// coalesced are the coalescer's counters as Prometheus shows them.
+// coalesced are the batcher's counters as Prometheus metrics.
 var coalesced = []struct {
 	desc *prometheus.Desc
 	of   func(coalesce.Counters) uint64
 }{
-	{counter("lines", "Command lines handed in."), func(c coalesce.Counters) uint64 { return c.Lines }},
-	{counter("messages", "Command messages sent, repeated questions included."), func(c coalesce.Counters) uint64 { return c.Messages }},
+	{counter("lines", "Command lines added."), func(c coalesce.Counters) uint64 { return c.Lines }},
+	{counter("messages", "Command messages sent, retries included."), func(c coalesce.Counters) uint64 { return c.Messages }},
 	{counter("asked_again", "Lines sent again under the same id."), func(c coalesce.Counters) uint64 { return c.AskedAgain }},
-	{counter("not_durable", "Lines refused because the log could not keep them."), func(c coalesce.Counters) uint64 { return c.NotDurable }},
+	{counter("not_durable", "Lines refused because the log could not store them."), func(c coalesce.Counters) uint64 { return c.NotDurable }},
 	{counter("failed", "Lines without an outcome in time."), func(c coalesce.Counters) uint64 { return c.Failed }},
-	{counter("late", "Outcome messages for which nobody waited any more."), func(c coalesce.Counters) uint64 { return c.Late }},
-	{counter("odd", "Outcome messages that do not fit what was asked; dropped."), func(c coalesce.Counters) uint64 { return c.Odd }},
+	{counter("late", "Outcome messages that arrived after their lines were answered or given up."), func(c coalesce.Counters) uint64 { return c.Late }},
+	{counter("odd", "Outcome messages that do not fit their command message; dropped."), func(c coalesce.Counters) uint64 { return c.Odd }},
 }
 
 func counter(name, help string) *prometheus.Desc {
@@ -91,7 +91,7 @@ func counter(name, help string) *prometheus.Desc {
 }
 
 var droppedRequests = prometheus.NewDesc("scrip_requests_dropped_total",
-	"Requests dropped because more waited than the endpoint's share of memory holds; their senders get no reply and ask again.", []string{"endpoint"}, nil)
+	"Requests dropped because more waited than the endpoint's share of memory holds; their clients get no reply and retry.", []string{"endpoint"}, nil)
 
 // Describe makes a Service a prometheus.Collector.
 func (s *Service) Describe(to chan<- *prometheus.Desc) {

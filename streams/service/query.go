@@ -20,14 +20,14 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// queryWait is the most one lane may take to answer; it answers between two steps, so a slow one is an absent one.
+// queryWait is the most one lane may take to answer; it answers between two steps, so a slow one counts as absent.
 const queryWait = 2 * time.Second
 
 // queryKind is one kind of query.
 type queryKind struct {
-	name   string   // as the lane knows it
+	name   string   // the lane's name for it
 	takes  []string // fields
-	needs  []string // of them, those that must be there
+	needs  []string // of them, those that are required
 	most   int      // of field limit
 	answer func(s *Service, ctx context.Context, q *query) ([]byte, error)
 }
@@ -44,7 +44,7 @@ var (
 	listCampaigns = &queryKind{name: "campaign.list", takes: []string{"after", "limit"}, most: maxListed, answer: (*Service).list}
 )
 
-// query is a checked query; as JSON it is what the lane's owner gets.
+// query is a checked query; its JSON is sent to the lane's owner.
 type query struct {
 	Query      string `json:"query"`
 	ID         string `json:"id,omitempty"`
@@ -55,15 +55,15 @@ type query struct {
 	After      string `json:"after,omitempty"`
 	AfterN     uint32 `json:"after_n,omitempty"` // coupon of campaign After
 	Limit      int    `json:"limit,omitempty"`
-	WaitMS     int64  `json:"wait_ms,omitempty"` // how long the answer is waited for
+	WaitMS     int64  `json:"wait_ms,omitempty"` // how long this service waits for the answer
 
-	before string // stays here: the lane knows no history
+	before string // not sent: the lane has no history
 }
 
 // maxListed is the most campaigns one answer lists, and the default.
 const maxListed = 1000
 
-// startQuery answers a query on a goroutine of its own, for it waits for lanes and tables.
+// startQuery answers a query in a goroutine of its own, because it waits for lanes and tables.
 func (s *Service) startQuery(req *request, data []byte) {
 	q, err := parseQuery(req.endpoint.query, data)
 	if err != nil {
@@ -73,14 +73,14 @@ func (s *Service) startQuery(req *request, data []byte) {
 	select {
 	case s.queries <- struct{}{}:
 	default:
-		req.fail(fmt.Errorf("%d queries are under way, as many as this server takes at once; ask again", queriesAtOnce))
+		req.fail(fmt.Errorf("%d queries are in progress, the most of this server; retry", queriesAtOnce))
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.work == nil {
 		<-s.queries
-		req.fail(errors.New("this server is stopping; ask again"))
+		req.fail(errors.New("this server is stopping; retry"))
 		return
 	}
 	ctx, cancel := context.WithDeadline(s.work, req.deadline)
@@ -99,7 +99,7 @@ func (s *Service) startQuery(req *request, data []byte) {
 	})
 }
 
-// parseQuery reads a query strictly: a misspelt field would be a question nobody asked.
+// parseQuery parses a query strictly: with a misspelt field it would be another query.
 func parseQuery(kind *queryKind, data []byte) (*query, error) {
 	q := &query{Query: kind.name}
 	if len(data) > domain.MaxLine {
@@ -197,7 +197,7 @@ func shorten(s string) string {
 // maxCursor bounds a cursor: a campaign's name and some numbers.
 const maxCursor = 256
 
-// paging takes from a query what the lane is not asked.
+// paging removes from a query the fields that are not sent to the lane.
 func (q *query) paging() (limit int, before string) {
 	if limit = q.Limit; limit == 0 {
 		limit = shown
@@ -206,7 +206,7 @@ func (q *query) paging() (limit int, before string) {
 	return limit, q.before
 }
 
-// oneLane asks the lane of the query's campaign or code and passes its answer on.
+// oneLane queries the lane of the query's campaign or code and returns its answer.
 func (s *Service) oneLane(ctx context.Context, q *query) ([]byte, error) {
 	lane, ok := s.laneOf(q.Campaign, q.Code)
 	if !ok {
@@ -216,11 +216,11 @@ func (s *Service) oneLane(ctx context.Context, q *query) ([]byte, error) {
 	return s.ask(ctx, lane, q)
 }
 
-// ask asks the owner of one lane.
+// ask queries the owner of one lane.
 func (s *Service) ask(ctx context.Context, lane int, q *query) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
-	// A lane that comes to it later does not begin: clocks of machines differ, so it is told for how long, not until when.
+	// A lane drops a query that is older than this. Clocks of machines differ, so it is a duration and not an instant.
 	mine := *q
 	if until, ok := ctx.Deadline(); ok {
 		mine.WaitMS = max(time.Until(until).Milliseconds(), 1)
@@ -232,9 +232,9 @@ func (s *Service) ask(ctx context.Context, lane int, q *query) ([]byte, error) {
 	reply, err := s.nc.RequestWithContext(ctx, topology.LaneQuery(lane), body)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, fmt.Errorf("lane %d has no owner at the moment; ask again", lane)
+		return nil, fmt.Errorf("lane %d has no owner at the moment; retry", lane)
 	case err != nil:
-		return nil, fmt.Errorf("lane %d did not answer: %w; ask again", lane, err)
+		return nil, fmt.Errorf("lane %d did not answer: %w; retry", lane, err)
 	}
 	return reply.Data, nil
 }

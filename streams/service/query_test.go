@@ -153,7 +153,7 @@ func TestALaneWithoutOwnerIsAnError(t *testing.T) {
 	r := newRig(t)
 	r.serve(t, Options{})
 	description, _ := r.fails(t, "scrip.campaign.show", `{"campaign":"summer"}`)
-	has(t, description, "has no owner", "ask again")
+	has(t, description, "has no owner", "retry")
 	r.lane(t, 0, func(query) string { return `{"data":[]}` })
 	r.lane(t, 1, func(query) string { return "" }) // asked, and silent
 	description, _ = r.fails(t, "scrip.campaign.list", "", HeaderTimeout, "200ms")

@@ -20,18 +20,18 @@ import (
 const Name = "scrip"
 
 const (
-	// DefaultTimeout is how long a request may take when it does not say itself.
+	// DefaultTimeout is how long a request without HeaderTimeout may take.
 	DefaultTimeout = 5 * time.Second
-	// MaxTimeout is the most a request may ask for in HeaderTimeout.
+	// MaxTimeout is the largest value of HeaderTimeout.
 	MaxTimeout = time.Minute
-	// HeaderTimeout lets a request say, as a Go duration, how long its sender waits for the reply.
+	// HeaderTimeout is a request's header with the time, as a Go duration, that its client waits for the reply.
 	HeaderTimeout = "Scrip-Timeout"
 
-	// queriesAtOnce bounds the queries that wait for lanes and tables; beyond it they are told to come again.
+	// queriesAtOnce bounds the queries that wait for lanes and tables; more are answered with an error.
 	queriesAtOnce = 256
-	// readyWait is how long the server may take to confirm the subscriptions before it is asked again.
+	// readyWait is how long the server may take to confirm the subscriptions before the next attempt.
 	readyWait = 250 * time.Millisecond
-	// stopGrace is how long a stop waits for the outcomes of requests already taken.
+	// stopGrace is how long a stop waits for the outcomes of requests already accepted.
 	stopGrace = 2 * time.Second
 )
 
@@ -41,11 +41,11 @@ type Options struct {
 	Version string
 	// Sync is the log's durability mode, shown in the metadata. Defaults to "unknown".
 	Sync string
-	// Timeout is how long a request may take when it does not say itself. Defaults to DefaultTimeout.
+	// Timeout is how long a request without HeaderTimeout may take. Defaults to DefaultTimeout.
 	Timeout time.Duration
-	// History adds to shown coupons and customers what the read tables know. Nil = said to be unavailable.
+	// History adds the read tables' history to answers about coupons and customers. Nil = reported as unavailable.
 	History History
-	// Coalesce tunes how commands share messages.
+	// Coalesce configures how commands share messages.
 	Coalesce coalesce.Options
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
@@ -60,17 +60,17 @@ type Service struct {
 	lines   *coalesce.Coalescer
 	metrics *metrics
 
-	queries chan struct{} // a place for each query under way
-	open    atomic.Int64  // requests taken whose reply is not sent
-	ready   chan struct{} // closed when the endpoints are there
+	queries chan struct{} // a slot for each query in progress
+	open    atomic.Int64  // accepted requests whose reply is not sent
+	ready   chan struct{} // closed when the endpoints are registered
 
 	mu      sync.Mutex
 	work    context.Context // of the queries; nil before and after Run
 	in      *instance       // nil before Run
-	running sync.WaitGroup  // queries under way; added to with mu held and work set
+	running sync.WaitGroup  // queries in progress; added to with mu held and work set
 }
 
-// New prepares the service of a log. codec reads the codes of the log's key.
+// New returns the service of a log. codec decodes the codes of the log's key.
 func New(nc *nats.Conn, log topology.Log, codec *code.Codec, opts Options) *Service {
 	opts.Version = cmp.Or(opts.Version, "0.0.0")
 	opts.Sync = cmp.Or(opts.Sync, "unknown")
@@ -91,8 +91,8 @@ func New(nc *nats.Conn, log topology.Log, codec *code.Codec, opts Options) *Serv
 // Ready is closed when Run has registered all endpoints and the server knows them.
 func (s *Service) Ready() <-chan struct{} { return s.ready }
 
-// Run serves until ctx ends or the connection is closed. On ctx it takes no more requests and gives those under way a
-// moment for their outcome; what is then still open is answered 503. Run it once.
+// Run serves until ctx ends or the connection is closed. When ctx ends it accepts no more requests and gives those in
+// progress a moment for their outcome; then the rest is answered 503. Run it once.
 func (s *Service) Run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -132,7 +132,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return err
 }
 
-// announce closes ready once the server has the subscriptions, which takes longer while the connection is away.
+// announce closes ready once the server has the subscriptions, which takes longer while it is disconnected.
 func (s *Service) announce(ctx context.Context) {
 	for ctx.Err() == nil && !s.nc.IsClosed() {
 		if s.nc.FlushTimeout(readyWait) == nil {
@@ -146,11 +146,11 @@ func (s *Service) announce(ctx context.Context) {
 	}
 }
 
-// settle waits for the replies of requests already taken, for stopGrace at most.
+// settle waits for the replies of requests already accepted, for stopGrace at most.
 func (s *Service) settle() {
-	// A round trip behind the drained subscriptions: what was delivered before has been handled or is about to be.
+	// A round trip after the drain of the subscriptions: what was delivered before has been handled or is about to be.
 	if err := s.nc.FlushTimeout(stopGrace); err != nil {
-		return // the connection is gone: nobody would get a reply
+		return // the connection is closed: no reply could be sent
 	}
 	grace := time.NewTimer(stopGrace)
 	defer grace.Stop()
