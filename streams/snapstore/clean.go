@@ -20,14 +20,14 @@ const (
 	metaPrefix  = "$O." + topology.SnapBucket + ".M."
 )
 
-// purgePauses is how many pauses between chunks are made before a part is removed.
+// purgePauses is how many pauses between chunks are made before each purge of an object.
 const purgePauses = 4
 
 // clean removes every object of a name that no kept snapshot has, except one that looks like another owner's running
-// Save: newer than ours in the log, and young. Removing is by purge: the object store's own Delete would leave a marker
-// per object for ever.
+// Save: newer than this one in the log, and young. It purges: the object store's own Delete would leave a marker per object
+// for ever.
 //
-// The list ends with the last message that was pending when it began. Where another server purges that one meanwhile, it
+// The list ends with the last message that was pending when it began. If another server purges that one meanwhile, it
 // would wait for ever.
 func (s *Store) clean(ctx context.Context, name string, kept []ref, sequence uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanWait)
@@ -49,7 +49,7 @@ func (s *Store) clean(ctx context.Context, name string, kept []ref, sequence uin
 		if sequenceOf(o.Name, name) > sequence && time.Since(o.ModTime) < s.opts.OrphanAge {
 			continue
 		}
-		// Each takes some MiB from files that events are written beside: all at once, the disk does nothing else.
+		// Each purge removes some MiB from the disk that events are written to: without pauses it would block them.
 		for range purgePauses {
 			if err := s.rest(ctx); err != nil {
 				return err
@@ -69,7 +69,7 @@ func (s *Store) clean(ctx context.Context, name string, kept []ref, sequence uin
 	return nil
 }
 
-// purge removes the chunks first: a crash between the two leaves an object that can not be read, and can be purged.
+// purge removes the chunks first: a crash between the two leaves an object that cannot be read, and can be purged.
 func (s *Store) purge(ctx context.Context, stream jetstream.Stream, o *jetstream.ObjectInfo) error {
 	if o.NUID != "" {
 		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(chunkPrefix+o.NUID)); err != nil {
@@ -82,12 +82,12 @@ func (s *Store) purge(ctx context.Context, stream jetstream.Stream, o *jetstream
 	return nil
 }
 
-// sweep removes chunks that belong to no object: a process died while it stored a part, and the object store knows
-// nothing of them. Young ones may be somebody's part being stored now. Once per process is enough.
+// sweep removes chunks that belong to no object: a process died while it stored a part, and the object store does not list
+// them. Young ones may be of a part that is being stored now. Once per process is enough.
 func (s *Store) sweep(ctx context.Context, stream jetstream.Stream, living map[string]bool) error {
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(chunkPrefix+"*"))
 	if err != nil {
-		return fmt.Errorf("looking for orphaned chunks: %w", err)
+		return fmt.Errorf("listing orphaned chunks: %w", err)
 	}
 	for subject := range info.State.Subjects {
 		if living[strings.TrimPrefix(subject, chunkPrefix)] {
@@ -98,7 +98,7 @@ func (s *Store) sweep(ctx context.Context, stream jetstream.Stream, living map[s
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("looking at orphaned chunks: %w", err)
+			return fmt.Errorf("reading orphaned chunks: %w", err)
 		}
 		if time.Since(last.Time) < s.opts.OrphanAge {
 			continue

@@ -14,33 +14,33 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// errDamaged is the kind of everything that is wrong with a snapshot itself, as against the server not answering.
+// errDamaged is the kind of every error of a snapshot itself, in contrast to a server that does not answer.
 var errDamaged = errors.New("snapshot damaged")
 
 // errMissing is the errDamaged of an object that the stream's leader does not have.
 var errMissing = fmt.Errorf("%w: an object is missing", errDamaged)
 
 const (
-	// missingFor is for how long, of one Load, an object that is missing from a replicated store is looked for again. A leader
-	// that was cut off, or replaced a moment ago, can answer from a copy that lags. On one copy an answer is the truth.
+	// missingFor is how long, in one Load, an object that is missing from a replicated store is searched again. A leader that
+	// was cut off, or replaced a moment ago, can answer from a copy that lags. On one copy an answer is always valid.
 	missingFor   = 5 * time.Second
 	missingPause = 250 * time.Millisecond
 )
 
-// Load reads the newest snapshot of a name that is whole and accepted. ok is false where there is none: fold the log
+// Load reads the newest snapshot of a name that is complete and accepted. ok is false if there is none: fold the log
 // from its beginning.
 //
-// accept judges the meta first: return an error for an unknown format, and for a position that is not a place in the log
-// any more. read gets the content, of which every byte has been checked against its hash when it arrives; it must start
-// from empty state each time it is called, since a snapshot that turns out to be damaged half way is followed by an
-// older one. What read returns an error for, and content it does not read to its end, counts as damaged.
+// accept checks the meta first: it returns an error for an unknown format, and for a position that is no longer valid in the
+// log. read gets the content, of which every byte has been checked against its hash; it must start from empty state each
+// time it is called, since after a snapshot that turns out to be damaged half way an older one is read. If read returns an
+// error, or does not read the content to its end, the snapshot counts as damaged.
 //
-// An object that a replicated store does not have is looked for again for 5 s, each time with the pointer read anew: another
+// An object that a replicated store does not have is searched again for 5 s, each time after reading the pointer again: another
 // owner may have replaced the snapshot meanwhile.
 //
-// A snapshot not used is logged once, with the reason. An error that says only that the server, or a stream's leader,
-// could not be reached now ([topology.Transient]) is returned, wherever it came from, accept and read included: try
-// again, the snapshot is not to blame. Other errors are ctx's.
+// A snapshot not used is logged once, with the reason. An error that means only that the server, or a stream's leader, could
+// not be reached now ([topology.Transient]) is returned, wherever it came from, accept and read included: retry, the snapshot
+// is not the cause. Other errors are ctx's.
 func (s *Store) Load(ctx context.Context, name string, accept func(Meta) error, read func(io.Reader) error) (meta Meta, ok bool, err error) {
 	until := time.Now().Add(missingFor)
 	for {
@@ -80,7 +80,7 @@ func (s *Store) newest(ctx context.Context, name string, again bool, accept func
 		if topology.Transient(err) {
 			return Meta{}, false, fmt.Errorf("reading snapshot %s: %w", r.Prefix, err)
 		}
-		s.opts.Logger.Warn("snapshot not used, going on with an older one or with the whole log", "name", name, "snapshot", r.Prefix, "err", err)
+		s.opts.Logger.Warn("snapshot not used, continuing with an older one or with the whole log", "name", name, "snapshot", r.Prefix, "err", err)
 	}
 	return Meta{}, false, nil
 }
@@ -106,19 +106,19 @@ func (s *Store) load(ctx context.Context, name string, r ref, accept func(Meta) 
 	defer parts.close()
 	defer cancel()
 	err = read(parts)
-	if parts.err != nil && parts.err != io.EOF { // whatever read made of it
+	if parts.err != nil && parts.err != io.EOF { // also if read returned another error
 		return Meta{}, parts.err
 	}
 	if err != nil {
 		return Meta{}, err
 	}
 	if parts.rest() {
-		return Meta{}, fmt.Errorf("%w: content goes on behind what was read", errDamaged)
+		return Meta{}, fmt.Errorf("%w: there is more content than was read", errDamaged)
 	}
 	return m.Meta, nil
 }
 
-// get reads one object and checks size (-1 = any) and hash. What is not answered is asked for again, for a minute.
+// get reads one object and checks size (-1 = any) and hash. A read without an answer is retried, for a minute.
 func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, partWait)
 	defer cancel()
@@ -129,7 +129,7 @@ func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([
 	if size >= 0 && info.Size != uint64(size) || info.Size > MaxPartSize {
 		return nil, fmt.Errorf("%w: %s has %d bytes, expected %d", errDamaged, name, info.Size, size)
 	}
-	// nats.go would wait for chunks that are not there until ctx ends; count them first.
+	// nats.go would wait for missing chunks until ctx ends; count them first.
 	if err := s.complete(ctx, info); err != nil {
 		return nil, err
 	}
@@ -154,14 +154,14 @@ func (s *Store) get(ctx context.Context, name string, size int64, sum string) ([
 }
 
 const (
-	// readFirst, and readPerMiB for each MiB, bound the first attempt to read an object; each further one is given twice as
-	// long. nats.go sends the request for its chunks once, and one that meets a leader election is never answered.
+	// readFirst, and readPerMiB for each MiB, bound the first attempt to read an object; each further one gets twice as
+	// long. nats.go sends the request for its chunks once, and one sent during a leader election is never answered.
 	readFirst  = 2 * time.Second
 	readPerMiB = 125 * time.Millisecond
 	readPause  = 50 * time.Millisecond
 )
 
-// read makes one attempt.
+// read is one attempt.
 func (s *Store) read(ctx context.Context, name string, size uint64) ([]byte, error) {
 	object, err := s.obj.Get(ctx, name)
 	if err != nil {
@@ -172,11 +172,11 @@ func (s *Store) read(ctx context.Context, name string, size uint64) ([]byte, err
 	return data, errors.Join(err, object.Close())
 }
 
-// info reads an object's description from the leader: what a replica that lags does not know is not missing.
+// info reads an object's description from the leader: an object that a lagging replica does not know is not missing.
 func (s *Store) info(ctx context.Context, name string) (*jetstream.ObjectInfo, error) {
 	msg, ok, err := topology.LastMessage(ctx, s.js, snapStream, metaPrefix+base64.URLEncoding.EncodeToString([]byte(name)))
 	if err != nil {
-		return nil, fmt.Errorf("looking for %s: %w", name, err)
+		return nil, fmt.Errorf("reading the description of %s: %w", name, err)
 	}
 	info := &jetstream.ObjectInfo{}
 	if !ok {
@@ -227,7 +227,7 @@ func (s *Store) complete(ctx context.Context, info *jetstream.ObjectInfo) error 
 	return nil
 }
 
-// partReader gives out the parts one after the other, each checked before its first byte is given. While one is read the
+// partReader returns the parts one after the other, each checked before its first byte is returned. While one is read the
 // next is fetched.
 type partReader struct {
 	ctx   context.Context
@@ -259,7 +259,7 @@ func (p *partReader) fetch() {
 	}()
 }
 
-// close waits for what is being fetched; the caller has ended ctx.
+// close waits for the fetch in progress; the caller has ended ctx.
 func (p *partReader) close() {
 	if p.ahead != nil {
 		<-p.ahead

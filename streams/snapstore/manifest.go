@@ -12,23 +12,23 @@ import (
 // formatVersion is the format of manifests and pointers, not of what the parts hold (that is Meta.Format).
 const formatVersion = 1
 
-// Meta describes a snapshot. It is the caller's: the store keeps it and gives it back.
+// Meta describes a snapshot. It is the caller's: the store stores and returns it.
 type Meta struct {
 	// Format is the format of the content. Load's accept decides which are known.
 	Format int `json:"format"`
 	// Position is the last message folded in.
 	Position eventlog.Position `json:"position"`
-	// Note is anything else the caller wants back, as JSON.
+	// Note is further data of the caller, as JSON.
 	Note json.RawMessage `json:"note,omitempty"`
-	// Sealed says, of one that is being loaded, that it carries the seal of somebody with the log's code key.
+	// Sealed is true, in a load, if the snapshot carries a valid seal of the log's code key.
 	Sealed bool `json:"-"`
 }
 
-// ErrUnsealed is the kind of a snapshot without a valid seal where the log is sealed. Its hashes say that it is whole, not
-// whose it is.
+// ErrUnsealed is the kind of a snapshot without a valid seal where the log is sealed. Its hashes prove that it is complete,
+// not who wrote it.
 var ErrUnsealed = errors.New("the snapshot carries no valid seal, and the log is sealed where it was taken")
 
-// Check is for accept of Load: the position must be a place in the stream that the state was folded from, and a snapshot
+// Check is for accept of Load: the position must be valid in the stream that the state was folded from, and a snapshot
 // without a seal must be from before the stream was sealed.
 func (m Meta) Check(ctx context.Context, stream eventlog.Stream, log string) error {
 	if err := stream.Verify(ctx, log, m.Position); err != nil || m.Sealed {
@@ -56,7 +56,7 @@ type part struct {
 	SHA256 string `json:"sha256"`
 }
 
-// pointer is the value in KV: the snapshots that count, newest first.
+// pointer is the value in KV: the valid snapshots, newest first.
 type pointer struct {
 	Version   int   `json:"version"`
 	Snapshots []ref `json:"snapshots"`
@@ -68,7 +68,7 @@ type ref struct {
 	Prefix string `json:"prefix"`
 	// SHA256 of the manifest.
 	SHA256 string `json:"sha256"`
-	// Seal is described at seal.Key.Snapshot. Versions before it pass over the field, and leave it out.
+	// Seal is described at seal.Key.Snapshot. Older versions ignore the field, and do not write it.
 	Seal string `json:"seal,omitempty"`
 }
 

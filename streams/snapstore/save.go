@@ -25,10 +25,10 @@ const (
 	tryPause  = time.Second
 )
 
-// Save writes a snapshot under a name and makes it the newest; older ones but one, and what interrupted saves left, are
-// removed. write produces the content; an error of it ends the Save and leaves the earlier snapshots as they are.
+// Save writes a snapshot under a name and makes it the newest; older ones but one, and the remains of interrupted saves, are
+// removed. write produces the content; its error ends the Save and leaves the earlier snapshots as they are.
 //
-// ctx ends the Save early; what it wrote is then garbage for the next one to remove.
+// ctx ends the Save early; the next one then removes what it wrote.
 func (s *Store) Save(ctx context.Context, name string, meta Meta, write func(io.Writer) error) error {
 	if !nameForm.MatchString(name) {
 		return fmt.Errorf("snapshot name %q: use 1 to 64 letters, digits, _ and -", name)
@@ -52,20 +52,20 @@ func (s *Store) Save(ctx context.Context, name string, meta Meta, write func(io.
 	if err := s.put(ctx, r.manifest(), table); err != nil {
 		return fmt.Errorf("saving the manifest of a snapshot of %s: %w", name, err)
 	}
-	// A crash up to here leaves garbage. From the pointer on the snapshot counts.
+	// A crash up to here leaves garbage. Once it is in the pointer the snapshot counts.
 	kept, err := s.point(ctx, name, r)
 	if err != nil {
 		return err
 	}
 	if err := s.clean(ctx, name, kept, meta.Position.Sequence); err != nil {
-		s.opts.Logger.Warn("old snapshots not removed, the next save tries again", "name", name, "err", err)
+		s.opts.Logger.Warn("old snapshots not removed; the next save retries", "name", name, "err", err)
 	}
 	return nil
 }
 
 func namePrefix(name string) string { return "snap/" + name + "/" }
 
-// point puts a snapshot in front of the pointer. Another owner may do so at the same time: then both are kept, as far
+// point adds a snapshot at the front of the pointer. Another owner may do so at the same time: then both are kept, as far
 // as there is room.
 func (s *Store) point(ctx context.Context, name string, r ref) ([]ref, error) {
 	for {
@@ -102,7 +102,7 @@ func isConflict(err error) bool {
 		errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == 10164)
 }
 
-// put stores one object, trying again when the server is busy; a failed attempt's chunks are purged by nats.go.
+// put stores one object, and retries when the server is busy; a failed attempt's chunks are purged by nats.go.
 func (s *Store) put(ctx context.Context, name string, data []byte) error {
 	for try := 1; ; try++ {
 		attempt, cancel := context.WithTimeout(ctx, partWait)
@@ -158,8 +158,8 @@ func (w *partWriter) flush() error {
 	return nil
 }
 
-// pacedReader rests before each chunk, so that events get their turn on the disk, and before the end: nats.go leaks a
-// goroutine when a Put is over before that goroutine first ran.
+// pacedReader pauses before each chunk, so that the disk can write events, and before the end: nats.go leaks a goroutine
+// when a Put is over before that goroutine first ran.
 type pacedReader struct {
 	ctx  context.Context
 	r    io.Reader
@@ -173,7 +173,7 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	return p.r.Read(b)
 }
 
-// belongs says whether an object is part of one of the snapshots.
+// belongs reports whether an object is part of one of the snapshots.
 func belongs(object string, refs []ref) bool {
 	for _, r := range refs {
 		if strings.HasPrefix(object, r.Prefix+"/") {

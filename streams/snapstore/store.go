@@ -24,15 +24,15 @@ const (
 	MaxPartSize = 32 << 20
 	// DefaultPause between chunks: with chunks of 256 KiB no more than some 60 MiB/s.
 	DefaultPause = 4 * time.Millisecond
-	// chunkSize is the size of the messages a part is cut into. Each costs an fsync.
+	// chunkSize is the size of the messages of a part. Each costs an fsync.
 	chunkSize = 256 << 10
 	// keep is how many snapshots stay.
 	keep = 2
 	// partWait bounds the writing or reading of one part.
 	partWait = time.Minute
-	// cleanWait bounds the removal of what is not needed any more; what is left is removed with the next snapshot.
+	// cleanWait bounds the removal of old objects; the next snapshot removes the rest.
 	cleanWait = 2 * time.Minute
-	// orphanAge is when garbage is removed that may yet be a Save of somebody else: long after any part's writing ends.
+	// orphanAge is the age at which garbage is removed that may be another server's Save: long after any part is written.
 	orphanAge = time.Hour
 )
 
@@ -42,9 +42,9 @@ type Options struct {
 	PartSize int
 	// Pause between chunks of 256 KiB. Defaults to DefaultPause.
 	Pause time.Duration
-	// Busy says whether others want the cores and the disk just now: then pauses are twice as long. Nil = never.
+	// Busy reports whether other work needs the cores and the disk now: then pauses are twice as long. Nil = never.
 	Busy func() bool
-	// OrphanAge is how old garbage that might be another server's running Save must be to be removed. Defaults to 1 h.
+	// OrphanAge is the age at which garbage that may be another server's running Save is removed. Defaults to 1 h.
 	OrphanAge time.Duration
 	// Seal makes and checks the seals of snapshots: topology.Log.Seal. Nil = none are made, and none is valid.
 	Seal *seal.Key
@@ -62,9 +62,8 @@ type Store struct {
 	turn  chan struct{}
 }
 
-// Turn is for those who snapshot while others work: one at a time, because each wants a core and the disk for seconds.
-// Call done when it is written or given up. ok is false while it is somebody else's turn: ask again later, and freeze
-// nothing before.
+// Turn reserves the one slot for snapshots of this process, because each needs a core and the disk for seconds. Call done
+// when the snapshot is written or given up. ok is false while the slot is taken: retry later, and freeze nothing before.
 func (s *Store) Turn() (done func(), ok bool) {
 	select {
 	case s.turn <- struct{}{}:
@@ -102,11 +101,11 @@ func New(ctx context.Context, js jetstream.JetStream, opts Options) (*Store, err
 	return &Store{js: js, obj: obj, kv: kv, opts: opts, turn: make(chan struct{}, 1)}, nil
 }
 
-// hurry is the pause between chunks when nobody waits for the disk; there is one, see pacedReader.
+// hurry is the pause between chunks when no other work waits for the disk; there must be one, see pacedReader.
 const hurry = 50 * time.Microsecond
 
-// Hurried is the same store for a save that nobody else waits beside, such as the last one before an end: it does not pause
-// for others, and leaves looking for garbage to them.
+// Hurried returns the same store for a save without other work beside it, such as the last one before an end: it does not
+// pause for others, and does not sweep.
 func (s *Store) Hurried() *Store {
 	h := &Store{js: s.js, obj: s.obj, kv: s.kv, opts: s.opts, turn: s.turn}
 	h.opts.Pause, h.opts.Busy = min(hurry, s.opts.Pause), nil
@@ -114,11 +113,10 @@ func (s *Store) Hurried() *Store {
 	return h
 }
 
-// busyPauses is how many times as long pauses are while others are busy: 30 MB/s, so that ten million coupons take a
-// quarter of a minute.
+// busyPauses is the factor of pauses while Busy: 30 MB/s, so that ten million coupons take a quarter of a minute.
 const busyPauses = 2
 
-// rest lets others have the disk and the cores for a while.
+// rest pauses so that other work can use the disk and the cores.
 func (s *Store) rest(ctx context.Context) error {
 	d := s.opts.Pause
 	if s.opts.Busy != nil && s.opts.Busy() {
@@ -129,12 +127,12 @@ func (s *Store) rest(ctx context.Context) error {
 
 func pointerKey(name string) string { return "snap." + name }
 
-// pointerFor is how long the pointer is asked for: longer than nats-server takes to elect a leader (4 to 9 s).
+// pointerFor bounds the retries to read the pointer: longer than nats-server takes to elect a leader (4 to 9 s).
 const pointerFor = 12 * time.Second
 
-// readPointer reads the pointer from the leader: one of a replica that lags may name snapshots that were removed. It gives
-// an empty pointer and revision 0 where there is none; one that can not be read counts as none, but keeps its revision,
-// so that the next Save replaces it.
+// readPointer reads the pointer from the leader: that of a replica that lags may name snapshots that were removed. It returns
+// an empty pointer and revision 0 if there is none; one that cannot be read counts as none, but keeps its revision, so that
+// the next Save replaces it.
 func (s *Store) readPointer(ctx context.Context, name string) (pointer, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, pointerFor)
 	defer cancel()
@@ -147,7 +145,7 @@ func (s *Store) readPointer(ctx context.Context, name string) (pointer, uint64, 
 	}
 	var p pointer
 	if err := json.Unmarshal(e.Data, &p); err != nil || p.Version != formatVersion {
-		s.opts.Logger.Warn("pointer to snapshots not understood, going on without them", "name", name, "version", p.Version, "err", err)
+		s.opts.Logger.Warn("pointer to snapshots not understood, continuing without them", "name", name, "version", p.Version, "err", err)
 		return pointer{}, e.Sequence, nil
 	}
 	return p, e.Sequence, nil

@@ -13,14 +13,14 @@ import (
 
 const (
 	// askFirst and askMost are the pauses after which a request without an answer is sent again: the first is doubled
-	// until the other. A request that reaches a stream without a leader, or a server about to stop, is never answered.
+	// up to the other. A request to a stream without a leader, or to a server about to stop, is never answered.
 	askFirst = 500 * time.Millisecond
 	askMost  = time.Second
-	// askPause is the pause after an answer that says "not now".
+	// askPause is the pause after an answer of kind Transient.
 	askPause = 50 * time.Millisecond
 )
 
-// ErrNoLeader: the replicas of a stream elect a leader; what one of them says of its own copy may lag.
+// ErrNoLeader: the replicas of a stream elect a leader; what one of them reports of its own copy may lag.
 var ErrNoLeader = errors.New("the stream has no leader")
 
 // Answer is the part that every answer of the JetStream API has. Embed it.
@@ -31,7 +31,7 @@ type Answer struct {
 	} `json:"cluster"`
 }
 
-// Failed is the error in the answer, nil if there is none. Where a stream has no leader, every replica answers
+// Failed returns the error in the answer, nil if there is none. While a stream has no leader, every replica answers
 // STREAM.INFO from its own copy, without naming a leader: that counts as no answer.
 func (a *Answer) Failed() error {
 	switch {
@@ -56,7 +56,7 @@ func Ask[A any, P interface {
 	if err != nil {
 		return answer, fmt.Errorf("%s: %w", subject, err)
 	}
-	defer sub.Unsubscribe() //nolint:errcheck // the connection may be gone, and the subscription with it
+	defer sub.Unsubscribe() //nolint:errcheck // the connection may be closed, and the subscription with it
 	var last error          // why there is no answer yet
 	for wait := askFirst; ; wait = min(2*wait, askMost) {
 		if err := nc.PublishRequest(subject, inbox, body); err != nil {
@@ -81,7 +81,7 @@ func Ask[A any, P interface {
 		if last = err; errors.Is(err, context.DeadlineExceeded) {
 			continue // the pause is over
 		}
-		_ = Pause(ctx, askPause) // the next round looks at ctx
+		_ = Pause(ctx, askPause) // the next round checks ctx
 	}
 }
 
@@ -107,7 +107,7 @@ func parseAnswer(msg *nats.Msg, answer interface{ Failed() error }) error {
 	return answer.Failed()
 }
 
-// Message is a message as a stream's leader holds it.
+// Message is a message as the stream's leader stores it.
 type Message struct {
 	Subject  string
 	Header   nats.Header
@@ -116,9 +116,9 @@ type Message struct {
 	Time     time.Time // stored timestamp, nanoseconds
 }
 
-// GetMessage reads one message from the stream's leader; a direct get may come from a replica that lags. query is the body of
-// the request: {"seq":7} or {"last_by_subj":"…"}. It asks until ctx ends. An APIError with
-// [jetstream.JSErrCodeMessageNotFound] means that the stream holds no such message.
+// GetMessage reads one message from the stream's leader; a direct get may be answered by a replica that lags. query is the
+// body of the request: {"seq":7} or {"last_by_subj":"…"}. It retries until ctx ends. An APIError with
+// [jetstream.JSErrCodeMessageNotFound] means that the stream has no such message.
 func GetMessage(ctx context.Context, js jetstream.JetStream, stream string, query []byte) (Message, error) {
 	type answer struct {
 		Answer
@@ -156,8 +156,8 @@ func LastMessage(ctx context.Context, js jetstream.JetStream, stream, subject st
 	return m, err == nil, err
 }
 
-// Transient says whether the error means that the server, or the stream's leader, could not be reached now and may be
-// later. What was asked for may have happened.
+// Transient reports whether the error means that the server, or the stream's leader, could not be reached now and may be
+// later. The request may have had its effect.
 func Transient(err error) bool {
 	var old *nats.APIError // of nats.go's older interface, which its object store still uses
 	if errors.As(err, &old) {

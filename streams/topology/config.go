@@ -8,38 +8,38 @@ import (
 )
 
 const (
-	// DefaultLanes is the number of lanes of a new log when nobody says otherwise.
+	// DefaultLanes is the number of lanes of a new log by default.
 	DefaultLanes = 4
 	// MaxLanes bounds the number of lanes: each costs three streams, and on a cluster three raft groups.
 	MaxLanes = 1024
-	// DefaultCmdMaxBytes bounds a command stream; beyond it publishers are refused (not_durable).
+	// DefaultCmdMaxBytes bounds a command stream; when it is full publishes are rejected (not_durable).
 	DefaultCmdMaxBytes = 1 << 30
 
 	// evtMaxMsgSize bounds a message of an event or reminder stream. A step stays under 512 KiB.
 	evtMaxMsgSize = 1 << 20
 	// minMaxPayload is the least max_payload the server must allow: a whole step with its headers, and a command message
-	// a good deal over its limit of 256 KiB, which is to be answered `invalid` rather than be lost in the client.
+	// far over its limit of 256 KiB, which must be answered `invalid` instead of failing in the client.
 	minMaxPayload = 1 << 20
-	// dedupeWindow is the smallest the server allows. Idempotency is the domain's (command ids); the server's memory
-	// of message ids would be 115 bytes each for nothing.
+	// dedupeWindow is the smallest the server allows. The domain deduplicates by command ids; the server's memory of message
+	// ids would cost 115 bytes each without use.
 	dedupeWindow = 100 * time.Millisecond
 	// leaseMarkerTTL is how long the marker of an expired or released lease stays; it must outlive a reconnect of a
-	// watcher, not more.
+	// watcher.
 	leaseMarkerTTL = time.Minute
 )
 
-// Spec is what the caller wants the log to be.
+// Spec is the log that the caller wants.
 type Spec struct {
 	// Lanes is the number of lanes. 0 takes the log's own, or DefaultLanes for a new log.
 	Lanes int
 	// Replicas of every stream and bucket, 1 to 5. Defaults to 1.
 	Replicas int
-	// KeyFingerprint names the code key. Required to create a log; empty on an existing log = not checked (for
+	// KeyFingerprint identifies the code key. Required to create a log; empty on an existing log = not checked (for
 	// servers that never see a code).
 	KeyFingerprint string
 	// CmdMaxBytes bounds each command stream. Defaults to DefaultCmdMaxBytes.
 	CmdMaxBytes int64
-	// Format of a new log. Defaults to Format. FormatUnsealed makes one as versions before seals did, for tests.
+	// Format of a new log. Defaults to Format. FormatUnsealed makes one like older versions, for tests.
 	Format int
 }
 
@@ -67,10 +67,9 @@ const (
 
 // Metadata keys that a restore leaves. Both hold its UUID.
 const (
-	// MetaRestoring stands on the state bucket's stream for as long as a restore has not finished: no server works on
-	// such a log.
+	// MetaRestoring is on the state bucket's stream until a restore has finished: no server works on such a log.
 	MetaRestoring = "scrip_restoring"
-	// MetaRestored stands on every stream that came from a backup, for good.
+	// MetaRestored is on every stream that was restored from a backup, for good.
 	MetaRestored = "scrip_restored"
 )
 
@@ -84,7 +83,7 @@ func (id identity) metadata() map[string]string {
 	}
 }
 
-// streamConfigs are the streams of one lane. The order matters to nobody.
+// streamConfigs returns the streams of one lane, in any order.
 func streamConfigs(lane int, id identity, spec Spec) []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{
 		keptStream(EvtStream(lane), Evt(lane), id, spec),
@@ -94,8 +93,8 @@ func streamConfigs(lane int, id identity, spec Spec) []jetstream.StreamConfig {
 }
 
 // keptStream is a stream with one writer that is kept for ever: no compression (S2 made restarts ten times slower), no
-// limits, and nothing switched on by which a message could disappear or be replaced. Direct gets stay off: they may
-// be answered by a replica that lags, and everything that reads single messages here decides on them.
+// limits, and no option by which a message could disappear or be replaced. Direct gets are off: a replica that lags may
+// answer them, and every read of a single message here decides something.
 func keptStream(name, subject string, id identity, spec Spec) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        name,
@@ -115,9 +114,9 @@ func keptStream(name, subject string, id identity, spec Spec) jetstream.StreamCo
 	}
 }
 
-// cmdStream bounds commands by bytes and refuses new ones when full; it has no MaxAge, which would drop commands
-// nobody decided. Its owner purges what events cover. MaxMsgSize is the server's max_payload: a message over the
-// contract's limits gets an answer. DenyDelete keeps the sequence free of holes.
+// cmdStream bounds commands by bytes and rejects new ones when full; it has no MaxAge, which would drop undecided commands.
+// Its owner purges what events cover. MaxMsgSize is the server's max_payload: a message over the contract's limits gets an
+// answer. DenyDelete keeps the sequence free of holes.
 func cmdStream(lane int, id identity, spec Spec) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        CmdStream(lane),
@@ -136,7 +135,7 @@ func cmdStream(lane int, id identity, spec Spec) jetstream.StreamConfig {
 	}
 }
 
-// firstSubjects are those of a command stream made before there was LaneShop. Ensure adds what is missing.
+// firstSubjects returns those of a command stream made before there was LaneShop. Ensure adds the missing one.
 func firstSubjects(lane int) []string {
 	return []string{LaneCmd(lane), LaneCmdFor(lane, "*"), LaneAdminFor(lane, "*"), LaneDue(lane)}
 }
@@ -155,7 +154,7 @@ func leaseConfig(spec Spec) jetstream.KeyValueConfig {
 	}
 }
 
-// LeaseConfig is the bucket of leases, for whoever needs it before there is a log.
+// LeaseConfig is the lease bucket's configuration, for a tool that needs it before there is a log.
 func LeaseConfig(replicas int) jetstream.KeyValueConfig {
 	return leaseConfig(Spec{Replicas: replicas}.withDefaults())
 }

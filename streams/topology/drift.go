@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// drift lists, for people, how a stream differs from what this program would have made. It looks at every setting by
-// which the log could lose, reorder, alter or refuse messages, and leaves out what the server fills in by itself.
+// drift lists, for people, how a stream differs from what this program would have made. It compares every setting by
+// which the log could lose, reorder, alter or reject messages, and omits what the server sets by itself.
 func drift(want, have jetstream.StreamConfig) []string {
 	var out []string
 	differ := func(setting string, w, h any) {
@@ -53,7 +53,7 @@ func sorted(s []string) string {
 	return strings.Join(s, " ")
 }
 
-// limit brings the two ways of writing "no limit", 0 and -1, to one.
+// limit maps the two forms of "no limit", 0 and -1, to one.
 func limit(n int64) string {
 	if n <= 0 {
 		return "unlimited"

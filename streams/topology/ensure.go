@@ -15,16 +15,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ensureParallel is how many streams are looked at or made at once; a cluster's meta leader queues the rest anyway.
+// ensureParallel is how many streams are checked or made at once; a cluster's meta leader queues the rest anyway.
 const ensureParallel = 8
 
-// Ensure makes the log exist and says which it is. It may be called by any number of servers at once: the one that
-// creates the key in StateBucket chooses the UUID, the others find it and go on with it (or are refused, if they asked
-// for other lanes or hold another code key).
+// Ensure creates the log, if there is none, and returns its identity. Any number of servers may call it at once: the one that
+// creates the key in StateBucket chooses the UUID, the others read it and continue with it (or are refused, if they requested
+// other lanes or have another code key).
 //
 // Refusals are ErrRefused: another number of lanes, another code key, a newer format, streams of another log, a lost
-// stream. Differences that do not make the log another one are listed in Log.Drift. Anything else is the server not
-// answering; ctx bounds how long that is waited for.
+// stream. Differences that do not make the log another one are listed in Log.Drift. Any other error means that the server
+// does not answer; ctx bounds how long that is retried.
 func Ensure(ctx context.Context, js jetstream.JetStream, spec Spec) (Log, error) {
 	if err := spec.validate(); err != nil {
 		return Log{}, err
@@ -84,8 +84,8 @@ func (s Spec) validate() error {
 	return nil
 }
 
-// claimIdentity reads the log's identity or creates it. It loops because losing the creation, or reading from a replica
-// that lags, both mean: somebody else has chosen, read again.
+// claimIdentity reads the log's identity or creates it. It retries because losing the creation, or reading from a replica
+// that lags, both mean that another server has chosen.
 func claimIdentity(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, spec Spec) (id identity, revision uint64, err error) {
 	err = retry(ctx, func(ctx context.Context) error {
 		var found bool
@@ -104,7 +104,7 @@ func claimIdentity(ctx context.Context, js jetstream.JetStream, kv jetstream.Key
 		if err != nil {
 			return err
 		}
-		// From here on the log exists under this UUID, whoever crashes.
+		// From here on the log exists under this UUID, also after a crash.
 		revision, err = kv.Create(ctx, identityKey, value)
 		if errors.Is(err, jetstream.ErrKeyExists) {
 			return errAgain
@@ -154,7 +154,7 @@ func markComplete(ctx context.Context, kv jetstream.KeyValue, id identity, revis
 	return nil
 }
 
-// ensureStreams checks every lane's streams and creates those missing from a log still being created. shop says that all
+// ensureStreams checks every lane's streams and creates those missing from a log still being created. shop is true if all
 // command streams have the subject LaneShop.
 func ensureStreams(ctx context.Context, js jetstream.JetStream, id identity, spec Spec) (drifts []string, shop bool, err error) {
 	var (
@@ -188,15 +188,15 @@ func ensureStreams(ctx context.Context, js jetstream.JetStream, id identity, spe
 	}
 	if len(lost) > 0 {
 		slices.Sort(lost)
-		return nil, false, refuse("log %s has lost %s: an empty stream in its place would forget codes given out; restore it from a backup (or, to begin a new log, remove all SCRIP_ streams and buckets)",
+		return nil, false, refuse("log %s has lost %s: an empty stream in its place would lose claimed codes; restore it from a backup (or, to start a new log, remove all SCRIP_ streams and buckets)",
 			id.UUID, strings.Join(lost, ", "))
 	}
 	slices.Sort(drifts)
 	return drifts, !without, nil
 }
 
-// ensureStream checks one stream, or creates it. missing means: not there, and not to be created. A stream with exactly
-// the subjects old gets those it should have; nothing else of a stream that exists is changed.
+// ensureStream checks one stream, or creates it. missing is true if it does not exist and must not be created. A stream with
+// exactly the subjects old gets those it should have; nothing else of an existing stream is changed.
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, old []string, id identity) (have jetstream.StreamConfig, missing bool, err error) {
 	err = retry(ctx, func(ctx context.Context) error {
 		missing = false
@@ -208,7 +208,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 			}
 			stream, err = js.CreateStream(ctx, want)
 			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-				return errAgain // another server made it with other settings meanwhile: compare
+				return errAgain // another server has made it with other settings: compare
 			}
 		}
 		if err != nil {
@@ -219,7 +219,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	})
 	switch {
 	case hasCode(err, codeNoStorage):
-		return have, false, fmt.Errorf("stream %s needs %d bytes set aside and the server has not so much storage left; free disk space or give the command streams a lower limit: %w", want.Name, want.MaxBytes, err)
+		return have, false, fmt.Errorf("stream %s needs %d bytes reserved and the server has less storage left; free disk space or give the command streams a lower limit: %w", want.Name, want.MaxBytes, err)
 	case err != nil:
 		return have, false, fmt.Errorf("ensuring stream %s: %w", want.Name, err)
 	case missing:
@@ -237,7 +237,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 			want.Name, on.UUID, on.Lanes, on.KeyFingerprint, id.UUID, id.Lanes, id.KeyFingerprint, StateBucket, identityKey)
 	}
 	if sorted(have.Subjects) == sorted(old) && sorted(want.Subjects) != sorted(old) {
-		// Any number of servers may do this at once. After a crash the next one does.
+		// Any number of servers may do this at once. After a crash the next start does it.
 		have.Subjects = want.Subjects
 		err = retry(ctx, func(ctx context.Context) error {
 			_, err := js.UpdateStream(ctx, have)
@@ -272,7 +272,7 @@ func ensureBucket(ctx context.Context, js jetstream.JetStream, want jetstream.Ke
 			drifts = append(drifts, fmt.Sprintf("bucket %s: replicas is %d, expected %d", want.Bucket, have.Replicas, want.Replicas))
 		}
 		if want.LimitMarkerTTL > 0 && have.LimitMarkerTTL <= 0 {
-			drifts = append(drifts, fmt.Sprintf("bucket %s: markers of expired keys are off, expected on: leases of dead servers would never be seen to end", want.Bucket))
+			drifts = append(drifts, fmt.Sprintf("bucket %s: markers of expired keys are off, expected on: the end of dead servers' leases would not be seen", want.Bucket))
 		}
 		return nil
 	})
@@ -282,7 +282,7 @@ func ensureBucket(ctx context.Context, js jetstream.JetStream, want jetstream.Ke
 	return kv, drifts, nil
 }
 
-// bucketStatus looks at a bucket that is there: a node of a cluster that has not heard of it yet is asked again.
+// bucketStatus reads the status of an existing bucket: a node of a cluster that does not know it yet is retried.
 func bucketStatus(ctx context.Context, kv jetstream.KeyValue) (jetstream.KeyValueStatus, error) {
 	status, err := kv.Status(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {

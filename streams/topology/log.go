@@ -18,7 +18,7 @@ import (
 // identityKey is the key in StateBucket that holds the log's identity.
 const identityKey = "log"
 
-// Log is the log as it stands on the server.
+// Log is the log as it is on the server.
 type Log struct {
 	// UUID names this log, for ever. Every recorded position carries it.
 	UUID string
@@ -28,26 +28,26 @@ type Log struct {
 	KeyFingerprint string
 	// Format is the log format its creator wrote. From FormatUnsealed + 1 on all messages are sealed.
 	Format int
-	// Seal makes and checks the seals of messages and snapshots. Nil = this process does not have the key: it takes what
-	// looks like a seal for one. Neither Ensure nor Inspect sets it; WithKey and WithSealKey do.
+	// Seal makes and checks the seals of messages and snapshots. Nil = this process does not have the key: it accepts
+	// everything that has the form of a seal. Neither Ensure nor Inspect sets it; WithKey and WithSealKey do.
 	Seal *seal.Key
 	// Created is when the log was created, by its creator's clock, in whole seconds.
 	Created time.Time
 	// Drift lists, for people, how streams and buckets differ from the spec. Nothing of it is repaired silently. Set by
 	// Ensure only.
 	Drift []string
-	// Shop says that every command stream takes LaneShop. Set by Ensure only.
+	// Shop is true if every command stream accepts LaneShop. Set by Ensure only.
 	Shop bool
 }
 
-// WithKey is the log as somebody sees it who holds its code key.
+// WithKey returns the log with the keys derived from its code key.
 func (l Log) WithKey(codeKey [32]byte) Log {
 	l.Seal = seal.Derive(codeKey, l.UUID)
 	return l
 }
 
-// WithSealKey is the log as somebody sees it who holds its seal key alone, as [seal.Text] writes it: seals are checked, no
-// code can be read. Errors: text is no seal key, or that of another log.
+// WithSealKey returns the log with its seal key alone, as [seal.Text] writes it: seals are checked, no code can be read.
+// Errors: text is no seal key, or that of another log.
 func (l Log) WithSealKey(text string) (Log, error) {
 	key, err := seal.Parse(text, l.UUID)
 	if err != nil {
@@ -57,7 +57,7 @@ func (l Log) WithSealKey(text string) (Log, error) {
 	return l, nil
 }
 
-// identity is what is fixed when a log is created. It stands in StateBucket and in every stream's metadata.
+// identity is what is fixed when a log is created. It is stored in StateBucket and in every stream's metadata.
 type identity struct {
 	UUID           string    `json:"log"`
 	Lanes          int       `json:"lanes"`
@@ -76,8 +76,8 @@ func (id identity) same(other identity) bool {
 	return id.UUID == other.UUID && id.Lanes == other.Lanes && id.KeyFingerprint == other.KeyFingerprint && id.Format == other.Format
 }
 
-// ErrRefused is the kind of every error that says "this is not the log you asked for" rather than "the server could
-// not be asked". Trying again does not help; the text says what does.
+// ErrRefused is the kind of every error that means another log than requested, and not a server that does not answer. A
+// retry does not help; the text names what does.
 var ErrRefused = errors.New("log refused")
 
 func refuse(format string, args ...any) error {
@@ -90,7 +90,7 @@ func (id identity) check(spec Spec) error {
 	case id.Format > Format:
 		return refuse("log %s has format %d, this program knows formats up to %d; use a newer scrip", id.UUID, id.Format, Format)
 	case spec.Lanes != 0 && spec.Lanes != id.Lanes:
-		return refuse("log %s has %d lanes, %d were asked for; the number of lanes is fixed when a log is created: start with --lanes %d or without the flag",
+		return refuse("log %s has %d lanes, %d were requested; the number of lanes is fixed when a log is created: start with --lanes %d or without the flag",
 			id.UUID, id.Lanes, spec.Lanes, id.Lanes)
 	case spec.KeyFingerprint != "" && spec.KeyFingerprint != id.KeyFingerprint:
 		return refuse("log %s was created with the code key of fingerprint %s, the key given has %s: codes would not decode; start with the key of the log's creator (its <data>/code.key, or SCRIP_CODE_KEY)",
@@ -116,7 +116,7 @@ func identityOf(stream string, meta map[string]string) (identity, error) {
 	return identity{UUID: meta[metaLog], Lanes: lanes, KeyFingerprint: meta[metaKey], Format: format, Created: created}, nil
 }
 
-// Inspect says whether a log exists, and which, creating and changing nothing. A caller without a code key asks first:
+// Inspect reports whether a log exists, and which. It creates and changes nothing. A caller without a code key calls it first:
 // only the creator of a log may make a new key.
 func Inspect(ctx context.Context, js jetstream.JetStream) (log Log, found bool, err error) {
 	var id identity
@@ -136,20 +136,20 @@ func Inspect(ctx context.Context, js jetstream.JetStream) (log Log, found bool, 
 		return err
 	})
 	if err != nil {
-		return Log{}, false, fmt.Errorf("looking for a log: %w", err)
+		return Log{}, false, fmt.Errorf("checking for a log: %w", err)
 	}
 	return id.log(), found, nil
 }
 
-// readIdentity reads the arbiter's key. The read may be answered by a replica that lags: "not found" is only believed
-// by whoever then succeeds in creating the key.
+// readIdentity reads the arbiter's key. A replica that lags may answer: "not found" is proved only by a successful creation
+// of the key.
 func readIdentity(ctx context.Context, kv jetstream.KeyValue) (id identity, revision uint64, found bool, err error) {
 	status, err := bucketStatus(ctx, kv)
 	if err != nil {
-		return identity{}, 0, false, fmt.Errorf("looking at bucket %s: %w", StateBucket, err)
+		return identity{}, 0, false, fmt.Errorf("reading bucket %s: %w", StateBucket, err)
 	}
 	if status.Metadata()[MetaRestoring] != "" {
-		return identity{}, 0, false, refuse("the log is being restored from a backup, or that was interrupted and it is not whole; wait for `scrip restore`, or run it again: it removes what it had made and starts over")
+		return identity{}, 0, false, refuse("the log is being restored from a backup, or a restore was interrupted and it is incomplete; wait for `scrip restore`, or run it again: it removes what it had made and starts again")
 	}
 	entry, err := kv.Get(ctx, identityKey)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -159,7 +159,7 @@ func readIdentity(ctx context.Context, kv jetstream.KeyValue) (id identity, revi
 		return identity{}, 0, false, fmt.Errorf("reading key %q of bucket %s: %w", identityKey, StateBucket, err)
 	}
 	if err := json.Unmarshal(entry.Value(), &id); err != nil || id.UUID == "" || id.Lanes < 1 || id.Lanes > MaxLanes {
-		return identity{}, 0, false, refuse("key %q of bucket %s is not a log identity: %q; delete the key, it is read anew from the streams", identityKey, StateBucket, entry.Value())
+		return identity{}, 0, false, refuse("key %q of bucket %s is not a log identity: %q; delete the key, it is read again from the streams", identityKey, StateBucket, entry.Value())
 	}
 	return id, entry.Revision(), true, nil
 }

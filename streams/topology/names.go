@@ -9,7 +9,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 )
 
-// Names of what holds the log. A lane's three streams carry its number.
+// Names of streams and buckets. A lane's three streams carry its number.
 const (
 	CmdStreamPrefix = "SCRIP_CMD_"
 	EvtStreamPrefix = "SCRIP_EVT_"
@@ -22,10 +22,10 @@ const (
 	// SnapBucket is the object store of snapshots.
 	SnapBucket = "SCRIP_SNAP"
 
-	// ConfigBucket is the KV bucket of the settings' history and of the messages that readers are to pass over.
+	// ConfigBucket is the KV bucket of the settings' history and of the skip list.
 	ConfigBucket = "SCRIP_CONFIG"
 
-	// LeaseStream, StateStream, SnapStream and ConfigStream are the streams that NATS keeps the buckets in.
+	// LeaseStream, StateStream, SnapStream and ConfigStream are the streams of the buckets.
 	LeaseStream  = "KV_" + LeaseBucket
 	StateStream  = "KV_" + StateBucket
 	SnapStream   = "OBJ_" + SnapBucket
@@ -59,17 +59,17 @@ const (
 	AdminPattern = "scrip.admin.*"
 )
 
-// CmdSubject is where producers publish the commands of one campaign.
+// CmdSubject is the subject of producers' commands of one campaign.
 func CmdSubject(campaign string) string { return "scrip.cmd." + campaign }
 
-// AdminSubject is where operators publish the commands of one campaign.
+// AdminSubject is the subject of operators' commands of one campaign.
 func AdminSubject(campaign string) string { return "scrip.admin." + campaign }
 
-// LaneCmd takes messages of several campaigns of one lane, each line with its campaign, of producers and operators. It is
-// for servers: who may publish here has an operator's rights.
+// LaneCmd is for messages with commands of several campaigns of one lane, each line with its campaign, of producers and
+// operators. It is for servers: the right to publish here includes an operator's rights.
 func LaneCmd(lane int) string { return laneSubject(lane, "cmd") }
 
-// LaneShop takes producers' commands of several campaigns of one lane, each line with its campaign.
+// LaneShop is for producers' commands of several campaigns of one lane, each line with its campaign.
 func LaneShop(lane int) string { return laneSubject(lane, "shop") }
 
 // LaneCmdFor is the mapped form of CmdSubject.
@@ -78,10 +78,10 @@ func LaneCmdFor(lane int, campaign string) string { return laneSubject(lane, "cm
 // LaneAdminFor is the mapped form of AdminSubject.
 func LaneAdminFor(lane int, campaign string) string { return laneSubject(lane, "admin.") + campaign }
 
-// LaneDue takes the scheduler's commands.
+// LaneDue is for the scheduler's commands.
 func LaneDue(lane int) string { return laneSubject(lane, "due") }
 
-// LaneQuery is where the owner of a lane answers queries: core NATS request and reply, no stream listens on it.
+// LaneQuery is the subject of queries to the owner of a lane: core NATS request and reply, of no stream.
 func LaneQuery(lane int) string { return laneSubject(lane, "query") }
 
 // Evt is the one subject of a lane's event stream.
@@ -109,7 +109,7 @@ func mapped(lanes int, kind string) string {
 // own partition(lanes,1). lanes must be positive.
 func LaneOf(campaign string, lanes int) int { return domain.LaneOf(campaign, lanes) }
 
-// Kind says what a command subject may carry.
+// Kind is the kind of commands that a subject may carry.
 type Kind uint8
 
 // The kinds of command subject.
@@ -142,8 +142,8 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// ParseCommandSubject takes a subject of a command stream apart. campaign is empty for Multi, Shop and Due. A subject that
-// is not of that form, the unmapped scrip.cmd.<campaign> included, is not ok.
+// ParseCommandSubject parses a subject of a command stream. campaign is empty for Multi, Shop and Due. A subject of another
+// form, the unmapped scrip.cmd.<campaign> included, is not ok.
 func ParseCommandSubject(subject string) (kind Kind, lane int, campaign string, ok bool) {
 	rest, ok := strings.CutPrefix(subject, "scrip.lane.")
 	if !ok {

@@ -11,13 +11,13 @@ import (
 const (
 	// retryEvery is the pause between attempts: a leader election takes a second or two.
 	retryEvery = 100 * time.Millisecond
-	// retryFor is how long a server that does not answer is asked when ctx sets no earlier end.
+	// retryFor bounds the retries to a server that does not answer, if ctx sets no earlier end.
 	retryFor = 30 * time.Second
-	// attemptFor bounds one attempt; a request that meets an election is never answered.
+	// attemptFor bounds one attempt; a request sent during an election is never answered.
 	attemptFor = 5 * time.Second
 )
 
-// errAgain asks retry for another round: somebody else was first, look again.
+// errAgain makes retry start another round: another server was first.
 var errAgain = errors.New("changed meanwhile")
 
 // JetStream error codes that nats.go has no name for.
@@ -31,8 +31,8 @@ const (
 	codeWrongSeqAgain jetstream.ErrorCode = 10164
 )
 
-// retry calls f until it succeeds or fails for a reason that waiting does not mend. Everything passed to it may be done
-// twice: reads, creations of things that are equal or already there, and updates with an expected revision.
+// retry calls f until it succeeds or fails for a reason that a retry does not resolve. f may have its effect twice: reads,
+// creations of things that are equal or exist already, and updates with an expected revision.
 func retry(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, retryFor)
 	defer cancel()
