@@ -1,13 +1,13 @@
-// Package hold is a word that a tool gives to all servers at once, in KV: leave that for a while.
+// Package hold is a named lock with a TTL, in KV, by which a tool stops an activity of all servers for a while.
 //
 //	scrip backup ── Take "purge-3" ──> KV SCRIP_LEASE, key hold.purge-3, TTL 10 s ──> Run renews it every 3 s
-//	                                               └── Held? ── lane 3's owner, whoever that is now, before it purges
+//	                                               └── Held? ── the present owner of lane 3, before it purges
 //
-// It belongs to no owner, so it survives their change. A name has one holder at a time.
+// It does not depend on a lane's owner, so a takeover does not end it. A lock has one holder at a time.
 //
-// What a crash does: nobody renews, and the key runs out within ten seconds; where NATS crashed as well, perhaps only within
-// a minute. A holder that was stopped in its tracks for
-// longer finds out at its next renewal; what it did meanwhile it has to check by other means, since others went on.
+// What a crash does: the key is not renewed and expires within ten seconds; if NATS crashed as well, perhaps only within a
+// minute. A holder that was paused for longer finds out at its next renewal; it must check by other means what it did
+// meanwhile, since others continued.
 package hold
 
 import (
@@ -26,21 +26,21 @@ import (
 )
 
 const (
-	// TTL is how long a hold outlives its holder. The server counts in whole seconds.
+	// TTL is how long a lock outlives its holder. The server counts in whole seconds.
 	TTL = 10 * time.Second
-	// renewEvery leaves room for two renewals that are lost.
+	// renewEvery allows two renewals to be lost.
 	renewEvery = 3 * time.Second
 	// attempt bounds one request.
 	attempt = 2 * time.Second
-	// waitEvery is how often Take looks whether the name is free.
+	// waitEvery is how often Take checks whether the lock is free.
 	waitEvery = 250 * time.Millisecond
-	// markerTTL is how long the marker of a released hold stays.
+	// markerTTL is how long the marker of a released lock stays.
 	markerTTL = time.Minute
 
-	// abandoned is the age at which a hold that the server still has counts as dead, by this machine's clock. nats-server
-	// 2.15 can forget the TTL of a key in a crash, or bring back a key that had run out; the key then never runs out. The
-	// age leaves room for clocks that are apart. Where they are further apart, purges and a second holder go on beside a
-	// living holder, who finds out as after any hold that was lost.
+	// abandoned is the age at which a lock that the server still has counts as expired, by this machine's clock. nats-server
+	// 2.15 can forget the TTL of a key in a crash, or restore a key that had expired; the key then never expires. The age
+	// allows for clocks that differ. If they differ by more, purges and a second holder continue beside a living holder, which
+	// finds out as after any lost lock.
 	abandoned = time.Minute
 
 	subjectPrefix = "$KV." + topology.LeaseBucket + "."
@@ -50,16 +50,16 @@ const (
 // now is set by tests.
 var now = time.Now
 
-// Restore is the name under which one restore at a time works on a NATS server.
+// Restore is the lock of a restore on a NATS server.
 const Restore = "restore"
 
-// Purge is the name under which a lane's commands are not purged.
+// Purge is the lock against purges of a lane's commands.
 func Purge(lane int) string { return "purge-" + strconv.Itoa(lane) }
 
-// ErrLost ends Run: the hold ran out, or somebody else has it.
-var ErrLost = errors.New("hold lost")
+// ErrLost ends Run: the lock expired, or another holder has it.
+var ErrLost = errors.New("lock lost")
 
-// HeldError says that somebody else has the name, and goes on renewing it.
+// HeldError: another holder has the lock, and renews it.
 type HeldError struct {
 	Name string
 	Note Note
@@ -69,14 +69,14 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("%s has held %q since %s", e.Note.By, e.Name, e.Note.Since.Format(time.RFC3339))
 }
 
-// Note is what a holder says of itself.
+// Note describes a holder.
 type Note struct {
 	By    string    `json:"by"`
 	Since time.Time `json:"since"`
 	Nonce string    `json:"nonce"`
 }
 
-// Hold is a name that this process has. It is used by one goroutine at a time.
+// Hold is a lock that this process has. It is used by one goroutine at a time.
 type Hold struct {
 	js       jetstream.JetStream
 	name     string
@@ -85,8 +85,8 @@ type Hold struct {
 	renewed  time.Time // when the last renewal that succeeded was sent
 }
 
-// Take takes a name, waiting for at most patience while another has it: a holder that died is gone after TTL. by says to
-// people who we are. Errors: *HeldError, and the server not answering. Call Run and, in the end, Release.
+// Take takes a lock. It waits for at most patience while another holder has it: the lock of a dead one expires after TTL. by
+// describes this holder for people. Errors: *HeldError, and NATS not answering. Call Run and, in the end, Release.
 func Take(ctx context.Context, js jetstream.JetStream, name, by string, patience time.Duration) (*Hold, error) {
 	h := &Hold{js: js, name: name, note: Note{By: by, Since: time.Now().UTC().Truncate(time.Second), Nonce: uuid.NewString()}}
 	tick := time.NewTicker(waitEvery)
@@ -94,15 +94,15 @@ func Take(ctx context.Context, js jetstream.JetStream, name, by string, patience
 	for deadline := time.Now().Add(patience); ; {
 		note, revision, held, err := look(ctx, js, name)
 		if err != nil {
-			return nil, fmt.Errorf("taking hold %q: %w", name, err)
+			return nil, fmt.Errorf("taking lock %q: %w", name, err)
 		}
-		if !held || note.Nonce == h.note.Nonce { // the latter: our own write, whose answer was lost
+		if !held || note.Nonce == h.note.Nonce { // the latter: this call's write, whose answer was lost
 			err := h.write(ctx, revision)
 			if err == nil {
 				return h, nil
 			}
 			if ctx.Err() != nil || time.Now().After(deadline) {
-				return nil, fmt.Errorf("taking hold %q: %w", name, err)
+				return nil, fmt.Errorf("taking lock %q: %w", name, err)
 			}
 		} else if time.Now().After(deadline) {
 			return nil, &HeldError{name, note}
@@ -115,7 +115,7 @@ func Take(ctx context.Context, js jetstream.JetStream, name, by string, patience
 	}
 }
 
-// Run renews the hold until ctx ends, and returns nil then, or ErrLost.
+// Run renews the lock until ctx ends, and returns nil then, or ErrLost.
 func (h *Hold) Run(ctx context.Context) error {
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
@@ -131,7 +131,7 @@ func (h *Hold) Run(ctx context.Context) error {
 	}
 }
 
-// renew writes once more. Failing is no matter until the time is up.
+// renew writes the key again. An error is ignored until TTL is over.
 func (h *Hold) renew(ctx context.Context) error {
 	err := h.write(ctx, h.revision)
 	if err == nil {
@@ -140,9 +140,9 @@ func (h *Hold) renew(ctx context.Context) error {
 	note, revision, held, lookErr := look(ctx, h.js, h.name)
 	switch {
 	case lookErr == nil && held && note.Nonce == h.note.Nonce:
-		h.revision = revision // our own renewal, whose answer was lost
+		h.revision = revision // this holder's renewal, whose answer was lost
 	case lookErr == nil:
-		return fmt.Errorf("%w: %q ran out or was taken by another", ErrLost, h.name)
+		return fmt.Errorf("%w: %q expired or was taken by another holder", ErrLost, h.name)
 	}
 	if time.Since(h.renewed) > TTL {
 		return fmt.Errorf("%w: %q could not be renewed for %s: %w", ErrLost, h.name, TTL, err)
@@ -150,7 +150,7 @@ func (h *Hold) renew(ctx context.Context) error {
 	return nil
 }
 
-// write writes behind an expected revision, with a TTL. (KeyValue.Update would drop the TTL.)
+// write writes the key with an expected revision and a TTL. (KeyValue.Update would drop the TTL.)
 func (h *Hold) write(ctx context.Context, revision uint64) error {
 	value, err := json.Marshal(h.note)
 	if err != nil {
@@ -168,7 +168,7 @@ func (h *Hold) write(ctx context.Context, revision uint64) error {
 	return nil
 }
 
-// Release gives the name up. If that fails it runs out by itself.
+// Release releases the lock. If that fails it expires.
 func (h *Hold) Release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
@@ -177,28 +177,28 @@ func (h *Hold) Release(ctx context.Context) error {
 		err = kv.Purge(ctx, keyPrefix+h.name, jetstream.LastRevision(h.revision), jetstream.PurgeTTL(markerTTL))
 	}
 	if err != nil {
-		return fmt.Errorf("releasing hold %q, it runs out in %s: %w", h.name, TTL, err)
+		return fmt.Errorf("releasing lock %q, it expires in %s: %w", h.name, TTL, err)
 	}
 	return nil
 }
 
-// Held says whether somebody has the name, as the bucket's leader knows it: a hold whose Take has returned is seen by
-// every Held that begins after that. Without a bucket nobody has.
+// Held returns the holder of a lock as the bucket's leader knows it: every Held that begins after a Take has returned sees
+// its lock. Without a bucket no lock is held.
 func Held(ctx context.Context, js jetstream.JetStream, name string) (Note, bool, error) {
 	note, _, held, err := look(ctx, js, name)
 	if err != nil {
-		err = fmt.Errorf("looking at hold %q: %w", name, err)
+		err = fmt.Errorf("reading lock %q: %w", name, err)
 	}
 	return note, held, err
 }
 
-// look asks the leader: a direct get, which KeyValue.Get does, may be answered by a replica that lags. revision is that
-// of the marker where there is one.
+// look reads from the leader: a direct get, which KeyValue.Get does, may be answered by a replica that lags. revision is that
+// of the marker if there is one.
 func look(ctx context.Context, js jetstream.JetStream, name string) (note Note, revision uint64, held bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
-	ask := fmt.Appendf(nil, `{"last_by_subj":%q}`, subjectPrefix+keyPrefix+name)
-	msg, err := js.Conn().RequestWithContext(ctx, topology.API(js, "STREAM.MSG.GET."+topology.LeaseStream), ask)
+	request := fmt.Appendf(nil, `{"last_by_subj":%q}`, subjectPrefix+keyPrefix+name)
+	msg, err := js.Conn().RequestWithContext(ctx, topology.API(js, "STREAM.MSG.GET."+topology.LeaseStream), request)
 	if err != nil {
 		return Note{}, 0, false, err
 	}
@@ -226,13 +226,13 @@ func look(ctx context.Context, js jetstream.JetStream, name string) (note Note, 
 		if err != nil {
 			return Note{}, 0, false, err
 		}
-		// Released by its holder; or a marker the server left when the TTL ran out.
+		// Released by its holder; or a marker that the server left when the TTL expired.
 		if header.Get("KV-Operation") != "" || header.Get(jetstream.MarkerReasonHeader) != "" {
 			return Note{}, revision, false, nil
 		}
 	}
 	if err := json.Unmarshal(answer.Message.Data, &note); err != nil {
-		return Note{}, revision, false, nil // not ours
+		return Note{}, revision, false, nil // not a lock of this package
 	}
 	return note, revision, now().Sub(answer.Message.Time) < abandoned, nil
 }

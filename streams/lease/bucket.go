@@ -16,10 +16,10 @@ import (
 const (
 	leasePrefix  = "lease."
 	serverPrefix = "server."
-	// markerTTL is how long the marker of a released lease stays; longer than any watcher is cut off.
+	// markerTTL is how long the marker of a released lease stays; longer than any watcher is disconnected.
 	markerTTL = time.Minute
-	// abandoned is the age at which Inspect passes over a key, by this machine's clock: nats-server 2.15 can forget the TTL of
-	// a key in a crash, which then stays. Owners write their keys again every 8 s at most.
+	// abandoned is the age at which Inspect ignores a key, by this machine's clock: nats-server 2.15 can forget the TTL of a
+	// key in a crash, which then stays. Owners write their keys again every 8 s at most.
 	abandoned = time.Minute
 )
 
@@ -41,7 +41,7 @@ func cutKey(key, prefix, group string) (string, bool) {
 	return strings.CutPrefix(key, prefix+group+".")
 }
 
-// Holder is who holds a lease, by its own word.
+// Holder is the holder of a lease, as it recorded itself.
 type Holder struct {
 	Key    int
 	Server string
@@ -50,16 +50,16 @@ type Holder struct {
 	Revision uint64
 }
 
-// Status is a look at a group.
+// Status is a snapshot of a group.
 type Status struct {
 	// Servers alive, sorted.
 	Servers []string
-	// Holders by key; Server is empty where nobody holds the key.
+	// Holders by key; Server is empty if the key has no holder.
 	Holders []Holder
 }
 
-// Inspect reads who is alive and who holds what. It may lag a little behind. What nobody has written for a minute does not
-// count.
+// Inspect reads which servers are alive and what they hold. It may lag a little. A key that was not written for a minute does
+// not count.
 func Inspect(ctx context.Context, js jetstream.JetStream, group string, keys int) (Status, error) {
 	w, err := watch(ctx, js, group)
 	if err != nil {
@@ -90,19 +90,19 @@ func Inspect(ctx context.Context, js jetstream.JetStream, group string, keys int
 	}
 }
 
-// entry is the last that was seen of a key.
+// entry is the last known value of a key.
 type entry struct {
-	rec      record // zero: nobody's
+	rec      record // zero: no holder
 	revision uint64
-	seen     time.Time // when this revision was first seen here, by our clock
-	expired  bool      // nobody's because it ran out while we looked on
+	seen     time.Time // when this revision was first seen here, by this machine's clock
+	expired  bool      // no holder because it expired while this process watched
 	unknown  bool      // only the revision is known, from a write that was refused
 }
 
-// view is what the bucket is thought to hold.
+// view is the bucket's content as far as known.
 type view struct {
 	leases   []entry
-	servers  map[string]entry // those gone included
+	servers  map[string]entry // those that are gone included
 	complete bool             // it was read once
 }
 
@@ -110,13 +110,13 @@ func newView(keys int) *view {
 	return &view{leases: make([]entry, keys), servers: map[string]entry{}}
 }
 
-// apply takes an update in and returns it as an entry. Older ones than known change nothing, and what is read once more is
-// no new sign of life.
+// apply applies an update and returns it as an entry. An older one than known changes nothing, and one that is read again
+// does not count as a sign of life.
 func (v *view) apply(group string, u update, now time.Time) entry {
 	e := entry{revision: u.revision, seen: now, expired: u.expired && v.complete}
 	if !u.gone {
 		if err := json.Unmarshal(u.value, &e.rec); err != nil || e.rec.Server == "" {
-			e.rec = record{} // not ours; free to take
+			e.rec = record{} // not a record of this package; free to take
 		}
 	}
 	newer := func(than entry) bool {
@@ -134,7 +134,7 @@ func (v *view) apply(group string, u update, now time.Time) entry {
 	return e
 }
 
-// alive are the servers announced, sorted.
+// alive returns the announced servers, sorted.
 func (v *view) alive() []string {
 	names := make([]string, 0, len(v.servers))
 	for name, e := range v.servers {
@@ -146,13 +146,13 @@ func (v *view) alive() []string {
 	return names
 }
 
-// JetStream error codes of a write behind an expected revision.
+// JetStream error codes of a write with an expected revision.
 const (
 	codeWrongRevision jetstream.ErrorCode = 10071 // with the actual one
-	// 10164, on replicated buckets: another write is on its way; says nothing, ask again later
+	// 10164, on replicated buckets: another write is in flight; no result, retry later
 )
 
-// wrongRevision says whether a write was refused because the key has another revision, and which, 0 = no such key.
+// wrongRevision reports whether a write was rejected because the key has another revision, and which, 0 = no such key.
 func wrongRevision(err error) (actual uint64, ok bool) {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) || api.ErrorCode != codeWrongRevision {

@@ -2,32 +2,32 @@
 //
 //	SCRIP_LEASE   server.lane.a   "a is alive"        written every TTL/4
 //	              server.lane.b   "b is alive"
-//	              lease.lane.0    "a works on 0"      written behind its last revision, every 2 TTL
+//	              lease.lane.0    "a works on 0"      written after its last revision, every 2 TTL
 //	              lease.lane.1    "b works on 1"
 //
 //	desired(0), desired(1), … = a function of the sorted names alive, the same on every server
 //	    mine, and free, or its holder silent → take it, run the work
-//	    mine no more                         → cancel the work, wait for it, delete the lease: the next owner takes it at once
+//	    no longer mine                       → cancel the work, wait for it, delete the lease: the next owner takes it at once
 //	    seen to be another's                 → cancel the work
 //
 // Owner: Run, one goroutine per group and server, owns all state; the work runs in a goroutine per lease, and so does each
-// write to the bucket, which hands its result back to Run.
+// write to the bucket, which returns its result to Run.
 //
-// A lease is a hint about who should work, never a permission: two servers can believe in the same lease while one is
-// paused or cut off. What makes that harmless is the fence on the log. So everything here may fail, be late or be read
-// from a replica that lags, and costs time only.
+// A lease is a hint about which server should work, never a permission: two servers can believe in the same lease while one
+// is paused or cut off. The fence on the log makes that harmless. So everything here may fail, be late or be read from a
+// replica that lags, and costs time only.
 //
 // # Silence
 //
 // A server that gets no answer gives nothing up: the bucket may be electing a leader while the lanes' own streams are
-// healthy. It goes on until it sees that another server has its lease, or until the fence of the log refuses it; then it asks
-// the bucket ([Manager.Confirm]) before it tries again. What an owner that was cut off may still answer is bounded in
-// package lane.
+// healthy. It continues until it sees that another server has its lease, or until the fence of the log rejects it; then it
+// checks with the bucket ([Manager.Confirm]) before it tries again. Package lane bounds the answers of an owner that was cut
+// off.
 //
-// The others take the leases of a server whose announcements have not changed for a TTL (4 s), provided that they can tell
-// its silence from the bucket's: their own announcements must have been acknowledged, and read back, without a gap for 3/4
-// TTL. Every take-over is a compare-and-set on the revision last seen, so a view that lags takes nothing from a server that
-// still writes.
+// The others take the leases of a server whose announcements have not changed for a TTL (4 s), provided that they can
+// distinguish its silence from the bucket's: their own announcements must have been acknowledged, and read back, without a
+// gap for 3/4 TTL. Every takeover is a compare-and-set on the revision last seen, so a view that lags takes nothing from a
+// server that still writes.
 //
 // How long a lane is without an owner, with a TTL of 4 s:
 //
@@ -36,11 +36,11 @@
 //	a node of NATS dies, the bucket's leader too   0: no lease moves; the streams have elections of their own
 //	a server is stopped cleanly                    0: it deletes its leases
 //
-// To that comes the loading of the lane. Keys end by themselves after 3 TTL (announcements) and 8 TTL (leases), longer than
-// an election, so that one leaves nothing free that is somebody's. A key that nats-server keeps for ever, because it forgot
-// the TTL in a crash, holds nothing up: silence is measured from when a revision was first seen, and a take-over is a write.
+// The load of the lane is added to that. Keys expire after 3 TTL (announcements) and 8 TTL (leases), longer than an election,
+// so that an election frees no lease that has a holder. A key that nats-server keeps for ever, because it forgot the TTL in a
+// crash, delays nothing: silence is measured from when a revision was first seen, and a takeover is a write.
 //
-// What a crash does: the server falls silent and the others take over. Started again under the same name before that, it
-// takes its predecessor's leases at once. A second running server with the same name, from a copied data directory, is
-// refused ([ErrTwin]).
+// What a crash does: the server is silent and the others take over. Restarted under the same name before that, it takes its
+// predecessor's leases at once. A second running server with the same name, from a copied data directory, is refused
+// ([ErrTwin]).
 package lease

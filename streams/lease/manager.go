@@ -23,13 +23,13 @@ const (
 	// renewals is how many announcements a server makes per TTL.
 	renewals = 4
 	// announcementsStay and leasesStay are how many TTLs a key stays in the bucket without a renewal: longer than an
-	// election there (4 to 9 s), so that one takes nothing from anybody.
+	// election there (4 to 9 s), so that one takes no lease from its holder.
 	announcementsStay, leasesStay = 3, 8
 	// leaseRenewal is after how many TTLs a held lease is written again.
 	leaseRenewal = 2
-	// writesAtOnce bounds the writes under way at one time.
+	// writesAtOnce bounds the writes in flight at one time.
 	writesAtOnce = 16
-	// rewatchEvery is after how many ticks the bucket is read anew, should an update have been missed.
+	// rewatchEvery is after how many ticks the bucket is read again, in case an update was missed.
 	rewatchEvery = 6 * renewals
 )
 
@@ -54,16 +54,16 @@ type Manager struct {
 	opts    Options
 	log     *slog.Logger
 
-	// All below is owned by Run. Writes to the bucket run beside it and hand their results back to it.
+	// All below is owned by Run. Writes to the bucket run in other goroutines and return their results to it.
 	watcher   *watcher
 	view      *view
 	held      map[int]*tenure
 	acquiring map[int]bool // or being released
-	failing   []int        // of them, those to try again with the next tick
+	failing   []int        // of them, those to retry at the next tick
 	exited    chan int
 	results   chan func()
-	writing   int           // results that are still to come
-	slots     chan struct{} // one per write under way
+	writing   int           // results still to be received
+	slots     chan struct{} // one per write in flight
 	workers   sync.WaitGroup
 
 	announcing bool
@@ -72,10 +72,10 @@ type Manager struct {
 	live       time.Time // since when announcements have been acknowledged without a gap; zero = they are not
 	ticks      int
 	rewatch    bool
-	twins      int // announcements under our name by somebody else
+	twins      int // announcements under this name by another server
 	stopping   bool
 	failed     error // why it stops, where that is not ctx
-	away       bool  // while stopping: the server does not answer, do not wait for it once per lease
+	away       bool  // while stopping: NATS does not answer, do not wait for it once per lease
 }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -83,7 +83,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // ErrTwin: another running server has this one's name. Its data directory is a copy of the other's.
 var ErrTwin = errors.New("another running server has the same name")
 
-// New prepares a manager for the keys 0 … keys-1 of a group. server names this server: the same over restarts (it then
+// New returns a manager for the keys 0 … keys-1 of a group. server names this server: the same over restarts (it then
 // takes over its own dead predecessor's leases at once), and different from every other server's. Letters, digits, _
 // and -.
 func New(js jetstream.JetStream, group string, keys int, server string, opts Options) (*Manager, error) {
@@ -120,8 +120,8 @@ func New(js jetstream.JetStream, group string, keys int, server string, opts Opt
 // bucket cancels nothing: see doc.go. Giving up waits for work to return, then deletes the lease. Work that returns while
 // the lease is held is called again after a pause that grows from 0.2 s to 15 s, unless it returns ErrLost (see Confirm).
 //
-// When ctx ends, everything is given up in this way; Run returns ctx's error when all work has returned. A server that
-// does not answer is waited for, without end. Other errors: ErrTwin.
+// When ctx ends, everything is given up in this way; Run returns ctx's error when all work has returned. It waits without end
+// for NATS to answer. Other errors: ErrTwin.
 func (m *Manager) Run(ctx context.Context, work func(ctx context.Context, key int) error) error {
 	tick := time.NewTicker(m.opts.TTL / renewals)
 	defer tick.Stop()
@@ -130,7 +130,7 @@ func (m *Manager) Run(ctx context.Context, work func(ctx context.Context, key in
 	m.renew()
 	for {
 		m.ensureWatcher()
-		var w watcher // with channels that say nothing, while there is none
+		var w watcher // with nil channels while there is none
 		if m.watcher != nil {
 			w = *m.watcher
 		}
@@ -149,7 +149,7 @@ func (m *Manager) Run(ctx context.Context, work func(ctx context.Context, key in
 		case <-w.status:
 			m.rewatch = true
 		case err := <-w.trouble:
-			m.log.Debug("reading leases anew", "err", err)
+			m.log.Debug("reading leases again", "err", err)
 			m.rewatch = true
 		case <-tick.C:
 			m.renew()
@@ -165,7 +165,7 @@ func (m *Manager) Run(ctx context.Context, work func(ctx context.Context, key in
 	}
 }
 
-// drain takes in all updates that wait: what is decided by a view that lags is refused by the bucket.
+// drain applies all waiting updates: the bucket rejects what is decided by a view that lags.
 func (m *Manager) drain(updates <-chan update) {
 	for {
 		select {
@@ -177,7 +177,7 @@ func (m *Manager) drain(updates <-chan update) {
 	}
 }
 
-// ensureWatcher reads the bucket, again when asked. Failing is no matter: the next tick comes by here.
+// ensureWatcher starts a watcher, and replaces it if requested. It may fail: the next tick tries again.
 func (m *Manager) ensureWatcher() {
 	if m.watcher != nil && !m.rewatch || m.stopping {
 		return
@@ -210,8 +210,8 @@ func (m *Manager) learn(u update) {
 	}
 }
 
-// meet looks at an announcement under our own name. A predecessor's last ones may arrive late; one that goes on is a twin's,
-// and the later of the two gives way.
+// meet checks an announcement under this server's name. A predecessor's last ones may arrive late; one that continues is from
+// a twin, and the later of the two stops.
 func (m *Manager) meet(e entry) {
 	if e.rec.Nonce == m.nonce || e.rec.Server == "" || m.announced == 0 || e.revision < m.announced {
 		return
@@ -224,20 +224,20 @@ func (m *Manager) meet(e entry) {
 	}
 }
 
-// current says whether what is seen of the bucket can be trusted to be what is in it: our own announcements are acknowledged,
-// have been for long enough that those of all living servers were, too, and come back by the watcher.
+// current reports whether the view can be trusted to be the bucket's content: this server's announcements are acknowledged,
+// have been for long enough that those of all living servers were, too, and are read back by the watcher.
 func (m *Manager) current(now time.Time) bool {
 	return !m.live.IsZero() && now.Sub(m.live) >= m.opts.TTL*3/4
 }
 
-// silent says whether a sign of life that was seen last at that time is too old.
+// silent reports whether a sign of life last seen at that time is too old.
 func (m *Manager) silent(seen, now time.Time) bool {
 	silence := now.Sub(seen)
-	// On a machine too busy to be current, late is better than never.
+	// On a machine too busy to be current, a late takeover is better than none.
 	return silence >= m.opts.TTL && m.current(now) || silence >= announcementsStay*m.opts.TTL && now.Sub(m.acked) < m.opts.TTL
 }
 
-// alive are the servers that count when the work is spread.
+// alive returns the servers that count when the work is spread.
 func (m *Manager) alive(now time.Time) (names []string) {
 	for name, e := range m.view.servers {
 		if e.rec.Server != "" && (name == m.server || !m.silent(e.seen, now)) {
@@ -247,22 +247,22 @@ func (m *Manager) alive(now time.Time) (names []string) {
 	return names
 }
 
-// free says whether a lease that is not ours may be taken.
+// free reports whether a lease of another server may be taken.
 func (m *Manager) free(e *entry, now time.Time) bool {
 	switch {
 	case e.unknown:
-		return false // the watcher will tell whose it is
+		return false // the watcher will show its holder
 	case e.rec.Server == m.server:
-		return true // our predecessor's
+		return true // the predecessor's
 	case e.rec.Server == "":
-		// One that ran out may be somebody's who could not renew it, and who may now.
+		// An expired one may have a holder that could not renew it, and may now.
 		return !e.expired || m.silent(e.seen, now) || m.current(now)
 	}
 	holder := m.view.servers[e.rec.Server]
 	return m.silent(e.seen, now) && m.silent(holder.seen, now)
 }
 
-// reconcile brings what is held closer to what should be.
+// reconcile changes what is held towards what should be.
 func (m *Manager) reconcile(work func(context.Context, int) error) {
 	if m.stopping || !m.view.complete {
 		return
@@ -272,7 +272,7 @@ func (m *Manager) reconcile(work func(context.Context, int) error) {
 		switch {
 		case e.unknown || e.revision <= t.revision || t.ctx.Err() != nil:
 		case e.rec.Server == "":
-			m.renewLease(t, e.revision) // it ran out while the bucket did not answer
+			m.renewLease(t, e.revision) // it expired while the bucket did not answer
 		case e.rec.Nonce != m.nonce:
 			t.cancel(ErrLost)
 		}
@@ -290,14 +290,14 @@ func (m *Manager) reconcile(work func(context.Context, int) error) {
 		case t == nil && desired == m.server && !m.acquiring[key] && m.free(&m.view.leases[key], now):
 			m.acquire(key, work)
 		case t == nil && desired != m.server && !m.acquiring[key] && m.view.leases[key].rec.Nonce == m.nonce:
-			m.release(key, m.view.leases[key].revision) // deleting it failed, or an acquisition nobody answered took effect
+			m.release(key, m.view.leases[key].revision) // deleting it failed, or an acquisition without an answer took effect
 		}
 	}
 }
 
-// Confirm asks the bucket's leader whether the lease is this server's. Work calls it when something else than the lease says
-// that another server has it; a server that holds on to work that is not its own makes both begin anew for ever. It asks
-// until it is answered or ctx ends. Error: ErrLost, for work to return. Any goroutine may call it.
+// Confirm checks with the bucket's leader whether the lease is this server's. Work calls it when another sign than the lease
+// shows that another server has it; a server that keeps work that is not its own makes both restart for ever. It retries
+// until it gets an answer or ctx ends. Error: ErrLost, for work to return. Any goroutine may call it.
 func (m *Manager) Confirm(ctx context.Context, key int) error {
 	rec, _, err := m.look(ctx, key)
 	if err == nil && rec.Nonce != m.nonce {
@@ -306,7 +306,7 @@ func (m *Manager) Confirm(ctx context.Context, key int) error {
 	return err
 }
 
-// look reads a lease from the bucket's leader; rec is zero where nobody has it.
+// look reads a lease from the bucket's leader; rec is zero if it has no holder.
 func (m *Manager) look(ctx context.Context, key int) (rec record, revision uint64, err error) {
 	msg, _, err := topology.LastMessage(ctx, m.js, bucketStream, bucketSubject+leaseKey(m.group, key))
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// spread says which of the servers should hold which key: evenly, to within one, the same for the same set of servers,
-// and with few keys moving when a server joins or leaves, since moving a lane costs reading its state.
+// spread assigns the keys to the servers: evenly, to within one, the same for the same set of servers, and with few keys
+// moving when a server joins or leaves, since moving a lane costs reading its state.
 //
-// Every pair of server and key has a random but fixed weight; the heaviest pairs are served first, until a server has
+// Every pair of server and key has a random but fixed weight; the heaviest pairs are assigned first, until a server has
 // its share.
 func spread(servers []string, keys int) []string {
 	out := make([]string, keys)
@@ -50,7 +50,7 @@ func weigh(server string, key int) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(server))
 	h.Write([]byte{0, byte(key >> 8), byte(key)})
-	x := h.Sum64() // FNV's high bits hardly feel the last byte; mix them
+	x := h.Sum64() // FNV's high bits depend little on the last byte; mix them
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33

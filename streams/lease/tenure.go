@@ -23,15 +23,15 @@ var ErrLost = errors.New("lease lost")
 // ErrReleased is the cause when the lease is to go to another server, or this one stops.
 var ErrReleased = errors.New("lease released")
 
-// tenure is one holding of one lease. Its fields belong to Run.
+// tenure is one term of one lease. Its fields are owned by Run.
 type tenure struct {
 	key      int
 	revision uint64
 	since    time.Time
 	written  time.Time // when revision was acknowledged
-	writing  bool      // a renewal is under way
+	writing  bool      // a renewal is in flight
 	leaving  bool      // the work has ended, and the lease is to be deleted after that
-	tried    time.Time // when the last one began
+	tried    time.Time // when the last renewal began
 	cancel   context.CancelCauseFunc
 	ctx      context.Context
 }
@@ -44,9 +44,9 @@ func newTenure(key int, revision uint64, since time.Time) *tenure {
 // leave ends the work; the lease is deleted once it has returned.
 func (t *tenure) leave() { t.cancel(ErrReleased) }
 
-// work runs the function until the tenure ends, or the function returns ErrLost. Work that ends otherwise is started again
-// under the same lease after a pause: what stops a lane (a gap, a lost fence, a log to be rebased) is in the log, and
-// would stop it on any other server too; handing it round would only bring noise.
+// work runs the function until the tenure ends, or the function returns ErrLost. Work that ends otherwise is restarted under
+// the same lease after a pause: what stops a lane (a gap, a lost fence, a log to be rebased) is in the log, and would stop
+// it on any other server too; moving it would not help.
 func (t *tenure) work(f func(context.Context, int) error, log *slog.Logger) {
 	pause := backoffFirst
 	for t.ctx.Err() == nil {
@@ -61,7 +61,7 @@ func (t *tenure) work(f func(context.Context, int) error, log *slog.Logger) {
 		if time.Since(began) >= backoffReset {
 			pause = backoffFirst
 		}
-		log.Warn("work under a lease ended, starting it again", "key", t.key, "pause", pause, "err", err)
+		log.Warn("work under a lease ended, restarting it", "key", t.key, "pause", pause, "err", err)
 		if topology.Pause(t.ctx, pause) != nil {
 			return
 		}

@@ -14,23 +14,23 @@ import (
 const (
 	bucketStream  = "KV_" + topology.LeaseBucket
 	bucketSubject = "$KV." + topology.LeaseBucket + "."
-	// updatesAhead is how many updates wait for Run before the server is held back.
+	// updatesAhead is how many updates wait for Run before the server is throttled.
 	updatesAhead = 256
 )
 
-// update is a change of one key, or the state it was in when the watcher began.
+// update is a change of one key, or its state when the watcher started.
 type update struct {
-	key      string // empty: nothing was there
+	key      string // empty: there were no keys
 	value    []byte
 	revision uint64
 	stored   time.Time // by the server's clock
-	gone     bool      // deleted, or its TTL ran out
-	expired  bool      // its TTL ran out
-	complete bool      // from here on, all there was when the watcher began has been seen
+	gone     bool      // deleted, or expired
+	expired  bool      // expired
+	complete bool      // all keys that existed when the watcher started have been seen
 }
 
-// watcher reports what a group's keys hold and every change of it, until there is trouble; then it is to be replaced.
-// (nats.go's own watcher can not be stopped while nobody reads from it, and its making not be hurried.)
+// watcher reports what a group's keys hold and every change of it, until there is trouble; then it must be replaced.
+// (nats.go's own watcher cannot be stopped while its channel is not read, and its creation has no timeout.)
 type watcher struct {
 	updates chan update
 	trouble chan error // one token
@@ -90,7 +90,7 @@ func (w *watcher) receive(msg jetstream.Msg) {
 		value:    msg.Data(),
 		revision: meta.Sequence.Stream,
 		stored:   meta.Timestamp,
-		// Deleted by a client; or a marker the server left when the TTL ran out.
+		// Deleted by a client; or a marker that the server left when the TTL expired.
 		gone:     h.Get("KV-Operation") != "" || h.Get(jetstream.MarkerReasonHeader) != "",
 		expired:  h.Get(jetstream.MarkerReasonHeader) == "MaxAge",
 		complete: meta.NumPending == 0,
@@ -101,7 +101,7 @@ func (w *watcher) receive(msg jetstream.Msg) {
 	}
 }
 
-// stop ends the watcher. The server is told without waiting for its answer.
+// stop ends the watcher. The request to delete the consumer is sent without waiting for its answer.
 func (w *watcher) stop() {
 	close(w.quit)
 	w.nc.RemoveStatusListener(w.status)

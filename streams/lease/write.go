@@ -12,8 +12,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// beside runs a write beside Run and hands the function it returns back to Run. A crash in between: the bucket has the
-// write or not, and it runs out.
+// beside runs a write in another goroutine and returns the function it returns to Run. After a crash in between the bucket
+// has the write or not, and it expires.
 func (m *Manager) beside(write func() (apply func())) {
 	m.writing++
 	m.workers.Go(func() {
@@ -29,7 +29,7 @@ func (m *Manager) attempt() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), m.opts.TTL/renewals)
 }
 
-// put writes a key with a TTL. kv.Update would drop the TTL, and the key would stay for ever.
+// put writes a key with a TTL. kv.Update would drop the TTL, and the key would never expire.
 func (m *Manager) put(key string, since time.Time, stay int, opts ...jetstream.PublishOpt) (uint64, error) {
 	value, err := json.Marshal(record{Server: m.server, Nonce: m.nonce, Since: since, Started: m.started})
 	if err != nil {
@@ -45,7 +45,7 @@ func (m *Manager) put(key string, since time.Time, stay int, opts ...jetstream.P
 	return ack.Sequence, nil
 }
 
-// purge deletes a key, behind a revision if that is not 0. The marker tells the watchers.
+// purge deletes a key, with an expected revision if that is not 0. The marker notifies the watchers.
 func (m *Manager) purge(key string, revision uint64) error {
 	msg := nats.NewMsg(bucketSubject + key)
 	msg.Header.Set("KV-Operation", "PURGE")
@@ -74,7 +74,7 @@ func (m *Manager) renew() {
 	if gap > m.opts.TTL/2 {
 		m.live = time.Time{}
 	}
-	// An update was missed, or the watcher reads from a copy that stands still.
+	// An update was missed, or the watcher reads from a copy that has stopped.
 	if m.view.servers[m.server].revision < m.announced && gap < m.opts.TTL/2 && m.ticks%renewals == 0 {
 		m.live, m.rewatch = time.Time{}, true
 	}
@@ -117,7 +117,7 @@ func (m *Manager) announcedAt(revision uint64, err error) {
 	m.announced, m.acked = revision, now
 }
 
-// renewLease writes a held lease again, behind a revision, once per tick.
+// renewLease writes a held lease again, with an expected revision, once per tick.
 func (m *Manager) renewLease(t *tenure, behind uint64) {
 	if t.writing || time.Since(t.tried) < m.opts.TTL/renewals/2 {
 		return
@@ -139,7 +139,7 @@ func (m *Manager) renewLease(t *tenure, behind uint64) {
 			}
 		}
 		var rec record
-		if actual != 0 { // either an own renewal whose answer was lost, or it ran out, or another server has it
+		if actual != 0 { // either an own renewal whose answer was lost, or it expired, or another server has it
 			ctx, cancel := m.attempt()
 			defer cancel()
 			if rec, actual, err = m.look(ctx, t.key); err != nil {
@@ -151,7 +151,7 @@ func (m *Manager) renewLease(t *tenure, behind uint64) {
 			case m.nonce:
 				t.revision = max(t.revision, actual)
 			case "":
-				t.revision, t.written = actual, time.Time{} // with the next tick
+				t.revision, t.written = actual, time.Time{} // renewed at the next tick
 			default:
 				t.cancel(ErrLost)
 			}
@@ -160,7 +160,7 @@ func (m *Manager) renewLease(t *tenure, behind uint64) {
 	})
 }
 
-// acquire takes a lease that is free.
+// acquire takes a free lease.
 func (m *Manager) acquire(key int, work func(context.Context, int) error) {
 	m.acquiring[key] = true
 	behind := m.view.leases[key].revision
@@ -173,7 +173,7 @@ func (m *Manager) acquire(key int, work func(context.Context, int) error) {
 				m.begin(key, revision, now, work)
 				return
 			}
-			// Somebody was faster, or the view lags: the key has another revision, and the watcher will tell whose.
+			// Another server was faster, or the view lags: the key has another revision, and the watcher will show its holder.
 			if actual, refused := wrongRevision(err); refused && m.view.leases[key].revision <= behind {
 				m.view.leases[key] = entry{revision: actual, unknown: actual != 0, seen: time.Now()}
 			} else if !refused {
@@ -218,12 +218,12 @@ func (m *Manager) finish(key int) {
 	m.release(key, t.revision)
 }
 
-// release deletes a lease behind a revision. A crash before that only means that it runs out by itself.
+// release deletes a lease, with an expected revision. After a crash before that it expires.
 func (m *Manager) release(key int, revision uint64) {
 	if m.away {
 		return
 	}
-	m.acquiring[key] = true // the view shows it as ours until this is through
+	m.acquiring[key] = true // the view shows it as this server's until this is done
 	m.beside(func() func() {
 		err := m.purge(leaseKey(m.group, key), revision)
 		return func() {
@@ -231,7 +231,7 @@ func (m *Manager) release(key int, revision uint64) {
 				delete(m.acquiring, key)
 				return
 			}
-			// Tried again with the next tick, behind the revision that the watcher shows then.
+			// Retried at the next tick, with the revision that the watcher shows then.
 			m.log.Debug("lease not released", "key", key, "err", err)
 			m.failing = append(m.failing, key)
 			m.away = m.stopping && topology.Transient(err)
@@ -247,14 +247,14 @@ func (m *Manager) renewed(t *tenure) {
 	}
 }
 
-// beginStop withdraws the announcement, so that the others know at once whose turn it is, and gives everything up.
+// beginStop withdraws the announcement, so that the others take over at once, and gives everything up.
 func (m *Manager) beginStop() {
 	m.stopping = true
 	m.beside(func() func() {
 		err := m.purge(serverKey(m.group, m.server), 0)
 		return func() {
 			if err != nil {
-				m.log.Debug("announcement not withdrawn, it will run out", "err", err)
+				m.log.Debug("announcement not withdrawn; it expires", "err", err)
 			}
 		}
 	})
