@@ -18,10 +18,10 @@ import (
 // MinMajor is the oldest major version of PostgreSQL that scrip works with.
 const MinMajor = 14
 
-// binEnv names the variable with the directory of the PostgreSQL programs; set, it is the only place looked at.
+// binEnv names the variable with the directory of the PostgreSQL programs; if set, no other directory is searched.
 const binEnv = "SCRIP_PG_BIN"
 
-// askTimeout bounds asking one program for its version; it answers in milliseconds unless the machine is stuck.
+// askTimeout bounds a program that prints its version; it takes milliseconds unless the machine is stuck.
 const askTimeout = 10 * time.Second
 
 // installHint ends every error about missing programs.
@@ -34,20 +34,20 @@ type Binaries struct {
 	Dir string
 	// Major is the major version, for example 15.
 	Major int
-	// Version is what `postgres --version` says, for example "postgres (PostgreSQL) 15.14".
+	// Version is the output of `postgres --version`, for example "postgres (PostgreSQL) 15.14".
 	Version string
 }
 
 func (b Binaries) initdb() string   { return filepath.Join(b.Dir, "initdb") }
 func (b Binaries) postgres() string { return filepath.Join(b.Dir, "postgres") }
 
-// walCompression is the cheap way to compress pages in the WAL: lz4 where this PostgreSQL was built with it (15 and later
+// walCompression returns the cheapest compression of pages in the WAL: lz4 if this PostgreSQL was built with it (15 and later
 // may be), else none. data is any directory.
 func (b Binaries) walCompression(data string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	// Prints the value if there is such a value, and fails if not. It starts nothing and reads no other setting; with -C
-	// in the first place root may ask.
+	// Prints the value if it is supported, and fails if not. It starts nothing and reads no other setting; root may run it with
+	// -C as the first argument.
 	err := exec.CommandContext(ctx, b.postgres(), "-C", "wal_compression", "-D", data, "-c", "wal_compression=lz4", "-c", "config_file="+os.DevNull).Run()
 	if err != nil {
 		return "off"
@@ -57,7 +57,7 @@ func (b Binaries) walCompression(data string) string {
 
 // Find returns the PostgreSQL that a new cluster is made with: the one in $SCRIP_PG_BIN if that is set, else the
 // first of version 14 or later on PATH, where pg_config points, and in the usual directories, highest version first.
-// The error says what was looked at and how to install it.
+// The error lists the directories searched and how to install it.
 func Find() (Binaries, error) {
 	all, err := findAll()
 	if err != nil {
@@ -110,7 +110,7 @@ var usualDirs = []string{
 	"/Applications/Postgres.app/Contents/Versions/*/bin",
 }
 
-// searchDirs lists the directories to look at, each once: what the user chose by PATH first, then higher versions first.
+// searchDirs lists the directories to search, each once: the user's choice by PATH first, then higher versions first.
 func searchDirs() []string {
 	var dirs []string
 	if p, err := exec.LookPath("postgres"); err == nil {
@@ -124,7 +124,7 @@ func searchDirs() []string {
 	var usual []string
 	for _, pattern := range usualDirs {
 		hits, err := filepath.Glob(pattern)
-		if err != nil { // only a malformed pattern, and ours are constants
+		if err != nil { // only for a malformed pattern; these are constants
 			continue
 		}
 		usual = append(usual, hits...)
@@ -142,7 +142,7 @@ func searchDirs() []string {
 
 var digits = regexp.MustCompile(`\d+`)
 
-// numberIn returns the last number in a path (its major version by every package's habit), 0 when there is none.
+// numberIn returns the last number in a path (its major version in every package), 0 when there is none.
 func numberIn(path string) int {
 	all := digits.FindAllString(path, -1)
 	if len(all) == 0 {
@@ -163,7 +163,7 @@ func (e *tooOldError) Error() string {
 
 var versionLine = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// inspect asks the programs in dir what they are.
+// inspect runs the programs in dir to find their version.
 func inspect(dir string) (Binaries, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -179,15 +179,15 @@ func inspect(dir string) (Binaries, error) {
 	defer cancel()
 	out, err := exec.CommandContext(ctx, b.postgres(), "--version").Output()
 	if err != nil {
-		return Binaries{}, fmt.Errorf("asking %s for its version: %w", b.postgres(), err)
+		return Binaries{}, fmt.Errorf("running %s --version: %w", b.postgres(), err)
 	}
 	b.Version = strings.TrimSpace(string(out))
 	m := versionLine.FindStringSubmatch(b.Version)
 	if m == nil {
-		return Binaries{}, fmt.Errorf("%s --version says %q, which is not a PostgreSQL version", b.postgres(), b.Version)
+		return Binaries{}, fmt.Errorf("%s --version prints %q, which is not a PostgreSQL version", b.postgres(), b.Version)
 	}
 	if b.Major, err = strconv.Atoi(m[1]); err != nil {
-		return Binaries{}, fmt.Errorf("%s --version says %q: %w", b.postgres(), b.Version, err)
+		return Binaries{}, fmt.Errorf("%s --version prints %q: %w", b.postgres(), b.Version, err)
 	}
 	if b.Major < MinMajor {
 		return Binaries{}, &tooOldError{b.Version}

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// defaultStopTimeout leaves a fast shutdown the time for its checkpoint within the seconds that a stop may take.
+// defaultStopTimeout leaves a fast shutdown time for its checkpoint within the seconds that a stop may take.
 const defaultStopTimeout = 10 * time.Second
 
-// Options says where a cluster lives and how it runs. Only DataDir is required.
+// Options are where a cluster is and how it runs. Only DataDir is required.
 type Options struct {
 	// DataDir is scrip's data directory; it is created if missing.
 	DataDir string
@@ -21,9 +21,9 @@ type Options struct {
 	FallbackBase string
 	// Binaries is the PostgreSQL to use. Defaults to the version that made the cluster, else to Find.
 	Binaries Binaries
-	// Settings are added to postgresql.conf and win over those of this package.
+	// Settings are added to postgresql.conf and override those of this package.
 	Settings map[string]string
-	// Nice, 0 to 19, is by how much PostgreSQL's processes yield the CPU to others, scrip itself first of all.
+	// Nice, 0 to 19, is the nice value of PostgreSQL's processes; others, scrip itself first of all, get the CPU before them.
 	Nice int
 	// StopTimeout is how long Stop waits for a fast shutdown before an immediate one. Defaults to 10 s.
 	StopTimeout time.Duration
@@ -40,24 +40,24 @@ type Cluster struct {
 	// deathSignal is off only in tests that need an orphan.
 	deathSignal bool
 
-	// working is held by the one Start, Stop or restart at work.
+	// working is held by the one Start, Stop or restart in progress.
 	working chan struct{}
 
-	mu sync.Mutex // guards what follows
-	// home is where the cluster lives, from Start to Stop.
+	mu sync.Mutex // guards the fields below
+	// home is the cluster's place, from Start to Stop.
 	home *home
-	// pm is the last postmaster started; wanted says that it should be running.
+	// pm is the last postmaster started; wanted is true while it should be running.
 	pm     *postmaster
 	wanted bool
 	// changed is closed and replaced when pm or wanted change.
 	changed chan struct{}
-	// giveUp ends the restart at work.
+	// giveUp ends the restart in progress.
 	giveUp context.CancelFunc
-	// port was used last and is tried first, so that a URL handed out stays good over a restart.
+	// port is the last port used. It is tried first, so that a URL stays valid over a restart.
 	port int
 }
 
-// Open describes a cluster. It touches nothing; Start does.
+// Open returns a cluster. It changes nothing on disk; Start does.
 func Open(opts Options) *Cluster {
 	if opts.FallbackBase == "" {
 		opts.FallbackBase = defaultFallbackBase
@@ -76,7 +76,7 @@ func Open(opts Options) *Cluster {
 
 // Start makes the cluster if there is none, starts it and returns, once it accepts connections, a complete URL of
 // database scrip, whose owner is its user. The caller must Stop it. Recovery after a crash is waited for as long as
-// ctx allows. A cluster that runs already just returns its URL; one that died is started again.
+// ctx allows. For a cluster that runs already it returns the URL; one that died is started again.
 func (c *Cluster) Start(ctx context.Context) (string, error) {
 	release, err := c.work(ctx)
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *Cluster) Start(ctx context.Context) (string, error) {
 	begun := time.Now()
 	pm, err = c.bringUp(ctx, h)
 	if err != nil && started {
-		return "", err // it died before; Run goes on trying
+		return "", err // it died before; Run retries
 	}
 	if err != nil {
 		return "", errors.Join(err, h.leave())
@@ -110,9 +110,9 @@ func (c *Cluster) Start(ctx context.Context) (string, error) {
 	return databaseURL(h.password, pm.port, roleName), nil
 }
 
-// Stop shuts the cluster down, cutting its connections, and returns when the postmaster is gone. The shutdown is fast;
-// when ctx ends or Options.StopTimeout is over it becomes immediate, and the next start recovers. Stopping a cluster
-// that does not run does nothing.
+// Stop shuts the cluster down, which cuts its connections, and returns when the postmaster has ended. The shutdown is fast;
+// when ctx ends or Options.StopTimeout is over it becomes immediate, and the next start recovers. Stopping a cluster that
+// does not run does nothing.
 func (c *Cluster) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	c.wanted = false
@@ -122,7 +122,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	c.notifyLocked()
 	c.mu.Unlock()
 
-	// Not bounded by ctx: a Start or restart at work must not leave a postmaster behind our back.
+	// Not bounded by ctx: a Start or restart in progress must not leave a postmaster running after Stop.
 	release, err := c.work(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
@@ -139,13 +139,13 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		if pm.running() {
 			return errors.Join(fmt.Errorf("PostgreSQL in %s does not end: process %d is stuck in the kernel", h.place.data(), pm.pid), h.leave())
 		}
-		c.log.WarnContext(ctx, "PostgreSQL was stopped the hard way; its next start recovers", "dir", h.place.data())
+		c.log.WarnContext(ctx, "PostgreSQL was stopped without a clean shutdown; its next start recovers", "dir", h.place.data())
 	}
 	return h.leave()
 }
 
 // Done returns a channel that is closed when the postmaster running now has ended, for whatever reason. It is closed
-// already when none runs.
+// when none runs.
 func (c *Cluster) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +157,7 @@ func (c *Cluster) Done() <-chan struct{} {
 	return c.pm.exited
 }
 
-// Err tells why the last postmaster ended, with the last lines of its log. It is nil while it runs and after Stop.
+// Err returns why the last postmaster ended, with the last lines of its log. It is nil while it runs and after Stop.
 func (c *Cluster) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +167,7 @@ func (c *Cluster) Err() error {
 	return c.pm.obituary(c.home.place)
 }
 
-// URL is what Start returned, with the port that the cluster has now; "" when it is not started. It stays while the
+// URL returns the URL of Start with the present port; "" when the cluster is not started. It stays valid while the
 // postmaster is down and about to be restarted.
 func (c *Cluster) URL() string {
 	c.mu.Lock()
@@ -178,7 +178,7 @@ func (c *Cluster) URL() string {
 	return databaseURL(c.home.password, c.pm.port, roleName)
 }
 
-// PID is the process number of the running postmaster, 0 when there is none.
+// PID returns the process id of the running postmaster, 0 when there is none.
 func (c *Cluster) PID() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +188,7 @@ func (c *Cluster) PID() int {
 	return c.pm.pid
 }
 
-// Dir is the directory with the data, the log and the password of the cluster; "" when it is not started.
+// Dir returns the directory with the data, the log and the password of the cluster; "" when it is not started.
 func (c *Cluster) Dir() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +198,7 @@ func (c *Cluster) Dir() string {
 	return string(c.home.place)
 }
 
-// work waits for its turn to start or stop something.
+// work waits until no other start or stop is in progress.
 func (c *Cluster) work(ctx context.Context) (release func(), err error) {
 	select {
 	case c.working <- struct{}{}:

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// hbaText lets in by password only, and only over loopback and the socket; the superuser by the socket alone.
+// hbaText admits by password only, and only over loopback and the socket; the superuser by the socket alone.
 const hbaText = `# Written by scrip at each start.
 local all all scram-sha-256
 host  all ` + superuserName + "," + spareName + ` all reject
@@ -24,15 +24,15 @@ const maxSocketPath = 103
 
 const (
 	mebibyte = 1 << 20
-	// maxSharedBuffers is enough for the tables a projector touches; the rest of the memory serves as file cache.
+	// maxSharedBuffers is enough for the tables a projector uses; the rest of the memory is file cache.
 	maxSharedBuffers = 256 * mebibyte
 	minSharedBuffers = 16 * mebibyte
-	// sharedBuffersPart of the memory at most: lanes, NATS and PostgreSQL share the machine.
+	// sharedBuffersPart: at most 1/16 of the memory, because lanes, NATS and PostgreSQL share the machine.
 	sharedBuffersPart = 16
 )
 
-// configText is the postgresql.conf of a place. Settings of opts come last and win; what an operator sets by ALTER
-// SYSTEM is kept by PostgreSQL in its own file and wins over all of these.
+// configText returns the postgresql.conf of a place. Settings of extra come last and override the others; what an operator
+// sets by ALTER SYSTEM is stored by PostgreSQL in its own file and overrides all of these.
 func configText(p place, walCompression string, extra map[string]string) string {
 	type setting struct{ name, value, why string }
 	settings := []setting{
@@ -44,13 +44,13 @@ func configText(p place, walCompression string, extra map[string]string) string 
 
 		{"fsync", "on", "recovery from power loss instead of a rebuild"},
 		{"full_page_writes", "on", ""},
-		{"synchronous_commit", "on", "the projector turns it off for its own transactions: the log is the truth there"},
-		{"wal_level", "minimal", "nobody replicates tables that can be rebuilt"},
+		{"synchronous_commit", "on", "the projector turns it off for its own transactions: it can repeat them from the log"},
+		{"wal_level", "minimal", "tables that can be rebuilt are not replicated"},
 		{"max_wal_senders", "0", "required by wal_level = minimal"},
 		{"max_wal_size", "2GB", "few checkpoints while a projector catches up"},
 		{"min_wal_size", "256MB", ""},
 		{"wal_compression", walCompression, "new index pages go to the WAL whole, and PostgreSQL's own compression takes a third of a projector's CPU"},
-		{"wal_writer_delay", "10ms", "what the projector commits is on disk in small pieces: a large one holds up the log's own fsyncs, and claims with them"},
+		{"wal_writer_delay", "10ms", "commits reach the disk in small pieces: a large one delays the log's own fsyncs, and claims with them"},
 		{"shared_buffers", strconv.FormatInt(sharedBuffers(memory())/mebibyte, 10) + "MB", ""},
 		{"jit", "off", "it costs more than it saves on short queries"},
 
@@ -63,7 +63,7 @@ func configText(p place, walCompression string, extra map[string]string) string 
 		{"lc_messages", "C", "scrip reads some of them"},
 	}
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
-		settings = append(settings, setting{name, extra[name], "asked for by the program"})
+		settings = append(settings, setting{name, extra[name], "set by the program"})
 	}
 	var b strings.Builder
 	b.WriteString("# Written by scrip at each start. Use ALTER SYSTEM for settings of your own.\n")
@@ -82,7 +82,7 @@ func quote(v string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `''`, "\n", `\n`).Replace(v) + "'"
 }
 
-// socketDirs is the place's run directory, or nothing where a socket's path would be too long for the system.
+// socketDirs returns the place's run directory, or nothing if a socket's path would be too long for the system.
 func socketDirs(p place) string {
 	if len(p.run())+len("/.s.PGSQL.65535") > maxSocketPath {
 		return ""
@@ -90,7 +90,7 @@ func socketDirs(p place) string {
 	return `"` + strings.ReplaceAll(p.run(), `"`, `""`) + `"` // a list: quoted for commas and spaces
 }
 
-// sharedBuffers is the size in bytes for a machine with that much memory, 0 = unknown.
+// sharedBuffers returns the size in bytes for a machine with that much memory, 0 = unknown.
 func sharedBuffers(memory int64) int64 {
 	if memory <= 0 {
 		return maxSharedBuffers / 2
@@ -98,7 +98,7 @@ func sharedBuffers(memory int64) int64 {
 	return min(max(memory/sharedBuffersPart, minSharedBuffers), maxSharedBuffers)
 }
 
-// memory returns how many bytes this machine or container may use, 0 when it cannot be told.
+// memory returns how many bytes this machine or container may use, 0 when unknown.
 func memory() int64 {
 	limit := int64(math.MaxInt64)
 	if raw, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// portTries is how many ports are tried when others are quicker to take them.
+	// portTries is how many ports are tried when other programs take them first.
 	portTries = 10
-	// stillUsedLimit is how long backends of a killed postmaster may take to notice and end.
+	// stillUsedLimit is how long backends of a killed postmaster may take to end.
 	stillUsedLimit = 30 * time.Second
 	stillUsedPoll  = 200 * time.Millisecond
 )
@@ -53,7 +53,7 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 		return nil, err
 	}
 	if got.inherited {
-		// Its tables are a fold of another log, which does not exist under this data directory any more.
+		// Its tables are a fold of another log, which is not in this data directory any more.
 		c.log.WarnContext(ctx, "setting aside the PostgreSQL cluster of an earlier data directory of this name",
 			"dir", h.place.data(), "to", h.place.former())
 		if err := errors.Join(os.RemoveAll(h.place.former()), atomicfile.Rename(h.place.data(), h.place.former())); err != nil {
@@ -61,7 +61,7 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 		}
 	}
 	if err := remember(dataDir, h.place); err != nil {
-		return nil, fmt.Errorf("noting where the PostgreSQL cluster is: %w", err)
+		return nil, fmt.Errorf("recording where the PostgreSQL cluster is: %w", err)
 	}
 	if err := c.setAsideOther(ctx, h.place, all); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 	return h, nil
 }
 
-// materials returns the data directory under its one true name, and the installations to choose from.
+// materials returns the data directory without symbolic links, and the installations to choose from.
 func (c *Cluster) materials() (string, []Binaries, error) {
 	if strings.TrimSpace(c.opts.DataDir) == "" {
 		return "", nil, errors.New("no data directory given for the PostgreSQL cluster: give --data DIR")
@@ -106,7 +106,7 @@ func (c *Cluster) materials() (string, []Binaries, error) {
 	return dir, all, err
 }
 
-// leave lets go of the place.
+// leave closes the log and releases the lock of the place.
 func (h *home) leave() error {
 	h.log.Close()
 	return h.lock.release()
@@ -167,10 +167,10 @@ func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (*postmaster, er
 	return pm, nil
 }
 
-// furnish writes the configuration and makes an empty directory for the socket: a lock file left beside an old socket
-// would, like a stale postmaster.pid, refuse the start for a stranger's sake.
+// furnish writes the configuration and makes an empty directory for the socket: like a stale postmaster.pid, a lock file
+// left beside an old socket would refuse the start if its process id belongs to another program now.
 func (h *home) furnish(settings map[string]string) error {
-	if os.Geteuid() == 0 { // again: much time may have passed since the place was chosen
+	if os.Geteuid() == 0 { // checked again: much time may have passed since the place was chosen
 		if err := notPlanted(filepath.Dir(string(h.place)), h.place); err != nil {
 			return err
 		}

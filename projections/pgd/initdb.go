@@ -13,24 +13,24 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
-// roleName is role and database of scrip in its own cluster. The role owns the database and is no superuser.
+// roleName is scrip's role and database in its own cluster. The role owns the database and is no superuser.
 const roleName = "scrip"
 
 const passwordBytes = 24
 
-// noChecksumsFrom is the version from which initdb turns data checksums on by itself. They cost what a rebuild of the
-// tables makes up for, and earlier versions do not know the option.
+// noChecksumsFrom is the version from which initdb turns data checksums on by default. Their cost is not needed, because the
+// tables can be rebuilt; earlier versions do not know the option.
 const noChecksumsFrom = 18
 
-// makingPrefix begins the names of directories in which initdb works. Each run has its own: an initdb that outlives a
-// killed scrip removes what it made when it fails, and must not find the next one's cluster under the same name.
+// makingPrefix is the prefix of the directories that initdb works in. Each run has its own: an initdb that outlives a killed
+// scrip removes its files when it fails, and must not remove a later cluster under the same name.
 const makingPrefix = "new-"
 
 // create makes the cluster of a place.
 //
 //	password ──> new-…/password ──> new-…/data (initdb, which syncs; roles) ──> rename to data ──> remove new-…
 //	                                                                              │
-//	                    crash before here: new-… is removed and all begins again  │  after: data is whole
+//	                   crash before here: new-… is removed at the next start      │  after: data is complete
 func (c *Cluster) create(ctx context.Context, p place, user account, bin Binaries) error {
 	c.log.InfoContext(ctx, "making a private PostgreSQL cluster", "dir", p.data(), "version", bin.Version, "user", user.name)
 	password, err := newPassword(p)
@@ -42,8 +42,8 @@ func (c *Cluster) create(ctx context.Context, p place, user account, bin Binarie
 		return fmt.Errorf("making the PostgreSQL cluster: %w", err)
 	}
 	defer c.discardHalfMade(ctx, p)
-	// initdb, run by the other user, cannot read the password file of the place. This copy is made before the
-	// directory is handed over, and gone with it.
+	// initdb, run by the other user, cannot read the password file of the place. This copy is made before the directory is
+	// given to that user, and removed with it.
 	secret := filepath.Join(making, "password")
 	if err := errors.Join(atomicfile.Write(secret, []byte(password+"\n"), 0o600), user.give(secret), user.give(making)); err != nil {
 		return fmt.Errorf("making the PostgreSQL cluster: %w", err)
@@ -74,12 +74,12 @@ func (c *Cluster) create(ctx context.Context, p place, user account, bin Binarie
 	return nil
 }
 
-// discardHalfMade removes what an initdb left that did not come to its end. One that still works there may be
-// quicker in making files than we in removing them; then the next start removes them.
+// discardHalfMade removes what an unfinished initdb left. If that initdb still runs, it may make files faster than they are
+// removed; then the next start removes them.
 func (c *Cluster) discardHalfMade(ctx context.Context, p place) {
 	entries, err := os.ReadDir(string(p))
 	if err != nil {
-		c.log.WarnContext(ctx, "half-made PostgreSQL clusters not looked for", "dir", string(p), "err", err)
+		c.log.WarnContext(ctx, "search for half-made PostgreSQL clusters failed", "dir", string(p), "err", err)
 		return
 	}
 	for _, e := range entries {
@@ -99,13 +99,13 @@ func newPassword(p place) (string, error) {
 		return "", err
 	}
 	if err := atomicfile.Write(p.password(), []byte(password+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("keeping the password for PostgreSQL: %w", err)
+		return "", fmt.Errorf("storing the password for PostgreSQL: %w", err)
 	}
 	return password, nil
 }
 
-// password returns the password of role scrip. A lost file is no disaster: whoever may start the cluster may set a
-// new one, in single-user mode, where PostgreSQL asks for none. The caller made sure that no postmaster runs.
+// password returns the password of role scrip. If the file is lost, a new password is set in single-user mode, where
+// PostgreSQL needs none. The caller has checked that no postmaster runs.
 func (c *Cluster) password(ctx context.Context, p place, user account, bin Binaries) (string, error) {
 	raw, err := os.ReadFile(p.password())
 	if err == nil && len(strings.TrimSpace(string(raw))) > 0 {
@@ -114,12 +114,12 @@ func (c *Cluster) password(ctx context.Context, p place, user account, bin Binar
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("reading the password for PostgreSQL: %w", err)
 	}
-	c.log.WarnContext(ctx, "password file of the PostgreSQL cluster is gone; setting a new password", "file", p.password())
+	c.log.WarnContext(ctx, "password file of the PostgreSQL cluster is missing; setting a new password", "file", p.password())
 	password, err := newPassword(p)
 	if err != nil {
 		return "", err
 	}
-	// Dying before the statement is done leaves a file that does not fit; readiness then says to remove it.
+	// A crash before the statement leaves a file with a wrong password; the readiness check then advises to remove it.
 	if _, err := c.single(ctx, p, p.data(), user, bin, "postgres", "ALTER ROLE "+roleName+" PASSWORD '"+password+"'"); err != nil {
 		return "", errors.Join(fmt.Errorf("setting a new password in %s: %w", p.data(), err), os.Remove(p.password()))
 	}
@@ -134,13 +134,13 @@ func madeBy(p place) (int, error) {
 	}
 	major, err := strconv.Atoi(strings.TrimSpace(string(raw)))
 	if err != nil {
-		return 0, fmt.Errorf("%s/PG_VERSION says %q, not a version of PostgreSQL: move %s away, a new cluster is then made and filled from the log",
+		return 0, fmt.Errorf("%s/PG_VERSION contains %q, not a version of PostgreSQL: move %s away, a new cluster is then made and filled from the log",
 			p.data(), strings.TrimSpace(string(raw)), p.data())
 	}
 	return major, nil
 }
 
-// binariesFor picks the installation that can run the cluster in p: data files of one major version are useless to
+// binariesFor picks the installation that can run the cluster in p: data files of one major version cannot be read by
 // another, and a machine may have several.
 func binariesFor(p place, all []Binaries) (Binaries, error) {
 	major, err := madeBy(p)
@@ -160,9 +160,9 @@ func binariesFor(p place, all []Binaries) (Binaries, error) {
 // errOtherVersion: no installation can read the cluster.
 var errOtherVersion = errors.New("the cluster is of another major version")
 
-// setAsideOther renames a cluster that no installation can read, so that a new one is made: the log has all that the read
-// tables need. The old one is never deleted: it also has what others made in it. A crash before the rename changes nothing;
-// after it the next start makes the new cluster. The caller made sure that no postmaster runs.
+// setAsideOther renames a cluster that no installation can read, so that a new one is made: the log has everything that the
+// read tables need. The old one is never deleted: it also has data of others. A crash before the rename changes nothing;
+// after it the next start makes the new cluster. The caller has checked that no postmaster runs.
 func (c *Cluster) setAsideOther(ctx context.Context, p place, all []Binaries) error {
 	if !p.made() {
 		return nil

@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// ownership is the lock on a place. The kernel lets it go when its owner dies, however it dies: a postmaster that is
-// found running while we hold the lock is therefore an orphan and not somebody's database.
+// ownership is the lock on a place. The kernel releases it when its owner dies, however it dies: a postmaster that is found
+// running while this process has the lock is therefore an orphan and has no owner.
 type ownership struct{ file *os.File }
 
-// lockPlace takes the lock or says who has it.
+// lockPlace takes the lock. The error names the process that has it.
 func lockPlace(p place) (ownership, error) {
 	f, err := os.OpenFile(p.lock(), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -32,7 +32,7 @@ func lockPlace(p place) (ownership, error) {
 		return ownership{}, fmt.Errorf("%s runs the PostgreSQL cluster %s: stop that one, use another --data, "+
 			"or, if this data directory is a copy, remove its file %s", owner, string(p), pointerFile)
 	}
-	// Only for the message above; nobody decides by it.
+	// Only for the message above.
 	if err := errors.Join(f.Truncate(0), writeAt(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
 		return ownership{}, errors.Join(fmt.Errorf("writing %s: %w", p.lock(), err), f.Close())
 	}

@@ -15,13 +15,13 @@ const (
 	tailBytes = 4096
 )
 
-// logFile writes what postmasters say to a file of limited size. A disk that is full loses lines and stops nobody:
-// PostgreSQL's backends wait for whoever reads their messages.
+// logFile writes the output of postmasters to a file of limited size. On a full disk it drops lines and never blocks:
+// PostgreSQL's backends wait for the reader of their messages.
 type logFile struct {
 	path  string
 	limit int64
 
-	mu   sync.Mutex // guards what follows; the last words of a dead postmaster may meet the first of the next
+	mu   sync.Mutex // guards the fields below; the last output of a dead postmaster may overlap with the next one's first
 	file *os.File
 	size int64
 }
@@ -31,7 +31,7 @@ func (l *logFile) Write(b []byte) (int, error) {
 	defer l.mu.Unlock()
 	if l.file != nil && l.size+int64(len(b)) > l.limit {
 		l.closeLocked()
-		_ = os.Rename(l.path, l.path+".1") // failing, the file just grows on
+		_ = os.Rename(l.path, l.path+".1") // on failure the file grows
 	}
 	if l.file == nil {
 		f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
@@ -77,7 +77,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String returns the last lines, none cut off at the front.
+// String returns the last lines, without a first line that was cut.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

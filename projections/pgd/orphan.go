@@ -20,7 +20,7 @@ const (
 	orphanFast = 30 * time.Second
 	// immediateLimit is how long a postmaster may take for an immediate shutdown: it kills its children after 5 s.
 	immediateLimit = 10 * time.Second
-	// processPoll is how often a process that is not our child is looked at.
+	// processPoll is how often a process that is not a child is checked.
 	processPoll = 20 * time.Millisecond
 )
 
@@ -52,14 +52,14 @@ func readPidfile(dir string) (pidfile, error) {
 }
 
 // clearOrphan stops a postmaster that an earlier owner of the place left running in dir, and makes sure that a
-// postmaster.pid left behind does not keep the next one from starting. The caller holds the place's lock.
+// postmaster.pid left there does not keep the next one from starting. The caller holds the place's lock.
 func (c *Cluster) clearOrphan(ctx context.Context, dir string, user account) error {
 	pf, err := readPidfile(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, errBadPidfile):
-		// The file is written and synced before the postmaster touches data. Power failed before that.
+		// The file is written and synced before the postmaster touches data. The power failed before that.
 		if err := os.Remove(pidfilePath(dir)); err != nil {
 			return fmt.Errorf("removing a cut-off postmaster.pid: %w", err)
 		}
@@ -74,7 +74,7 @@ func (c *Cluster) clearOrphan(ctx context.Context, dir string, user account) err
 	if err := stopOrphan(ctx, pf.pid, dir); err != nil {
 		return err
 	}
-	// After an immediate stop the file may still stand there.
+	// After an immediate stop the file may still exist.
 	if _, err := readPidfile(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -86,7 +86,7 @@ func stopOrphan(ctx context.Context, pid int, dir string) error {
 		signal syscall.Signal
 		limit  time.Duration
 	}{{syscall.SIGINT, orphanFast}, {syscall.SIGQUIT, immediateLimit}, {syscall.SIGKILL, immediateLimit}} {
-		// Asked again right before each signal: the process may have ended meanwhile and its number been given away.
+		// Checked again right before each signal: the process may have ended meanwhile and its id been reused.
 		if !serves(ctx, pid, dir) {
 			return nil
 		}
@@ -123,16 +123,16 @@ func awaitEnd(ctx context.Context, pid int, dir string, limit time.Duration) (go
 	}
 }
 
-// disarm makes a stale postmaster.pid harmless. A postmaster refuses to start while the process named there lives,
-// whoever that is, unless it is its own parent; so our number is put there. Removing the file would be wrong: its
-// seventh line is how the new postmaster finds out that backends of the old one are still writing.
+// disarm makes a stale postmaster.pid harmless. A postmaster refuses to start while the process with the id in it lives,
+// whatever program that is, unless it is its own parent; so the id of this process is written there. Removing the file would
+// be wrong: by its seventh line the new postmaster detects backends of the old one that are still writing.
 func disarm(dir string, user account) error {
 	raw, err := os.ReadFile(pidfilePath(dir))
 	if err != nil {
 		return fmt.Errorf("reading a stale postmaster.pid: %w", err)
 	}
 	_, rest, _ := strings.Cut(string(raw), "\n")
-	// Made in the place and moved, because the unprivileged user may write in dir.
+	// Written in the place and renamed, because the unprivileged user may write in dir.
 	staged := filepath.Join(filepath.Dir(dir), "postmaster.pid.stale")
 	if err := atomicfile.Write(staged, []byte(strconv.Itoa(os.Getpid())+"\n"+rest), 0o600); err != nil {
 		return fmt.Errorf("replacing a stale postmaster.pid: %w", err)

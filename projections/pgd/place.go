@@ -19,7 +19,7 @@ import (
 // defaultFallbackBase holds the clusters of data directories that the unprivileged user cannot reach.
 const defaultFallbackBase = "/var/lib/scrip"
 
-// pointerFile in the data directory names the place when it lies elsewhere.
+// pointerFile in the data directory names the place when it is elsewhere.
 const pointerFile = "postgres.place"
 
 // place is the directory with everything that belongs to one cluster.
@@ -29,7 +29,7 @@ func (p place) path(name string) string { return filepath.Join(string(p), name) 
 func (p place) data() string            { return p.path("data") }
 func (p place) former() string          { return p.path("data.former") }
 
-// other is where the n-th cluster goes that a major version made which is not installed any more.
+// other returns the directory for the n-th cluster of a major version that is not installed any more.
 func (p place) other(major, n int) string {
 	name := fmt.Sprintf("data.postgresql-%d", major)
 	if n > 1 {
@@ -45,18 +45,18 @@ func (p place) log() string      { return p.path("postgres.log") }
 func (p place) conf() string     { return p.path("postgresql.conf") }
 func (p place) hba() string      { return p.path("pg_hba.conf") }
 
-// made tells whether a cluster stands in the place. data is only ever created by a rename of a whole cluster.
+// made reports whether the place has a cluster. data is only ever created by a rename of a complete cluster.
 func (p place) made() bool {
 	_, err := os.Lstat(p.data())
 	return err == nil
 }
 
-// choice is where the cluster lives and who runs it.
+// choice is the cluster's place and its user.
 type choice struct {
 	place place
 	user  account
-	// inherited says that the place lies outside the data directory and nothing in the data directory points to it:
-	// what stands there was made for an earlier data directory of the same name.
+	// inherited is true if the place is outside the data directory and nothing in the data directory points to it: its cluster
+	// was made for an earlier data directory of the same name.
 	inherited bool
 }
 
@@ -107,8 +107,8 @@ func (c *Cluster) choose(ctx context.Context, dataDir string, bin Binaries) (cho
 	return got, nil
 }
 
-// notPlanted refuses what somebody else may have put in the way of root, who deletes and overwrites in the place: links that
-// root did not make, and a directory of neither root nor the owner of the directory that it is in.
+// notPlanted protects root, who deletes and overwrites in the place, against what another user may have planted: it refuses
+// links that root did not make, and a directory of neither root nor the owner of the directory that it is in.
 func notPlanted(parent string, p place) error {
 	owner, _, err := ownerOf(parent)
 	if err != nil {
@@ -141,7 +141,7 @@ func chooseAsUser(own place) (choice, error) {
 	if own.made() {
 		uid, _, err := ownerOf(own.data())
 		if err != nil {
-			return choice{}, fmt.Errorf("looking at the PostgreSQL cluster: %w", err)
+			return choice{}, fmt.Errorf("inspecting the PostgreSQL cluster: %w", err)
 		}
 		if uid != me.uid {
 			return choice{}, fmt.Errorf("the PostgreSQL cluster %s belongs to %s, scrip runs as %s: run scrip as root as before, "+
@@ -154,7 +154,7 @@ func chooseAsUser(own place) (choice, error) {
 	return choice{place: own, user: me}, nil
 }
 
-// chooseAsRoot prepares p and makes sure that the user who will run the cluster can get there.
+// chooseAsRoot prepares p and checks that the user who will run the cluster can reach it.
 func chooseAsRoot(ctx context.Context, p place, bin Binaries) (choice, error) {
 	user := unprivileged()
 	created := false
@@ -177,7 +177,7 @@ func chooseAsRoot(ctx context.Context, p place, bin Binaries) (choice, error) {
 		case !errors.Is(err, fs.ErrExist):
 			return choice{}, err
 		}
-		// Its user may pass but not write: what root writes here cannot be turned into a link by that user.
+		// Its user may enter but not write: that user cannot turn what root writes here into a link.
 		if err := take(p); err != nil {
 			return choice{}, err
 		}
@@ -195,7 +195,8 @@ func chooseAsRoot(ctx context.Context, p place, bin Binaries) (choice, error) {
 	return choice{place: p, user: user}, nil
 }
 
-// take makes the directory of a place root's. Opened first and looked at then, it is not exchanged for a link in between.
+// take makes root the owner of a place's directory. It is opened first and checked then, so that it cannot be exchanged for a
+// link in between.
 func take(p place) error {
 	flags := os.O_RDONLY | syscall.O_DIRECTORY
 	if uid, _, err := ownerOf(string(p)); err != nil || uid != 0 { // root's own links are followed
@@ -208,7 +209,7 @@ func take(p place) error {
 	return errors.Join(dir.Chown(0, 0), dir.Chmod(0o711), dir.Close())
 }
 
-// tryGive makes sure that the file system of p keeps owners.
+// tryGive checks that the file system of p keeps owners.
 func tryGive(p place, user account) error {
 	probe, err := os.MkdirTemp(string(p), "probe-")
 	if err != nil {
@@ -228,14 +229,14 @@ func giveTree(root string, user account) error {
 
 var hashName = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// hashOf names the place of a data directory outside of it.
+// hashOf returns the name of the place of a data directory outside of it.
 func hashOf(dataDir string) string {
 	sum := sha256.Sum256([]byte(dataDir))
 	return hex.EncodeToString(sum[:8])
 }
 
 // pointed returns the place named by the pointer file, "" when there is none. Only a place that pgd could have chosen
-// itself counts: the data directory may belong to somebody who must not lead root anywhere else.
+// itself is accepted: the owner of the data directory may be untrusted and must not lead root anywhere else.
 func (c *Cluster) pointed(dataDir string) (place, error) {
 	file := filepath.Join(dataDir, pointerFile)
 	raw, err := os.ReadFile(file)
@@ -253,8 +254,8 @@ func (c *Cluster) pointed(dataDir string) (place, error) {
 	return place(path), nil
 }
 
-// remember writes the pointer file. It comes before the cluster: dying in between leaves a pointer to an empty place,
-// which is filled at the next start; the other way round the cluster would look like somebody else's.
+// remember writes the pointer file. It is written before the cluster: after a crash in between it points to an empty place,
+// which is filled at the next start; in the other order the cluster would look like another data directory's.
 func remember(dataDir string, p place) error {
 	if filepath.Dir(string(p)) == dataDir {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// lastWords is how long the messages of a dead postmaster are waited for. Backends that it left behind keep the pipe
-// open, so the end of the messages may never be seen.
+// lastWords is how long the last output of a dead postmaster is waited for. Its backends may keep the pipe open, so the end
+// of the output may never be read.
 const lastWords = 500 * time.Millisecond
 
 // postmaster is one run of `postgres`, a direct child of this process.
@@ -25,7 +25,7 @@ type postmaster struct {
 	// begun is when the process was started.
 	begun time.Time
 	last  *tail
-	// exited is closed when the process is gone; exit may be read from then on.
+	// exited is closed when the process has ended; exit may be read from then on.
 	exited chan struct{}
 	exit   error
 	cmd    *exec.Cmd
@@ -37,7 +37,7 @@ func launch(p place, user account, bin Binaries, port, nice int, log io.Writer, 
 	if err != nil {
 		return nil, err
 	}
-	// Its life does not hang on a context: stopping a database has steps, see halt.
+	// It is not bound to a context: stopping a database has steps, see halt.
 	cmd := user.command(context.Background(), string(p), bin.postgres(),
 		"-D", p.data(), "-c", "config_file="+p.conf(), "-p", strconv.Itoa(port))
 	cmd.Stdout, cmd.Stderr = w, w
@@ -67,8 +67,8 @@ func launch(p place, user account, bin Binaries, port, nice int, log io.Writer, 
 	return pm, nil
 }
 
-// yield lowers the priority of a postmaster that has just been started, and so of all it will start. Where the kernel
-// schedules sessions as groups, the group's priority counts. It is a courtesy: without it PostgreSQL works as well.
+// yield lowers the priority of a postmaster that was just started, and of its future children. Where the kernel schedules
+// sessions as groups, the group's priority counts. Errors are ignored: PostgreSQL works without it.
 func yield(pid, nice int) {
 	if nice == 0 {
 		return
@@ -77,7 +77,7 @@ func yield(pid, nice int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(nice)), 0)
 }
 
-// attend carries messages away until the process ends.
+// attend reads the output until the process ends.
 func (pm *postmaster) attend(r *os.File, log io.Writer) {
 	read := make(chan struct{})
 	go func() {
@@ -95,7 +95,7 @@ func (pm *postmaster) attend(r *os.File, log io.Writer) {
 	close(pm.exited)
 }
 
-// running tells whether the process has not been seen to end.
+// running reports whether the process has not been seen to end.
 func (pm *postmaster) running() bool {
 	select {
 	case <-pm.exited:
@@ -105,8 +105,8 @@ func (pm *postmaster) running() bool {
 	}
 }
 
-// halt stops the postmaster and returns when it is gone: a fast shutdown first, an immediate one after limit or when
-// ctx ends, and kill at last. It reports whether the shutdown was a clean one; without that, the next start recovers.
+// halt stops the postmaster and returns when it has ended: a fast shutdown first, an immediate one after limit or when
+// ctx ends, and at last kill. It reports whether the shutdown was clean; if not, the next start recovers.
 func (pm *postmaster) halt(ctx context.Context, limit time.Duration) (clean bool) {
 	steps := []struct {
 		signal syscall.Signal
@@ -114,7 +114,7 @@ func (pm *postmaster) halt(ctx context.Context, limit time.Duration) (clean bool
 		limit  time.Duration
 	}{{syscall.SIGINT, ctx.Done(), limit}, {syscall.SIGQUIT, nil, immediateLimit}, {syscall.SIGKILL, nil, immediateLimit}}
 	for i, step := range steps {
-		_ = pm.cmd.Process.Signal(step.signal) // fails only when the process is gone, which exited tells
+		_ = pm.cmd.Process.Signal(step.signal) // fails only when the process has ended; exited is closed then
 		timer := time.NewTimer(step.limit)
 		select {
 		case <-pm.exited:
@@ -128,16 +128,16 @@ func (pm *postmaster) halt(ctx context.Context, limit time.Duration) (clean bool
 	return false
 }
 
-// freePort returns a loopback port that was free a moment ago. Somebody may take it before PostgreSQL does; the caller
-// then asks for another.
+// freePort returns a loopback port that was free a moment ago. Another program may take it before PostgreSQL does; the
+// caller then tries another.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		return 0, fmt.Errorf("looking for a free loopback port: %w", err)
+		return 0, fmt.Errorf("finding a free loopback port: %w", err)
 	}
 	addr, ok := l.Addr().(*net.TCPAddr)
 	if err := l.Close(); err != nil || !ok {
-		return 0, fmt.Errorf("looking for a free loopback port: listener at %v: %w", l.Addr(), err)
+		return 0, fmt.Errorf("finding a free loopback port: listener at %v: %w", l.Addr(), err)
 	}
 	return addr.Port, nil
 }

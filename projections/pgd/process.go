@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// serves tells whether process pid is alive and is the postmaster of the cluster in dir. A number read from a file
-// may belong to anybody by now; it is this question that keeps a stranger from being stopped.
+// serves reports whether process pid is alive and is the postmaster of the cluster in dir. An id read from a file may
+// belong to any program by now; this check keeps another program from being stopped.
 func serves(ctx context.Context, pid int, dir string) bool {
 	if pid <= 0 {
 		return false
@@ -27,7 +27,7 @@ func serves(ctx context.Context, pid int, dir string) bool {
 	return servesByPS(ctx, pid, dir)
 }
 
-// isPostmaster looks at a command line. Children of the postmaster have a title ("postgres: checkpointer") and no -D.
+// isPostmaster checks a command line. Children of the postmaster have a title ("postgres: checkpointer") and no -D.
 func isPostmaster(args []string, dir string) bool {
 	if len(args) == 0 || filepath.Base(args[0]) != "postgres" {
 		return false
@@ -56,16 +56,16 @@ func sameDir(a, b string) bool {
 	return aerr == nil && berr == nil && os.SameFile(ai, bi)
 }
 
-// servesByPS is for systems without /proc. ps joins the arguments with spaces, so the directory is looked for as text.
+// servesByPS is for systems without /proc. ps joins the arguments with spaces, so the directory is searched as text.
 func servesByPS(ctx context.Context, pid int, dir string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	ask := func(column string) string {
-		out, err := exec.CommandContext(ctx, "ps", "-ww", "-o", column+"=", "-p", strconv.Itoa(pid)).Output()
-		if err != nil { // ps answers 1 for a process that is gone
+	column := func(name string) string {
+		out, err := exec.CommandContext(ctx, "ps", "-ww", "-o", name+"=", "-p", strconv.Itoa(pid)).Output()
+		if err != nil { // ps exits with 1 if there is no such process
 			return ""
 		}
 		return strings.TrimSpace(string(out))
 	}
-	return filepath.Base(ask("comm")) == "postgres" && strings.Contains(ask("command")+" ", " -D "+dir+" ")
+	return filepath.Base(column("comm")) == "postgres" && strings.Contains(column("command")+" ", " -D "+dir+" ")
 }

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// readyPoll is how often a starting postmaster is looked at.
+	// readyPoll is how often a starting postmaster is checked.
 	readyPoll = 10 * time.Millisecond
-	// connectLimit bounds one attempt to connect to a postmaster that says it is ready.
+	// connectLimit bounds one attempt to connect to a postmaster that reports itself ready.
 	connectLimit = 5 * time.Second
 )
 
-// Errors with which a start is tried again.
+// Errors after which a start is retried.
 var (
 	errPortTaken = errors.New("the port is taken")
 	errStillUsed = errors.New("backends of the postmaster before are still running")
 )
 
-// SQLSTATEs that readiness tells apart.
+// SQLSTATEs that the readiness check distinguishes.
 const (
 	sqlInvalidPassword  = "28P01"
 	sqlNoSuchDatabase   = "3D000"
@@ -34,10 +34,10 @@ const (
 	sqlDuplicateCatalog = "23505" // two sessions creating it at once
 )
 
-// The database is made here and not with the cluster: dying between the two is mended at the next start.
+// The database is made here and not with the cluster: after a crash between the two it is made at the next start.
 const createDatabaseSQL = `CREATE DATABASE ` + roleName + ` OWNER ` + roleName
 
-// databaseURL is complete: whoever holds it may connect.
+// databaseURL is complete: its holder may connect.
 func databaseURL(password string, port int, database string) string {
 	u := url.URL{
 		Scheme:   "postgres",
@@ -55,8 +55,8 @@ func (pm *postmaster) awaitReady(ctx context.Context, p place, password string) 
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for {
-		// Only when the pid file names our child and says ready may somebody who answers on the port be asked: it
-		// could be another server, started between our look for a free port and our start.
+		// Only when the pid file has the id of our child and status ready may the port be connected to: it could belong to
+		// another server, started between freePort and our start.
 		pf, err := readPidfile(p.data())
 		if err == nil && pf.pid == pm.pid && pf.status == "ready" {
 			again, err := ensureDatabase(ctx, password, pm.port)
@@ -77,7 +77,7 @@ func (pm *postmaster) awaitReady(ctx context.Context, p place, password string) 
 	}
 }
 
-// ensureDatabase connects as scrip and creates the database when it is missing. again says that a later try may do.
+// ensureDatabase connects as scrip and creates the database when it is missing. again is true if a later try may succeed.
 func ensureDatabase(ctx context.Context, password string, port int) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
@@ -93,7 +93,7 @@ func ensureDatabase(ctx context.Context, password string, port int) (again bool,
 	case sqlNoSuchDatabase:
 		return createDatabase(ctx, password, port)
 	case sqlInvalidPassword:
-		return false, fmt.Errorf("PostgreSQL refuses the password kept for role %s: remove the file named password beside its "+
+		return false, fmt.Errorf("PostgreSQL refuses the stored password of role %s: remove the file named password beside its "+
 			"data directory and start again, a new one is then set: %w", roleName, err)
 	default:
 		return true, err
@@ -117,7 +117,7 @@ func createDatabase(ctx context.Context, password string, port int) (again bool,
 	return true, nil
 }
 
-// obituary explains the end of a postmaster that nobody stopped.
+// obituary returns the error for a postmaster that ended unexpectedly.
 func (pm *postmaster) obituary(p place) error {
 	last := pm.last.String()
 	err := fmt.Errorf("PostgreSQL in %s ended (%w)%s; its log is %s, last lines:\n%s", p.data(), pm.exit, spaceHint(last), p.log(), last)

@@ -18,18 +18,19 @@ import (
 )
 
 const (
-	// superuserName is the role that initdb makes. It may run programs as the user that PostgreSQL runs as, so it is let
-	// in by the socket only, and scrip itself does not use it while PostgreSQL runs.
+	// superuserName is the role that initdb makes. It may run programs as the user that PostgreSQL runs as, so it is admitted
+	// by the socket only, and scrip itself does not use it while PostgreSQL runs.
 	superuserName = "postgres"
-	// spareName is what it is called in a cluster where somebody has made another role of that name.
+	// spareName is its name in a cluster that has another role of that name.
 	spareName = "scrip_admin"
 )
 
 // rolesSQL is run by the bootstrap superuser, whose oid is always 10. Clusters of earlier versions have role scrip as that
-// superuser; PostgreSQL cannot take the attribute from it, so it is renamed, and a new role scrip takes over what it had:
-// password, members, settings, databases. What is in a database is handed over there. Done again, it changes passwords.
+// superuser; PostgreSQL cannot take the attribute from it, so it is renamed, and a new role scrip inherits its password,
+// members, settings and databases. confine.HandOver does the same for the objects in a database. A repeated run changes
+// passwords and nothing else.
 //
-// A role cannot be renamed by its own session, hence the one in between.
+// A role cannot be renamed by its own session, hence the temporary one.
 const rolesSQL = `DO $roles$
 DECLARE
   former boolean := (SELECT rolname = '{{role}}' FROM pg_authid WHERE oid = 10);
@@ -50,7 +51,7 @@ BEGIN
     CREATE ROLE {{role}};
   END IF;
   ALTER ROLE {{role}} LOGIN NOSUPERUSER CREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS PASSWORD '{{password}}';
-  GRANT pg_read_all_settings TO {{role}}; -- a rebuild looks whether the disk of data_directory has room
+    GRANT pg_read_all_settings TO {{role}}; -- a rebuild checks the free space of data_directory's disk
   EXECUTE format('ALTER ROLE %I PASSWORD %L', root, '{{admin}}');
   IF former THEN
     FOR other IN SELECT pg_get_userbyid(member) AS name FROM pg_auth_members WHERE roleid = 10 LOOP
@@ -64,13 +65,13 @@ BEGIN
   END IF;
 END $roles$`
 
-// databasesSQL lists where there may be something to hand over.
+// databasesSQL lists the databases that may hold objects to hand over.
 const databasesSQL = `SELECT datname FROM pg_database WHERE datallowconn AND NOT datistemplate`
 
 var databasesPattern = regexp.MustCompile(`datname = "(.*)"\t\(typeid`)
 
-// ensureRoles makes the roles of a cluster that no postmaster runs on, in directory dir, and keeps the superuser's new
-// password in the place. It is noted there last, so a crash before has it done again.
+// ensureRoles makes the roles of a cluster that no postmaster runs on, in directory dir, and stores the superuser's new
+// password in the place. The file is written last, so a crash before that has it repeated.
 func (c *Cluster) ensureRoles(ctx context.Context, p place, dir string, user account, bin Binaries, password string, fresh bool) error {
 	admin, err := randomPassword()
 	if err != nil {
@@ -91,22 +92,22 @@ func (c *Cluster) ensureRoles(ctx context.Context, p place, dir string, user acc
 		}
 	}
 	if err := atomicfile.Write(p.admin(), []byte(admin+"\n"), 0o600); err != nil {
-		return fmt.Errorf("keeping the password of PostgreSQL's superuser: %w", err)
+		return fmt.Errorf("storing the password of PostgreSQL's superuser: %w", err)
 	}
 	return nil
 }
 
-// upgradeRoles makes the roles of a cluster that an earlier version made.
+// upgradeRoles makes the roles of a cluster of an earlier version.
 func (c *Cluster) upgradeRoles(ctx context.Context, h *home) error {
 	if _, err := os.Lstat(h.place.admin()); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	c.log.InfoContext(ctx, "role "+roleName+" of the PostgreSQL cluster is made an ordinary one, which owns the databases", "dir", h.place.data())
+	c.log.InfoContext(ctx, "role "+roleName+" of the PostgreSQL cluster becomes an ordinary one, which owns the databases", "dir", h.place.data())
 	return c.ensureRoles(ctx, h.place, h.place.data(), h.user, h.bin, h.password, false)
 }
 
-// single runs statements in single-user mode, where PostgreSQL asks for no password, and returns what it prints. The
-// first error ends it. Statements hold passwords, so they are not part of what is logged or returned.
+// single runs statements in single-user mode, where PostgreSQL needs no password, and returns its output. The first error
+// ends it. Statements hold passwords, so they are not logged or returned.
 func (c *Cluster) single(ctx context.Context, p place, dir string, user account, bin Binaries, database string, statements ...string) (string, error) {
 	args := []string{"--single", "-j", "-D", dir, "-c", "exit_on_error=on", "-c", "log_min_error_statement=panic", "-c", "client_min_messages=error"}
 	if strings.EqualFold(c.opts.Settings["fsync"], "off") {

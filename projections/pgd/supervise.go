@@ -9,16 +9,15 @@ import (
 
 const (
 	firstPause = 100 * time.Millisecond
-	// longestPause bounds the wait between two attempts to start a cluster that does not start, on a full disk say.
+	// longestPause bounds the wait between two attempts to start a cluster that does not start, for example on a full disk.
 	longestPause = 10 * time.Second
-	// steady is how long a postmaster must have run for its end to be a new trouble and not the same one again.
+	// steady is how long a postmaster must have run for its end to count as a new failure and not the same one again.
 	steady = time.Minute
 )
 
-// Run keeps a started cluster running until ctx ends: a postmaster that dies is started again, with growing pauses
-// while that does not succeed, and said once per trouble. It returns nil when ctx ends, and leaves the cluster
-// running then, so that others may finish what they are at; Stop ends it. While the cluster is stopped by Stop, Run
-// waits for the next Start.
+// Run keeps a started cluster running until ctx ends: a postmaster that dies is started again, with growing pauses while
+// that fails. Each failure is logged once. It returns nil when ctx ends, and leaves the cluster running then, so that its
+// clients may finish their work; Stop ends it. While the cluster is stopped by Stop, Run waits for the next Start.
 func (c *Cluster) Run(ctx context.Context) error {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = firstPause, longestPause
@@ -49,22 +48,22 @@ func (c *Cluster) watched() (pm *postmaster, ended, changed <-chan struct{}) {
 	return c.pm, c.pm.exited, c.changed
 }
 
-// missing tells whether dead is still the postmaster that should be running, and how that looks to an operator.
+// missing reports whether dead is still the postmaster that should be running.
 func (c *Cluster) missing(dead *postmaster) (*home, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.home, c.wanted && c.pm == dead
 }
 
-// revive starts the cluster again and returns when it is up, stopped on purpose, or ctx ended.
+// revive restarts the cluster and returns when it is up, stopped on purpose, or ctx ended.
 func (c *Cluster) revive(ctx context.Context, dead *postmaster, pauses *backoff.ExponentialBackOff) {
 	h, missing := c.missing(dead)
 	if !missing {
 		return // Stop was first
 	}
 	since := time.Now()
-	c.log.ErrorContext(ctx, "PostgreSQL stopped unexpectedly; starting it again", "err", dead.obituary(h.place))
-	said := false
+	c.log.ErrorContext(ctx, "PostgreSQL stopped unexpectedly; restarting it", "err", dead.obituary(h.place))
+	logged := false
 	for attempt := 1; ; attempt++ {
 		_, _, changed := c.watched()
 		pause := time.NewTimer(pauses.NextBackOff())
@@ -80,23 +79,23 @@ func (c *Cluster) revive(ctx context.Context, dead *postmaster, pauses *backoff.
 		pm, err := c.restart(ctx, dead)
 		switch {
 		case err == nil && pm == nil:
-			return // somebody else's Start or Stop came first
+			return // another Start or Stop came first
 		case err == nil:
-			c.log.InfoContext(ctx, "PostgreSQL is back", "port", pm.port, "pid", pm.pid, "attempts", attempt,
+			c.log.InfoContext(ctx, "PostgreSQL is up again", "port", pm.port, "pid", pm.pid, "attempts", attempt,
 				"down", time.Since(since).Round(time.Millisecond))
 			if pm.port != dead.port && c.opts.URLChanged != nil {
 				c.opts.URLChanged(databaseURL(h.password, pm.port, roleName))
 			}
 			return
 		}
-		if _, missing := c.missing(dead); missing && !said && ctx.Err() == nil {
-			said = true
-			c.log.ErrorContext(ctx, "PostgreSQL does not start; trying again until it does", "err", err)
+		if _, missing := c.missing(dead); missing && !logged && ctx.Err() == nil {
+			logged = true
+			c.log.ErrorContext(ctx, "PostgreSQL does not start; retrying until it does", "err", err)
 		}
 	}
 }
 
-// restart is one attempt to put another postmaster in the place of a dead one; nil when that is not wanted any more.
+// restart is one attempt to replace a dead postmaster; nil when that is not wanted any more.
 func (c *Cluster) restart(ctx context.Context, dead *postmaster) (*postmaster, error) {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -122,7 +121,7 @@ func (c *Cluster) restart(ctx context.Context, dead *postmaster) (*postmaster, e
 	if err != nil {
 		return nil, err
 	}
-	// Stop may have been called meanwhile; it waits for our turn to end and stops this one.
+	// Stop may have been called meanwhile; it waits for this restart to end and then stops the postmaster.
 	c.pm, c.port = pm, pm.port
 	c.notifyLocked()
 	return pm, nil

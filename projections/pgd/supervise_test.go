@@ -63,7 +63,7 @@ func TestKilledPostmasterComesBackUnderTheSameURL(t *testing.T) {
 		if got := said.count("stopped unexpectedly"); got != round {
 			t.Errorf("round %d: told %d times of the end", round, got)
 		}
-		until(t, "it says that it is back", func() bool { return said.count("PostgreSQL is back") == round })
+		until(t, "it says that it is back", func() bool { return said.count("PostgreSQL is up again") == round })
 	}
 	if got := ask(t, url, "SELECT n::text FROM kept"); got != "2" {
 		t.Errorf("kept %q, want 2", got)

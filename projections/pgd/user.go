@@ -12,23 +12,23 @@ import (
 	"syscall"
 )
 
-// nobodyID is the uid and gid of nobody where the user database does not say.
+// nobodyID is the uid and gid of the unprivileged user if the user database has none.
 const nobodyID = 65534
 
 // account is the user that the PostgreSQL processes run as.
 type account struct {
 	uid, gid int
 	name     string
-	// switched says that this is not the user who runs scrip: only root can and must switch.
+	// switched is true if this is not the user who runs scrip: only root can and must switch.
 	switched bool
 }
 
-// self is the user who runs scrip.
+// self returns the user who runs scrip.
 func self() account {
 	return named(os.Geteuid(), os.Getegid(), false)
 }
 
-// unprivileged is the user that root runs PostgreSQL as: postgres where a package made one, else nobody.
+// unprivileged returns the user that root runs PostgreSQL as: postgres if a package made one, else nobody.
 func unprivileged() account {
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)
@@ -60,7 +60,7 @@ func ownerOf(path string) (uid, gid int, err error) {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return 0, 0, fmt.Errorf("%s: this system tells no owner of a file", path)
+		return 0, 0, fmt.Errorf("%s: this system has no owner of a file", path)
 	}
 	return int(st.Uid), int(st.Gid), nil
 }
@@ -84,7 +84,7 @@ func (a account) command(ctx context.Context, dir, program string, args ...strin
 	return cmd
 }
 
-// environment is what PostgreSQL programs get to see: what the loader needs, and neither the PG… variables of the
+// environment returns the variables of PostgreSQL programs: those that the loader needs, and neither the PG… variables of the
 // person who starts scrip nor scrip's own secrets (SCRIP_CODE_KEY).
 func environment() []string {
 	env := []string{"LC_ALL=C", "LANG=C", "TZ=UTC"}
@@ -117,8 +117,8 @@ func (a account) give(path string) error {
 	return nil
 }
 
-// canReach tries, as the user, to enter dir and run postgres there. Trying tells the truth about access lists, mounts
-// and security modules too, which reading permission bits does not. The child changes user before it changes directory.
+// canReach checks, as the user, that dir can be entered and postgres run there. That covers access lists, mounts and
+// security modules too, which the permission bits do not show. The child changes user before it changes directory.
 func (a account) canReach(ctx context.Context, dir string, bin Binaries) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
