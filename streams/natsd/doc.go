@@ -3,19 +3,19 @@
 //
 //	producer ── scrip.cmd.summer ──> mapping on the server ── scrip.lane.2.cmd.summer ──> SCRIP_CMD_2
 //
-// Owner: the process that called Start. It alone may use the directory: a lock says so, and a marker file remembers
-// whether the store belongs to a lone server or to a cluster node. Started the other way round, nats-server deletes
+// Owner: the process that called Start. It alone may use the directory: a lock ensures that, and a marker file records
+// whether the store belongs to a standalone server or to a cluster node. Started in the other mode, nats-server deletes
 // every stream half a minute later as "orphaned"; Start refuses instead.
 //
 // What a crash does: with Sync "always" everything acknowledged is on disk. The mapping is not stored by NATS; the
-// number of lanes is in the marker, so that the mapping stands again before the first client can connect.
+// number of lanes is in the marker, so that the mapping exists before the first client can connect.
 //
-// A crash while nats-server describes a new or changed stream leaves one of two files behind; nats-server would pass over the
-// stream. Start completes the description first.
+// A crash while nats-server writes the description of a new or changed stream leaves one of two files; nats-server would
+// ignore the stream. Start completes the description first.
 //
 // A failed fsync (EIO) ends Run, and with it the process. Linux marks the pages that it could not write as clean: they can be
-// read until memory is needed elsewhere, and are never written again. A start that follows at once reads them, too, so what a
-// lane then takes for landed may be missing after a power cut. Only a reboot, or a remount, shows what the disk has.
+// read until memory is needed elsewhere, and are never written again. A restart at once reads them, too, so an event that a
+// lane then takes for stored may be missing after a power cut. Only a reboot, or a remount, shows what is on the disk.
 //
-// A full disk makes nats-server shut its JetStream down, for good. Run brings it back once there is room.
+// A full disk makes nats-server shut its JetStream down, for good. Run restarts it once there is space.
 package natsd

@@ -11,13 +11,13 @@ import (
 	"syscall"
 )
 
-// logger hands nats-server's lines to slog: warnings and errors as they are, notices (banner, "Server is ready") as
+// logger passes nats-server's lines to slog: warnings and errors unchanged, notices (banner, "Server is ready") as
 // debug. Debug and trace lines of nats-server are off.
 type logger struct {
 	to *slog.Logger
 
-	// broken is set when a stream's store could not write. From then on that store refuses everything, also when there
-	// is room again, and answers nobody; nats-server tells of it in no other way (filestore.go, setWriteErr).
+	// broken is set when a stream's store could not write. From then on that store rejects everything, also when there is
+	// space again, and answers no request; nats-server reports it in no other way (filestore.go, setWriteErr).
 	broken atomic.Bool
 
 	// unsynced is the first failed fsync of a store.
@@ -29,7 +29,7 @@ type logger struct {
 
 func (l *logger) Noticef(format string, v ...any) { l.to.Debug("nats: " + fmt.Sprintf(format, v...)) }
 
-// plainPassword is the format of a warning about passwords in a configuration file. Ours come from memory, and comparing
+// plainPassword is the format of a warning about passwords in a configuration file. scrip's come from memory, and comparing
 // a hash instead would cost each new connection tens of milliseconds of CPU.
 const plainPassword = "Plaintext passwords detected"
 
@@ -39,7 +39,7 @@ func (l *logger) Warnf(format string, v ...any) {
 	}
 }
 
-// writeError is part of the format of the two lines that tell of a store that could not write.
+// writeError is part of the format of the two lines about a store that could not write.
 const writeError = "ritical write error"
 
 func (l *logger) Errorf(format string, v ...any) {
@@ -56,8 +56,8 @@ func (l *logger) Errorf(format string, v ...any) {
 	l.to.Error("nats: " + fmt.Sprintf(format, v...))
 }
 
-// lostBySync says whether an error is a failed fsync after which the kernel may have dropped what was to be written. Where
-// only the room is missing, JetStream is started again once there is some.
+// lostBySync reports whether an error is a failed fsync after which the kernel may have dropped the data. If only disk space
+// is missing, JetStream is restarted once there is some.
 func lostBySync(err error) bool {
 	var at *os.PathError
 	return errors.As(err, &at) && at.Op == "sync" && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT)

@@ -19,7 +19,7 @@ const (
 	modeCluster    = "cluster"
 )
 
-// marker remembers what a store directory is.
+// marker records the kind of a store directory.
 type marker struct {
 	// Mode is "standalone" or "cluster". The two do not mix: nats-server started clustered on a standalone store
 	// deletes the streams its cluster does not know, which is all of them.
@@ -30,14 +30,14 @@ type marker struct {
 	Lanes int `json:"lanes,omitempty"`
 }
 
-// store is the directory, locked.
+// store is the locked directory.
 type store struct {
 	dir    string
 	lock   *os.File
 	marker marker
 }
 
-// openStore locks the directory and checks its marker against how it is to be used now.
+// openStore locks the directory and checks its marker against the requested mode.
 func openStore(dir string, cluster *Cluster) (*store, error) {
 	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the NATS store: %w", err)
@@ -46,7 +46,7 @@ func openStore(dir string, cluster *Cluster) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the NATS store: %w", err)
 	}
-	// The kernel drops the lock with the process, however it dies. nats-server itself locks nothing, and two of them on
+	// The kernel releases the lock when the process dies. nats-server itself locks nothing, and two of them on
 	// one store destroy it.
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = lock.Close()
@@ -92,13 +92,13 @@ func (s *store) read() (marker, error) {
 		return m, err
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
-		return m, fmt.Errorf("marker %s is damaged (%w); write {\"mode\":\"standalone\"} or {\"mode\":\"cluster\",\"cluster\":NAME} into it, whichever the store is", filepath.Join(s.dir, markerFile), err)
+		return m, fmt.Errorf("marker %s is damaged (%w); write {\"mode\":\"standalone\"} or {\"mode\":\"cluster\",\"cluster\":NAME} into it, depending on the store", filepath.Join(s.dir, markerFile), err)
 	}
 	return m, nil
 }
 
-// guess is for a store without a marker: new ones, and stores nats-server made without us. The latter are recognised by
-// the directory in which a cluster node keeps its meta group.
+// guess returns the marker of a store without one: a new store, or one that nats-server made without scrip. The latter is
+// recognised by the directory in which a cluster node stores its meta group.
 func (s *store) guess(want marker) (marker, error) {
 	js := filepath.Join(s.dir, "jetstream")
 	if _, err := os.Stat(filepath.Join(js, "$SYS", "_js_", "_meta_")); err == nil {
@@ -113,7 +113,7 @@ func (s *store) guess(want marker) (marker, error) {
 	return want, nil
 }
 
-// HasStreams says whether a store directory holds streams. It may be in use.
+// HasStreams reports whether a store directory has streams. It may be in use.
 func HasStreams(dir string) bool {
 	entries, err := os.ReadDir(filepath.Join(dir, "jetstream", "$G", "streams"))
 	return err == nil && len(entries) > 0
@@ -124,7 +124,7 @@ func (s *store) write() error {
 	if err != nil {
 		return err
 	}
-	// A crash leaves the old marker, which is still true.
+	// A crash leaves the old marker, which is still valid.
 	if err := atomicfile.Write(filepath.Join(s.dir, markerFile), append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("writing the NATS store's marker: %w", err)
 	}

@@ -14,31 +14,31 @@ import (
 )
 
 const (
-	// DefaultListen is where clients connect when nobody says otherwise.
+	// DefaultListen is the default address for clients.
 	DefaultListen = "127.0.0.1:4222"
 	// DefaultMaxPayload is the largest message in bytes, NATS' own default. A step needs half of it.
 	DefaultMaxPayload = 1 << 20
 
 	// SyncAlways fsyncs every message before it is acknowledged.
 	SyncAlways = "always"
-	// SyncInterval leaves it to the kernel and to a sync now and then: for development; a power cut loses what was
+	// SyncInterval leaves the fsync to the kernel and a periodic sync: for development; a power cut loses what was
 	// acknowledged since.
 	SyncInterval = "interval"
-	// syncEvery is the period of SyncInterval, short because it costs little and a developer's machine does crash.
+	// syncEvery is the period of SyncInterval, short because it costs little and a developer's machine may crash.
 	syncEvery = 2 * time.Second
 
-	// A client, or a node of the cluster, from which nothing arrives is given up a little later than clients give up the
-	// server, after 3 to 4 s (by default 6 minutes, nodes 90 s). Until then it gets its share of the requests to the micro service.
-	// docker/nats/cluster.conf has the same for nats-servers of one's own.
+	// A silent connection of a client, or of a node of the cluster, is closed a little later than clients close it, after 3 to
+	// 4 s (by default 6 minutes, nodes 90 s). Until then it gets its share of the requests to the micro service.
+	// docker/nats/cluster.conf has the same for separate nats-servers.
 	pingEvery = dial.PingEvery
 	pingsOut  = dial.PingsOut + 1
-	// writeWait is how long a write to a client may take before the client is given up.
+	// writeWait is how long a write to a client may take before its connection is closed.
 	writeWait = 5 * time.Second
 
-	// maxStore switches nats-server's own guess of the disk limit off (three quarters of what is free when it starts,
-	// with every stream's max_bytes set aside from it at once). What bounds the log is the disk itself.
+	// maxStore switches nats-server's own guess of the disk limit off (three quarters of the free space at its start, from
+	// which every stream's max_bytes is reserved at once). The disk itself bounds the log.
 	maxStore = 1 << 50
-	// maxMemory bounds what JetStream keeps in memory streams; scrip's consumers keep a few bytes each there.
+	// maxMemory bounds JetStream's memory streams; scrip's consumers need a few bytes each there.
 	maxMemory = 1 << 30
 )
 
@@ -54,14 +54,14 @@ type Options struct {
 	ServerName string
 	// MaxPayload is the largest message in bytes. Defaults to DefaultMaxPayload.
 	MaxPayload int32
-	// Lanes, if positive, sets the subject mapping before the first client connects, unless the store's marker knows
-	// better: give the number a new log would get, then call SetMapping with the log's own.
+	// Lanes, if positive, sets the subject mapping before the first client connects, unless the store's marker has a number:
+	// pass the number that a new log would get, then call SetMapping with the log's own.
 	Lanes int
-	// Username and Password, if set, are asked of every client. Connect gives them by itself.
+	// Username and Password, if set, are required of every client. Connect uses them by itself.
 	Username, Password string
 	// Cluster, if set, makes this server one node of a cluster.
 	Cluster *Cluster
-	// Logger takes nats-server's warnings and errors, and its notices as debug. Defaults to slog.Default.
+	// Logger gets nats-server's warnings and errors, and its notices as debug. Defaults to slog.Default.
 	Logger *slog.Logger
 }
 
@@ -122,7 +122,7 @@ func (o Options) server() (*server.Options, error) {
 		PingInterval:       pingEvery,
 		MaxPingsOut:        pingsOut,
 		WriteDeadline:      writeWait,
-		NoSigs:             true, // signals are the process's business
+		NoSigs:             true, // the process handles signals
 	}
 	if c := o.Cluster; c != nil {
 		host, port, err := hostPort(c.Listen)

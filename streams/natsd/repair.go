@@ -21,16 +21,16 @@ import (
 //	write meta.inf, sync ──> write meta.sum, sync
 //	                     └ crash: the sum is missing (new) or that of the old meta.inf (changed)
 //
-// At the next start it passes over such a directory. A stream that is then created again keeps the meta.inf it finds and
-// never gets a meta.sum: it takes messages, and is gone with all of them at the start after. A stream whose configuration
-// was being changed is gone at once. Both are mended before nats-server looks.
+// At the next start it ignores such a directory. A stream that is then created again keeps the meta.inf it finds and never
+// gets a meta.sum: it accepts messages, and is lost with all of them at the start after. A stream whose configuration was
+// being changed is lost at once. Both are repaired before nats-server reads the directory.
 const (
 	metaFile    = "meta.inf"
 	metaSumFile = "meta.sum"
-	metaKeyFile = "meta.key" // there if meta.inf is encrypted, which it is not here
+	metaKeyFile = "meta.key" // exists if meta.inf is encrypted, which it is not here
 )
 
-// completeMeta writes the sums that a crash kept nats-server from writing, in all streams of a store and their consumers.
+// completeMeta writes the checksums that nats-server could not write before a crash, in all streams of a store and their consumers.
 func completeMeta(store string, log *slog.Logger) error {
 	streams, err := filepath.Glob(filepath.Join(escapeGlob(store), "jetstream", "*", "streams", "*"))
 	if err != nil {
@@ -51,13 +51,13 @@ func completeMeta(store string, log *slog.Logger) error {
 	return nil
 }
 
-// completeSum writes meta.sum in dir, if a crash left it missing, empty or older than meta.inf. A sum that is wrong for
-// another reason is left to nats-server, which refuses it.
+// completeSum writes meta.sum in dir, if after a crash it is missing, empty or older than meta.inf. nats-server refuses a sum
+// that is wrong for another reason.
 func completeSum(dir, name, key string, log *slog.Logger) error {
 	inf, sum := filepath.Join(dir, metaFile), filepath.Join(dir, metaSumFile)
 	text, err := os.ReadFile(inf)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing was acknowledged yet: it is created again
+		return nil // nothing was acknowledged yet: the stream is created again
 	}
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func metaSum(key string, text []byte) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// newer says whether a was written after b.
+// newer reports whether a was written after b.
 func newer(a, b string) (bool, error) {
 	first, err := os.Stat(a)
 	if err != nil {
@@ -113,7 +113,7 @@ func newer(a, b string) (bool, error) {
 	return first.ModTime().After(second.ModTime()), nil
 }
 
-// escapeGlob makes a path match itself.
+// escapeGlob escapes a path so that it matches itself.
 func escapeGlob(path string) string {
 	var escaped []rune
 	for _, r := range path {

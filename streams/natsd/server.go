@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// startWait bounds a start. After a hard kill every stream is read from end to end: 0.4 s per 1.35 GB.
+	// startWait bounds a start. After a hard kill every stream is read completely: 0.4 s per 1.35 GB.
 	startWait = 10 * time.Minute
-	// listenWait is for the sockets: Start returns a moment before the cluster port listens.
+	// listenWait bounds the wait for the sockets: Start returns a moment before the cluster port listens.
 	listenWait = 10 * time.Second
-	// reviveEvery is how often Run looks whether JetStream went down, and tries to bring it back.
+	// reviveEvery is how often Run checks whether JetStream is down, and tries to restart it.
 	reviveEvery = 250 * time.Millisecond
 )
 
@@ -47,7 +47,7 @@ func Start(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// nats-server would tell of a taken port after it has opened the store.
+	// nats-server would report a taken port only after it has opened the store.
 	if err := portFree(opts.Listen, so.Port); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func Start(opts Options) (*Server, error) {
 	}
 
 	started := make(chan struct{})
-	go func() { defer close(started); ns.Start() }() // reads the store; returns when all is up
+	go func() { defer close(started); ns.Start() }() // reads the store; returns when everything is up
 	if err := s.awaitReady(started); err != nil {
 		s.Shutdown()
 		return nil, err
@@ -104,7 +104,7 @@ func (s *Server) awaitReady(started <-chan struct{}) error {
 	return nil
 }
 
-// portFree says which flag to change, rather than that some bind failed.
+// portFree returns an error that names the flag to change, instead of a failed bind.
 func portFree(addr string, port int) error {
 	if port == server.RANDOM_PORT {
 		return nil
@@ -119,8 +119,8 @@ func portFree(addr string, port int) error {
 	return l.Close()
 }
 
-// SetMapping makes scrip.cmd.<campaign> and scrip.admin.<campaign> go to the campaign's lane, and remembers the number
-// of lanes for the next start. A second call replaces the first.
+// SetMapping maps scrip.cmd.<campaign> and scrip.admin.<campaign> to the campaign's lane, and records the number of lanes for
+// the next start. A second call replaces the first.
 func (s *Server) SetMapping(lanes int) error {
 	if err := s.mapSubjects(lanes); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (s *Server) mapSubjects(lanes int) error {
 	return nil
 }
 
-// ClientURL is where clients connect.
+// ClientURL returns the URL for clients.
 func (s *Server) ClientURL() string { return s.ns.ClientURL() }
 
 // Connect connects to this server over its loopback address, with its own credentials.
@@ -159,19 +159,19 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	return nats.Connect(s.ClientURL(), opts...)
 }
 
-// Nats is the nats-server itself, for tests and for what this package does not offer.
+// Nats returns the nats-server itself, for tests and for functions that this package does not offer.
 func (s *Server) Nats() *server.Server { return s.ns }
 
-// JetStreamUp says whether JetStream runs. It does not while the disk is full, until Run has brought it back.
+// JetStreamUp reports whether JetStream runs. It does not while the disk is full, until Run has restarted it.
 func (s *Server) JetStreamUp() bool { return s.ns.JetStreamEnabled() }
 
 // Run watches JetStream until ctx ends. When a store could not write, when nats-server has shut JetStream down, or when
-// the disk is nearly full, JetStream is down: publishers are told that nobody is there instead of waiting for an answer
-// that a broken store never gives. As soon as there is room it is started again, and streams are read from disk as after
-// a crash; what was acknowledged is there.
+// the disk is nearly full, JetStream is down: publishers get no responders at once, and do not wait for an answer that a
+// broken store never sends. When there is space again it is restarted, and streams are read from disk as after a crash;
+// everything acknowledged is there.
 //
-// After a failed fsync it ends with ErrSync, and so must the process. Linux marks the pages it could not write as clean, so
-// the store, opened again, would read from memory what is not on the disk, and call it durable.
+// After a failed fsync it ends with ErrSync, and the process must end, too. Linux marks the pages it could not write as clean,
+// so a store that is opened again would read from memory what is not on the disk, and treat it as durable.
 func (s *Server) Run(ctx context.Context) error {
 	tick := time.NewTicker(reviveEvery)
 	defer tick.Stop()
@@ -183,7 +183,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if lost := s.log.unsynced.Load(); lost != nil {
-			return fmt.Errorf("%w: %w; the disk may have lost what was not acknowledged yet: see what the kernel logged, check the disk, and start again, best after a reboot", ErrSync, lost)
+			return fmt.Errorf("%w: %w; the disk may have lost what was not acknowledged yet: read the kernel's log, check the disk, and start again, best after a reboot", ErrSync, lost)
 		}
 		room := s.free(s.store.dir)
 		if s.ns.JetStreamEnabled() {
@@ -197,7 +197,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		if !down {
 			down = true
-			s.opts.Logger.Error("JetStream is down, most likely because the disk is full; it is started again when there is room", "store", s.store.dir, "free_bytes", room, "needed_bytes", minRoom)
+			s.opts.Logger.Error("JetStream is down, most likely because the disk is full; it is restarted when there is space", "store", s.store.dir, "free_bytes", room, "needed_bytes", minRoom)
 		}
 		if room < minRoom {
 			continue
@@ -219,7 +219,7 @@ func (s *Server) revive() error {
 	})
 }
 
-// Shutdown stops the server and returns when it has stopped and its store is free. It may be called more than once.
+// Shutdown stops the server and returns when its store is free. It may be called more than once.
 func (s *Server) Shutdown() {
 	s.stop.Do(func() {
 		s.ns.Shutdown()

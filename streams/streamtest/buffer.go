@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Buffer takes what a process or a logger writes while the test reads it. The zero Buffer is ready.
+// Buffer collects the output of a process or a logger while the test reads it. The zero Buffer is ready.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -17,7 +17,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// String is what was written so far.
+// String returns the output so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 const (
 	nodes = 3
-	// reconnectWait is short: tests wait for it.
+	// reconnectWait is short because tests wait for it.
 	reconnectWait = 20 * time.Millisecond
 	globalAccount = "$G"
 )
@@ -110,7 +110,7 @@ func (c *Cluster) StepDown(t testing.TB, stream string) {
 	Eventually(t, "stream "+stream+" has another leader", func() bool { return c.StreamLeader(t, stream) != old })
 }
 
-// URL lists all nodes, running or not; a client goes from one to the next.
+// URL lists all nodes, running or not; a client tries one after the other.
 func (c *Cluster) URL() string {
 	var urls []string
 	for _, o := range c.opts {

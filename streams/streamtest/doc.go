@@ -8,6 +8,6 @@
 //	n := streamtest.StartNodes(t)       three processes, each a NATS server; TestMain calls NodeMain
 //	n.Kill(t, i)  n.Start(t, i)         SIGKILL, and up again
 //	n.Pause(t, i) n.Resume(t, i)        SIGSTOP, SIGCONT
-//	n.Cut(i, true, true)  n.Heal(i)     packets dropped, nobody is notified
+//	n.Cut(i, true, true)  n.Heal(i)     packets dropped, no end of the connection is sent
 //	site := n.Site(t); site.Cut(…)      the same for a client or a scrip server
 package streamtest

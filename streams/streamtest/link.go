@@ -14,9 +14,9 @@ const (
 	linkBuffer = 32 << 10
 )
 
-// Link is a TCP proxy in front of one address, which stands for the network between two machines. A cut direction behaves
-// as one whose packets are dropped: nothing arrives, not even the end of a connection, and neither side is notified. What was
-// under way arrives when the link is healed, unless a side has given its connection up meanwhile. New connections wait.
+// Link is a TCP proxy in front of one address, which simulates the network between two machines. A cut direction behaves
+// as one whose packets are dropped: nothing arrives, not even the end of a connection, and neither side is notified. Bytes in
+// flight arrive when the link is healed, unless a side has closed its connection meanwhile. New connections wait.
 type Link struct {
 	target string
 	ln     net.Listener
@@ -113,7 +113,7 @@ func (l *Link) copy(to, from net.Conn, g *gate) {
 	}
 }
 
-// keep notes a connection to be closed with the link; false = the link is closed.
+// keep records a connection to be closed with the link; false = the link is closed.
 func (l *Link) keep(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

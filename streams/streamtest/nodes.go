@@ -24,13 +24,13 @@ import (
 const (
 	// nodeEnv holds a nodeConfig in the environment of a test binary that is to be a node.
 	nodeEnv = "SCRIP_TEST_NODE"
-	// Credentials that nodes ask of clients.
+	// Credentials that nodes require of clients.
 	nodeUser, nodePassword = "test", "secret"
-	// nobody is advertised to other nodes: they use the links they were given, and connect nowhere beside them.
-	nobody = "127.0.0.1:1"
+	// nowhere is advertised to other nodes: they use the links they were given, and make no other connections.
+	nowhere = "127.0.0.1:1"
 )
 
-// nodeConfig is what a node process is to do.
+// nodeConfig is the configuration of a node process.
 type nodeConfig struct {
 	File, Name, Dir string
 	Client, Cluster string   // HOST:PORT to listen on
@@ -71,7 +71,7 @@ func runNode(raw string) error {
 	if so.Cluster.Host, so.Cluster.Port, err = splitAddr(c.Cluster); err != nil {
 		return err
 	}
-	so.Cluster.NoAdvertise, so.Cluster.Advertise = true, nobody
+	so.Cluster.NoAdvertise, so.Cluster.Advertise = true, nowhere
 	so.Routes = server.RoutesFromStr(strings.Join(c.Routes, ","))
 	ns, err := server.NewServer(so)
 	if err != nil {
@@ -219,7 +219,7 @@ func (n *Nodes) Kill(t testing.TB, i int) {
 	x.cmd = nil
 }
 
-// Pause stops node i in its tracks (SIGSTOP); Resume lets it go on.
+// Pause pauses node i (SIGSTOP); Resume continues it.
 func (n *Nodes) Pause(t testing.TB, i int) { n.signal(t, i, syscall.SIGSTOP) }
 
 // Resume ends Pause (SIGCONT).
@@ -274,8 +274,8 @@ func (n *Nodes) Leader(t testing.TB, stream string) int {
 	return leader
 }
 
-// leader is the node that leads a stream, -1 if that is not known. Without a leader every replica answers; such an answer
-// names none.
+// leader returns the node that leads a stream, -1 if unknown. Without a leader every replica answers; such an answer names
+// none.
 func (n *Nodes) leader(stream string) int {
 	reply, err := n.probe.Request("$JS.API.STREAM.INFO."+stream, nil, time.Second)
 	if err != nil {
@@ -297,12 +297,12 @@ func (n *Nodes) leader(stream string) int {
 	return -1
 }
 
-// unstick is after what time a stream whose replicas do not catch up gets another leader.
+// unstick is the time after which a stream whose replicas do not catch up gets another leader.
 const unstick = 15 * time.Second
 
 // Current waits until the stream has all its replicas, none of which lags. In nats-server 2.15 a replica that was cut off can
-// begin its catch-up anew every 2 s without end ("Expected first catchup entry to be a snapshot and peerstate"); another
-// leader ends that, as it would in an operator's hands.
+// restart its catch-up every 2 s without end ("Expected first catchup entry to be a snapshot and peerstate"); another leader
+// ends that, as it would for an operator.
 func (n *Nodes) Current(t testing.TB, stream string) {
 	t.Helper()
 	since := time.Now()
@@ -350,12 +350,12 @@ func (n *Nodes) tails(t testing.TB) {
 	}
 }
 
-// Site is a place in the network with links of its own to every node: a server or a client that can be cut off.
+// Site is a location in the network with links of its own to every node: a server or a client that can be cut off.
 type Site struct {
 	links [nodes]*Link
 }
 
-// Site makes a place.
+// Site makes a location.
 func (n *Nodes) Site(t testing.TB) *Site {
 	t.Helper()
 	s := &Site{}

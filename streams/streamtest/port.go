@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// Ports are chosen below the range from which the kernel gives ports to outgoing connections: a server that restarts
+// Ports are chosen below the range that the kernel uses for outgoing connections: a server that restarts
 // must find its port free again.
 const (
 	lowestPort  = 15000
 	highestPort = 32000
 )
 
-// Address is host and port for a server that restarts on it. The port is free now.
+// Address returns host and port for a server that restarts on it. The port is free now.
 func Address(t testing.TB) string {
 	t.Helper()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(freePorts(t, 1)[0]))
@@ -28,7 +28,7 @@ func freePorts(t testing.TB, n int) []int {
 		port := lowestPort + rand.IntN(highestPort-lowestPort)
 		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
 		if err != nil {
-			continue // somebody's
+			continue // taken
 		}
 		defer func() { _ = l.Close() }()
 		ports = append(ports, port)

@@ -20,7 +20,7 @@ var NeverAnswered = []byte{}
 // Unavailable is the answer of a stream that elects a leader.
 var Unavailable = []byte(`{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}`)
 
-// Relay stands between a client and the JetStream API, so that a test can answer in a server's place.
+// Relay is a proxy between a client and the JetStream API, with which a test can answer in a server's place.
 type Relay struct {
 	// JetStream sends its API requests through the relay.
 	JetStream jetstream.JetStream
@@ -29,7 +29,7 @@ type Relay struct {
 	answer func(request string, real func() []byte) []byte
 }
 
-// NewRelay connects to the server, or to any node of a cluster, until the test ends. All requests are passed on at first.
+// NewRelay connects to the server, or to any node of a cluster, until the test ends. At first it forwards all requests.
 func NewRelay(t testing.TB, to interface {
 	Conn(t testing.TB, opts ...nats.Option) *nats.Conn
 }) *Relay {
@@ -69,17 +69,17 @@ func NewRelay(t testing.TB, to interface {
 	return y
 }
 
-// Answer sets what answers requests from now on. request is what follows the API prefix, such as "STREAM.INFO.SCRIP_EVT_0";
-// real fetches the server's own answer. A nil result passes the request on.
+// Answer sets the function that answers requests from now on. request is what follows the API prefix, such as
+// "STREAM.INFO.SCRIP_EVT_0"; real fetches the server's own answer. A nil result forwards the request.
 func (y *Relay) Answer(f func(request string, real func() []byte) []byte) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.answer = f
 }
 
-// Behind is a STREAM.INFO answer of a replicated stream from a copy that lags by so many messages. An empty leader makes
-// it that of a follower while there is no leader; with a name it is that of a leader that does not know yet that it has
-// been replaced.
+// Behind returns a STREAM.INFO answer of a replicated stream from a copy that lags by so many messages. An empty leader makes
+// it that of a follower while there is no leader; with a name it is that of a leader that has been replaced and does not know
+// it yet.
 func Behind(t testing.TB, info []byte, by uint64, leader string) []byte {
 	t.Helper()
 	var m map[string]json.RawMessage

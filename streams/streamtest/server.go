@@ -23,16 +23,16 @@ type Server struct {
 // Option changes how Start starts a server.
 type Option func(*natsd.Options)
 
-// SyncAlways fsyncs every message. Tests that crash no kernel do without.
+// SyncAlways fsyncs every message. Tests that crash no kernel do not need it.
 func SyncAlways(o *natsd.Options) { o.Sync = natsd.SyncAlways }
 
 // Lanes sets the subject mapping.
 func Lanes(n int) Option { return func(o *natsd.Options) { o.Lanes = n } }
 
-// Dir uses a directory that exists, say a copy of another server's.
+// Dir uses an existing directory, for example a copy of another server's.
 func Dir(dir string) Option { return func(o *natsd.Options) { o.StoreDir = dir } }
 
-// Start starts a server on a free loopback port, in a temporary directory, without fsync unless asked. It is stopped
+// Start starts a server on a free loopback port, in a temporary directory, without fsync by default. It is stopped
 // when the test ends. Its port stays the same over Restart and Kill, so clients reconnect.
 func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
@@ -75,8 +75,8 @@ func (s *Server) Restart(t testing.TB) {
 }
 
 // Kill restarts the server as if it had been killed with SIGKILL: on the files as they are now, before the clean stop
-// writes its indexes. What was acknowledged is in them. Nothing should be publishing meanwhile, or the copy may hold
-// moments that never were.
+// writes its indexes. Everything acknowledged is in them. Nothing should be published meanwhile, or the copy may be
+// inconsistent.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	image := s.CopyStore(t)
@@ -85,7 +85,7 @@ func (s *Server) Kill(t testing.TB) {
 	s.start(t)
 }
 
-// CopyStore copies the store as it stands, which is also how to restore an older log: Start with Dir later.
+// CopyStore copies the store as it is, which is also how to restore an older log: Start with Dir later.
 func (s *Server) CopyStore(t testing.TB) string {
 	t.Helper()
 	to := t.TempDir()

@@ -14,7 +14,7 @@ type User struct {
 	Publish, Subscribe []string
 }
 
-// Users is a NATS server that asks for a user and a password, and checks permissions. All users are of one account.
+// Users is a NATS server that requires a user and a password, and checks permissions. All users are of one account.
 type Users struct{ *server.Server }
 
 // StartUsers starts a server with these users, without fsync, stopped when the test ends.
@@ -48,7 +48,7 @@ func StartUsers(t testing.TB, users ...User) Users {
 
 const password = "of-a-test"
 
-// URL is where a user connects, with credentials.
+// URL returns the URL of a user, with credentials.
 func (s Users) URL(user string) string {
 	u := url.URL{Scheme: "nats", User: url.UserPassword(user, password), Host: s.Addr().String()}
 	return u.String()
