@@ -22,7 +22,7 @@ func WriteFunc(path string, mode fs.FileMode, fill func(*os.File) error) error {
 	return viaTemporary(path, mode, fill, os.Rename)
 }
 
-// Create is Write for a file that must not exist: it returns fs.ErrExist and changes nothing if there is anything at path,
+// Create is Write for a file that must not exist: it returns fs.ErrExist and changes nothing if path exists,
 // a dangling symbolic link included. Of several processes that create the same path, one succeeds.
 func Create(path string, data []byte, mode fs.FileMode) error {
 	return viaTemporary(path, mode, func(f *os.File) error {
@@ -48,8 +48,8 @@ func viaTemporary(path string, mode fs.FileMode, fill func(*os.File) error, plac
 	return f.Close()
 }
 
-// Commit gives an open file, which was written under f.Name(), its final name, replacing what has it. It returns when data
-// and name are on disk. The file stays open, and locked if it was.
+// Commit renames an open file, which was written under f.Name(), to its final name, and replaces an existing file. It returns
+// when data and name are on disk. The file stays open, and locked if it was.
 func Commit(f *os.File, path string) error { return commit(f, path, os.Rename) }
 
 func commit(f *os.File, path string, place func(from, to string) error) error {
@@ -80,7 +80,7 @@ func syncParents(from, to string) error {
 	return err
 }
 
-// Remove removes a file, or nothing if there is none, and returns when it is gone for good.
+// Remove removes a file, or nothing if there is none, and returns when the removal is on disk.
 func Remove(path string) error {
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -116,19 +116,19 @@ func MkdirAll(path string, mode fs.FileMode) error {
 	return nil
 }
 
-// SyncDir puts the names in a directory on disk. What they lead to must be synced by itself.
+// SyncDir syncs the names in a directory. The files must be synced by themselves.
 func SyncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-		return fmt.Errorf("putting the directory %s on disk: %w", path, err)
+		return fmt.Errorf("syncing the directory %s: %w", path, err)
 	}
 	return nil
 }
 
-// SyncTree puts a directory with all files and directories in it on disk. Symbolic links are not followed. Its name in its
+// SyncTree syncs a directory with all files and directories in it. Symbolic links are not followed. Its name in its
 // parent is not synced.
 func SyncTree(path string) error {
 	return filepath.WalkDir(path, func(path string, e fs.DirEntry, err error) error {
@@ -143,7 +143,7 @@ func SyncTree(path string) error {
 	})
 }
 
-// Sweep removes what killed writers of path left under temporary names. The caller must be the only one who writes path.
+// Sweep removes the temporary files that killed writers of path left. The caller must be the only writer of path.
 func Sweep(path string) error {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {

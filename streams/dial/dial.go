@@ -1,10 +1,10 @@
-// Package dial has the options with which servers, the SDK and the tools connect to NATS: how soon a connection on which
-// nothing arrives is given up, and how soon another node is tried.
+// Package dial has the options with which servers, the SDK and the tools connect to NATS: how soon a silent connection is
+// closed, and how soon another node is tried.
 //
 //	machine stopped or cut off, no FIN ── nothing arrives ── pings unanswered ──> the connection is closed, the next node is tried
 //
 // The defaults of nats.go notice that after six minutes. The other end of the same connection is the server's: see
-// streams/natsd for the embedded one and docker/nats/cluster.conf. A crash leaves nothing behind here.
+// streams/natsd for the embedded one and docker/nats/cluster.conf. The package has no state; a crash has no effect.
 package dial
 
 import (
@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// PingEvery and PingsOut give a silent connection up after (PingsOut+1)*PingEvery = 3 s. A server is then back through
-	// another node before the others take its lanes (lease.DefaultTTL), and before JetStream elects other leaders in place
-	// of a node that is away (4 to 9 s). Sooner would also hit nodes that are only busy.
+	// PingEvery and PingsOut close a silent connection after (PingsOut+1)*PingEvery = 3 s. A server is then connected through
+	// another node before the others take its lanes (lease.DefaultTTL), and before JetStream elects other leaders in place of
+	// an unreachable node (4 to 9 s). A shorter time would also hit nodes that are only busy.
 	PingEvery = time.Second
 	PingsOut  = 2
 	// WriteWait is how long a write may block. While it does nats.go sends no pings either, so that without this bound a
@@ -24,11 +24,11 @@ const (
 	WriteWait = 3 * time.Second
 	// ReconnectWait is the pause after all nodes have been tried.
 	ReconnectWait = 250 * time.Millisecond
-	// ReconnectJitter is added to the pause, at random up to this, so that many clients do not come back at once.
+	// ReconnectJitter is added to the pause, at random up to this, so that many clients do not reconnect at once.
 	ReconnectJitter = 250 * time.Millisecond
 )
 
-// Options for a connection that is tried again for ever. Options of the caller come behind them and win.
+// Options returns the options of a connection that reconnects for ever. Options of the caller are appended and override them.
 func Options(name string) []nats.Option {
 	return []nats.Option{
 		nats.Name(name), nats.MaxReconnects(-1),

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// A connection moves when nothing was answered through it for leaveAfter, and up to leaveSpread more at random, so that
-	// many clients do not move at once. An election, during which a stream answers nobody, takes 4 to 9 seconds: waiting for
+	// A connection moves when no request was answered through it for leaveAfter, and up to leaveSpread more at random, so that
+	// many clients do not move at once. An election, during which a stream does not answer, takes 4 to 9 seconds: waiting for
 	// its end first would add the time of a move to that of the election on a node that is cut off.
 	leaveAfter  = 2 * time.Second
 	leaveSpread = 2 * time.Second
@@ -21,24 +21,24 @@ const (
 
 // Mover moves a connection to another node when no request is answered through this one. A node that is cut off from the
 // other nodes still answers its clients' pings; requests through it find no responders, or are lost: on routes that are not
-// given up yet, and at streams that this node still believes to lead, which it does for 10 s.
+// closed yet, and at streams that this node still believes to lead, which it does for 10 s.
 //
 // Several users of one connection share one mover, so that an answer to one of them keeps the connection where it is. Any
 // number of goroutines may use it. With one node, and on a nil Mover, it does nothing.
 type Mover struct {
 	nc *nats.Conn
 
-	searching atomic.Bool // something was not answered last; Answered reads only this in the usual case
+	searching atomic.Bool // the last request was not answered; Answered reads only this in the usual case
 
 	mu    sync.Mutex
-	leave time.Time // when to move if nothing is answered until then; zero while requests are answered
+	leave time.Time // time of the move if nothing is answered until then; zero while requests are answered
 	moves int       // since the last answer
 }
 
 // NewMover makes a mover for a connection.
 func NewMover(nc *nats.Conn) *Mover { return &Mover{nc: nc} }
 
-// Answered notes that a request was answered by something that a cut-off node does not reach: a stream or a service.
+// Answered records an answer from something that a cut-off node does not reach: a stream or a service.
 func (m *Mover) Answered() {
 	if m == nil || !m.searching.Load() {
 		return
@@ -49,8 +49,8 @@ func (m *Mover) Answered() {
 	m.searching.Store(false)
 }
 
-// Unanswered notes that a request found no responders or was not answered in its time, and moves the connection if that has
-// been so for some seconds. What is under way on the connection is lost then, as with any reconnect.
+// Unanswered records that a request found no responders or was not answered in time, and moves the connection if that has
+// been so for some seconds. Messages in flight on the connection are lost then, as with any reconnect.
 func (m *Mover) Unanswered() {
 	if m == nil {
 		return
@@ -74,5 +74,5 @@ func (m *Mover) Unanswered() {
 	}
 }
 
-// patience is how long a node may answer nothing.
+// patience returns how long a node may answer nothing.
 func patience() time.Duration { return leaveAfter + rand.N(leaveSpread) }

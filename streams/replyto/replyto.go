@@ -1,12 +1,12 @@
 // Package replyto decides to which subjects a server may publish an answer.
 //
-// NATS checks what a client publishes to, never what it names as the reply subject. An answer is published with the
-// server's own rights, which include the log and the JetStream API. Every place that publishes to a subject named by an
-// asker therefore checks it here first, and counts what it refuses.
+// NATS checks the subjects that a client publishes to, but not the reply subjects in its messages. An answer is published
+// with the server's own permissions, which include the log and the JetStream API. Every place that publishes to a subject
+// named by a client therefore checks it here first, and counts refusals.
 //
-// Not covered are the answers of NATS itself (PubAcks and JetStream API responses): they are published by the NATS server
-// to whatever subject the request names. The status of a pull has no body, so it deletes a stream where it is sent to that
-// API. Only accounts prevent that; see streams/DESIGN.md.
+// The answers of NATS itself (PubAcks and JetStream API responses) are not covered: the NATS server publishes them to any
+// subject that the request names. The status of a pull has no body, so it deletes a stream if it is sent to that API. Only
+// accounts prevent that; see streams/DESIGN.md.
 package replyto
 
 import (
@@ -15,15 +15,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxSubject is the longest subject answered, in bytes.
+// maxSubject is the longest accepted subject, in bytes.
 const maxSubject = 256
 
 const (
 	inbox = "_INBOX"
 	// routed is how NATS rewrites the reply subject of a request that crosses accounts. Clients may not use it.
 	routed = "_R_."
-	// gateway, two hashes and a dot is what NATS puts in front of a reply subject between the clusters of a supercluster.
-	// Clients may not use it; what follows is what the asker named.
+	// gateway, two hashes and a dot are what NATS puts in front of a reply subject between the clusters of a supercluster.
+	// Clients may not use it; the client's own subject follows.
 	gateway     = "_GR_."
 	gatewaySize = len(gateway) + 2*len("hash6c.")
 )
@@ -37,8 +37,8 @@ func May(subject string) bool {
 	return Inbox(subject) || strings.HasPrefix(subject, routed) && literal(subject)
 }
 
-// Inbox reports whether subject is literal and lies under _INBOX. or _INBOX_<user>. It is the check for subjects that an
-// asker names elsewhere than in a message's reply field, where NATS rewrites nothing.
+// Inbox reports whether subject is literal and under _INBOX. or _INBOX_<user>. It is the check for subjects that a client names
+// elsewhere than in a message's reply field, where NATS rewrites nothing.
 func Inbox(subject string) bool {
 	if len(subject) < len(inbox)+2 || subject[:len(inbox)] != inbox {
 		return false
@@ -71,8 +71,8 @@ func literal(subject string) bool {
 	return dots > 0 && length > 0
 }
 
-// Refused is the counter of the requests that one place of a server dropped because they name a reply subject that is
-// no inbox. Each place registers its own.
+// Refused returns the counter of requests that one place of a server dropped because their reply subject is no inbox. Each
+// place registers its own.
 func Refused(place string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{
 		Name:        "scrip_replies_refused_total",

@@ -25,8 +25,8 @@ const (
 
 var encoding = base64.RawURLEncoding.Strict()
 
-// Key makes and checks the seals of one log. It is safe for concurrent use. A nil *Key stands for a reader without the
-// key; its methods must not be called then.
+// Key makes and checks the seals of one log. It is safe for concurrent use. A nil *Key means a reader without the key; its
+// methods must not be called.
 type Key struct {
 	message  [32]byte
 	payload  cipher.AEAD
@@ -41,7 +41,7 @@ const (
 	rawBytes     = messageBytes + 32
 )
 
-// raw is the derived keys: those of messages, then that of snapshots.
+// raw returns the derived keys: those of messages, then that of snapshots.
 func raw(codeKey [32]byte, log string) []byte {
 	return append(expand(codeKey, log, messageInfo, messageBytes), expand(codeKey, log, snapshotInfo, rawBytes-messageBytes)...)
 }
@@ -60,12 +60,12 @@ func fromRaw(raw []byte) *Key {
 	return k
 }
 
-// Text writes the seal key of a log as readers take it: the log's UUID, a colon, and the derived keys in base64url.
+// Text writes the seal key of a log in the form for readers: the log's UUID, a colon, and the derived keys in base64url.
 func Text(codeKey [32]byte, log string) string {
 	return log + ":" + encoding.EncodeToString(raw(codeKey, log))
 }
 
-// Parse reads what Text wrote, for the log with that UUID. Its errors do not quote the key.
+// Parse parses the form of Text, for the log with that UUID. Its errors do not quote the key.
 func Parse(text, log string) (*Key, error) {
 	of, keys, ok := strings.Cut(strings.TrimSpace(text), ":")
 	raw, err := encoding.DecodeString(keys)
@@ -94,7 +94,7 @@ func (k *Key) GoString() string { return k.String() }
 
 var zeroNonce [12]byte
 
-// Message is the seal of the message that has, or is to get, a place in a stream.
+// Message returns the seal of a message at a sequence of a stream.
 func (k *Key) Message(stream string, sequence uint64, header map[string][]string, payload []byte) string {
 	return encoding.EncodeToString(k.messageSum(stream, sequence, header, payload))
 }
@@ -128,13 +128,13 @@ func (k *Key) messageSum(stream string, sequence uint64, header map[string][]str
 	return sum(&k.message, text)
 }
 
-// Valid says whether a message carries the seal of its place.
+// Valid reports whether a message carries the seal of its stream and sequence.
 func (k *Key) Valid(stream string, sequence uint64, header map[string][]string, payload []byte) bool {
 	have, ok := decode(header[Header])
 	return ok && hmac.Equal(have, k.messageSum(stream, sequence, header, payload))
 }
 
-// WellFormed says whether a message carries what looks like a seal. Without the key nothing more can be known.
+// WellFormed reports whether a message carries a value in the form of a seal. Without the key nothing more can be checked.
 func WellFormed(header map[string][]string) bool {
 	_, ok := decode(header[Header])
 	return ok
@@ -148,13 +148,13 @@ func decode(values []string) ([]byte, bool) {
 	return have, err == nil && len(have) == sha256.Size
 }
 
-// Snapshot is the seal of a snapshot of a name ("lane-3") whose manifest has the given hash. The manifest has the log's
+// Snapshot returns the seal of a snapshot of a name ("lane-3") whose manifest has the given hash. The manifest has the log's
 // UUID, the position, and the hashes of all parts.
 func (k *Key) Snapshot(name, manifest string) string {
 	return encoding.EncodeToString(sum(&k.snapshot, []byte(snapshotInfo+"\n"+name+"\n"+manifest)))
 }
 
-// ValidSnapshot says whether that is the seal of the snapshot.
+// ValidSnapshot reports whether that is the seal of the snapshot.
 func (k *Key) ValidSnapshot(name, manifest, seal string) bool {
 	return hmac.Equal([]byte(seal), []byte(k.Snapshot(name, manifest)))
 }

@@ -9,7 +9,7 @@ import (
 // clockBoottime is CLOCK_BOOTTIME, the monotonic clock that counts while the machine is suspended.
 const clockBoottime = 7
 
-// steady is how long the machine has been up, suspended or not.
+// steady returns how long the machine has been up, suspended or not.
 func steady() time.Duration {
 	var t syscall.Timespec
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&t)), 0); errno != 0 {

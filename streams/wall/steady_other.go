@@ -4,8 +4,8 @@ package wall
 
 import "time"
 
-// steady is how long the process has run. Where it stands still while the machine is suspended, waking up looks as if the
-// clock had been set ahead.
+// steady returns how long the process has run. If it stops while the machine is suspended, a resume looks as if the clock had
+// been set ahead.
 func steady() time.Duration { return time.Since(began) }
 
 var began = time.Now()
