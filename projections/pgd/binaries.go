@@ -21,8 +21,8 @@ const MinMajor = 14
 // binEnv names the variable with the directory of the PostgreSQL programs; if set, no other directory is searched.
 const binEnv = "SCRIP_PG_BIN"
 
-// askTimeout bounds a program that prints its version; it takes milliseconds unless the machine is stuck.
-const askTimeout = 10 * time.Second
+// versionTimeout bounds a program that prints its version; it takes milliseconds unless the machine is stuck.
+const versionTimeout = 10 * time.Second
 
 // installHint ends every error about missing programs.
 const installHint = "install PostgreSQL (`apt-get install postgresql`, `dnf install postgresql-server`, " +
@@ -44,7 +44,7 @@ func (b Binaries) postgres() string { return filepath.Join(b.Dir, "postgres") }
 // walCompression returns the cheapest compression of pages in the WAL: lz4 if this PostgreSQL was built with it (15 and later
 // may be), else none. data is any directory.
 func (b Binaries) walCompression(data string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), versionTimeout)
 	defer cancel()
 	// Prints the value if it is supported, and fails if not. It starts nothing and reads no other setting; root may run it with
 	// -C as the first argument.
@@ -116,7 +116,7 @@ func searchDirs() []string {
 	if p, err := exec.LookPath("postgres"); err == nil {
 		dirs = append(dirs, filepath.Dir(p))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), versionTimeout)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
 		dirs = append(dirs, strings.TrimSpace(string(out)))
@@ -175,7 +175,7 @@ func inspect(dir string) (Binaries, error) {
 			return Binaries{}, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), versionTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, b.postgres(), "--version").Output()
 	if err != nil {

@@ -164,7 +164,7 @@ func (c *Cluster) Err() error {
 	if c.pm == nil || c.home == nil || c.pm.running() {
 		return nil
 	}
-	return c.pm.obituary(c.home.place)
+	return c.pm.exitError(c.home.place)
 }
 
 // URL returns the URL of Start with the present port; "" when the cluster is not started. It stays valid while the

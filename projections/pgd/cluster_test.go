@@ -125,7 +125,7 @@ func TestFullDiskIsNamed(t *testing.T) {
 	if _, err := fmt.Fprintln(pm.last, `FATAL:  could not write lock file "postmaster.pid": No space left on device`); err != nil {
 		t.Fatal(err)
 	}
-	err := pm.obituary("/var/lib/scrip/x")
+	err := pm.exitError("/var/lib/scrip/x")
 	for _, part := range []string{"free some space", "/var/lib/scrip/x/postgres.log", "could not write lock file"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error lacks %q: %v", part, err)

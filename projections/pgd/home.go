@@ -145,7 +145,7 @@ func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (*postmaster, er
 	if err := c.clearOrphan(ctx, h.place.data(), h.user); err != nil {
 		return nil, err
 	}
-	if err := h.furnish(c.opts.Settings); err != nil {
+	if err := h.writeConfig(c.opts.Settings); err != nil {
 		return nil, fmt.Errorf("preparing the start of PostgreSQL in %s: %w", string(h.place), err)
 	}
 	if port == 0 {
@@ -167,9 +167,9 @@ func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (*postmaster, er
 	return pm, nil
 }
 
-// furnish writes the configuration and makes an empty directory for the socket: like a stale postmaster.pid, a lock file
+// writeConfig writes the configuration and makes an empty directory for the socket: like a stale postmaster.pid, a lock file
 // left beside an old socket would refuse the start if its process id belongs to another program now.
-func (h *home) furnish(settings map[string]string) error {
+func (h *home) writeConfig(settings map[string]string) error {
 	if os.Geteuid() == 0 { // checked again: much time may have passed since the place was chosen
 		if err := notPlanted(filepath.Dir(string(h.place)), h.place); err != nil {
 			return err

@@ -68,7 +68,7 @@ func (c *Cluster) clearOrphan(ctx context.Context, dir string, user account) err
 		return fmt.Errorf("reading postmaster.pid: %w", err)
 	}
 	if !serves(ctx, pf.pid, dir) {
-		return disarm(dir, user)
+		return neutralizeStalePID(dir, user)
 	}
 	c.log.WarnContext(ctx, "stopping the PostgreSQL that an earlier scrip left running", "pid", pf.pid, "dir", dir)
 	if err := stopOrphan(ctx, pf.pid, dir); err != nil {
@@ -78,7 +78,7 @@ func (c *Cluster) clearOrphan(ctx context.Context, dir string, user account) err
 	if _, err := readPidfile(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return disarm(dir, user)
+	return neutralizeStalePID(dir, user)
 }
 
 func stopOrphan(ctx context.Context, pid int, dir string) error {
@@ -123,10 +123,10 @@ func awaitEnd(ctx context.Context, pid int, dir string, limit time.Duration) (go
 	}
 }
 
-// disarm makes a stale postmaster.pid harmless. A postmaster refuses to start while the process with the id in it lives,
+// neutralizeStalePID makes a stale postmaster.pid harmless. A postmaster refuses to start while the process with the id in it lives,
 // whatever program that is, unless it is its own parent; so the id of this process is written there. Removing the file would
 // be wrong: by its seventh line the new postmaster detects backends of the old one that are still writing.
-func disarm(dir string, user account) error {
+func neutralizeStalePID(dir string, user account) error {
 	raw, err := os.ReadFile(pidfilePath(dir))
 	if err != nil {
 		return fmt.Errorf("reading a stale postmaster.pid: %w", err)

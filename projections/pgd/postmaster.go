@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// lastWords is how long the last output of a dead postmaster is waited for. Its backends may keep the pipe open, so the end
+// outputDrainTimeout is how long the last output of a dead postmaster is waited for. Its backends may keep the pipe open, so the end
 // of the output may never be read.
-const lastWords = 500 * time.Millisecond
+const outputDrainTimeout = 500 * time.Millisecond
 
 // postmaster is one run of `postgres`, a direct child of this process.
 type postmaster struct {
@@ -85,7 +85,7 @@ func (pm *postmaster) attend(r *os.File, log io.Writer) {
 		_, _ = io.Copy(io.MultiWriter(pm.last, log), r) // neither writer fails; the deadline below ends it
 	}()
 	exit := pm.cmd.Wait()
-	_ = r.SetReadDeadline(time.Now().Add(lastWords)) // always possible on a pipe
+	_ = r.SetReadDeadline(time.Now().Add(outputDrainTimeout)) // always possible on a pipe
 	<-read
 	_ = r.Close()
 	if exit == nil {

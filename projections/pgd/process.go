@@ -58,7 +58,7 @@ func sameDir(a, b string) bool {
 
 // servesByPS is for systems without /proc. ps joins the arguments with spaces, so the directory is searched as text.
 func servesByPS(ctx context.Context, pid int, dir string) bool {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	column := func(name string) string {
 		out, err := exec.CommandContext(ctx, "ps", "-ww", "-o", name+"=", "-p", strconv.Itoa(pid)).Output()

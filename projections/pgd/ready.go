@@ -69,7 +69,7 @@ func (pm *postmaster) awaitReady(ctx context.Context, p place, password string) 
 		}
 		select {
 		case <-pm.exited:
-			return pm.obituary(p)
+			return pm.exitError(p)
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for PostgreSQL in %s: %w; after a crash it recovers first, see %s", p.data(), context.Cause(ctx), p.log())
 		case <-tick.C:
@@ -117,8 +117,8 @@ func createDatabase(ctx context.Context, password string, port int) (again bool,
 	return true, nil
 }
 
-// obituary returns the error for a postmaster that ended unexpectedly.
-func (pm *postmaster) obituary(p place) error {
+// exitError returns the error for a postmaster that ended unexpectedly.
+func (pm *postmaster) exitError(p place) error {
 	last := pm.last.String()
 	err := fmt.Errorf("PostgreSQL in %s ended (%w)%s; its log is %s, last lines:\n%s", p.data(), pm.exit, spaceHint(last), p.log(), last)
 	switch {

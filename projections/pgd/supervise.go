@@ -62,7 +62,7 @@ func (c *Cluster) revive(ctx context.Context, dead *postmaster, pauses *backoff.
 		return // Stop was first
 	}
 	since := time.Now()
-	c.log.ErrorContext(ctx, "PostgreSQL stopped unexpectedly; restarting it", "err", dead.obituary(h.place))
+	c.log.ErrorContext(ctx, "PostgreSQL stopped unexpectedly; restarting it", "err", dead.exitError(h.place))
 	logged := false
 	for attempt := 1; ; attempt++ {
 		_, _, changed := c.watched()

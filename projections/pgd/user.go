@@ -120,7 +120,7 @@ func (a account) give(path string) error {
 // canReach checks, as the user, that dir can be entered and postgres run there. That covers access lists, mounts and
 // security modules too, which the permission bits do not show. The child changes user before it changes directory.
 func (a account) canReach(ctx context.Context, dir string, bin Binaries) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	err := a.command(ctx, dir, bin.postgres(), "--version").Run()
 	if err == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/streams/coalesce"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -25,29 +25,29 @@ type Options struct {
 	InFlight int
 	// MaxPending is how many commands of one lane may wait for their outcome; further calls wait. Defaults to 32,768.
 	MaxPending int
-	// AskAgain is how long an outcome may take before the command is sent again under the same id; later pauses are
+	// RetryAfter is how long an outcome may take before the command is sent again under the same id; later pauses are
 	// longer. Defaults to 2 s.
-	AskAgain time.Duration
+	RetryAfter time.Duration
 }
 
 // ErrClosed is the cause of errors after Close.
-var ErrClosed = coalesce.ErrClosed
+var ErrClosed = batcher.ErrClosed
 
 // UnknownError is the error of a command that was sent and whose result is not known. Retry with its ID.
-type UnknownError = coalesce.UnknownError
+type UnknownError = batcher.UnknownError
 
 // NotSentError is the error of a command that reached no server and had no effect.
-type NotSentError = coalesce.NotSentError
+type NotSentError = batcher.NotSentError
 
 // Counters of a client since it was made.
-type Counters = coalesce.Counters
+type Counters = batcher.Counters
 
 // Client is a client of one log. Any number of goroutines may use it at once; one per process is enough.
 type Client struct {
 	nc     *nats.Conn
 	owned  bool // Close closes nc
 	opts   Options
-	lines  *coalesce.Coalescer
+	lines  *batcher.Batcher
 	finder finder
 
 	stop  context.CancelFunc
@@ -81,10 +81,10 @@ func New(nc *nats.Conn, opts Options) *Client {
 		opts:  opts,
 		ended: make(chan struct{}),
 	}
-	c.finder = finder{nc: nc, life: ctx, turn: make(chan struct{}, 1)}
+	c.finder = finder{nc: nc, life: ctx, slot: make(chan struct{}, 1)}
 	c.stop = stop
-	c.lines = coalesce.New(nc, coalesce.Options{
-		InFlight: opts.InFlight, MaxPending: opts.MaxPending, AskAgain: opts.AskAgain, Subject: c.subject, Same: c.finder.same,
+	c.lines = batcher.New(nc, batcher.Options{
+		InFlight: opts.InFlight, MaxPending: opts.MaxPending, RetryAfter: opts.RetryAfter, Subject: c.subject, Same: c.finder.same,
 	})
 	go c.run(ctx)
 	return c

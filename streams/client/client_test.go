@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -122,7 +121,7 @@ func TestInvalidCommandsAreRefusedHere(t *testing.T) {
 }
 
 func TestConcurrentCallersEachGetTheirOwnAnswer(t *testing.T) {
-	r := newRig(t, client.Options{AskAgain: time.Hour}) // however slow the machine, nothing is asked twice
+	r := newRig(t, client.Options{RetryAfter: time.Hour}) // however slow the machine, nothing is asked twice
 	ctx := within(t)
 	const callers = 5000
 	var all sync.WaitGroup
@@ -239,7 +238,7 @@ func TestFailover(t *testing.T) {
 		}
 		redeemed <- err
 	}()
-	streamtest.Eventually(t, "it was asked in vain", func() bool { return r.Counters().AskedAgain > 0 })
+	streamtest.Eventually(t, "it was asked in vain", func() bool { return r.Counters().Retries > 0 })
 	r.serve(t, r.owner.Log)
 	if err := <-redeemed; err != nil {
 		t.Error(err)
@@ -258,7 +257,7 @@ func TestFailover(t *testing.T) {
 
 func TestAClientBeforeItsServer(t *testing.T) {
 	server := streamtest.Start(t)
-	c := client.New(server.Conn(t), client.Options{AskAgain: quick})
+	c := client.New(server.Conn(t), client.Options{RetryAfter: quick})
 	defer c.Close()
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -273,7 +272,7 @@ func TestAClientBeforeItsServer(t *testing.T) {
 		_, err := c.Claim(within(t), "summer", "c")
 		waiting <- err
 	}()
-	r.owner = lanetest.Start(t, server.Conn(t), topology.Spec{Lanes: 3})
+	r.owner = streamtest.StartOwner(t, server.Conn(t), topology.Spec{Lanes: 3})
 	r.codec = newCodec()
 	r.serve(t, r.owner.Log)
 	if err := <-waiting; err != nil {
@@ -306,7 +305,7 @@ func TestAnotherLogBehindTheSameAddress(t *testing.T) {
 
 // TestAnotherLogIsSentNothing of what the one before may have accepted: it could refuse what that one carried out.
 func TestAnotherLogIsSentNothing(t *testing.T) {
-	r := newRig(t, client.Options{AskAgain: time.Hour})
+	r := newRig(t, client.Options{RetryAfter: time.Hour})
 	r.owner.SetFault(func(int, []domain.Command) int { return 0 })
 	ctx, cancel := context.WithCancel(within(t))
 	waiting := make(chan error, 1)
@@ -334,7 +333,7 @@ func TestAnotherLogIsSentNothing(t *testing.T) {
 	if n, _ := r.owner.Seen(); n != 1 {
 		t.Errorf("it was sent %d times", n)
 	}
-	if n := r.Counters().AskedAgain; n != 0 {
+	if n := r.Counters().Retries; n != 0 {
 		t.Errorf("%d lines were sent again", n)
 	}
 }

@@ -33,7 +33,7 @@ func (c *Client) Do(ctx context.Context, cmd wire.Command) (wire.Outcome, error)
 		if err, ok := ticket.GiveUp(ctx.Err()); ok {
 			waiters.Put(w)
 			var unsent *NotSentError
-			if errors.As(err, &unsent) && unsent.Asked && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			if errors.As(err, &unsent) && unsent.Reached && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return unsent.Outcome(), nil
 			}
 			return wire.Outcome{}, err
@@ -81,9 +81,9 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, deadline time.Time
 	line, err := encode((*buf)[:0], cmd)
 	*buf = line[:0]
 	if err != nil {
-		return coalesce.Ticket{}, invalid(cmd, err), nil
+		return batcher.Ticket{}, invalid(cmd, err), nil
 	}
-	l := coalesce.Line{ID: cmd.ID, JSON: line, Deadline: deadline, To: to}
+	l := batcher.Line{ID: cmd.ID, JSON: line, Deadline: deadline, To: to}
 	if subject := endpoint(cmd.Type); subject != "" {
 		ticket, err := c.lines.Request(ctx, subject, l)
 		return ticket, wire.Outcome{}, err

@@ -36,7 +36,7 @@ func (f found) same(other found) bool { return f.uuid == other.uuid && f.lanes =
 type finder struct {
 	nc       *nats.Conn
 	life     context.Context // ends with the client
-	turn     chan struct{}   // held by the one caller that sends requests; the others wait for it or for their ctx
+	slot     chan struct{}   // held by the one caller that sends requests; the others wait for it or for their ctx
 	known    atomic.Pointer[found]
 	replaced atomic.Pointer[found]
 }
@@ -49,8 +49,8 @@ func (f *finder) log(ctx context.Context) (found, error) {
 		return *log, nil
 	}
 	select {
-	case f.turn <- struct{}{}:
-		defer func() { <-f.turn }()
+	case f.slot <- struct{}{}:
+		defer func() { <-f.slot }()
 	case <-ctx.Done():
 		return found{}, ctx.Err()
 	case <-f.life.Done():
@@ -59,7 +59,7 @@ func (f *finder) log(ctx context.Context) (found, error) {
 	if log := f.known.Load(); log != nil {
 		return *log, nil
 	}
-	log, err := f.ask(ctx, infoWait)
+	log, err := f.request(ctx, infoWait)
 	if err != nil {
 		return found{}, err
 	}
@@ -67,8 +67,8 @@ func (f *finder) log(ctx context.Context) (found, error) {
 	return log, nil
 }
 
-// ask retries until a service answers, ctx ends or the client is closed, with pauses that grow up to most.
-func (f *finder) ask(ctx context.Context, most time.Duration) (found, error) {
+// request retries until a service answers, ctx ends or the client is closed, with pauses that grow up to most.
+func (f *finder) request(ctx context.Context, most time.Duration) (found, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.life, cancel)()
@@ -76,7 +76,7 @@ func (f *finder) ask(ctx context.Context, most time.Duration) (found, error) {
 		InitialInterval: 20 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: most,
 	}
 	for {
-		log, err := f.askOnce(ctx)
+		log, err := f.requestOnce(ctx)
 		if err == nil {
 			return log, nil
 		}
@@ -96,7 +96,7 @@ func (f *finder) ask(ctx context.Context, most time.Duration) (found, error) {
 	}
 }
 
-func (f *finder) askOnce(ctx context.Context) (found, error) {
+func (f *finder) requestOnce(ctx context.Context) (found, error) {
 	ctx, cancel := context.WithTimeout(ctx, infoWait)
 	defer cancel()
 	reply, err := f.nc.RequestWithContext(ctx, infoSubject, nil)
@@ -133,7 +133,7 @@ func (f *finder) same(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sameWait)
 	defer cancel()
-	now, err := f.ask(ctx, samePause)
+	now, err := f.request(ctx, samePause)
 	if err != nil || now.same(*was) {
 		return true
 	}
@@ -157,7 +157,7 @@ func (f *finder) watch(ctx context.Context) error {
 			if was == nil {
 				continue // not needed yet
 			}
-			if now, err := f.ask(ctx, infoWait); err == nil && !now.same(*was) {
+			if now, err := f.request(ctx, infoWait); err == nil && !now.same(*was) {
 				f.replaced.Store(&now)
 				return nil
 			}

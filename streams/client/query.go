@@ -81,7 +81,7 @@ func (c *Client) CouponPage(ctx context.Context, code string, page Page, opts ..
 		o(&cmd)
 	}
 	var out Coupon
-	err := c.ask(ctx, "scrip.coupon.show", query{Code: cmd.Code, Campaign: cmd.Campaign, Limit: page.Limit, Before: page.Before}, &out.CouponView, &out.History)
+	err := c.queryInto(ctx, "scrip.coupon.show", query{Code: cmd.Code, Campaign: cmd.Campaign, Limit: page.Limit, Before: page.Before}, &out.CouponView, &out.History)
 	return out, err
 }
 
@@ -93,14 +93,14 @@ func (c *Client) Customer(ctx context.Context, customerID string) (Customer, err
 // CustomerPage is Customer with another part: a page continues both the coupons and the history, each until it ends.
 func (c *Client) CustomerPage(ctx context.Context, customerID string, page Page) (Customer, error) {
 	var out Customer
-	err := c.ask(ctx, "scrip.customer.show", query{CustomerID: customerID, Limit: page.Limit, Before: page.Before}, &out.Coupons, &out.History)
+	err := c.queryInto(ctx, "scrip.customer.show", query{CustomerID: customerID, Limit: page.Limit, Before: page.Before}, &out.Coupons, &out.History)
 	return out, err
 }
 
 // Campaign returns a campaign. The error is a *RefusedError if there is none.
 func (c *Client) Campaign(ctx context.Context, name string) (domain.CampaignView, error) {
 	var out domain.CampaignView
-	err := c.ask(ctx, "scrip.campaign.show", query{Campaign: name}, &out, nil)
+	err := c.queryInto(ctx, "scrip.campaign.show", query{Campaign: name}, &out, nil)
 	return out, err
 }
 
@@ -130,7 +130,7 @@ type query struct {
 	Limit      int    `json:"limit,omitempty"`
 }
 
-func (c *Client) ask(ctx context.Context, subject string, q query, data, beside any) error {
+func (c *Client) queryInto(ctx context.Context, subject string, q query, data, beside any) error {
 	reply, err := c.query(ctx, subject, q)
 	if err != nil {
 		return err

@@ -11,9 +11,8 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -23,7 +22,7 @@ import (
 type rig struct {
 	*client.Client
 	server *streamtest.Server
-	owner  *lanetest.Owner
+	owner  *streamtest.Owner
 	codec  *code.Codec
 	stop   func() // ends the service
 }
@@ -35,12 +34,12 @@ func newRig(t *testing.T, opts client.Options) *rig {
 	server := streamtest.Start(t)
 	r := &rig{
 		server: server,
-		owner:  lanetest.Start(t, server.Conn(t), topology.Spec{Lanes: 2}),
+		owner:  streamtest.StartOwner(t, server.Conn(t), topology.Spec{Lanes: 2}),
 		codec:  code.New([32]byte{7}),
 	}
 	r.serve(t, r.owner.Log)
-	if opts.AskAgain == 0 {
-		opts.AskAgain = quick
+	if opts.RetryAfter == 0 {
+		opts.RetryAfter = quick
 	}
 	r.Client = client.New(server.Conn(t), opts)
 	t.Cleanup(r.Close)
@@ -56,7 +55,7 @@ func (r *rig) serve(t *testing.T, log topology.Log) {
 func (r *rig) serveOn(t *testing.T, nc *nats.Conn, log topology.Log) {
 	t.Helper()
 	svc := service.New(nc, log, r.codec, service.Options{
-		Coalesce: coalesce.Options{AskAgain: quick}, Logger: streamtest.Logger(t),
+		Batch: batcher.Options{RetryAfter: quick}, Logger: streamtest.Logger(t),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -100,7 +99,7 @@ func (r *rig) lanes(t *testing.T, answer func(lane int, query map[string]any) st
 }
 
 // hold keeps all outcomes back.
-func hold(int, []domain.Command) int { return lanetest.Hold }
+func hold(int, []domain.Command) int { return streamtest.HoldBack }
 
 // within is a context for what is expected to work.
 func within(t *testing.T) context.Context {

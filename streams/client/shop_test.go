@@ -9,7 +9,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -27,9 +26,9 @@ func TestAProducerNeedsNoOperatorsRights(t *testing.T) {
 		t.Cleanup(nc.Close)
 		return nc
 	}
-	r := &rig{owner: lanetest.Start(t, connect("server"), topology.Spec{Lanes: 2}), codec: code.New([32]byte{7})}
+	r := &rig{owner: streamtest.StartOwner(t, connect("server"), topology.Spec{Lanes: 2}), codec: code.New([32]byte{7})}
 	r.serveOn(t, connect("server"), r.owner.Log)
-	r.Client = client.New(connect("shop"), client.Options{AskAgain: quick})
+	r.Client = client.New(connect("shop"), client.Options{RetryAfter: quick})
 	t.Cleanup(r.Close)
 	for _, campaign := range []string{"summer", "winter", "spring"} {
 		if out, err := r.Claim(within(t), campaign, "c1"); err != nil || out.Status != domain.StatusClaimed {
@@ -49,7 +48,7 @@ func TestAnOlderServerIsSentTheOlderSubject(t *testing.T) {
 	older := r.owner.Log
 	older.Shop = false
 	r.serve(t, older)
-	c := client.New(r.server.Conn(t), client.Options{AskAgain: quick})
+	c := client.New(r.server.Conn(t), client.Options{RetryAfter: quick})
 	defer c.Close()
 	if out, err := c.Claim(within(t), "summer", "c1"); err != nil || out.Status != domain.StatusClaimed {
 		t.Fatalf("%+v, %v", out, err)

@@ -34,7 +34,7 @@ type Live struct {
 	seen   bool            // the bucket existed
 	newest uint64          // revision of the last change that was published; a bucket that ends before it is another one
 	warned bool            // that the bucket does not keep everything
-	told   map[Change]bool // ignored changes that were logged and counted
+	logged map[Change]bool // ignored changes that were logged and counted
 	lost   string          // the trouble that was logged
 }
 
@@ -57,7 +57,7 @@ type Status struct {
 // Watch returns the settings in force, which Run keeps current. Until it has read them, they are the defaults.
 func (s *Store) Watch() *Live {
 	return &Live{
-		store: s, ready: make(chan struct{}), now: s.opts.Defaults.clone(), changed: make(chan struct{}), told: map[Change]bool{},
+		store: s, ready: make(chan struct{}), now: s.opts.Defaults.clone(), changed: make(chan struct{}), logged: map[Change]bool{},
 		revision: prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_config_revision", Help: "Revision of the last change of a run-time setting that this server has read; a server that differs from others for long does not receive changes."}),
 		ignored:  prometheus.NewCounter(prometheus.CounterOpts{Name: "scrip_config_ignored_total", Help: "Changes of run-time settings that were read and are not in force, because they are not valid or of a newer version."}),
 	}
@@ -143,7 +143,7 @@ func (l *Live) follow(ctx context.Context) error {
 		case <-f.status:
 			return errReconnected
 		case c := <-f.changes:
-			l.tell(state.apply(c))
+			l.logIgnored(state.apply(c))
 			if state.Revision >= f.until {
 				l.read(state, lost)
 			}
@@ -232,12 +232,12 @@ func (l *Live) publish(state *State) {
 	}
 }
 
-// tell logs and counts an ignored change, once.
-func (l *Live) tell(c Change) {
-	if c.Ignored == "" || l.told[c] {
+// logIgnored logs and counts an ignored change, once.
+func (l *Live) logIgnored(c Change) {
+	if c.Ignored == "" || l.logged[c] {
 		return
 	}
-	l.told[c] = true
+	l.logged[c] = true
 	l.ignored.Inc()
 	l.store.opts.Logger.Warn("a change of the settings is ignored; the previous value stays in force. Set it again, or run a version that knows it",
 		"change", c.N, "revision", c.Revision, "setting", c.Setting, "value", c.Value, "by", c.By, "why", c.Ignored)

@@ -9,16 +9,16 @@ import (
 
 // looks compare the newest queued message of a feed with the end of its stream. They are owned by Feed.run.
 type looks struct {
-	feed   *Feed
-	ctx    context.Context
-	cancel context.CancelFunc
-	timer  *time.Timer
-	every  time.Duration // between looks while nothing is missing
-	done   chan look
-	asking bool
-	seen   uint64 // the newest queued sequence at the look before
-	behind int    // looks in a row that found messages that were not delivered
-	wait   sync.WaitGroup
+	feed      *Feed
+	ctx       context.Context
+	cancel    context.CancelFunc
+	timer     *time.Timer
+	every     time.Duration // between looks while nothing is missing
+	done      chan look
+	requested bool
+	seen      uint64 // the newest queued sequence at the look before
+	behind    int    // looks in a row that found messages that were not delivered
+	wait      sync.WaitGroup
 }
 
 // look is a request for the end of the stream and its response: the feed had queued up to last, and the stream ended at
@@ -67,10 +67,10 @@ func (l *looks) begin() {
 		l.behind = 0
 	}
 	l.schedule()
-	if !quiet || l.asking {
+	if !quiet || l.requested {
 		return
 	}
-	l.asking = true
+	l.requested = true
 	l.wait.Go(func() {
 		bounds, err := l.feed.stream.Bounds(l.ctx)
 		l.done <- look{last, bounds, err}
@@ -79,7 +79,7 @@ func (l *looks) begin() {
 
 // judge returns an error if the consumer does not deliver.
 func (l *looks) judge(found look) error {
-	l.asking = false
+	l.requested = false
 	if found.err != nil {
 		return nil // no response from the leader: nothing is known
 	}

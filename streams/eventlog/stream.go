@@ -110,7 +110,7 @@ func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	answer, err := topology.Ask[info](ctx, s.js, "STREAM.INFO."+s.name, nil)
+	answer, err := topology.Request[info](ctx, s.js, "STREAM.INFO."+s.name, nil)
 	if err != nil {
 		return Bounds{}, fmt.Errorf("reading where stream %s ends: %w", s.name, err)
 	}

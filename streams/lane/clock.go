@@ -35,11 +35,11 @@ func (o *owner) reportGap(ctx context.Context) {
 }
 
 const (
-	// holdPoll is how often the clock is checked while the first message is held back: the clock may be corrected, and
+	// heldPoll is how often the clock is checked while the first message is held back: the clock may be corrected, and
 	// operators may change the tolerance.
-	holdPoll = 250 * time.Millisecond
-	// holdAlarm is the interval of log messages while a message is held back.
-	holdAlarm = 10 * time.Second
+	heldPoll = 250 * time.Millisecond
+	// heldAlarm is the interval of log messages while a message is held back.
+	heldAlarm = 10 * time.Second
 )
 
 // heldBack is the state of a first undecided message that is held back, with all messages after it. Steps decided before it
@@ -63,40 +63,40 @@ func (o *owner) early(ctx context.Context, c *protocol.Command) bool {
 	now := o.opt.Now()
 	wait := c.Early(now, o.maxAhead())
 	if wait <= 0 {
-		o.release(ctx)
+		o.resume(ctx)
 		return false
 	}
 	ahead := c.Stamped.Sub(now).Round(time.Millisecond)
-	o.keep(ctx, "a command is stamped "+ahead.String()+" in the future; check the clocks of this machine and of the NATS servers", wait)
+	o.holdBack(ctx, "a command is stamped "+ahead.String()+" in the future; check the clocks of this machine and of the NATS servers", wait)
 	return true
 }
 
-// keep holds the lane back. It logs the reason at the beginning and every ten seconds, and schedules the next check after
+// holdBack holds the lane back. It logs the reason at the beginning and every ten seconds, and schedules the next check after
 // wait or sooner.
-func (o *owner) keep(ctx context.Context, reason string, wait time.Duration) {
-	h := &o.hold
+func (o *owner) holdBack(ctx context.Context, reason string, wait time.Duration) {
+	h := &o.held
 	if h.reason == "" {
-		h.until = time.NewTimer(min(wait, holdPoll))
+		h.until = time.NewTimer(min(wait, heldPoll))
 		o.opt.Metrics.waiting.WithLabelValues(o.lane.label).Set(1)
 	} else {
-		h.until.Reset(min(wait, holdPoll))
+		h.until.Reset(min(wait, heldPoll))
 	}
 	fresh := h.reason == ""
 	h.reason = reason
-	if fresh || time.Since(h.logged) >= holdAlarm {
+	if fresh || time.Since(h.logged) >= heldAlarm {
 		h.logged = time.Now()
 		o.opt.Logger.ErrorContext(ctx, "the lane waits: "+reason, "commands_behind", o.feed.Behind())
 		o.report(StateOwner)
 	}
 }
 
-// release ends the wait, if there is one.
-func (o *owner) release(ctx context.Context) {
-	if o.hold.reason == "" {
+// resume ends the wait, if there is one.
+func (o *owner) resume(ctx context.Context) {
+	if o.held.reason == "" {
 		return
 	}
-	o.hold.until.Stop()
-	o.hold.reason = ""
+	o.held.until.Stop()
+	o.held.reason = ""
 	o.opt.Metrics.waiting.WithLabelValues(o.lane.label).Set(0)
 	o.opt.Logger.InfoContext(ctx, "the lane continues")
 	o.report(StateOwner)

@@ -61,7 +61,7 @@ func TestTheGraceChangesWhileTheLaneRuns(t *testing.T) {
 	o := r.options()
 	o.Config = d
 	run := r.up(r.start(o))
-	if at := run.Asked(); !at.IsZero() {
+	if at := run.LastClientCommand(); !at.IsZero() {
 		t.Errorf("asked at %s, before anybody asked", at)
 	}
 	owner := run.Status().Owner
@@ -76,11 +76,11 @@ func TestTheGraceChangesWhileTheLaneRuns(t *testing.T) {
 			t.Fatalf("%+v", outs)
 		}
 		streamtest.Eventually(t, "the reminder is late", func() bool { return time.Since(due) > late })
-		asked := run.Asked()
+		last := run.LastClientCommand()
 		_, sub := r.send(topology.LaneDue(0), fmt.Sprintf(`{"id":"due-%s","type":"remind_due","campaign":"%s","kind":"opens","due_at":%q,"through_r":1}`, campaign, campaign, due.Format(time.RFC3339Nano)))
 		r.answers(sub)
-		if asked.IsZero() || run.Asked() != asked {
-			t.Errorf("asked by people at %s, and by the scheduler: %s", asked, run.Asked())
+		if last.IsZero() || run.LastClientCommand() != last {
+			t.Errorf("client command at %s, after one of the scheduler: %s", last, run.LastClientCommand())
 		}
 	}
 	remind("short")

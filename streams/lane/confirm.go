@@ -20,9 +20,9 @@ var (
 // confirmation is the last proof of ownership: no other owner had written by since. Each acknowledged step proves that, by
 // its fence; a lane without steps requests the end of its event stream.
 type confirmation struct {
-	since time.Time // by our monotonic clock
-	asked time.Time // start of the request in flight; zero = none
-	told  chan confirmed
+	since     time.Time // by our monotonic clock
+	requested time.Time // start of the request in flight; zero = none
+	replies   chan confirmed
 }
 
 // confirmed is the reply to a request that was sent when the event stream was expected to end at fence.
@@ -36,29 +36,29 @@ type confirmed struct {
 // of its own: a server that does not answer must not block the loop.
 func (o *owner) considerConfirming(ctx context.Context) {
 	now := time.Now()
-	if !o.confirmation.asked.IsZero() || o.flying != nil || now.Sub(o.confirmation.since) < confirmEvery {
+	if !o.confirmation.requested.IsZero() || o.inFlight != nil || now.Sub(o.confirmation.since) < confirmEvery {
 		return
 	}
-	o.confirmation.asked = now
-	fence, told := o.Sequence(), o.confirmation.told
+	o.confirmation.requested = now
+	fence, replies := o.Sequence(), o.confirmation.replies
 	go func() {
 		bounds, err := o.stream.Bounds(ctx)
-		told <- confirmed{fence, bounds, err}
+		replies <- confirmed{fence, bounds, err}
 	}()
 }
 
 // confirm handles the reply. An event stream that continued without this owner belongs to another one: errLost. Without
 // this check an owner that was replaced while it was stopped, and has no command to decide, would keep answering queries.
 func (o *owner) confirm(c confirmed) error {
-	asked := o.confirmation.asked
-	o.confirmation.asked = time.Time{}
+	requested := o.confirmation.requested
+	o.confirmation.requested = time.Time{}
 	switch {
-	case c.err != nil || c.fence != o.Sequence() || o.flying != nil:
+	case c.err != nil || c.fence != o.Sequence() || o.inFlight != nil:
 		return nil // not known, or steps prove it meanwhile
 	case c.bounds.Last > c.fence:
 		return fmt.Errorf("%w: the event stream continues to %d, after our last step %d", errLost, c.bounds.Last, c.fence)
 	case c.bounds.Last == c.fence:
-		o.confirmation.since = asked
+		o.confirmation.since = requested
 	}
 	return nil
 }

@@ -9,11 +9,11 @@ func ConsiderEvery(d time.Duration) (back func()) {
 	return func() { considerEvery = was }
 }
 
-// Looks lets tests wait less long between looks at a contradiction. The function takes it back.
-func Looks(pauses ...time.Duration) (back func()) {
-	was := looks
-	looks = func(bool) []time.Duration { return pauses }
-	return func() { looks = was }
+// ContradictionPauses lets tests wait less long between looks at a contradiction. The function takes it back.
+func ContradictionPauses(pauses ...time.Duration) (back func()) {
+	was := contradictionPauses
+	contradictionPauses = func(bool) []time.Duration { return pauses }
+	return func() { contradictionPauses = was }
 }
 
 // Confirming sets how often owners look for others, and for how long queries are answered after that. The function takes

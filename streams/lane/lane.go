@@ -24,17 +24,17 @@ type Lane struct {
 	label  string // the lane's number as a metrics label
 	status atomic.Pointer[Status]
 
-	answered atomic.Uint64
-	alarmed  atomic.Uint64 // newest foreign message of the event stream that was reported
-	asked    atomic.Int64  // Unix time in ns of the last command message not from a scheduler; 0 = none
+	processed         atomic.Uint64
+	alarmed           atomic.Uint64 // newest foreign message of the event stream that was reported
+	lastClientCommand atomic.Int64  // Unix time in ns of the last command message not from a scheduler; 0 = none
 }
 
-// Answered returns how many command lines this process has answered for the lane: a measure of its load.
-func (l *Lane) Answered() uint64 { return l.answered.Load() }
+// CommandsProcessed returns how many command lines this process has answered for the lane: a measure of its load.
+func (l *Lane) CommandsProcessed() uint64 { return l.processed.Load() }
 
-// Asked returns when this process last read a command of a client for the lane, zero = never. Those of schedulers do not count.
-func (l *Lane) Asked() time.Time {
-	if ns := l.asked.Load(); ns != 0 {
+// LastClientCommand returns when this process last read a command of a client for the lane, zero = never. Those of schedulers do not count.
+func (l *Lane) LastClientCommand() time.Time {
+	if ns := l.lastClientCommand.Load(); ns != 0 {
 		return time.Unix(0, ns)
 	}
 	return time.Time{}
@@ -164,7 +164,7 @@ func (l *Lane) take(ctx context.Context) error {
 			*s = Status{State: StateLoading}
 		}
 	})
-	o := &owner{lane: l, opt: l.opt, started: time.Now(), arrived: true, queries: make(chan asked, maxQueries)}
+	o := &owner{lane: l, opt: l.opt, started: time.Now(), arrived: true, queries: make(chan receivedQuery, maxQueries)}
 	o.Owner = protocol.New(protocol.Options{
 		Log: l.opt.Log.UUID, Lane: l.opt.Lane, Nonce: uuid.NewString(), State: domain.NewLane(l.opt.domainOptions()),
 		Sealer: eventlog.EventSealer(l.opt.Log, l.opt.Lane),
@@ -178,7 +178,7 @@ func (l *Lane) take(ctx context.Context) error {
 	if err := o.load(ctx); err != nil {
 		return err
 	}
-	o.replayed = o.Fresh()
+	o.replayed = o.EventsSinceSnapshot()
 	if err := o.rebase(ctx); err != nil {
 		return err
 	}
@@ -206,14 +206,14 @@ func (l *Lane) take(ctx context.Context) error {
 	l.opt.Logger.InfoContext(ctx, "lane taken", "events", o.Sequence(), "commands", o.Covered(),
 		"campaigns", o.State().Campaigns(), "replayed", o.replayed, "took", time.Since(o.started).Round(time.Millisecond))
 
-	o.confirmation = confirmation{since: o.started, told: make(chan confirmed, 1)}
+	o.confirmation = confirmation{since: o.started, replies: make(chan confirmed, 1)}
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return o.purge(running) })
 	group.Go(func() error { return o.loop(running) })
 	err = group.Wait()
 	o.settle()
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), lease.ErrLost) {
-		o.farewell() // not after a lost lease: another server loads the lane already, and this one may be the next to take it
+		o.saveShutdownSnapshot() // not after a lost lease: another server loads the lane already, and this one may be the next to take it
 	}
 	return err
 }
@@ -232,9 +232,9 @@ type owner struct {
 	arrived  bool           // the feed may hold messages
 	buffer   []eventlog.Raw // taken from the feed
 	backlog  []eventlog.Raw // of it, not decided yet
-	hold     heldBack       // of the first of them
-	flying   *flight        // the write without a result yet; nil = none
-	queries  chan asked
+	held     heldBack       // of the first of them
+	inFlight *flight        // the write without a result yet; nil = none
+	queries  chan receivedQuery
 	walks    []*walk // queries in progress
 
 	confirmation confirmation // the last proof of ownership
@@ -253,13 +253,13 @@ func (o *owner) report(state State) {
 		State: state, Owner: o.Nonce(), Sequence: o.Sequence(), Covered: o.Covered(),
 		Clock: o.State().Clock().Time(), Campaigns: o.State().Campaigns(), Replayed: o.replayed,
 	}
-	if state == StateOwner && o.hold.reason != "" {
-		s.State, s.Error = StateWaiting, o.hold.reason
+	if state == StateOwner && o.held.reason != "" {
+		s.State, s.Error = StateWaiting, o.held.reason
 	}
 	o.lane.report(func(into *Status) { *into = s })
 	m := o.opt.Metrics
 	m.sequence.WithLabelValues(o.lane.label).Set(float64(s.Sequence))
 	m.covered.WithLabelValues(o.lane.label).Set(float64(s.Covered))
 	m.campaigns.WithLabelValues(o.lane.label).Set(float64(s.Campaigns))
-	m.stateEvents.WithLabelValues(o.lane.label).Set(float64(o.Fresh()))
+	m.stateEvents.WithLabelValues(o.lane.label).Set(float64(o.EventsSinceSnapshot()))
 }

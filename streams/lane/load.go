@@ -89,7 +89,7 @@ func (o *owner) continues(ctx context.Context) error {
 		if err = o.contradiction(ctx, err); !errors.Is(err, ErrStopped) {
 			return err
 		}
-		pauses := looks(replicated)
+		pauses := contradictionPauses(replicated)
 		if look == len(pauses) {
 			return err
 		}
@@ -101,8 +101,8 @@ func (o *owner) continues(ctx context.Context) error {
 	}
 }
 
-// looks is replaced by tests, which do not wait for half a minute.
-var looks = protocol.Looks
+// contradictionPauses is replaced by tests, which do not wait for half a minute.
+var contradictionPauses = protocol.ContradictionPauses
 
 // compare is one check of continues. It reports whether the command stream has more than one copy.
 func (o *owner) compare(ctx context.Context) (replicated bool, err error) {

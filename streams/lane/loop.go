@@ -22,7 +22,7 @@ var considerEvery = time.Second
 func (o *owner) loop(ctx context.Context) error {
 	tick := time.NewTicker(considerEvery)
 	defer tick.Stop()
-	defer o.release(ctx)
+	defer o.resume(ctx)
 	configured := o.configure()
 	for {
 		if o.full() {
@@ -39,10 +39,10 @@ func (o *owner) loop(ctx context.Context) error {
 		if !o.full() {
 			ready = o.feed.Ready()
 		}
-		if o.flying != nil {
-			acked = o.flying.pending.Done()
+		if o.inFlight != nil {
+			acked = o.inFlight.pending.Done()
 		}
-		var queries chan asked
+		var queries chan receivedQuery
 		if len(o.walks) < maxWalks {
 			queries = o.queries
 		}
@@ -65,13 +65,13 @@ func (o *owner) loop(ctx context.Context) error {
 			}
 		case <-walking:
 			o.walk()
-		case c := <-o.confirmation.told:
+		case c := <-o.confirmation.replies:
 			if err := o.confirm(c); err != nil {
 				return err
 			}
 		case err := <-o.saved:
 			o.snapshotDone(ctx, err)
-		case <-o.hold.timer():
+		case <-o.held.timer():
 			// collect checks whether the first message may be decided now.
 		case <-configured:
 			configured = o.configure()
@@ -129,7 +129,7 @@ func (o *owner) collect(ctx context.Context) error {
 			o.opt.Metrics.badOutcome.Inc()
 		}
 		if c.Scope != domain.ScopeScheduler {
-			o.lane.asked.Store(o.opt.Now().UnixNano())
+			o.lane.lastClientCommand.Store(o.opt.Now().UnixNano())
 		}
 		o.Decide(&c)
 	}

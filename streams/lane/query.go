@@ -32,8 +32,8 @@ type request struct {
 	WaitMS int64 `json:"wait_ms"`
 }
 
-// asked is a query and the time of its arrival.
-type asked struct {
+// receivedQuery is a query and the time of its arrival.
+type receivedQuery struct {
 	msg *nats.Msg
 	at  time.Time
 }
@@ -49,7 +49,7 @@ func (o *owner) subscribe() (*nats.Subscription, error) {
 			return
 		}
 		select {
-		case o.queries <- asked{msg, time.Now()}:
+		case o.queries <- receivedQuery{msg, time.Now()}:
 		default:
 			dropped.Inc()
 		}
@@ -57,7 +57,7 @@ func (o *owner) subscribe() (*nats.Subscription, error) {
 }
 
 // late drops a query whose client no longer waits: an answer would only delay the next ones, among them its retry.
-func (o *owner) late(query asked, q request) bool {
+func (o *owner) late(query receivedQuery, q request) bool {
 	wait := time.Duration(q.WaitMS) * time.Millisecond
 	if wait <= 0 || wait > defaultWait {
 		wait = defaultWait
@@ -70,7 +70,7 @@ func (o *owner) late(query asked, q request) bool {
 }
 
 // query answers from the state, or starts a walk over it.
-func (o *owner) query(query asked) {
+func (o *owner) query(query receivedQuery) {
 	var q request
 	if err := json.Unmarshal(query.msg.Data, &q); err != nil {
 		o.reply(protocol.Answer{Subject: query.msg.Reply, Payload: refused(domain.Invalid, "", "the query is not valid JSON: "+err.Error())})

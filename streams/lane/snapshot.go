@@ -25,7 +25,7 @@ type snapshotNote struct {
 
 // considerSnapshot decides whether a snapshot is due.
 func (o *owner) considerSnapshot() {
-	due := o.Fresh() >= o.opt.SnapshotEvents || o.Fresh() > 0 && o.opt.Now().Sub(o.snapshotted) >= o.opt.SnapshotEvery
+	due := o.EventsSinceSnapshot() >= o.opt.SnapshotEvents || o.EventsSinceSnapshot() > 0 && o.opt.Now().Sub(o.snapshotted) >= o.opt.SnapshotEvery
 	if due && o.opt.Snapshots != nil && o.saved == nil {
 		o.snapshotting = true
 	}
@@ -36,7 +36,7 @@ func (o *owner) considerSnapshot() {
 func (o *owner) snapshot(ctx context.Context) {
 	o.snapshotting = false
 	// Taken only now: a lane whose write has no result for long must not delay the snapshots of other lanes.
-	turnOver, ok := o.opt.Snapshots.Turn()
+	release, ok := o.opt.Snapshots.TryAcquire()
 	if !ok {
 		return // considered again with the next tick
 	}
@@ -44,7 +44,7 @@ func (o *owner) snapshot(ctx context.Context) {
 	meta, err := snapshotMeta(mark)
 	if err != nil {
 		o.opt.Logger.ErrorContext(ctx, "snapshot not written", "err", err)
-		turnOver()
+		release()
 		return
 	}
 	o.snapshotted = o.opt.Now()
@@ -52,7 +52,7 @@ func (o *owner) snapshot(ctx context.Context) {
 	o.saved = done
 	o.opt.Metrics.snapshotting.WithLabelValues(o.lane.label).Set(1)
 	go func() {
-		defer turnOver()
+		defer release()
 		ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 		defer cancel()
 		done <- o.save(ctx, o.opt.Snapshots, meta, frozen)
@@ -83,13 +83,13 @@ func (o *owner) snapshotDone(ctx context.Context, err error) {
 	o.opt.Metrics.snapshotAt.WithLabelValues(o.lane.label).Set(float64(o.opt.Now().Unix()))
 }
 
-// farewell writes a last snapshot at a clean stop, so that the next start replays nothing. It is optional: it is given up
+// saveShutdownSnapshot writes a last snapshot at a clean stop, so that the next start replays nothing. It is optional: it is given up
 // when it takes too long.
-func (o *owner) farewell() {
-	if o.opt.Snapshots == nil || !o.Settled() || o.Fresh() == 0 || o.Sequence() == 0 {
+func (o *owner) saveShutdownSnapshot() {
+	if o.opt.Snapshots == nil || !o.Settled() || o.EventsSinceSnapshot() == 0 || o.Sequence() == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), farewellTime)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownSnapshotTimeout)
 	defer cancel()
 	if o.saved != nil {
 		select {
@@ -101,7 +101,7 @@ func (o *owner) farewell() {
 	frozen, mark := o.Freeze()
 	meta, err := snapshotMeta(mark)
 	if err == nil {
-		err = o.save(ctx, o.opt.Snapshots.Hurried(), meta, frozen)
+		err = o.save(ctx, o.opt.Snapshots.Unthrottled(), meta, frozen)
 	}
 	if err != nil {
 		o.opt.Logger.Warn("no snapshot at the stop; the next start replays more of the log", "err", err)
@@ -111,8 +111,8 @@ func (o *owner) farewell() {
 // snapshotTime bounds the writing of a snapshot, far beyond what a gigabyte takes: other snapshots wait for it.
 const snapshotTime = 10 * time.Minute
 
-// farewellTime bounds the stop: it must end before a supervisor that waits ten seconds kills the process.
-const farewellTime = 4 * time.Second
+// shutdownSnapshotTimeout bounds the stop: it must end before a supervisor that waits ten seconds kills the process.
+const shutdownSnapshotTimeout = 4 * time.Second
 
 // restore loads the newest snapshot that fits the log. A bad snapshot costs time and nothing else.
 func (o *owner) restore(ctx context.Context) error {

@@ -35,7 +35,7 @@ func TestALaneGoesOnWhileAnotherHasTheTurn(t *testing.T) {
 
 	o := r.withSnapshots()
 	o.SnapshotEvents = 1
-	over, ok := o.Snapshots.Turn()
+	over, ok := o.Snapshots.TryAcquire()
 	if !ok {
 		t.Fatal("it is somebody's turn already")
 	}

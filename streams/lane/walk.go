@@ -26,7 +26,7 @@ var sliceIndex = 400
 
 // walk is one such query in progress.
 type walk struct {
-	query asked
+	query receivedQuery
 	q     request
 	next  func(w *walk) (done bool)
 	now   domain.Instant
@@ -40,7 +40,7 @@ type walk struct {
 var always = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // begin starts a walk.
-func (o *owner) begin(query asked, q request, next func(*walk) bool) {
+func (o *owner) begin(query receivedQuery, q request, next func(*walk) bool) {
 	if q.Limit <= 0 || q.Limit > maxListed {
 		q.Limit = maxListed
 	}

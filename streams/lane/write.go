@@ -24,25 +24,25 @@ func (o *owner) publish() {
 	if w := o.Publish(); w != nil {
 		attempt := w.Attempt
 		attempt.Wait = min(firstLook, o.opt.WriteTimeout)
-		o.flying = &flight{o.appender.PublishAsync(attempt), o.opt.Now()}
+		o.inFlight = &flight{o.appender.PublishAsync(attempt), o.opt.Now()}
 	}
 }
 
 // landed handles the result of the write in flight. Only here are answers sent.
 func (o *owner) landed(ctx context.Context) error {
-	f := o.flying
+	f := o.inFlight
 	sequence, err := f.pending.Result()
 	if err != nil {
 		if sequence, err = o.resolve(ctx, f.pending.Attempt, err); err != nil {
 			return err
 		}
 	}
-	o.flying = nil
+	o.inFlight = nil
 	w := o.acked(sequence)
 	// Publish the next write first: the disk works while this one is answered.
 	o.publish()
 	o.send(w.Answers)
-	o.lane.answered.Add(uint64(w.Commands))
+	o.lane.processed.Add(uint64(w.Commands))
 	m, label := o.opt.Metrics, o.lane.label
 	m.steps.WithLabelValues(label).Inc()
 	m.commands.WithLabelValues(label).Add(float64(w.Commands))
@@ -160,9 +160,9 @@ func (o *owner) send(answers []protocol.Answer) {
 // settle waits, when the loop ends, for the write in flight: if it was stored, its answers are sent. It does not start
 // another one.
 func (o *owner) settle() {
-	if o.flying != nil {
+	if o.inFlight != nil {
 		// At the latest after the appender's wait for acknowledgements.
-		if sequence, err := o.flying.pending.Result(); err == nil {
+		if sequence, err := o.inFlight.pending.Result(); err == nil {
 			o.send(o.acked(sequence).Answers)
 		}
 	}

@@ -57,7 +57,7 @@ type Manager struct {
 	// All below is owned by Run. Writes to the bucket run in other goroutines and return their results to it.
 	watcher   *watcher
 	view      *view
-	held      map[int]*tenure
+	held      map[int]*term
 	acquiring map[int]bool // or being released
 	failing   []int        // of them, those to retry at the next tick
 	exited    chan int
@@ -66,16 +66,16 @@ type Manager struct {
 	slots     chan struct{} // one per write in flight
 	workers   sync.WaitGroup
 
-	announcing bool
-	announced  uint64    // revision of the newest own announcement
-	acked      time.Time // when it was acknowledged
-	live       time.Time // since when announcements have been acknowledged without a gap; zero = they are not
-	ticks      int
-	rewatch    bool
-	twins      int // announcements under this name by another server
-	stopping   bool
-	failed     error // why it stops, where that is not ctx
-	away       bool  // while stopping: NATS does not answer, do not wait for it once per lease
+	announcing  bool
+	announced   uint64    // revision of the newest own announcement
+	acked       time.Time // when it was acknowledged
+	live        time.Time // since when announcements have been acknowledged without a gap; zero = they are not
+	ticks       int
+	rewatch     bool
+	twins       int // announcements under this name by another server
+	stopping    bool
+	failed      error // why it stops, where that is not ctx
+	unreachable bool  // while stopping: NATS does not answer, do not wait for it once per lease
 }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -110,7 +110,7 @@ func New(js jetstream.JetStream, group string, keys int, server string, opts Opt
 		js: js, mover: opts.Mover, group: group, server: server, nonce: uuid.NewString(), started: time.Now().UTC(), opts: opts,
 		log:  opts.Logger.With("group", group, "server", server),
 		view: newView(keys),
-		held: map[int]*tenure{}, acquiring: map[int]bool{},
+		held: map[int]*term{}, acquiring: map[int]bool{},
 		exited: make(chan int, keys), results: make(chan func(), writesAtOnce), slots: make(chan struct{}, writesAtOnce),
 	}, nil
 }
@@ -203,16 +203,16 @@ func (m *Manager) stopWatching() {
 
 func (m *Manager) learn(u update) {
 	if e, key := m.view.apply(m.group, u, time.Now()), serverKey(m.group, m.server); u.key == key {
-		m.meet(e)
+		m.checkTwin(e)
 	}
 	if u.complete {
 		m.view.complete = true
 	}
 }
 
-// meet checks an announcement under this server's name. A predecessor's last ones may arrive late; one that continues is from
+// checkTwin checks an announcement under this server's name. A predecessor's last ones may arrive late; one that continues is from
 // a twin, and the later of the two stops.
-func (m *Manager) meet(e entry) {
+func (m *Manager) checkTwin(e entry) {
 	if e.rec.Nonce == m.nonce || e.rec.Server == "" || m.announced == 0 || e.revision < m.announced {
 		return
 	}

@@ -118,7 +118,7 @@ func (m *Manager) announcedAt(revision uint64, err error) {
 }
 
 // renewLease writes a held lease again, with an expected revision, once per tick.
-func (m *Manager) renewLease(t *tenure, behind uint64) {
+func (m *Manager) renewLease(t *term, behind uint64) {
 	if t.writing || time.Since(t.tried) < m.opts.TTL/renewals/2 {
 		return
 	}
@@ -189,7 +189,7 @@ func (m *Manager) begin(key int, revision uint64, now time.Time, work func(conte
 	if e := &m.view.leases[key]; e.revision < revision {
 		*e = entry{rec: record{Server: m.server, Nonce: m.nonce, Since: now}, revision: revision, seen: time.Now()}
 	}
-	t := newTenure(key, revision, now)
+	t := newTerm(key, revision, now)
 	m.held[key] = t
 	m.log.Info("lease acquired", "key", key)
 	if m.stopping {
@@ -201,7 +201,7 @@ func (m *Manager) begin(key int, revision uint64, now time.Time, work func(conte
 	})
 }
 
-// finish is called when a tenure's work has returned for good.
+// finish is called when a term's work has returned for good.
 func (m *Manager) finish(key int) {
 	t := m.held[key]
 	delete(m.held, key)
@@ -220,7 +220,7 @@ func (m *Manager) finish(key int) {
 
 // release deletes a lease, with an expected revision. After a crash before that it expires.
 func (m *Manager) release(key int, revision uint64) {
-	if m.away {
+	if m.unreachable {
 		return
 	}
 	m.acquiring[key] = true // the view shows it as this server's until this is done
@@ -234,13 +234,13 @@ func (m *Manager) release(key int, revision uint64) {
 			// Retried at the next tick, with the revision that the watcher shows then.
 			m.log.Debug("lease not released", "key", key, "err", err)
 			m.failing = append(m.failing, key)
-			m.away = m.stopping && topology.Transient(err)
+			m.unreachable = m.stopping && topology.Transient(err)
 		}
 	})
 }
 
 // renewed ends a renewal. Work that ended meanwhile waits for its revision.
-func (m *Manager) renewed(t *tenure) {
+func (m *Manager) renewed(t *term) {
 	t.writing = false
 	if t.leaving {
 		m.release(t.key, t.revision)

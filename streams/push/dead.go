@@ -61,12 +61,12 @@ type DeadLetter struct {
 	// Reminders are those that were not delivered.
 	Reminders []Reminder `json:"reminders"`
 
-	place place // of the message
+	id messageID // of the message
 }
 
 func newLetter(name string, w *work, tries int, cause error) DeadLetter {
 	return DeadLetter{
-		Name: name, Lane: w.lane, Stream: topology.RmdStream(w.lane), Sequence: w.sequence, place: w.place,
+		Name: name, Lane: w.lane, Stream: topology.RmdStream(w.lane), Sequence: w.sequence, id: w.id,
 		Tries: tries, Error: oneLine(cause), At: time.Now().UTC(), Reminders: w.left,
 	}
 }
@@ -80,8 +80,8 @@ func oneLine(err error) string {
 	return s
 }
 
-// deadSubject contains the stored time of the message, too: see place.
-func deadSubject(name string, p place) string {
+// deadSubject contains the stored time of the message, too: see messageID.
+func deadSubject(name string, p messageID) string {
 	return fmt.Sprintf("%s%s.%d.%d.%d", deadSubjects, name, p.lane, p.sequence, p.stored)
 }
 
@@ -115,7 +115,7 @@ func openDead(ctx context.Context, js jetstream.JetStream) (*deadStream, error) 
 }
 
 // has reports whether there is a letter of a message.
-func (d *deadStream) has(ctx context.Context, name string, message place) (bool, error) {
+func (d *deadStream) has(ctx context.Context, name string, message messageID) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err := d.stream.GetLastMsgForSubject(ctx, deadSubject(name, message))
@@ -133,7 +133,7 @@ func (d *deadStream) keep(ctx context.Context, l *DeadLetter, replaces uint64) e
 	if err != nil {
 		return err
 	}
-	msg := nats.NewMsg(deadSubject(l.Name, l.place))
+	msg := nats.NewMsg(deadSubject(l.Name, l.id))
 	msg.Data = payload
 	msg.Header.Set(topology.HeaderFormat, deadFormat)
 	msg.Header.Set(headerStream, l.Stream)
@@ -195,7 +195,7 @@ func Letters(ctx context.Context, js jetstream.JetStream, name string) iter.Seq2
 			fail(err)
 			return
 		}
-		for _, subject := range slices.SortedFunc(maps.Keys(info.State.Subjects), byPlace) {
+		for _, subject := range slices.SortedFunc(maps.Keys(info.State.Subjects), byPosition) {
 			msg, err := stream.GetLastMsgForSubject(ctx, subject)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				continue
@@ -215,8 +215,8 @@ func Letters(ctx context.Context, js jetstream.JetStream, name string) iter.Seq2
 	}
 }
 
-// byPlace orders subjects by name, lane and sequence.
-func byPlace(a, b string) int {
+// byPosition orders subjects by name, lane and sequence.
+func byPosition(a, b string) int {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	return cmp.Or(slices.CompareFunc(x, y, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }), 0)
 }
@@ -240,7 +240,7 @@ func readLetter(msg *jetstream.RawStreamMsg) (DeadLetter, error) {
 		return l, err
 	}
 	l.Name, l.Lane, l.Sequence = parts[0], int(number("subject", parts[1])), number("subject", parts[2])
-	l.place = place{l.Lane, l.Sequence, int64(number("subject", parts[3]))}
+	l.id = messageID{l.Lane, l.Sequence, int64(number("subject", parts[3]))}
 	l.Tries = int(number(headerTries, msg.Header.Get(headerTries)))
 	var e error
 	l.Reminders, e = decode(msg.Data)

@@ -24,8 +24,8 @@ func TestPauseGrows(t *testing.T) {
 
 // A process remembers the last messages it finished, and no more than that.
 func TestDeskForgetsTheOldest(t *testing.T) {
-	d := newDesk()
-	at := func(n int) place { return place{sequence: uint64(n)} }
+	d := newTracker()
+	at := func(n int) messageID { return messageID{sequence: uint64(n)} }
 	for n := range doneKept + 10 {
 		if d.begin(at(n)) != unknown || d.begin(at(n)) != inHand {
 			t.Fatalf("message %d is not new, then in hand", n)
@@ -36,7 +36,7 @@ func TestDeskForgetsTheOldest(t *testing.T) {
 	if d.begin(at(10)) != finished || d.begin(at(doneKept+9)) != finished || d.begin(at(9)) != unknown || len(d.done) != doneKept || d.inHand() != 1 {
 		t.Errorf("it remembers %d of %d, and has %d in hand", len(d.done), doneKept, d.inHand())
 	}
-	if d.begin(place{sequence: 10, stored: 1}) != unknown {
+	if d.begin(messageID{sequence: 10, stored: 1}) != unknown {
 		t.Error("another message in the same place is taken for the first")
 	}
 }

@@ -128,8 +128,8 @@ func (p *Pusher) gone(lane int) error {
 // untilFree waits until a worker is free. It does not reserve it: the next message may come much later.
 func (p *Pusher) untilFree() {
 	select {
-	case p.turns <- struct{}{}:
-		<-p.turns
+	case p.slots <- struct{}{}:
+		<-p.slots
 	case <-p.ctx.Done():
 	}
 }
@@ -143,38 +143,38 @@ func (p *Pusher) take(lane int, msg jetstream.Msg) error {
 	}
 	log := p.opts.Logger.With("name", p.opts.Name, "lane", lane, "sequence", meta.Sequence.Stream)
 	w := &work{
-		msg: msg, lane: lane, sequence: meta.Sequence.Stream, delivered: int(meta.NumDelivered), log: log,
-		place: place{lane, meta.Sequence.Stream, meta.Timestamp.UnixNano()},
+		msg: msg, lane: lane, sequence: meta.Sequence.Stream, deliveries: int(meta.NumDelivered), log: log,
+		id: messageID{lane, meta.Sequence.Stream, meta.Timestamp.UnixNano()},
 	}
 	if p.ctx.Err() != nil {
-		p.giveBack(w, 0)
+		p.nak(w, 0)
 		return nil
 	}
 	m, err := p.read(w, meta.Timestamp)
 	switch {
 	case p.ctx.Err() != nil && err != nil:
-		p.giveBack(w, 0)
+		p.nak(w, 0)
 		return nil
 	case errors.Is(err, eventlog.ErrSkipped):
 		p.count.skipped.Add(1)
 		log.Warn("a message in the skip list is ignored")
-		p.settle(w)
+		p.ack(w)
 		return nil
 	case err != nil:
 		p.count.skipped.Add(1)
 		log.Error("a foreign message was ignored; find the program that publishes to "+topology.Rmd(lane), "err", err)
-		p.settle(w)
+		p.ack(w)
 		return nil
 	}
 	var bad []error
-	if w.left, bad = readLines(p.log.UUID, lane, &m); len(bad) > 0 && w.delivered == 1 {
+	if w.left, bad = readLines(p.log.UUID, lane, &m); len(bad) > 0 && w.deliveries == 1 {
 		p.count.skipped.Add(uint64(len(bad)))
 		log.Error("lines that are no reminders were ignored; they are in "+topology.RmdStream(lane), "err", errors.Join(bad...))
 	}
-	switch p.desk.begin(w.place) {
+	switch p.tracker.begin(w.id) {
 	case finished:
 		p.count.repeated.Add(1)
-		p.settle(w)
+		p.ack(w)
 		return nil
 	case inHand:
 		// Progress reports were lost. The goroutine at work continues, and its acknowledgement counts for this delivery, too.
@@ -182,8 +182,8 @@ func (p *Pusher) take(lane int, msg jetstream.Msg) error {
 		return nil
 	}
 	if len(w.left) == 0 {
-		p.settle(w)
-		p.desk.leave(w.place)
+		p.ack(w)
+		p.tracker.leave(w.id)
 		return nil
 	}
 	started := make(chan struct{})

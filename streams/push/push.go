@@ -41,13 +41,13 @@ type Pusher struct {
 	opts Options
 	ran  atomic.Bool
 
-	count counters
-	call  caller
-	desk  *desk
-	log   topology.Log
-	reads []*eventlog.Judge // of each lane, used by the goroutine that pulls
+	count   counters
+	call    caller
+	tracker *tracker
+	log     topology.Log
+	reads   []*eventlog.Judge // of each lane, used by the goroutine that pulls
 
-	turns  chan struct{} // one for each call in progress
+	slots  chan struct{} // one for each call in progress
 	paused chan struct{} // one for each message that waits here without a worker
 	works  sync.WaitGroup
 	dead   *deadStream
@@ -65,9 +65,9 @@ func New(js jetstream.JetStream, opts Options) (*Pusher, error) {
 		return nil, err
 	}
 	return &Pusher{
-		js: js, opts: opts, desk: newDesk(),
+		js: js, opts: opts, tracker: newTracker(),
 		call:   caller{batch: opts.Batch, timeout: opts.Timeout},
-		turns:  make(chan struct{}, opts.Workers),
+		slots:  make(chan struct{}, opts.Workers),
 		paused: make(chan struct{}, opts.Workers*pausedPerWorker),
 	}, nil
 }

@@ -39,7 +39,7 @@ func (p *Pusher) Stats() Stats {
 	return Stats{
 		Pushed: p.count.pushed.Load(), FailedTries: p.count.failed.Load(), Dead: p.count.dead.Load(),
 		Skipped: p.count.skipped.Load(), Repeated: p.count.repeated.Load(),
-		InHand: p.desk.inHand(), Calling: len(p.turns), Hanging: int(p.call.hung.Load()),
+		InHand: p.tracker.inHand(), Calling: len(p.slots), Hanging: int(p.call.hung.Load()),
 		Stopped: int(p.count.stopped.Load()),
 	}
 }

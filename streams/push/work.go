@@ -33,15 +33,15 @@ var errNoEnd = errors.New("no process finished it: each one that took it died, w
 
 // work is one message in flight. It is owned by its goroutine.
 type work struct {
-	msg       jetstream.Msg
-	place     place
-	lane      int
-	sequence  uint64
-	delivered int        // deliveries, this one included
-	failed    int        // tries that failed in this process, those of earlier deliveries included
-	told      int        // customers
-	left      []Reminder // to be delivered
-	log       *slog.Logger
+	msg        jetstream.Msg
+	id         messageID
+	lane       int
+	sequence   uint64
+	deliveries int        // deliveries, this one included
+	failed     int        // tries that failed in this process, those of earlier deliveries included
+	delivered  int        // customers
+	left       []Reminder // to be delivered
+	log        *slog.Logger
 }
 
 // work finishes one message: delivered, a dead letter, or returned to NATS. started is closed when it has a worker, or
@@ -49,87 +49,87 @@ type work struct {
 func (p *Pusher) work(w *work, started chan struct{}) {
 	start := sync.OnceFunc(func() { close(started) })
 	defer start()
-	defer p.desk.leave(w.place)
+	defer p.tracker.leave(w.id)
 	defer p.keepAlive(w)()
 
-	if w.delivered > 1 {
+	if w.deliveries > 1 {
 		// A process may have died between the dead letter and the acknowledgement.
-		there, err := p.dead.has(p.hard, p.opts.Name, w.place)
+		there, err := p.dead.has(p.hard, p.opts.Name, w.id)
 		if err != nil {
 			w.log.Warn("the dead-letter lookup failed; the message is retried later", "err", err)
-			p.giveBack(w, p.opts.pause(1))
+			p.nak(w, p.opts.pause(1))
 			return
 		}
 		if there {
 			p.count.repeated.Add(1)
-			p.settle(w)
+			p.ack(w)
 			return
 		}
 	}
 	for {
-		if !p.turn(w) {
-			p.giveBack(w, 0)
+		if !p.acquireSlot(w) {
+			p.nak(w, 0)
 			return
 		}
 		start()
-		again := p.once(w)
+		again := p.tryOnce(w)
 		if !again {
-			<-p.turns
+			<-p.slots
 			return
 		}
 		// Some were delivered, and only this process knows which. So it keeps the message.
 		select {
 		case p.paused <- struct{}{}:
-			<-p.turns
+			<-p.slots
 			p.pause(w)
 			<-p.paused
 		default:
 			p.pause(w)
-			<-p.turns
+			<-p.slots
 		}
 	}
 }
 
-// turn waits for a worker. When Run is ending it starts no new message; but one that was delivered to some customers is
+// acquireSlot waits for a worker. When Run is ending it starts no new message; but one that was delivered to some customers is
 // tried once more, because another process would deliver to all of them again.
-func (p *Pusher) turn(w *work) bool {
+func (p *Pusher) acquireSlot(w *work) bool {
 	ctx := p.ctx
-	if w.told > 0 {
+	if w.delivered > 0 {
 		ctx = p.hard
 	}
 	if ctx.Err() != nil {
 		return false
 	}
 	select {
-	case p.turns <- struct{}{}:
+	case p.slots <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// once is one try and its consequences. It reports whether the message is kept for another try.
-func (p *Pusher) once(w *work) (again bool) {
-	if w.delivered > crashes*p.opts.Tries {
-		p.bury(w, w.delivered-1, errNoEnd)
+// tryOnce is one try and its consequences. It reports whether the message is kept for another try.
+func (p *Pusher) tryOnce(w *work) (again bool) {
+	if w.deliveries > crashes*p.opts.Tries {
+		p.writeDeadLetter(w, w.deliveries-1, errNoEnd)
 		return false
 	}
 	ending := p.ctx.Err() != nil
 	left, cause := p.call.try(p.hard, w.left)
-	told := len(w.left) - len(left)
-	p.count.pushed.Add(uint64(told))
-	w.told, w.left = w.told+told, left
+	delivered := len(w.left) - len(left)
+	p.count.pushed.Add(uint64(delivered))
+	w.delivered, w.left = w.delivered+delivered, left
 	if cause == nil {
 		// After a crash before the acknowledgement all of them are pushed again, under the same keys.
-		p.desk.finish(w.place)
-		p.settle(w)
+		p.tracker.finish(w.id)
+		p.ack(w)
 		return false
 	}
 	if p.hard.Err() != nil && errors.Is(cause, errEnding) {
-		p.giveBack(w, 0) // not the function's fault
+		p.nak(w, 0) // not the function's fault
 		return false
 	}
-	w.failed = p.desk.fail(w.place)
+	w.failed = p.tracker.fail(w.id)
 	p.count.failed.Add(1)
 	if p.call.hung.Load() >= int64(hungPerWorker*p.opts.Workers) {
 		p.fail(fmt.Errorf("push: %w: %d calls have not returned although their context ended; fix the function, or restart the process", ErrHangs, p.call.hung.Load()))
@@ -137,29 +137,29 @@ func (p *Pusher) once(w *work) (again bool) {
 	// A delivery alone is no failure: a process that is stopped returns messages that it has not tried.
 	switch {
 	case w.failed >= p.opts.Tries:
-		p.bury(w, w.failed, cause)
+		p.writeDeadLetter(w, w.failed, cause)
 		return false
-	case w.delivered >= crashes*p.opts.Tries:
-		p.bury(w, w.delivered, cause)
+	case w.deliveries >= crashes*p.opts.Tries:
+		p.writeDeadLetter(w, w.deliveries, cause)
 		return false
 	}
-	w.log.Warn("a push failed; it is retried", "failed", w.failed, "of", p.opts.Tries, "left", len(w.left), "told", w.told, "err", cause)
-	if w.told == 0 || ending {
-		p.giveBack(w, p.opts.pause(w.failed))
+	w.log.Warn("a push failed; it is retried", "failed", w.failed, "of", p.opts.Tries, "left", len(w.left), "delivered", w.delivered, "err", cause)
+	if w.delivered == 0 || ending {
+		p.nak(w, p.opts.pause(w.failed))
 		return false
 	}
 	return true
 }
 
-// bury stores what is left as a dead letter, after so many tries, and acknowledges.
-func (p *Pusher) bury(w *work, tries int, cause error) {
+// writeDeadLetter stores what is left as a dead letter, after so many tries, and acknowledges.
+func (p *Pusher) writeDeadLetter(w *work, tries int, cause error) {
 	letter := newLetter(p.opts.Name, w, tries, cause)
 	err := p.dead.keep(p.hard, &letter, 0)
 	switch {
 	case errors.Is(err, errChanged): // it is stored: an earlier attempt succeeded
 	case err != nil:
 		w.log.Error("a dead letter could not be written; its reminders are retried later", "err", err)
-		p.giveBack(w, pauseMost)
+		p.nak(w, pauseMost)
 		return
 	default:
 		p.count.dead.Add(uint64(len(letter.Reminders)))
@@ -169,12 +169,12 @@ func (p *Pusher) bury(w *work, tries int, cause error) {
 		}
 	}
 	// After a crash before the acknowledgement the next process finds the letter and acknowledges.
-	p.desk.finish(w.place)
-	p.settle(w)
+	p.tracker.finish(w.id)
+	p.ack(w)
 }
 
-// settle acknowledges until the server confirms it, for at most ackFor.
-func (p *Pusher) settle(w *work) {
+// ack acknowledges until the server confirms it, for at most ackFor.
+func (p *Pusher) ack(w *work) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), ackFor)
 	defer cancel()
 	for {
@@ -192,8 +192,8 @@ func (p *Pusher) settle(w *work) {
 	}
 }
 
-// giveBack returns the message to NATS, for any process after a delay. If that is lost, AckWait has the same effect.
-func (p *Pusher) giveBack(w *work, delay time.Duration) {
+// nak returns the message to NATS, for any process after a delay. If that is lost, AckWait has the same effect.
+func (p *Pusher) nak(w *work, delay time.Duration) {
 	var err error
 	if delay > 0 {
 		err = w.msg.NakWithDelay(spreadOut(delay))

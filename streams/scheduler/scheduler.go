@@ -21,7 +21,7 @@ type Snapshots interface {
 	Save(ctx context.Context, name string, meta snapstore.Meta, write func(io.Writer) error) error
 	Load(ctx context.Context, name string, accept func(snapstore.Meta) error, read func(io.Reader) error) (snapstore.Meta, bool, error)
 	// Turn is taken before each Save that others work beside.
-	Turn() (done func(), ok bool)
+	TryAcquire() (done func(), ok bool)
 }
 
 // Options are what a scheduler can do without.

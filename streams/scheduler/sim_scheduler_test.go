@@ -396,4 +396,4 @@ func (k *simSnapshots) Load(_ context.Context, _ string, _ func(snapstore.Meta) 
 	return snapstore.Meta{}, false, nil
 }
 
-func (k *simSnapshots) Turn() (func(), bool) { return func() {}, true }
+func (k *simSnapshots) TryAcquire() (func(), bool) { return func() {}, true }

@@ -36,13 +36,13 @@ type saver struct {
 
 // writing is a snapshot that is being taken or written.
 type writing struct {
-	lines    int            // it covers
-	frozen   *timers.Frozen // not done yet; nil when it is written
-	turnOver func()
-	save     func(context.Context) error
-	cancel   context.CancelFunc
-	took     time.Duration // set before done
-	done     chan error    // receives once
+	lines   int            // it covers
+	frozen  *timers.Frozen // not done yet; nil when it is written
+	release func()
+	save    func(context.Context) error
+	cancel  context.CancelFunc
+	took    time.Duration // set before done
+	done    chan error    // receives once
 }
 
 // note is stored with a snapshot beside its content and position: how far the fan-out had come.
@@ -149,16 +149,16 @@ func (r *run) saveIfDue(ctx context.Context) {
 	if r.fan.Settle(ctx) != nil { // before taking the turn: it may take long, and other lanes wait
 		return
 	}
-	turnOver, ok := r.opts.Snapshots.Turn()
+	release, ok := r.opts.Snapshots.TryAcquire()
 	if !ok {
 		return
 	}
 	frozen, save := r.take(ctx)
 	if frozen == nil {
-		turnOver()
+		release()
 		return
 	}
-	s.writing, s.changed = &writing{lines: s.changed, frozen: frozen, turnOver: turnOver, save: save, done: make(chan error, 1)}, 0
+	s.writing, s.changed = &writing{lines: s.changed, frozen: frozen, release: release, save: save, done: make(chan error, 1)}, 0
 	r.freezeOn(ctx, freezeTime)
 }
 
@@ -175,7 +175,7 @@ func (r *run) freezeOn(ctx context.Context, howLong time.Duration) {
 	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTimeout+time.Duration(r.timers.Size())*timeoutEach)
 	w.cancel = cancel
 	go func() {
-		defer w.turnOver()
+		defer w.release()
 		began := time.Now()
 		err := w.save(background)
 		w.took = time.Since(began)
@@ -261,7 +261,7 @@ func (s *saver) abandon() {
 	switch w := s.writing; {
 	case w == nil:
 	case w.frozen != nil:
-		w.turnOver()
+		w.release()
 	default:
 		w.cancel()
 		<-w.done

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-4a2410e3/scrip/domain"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -46,7 +46,7 @@ func (s *Service) command(req *request, campaign string, data []byte) {
 		return
 	}
 	s.open.Add(1)
-	if _, err := s.lines.TrySend(lane, coalesce.Line{ID: cmd.ID, JSON: line, Deadline: req.deadline, To: req}); err != nil {
+	if _, err := s.lines.TrySend(lane, batcher.Line{ID: cmd.ID, JSON: line, Deadline: req.deadline, To: req}); err != nil {
 		req.Answer(nil, err)
 	}
 }

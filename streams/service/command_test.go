@@ -14,8 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/domain"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -181,7 +180,7 @@ func TestACodeFindsItsLane(t *testing.T) {
 func TestAnUnknownResultIsAnErrorWithTheID(t *testing.T) {
 	r := newRig(t)
 	r.serve(t, Options{})
-	r.owner.SetFault(func(int, []domain.Command) int { return lanetest.Hold })
+	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
 	description, body := r.fails(t, "scrip.claim.summer", `{"customer_id":"c","id":"hold"}`, HeaderTimeout, "150ms")
 	has(t, description, "not known", "hold")
 	if body["id"] != "hold" || body["message"] == "" || len(body) != 2 {
@@ -214,7 +213,7 @@ func TestALostOutcomeIsAskedForAgain(t *testing.T) {
 // Two servers, many requesters: everyone gets their own answer, requests share messages, both servers work.
 func TestManyRequestersAndTwoServers(t *testing.T) {
 	r := newRig(t)
-	patient := Options{Timeout: MaxTimeout, Coalesce: coalesce.Options{AskAgain: time.Hour}} // nothing is asked twice
+	patient := Options{Timeout: MaxTimeout, Batch: batcher.Options{RetryAfter: time.Hour}} // nothing is asked twice
 	a, _ := r.serve(t, patient)
 	b, _ := r.serve(t, patient)
 	const callers = 2000
@@ -244,7 +243,7 @@ func TestManyRequestersAndTwoServers(t *testing.T) {
 func TestAStopAnswersWhatItTook(t *testing.T) {
 	r := newRig(t)
 	s, stop := r.serve(t, Options{})
-	r.owner.SetFault(func(int, []domain.Command) int { return lanetest.Hold })
+	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
 	type answer struct {
 		reply *nats.Msg
 		err   error
@@ -273,7 +272,7 @@ func TestAStopAnswersWhatItTook(t *testing.T) {
 	}
 
 	_, stop = r.serve(t, Options{})
-	r.owner.SetFault(func(int, []domain.Command) int { return lanetest.Hold })
+	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
 	go ask("too-late")
 	streamtest.Eventually(t, "the request is under way", func() bool { return r.owner.Held() > 0 })
 	stop()
@@ -319,7 +318,7 @@ func TestTheDescriptionNamesTheLog(t *testing.T) {
 		}
 	}
 	if found["scrip_requests_total claim done"] != 1 || found["scrip_requests_total claim refused"] != 1 ||
-		found["scrip_coalesce_lines_total"] != 1 {
+		found["scrip_batcher_lines_total"] != 1 {
 		t.Errorf("metrics %v", found)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -35,7 +34,7 @@ func forwarder(t *testing.T, nc *nats.Conn) *Forwarder {
 
 func TestTheForwarderStandsInForTheMapping(t *testing.T) {
 	server := streamtest.Start(t)
-	owner := lanetest.Start(t, server.Conn(t), topology.Spec{Lanes: lanes})
+	owner := streamtest.StartOwner(t, server.Conn(t), topology.Spec{Lanes: lanes})
 	one := forwarder(t, server.Conn(t))
 	two := forwarder(t, server.Conn(t)) // a second server shares, it does not double
 	conn := server.Conn(t)
@@ -85,7 +84,7 @@ func TestTheForwarderStandsInForTheMapping(t *testing.T) {
 
 func TestWhereTheMappingExistsTheForwarderHasNothingToDo(t *testing.T) {
 	server := streamtest.Start(t, streamtest.Lanes(lanes))
-	owner := lanetest.Start(t, server.Conn(t), topology.Spec{Lanes: lanes})
+	owner := streamtest.StartOwner(t, server.Conn(t), topology.Spec{Lanes: lanes})
 	f := forwarder(t, server.Conn(t))
 	conn := server.Conn(t)
 	cmd := domain.Command{Type: domain.Claim, ID: "mapped", CustomerID: "c"}

@@ -89,7 +89,7 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 	next := from
 	if !from.listed {
 		q.Limit, q.After, q.AfterN = limit+1, from.campaign, from.n
-		all, more, err := s.askAll(ctx, q)
+		all, more, err := s.queryAll(ctx, q)
 		if err != nil {
 			return nil, err
 		}

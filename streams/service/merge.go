@@ -17,18 +17,18 @@ type item struct {
 	raw      json.RawMessage
 }
 
-// askAll queries the owners of all lanes and merges their lists by campaign name. One lane without an answer fails the
+// queryAll queries the owners of all lanes and merges their lists by campaign name. One lane without an answer fails the
 // whole: a list that omits a quarter of the campaigns would look complete.
 //
 // A lane may cut its list short because of its size. Then the whole ends with the last campaign that this lane listed, and
 // more is true: after it something would be missing.
-func (s *Service) askAll(ctx context.Context, q *query) (all []item, more bool, err error) {
+func (s *Service) queryAll(ctx context.Context, q *query) (all []item, more bool, err error) {
 	parts := make([][]item, s.log.Lanes)
 	cut := make([]bool, s.log.Lanes)
 	g, ctx := errgroup.WithContext(ctx)
 	for lane := range s.log.Lanes {
 		g.Go(func() error {
-			reply, err := s.ask(ctx, lane, q)
+			reply, err := s.queryLane(ctx, lane, q)
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func (s *Service) list(ctx context.Context, q *query) ([]byte, error) {
 		limit = maxListed
 	}
 	q.Limit = limit
-	all, more, err := s.askAll(ctx, q)
+	all, more, err := s.queryAll(ctx, q)
 	if err != nil {
 		return nil, err
 	}

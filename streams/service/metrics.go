@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/streams/coalesce"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/replyto"
 )
 
@@ -14,14 +14,14 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-	lines    *coalesce.Coalescer
+	lines    *batcher.Batcher
 
 	refusedRequests, refusedDiscovery prometheus.Counter // reply subjects that are no inbox
 
 	endpoints []figures // one each of endpoints
 }
 
-func newMetrics(lines *coalesce.Coalescer) *metrics {
+func newMetrics(lines *batcher.Batcher) *metrics {
 	return &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "scrip_requests_total", Help: "Requests answered, by endpoint and result (done, refused, failed).",
@@ -72,22 +72,22 @@ func (m *metrics) observe(e int, r result, took time.Duration) {
 	f.seconds.Observe(took.Seconds())
 }
 
-// coalesced are the batcher's counters as Prometheus metrics.
-var coalesced = []struct {
+// batchCounters are the batcher's counters as Prometheus metrics.
+var batchCounters = []struct {
 	desc *prometheus.Desc
-	of   func(coalesce.Counters) uint64
+	of   func(batcher.Counters) uint64
 }{
-	{counter("lines", "Command lines added."), func(c coalesce.Counters) uint64 { return c.Lines }},
-	{counter("messages", "Command messages sent, retries included."), func(c coalesce.Counters) uint64 { return c.Messages }},
-	{counter("asked_again", "Lines sent again under the same id."), func(c coalesce.Counters) uint64 { return c.AskedAgain }},
-	{counter("not_durable", "Lines refused because the log could not store them."), func(c coalesce.Counters) uint64 { return c.NotDurable }},
-	{counter("failed", "Lines without an outcome in time."), func(c coalesce.Counters) uint64 { return c.Failed }},
-	{counter("late", "Outcome messages that arrived after their lines were answered or given up."), func(c coalesce.Counters) uint64 { return c.Late }},
-	{counter("odd", "Outcome messages that do not fit their command message; dropped."), func(c coalesce.Counters) uint64 { return c.Odd }},
+	{counter("lines", "Command lines added."), func(c batcher.Counters) uint64 { return c.Lines }},
+	{counter("messages", "Command messages sent, retries included."), func(c batcher.Counters) uint64 { return c.Messages }},
+	{counter("retries", "Lines sent again under the same id."), func(c batcher.Counters) uint64 { return c.Retries }},
+	{counter("not_durable", "Lines refused because the log could not store them."), func(c batcher.Counters) uint64 { return c.NotDurable }},
+	{counter("failed", "Lines without an outcome in time."), func(c batcher.Counters) uint64 { return c.Failed }},
+	{counter("late", "Outcome messages that arrived after their lines were answered or given up."), func(c batcher.Counters) uint64 { return c.Late }},
+	{counter("mismatched", "Outcome messages that do not fit their command message; dropped."), func(c batcher.Counters) uint64 { return c.Mismatched }},
 }
 
 func counter(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("scrip_coalesce_"+name+"_total", help, nil, nil)
+	return prometheus.NewDesc("scrip_batcher_"+name+"_total", help, nil, nil)
 }
 
 var droppedRequests = prometheus.NewDesc("scrip_requests_dropped_total",
@@ -100,7 +100,7 @@ func (s *Service) Describe(to chan<- *prometheus.Desc) {
 	s.metrics.refusedRequests.Describe(to)
 	to <- droppedRequests
 	s.metrics.refusedDiscovery.Describe(to)
-	for _, c := range coalesced {
+	for _, c := range batchCounters {
 		to <- c.desc
 	}
 }
@@ -120,7 +120,7 @@ func (s *Service) Collect(to chan<- prometheus.Metric) {
 	}
 	s.metrics.refusedDiscovery.Collect(to)
 	now := s.metrics.lines.Counters()
-	for _, c := range coalesced {
+	for _, c := range batchCounters {
 		to <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(c.of(now)))
 	}
 }

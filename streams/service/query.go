@@ -213,11 +213,11 @@ func (s *Service) oneLane(ctx context.Context, q *query) ([]byte, error) {
 		out := domain.Outcome{ID: q.ID, Status: domain.StatusRefused, Refusal: domain.CodeNotFound, Message: noCampaign}
 		return out.AppendJSON(nil), nil
 	}
-	return s.ask(ctx, lane, q)
+	return s.queryLane(ctx, lane, q)
 }
 
-// ask queries the owner of one lane.
-func (s *Service) ask(ctx context.Context, lane int, q *query) ([]byte, error) {
+// queryLane queries the owner of one lane.
+func (s *Service) queryLane(ctx context.Context, lane int, q *query) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
 	// A lane drops a query that is older than this. Clocks of machines differ, so it is a duration and not an instant.

@@ -13,8 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/code"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -24,7 +23,7 @@ const lanes = 2
 // rig is a server, an owner of its lanes, and the service under test. conn is a requester's connection.
 type rig struct {
 	server *streamtest.Server
-	owner  *lanetest.Owner
+	owner  *streamtest.Owner
 	conn   *nats.Conn
 	codec  *code.Codec
 }
@@ -34,7 +33,7 @@ func newRig(t *testing.T) *rig {
 	server := streamtest.Start(t)
 	r := &rig{
 		server: server,
-		owner:  lanetest.Start(t, server.Conn(t), topology.Spec{Lanes: lanes}),
+		owner:  streamtest.StartOwner(t, server.Conn(t), topology.Spec{Lanes: lanes}),
 		conn:   server.Conn(t),
 		codec:  code.New([32]byte{1, 2, 3}),
 	}
@@ -44,8 +43,8 @@ func newRig(t *testing.T) *rig {
 // serve runs one more server of the service and returns how to stop it.
 func (r *rig) serve(t *testing.T, opts Options) (*Service, func()) {
 	t.Helper()
-	if opts.Coalesce.AskAgain == 0 {
-		opts.Coalesce = coalesce.Options{AskAgain: 100 * time.Millisecond}
+	if opts.Batch.RetryAfter == 0 {
+		opts.Batch = batcher.Options{RetryAfter: 100 * time.Millisecond}
 	}
 	opts.Logger = streamtest.Logger(t)
 	s := New(r.server.Conn(t), r.owner.Log, r.codec, opts)

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -45,8 +45,8 @@ type Options struct {
 	Timeout time.Duration
 	// History adds the read tables' history to answers about coupons and customers. Nil = reported as unavailable.
 	History History
-	// Coalesce configures how commands share messages.
-	Coalesce coalesce.Options
+	// Batch configures how commands share messages.
+	Batch batcher.Options
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -57,7 +57,7 @@ type Service struct {
 	log     topology.Log
 	codec   *code.Codec
 	opts    Options
-	lines   *coalesce.Coalescer
+	lines   *batcher.Batcher
 	metrics *metrics
 
 	queries chan struct{} // a slot for each query in progress
@@ -80,7 +80,7 @@ func New(nc *nats.Conn, log topology.Log, codec *code.Codec, opts Options) *Serv
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	s := &Service{
 		nc: nc, log: log, codec: codec.Clone(), opts: opts,
-		lines:   coalesce.New(nc, opts.Coalesce),
+		lines:   batcher.New(nc, opts.Batch),
 		queries: make(chan struct{}, queriesAtOnce),
 		ready:   make(chan struct{}),
 	}

@@ -201,7 +201,7 @@ func (s *Store) replicated(ctx context.Context) (bool, error) {
 			Replicas int `json:"num_replicas"`
 		} `json:"config"`
 	}
-	stream, err := topology.Ask[answer](ctx, s.js, "STREAM.INFO."+snapStream, nil)
+	stream, err := topology.Request[answer](ctx, s.js, "STREAM.INFO."+snapStream, nil)
 	return stream.Config.Replicas > 1, err
 }
 
@@ -217,7 +217,7 @@ func (s *Store) complete(ctx context.Context, info *jetstream.ObjectInfo) error 
 		} `json:"state"`
 	}
 	subject := chunkPrefix + info.NUID
-	state, err := topology.Ask[answer](ctx, s.js, "STREAM.INFO."+snapStream, fmt.Appendf(nil, `{"subjects_filter":%q}`, subject))
+	state, err := topology.Request[answer](ctx, s.js, "STREAM.INFO."+snapStream, fmt.Appendf(nil, `{"subjects_filter":%q}`, subject))
 	if err != nil {
 		return fmt.Errorf("counting the chunks of %s: %w", info.Name, err)
 	}

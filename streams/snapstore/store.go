@@ -59,15 +59,15 @@ type Store struct {
 	kv    jetstream.KeyValue
 	opts  Options
 	swept atomic.Bool // orphaned chunks were looked for once in this process
-	turn  chan struct{}
+	slot  chan struct{}
 }
 
-// Turn reserves the one slot for snapshots of this process, because each needs a core and the disk for seconds. Call done
+// TryAcquire reserves the one slot for snapshots of this process, because each needs a core and the disk for seconds. Call done
 // when the snapshot is written or given up. ok is false while the slot is taken: retry later, and freeze nothing before.
-func (s *Store) Turn() (done func(), ok bool) {
+func (s *Store) TryAcquire() (done func(), ok bool) {
 	select {
-	case s.turn <- struct{}{}:
-		return sync.OnceFunc(func() { <-s.turn }), true
+	case s.slot <- struct{}{}:
+		return sync.OnceFunc(func() { <-s.slot }), true
 	default:
 		return nil, false
 	}
@@ -98,29 +98,29 @@ func New(ctx context.Context, js jetstream.JetStream, opts Options) (*Store, err
 	if err != nil {
 		return nil, fmt.Errorf("opening bucket %s: %w", topology.StateBucket, err)
 	}
-	return &Store{js: js, obj: obj, kv: kv, opts: opts, turn: make(chan struct{}, 1)}, nil
+	return &Store{js: js, obj: obj, kv: kv, opts: opts, slot: make(chan struct{}, 1)}, nil
 }
 
-// hurry is the pause between chunks when no other work waits for the disk; there must be one, see pacedReader.
-const hurry = 50 * time.Microsecond
+// unthrottledPause is the pause between chunks when no other work waits for the disk; there must be one, see pacedReader.
+const unthrottledPause = 50 * time.Microsecond
 
-// Hurried returns the same store for a save without other work beside it, such as the last one before an end: it does not
+// Unthrottled returns the same store for a save without other work beside it, such as the last one before an end: it does not
 // pause for others, and does not sweep.
-func (s *Store) Hurried() *Store {
-	h := &Store{js: s.js, obj: s.obj, kv: s.kv, opts: s.opts, turn: s.turn}
-	h.opts.Pause, h.opts.Busy = min(hurry, s.opts.Pause), nil
+func (s *Store) Unthrottled() *Store {
+	h := &Store{js: s.js, obj: s.obj, kv: s.kv, opts: s.opts, slot: s.slot}
+	h.opts.Pause, h.opts.Busy = min(unthrottledPause, s.opts.Pause), nil
 	h.swept.Store(true)
 	return h
 }
 
-// busyPauses is the factor of pauses while Busy: 30 MB/s, so that ten million coupons take a quarter of a minute.
-const busyPauses = 2
+// busyFactor is the factor of pauses while Busy: 30 MB/s, so that ten million coupons take a quarter of a minute.
+const busyFactor = 2
 
 // rest pauses so that other work can use the disk and the cores.
 func (s *Store) rest(ctx context.Context) error {
 	d := s.opts.Pause
 	if s.opts.Busy != nil && s.opts.Busy() {
-		d *= busyPauses
+		d *= busyFactor
 	}
 	return topology.Pause(ctx, d)
 }

@@ -432,26 +432,26 @@ func TestUnreachableServerIsAnError(t *testing.T) {
 	}
 }
 
-// TestTurns: one at a time, also for those who are told to hurry, and given back once.
-func TestTurns(t *testing.T) {
+// TestSlot: one holder at a time, also of an unthrottled store, and each release counts once.
+func TestSlot(t *testing.T) {
 	s := newRig(t).store
-	done, ok := s.Turn()
+	done, ok := s.TryAcquire()
 	if !ok {
 		t.Fatal("nobody has the turn, and it is not given")
 	}
-	if _, ok := s.Turn(); ok {
-		t.Error("two have the turn")
+	if _, ok := s.TryAcquire(); ok {
+		t.Error("two holders have the slot")
 	}
-	if _, ok := s.Hurried().Turn(); ok {
-		t.Error("two have the turn, one of them in a hurry")
+	if _, ok := s.Unthrottled().TryAcquire(); ok {
+		t.Error("two holders have the slot, one of them unthrottled")
 	}
 	done()
-	again, ok := s.Turn()
+	again, ok := s.TryAcquire()
 	if !ok {
 		t.Fatal("it was given back, and is not given")
 	}
 	done()
-	if _, ok := s.Turn(); ok {
+	if _, ok := s.TryAcquire(); ok {
 		t.Error("who gives it back twice gives somebody else's")
 	}
 	again()

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// askFirst and askMost are the pauses after which a request without an answer is sent again: the first is doubled
+	// requestFirst and requestMost are the pauses after which a request without an answer is sent again: the first is doubled
 	// up to the other. A request to a stream without a leader, or to a server about to stop, is never answered.
-	askFirst = 500 * time.Millisecond
-	askMost  = time.Second
-	// askPause is the pause after an answer of kind Transient.
-	askPause = 50 * time.Millisecond
+	requestFirst = 500 * time.Millisecond
+	requestMost  = time.Second
+	// requestPause is the pause after an answer of kind Transient.
+	requestPause = 50 * time.Millisecond
 )
 
 // ErrNoLeader: the replicas of a stream elect a leader; what one of them reports of its own copy may lag.
@@ -43,10 +43,10 @@ func (a *Answer) Failed() error {
 	return nil
 }
 
-// Ask sends a JetStream API request such as "STREAM.INFO.SCRIP_EVT_0" until it is answered or ctx ends: after 500 ms, then
+// Request sends a JetStream API request such as "STREAM.INFO.SCRIP_EVT_0" until it is answered or ctx ends: after 500 ms, then
 // at pauses of up to 1 s, each time listening for the answers to all of them. Use it for reads only. Answers of
 // kind [Transient] count as none; any other error in the answer is returned.
-func Ask[A any, P interface {
+func Request[A any, P interface {
 	*A
 	Failed() error
 }](ctx context.Context, js jetstream.JetStream, request string, body []byte) (answer A, err error) {
@@ -58,7 +58,7 @@ func Ask[A any, P interface {
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // the connection may be closed, and the subscription with it
 	var last error          // why there is no answer yet
-	for wait := askFirst; ; wait = min(2*wait, askMost) {
+	for wait := requestFirst; ; wait = min(2*wait, requestMost) {
 		if err := nc.PublishRequest(subject, inbox, body); err != nil {
 			return answer, fmt.Errorf("%s: %w", subject, err)
 		}
@@ -81,7 +81,7 @@ func Ask[A any, P interface {
 		if last = err; errors.Is(err, context.DeadlineExceeded) {
 			continue // the pause is over
 		}
-		_ = Pause(ctx, askPause) // the next round checks ctx
+		_ = Pause(ctx, requestPause) // the next round checks ctx
 	}
 }
 
@@ -130,7 +130,7 @@ func GetMessage(ctx context.Context, js jetstream.JetStream, stream string, quer
 			Time    time.Time `json:"time"`
 		} `json:"message"`
 	}
-	got, err := Ask[answer](ctx, js, "STREAM.MSG.GET."+stream, query)
+	got, err := Request[answer](ctx, js, "STREAM.MSG.GET."+stream, query)
 	if err != nil {
 		return Message{}, err
 	}

@@ -95,7 +95,7 @@ func (ls *lanes) loading() bool {
 // answered is how many commands this process has answered, for all lanes, and how many customers it has told of reminders.
 func (ls *lanes) answered() (sum uint64) {
 	for n, l := range ls.all {
-		sum += l.Answered()
+		sum += l.CommandsProcessed()
 		if sched := ls.due[n].Load(); sched != nil {
 			sum += sched.Published()
 		}
@@ -119,7 +119,7 @@ const askedWithin = time.Second
 // asked says whether people asked something of our lanes a moment ago. It may be called by many goroutines, and often.
 func (ls *lanes) asked() bool {
 	now := time.Now()
-	return slices.ContainsFunc(ls.all, func(l *lane.Lane) bool { return now.Sub(l.Asked()) < askedWithin })
+	return slices.ContainsFunc(ls.all, func(l *lane.Lane) bool { return now.Sub(l.LastClientCommand()) < askedWithin })
 }
 
 // work is what is done under a lane's lease: the lane and beside it its scheduler, without which claims go on.

@@ -19,7 +19,7 @@ func (o *Owner) Fold(m *eventlog.Message) error {
 		return fmt.Errorf("%w: event message %d covers commands from %d, the one before it up to %d", ErrStopped, m.Sequence, m.Commands[0], o.mark.Covered)
 	}
 	n, err := o.state.Fold(m.Payload)
-	o.fresh += n
+	o.sinceSnapshot += n
 	if err != nil {
 		return fmt.Errorf("%w: event message %d, %w", ErrStopped, m.Sequence, err)
 	}
@@ -75,10 +75,10 @@ func (o *Owner) Continues(bounds eventlog.Bounds, stored func(sequence uint64) (
 	return nil
 }
 
-// Looks are the pauses between the checks by [Owner.Continues] that must all find a contradiction before it is believed.
+// ContradictionPauses are the pauses between the checks by [Owner.Continues] that must all find a contradiction before it is believed.
 // On a replicated log they last half a minute: a leader that was cut off answers for up to 10 s more, from a copy that ends
 // earlier than its successor's. On one copy there are two more checks as a precaution.
-func Looks(replicated bool) []time.Duration {
+func ContradictionPauses(replicated bool) []time.Duration {
 	pauses := []time.Duration{250 * time.Millisecond, 500 * time.Millisecond}
 	if replicated {
 		pauses = append(pauses, time.Second, 2*time.Second, 4*time.Second, 8*time.Second, 15*time.Second)

@@ -22,16 +22,16 @@ type Owner struct {
 	sealer eventlog.Sealer
 	sealed uint64 // where sealing of the event stream began, 0 = it did not
 
-	state *domain.Lane
-	mark  Mark   // of the newest event message known to be durable, without its digest while tail has it
-	tail  *Write // that message, if it was written here and its digest not computed yet
-	fence uint64 // last sequence of the event stream: Mark.Position, unless foreign messages follow it
-	fresh int    // event lines since Restore or Freeze
-	void  bool   // the state is permanently ahead of the log: it must not be used or saved
+	state         *domain.Lane
+	mark          Mark   // of the newest event message known to be durable, without its digest while tail has it
+	tail          *Write // that message, if it was written here and its digest not computed yet
+	fence         uint64 // last sequence of the event stream: Mark.Position, unless foreign messages follow it
+	sinceSnapshot int    // event lines since Restore or Freeze
+	diverged      bool   // the state is permanently ahead of the log: it must not be used or saved
 
-	next    *collecting // nil = empty
-	crowded bool        // the next message does not fit into it
-	flying  *Write      // published, not yet acknowledged; see Publish for why there is only one
+	next     *collecting // nil = empty
+	overflow bool        // the next message does not fit into it
+	inFlight *Write      // published, not yet acknowledged; see Publish for why there is only one
 }
 
 // Mark is a position in the log and the commands covered up to there. A snapshot carries it.
@@ -80,16 +80,16 @@ func (o *Owner) Sequence() uint64 { return o.fence }
 // Covered returns the newest command that durable events cover.
 func (o *Owner) Covered() uint64 { return o.mark.Covered }
 
-// Fresh returns how many event lines a restart would fold.
-func (o *Owner) Fresh() int { return o.fresh }
+// EventsSinceSnapshot returns how many event lines a restart would fold.
+func (o *Owner) EventsSinceSnapshot() int { return o.sinceSnapshot }
 
 // Settled reports whether the state is exactly the fold of the log up to [Owner.Mark]: nothing collected, nothing in
-// flight, nothing void.
-func (o *Owner) Settled() bool { return o.next == nil && o.flying == nil && !o.void }
+// flight, nothing diverged.
+func (o *Owner) Settled() bool { return o.next == nil && o.inFlight == nil && !o.diverged }
 
-// Freeze returns the settled state for a snapshot, at the cost of a pointer per page, and resets Fresh.
+// Freeze returns the settled state for a snapshot, at the cost of a pointer per page, and resets EventsSinceSnapshot.
 func (o *Owner) Freeze() (*domain.Frozen, Mark) {
-	o.fresh = 0
+	o.sinceSnapshot = 0
 	return o.state.Freeze(), o.Mark()
 }
 

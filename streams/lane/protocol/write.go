@@ -36,13 +36,13 @@ type Write struct {
 }
 
 // Full reports whether the step accepts no more commands.
-func (o *Owner) Full() bool { return o.crowded || o.next != nil && len(o.next.Events) >= maxStepBytes }
+func (o *Owner) Full() bool { return o.overflow || o.next != nil && len(o.next.Events) >= maxStepBytes }
 
 // Fits reports whether a message with this payload may be decided into the step. If not the step is full, and the
 // message goes into the next one.
 func (o *Owner) Fits(payload []byte) bool {
-	o.crowded = o.next != nil && !o.next.Fits(payload)
-	return !o.crowded
+	o.overflow = o.next != nil && !o.next.Fits(payload)
+	return !o.overflow
 }
 
 // Decide decides one command message, which fits, into the step being collected. Messages come in the order of the
@@ -65,8 +65,8 @@ func (o *Owner) Attach(a Answer) bool {
 	switch {
 	case o.next != nil:
 		o.next.answers = append(o.next.answers, a)
-	case o.flying != nil:
-		o.flying.Answers = append(o.flying.Answers, a)
+	case o.inFlight != nil:
+		o.inFlight.Answers = append(o.inFlight.Answers, a)
 	default:
 		return false
 	}
@@ -83,11 +83,11 @@ func (o *Owner) Attach(a Answer) bool {
 // After a crash before the acknowledgement the step is in the log or it is not; the next load of the lane finds out. No
 // client was answered.
 func (o *Owner) Publish() *Write {
-	if o.next == nil || o.flying != nil {
+	if o.next == nil || o.inFlight != nil {
 		return nil
 	}
 	s := o.next
-	o.next, o.crowded = nil, false
+	o.next, o.overflow = nil, false
 	s.Close()
 	w := o.write(eventlog.Header{Commands: [2]uint64{s.first, s.last}, CommandTime: s.stamped}, s.Events)
 	w.Answers, w.Lines, w.Commands = s.answers, s.Lines, s.Commands
@@ -97,15 +97,15 @@ func (o *Owner) Publish() *Write {
 func (o *Owner) write(h eventlog.Header, events []byte) *Write {
 	h.LaneTime, h.Owner = o.state.Clock().Time(), o.nonce
 	header := o.sealer.Encode(h, o.sealed, o.fence+1, events)
-	o.flying = &Write{header: h, Attempt: eventlog.Attempt{Expected: o.fence, Header: header, Payload: events}}
-	return o.flying
+	o.inFlight = &Write{header: h, Attempt: eventlog.Attempt{Expected: o.fence, Header: header, Payload: events}}
+	return o.inFlight
 }
 
 // Acked records that the write in flight is durable at sequence. It returns the write; its answers may be sent now and not
 // earlier.
 func (o *Owner) Acked(sequence uint64) *Write {
-	w := o.flying
-	o.flying = nil
+	w := o.inFlight
+	o.inFlight = nil
 	o.fence = sequence
 	if o.sealed == 0 && o.sealer.Seals() {
 		o.sealed = sequence
@@ -115,7 +115,7 @@ func (o *Owner) Acked(sequence uint64) *Write {
 		Covered:  w.header.Commands[1], Stamped: w.header.CommandTime,
 	}
 	o.tail = w
-	o.fresh += w.Lines
+	o.sinceSnapshot += w.Lines
 	return w
 }
 
@@ -143,6 +143,6 @@ func (o *Owner) Resolved(outcome eventlog.Outcome) Verdict {
 
 // Abandon drops what is not durable. If there was anything, the state is permanently ahead of the log.
 func (o *Owner) Abandon() {
-	o.void = o.void || o.next != nil || o.flying != nil
-	o.next, o.flying, o.crowded = nil, nil, false
+	o.diverged = o.diverged || o.next != nil || o.inFlight != nil
+	o.next, o.inFlight, o.overflow = nil, nil, false
 }

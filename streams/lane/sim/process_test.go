@@ -210,7 +210,7 @@ func (p *process) open() {
 	})
 	if err != nil && !w.bug.anyCommands {
 		// Without the short pauses, which would only make the world slow.
-		switch pauses := protocol.Looks(true)[4:]; {
+		switch pauses := protocol.ContradictionPauses(true)[4:]; {
 		case !errors.Is(err, protocol.ErrStopped):
 			return // not answered
 		case p.outrun(err):

@@ -1,4 +1,4 @@
-package coalesce
+package batcher
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Options of a Coalescer; the zero value has the written defaults.
+// Options of a Batcher; the zero value has the written defaults.
 type Options struct {
 	// InFlight is how many messages of one lane are in flight at once, at least 1. Beyond it full messages may be; there are
 	// fewer while many lines are in flight. Defaults to 3.
@@ -22,9 +22,9 @@ type Options struct {
 	// MaxPending is how many lines of one lane may wait for their outcome; a line counts once more per KiB of its length.
 	// Defaults to 32,768; the least is 64.
 	MaxPending int
-	// AskAgain is how long an outcome may take before the line is sent again under the same id; later pauses double,
+	// RetryAfter is how long an outcome may take before the line is sent again under the same id; later pauses double,
 	// up to 8 times it. Defaults to 2 s.
-	AskAgain time.Duration
+	RetryAfter time.Duration
 	// Subject returns the subject that a lane's lines are published to; it is called once per lane. Defaults to
 	// topology.LaneCmd, which accepts any command and is for servers.
 	Subject func(lane int) string
@@ -42,8 +42,8 @@ func (o Options) withDefaults() Options {
 		o.MaxPending = 32 << 10
 	}
 	o.MaxPending = max(o.MaxPending, 64)
-	if o.AskAgain <= 0 {
-		o.AskAgain = 2 * time.Second
+	if o.RetryAfter <= 0 {
+		o.RetryAfter = 2 * time.Second
 	}
 	if o.Subject == nil {
 		o.Subject = topology.LaneCmd
@@ -90,8 +90,8 @@ type Receiver interface {
 	Answer(outcome []byte, err error)
 }
 
-// Coalescer sends lines over one connection. Several goroutines may use it at once.
-type Coalescer struct {
+// Batcher sends lines over one connection. Several goroutines may use it at once.
+type Batcher struct {
 	nc    *nats.Conn
 	mover *dial.Mover
 	opts  Options
@@ -115,9 +115,9 @@ type Coalescer struct {
 	counters counters
 }
 
-// New returns a coalescer for a connection. Lines may be sent at once; they are published when Run runs.
-func New(nc *nats.Conn, opts Options) *Coalescer {
-	c := &Coalescer{
+// New returns a batcher for a connection. Lines may be sent at once; they are published when Run runs.
+func New(nc *nats.Conn, opts Options) *Batcher {
+	c := &Batcher{
 		nc:      nc,
 		mover:   dial.NewMover(nc),
 		opts:    opts.withDefaults(),
@@ -132,7 +132,7 @@ func New(nc *nats.Conn, opts Options) *Coalescer {
 
 // Send adds a line for a lane. It waits while MaxPending lines of that lane are waiting; ctx ends that wait, not the
 // line, for which there are Deadline and [Ticket.GiveUp]. The error is a *NotSentError.
-func (c *Coalescer) Send(ctx context.Context, lane int, line Line) (Ticket, error) {
+func (c *Batcher) Send(ctx context.Context, lane int, line Line) (Ticket, error) {
 	r, err := c.route(lane)
 	if err != nil {
 		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
@@ -144,7 +144,7 @@ func (c *Coalescer) Send(ctx context.Context, lane int, line Line) (Ticket, erro
 }
 
 // TrySend is Send for callers that must not wait: instead it returns a *NotSentError whose cause is of kind ErrFull.
-func (c *Coalescer) TrySend(lane int, line Line) (Ticket, error) {
+func (c *Batcher) TrySend(lane int, line Line) (Ticket, error) {
 	r, err := c.route(lane)
 	if err != nil {
 		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
@@ -156,7 +156,7 @@ func (c *Coalescer) TrySend(lane int, line Line) (Ticket, error) {
 }
 
 // Request adds a line that is sent to the micro service's endpoint at subject, alone. Otherwise it is like Send.
-func (c *Coalescer) Request(ctx context.Context, subject string, line Line) (Ticket, error) {
+func (c *Batcher) Request(ctx context.Context, subject string, line Line) (Ticket, error) {
 	r, err := c.route(directRoute)
 	if err != nil {
 		return Ticket{}, &NotSentError{ID: line.ID, Cause: err}
@@ -168,7 +168,7 @@ func (c *Coalescer) Request(ctx context.Context, subject string, line Line) (Tic
 }
 
 // route returns a lane's route, and makes it at first use.
-func (c *Coalescer) route(lane int) (*route, error) {
+func (c *Batcher) route(lane int) (*route, error) {
 	if lane < 0 || lane > directRoute {
 		return nil, fmt.Errorf("lane %d does not exist; lanes go from 0 to %d", lane, topology.MaxLanes-1)
 	}
@@ -188,7 +188,7 @@ func (c *Coalescer) route(lane int) (*route, error) {
 	return r, nil
 }
 
-func (c *Coalescer) eachRoute(do func(*route)) {
+func (c *Batcher) eachRoute(do func(*route)) {
 	for i := range c.routes {
 		if r := c.routes[i].Load(); r != nil {
 			do(r)
@@ -198,7 +198,7 @@ func (c *Coalescer) eachRoute(do func(*route)) {
 
 // Run reads answers, expires deadlines and retries, until ctx ends or the connection is closed. Then the receivers that
 // still wait get an UnknownError, and no Receiver is called after Run has returned. Run it once.
-func (c *Coalescer) Run(ctx context.Context) error {
+func (c *Batcher) Run(ctx context.Context) error {
 	defer c.close()
 	status := c.nc.StatusChanged(nats.CONNECTED, nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
 	defer c.nc.RemoveStatusListener(status)
@@ -216,7 +216,7 @@ func (c *Coalescer) Run(ctx context.Context) error {
 		_ = sub.Unsubscribe() // fails only when it has ended already; quiet is closed in either case
 		<-quiet
 	}()
-	// What is pending here is bounded by the lines in flight; a dropped answer would cost its caller AskAgain.
+	// What is pending here is bounded by the lines in flight; a dropped answer would cost its caller RetryAfter.
 	if err := sub.SetPendingLimits(-1, -1); err != nil {
 		return fmt.Errorf("raising the limits of the outcome inbox: %w", err)
 	}
@@ -224,7 +224,7 @@ func (c *Coalescer) Run(ctx context.Context) error {
 	if most := c.nc.MaxPayload() - headerRoom; most > 0 && most < domain.MaxMessage {
 		c.limit.Store(most)
 	}
-	link := link{c: c, ctx: ctx, told: make(chan bool, 1)}
+	link := link{c: c, ctx: ctx, result: make(chan bool, 1)}
 	defer link.wait()
 	link.up = c.nc.IsConnected()
 	link.reconnects = c.nc.Stats().Reconnects
@@ -244,21 +244,21 @@ func (c *Coalescer) Run(ctx context.Context) error {
 			return nil
 		case <-c.wake:
 		case <-tick:
-			link.look()
+			link.update()
 			c.sweep(false)
-		case same := <-link.told:
+		case same := <-link.result:
 			link.confirmed(same)
 		case s, ok := <-status:
 			if !ok || s == nats.CLOSED {
 				return nats.ErrConnectionClosed
 			}
-			link.look()
+			link.update()
 		}
 	}
 }
 
 // close ends every line that still waits.
-func (c *Coalescer) close() {
+func (c *Batcher) close() {
 	c.online.Store(false)
 	c.mu.Lock()
 	c.closed = true
@@ -268,7 +268,7 @@ func (c *Coalescer) close() {
 	c.deliver(all)
 }
 
-func (c *Coalescer) now() time.Duration { return time.Since(c.born) }
+func (c *Batcher) now() time.Duration { return time.Since(c.born) }
 
 // delivery is an answer for its receiver; receivers are called without any lock.
 type delivery struct {
@@ -277,7 +277,7 @@ type delivery struct {
 	err  error
 }
 
-func (c *Coalescer) deliver(all []delivery) {
+func (c *Batcher) deliver(all []delivery) {
 	for i := range all {
 		d := &all[i]
 		if d.err != nil {

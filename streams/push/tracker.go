@@ -6,8 +6,8 @@ import "sync"
 // last tenth of a second and delivers those messages again.
 const doneKept = 4096
 
-// place identifies a message. The stored time is part of it: a log restored from an older backup uses sequences again.
-type place struct {
+// messageID identifies a message. The stored time is part of it: a log restored from an older backup uses sequences again.
+type messageID struct {
 	lane     int
 	sequence uint64
 	stored   int64 // ns
@@ -21,25 +21,25 @@ const (
 	finished                // delivered or a dead letter; only the ack is missing
 )
 
-// desk tracks which messages are in flight in this process and which it has finished lately. NATS delivers a message
+// tracker tracks which messages are in flight in this process and which it has finished lately. NATS delivers a message
 // again after a lost acknowledgement or progress report; such a message is not pushed again.
-type desk struct {
+type tracker struct {
 	mu   sync.Mutex
-	hand map[place]bool
+	hand map[messageID]bool
 	// failed counts the tries that failed here. Entries of messages that another process finished stay until it is full;
 	// a message whose entry was dropped starts at 0 again.
-	failed map[place]int
-	done   map[place]bool
-	ring   []place // of done, oldest at next once it is full
+	failed map[messageID]int
+	done   map[messageID]bool
+	ring   []messageID // of done, oldest at next once it is full
 	next   int
 }
 
-func newDesk() *desk {
-	return &desk{hand: map[place]bool{}, failed: map[place]int{}, done: map[place]bool{}}
+func newTracker() *tracker {
+	return &tracker{hand: map[messageID]bool{}, failed: map[messageID]int{}, done: map[messageID]bool{}}
 }
 
 // begin returns what is known of a message, and records it as in flight if that is nothing.
-func (d *desk) begin(p place) verdict {
+func (d *tracker) begin(p messageID) verdict {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -53,7 +53,7 @@ func (d *desk) begin(p place) verdict {
 }
 
 // finish records that a message needs no more delivery.
-func (d *desk) finish(p place) {
+func (d *tracker) finish(p messageID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.failed, p)
@@ -68,7 +68,7 @@ func (d *desk) finish(p place) {
 }
 
 // fail counts a failed try, and returns how many have failed here.
-func (d *desk) fail(p place) int {
+func (d *tracker) fail(p messageID) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, known := d.failed[p]; !known && len(d.failed) >= doneKept {
@@ -82,13 +82,13 @@ func (d *desk) fail(p place) int {
 }
 
 // leave removes a message from those in flight.
-func (d *desk) leave(p place) {
+func (d *tracker) leave(p messageID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.hand, p)
 }
 
-func (d *desk) inHand() int {
+func (d *tracker) inHand() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.hand)

@@ -1,4 +1,4 @@
-package coalesce
+package batcher
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -114,7 +113,7 @@ func TestFaults(t *testing.T) {
 
 // A reconnect asks again at once, not when the question falls due.
 func TestAReconnectAsksAgainAtOnce(t *testing.T) {
-	r := newRig(t, Options{AskAgain: time.Hour}, topology.Spec{})
+	r := newRig(t, Options{RetryAfter: time.Hour}, topology.Spec{})
 	r.owner.SetFault(func(int, []domain.Command) int { return 0 })
 	w, _ := r.claim(t, "summer", "cut", time.Time{})
 	streamtest.Eventually(t, "the claim arrived", func() bool { n, _ := r.owner.Seen(); return n == 1 })
@@ -127,7 +126,7 @@ func TestAReconnectAsksAgainAtOnce(t *testing.T) {
 	if !a.Repeat {
 		t.Error("the lane decided twice")
 	}
-	if n := r.Counters().AskedAgain; n != 1 {
+	if n := r.Counters().Retries; n != 1 {
 		t.Errorf("%d lines were asked again, expected 1", n)
 	}
 }
@@ -166,7 +165,7 @@ func TestARestartedServerLosesNoCaller(t *testing.T) {
 
 func TestADeadlineEndsInAnUnknownResultNeverInARefusal(t *testing.T) {
 	r := newRig(t, quick, topology.Spec{})
-	r.owner.SetFault(func(int, []domain.Command) int { return lanetest.Hold })
+	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
 	w, ticket := r.claim(t, "summer", "slow", time.Now().Add(50*time.Millisecond))
 	a := w.get(t)
 	var unknown *UnknownError
@@ -191,8 +190,8 @@ func TestADeadlineEndsInAnUnknownResultNeverInARefusal(t *testing.T) {
 }
 
 func TestGivingUp(t *testing.T) {
-	r := newRig(t, Options{InFlight: 1, AskAgain: time.Hour}, topology.Spec{})
-	r.owner.SetFault(func(int, []domain.Command) int { return lanetest.Hold })
+	r := newRig(t, Options{InFlight: 1, RetryAfter: time.Hour}, topology.Spec{})
+	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
 	sent, sentTicket := r.claim(t, "summer", "sent", time.Time{})
 	streamtest.Eventually(t, "it is held", func() bool { return r.owner.Held() == 1 })
 	_, queuedTicket := r.claim(t, "summer", "queued", time.Time{})
@@ -222,8 +221,8 @@ func TestGivingUp(t *testing.T) {
 
 // Of a message with lines that some gave up, only the others are asked again, and each gets its own.
 func TestOnlyWhoStillWaitsIsAskedAgain(t *testing.T) {
-	r := newRig(t, Options{InFlight: 1, AskAgain: 200 * time.Millisecond}, topology.Spec{})
-	r.owner.SetFault(func(int, []domain.Command) int { return lanetest.Hold })
+	r := newRig(t, Options{InFlight: 1, RetryAfter: 200 * time.Millisecond}, topology.Spec{})
+	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
 	first, _ := r.claim(t, "summer", "first", time.Time{})
 	streamtest.Eventually(t, "the first is held", func() bool { return r.owner.Held() >= 1 })
 	all := ids("many", 9)
@@ -350,7 +349,7 @@ func TestNobodyThere(t *testing.T) {
 	if a := short.get(t); a.err != nil || a.ID != "hasty" || a.Refusal != domain.NotDurable {
 		t.Errorf("answered %+v, expected that the log could not keep it", a)
 	}
-	lanetest.Start(t, server.Conn(t), topology.Spec{Lanes: 1})
+	streamtest.StartOwner(t, server.Conn(t), topology.Spec{Lanes: 1})
 	w.get(t).claimed(t, "early")
 	cancel()
 	if err := <-ended; err != nil {
@@ -395,7 +394,7 @@ func TestOddOutcomesAreDropped(t *testing.T) {
 			if a.claimed(t, "asked"); a.N != 1 {
 				t.Errorf("answered %+v", a)
 			}
-			if c.Counters().Odd != 1 {
+			if c.Counters().Mismatched != 1 {
 				t.Errorf("counters %+v", c.Counters())
 			}
 			// Strangers who know the inbox can do no harm either.

@@ -1,4 +1,4 @@
-package coalesce
+package batcher
 
 import (
 	"sync"
@@ -25,21 +25,21 @@ type batch struct {
 	waiting int   // entries without an answer yet
 	weight  int64 // of the route's room; released when the batch is done
 
-	looks    int // sweeps that found it open
+	sweeps   int // sweeps that found it open
 	sent     bool
 	done     bool
 	busy     int           // how many goroutines are publishing its buffer
 	earliest time.Duration // no entry has an earlier deadline; 0 = none has one
 
-	attempts []*attempt // those whose answers are still accepted: live ones, the newest maxAttempts; oldest first
-	first    attempt    // the first of them, and space for it: there is seldom another
-	room     [1]*attempt
-	asked    int           // attempts made
-	sentAt   time.Duration // time of the first
-	live     int           // attempts that may have been stored, those no longer in attempts included
-	askAt    time.Duration
-	pace     *backoff.ExponentialBackOff // pauses between attempts, made at the second one
-	knock    *backoff.ExponentialBackOff // pauses after no responders, made at the first such answer
+	attempts     []*attempt // those whose answers are still accepted: live ones, the newest maxAttempts; oldest first
+	first        attempt    // the first of them, and space for it: there is seldom another
+	space        [1]*attempt
+	tries        int           // attempts made
+	sentAt       time.Duration // time of the first
+	live         int           // attempts that may have been stored, those no longer in attempts included
+	retryAt      time.Duration
+	retries      *backoff.ExponentialBackOff // pauses between attempts, made at the second one
+	noResponders *backoff.ExponentialBackOff // pauses after no responders, made at the first such answer
 }
 
 // attempt is one message that carried lines of a batch.
@@ -54,13 +54,13 @@ type attempt struct {
 // since.
 const maxAttempts = 8
 
-// rest is the buffers of a batch, reused: allocating half a megabyte per message would load the garbage collector.
-type rest struct {
+// buffers are the buffers of a batch, reused: allocating half a megabyte per message would load the garbage collector.
+type buffers struct {
 	buf     []byte
 	entries []entry
 }
 
-var rests = sync.Pool{New: func() any { return new(rest) }}
+var bufferPool = sync.Pool{New: func() any { return new(buffers) }}
 
 // line returns an entry's line with its newline.
 func (b *batch) line(i int) []byte {
@@ -107,18 +107,18 @@ func (b *batch) take(i int) Receiver {
 	return to
 }
 
-// fate is the error for a receiver that no longer waits for an entry.
-func (b *batch) fate(i int, cause error) error {
+// failure is the error for a receiver that no longer waits for an entry.
+func (b *batch) failure(i int, cause error) error {
 	if b.live == 0 {
-		return &NotSentError{ID: b.entries[i].id, Cause: cause, Asked: b.asked > 0 && !b.route.direct}
+		return &NotSentError{ID: b.entries[i].id, Cause: cause, Reached: b.tries > 0 && !b.route.direct}
 	}
 	return &UnknownError{ID: b.entries[i].id, Cause: cause}
 }
 
 // late is the delivery for an entry whose deadline has passed.
 func (b *batch) late(i int) delivery {
-	err := b.fate(i, ErrDeadline)
-	if unsent, ok := err.(*NotSentError); ok && unsent.Asked {
+	err := b.failure(i, ErrDeadline)
+	if unsent, ok := err.(*NotSentError); ok && unsent.Reached {
 		o := unsent.Outcome()
 		b.route.c.counters.notDurable.Add(1)
 		return delivery{to: b.take(i), line: o.AppendJSON(nil)}
@@ -148,28 +148,28 @@ func (b *batch) expire(now time.Duration, out []delivery) []delivery {
 // unanswered is how long a message may have no answer before the node it was sent through is suspected.
 const unanswered = time.Second
 
-// askLater sets the time of the next attempt after one without an answer.
-func (b *batch) askLater(now, every time.Duration) {
-	if b.asked == 1 {
-		b.sentAt, b.askAt = now, now+every
+// scheduleRetry sets the time of the next attempt after one without an answer.
+func (b *batch) scheduleRetry(now, every time.Duration) {
+	if b.tries == 1 {
+		b.sentAt, b.retryAt = now, now+every
 		return
 	}
-	if b.pace == nil {
-		b.pace = &backoff.ExponentialBackOff{
+	if b.retries == nil {
+		b.retries = &backoff.ExponentialBackOff{
 			InitialInterval: every, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: 8 * every,
 		}
 	}
-	b.askAt = now + b.pace.NextBackOff()
+	b.retryAt = now + b.retries.NextBackOff()
 }
 
-// knockAgain sets the time of the next attempt after no responders: sooner, because a server may just be starting.
-func (b *batch) knockAgain(now, every time.Duration) {
-	if b.knock == nil {
-		b.knock = &backoff.ExponentialBackOff{
+// retryAfterNoResponders sets the time of the next attempt after no responders: sooner, because a server may just be starting.
+func (b *batch) retryAfterNoResponders(now, every time.Duration) {
+	if b.noResponders == nil {
+		b.noResponders = &backoff.ExponentialBackOff{
 			InitialInterval: every / 20, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: every,
 		}
 	}
-	b.askAt = now + b.knock.NextBackOff()
+	b.retryAt = now + b.noResponders.NextBackOff()
 }
 
 // weight is how much of its route's room a line takes.

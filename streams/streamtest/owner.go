@@ -4,7 +4,7 @@
 // Its rules are minimal: the nth new id of a campaign gets coupon n, an id seen before gets the same answer with "repeat".
 // It remembers its answers as a real lane does, so that a line sent again under the same id, by whatever way, must get the
 // same answer.
-package lanetest
+package streamtest
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ type Owner struct {
 	nc *nats.Conn
 
 	mu       sync.Mutex
-	fault    Fault
+	fault    OutcomeFault
 	held     []nats.Msg
 	decided  map[string]wire.Outcome // by lane and id
 	numbers  map[string]uint32       // coupons by campaign
@@ -41,11 +41,11 @@ type Owner struct {
 // from 1.
 type Fault func(n int, cmds []wire.Command) (times int)
 
-// Hold as a number of times keeps the outcomes back until Release.
-const Hold = -1
+// HoldBack as a number of times keeps the outcomes back until Release.
+const HoldBack = -1
 
-// Start makes a log with that many lanes on the server behind nc and starts an owner for it, until the test ends.
-func Start(t testing.TB, nc *nats.Conn, spec topology.Spec) *Owner {
+// StartOwner makes a log with that many lanes on the server behind nc and starts an owner for it, until the test ends.
+func StartOwner(t testing.TB, nc *nats.Conn, spec topology.Spec) *Owner {
 	t.Helper()
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -79,7 +79,7 @@ func Start(t testing.TB, nc *nats.Conn, spec topology.Spec) *Owner {
 }
 
 // SetFault sets the fault of later outcomes; nil = none.
-func (o *Owner) SetFault(f Fault) {
+func (o *Owner) SetFault(f OutcomeFault) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.fault = f
@@ -151,7 +151,7 @@ func (o *Owner) handle(lane int, msg jetstream.Msg) {
 	if reply.Subject == "" {
 		return
 	}
-	if times == Hold {
+	if times == HoldBack {
 		o.held = append(o.held, reply)
 		return
 	}

@@ -1,4 +1,4 @@
-package coalesce
+package batcher
 
 import (
 	"bytes"
@@ -14,11 +14,11 @@ import (
 )
 
 // receive handles every message of the inbox: PubAcks (a<route>-<token>) and outcomes (o<route>-<token>).
-func (c *Coalescer) receive(msg *nats.Msg) {
+func (c *Batcher) receive(msg *nats.Msg) {
 	token := msg.Subject[len(c.inbox)+1:]
 	r, seq, ok := c.address(token)
 	if !ok {
-		c.counters.odd.Add(1)
+		c.counters.mismatched.Add(1)
 		return
 	}
 	out := c.scratch[:0]
@@ -33,13 +33,13 @@ func (c *Coalescer) receive(msg *nats.Msg) {
 	case msg.Header.Get("Status") == "503" && len(msg.Data) == 0:
 		// No responders: no stream and no service took it, so nothing was stored. A server may be starting.
 		r.dead(a)
-		a.batch.knockAgain(c.now(), c.opts.AskAgain)
+		a.batch.retryAfterNoResponders(c.now(), c.opts.RetryAfter)
 		c.mover.Unanswered()
 	case token[0] == 'a':
 		out = r.acked(a, msg.Data, out)
 	case msg.Header.Get(micro.ErrorCodeHeader) != "":
 		// The service does not know the result either.
-		a.batch.knockAgain(c.now(), c.opts.AskAgain)
+		a.batch.retryAfterNoResponders(c.now(), c.opts.RetryAfter)
 	default:
 		c.mover.Answered()
 		out = r.answered(a, msg.Data, out)
@@ -52,7 +52,7 @@ func (c *Coalescer) receive(msg *nats.Msg) {
 }
 
 // address finds the route and attempt of an inbox token.
-func (c *Coalescer) address(token string) (*route, uint64, bool) {
+func (c *Batcher) address(token string) (*route, uint64, bool) {
 	if len(token) < 2 || token[0] != 'a' && token[0] != 'o' {
 		return nil, 0, false
 	}
@@ -85,7 +85,7 @@ func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 	}
 	b := a.batch
 	if !notStored(ack.Error.ErrCode, ack.Error.Description) {
-		b.knockAgain(r.c.now(), r.c.opts.AskAgain)
+		b.retryAfterNoResponders(r.c.now(), r.c.opts.RetryAfter)
 		return out
 	}
 	r.dead(a)
@@ -129,7 +129,7 @@ func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
 	}
 	data = bytes.TrimSuffix(data, []byte{'\n'})
 	if len(data) == 0 || bytes.Count(data, []byte{'\n'})+1 != lines {
-		r.c.counters.odd.Add(1)
+		r.c.counters.mismatched.Add(1)
 		return out
 	}
 	if r.direct && bytes.Contains(data, []byte(`"refusal":"not_durable"`)) {
@@ -137,11 +137,11 @@ func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
 		// stored: then only an outcome that was decided may answer.
 		r.dead(a)
 		if b.live > 0 {
-			b.knockAgain(r.c.now(), r.c.opts.AskAgain)
+			b.retryAfterNoResponders(r.c.now(), r.c.opts.RetryAfter)
 			return out
 		}
 	}
-	odd := false
+	mismatched := false
 	for j := range lines {
 		line := data
 		if end := bytes.IndexByte(data, '\n'); end >= 0 {
@@ -154,13 +154,13 @@ func (r *route) answered(a *attempt, data []byte, out []delivery) []delivery {
 		switch {
 		case b.entries[i].to == nil:
 		case !isFor(line, b.entries[i].id):
-			odd = true
+			mismatched = true
 		default:
 			out = append(out, delivery{to: b.take(i), line: line})
 		}
 	}
-	if odd {
-		r.c.counters.odd.Add(1)
+	if mismatched {
+		r.c.counters.mismatched.Add(1)
 	}
 	if b.waiting == 0 {
 		r.finish(b)

@@ -1,4 +1,4 @@
-package coalesce
+package batcher
 
 import (
 	"errors"
@@ -24,8 +24,8 @@ func (e *UnknownError) Unwrap() error { return e.Cause }
 type NotSentError struct {
 	ID    string
 	Cause error
-	// Asked is true if the log was reachable and could not store the command: a full disk, for example.
-	Asked bool
+	// Reached is true if the log was reachable and could not store the command: a full disk, for example.
+	Reached bool
 }
 
 // Outcome returns the refusal not_durable, which has the same meaning for a caller of a log that could not store the command.
@@ -41,7 +41,7 @@ func (e *NotSentError) Unwrap() error { return e.Cause }
 
 // Causes of the errors above, and errors of Send.
 var (
-	// ErrClosed: the coalescer stopped.
+	// ErrClosed: the batcher stopped.
 	ErrClosed = errors.New("closed")
 	// ErrDeadline: the line's deadline passed.
 	ErrDeadline = errors.New("no answer in time")

@@ -1,4 +1,4 @@
-// Package coalesce is the batcher: it sends the command lines of many callers in few messages and assigns each outcome to
+// Package batcher is the batcher: it sends the command lines of many callers in few messages and assigns each outcome to
 // its caller.
 //
 //	caller ─line─┐                     one message, ≤ 1,000 lines
@@ -23,4 +23,4 @@
 // twice, late or for another attempt is the same outcome.
 //
 // Memory is bounded by Options.MaxPending per lane: beyond it Send waits and TrySend returns ErrFull.
-package coalesce
+package batcher

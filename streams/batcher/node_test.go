@@ -1,4 +1,4 @@
-package coalesce
+package batcher
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func TestANodeThatAnswersNothingIsLeft(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
-	streamtest.Eventually(t, "the coalescer is online", c.online.Load)
+	streamtest.Eventually(t, "the batcher is online", c.online.Load)
 	w := make(waiter, 2)
 	if _, err := c.Send(t.Context(), 0, claimLine("c", "x", time.Time{}, w)); err != nil {
 		t.Fatal(err)

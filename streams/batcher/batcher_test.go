@@ -1,4 +1,4 @@
-package coalesce
+package batcher
 
 import (
 	"context"
@@ -12,13 +12,12 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func TestALonelyLineLeavesAlone(t *testing.T) {
-	r := newRig(t, Options{AskAgain: time.Hour}, topology.Spec{})
+	r := newRig(t, Options{RetryAfter: time.Hour}, topology.Spec{})
 	for _, id := range ids("lonely", 10) {
 		w, _ := r.claim(t, "summer", id, time.Time{})
 		w.get(t).claimed(t, id)
@@ -30,7 +29,7 @@ func TestALonelyLineLeavesAlone(t *testing.T) {
 }
 
 func TestConcurrentCallersEachGetTheirOwnAnswer(t *testing.T) {
-	r := newRig(t, Options{AskAgain: time.Hour}, topology.Spec{}) // however slow the machine, nothing is asked twice
+	r := newRig(t, Options{RetryAfter: time.Hour}, topology.Spec{}) // however slow the machine, nothing is asked twice
 	const callers = 5000
 	var all sync.WaitGroup
 	codes := make(chan string, callers)
@@ -63,8 +62,8 @@ func TestConcurrentCallersEachGetTheirOwnAnswer(t *testing.T) {
 // What is under way is fixed while outcomes are held back, so the rest must leave together: at once where a message is
 // full, else when its turn comes.
 func TestLinesThatComeMeanwhileLeaveTogether(t *testing.T) {
-	r := newRig(t, Options{InFlight: 2, AskAgain: time.Hour}, topology.Spec{})
-	r.owner.SetFault(func(int, []domain.Command) int { return lanetest.Hold })
+	r := newRig(t, Options{InFlight: 2, RetryAfter: time.Hour}, topology.Spec{})
+	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
 	var waiters []waiter
 	all := ids("meanwhile", 2502)
 	for _, id := range all {
@@ -87,7 +86,7 @@ func TestLinesThatComeMeanwhileLeaveTogether(t *testing.T) {
 func TestAMessageStaysWithinItsLimits(t *testing.T) {
 	var mu sync.Mutex
 	biggest := 0
-	r := newRig(t, Options{InFlight: 1, AskAgain: time.Hour}, topology.Spec{}, func(c *Coalescer) {
+	r := newRig(t, Options{InFlight: 1, RetryAfter: time.Hour}, topology.Spec{}, func(c *Batcher) {
 		c.publish = func(m *nats.Msg) error {
 			mu.Lock()
 			biggest = max(biggest, len(m.Data))
@@ -95,7 +94,7 @@ func TestAMessageStaysWithinItsLimits(t *testing.T) {
 			return c.nc.PublishMsg(m)
 		}
 	})
-	r.owner.SetFault(func(int, []domain.Command) int { return lanetest.Hold })
+	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
 	var waiters []waiter
 	for i := range 100 {
 		cmd := domain.Command{Type: domain.ImportCodes, ID: fmt.Sprintf("import-%d", i), Campaign: "summer",
@@ -123,8 +122,8 @@ func TestAMessageStaysWithinItsLimits(t *testing.T) {
 
 func TestRoomIsBounded(t *testing.T) {
 	const room = 64
-	r := newRig(t, Options{MaxPending: room, AskAgain: time.Hour}, topology.Spec{})
-	r.owner.SetFault(func(int, []domain.Command) int { return lanetest.Hold })
+	r := newRig(t, Options{MaxPending: room, RetryAfter: time.Hour}, topology.Spec{})
+	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
 	var waiters []waiter
 	all := ids("room", room)
 	for _, id := range all {
@@ -161,7 +160,7 @@ func TestRoomIsBounded(t *testing.T) {
 }
 
 func TestStoppingTellsEveryoneWhoWaits(t *testing.T) {
-	r := newRig(t, Options{InFlight: 1, AskAgain: time.Hour}, topology.Spec{})
+	r := newRig(t, Options{InFlight: 1, RetryAfter: time.Hour}, topology.Spec{})
 	r.owner.SetFault(func(int, []domain.Command) int { return 0 })
 	sent, _ := r.claim(t, "summer", "sent", time.Time{})
 	streamtest.Eventually(t, "it arrived", func() bool { _, lines := r.owner.Seen(); return lines == 1 })
@@ -184,7 +183,7 @@ func TestStoppingTellsEveryoneWhoWaits(t *testing.T) {
 // The inbox lies under the connection's own prefix: the lane answers nowhere else.
 func TestTheInboxHasTheConnectionsPrefix(t *testing.T) {
 	server := streamtest.Start(t)
-	owner := lanetest.Start(t, server.Conn(t), topology.Spec{Lanes: 1})
+	owner := streamtest.StartOwner(t, server.Conn(t), topology.Spec{Lanes: 1})
 	conn := server.Conn(t, nats.CustomInboxPrefix("_INBOX_shop"))
 	c := New(conn, Options{})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,4 +1,4 @@
-package coalesce
+package batcher
 
 import "context"
 
@@ -6,49 +6,49 @@ import "context"
 //
 // It reads the connection's state and not the status events, which are dropped when Run is late to read them.
 type link struct {
-	c          *Coalescer
+	c          *Batcher
 	ctx        context.Context
 	up         bool
 	reconnects uint64
-	asking     bool // Options.Same is running
+	checking   bool // Options.Same is running
 	again      bool // the connection changed meanwhile
-	told       chan bool
+	result     chan bool
 }
 
-// look notices that the connection was lost or restored.
-func (l *link) look() {
+// update notices that the connection was lost or restored.
+func (l *link) update() {
 	up, reconnects := l.c.nc.IsConnected(), l.c.nc.Stats().Reconnects
 	if !up {
 		l.c.online.Store(false)
 	} else if !l.up || reconnects != l.reconnects {
 		l.c.online.Store(false)
-		l.ask()
+		l.check()
 	}
 	l.up, l.reconnects = up, reconnects
 }
 
-// ask checks whether the log is the same. A line that another log accepted could be refused by this one.
-func (l *link) ask() {
+// check checks whether the log is the same. A line that another log accepted could be refused by this one.
+func (l *link) check() {
 	switch {
-	case l.asking:
+	case l.checking:
 		l.again = true
 	case l.c.opts.Same == nil:
 		l.confirmed(true)
 	default:
-		l.asking = true
-		go func() { l.told <- l.c.opts.Same(l.ctx) }()
+		l.checking = true
+		go func() { l.result <- l.c.opts.Same(l.ctx) }()
 	}
 }
 
 // confirmed goes online again. Messages in flight may have been lost in either direction: they are sent again now instead
-// of after AskAgain.
+// of after RetryAfter.
 func (l *link) confirmed(same bool) {
-	l.asking = false
+	l.checking = false
 	switch {
 	case !same:
 	case l.again:
 		l.again = false
-		l.ask()
+		l.check()
 	case l.c.nc.IsConnected():
 		l.c.online.Store(true)
 		l.c.sweep(true)
@@ -57,7 +57,7 @@ func (l *link) confirmed(same bool) {
 
 // wait waits for the check in progress.
 func (l *link) wait() {
-	if l.asking {
-		<-l.told
+	if l.checking {
+		<-l.result
 	}
 }

@@ -23,8 +23,8 @@ var ErrLost = errors.New("lease lost")
 // ErrReleased is the cause when the lease is to go to another server, or this one stops.
 var ErrReleased = errors.New("lease released")
 
-// tenure is one term of one lease. Its fields are owned by Run.
-type tenure struct {
+// term is one term of one lease. Its fields are owned by Run.
+type term struct {
 	key      int
 	revision uint64
 	since    time.Time
@@ -36,18 +36,18 @@ type tenure struct {
 	ctx      context.Context
 }
 
-func newTenure(key int, revision uint64, since time.Time) *tenure {
+func newTerm(key int, revision uint64, since time.Time) *term {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &tenure{key: key, revision: revision, since: since, written: time.Now(), ctx: ctx, cancel: cancel}
+	return &term{key: key, revision: revision, since: since, written: time.Now(), ctx: ctx, cancel: cancel}
 }
 
 // leave ends the work; the lease is deleted once it has returned.
-func (t *tenure) leave() { t.cancel(ErrReleased) }
+func (t *term) leave() { t.cancel(ErrReleased) }
 
-// work runs the function until the tenure ends, or the function returns ErrLost. Work that ends otherwise is restarted under
+// work runs the function until the term ends, or the function returns ErrLost. Work that ends otherwise is restarted under
 // the same lease after a pause: what stops a lane (a gap, a lost fence, a log to be rebased) is in the log, and would stop
 // it on any other server too; moving it would not help.
-func (t *tenure) work(f func(context.Context, int) error, log *slog.Logger) {
+func (t *term) work(f func(context.Context, int) error, log *slog.Logger) {
 	pause := backoffFirst
 	for t.ctx.Err() == nil {
 		began := time.Now()

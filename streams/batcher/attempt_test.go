@@ -1,4 +1,4 @@
-package coalesce
+package batcher
 
 import (
 	"errors"
@@ -94,7 +94,7 @@ func TestADecidedOutcomeEndsTheDoubt(t *testing.T) {
 
 // TestTheOnlyAttemptsNotDurableIsARefusal: nothing else was ever sent.
 func TestTheOnlyAttemptsNotDurableIsARefusal(t *testing.T) {
-	r := newRig(t, Options{AskAgain: time.Hour}, topology.Spec{Lanes: 1})
+	r := newRig(t, Options{RetryAfter: time.Hour}, topology.Spec{Lanes: 1})
 	r.service(t, func(int64) string { return notDurable("r1") })
 	w, _ := r.redeem(t, "r1", time.Time{})
 	if a := w.get(t); a.err != nil || a.Refusal != domain.NotDurable {
@@ -108,7 +108,7 @@ func TestAttemptsAreForgotten(t *testing.T) {
 	for name, answer := range map[string]func(int64) string{"nobody is there": nil, "nobody answers": func(int64) string { return "" }} {
 		t.Run(name, func(t *testing.T) {
 			var full atomic.Bool // nothing more is sent
-			r := newRig(t, Options{AskAgain: time.Millisecond}, topology.Spec{Lanes: 1}, func(c *Coalescer) {
+			r := newRig(t, Options{RetryAfter: time.Millisecond}, topology.Spec{Lanes: 1}, func(c *Batcher) {
 				c.publish = func(m *nats.Msg) error {
 					if full.Load() {
 						return nats.ErrMaxPayload
@@ -162,7 +162,7 @@ func TestOnlyKnownErrorsMeanThatNothingWasStored(t *testing.T) {
 		{10164, "wrong last sequence", true},
 	} {
 		t.Run(fmt.Sprint(test.code, test.description), func(t *testing.T) {
-			r := newRig(t, quick, topology.Spec{Lanes: 1}, func(c *Coalescer) {
+			r := newRig(t, quick, topology.Spec{Lanes: 1}, func(c *Batcher) {
 				c.publish = func(m *nats.Msg) error {
 					return c.nc.Publish(m.Reply, fmt.Appendf(nil, `{"error":{"code":503,"err_code":%d,"description":%q}}`, test.code, test.description))
 				}

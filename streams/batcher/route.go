@@ -1,4 +1,4 @@
-package coalesce
+package batcher
 
 import (
 	"slices"
@@ -22,7 +22,7 @@ const (
 
 // route sends one lane's lines, or, if direct, lines to the micro service.
 type route struct {
-	c       *Coalescer
+	c       *Batcher
 	number  int
 	direct  bool
 	subject string
@@ -33,17 +33,17 @@ type route struct {
 	lines   int         // lines per message
 	room    *semaphore.Weighted
 
-	mu       sync.Mutex
-	closed   bool
-	sending  bool // one goroutine at a time takes batches and publishes them, in order
-	open     *batch
-	full     []*batch // closed for more lines, waiting to leave; oldest first
-	flying   map[*batch]struct{}
-	under    int // lines that flying was sent with
-	attempts map[uint64]*attempt
+	mu            sync.Mutex
+	closed        bool
+	sending       bool // one goroutine at a time takes batches and publishes them, in order
+	open          *batch
+	full          []*batch // closed for more lines, waiting to leave; oldest first
+	inFlight      map[*batch]struct{}
+	linesInFlight int // lines that inFlight was sent with
+	attempts      map[uint64]*attempt
 }
 
-func newRoute(c *Coalescer, number int) *route {
+func newRoute(c *Batcher, number int) *route {
 	r := &route{
 		c:        c,
 		number:   number,
@@ -52,7 +52,7 @@ func newRoute(c *Coalescer, number int) *route {
 		most:     c.opts.InFlight,
 		lines:    domain.MaxMessageLines,
 		room:     semaphore.NewWeighted(int64(c.opts.MaxPending)),
-		flying:   make(map[*batch]struct{}),
+		inFlight: make(map[*batch]struct{}),
 		attempts: make(map[uint64]*attempt),
 	}
 	if number == directRoute {
@@ -83,7 +83,7 @@ func (t Ticket) GiveUp(cause error) (err error, ok bool) {
 		return nil, false
 	}
 	b.take(int(t.entry))
-	err = b.fate(int(t.entry), cause)
+	err = b.failure(int(t.entry), cause)
 	if b.sent && b.waiting == 0 {
 		r.finish(b)
 		r.pump()
@@ -110,7 +110,7 @@ func (r *route) add(line Line, subject string) (Ticket, error) {
 		b = nil
 	}
 	if b == nil {
-		old := rests.Get().(*rest)
+		old := bufferPool.Get().(*buffers)
 		b = &batch{route: r, subject: subject, buf: old.buf[:0], entries: old.entries[:0]}
 		r.open = b
 		if r.c.active.Add(1) == 1 {
@@ -137,13 +137,13 @@ func (r *route) add(line Line, subject string) (Ticket, error) {
 // disk a third of the time.
 func (r *route) free() bool {
 	if len(r.full) > 0 {
-		return len(r.flying) < r.most+fullInFlight
+		return len(r.inFlight) < r.most+fullInFlight
 	}
 	b := r.open
-	if b == nil || len(r.flying) >= r.most {
+	if b == nil || len(r.inFlight) >= r.most {
 		return false
 	}
-	return r.direct || r.under < minInFlightLines || len(b.entries) >= growthFactor*r.under || b.looks > 1
+	return r.direct || r.linesInFlight < minInFlightLines || len(b.entries) >= growthFactor*r.linesInFlight || b.sweeps > 1
 }
 
 // pump sends batches while messages may be sent. Called with the mutex held, which publish releases: a caller that finds
@@ -158,9 +158,9 @@ func (r *route) pump() {
 		if b == nil {
 			break
 		}
-		r.flying[b] = struct{}{}
+		r.inFlight[b] = struct{}{}
 		b.sent = true
-		r.under += len(b.entries)
+		r.linesInFlight += len(b.entries)
 		r.publish(b)
 	}
 	r.sending = false
@@ -196,12 +196,12 @@ func (r *route) publish(b *batch) {
 	c := r.c
 	data, which := b.payload()
 	a := &b.first
-	if b.asked == 0 {
-		b.attempts = b.room[:0]
+	if b.tries == 0 {
+		b.attempts = b.space[:0]
 	} else {
 		a = new(attempt)
 	}
-	b.asked++
+	b.tries++
 	if len(b.attempts) == maxAttempts {
 		r.forget(b.attempts[0])
 	}
@@ -209,7 +209,7 @@ func (r *route) publish(b *batch) {
 	b.attempts = append(b.attempts, a)
 	b.live++
 	r.attempts[a.token] = a
-	b.askLater(c.now(), r.pause())
+	b.scheduleRetry(c.now(), r.pause())
 	token := strconv.FormatUint(a.token, 36)
 	msg := &nats.Msg{Data: data}
 	if r.direct {
@@ -230,16 +230,16 @@ func (r *route) publish(b *batch) {
 		if !mayHaveLeft(err) {
 			r.dead(a)
 		}
-		b.knockAgain(c.now(), c.opts.AskAgain)
+		b.retryAfterNoResponders(c.now(), c.opts.RetryAfter)
 	}
 }
 
 // pause is the time until a line without an answer is sent again. The service retries to its lane meanwhile.
 func (r *route) pause() time.Duration {
 	if r.direct {
-		return 2 * r.c.opts.AskAgain
+		return 2 * r.c.opts.RetryAfter
 	}
-	return r.c.opts.AskAgain
+	return r.c.opts.RetryAfter
 }
 
 // dead records that nothing of an attempt was stored.
@@ -264,8 +264,8 @@ func (r *route) finish(b *batch) {
 	for _, a := range b.attempts {
 		delete(r.attempts, a.token)
 	}
-	delete(r.flying, b)
-	r.under -= len(b.entries)
+	delete(r.inFlight, b)
+	r.linesInFlight -= len(b.entries)
 	r.drop(b)
 }
 
@@ -274,7 +274,7 @@ func (r *route) drop(b *batch) {
 	b.done = true
 	clear(b.entries)
 	if b.busy == 0 { // else the last caller gave up during a publish, which still reads the buffer
-		rests.Put(&rest{buf: b.buf, entries: b.entries})
+		bufferPool.Put(&buffers{buf: b.buf, entries: b.entries})
 	}
 	b.buf, b.entries, b.attempts = nil, nil, nil
 	r.c.active.Add(-1)
@@ -289,11 +289,11 @@ func (r *route) close(out []delivery) []delivery {
 	end := func(b *batch) {
 		for i := range b.entries {
 			if b.entries[i].to != nil {
-				out = append(out, delivery{to: b.take(i), err: b.fate(i, ErrClosed)})
+				out = append(out, delivery{to: b.take(i), err: b.failure(i, ErrClosed)})
 			}
 		}
 	}
-	for b := range r.flying {
+	for b := range r.inFlight {
 		end(b)
 		r.finish(b)
 	}

@@ -1,28 +1,28 @@
-package coalesce
+package batcher
 
 import "sync/atomic"
 
-// Counters of a coalescer since it was made.
+// Counters of a batcher since it was made.
 type Counters struct {
 	Lines      uint64 // lines added
 	Messages   uint64 // messages sent, retries included
 	Answers    uint64 // lines answered by an outcome, not_durable included
 	Failed     uint64 // lines that ended in an UnknownError or NotSentError
-	AskedAgain uint64 // lines sent again under the same id
+	Retries    uint64 // lines sent again under the same id
 	NotDurable uint64 // lines refused because JetStream stored nothing
 	Late       uint64 // outcome messages whose lines had an answer already or were given up
-	Odd        uint64 // outcome messages that do not fit their command message; dropped
+	Mismatched uint64 // outcome messages that do not fit their command message; dropped
 }
 
 type counters struct {
-	lines, messages, answers, failed, askedAgain, notDurable, late, odd atomic.Uint64
+	lines, messages, answers, failed, retries, notDurable, late, mismatched atomic.Uint64
 }
 
 // Counters returns the counters as they are now.
-func (c *Coalescer) Counters() Counters {
+func (c *Batcher) Counters() Counters {
 	n := &c.counters
 	return Counters{
 		Lines: n.lines.Load(), Messages: n.messages.Load(), Answers: n.answers.Load(), Failed: n.failed.Load(),
-		AskedAgain: n.askedAgain.Load(), NotDurable: n.notDurable.Load(), Late: n.late.Load(), Odd: n.odd.Load(),
+		Retries: n.retries.Load(), NotDurable: n.notDurable.Load(), Late: n.late.Load(), Mismatched: n.mismatched.Load(),
 	}
 }

@@ -1,4 +1,4 @@
-package coalesce
+package batcher
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 // sweep ends lines whose deadline has passed and sends again the batches whose outcome is overdue, or all of them if
 // everything.
-func (c *Coalescer) sweep(everything bool) {
+func (c *Batcher) sweep(everything bool) {
 	var out []delivery
 	c.eachRoute(func(r *route) { out = r.sweep(everything, out) })
 	c.deliver(out)
@@ -18,15 +18,15 @@ func (r *route) sweep(everything bool, out []delivery) []delivery {
 	now := r.c.now()
 	var overdue []*batch
 	r.mu.Lock()
-	for b := range r.flying {
+	for b := range r.inFlight {
 		out = b.expire(now, out)
 		switch {
 		case b.waiting == 0:
 			r.finish(b)
-		case everything || now >= b.askAt:
+		case everything || now >= b.retryAt:
 			overdue = append(overdue, b)
 		}
-		if !b.done && b.asked > 0 && now-b.sentAt > unanswered && r.c.online.Load() {
+		if !b.done && b.tries > 0 && now-b.sentAt > unanswered && r.c.online.Load() {
 			r.c.mover.Unanswered() // an answer to any other message on the connection outweighs it
 		}
 	}
@@ -45,12 +45,12 @@ func (r *route) sweep(everything bool, out []delivery) []delivery {
 			r.open = nil
 			r.drop(b)
 		}
-		b.looks++
+		b.sweeps++
 	}
 	for _, b := range overdue {
 		// publish releases the mutex, so the answer to one batch may arrive while another is sent.
 		if r.c.online.Load() && !b.done {
-			r.c.counters.askedAgain.Add(uint64(b.waiting))
+			r.c.counters.retries.Add(uint64(b.waiting))
 			r.publish(b)
 		}
 	}

@@ -1,4 +1,4 @@
-package coalesce
+package batcher
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// turns is a coalescer whose messages are only counted: nothing is answered and nobody sweeps but the test.
-func turns(t *testing.T) (c *Coalescer, ask func(n int), sent func(want ...int)) {
+// turns is a batcher whose messages are only counted: nothing is answered and nobody sweeps but the test.
+func turns(t *testing.T) (c *Batcher, ask func(n int), sent func(want ...int)) {
 	t.Helper()
-	c = New(streamtest.Start(t).Conn(t), Options{InFlight: 3, AskAgain: time.Hour})
+	c = New(streamtest.Start(t).Conn(t), Options{InFlight: 3, RetryAfter: time.Hour})
 	var sizes []int
 	c.publish = func(m *nats.Msg) error {
 		sizes = append(sizes, bytes.Count(m.Data, []byte{'\n'}))
@@ -39,13 +39,13 @@ func turns(t *testing.T) (c *Coalescer, ask func(n int), sent func(want ...int))
 }
 
 // answerOldest ends the wait for the oldest message under way, as its outcomes would.
-func answerOldest(t *testing.T, c *Coalescer) {
+func answerOldest(t *testing.T, c *Batcher) {
 	t.Helper()
 	r := c.routes[0].Load()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var oldest *batch
-	for b := range r.flying {
+	for b := range r.inFlight {
 		if oldest == nil || b.attempts[0].token < oldest.attempts[0].token {
 			oldest = b
 		}

@@ -1,4 +1,4 @@
-package coalesce
+package batcher
 
 import (
 	"context"
@@ -10,30 +10,29 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce/lanetest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// rig is a server, the lanes' owner on a connection of its own, and a coalescer on another.
+// rig is a server, the lanes' owner on a connection of its own, and a batcher on another.
 type rig struct {
-	*Coalescer
+	*Batcher
 	server *streamtest.Server
-	owner  *lanetest.Owner
+	owner  *streamtest.Owner
 	conn   *nats.Conn
 	stop   func() // ends Run and waits for it
 }
 
 // quick asks again soon; faults would otherwise cost a test two seconds each.
-var quick = Options{AskAgain: 100 * time.Millisecond}
+var quick = Options{RetryAfter: 100 * time.Millisecond}
 
-func newRig(t *testing.T, opts Options, spec topology.Spec, change ...func(*Coalescer)) *rig {
+func newRig(t *testing.T, opts Options, spec topology.Spec, change ...func(*Batcher)) *rig {
 	t.Helper()
 	server := streamtest.Start(t)
 	if spec.Lanes == 0 {
 		spec.Lanes = 2
 	}
-	owner := lanetest.Start(t, server.Conn(t), spec)
+	owner := streamtest.StartOwner(t, server.Conn(t), spec)
 	conn := server.Conn(t)
 	c := New(conn, opts)
 	for _, f := range change {
@@ -54,8 +53,8 @@ func newRig(t *testing.T, opts Options, spec topology.Spec, change ...func(*Coal
 		}
 	}
 	t.Cleanup(stop)
-	streamtest.Eventually(t, "the coalescer is online", c.online.Load)
-	return &rig{Coalescer: c, server: server, owner: owner, conn: conn, stop: stop}
+	streamtest.Eventually(t, "the batcher is online", c.online.Load)
+	return &rig{Batcher: c, server: server, owner: owner, conn: conn, stop: stop}
 }
 
 // waiter is a receiver to wait on. Its channel has room for a second answer, so that one would be noticed.
@@ -118,8 +117,8 @@ func (r *rig) empty(t testing.TB) {
 	r.eachRoute(func(ro *route) {
 		ro.mu.Lock()
 		defer ro.mu.Unlock()
-		if n := len(ro.attempts) + len(ro.flying) + len(ro.full); n != 0 {
-			t.Errorf("route %d still holds %d attempts, %d messages, %d batches", ro.number, len(ro.attempts), len(ro.flying), len(ro.full))
+		if n := len(ro.attempts) + len(ro.inFlight) + len(ro.full); n != 0 {
+			t.Errorf("route %d still holds %d attempts, %d messages, %d batches", ro.number, len(ro.attempts), len(ro.inFlight), len(ro.full))
 		}
 		if !ro.room.TryAcquire(int64(r.opts.MaxPending)) {
 			t.Errorf("route %d did not give all its room back", ro.number)
