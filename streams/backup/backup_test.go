@@ -17,8 +17,8 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/hold"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -214,7 +214,7 @@ func TestPurgesWait(t *testing.T) {
 	for n := range lanes {
 		r.ask(n, create(campaign(n)))
 	}
-	h, err := hold.Take(t.Context(), r.js, hold.Purge(0), "test", time.Second)
+	h, err := lease.TakeLock(t.Context(), r.js, lease.PurgeLock(0), "test", time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -417,7 +417,7 @@ func TestBackupsThatFail(t *testing.T) {
 		t.Errorf("a lost stream: %v", err)
 	}
 	gone(t, filepath.Join(parent, "b"))
-	if _, held, err := hold.Held(t.Context(), r.js, hold.Purge(0)); held || err != nil {
+	if _, held, err := lease.Locked(t.Context(), r.js, lease.PurgeLock(0)); held || err != nil {
 		t.Errorf("purging is still held: %v", err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/hold"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -199,11 +199,11 @@ func (c *creator) plain(ctx context.Context, name string) error {
 // byte. The lock against purges is released after the last command. Commands are few, and the events may take far longer:
 // with servers that send no consistent cut, purges wait for the events, too.
 func (c *creator) lane(ctx context.Context, lane int) error {
-	held, err := hold.Take(ctx, c.js, hold.Purge(lane), "a backup on "+hostname(), holdPatience)
+	held, err := lease.TakeLock(ctx, c.js, lease.PurgeLock(lane), "a backup on "+hostname(), holdPatience)
 	if err != nil {
-		var other *hold.HeldError
+		var other *lease.LockedError
 		if errors.As(err, &other) {
-			return fmt.Errorf("%w; wait for that backup, or until it has been dead for %s", err, hold.TTL)
+			return fmt.Errorf("%w; wait for that backup, or until it has been dead for %s", err, lease.LockTTL)
 		}
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/config"
-	"github.com/seed-4a2410e3/scrip/streams/hold"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -100,7 +100,7 @@ type restorer struct {
 
 // only makes sure that no other restore is running. The lease bucket, which holds the lock for that, has no state: it may
 // exist already, and it stays.
-func (r *restorer) only(ctx context.Context) (*hold.Hold, error) {
+func (r *restorer) only(ctx context.Context) (*lease.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, infoWait)
 	defer cancel()
 	config := topology.LeaseConfig(r.replicas())
@@ -111,8 +111,8 @@ func (r *restorer) only(ctx context.Context) (*hold.Hold, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("reading bucket %s: %w", topology.LeaseBucket, err)
 	}
-	held, err := hold.Take(ctx, r.js, hold.Restore, "a restore on "+hostname(), hold.TTL+2*time.Second)
-	var other *hold.HeldError
+	held, err := lease.TakeLock(ctx, r.js, lease.RestoreLock, "a restore on "+hostname(), lease.LockTTL+2*time.Second)
+	var other *lease.LockedError
 	if errors.As(err, &other) {
 		return nil, fmt.Errorf("%w; wait for it, a server runs one restore at a time", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
-	"github.com/seed-4a2410e3/scrip/streams/hold"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -216,7 +216,7 @@ func TestOneRestoreAtATime(t *testing.T) {
 	if _, err := js.CreateKeyValue(t.Context(), topology.LeaseConfig(1)); err != nil {
 		t.Fatal(err)
 	}
-	h, err := hold.Take(t.Context(), js, hold.Restore, "test", time.Second)
+	h, err := lease.TakeLock(t.Context(), js, lease.RestoreLock, "test", time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestOneRestoreAtATime(t *testing.T) {
 	running := make(chan error, 1)
 	go func() { running <- h.Run(ctx) }()
 	err = b.Restore(t.Context(), js, backup.RestoreOptions{Logger: streamtest.Logger(t)})
-	var other *hold.HeldError
+	var other *lease.LockedError
 	if !errors.As(err, &other) || other.Note.By != "test" {
 		t.Errorf("a second restore: %v", err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/hold"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -56,7 +56,7 @@ func (o *owner) purge(ctx context.Context) error {
 		if info.State.FirstSeq >= target {
 			continue
 		}
-		if _, held, err := hold.Held(ctx, o.opt.JetStream, hold.Purge(o.opt.Lane)); held || err != nil {
+		if _, held, err := lease.Locked(ctx, o.opt.JetStream, lease.PurgeLock(o.opt.Lane)); held || err != nil {
 			continue // or the server is unreachable
 		}
 		for first := info.State.FirstSeq; first < target && ctx.Err() == nil; {

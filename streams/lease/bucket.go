@@ -16,10 +16,11 @@ import (
 const (
 	leasePrefix  = "lease."
 	serverPrefix = "server."
-	// markerTTL is how long the marker of a released lease stays; longer than any watcher is disconnected.
+	// markerTTL is how long the marker of a released lease or lock stays; longer than any watcher is disconnected.
 	markerTTL = time.Minute
-	// abandoned is the age at which Inspect ignores a key, by this machine's clock: nats-server 2.15 can forget the TTL of a
-	// key in a crash, which then stays. Owners write their keys again every 8 s at most.
+	// abandoned is the age at which Inspect and Locked ignore a key, by this machine's clock: nats-server 2.15 can forget the
+	// TTL of a key in a crash, or restore a key that had expired; the key then never expires. Owners write their keys again
+	// every 8 s at most, holders of locks every 3 s; the rest allows for clocks that differ.
 	abandoned = time.Minute
 )
 

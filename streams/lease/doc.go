@@ -43,4 +43,17 @@
 // What a crash does: the server is silent and the others take over. Restarted under the same name before that, it takes its
 // predecessor's leases at once. A second running server with the same name, from a copied data directory, is refused
 // ([ErrTwin]).
+//
+// # Locks
+//
+// A [Lock] is a named lock with a TTL in the same bucket, by which a tool stops an activity of all servers for a while:
+//
+//	scrip backup ── TakeLock "purge-3" ──> key hold.purge-3, TTL 10 s ──> Run renews it every 3 s
+//	                                           └── Locked? ── the present owner of lane 3, before it purges
+//
+// It does not depend on a lane's owner, so a takeover does not end it. A lock has one holder at a time.
+//
+// What a crash does: the key is not renewed and expires within ten seconds; if NATS crashed as well, perhaps only within a
+// minute. A holder that was paused for longer finds out at its next renewal; it must check by other means what it did
+// meanwhile, since others continued.
 package lease

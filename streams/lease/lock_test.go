@@ -1,4 +1,4 @@
-package hold_test
+package lease_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/hold"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -23,38 +23,38 @@ func bucket(t *testing.T, js jetstream.JetStream, replicas int) jetstream.JetStr
 
 func held(t *testing.T, js jetstream.JetStream, name string) bool {
 	t.Helper()
-	_, held, err := hold.Held(t.Context(), js, name)
+	_, held, err := lease.Locked(t.Context(), js, name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return held
 }
 
-// TestAHold: one has a name at a time; released, it is free at once; a dead holder's runs out by itself; who had it then
+// TestALock: it has one holder at a time; released, it is free at once; a dead holder's expires; a former holder
 // finds out.
-func TestAHold(t *testing.T) {
+func TestALock(t *testing.T) {
 	t.Parallel()
 	js := streamtest.Start(t).JetStream(t)
 	if held(t, js, "a") {
 		t.Error("held without a bucket")
 	}
-	if _, err := hold.Take(t.Context(), js, "a", "nobody", 0); err == nil {
+	if _, err := lease.TakeLock(t.Context(), js, "a", "early", 0); err == nil {
 		t.Error("taken without a bucket")
 	}
 	bucket(t, js, 1)
 	ctx := t.Context()
-	first, err := hold.Take(ctx, js, "a", "first", 0)
+	first, err := lease.TakeLock(ctx, js, "a", "first", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if note, is, err := hold.Held(ctx, js, "a"); err != nil || !is || note.By != "first" || time.Since(note.Since) > time.Minute {
+	if note, is, err := lease.Locked(ctx, js, "a"); err != nil || !is || note.By != "first" || time.Since(note.Since) > time.Minute {
 		t.Errorf("held: %+v %v %v", note, is, err)
 	}
 	if held(t, js, "b") {
 		t.Error("another name is held, too")
 	}
-	var other *hold.HeldError
-	if _, err := hold.Take(ctx, js, "a", "second", 0); !errors.As(err, &other) || other.Note.By != "first" {
+	var other *lease.LockedError
+	if _, err := lease.TakeLock(ctx, js, "a", "second", 0); !errors.As(err, &other) || other.Note.By != "first" {
 		t.Errorf("a second one: %v", err)
 	}
 	if err := first.Release(ctx); err != nil {
@@ -63,26 +63,26 @@ func TestAHold(t *testing.T) {
 	if held(t, js, "a") {
 		t.Error("held after its release")
 	}
-	dead, err := hold.Take(ctx, js, "a", "dead", 0)
+	dead, err := lease.TakeLock(ctx, js, "a", "dead", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	second, err := hold.Take(ctx, js, "a", "second", 3*hold.TTL)
+	second, err := lease.TakeLock(ctx, js, "a", "second", 3*lease.LockTTL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if waited := time.Since(begun); waited < hold.TTL/2 {
+	if waited := time.Since(begun); waited < lease.LockTTL/2 {
 		t.Errorf("taken from a holder that might have lived, after %s", waited)
 	}
 	// The first comes back to life.
-	if err := dead.Run(ctx); !errors.Is(err, hold.ErrLost) {
+	if err := dead.Run(ctx); !errors.Is(err, lease.ErrLockLost) {
 		t.Errorf("it goes on: %v", err)
 	}
 	if err := dead.Release(ctx); err == nil {
-		t.Error("it released another's hold")
+		t.Error("it released another holder's lock")
 	}
-	if note, is, err := hold.Held(ctx, js, "a"); err != nil || !is || note.By != "second" {
+	if note, is, err := lease.Locked(ctx, js, "a"); err != nil || !is || note.By != "second" {
 		t.Errorf("held: %+v %v %v", note, is, err)
 	}
 	if err := second.Release(ctx); err != nil {
@@ -90,12 +90,12 @@ func TestAHold(t *testing.T) {
 	}
 }
 
-// TestAHoldLastsOnACluster: renewed for longer than it would last by itself, also over a change of leaders.
-func TestAHoldLastsOnACluster(t *testing.T) {
+// TestALockLastsOnACluster: renewed for longer than it would last by itself, also over a change of leaders.
+func TestALockLastsOnACluster(t *testing.T) {
 	t.Parallel()
 	c := streamtest.StartCluster(t)
 	js := bucket(t, c.JetStream(t), 3)
-	h, err := hold.Take(t.Context(), js, "a", "test", 5*time.Second)
+	h, err := lease.TakeLock(t.Context(), js, "a", "test", 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestAHoldLastsOnACluster(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		return time.Since(begun) > hold.TTL+time.Second && status.Values() > 0
+		return time.Since(begun) > lease.LockTTL+time.Second && status.Values() > 0
 	})
 	if !held(t, js, "a") {
 		t.Error("not held any more")
@@ -130,9 +130,9 @@ func TestAHoldLastsOnACluster(t *testing.T) {
 	}
 }
 
-// TestAHoldWhoseTTLWasForgotten: a key that a dead holder left and that the server never removes ends nevertheless. A crash of
+// TestALockWhoseTTLWasForgotten: a key that a dead holder left and that the server never removes ends nevertheless. A crash of
 // nats-server at the wrong moment leaves such a key.
-func TestAHoldWhoseTTLWasForgotten(t *testing.T) {
+func TestALockWhoseTTLWasForgotten(t *testing.T) {
 	ctx := t.Context()
 	js := bucket(t, streamtest.Start(t).JetStream(t), 1)
 	note := `{"by":"a dead one","since":"2026-01-01T00:00:00Z","nonce":"dead"}`
@@ -140,17 +140,17 @@ func TestAHoldWhoseTTLWasForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !held(t, js, "a") {
-		t.Fatal("a hold is not seen")
+		t.Fatal("a lock is not seen")
 	}
-	hold.SetClock(func() time.Time { return time.Now().Add(hold.Abandoned) })
-	defer hold.SetClock(time.Now)
+	lease.SetClock(func() time.Time { return time.Now().Add(lease.Abandoned) })
+	defer lease.SetClock(time.Now)
 	if held(t, js, "a") {
-		t.Error("still held when nobody has renewed it for long")
+		t.Error("still held long after the last renewal")
 	}
-	if _, err := hold.Take(ctx, js, "a", "the next", 0); err != nil {
+	if _, err := lease.TakeLock(ctx, js, "a", "the next", 0); err != nil {
 		t.Error(err)
 	}
-	hold.SetClock(time.Now)
+	lease.SetClock(time.Now)
 	if !held(t, js, "a") {
 		t.Error("not taken")
 	}
