@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// fakePrograms makes a directory with an initdb, and a postgres that says version.
+// fakePrograms makes a directory with an initdb, and a postgres that prints version.
 func fakePrograms(t *testing.T, version string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,7 +34,7 @@ func TestFindInTheNamedDirectoryAlone(t *testing.T) {
 	for _, tc := range []struct {
 		name, version string
 		major         int
-		says          string // of the error
+		wantErr       string // of the error
 	}{
 		{"new enough", "postgres (PostgreSQL) 14.1 (Debian 14.1-1)", 14, ""},
 		{"not released yet", "postgres (PostgreSQL) 19devel", 19, ""},
@@ -45,10 +45,10 @@ func TestFindInTheNamedDirectoryAlone(t *testing.T) {
 			t.Setenv(binEnv, fakePrograms(t, tc.version))
 			got, err := Find()
 			switch {
-			case tc.says == "" && (err != nil || got.Major != tc.major):
+			case tc.wantErr == "" && (err != nil || got.Major != tc.major):
 				t.Errorf("got %+v, %v", got, err)
-			case tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)):
-				t.Errorf("got %v, want an error with %q", err, tc.says)
+			case tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)):
+				t.Errorf("got %v, want an error with %q", err, tc.wantErr)
 			}
 		})
 	}

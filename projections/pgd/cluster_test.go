@@ -34,11 +34,11 @@ func TestFreshClusterKeepsWhatItIsTold(t *testing.T) {
 		"SELECT host(inet_server_addr())": "127.0.0.1",
 		"SELECT string_agg(rolname || rolsuper || rolcreaterole || rolcreatedb, ' ' ORDER BY oid) FROM pg_roles WHERE rolname !~ '^pg_'": "postgrestruetruetrue scripfalsefalsetrue",
 	} {
-		if got := ask(t, url, sql); got != want {
+		if got := queryText(t, url, sql); got != want {
 			t.Errorf("%s: got %q, want %q", sql, got, want)
 		}
 	}
-	if got, want := ask(t, c.AdminURL(), "SHOW hba_file"), filepath.Join(c.Dir(), "pg_hba.conf"); got != want {
+	if got, want := queryText(t, c.AdminURL(), "SHOW hba_file"), filepath.Join(c.Dir(), "pg_hba.conf"); got != want {
 		t.Errorf("hba_file is %q, want %q", got, want)
 	}
 	info, err := os.Stat(filepath.Join(c.Dir(), "password"))
@@ -56,7 +56,7 @@ func TestFreshClusterKeepsWhatItIsTold(t *testing.T) {
 		t.Errorf("after Stop: pid %d, URL set %v, err %v", c.PID(), c.URL() != "", c.Err())
 	}
 	again := start(t, Open(opts))
-	if got := ask(t, again, "SELECT n::text FROM kept"); got != "7" {
+	if got := queryText(t, again, "SELECT n::text FROM kept"); got != "7" {
 		t.Errorf("a restart on the same directory kept %q, want 7", got)
 	}
 }
@@ -113,7 +113,7 @@ func TestSecondOwnerIsRefusedAndTheFirstGoesOn(t *testing.T) {
 			t.Errorf("error lacks %q: %v", part, err)
 		}
 	}
-	if got := ask(t, url, "SELECT 'alive'"); got != "alive" {
+	if got := queryText(t, url, "SELECT 'alive'"); got != "alive" {
 		t.Errorf("the first cluster answers %q", got)
 	}
 }
@@ -133,7 +133,7 @@ func TestFullDiskIsNamed(t *testing.T) {
 	}
 }
 
-// An initdb that fails, as on a full disk, is shown with what it said, and is tried again at the next start.
+// An initdb that fails, as on a full disk, is reported with its output, and is retried at the next start.
 func TestFailedInitdbIsShown(t *testing.T) {
 	t.Parallel()
 	bin, err := Find()
@@ -182,7 +182,7 @@ func TestPortTakenByAnotherIsLeftToIt(t *testing.T) {
 	if strings.Contains(url, fmt.Sprint(":", addr.Port, "/")) {
 		t.Error("the URL names the port of another process")
 	}
-	if got := ask(t, url, "SELECT 'alive'"); got != "alive" {
+	if got := queryText(t, url, "SELECT 'alive'"); got != "alive" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -213,7 +213,7 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	if c.PID() != 0 {
 		t.Errorf("postmaster %d is left running", c.PID())
 	}
-	if got := ask(t, start(t, c), "SELECT 'alive'"); got != "alive" {
+	if got := queryText(t, start(t, c), "SELECT 'alive'"); got != "alive" {
 		t.Errorf("the next start: %q", got)
 	}
 }
@@ -229,7 +229,7 @@ func TestStopWithoutPatienceLosesNothingCommitted(t *testing.T) {
 	if err := c.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := ask(t, start(t, Open(opts)), "SELECT n::text FROM kept"); got != "7" {
+	if got := queryText(t, start(t, Open(opts)), "SELECT n::text FROM kept"); got != "7" {
 		t.Errorf("got %q, want 7", got)
 	}
 }

@@ -49,12 +49,12 @@ func TestWALCompressionIsOneThatPostgreSQLKnows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// That a cluster starts with what it says is shown by every other test.
+	// That a cluster starts with this text is shown by every other test.
 	if got := all[0].walCompression(t.TempDir()); got != "lz4" && got != "off" {
 		t.Errorf("compression %q", got)
 	}
 	if got := (Binaries{Dir: t.TempDir()}).walCompression(t.TempDir()); got != "off" {
-		t.Errorf("compression %q where PostgreSQL cannot be asked", got)
+		t.Errorf("compression %q where PostgreSQL cannot be run", got)
 	}
 }
 

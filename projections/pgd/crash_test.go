@@ -53,7 +53,7 @@ func TestCrashWhileTheClusterIsMade(t *testing.T) {
 			c := Open(opts)
 			url := start(t, c)
 			want := fmt.Sprint(tc.keeps)
-			if got := ask(t, url, "SELECT (to_regclass('kept') IS NOT NULL)::text"); got != want {
+			if got := queryText(t, url, "SELECT (to_regclass('kept') IS NOT NULL)::text"); got != want {
 				t.Errorf("table of before is there: %s, want %s", got, want)
 			}
 			noneHalfMade(t, c)
@@ -82,7 +82,7 @@ func TestStartMends(t *testing.T) {
 		{"postmaster.pid names no living process", nil, func(t *testing.T, dir string) {
 			write(t, filepath.Join(dir, "data", "postmaster.pid"), "4194303\n"+dir+"/data\n1700000000\n5432\n\n127.0.0.1\n        1    1\nready   \n")
 		}},
-		{"configuration of somebody else", nil, func(t *testing.T, dir string) {
+		{"configuration of another program", nil, func(t *testing.T, dir string) {
 			write(t, filepath.Join(dir, "postgresql.conf"), "nonsense\n")
 			write(t, filepath.Join(dir, "pg_hba.conf"), "nonsense\n")
 		}},
@@ -100,20 +100,20 @@ func TestStartMends(t *testing.T) {
 			if tc.after != nil {
 				tc.after(t, dir)
 			}
-			if got := ask(t, start(t, Open(opts)), "SELECT current_database()"); got != "scrip" {
+			if got := queryText(t, start(t, Open(opts)), "SELECT current_database()"); got != "scrip" {
 				t.Errorf("database is %q, want scrip", got)
 			}
 		})
 	}
 }
 
-// What cannot be mended is said, with what to do, and leaves nothing running or locked.
+// What cannot be repaired is reported, with what to do, and leaves nothing running or locked.
 func TestStartExplains(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name   string
-		damage func(t *testing.T, dir string)
-		says   []string
+		name    string
+		damage  func(t *testing.T, dir string)
+		wantErr []string
 	}{
 		{"no cluster at all", func(t *testing.T, dir string) {
 			remove(t, filepath.Join(dir, "data", "PG_VERSION"))
@@ -143,7 +143,7 @@ func TestStartExplains(t *testing.T) {
 				stop(t, c)
 				t.Fatal("started")
 			}
-			for _, part := range tc.says {
+			for _, part := range tc.wantErr {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("error lacks %q: %v", part, err)
 				}
@@ -170,7 +170,7 @@ func TestClusterOfAnotherMajorVersion(t *testing.T) {
 	c := Open(opts)
 	url := start(t, c)
 	for n := range 2 {
-		if made := ask(t, url, "SELECT count(*)::text FROM pg_namespace WHERE nspname = 'of_others'"); made != "0" {
+		if made := queryText(t, url, "SELECT count(*)::text FROM pg_namespace WHERE nspname = 'of_others'"); made != "0" {
 			t.Fatalf("round %d: the cluster is the old one", n)
 		}
 		run(t, url, "CREATE SCHEMA of_others")
@@ -190,7 +190,7 @@ func TestClusterOfAnotherMajorVersion(t *testing.T) {
 		}
 	}
 	stop(t, c)
-	if got := ask(t, start(t, Open(opts)), "SELECT current_user::text"); got != "scrip" {
+	if got := queryText(t, start(t, Open(opts)), "SELECT current_user::text"); got != "scrip" {
 		t.Errorf("the new cluster was not kept: %q", got)
 	}
 }

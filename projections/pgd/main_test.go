@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// ownCluster starts a cluster, tells its parent the postmaster's number, and runs until it is killed or its parent is.
+// ownCluster starts a cluster, passes the postmaster's pid to its parent, and runs until it is killed or its parent is.
 func ownCluster(dir, base string, deathSignal bool) error {
 	opts := testOptions(dir)
 	opts.FallbackBase = base
@@ -64,7 +64,7 @@ func testOptions(dir string) Options {
 	return Options{
 		DataDir:      dir,
 		FallbackBase: filepath.Join(filepath.Dir(dir), "elsewhere"),
-		// Nobody cuts the power here, and only the first test looks at the real settings.
+		// The power is not cut here, and only the first test reads the real settings.
 		Settings: map[string]string{"fsync": "off", "shared_buffers": "16MB"},
 		Logger:   slog.New(slog.DiscardHandler),
 	}
@@ -149,8 +149,8 @@ func run(t *testing.T, url, sql string) {
 	}
 }
 
-// ask returns the one text that SQL gives.
-func ask(t *testing.T, url, sql string) string {
+// queryText returns the one text that SQL gives.
+func queryText(t *testing.T, url, sql string) string {
 	t.Helper()
 	var answer string
 	if err := connect(t, url).QueryRow(t.Context(), sql).Scan(&answer); err != nil {
@@ -217,7 +217,7 @@ func startOwner(t *testing.T, opts Options, deathSignal bool) owner {
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatalf("the owner said nothing: %v", err)
+		t.Fatalf("the owner wrote nothing: %v", err)
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil {
@@ -250,7 +250,7 @@ func (r *records) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// count tells how many records contain text.
+// count returns how many records contain text.
 func (r *records) count(text string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

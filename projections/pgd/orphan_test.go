@@ -33,18 +33,18 @@ func TestOrphanOfAKilledOwnerIsStopped(t *testing.T) {
 			if data := filepath.Join(dir, "postgres", "data"); !serves(t.Context(), o.postmaster, data) {
 				t.Fatal("the postmaster died with its owner, there is no orphan to test with")
 			}
-			var said records
-			opts.Logger = said.logger()
+			var logged records
+			opts.Logger = logged.logger()
 			c := Open(opts)
 			url = start(t, c)
-			if got := ask(t, url, "SELECT string_agg(n::text, ',') FROM kept"); got != "7" {
+			if got := queryText(t, url, "SELECT string_agg(n::text, ',') FROM kept"); got != "7" {
 				t.Errorf("kept %q, want 7", got)
 			}
 			if c.PID() == o.postmaster {
 				t.Error("the orphan still runs")
 			}
-			if said.count("left running") != 1 {
-				t.Errorf("told %d times about the orphan, want once", said.count("left running"))
+			if logged.count("left running") != 1 {
+				t.Errorf("logged %d times about the orphan, want once", logged.count("left running"))
 			}
 		})
 	}
@@ -56,13 +56,13 @@ func TestKilledOwnerTakesItsPostmasterAlong(t *testing.T) {
 	o := startOwner(t, testOptions(dir), true)
 	run(t, urlOf(t, dir), "CREATE TABLE kept (n int)")
 	o.kill(t)
-	if runtime.GOOS == "linux" { // no other system tells a process of its parent's death
+	if runtime.GOOS == "linux" { // no other system signals a process at its parent's death
 		until(t, "the postmaster ends by itself", func() bool {
 			return !serves(t.Context(), o.postmaster, filepath.Join(dir, "postgres", "data"))
 		})
 	}
 	// Whether the orphan is still stopping or gone, the next start gets by.
-	if got := ask(t, start(t, Open(testOptions(dir))), "SELECT to_regclass('kept')::text"); got != "kept" {
+	if got := queryText(t, start(t, Open(testOptions(dir))), "SELECT to_regclass('kept')::text"); got != "kept" {
 		t.Errorf("kept %q", got)
 	}
 }
@@ -114,7 +114,7 @@ func TestStrangerWithThePostmastersNumberSurvives(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if got := ask(t, start(t, Open(opts)), "SELECT to_regclass('kept')::text"); got != "kept" {
+			if got := queryText(t, start(t, Open(opts)), "SELECT to_regclass('kept')::text"); got != "kept" {
 				t.Errorf("kept %q", got)
 			}
 			if err := stranger.Process.Signal(syscall.Signal(0)); err != nil {

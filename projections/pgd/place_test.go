@@ -31,12 +31,12 @@ func unreachable(t *testing.T) Options {
 	return opts
 }
 
-// Run as root, PostgreSQL runs as somebody else, who cannot reach such a directory. Run by an ordinary user it can.
+// Run as root, PostgreSQL runs as another user, who cannot reach such a directory. Run by an ordinary user it can.
 func TestDataDirectoryThatOnlyTheUserCanReach(t *testing.T) {
 	t.Parallel()
-	var said records
+	var logged records
 	opts := unreachable(t)
-	opts.Logger = said.logger()
+	opts.Logger = logged.logger()
 	c := Open(opts)
 	url := start(t, c)
 	want, notices := filepath.Join(opts.DataDir, "postgres"), 0
@@ -46,8 +46,8 @@ func TestDataDirectoryThatOnlyTheUserCanReach(t *testing.T) {
 	if c.Dir() != want {
 		t.Errorf("cluster in %s, want %s", c.Dir(), want)
 	}
-	if got := said.count("outside the data directory"); got != notices {
-		t.Errorf("told %d times where the cluster is, want %d", got, notices)
+	if got := logged.count("outside the data directory"); got != notices {
+		t.Errorf("logged %d times where the cluster is, want %d", got, notices)
 	}
 	pointer, err := os.ReadFile(filepath.Join(opts.DataDir, pointerFile))
 	if asRoot() && strings.TrimSpace(string(pointer)) != want {
@@ -67,7 +67,7 @@ func TestDataDirectoryThatOnlyTheUserCanReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	c = Open(opts)
-	if got := ask(t, start(t, c), "SELECT to_regclass('kept')::text"); got != "kept" || c.Dir() != want {
+	if got := queryText(t, start(t, c), "SELECT to_regclass('kept')::text"); got != "kept" || c.Dir() != want {
 		t.Errorf("the next start is in %s and kept %q", c.Dir(), got)
 	}
 }
@@ -79,7 +79,7 @@ func TestNewDataDirectoryOfTheSameNameBeginsAnew(t *testing.T) {
 	for round := range 3 {
 		c := Open(opts)
 		url := start(t, c)
-		if got := ask(t, url, "SELECT (to_regclass('kept') IS NULL)::text"); got != "true" {
+		if got := queryText(t, url, "SELECT (to_regclass('kept') IS NULL)::text"); got != "true" {
 			t.Errorf("round %d: tables of an earlier log are there", round)
 		}
 		run(t, url, "CREATE TABLE kept (n int)")
@@ -117,7 +117,7 @@ func TestRemovedDataDirectoryLeftAnOrphan(t *testing.T) {
 	if !serves(t.Context(), o.postmaster, data) {
 		t.Fatal("there is no orphan to test with")
 	}
-	if got := ask(t, start(t, Open(opts)), "SELECT 'alive'"); got != "alive" {
+	if got := queryText(t, start(t, Open(opts)), "SELECT 'alive'"); got != "alive" {
 		t.Errorf("got %q", got)
 	}
 	if serves(t.Context(), o.postmaster, data) {
@@ -125,7 +125,7 @@ func TestRemovedDataDirectoryLeftAnOrphan(t *testing.T) {
 	}
 }
 
-// The data directory may belong to somebody who must not lead root elsewhere.
+// The data directory may belong to a user who must not lead root elsewhere.
 func TestPointerLeadsNowhereElse(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/etc", "elsewhere/0123456789abcdef", "BASE/../0123456789abcdef", "BASE/summer", ""} {
@@ -186,6 +186,6 @@ func TestWriteFileDoesNotFollowALink(t *testing.T) {
 	log.Close()
 	raw, err := os.ReadFile(victim)
 	if err != nil || string(raw) != "untouched" {
-		t.Errorf("the file behind the link says %q, %v", raw, err)
+		t.Errorf("the file behind the link contains %q, %v", raw, err)
 	}
 }

@@ -55,7 +55,7 @@ func holdsTheDoor(t *testing.T, c *Cluster) {
 		_ = conn.Close(t.Context())
 		t.Error("the superuser is let in by TCP")
 	}
-	if got := ask(t, c.AdminURL(), "SELECT current_user || rolsuper FROM pg_roles WHERE rolname = current_user"); got != "postgrestrue" {
+	if got := queryText(t, c.AdminURL(), "SELECT current_user || rolsuper FROM pg_roles WHERE rolname = current_user"); got != "postgrestrue" {
 		t.Errorf("the superuser by the socket: %s", got)
 	}
 }
@@ -65,7 +65,7 @@ func TestRoleOfTheURLIsNoSuperuser(t *testing.T) {
 	c := Open(testOptions(madeDir(t)))
 	start(t, c)
 	holdsTheDoor(t, c)
-	if got := ask(t, c.URL(), "SHOW data_directory"); got != filepath.Join(c.Dir(), "data") {
+	if got := queryText(t, c.URL(), "SHOW data_directory"); got != filepath.Join(c.Dir(), "data") {
 		t.Errorf("data_directory is %q", got)
 	}
 	// What it is for: it makes what it owns.
@@ -149,7 +149,7 @@ func TestOldClusterIsUpgraded(t *testing.T) {
 				"SELECT pg_has_role('boss', 'scrip', 'MEMBER')::text || pg_has_role('boss', 'postgres', 'MEMBER')": "truefalse",
 				"SHOW work_mem": "5MB",
 			} {
-				if got := ask(t, u, sql); got != want {
+				if got := queryText(t, u, sql); got != want {
 					t.Errorf("%s: %s is %q, want %q", database, sql, got, want)
 				}
 			}

@@ -31,7 +31,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 // ordinaryTests are those where it matters who runs them.
 const ordinaryTests = "^Test(FreshCluster|OnlyThePassword|SecondOwner|Orphan|KilledOwner|Stranger|KilledPostmaster|DataDirectory)"
 
-// A cluster goes on under the user who has it, whoever starts scrip; where that cannot be, it is said.
+// A cluster goes on under the user who has it, whatever user starts scrip; where that is impossible, an error reports it.
 func TestClusterOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	if !asRoot() {
@@ -59,7 +59,7 @@ func TestClusterOfAnotherUser(t *testing.T) {
 				t.Fatal(err)
 			}
 			c = Open(opts)
-			if got := ask(t, start(t, c), "SELECT to_regclass('kept')::text"); got != "kept" {
+			if got := queryText(t, start(t, c), "SELECT to_regclass('kept')::text"); got != "kept" {
 				t.Errorf("kept %q", got)
 			}
 			if uid, _, err := ownerOf(filepath.Join(data, "PG_VERSION")); err != nil || uid != tc.got {

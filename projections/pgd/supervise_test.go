@@ -50,9 +50,9 @@ func comesBack(t *testing.T, c *Cluster, old int) {
 
 func TestKilledPostmasterComesBackUnderTheSameURL(t *testing.T) {
 	t.Parallel()
-	var said records
+	var logged records
 	opts := testOptions(madeDir(t))
-	opts.Logger = said.logger()
+	opts.Logger = logged.logger()
 	c, url := supervised(t, opts)
 	run(t, url, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (0)")
 	for round := 1; round <= 2; round++ {
@@ -60,19 +60,19 @@ func TestKilledPostmasterComesBackUnderTheSameURL(t *testing.T) {
 		done := c.Done()
 		comesBack(t, c, killPostmaster(t, c))
 		<-done
-		if got := said.count("stopped unexpectedly"); got != round {
-			t.Errorf("round %d: told %d times of the end", round, got)
+		if got := logged.count("stopped unexpectedly"); got != round {
+			t.Errorf("round %d: logged %d times of the end", round, got)
 		}
-		until(t, "it says that it is back", func() bool { return said.count("PostgreSQL is up again") == round })
+		until(t, "it is logged that it is up", func() bool { return logged.count("PostgreSQL is up again") == round })
 	}
-	if got := ask(t, url, "SELECT n::text FROM kept"); got != "2" {
+	if got := queryText(t, url, "SELECT n::text FROM kept"); got != "2" {
 		t.Errorf("kept %q, want 2", got)
 	}
 	if c.URL() != url {
 		t.Error("the URL changed although its port was free")
 	}
-	if got := said.count("does not start"); got != 0 {
-		t.Errorf("told %d times that it does not start", got)
+	if got := logged.count("does not start"); got != 0 {
+		t.Errorf("logged %d times that it does not start", got)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestRestartWaitsForBackendsOfTheKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	comesBack(t, c, old)
-	if got := ask(t, url, "SELECT to_regclass('kept')::text"); got != "kept" {
+	if got := queryText(t, url, "SELECT to_regclass('kept')::text"); got != "kept" {
 		t.Errorf("kept %q", got)
 	}
 }
@@ -119,24 +119,24 @@ func TestRestartOnAnotherPortTellsTheURL(t *testing.T) {
 	if !ok {
 		t.Fatal(l.Addr())
 	}
-	told := make(chan string, 1)
+	changed := make(chan string, 1)
 	opts := testOptions(madeDir(t))
-	opts.URLChanged = func(url string) { told <- url }
+	opts.URLChanged = func(url string) { changed <- url }
 	c, url := supervised(t, opts)
 	c.mu.Lock()
 	c.port = addr.Port // as if that had been its port, and taken while it was down
 	c.mu.Unlock()
 	comesBack(t, c, killPostmaster(t, c))
-	if got := <-told; got == url || got != c.URL() || ask(t, got, "SELECT 'alive'") != "alive" {
-		t.Error("told another URL than the one that answers")
+	if got := <-changed; got == url || got != c.URL() || queryText(t, got, "SELECT 'alive'") != "alive" {
+		t.Error("got another URL than the one that answers")
 	}
 }
 
 func TestClusterThatDoesNotStartIsTriedAgainAndSaidOnce(t *testing.T) {
 	t.Parallel()
-	var said records
+	var logged records
 	opts := testOptions(madeDir(t))
-	opts.Logger = said.logger()
+	opts.Logger = logged.logger()
 	c, url := supervised(t, opts)
 	run(t, url, "CREATE TABLE kept (n int)")
 	control := filepath.Join(c.Dir(), "data", "global", "pg_control")
@@ -152,11 +152,11 @@ func TestClusterThatDoesNotStartIsTriedAgainAndSaidOnce(t *testing.T) {
 	}
 	rename(t, control+".away", control)
 	comesBack(t, c, old)
-	if got := ask(t, url, "SELECT to_regclass('kept')::text"); got != "kept" {
+	if got := queryText(t, url, "SELECT to_regclass('kept')::text"); got != "kept" {
 		t.Errorf("kept %q", got)
 	}
-	if got := said.count("does not start"); got != 1 {
-		t.Errorf("told %d times that it does not start, want once", got)
+	if got := logged.count("does not start"); got != 1 {
+		t.Errorf("logged %d times that it does not start, want once", got)
 	}
 	if err := c.Err(); err != nil {
 		t.Errorf("Err is %v while it runs", err)
@@ -165,9 +165,9 @@ func TestClusterThatDoesNotStartIsTriedAgainAndSaidOnce(t *testing.T) {
 
 func TestRunLeavesAStoppedClusterAlone(t *testing.T) {
 	t.Parallel()
-	var said records
+	var logged records
 	opts := testOptions(madeDir(t))
-	opts.Logger = said.logger()
+	opts.Logger = logged.logger()
 	c, _ := supervised(t, opts)
 	for range 2 {
 		done := c.Done()
@@ -177,11 +177,11 @@ func TestRunLeavesAStoppedClusterAlone(t *testing.T) {
 			t.Fatal("runs after Stop")
 		}
 		url := start(t, c)
-		if got := ask(t, url, "SELECT 'alive'"); got != "alive" {
+		if got := queryText(t, url, "SELECT 'alive'"); got != "alive" {
 			t.Errorf("after Start: %q", got)
 		}
 	}
-	if got := said.count("unexpectedly"); got != 0 {
+	if got := logged.count("unexpectedly"); got != 0 {
 		t.Errorf("a Stop was taken for a crash %d times", got)
 	}
 	comesBack(t, c, killPostmaster(t, c)) // and it still watches
@@ -191,8 +191,8 @@ func TestRunLeavesAStoppedClusterAlone(t *testing.T) {
 func TestStopDuringRestart(t *testing.T) {
 	t.Parallel()
 	opts := testOptions(madeDir(t))
-	var said records
-	opts.Logger = said.logger()
+	var logged records
+	opts.Logger = logged.logger()
 	c, _ := supervised(t, opts)
 	for range 5 {
 		done := c.Done()
@@ -205,7 +205,7 @@ func TestStopDuringRestart(t *testing.T) {
 		}
 		start(t, c)
 	}
-	if got := ask(t, c.URL(), "SELECT 'alive'"); got != "alive" {
+	if got := queryText(t, c.URL(), "SELECT 'alive'"); got != "alive" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -219,12 +219,12 @@ func TestRunEndsWithoutStopping(t *testing.T) {
 	if err := c.Run(ctx); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	if got := ask(t, url, "SELECT 'alive'"); got != "alive" {
+	if got := queryText(t, url, "SELECT 'alive'"); got != "alive" {
 		t.Errorf("the cluster went with Run: %q", got)
 	}
 }
 
-// TestNice: PostgreSQL yields the CPU to scrip, also after it was started anew, and so do the processes it starts.
+// TestNice: PostgreSQL yields the CPU to scrip, also after it was restarted, and so do the processes it starts.
 func TestNice(t *testing.T) {
 	t.Parallel()
 	opts := testOptions(madeDir(t))

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// edit changes a file of a backup and puts its checksum right, as somebody would who can write there.
+// edit changes a file of a backup and puts its checksum right, as a program with write access would.
 func edit(t *testing.T, dir, name, old, changed string) {
 	t.Helper()
 	sum := func(text []byte) string { s := sha256.Sum256(text); return hex.EncodeToString(s[:]) }

@@ -241,7 +241,7 @@ func TestPurgesWait(t *testing.T) {
 	if now := first(0); now != had {
 		t.Errorf("the lane was purged up to %d while it was held", now)
 	}
-	// Nobody renews it: the holder has died.
+	// It is not renewed: the holder has died.
 	_ = h
 	streamtest.Eventually(t, "the hold runs out", func() bool { return first(0) > had })
 }
@@ -362,7 +362,7 @@ func gone(t *testing.T, dir string) {
 	}
 }
 
-// TestBackupsThatFail: each says why, and leaves nothing.
+// TestBackupsThatFail: each reports the reason, and leaves nothing.
 func TestBackupsThatFail(t *testing.T) {
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
 	js := s.JetStream(t)

@@ -30,7 +30,7 @@ func TestOneServerBecomesThree(t *testing.T) {
 	c := streamtest.StartCluster(t, streamtest.Lanes(lanes))
 	js := c.JetStream(t)
 	restore(t, dir, js, 3)
-	// What each node itself has, asked right after the restore says that it is done.
+	// What each node itself has, read right after the end of the restore.
 	for i, node := range c.Nodes {
 		for _, want := range m.Streams {
 			if have := local(t, node.Nats(), want.Name); have != (backup.Stream{Name: want.Name, Messages: want.Messages, First: max(1, want.First), Last: want.Last}) {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestDamage: of every file one byte is flipped, the end is cut off, the whole is taken away. Each time the backup is
-// refused, with the file named, before a server is asked anything.
+// refused, with the file named, before any request to a server.
 func TestDamage(t *testing.T) {
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
 	r := newRig(t, s.JetStream(t), 1)

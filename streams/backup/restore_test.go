@@ -55,7 +55,7 @@ func streams(t *testing.T, js jetstream.JetStream) []string {
 // places are where a restore may be interrupted.
 var places = []string{topology.StateStream, topology.SnapStream, topology.EvtStream(0), topology.CmdStream(lanes - 1), "the end"}
 
-// beside is a server that holds a stream of somebody else.
+// beside is a server that holds a foreign stream.
 func beside(t *testing.T) *streamtest.Server {
 	t.Helper()
 	to := streamtest.Start(t, streamtest.Lanes(lanes))

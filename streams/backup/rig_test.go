@@ -32,7 +32,7 @@ const (
 
 var testKey = [32]byte{1, 2, 3}
 
-// rig is a log on a server, and whoever works it.
+// rig is a log on a server, and its owner.
 type rig struct {
 	t   *testing.T
 	js  jetstream.JetStream
@@ -169,7 +169,7 @@ func (r *rig) claims(lane, from, to int, held map[string]string) {
 	}
 }
 
-// repeats asks every claim again: it is known by its id and has the code that was answered, and nothing is decided twice.
+// repeats sends every claim again: each gets its first answer with its code, and nothing is decided twice.
 func (r *rig) repeats(held map[string]string) {
 	r.t.Helper()
 	var lines [lanes][]string

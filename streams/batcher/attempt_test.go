@@ -103,7 +103,7 @@ func TestTheOnlyAttemptsNotDurableIsARefusal(t *testing.T) {
 	r.empty(t)
 }
 
-// TestAttemptsAreForgotten: those that reached nobody at once, of the others the newest are kept.
+// TestAttemptsAreForgotten: those without responders at once, of the others the newest are kept.
 func TestAttemptsAreForgotten(t *testing.T) {
 	for name, answer := range map[string]func(int64) string{"nobody is there": nil, "nobody answers": func(int64) string { return "" }} {
 		t.Run(name, func(t *testing.T) {

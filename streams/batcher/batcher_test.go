@@ -29,7 +29,7 @@ func TestALonelyLineLeavesAlone(t *testing.T) {
 }
 
 func TestConcurrentCallersEachGetTheirOwnAnswer(t *testing.T) {
-	r := newRig(t, Options{RetryAfter: time.Hour}, topology.Spec{}) // however slow the machine, nothing is asked twice
+	r := newRig(t, Options{RetryAfter: time.Hour}, topology.Spec{}) // however slow the machine, nothing is sent twice
 	const callers = 5000
 	var all sync.WaitGroup
 	codes := make(chan string, callers)

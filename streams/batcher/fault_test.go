@@ -111,7 +111,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A reconnect asks again at once, not when the question falls due.
+// After a reconnect lines are sent again at once, not when their retry is due.
 func TestAReconnectAsksAgainAtOnce(t *testing.T) {
 	r := newRig(t, Options{RetryAfter: time.Hour}, topology.Spec{})
 	r.owner.SetFault(func(int, []domain.Command) int { return 0 })
@@ -219,7 +219,7 @@ func TestGivingUp(t *testing.T) {
 	r.empty(t)
 }
 
-// Of a message with lines that some gave up, only the others are asked again, and each gets its own.
+// Of a message with lines that some gave up, only the others are sent again, and each gets its own answer.
 func TestOnlyWhoStillWaitsIsAskedAgain(t *testing.T) {
 	r := newRig(t, Options{InFlight: 1, RetryAfter: 200 * time.Millisecond}, topology.Spec{})
 	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
@@ -288,7 +288,7 @@ func TestAFullStreamRefuses(t *testing.T) {
 	r.empty(t)
 }
 
-// When the first attempt may have been stored, the refusal of the second says nothing about the first.
+// When the first attempt may have been stored, the refusal of the second does not answer for the first.
 func TestAFullStreamAfterALostAckIsNotARefusal(t *testing.T) {
 	r := newRig(t, quick, topology.Spec{Lanes: 1, CmdMaxBytes: 500})
 	var n atomic.Int64
@@ -329,8 +329,8 @@ func purge(t testing.TB, nc *nats.Conn, lane int) error {
 	return stream.Purge(t.Context())
 }
 
-// Where nobody listens nothing is stored: the line is kept and tried until somebody does, or until its deadline, and
-// then the caller is told that it had no effect.
+// Without responders nothing is stored: the line is kept and retried until there is one, or until its deadline;
+// then the error reports that it had no effect.
 func TestNobodyThere(t *testing.T) {
 	server := streamtest.Start(t)
 	c := New(server.Conn(t), quick)
@@ -357,7 +357,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// Outcomes that do not fit what was asked are dropped rather than guessed at.
+// Outcomes that do not fit their command message are dropped.
 func TestOddOutcomesAreDropped(t *testing.T) {
 	for name, answer := range map[string]string{
 		"Empty":        "",

@@ -23,7 +23,7 @@ type rig struct {
 	stop   func() // ends Run and waits for it
 }
 
-// quick asks again soon; faults would otherwise cost a test two seconds each.
+// quick retries soon; faults would otherwise cost a test two seconds each.
 var quick = Options{RetryAfter: 100 * time.Millisecond}
 
 func newRig(t *testing.T, opts Options, spec topology.Spec, change ...func(*Batcher)) *rig {

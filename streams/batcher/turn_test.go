@@ -11,7 +11,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// turns is a batcher whose messages are only counted: nothing is answered and nobody sweeps but the test.
+// turns is a batcher whose messages are only counted: nothing is answered, and only the test sweeps.
 func turns(t *testing.T) (c *Batcher, ask func(n int), sent func(want ...int)) {
 	t.Helper()
 	c = New(streamtest.Start(t).Conn(t), Options{InFlight: 3, RetryAfter: time.Hour})
@@ -70,7 +70,7 @@ func TestFewLinesLeaveAtOnceWhileThereIsRoom(t *testing.T) {
 	_, ask, sent := turns(t)
 	ask(3)
 	sent(1, 1, 1)
-	ask(1) // three messages are under way
+	ask(1) // three messages are in flight
 	sent(1, 1, 1)
 }
 
@@ -91,7 +91,7 @@ func TestAMessageBesideOthersCarriesMoreThanThey(t *testing.T) {
 	sent(10, growthFactor*10)
 	ask(1)
 	sent(10, growthFactor*10, third)
-	ask(400) // three messages are under way
+	ask(400) // three messages are in flight
 	sent(10, growthFactor*10, third)
 	answerOldest(t, c)
 	sent(10, growthFactor*10, third, 400)
@@ -110,7 +110,7 @@ func TestWithNothingUnderWayTheRestLeaves(t *testing.T) {
 	sent(100, 2)
 }
 
-// An outcome that was lost must not hold up those who asked nothing of it until it is asked for again.
+// A lost outcome must not delay other lines until its retry.
 func TestTheSweepLetsABatchGoThatHasSeenItBefore(t *testing.T) {
 	c, ask, sent := turns(t)
 	c.online.Store(false)

@@ -121,7 +121,7 @@ func TestInvalidCommandsAreRefusedHere(t *testing.T) {
 }
 
 func TestConcurrentCallersEachGetTheirOwnAnswer(t *testing.T) {
-	r := newRig(t, client.Options{RetryAfter: time.Hour}) // however slow the machine, nothing is asked twice
+	r := newRig(t, client.Options{RetryAfter: time.Hour}) // however slow the machine, nothing is sent twice
 	ctx := within(t)
 	const callers = 5000
 	var all sync.WaitGroup
@@ -284,7 +284,7 @@ func TestAClientBeforeItsServer(t *testing.T) {
 	}
 }
 
-// Lanes computed for one log would be wrong in another: the client says so rather than ask the wrong ones.
+// Lanes computed for one log would be wrong in another: the client reports it and sends nothing.
 func TestAnotherLogBehindTheSameAddress(t *testing.T) {
 	r := newRig(t, client.Options{})
 	if _, err := r.Claim(within(t), "summer", "c"); err != nil {

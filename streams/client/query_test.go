@@ -62,7 +62,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// A lane without an owner is asked until the context ends, and the error says what was missing.
+// A query to a lane without an owner is retried until the context ends, and the error names what was missing.
 func TestAQueryWaitsForAnOwner(t *testing.T) {
 	r := newRig(t, client.Options{})
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

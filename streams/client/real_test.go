@@ -18,7 +18,7 @@ import (
 )
 
 // serve runs what `scrip serve` runs for producers: an embedded NATS server, real lanes and the micro service. It
-// stands beside the example so that the example shows nothing but a producer.
+// is beside the example so that the example shows nothing but a producer.
 func serve(sync string) (url string, stop func() error, err error) {
 	dir, err := os.MkdirTemp("", "scrip-client")
 	if err != nil {

@@ -93,7 +93,7 @@ func TestDefaultsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-// What is stored is the time at which somebody set it, not the word: servers read it at other times.
+// What is stored is the time at which it was set, not the word: servers read it at other times.
 func TestNowIsStoredAsATime(t *testing.T) {
 	before := time.Now()
 	got, err := Check("clock.accepted", "now")

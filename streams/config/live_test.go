@@ -51,7 +51,7 @@ func TestAChangeIsInForceAtEveryServer(t *testing.T) {
 	})
 }
 
-// TestTheLastGoodValueStays, whoever wrote what; and that it was ignored is counted once, restarts included.
+// TestTheLastGoodValueStays after any bad change; an ignored change is counted once, restarts included.
 func TestTheLastGoodValueStays(t *testing.T) {
 	server := streamtest.Start(t)
 	js := server.JetStream(t)
@@ -71,7 +71,7 @@ func TestTheLastGoodValueStays(t *testing.T) {
 			t.Errorf("%s is in force: %+v", bad.value, now)
 		}
 	}
-	byHand(t, js, "elsewhere", "no change at all") // nobody looks at it
+	byHand(t, js, "elsewhere", "no change at all") // it is not read
 	kv, err := js.KeyValue(t.Context(), Bucket)
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func (f full) CreateStream(ctx context.Context, config jetstream.StreamConfig) (
 	}
 }
 
-// TestNothingCountsAsReadWithoutABucket: whoever waits for the settings goes on waiting, and is told why.
+// TestNothingCountsAsReadWithoutABucket: a start continues to wait for the settings, and its status has the reason.
 func TestNothingCountsAsReadWithoutABucket(t *testing.T) {
 	f := full{streamtest.Start(t).JetStream(t), make(chan struct{}, 1), make(chan struct{})}
 	l := watch(t, open(t, f, 1))

@@ -96,7 +96,7 @@ func ready(t *testing.T, l *Live) {
 	}
 }
 
-// holds waits, by the channel that says so, until the settings in force are as wanted.
+// holds waits, by the channel of changes, until the settings in force are as wanted.
 func holds(t *testing.T, l *Live, what string, fact func(*Settings) bool) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)

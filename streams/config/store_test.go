@@ -15,7 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// TestThoseWhoSetAtOnceLoseNothing: every change has a number of its own, says truly what it changed from, and all
+// TestThoseWhoSetAtOnceLoseNothing: every change has a number of its own, records correctly what it changed from, and all
 // servers end with the same in force.
 func TestThoseWhoSetAtOnceLoseNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, to connects, replicas int) {
@@ -65,7 +65,7 @@ func TestThoseWhoSetAtOnceLoseNothing(t *testing.T) {
 	})
 }
 
-// TestTheBucketOnlyGrows: whoever may write to it can add, and not take away.
+// TestTheBucketOnlyGrows: a writer can add, and not remove.
 func TestTheBucketOnlyGrows(t *testing.T) {
 	onBoth(t, func(t *testing.T, to connects, replicas int) {
 		js := to.JetStream(t)
@@ -181,7 +181,7 @@ func (k breaksKV) Create(ctx context.Context, key string, value []byte, opts ...
 	return k.KeyValue.Create(ctx, key, value, opts...)
 }
 
-// TestAWriteWithoutAnAnswerCountsOnce: whether it had been stored or not, there is one change, and Set says so.
+// TestAWriteWithoutAnAnswerCountsOnce: whether it had been stored or not, there is one change, and Set returns it.
 func TestAWriteWithoutAnAnswerCountsOnce(t *testing.T) {
 	server := streamtest.Start(t)
 	for _, after := range []bool{false, true} {
@@ -197,7 +197,7 @@ func TestAWriteWithoutAnAnswerCountsOnce(t *testing.T) {
 	}
 }
 
-// TestAwayIsSaid: nobody is told that nothing was stored when that is not known.
+// TestAwayIsSaid: no error claims that nothing was stored when that is not known.
 func TestAwayIsSaid(t *testing.T) {
 	server := streamtest.Start(t)
 	js := server.JetStream(t)

@@ -35,7 +35,7 @@ func TestReadsWaitForTheLeader(t *testing.T) {
 				t.Errorf("%+v %v, after %d requests", bounds, err, asked.Load())
 			}
 			if name == "a follower that lags" {
-				return // says nothing about other requests
+				return // not a statement about other requests
 			}
 			asked.Store(0)
 			if raw, err := events.Get(t.Context(), 17); err != nil || raw.Sequence != 17 || asked.Load() < 3 {

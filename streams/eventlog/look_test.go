@@ -13,7 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// A consumer that lives and delivers nothing, as one on a replica whose copy stands still: here it is paused. It is
+// A consumer that lives and delivers nothing, as one on a replica whose copy has stopped: here it is paused. It is
 // replaced, and nothing is missing.
 func TestAConsumerThatDeliversNothingIsReplaced(t *testing.T) {
 	defer eventlog.LookEvery(50 * time.Millisecond)()

@@ -182,7 +182,7 @@ func TestReaderGoesOnAfterTheServer(t *testing.T) {
 	}
 }
 
-// The server comes back with an older copy of its store: whoever was ahead of it says so.
+// The server restarts with an older copy of its store: a reader that was ahead of it reports that.
 func TestLostTail(t *testing.T) {
 	s := streamtest.Start(t)
 	js := s.JetStream(t)
@@ -199,7 +199,7 @@ func TestLostTail(t *testing.T) {
 	if err := events.Verify(t.Context(), log.UUID, at6); !errors.Is(err, eventlog.ErrLostTail) {
 		t.Errorf("Verify: %v", err)
 	}
-	failsWith(t, r, eventlog.ErrLostTail) // although nobody asked it to look
+	failsWith(t, r, eventlog.ErrLostTail) // without any call
 	if _, err := events.Open(t.Context(), log.UUID, at6, eventlog.ReaderOptions{Logger: quiet}); !errors.Is(err, eventlog.ErrLostTail) {
 		t.Errorf("Open: %v", err)
 	}

@@ -23,7 +23,7 @@ import (
 func TestWhatWasDecidedIsAnsweredWhileTheNextCommandWaits(t *testing.T) {
 	r := newRig(t)
 	o := r.options()
-	var clock atomic.Int64 // as Unix time; stands still
+	var clock atomic.Int64 // as Unix time; does not advance
 	clock.Store(time.Now().UnixNano())
 	o.Now = func() time.Time { return time.Unix(0, clock.Load()) }
 	logged := &streamtest.Buffer{}
@@ -71,7 +71,7 @@ func TestWhatWasDecidedIsAnsweredWhileTheNextCommandWaits(t *testing.T) {
 	}
 }
 
-// A lane whose event stream takes no writes and does not answer says so, with the error.
+// A lane whose event stream takes no writes and does not answer reports it, with the error.
 func TestALaneWithoutItsEventStreamSaysSo(t *testing.T) {
 	r := newRig(t)
 	run := r.up(r.start(r.options()))

@@ -23,7 +23,7 @@ import (
 // BenchmarkClaims measures claims of one hot campaign, one per customer, through the SDK: load generator, SDK, server and
 // lane in this process, with and without fsync. It prints claims per second; compare within one run only.
 //
-// Beside it stands the limit of the same machine: bare publishes of messages of the same size on the event stream.
+// It reports the limit of the same machine, too: bare publishes of messages of the same size on the event stream.
 func BenchmarkClaims(b *testing.B) {
 	for _, sync := range []string{natsd.SyncAlways, natsd.SyncInterval} {
 		b.Run("sync="+sync, func(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestThreeNodes: on a replicated log the leader of the event stream steps down, and then its node stops, while claims
-// are made and two owners compete. In-flight conflicts there come as 10164, which says nothing: it must be resolved.
+// are made and two owners compete. In-flight conflicts there have code 10164, which is ambiguous: it must be resolved.
 func TestThreeNodes(t *testing.T) {
 	c := streamtest.StartCluster(t)
 	r := &rig{t: t, nc: c.Conn(t), js: c.JetStream(t)}

@@ -24,7 +24,7 @@ func TestAReplacedOwnerThatIsIdleLeaves(t *testing.T) {
 	o.Contested = func(context.Context) error { return gone }
 	zombie := r.up(r.start(o))
 	r.one(create("c", 10, ""))
-	// Whatever stands behind its last step is not the zombie's.
+	// A message after its last step is not the zombie's.
 	if _, err := r.js.Publish(t.Context(), topology.Evt(0), []byte("another's step")); err != nil {
 		t.Fatal(err)
 	}

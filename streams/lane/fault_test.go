@@ -32,7 +32,7 @@ func (r *rig) behindProxy() (*proxy, lane.Options) {
 }
 
 // TestAWriteWhoseResultIsNotKnown is the table of places at which a step's write can break: before it took effect and
-// after. Whatever happens, one claim makes one event, the claim is answered, and the answer is what the log says.
+// after. Whatever happens, one claim makes one event, the claim is answered, and the answer is what the log holds.
 func TestAWriteWhoseResultIsNotKnown(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -54,7 +54,7 @@ func TestAWriteWhoseResultIsNotKnown(t *testing.T) {
 				customer := fmt.Sprintf("customer-%d", i)
 				_, sub := r.send(topology.LaneCmd(0), claim("c", customer))
 				out := domain.Outcome{}
-				// An outcome is a core message and may be lost with the connection: then one asks again with the same id.
+				// An outcome is a core message and may be lost with the connection: then the client retries with the same id.
 				if msg, err := sub.NextMsg(5 * time.Second); err == nil {
 					if out, err = domain.ParseOutcome(msg.Data[:len(msg.Data)-1]); err != nil {
 						t.Fatal(err)

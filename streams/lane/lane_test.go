@@ -223,7 +223,7 @@ func TestARestartGoesOnWhereTheEventLogEnds(t *testing.T) {
 				r.srv.Restart(t)
 				r.connect()
 			}
-			// Asked while nobody owns the lane: kept, and decided later.
+			// Sent while the lane has no owner: stored, and decided later.
 			_, waiting := r.send(topology.LaneCmd(0), claim("c", "bob"))
 			r.up(r.start(r.options()))
 			if out := r.answers(waiting)[0]; out.Status != domain.StatusClaimed || out.N != 2 {
@@ -308,7 +308,7 @@ func TestAForeignMessageIsReportedOnce(t *testing.T) {
 	}
 }
 
-// plant writes an event message as somebody does who has the code key; format, where it is not empty, is another one.
+// plant writes an event message as a holder of the code key does; format, where it is not empty, is another one.
 func (r *rig) plant(h eventlog.Header, format string) {
 	r.t.Helper()
 	log := r.log.WithKey(testKey)
@@ -410,8 +410,8 @@ func TestARebaseLetsAStoppedLaneGoOn(t *testing.T) {
 	}
 }
 
-// TestARebaseOfAHealthyLaneDoesNothing: a command that was acknowledged while nobody decided is not dropped by a --rebase
-// that somebody left in the start of a service.
+// TestARebaseOfAHealthyLaneDoesNothing: a command that was acknowledged while the lane had no owner is not dropped by a --rebase
+// that was left in the start line of a service.
 func TestARebaseOfAHealthyLaneDoesNothing(t *testing.T) {
 	r := newRig(t)
 	run := r.up(r.start(r.options()))

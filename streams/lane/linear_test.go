@@ -34,10 +34,10 @@ type call struct {
 	kind     domain.CommandType
 	customer string
 	order    int
-	asked    int // how often it was asked; more than once: the first may have been it
+	asked    int // how often it was sent; more than once: the first may have had the effect
 }
 
-// result is what came of it; unknown when nobody ever said.
+// result is its outcome; unknown without any answer.
 type result struct {
 	domain.Outcome
 	unknown bool
@@ -121,7 +121,7 @@ func couponStep(u uses, c call, r result) (next []any) {
 	if r.unknown {
 		next = append(next, u)
 	}
-	// fresh is the answer of a command that did it; asked twice, the one heard may be the repeat.
+	// fresh is the answer of a command that did it; sent twice, the answer received may be the repeat.
 	fresh := func(status string, count uint32) bool {
 		return r.unknown || r.Status == status && r.RedeemedCount == count && (!r.Repeat || c.asked > 1)
 	}
@@ -151,7 +151,7 @@ func couponStep(u uses, c call, r result) (next []any) {
 		case 'B':
 			same(r.Status == domain.StatusRolledBack && r.Repeat)
 		case 'R':
-			// The count in a repeat is that of the moment it was asked again.
+			// The count in a repeat is that of the moment of the retry.
 			if fresh(domain.StatusRolledBack, u.count-1) || c.asked > 1 && r.Status == domain.StatusRolledBack && r.Repeat {
 				mark.count, mark.orders = u.count-1, u.orders[:c.order]+"B"+u.orders[c.order+1:]
 				next = append(next, mark)
@@ -174,8 +174,8 @@ type recorder struct {
 	mu    sync.Mutex
 	ops   []porcupine.Operation
 	codes []string
-	lost  int // operations whose result nobody knows
-	again int // operations that were asked more than once
+	lost  int // operations whose result is unknown
+	again int // operations that were sent more than once
 }
 
 func (h *recorder) note(client int, c call, r result, called time.Duration) {
@@ -195,7 +195,7 @@ func (h *recorder) note(client int, c call, r result, called time.Duration) {
 	}
 }
 
-// random picks a code that somebody was answered.
+// random picks a code of an answer.
 func (h *recorder) random(rng *rand.Rand) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -230,7 +230,7 @@ func (h *recorder) worker(ctx context.Context, nc *nats.Conn, client, n int, pat
 	return nil
 }
 
-// ask asks until there is an answer or patience ends.
+// ask retries until there is an answer or patience ends.
 func ask(ctx context.Context, nc *nats.Conn, line string, c *call, patience time.Duration) (result, error) {
 	deadline := time.Now().Add(patience)
 	for time.Now().Before(deadline) && ctx.Err() == nil {

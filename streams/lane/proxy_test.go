@@ -23,7 +23,7 @@ const (
 	doubled            // the publish reaches the server twice
 )
 
-// proxy stands between a client and the server and can do to one publish what networks do.
+// proxy is between a client and the server and can apply faults of networks to one publish.
 type proxy struct {
 	t       *testing.T
 	ln      net.Listener
@@ -100,7 +100,7 @@ func (p *proxy) serve(client net.Conn) {
 	_, _ = io.Copy(io.Discard, server)
 }
 
-// copy forwards protocol frames; the filter says whether a message frame goes on.
+// copy forwards protocol frames; the filter decides whether a message frame is forwarded.
 func (p *proxy) copy(to io.Writer, from io.Reader, filter func(args []string, frame []byte) bool) {
 	in := bufio.NewReaderSize(from, 1<<16)
 	for {

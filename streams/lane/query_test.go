@@ -16,7 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// list asks for campaigns.
+// list queries campaigns.
 func (r *rig) list(after string, limit int) (names []string, more bool, size int) {
 	r.t.Helper()
 	reply, err := r.nc.Request(topology.LaneQuery(0), fmt.Appendf(nil, `{"query":"campaign.list","after":%q,"limit":%d,"wait_ms":2000}`, after, limit), 30*time.Second)
@@ -73,7 +73,7 @@ func TestLargeListsAreCut(t *testing.T) {
 }
 
 // TestLongQueriesHoldUpNothing: the lane decides and answers other queries while long ones are under way, and drops those
-// for which nobody waits any more.
+// whose client no longer waits.
 func TestLongQueriesHoldUpNothing(t *testing.T) {
 	defer lane.EndlessWalks()()
 	r := newRig(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// rig is a real server with a log of one lane, and whoever owns that lane.
+// rig is a real server with a log of one lane, and the owner of that lane.
 type rig struct {
 	t   *testing.T
 	srv *streamtest.Server
@@ -140,7 +140,7 @@ func (r *rig) ask(lines ...string) []domain.Outcome {
 	return r.answers(sub)
 }
 
-// one asks one line.
+// one sends one line.
 func (r *rig) one(line string) domain.Outcome {
 	r.t.Helper()
 	return r.ask(line)[0]

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// forgeries are messages that somebody can write who may publish on the event stream and does not have the code key.
+// forgeries are messages of a program that may publish on the event stream and does not have the code key.
 func (r *rig) forgeries() map[string]*nats.Msg {
 	r.t.Helper()
 	header := func(first, last uint64, change ...string) nats.Header {
@@ -101,7 +101,7 @@ func TestAForgedMessageStopsNothing(t *testing.T) {
 }
 
 // TestSealingBeginsWithAStepOfItsOwn: on a log of an older version the first owner writes a step without lines, and all
-// that follow say where it is. A log that is new needs none.
+// that follow have its sequence. A log that is new needs none.
 func TestSealingBeginsWithAStepOfItsOwn(t *testing.T) {
 	r := newRigOf(t, topology.FormatUnsealed)
 	h := eventlog.Header{Commands: [2]uint64{1, 1}, LaneTime: time.Now(), Owner: "of 0417b2b"}
@@ -115,7 +115,7 @@ func TestSealingBeginsWithAStepOfItsOwn(t *testing.T) {
 	}
 	h.CommandTime = raw.Time
 	r.publish(&nats.Msg{Header: h.Encode()})
-	// What an older version would stop at, and what nobody wrote.
+	// What an older version would stop at, and what no owner wrote.
 	r.publish(&nats.Msg{Header: nats.Header{topology.HeaderFormat: {"2"}, topology.HeaderOwner: {"x"}}})
 	r.publish(&nats.Msg{Header: eventlog.Header{Commands: [2]uint64{7, 8}, CommandTime: time.Now(), LaneTime: time.Now(), Owner: "x"}.Encode()})
 	r.up(r.start(r.options()))
@@ -133,7 +133,7 @@ func TestSealingBeginsWithAStepOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestAForgedSnapshotIsNotUsed: a snapshot is read only if somebody sealed it who has the code key, once the log is sealed
+// TestAForgedSnapshotIsNotUsed: a snapshot is read only if a holder of the code key sealed it, once the log is sealed
 // where it was taken.
 func TestAForgedSnapshotIsNotUsed(t *testing.T) {
 	r := newRig(t)
@@ -152,7 +152,7 @@ func TestAForgedSnapshotIsNotUsed(t *testing.T) {
 	if err := sealed.stop(); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody without the key writes the same snapshots again, as they are.
+	// A program without the key writes the same snapshots again, as they are.
 	kv, err := r.js.KeyValue(t.Context(), topology.StateBucket)
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestASnapshotFromBeforeSealsIsUsed(t *testing.T) {
 	}
 }
 
-// TestASkippedMessageIsPassedOver: what stops a lane is passed over once an operator has said so, and only that.
+// TestASkippedMessageIsPassedOver: what stops a lane is ignored once it is in the skip list, and only that.
 func TestASkippedMessageIsPassedOver(t *testing.T) {
 	r := newRig(t)
 	run := r.up(r.start(r.options()))

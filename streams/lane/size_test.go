@@ -12,7 +12,7 @@ import (
 )
 
 // TestAStepStaysWithinItsSize: messages that cost many times their size in events arrive at once; no event message is
-// larger than the contract says, and every line is answered.
+// larger than the contract allows, and every line is answered.
 func TestAStepStaysWithinItsSize(t *testing.T) {
 	r := newRig(t)
 	ready := r.options()
@@ -21,7 +21,7 @@ func TestAStepStaysWithinItsSize(t *testing.T) {
 	if err := setup.stop(); err != nil {
 		t.Fatal(err)
 	}
-	// Sent while nobody decides, so that they lie ready together.
+	// Sent while the lane has no owner, so that they are ready together.
 	var subs []*nats.Subscription
 	for m := range 12 {
 		var lines []string

@@ -58,7 +58,7 @@ func TestAnElectionDoesNotThrowTheSnapshotAway(t *testing.T) {
 	}
 }
 
-// Where the log cannot be reached for longer, the lane says so and goes on trying, with its snapshot.
+// Where the log cannot be reached for longer, the lane reports it and retries, with its snapshot.
 func TestALogThatCannotBeReachedIsTriedAgain(t *testing.T) {
 	t.Parallel() // it waits until a read gives up
 	r := newRig(t)

@@ -23,7 +23,7 @@ func TestALaneGoesOnWhileAnotherHasTheTurn(t *testing.T) {
 	}
 	t.Cleanup(lane.ConsiderEvery(5 * time.Millisecond))
 	// Work for many thoughts of a snapshot; and messages of which no two fit into
-	// a step, so that what has arrived has always told so already.
+	// a step, so that its arrival has always been signalled already.
 	payload := []byte(strings.Repeat(strings.Repeat("\x01", 250)+"\n", 900))
 	for range 300 {
 		if _, err := r.js.PublishMsgAsync(&nats.Msg{Subject: topology.LaneCmd(0), Data: payload}); err != nil {

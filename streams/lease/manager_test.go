@@ -55,7 +55,7 @@ func (o *office) exit(key int, server string) {
 	o.works[key] = slices.DeleteFunc(o.works[key], func(s string) bool { return s == server })
 }
 
-// spread waits until each of the servers, and nobody else, has its even share.
+// spread waits until each of the servers, and no other, has its even share.
 func (o *office) spread(servers ...string) {
 	o.t.Helper()
 	streamtest.Eventually(o.t, "the work is spread over "+strings.Join(servers, " "), func() bool {
@@ -77,7 +77,7 @@ func (o *office) spread(servers ...string) {
 	})
 }
 
-// exclusive says whether never two servers worked on the same key.
+// exclusive checks that never two servers worked on the same key.
 func (o *office) exclusive() {
 	o.t.Helper()
 	o.mu.Lock()
@@ -284,7 +284,7 @@ func TestRestartTakesOverAtOnce(t *testing.T) {
 	o.spread("a")
 }
 
-// A lease is not taken from a living server of another name, not even when nobody announces that one.
+// A lease is not taken from a living server of another name, not even without an announcement of that one.
 func TestHeldLeaseIsRespected(t *testing.T) {
 	s := streamtest.Start(t)
 	ensure(t, s.JetStream(t), 1)
@@ -320,7 +320,7 @@ func TestHeldLeaseIsRespected(t *testing.T) {
 	}
 }
 
-// Leases outlive a server that restarts: renewals fail for a while, work goes on or begins anew, and nothing hangs.
+// Leases outlive a server that restarts: renewals fail for a while, work continues or restarts, and nothing hangs.
 func TestManagersSurviveARestartOfTheServer(t *testing.T) {
 	for name, hit := range map[string]func(*streamtest.Server, testing.TB){
 		"clean": (*streamtest.Server).Restart,

@@ -134,7 +134,7 @@ func TestManyLeasesVanishAtOnce(t *testing.T) {
 	}
 }
 
-// While the bucket does not answer, as in an election there, nobody gives anything up and nobody takes anything.
+// While the bucket does not answer, as in an election there, no server gives up or takes a lease.
 func TestASilentBucketMovesNothing(t *testing.T) {
 	s := streamtest.Start(t)
 	ensure(t, s.JetStream(t), 1)
@@ -185,7 +185,7 @@ func (s silentBucket) Publish(ctx context.Context, subject string, data []byte, 
 	return s.JetStream.Publish(ctx, subject, data, opts...)
 }
 
-// Confirm says whose the lease is, by the bucket and not by what is believed.
+// Confirm decides by the bucket and not by the view.
 func TestConfirm(t *testing.T) {
 	s := streamtest.Start(t)
 	ensure(t, s.JetStream(t), 1)
@@ -205,7 +205,7 @@ func TestConfirm(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			// The other server is alive: from a silent one the lease would be taken back before the bucket is asked.
+			// The other server is alive: from a silent one the lease would be taken back before the bucket is read.
 			if _, err := kv.PutString(ctx, "server.lane.b", `{"server":"b","nonce":"other"}`); err != nil {
 				return err
 			}

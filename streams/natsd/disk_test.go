@@ -13,7 +13,7 @@ import (
 )
 
 // TestAFullDisk: when the disk has nearly no room, and when a store has failed to write, JetStream goes down, so that
-// publishers are told instead of left waiting; when there is room it comes back with everything acknowledged.
+// publishers get an error instead of waiting; when there is space it restarts with everything acknowledged.
 func TestAFullDisk(t *testing.T) {
 	const plenty = 1 << 40
 	for _, c := range []struct {

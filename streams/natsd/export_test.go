@@ -5,7 +5,7 @@ import "github.com/nats-io/nats-server/v2/server"
 // SetFree makes the server believe that its disk has that much room. Before Run.
 func (s *Server) SetFree(free func(dir string) uint64) { s.free = free }
 
-// BreakStore does what nats-server does when a store cannot write: it says so in its log.
+// BreakStore does what nats-server does when a store cannot write: it logs that.
 func (s *Server) BreakStore() {
 	s.log.Errorf("Filestore [%s] Critical write error: %v", "TEST", "no space left on device")
 }

@@ -67,7 +67,7 @@ func TestMappingIsRememberedAndReplaced(t *testing.T) {
 	if got := mappedSubject(t, s.Conn(t), topology.CmdSubject("summer")); got != want {
 		t.Errorf("after SetMapping: %s, want %s", got, want)
 	}
-	s.Restart(t) // with Lanes: 4 in its options; the log's own number stands in the marker
+	s.Restart(t) // with Lanes: 4 in its options; the log's own number is in the marker
 	if got := mappedSubject(t, s.Conn(t), topology.CmdSubject("summer")); got != want {
 		t.Errorf("after a restart: %s, want %s", got, want)
 	}

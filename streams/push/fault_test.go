@@ -19,7 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// A process dies before the push, or after it and before the acknowledgement: another one tells the same customers, under
+// A process dies before the push, or after it and before the acknowledgement: another one delivers to the same customers, under
 // the same keys.
 func TestDiesAroundThePush(t *testing.T) {
 	for _, told := range []bool{false, true} {
@@ -56,7 +56,7 @@ func TestDiesAroundThePush(t *testing.T) {
 	}
 }
 
-// A process dies between the dead letter and the acknowledgement: there is one dead letter, and nobody tries again.
+// A process dies between the dead letter and the acknowledgement: there is one dead letter, and no other try.
 func TestDiesAfterTheDeadLetter(t *testing.T) {
 	r := newRig(t, 1)
 	r.fire(t, 0, "ann")
@@ -80,7 +80,7 @@ func TestDiesAfterTheDeadLetter(t *testing.T) {
 	}
 }
 
-// A log that was restored uses sequences again: a letter about the message that stood there before is about another.
+// A log that was restored uses sequences again: a letter of the former message at that sequence is about another one.
 func TestALetterOfBefore(t *testing.T) {
 	r := newRig(t, 1)
 	seq := r.fire(t, 0, "ann")
@@ -104,7 +104,7 @@ func TestALetterOfBefore(t *testing.T) {
 	}
 }
 
-// A message that kills whoever takes it up is given up without another call.
+// A message that kills every process that handles it is given up without another call.
 func TestNobodyComesToAnEnd(t *testing.T) {
 	r := newRig(t, 1)
 	b := newBook()
@@ -232,8 +232,8 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// The end comes while the untold of a message wait for their next try: it is made at once, so that nobody else has to
-// tell all of them.
+// Run is to end while the undelivered of a message wait for their next try: it is made at once, so that no other process
+// has to deliver to all of them.
 func TestStopInAPause(t *testing.T) {
 	r := newRig(t, 1)
 	r.fire(t, 0, "ann", "bob")
@@ -255,7 +255,7 @@ func TestStopInAPause(t *testing.T) {
 	}
 }
 
-// The server is stopped or killed while calls are under way: everybody is told, and after a clean stop nobody twice.
+// The server is stopped or killed while calls are in progress: all are delivered, and after a clean stop none twice.
 func TestServerRestarts(t *testing.T) {
 	for name, restart := range map[string]func(*streamtest.Server, testing.TB){"clean": (*streamtest.Server).Restart, "killed": (*streamtest.Server).Kill} {
 		t.Run(name, func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// What somebody else wrote onto the stream is reported and passed over.
+// Foreign messages on the stream are reported and ignored.
 func TestForeign(t *testing.T) {
 	r := newRig(t, 1)
 	r.publish(t, 0, nil, due("evil")+"\n")
@@ -375,7 +375,7 @@ func TestAStoppedLaneGoesOn(t *testing.T) {
 	}
 }
 
-// The consumer is removed under a running sender, is somebody else's, or there is no log at all.
+// The consumer is removed under a running sender, is another program's, or there is no log at all.
 func TestNothingToWorkOn(t *testing.T) {
 	t.Run("removed", func(t *testing.T) {
 		r := newRig(t, 1)

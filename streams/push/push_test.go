@@ -94,7 +94,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// The zero Since does not tell anybody of what is over.
+// The zero Since delivers nothing that is over.
 func TestANewNameBeginsNow(t *testing.T) {
 	r := newRig(t, 1)
 	r.fire(t, 0, "old")
@@ -118,7 +118,7 @@ func TestANewNameBeginsNow(t *testing.T) {
 	}
 }
 
-// A function slower than AckWait is not called again: the server hears that somebody works on it.
+// A function slower than AckWait is not called again: the server gets progress reports.
 func TestSlowIsNotDead(t *testing.T) {
 	r := newRig(t, 1)
 	r.fire(t, 0, "ann")
@@ -139,7 +139,7 @@ func TestSlowIsNotDead(t *testing.T) {
 	}
 	first := r.sender(t, push.Options{AckWait: 300 * time.Millisecond}, f)
 	second := r.sender(t, push.Options{AckWait: 300 * time.Millisecond}, f)
-	// Two AckWaits long one of them says that it works on it, and the other gets nothing.
+	// Two AckWaits long one of them reports progress, and the other gets nothing.
 	eventually(t, "signs of life", func() bool { return beats.Load() >= 6 })
 	close(finish)
 	r.settled(t, "test")
@@ -178,7 +178,7 @@ func TestHangs(t *testing.T) {
 	eventually(t, "later is told", func() bool { return b.told("later") == 1 })
 }
 
-// A function that hangs each time would leak without end: Run says so and ends.
+// A function that hangs each time would leak without end: Run reports it and ends.
 func TestHangsAlways(t *testing.T) {
 	r := newRig(t, 1)
 	for i := range 12 {
@@ -196,7 +196,7 @@ func TestHangsAlways(t *testing.T) {
 	}
 }
 
-// A function that heeds its context has failed, and is told how long it had.
+// A function that heeds its context has failed; the error has its timeout.
 func TestTimeout(t *testing.T) {
 	r := newRig(t, 1)
 	r.fire(t, 0, "slow")
@@ -256,7 +256,7 @@ func TestFailsThenSucceeds(t *testing.T) {
 	}
 }
 
-// Those who were told are not told again; those who cannot be become a dead letter, alone.
+// Delivered reminders are not delivered again; those that cannot be delivered become a dead letter, alone.
 func TestFailsForSome(t *testing.T) {
 	r := newRig(t, 1)
 	r.fire(t, 0, "ann", "bob", "cid", "dot")

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Whoever sends reminders links a NATS client, not a server, a database or a metrics registry.
+// A program that sends reminders links a NATS client, not a server, a database or a metrics registry.
 func TestThePackageIsLight(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {
@@ -48,7 +48,7 @@ func TestThePackageIsLight(t *testing.T) {
 
 const (
 	short = 500 * time.Millisecond // AckWait of what is to be delivered again
-	never = time.Hour              // … and of what is not: whoever waits for it fails
+	never = time.Hour              // … and of what is not: a test that waits for it fails
 )
 
 // rig is a server with a log, whose reminders the test fires itself.
@@ -107,7 +107,7 @@ func (r *rig) publish(t *testing.T, lane int, h nats.Header, payload string) uin
 	return ack.Sequence
 }
 
-// book is who was told how often, over all senders of a test.
+// book counts the deliveries per customer, over all senders of a test.
 type book struct {
 	mu    sync.Mutex
 	keys  map[string]int
@@ -144,7 +144,7 @@ func (b *book) size() int {
 	return len(b.keys)
 }
 
-// once fails the test unless n customers were told, each once.
+// once fails the test unless n customers were delivered to, each once.
 func (b *book) once(t *testing.T, n int) {
 	t.Helper()
 	b.mu.Lock()
@@ -159,11 +159,11 @@ func (b *book) once(t *testing.T, n int) {
 	}
 }
 
-// sender is a Pusher in a process of its own, as far as NATS can tell.
+// sender is a Pusher in a process of its own, as far as NATS knows.
 type sender struct {
 	*push.Pusher
 	conn *nats.Conn
-	stop func() error // told to end, waits until it has
+	stop func() error // ends it, and waits until it has ended
 	done chan struct{}
 	err  error // of Run, when done
 }

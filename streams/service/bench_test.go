@@ -65,7 +65,7 @@ func BenchmarkRequests(b *testing.B) {
 	}
 }
 
-// load asks total times; a caller asks when it was answered. It costs little itself: no goroutine per caller.
+// load sends total requests; a caller sends the next one when it was answered. It costs little itself: no goroutine per caller.
 type load struct {
 	subject string
 	body    func(i int) string

@@ -135,7 +135,7 @@ func TestACodeFindsItsLane(t *testing.T) {
 		if out := r.outcome(t, "scrip.redeem", `{"id":"`+id+`","order_id":"o","code":"summer `+strings.ToLower(code)+`"}`); out.Status != domain.StatusRedeemed {
 			t.Fatalf("answered %+v", out)
 		}
-		// The same id is a repeat only on the lane that has seen it: ask each lane directly.
+		// The same id is a repeat only on the lane that has seen it: query each lane directly.
 		want := int(number) % lanes
 		for lane := range lanes {
 			reply, out := make(chan *nats.Msg, 1), domain.Outcome{}
@@ -213,7 +213,7 @@ func TestALostOutcomeIsAskedForAgain(t *testing.T) {
 // Two servers, many requesters: everyone gets their own answer, requests share messages, both servers work.
 func TestManyRequestersAndTwoServers(t *testing.T) {
 	r := newRig(t)
-	patient := Options{Timeout: MaxTimeout, Batch: batcher.Options{RetryAfter: time.Hour}} // nothing is asked twice
+	patient := Options{Timeout: MaxTimeout, Batch: batcher.Options{RetryAfter: time.Hour}} // nothing is sent twice
 	a, _ := r.serve(t, patient)
 	b, _ := r.serve(t, patient)
 	const callers = 2000

@@ -109,7 +109,7 @@ func TestAFloodOnOneEndpointDropsItsOwnRequests(t *testing.T) {
 	registry.MustRegister(s)
 	i := slices.IndexFunc(endpoints, func(e endpoint) bool { return e.subject == "scrip.coupon.show" })
 	messages, _ := endpoints[i].pendingLimits()
-	s.mu.Lock() // queries stand still
+	s.mu.Lock() // queries are blocked
 	for range messages + 100 {
 		if err := r.conn.Publish("scrip.coupon.show", []byte(`{"code":"AAAA-BBBB-CCCC"}`)); err != nil {
 			t.Fatal(err)

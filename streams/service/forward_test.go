@@ -52,7 +52,7 @@ func TestTheForwarderStandsInForTheMapping(t *testing.T) {
 		{topology.CmdSubject("summer"), domain.Command{Type: domain.Claim, CustomerID: "c"}, domain.StatusClaimed},
 		{topology.CmdSubject("winter"), domain.Command{Type: domain.Claim, CustomerID: "c"}, domain.StatusClaimed},
 		{topology.AdminSubject("summer"), domain.Command{Type: domain.PauseCampaign}, domain.StatusPaused},
-		// Only a lane can tell the producer that this is no name.
+		// Only a lane can report to the producer that this is no name.
 		{topology.CmdSubject("sum$mer"), domain.Command{Type: domain.Claim, CustomerID: "c"}, domain.StatusRefused},
 	} {
 		test.cmd.ID = test.subject

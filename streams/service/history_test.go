@@ -190,7 +190,7 @@ func (away) Customer(context.Context, string, int, string) (HistoryPage, error) 
 	return HistoryPage{}, errors.New("no route to host")
 }
 
-// While the tables are away coupons are paged all the same, and the history is not taken for told.
+// While the tables are away coupons are paged all the same, and the history does not count as shown.
 func TestPagesWithoutHistory(t *testing.T) {
 	r := newRig(t)
 	_, stop := r.serve(t, Options{History: away{}})

@@ -155,7 +155,7 @@ func TestALaneWithoutOwnerIsAnError(t *testing.T) {
 	description, _ := r.fails(t, "scrip.campaign.show", `{"campaign":"summer"}`)
 	has(t, description, "has no owner", "retry")
 	r.lane(t, 0, func(query) string { return `{"data":[]}` })
-	r.lane(t, 1, func(query) string { return "" }) // asked, and silent
+	r.lane(t, 1, func(query) string { return "" }) // it does not answer
 	description, _ = r.fails(t, "scrip.campaign.list", "", HeaderTimeout, "200ms")
 	has(t, description, "lane 1 did not answer")
 }

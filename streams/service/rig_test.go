@@ -67,7 +67,7 @@ func (r *rig) serve(t *testing.T, opts Options) (*Service, func()) {
 	return s, stop
 }
 
-// request asks and expects a reply of any kind.
+// request sends a request and expects a reply of any kind.
 func (r *rig) request(t testing.TB, subject, body string, header ...string) *nats.Msg {
 	t.Helper()
 	m := &nats.Msg{Subject: subject, Data: []byte(body), Header: nats.Header{}}
@@ -81,7 +81,7 @@ func (r *rig) request(t testing.TB, subject, body string, header ...string) *nat
 	return reply
 }
 
-// outcome asks and expects an ordinary reply that is an outcome.
+// outcome sends a request and expects an ordinary reply that is an outcome.
 func (r *rig) outcome(t testing.TB, subject, body string, header ...string) domain.Outcome {
 	t.Helper()
 	reply := r.request(t, subject, body, header...)
@@ -95,7 +95,7 @@ func (r *rig) outcome(t testing.TB, subject, body string, header ...string) doma
 	return out
 }
 
-// fails asks and expects a micro error 503; it returns its description and body.
+// fails sends a request and expects a micro error 503; it returns its description and body.
 func (r *rig) fails(t testing.TB, subject, body string, header ...string) (string, map[string]string) {
 	t.Helper()
 	reply := r.request(t, subject, body, header...)

@@ -64,7 +64,7 @@ func TestAnElectionCostsNoSnapshot(t *testing.T) {
 			r, struck := electing(t, instead)
 			began := time.Now()
 			r.loads(10)
-			// At most one lost request each: 0.5 s for reads of the API, and a few seconds where nats.go asks only once.
+			// At most one lost request each: 0.5 s for reads of the API, and a few seconds where nats.go sends only one request.
 			if took := time.Since(began); took > 30*time.Second {
 				t.Errorf("took %s", took)
 			}

@@ -391,7 +391,7 @@ func TestTwoOwners(t *testing.T) {
 	if err := r.kv.Delete(t.Context(), "snap.other"); err != nil {
 		t.Fatal(err)
 	}
-	r.save(20) // the same place in the log: both stand
+	r.save(20) // the same position in the log: both are kept
 	r.loads(20)
 	if n := len(r.objects()); n != 10 {
 		t.Errorf("%d objects: %q", n, r.objects())
@@ -437,7 +437,7 @@ func TestSlot(t *testing.T) {
 	s := newRig(t).store
 	done, ok := s.TryAcquire()
 	if !ok {
-		t.Fatal("nobody has the turn, and it is not given")
+		t.Fatal("the slot is free, and it is not given")
 	}
 	if _, ok := s.TryAcquire(); ok {
 		t.Error("two holders have the slot")
@@ -448,11 +448,11 @@ func TestSlot(t *testing.T) {
 	done()
 	again, ok := s.TryAcquire()
 	if !ok {
-		t.Fatal("it was given back, and is not given")
+		t.Fatal("it was released, and is not given")
 	}
 	done()
 	if _, ok := s.TryAcquire(); ok {
-		t.Error("who gives it back twice gives somebody else's")
+		t.Error("a second release released another holder's slot")
 	}
 	again()
 }

@@ -133,7 +133,7 @@ func TestEnsureRefusesAnotherLog(t *testing.T) {
 	refused(t, js, other, "SCRIP_CODE_KEY")
 	refused(t, js, topology.Spec{Lanes: -1}, "lanes is -1")
 
-	// Without the bucket the streams say who they are.
+	// Without the bucket the streams have the identity.
 	if err := js.DeleteKeyValue(t.Context(), topology.StateBucket); err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestAnOlderLogGetsTheSubjectOfProducers(t *testing.T) {
 	if ack, err := js.Publish(t.Context(), topology.LaneShop(1), []byte("x")); err != nil || ack.Sequence != 2 {
 		t.Errorf("%+v, %v", ack, err)
 	}
-	// Other subjects than those of an older log are somebody's decision.
+	// Other subjects than those of an older log are an operator's decision.
 	alter(t, js, topology.CmdStream(0), func(c *jetstream.StreamConfig) { c.Subjects = c.Subjects[:3] })
 	if log := ensure(t, js, spec); log.Shop || len(log.Drift) != 1 {
 		t.Errorf("%v, drift %v", log.Shop, log.Drift)

@@ -43,7 +43,7 @@ func TestAClockSetAheadIsHeld(t *testing.T) {
 	expect(t, c, right.Add(10*time.Minute), 2*time.Hour+13*time.Minute)
 	m.set(time.Hour)
 	expect(t, c, right.Add(10*time.Minute), 3*time.Hour+13*time.Minute)
-	m.set(-3*time.Hour - 13*time.Minute) // somebody puts it right
+	m.set(-3*time.Hour - 13*time.Minute) // it is corrected
 	expect(t, c, m.wall, 0)
 	m.set(-time.Hour)
 	expect(t, c, m.wall, 0)
@@ -95,7 +95,7 @@ func TestAStepThatSomebodyAccepts(t *testing.T) {
 	expect(t, c, right, time.Hour)
 	m.pass(time.Minute)
 	m.accepted = m.wall
-	m.set(time.Hour) // once more, after somebody looked
+	m.set(time.Hour) // once more, after the confirmation
 	expect(t, c, right.Add(time.Minute), 2*time.Hour)
 	m.pass(time.Minute)
 	m.accepted = m.wall

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// op is a command a client wants done. It is asked, and asked again, with the same bytes.
+// op is a command of a client. It is sent, and sent again, with the same bytes.
 type op struct {
 	id, line string
 	kind     domain.CommandType
@@ -21,7 +21,7 @@ type op struct {
 	customer string
 	code     string
 	order    string
-	due      bool // the scheduler's: nobody waits for an answer
+	due      bool // the scheduler's: no client waits for an answer
 
 	answer *domain.Outcome // the first accepted one
 	since  uint64          // the first command of it that was accepted
@@ -37,7 +37,7 @@ type instance struct {
 	refused map[*op]bool
 }
 
-// held is a code that somebody was answered.
+// held is a code of an answer.
 type held struct{ campaign, code string }
 
 // crowd is all clients and the scheduler.
@@ -97,7 +97,7 @@ func (c *crowd) askAgain() bool {
 	return true
 }
 
-// invent thinks of something new to ask.
+// invent makes a new command.
 func (c *crowd) invent() *op {
 	rng := c.w.rng
 	o := &op{campaign: c.campaigns[rng.IntN(len(c.campaigns))]}
@@ -156,7 +156,7 @@ func (c *crowd) send(ops ...*op) {
 	}
 	payload := []byte(strings.Join(lines, "\n"))
 	w.send("command", func() {
-		// Each time it arrives it is stored: as a message of its own, with an inbox of its own to tell them apart.
+		// Each time it arrives it is stored: as a message of its own, with an inbox of its own to distinguish them.
 		in := &instance{ops: ops, refused: map[*op]bool{}, stored: w.now.Add(w.skew)}
 		h := nats.Header{}
 		if !ops[0].due {

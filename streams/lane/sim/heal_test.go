@@ -8,7 +8,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// heal ends all trouble and looks at what is left: everything ordered is decided, everybody who asks gets the answer
+// heal ends all trouble and looks at what is left: everything ordered is decided, every retry gets the answer
 // they got before, and the owner's state is the fold of the log.
 func (w *world) heal() {
 	w.note("the world heals")

@@ -26,7 +26,7 @@ const (
 	theFold     = "the state is the fold of the log"
 )
 
-// judge knows the log as its lines tell it, the naive way, and what was answered. It shares no rule with the lane.
+// judge folds the log from its lines in the simplest way, and records the answers. It shares no rule with the lane.
 type judge struct {
 	w       *world
 	reads   *eventlog.Judge
@@ -130,7 +130,7 @@ func (j *judge) message(m *eventlog.Message) {
 }
 
 func (j *judge) event(m *eventlog.Message, ev *domain.Event) {
-	// One claim may make two events; an expire is answered as far as time has come, and more when it is asked later.
+	// One claim may make two events; an expire is answered as far as time has come, and more when it is sent later.
 	if ev.ID != "" && ev.Type != domain.CampaignSoldOut && ev.Type != domain.CouponsExpired {
 		if before, twice := j.done[ev.ID]; twice {
 			j.violate(sameAnswer, "%s is accepted in message %d and again in %d", ev.ID, before.seq, m.Sequence)
@@ -205,7 +205,7 @@ func (j *judge) writer(seq uint64) *cover {
 	return nil
 }
 
-// answered looks at an answer the moment it leaves: from then on somebody may act on it.
+// answered looks at an answer the moment it leaves: from then on a client may act on it.
 func (j *judge) answered(p *process, a protocol.Answer) {
 	j.look()
 	in, outs := j.w.crowd.of(a)
@@ -228,7 +228,7 @@ func (j *judge) answered(p *process, a protocol.Answer) {
 }
 
 func (j *judge) refused(in *instance, o *op, out *domain.Outcome) {
-	// An owner that was slow may tell late what it decided early.
+	// A slow owner may answer late what it decided early.
 	if o.answer != nil && in.seq > o.since && j.lasts(o) {
 		j.violate(sameAnswer, "%s was answered %s %s, then refused: %s", o.id, o.answer.Status, o.answer.Code, out.Refusal)
 	}
@@ -257,13 +257,13 @@ func (j *judge) accepted(in *instance, o *op, out *domain.Outcome) {
 }
 
 // lasts reports whether an accepted answer is for ever. Those of claims are. Others are if the command did it itself: one
-// that was told "done already, under another id" is no more than that, and what was done may be undone.
+// whose answer was "done already, under another id" is no more than that, and what was done may be undone.
 func (j *judge) lasts(o *op) bool {
 	_, own := j.done[o.id]
 	return own || o.kind == domain.Claim
 }
 
-// holds reports whether the log says what an accepted answer says.
+// holds reports whether the log agrees with an accepted answer.
 func (j *judge) holds(o *op, out *domain.Outcome) bool {
 	k := j.coupons[out.Code]
 	switch {
@@ -284,14 +284,14 @@ func (j *judge) forget() {
 	w := j.w
 	j.reset()
 	for _, in := range w.crowd.instances {
-		// A message that was trimmed away is still the one that stood there.
+		// A message that was trimmed away is still the one at that sequence.
 		if in.seq < w.commands.first() {
 			continue
 		}
 		raw, err := w.commands.get(in.seq)
 		in.gone = err != nil || !raw.Time.Equal(in.stored)
 	}
-	// Refusals of commands that are not covered any more, or covered by nobody's step that we know: they are decided anew.
+	// Refusals of commands that are not covered any more, or covered by no known step: they are decided again.
 	reads := eventlog.JudgeEvents(w.log, 0)
 	for i := uint64(1); i <= w.events.last; i++ {
 		if raw, err := w.events.get(i); err == nil {
@@ -318,7 +318,7 @@ func (j *judge) forget() {
 	}
 }
 
-// String says what a violation looked like from where it was found.
+// String describes a violation from where it was found.
 func (w *world) String() string {
 	return fmt.Sprintf("seed %d, step %d, lossy=%v", w.seed, w.steps, w.lossy)
 }

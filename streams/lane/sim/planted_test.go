@@ -37,7 +37,7 @@ func TestPlantedBugs(t *testing.T) {
 		{
 			"the covered range is ignored: an owner goes on at an acknowledged position", bug{ackPosition: true},
 			[]string{contiguous},
-			[]string{noEffect, stops}, // whoever loads the log refuses the overlap
+			[]string{noEffect, stops}, // the next load of the log refuses the overlap
 		},
 		{
 			"the covered range is ignored, and the steps pretend that it is not", bug{quietRepeats: true},

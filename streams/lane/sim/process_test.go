@@ -41,8 +41,8 @@ type process struct {
 	phase  phase
 	paused bool
 	skew   time.Duration // of its clock
-	taking int           // packets to an earlier taking find nobody
-	rebase bool          // an operator said so, or left it in the start line
+	taking int           // packets to an earlier term are dropped
+	rebase bool          // an operator requested it, or left it in the start line
 	looks  int           // contradictions seen in a row since the state was loaded
 	lookAt time.Time     // when to look again
 
@@ -56,12 +56,12 @@ type process struct {
 // flight is a write without a result yet.
 type flight struct {
 	write *protocol.Write
-	try   int // an ack of an earlier publish finds nobody
+	try   int // an ack of an earlier publish is dropped
 	state flightState
 	seq   uint64 // acknowledged
-	last  uint64 // where the stream ended when it was asked
+	last  uint64 // where the stream ended at the request
 
-	assumed bool // bug pipelined: the protocol was told that it landed
+	assumed bool // bug pipelined: the protocol was given a success
 }
 
 type flightState int
@@ -102,7 +102,7 @@ func (p *process) next() bool {
 
 func (p *process) now() time.Time { return p.w.now.Add(p.skew) }
 
-// leave drops everything; next phase says whether the process goes on.
+// leave drops everything; next phase decides whether the process continues.
 func (p *process) leave(next phase) {
 	p.taking++
 	p.flights = nil
@@ -189,14 +189,14 @@ func (p *process) load() {
 		last = &m
 	}
 	if !w.bug.anySnapshot {
-		end.Last = max(end.Last, p.Sequence()) // the snapshot's message was found, so what said that it ends before lags
+		end.Last = max(end.Last, p.Sequence()) // the snapshot's message was found, so the copy that ends before it lags
 	}
 	p.Folded(last, end.Last, judge.SealedFrom())
 	p.phase, p.looks = loaded, 0
 	w.note("%s loads: events to %d, commands to %d", p.Nonce(), p.Sequence(), p.Covered())
 }
 
-// open checks that the commands go on where the events end, rebases where they do not and it was told to, and opens the
+// open checks that the commands go on where the events end, rebases where they do not and it is requested, and opens the
 // feed. A contradiction is looked at again before it is believed.
 func (p *process) open() {
 	w := p.w

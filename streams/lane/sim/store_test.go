@@ -18,7 +18,7 @@ type store struct {
 	synced   uint64 // what a power loss leaves
 	epoch    int    // rises whenever the server comes back with other contents
 
-	// While the replicas elect a leader somebody else answers, from a copy without the last messages.
+	// While the replicas elect a leader another replica answers, from a copy without the last messages.
 	election election
 	lag      uint64
 	until    time.Time // when the election is over
@@ -45,7 +45,7 @@ func (w *world) elect(s *store) bool {
 	return true
 }
 
-// ask reads the bounds as eventlog.Stream.Bounds does; ok is false while nobody answers whose answer counts.
+// ask reads the bounds as eventlog.Stream.Bounds does; ok is false while no leader answers.
 func (w *world) ask(s *store) (b eventlog.Bounds, ok bool) {
 	b = s.bounds()
 	if s.election == over || w.now.After(s.until) {
@@ -109,7 +109,7 @@ func (w *world) verify(s *store, log string, pos eventlog.Position) error {
 	return nil
 }
 
-// trim removes what stands before sequence.
+// trim removes messages before sequence.
 func (s *store) trim(before uint64) {
 	if before > s.first() {
 		s.messages = slices.Clone(s.messages[min(before-s.first(), uint64(len(s.messages))):])

@@ -23,7 +23,7 @@ type bug struct {
 	noFence      bool // the event store takes any write
 	answerEarly  bool // answers leave with the write, not with its ack
 	freeRepeats  bool // what changes nothing is answered at once, without waiting for its step
-	ackPosition  bool // an owner goes on where a consumer's ack stood, not where the events end
+	ackPosition  bool // an owner continues at a consumer's ack, not where the events end
 	quietRepeats bool // the same, and its steps claim to follow
 	pipelined    bool // a second write follows the first before that is acknowledged
 	hasty        bool // a lane stops without asking whether it is only behind
@@ -327,7 +327,7 @@ func (w *world) backup() bool {
 	return true
 }
 
-// restore puts one or both streams back. Whoever does that stops the servers first.
+// restore puts one or both streams back. An operator stops the servers first.
 func (w *world) restore() bool {
 	if len(w.backups) == 0 {
 		return false
@@ -355,7 +355,7 @@ func (w *world) blackout(why string) {
 	w.network = nil
 }
 
-// trim is somebody who purges what is not covered.
+// trim is a program that purges undecided commands.
 func (w *world) trim() bool {
 	w.commands.trim(w.commands.last - min(w.commands.last, uint64(w.rng.IntN(3))))
 	w.damaged = true
