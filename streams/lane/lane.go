@@ -32,7 +32,8 @@ type Lane struct {
 // CommandsProcessed returns how many command lines this process has answered for the lane: a measure of its load.
 func (l *Lane) CommandsProcessed() uint64 { return l.processed.Load() }
 
-// LastClientCommand returns when this process last read a command of a client for the lane, zero = never. Those of schedulers do not count.
+// LastClientCommand returns when this process last read a command of a client for the lane, zero = never. Those of
+// schedulers do not count.
 func (l *Lane) LastClientCommand() time.Time {
 	if ns := l.lastClientCommand.Load(); ns != 0 {
 		return time.Unix(0, ns)
@@ -262,4 +263,46 @@ func (o *owner) report(state State) {
 	m.covered.WithLabelValues(o.lane.label).Set(float64(s.Covered))
 	m.campaigns.WithLabelValues(o.lane.label).Set(float64(s.Campaigns))
 	m.stateEvents.WithLabelValues(o.lane.label).Set(float64(o.EventsSinceSnapshot()))
+}
+
+// State is what a lane is doing.
+type State string
+
+// The states of a lane in this process.
+const (
+	StateIdle    State = "idle"    // another server's
+	StateLoading State = "loading" // reading snapshot and log
+	StateOwner   State = "owner"   // deciding
+	StateWaiting State = "waiting" // commands are stamped in the future; see Error
+	StateFull    State = "full"    // the event log accepts no writes; claims are not answered
+	StateUnknown State = "unknown" // the event log does not answer; see Error
+	StateStopped State = "stopped" // an operator is needed; see Error
+)
+
+// Status is a lane's state as of its last step.
+type Status struct {
+	State     State     `json:"state"`
+	Error     string    `json:"error,omitempty"`
+	Owner     string    `json:"owner,omitempty"`
+	Sequence  uint64    `json:"event_sequence"`
+	Covered   uint64    `json:"command_sequence"`
+	Clock     time.Time `json:"clock"`
+	Campaigns int       `json:"campaigns"`
+	Replayed  int       `json:"replayed"` // event lines folded at the start, after the snapshot
+}
+
+// Status may be called from any goroutine.
+func (l *Lane) Status() Status { return *l.status.Load() }
+
+// Lane returns the lane's number.
+func (l *Lane) Lane() int { return l.opt.Lane }
+
+// report changes the published status. Only the goroutine in Run calls it.
+func (l *Lane) report(change func(*Status)) {
+	var s Status
+	if old := l.status.Load(); old != nil {
+		s = *old
+	}
+	change(&s)
+	l.status.Store(&s)
 }

@@ -52,7 +52,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Store saves and loads snapshots, for any number of goroutines, one per name. Names are tokens like "lane-3" or "sched-3": letters, digits, _ and -.
+// Store saves and loads snapshots, for any number of goroutines, one per name. Names are tokens like "lane-3" or "sched-3":
+// letters, digits, _ and -.
 type Store struct {
 	js    jetstream.JetStream
 	obj   jetstream.ObjectStore
