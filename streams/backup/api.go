@@ -63,8 +63,8 @@ func request(ctx context.Context, js jetstream.JetStream, what string, question,
 	return json.Unmarshal(msg.Data, answer)
 }
 
-// away reports whether the server did not answer, rather than refused.
-func away(err error) bool {
+// unanswered reports whether the server did not answer, rather than refused.
+func unanswered(err error) bool {
 	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrNoStreamResponse)
 }

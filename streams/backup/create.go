@@ -27,8 +27,8 @@ import (
 const (
 	// tries is how often a part is copied before the backup fails: leaders change, connections break.
 	tries = 3
-	// holdPatience is how long to wait for another backup of the same lane.
-	holdPatience = 2 * time.Minute
+	// lockPatience is how long to wait for another backup of the same lane.
+	lockPatience = 2 * time.Minute
 	// infoWait bounds the requests before the copying.
 	infoWait = time.Minute
 )
@@ -76,12 +76,12 @@ func create(ctx context.Context, js jetstream.JetStream, w *workdir, opts Create
 		parts = append(parts, []string{config.Stream})
 	}
 	for _, part := range parts {
-		if err := c.insist(ctx, part, func(ctx context.Context) error { return c.plain(ctx, part[0]) }); err != nil {
+		if err := c.retried(ctx, part, func(ctx context.Context) error { return c.plain(ctx, part[0]) }); err != nil {
 			return nil, err
 		}
 	}
 	for lane := range c.m.Lanes {
-		if err := c.insist(ctx, laneStreams(lane), func(ctx context.Context) error { return c.lane(ctx, lane) }); err != nil {
+		if err := c.retried(ctx, laneStreams(lane), func(ctx context.Context) error { return c.lane(ctx, lane) }); err != nil {
 			return nil, fmt.Errorf("lane %d: %w", lane, err)
 		}
 	}
@@ -149,8 +149,8 @@ func (c *creator) identify(ctx context.Context) error {
 	return nil
 }
 
-// insist copies a part, and copies it again if the transfer broke.
-func (c *creator) insist(ctx context.Context, part []string, take func(context.Context) error) error {
+// retried copies a part, and copies it again if the transfer broke.
+func (c *creator) retried(ctx context.Context, part []string, take func(context.Context) error) error {
 	for try := 1; ; try++ {
 		before, had := c.done.Load(), len(c.m.Streams)
 		err := take(ctx)
@@ -199,7 +199,7 @@ func (c *creator) plain(ctx context.Context, name string) error {
 // byte. The lock against purges is released after the last command. Commands are few, and the events may take far longer:
 // with servers that send no consistent cut, purges wait for the events, too.
 func (c *creator) lane(ctx context.Context, lane int) error {
-	held, err := lease.TakeLock(ctx, c.js, lease.PurgeLock(lane), "a backup on "+hostname(), holdPatience)
+	held, err := lease.TakeLock(ctx, c.js, lease.PurgeLock(lane), "a backup on "+hostname(), lockPatience)
 	if err != nil {
 		var other *lease.LockedError
 		if errors.As(err, &other) {
@@ -208,7 +208,7 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	holding, letGo := context.WithCancel(ctx)
+	holding, stopHolding := context.WithCancel(ctx)
 	group.Go(func() error {
 		lost := held.Run(holding)
 		if err := held.Release(context.WithoutCancel(ctx)); err != nil && lost == nil {
@@ -246,7 +246,7 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 		group.Go(func() error {
 			defer close(here)
 			if commands {
-				defer letGo()
+				defer stopHolding()
 			}
 			st, err := c.receive(ctx, s)
 			if err == nil && commands {
@@ -260,12 +260,12 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 		}
 	}
 	if failed != nil {
-		letGo()
+		stopHolding()
 	}
 	if err := group.Wait(); failed == nil || err != nil && errors.Is(failed, context.Canceled) {
 		failed = err
 	}
-	letGo()
+	stopHolding()
 	if failed != nil {
 		return failed
 	}

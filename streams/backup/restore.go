@@ -55,7 +55,7 @@ func (b *Backup) restore(ctx context.Context, js jetstream.JetStream, opts Resto
 	if err != nil {
 		return err
 	}
-	holding, letGo := context.WithCancel(ctx)
+	holding, stopHolding := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -69,7 +69,7 @@ func (b *Backup) restore(ctx context.Context, js jetstream.JetStream, opts Resto
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	letGo()
+	stopHolding()
 	if lost := <-ended; lost != nil {
 		return err // the streams may be another restore's by now
 	}
@@ -262,7 +262,7 @@ func (r *restorer) current(ctx context.Context, s Stream) error {
 		if err == nil && info.current() >= r.replicas() {
 			return r.complete(s, info.State)
 		}
-		if err != nil && !away(err) {
+		if err != nil && !unanswered(err) {
 			return fmt.Errorf("reading stream %s: %w", s.Name, err)
 		}
 		select {
@@ -350,7 +350,7 @@ func (r *restorer) update(ctx context.Context, name string, config json.RawMessa
 	for try := 1; ; try++ {
 		var answer streamInfo
 		err := request(ctx, r.js, "STREAM.UPDATE."+name, config, &answer)
-		if err == nil || try == tries || ctx.Err() != nil || !away(err) {
+		if err == nil || try == tries || ctx.Err() != nil || !unanswered(err) {
 			return err
 		}
 	}
@@ -402,7 +402,7 @@ func (r *restorer) made(ctx context.Context, id string) (names []string, err err
 		case err == nil && info.Metadata[topology.MetaRestored] == id:
 			names = append(names, name)
 		case err == nil, errors.Is(err, jetstream.ErrStreamNotFound):
-		case away(err), errors.As(err, &api):
+		case unanswered(err), errors.As(err, &api):
 			// It has no leader: its first bytes never arrived. Under the mark no other program makes streams of this name.
 			names = append(names, name)
 		default:
@@ -436,7 +436,7 @@ func (r *restorer) config(ctx context.Context, name string) (jetstream.StreamCon
 		switch {
 		case err == nil:
 			return stream.CachedInfo().Config, nil
-		case try == 2 || ctx.Err() != nil || !away(err):
+		case try == 2 || ctx.Err() != nil || !unanswered(err):
 			return jetstream.StreamConfig{}, err
 		}
 	}
@@ -471,7 +471,7 @@ const (
 func hint(err error) string {
 	var api *jetstream.APIError
 	switch {
-	case away(err):
+	case unanswered(err):
 		return "; check that the NATS server runs and has JetStream"
 	case !errors.As(err, &api):
 		return ""

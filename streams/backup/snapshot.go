@@ -74,7 +74,7 @@ func begin(ctx context.Context, js jetstream.JetStream, name string) (*snapshot,
 	settings := map[string]any{"deliver_subject": sub.Subject, "no_consumers": true, "chunk_size": chunkSize}
 	if err := request(ctx, js, "STREAM.SNAPSHOT."+name, settings, &s.info); err != nil {
 		s.drop()
-		if away(err) {
+		if unanswered(err) {
 			err = fmt.Errorf("%w: %w", ErrInterrupted, err)
 		}
 		return nil, fmt.Errorf("copying stream %s: %w", name, err)

@@ -16,9 +16,9 @@ import (
 const (
 	// uploadWindow is how many chunks may be in flight.
 	uploadWindow = 32
-	// knockFor is how long a server waits for the first chunk.
-	knockFor   = 5 * time.Second
-	knockEvery = 20 * time.Millisecond
+	// firstChunkWait is how long a server waits for the first chunk.
+	firstChunkWait  = 5 * time.Second
+	firstChunkPause = 20 * time.Millisecond
 )
 
 // upload sends a stream to the server, under a configuration that may differ from its own, and returns what the stream then
@@ -54,7 +54,7 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 		switch {
 		case n == 0:
 		case first:
-			if err := knock(ctx, nc, sub, target.Subject, buf[:n]); err != nil {
+			if err := sendFirst(ctx, nc, sub, target.Subject, buf[:n]); err != nil {
 				return bounds{}, err
 			}
 		default:
@@ -92,12 +92,12 @@ func upload(ctx context.Context, js jetstream.JetStream, name string, info strea
 	return done.State, json.Unmarshal(data, &done)
 }
 
-// knock sends the first chunk until it is answered: on a cluster the connected node may not know yet that another one
+// sendFirst sends the first chunk until it is answered: on a cluster the connected node may not know yet that another one
 // subscribes. No responders means that no server received it.
-func knock(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, subject string, chunk []byte) error {
-	tick := time.NewTicker(knockEvery)
+func sendFirst(ctx context.Context, nc *nats.Conn, sub *nats.Subscription, subject string, chunk []byte) error {
+	tick := time.NewTicker(firstChunkPause)
 	defer tick.Stop()
-	for deadline := time.Now().Add(knockFor); ; {
+	for deadline := time.Now().Add(firstChunkWait); ; {
 		if err := nc.PublishRequest(subject, sub.Subject, chunk); err != nil {
 			return err
 		}

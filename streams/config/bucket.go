@@ -98,8 +98,8 @@ func lastRevision(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 const (
 	// attempt bounds the first request of an exchange with the server: one sent during an election is never answered.
 	attempt = 2 * time.Second
-	// againAfter is the pause before a retry.
-	againAfter = 100 * time.Millisecond
+	// retryPause is the pause before a retry.
+	retryPause = 100 * time.Millisecond
 )
 
 // final is an error that a retry does not resolve.
@@ -107,9 +107,9 @@ type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// again calls f until it succeeds, fails for good, or ctx ends.
-func again(ctx context.Context, f func(context.Context) error) error {
-	tick := time.NewTicker(againAfter)
+// retry calls f until it succeeds, fails for good, or ctx ends.
+func retry(ctx context.Context, f func(context.Context) error) error {
+	tick := time.NewTicker(retryPause)
 	defer tick.Stop()
 	for {
 		err := f(ctx)

@@ -31,7 +31,7 @@ func (s *Store) Skip(ctx context.Context, stream string, sequence uint64, hash, 
 	if err != nil {
 		return err
 	}
-	err = again(ctx, func(ctx context.Context) error {
+	err = retry(ctx, func(ctx context.Context) error {
 		ctx, done := context.WithTimeout(ctx, attempt)
 		defer done()
 		kv, err := s.bucket(ctx)

@@ -50,7 +50,7 @@ func Open(_ context.Context, js jetstream.JetStream, opts Options) (*Store, erro
 // does not answer. Without a bucket there are no changes.
 func (s *Store) Read(ctx context.Context) (*State, error) {
 	var state *State
-	err := again(ctx, func(ctx context.Context) (err error) {
+	err := retry(ctx, func(ctx context.Context) (err error) {
 		state, err = s.read(ctx)
 		return err
 	})
@@ -111,7 +111,7 @@ func (s *Store) Set(ctx context.Context, setting, value, by string) (Change, err
 		return Change{}, &InvalidError{Setting: setting, Value: value, Problem: err.Error()}
 	}
 	w := &writing{Store: s, change: Change{Setting: setting, Value: value, By: by, At: s.opts.Now().UTC()}}
-	err = again(ctx, w.try)
+	err = retry(ctx, w.try)
 	var invalid *InvalidError
 	switch {
 	case err == nil:

@@ -64,9 +64,9 @@ const (
 	doubts       = 2
 	doubtsWithin = time.Minute
 	doubtPause   = 250 * time.Millisecond
-	// awayPause is the pause before a lane whose log was unreachable is loaded again. Each request of a load waits for
+	// unreachablePause is the pause before a lane whose log was unreachable is loaded again. Each request of a load waits for
 	// longer than an election.
-	awayPause = 500 * time.Millisecond
+	unreachablePause = 500 * time.Millisecond
 )
 
 // Run loads the lane, decides until ctx ends, and then returns nil. When another owner writes the lane, its state is
@@ -118,7 +118,7 @@ func (l *Lane) Run(ctx context.Context) error {
 					*s = Status{State: StateLoading, Error: err.Error()}
 				}
 			})
-			_ = topology.Pause(ctx, awayPause)
+			_ = topology.Pause(ctx, unreachablePause)
 			continue
 		}
 		if errors.Is(err, ErrStopped) {
