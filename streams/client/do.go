@@ -12,13 +12,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/coalesce"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // Do sends a command and waits for its outcome. A command without ID gets a new one; it is in the outcome and in the
-// errors. When ctx ends first the error is an *UnknownError, or a *NotSentError if the command never left; when its
-// deadline ends it and the log was there but could keep nothing all the time, the outcome is the refusal not_durable.
+// errors. When ctx ends first the error is an *UnknownError, or a *NotSentError if the command was never sent; if its deadline
+// passes and the log was reachable but could not store anything all the time, the outcome is the refusal not_durable.
 func (c *Client) Do(ctx context.Context, cmd wire.Command) (wire.Outcome, error) {
 	w := waiters.Get().(*waiter)
 	ticket, refused, err := c.send(ctx, &cmd, time.Time{}, w)
@@ -49,8 +49,8 @@ func (c *Client) Do(ctx context.Context, cmd wire.Command) (wire.Outcome, error)
 // commands of the lane are in flight, or for the first description of the log; ctx ends that wait. The deadline of ctx, or
 // Options.Timeout if it has none, is also the command's; cancelling ctx later changes nothing.
 //
-// fn must return at once: it runs on the goroutine that reads all answers. It may send the next command as long as fewer
-// than MaxPending commands are under way.
+// fn must return at once: it runs on the goroutine that reads all answers. It may send the next command while fewer
+// than MaxPending commands are in flight.
 func (c *Client) DoAsync(ctx context.Context, cmd wire.Command, fn func(wire.Outcome, error)) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -70,11 +70,11 @@ func (c *Client) DoAsync(ctx context.Context, cmd wire.Command, fn func(wire.Out
 	return nil
 }
 
-// send checks, encodes and hands in a command. A refusal says that the command is invalid: nothing was sent.
-func (c *Client) send(ctx context.Context, cmd *wire.Command, deadline time.Time, to coalesce.Receiver) (coalesce.Ticket, wire.Outcome, error) {
+// send checks, encodes and sends a command. A refusal means that the command is invalid: nothing was sent.
+func (c *Client) send(ctx context.Context, cmd *wire.Command, deadline time.Time, to batcher.Receiver) (batcher.Ticket, wire.Outcome, error) {
 	c.name(cmd)
 	if c.dead.Load() {
-		return coalesce.Ticket{}, wire.Outcome{}, &NotSentError{ID: cmd.ID, Cause: ErrClosed}
+		return batcher.Ticket{}, wire.Outcome{}, &NotSentError{ID: cmd.ID, Cause: ErrClosed}
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
@@ -90,15 +90,15 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, deadline time.Time
 	}
 	log, err := c.finder.log(ctx)
 	if err != nil {
-		return coalesce.Ticket{}, wire.Outcome{}, &NotSentError{ID: cmd.ID, Cause: err}
+		return batcher.Ticket{}, wire.Outcome{}, &NotSentError{ID: cmd.ID, Cause: err}
 	}
 	ticket, err := c.lines.Send(ctx, topology.LaneOf(cmd.Campaign, log.lanes), l)
 	return ticket, wire.Outcome{}, err
 }
 
-// endpoint is the micro service's subject for a command that is not published to a lane from here: commands with a code,
-// because the service knows the lane of a code, and those of operators, because the subject that takes them of many
-// campaigns gives whoever may publish there an operator's rights.
+// endpoint returns the micro service's subject for a command that is not published to a lane directly: commands with a code,
+// because the service knows the lane of a code, and those of operators, because the right to publish on the subject for
+// commands of many campaigns includes an operator's rights.
 func endpoint(t wire.CommandType) string {
 	if spec := t.Spec(); spec.Endpoint != "" && !spec.NamesCampaign() {
 		return "scrip." + spec.Endpoint
@@ -112,9 +112,9 @@ func (c *Client) name(cmd *wire.Command) {
 	}
 }
 
-// encode appends the command's line. What the lane would refuse it may refuse; here is stopped what could not be
-// answered (an id no outcome can carry) or would not arrive as it was given: bytes that are not UTF-8, which JSON cannot
-// hold, and raw JSON with line breaks, which would become several commands.
+// encode appends the command's line. The lane checks most of it; here a command is rejected if it could not be answered (an
+// id that no outcome can carry) or would be changed: bytes that are not UTF-8, which JSON cannot hold, and raw JSON with line
+// breaks, which would become several commands.
 func encode(dst []byte, cmd *wire.Command) ([]byte, error) {
 	raw := len(cmd.Attributes) > 0 || cmd.Type == wire.CreateCampaign || cmd.Type == wire.UpdateCampaign || len(cmd.Codes) > 0
 	if !raw && plain(cmd.ID, wire.MaxCommandID) {
@@ -160,7 +160,7 @@ type answer struct {
 	err  error
 }
 
-// outcome parses an answer. It runs in the caller's goroutine: the one that reads answers has enough to do.
+// outcome parses an answer. It runs in the caller's goroutine, to keep the one that reads answers free.
 func (a answer) outcome(id string) (wire.Outcome, error) {
 	if a.err != nil {
 		return wire.Outcome{}, a.err

@@ -103,7 +103,8 @@ func (l *Lock) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := l.renew(ctx); err != nil && ctx.Err() == nil {
+		// A renewal in flight is completed after ctx has ended: Release needs its revision.
+		if err := l.renew(context.WithoutCancel(ctx)); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ type stored struct {
 	content []byte
 }
 
-func (s *memoryStore) Turn() (func(), bool) { return func() {}, true }
+func (s *memoryStore) TryAcquire() (func(), bool) { return func() {}, true }
 
 func (s *memoryStore) Save(ctx context.Context, name string, meta snapstore.Meta, write func(io.Writer) error) error {
 	s.mu.Lock()

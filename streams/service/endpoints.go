@@ -17,7 +17,7 @@ type endpoint struct {
 	subject string
 	takes   string // for readers of the service's description
 
-	command wire.CommandType // what a request on it asks for; NoCommand = a query
+	command wire.CommandType // type of its requests; NoCommand = a query
 	named   bool             // the subject's last token is the campaign
 	query   *queryKind
 	busy    bool // many requests arrive at once, or large ones; see pendingLimits

@@ -37,9 +37,9 @@ type Owner struct {
 	commands []wire.Command
 }
 
-// Fault decides what happens to an outcome message: how many times it is sent, 0 = lost. n counts command messages
+// OutcomeFault decides what happens to an outcome message: how many times it is sent, 0 = lost. n counts command messages
 // from 1.
-type Fault func(n int, cmds []wire.Command) (times int)
+type OutcomeFault func(n int, cmds []wire.Command) (times int)
 
 // HoldBack as a number of times keeps the outcomes back until Release.
 const HoldBack = -1
