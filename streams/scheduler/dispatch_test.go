@@ -116,7 +116,7 @@ func TestSharesOverRandomArrivals(t *testing.T) {
 	}
 }
 
-// Whoever waits goes before the others have gone on for much: whatever arrives, leaves and is paid.
+// What waits goes before the others have gone on for much: whatever arrives, leaves and is paid.
 func TestNothingStarves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDispatcher()

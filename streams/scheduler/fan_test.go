@@ -108,7 +108,7 @@ func (r *rig) expandAll(ctx context.Context, f *fanout.Fan, upTo int) error {
 	})
 }
 
-// Wherever the fan-out dies, the next one goes on behind what landed: every customer stands on the stream once.
+// Wherever the fan-out dies, the next one goes on after what was stored: every customer is on the stream once.
 func TestFanOutCrashes(t *testing.T) {
 	const customers = 1700
 	for _, c := range []struct {

@@ -11,7 +11,7 @@ import (
 )
 
 // With bounds that bind, requests lost and answers late, campaigns moved, cancelled, paused and given other priorities: what
-// stands is within the bounds and adds up, and in the end everything due has been requested and answered.
+// is in flight is within the bounds and adds up, and in the end everything due has been requested and answered.
 func TestPlannerWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newPlannerRig(t)

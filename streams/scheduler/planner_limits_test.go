@@ -76,8 +76,8 @@ func TestLaneWithAClockBehindOurs(t *testing.T) {
 	}
 }
 
-// Many due at one instant are requested in chunks, of which a few stand; the next leaves when one is answered and published,
-// each customer is requested once, and what stands is never more than it may be.
+// Many due at one instant are requested in chunks, of which a few are in flight; the next is sent when one is answered and published,
+// each customer is requested once, and what is in flight is never more than it may be.
 func TestChunks(t *testing.T) {
 	d := newPlannerRig(t)
 	d.campaign("a", "", start, 1050)
@@ -210,7 +210,7 @@ func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
 		more := d.p.requests(start)
 		total += len(more)
 		if requests = append(requests[1:], more...); len(requests) > maxExpiries {
-			t.Fatalf("%d requests stand", len(requests))
+			t.Fatalf("%d requests in flight", len(requests))
 		}
 	}
 	if total != campaigns || d.p.inFlight[expiry] != 0 {
@@ -263,7 +263,7 @@ func TestPauses(t *testing.T) {
 	if len(requests) != 1 || requests[0].Type != domain.Expire || requests[0].Campaign != "a" || d.p.oldest(timers.High) != end {
 		t.Fatalf("requested %v, the oldest is %s", sortedLines(requests), d.p.oldest(timers.High))
 	}
-	// Paused while a request stands: it is not repeated, and what the lane has to it is folded as ever.
+	// Paused while a request is in flight: it is not repeated, and the answer of the lane is folded.
 	set(a, a)
 	if more := d.p.requests(end + seconds(5)); len(more) != 0 || d.p.inFlight != [classes]int{} {
 		t.Errorf("requested %v, %v in flight", sortedLines(more), d.p.inFlight)
@@ -293,7 +293,7 @@ func TestPriorityChangesWhileWaiting(t *testing.T) {
 	}
 }
 
-// The clock is set back by an hour while a request that got lost stands: it is requested again when its instant comes, not an
+// The clock is set back by an hour while a request that got lost is in flight: it is requested again when its instant comes, not an
 // hour after.
 func TestClockSetBack(t *testing.T) {
 	d := newPlannerRig(t)

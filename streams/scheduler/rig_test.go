@@ -331,7 +331,7 @@ func (r *rig) reminderMessages() []eventlog.Message {
 	return all
 }
 
-// waitPublished waits until that many reminders stand on the reminder stream, and then for nothing to follow.
+// waitPublished waits until that many reminders are on the reminder stream, and then for nothing to follow.
 func (r *rig) waitPublished(want int) []domain.Event {
 	r.t.Helper()
 	var published []domain.Event

@@ -216,7 +216,7 @@ func TestAskMessagesKeepTheLimits(t *testing.T) {
 				t.Fatalf("%s: %v", line, err)
 			}
 			if seen[cmd.ID] {
-				t.Errorf("id %s stands twice", cmd.ID)
+				t.Errorf("id %s is used twice", cmd.ID)
 			}
 			seen[cmd.ID] = true
 		}

@@ -136,7 +136,7 @@ func TestSnapshotsAndWhatIsWrongWithThem(t *testing.T) {
 				t.Fatalf("%d snapshots after a clean stop", memoryStore.count())
 			}
 			if got := memoryStore.stored[0].meta.Position.Sequence; got != r.last {
-				t.Errorf("the snapshot stands at %d, the log at %d", got, r.last)
+				t.Errorf("the snapshot is at %d, the log at %d", got, r.last)
 			}
 			c.damage(t, memoryStore)
 			run = r.run(s)

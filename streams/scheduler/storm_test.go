@@ -307,7 +307,7 @@ func TestExpiriesGoOnBesideASlowFanOut(t *testing.T) {
 	source := newLive()
 	source.set(func(s *config.Settings) { s.ReminderRate, s.ReminderBatch = 1, 10 })
 	run := r.run(r.scheduler(func(o *Options) { o.Config = source }))
-	if published := r.waitPublished(10); published[9].CustomerID != "c10" { // the clock stands still: one message, and no more
+	if published := r.waitPublished(10); published[9].CustomerID != "c10" { // the clock does not move: one message, and no more
 		t.Errorf("published %s", published[9].AppendJSON(nil))
 	}
 	for i := range 3 {
@@ -387,7 +387,7 @@ func TestBacklogIsSeen(t *testing.T) {
 		t.Errorf("backlog %+v", b)
 	}
 	if r.value("caught_up") != 1 {
-		t.Error("it does not say that it works")
+		t.Error("caught_up is not 1")
 	}
 	if n := r.value("oldest_due_age_seconds"); n != 20 {
 		t.Errorf("the ages add up to %g", n)

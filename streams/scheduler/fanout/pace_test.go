@@ -121,7 +121,7 @@ func TestPaceIsConfigured(t *testing.T) {
 	}
 }
 
-// While none is answered the fan-out has all the time, whatever probes say; while people are, it works in slices with
+// While no commands are answered the fan-out has all the time, whatever the probes; while some are, it works in slices with
 // rests, and has the share of time that it is given.
 func TestPaceLeavesTimeToPeople(t *testing.T) {
 	busy := false

@@ -117,7 +117,7 @@ func BenchmarkCampaignBytes(b *testing.B) {
 	}
 }
 
-// BenchmarkTimersSnapshot: how long the fold stands still for a snapshot, and how fast one is written and read. PENDING
+// BenchmarkTimersSnapshot: how long the fold stops for a snapshot, and how fast one is written and read. PENDING
 // changes how many reminders there are.
 func BenchmarkTimersSnapshot(b *testing.B) {
 	pending := 2_000_000
@@ -191,7 +191,7 @@ func BenchmarkTimersFire(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/reminders, "ns/reminder")
 }
 
-// memory returns what the heap holds, and what of the process is in memory (0 where the system does not say).
+// memory returns what the heap holds, and what of the process is in memory (0 where the system does not report it).
 func memory() (heap, resident float64) {
 	heap = float64(heapInUse())
 	debug.FreeOSMemory()

@@ -78,7 +78,7 @@ func TestClaimsReadTheShortWay(t *testing.T) {
 		default:
 			piece := pieces[rng.IntN(6)]
 			if bytes.HasPrefix(piece, []byte(",")) {
-				continue // a field that stands there twice is no line of ours
+				continue // a field that is there twice is no line of ours
 			}
 			line = append(line[:i:i], append(bytes.Clone(piece), line[i:]...)...)
 		}
