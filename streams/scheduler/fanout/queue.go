@@ -1,7 +1,9 @@
 package fanout
 
 import (
+	"cmp"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -112,4 +114,48 @@ func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
 	}
 	q.Reached = to
 	return attempt, customers
+}
+
+// dueLine writes the reminder.due lines of one firing. They differ in the customer only, so what precedes it is made once.
+// The bytes are those of domain.Event.AppendJSON.
+type dueLine struct {
+	event  domain.Event
+	before []byte // up to and with the quote that opens the customer's id
+}
+
+func newDueLine(ev *domain.Event) dueLine {
+	l := dueLine{event: domain.Event{Type: domain.ReminderDue, Campaign: ev.Campaign, At: ev.At, Kind: ev.Kind, DueAt: ev.DueAt}}
+	line := l.event.AppendJSON(nil)
+	l.before = append(line[:len(line)-1], `,"customer_id":"`...)
+	return l
+}
+
+// append appends one line and its newline.
+func (l *dueLine) append(dst []byte, customer string) []byte {
+	if !plain(customer) {
+		l.event.CustomerID = customer
+		return append(l.event.AppendJSON(dst), '\n')
+	}
+	dst = append(append(dst, l.before...), customer...)
+	return append(dst, "\"}\n"...)
+}
+
+// plain reports whether an id is written in JSON text as it is, as nearly all are.
+func plain(id string) bool {
+	for i := range len(id) {
+		if c := id[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return id != "" // a field without value is left out
+}
+
+// compareLines orders sources by event message and line, which counts from 1.
+func compareLines(a, b eventlog.Source) int {
+	return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.Line, b.Line))
+}
+
+// CompareSources orders sources as the reminder stream has them. The zero source is before all others.
+func CompareSources(a, b eventlog.Source) int {
+	return cmp.Or(compareLines(a, b), cmp.Compare(a.LastR, b.LastR))
 }

@@ -135,3 +135,28 @@ func (e *Campaign) BySecond(from, until domain.Instant, f func(at domain.Instant
 		at = e.DueAfter(end - 1)
 	}
 }
+
+// Priority is a campaign's. The zero one is normal: what has never been set. Snapshots hold its number.
+type Priority uint8
+
+const (
+	Normal Priority = iota
+	High
+	Low
+	Priorities
+)
+
+func (p Priority) String() string {
+	return [Priorities]string{domain.PriorityNormal, domain.PriorityHigh, domain.PriorityLow}[p]
+}
+
+// PriorityOf reads a campaign's setting. What is neither high nor low is normal.
+func PriorityOf(setting string) Priority {
+	switch setting {
+	case domain.PriorityHigh:
+		return High
+	case domain.PriorityLow:
+		return Low
+	}
+	return Normal
+}
