@@ -16,8 +16,8 @@ func TestBadLinesAreQuotedWithinBounds(t *testing.T) {
 		lane := NewLane(LaneOptions{Lanes: 1})
 		lane.SetQuoted(most)
 		step := NewStep(lane)
-		step.Add(Message{Sequence: 1, Scope: ScopeTrusted, Payload: []byte(secret)}, 1, nil)
-		step.Add(Message{Sequence: 2, Scope: ScopeTrusted, Payload: bytes.Repeat([]byte(secret+"\n"), 100)}, 2, nil)
+		step.Add(Message{Sequence: 1, Scope: wire.ScopeTrusted, Payload: []byte(secret)}, 1, nil)
+		step.Add(Message{Sequence: 2, Scope: wire.ScopeTrusted, Payload: bytes.Repeat([]byte(secret+"\n"), 100)}, 2, nil)
 		step.Close()
 		letters, counted := 0, 0
 		for line := range bytes.Lines(step.Events) {

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -58,8 +58,8 @@ func TestWithTheRealServer(t *testing.T) {
 	defer cancel()
 	streamtest.Eventually(t, "they wait for reminders", func() bool { _, err := p.Lag(ctx); return err == nil })
 
-	settings := domain.DefaultSettings(10)
-	opens := domain.At(time.Now().Add(5 * time.Second))
+	settings := wire.DefaultSettings(10)
+	opens := wire.At(time.Now().Add(5 * time.Second))
 	settings.OpensAt = opens
 	const customers = 20
 	for i := range customers {
@@ -75,7 +75,7 @@ func TestWithTheRealServer(t *testing.T) {
 	}
 	told := func() string { return a.out.String() + b.out.String() }
 	streamtest.Eventually(t, "everybody is told", func() bool { return strings.Count(told(), "\n") >= customers })
-	if now := domain.At(time.Now()); now < opens.Add(-time.Second) {
+	if now := wire.At(time.Now()); now < opens.Add(-time.Second) {
 		t.Errorf("told at %s, due at %s", now, opens.Add(-time.Second))
 	}
 	streamtest.Eventually(t, "nothing is left", func() bool {

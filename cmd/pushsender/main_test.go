@@ -21,7 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
@@ -85,7 +85,7 @@ func (l *log) fire(t *testing.T, customers ...string) {
 	t.Helper()
 	var lines []byte
 	for _, c := range customers {
-		e := domain.Event{Type: domain.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 1_000_000, CustomerID: c}
+		e := wire.Event{Type: wire.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 1_000_000, CustomerID: c}
 		lines = append(e.AppendJSON(lines), '\n')
 	}
 	l.n++
@@ -366,7 +366,7 @@ func TestForgedReminders(t *testing.T) {
 // sealed fires a reminder with the seal of a key; sealing began at from, 0 = with it.
 func (l *log) sealed(t *testing.T, of topology.Log, sequence, from uint64, customer string) {
 	t.Helper()
-	e := domain.Event{Type: domain.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 1_000_000, CustomerID: customer}
+	e := wire.Event{Type: wire.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 1_000_000, CustomerID: customer}
 	line := append(e.AppendJSON(nil), '\n')
 	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: sequence, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
 	header := eventlog.Reminders(l.js, 0).In(of).Sealer().Encode(h, from, sequence, line)

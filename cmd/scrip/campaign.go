@@ -10,15 +10,15 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 func (m *Main) campaignCommand() *cobra.Command {
 	return group("campaign", "Create, change and look at campaigns",
 		m.campaignCreate(), m.campaignUpdate(),
-		m.campaignTurn("pause", domain.PauseCampaign, "Pause a campaign: claims and redemptions are refused until it is resumed"),
-		m.campaignTurn("resume", domain.ResumeCampaign, "Resume a paused campaign"),
-		m.campaignTurn("end", domain.EndCampaign, "End a campaign for good: claims are refused, coupons already claimed live on"),
+		m.campaignTurn("pause", wire.PauseCampaign, "Pause a campaign: claims and redemptions are refused until it is resumed"),
+		m.campaignTurn("resume", wire.ResumeCampaign, "Resume a paused campaign"),
+		m.campaignTurn("end", wire.EndCampaign, "End a campaign for good: claims are refused, coupons already claimed live on"),
 		m.campaignList(), m.campaignShow())
 }
 
@@ -30,14 +30,14 @@ var settingNames = map[string]string{
 }
 
 // settingFlags lets a command give a campaign's settings. In an update, times and life time may be taken back.
-func (m *Main) settingFlags(f *pflag.FlagSet, s *domain.Settings, update bool) {
-	d := domain.Settings{}
+func (m *Main) settingFlags(f *pflag.FlagSet, s *wire.Settings, update bool) {
+	d := wire.Settings{}
 	clear := "; none takes it back"
 	if !update {
-		d, clear = domain.DefaultSettings(0), ""
+		d, clear = wire.DefaultSettings(0), ""
 	}
-	f.Var(number(&s.Codes, 0, 0, domain.MaxCodes), "codes", "coupons to hand out; 0 = codes are imported. May grow later")
-	f.Var(number(&s.PerCustomer, d.PerCustomer, 0, domain.MaxPerCustomer), "per-customer", "coupons one customer may claim; 0 = any number")
+	f.Var(number(&s.Codes, 0, 0, wire.MaxCodes), "codes", "coupons to hand out; 0 = codes are imported. May grow later")
+	f.Var(number(&s.PerCustomer, d.PerCustomer, 0, wire.MaxPerCustomer), "per-customer", "coupons one customer may claim; 0 = any number")
 	f.Var(m.instant(&s.OpensAt, update), "opens", "when claims open (absent = now)"+clear)
 	f.Var(m.instant(&s.ClosesAt, update), "closes", "when claims close (absent = when coupons expire)"+clear)
 	f.Var(m.instant(&s.ExpiresAt, update), "expires", "when coupons expire (absent = never)"+clear)
@@ -50,18 +50,18 @@ func (m *Main) settingFlags(f *pflag.FlagSet, s *domain.Settings, update bool) {
 			return duration(into, 0, time.Second, most).set(text)
 		}}
 	}
-	f.Var(period(&s.ValidFor, domain.MaxValidFor), "valid-for", "how long a coupon lives from its claim, instead of --expires"+clear)
-	f.Var(period(&s.LateAfter, domain.MaxBefore), "late-after", "reminders later than this are dropped (absent = only once what they announce has passed)"+clear)
-	f.Var(number(&s.MaxRedemptions, d.MaxRedemptions, 1, domain.MaxRedemptions), "max-redemptions", "how often one coupon may be redeemed")
+	f.Var(period(&s.ValidFor, wire.MaxValidFor), "valid-for", "how long a coupon lives from its claim, instead of --expires"+clear)
+	f.Var(period(&s.LateAfter, wire.MaxBefore), "late-after", "reminders later than this are dropped (absent = only once what they announce has passed)"+clear)
+	f.Var(number(&s.MaxRedemptions, d.MaxRedemptions, 1, wire.MaxRedemptions), "max-redemptions", "how often one coupon may be redeemed")
 	f.StringVar(&s.Prefix, "prefix", "", "`TEXT` before each code, for the eye only: SUMMER gives SUMMER-XXXX-XXXX-XXXX")
 	f.StringVar(&s.Category, "category", "", "`TEXT` to tell campaigns apart in reports")
-	f.Var(choice(&s.Priority, d.Priority, domain.PriorityHigh, domain.PriorityNormal, domain.PriorityLow), "priority", "high, normal or low")
+	f.Var(choice(&s.Priority, d.Priority, wire.PriorityHigh, wire.PriorityNormal, wire.PriorityLow), "priority", "high, normal or low")
 	f.Var(rawJSON(&s.Benefit), "benefit", "what a coupon is worth, handed to whoever redeems it, at most 512 bytes")
 }
 
 // patch says which settings were given.
-func patch(f *pflag.FlagSet, s domain.Settings) domain.Patch {
-	p := domain.Patch{Settings: s}
+func patch(f *pflag.FlagSet, s wire.Settings) wire.Patch {
+	p := wire.Patch{Settings: s}
 	f.Visit(func(flag *pflag.Flag) {
 		if name, ok := settingNames[flag.Name]; ok {
 			p.Set(name)
@@ -71,7 +71,7 @@ func patch(f *pflag.FlagSet, s domain.Settings) domain.Patch {
 }
 
 func (m *Main) campaignCreate() *cobra.Command {
-	var s domain.Settings
+	var s wire.Settings
 	cmd := &cobra.Command{
 		Use: "create NAME --codes N", Short: "Create a campaign", Args: args("NAME"),
 		Long: `Create a campaign. Asking again for the same campaign with the same settings is a repeat, with others it is refused
@@ -81,16 +81,16 @@ func (m *Main) campaignCreate() *cobra.Command {
   scrip campaign create partner --codes 0        # then: scrip codes import partner codes.csv`,
 	}
 	m.settingFlags(cmd.Flags(), &s, false)
-	return m.acts(cmd, func(given []string) (domain.Command, error) {
+	return m.acts(cmd, func(given []string) (wire.Command, error) {
 		if err := require(cmd, "codes"); err != nil {
-			return domain.Command{}, err
+			return wire.Command{}, err
 		}
-		return domain.Command{Type: domain.CreateCampaign, Campaign: given[0], Patch: patch(cmd.Flags(), s)}, nil
+		return wire.Command{Type: wire.CreateCampaign, Campaign: given[0], Patch: patch(cmd.Flags(), s)}, nil
 	})
 }
 
 func (m *Main) campaignUpdate() *cobra.Command {
-	var s domain.Settings
+	var s wire.Settings
 	cmd := &cobra.Command{
 		Use: "update NAME", Short: "Change settings of a campaign", Args: args("NAME"),
 		Long: `Change settings of a campaign; those not given stay as they are. Coupons that inherit the campaign's end move with it,
@@ -99,20 +99,20 @@ and so do reminders. --codes may only grow.`,
   scrip campaign update summer --opens none`,
 	}
 	m.settingFlags(cmd.Flags(), &s, true)
-	return m.acts(cmd, func(given []string) (domain.Command, error) {
+	return m.acts(cmd, func(given []string) (wire.Command, error) {
 		some := false
 		cmd.Flags().Visit(func(f *pflag.Flag) { some = some || settingNames[f.Name] != "" })
 		if !some {
-			return domain.Command{}, usagef("%s needs at least one setting, such as --codes N or --expires TIME", path(cmd))
+			return wire.Command{}, usagef("%s needs at least one setting, such as --codes N or --expires TIME", path(cmd))
 		}
-		return domain.Command{Type: domain.UpdateCampaign, Campaign: given[0], Patch: patch(cmd.Flags(), s)}, nil
+		return wire.Command{Type: wire.UpdateCampaign, Campaign: given[0], Patch: patch(cmd.Flags(), s)}, nil
 	})
 }
 
-func (m *Main) campaignTurn(name string, t domain.CommandType, short string) *cobra.Command {
+func (m *Main) campaignTurn(name string, t wire.CommandType, short string) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: args("NAME")}
-	return m.acts(cmd, func(given []string) (domain.Command, error) {
-		return domain.Command{Type: t, Campaign: given[0]}, nil
+	return m.acts(cmd, func(given []string) (wire.Command, error) {
+		return wire.Command{Type: t, Campaign: given[0]}, nil
 	})
 }
 

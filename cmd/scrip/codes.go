@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/codescsv"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 )
@@ -268,7 +268,7 @@ func (m *Main) export(ctx context.Context, url, campaign string, to io.Writer, h
 		return fmt.Errorf("reading the tables: %w", err)
 	}
 	if !known {
-		return m.answer(domain.Outcome{Status: domain.StatusRefused, Refusal: domain.CampaignNotFound, Campaign: campaign,
+		return m.answer(wire.Outcome{Status: wire.StatusRefused, Refusal: wire.CampaignNotFound, Campaign: campaign,
 			Message: "there is no campaign " + campaign + " in the read tables"})
 	}
 	rows, err := db.Query(ctx, exportSQL, campaign)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 )
@@ -88,8 +88,8 @@ func (m *Main) mayPause(ctx context.Context, s *session, store *config.Store, se
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &refused) && refused.Outcome.Refusal == domain.CampaignNotFound:
-		return m.refuse(domain.CampaignNotFound, "refused: %s: there is no campaign %s, so nothing was set; scrip campaign list names them", setting, campaign)
+	case errors.As(err, &refused) && refused.Outcome.Refusal == wire.CampaignNotFound:
+		return m.refuse(wire.CampaignNotFound, "refused: %s: there is no campaign %s, so nothing was set; scrip campaign list names them", setting, campaign)
 	case errors.As(err, &refused):
 		return err
 	}

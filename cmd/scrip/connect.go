@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -117,7 +118,7 @@ func idFlag(cmd *cobra.Command) *string {
 }
 
 // acts finishes a command that asks the server to do something.
-func (m *Main) acts(cmd *cobra.Command, make func(args []string) (domain.Command, error)) *cobra.Command {
+func (m *Main) acts(cmd *cobra.Command, make func(args []string) (wire.Command, error)) *cobra.Command {
 	id := idFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := make(args)
@@ -166,7 +167,7 @@ func (m *Main) asks(cmd *cobra.Command, ask func(ctx context.Context, s *session
 }
 
 // answer prints an outcome and turns it into the exit code.
-func (m *Main) answer(o domain.Outcome) error {
+func (m *Main) answer(o wire.Outcome) error {
 	if err := m.printOutcome(o); err != nil {
 		return err
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 )
 
 func (m *Main) claimCommand() *cobra.Command {
-	var c domain.Command
+	var c wire.Command
 	cmd := &cobra.Command{
 		Use: "claim CAMPAIGN --customer ID", Short: "Claim a coupon for a customer", Args: args("CAMPAIGN"),
 		Long: `Claim a coupon for a customer. Where a customer may have one, asking again gives the same code back. With --id a
@@ -24,14 +24,14 @@ claim may be asked again whatever became of the first: it takes effect once.`,
 	}
 	cmd.Flags().StringVar(&c.CustomerID, "customer", "", "`ID` of the customer")
 	cmd.Flags().Var(rawJSON(&c.Attributes), "attributes", "flat JSON object kept with the claim, for reports, at most 1 KiB")
-	return m.acts(cmd, func(given []string) (domain.Command, error) {
-		c.Type, c.Campaign = domain.Claim, given[0]
+	return m.acts(cmd, func(given []string) (wire.Command, error) {
+		c.Type, c.Campaign = wire.Claim, given[0]
 		return c, require(cmd, "customer")
 	})
 }
 
 // campaignFlag is for commands that name a coupon by its code.
-func campaignFlag(f *pflag.FlagSet, c *domain.Command) {
+func campaignFlag(f *pflag.FlagSet, c *wire.Command) {
 	f.StringVar(&c.Campaign, "campaign", "", "`NAME` of the code's campaign; required for imported codes")
 }
 
@@ -51,50 +51,50 @@ func codeArgs(cmd *cobra.Command, given []string) error {
 
 func codeOf(given []string) string { return strings.Join(given, " ") }
 
-func (m *Main) orderCommand(use string, t domain.CommandType, short, long string) *cobra.Command {
-	var c domain.Command
+func (m *Main) orderCommand(use string, t wire.CommandType, short, long string) *cobra.Command {
+	var c wire.Command
 	cmd := &cobra.Command{Use: use + " CODE --order ID", Short: short, Long: long, Args: codeArgs,
 		Example: "  scrip " + use + " 7KQ2-9F3M-XW4T --order 4711"}
 	cmd.Flags().StringVar(&c.OrderID, "order", "", "`ID` of the order the coupon is used for")
 	cmd.Flags().StringVar(&c.CustomerID, "customer", "", "`ID` of the customer, who must then be the holder")
 	campaignFlag(cmd.Flags(), &c)
-	return m.acts(cmd, func(given []string) (domain.Command, error) {
+	return m.acts(cmd, func(given []string) (wire.Command, error) {
 		c.Type, c.Code = t, codeOf(given)
 		return c, require(cmd, "order")
 	})
 }
 
 func (m *Main) redeemCommand() *cobra.Command {
-	return m.orderCommand("redeem", domain.Redeem, "Redeem a coupon for an order",
+	return m.orderCommand("redeem", wire.Redeem, "Redeem a coupon for an order",
 		"Redeem a coupon for an order. Asking again for the same order is a repeat. Case, spaces and hyphens in CODE do not matter.")
 }
 
 func (m *Main) rollbackCommand() *cobra.Command {
-	return m.orderCommand("rollback", domain.Rollback, "Take a redemption back",
+	return m.orderCommand("rollback", wire.Rollback, "Take a redemption back",
 		"Take the redemption of an order back: the coupon can be used again, unless it has expired.")
 }
 
 func (m *Main) voidCommand() *cobra.Command {
-	var c domain.Command
+	var c wire.Command
 	cmd := &cobra.Command{Use: "void CODE", Short: "Make a coupon worthless, for good", Args: codeArgs,
 		Example: "  scrip void 7KQ2-9F3M-XW4T --reason fraud"}
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "`TEXT` that says why")
 	campaignFlag(cmd.Flags(), &c)
-	return m.acts(cmd, func(given []string) (domain.Command, error) {
-		c.Type, c.Code = domain.Void, codeOf(given)
+	return m.acts(cmd, func(given []string) (wire.Command, error) {
+		c.Type, c.Code = wire.Void, codeOf(given)
 		return c, nil
 	})
 }
 
 func (m *Main) extendCommand() *cobra.Command {
-	var c domain.Command
+	var c wire.Command
 	cmd := &cobra.Command{Use: "extend CODE --expires TIME", Short: "Give a coupon another expiry", Args: codeArgs,
 		Long:    "Give a coupon an expiry of its own. An expired coupon lives again.",
 		Example: "  scrip extend 7KQ2-9F3M-XW4T --expires +72h"}
 	cmd.Flags().Var(m.instant(&c.ExpiresAt, false), "expires", "when the coupon expires; must lie in the future")
 	campaignFlag(cmd.Flags(), &c)
-	return m.acts(cmd, func(given []string) (domain.Command, error) {
-		c.Type, c.Code = domain.Extend, codeOf(given)
+	return m.acts(cmd, func(given []string) (wire.Command, error) {
+		c.Type, c.Code = wire.Extend, codeOf(given)
 		return c, require(cmd, "expires")
 	})
 }
@@ -104,7 +104,7 @@ func (m *Main) couponCommand() *cobra.Command {
 }
 
 func (m *Main) couponShow() *cobra.Command {
-	var c domain.Command
+	var c wire.Command
 	var page client.Page
 	cmd := &cobra.Command{
 		Use: "show CODE", Short: "Show a coupon, how it stands and what happened to it", Args: codeArgs,
@@ -140,7 +140,7 @@ are away it is left out, and that is said. Where more happened than is shown, th
 }
 
 func (m *Main) couponValidate() *cobra.Command {
-	var c domain.Command
+	var c wire.Command
 	cmd := &cobra.Command{Use: "validate CODE", Short: "Say what redeem would answer, changing nothing", Args: codeArgs}
 	cmd.Flags().StringVar(&c.OrderID, "order", "", "`ID` of the order, to see whether it was redeemed for that one")
 	cmd.Flags().StringVar(&c.CustomerID, "customer", "", "`ID` of the customer, who must then be the holder")

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -119,7 +119,7 @@ func (l *letters) find(ctx context.Context, given string) (deadletter.Letter, er
 }
 
 // filterLetters are the flags that say which dead letters are meant.
-func (m *Main) filterLetters(cmd *cobra.Command, f *deadletter.Filter, since *domain.Instant) {
+func (m *Main) filterLetters(cmd *cobra.Command, f *deadletter.Filter, since *wire.Instant) {
 	cmd.Flags().Var(&value{kind: "STREAM", set: func(s string) error {
 		number := strings.TrimPrefix(strings.TrimPrefix(s, topology.CmdStreamPrefix), topology.EvtStreamPrefix)
 		if _, err := strconv.ParseUint(number, 10, 16); s != deadletter.Commands && s != deadletter.Events && (err != nil || number == s) {
@@ -142,7 +142,7 @@ func (m *Main) filterLetters(cmd *cobra.Command, f *deadletter.Filter, since *do
 
 func (m *Main) deadletterList() *cobra.Command {
 	var f deadletter.Filter
-	var since domain.Instant
+	var since wire.Instant
 	var state string
 	var limit uint32
 	cmd := &cobra.Command{
@@ -268,7 +268,7 @@ have been purged since, what the dead letter quotes of it.`,
 
 func (m *Main) deadletterDiscard() *cobra.Command {
 	var f deadletter.Filter
-	var since domain.Instant
+	var since wire.Instant
 	var everything, undo bool
 	var note string
 	cmd := &cobra.Command{

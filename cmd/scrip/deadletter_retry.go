@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -119,7 +119,7 @@ type retry struct {
 }
 
 // lines are the commands to send. Its errors are refusals: nothing was done.
-func (r *retry) lines(ctx context.Context, l *letters, text []byte) ([]domain.Command, error) {
+func (r *retry) lines(ctx context.Context, l *letters, text []byte) ([]wire.Command, error) {
 	original := r.letter.Original(ctx, l.source)
 	if text == nil {
 		if original.Cut {
@@ -128,7 +128,7 @@ func (r *retry) lines(ctx context.Context, l *letters, text []byte) ([]domain.Co
 		text = original.Text
 	}
 	subject := sentOn(original.Subject)
-	var list []domain.Command
+	var list []wire.Command
 	for n, line := range eventlog.Lines(text) {
 		if line = bytes.TrimRight(line, "\r"); len(bytes.TrimSpace(line)) == 0 {
 			continue
@@ -149,13 +149,13 @@ func (r *retry) lines(ctx context.Context, l *letters, text []byte) ([]domain.Co
 }
 
 // command reads a line.
-func (r *retry) command(line []byte, number int, on sender) (c domain.Command, err error) {
-	def := domain.Defaults{NoID: true}
+func (r *retry) command(line []byte, number int, on sender) (c wire.Command, err error) {
+	def := wire.Defaults{NoID: true}
 	var named struct{ Campaign *string }
 	if err := json.Unmarshal(line, &named); err != nil || named.Campaign == nil || !r.mended {
 		def.Campaign = on.campaign // what the line leaves out its subject says
 	}
-	if err := domain.ParseCommand(line, def, &c); err != nil {
+	if err := wire.ParseCommand(line, def, &c); err != nil {
 		hint := "mend it with --payload or --file"
 		if r.mended {
 			hint = "mend it"
@@ -163,7 +163,7 @@ func (r *retry) command(line []byte, number int, on sender) (c domain.Command, e
 		return c, fmt.Errorf("line %d is still not a command: %w; %s", number, err, hint)
 	}
 	switch {
-	case c.Type == domain.Expire || c.Type == domain.RemindDue:
+	case c.Type == wire.Expire || c.Type == wire.RemindDue:
 		return c, fmt.Errorf("line %d: %s is the scheduler's, which sends it by itself; discard the dead letter", number, c.Type)
 	case !r.mended && !on.scope.Allows(c.Type):
 		return c, fmt.Errorf("line %d: who sent it on %s may not send %s; if you want it to happen, give the line with --payload", number, on, c.Type)
@@ -183,7 +183,7 @@ func (r *retry) command(line []byte, number int, on sender) (c domain.Command, e
 // sender is who may have sent a line, by its subject.
 type sender struct {
 	subject, campaign string
-	scope             domain.Scope
+	scope             wire.Scope
 }
 
 func (s sender) String() string {
@@ -195,7 +195,7 @@ func (s sender) String() string {
 
 // sentOn reads a subject. One that is not known any more was a producer's, for all we know.
 func sentOn(subject string) sender {
-	s := sender{subject: subject, scope: domain.ScopeProducer}
+	s := sender{subject: subject, scope: wire.ScopeProducer}
 	kind, _, campaign, ok := topology.ParseCommandSubject(subject)
 	if !ok {
 		return s
@@ -203,20 +203,20 @@ func sentOn(subject string) sender {
 	switch kind {
 	case topology.Cmd, topology.Shop:
 	case topology.Admin:
-		s.scope = domain.ScopeOperator
+		s.scope = wire.ScopeOperator
 	case topology.Multi:
-		s.scope = domain.ScopeTrusted
+		s.scope = wire.ScopeTrusted
 	case topology.Due:
-		s.scope = domain.ScopeScheduler
+		s.scope = wire.ScopeScheduler
 	}
-	if domain.ValidCampaignName(campaign) {
+	if wire.ValidCampaignName(campaign) {
 		s.campaign = campaign
 	}
 	return s
 }
 
 // sendAgain sends commands one after the other, prints their outcomes, and closes the dead letter if all were accepted.
-func (m *Main) sendAgain(ctx context.Context, l *letters, d *deadletter.Letter, commands []domain.Command) error {
+func (m *Main) sendAgain(ctx context.Context, l *letters, d *deadletter.Letter, commands []wire.Command) error {
 	accepted := map[string]int{}
 	refused := 0
 	for _, c := range commands {

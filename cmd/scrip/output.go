@@ -10,11 +10,11 @@ import (
 	"text/tabwriter"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // printOutcome writes the answer to a command: one JSON line, or words in columns.
-func (m *Main) printOutcome(o domain.Outcome) error {
+func (m *Main) printOutcome(o wire.Outcome) error {
 	if m.global.output == outputJSON {
 		_, err := m.Out.Write(append(o.AppendJSON(nil), '\n'))
 		return err
@@ -62,13 +62,13 @@ func (m *Main) printOutcome(o domain.Outcome) error {
 
 // refuse says why nothing was done, where the log was not asked: to a program like a refusal of the log's, with a word of
 // its own; to a person on standard error.
-func (m *Main) refuse(refusal domain.Refusal, format string, args ...any) error {
+func (m *Main) refuse(refusal wire.Refusal, format string, args ...any) error {
 	message := fmt.Sprintf(format, args...)
 	if m.global.output != outputJSON {
 		fmt.Fprintf(m.Err, "scrip: %s\n", message)
 		return errRefused
 	}
-	return m.answer(domain.Outcome{Status: domain.StatusRefused, Refusal: refusal, Message: strings.TrimPrefix(message, "refused: ")})
+	return m.answer(wire.Outcome{Status: wire.StatusRefused, Refusal: refusal, Message: strings.TrimPrefix(message, "refused: ")})
 }
 
 // printFields writes names and values in two columns. A name without value is a heading. Values may be of anybody.

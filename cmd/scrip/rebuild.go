@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/rebuild"
 )
@@ -24,7 +24,7 @@ import (
 const rebuildMemory = 400 << 20
 
 func (m *Main) rebuildCommand() *cobra.Command {
-	var until domain.Instant
+	var until wire.Instant
 	var into, postgres string
 	var undo, drop, dropDependents bool
 	cmd := &cobra.Command{

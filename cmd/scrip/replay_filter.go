@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 )
 
@@ -46,7 +46,7 @@ func (m *Main) filterFlags(cmd *cobra.Command, filter *replay.Filter) {
 }
 
 // moment is a time that may lie in the past, as events do: -24h.
-func (m *Main) moment(into *domain.Instant) *value {
+func (m *Main) moment(into *wire.Instant) *value {
 	return &value{kind: "TIME", set: func(s string) (err error) {
 		now := m.Now()
 		if ago, relative := strings.CutPrefix(s, "-"); relative {
@@ -54,7 +54,7 @@ func (m *Main) moment(into *domain.Instant) *value {
 			if err != nil || d < 0 || strings.HasPrefix(ago, "-") || strings.HasPrefix(ago, "+") {
 				return errMoment
 			}
-			*into = domain.At(now.Truncate(time.Millisecond).Add(-d))
+			*into = wire.At(now.Truncate(time.Millisecond).Add(-d))
 			return nil
 		}
 		if *into, err = parseTime(s, now); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 )
 
@@ -81,7 +81,7 @@ func (m *Main) sqlTarget(flags *replayFlags) (t replayTarget, err error) {
 	case len(flags.filter.Types) == 0:
 		flags.filter.Types = file.Types
 	case len(file.Types) > 0:
-		both := slices.DeleteFunc(flags.filter.Types, func(t domain.EventType) bool { return !slices.Contains(file.Types, t) })
+		both := slices.DeleteFunc(flags.filter.Types, func(t wire.EventType) bool { return !slices.Contains(file.Types, t) })
 		if len(both) == 0 {
 			return t, usagef("--type: %s wants none of these; leave the flag out", path)
 		}

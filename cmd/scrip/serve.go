@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -58,7 +58,7 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	f.Var(choice(&o.Sync, "", natsd.SyncAlways, natsd.SyncInterval), "sync", "always: answers are on disk (default). interval: may lose the last seconds on power loss")
 	f.BoolVar(&o.Insecure, "insecure", false, "ask NATS clients for no credentials where none are given, also beyond this machine")
 	f.StringVar(&o.Credentials, "credentials", "", "`USER:PASSWORD` asked of NATS clients and for /metrics, instead of those in the data directory; better given as SCRIP_CREDENTIALS")
-	f.Var(duration(&o.ReminderGrace, domain.DefaultReminderGrace, time.Second, 365*24*time.Hour), "reminder-grace", "how late a reminder may fire although what it announces has passed: where scrip config sets no reminder.grace")
+	f.Var(duration(&o.ReminderGrace, wire.DefaultReminderGrace, time.Second, 365*24*time.Hour), "reminder-grace", "how late a reminder may fire although what it announces has passed: where scrip config sets no reminder.grace")
 	f.Var(&value{kind: "LANE[=SEQ]", set: func(s string) error { return parseRebase(s, &o) }}, "rebase", "once, after a restore: let a stopped lane go on, behind what its command stream holds or at command SEQ")
 	f.Var(&value{kind: "LANE=SEQ", set: func(s string) error { return parseSkip(s, &o) }}, "skip-message", "for good: all readers pass over event message SEQ of a lane, which stops them; rmd:LANE=SEQ for fired reminders")
 	f.Var(choice(&logFormat, "text", "text", "json"), "log-format", "text or json")

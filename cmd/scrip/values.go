@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // value is a flag whose text is understood by set; errors say what would be right.
@@ -85,7 +85,7 @@ func duration(into *time.Duration, preset, least, most time.Duration) *value {
 const none = "none"
 
 // instant is a time, absolute or from now. With clearable, "none" is the time that is none.
-func (m *Main) instant(into *domain.Instant, clearable bool) *value {
+func (m *Main) instant(into *wire.Instant, clearable bool) *value {
 	return &value{kind: "TIME", set: func(s string) error {
 		if clearable && s == none {
 			*into = 0
@@ -98,19 +98,19 @@ func (m *Main) instant(into *domain.Instant, clearable bool) *value {
 }
 
 // parseTime reads RFC 3339 or "+10m". The latter is cut to milliseconds: nobody types more, and it reads better.
-func parseTime(s string, now time.Time) (domain.Instant, error) {
+func parseTime(s string, now time.Time) (wire.Instant, error) {
 	wrong := errors.New("must be an RFC 3339 time such as 2026-11-27T00:00:00Z, or a time from now such as +10m")
 	if ahead, relative := strings.CutPrefix(s, "+"); relative {
 		d, err := time.ParseDuration(ahead)
 		if err != nil || d < 0 || strings.HasPrefix(ahead, "+") {
 			return 0, wrong
 		}
-		return domain.At(now.Truncate(time.Millisecond)).Add(d), nil
+		return wire.At(now.Truncate(time.Millisecond)).Add(d), nil
 	}
 	if _, err := time.Parse(time.RFC3339Nano, s); err != nil {
 		return 0, wrong
 	}
-	return domain.ParseInstant(s)
+	return wire.ParseInstant(s)
 }
 
 // rawJSON is a JSON text.

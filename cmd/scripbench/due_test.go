@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // contains checks that a text has everything.
@@ -259,16 +259,16 @@ func TestFeed(t *testing.T) {
 		close(messages)
 		for m := range messages {
 			lines := bytes.Split(bytes.TrimSuffix(m.data, []byte{'\n'}), []byte{'\n'})
-			if len(lines) != m.lines || m.lines > domain.MaxMessageLines || len(m.data) > domain.MaxMessage {
+			if len(lines) != m.lines || m.lines > wire.MaxMessageLines || len(m.data) > wire.MaxMessage {
 				t.Fatalf("%d lines are counted as %d, %d bytes", len(lines), m.lines, len(m.data))
 			}
 			for _, line := range lines {
-				var cmd domain.Command
-				if err := domain.ParseCommand(line, domain.Defaults{}, &cmd); err != nil {
+				var cmd wire.Command
+				if err := wire.ParseCommand(line, wire.Defaults{}, &cmd); err != nil {
 					t.Fatalf("%s: %v", line, err)
 				}
 				n, err := numberOf([]byte(cmd.CustomerID))
-				if err != nil || cmd.Type != domain.Remind || cmd.Campaign != u.campaign(n) || cmd.Kind != domain.KindOpens || cmd.Before != u.before || cmd.Campaign != u.names[ours] {
+				if err != nil || cmd.Type != wire.Remind || cmd.Campaign != u.campaign(n) || cmd.Kind != wire.KindOpens || cmd.Before != u.before || cmd.Campaign != u.names[ours] {
 					t.Fatalf("%s", line)
 				}
 				if other := seen[cmd.ID]; other != "" {

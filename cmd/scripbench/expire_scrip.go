@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -45,10 +45,10 @@ func expireScrip(ctx context.Context, o options, b *bench, j dueJob) (m DueRun, 
 		return m, err
 	}
 	at, err := aimed(time.Second, func(at time.Time, _ bool) error {
-		patch := domain.Patch{Settings: domain.Settings{ExpiresAt: domain.At(at)}}
+		patch := wire.Patch{Settings: wire.Settings{ExpiresAt: wire.At(at)}}
 		patch.Set("expires_at")
-		if err := s.operate(ctx, p.names, func(int) domain.Command {
-			return domain.Command{Type: domain.UpdateCampaign, Patch: patch}
+		if err := s.operate(ctx, p.names, func(int) wire.Command {
+			return wire.Command{Type: wire.UpdateCampaign, Patch: patch}
 		}); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ type expiry struct {
 }
 
 // coupons repeats the claims of some coupons of a plan, from that one on.
-func (s *scripServer) coupons(ctx context.Context, p *plan, from, n int) (list []domain.Outcome, err error) {
+func (s *scripServer) coupons(ctx context.Context, p *plan, from, n int) (list []wire.Outcome, err error) {
 	for i := range n {
 		o, err := s.repeat(ctx, p, from+i)
 		if err != nil {
@@ -108,10 +108,10 @@ func (x *expiry) after(t time.Time) float64 { return t.Sub(x.at).Seconds() }
 
 // redeem redeems one coupon after the other at an even pace, half of them before the end and half after it. A redeem
 // sent at or after the end must be refused; one answered before it, not.
-func (x *expiry) redeem(ctx context.Context, coupons []domain.Outcome) error {
+func (x *expiry) redeem(ctx context.Context, coupons []wire.Outcome) error {
 	type probe struct {
 		sent, answered time.Time
-		o              domain.Outcome
+		o              wire.Outcome
 		err            error
 	}
 	probes := make([]probe, len(coupons))
@@ -124,8 +124,8 @@ func (x *expiry) redeem(ctx context.Context, coupons []domain.Outcome) error {
 		probe := &probes[i]
 		inFlight.Add(1)
 		probe.sent = time.Now()
-		cmd := domain.Command{Type: domain.Redeem, Code: coupons[i].Code, OrderID: fmt.Sprint("probe-", i)}
-		if err := x.s.sdk.DoAsync(ctx, cmd, func(o domain.Outcome, err error) {
+		cmd := wire.Command{Type: wire.Redeem, Code: coupons[i].Code, OrderID: fmt.Sprint("probe-", i)}
+		if err := x.s.sdk.DoAsync(ctx, cmd, func(o wire.Outcome, err error) {
 			probe.answered, probe.o, probe.err = time.Now(), o, err
 			inFlight.Done()
 		}); err != nil {
@@ -140,7 +140,7 @@ func (x *expiry) redeem(ctx context.Context, coupons []domain.Outcome) error {
 		switch sent, answered := x.after(p.sent), x.after(p.answered); {
 		case p.err != nil:
 			return fmt.Errorf("redeeming: %w", p.err)
-		case p.o.Refused() && p.o.Refusal != domain.Expired:
+		case p.o.Refused() && p.o.Refusal != wire.Expired:
 			return fmt.Errorf("redeeming: refused: %s: %s", p.o.Refusal, p.o.Message)
 		case p.o.Refused() && answered < 0:
 			return fmt.Errorf("a coupon was expired %f s before its end", -answered)
@@ -173,7 +173,7 @@ func (x *expiry) validate(ctx context.Context, code string) error {
 			return fmt.Errorf("validating: %w", err)
 		case !o.Refused():
 			return fmt.Errorf("%w: the coupon is valid", errWaiting)
-		case x.seen.Validated < 0 || o.Refusal != domain.Expired:
+		case x.seen.Validated < 0 || o.Refusal != wire.Expired:
 			return fmt.Errorf("validating %f s after the end: refused: %s: %s", x.seen.Validated, o.Refusal, o.Message)
 		}
 		return nil
@@ -188,8 +188,8 @@ FROM scrip.campaign c LEFT JOIN scrip.expiry_task t ON t.campaign = c.campaign A
 WHERE c.campaign = $1`
 
 // readTables polls the read tables until they are right and returns when that was seen. Before the end none may show as expired.
-func (x *expiry) readTables(ctx context.Context, sample []domain.Outcome) (right float64, err error) {
-	numbers := each(sample, func(o domain.Outcome) int64 { return int64(o.N) })
+func (x *expiry) readTables(ctx context.Context, sample []wire.Outcome) (right float64, err error) {
+	numbers := each(sample, func(o wire.Outcome) int64 { return int64(o.N) })
 	ctx, cancel := context.WithDeadline(ctx, x.at.Add(settleWithin))
 	defer cancel()
 	err = poll(ctx, nil, readEvery, func() error {
@@ -216,18 +216,18 @@ func (x *expiry) readTables(ctx context.Context, sample []domain.Outcome) (right
 
 // readLog finds the events that announce the end, and fails on a redemption at or after it by lane time.
 func (x *expiry) readLog(ctx context.Context, ends []uint64, g *grown) error {
-	end, expired := domain.At(x.at), uint64(0)
-	var ev domain.Event
+	end, expired := wire.At(x.at), uint64(0)
+	var ev wire.Event
 	err := x.s.tail(ctx, topology.EvtStream, ends, func(m jetstream.Msg, stored time.Time) error {
 		announced := false
 		for line := range bytes.Lines(m.Data()) {
-			if err := domain.ParseEvent(bytes.TrimSuffix(line, []byte{'\n'}), &ev); err != nil {
+			if err := wire.ParseEvent(bytes.TrimSuffix(line, []byte{'\n'}), &ev); err != nil {
 				return err
 			}
 			switch {
-			case ev.Type == domain.CouponRedeemed && ev.At >= end:
+			case ev.Type == wire.CouponRedeemed && ev.At >= end:
 				return fmt.Errorf("the log has a redemption at %s, the end was at %s", ev.At, end)
-			case ev.Type == domain.CouponsExpired && ev.Through >= end:
+			case ev.Type == wire.CouponsExpired && ev.Through >= end:
 				announced = true
 				expired += ev.Count
 				x.seen.Lines++

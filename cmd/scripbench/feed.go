@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -44,20 +44,20 @@ func (u subscriptions) campaign(i int) string { return u.names[i%len(u.names)] }
 
 // open creates the campaigns, or again updates them, so that their reminders are due at an instant.
 func (u subscriptions) open(ctx context.Context, s *scripServer, due time.Time, again bool) error {
-	settings := domain.DefaultSettings(1)
-	settings.OpensAt = domain.At(due.Add(u.before))
-	cmd := domain.Command{Type: domain.CreateCampaign, Patch: domain.PatchOf(settings)}
+	settings := wire.DefaultSettings(1)
+	settings.OpensAt = wire.At(due.Add(u.before))
+	cmd := wire.Command{Type: wire.CreateCampaign, Patch: wire.PatchOf(settings)}
 	if again {
-		cmd = domain.Command{Type: domain.UpdateCampaign}
-		cmd.Patch = domain.Patch{Settings: settings}
+		cmd = wire.Command{Type: wire.UpdateCampaign}
+		cmd.Patch = wire.Patch{Settings: settings}
 		cmd.Patch.Set("opens_at")
 	}
-	return s.operate(ctx, u.names, func(int) domain.Command { return cmd })
+	return s.operate(ctx, u.names, func(int) wire.Command { return cmd })
 }
 
 const (
 	// feedLines is how many commands a message has: the limit.
-	feedLines = domain.MaxMessageLines
+	feedLines = wire.MaxMessageLines
 	// feedWriters per lane publish at once.
 	feedWriters = 4
 	// feedPause is how long a writer backs off when a command stream is full.
@@ -129,7 +129,7 @@ func (u subscriptions) write(ctx context.Context, from, to int, ours func(campai
 		line = append(line[:0], t[0]...)
 		line = append(strconv.AppendInt(line, int64(i), 36), t[1]...)
 		line = append(strconv.AppendInt(line, int64(i), 10), t[2]...)
-		if m.lines == feedLines || len(m.data)+len(line) > domain.MaxMessage {
+		if m.lines == feedLines || len(m.data)+len(line) > wire.MaxMessage {
 			if err := send(); err != nil {
 				return err
 			}
@@ -146,7 +146,7 @@ func (u subscriptions) write(ctx context.Context, from, to int, ours func(campai
 // template is a command cut at two numbers: that of its id and that of its customer.
 func (u subscriptions) template(campaign string) (parts [3]string) {
 	const id, customer = "r-", customerPrefix
-	cmd := domain.Command{Type: domain.Remind, ID: id, Campaign: campaign, CustomerID: customer, Kind: domain.KindOpens, Before: u.before}
+	cmd := wire.Command{Type: wire.Remind, ID: id, Campaign: campaign, CustomerID: customer, Kind: wire.KindOpens, Before: u.before}
 	line := string(cmd.AppendJSON(nil)) + "\n"
 	before, rest, _ := strings.Cut(line, `"`+id+`"`)
 	middle, end, _ := strings.Cut(rest, `"`+customer+`"`)

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -116,12 +116,12 @@ func (c *limitCaller) close() { c.nc.Close() }
 
 func (c *limitCaller) send(ctx context.Context, from, to int, answers []answer) error {
 	c.cmds, c.events = c.cmds[:0], c.events[:0]
-	now := domain.At(time.Now())
+	now := wire.At(time.Now())
 	for i := from; i < to; i++ {
 		id := uuid.Must(uuid.NewV7()).String()
-		cmd := domain.Command{Type: domain.Claim, ID: id, Campaign: c.p.campaign(i), CustomerID: c.p.customer(i)}
+		cmd := wire.Command{Type: wire.Claim, ID: id, Campaign: c.p.campaign(i), CustomerID: c.p.customer(i)}
 		c.cmds = append(cmd.AppendJSON(c.cmds), '\n')
-		ev := domain.Event{Type: domain.CouponClaimed, Campaign: cmd.Campaign, At: now, ID: id, N: uint32(i + 1), Code: code(0, i), CustomerID: cmd.CustomerID}
+		ev := wire.Event{Type: wire.CouponClaimed, Campaign: cmd.Campaign, At: now, ID: id, N: uint32(i + 1), Code: code(0, i), CustomerID: cmd.CustomerID}
 		c.events = append(ev.AppendJSON(c.events), '\n')
 		answers[i] = answer{verdict: won, code: ev.Code}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -132,18 +132,18 @@ const reportEvery = 10 * time.Second
 
 // fired checks the events that fired the reminders.
 func (s *scripServer) fired(ctx context.Context, ends []uint64, n int, at time.Time, seen *ScripDue) error {
-	var ev domain.Event
+	var ev wire.Event
 	var fired, dropped uint64
 	err := s.tail(ctx, topology.EvtStream, ends, func(m jetstream.Msg, stored time.Time) error {
 		for line := range bytes.Lines(m.Data()) {
 			if !bytes.HasPrefix(line, []byte(`{"type":"reminders.due"`)) {
 				continue
 			}
-			if err := domain.ParseEvent(bytes.TrimSuffix(line, []byte{'\n'}), &ev); err != nil {
+			if err := wire.ParseEvent(bytes.TrimSuffix(line, []byte{'\n'}), &ev); err != nil {
 				return err
 			}
-			if ev.DueAt != domain.At(at) {
-				return fmt.Errorf("reminders were due at %s, not at %s", ev.DueAt, domain.At(at))
+			if ev.DueAt != wire.At(at) {
+				return fmt.Errorf("reminders were due at %s, not at %s", ev.DueAt, wire.At(at))
 			}
 			fired, dropped = fired+ev.Fired, dropped+ev.Dropped
 			seen.Event = max(seen.Event, stored.Sub(at).Seconds())

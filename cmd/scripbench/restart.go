@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Restart is the cost of many coupons: memory, the pauses of snapshots, and restarts.
@@ -267,7 +267,7 @@ func (s *scripServer) sameCodes(ctx context.Context, p *plan) error {
 }
 
 // repeat repeats a claim, which must be answered as a repeat with its code.
-func (s *scripServer) repeat(ctx context.Context, p *plan, i int) (domain.Outcome, error) {
+func (s *scripServer) repeat(ctx context.Context, p *plan, i int) (wire.Outcome, error) {
 	o, err := s.sdk.Claim(ctx, p.campaign(i), p.customer(i))
 	if err == nil && (!o.Repeat || o.Code == "") {
 		err = fmt.Errorf("%s had a coupon of %s, and the answer is %+v", p.customer(i), p.campaign(i), o)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 const (
@@ -37,8 +37,8 @@ func openScrip(ctx context.Context, b *bench, p *plan, callers int) (job, error)
 	case p.style == bulk && !p.redeem:
 		j.inFlight = min(p.n, sdkInFlight*min(s.desc.Lanes, len(p.names)))
 		j.stream = func(ctx context.Context, i int, done func(answer)) error {
-			cmd := domain.Command{Type: domain.Claim, Campaign: p.campaign(i), CustomerID: p.customer(i)}
-			return s.sdk.DoAsync(ctx, cmd, func(o domain.Outcome, err error) { done(claimed(o, err)) })
+			cmd := wire.Command{Type: wire.Claim, Campaign: p.campaign(i), CustomerID: p.customer(i)}
+			return s.sdk.DoAsync(ctx, cmd, func(o wire.Outcome, err error) { done(claimed(o, err)) })
 		}
 		return j, nil
 	case p.style == single:
@@ -55,13 +55,13 @@ func openScrip(ctx context.Context, b *bench, p *plan, callers int) (job, error)
 
 // create makes the campaigns of a plan.
 func (s *scripServer) create(ctx context.Context, p *plan) error {
-	return s.operate(ctx, p.names, func(i int) domain.Command {
-		return domain.Command{Type: domain.CreateCampaign, Patch: domain.PatchOf(domain.DefaultSettings(uint32(p.codes[i])))}
+	return s.operate(ctx, p.names, func(i int) wire.Command {
+		return wire.Command{Type: wire.CreateCampaign, Patch: wire.PatchOf(wire.DefaultSettings(uint32(p.codes[i])))}
 	})
 }
 
 // operate sends a command to each of the campaigns, many at once. None may be refused.
-func (s *scripServer) operate(ctx context.Context, names []string, command func(i int) domain.Command) error {
+func (s *scripServer) operate(ctx context.Context, names []string, command func(i int) wire.Command) error {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -72,7 +72,7 @@ func (s *scripServer) operate(ctx context.Context, names []string, command func(
 		cmd.Campaign = name
 		slots <- struct{}{}
 		wg.Add(1)
-		err := s.sdk.DoAsync(ctx, cmd, func(o domain.Outcome, err error) {
+		err := s.sdk.DoAsync(ctx, cmd, func(o wire.Outcome, err error) {
 			if err == nil && o.Refused() {
 				err = errors.New(o.Message)
 			}
@@ -94,11 +94,11 @@ func (s *scripServer) operate(ctx context.Context, names []string, command func(
 }
 
 // claimed is the answer of an outcome.
-func claimed(o domain.Outcome, err error) answer {
+func claimed(o wire.Outcome, err error) answer {
 	switch {
 	case err != nil:
 		return failure(err)
-	case o.Refusal == domain.SoldOut:
+	case o.Refusal == wire.SoldOut:
 		return answer{verdict: refused}
 	case o.Refused():
 		return failure(fmt.Errorf("refused: %s: %s", o.Refusal, o.Message))
@@ -169,7 +169,7 @@ func (c requestCaller) send(ctx context.Context, from, to int, answers []answer)
 		if err != nil {
 			return err
 		}
-		o, err := domain.ParseOutcome(reply.Data)
+		o, err := wire.ParseOutcome(reply.Data)
 		if code := reply.Header.Get("Nats-Service-Error"); code != "" {
 			err = errors.New(code)
 		}

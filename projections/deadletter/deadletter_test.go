@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
@@ -55,7 +55,7 @@ func (r *rig) migrate() {
 func (r *rig) apply(lane int, sequence uint64, at int, lines ...string) {
 	r.t.Helper()
 	ctx := r.t.Context()
-	batch := &tables.Batch{Lane: lane, To: domain.At(minute(at))}
+	batch := &tables.Batch{Lane: lane, To: wire.At(minute(at))}
 	for n, line := range lines {
 		line = strings.ReplaceAll(line, "@", minute(at).Format(time.RFC3339))
 		var l tables.Line

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
@@ -77,7 +75,7 @@ func store(t *testing.T) (*Store, fakeLog) {
 	t.Helper()
 	ctx := t.Context()
 	pool := database(t)
-	batch := &tables.Batch{To: domain.At(minute(91))}
+	batch := &tables.Batch{To: wire.At(minute(91))}
 	log := fakeLog{}
 	text := regexp.MustCompile(`@\d+`).ReplaceAllStringFunc(strings.TrimSpace(told), func(m string) string {
 		n, _ := strconv.Atoi(m[1:])

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
@@ -59,13 +59,13 @@ func (l *lane) load(ctx context.Context) error {
 	}
 	l.at, l.clock, l.generation = at, 0, generation
 	if clock.Valid {
-		l.clock = domain.At(clock.Time)
+		l.clock = wire.At(clock.Time)
 	}
 	return nil
 }
 
 // advance moves the checkpoint to a new place, and tells whoever listens once that is committed.
-func (l *lane) advance(ctx context.Context, tx pgx.Tx, to eventlog.Position, clock domain.Instant) error {
+func (l *lane) advance(ctx context.Context, tx pgx.Tx, to eventlog.Position, clock wire.Instant) error {
 	batch := &pgx.Batch{}
 	fenced := false
 	batch.Queue(advanceSQL, Projection, l.number, int64(to.Sequence), to.Digest, clock.Time(),

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -31,7 +31,7 @@ type lane struct {
 
 	// Owned by run.
 	at    eventlog.Position // of the last message applied
-	clock domain.Instant    // the log's, at that message; 0 before the first
+	clock wire.Instant      // the log's, at that message; 0 before the first
 	// generation is that of the tables when at was read.
 	generation int64
 	messages   []eventlog.Message
@@ -246,10 +246,10 @@ func (l *lane) commit(ctx context.Context, messages []eventlog.Message, apply ap
 // decode reads the lines of messages into a batch that goes on where the lane is.
 func (l *lane) decode(messages []eventlog.Message) *tables.Batch {
 	l.lines = slices.Grow(l.lines[:0], l.takenLines)
-	var clock domain.Instant
+	var clock wire.Instant
 	for i := range messages {
 		m := &messages[i]
-		clock = domain.At(m.LaneTime)
+		clock = wire.At(m.LaneTime)
 		for n, raw := range eventlog.Lines(m.Payload) {
 			if len(l.lines) == cap(l.lines) {
 				l.lines = slices.Grow(l.lines, 1)

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
@@ -83,7 +83,7 @@ func (p *progress) endReader() {
 }
 
 // follow notes where a reader begins. enter is false for a lane that has stopped and looks whether it can go on.
-func (p *progress) follow(sequence uint64, clock domain.Instant, reader *eventlog.Reader, enter bool) {
+func (p *progress) follow(sequence uint64, clock wire.Instant, reader *eventlog.Reader, enter bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endReader()

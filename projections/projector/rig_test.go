@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
@@ -93,7 +93,7 @@ func (r *rig) publish(lane int, header nats.Header, payload string) uint64 {
 func (r *rig) write(lane int, lines ...string) uint64 {
 	r.t.Helper()
 	r.clock = r.clock.Add(time.Second)
-	at := domain.At(r.clock).String()
+	at := wire.At(r.clock).String()
 	first := r.covered[lane] + 1
 	header := eventlog.Header{Commands: [2]uint64{first, first}, CommandTime: r.clock, LaneTime: r.clock, Owner: "rig"}
 	payload := ""

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -32,7 +32,7 @@ func size(b *testing.B) int {
 func (r *rig) claims(b *testing.B, coupons int) {
 	b.Helper()
 	const perMessage = 500
-	at := domain.At(r.clock)
+	at := wire.At(r.clock)
 	for lane := range lanes {
 		campaign := fmt.Sprintf("c%d", lane)
 		r.write(lane, created(campaign, lane, `,"expires_at":"2027-01-01T00:00:00Z"`))

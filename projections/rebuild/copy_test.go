@@ -10,49 +10,49 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
 // naive folds the log up to a time the naive way, with a map and no rule of the tables' own, and lists the coupons as
 // the contract's relation shows them.
-func (r *rig) naive(until domain.Instant) []string {
+func (r *rig) naive(until wire.Instant) []string {
 	r.t.Helper()
 	type coupon struct {
 		customer  string
-		own       domain.Instant
+		own       wire.Instant
 		uses      uint32
 		void      bool
-		claimedAt domain.Instant
+		claimedAt wire.Instant
 	}
 	type campaign struct {
-		settings domain.Settings
-		through  domain.Instant
+		settings wire.Settings
+		through  wire.Instant
 		coupons  map[uint32]*coupon
 	}
 	campaigns := map[string]*campaign{}
-	apply := func(e *domain.Event) {
-		if e.Type == domain.CampaignCreated {
+	apply := func(e *wire.Event) {
+		if e.Type == wire.CampaignCreated {
 			campaigns[e.Campaign] = &campaign{settings: e.Settings, coupons: map[uint32]*coupon{}}
 		}
 		c := campaigns[e.Campaign]
 		if c == nil {
 			return
 		}
-		if e.Type == domain.CouponClaimed {
+		if e.Type == wire.CouponClaimed {
 			c.coupons[e.N] = &coupon{customer: e.CustomerID, own: e.ExpiresAt, claimedAt: e.At}
 		}
 		k := c.coupons[e.N]
 		switch e.Type {
-		case domain.CouponRedeemed, domain.CouponRolledBack:
+		case wire.CouponRedeemed, wire.CouponRolledBack:
 			k.uses = e.RedeemedCount
-		case domain.CouponVoided:
+		case wire.CouponVoided:
 			if k != nil {
 				k.void = true
 			}
-		case domain.CouponExtended:
+		case wire.CouponExtended:
 			k.own = e.ExpiresAt
-		case domain.CouponsExpired:
+		case wire.CouponsExpired:
 			c.through = e.Through
 		}
 	}
@@ -64,8 +64,8 @@ func (r *rig) naive(until domain.Instant) []string {
 		err = reader.CatchUp(context.Background(), func(batch []eventlog.Message) error {
 			for _, m := range batch {
 				for _, line := range eventlog.Lines(m.Payload) {
-					var e domain.Event
-					if err := domain.ParseEvent(line, &e); err != nil {
+					var e wire.Event
+					if err := wire.ParseEvent(line, &e); err != nil {
 						return err
 					}
 					if e.At <= until {
@@ -109,11 +109,11 @@ func TestPointInTimeCopies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.project()
-	begin := domain.At(r.clock)
+	begin := wire.At(r.clock)
 	r.work()
 	// One message whose lines are of several times.
 	r.mu.Lock()
-	at := domain.At(r.clock)
+	at := wire.At(r.clock)
 	var payload []byte
 	for range 5 {
 		r.n[0]++
@@ -128,7 +128,7 @@ func TestPointInTimeCopies(t *testing.T) {
 	want := r.digest()
 	s := r.open(Options{})
 	defer s.Close()
-	for i, until := range []domain.Instant{
+	for i, until := range []wire.Instant{
 		begin, begin.Add(2 * time.Second), begin.Add(5 * time.Second), begin.Add(20 * time.Second), begin.Add(4 * time.Hour),
 		at.Add(-3 * time.Second), at.Add(-2500 * time.Millisecond), at, 0,
 	} {
@@ -137,7 +137,7 @@ func TestPointInTimeCopies(t *testing.T) {
 		if until != 0 {
 			asOf = until.Time()
 		} else {
-			until = domain.Never
+			until = wire.Never
 		}
 		got, err := s.Copy(t.Context(), name, asOf)
 		if err != nil {

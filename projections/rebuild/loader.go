@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -27,7 +27,7 @@ type loader struct {
 
 	// Owned by fill.
 	at    eventlog.Position // of the last message applied
-	clock domain.Instant    // the log's, at that message; 0 before the first
+	clock wire.Instant      // the log's, at that message; 0 before the first
 	ended bool              // by Only.Until
 }
 
@@ -153,7 +153,7 @@ func (b *batch) another() *tables.Line {
 // decode reads the lines of a message that are wanted. The end is reached with the first line behind Until.
 func (l *loader) decode(m *eventlog.Message, b *batch) {
 	only := &l.sh.only
-	clock := domain.At(m.LaneTime)
+	clock := wire.At(m.LaneTime)
 	for n, raw := range eventlog.Lines(m.Payload) {
 		line := b.another()
 		line.Read(m.Sequence, uint32(n)+1, raw, clock)
@@ -241,7 +241,7 @@ func (l *loader) commit(ctx context.Context, messages []eventlog.Message, lines 
 	if len(messages) > 0 {
 		last := &messages[len(messages)-1]
 		if last.Sequence > l.at.Sequence {
-			to, clock = last.Position(l.sh.s.log.UUID, l.number), domain.At(last.LaneTime)
+			to, clock = last.Position(l.sh.s.log.UUID, l.number), wire.At(last.LaneTime)
 		}
 	}
 	if until := l.sh.only.Until; until != 0 && len(lines) > 0 {
@@ -278,7 +278,7 @@ func (l *loader) commit(ctx context.Context, messages []eventlog.Message, lines 
 const commitTime = 30 * time.Second
 
 // timestampOf is nil for no time.
-func timestampOf(at domain.Instant) *time.Time {
+func timestampOf(at wire.Instant) *time.Time {
 	if at == 0 {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
@@ -128,7 +128,7 @@ func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Res
 		if until.After(began) {
 			return r, refuse("%s lies ahead: the log does not know yet what will have happened", until.UTC().Format(time.RFC3339))
 		}
-		only.Until = domain.At(until)
+		only.Until = wire.At(until)
 	}
 	var there bool
 	if err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)", name).Scan(&there); err != nil {

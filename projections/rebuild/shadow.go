@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -19,7 +19,7 @@ import (
 // Only says which part of the log is folded. The zero value is all of it.
 type Only struct {
 	// Until leaves out what happened later, by the log's clock. 0 = nothing.
-	Until domain.Instant
+	Until wire.Instant
 	// Campaign leaves out every other campaign. Empty = none.
 	Campaign string
 }

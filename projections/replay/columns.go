@@ -3,7 +3,7 @@ package replay
 import (
 	"strconv"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Column is one typed column of an event as CSV, Parquet and PostgreSQL have it, in this order.
@@ -31,7 +31,7 @@ type columnWriter interface {
 	small(int32)
 	number(uint64)
 	text(string)
-	instant(domain.Instant)
+	instant(wire.Instant)
 	null()
 	raw([]byte)
 }
@@ -52,7 +52,7 @@ func columnsOf(e *Event, w columnWriter) {
 			w.text(s)
 		}
 	}
-	instant := func(at domain.Instant) {
+	instant := func(at wire.Instant) {
 		if at == 0 {
 			w.null()
 		} else {
@@ -93,13 +93,13 @@ type csvRow struct {
 	harmless bool // texts are written as Harmless makes them
 }
 
-func (r *csvRow) add(s string)              { r.fields = append(r.fields, s) }
-func (r *csvRow) small(v int32)             { r.add(strconv.Itoa(int(v))) }
-func (r *csvRow) number(v uint64)           { r.add(strconv.FormatUint(v, 10)) }
-func (r *csvRow) text(s string)             { r.add(r.field(s)) }
-func (r *csvRow) instant(at domain.Instant) { r.add(at.String()) }
-func (r *csvRow) null()                     { r.add("") }
-func (r *csvRow) raw(line []byte)           { r.add(r.field(string(line))) }
+func (r *csvRow) add(s string)            { r.fields = append(r.fields, s) }
+func (r *csvRow) small(v int32)           { r.add(strconv.Itoa(int(v))) }
+func (r *csvRow) number(v uint64)         { r.add(strconv.FormatUint(v, 10)) }
+func (r *csvRow) text(s string)           { r.add(r.field(s)) }
+func (r *csvRow) instant(at wire.Instant) { r.add(at.String()) }
+func (r *csvRow) null()                   { r.add("") }
+func (r *csvRow) raw(line []byte)         { r.add(r.field(string(line))) }
 
 func (r *csvRow) field(s string) string {
 	if r.harmless {

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Format is how events are written to a file.
@@ -64,7 +64,7 @@ type ndjson struct {
 func (n *ndjson) encode(events []Event) error {
 	for i := range events {
 		e := &events[i]
-		n.buf = append(appendPlaced(n.buf[:0], e, e.Type == domain.CommandRejected), '\n')
+		n.buf = append(appendPlaced(n.buf[:0], e, e.Type == wire.CommandRejected), '\n')
 		if _, err := n.w.Write(n.buf); err != nil {
 			return err
 		}

@@ -1,7 +1,7 @@
 package replay
 
 import (
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -12,11 +12,11 @@ type Place struct {
 	Line     int    // within it, from 1; empty lines count
 }
 
-// Event is one event line. Place and domain.Event both have a Sequence and a Line (those of domain.Event belong to the
+// Event is one event line. Place and wire.Event both have a Sequence and a Line (those of wire.Event belong to the
 // command a command.rejected tells of), so say which: e.Place.Sequence.
 type Event struct {
 	Place
-	domain.Event
+	wire.Event
 	// Raw is the line as the log holds it, without its newline.
 	Raw []byte
 }
@@ -31,16 +31,16 @@ type Batch struct {
 	// To is the place behind which the lane goes on once the batch is kept.
 	To eventlog.Position
 	// Clock is the lane's clock at To.
-	Clock domain.Instant
+	Clock wire.Instant
 }
 
 // counts says which counters an event has, be they zero: redeemed_count; count; fired and dropped.
-func counts(t domain.EventType) (redeemed, count, reminders bool) {
-	return t == domain.CouponRedeemed || t == domain.CouponRolledBack, t == domain.CouponsExpired, t == domain.RemindersDue
+func counts(t wire.EventType) (redeemed, count, reminders bool) {
+	return t == wire.CouponRedeemed || t == wire.CouponRolledBack, t == wire.CouponsExpired, t == wire.RemindersDue
 }
 
 // expires is when what the event tells of ends: a coupon, or a campaign.
-func (e *Event) expires() domain.Instant {
+func (e *Event) expires() wire.Instant {
 	if e.ExpiresAt != 0 {
 		return e.ExpiresAt
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -47,7 +48,7 @@ func shop() (js jetstream.JetStream, postgresURL string, stop func()) {
 {"id":"6","type":"claim","campaign":"summer","customer_id":"eve","attributes":{"channel":"app"}}
 {"id":"7","type":"claim","campaign":"summer","customer_id":"flo","attributes":{"channel":"web"}}
 `
-	step.Add(domain.Message{Sequence: 1, Scope: domain.ScopeTrusted, Payload: []byte(commands)}, domain.At(at), nil)
+	step.Add(domain.Message{Sequence: 1, Scope: wire.ScopeTrusted, Payload: []byte(commands)}, wire.At(at), nil)
 	step.Close()
 	header := eventlog.Header{Commands: [2]uint64{1, 1}, CommandTime: at, LaneTime: at, Owner: "example"}
 	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Evt(0), Header: header.Encode(), Data: step.Events}); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -32,7 +32,7 @@ func Example() {
 			type key struct{ campaign, channel string }
 			claims := map[key]int{}
 			for _, e := range b.Events {
-				if e.Type == domain.CouponClaimed {
+				if e.Type == wire.CouponClaimed {
 					claims[key{e.Campaign, channelOf(e.Attributes)}]++
 				}
 			}
@@ -51,7 +51,7 @@ func Example() {
 	}
 	sink := replay.Postgres(postgresURL, channels, false)
 	sum, err := replay.Run(ctx, js, theLog, sink, replay.Options{
-		Filter: replay.Filter{Types: []domain.EventType{domain.CouponClaimed}},
+		Filter: replay.Filter{Types: []wire.EventType{wire.CouponClaimed}},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 )
 
@@ -56,18 +56,18 @@ func TestExamples(t *testing.T) {
 	for n := range lanes {
 		_, lines := r.stored(n)
 		for _, line := range lines {
-			var e domain.Event
-			if err := domain.ParseEvent([]byte(line), &e); err != nil {
+			var e wire.Event
+			if err := wire.ParseEvent([]byte(line), &e); err != nil {
 				t.Fatal(err)
 			}
 			key := e.Campaign + " " + e.At.Time().Format("2006-01-02 15")
 			sums := hour[key]
 			switch e.Type {
-			case domain.CouponClaimed:
+			case wire.CouponClaimed:
 				sums[0]++
-			case domain.CouponRedeemed:
+			case wire.CouponRedeemed:
 				sums[1]++
-			case domain.CouponRolledBack:
+			case wire.CouponRolledBack:
 				sums[2]++
 			default:
 				continue

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -461,7 +461,7 @@ func TestNamedFileRefuses(t *testing.T) {
 		"broken state":   {func(path string) { _ = os.WriteFile(StatePath(path, "daily"), []byte("{"), 0o600) }, NDJSON, Filter{}, "--reset"},
 		"shorter":        {func(path string) { _ = os.Truncate(path, 5) }, NDJSON, Filter{}, "somebody changed it"},
 		"another format": {func(string) {}, CSV, Filter{}, "was begun as ndjson"},
-		"another filter": {func(string) {}, NDJSON, Filter{Types: []domain.EventType{domain.CouponVoided}}, "begun with no filter, not with --type coupon.voided"},
+		"another filter": {func(string) {}, NDJSON, Filter{Types: []wire.EventType{wire.CouponVoided}}, "begun with no filter, not with --type coupon.voided"},
 		"another log": {func(path string) {
 			raw, _ := os.ReadFile(StatePath(path, "daily"))
 			_ = os.WriteFile(StatePath(path, "daily"), bytes.ReplaceAll(raw, []byte(r.log.UUID), []byte("other")), 0o600)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -17,9 +17,9 @@ import (
 func TestFilters(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	middle := domain.At(begin.Add(12 * time.Second))
-	at := func(e map[string]any) domain.Instant {
-		i, err := domain.ParseInstant(e["at"].(string))
+	middle := wire.At(begin.Add(12 * time.Second))
+	at := func(e map[string]any) wire.Instant {
+		i, err := wire.ParseInstant(e["at"].(string))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestFilters(t *testing.T) {
 		"two campaigns": {Filter{Campaigns: campaigns[:]}, func(_ Place, e map[string]any) bool {
 			return e["campaign"] == campaigns[0] || e["campaign"] == campaigns[1]
 		}},
-		"types": {Filter{Types: []domain.EventType{domain.CouponClaimed, domain.CommandRejected}}, func(_ Place, e map[string]any) bool {
+		"types": {Filter{Types: []wire.EventType{wire.CouponClaimed, wire.CommandRejected}}, func(_ Place, e map[string]any) bool {
 			return e["type"] == "coupon.claimed" || e["type"] == "command.rejected"
 		}},
 		"since": {Filter{Since: middle}, func(_ Place, e map[string]any) bool { return at(e) >= middle }},
@@ -55,7 +55,7 @@ func TestFilters(t *testing.T) {
 		}},
 		"nothing":       {Filter{Campaigns: []string{"nobody"}}, func(Place, map[string]any) bool { return false }},
 		"after the end": {Filter{From: map[int]uint64{0: r.last[0] + 1, 1: r.last[1] + 1}}, func(Place, map[string]any) bool { return false }},
-		"together": {Filter{Campaigns: []string{campaigns[0]}, Types: []domain.EventType{domain.CouponRedeemed}, Since: middle - 8_000_000, Until: middle, Lanes: []int{0}},
+		"together": {Filter{Campaigns: []string{campaigns[0]}, Types: []wire.EventType{wire.CouponRedeemed}, Since: middle - 8_000_000, Until: middle, Lanes: []int{0}},
 			func(p Place, e map[string]any) bool {
 				return p.Lane == 0 && e["campaign"] == campaigns[0] && e["type"] == "coupon.redeemed" && at(e) < middle && at(e) >= middle-8_000_000
 			}},
@@ -83,7 +83,7 @@ func TestCustomer(t *testing.T) {
 		{Filter{Customer: "ann"}, []string{"coupon.claimed", "coupon.redeemed"}},
 		{Filter{Customer: "bob"}, []string{"coupon.claimed", "coupon.redeemed", "coupon.rolled_back"}},
 		{Filter{Customer: "cy"}, []string{"coupon.claimed", "reminder.set", "reminder.cancelled"}},
-		{Filter{Customer: "bob", Types: []domain.EventType{domain.CouponRolledBack}}, []string{"coupon.rolled_back"}},
+		{Filter{Customer: "bob", Types: []wire.EventType{wire.CouponRolledBack}}, []string{"coupon.rolled_back"}},
 		{Filter{Customer: "bob", From: map[int]uint64{0: 4, 1: 4}}, []string{"coupon.redeemed", "coupon.rolled_back"}},
 		{Filter{Customer: "nobody"}, nil},
 	} {
@@ -107,7 +107,7 @@ func TestSinceIsFoundByHalving(t *testing.T) {
 		r.write(0, `{"type":"campaign.resumed","campaign":"x","at":"@"}`)
 	}
 	for _, seconds := range []int{0, 1, 2, 20, 40, 41} {
-		since := domain.At(begin.Add(time.Duration(seconds) * time.Second))
+		since := wire.At(begin.Add(time.Duration(seconds) * time.Second))
 		var got []Place
 		sum := r.run(collect(&got), Options{Filter: Filter{Since: since}})
 		if want := 2 * (41 - max(seconds, 1)); len(got) != want || sum.Messages > uint64(want) {

@@ -10,7 +10,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
@@ -72,7 +72,7 @@ func (m *Mask) event(e *Event) {
 	for i, c := range e.Codes {
 		e.Codes[i] = m.Code(c)
 	}
-	if e.Type == domain.CommandRejected {
+	if e.Type == wire.CommandRejected {
 		e.Payload = ""
 	}
 	e.Raw = e.AppendJSON(nil)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // collectEvents is a sink that keeps events with lines of their own.
@@ -69,8 +69,8 @@ func TestMaskedCodes(t *testing.T) {
 	var events []Event
 	r.run(collectEvents(&events), Options{Filter: Filter{Mask: mask}})
 	for i, e := range events {
-		var line domain.Event
-		if err := domain.ParseEvent(e.Raw, &line); err != nil || line.Code != e.Code || line.Type != plain[i].Type || line.At != plain[i].At || line.CustomerID != plain[i].CustomerID {
+		var line wire.Event
+		if err := wire.ParseEvent(e.Raw, &line); err != nil || line.Code != e.Code || line.Type != plain[i].Type || line.At != plain[i].At || line.CustomerID != plain[i].CustomerID {
 			t.Errorf("line %s, event %+v: %v", e.Raw, e.Event, err)
 		}
 		if e.Code != "" {

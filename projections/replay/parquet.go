@@ -6,7 +6,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/snappy"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 const (
@@ -84,7 +84,7 @@ func rowOf(e *Event) parquetRow {
 		n := int64(v)
 		return &n
 	}
-	micros := func(at domain.Instant) int64 { return int64(at) }
+	micros := func(at wire.Instant) int64 { return int64(at) }
 	redeemed, count, reminders := counts(e.Type)
 	return parquetRow{
 		Lane: int32(e.Lane), Sequence: int64(e.Place.Sequence), Line: int32(e.Place.Line),

@@ -9,7 +9,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // The file is read by column names and Parquet's own types, through nothing of parquet.go.
@@ -50,7 +50,7 @@ func TestParquet(t *testing.T) {
 			if rows[i][c].IsNull() {
 				text = ""
 			} else if column.SQL[:4] == "time" {
-				text = domain.Instant(rows[i][c].Int64()).String()
+				text = wire.Instant(rows[i][c].Int64()).String()
 			}
 			if text != want.fields[c] {
 				t.Errorf("row %d: %s is %q, want %q", i, column.Name, text, want.fields[c])
@@ -71,7 +71,7 @@ func TestParquetRowGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := newParquet(f)
-	event := Event{Event: domain.Event{Type: domain.CouponClaimed, Campaign: "c", At: 1}, Raw: []byte(strings.Repeat("x", groupBytes/999))}
+	event := Event{Event: wire.Event{Type: wire.CouponClaimed, Campaign: "c", At: 1}, Raw: []byte(strings.Repeat("x", groupBytes/999))}
 	before := int64(0)
 	for i := range 3000 {
 		event.Place = Place{0, uint64(i + 1), 1}

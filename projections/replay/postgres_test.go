@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -157,7 +157,7 @@ func TestProjectionFollows(t *testing.T) {
 		})
 	}
 	before := query(t, db, "SELECT count(*)::text FROM live.events")
-	err := other.Write(t.Context(), &Batch{Lane: 0, First: 1, Last: 1, To: position(r, 0, 1), Events: []Event{{Place: Place{0, 1, 99}, Event: domain.Event{Type: domain.CampaignResumed, At: 1}, Raw: []byte("{}")}}})
+	err := other.Write(t.Context(), &Batch{Lane: 0, First: 1, Last: 1, To: position(r, 0, 1), Events: []Event{{Place: Place{0, 1, 99}, Event: wire.Event{Type: wire.CampaignResumed, At: 1}, Raw: []byte("{}")}}})
 	if !errors.Is(err, errFenced) || !strings.Contains(err.Error(), "stop one of them") {
 		t.Errorf("the second one: %v", err)
 	}
@@ -326,7 +326,7 @@ func TestSchemaOfAnotherReplay(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	db := pgtest.URL(t)
-	f := Filter{Types: []domain.EventType{domain.CouponClaimed}}
+	f := Filter{Types: []wire.EventType{wire.CouponClaimed}}
 	r.run(Postgres(db, Rows("claims"), false), Options{Filter: f})
 	if _, err := r.try(Postgres(db, Rows("claims"), false), Options{}); err == nil || !strings.Contains(err.Error(), "begun with --type coupon.claimed, not with no filter") {
 		t.Errorf("another filter: %v", err)

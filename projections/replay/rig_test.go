@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -42,7 +43,7 @@ var campaigns = [lanes]string{"", ""}
 func init() {
 	for n := 0; campaigns[0] == "" || campaigns[1] == ""; n++ {
 		name := fmt.Sprintf("c%d", n)
-		if lane := domain.LaneOf(name, lanes); campaigns[lane] == "" {
+		if lane := wire.LaneOf(name, lanes); campaigns[lane] == "" {
 			campaigns[lane] = name
 		}
 	}
@@ -110,14 +111,14 @@ func (r *rig) header(lane int) nats.Header {
 func (r *rig) write(lane int, lines ...string) uint64 {
 	r.t.Helper()
 	r.clock = r.clock.Add(time.Second)
-	payload := strings.ReplaceAll(strings.Join(lines, "\n")+"\n", "@", domain.At(r.clock).String())
+	payload := strings.ReplaceAll(strings.Join(lines, "\n")+"\n", "@", wire.At(r.clock).String())
 	return r.publish(lane, r.header(lane), []byte(payload))
 }
 
 // do decides command lines, without their ids, in one step of a campaign's lane.
-func (r *rig) do(scope domain.Scope, campaign string, lines ...string) []domain.Outcome {
+func (r *rig) do(scope wire.Scope, campaign string, lines ...string) []wire.Outcome {
 	r.t.Helper()
-	n := domain.LaneOf(campaign, lanes)
+	n := wire.LaneOf(campaign, lanes)
 	r.clock = r.clock.Add(time.Second)
 	var message bytes.Buffer
 	for _, line := range lines {
@@ -125,12 +126,12 @@ func (r *rig) do(scope domain.Scope, campaign string, lines ...string) []domain.
 		fmt.Fprintf(&message, "{\"id\":\"i%d\",\"campaign\":%q,%s}\n", r.ids, campaign, line)
 	}
 	step := domain.NewStep(r.lanes[n])
-	replies := step.Add(domain.Message{Sequence: r.last[n] + 1, Scope: scope, Payload: message.Bytes()}, domain.At(r.clock), nil)
+	replies := step.Add(domain.Message{Sequence: r.last[n] + 1, Scope: scope, Payload: message.Bytes()}, wire.At(r.clock), nil)
 	step.Close()
 	r.publish(n, r.header(n), step.Events)
-	var outs []domain.Outcome
+	var outs []wire.Outcome
 	for line := range bytes.Lines(replies) {
-		out, err := domain.ParseOutcome(bytes.TrimSpace(line))
+		out, err := wire.ParseOutcome(bytes.TrimSpace(line))
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -141,7 +142,7 @@ func (r *rig) do(scope domain.Scope, campaign string, lines ...string) []domain.
 
 func (r *rig) create(campaign string, more string) {
 	r.t.Helper()
-	r.do(domain.ScopeTrusted, campaign, `"type":"create_campaign","codes":100000`+more)
+	r.do(wire.ScopeTrusted, campaign, `"type":"create_campaign","codes":100000`+more)
 }
 
 // claim lets customers claim, in one step, and returns their codes.
@@ -151,7 +152,7 @@ func (r *rig) claim(campaign string, customers ...string) (codes []string) {
 	for _, c := range customers {
 		lines = append(lines, fmt.Sprintf(`"type":"claim","customer_id":%q`, c))
 	}
-	for _, out := range r.do(domain.ScopeTrusted, campaign, lines...) {
+	for _, out := range r.do(wire.ScopeTrusted, campaign, lines...) {
 		if out.Code == "" {
 			r.t.Fatalf("claim: %+v", out)
 		}
@@ -162,14 +163,14 @@ func (r *rig) claim(campaign string, customers ...string) (codes []string) {
 
 func (r *rig) redeem(campaign, code, order string) {
 	r.t.Helper()
-	if out := r.do(domain.ScopeTrusted, campaign, fmt.Sprintf(`"type":"redeem","code":%q,"order_id":%q`, code, order)); out[0].Refused() {
+	if out := r.do(wire.ScopeTrusted, campaign, fmt.Sprintf(`"type":"redeem","code":%q,"order_id":%q`, code, order)); out[0].Refused() {
 		r.t.Fatalf("redeem: %+v", out)
 	}
 }
 
 func (r *rig) rollback(campaign, code, order string) {
 	r.t.Helper()
-	if out := r.do(domain.ScopeTrusted, campaign, fmt.Sprintf(`"type":"rollback","code":%q,"order_id":%q`, code, order)); out[0].Refused() {
+	if out := r.do(wire.ScopeTrusted, campaign, fmt.Sprintf(`"type":"rollback","code":%q,"order_id":%q`, code, order)); out[0].Refused() {
 		r.t.Fatalf("rollback: %+v", out)
 	}
 }
@@ -181,15 +182,15 @@ func (r *rig) work() {
 	for _, c := range campaigns {
 		r.create(c, `,"prefix":"P","expires_at":"2026-05-02T00:00:00Z"`)
 		codes := r.claim(c, "ann", "bob", "cy")
-		r.do(domain.ScopeTrusted, c, `"type":"remind","customer_id":"cy","kind":"expires","before":"1h"`)
+		r.do(wire.ScopeTrusted, c, `"type":"remind","customer_id":"cy","kind":"expires","before":"1h"`)
 		r.redeem(c, codes[0], "o1")
 		r.redeem(c, codes[1], "o2")
 		r.rollback(c, codes[1], "o2")
-		r.do(domain.ScopeTrusted, c, `"type":"claim","customer_id":"dee","colour":1`, `"type":"claim","customer_id":"flo","attributes":{"channel":"app"}`)
-		r.do(domain.ScopeTrusted, c, `"type":"unremind","customer_id":"cy","kind":"expires","before":"1h"`, `"type":"pause_campaign"`)
-		r.do(domain.ScopeTrusted, c, `"type":"claim","customer_id":"eve"`)
-		r.do(domain.ScopeTrusted, c, `"type":"resume_campaign"`)
-		r.do(domain.ScopeScheduler, c, fmt.Sprintf(`"type":"expire","through":%q`, domain.At(r.clock).String()))
+		r.do(wire.ScopeTrusted, c, `"type":"claim","customer_id":"dee","colour":1`, `"type":"claim","customer_id":"flo","attributes":{"channel":"app"}`)
+		r.do(wire.ScopeTrusted, c, `"type":"unremind","customer_id":"cy","kind":"expires","before":"1h"`, `"type":"pause_campaign"`)
+		r.do(wire.ScopeTrusted, c, `"type":"claim","customer_id":"eve"`)
+		r.do(wire.ScopeTrusted, c, `"type":"resume_campaign"`)
+		r.do(wire.ScopeScheduler, c, fmt.Sprintf(`"type":"expire","through":%q`, wire.At(r.clock).String()))
 	}
 }
 

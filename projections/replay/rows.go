@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // EventsTable is the table that Rows fills, and the temporary one that SQL projections are given.
@@ -67,7 +67,7 @@ func copyEvents(ctx context.Context, tx pgx.Tx, table pgx.Identifier, events []E
 const copySignature = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
 // postgresEpoch is 2000-01-01T00:00:00Z, where PostgreSQL's timestamps begin.
-const postgresEpoch domain.Instant = 946_684_800_000_000
+const postgresEpoch wire.Instant = 946_684_800_000_000
 
 // copyRows writes rows in the binary format of COPY. By hand: pgx's CopyFrom boxes every value.
 type copyRows struct {
@@ -85,7 +85,7 @@ func (r *copyRows) number(v uint64) {
 	r.buf = binary.BigEndian.AppendUint64(append(r.buf, 0, 0, 0, 8), v)
 }
 
-func (r *copyRows) instant(at domain.Instant) { r.number(uint64(at - postgresEpoch)) }
+func (r *copyRows) instant(at wire.Instant) { r.number(uint64(at - postgresEpoch)) }
 
 func (r *copyRows) text(s string) {
 	if strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) {

@@ -10,7 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -369,7 +369,7 @@ func (l *reading) write(ctx context.Context) error {
 			silent++
 		}
 		// Later messages hold later events.
-		if until := r.opts.Filter.Until; until != 0 && domain.At(m.LaneTime) >= until {
+		if until := r.opts.Filter.Until; until != 0 && wire.At(m.LaneTime) >= until {
 			l.over = true
 			r.messages = r.messages[:i+1]
 			break
@@ -378,7 +378,7 @@ func (l *reading) write(ctx context.Context) error {
 	last := &r.messages[len(r.messages)-1]
 	to := last.Position(r.log.UUID, l.lane)
 	if silent < len(r.messages) {
-		b := Batch{Lane: l.lane, First: r.messages[silent].Sequence, Last: last.Sequence, Events: r.events, To: to, Clock: domain.At(last.LaneTime)}
+		b := Batch{Lane: l.lane, First: r.messages[silent].Sequence, Last: last.Sequence, Events: r.events, To: to, Clock: wire.At(last.LaneTime)}
 		if err := r.sink.Write(ctx, &b); err != nil {
 			return err
 		}
@@ -400,7 +400,7 @@ func (l *reading) decode(m *eventlog.Message, silent bool) {
 		}
 		r.events = append(r.events, Event{})
 		e := &r.events[len(r.events)-1]
-		err := domain.ParseEvent(line, &e.Event)
+		err := wire.ParseEvent(line, &e.Event)
 		if err == nil && e.At <= 0 {
 			err = errors.New("the event line has no at")
 		}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // SQLSyntax describes the files of SQL projections.
@@ -41,7 +41,7 @@ type SQLFile struct {
 	// Name is the schema of its tables.
 	Name string
 	// Types are the events it wants, none = all. Run is given them in Filter.Types.
-	Types []domain.EventType
+	Types []wire.EventType
 
 	file                   string // for messages
 	create, fold           []statement

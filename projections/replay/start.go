@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -70,7 +70,7 @@ func (r *run) start(ctx context.Context, lane int, at eventlog.Position) (sectio
 
 // before is the last message all of whose events are earlier than at, found by halving: a lane's clock never runs
 // backwards.
-func before(ctx context.Context, stream eventlog.Stream, bounds eventlog.Bounds, at domain.Instant) (uint64, error) {
+func before(ctx context.Context, stream eventlog.Stream, bounds eventlog.Bounds, at wire.Instant) (uint64, error) {
 	stream, err := stream.Settled(ctx)
 	if err != nil {
 		return 0, err
@@ -97,7 +97,7 @@ func before(ctx context.Context, stream eventlog.Stream, bounds eventlog.Bounds,
 
 // clockFrom is the lane's clock at the first valid message in [from, end); found is 0 if there is none. Where a newer
 // format begins there is none for us: reading will stop there and say so.
-func clockFrom(ctx context.Context, stream eventlog.Stream, reads *eventlog.Judge, from, end uint64) (found uint64, clock domain.Instant, err error) {
+func clockFrom(ctx context.Context, stream eventlog.Stream, reads *eventlog.Judge, from, end uint64) (found uint64, clock wire.Instant, err error) {
 	for seq := from; seq < end; seq++ {
 		raw, err := stream.Get(ctx, seq)
 		if err != nil {
@@ -106,7 +106,7 @@ func clockFrom(ctx context.Context, stream eventlog.Stream, reads *eventlog.Judg
 		m, err := reads.Single(&raw)
 		switch {
 		case err == nil:
-			return seq, domain.At(m.LaneTime), nil
+			return seq, wire.At(m.LaneTime), nil
 		case errors.Is(err, eventlog.ErrNewerFormat), errors.Is(err, eventlog.ErrUnreadable):
 			return 0, 0, nil
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // DefaultRetention is how long processed expiry tasks are kept, by the log's clock.
@@ -21,7 +21,7 @@ type Batch struct {
 	Lane  int
 	Lines []Line
 	// From and To are the lane's clock before the first and after the last message.
-	From, To domain.Instant
+	From, To wire.Instant
 	// Retention is how long processed expiry tasks are kept. Defaults to DefaultRetention.
 	Retention time.Duration
 	// Schema is where the tables are. Defaults to DefaultSchema; a rebuild fills others.

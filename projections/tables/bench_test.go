@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Reading, folding and writing claims, one backend. The cluster of tests runs without fsync; the projector commits with
@@ -21,7 +21,7 @@ func BenchmarkClaims(b *testing.B) {
 				var lines []byte
 				for range size {
 					n++
-					e := domain.Event{Type: domain.CouponClaimed, Campaign: "hot", At: minute(2), ID: fmt.Sprintf("0193a7b2-%08d", n), N: uint32(n),
+					e := wire.Event{Type: wire.CouponClaimed, Campaign: "hot", At: minute(2), ID: fmt.Sprintf("0193a7b2-%08d", n), N: uint32(n),
 						Code: fmt.Sprintf("%04X-%04X-%04X", n*7919%65536, n%65536, n*31%65536), CustomerID: fmt.Sprintf("customer-%d", n)}
 					lines = append(e.AppendJSON(lines), '\n')
 				}
@@ -45,9 +45,9 @@ func BenchmarkRedemptions(b *testing.B) {
 		var claims, redemptions []byte
 		for range size {
 			n++
-			e := domain.Event{Type: domain.CouponClaimed, Campaign: "hot", At: minute(2), N: uint32(n), Code: fmt.Sprintf("CODE-%d", n), CustomerID: fmt.Sprintf("customer-%d", n)}
+			e := wire.Event{Type: wire.CouponClaimed, Campaign: "hot", At: minute(2), N: uint32(n), Code: fmt.Sprintf("CODE-%d", n), CustomerID: fmt.Sprintf("customer-%d", n)}
 			claims = append(e.AppendJSON(claims), '\n')
-			e = domain.Event{Type: domain.CouponRedeemed, Campaign: "hot", At: minute(3), N: uint32(n), Code: e.Code, OrderID: fmt.Sprintf("order-%d", n), RedeemedCount: 1}
+			e = wire.Event{Type: wire.CouponRedeemed, Campaign: "hot", At: minute(3), N: uint32(n), Code: e.Code, OrderID: fmt.Sprintf("order-%d", n), RedeemedCount: 1}
 			redemptions = append(e.AppendJSON(redemptions), '\n')
 		}
 		commit(b, pool, r.batch([]message{{at: minute(2), lines: claims}}))

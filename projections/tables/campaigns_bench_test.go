@@ -14,7 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Claims spread over many campaigns, after these were made: what one costs must grow little with their number.
@@ -89,8 +89,8 @@ func (w *claimWriter) warm() {
 func (w *claimWriter) create(from, to int) {
 	var lines []byte
 	for i := from; i < to; i++ {
-		e := domain.Event{Type: domain.CampaignCreated, Campaign: campaignName(i), At: minute(1), ID: fmt.Sprintf("0193a7b2-%08d", i), Number: uint32(i),
-			Settings: domain.Settings{Codes: 1_000_000, PerCustomer: 1, MaxRedemptions: 1, ExpiresAt: minute(600_000)}}
+		e := wire.Event{Type: wire.CampaignCreated, Campaign: campaignName(i), At: minute(1), ID: fmt.Sprintf("0193a7b2-%08d", i), Number: uint32(i),
+			Settings: wire.Settings{Codes: 1_000_000, PerCustomer: 1, MaxRedemptions: 1, ExpiresAt: minute(600_000)}}
 		lines = append(e.AppendJSON(lines), '\n')
 		if (i+1)%20_000 == 0 || i+1 == to {
 			commit(w.b, w.pool, w.r.batch([]message{{at: minute(1), lines: lines}}))
@@ -109,7 +109,7 @@ func (w *claimWriter) batch(size int, pick func() int) []message {
 		i := pick()
 		w.next[i]++
 		w.customer++
-		e := domain.Event{Type: domain.CouponClaimed, Campaign: campaignName(i), At: minute(2), ID: fmt.Sprintf("0193a7b2-%08d", w.customer), N: w.next[i],
+		e := wire.Event{Type: wire.CouponClaimed, Campaign: campaignName(i), At: minute(2), ID: fmt.Sprintf("0193a7b2-%08d", w.customer), N: w.next[i],
 			Code: fmt.Sprintf("%04X-%04X-%04X", w.customer*7919%65536, w.customer%65536, w.customer*31%65536), CustomerID: fmt.Sprintf("customer-%d", w.customer)}
 		lines = append(e.AppendJSON(lines), '\n')
 	}

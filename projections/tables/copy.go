@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // copyRows collects rows in the binary format of COPY. By hand because a claim is mostly this: pgx's CopyFrom boxes
@@ -19,7 +19,7 @@ type copyRows struct {
 }
 
 // postgresEpoch is 2000-01-01T00:00:00Z, where PostgreSQL's timestamps begin.
-const postgresEpoch domain.Instant = 946_684_800_000_000
+const postgresEpoch wire.Instant = 946_684_800_000_000
 
 // expect makes room for that many bytes.
 func (r *copyRows) expect(bytes int) { r.buf = make([]byte, 0, bytes) }
@@ -51,7 +51,7 @@ func (r *copyRows) numberOrNull(v int64) {
 }
 
 // instant writes 0 as NULL.
-func (r *copyRows) instant(at domain.Instant) {
+func (r *copyRows) instant(at wire.Instant) {
 	if at == 0 {
 		r.null()
 		return

@@ -3,7 +3,7 @@ package tables
 import (
 	"fmt"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 func (f *fold) claimed(c *campaign, l *Line) error {
@@ -67,10 +67,10 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 	if k == nil {
 		return fmt.Errorf("%s of coupon %d of campaign %s, which is not in the tables", e.Type, e.N, c.name)
 	}
-	if e.Type == domain.CouponRedeemed && e.RedeemedCount == 0 {
+	if e.Type == wire.CouponRedeemed && e.RedeemedCount == 0 {
 		return fmt.Errorf("redeemed_count: a redeemed coupon has been redeemed at least once")
 	}
-	if e.Type == domain.CouponExtended && e.ExpiresAt == 0 {
+	if e.Type == wire.CouponExtended && e.ExpiresAt == 0 {
 		return fmt.Errorf("expires_at: an extended coupon has an expiry of its own")
 	}
 	c.place(k, -1)
@@ -78,16 +78,16 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 	k.changed = true
 	f.happened(c, k, l, k.own)
 	switch e.Type {
-	case domain.CouponRedeemed:
+	case wire.CouponRedeemed:
 		f.redeem(c, k, l)
-	case domain.CouponRolledBack:
+	case wire.CouponRolledBack:
 		f.rollback(c, k, e)
-	case domain.CouponVoided:
+	case wire.CouponVoided:
 		k.voidedAt, k.voidReason = e.At, e.Reason
 		f.count(c, k, e.At, stat{voided: 1})
-	case domain.CouponExtended:
+	case wire.CouponExtended:
 		k.own = e.ExpiresAt
-		f.remindersMove(c, reminderMove{kind: domain.KindExpires, n: e.N, anchor: e.ExpiresAt})
+		f.remindersMove(c, reminderMove{kind: wire.KindExpires, n: e.N, anchor: e.ExpiresAt})
 	default:
 		c.place(k, +1)
 		return fmt.Errorf("%s is not known to the read tables", e.Type)
@@ -108,7 +108,7 @@ func (f *fold) redeem(c *campaign, k *coupon, l *Line) {
 	f.count(c, k, e.At, stat{redeemed: 1})
 }
 
-func (f *fold) rollback(c *campaign, k *coupon, e *domain.Event) {
+func (f *fold) rollback(c *campaign, k *coupon, e *wire.Event) {
 	k.redeemedCount = e.RedeemedCount
 	if k.redeemedCount == 0 {
 		k.redeemedAt = 0

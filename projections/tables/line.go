@@ -5,29 +5,29 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Line is one event line with its place in its lane.
 type Line struct {
 	Sequence uint64 // of the event message
 	Number   uint32 // of the line in it, from 1
-	Event    domain.Event
+	Event    wire.Event
 
 	// Problem says why the line cannot be applied; it is parked as a dead letter then. Raw and At are what is parked:
 	// the line, and the lane's clock at its message.
 	Problem error
 	Raw     []byte
-	At      domain.Instant
+	At      wire.Instant
 }
 
 // maxParked caps what a dead letter keeps of a line.
 const maxParked = 4 << 10
 
 // Read parses a line into l. Event points into raw, which must stay as it is until the line has been applied.
-func (l *Line) Read(sequence uint64, number uint32, raw []byte, at domain.Instant) {
+func (l *Line) Read(sequence uint64, number uint32, raw []byte, at wire.Instant) {
 	l.Sequence, l.Number, l.Raw, l.At = sequence, number, raw, at
-	l.Problem = domain.ParseEvent(raw, &l.Event)
+	l.Problem = wire.ParseEvent(raw, &l.Event)
 	if l.Problem != nil {
 		return
 	}
@@ -45,7 +45,7 @@ func (l *Line) Read(sequence uint64, number uint32, raw []byte, at domain.Instan
 	for _, s := range [...]*string{&e.Code, &e.CustomerID, &e.OrderID, &e.Reason, &e.Kind, &e.Payload} {
 		*s = clean(*s)
 	}
-	if e.Type == domain.CampaignCreated || e.Type == domain.CampaignUpdated {
+	if e.Type == wire.CampaignCreated || e.Type == wire.CampaignUpdated {
 		s := &e.Settings
 		s.Prefix, s.Category, s.Priority = clean(s.Prefix), clean(s.Category), clean(s.Priority)
 	}

@@ -8,7 +8,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // model is a naive read of the log: everything in maps, every count taken by counting. It shares nothing with the fold
@@ -19,16 +19,16 @@ type model struct {
 	refusals  map[string]int
 	letters   []string
 	events    []string // of coupons, besides claims and redemptions
-	midnight  domain.Instant
-	retention domain.Instant
+	midnight  wire.Instant
+	retention wire.Instant
 }
 
 type modelCampaign struct {
 	status    string
 	number    uint32
-	settings  domain.Settings
-	created   domain.Instant
-	soldOut   domain.Instant
+	settings  wire.Settings
+	created   wire.Instant
+	soldOut   wire.Instant
 	imported  int
 	expiries  []crossing
 	coupons   map[uint32]*modelCoupon
@@ -36,31 +36,31 @@ type modelCampaign struct {
 }
 
 type modelCoupon struct {
-	claim  domain.Event
+	claim  wire.Event
 	place  int64
-	own    domain.Instant
+	own    wire.Instant
 	count  uint32
-	voided domain.Instant
+	voided wire.Instant
 	reason string
 	uses   []modelUse
 }
 
 type modelUse struct {
 	order    string
-	at, back domain.Instant
+	at, back wire.Instant
 	sequence uint64
 	line     uint32
 }
 
 type modelReminder struct {
-	set     domain.Event
-	due     domain.Instant
+	set     wire.Event
+	due     wire.Instant
 	places  [2]int64 // of set and settled
 	state   string
-	settled domain.Instant
+	settled wire.Instant
 }
 
-func newModel(retention domain.Instant) *model {
+func newModel(retention wire.Instant) *model {
 	return &model{campaigns: map[string]*modelCampaign{}, stats: map[string]*[4]int{}, refusals: map[string]int{}, retention: retention}
 }
 
@@ -70,8 +70,8 @@ func (m *model) message(sequence uint64, msg message) {
 		if len(raw) == 0 {
 			continue
 		}
-		var e domain.Event
-		if err := domain.ParseEvent(bytes.Clone(raw), &e); err != nil {
+		var e wire.Event
+		if err := wire.ParseEvent(bytes.Clone(raw), &e); err != nil {
 			panic(err)
 		}
 		m.event(sequence, uint32(n)+1, &e)
@@ -79,41 +79,41 @@ func (m *model) message(sequence uint64, msg message) {
 	m.midnight = max(m.midnight, dayOf(msg.at))
 }
 
-func (m *model) event(sequence uint64, line uint32, e *domain.Event) {
+func (m *model) event(sequence uint64, line uint32, e *wire.Event) {
 	c := m.campaigns[e.Campaign]
 	place := int64(sequence)<<20 + int64(line)
-	event := func(what string, expires, before domain.Instant, order, reason string) {
+	event := func(what string, expires, before wire.Instant, order, reason string) {
 		m.events = append(m.events, fmt.Sprintf("%s|%d|%d|%d|%s|%d|%d|%s|%s", e.Campaign, e.N, place, e.At, what, expires, before, order, reason))
 	}
 	switch e.Type {
-	case domain.CampaignCreated:
+	case wire.CampaignCreated:
 		m.campaigns[e.Campaign] = &modelCampaign{status: "active", number: e.Number, settings: e.Settings, created: e.At,
 			coupons: map[uint32]*modelCoupon{}, reminders: map[uint64]*modelReminder{}}
-	case domain.CampaignUpdated:
+	case wire.CampaignUpdated:
 		c.settings = e.Settings
 		if int(e.Settings.Codes)+c.imported > len(c.coupons) {
 			c.soldOut = 0
 		}
-	case domain.CampaignPausedEvent:
+	case wire.CampaignPausedEvent:
 		c.status = "paused"
-	case domain.CampaignResumed:
+	case wire.CampaignResumed:
 		c.status = "active"
-	case domain.CampaignEndedEvent:
+	case wire.CampaignEndedEvent:
 		c.status = "ended"
-	case domain.CampaignSoldOut:
+	case wire.CampaignSoldOut:
 		c.soldOut = e.At
-	case domain.CodesImported:
+	case wire.CodesImported:
 		c.imported += len(e.Codes)
 		c.soldOut = 0
-	case domain.CouponClaimed:
+	case wire.CouponClaimed:
 		c.coupons[e.N] = &modelCoupon{claim: *e, own: e.ExpiresAt, place: place}
 		m.stat(e, c.coupons[e.N], 0)
-	case domain.CouponRedeemed:
+	case wire.CouponRedeemed:
 		k := c.coupons[e.N]
 		k.count = e.RedeemedCount
 		k.uses = append(k.uses, modelUse{e.OrderID, e.At, 0, sequence, line})
 		m.stat(e, k, 1)
-	case domain.CouponRolledBack:
+	case wire.CouponRolledBack:
 		k := c.coupons[e.N]
 		k.count = e.RedeemedCount
 		for i := range k.uses {
@@ -123,28 +123,28 @@ func (m *model) event(sequence uint64, line uint32, e *domain.Event) {
 		}
 		m.stat(e, k, 2)
 		event("rolled_back", 0, 0, e.OrderID, "")
-	case domain.CouponVoided:
+	case wire.CouponVoided:
 		c.coupons[e.N].voided, c.coupons[e.N].reason = e.At, e.Reason
 		m.stat(e, c.coupons[e.N], 3)
 		event("voided", 0, 0, "", e.Reason)
-	case domain.CouponExtended:
+	case wire.CouponExtended:
 		event("extended", e.ExpiresAt, c.coupons[e.N].own, "", "")
 		c.coupons[e.N].own = e.ExpiresAt
-	case domain.CouponsExpired:
+	case wire.CouponsExpired:
 		x := crossing{through: e.Through, at: e.At, place: place}
 		if end := c.settings.ExpiresAt; c.fell(end) == 0 && end != 0 && end <= e.Through {
 			x.end = end
 		}
 		c.expiries = append(c.expiries, x)
-	case domain.ReminderSet:
+	case wire.ReminderSet:
 		set := *e
 		if set.CustomerID == "" {
 			set.CustomerID = c.coupons[e.N].claim.CustomerID
 		}
 		c.reminders[e.R] = &modelReminder{set: set, state: "pending", places: [2]int64{place}}
-	case domain.ReminderCancelled:
+	case wire.ReminderCancelled:
 		c.reminders[e.R].state, c.reminders[e.R].settled, c.reminders[e.R].places[1] = "cancelled", e.At, place
-	case domain.RemindersDue:
+	case wire.RemindersDue:
 		for r, s := range c.reminders {
 			if s.state == "pending" && s.set.Kind == e.Kind && c.due(s) == e.DueAt && r >= e.FromR && r <= e.ThroughR &&
 				(e.Passed == 0 || e.DueAt.Add(s.set.Before) <= e.Passed) {
@@ -155,11 +155,11 @@ func (m *model) event(sequence uint64, line uint32, e *domain.Event) {
 				s.due = e.DueAt
 			}
 		}
-	case domain.CommandsRefused:
+	case wire.CommandsRefused:
 		for _, r := range e.Refused {
 			m.refusals[fmt.Sprintf("%s|%d|%s", e.Campaign, dayOf(e.At), r.Refusal)] += int(r.Count)
 		}
-	case domain.CommandRejected:
+	case wire.CommandRejected:
 		m.refusals[fmt.Sprintf("%s|%d|invalid", e.Campaign, dayOf(e.At))] += int(max(e.Count, 1))
 		m.letters = append(m.letters, fmt.Sprintf("SCRIP_CMD_0|%d|%d|%s|%s|%d|%d|%d", e.Sequence, e.Line, e.Reason, e.Payload, e.At, sequence, line))
 	}
@@ -173,18 +173,18 @@ func (m *model) event(sequence uint64, line uint32, e *domain.Event) {
 	}
 }
 
-func (c *modelCampaign) due(s *modelReminder) domain.Instant {
+func (c *modelCampaign) due(s *modelReminder) wire.Instant {
 	anchor := c.settings.OpensAt
-	if s.set.Kind == domain.KindExpires {
+	if s.set.Kind == wire.KindExpires {
 		anchor = c.ends(c.coupons[s.set.N])
 	}
 	if anchor == 0 {
 		return 0
 	}
-	return anchor - domain.Instant(s.set.Before.Microseconds())
+	return anchor - wire.Instant(s.set.Before.Microseconds())
 }
 
-func (m *model) stat(e *domain.Event, k *modelCoupon, what int) {
+func (m *model) stat(e *wire.Event, k *modelCoupon, what int) {
 	add := func(attribute, value string) {
 		key := fmt.Sprintf("%s|%d|%s|%s", e.Campaign, dayOf(e.At), attribute, value)
 		if m.stats[key] == nil {
@@ -200,7 +200,7 @@ func (m *model) stat(e *domain.Event, k *modelCoupon, what int) {
 	}
 }
 
-func (c *modelCampaign) ends(k *modelCoupon) domain.Instant {
+func (c *modelCampaign) ends(k *modelCoupon) wire.Instant {
 	if k.own != 0 {
 		return k.own
 	}
@@ -208,7 +208,7 @@ func (c *modelCampaign) ends(k *modelCoupon) domain.Instant {
 }
 
 // fell is when the log announced that what is due at an instant has fallen, 0 if it did not.
-func (c *modelCampaign) fell(due domain.Instant) domain.Instant {
+func (c *modelCampaign) fell(due wire.Instant) wire.Instant {
 	for _, x := range c.expiries {
 		if due != 0 && due <= x.through {
 			return x.at
@@ -253,7 +253,7 @@ func (m *model) tables() map[string]string {
 	row := func(table string, values ...any) {
 		fields := make([]string, len(values))
 		for i, v := range values {
-			if at, ok := v.(domain.Instant); ok {
+			if at, ok := v.(wire.Instant); ok {
 				v = int64(at)
 			}
 			fields[i] = fmt.Sprint(v)
@@ -281,11 +281,11 @@ func (m *model) tables() map[string]string {
 func (c *modelCampaign) rows(name string, m *model, row func(string, ...any)) {
 	counts := map[string]int{}
 	type task struct{ pending, redeemed, expired int }
-	tasks := map[domain.Instant]*task{}
+	tasks := map[wire.Instant]*task{}
 	for n, k := range c.coupons {
 		status, due := c.statusOf(k), c.ends(k)
 		counts[status]++
-		newest := domain.Instant(0)
+		newest := wire.Instant(0)
 		for _, u := range k.uses {
 			if u.back == 0 {
 				newest = max(newest, u.at)
@@ -325,7 +325,7 @@ func (c *modelCampaign) rows(name string, m *model, row func(string, ...any)) {
 		row("reminder", name, s.set.CustomerID, s.set.Kind, s.due, s.state, r, s.set.N, s.set.Before.Microseconds(), s.set.At, s.settled, s.places[0], s.places[1])
 	}
 	s := &c.settings
-	through := domain.Instant(0)
+	through := wire.Instant(0)
 	for _, x := range c.expiries {
 		through = max(through, x.through)
 		row("expiry_event", name, x.through, x.at, x.place, x.end)

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // A claimed coupon counts in exactly one place:
@@ -22,13 +22,13 @@ import (
 
 // task is by how much a batch changes one row of expiry_task.
 type task struct {
-	due            domain.Instant
+	due            wire.Instant
 	live, redeemed int64
 }
 
 // crossing is one coupons.expired: tasks due up to through have fallen. end is the campaign's, if it was one of them.
 type crossing struct {
-	through, at, end domain.Instant
+	through, at, end wire.Instant
 	place            int64
 }
 
@@ -60,7 +60,7 @@ func (c *campaign) place(k *coupon, sign int64) {
 }
 
 // moveEnd gives the campaign another end: the coupons that inherit it go along.
-func (c *campaign) moveEnd(to domain.Instant) {
+func (c *campaign) moveEnd(to wire.Instant) {
 	if to == c.expiresAt {
 		return
 	}
@@ -79,11 +79,11 @@ func (c *campaign) moveEnd(to domain.Instant) {
 
 // task finds or makes the one of an instant. A batch touches few of a campaign, mostly its end; where each coupon has an
 // expiry of its own these are minutes apart at least, and neighbours in the log fall together.
-func (c *campaign) task(due domain.Instant) *task {
+func (c *campaign) task(due wire.Instant) *task {
 	if c.last != nil && c.last.due == due {
 		return c.last
 	}
-	i, found := slices.BinarySearchFunc(c.tasks, due, func(t *task, due domain.Instant) int { return cmp.Compare(t.due, due) })
+	i, found := slices.BinarySearchFunc(c.tasks, due, func(t *task, due wire.Instant) int { return cmp.Compare(t.due, due) })
 	if !found {
 		c.tasks = slices.Insert(c.tasks, i, &task{due: due})
 	}

@@ -14,18 +14,19 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // writer makes a log as a lane does: random commands, decided by the domain.
 type logWriter struct {
 	*rapid.T
 	lane     *domain.Lane
-	now      domain.Instant
+	now      wire.Instant
 	sequence uint64
 	ids      int
 	codes    []string // claimed, with their campaign
 	owners   []string
-	set      []domain.Event // reminders
+	set      []wire.Event // reminders
 }
 
 func newLogWriter(t *rapid.T) *logWriter {
@@ -77,7 +78,7 @@ func (w *logWriter) create() message {
 		s["closes_at"] = nil // so that few contradict themselves
 		s["campaign"] = name
 		w.sequence++
-		step.Add(domain.Message{Sequence: w.sequence, Scope: domain.ScopeTrusted, Payload: []byte(w.line("create_campaign", s))}, w.now, nil)
+		step.Add(domain.Message{Sequence: w.sequence, Scope: wire.ScopeTrusted, Payload: []byte(w.line("create_campaign", s))}, w.now, nil)
 	}
 	step.Close()
 	return message{at: w.now, lines: bytes.Clone(step.Events)}
@@ -92,12 +93,12 @@ func (w *logWriter) step() message {
 	step := domain.NewStep(w.lane)
 	for range rapid.IntRange(1, 3).Draw(w.T, "messages") {
 		w.sequence++
-		scope, lines := domain.ScopeTrusted, []string(nil)
+		scope, lines := wire.ScopeTrusted, []string(nil)
 		if rapid.IntRange(0, 3).Draw(w.T, "scheduler") == 0 {
-			scope = domain.ScopeScheduler
+			scope = wire.ScopeScheduler
 		}
 		for range rapid.IntRange(1, 5).Draw(w.T, "lines") {
-			if scope == domain.ScopeScheduler {
+			if scope == wire.ScopeScheduler {
 				lines = append(lines, w.due())
 			} else {
 				lines = append(lines, w.command())
@@ -113,14 +114,14 @@ func (w *logWriter) step() message {
 // learn keeps the codes handed out.
 func (w *logWriter) learn(lines []byte) {
 	for _, raw := range bytes.Split(lines, []byte{'\n'}) {
-		var e domain.Event
-		if domain.ParseEvent(raw, &e) != nil {
+		var e wire.Event
+		if wire.ParseEvent(raw, &e) != nil {
 			continue
 		}
 		switch e.Type {
-		case domain.CouponClaimed:
+		case wire.CouponClaimed:
 			w.codes, w.owners = append(w.codes, e.Code), append(w.owners, e.Campaign)
-		case domain.ReminderSet:
+		case wire.ReminderSet:
 			w.set = append(w.set, e)
 		}
 	}
@@ -203,7 +204,7 @@ func (w *logWriter) due() string {
 				anchor = view.ExpiresAt
 			}
 			if anchor != nil {
-				at = domain.At(*anchor).Add(-e.Before)
+				at = wire.At(*anchor).Add(-e.Before)
 			}
 		}
 	}
@@ -228,12 +229,12 @@ func TestTablesAreTheFoldOfTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seen := map[domain.EventType]int{}
+	seen := map[wire.EventType]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		truncate(t, one)
 		truncate(t, two)
 		w := newLogWriter(t)
-		m := newModel(domain.Instant(retention.Microseconds()))
+		m := newModel(wire.Instant(retention.Microseconds()))
 		log := []message{w.create()}
 		m.message(1, log[0])
 		for i := range rapid.IntRange(5, 40).Draw(t, "steps") {
@@ -267,7 +268,7 @@ func TestTablesAreTheFoldOfTheLog(t *testing.T) {
 			t.Fatalf("digests depend on the batches:\n%s\n%s\nlog:\n%s", a, b, show(log))
 		}
 	})
-	for kind := domain.CampaignCreated; kind < domain.ReminderDue; kind++ {
+	for kind := wire.CampaignCreated; kind < wire.ReminderDue; kind++ {
 		if seen[kind] == 0 {
 			t.Errorf("no log had a %s: the test does not test it", kind)
 		}
@@ -275,11 +276,11 @@ func TestTablesAreTheFoldOfTheLog(t *testing.T) {
 	t.Log(seen)
 }
 
-func note(seen map[domain.EventType]int, log []message) {
+func note(seen map[wire.EventType]int, log []message) {
 	for _, m := range log {
 		for _, raw := range bytes.Split(m.lines, []byte{'\n'}) {
-			var e domain.Event
-			if domain.ParseEvent(raw, &e) == nil {
+			var e wire.Event
+			if wire.ParseEvent(raw, &e) == nil {
 				seen[e.Type]++
 			}
 		}

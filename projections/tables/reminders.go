@@ -3,7 +3,7 @@ package tables
 import (
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // reminderRound is a part of the batch whose changes to table reminder may be written kind by kind, in the order of the
@@ -35,24 +35,24 @@ type reminder struct {
 	r                        uint64
 	n                        uint32
 	before                   time.Duration
-	dueAt, own, setAt        domain.Instant
+	dueAt, own, setAt        wire.Instant
 	place                    int64
 }
 
 type reminderCancel struct {
 	campaign string
 	r        uint64
-	at       domain.Instant
+	at       wire.Instant
 	place    int64
 }
 
 type reminderDue struct {
 	campaign, kind  string
-	dueAt           domain.Instant
+	dueAt           wire.Instant
 	fromR, throughR uint64
-	passed          domain.Instant
+	passed          wire.Instant
 	state           string
-	at              domain.Instant
+	at              wire.Instant
 	place           int64
 }
 
@@ -61,7 +61,7 @@ type reminderDue struct {
 type reminderMove struct {
 	campaign, kind string
 	n              uint32
-	anchor         domain.Instant
+	anchor         wire.Instant
 }
 
 type reminderAnchor struct {
@@ -71,7 +71,7 @@ type reminderAnchor struct {
 
 type reminderInstant struct {
 	campaign, kind string
-	dueAt          domain.Instant
+	dueAt          wire.Instant
 }
 
 // round returns the round in which something of a campaign may be written in the given phase: the last one, unless that

@@ -14,7 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
@@ -37,7 +37,7 @@ func open(t testing.TB) *pgxpool.Pool {
 
 // message is one step of the log.
 type message struct {
-	at    domain.Instant
+	at    wire.Instant
 	lines []byte
 }
 
@@ -45,7 +45,7 @@ type message struct {
 type reader struct {
 	retention time.Duration
 	sequence  uint64
-	clock     domain.Instant
+	clock     wire.Instant
 	lines     []Line // used again by each batch
 }
 
@@ -81,8 +81,8 @@ func commit(t fatal, pool Beginner, b *Batch) []Parked {
 }
 
 // minute is a time of the test's log.
-func minute(n int) domain.Instant {
-	return domain.At(time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC))
+func minute(n int) wire.Instant {
+	return wire.At(time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC))
 }
 
 var minutes = regexp.MustCompile(`@\d+`)
@@ -104,9 +104,9 @@ func script(text string) []message {
 			continue
 		}
 		raw := []byte(strings.ReplaceAll(stamped(line), " + ", "\n") + "\n")
-		var e domain.Event
+		var e wire.Event
 		m := message{at: minute(0), lines: raw}
-		if first, _, _ := bytes.Cut(raw, []byte{'\n'}); domain.ParseEvent(first, &e) == nil && e.At > 0 {
+		if first, _, _ := bytes.Cut(raw, []byte{'\n'}); wire.ParseEvent(first, &e) == nil && e.At > 0 {
 			m.at = e.At
 		}
 		log = append(log, m)

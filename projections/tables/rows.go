@@ -1,6 +1,6 @@
 package tables
 
-import "github.com/seed-4a2410e3/scrip/domain"
+import "github.com/seed-4a2410e3/scrip/domain/wire"
 
 // campaign is what the fold needs of a campaign's row, and what it has found to change. Its coupons, tasks and counts
 // hang on it: nothing else knows a campaign by name.
@@ -10,10 +10,10 @@ type campaign struct {
 	// As the row has it, kept up to date.
 	status             string
 	maxRedemptions     uint32
-	expiresAt          domain.Instant
-	namedOpensAt       domain.Instant
-	expiredThrough     domain.Instant
-	soldOutAt          domain.Instant
+	expiresAt          wire.Instant
+	namedOpensAt       wire.Instant
+	expiredThrough     wire.Instant
+	soldOutAt          wire.Instant
 	claimed            int64
 	redeemed           int64
 	expired            int64
@@ -22,16 +22,16 @@ type campaign struct {
 	inheritingLive     int64
 	inheritingRedeemed int64
 
-	statsDay domain.Instant
+	statsDay wire.Instant
 
-	created  *creation        // set if it is not in the table yet
-	settings *domain.Settings // set if they changed
-	changed  bool             // any column
-	counted  bool             // claimed and inheritingLive
+	created  *creation      // set if it is not in the table yet
+	settings *wire.Settings // set if they changed
+	changed  bool           // any column
+	counted  bool           // claimed and inheritingLive
 
-	through   domain.Instant // expiredThrough before this batch
-	hasTask   domain.Instant // at which a task is known to be there, 0 = at none
-	hasTotal  domain.Instant // day of which a total is known to be there
+	through   wire.Instant // expiredThrough before this batch
+	hasTask   wire.Instant // at which a task is known to be there, 0 = at none
+	hasTotal  wire.Instant // day of which a total is known to be there
 	crossings []crossing
 	tasks     []*task
 	last      *task // of tasks, the one used last
@@ -45,7 +45,7 @@ type campaign struct {
 }
 
 type creation struct {
-	at     domain.Instant
+	at     wire.Instant
 	number uint32
 }
 
@@ -55,12 +55,12 @@ type coupon struct {
 	code           string
 	customer       string
 	attributes     []byte
-	claimedAt      domain.Instant
-	place          int64          // of the claim
-	own            domain.Instant // expiry of its own, 0 = the campaign's
+	claimedAt      wire.Instant
+	place          int64        // of the claim
+	own            wire.Instant // expiry of its own, 0 = the campaign's
 	redeemedCount  uint32
-	redeemedAt     domain.Instant
-	voidedAt       domain.Instant
+	redeemedAt     wire.Instant
+	voidedAt       wire.Instant
 	voidReason     string
 	isNew, changed bool
 	next           *coupon // claimed in this batch
@@ -72,8 +72,8 @@ type redemption struct {
 	campaign     string
 	coupon       *coupon
 	order        string
-	at           domain.Instant
-	rolledBackAt domain.Instant
+	at           wire.Instant
+	rolledBackAt wire.Instant
 	sequence     uint64
 	line         uint32
 }
@@ -88,7 +88,7 @@ type orderKey struct {
 // rollback is a redemption of an earlier batch that was taken back.
 type rollback struct {
 	orderKey
-	at domain.Instant
+	at wire.Instant
 }
 
 // letter is a new row of dead_letter.
@@ -98,7 +98,7 @@ type letter struct {
 	line      uint32
 	reason    string
 	payload   string
-	at        domain.Instant
+	at        wire.Instant
 	eventSeq  uint64
 	eventLine uint32
 }

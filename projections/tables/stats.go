@@ -5,12 +5,12 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // statKey names a row of campaign_stats within its campaign.
 type statKey struct {
-	day       domain.Instant
+	day       wire.Instant
 	attribute string
 	value     string
 }
@@ -27,26 +27,26 @@ func (s *stat) add(d stat) {
 
 // total is the row of a day that counts a campaign as a whole.
 type total struct {
-	day domain.Instant
+	day wire.Instant
 	stat
 }
 
 type refusalKey struct {
 	campaign, reason string
-	day              domain.Instant
+	day              wire.Instant
 }
 
 // pair is one attribute of a claim.
 type pair struct{ name, value string }
 
-const dayLength domain.Instant = 24 * 60 * 60 * 1_000_000
+const dayLength wire.Instant = 24 * 60 * 60 * 1_000_000
 
 // dayOf is the UTC day of an instant, at its start.
-func dayOf(at domain.Instant) domain.Instant { return at - at%dayLength }
+func dayOf(at wire.Instant) wire.Instant { return at - at%dayLength }
 
 // count counts something that happened to coupon k: in the campaign's total of that day, and once per attribute that
 // the claim carried.
-func (f *fold) count(c *campaign, k *coupon, at domain.Instant, d stat) {
+func (f *fold) count(c *campaign, k *coupon, at wire.Instant, d stat) {
 	day := dayOf(at)
 	c.total(day).add(d)
 	if len(k.attributes) == 0 {
@@ -58,7 +58,7 @@ func (f *fold) count(c *campaign, k *coupon, at domain.Instant, d stat) {
 }
 
 // total finds or makes the one of a day. A batch touches one, seldom two.
-func (c *campaign) total(day domain.Instant) *stat {
+func (c *campaign) total(day wire.Instant) *stat {
 	for _, t := range c.totals {
 		if t.day == day {
 			return &t.stat
@@ -117,7 +117,7 @@ func (f *fold) pairs(attributes []byte) []pair {
 	return list
 }
 
-func (f *fold) refused(e *domain.Event, reason string, n int64) {
+func (f *fold) refused(e *wire.Event, reason string, n int64) {
 	if f.refusals == nil {
 		f.refusals = make(map[refusalKey]int64)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // writer sends what a fold found. New rows go by COPY; changes of rows are queued and go in one round trip.
@@ -224,4 +224,4 @@ func (f *fold) recheckRedeemed(w *writer) {
 // instants is a column of times; 0 is NULL.
 type instants []pgtype.Timestamptz
 
-func (s instants) add(at domain.Instant) instants { return append(s, timestamp(at)) }
+func (s instants) add(at wire.Instant) instants { return append(s, timestamp(at)) }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // copyCampaigns writes new campaigns, with all that happened to them in this batch but falling coupons: how many these
@@ -54,7 +54,7 @@ func (f *fold) copyCampaigns(ctx context.Context, tx pgx.Tx) error {
 		named_opens_at, stats_day, generated_codes, imported_codes, inheriting_live, inheriting_redeemed`)
 }
 
-func closing(s *domain.Settings) domain.Instant {
+func closing(s *wire.Settings) wire.Instant {
 	if s.ClosesAt != 0 {
 		return s.ClosesAt
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 func (r *reminderRound) copySet(ctx context.Context, tx pgx.Tx, schema string) error {
@@ -62,7 +62,7 @@ WHERE r.campaign = d.campaign AND r.kind = d.kind AND coalesce(r.state = 'pendin
 const moveByCouponSQL = `
 UPDATE scrip.reminder r SET due_at = d.anchor - r.before_us * interval '1 microsecond', own_expires_at = d.anchor
 FROM unnest($1::text[], $2::bigint[], $3::timestamptz[]) d (campaign, n, anchor)
-WHERE r.campaign = d.campaign AND r.n = d.n AND coalesce(r.kind = '` + domain.KindExpires + `' AND r.state = 'pending', false)`
+WHERE r.campaign = d.campaign AND r.n = d.n AND coalesce(r.kind = '` + wire.KindExpires + `' AND r.state = 'pending', false)`
 
 // write queues everything but the new rows.
 func (r *reminderRound) write(w *writer) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // copyTotals writes the totals of new campaigns: there can be none of them yet.
@@ -59,7 +59,7 @@ type statColumns struct {
 	claimed, redeemed, rolledBack, voided []int64
 }
 
-func (s *statColumns) add(campaign string, day domain.Instant, d *stat) {
+func (s *statColumns) add(campaign string, day wire.Instant, d *stat) {
 	s.campaign, s.day = append(s.campaign, campaign), s.day.add(day)
 	s.claimed, s.redeemed = append(s.claimed, d.claimed), append(s.redeemed, d.redeemed)
 	s.rolledBack, s.voided = append(s.rolledBack, d.rolledBack), append(s.voided, d.voided)
@@ -70,7 +70,7 @@ func (f *fold) writeStats(w *writer) {
 	var made, there statColumns
 	var claimedNames []string
 	var claimed []int64
-	var day domain.Instant // of those
+	var day wire.Instant // of those
 	for _, c := range f.sorted {
 		for _, t := range c.totals {
 			switch {

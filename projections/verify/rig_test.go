@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/rebuild"
@@ -76,7 +76,7 @@ func (r *rig) write(lane int, lines ...string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.clock = r.clock.Add(time.Second)
-	payload := strings.ReplaceAll(strings.Join(lines, "\n")+"\n", "@", domain.At(r.clock).String())
+	payload := strings.ReplaceAll(strings.Join(lines, "\n")+"\n", "@", wire.At(r.clock).String())
 	return r.publish(lane, []byte(payload))
 }
 
@@ -106,15 +106,15 @@ func (r *rig) claim(lane, many int) {
 	var payload []byte
 	for range many {
 		r.n[lane]++
-		e := claimed(fmt.Sprintf("c%d", lane), r.n[lane], domain.At(r.clock))
+		e := claimed(fmt.Sprintf("c%d", lane), r.n[lane], wire.At(r.clock))
 		payload = append(e.AppendJSON(payload), '\n')
 	}
 	r.publish(lane, payload)
 }
 
-func claimed(campaign string, n uint32, at domain.Instant) *domain.Event {
-	return &domain.Event{
-		Type: domain.CouponClaimed, Campaign: campaign, At: at, ID: fmt.Sprintf("0193a7b2-7000-7000-8000-%012d", n), N: n,
+func claimed(campaign string, n uint32, at wire.Instant) *wire.Event {
+	return &wire.Event{
+		Type: wire.CouponClaimed, Campaign: campaign, At: at, ID: fmt.Sprintf("0193a7b2-7000-7000-8000-%012d", n), N: n,
 		Code: fmt.Sprintf("%04X-%04X-%04d", n*7919%65536, n/7%65536, n%10000), CustomerID: fmt.Sprintf("customer-%d", n),
 	}
 }

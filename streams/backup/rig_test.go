@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
@@ -111,7 +111,7 @@ func campaign(lane int) string {
 }
 
 // ask sends lines to a lane and returns their outcomes.
-func (r *rig) ask(lane int, lines ...string) []domain.Outcome {
+func (r *rig) ask(lane int, lines ...string) []wire.Outcome {
 	r.t.Helper()
 	outs, err := r.try(lane, lines...)
 	if err != nil {
@@ -120,7 +120,7 @@ func (r *rig) ask(lane int, lines ...string) []domain.Outcome {
 	return outs
 }
 
-func (r *rig) try(lane int, lines ...string) ([]domain.Outcome, error) {
+func (r *rig) try(lane int, lines ...string) ([]wire.Outcome, error) {
 	nc := r.js.Conn()
 	sub, err := nc.SubscribeSync(nc.NewInbox())
 	if err != nil {
@@ -135,9 +135,9 @@ func (r *rig) try(lane int, lines ...string) ([]domain.Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	var outs []domain.Outcome
+	var outs []wire.Outcome
 	for line := range bytes.SplitSeq(bytes.TrimSuffix(answer.Data, []byte("\n")), []byte("\n")) {
-		out, err := domain.ParseOutcome(line)
+		out, err := wire.ParseOutcome(line)
 		if err != nil {
 			return nil, err
 		}
@@ -162,7 +162,7 @@ func (r *rig) claims(lane, from, to int, held map[string]string) {
 		lines = append(lines, claim(campaign(lane), fmt.Sprintf("l%d-%d", lane, i)))
 	}
 	for _, out := range r.ask(lane, lines...) {
-		if out.Status != domain.StatusClaimed {
+		if out.Status != wire.StatusClaimed {
 			r.t.Fatalf("claim: %+v", out)
 		}
 		held[out.ID] = out.Code
@@ -201,11 +201,11 @@ func (r *rig) events(lane int) (messages []eventlog.Message, holders map[string]
 		}
 		messages = append(messages, *m)
 		for _, line := range eventlog.Lines(m.Payload) {
-			var ev domain.Event
-			if err := domain.ParseEvent(line, &ev); err != nil {
+			var ev wire.Event
+			if err := wire.ParseEvent(line, &ev); err != nil {
 				r.t.Fatal(err)
 			}
-			if ev.Type == domain.CouponClaimed {
+			if ev.Type == wire.CouponClaimed {
 				if other := holders[ev.Code]; other != "" {
 					r.t.Fatalf("code %s has two holders: %s and %s", ev.Code, other, ev.CustomerID)
 				}

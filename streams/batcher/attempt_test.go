@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -18,7 +18,7 @@ import (
 func (r *rig) redeem(t *testing.T, id string, deadline time.Time) (waiter, Ticket) {
 	t.Helper()
 	w := make(waiter, 2)
-	cmd := domain.Command{Type: domain.Redeem, ID: id, Code: "AAAA-BBBB-CCCC", OrderID: "o"}
+	cmd := wire.Command{Type: wire.Redeem, ID: id, Code: "AAAA-BBBB-CCCC", OrderID: "o"}
 	ticket, err := r.Request(t.Context(), "scrip.redeem", Line{ID: id, JSON: cmd.AppendJSON(nil), Deadline: deadline, To: w})
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func (r *rig) service(t *testing.T, answer func(n int64) string) (asked *atomic.
 }
 
 func notDurable(id string) string {
-	o := domain.Outcome{ID: id, Status: domain.StatusRefused, Refusal: domain.NotDurable, Message: "the log could not keep the command"}
+	o := wire.Outcome{ID: id, Status: wire.StatusRefused, Refusal: wire.NotDurable, Message: "the log could not keep the command"}
 	return string(o.AppendJSON(nil))
 }
 
@@ -82,11 +82,11 @@ func TestADecidedOutcomeEndsTheDoubt(t *testing.T) {
 		case 2:
 			return notDurable("r1")
 		}
-		o := domain.Outcome{ID: "r1", Status: domain.StatusRedeemed, Repeat: true}
+		o := wire.Outcome{ID: "r1", Status: wire.StatusRedeemed, Repeat: true}
 		return string(o.AppendJSON(nil))
 	})
 	w, _ := r.redeem(t, "r1", time.Time{})
-	if a := w.get(t); a.err != nil || a.Status != domain.StatusRedeemed {
+	if a := w.get(t); a.err != nil || a.Status != wire.StatusRedeemed {
 		t.Errorf("answered %+v", a)
 	}
 	r.empty(t)
@@ -97,7 +97,7 @@ func TestTheOnlyAttemptsNotDurableIsARefusal(t *testing.T) {
 	r := newRig(t, Options{RetryAfter: time.Hour}, topology.Spec{Lanes: 1})
 	r.service(t, func(int64) string { return notDurable("r1") })
 	w, _ := r.redeem(t, "r1", time.Time{})
-	if a := w.get(t); a.err != nil || a.Refusal != domain.NotDurable {
+	if a := w.get(t); a.err != nil || a.Refusal != wire.NotDurable {
 		t.Errorf("answered %+v", a)
 	}
 	r.empty(t)
@@ -170,7 +170,7 @@ func TestOnlyKnownErrorsMeanThatNothingWasStored(t *testing.T) {
 			w, _ := r.claim(t, "summer", "c1", time.Now().Add(time.Second))
 			a := w.get(t)
 			var unknown *UnknownError
-			if errors.As(a.err, &unknown) != test.stored || a.err == nil && a.Refusal != domain.NotDurable {
+			if errors.As(a.err, &unknown) != test.stored || a.err == nil && a.Refusal != wire.NotDurable {
 				t.Errorf("answered %+v", a)
 			}
 			r.empty(t)
@@ -190,7 +190,7 @@ func (b blocked) Answer([]byte, error) {
 // are kept.
 func TestMissedEventsOfTheConnectionCutNobodyOff(t *testing.T) {
 	r := newRig(t, quick, topology.Spec{Lanes: 1})
-	r.owner.SetFault(func(int, []domain.Command) int { return 0 })
+	r.owner.SetFault(func(int, []wire.Command) int { return 0 })
 	b := blocked{make(chan struct{}), make(chan struct{})}
 	if _, err := r.Send(t.Context(), 0, claimLine("summer", "late", time.Now().Add(time.Millisecond), b)); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -126,7 +126,7 @@ func New(nc *nats.Conn, opts Options) *Batcher {
 		publish: nc.PublishMsg,
 		wake:    make(chan struct{}, 1),
 	}
-	c.limit.Store(domain.MaxMessage)
+	c.limit.Store(wire.MaxMessage)
 	return c
 }
 
@@ -221,7 +221,7 @@ func (c *Batcher) Run(ctx context.Context) error {
 		return fmt.Errorf("raising the limits of the outcome inbox: %w", err)
 	}
 
-	if most := c.nc.MaxPayload() - headerRoom; most > 0 && most < domain.MaxMessage {
+	if most := c.nc.MaxPayload() - headerRoom; most > 0 && most < wire.MaxMessage {
 		c.limit.Store(most)
 	}
 	link := link{c: c, ctx: ctx, result: make(chan bool, 1)}

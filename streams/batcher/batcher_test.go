@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -63,7 +63,7 @@ func TestConcurrentCallersEachGetTheirOwnAnswer(t *testing.T) {
 // full, else when its turn comes.
 func TestLinesThatComeMeanwhileLeaveTogether(t *testing.T) {
 	r := newRig(t, Options{InFlight: 2, RetryAfter: time.Hour}, topology.Spec{})
-	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
+	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
 	var waiters []waiter
 	all := ids("meanwhile", 2502)
 	for _, id := range all {
@@ -94,10 +94,10 @@ func TestAMessageStaysWithinItsLimits(t *testing.T) {
 			return c.nc.PublishMsg(m)
 		}
 	})
-	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
+	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
 	var waiters []waiter
 	for i := range 100 {
-		cmd := domain.Command{Type: domain.ImportCodes, ID: fmt.Sprintf("import-%d", i), Campaign: "summer",
+		cmd := wire.Command{Type: wire.ImportCodes, ID: fmt.Sprintf("import-%d", i), Campaign: "summer",
 			Codes: strings.Split(strings.Repeat("ABCDEFGHIJKLMNO,", 800)+"LAST", ",")}
 		w := make(waiter, 2)
 		if _, err := r.Send(t.Context(), r.laneOf("summer"), Line{ID: cmd.ID, JSON: cmd.AppendJSON(nil), To: w}); err != nil {
@@ -115,15 +115,15 @@ func TestAMessageStaysWithinItsLimits(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if biggest > domain.MaxMessage || biggest < domain.MaxMessage/2 {
-		t.Errorf("the biggest message had %d bytes; at most %d are allowed", biggest, domain.MaxMessage)
+	if biggest > wire.MaxMessage || biggest < wire.MaxMessage/2 {
+		t.Errorf("the biggest message had %d bytes; at most %d are allowed", biggest, wire.MaxMessage)
 	}
 }
 
 func TestRoomIsBounded(t *testing.T) {
 	const room = 64
 	r := newRig(t, Options{MaxPending: room, RetryAfter: time.Hour}, topology.Spec{})
-	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
+	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
 	var waiters []waiter
 	all := ids("room", room)
 	for _, id := range all {
@@ -161,7 +161,7 @@ func TestRoomIsBounded(t *testing.T) {
 
 func TestStoppingTellsEveryoneWhoWaits(t *testing.T) {
 	r := newRig(t, Options{InFlight: 1, RetryAfter: time.Hour}, topology.Spec{})
-	r.owner.SetFault(func(int, []domain.Command) int { return 0 })
+	r.owner.SetFault(func(int, []wire.Command) int { return 0 })
 	sent, _ := r.claim(t, "summer", "sent", time.Time{})
 	streamtest.Eventually(t, "it arrived", func() bool { _, lines := r.owner.Seen(); return lines == 1 })
 	queued, _ := r.claim(t, "summer", "queued", time.Time{})

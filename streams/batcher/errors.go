@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // UnknownError is the error of a command that was sent and whose result is not known: it may have had its effect or not.
@@ -29,8 +29,8 @@ type NotSentError struct {
 }
 
 // Outcome returns the refusal not_durable, which has the same meaning for a caller of a log that could not store the command.
-func (e *NotSentError) Outcome() domain.Outcome {
-	return domain.Outcome{ID: e.ID, Status: domain.StatusRefused, Refusal: domain.NotDurable, Message: "the log could not store the command; try again later"}
+func (e *NotSentError) Outcome() wire.Outcome {
+	return wire.Outcome{ID: e.ID, Status: wire.StatusRefused, Refusal: wire.NotDurable, Message: "the log could not store the command; try again later"}
 }
 
 func (e *NotSentError) Error() string {

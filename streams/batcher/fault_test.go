@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -23,7 +23,7 @@ func TestFaults(t *testing.T) {
 	outcomes := func(times ...int) func(*rig) {
 		return func(r *rig) {
 			var n atomic.Int64
-			r.owner.SetFault(func(int, []domain.Command) int {
+			r.owner.SetFault(func(int, []wire.Command) int {
 				if i := int(n.Add(1)) - 1; i < len(times) {
 					return times[i]
 				}
@@ -114,7 +114,7 @@ func TestFaults(t *testing.T) {
 // After a reconnect lines are sent again at once, not when their retry is due.
 func TestAReconnectAsksAgainAtOnce(t *testing.T) {
 	r := newRig(t, Options{RetryAfter: time.Hour}, topology.Spec{})
-	r.owner.SetFault(func(int, []domain.Command) int { return 0 })
+	r.owner.SetFault(func(int, []wire.Command) int { return 0 })
 	w, _ := r.claim(t, "summer", "cut", time.Time{})
 	streamtest.Eventually(t, "the claim arrived", func() bool { n, _ := r.owner.Seen(); return n == 1 })
 	r.owner.SetFault(nil)
@@ -143,7 +143,7 @@ func TestARestartedServerLosesNoCaller(t *testing.T) {
 			r := newRig(t, quick, topology.Spec{})
 			const callers = 500
 			var n atomic.Int64
-			r.owner.SetFault(func(int, []domain.Command) int { return int(n.Add(1)) % 2 }) // every second outcome is lost, too
+			r.owner.SetFault(func(int, []wire.Command) int { return int(n.Add(1)) % 2 }) // every second outcome is lost, too
 			all := ids("restart", callers)
 			waiters := make([]waiter, callers)
 			for i, id := range all {
@@ -165,7 +165,7 @@ func TestARestartedServerLosesNoCaller(t *testing.T) {
 
 func TestADeadlineEndsInAnUnknownResultNeverInARefusal(t *testing.T) {
 	r := newRig(t, quick, topology.Spec{})
-	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
+	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
 	w, ticket := r.claim(t, "summer", "slow", time.Now().Add(50*time.Millisecond))
 	a := w.get(t)
 	var unknown *UnknownError
@@ -191,7 +191,7 @@ func TestADeadlineEndsInAnUnknownResultNeverInARefusal(t *testing.T) {
 
 func TestGivingUp(t *testing.T) {
 	r := newRig(t, Options{InFlight: 1, RetryAfter: time.Hour}, topology.Spec{})
-	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
+	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
 	sent, sentTicket := r.claim(t, "summer", "sent", time.Time{})
 	streamtest.Eventually(t, "it is held", func() bool { return r.owner.Held() == 1 })
 	_, queuedTicket := r.claim(t, "summer", "queued", time.Time{})
@@ -222,7 +222,7 @@ func TestGivingUp(t *testing.T) {
 // Of a message with lines that some gave up, only the others are sent again, and each gets its own answer.
 func TestOnlyWhoStillWaitsIsAskedAgain(t *testing.T) {
 	r := newRig(t, Options{InFlight: 1, RetryAfter: 200 * time.Millisecond}, topology.Spec{})
-	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
+	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
 	first, _ := r.claim(t, "summer", "first", time.Time{})
 	streamtest.Eventually(t, "the first is held", func() bool { return r.owner.Held() >= 1 })
 	all := ids("many", 9)
@@ -233,7 +233,7 @@ func TestOnlyWhoStillWaitsIsAskedAgain(t *testing.T) {
 		waiters, tickets = append(waiters, w), append(tickets, ticket)
 	}
 	var lost atomic.Bool
-	r.owner.SetFault(func(_ int, cmds []domain.Command) int {
+	r.owner.SetFault(func(_ int, cmds []wire.Command) int {
 		if len(cmds) == 9 && !lost.Swap(true) {
 			return 0
 		}
@@ -272,7 +272,7 @@ func TestAFullStreamRefuses(t *testing.T) {
 			t.Fatal(a.err)
 		}
 		if a.Refused() {
-			if refused++; a.Refusal != domain.NotDurable || a.ID != id || a.Message == "" {
+			if refused++; a.Refusal != wire.NotDurable || a.ID != id || a.Message == "" {
 				t.Errorf("refused with %+v", a.Outcome)
 			}
 		}
@@ -346,7 +346,7 @@ func TestNobodyThere(t *testing.T) {
 	if _, err := c.Send(ctx, 1, claimLine("winter", "hasty", time.Now().Add(100*time.Millisecond), short)); err != nil {
 		t.Fatal(err)
 	}
-	if a := short.get(t); a.err != nil || a.ID != "hasty" || a.Refusal != domain.NotDurable {
+	if a := short.get(t); a.err != nil || a.ID != "hasty" || a.Refusal != wire.NotDurable {
 		t.Errorf("answered %+v, expected that the log could not keep it", a)
 	}
 	streamtest.StartOwner(t, server.Conn(t), topology.Spec{Lanes: 1})

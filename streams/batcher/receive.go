@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // receive handles every message of the inbox: PubAcks (a<route>-<token>) and outcomes (o<route>-<token>).
@@ -98,7 +98,7 @@ func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 		if b.entries[i].to == nil {
 			continue
 		}
-		o := domain.Outcome{ID: b.entries[i].id, Status: domain.StatusRefused, Refusal: domain.NotDurable, Message: why}
+		o := wire.Outcome{ID: b.entries[i].id, Status: wire.StatusRefused, Refusal: wire.NotDurable, Message: why}
 		out = append(out, delivery{to: b.take(i), line: o.AppendJSON(nil)})
 		r.c.counters.notDurable.Add(1)
 	}
@@ -176,6 +176,6 @@ func isFor(line []byte, id string) bool {
 		string(line[:len(idStart)]) == idStart && string(line[len(idStart):n]) == id {
 		return true
 	}
-	o, err := domain.ParseOutcome(line)
+	o, err := wire.ParseOutcome(line)
 	return err == nil && o.ID == id
 }

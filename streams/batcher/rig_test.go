@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -61,14 +61,14 @@ func newRig(t *testing.T, opts Options, spec topology.Spec, change ...func(*Batc
 type waiter chan answer
 
 type answer struct {
-	domain.Outcome
+	wire.Outcome
 	err error
 }
 
 func (w waiter) Answer(line []byte, err error) {
 	a := answer{err: err}
 	if err == nil {
-		a.Outcome, a.err = domain.ParseOutcome(line)
+		a.Outcome, a.err = wire.ParseOutcome(line)
 	}
 	w <- a
 }
@@ -85,7 +85,7 @@ func (r *rig) claim(t testing.TB, campaign, id string, deadline time.Time) (wait
 }
 
 func claimLine(campaign, id string, deadline time.Time, to Receiver) Line {
-	cmd := domain.Command{Type: domain.Claim, ID: id, Campaign: campaign, CustomerID: "customer of " + id}
+	cmd := wire.Command{Type: wire.Claim, ID: id, Campaign: campaign, CustomerID: "customer of " + id}
 	return Line{ID: id, JSON: cmd.AppendJSON(nil), Deadline: deadline, To: to}
 }
 
@@ -105,7 +105,7 @@ func (w waiter) get(t testing.TB) answer {
 // claimed checks that the answer is the claim's own.
 func (a answer) claimed(t testing.TB, id string) {
 	t.Helper()
-	if a.err != nil || a.Status != domain.StatusClaimed || a.ID != id || a.CustomerID != "customer of "+id {
+	if a.err != nil || a.Status != wire.StatusClaimed || a.ID != id || a.CustomerID != "customer of "+id {
 		t.Fatalf("claim %s was answered %+v", id, a)
 	}
 }

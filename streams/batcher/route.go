@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -50,7 +50,7 @@ func newRoute(c *Batcher, number int) *route {
 		acks:     c.inbox + ".a" + strconv.Itoa(number) + "-",
 		answers:  c.inbox + ".o" + strconv.Itoa(number) + "-",
 		most:     c.opts.InFlight,
-		lines:    domain.MaxMessageLines,
+		lines:    wire.MaxMessageLines,
 		room:     semaphore.NewWeighted(int64(c.opts.MaxPending)),
 		inFlight: make(map[*batch]struct{}),
 		attempts: make(map[uint64]*attempt),

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 )
@@ -31,7 +31,7 @@ func BenchmarkClaimRedeem(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(c.Close)
-	if out, err := c.CreateCampaign(b.Context(), "pairs", domain.DefaultSettings(uint32(b.N))); err != nil || out.Refused() {
+	if out, err := c.CreateCampaign(b.Context(), "pairs", wire.DefaultSettings(uint32(b.N))); err != nil || out.Refused() {
 		b.Fatal(out, err)
 	}
 	const callers = 4096

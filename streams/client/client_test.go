@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -22,32 +22,32 @@ func TestEveryCommand(t *testing.T) {
 	r := newRig(t, client.Options{})
 	ctx := within(t)
 	code := r.generated(3, 4)
-	patch := domain.Patch{Settings: domain.Settings{Codes: 20}}
+	patch := wire.Patch{Settings: wire.Settings{Codes: 20}}
 	patch.Set("codes")
-	for want, do := range map[string]func() (domain.Outcome, error){
-		domain.StatusCreated: func() (domain.Outcome, error) {
-			return r.CreateCampaign(ctx, "summer", domain.DefaultSettings(10))
+	for want, do := range map[string]func() (wire.Outcome, error){
+		wire.StatusCreated: func() (wire.Outcome, error) {
+			return r.CreateCampaign(ctx, "summer", wire.DefaultSettings(10))
 		},
-		domain.StatusUpdated: func() (domain.Outcome, error) { return r.UpdateCampaign(ctx, "summer", patch) },
-		domain.StatusPaused:  func() (domain.Outcome, error) { return r.Pause(ctx, "summer") },
-		domain.StatusResumed: func() (domain.Outcome, error) { return r.Resume(ctx, "summer") },
-		domain.StatusEnded:   func() (domain.Outcome, error) { return r.End(ctx, "summer") },
-		domain.StatusClaimed: func() (domain.Outcome, error) {
+		wire.StatusUpdated: func() (wire.Outcome, error) { return r.UpdateCampaign(ctx, "summer", patch) },
+		wire.StatusPaused:  func() (wire.Outcome, error) { return r.Pause(ctx, "summer") },
+		wire.StatusResumed: func() (wire.Outcome, error) { return r.Resume(ctx, "summer") },
+		wire.StatusEnded:   func() (wire.Outcome, error) { return r.End(ctx, "summer") },
+		wire.StatusClaimed: func() (wire.Outcome, error) {
 			return r.Claim(ctx, "summer", "c1", client.Attributes([]byte(`{"channel":"app"}`)))
 		},
-		domain.StatusRedeemed: func() (domain.Outcome, error) {
+		wire.StatusRedeemed: func() (wire.Outcome, error) {
 			return r.Redeem(ctx, code, "o1", client.Holder("c1"))
 		},
-		domain.StatusRolledBack: func() (domain.Outcome, error) { return r.Rollback(ctx, code, "o1") },
-		domain.StatusVoided:     func() (domain.Outcome, error) { return r.Void(ctx, code, client.Reason("fraud")) },
-		domain.StatusExtended: func() (domain.Outcome, error) {
+		wire.StatusRolledBack: func() (wire.Outcome, error) { return r.Rollback(ctx, code, "o1") },
+		wire.StatusVoided:     func() (wire.Outcome, error) { return r.Void(ctx, code, client.Reason("fraud")) },
+		wire.StatusExtended: func() (wire.Outcome, error) {
 			return r.Extend(ctx, "MY-OWN", time.Now().Add(time.Hour), client.Campaign("summer"))
 		},
-		domain.StatusReminderSet: func() (domain.Outcome, error) {
-			return r.Remind(ctx, "summer", "c1", domain.KindOpens, time.Minute)
+		wire.StatusReminderSet: func() (wire.Outcome, error) {
+			return r.Remind(ctx, "summer", "c1", wire.KindOpens, time.Minute)
 		},
-		domain.StatusReminderCancelled: func() (domain.Outcome, error) {
-			return r.Unremind(ctx, "summer", "c1", domain.KindOpens, time.Minute)
+		wire.StatusReminderCancelled: func() (wire.Outcome, error) {
+			return r.Unremind(ctx, "summer", "c1", wire.KindOpens, time.Minute)
 		},
 	} {
 		out, err := do()
@@ -64,7 +64,7 @@ func TestEveryCommand(t *testing.T) {
 	if out, err := r.Claim(ctx, "summer", "c2", client.ID("mine")); err != nil || !out.Repeat {
 		t.Errorf("the same id again: %+v, %v", out, err)
 	}
-	if out, err := r.Redeem(ctx, "MY-OWN", "o1"); err != nil || out.Refusal != domain.CodeNotFound {
+	if out, err := r.Redeem(ctx, "MY-OWN", "o1"); err != nil || out.Refusal != wire.CodeNotFound {
 		t.Errorf("an imported code without campaign: %+v, %v", out, err)
 	}
 }
@@ -73,25 +73,25 @@ func TestEveryCommand(t *testing.T) {
 func TestInvalidCommandsAreRefusedHere(t *testing.T) {
 	r := newRig(t, client.Options{})
 	ctx := within(t)
-	for says, cmd := range map[string]domain.Command{
-		"id: has 65 bytes":      {Type: domain.Claim, ID: strings.Repeat("i", 65), Campaign: "summer", CustomerID: "c"},
-		"id: must be printable": {Type: domain.Claim, ID: "i\n", Campaign: "summer", CustomerID: "c"},
-		"not valid UTF-8":       {Type: domain.Claim, Campaign: "summer", CustomerID: "c\xff"},
-		"attributes":            {Type: domain.Claim, Campaign: "summer", CustomerID: "c", Attributes: []byte(`{"a":{}}`)},
-		"not valid JSON":        {Type: domain.Claim, Campaign: "summer", CustomerID: "c", Attributes: []byte(`{"a":1`)},
-		"after the JSON object": {Type: domain.Claim, Campaign: "summer", CustomerID: "c", Attributes: []byte("{}}\n{\"id\":\"x\"}")},
-		"the line has":          {Type: domain.Claim, Campaign: "summer", CustomerID: strings.Repeat("c", domain.MaxLine)},
-		"nothing to update":     {Type: domain.UpdateCampaign, Campaign: "summer"},
-		"codes: code 2":         {Type: domain.ImportCodes, Campaign: "summer", Codes: []string{"GOOD", "no good"}},
+	for says, cmd := range map[string]wire.Command{
+		"id: has 65 bytes":      {Type: wire.Claim, ID: strings.Repeat("i", 65), Campaign: "summer", CustomerID: "c"},
+		"id: must be printable": {Type: wire.Claim, ID: "i\n", Campaign: "summer", CustomerID: "c"},
+		"not valid UTF-8":       {Type: wire.Claim, Campaign: "summer", CustomerID: "c\xff"},
+		"attributes":            {Type: wire.Claim, Campaign: "summer", CustomerID: "c", Attributes: []byte(`{"a":{}}`)},
+		"not valid JSON":        {Type: wire.Claim, Campaign: "summer", CustomerID: "c", Attributes: []byte(`{"a":1`)},
+		"after the JSON object": {Type: wire.Claim, Campaign: "summer", CustomerID: "c", Attributes: []byte("{}}\n{\"id\":\"x\"}")},
+		"the line has":          {Type: wire.Claim, Campaign: "summer", CustomerID: strings.Repeat("c", wire.MaxLine)},
+		"nothing to update":     {Type: wire.UpdateCampaign, Campaign: "summer"},
+		"codes: code 2":         {Type: wire.ImportCodes, Campaign: "summer", Codes: []string{"GOOD", "no good"}},
 	} {
 		out, err := r.Do(ctx, cmd)
-		if err != nil || out.Refusal != domain.Invalid || !strings.Contains(out.Message, says) || out.ID == "" {
+		if err != nil || out.Refusal != wire.Invalid || !strings.Contains(out.Message, says) || out.ID == "" {
 			t.Errorf("expected invalid with %q: %+v, %v", says, out, err)
 		}
-		async := make(chan domain.Outcome, 1)
-		if err := r.DoAsync(ctx, cmd, func(out domain.Outcome, _ error) { async <- out }); err != nil {
+		async := make(chan wire.Outcome, 1)
+		if err := r.DoAsync(ctx, cmd, func(out wire.Outcome, _ error) { async <- out }); err != nil {
 			t.Error(err)
-		} else if out := <-async; out.Refusal != domain.Invalid {
+		} else if out := <-async; out.Refusal != wire.Invalid {
 			t.Errorf("expected invalid with %q: %+v", says, out)
 		}
 	}
@@ -99,20 +99,20 @@ func TestInvalidCommandsAreRefusedHere(t *testing.T) {
 		t.Errorf("%d invalid lines were sent", lines)
 	}
 	// What only the lane can judge reaches it and is refused there; so do the service's words.
-	if out, err := r.Claim(ctx, "summer", ""); err != nil || out.Refusal != domain.Invalid || !strings.Contains(out.Message, "customer_id") {
+	if out, err := r.Claim(ctx, "summer", ""); err != nil || out.Refusal != wire.Invalid || !strings.Contains(out.Message, "customer_id") {
 		t.Errorf("without customer: %+v, %v", out, err)
 	}
-	if out, err := r.Redeem(ctx, "", "o"); err != nil || out.Refusal != domain.Invalid || !strings.Contains(out.Message, "code") {
+	if out, err := r.Redeem(ctx, "", "o"); err != nil || out.Refusal != wire.Invalid || !strings.Contains(out.Message, "code") {
 		t.Errorf("without code: %+v, %v", out, err)
 	}
 	// Line breaks in raw JSON do not become several lines.
 	out, err := r.Claim(ctx, "summer", "c", client.Attributes([]byte("{\n \"channel\":\n \"app\"\n}")))
-	if err != nil || out.Status != domain.StatusClaimed {
+	if err != nil || out.Status != wire.StatusClaimed {
 		t.Errorf("attributes on several lines: %+v, %v", out, err)
 	}
-	settings := domain.DefaultSettings(1)
+	settings := wire.DefaultSettings(1)
 	settings.Benefit = []byte("{\n\"percent\": 10}")
-	if out, err := r.CreateCampaign(ctx, "summer", settings); err != nil || out.Status != domain.StatusCreated {
+	if out, err := r.CreateCampaign(ctx, "summer", settings); err != nil || out.Status != wire.StatusCreated {
 		t.Errorf("a benefit on several lines: %+v, %v", out, err)
 	}
 	if messages, lines := r.owner.Seen(); messages != lines {
@@ -145,15 +145,15 @@ func TestConcurrentCallersEachGetTheirOwnAnswer(t *testing.T) {
 func TestAsync(t *testing.T) {
 	r := newRig(t, client.Options{})
 	ctx := within(t)
-	r.owner.SetFault(func(n int, _ []domain.Command) int { return n % 3 }) // lost, once, twice, …
+	r.owner.SetFault(func(n int, _ []wire.Command) int { return n % 3 }) // lost, once, twice, …
 	const calls = 3000
-	answers := make(chan domain.Outcome, 2*calls)
+	answers := make(chan wire.Outcome, 2*calls)
 	for i := range calls {
-		cmd := domain.Command{Type: domain.Claim, Campaign: fmt.Sprint("c", i%5), CustomerID: fmt.Sprint("customer-", i)}
+		cmd := wire.Command{Type: wire.Claim, Campaign: fmt.Sprint("c", i%5), CustomerID: fmt.Sprint("customer-", i)}
 		if i%10 == 0 {
-			cmd = domain.Command{Type: domain.Redeem, Code: r.generated(uint32(i), 1), OrderID: fmt.Sprint("order-", i)}
+			cmd = wire.Command{Type: wire.Redeem, Code: r.generated(uint32(i), 1), OrderID: fmt.Sprint("order-", i)}
 		}
-		err := r.DoAsync(ctx, cmd, func(out domain.Outcome, err error) {
+		err := r.DoAsync(ctx, cmd, func(out wire.Outcome, err error) {
 			if err != nil {
 				t.Errorf("call %d: %v", i, err)
 			}
@@ -184,11 +184,11 @@ func TestAsync(t *testing.T) {
 func TestWhenTheContextEndsTheResultIsUnknown(t *testing.T) {
 	r := newRig(t, client.Options{})
 	r.owner.SetFault(hold)
-	for name, do := range map[string]func(context.Context) (domain.Outcome, error){
-		"Lane": func(ctx context.Context) (domain.Outcome, error) {
+	for name, do := range map[string]func(context.Context) (wire.Outcome, error){
+		"Lane": func(ctx context.Context) (wire.Outcome, error) {
 			return r.Claim(ctx, "summer", "c", client.ID("Lane"))
 		},
-		"Service": func(ctx context.Context) (domain.Outcome, error) {
+		"Service": func(ctx context.Context) (wire.Outcome, error) {
 			return r.Redeem(ctx, r.generated(1, 1), "o", client.ID("Service"))
 		},
 	} {
@@ -207,8 +207,8 @@ func TestWhenTheContextEndsTheResultIsUnknown(t *testing.T) {
 	async := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	cmd := domain.Command{Type: domain.Claim, Campaign: "summer", CustomerID: "c"}
-	if err := r.DoAsync(ctx, cmd, func(_ domain.Outcome, err error) { async <- err }); err != nil {
+	cmd := wire.Command{Type: wire.Claim, Campaign: "summer", CustomerID: "c"}
+	if err := r.DoAsync(ctx, cmd, func(_ wire.Outcome, err error) { async <- err }); err != nil {
 		t.Fatal(err)
 	}
 	var unknown *client.UnknownError
@@ -233,7 +233,7 @@ func TestFailover(t *testing.T) {
 	redeemed := make(chan error, 1)
 	go func() {
 		out, err := r.Redeem(ctx, r.generated(1, 1), "o")
-		if err == nil && out.Status != domain.StatusRedeemed {
+		if err == nil && out.Status != wire.StatusRedeemed {
 			err = fmt.Errorf("answered %+v", out)
 		}
 		redeemed <- err
@@ -247,7 +247,7 @@ func TestFailover(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			if out, err := r.Claim(ctx, "summer", fmt.Sprint("after-", i)); err != nil || out.Status != domain.StatusClaimed {
+			if out, err := r.Claim(ctx, "summer", fmt.Sprint("after-", i)); err != nil || out.Status != wire.StatusClaimed {
 				t.Errorf("after the restart: %+v, %v", out, err)
 			}
 		})
@@ -306,7 +306,7 @@ func TestAnotherLogBehindTheSameAddress(t *testing.T) {
 // TestAnotherLogIsSentNothing of what the one before may have accepted: it could refuse what that one carried out.
 func TestAnotherLogIsSentNothing(t *testing.T) {
 	r := newRig(t, client.Options{RetryAfter: time.Hour})
-	r.owner.SetFault(func(int, []domain.Command) int { return 0 })
+	r.owner.SetFault(func(int, []wire.Command) int { return 0 })
 	ctx, cancel := context.WithCancel(within(t))
 	waiting := make(chan error, 1)
 	go func() {

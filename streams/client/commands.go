@@ -4,28 +4,28 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Option sets an optional field of a command.
-type Option func(*domain.Command)
+type Option func(*wire.Command)
 
 // ID sets the command's id, 1 to 64 bytes of printable text. A retry with the same id gets the same answer.
-func ID(id string) Option { return func(c *domain.Command) { c.ID = id } }
+func ID(id string) Option { return func(c *wire.Command) { c.ID = id } }
 
 // Attributes adds a flat JSON object of at most 1 KiB to a claim, such as {"channel":"app"}.
-func Attributes(object []byte) Option { return func(c *domain.Command) { c.Attributes = object } }
+func Attributes(object []byte) Option { return func(c *wire.Command) { c.Attributes = object } }
 
 // Campaign names the campaign of a code; imported codes need it.
-func Campaign(name string) Option { return func(c *domain.Command) { c.Campaign = name } }
+func Campaign(name string) Option { return func(c *wire.Command) { c.Campaign = name } }
 
 // Holder names the customer who redeems or rolls back; the command is refused if that is not the coupon's holder.
-func Holder(customerID string) Option { return func(c *domain.Command) { c.CustomerID = customerID } }
+func Holder(customerID string) Option { return func(c *wire.Command) { c.CustomerID = customerID } }
 
 // Reason is the reason of a void, at most 256 bytes.
-func Reason(text string) Option { return func(c *domain.Command) { c.Reason = text } }
+func Reason(text string) Option { return func(c *wire.Command) { c.Reason = text } }
 
-func (c *Client) do(ctx context.Context, cmd domain.Command, opts []Option) (domain.Outcome, error) {
+func (c *Client) do(ctx context.Context, cmd wire.Command, opts []Option) (wire.Outcome, error) {
 	for _, o := range opts {
 		o(&cmd)
 	}
@@ -34,65 +34,65 @@ func (c *Client) do(ctx context.Context, cmd domain.Command, opts []Option) (dom
 
 // Claim makes the customer the holder of a coupon; the outcome has its code. If one per customer is allowed, a second claim
 // gets the first one's answer, marked as a repeat.
-func (c *Client) Claim(ctx context.Context, campaign, customerID string, opts ...Option) (domain.Outcome, error) {
-	return c.do(ctx, domain.Command{Type: domain.Claim, Campaign: campaign, CustomerID: customerID}, opts)
+func (c *Client) Claim(ctx context.Context, campaign, customerID string, opts ...Option) (wire.Outcome, error) {
+	return c.do(ctx, wire.Command{Type: wire.Claim, Campaign: campaign, CustomerID: customerID}, opts)
 }
 
 // Redeem uses a coupon for an order. The same code and order again is a repeat.
-func (c *Client) Redeem(ctx context.Context, code, orderID string, opts ...Option) (domain.Outcome, error) {
-	return c.do(ctx, domain.Command{Type: domain.Redeem, Code: code, OrderID: orderID}, opts)
+func (c *Client) Redeem(ctx context.Context, code, orderID string, opts ...Option) (wire.Outcome, error) {
+	return c.do(ctx, wire.Command{Type: wire.Redeem, Code: code, OrderID: orderID}, opts)
 }
 
 // Rollback undoes the redemption of an order: the coupon can be used again unless it has expired.
-func (c *Client) Rollback(ctx context.Context, code, orderID string, opts ...Option) (domain.Outcome, error) {
-	return c.do(ctx, domain.Command{Type: domain.Rollback, Code: code, OrderID: orderID}, opts)
+func (c *Client) Rollback(ctx context.Context, code, orderID string, opts ...Option) (wire.Outcome, error) {
+	return c.do(ctx, wire.Command{Type: wire.Rollback, Code: code, OrderID: orderID}, opts)
 }
 
 // Void makes a coupon unusable.
-func (c *Client) Void(ctx context.Context, code string, opts ...Option) (domain.Outcome, error) {
-	return c.do(ctx, domain.Command{Type: domain.Void, Code: code}, opts)
+func (c *Client) Void(ctx context.Context, code string, opts ...Option) (wire.Outcome, error) {
+	return c.do(ctx, wire.Command{Type: wire.Void, Code: code}, opts)
 }
 
 // Extend gives a coupon its own expiry, which must be in the future. An expired coupon becomes valid again.
-func (c *Client) Extend(ctx context.Context, code string, expiresAt time.Time, opts ...Option) (domain.Outcome, error) {
-	return c.do(ctx, domain.Command{Type: domain.Extend, Code: code, ExpiresAt: domain.At(expiresAt)}, opts)
+func (c *Client) Extend(ctx context.Context, code string, expiresAt time.Time, opts ...Option) (wire.Outcome, error) {
+	return c.do(ctx, wire.Command{Type: wire.Extend, Code: code, ExpiresAt: wire.At(expiresAt)}, opts)
 }
 
-// Remind subscribes the customer to a reminder of kind domain.KindOpens or domain.KindExpires, that long before.
-func (c *Client) Remind(ctx context.Context, campaign, customerID, kind string, before time.Duration, opts ...Option) (domain.Outcome, error) {
-	return c.do(ctx, domain.Command{Type: domain.Remind, Campaign: campaign, CustomerID: customerID, Kind: kind, Before: before}, opts)
+// Remind subscribes the customer to a reminder of kind wire.KindOpens or wire.KindExpires, that long before.
+func (c *Client) Remind(ctx context.Context, campaign, customerID, kind string, before time.Duration, opts ...Option) (wire.Outcome, error) {
+	return c.do(ctx, wire.Command{Type: wire.Remind, Campaign: campaign, CustomerID: customerID, Kind: kind, Before: before}, opts)
 }
 
 // Unremind cancels the reminder that Remind with the same arguments set.
-func (c *Client) Unremind(ctx context.Context, campaign, customerID, kind string, before time.Duration, opts ...Option) (domain.Outcome, error) {
-	return c.do(ctx, domain.Command{Type: domain.Unremind, Campaign: campaign, CustomerID: customerID, Kind: kind, Before: before}, opts)
+func (c *Client) Unremind(ctx context.Context, campaign, customerID, kind string, before time.Duration, opts ...Option) (wire.Outcome, error) {
+	return c.do(ctx, wire.Command{Type: wire.Unremind, Campaign: campaign, CustomerID: customerID, Kind: kind, Before: before}, opts)
 }
 
-// CreateCampaign creates a campaign. Start from domain.DefaultSettings: a PerCustomer of 0 means unlimited. A
+// CreateCampaign creates a campaign. Start from wire.DefaultSettings: a PerCustomer of 0 means unlimited. A
 // MaxRedemptions of 0 means 1. The same settings again are a repeat, others are refused with campaign_exists.
-func (c *Client) CreateCampaign(ctx context.Context, name string, settings domain.Settings, opts ...Option) (domain.Outcome, error) {
+func (c *Client) CreateCampaign(ctx context.Context, name string, settings wire.Settings, opts ...Option) (wire.Outcome, error) {
 	if settings.MaxRedemptions == 0 {
 		settings.MaxRedemptions = 1
 	}
-	return c.do(ctx, domain.Command{Type: domain.CreateCampaign, Campaign: name, Patch: domain.PatchOf(settings)}, opts)
+	return c.do(ctx, wire.Command{Type: wire.CreateCampaign, Campaign: name, Patch: wire.PatchOf(settings)}, opts)
 }
 
 // UpdateCampaign changes the settings that are given in the patch (Patch.Set).
-func (c *Client) UpdateCampaign(ctx context.Context, name string, patch domain.Patch, opts ...Option) (domain.Outcome, error) {
-	return c.do(ctx, domain.Command{Type: domain.UpdateCampaign, Campaign: name, Patch: patch}, opts)
+func (c *Client) UpdateCampaign(ctx context.Context, name string, patch wire.Patch, opts ...Option) (wire.Outcome, error) {
+	return c.do(ctx, wire.Command{Type: wire.UpdateCampaign, Campaign: name, Patch: patch}, opts)
 }
 
 // Pause refuses claims and redemptions until Resume.
-func (c *Client) Pause(ctx context.Context, campaign string, opts ...Option) (domain.Outcome, error) {
-	return c.do(ctx, domain.Command{Type: domain.PauseCampaign, Campaign: campaign}, opts)
+func (c *Client) Pause(ctx context.Context, campaign string, opts ...Option) (wire.Outcome, error) {
+	return c.do(ctx, wire.Command{Type: wire.PauseCampaign, Campaign: campaign}, opts)
 }
 
 // Resume ends a pause.
-func (c *Client) Resume(ctx context.Context, campaign string, opts ...Option) (domain.Outcome, error) {
-	return c.do(ctx, domain.Command{Type: domain.ResumeCampaign, Campaign: campaign}, opts)
+func (c *Client) Resume(ctx context.Context, campaign string, opts ...Option) (wire.Outcome, error) {
+	return c.do(ctx, wire.Command{Type: wire.ResumeCampaign, Campaign: campaign}, opts)
 }
 
 // End refuses further claims for ever; coupons claimed before can still be redeemed.
-func (c *Client) End(ctx context.Context, campaign string, opts ...Option) (domain.Outcome, error) {
-	return c.do(ctx, domain.Command{Type: domain.EndCampaign, Campaign: campaign}, opts)
+func (c *Client) End(ctx context.Context, campaign string, opts ...Option) (wire.Outcome, error) {
+	return c.do(ctx, wire.Command{Type: wire.EndCampaign, Campaign: campaign}, opts)
 }

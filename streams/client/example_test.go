@@ -7,7 +7,7 @@ import (
 	"log"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 )
@@ -29,7 +29,7 @@ func Example() {
 	defer cancel()
 
 	// A campaign of two coupons, one per customer.
-	settings := domain.DefaultSettings(2)
+	settings := wire.DefaultSettings(2)
 	settings.Prefix = "SUMMER"
 	settings.Benefit = []byte(`{"percent":10}`)
 	if _, err := c.CreateCampaign(ctx, "summer", settings); err != nil {

@@ -6,8 +6,8 @@ import (
 	"iter"
 	"strconv"
 
-	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // importAhead is how many lines of one import are in flight at once: 4 MiB of codes, enough to keep a lane busy and far
@@ -22,8 +22,8 @@ const importAhead = 256
 //
 // The outcome is for all lines: Count is how many codes were new. A refusal, for an unusable code or by the lane, ends the
 // import; its message has the number of codes imported nevertheless. An *UnknownError carries the id of the whole import.
-func (c *Client) ImportCodes(ctx context.Context, campaign string, codes iter.Seq[string], progress func(done int), opts ...Option) (domain.Outcome, error) {
-	cmd := domain.Command{Type: domain.ImportCodes, Campaign: campaign}
+func (c *Client) ImportCodes(ctx context.Context, campaign string, codes iter.Seq[string], progress func(done int), opts ...Option) (wire.Outcome, error) {
+	cmd := wire.Command{Type: wire.ImportCodes, Campaign: campaign}
 	for _, o := range opts {
 		o(&cmd)
 	}
@@ -33,9 +33,9 @@ func (c *Client) ImportCodes(ctx context.Context, campaign string, codes iter.Se
 	}
 	im := &importing{
 		client: c, cmd: cmd, progress: progress, answers: make(chan chunkAnswer, importAhead),
-		sum: domain.Outcome{ID: cmd.ID, Status: domain.StatusImported, Campaign: campaign, Repeat: true},
+		sum: wire.Outcome{ID: cmd.ID, Status: wire.StatusImported, Campaign: campaign, Repeat: true},
 	}
-	room := domain.MaxLine - len(cmd.AppendJSON(nil)) - len(`,"codes":[]`) - (domain.MaxCommandID - len(cmd.ID))
+	room := wire.MaxLine - len(cmd.AppendJSON(nil)) - len(`,"codes":[]`) - (wire.MaxCommandID - len(cmd.ID))
 	var chunk []string
 	size, row := 0, 0
 	for text := range codes {
@@ -68,27 +68,27 @@ func (c *Client) ImportCodes(ctx context.Context, campaign string, codes iter.Se
 }
 
 // maxImportID leaves room for "-" and the number of a line in an id of 64 bytes.
-const maxImportID = domain.MaxCommandID - 12
+const maxImportID = wire.MaxCommandID - 12
 
 // importing is one import; it is owned by the goroutine that called ImportCodes.
 type importing struct {
 	client   *Client
-	cmd      domain.Command
+	cmd      wire.Command
 	progress func(int)
 	answers  chan chunkAnswer // room for all lines in flight: callbacks never wait
 
 	chunks   int
 	underWay int
 	done     int // codes answered
-	sum      domain.Outcome
-	refusal  *domain.Outcome
+	sum      wire.Outcome
+	refusal  *wire.Outcome
 	err      error
 	maybe    bool // a line whose answer is not known may have had its effect
 }
 
 type chunkAnswer struct {
 	codes int
-	out   domain.Outcome
+	out   wire.Outcome
 	err   error
 }
 
@@ -106,7 +106,7 @@ func (im *importing) send(ctx context.Context, codes []string) bool {
 	cmd := im.cmd
 	cmd.ID = im.cmd.ID + "-" + strconv.Itoa(im.chunks)
 	cmd.Codes = codes
-	err := im.client.DoAsync(ctx, cmd, func(out domain.Outcome, err error) {
+	err := im.client.DoAsync(ctx, cmd, func(out wire.Outcome, err error) {
 		im.answers <- chunkAnswer{codes: len(codes), out: out, err: err}
 	})
 	if err != nil {
@@ -144,7 +144,7 @@ func (im *importing) take(ctx context.Context) {
 	}
 }
 
-func (im *importing) refuse(out domain.Outcome) {
+func (im *importing) refuse(out wire.Outcome) {
 	if im.refusal == nil {
 		im.refusal = &out
 	}
@@ -157,7 +157,7 @@ func (im *importing) fail(err error) {
 	}
 }
 
-func (im *importing) result() (domain.Outcome, error) {
+func (im *importing) result() (wire.Outcome, error) {
 	switch {
 	case im.refusal != nil:
 		out := *im.refusal
@@ -166,9 +166,9 @@ func (im *importing) result() (domain.Outcome, error) {
 		out.Count = im.sum.Count
 		return out, nil
 	case im.err != nil && (im.done > 0 || im.maybe):
-		return domain.Outcome{}, &UnknownError{ID: im.cmd.ID, Cause: fmt.Errorf("%d codes are imported: %w", im.done, im.err)}
+		return wire.Outcome{}, &UnknownError{ID: im.cmd.ID, Cause: fmt.Errorf("%d codes are imported: %w", im.done, im.err)}
 	case im.err != nil:
-		return domain.Outcome{}, &NotSentError{ID: im.cmd.ID, Cause: im.err}
+		return wire.Outcome{}, &NotSentError{ID: im.cmd.ID, Cause: im.err}
 	}
 	return im.sum, nil
 }

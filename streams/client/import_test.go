@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -31,7 +31,7 @@ func numbered(n int) iter.Seq[string] {
 func TestImportCodes(t *testing.T) {
 	r := newRig(t, client.Options{})
 	ctx := within(t)
-	r.owner.SetFault(func(n int, _ []domain.Command) int { return min(n%4, 1) })
+	r.owner.SetFault(func(n int, _ []wire.Command) int { return min(n%4, 1) })
 	const n = 50_000
 	done := 0
 	out, err := r.ImportCodes(ctx, "summer", numbered(n), func(d int) {
@@ -40,12 +40,12 @@ func TestImportCodes(t *testing.T) {
 		}
 		done = d
 	}, client.ID("import"))
-	if err != nil || out.Status != domain.StatusImported || out.Count != n || done != n || out.ID != "import" {
+	if err != nil || out.Status != wire.StatusImported || out.Count != n || done != n || out.ID != "import" {
 		t.Fatalf("imported %+v, %v, progress %d", out, err, done)
 	}
 	seen := make(map[string]string)
 	for _, cmd := range r.owner.Commands() {
-		if size := len(cmd.AppendJSON(nil)); size > domain.MaxLine {
+		if size := len(cmd.AppendJSON(nil)); size > wire.MaxLine {
 			t.Errorf("line %s has %d bytes", cmd.ID, size)
 		}
 		for _, c := range cmd.Codes {
@@ -71,18 +71,18 @@ func TestImportCodes(t *testing.T) {
 func TestImportsThatEndEarly(t *testing.T) {
 	r := newRig(t, client.Options{})
 	ctx := within(t)
-	if out, err := r.ImportCodes(ctx, "summer", slices.Values([]string(nil)), nil); err != nil || out.Refusal != domain.Invalid {
+	if out, err := r.ImportCodes(ctx, "summer", slices.Values([]string(nil)), nil); err != nil || out.Refusal != wire.Invalid {
 		t.Errorf("no codes: %+v, %v", out, err)
 	}
-	if out, err := r.ImportCodes(ctx, "summer", numbered(1), nil, client.ID(strings.Repeat("i", 60))); err != nil || out.Refusal != domain.Invalid ||
+	if out, err := r.ImportCodes(ctx, "summer", numbered(1), nil, client.ID(strings.Repeat("i", 60))); err != nil || out.Refusal != wire.Invalid ||
 		!strings.Contains(out.Message, "id") {
 		t.Errorf("a long id: %+v, %v", out, err)
 	}
 	bad := slices.Values([]string{"GOOD-1", "GOOD-2", "no good", "GOOD-3"})
-	if out, err := r.ImportCodes(ctx, "summer", bad, nil); err != nil || out.Refusal != domain.Invalid || !strings.Contains(out.Message, "code 3") {
+	if out, err := r.ImportCodes(ctx, "summer", bad, nil); err != nil || out.Refusal != wire.Invalid || !strings.Contains(out.Message, "code 3") {
 		t.Errorf("a bad code: %+v, %v", out, err)
 	}
-	if out, err := r.ImportCodes(ctx, "not a name", numbered(10_000), nil); err != nil || out.Refusal != domain.Invalid ||
+	if out, err := r.ImportCodes(ctx, "not a name", numbered(10_000), nil); err != nil || out.Refusal != wire.Invalid ||
 		!strings.Contains(out.Message, "campaign") {
 		t.Errorf("a bad campaign: %+v, %v", out, err)
 	}

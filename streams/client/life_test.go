@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 )
@@ -38,7 +38,7 @@ func TestMoreClaimersThanCodes(t *testing.T) {
 	c := realClient(t, natsd.SyncInterval)
 	ctx := within(t)
 	const codes = 2000
-	if out, err := c.CreateCampaign(ctx, "sale", domain.DefaultSettings(codes)); err != nil || out.Refused() {
+	if out, err := c.CreateCampaign(ctx, "sale", wire.DefaultSettings(codes)); err != nil || out.Refused() {
 		t.Fatalf("creating: %+v, %v", out, err)
 	}
 	var all sync.WaitGroup
@@ -50,7 +50,7 @@ func TestMoreClaimersThanCodes(t *testing.T) {
 			switch {
 			case err != nil:
 				t.Errorf("claimer %d: %v", i, err)
-			case out.Refusal == domain.SoldOut:
+			case out.Refusal == wire.SoldOut:
 				soldOut.Add(1)
 			case out.Refused():
 				t.Errorf("claimer %d: %+v", i, out)
@@ -72,7 +72,7 @@ func TestMoreClaimersThanCodes(t *testing.T) {
 func TestAnImportOnRealLanes(t *testing.T) {
 	c := realClient(t, natsd.SyncInterval)
 	ctx := within(t)
-	if out, err := c.CreateCampaign(ctx, "own", domain.DefaultSettings(0)); err != nil || out.Refused() {
+	if out, err := c.CreateCampaign(ctx, "own", wire.DefaultSettings(0)); err != nil || out.Refused() {
 		t.Fatalf("creating: %+v, %v", out, err)
 	}
 	const n = 20_000
@@ -90,7 +90,7 @@ func TestAnImportOnRealLanes(t *testing.T) {
 	if err != nil || claimed.Refused() {
 		t.Fatalf("claiming: %+v, %v", claimed, err)
 	}
-	if out, err := c.Redeem(ctx, claimed.Code, "o1", client.Campaign("own"), client.Holder("ann")); err != nil || out.Status != domain.StatusRedeemed {
+	if out, err := c.Redeem(ctx, claimed.Code, "o1", client.Campaign("own"), client.Holder("ann")); err != nil || out.Status != wire.StatusRedeemed {
 		t.Errorf("redeeming %s: %+v, %v", claimed.Code, out, err)
 	}
 	customer, err := c.Customer(ctx, "ann")
@@ -106,7 +106,7 @@ func TestListOnRealLanes(t *testing.T) {
 	for i := range 7 {
 		name := fmt.Sprint("c", i)
 		want = append(want, name)
-		if out, err := c.CreateCampaign(ctx, name, domain.DefaultSettings(1)); err != nil || out.Refused() {
+		if out, err := c.CreateCampaign(ctx, name, wire.DefaultSettings(1)); err != nil || out.Refused() {
 			t.Fatalf("creating: %+v, %v", out, err)
 		}
 	}
@@ -140,8 +140,8 @@ func BenchmarkClaim(b *testing.B) {
 			start := time.Now()
 			for i := 0; b.Loop(); i++ {
 				open.Add(1)
-				cmd := domain.Command{Type: domain.Claim, Campaign: "hot", CustomerID: fmt.Sprint("customer-", i)}
-				if err := c.DoAsync(ctx, cmd, func(out domain.Outcome, err error) {
+				cmd := wire.Command{Type: wire.Claim, Campaign: "hot", CustomerID: fmt.Sprint("customer-", i)}
+				if err := c.DoAsync(ctx, cmd, func(out wire.Outcome, err error) {
 					if err != nil || out.Refused() {
 						b.Errorf("%+v, %v", out, err)
 					}
@@ -200,7 +200,7 @@ func BenchmarkRequest(b *testing.B) {
 						reply, err := c.Conn().Request("scrip.claim.hot", fmt.Appendf(nil, `{"customer_id":"customer-%d"}`, i), 30*time.Second)
 						if err != nil {
 							b.Error(err)
-						} else if out, err := domain.ParseOutcome(reply.Data); err != nil || out.Status != domain.StatusClaimed {
+						} else if out, err := wire.ParseOutcome(reply.Data); err != nil || out.Status != wire.StatusClaimed {
 							b.Errorf("%s, %v", reply.Data, err)
 						}
 					}
@@ -215,7 +215,7 @@ func BenchmarkRequest(b *testing.B) {
 func create(b *testing.B, c *client.Client) context.Context {
 	b.Helper()
 	ctx := context.Background()
-	if out, err := c.CreateCampaign(ctx, "hot", domain.DefaultSettings(domain.MaxCodes)); err != nil || out.Refused() {
+	if out, err := c.CreateCampaign(ctx, "hot", wire.DefaultSettings(wire.MaxCodes)); err != nil || out.Refused() {
 		b.Fatalf("creating: %+v, %v", out, err)
 	}
 	return ctx

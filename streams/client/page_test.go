@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 )
@@ -18,7 +18,7 @@ func TestACustomersCouponsInPages(t *testing.T) {
 	var want []string
 	for i := range 3 {
 		name := fmt.Sprint("c", i)
-		settings := domain.DefaultSettings(400)
+		settings := wire.DefaultSettings(400)
 		settings.PerCustomer = 0
 		if out, err := c.CreateCampaign(ctx, name, settings); err != nil || out.Refused() {
 			t.Fatalf("creating: %+v, %v", out, err)

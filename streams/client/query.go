@@ -12,10 +12,11 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // RefusedError is the error of a query for something that does not exist or is not valid. Outcome has refusal and message.
-type RefusedError struct{ Outcome domain.Outcome }
+type RefusedError struct{ Outcome wire.Outcome }
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s: %s", e.Outcome.Refusal, e.Outcome.Message)
@@ -55,8 +56,8 @@ type Customer struct {
 
 // Validate returns what Redeem would return now, and changes nothing. [Holder] and [Campaign] as there; with OrderID("") it
 // is for a new order.
-func (c *Client) Validate(ctx context.Context, code, orderID string, opts ...Option) (domain.Outcome, error) {
-	cmd := domain.Command{Code: code, OrderID: orderID}
+func (c *Client) Validate(ctx context.Context, code, orderID string, opts ...Option) (wire.Outcome, error) {
+	cmd := wire.Command{Code: code, OrderID: orderID}
 	for _, o := range opts {
 		o(&cmd)
 	}
@@ -64,9 +65,9 @@ func (c *Client) Validate(ctx context.Context, code, orderID string, opts ...Opt
 		ID: cmd.ID, Campaign: cmd.Campaign, Code: cmd.Code, CustomerID: cmd.CustomerID, OrderID: cmd.OrderID,
 	})
 	if err != nil {
-		return domain.Outcome{}, err
+		return wire.Outcome{}, err
 	}
-	return domain.ParseOutcome(reply)
+	return wire.ParseOutcome(reply)
 }
 
 // Coupon returns a coupon and the newest of its history. The error is a *RefusedError if there is none.
@@ -76,7 +77,7 @@ func (c *Client) Coupon(ctx context.Context, code string, opts ...Option) (Coupo
 
 // CouponPage is Coupon with another part of the history.
 func (c *Client) CouponPage(ctx context.Context, code string, page Page, opts ...Option) (Coupon, error) {
-	cmd := domain.Command{Code: code}
+	cmd := wire.Command{Code: code}
 	for _, o := range opts {
 		o(&cmd)
 	}
@@ -145,7 +146,7 @@ func decode(reply []byte, data, beside any) error {
 		return fmt.Errorf("the service's answer is not JSON: %w", err)
 	}
 	if body.Data == nil {
-		out, err := domain.ParseOutcome(reply)
+		out, err := wire.ParseOutcome(reply)
 		if err != nil || !out.Refused() {
 			return fmt.Errorf("the service's answer has no data: %.200s", reply)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 )
 
@@ -32,7 +32,7 @@ func TestQueries(t *testing.T) {
 		}
 		return fmt.Sprintf(`{"data":[{"campaign":"on-%d","n":1}]}`, lane)
 	})
-	if out, err := r.Validate(ctx, "X", "o", client.Campaign("summer")); err != nil || out.Status != domain.StatusRedeemed || out.OrderID != "o" {
+	if out, err := r.Validate(ctx, "X", "o", client.Campaign("summer")); err != nil || out.Status != wire.StatusRedeemed || out.OrderID != "o" {
 		t.Errorf("Validate: %+v, %v", out, err)
 	}
 	if view, err := r.Campaign(ctx, "summer"); err != nil || view.Codes != 5 {
@@ -54,10 +54,10 @@ func TestQueries(t *testing.T) {
 		t.Errorf("the last page: %+v, next %q, %v", page, next, err)
 	}
 	var refused *client.RefusedError
-	if _, err := r.Campaign(ctx, "absent"); !errors.As(err, &refused) || refused.Outcome.Refusal != domain.CampaignNotFound {
+	if _, err := r.Campaign(ctx, "absent"); !errors.As(err, &refused) || refused.Outcome.Refusal != wire.CampaignNotFound {
 		t.Errorf("an absent campaign: %v", err)
 	}
-	if _, err := r.Campaign(ctx, "no name"); !errors.As(err, &refused) || refused.Outcome.Refusal != domain.Invalid {
+	if _, err := r.Campaign(ctx, "no name"); !errors.As(err, &refused) || refused.Outcome.Refusal != wire.Invalid {
 		t.Errorf("an invalid name: %v", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/service"
@@ -99,7 +99,7 @@ func (r *rig) lanes(t *testing.T, answer func(lane int, query map[string]any) st
 }
 
 // hold keeps all outcomes back.
-func hold(int, []domain.Command) int { return streamtest.HoldBack }
+func hold(int, []wire.Command) int { return streamtest.HoldBack }
 
 // within is a context for what is expected to work.
 func within(t *testing.T) context.Context {

@@ -6,8 +6,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -31,11 +31,11 @@ func TestAProducerNeedsNoOperatorsRights(t *testing.T) {
 	r.Client = client.New(connect("shop"), client.Options{RetryAfter: quick})
 	t.Cleanup(r.Close)
 	for _, campaign := range []string{"summer", "winter", "spring"} {
-		if out, err := r.Claim(within(t), campaign, "c1"); err != nil || out.Status != domain.StatusClaimed {
+		if out, err := r.Claim(within(t), campaign, "c1"); err != nil || out.Status != wire.StatusClaimed {
 			t.Errorf("%s: %+v, %v", campaign, out, err)
 		}
 	}
-	if out, err := r.Redeem(within(t), r.generated(3, 4), "o1"); err != nil || out.Status != domain.StatusRedeemed {
+	if out, err := r.Redeem(within(t), r.generated(3, 4), "o1"); err != nil || out.Status != wire.StatusRedeemed {
 		t.Errorf("%+v, %v", out, err)
 	}
 }
@@ -50,7 +50,7 @@ func TestAnOlderServerIsSentTheOlderSubject(t *testing.T) {
 	r.serve(t, older)
 	c := client.New(r.server.Conn(t), client.Options{RetryAfter: quick})
 	defer c.Close()
-	if out, err := c.Claim(within(t), "summer", "c1"); err != nil || out.Status != domain.StatusClaimed {
+	if out, err := c.Claim(within(t), "summer", "c1"); err != nil || out.Status != wire.StatusClaimed {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	js, err := jetstream.New(r.server.Conn(t))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // ToDefault is the value that restores a setting's default.
@@ -161,7 +162,7 @@ func find(name string) (key, error) {
 		if !ok {
 			continue
 		}
-		if !domain.ValidCampaignName(campaign) {
+		if !wire.ValidCampaignName(campaign) {
 			return key{}, &InvalidError{Setting: name, Problem: fmt.Sprintf("setting %s: %s is no name of a campaign; give 1 to 64 letters, digits, _ and - after %s", quote(name), quote(campaign), pauses[i].prefix)}
 		}
 		return key{name: name, pause: &pauses[i], campaign: campaign}, nil
@@ -286,7 +287,7 @@ func nearest(typed string) string {
 	for _, p := range pauses {
 		// The part after the last dot is a campaign's name.
 		campaign := typed[strings.LastIndexByte(typed, '.')+1:]
-		if domain.ValidCampaignName(campaign) {
+		if wire.ValidCampaignName(campaign) {
 			consider(p.prefix+campaign, p.prefix+campaign)
 		}
 		consider(strings.TrimSuffix(p.prefix, "."), p.prefix+anyCampaign)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
@@ -37,7 +38,7 @@ type Settings struct {
 
 // Default returns the values where nothing was set.
 func Default() *Settings {
-	return &Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderGrace: domain.DefaultReminderGrace, DeadLetterQuote: domain.MaxQuoted, ClockTolerance: wall.DefaultTolerance}
+	return &Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderGrace: wire.DefaultReminderGrace, DeadLetterQuote: domain.MaxQuoted, ClockTolerance: wall.DefaultTolerance}
 }
 
 // Validate returns an error that names each setting outside its bounds, and those that do not fit together. Settings that
@@ -48,7 +49,7 @@ func (s *Settings) Validate() error {
 	}
 	for _, p := range pauses {
 		for campaign := range *p.field(s) {
-			if !domain.ValidCampaignName(campaign) {
+			if !wire.ValidCampaignName(campaign) {
 				return fmt.Errorf("%s%s: that is no name of a campaign", p.prefix, campaign)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -52,7 +52,7 @@ func TestWhatWasDecidedIsAnsweredWhileTheNextCommandWaits(t *testing.T) {
 	streamtest.Eventually(t, "the lane waits", func() bool { return run.Status().State == lane.StateWaiting })
 	// Now the first may be decided, and those behind it not yet.
 	clock.Store(stored(ack.Sequence).Add(-config.Default().ClockTolerance).UnixNano())
-	if out := r.answers(first)[0]; out.Status != domain.StatusClaimed {
+	if out := r.answers(first)[0]; out.Status != wire.StatusClaimed {
 		t.Fatalf("%+v", out)
 	}
 	if s := run.Status(); s.State != lane.StateWaiting {

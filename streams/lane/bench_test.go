@@ -10,8 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
@@ -29,7 +29,7 @@ func BenchmarkClaims(b *testing.B) {
 		b.Run("sync="+sync, func(b *testing.B) {
 			c := benchClient(b, sync)
 			ctx := context.Background()
-			if _, err := c.CreateCampaign(ctx, "hot", domain.DefaultSettings(uint32(b.N))); err != nil {
+			if _, err := c.CreateCampaign(ctx, "hot", wire.DefaultSettings(uint32(b.N))); err != nil {
 				b.Fatal(err)
 			}
 			b.ResetTimer()
@@ -46,7 +46,7 @@ func BenchmarkLonelyClaim(b *testing.B) {
 		b.Run("sync="+sync, func(b *testing.B) {
 			c := benchClient(b, sync)
 			ctx := context.Background()
-			if _, err := c.CreateCampaign(ctx, "lonely", domain.DefaultSettings(uint32(b.N))); err != nil {
+			if _, err := c.CreateCampaign(ctx, "lonely", wire.DefaultSettings(uint32(b.N))); err != nil {
 				b.Fatal(err)
 			}
 			b.ResetTimer()
@@ -64,7 +64,7 @@ func claimAll(b *testing.B, c *client.Client, n int) {
 	var refused atomic.Int64
 	wg.Add(n)
 	for i := range n {
-		err := c.DoAsync(context.Background(), domain.Command{Type: domain.Claim, Campaign: "hot", CustomerID: fmt.Sprint("customer-", i)}, func(out domain.Outcome, err error) {
+		err := c.DoAsync(context.Background(), wire.Command{Type: wire.Claim, Campaign: "hot", CustomerID: fmt.Sprint("customer-", i)}, func(out wire.Outcome, err error) {
 			if err != nil || out.Refused() {
 				refused.Add(1)
 			}

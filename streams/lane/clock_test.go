@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -56,7 +56,7 @@ func TestAClockThatJumpsAheadExpiresNothing(t *testing.T) {
 				jumped.Store(0)
 			}
 			r.answers(expire)
-			if out := r.answers(sub)[0]; out.Status != domain.StatusClaimed {
+			if out := r.answers(sub)[0]; out.Status != wire.StatusClaimed {
 				t.Fatalf("claim after the clocks agree: %+v", out)
 			}
 		})

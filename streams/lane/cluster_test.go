@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -29,7 +29,7 @@ func TestThreeNodes(t *testing.T) {
 	r.up(r.start(second))
 
 	answered := make(map[string]string)
-	ask := func(line string) (out domain.Outcome) {
+	ask := func(line string) (out wire.Outcome) {
 		t.Helper()
 		streamtest.Eventually(t, "an answer to "+line, func() bool {
 			inbox := r.nc.NewRespInbox()
@@ -45,7 +45,7 @@ func TestThreeNodes(t *testing.T) {
 			if err != nil {
 				return false
 			}
-			out, err = domain.ParseOutcome(msg.Data[:len(msg.Data)-1])
+			out, err = wire.ParseOutcome(msg.Data[:len(msg.Data)-1])
 			return err == nil
 		})
 		return out
@@ -62,7 +62,7 @@ func TestThreeNodes(t *testing.T) {
 		}
 		customer := fmt.Sprintf("customer-%d", i)
 		out := ask(claim("c", customer))
-		if out.Status != domain.StatusClaimed {
+		if out.Status != wire.StatusClaimed {
 			t.Fatalf("claim %d: %+v", i, out)
 		}
 		if other, taken := answered[out.Code]; taken {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -98,7 +98,7 @@ func TestTheGraceChangesWhileTheLaneRuns(t *testing.T) {
 	_, events := r.events()
 	fired := map[string]string{}
 	for _, ev := range events {
-		if ev.Type == domain.RemindersDue {
+		if ev.Type == wire.RemindersDue {
 			fired[ev.Campaign] = fmt.Sprintf("%d fired, %d dropped", ev.Fired, ev.Dropped)
 		}
 	}

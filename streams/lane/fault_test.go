@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -53,16 +53,16 @@ func TestAWriteWhoseResultIsNotKnown(t *testing.T) {
 				p.arm(c.fault)
 				customer := fmt.Sprintf("customer-%d", i)
 				_, sub := r.send(topology.LaneCmd(0), claim("c", customer))
-				out := domain.Outcome{}
+				out := wire.Outcome{}
 				// An outcome is a core message and may be lost with the connection: then the client retries with the same id.
 				if msg, err := sub.NextMsg(5 * time.Second); err == nil {
-					if out, err = domain.ParseOutcome(msg.Data[:len(msg.Data)-1]); err != nil {
+					if out, err = wire.ParseOutcome(msg.Data[:len(msg.Data)-1]); err != nil {
 						t.Fatal(err)
 					}
 				} else {
 					out = r.one(claim("c", customer))
 				}
-				if out.Status != domain.StatusClaimed || out.N != uint32(i+1) {
+				if out.Status != wire.StatusClaimed || out.N != uint32(i+1) {
 					t.Fatalf("claim %d: %+v", i, out)
 				}
 				if held := r.holders(); held[out.Code] != customer || len(held) != i+1 {
@@ -89,7 +89,7 @@ func TestAnOwnerCutOffWhileAnotherTakesOver(t *testing.T) {
 	streamtest.Eventually(t, "the old owner has published in vain", func() bool { return p.struck() == 1 })
 	young := r.up(r.start(r.options()))
 	out := r.answers(sub)[0]
-	if out.Status != domain.StatusClaimed {
+	if out.Status != wire.StatusClaimed {
 		t.Fatalf("claim: %+v", out)
 	}
 	messages, _ := r.events()
@@ -100,7 +100,7 @@ func TestAnOwnerCutOffWhileAnotherTakesOver(t *testing.T) {
 	before := old.Status().Owner
 	streamtest.Eventually(t, "the old owner gave up its nonce", func() bool { s := old.Status(); return s.State == lane.StateOwner && s.Owner != before })
 	for i := range 20 {
-		if out := r.one(claim("c", fmt.Sprintf("later-%d", i))); out.Status != domain.StatusClaimed {
+		if out := r.one(claim("c", fmt.Sprintf("later-%d", i))); out.Status != wire.StatusClaimed {
 			t.Fatalf("claim %d: %+v", i, out)
 		}
 	}
@@ -119,7 +119,7 @@ func TestAServerRestartUnderLoad(t *testing.T) {
 			r.srv.Restart(t)
 		}
 		customer := fmt.Sprintf("customer-%d", i)
-		var out domain.Outcome
+		var out wire.Outcome
 		streamtest.Eventually(t, "the claim is answered", func() bool {
 			inbox := r.nc.NewRespInbox()
 			sub, err := r.nc.SubscribeSync(inbox)
@@ -135,10 +135,10 @@ func TestAServerRestartUnderLoad(t *testing.T) {
 			if err != nil {
 				return false
 			}
-			out, err = domain.ParseOutcome(msg.Data[:len(msg.Data)-1])
+			out, err = wire.ParseOutcome(msg.Data[:len(msg.Data)-1])
 			return err == nil
 		})
-		if out.Status != domain.StatusClaimed {
+		if out.Status != wire.StatusClaimed {
 			t.Fatalf("claim %d: %+v", i, out)
 		}
 		answered[out.Code] = customer

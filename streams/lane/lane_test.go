@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -20,11 +20,11 @@ import (
 func TestACouponsLife(t *testing.T) {
 	r := newRig(t)
 	r.up(r.start(r.options()))
-	if out := r.one(create("summer", 2, `,"expires_at":"2999-01-01T00:00:00Z","benefit":{"percent":10}`)); out.Status != domain.StatusCreated {
+	if out := r.one(create("summer", 2, `,"expires_at":"2999-01-01T00:00:00Z","benefit":{"percent":10}`)); out.Status != wire.StatusCreated {
 		t.Fatalf("create: %+v", out)
 	}
 	a := r.one(claim("summer", "alice"))
-	if a.Status != domain.StatusClaimed || a.N != 1 || a.Code == "" || a.ExpiresAt.String() != "2999-01-01T00:00:00Z" {
+	if a.Status != wire.StatusClaimed || a.N != 1 || a.Code == "" || a.ExpiresAt.String() != "2999-01-01T00:00:00Z" {
 		t.Fatalf("claim: %+v", a)
 	}
 	if again := r.one(claim("summer", "alice")); again.Code != a.Code || !again.Repeat {
@@ -33,21 +33,21 @@ func TestACouponsLife(t *testing.T) {
 	if other := r.one(fmt.Sprintf(`{"id":"%s","type":"claim","campaign":"summer","customer_id":"alice"}`, newID())); other.Code != a.Code || !other.Repeat {
 		t.Fatalf("same customer again: %+v", other)
 	}
-	if out := r.one(redeem(a.Code, "o1")); out.Status != domain.StatusRedeemed || out.RedeemedCount != 1 || string(out.Benefit) != `{"percent":10}` {
+	if out := r.one(redeem(a.Code, "o1")); out.Status != wire.StatusRedeemed || out.RedeemedCount != 1 || string(out.Benefit) != `{"percent":10}` {
 		t.Fatalf("redeem: %+v", out)
 	}
-	if out := r.one(redeem(a.Code, "o2")); out.Refusal != domain.AlreadyRedeemed {
+	if out := r.one(redeem(a.Code, "o2")); out.Refusal != wire.AlreadyRedeemed {
 		t.Fatalf("second redeem: %+v", out)
 	}
 	r.one(claim("summer", "bob"))
-	if out := r.one(claim("summer", "carol")); out.Refusal != domain.SoldOut {
+	if out := r.one(claim("summer", "carol")); out.Refusal != wire.SoldOut {
 		t.Fatalf("third claim: %+v", out)
 	}
 	show := r.query(map[string]any{"query": "campaign.show", "campaign": "summer"})
 	if data := show["data"].(map[string]any); data["claimed"] != 2.0 || data["redeemed"] != 1.0 {
 		t.Fatalf("show: %v", show)
 	}
-	if v := r.query(map[string]any{"query": "coupon.validate", "code": a.Code}); v["refusal"] != string(domain.AlreadyRedeemed) {
+	if v := r.query(map[string]any{"query": "coupon.validate", "code": a.Code}); v["refusal"] != string(wire.AlreadyRedeemed) {
 		t.Fatalf("validate: %v", v)
 	}
 	_, events := r.events()
@@ -97,9 +97,9 @@ func TestConcurrentClaimersGetDistinctCodes(t *testing.T) {
 			for i, out := range r.answers(sub) {
 				mu.Lock()
 				switch {
-				case out.Refusal == domain.SoldOut:
+				case out.Refusal == wire.SoldOut:
 					soldOut++
-				case out.Status == domain.StatusClaimed:
+				case out.Status == wire.StatusClaimed:
 					if other, taken := got[out.Code]; taken {
 						t.Errorf("%s handed to %s and to %d", out.Code, other, i)
 					}
@@ -139,7 +139,7 @@ func TestAMessageHalfGoodHalfBadIsDoneInOrder(t *testing.T) {
 	_, events := r.events()
 	parked := 0
 	for _, ev := range events {
-		if ev.Type == domain.CommandRejected {
+		if ev.Type == wire.CommandRejected {
 			parked++
 			if ev.Sequence != 2 || ev.Payload == "" || ev.Reason == "" {
 				t.Errorf("dead letter %+v", ev)
@@ -167,17 +167,17 @@ func TestSubjectsDecideWhoMaySendWhat(t *testing.T) {
 	} {
 		_, sub := r.send(c.subject, c.line)
 		out := r.answers(sub)[0]
-		if out.Refusal != domain.Invalid || !strings.Contains(out.Message, c.says) {
+		if out.Refusal != wire.Invalid || !strings.Contains(out.Message, c.says) {
 			t.Errorf("%s: %+v", c.name, out)
 		}
 	}
 	_, sub := r.send(topology.CmdSubject("c"), `{"id":"6","type":"claim","customer_id":"mapped"}`)
-	if out := r.answers(sub)[0]; out.Status != domain.StatusClaimed {
+	if out := r.answers(sub)[0]; out.Status != wire.StatusClaimed {
 		t.Errorf("a claim over the mapped subject: %+v", out)
 	}
 	r.one(create("d", 10, ""))
 	_, sub = r.send(topology.LaneShop(0), claim("c", "one")+"\n"+claim("d", "two"))
-	if out := r.answers(sub); out[0].Status != domain.StatusClaimed || out[0].Campaign != "c" || out[1].Status != domain.StatusClaimed || out[1].Campaign != "d" {
+	if out := r.answers(sub); out[0].Status != wire.StatusClaimed || out[0].Campaign != "c" || out[1].Status != wire.StatusClaimed || out[1].Campaign != "d" {
 		t.Errorf("claims of several campaigns from a producer: %+v", out)
 	}
 }
@@ -203,7 +203,7 @@ func TestAReplyThatIsNoInboxIsIgnored(t *testing.T) {
 		}
 	}
 	for _, ev := range events {
-		if ev.Type == domain.NoEvent {
+		if ev.Type == wire.NoEvent {
 			t.Errorf("something that is no event was published on the event stream")
 		}
 	}
@@ -226,7 +226,7 @@ func TestARestartGoesOnWhereTheEventLogEnds(t *testing.T) {
 			// Sent while the lane has no owner: stored, and decided later.
 			_, waiting := r.send(topology.LaneCmd(0), claim("c", "bob"))
 			r.up(r.start(r.options()))
-			if out := r.answers(waiting)[0]; out.Status != domain.StatusClaimed || out.N != 2 {
+			if out := r.answers(waiting)[0]; out.Status != wire.StatusClaimed || out.N != 2 {
 				t.Fatalf("claim from before the start: %+v", out)
 			}
 			if again := r.one(claim("c", "alice")); again.Code != first.Code || !again.Repeat {
@@ -247,12 +247,12 @@ func TestAZombieOwnerChangesNothingAndAnswersNothing(t *testing.T) {
 	for i := range 50 {
 		_, sub := r.send(topology.LaneCmd(0), claim("c", fmt.Sprintf("customer-%d", i)))
 		out := r.answers(sub)[0]
-		if out.Status != domain.StatusClaimed {
+		if out.Status != wire.StatusClaimed {
 			t.Fatalf("claim %d: %+v", i, out)
 		}
 		// The zombie, once the fence has refused it, may compete again and answer; but never twice differently.
 		if msg, err := sub.NextMsg(time.Millisecond); err == nil {
-			second, err := domain.ParseOutcome([]byte(strings.TrimSpace(string(msg.Data))))
+			second, err := wire.ParseOutcome([]byte(strings.TrimSpace(string(msg.Data))))
 			if err != nil || second.Code != out.Code {
 				t.Fatalf("claim %d was answered %s, then %s", i, out.Code, second.Code)
 			}
@@ -423,7 +423,7 @@ func TestARebaseOfAHealthyLaneDoesNothing(t *testing.T) {
 	o := r.options()
 	o.Rebase = new(uint64)
 	r.up(r.start(o))
-	if out := r.answers(waiting)[0]; out.Status != domain.StatusClaimed {
+	if out := r.answers(waiting)[0]; out.Status != wire.StatusClaimed {
 		t.Fatalf("the claim from before: %+v", out)
 	}
 	messages, _ := r.events()
@@ -454,7 +454,7 @@ func TestACommandFromTheFutureMakesTheLaneWait(t *testing.T) {
 	mu.Lock()
 	offset = 0
 	mu.Unlock()
-	if out := r.answers(sub)[0]; out.Status != domain.StatusClaimed {
+	if out := r.answers(sub)[0]; out.Status != wire.StatusClaimed {
 		t.Fatalf("claim after the clocks agree: %+v", out)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -31,7 +31,7 @@ const (
 // call is one operation.
 type call struct {
 	object   string // "pool c0" or "coupon XXXX-XXXX-XXXX"
-	kind     domain.CommandType
+	kind     wire.CommandType
 	customer string
 	order    int
 	asked    int // how often it was sent; more than once: the first may have had the effect
@@ -39,7 +39,7 @@ type call struct {
 
 // result is its outcome; unknown without any answer.
 type result struct {
-	domain.Outcome
+	wire.Outcome
 	unknown bool
 }
 
@@ -81,7 +81,7 @@ var model = (&porcupine.NondeterministicModel{
 
 // stepOf returns the states in which a lane without concurrency would have given that answer.
 func stepOf(state any, c call, r result) []any {
-	if c.kind == domain.Claim {
+	if c.kind == wire.Claim {
 		p, _ := state.(pool)
 		return claimStep(p, c, r)
 	}
@@ -96,7 +96,7 @@ func claimStep(p pool, c call, r result) (next []any) {
 	holders := strings.Fields(p.holders)
 	for i, h := range holders {
 		if h == c.customer {
-			if r.unknown || r.Status == domain.StatusClaimed && r.Repeat && int(r.N) == i+1 {
+			if r.unknown || r.Status == wire.StatusClaimed && r.Repeat && int(r.N) == i+1 {
 				return []any{p}
 			}
 			return nil
@@ -106,12 +106,12 @@ func claimStep(p pool, c call, r result) (next []any) {
 		next = append(next, p)
 	}
 	if len(holders) == poolSize {
-		if r.Refusal == domain.SoldOut {
+		if r.Refusal == wire.SoldOut {
 			next = append(next, p)
 		}
 		return next
 	}
-	if r.unknown || r.Status == domain.StatusClaimed && int(r.N) == len(holders)+1 && (!r.Repeat || c.asked > 1) {
+	if r.unknown || r.Status == wire.StatusClaimed && int(r.N) == len(holders)+1 && (!r.Repeat || c.asked > 1) {
 		next = append(next, pool{p.holders + " " + c.customer})
 	}
 	return next
@@ -132,35 +132,35 @@ func couponStep(u uses, c call, r result) (next []any) {
 	}
 	mark := u
 	switch c.kind {
-	case domain.Redeem:
+	case wire.Redeem:
 		switch {
 		case u.orders[c.order] == 'R':
-			same(r.Status == domain.StatusRedeemed && r.Repeat)
+			same(r.Status == wire.StatusRedeemed && r.Repeat)
 		case u.voided:
-			same(r.Refusal == domain.Voided)
+			same(r.Refusal == wire.Voided)
 		case u.count >= maxUses:
-			same(r.Refusal == domain.RedemptionLimitReached)
-		case fresh(domain.StatusRedeemed, u.count+1):
+			same(r.Refusal == wire.RedemptionLimitReached)
+		case fresh(wire.StatusRedeemed, u.count+1):
 			mark.count, mark.orders = u.count+1, u.orders[:c.order]+"R"+u.orders[c.order+1:]
 			next = append(next, mark)
 		}
-	case domain.Rollback:
+	case wire.Rollback:
 		switch u.orders[c.order] {
 		case '-':
-			same(r.Refusal == domain.NotRedeemed)
+			same(r.Refusal == wire.NotRedeemed)
 		case 'B':
-			same(r.Status == domain.StatusRolledBack && r.Repeat)
+			same(r.Status == wire.StatusRolledBack && r.Repeat)
 		case 'R':
 			// The count in a repeat is that of the moment of the retry.
-			if fresh(domain.StatusRolledBack, u.count-1) || c.asked > 1 && r.Status == domain.StatusRolledBack && r.Repeat {
+			if fresh(wire.StatusRolledBack, u.count-1) || c.asked > 1 && r.Status == wire.StatusRolledBack && r.Repeat {
 				mark.count, mark.orders = u.count-1, u.orders[:c.order]+"B"+u.orders[c.order+1:]
 				next = append(next, mark)
 			}
 		}
-	case domain.Void:
+	case wire.Void:
 		if u.voided {
-			same(r.Status == domain.StatusVoided && r.Repeat)
-		} else if r.unknown || r.Status == domain.StatusVoided && (!r.Repeat || c.asked > 1) {
+			same(r.Status == wire.StatusVoided && r.Repeat)
+		} else if r.unknown || r.Status == wire.StatusVoided && (!r.Repeat || c.asked > 1) {
 			mark.voided = true
 			next = append(next, mark)
 		}
@@ -190,7 +190,7 @@ func (h *recorder) note(client int, c call, r result, called time.Duration) {
 		h.again++
 	}
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: c, Call: int64(called), Output: r, Return: returned})
-	if c.kind == domain.Claim && !r.unknown && r.Status == domain.StatusClaimed {
+	if c.kind == wire.Claim && !r.unknown && r.Status == wire.StatusClaimed {
 		h.codes = append(h.codes, r.Code)
 	}
 }
@@ -209,14 +209,14 @@ func (h *recorder) random(rng *rand.Rand) string {
 func (h *recorder) worker(ctx context.Context, nc *nats.Conn, client, n int, patience time.Duration, rng *rand.Rand, full func(*recorder) bool) error {
 	for i := 0; i < n || i < 10*n && !full(h); i++ {
 		id := fmt.Sprintf("w%d-%d", client, i)
-		c := call{kind: domain.Claim, customer: fmt.Sprint("customer", rng.IntN(120))}
+		c := call{kind: wire.Claim, customer: fmt.Sprint("customer", rng.IntN(120))}
 		campaign := fmt.Sprint("c", rng.IntN(2))
 		c.object = "pool " + campaign
 		line := fmt.Sprintf(`{"id":"%s","type":"claim","campaign":"%s","customer_id":"%s"}`, id, campaign, c.customer)
 		if code := h.random(rng); code != "" && rng.IntN(3) != 0 {
-			c = call{object: "coupon " + code, kind: []domain.CommandType{domain.Redeem, domain.Redeem, domain.Redeem, domain.Rollback, domain.Rollback, domain.Void}[rng.IntN(6)], order: rng.IntN(orders)}
+			c = call{object: "coupon " + code, kind: []wire.CommandType{wire.Redeem, wire.Redeem, wire.Redeem, wire.Rollback, wire.Rollback, wire.Void}[rng.IntN(6)], order: rng.IntN(orders)}
 			line = fmt.Sprintf(`{"id":"%s","type":"%s","code":"%s","order_id":"order%d"}`, id, c.kind, code, c.order)
-			if c.kind == domain.Void {
+			if c.kind == wire.Void {
 				line = fmt.Sprintf(`{"id":"%s","type":"void","code":"%s","reason":"because"}`, id, code)
 			}
 		}
@@ -249,7 +249,7 @@ func ask(ctx context.Context, nc *nats.Conn, line string, c *call, patience time
 		if err != nil {
 			continue
 		}
-		out, err := domain.ParseOutcome(bytes.TrimSpace(answer.Data))
+		out, err := wire.ParseOutcome(bytes.TrimSpace(answer.Data))
 		return result{Outcome: out}, err
 	}
 	return result{unknown: true}, nil
@@ -407,16 +407,16 @@ func TestAHistoryOfCompetingOwnersIsLinearizable(t *testing.T) {
 func TestAWrongHistoryIsRejected(t *testing.T) {
 	coupon, inPool := "coupon X", "pool c"
 	claimed := func(customer string, n uint32, repeat bool) (call, result) {
-		return call{object: inPool, kind: domain.Claim, customer: customer, asked: 1}, result{Outcome: domain.Outcome{Status: domain.StatusClaimed, N: n, Repeat: repeat}}
+		return call{object: inPool, kind: wire.Claim, customer: customer, asked: 1}, result{Outcome: wire.Outcome{Status: wire.StatusClaimed, N: n, Repeat: repeat}}
 	}
 	used := func(order int, count uint32) (call, result) {
-		return call{object: coupon, kind: domain.Redeem, order: order, asked: 1}, result{Outcome: domain.Outcome{Status: domain.StatusRedeemed, RedeemedCount: count}}
+		return call{object: coupon, kind: wire.Redeem, order: order, asked: 1}, result{Outcome: wire.Outcome{Status: wire.StatusRedeemed, RedeemedCount: count}}
 	}
 	back := func(order int, count uint32) (call, result) {
-		return call{object: coupon, kind: domain.Rollback, order: order, asked: 1}, result{Outcome: domain.Outcome{Status: domain.StatusRolledBack, RedeemedCount: count}}
+		return call{object: coupon, kind: wire.Rollback, order: order, asked: 1}, result{Outcome: wire.Outcome{Status: wire.StatusRolledBack, RedeemedCount: count}}
 	}
 	voided := func() (call, result) {
-		return call{object: coupon, kind: domain.Void, asked: 1}, result{Outcome: domain.Outcome{Status: domain.StatusVoided}}
+		return call{object: coupon, kind: wire.Void, asked: 1}, result{Outcome: wire.Outcome{Status: wire.StatusVoided}}
 	}
 	lost := func(c call, _ result) (call, result) { return c, result{unknown: true} }
 	type line struct {
@@ -459,7 +459,7 @@ func TestAWrongHistoryIsRejected(t *testing.T) {
 	r.up(r.start(r.options()))
 	h := record(r, 4, 60, 20*time.Second)
 	for i, op := range h.ops {
-		if out := op.Output.(result); out.Status == domain.StatusClaimed && !out.Repeat {
+		if out := op.Output.(result); out.Status == wire.StatusClaimed && !out.Repeat {
 			out.N++
 			h.ops[i].Output = out
 			break

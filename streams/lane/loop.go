@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 )
 
@@ -128,7 +128,7 @@ func (o *owner) collect(ctx context.Context) error {
 		if c.BadReply {
 			o.opt.Metrics.badOutcome.Inc()
 		}
-		if c.Scope != domain.ScopeScheduler {
+		if c.Scope != wire.ScopeScheduler {
 			o.lane.lastClientCommand.Store(o.opt.Now().UnixNano())
 		}
 		o.Decide(&c)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -63,7 +63,7 @@ func TestCoveredCommandsArePurged(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.up(r.start(r.options()))
-			if out := r.one(claim("c", "1x")); out.Status != domain.StatusClaimed || out.N != uint32(n+1) {
+			if out := r.one(claim("c", "1x")); out.Status != wire.StatusClaimed || out.N != uint32(n+1) {
 				t.Fatalf("claim after the restart: %+v", out)
 			}
 			if again := r.one(`{"id":"claim-1","type":"claim","campaign":"c","customer_id":"customer-1"}`); !again.Repeat || again.N != 1 {

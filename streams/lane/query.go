@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 	"github.com/seed-4a2410e3/scrip/streams/replyto"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -73,7 +73,7 @@ func (o *owner) late(query receivedQuery, q request) bool {
 func (o *owner) query(query receivedQuery) {
 	var q request
 	if err := json.Unmarshal(query.msg.Data, &q); err != nil {
-		o.reply(protocol.Answer{Subject: query.msg.Reply, Payload: refused(domain.Invalid, "", "the query is not valid JSON: "+err.Error())})
+		o.reply(protocol.Answer{Subject: query.msg.Reply, Payload: refused(wire.Invalid, "", "the query is not valid JSON: "+err.Error())})
 		return
 	}
 	if o.late(query, q) {
@@ -99,35 +99,35 @@ func (o *owner) reply(a protocol.Answer) {
 
 // answer answers a query about one campaign or coupon.
 func (o *owner) answer(q *request) []byte {
-	now := domain.At(o.opt.Now())
+	now := wire.At(o.opt.Now())
 	switch q.Query {
 	case "campaign.show":
 		if view, ok := o.State().Campaign(q.Campaign); ok {
 			return dataOf(view)
 		}
-		return refused(domain.CampaignNotFound, q.Campaign, "there is no campaign "+q.Campaign)
+		return refused(wire.CampaignNotFound, q.Campaign, "there is no campaign "+q.Campaign)
 	case "coupon.show":
 		if view, ok := o.State().Coupon(q.Campaign, q.Code, now); ok {
 			return dataOf(view)
 		}
-		return refused(domain.CodeNotFound, q.Campaign, "there is no such code")
+		return refused(wire.CodeNotFound, q.Campaign, "there is no such code")
 	case "coupon.validate":
-		cmd := domain.Command{Type: domain.Redeem, ID: q.ID, Campaign: q.Campaign, Code: q.Code, CustomerID: q.CustomerID, OrderID: q.OrderID}
+		cmd := wire.Command{Type: wire.Redeem, ID: q.ID, Campaign: q.Campaign, Code: q.Code, CustomerID: q.CustomerID, OrderID: q.OrderID}
 		out := o.State().Validate(&cmd, now)
 		return out.AppendJSON(nil)
 	}
-	return refused(domain.Invalid, "", fmt.Sprintf("query: unknown query %q", q.Query))
+	return refused(wire.Invalid, "", fmt.Sprintf("query: unknown query %q", q.Query))
 }
 
 func dataOf(v any) []byte {
 	data, err := json.Marshal(map[string]any{"data": v})
 	if err != nil {
-		return refused(domain.Invalid, "", "the answer cannot be written: "+err.Error())
+		return refused(wire.Invalid, "", "the answer cannot be written: "+err.Error())
 	}
 	return data
 }
 
-func refused(r domain.Refusal, campaign, message string) []byte {
-	out := domain.Outcome{Status: domain.StatusRefused, Campaign: campaign, Refusal: r, Message: message}
+func refused(r wire.Refusal, campaign, message string) []byte {
+	out := wire.Outcome{Status: wire.StatusRefused, Campaign: campaign, Refusal: r, Message: message}
 	return out.AppendJSON(nil)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -116,15 +116,15 @@ func (r *rig) send(subject string, payload string) (*jetstream.PubAck, *nats.Sub
 }
 
 // answers reads one outcome message.
-func (r *rig) answers(sub *nats.Subscription) []domain.Outcome {
+func (r *rig) answers(sub *nats.Subscription) []wire.Outcome {
 	r.t.Helper()
 	msg, err := sub.NextMsg(20 * time.Second)
 	if err != nil {
 		r.t.Fatalf("no outcome: %v", err)
 	}
-	var outs []domain.Outcome
+	var outs []wire.Outcome
 	for _, line := range bytes.Split(bytes.TrimSuffix(msg.Data, []byte("\n")), []byte("\n")) {
-		out, err := domain.ParseOutcome(line)
+		out, err := wire.ParseOutcome(line)
 		if err != nil {
 			r.t.Fatalf("outcome %q: %v", line, err)
 		}
@@ -134,14 +134,14 @@ func (r *rig) answers(sub *nats.Subscription) []domain.Outcome {
 }
 
 // ask sends lines over the trusted subject and returns their outcomes.
-func (r *rig) ask(lines ...string) []domain.Outcome {
+func (r *rig) ask(lines ...string) []wire.Outcome {
 	r.t.Helper()
 	_, sub := r.send(topology.LaneCmd(0), strings.Join(lines, "\n"))
 	return r.answers(sub)
 }
 
 // one sends one line.
-func (r *rig) one(line string) domain.Outcome {
+func (r *rig) one(line string) wire.Outcome {
 	r.t.Helper()
 	return r.ask(line)[0]
 }
@@ -159,7 +159,7 @@ func redeem(code, order string) string {
 }
 
 // events reads the whole event stream and checks the chain of headers on the way.
-func (r *rig) events() (messages []eventlog.Message, events []domain.Event) {
+func (r *rig) events() (messages []eventlog.Message, events []wire.Event) {
 	r.t.Helper()
 	reader, err := eventlog.Events(r.js, 0).Open(r.t.Context(), r.log.UUID, eventlog.Position{Log: r.log.UUID}, eventlog.ReaderOptions{Logger: streamtest.Logger(r.t)})
 	if err != nil {
@@ -173,8 +173,8 @@ func (r *rig) events() (messages []eventlog.Message, events []domain.Event) {
 			}
 			messages = append(messages, m)
 			for _, line := range eventlog.Lines(m.Payload) {
-				var ev domain.Event
-				if err := domain.ParseEvent(line, &ev); err != nil {
+				var ev wire.Event
+				if err := wire.ParseEvent(line, &ev); err != nil {
 					return err
 				}
 				events = append(events, ev)
@@ -194,7 +194,7 @@ func (r *rig) holders() map[string]string {
 	_, events := r.events()
 	held := make(map[string]string)
 	for _, ev := range events {
-		if ev.Type == domain.CouponClaimed {
+		if ev.Type == wire.CouponClaimed {
 			if other, taken := held[ev.Code]; taken {
 				r.t.Fatalf("code %s has two holders: %s and %s", ev.Code, other, ev.CustomerID)
 			}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
@@ -85,7 +85,7 @@ func TestAForgedMessageStopsNothing(t *testing.T) {
 		for name, forged := range r.forgeries() {
 			r.publish(forged)
 			n++
-			if out := r.one(claim("c", name)); out.Status != domain.StatusClaimed || out.N != n {
+			if out := r.one(claim("c", name)); out.Status != wire.StatusClaimed || out.N != n {
 				t.Fatalf("format %d, claim behind %s: %+v", format, name, out)
 			}
 			r.publish(forged)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -42,14 +42,14 @@ func TestAStepStaysWithinItsSize(t *testing.T) {
 			t.Fatalf("message %d: %d outcomes", m, len(outs))
 		}
 		for i, out := range outs {
-			if i%2 == 0 && out.Status != domain.StatusClaimed || i%2 == 1 && out.Refusal != domain.Invalid {
+			if i%2 == 0 && out.Status != wire.StatusClaimed || i%2 == 1 && out.Refusal != wire.Invalid {
 				t.Fatalf("message %d, line %d: %+v", m, i+1, out)
 			}
 		}
 	}
 	messages, _ := r.events()
 	for _, m := range messages {
-		if len(m.Payload) > domain.MaxStep {
+		if len(m.Payload) > wire.MaxStep {
 			t.Errorf("event message %d has %d bytes", m.Sequence, len(m.Payload))
 		}
 	}

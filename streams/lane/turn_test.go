@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -41,7 +41,7 @@ func TestALaneGoesOnWhileAnotherHasTheTurn(t *testing.T) {
 	}
 	defer over()
 	r.up(r.start(o))
-	if out := r.answers(last); len(out) != 1 || out[0].Status != domain.StatusClaimed || out[0].N != 1 {
+	if out := r.answers(last); len(out) != 1 || out[0].Status != wire.StatusClaimed || out[0].N != 1 {
 		t.Errorf("the last claim: %+v", out)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 )
 
@@ -29,7 +30,7 @@ type walk struct {
 	query receivedQuery
 	q     request
 	next  func(w *walk) (done bool)
-	now   domain.Instant
+	now   wire.Instant
 	at    domain.CouponPlace
 	body  bytes.Buffer
 	views int
@@ -44,7 +45,7 @@ func (o *owner) begin(query receivedQuery, q request, next func(*walk) bool) {
 	if q.Limit <= 0 || q.Limit > maxListed {
 		q.Limit = maxListed
 	}
-	w := &walk{query: query, q: q, next: next, now: domain.At(o.opt.Now())}
+	w := &walk{query: query, q: q, next: next, now: wire.At(o.opt.Now())}
 	if q.AfterN != 0 {
 		w.at = domain.CouponPlace{Campaign: q.After, N: q.AfterN}
 	}

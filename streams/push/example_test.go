@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/push"
@@ -117,7 +117,7 @@ func serveReminders(customers ...string) (url string, stop func(), err error) {
 	}
 	var lines []byte
 	for _, c := range customers {
-		e := domain.Event{Type: domain.ReminderDue, Campaign: "summer", At: 1, Kind: "opens", DueAt: 1, CustomerID: c}
+		e := wire.Event{Type: wire.ReminderDue, Campaign: "summer", At: 1, Kind: "opens", DueAt: 1, CustomerID: c}
 		lines = append(e.AppendJSON(lines), '\n')
 	}
 	h := eventlog.Header{Owner: "example", Source: eventlog.Source{Sequence: 1, Line: 1, LastR: 3}, SourceDigest: "00000000000000000000000000000000"}

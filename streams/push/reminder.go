@@ -7,7 +7,7 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -33,10 +33,10 @@ type Reminder struct {
 // readLines parses a message of the log. Lines that are no reminders are returned as errors, not as reminders.
 func readLines(log string, lane int, m *eventlog.Message) (read []Reminder, bad []error) {
 	read = make([]Reminder, 0, bytes.Count(m.Payload, []byte("\n")))
-	var e domain.Event
+	var e wire.Event
 	for n, line := range eventlog.Lines(m.Payload) {
-		err := domain.ParseEvent(line, &e)
-		if err == nil && (e.Type != domain.ReminderDue || e.CustomerID == "") {
+		err := wire.ParseEvent(line, &e)
+		if err == nil && (e.Type != wire.ReminderDue || e.CustomerID == "") {
 			err = fmt.Errorf("it is no reminder.due with a customer_id, but %.80q", line)
 		}
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -81,7 +81,7 @@ func within(t *testing.T) context.Context {
 
 // due is a line.
 func due(customer string) string {
-	e := domain.Event{Type: domain.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 2_000_000, CustomerID: customer}
+	e := wire.Event{Type: wire.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 2_000_000, CustomerID: customer}
 	return string(e.AppendJSON(nil))
 }
 

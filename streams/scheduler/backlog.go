@@ -3,7 +3,7 @@ package scheduler
 import (
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
@@ -56,14 +56,14 @@ func (s *Scheduler) Backlog() (b Backlog, ok bool) {
 }
 
 // report sets the gauges.
-func (r *run) report(now domain.Instant) {
+func (r *run) report(now wire.Instant) {
 	inFlight := r.planner.inFlight[reminder] + r.fan.Unpublished()
 	r.bursting.Store(inFlight >= min(burstFrom, r.planner.most/2) && inFlight > maxChunk/10)
 	r.foldedSequence.Set(float64(r.reader.Sequence())) // also where a snapshot had folded it
 	r.pending.Set(float64(r.timers.Reminders()))
 	r.instants.Set(float64(r.timers.Instants()))
 	fresh := r.forecast.step(r.timers, r.planner.settings, now)
-	if passed := now - r.reported; !fresh && passed >= 0 && passed < domain.Instant(reportEvery/time.Microsecond) {
+	if passed := now - r.reported; !fresh && passed >= 0 && passed < wire.Instant(reportEvery/time.Microsecond) {
 		return
 	}
 	r.reported = now
@@ -99,7 +99,7 @@ func (r *run) report(now domain.Instant) {
 }
 
 // paused is how many campaigns have something due that a pause holds back.
-func (p *planner) paused(now domain.Instant) (expiries, reminders int) {
+func (p *planner) paused(now wire.Instant) (expiries, reminders int) {
 	for name, paused := range p.settings.ExpiryPaused {
 		if e := p.timers.Campaign(name); e != nil && paused && e.FirstExpiry() <= now {
 			expiries++

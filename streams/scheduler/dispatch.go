@@ -5,7 +5,7 @@ import (
 
 	"github.com/tidwall/btree"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
@@ -34,7 +34,7 @@ var (
 // job is what is due in a campaign of one class, and waits for its next request.
 type job struct {
 	campaign string
-	at       domain.Instant // since when it is due; of coupons, the first
+	at       wire.Instant // since when it is due; of coupons, the first
 	class    class
 	priority timers.Priority
 	hopeless bool // the lane will drop it
@@ -81,7 +81,7 @@ func newDispatcher() *dispatcher {
 
 // put lets a job wait for what is due since that instant, or changes what it waits for. Only put, drop and pay change a job
 // that waits.
-func (d *dispatcher) put(j *job, at domain.Instant, hopeless bool, of timers.Priority) {
+func (d *dispatcher) put(j *job, at wire.Instant, hopeless bool, of timers.Priority) {
 	if j.waits && j.priority != of {
 		d.drop(j)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
@@ -46,7 +46,7 @@ func TestSharesOfPriorities(t *testing.T) {
 			for p := range timers.Priorities {
 				for waits[p] < 2 || waits[p] < 4 && rapid.Bool().Draw(t, "more") {
 					serial++
-					d.wait(&job{campaign: fmt.Sprint(serial), at: domain.Instant(rapid.IntRange(1, 100).Draw(t, "at")), class: c, priority: p})
+					d.wait(&job{campaign: fmt.Sprint(serial), at: wire.Instant(rapid.IntRange(1, 100).Draw(t, "at")), class: c, priority: p})
 					waits[p]++
 				}
 			}
@@ -93,7 +93,7 @@ func TestSharesOverRandomArrivals(t *testing.T) {
 					name := fmt.Sprint(len(sizes))
 					sizes[name] = 1 + random.IntN(1000)
 					came[p] += sizes[name]
-					d.wait(&job{campaign: name, at: domain.Instant(step), class: reminder, priority: timers.Priority(p)})
+					d.wait(&job{campaign: name, at: wire.Instant(step), class: reminder, priority: timers.Priority(p)})
 				}
 			}
 			for room += 100 * 100; room > 0; {
@@ -128,7 +128,7 @@ func TestNothingStarves(t *testing.T) {
 			for p := range timers.Priorities {
 				if rapid.IntRange(0, 2).Draw(t, "arrives") == 0 {
 					serial++
-					d.wait(&job{campaign: fmt.Sprint(serial), at: domain.Instant(serial), class: reminder, priority: p})
+					d.wait(&job{campaign: fmt.Sprint(serial), at: wire.Instant(serial), class: reminder, priority: p})
 					waits[p]++
 				}
 			}
@@ -160,9 +160,9 @@ func TestNothingStarves(t *testing.T) {
 // Within a priority the earliest goes first; alone, all go at once; the classes know nothing of each other.
 func TestDispatchOrder(t *testing.T) {
 	d := newDispatcher()
-	var want []domain.Instant
+	var want []wire.Instant
 	for i := range 1000 {
-		at := domain.Instant((i*7919)%1000 + 1)
+		at := wire.Instant((i*7919)%1000 + 1)
 		d.wait(&job{campaign: "c", at: at, class: reminder, priority: timers.Low})
 		want = append(want, at)
 	}

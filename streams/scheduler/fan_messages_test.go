@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
@@ -28,7 +28,7 @@ func mixed(r *rig) (whom []string) {
 	}
 	r.clock.set(start + seconds(50))
 	for i, n := range counts {
-		cmd := domain.Command{ID: "s", Type: domain.RemindDue, Campaign: fmt.Sprintf("m%d", i), Kind: domain.KindOpens, DueAt: start + seconds(50), ThroughR: uint64(n)}
+		cmd := wire.Command{ID: "s", Type: wire.RemindDue, Campaign: fmt.Sprintf("m%d", i), Kind: wire.KindOpens, DueAt: start + seconds(50), ThroughR: uint64(n)}
 		payload = append(cmd.AppendJSON(payload), '\n')
 		if i%3 == 2 {
 			r.answer(payload)
@@ -68,8 +68,8 @@ func (r *rig) publishedInOrder(whom []string) {
 		for i := range batch {
 			digests[batch[i].Sequence] = batch[i].Digest()
 			for n, line := range eventlog.Lines(batch[i].Payload) {
-				var ev domain.Event
-				if err := domain.ParseEvent(line, &ev); err != nil {
+				var ev wire.Event
+				if err := wire.ParseEvent(line, &ev); err != nil {
 					return err
 				}
 				lines[eventlog.Source{Sequence: batch[i].Sequence, Line: n + 1}] = ev.Campaign
@@ -82,9 +82,9 @@ func (r *rig) publishedInOrder(whom []string) {
 	}
 	var before eventlog.Source
 	for _, m := range r.reminderMessages() {
-		var last domain.Event
+		var last wire.Event
 		for _, line := range eventlog.Lines(m.Payload) {
-			if err := domain.ParseEvent(line, &last); err != nil {
+			if err := wire.ParseEvent(line, &last); err != nil {
 				r.t.Fatal(err)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
@@ -24,7 +24,7 @@ func fired(r *rig, n int) {
 	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
 	r.remind("a", 1, n, "50s")
 	r.clock.set(start + seconds(50))
-	cmd := domain.Command{ID: "s", Type: domain.RemindDue, Campaign: "a", Kind: domain.KindOpens, DueAt: start + seconds(50), ThroughR: uint64(n)}
+	cmd := wire.Command{ID: "s", Type: wire.RemindDue, Campaign: "a", Kind: wire.KindOpens, DueAt: start + seconds(50), ThroughR: uint64(n)}
 	r.answer(append(cmd.AppendJSON(nil), '\n'))
 	r.mu.Lock()
 	r.requests, r.messages = nil, 0
@@ -32,7 +32,7 @@ func fired(r *rig, n int) {
 }
 
 // eachOnce checks that customers c1 to c<n> were published, each once and in order.
-func eachOnce(t *testing.T, published []domain.Event, n int) {
+func eachOnce(t *testing.T, published []wire.Event, n int) {
 	t.Helper()
 	if len(published) != n {
 		t.Fatalf("%d published, expected %d", len(published), n)
@@ -80,8 +80,8 @@ func (r *rig) expandAll(ctx context.Context, f *fanout.Fan, upTo int) error {
 	return reader.CatchUp(ctx, func(batch []eventlog.Message) error {
 		for i := range batch {
 			for n, line := range eventlog.Lines(batch[i].Payload) {
-				var ev domain.Event
-				if err := domain.ParseEvent(line, &ev); err != nil {
+				var ev wire.Event
+				if err := wire.ParseEvent(line, &ev); err != nil {
 					return err
 				}
 				gone, err := b.Fold(&ev)

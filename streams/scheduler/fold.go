@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
 // fold applies one event message to the timers, and gives the customers of what fired to the fan-out.
 func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
-	var ev domain.Event
+	var ev wire.Event
 	lines, heavy := 0, 0
 	r.torn = true // until the end: half a message must not become part of a snapshot
 	for n, line := range eventlog.Lines(m.Payload) {
@@ -21,7 +21,7 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 			continue
 		}
 		heavy++
-		if err := domain.ParseEvent(line, &ev); err != nil {
+		if err := wire.ParseEvent(line, &ev); err != nil {
 			return fmt.Errorf("event message %d line %d: %w; if a newer scrip wrote it, use that one", m.Sequence, n+1, err)
 		}
 		if r.live {
@@ -36,7 +36,7 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 			return err
 		}
 		r.planner.folded(&ev)
-		if ev.Type != domain.RemindersDue {
+		if ev.Type != wire.RemindersDue {
 			continue
 		}
 		if uint64(len(gone)) != ev.Fired+ev.Dropped {
@@ -58,7 +58,7 @@ const lightLines = 8
 
 // disagree handles a firing of another number of reminders than the timers held. Timers from a snapshot are thrown away and
 // replayed. After a replay those that are known are published, and the difference is logged: stopping would not help.
-func (r *run) disagree(ctx context.Context, m *eventlog.Message, line int, ev *domain.Event, known int) error {
+func (r *run) disagree(ctx context.Context, m *eventlog.Message, line int, ev *wire.Event, known int) error {
 	r.differ.Inc()
 	if r.saver.restored {
 		return fmt.Errorf("%w: event message %d line %d fires or drops %d reminders, known are %d",

@@ -3,7 +3,7 @@ package scheduler
 import (
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
@@ -37,10 +37,10 @@ type forecast struct {
 	seconds [ahead / time.Second]int // customers, of the walk under way
 
 	walking bool
-	from    domain.Instant
-	wake    domain.Instant // of the campaign to go on with
+	from    wire.Instant
+	wake    wire.Instant // of the campaign to go on with
 	name    string
-	next    domain.Instant // when to go on, or to begin again
+	next    wire.Instant // when to go on, or to begin again
 }
 
 // outlook is what a walk finds.
@@ -50,8 +50,8 @@ type outlook struct {
 }
 
 // step walks a part, if it is time. It returns true when a walk is over and last is new.
-func (f *forecast) step(b *timers.Timers, s *config.Settings, now domain.Instant) bool {
-	if now < f.next && f.next-now <= domain.Instant(2*forecastEvery/time.Microsecond) {
+func (f *forecast) step(b *timers.Timers, s *config.Settings, now wire.Instant) bool {
+	if now < f.next && f.next-now <= wire.Instant(2*forecastEvery/time.Microsecond) {
 		return false
 	}
 	if !f.walking || now < f.from {
@@ -59,7 +59,7 @@ func (f *forecast) step(b *timers.Timers, s *config.Settings, now domain.Instant
 		f.wake, f.name = 0, ""
 		clear(f.seconds[:])
 	}
-	until := f.from + domain.Instant(ahead/time.Microsecond)
+	until := f.from + wire.Instant(ahead/time.Microsecond)
 	part, over := 0, true
 	b.Ascend(f.wake, f.name, func(e *timers.Campaign) bool {
 		if e.Wake() > until {
@@ -73,10 +73,10 @@ func (f *forecast) step(b *timers.Timers, s *config.Settings, now domain.Instant
 		return true
 	})
 	if !over {
-		f.next = now + domain.Instant(forecastBreak/time.Microsecond)
+		f.next = now + wire.Instant(forecastBreak/time.Microsecond)
 		return false
 	}
-	const every = domain.Instant(forecastEvery / time.Microsecond)
+	const every = wire.Instant(forecastEvery / time.Microsecond)
 	for _, n := range f.seconds {
 		f.counted.peak = max(f.counted.peak, n)
 	}
@@ -87,25 +87,25 @@ func (f *forecast) step(b *timers.Timers, s *config.Settings, now domain.Instant
 }
 
 // count adds one campaign, and returns how many instants it counted. What is paused does not become due.
-func (f *forecast) count(e *timers.Campaign, s *config.Settings, until domain.Instant) (counted int) {
-	add := func(c class, at domain.Instant, n int) {
+func (f *forecast) count(e *timers.Campaign, s *config.Settings, until wire.Instant) (counted int) {
+	add := func(c class, at wire.Instant, n int) {
 		counted++
 		for i, h := range horizons {
-			if at-f.from <= domain.Instant(h.span/time.Microsecond) {
+			if at-f.from <= wire.Instant(h.span/time.Microsecond) {
 				f.counted.within[c][e.Priority][i] += n
 			}
 		}
 	}
 	if !s.ExpiryPaused[e.Name] {
 		// By the second, as reminders: own expiries may have microseconds.
-		const second = domain.Instant(time.Second / time.Microsecond)
+		const second = wire.Instant(time.Second / time.Microsecond)
 		for at := e.ExpiryAfter(f.from); at <= until; {
 			add(expiry, at, 1)
 			at = e.ExpiryAfter(f.from + ((at-f.from-1)/second+1)*second)
 		}
 	}
 	if !s.RemindersPaused[e.Name] {
-		e.BySecond(f.from, until, func(at domain.Instant, n int) {
+		e.BySecond(f.from, until, func(at wire.Instant, n int) {
 			add(reminder, at, n)
 			f.seconds[(at-f.from-1)/1e6] += n
 		})

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
@@ -19,7 +19,7 @@ func TestForecast(t *testing.T) {
 		var want outlook
 		var perSecond [3600]int
 		paused := map[string]bool{"c1": true}
-		add := func(c class, p timers.Priority, at domain.Instant, n int) {
+		add := func(c class, p timers.Priority, at wire.Instant, n int) {
 			for i, h := range horizons {
 				if in := time.Duration(at-start) * time.Microsecond; in > 0 && in <= h.span {
 					want.within[c][p][i] += n
@@ -31,21 +31,21 @@ func TestForecast(t *testing.T) {
 				want.peak = max(want.peak, perSecond[s])
 			}
 		}
-		spans := rapid.SampledFrom([]domain.Instant{-seconds(5), 0, 1, 999_999, seconds(1), seconds(1) + 1, seconds(2), seconds(10), seconds(61), seconds(600), seconds(3000), seconds(3600) - 1, seconds(3600), seconds(3600) + 1, seconds(100_000)})
+		spans := rapid.SampledFrom([]wire.Instant{-seconds(5), 0, 1, 999_999, seconds(1), seconds(1) + 1, seconds(2), seconds(10), seconds(61), seconds(600), seconds(3000), seconds(3600) - 1, seconds(3600), seconds(3600) + 1, seconds(100_000)})
 		for i := range rapid.IntRange(0, 8).Draw(t, "campaigns") {
 			name := fmt.Sprint("c", i)
 			setting := rapid.SampledFrom([]string{"high", "normal", "low"}).Draw(t, "priority")
 			opens, end := start+spans.Draw(t, "opens"), start+spans.Draw(t, "expires")
-			d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: name, Settings: domain.Settings{OpensAt: opens, ExpiresAt: end, Priority: setting}})
+			d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: name, Settings: wire.Settings{OpensAt: opens, ExpiresAt: end, Priority: setting}})
 			p := timers.PriorityOf(setting)
 			if !paused[name] {
 				add(expiry, p, end, 1)
 			}
 			for r := range rapid.IntRange(0, 20).Draw(t, "reminders") {
 				before := time.Duration(rapid.SampledFrom([]int{0, 1, 1, 1, 60}).Draw(t, "before")) * time.Second
-				d.fold(domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(r + 1), CustomerID: "x", Kind: domain.KindOpens, Before: before})
+				d.fold(wire.Event{Type: wire.ReminderSet, Campaign: name, R: uint64(r + 1), CustomerID: "x", Kind: wire.KindOpens, Before: before})
 				if !paused[name] {
-					add(reminder, p, opens-domain.Instant(before/time.Microsecond), 1)
+					add(reminder, p, opens-wire.Instant(before/time.Microsecond), 1)
 				}
 			}
 		}
@@ -68,10 +68,10 @@ func TestForecastOfManyInstants(t *testing.T) {
 	d.campaign("a", "", 0, 0)
 	const coupons = 5_000
 	for n := range coupons {
-		d.fold(domain.Event{Type: domain.CouponClaimed, Campaign: "a", N: uint32(n + 1), ExpiresAt: start + 1 + domain.Instant(n)*2_000})
+		d.fold(wire.Event{Type: wire.CouponClaimed, Campaign: "a", N: uint32(n + 1), ExpiresAt: start + 1 + wire.Instant(n)*2_000})
 	}
-	d.fold(domain.Event{Type: domain.CouponClaimed, Campaign: "a", N: coupons + 1, ExpiresAt: start + seconds(3600)})
-	d.fold(domain.Event{Type: domain.CouponClaimed, Campaign: "a", N: coupons + 2, ExpiresAt: start + seconds(3600) + 1})
+	d.fold(wire.Event{Type: wire.CouponClaimed, Campaign: "a", N: coupons + 1, ExpiresAt: start + seconds(3600)})
+	d.fold(wire.Event{Type: wire.CouponClaimed, Campaign: "a", N: coupons + 2, ExpiresAt: start + seconds(3600) + 1})
 	f := forecast{from: start}
 	if looked := f.count(d.p.timers.Campaign("a"), d.p.settings, start+seconds(3600)); looked != 11 {
 		t.Errorf("%d looked at", looked)
@@ -87,7 +87,7 @@ func TestForecastInParts(t *testing.T) {
 	d := newPlannerRig(t)
 	const campaigns = 3*forecastPart + 1
 	for i := range campaigns {
-		d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: fmt.Sprint(i), Settings: domain.Settings{ExpiresAt: start + seconds(1+i%3000)}})
+		d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: fmt.Sprint(i), Settings: wire.Settings{ExpiresAt: start + seconds(1+i%3000)}})
 	}
 	d.p.requests(start)
 	var f forecast

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -74,19 +74,19 @@ func TestHopelessGoLast(t *testing.T) {
 	now := start + seconds(3600)
 	for _, c := range []struct {
 		name     string
-		settings domain.Settings
+		settings wire.Settings
 	}{
-		{"the opening has passed", domain.Settings{OpensAt: start}},
-		{"later than late_after", domain.Settings{OpensAt: now + seconds(1), LateAfter: time.Minute}},
+		{"the opening has passed", wire.Settings{OpensAt: start}},
+		{"later than late_after", wire.Settings{OpensAt: now + seconds(1), LateAfter: time.Minute}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newPlannerRig(t)
 			for i := range 50 {
 				name := fmt.Sprintf("old%02d", i)
-				d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: name, Settings: c.settings})
+				d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: name, Settings: c.settings})
 				ahead := time.Duration(c.settings.OpensAt-start)*time.Microsecond + time.Second
 				for j := range 1000 {
-					d.fold(domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(j + 1), CustomerID: "x", Kind: domain.KindOpens, Before: ahead + time.Duration(j)*time.Second})
+					d.fold(wire.Event{Type: wire.ReminderSet, Campaign: name, R: uint64(j + 1), CustomerID: "x", Kind: wire.KindOpens, Before: ahead + time.Duration(j)*time.Second})
 				}
 			}
 			d.campaign("fresh", "", now, 1)
@@ -111,11 +111,11 @@ func TestHopelessGoLast(t *testing.T) {
 // Within a campaign, too, what can be of use is requested before what the lane will drop; in the end all of it is requested.
 func TestFreshGoesBeforeTheHopelessOfItsCampaign(t *testing.T) {
 	d, now, instants := newPlannerRig(t), start+seconds(3*3600), 2*maxDeferred
-	d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: "a", Settings: domain.Settings{OpensAt: now + seconds(1), LateAfter: time.Minute}})
+	d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: "a", Settings: wire.Settings{OpensAt: now + seconds(1), LateAfter: time.Minute}})
 	for r := 1; r <= instants; r++ {
-		d.fold(domain.Event{Type: domain.ReminderSet, Campaign: "a", R: uint64(r), CustomerID: "x", Kind: domain.KindOpens, Before: time.Hour + time.Duration(r)*time.Second})
+		d.fold(wire.Event{Type: wire.ReminderSet, Campaign: "a", R: uint64(r), CustomerID: "x", Kind: wire.KindOpens, Before: time.Hour + time.Duration(r)*time.Second})
 	}
-	d.fold(domain.Event{Type: domain.ReminderSet, Campaign: "a", R: uint64(instants + 1), CustomerID: "x", Kind: domain.KindOpens, Before: time.Second})
+	d.fold(wire.Event{Type: wire.ReminderSet, Campaign: "a", R: uint64(instants + 1), CustomerID: "x", Kind: wire.KindOpens, Before: time.Second})
 	cmds := d.p.requests(now)
 	if len(cmds) == 0 || cmds[0].DueAt != now {
 		t.Fatalf("requested %v", sortedLines(cmds))

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -39,7 +39,7 @@ func (r *run) loop(ctx context.Context) error {
 			}
 			folded = true
 		}
-		now := domain.At(r.opts.Now())
+		now := wire.At(r.opts.Now())
 		r.planner.at(now)
 		r.planner.allow(r.pace.Chunk())
 		r.planner.unpublished = r.fan.Unpublished()
@@ -75,7 +75,7 @@ func (r *run) save(ctx context.Context) {
 
 // saveLate reports whether the fan-out has been busy for so long that no snapshot could be taken. No reminders are requested
 // then until it is done, which is a fraction of a second.
-func (r *run) saveLate(now domain.Instant) bool {
+func (r *run) saveLate(now wire.Instant) bool {
 	s := &r.saver
 	return r.opts.Snapshots != nil && s.changed > 0 && s.writing == nil && !s.failed &&
 		now.Time().After(r.snapshotDue(r.timers.Size()).Add(r.opts.SnapshotEvery))
@@ -83,12 +83,12 @@ func (r *run) saveLate(now domain.Instant) bool {
 
 // wait waits for the next instant, an event, an acknowledgement, or the time of a snapshot. again is when the fan-out goes on,
 // zero = after an acknowledgement.
-func (r *run) wait(ctx context.Context, now domain.Instant, again time.Time) error {
+func (r *run) wait(ctx context.Context, now wire.Instant, again time.Time) error {
 	wait := longestWait
 	var published <-chan struct{}
 	if r.round != nil {
 		published = r.round.done // nothing is requested before
-	} else if until := r.planner.wake(); until < now+domain.Instant(wait/time.Microsecond) {
+	} else if until := r.planner.wake(); until < now+wire.Instant(wait/time.Microsecond) {
 		wait = time.Duration(until-now) * time.Microsecond
 	}
 	if r.planner.idle {

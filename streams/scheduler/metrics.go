@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
@@ -83,7 +83,7 @@ func (m *Metrics) forget(lane int) {
 
 // meters are the metrics of one lane, looked up once.
 type meters struct {
-	requested                                map[domain.CommandType]prometheus.Counter
+	requested                                map[wire.CommandType]prometheus.Counter
 	expired, repeats, requestsFailed, differ prometheus.Counter
 	fired, dropped, cancelled                [timers.Priorities]prometheus.Counter
 	late                                     [classes][timers.Priorities]prometheus.Observer
@@ -100,9 +100,9 @@ type meters struct {
 // meter finds this lane's metrics.
 func (r *run) meter() {
 	m, lane := r.opts.Metrics, strconv.Itoa(r.lane)
-	r.requested = map[domain.CommandType]prometheus.Counter{
-		domain.Expire:    m.requested.WithLabelValues(lane, domain.Expire.String()),
-		domain.RemindDue: m.requested.WithLabelValues(lane, domain.RemindDue.String()),
+	r.requested = map[wire.CommandType]prometheus.Counter{
+		wire.Expire:    m.requested.WithLabelValues(lane, wire.Expire.String()),
+		wire.RemindDue: m.requested.WithLabelValues(lane, wire.RemindDue.String()),
 	}
 	r.expired, r.repeats = m.expired.WithLabelValues(lane), m.repeats.WithLabelValues(lane)
 	r.requestsFailed, r.differ = m.requestsFailed.WithLabelValues(lane), m.disagreements.WithLabelValues(lane)
@@ -126,22 +126,22 @@ func (r *run) meter() {
 }
 
 // observe counts an event, before it is folded.
-func (r *run) observe(ev *domain.Event) {
+func (r *run) observe(ev *wire.Event) {
 	e := r.timers.Campaign(ev.Campaign)
 	if e == nil {
 		return
 	}
 	switch ev.Type {
-	case domain.CouponsExpired:
+	case wire.CouponsExpired:
 		r.expired.Add(float64(ev.Count))
 		if first := e.FirstExpiry(); first <= ev.Through {
 			r.late[expiry][e.Priority].Observe(float64(ev.At-first) / 1e6)
 		}
-	case domain.RemindersDue:
+	case wire.RemindersDue:
 		r.fired[e.Priority].Add(float64(ev.Fired))
 		r.dropped[e.Priority].Add(float64(ev.Dropped))
 		r.late[reminder][e.Priority].Observe(float64(ev.At-ev.DueAt) / 1e6)
-	case domain.ReminderCancelled:
+	case wire.ReminderCancelled:
 		r.cancelled[e.Priority].Inc()
 	}
 }

@@ -4,7 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	reminders "github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
@@ -14,8 +15,8 @@ import (
 //	               hopeless ones are passed over; a second cursor follows for them when nothing else is left
 type plan struct {
 	campaign *timers.Campaign
-	anchors  domain.Anchors     // as of the last review
-	since    domain.Instant     // something has been known to be due
+	anchors  reminders.Anchors  // as of the last review
+	since    wire.Instant       // something has been known to be due
 	jobs     [classes]job       // in the dispatcher
 	queues   [classes][]request // in flight: one expire at most; remind_due by instant, kind and number
 
@@ -25,9 +26,9 @@ type plan struct {
 	head       timers.Key // what is requested next; at is Never if nothing is
 	late       bool       // the head is hopeless
 
-	counted domain.Instant // left counts what is due up to it
-	left    int            // customers that are due and not requested, about
-	givenUp bool           // a request was given up
+	counted wire.Instant // left counts what is due up to it
+	left    int          // customers that are due and not requested, about
+	givenUp bool         // a request was given up
 }
 
 // maxDeferred bounds how many instants one advance passes over one by one. After them it goes on where nothing is late.
@@ -36,8 +37,8 @@ const maxDeferred = 100
 // beginning is before everything that can be due.
 var beginning = timers.Key{At: math.MinInt64}
 
-func newPlan(e *timers.Campaign, now domain.Instant) *plan {
-	pl := &plan{campaign: e, anchors: e.Anchors, since: now, head: timers.Key{At: domain.Never}}
+func newPlan(e *timers.Campaign, now wire.Instant) *plan {
+	pl := &plan{campaign: e, anchors: e.Anchors, since: now, head: timers.Key{At: wire.Never}}
 	for c := range classes {
 		pl.jobs[c] = job{campaign: e.Name, class: c, plan: pl}
 	}
@@ -55,7 +56,7 @@ func (pl *plan) rewind() {
 }
 
 // count adds what has become due since it was last called.
-func (pl *plan) count(now domain.Instant) {
+func (pl *plan) count(now wire.Instant) {
 	if now > pl.counted {
 		pl.left += pl.campaign.Count(pl.counted, now)
 		pl.counted = now
@@ -64,7 +65,7 @@ func (pl *plan) count(now domain.Instant) {
 
 // advance finds the head: the first after the cursor that is of use, else the first of those passed over. What is due
 // from fresh on is of use. It returns how many instants it looked at.
-func (pl *plan) advance(now, fresh domain.Instant, hopeless func(timers.Key) bool) (examined int) {
+func (pl *plan) advance(now, fresh wire.Instant, hopeless func(timers.Key) bool) (examined int) {
 	pl.late = false
 	for {
 		pl.head = pl.campaign.Following(pl.cursor)
@@ -76,7 +77,7 @@ func (pl *plan) advance(now, fresh domain.Instant, hopeless func(timers.Key) boo
 		}
 		pl.deferred, pl.cursor = true, pl.head
 		if examined == maxDeferred {
-			pl.cursor = timers.Key{At: fresh - 1, Kind: domain.KindExpires}
+			pl.cursor = timers.Key{At: fresh - 1, Kind: wire.KindExpires}
 		}
 	}
 	if pl.deferred {
@@ -86,7 +87,7 @@ func (pl *plan) advance(now, fresh domain.Instant, hopeless func(timers.Key) boo
 		}
 		pl.deferred, pl.lateCursor = false, beginning
 	}
-	pl.head = timers.Key{At: domain.Never}
+	pl.head = timers.Key{At: wire.Never}
 	return examined
 }
 
@@ -109,7 +110,7 @@ func (pl *plan) settled(c class, q *request) bool {
 }
 
 // dueSince is the earliest instant that the request is for.
-func (pl *plan) dueSince(c class, q *request) domain.Instant {
+func (pl *plan) dueSince(c class, q *request) wire.Instant {
 	if c == expiry {
 		return pl.campaign.FirstExpiry()
 	}

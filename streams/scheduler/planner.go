@@ -3,7 +3,8 @@ package scheduler
 import (
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	reminders "github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
@@ -26,7 +27,7 @@ type planner struct {
 	settings *config.Settings
 	plans    map[*timers.Campaign]*plan // of the campaigns with something due that no pause holds back
 	waiting  *dispatcher
-	repeats  []domain.Command // collected by reviews
+	repeats  []wire.Command // collected by reviews
 
 	chunk       int              // customers a request is for at most; the pace changes it
 	most        int              // customers that may be in flight and not published
@@ -34,8 +35,8 @@ type planner struct {
 	idle        bool             // nothing is: the lane decides nothing
 	unpublished int              // customers that have fired and are not on the reminder stream
 	inFlight    [classes]int     // what the requests in flight cost
-	rated       domain.Instant   // operators set a rate until then; Never = they do now
-	clock       domain.Instant   // the time that was seen last
+	rated       wire.Instant     // operators set a rate until then; Never = they do now
+	clock       wire.Instant     // the time that was seen last
 	examined    int              // due instants of reminders looked at since the beginning
 	repeated    uint64           // requests that were not the first of their kind
 	answered    time.Duration    // the longest that an answer took since this was last set to 0
@@ -61,8 +62,8 @@ func (p *planner) configure(s *config.Settings) {
 	old := p.settings
 	p.settings = s
 	if s.ReminderRate > 0 {
-		p.rated = domain.Never
-	} else if p.rated == domain.Never {
+		p.rated = wire.Never
+	} else if p.rated == wire.Never {
 		p.rated = p.clock
 	}
 	for _, pair := range [][2]map[string]bool{{old.ExpiryPaused, s.ExpiryPaused}, {old.RemindersPaused, s.RemindersPaused}} {
@@ -81,8 +82,8 @@ func (p *planner) changed(one, other map[string]bool) {
 
 // at sets the time. Where it was set back, what was to happen later is planned again: a request that is repeated at a
 // time which lies an hour ahead now would be as good as forgotten.
-func (p *planner) at(now domain.Instant) {
-	if now > p.clock-domain.Instant(firstRetry/time.Microsecond) {
+func (p *planner) at(now wire.Instant) {
+	if now > p.clock-wire.Instant(firstRetry/time.Microsecond) {
 		p.clock = max(p.clock, now)
 		return
 	}
@@ -92,7 +93,7 @@ func (p *planner) at(now domain.Instant) {
 			for i := range pl.queues[c] {
 				q := &pl.queues[c][i]
 				q.sent = min(q.sent, now)
-				q.again = min(q.again, now+domain.Instant(lastRetry/time.Microsecond))
+				q.again = min(q.again, now+wire.Instant(lastRetry/time.Microsecond))
 			}
 		}
 		p.drop(pl, reminder, func(q *request) bool { return q.At > now })
@@ -106,11 +107,11 @@ func (p *planner) allow(chunk int) { p.chunk, p.most = chunk, max(chunksInFlight
 
 // wake is the instant at which requests must be called next, Never if nothing is planned. It may be called any time before,
 // and must be when ready.
-func (p *planner) wake() domain.Instant {
+func (p *planner) wake() wire.Instant {
 	if e := p.timers.First(); e != nil {
 		return e.Wake()
 	}
-	return domain.Never
+	return wire.Never
 }
 
 // ready reports whether something waits that may be requested now.
@@ -132,7 +133,7 @@ func (p *planner) next(c class) *plan {
 }
 
 // requests is what to request of the lane now: commands without ids, those for expiry first.
-func (p *planner) requests(now domain.Instant) (cmds []domain.Command) {
+func (p *planner) requests(now wire.Instant) (cmds []wire.Command) {
 	for {
 		e := p.timers.First()
 		if e == nil || e.Wake() > now {
@@ -156,9 +157,9 @@ func (p *planner) requests(now domain.Instant) (cmds []domain.Command) {
 
 // review finds out what is due in one campaign, repeats requests whose answer is late, and returns when to look again: after
 // now.
-func (p *planner) review(e *timers.Campaign, now domain.Instant) (next domain.Instant) {
+func (p *planner) review(e *timers.Campaign, now wire.Instant) (next wire.Instant) {
 	var due [classes]bool
-	next = domain.Never
+	next = wire.Never
 	if !p.settings.ExpiryPaused[e.Name] {
 		due[expiry], next = e.FirstExpiry() <= now, e.ExpiryAfter(now)
 	}
@@ -182,7 +183,7 @@ func (p *planner) review(e *timers.Campaign, now domain.Instant) (next domain.In
 			p.drop(pl, c, func(*request) bool { return true })
 			p.waiting.drop(&pl.jobs[c])
 			if c == reminder {
-				pl.head, pl.left = timers.Key{At: domain.Never}, 0
+				pl.head, pl.left = timers.Key{At: wire.Never}, 0
 			}
 			continue
 		}
@@ -216,7 +217,7 @@ func (p *planner) forget(pl *plan) {
 }
 
 // advance moves the cursor to the next instant to request, and lets the campaign wait for it.
-func (p *planner) advance(pl *plan, now domain.Instant) {
+func (p *planner) advance(pl *plan, now wire.Instant) {
 	late := p.settings.ReminderGrace
 	if after := pl.campaign.LateAfter; after != 0 {
 		late = min(late, after)
@@ -224,12 +225,12 @@ func (p *planner) advance(pl *plan, now domain.Instant) {
 	fresh := now.Add(-late)
 	hopeless := func(k timers.Key) bool { return p.hopeless(pl, k, now) }
 	p.examined += pl.advance(now, fresh, hopeless)
-	if pl.head.At == domain.Never && len(pl.queues[reminder]) == 0 && pl.campaign.FirstDue() <= now {
+	if pl.head.At == wire.Never && len(pl.queues[reminder]) == 0 && pl.campaign.FirstDue() <= now {
 		// What was given up is due still.
 		pl.rewind()
 		p.examined += pl.advance(now, fresh, hopeless)
 	}
-	waits := pl.head.At != domain.Never
+	waits := pl.head.At != wire.Never
 	if !waits {
 		pl.left = 0
 	} else if pl.left < 1 {
@@ -257,7 +258,7 @@ func (p *planner) wait(pl *plan, c class, waits bool) {
 
 // judged is the instant as of which the lane judges how late it is: now, or where it waited for the rate that operators set,
 // the beginning of that wait.
-func (p *planner) judged(pl *plan, at, now domain.Instant) domain.Instant {
+func (p *planner) judged(pl *plan, at, now wire.Instant) wire.Instant {
 	if since := max(at, pl.since); since < p.rated {
 		return min(since, now)
 	}
@@ -266,19 +267,19 @@ func (p *planner) judged(pl *plan, at, now domain.Instant) domain.Instant {
 
 // hopeless reports whether the lane will drop all reminders of that kind that are due at that instant, as Lane.Decide does.
 // The lane may drop others too, because of coupons or a campaign's state.
-func (p *planner) hopeless(pl *plan, k timers.Key, now domain.Instant) bool {
+func (p *planner) hopeless(pl *plan, k timers.Key, now wire.Instant) bool {
 	at, e := p.judged(pl, k.At, now), pl.campaign
 	if after := e.LateAfter; after != 0 && at > k.At.Add(after) {
 		return true
 	}
-	return at > k.At.Add(p.settings.ReminderGrace) && at >= e.At(domain.DueSet{Kind: k.Kind, DueAt: k.At, ThroughR: domain.MaxReminder}).Announces
+	return at > k.At.Add(p.settings.ReminderGrace) && at >= e.At(wire.DueSet{Kind: k.Kind, DueAt: k.At, ThroughR: reminders.MaxReminder}).Announces
 }
 
 // backlog is, by priority, the earliest instant that is due and not answered, Never if there is none, and how many customers
 // are due and not requested, about. What a pause holds back does not count.
-func (p *planner) backlog() (oldest [timers.Priorities]domain.Instant, waiting [timers.Priorities]int) {
+func (p *planner) backlog() (oldest [timers.Priorities]wire.Instant, waiting [timers.Priorities]int) {
 	for i := range oldest {
-		oldest[i] = domain.Never
+		oldest[i] = wire.Never
 	}
 	for e, pl := range p.plans {
 		waiting[e.Priority] += pl.left

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // BenchmarkCatchUp: how fast a planner works off reminders that are overdue at many instants of many campaigns, beside a lane
@@ -21,7 +21,7 @@ func BenchmarkCatchUp(b *testing.B) {
 					name := fmt.Sprintf("c%05d", i)
 					d.campaign(name, "", start, 0)
 					for j := range c.instants {
-						d.fold(domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(j + 1), CustomerID: "x", Kind: domain.KindOpens, Before: time.Duration(c.instants-j) * time.Second})
+						d.fold(wire.Event{Type: wire.ReminderSet, Campaign: name, R: uint64(j + 1), CustomerID: "x", Kind: wire.KindOpens, Before: time.Duration(c.instants-j) * time.Second})
 					}
 				}
 				before := heapInUse()

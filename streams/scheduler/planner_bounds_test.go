@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 )
 
@@ -18,7 +18,7 @@ func TestPlannerWithinBounds(t *testing.T) {
 		p := d.p
 		p.allow(rapid.SampledFrom([]int{1, 3, 8}).Draw(t, "chunk"))
 		now := start
-		var onTheWay []domain.Command
+		var onTheWay []wire.Command
 		numbers := map[string]uint64{}
 		names := []string{"a", "b", "c", "d"}
 		pending := map[string]map[uint64]bool{}
@@ -27,12 +27,12 @@ func TestPlannerWithinBounds(t *testing.T) {
 			pending[name] = map[uint64]bool{}
 		}
 		name := func() string { return rapid.SampledFrom(names).Draw(t, "campaign") }
-		answer := func(cmd domain.Command) {
-			if cmd.Type == domain.RemindDue && cmd.DueAt > now {
+		answer := func(cmd wire.Command) {
+			if cmd.Type == wire.RemindDue && cmd.DueAt > now {
 				return
 			}
 			d.answer(&cmd)
-			if cmd.Type == domain.RemindDue {
+			if cmd.Type == wire.RemindDue {
 				for _, x := range d.gone {
 					delete(pending[cmd.Campaign], x.R)
 				}
@@ -77,7 +77,7 @@ func TestPlannerWithinBounds(t *testing.T) {
 				for range rapid.IntRange(1, 12).Draw(t, "n") {
 					numbers[c]++
 					before := time.Duration(rapid.IntRange(0, 3).Draw(t, "before")) * time.Second
-					d.fold(domain.Event{Type: domain.ReminderSet, Campaign: c, R: numbers[c], CustomerID: "x", Kind: domain.KindOpens, Before: before})
+					d.fold(wire.Event{Type: wire.ReminderSet, Campaign: c, R: numbers[c], CustomerID: "x", Kind: wire.KindOpens, Before: before})
 					pending[c][numbers[c]] = true
 				}
 			},
@@ -85,13 +85,13 @@ func TestPlannerWithinBounds(t *testing.T) {
 				c := name()
 				for r := uint64(1); r <= numbers[c]; r++ {
 					if pending[c][r] && rapid.Bool().Draw(t, "this") {
-						d.fold(domain.Event{Type: domain.ReminderCancelled, Campaign: c, R: r})
+						d.fold(wire.Event{Type: wire.ReminderCancelled, Campaign: c, R: r})
 						delete(pending[c], r)
 					}
 				}
 			},
 			"update": func(*rapid.T) {
-				d.fold(domain.Event{Type: domain.CampaignUpdated, Campaign: name(), Settings: domain.Settings{
+				d.fold(wire.Event{Type: wire.CampaignUpdated, Campaign: name(), Settings: wire.Settings{
 					OpensAt: now + seconds(rapid.IntRange(-5, 5).Draw(t, "opens")), ExpiresAt: now + seconds(rapid.IntRange(1, 9).Draw(t, "expires")),
 					Priority: rapid.SampledFrom([]string{"high", "normal", "low"}).Draw(t, "priority"),
 				}})
@@ -114,7 +114,7 @@ func TestPlannerWithinBounds(t *testing.T) {
 					}
 				}
 			},
-			"sleep": func(*rapid.T) { now += domain.Instant(rapid.IntRange(1, 4_000_000).Draw(t, "us")) },
+			"sleep": func(*rapid.T) { now += wire.Instant(rapid.IntRange(1, 4_000_000).Draw(t, "us")) },
 			"clock": func(*rapid.T) {
 				if rapid.IntRange(0, 5).Draw(t, "back") == 0 {
 					now -= seconds(rapid.IntRange(1, 100).Draw(t, "s"))
@@ -131,7 +131,7 @@ func TestPlannerWithinBounds(t *testing.T) {
 				answer(cmd)
 			}
 			onTheWay = nil
-			if p.timers.Reminders() == 0 && len(p.plans) == 0 && p.wake() == domain.Never {
+			if p.timers.Reminders() == 0 && len(p.plans) == 0 && p.wake() == wire.Never {
 				return
 			}
 			now += seconds(10)

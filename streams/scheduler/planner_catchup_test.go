@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
@@ -77,7 +77,7 @@ func TestCancelledRequestIsNoAnswer(t *testing.T) {
 	}
 	d.p.at(start + 900_000)
 	for r := range 2 {
-		d.fold(domain.Event{Type: domain.ReminderCancelled, Campaign: "a", R: uint64(r + 1)})
+		d.fold(wire.Event{Type: wire.ReminderCancelled, Campaign: "a", R: uint64(r + 1)})
 	}
 	if cmds := d.p.requests(start + 900_000); len(cmds) != 0 || d.p.answered != 0 || d.p.inFlight != [classes]int{} || len(d.p.plans) != 0 {
 		t.Errorf("%v requested, an answer took %s, %v in flight", sortedLines(cmds), d.p.answered, d.p.inFlight)
@@ -95,7 +95,7 @@ func TestWhatWaitsIsCancelled(t *testing.T) {
 		t.Fatalf("requested %v", sortedLines(cmds))
 	}
 	for r := 1; r <= instants; r++ {
-		d.fold(domain.Event{Type: domain.ReminderCancelled, Campaign: "a", R: uint64(r)})
+		d.fold(wire.Event{Type: wire.ReminderCancelled, Campaign: "a", R: uint64(r)})
 	}
 	d.p.unpublished = 0
 	if cmds := d.p.requests(start); len(cmds) != 1 || cmds[0].ThroughR != instants+1 {

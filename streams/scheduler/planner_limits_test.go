@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
@@ -34,10 +34,10 @@ func TestRequestThatIsNeverAnswered(t *testing.T) {
 			}
 		}
 	}
-	if now < start+domain.Instant(giveUpAfter/time.Microsecond) || repeats <= chunksInFlight*maxRetries || d.p.givenUp != 1 || d.p.lastGivenUp.campaign != "a" {
+	if now < start+wire.Instant(giveUpAfter/time.Microsecond) || repeats <= chunksInFlight*maxRetries || d.p.givenUp != 1 || d.p.lastGivenUp.campaign != "a" {
 		t.Errorf("%d campaigns are given up at %s after %d repeats", d.p.givenUp, now, repeats)
 	}
-	var again []domain.Command
+	var again []wire.Command
 	for ; len(again) < chunksInFlight; now += seconds(1) {
 		again = append(again, d.p.requests(now)...)
 	}
@@ -55,11 +55,11 @@ func TestRequestThatIsNeverAnswered(t *testing.T) {
 // Our clock is ahead of the lane's, so that it does nothing at first: what is due fires within a second of its instant by
 // the lane's clock.
 func TestLaneWithAClockBehindOurs(t *testing.T) {
-	for _, behind := range []domain.Instant{1, seconds(3) + 1, seconds(9)} {
+	for _, behind := range []wire.Instant{1, seconds(3) + 1, seconds(9)} {
 		d := newPlannerRig(t)
 		d.campaign("a", "", start, 1)
-		d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: "b", Settings: domain.Settings{ExpiresAt: start}})
-		late := map[string]domain.Instant{}
+		d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: "b", Settings: wire.Settings{ExpiresAt: start}})
+		late := map[string]wire.Instant{}
 		for now := start; len(late) < 2; now = d.p.wake() {
 			for _, cmd := range d.p.requests(now) {
 				if lanes := now - behind; lanes >= start {
@@ -110,10 +110,10 @@ func TestChunks(t *testing.T) {
 		}
 		requests = append(requests[1:], d.p.requests(start)...)
 	}
-	if d.p.timers.Reminders() != 0 || d.p.inFlight != [classes]int{} || len(d.p.plans) != 0 || d.p.oldest(timers.Normal) != domain.Never || d.p.repeated != 0 {
+	if d.p.timers.Reminders() != 0 || d.p.inFlight != [classes]int{} || len(d.p.plans) != 0 || d.p.oldest(timers.Normal) != wire.Never || d.p.repeated != 0 {
 		t.Errorf("%d reminders left, %v in flight, %d plans, oldest %s, %d repeats", d.p.timers.Reminders(), d.p.inFlight, len(d.p.plans), d.p.oldest(timers.Normal), d.p.repeated)
 	}
-	if len(d.p.requests(start+1)) != 0 || d.p.wake() != domain.Never {
+	if len(d.p.requests(start+1)) != 0 || d.p.wake() != wire.Never {
 		t.Errorf("wakes at %s after all is done", d.p.wake())
 	}
 }
@@ -178,7 +178,7 @@ func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
 	d := newPlannerRig(t)
 	const campaigns = 10_000
 	for i := range campaigns {
-		d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: fmt.Sprintf("e%05d", i), Settings: domain.Settings{ExpiresAt: start - domain.Instant(i%7), Priority: []string{"high", "normal", "low"}[i%3]}})
+		d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: fmt.Sprintf("e%05d", i), Settings: wire.Settings{ExpiresAt: start - wire.Instant(i%7), Priority: []string{"high", "normal", "low"}[i%3]}})
 	}
 	d.campaign("r", "", start, 100)
 	d.p.unpublished = 1 << 30
@@ -188,7 +188,7 @@ func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
 	}
 	var shares [timers.Priorities]int
 	for _, cmd := range requests {
-		if cmd.Type != domain.Expire {
+		if cmd.Type != wire.Expire {
 			t.Fatalf("requested %s", cmd.AppendJSON(nil))
 		}
 		shares[d.p.timers.Campaign(cmd.Campaign).Priority]++
@@ -201,7 +201,7 @@ func TestExpiriesAndRemindersDoNotWaitForEachOther(t *testing.T) {
 	if d.p.unpublished = 0; !d.p.ready() {
 		t.Fatal("the reminders are not ready")
 	}
-	if more := d.p.requests(start); len(more) != 1 || more[0].Type != domain.RemindDue {
+	if more := d.p.requests(start); len(more) != 1 || more[0].Type != wire.RemindDue {
 		t.Fatalf("requested %v", sortedLines(more))
 	}
 	total := len(requests)
@@ -225,7 +225,7 @@ func TestPauses(t *testing.T) {
 	end := start + seconds(100)
 	for _, name := range []string{"a", "b"} {
 		d.campaign(name, "high", start, 3)
-		d.fold(domain.Event{Type: domain.CampaignUpdated, Campaign: name, Settings: domain.Settings{OpensAt: start, ExpiresAt: end, Priority: "high"}})
+		d.fold(wire.Event{Type: wire.CampaignUpdated, Campaign: name, Settings: wire.Settings{OpensAt: start, ExpiresAt: end, Priority: "high"}})
 	}
 	set := func(expiries, reminders map[string]bool) {
 		d.p.configure(settings(func(s *config.Settings) { s.ExpiryPaused, s.RemindersPaused = expiries, reminders }))
@@ -240,16 +240,16 @@ func TestPauses(t *testing.T) {
 	if expiries, reminders := d.p.paused(start); expiries != 0 || reminders != 1 {
 		t.Errorf("%d expiries and %d reminders held back", expiries, reminders)
 	}
-	if requests := d.p.requests(start + 1); len(requests) != 0 || d.p.wake() != end || d.p.oldest(timers.High) != domain.Never {
+	if requests := d.p.requests(start + 1); len(requests) != 0 || d.p.wake() != end || d.p.oldest(timers.High) != wire.Never {
 		t.Errorf("requested %v, wakes at %s, the oldest is %s", sortedLines(requests), d.p.wake(), d.p.oldest(timers.High))
 	}
 	set(a, a)
-	if requests := d.p.requests(end); len(requests) != 1 || requests[0].Campaign != "b" || requests[0].Type != domain.Expire {
+	if requests := d.p.requests(end); len(requests) != 1 || requests[0].Campaign != "b" || requests[0].Type != wire.Expire {
 		t.Fatalf("requested %v", sortedLines(requests))
 	} else {
 		d.answer(&requests[0])
 	}
-	if requests := d.p.requests(end + 1); len(requests) != 0 || d.p.wake() != domain.Never || d.p.oldest(timers.High) != domain.Never {
+	if requests := d.p.requests(end + 1); len(requests) != 0 || d.p.wake() != wire.Never || d.p.oldest(timers.High) != wire.Never {
 		t.Errorf("with all paused it requested %v, wakes at %s, the oldest is %s", sortedLines(requests), d.p.wake(), d.p.oldest(timers.High))
 	}
 	if expiries, reminders := d.p.paused(end); expiries != 1 || reminders != 1 {
@@ -260,7 +260,7 @@ func TestPauses(t *testing.T) {
 		t.Errorf("wakes at %s after a pause ended", d.p.wake())
 	}
 	requests := d.p.requests(end + 2)
-	if len(requests) != 1 || requests[0].Type != domain.Expire || requests[0].Campaign != "a" || d.p.oldest(timers.High) != end {
+	if len(requests) != 1 || requests[0].Type != wire.Expire || requests[0].Campaign != "a" || d.p.oldest(timers.High) != end {
 		t.Fatalf("requested %v, the oldest is %s", sortedLines(requests), d.p.oldest(timers.High))
 	}
 	// Paused while a request is in flight: it is not repeated, and the answer of the lane is folded.
@@ -270,7 +270,7 @@ func TestPauses(t *testing.T) {
 	}
 	d.answer(&requests[0])
 	set(nil, nil)
-	if requests := d.p.requests(end + seconds(6)); len(requests) != 1 || requests[0].Type != domain.RemindDue || requests[0].ThroughR != 3 {
+	if requests := d.p.requests(end + seconds(6)); len(requests) != 1 || requests[0].Type != wire.RemindDue || requests[0].ThroughR != 3 {
 		t.Errorf("requested %v", sortedLines(requests))
 	}
 }
@@ -283,8 +283,8 @@ func TestPriorityChangesWhileWaiting(t *testing.T) {
 	if requests := d.p.requests(start); len(requests) != 0 || d.p.behind()[timers.Low] != 10 || d.p.oldest(timers.Low) != start {
 		t.Fatalf("requested %v, %v wait", sortedLines(requests), d.p.behind())
 	}
-	d.fold(domain.Event{Type: domain.CampaignUpdated, Campaign: "a", Settings: domain.Settings{OpensAt: start, Priority: "high"}})
-	if d.p.requests(start); d.p.behind() != [timers.Priorities]int{timers.High: 10} || d.p.oldest(timers.High) != start || d.p.oldest(timers.Low) != domain.Never {
+	d.fold(wire.Event{Type: wire.CampaignUpdated, Campaign: "a", Settings: wire.Settings{OpensAt: start, Priority: "high"}})
+	if d.p.requests(start); d.p.behind() != [timers.Priorities]int{timers.High: 10} || d.p.oldest(timers.High) != start || d.p.oldest(timers.Low) != wire.Never {
 		t.Errorf("%v wait, oldest %s and %s", d.p.behind(), d.p.oldest(timers.High), d.p.oldest(timers.Low))
 	}
 	d.p.unpublished = 0
@@ -298,7 +298,7 @@ func TestPriorityChangesWhileWaiting(t *testing.T) {
 func TestClockSetBack(t *testing.T) {
 	d := newPlannerRig(t)
 	d.campaign("a", "", start, 1)
-	d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: "b", Settings: domain.Settings{ExpiresAt: start - seconds(7200)}})
+	d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: "b", Settings: wire.Settings{ExpiresAt: start - seconds(7200)}})
 	d.p.at(start)
 	if requests := d.p.requests(start); len(requests) != 2 {
 		t.Fatalf("requested %v", sortedLines(requests))

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
@@ -26,7 +26,7 @@ func newPlannerRig(t interface {
 	return &plannerRig{t: t, p: newPlanner(timers.New(""))}
 }
 
-func (d *plannerRig) fold(ev domain.Event) int {
+func (d *plannerRig) fold(ev wire.Event) int {
 	d.t.Helper()
 	gone, err := d.p.timers.Fold(&ev)
 	if err != nil {
@@ -38,7 +38,7 @@ func (d *plannerRig) fold(ev domain.Event) int {
 }
 
 // oldest and behind are parts of a planner's backlog.
-func (p *planner) oldest(of timers.Priority) domain.Instant {
+func (p *planner) oldest(of timers.Priority) wire.Instant {
 	oldest, _ := p.backlog()
 	return oldest[of]
 }
@@ -49,34 +49,34 @@ func (p *planner) behind() [timers.Priorities]int {
 }
 
 // campaign makes one whose n subscribers are due at the given instant; 0 = without an opening.
-func (d *plannerRig) campaign(name, setting string, due domain.Instant, n int) {
+func (d *plannerRig) campaign(name, setting string, due wire.Instant, n int) {
 	d.t.Helper()
-	d.fold(domain.Event{Type: domain.CampaignCreated, Campaign: name, Settings: domain.Settings{OpensAt: due, Priority: setting}})
+	d.fold(wire.Event{Type: wire.CampaignCreated, Campaign: name, Settings: wire.Settings{OpensAt: due, Priority: setting}})
 	for r := 1; r <= n; r++ {
-		d.fold(domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(r), CustomerID: fmt.Sprint("c", r), Kind: domain.KindOpens, DueAt: due})
+		d.fold(wire.Event{Type: wire.ReminderSet, Campaign: name, R: uint64(r), CustomerID: fmt.Sprint("c", r), Kind: wire.KindOpens, DueAt: due})
 	}
 }
 
 // answer folds what a lane has to the command, and returns how many it fired.
-func (d *plannerRig) answer(cmd *domain.Command) int {
+func (d *plannerRig) answer(cmd *wire.Command) int {
 	d.t.Helper()
-	if cmd.Type == domain.Expire {
-		d.fold(domain.Event{Type: domain.CouponsExpired, Campaign: cmd.Campaign, Through: cmd.Through})
+	if cmd.Type == wire.Expire {
+		d.fold(wire.Event{Type: wire.CouponsExpired, Campaign: cmd.Campaign, Through: cmd.Through})
 		return 0
 	}
 	e := d.p.timers.Campaign(cmd.Campaign)
-	due := e.At(domain.DueSet{Kind: cmd.Kind, DueAt: cmd.DueAt, ThroughR: cmd.ThroughR})
+	due := e.At(wire.DueSet{Kind: cmd.Kind, DueAt: cmd.DueAt, ThroughR: cmd.ThroughR})
 	if due.Subscriptions == 0 {
 		return 0
 	}
-	return d.fold(domain.Event{Type: domain.RemindersDue, Campaign: cmd.Campaign, Kind: cmd.Kind, DueAt: cmd.DueAt, FromR: due.FromR, ThroughR: due.LastR, Fired: due.Subscriptions})
+	return d.fold(wire.Event{Type: wire.RemindersDue, Campaign: cmd.Campaign, Kind: cmd.Kind, DueAt: cmd.DueAt, FromR: due.FromR, ThroughR: due.LastR, Fired: due.Subscriptions})
 }
 
 // overdue sets n reminders, each at an instant of its own before the campaign opens.
 func (d *plannerRig) overdue(name string, from, n int) {
 	d.t.Helper()
 	for i := range n {
-		d.fold(domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(from + i), CustomerID: "x", Kind: domain.KindOpens, Before: time.Duration(n-i) * time.Millisecond})
+		d.fold(wire.Event{Type: wire.ReminderSet, Campaign: name, R: uint64(from + i), CustomerID: "x", Kind: wire.KindOpens, Before: time.Duration(n-i) * time.Millisecond})
 	}
 }
 

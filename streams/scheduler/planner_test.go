@@ -10,7 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	reminders "github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/lanetest"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
@@ -22,15 +23,15 @@ type model struct {
 
 type modelCampaign struct {
 	name           string
-	opens, expires domain.Instant
-	expiredThrough domain.Instant
-	falls          []domain.Instant
-	own            map[uint32]domain.Instant
+	opens, expires wire.Instant
+	expiredThrough wire.Instant
+	falls          []wire.Instant
+	own            map[uint32]wire.Instant
 	reminders      []modelReminder
 	cancelled      []modelReminder
 	expire         request
 	requested      map[timers.Key][]request // in flight
-	anchors        domain.Anchors           // as requests saw them last
+	anchors        reminders.Anchors        // as requests saw them last
 }
 
 type modelReminder struct {
@@ -41,18 +42,18 @@ type modelReminder struct {
 	n        uint32
 }
 
-func (c *modelCampaign) due(r modelReminder) domain.Instant {
+func (c *modelCampaign) due(r modelReminder) wire.Instant {
 	anchor := c.opens
-	if r.kind == domain.KindExpires {
+	if r.kind == wire.KindExpires {
 		anchor = c.expires
 		if own := c.own[r.n]; own != 0 {
 			anchor = own
 		}
 	}
 	if anchor == 0 {
-		return domain.Never
+		return wire.Never
 	}
-	return anchor - domain.Instant(r.before/time.Microsecond)
+	return anchor - wire.Instant(r.before/time.Microsecond)
 }
 
 func (m *model) find(name string) *modelCampaign {
@@ -61,24 +62,24 @@ func (m *model) find(name string) *modelCampaign {
 			return c
 		}
 	}
-	c := &modelCampaign{name: name, own: map[uint32]domain.Instant{}, requested: map[timers.Key][]request{}}
+	c := &modelCampaign{name: name, own: map[uint32]wire.Instant{}, requested: map[timers.Key][]request{}}
 	m.campaigns = append(m.campaigns, c)
 	return c
 }
 
-func (m *model) fold(ev *domain.Event) (gone []timers.Fired) {
+func (m *model) fold(ev *wire.Event) (gone []timers.Fired) {
 	c := m.find(ev.Campaign)
 	switch ev.Type {
-	case domain.CampaignCreated, domain.CampaignUpdated:
+	case wire.CampaignCreated, wire.CampaignUpdated:
 		c.opens, c.expires = ev.Settings.OpensAt, ev.Settings.ExpiresAt
-	case domain.CouponClaimed, domain.CouponExtended:
+	case wire.CouponClaimed, wire.CouponExtended:
 		c.own[ev.N] = ev.ExpiresAt
 		if ev.ExpiresAt != 0 {
 			c.falls = append(c.falls, ev.ExpiresAt)
 		}
-	case domain.CouponsExpired:
+	case wire.CouponsExpired:
 		c.expiredThrough = max(c.expiredThrough, ev.Through)
-	case domain.ReminderSet:
+	case wire.ReminderSet:
 		customer := ev.CustomerID
 		for _, r := range c.cancelled {
 			if customer == "" && r.n == ev.N { // set again, for the coupon's holder
@@ -86,14 +87,14 @@ func (m *model) fold(ev *domain.Event) (gone []timers.Fired) {
 			}
 		}
 		c.reminders = append(c.reminders, modelReminder{ev.R, customer, ev.Kind, ev.Before, ev.N})
-	case domain.ReminderCancelled:
+	case wire.ReminderCancelled:
 		for _, r := range c.reminders {
 			if r.r == ev.R {
 				c.cancelled = append(c.cancelled, r)
 			}
 		}
 		c.reminders = slices.DeleteFunc(c.reminders, func(r modelReminder) bool { return r.r == ev.R })
-	case domain.RemindersDue:
+	case wire.RemindersDue:
 		c.reminders = slices.DeleteFunc(c.reminders, func(r modelReminder) bool {
 			hit := r.kind == ev.Kind && c.due(r) == ev.DueAt && r.r >= ev.FromR && r.r <= ev.ThroughR &&
 				(ev.Passed == 0 || ev.DueAt.Add(r.before) <= ev.Passed)
@@ -116,9 +117,9 @@ func (m *model) fold(ev *domain.Event) (gone []timers.Fired) {
 }
 
 // requests is what the planner must request at now, reminders in chunks of so many.
-func (m *model) requests(now domain.Instant, chunk int) (cmds []domain.Command) {
+func (m *model) requests(now wire.Instant, chunk int) (cmds []wire.Command) {
 	for _, c := range m.campaigns {
-		send := func(a request, due domain.Instant, cmd domain.Command) request {
+		send := func(a request, due wire.Instant, cmd wire.Command) request {
 			pause := time.Second << a.times
 			if pause > 10*time.Second {
 				pause = 10 * time.Second
@@ -127,14 +128,14 @@ func (m *model) requests(now domain.Instant, chunk int) (cmds []domain.Command) 
 				pause = time.Second
 			}
 			a.times = min(a.times+1, 10)
-			a.again = now + domain.Instant(pause/time.Microsecond)
+			a.again = now + wire.Instant(pause/time.Microsecond)
 			a.through, a.throughR = cmd.Through, cmd.ThroughR
 			cmd.Campaign = c.name
 			cmds = append(cmds, cmd)
 			return a
 		}
-		var falls []domain.Instant
-		for _, at := range append([]domain.Instant{c.expires}, c.falls...) {
+		var falls []wire.Instant
+		for _, at := range append([]wire.Instant{c.expires}, c.falls...) {
 			if at > c.expiredThrough && at <= now {
 				falls = append(falls, at)
 			}
@@ -149,9 +150,9 @@ func (m *model) requests(now domain.Instant, chunk int) (cmds []domain.Command) 
 			}
 			switch {
 			case a.through < falls[0]:
-				c.expire = send(request{}, falls[0], domain.Command{Type: domain.Expire, Through: now})
+				c.expire = send(request{}, falls[0], wire.Command{Type: wire.Expire, Through: now})
 			case a.again <= now:
-				c.expire = send(a, falls[0], domain.Command{Type: domain.Expire, Through: through})
+				c.expire = send(a, falls[0], wire.Command{Type: wire.Expire, Through: through})
 			default:
 				c.expire = a
 			}
@@ -162,13 +163,13 @@ func (m *model) requests(now domain.Instant, chunk int) (cmds []domain.Command) 
 				due[timers.Key{At: at, Kind: r.kind}] = append(due[timers.Key{At: at, Kind: r.kind}], r.r)
 			}
 		}
-		moved := c.anchors != domain.Anchors{Opens: c.opens, Expires: c.expires}
-		c.anchors = domain.Anchors{Opens: c.opens, Expires: c.expires}
+		moved := c.anchors != reminders.Anchors{Opens: c.opens, Expires: c.expires}
+		c.anchors = reminders.Anchors{Opens: c.opens, Expires: c.expires}
 		if len(due) == 0 {
 			c.requested = map[timers.Key][]request{}
 		}
 		remind := func(a request, k timers.Key, through uint64) request {
-			return send(a, k.At, domain.Command{Type: domain.RemindDue, Kind: k.Kind, DueAt: k.At, ThroughR: through})
+			return send(a, k.At, wire.Command{Type: wire.RemindDue, Kind: k.Kind, DueAt: k.At, ThroughR: through})
 		}
 		for k, requests := range c.requested {
 			requests = slices.DeleteFunc(requests, func(a request) bool { return (moved || a.again <= now) && settled(a, due[k]) })
@@ -204,7 +205,7 @@ func (m *model) pending() (n int) {
 	return n
 }
 
-func sortedLines(cmds []domain.Command) []string {
+func sortedLines(cmds []wire.Command) []string {
 	lines := make([]string, len(cmds))
 	for i := range cmds {
 		lines[i] = string(cmds[i].AppendJSON(nil))
@@ -221,17 +222,17 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 		p := newPlanner(timers.New(""))
 		chunk := rapid.SampledFrom([]int{1, 2, 3, 1000}).Draw(t, "chunk")
 		p.chunk, p.most = chunk, 1<<40
-		now := domain.Instant(1_800_000_000_000_000)
+		now := wire.Instant(1_800_000_000_000_000)
 		campaigns := []string{"a", "b", "c"}
 		customers := []string{"x", "y", "z"}
 		durations := []time.Duration{time.Microsecond, 300 * time.Millisecond, time.Second, 1500 * time.Millisecond, time.Minute, 2 * time.Minute, time.Hour}
-		var onTheWay []domain.Command
+		var onTheWay []wire.Command
 
 		campaign := func() string { return rapid.SampledFrom(campaigns).Draw(t, "campaign") }
 		customer := func() string { return rapid.SampledFrom(customers).Draw(t, "customer") }
 		duration := func() time.Duration { return rapid.SampledFrom(durations).Draw(t, "duration") }
 		ahead := func() string { return now.Add(duration()).String() }
-		fold := func(events []domain.Event) {
+		fold := func(events []wire.Event) {
 			for i := range events {
 				ev := &events[i]
 				gone, err := p.timers.Fold(ev)
@@ -243,7 +244,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 				if len(gone) != len(want) || len(want) > 0 && !reflect.DeepEqual(gone, want) {
 					t.Fatalf("%s: gone %v, the model has %v", ev.AppendJSON(nil), gone, want)
 				}
-				if ev.Type == domain.RemindersDue && uint64(len(gone)) != ev.Fired+ev.Dropped {
+				if ev.Type == wire.RemindersDue && uint64(len(gone)) != ev.Fired+ev.Dropped {
 					t.Fatalf("%s: %d gone", ev.AppendJSON(nil), len(gone))
 				}
 			}
@@ -275,7 +276,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 			"claim": func(*rapid.T) {
 				events := s.Do(t, now, `"type":"claim","campaign":%q,"customer_id":%q`, campaign(), customer())
 				for i := range events {
-					if events[i].Type == domain.CouponClaimed {
+					if events[i].Type == wire.CouponClaimed {
 						codes = append(codes, events[i].Code)
 					}
 				}

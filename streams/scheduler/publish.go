@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 )
 
@@ -17,14 +17,14 @@ import (
 const publishTimeout = 2 * time.Second
 
 // requestMessages puts commands, given ids that begin with prefix, into messages within the contract's limits.
-func requestMessages(cmds []domain.Command, prefix string, serial *uint64) (messages [][]byte) {
+func requestMessages(cmds []wire.Command, prefix string, serial *uint64) (messages [][]byte) {
 	var payload, line []byte
 	lines := 0
 	for i := range cmds {
 		*serial++
 		cmds[i].ID = prefix + strconv.FormatUint(*serial, 10)
 		line = append(cmds[i].AppendJSON(line[:0]), '\n')
-		if lines == domain.MaxMessageLines || len(payload)+len(line) > domain.MaxMessage {
+		if lines == wire.MaxMessageLines || len(payload)+len(line) > wire.MaxMessage {
 			messages = append(messages, payload)
 			payload, lines = nil, 0
 		}
@@ -46,7 +46,7 @@ type round struct {
 }
 
 // request publishes what the planner requests now, unless the round before is still being published.
-func (r *run) request(ctx context.Context, now domain.Instant) {
+func (r *run) request(ctx context.Context, now wire.Instant) {
 	if r.roundEnded(ctx); r.round != nil {
 		return
 	}

@@ -3,7 +3,7 @@ package scheduler
 import (
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
@@ -34,18 +34,18 @@ const (
 // request is a command that waits for its answer.
 type request struct {
 	timers.Key
-	through  domain.Instant // of an expire
-	throughR uint64         // of a remind_due
+	through  wire.Instant // of an expire
+	throughR uint64       // of a remind_due
 	cost     int
-	times    int            // sent
-	sent     domain.Instant // first
-	again    domain.Instant // when to repeat it
+	times    int          // sent
+	sent     wire.Instant // first
+	again    wire.Instant // when to repeat it
 }
 
 func reminderCost(customers int) int { return max(customers, leastCost) }
 
 // request makes the next request of a plan that waits, of reminders for one chunk; false if nothing was left of it.
-func (p *planner) request(pl *plan, c class, now domain.Instant) (cmd domain.Command, ok bool) {
+func (p *planner) request(pl *plan, c class, now wire.Instant) (cmd wire.Command, ok bool) {
 	q := request{cost: 1, sent: now, through: now}
 	if pl.givenUp {
 		q.times = maxRetries
@@ -81,22 +81,22 @@ func (p *planner) request(pl *plan, c class, now domain.Instant) (cmd domain.Com
 }
 
 // send counts a sending of the request, for what has been due since that instant, and sets when to repeat it.
-func (p *planner) send(q *request, due, now domain.Instant) {
+func (p *planner) send(q *request, due, now wire.Instant) {
 	pause := min(firstRetry<<min(q.times, 10), lastRetry)
-	if now-due < domain.Instant(lastRetry/time.Microsecond) {
+	if now-due < wire.Instant(lastRetry/time.Microsecond) {
 		// The lane's clock, which is NATS', may be behind ours: then it did nothing, and the instant is still to come.
 		pause = firstRetry
 	}
-	q.again = now + domain.Instant(pause/time.Microsecond) // not Instant.Add, which stops at the year 9999
+	q.again = now + wire.Instant(pause/time.Microsecond) // not Instant.Add, which stops at the year 9999
 	q.times++
 }
 
-func (p *planner) command(pl *plan, c class, q *request, now domain.Instant) domain.Command {
+func (p *planner) command(pl *plan, c class, q *request, now wire.Instant) wire.Command {
 	if c == expiry {
-		return domain.Command{Type: domain.Expire, Campaign: pl.campaign.Name, Through: q.through}
+		return wire.Command{Type: wire.Expire, Campaign: pl.campaign.Name, Through: q.through}
 	}
-	cmd := domain.Command{Type: domain.RemindDue, Campaign: pl.campaign.Name, Kind: q.Kind, DueAt: q.At, ThroughR: q.throughR}
-	if ready := p.judged(pl, q.At, now); ready < now-domain.Instant(leastWait/time.Microsecond) {
+	cmd := wire.Command{Type: wire.RemindDue, Campaign: pl.campaign.Name, Kind: q.Kind, DueAt: q.At, ThroughR: q.throughR}
+	if ready := p.judged(pl, q.At, now); ready < now-wire.Instant(leastWait/time.Microsecond) {
 		cmd.ReadyAt = ready
 	}
 	return cmd
@@ -104,8 +104,8 @@ func (p *planner) command(pl *plan, c class, q *request, now domain.Instant) dom
 
 // retry repeats requests of a plan whose answer is late, and gives up those that were repeated for long. It returns when
 // the next is late.
-func (p *planner) retry(pl *plan, c class, now domain.Instant) (next domain.Instant) {
-	next = domain.Never
+func (p *planner) retry(pl *plan, c class, now wire.Instant) (next wire.Instant) {
+	next = wire.Never
 	p.drop(pl, c, func(q *request) bool {
 		if q.again > now {
 			next = min(next, q.again)
@@ -115,11 +115,11 @@ func (p *planner) retry(pl *plan, c class, now domain.Instant) (next domain.Inst
 			return true
 		}
 		if p.idle {
-			q.again = now + domain.Instant(firstRetry/time.Microsecond)
+			q.again = now + wire.Instant(firstRetry/time.Microsecond)
 			next = min(next, q.again)
 			return false
 		}
-		if q.times > maxRetries && now-q.sent >= domain.Instant(giveUpAfter/time.Microsecond) {
+		if q.times > maxRetries && now-q.sent >= wire.Instant(giveUpAfter/time.Microsecond) {
 			if !pl.givenUp {
 				pl.givenUp = true
 				p.givenUp++
@@ -156,8 +156,8 @@ func (p *planner) drop(pl *plan, c class, done func(*request) bool) {
 }
 
 // folded takes requests that an event answers off their queue. It is called after the event was applied to the timers.
-func (p *planner) folded(ev *domain.Event) {
-	if len(p.plans) == 0 || ev.Type != domain.CouponsExpired && ev.Type != domain.RemindersDue && ev.Type != domain.ReminderCancelled {
+func (p *planner) folded(ev *wire.Event) {
+	if len(p.plans) == 0 || ev.Type != wire.CouponsExpired && ev.Type != wire.RemindersDue && ev.Type != wire.ReminderCancelled {
 		return
 	}
 	pl := p.plans[p.timers.Campaign(ev.Campaign)]
@@ -166,9 +166,9 @@ func (p *planner) folded(ev *domain.Event) {
 	}
 	c, k := reminder, timers.Key{At: ev.DueAt, Kind: ev.Kind}
 	switch ev.Type {
-	case domain.CouponsExpired:
+	case wire.CouponsExpired:
 		c, k = expiry, timers.Key{}
-	case domain.ReminderCancelled:
+	case wire.ReminderCancelled:
 		// A request for it is dropped when its answer is late, or with the plan: it does not measure how fast the lane is.
 		if pl.campaign.FirstDue() > p.clock {
 			p.timers.WakeBy(pl.campaign, p.clock)

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/lanetest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -50,7 +50,7 @@ func (c *clock) Now() time.Time {
 	return c.now
 }
 
-func (c *clock) set(at domain.Instant) {
+func (c *clock) set(at wire.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = at.Time()
@@ -89,16 +89,16 @@ type rig struct {
 	mu         sync.Mutex
 	domainLane *lanetest.Lane
 	appender   *eventlog.Appender
-	last       uint64           // of the event stream
-	covered    uint64           // commands, by the steps written
-	silent     bool             // do not answer
-	behind     time.Duration    // of the lane's clock
-	requests   []domain.Command // as the lane read them
-	messages   int              // of requests
+	last       uint64         // of the event stream
+	covered    uint64         // commands, by the steps written
+	silent     bool           // do not answer
+	behind     time.Duration  // of the lane's clock
+	requests   []wire.Command // as the lane read them
+	messages   int            // of requests
 	metrics    *Metrics
 }
 
-const start = domain.Instant(1_800_000_000_000_000) // 2027-01-15T08:00:00Z
+const start = wire.Instant(1_800_000_000_000_000) // 2027-01-15T08:00:00Z
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
@@ -146,11 +146,11 @@ func (r *rig) answer(payload []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.messages++
-	var events []domain.Event
-	at := domain.At(r.clock.Now().Add(-r.behind))
+	var events []wire.Event
+	at := wire.At(r.clock.Now().Add(-r.behind))
 	for _, line := range eventlog.Lines(payload) {
-		var cmd domain.Command
-		if err := domain.ParseCommand(line, domain.Defaults{}, &cmd); err != nil || !domain.ScopeScheduler.Allows(cmd.Type) {
+		var cmd wire.Command
+		if err := wire.ParseCommand(line, wire.Defaults{}, &cmd); err != nil || !wire.ScopeScheduler.Allows(cmd.Type) {
 			r.t.Errorf("request %s: %v", line, err)
 		}
 		r.requests = append(r.requests, cmd)
@@ -162,7 +162,7 @@ func (r *rig) answer(payload []byte) {
 }
 
 // write puts a step on the event stream.
-func (r *rig) write(events []domain.Event) {
+func (r *rig) write(events []wire.Event) {
 	var payload []byte
 	for i := range events {
 		payload = append(events[i].AppendJSON(payload), '\n')
@@ -180,13 +180,13 @@ func (r *rig) write(events []domain.Event) {
 }
 
 // do decides people's commands, given without ids, in one step.
-func (r *rig) do(lines ...string) []domain.Event {
+func (r *rig) do(lines ...string) []wire.Event {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var events []domain.Event
+	var events []wire.Event
 	for _, line := range lines {
-		events = append(events, r.domainLane.Do(r.t, domain.At(r.clock.Now()), "%s", line)...)
+		events = append(events, r.domainLane.Do(r.t, wire.At(r.clock.Now()), "%s", line)...)
 	}
 	r.write(events)
 	return events
@@ -217,7 +217,7 @@ func (r *rig) setSilent(silent bool) {
 }
 
 // requested is what the lane has read so far.
-func (r *rig) requested() []domain.Command {
+func (r *rig) requested() []wire.Command {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.requests)
@@ -303,12 +303,12 @@ func (w *running) fails() error {
 }
 
 // published is every reminder.due line of the reminder stream, in order.
-func (r *rig) published() (published []domain.Event) {
+func (r *rig) published() (published []wire.Event) {
 	r.t.Helper()
 	for _, m := range r.reminderMessages() {
 		for _, line := range eventlog.Lines(m.Payload) {
-			var ev domain.Event
-			if err := domain.ParseEvent(line, &ev); err != nil || ev.Type != domain.ReminderDue {
+			var ev wire.Event
+			if err := wire.ParseEvent(line, &ev); err != nil || ev.Type != wire.ReminderDue {
 				r.t.Fatalf("line %s of the reminder stream: %v", line, err)
 			}
 			published = append(published, ev)
@@ -332,9 +332,9 @@ func (r *rig) reminderMessages() []eventlog.Message {
 }
 
 // waitPublished waits until that many reminders are on the reminder stream, and then for nothing to follow.
-func (r *rig) waitPublished(want int) []domain.Event {
+func (r *rig) waitPublished(want int) []wire.Event {
 	r.t.Helper()
-	var published []domain.Event
+	var published []wire.Event
 	streamtest.Eventually(r.t, fmt.Sprintf("%d reminders published", want), func() bool {
 		published = r.published()
 		return len(published) >= want
@@ -346,9 +346,9 @@ func (r *rig) waitPublished(want int) []domain.Event {
 }
 
 // eventually waits for an event of that type on the event stream.
-func (r *rig) eventually(what string, is func(*domain.Event) bool) domain.Event {
+func (r *rig) eventually(what string, is func(*wire.Event) bool) wire.Event {
 	r.t.Helper()
-	var found domain.Event
+	var found wire.Event
 	streamtest.Eventually(r.t, what, func() bool {
 		for _, ev := range r.events() {
 			if is(&ev) {
@@ -361,7 +361,7 @@ func (r *rig) eventually(what string, is func(*domain.Event) bool) domain.Event 
 	return found
 }
 
-func (r *rig) events() (all []domain.Event) {
+func (r *rig) events() (all []wire.Event) {
 	r.t.Helper()
 	reader, err := eventlog.Events(r.js, 0).Open(r.t.Context(), r.log, eventlog.Position{Log: r.log}, eventlog.ReaderOptions{Logger: streamtest.Logger(r.t)})
 	if err != nil {
@@ -371,8 +371,8 @@ func (r *rig) events() (all []domain.Event) {
 	err = reader.CatchUp(r.t.Context(), func(batch []eventlog.Message) error {
 		for i := range batch {
 			for _, line := range eventlog.Lines(batch[i].Payload) {
-				var ev domain.Event
-				if err := domain.ParseEvent(line, &ev); err != nil {
+				var ev wire.Event
+				if err := wire.ParseEvent(line, &ev); err != nil {
 					return err
 				}
 				all = append(all, ev)
@@ -386,7 +386,7 @@ func (r *rig) events() (all []domain.Event) {
 	return all
 }
 
-func (r *rig) count(typ domain.EventType) (n int) {
+func (r *rig) count(typ wire.EventType) (n int) {
 	for _, ev := range r.events() {
 		if ev.Type == typ {
 			n++

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
@@ -44,7 +44,7 @@ type run struct {
 	changed    <-chan struct{} // closed when there are other settings; nil = never
 
 	saver    saver
-	reported domain.Instant // when the backlog was published last
+	reported wire.Instant // when the backlog was published last
 	forecast forecast
 
 	meters

@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-const micro = domain.Instant(1)
+const micro = wire.Instant(1)
 
-func seconds(n int) domain.Instant { return domain.Instant(n) * 1e6 }
+func seconds(n int) wire.Instant { return wire.Instant(n) * 1e6 }
 
-func quoted(at domain.Instant) string { return fmt.Sprintf("%q", at) }
+func quoted(at wire.Instant) string { return fmt.Sprintf("%q", at) }
 
 // The two the contract names, to the microsecond, and an opening that moves under its subscribers.
 func TestExactlyWhenDue(t *testing.T) {
@@ -29,7 +29,7 @@ func TestExactlyWhenDue(t *testing.T) {
 	r.do(`"type":"claim","campaign":"open","customer_id":"holder"`, `"type":"remind","campaign":"open","customer_id":"holder","kind":"expires","before":"24h"`)
 	run := r.run(r.scheduler())
 
-	nothingBefore := func(due domain.Instant, requestsSoFar int) {
+	nothingBefore := func(due wire.Instant, requestsSoFar int) {
 		t.Helper()
 		r.clock.set(due - micro)
 		r.seen()
@@ -65,7 +65,7 @@ func TestExactlyWhenDue(t *testing.T) {
 	}
 
 	nothingBefore(expires, 3)
-	ev := r.eventually("open expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired && ev.Campaign == "open" })
+	ev := r.eventually("open expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired && ev.Campaign == "open" })
 	if ev.Through != expires || ev.Count != 1 {
 		t.Errorf("expired %s", ev.AppendJSON(nil))
 	}
@@ -97,12 +97,12 @@ func TestDueWhileAway(t *testing.T) {
 	r.create("fell", `,"expires_at":`+quoted(start+seconds(200)))
 	r.create("answered", `,"expires_at":`+quoted(start+seconds(200)))
 	r.clock.set(start + seconds(1000))
-	answered := domain.Command{ID: "s", Type: domain.Expire, Campaign: "answered", Through: start + seconds(300)}
+	answered := wire.Command{ID: "s", Type: wire.Expire, Campaign: "answered", Through: start + seconds(300)}
 	r.answer(append(answered.AppendJSON(nil), '\n'))
 
 	run := r.run(r.scheduler())
 	r.waitPublished(2)
-	r.eventually("fell expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired && ev.Campaign == "fell" })
+	r.eventually("fell expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired && ev.Campaign == "fell" })
 	r.seen()
 	for _, request := range r.requested()[1:] {
 		if request.Campaign == "answered" {
@@ -121,7 +121,7 @@ func TestLostAsks(t *testing.T) {
 	r.setSilent(true)
 	r.create("a", `,"expires_at":`+quoted(start+seconds(10)))
 	run := r.run(r.scheduler())
-	r.clock.set(start + seconds(10) + domain.Instant(lastRetry/time.Microsecond)) // no more so fresh that it is requested each second
+	r.clock.set(start + seconds(10) + wire.Instant(lastRetry/time.Microsecond)) // no more so fresh that it is requested each second
 	requestsAre := func(want int) {
 		t.Helper()
 		streamtest.Eventually(t, fmt.Sprintf("%d requests", want), func() bool { return len(r.requested()) >= want })
@@ -133,7 +133,7 @@ func TestLostAsks(t *testing.T) {
 	}
 	requestsAre(1)
 	for i, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 10 * time.Second, 10 * time.Second} {
-		now := domain.At(r.clock.Now())
+		now := wire.At(r.clock.Now())
 		r.clock.set(now.Add(pause) - micro)
 		r.seen()
 		requestsAre(i + 1)
@@ -141,10 +141,10 @@ func TestLostAsks(t *testing.T) {
 		requestsAre(i + 2)
 	}
 	r.setSilent(false)
-	r.clock.set(domain.At(r.clock.Now()).Add(lastRetry))
-	r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired })
+	r.clock.set(wire.At(r.clock.Now()).Add(lastRetry))
+	r.eventually("a expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired })
 	run.stop()
-	if n := r.count(domain.CouponsExpired); n != 1 {
+	if n := r.count(wire.CouponsExpired); n != 1 {
 		t.Errorf("announced %d times", n)
 	}
 }
@@ -165,8 +165,8 @@ func TestLaneClockBehind(t *testing.T) {
 	}
 	r.clock.set(start + seconds(12))
 	r.waitPublished(1)
-	r.eventually("a expires", func(ev *domain.Event) bool {
-		return ev.Type == domain.CouponsExpired && ev.Through >= start+seconds(10)
+	r.eventually("a expires", func(ev *wire.Event) bool {
+		return ev.Type == wire.CouponsExpired && ev.Through >= start+seconds(10)
 	})
 	run.stop()
 }
@@ -185,7 +185,7 @@ func TestManyCampaignsAtOneInstant(t *testing.T) {
 	run := r.run(r.scheduler())
 	r.seen()
 	r.clock.set(end)
-	streamtest.Eventually(t, "all expired", func() bool { return r.count(domain.CouponsExpired) == campaigns })
+	streamtest.Eventually(t, "all expired", func() bool { return r.count(wire.CouponsExpired) == campaigns })
 	r.seen()
 	run.stop()
 	r.mu.Lock()
@@ -196,23 +196,23 @@ func TestManyCampaignsAtOneInstant(t *testing.T) {
 }
 
 func TestAskMessagesKeepTheLimits(t *testing.T) {
-	long := strings.Repeat("x", domain.MaxCampaignName)
-	cmds := make([]domain.Command, 2*domain.MaxMessageLines+1)
+	long := strings.Repeat("x", wire.MaxCampaignName)
+	cmds := make([]wire.Command, 2*wire.MaxMessageLines+1)
 	for i := range cmds {
-		cmds[i] = domain.Command{Type: domain.RemindDue, Campaign: long, Kind: domain.KindExpires, DueAt: start + 1, ThroughR: 1 << 53}
+		cmds[i] = wire.Command{Type: wire.RemindDue, Campaign: long, Kind: wire.KindExpires, DueAt: start + 1, ThroughR: 1 << 53}
 	}
 	var serial uint64
 	seen := map[string]bool{}
 	total := 0
 	for _, payload := range requestMessages(cmds, "s-01234567-89ab-", &serial) {
 		n := strings.Count(string(payload), "\n")
-		if len(payload) > domain.MaxMessage || n > domain.MaxMessageLines {
+		if len(payload) > wire.MaxMessage || n > wire.MaxMessageLines {
 			t.Errorf("a message of %d lines and %d bytes", n, len(payload))
 		}
 		total += n
 		for _, line := range strings.Split(strings.TrimSuffix(string(payload), "\n"), "\n") {
-			var cmd domain.Command
-			if err := domain.ParseCommand([]byte(line), domain.Defaults{}, &cmd); err != nil {
+			var cmd wire.Command
+			if err := wire.ParseCommand([]byte(line), wire.Defaults{}, &cmd); err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}
 			if seen[cmd.ID] {
@@ -232,7 +232,7 @@ func TestAskMessagesKeepTheLimits(t *testing.T) {
 // The last microsecond there is, with coupons and a reminder due at it, and the loop does not spin there.
 func TestYear9999(t *testing.T) {
 	r := newRig(t)
-	last, err := domain.ParseInstant("9999-12-31T23:59:59.999999Z")
+	last, err := wire.ParseInstant("9999-12-31T23:59:59.999999Z")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestYear9999(t *testing.T) {
 	r.setSilent(false)
 	run = r.run(r.scheduler())
 	r.waitPublished(1)
-	r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired && ev.Through == last })
+	r.eventually("a expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired && ev.Through == last })
 	run.stop()
 }
 
@@ -276,7 +276,7 @@ func TestALaneThatDecidesNothing(t *testing.T) {
 		t.Errorf("the oldest is due for %.0f s", age)
 	}
 	decides.Store(true)
-	r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired })
+	r.eventually("a expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired })
 	run.stop()
 }
 
@@ -305,7 +305,7 @@ func TestServerRestarts(t *testing.T) {
 	r.clock.set(start + seconds(50)) // due while none can be requested
 	r.server.Up(t)
 	streamtest.Eventually(t, "requested after the server is back", func() bool {
-		r.clock.set(domain.At(r.clock.Now()).Add(20 * time.Millisecond)) // reminders are dropped after minutes
+		r.clock.set(wire.At(r.clock.Now()).Add(20 * time.Millisecond)) // reminders are dropped after minutes
 		return len(r.requested()) > 0
 	})
 	r.waitPublished(700)
@@ -334,7 +334,7 @@ func TestUnknownEventStops(t *testing.T) {
 	}
 	r.mu.Lock()
 	r.last++
-	r.write([]domain.Event{{Type: domain.CouponsExpired, Campaign: "never", At: start, Through: start}})
+	r.write([]wire.Event{{Type: wire.CouponsExpired, Campaign: "never", At: start, Through: start}})
 	r.mu.Unlock()
 	err = r.run(r.scheduler()).fails()
 	if !strings.Contains(err.Error(), `coupons.expired of campaign "never", which was never created`) || !strings.Contains(err.Error(), "event message 4 line 1") {
@@ -346,7 +346,7 @@ func TestUnknownEventStops(t *testing.T) {
 func TestOnRealTime(t *testing.T) {
 	r := newRig(t)
 	r.clock.real = true
-	now := domain.At(time.Now())
+	now := wire.At(time.Now())
 	opens, expires := now.Add(300*time.Millisecond), now.Add(400*time.Millisecond)
 	r.create("a", `,"opens_at":`+quoted(opens)+`,"expires_at":`+quoted(expires))
 	r.remind("a", 1, 1, "50ms")
@@ -355,7 +355,7 @@ func TestOnRealTime(t *testing.T) {
 	if due := opens.Add(-50 * time.Millisecond); published[0].DueAt != due || published[0].At < due {
 		t.Errorf("published %s", published[0].AppendJSON(nil))
 	}
-	ev := r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired })
+	ev := r.eventually("a expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired })
 	if ev.At < expires || ev.Through < expires {
 		t.Errorf("expired %s", ev.AppendJSON(nil))
 	}

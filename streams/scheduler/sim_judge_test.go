@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -26,9 +26,9 @@ func (v *simViolation) String() string { return v.kind + ": " + v.text }
 type simJudge struct {
 	w         *simWorld
 	model     model
-	newest    domain.Instant // the latest that any clock which stamps commands has shown
-	owed      []simLine      // all that fired, in order
-	published int            // of owed
+	newest    wire.Instant // the latest that any clock which stamps commands has shown
+	owed      []simLine    // all that fired, in order
+	published int          // of owed
 	sums      map[uint64]string
 }
 
@@ -38,15 +38,15 @@ type simLine struct {
 	source eventlog.Source
 }
 
-func simPublishedLine(campaign, kind string, due domain.Instant, customer string) string {
+func simPublishedLine(campaign, kind string, due wire.Instant, customer string) string {
 	return fmt.Sprintf("%s %s %s %s", campaign, kind, due, customer)
 }
 
 // step judges an event message.
 func (j *simJudge) step(m *eventlog.Message) {
 	for n, line := range eventlog.Lines(m.Payload) {
-		var ev domain.Event
-		if err := domain.ParseEvent(line, &ev); err != nil {
+		var ev wire.Event
+		if err := wire.ParseEvent(line, &ev); err != nil {
 			j.w.violate(simFits, "%s: %v", line, err)
 			return
 		}
@@ -54,18 +54,18 @@ func (j *simJudge) step(m *eventlog.Message) {
 			j.w.violate(simEarly, "%s is of %s, no clock has shown more than %s", line, ev.At, j.newest)
 		}
 		switch ev.Type {
-		case domain.CouponsExpired:
+		case wire.CouponsExpired:
 			if ev.Through > ev.At {
 				j.w.violate(simEarly, "%s", line)
 			}
 			j.w.came("coupons expired", int(ev.Count))
-		case domain.RemindersDue:
+		case wire.RemindersDue:
 			if ev.DueAt > ev.At {
 				j.w.violate(simEarly, "%s", line)
 			}
 		}
 		gone := j.model.fold(&ev)
-		if ev.Type != domain.RemindersDue {
+		if ev.Type != wire.RemindersDue {
 			continue
 		}
 		if uint64(len(gone)) != ev.Fired+ev.Dropped {
@@ -92,8 +92,8 @@ func (j *simJudge) publishing(raw *eventlog.Raw) {
 	}
 	var last eventlog.Source
 	for _, line := range eventlog.Lines(m.Payload) {
-		var ev domain.Event
-		if err := domain.ParseEvent(line, &ev); err != nil {
+		var ev wire.Event
+		if err := wire.ParseEvent(line, &ev); err != nil {
 			j.w.violate(simPublished, "%s: %v", line, err)
 			return
 		}
@@ -120,9 +120,9 @@ func (j *simJudge) publishing(raw *eventlog.Raw) {
 }
 
 // due has what is due at now and not done, "" if nothing is.
-func (j *simJudge) due(now domain.Instant) string {
+func (j *simJudge) due(now wire.Instant) string {
 	for _, c := range j.model.campaigns {
-		for _, at := range append([]domain.Instant{c.expires}, c.falls...) {
+		for _, at := range append([]wire.Instant{c.expires}, c.falls...) {
 			if at > c.expiredThrough && at <= now {
 				return fmt.Sprintf("coupons of %s fall at %s, expired through %s", c.name, at, c.expiredThrough)
 			}
@@ -140,10 +140,10 @@ func (j *simJudge) due(now domain.Instant) string {
 }
 
 // next is when the next thing falls due after now, Never if nothing does.
-func (j *simJudge) next(now domain.Instant) domain.Instant {
-	next := domain.Never
+func (j *simJudge) next(now wire.Instant) wire.Instant {
+	next := wire.Never
 	for _, c := range j.model.campaigns {
-		for _, at := range append([]domain.Instant{c.expires}, c.falls...) {
+		for _, at := range append([]wire.Instant{c.expires}, c.falls...) {
 			if at > max(c.expiredThrough, now) {
 				next = min(next, at)
 			}
@@ -159,14 +159,14 @@ func (j *simJudge) next(now domain.Instant) domain.Instant {
 
 // simRequest is what one scheduler has requested and not seen answered.
 type simRequest struct {
-	at       domain.Instant // what it requested
+	at       wire.Instant // what it requested
 	times    int
 	progress time.Duration // of the scheduler's clock, forwards only, when it requested last
 	fresh    bool          // then the instant lay less than 10 s back
 }
 
 // ranBack forgets requests for what is not due any more, on a clock that was set back: when it is, it is requested again.
-func (s *simScheduler) ranBack(now domain.Instant) {
+func (s *simScheduler) ranBack(now wire.Instant) {
 	for _, requests := range s.requested {
 		for key, a := range requests {
 			if a.at > now {
@@ -178,7 +178,7 @@ func (s *simScheduler) ranBack(now domain.Instant) {
 
 // judgeRequest judges a request: between repeats lie 1, 2, 4, 8, 10, 10 … seconds on the clock of the scheduler, or 1 while the instant
 // is fresh, unless it learned of something in the campaign meanwhile.
-func (s *simScheduler) judgeRequest(cmd *domain.Command) {
+func (s *simScheduler) judgeRequest(cmd *wire.Command) {
 	key := fmt.Sprintf("%s %s %s %d", cmd.Campaign, cmd.Kind, cmd.DueAt, cmd.ThroughR)
 	a := s.requested[cmd.Campaign][key]
 	if a == nil {

@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
@@ -24,7 +24,7 @@ type simScheduler struct {
 	w       *simWorld
 	name    string
 	life    int // how often it was started
-	skew    domain.Instant
+	skew    wire.Instant
 	stopped bool // in its tracks
 
 	r        *run // nil = dead
@@ -38,7 +38,7 @@ type simScheduler struct {
 	ids      int
 
 	requested map[string]map[string]*simRequest // by campaign
-	clock     domain.Instant
+	clock     wire.Instant
 	progress  time.Duration // of its clock, forwards only
 }
 
@@ -49,7 +49,7 @@ type simShipment struct {
 	done, landed bool // the result is there, and is a plain success
 }
 
-func (s *simScheduler) now() domain.Instant { return s.w.now + s.skew }
+func (s *simScheduler) now() wire.Instant { return s.w.now + s.skew }
 
 func (s *simScheduler) start() bool {
 	w := s.w
@@ -158,8 +158,8 @@ func (s *simScheduler) goOn() bool {
 func (s *simScheduler) fold(m *eventlog.Message) bool {
 	w := s.w
 	for _, line := range eventlog.Lines(m.Payload) {
-		var ev domain.Event
-		if err := domain.ParseEvent(line, &ev); err == nil {
+		var ev wire.Event
+		if err := wire.ParseEvent(line, &ev); err == nil {
 			delete(s.requested, ev.Campaign)
 		}
 	}
@@ -179,7 +179,7 @@ func (s *simScheduler) fold(m *eventlog.Message) bool {
 }
 
 // request sends what the planner requests, each message by itself.
-func (s *simScheduler) request(now domain.Instant) {
+func (s *simScheduler) request(now wire.Instant) {
 	w, p := s.w, s.r.planner
 	if !w.bug.blind || now > p.clock {
 		p.at(now)
@@ -195,7 +195,7 @@ func (s *simScheduler) request(now domain.Instant) {
 			for i := range pl.queues[c] {
 				switch {
 				case w.bug.forgets:
-					pl.queues[c][i].again = domain.Never
+					pl.queues[c][i].again = wire.Never
 				case w.bug.hasty:
 					pl.queues[c][i].again = now
 					p.timers.SetWake(e, now)

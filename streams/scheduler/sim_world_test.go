@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
@@ -44,8 +45,8 @@ type simWorld struct {
 	bug  simBug
 	seed uint64
 	rng  *rand.Rand
-	now  domain.Instant
-	skew domain.Instant // of the clock that stamps commands
+	now  wire.Instant
+	skew wire.Instant // of the clock that stamps commands
 
 	lane     *domain.Lane
 	commands []simCommand // not decided
@@ -70,8 +71,8 @@ type simWorld struct {
 }
 
 type simCommand struct {
-	cmd domain.Command
-	at  domain.Instant
+	cmd wire.Command
+	at  wire.Instant
 }
 
 // simPacket is something on its way. It may arrive never, once, or more often, in any order.
@@ -91,8 +92,8 @@ type simDoing struct {
 // does not hide another.
 func newSimWorld(t testing.TB, seed uint64, b simBug) *simWorld {
 	w := &simWorld{t: t, bug: b, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), metrics: simMetrics, counts: map[string]int{}}
-	w.now = domain.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
-	grace := []time.Duration{domain.DefaultReminderGrace, 10 * 24 * time.Hour}[w.rng.IntN(2)]
+	w.now = wire.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	grace := []time.Duration{wire.DefaultReminderGrace, 10 * 24 * time.Hour}[w.rng.IntN(2)]
 	w.lane = domain.NewLane(domain.LaneOptions{Lanes: 1, Key: [32]byte{7}, Grace: grace})
 	w.settings = config.Default()
 	w.settings.ReminderBatch = []int{1, 3, 500}[w.rng.IntN(3)]
@@ -120,9 +121,9 @@ func newSimWorld(t testing.TB, seed uint64, b simBug) *simWorld {
 		{"snapshot frozen", 30, each((*simScheduler).freeze)},
 		{"snapshot written", 30, each((*simScheduler).write)},
 		{"publish times out", sometimes(10), each((*simScheduler).timeOut)},
-		{"time passes", 80, func() bool { return w.pass(domain.Instant(w.rng.Int64N(2_000_000))) }},
+		{"time passes", 80, func() bool { return w.pass(wire.Instant(w.rng.Int64N(2_000_000))) }},
 		{"time comes", 100, func() bool { return w.comes() }},
-		{"an hour passes", 1, func() bool { return w.pass(domain.Instant(time.Hour / time.Microsecond)) }},
+		{"an hour passes", 1, func() bool { return w.pass(wire.Instant(time.Hour / time.Microsecond)) }},
 		{"server clock is set", sometimes(2), func() bool { w.skew = w.jump(); return w.pass(0) }},
 		{"scheduler's clock is set", sometimes(8), each(func(s *simScheduler) bool { s.skew = w.jump(); return true })},
 		{"settings changed", sometimes(3), w.configure},
@@ -224,14 +225,14 @@ func (w *simWorld) double() bool {
 }
 
 // stamp is the time that a command gets which is kept now.
-func (w *simWorld) stamp() domain.Instant { return w.now + w.skew }
+func (w *simWorld) stamp() wire.Instant { return w.now + w.skew }
 
 // keep puts a command behind the others.
-func (w *simWorld) keep(cmd domain.Command) {
+func (w *simWorld) keep(cmd wire.Command) {
 	w.commands = append(w.commands, simCommand{cmd, w.stamp()})
 }
 
-func (w *simWorld) pass(d domain.Instant) bool {
+func (w *simWorld) pass(d wire.Instant) bool {
 	w.now += d
 	w.judge.newest = max(w.judge.newest, w.stamp())
 	return true
@@ -240,18 +241,18 @@ func (w *simWorld) pass(d domain.Instant) bool {
 // comes goes on to the next instant at which something falls due, unless that is far away.
 func (w *simWorld) comes() bool {
 	at := w.judge.next(w.now)
-	if at > w.now+domain.Instant(time.Hour/time.Microsecond) {
+	if at > w.now+wire.Instant(time.Hour/time.Microsecond) {
 		return false
 	}
 	return w.pass(at - w.now)
 }
 
 // jump is how far a clock may be off.
-func (w *simWorld) jump() domain.Instant {
+func (w *simWorld) jump() wire.Instant {
 	reach := []time.Duration{0, 2 * time.Second, 5 * time.Minute, 3 * time.Hour}[w.rng.IntN(4)]
-	off := domain.Instant(0)
+	off := wire.Instant(0)
 	if reach > 0 {
-		off = domain.Instant(w.rng.Int64N(int64(2*reach/time.Microsecond))) - domain.Instant(reach/time.Microsecond)
+		off = wire.Instant(w.rng.Int64N(int64(2*reach/time.Microsecond))) - wire.Instant(reach/time.Microsecond)
 	}
 	w.note("a clock is set to be %s off", time.Duration(off)*time.Microsecond)
 	return off
@@ -287,8 +288,8 @@ func (w *simWorld) decide() bool {
 	var payload []byte
 	for _, c := range some {
 		line := c.cmd.AppendJSON(nil)
-		var cmd domain.Command
-		if err := domain.ParseCommand(line, domain.Defaults{}, &cmd); err != nil {
+		var cmd wire.Command
+		if err := wire.ParseCommand(line, wire.Defaults{}, &cmd); err != nil {
 			w.t.Fatalf("%s: %v", line, err)
 		}
 		if w.bug.believes {

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
@@ -256,7 +256,7 @@ func TestSnapshotThatDisagrees(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Fold(&domain.Event{Type: domain.ReminderCancelled, Campaign: "a", R: 2}); err != nil {
+		if _, err := b.Fold(&wire.Event{Type: wire.ReminderCancelled, Campaign: "a", R: 2}); err != nil {
 			t.Fatal(err)
 		}
 		var content bytes.Buffer

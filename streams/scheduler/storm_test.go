@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
@@ -49,7 +49,7 @@ func TestStorm(t *testing.T) {
 			r := newRig(t)
 			base := start
 			if c.busy != nil { // probes and rests need a clock that goes on
-				base, r.clock.real = domain.At(time.Now()), true
+				base, r.clock.real = wire.At(time.Now()), true
 			}
 			r.create("a", `,"opens_at":`+quoted(base+seconds(3600)))
 			r.remind("a", 1, customers, "50s")
@@ -113,9 +113,9 @@ func TestTwoSchedulersOfOneLane(t *testing.T) {
 	eachOnce(t, r.waitPublished(customers), customers)
 	last := r.run(r.scheduler(func(o *Options) { o.Metrics = NewMetrics(nil) }))
 	r.clock.set(start + seconds(101))
-	r.eventually("a expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired })
+	r.eventually("a expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired })
 	last.stop()
-	if n := r.count(domain.CouponsExpired); n != 1 {
+	if n := r.count(wire.CouponsExpired); n != 1 {
 		t.Errorf("announced %d times", n)
 	}
 	eachOnce(t, r.published(), customers)
@@ -126,7 +126,7 @@ func TestTwoSchedulersOfOneLane(t *testing.T) {
 func TestRemindersOfCampaignsThatChanged(t *testing.T) {
 	r := newRig(t)
 	opens, expires := start+seconds(100), start+seconds(200)
-	due := map[string]domain.Instant{"opens": opens - seconds(10), "expires": expires - seconds(10)}
+	due := map[string]wire.Instant{"opens": opens - seconds(10), "expires": expires - seconds(10)}
 	for _, name := range []string{"paused", "soldout", "ended"} {
 		r.create(name, fmt.Sprintf(`,"codes":1,"expires_at":%q`, expires)[len(`,"codes":1`):])
 		r.do(fmt.Sprintf(`"type":"claim","campaign":%q,"customer_id":"holder"`, name),
@@ -170,7 +170,7 @@ func TestCouponsGoneBeforeTheirReminder(t *testing.T) {
 	codes := map[string]string{}
 	for _, who := range []string{"redeems", "voided", "unreminds", "extended", "keeps"} {
 		for _, ev := range r.do(fmt.Sprintf(`"type":"claim","campaign":"a","customer_id":%q`, who), fmt.Sprintf(`"type":"remind","campaign":"a","customer_id":%q,"kind":"expires","before":"10s"`, who)) {
-			if ev.Type == domain.CouponClaimed {
+			if ev.Type == wire.CouponClaimed {
 				codes[who] = ev.Code
 			}
 		}
@@ -225,7 +225,7 @@ func TestAllInTheSameMicrosecond(t *testing.T) {
 			t.Errorf("published %s", ev.AppendJSON(nil))
 		}
 	}
-	streamtest.Eventually(t, "all expired", func() bool { return r.count(domain.CouponsExpired) == 30 })
+	streamtest.Eventually(t, "all expired", func() bool { return r.count(wire.CouponsExpired) == 30 })
 	r.seen()
 	run.stop()
 	if n := len(r.requested()); n != 90 {
@@ -283,7 +283,7 @@ func TestPausedByOperators(t *testing.T) {
 	}
 	pause()
 	streamtest.Eventually(t, "those that are too late are dropped", func() bool { return r.value("reminders_dropped_total") == 2 })
-	r.eventually("held expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired && ev.Campaign == "held" })
+	r.eventually("held expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired && ev.Campaign == "held" })
 	run.stop()
 	if _, ok := s.Backlog(); ok {
 		t.Error("a backlog of a scheduler that does not run")
@@ -302,7 +302,7 @@ func TestExpiriesGoOnBesideASlowFanOut(t *testing.T) {
 		r.create(fmt.Sprint("e", i), `,"expires_at":`+quoted(start+seconds(60+i)))
 	}
 	r.clock.set(start + seconds(50))
-	cmd := domain.Command{ID: "s", Type: domain.RemindDue, Campaign: "a", Kind: domain.KindOpens, DueAt: start + seconds(50), ThroughR: customers}
+	cmd := wire.Command{ID: "s", Type: wire.RemindDue, Campaign: "a", Kind: wire.KindOpens, DueAt: start + seconds(50), ThroughR: customers}
 	r.answer(append(cmd.AppendJSON(nil), '\n')) // all at once, as no scheduler with this rate would request
 	source := newLive()
 	source.set(func(s *config.Settings) { s.ReminderRate, s.ReminderBatch = 1, 10 })
@@ -313,7 +313,7 @@ func TestExpiriesGoOnBesideASlowFanOut(t *testing.T) {
 	for i := range 3 {
 		r.clock.set(start + seconds(60+i))
 		name := fmt.Sprint("e", i)
-		r.eventually(name+" expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired && ev.Campaign == name })
+		r.eventually(name+" expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired && ev.Campaign == name })
 	}
 	r.seen()
 	if n := len(r.published()); n > 10+3*10 {
@@ -355,7 +355,7 @@ func TestExpiriesGoOnWhileTheReminderStreamIsFull(t *testing.T) {
 	r.clock.set(start + seconds(50))
 	streamtest.Eventually(t, "fired", func() bool { return r.value("reminders_fired_total") == customers })
 	r.clock.set(start + seconds(60))
-	r.eventually("e expires", func(ev *domain.Event) bool { return ev.Type == domain.CouponsExpired })
+	r.eventually("e expires", func(ev *wire.Event) bool { return ev.Type == wire.CouponsExpired })
 	r.seen()
 	if n := len(r.published()); n != 0 {
 		t.Fatalf("%d published", n)

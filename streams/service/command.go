@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -15,15 +15,15 @@ import (
 // command parses a request and sends its line to the lane. An invalid request is answered at once: a refusal has no effect
 // and needs no record in the log.
 func (s *Service) command(req *request, campaign string, data []byte) {
-	var cmd domain.Command
-	def := domain.Defaults{Type: req.endpoint.command, Campaign: campaign, NoID: true}
-	if req.endpoint.named && !domain.ValidCampaignName(campaign) {
-		req.refuse(&domain.Outcome{Refusal: domain.Invalid,
-			Message: fmt.Sprintf("campaign: the subject's last token must be 1 to %d of A-Z a-z 0-9 _ -", domain.MaxCampaignName)})
+	var cmd wire.Command
+	def := wire.Defaults{Type: req.endpoint.command, Campaign: campaign, NoID: true}
+	if req.endpoint.named && !wire.ValidCampaignName(campaign) {
+		req.refuse(&wire.Outcome{Refusal: wire.Invalid,
+			Message: fmt.Sprintf("campaign: the subject's last token must be 1 to %d of A-Z a-z 0-9 _ -", wire.MaxCampaignName)})
 		return
 	}
-	if err := domain.ParseCommand(data, def, &cmd); err != nil {
-		req.refuse(&domain.Outcome{ID: cmd.ID, Campaign: cmd.Campaign, Refusal: domain.Invalid, Message: err.Error()})
+	if err := wire.ParseCommand(data, def, &cmd); err != nil {
+		req.refuse(&wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign, Refusal: wire.Invalid, Message: err.Error()})
 		return
 	}
 	if cmd.ID == "" {
@@ -32,17 +32,17 @@ func (s *Service) command(req *request, campaign string, data []byte) {
 	req.id = cmd.ID
 	lane, ok := s.laneOf(cmd.Campaign, cmd.Code)
 	if !ok {
-		req.refuse(&domain.Outcome{ID: cmd.ID, Refusal: domain.CodeNotFound, Message: noCampaign})
+		req.refuse(&wire.Outcome{ID: cmd.ID, Refusal: wire.CodeNotFound, Message: noCampaign})
 		return
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	line := cmd.AppendJSON((*buf)[:0])
 	*buf = line[:0]
-	if len(line) > domain.MaxLine {
+	if len(line) > wire.MaxLine {
 		// Type, id and campaign were added to a request that was just short enough.
-		req.refuse(&domain.Outcome{ID: cmd.ID, Campaign: cmd.Campaign, Refusal: domain.Invalid,
-			Message: fmt.Sprintf("the command has %d bytes as a line of the log, at most %d are allowed; split it", len(line), domain.MaxLine)})
+		req.refuse(&wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign, Refusal: wire.Invalid,
+			Message: fmt.Sprintf("the command has %d bytes as a line of the log, at most %d are allowed; split it", len(line), wire.MaxLine)})
 		return
 	}
 	s.open.Add(1)

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -64,7 +64,7 @@ func TestBadInputAtEveryCommandEndpoint(t *testing.T) {
 			continue
 		}
 		subject := strings.Replace(e.subject, "*", "summer", 1)
-		long := `{"id":"i","campaign":"` + strings.Repeat("x", domain.MaxLine) + `"}`
+		long := `{"id":"i","campaign":"` + strings.Repeat("x", wire.MaxLine) + `"}`
 		for _, bad := range []struct{ body, says string }{
 			{``, "JSON object"},
 			{`hello`, "JSON object"},
@@ -85,7 +85,7 @@ func TestBadInputAtEveryCommandEndpoint(t *testing.T) {
 			{"{\"id\":\"\xff\"}", "UTF-8"},
 		} {
 			out := r.outcome(t, subject, bad.body)
-			if out.Refusal != domain.Invalid || !strings.Contains(out.Message, bad.says) {
+			if out.Refusal != wire.Invalid || !strings.Contains(out.Message, bad.says) {
 				t.Errorf("%s %.60s: answered %+v, expected invalid with %q", subject, bad.body, out, bad.says)
 			}
 		}
@@ -104,19 +104,19 @@ func TestBadInputAtEveryCommandEndpoint(t *testing.T) {
 		{"scrip.codes.import", `{"campaign":"summer","codes":["no good"]}`, "codes: code 1"},
 	} {
 		out := r.outcome(t, bad.subject, bad.body)
-		if out.Refusal != domain.Invalid || !strings.Contains(out.Message, bad.says) {
+		if out.Refusal != wire.Invalid || !strings.Contains(out.Message, bad.says) {
 			t.Errorf("%s %.60s: answered %+v, expected invalid with %q", bad.subject, bad.body, out, bad.says)
 		}
 	}
 	// Just short enough as a request, too long with what the line adds.
-	pad := domain.MaxLine - len(`{"campaign":"summer","codes":[]}`)
+	pad := wire.MaxLine - len(`{"campaign":"summer","codes":[]}`)
 	codes := strings.TrimSuffix(strings.Repeat(`"ABC",`, pad/6), ",")
-	if out := r.outcome(t, "scrip.codes.import", `{"campaign":"summer","codes":[`+codes+`]}`); out.Refusal != domain.Invalid ||
+	if out := r.outcome(t, "scrip.codes.import", `{"campaign":"summer","codes":[`+codes+`]}`); out.Refusal != wire.Invalid ||
 		!strings.Contains(out.Message, "split it") {
 		t.Errorf("a line of over 16 KiB was answered %+v", out)
 	}
 	for _, header := range []string{"soon", "-1s", "0s", "2h"} {
-		if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`, HeaderTimeout, header); out.Refusal != domain.Invalid ||
+		if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`, HeaderTimeout, header); out.Refusal != wire.Invalid ||
 			!strings.Contains(out.Message, HeaderTimeout) {
 			t.Errorf("timeout %s was answered %+v", header, out)
 		}
@@ -132,19 +132,19 @@ func TestACodeFindsItsLane(t *testing.T) {
 	for number := range uint32(8) {
 		code := r.generated(number, 1)
 		id := fmt.Sprint("by-number-", number)
-		if out := r.outcome(t, "scrip.redeem", `{"id":"`+id+`","order_id":"o","code":"summer `+strings.ToLower(code)+`"}`); out.Status != domain.StatusRedeemed {
+		if out := r.outcome(t, "scrip.redeem", `{"id":"`+id+`","order_id":"o","code":"summer `+strings.ToLower(code)+`"}`); out.Status != wire.StatusRedeemed {
 			t.Fatalf("answered %+v", out)
 		}
 		// The same id is a repeat only on the lane that has seen it: query each lane directly.
 		want := int(number) % lanes
 		for lane := range lanes {
-			reply, out := make(chan *nats.Msg, 1), domain.Outcome{}
+			reply, out := make(chan *nats.Msg, 1), wire.Outcome{}
 			inbox := r.conn.NewInbox()
 			sub, err := r.conn.ChanSubscribe(inbox, reply)
 			if err != nil {
 				t.Fatal(err)
 			}
-			cmd := domain.Command{Type: domain.Redeem, ID: id, Code: code, OrderID: "o"}
+			cmd := wire.Command{Type: wire.Redeem, ID: id, Code: code, OrderID: "o"}
 			if err := r.conn.PublishMsg(&nats.Msg{Subject: topology.LaneCmd(lane), Data: cmd.AppendJSON(nil),
 				Header: nats.Header{topology.HeaderReply: []string{inbox}}}); err != nil {
 				t.Fatal(err)
@@ -162,13 +162,13 @@ func TestACodeFindsItsLane(t *testing.T) {
 	}
 	// An imported code goes by its campaign's name; the fake lane would call a wrong lane invalid.
 	for _, campaign := range []string{"summer", "winter", "spring", "autumn"} {
-		if out := r.outcome(t, "scrip.redeem", `{"order_id":"o","code":"MY-OWN","campaign":"`+campaign+`"}`); out.Status != domain.StatusRedeemed {
+		if out := r.outcome(t, "scrip.redeem", `{"order_id":"o","code":"MY-OWN","campaign":"`+campaign+`"}`); out.Status != wire.StatusRedeemed {
 			t.Errorf("an imported code of %s was answered %+v", campaign, out)
 		}
 	}
 	_, before := r.owner.Seen()
 	out := r.outcome(t, "scrip.redeem", `{"id":"lost","order_id":"o","code":"MY-OWN"}`)
-	if out.Refusal != domain.CodeNotFound || out.ID != "lost" {
+	if out.Refusal != wire.CodeNotFound || out.ID != "lost" {
 		t.Errorf("answered %+v, expected code_not_found", out)
 	}
 	has(t, out.Message, "imported code needs its campaign")
@@ -180,7 +180,7 @@ func TestACodeFindsItsLane(t *testing.T) {
 func TestAnUnknownResultIsAnErrorWithTheID(t *testing.T) {
 	r := newRig(t)
 	r.serve(t, Options{})
-	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
+	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
 	description, body := r.fails(t, "scrip.claim.summer", `{"customer_id":"c","id":"hold"}`, HeaderTimeout, "150ms")
 	has(t, description, "not known", "hold")
 	if body["id"] != "hold" || body["message"] == "" || len(body) != 2 {
@@ -197,7 +197,7 @@ func TestALostOutcomeIsAskedForAgain(t *testing.T) {
 	r := newRig(t)
 	r.serve(t, Options{})
 	lost := make(chan struct{}, 1)
-	r.owner.SetFault(func(int, []domain.Command) int {
+	r.owner.SetFault(func(int, []wire.Command) int {
 		select {
 		case lost <- struct{}{}:
 			return 0
@@ -205,7 +205,7 @@ func TestALostOutcomeIsAskedForAgain(t *testing.T) {
 			return 1
 		}
 	})
-	if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`); !out.Repeat || out.Status != domain.StatusClaimed {
+	if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`); !out.Repeat || out.Status != wire.StatusClaimed {
 		t.Errorf("answered %+v", out)
 	}
 }
@@ -243,7 +243,7 @@ func TestManyRequestersAndTwoServers(t *testing.T) {
 func TestAStopAnswersWhatItTook(t *testing.T) {
 	r := newRig(t)
 	s, stop := r.serve(t, Options{})
-	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
+	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
 	type answer struct {
 		reply *nats.Msg
 		err   error
@@ -272,7 +272,7 @@ func TestAStopAnswersWhatItTook(t *testing.T) {
 	}
 
 	_, stop = r.serve(t, Options{})
-	r.owner.SetFault(func(int, []domain.Command) int { return streamtest.HoldBack })
+	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
 	go ask("too-late")
 	streamtest.Eventually(t, "the request is under way", func() bool { return r.owner.Held() > 0 })
 	stop()

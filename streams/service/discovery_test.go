@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -120,7 +120,7 @@ func TestAFloodOnOneEndpointDropsItsOwnRequests(t *testing.T) {
 	if waiting, bytes, err := in.serving[i].Pending(); err != nil || waiting > messages || bytes > 5<<20 {
 		t.Errorf("%d requests with %d bytes wait, %v", waiting, bytes, err)
 	}
-	if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`); out.Status != domain.StatusClaimed {
+	if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c"}`); out.Status != wire.StatusClaimed {
 		t.Errorf("a claim meanwhile: %+v", out)
 	}
 	s.mu.Unlock()

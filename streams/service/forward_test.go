@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -46,14 +46,14 @@ func TestTheForwarderStandsInForTheMapping(t *testing.T) {
 	}
 	for i, test := range []struct {
 		subject string
-		cmd     domain.Command
+		cmd     wire.Command
 		status  string
 	}{
-		{topology.CmdSubject("summer"), domain.Command{Type: domain.Claim, CustomerID: "c"}, domain.StatusClaimed},
-		{topology.CmdSubject("winter"), domain.Command{Type: domain.Claim, CustomerID: "c"}, domain.StatusClaimed},
-		{topology.AdminSubject("summer"), domain.Command{Type: domain.PauseCampaign}, domain.StatusPaused},
+		{topology.CmdSubject("summer"), wire.Command{Type: wire.Claim, CustomerID: "c"}, wire.StatusClaimed},
+		{topology.CmdSubject("winter"), wire.Command{Type: wire.Claim, CustomerID: "c"}, wire.StatusClaimed},
+		{topology.AdminSubject("summer"), wire.Command{Type: wire.PauseCampaign}, wire.StatusPaused},
 		// Only a lane can report to the producer that this is no name.
-		{topology.CmdSubject("sum$mer"), domain.Command{Type: domain.Claim, CustomerID: "c"}, domain.StatusRefused},
+		{topology.CmdSubject("sum$mer"), wire.Command{Type: wire.Claim, CustomerID: "c"}, wire.StatusRefused},
 	} {
 		test.cmd.ID = test.subject
 		ack, err := conn.RequestMsg(&nats.Msg{
@@ -66,7 +66,7 @@ func TestTheForwarderStandsInForTheMapping(t *testing.T) {
 		has(t, string(ack.Data), `"stream":"SCRIP_CMD_`)
 		select {
 		case m := <-outcomes:
-			out, err := domain.ParseOutcome([]byte(m.Data[:len(m.Data)-1]))
+			out, err := wire.ParseOutcome([]byte(m.Data[:len(m.Data)-1]))
 			if err != nil || out.ID != test.cmd.ID || out.Status != test.status {
 				t.Errorf("%s was answered %s (%v)", test.subject, m.Data, err)
 			}
@@ -87,7 +87,7 @@ func TestWhereTheMappingExistsTheForwarderHasNothingToDo(t *testing.T) {
 	owner := streamtest.StartOwner(t, server.Conn(t), topology.Spec{Lanes: lanes})
 	f := forwarder(t, server.Conn(t))
 	conn := server.Conn(t)
-	cmd := domain.Command{Type: domain.Claim, ID: "mapped", CustomerID: "c"}
+	cmd := wire.Command{Type: wire.Claim, ID: "mapped", CustomerID: "c"}
 	if _, err := conn.Request(topology.CmdSubject("summer"), cmd.AppendJSON(nil), 10*time.Second); err != nil {
 		t.Fatal(err)
 	}

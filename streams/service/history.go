@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // History reads from the tables what the lanes' state does not have: what happened to a coupon or a customer, newest first,
@@ -225,7 +226,7 @@ func deref(s *string) string {
 }
 
 func badCursor(err error) []byte {
-	out := domain.Outcome{Status: domain.StatusRefused, Refusal: domain.Invalid, Message: "before: " + err.Error()}
+	out := wire.Outcome{Status: wire.StatusRefused, Refusal: wire.Invalid, Message: "before: " + err.Error()}
 	return out.AppendJSON(nil)
 }
 
@@ -267,7 +268,7 @@ func parseShownCursor(s string) (c shownCursor, err error) {
 	case coupons != "":
 		campaign, number, _ := strings.Cut(coupons, ".")
 		n, err := strconv.ParseUint(number, 10, 32)
-		if err != nil || n == 0 || !domain.ValidCampaignName(campaign) {
+		if err != nil || n == 0 || !wire.ValidCampaignName(campaign) {
 			return c, ErrBadCursor
 		}
 		c.campaign, c.n = campaign, uint32(n)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // long is a history of entries numbered from the newest, each some bytes long. Its cursors are the numbers.
@@ -217,7 +217,7 @@ func TestBadCursors(t *testing.T) {
 	r.held(t, 3, 10)
 	for _, before := range []string{"x", "17", "c0~", "c0.x~", "c0.0~", "c 0.1~", "c0.1~x", ".~x", "c0.99999999999~"} {
 		out := r.outcome(t, "scrip.customer.show", `{"customer_id":"ann","before":"`+before+`"}`)
-		if out.Refusal != domain.Invalid || !strings.HasPrefix(out.Message, "before: ") || !strings.Contains(out.Message, "the next of an answer") {
+		if out.Refusal != wire.Invalid || !strings.HasPrefix(out.Message, "before: ") || !strings.Contains(out.Message, "the next of an answer") {
 			t.Errorf("%q: %+v", before, out)
 		}
 	}
@@ -228,7 +228,7 @@ func TestBadCursorOfACoupon(t *testing.T) {
 	r.serve(t, Options{History: long{3, 10}})
 	r.lane(t, 0, func(query) string { return `{"data":{"campaign":"summer","n":7}}` })
 	out := r.outcome(t, "scrip.coupon.show", `{"code":"X","campaign":"`+r.onLane(0)+`","before":"yesterday"}`)
-	if out.Refusal != domain.Invalid || out.Message != "before: "+ErrBadCursor.Error() {
+	if out.Refusal != wire.Invalid || out.Message != "before: "+ErrBadCursor.Error() {
 		t.Errorf("coupon.show: %+v", out)
 	}
 }
@@ -236,7 +236,7 @@ func TestBadCursorOfACoupon(t *testing.T) {
 // onLane is the name of a campaign that lives on a lane.
 func (r *rig) onLane(lane int) string {
 	for i := 0; ; i++ {
-		if name := fmt.Sprint("c", i); domain.LaneOf(name, lanes) == lane {
+		if name := fmt.Sprint("c", i); wire.LaneOf(name, lanes) == lane {
 			return name
 		}
 	}

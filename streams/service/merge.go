@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // item is one element of a lane's answer, with its sort key.
@@ -69,7 +69,7 @@ func items(reply []byte) (list []item, more bool, err error) {
 		return nil, false, fmt.Errorf("its answer is not a list: %w", err)
 	}
 	if body.Data == nil {
-		if out, err := domain.ParseOutcome(reply); err == nil && out.Refused() {
+		if out, err := wire.ParseOutcome(reply); err == nil && out.Refused() {
 			return nil, false, fmt.Errorf("%s: %s", out.Refusal, out.Message)
 		}
 	}

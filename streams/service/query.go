@@ -16,7 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -67,7 +67,7 @@ const maxListed = 1000
 func (s *Service) startQuery(req *request, data []byte) {
 	q, err := parseQuery(req.endpoint.query, data)
 	if err != nil {
-		req.refuse(&domain.Outcome{ID: q.ID, Campaign: q.Campaign, Refusal: domain.Invalid, Message: err.Error()})
+		req.refuse(&wire.Outcome{ID: q.ID, Campaign: q.Campaign, Refusal: wire.Invalid, Message: err.Error()})
 		return
 	}
 	select {
@@ -102,8 +102,8 @@ func (s *Service) startQuery(req *request, data []byte) {
 // parseQuery parses a query strictly: with a misspelt field it would be another query.
 func parseQuery(kind *queryKind, data []byte) (*query, error) {
 	q := &query{Query: kind.name}
-	if len(data) > domain.MaxLine {
-		return q, fmt.Errorf("the request has %d bytes, at most %d are allowed", len(data), domain.MaxLine)
+	if len(data) > wire.MaxLine {
+		return q, fmt.Errorf("the request has %d bytes, at most %d are allowed", len(data), wire.MaxLine)
 	}
 	if len(bytes.TrimSpace(data)) == 0 && len(kind.needs) == 0 {
 		data = []byte("{}")
@@ -144,7 +144,7 @@ func (q *query) set(kind *queryKind, name string, raw json.RawMessage) error {
 	switch name {
 	case "id":
 		q.ID = s
-		return checkText(s, domain.MaxCommandID)
+		return checkText(s, wire.MaxCommandID)
 	case "campaign":
 		q.Campaign = s
 		return checkName(s)
@@ -156,20 +156,20 @@ func (q *query) set(kind *queryKind, name string, raw json.RawMessage) error {
 		return checkText(s, maxCursor)
 	case "code":
 		q.Code = s
-		return checkText(s, domain.MaxCodeInput)
+		return checkText(s, wire.MaxCodeInput)
 	case "customer_id":
 		q.CustomerID = s
-		return checkText(s, domain.MaxCustomerID)
+		return checkText(s, wire.MaxCustomerID)
 	case "order_id":
 		q.OrderID = s
-		return checkText(s, domain.MaxOrderID)
+		return checkText(s, wire.MaxOrderID)
 	}
 	return nil
 }
 
 func checkName(s string) error {
-	if !domain.ValidCampaignName(s) {
-		return fmt.Errorf("must be 1 to %d of A-Z a-z 0-9 _ -", domain.MaxCampaignName)
+	if !wire.ValidCampaignName(s) {
+		return fmt.Errorf("must be 1 to %d of A-Z a-z 0-9 _ -", wire.MaxCampaignName)
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ func (q *query) paging() (limit int, before string) {
 func (s *Service) oneLane(ctx context.Context, q *query) ([]byte, error) {
 	lane, ok := s.laneOf(q.Campaign, q.Code)
 	if !ok {
-		out := domain.Outcome{ID: q.ID, Status: domain.StatusRefused, Refusal: domain.CodeNotFound, Message: noCampaign}
+		out := wire.Outcome{ID: q.ID, Status: wire.StatusRefused, Refusal: wire.CodeNotFound, Message: noCampaign}
 		return out.AppendJSON(nil), nil
 	}
 	return s.queryLane(ctx, lane, q)

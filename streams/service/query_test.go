@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -27,7 +27,7 @@ func TestBadInputAtEveryQueryEndpoint(t *testing.T) {
 			`[]`:               "JSON object",
 			`{"colour":"red"}`: "colour: unknown field",
 			`{"Code":"x"}`:     "Code: unknown field",
-			`{"` + strings.Repeat("x", domain.MaxLine) + `":1}`: "at most 16384",
+			`{"` + strings.Repeat("x", wire.MaxLine) + `":1}`: "at most 16384",
 		}
 		for _, field := range e.query.takes {
 			if field == "before" {
@@ -52,7 +52,7 @@ func TestBadInputAtEveryQueryEndpoint(t *testing.T) {
 		}
 		for body, says := range bad {
 			out := r.outcome(t, e.subject, body)
-			if out.Refusal != domain.Invalid || !strings.Contains(out.Message, says) {
+			if out.Refusal != wire.Invalid || !strings.Contains(out.Message, says) {
 				t.Errorf("%s %.60s: answered %+v, expected invalid with %q", e.subject, body, out, says)
 			}
 		}
@@ -139,11 +139,11 @@ func TestQueriesGoToTheRightLane(t *testing.T) {
 			t.Errorf("campaign number %d: %+v", number, out)
 		}
 	}
-	if out := r.outcome(t, "scrip.campaign.show", `{"campaign":"absent"}`); out.Refusal != domain.CampaignNotFound {
+	if out := r.outcome(t, "scrip.campaign.show", `{"campaign":"absent"}`); out.Refusal != wire.CampaignNotFound {
 		t.Errorf("an absent campaign was answered %+v", out)
 	}
 	for _, subject := range []string{"scrip.coupon.validate", "scrip.coupon.show"} {
-		if out := r.outcome(t, subject, `{"code":"MY-OWN"}`); out.Refusal != domain.CodeNotFound {
+		if out := r.outcome(t, subject, `{"code":"MY-OWN"}`); out.Refusal != wire.CodeNotFound {
 			t.Errorf("%s of a code that leads nowhere: %+v", subject, out)
 		}
 	}
@@ -273,7 +273,7 @@ func TestHistoryIsAnExtra(t *testing.T) {
 			if want := `{"data":[{"campaign":"8","n":1},{"campaign":"9","n":1}],` + test.customer + `}`; string(reply.Data) != want {
 				t.Errorf("the customer: %s, expected %s", reply.Data, want)
 			}
-			if out := r.outcome(t, "scrip.coupon.show", `{"code":"ABSENT","campaign":"summer"}`); out.Refusal != domain.CodeNotFound {
+			if out := r.outcome(t, "scrip.coupon.show", `{"code":"ABSENT","campaign":"summer"}`); out.Refusal != wire.CodeNotFound {
 				t.Errorf("an absent coupon: %+v", out)
 			}
 		})

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -82,13 +82,13 @@ func (r *rig) request(t testing.TB, subject, body string, header ...string) *nat
 }
 
 // outcome sends a request and expects an ordinary reply that is an outcome.
-func (r *rig) outcome(t testing.TB, subject, body string, header ...string) domain.Outcome {
+func (r *rig) outcome(t testing.TB, subject, body string, header ...string) wire.Outcome {
 	t.Helper()
 	reply := r.request(t, subject, body, header...)
 	if code := reply.Header.Get(micro.ErrorCodeHeader); code != "" {
 		t.Fatalf("%s %s: error %s: %s", subject, body, code, reply.Header.Get(micro.ErrorHeader))
 	}
-	out, err := domain.ParseOutcome(reply.Data)
+	out, err := wire.ParseOutcome(reply.Data)
 	if err != nil {
 		t.Fatalf("%s %s: %v in %s", subject, body, err, reply.Data)
 	}

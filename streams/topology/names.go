@@ -6,7 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 )
 
@@ -108,7 +108,7 @@ func mapped(lanes int, kind string) string {
 
 // LaneOf is the lane of a campaign in a log of that many lanes: FNV-1a-32 of the name, modulo lanes, which is NATS'
 // own partition(lanes,1). lanes must be positive.
-func LaneOf(campaign string, lanes int) int { return domain.LaneOf(campaign, lanes) }
+func LaneOf(campaign string, lanes int) int { return wire.LaneOf(campaign, lanes) }
 
 // Kind is the kind of commands that a subject may carry.
 type Kind uint8

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -67,7 +67,7 @@ func startCallers(t *testing.T, site *streamtest.Site, lanes int, seed uint64) *
 		t.Cleanup(clients[i].Close)
 	}
 	for _, name := range c.campaigns {
-		settings := domain.DefaultSettings(10_000_000)
+		settings := wire.DefaultSettings(10_000_000)
 		settings.ValidFor = lifetime
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		if out, err := clients[0].CreateCampaign(ctx, name, settings); err != nil || out.Refused() {
@@ -96,7 +96,7 @@ func (c *callers) end() {
 }
 
 // claimed notes what a claim brought.
-func (c *callers) claimed(lane int, customer string, out domain.Outcome, err error) bool {
+func (c *callers) claimed(lane int, customer string, out wire.Outcome, err error) bool {
 	ok := c.ledger.claimed(c.campaigns[lane], customer, out, err)
 	if ok {
 		c.timeline.note(lane)
@@ -125,7 +125,7 @@ func (c *callers) bySDK(ctx context.Context, sdk *client.Client, worker int, rng
 				c.timeline.note(lane)
 			}
 		case 2:
-			set, err := sdk.Remind(ctx, campaign, customer, domain.KindExpires, remindBefore)
+			set, err := sdk.Remind(ctx, campaign, customer, wire.KindExpires, remindBefore)
 			c.ledger.reminds(campaign+"/"+customer, set, err)
 		}
 	}
@@ -141,10 +141,10 @@ func (c *callers) byRequest(ctx context.Context, nc *nats.Conn, mover *dial.Move
 }
 
 // request asks until there is an answer. Error replies and silence mean that the result is not known.
-func (c *callers) request(ctx context.Context, nc *nats.Conn, mover *dial.Mover, campaign, id, customer string) (domain.Outcome, error) {
+func (c *callers) request(ctx context.Context, nc *nats.Conn, mover *dial.Mover, campaign, id, customer string) (wire.Outcome, error) {
 	body, err := json.Marshal(map[string]string{"id": id, "customer_id": customer})
 	if err != nil {
-		return domain.Outcome{}, err
+		return wire.Outcome{}, err
 	}
 	for {
 		asked, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -152,15 +152,15 @@ func (c *callers) request(ctx context.Context, nc *nats.Conn, mover *dial.Mover,
 		cancel()
 		switch {
 		case ctx.Err() != nil:
-			return domain.Outcome{}, context.Canceled
+			return wire.Outcome{}, context.Canceled
 		case errors.Is(err, nats.ErrConnectionClosed):
-			return domain.Outcome{}, err
+			return wire.Outcome{}, err
 		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded):
 			mover.Unanswered()
 		case err == nil && reply.Header.Get(micro.ErrorCodeHeader) == "":
 			mover.Answered()
-			out, err := domain.ParseOutcome(reply.Data)
-			if err != nil || out.Refusal != domain.NotDurable {
+			out, err := wire.ParseOutcome(reply.Data)
+			if err != nil || out.Refusal != wire.NotDurable {
 				return out, err
 			}
 		}

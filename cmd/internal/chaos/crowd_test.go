@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -26,7 +26,7 @@ const (
 	burstSpread  = 400 * time.Millisecond  // a fault begins so much before or behind the instant
 )
 
-var priorities = []string{domain.PriorityHigh, domain.PriorityNormal, domain.PriorityLow}
+var priorities = []string{wire.PriorityHigh, wire.PriorityNormal, wire.PriorityLow}
 
 // party is a campaign whose customers want to be reminded.
 type party struct {
@@ -63,16 +63,16 @@ func falls(fault int) bool { return fault < 2 }
 
 func newCrowd(w *world, total int, seed uint64) *crowd {
 	c := &crowd{w: w, rng: rand.New(rand.NewPCG(seed, 5)), done: make(chan struct{}), gone: map[int]bool{}}
-	kinds := []string{domain.KindOpens, domain.KindExpires}
+	kinds := []string{wire.KindOpens, wire.KindExpires}
 	for i := range w.faults {
-		kind := domain.KindOpens
+		kind := wire.KindOpens
 		if falls(i) {
-			kind = domain.KindExpires
+			kind = wire.KindExpires
 		}
 		c.bursts = append(c.bursts, &party{name: fmt.Sprint("burst-", i), kind: kind, before: time.Duration(1+i) * 50 * time.Millisecond, size: total / 10})
 	}
-	c.ended = &party{name: "ended", kind: domain.KindOpens, before: time.Minute, size: total / 50}
-	c.someday = &party{name: "someday", kind: domain.KindOpens, before: time.Minute, size: total / 50}
+	c.ended = &party{name: "ended", kind: wire.KindOpens, before: time.Minute, size: total / 50}
+	c.someday = &party{name: "someday", kind: wire.KindOpens, before: time.Minute, size: total / 50}
 	const trickles = 6
 	left := total - len(c.bursts)*(total/10) - 2*(total/50)
 	for i := range trickles {
@@ -92,12 +92,12 @@ func (c *crowd) gather() {
 	began := time.Now()
 	for i, p := range c.parties() {
 		p.anchor = began.Add(farAway).Truncate(time.Second)
-		settings := domain.DefaultSettings(uint32(max(p.size, 1))) // those of kind expires sell out
+		settings := wire.DefaultSettings(uint32(max(p.size, 1))) // those of kind expires sell out
 		settings.Priority = priorities[i%len(priorities)]
-		if p.kind == domain.KindOpens {
-			settings.OpensAt = domain.At(p.anchor)
+		if p.kind == wire.KindOpens {
+			settings.OpensAt = wire.At(p.anchor)
 		} else {
-			settings.ExpiresAt = domain.At(p.anchor)
+			settings.ExpiresAt = wire.At(p.anchor)
 		}
 		if out, err := c.w.client.CreateCampaign(t.Context(), p.name, settings); err != nil || out.Refused() {
 			t.Fatal(out, err)
@@ -231,12 +231,12 @@ func (c *crowd) arm(fault int) *burst {
 func (c *crowd) move(p *party, anchor time.Time) {
 	t := c.w.t
 	t.Helper()
-	var patch domain.Patch
-	if p.kind == domain.KindOpens {
-		patch.OpensAt = domain.At(anchor)
+	var patch wire.Patch
+	if p.kind == wire.KindOpens {
+		patch.OpensAt = wire.At(anchor)
 		patch.Set("opens_at")
 	} else {
-		patch.ExpiresAt = domain.At(anchor)
+		patch.ExpiresAt = wire.At(anchor)
 		patch.Set("expires_at")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -277,7 +277,7 @@ func (c *crowd) mouth(lane int) *mouth {
 func (m *mouth) close() { _ = m.answers.Unsubscribe() } // the connection ends all
 
 // line appends a command.
-func (m *mouth) line(dst []byte, cmd domain.Command) []byte {
+func (m *mouth) line(dst []byte, cmd wire.Command) []byte {
 	m.c.mu.Lock()
 	m.c.ids++
 	cmd.ID = fmt.Sprint("crowd-", m.c.ids)
@@ -294,8 +294,8 @@ func (m *mouth) subscribe(ctx context.Context, p *party, from, to int, rng *rand
 	var claims, lines []byte
 	for i := from; i < to; i++ {
 		customer := fmt.Sprintf("%s-%d", p.name, i)
-		if p.kind == domain.KindExpires {
-			claims = m.line(claims, domain.Command{Type: domain.Claim, Campaign: p.name, CustomerID: customer})
+		if p.kind == wire.KindExpires {
+			claims = m.line(claims, wire.Command{Type: wire.Claim, Campaign: p.name, CustomerID: customer})
 		}
 		before := p.before
 		if rng != nil {
@@ -309,15 +309,15 @@ func (m *mouth) subscribe(ctx context.Context, p *party, from, to int, rng *rand
 			before = anchor.Sub(due).Truncate(time.Microsecond)
 			m.fresh = append(m.fresh, remembered{customer, before})
 		}
-		lines = m.line(lines, domain.Command{Type: domain.Remind, Campaign: p.name, CustomerID: customer, Kind: p.kind, Before: before})
+		lines = m.line(lines, wire.Command{Type: wire.Remind, Campaign: p.name, CustomerID: customer, Kind: p.kind, Before: before})
 	}
 	sent, again := to-from, 0
 	if rng != nil && len(m.fresh) > 2*sent {
 		for i := range max(1, sent/10) {
 			one := m.fresh[rng.IntN(len(m.fresh)-sent)]
-			lines = m.line(lines, domain.Command{Type: domain.Unremind, Campaign: p.name, CustomerID: one.customer, Kind: p.kind, Before: one.before})
+			lines = m.line(lines, wire.Command{Type: wire.Unremind, Campaign: p.name, CustomerID: one.customer, Kind: p.kind, Before: one.before})
 			if i%4 == 0 {
-				lines = m.line(lines, domain.Command{Type: domain.Remind, Campaign: p.name, CustomerID: one.customer, Kind: p.kind, Before: one.before})
+				lines = m.line(lines, wire.Command{Type: wire.Remind, Campaign: p.name, CustomerID: one.customer, Kind: p.kind, Before: one.before})
 				again++
 			}
 		}
@@ -334,7 +334,7 @@ func (m *mouth) subscribe(ctx context.Context, p *party, from, to int, rng *rand
 func (m *mouth) cancel(ctx context.Context, p *party, from, to int) {
 	var lines []byte
 	for i := from; i < to; i++ {
-		lines = m.line(lines, domain.Command{Type: domain.Unremind, Campaign: p.name, CustomerID: fmt.Sprintf("%s-%d", p.name, i), Kind: p.kind, Before: p.before})
+		lines = m.line(lines, wire.Command{Type: wire.Unremind, Campaign: p.name, CustomerID: fmt.Sprintf("%s-%d", p.name, i), Kind: p.kind, Before: p.before})
 	}
 	m.publish(ctx, lines)
 }
@@ -378,7 +378,7 @@ func (c *crowd) settle(t *testing.T, fold *check.Fold) {
 			t.Errorf("the log does not know %s", p.name)
 			continue
 		}
-		tally, late := campaign.Tally(), fold.Refused[p.name][domain.TooLate]
+		tally, late := campaign.Tally(), fold.Refused[p.name][wire.TooLate]
 		sent += p.sent
 		refused += int(late)
 		if p.sent < p.size {
@@ -388,7 +388,7 @@ func (c *crowd) settle(t *testing.T, fold *check.Fold) {
 			t.Errorf("%s: %d subscriptions were handed to the log, which has %d and refused %d as too late", p.name, p.sent, tally.Set, late)
 		}
 		for refusal, n := range fold.Refused[p.name] {
-			if refusal != domain.TooLate {
+			if refusal != wire.TooLate {
 				t.Errorf("%s: %d commands are refused as %s", p.name, n, refusal)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 )
 
@@ -23,9 +23,9 @@ type ledger struct {
 func newLedger() *ledger { return &ledger{Ledger: scriptest.NewLedger()} }
 
 // open says whether a call ended without an answer, or with "not durable": its result is not known then.
-func (l *ledger) open(out domain.Outcome, err error) bool {
+func (l *ledger) open(out wire.Outcome, err error) bool {
 	var unknown *client.UnknownError
-	if errors.Is(err, context.Canceled) || errors.As(err, &unknown) || out.Refusal == domain.NotDurable {
+	if errors.Is(err, context.Canceled) || errors.As(err, &unknown) || out.Refusal == wire.NotDurable {
 		l.unknown.Add(1)
 		return true
 	}
@@ -33,21 +33,21 @@ func (l *ledger) open(out domain.Outcome, err error) bool {
 }
 
 // claimed, redeemed and note keep an answer, if there is one. They return whether it is as it should be.
-func (l *ledger) claimed(campaign, customer string, out domain.Outcome, err error) bool {
+func (l *ledger) claimed(campaign, customer string, out wire.Outcome, err error) bool {
 	return !l.open(out, err) && l.Claimed(campaign, customer, out, err)
 }
 
-func (l *ledger) redeemed(code, order string, out domain.Outcome, err error) bool {
+func (l *ledger) redeemed(code, order string, out wire.Outcome, err error) bool {
 	return !l.open(out, err) && l.Redeemed(code, order, out, err)
 }
 
-func (l *ledger) note(what string, out domain.Outcome, err error) bool {
+func (l *ledger) note(what string, out wire.Outcome, err error) bool {
 	return !l.open(out, err) && l.Note(what, out, err)
 }
 
 // reminds keeps the answer to a remind. Some refusals are in order: it is tried again later, or the coupon is used.
-func (l *ledger) reminds(key string, out domain.Outcome, err error) {
-	if out.Refusal == domain.TooLate || out.Refusal == domain.AlreadyRedeemed || out.Refusal == domain.Invalid {
+func (l *ledger) reminds(key string, out wire.Outcome, err error) {
+	if out.Refusal == wire.TooLate || out.Refusal == wire.AlreadyRedeemed || out.Refusal == wire.Invalid {
 		return
 	}
 	if l.note("reminder of "+key, out, err) {
@@ -70,11 +70,11 @@ func (l *ledger) work(ctx context.Context, c *client.Client, campaigns []string,
 			used, err := c.Redeem(ctx, out.Code, order)
 			l.redeemed(out.Code, order, used, err)
 		case n == 2:
-			set, err := c.Remind(ctx, campaign, customer, domain.KindExpires, remindBefore)
+			set, err := c.Remind(ctx, campaign, customer, wire.KindExpires, remindBefore)
 			l.reminds(key, set, err)
 		case n == 3:
-			gone, err := c.Unremind(ctx, campaign, customer, domain.KindExpires, remindBefore)
-			if gone.Refusal != domain.TooLate {
+			gone, err := c.Unremind(ctx, campaign, customer, wire.KindExpires, remindBefore)
+			if gone.Refusal != wire.TooLate {
 				l.note("reminder that "+key+" wants no more", gone, err)
 			}
 		case n == 4: // its reminder, if there is one, falls due now and then earlier, now and then later

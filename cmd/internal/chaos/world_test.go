@@ -19,7 +19,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgd"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
@@ -130,7 +130,7 @@ func (w *world) run(seed uint64, until time.Time) {
 	var campaigns []string
 	for i := range 8 {
 		name := fmt.Sprint("sale-", i)
-		settings := domain.DefaultSettings(10_000_000)
+		settings := wire.DefaultSettings(10_000_000)
 		settings.ValidFor = lifetime
 		if out, err := w.client.CreateCampaign(t.Context(), name, settings); err != nil || out.Refused() {
 			t.Fatal(out, err)
@@ -265,7 +265,7 @@ func (w *world) check() *check.Fold {
 	var differences []string
 	for settled := false; !settled && len(fold.Violations) == 0; {
 		ends := catchUp()
-		now := domain.At(time.Now())
+		now := wire.At(time.Now())
 		if late := fold.Overdue(now); late > 0 || fold.Untold > 0 || fold.Overdue(now.Add(trickleReach)) > 0 {
 			select {
 			case <-ctx.Done():

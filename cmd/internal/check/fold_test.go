@@ -8,39 +8,39 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-const second = domain.Instant(1_000_000)
+const second = wire.Instant(1_000_000)
 
 // t0 is when the stories begin; times in events are relative to it.
-var t0 = domain.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+var t0 = wire.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 
 // story is a campaign s of three coupons, each for two uses, that end at 100 s; alice and bob have one each, alice used
 // hers for order a and is reminded 10 s before the end.
-func story() []domain.Event {
-	settings := domain.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2, ExpiresAt: t0 + 100*second, OpensAt: t0 - second}
-	return []domain.Event{
-		{Type: domain.CampaignCreated, Campaign: "s", ID: "create", Number: 4, Settings: settings},
-		{Type: domain.CouponClaimed, Campaign: "s", At: 1, ID: "c1", N: 1, Code: "AAAA-AAAA-AAAA", CustomerID: "alice"},
-		{Type: domain.CouponClaimed, Campaign: "s", At: 2, ID: "c2", N: 2, Code: "BBBB-BBBB-BBBB", CustomerID: "bob"},
-		{Type: domain.CouponRedeemed, Campaign: "s", At: 3, ID: "r1", N: 1, OrderID: "a", RedeemedCount: 1},
-		{Type: domain.ReminderSet, Campaign: "s", At: 4, ID: "m1", R: 1, CustomerID: "alice", Kind: domain.KindExpires, Before: 10 * time.Second, DueAt: 90, N: 1},
-		{Type: domain.ReminderSet, Campaign: "s", At: 4, ID: "m2", R: 2, CustomerID: "bob", Kind: domain.KindExpires, Before: 10 * time.Second, DueAt: 90, N: 2},
+func story() []wire.Event {
+	settings := wire.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2, ExpiresAt: t0 + 100*second, OpensAt: t0 - second}
+	return []wire.Event{
+		{Type: wire.CampaignCreated, Campaign: "s", ID: "create", Number: 4, Settings: settings},
+		{Type: wire.CouponClaimed, Campaign: "s", At: 1, ID: "c1", N: 1, Code: "AAAA-AAAA-AAAA", CustomerID: "alice"},
+		{Type: wire.CouponClaimed, Campaign: "s", At: 2, ID: "c2", N: 2, Code: "BBBB-BBBB-BBBB", CustomerID: "bob"},
+		{Type: wire.CouponRedeemed, Campaign: "s", At: 3, ID: "r1", N: 1, OrderID: "a", RedeemedCount: 1},
+		{Type: wire.ReminderSet, Campaign: "s", At: 4, ID: "m1", R: 1, CustomerID: "alice", Kind: wire.KindExpires, Before: 10 * time.Second, DueAt: 90, N: 1},
+		{Type: wire.ReminderSet, Campaign: "s", At: 4, ID: "m2", R: 2, CustomerID: "bob", Kind: wire.KindExpires, Before: 10 * time.Second, DueAt: 90, N: 2},
 	}
 }
 
 // onto moves events, whose times are seconds, onto a base.
-func onto(base domain.Instant, events ...domain.Event) []domain.Event {
+func onto(base wire.Instant, events ...wire.Event) []wire.Event {
 	for i := range events {
 		ev := &events[i]
-		for _, at := range []*domain.Instant{&ev.At, &ev.ExpiresAt, &ev.DueAt, &ev.Through} {
+		for _, at := range []*wire.Instant{&ev.At, &ev.ExpiresAt, &ev.DueAt, &ev.Through} {
 			if *at != 0 {
 				*at = base + *at*second
 			}
 		}
-		for _, at := range []*domain.Instant{&ev.Settings.OpensAt, &ev.Settings.ExpiresAt} {
+		for _, at := range []*wire.Instant{&ev.Settings.OpensAt, &ev.Settings.ExpiresAt} {
 			if *at != 0 {
 				*at += base - t0
 			}
@@ -53,7 +53,7 @@ func onto(base domain.Instant, events ...domain.Event) []domain.Event {
 }
 
 // tell folds events whose times are seconds after t0.
-func tell(events ...domain.Event) *Fold {
+func tell(events ...wire.Event) *Fold {
 	f := NewFold()
 	for _, ev := range onto(t0, events...) {
 		f.Apply("here", &ev)
@@ -63,12 +63,12 @@ func tell(events ...domain.Event) *Fold {
 
 func TestAGoodLogBreaksNothing(t *testing.T) {
 	f := tell(append(story(),
-		domain.Event{Type: domain.CouponRolledBack, Campaign: "s", At: 5, ID: "b1", N: 1, OrderID: "a"},
-		domain.Event{Type: domain.CouponRedeemed, Campaign: "s", At: 6, ID: "r2", N: 1, OrderID: "a", RedeemedCount: 1},
-		domain.Event{Type: domain.CouponExtended, Campaign: "s", At: 7, ID: "x", N: 2, ExpiresAt: 200},
-		domain.Event{Type: domain.RemindersDue, Campaign: "s", At: 91, Kind: domain.KindExpires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 1},
-		domain.Event{Type: domain.CouponsExpired, Campaign: "s", At: 101, ID: "e", Through: 100, Count: 1},
-		domain.Event{Type: domain.CouponRedeemed, Campaign: "s", At: 102, ID: "r3", N: 2, OrderID: "late", RedeemedCount: 1, CustomerID: "bob"},
+		wire.Event{Type: wire.CouponRolledBack, Campaign: "s", At: 5, ID: "b1", N: 1, OrderID: "a"},
+		wire.Event{Type: wire.CouponRedeemed, Campaign: "s", At: 6, ID: "r2", N: 1, OrderID: "a", RedeemedCount: 1},
+		wire.Event{Type: wire.CouponExtended, Campaign: "s", At: 7, ID: "x", N: 2, ExpiresAt: 200},
+		wire.Event{Type: wire.RemindersDue, Campaign: "s", At: 91, Kind: wire.KindExpires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 1},
+		wire.Event{Type: wire.CouponsExpired, Campaign: "s", At: 101, ID: "e", Through: 100, Count: 1},
+		wire.Event{Type: wire.CouponRedeemed, Campaign: "s", At: 102, ID: "r3", N: 2, OrderID: "late", RedeemedCount: 1, CustomerID: "bob"},
 	)...)
 	f.balance()
 	if len(f.Violations) != 0 {
@@ -84,90 +84,90 @@ func TestAGoodLogBreaksNothing(t *testing.T) {
 
 // TestEveryRuleCanFail plants one violation each.
 func TestEveryRuleCanFail(t *testing.T) {
-	expires := domain.KindExpires
+	expires := wire.KindExpires
 	for _, c := range []struct {
 		says string
-		then []domain.Event
+		then []wire.Event
 	}{
 		// Promise 1: one holder per code.
-		{"is handed out as s/1 and as s/3", []domain.Event{{Type: domain.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "SUMMER-AAAA-AAAA-AAAA", CustomerID: "carol"}}},
-		{"coupon 2 of s follows 2", []domain.Event{{Type: domain.CouponClaimed, At: 5, ID: "c3", N: 2, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
-		{"coupon 4 of s, which has 3", []domain.Event{
-			{Type: domain.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"},
-			{Type: domain.CouponClaimed, At: 5, ID: "c4", N: 4, Code: "DDDD-DDDD-DDDD", CustomerID: "dave"}}},
-		{"customer alice holds 2 coupons", []domain.Event{{Type: domain.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "alice"}}},
-		{"outside of the claim window", []domain.Event{{Type: domain.CouponClaimed, At: 100, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
-		{"outside of the claim window", []domain.Event{
-			{Type: domain.CampaignPausedEvent, At: 5, ID: "p"},
-			{Type: domain.CouponClaimed, At: 6, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
-		{"sold out with 2 of 3", []domain.Event{{Type: domain.CampaignSoldOut, At: 5}}},
-		{"was never imported", []domain.Event{
-			{Type: domain.CampaignCreated, Campaign: "i", At: 5, ID: "i", Number: 8, Settings: domain.Settings{MaxRedemptions: 1}},
-			{Type: domain.CouponClaimed, Campaign: "i", At: 5, ID: "c", N: 1, Code: "FORGED", CustomerID: "carol"}}},
-		{"is imported twice", []domain.Event{
-			{Type: domain.CodesImported, At: 5, ID: "i1", Codes: []string{"ONE", "TWO"}},
-			{Type: domain.CodesImported, At: 6, ID: "i2", Codes: []string{"TWO"}}}},
-		{"have the number 4", []domain.Event{{Type: domain.CampaignCreated, Campaign: "other", At: 5, ID: "o", Number: 4}}},
-		{"is created twice", []domain.Event{{Type: domain.CampaignCreated, At: 5, ID: "again", Number: 5}}},
-		{"never created", []domain.Event{{Type: domain.CampaignEndedEvent, Campaign: "nowhere", At: 5, ID: "end"}}},
-		{"codes of s shrink", []domain.Event{{Type: domain.CampaignUpdated, At: 5, ID: "u", Settings: domain.Settings{Codes: 2, MaxRedemptions: 2}}}},
+		{"is handed out as s/1 and as s/3", []wire.Event{{Type: wire.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "SUMMER-AAAA-AAAA-AAAA", CustomerID: "carol"}}},
+		{"coupon 2 of s follows 2", []wire.Event{{Type: wire.CouponClaimed, At: 5, ID: "c3", N: 2, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
+		{"coupon 4 of s, which has 3", []wire.Event{
+			{Type: wire.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"},
+			{Type: wire.CouponClaimed, At: 5, ID: "c4", N: 4, Code: "DDDD-DDDD-DDDD", CustomerID: "dave"}}},
+		{"customer alice holds 2 coupons", []wire.Event{{Type: wire.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "alice"}}},
+		{"outside of the claim window", []wire.Event{{Type: wire.CouponClaimed, At: 100, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
+		{"outside of the claim window", []wire.Event{
+			{Type: wire.CampaignPausedEvent, At: 5, ID: "p"},
+			{Type: wire.CouponClaimed, At: 6, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
+		{"sold out with 2 of 3", []wire.Event{{Type: wire.CampaignSoldOut, At: 5}}},
+		{"was never imported", []wire.Event{
+			{Type: wire.CampaignCreated, Campaign: "i", At: 5, ID: "i", Number: 8, Settings: wire.Settings{MaxRedemptions: 1}},
+			{Type: wire.CouponClaimed, Campaign: "i", At: 5, ID: "c", N: 1, Code: "FORGED", CustomerID: "carol"}}},
+		{"is imported twice", []wire.Event{
+			{Type: wire.CodesImported, At: 5, ID: "i1", Codes: []string{"ONE", "TWO"}},
+			{Type: wire.CodesImported, At: 6, ID: "i2", Codes: []string{"TWO"}}}},
+		{"have the number 4", []wire.Event{{Type: wire.CampaignCreated, Campaign: "other", At: 5, ID: "o", Number: 4}}},
+		{"is created twice", []wire.Event{{Type: wire.CampaignCreated, At: 5, ID: "again", Number: 5}}},
+		{"never created", []wire.Event{{Type: wire.CampaignEndedEvent, Campaign: "nowhere", At: 5, ID: "end"}}},
+		{"codes of s shrink", []wire.Event{{Type: wire.CampaignUpdated, At: 5, ID: "u", Settings: wire.Settings{Codes: 2, MaxRedemptions: 2}}}},
 		// Promise 2: an id does one thing, once.
-		{"id c1 is accepted twice", []domain.Event{{Type: domain.CouponClaimed, At: 5, ID: "c1", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
-		{"id r1 is accepted twice", []domain.Event{{Type: domain.CouponRedeemed, At: 5, ID: "r1", N: 2, OrderID: "b", RedeemedCount: 1}}},
-		{"id create is accepted twice", []domain.Event{{Type: domain.CampaignPausedEvent, At: 5, ID: "create"}}},
+		{"id c1 is accepted twice", []wire.Event{{Type: wire.CouponClaimed, At: 5, ID: "c1", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
+		{"id r1 is accepted twice", []wire.Event{{Type: wire.CouponRedeemed, At: 5, ID: "r1", N: 2, OrderID: "b", RedeemedCount: 1}}},
+		{"id create is accepted twice", []wire.Event{{Type: wire.CampaignPausedEvent, At: 5, ID: "create"}}},
 		// Promise 3: neither early nor late nor too often.
-		{"is redeemed while", []domain.Event{{Type: domain.CouponRedeemed, At: 100, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1}}},
-		{"is redeemed while", []domain.Event{
-			{Type: domain.CouponRedeemed, At: 5, ID: "r2", N: 1, OrderID: "b", RedeemedCount: 2},
-			{Type: domain.CouponRedeemed, At: 6, ID: "r3", N: 1, OrderID: "c", RedeemedCount: 3}}},
-		{"is redeemed while voided", []domain.Event{
-			{Type: domain.CouponVoided, At: 5, ID: "v", N: 2},
-			{Type: domain.CouponRedeemed, At: 6, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1}}},
-		{"is redeemed while", []domain.Event{
-			{Type: domain.CampaignPausedEvent, At: 5, ID: "p"},
-			{Type: domain.CouponRedeemed, At: 6, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1}}},
-		{"is redeemed twice for order a", []domain.Event{{Type: domain.CouponRedeemed, At: 5, ID: "r2", N: 1, OrderID: "a", RedeemedCount: 2}}},
-		{"the event says 2", []domain.Event{{Type: domain.CouponRedeemed, At: 5, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 2}}},
-		{"is bob's and redeemed by eve", []domain.Event{{Type: domain.CouponRedeemed, At: 5, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1, CustomerID: "eve"}}},
-		{"for which it was not redeemed", []domain.Event{{Type: domain.CouponRolledBack, At: 5, ID: "b", N: 1, OrderID: "other"}}},
-		{"which was never claimed", []domain.Event{{Type: domain.CouponVoided, At: 5, ID: "v", N: 3}}},
-		{"is voided twice", []domain.Event{{Type: domain.CouponVoided, At: 5, ID: "v", N: 1}, {Type: domain.CouponVoided, At: 6, ID: "v2", N: 1}}},
-		{"extended, being void", []domain.Event{{Type: domain.CouponVoided, At: 5, ID: "v", N: 1}, {Type: domain.CouponExtended, At: 6, ID: "x", N: 1, ExpiresAt: 200}}},
-		{"extended into the past", []domain.Event{{Type: domain.CouponExtended, At: 5, ID: "x", N: 1, ExpiresAt: 5}}},
-		{"which lies ahead of", []domain.Event{{Type: domain.CouponsExpired, At: 99, Through: 100, Count: 2}}},
-		{"does not rise", []domain.Event{{Type: domain.CouponsExpired, At: 101, Through: 100, Count: 2}, {Type: domain.CouponsExpired, At: 102, Through: 100}}},
-		{"2 coupons of s fell, the event says 1", []domain.Event{{Type: domain.CouponsExpired, At: 101, Through: 100, Count: 1}}},
-		{"lane time ran back", []domain.Event{{Type: domain.CampaignPausedEvent, At: 3, ID: "p"}}},
+		{"is redeemed while", []wire.Event{{Type: wire.CouponRedeemed, At: 100, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1}}},
+		{"is redeemed while", []wire.Event{
+			{Type: wire.CouponRedeemed, At: 5, ID: "r2", N: 1, OrderID: "b", RedeemedCount: 2},
+			{Type: wire.CouponRedeemed, At: 6, ID: "r3", N: 1, OrderID: "c", RedeemedCount: 3}}},
+		{"is redeemed while voided", []wire.Event{
+			{Type: wire.CouponVoided, At: 5, ID: "v", N: 2},
+			{Type: wire.CouponRedeemed, At: 6, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1}}},
+		{"is redeemed while", []wire.Event{
+			{Type: wire.CampaignPausedEvent, At: 5, ID: "p"},
+			{Type: wire.CouponRedeemed, At: 6, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1}}},
+		{"is redeemed twice for order a", []wire.Event{{Type: wire.CouponRedeemed, At: 5, ID: "r2", N: 1, OrderID: "a", RedeemedCount: 2}}},
+		{"the event says 2", []wire.Event{{Type: wire.CouponRedeemed, At: 5, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 2}}},
+		{"is bob's and redeemed by eve", []wire.Event{{Type: wire.CouponRedeemed, At: 5, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1, CustomerID: "eve"}}},
+		{"for which it was not redeemed", []wire.Event{{Type: wire.CouponRolledBack, At: 5, ID: "b", N: 1, OrderID: "other"}}},
+		{"which was never claimed", []wire.Event{{Type: wire.CouponVoided, At: 5, ID: "v", N: 3}}},
+		{"is voided twice", []wire.Event{{Type: wire.CouponVoided, At: 5, ID: "v", N: 1}, {Type: wire.CouponVoided, At: 6, ID: "v2", N: 1}}},
+		{"extended, being void", []wire.Event{{Type: wire.CouponVoided, At: 5, ID: "v", N: 1}, {Type: wire.CouponExtended, At: 6, ID: "x", N: 1, ExpiresAt: 200}}},
+		{"extended into the past", []wire.Event{{Type: wire.CouponExtended, At: 5, ID: "x", N: 1, ExpiresAt: 5}}},
+		{"which lies ahead of", []wire.Event{{Type: wire.CouponsExpired, At: 99, Through: 100, Count: 2}}},
+		{"does not rise", []wire.Event{{Type: wire.CouponsExpired, At: 101, Through: 100, Count: 2}, {Type: wire.CouponsExpired, At: 102, Through: 100}}},
+		{"2 coupons of s fell, the event says 1", []wire.Event{{Type: wire.CouponsExpired, At: 101, Through: 100, Count: 1}}},
+		{"lane time ran back", []wire.Event{{Type: wire.CampaignPausedEvent, At: 3, ID: "p"}}},
 		// Promise 4: a reminder fires at most once, never after a cancel.
-		{"fire before they are due", []domain.Event{{Type: domain.RemindersDue, At: 89, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
-		{"1 reminders of s were due, the event says 2", []domain.Event{
-			{Type: domain.ReminderCancelled, At: 5, ID: "u", R: 1},
-			{Type: domain.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
-		{"0 reminders of s were due, the event says 2", []domain.Event{
-			{Type: domain.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2},
-			{Type: domain.RemindersDue, At: 92, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
-		{"fires for coupon 2, which is voided", []domain.Event{
-			{Type: domain.CouponVoided, At: 5, ID: "v", N: 2},
-			{Type: domain.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
-		{"fires for coupon 1, which is redeemed", []domain.Event{
-			{Type: domain.CouponRedeemed, At: 5, ID: "r2", N: 1, OrderID: "b", RedeemedCount: 2},
-			{Type: domain.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
+		{"fire before they are due", []wire.Event{{Type: wire.RemindersDue, At: 89, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
+		{"1 reminders of s were due, the event says 2", []wire.Event{
+			{Type: wire.ReminderCancelled, At: 5, ID: "u", R: 1},
+			{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
+		{"0 reminders of s were due, the event says 2", []wire.Event{
+			{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2},
+			{Type: wire.RemindersDue, At: 92, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
+		{"fires for coupon 2, which is voided", []wire.Event{
+			{Type: wire.CouponVoided, At: 5, ID: "v", N: 2},
+			{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
+		{"fires for coupon 1, which is redeemed", []wire.Event{
+			{Type: wire.CouponRedeemed, At: 5, ID: "r2", N: 1, OrderID: "b", RedeemedCount: 2},
+			{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
 		// Re-timed: due at 190 s, as events that were folded before say.
-		{"0 reminders of s were due, the event says 2", []domain.Event{
-			{Type: domain.CampaignUpdated, At: 5, ID: "u", Settings: domain.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2, ExpiresAt: t0 + 200*second, OpensAt: t0 - second}},
-			{Type: domain.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
-		{"1 reminders of s were due, the event says 2", []domain.Event{
-			{Type: domain.CouponExtended, At: 5, ID: "x", N: 1, ExpiresAt: 200},
-			{Type: domain.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
-		{"both fired and dropped", []domain.Event{{Type: domain.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 1, Dropped: 1}}},
-		{"but was not pending", []domain.Event{{Type: domain.ReminderCancelled, At: 5, ID: "u", R: 9}}},
-		{"is set twice", []domain.Event{{Type: domain.ReminderSet, At: 5, ID: "m3", R: 1, CustomerID: "alice", Kind: expires, Before: time.Second, DueAt: 99, N: 1}}},
-		{"the event says", []domain.Event{{Type: domain.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: time.Second, DueAt: 98, N: 1}}},
-		{"reminder 4 of s follows 2", []domain.Event{{Type: domain.ReminderSet, At: 5, ID: "m3", R: 4, CustomerID: "alice", Kind: expires, Before: time.Second, DueAt: 99, N: 1}}},
-		{"for whom and what reminder 1 is pending", []domain.Event{{Type: domain.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: 10 * time.Second, DueAt: 90, N: 1}}},
-		{"which is alice's", []domain.Event{{Type: domain.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "carol", Kind: expires, Before: time.Second, DueAt: 99, N: 1}}},
-		{"which has passed", []domain.Event{{Type: domain.ReminderSet, At: 95, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: 20 * time.Second, DueAt: 80, N: 1}}},
-		{"by their events 2 set, 3 fired", []domain.Event{{Type: domain.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 3}}},
+		{"0 reminders of s were due, the event says 2", []wire.Event{
+			{Type: wire.CampaignUpdated, At: 5, ID: "u", Settings: wire.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2, ExpiresAt: t0 + 200*second, OpensAt: t0 - second}},
+			{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
+		{"1 reminders of s were due, the event says 2", []wire.Event{
+			{Type: wire.CouponExtended, At: 5, ID: "x", N: 1, ExpiresAt: 200},
+			{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
+		{"both fired and dropped", []wire.Event{{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 1, Dropped: 1}}},
+		{"but was not pending", []wire.Event{{Type: wire.ReminderCancelled, At: 5, ID: "u", R: 9}}},
+		{"is set twice", []wire.Event{{Type: wire.ReminderSet, At: 5, ID: "m3", R: 1, CustomerID: "alice", Kind: expires, Before: time.Second, DueAt: 99, N: 1}}},
+		{"the event says", []wire.Event{{Type: wire.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: time.Second, DueAt: 98, N: 1}}},
+		{"reminder 4 of s follows 2", []wire.Event{{Type: wire.ReminderSet, At: 5, ID: "m3", R: 4, CustomerID: "alice", Kind: expires, Before: time.Second, DueAt: 99, N: 1}}},
+		{"for whom and what reminder 1 is pending", []wire.Event{{Type: wire.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: 10 * time.Second, DueAt: 90, N: 1}}},
+		{"which is alice's", []wire.Event{{Type: wire.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "carol", Kind: expires, Before: time.Second, DueAt: 99, N: 1}}},
+		{"which has passed", []wire.Event{{Type: wire.ReminderSet, At: 95, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: 20 * time.Second, DueAt: 80, N: 1}}},
+		{"by their events 2 set, 3 fired", []wire.Event{{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 3}}},
 	} {
 		events := story()
 		for _, ev := range c.then {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -24,7 +24,7 @@ func Log(ctx context.Context, js jetstream.JetStream, log topology.Log) (*Fold, 
 // lane is how far a lane has been folded.
 type lane struct {
 	number   int
-	clock    domain.Instant    // of its newest event
+	clock    wire.Instant      // of its newest event
 	previous *eventlog.Message // without its payload
 	events   eventlog.Position // of the last event message
 	told     eventlog.Position // of the last message of SCRIP_RMD
@@ -84,7 +84,7 @@ func (f *Fold) readEvents(ctx context.Context, js jetstream.JetStream, log topol
 		return 0, err
 	}
 	defer reader.Close()
-	var ev domain.Event
+	var ev wire.Event
 	err = reader.CatchUp(ctx, func(batch []eventlog.Message) error {
 		for i := range batch {
 			m := batch[i]
@@ -92,12 +92,12 @@ func (f *Fold) readEvents(ctx context.Context, js jetstream.JetStream, log topol
 			before := len(f.owed)
 			f.step = &step{sequence: m.Sequence}
 			for n, line := range eventlog.Lines(m.Payload) {
-				if err := domain.ParseEvent(line, &ev); err != nil {
+				if err := wire.ParseEvent(line, &ev); err != nil {
 					return fmt.Errorf("message %d, line %d: %w", m.Sequence, n+1, err)
 				}
 				f.line = n + 1
 				where := place{f.number, m.Sequence, n + 1}
-				if ev.Campaign != "" && ev.Type != domain.CommandRejected && topology.LaneOf(ev.Campaign, log.Lanes) != f.number {
+				if ev.Campaign != "" && ev.Type != wire.CommandRejected && topology.LaneOf(ev.Campaign, log.Lanes) != f.number {
 					f.blame("%s: %s lives on lane %d", where, ev.Campaign, topology.LaneOf(ev.Campaign, log.Lanes))
 				}
 				f.Apply(where, &ev)
@@ -105,7 +105,7 @@ func (f *Fold) readEvents(ctx context.Context, js jetstream.JetStream, log topol
 			if len(f.owed) > before {
 				f.step.digest = m.Digest()
 			}
-			if at := domain.At(m.LaneTime); at < f.clock {
+			if at := wire.At(m.LaneTime); at < f.clock {
 				f.blame("lane %d, message %d: of %s, with an event of %s", f.number, m.Sequence, at, f.clock)
 			} else {
 				f.clock = at

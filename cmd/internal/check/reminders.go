@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"hash/maphash"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Reminder is one subscription. There may be millions.
 type Reminder struct {
 	Customer string
-	Before   domain.Instant // microseconds
-	Due      domain.Instant // Never = none; when it fired or was dropped: of that
+	Before   wire.Instant // microseconds
+	Due      wire.Instant // Never = none; when it fired or was dropped: of that
 	N        uint32
 	Expires  bool // of kind expires, else opens
 	State    State
@@ -34,9 +34,9 @@ func (s State) String() string { return [...]string{"pending", "fired", "cancell
 // Kind is the contract's word.
 func (r *Reminder) Kind() string {
 	if r.Expires {
-		return domain.KindExpires
+		return wire.KindExpires
 	}
-	return domain.KindOpens
+	return wire.KindOpens
 }
 
 // Tally counts reminders. Promise 4 says that Set is the sum of the next four, and that Told comes to be Fired.
@@ -74,7 +74,7 @@ func (f *Fold) Tally() Tally {
 }
 
 // Overdue counts the pending reminders that are due at now or before.
-func (f *Fold) Overdue(now domain.Instant) (n int) {
+func (f *Fold) Overdue(now wire.Instant) (n int) {
 	for _, c := range f.Campaigns {
 		for i := range c.Reminders {
 			if r := &c.Reminders[i]; r.State == Pending && r.Due <= now {
@@ -99,16 +99,16 @@ func (f *Fold) balance() {
 // Firing is one reminders.due event.
 type Firing struct {
 	Campaign       string
-	At, Due        domain.Instant
+	At, Due        wire.Instant
 	Fired, Dropped uint64
 }
 
 // reminded checks promise 4: at most once, never early, never after a cancel.
-func (f *Fold) reminded(where any, c *Campaign, ev *domain.Event) {
+func (f *Fold) reminded(where any, c *Campaign, ev *wire.Event) {
 	switch ev.Type {
-	case domain.ReminderSet:
+	case wire.ReminderSet:
 		f.set(where, c, ev)
-	case domain.ReminderCancelled:
+	case wire.ReminderCancelled:
 		c.events.Cancelled++
 		r := c.reminder(ev.R)
 		if r == nil || r.State != Pending {
@@ -116,12 +116,12 @@ func (f *Fold) reminded(where any, c *Campaign, ev *domain.Event) {
 			return
 		}
 		c.end(r, Cancelled)
-	case domain.RemindersDue:
+	case wire.RemindersDue:
 		f.fell(where, c, ev)
 	}
 }
 
-func (f *Fold) set(where any, c *Campaign, ev *domain.Event) {
+func (f *Fold) set(where any, c *Campaign, ev *wire.Event) {
 	c.events.Set++
 	if c.reminder(ev.R) != nil {
 		f.blame("%s: reminder %d of %s is set twice", where, ev.R, c.Name)
@@ -135,7 +135,7 @@ func (f *Fold) set(where any, c *Campaign, ev *domain.Event) {
 	if customer == "" {
 		customer = f.setAgain(where, c, ev)
 	}
-	r := Reminder{Customer: customer, Expires: ev.Kind == domain.KindExpires, Before: domain.Instant(ev.Before.Microseconds()), N: ev.N}
+	r := Reminder{Customer: customer, Expires: ev.Kind == wire.KindExpires, Before: wire.Instant(ev.Before.Microseconds()), N: ev.N}
 	r.Due = c.due(&r)
 	if r.Due != ev.DueAt {
 		f.blame("%s: reminder %d of %s is due at %s, the event says %s", where, ev.R, c.Name, r.Due, ev.DueAt)
@@ -158,14 +158,14 @@ func (f *Fold) set(where any, c *Campaign, ev *domain.Event) {
 }
 
 // setAgain finds whom a reminder is for that is set again: the holder of the coupon, whose redemption cancelled one like it.
-func (f *Fold) setAgain(where any, c *Campaign, ev *domain.Event) (customer string) {
+func (f *Fold) setAgain(where any, c *Campaign, ev *wire.Event) (customer string) {
 	if ev.N == 0 || int(ev.N) > len(c.Coupons) {
 		f.blame("%s: reminder %d of %s is for nobody", where, ev.R, c.Name)
 		return ""
 	}
 	k := c.Coupons[ev.N-1]
 	for _, number := range k.reminders {
-		if r := c.reminder(number); r.State == Cancelled && r.Before == domain.Instant(ev.Before.Microseconds()) {
+		if r := c.reminder(number); r.State == Cancelled && r.Before == wire.Instant(ev.Before.Microseconds()) {
 			return k.Customer
 		}
 	}
@@ -174,7 +174,7 @@ func (f *Fold) setAgain(where any, c *Campaign, ev *domain.Event) (customer stri
 }
 
 // fell fires or drops what the event says, and owes SCRIP_RMD the lines.
-func (f *Fold) fell(where any, c *Campaign, ev *domain.Event) {
+func (f *Fold) fell(where any, c *Campaign, ev *wire.Event) {
 	c.events.Fired, c.events.Dropped = c.events.Fired+ev.Fired, c.events.Dropped+ev.Dropped
 	f.Firings = append(f.Firings, Firing{Campaign: c.Name, At: ev.At, Due: ev.DueAt, Fired: ev.Fired, Dropped: ev.Dropped})
 	if ev.DueAt > ev.At {
@@ -224,7 +224,7 @@ func (c *Campaign) end(r *Reminder, s State) {
 func (r *Reminder) key() uint64 {
 	return maphash.Comparable(seed, struct {
 		customer string
-		before   domain.Instant
+		before   wire.Instant
 		n        uint32
 		expires  bool
 	}{r.Customer, r.Before, r.N, r.Expires})
@@ -249,19 +249,19 @@ func (c *Campaign) replanAll() {
 }
 
 // due is when a reminder is due, Never if that what it hangs on never comes.
-func (c *Campaign) due(r *Reminder) domain.Instant {
+func (c *Campaign) due(r *Reminder) wire.Instant {
 	anchor := c.Settings.OpensAt
 	if r.Expires {
 		anchor = 0
 		if r.N == 0 || int(r.N) > len(c.Coupons) {
-			return domain.Never
+			return wire.Never
 		}
-		if at := c.Expires(c.Coupons[r.N-1]); at != domain.Never {
+		if at := c.Expires(c.Coupons[r.N-1]); at != wire.Never {
 			anchor = at
 		}
 	}
 	if anchor == 0 {
-		return domain.Never
+		return wire.Never
 	}
 	return anchor - r.Before
 }

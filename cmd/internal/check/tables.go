@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // maxShown bounds the differences listed per relation and side.
@@ -111,8 +111,8 @@ func compare(relation string, got, want iter.Seq[string]) []string {
 }
 
 // stamp is what micros makes of a time in the table.
-func stamp(i domain.Instant) string {
-	if i == 0 || i == domain.Never {
+func stamp(i wire.Instant) string {
+	if i == 0 || i == wire.Never {
 		return ""
 	}
 	return strconv.FormatInt(int64(i), 10)
@@ -122,7 +122,7 @@ func (f *Fold) campaignRows(yield func(string) bool) {
 	for _, c := range f.Campaigns {
 		n := c.byStatus()
 		if !yield(fmt.Sprintf("%s %s codes=%d claimed=%d redeemed=%d expired=%d voided=%d", c.Name, c.Status, c.Codes,
-			len(c.Coupons), n[domain.StatusRedeemed], n[domain.StatusExpired], n[domain.StatusVoided])) {
+			len(c.Coupons), n[wire.StatusRedeemed], n[wire.StatusExpired], n[wire.StatusVoided])) {
 			return
 		}
 	}
@@ -174,10 +174,10 @@ func (f *Fold) stateRows(yield func(string) bool) {
 func (f *Fold) taskRows(yield func(string) bool) {
 	for _, c := range f.Campaigns {
 		type task struct{ live, spent int }
-		tasks := map[domain.Instant]*task{}
+		tasks := map[wire.Instant]*task{}
 		for _, k := range c.Coupons {
 			at := c.Expires(k)
-			if at == domain.Never || k.Voided {
+			if at == wire.Never || k.Voided {
 				continue
 			}
 			if tasks[at] == nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -27,16 +27,16 @@ func (o *owed) String() string {
 }
 
 // is says whether a line tells of it.
-func (o *owed) is(ev *domain.Event) bool {
+func (o *owed) is(ev *wire.Event) bool {
 	r := o.campaign.reminder(o.r)
-	return ev.Type == domain.ReminderDue && ev.CustomerID == r.Customer && ev.DueAt == r.Due && ev.Campaign == o.campaign.Name && ev.Kind == r.Kind()
+	return ev.Type == wire.ReminderDue && ev.CustomerID == r.Customer && ev.DueAt == r.Due && ev.Campaign == o.campaign.Name && ev.Kind == r.Kind()
 }
 
 func (o *owed) source() eventlog.Source {
 	return eventlog.Source{Sequence: o.step.sequence, Line: o.line, LastR: o.r}
 }
 
-func toldLine(campaign, kind string, due domain.Instant, customer string) string {
+func toldLine(campaign, kind string, due wire.Instant, customer string) string {
 	return fmt.Sprintf("%s %s %s %s", campaign, kind, due, customer)
 }
 
@@ -89,11 +89,11 @@ func (f *Fold) readTold(ctx context.Context, js jetstream.JetStream, log topolog
 // before it is due. Lines of several firings may share a message; its source is that of the last one, for that is where a
 // scheduler that takes over goes on. The stream may end early, when the scheduler has not come that far.
 func (f *Fold) tells(m *eventlog.Message) error {
-	var ev domain.Event
+	var ev wire.Event
 	var last owed
 	lines := 0
 	for n, text := range eventlog.Lines(m.Payload) {
-		if err := domain.ParseEvent(text, &ev); err != nil {
+		if err := wire.ParseEvent(text, &ev); err != nil {
 			return fmt.Errorf("message %d, line %d: %w", m.Sequence, n+1, err)
 		}
 		lines++
@@ -101,8 +101,8 @@ func (f *Fold) tells(m *eventlog.Message) error {
 			continue
 		}
 		where := fmt.Sprintf("SCRIP_RMD of lane %d, message %d, line %d", f.number, m.Sequence, n+1)
-		if ev.DueAt > ev.At || ev.DueAt > domain.At(m.Time) {
-			f.blame("%s: %s is told at %s (%s by its line), before it is due", where, told(&ev), domain.At(m.Time), ev.At)
+		if ev.DueAt > ev.At || ev.DueAt > wire.At(m.Time) {
+			f.blame("%s: %s is told at %s (%s by its line), before it is due", where, told(&ev), wire.At(m.Time), ev.At)
 		}
 		switch {
 		case len(f.owed) == 0:
@@ -128,10 +128,10 @@ func (f *Fold) tells(m *eventlog.Message) error {
 	return nil
 }
 
-func told(ev *domain.Event) string { return toldLine(ev.Campaign, ev.Kind, ev.DueAt, ev.CustomerID) }
+func told(ev *wire.Event) string { return toldLine(ev.Campaign, ev.Kind, ev.DueAt, ev.CustomerID) }
 
 // known says what there is to know of the reminders that a line could mean.
-func (f *Fold) known(ev *domain.Event) string {
+func (f *Fold) known(ev *wire.Event) string {
 	c := f.Campaigns[ev.Campaign]
 	if c == nil {
 		return ""

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -15,36 +15,36 @@ import (
 const digest = "0123456789abcdef0123456789abcdef"
 
 // firings are two campaigns in one step: of s alice and bob (reminders 1 and 2), of z carol and dave (1 and 2).
-func firings(dropped bool) []domain.Event {
-	expires := domain.KindExpires
-	z := domain.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2, OpensAt: t0 + 100*second}
-	due := domain.Event{Type: domain.RemindersDue, At: 91, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}
+func firings(dropped bool) []wire.Event {
+	expires := wire.KindExpires
+	z := wire.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2, OpensAt: t0 + 100*second}
+	due := wire.Event{Type: wire.RemindersDue, At: 91, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}
 	if dropped {
 		due.Fired, due.Dropped = 0, 2
 	}
 	ofS, ofZ := due, due
-	ofS.Campaign, ofS.Kind, ofZ.Campaign, ofZ.Kind = "s", expires, "z", domain.KindOpens
+	ofS.Campaign, ofS.Kind, ofZ.Campaign, ofZ.Kind = "s", expires, "z", wire.KindOpens
 	return append(story(),
-		domain.Event{Type: domain.CampaignCreated, Campaign: "z", At: 5, ID: "create", Number: 5, Settings: z},
-		domain.Event{Type: domain.ReminderSet, Campaign: "z", At: 5, ID: "m1", R: 1, CustomerID: "carol", Kind: domain.KindOpens, Before: 10e9, DueAt: 90},
-		domain.Event{Type: domain.ReminderSet, Campaign: "z", At: 5, ID: "m2", R: 2, CustomerID: "dave", Kind: domain.KindOpens, Before: 10e9, DueAt: 90},
-		domain.Event{Type: domain.ReminderSet, Campaign: "z", At: 5, ID: "m3", R: 3, CustomerID: "erin", Kind: domain.KindOpens, Before: 5e9, DueAt: 95},
-		domain.Event{Type: domain.ReminderSet, Campaign: "z", At: 6, ID: "m4", R: 4, CustomerID: "frank", Kind: domain.KindOpens, Before: 10e9, DueAt: 90},
-		domain.Event{Type: domain.ReminderCancelled, Campaign: "z", At: 7, ID: "m5", R: 4},
+		wire.Event{Type: wire.CampaignCreated, Campaign: "z", At: 5, ID: "create", Number: 5, Settings: z},
+		wire.Event{Type: wire.ReminderSet, Campaign: "z", At: 5, ID: "m1", R: 1, CustomerID: "carol", Kind: wire.KindOpens, Before: 10e9, DueAt: 90},
+		wire.Event{Type: wire.ReminderSet, Campaign: "z", At: 5, ID: "m2", R: 2, CustomerID: "dave", Kind: wire.KindOpens, Before: 10e9, DueAt: 90},
+		wire.Event{Type: wire.ReminderSet, Campaign: "z", At: 5, ID: "m3", R: 3, CustomerID: "erin", Kind: wire.KindOpens, Before: 5e9, DueAt: 95},
+		wire.Event{Type: wire.ReminderSet, Campaign: "z", At: 6, ID: "m4", R: 4, CustomerID: "frank", Kind: wire.KindOpens, Before: 10e9, DueAt: 90},
+		wire.Event{Type: wire.ReminderCancelled, Campaign: "z", At: 7, ID: "m5", R: 4},
 		ofS, ofZ)
 }
 
 // line is one of SCRIP_RMD.
-func line(campaign, customer string) domain.Event {
-	kind := domain.KindExpires
+func line(campaign, customer string) wire.Event {
+	kind := wire.KindExpires
 	if campaign == "z" {
-		kind = domain.KindOpens
+		kind = wire.KindOpens
 	}
-	return domain.Event{Type: domain.ReminderDue, Campaign: campaign, At: t0 + 91*second, Kind: kind, DueAt: t0 + 90*second, CustomerID: customer}
+	return wire.Event{Type: wire.ReminderDue, Campaign: campaign, At: t0 + 91*second, Kind: kind, DueAt: t0 + 90*second, CustomerID: customer}
 }
 
 // message is one of SCRIP_RMD: its source says which line of step 7 its last line tells of.
-func message(line int, r uint64, lines ...domain.Event) eventlog.Message {
+func message(line int, r uint64, lines ...wire.Event) eventlog.Message {
 	var payload []byte
 	for _, l := range lines {
 		payload = append(l.AppendJSON(payload), '\n')
@@ -124,7 +124,7 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	events, reminders := eventlog.Events(js, 0), eventlog.Reminders(js, 0)
-	publish := func(stream eventlog.Stream, expected uint64, header eventlog.Header, lines ...domain.Event) {
+	publish := func(stream eventlog.Stream, expected uint64, header eventlog.Header, lines ...wire.Event) {
 		t.Helper()
 		a, err := stream.NewAppender(0)
 		if err != nil {
@@ -140,14 +140,14 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 		}
 	}
 	// The log lies in the past: what it tells of has been due for long.
-	base := domain.At(time.Now().Add(-time.Hour))
+	base := wire.At(time.Now().Add(-time.Hour))
 	lines := onto(base, firings(false)...)
-	step := func(n uint64, lines ...domain.Event) {
+	step := func(n uint64, lines ...wire.Event) {
 		t.Helper()
 		at := lines[len(lines)-1].At.Time()
 		publish(events, n-1, eventlog.Header{Commands: [2]uint64{n, n}, CommandTime: at, LaneTime: at, Owner: "o"}, lines...)
 	}
-	tells := func(n uint64, line int, r uint64, lines ...domain.Event) {
+	tells := func(n uint64, line int, r uint64, lines ...wire.Event) {
 		t.Helper()
 		for i := range lines {
 			lines[i].At, lines[i].DueAt = base+91*second, base+90*second

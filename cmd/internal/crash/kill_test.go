@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -57,8 +57,8 @@ func TestKillNine(t *testing.T) {
 	for i := range 12 {
 		name := fmt.Sprintf("sale-%d", i)
 		campaigns = append(campaigns, name)
-		settings := domain.DefaultSettings(1_000_000)
-		settings.ExpiresAt = domain.At(time.Now().Add(time.Hour))
+		settings := wire.DefaultSettings(1_000_000)
+		settings.ExpiresAt = wire.At(time.Now().Add(time.Hour))
 		if i%2 == 1 {
 			settings.ExpiresAt, settings.ValidFor = 0, 30*time.Minute
 		}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -18,12 +18,12 @@ func TestTwentyThousandClaimersOnTenThousandCodes(t *testing.T) {
 	s.up()
 	c := s.client()
 	ctx := t.Context()
-	if out, err := c.CreateCampaign(ctx, "noon", domain.DefaultSettings(codes)); err != nil || out.Refused() {
+	if out, err := c.CreateCampaign(ctx, "noon", wire.DefaultSettings(codes)); err != nil || out.Refused() {
 		t.Fatal(out, err)
 	}
 	var mu sync.Mutex
 	holders := map[string]string{}
-	refusals := map[domain.Refusal]int{}
+	refusals := map[wire.Refusal]int{}
 	var all sync.WaitGroup
 	start := make(chan struct{})
 	for i := range claimers {
@@ -47,11 +47,11 @@ func TestTwentyThousandClaimersOnTenThousandCodes(t *testing.T) {
 	}
 	close(start)
 	all.Wait()
-	if len(holders) != codes || refusals[domain.SoldOut] != claimers-codes || len(refusals) != 1 {
+	if len(holders) != codes || refusals[wire.SoldOut] != claimers-codes || len(refusals) != 1 {
 		t.Fatalf("%d distinct codes and %v, want %d and %d × sold_out", len(holders), refusals, codes, claimers-codes)
 	}
 	fold := s.checkLog()
-	if n := fold.Refused["noon"][domain.SoldOut]; n != claimers-codes {
+	if n := fold.Refused["noon"][wire.SoldOut]; n != claimers-codes {
 		t.Errorf("the log counts %d × sold_out", n)
 	}
 	if logged := fold.Holders("noon"); !maps.Equal(logged, holders) {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
@@ -34,7 +34,7 @@ type fleet struct {
 	client *client.Client
 	steady *server // says how things are; owns no lane
 	sale   []string
-	opens  domain.Instant // the campaigns to be reminded of
+	opens  wire.Instant // the campaigns to be reminded of
 	ledger *scriptest.Ledger
 
 	mu       sync.Mutex
@@ -104,12 +104,12 @@ func TestLanesMoveUnderLoad(t *testing.T) {
 // campaigns creates a sale and a campaign to be reminded of on every lane.
 func (f *fleet) campaigns() {
 	f.t.Helper()
-	f.opens = domain.At(time.Now().Add(time.Hour))
-	opens := domain.DefaultSettings(100_000)
+	f.opens = wire.At(time.Now().Add(time.Hour))
+	opens := wire.DefaultSettings(100_000)
 	opens.OpensAt = f.opens
 	f.sale = onEachLane("sale")
 	for _, name := range f.sale {
-		if out, err := f.client.CreateCampaign(f.t.Context(), name, domain.DefaultSettings(1_000_000)); err != nil || out.Refused() {
+		if out, err := f.client.CreateCampaign(f.t.Context(), name, wire.DefaultSettings(1_000_000)); err != nil || out.Refused() {
 			f.t.Fatal(out, err)
 		}
 	}
@@ -146,15 +146,15 @@ func (f *fleet) remind(ctx context.Context, rng *rand.Rand) {
 		}
 		campaign := names[rng.IntN(len(names))]
 		due := time.Now().Add(time.Second + time.Duration(rng.IntN(3000))*time.Millisecond)
-		before := time.Duration(f.opens-domain.At(due)) * time.Microsecond
+		before := time.Duration(f.opens-wire.At(due)) * time.Microsecond
 		for j := range 10 {
 			customer := fmt.Sprintf("r%d-%d", i, j)
-			cmd := domain.Command{Type: domain.Remind, Campaign: campaign, CustomerID: customer, Kind: domain.KindOpens, Before: before}
-			err := f.client.DoAsync(ctx, cmd, func(out domain.Outcome, err error) {
+			cmd := wire.Command{Type: wire.Remind, Campaign: campaign, CustomerID: customer, Kind: wire.KindOpens, Before: before}
+			err := f.client.DoAsync(ctx, cmd, func(out wire.Outcome, err error) {
 				f.mu.Lock()
 				defer f.mu.Unlock()
 				switch {
-				case err != nil || out.Refusal == domain.TooLate || out.Refusal == domain.NotDurable: // not known, or nobody was there in time
+				case err != nil || out.Refusal == wire.TooLate || out.Refusal == wire.NotDurable: // not known, or nobody was there in time
 				case f.ledger.Note("reminder of "+customer, out, nil):
 					f.reminded = append(f.reminded, subscription{campaign, customer})
 				}

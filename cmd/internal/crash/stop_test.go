@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -57,7 +57,7 @@ func TestAStoppedOwnerIsReplacedAndThenHarmless(t *testing.T) {
 	var campaigns []string
 	for i := range 4 {
 		campaigns = append(campaigns, fmt.Sprintf("c-%d", i))
-		if out, err := c.CreateCampaign(ctx, campaigns[i], domain.DefaultSettings(100_000)); err != nil || out.Refused() {
+		if out, err := c.CreateCampaign(ctx, campaigns[i], wire.DefaultSettings(100_000)); err != nil || out.Refused() {
 			t.Fatal(out, err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestAStoppedOwnerIsReplacedAndThenHarmless(t *testing.T) {
 		}
 	}
 	fold := checkLog(t, js, db)
-	if n := len(claims); fold.ByStatus()[domain.StatusClaimed] != n {
+	if n := len(claims); fold.ByStatus()[wire.StatusClaimed] != n {
 		t.Errorf("%d claims were answered, the log has %v", n, fold.ByStatus())
 	}
 }
@@ -173,7 +173,7 @@ func TestPostgreSQLStoppedAndStarted(t *testing.T) {
 	s.up()
 	c := s.client()
 	ctx := t.Context()
-	if out, err := c.CreateCampaign(ctx, "c", domain.DefaultSettings(10_000)); err != nil || out.Refused() {
+	if out, err := c.CreateCampaign(ctx, "c", wire.DefaultSettings(10_000)); err != nil || out.Refused() {
 		t.Fatal(out, err)
 	}
 	claim := func(from, to int) {
@@ -197,7 +197,7 @@ func TestPostgreSQLStoppedAndStarted(t *testing.T) {
 		t.Fatalf("PostgreSQL came back on %s, was on %s", a, b)
 	}
 	claim(600, 800)
-	if fold := s.checkLog(); fold.ByStatus()[domain.StatusClaimed] != 800 {
+	if fold := s.checkLog(); fold.ByStatus()[wire.StatusClaimed] != 800 {
 		t.Errorf("the log has %v, want 800 claimed", fold.ByStatus())
 	}
 	if n := strings.Count(s.said(), "waits"); n > 3 {
@@ -229,7 +229,7 @@ func TestALogThatLostItsTailUnderACheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if out, err := c.CreateCampaign(ctx, "c", domain.DefaultSettings(10_000)); err != nil || out.Refused() {
+		if out, err := c.CreateCampaign(ctx, "c", wire.DefaultSettings(10_000)); err != nil || out.Refused() {
 			t.Fatal(out, err)
 		}
 		for i := from; i < to; i++ {

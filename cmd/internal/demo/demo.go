@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Options of a demo. JetStream, Lanes, Do and Suffix are required; the rest has defaults that take half a minute.
@@ -19,7 +19,7 @@ type Options struct {
 	// Lanes of the log.
 	Lanes int
 	// Do asks the server. It may be called by many goroutines.
-	Do func(context.Context, domain.Command) (domain.Outcome, error)
+	Do func(context.Context, wire.Command) (wire.Outcome, error)
 	// PostgresURL is where the read tables are; "" leaves SQL out.
 	PostgresURL string
 	// Suffix makes the campaign names of this run its own.
@@ -112,12 +112,12 @@ type show struct {
 	sale, brief, next string
 
 	due     time.Time // when the brief coupons expire and the reminders fire
-	first   []domain.Outcome
-	second  []domain.Outcome // of those who asked twice; Status "" = did not
-	took    time.Duration    // all claims together
-	asked   int              // claims
+	first   []wire.Outcome
+	second  []wire.Outcome // of those who asked twice; Status "" = did not
+	took    time.Duration  // all claims together
+	asked   int            // claims
 	redeem  redeemed
-	briefly []domain.Outcome
+	briefly []wire.Outcome
 	late    map[string]int // answers to redeeming too late
 }
 
@@ -132,16 +132,16 @@ func (d *show) open(ctx context.Context) error {
 	d.Progress.Phase("creating three campaigns", 3)
 	now := d.Now().Truncate(time.Millisecond)
 	d.due = now.Add(d.Watch)
-	sale := domain.DefaultSettings(uint32(d.Codes))
+	sale := wire.DefaultSettings(uint32(d.Codes))
 	sale.Prefix, sale.Category, sale.Benefit = "FLASH", "demo", []byte(`{"percent":20}`)
-	brief := domain.DefaultSettings(uint32(d.Few))
-	brief.Category, brief.ExpiresAt = "demo", domain.At(d.due)
-	next := domain.DefaultSettings(uint32(d.Few))
-	next.Category, next.OpensAt = "demo", domain.At(d.due.Add(reminderBefore))
+	brief := wire.DefaultSettings(uint32(d.Few))
+	brief.Category, brief.ExpiresAt = "demo", wire.At(d.due)
+	next := wire.DefaultSettings(uint32(d.Few))
+	next.Category, next.OpensAt = "demo", wire.At(d.due.Add(reminderBefore))
 	return d.each(ctx, 3, func(ctx context.Context, i int) error {
 		name := []string{d.sale, d.brief, d.next}[i]
-		settings := []domain.Settings{sale, brief, next}[i]
-		_, err := d.must(ctx, domain.Command{Type: domain.CreateCampaign, Campaign: name, Patch: domain.PatchOf(settings)}, domain.StatusCreated)
+		settings := []wire.Settings{sale, brief, next}[i]
+		_, err := d.must(ctx, wire.Command{Type: wire.CreateCampaign, Campaign: name, Patch: wire.PatchOf(settings)}, wire.StatusCreated)
 		return err
 	})
 }
@@ -155,21 +155,21 @@ const everyTenth = 10
 // few hands out the coupons that will expire and sets the reminders that will fire.
 func (d *show) few(ctx context.Context) error {
 	d.Progress.Phase("handing out coupons that expire soon, setting reminders", 2*d.Few)
-	d.briefly = make([]domain.Outcome, d.Few)
+	d.briefly = make([]wire.Outcome, d.Few)
 	err := d.each(ctx, d.Few, func(ctx context.Context, i int) (err error) {
-		d.briefly[i], err = d.must(ctx, domain.Command{Type: domain.Claim, Campaign: d.brief, CustomerID: customer(i)}, domain.StatusClaimed)
+		d.briefly[i], err = d.must(ctx, wire.Command{Type: wire.Claim, Campaign: d.brief, CustomerID: customer(i)}, wire.StatusClaimed)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	return d.each(ctx, d.Few, func(ctx context.Context, i int) error {
-		c := domain.Command{Type: domain.Remind, Campaign: d.next, CustomerID: customer(i), Kind: domain.KindOpens, Before: reminderBefore}
-		if _, err := d.must(ctx, c, domain.StatusReminderSet); err != nil || i%everyTenth != 0 {
+		c := wire.Command{Type: wire.Remind, Campaign: d.next, CustomerID: customer(i), Kind: wire.KindOpens, Before: reminderBefore}
+		if _, err := d.must(ctx, c, wire.StatusReminderSet); err != nil || i%everyTenth != 0 {
 			return err
 		}
-		c.Type = domain.Unremind
-		_, err := d.must(ctx, c, domain.StatusReminderCancelled)
+		c.Type = wire.Unremind
+		_, err := d.must(ctx, c, wire.StatusReminderCancelled)
 		return err
 	})
 }
@@ -178,10 +178,10 @@ func (d *show) few(ctx context.Context) error {
 func (d *show) claims(ctx context.Context) error {
 	d.asked = d.Customers + (d.Customers+2)/3
 	d.Progress.Phase(fmt.Sprintf("%d customers want %d coupons", d.Customers, d.Codes), d.asked)
-	d.first, d.second = make([]domain.Outcome, d.Customers), make([]domain.Outcome, d.Customers)
+	d.first, d.second = make([]wire.Outcome, d.Customers), make([]wire.Outcome, d.Customers)
 	begun := d.Now()
 	err := d.each(ctx, d.Customers, func(ctx context.Context, i int) (err error) {
-		c := domain.Command{Type: domain.Claim, Campaign: d.sale, CustomerID: customer(i), Attributes: []byte(`{"channel":"demo"}`)}
+		c := wire.Command{Type: wire.Claim, Campaign: d.sale, CustomerID: customer(i), Attributes: []byte(`{"channel":"demo"}`)}
 		if d.first[i], err = d.Do(ctx, c); err != nil || i%3 != 0 {
 			return err
 		}
@@ -197,14 +197,14 @@ func (d *show) claims(ctx context.Context) error {
 func (d *show) redemptions(ctx context.Context) error {
 	var codes []string
 	for _, o := range d.first {
-		if o.Status == domain.StatusClaimed && len(codes) < d.Codes*4/10 {
+		if o.Status == wire.StatusClaimed && len(codes) < d.Codes*4/10 {
 			codes = append(codes, o.Code)
 		}
 	}
 	d.Progress.Phase("redeeming "+strconv.Itoa(len(codes))+" of them, some twice", len(codes))
-	answers := make([][3]domain.Outcome, len(codes))
+	answers := make([][3]wire.Outcome, len(codes))
 	err := d.each(ctx, len(codes), func(ctx context.Context, i int) (err error) {
-		c := domain.Command{Type: domain.Redeem, Code: codes[i], OrderID: "order-" + strconv.Itoa(i)}
+		c := wire.Command{Type: wire.Redeem, Code: codes[i], OrderID: "order-" + strconv.Itoa(i)}
 		if answers[i][0], err = d.Do(ctx, c); err != nil {
 			return err
 		}
@@ -220,23 +220,23 @@ func (d *show) redemptions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	odd := func(what string, o domain.Outcome) {
+	odd := func(what string, o wire.Outcome) {
 		d.redeem.odd = append(d.redeem.odd, what+" was answered "+o.Status+" "+string(o.Refusal))
 	}
 	for i, a := range answers {
-		if a[0].Status == domain.StatusRedeemed {
+		if a[0].Status == wire.StatusRedeemed {
 			d.redeem.done++
 		} else {
 			odd("redeeming "+codes[i], a[0])
 		}
 		switch {
-		case a[1].Status == domain.StatusRedeemed && a[1].Repeat:
+		case a[1].Status == wire.StatusRedeemed && a[1].Repeat:
 			d.redeem.repeats++
 		case a[1].Status != "":
 			odd("redeeming "+codes[i]+" again for the same order", a[1])
 		}
 		switch {
-		case a[2].Refusal == domain.AlreadyRedeemed:
+		case a[2].Refusal == wire.AlreadyRedeemed:
 			d.redeem.refused++
 		case a[2].Status != "":
 			odd("redeeming "+codes[i]+" for another order", a[2])
@@ -290,9 +290,9 @@ func (d *show) settled(ctx context.Context, start mark, done func(*ledger) bool)
 func (d *show) tooLate(ctx context.Context) error {
 	n := min(100, d.Few)
 	d.Progress.Phase("redeeming coupons that have expired", n)
-	answers := make([]domain.Outcome, n)
+	answers := make([]wire.Outcome, n)
 	err := d.each(ctx, n, func(ctx context.Context, i int) (err error) {
-		answers[i], err = d.Do(ctx, domain.Command{Type: domain.Redeem, Code: d.briefly[i].Code, OrderID: "late-" + strconv.Itoa(i)})
+		answers[i], err = d.Do(ctx, wire.Command{Type: wire.Redeem, Code: d.briefly[i].Code, OrderID: "late-" + strconv.Itoa(i)})
 		return err
 	})
 	d.late = map[string]int{}
@@ -305,7 +305,7 @@ func (d *show) tooLate(ctx context.Context) error {
 func customer(i int) string { return "customer-" + strconv.Itoa(i) }
 
 // must asks for what cannot be refused here.
-func (d *show) must(ctx context.Context, c domain.Command, want string) (domain.Outcome, error) {
+func (d *show) must(ctx context.Context, c wire.Command, want string) (wire.Outcome, error) {
 	o, err := d.Do(ctx, c)
 	if err == nil && o.Status != want {
 		err = fmt.Errorf("%s of %s was answered %s %s: %s", c.Type, c.Campaign, o.Status, o.Refusal, o.Message)

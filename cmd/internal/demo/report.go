@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Report is what the demo proved.
@@ -83,8 +83,8 @@ func (d *show) report(l *ledger, t tables) *Report {
 	line("answered claims missing from the log", 0, nil, missing, nil)
 	line("coupons redeemed", d.redeem.done, d.redeem.done, redeemedLog, t.redeemed)
 	line("redeemed more than once", 0, nil, l.again, t.twice)
-	line("redeemed after they expired", 0, d.late[domain.StatusRedeemed], l.tooLate, t.late)
-	line("redeemed too late, told: expired", min(100, d.Few), d.late[domain.StatusRefused+" "+string(domain.Expired)], nil, nil)
+	line("redeemed after they expired", 0, d.late[wire.StatusRedeemed], l.tooLate, t.late)
+	line("redeemed too late, told: expired", min(100, d.Few), d.late[wire.StatusRefused+" "+string(wire.Expired)], nil, nil)
 	line("expired while you watched", d.Few, nil, expired, t.byStatus["expired"])
 	line("reminders fired", d.remindersKept(), nil, states["fired"], t.reminders["fired"])
 	line("reminders cancelled before", d.Few-d.remindersKept(), nil, states["cancelled"], t.reminders["cancelled"])
@@ -110,12 +110,12 @@ func (d *show) tally(sale *account) (claimed, soldOut, same, twice, missing int)
 	}
 	for i, o := range d.first {
 		switch {
-		case o.Status == domain.StatusClaimed:
+		case o.Status == wire.StatusClaimed:
 			claimed++
 			if inLog[customer(i)] != o.Code {
 				missing++
 			}
-		case o.Refusal == domain.SoldOut:
+		case o.Refusal == wire.SoldOut:
 			soldOut++
 		}
 		if again := d.second[i]; again.Status != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -117,7 +117,7 @@ func (c *crowd) campaign(lane int) string {
 }
 
 // ask asks, again and again, until there is an outcome or ctx ends.
-func (c *crowd) ask(ctx context.Context, lane int, line string) (out domain.Outcome, ok bool) {
+func (c *crowd) ask(ctx context.Context, lane int, line string) (out wire.Outcome, ok bool) {
 	sub, err := c.nc.SubscribeSync(c.nc.NewInbox())
 	if err != nil {
 		return out, false

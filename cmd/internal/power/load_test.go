@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 )
 
@@ -38,8 +38,8 @@ func (m *machine) apply(url string, a *scriptest.Ledger) *load {
 	l := &load{Ledger: a, conn: c, turns: make(chan *sync.WaitGroup)}
 	for i := range 8 {
 		l.campaigns = append(l.campaigns, fmt.Sprintf("sale-%d", i))
-		settings := domain.DefaultSettings(10_000_000)
-		settings.ExpiresAt = domain.At(time.Now().Add(24 * time.Hour))
+		settings := wire.DefaultSettings(10_000_000)
+		settings.ExpiresAt = wire.At(time.Now().Add(24 * time.Hour))
 		if out, err := c.CreateCampaign(bounded(m.t), l.campaigns[i], settings); err != nil || out.Refused() {
 			m.t.Fatal(out, err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -43,12 +43,12 @@ func (l *Ledger) After(n int) <-chan struct{} {
 
 // Note keeps one answer. An error or a refusal is a problem; the caller leaves out those that it accepts. It returns
 // whether there was no problem.
-func (l *Ledger) Note(what string, out domain.Outcome, err error) bool {
+func (l *Ledger) Note(what string, out wire.Outcome, err error) bool {
 	return l.note(what, out, err, func() string { return "" })
 }
 
 // Claimed keeps the answer to a claim. The same claim must bring the same code every time.
-func (l *Ledger) Claimed(campaign, customer string, out domain.Outcome, err error) bool {
+func (l *Ledger) Claimed(campaign, customer string, out wire.Outcome, err error) bool {
 	key := campaign + "/" + customer
 	return l.note("claim of "+key, out, err, func() string {
 		before, known := l.claims[key]
@@ -61,11 +61,11 @@ func (l *Ledger) Claimed(campaign, customer string, out domain.Outcome, err erro
 }
 
 // Redeemed keeps the answer to a redemption of a code for an order.
-func (l *Ledger) Redeemed(code, order string, out domain.Outcome, err error) bool {
+func (l *Ledger) Redeemed(code, order string, out wire.Outcome, err error) bool {
 	return l.note("redemption of "+code+" for "+order, out, err, func() string { l.redeemed[code] = order; return "" })
 }
 
-func (l *Ledger) note(what string, out domain.Outcome, err error, keep func() (problem string)) bool {
+func (l *Ledger) note(what string, out wire.Outcome, err error, keep func() (problem string)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	problem := ""

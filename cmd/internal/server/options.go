@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
@@ -85,7 +85,7 @@ type Options struct {
 	CodeKey string
 	// SealKey checks seals on a server without lanes that has no code key, see datadir.Unlock; "" = none.
 	SealKey string
-	// ReminderGrace is how late a reminder may still fire although what it announces has passed. Defaults to domain.DefaultReminderGrace.
+	// ReminderGrace is how late a reminder may still fire although what it announces has passed. Defaults to wire.DefaultReminderGrace.
 	ReminderGrace time.Duration
 	// Rebase has the lanes that an operator lets go on although the command stream does not continue what the events
 	// cover, each with the command sequence to go on at (0 = behind what the stream holds).
@@ -114,7 +114,7 @@ func (o Options) withDefaults() Options {
 		o.Sync = natsd.SyncAlways
 	}
 	if o.ReminderGrace == 0 {
-		o.ReminderGrace = domain.DefaultReminderGrace
+		o.ReminderGrace = wire.DefaultReminderGrace
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/replyto"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -14,7 +14,7 @@ import (
 type Command struct {
 	Sequence uint64
 	Stamped  time.Time // when the log stored it
-	Scope    domain.Scope
+	Scope    wire.Scope
 	Campaign string
 	Reply    string // inbox, "" = none
 	BadReply bool   // the reply subject is no inbox
@@ -33,13 +33,13 @@ func CommandOf(msg *eventlog.Raw) (Command, error) {
 	c.Campaign = campaign
 	switch kind {
 	case topology.Cmd, topology.Shop:
-		c.Scope = domain.ScopeProducer
+		c.Scope = wire.ScopeProducer
 	case topology.Admin:
-		c.Scope = domain.ScopeOperator
+		c.Scope = wire.ScopeOperator
 	case topology.Multi:
-		c.Scope = domain.ScopeTrusted
+		c.Scope = wire.ScopeTrusted
 	case topology.Due:
-		c.Scope = domain.ScopeScheduler
+		c.Scope = wire.ScopeScheduler
 	}
 	// The lane publishes outcomes with its own permissions.
 	if reply := msg.Header.Get(topology.HeaderReply); replyto.Inbox(reply) {

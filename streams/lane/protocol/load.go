@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -23,7 +24,7 @@ func (o *Owner) Fold(m *eventlog.Message) error {
 	if err != nil {
 		return fmt.Errorf("%w: event message %d, %w", ErrStopped, m.Sequence, err)
 	}
-	o.state.Advance(domain.At(m.LaneTime))
+	o.state.Advance(wire.At(m.LaneTime))
 	o.mark.Covered = m.Commands[1]
 	o.mark.Stamped = m.CommandTime // zero after a rebase: there is nothing to compare with then
 	return nil

@@ -4,11 +4,12 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
 // maxStepBytes is where a step stops accepting messages: larger writes take longer than they save. Before that, a message
-// that might exceed domain.MaxStep waits for the next step.
+// that might exceed wire.MaxStep waits for the next step.
 const maxStepBytes = 256 << 10
 
 // collecting is a step that accepts commands: decided, nothing written yet.
@@ -53,7 +54,7 @@ func (o *Owner) Decide(c *Command) {
 	}
 	s := o.next
 	s.last, s.stamped = c.Sequence, c.Stamped
-	outcomes := s.Add(domain.Message{Sequence: c.Sequence, Scope: c.Scope, Campaign: c.Campaign, Payload: c.Payload}, domain.At(c.Stamped), nil)
+	outcomes := s.Add(domain.Message{Sequence: c.Sequence, Scope: c.Scope, Campaign: c.Campaign, Payload: c.Payload}, wire.At(c.Stamped), nil)
 	if c.Reply != "" {
 		s.answers = append(s.answers, Answer{c.Reply, outcomes})
 	}

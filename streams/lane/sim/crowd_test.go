@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -16,16 +16,16 @@ import (
 // op is a command of a client. It is sent, and sent again, with the same bytes.
 type op struct {
 	id, line string
-	kind     domain.CommandType
+	kind     wire.CommandType
 	campaign string
 	customer string
 	code     string
 	order    string
 	due      bool // the scheduler's: no client waits for an answer
 
-	answer *domain.Outcome // the first accepted one
-	since  uint64          // the first command of it that was accepted
-	heard  bool            // any answer arrived
+	answer *wire.Outcome // the first accepted one
+	since  uint64        // the first command of it that was accepted
+	heard  bool          // any answer arrived
 }
 
 // instance is a command message as it was stored: an op may be stored several times.
@@ -58,7 +58,7 @@ func newCrowd(w *world) *crowd {
 		if w.rng.IntN(2) == 0 {
 			end = fmt.Sprintf(`"valid_for":"%ds"`, 1+w.rng.IntN(6))
 		}
-		o := &op{kind: domain.CreateCampaign, campaign: name}
+		o := &op{kind: wire.CreateCampaign, campaign: name}
 		c.add(o, `"codes":%d,"per_customer":%d,"max_redemptions":%d,%s`, 1+w.rng.IntN(12), w.rng.IntN(3), 1+w.rng.IntN(2), end)
 	}
 	return c
@@ -106,35 +106,35 @@ func (c *crowd) invent() *op {
 		claim = c.codes[rng.IntN(len(c.codes))]
 	}
 	soon := func() string {
-		return domain.At(c.w.now.Add(c.w.skew + time.Duration(rng.IntN(6000)-1000)*time.Millisecond)).String()
+		return wire.At(c.w.now.Add(c.w.skew + time.Duration(rng.IntN(6000)-1000)*time.Millisecond)).String()
 	}
 	switch n := rng.IntN(100); {
 	case n < 45 || n < 80 && claim.code == "":
-		o.kind, o.customer = domain.Claim, fmt.Sprint("customer", rng.IntN(12))
+		o.kind, o.customer = wire.Claim, fmt.Sprint("customer", rng.IntN(12))
 		c.add(o, `"customer_id":"%s"`, o.customer)
 	case n < 65:
-		o.kind, o.campaign, o.code, o.order = domain.Redeem, claim.campaign, claim.code, fmt.Sprint("order", rng.IntN(4))
+		o.kind, o.campaign, o.code, o.order = wire.Redeem, claim.campaign, claim.code, fmt.Sprint("order", rng.IntN(4))
 		c.add(o, `"code":"%s","order_id":"%s"`, o.code, o.order)
 	case n < 73:
-		o.kind, o.campaign, o.code, o.order = domain.Rollback, claim.campaign, claim.code, fmt.Sprint("order", rng.IntN(4))
+		o.kind, o.campaign, o.code, o.order = wire.Rollback, claim.campaign, claim.code, fmt.Sprint("order", rng.IntN(4))
 		c.add(o, `"code":"%s","order_id":"%s"`, o.code, o.order)
 	case n < 76:
-		o.kind, o.campaign, o.code = domain.Void, claim.campaign, claim.code
+		o.kind, o.campaign, o.code = wire.Void, claim.campaign, claim.code
 		c.add(o, `"code":"%s","reason":"because"`, o.code)
 	case n < 80:
-		o.kind, o.campaign, o.code = domain.Extend, claim.campaign, claim.code
+		o.kind, o.campaign, o.code = wire.Extend, claim.campaign, claim.code
 		c.add(o, `"code":"%s","expires_at":"%s"`, o.code, soon())
 	case n < 83:
-		o.kind = domain.PauseCampaign
+		o.kind = wire.PauseCampaign
 		c.add(o, "")
 	case n < 88:
-		o.kind = domain.ResumeCampaign
+		o.kind = wire.ResumeCampaign
 		c.add(o, "")
 	case n < 93:
-		o.kind = domain.UpdateCampaign
+		o.kind = wire.UpdateCampaign
 		c.add(o, `"codes":%d`, 5+rng.IntN(40))
 	default:
-		o.kind, o.due = domain.Expire, true
+		o.kind, o.due = wire.Expire, true
 		c.add(o, `"through":"%s"`, soon())
 	}
 	return o
@@ -171,16 +171,16 @@ func (c *crowd) send(ops ...*op) {
 }
 
 // of finds the instance an answer is for, and reads the outcomes.
-func (c *crowd) of(a protocol.Answer) (*instance, []domain.Outcome) {
+func (c *crowd) of(a protocol.Answer) (*instance, []wire.Outcome) {
 	var number int
 	if _, err := fmt.Sscanf(a.Subject, "_INBOX.sim.%d", &number); err != nil {
 		c.w.violate("broken simulation", "answer to %s", a.Subject)
 		return nil, nil
 	}
 	in := c.instances[number]
-	var outs []domain.Outcome
+	var outs []wire.Outcome
 	for _, line := range bytes.Split(bytes.TrimSuffix(a.Payload, []byte("\n")), []byte("\n")) {
-		out, err := domain.ParseOutcome(line)
+		out, err := wire.ParseOutcome(line)
 		if err != nil {
 			c.w.violate("broken simulation", "outcome %s: %v", line, err)
 			return nil, nil
@@ -200,7 +200,7 @@ func (c *crowd) hear(a protocol.Answer) {
 	for i := range outs {
 		o := in.ops[i]
 		o.heard = true
-		if o.kind == domain.Claim && !outs[i].Refused() {
+		if o.kind == wire.Claim && !outs[i].Refused() {
 			c.codes = append(c.codes, held{o.campaign, outs[i].Code})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -74,8 +75,8 @@ func (w *world) compare(p *process) {
 			continue // foreign
 		}
 		for _, line := range eventlog.Lines(m.Payload) {
-			var ev domain.Event
-			err := domain.ParseEvent(line, &ev)
+			var ev wire.Event
+			err := wire.ParseEvent(line, &ev)
 			if err == nil {
 				err = fold.Apply(&ev)
 			}
@@ -84,7 +85,7 @@ func (w *world) compare(p *process) {
 				return
 			}
 		}
-		fold.Advance(domain.At(m.LaneTime))
+		fold.Advance(wire.At(m.LaneTime))
 	}
 	var a, b bytes.Buffer
 	if _, err := fold.Freeze().WriteTo(&a); err != nil {

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 )
@@ -37,9 +37,9 @@ type judge struct {
 	done    map[string]done
 	coupons map[string]*coupon // by code
 	claimed map[string]uint32  // by campaign
-	ends    map[string]domain.Instant
+	ends    map[string]wire.Instant
 	limits  map[string]uint32
-	through map[string]domain.Instant
+	through map[string]wire.Instant
 	aside   map[string]bool // invariants not looked at, to see whether others find the same
 }
 
@@ -54,13 +54,13 @@ type cover struct {
 // done is an accepted command.
 type done struct {
 	seq uint64 // event message
-	ev  domain.Event
+	ev  wire.Event
 }
 
 type coupon struct {
 	campaign, customer string
 	n                  uint32
-	own                domain.Instant
+	own                wire.Instant
 	count              uint32
 	voided             bool
 	uses               map[string]bool // orders it was ever redeemed for
@@ -75,7 +75,7 @@ func newJudge(w *world) *judge {
 func (j *judge) reset() {
 	aside := j.aside
 	*j = judge{w: j.w, reads: eventlog.JudgeEvents(j.w.log, 0), aside: aside, done: map[string]done{}, coupons: map[string]*coupon{}, claimed: map[string]uint32{},
-		ends: map[string]domain.Instant{}, limits: map[string]uint32{}, through: map[string]domain.Instant{}}
+		ends: map[string]wire.Instant{}, limits: map[string]uint32{}, through: map[string]wire.Instant{}}
 }
 
 func (j *judge) violate(kind, format string, args ...any) {
@@ -116,8 +116,8 @@ func (j *judge) message(m *eventlog.Message) {
 	j.covered = m.Commands[1]
 	j.cover = append(j.cover, cover{m.Sequence, m.Commands[0], m.Commands[1], m.Owner, m.CommandTime})
 	for _, line := range eventlog.Lines(m.Payload) {
-		var ev domain.Event
-		if err := domain.ParseEvent(line, &ev); err != nil {
+		var ev wire.Event
+		if err := wire.ParseEvent(line, &ev); err != nil {
 			j.w.violate("broken simulation", "%v", err)
 			return
 		}
@@ -129,9 +129,9 @@ func (j *judge) message(m *eventlog.Message) {
 	j.clock = m.LaneTime
 }
 
-func (j *judge) event(m *eventlog.Message, ev *domain.Event) {
+func (j *judge) event(m *eventlog.Message, ev *wire.Event) {
 	// One claim may make two events; an expire is answered as far as time has come, and more when it is sent later.
-	if ev.ID != "" && ev.Type != domain.CampaignSoldOut && ev.Type != domain.CouponsExpired {
+	if ev.ID != "" && ev.Type != wire.CampaignSoldOut && ev.Type != wire.CouponsExpired {
 		if before, twice := j.done[ev.ID]; twice {
 			j.violate(sameAnswer, "%s is accepted in message %d and again in %d", ev.ID, before.seq, m.Sequence)
 		}
@@ -140,9 +140,9 @@ func (j *judge) event(m *eventlog.Message, ev *domain.Event) {
 	}
 	k := j.coupons[ev.Code]
 	switch ev.Type {
-	case domain.CampaignCreated, domain.CampaignUpdated:
+	case wire.CampaignCreated, wire.CampaignUpdated:
 		j.ends[ev.Campaign], j.limits[ev.Campaign] = ev.Settings.Expires(), ev.Settings.MaxRedemptions
-	case domain.CouponClaimed:
+	case wire.CouponClaimed:
 		if k != nil {
 			j.violate(oneHolder, "%s is %s's and %s's", ev.Code, k.customer, ev.CustomerID)
 		}
@@ -150,7 +150,7 @@ func (j *judge) event(m *eventlog.Message, ev *domain.Event) {
 			j.violate(oneHolder, "coupon %d of %s is claimed as number %d", ev.N, ev.Campaign, j.claimed[ev.Campaign])
 		}
 		j.coupons[ev.Code] = &coupon{campaign: ev.Campaign, customer: ev.CustomerID, n: ev.N, own: ev.ExpiresAt, uses: map[string]bool{}}
-	case domain.CouponRedeemed:
+	case wire.CouponRedeemed:
 		end := j.ends[ev.Campaign]
 		if k != nil && k.own != 0 {
 			end = k.own
@@ -161,21 +161,21 @@ func (j *judge) event(m *eventlog.Message, ev *domain.Event) {
 		}
 		k.count++
 		k.uses[ev.OrderID] = true
-	case domain.CouponRolledBack:
+	case wire.CouponRolledBack:
 		if k == nil || k.count == 0 || !k.uses[ev.OrderID] {
 			j.violate(notTooLate, "message %d: %s is rolled back, not having been redeemed", m.Sequence, ev.Code)
 			return
 		}
 		k.count--
-	case domain.CouponVoided:
+	case wire.CouponVoided:
 		if k != nil {
 			k.voided = true
 		}
-	case domain.CouponExtended:
+	case wire.CouponExtended:
 		if k != nil {
 			k.own = ev.ExpiresAt
 		}
-	case domain.CouponsExpired:
+	case wire.CouponsExpired:
 		j.through[ev.Campaign] = ev.Through
 	}
 }
@@ -227,7 +227,7 @@ func (j *judge) answered(p *process, a protocol.Answer) {
 	}
 }
 
-func (j *judge) refused(in *instance, o *op, out *domain.Outcome) {
+func (j *judge) refused(in *instance, o *op, out *wire.Outcome) {
 	// A slow owner may answer late what it decided early.
 	if o.answer != nil && in.seq > o.since && j.lasts(o) {
 		j.violate(sameAnswer, "%s was answered %s %s, then refused: %s", o.id, o.answer.Status, o.answer.Code, out.Refusal)
@@ -242,7 +242,7 @@ func (j *judge) refused(in *instance, o *op, out *domain.Outcome) {
 	}
 }
 
-func (j *judge) accepted(in *instance, o *op, out *domain.Outcome) {
+func (j *judge) accepted(in *instance, o *op, out *wire.Outcome) {
 	if first := o.answer; first != nil && j.lasts(o) && (first.Status != out.Status || first.Code != out.Code || first.N != out.N) {
 		j.violate(sameAnswer, "%s was answered %s %s, then %s %s", o.id, first.Status, first.Code, out.Status, out.Code)
 	}
@@ -260,16 +260,16 @@ func (j *judge) accepted(in *instance, o *op, out *domain.Outcome) {
 // whose answer was "done already, under another id" is no more than that, and what was done may be undone.
 func (j *judge) lasts(o *op) bool {
 	_, own := j.done[o.id]
-	return own || o.kind == domain.Claim
+	return own || o.kind == wire.Claim
 }
 
 // holds reports whether the log agrees with an accepted answer.
-func (j *judge) holds(o *op, out *domain.Outcome) bool {
+func (j *judge) holds(o *op, out *wire.Outcome) bool {
 	k := j.coupons[out.Code]
 	switch {
-	case o.kind == domain.Claim:
+	case o.kind == wire.Claim:
 		return k != nil && k.customer == o.customer && k.campaign == o.campaign && k.n == out.N
-	case o.kind == domain.Redeem:
+	case o.kind == wire.Redeem:
 		return k != nil && out.Code == o.code && k.uses[o.order]
 	case !out.Repeat:
 		_, ok := j.done[o.id]

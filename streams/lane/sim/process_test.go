@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -320,7 +321,7 @@ func (p *process) collect() bool {
 			break
 		}
 		if p.w.bug.wildClock {
-			setClock(p.State(), domain.At(c.Stamped))
+			setClock(p.State(), wire.At(c.Stamped))
 		}
 		if p.w.bug.freeRepeats {
 			p.answerRepeat(&c)
@@ -344,7 +345,7 @@ func (p *process) answerRepeat(c *protocol.Command) {
 		return
 	}
 	step := domain.NewStep(state)
-	outcomes := step.Add(domain.Message{Sequence: c.Sequence, Scope: c.Scope, Campaign: c.Campaign, Payload: c.Payload}, domain.At(c.Stamped), nil)
+	outcomes := step.Add(domain.Message{Sequence: c.Sequence, Scope: c.Scope, Campaign: c.Campaign, Payload: c.Payload}, wire.At(c.Stamped), nil)
 	if step.Close(); step.Lines == 0 && c.Reply != "" {
 		p.answer([]protocol.Answer{{Subject: c.Reply, Payload: outcomes}})
 		c.Reply = ""
@@ -352,9 +353,9 @@ func (p *process) answerRepeat(c *protocol.Command) {
 }
 
 // setClock breaks the promise of domain.Lane.Advance.
-func setClock(l *domain.Lane, at domain.Instant) {
+func setClock(l *domain.Lane, at wire.Instant) {
 	clock := reflect.ValueOf(l).Elem().FieldByName("clock")
-	*(*domain.Instant)(unsafe.Pointer(clock.UnsafeAddr())) = at //nolint:gosec // planting a bug takes force
+	*(*wire.Instant)(unsafe.Pointer(clock.UnsafeAddr())) = at //nolint:gosec // planting a bug takes force
 }
 
 // publish hands a step to the network.

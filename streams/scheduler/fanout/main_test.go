@@ -4,7 +4,7 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -14,4 +14,4 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-const start = domain.Instant(1_800_000_000_000_000) // 2027-01-15T08:00:00Z
+const start = wire.Instant(1_800_000_000_000_000) // 2027-01-15T08:00:00Z

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
@@ -41,7 +41,7 @@ type firing struct {
 
 // Add takes in the customers of a reminders.due event: line (from 1) of the event message m. What the stream holds already is
 // passed over. The customers are the queue's from now on.
-func (q *Queue) Add(m *eventlog.Message, line int, ev *domain.Event, customers []timers.Fired) {
+func (q *Queue) Add(m *eventlog.Message, line int, ev *wire.Event, customers []timers.Fired) {
 	here := eventlog.Source{Sequence: m.Sequence, Line: line}
 	switch c := compareLines(here, q.Reached); {
 	case c < 0:
@@ -117,14 +117,14 @@ func (q *Queue) Next(most int) (attempt eventlog.Attempt, customers int) {
 }
 
 // dueLine writes the reminder.due lines of one firing. They differ in the customer only, so what precedes it is made once.
-// The bytes are those of domain.Event.AppendJSON.
+// The bytes are those of wire.Event.AppendJSON.
 type dueLine struct {
-	event  domain.Event
+	event  wire.Event
 	before []byte // up to and with the quote that opens the customer's id
 }
 
-func newDueLine(ev *domain.Event) dueLine {
-	l := dueLine{event: domain.Event{Type: domain.ReminderDue, Campaign: ev.Campaign, At: ev.At, Kind: ev.Kind, DueAt: ev.DueAt}}
+func newDueLine(ev *wire.Event) dueLine {
+	l := dueLine{event: wire.Event{Type: wire.ReminderDue, Campaign: ev.Campaign, At: ev.At, Kind: ev.Kind, DueAt: ev.DueAt}}
 	line := l.event.AppendJSON(nil)
 	l.before = append(line[:len(line)-1], `,"customer_id":"`...)
 	return l

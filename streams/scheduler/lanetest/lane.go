@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Lane is a lane of the domain, driven by command lines. Its events are what timers fold.
@@ -23,23 +24,23 @@ type T interface{ Fatalf(string, ...any) }
 
 // Do decides one command, given as the fields of its line without the id, and returns the events as a reader of the log
 // sees them.
-func (l *Lane) Do(t T, at domain.Instant, format string, args ...any) []domain.Event {
+func (l *Lane) Do(t T, at wire.Instant, format string, args ...any) []wire.Event {
 	l.ids++
 	line := fmt.Sprintf(`{"id":"c-%d",`, l.ids) + fmt.Sprintf(format, args...) + "}"
-	var cmd domain.Command
-	if err := domain.ParseCommand([]byte(line), domain.Defaults{}, &cmd); err != nil {
+	var cmd wire.Command
+	if err := wire.ParseCommand([]byte(line), wire.Defaults{}, &cmd); err != nil {
 		t.Fatalf("%s: %v", line, err)
 	}
 	return l.Events(t, at, &cmd)
 }
 
 // Events decides one command and returns the events as a reader of the log sees them.
-func (l *Lane) Events(t T, at domain.Instant, cmd *domain.Command) []domain.Event {
+func (l *Lane) Events(t T, at wire.Instant, cmd *wire.Command) []wire.Event {
 	made, _ := l.Lane.Decide(cmd, at, nil)
-	read := make([]domain.Event, len(made))
+	read := make([]wire.Event, len(made))
 	for i := range made {
 		line := made[i].AppendJSON(nil)
-		if err := domain.ParseEvent(line, &read[i]); err != nil {
+		if err := wire.ParseEvent(line, &read[i]); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // manyReminders makes timers of that many pending reminders in so many campaigns. Of kind expires, a coupon's reminder
@@ -19,7 +19,7 @@ import (
 func manyReminders(b *testing.B, reminders, campaigns int, kind string) *Timers {
 	b.Helper()
 	bk := New("")
-	fold := func(ev *domain.Event) {
+	fold := func(ev *wire.Event) {
 		if _, err := bk.Fold(ev); err != nil {
 			b.Fatal(err)
 		}
@@ -27,19 +27,19 @@ func manyReminders(b *testing.B, reminders, campaigns int, kind string) *Timers 
 	names := make([]string, campaigns)
 	for i := range names {
 		names[i] = fmt.Sprintf("campaign-%06d", i)
-		fold(&domain.Event{Type: domain.CampaignCreated, Campaign: names[i], Settings: domain.Settings{OpensAt: start}})
+		fold(&wire.Event{Type: wire.CampaignCreated, Campaign: names[i], Settings: wire.Settings{OpensAt: start}})
 	}
-	claim := domain.Event{Type: domain.CouponClaimed}
-	set := domain.Event{Type: domain.ReminderSet, Kind: kind}
+	claim := wire.Event{Type: wire.CouponClaimed}
+	set := wire.Event{Type: wire.ReminderSet, Kind: kind}
 	for i := range reminders {
 		r := i/campaigns + 1
 		set.Campaign, set.R, set.CustomerID = names[i%campaigns], uint64(r), "customer-"+strconv.Itoa(10_000_000+i)
 		set.Before = time.Duration(1+i%3) * time.Hour
-		set.DueAt = start - domain.Instant(set.Before/time.Microsecond)
-		if kind == domain.KindExpires {
+		set.DueAt = start - wire.Instant(set.Before/time.Microsecond)
+		if kind == wire.KindExpires {
 			claim.Campaign, claim.N, claim.ExpiresAt = set.Campaign, uint32(2*r), start+seconds(60*(r/1000+1))
 			fold(&claim)
-			set.N, set.DueAt = claim.N, claim.ExpiresAt-domain.Instant(set.Before/time.Microsecond)
+			set.N, set.DueAt = claim.N, claim.ExpiresAt-wire.Instant(set.Before/time.Microsecond)
 		}
 		fold(&set)
 	}
@@ -53,9 +53,9 @@ func BenchmarkTimersBytes(b *testing.B) {
 		campaigns int
 		pending   int
 	}{
-		{domain.KindOpens, 1, 1_000_000}, {domain.KindExpires, 1, 1_000_000},
-		{domain.KindOpens, 10_000, 1_000_000}, {domain.KindExpires, 10_000, 1_000_000},
-		{domain.KindOpens, 1, 10_000_000}, {domain.KindExpires, 1, 10_000_000},
+		{wire.KindOpens, 1, 1_000_000}, {wire.KindExpires, 1, 1_000_000},
+		{wire.KindOpens, 10_000, 1_000_000}, {wire.KindExpires, 10_000, 1_000_000},
+		{wire.KindOpens, 1, 10_000_000}, {wire.KindExpires, 1, 10_000_000},
 	} {
 		if s := os.Getenv("PENDING"); s != "" {
 			c.pending, _ = strconv.Atoi(s)
@@ -95,12 +95,12 @@ func BenchmarkCampaignBytes(b *testing.B) {
 				bk := New("")
 				for i := range campaigns {
 					name := fmt.Sprintf("campaign-%06d", i)
-					events := []domain.Event{{Type: domain.CampaignCreated, Campaign: name, Settings: domain.Settings{OpensAt: start}}}
+					events := []wire.Event{{Type: wire.CampaignCreated, Campaign: name, Settings: wire.Settings{OpensAt: start}}}
 					for range c.instant {
-						events = append(events, domain.Event{Type: domain.CouponClaimed, Campaign: name, N: 1, ExpiresAt: start})
+						events = append(events, wire.Event{Type: wire.CouponClaimed, Campaign: name, N: 1, ExpiresAt: start})
 					}
 					for r := range c.reminders {
-						events = append(events, domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(r + 1), CustomerID: "customer-" + strconv.Itoa(10_000_000+r), Kind: domain.KindOpens, DueAt: start})
+						events = append(events, wire.Event{Type: wire.ReminderSet, Campaign: name, R: uint64(r + 1), CustomerID: "customer-" + strconv.Itoa(10_000_000+r), Kind: wire.KindOpens, DueAt: start})
 					}
 					for j := range events {
 						if _, err := bk.Fold(&events[j]); err != nil {
@@ -127,7 +127,7 @@ func BenchmarkTimersSnapshot(b *testing.B) {
 	for _, c := range []struct {
 		kind      string
 		campaigns int
-	}{{domain.KindOpens, 100}, {domain.KindExpires, 100}, {domain.KindOpens, 250_000}} {
+	}{{wire.KindOpens, 100}, {wire.KindExpires, 100}, {wire.KindOpens, 250_000}} {
 		bk := manyReminders(b, pending, c.campaigns, c.kind)
 		name := fmt.Sprintf("%s/campaigns=%d", c.kind, c.campaigns)
 		var content bytes.Buffer
@@ -171,10 +171,10 @@ func BenchmarkTimersFire(b *testing.B) {
 	const reminders = 1_000_000
 	for b.Loop() {
 		b.StopTimer()
-		bk := manyReminders(b, reminders, 1, domain.KindOpens)
+		bk := manyReminders(b, reminders, 1, wire.KindOpens)
 		b.StartTimer()
-		ev := domain.Event{Type: domain.RemindersDue, Campaign: "campaign-000000", Kind: domain.KindOpens}
-		for hours := range domain.Instant(3) {
+		ev := wire.Event{Type: wire.RemindersDue, Campaign: "campaign-000000", Kind: wire.KindOpens}
+		for hours := range wire.Instant(3) {
 			ev.DueAt = start - (hours+1)*3600e6
 			for r := uint64(1); r <= reminders; r += 30_000 {
 				ev.FromR, ev.ThroughR = r, r+29_999

@@ -4,53 +4,54 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Campaign is what the timers know of one campaign. Only Fold writes the exported fields.
 type Campaign struct {
 	Name      string
-	Anchors   domain.Anchors
+	Anchors   reminder.Anchors
 	Priority  Priority      // which campaign goes first when more is due than can be requested
 	LateAfter time.Duration // reminders later than this are dropped; 0 = no such limit
 
-	expiredThrough domain.Instant       // coupons that expire up to it have been announced
-	own            ownExpiries          // which coupons have an expiry of their own
-	instants       instants             // those expiries after expiredThrough
-	newest         domain.Instant       // put into instants last: nearly always the next one too
-	pending        domain.Subscriptions // reminders
-	restorable     domain.Subscriptions // that redemptions cancelled: their rollback sets them again, without the customer
-	customers      *customerList        // of those that are pending or restorable; nil if none are
-	epoch          uint32               // of the last freeze that it is part of, or that it came too late for
-	wake           domain.Instant       // nothing becomes due before it; 0 = the planner has to find out
+	expiredThrough wire.Instant           // coupons that expire up to it have been announced
+	own            ownExpiries            // which coupons have an expiry of their own
+	instants       instants               // those expiries after expiredThrough
+	newest         wire.Instant           // put into instants last: nearly always the next one too
+	pending        reminder.Subscriptions // reminders
+	restorable     reminder.Subscriptions // that redemptions cancelled: their rollback sets them again, without the customer
+	customers      *customerList          // of those that are pending or restorable; nil if none are
+	epoch          uint32                 // of the last freeze that it is part of, or that it came too late for
+	wake           wire.Instant           // nothing becomes due before it; 0 = the planner has to find out
 }
 
 // Wake is the instant at which the planner has to look at the campaign: nothing becomes due before it. 0 after a change that
 // may have moved what is due.
-func (e *Campaign) Wake() domain.Instant { return e.wake }
+func (e *Campaign) Wake() wire.Instant { return e.wake }
 
 // dueInstants is the number of instants at which coupons of the campaign are still to expire.
 func (e *Campaign) dueInstants() int {
 	n := e.instants.n
-	if e.end() != domain.Never {
+	if e.end() != wire.Never {
 		n++
 	}
 	return n
 }
 
 // end is when coupons without an expiry of their own expire, Never if they do not or did.
-func (e *Campaign) end() domain.Instant {
+func (e *Campaign) end() wire.Instant {
 	if e.Anchors.Expires > e.expiredThrough {
 		return e.Anchors.Expires
 	}
-	return domain.Never
+	return wire.Never
 }
 
 // FirstExpiry is the earliest instant after what has been announced at which coupons expire, Never if there is none.
-func (e *Campaign) FirstExpiry() domain.Instant { return min(e.instants.after(0), e.end()) }
+func (e *Campaign) FirstExpiry() wire.Instant { return min(e.instants.after(0), e.end()) }
 
 // ExpiryAfter is the earliest instant after now at which coupons expire, Never if there is none.
-func (e *Campaign) ExpiryAfter(now domain.Instant) domain.Instant {
+func (e *Campaign) ExpiryAfter(now wire.Instant) wire.Instant {
 	next := e.instants.after(now)
 	if end := e.end(); end > now {
 		next = min(next, end)
@@ -59,7 +60,7 @@ func (e *Campaign) ExpiryAfter(now domain.Instant) domain.Instant {
 }
 
 // LastExpiry is the latest instant at or before now, after what has been announced, at which coupons expire; 0 if none.
-func (e *Campaign) LastExpiry(now domain.Instant) domain.Instant {
+func (e *Campaign) LastExpiry(now wire.Instant) wire.Instant {
 	last := e.instants.upTo(now)
 	if end := e.end(); end <= now {
 		last = max(last, end)
@@ -69,7 +70,7 @@ func (e *Campaign) LastExpiry(now domain.Instant) domain.Instant {
 
 // Key is what reminders of a campaign have in common that are due together: instant and kind.
 type Key struct {
-	At   domain.Instant
+	At   wire.Instant
 	Kind string
 }
 
@@ -85,50 +86,50 @@ func (e *Campaign) Pending() int { return e.pending.Len() }
 func (e *Campaign) remembers(r uint64) bool { return e.pending.Has(r) || e.restorable.Has(r) }
 
 // FirstDue is the earliest instant at which a reminder is due, Never if none is pending.
-func (e *Campaign) FirstDue() domain.Instant { return e.pending.Next(e.Anchors) }
+func (e *Campaign) FirstDue() wire.Instant { return e.pending.Next(e.Anchors) }
 
 // DueAfter is the earliest instant after now at which a reminder is due, Never if none is.
-func (e *Campaign) DueAfter(now domain.Instant) domain.Instant {
+func (e *Campaign) DueAfter(now wire.Instant) wire.Instant {
 	return e.pending.NextAfter(e.Anchors, now)
 }
 
 // Following is the key of the first reminders after k. Its instant is Never if there are none.
 func (e *Campaign) Following(k Key) Key {
-	if k.Kind == domain.KindOpens && e.isDue(domain.KindExpires, k.At) {
-		return Key{k.At, domain.KindExpires}
+	if k.Kind == wire.KindOpens && e.isDue(wire.KindExpires, k.At) {
+		return Key{k.At, wire.KindExpires}
 	}
 	at := e.DueAfter(k.At)
-	if at == domain.Never || e.isDue(domain.KindOpens, at) {
-		return Key{at, domain.KindOpens}
+	if at == wire.Never || e.isDue(wire.KindOpens, at) {
+		return Key{at, wire.KindOpens}
 	}
-	return Key{at, domain.KindExpires}
+	return Key{at, wire.KindExpires}
 }
 
 // isDue reports whether a reminder of that kind is due at that instant.
-func (e *Campaign) isDue(kind string, at domain.Instant) bool {
+func (e *Campaign) isDue(kind string, at wire.Instant) bool {
 	return e.pending.Chunk(kind, at, 0, 1, e.Anchors).Subscriptions > 0
 }
 
 // At counts the pending reminders of a set.
-func (e *Campaign) At(set domain.DueSet) domain.DueReminders { return e.pending.At(set, e.Anchors) }
+func (e *Campaign) At(set wire.DueSet) reminder.DueReminders { return e.pending.At(set, e.Anchors) }
 
 // Chunk is the first reminders of a key with a number higher than after, at most that many; more reports whether others
 // follow.
-func (e *Campaign) Chunk(k Key, after uint64, most int) (c domain.DueReminders, more bool) {
+func (e *Campaign) Chunk(k Key, after uint64, most int) (c reminder.DueReminders, more bool) {
 	c = e.pending.Chunk(k.Kind, k.At, after, most, e.Anchors)
 	more = c.Subscriptions > 0 && e.pending.Chunk(k.Kind, k.At, c.LastR, 1, e.Anchors).Subscriptions > 0
 	return c, more
 }
 
 // Count is the number of reminders that are due after from, up to until. It takes a step for each instant between them.
-func (e *Campaign) Count(from, until domain.Instant) int {
+func (e *Campaign) Count(from, until wire.Instant) int {
 	return int(e.pending.Count(e.Anchors, from+1, until+1))
 }
 
 // BySecond calls f with the number of reminders that are due in each second after from, up to until, with the first instant
 // of each.
-func (e *Campaign) BySecond(from, until domain.Instant, f func(at domain.Instant, n int)) {
-	const second = domain.Instant(time.Second / time.Microsecond)
+func (e *Campaign) BySecond(from, until wire.Instant, f func(at wire.Instant, n int)) {
+	const second = wire.Instant(time.Second / time.Microsecond)
 	for at := e.DueAfter(from); at <= until; {
 		end := min(from+((at-from-1)/second+1)*second, until) + 1
 		f(at, e.Count(at-1, end-1))
@@ -147,15 +148,15 @@ const (
 )
 
 func (p Priority) String() string {
-	return [Priorities]string{domain.PriorityNormal, domain.PriorityHigh, domain.PriorityLow}[p]
+	return [Priorities]string{wire.PriorityNormal, wire.PriorityHigh, wire.PriorityLow}[p]
 }
 
 // PriorityOf reads a campaign's setting. What is neither high nor low is normal.
 func PriorityOf(setting string) Priority {
 	switch setting {
-	case domain.PriorityHigh:
+	case wire.PriorityHigh:
 		return High
-	case domain.PriorityLow:
+	case wire.PriorityLow:
 		return Low
 	}
 	return Normal

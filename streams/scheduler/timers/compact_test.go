@@ -3,7 +3,7 @@ package timers
 import (
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Where nine of ten reminders are cancelled, disk and blocks follow the tenth, and after a great firing the file is cut;
@@ -16,15 +16,15 @@ func TestThinnedOutBlocksArePutTogether(t *testing.T) {
 	for i := range c.campaigns {
 		for range each {
 			c.lastR[i]++
-			kind := domain.KindOpens
-			c.fold(domain.Event{Type: domain.ReminderSet, Campaign: c.campaigns[i], R: c.lastR[i], CustomerID: c.customer(i, c.lastR[i]), Kind: kind, DueAt: start})
+			kind := wire.KindOpens
+			c.fold(wire.Event{Type: wire.ReminderSet, Campaign: c.campaigns[i], R: c.lastR[i], CustomerID: c.customer(i, c.lastR[i]), Kind: kind, DueAt: start})
 		}
 	}
 	full := who.stored
 	for i := range c.campaigns {
 		for r := uint64(1); r <= each; r++ {
 			if r%10 != 3 {
-				c.fold(domain.Event{Type: domain.ReminderCancelled, Campaign: c.campaigns[i], R: r})
+				c.fold(wire.Event{Type: wire.ReminderCancelled, Campaign: c.campaigns[i], R: r})
 			}
 		}
 	}

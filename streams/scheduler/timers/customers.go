@@ -10,7 +10,7 @@ import (
 	"sort"
 	"unsafe"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // customers holds on disk what is too much for memory: the customers of pending reminders. None is read before its reminder
@@ -105,8 +105,8 @@ func (c *customers) add(l *customerList, r uint32, customer string) error {
 	if r <= l.last {
 		return fmt.Errorf("reminder %d is set after reminder %d", r, l.last)
 	}
-	if len(customer) > domain.MaxCustomerID {
-		return fmt.Errorf("reminder %d is for a customer of %d bytes, expected at most %d", r, len(customer), domain.MaxCustomerID)
+	if len(customer) > wire.MaxCustomerID {
+		return fmt.Errorf("reminder %d is for a customer of %d bytes, expected at most %d", r, len(customer), wire.MaxCustomerID)
 	}
 	var head [2*binary.MaxVarintLen32 + 1]byte
 	h := appendHead(head[:0], l, r, len(customer))

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // customerOf makes texts of all lengths, so that they fill blocks in all ways.
@@ -178,7 +178,7 @@ func TestCustomersWithoutADisk(t *testing.T) {
 	}
 	// The disk goes away under it, and at another time it comes back with something else.
 	b.customers.file.Close()
-	due := domain.Event{Type: domain.RemindersDue, Campaign: "a", Kind: domain.KindOpens, DueAt: start, FromR: 1, ThroughR: 1000, Fired: 1000}
+	due := wire.Event{Type: wire.RemindersDue, Campaign: "a", Kind: wire.KindOpens, DueAt: start, FromR: 1, ThroughR: 1000, Fired: 1000}
 	if _, err := b.Fold(&due); !errors.Is(err, ErrDisk) {
 		t.Errorf("firing without the file: %v", err)
 	}
@@ -197,11 +197,11 @@ func TestCustomersWithoutADisk(t *testing.T) {
 
 // fillTimers makes campaign a with n pending reminders of its opening.
 func fillTimers(b *Timers, n int) error {
-	if _, err := b.Fold(&domain.Event{Type: domain.CampaignCreated, Campaign: "a", Settings: domain.Settings{OpensAt: start}}); err != nil {
+	if _, err := b.Fold(&wire.Event{Type: wire.CampaignCreated, Campaign: "a", Settings: wire.Settings{OpensAt: start}}); err != nil {
 		return err
 	}
 	for r := 1; r <= n; r++ {
-		ev := domain.Event{Type: domain.ReminderSet, Campaign: "a", R: uint64(r), CustomerID: fmt.Sprint("customer-", r), Kind: domain.KindOpens, DueAt: start}
+		ev := wire.Event{Type: wire.ReminderSet, Campaign: "a", R: uint64(r), CustomerID: fmt.Sprint("customer-", r), Kind: wire.KindOpens, DueAt: start}
 		if _, err := b.Fold(&ev); err != nil {
 			return err
 		}
@@ -215,13 +215,13 @@ func TestCustomersOfNoLane(t *testing.T) {
 	if err := fillTimers(b, 3); err != nil {
 		t.Fatal(err)
 	}
-	for _, ev := range []domain.Event{
+	for _, ev := range []wire.Event{
 		{R: 3, CustomerID: "again"},
 		{R: 0, CustomerID: "zero"},
 		{R: 1 << 32, CustomerID: "far"},
-		{R: 4, CustomerID: strings.Repeat("x", domain.MaxCustomerID+1)},
+		{R: 4, CustomerID: strings.Repeat("x", wire.MaxCustomerID+1)},
 	} {
-		ev.Type, ev.Campaign, ev.Kind, ev.DueAt = domain.ReminderSet, "a", domain.KindOpens, start
+		ev.Type, ev.Campaign, ev.Kind, ev.DueAt = wire.ReminderSet, "a", wire.KindOpens, start
 		if _, err := b.Fold(&ev); err == nil || errors.Is(err, ErrDisk) {
 			t.Errorf("reminder %d for %.10s: %v", ev.R, ev.CustomerID, err)
 		}

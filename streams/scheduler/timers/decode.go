@@ -10,7 +10,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // maxText bounds a length that is read, so that a damaged one allocates no memory.
@@ -47,7 +48,7 @@ func (d *decoder) signed() (v int64) {
 	return v
 }
 
-func (d *decoder) instant() domain.Instant { return domain.Instant(d.num(math.MaxInt64)) }
+func (d *decoder) instant() wire.Instant { return wire.Instant(d.num(math.MaxInt64)) }
 
 // text reads a text, which is valid until the next one is read.
 func (d *decoder) text() string {
@@ -91,13 +92,13 @@ func (d *decoder) entry(b *Timers) {
 	if d.format > 2 {
 		c.LateAfter = time.Duration(d.num(math.MaxInt64))
 	}
-	c.Anchors = domain.Anchors{Opens: d.instant(), Expires: d.instant()}
+	c.Anchors = reminder.Anchors{Opens: d.instant(), Expires: d.instant()}
 	c.expiredThrough = d.instant()
 
 	at := uint64(0)
 	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
 		at += d.num(math.MaxUint32 - at)
-		c.instants.insert(domain.Instant(at) * 1e6)
+		c.instants.insert(wire.Instant(at) * 1e6)
 	}
 	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
 		c.instants.insert(d.instant())
@@ -114,26 +115,26 @@ func (d *decoder) entry(b *Timers) {
 }
 
 func (d *decoder) reminders(b *Timers, c *Campaign) {
-	left := d.num(domain.MaxReminder)
+	left := d.num(reminder.MaxReminder)
 	if left == 0 {
 		return
 	}
 	c.customers = new(customerList)
 	d.groups = d.groups[:0]
 	r, n := uint64(0), int64(0)
-	rising := c.pending.Restore(func(yield func(domain.Subscription) bool) {
+	rising := c.pending.Restore(func(yield func(reminder.Subscription) bool) {
 		for ; left > 0 && d.err == nil; left-- {
-			r += d.num(domain.MaxReminder)
+			r += d.num(reminder.MaxReminder)
 			g := d.group()
-			s := domain.Subscription{R: r, Kind: g.kind, Before: g.before, Own: g.own}
-			if g.kind == domain.KindExpires {
+			s := reminder.Subscription{R: r, Kind: g.kind, Before: g.before, Own: g.own}
+			if g.kind == wire.KindExpires {
 				if n += d.signed(); n < 0 || n > math.MaxUint32 {
 					d.fail(fmt.Errorf("coupon %d", n))
 				}
 				s.N = uint32(n)
 			}
 			customer := d.text()
-			if d.err == nil && r <= domain.MaxReminder {
+			if d.err == nil && r <= reminder.MaxReminder {
 				d.fail(b.customers.add(c.customers, uint32(r), customer))
 			}
 			switch {
@@ -166,10 +167,10 @@ func (d *decoder) group() (g frozenGroup) {
 	if d.format > 2 {
 		most = numGroups - 1
 	}
-	g.kind = domain.KindExpires
+	g.kind = wire.KindExpires
 	switch d.num(most) {
 	case groupOpens:
-		g.kind = domain.KindOpens
+		g.kind = wire.KindOpens
 	case groupParked:
 		g.restorable = true
 	}

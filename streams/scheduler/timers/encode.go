@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // The form of timers in a snapshot. Numbers are unsigned varints (signed ones zigzag), texts their length and bytes, lists
@@ -41,7 +42,7 @@ type encoder struct {
 type frozenGroup struct {
 	kind       string
 	before     time.Duration
-	own        domain.Instant
+	own        wire.Instant
 	restorable bool
 }
 
@@ -113,11 +114,11 @@ func (e *encoder) reminders(c *frozenCampaign) {
 	clear(e.groups)
 	e.last = frozenGroup{}
 	customers, lastR, lastN := *c.customers, uint64(0), int64(0)
-	one := func(x *domain.Subscription, restorable bool) bool {
+	one := func(x *reminder.Subscription, restorable bool) bool {
 		e.num(x.R - lastR)
 		lastR = x.R
 		e.group(frozenGroup{x.Kind, x.Before, x.Own, restorable})
-		if x.Kind == domain.KindExpires {
+		if x.Kind == wire.KindExpires {
 			e.signed(int64(x.N) - lastN)
 			lastN = int64(x.N)
 		}
@@ -163,7 +164,7 @@ func (e *encoder) group(g frozenGroup) {
 		switch {
 		case g.restorable:
 			e.num(groupParked)
-		case g.kind == domain.KindExpires:
+		case g.kind == wire.KindExpires:
 			e.num(groupExpires)
 		default:
 			e.num(groupOpens)

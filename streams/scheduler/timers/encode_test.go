@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // fullTimers has something of everything.
 func fullTimers(t *testing.T) *Timers {
 	b := New("")
-	fold := func(ev domain.Event) {
+	fold := func(ev wire.Event) {
 		t.Helper()
 		if _, err := b.Fold(&ev); err != nil {
 			t.Fatal(err)
@@ -22,17 +22,17 @@ func fullTimers(t *testing.T) *Timers {
 	}
 	for i := range 5 {
 		name := fmt.Sprintf("c%d", i)
-		fold(domain.Event{Type: domain.CampaignCreated, Campaign: name, Settings: domain.Settings{OpensAt: start + seconds(i), ExpiresAt: start + seconds(1000*(i%2))}})
+		fold(wire.Event{Type: wire.CampaignCreated, Campaign: name, Settings: wire.Settings{OpensAt: start + seconds(i), ExpiresAt: start + seconds(1000*(i%2))}})
 		for n := uint32(1); n <= 600; n += 1 + uint32(i) {
 			at := start + seconds(int(n/7)*60)
 			if n%50 == 0 {
 				at++ // an fractional one
 			}
-			fold(domain.Event{Type: domain.CouponClaimed, Campaign: name, N: n, ExpiresAt: at})
-			fold(domain.Event{Type: domain.ReminderSet, Campaign: name, R: uint64(n), CustomerID: fmt.Sprint("x", n), Kind: domain.KindExpires, Before: time.Second, N: n})
+			fold(wire.Event{Type: wire.CouponClaimed, Campaign: name, N: n, ExpiresAt: at})
+			fold(wire.Event{Type: wire.ReminderSet, Campaign: name, R: uint64(n), CustomerID: fmt.Sprint("x", n), Kind: wire.KindExpires, Before: time.Second, N: n})
 		}
-		fold(domain.Event{Type: domain.ReminderSet, Campaign: name, R: 10000, CustomerID: "ü", Kind: domain.KindOpens})
-		fold(domain.Event{Type: domain.CouponsExpired, Campaign: name, Through: start + seconds(3000)})
+		fold(wire.Event{Type: wire.ReminderSet, Campaign: name, R: 10000, CustomerID: "ü", Kind: wire.KindOpens})
+		fold(wire.Event{Type: wire.CouponsExpired, Campaign: name, Through: start + seconds(3000)})
 	}
 	return b
 }

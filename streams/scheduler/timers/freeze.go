@@ -4,7 +4,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Frozen are timers as they were at one moment, to be written while their owner goes on. What is large is shared with the
@@ -21,13 +22,13 @@ type frozenCampaign struct {
 	name           string
 	priority       Priority
 	lateAfter      time.Duration
-	anchors        domain.Anchors
-	expiredThrough domain.Instant
+	anchors        reminder.Anchors
+	expiredThrough wire.Instant
 	own            ownExpiries
 	seconds        []uint32
-	fractional     []domain.Instant
-	pending        domain.FrozenSubscriptions
-	restorable     domain.FrozenSubscriptions
+	fractional     []wire.Instant
+	pending        reminder.FrozenSubscriptions
+	restorable     reminder.FrozenSubscriptions
 	customers      *frozenCustomers // nil if nothing is pending or restorable
 }
 

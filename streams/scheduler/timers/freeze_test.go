@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // workload folds what happens in a lively lane: claims, extensions, reminders that are set, cancelled, moved and fired, by
@@ -26,13 +27,13 @@ func newWorkload(t testing.TB, seed uint64, campaigns int) *workload {
 	t.Cleanup(c.b.Close)
 	for i := range campaigns {
 		c.campaigns = append(c.campaigns, fmt.Sprintf("c%d", i))
-		c.fold(domain.Event{Type: domain.CampaignCreated, Campaign: c.campaigns[i], Settings: domain.Settings{OpensAt: start, Priority: domain.PriorityLow}})
+		c.fold(wire.Event{Type: wire.CampaignCreated, Campaign: c.campaigns[i], Settings: wire.Settings{OpensAt: start, Priority: wire.PriorityLow}})
 	}
 	c.claimed, c.lastR = make([]uint32, campaigns), make([]uint64, campaigns)
 	return c
 }
 
-func (c *workload) fold(ev domain.Event) []Fired {
+func (c *workload) fold(ev wire.Event) []Fired {
 	c.t.Helper()
 	gone, err := c.b.Fold(&ev)
 	if err != nil {
@@ -55,39 +56,39 @@ func (c *workload) step() {
 	case 0, 1, 2, 3:
 		for range c.rng.IntN(300) {
 			c.lastR[i]++
-			ev := domain.Event{Type: domain.ReminderSet, Campaign: name, R: c.lastR[i], CustomerID: c.customer(i, c.lastR[i]), Kind: domain.KindOpens}
+			ev := wire.Event{Type: wire.ReminderSet, Campaign: name, R: c.lastR[i], CustomerID: c.customer(i, c.lastR[i]), Kind: wire.KindOpens}
 			ev.Before = time.Duration(c.rng.IntN(4)) * time.Second
-			ev.DueAt = e.Anchors.Opens - domain.Instant(ev.Before/time.Microsecond)
+			ev.DueAt = e.Anchors.Opens - wire.Instant(ev.Before/time.Microsecond)
 			if c.rng.IntN(2) == 0 {
 				c.claimed[i]++
 				expires := at
 				if c.rng.IntN(3) == 0 {
 					expires = 0
 				}
-				c.fold(domain.Event{Type: domain.CouponClaimed, Campaign: name, N: c.claimed[i], ExpiresAt: expires})
-				ev.Kind, ev.N = domain.KindExpires, c.claimed[i]
-				ev.DueAt = domain.DueAt(ev.Kind, ev.Before, expires, e.Anchors)
+				c.fold(wire.Event{Type: wire.CouponClaimed, Campaign: name, N: c.claimed[i], ExpiresAt: expires})
+				ev.Kind, ev.N = wire.KindExpires, c.claimed[i]
+				ev.DueAt = reminder.DueAt(ev.Kind, ev.Before, expires, e.Anchors)
 			}
 			c.fold(ev)
 		}
 	case 4: // cancel some
 		var rs []uint64
-		e.pending.All(func(r uint64, _ string, _ time.Duration, _ uint32, _ domain.Instant) {
+		e.pending.All(func(r uint64, _ string, _ time.Duration, _ uint32, _ wire.Instant) {
 			if c.rng.IntN(10) == 0 {
 				rs = append(rs, r)
 			}
 		})
 		for _, r := range rs {
-			c.fold(domain.Event{Type: domain.ReminderCancelled, Campaign: name, R: r})
+			c.fold(wire.Event{Type: wire.ReminderCancelled, Campaign: name, R: r})
 		}
 	case 5:
 		if c.claimed[i] > 0 {
 			for range 50 {
-				c.fold(domain.Event{Type: domain.CouponExtended, Campaign: name, N: 1 + c.rng.Uint32N(c.claimed[i]), ExpiresAt: at})
+				c.fold(wire.Event{Type: wire.CouponExtended, Campaign: name, N: 1 + c.rng.Uint32N(c.claimed[i]), ExpiresAt: at})
 			}
 		}
 	case 6:
-		c.fold(domain.Event{Type: domain.CampaignUpdated, Campaign: name, Settings: domain.Settings{OpensAt: at, ExpiresAt: at + seconds(c.rng.IntN(1000))}})
+		c.fold(wire.Event{Type: wire.CampaignUpdated, Campaign: name, Settings: wire.Settings{OpensAt: at, ExpiresAt: at + seconds(c.rng.IntN(1000))}})
 	default:
 		c.fire(i)
 	}
@@ -97,12 +98,12 @@ func (c *workload) step() {
 func (c *workload) fire(i int) {
 	c.t.Helper()
 	e := c.b.campaigns[c.campaigns[i]]
-	var dues []domain.DueReminders
+	var dues []reminder.DueReminders
 	for due := range e.pending.Due(e.Anchors, e.pending.Next(e.Anchors)) {
 		dues = append(dues, due)
 	}
 	for _, due := range dues {
-		gone := c.fold(domain.Event{Type: domain.RemindersDue, Campaign: e.Name, Kind: due.Kind, DueAt: due.DueAt, FromR: due.FromR, ThroughR: due.LastR})
+		gone := c.fold(wire.Event{Type: wire.RemindersDue, Campaign: e.Name, Kind: due.Kind, DueAt: due.DueAt, FromR: due.FromR, ThroughR: due.LastR})
 		if uint64(len(gone)) != due.Subscriptions {
 			c.t.Fatalf("%d fired of %d", len(gone), due.Subscriptions)
 		}
@@ -148,14 +149,14 @@ func TestFrozenTimersAreAsTheyWere(t *testing.T) {
 		for round := range 4 {
 			want := bytesOf(t, twin.b)
 			frozen := c.b.Freeze()
-			early := domain.Event{Type: domain.CampaignCreated, Campaign: fmt.Sprint("early", round)}
+			early := wire.Event{Type: wire.CampaignCreated, Campaign: fmt.Sprint("early", round)}
 			c.fold(early) // after the freeze, before it is done
 			twin.fold(early)
 			for !frozen.piece(seed%2 == 0) { // a campaign at a time, or all at once
 				c.step()
 				twin.step()
 			}
-			late := domain.Event{Type: domain.CampaignCreated, Campaign: fmt.Sprint("late", round)}
+			late := wire.Event{Type: wire.CampaignCreated, Campaign: fmt.Sprint("late", round)}
 			c.fold(late)
 			twin.fold(late)
 			begin, written := make(chan struct{}), make(chan error, 1)
@@ -196,7 +197,7 @@ func TestFrozenTimersAreAsTheyWere(t *testing.T) {
 			back.Close()
 		}
 		for i := range c.campaigns { // and everyone is published
-			for c.b.campaigns[c.campaigns[i]].pending.Next(c.b.campaigns[c.campaigns[i]].Anchors) != domain.Never {
+			for c.b.campaigns[c.campaigns[i]].pending.Next(c.b.campaigns[c.campaigns[i]].Anchors) != wire.Never {
 				c.fire(i)
 			}
 		}

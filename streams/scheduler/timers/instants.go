@@ -6,15 +6,15 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/tidwall/btree"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // instants are those at which coupons of a campaign expire by an expiry of their own, each once, however many coupons: about
 // two bytes an instant. A few are a slice: a bitmap of one costs some hundred bytes, and there may be a million campaigns.
 type instants struct {
-	few        []uint32                   // seconds since 1970, rising; empty if there is a bitmap
-	many       *roaring.Bitmap            // seconds since 1970; nil while few are enough
-	fractional *btree.Set[domain.Instant] // with microseconds, or after the year 2106; nil if there are none
+	few        []uint32                 // seconds since 1970, rising; empty if there is a bitmap
+	many       *roaring.Bitmap          // seconds since 1970; nil while few are enough
+	fractional *btree.Set[wire.Instant] // with microseconds, or after the year 2106; nil if there are none
 	n          int
 }
 
@@ -24,16 +24,16 @@ const fewInstants = 8
 const maxSecond = 1<<32 - 1
 
 // floor is the last whole second at or before the instant, of those that fit a bitmap.
-func floor(at domain.Instant) uint32 { return uint32(min(max(at, 0)/1e6, maxSecond)) }
+func floor(at wire.Instant) uint32 { return uint32(min(max(at, 0)/1e6, maxSecond)) }
 
 // insert puts an instant in; false if it is there.
-func (f *instants) insert(at domain.Instant) bool {
+func (f *instants) insert(at wire.Instant) bool {
 	added := false
 	if at%1e6 == 0 && at >= 0 && at/1e6 <= maxSecond {
 		added = f.insertSecond(uint32(at / 1e6))
 	} else {
 		if f.fractional == nil {
-			f.fractional = new(btree.Set[domain.Instant])
+			f.fractional = new(btree.Set[wire.Instant])
 		}
 		if added = !f.fractional.Contains(at); added {
 			f.fractional.Insert(at)
@@ -64,7 +64,7 @@ func (f *instants) insertSecond(s uint32) bool {
 }
 
 // forget drops what is at or before through.
-func (f *instants) forget(through domain.Instant) {
+func (f *instants) forget(through wire.Instant) {
 	s := floor(through)
 	if f.many != nil {
 		f.n -= int(f.many.Rank(s))
@@ -94,20 +94,20 @@ func (f *instants) forget(through domain.Instant) {
 }
 
 // after is the first one after the given instant, Never if there is none.
-func (f *instants) after(now domain.Instant) domain.Instant {
-	next := domain.Never
+func (f *instants) after(now wire.Instant) wire.Instant {
+	next := wire.Never
 	if s := floor(now); s < maxSecond {
 		if i, _ := slices.BinarySearch(f.few, s+1); i < len(f.few) {
-			next = domain.Instant(f.few[i]) * 1e6
+			next = wire.Instant(f.few[i]) * 1e6
 		}
 		if f.many != nil {
 			if v := f.many.NextValue(s + 1); v >= 0 {
-				next = domain.Instant(v) * 1e6
+				next = wire.Instant(v) * 1e6
 			}
 		}
 	}
-	if f.fractional != nil && now < domain.Never {
-		f.fractional.Ascend(now+1, func(at domain.Instant) bool {
+	if f.fractional != nil && now < wire.Never {
+		f.fractional.Ascend(now+1, func(at wire.Instant) bool {
 			next = min(next, at)
 			return false
 		})
@@ -116,20 +116,20 @@ func (f *instants) after(now domain.Instant) domain.Instant {
 }
 
 // upTo is the last one at or before the given instant, 0 if there is none.
-func (f *instants) upTo(now domain.Instant) (last domain.Instant) {
+func (f *instants) upTo(now wire.Instant) (last wire.Instant) {
 	s := floor(now)
 	if i, found := slices.BinarySearch(f.few, s); found {
-		last = domain.Instant(s) * 1e6
+		last = wire.Instant(s) * 1e6
 	} else if i > 0 {
-		last = domain.Instant(f.few[i-1]) * 1e6
+		last = wire.Instant(f.few[i-1]) * 1e6
 	}
 	if f.many != nil {
 		if v := f.many.PreviousValue(s); v >= 0 {
-			last = domain.Instant(v) * 1e6
+			last = wire.Instant(v) * 1e6
 		}
 	}
 	if f.fractional != nil {
-		f.fractional.Descend(now, func(at domain.Instant) bool {
+		f.fractional.Descend(now, func(at wire.Instant) bool {
 			last = max(last, at)
 			return false
 		})
@@ -138,7 +138,7 @@ func (f *instants) upTo(now domain.Instant) (last domain.Instant) {
 }
 
 // frozen is a copy that the owner's writing does not change.
-func (f *instants) frozen() (seconds []uint32, fractional []domain.Instant) {
+func (f *instants) frozen() (seconds []uint32, fractional []wire.Instant) {
 	seconds = slices.Clone(f.few)
 	if f.many != nil {
 		seconds = f.many.ToArray()

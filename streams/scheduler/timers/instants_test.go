@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/lanetest"
 )
 
@@ -21,10 +21,10 @@ func TestFallsEqualASortedList(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var f instants
-		var list []domain.Instant
+		var list []wire.Instant
 		end := start
 		for step := range 6000 {
-			var at domain.Instant
+			var at wire.Instant
 			switch rng.IntN(10) {
 			case 0, 1, 2, 3, 4, 5:
 				end += seconds(rng.IntN(3))
@@ -32,9 +32,9 @@ func TestFallsEqualASortedList(t *testing.T) {
 			case 6, 7:
 				at = start + seconds(rng.IntN(5000))
 			case 8:
-				at = start + domain.Instant(rng.IntN(5e9)) // fractional
+				at = start + wire.Instant(rng.IntN(5e9)) // fractional
 			default:
-				at = []domain.Instant{1, 1e6, 4294967295e6, 4294967296e6, 253402300799_999999}[rng.IntN(5)]
+				at = []wire.Instant{1, 1e6, 4294967295e6, 4294967296e6, 253402300799_999999}[rng.IntN(5)]
 			}
 			switch i, found := slices.BinarySearch(list, at); {
 			case f.insert(at) == found:
@@ -43,7 +43,7 @@ func TestFallsEqualASortedList(t *testing.T) {
 				list = slices.Insert(list, i, at)
 			}
 			if step%500 == 499 && seed%2 == 0 && len(list) > 0 {
-				through := list[rng.IntN(len(list))] - domain.Instant(rng.IntN(2))
+				through := list[rng.IntN(len(list))] - wire.Instant(rng.IntN(2))
 				f.forget(through)
 				i, _ := slices.BinarySearch(list, through+1)
 				list = list[i:]
@@ -55,18 +55,18 @@ func TestFallsEqualASortedList(t *testing.T) {
 				t.Fatalf("seed %d step %d: %d instants, expected %d", seed, step, f.n, len(list))
 			}
 			for range 10 {
-				now := start + domain.Instant(rng.IntN(6e9))
+				now := start + wire.Instant(rng.IntN(6e9))
 				switch rng.IntN(4) {
 				case 0:
 					now = list[rng.IntN(len(list))]
 				case 1:
-					now = []domain.Instant{0, 1, 4294967295e6, 253402300799_999999, domain.Never}[rng.IntN(5)]
+					now = []wire.Instant{0, 1, 4294967295e6, 253402300799_999999, wire.Never}[rng.IntN(5)]
 				}
 				i, found := slices.BinarySearch(list, now)
 				if found {
 					i++
 				}
-				next, last := domain.Never, domain.Instant(0)
+				next, last := wire.Never, wire.Instant(0)
 				if i < len(list) {
 					next = list[i]
 				}
@@ -82,7 +82,7 @@ func TestFallsEqualASortedList(t *testing.T) {
 				t.Fatalf("seed %d step %d: frozen %d and %d of %d", seed, step, len(whole), len(fractional), len(list))
 			}
 		}
-		f.forget(domain.Never)
+		f.forget(wire.Never)
 		if f.n != 0 || f.few != nil || f.many != nil || f.fractional != nil {
 			t.Fatalf("seed %d: %d left in the end", seed, f.n)
 		}
@@ -148,16 +148,16 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 		s, b := lanetest.New(), New("")
 		now := start
 		var codes []string
-		fold := func(events []domain.Event) (gone int) {
+		fold := func(events []wire.Event) (gone int) {
 			for i := range events {
-				if events[i].Type == domain.CouponClaimed {
+				if events[i].Type == wire.CouponClaimed {
 					codes = append(codes, events[i].Code)
 				}
 				fired, err := b.Fold(&events[i])
 				if err != nil {
 					t.Fatal(err)
 				}
-				if events[i].Type == domain.RemindersDue && uint64(len(fired)) != events[i].Fired+events[i].Dropped {
+				if events[i].Type == wire.RemindersDue && uint64(len(fired)) != events[i].Fired+events[i].Dropped {
 					t.Fatalf("%s: the timers know of %d", events[i].AppendJSON(nil), len(fired))
 				}
 				gone += len(fired)
@@ -165,14 +165,14 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 			return gone
 		}
 		do := func(format string, args ...any) { fold(s.Do(t, now, format, args...)) }
-		later := func() domain.Instant {
+		later := func() wire.Instant {
 			switch rapid.IntRange(0, 5).Draw(t, "when") {
 			case 0:
 				return 253402300799_999999
 			case 1:
-				return now + 1 + domain.Instant(rapid.IntRange(0, 3e6).Draw(t, "µs"))
+				return now + 1 + wire.Instant(rapid.IntRange(0, 3e6).Draw(t, "µs"))
 			default: // few, so that own expiries and the campaign's end meet
-				return (now/60e6 + domain.Instant(rapid.IntRange(1, 4).Draw(t, "minutes"))) * 60e6
+				return (now/60e6 + wire.Instant(rapid.IntRange(1, 4).Draw(t, "minutes"))) * 60e6
 			}
 		}
 		life := func() string {
@@ -199,7 +199,7 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 				before := rapid.SampledFrom([]string{"0s", "1ns", "999ns", "1.5µs", "1s", "59.9999999s", "1m", "1h"}).Draw(t, "before")
 				do(`"type":"remind","campaign":"a","customer_id":"c%d","kind":"expires","before":%q`, rapid.IntRange(1, 4).Draw(t, "customer"), before)
 			},
-			"sleep": func(*rapid.T) { now += domain.Instant(rapid.IntRange(1, 100e6).Draw(t, "µs")) },
+			"sleep": func(*rapid.T) { now += wire.Instant(rapid.IntRange(1, 100e6).Draw(t, "µs")) },
 			"": func(*rapid.T) {
 				// The lane has as many as the timers, of what is due next.
 				e := b.campaigns["a"]
@@ -215,7 +215,7 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 					if rapid.IntRange(0, 3).Draw(t, "not yet") > 0 {
 						continue
 					}
-					cmd := domain.Command{ID: "s", Type: domain.RemindDue, Campaign: "a", Kind: due.Kind, DueAt: due.DueAt, ThroughR: due.LastR}
+					cmd := wire.Command{ID: "s", Type: wire.RemindDue, Campaign: "a", Kind: due.Kind, DueAt: due.DueAt, ThroughR: due.LastR}
 					if gone := fold(s.Events(t, now, &cmd)); uint64(gone) != due.Subscriptions {
 						t.Fatalf("due at %s: %d, the lane fires %d", due.DueAt, due.Subscriptions, gone)
 					}
@@ -224,10 +224,10 @@ func TestRemindersOfCouponsFallDueAsInTheLane(t *testing.T) {
 		})
 		// To the end of time: whatever can fall due, does.
 		e := b.campaigns["a"]
-		for next := e.pending.Next(e.Anchors); next != domain.Never; next = e.pending.Next(e.Anchors) {
+		for next := e.pending.Next(e.Anchors); next != wire.Never; next = e.pending.Next(e.Anchors) {
 			now = max(now, next)
 			for _, due := range slices.Collect(e.pending.Due(e.Anchors, next)) {
-				cmd := domain.Command{ID: "s", Type: domain.RemindDue, Campaign: "a", Kind: due.Kind, DueAt: due.DueAt, ThroughR: due.LastR}
+				cmd := wire.Command{ID: "s", Type: wire.RemindDue, Campaign: "a", Kind: due.Kind, DueAt: due.DueAt, ThroughR: due.LastR}
 				if gone := fold(s.Events(t, now, &cmd)); uint64(gone) != due.Subscriptions {
 					t.Fatalf("due at %s: %d, the lane fires %d", due.DueAt, due.Subscriptions, gone)
 				}
@@ -251,7 +251,7 @@ func BenchmarkInstants(b *testing.B) {
 	}
 	for b.Loop() {
 		bk := New("")
-		ev := domain.Event{Type: domain.CampaignCreated}
+		ev := wire.Event{Type: wire.CampaignCreated}
 		for i := range campaigns {
 			ev.Campaign = fmt.Sprintf("campaign-%04d", i)
 			if _, err := bk.Fold(&ev); err != nil {
@@ -264,11 +264,11 @@ func BenchmarkInstants(b *testing.B) {
 		}
 		empty := heapInUse()
 		began := time.Now()
-		ev = domain.Event{Type: domain.CouponClaimed}
+		ev = wire.Event{Type: wire.CouponClaimed}
 		// Three days pass in which all of them are claimed: all live at the end.
 		for n := range coupons {
 			ev.Campaign, ev.N = names[n%campaigns], uint32(n/campaigns+1)
-			claimed := start + domain.Instant(float64(n)/float64(coupons)*72*3600e6)
+			claimed := start + wire.Instant(float64(n)/float64(coupons)*72*3600e6)
 			ev.ExpiresAt = (claimed + 72*3600e6 + 60e6 - 1) / 60e6 * 60e6
 			if _, err := bk.Fold(&ev); err != nil {
 				b.Fatal(err)

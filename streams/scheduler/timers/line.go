@@ -3,7 +3,7 @@ package timers
 import (
 	"bytes"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // FoldLine applies one line of an event message where that needs no parser: lines that change nothing here, and claims with an
@@ -47,7 +47,7 @@ var (
 // It remembers the last expiry: claims of one minute have the same.
 type claimReader struct {
 	stamp string
-	at    domain.Instant
+	at    wire.Instant
 }
 
 // fold applies the claim; false if the line has to be parsed.
@@ -62,7 +62,7 @@ func (c *claimReader) fold(b *Timers, line []byte) bool {
 	}
 	if string(stamp) != c.stamp {
 		s := string(stamp)
-		at, err := domain.ParseInstant(s)
+		at, err := wire.ParseInstant(s)
 		if err != nil {
 			return false
 		}

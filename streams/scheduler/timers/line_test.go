@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/lanetest"
 )
 
@@ -16,9 +16,9 @@ func claimLines() (lines [][]byte) {
 	for i, customer := range []string{"x", `a"b`, `a\`, `"n":5,"expires_at":"2031-01-01T00:00:00Z"`, "ü€", "}", `,"expires_at":"`} {
 		for j, attribute := range attributes {
 			for k, id := range []string{"c-1", `id"`, `","n":3,"code":"`, ""} {
-				for l, expires := range []domain.Instant{0, start, start + 1, start + 500000, 253402300799_999999, 63072000_000000} {
-					ev := domain.Event{
-						Type: domain.CouponClaimed, Campaign: "a", At: start, ID: id, N: uint32(i*100 + j*10 + k + 1), Code: "7KQ2-9F3M-XW4T",
+				for l, expires := range []wire.Instant{0, start, start + 1, start + 500000, 253402300799_999999, 63072000_000000} {
+					ev := wire.Event{
+						Type: wire.CouponClaimed, Campaign: "a", At: start, ID: id, N: uint32(i*100 + j*10 + k + 1), Code: "7KQ2-9F3M-XW4T",
 						CustomerID: customer, Attributes: attribute, ExpiresAt: expires,
 					}
 					if l == 5 {
@@ -29,7 +29,7 @@ func claimLines() (lines [][]byte) {
 			}
 		}
 	}
-	extended := domain.Event{Type: domain.CouponExtended, Campaign: "a", At: start, ID: "c", N: 3, Code: "X", ExpiresAt: start}
+	extended := wire.Event{Type: wire.CouponExtended, Campaign: "a", At: start, ID: "c", N: 3, Code: "X", ExpiresAt: start}
 	return append(lines, extended.AppendJSON(nil),
 		[]byte(`{"campaign":"a","type":"coupon.claimed","at":"2027-01-15T08:00:00Z","n":3,"expires_at":"2027-01-15T08:00:00Z"}`),
 		[]byte(`{"type":"coupon.claimed","campaign":"a","at":"2027-01-15T08:00:00Z","id":"c","n":012,"code":"X","expires_at":"2027-01-15T08:00:00Z"}`),
@@ -48,15 +48,15 @@ func TestClaimsReadTheShortWay(t *testing.T) {
 			return
 		}
 		short++
-		at, err := domain.ParseInstant(string(stamp))
+		at, err := wire.ParseInstant(string(stamp))
 		if err != nil {
 			return // parsed instead
 		}
-		var ev domain.Event
-		if domain.ParseEvent(line, &ev) != nil {
+		var ev wire.Event
+		if wire.ParseEvent(line, &ev) != nil {
 			return // not a line that a lane writes
 		}
-		if ev.Type != domain.CouponClaimed || ev.Campaign != string(campaign) || ev.N != n || ev.ExpiresAt != at {
+		if ev.Type != wire.CouponClaimed || ev.Campaign != string(campaign) || ev.N != n || ev.ExpiresAt != at {
 			t.Errorf("%s\nread as coupon %d of %s until %s", line, n, campaign, at)
 		}
 	}
@@ -91,7 +91,7 @@ func TestClaimsFoldedTheShortWay(t *testing.T) {
 	short, parsed := New(""), New("")
 	for _, name := range []string{"a", "b"} {
 		for _, b := range []*Timers{short, parsed} {
-			if _, err := b.Fold(&domain.Event{Type: domain.CampaignCreated, Campaign: name}); err != nil {
+			if _, err := b.Fold(&wire.Event{Type: wire.CampaignCreated, Campaign: name}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -99,8 +99,8 @@ func TestClaimsFoldedTheShortWay(t *testing.T) {
 	var reader claimReader
 	taken := 0
 	for i, line := range claimLines() {
-		var ev domain.Event
-		if err := domain.ParseEvent(line, &ev); err != nil {
+		var ev wire.Event
+		if err := wire.ParseEvent(line, &ev); err != nil {
 			continue
 		}
 		if !reader.fold(short, line) {
@@ -138,13 +138,13 @@ func sameTimers(t *testing.T, when string, a, b *Timers) {
 }
 
 func BenchmarkFoldClaim(b *testing.B) {
-	ev := domain.Event{
-		Type: domain.CouponClaimed, Campaign: "summer", At: start, ID: "0193a3c4-7f6d-7d0e-8a51-2f1f5f0f4c11", N: 1, Code: "7KQ2-9F3M-XW4T",
+	ev := wire.Event{
+		Type: wire.CouponClaimed, Campaign: "summer", At: start, ID: "0193a3c4-7f6d-7d0e-8a51-2f1f5f0f4c11", N: 1, Code: "7KQ2-9F3M-XW4T",
 		CustomerID: "customer-000017", Attributes: []byte(`{"city":"Ulm"}`), ExpiresAt: start + seconds(3600),
 	}
 	line := ev.AppendJSON(nil)
 	bk := New("")
-	if _, err := bk.Fold(&domain.Event{Type: domain.CampaignCreated, Campaign: "summer"}); err != nil {
+	if _, err := bk.Fold(&wire.Event{Type: wire.CampaignCreated, Campaign: "summer"}); err != nil {
 		b.Fatal(err)
 	}
 	b.Run("short", func(b *testing.B) {
@@ -159,7 +159,7 @@ func BenchmarkFoldClaim(b *testing.B) {
 	b.Run("parsed", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := domain.ParseEvent(line, &ev); err != nil {
+			if err := wire.ParseEvent(line, &ev); err != nil {
 				b.Fatal(err)
 			}
 			if _, err := bk.Fold(&ev); err != nil {
@@ -172,7 +172,7 @@ func BenchmarkFoldClaim(b *testing.B) {
 // Lines passed over unread are those that change nothing.
 func TestLinesOfNoConcern(t *testing.T) {
 	s := lanetest.New()
-	var events []domain.Event
+	var events []wire.Event
 	do := func(format string, args ...any) {
 		events = append(events, s.Do(t, start, format, args...)...)
 	}
@@ -188,17 +188,17 @@ func TestLinesOfNoConcern(t *testing.T) {
 	do(`"type":"extend","code":%q,"expires_at":%q`, code, start+seconds(60))
 	do(`"type":"remind","campaign":"a","customer_id":"x","kind":"expires","before":"1s"`)
 	do(`"type":"void","code":%q,"reason":"r"`, code)
-	events = append(events, domain.Event{Type: domain.CommandsRefused, At: start}, domain.Event{Type: domain.CommandRejected, At: start})
-	concern := map[domain.EventType]bool{}
+	events = append(events, wire.Event{Type: wire.CommandsRefused, At: start}, wire.Event{Type: wire.CommandRejected, At: start})
+	concern := map[wire.EventType]bool{}
 	for i := range events {
 		concern[events[i].Type] = !New("").FoldLine(events[i].AppendJSON(nil))
 	}
-	for _, typ := range []domain.EventType{domain.CampaignCreated, domain.CouponClaimed, domain.CouponExtended, domain.ReminderSet, domain.ReminderCancelled} {
+	for _, typ := range []wire.EventType{wire.CampaignCreated, wire.CouponClaimed, wire.CouponExtended, wire.ReminderSet, wire.ReminderCancelled} {
 		if concern[typ] != true {
 			t.Errorf("%s is passed over", typ)
 		}
 	}
-	for _, typ := range []domain.EventType{domain.CodesImported, domain.CouponRedeemed, domain.CouponRolledBack, domain.CouponVoided, domain.CommandsRefused, domain.CommandRejected} {
+	for _, typ := range []wire.EventType{wire.CodesImported, wire.CouponRedeemed, wire.CouponRolledBack, wire.CouponVoided, wire.CommandsRefused, wire.CommandRejected} {
 		if read, there := concern[typ]; read || !there {
 			t.Errorf("%s is read (%t) or was not made (%t)", typ, read, !there)
 		}

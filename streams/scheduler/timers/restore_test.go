@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/lanetest"
 )
 
@@ -18,7 +18,7 @@ func TestARollbackRestoresTheCustomers(t *testing.T) {
 	b := New(t.TempDir())
 	defer func() { b.Close() }()
 	b.customers.compactFrom = 1
-	fold := func(events []domain.Event) (published []string) {
+	fold := func(events []wire.Event) (published []string) {
 		t.Helper()
 		for i := range events {
 			gone, err := b.Fold(&events[i])
@@ -97,10 +97,10 @@ func TestARollbackRestoresTheCustomers(t *testing.T) {
 // A line that sets again what the timers do not know means that the log is not the one they were folded from.
 func TestAnUnknownRestoredReminder(t *testing.T) {
 	b := New("")
-	if _, err := b.Fold(&domain.Event{Type: domain.CampaignCreated, Campaign: "a"}); err != nil {
+	if _, err := b.Fold(&wire.Event{Type: wire.CampaignCreated, Campaign: "a"}); err != nil {
 		t.Fatal(err)
 	}
-	ev := domain.Event{Type: domain.ReminderSet, Campaign: "a", R: 2, Kind: domain.KindExpires, N: 1}
+	ev := wire.Event{Type: wire.ReminderSet, Campaign: "a", R: 2, Kind: wire.KindExpires, N: 1}
 	if _, err := b.Fold(&ev); err == nil {
 		t.Error("it is taken")
 	}

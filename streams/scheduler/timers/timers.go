@@ -6,7 +6,8 @@ import (
 
 	"github.com/tidwall/btree"
 
-	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/reminder"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Timers are the due instants of a lane: for each campaign when its coupons expire and which reminders are pending. They are
@@ -70,7 +71,7 @@ func (b *Timers) First() *Campaign {
 }
 
 // Ascend calls f with the campaigns by wake instant and name, from the given ones on, until it returns false.
-func (b *Timers) Ascend(wake domain.Instant, name string, f func(*Campaign) bool) {
+func (b *Timers) Ascend(wake wire.Instant, name string, f func(*Campaign) bool) {
 	b.order.Ascend(&Campaign{wake: wake, Name: name}, f)
 }
 
@@ -83,7 +84,7 @@ func (b *Timers) add(name string) *Campaign {
 }
 
 // SetWake sets the wake instant of a campaign.
-func (b *Timers) SetWake(e *Campaign, at domain.Instant) {
+func (b *Timers) SetWake(e *Campaign, at wire.Instant) {
 	if at != e.wake {
 		b.order.Delete(e)
 		e.wake = at
@@ -92,7 +93,7 @@ func (b *Timers) SetWake(e *Campaign, at domain.Instant) {
 }
 
 // WakeBy makes the wake instant of a campaign the given one, if that is earlier.
-func (b *Timers) WakeBy(e *Campaign, at domain.Instant) {
+func (b *Timers) WakeBy(e *Campaign, at wire.Instant) {
 	if at < e.wake {
 		b.SetWake(e, at)
 	}
@@ -101,11 +102,11 @@ func (b *Timers) WakeBy(e *Campaign, at domain.Instant) {
 // Fold applies one event. gone is what a reminders.due event fired or dropped, by rising number, and the caller's to keep.
 // An error means that customers could not be written or read (ErrDisk), or that the event does not fit what came before:
 // the stream is not the one that these timers were folded from.
-func (b *Timers) Fold(ev *domain.Event) (gone []Fired, err error) {
+func (b *Timers) Fold(ev *wire.Event) (gone []Fired, err error) {
 	switch ev.Type {
-	case domain.CommandsRefused, domain.CommandRejected:
+	case wire.CommandsRefused, wire.CommandRejected:
 		return nil, nil
-	case domain.CampaignCreated:
+	case wire.CampaignCreated:
 		if b.campaigns[ev.Campaign] != nil {
 			return nil, fmt.Errorf("campaign %s is created twice", ev.Campaign)
 		}
@@ -118,22 +119,22 @@ func (b *Timers) Fold(ev *domain.Event) (gone []Fired, err error) {
 	}
 	b.touch(e)
 	switch ev.Type {
-	case domain.CampaignUpdated:
+	case wire.CampaignUpdated:
 		b.anchor(e, &ev.Settings)
-	case domain.CouponClaimed:
+	case wire.CouponClaimed:
 		b.ownExpiry(e, ev.N, ev.ExpiresAt)
-	case domain.CouponExtended:
+	case wire.CouponExtended:
 		b.ownExpiry(e, ev.N, ev.ExpiresAt)
 		e.restorable.Move(ev.N, ev.ExpiresAt)
 		if e.pending.Len() > 0 && len(e.pending.OfCoupon(ev.N)) > 0 {
 			e.pending.Move(ev.N, ev.ExpiresAt)
 			b.SetWake(e, 0)
 		}
-	case domain.CouponsExpired:
+	case wire.CouponsExpired:
 		b.expired(e, ev.Through)
-	case domain.ReminderSet:
+	case wire.ReminderSet:
 		err = b.set(e, ev)
-	case domain.ReminderCancelled:
+	case wire.ReminderCancelled:
 		was, ok := e.pending.Get(ev.R)
 		if !ok {
 			return nil, fmt.Errorf("%s of campaign %s: reminder %d is not pending", ev.Type, e.Name, ev.R)
@@ -145,7 +146,7 @@ func (b *Timers) Fold(ev *domain.Event) (gone []Fired, err error) {
 			b.customers.remove(e.customers, ev.R)
 		}
 		b.release(e, 1)
-	case domain.RemindersDue:
+	case wire.RemindersDue:
 		gone, err = b.fire(e, ev)
 	}
 	if err == nil {
@@ -158,9 +159,9 @@ func (b *Timers) Fold(ev *domain.Event) (gone []Fired, err error) {
 }
 
 // set stores a subscription and its customer.
-func (b *Timers) set(e *Campaign, ev *domain.Event) error {
-	if ev.R == 0 || ev.R > domain.MaxReminder {
-		return fmt.Errorf("reminder %d, expected 1 to %d", ev.R, uint64(domain.MaxReminder))
+func (b *Timers) set(e *Campaign, ev *wire.Event) error {
+	if ev.R == 0 || ev.R > reminder.MaxReminder {
+		return fmt.Errorf("reminder %d, expected 1 to %d", ev.R, uint64(reminder.MaxReminder))
 	}
 	customer := ev.CustomerID
 	if customer == "" {
@@ -184,12 +185,12 @@ func (b *Timers) set(e *Campaign, ev *domain.Event) error {
 	own := e.ownExpiryOf(ev)
 	e.pending.Set(ev.R, ev.Kind, ev.Before, ev.N, own) // as a rule a new one: the customers' numbers rise
 	b.reminders++
-	b.WakeBy(e, domain.DueAt(ev.Kind, ev.Before, own, e.Anchors))
+	b.WakeBy(e, reminder.DueAt(ev.Kind, ev.Before, own, e.Anchors))
 	return nil
 }
 
 // fire removes what fired, and returns the customers.
-func (b *Timers) fire(e *Campaign, ev *domain.Event) ([]Fired, error) {
+func (b *Timers) fire(e *Campaign, ev *wire.Event) ([]Fired, error) {
 	rs := e.pending.Fire(ev.DueSet(), e.Anchors, b.rs[:0])
 	if b.rs = rs; cap(rs) > 1<<20 {
 		b.rs = nil // once in a while millions fire at once
@@ -222,9 +223,9 @@ func (b *Timers) touch(e *Campaign) {
 
 // anchor sets the instants that reminders and coupons of the campaign depend on. Moving one moves no reminder: they are found
 // by their anchor.
-func (b *Timers) anchor(e *Campaign, s *domain.Settings) {
+func (b *Timers) anchor(e *Campaign, s *wire.Settings) {
 	b.instants -= e.dueInstants()
-	e.Anchors = domain.Anchors{Opens: s.OpensAt, Expires: s.ExpiresAt}
+	e.Anchors = reminder.Anchors{Opens: s.OpensAt, Expires: s.ExpiresAt}
 	e.Priority, e.LateAfter = PriorityOf(s.Priority), s.LateAfter
 	b.instants += e.dueInstants()
 	b.SetWake(e, 0)
@@ -232,7 +233,7 @@ func (b *Timers) anchor(e *Campaign, s *domain.Settings) {
 
 // ownExpiry sets the instant at which coupon n expires, 0 = with its campaign. The instant before stays among those to come:
 // announcing it announces no coupon, which costs a line and no bookkeeping per coupon.
-func (b *Timers) ownExpiry(e *Campaign, n uint32, at domain.Instant) {
+func (b *Timers) ownExpiry(e *Campaign, n uint32, at wire.Instant) {
 	if at == 0 {
 		e.own.remove(n)
 		return
@@ -251,15 +252,15 @@ func (b *Timers) ownExpiry(e *Campaign, n uint32, at domain.Instant) {
 // ownExpiryOf is the own expiry of the coupon that a reminder.set event's subscription depends on, 0 if it has none: the
 // lane worked out due_at from it, so it is the lead time after due_at, to the microsecond. (The lane refuses what would
 // be due in the past or never, so nothing was cut off there, and both sides drop the same parts of a microsecond.)
-func (e *Campaign) ownExpiryOf(ev *domain.Event) domain.Instant {
+func (e *Campaign) ownExpiryOf(ev *wire.Event) wire.Instant {
 	if ev.N == 0 || !e.own.has(ev.N) {
 		return 0
 	}
-	return ev.DueAt + domain.Instant(ev.Before/time.Microsecond)
+	return ev.DueAt + wire.Instant(ev.Before/time.Microsecond)
 }
 
 // expired records that everything up to through has been announced.
-func (b *Timers) expired(e *Campaign, through domain.Instant) {
+func (b *Timers) expired(e *Campaign, through wire.Instant) {
 	if through <= e.expiredThrough {
 		return
 	}
