@@ -43,7 +43,7 @@ func TestClaimsReadTheShortWay(t *testing.T) {
 	short := 0
 	check := func(line []byte) {
 		t.Helper()
-		campaign, n, stamp, ok := claimParts(line)
+		campaign, n, stamp, ok := wire.ClaimParts(line)
 		if !ok {
 			return
 		}

@@ -1,6 +1,7 @@
 package timers
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -148,6 +149,10 @@ func (b *Timers) Fold(ev *wire.Event) (gone []Fired, err error) {
 		b.release(e, 1)
 	case wire.RemindersDue:
 		gone, err = b.fire(e, ev)
+	default:
+		if ev.Type.Spec().Due {
+			err = errNoRule
+		}
 	}
 	if err == nil {
 		err = b.compact()
@@ -157,6 +162,9 @@ func (b *Timers) Fold(ev *wire.Event) (gone []Fired, err error) {
 	}
 	return gone, nil
 }
+
+// errNoRule is the error of an event that may change what is due, and that Fold has no rule for.
+var errNoRule = errors.New("this version has no rule for it")
 
 // set stores a subscription and its customer.
 func (b *Timers) set(e *Campaign, ev *wire.Event) error {
