@@ -98,9 +98,6 @@ func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
 			MaxBytes int64 `json:"max_bytes"`
 			Replicas int   `json:"num_replicas"`
 		} `json:"config"`
-		Cluster struct {
-			Leader string `json:"leader"`
-		} `json:"cluster"`
 		State struct {
 			Messages uint64 `json:"messages"`
 			Bytes    uint64 `json:"bytes"`
@@ -114,11 +111,17 @@ func (s Stream) Bounds(ctx context.Context) (Bounds, error) {
 	if err != nil {
 		return Bounds{}, fmt.Errorf("reading where stream %s ends: %w", s.name, err)
 	}
-	return Bounds{
+	bounds := Bounds{
 		First: answer.State.First, Last: answer.State.Last,
 		Messages: answer.State.Messages, Bytes: answer.State.Bytes, MaxBytes: answer.Config.MaxBytes,
-		Replicated: answer.Config.Replicas > 1, Leader: answer.Cluster.Leader,
-	}, nil
+		Replicated: answer.Config.Replicas > 1,
+	}
+	// The cluster is part of [topology.Answer], which rejects answers without a leader by it: a field of the same name here
+	// would hide it.
+	if answer.Cluster != nil {
+		bounds.Leader = answer.Cluster.Leader
+	}
+	return bounds, nil
 }
 
 // Get reads one message from the stream's leader (a direct get may be answered by a replica that lags, and decisions depend
