@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,14 +14,14 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// DefaultRetention is how long processed expiry tasks are kept, by the log's clock.
+// DefaultRetention is how long processed expiry tasks are kept, in lane time.
 const DefaultRetention = 30 * 24 * time.Hour
 
-// Batch is what is applied at once: the lines of whole messages of one lane.
+// Batch has the lines of whole messages of one lane that are applied in one transaction.
 type Batch struct {
 	Lane  int
 	Lines []Line
-	// From and To are the lane's clock before the first and after the last message.
+	// From and To are the lane time before the first and after the last message.
 	From, To wire.Instant
 	// Retention is how long processed expiry tasks are kept. Defaults to DefaultRetention.
 	Retention time.Duration
@@ -28,12 +29,12 @@ type Batch struct {
 	Schema string
 }
 
-// partAfterCut is how many lines are folded at once behind a cut; twice as many with each part that needs none.
+// partAfterCut is how many lines are folded at once after a cut; the number doubles with each part that needs none.
 const partAfterCut = 16
 
-// Apply folds a batch into the tables, in the caller's transaction (see Begin), and says which lines were parked. After an error
-// the transaction must be rolled back; Refused tells whether the same batch would fail again. Rows are the same however
-// a log is cut into batches.
+// Apply folds a batch into the tables, in the caller's transaction (see Begin), and returns the lines that became dead
+// letters. After an error the transaction must be rolled back; Refused reports whether the same batch would fail again.
+// Rows do not depend on how a log is divided into batches.
 func Apply(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	var parked []Parked
 	part := len(b.Lines) // of them folded at once
@@ -57,7 +58,7 @@ func Apply(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 		}
 		parked = append(parked, f.parked...)
 		rest = rest[done:]
-		// What was loaded for lines behind a cut was loaded in vain. Where one campaign is cut off its neighbours may be.
+		// What was loaded for lines after a cut was unnecessary. A cut for one campaign makes others likely.
 		if campaign != "" {
 			part = partAfterCut
 		} else {
@@ -67,7 +68,7 @@ func Apply(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	return parked, cleanUp(ctx, tx, b)
 }
 
-// cleanUp removes what is old whenever the log's clock crosses midnight UTC.
+// cleanUp deletes old rows whenever lane time crosses midnight UTC.
 func cleanUp(ctx context.Context, tx pgx.Tx, b *Batch) error {
 	today := dayOf(b.To)
 	if b.From != 0 && today <= dayOf(b.From) {
@@ -83,8 +84,8 @@ func cleanUp(ctx context.Context, tx pgx.Tx, b *Batch) error {
 	return nil
 }
 
-// ApplyOneByOne applies a batch of which Apply said that PostgreSQL refuses it, line by line, and parks those that are
-// refused. It costs some round trips per line.
+// ApplyOneByOne applies line by line a batch that PostgreSQL rejected in Apply, and makes dead letters of the rejected
+// lines. It takes some round trips per line.
 func ApplyOneByOne(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	var parked []Parked
 	for i := range b.Lines {
@@ -102,7 +103,7 @@ func ApplyOneByOne(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	return parked, cleanUp(ctx, tx, b)
 }
 
-// applySaved applies a batch so that a failure leaves the transaction as it was before.
+// applySaved applies a batch in a savepoint: after an error the transaction is as before.
 func applySaved(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	saved, err := tx.Begin(ctx) // a savepoint
 	if err != nil {
@@ -115,8 +116,8 @@ func applySaved(ctx context.Context, tx pgx.Tx, b *Batch) ([]Parked, error) {
 	return list, saved.Commit(ctx)
 }
 
-// Refused tells whether PostgreSQL refused what was written, so that writing it again would fail again, and says why:
-// data it cannot store, a violated constraint, a row over a limit.
+// Refused reports whether PostgreSQL rejected the data, so that a retry would fail again, and why: data it cannot
+// store, a violated constraint, a row over a limit.
 func Refused(err error) (reason error, refused bool) {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || len(pg.Code) != 5 {
@@ -124,23 +125,73 @@ func Refused(err error) (reason error, refused bool) {
 	}
 	switch {
 	case pg.Code == "23505":
-		return alreadyThere(pg.ConstraintName), true
+		return duplicateRow(pg.ConstraintName), true
 	case pg.Code[:2] == "22" || pg.Code[:2] == "23" || pg.Code[:2] == "54":
-		// Without PostgreSQL's own words: they depend on its version and language, and the rows of a rebuild must be the same.
+		// Without PostgreSQL's message: it depends on version and language, and the rows of a rebuild must be the same.
 		return fmt.Errorf("PostgreSQL refuses it (SQLSTATE %s)", pg.Code), true
 	}
 	return nil, false
 }
 
-// Damaged says whether PostgreSQL met damage in its own files (SQLSTATE class XX): a page, an index, its catalog. Waiting does
-// not mend that.
+// Damaged reports whether PostgreSQL found damage in its own files (SQLSTATE class XX): a page, an index, its catalog.
+// A retry does not help.
 func Damaged(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && strings.HasPrefix(pg.Code, "XX")
 }
 
-// Missing tells whether a table was not there: schema scrip was dropped while we worked.
+// Missing reports whether a table does not exist: schema scrip was dropped meanwhile.
 func Missing(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000" || pg.Code == "42883")
+}
+
+// beginSQL begins a transaction for Apply. Its settings hold for this transaction alone.
+//
+// Commits do not wait for the disk: what PostgreSQL loses in a crash, rows and checkpoint alike, is applied again from
+// the log.
+//
+// Every statement of this package selects its rows by key, at most some thousand, so that the cost of a batch does not
+// depend on the size of the tables. The planner must choose plans accordingly. Plans are therefore not cached: one made
+// for a small table would read all of it after it has grown; with a million campaigns each batch would read a million
+// rows. Joins other than nested loops over an index are disabled as far as possible. In addition, no other condition of
+// a statement may look selective, or the planner begins with it (hence coalesce in them).
+//
+// Time limits of a role or a database are off: a batch that exceeds them would exceed them in every retry.
+const beginSQL = `BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; ` +
+	`SET LOCAL synchronous_commit = off; SET LOCAL plan_cache_mode = force_custom_plan; ` +
+	`SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`
+
+// Beginner is a pool or a connection.
+type Beginner interface {
+	BeginTx(context.Context, pgx.TxOptions) (pgx.Tx, error)
+}
+
+// Begin opens a transaction for Apply. In any other transaction the rows are the same, but the cost may grow with the
+// tables.
+func Begin(ctx context.Context, db Beginner) (pgx.Tx, error) {
+	return db.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginSQL})
+}
+
+// DefaultSchema is the schema of the read tables.
+const DefaultSchema = "scrip"
+
+// statements caches statements for tables in another schema.
+var statements sync.Map // statementIn → string
+
+type statementIn struct{ schema, sql string }
+
+// in returns a statement for the tables of a schema, "" for the default. Statements name the default schema, so that
+// they can be run unchanged in psql.
+func in(schema, sql string) string {
+	if schema == "" || schema == DefaultSchema {
+		return sql
+	}
+	key := statementIn{schema, sql}
+	if done, known := statements.Load(key); known {
+		return done.(string)
+	}
+	done := strings.ReplaceAll(sql, DefaultSchema+".", schema+".")
+	statements.Store(key, done)
+	return done
 }

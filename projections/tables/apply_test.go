@@ -327,7 +327,7 @@ func TestProcessedTasksAreCleanedUpByLogTime(t *testing.T) {
 	}
 }
 
-func TestLineThatPostgresRefusesIsFoundAndParked(t *testing.T) {
+func TestLineThatPostgreSQLRejectsBecomesADeadLetter(t *testing.T) {
 	pool := open(t)
 	r := new(reader)
 	commit(t, pool, r.batch(script(summer)))

@@ -12,12 +12,12 @@ func (f *fold) claimed(c *campaign, l *Line) error {
 	case e.N == 0:
 		return fmt.Errorf("n: a coupon has a number")
 	case c.claimedHere(e.N):
-		return alreadyThere("coupon_row_key")
+		return duplicateRow("coupon_row_key")
 	}
 	k := f.newCoupon()
 	*k = coupon{
-		n: e.N, code: e.Code, customer: e.CustomerID, attributes: e.Attributes, claimedAt: e.At, place: l.place(),
-		own: e.ExpiresAt, isNew: true,
+		n: e.N, code: e.Code, customer: e.CustomerID, attributes: e.Attributes, claimedAt: e.At, position: l.position(),
+		ownExpiry: e.ExpiresAt, isNew: true,
 	}
 	if f.acts || c.coupons != nil {
 		c.keep(k)
@@ -31,13 +31,13 @@ func (f *fold) claimed(c *campaign, l *Line) error {
 	f.claims++
 	c.claimed++
 	c.counted = true
-	c.place(k, +1)
+	c.add(k, +1)
 	f.count(c, k, e.At, stat{claimed: 1})
 	return nil
 }
 
-// claimedHere says whether coupon n was claimed in this batch, or before it as far as it was looked up. Numbers rise in
-// a log, so a batch of claims alone needs no table of them to know.
+// claimedHere reports whether coupon n was claimed in this batch, or before it if the coupon was loaded. Numbers rise
+// in a log, so a batch with only claims needs no map of them.
 func (c *campaign) claimedHere(n uint32) bool {
 	if c.coupons == nil && n <= c.highest {
 		for k := c.claims; k != nil; k = k.next {
@@ -60,7 +60,8 @@ func (f *fold) newCoupon() *coupon {
 	return k
 }
 
-// coupon folds what happened to a claimed coupon: it leaves its place, changes, and takes the place that is now its.
+// coupon folds an event of a claimed coupon: it subtracts the coupon from its counts, changes it, and adds it to the
+// counts of its new state.
 func (f *fold) coupon(c *campaign, l *Line) error {
 	e := &l.Event
 	k := c.coupons[e.N]
@@ -73,10 +74,10 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 	if e.Type == wire.CouponExtended && e.ExpiresAt == 0 {
 		return fmt.Errorf("expires_at: an extended coupon has an expiry of its own")
 	}
-	c.place(k, -1)
+	c.add(k, -1)
 	c.changed = true
 	k.changed = true
-	f.happened(c, k, l, k.own)
+	f.addCouponEvent(c, k, l, k.ownExpiry)
 	switch e.Type {
 	case wire.CouponRedeemed:
 		f.redeem(c, k, l)
@@ -86,13 +87,13 @@ func (f *fold) coupon(c *campaign, l *Line) error {
 		k.voidedAt, k.voidReason = e.At, e.Reason
 		f.count(c, k, e.At, stat{voided: 1})
 	case wire.CouponExtended:
-		k.own = e.ExpiresAt
+		k.ownExpiry = e.ExpiresAt
 		f.remindersMove(c, reminderMove{kind: wire.KindExpires, n: e.N, anchor: e.ExpiresAt})
 	default:
-		c.place(k, +1)
+		c.add(k, +1)
 		return fmt.Errorf("%s is not known to the read tables", e.Type)
 	}
-	c.place(k, +1)
+	c.add(k, +1)
 	return nil
 }
 

@@ -40,8 +40,8 @@ func TestEveryEventIsFolded(t *testing.T) {
 		if !e.ChangesCoupon() || e == wire.CouponRedeemed { // that one has a row of redemption
 			continue
 		}
-		if len(f.happenings) != 1 || f.happenings[0].what != e.Spec().Change {
-			t.Errorf("%s is kept for histories as %+v, want %s", e, f.happenings, e.Spec().Change)
+		if len(f.couponEvents) != 1 || f.couponEvents[0].what != e.Spec().Change {
+			t.Errorf("%s is kept for histories as %+v, want %s", e, f.couponEvents, e.Spec().Change)
 		}
 	}
 }

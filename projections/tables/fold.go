@@ -4,43 +4,44 @@ import (
 	"fmt"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// fold is one run over lines in memory: what was loaded, and what has to be written.
+// fold is the state of folding lines in memory: what was loaded, and what must be written.
 type fold struct {
 	lane      int
 	schema    string
 	campaigns map[string]*campaign
 	sorted    []*campaign // once folded
 
-	acts        bool // some line acts on a coupon, so claims of this batch are looked up
-	claims      int
-	chunk       []coupon // not used yet
-	redemptions []*redemption
-	open        map[orderKey]*redemption // those of redemptions that are not rolled back
-	rollbacks   []rollback
-	happenings  []happening
-	reminders   []*reminderRound
-	refusals    map[refusalKey]int64
-	attributes  map[string][]pair // of claims, by their JSON
-	letters     []letter
-	parked      []Parked
+	acts         bool // some line changes a coupon, so claims of this batch are indexed
+	claims       int
+	chunk        []coupon // not used yet
+	redemptions  []*redemption
+	open         map[orderKey]*redemption // those of redemptions that are not rolled back
+	rollbacks    []rollback
+	couponEvents []couponEvent
+	reminders    []*reminderRound
+	refusals     map[refusalKey]int64
+	attributes   map[string][]pair // of claims, by their JSON
+	deadLetters  []deadLetter
+	parked       []Parked
 }
 
 func newFold(lane int) *fold {
 	return &fold{lane: lane, campaigns: make(map[string]*campaign)}
 }
 
-// Parked says which line became a dead letter and why.
+// Parked is a line that became a dead letter, and why.
 type Parked struct {
 	Sequence uint64
 	Line     uint32
 	Reason   string
 }
 
-// run folds lines in order. It stops behind an event after which counts must be taken anew from the rows (see
-// recount.go), and returns how many lines it folded and that event's campaign.
+// run folds lines in order. It stops after an event that requires counting the rows again (see recount), and returns
+// how many lines it folded and that event's campaign.
 func (f *fold) run(lines []Line) (done int, recount string) {
 	for i := range lines {
 		l := &lines[i]
@@ -58,7 +59,7 @@ func (f *fold) run(lines []Line) (done int, recount string) {
 	return len(lines), ""
 }
 
-// event folds one event. With an error nothing has been changed.
+// event folds one event. If it returns an error, nothing was changed.
 func (f *fold) event(l *Line) (recount string, err error) {
 	e := &l.Event
 	switch e.Type {
@@ -115,7 +116,7 @@ func (f *fold) event(l *Line) (recount string, err error) {
 
 func (f *fold) created(e *wire.Event) error {
 	if f.campaigns[e.Campaign] != nil {
-		return alreadyThere("campaign_key")
+		return duplicateRow("campaign_key")
 	}
 	s := e.Settings
 	f.campaigns[e.Campaign] = &campaign{
@@ -125,8 +126,8 @@ func (f *fold) created(e *wire.Event) error {
 	return nil
 }
 
-// updated replaces the settings. Coupons that fall with the campaign, and reminders that hang on its opening or end,
-// move along.
+// updated replaces the settings. Coupons that inherit the campaign's expiry, and reminders anchored to its opening or
+// end, move with it.
 func (f *fold) updated(c *campaign, e *wire.Event) (recount string) {
 	s := e.Settings
 	if s.ExpiresAt != c.expiresAt {
@@ -148,27 +149,27 @@ func (f *fold) updated(c *campaign, e *wire.Event) (recount string) {
 	return ""
 }
 
-// rejected keeps a command line that nobody could understand.
+// rejected stores a command line that could not be parsed.
 func (f *fold) rejected(l *Line) {
 	e := &l.Event
-	f.refused(e, string(wire.Invalid), int64(max(e.Count, 1))) // one line of the log may stand for many
-	f.letters = append(f.letters, letter{
+	f.refused(e, string(wire.Invalid), int64(max(e.Count, 1))) // one line of the log may count many
+	f.deadLetters = append(f.deadLetters, deadLetter{
 		stream: topology.CmdStream(f.lane), sequence: e.Sequence, line: e.Line, reason: e.Reason, payload: e.Payload,
 		at: e.At, eventSeq: l.Sequence, eventLine: l.Number,
 	})
 }
 
-// park keeps an event line that cannot be applied.
+// park makes a dead letter of an event line that cannot be applied.
 func (f *fold) park(l *Line, problem error) {
-	reason := clean(problem.Error())
+	reason := pgcopy.Clean(problem.Error())
 	f.parked = append(f.parked, Parked{Sequence: l.Sequence, Line: l.Number, Reason: reason})
-	f.letters = append(f.letters, letter{
+	f.deadLetters = append(f.deadLetters, deadLetter{
 		stream: topology.EvtStream(f.lane), sequence: l.Sequence, line: l.Number, reason: reason, payload: l.payload(),
 		at: l.At, eventSeq: l.Sequence, eventLine: l.Number,
 	})
 }
 
-// alreadyThere is why a row cannot be made twice, said the same whether the fold finds it or PostgreSQL.
-func alreadyThere(constraint string) error {
+// duplicateRow is the error for a duplicate row, with the same text whether the fold or PostgreSQL detects it.
+func duplicateRow(constraint string) error {
 	return fmt.Errorf("the row is there already (%s)", constraint)
 }

@@ -2,29 +2,29 @@ package tables
 
 import (
 	"errors"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 )
 
-// Line is one event line with its place in its lane.
+// Line is one event line with its position in its lane.
 type Line struct {
 	Sequence uint64 // of the event message
 	Number   uint32 // of the line in it, from 1
 	Event    wire.Event
 
-	// Problem says why the line cannot be applied; it is parked as a dead letter then. Raw and At are what is parked:
-	// the line, and the lane's clock at its message.
+	// Problem is why the line cannot be applied and becomes a dead letter. Raw and At are stored in the dead letter:
+	// the line, and the lane time of its message.
 	Problem error
 	Raw     []byte
 	At      wire.Instant
 }
 
-// maxParked caps what a dead letter keeps of a line.
+// maxParked is the maximum of bytes of a line in a dead letter.
 const maxParked = 4 << 10
 
-// Read parses a line into l. Event points into raw, which must stay as it is until the line has been applied.
+// Read parses a line into l. Event refers to raw, which must not change until the line has been applied.
 func (l *Line) Read(sequence uint64, number uint32, raw []byte, at wire.Instant) {
 	l.Sequence, l.Number, l.Raw, l.At = sequence, number, raw, at
 	l.Problem = wire.ParseEvent(raw, &l.Event)
@@ -36,30 +36,22 @@ func (l *Line) Read(sequence uint64, number uint32, raw []byte, at wire.Instant)
 		l.Problem = errors.New("the event line has no at")
 		return
 	}
-	// PostgreSQL refuses U+0000 in text, and JSON may hide one. Names of campaigns have none, or they would become
-	// other names.
-	if clean(e.Campaign) != e.Campaign {
+	// PostgreSQL rejects U+0000 in text, and JSON may contain an escaped one. A campaign name with one is invalid:
+	// replacing it would give another name.
+	if pgcopy.Clean(e.Campaign) != e.Campaign {
 		l.Problem = errors.New("campaign: is not a campaign's name")
 		return
 	}
 	for _, s := range [...]*string{&e.Code, &e.CustomerID, &e.OrderID, &e.Reason, &e.Kind, &e.Payload} {
-		*s = clean(*s)
+		*s = pgcopy.Clean(*s)
 	}
 	if e.Type == wire.CampaignCreated || e.Type == wire.CampaignUpdated {
 		s := &e.Settings
-		s.Prefix, s.Category, s.Priority = clean(s.Prefix), clean(s.Category), clean(s.Priority)
+		s.Prefix, s.Category, s.Priority = pgcopy.Clean(s.Prefix), pgcopy.Clean(s.Category), pgcopy.Clean(s.Priority)
 	}
 }
 
-// clean makes s fit for PostgreSQL's text.
-func clean(s string) string {
-	if strings.IndexByte(s, 0) < 0 && utf8.ValidString(s) {
-		return s
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-}
-
-// payload is what is kept of a parked line.
+// payload returns the part of a line that a dead letter keeps.
 func (l *Line) payload() string {
 	raw := l.Raw
 	if len(raw) > maxParked {
@@ -68,5 +60,5 @@ func (l *Line) payload() string {
 			raw = raw[:len(raw)-1] // not in the middle of a character
 		}
 	}
-	return clean(string(raw))
+	return pgcopy.Clean(string(raw))
 }

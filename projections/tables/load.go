@@ -22,12 +22,12 @@ SELECT r.campaign, r.n, r.code, r.customer_id, r.attributes, r.expires_at, r.red
 FROM unnest($1::text[], $2::bigint[]) k (campaign, n)
 JOIN scrip.coupon_row r ON r.campaign = k.campaign AND r.n = k.n`
 
-// touched is what a batch needs to know of the tables before it can be folded.
+// touched is what must be loaded from the tables before a batch can be folded.
 type touched struct {
 	campaigns []string
 	coupons   []string // campaign of the coupon in numbers
 	numbers   []int64
-	acts      bool // some line acts on a coupon
+	acts      bool // some line changes a coupon
 }
 
 type couponKey struct {
@@ -35,12 +35,12 @@ type couponKey struct {
 	n        uint32
 }
 
-// touches collects the campaigns of all lines and the coupons that are changed but not claimed in them.
+// touches collects the campaigns of all lines, and the coupons that they change but do not claim.
 func touches(lines []Line) touched {
 	var t touched
 	known := make(map[string]bool)
 	claimed := make(map[couponKey]bool)
-	asked := make(map[couponKey]bool)
+	listed := make(map[couponKey]bool)
 	t.acts = actsOnCoupons(lines)
 	for i := range lines {
 		e := &lines[i].Event
@@ -52,14 +52,14 @@ func touches(lines []Line) touched {
 			t.campaigns = append(t.campaigns, e.Campaign)
 		}
 		if !t.acts || e.N == 0 {
-			continue // a batch of claims alone, the common one, needs no more
+			continue // a batch with only claims, the common case, needs no more
 		}
 		key := couponKey{e.Campaign, e.N}
 		switch {
 		case e.Type == wire.CouponClaimed:
 			claimed[key] = true
-		case actsOnCoupon(e) && !claimed[key] && !asked[key]:
-			asked[key] = true
+		case actsOnCoupon(e) && !claimed[key] && !listed[key]:
+			listed[key] = true
 			t.coupons = append(t.coupons, e.Campaign)
 			t.numbers = append(t.numbers, int64(e.N))
 		}
@@ -82,7 +82,7 @@ func actsOnCoupon(e *wire.Event) bool {
 	return e.Type.ChangesCoupon() || e.Type == wire.ReminderSet && e.N != 0
 }
 
-// load reads what is touched, in one round trip.
+// load reads what a batch needs, in one round trip.
 func (f *fold) load(ctx context.Context, tx pgx.Tx, t touched) error {
 	batch := &pgx.Batch{}
 	if len(t.campaigns) > 0 {
@@ -132,7 +132,7 @@ func (f *fold) scanCampaign(rows pgx.Rows) error {
 	c.statsDay = instantOf(statsDay)
 	c.hasTotal = c.statsDay
 	if c.inheritingLive+c.inheritingRedeemed > 0 {
-		c.hasTask = c.expiresAt // they count in it
+		c.hasTask = c.expiresAt // they are counted in it
 	}
 	f.campaigns[c.name] = c
 	return nil
@@ -148,7 +148,7 @@ func (f *fold) scanCoupon(rows pgx.Rows) error {
 		return err
 	}
 	k.n, k.redeemedCount, k.voidReason = uint32(n), uint32(count), reason.String
-	k.own, k.redeemedAt, k.voidedAt = instantOf(own), instantOf(redeemed), instantOf(voided)
+	k.ownExpiry, k.redeemedAt, k.voidedAt = instantOf(own), instantOf(redeemed), instantOf(voided)
 	if c := f.campaigns[name]; c != nil {
 		c.keep(k)
 	}
@@ -169,7 +169,7 @@ func instantOf(t pgtype.Timestamptz) wire.Instant {
 	return wire.At(t.Time)
 }
 
-// timestamp is how an instant is passed to PostgreSQL; 0 is NULL.
+// timestamp returns an instant as an argument for PostgreSQL; 0 is NULL.
 func timestamp(at wire.Instant) pgtype.Timestamptz {
 	return pgtype.Timestamptz{Time: at.Time(), Valid: at != 0}
 }

@@ -131,7 +131,7 @@ func (m *model) event(sequence uint64, line uint32, e *wire.Event) {
 		event("extended", e.ExpiresAt, c.coupons[e.N].own, "", "")
 		c.coupons[e.N].own = e.ExpiresAt
 	case wire.CouponsExpired:
-		x := crossing{through: e.Through, at: e.At, place: place}
+		x := crossing{through: e.Through, at: e.At, position: place}
 		if end := c.settings.ExpiresAt; c.fell(end) == 0 && end != 0 && end <= e.Through {
 			x.end = end
 		}
@@ -229,8 +229,8 @@ func (c *modelCampaign) statusOf(k *modelCoupon) string {
 	return "claimed"
 }
 
-// modelTables are the queries whose rows the model knows, in its format: fields joined by |, times in microseconds, NULL
-// as 0 or empty.
+// modelTables are the queries whose rows the model knows, in its format: fields joined by |, times in microseconds,
+// NULL as 0 or empty.
 var modelTables = map[string]string{
 	"campaign": `SELECT concat_ws('|', campaign, status, codes, claimed, redeemed, expired, voided, us(opens_at), us(closes_at), us(expires_at),
 		us(created_at), number, us(sold_out_at), max_redemptions, us(expired_through)) FROM scrip.campaign`,
@@ -328,7 +328,7 @@ func (c *modelCampaign) rows(name string, m *model, row func(string, ...any)) {
 	through := wire.Instant(0)
 	for _, x := range c.expiries {
 		through = max(through, x.through)
-		row("expiry_event", name, x.through, x.at, x.place, x.end)
+		row("expiry_event", name, x.through, x.at, x.position, x.end)
 	}
 	opens, closes := s.OpensAt, s.ClosesAt
 	if opens == 0 {

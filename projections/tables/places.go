@@ -2,39 +2,44 @@ package tables
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// A claimed coupon counts in exactly one place:
+// A claimed coupon is counted in exactly one way:
 //
 //	void       campaign.voided
 //	redeemed   campaign.redeemed and expiry_task(due).redeemed      all uses spent
 //	live       expiry_task(due).live                                else; shown as pending or as expired
 //
 // and, if it has no expiry of its own, in one of campaign.inheriting_live and .inheriting_redeemed. Whether live ones
-// have expired is not counted but follows from due_at <= campaign.expired_through. So every event takes a coupon from
-// one place to another, these changes may be added up in any order, and announcing an expiry changes no count.
+// have expired is not counted but follows from due_at <= campaign.expired_through. So every event moves a coupon from
+// one count to another, these changes may be added in any order, and announcing an expiry changes no count.
 //
-// campaign.expired is the sum of live over the tasks that have fallen. A batch changes it by what it adds to tasks that
-// had fallen before, and by what stands in those that it lets fall.
+// campaign.expired is the sum of live over the processed tasks. A batch changes it by what it adds to tasks that were
+// processed before, and by the sum over those that it processes.
 
-// task is by how much a batch changes one row of expiry_task.
+// task has the changes of a batch to one row of expiry_task.
 type task struct {
 	due            wire.Instant
 	live, redeemed int64
 }
 
-// crossing is one coupons.expired: tasks due up to through have fallen. end is the campaign's, if it was one of them.
+// crossing is one coupons.expired: tasks due up to through are processed. end is the campaign's expiry, if it was one
+// of them.
 type crossing struct {
 	through, at, end wire.Instant
-	place            int64
+	position         int64
 }
 
-// place counts coupon k of c where it stands; sign -1 takes it away again.
-func (c *campaign) place(k *coupon, sign int64) {
-	due := k.own
+// add adds coupon k of c to the counts of its state; sign -1 subtracts it.
+func (c *campaign) add(k *coupon, sign int64) {
+	due := k.ownExpiry
 	if due == 0 {
 		due = c.expiresAt
 	}
@@ -43,14 +48,14 @@ func (c *campaign) place(k *coupon, sign int64) {
 		c.voided += sign
 	case k.redeemedCount >= c.maxRedemptions:
 		c.redeemed += sign
-		if k.own == 0 {
+		if k.ownExpiry == 0 {
 			c.inheritingRedeemed += sign
 		}
 		if due != 0 {
 			c.task(due).redeemed += sign
 		}
 	default:
-		if k.own == 0 {
+		if k.ownExpiry == 0 {
 			c.inheritingLive += sign
 		}
 		if due != 0 {
@@ -59,7 +64,7 @@ func (c *campaign) place(k *coupon, sign int64) {
 	}
 }
 
-// moveEnd gives the campaign another end: the coupons that inherit it go along.
+// moveEnd changes the campaign's expiry, and that of the coupons that inherit it.
 func (c *campaign) moveEnd(to wire.Instant) {
 	if to == c.expiresAt {
 		return
@@ -77,8 +82,8 @@ func (c *campaign) moveEnd(to wire.Instant) {
 	c.expiresAt = to
 }
 
-// task finds or makes the one of an instant. A batch touches few of a campaign, mostly its end; where each coupon has an
-// expiry of its own these are minutes apart at least, and neighbours in the log fall together.
+// task returns the task of an instant, creating it if needed. A batch changes few of a campaign, mostly the one at its
+// end; own expiries are at least minutes apart, and coupons that are adjacent in the log share them.
 func (c *campaign) task(due wire.Instant) *task {
 	if c.last != nil && c.last.due == due {
 		return c.last
@@ -91,16 +96,53 @@ func (c *campaign) task(due wire.Instant) *task {
 	return c.last
 }
 
-// expire moves the watermark.
+// expire advances the watermark.
 func (c *campaign) expire(l *Line) {
 	e := &l.Event
 	if e.Through <= c.expiredThrough {
 		return
 	}
-	x := crossing{through: e.Through, at: e.At, place: l.place()}
+	x := crossing{through: e.Through, at: e.At, position: l.position()}
 	if c.expiresAt > c.expiredThrough && c.expiresAt <= e.Through {
 		x.end = c.expiresAt
 	}
 	c.expiredThrough = e.Through
 	c.crossings = append(c.crossings, x)
+}
+
+// When a campaign's max_redemptions changes, any of its coupons may become fully redeemed or redeemable. Then all rows
+// of the campaign are read: about a second per million coupons. This is rare, and no other event does it. Due instants
+// do not change, so every task keeps its row.
+//
+// $1 = campaign
+const recountCampaignSQL = `
+UPDATE scrip.campaign c SET redeemed = x.redeemed, expired = x.expired,
+    inheriting_live = x.inheriting_live, inheriting_redeemed = x.inheriting_redeemed
+FROM (SELECT count(*) FILTER (WHERE spent) AS redeemed,
+             count(*) FILTER (WHERE NOT spent AND coalesce(expires_at, ends_at) <= expired_through) AS expired,
+             count(*) FILTER (WHERE NOT spent AND expires_at IS NULL) AS inheriting_live,
+             count(*) FILTER (WHERE spent AND expires_at IS NULL) AS inheriting_redeemed
+      FROM (SELECT r.expires_at, k.expires_at AS ends_at, k.expired_through, r.redeemed_count >= k.max_redemptions AS spent
+            FROM scrip.coupon_row r JOIN scrip.campaign k ON k.campaign = r.campaign
+            WHERE r.campaign = $1 AND r.voided_at IS NULL) y) x
+WHERE c.campaign = $1`
+
+// $1 = campaign
+const recountTasksSQL = `
+UPDATE scrip.expiry_task t SET live = x.live, redeemed = x.redeemed
+FROM (SELECT coalesce(r.expires_at, k.expires_at) AS due_at,
+             count(*) FILTER (WHERE r.redeemed_count < k.max_redemptions) AS live,
+             count(*) FILTER (WHERE r.redeemed_count >= k.max_redemptions) AS redeemed
+      FROM scrip.coupon_row r JOIN scrip.campaign k ON k.campaign = r.campaign
+      WHERE r.campaign = $1 AND r.voided_at IS NULL GROUP BY 1) x
+WHERE t.campaign = $1 AND t.due_at = x.due_at`
+
+func recount(ctx context.Context, tx pgx.Tx, schema, campaign string) error {
+	batch := &pgx.Batch{}
+	batch.Queue(in(schema, recountCampaignSQL), campaign)
+	batch.Queue(in(schema, recountTasksSQL), campaign)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("counting the coupons of %s again: %w", campaign, err)
+	}
+	return nil
 }

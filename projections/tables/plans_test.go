@@ -34,14 +34,14 @@ const everything = `
 
 // A batch costs the same however much else is in the tables: no statement reads more of them than it names, neither
 // those planned while the tables were small nor later ones.
-func TestBatchesReadOnlyWhatTheyName(t *testing.T) {
+func TestBatchesReadOnlyTheirRows(t *testing.T) {
 	pool := open(t)
 	conn, err := pool.Acquire(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	// read says how many entries of tables and indexes were read so far.
+	// read returns how many entries of tables and indexes were read so far.
 	read := func() (n int) {
 		if _, err := conn.Exec(context.Background(), "SELECT pg_stat_force_next_flush()"); err != nil {
 			t.Fatal(err)

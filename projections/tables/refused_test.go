@@ -8,7 +8,7 @@ import (
 )
 
 // Reasons are rows of a fold: PostgreSQL's words change with its version and language, its codes do not.
-func TestReasonsHoldNoWordsOfPostgreSQL(t *testing.T) {
+func TestReasonsContainNoTextOfPostgreSQL(t *testing.T) {
 	for _, words := range []string{"value too long", "Wert zu lang"} {
 		err := fmt.Errorf("writing: %w", &pgconn.PgError{Code: "22001", Message: words})
 		if reason, refused := Refused(err); !refused || reason.Error() != "PostgreSQL refuses it (SQLSTATE 22001)" {

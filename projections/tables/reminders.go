@@ -6,16 +6,16 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// reminderRound is a part of the batch whose changes to table reminder may be written kind by kind, in the order of the
-// fields, with the same result as one by one: nothing follows, of the same campaign, what is written before it. Where
-// that does not hold a new round begins. Reminders are not loaded: one event may fire a million of them.
+// reminderRound is a part of the batch whose changes to table reminder can be written kind by kind, in the order of the
+// fields, with the same result as one by one: within a campaign, no change depends on one that is written later. A new
+// round begins where that would not hold. Reminders are not loaded: one event may fire a million of them.
 type reminderRound struct {
 	set       []*reminder
 	cancelled []reminderCancel
 	due       []reminderDue
 	moves     []reminderMove
 
-	// campaigns says how far each campaign is in this round.
+	// campaigns has the last phase of each campaign in this round.
 	campaigns map[string]roundPhase
 	moved     map[reminderAnchor]bool
 	fired     map[reminderInstant]bool
@@ -35,15 +35,15 @@ type reminder struct {
 	r                        uint64
 	n                        uint32
 	before                   time.Duration
-	dueAt, own, setAt        wire.Instant
-	place                    int64
+	dueAt, ownExpiry, setAt  wire.Instant
+	position                 int64
 }
 
 type reminderCancel struct {
 	campaign string
 	r        uint64
 	at       wire.Instant
-	place    int64
+	position int64
 }
 
 type reminderDue struct {
@@ -53,11 +53,11 @@ type reminderDue struct {
 	passed          wire.Instant
 	state           string
 	at              wire.Instant
-	place           int64
+	position        int64
 }
 
-// reminderMove gives pending reminders another anchor: those of a kind that hang on the campaign, or with n those that
-// hang on that coupon. Anchor 0 is none: they are not due any more.
+// reminderMove changes the anchor of pending reminders: those of a kind that are anchored to the campaign, or with n
+// those anchored to that coupon. Anchor 0 is none: they are not due any more.
 type reminderMove struct {
 	campaign, kind string
 	n              uint32
@@ -74,8 +74,8 @@ type reminderInstant struct {
 	dueAt          wire.Instant
 }
 
-// round returns the round in which something of a campaign may be written in the given phase: the last one, unless that
-// is further already or the same thing is written twice in it.
+// round returns the round in which a campaign's change of the given phase can be written: the last one, unless that is
+// past the phase or would write the same row twice.
 func (f *fold) round(campaign string, phase roundPhase, twice func(*reminderRound) bool) *reminderRound {
 	var last *reminderRound
 	if n := len(f.reminders); n > 0 {
@@ -94,12 +94,12 @@ func (f *fold) round(campaign string, phase roundPhase, twice func(*reminderRoun
 func (f *fold) reminderSet(c *campaign, l *Line) {
 	e := &l.Event
 	r := &reminder{
-		campaign: c.name, customer: e.CustomerID, kind: e.Kind, r: e.R, n: e.N, before: e.Before, dueAt: e.DueAt, setAt: e.At, place: l.place(),
+		campaign: c.name, customer: e.CustomerID, kind: e.Kind, r: e.R, n: e.N, before: e.Before, dueAt: e.DueAt, setAt: e.At, position: l.position(),
 	}
 	if k := c.coupons[e.N]; e.N != 0 && k != nil {
-		r.own = k.own
+		r.ownExpiry = k.ownExpiry
 		if r.customer == "" {
-			r.customer = k.customer // set again by a rollback, which does not say for whom
+			r.customer = k.customer // set again by a rollback, whose event has no customer
 		}
 	}
 	round := f.round(c.name, phaseSet, nil)
@@ -108,7 +108,7 @@ func (f *fold) reminderSet(c *campaign, l *Line) {
 
 func (f *fold) reminderCancelled(c *campaign, l *Line) {
 	round := f.round(c.name, phaseSet, nil)
-	round.cancelled = append(round.cancelled, reminderCancel{c.name, l.Event.R, l.Event.At, l.place()})
+	round.cancelled = append(round.cancelled, reminderCancel{c.name, l.Event.R, l.Event.At, l.position()})
 }
 
 func (f *fold) remindersDue(c *campaign, l *Line) {
@@ -120,7 +120,7 @@ func (f *fold) remindersDue(c *campaign, l *Line) {
 	instant := reminderInstant{c.name, e.Kind, e.DueAt}
 	round := f.round(c.name, phaseDue, func(r *reminderRound) bool { return r.fired[instant] })
 	round.fired[instant] = true
-	round.due = append(round.due, reminderDue{c.name, e.Kind, e.DueAt, e.FromR, e.ThroughR, e.Passed, state, e.At, l.place()})
+	round.due = append(round.due, reminderDue{c.name, e.Kind, e.DueAt, e.FromR, e.ThroughR, e.Passed, state, e.At, l.position()})
 }
 
 func (f *fold) remindersMove(c *campaign, m reminderMove) {

@@ -172,7 +172,7 @@ func digests(t fatal, pool *pgxpool.Pool) string {
 	return out.String()
 }
 
-// recounts compares every counter with a count of the rows it stands for.
+// recounts compares every counter with a count of its rows.
 func recounts(t fatal, pool *pgxpool.Pool) {
 	t.Helper()
 	const wrong = `

@@ -2,12 +2,11 @@ package tables
 
 import "github.com/seed-4a2410e3/scrip/domain/wire"
 
-// campaign is what the fold needs of a campaign's row, and what it has found to change. Its coupons, tasks and counts
-// hang on it: nothing else knows a campaign by name.
+// campaign has what the fold needs of a campaign's row, and its changes, with its coupons, tasks and counts.
 type campaign struct {
 	name string
 
-	// As the row has it, kept up to date.
+	// As in the row, updated by the fold.
 	status             string
 	maxRedemptions     uint32
 	expiresAt          wire.Instant
@@ -30,8 +29,8 @@ type campaign struct {
 	counted  bool           // claimed and inheritingLive
 
 	through   wire.Instant // expiredThrough before this batch
-	hasTask   wire.Instant // at which a task is known to be there, 0 = at none
-	hasTotal  wire.Instant // day of which a total is known to be there
+	hasTask   wire.Instant // at which a task exists for certain, 0 = at none
+	hasTotal  wire.Instant // day whose total exists for certain
 	crossings []crossing
 	tasks     []*task
 	last      *task // of tasks, the one used last
@@ -41,7 +40,7 @@ type campaign struct {
 	coupons   map[uint32]*coupon
 	totals    []*total // by day
 	stats     map[statKey]*stat
-	statOrder []statKey // keys of stats, as the log names them first
+	statOrder []statKey // keys of stats, in the order of their first occurrence in the log
 }
 
 type creation struct {
@@ -56,15 +55,15 @@ type coupon struct {
 	customer       string
 	attributes     []byte
 	claimedAt      wire.Instant
-	place          int64        // of the claim
-	own            wire.Instant // expiry of its own, 0 = the campaign's
+	position       int64        // of the claim
+	ownExpiry      wire.Instant // own expiry, 0 = the campaign's
 	redeemedCount  uint32
 	redeemedAt     wire.Instant
 	voidedAt       wire.Instant
 	voidReason     string
 	isNew, changed bool
 	next           *coupon // claimed in this batch
-	recheck        bool    // redeemedAt is to be looked up among the redemptions that are left
+	recheck        bool    // redeemedAt must be read from the remaining redemptions
 }
 
 // redemption is a new row of that table.
@@ -78,21 +77,21 @@ type redemption struct {
 	line         uint32
 }
 
-// orderKey names the one redemption of a coupon for an order that is not rolled back.
+// orderKey identifies the one redemption of a coupon for an order that is not rolled back.
 type orderKey struct {
 	campaign string
 	n        uint32
 	order    string
 }
 
-// rollback is a redemption of an earlier batch that was taken back.
+// rollback is a redemption of an earlier batch that was rolled back.
 type rollback struct {
 	orderKey
 	at wire.Instant
 }
 
-// letter is a new row of dead_letter.
-type letter struct {
+// deadLetter is a new row of dead_letter.
+type deadLetter struct {
 	stream    string
 	sequence  uint64
 	line      uint32

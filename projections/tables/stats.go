@@ -6,16 +6,17 @@ import (
 	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 )
 
-// statKey names a row of campaign_stats within its campaign.
+// statKey identifies a row of campaign_stats within its campaign.
 type statKey struct {
 	day       wire.Instant
 	attribute string
 	value     string
 }
 
-// stat is by how much a batch changes one.
+// stat has the changes of a batch to one such row.
 type stat struct{ claimed, redeemed, rolledBack, voided int64 }
 
 func (s *stat) add(d stat) {
@@ -25,7 +26,7 @@ func (s *stat) add(d stat) {
 	s.voided += d.voided
 }
 
-// total is the row of a day that counts a campaign as a whole.
+// total has the changes to the row of a day that counts the whole campaign.
 type total struct {
 	day wire.Instant
 	stat
@@ -44,8 +45,7 @@ const dayLength wire.Instant = 24 * 60 * 60 * 1_000_000
 // dayOf is the UTC day of an instant, at its start.
 func dayOf(at wire.Instant) wire.Instant { return at - at%dayLength }
 
-// count counts something that happened to coupon k: in the campaign's total of that day, and once per attribute that
-// the claim carried.
+// count counts an event of coupon k: in the campaign's total of that day, and once per attribute of the claim.
 func (f *fold) count(c *campaign, k *coupon, at wire.Instant, d stat) {
 	day := dayOf(at)
 	c.total(day).add(d)
@@ -57,7 +57,7 @@ func (f *fold) count(c *campaign, k *coupon, at wire.Instant, d stat) {
 	}
 }
 
-// total finds or makes the one of a day. A batch touches one, seldom two.
+// total returns the total of a day, creating it if needed. A batch changes one, seldom two.
 func (c *campaign) total(day wire.Instant) *stat {
 	for _, t := range c.totals {
 		if t.day == day {
@@ -85,11 +85,12 @@ func (c *campaign) stat(key statKey) *stat {
 	return s
 }
 
-// countedAttributes is how many attributes of a claim count, the first by name: each may cost a row that stays for ever.
+// countedAttributes is how many attributes of a claim are counted, the first by name: each may add a row that is never
+// deleted.
 const countedAttributes = 8
 
-// pairs takes attributes apart. Many claims carry the same, so each is read once per batch. Attributes that are not a
-// flat object count in the total only.
+// pairs parses attributes. Many claims have the same, so each is parsed once per batch. Attributes that are not a flat
+// object are counted in the total only.
 func (f *fold) pairs(attributes []byte) []pair {
 	if list, known := f.attributes[string(attributes)]; known {
 		return list
@@ -99,13 +100,13 @@ func (f *fold) pairs(attributes []byte) []pair {
 	if json.Unmarshal(attributes, &fields) == nil {
 		for name, raw := range fields {
 			if name == "" {
-				continue // is the total's name
+				continue // the total has this name
 			}
 			value := string(raw)
 			if raw[0] == '"' && json.Unmarshal(raw, &value) != nil {
 				continue
 			}
-			list = append(list, pair{clean(name), clean(strings.TrimSpace(value))})
+			list = append(list, pair{pgcopy.Clean(name), pgcopy.Clean(strings.TrimSpace(value))})
 		}
 		sort.Slice(list, func(i, j int) bool { return list[i].name < list[j].name })
 		list = list[:min(len(list), countedAttributes)]
@@ -121,5 +122,5 @@ func (f *fold) refused(e *wire.Event, reason string, n int64) {
 	if f.refusals == nil {
 		f.refusals = make(map[refusalKey]int64)
 	}
-	f.refusals[refusalKey{e.Campaign, clean(reason), dayOf(e.At)}] += n
+	f.refusals[refusalKey{e.Campaign, pgcopy.Clean(reason), dayOf(e.At)}] += n
 }

@@ -11,7 +11,8 @@ const (
 	// countedValues is how many values of one attribute have rows of their own in campaign_stats, per campaign and day: the
 	// first in the order of the log. A producer chooses the values, and each row is kept.
 	countedValues = 1000
-	// furtherValues is the value under which the others count together. A claim that carries this very text counts there, too.
+	// furtherValues is the value under which the others are counted together. A claim with this text as its value is
+	// counted there too.
 	furtherValues = "…"
 )
 
@@ -27,8 +28,8 @@ SELECT k.i, (SELECT count(*) FROM (SELECT 1 FROM scrip.campaign_stats s
 FROM unnest($1::timestamptz[], $2::text[], $3::text[]) WITH ORDINALITY k (day, campaign, attribute, i)`
 
 // boundValues moves counts of values beyond countedValues to furtherValues. Which values have rows depends only on the
-// order in which the log first names them: on the rows written before this batch and, within it, on the order in which
-// fold.count met them. So live tables, a rebuild and verify agree, whatever their batches.
+// order of their first occurrence in the log: on the rows written before this batch and, within it, on the order of
+// calls of fold.count. So live tables, a rebuild and verify agree, whatever their batches.
 func (f *fold) boundValues(ctx context.Context, tx pgx.Tx) error {
 	type group struct { // the values of one attribute of a campaign on one day
 		campaign *campaign

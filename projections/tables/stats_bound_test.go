@@ -25,7 +25,7 @@ func TestFurtherValuesCountTogether(t *testing.T) {
 	}
 	claim(claims+1, "@2", `"cart":"v1"`)                // has a row
 	claim(claims+2, "@2", `"cart":"…"`)                 // the text itself
-	claim(claims+3, "@1440", `"cart":"v1"`)             // another day begins anew
+	claim(claims+3, "@1440", `"cart":"v1"`)             // another day starts at zero
 	claim(claims+4, "@1440", `"cart":"v9999"`)          // a value not seen the day before
 	lines = append(lines, strings.Join(message, " + ")) // the rest
 	lines = append(lines, fmt.Sprintf(`{"type":"coupon.redeemed","campaign":"c","at":"@3","n":%d,"code":"C%d","order_id":"o","redeemed_count":1}`, claims, claims))

@@ -10,9 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 )
 
-// writer sends what a fold found. New rows go by COPY; changes of rows are queued and go in one round trip.
+// writer writes the result of a fold. New rows are written by COPY; changes of rows are queued and sent in one round
+// trip.
 type writer struct {
 	tx     pgx.Tx
 	schema string
@@ -35,14 +37,14 @@ func (w *writer) flush(ctx context.Context) error {
 	return nil
 }
 
-// write brings the tables to where the fold is. first is the place of the first line folded.
+// write writes the result of the fold to the tables. first is the position of the first line folded.
 func (f *fold) write(ctx context.Context, tx pgx.Tx, first *Line) error {
 	w := &writer{tx: tx, schema: f.schema}
 	f.sort()
 	if err := f.boundValues(ctx, tx); err != nil {
 		return err
 	}
-	for _, copyNew := range []func(context.Context, pgx.Tx) error{f.copyCampaigns, f.copyTasks, f.copyTotals, f.copyCoupons, f.copyRedemptions, f.copyHappenings, f.copyExpiries, f.copyLetters} {
+	for _, copyNew := range []func(context.Context, pgx.Tx) error{f.copyCampaigns, f.copyTasks, f.copyTotals, f.copyCoupons, f.copyRedemptions, f.copyCouponEvents, f.copyExpiries, f.copyDeadLetters} {
 		if err := copyNew(ctx, tx); err != nil {
 			return err
 		}
@@ -54,7 +56,7 @@ func (f *fold) write(ctx context.Context, tx pgx.Tx, first *Line) error {
 	f.writeStats(w)
 	f.writeRefusals(w)
 	if crossed := f.writeTasks(w); crossed {
-		// How many coupons fell is known only now.
+		// How many coupons expired is known only now.
 		if err := w.flush(ctx); err != nil {
 			return err
 		}
@@ -62,7 +64,7 @@ func (f *fold) write(ctx context.Context, tx pgx.Tx, first *Line) error {
 	f.writeCounts(w)
 	for _, round := range f.reminders {
 		if len(round.set) > 0 {
-			// Copied rows must not be seen by what was queued before.
+			// Copied rows must not be visible to statements queued before.
 			if err := w.flush(ctx); err != nil {
 				return err
 			}
@@ -75,7 +77,7 @@ func (f *fold) write(ctx context.Context, tx pgx.Tx, first *Line) error {
 	return w.flush(ctx)
 }
 
-// sort lists the campaigns by name: rows that lie together on disk and in indexes are written together.
+// sort lists the campaigns by name, so that adjacent rows on disk and in indexes are written together.
 func (f *fold) sort() {
 	f.sorted = make([]*campaign, 0, len(f.campaigns))
 	for _, c := range f.campaigns {
@@ -84,67 +86,67 @@ func (f *fold) sort() {
 	slices.SortFunc(f.sorted, func(a, b *campaign) int { return strings.Compare(a.name, b.name) })
 }
 
-// couponBytes is what a row of coupon_row takes in a COPY, about.
+// couponBytes is the approximate size of a row of coupon_row in a COPY.
 const couponBytes = 192
 
 func (f *fold) copyCoupons(ctx context.Context, tx pgx.Tx) error {
-	var rows copyRows
-	rows.expect(f.claims * couponBytes)
+	var rows pgcopy.Rows
+	rows.Grow(f.claims * couponBytes)
 	for _, c := range f.sorted {
 		for k := c.claims; k != nil; k = k.next {
-			rows.row(12)
-			rows.number(int64(k.n))
-			rows.instant(k.claimedAt)
-			rows.number(int64(k.redeemedCount))
-			rows.instant(k.own)
-			rows.instant(k.redeemedAt)
-			rows.instant(k.voidedAt)
-			rows.text(c.name)
-			rows.text(k.code)
-			rows.text(k.customer)
-			rows.textOrNull(clean(string(k.attributes)))
-			rows.textOrNull(k.voidReason)
-			rows.number(k.place)
+			rows.Row(12)
+			rows.Int64(int64(k.n))
+			rows.Instant(k.claimedAt)
+			rows.Int64(int64(k.redeemedCount))
+			rows.Instant(k.ownExpiry)
+			rows.Instant(k.redeemedAt)
+			rows.Instant(k.voidedAt)
+			rows.Text(c.name)
+			rows.Text(k.code)
+			rows.Text(k.customer)
+			rows.TextOrNull(pgcopy.Clean(string(k.attributes)))
+			rows.TextOrNull(k.voidReason)
+			rows.Int64(k.position)
 		}
 	}
-	return rows.send(ctx, tx, f.schema, "coupon_row",
+	return rows.Send(ctx, tx, in(f.schema, "scrip.coupon_row"),
 		"n, claimed_at, redeemed_count, expires_at, redeemed_at, voided_at, campaign, code, customer_id, attributes, void_reason, claimed_place")
 }
 
 func (f *fold) copyRedemptions(ctx context.Context, tx pgx.Tx) error {
-	var rows copyRows
+	var rows pgcopy.Rows
 	for _, r := range f.redemptions {
-		rows.row(9)
-		rows.number(int64(r.coupon.n))
-		rows.instant(r.at)
-		rows.instant(r.rolledBackAt)
-		rows.number(int64(r.sequence))
-		rows.number(int64(r.line))
-		rows.text(r.campaign)
-		rows.text(r.coupon.code)
-		rows.text(r.coupon.customer)
-		rows.text(r.order)
+		rows.Row(9)
+		rows.Int64(int64(r.coupon.n))
+		rows.Instant(r.at)
+		rows.Instant(r.rolledBackAt)
+		rows.Int64(int64(r.sequence))
+		rows.Int64(int64(r.line))
+		rows.Text(r.campaign)
+		rows.Text(r.coupon.code)
+		rows.Text(r.coupon.customer)
+		rows.Text(r.order)
 	}
-	return rows.send(ctx, tx, f.schema, "redemption",
+	return rows.Send(ctx, tx, in(f.schema, "scrip.redemption"),
 		"n, redeemed_at, rolled_back_at, sequence, line, campaign, code, customer_id, order_id")
 }
 
-func (f *fold) copyLetters(ctx context.Context, tx pgx.Tx) error {
-	var rows copyRows
-	for i := range f.letters {
-		l := &f.letters[i]
-		rows.row(9)
-		rows.number(int64(f.lane))
-		rows.number(int64(l.sequence))
-		rows.number(int64(l.line))
-		rows.number(int64(l.eventSeq))
-		rows.number(int64(l.eventLine))
-		rows.instant(l.at)
-		rows.text(l.stream)
-		rows.text(l.reason)
-		rows.text(l.payload)
+func (f *fold) copyDeadLetters(ctx context.Context, tx pgx.Tx) error {
+	var rows pgcopy.Rows
+	for i := range f.deadLetters {
+		l := &f.deadLetters[i]
+		rows.Row(9)
+		rows.Int64(int64(f.lane))
+		rows.Int64(int64(l.sequence))
+		rows.Int64(int64(l.line))
+		rows.Int64(int64(l.eventSeq))
+		rows.Int64(int64(l.eventLine))
+		rows.Instant(l.at)
+		rows.Text(l.stream)
+		rows.Text(l.reason)
+		rows.Text(l.payload)
 	}
-	return rows.send(ctx, tx, f.schema, "dead_letter", "lane, sequence, line, event_sequence, event_line, at, stream, reason, payload")
+	return rows.Send(ctx, tx, in(f.schema, "scrip.dead_letter"), "lane, sequence, line, event_sequence, event_line, at, stream, reason, payload")
 }
 
 // $1, $2 = campaign, n   $3.. = their new values
@@ -166,7 +168,7 @@ func (f *fold) changeCoupons(w *writer) {
 				continue
 			}
 			campaigns, ns, counts, reasons = append(campaigns, c.name), append(ns, int64(k.n)), append(counts, int64(k.redeemedCount)), append(reasons, k.voidReason)
-			own, redeemed, voided = own.add(k.own), redeemed.add(k.redeemedAt), voided.add(k.voidedAt)
+			own, redeemed, voided = own.add(k.ownExpiry), redeemed.add(k.redeemedAt), voided.add(k.voidedAt)
 		}
 	}
 	if len(ns) > 0 {
@@ -174,7 +176,7 @@ func (f *fold) changeCoupons(w *writer) {
 	}
 }
 
-// Rows of this very batch, copied before, lie at or behind ($5, $6) and are not meant.
+// Rows of this batch, copied before, are at or after ($5, $6) and are excluded.
 //
 // $1..$3 = campaign, n, order   $4 = when   $5, $6 = sequence and line of the batch's first event
 const rollBackSQL = `
@@ -196,7 +198,7 @@ func (f *fold) rollBack(w *writer, first *Line) {
 	w.queue(rollBackSQL, campaigns, ns, orders, at, int64(first.Sequence), int64(first.Number))
 }
 
-// A coupon with some of its redemptions rolled back was last redeemed when the newest of the others was made.
+// A coupon with some of its redemptions rolled back was last redeemed at the newest of the others.
 //
 // $1, $2 = campaign, n
 const recheckRedeemedSQL = `

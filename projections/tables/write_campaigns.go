@@ -7,12 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 )
 
-// copyCampaigns writes new campaigns, with all that happened to them in this batch but falling coupons: how many these
-// are is found later, and writeCounts writes them.
+// copyCampaigns writes new campaigns with all their changes in this batch except expired coupons: their number is known
+// later, and writeCounts writes it.
 func (f *fold) copyCampaigns(ctx context.Context, tx pgx.Tx) error {
-	var rows copyRows
+	var rows pgcopy.Rows
 	for _, c := range f.sorted {
 		if c.created == nil {
 			continue
@@ -22,34 +23,34 @@ func (f *fold) copyCampaigns(ctx context.Context, tx pgx.Tx) error {
 		if opens == 0 {
 			opens = c.created.at
 		}
-		rows.row(27)
-		rows.text(c.name)
-		rows.text(c.status)
-		rows.textOrNull(set.Category)
+		rows.Row(27)
+		rows.Text(c.name)
+		rows.Text(c.status)
+		rows.TextOrNull(set.Category)
 		for _, count := range [...]int64{c.claimed, c.redeemed, c.expired, c.voided} {
-			rows.number(count)
+			rows.Int64(count)
 		}
-		rows.instant(opens)
-		rows.instant(closing(set))
-		rows.instant(set.ExpiresAt)
-		rows.instant(c.created.at)
-		rows.number(int64(f.lane))
-		rows.number(int64(c.created.number))
-		rows.number(int64(set.PerCustomer))
-		rows.number(int64(c.maxRedemptions))
-		rows.numberOrNull(int64(set.ValidFor / time.Microsecond))
-		rows.textOrNull(set.Prefix)
-		rows.textOrNull(set.Priority)
-		rows.textOrNull(clean(string(set.Benefit)))
-		rows.instant(c.soldOutAt)
-		rows.instant(c.expiredThrough)
-		rows.instant(set.OpensAt)
-		rows.instant(c.statsDay)
+		rows.Instant(opens)
+		rows.Instant(closing(set))
+		rows.Instant(set.ExpiresAt)
+		rows.Instant(c.created.at)
+		rows.Int64(int64(f.lane))
+		rows.Int64(int64(c.created.number))
+		rows.Int64(int64(set.PerCustomer))
+		rows.Int64(int64(c.maxRedemptions))
+		rows.Int64OrNull(int64(set.ValidFor / time.Microsecond))
+		rows.TextOrNull(set.Prefix)
+		rows.TextOrNull(set.Priority)
+		rows.TextOrNull(pgcopy.Clean(string(set.Benefit)))
+		rows.Instant(c.soldOutAt)
+		rows.Instant(c.expiredThrough)
+		rows.Instant(set.OpensAt)
+		rows.Instant(c.statsDay)
 		for _, count := range [...]int64{int64(set.Codes), c.imported, c.inheritingLive, c.inheritingRedeemed} {
-			rows.number(count)
+			rows.Int64(count)
 		}
 	}
-	return rows.send(ctx, tx, f.schema, "campaign", `campaign, status, category, claimed, redeemed, expired, voided, opens_at, closes_at, expires_at,
+	return rows.Send(ctx, tx, in(f.schema, "scrip.campaign"), `campaign, status, category, claimed, redeemed, expired, voided, opens_at, closes_at, expires_at,
 		created_at, lane, number, per_customer, max_redemptions, valid_for_us, prefix, priority, benefit, sold_out_at, expired_through,
 		named_opens_at, stats_day, generated_codes, imported_codes, inheriting_live, inheriting_redeemed`)
 }
@@ -74,7 +75,7 @@ func (s *settingsColumns) add(c *campaign) {
 	s.category = append(s.category, set.Category)
 	s.prefix = append(s.prefix, set.Prefix)
 	s.priority = append(s.priority, set.Priority)
-	s.benefit = append(s.benefit, clean(string(set.Benefit)))
+	s.benefit = append(s.benefit, pgcopy.Clean(string(set.Benefit)))
 	s.generated = append(s.generated, int64(set.Codes))
 	s.perCustomer = append(s.perCustomer, int64(set.PerCustomer))
 	s.maxRedemptions = append(s.maxRedemptions, int64(c.maxRedemptions))
@@ -116,20 +117,20 @@ FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::ti
     d (campaign, status, sold_out_at, expired_through, stats_day, claimed, redeemed, expired, voided, imported, live, spent)
 WHERE c.campaign = d.campaign`
 
-// What a claim changes. Most batches need no more, and each array that PostgreSQL takes apart costs.
+// The columns that a claim changes. Most batches need no more, and each further array costs time.
 const writeClaimedSQL = `
 UPDATE scrip.campaign c SET claimed = d.claimed, inheriting_live = d.live
 FROM unnest($1::text[], $2::bigint[], $3::bigint[]) d (campaign, claimed, live)
 WHERE c.campaign = d.campaign`
 
-// writeCounts writes what every batch changes of a campaign.
+// writeCounts writes the columns of a campaign that every batch changes.
 func (f *fold) writeCounts(w *writer) {
 	var names, statuses, countedNames []string
 	var soldOut, through, days instants
 	var claimed, redeemed, expired, voided, imported, live, spent, countedClaimed, countedLive []int64
 	for _, c := range f.sorted {
 		switch {
-		case c.created != nil && len(c.crossings) == 0: // copied as they are
+		case c.created != nil && len(c.crossings) == 0: // already copied
 		case c.changed:
 			names, statuses = append(names, c.name), append(statuses, c.status)
 			soldOut, through, days = soldOut.add(c.soldOutAt), through.add(c.expiredThrough), days.add(c.statsDay)

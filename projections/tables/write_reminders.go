@@ -7,37 +7,38 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 )
 
 func (r *reminderRound) copySet(ctx context.Context, tx pgx.Tx, schema string) error {
-	var rows copyRows
+	var rows pgcopy.Rows
 	for _, s := range r.set {
-		rows.row(11)
-		rows.number(int64(s.r))
-		rows.numberOrNull(int64(s.n))
-		rows.number(int64(s.before / time.Microsecond))
-		rows.instant(s.dueAt)
-		rows.instant(s.own)
-		rows.instant(s.setAt)
-		rows.text(s.campaign)
-		rows.text(s.customer)
-		rows.text(s.kind)
-		rows.text("pending")
-		rows.number(s.place)
+		rows.Row(11)
+		rows.Int64(int64(s.r))
+		rows.Int64OrNull(int64(s.n))
+		rows.Int64(int64(s.before / time.Microsecond))
+		rows.Instant(s.dueAt)
+		rows.Instant(s.ownExpiry)
+		rows.Instant(s.setAt)
+		rows.Text(s.campaign)
+		rows.Text(s.customer)
+		rows.Text(s.kind)
+		rows.Text("pending")
+		rows.Int64(s.position)
 	}
-	return rows.send(ctx, tx, schema, "reminder", "r, n, before_us, due_at, own_expires_at, set_at, campaign, customer_id, kind, state, set_place")
+	return rows.Send(ctx, tx, in(schema, "scrip.reminder"), "r, n, before_us, due_at, own_expires_at, set_at, campaign, customer_id, kind, state, set_place")
 }
 
-// $1, $2 = campaign, r   $3, $4 = when, where in the lane
+// $1, $2 = campaign, r   $3, $4 = time, packed position
 const cancelRemindersSQL = `
 UPDATE scrip.reminder r SET state = 'cancelled', settled_at = d.at, settled_place = d.place
 FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bigint[]) d (campaign, r, at, place)
 WHERE r.campaign = d.campaign AND r.r = d.r AND coalesce(r.state = 'pending', false)`
 
-// What is pending, due at that very instant and in that range is what the lane meant; with passed only what announces an
-// instant up to it.
+// The lane fired or dropped the reminders that are pending, due at this instant and in this range; with passed only
+// those that announce an instant up to it.
 //
-// $1..$3 = campaign, kind, due_at   $4, $5 = first and last r   $6 = fired or dropped   $7, $8 = when, where in the lane
+// $1..$3 = campaign, kind, due_at   $4, $5 = first and last r   $6 = fired or dropped   $7, $8 = time, packed position
 // $9 = passed, or NULL
 const remindersDueSQL = `
 UPDATE scrip.reminder r SET state = d.state, settled_at = d.at, settled_place = d.place
@@ -47,8 +48,8 @@ WHERE r.campaign = d.campaign AND r.kind = d.kind AND r.due_at = d.due_at AND r.
   AND coalesce(r.state = 'pending', false)
   AND (d.passed IS NULL OR r.due_at + r.before_us * interval '1 microsecond' <= d.passed)`
 
-// Reminders that hang on their campaign: all of kind opens, and of kind expires those whose coupon has no expiry of its
-// own. NULL = nothing to hang on any more: they stay pending and are due never.
+// Reminders anchored to their campaign: all of kind opens, and of kind expires those whose coupon has no own expiry.
+// NULL = no anchor any more: they stay pending and never become due.
 //
 // $1, $2 = campaign, kind   $3 = its new opening or end
 const moveByCampaignSQL = `
@@ -56,7 +57,7 @@ UPDATE scrip.reminder r SET due_at = d.anchor - r.before_us * interval '1 micros
 FROM unnest($1::text[], $2::text[], $3::timestamptz[]) d (campaign, kind, anchor)
 WHERE r.campaign = d.campaign AND r.kind = d.kind AND coalesce(r.state = 'pending' AND r.own_expires_at IS NULL, false)`
 
-// Reminders that hang on a coupon that now has an expiry of its own.
+// Reminders anchored to a coupon that now has an own expiry.
 //
 // $1, $2 = campaign, n   $3 = that expiry
 const moveByCouponSQL = `
@@ -64,7 +65,7 @@ UPDATE scrip.reminder r SET due_at = d.anchor - r.before_us * interval '1 micros
 FROM unnest($1::text[], $2::bigint[], $3::timestamptz[]) d (campaign, n, anchor)
 WHERE r.campaign = d.campaign AND r.n = d.n AND coalesce(r.kind = '` + wire.KindExpires + `' AND r.state = 'pending', false)`
 
-// write queues everything but the new rows.
+// write queues all changes except new rows.
 func (r *reminderRound) write(w *writer) {
 	r.writeCancelled(w)
 	r.writeDue(w)
@@ -79,7 +80,7 @@ func (r *reminderRound) writeCancelled(w *writer) {
 	var rs, places []int64
 	var at instants
 	for _, c := range r.cancelled {
-		campaigns, rs, at, places = append(campaigns, c.campaign), append(rs, int64(c.r)), at.add(c.at), append(places, c.place)
+		campaigns, rs, at, places = append(campaigns, c.campaign), append(rs, int64(c.r)), at.add(c.at), append(places, c.position)
 	}
 	w.queue(cancelRemindersSQL, campaigns, rs, at, places)
 }
@@ -94,7 +95,7 @@ func (r *reminderRound) writeDue(w *writer) {
 	for _, d := range r.due {
 		campaigns, kinds, states = append(campaigns, d.campaign), append(kinds, d.kind), append(states, d.state)
 		from, through, due, at = append(from, int64(d.fromR)), append(through, int64(d.throughR)), due.add(d.dueAt), at.add(d.at)
-		places, passed = append(places, d.place), passed.add(d.passed)
+		places, passed = append(places, d.position), passed.add(d.passed)
 	}
 	w.queue(remindersDueSQL, campaigns, kinds, due, from, through, states, at, places, passed)
 }

@@ -6,27 +6,28 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 )
 
-// copyTotals writes the totals of new campaigns: there can be none of them yet.
+// copyTotals writes the totals of new campaigns, none of which can exist yet.
 func (f *fold) copyTotals(ctx context.Context, tx pgx.Tx) error {
-	var rows copyRows
+	var rows pgcopy.Rows
 	for _, c := range f.sorted {
 		if c.created == nil {
 			continue
 		}
 		for _, t := range c.totals {
-			rows.row(8)
-			rows.instant(t.day)
+			rows.Row(8)
+			rows.Instant(t.day)
 			for _, count := range [...]int64{t.claimed, t.redeemed, t.rolledBack, t.voided} {
-				rows.number(count)
+				rows.Int64(count)
 			}
-			rows.text(c.name)
-			rows.text("")
-			rows.text("")
+			rows.Text(c.name)
+			rows.Text("")
+			rows.Text("")
 		}
 	}
-	return rows.send(ctx, tx, f.schema, "campaign_stats", "day, claimed, redeemed, rolled_back, voided, campaign, attribute, value")
+	return rows.Send(ctx, tx, in(f.schema, "scrip.campaign_stats"), "day, claimed, redeemed, rolled_back, voided, campaign, attribute, value")
 }
 
 const writeStatsSQL = `
@@ -35,8 +36,8 @@ SELECT * FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::
 ON CONFLICT (campaign, day, attribute, value) DO UPDATE SET claimed = s.claimed + excluded.claimed,
     redeemed = s.redeemed + excluded.redeemed, rolled_back = s.rolled_back + excluded.rolled_back, voided = s.voided + excluded.voided`
 
-// Totals that are known to be there: a plain update is less work than the statement above. OFFSET 0 hides from the
-// planner that attribute and value are constants: by them alone it would look for rows of all campaigns.
+// Totals that exist for certain: a plain update costs less than the statement above. OFFSET 0 hides from the planner
+// that attribute and value are constants: it would use them to find rows of all campaigns.
 const changeTotalsSQL = `
 UPDATE scrip.campaign_stats s SET claimed = s.claimed + d.claimed, redeemed = s.redeemed + d.redeemed,
     rolled_back = s.rolled_back + d.rolled_back, voided = s.voided + d.voided
@@ -44,7 +45,7 @@ FROM (SELECT *, '' AS none FROM unnest($1::text[], $2::timestamptz[], $3::bigint
     u (campaign, day, claimed, redeemed, rolled_back, voided) OFFSET 0) d
 WHERE s.campaign = d.campaign AND s.day = d.day AND s.attribute = d.none AND s.value = d.none`
 
-// The same, of one day, where nothing but claims is counted.
+// The same for one day and only claims.
 //
 // $1 = day   $2, $3 = campaign, by how much
 const changeClaimedTotalsSQL = `

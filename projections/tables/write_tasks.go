@@ -4,11 +4,13 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/projections/pgcopy"
 )
 
-// Tasks that must be there: those that lose something, those that had fallen before this batch, and the one at the end
-// of a campaign in which some coupon counts. They are only changed, never made: a processed task that is not there was
-// cleaned up.
+// Tasks that must exist: those whose counts decrease, those that were processed before this batch, and the one at the
+// expiry of a campaign in which some coupon is counted. They are only changed, never created: a processed task that
+// does not exist was cleaned up.
 //
 // $1, $2 = campaign, due_at   $3, $4 = by how much
 const changeTasksSQL = `
@@ -16,7 +18,7 @@ UPDATE scrip.expiry_task t SET live = t.live + d.live, redeemed = t.redeemed + d
 FROM unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::bigint[]) d (campaign, due_at, live, redeemed)
 WHERE t.campaign = d.campaign AND t.due_at = d.due_at`
 
-// Tasks that only gain and had not fallen.
+// Tasks whose counts only increase and that were not processed.
 //
 // $1..$4 as above   $5 = lane
 const addTasksSQL = `
@@ -25,9 +27,9 @@ SELECT d.campaign, d.due_at, d.live, d.redeemed, $5::bigint, 'pending'
 FROM unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::bigint[]) d (campaign, due_at, live, redeemed)
 ON CONFLICT (campaign, due_at) DO UPDATE SET live = t.live + excluded.live, redeemed = t.redeemed + excluded.redeemed`
 
-// Announced: pending tasks fall, and this many coupons with them.
+// Announced: pending tasks become processed; returns how many coupons expired.
 //
-// $1 = campaign   $2, $3 = tasks due behind the one and up to the other   $4 = when the log said so
+// $1 = campaign   $2, $3 = tasks due after the one and up to the other   $4 = time of the event
 const fallSQL = `
 WITH fallen AS (
     UPDATE scrip.expiry_task t SET state = 'processed', processed_at = d.at
@@ -36,7 +38,7 @@ WITH fallen AS (
     RETURNING t.campaign, t.live)
 SELECT campaign, sum(live)::bigint FROM fallen GROUP BY campaign`
 
-// A task in which nothing counts any more: everything moved elsewhere or is void.
+// A task in which no coupon is counted any more: all moved to other tasks or are void.
 //
 // $1, $2 = campaign, due_at
 const dropEmptySQL = `
@@ -55,9 +57,9 @@ func (s *taskColumns) add(campaign string, t *task) {
 	s.live, s.redeemed = append(s.live, t.live), append(s.redeemed, t.redeemed)
 }
 
-// copyTasks writes the tasks of new campaigns: there can be none of them yet.
+// copyTasks writes the tasks of new campaigns, none of which can exist yet.
 func (f *fold) copyTasks(ctx context.Context, tx pgx.Tx) error {
-	var rows copyRows
+	var rows pgcopy.Rows
 	for _, c := range f.sorted {
 		if c.created == nil {
 			continue
@@ -66,20 +68,20 @@ func (f *fold) copyTasks(ctx context.Context, tx pgx.Tx) error {
 			if t.live == 0 && t.redeemed == 0 {
 				continue
 			}
-			rows.row(6)
-			rows.instant(t.due)
-			rows.number(t.live)
-			rows.number(t.redeemed)
-			rows.number(int64(f.lane))
-			rows.text(c.name)
-			rows.text("pending")
+			rows.Row(6)
+			rows.Instant(t.due)
+			rows.Int64(t.live)
+			rows.Int64(t.redeemed)
+			rows.Int64(int64(f.lane))
+			rows.Text(c.name)
+			rows.Text("pending")
 		}
 	}
-	return rows.send(ctx, tx, f.schema, "expiry_task", "due_at, live, redeemed, lane, campaign, state")
+	return rows.Send(ctx, tx, in(f.schema, "scrip.expiry_task"), "due_at, live, redeemed, lane, campaign, state")
 }
 
-// writeTasks changes expiry_task and, for campaigns in which coupons fell, campaign.expired; that number is known once
-// what is queued has been sent, and crossed says that there is such a campaign.
+// writeTasks changes expiry_task and, for campaigns in which coupons expired, campaign.expired; that number is known
+// after the queued statements were sent. crossed reports whether there is such a campaign.
 func (f *fold) writeTasks(w *writer) (crossed bool) {
 	var there, gain, shrunk taskColumns
 	var campaigns []string
@@ -139,7 +141,7 @@ func (f *fold) countFallen(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-// Processed tasks are kept for a while. By the log's clock, so that tables filled again are the same.
+// Processed tasks are deleted after the retention. It is measured in lane time, so that rebuilt tables are the same.
 //
 // $1 = lane   $2 = processed before
 const cleanUpSQL = `
