@@ -42,7 +42,7 @@ func (m *Main) replayTarget(cmd *cobra.Command, flags *replayFlags) (replayTarge
 	case flags.reset && !given("sql") && !given("name"):
 		return replayTarget{}, usagef("--reset: without --name or --sql there is nothing to begin again; leave it out")
 	case flags.follow && (flags.filter.Until != 0 || len(flags.filter.To) > 0):
-		return replayTarget{}, usagef("--follow: what is followed has no end; leave out --until and --to, or --follow")
+		return replayTarget{}, usagef("--follow: it has no end; leave out --until and --to, or --follow")
 	case flags.csv == csvExcel && (given("sql") || flags.format != string(replay.CSV)):
 		return replayTarget{}, usagef("--csv: it says how --format csv is written; give that, or leave this out")
 	case given("sql"):

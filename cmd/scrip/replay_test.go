@@ -25,9 +25,9 @@ func TestReplayWrongUsage(t *testing.T) {
 	commit := write("commits.sql", "-- scrip: fold\nSELECT 1;\nCOMMIT;\n")
 	for _, c := range []struct{ args, want string }{
 		{"extra", `takes no "extra"`},
-		{"--campaign a.b", "--campaign: \"a.b\" is no campaign's name; those are 1 to 64 of A-Z"},
+		{"--campaign a.b", "--campaign: \"a.b\" is not a campaign name: 1 to 64 of A-Z"},
 		{"--type coupon.gilded", "give one of campaign.created"},
-		{"--type reminder.due", "reminders.due tells of the firing"},
+		{"--type reminder.due", "reminders.due records the firing"},
 		{"--since yesterday", "-24h or +10m"},
 		{"--since --24h", "-24h or +10m"},
 		{"--until -1", "-24h or +10m"},
@@ -38,12 +38,12 @@ func TestReplayWrongUsage(t *testing.T) {
 		{"--from 5", "such as 0:1000"},
 		{"--from 0:0", "such as 0:1000"},
 		{"--from 0:5 --from 0:6", "once per lane"},
-		{"--from 0:5 --to 0:4", "--to: 0:4 lies before --from 0:5"},
+		{"--from 0:5 --to 0:4", "--to: 0:4 is before --from 0:5"},
 		{"--customer=", "leave the flag out"},
 		{"--format xml", "must be ndjson or csv or parquet or postgres"},
 		{"--out=", "must be a file, or -"},
-		{"--follow --until +1h", "--follow: what is followed has no end"},
-		{"--follow --to 0:4", "--follow: what is followed has no end"},
+		{"--follow --until +1h", "--follow: it has no end"},
+		{"--follow --to 0:4", "--follow: it has no end"},
 		{"--follow --format parquet --out x", "--follow: a Parquet file cannot be added to"},
 		{"--follow --out x", "it needs --name NAME"},
 		{"--name daily", "--name: standard output cannot be gone on with"},
@@ -57,7 +57,7 @@ func TestReplayWrongUsage(t *testing.T) {
 		{"--sql " + claims + " --out x", "leave out --format and --out"},
 		{"--sql /does/not/exist.sql", "there is no file /does/not/exist.sql"},
 		{"--sql example:nonsense", "claims_by_hour, never_redeem, time_to_redeem"},
-		{"--sql " + commit, commit + ":3: COMMIT is not for a projection"},
+		{"--sql " + commit, commit + ":3: COMMIT is not allowed"},
 		{"--sql " + claims + " --type coupon.voided", "--type: "},
 	} {
 		got := scrip(t, []string{"SCRIP_DATA=" + t.TempDir()}, append([]string{"replay"}, strings.Fields(c.args)...)...)
@@ -169,7 +169,7 @@ func TestReplay(t *testing.T) {
 	if got := p.run("replay", "--sql", bad, "--reset"); got.code != exitFailed || !strings.Contains(got.err, bad+":3: syntax error") {
 		t.Errorf("a syntax error: %+v", got)
 	}
-	if got := p.run("replay", "--format", "postgres", "--name", "scrip"); got.code != exitUsage || !strings.Contains(got.err, "--name: schema scrip is not for projections") {
+	if got := p.run("replay", "--format", "postgres", "--name", "scrip"); got.code != exitUsage || !strings.Contains(got.err, "--name: schema scrip is reserved") {
 		t.Errorf("schema scrip: %+v", got)
 	}
 }

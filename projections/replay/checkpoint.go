@@ -13,11 +13,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// closeWait is how long a database is given to hear a goodbye.
+// closeWait bounds closing a connection.
 const closeWait = 5 * time.Second
 
-// Who has made the schema, if it is there: nobody that we know, unless it holds our checkpoint. From the catalog, which
-// everybody may read.
+// Whether the schema exists, whether a replay made it (it then has a checkpoint table), its owner, and this role's
+// rights. Reads only the catalog, which needs no grants.
 //
 // $1 = schema
 const lookSQL = `
@@ -27,7 +27,7 @@ SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1),
        coalesce((SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = $1), true),
        has_database_privilege(current_database(), 'CREATE'), has_database_privilege(current_database(), 'TEMPORARY'), current_database()`
 
-// $1 = schema. Held to the end of the transaction: two that begin at once make the schema once.
+// $1 = schema. Held until the transaction ends, so that two replays that start at the same time create the schema once.
 const creatorLockSQL = `SELECT pg_advisory_xact_lock(hashtextextended('scrip replay ' || $1, 0))`
 
 const checkpointTablesSQL = `
@@ -47,34 +47,35 @@ CREATE TABLE scrip_checkpoint (
 	CONSTRAINT place_has_digest CHECK ((sequence = 0) = (digest = ''))
 )`
 
-// The fence: nothing is updated when the checkpoint is not where its mover left it.
+// The fence: no row is updated unless the checkpoint is at the position that this replay last committed.
 //
-// $1 = lane   $2, $3, $4 = sequence, digest and log's clock of the new place   $5, $6, $7 = log, sequence and digest of
+// $1 = lane   $2, $3, $4 = sequence, digest and lane time of the new position   $5, $6, $7 = log, sequence and digest of
 // the old one
 const advanceSQL = `
 UPDATE scrip_checkpoint SET sequence = $2, digest = $3, log_time = $4, updated_at = clock_timestamp()
 WHERE lane = $1 AND log = $5 AND sequence = $6 AND digest = $7`
 
-// ensure makes the schema, or looks whether the one there is what is wanted, and reads where it is.
+// ensure creates the schema, or checks that the existing one has the same definition and filter, and reads its
+// checkpoints.
 func (p *projection) ensure(ctx context.Context, log topology.Log, f *Filter) error {
 	tx, err := p.conn.Begin(ctx)
 	if err != nil {
-		return away(err)
+		return unavailable(err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing to do after a commit
 	if _, err := tx.Exec(ctx, creatorLockSQL, p.Name); err != nil {
-		return away(err)
+		return unavailable(err)
 	}
 	var there, ours, mayUse, mayCreate, mayTemp bool
 	var owner, database string
 	if err := tx.QueryRow(ctx, lookSQL, p.Name).Scan(&there, &ours, &owner, &mayUse, &mayCreate, &mayTemp, &database); err != nil {
-		return away(err)
+		return unavailable(err)
 	}
 	switch {
 	case there && !ours && !(p.confined && owner == p.role): // its own role's schema is made before its tables
-		return invalid("name", "schema %s is there and no replay made it; give another name, or remove that schema", p.Name)
+		return invalid("name", "schema %s exists and no replay made it; give another name, or remove that schema", p.Name)
 	case !mayUse:
-		return fmt.Errorf("schema %s belongs to role %s, and role %s is no member of it; run: GRANT %s TO %s, or give another name", p.Name, owner, p.role, quote(owner), quote(p.role))
+		return fmt.Errorf("schema %s belongs to role %s, and role %s is not a member of it; run: GRANT %s TO %s, or give another name", p.Name, owner, p.role, quote(owner), quote(p.role))
 	case !mayTemp:
 		return fmt.Errorf("role %s may not make temporary tables; run: GRANT TEMPORARY ON DATABASE %s TO %s", p.role, quote(database), quote(p.role))
 	case !there && !mayCreate:
@@ -82,16 +83,16 @@ func (p *projection) ensure(ctx context.Context, log topology.Log, f *Filter) er
 	}
 	if there && p.reset {
 		if _, err := tx.Exec(ctx, confine.Empty(p.Name)); err != nil {
-			return away(err)
+			return unavailable(err)
 		}
 	}
 	if !there {
 		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+p.schema()); err != nil {
-			return away(err)
+			return unavailable(err)
 		}
 	}
 	if _, err := tx.Exec(ctx, "SET LOCAL search_path = "+p.schema()); err != nil {
-		return away(err)
+		return unavailable(err)
 	}
 	if ours && !p.reset {
 		err = p.compare(ctx, tx, f)
@@ -104,53 +105,54 @@ func (p *projection) ensure(ctx context.Context, log topology.Log, f *Filter) er
 	if err := p.load(ctx, tx, log); err != nil {
 		return err
 	}
-	return away(tx.Commit(ctx))
+	return unavailable(tx.Commit(ctx))
 }
 
-// create makes the tables, ours first: whoever's Create fails has none at all.
+// create creates the checkpoint tables, then those of the definition. It is part of one transaction: if Create fails,
+// no table remains.
 func (p *projection) create(ctx context.Context, tx pgx.Tx, f *Filter) error {
 	if _, err := tx.Exec(ctx, checkpointTablesSQL); err != nil {
-		return away(err)
+		return unavailable(err)
 	}
 	if _, err := tx.Exec(ctx, "INSERT INTO scrip_replay (version, fold_version, filter) VALUES ($1, $2, $3)", p.Version, p.FoldVersion, f.String()); err != nil {
-		return away(err)
+		return unavailable(err)
 	}
 	if p.Create != nil {
 		if err := p.Create(ctx, tx); err != nil {
-			return away(err)
+			return unavailable(err)
 		}
 	}
 	return nil
 }
 
-// compare refuses to go on with tables that are something else.
+// compare returns an error if the tables were made by another definition or under another filter.
 func (p *projection) compare(ctx context.Context, tx pgx.Tx, f *Filter) error {
 	var version, fold, filter string
 	if err := tx.QueryRow(ctx, "SELECT version, fold_version, filter FROM scrip_replay").Scan(&version, &fold, &filter); err != nil {
-		return away(err)
+		return unavailable(err)
 	}
 	switch {
 	case version != p.Version:
-		return invalid("name", "the tables of schema %s were made by another definition than this one; put that back, give another name, or --reset to make and fill them anew", p.Name)
+		return invalid("name", "the tables of schema %s were made by another definition than this one; restore it, give another name, or --reset to create and fill the tables again", p.Name)
 	case filter != f.String():
 		return filterChanged("schema "+p.Name, filter, f.String())
 	case fold == p.FoldVersion:
 		return nil
 	}
-	// A fold that failed on an event may be mended and go on.
+	// A fold that failed on an event may be corrected; it continues with the same tables.
 	_, err := tx.Exec(ctx, "UPDATE scrip_replay SET fold_version = $1", p.FoldVersion)
-	return away(err)
+	return unavailable(err)
 }
 
-// load reads the checkpoints. A lane that has none is given one before its first message.
+// load reads the checkpoints. A lane without one gets a checkpoint before its first message.
 func (p *projection) load(ctx context.Context, tx pgx.Tx, log topology.Log) error {
 	if _, err := tx.Exec(ctx, `INSERT INTO scrip_checkpoint (lane, log, sequence, digest)
 		SELECT n, $2, 0, '' FROM generate_series(0, $1::int - 1) n ON CONFLICT (lane) DO NOTHING`, log.Lanes, log.UUID); err != nil {
-		return away(err)
+		return unavailable(err)
 	}
 	rows, err := tx.Query(ctx, "SELECT lane, log, sequence, digest FROM scrip_checkpoint")
 	if err != nil {
-		return away(err)
+		return unavailable(err)
 	}
 	p.at = map[int]eventlog.Position{}
 	var at eventlog.Position
@@ -159,22 +161,22 @@ func (p *projection) load(ctx context.Context, tx pgx.Tx, log topology.Log) erro
 		return nil
 	})
 	if err != nil {
-		return away(err)
+		return unavailable(err)
 	}
 	for _, at := range p.at {
 		if at.Log != log.UUID {
-			return explainPlace(at, fmt.Errorf("the checkpoint is of log %s, this is log %s: %w", at.Log, log.UUID, eventlog.ErrDiverged))
+			return explainPosition(at, fmt.Errorf("the checkpoint is of log %s, this is log %s: %w", at.Log, log.UUID, eventlog.ErrDiverged))
 		}
 	}
 	return nil
 }
 
-// advance moves a lane's checkpoint behind a batch.
+// advance moves a lane's checkpoint to the end of a batch.
 func (p *projection) advance(ctx context.Context, tx pgx.Tx, b *Batch) error {
 	from := p.at[b.Lane]
 	tag, err := tx.Exec(ctx, advanceSQL, b.Lane, int64(b.To.Sequence), b.To.Digest, b.Clock.Time(), from.Log, int64(from.Sequence), from.Digest)
 	if err != nil {
-		return away(err)
+		return unavailable(err)
 	}
 	if tag.RowsAffected() != 1 {
 		return errFenced
@@ -182,25 +184,25 @@ func (p *projection) advance(ctx context.Context, tx pgx.Tx, b *Batch) error {
 	return nil
 }
 
-// awayError is that the database could not be asked. Waiting may help.
-type awayError struct{ error }
+// unavailableError reports that the database is unavailable. A retry may succeed.
+type unavailableError struct{ error }
 
-func (e *awayError) Unwrap() error { return e.error }
+func (e *unavailableError) Unwrap() error { return e.error }
 
-// away marks errors that come from no database at all, or from one that stops or starts.
-func away(err error) error {
-	var known *awayError
+// unavailable wraps errors of a connection that failed, and of a database that stops or starts, in unavailableError.
+func unavailable(err error) error {
+	var known *unavailableError
 	var invalid *InvalidError
 	if err == nil || errors.As(err, &known) || errors.As(err, &invalid) {
 		return err
 	}
 	if noDatabase(err) {
-		return &awayError{err}
+		return &unavailableError{err}
 	}
 	return err
 }
 
-func isAway(err error) bool {
-	var e *awayError
+func isUnavailable(err error) bool {
+	var e *unavailableError
 	return errors.As(err, &e)
 }

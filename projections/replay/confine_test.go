@@ -9,8 +9,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 )
 
-// On a server of somebody else an ordinary administrator's rights do; whoever lacks them, and could write the read tables,
-// is refused with what to grant.
+// On another PostgreSQL server an ordinary administrator's rights are enough; a role that lacks them, and could write
+// the read tables, is refused with what to grant.
 func TestRolesOnAServerOfOthers(t *testing.T) {
 	r := newRig(t)
 	r.work()

@@ -29,8 +29,8 @@ func channelOf(attributes []byte) string {
 	return a.Channel
 }
 
-// shop is what stands around the example: a NATS server, a database, and a log with some claims in it, decided by a lane
-// of the domain.
+// shop is the environment of the example: a NATS server, a database, and a log with some claims in it, decided by a
+// lane of the domain.
 func shop() (js jetstream.JetStream, postgresURL string, stop func()) {
 	t := &stage{}
 	js = streamtest.Start(t).JetStream(t)

@@ -32,13 +32,13 @@ func (r *rig) example(t *testing.T, db, name string, lines int) {
 
 // shop lets some customers claim in both lanes, over hours, and redeem after different times.
 func (r *rig) shop() {
-	r.t.Helper()
+	r.T.Helper()
 	for _, c := range campaigns {
 		r.create(c, `,"max_redemptions":2`)
 		codes := r.claim(c, "ann", "bob", "cy")
-		r.clock = r.clock.Add(30 * time.Second)
+		r.Clock = r.Clock.Add(30 * time.Second)
 		r.redeem(c, codes[0], "o1")
-		r.clock = r.clock.Add(time.Hour)
+		r.Clock = r.Clock.Add(time.Hour)
 		codes = append(codes, r.claim(c, "dee")...)
 		r.redeem(c, codes[0], "o2") // a second use
 		r.redeem(c, codes[1], "o3")

@@ -28,14 +28,14 @@ func TestNDJSON(t *testing.T) {
 	var want strings.Builder
 	rejected := 0
 	for n := range lanes {
-		places, lines := r.stored(n)
+		positions, lines := r.stored(n)
 		for i, line := range lines {
 			if strings.HasPrefix(line, `{"type":"command.rejected"`) {
 				line = strings.Replace(line, `"sequence":`, `"command_sequence":`, 1)
 				line = strings.Replace(line, `"line":`, `"command_line":`, 1)
 				rejected++
 			}
-			fmt.Fprintf(&want, `{"lane":%d,"sequence":%d,"line":%d,%s`+"\n", n, places[i].Sequence, places[i].Line, line[1:])
+			fmt.Fprintf(&want, `{"lane":%d,"sequence":%d,"line":%d,%s`+"\n", n, positions[i].Sequence, positions[i].Line, line[1:])
 		}
 	}
 	if out.String() != want.String() || rejected == 0 {
@@ -43,10 +43,10 @@ func TestNDJSON(t *testing.T) {
 	}
 }
 
-// Only the two top-level fields of a rejected command are renamed, wherever those words stand.
+// Only the two top-level fields of a rejected command are renamed, wherever those words occur.
 func TestRejectedCommandsKeepTheirText(t *testing.T) {
-	e := Event{Place: Place{1, 2, 3}, Raw: []byte(`{"type":"command.rejected","sequence":7,"reason":"line","x":{"line":[1,{"sequence":2}],"sequence":3},"line":4,"payload":"{\"line\":\"sequence\",\\"}`)}
-	got := string(appendPlaced(nil, &e, true))
+	e := Event{Position: Position{1, 2, 3}, Raw: []byte(`{"type":"command.rejected","sequence":7,"reason":"line","x":{"line":[1,{"sequence":2}],"sequence":3},"line":4,"payload":"{\"line\":\"sequence\",\\"}`)}
+	got := string(appendWithPosition(nil, &e, true))
 	want := `{"lane":1,"sequence":2,"line":3,"type":"command.rejected","command_sequence":7,"reason":"line","x":{"line":[1,{"sequence":2}],"sequence":3},"command_line":4,"payload":"{\"line\":\"sequence\",\\"}`
 	if got != want || !json.Valid([]byte(got)) {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -69,7 +69,7 @@ func TestCSV(t *testing.T) {
 	}
 	i := 1
 	for n := range lanes {
-		places, lines := r.stored(n)
+		positions, lines := r.stored(n)
 		for k, line := range lines {
 			var event map[string]any
 			d := json.NewDecoder(strings.NewReader(line))
@@ -83,9 +83,9 @@ func TestCSV(t *testing.T) {
 				case "lane":
 					want = fmt.Sprint(n)
 				case "sequence":
-					want = fmt.Sprint(places[k].Sequence)
+					want = fmt.Sprint(positions[k].Sequence)
 				case "line":
-					want = fmt.Sprint(places[k].Line)
+					want = fmt.Sprint(positions[k].Line)
 				case "raw":
 					want = line
 				default:
@@ -158,7 +158,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 // While it is written the name is free; an export that is stopped leaves nothing.
-func TestAFileIsWholeOrNotThere(t *testing.T) {
+func TestAFileIsCompleteOrMissing(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	dir := t.TempDir()
@@ -168,7 +168,7 @@ func TestAFileIsWholeOrNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := Run(ctx, r.js, r.log, File(path, NDJSON), Options{MaxLines: 1, Logger: (&logs{}).logger(), Progress: func(p Progress) {
+	_, err := Run(ctx, r.JS, r.Log, File(path, NDJSON), Options{MaxLines: 1, Logger: (&logs{}).logger(), Progress: func(p Progress) {
 		if _, err := os.Stat(path); err == nil {
 			t.Error("half a file has the name")
 		}
@@ -213,8 +213,8 @@ func TestFilesAreForTheirOwnerAlone(t *testing.T) {
 	}
 }
 
-// What a killed replay left beside its file goes with the next one to the same file; what somebody writes, or what has
-// another name, stays.
+// What a killed replay left beside its file is removed by the next one to the same file; what another process writes,
+// or what has another name, stays.
 func TestLeftoversOfKilledReplays(t *testing.T) {
 	r := newRig(t)
 	r.work()
@@ -227,7 +227,7 @@ func TestLeftoversOfKilledReplays(t *testing.T) {
 		}
 	}
 	var during []string
-	_, err := Run(t.Context(), r.js, r.log, File(path, NDJSON), Options{MaxLines: 1, Logger: (&logs{}).logger(), Progress: func(Progress) {
+	_, err := Run(t.Context(), r.JS, r.Log, File(path, NDJSON), Options{MaxLines: 1, Logger: (&logs{}).logger(), Progress: func(Progress) {
 		if during == nil {
 			// Another one to the same file, while this one writes.
 			r.run(File(path, NDJSON), Options{})
@@ -266,13 +266,13 @@ func listed(t *testing.T, dir string) (names []string) {
 
 func TestWrongFiles(t *testing.T) {
 	r := newRig(t)
-	for _, c := range []struct{ path, says string }{
+	for _, c := range []struct{ path, want string }{
 		{t.TempDir(), "is a directory"},
-		{filepath.Join(t.TempDir(), "no", "file"), "make it first"},
+		{filepath.Join(t.TempDir(), "no", "file"), "create it first"},
 	} {
 		_, err := r.try(File(c.path, NDJSON), Options{})
 		var wrong *InvalidError
-		if !errors.As(err, &wrong) || wrong.Field != "out" || !strings.Contains(wrong.Problem, c.says) {
+		if !errors.As(err, &wrong) || wrong.Field != "out" || !strings.Contains(wrong.Problem, c.want) {
 			t.Errorf("%s: %v", c.path, err)
 		}
 	}
@@ -280,7 +280,7 @@ func TestWrongFiles(t *testing.T) {
 
 // wholeFile is what the named file must hold.
 func (r *rig) wholeFile(format Format) string {
-	r.t.Helper()
+	r.T.Helper()
 	var out bytes.Buffer
 	r.run(Stream(&out, format), Options{})
 	return out.String()
@@ -313,7 +313,7 @@ func named(t *testing.T, path string, format Format, reset bool) *namedFile {
 }
 
 // Run after run adds what is new, to the letter what one run would have written.
-func TestNamedFileGoesOn(t *testing.T) {
+func TestNamedFileContinues(t *testing.T) {
 	for _, format := range []Format{NDJSON, CSV} {
 		t.Run(string(format), func(t *testing.T) {
 			r := newRig(t)
@@ -339,7 +339,7 @@ func TestNamedFileGoesOn(t *testing.T) {
 
 // claimOnce writes something new to both lanes, campaigns the first time.
 func (r *rig) claimOnce(i int) {
-	r.t.Helper()
+	r.T.Helper()
 	for _, c := range campaigns {
 		if i == 1 {
 			r.create(c, "")
@@ -348,8 +348,8 @@ func (r *rig) claimOnce(i int) {
 	}
 }
 
-// Killed at any moment, it goes on without losing or doubling a line. A kill leaves the file as it is at that moment and
-// the state as it was last saved.
+// Killed at any moment, it goes on without losing or doubling a line. A kill leaves the file as it is at that moment
+// and the state as it was last saved.
 func TestNamedFileKilled(t *testing.T) {
 	r := newRig(t)
 	for i := range 6 {
@@ -413,7 +413,7 @@ func TestNamedFileFullDisk(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "out")
 		sink := named(t, path, CSV, false)
 		sink.limit = func(w io.Writer) io.Writer { return &full{w, room} }
-		if _, err := r.try(sink, Options{MaxLines: 3}); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "it goes on there") {
+		if _, err := r.try(sink, Options{MaxLines: 3}); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "it continues there") {
 			t.Fatalf("room for %d: %v", room, err)
 		}
 		r.run(named(t, path, CSV, false), Options{})
@@ -455,17 +455,17 @@ func TestNamedFileRefuses(t *testing.T) {
 		spoil  func(path string)
 		format Format
 		filter Filter
-		says   string
+		want   string
 	}{
 		"no state":       {func(path string) { _ = os.Remove(StatePath(path, "daily")) }, NDJSON, Filter{}, "--reset"},
 		"broken state":   {func(path string) { _ = os.WriteFile(StatePath(path, "daily"), []byte("{"), 0o600) }, NDJSON, Filter{}, "--reset"},
-		"shorter":        {func(path string) { _ = os.Truncate(path, 5) }, NDJSON, Filter{}, "somebody changed it"},
+		"shorter":        {func(path string) { _ = os.Truncate(path, 5) }, NDJSON, Filter{}, "the file was changed"},
 		"another format": {func(string) {}, CSV, Filter{}, "was begun as ndjson"},
 		"another filter": {func(string) {}, NDJSON, Filter{Types: []wire.EventType{wire.CouponVoided}}, "begun with no filter, not with --type coupon.voided"},
 		"another log": {func(path string) {
 			raw, _ := os.ReadFile(StatePath(path, "daily"))
-			_ = os.WriteFile(StatePath(path, "daily"), bytes.ReplaceAll(raw, []byte(r.log.UUID), []byte("other")), 0o600)
-		}, NDJSON, Filter{}, "put the log back"},
+			_ = os.WriteFile(StatePath(path, "daily"), bytes.ReplaceAll(raw, []byte(r.Log.UUID), []byte("other")), 0o600)
+		}, NDJSON, Filter{}, "restore that log"},
 		"ahead of the log": {func(path string) {
 			raw, _ := os.ReadFile(StatePath(path, "daily"))
 			_ = os.WriteFile(StatePath(path, "daily"), bytes.Replace(raw, []byte(`"sequence":`), []byte(`"sequence":9`), 1), 0o600)
@@ -476,8 +476,8 @@ func TestNamedFileRefuses(t *testing.T) {
 		c.spoil(path)
 		before, _ := os.ReadFile(path)
 		_, err := r.try(named(t, path, c.format, false), Options{Filter: c.filter})
-		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v, want %q", name, err, c.says)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 		if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 			t.Errorf("%s: the file changed", name)

@@ -10,26 +10,26 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// Filter says which events are wanted; what is left empty is not asked about. The zero Filter lets all pass.
+// Filter selects events; an empty field selects all. The zero Filter selects every event.
 type Filter struct {
 	Campaigns []string
 	Types     []wire.EventType
-	// Customer lets pass what names the customer, and what happened to coupons and reminders that were theirs: a
-	// redemption need not name its customer. To know those, lanes are read from their beginning.
+	// Customer selects events that name the customer, and all events of the customer's coupons and reminders: a
+	// redemption need not name its customer. To find those, lanes are read from their beginning.
 	Customer string
 	// Since (inclusive) and Until (exclusive) are event times.
 	Since, Until wire.Instant
-	// Lanes to read; none = those that From or To name, and all where these name none.
+	// Lanes to read; none = those that From or To name, or all lanes if these are empty.
 	Lanes []int
-	// From and To are, by lane, the first and the last message sequence to read. A lane without is read from its
-	// first, to its last.
+	// From and To are, by lane, the first and the last message sequence to read. Defaults to the first and the last
+	// message of the lane.
 	From, To map[int]uint64
-	// Mask, if given, replaces the codes of the events that pass. It is no question, but like the others it decides what is
-	// written, so what was begun with one is not gone on with without it.
+	// Mask, if not nil, replaces the codes of selected events. It is part of the filter because it changes the output:
+	// a replay that began with a mask does not continue without it.
 	Mask *Mask
 }
 
-// InvalidError is a wrong filter or setting: which one, and what would be right.
+// InvalidError reports an invalid filter or setting: its name, and which values are valid.
 type InvalidError struct{ Field, Problem string }
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Problem }
@@ -38,7 +38,7 @@ func invalid(field, format string, args ...any) error {
 	return &InvalidError{field, fmt.Sprintf(format, args...)}
 }
 
-// EventTypes are the types of events that lanes write, by name.
+// EventTypes returns the types of events on event streams, by name.
 func EventTypes() map[string]wire.EventType {
 	types := make(map[string]wire.EventType)
 	for t := range wire.Events() {
@@ -47,23 +47,23 @@ func EventTypes() map[string]wire.EventType {
 	return types
 }
 
-// ParseType reads the name of an event type.
+// ParseType parses the name of an event type.
 func ParseType(name string) (wire.EventType, error) {
 	types := EventTypes()
 	if t, known := types[name]; known {
 		return t, nil
 	}
 	if name == wire.ReminderDue.String() {
-		return 0, fmt.Errorf("%s lines stand on scrip.rmd.<lane>, not among the events; reminders.due tells of the firing", name)
+		return 0, fmt.Errorf("%s lines are on scrip.rmd.<lane>, not in the event streams; reminders.due records the firing", name)
 	}
-	return 0, fmt.Errorf("there is no event type %q; give one of %s", name, strings.Join(slices.Sorted(maps.Keys(types)), ", "))
+	return 0, fmt.Errorf("unknown event type %q; give one of %s", name, strings.Join(slices.Sorted(maps.Keys(types)), ", "))
 }
 
-// Check says what is wrong with the filter on a log of so many lanes; 0 = not known. Errors are *InvalidError.
+// Check validates the filter for a log with the given number of lanes (0 = unknown). Errors are *InvalidError.
 func (f *Filter) Check(lanes int) error {
 	for _, name := range f.Campaigns {
 		if !wire.ValidCampaignName(name) {
-			return invalid("campaign", "%q is no campaign's name; those are 1 to %d of A-Z a-z 0-9 _ -", name, wire.MaxCampaignName)
+			return invalid("campaign", "%q is not a campaign name: 1 to %d of A-Z a-z 0-9 _ -", name, wire.MaxCampaignName)
 		}
 	}
 	if f.Since != 0 && f.Until != 0 && f.Since >= f.Until {
@@ -78,19 +78,19 @@ func (f *Filter) Check(lanes int) error {
 				return invalid(list.field, "there is no lane %d; the log has lanes 0 to %d", n, max(lanes, 1)-1)
 			}
 			if !f.reads(n) {
-				return invalid(list.field, "lane %d is not among the lanes asked for with --lane; add it there or leave it out here", n)
+				return invalid(list.field, "lane %d is not among those of --lane; add it there or leave it out here", n)
 			}
 		}
 	}
 	for lane, to := range f.To {
 		if from := f.From[lane]; from > to {
-			return invalid("to", "%d:%d lies before --from %d:%d; give a later position", lane, to, lane, from)
+			return invalid("to", "%d:%d is before --from %d:%d; give a later position", lane, to, lane, from)
 		}
 	}
 	return nil
 }
 
-// reads says whether a lane is wanted. Whoever names a place in a lane means that lane.
+// reads reports whether a lane is selected. From and To select the lanes that they name.
 func (f *Filter) reads(lane int) bool {
 	if len(f.Lanes) > 0 {
 		return slices.Contains(f.Lanes, lane)
@@ -100,7 +100,8 @@ func (f *Filter) reads(lane int) bool {
 	return from || to || len(f.From)+len(f.To) == 0
 }
 
-// String writes the filter as flags, always in the same way: it is kept with what was filtered, to compare.
+// String returns the filter as flags in a fixed order. It is stored with the output and compared when a replay
+// continues.
 func (f *Filter) String() string {
 	var out []string
 	add := func(flag string, values ...string) {
@@ -142,12 +143,12 @@ func (f *Filter) String() string {
 	return strings.Join(out, " ")
 }
 
-// matcher is a filter at work on one lane. What it has to remember of a customer belongs to campaigns, and those to
-// their lane.
+// matcher applies a filter to one lane. It remembers the customer's coupons and reminders per campaign; a campaign
+// lives on one lane.
 type matcher struct {
 	*Filter
-	// words: a line that has none of a list cannot match. Looking for them is much cheaper than reading the line, and
-	// sound, because campaigns and types are written without escapes.
+	// words: a line that contains none of a list cannot match. Searching for them is much cheaper than parsing the
+	// line, and correct, because campaigns and types are written without escapes.
 	words     [][][]byte
 	coupons   map[couponKey]struct{}
 	reminders map[reminderKey]struct{}
@@ -175,14 +176,14 @@ func newMatcher(f *Filter) *matcher {
 	if campaigns != nil {
 		m.words = append(m.words, campaigns)
 	}
-	if types != nil && f.Customer == "" { // a customer's claims are looked at whatever types are asked for
+	if types != nil && f.Customer == "" { // with Customer all claims are parsed, whatever Types is
 		m.words = append(m.words, types)
 	}
 	return m
 }
 
-// may says whether a line is worth reading.
-func (m *matcher) may(line []byte) bool {
+// prefilter reports whether a line can match and must be parsed.
+func (m *matcher) prefilter(line []byte) bool {
 	for _, list := range m.words {
 		if !slices.ContainsFunc(list, func(word []byte) bool { return bytes.Contains(line, word) }) {
 			return false
@@ -191,9 +192,9 @@ func (m *matcher) may(line []byte) bool {
 	return true
 }
 
-// match says whether an event passes. It is asked about every event of the lane that it may, in order.
+// match reports whether an event is selected. It must be called for every event for which prefilter is true, in order.
 func (m *matcher) match(e *wire.Event) bool {
-	if m.Customer != "" && !m.theirs(e) {
+	if m.Customer != "" && !m.concernsCustomer(e) {
 		return false
 	}
 	return (len(m.Campaigns) == 0 || slices.Contains(m.Campaigns, e.Campaign)) &&
@@ -201,8 +202,8 @@ func (m *matcher) match(e *wire.Event) bool {
 		e.At >= m.Since && (m.Until == 0 || e.At < m.Until)
 }
 
-// theirs says whether an event is about the customer, and remembers what is.
-func (m *matcher) theirs(e *wire.Event) bool {
+// concernsCustomer reports whether an event concerns the customer, and remembers the customer's coupons and reminders.
+func (m *matcher) concernsCustomer(e *wire.Event) bool {
 	coupon, reminder := couponKey{e.Campaign, e.N}, reminderKey{e.Campaign, e.R}
 	if e.CustomerID == m.Customer {
 		switch e.Type {

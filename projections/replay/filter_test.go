@@ -27,46 +27,46 @@ func TestFilters(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		filter Filter
-		keep   func(p Place, e map[string]any) bool
+		keep   func(p Position, e map[string]any) bool
 	}{
-		"all":      {Filter{}, func(Place, map[string]any) bool { return true }},
-		"campaign": {Filter{Campaigns: []string{campaigns[1]}}, func(_ Place, e map[string]any) bool { return e["campaign"] == campaigns[1] }},
-		"two campaigns": {Filter{Campaigns: campaigns[:]}, func(_ Place, e map[string]any) bool {
+		"all":      {Filter{}, func(Position, map[string]any) bool { return true }},
+		"campaign": {Filter{Campaigns: []string{campaigns[1]}}, func(_ Position, e map[string]any) bool { return e["campaign"] == campaigns[1] }},
+		"two campaigns": {Filter{Campaigns: campaigns[:]}, func(_ Position, e map[string]any) bool {
 			return e["campaign"] == campaigns[0] || e["campaign"] == campaigns[1]
 		}},
-		"types": {Filter{Types: []wire.EventType{wire.CouponClaimed, wire.CommandRejected}}, func(_ Place, e map[string]any) bool {
+		"types": {Filter{Types: []wire.EventType{wire.CouponClaimed, wire.CommandRejected}}, func(_ Position, e map[string]any) bool {
 			return e["type"] == "coupon.claimed" || e["type"] == "command.rejected"
 		}},
-		"since": {Filter{Since: middle}, func(_ Place, e map[string]any) bool { return at(e) >= middle }},
-		"until": {Filter{Until: middle}, func(_ Place, e map[string]any) bool { return at(e) < middle }},
-		"lane":  {Filter{Lanes: []int{1}}, func(p Place, _ map[string]any) bool { return p.Lane == 1 }},
-		"from":  {Filter{From: map[int]uint64{0: 3}}, func(p Place, _ map[string]any) bool { return p.Lane == 0 && p.Sequence >= 3 }},
-		"from and to": {Filter{From: map[int]uint64{0: 3}, To: map[int]uint64{0: 4}}, func(p Place, _ map[string]any) bool {
+		"since": {Filter{Since: middle}, func(_ Position, e map[string]any) bool { return at(e) >= middle }},
+		"until": {Filter{Until: middle}, func(_ Position, e map[string]any) bool { return at(e) < middle }},
+		"lane":  {Filter{Lanes: []int{1}}, func(p Position, _ map[string]any) bool { return p.Lane == 1 }},
+		"from":  {Filter{From: map[int]uint64{0: 3}}, func(p Position, _ map[string]any) bool { return p.Lane == 0 && p.Sequence >= 3 }},
+		"from and to": {Filter{From: map[int]uint64{0: 3}, To: map[int]uint64{0: 4}}, func(p Position, _ map[string]any) bool {
 			return p.Lane == 0 && p.Sequence >= 3 && p.Sequence <= 4
 		}},
-		"from one, to another": {Filter{From: map[int]uint64{0: 3}, To: map[int]uint64{1: 2}}, func(p Place, _ map[string]any) bool {
+		"from one, to another": {Filter{From: map[int]uint64{0: 3}, To: map[int]uint64{1: 2}}, func(p Position, _ map[string]any) bool {
 			return p.Lane == 0 && p.Sequence >= 3 || p.Lane == 1 && p.Sequence <= 2
 		}},
-		"from, and another lane whole": {Filter{From: map[int]uint64{0: 3}, Lanes: []int{0, 1}}, func(p Place, _ map[string]any) bool {
+		"from, and another lane whole": {Filter{From: map[int]uint64{0: 3}, Lanes: []int{0, 1}}, func(p Position, _ map[string]any) bool {
 			return p.Lane == 1 || p.Sequence >= 3
 		}},
-		"to": {Filter{To: map[int]uint64{0: 3, 1: 2}}, func(p Place, _ map[string]any) bool {
+		"to": {Filter{To: map[int]uint64{0: 3, 1: 2}}, func(p Position, _ map[string]any) bool {
 			return p.Lane == 0 && p.Sequence <= 3 || p.Lane == 1 && p.Sequence <= 2
 		}},
-		"nothing":       {Filter{Campaigns: []string{"nobody"}}, func(Place, map[string]any) bool { return false }},
-		"after the end": {Filter{From: map[int]uint64{0: r.last[0] + 1, 1: r.last[1] + 1}}, func(Place, map[string]any) bool { return false }},
+		"nothing":       {Filter{Campaigns: []string{"unknown"}}, func(Position, map[string]any) bool { return false }},
+		"after the end": {Filter{From: map[int]uint64{0: r.Last[0] + 1, 1: r.Last[1] + 1}}, func(Position, map[string]any) bool { return false }},
 		"together": {Filter{Campaigns: []string{campaigns[0]}, Types: []wire.EventType{wire.CouponRedeemed}, Since: middle - 8_000_000, Until: middle, Lanes: []int{0}},
-			func(p Place, e map[string]any) bool {
+			func(p Position, e map[string]any) bool {
 				return p.Lane == 0 && e["campaign"] == campaigns[0] && e["type"] == "coupon.redeemed" && at(e) < middle && at(e) >= middle-8_000_000
 			}},
 	} {
 		for _, lines := range []int{0, 1} {
-			var got []Place
+			var got []Position
 			sum := r.run(collect(&got), Options{Filter: c.filter, MaxLines: lines})
 			want := r.naive(c.keep)
-			equalPlaces(t, name, got, want)
+			equalPositions(t, name, got, want)
 			if sum.Events != uint64(len(want)) {
-				t.Errorf("%s: the summary says %d events, want %d", name, sum.Events, len(want))
+				t.Errorf("%s: the summary has %d events, want %d", name, sum.Events, len(want))
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func TestCustomer(t *testing.T) {
 		{Filter{Customer: "cy"}, []string{"coupon.claimed", "reminder.set", "reminder.cancelled"}},
 		{Filter{Customer: "bob", Types: []wire.EventType{wire.CouponRolledBack}}, []string{"coupon.rolled_back"}},
 		{Filter{Customer: "bob", From: map[int]uint64{0: 4, 1: 4}}, []string{"coupon.redeemed", "coupon.rolled_back"}},
-		{Filter{Customer: "nobody"}, nil},
+		{Filter{Customer: "unknown"}, nil},
 	} {
 		var got [lanes][]string
 		r.run(typesSink(&got), Options{Filter: c.filter, MaxLines: 2})
@@ -97,18 +97,18 @@ func TestCustomer(t *testing.T) {
 	}
 }
 
-// Events of one lane's clock may stand in several messages; the halving search skips none, foreign messages included.
-func TestSinceIsFoundByHalving(t *testing.T) {
+// Events of one lane time may be in several messages; the binary search skips none, foreign messages included.
+func TestSinceIsFoundByBinarySearch(t *testing.T) {
 	r := newRig(t)
 	for range 40 {
-		r.write(0, `{"type":"campaign.paused","campaign":"x","at":"@"}`)
-		r.publish(0, nil, []byte("not ours"))
-		r.clock = r.clock.Add(-time.Second) // the next step has the same time
-		r.write(0, `{"type":"campaign.resumed","campaign":"x","at":"@"}`)
+		r.Write(0, `{"type":"campaign.paused","campaign":"x","at":"@"}`)
+		r.Publish(0, nil, []byte("not ours"))
+		r.Clock = r.Clock.Add(-time.Second) // the next step has the same time
+		r.Write(0, `{"type":"campaign.resumed","campaign":"x","at":"@"}`)
 	}
 	for _, seconds := range []int{0, 1, 2, 20, 40, 41} {
 		since := wire.At(begin.Add(time.Duration(seconds) * time.Second))
-		var got []Place
+		var got []Position
 		sum := r.run(collect(&got), Options{Filter: Filter{Since: since}})
 		if want := 2 * (41 - max(seconds, 1)); len(got) != want || sum.Messages > uint64(want) {
 			t.Errorf("since second %d: %d events of %d messages, want %d", seconds, len(got), sum.Messages, want)
@@ -121,7 +121,7 @@ func TestWrongFilters(t *testing.T) {
 	r.work()
 	for _, c := range []struct {
 		opts        Options
-		field, says string
+		field, want string
 	}{
 		{Options{Filter: Filter{Campaigns: []string{"bad.name"}}}, "campaign", "A-Z a-z 0-9 _ -"},
 		{Options{Filter: Filter{Since: 10, Until: 10}}, "until", "give a later time"},
@@ -132,11 +132,11 @@ func TestWrongFilters(t *testing.T) {
 		{Options{Filter: Filter{From: map[int]uint64{0: 1000}}}, "from", "give at most 0:"},
 		{Options{Filter: Filter{Until: 10}, Follow: true}, "follow", "leave out --until"},
 	} {
-		var got []Place
+		var got []Position
 		_, err := r.try(collect(&got), c.opts)
 		var wrong *InvalidError
-		if !errors.As(err, &wrong) || wrong.Field != c.field || !strings.Contains(wrong.Problem, c.says) {
-			t.Errorf("%+v: %v, want %s … %s", c.opts.Filter, err, c.field, c.says)
+		if !errors.As(err, &wrong) || wrong.Field != c.field || !strings.Contains(wrong.Problem, c.want) {
+			t.Errorf("%+v: %v, want %s … %s", c.opts.Filter, err, c.field, c.want)
 		}
 	}
 	if _, err := ParseType("coupon.gilded"); err == nil || !strings.Contains(err.Error(), "coupon.claimed") {
@@ -147,18 +147,18 @@ func TestWrongFilters(t *testing.T) {
 	}
 }
 
-// What cannot be read is told and counted, never passed on, and stops nothing.
+// Unreadable lines are logged and counted, never passed on, and stop nothing.
 func TestUnreadableLines(t *testing.T) {
 	r := newRig(t)
-	r.write(0, `{"type":"campaign.paused","campaign":"x","at":"@"}`, `{"type":"coupon.gilded","campaign":"x","at":"@"}`, `{"type":`, ``,
+	r.Write(0, `{"type":"campaign.paused","campaign":"x","at":"@"}`, `{"type":"coupon.gilded","campaign":"x","at":"@"}`, `{"type":`, ``,
 		`{"type":"campaign.resumed","campaign":"x"}`, `{"type":"campaign.resumed","campaign":"x","at":"@"}`)
-	r.publish(0, nil, []byte("foreign"))
-	var said logs
-	var got []Place
-	sum := r.run(collect(&got), Options{Logger: said.logger()})
-	equalPlaces(t, "the readable ones", got, []Place{{0, 1, 1}, {0, 1, 6}})
-	if sum.Unreadable != 3 || sum.Foreign != 1 || strings.Count(said.String(), "is left out") != 3 || !strings.Contains(said.String(), "coupon.gilded") {
-		t.Errorf("%+v\n%s", sum, said.String())
+	r.Publish(0, nil, []byte("foreign"))
+	var logged logs
+	var got []Position
+	sum := r.run(collect(&got), Options{Logger: logged.logger()})
+	equalPositions(t, "the readable ones", got, []Position{{0, 1, 1}, {0, 1, 6}})
+	if sum.Unreadable != 3 || sum.Foreign != 1 || strings.Count(logged.String(), "ignored a line") != 3 || !strings.Contains(logged.String(), "coupon.gilded") {
+		t.Errorf("%+v\n%s", sum, logged.String())
 	}
 }
 
@@ -168,17 +168,17 @@ func TestNewerFormat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.work()
-			want := r.naive(func(p Place, _ map[string]any) bool { return p.Lane == 0 })
-			newer := r.header(0)
+			want := r.naive(func(p Position, _ map[string]any) bool { return p.Lane == 0 })
+			newer := r.Header(0)
 			newer.Set(topology.HeaderFormat, "3")
 			newer.Set(topology.HeaderSeal, strings.Repeat("A", 43))
-			r.publish(0, newer, []byte("?"))
-			var got []Place
+			r.Publish(0, newer, []byte("?"))
+			var got []Position
 			_, err := r.try(collect(&got), Options{Follow: follow, Filter: Filter{Lanes: []int{0}}})
 			if !errors.Is(err, eventlog.ErrNewerFormat) || !strings.Contains(err.Error(), "lane 0") || !strings.Contains(err.Error(), "use a newer scrip") {
 				t.Errorf("error %v", err)
 			}
-			equalPlaces(t, "before it", got, want)
+			equalPositions(t, "before it", got, want)
 		})
 	}
 }
@@ -187,27 +187,27 @@ func TestNewerFormat(t *testing.T) {
 func TestFollow(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	arrived := make(chan Place, 10_000)
+	arrived := make(chan Position, 10_000)
 	stop := r.follow(channelSink(arrived), Options{})
-	for range r.naive(func(Place, map[string]any) bool { return true }) {
+	for range r.naive(func(Position, map[string]any) bool { return true }) {
 		<-arrived
 	}
 	for i := range 20 {
 		lane := i % lanes
 		r.claim(campaigns[lane], "new"+string(rune('a'+i)))
-		if got, want := <-arrived, (Place{lane, r.last[lane], 1}); got != want {
+		if got, want := <-arrived, (Position{lane, r.Last[lane], 1}); got != want {
 			t.Fatalf("followed %v, want %v", got, want)
 		}
 	}
-	r.server.Restart(t)
+	r.Server.Restart(t)
 	streamtest.Eventually(t, "the server is back", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := r.js.Stream(ctx, topology.EvtStream(0))
+		_, err := r.JS.Stream(ctx, topology.EvtStream(0))
 		return err == nil
 	})
 	r.claim(campaigns[0], "later")
-	if got := <-arrived; got.Sequence != r.last[0] {
+	if got := <-arrived; got.Sequence != r.Last[0] {
 		t.Errorf("after a restart of the server: %v", got)
 	}
 	if err := stop(); err != nil {

@@ -16,11 +16,12 @@ import (
 // insufficientPrivilege is SQLSTATE insufficient_privilege.
 const insufficientPrivilege = "42501"
 
-// deniedPattern reads what PostgreSQL says is denied. In other languages than English the hint is a general one.
+// deniedPattern parses PostgreSQL's message about a missing right. If the server's language is not English, the hint is
+// a general one.
 var deniedPattern = regexp.MustCompile(`^permission denied for (database|schema|table|view|materialized view|sequence|function|relation|foreign table) (\S+)$`)
 
-// grants adds to an error which GRANT would help, where rights are what is missing. PostgreSQL does not say which right to
-// a table was missing; reading is what a projection may be given.
+// grants adds to an error about a missing right the GRANT that would help. PostgreSQL does not report which right to a
+// table is missing; a projection may only be granted SELECT.
 func (p *projection) grants(err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.Code != insufficientPrivilege {
@@ -45,12 +46,12 @@ func (p *projection) grants(err error) error {
 	default:
 		kind = "TABLE" // GRANT calls views tables, too
 	}
-	return fmt.Errorf("%w; %s; to let it read or use what is elsewhere run: GRANT %s ON %s %s TO %s", err, own, right, kind, quote(name), quote(p.role))
+	return fmt.Errorf("%w; %s; to let it read or use other objects run: GRANT %s ON %s %s TO %s", err, own, right, kind, quote(name), quote(p.role))
 }
 
 var plainIdentifier = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// quote writes an identifier as people do: in quotes only if it needs them.
+// quote quotes an identifier only if necessary.
 func quote(name string) string {
 	if plainIdentifier.MatchString(name) {
 		return name
@@ -58,14 +59,14 @@ func quote(name string) string {
 	return pgx.Identifier{name}.Sanitize()
 }
 
-// noDatabase says whether an error means that the database is not there, or not yet, or not any more.
+// noDatabase reports whether an error means that the database is unavailable, starting or stopping.
 func noDatabase(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		// 08 connection; 57P01 to 57P03 it is stopping, was killed, or starts.
+		// 08 is a connection error; 57P01 to 57P03: the server is stopping, was killed, or is starting.
 		return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "57P0")
 	}
 	var network net.Error

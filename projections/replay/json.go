@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// The functions here change a line that domain.ParseEvent has read, so it is known to be one JSON object.
+// The functions in this file change a line that wire.ParseEvent has accepted, so it is one JSON object.
 
-// appendPlaced appends a line with its place in front: {"lane":0,"sequence":12,"line":1,"type":…. All else stays to the
-// letter. A command.rejected has a sequence and a line of its own, those of the command; they are renamed
-// command_sequence and command_line, as the columns are.
-func appendPlaced(dst []byte, e *Event, rejected bool) []byte {
+// appendWithPosition appends a line with its position in front: {"lane":0,"sequence":12,"line":1,"type":…. The rest is
+// copied unchanged. A command.rejected has a sequence and a line of its own, those of the command; they are renamed
+// command_sequence and command_line, like the columns.
+func appendWithPosition(dst []byte, e *Event, rejected bool) []byte {
 	dst = strconv.AppendInt(append(dst, `{"lane":`...), int64(e.Lane), 10)
-	dst = strconv.AppendUint(append(dst, `,"sequence":`...), e.Place.Sequence, 10)
-	dst = strconv.AppendInt(append(dst, `,"line":`...), int64(e.Place.Line), 10)
+	dst = strconv.AppendUint(append(dst, `,"sequence":`...), e.Position.Sequence, 10)
+	dst = strconv.AppendInt(append(dst, `,"line":`...), int64(e.Position.Line), 10)
 	dst = append(dst, ',')
 	rest := bytes.TrimSpace(e.Raw)[1:]
 	if !rejected {
@@ -47,7 +47,7 @@ func appendPlaced(dst []byte, e *Event, rejected bool) []byte {
 	return dst
 }
 
-// textLen is the length of the JSON string that s begins with, quotes included.
+// textLen returns the length of the JSON string at the beginning of s, quotes included.
 func textLen(s []byte) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
@@ -60,12 +60,12 @@ func textLen(s []byte) int {
 	return len(s)
 }
 
-// maxExponent is far within what PostgreSQL's numeric holds, and far beyond what anybody means.
+// maxExponent is the largest exponent of a number that is stored as numeric; PostgreSQL's limit is larger.
 const maxExponent = 10_000
 
-// storable makes a line fit for PostgreSQL's jsonb, which refuses three things that JSON allows: \u0000 and halves of
-// surrogate pairs, which become \ufffd, and numbers of astronomic exponents, which become text. Nearly every line is
-// returned as it is.
+// storable returns a line that PostgreSQL's jsonb accepts. jsonb rejects three things that JSON allows: \u0000 and
+// halves of surrogate pairs, which are replaced by \ufffd, and numbers with huge exponents, which become text. Nearly
+// every line is returned unchanged.
 func storable(line []byte) []byte {
 	if !utf8.Valid(line) {
 		line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
@@ -101,7 +101,7 @@ func storable(line []byte) []byte {
 	return out
 }
 
-// suspicious lines hold \u, or an e behind a digit.
+// suspicious reports whether a line contains \u, or an e after a digit.
 func suspicious(line []byte) bool {
 	if bytes.Contains(line, []byte(`\u`)) {
 		return true
@@ -153,7 +153,7 @@ func appendStorableText(dst, text []byte) []byte {
 	return dst
 }
 
-// escape reads \uXXXX at the beginning of s.
+// escape parses \uXXXX at the beginning of s.
 func escape(s []byte) (unit uint64, ok bool) {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
 		return 0, false

@@ -14,20 +14,20 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
-// Mask replaces codes, which are as good as money, by a keyed hash. The same code has the same mask under the same key, so
-// tables can still be joined by it. Without the key nobody can tell a code from its mask, not even by trying all codes.
+// Mask replaces codes by a keyed hash. The same code has the same mask under the same key, so tables can be joined by
+// it. Without the key a code cannot be recovered from its mask, not even by trying all codes.
 type Mask struct{ key []byte }
 
 const (
-	// minMaskKey is the shortest key, in bytes: codes are few enough to be tried under a guessed one.
+	// minMaskKey is the minimum length of a key in bytes: with a guessed key all codes could be tried.
 	minMaskKey  = 16
 	maskPrefix  = "masked-"
 	maskedBytes = 16 // of the hash
 )
 
-// OpenMask reads the key from a file: all of it but white space at the ends, at least 16 bytes. Where there is no file, it
-// makes one with a random key, for its owner alone. Errors: *InvalidError for a key that is too short; what reading or
-// writing the file gives.
+// OpenMask reads the key from a file: its content without white space at the ends, at least 16 bytes. If the file does
+// not exist, it creates one with a random key and mode 0600. Errors: *InvalidError for a key that is too short; errors
+// of reading or writing the file.
 func OpenMask(path string) (*Mask, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -39,7 +39,7 @@ func OpenMask(path string) (*Mask, error) {
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
-		raw, err = os.ReadFile(path) // of whoever made it first
+		raw, err = os.ReadFile(path) // another process created it first
 	}
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func OpenMask(path string) (*Mask, error) {
 	return &Mask{key: []byte(key)}, nil
 }
 
-// Code is the mask of a code as the log and the tables write it; "" stays "".
+// Code returns the mask of a code as written in the log and the tables; "" for "".
 func (m *Mask) Code(code string) string {
 	if code == "" {
 		return ""
@@ -65,8 +65,8 @@ func (m *Mask) hash(text string) string {
 	return hex.EncodeToString(h.Sum(nil)[:maskedBytes])
 }
 
-// event masks the codes of an event, in its raw line, too. That is written anew, so fields that this version does not know
-// are left out: they may hold codes. What a command.rejected quotes is left out for the same reason.
+// event masks the codes of an event and of its raw line. The line is encoded again, without fields that this version
+// does not know: they may hold codes. The quote of a command.rejected is omitted for the same reason.
 func (m *Mask) event(e *Event) {
 	e.Code = m.Code(e.Code)
 	for i, c := range e.Codes {
@@ -78,5 +78,5 @@ func (m *Mask) event(e *Event) {
 	e.Raw = e.AppendJSON(nil)
 }
 
-// String names the key without telling it. It is kept with what was masked, to compare.
+// String returns a fingerprint of the key. It is stored with the output and compared when a replay continues.
 func (m *Mask) String() string { return "key " + m.hash("fingerprint")[:8] }

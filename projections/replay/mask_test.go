@@ -28,7 +28,7 @@ func collectEvents(into *[]Event) Sink {
 func TestMaskedCodes(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	r.write(0, `{"type":"codes.imported","campaign":"`+campaigns[0]+`","at":"@","codes":["IMPORTED-1","IMPORTED-2"]}`,
+	r.Write(0, `{"type":"codes.imported","campaign":"`+campaigns[0]+`","at":"@","codes":["IMPORTED-1","IMPORTED-2"]}`,
 		`{"type":"command.rejected","campaign":"`+campaigns[0]+`","at":"@","sequence":3,"line":2,"reason":"not JSON","payload":"{\"code\":\"QUOTED-1\""}`,
 		`{"type":"coupon.voided","campaign":"`+campaigns[0]+`","at":"@","n":1,"code":"VOIDED-1","status":"voided","new_field":"UNKNOWN-1"}`)
 	secrets := []string{"IMPORTED-1", "IMPORTED-2", "QUOTED-1", "VOIDED-1", "UNKNOWN-1"}
@@ -111,7 +111,7 @@ func TestAMaskedFileStaysMasked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = Run(t.Context(), r.js, r.log, sink, Options{Filter: Filter{Mask: m}, Logger: slog.New(slog.DiscardHandler)})
+		_, err = Run(t.Context(), r.JS, r.Log, sink, Options{Filter: Filter{Mask: m}, Logger: slog.New(slog.DiscardHandler)})
 		return err
 	}
 	if err := into(mask); err != nil {
@@ -127,10 +127,10 @@ func TestAMaskedFileStaysMasked(t *testing.T) {
 	}
 }
 
-// What a spreadsheet would take for a formula begins with a quote, if that is asked for.
+// What a spreadsheet would take for a formula begins with a quote in format csv-excel.
 func TestFormulas(t *testing.T) {
 	r := newRig(t)
-	r.write(0, `{"type":"coupon.claimed","campaign":"`+campaigns[0]+`","at":"@","n":1,"code":"-A","customer_id":"=HYPERLINK(\"http://evil\")","id":"+1"}`,
+	r.Write(0, `{"type":"coupon.claimed","campaign":"`+campaigns[0]+`","at":"@","n":1,"code":"-A","customer_id":"=HYPERLINK(\"http://evil\")","id":"+1"}`,
 		`{"type":"coupon.voided","campaign":"`+campaigns[0]+`","at":"@","n":1,"code":"A","reason":"\t=1","status":"voided","id":"-x"}`)
 	for format, want := range map[Format][]string{
 		CSV:      {"=HYPERLINK(\"http://evil\")", "-A", "+1", "\t=1", "-x"},

@@ -23,30 +23,31 @@ import (
 )
 
 const (
-	// saveEvery is after how many bytes the state is saved while there is more to read.
+	// saveEvery is the number of bytes after which the state is saved while there is more to read.
 	saveEvery = 16 << 20
-	// savePause is how far apart the state is saved at least in pauses. Saving is some fsyncs, on a disk that may be the log's.
+	// savePause is the minimum time between saves when no more is to be read. A save takes several fsyncs, on a disk
+	// that may be the log's.
 	savePause = time.Second
-	// tailBytes is how much of the file's end the state knows by a digest.
+	// tailBytes is the length of the file's end whose digest is in the state.
 	tailBytes = 4 << 10
 )
 
-// namePattern is what a replay's name looks like: that of a schema or of a part of a file's name.
+// namePattern matches a replay's name, which is the name of a schema or part of a file name.
 var namePattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,59}$`)
 
-// checkName says whether a replay may be called so.
+// checkName validates the name of a replay.
 func checkName(name string) error {
 	if !namePattern.MatchString(name) {
-		return invalid("name", "%q must begin with a-z and go on with up to 59 of a-z 0-9 _", name)
+		return invalid("name", "%q must begin with a-z, followed by up to 59 of a-z 0-9 _", name)
 	}
 	return nil
 }
 
-// NamedFile is a sink that adds to a file and can go on later: a file beside it, StatePath, says how far it is. Formats
-// NDJSON and CSV only. reset empties the file first.
+// NamedFile is a sink that appends to a file and can continue later: the state file at StatePath has its position.
+// Formats NDJSON and CSV only. reset empties the file first.
 //
-// A crash between writing events and saving the state leaves more in the file than the state says; the next run cuts it
-// back to there, so that no line is lost and none stands there twice.
+// After a crash between writing events and saving the state, the file is longer than the state's length; the next run
+// truncates it to that length, so that no line is lost or repeated.
 func NamedFile(path, name string, format Format, reset bool) (Sink, error) {
 	if format == Parquet {
 		return nil, invalid("format", "a Parquet file cannot be added to, so it can be neither followed nor resumed; give ndjson or csv, or leave out --name and --follow")
@@ -57,16 +58,17 @@ func NamedFile(path, name string, format Format, reset bool) (Sink, error) {
 	return &namedFile{path: path, reset: reset, state: fileState{Name: name, Format: format}}, nil
 }
 
-// StatePath is where NamedFile keeps how far it is.
+// StatePath returns the path of NamedFile's state file.
 func StatePath(path, name string) string { return path + "." + name + ".replay" }
 
-// fileState is what stands there. Everything in the file up to Length is from before the places.
+// fileState is the content of the state file. Everything in the file up to Length is from events up to the positions.
 type fileState struct {
 	Name   string `json:"name"`
 	Format Format `json:"format"`
 	Filter string `json:"filter"`
 	Length int64  `json:"length"`
-	// Tail is the SHA-256 of the last 4 KiB before Length, of all where that is less, in hex. Empty: unknown, or nothing is there.
+	// Tail is the SHA-256 of the last 4 KiB before Length, of all if there is less, in hex. Empty: unknown, or Length
+	// is 0.
 	Tail   string              `json:"tail,omitempty"`
 	Places []eventlog.Position `json:"places"`
 }
@@ -76,28 +78,28 @@ type namedFile struct {
 	reset bool
 	state fileState
 	file  *os.File
-	// locked says that the file is ours alone.
+	// locked is true while this process holds the file's lock.
 	locked bool
 	enc    encoder
 
-	length int64 // of the file, with what the encoder has let go of
-	places map[int]eventlog.Position
-	broken bool // a write failed: the state must not move any more
+	length    int64 // of the file, with all that the encoder has written
+	positions map[int]eventlog.Position
+	broken    bool // a write failed: the state must not advance any more
 
-	saved   time.Time // when the state was saved last
+	saved   time.Time // time of the last save
 	unsaved bool      // something was flushed since
 
-	limit func(io.Writer) io.Writer // set by tests that fill the disk
+	limit func(io.Writer) io.Writer // set by tests that simulate a full disk
 }
 
 func (s *namedFile) Begin(_ context.Context, _ topology.Log, f *Filter) (map[int]eventlog.Position, error) {
 	flags := os.O_RDWR | os.O_CREATE
 	if os.Geteuid() == 0 {
-		flags |= syscall.O_NOFOLLOW // in a directory of others, a link could have root write anywhere
+		flags |= syscall.O_NOFOLLOW // in another user's directory, a link could make root write anywhere
 	}
-	file, err := os.OpenFile(s.path, flags, 0o600) // codes are as good as money
+	file, err := os.OpenFile(s.path, flags, 0o600) // it holds codes
 	if errors.Is(err, syscall.ELOOP) {
-		return nil, fmt.Errorf("%s is a link, and root adds to none: name the file that it leads to: %w", s.path, err)
+		return nil, fmt.Errorf("%s is a symbolic link, and root does not follow it: give the file that it points to: %w", s.path, err)
 	}
 	if err != nil {
 		return nil, err
@@ -106,7 +108,7 @@ func (s *namedFile) Begin(_ context.Context, _ topology.Log, f *Filter) (map[int
 	if err := s.resume(f); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	return maps.Clone(s.places), nil
+	return maps.Clone(s.positions), nil
 }
 
 func (s *namedFile) resume(f *Filter) error {
@@ -115,11 +117,11 @@ func (s *namedFile) resume(f *Filter) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return invalid("out", "%s is no regular file, so it cannot be gone on with; leave out --name", s.path)
+		return invalid("out", "%s is not a regular file, so a replay cannot continue in it; leave out --name", s.path)
 	}
-	// The kernel lets it go when its owner dies.
+	// The kernel releases the lock when its owner dies.
 	if err := syscall.Flock(int(s.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("another process writes %s: %w; stop that one, or give another --out", s.path, err)
+		return fmt.Errorf("another process writes %s: %w; stop it, or give another --out", s.path, err)
 	}
 	s.locked = true
 	if err := s.tidy(); err != nil {
@@ -132,25 +134,25 @@ func (s *namedFile) resume(f *Filter) error {
 	case s.reset, errors.Is(err, fs.ErrNotExist) && info.Size() == 0:
 		then = s.state
 	case errors.Is(err, fs.ErrNotExist):
-		return invalid("out", "%s exists, and no %s beside it says how far it is; give another file, or --reset to begin it again", s.path, filepath.Base(statePath))
+		return invalid("out", "%s exists without its state file %s; give another file, or --reset to begin again", s.path, filepath.Base(statePath))
 	case err != nil:
-		return fmt.Errorf("%s does not say how far %s is: %w; begin again with --reset", statePath, s.path, err)
+		return fmt.Errorf("%s is not a valid state of %s: %w; begin again with --reset", statePath, s.path, err)
 	case then.Format != s.state.Format:
-		return invalid("format", "%s was begun as %s; give that, another --out, or --reset to begin it again", s.path, then.Format)
+		return invalid("format", "%s was begun as %s; give that format, another --out, or --reset to begin again", s.path, then.Format)
 	case then.Filter != s.state.Filter:
 		return filterChanged(s.path, then.Filter, s.state.Filter)
 	case then.Length > info.Size():
-		return fmt.Errorf("%s has %d bytes, and %d were written to it: somebody changed it; give another --out, or --reset to begin it again", s.path, info.Size(), then.Length)
+		return fmt.Errorf("%s has %d bytes, but a replay wrote %d: the file was changed; give another --out, or --reset to begin again", s.path, info.Size(), then.Length)
 	}
 	if tail, err := s.tail(then.Length); err != nil {
 		return err
 	} else if then.Tail != "" && tail != then.Tail {
-		return fmt.Errorf("%s does not hold what was written to it up to byte %d: somebody changed it, or a replay of another name did; give another --out, or --reset to begin it again", s.path, then.Length)
+		return fmt.Errorf("%s does not end, at byte %d, with what a replay wrote: the file was changed, possibly by a replay of another name; give another --out, or --reset to begin again", s.path, then.Length)
 	}
-	// Before the file is cut: with --reset the old state would else find a file too short.
-	s.length, s.places = then.Length, map[int]eventlog.Position{}
+	// Before the file is truncated: otherwise, with --reset, the old state would be longer than the file.
+	s.length, s.positions = then.Length, map[int]eventlog.Position{}
 	for _, at := range then.Places {
-		s.places[at.Lane] = at
+		s.positions[at.Lane] = at
 	}
 	if err := s.save(); err != nil {
 		return err
@@ -170,8 +172,8 @@ func (s *namedFile) resume(f *Filter) error {
 	return err
 }
 
-// tidy puts the file's name on disk, which a state may be about from now on, and removes what killed writers of the state
-// left. The state lies beside the file, or beside a symbolic link to it.
+// tidy makes the file's name durable by an fsync of its directory, before a state refers to it, and removes temporary
+// state files that killed processes left. The state file is in the directory of the file, or of a symbolic link to it.
 func (s *namedFile) tidy() error {
 	target, err := filepath.EvalSymlinks(s.path)
 	if err != nil {
@@ -180,7 +182,7 @@ func (s *namedFile) tidy() error {
 	return errors.Join(atomicfile.SyncDir(filepath.Dir(target)), atomicfile.Sweep(StatePath(s.path, s.state.Name)))
 }
 
-// filterChanged refuses to mix what two filters let pass.
+// filterChanged is the error of a replay that continues with another filter.
 func filterChanged(what, then, now string) error {
 	words := func(filter string) string {
 		if filter == "" {
@@ -200,7 +202,7 @@ func readState(path string) (s fileState, err error) {
 	return s, err
 }
 
-// lengthWriter counts what a file has grown by.
+// lengthWriter counts the bytes written to a file.
 type lengthWriter struct {
 	io.Writer
 	length *int64
@@ -216,14 +218,14 @@ func (s *namedFile) Write(_ context.Context, b *Batch) error {
 	if err := s.enc.encode(b.Events); err != nil {
 		return s.failed(err)
 	}
-	s.places[b.Lane] = b.To
+	s.positions[b.Lane] = b.To
 	if s.length-s.state.Length < saveEvery {
 		return nil
 	}
 	return s.checkpoint()
 }
 
-// Flush shows what was written, and saves the state unless that was done just now: see due.
+// Flush writes buffered events to the file, and saves the state unless that was done less than savePause ago: see due.
 func (s *namedFile) Flush(context.Context) error {
 	if s.unsaved = true; time.Since(s.saved) >= savePause {
 		return s.checkpoint()
@@ -234,7 +236,7 @@ func (s *namedFile) Flush(context.Context) error {
 	return nil
 }
 
-// due is how long from now Flush has to be called again to save the state; 0 = it is saved.
+// due returns after how long Flush must be called again to save the state; 0 = it is saved.
 func (s *namedFile) due() time.Duration {
 	if !s.unsaved {
 		return 0
@@ -242,7 +244,7 @@ func (s *namedFile) due() time.Duration {
 	return max(savePause-time.Since(s.saved), time.Millisecond)
 }
 
-// tail digests what comes before a length of the file.
+// tail returns the digest of the last tailBytes before length.
 func (s *namedFile) tail(length int64) (string, error) {
 	if length == 0 {
 		return "", nil
@@ -255,7 +257,7 @@ func (s *namedFile) tail(length int64) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// checkpoint makes what was written safe, then says so.
+// checkpoint syncs the file, then saves the state.
 func (s *namedFile) checkpoint() error {
 	if err := s.enc.flush(); err != nil {
 		return s.failed(err)
@@ -272,18 +274,18 @@ func (s *namedFile) checkpoint() error {
 
 func (s *namedFile) failed(err error) error {
 	s.broken = true
-	return fmt.Errorf("%w; what was safe before stays: make room and run it again, it goes on there", writeError(s.path, err))
+	return fmt.Errorf("%w; what was saved before remains: make room and run it again, it continues there", writeError(s.path, err))
 }
 
-// save replaces the state. It gets the mode of the file that it is about.
+// save replaces the state file, with the mode of the events file.
 func (s *namedFile) save() error {
 	tail, err := s.tail(s.length)
 	if err != nil {
 		return err
 	}
 	s.state.Length, s.state.Tail, s.state.Places = s.length, tail, nil
-	for _, lane := range slices.Sorted(maps.Keys(s.places)) {
-		s.state.Places = append(s.state.Places, s.places[lane])
+	for _, lane := range slices.Sorted(maps.Keys(s.positions)) {
+		s.state.Places = append(s.state.Places, s.positions[lane])
 	}
 	raw, err := json.Marshal(s.state)
 	if err != nil {
@@ -296,7 +298,7 @@ func (s *namedFile) save() error {
 	return atomicfile.Write(StatePath(s.path, s.state.Name), append(raw, '\n'), info.Mode().Perm())
 }
 
-// End keeps what was written, whatever the cause, unless it is the file itself.
+// End saves what was written, whatever the cause, unless writing the file failed.
 func (s *namedFile) End(context.Context, error) (err error) {
 	if !s.broken {
 		err = s.checkpoint()
@@ -304,11 +306,11 @@ func (s *namedFile) End(context.Context, error) (err error) {
 	return errors.Join(err, s.close())
 }
 
-// close lets go of the lock first: a program that this process is just starting shares the open file for a moment, and
-// would hold the lock as long.
+// close releases the lock first: a child process that is being started shares the open file for a moment, and would
+// hold the lock as long.
 func (s *namedFile) close() error {
 	if s.locked {
-		_ = syscall.Flock(int(s.file.Fd()), syscall.LOCK_UN) // Close does it, too, but for such a moment
+		_ = syscall.Flock(int(s.file.Fd()), syscall.LOCK_UN) // Close alone would release it only after the child's exec
 	}
 	return s.file.Close()
 }

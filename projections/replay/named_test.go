@@ -50,8 +50,8 @@ func TestFollowedFileIsSavedOnceASecond(t *testing.T) {
 	}
 }
 
-// A file that another replay wrote anew is not gone on with, though it is long enough.
-func TestFileOfAnotherNameIsNotGoneOnWith(t *testing.T) {
+// A replay does not continue in a file that another replay overwrote, even if it is long enough.
+func TestFileOfAnotherNameIsNotContinued(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	path := filepath.Join(t.TempDir(), "all.ndjson")
@@ -73,7 +73,7 @@ func TestFileOfAnotherNameIsNotGoneOnWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, _ := os.ReadFile(path)
-	if err := one("a", false); err == nil || !strings.Contains(err.Error(), "somebody changed it") {
+	if err := one("a", false); err == nil || !strings.Contains(err.Error(), "the file was changed") {
 		t.Errorf("gone on with another's file: %v", err)
 	}
 	if after, _ := os.ReadFile(path); string(after) != string(before) {
@@ -99,8 +99,8 @@ func TestFileOfAnotherNameIsNotGoneOnWith(t *testing.T) {
 	}
 }
 
-// TestRootAddsToNoLink: in a directory of others, a link under the name of an export could have root write anywhere.
-func TestRootAddsToNoLink(t *testing.T) {
+// TestRootFollowsNoLink: in a directory of others, a link under the name of an export could have root write anywhere.
+func TestRootFollowsNoLink(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root refuses links, and this user is not root")
 	}
@@ -110,7 +110,7 @@ func TestRootAddsToNoLink(t *testing.T) {
 	if err := os.Symlink(victim, path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.try(named(t, path, CSV, false), Options{}); err == nil || !strings.Contains(err.Error(), "is a link") {
+	if _, err := r.try(named(t, path, CSV, false), Options{}); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Lstat(victim); err == nil {

@@ -10,13 +10,12 @@ import (
 )
 
 const (
-	// groupRows and groupBytes (of lines) end a row group, so that memory stays bounded: a group is held until it is
-	// written.
+	// groupRows and groupBytes (of lines) bound a row group: it is held in memory until it is written.
 	groupRows  = 128 << 10
 	groupBytes = 32 << 20
 )
 
-// parquetRow is Columns as Parquet has them. Numbers that may be zero and there are pointers; elsewhere zero is null.
+// parquetRow is Columns in Parquet. Numbers for which zero is a value are pointers; for others zero is null.
 type parquetRow struct {
 	Lane            int32  `parquet:"lane"`
 	Sequence        int64  `parquet:"sequence"`
@@ -52,7 +51,7 @@ type parquetEncoder struct {
 }
 
 func newParquet(w io.Writer) *parquetEncoder {
-	// Snappy, and version 1 of data pages, are what every reader reads.
+	// Every reader supports Snappy and version 1 of data pages.
 	return &parquetEncoder{w: parquet.NewGenericWriter[parquetRow](w, parquet.Compression(&snappy.Codec{}),
 		parquet.DataPageVersion(1), parquet.SkipPageBounds("raw"), parquet.CreatedBy("scrip replay", "1", ""))}
 }
@@ -73,7 +72,7 @@ func (p *parquetEncoder) encode(events []Event) error {
 	return p.w.Flush()
 }
 
-func (p *parquetEncoder) flush() error { return nil } // a row group per pause would make a file of crumbs
+func (p *parquetEncoder) flush() error { return nil } // a row group per flush would be too small
 func (p *parquetEncoder) close() error { return p.w.Close() }
 
 func rowOf(e *Event) parquetRow {
@@ -87,7 +86,7 @@ func rowOf(e *Event) parquetRow {
 	micros := func(at wire.Instant) int64 { return int64(at) }
 	redeemed, count, reminders := counts(e.Type)
 	return parquetRow{
-		Lane: int32(e.Lane), Sequence: int64(e.Place.Sequence), Line: int32(e.Place.Line),
+		Lane: int32(e.Lane), Sequence: int64(e.Position.Sequence), Line: int32(e.Position.Line),
 		Type: e.Type.String(), Campaign: e.Campaign, At: micros(e.At), ID: e.ID,
 		N: int64(e.N), Code: e.Code, CustomerID: e.CustomerID, OrderID: e.OrderID, ExpiresAt: micros(e.expires()),
 		RedeemedCount: there(uint64(e.RedeemedCount), redeemed), Status: e.Status, Reason: e.Reason,

@@ -74,7 +74,7 @@ func TestParquetRowGroups(t *testing.T) {
 	event := Event{Event: wire.Event{Type: wire.CouponClaimed, Campaign: "c", At: 1}, Raw: []byte(strings.Repeat("x", groupBytes/999))}
 	before := int64(0)
 	for i := range 3000 {
-		event.Place = Place{0, uint64(i + 1), 1}
+		event.Position = Position{0, uint64(i + 1), 1}
 		if err := p.encode([]Event{event}); err != nil {
 			t.Fatal(err)
 		}

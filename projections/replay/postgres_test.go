@@ -45,7 +45,7 @@ func rowsOf(t *testing.T, database, schema string) (rows []string) {
 
 // expectedRows are the same by way of CSV.
 func (r *rig) expectedRows(f Filter) (rows []string) {
-	r.t.Helper()
+	r.T.Helper()
 	var got []csvRow
 	r.run(csvSink(&got), Options{Filter: f})
 	for _, row := range got {
@@ -73,19 +73,19 @@ func TestRows(t *testing.T) {
 		r.claim(campaigns[0], fmt.Sprintf("x%d", i), fmt.Sprintf("y%d", i))
 	}
 	if got := query(t, db, `SELECT string_agg(raw->'attributes'->>'channel' || ' ' || (raw->>'customer_id'), ' ') FROM copy_of_all.events WHERE raw ? 'attributes'`); got != "app flo app flo" {
-		t.Errorf("raw says %s", got)
+		t.Errorf("raw is %s", got)
 	}
 	r.run(Postgres(db, Rows("copy_of_all"), true), Options{})
 	r.sameRows(t, db, "copy_of_all")
 }
 
 // What JSON allows and PostgreSQL does not is changed as little as needed, not refused.
-func TestTextThatPostgresRefuses(t *testing.T) {
+func TestTextThatPostgreSQLRejects(t *testing.T) {
 	r := newRig(t)
 	db := pgtest.URL(t)
 	for _, attributes := range []string{`{"a":"\u0000"}`, `{"a":"\ud800"}`, `{"a":"\udc00\ud83d\ude00"}`, `{"a":"\\u0000"}`, `{"a":1e999999,"b":-2E-999999,"c":1e3,"e9":"1e999999"}`,
 		"{\"a\":\"\xff\"}", `{"a":"\ud800\u0041"}`, `{"a":"\"\\"}`} {
-		r.write(0, `{"type":"coupon.claimed","campaign":"c","at":"@","n":1,"code":"C","customer_id":"\u0000x","attributes":`+attributes+`}`)
+		r.Write(0, `{"type":"coupon.claimed","campaign":"c","at":"@","n":1,"code":"C","customer_id":"\u0000x","attributes":`+attributes+`}`)
 	}
 	sum := r.run(Postgres(db, Rows("odd"), false), Options{})
 	if sum.Unreadable != 0 {
@@ -144,10 +144,10 @@ func TestProjectionFollows(t *testing.T) {
 	db := pgtest.URL(t)
 	r.work()
 	other := Postgres(db, Rows("live"), false)
-	if _, err := other.Begin(t.Context(), r.log, &Filter{}); err != nil {
+	if _, err := other.Begin(t.Context(), r.Log, &Filter{}); err != nil {
 		t.Fatal(err)
 	}
-	defer other.End(context.Background(), nil) //nolint:errcheck // says goodbye
+	defer other.End(context.Background(), nil) //nolint:errcheck // disconnects
 	stop := r.follow(Postgres(db, Rows("live"), false), Options{})
 	for i := range 5 {
 		r.claim(campaigns[i%lanes], fmt.Sprintf("f%d", i))
@@ -157,7 +157,7 @@ func TestProjectionFollows(t *testing.T) {
 		})
 	}
 	before := query(t, db, "SELECT count(*)::text FROM live.events")
-	err := other.Write(t.Context(), &Batch{Lane: 0, First: 1, Last: 1, To: position(r, 0, 1), Events: []Event{{Place: Place{0, 1, 99}, Event: wire.Event{Type: wire.CampaignResumed, At: 1}, Raw: []byte("{}")}}})
+	err := other.Write(t.Context(), &Batch{Lane: 0, First: 1, Last: 1, To: position(r, 0, 1), Events: []Event{{Position: Position{0, 1, 99}, Event: wire.Event{Type: wire.CampaignResumed, At: 1}, Raw: []byte("{}")}}})
 	if !errors.Is(err, errFenced) || !strings.Contains(err.Error(), "stop one of them") {
 		t.Errorf("the second one: %v", err)
 	}
@@ -174,8 +174,8 @@ func TestProjectionWaitsForTheDatabase(t *testing.T) {
 	r := newRig(t)
 	cluster := pgtest.Cluster(t)
 	db := cluster.URL()
-	var said logs
-	stop := r.follow(Postgres(db, Rows("live"), false), Options{Logger: said.logger()})
+	var logged logs
+	stop := r.follow(Postgres(db, Rows("live"), false), Options{Logger: logged.logger()})
 	r.claimOnce(1)
 	have := func(url string) func() bool {
 		want := fmt.Sprint(len(r.expectedRows(Filter{})))
@@ -196,7 +196,7 @@ func TestProjectionWaitsForTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.claimOnce(2)
-	streamtest.Eventually(t, "it says so", func() bool { return strings.Contains(said.String(), "the database is away") })
+	streamtest.Eventually(t, "outage logged", func() bool { return strings.Contains(logged.String(), "the database is unavailable") })
 	again, err := cluster.Start(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -205,15 +205,15 @@ func TestProjectionWaitsForTheDatabase(t *testing.T) {
 		t.Fatalf("the cluster moved from %s to %s", db, again)
 	}
 	streamtest.Eventually(t, "rows", have(db))
-	if err := stop(); err != nil || strings.Count(said.String(), "is away") != 1 {
-		t.Errorf("%v\n%s", err, said.String())
+	if err := stop(); err != nil || strings.Count(logged.String(), "is unavailable") != 1 {
+		t.Errorf("%v\n%s", err, logged.String())
 	}
 	r.sameRows(t, db, "live")
-	// Not followed, it is an error that says where it stands.
+	// Without Follow, it is an error with the position.
 	if err := cluster.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.try(Postgres(db, Rows("live"), false), Options{}); err == nil || !isAway(err) {
+	if _, err := r.try(Postgres(db, Rows("live"), false), Options{}); err == nil || !isUnavailable(err) {
 		t.Errorf("no database: %v", err)
 	}
 }
@@ -225,7 +225,7 @@ func role(t *testing.T, db, name string) string {
 	return pgtest.Role(t, db, name)
 }
 
-// A role without rights is told which GRANT helps, one after the other, until it works.
+// A role without rights gets errors that name the missing GRANTs, one after the other, until it works.
 func TestGrants(t *testing.T) {
 	r := newRig(t)
 	r.work()
@@ -256,7 +256,7 @@ func TestGrants(t *testing.T) {
 	r.run(Postgres(other, file.Definition(), false), Options{})
 }
 
-// A checkpoint that the log does not hold is refused, and --reset begins anew.
+// A checkpoint that the log does not have is an error, and --reset starts again.
 func TestCheckpointOfAnotherLog(t *testing.T) {
 	for name, spoil := range map[string]string{
 		"ahead":       "UPDATE spoilt.scrip_checkpoint SET sequence = sequence + 1000",
@@ -270,7 +270,7 @@ func TestCheckpointOfAnotherLog(t *testing.T) {
 			r.run(Postgres(db, Rows("spoilt"), false), Options{})
 			execute(t, db, spoil)
 			_, err := r.try(Postgres(db, Rows("spoilt"), false), Options{})
-			if err == nil || !strings.Contains(err.Error(), "put the log back, or begin again with --reset") {
+			if err == nil || !strings.Contains(err.Error(), "restore that log, or begin again with --reset") {
 				t.Errorf("error %v", err)
 			}
 			r.run(Postgres(db, Rows("spoilt"), true), Options{})
@@ -284,20 +284,20 @@ func TestLostTail(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	db := pgtest.URL(t)
-	older := r.server.CopyStore(t)
-	last := r.last
+	older := r.Server.CopyStore(t)
+	last := r.Last
 	r.claim(campaigns[0], "lost1")
 	r.claim(campaigns[1], "lost2")
 	r.run(Postgres(db, Rows("all_events"), false), Options{})
-	r.server.RestoreStore(t, older)
-	if _, err := r.try(Postgres(db, Rows("all_events"), false), Options{}); err == nil || !strings.Contains(err.Error(), "put the log back") {
+	r.Server.RestoreStore(t, older)
+	if _, err := r.try(Postgres(db, Rows("all_events"), false), Options{}); err == nil || !strings.Contains(err.Error(), "restore that log") {
 		t.Errorf("after the loss: %v", err)
 	}
 	// Other events take the numbers.
-	r.last = last
-	r.write(0, `{"type":"campaign.paused","campaign":"x","at":"@"}`)
-	r.write(1, `{"type":"campaign.paused","campaign":"x","at":"@"}`)
-	if _, err := r.try(Postgres(db, Rows("all_events"), false), Options{}); err == nil || !strings.Contains(err.Error(), "put the log back") {
+	r.Last = last
+	r.Write(0, `{"type":"campaign.paused","campaign":"x","at":"@"}`)
+	r.Write(1, `{"type":"campaign.paused","campaign":"x","at":"@"}`)
+	if _, err := r.try(Postgres(db, Rows("all_events"), false), Options{}); err == nil || !strings.Contains(err.Error(), "restore that log") {
 		t.Errorf("after others took the numbers: %v", err)
 	}
 }
@@ -306,12 +306,12 @@ func TestSchemaRefused(t *testing.T) {
 	r := newRig(t)
 	db := pgtest.URL(t)
 	execute(t, db, "CREATE SCHEMA taken; CREATE TABLE taken.t (n int)")
-	for name, says := range map[string]string{"scrip": "not for projections", "scrip_meta": "not for projections", "public": "not for projections", "pg_x": "not for projections",
+	for name, want := range map[string]string{"scrip": "is reserved", "scrip_meta": "is reserved", "public": "is reserved", "pg_x": "is reserved",
 		"Shop": "a-z", "taken": "no replay made it", "": "a-z"} {
 		for _, reset := range []bool{false, true} {
 			_, err := r.try(Postgres(db, Rows(name), reset), Options{})
 			var wrong *InvalidError
-			if !errors.As(err, &wrong) || wrong.Field != "name" || !strings.Contains(err.Error(), says) {
+			if !errors.As(err, &wrong) || wrong.Field != "name" || !strings.Contains(err.Error(), want) {
 				t.Errorf("schema %q, reset %v: %v", name, reset, err)
 			}
 		}

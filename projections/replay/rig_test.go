@@ -14,15 +14,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/logtest"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -35,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const lanes = 2
+const lanes = logtest.Lanes
 
 // Campaigns by lane.
 var campaigns = [lanes]string{"", ""}
@@ -51,16 +49,9 @@ func init() {
 
 // rig is a real log whose lines the domain decides.
 type rig struct {
-	t      testing.TB
-	server *streamtest.Server
-	js     jetstream.JetStream
-	log    topology.Log
-	lanes  [lanes]*domain.Lane
-
-	last    [lanes]uint64 // sequence written last
-	covered [lanes]uint64 // commands, by the steps of each lane
-	ids     int
-	clock   time.Time
+	*logtest.Rig
+	lanes [lanes]*domain.Lane
+	ids   int
 }
 
 var begin = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -74,66 +65,33 @@ func newRig(t *testing.T) *rig {
 
 func newLog(t testing.TB) *rig {
 	t.Helper()
-	server := streamtest.Start(t)
-	js := server.JetStream(t)
-	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: lanes, KeyFingerprint: "test", Format: topology.FormatUnsealed})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &rig{t: t, server: server, js: js, log: log, clock: begin}
+	r := &rig{Rig: logtest.New(t)}
+	r.Clock = begin
 	for n := range lanes {
 		r.lanes[n] = domain.NewLane(domain.LaneOptions{Lane: n, Lanes: lanes, Key: [32]byte{1}})
 	}
 	return r
 }
 
-// publish writes a message with the given headers, as they are.
-func (r *rig) publish(lane int, header nats.Header, payload []byte) uint64 {
-	r.t.Helper()
-	ack, err := r.js.PublishMsg(r.t.Context(), &nats.Msg{Subject: topology.Evt(lane), Header: header, Data: payload})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.last[lane] = ack.Sequence
-	if header.Get(topology.HeaderCommands) != "" {
-		r.covered[lane]++
-	}
-	return ack.Sequence
-}
-
-// header is that of the lane's next step.
-func (r *rig) header(lane int) nats.Header {
-	n := r.covered[lane] + 1
-	return eventlog.Header{Commands: [2]uint64{n, n}, CommandTime: r.clock, LaneTime: r.clock, Owner: "rig"}.Encode()
-}
-
-// write writes a step of raw lines; each @ becomes the log's time.
-func (r *rig) write(lane int, lines ...string) uint64 {
-	r.t.Helper()
-	r.clock = r.clock.Add(time.Second)
-	payload := strings.ReplaceAll(strings.Join(lines, "\n")+"\n", "@", wire.At(r.clock).String())
-	return r.publish(lane, r.header(lane), []byte(payload))
-}
-
 // do decides command lines, without their ids, in one step of a campaign's lane.
 func (r *rig) do(scope wire.Scope, campaign string, lines ...string) []wire.Outcome {
-	r.t.Helper()
+	r.T.Helper()
 	n := wire.LaneOf(campaign, lanes)
-	r.clock = r.clock.Add(time.Second)
+	r.Clock = r.Clock.Add(time.Second)
 	var message bytes.Buffer
 	for _, line := range lines {
 		r.ids++
 		fmt.Fprintf(&message, "{\"id\":\"i%d\",\"campaign\":%q,%s}\n", r.ids, campaign, line)
 	}
 	step := domain.NewStep(r.lanes[n])
-	replies := step.Add(domain.Message{Sequence: r.last[n] + 1, Scope: scope, Payload: message.Bytes()}, wire.At(r.clock), nil)
+	replies := step.Add(domain.Message{Sequence: r.Last[n] + 1, Scope: scope, Payload: message.Bytes()}, wire.At(r.Clock), nil)
 	step.Close()
-	r.publish(n, r.header(n), step.Events)
+	r.Publish(n, r.Header(n), step.Events)
 	var outs []wire.Outcome
 	for line := range bytes.Lines(replies) {
 		out, err := wire.ParseOutcome(bytes.TrimSpace(line))
 		if err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
 		outs = append(outs, out)
 	}
@@ -141,20 +99,20 @@ func (r *rig) do(scope wire.Scope, campaign string, lines ...string) []wire.Outc
 }
 
 func (r *rig) create(campaign string, more string) {
-	r.t.Helper()
+	r.T.Helper()
 	r.do(wire.ScopeTrusted, campaign, `"type":"create_campaign","codes":100000`+more)
 }
 
 // claim lets customers claim, in one step, and returns their codes.
 func (r *rig) claim(campaign string, customers ...string) (codes []string) {
-	r.t.Helper()
+	r.T.Helper()
 	var lines []string
 	for _, c := range customers {
 		lines = append(lines, fmt.Sprintf(`"type":"claim","customer_id":%q`, c))
 	}
 	for _, out := range r.do(wire.ScopeTrusted, campaign, lines...) {
 		if out.Code == "" {
-			r.t.Fatalf("claim: %+v", out)
+			r.T.Fatalf("claim: %+v", out)
 		}
 		codes = append(codes, out.Code)
 	}
@@ -162,23 +120,23 @@ func (r *rig) claim(campaign string, customers ...string) (codes []string) {
 }
 
 func (r *rig) redeem(campaign, code, order string) {
-	r.t.Helper()
+	r.T.Helper()
 	if out := r.do(wire.ScopeTrusted, campaign, fmt.Sprintf(`"type":"redeem","code":%q,"order_id":%q`, code, order)); out[0].Refused() {
-		r.t.Fatalf("redeem: %+v", out)
+		r.T.Fatalf("redeem: %+v", out)
 	}
 }
 
 func (r *rig) rollback(campaign, code, order string) {
-	r.t.Helper()
+	r.T.Helper()
 	if out := r.do(wire.ScopeTrusted, campaign, fmt.Sprintf(`"type":"rollback","code":%q,"order_id":%q`, code, order)); out[0].Refused() {
-		r.t.Fatalf("rollback: %+v", out)
+		r.T.Fatalf("rollback: %+v", out)
 	}
 }
 
-// work writes something of most kinds to both lanes: ann redeems, bob rolls back, cy does nothing, an unreadable command
-// is parked, a claim is refused.
+// work writes something of most kinds to both lanes: ann redeems, bob rolls back, cy does nothing, an unreadable
+// command is parked, a claim is refused.
 func (r *rig) work() {
-	r.t.Helper()
+	r.T.Helper()
 	for _, c := range campaigns {
 		r.create(c, `,"prefix":"P","expires_at":"2026-05-02T00:00:00Z"`)
 		codes := r.claim(c, "ann", "bob", "cy")
@@ -190,44 +148,44 @@ func (r *rig) work() {
 		r.do(wire.ScopeTrusted, c, `"type":"unremind","customer_id":"cy","kind":"expires","before":"1h"`, `"type":"pause_campaign"`)
 		r.do(wire.ScopeTrusted, c, `"type":"claim","customer_id":"eve"`)
 		r.do(wire.ScopeTrusted, c, `"type":"resume_campaign"`)
-		r.do(wire.ScopeScheduler, c, fmt.Sprintf(`"type":"expire","through":%q`, wire.At(r.clock).String()))
+		r.do(wire.ScopeScheduler, c, fmt.Sprintf(`"type":"expire","through":%q`, wire.At(r.Clock).String()))
 	}
 }
 
 // stored reads the log by itself: the raw lines of a lane with their places, by nothing of this package.
-func (r *rig) stored(lane int) (places []Place, lines []string) {
-	r.t.Helper()
-	stream, err := r.js.Stream(r.t.Context(), topology.EvtStream(lane))
+func (r *rig) stored(lane int) (positions []Position, lines []string) {
+	r.T.Helper()
+	stream, err := r.JS.Stream(r.T.Context(), topology.EvtStream(lane))
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	for seq := uint64(1); seq <= r.last[lane]; seq++ {
-		m, err := stream.GetMsg(r.t.Context(), seq)
+	for seq := uint64(1); seq <= r.Last[lane]; seq++ {
+		m, err := stream.GetMsg(r.T.Context(), seq)
 		if err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
 		for n, line := range strings.Split(strings.TrimSuffix(string(m.Data), "\n"), "\n") {
 			if line != "" {
-				places, lines = append(places, Place{lane, seq, n + 1}), append(lines, line)
+				positions, lines = append(positions, Position{lane, seq, n + 1}), append(lines, line)
 			}
 		}
 	}
-	return places, lines
+	return positions, lines
 }
 
 // naive filters the log with encoding/json.
-func (r *rig) naive(keep func(p Place, event map[string]any) bool) []Place {
-	r.t.Helper()
-	var out []Place
+func (r *rig) naive(keep func(p Position, event map[string]any) bool) []Position {
+	r.T.Helper()
+	var out []Position
 	for n := range lanes {
-		places, lines := r.stored(n)
+		positions, lines := r.stored(n)
 		for i, line := range lines {
 			var event map[string]any
 			if err := json.Unmarshal([]byte(line), &event); err != nil {
-				r.t.Fatal(err)
+				r.T.Fatal(err)
 			}
-			if keep(places[i], event) {
-				out = append(out, places[i])
+			if keep(positions[i], event) {
+				out = append(out, positions[i])
 			}
 		}
 	}
@@ -256,21 +214,21 @@ func (l *logs) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, ni
 
 // run replays and fails the test when that fails.
 func (r *rig) run(sink Sink, opts Options) Summary {
-	r.t.Helper()
+	r.T.Helper()
 	sum, err := r.try(sink, opts)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return sum
 }
 
 func (r *rig) try(sink Sink, opts Options) (Summary, error) {
-	ctx, cancel := context.WithTimeout(r.t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(r.T.Context(), 40*time.Second)
 	defer cancel()
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return Run(ctx, r.js, r.log, sink, opts)
+	return Run(ctx, r.JS, r.Log, sink, opts)
 }
 
 // follow replays in the background until stop, which returns its error.
@@ -282,28 +240,28 @@ func (r *rig) follow(sink Sink, opts Options) (stop func() error) {
 	opts.Follow = true
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Run(ctx, r.js, r.log, sink, opts)
+		_, err := Run(ctx, r.JS, r.Log, sink, opts)
 		ended <- err
 	}()
 	stop = sync.OnceValue(func() error {
 		cancel()
 		return <-ended
 	})
-	r.t.Cleanup(func() { _ = stop() })
+	r.T.Cleanup(func() { _ = stop() })
 	return stop
 }
 
 // collect is a sink that remembers places.
-func collect(into *[]Place) Sink {
+func collect(into *[]Position) Sink {
 	return Func(func(_ context.Context, b *Batch) error {
 		for i := range b.Events {
-			*into = append(*into, b.Events[i].Place)
+			*into = append(*into, b.Events[i].Position)
 		}
 		return nil
 	})
 }
 
-func equalPlaces(t testing.TB, what string, got, want []Place) {
+func equalPositions(t testing.TB, what string, got, want []Position) {
 	t.Helper()
 	if !slices.Equal(got, want) {
 		t.Errorf("%s:\n got %v\nwant %v", what, got, want)
@@ -342,10 +300,10 @@ func execute(t testing.TB, url, sql string) {
 
 // position is that of a message.
 func position(r *rig, lane int, sequence uint64) eventlog.Position {
-	r.t.Helper()
-	raw, err := eventlog.Events(r.js, lane).Get(r.t.Context(), sequence)
+	r.T.Helper()
+	raw, err := eventlog.Events(r.JS, lane).Get(r.T.Context(), sequence)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	return eventlog.Position{Log: r.log.UUID, Lane: lane, Sequence: sequence, Digest: eventlog.Digest(raw.Header, raw.Data)}
+	return eventlog.Position{Log: r.Log.UUID, Lane: lane, Sequence: sequence, Digest: eventlog.Digest(raw.Header, raw.Data)}
 }

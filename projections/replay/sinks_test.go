@@ -13,11 +13,11 @@ func typesSink(into *[lanes][]string) Sink {
 }
 
 // channelSink sends places.
-func channelSink(to chan<- Place) Sink {
+func channelSink(to chan<- Position) Sink {
 	return Func(func(ctx context.Context, b *Batch) error {
 		for i := range b.Events {
 			select {
-			case to <- b.Events[i].Place:
+			case to <- b.Events[i].Position:
 			case <-ctx.Done():
 				return ctx.Err()
 			}

@@ -35,9 +35,9 @@ const perTypeText = `SELECT string_agg(type || '=' || events, ' ' ORDER BY type)
 
 // perTypeWant counts by way of encoding/json.
 func (r *rig) perTypeWant() string {
-	r.t.Helper()
+	r.T.Helper()
 	counts := map[string]int{}
-	r.naive(func(_ Place, e map[string]any) bool { counts[e["type"].(string)]++; return false })
+	r.naive(func(_ Position, e map[string]any) bool { counts[e["type"].(string)]++; return false })
 	var list []string
 	for t := range EventTypes() {
 		if counts[t] > 0 {
@@ -67,7 +67,7 @@ func TestSQLProjection(t *testing.T) {
 	}
 }
 
-// The line itself is there for files that say so; it is what costs most.
+// Files that use column raw get the line itself; it costs most.
 func TestSQLRaw(t *testing.T) {
 	r := newRig(t)
 	r.work()
@@ -83,7 +83,7 @@ func TestSQLRaw(t *testing.T) {
 	}
 }
 
-// A mistake in the file is told with its line before anything is made, and PostgreSQL's words.
+// A mistake in the file is reported with its line and PostgreSQL's message, before anything is created.
 func TestSQLSyntaxErrors(t *testing.T) {
 	r := newRig(t)
 	r.work()
@@ -91,7 +91,7 @@ func TestSQLSyntaxErrors(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		line int
-		says string
+		want string
 	}{
 		{"-- scrip: create\nCREATE TABLE t (n int);\n-- scrip: fold\nINSERT INTO t\nSELEKT 1\nFROM events;\n", 5, `syntax error at or near "SELEKT"`},
 		{"-- scrip: create\nCREATE TABLE a (n int);\n\n-- a comment; with a semicolon\nCREATE TABEL t (n int);\n-- scrip: fold\nSELECT 1;\n", 5, `syntax error at or near "TABEL"`},
@@ -105,12 +105,12 @@ func TestSQLSyntaxErrors(t *testing.T) {
 		{"SELECT 1;\n", 1, "begin with `-- scrip: create`"},
 		{"-- scrip: create\nCREATE TABLE t (n int);\n", 1, "add `-- scrip: fold`"},
 		{"-- scrip: fold\n-- nothing\n", 1, "add `-- scrip: fold`"},
-		{"-- scrip: fold\nSELECT 1;\nCOMMIT;\n", 3, "COMMIT is not for a projection"},
-		{"-- scrip: fold\nSELECT 1;\n /* so */ rollback;\n", 3, "ROLLBACK is not for a projection"},
-		{"-- scrip: fold\nCOPY t FROM STDIN;", 2, "COPY is not for a projection"},
-		{"-- scrip: name a\n-- scrip: name b\n-- scrip: fold\nSELECT 1", 2, "stands in line 1 already"},
+		{"-- scrip: fold\nSELECT 1;\nCOMMIT;\n", 3, "COMMIT is not allowed"},
+		{"-- scrip: fold\nSELECT 1;\n /* so */ rollback;\n", 3, "ROLLBACK is not allowed"},
+		{"-- scrip: fold\nCOPY t FROM STDIN;", 2, "COPY is not allowed"},
+		{"-- scrip: name a\n-- scrip: name b\n-- scrip: fold\nSELECT 1", 2, "is repeated from line 1"},
 		{"\n-- scrip: name Daily Claims\n-- scrip: fold\nSELECT 1", 2, "must begin with a-z"},
-		{"-- scrip: types coupon.gilded\n-- scrip: fold\nSELECT 1", 1, `no event type "coupon.gilded"`},
+		{"-- scrip: types coupon.gilded\n-- scrip: fold\nSELECT 1", 1, `unknown event type "coupon.gilded"`},
 		{"-- scrip: foldd\nSELECT 1", 1, "give name, types, create or fold"},
 	} {
 		f, err := ParseSQL("dir/bad.sql", []byte(c.text))
@@ -119,10 +119,10 @@ func TestSQLSyntaxErrors(t *testing.T) {
 			_, err = r.try(Postgres(db, f.Definition(), false), Options{})
 		}
 		var syntax *SyntaxError
-		if !errors.As(err, &syntax) || syntax.Line != c.line || !strings.Contains(err.Error(), fmt.Sprintf("dir/bad.sql:%d: ", c.line)) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%q:\n got %v\nwant line %d: %s", c.text, err, c.line, c.says)
+		if !errors.As(err, &syntax) || syntax.Line != c.line || !strings.Contains(err.Error(), fmt.Sprintf("dir/bad.sql:%d: ", c.line)) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q:\n got %v\nwant line %d: %s", c.text, err, c.line, c.want)
 		}
-		if f != nil && (strings.Contains(c.says, "syntax") || strings.Contains(c.says, "another name")) && query(t, db, "SELECT count(*)::text FROM pg_namespace WHERE nspname = 'bad'") != "0" {
+		if f != nil && (strings.Contains(c.want, "syntax") || strings.Contains(c.want, "another name")) && query(t, db, "SELECT count(*)::text FROM pg_namespace WHERE nspname = 'bad'") != "0" {
 			t.Errorf("%q: a schema was made", c.text)
 		}
 	}
@@ -132,10 +132,10 @@ func TestSQLSyntaxErrors(t *testing.T) {
 func TestSQLFailsLate(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	bad := r.write(1, `{"type":"campaign.paused","campaign":"poison","at":"@"}`)
+	bad := r.Write(1, `{"type":"campaign.paused","campaign":"poison","at":"@"}`)
 	r.claim(campaigns[1], "after")
 	total := 0
-	r.naive(func(Place, map[string]any) bool { total++; return false })
+	r.naive(func(Position, map[string]any) bool { total++; return false })
 	db := pgtest.URL(t)
 	text := "-- scrip: create\nCREATE TABLE seen (lane int, sequence bigint, line int, PRIMARY KEY (lane, sequence, line));\n-- scrip: fold\n" +
 		"INSERT INTO seen SELECT lane, sequence, line FROM events\nWHERE 1 / (campaign <> 'poison')::int = 1;\n"
@@ -144,9 +144,9 @@ func TestSQLFailsLate(t *testing.T) {
 	if !errors.As(err, &batch) || batch.Lane != 1 || batch.First > bad || batch.Last < bad {
 		t.Fatalf("error %v, want lane 1 around %d", err, bad)
 	}
-	for _, want := range []string{fmt.Sprintf("messages %d to %d of lane 1", batch.First, batch.Last), "late.sql:4: division by zero", "rolled back", "it goes on there"} {
+	for _, want := range []string{fmt.Sprintf("messages %d to %d of lane 1", batch.First, batch.Last), "late.sql:4: division by zero", "rolled back", "it continues there"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not say %q", err, want)
+			t.Errorf("%v does not contain %q", err, want)
 		}
 	}
 	if got, want := query(t, db, "SELECT max(sequence)::text FROM late.seen WHERE lane = 1"), fmt.Sprint(batch.First-1); got != want {
@@ -174,7 +174,7 @@ func TestSQLFailsLate(t *testing.T) {
 func TestSQLWritesOutside(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	for name, c := range map[string]struct{ create, fold, says string }{
+	for name, c := range map[string]struct{ create, fold, want string }{
 		"insert":           {"", "INSERT INTO shop.t SELECT 1", "denied for table t"},
 		"update nothing":   {"", "UPDATE shop.t SET n = 2 WHERE false", "denied for table t"},
 		"delete":           {"", "DELETE FROM shop.t", "denied for table t"},
@@ -208,8 +208,8 @@ func TestSQLWritesOutside(t *testing.T) {
 			f := parse(t, "outside.sql", "-- scrip: create\nCREATE TABLE mine (n int);\n"+c.create+";\n-- scrip: fold\nINSERT INTO mine SELECT n FROM shop.t;\n"+c.fold)
 			_, err := r.try(Postgres(db, f.Definition(), false), Options{})
 			var pg *pgconn.PgError
-			if !errors.As(err, &pg) || pg.Code != "42501" || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "writes to its own schema outside only") {
-				t.Fatalf("error %v, want %s", err, c.says)
+			if !errors.As(err, &pg) || pg.Code != "42501" || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "writes to its own schema outside only") {
+				t.Fatalf("error %v, want %s", err, c.want)
 			}
 			if got := query(t, db, "SELECT string_agg(n::text, ' ') FROM shop.t"); got != "1" {
 				t.Errorf("shop.t holds %s", got)
@@ -243,7 +243,7 @@ SELECT add();
 DROP TABLE own_scratch;
 DROP TABLE scratch;
 `)
-	for _, reset := range []bool{false, true} { // to begin anew, all of this is dropped
+	for _, reset := range []bool{false, true} { // with reset, all of this is dropped
 		r.run(Postgres(db, f.Definition(), reset), Options{MaxLines: 2})
 		want := len(r.expectedRows(Filter{}))
 		if got := query(t, db, "SELECT count(*)::text FROM inside.mine"); got != fmt.Sprint(want) {
@@ -253,7 +253,7 @@ DROP TABLE scratch;
 }
 
 // A schema that was made before there were roles of its own is handed to one, with all that is in it.
-func TestOldSchemaIsHandedOver(t *testing.T) {
+func TestOldSchemaGetsItsRoleAsOwner(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	db := pgtest.URL(t)

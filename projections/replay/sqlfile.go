@@ -2,8 +2,10 @@ package replay
 
 import (
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,8 +17,8 @@ import (
 // SQLSyntax describes the files of SQL projections.
 const SQLSyntax = `A SQL projection is a file of two sections:
 
-  -- scrip: name daily_claims                     its schema; left out, the file's name
-  -- scrip: types coupon.claimed coupon.redeemed  the events it wants; left out, all
+  -- scrip: name daily_claims                     its schema; default: the file name
+  -- scrip: types coupon.claimed coupon.redeemed  the events it reads; default: all
   -- scrip: create
   CREATE TABLE claims (day date PRIMARY KEY, claims bigint NOT NULL);
   -- scrip: fold
@@ -26,30 +28,30 @@ const SQLSyntax = `A SQL projection is a file of two sections:
 The statements of create run once, in an empty schema. Those of fold run for each batch of events, in the transaction
 that moves the checkpoint; the batch is the temporary table events:
 
-  lane sequence line   its place in the log, the order within a lane
+  lane sequence line   its position in the log, the order within a lane
   type campaign at id n code customer_id order_id expires_at redeemed_count status reason
   kind due_at r fired dropped through count command_sequence command_line
-  raw                  the whole line, jsonb: raw->'attributes'->>'channel'. NULL unless the word raw stands in the
+  raw                  the whole line, jsonb: raw->'attributes'->>'channel'. NULL unless the word raw occurs in the
                        file, since it costs more than all other columns together
 
 A batch is any number of whole messages of one lane, so a fold adds to what is there and never counts on where a batch
 ends. A campaign lives on one lane; a customer may have coupons on several. Names are looked up in the projection's
 schema. Other schemas may be read (scrip.campaign); writing to them is refused and rolled back.`
 
-// SQLFile is a SQL projection as read from a file, see SQLSyntax.
+// SQLFile is a parsed SQL projection, see SQLSyntax.
 type SQLFile struct {
 	// Name is the schema of its tables.
 	Name string
-	// Types are the events it wants, none = all. Run is given them in Filter.Types.
+	// Types are the event types that it reads, none = all. Pass them to Run in Filter.Types.
 	Types []wire.EventType
 
 	file                   string // for messages
 	create, fold           []statement
 	createPrint, foldPrint string
-	raw                    bool // the lines themselves are wanted
+	raw                    bool // the statements use column raw
 }
 
-// SyntaxError is a mistake in a SQL file, found by us or by PostgreSQL.
+// SyntaxError is an error in a SQL file, reported by ParseSQL or by PostgreSQL.
 type SyntaxError struct {
 	File    string
 	Line    int // from 1
@@ -64,11 +66,11 @@ var rawPattern = regexp.MustCompile(`(?i)\braw\b`)
 
 var directivePattern = regexp.MustCompile(`^\s*--\s*scrip:\s*(\S*)\s*(.*?)\s*$`)
 
-// forbidden statements would end the transaction that holds rows and checkpoint together, or take the connection away
-// from us.
+// forbidden statements would end the transaction that contains rows and checkpoint, or change the state of the
+// connection.
 var forbidden = []string{"abort", "begin", "commit", "copy", "discard", "end", "listen", "prepare", "release", "rollback", "savepoint", "start", "unlisten"}
 
-// ParseSQL reads a SQL projection. file is its path, for messages and for its name where it gives none. Errors are
+// ParseSQL parses a SQL projection. file is its path, for messages and as the default of its name. Errors are
 // *SyntaxError.
 func ParseSQL(file string, text []byte) (*SQLFile, error) {
 	f := &SQLFile{file: file, raw: rawPattern.Match(text), Name: strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))}
@@ -93,12 +95,12 @@ func ParseSQL(file string, text []byte) (*SQLFile, error) {
 			if into != nil {
 				section.WriteString(line)
 			} else if blankLen(line) < len(strings.TrimSpace(line)) {
-				return nil, wrong(number, "this stands in no section; begin with `-- scrip: create` or `-- scrip: fold`")
+				return nil, wrong(number, "this is before the first section; begin with `-- scrip: create` or `-- scrip: fold`")
 			}
 			continue
 		}
 		if seen[d[1]] != 0 {
-			return nil, wrong(number, "`-- scrip: %s` stands in line %d already; keep one", d[1], seen[d[1]])
+			return nil, wrong(number, "`-- scrip: %s` is repeated from line %d; keep one", d[1], seen[d[1]])
 		}
 		seen[d[1]] = number
 		switch d[1] {
@@ -119,7 +121,7 @@ func ParseSQL(file string, text []byte) (*SQLFile, error) {
 			}
 			first = number + 1
 		default:
-			return nil, wrong(number, "there is no `-- scrip: %s`; give name, types, create or fold", d[1])
+			return nil, wrong(number, "unknown directive `-- scrip: %s`; give name, types, create or fold", d[1])
 		}
 	}
 	finish()
@@ -127,23 +129,169 @@ func ParseSQL(file string, text []byte) (*SQLFile, error) {
 		return nil, wrong(max(seen["name"], 1), "the projection's %s; give one with `-- scrip: name`", err)
 	}
 	if len(f.fold) == 0 {
-		return nil, wrong(max(seen["fold"], 1), "there is nothing to do for a batch; add `-- scrip: fold` and a statement that reads from events")
+		return nil, wrong(max(seen["fold"], 1), "the fold section is empty; add `-- scrip: fold` and a statement that reads from events")
 	}
 	for _, s := range slices.Concat(f.create, f.fold) {
 		word := strings.ToLower(s.sql[:tokenLen(s.sql, 0)])
 		if slices.Contains(forbidden, word) {
-			return nil, wrong(s.line, "%s is not for a projection, whose rows and checkpoint are one transaction of scrip's; take it out", strings.ToUpper(word))
+			return nil, wrong(s.line, "%s is not allowed: rows and checkpoint are committed in one transaction of scrip; remove it", strings.ToUpper(word))
 		}
 	}
 	f.createPrint, f.foldPrint = fingerprint(f.create), fingerprint(f.fold)
 	return f, nil
 }
 
-// fingerprint names statements; white space and comments between them do not count.
+// fingerprint identifies statements; white space and comments between them do not count.
 func fingerprint(list []statement) string {
 	sum := sha256.New()
 	for _, s := range list {
 		sum.Write([]byte(s.sql + ";\n"))
 	}
 	return "sql " + hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// statement is one SQL statement and the line of the file in which it begins.
+type statement struct {
+	sql  string
+	line int // from 1
+}
+
+// split divides SQL into statements at semicolons outside of strings, quoted identifiers, dollar quotes and comments.
+// first is the line of the file in which text begins. A wrong division causes a syntax error, nothing worse: each piece
+// is sent separately, by a protocol that allows one statement only.
+func split(text string, first int) []statement {
+	var list []statement
+	begin := 0
+	add := func(end int) {
+		piece := text[begin:end]
+		if skip := blankLen(piece); skip < len(piece) {
+			at := begin + skip
+			list = append(list, statement{sql: strings.TrimSpace(text[at:end]), line: first + strings.Count(text[:at], "\n")})
+		}
+		begin = end + 1
+	}
+	for i := 0; i < len(text); {
+		if text[i] == ';' {
+			add(i)
+			i++
+			continue
+		}
+		i += tokenLen(text, i)
+	}
+	add(len(text))
+	return list
+}
+
+// blankLen returns the length of white space and comments at the beginning of s.
+func blankLen(s string) int {
+	for i := 0; i < len(s); {
+		if strings.IndexByte(" \t\r\n\f", s[i]) < 0 && !strings.HasPrefix(s[i:], "--") && !strings.HasPrefix(s[i:], "/*") {
+			return i
+		}
+		i += tokenLen(s, i)
+	}
+	return len(s)
+}
+
+// tokenLen returns the length of the token at offset i: a whole string or comment, an identifier, or one byte.
+func tokenLen(s string, i int) int {
+	rest := s[i:]
+	upTo := func(end string) int {
+		if at := strings.Index(rest[1:], end); at >= 0 {
+			return 1 + at + len(end)
+		}
+		return len(rest)
+	}
+	switch c := rest[0]; {
+	case strings.HasPrefix(rest, "--"):
+		return upTo("\n")
+	case strings.HasPrefix(rest, "/*"):
+		return commentLen(rest)
+	case c == '\'' || c == '"':
+		return quotedLen(rest, false)
+	case (c == 'e' || c == 'E') && strings.HasPrefix(rest[1:], "'"):
+		return 1 + quotedLen(rest[1:], true)
+	case isLetter(c):
+		n := 1
+		for n < len(rest) && (isLetter(rest[n]) || rest[n] >= '0' && rest[n] <= '9' || rest[n] == '$') {
+			n++
+		}
+		return n
+	case c == '$':
+		// $tag$…$tag$, but not $1.
+		n := 1
+		for n < len(rest) && (isLetter(rest[n]) || n > 1 && rest[n] >= '0' && rest[n] <= '9') {
+			n++
+		}
+		if n < len(rest) && rest[n] == '$' {
+			tag := rest[:n+1]
+			if end := strings.Index(rest[n+1:], tag); end >= 0 {
+				return n + 1 + end + len(tag)
+			}
+			return len(rest)
+		}
+	}
+	return 1
+}
+
+func isLetter(c byte) bool {
+	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
+}
+
+// quotedLen returns the length of a quoted string or identifier; a doubled quote is one quote.
+func quotedLen(s string, backslashes bool) int {
+	for i := 1; i < len(s); i++ {
+		switch {
+		case backslashes && s[i] == '\\':
+			i++
+		case s[i] == s[0] && i+1 < len(s) && s[i+1] == s[0]:
+			i++
+		case s[i] == s[0]:
+			return i + 1
+		}
+	}
+	return len(s)
+}
+
+// commentLen returns the length of a comment, which may be nested.
+func commentLen(s string) int {
+	depth := 0
+	for i := 0; i+1 < len(s); i++ {
+		switch s[i : i+2] {
+		case "/*":
+			depth++
+			i++
+		case "*/":
+			i++
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return len(s)
+}
+
+//go:embed examples/*.sql
+var examples embed.FS
+
+// ExamplePrefix before the name of an example refers to its embedded file.
+const ExamplePrefix = "example:"
+
+// Examples returns the sorted names of the SQL projections that are embedded in scrip.
+func Examples() []string {
+	files, _ := fs.Glob(examples, "examples/*.sql") // the pattern is well formed
+	for i, name := range files {
+		files[i] = strings.TrimSuffix(strings.TrimPrefix(name, "examples/"), ".sql")
+	}
+	slices.Sort(files)
+	return files
+}
+
+// ExampleSQL returns the text of an example.
+func ExampleSQL(name string) ([]byte, error) {
+	text, err := examples.ReadFile("examples/" + name + ".sql")
+	if err != nil {
+		return nil, fmt.Errorf("unknown example %q; the examples are %s", name, strings.Join(Examples(), ", "))
+	}
+	return text, nil
 }

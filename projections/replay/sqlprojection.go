@@ -13,7 +13,7 @@ import (
 // syntaxError is SQLSTATE syntax_error.
 const syntaxError = "42601"
 
-// Definition is the projection that the file describes.
+// Definition returns the projection that the file describes.
 func (f *SQLFile) Definition() Definition {
 	return Definition{
 		Name: f.Name, Version: f.createPrint, FoldVersion: f.foldPrint,
@@ -21,8 +21,8 @@ func (f *SQLFile) Definition() Definition {
 	}
 }
 
-// check has PostgreSQL read all statements, so that a typing error is told before anything is done. Whether the tables
-// they name are there shows when they run.
+// check prepares all statements, so that PostgreSQL reports syntax errors before anything is created. Missing tables
+// are only detected when the statements run.
 func (f *SQLFile) check(ctx context.Context, conn *pgx.Conn) error {
 	for _, list := range [][]statement{f.create, f.fold} {
 		for _, s := range list {
@@ -31,7 +31,7 @@ func (f *SQLFile) check(ctx context.Context, conn *pgx.Conn) error {
 			switch {
 			case err == nil:
 			case !errors.As(err, &pg):
-				return away(err)
+				return unavailable(err)
 			case pg.Code == syntaxError:
 				return f.explain(s, err)
 			}
@@ -50,13 +50,13 @@ func (f *SQLFile) createTables(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	if taken {
-		return &SyntaxError{File: f.file, Line: f.create[0].line, Problem: "the projection makes a table events, which is the name of the batch; give it another name"}
+		return &SyntaxError{File: f.file, Line: f.create[0].line, Problem: "the projection creates a table named events, which is the name of the batch; give it another name"}
 	}
 	return nil
 }
 
 func (f *SQLFile) foldBatch(ctx context.Context, tx pgx.Tx, b *Batch) error {
-	// Emptied by PostgreSQL at each commit, and gone with the connection.
+	// PostgreSQL empties it at each commit, and drops it with the connection.
 	if _, err := tx.Exec(ctx, "CREATE TEMPORARY TABLE IF NOT EXISTS "+EventsTable+" ("+strings.Replace(columnsSQL(), "raw jsonb NOT NULL", "raw jsonb", 1)+") ON COMMIT DELETE ROWS"); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (f *SQLFile) foldBatch(ctx context.Context, tx pgx.Tx, b *Batch) error {
 	return f.run(ctx, tx, f.fold)
 }
 
-// run runs statements one by one, each by a protocol that takes one only.
+// run executes statements one by one, by a protocol that allows one statement only.
 func (f *SQLFile) run(ctx context.Context, tx pgx.Tx, list []statement) error {
 	for _, s := range list {
 		if _, err := tx.Exec(ctx, s.sql, pgx.QueryExecModeExec); err != nil {
@@ -76,7 +76,7 @@ func (f *SQLFile) run(ctx context.Context, tx pgx.Tx, list []statement) error {
 	return nil
 }
 
-// explain says where in the file an error is.
+// explain adds the position in the file to an error of PostgreSQL.
 func (f *SQLFile) explain(s statement, err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {

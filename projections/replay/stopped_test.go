@@ -15,35 +15,35 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// TestAFollowedLaneGoesOn: one message stops its lane only, and only until an operator has it passed over.
-func TestAFollowedLaneGoesOn(t *testing.T) {
+// TestAFollowedLaneContinues: one message stops its lane only, and only until an operator has it passed over.
+func TestAFollowedLaneContinues(t *testing.T) {
 	r := newRig(t)
 	var seen [lanes]atomic.Uint64
 	sink := Func(func(_ context.Context, b *Batch) error {
 		seen[b.Lane].Add(uint64(len(b.Events)))
 		return nil
 	})
-	var said streamtest.Buffer
-	stop := r.follow(sink, Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	var logged streamtest.Buffer
+	stop := r.follow(sink, Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	event := `{"type":"campaign.paused","campaign":"x","at":"@"}`
-	r.write(0, event)
+	r.Write(0, event)
 	streamtest.Eventually(t, "it follows", func() bool { return seen[0].Load() == 1 })
 	newer := nats.Header{topology.HeaderFormat: {"9"}, topology.HeaderSeal: {strings.Repeat("A", 43)}}
-	at := r.publish(0, newer, nil)
-	streamtest.Eventually(t, "the lane stops", func() bool { return strings.Contains(said.String(), "a message stops this lane") })
-	r.write(0, event, event)
-	r.write(1, event)
+	at := r.Publish(0, newer, nil)
+	streamtest.Eventually(t, "the lane stops", func() bool { return strings.Contains(logged.String(), "this lane stopped at a message") })
+	r.Write(0, event, event)
+	r.Write(1, event)
 	streamtest.Eventually(t, "the other lane goes on", func() bool { return seen[1].Load() == 1 })
 	if n := seen[0].Load(); n != 1 {
 		t.Errorf("%d events of the lane that stopped", n)
 	}
 
-	stream := eventlog.Events(r.js, 0).In(r.log.WithKey([32]byte{1}))
+	stream := eventlog.Events(r.JS, 0).In(r.Log.WithKey([32]byte{1}))
 	hash, _, err := stream.CheckSkip(t.Context(), at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := config.Open(t.Context(), r.js, config.Options{Logger: slog.New(slog.DiscardHandler)})
+	store, err := config.Open(t.Context(), r.JS, config.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
