@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ask collects the rows of a query, each as one line.
-func ask(t *testing.T, p *pgxpool.Pool, sql string) []string {
+// query collects the rows of a query, each as one line.
+func query(t *testing.T, p *pgxpool.Pool, sql string) []string {
 	t.Helper()
 	rows, err := p.Query(t.Context(), sql)
 	if err != nil {
@@ -62,9 +62,9 @@ func withDue(t *testing.T) *pgxpool.Pool {
 	return p
 }
 
-func TestBacklogIsWhatIsDueAndNotDone(t *testing.T) {
+func TestBacklogIsDueAndNotDone(t *testing.T) {
 	p := withDue(t)
-	got := strings.Join(ask(t, p, `SELECT format('%s %s %s %s', lane, priority, kind, due) FROM scrip.backlog() ORDER BY 1`), "\n")
+	got := strings.Join(query(t, p, `SELECT format('%s %s %s %s', lane, priority, kind, due) FROM scrip.backlog() ORDER BY 1`), "\n")
 	if want := "0 high expiry 7\n0 high reminder 5\n1 normal expiry 9"; got != want {
 		t.Errorf("backlog:\n%s\nwant:\n%s", got, want)
 	}
@@ -73,14 +73,14 @@ func TestBacklogIsWhatIsDueAndNotDone(t *testing.T) {
 		var same bool
 		err := p.QueryRow(t.Context(), "SELECT oldest_due_seconds, oldest_due_seconds = extract(epoch FROM now() - oldest_due_at) FROM scrip.backlog() WHERE "+where).Scan(&age, &same)
 		if err != nil || age < least || !same {
-			t.Errorf("%s: oldest is %v s old (%v), want at least %v and as oldest_due_at says", where, age, err, least)
+			t.Errorf("%s: oldest is %v s old (%v), want at least %v and equal to oldest_due_at", where, age, err, least)
 		}
 	}
 }
 
-func TestDueNextHourIsWhatFallsDueInIt(t *testing.T) {
+func TestDueNextHour(t *testing.T) {
 	p := withDue(t)
-	got := strings.Join(ask(t, p, `SELECT format('%s %s %s %s', priority, kind, due, second = date_trunc('second', second)) FROM scrip.due_next_hour() ORDER BY second`), "\n")
+	got := strings.Join(query(t, p, `SELECT format('%s %s %s %s', priority, kind, due, second = date_trunc('second', second)) FROM scrip.due_next_hour() ORDER BY second`), "\n")
 	if want := "normal expiry 3 t\nnormal reminder 6 t"; got != want {
 		t.Errorf("due in the next hour:\n%s\nwant:\n%s", got, want)
 	}
@@ -93,7 +93,7 @@ func TestBacklogIsReadFromAnIndex(t *testing.T) {
 		SELECT 10000 + i, 0, now() + interval '1 month' + i * interval '1 second', 'epoch', 'plain', 'c', 'opens', 'pending', 1 FROM generate_series(1, 20000) i`)
 	exec(t, p, "ANALYZE scrip.reminder, scrip.campaign")
 	for _, view := range []string{"backlog", "due_next_hour"} {
-		plan := strings.Join(ask(t, p, "EXPLAIN (COSTS off) SELECT * FROM scrip."+view+"()"), "\n")
+		plan := strings.Join(query(t, p, "EXPLAIN (COSTS off) SELECT * FROM scrip."+view+"()"), "\n")
 		if !strings.Contains(plan, "reminder_due") || strings.Contains(plan, "Seq Scan on reminder") {
 			t.Errorf("%s does not use the index:\n%s", view, plan)
 		}

@@ -11,8 +11,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 )
 
-// Somebody who may make things in schema public (everybody, in databases of PostgreSQL 14 and before) defines an operator
-// that fits better than PostgreSQL's own: it is not used, also where the role, the database or the URL say so.
+// A role that may create objects in schema public (every role, in databases of PostgreSQL 14 and before) defines an
+// operator that fits better than PostgreSQL's own: it is not used, even if search_path of the role, the database or the
+// URL includes public.
 func TestOperatorsOfOthersAreNotUsed(t *testing.T) {
 	database := pgtest.URL(t)
 	p, err := pgxpool.New(t.Context(), database)

@@ -39,7 +39,7 @@ func TestCreateElsewhereAndRename(t *testing.T) {
 	if a, b := shape(t, p, "other"), shape(t, p, Name); a != b || a == "" {
 		t.Errorf("made elsewhere:\n%s\nmigrated:\n%s", a, b)
 	}
-	if made := ask(t, p, "SELECT proname::text FROM pg_proc WHERE pronamespace = 'scrip'::regnamespace ORDER BY 1"); !slices.Equal(made, functions) {
+	if made := query(t, p, "SELECT proname::text FROM pg_proc WHERE pronamespace = 'scrip'::regnamespace ORDER BY 1"); !slices.Equal(made, functions) {
 		t.Errorf("migrations make functions %v, those known are %v", made, functions)
 	}
 	refusals := func(schema string) (n int) {

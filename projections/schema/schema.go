@@ -1,12 +1,13 @@
-// Package schema makes the read tables and keeps them in step with the program.
+// Package schema creates the read tables and migrates them to the version of the program.
 //
 //	scrip       the tables of CONTRACT.md and their helpers; may be dropped at any time, they are a fold of the log
-//	scrip_meta  which migrations ran, reset when schema scrip was dropped; what people did about dead letters, kept then
+//	scrip_meta  which migrations ran, reset when schema scrip was dropped; what operators did about dead letters, kept then
 //
-// Owner: the projector, before it applies anything. Whoever else calls Migrate waits for a session lock.
+// Owner: the projector, before it applies anything. Other callers of Migrate wait for a session lock.
 //
-// A crash in a migration rolls that migration back (each file is one transaction); the next start goes on with it. A
-// crash between dropping the migration state and migrating leaves neither state nor tables: the next start makes both.
+// A crash in a migration rolls that migration back (each file is one transaction); the next start runs it again. A
+// crash between dropping the migration state and migrating leaves neither state nor tables: the next start creates
+// both.
 package schema
 
 import (
@@ -20,6 +21,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -40,15 +42,16 @@ const (
 var Relations = []string{"campaign", "campaign_stats", "checkpoint", "coupon", "coupon_event", "coupon_row", "dead_letter", "expiry_event",
 	"expiry_task", "redemption", "refusal_stats", "reminder"}
 
-// ErrUnusable is the kind of every error that says that the database as it is will not do, whatever one waits. Its text
-// says what to do.
+// ErrUnusable is the kind of errors of a database that cannot be used as it is; a retry does not help. The text names
+// what to do.
 var ErrUnusable = errors.New("read tables unusable")
 
-// ErrIncomplete is the kind of an ErrUnusable that a rebuild mends: a table is missing.
-var ErrIncomplete = errors.New("schema scrip is not whole")
+// ErrIncomplete is the kind of an ErrUnusable that a rebuild resolves: a table is missing.
+var ErrIncomplete = errors.New("schema scrip is incomplete")
 
-// Migrate brings schema scrip to what this program needs and reports whether it was made anew, because it was not there
-// or had been dropped. It connects twice, as the pool does, and needs the right to create schemas.
+// Migrate brings schema scrip to the version of this program. The result is true if it was created, because it did not
+// exist or had been dropped. It opens two connections with the pool's configuration, and needs the right to create
+// schemas.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (fresh bool, err error) {
 	own, err := unlimited(ctx, pool)
 	if err != nil {
@@ -63,7 +66,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (fresh b
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 
-	// Held on this connection alone: if we die, PostgreSQL lets it go.
+	// Held on this connection: PostgreSQL releases it if this process dies.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(migrateLock), lock.WithLockTimeout(1, 300))
 	if err != nil {
 		return false, err
@@ -75,14 +78,14 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (fresh b
 
 	var encoding string
 	if err := conn.QueryRowContext(ctx, "SHOW server_encoding").Scan(&encoding); err != nil {
-		return false, fmt.Errorf("asking for the database's encoding: %w", err)
+		return false, fmt.Errorf("reading the encoding of the database: %w", err)
 	}
 	if encoding != "UTF8" {
-		return false, fmt.Errorf("%w: the database has encoding %s, which cannot hold every name; make another one: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", ErrUnusable, encoding)
+		return false, fmt.Errorf("%w: the database has encoding %s, which cannot store every name; create another one: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", ErrUnusable, encoding)
 	}
 	fresh, err = reset(ctx, conn, log)
 	if err != nil {
-		return false, fmt.Errorf("looking at schema scrip: %w", allowed(err))
+		return false, fmt.Errorf("reading schema scrip: %w", allowed(err))
 	}
 	if err := up(ctx, db, log); err != nil {
 		return fresh, allowed(err)
@@ -90,8 +93,8 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (fresh b
 	return fresh, allowed(makeMeta(ctx, conn))
 }
 
-// unlimited is a pool of two connections without the time limits that a role or a database carries: a migration that took too
-// long once would take as long the next time.
+// unlimited is a pool of two connections without the time limits of a role or a database: a migration that exceeds them
+// once would always exceed them.
 func unlimited(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
 	config := pool.Config()
 	config.MinConns, config.MinIdleConns, config.MaxConns = 0, 0, 2
@@ -101,16 +104,16 @@ func unlimited(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, config)
 }
 
-// allowed says what to do when the user may not do what migrating needs.
+// allowed adds to an error of a missing right what to do.
 func allowed(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42501" {
-		return fmt.Errorf("%w: %w; the user must own schemas scrip and scrip_meta, or be allowed to make them (GRANT CREATE ON DATABASE … TO …)", ErrUnusable, err)
+		return fmt.Errorf("%w: %w; the user must own schemas scrip and scrip_meta, or be allowed to create them (GRANT CREATE ON DATABASE … TO …)", ErrUnusable, err)
 	}
 	return err
 }
 
-// reset makes the two schemas, and forgets the migrations that ran when schema scrip has been dropped since.
+// reset creates the two schemas, and deletes the state of migrations if schema scrip has been dropped since.
 func reset(ctx context.Context, conn *sql.Conn, log *slog.Logger) (fresh bool, err error) {
 	rows, err := conn.QueryContext(ctx, `SELECT c.relname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
 		WHERE s.nspname = 'scrip' AND c.relkind IN ('r', 'p', 'v') ORDER BY c.relname COLLATE "C"`)
@@ -137,7 +140,7 @@ func reset(ctx context.Context, conn *sql.Conn, log *slog.Logger) (fresh bool, e
 	switch {
 	case len(ours) == 0:
 		if migrated.Valid {
-			log.WarnContext(ctx, "read tables were dropped, they are made anew and filled from the log")
+			log.WarnContext(ctx, "read tables were dropped; they are created again and filled from the log")
 		}
 	case !migrated.Valid:
 		return false, notOurs(ours)
@@ -148,7 +151,7 @@ func reset(ctx context.Context, conn *sql.Conn, log *slog.Logger) (fresh bool, e
 		"DROP TABLE IF EXISTS " + stateTable,
 		"CREATE SCHEMA IF NOT EXISTS scrip_meta",
 		"CREATE SCHEMA IF NOT EXISTS scrip",
-		"DROP FUNCTION IF EXISTS scrip.digest(), scrip.backlog(), scrip.due_next_hour()", // left when tables were dropped one by one
+		"DROP FUNCTION IF EXISTS scrip.digest(), scrip.backlog(), scrip.due_next_hour()", // these remain when tables are dropped one by one
 	} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return false, err
@@ -158,12 +161,12 @@ func reset(ctx context.Context, conn *sql.Conn, log *slog.Logger) (fresh bool, e
 }
 
 func notOurs(tables []string) error {
-	return fmt.Errorf("%w: schema scrip holds tables that scrip did not make (%s), or lost schema scrip_meta: rename schema scrip, or drop it if it is scrip's own, or use another database",
+	return fmt.Errorf("%w: schema scrip has tables that scrip did not create (%s), or schema scrip_meta was dropped: rename schema scrip, or drop it if it is scrip's own, or use another database",
 		ErrUnusable, strings.Join(tables, ", "))
 }
 
-// missing complains when some tables were dropped and others not: nobody can say what the rest is worth. A migration
-// of this program may yet bring what is missing, so only a database that is fully migrated is looked at.
+// missing returns an error if some tables were dropped and others not: the rest may be stale. It checks only a fully
+// migrated database, because a migration may still create what is missing.
 func missing(ctx context.Context, conn *sql.Conn, there []string) error {
 	var version sql.NullInt64
 	if err := conn.QueryRowContext(ctx, "SELECT max(version_id) FROM "+stateTable).Scan(&version); err != nil {
@@ -174,14 +177,14 @@ func missing(ctx context.Context, conn *sql.Conn, there []string) error {
 	}
 	for _, name := range Relations {
 		if !slices.Contains(there, name) {
-			return fmt.Errorf("%w: %w: %s is missing from schema scrip; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE` and start again: everything is filled anew from the log",
+			return fmt.Errorf("%w: %w: %s is missing from schema scrip; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE` and start again: all tables are filled from the log",
 				ErrUnusable, ErrIncomplete, name)
 		}
 	}
 	return nil
 }
 
-// latest is the version of the newest migration of this program.
+// latest returns the version of the newest migration of this program.
 func latest() int64 {
 	names, _ := fs.Glob(migrations, "migrations/*.sql") // the pattern is well formed
 	return int64(len(names))
@@ -202,7 +205,7 @@ func up(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		return fmt.Errorf("reading which migrations ran: %w", err)
 	}
 	if current > target {
-		return fmt.Errorf("%w: they were made by a newer scrip (migration %d, this program knows %d): use that one, or `DROP SCHEMA scrip CASCADE` to have them filled anew by this one",
+		return fmt.Errorf("%w: they were created by a newer scrip (migration %d, this program knows %d): use that one, or `DROP SCHEMA scrip CASCADE` so that this one fills them again",
 			ErrUnusable, current, target)
 	}
 	results, err := provider.Up(ctx)
@@ -213,4 +216,125 @@ func up(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		log.InfoContext(ctx, "read tables migrated", "from", current, "to", target)
 	}
 	return nil
+}
+
+// What operators did about dead letters is not a fold of the log: it would be lost with tables that are dropped or
+// rebuilt, and would make their digests differ. So it is stored beside the state of migrations, outlives the tables,
+// and names the event of the dead letter. at is the dead letter's: a log that lost its tail may use positions again.
+const deadLettersSQL = `
+CREATE TABLE IF NOT EXISTS scrip_meta.dead_letter (
+    log            text COLLATE "C" NOT NULL,
+    lane           bigint NOT NULL,
+    event_sequence bigint NOT NULL,
+    event_line     bigint NOT NULL,
+    at             timestamptz NOT NULL,
+    settled_at     timestamptz NOT NULL,
+    state          text COLLATE "C" NOT NULL,
+    note           text NOT NULL,
+
+    CONSTRAINT dead_letter_key PRIMARY KEY (log, lane, event_sequence, event_line, at),
+    CONSTRAINT dead_letter_state_is_known CHECK (state IN ('retried', 'discarded'))
+)`
+
+func makeMeta(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, deadLettersSQL)
+	return err
+}
+
+// $1 = relations of this program
+const relationsSQL = `
+SELECT c.relname::text FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+WHERE s.nspname = 'scrip' AND c.relkind IN ('r', 'p', 'v') AND c.relname = ANY($1) ORDER BY c.relname COLLATE "C"`
+
+// rower is the common interface of a pool, a connection and a transaction.
+type rower interface {
+	querier
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Applied returns the newest migration of the tables in schema scrip; 0 = there are no tables. It writes nothing.
+// Errors of kind ErrUnusable: the tables are not scrip's.
+func Applied(ctx context.Context, db rower) (version int64, err error) {
+	rows, err := db.Query(ctx, relationsSQL, Relations)
+	if err != nil {
+		return 0, err
+	}
+	ours, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(ours) == 0 {
+		return 0, err
+	}
+	var known bool
+	if err := db.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", stateTable).Scan(&known); err != nil {
+		return 0, err
+	}
+	if !known {
+		return 0, notOurs(ours)
+	}
+	err = db.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+stateTable).Scan(&version)
+	return version, err
+}
+
+// $1 = version
+const stampSQL = `
+INSERT INTO ` + stateTable + ` (version_id, is_applied)
+SELECT v, true FROM generate_series(1, $1::bigint) v WHERE NOT EXISTS (SELECT 1 FROM ` + stateTable + ` WHERE version_id = v)`
+
+// Stamp records that the tables which the transaction moves into schema scrip have every migration of this program. It
+// waits for a running Migrate, until the transaction's lock_timeout.
+func Stamp(ctx context.Context, tx pgx.Tx) error {
+	for _, statement := range []string{fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", int64(migrateLock)), deadLettersSQL} {
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, stampSQL, Version())
+	return err
+}
+
+// searchPath is where names without a schema are looked up. Otherwise an operator or function of the same name in
+// schema public, created by another role, would run with this role's rights if it fits the arguments better than
+// PostgreSQL's own. Temporary tables are found nevertheless.
+const searchPath = "pg_catalog"
+
+// Pin sets search_path and the encoding (UTF-8), overriding settings of the database, the role and the URL. Every
+// connection that works on the read tables is configured with it.
+func Pin(config *pgx.ConnConfig) {
+	config.RuntimeParams["search_path"] = searchPath
+	config.RuntimeParams["client_encoding"] = "UTF8"
+}
+
+// Connect connects to the database with the read tables.
+func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of PostgreSQL: %w", err)
+	}
+	Pin(config)
+	return pgx.ConnectConfig(ctx, config)
+}
+
+// Digest is a digest of the rows of one table, independent of their order.
+type Digest struct {
+	Relation string
+	Rows     int64
+	Digest   string // 128 bits in hex; equal contents give equal digests on any machine
+}
+
+// querier is the common interface of a pool, a connection and a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Digests returns a digest of every table of schema scrip, sorted by name: helpers included, checkpoint and processed
+// expiry tasks left out. In a REPEATABLE READ transaction they are consistent.
+func Digests(ctx context.Context, db querier) ([]Digest, error) {
+	rows, err := db.Query(ctx, "SELECT relation, row_count, digest FROM scrip.digest()")
+	if err != nil {
+		return nil, fmt.Errorf("digesting the read tables: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Digest])
+	if err != nil {
+		return nil, fmt.Errorf("digesting the read tables: %w", err)
+	}
+	return list, nil
 }

@@ -50,11 +50,11 @@ func exec(t *testing.T, p *pgxpool.Pool, sql string) {
 func TestMigrateTwice(t *testing.T) {
 	p := pool(t)
 	if !migrate(t, p) {
-		t.Error("an empty database was not said to be fresh")
+		t.Error("an empty database was not reported as fresh")
 	}
 	exec(t, p, "INSERT INTO scrip.refusal_stats VALUES ('2026-01-01Z', 1, 0, 'c', 'sold_out')")
 	if migrate(t, p) {
-		t.Error("the second migration was said to be fresh")
+		t.Error("the second migration was reported as fresh")
 	}
 	var n int
 	if err := p.QueryRow(t.Context(), "SELECT count(*) FROM scrip.refusal_stats").Scan(&n); err != nil || n != 1 {
@@ -83,7 +83,7 @@ func TestManyMigrateAtOnce(t *testing.T) {
 	}
 }
 
-func TestDroppedTablesAreMadeAnew(t *testing.T) {
+func TestDroppedTablesAreCreatedAgain(t *testing.T) {
 	for name, drop := range map[string]string{
 		"schema": "DROP SCHEMA scrip CASCADE",
 		"tables": "DROP VIEW scrip.coupon; DROP TABLE scrip.campaign, scrip.coupon_row, scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.checkpoint, scrip.dead_letter, scrip.coupon_event, scrip.expiry_event",
@@ -93,7 +93,7 @@ func TestDroppedTablesAreMadeAnew(t *testing.T) {
 			migrate(t, p)
 			exec(t, p, drop)
 			if !migrate(t, p) {
-				t.Error("tables made anew were not said to be fresh")
+				t.Error("tables created again were not reported as fresh")
 			}
 			if list, err := Digests(t.Context(), p); err != nil || len(list) != 10 {
 				t.Errorf("digests after it: %v, %v", list, err)
@@ -105,8 +105,8 @@ func TestDroppedTablesAreMadeAnew(t *testing.T) {
 func TestUnusableDatabases(t *testing.T) {
 	for name, c := range map[string]struct{ spoil, want string }{
 		"one table dropped": {"DROP TABLE scrip.redemption", "redemption is missing from schema scrip; run `scrip rebuild`, or `DROP SCHEMA scrip CASCADE`"},
-		"newer scrip":       {"INSERT INTO scrip_meta.migration (version_id, is_applied) VALUES (99, true)", "made by a newer scrip (migration 99"},
-		"not ours":          {"DROP SCHEMA scrip_meta CASCADE", "holds tables that scrip did not make (campaign"},
+		"newer scrip":       {"INSERT INTO scrip_meta.migration (version_id, is_applied) VALUES (99, true)", "created by a newer scrip (migration 99"},
+		"not ours":          {"DROP SCHEMA scrip_meta CASCADE", "has tables that scrip did not create (campaign"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pool(t)
@@ -169,7 +169,7 @@ func TestContractColumns(t *testing.T) {
 	}
 }
 
-// What is asked for one coupon or one customer is answered by an index, through the view.
+// Queries for one coupon or one customer use an index, through the view.
 func TestViewKeepsIndexes(t *testing.T) {
 	p := pool(t)
 	migrate(t, p)

@@ -32,9 +32,9 @@ func back(t *testing.T, p *pgxpool.Pool, from int) {
 	exec(t, p, fmt.Sprintf("DELETE FROM %s WHERE version_id >= %d", stateTable, from))
 }
 
-// Tables of before migration 7 do not hold the places of events: they are emptied with their checkpoints, to be filled
-// anew from the log.
-func TestPlacesComeFromTheLog(t *testing.T) {
+// Tables from before migration 7 do not have the positions of events: they are emptied with their checkpoints, and filled
+// again from the log.
+func TestPositionsComeFromTheLog(t *testing.T) {
 	p := pool(t)
 	migrate(t, p)
 	back(t, p, 7)
@@ -42,7 +42,7 @@ func TestPlacesComeFromTheLog(t *testing.T) {
 	exec(t, p, "INSERT INTO scrip.checkpoint VALUES ('tables', 0, 5, now(), 'log', 'd')")
 	exec(t, p, "INSERT INTO scrip_meta.dead_letter VALUES ('log', 0, 3, 1, 'epoch', 'epoch', 'discarded', '')")
 	if migrate(t, p) {
-		t.Error("migrated tables were said to be fresh")
+		t.Error("migrated tables were reported as fresh")
 	}
 	for table, want := range map[string]int{"scrip.coupon_row": 0, "scrip.checkpoint": 0, "scrip.coupon_event": 0, "scrip_meta.dead_letter": 1} {
 		var n int
@@ -52,22 +52,22 @@ func TestPlacesComeFromTheLog(t *testing.T) {
 	}
 }
 
-func TestReasonsOfBeforeLoseTheirWords(t *testing.T) {
+func TestOldReasonsLoseTheirText(t *testing.T) {
 	p := pool(t)
 	migrate(t, p)
 	back(t, p, 9)
 	exec(t, p, `INSERT INTO scrip.dead_letter (lane, sequence, line, event_sequence, event_line, at, stream, reason, payload)
 		VALUES (0, 1, 1, 1, 1, 'epoch', 'SCRIP_EVT_0', 'PostgreSQL refuses it: index row size 5112 exceeds (2704) (SQLSTATE 54000)', 'p'), (0, 1, 2, 1, 2, 'epoch', 'SCRIP_EVT_0', 'not JSON', 'p')`)
 	migrate(t, p)
-	got := strings.Join(ask(t, p, "SELECT reason FROM scrip.dead_letter ORDER BY event_line"), "; ")
+	got := strings.Join(query(t, p, "SELECT reason FROM scrip.dead_letter ORDER BY event_line"), "; ")
 	if want := "PostgreSQL refuses it (SQLSTATE 54000); not JSON"; got != want {
 		t.Errorf("reasons %q, want %q", got, want)
 	}
 }
 
-// Tables that hold more values of an attribute than have rows of their own, or more attributes than count, are filled anew
-// from the log: they do not tell which came first. Others stay.
-func TestTablesWithTooManyValuesAreFilledAnew(t *testing.T) {
+// Tables that hold more values of an attribute than have rows of their own, or more attributes than count, are filled
+// again from the log: they do not show which came first. Others stay.
+func TestTablesWithTooManyValuesAreFilledAgain(t *testing.T) {
 	p := pool(t)
 	migrate(t, p)
 	for name, c := range map[string]struct {
