@@ -18,10 +18,10 @@ import (
 // Projection is the name of this projection in table checkpoint.
 const Projection = "tables"
 
-// channel is where a moved checkpoint is notified, with "<lane> <sequence>".
+// channel receives a notification "<lane> <sequence>" for each checkpoint that moves.
 const channel = "scrip_checkpoint"
 
-// Makes the checkpoint of a lane that has none: before the first message.
+// Creates the checkpoint of a lane that has none, before the first message.
 //
 // $1 = projection   $2 = lane   $3 = log
 const createCheckpointSQL = `
@@ -32,11 +32,11 @@ VALUES ($1, $2, 0, clock_timestamp(), $3, '') ON CONFLICT (projection, lane) DO 
 const loadCheckpointSQL = `
 SELECT sequence, log, digest, log_time, generation FROM scrip.checkpoint WHERE projection = $1 AND lane = $2`
 
-// The fence: nothing is updated when the checkpoint is not where its mover left it, or the tables are not the ones it
-// read (see migration 6), so zero rows means "not ours any more". It is the first statement of a transaction: whoever
-// exchanges the tables locks out writers of this one, and must not meet a transaction that wrote rows before.
+// The fence: no row is updated if the checkpoint is not at the position that this projector last committed, or if the
+// tables were exchanged since (see migration 6). It is the first statement of a transaction: an exchange locks out
+// writers of this table, and no transaction may have written other rows by then.
 //
-// $1 = projection   $2 = lane   $3, $4, $5 = sequence, digest and log's clock of the new place   $6, $7, $8, $9 =
+// $1 = projection   $2 = lane   $3, $4, $5 = sequence, digest and lane time of the new position   $6, $7, $8, $9 =
 // sequence, digest, log and generation of the old one
 const advanceSQL = `
 UPDATE scrip.checkpoint SET sequence = $3, digest = $4, log_time = $5, updated_at = clock_timestamp()
@@ -44,7 +44,7 @@ WHERE projection = $1 AND lane = $2 AND sequence = $6 AND digest = $7 AND log = 
 
 const notifySQL = `SELECT pg_notify('` + channel + `', $1)`
 
-// load reads where the tables are.
+// load reads the lane's checkpoint.
 func (l *lane) load(ctx context.Context) error {
 	batch := &pgx.Batch{}
 	batch.Queue(createCheckpointSQL, Projection, l.number, l.p.log.UUID)
@@ -64,7 +64,7 @@ func (l *lane) load(ctx context.Context) error {
 	return nil
 }
 
-// advance moves the checkpoint to a new place, and tells whoever listens once that is committed.
+// advance moves the checkpoint to a new position and queues a notification for the commit.
 func (l *lane) advance(ctx context.Context, tx pgx.Tx, to eventlog.Position, clock wire.Instant) error {
 	batch := &pgx.Batch{}
 	fenced := false
@@ -83,11 +83,11 @@ func (l *lane) advance(ctx context.Context, tx pgx.Tx, to eventlog.Position, clo
 	return nil
 }
 
-// Synced waits until the tables have the events of a lane up to a sequence. It is told by PostgreSQL, so the projector
-// may be another process; it fails when the connection breaks.
+// Synced waits until the tables have the events of a lane up to a sequence. It uses notifications of PostgreSQL, so the
+// projector may be another process; it returns an error when the connection breaks.
 func Synced(ctx context.Context, db *pgxpool.Pool, lane int, sequence uint64) error {
 	if sequence == 0 {
-		return nil // nothing to wait for, and no commit that would tell of it
+		return nil // nothing to wait for, and no commit would send a notification
 	}
 	pooled, err := db.Acquire(ctx)
 	if err != nil {

@@ -1,23 +1,23 @@
-// Package projector keeps the read tables in step with the log.
+// Package projector keeps the read tables current with the log.
 //
 //	         one per database: advisory lock ──> migrate ──> lanes, in parallel
 //	                                                            │
-//	SCRIP_EVT_<lane> ──Reader──> whole messages, what is there ─┤
+//	SCRIP_EVT_<lane> ──Reader──> whole messages, no waiting ────┤
 //	                                                            v
-//	  BEGIN ── advance checkpoint, if it is where I left it ── tables.Apply ── NOTIFY ── COMMIT
+//	  BEGIN ── advance checkpoint, fenced by its old position ── tables.Apply ── NOTIFY ── COMMIT
 //
-// Owner: Run owns the lock's connection and starts a goroutine per lane; a lane owns its reader and its batch. Whoever
-// calls Run waits for it.
+// Owner: Run owns the lock's connection and starts a goroutine per lane; a lane owns its reader and its batch. Run
+// returns when all of them have ended.
 //
-// What happens when something breaks:
+// What a crash or a failure does:
 //
-//   - We die in a transaction: PostgreSQL rolls it back; the next start goes on from the checkpoint, which is as it was.
-//   - The connection breaks in COMMIT: nobody knows whether it happened. The lane reads its checkpoint again; that says.
-//   - PostgreSQL dies: synchronous_commit is off, so the last commits may be gone, rows and checkpoint alike. As above.
-//   - PostgreSQL is away: lanes wait, at start too, and catch up. Nothing else in scrip waits for them.
-//   - A second projector: waits for the lock. Should two run all the same (a connection thought dead), the checkpoint
-//     fences: it only moves on from where its mover left it.
-//   - The log lost its tail or is another one: the lane stops, says so and what to do, and never guesses.
-//   - Somebody drops schema scrip: it is made anew and filled from the first message, by the same Apply.
-//   - A line that nobody can apply: it is parked in dead_letter, and the lane goes on.
+//   - This process dies in a transaction: PostgreSQL rolls it back; the next start continues at the unchanged checkpoint.
+//   - The connection breaks in COMMIT: the result is unknown until the lane has read its checkpoint again.
+//   - PostgreSQL dies: synchronous_commit is off, so the last commits may be lost, rows and checkpoint alike. As above.
+//   - PostgreSQL is unavailable: lanes retry, also at start, and catch up. Nothing else in scrip waits for them.
+//   - A second projector: waits for the lock. If two run nevertheless (a connection taken for dead), the checkpoint
+//     is the fence: it advances only from the position that the same projector committed last.
+//   - The log lost its tail or is another one: the lane stops with an error that names the next command.
+//   - Schema scrip is dropped: it is created again and filled from the first message, by the same Apply.
+//   - A line cannot be applied: it is stored in dead_letter, and the lane continues.
 package projector

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-4a2410e3/scrip/projections/logtest"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -51,7 +52,7 @@ func TestConnectionBreaksAroundCommit(t *testing.T) {
 			r := newRig(t)
 			r.work()
 			// A pool of its own, so that the test's queries are not what breaks.
-			p := r.projector(newPool(t, r.pool.Config().ConnString()+"&application_name=victim"), Options{MaxLines: 1})
+			p := r.projector(logtest.Pool(t, r.pool.Config().ConnString()+"&application_name=victim"), Options{MaxLines: 1})
 			var hit atomic.Int32
 			c.set(r, p, &hit)
 			p.start()
@@ -73,18 +74,19 @@ func TestConnectionBreaksAroundCommit(t *testing.T) {
 
 func (r *rig) terminate(backend uint32) {
 	if _, err := r.pool.Exec(context.Background(), "SELECT pg_terminate_backend($1)", int32(backend)); err != nil {
-		r.t.Error(err)
+		r.T.Error(err)
 	}
 }
 
 func (r *rig) terminateAll() {
 	const all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'victim'"
 	if _, err := r.pool.Exec(context.Background(), all); err != nil {
-		r.t.Error(err)
+		r.T.Error(err)
 	}
 }
 
-// PostgreSQL away at the start, then there, then stopped and started: said once each, and nothing is missing after it.
+// PostgreSQL is unavailable at the start, then available, then stopped and started: each is logged once, and no event
+// is missing after it.
 func TestPostgresStoppedAndStarted(t *testing.T) {
 	r := newRig(t)
 	cluster := pgtest.Cluster(t)
@@ -107,32 +109,32 @@ func TestPostgresStoppedAndStarted(t *testing.T) {
 	}
 	down()
 	r.work()
-	pool := newPool(t, url)
+	pool := logtest.Pool(t, url)
 	p := r.projector(pool, Options{}).start()
 	for round := 1; round <= 2; round++ {
 		for lane := range lanes {
 			p.reaches(lane, Waiting)
 		}
-		streamtest.Eventually(t, "said that it waits", func() bool { return p.logs.count("PostgreSQL is away") == round })
+		streamtest.Eventually(t, "unavailability logged", func() bool { return p.logs.count("PostgreSQL is unavailable") == round })
 		up()
-		r.synced(newPool(t, url)) // a fresh pool: the old one's idle connections are dead
-		streamtest.Eventually(t, "said that it is back", func() bool { return p.logs.count("PostgreSQL is back") == round })
+		r.synced(logtest.Pool(t, url)) // a fresh pool: the old one's idle connections are dead
+		streamtest.Eventually(t, "availability logged", func() bool { return p.logs.count("PostgreSQL is available") == round })
 		if round == 1 {
 			r.claim(0, 3)
-			r.synced(newPool(t, url))
+			r.synced(logtest.Pool(t, url))
 			down()
 			r.claim(0, 3)
 			r.claim(1, 3)
 		}
 	}
-	if n := p.logs.count("PostgreSQL is away"); n != 2 {
-		t.Errorf("said %d times that it is away", n)
+	if n := p.logs.count("PostgreSQL is unavailable"); n != 2 {
+		t.Errorf("unavailability logged %d times", n)
 	}
-	r.check(newPool(t, url))
+	r.check(logtest.Pool(t, url))
 }
 
-// A log whose last messages were lost under a checkpoint: the lane stops and says what to do, whether the log is
-// shorter now or was written on; the other lane goes on; what the text advises helps.
+// A log whose last messages were lost under a checkpoint: the lane stops with an error that names the next command,
+// whether the log is shorter now or was written on; the other lane goes on; what the text advises helps.
 func TestLostTail(t *testing.T) {
 	for name, c := range map[string]struct {
 		running, writtenOn bool
@@ -146,52 +148,52 @@ func TestLostTail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.work()
-			old := r.server.CopyStore(t)
-			kept := r.last[0]
-			keptN, covered := r.n[0], r.covered[0]
+			old := r.Server.CopyStore(t)
+			kept := r.Last[0]
+			keptN, covered := r.n[0], r.Covered[0]
 			r.claim(0, 3)
 			p := r.project(Options{})
 			r.synced(r.pool)
-			lost := r.last[0]
+			lost := r.Last[0]
 			if !c.running {
 				p.stop()
 			}
 			if c.running && c.writtenOn {
 				// So that the reader finds the log only after it was written on.
-				r.server.Shutdown()
+				r.Server.Shutdown()
 				other := streamtest.Start(t, streamtest.Dir(old))
 				r.rewrite(other, kept, keptN, covered, lost)
 				other.Shutdown()
-				r.server.RestoreStore(t, other.StoreDir())
+				r.Server.RestoreStore(t, other.StoreDir())
 			} else {
-				r.server.RestoreStore(t, old)
+				r.Server.RestoreStore(t, old)
 				if c.writtenOn {
-					r.rewrite(r.server, kept, keptN, covered, lost)
+					r.rewrite(r.Server, kept, keptN, covered, lost)
 				}
 			}
 			if !c.running {
 				p = r.project(Options{})
 			}
-			before := digest(t, r.pool)
+			before := logtest.Digest(t, r.pool)
 			now := p.reaches(0, Stopped)
 			if !errors.Is(now.Err, c.want) || !strings.Contains(now.Err.Error(), "run `scrip rebuild`") {
 				t.Errorf("error %v, want %v and what to do", now.Err, c.want)
 			}
-			if digest(t, r.pool) != before {
+			if logtest.Digest(t, r.pool) != before {
 				t.Error("the tables changed")
 			}
-			r.last[0], r.n[0], r.covered[0] = kept, keptN, covered // what the log holds
+			r.Last[0], r.n[0], r.Covered[0] = kept, keptN, covered // what the log holds
 			r.claim(1, 2)
-			r.reached(r.pool, 1, r.last[1])
+			r.reached(r.pool, 1, r.Last[1])
 			if n := p.logs.count("lane is not projected any more"); n != 1 {
-				t.Errorf("said %d times", n)
+				t.Errorf("logged %d times", n)
 			}
 
 			if _, err := r.pool.Exec(t.Context(), "DROP SCHEMA scrip CASCADE"); err != nil {
 				t.Fatal(err)
 			}
 			p.reaches(0, Following)
-			r.reached(r.pool, 1, r.last[1])
+			r.reached(r.pool, 1, r.Last[1])
 			r.reached(r.pool, 0, kept)
 			if c.writtenOn {
 				r.reached(r.pool, 0, lost)
@@ -203,22 +205,22 @@ func TestLostTail(t *testing.T) {
 
 // rewrite writes other messages to lane 0 until it is as long as it was.
 func (r *rig) rewrite(server *streamtest.Server, kept uint64, n int, covered, until uint64) {
-	js := r.js
-	r.js = server.JetStream(r.t)
-	r.last[0], r.n[0], r.covered[0] = kept, n, covered
-	for r.last[0] < until {
-		r.write(0, `{"type":"campaign.paused","campaign":"c0","at":"@"}`)
+	js := r.JS
+	r.JS = server.JetStream(r.T)
+	r.Last[0], r.n[0], r.Covered[0] = kept, n, covered
+	for r.Last[0] < until {
+		r.Write(0, `{"type":"campaign.paused","campaign":"c0","at":"@"}`)
 	}
-	r.js = js
+	r.JS = js
 }
 
 // NATS restarted under the projector: it reads on.
-func TestLogAwayForAWhile(t *testing.T) {
+func TestLogUnavailableForAWhile(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	p := r.project(Options{})
 	r.synced(r.pool)
-	r.server.Restart(t)
+	r.Server.Restart(t)
 	r.claim(0, 3)
 	r.synced(r.pool)
 	r.check(r.pool)
@@ -227,7 +229,7 @@ func TestLogAwayForAWhile(t *testing.T) {
 	}
 }
 
-// A database that will not do is said once, and taken as soon as it will.
+// A database that cannot be used is logged once, and used as soon as possible.
 func TestUnusableDatabase(t *testing.T) {
 	r := newRig(t)
 	r.work()
@@ -249,7 +251,7 @@ func TestUnusableDatabase(t *testing.T) {
 	}
 	r.synced(r.pool)
 	r.check(r.pool)
-	if n := p.logs.count("nothing is projected"); n != 1 {
-		t.Errorf("said %d times", n)
+	if n := p.logs.count("the projector stopped for all lanes"); n != 1 {
+		t.Errorf("logged %d times", n)
 	}
 }

@@ -31,28 +31,28 @@ type lane struct {
 
 	// Owned by run.
 	at    eventlog.Position // of the last message applied
-	clock wire.Instant      // the log's, at that message; 0 before the first
+	clock wire.Instant      // lane time at that message; 0 before the first
 	// generation is that of the tables when at was read.
 	generation int64
 	messages   []eventlog.Message
-	takenLines int // about how many, and bytes, are in messages
+	takenLines int // approximate lines, and bytes, in messages
 	takenBytes int
 	lines      []tables.Line
-	// failing: PostgreSQL answers, and does not take the batch.
+	// failing: PostgreSQL is available and rejects the batch.
 	failing bool
-	// stopped is why the lane is not projected, as long as that is so.
+	// stopped is the error that stopped the lane, nil while it is projected.
 	stopped error
 }
 
-// stoppedPause is how long a lane that has stopped waits before it looks whether it can go on: the log may have been put
-// back, a disk mended.
+// stoppedPause is how long a stopped lane waits before it checks whether it can continue: the log may have been
+// restored, a disk repaired.
 const stoppedPause = 5 * time.Second
 
 func newLane(p *Projector, js jetstream.JetStream, number int) *lane {
 	return &lane{number: number, p: p, stream: eventlog.Events(js, number).In(p.log), progress: newProgress(number)}
 }
 
-// run follows the log until ctx ends (nil), or until the lock is no good any more (errFenced, errDropped).
+// run follows the log until ctx ends (nil), or until the projector must start again (errFenced, errDropped).
 func (l *lane) run(ctx context.Context) error {
 	pause := newPause()
 	l.failing, l.stopped = false, nil
@@ -70,20 +70,20 @@ func (l *lane) run(ctx context.Context) error {
 		case isFinal(err), tables.Damaged(err):
 			l.stop(ctx, err)
 			if errors.Is(err, eventlog.ErrNewerFormat) || errors.Is(err, eventlog.ErrUnreadable) {
-				_, _ = l.stream.AwaitSkip(ctx, err) // nothing but the operator's list mends that; the loop looks at ctx
+				_, _ = l.stream.AwaitSkip(ctx, err) // only the operator's skip list resolves that; the loop checks ctx
 				l.stopped = nil
 				continue
 			}
 			_ = topology.Pause(ctx, stoppedPause)
 			continue
-		case l.stopped != nil: // something else went away while it looked
+		case l.stopped != nil: // something else became unavailable during the check
 			l.progress.state(Stopped, l.stopped)
 			_ = topology.Pause(ctx, stoppedPause)
 			continue
 		case errors.As(err, &pg), errors.Is(err, errPostgres):
-			l.p.postgres.away(ctx, l, err)
+			l.p.postgres.begin(ctx, l, err)
 		default:
-			l.p.nats.away(ctx, l, err)
+			l.p.nats.begin(ctx, l, err)
 		}
 		l.progress.state(Waiting, err)
 		if l.progress.batches.Load() != before {
@@ -93,21 +93,21 @@ func (l *lane) run(ctx context.Context) error {
 	}
 }
 
-// follow goes on from the checkpoint. It is the start, and what follows every interruption.
+// follow reads the log from the checkpoint, at the start and after every interruption.
 func (l *lane) follow(ctx context.Context) error {
 	if err := l.load(ctx); err != nil {
 		return err
 	}
 	if !l.failing {
-		l.p.postgres.back(ctx, l)
+		l.p.postgres.end(ctx, l)
 	}
 	reader, err := l.stream.Open(ctx, l.p.log.UUID, l.at, eventlog.ReaderOptions{Logger: l.p.opts.Logger})
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	l.p.nats.back(ctx, l)
-	if l.stopped != nil && isLost(l.stopped) { // the place was looked for and found
+	l.p.nats.end(ctx, l)
+	if l.stopped != nil && isLost(l.stopped) { // the position is in the log again
 		l.resumed(ctx)
 	}
 	l.progress.follow(l.at.Sequence, l.clock, reader, l.stopped == nil)
@@ -121,9 +121,9 @@ func (l *lane) follow(ctx context.Context) error {
 		}
 		begun = time.Now()
 		err := l.p.yield.work(ctx, func() error {
-			_ = l.fill(reader) // what arrived while it waited for its turn; an error stays, and is met by the next take
+			_ = l.fill(reader) // what arrived while it waited for its slot; the reader keeps an error for the next take
 			l.progress.took(reader, len(l.messages))
-			// A lane that nothing happens in holds no batch.
+			// An idle lane holds no batch.
 			defer func() { clear(l.lines); clear(l.messages) }()
 			return l.apply(ctx)
 		})
@@ -132,7 +132,7 @@ func (l *lane) follow(ctx context.Context) error {
 			return err
 		}
 		l.failing = false
-		l.p.postgres.back(ctx, l)
+		l.p.postgres.end(ctx, l)
 		if l.stopped != nil {
 			l.resumed(ctx)
 			l.progress.resume()
@@ -140,7 +140,7 @@ func (l *lane) follow(ctx context.Context) error {
 	}
 }
 
-// take waits for a message, then takes what is there, up to the size of a batch: no waiting for more.
+// take waits for a message, then takes those that have arrived, up to the size of a batch.
 func (l *lane) take(ctx context.Context, reader *eventlog.Reader) error {
 	l.messages, l.takenLines, l.takenBytes = l.messages[:0], 0, 0
 	for {
@@ -148,7 +148,7 @@ func (l *lane) take(ctx context.Context, reader *eventlog.Reader) error {
 		l.progress.took(reader, len(l.messages))
 		switch {
 		case len(l.messages) > 0:
-			return nil // first what came before an error; that stays
+			return nil // first the messages before an error; the reader keeps the error
 		case err != nil:
 			return err
 		}
@@ -160,12 +160,12 @@ func (l *lane) take(ctx context.Context, reader *eventlog.Reader) error {
 	}
 }
 
-// full says whether a batch has its size.
+// full reports whether a batch has its maximum size.
 func (l *lane) full() bool {
 	return l.takenLines >= l.p.opts.MaxLines || l.takenBytes >= l.p.opts.MaxBytes
 }
 
-// fill takes what has arrived, in addition to what was taken before.
+// fill takes what has arrived, in addition to the messages taken before.
 func (l *lane) fill(reader *eventlog.Reader) (err error) {
 	for !l.full() {
 		had := len(l.messages)
@@ -174,7 +174,7 @@ func (l *lane) fill(reader *eventlog.Reader) (err error) {
 		}
 		for _, m := range l.messages[had:] {
 			l.takenBytes += len(m.Payload)
-			l.takenLines += bytes.Count(m.Payload, newline) + 1 // one too many where the last line ends with one
+			l.takenLines += bytes.Count(m.Payload, newline) + 1 // one too many if the last line ends with a newline
 		}
 	}
 	return nil
@@ -182,7 +182,7 @@ func (l *lane) fill(reader *eventlog.Reader) (err error) {
 
 var newline = []byte{'\n'}
 
-// apply applies the messages taken. What PostgreSQL refuses is looked for message by message, then line by line.
+// apply applies the messages taken. If PostgreSQL rejects the batch, it retries message by message, then line by line.
 func (l *lane) apply(ctx context.Context) error {
 	err := l.commit(ctx, l.messages, tables.Apply)
 	if _, refused := tables.Refused(err); !refused {
@@ -203,7 +203,7 @@ func (l *lane) apply(ctx context.Context) error {
 
 type applier func(context.Context, pgx.Tx, *tables.Batch) ([]tables.Parked, error)
 
-// commit applies messages and moves the checkpoint behind them, in one transaction.
+// commit applies messages and moves the checkpoint to the last of them, in one transaction.
 func (l *lane) commit(ctx context.Context, messages []eventlog.Message, apply applier) error {
 	batch := l.decode(messages)
 	last := &messages[len(messages)-1]
@@ -213,8 +213,8 @@ func (l *lane) commit(ctx context.Context, messages []eventlog.Message, apply ap
 	if err != nil {
 		return postgresError("beginning a batch", err)
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing to do after a commit
-	// First, so that whoever is fenced touches nothing, and takes no row of ours for one that is there already.
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // no effect after a commit
+	// First, so that a projector that is fenced off writes nothing, and finds no row of another one as a duplicate.
 	if err := l.advance(ctx, tx, to, batch.To); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (l *lane) commit(ctx context.Context, messages []eventlog.Message, apply ap
 	if f := l.p.faults.beforeCommit; f != nil {
 		f(l.number, tx.Conn().PgConn().PID())
 	}
-	// If the answer does not come, the checkpoint says whether it happened: follow reads it.
+	// If no reply arrives, follow reads from the checkpoint whether it was committed.
 	if err := tx.Commit(ctx); err != nil {
 		return postgresError("committing a batch", err)
 	}
@@ -237,13 +237,13 @@ func (l *lane) commit(ctx context.Context, messages []eventlog.Message, apply ap
 	l.at, l.clock = to, batch.To
 	l.progress.applied(batch, to.Sequence, len(messages), len(parked))
 	if len(parked) > 0 {
-		l.p.opts.Logger.ErrorContext(ctx, "event lines parked, see scrip.dead_letter", "lane", l.number, "lines", len(parked),
+		l.p.opts.Logger.ErrorContext(ctx, "event lines stored as dead letters, see scrip.dead_letter", "lane", l.number, "lines", len(parked),
 			"sequence", parked[0].Sequence, "line", parked[0].Line, "reason", parked[0].Reason)
 	}
 	return nil
 }
 
-// decode reads the lines of messages into a batch that goes on where the lane is.
+// decode reads the lines of messages into a batch that follows the lane's position.
 func (l *lane) decode(messages []eventlog.Message) *tables.Batch {
 	l.lines = slices.Grow(l.lines[:0], l.takenLines)
 	var clock wire.Instant
@@ -261,46 +261,46 @@ func (l *lane) decode(messages []eventlog.Message) *tables.Batch {
 	return &tables.Batch{Lane: l.number, Lines: l.lines, From: l.clock, To: clock}
 }
 
-// errPostgres is the kind of everything that went wrong with PostgreSQL.
+// errPostgres is the kind of all errors of PostgreSQL.
 var errPostgres = errors.New("PostgreSQL")
 
 func postgresError(doing string, err error) error {
 	return fmt.Errorf("%s: %w: %w", doing, errPostgres, err)
 }
 
-// isAnswer says whether PostgreSQL answered that something does not work, rather than go away.
+// isAnswer reports whether PostgreSQL returned an error, rather than became unavailable.
 func isAnswer(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && !strings.HasPrefix(pg.Code, "08") && !strings.HasPrefix(pg.Code, "57P")
 }
 
-// isFinal says whether an error stays, whatever one waits: the log is not the one that was read, or is not for us.
+// isFinal reports whether a retry cannot help: the log is not the one that was read, or has a newer format.
 func isFinal(err error) bool {
 	var gap *eventlog.GapError
 	return isLost(err) || errors.Is(err, eventlog.ErrHole) || errors.Is(err, eventlog.ErrNewerFormat) || errors.Is(err, eventlog.ErrUnreadable) || errors.As(err, &gap)
 }
 
-// isLost says whether the log does not hold what the tables were filled from.
+// isLost reports whether the log lacks what the tables were filled from.
 func isLost(err error) bool {
 	return errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrDiverged) || errors.Is(err, eventlog.ErrTrimmed)
 }
 
-// stop shows that the lane is not projected any more, and says what to do.
+// stop records and logs that the lane has stopped, with the next command.
 func (l *lane) stop(ctx context.Context, err error) {
 	switch {
 	case isLost(err):
-		err = fmt.Errorf("the log no longer holds what the read tables were filled from up to message %d of lane %d (restored, tail lost, or another log): %w; "+
-			"run `scrip rebuild` to have the tables filled anew from the log as it is, or put the log back", l.at.Sequence, l.number, err)
+		err = fmt.Errorf("the log no longer has what the read tables were filled from up to message %d of lane %d (restored, tail lost, or another log): %w; "+
+			"run `scrip rebuild` to fill the tables again from the log as it is, or restore the log", l.at.Sequence, l.number, err)
 	case tables.Damaged(err):
-		err = fmt.Errorf("PostgreSQL finds its own files damaged behind message %d of lane %d: %w; see that its disk is sound, "+
-			"then run `scrip rebuild` to have the tables filled anew from the log", l.at.Sequence, l.number, err)
+		err = fmt.Errorf("PostgreSQL reports damaged files after message %d of lane %d: %w; check its disk, "+
+			"then run `scrip rebuild` to fill the tables again from the log", l.at.Sequence, l.number, err)
 	}
 	l.progress.state(Stopped, err)
 	if l.stopped == nil {
 		l.p.opts.Logger.ErrorContext(ctx, "lane is not projected any more", "lane", l.number, "err", err)
 	}
 	l.stopped = err
-	l.p.postgres.back(ctx, l) // it waits for nothing
+	l.p.postgres.end(ctx, l) // it does not wait for PostgreSQL
 }
 
 func (l *lane) resumed(ctx context.Context) {

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// Lock is the advisory lock of whoever projects into a database: "scripprj" as bytes.
+	// Lock is the advisory lock of the projector of a database: "scripprj" as bytes.
 	Lock = 0x736372697070726a
-	// lockEvery is how often a waiting projector asks for it. It asks, rather than have PostgreSQL wait, because a
-	// waiting statement holds a snapshot, and that would keep vacuum from removing anything as long as it waits.
+	// lockEvery is the interval at which a standby projector tries to acquire the lock. It polls because a statement
+	// that waits for the lock holds a snapshot, and so would keep vacuum from removing rows.
 	lockEvery = time.Second
-	// watchEvery is how often the holder looks whether its connection and the tables are still there.
+	// watchEvery is how often the holder checks that its connection and the tables exist.
 	watchEvery = 2 * time.Second
-	// watchFor is how long that may take: longer, and the connection counts as lost.
+	// watchFor bounds one check; after that the connection counts as lost.
 	watchFor = 10 * time.Second
 	closeFor = time.Second
 )
 
-// lock is the advisory lock, on a connection outside the pool. PostgreSQL lets it go with the connection.
+// lock is the advisory lock, on a connection outside the pool. PostgreSQL releases it with the connection.
 type lock struct{ conn *pgx.Conn }
 
 // acquire waits for the lock.
 func (p *Projector) acquire(ctx context.Context) (*lock, error) {
 	config := p.db.Config()
-	if config.BeforeConnect != nil { // as the pool does: a private cluster may have moved to another port
+	if config.BeforeConnect != nil { // like the pool: a private cluster may have moved to another port
 		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
 			return nil, fmt.Errorf("connecting for the projector's lock: %w", err)
 		}
@@ -40,21 +40,21 @@ func (p *Projector) acquire(ctx context.Context) (*lock, error) {
 		return nil, fmt.Errorf("connecting for the projector's lock: %w", err)
 	}
 	l := &lock{conn: conn}
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		var mine bool
 		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(Lock)).Scan(&mine); err != nil {
 			l.close()
-			return nil, fmt.Errorf("asking for the projector's lock: %w", err)
+			return nil, fmt.Errorf("acquiring the projector's lock: %w", err)
 		}
 		if mine {
-			if told {
-				p.opts.Logger.InfoContext(ctx, "the other projector is gone, this one takes over")
+			if logged {
+				p.opts.Logger.InfoContext(ctx, "the other projector ended, this one takes over")
 			}
 			return l, nil
 		}
-		if !told {
-			p.postgres.allBack(ctx)
-			p.opts.Logger.InfoContext(ctx, "another projector works on this database, this one stands by")
+		if !logged {
+			p.postgres.endAll(ctx)
+			p.opts.Logger.InfoContext(ctx, "another projector is running on this database, this one is on standby")
 			p.each(func(l *lane) { l.progress.state(Standby, nil) })
 		}
 		_ = topology.Pause(ctx, lockEvery)
@@ -65,11 +65,11 @@ func (p *Projector) acquire(ctx context.Context) (*lock, error) {
 	}
 }
 
-// generationSQL says which tables these are; NULL = there are none, or nothing was projected into them yet.
+// generationSQL identifies the tables; NULL = there are none, or nothing was projected into them yet.
 const generationSQL = `SELECT max(generation) FROM scrip.checkpoint WHERE projection = $1`
 
-// watch returns an error when the lock may be lost, or the tables are gone or others than before. A lane notices the
-// latter by itself when it commits; one that is idle, or has stopped, only here.
+// watch returns an error when the lock may be lost, or the tables were dropped or exchanged. A lane detects the latter
+// itself when it commits; an idle or stopped lane does not.
 func (l *lock) watch(ctx context.Context) error {
 	var before *int64
 	for {
@@ -97,5 +97,5 @@ func (l *lock) watch(ctx context.Context) error {
 func (l *lock) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeFor)
 	defer cancel()
-	_ = l.conn.Close(ctx) // it is closed, whatever the server says
+	_ = l.conn.Close(ctx) // closed, even with an error
 }

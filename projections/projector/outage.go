@@ -9,18 +9,18 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// outage logs once that something is away, and once that it is back for everybody who noticed.
+// outage logs once when a dependency becomes unavailable, and once when it is available again for all lanes.
 type outage struct {
 	what string
 	log  *slog.Logger
 
 	mu    sync.Mutex
-	since time.Time // zero while it is there
+	since time.Time // zero while it is available
 	noted map[*lane]bool
 }
 
-// away notes that it is away for a lane, or for the projector as a whole (nil).
-func (o *outage) away(ctx context.Context, who *lane, err error) {
+// begin records that it is unavailable for a lane, or for the projector as a whole (nil).
+func (o *outage) begin(ctx context.Context, who *lane, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.noted == nil {
@@ -29,34 +29,34 @@ func (o *outage) away(ctx context.Context, who *lane, err error) {
 	o.noted[who] = true
 	if o.since.IsZero() {
 		o.since = time.Now()
-		o.log.WarnContext(ctx, o.what+" is away, the read tables wait for it; claims and redemptions go on", "err", err)
+		o.log.WarnContext(ctx, o.what+" is unavailable, the read tables wait for it; claims and redemptions continue", "err", err)
 	}
 }
 
-// back takes back what away noted for the same.
-func (o *outage) back(ctx context.Context, who *lane) {
+// end reverts begin for the same lane.
+func (o *outage) end(ctx context.Context, who *lane) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.noted, who)
-	o.there(ctx)
+	o.logEnd(ctx)
 }
 
-// allBack takes back all of it: the projector begins anew.
-func (o *outage) allBack(ctx context.Context) {
+// endAll reverts begin for all lanes: the projector starts again.
+func (o *outage) endAll(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	clear(o.noted)
-	o.there(ctx)
+	o.logEnd(ctx)
 }
 
-func (o *outage) there(ctx context.Context) {
+func (o *outage) logEnd(ctx context.Context) {
 	if len(o.noted) == 0 && !o.since.IsZero() {
-		o.log.InfoContext(ctx, o.what+" is back, the read tables catch up", "away", time.Since(o.since).Round(time.Millisecond))
+		o.log.InfoContext(ctx, o.what+" is available, the read tables catch up", "unavailable", time.Since(o.since).Round(time.Millisecond))
 		o.since = time.Time{}
 	}
 }
 
-// newPause waits longer from attempt to attempt, from a tenth of a second up to two.
+// newPause returns a back-off from 0.1 s to 2 s.
 func newPause() *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval = 100*time.Millisecond, 2*time.Second

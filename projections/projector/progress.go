@@ -1,64 +1,68 @@
 package projector
 
 import (
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// State is what a lane's projection is doing.
+// State is the state of a lane's projection.
 type State string
 
-// The states. Only Stopped needs somebody to act.
+// The states. Only Stopped needs an operator to act.
 const (
 	Starting  State = "starting"
-	Standby   State = "standby"   // another projector works on this database
+	Standby   State = "standby"   // another projector is running on this database
 	Following State = "following" // applies what arrives
-	Waiting   State = "waiting"   // something is away; tried again until it is back
+	Waiting   State = "waiting"   // something is unavailable; retried until it is available
 	Stopped   State = "stopped"   // see Err for what to do
 	Ended     State = "ended"     // Run has returned
 )
 
-// Progress is how far one lane's projection is.
+// Progress is the progress of one lane's projection.
 type Progress struct {
 	Lane  int
 	State State
-	// Err is why it waits or stopped, nil else.
+	// Err is why it waits or stopped, otherwise nil.
 	Err error
-	// Sequence is the last event message in the tables, LogTime the log's clock at it (zero before the first).
+	// Sequence is the last event message in the tables, LogTime its lane time (zero before the first).
 	Sequence uint64
 	LogTime  time.Time
 	// Since is when State was entered.
 	Since time.Time
-	// Behind is how many messages follow in the log, as far as known. Lag is how old the newest event in the tables is,
-	// 0 when nothing follows; while the lane does not follow the log, which may go on meanwhile, it is the time since.
+	// Behind is how many messages follow in the log, as far as known. Lag is the age of the newest event in the tables,
+	// 0 when no message follows; while the lane does not follow the log, it is the time since it last did.
 	Behind uint64
 	Lag    time.Duration
-	// Since this projector began: event lines applied, lines parked, foreign messages passed over, transactions.
+	// Since this projector began: event lines applied, lines stored as dead letters, foreign messages ignored,
+	// transactions.
 	Events, Parked, Foreign, Batches uint64
 	// LastApplied is when the last batch was committed, zero if none was.
 	LastApplied time.Time
 }
 
-// progress is written by a lane and read by anybody.
+// progress is written by one lane and read from any goroutine.
 type progress struct {
 	batches atomic.Uint64
 	mu      sync.Mutex
 	now     Progress
 	reader  *eventlog.Reader // while following
 	taken   uint64           // messages taken from it and not applied yet
-	foreign uint64           // of readers before
+	foreign uint64           // of earlier readers
 }
 
 func newProgress(lane int) *progress {
 	return &progress{now: Progress{Lane: lane, State: Starting, Since: time.Now()}}
 }
 
-// state reports whether it changed.
+// state sets the state and reports whether it changed.
 func (p *progress) state(s State, err error) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +86,7 @@ func (p *progress) endReader() {
 	}
 }
 
-// follow notes where a reader begins. enter is false for a lane that has stopped and looks whether it can go on.
+// follow records where a reader begins. enter is false for a stopped lane that checks whether it can continue.
 func (p *progress) follow(sequence uint64, clock wire.Instant, reader *eventlog.Reader, enter bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,15 +102,15 @@ func (p *progress) follow(sequence uint64, clock wire.Instant, reader *eventlog.
 	}
 }
 
-// resume notes that a lane that had stopped goes on.
+// resume records that a stopped lane continues.
 func (p *progress) resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.enter(Following, nil)
 }
 
-// took notes what was taken from the reader, and what that passed over: it belongs to the lane, so only the lane may
-// ask it.
+// took records the messages taken from the reader and its count of foreign messages. Only the lane may call it: it owns
+// the reader.
 func (p *progress) took(reader *eventlog.Reader, messages int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,11 +146,60 @@ func (p *progress) get() Progress {
 	return now
 }
 
-// Progress says how far each lane is. Any goroutine may ask.
+// Progress returns the progress of each lane. Safe for concurrent use.
 func (p *Projector) Progress() []Progress {
 	list := make([]Progress, 0, len(p.lanes))
 	for _, l := range p.lanes {
 		list = append(list, l.progress.get())
 	}
 	return list
+}
+
+func described(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("scrip_projection_"+name, help, []string{"lane"}, nil)
+}
+
+var (
+	lagDesc       = described("lag_seconds", "Age of the newest event in the read tables while more events follow it in the log, else 0.")
+	behindDesc    = described("behind_messages", "Event messages in the log that are not in the read tables yet, as far as known.")
+	positionDesc  = described("position", "Sequence of the last event message in the read tables.")
+	followingDesc = described("following", "1 while the lane is projected, 0 while it waits, is on standby or has stopped.")
+	stoppedDesc   = described("stopped", "1 when the lane is not projected until an operator acts.")
+	eventsDesc    = described("events_total", "Event lines applied to the read tables.")
+	poisonDesc    = described("poison_total", "Event lines stored as dead letters because they could not be applied.")
+	foreignDesc   = described("foreign_total", "Messages in the event stream that scrip did not write, ignored.")
+	batchesDesc   = described("batches_total", "Transactions committed.")
+)
+
+// Describe implements prometheus.Collector.
+func (p *Projector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{lagDesc, behindDesc, positionDesc, followingDesc, stoppedDesc, eventsDesc, poisonDesc, foreignDesc, batchesDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (p *Projector) Collect(ch chan<- prometheus.Metric) {
+	for _, now := range p.Progress() {
+		lane := strconv.Itoa(now.Lane)
+		send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
+			ch <- prometheus.MustNewConstMetric(d, kind, v, lane)
+		}
+		send(lagDesc, prometheus.GaugeValue, now.Lag.Seconds())
+		send(behindDesc, prometheus.GaugeValue, float64(now.Behind))
+		send(positionDesc, prometheus.GaugeValue, float64(now.Sequence))
+		send(followingDesc, prometheus.GaugeValue, truth(now.State == Following))
+		send(stoppedDesc, prometheus.GaugeValue, truth(now.State == Stopped))
+		send(eventsDesc, prometheus.CounterValue, float64(now.Events))
+		send(poisonDesc, prometheus.CounterValue, float64(now.Parked))
+		send(foreignDesc, prometheus.CounterValue, float64(now.Foreign))
+		send(batchesDesc, prometheus.CounterValue, float64(now.Batches))
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

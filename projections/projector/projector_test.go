@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-4a2410e3/scrip/projections/logtest"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -30,7 +31,7 @@ func TestLogBecomesTables(t *testing.T) {
 			}
 			r.check(r.pool)
 			for lane, now := range p.Progress() {
-				if now.State != Following || now.Sequence != r.last[lane] || now.LogTime.IsZero() || now.Err != nil || now.Parked != 0 {
+				if now.State != Following || now.Sequence != r.Last[lane] || now.LogTime.IsZero() || now.Err != nil || now.Parked != 0 {
 					t.Errorf("progress %+v", now)
 				}
 			}
@@ -39,11 +40,11 @@ func TestLogBecomesTables(t *testing.T) {
 }
 
 // Restarted, it goes on where it was and applies nothing twice.
-func TestRestartGoesOn(t *testing.T) {
+func TestRestartContinues(t *testing.T) {
 	r := newRig(t)
 	for range 3 {
 		p := r.project(Options{})
-		if r.last[0] == 0 {
+		if r.Last[0] == 0 {
 			r.work()
 		}
 		r.claim(0, 4)
@@ -56,14 +57,14 @@ func TestRestartGoesOn(t *testing.T) {
 	r.check(r.pool)
 }
 
-func TestDroppedTablesAreFilledAnew(t *testing.T) {
+func TestDroppedTablesAreFilledAgain(t *testing.T) {
 	for name, whileRunning := range map[string]bool{"while it runs": true, "while it is away": false} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.work()
 			p := r.project(Options{})
 			r.synced(r.pool)
-			before := digest(t, r.pool)
+			before := logtest.Digest(t, r.pool)
 			if !whileRunning {
 				p.stop()
 			}
@@ -74,20 +75,20 @@ func TestDroppedTablesAreFilledAnew(t *testing.T) {
 				r.project(Options{})
 			}
 			// Nothing is written meanwhile: it must notice by itself.
-			streamtest.Eventually(t, "tables made anew", func() bool {
+			streamtest.Eventually(t, "tables created again", func() bool {
 				var there bool
 				err := r.pool.QueryRow(t.Context(), "SELECT to_regclass('scrip.checkpoint') IS NOT NULL").Scan(&there)
 				return err == nil && there
 			})
 			r.synced(r.pool)
-			if after := digest(t, r.pool); after != before {
+			if after := logtest.Digest(t, r.pool); after != before {
 				t.Errorf("before\n%safter\n%s", before, after)
 			}
 		})
 	}
 }
 
-func TestPoisonIsParkedAndTheLaneGoesOn(t *testing.T) {
+func TestPoisonBecomesADeadLetterAndTheLaneContinues(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	for name, c := range map[string]struct{ line, reason string }{
 		"unparsable":   {`{"type":"coupon.claimed","campaign":`, "not valid JSON"},
@@ -101,7 +102,7 @@ func TestPoisonIsParkedAndTheLaneGoesOn(t *testing.T) {
 			r := newRig(t)
 			r.create(0)
 			r.claim(0, 2)
-			bad := r.write(0, `{"type":"campaign.paused","campaign":"c0","at":"@"}`, c.line, `{"type":"campaign.resumed","campaign":"c0","at":"@"}`)
+			bad := r.Write(0, `{"type":"campaign.paused","campaign":"c0","at":"@"}`, c.line, `{"type":"campaign.resumed","campaign":"c0","at":"@"}`)
 			r.claim(0, 3)
 			p := r.project(Options{})
 			r.synced(r.pool)
@@ -118,10 +119,10 @@ func TestPoisonIsParkedAndTheLaneGoesOn(t *testing.T) {
 			if got := count(t, r.pool, "SELECT count(*) FROM scrip.coupon"); got != 5 {
 				t.Errorf("%d coupons, want 5", got)
 			}
-			// Both are said a moment after the commit.
+			// Both are reported a moment after the commit.
 			streamtest.Eventually(t, "one parked line in progress and log", func() bool {
 				now := p.Progress()[0]
-				return now.Parked == 1 && now.State == Following && p.logs.count("event lines parked") == 1
+				return now.Parked == 1 && now.State == Following && p.logs.count("event lines stored as dead letters") == 1
 			})
 			r.check(r.pool)
 		})
@@ -142,11 +143,11 @@ func noise(s string) string {
 func TestNewerFormatStopsTheLaneOnly(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	header := eventlog.Header{Commands: [2]uint64{9, 9}, CommandTime: r.clock, LaneTime: r.clock, Owner: "rig"}.Encode()
+	header := eventlog.Header{Commands: [2]uint64{9, 9}, CommandTime: r.Clock, LaneTime: r.Clock, Owner: "rig"}.Encode()
 	header.Set(topology.HeaderFormat, "3")
 	header.Set(topology.HeaderSeal, strings.Repeat("A", 43))
-	before := r.last[0]
-	r.publish(0, header, "?")
+	before := r.Last[0]
+	r.Publish(0, header, []byte("?"))
 	p := r.project(Options{})
 	now := p.reaches(0, Stopped)
 	if !errors.Is(now.Err, eventlog.ErrNewerFormat) || !strings.Contains(now.Err.Error(), "use a newer scrip") {
@@ -154,7 +155,7 @@ func TestNewerFormatStopsTheLaneOnly(t *testing.T) {
 	}
 	r.reached(r.pool, 0, before) // what came before it is there
 	r.claim(1, 5)
-	r.reached(r.pool, 1, r.last[1])
+	r.reached(r.pool, 1, r.Last[1])
 	if got := p.Progress()[0]; got.Sequence != before {
 		t.Errorf("lane 0 went on to %d", got.Sequence)
 	}
@@ -163,14 +164,14 @@ func TestNewerFormatStopsTheLaneOnly(t *testing.T) {
 	}
 }
 
-func TestForeignMessagesArePassedOver(t *testing.T) {
+func TestForeignMessagesAreIgnored(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	r.publish(0, nil, `{"type":"coupon.claimed","campaign":"c0","n":99}`)
+	r.Publish(0, nil, []byte(`{"type":"coupon.claimed","campaign":"c0","n":99}`))
 	r.claim(0, 1)
 	p := r.project(Options{})
 	r.synced(r.pool)
-	streamtest.Eventually(t, "progress noted", func() bool { return p.Progress()[0].Sequence == r.last[0] })
+	streamtest.Eventually(t, "progress noted", func() bool { return p.Progress()[0].Sequence == r.Last[0] })
 	if now := p.Progress()[0]; now.Foreign != 1 || now.Parked != 0 {
 		t.Errorf("progress %+v", now)
 	}
@@ -182,12 +183,12 @@ func TestForeignMessagesArePassedOver(t *testing.T) {
 	}
 }
 
-func TestSecondProjectorStandsByAndTakesOver(t *testing.T) {
+func TestSecondProjectorIsStandbyAndTakesOver(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	first := r.project(Options{})
 	r.synced(r.pool)
-	second := r.projector(newPool(t, r.pool.Config().ConnString()), Options{}).start()
+	second := r.projector(logtest.Pool(t, r.pool.Config().ConnString()), Options{}).start()
 	second.reaches(0, Standby)
 	r.claim(0, 1)
 	r.synced(r.pool)
@@ -199,8 +200,8 @@ func TestSecondProjectorStandsByAndTakesOver(t *testing.T) {
 	r.synced(r.pool)
 	// The progress of a batch is noted after its rows are visible.
 	streamtest.Eventually(t, "the second one has taken over", func() bool { return second.Progress()[0].Batches > 0 })
-	if n := second.logs.count("another projector works on this database"); n != 1 {
-		t.Errorf("said %d times that it stands by", n)
+	if n := second.logs.count("another projector is running on this database"); n != 1 {
+		t.Errorf("standby logged %d times", n)
 	}
 	r.check(r.pool)
 }
@@ -212,11 +213,11 @@ func TestFence(t *testing.T) {
 	r.create(0)
 	p := r.project(Options{})
 	r.synced(r.pool)
-	zombie := r.projector(newPool(t, r.pool.Config().ConnString()), Options{}).lanes[0]
+	zombie := r.projector(logtest.Pool(t, r.pool.Config().ConnString()), Options{}).lanes[0]
 	if err := zombie.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := zombie.stream.Open(t.Context(), r.log.UUID, zombie.at, eventlog.ReaderOptions{})
+	reader, err := zombie.stream.Open(t.Context(), r.Log.UUID, zombie.at, eventlog.ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,11 +228,11 @@ func TestFence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := digest(t, r.pool)
+	before := logtest.Digest(t, r.pool)
 	if err := zombie.commit(t.Context(), messages, tables.Apply); !errors.Is(err, errFenced) {
 		t.Errorf("the zombie got %v, want errFenced", err)
 	}
-	if digest(t, r.pool) != before {
+	if logtest.Digest(t, r.pool) != before {
 		t.Error("the zombie changed rows")
 	}
 	if now := p.Progress()[0]; now.State != Following {
@@ -244,7 +245,7 @@ func TestMetrics(t *testing.T) {
 	r.work()
 	p := r.project(Options{})
 	r.synced(r.pool)
-	streamtest.Eventually(t, "progress noted", func() bool { return p.Progress()[0].Sequence == r.last[0] })
+	streamtest.Eventually(t, "progress noted", func() bool { return p.Progress()[0].Sequence == r.Last[0] })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(p)
 	families, err := registry.Gather()
@@ -258,7 +259,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{
-		"scrip_projection_position0": float64(r.last[0]), "scrip_projection_events_total0": 10, "scrip_projection_poison_total0": 0,
+		"scrip_projection_position0": float64(r.Last[0]), "scrip_projection_events_total0": 10, "scrip_projection_poison_total0": 0,
 		"scrip_projection_following1": 1, "scrip_projection_stopped1": 0, "scrip_projection_lag_seconds0": 0,
 	} {
 		if v, there := got[name]; !there || v != want {
@@ -273,10 +274,10 @@ func TestMetrics(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	r := newRig(t)
 	for name, make := range map[string]func() error{
-		"no log":   func() error { _, err := New(r.pool, r.js, topology.Log{}, Options{}); return err },
-		"negative": func() error { _, err := New(r.pool, r.js, r.log, Options{MaxLines: -1}); return err },
+		"no log":   func() error { _, err := New(r.pool, r.JS, topology.Log{}, Options{}); return err },
+		"negative": func() error { _, err := New(r.pool, r.JS, r.Log, Options{MaxLines: -1}); return err },
 		"tiny pool": func() error {
-			_, err := New(newPool(t, r.pool.Config().ConnString()+"&pool_max_conns=1"), r.js, r.log, Options{})
+			_, err := New(logtest.Pool(t, r.pool.Config().ConnString()+"&pool_max_conns=1"), r.JS, r.Log, Options{})
 			return err
 		},
 	} {

@@ -12,17 +12,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
-	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/logtest"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func TestMain(m *testing.M) {
@@ -34,100 +31,47 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const lanes = 2
+const lanes = logtest.Lanes
 
-// rig is a log and a database, both real, and a writer that plays the lanes.
+// rig is a log and a database, both real.
 type rig struct {
-	t      *testing.T
-	server *streamtest.Server
-	js     jetstream.JetStream
-	log    topology.Log
-	pool   *pgxpool.Pool
-
-	last    [lanes]uint64 // sequence written last
-	covered [lanes]uint64 // commands, by the steps of each lane
-	n       [lanes]int    // coupons claimed
-	clock   time.Time
+	*logtest.Rig
+	pool *pgxpool.Pool
+	n    [lanes]int // coupons claimed
 }
 
 // newRig makes the test a parallel one: most of its time it waits.
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	t.Parallel()
-	server := streamtest.Start(t)
-	js := server.JetStream(t)
-	log, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: lanes, KeyFingerprint: "test", Format: topology.FormatUnsealed})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &rig{t: t, server: server, js: js, log: log, clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	r.pool = newPool(t, pgtest.URL(t))
-	return r
-}
-
-func newPool(t *testing.T, url string) *pgxpool.Pool {
-	t.Helper()
-	pool, err := pgxpool.New(context.Background(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
-}
-
-// publish writes a message with the given headers, as they are.
-func (r *rig) publish(lane int, header nats.Header, payload string) uint64 {
-	r.t.Helper()
-	ack, err := r.js.PublishMsg(r.t.Context(), &nats.Msg{Subject: topology.Evt(lane), Header: header, Data: []byte(payload)})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.last[lane] = ack.Sequence
-	if header.Get(topology.HeaderCommands) != "" {
-		r.covered[lane]++
-	}
-	return ack.Sequence
-}
-
-// write writes a step of a lane; each @ in its lines becomes the log's time.
-func (r *rig) write(lane int, lines ...string) uint64 {
-	r.t.Helper()
-	r.clock = r.clock.Add(time.Second)
-	at := wire.At(r.clock).String()
-	first := r.covered[lane] + 1
-	header := eventlog.Header{Commands: [2]uint64{first, first}, CommandTime: r.clock, LaneTime: r.clock, Owner: "rig"}
-	payload := ""
-	for _, line := range lines {
-		payload += strings.ReplaceAll(line, "@", at) + "\n"
-	}
-	return r.publish(lane, header.Encode(), payload)
+	return &rig{Rig: logtest.New(t), pool: logtest.Pool(t, pgtest.URL(t))}
 }
 
 // create makes the campaign of a lane.
 func (r *rig) create(lane int) uint64 {
-	r.t.Helper()
-	return r.write(lane, fmt.Sprintf(`{"type":"campaign.created","campaign":"c%d","at":"@","number":%d,"codes":1000,"expires_at":"2027-01-01T00:00:00Z","max_redemptions":1}`, lane, lane))
+	r.T.Helper()
+	return r.Write(lane, fmt.Sprintf(`{"type":"campaign.created","campaign":"c%d","at":"@","number":%d,"codes":1000,"expires_at":"2027-01-01T00:00:00Z","max_redemptions":1}`, lane, lane))
 }
 
 // claim writes one message with that many claims.
 func (r *rig) claim(lane, many int) uint64 {
-	r.t.Helper()
+	r.T.Helper()
 	lines := make([]string, many)
 	for i := range lines {
 		r.n[lane]++
 		lines[i] = fmt.Sprintf(`{"type":"coupon.claimed","campaign":"c%d","at":"@","n":%d,"code":"CODE-%d-%d","customer_id":"customer-%d"}`,
 			lane, r.n[lane], lane, r.n[lane], r.n[lane])
 	}
-	return r.write(lane, lines...)
+	return r.Write(lane, lines...)
 }
 
 // work writes a campaign and some claims, redemptions and expiries to each lane.
 func (r *rig) work() {
-	r.t.Helper()
+	r.T.Helper()
 	for lane := range lanes {
 		r.create(lane)
 		r.claim(lane, 5)
-		r.write(lane, fmt.Sprintf(`{"type":"coupon.redeemed","campaign":"c%d","at":"@","n":2,"code":"CODE-%d-2","order_id":"o","redeemed_count":1}`, lane, lane))
+		r.Write(lane, fmt.Sprintf(`{"type":"coupon.redeemed","campaign":"c%d","at":"@","n":2,"code":"CODE-%d-2","order_id":"o","redeemed_count":1}`, lane, lane))
 		r.claim(lane, 3)
 	}
 }
@@ -135,7 +79,7 @@ func (r *rig) work() {
 // running is a projector at work.
 type running struct {
 	*Projector
-	t    *testing.T
+	t    testing.TB
 	logs *logs
 	stop func()
 }
@@ -159,14 +103,14 @@ func (l *logs) count(text string) int {
 }
 
 func (r *rig) projector(pool *pgxpool.Pool, opts Options) *running {
-	r.t.Helper()
+	r.T.Helper()
 	out := &logs{}
 	opts.Logger = slog.New(slog.NewTextHandler(out, nil))
-	p, err := New(pool, r.js, r.log, opts)
+	p, err := New(pool, r.JS, r.Log, opts)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	return &running{Projector: p, t: r.t, logs: out}
+	return &running{Projector: p, t: r.T, logs: out}
 }
 
 // start runs a projector until stop, or the end of the test.
@@ -191,18 +135,18 @@ func (r *rig) project(opts Options) *running { return r.projector(r.pool, opts).
 
 // synced waits until everything written is in the tables.
 func (r *rig) synced(pool *pgxpool.Pool) {
-	r.t.Helper()
-	for lane, sequence := range r.last {
+	r.T.Helper()
+	for lane, sequence := range r.Last {
 		r.reached(pool, lane, sequence)
 	}
 }
 
 func (r *rig) reached(pool *pgxpool.Pool, lane int, sequence uint64) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	r.T.Helper()
+	ctx, cancel := context.WithTimeout(r.T.Context(), 30*time.Second)
 	defer cancel()
 	if err := Synced(ctx, pool, lane, sequence); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 }
 
@@ -214,21 +158,21 @@ func (p *running) reaches(lane int, state State) Progress {
 
 // check compares the tables with a fold of the log as it is now, message by message, into another database.
 func (r *rig) check(pool *pgxpool.Pool) {
-	r.t.Helper()
-	other := newPool(r.t, pgtest.URL(r.t))
-	ctx := r.t.Context()
+	r.T.Helper()
+	other := logtest.Pool(r.T, pgtest.URL(r.T))
+	ctx := r.T.Context()
 	if _, err := schema.Migrate(ctx, other, slog.New(slog.DiscardHandler)); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	p := r.projector(other, Options{MaxLines: 1})
 	for lane := range lanes {
 		l := p.lanes[lane]
 		if err := l.load(ctx); err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
-		reader, err := l.stream.Open(ctx, r.log.UUID, l.at, eventlog.ReaderOptions{Logger: slog.New(slog.DiscardHandler)})
+		reader, err := l.stream.Open(ctx, r.Log.UUID, l.at, eventlog.ReaderOptions{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
 		err = reader.CatchUp(ctx, func(messages []eventlog.Message) error {
 			for i := range messages {
@@ -240,25 +184,12 @@ func (r *rig) check(pool *pgxpool.Pool) {
 		})
 		reader.Close()
 		if err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
 	}
-	if got, want := digest(r.t, pool), digest(r.t, other); got != want {
-		r.t.Errorf("tables are not the fold of the log:\ntables\n%slog\n%s", got, want)
+	if got, want := logtest.Digest(r.T, pool), logtest.Digest(r.T, other); got != want {
+		r.T.Errorf("tables are not the fold of the log:\ntables\n%slog\n%s", got, want)
 	}
-}
-
-func digest(t *testing.T, pool *pgxpool.Pool) string {
-	t.Helper()
-	list, err := schema.Digests(t.Context(), pool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out strings.Builder
-	for _, d := range list {
-		fmt.Fprintf(&out, "%s %d %s\n", d.Relation, d.Rows, d.Digest)
-	}
-	return out.String()
 }
 
 func count(t *testing.T, pool *pgxpool.Pool, query string) (n int) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-4a2410e3/scrip/projections/logtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -16,7 +17,7 @@ func TestTimeLimitsOfTheRole(t *testing.T) {
 	r.create(1)
 	// Each statement on coupon_row takes three times as long as it may.
 	r.exec(`CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(3); RETURN NULL; END $$`)
-	p := r.projector(newPool(t, r.pool.Config().ConnString()+"&statement_timeout=1s&idle_in_transaction_session_timeout=1s"), Options{}).start()
+	p := r.projector(logtest.Pool(t, r.pool.Config().ConnString()+"&statement_timeout=1s&idle_in_transaction_session_timeout=1s"), Options{}).start()
 	r.synced(r.pool)
 	r.exec(`CREATE TRIGGER slow AFTER INSERT ON scrip.coupon_row FOR EACH STATEMENT EXECUTE FUNCTION public.slow()`)
 	r.claim(0, 3)
@@ -26,8 +27,8 @@ func TestTimeLimitsOfTheRole(t *testing.T) {
 	}
 }
 
-// Damage in PostgreSQL's files is no outage: the lane stops and says what to do, once, and goes on when it is mended. While
-// an error lasts, nobody says that PostgreSQL is back.
+// Damage in PostgreSQL's files is not an outage: the lane stops, logs the next command once, and continues when the
+// damage is repaired. While an error lasts, PostgreSQL is not reported as available.
 func TestDamagedFiles(t *testing.T) {
 	r := newRig(t)
 	r.create(0)
@@ -38,19 +39,19 @@ func TestDamagedFiles(t *testing.T) {
 		r.exec(fmt.Sprintf(`CREATE FUNCTION public.boom() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN RAISE EXCEPTION 'it is broken' USING ERRCODE = '%s'; END $$`, code))
 		r.exec(`CREATE TRIGGER boom BEFORE INSERT ON scrip.coupon_row FOR EACH ROW WHEN (NEW.campaign = 'c0') EXECUTE FUNCTION public.boom()`)
-		stops, backs := p.logs.count("lane is not projected any more"), p.logs.count("PostgreSQL is back")
-		aways := p.logs.count("PostgreSQL is away")
+		stops, backs := p.logs.count("lane is not projected any more"), p.logs.count("PostgreSQL is available")
+		aways := p.logs.count("PostgreSQL is unavailable")
 		r.claim(0, 1)
 		now := p.reaches(0, state)
 		if advised := strings.Contains(fmt.Sprint(now.Err), "run `scrip rebuild`"); advised != (state == Stopped) {
 			t.Errorf("%s: %v", code, now.Err)
 		}
-		for range 5 { // the other lane goes on, and says nothing of the first
+		for range 5 { // the other lane continues, and logs nothing of the first
 			r.claim(1, 1)
-			r.reached(r.pool, 1, r.last[1])
+			r.reached(r.pool, 1, r.Last[1])
 		}
-		if n := p.logs.count("PostgreSQL is back") - backs; n != 0 {
-			t.Errorf("%s: PostgreSQL was said to be back %d times", code, n)
+		if n := p.logs.count("PostgreSQL is available") - backs; n != 0 {
+			t.Errorf("%s: PostgreSQL was reported as available %d times", code, n)
 		}
 		r.exec("DROP FUNCTION public.boom() CASCADE")
 		r.synced(r.pool)
@@ -59,32 +60,32 @@ func TestDamagedFiles(t *testing.T) {
 		if state == Stopped {
 			want = [3]int{1, 0, 0}
 		}
-		got := [3]int{p.logs.count("lane is not projected any more") - stops, p.logs.count("PostgreSQL is away") - aways, p.logs.count("PostgreSQL is back") - backs}
+		got := [3]int{p.logs.count("lane is not projected any more") - stops, p.logs.count("PostgreSQL is unavailable") - aways, p.logs.count("PostgreSQL is available") - backs}
 		if got != want {
-			t.Errorf("%s: said %v times that the lane stopped, that PostgreSQL is away, that it is back, want %v", code, got, want)
+			t.Errorf("%s: logged %v times that the lane stopped, that PostgreSQL is unavailable, that it is available, want %v", code, got, want)
 		}
 	}
 	r.check(r.pool)
 }
 
-// A lane that stopped for a lost tail goes on when the log is put back, as its message says.
-func TestLostTailPutBack(t *testing.T) {
+// A lane that stopped for a lost tail continues when the log is restored, as its message promises.
+func TestLostTailRestored(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	old := r.server.CopyStore(t)
-	kept, keptN := r.last[0], r.n[0]
+	old := r.Server.CopyStore(t)
+	kept, keptN := r.Last[0], r.n[0]
 	r.claim(0, 3)
 	p := r.project(Options{})
 	r.synced(r.pool)
-	whole := r.server.CopyStore(t)
-	last, lastN := r.last[0], r.n[0]
-	r.server.RestoreStore(t, old)
-	r.last[0], r.n[0] = kept, keptN
-	if now := p.reaches(0, Stopped); !errors.Is(now.Err, eventlog.ErrLostTail) || !strings.Contains(now.Err.Error(), "put the log back") {
+	whole := r.Server.CopyStore(t)
+	last, lastN := r.Last[0], r.n[0]
+	r.Server.RestoreStore(t, old)
+	r.Last[0], r.n[0] = kept, keptN
+	if now := p.reaches(0, Stopped); !errors.Is(now.Err, eventlog.ErrLostTail) || !strings.Contains(now.Err.Error(), "restore the log") {
 		t.Fatalf("%+v", now)
 	}
-	r.server.RestoreStore(t, whole)
-	r.last[0], r.n[0] = last, lastN
+	r.Server.RestoreStore(t, whole)
+	r.Last[0], r.n[0] = last, lastN
 	p.reaches(0, Following)
 	r.claim(0, 2)
 	r.claim(1, 2)
@@ -93,8 +94,8 @@ func TestLostTailPutBack(t *testing.T) {
 }
 
 func (r *rig) exec(sql string) {
-	r.t.Helper()
-	if _, err := r.pool.Exec(r.t.Context(), sql); err != nil {
-		r.t.Fatalf("%s: %v", sql, err)
+	r.T.Helper()
+	if _, err := r.pool.Exec(r.T.Context(), sql); err != nil {
+		r.T.Fatalf("%s: %v", sql, err)
 	}
 }

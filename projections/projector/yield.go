@@ -8,45 +8,44 @@ import (
 )
 
 const (
-	// yieldTimes is how much longer than it worked the projector pauses while the lanes are busy: it takes a fifth.
+	// yieldTimes is the ratio of pause to work while the lanes are busy: the projector then uses a fifth of the time.
 	yieldTimes = 4
-	// yieldMost bounds one pause, beyond four times what a full batch takes when the machine is shared. A lane goes on
-	// after the others have had their turn, so it lags, but never stops.
+	// yieldMost bounds one pause; it is more than four times the time of a full batch on a shared machine. A lane
+	// continues after the others had their slot, so it lags but never stops.
 	yieldMost = 2 * time.Second
-	// rushMost is how long a batch waits for the end of a rush at most.
-	rushMost = 1500 * time.Millisecond
-	// yieldLook is how often a pause looks whether the lanes are still busy.
+	// burstMost bounds how long a batch waits for the end of a burst.
+	burstMost = 1500 * time.Millisecond
+	// yieldLook is how often a pause checks whether the lanes are still busy.
 	yieldLook = 10 * time.Millisecond
 )
 
-// yielding leaves the machine to the lanes while they need it: the projector's lanes then take turns rather than work
-// in parallel, and who had its turn pauses before the next. What arrives meanwhile makes larger batches, which cost less
-// per event: rows that change with each batch are written less often.
+// yielding throttles the projector while the lanes need the machine: one lane is projected at a time, with a pause
+// after each batch. Messages that arrive meanwhile make larger batches, which cost less per event: rows that change
+// with each batch are written less often.
 type yielding struct {
-	busy func() bool                                // nil = never
-	rush func() bool                                // nil = never
-	turn chan struct{}                              // holds a token while it is nobody's turn
-	wait func(context.Context, time.Duration) error // tests give the time
-	now  func() time.Time
+	busy  func() bool                                // nil = never
+	burst func() bool                                // nil = never
+	slot  chan struct{}                              // holds a token while the slot is free
+	wait  func(context.Context, time.Duration) error // replaced by tests
+	now   func() time.Time
 }
 
-func newYielding(busy, rush func() bool) *yielding {
-	y := &yielding{busy: busy, rush: rush, turn: make(chan struct{}, 1), wait: topology.Pause, now: time.Now}
-	y.turn <- struct{}{}
+func newYielding(busy, burst func() bool) *yielding {
+	y := &yielding{busy: busy, burst: burst, slot: make(chan struct{}, 1), wait: topology.Pause, now: time.Now}
+	y.slot <- struct{}{}
 	return y
 }
 
 func (y *yielding) isBusy() bool { return y.busy != nil && y.busy() }
 
-// work runs a batch when it may, and returns when the next one may be thought of. When the lanes are not busy that is at
-// once.
+// work runs a batch when allowed, and returns when the next one may be prepared: at once when the lanes are not busy.
 func (y *yielding) work(ctx context.Context, batch func() error) error {
-	for left := rushMost; left > 0 && y.rush != nil && y.rush() && ctx.Err() == nil; left -= yieldLook {
+	for left := burstMost; left > 0 && y.burst != nil && y.burst() && ctx.Err() == nil; left -= yieldLook {
 		_ = y.wait(ctx, yieldLook)
 	}
 	if y.await(ctx) {
-		// Whatever happens to the batch: an error must not leave the others waiting.
-		defer func() { y.turn <- struct{}{} }()
+		// Also after an error: the others wait for the slot.
+		defer func() { y.slot <- struct{}{} }()
 	}
 	begun := y.now()
 	if err := batch(); err != nil {
@@ -56,12 +55,12 @@ func (y *yielding) work(ctx context.Context, batch func() error) error {
 	return nil
 }
 
-// await waits for the turn, which the caller must give back, or until the lanes are not busy.
+// await waits for the slot, which the caller must release, or until the lanes are not busy.
 func (y *yielding) await(ctx context.Context) (mine bool) {
 	for y.isBusy() && ctx.Err() == nil {
 		look := time.NewTimer(yieldLook)
 		select {
-		case <-y.turn:
+		case <-y.slot:
 			mine = true
 		case <-look.C:
 		case <-ctx.Done():
@@ -74,7 +73,7 @@ func (y *yielding) await(ctx context.Context) (mine bool) {
 	return false
 }
 
-// pause pauses behind a batch that took so long.
+// pause pauses after a batch that took the given time.
 func (y *yielding) pause(ctx context.Context, took time.Duration) {
 	for rest := min(yieldTimes*took, yieldMost); rest > 0 && ctx.Err() == nil && y.isBusy(); rest -= yieldLook {
 		_ = y.wait(ctx, min(rest, yieldLook))

@@ -12,12 +12,12 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// Time is given here: a batch takes what it is said to take, and pauses are added up.
+// Time is simulated: a batch takes the given time, and pauses are summed.
 func TestPauseIsAShareOfTheWork(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		took, want time.Duration
-		busyFor    int // how often it says busy
+		busyFor    int // how often busy returns true
 	}{
 		{"four times the work", 5 * time.Millisecond, 20 * time.Millisecond, 1000},
 		{"not in whole looks", 3 * time.Millisecond, 12 * time.Millisecond, 1000},
@@ -37,23 +37,23 @@ func TestPauseIsAShareOfTheWork(t *testing.T) {
 			if err != nil || paused != c.want {
 				t.Errorf("paused %s, want %s (%v)", paused, c.want, err)
 			}
-			if len(y.turn) != 1 {
+			if len(y.slot) != 1 {
 				t.Error("the turn was not given back")
 			}
 		})
 	}
 }
 
-// A rush holds a batch back until it is over, and not for longer than rushMost.
-func TestRushIsWaitedFor(t *testing.T) {
+// A burst delays a batch until it is over, and not for longer than burstMost.
+func TestBurstDelaysABatch(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		looks int // how often it says that there is a rush
+		looks int // how often burst returns true
 		want  time.Duration
 	}{
 		{"none", 0, 0},
 		{"until it is over", 3, 3 * yieldLook},
-		{"at most", 1 << 30, rushMost},
+		{"at most", 1 << 30, burstMost},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var waited time.Duration
@@ -73,7 +73,7 @@ func TestRushIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestTurnIsGivenBackWhateverHappens(t *testing.T) {
+func TestSlotIsReleasedAfterEveryBatch(t *testing.T) {
 	broken := errors.New("broken")
 	y := newYielding(func() bool { return true }, nil)
 	y.wait = func(context.Context, time.Duration) error { t.Error("paused behind a batch that failed"); return nil }
@@ -85,13 +85,13 @@ func TestTurnIsGivenBackWhateverHappens(t *testing.T) {
 	if err := y.work(ended, func() error { return ended.Err() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	if len(y.turn) != 1 {
+	if len(y.slot) != 1 {
 		t.Error("the turn was not given back")
 	}
 }
 
-// However busy the lanes say they are, the tables get there; one lane at a time.
-func TestBusyProjectorGetsThere(t *testing.T) {
+// Even if the lanes are always busy, the tables catch up, one lane at a time.
+func TestBusyProjectorCatchesUp(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	for range 200 { // several batches of 64 messages
@@ -114,9 +114,9 @@ func TestBusyProjectorGetsThere(t *testing.T) {
 	r.check(r.pool)
 }
 
-// stuck is a projector whose lane 0 has its turn and does not get on, until let go.
+// stuck is a projector whose lane 0 has the slot and does not get on, until let go.
 func (r *rig) stuck(busy *atomic.Bool) (p *running, letGo func()) {
-	r.t.Helper()
+	r.T.Helper()
 	r.work()
 	var holding atomic.Bool
 	let, held := make(chan struct{}), make(chan struct{})
@@ -129,9 +129,9 @@ func (r *rig) stuck(busy *atomic.Bool) (p *running, letGo func()) {
 		}
 	}
 	p.start()
-	r.t.Cleanup(letGo) // before the projector is stopped
+	r.T.Cleanup(letGo) // before the projector is stopped
 	r.synced(r.pool)
-	streamtest.Eventually(r.t, "lane 1 at rest", func() bool { return p.Progress()[1].Sequence == r.last[1] }) // said after the commit
+	streamtest.Eventually(r.T, "lane 1 at rest", func() bool { return p.Progress()[1].Sequence == r.Last[1] }) // updated after the commit
 	holding.Store(true)
 	busy.Store(true)
 	r.claim(0, 1)
@@ -139,7 +139,7 @@ func (r *rig) stuck(busy *atomic.Bool) (p *running, letGo func()) {
 	return p, letGo
 }
 
-// What arrives while a lane waits for its turn becomes one batch.
+// What arrives while a lane waits for its slot becomes one batch.
 func TestBatchesGrowWhileLanesAreBusy(t *testing.T) {
 	r := newRig(t)
 	var busy atomic.Bool
@@ -155,19 +155,19 @@ func TestBatchesGrowWhileLanesAreBusy(t *testing.T) {
 	}
 	letGo()
 	r.synced(r.pool)
-	streamtest.Eventually(t, "lane 1 up to date", func() bool { return p.Progress()[1].Sequence == r.last[1] })
+	streamtest.Eventually(t, "lane 1 up to date", func() bool { return p.Progress()[1].Sequence == r.Last[1] })
 	if n := p.Progress()[1].Batches - before; n != 1 {
 		t.Errorf("%d batches, want all messages in one", n)
 	}
 	r.check(r.pool)
 }
 
-func TestNobodyWaitsForItsTurnWhenLanesAreDone(t *testing.T) {
+func TestNoLaneWaitsWhenLanesAreIdle(t *testing.T) {
 	r := newRig(t)
 	var busy atomic.Bool
 	p, _ := r.stuck(&busy)
 	r.claim(1, 1)
 	streamtest.Eventually(t, "a message waiting on lane 1", func() bool { return p.Progress()[1].Behind == 1 })
 	busy.Store(false)
-	r.reached(r.pool, 1, r.last[1]) // while lane 0 is stuck
+	r.reached(r.pool, 1, r.Last[1]) // while lane 0 is stuck
 }

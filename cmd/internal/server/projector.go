@@ -25,7 +25,7 @@ func (s *server) startProjector(ctx context.Context) error {
 	}
 	opts := projector.Options{Logger: s.log}
 	if s.pressure != nil {
-		opts.Busy, opts.Rush = s.pressure.Busy, s.pressure.Rush
+		opts.Busy, opts.Burst = s.pressure.Busy, s.pressure.Rush
 	}
 	p, err := projector.New(s.tables.pool, js, s.stream, opts)
 	if err != nil {
