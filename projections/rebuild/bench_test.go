@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/projections/readtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// size is how many coupons the log of the benchmarks holds; SCRIP_BENCH_COUPONS says otherwise.
+// size is how many coupons the log of the benchmarks has; SCRIP_BENCH_COUPONS changes it.
 func size(b *testing.B) int {
 	n, err := strconv.Atoi(os.Getenv("SCRIP_BENCH_COUPONS"))
 	if err != nil {
@@ -32,24 +32,24 @@ func size(b *testing.B) int {
 func (r *rig) claims(b *testing.B, coupons int) {
 	b.Helper()
 	const perMessage = 500
-	at := wire.At(r.clock)
+	at := wire.At(r.Clock)
 	for lane := range lanes {
 		campaign := fmt.Sprintf("c%d", lane)
-		r.write(lane, created(campaign, lane, `,"expires_at":"2027-01-01T00:00:00Z"`))
+		r.Write(lane, readtest.Created(campaign, lane, `,"expires_at":"2027-01-01T00:00:00Z"`))
 		var payload []byte
 		for n := 1; n <= coupons/lanes; n++ {
-			payload = append(claimed(campaign, uint32(n), at).AppendJSON(payload), '\n')
+			payload = append(readtest.Claimed(campaign, uint32(n), at).AppendJSON(payload), '\n')
 			if n%perMessage == 0 || n == coupons/lanes {
-				r.next[lane]++
-				header := eventlog.Header{Commands: [2]uint64{r.next[lane], r.next[lane]}, CommandTime: r.clock, LaneTime: r.clock, Owner: "rig"}
-				if _, err := r.js.PublishMsgAsync(&nats.Msg{Subject: topology.Evt(lane), Header: header.Encode(), Data: bytes.Clone(payload)}); err != nil {
+				header := r.Header(lane)
+				r.Covered[lane]++
+				if _, err := r.JS.PublishMsgAsync(&nats.Msg{Subject: topology.Evt(lane), Header: header, Data: bytes.Clone(payload)}); err != nil {
 					b.Fatal(err)
 				}
 				payload = payload[:0]
 			}
 		}
 	}
-	<-r.js.PublishAsyncComplete()
+	<-r.JS.PublishAsyncComplete()
 }
 
 // A log of claims, loaded, indexed, compared with empty tables and exchanged.
@@ -95,7 +95,7 @@ func BenchmarkRawCopy(b *testing.B) {
 		g, ctx := errgroup.WithContext(b.Context())
 		for _, rows := range data {
 			g.Go(func() error {
-				return pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
+				return pgx.BeginFunc(ctx, r.Pool, func(tx pgx.Tx) error {
 					_, err := tx.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(rows), "COPY "+ScratchSchema+
 						".coupon_row (n, claimed_at, redeemed_count, campaign, code, customer_id, claimed_place) FROM STDIN (FORMAT binary)")
 					return err
@@ -130,7 +130,7 @@ func copyOf(campaign string, coupons int) []byte {
 		out = binary.BigEndian.AppendUint64(append(out, 0, 0, 0, 8), uint64(v))
 	}
 	for n := 1; n <= coupons; n++ {
-		e := claimed(campaign, uint32(n), 1)
+		e := readtest.Claimed(campaign, uint32(n), 1)
 		out = append(out, 0, 7)
 		number(int64(n))
 		number(1)

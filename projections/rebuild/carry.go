@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// carryFor is how long an exchange waits for somebody who uses a view of others; carryRest how long for each one after
-	// the first that was waited for in vain. The projector waits meanwhile.
+	// carryFor is how long an exchange waits for the lock on a dependent that is in use; carryRest how long for each
+	// one after the first timeout. The projector waits meanwhile.
 	carryFor  = 300 * time.Millisecond
 	carryRest = 10 * time.Millisecond
-	// carryLate is how long they are waited for in all when the exchange has happened, carryTry in one attempt.
+	// carryLate bounds the total wait after the exchange, carryTry one attempt.
 	carryLate = 10 * time.Second
 	carryTry  = time.Second
 )
 
-// step keeps one thing that others made.
+// step has the statements that carry over one dependent.
 type step struct {
 	what string
 	sql  []string
 }
 
-// maintain makes what a transaction does next the session's own doing where that may do more than the owner of the tables:
-// what others made is not the owner's.
+// maintain switches a transaction from the owner of the tables to the session's own role, if that is a superuser:
+// dependents may belong to other roles.
 func (s *Session) maintain(ctx context.Context, tx pgx.Tx) error {
 	role := "NONE"
 	if !s.super {
@@ -39,25 +39,25 @@ func (s *Session) maintain(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// resume makes it the owner's again.
+// resume switches back to the owner.
 func (s *Session) resume(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "SET LOCAL ROLE "+pgx.Identifier{s.owner}.Sanitize())
 	return err
 }
 
-// steps keep guests when the tables that they are on have become the previous ones: first things come back into the schema,
-// then they take the new tables for the old.
-func (g *guests) steps() []step {
+// steps returns the steps that carry over dependents after their tables became the previous ones: first they move back
+// into the schema, then they are created again on the new tables.
+func (g *dependents) steps() []step {
 	var list []step
 	for i := range g.moves {
 		o := &g.moves[i]
 		list = append(list, step{o.String(), []string{fmt.Sprintf("ALTER %s %s SET SCHEMA %s", o.Type, PreviousSchema+strings.TrimPrefix(o.Identity, schema.Name), schema.Name)}})
 	}
-	return append(list, g.anew...)
+	return append(list, g.recreate...)
 }
 
-// carry takes steps in the transaction of an exchange. late are those for which somebody had to be waited for, or that may
-// need such a one: they are for afterwards.
+// carry runs steps in the transaction of an exchange. late are those that timed out waiting for a lock, or that may
+// depend on such a step: carryLater runs them.
 func (s *Session) carry(ctx context.Context, tx pgx.Tx, steps []step) (late []step, err error) {
 	wait := carryFor
 	for _, one := range steps {
@@ -65,7 +65,7 @@ func (s *Session) carry(ctx context.Context, tx pgx.Tx, steps []step) (late []st
 			late = append(late, one)
 			continue
 		}
-		err := s.take(ctx, tx, one, wait)
+		err := s.run(ctx, tx, one, wait)
 		switch {
 		case err == nil:
 		case isLockTimeout(err) || len(late) > 0:
@@ -73,22 +73,22 @@ func (s *Session) carry(ctx context.Context, tx pgx.Tx, steps []step) (late []st
 		case s.opts.DropDependents:
 			late = append(late, one)
 		default:
-			return nil, refuse("%s cannot be kept when the tables are exchanged (%w); drop it and make it again afterwards, or let it stay with the tables put aside, "+
+			return nil, refuse("%s cannot be kept when the tables are exchanged (%w); drop it and create it again afterwards, or leave it on the previous tables, "+
 				"with which it is dropped (--drop-dependents)", one.what, err)
 		}
 	}
 	return late, s.resume(ctx, tx)
 }
 
-// isLate says whether a thing waits for an earlier step of its own. One that is not in the schema yet would be made there,
-// as another.
+// isLate reports whether an earlier step of the same dependent is late. Before it is moved, creating it would make a
+// second object in the schema.
 func isLate(late []step, one step) bool {
 	return slices.ContainsFunc(late, func(l step) bool { return l.what == one.what })
 }
 
-// take takes one step, or leaves everything as it was.
-func (s *Session) take(ctx context.Context, tx pgx.Tx, one step, wait time.Duration) error {
-	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint, where tx is a transaction already
+// take runs one step, or changes nothing.
+func (s *Session) run(ctx context.Context, tx pgx.Tx, one step, wait time.Duration) error {
+	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint if tx is a transaction
 		if err := s.maintain(ctx, tx); err != nil {
 			return err
 		}
@@ -104,8 +104,8 @@ func (s *Session) take(ctx context.Context, tx pgx.Tx, one step, wait time.Durat
 	})
 }
 
-// carryLater takes what is left when the exchange has happened, and returns what could not be kept. Should we die here, that
-// is all of it: --drop-previous and the next rebuild find and name it.
+// carryLater runs the late steps after the exchange, and returns the dependents that could not be carried over. After a
+// crash here these are all late ones: --drop-previous and the next rebuild find and name them.
 func (s *Session) carryLater(ctx context.Context, steps []step) (left []string) {
 	deadline := time.Now().Add(carryLate)
 	for len(steps) > 0 {
@@ -117,7 +117,7 @@ func (s *Session) carryLater(ctx context.Context, steps []step) (left []string) 
 				late = append(late, one)
 				continue
 			}
-			err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.take(ctx, tx, one, carryTry) })
+			err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.run(ctx, tx, one, carryTry) })
 			if err != nil {
 				waiting = waiting || isLockTimeout(err)
 				late, left = append(late, one), append(left, fmt.Sprintf("%s (%v)", one.what, err))
@@ -130,7 +130,8 @@ func (s *Session) carryLater(ctx context.Context, steps []step) (left []string) 
 	return nil
 }
 
-// addIndexes makes indexes that others made on the live tables on those of another schema, where they are not there yet.
+// addIndexes creates the indexes that others created on the live tables on the tables of another schema, unless they
+// exist.
 func (s *Session) addIndexes(ctx context.Context, name string, list []extraIndex) error {
 	for _, x := range list {
 		missing, err := lacks(ctx, s.pool, name, x)
@@ -142,7 +143,7 @@ func (s *Session) addIndexes(ctx context.Context, name string, list []extraIndex
 		}
 		definition := strings.Replace(x.Definition, " ON "+schema.Name+".", " ON "+name+".", 1)
 		if err := s.make(ctx, index{Table: x.Table, Name: x.Name, Definition: definition, Btree: strings.Contains(definition, " USING btree ")}); err != nil {
-			return fmt.Errorf("making index %s, which somebody made on table %s: %w", x.Name, x.Table, err)
+			return fmt.Errorf("creating index %s, which others created on table %s: %w", x.Name, x.Table, err)
 		}
 	}
 	return nil
@@ -153,13 +154,14 @@ func lacks(ctx context.Context, db rower, name string, x extraIndex) (missing bo
 	return missing, err
 }
 
-// lackIndexes refuses where an index was made since addIndexes: making it would hold everybody up.
-func lackIndexes(ctx context.Context, tx pgx.Tx, name string, list []extraIndex) error {
+// checkIndexes returns an error if an index was created since addIndexes: creating it under the lock would take too
+// long.
+func checkIndexes(ctx context.Context, tx pgx.Tx, name string, list []extraIndex) error {
 	for _, x := range list {
 		if missing, err := lacks(ctx, tx, name, x); err != nil {
 			return err
 		} else if missing {
-			return refuse("index %s was made on table %s meanwhile; run it again, so that the new table has it as well", x.Name, x.Table)
+			return refuse("index %s was created on table %s meanwhile; run it again, so that the new table has it too", x.Name, x.Table)
 		}
 	}
 	return nil

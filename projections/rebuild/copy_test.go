@@ -11,13 +11,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/readtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
 // naive folds the log up to a time the naive way, with a map and no rule of the tables' own, and lists the coupons as
 // the contract's relation shows them.
 func (r *rig) naive(until wire.Instant) []string {
-	r.t.Helper()
+	r.T.Helper()
 	type coupon struct {
 		customer  string
 		own       wire.Instant
@@ -57,9 +58,9 @@ func (r *rig) naive(until wire.Instant) []string {
 		}
 	}
 	for lane := range lanes {
-		reader, err := eventlog.Events(r.js, lane).Open(context.Background(), r.log.UUID, eventlog.Position{Log: r.log.UUID, Lane: lane}, eventlog.ReaderOptions{Logger: quiet})
+		reader, err := eventlog.Events(r.JS, lane).Open(context.Background(), r.Log.UUID, eventlog.Position{Log: r.Log.UUID, Lane: lane}, eventlog.ReaderOptions{Logger: readtest.Quiet})
 		if err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
 		err = reader.CatchUp(context.Background(), func(batch []eventlog.Message) error {
 			for _, m := range batch {
@@ -77,7 +78,7 @@ func (r *rig) naive(until wire.Instant) []string {
 		})
 		reader.Close()
 		if err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
 	}
 	var list []string
@@ -103,29 +104,27 @@ func (r *rig) naive(until wire.Instant) []string {
 	return list
 }
 
-// A copy as of a time agrees with a naive fold up to that time, wherever in the log, and in a message, it falls; the
-// live tables know nothing of it.
+// A copy as of a time agrees with a naive fold up to that time, at any position in the log, also inside a message; the
+// live tables do not change.
 func TestPointInTimeCopies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	begin := wire.At(r.clock)
-	r.work()
+	r.Project()
+	begin := wire.At(r.Clock)
+	r.Work()
 	// One message whose lines are of several times.
-	r.mu.Lock()
-	at := wire.At(r.clock)
+	at := wire.At(r.Clock)
 	var payload []byte
 	for range 5 {
-		r.n[0]++
+		r.Claims[0]++
 		at = at.Add(time.Second)
-		payload = append(claimed("c0", r.n[0], at).AppendJSON(payload), '\n')
+		payload = append(readtest.Claimed("c0", r.Claims[0], at).AppendJSON(payload), '\n')
 	}
-	r.clock = at.Time()
-	r.publish(0, payload)
-	r.mu.Unlock()
-	r.claim(0, 2)
-	r.synced()
-	want := r.digest()
+	r.Clock = at.Time()
+	r.Publish(0, r.Header(0), payload)
+	r.Claim(0, 2)
+	r.Synced()
+	want := r.Digest()
 	s := r.open(Options{})
 	defer s.Close()
 	for i, until := range []wire.Instant{
@@ -143,7 +142,7 @@ func TestPointInTimeCopies(t *testing.T) {
 		if err != nil {
 			t.Fatalf("as of %s: %v", until, err)
 		}
-		rows, err := r.pool.Query(t.Context(), fmt.Sprintf(`SELECT format('%%s/%%s %%s %%s %%s %%s', campaign, n, customer_id, status, redeemed_count,
+		rows, err := r.Pool.Query(t.Context(), fmt.Sprintf(`SELECT format('%%s/%%s %%s %%s %%s %%s', campaign, n, customer_id, status, redeemed_count,
 			(extract(epoch FROM claimed_at) * 1000000)::bigint) FROM %s.coupon`, name))
 		if err != nil {
 			t.Fatal(err)
@@ -157,11 +156,11 @@ func TestPointInTimeCopies(t *testing.T) {
 			t.Errorf("as of %s, after %d events:\n%s\nnaive fold\n%s", until, got.Events, a, b)
 		}
 		// Its own digest function looks at itself.
-		if n := r.text(fmt.Sprintf("SELECT row_count::text FROM %s.digest() WHERE relation = 'coupon_row'", name)); n != fmt.Sprint(len(list)) {
+		if n := r.Text(fmt.Sprintf("SELECT row_count::text FROM %s.digest() WHERE relation = 'coupon_row'", name)); n != fmt.Sprint(len(list)) {
 			t.Errorf("%s.digest() counts %s coupons, there are %d", name, n, len(list))
 		}
 	}
-	if r.digest() != want || r.text("SELECT row_count::text FROM scrip.digest() WHERE relation = 'coupon_row'") != fmt.Sprint(r.n[0]+r.n[1]) {
+	if r.Digest() != want || r.Text("SELECT row_count::text FROM scrip.digest() WHERE relation = 'coupon_row'") != fmt.Sprint(r.Claims[0]+r.Claims[1]) {
 		t.Error("the live tables changed")
 	}
 	if s := r.schemas(); s != "scrip" {
@@ -173,8 +172,8 @@ func TestPointInTimeCopies(t *testing.T) {
 func TestCopyEnded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.work()
+	r.Project()
+	r.Work()
 	for _, at := range []Phase{Loading, Indexing} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := r.open(Options{Hook: func(p Phase) error {
@@ -188,7 +187,7 @@ func TestCopyEnded(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: no error", at)
 		}
-		if n := r.text("SELECT count(*)::text FROM pg_namespace WHERE nspname IN ('ended', 'scrip_scratch')"); n != "0" {
+		if n := r.Text("SELECT count(*)::text FROM pg_namespace WHERE nspname IN ('ended', 'scrip_scratch')"); n != "0" {
 			t.Errorf("%s: %s schemas are left", at, n)
 		}
 	}

@@ -10,14 +10,14 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
 
-// Definition is how an index, constraint, view or function of the read tables is made.
+// Definition is the definition of an index, constraint, view or function of the read tables.
 type Definition struct {
 	Relation string // the table or view it belongs to; empty for a function
 	What     string // its kind and name
 	Text     string // as in schema scrip
 }
 
-// An index that a constraint made is part of that.
+// The index of a constraint is part of the constraint.
 //
 // $1 = schema
 const definitionsSQL = `
@@ -35,7 +35,8 @@ SELECT '', format('function %s(%s)', p.proname, pg_get_function_identity_argumen
 FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace WHERE s.nspname = $1 AND p.prokind = 'f'
 ORDER BY 1, 2`
 
-// Definitions reads those of the live tables as a transaction sees them, and those that the migrations of this program make.
+// Definitions returns the definitions of the live tables in a transaction's snapshot, and those that the migrations of
+// this program create.
 func (s *Session) Definitions(ctx context.Context, live pgx.Tx) (found, expected []Definition, err error) {
 	if found, err = definitions(ctx, live, schema.Name); err != nil {
 		return nil, nil, err
@@ -53,13 +54,13 @@ func (s *Session) Definitions(ctx context.Context, live pgx.Tx) (found, expected
 }
 
 func definitions(ctx context.Context, tx pgx.Tx, name string) ([]Definition, error) {
-	// So that every name is written with its schema.
+	// So that PostgreSQL writes every name with its schema.
 	if _, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog"); err != nil {
 		return nil, err
 	}
 	rows, err := tx.Query(ctx, definitionsSQL, name)
 	if err != nil {
-		return nil, fmt.Errorf("reading how schema %s is made: %w", name, err)
+		return nil, fmt.Errorf("reading the definitions of schema %s: %w", name, err)
 	}
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Definition])
 	own := regexp.MustCompile(`\b` + name + `\b`)

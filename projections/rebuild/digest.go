@@ -14,7 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// Table is one table before and after a rebuild, as of the same place in the log.
+// Table compares one table before and after a rebuild, at the same positions.
 type Table struct {
 	Table string `json:"table"`
 	// Before and After are rows; Before is -1 where the table was missing.
@@ -23,8 +23,8 @@ type Table struct {
 	Equal  bool  `json:"equal"`
 }
 
-// Digest of rows, without their text: PostgreSQL hashes the values themselves, at a fifth of the cost of scrip.digest(),
-// and the two sides are in one database. A sum does not depend on order, and notices a row that is there twice.
+// Digest of rows, not of their text: PostgreSQL hashes the values, at a fifth of the cost of scrip.digest(); both sides
+// are in one database. A sum does not depend on order, and differs if a row is duplicated.
 //
 // The parameters of Sprintf are schema and table.
 const digestSQL = `SELECT count(*), coalesce(sum(hash_record_extended(x, 0)), 0)::text FROM %s.%s x`
@@ -41,14 +41,14 @@ func digestOf(ctx context.Context, db interface {
 	return d, err
 }
 
-// Live is the checkpoint of the live tables, a position per lane; the zero sequence where there is none.
+// Live returns the checkpoints of the live tables, a position per lane; sequence 0 for a lane without one.
 func Live(ctx context.Context, db interface {
 	Query(context.Context, string, ...any) (pgx.Rows, error)
 }, lanes int, log string) ([]eventlog.Position, error) {
 	return positions(ctx, db, schema.Name, lanes, log)
 }
 
-// positions is Live of the tables in a schema.
+// positions is Live for the tables of a schema.
 func positions(ctx context.Context, db interface {
 	Query(context.Context, string, ...any) (pgx.Rows, error)
 }, name string, lanes int, log string) ([]eventlog.Position, error) {
@@ -72,8 +72,8 @@ func positions(ctx context.Context, db interface {
 	return list, err
 }
 
-// compare brings the shadow to exactly where a snapshot of the live tables is, and digests both. It gives nil and the
-// reason where that cannot be done.
+// compare fills the shadow to exactly the checkpoints in a snapshot of the live tables, and digests both. If that is
+// impossible it returns nil and the reason.
 func (sh *Shadow) compare(ctx context.Context) (list []Table, why string, err error) {
 	s := sh.s
 	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
@@ -86,7 +86,7 @@ func (sh *Shadow) compare(ctx context.Context) (list []Table, why string, err er
 		return nil, "", err
 	}
 	if !slices.Contains(there, checkpointTable) {
-		return nil, "the tables in use are not whole", nil
+		return nil, "the tables in use are incomplete", nil
 	}
 	if version, err := schema.Applied(ctx, tx); err != nil {
 		return nil, "", err
@@ -103,7 +103,7 @@ func (sh *Shadow) compare(ctx context.Context) (list []Table, why string, err er
 			return nil, fmt.Sprintf("the tables in use are behind: lane %d at message %d of %d", n, p.Sequence, sh.lanes[n].at.Sequence), nil
 		}
 		if err := eventlog.Events(s.js, n).Verify(ctx, s.log.UUID, p); err != nil {
-			return nil, fmt.Sprintf("the tables in use were filled from something else than this log: %v", err), nil
+			return nil, fmt.Sprintf("the tables in use were not filled from this log: %v", err), nil
 		}
 	}
 	if err := sh.Fill(ctx, CatchingUp, to); err != nil {
@@ -119,7 +119,7 @@ func (sh *Shadow) compare(ctx context.Context) (list []Table, why string, err er
 	}
 	before, after := make([]digest, len(mine)), make([]digest, len(mine))
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { // one connection: the snapshot is its
+	g.Go(func() error { // one goroutine: the snapshot belongs to one connection
 		for i, table := range mine {
 			if before[i].rows = -1; !slices.Contains(there, table) || table == checkpointTable {
 				continue

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// droppedPrefix begins the names of schemas that wait for being dropped; microseconds since 1970 follow.
+	// droppedPrefix begins the names of schemas that are set aside to be dropped; microseconds since 1970 follow.
 	droppedPrefix = "scrip_dropped_"
-	// dropFor is how long dropping waits for those who read the tables. Others who ask for them wait behind us meanwhile.
+	// dropFor is how long dropping waits for readers of the tables. New readers wait meanwhile.
 	dropFor = 500 * time.Millisecond
-	// dropAskedFor is the same where somebody asked for nothing else.
+	// dropAskedFor is the same for --drop-previous.
 	dropAskedFor = 3 * time.Second
 )
 
-// aside gives a schema a name under which a later session drops it. That needs no lock on its tables, which somebody may be
-// reading.
-func aside(ctx context.Context, tx pgx.Tx, name string) error {
+// setAside sets a schema aside: renames it so that a later session drops it. That needs no lock on its tables, which
+// may be in use.
+func setAside(ctx context.Context, tx pgx.Tx, name string) error {
 	_, err := tx.Exec(ctx, fmt.Sprintf("ALTER SCHEMA %s RENAME TO %s%d", name, droppedPrefix, time.Now().UnixMicro()))
 	return err
 }
 
-// dropSchema drops a schema of ours if that needs no longer wait than given for readers of its tables.
+// dropSchema drops a schema of this package, waiting at most the given time for readers of its tables.
 func dropSchema(ctx context.Context, tx pgx.Tx, name string, wait time.Duration) error {
 	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", wait.Milliseconds())); err != nil {
 		return err
@@ -36,25 +36,25 @@ func dropSchema(ctx context.Context, tx pgx.Tx, name string, wait time.Duration)
 	return err
 }
 
-// isLockTimeout says whether somebody held a lock for longer than we wait.
+// isLockTimeout reports whether PostgreSQL ended a statement by lock_timeout.
 func isLockTimeout(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "55P03"
 }
 
-// discard removes a schema that was being filled. While somebody reads it, a backup for instance, it is put aside instead.
+// discard drops an incomplete schema. If it is being read, by a backup for instance, it is set aside instead.
 func (s *Session) discard(ctx context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	drop := func(tx pgx.Tx) error { return dropSchema(ctx, tx, name, dropFor) }
 	err := pgx.BeginFunc(ctx, s.conn, drop)
 	if isLockTimeout(err) {
-		err = pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error { return aside(ctx, tx, name) })
+		err = pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error { return setAside(ctx, tx, name) })
 	}
 	return err
 }
 
-// dropAside drops what was put aside, as far as nobody reads it, and returns what is left for a later session.
+// dropAside drops the schemas that were set aside and are not being read, and returns those left for a later session.
 func (s *Session) dropAside(ctx context.Context) (left []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *Session) dropAside(ctx context.Context) (left []string, err error) {
 	return left, nil
 }
 
-// asideNote says what still takes room.
-func asideNote(left []string) string {
-	return fmt.Sprintf("somebody still reads tables that were put aside before; the next rebuild or verification drops them: schema %s", strings.Join(left, ", "))
+// leftoverNote names the schemas that still take room.
+func leftoverNote(left []string) string {
+	return fmt.Sprintf("tables that were set aside are still being read; the next rebuild or verification drops them: schema %s", strings.Join(left, ", "))
 }

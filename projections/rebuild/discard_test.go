@@ -9,26 +9,27 @@ import (
 
 // reading begins a transaction that has read a relation and does nothing more, as pg_dump or a forgotten session.
 func (r *rig) reading(relation string) (end func()) {
-	r.t.Helper()
-	tx, err := r.pool.Begin(r.t.Context())
+	r.T.Helper()
+	tx, err := r.Pool.Begin(r.T.Context())
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	end = func() { _ = tx.Rollback(context.Background()) }
-	r.t.Cleanup(end)
-	if _, err := tx.Exec(r.t.Context(), "SELECT count(*) FROM "+relation); err != nil {
-		r.t.Fatal(err)
+	r.T.Cleanup(end)
+	if _, err := tx.Exec(r.T.Context(), "SELECT count(*) FROM "+relation); err != nil {
+		r.T.Fatal(err)
 	}
 	return end
 }
 
-// Somebody reads the previous tables, and what is being filled. A rebuild waits for neither, nor do the live tables.
-func TestReadersDelayNobody(t *testing.T) {
+// A reader holds locks on the previous tables and on those being filled. Neither a rebuild nor the live tables wait for
+// it.
+func TestReadersDelayNoRebuild(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.work()
-	r.synced()
+	r.Project()
+	r.Work()
+	r.Synced()
 	r.rebuild(Options{})
 	end := r.reading("scrip_previous.coupon_row")
 	got := r.rebuild(Options{})
@@ -38,8 +39,8 @@ func TestReadersDelayNobody(t *testing.T) {
 	if s := r.schemas(); !strings.HasPrefix(s, "scrip scrip_dropped_") || !strings.HasSuffix(s, " scrip_previous") {
 		t.Errorf("schemas %s", s)
 	}
-	r.synced()
-	if got, want := r.digest(), r.folded(); got != want {
+	r.Synced()
+	if got, want := r.Digest(), r.Folded(); got != want {
 		t.Errorf("tables are not the fold of the log:\n%swant\n%s", got, want)
 	}
 	end()
@@ -79,7 +80,7 @@ func TestDropPreviousWhileItIsRead(t *testing.T) {
 	end := r.reading("scrip_previous.coupon_row")
 	s := r.open(Options{})
 	defer s.Close()
-	if _, err := s.DropPrevious(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "somebody reads the previous tables") {
+	if _, err := s.DropPrevious(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the previous tables have been read for longer") {
 		t.Errorf("while it is read: %v", err)
 	}
 	end()

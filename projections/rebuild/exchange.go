@@ -18,57 +18,58 @@ import (
 )
 
 const (
-	// lockFor is how long one attempt waits for the projector's transactions to end. Those that come after it wait
-	// behind us, so it is short.
+	// lockFor is how long one attempt waits for the projector's transactions to end. Later transactions wait for this
+	// one, so it is short.
 	lockFor = 2 * time.Second
-	// holdFor is how long the live tables may be held while the shadow catches up for the last time.
-	holdFor = 5 * time.Second
-	// attempts are made before the last one, which holds them for as long as it takes.
+	// lockedFor is how long the live tables may be locked while the shadow catches up for the last time.
+	lockedFor = 5 * time.Second
+	// attempts are made before the last one, which locks them without this limit.
 	attempts = 5
 )
 
-// Writers of checkpoint are locked out: the projector moves it first in each of its transactions, so none is under way
+// Locks out writers of checkpoint: the projector moves it first in each of its transactions, so no transaction is open
 // that wrote rows of the old tables and would write more into the new ones. A statement that waits for this lock looks
-// up its tables again when it gets it. Readers are not disturbed.
+// up its tables again when it gets it. Readers do not wait.
 const lockSQL = `LOCK TABLE scrip.checkpoint IN SHARE ROW EXCLUSIVE MODE`
 
-// A generation is told to projectors at work: they begin again when it changes.
+// Running projectors start again when the generation changes.
 const generationSQL = `UPDATE %s.checkpoint SET generation = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint WHERE projection = $1`
 
-// Whoever waits for a sequence looks again.
+// Wakes processes that wait for a sequence.
 const notifySQL = `SELECT pg_notify('scrip_checkpoint', lane || ' ' || sequence) FROM scrip.checkpoint WHERE projection = $1`
 
-// Checkpoints of other projections, which have their tables elsewhere, go along.
+// Copies the checkpoints of other projections, whose tables are in other schemas.
 const carrySQL = `
 INSERT INTO %[1]s.checkpoint (projection, lane, sequence, updated_at, log, digest, log_time, generation)
 SELECT projection, lane, sequence, updated_at, log, digest, log_time, generation FROM %[2]s.checkpoint WHERE projection <> $1
 ON CONFLICT (projection, lane) DO UPDATE SET sequence = excluded.sequence, updated_at = excluded.updated_at, log = excluded.log,
     digest = excluded.digest, log_time = excluded.log_time, generation = excluded.generation`
 
-// Locked runs f in a transaction that locks the projector out of the live tables, on the connection that holds our own
-// lock. there is whether there are live tables to lock.
+// Locked runs f in a transaction that locks the projector out of the live tables, on the connection that holds the
+// session's lock. there is false if there are no live tables.
 func (s *Session) Locked(ctx context.Context, f func(ctx context.Context, tx pgx.Tx, there bool) error) error {
 	for attempt := 1; ; attempt++ {
 		err := s.tryLocked(ctx, attempt > attempts, f)
 		var pg *pgconn.PgError
-		busy := errors.As(err, &pg) && pg.Code == "55P03" || errors.Is(err, errHeld)
+		busy := errors.As(err, &pg) && pg.Code == "55P03" || errors.Is(err, errLockedTooLong)
 		if !busy || attempt > attempts || ctx.Err() != nil {
 			return err
 		}
-		// What made it wait, or what there was to catch up, is less the next time.
+		// The next attempt has less to wait for, or less to catch up.
 		if err := topology.Pause(ctx, lockFor); err != nil {
 			return err
 		}
 	}
 }
 
-// errHeld: catching up took longer than the live tables may be held.
-var errHeld = errors.New("the live tables were held for too long")
+// errHeld: catching up took longer than the live tables may be locked.
+var errLockedTooLong = errors.New("the live tables were locked for too long")
 
 func (s *Session) tryLocked(ctx context.Context, last bool, f func(ctx context.Context, tx pgx.Tx, there bool) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A query that is cancelled costs the connection, and with it the lock; the limit is for what f does elsewhere.
+	// Cancelling a query closes the connection and so releases the lock; ctx only limits what f does on other
+	// connections.
 	return pgx.BeginFunc(context.WithoutCancel(ctx), s.conn, func(tx pgx.Tx) error {
 		limit := lockFor
 		if last {
@@ -87,15 +88,15 @@ func (s *Session) tryLocked(ctx context.Context, last bool, f func(ctx context.C
 				return fmt.Errorf("waiting for the projector's transactions: %w", err)
 			}
 		}
-		holding, cancel := context.WithCancelCause(ctx)
+		locked, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		if !last {
-			timer := time.AfterFunc(holdFor, func() { cancel(errHeld) })
+			timer := time.AfterFunc(lockedFor, func() { cancel(errLockedTooLong) })
 			defer timer.Stop()
 		}
-		err := f(holding, tx, there)
-		if err != nil && errors.Is(context.Cause(holding), errHeld) {
-			return errHeld
+		err := f(locked, tx, there)
+		if err != nil && errors.Is(context.Cause(locked), errLockedTooLong) {
+			return errLockedTooLong
 		}
 		if err == nil {
 			err = ctx.Err()
@@ -104,22 +105,22 @@ func (s *Session) tryLocked(ctx context.Context, last bool, f func(ctx context.C
 	})
 }
 
-// Renew tells projectors at work that rows of the live tables were changed by somebody else, in the transaction of
-// Locked that changed them.
+// Renew makes running projectors start again, because rows of the live tables were changed in this transaction of
+// Locked.
 func Renew(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, fmt.Sprintf(generationSQL, schema.Name), projector.Projection)
 	return err
 }
 
-// exchange puts the shadow in the place of the live tables, which become the previous ones. left is what others made on
-// them that stays there.
+// exchange makes the shadow the live tables, and those the previous ones. left lists dependents that remain on the
+// previous tables.
 func (sh *Shadow) exchange(ctx context.Context) (left []string, err error) {
 	s := sh.s
 	var late []step
 	err = s.Locked(ctx, func(ctx context.Context, tx pgx.Tx, there bool) error {
 		background := context.WithoutCancel(ctx)
 		if there {
-			if err := sh.Reach(ctx, tx); err != nil {
+			if err := sh.CatchUpLocked(ctx, tx); err != nil {
 				return err
 			}
 		}
@@ -132,13 +133,13 @@ func (sh *Shadow) exchange(ctx context.Context) (left []string, err error) {
 			return err
 		}
 		if err := schema.Stamp(background, tx); err != nil {
-			return fmt.Errorf("noting the migrations of the new tables: %w", err)
+			return fmt.Errorf("recording the migrations of the new tables: %w", err)
 		}
-		g, err := s.guests(background, tx, schema.Name, version)
+		g, err := s.dependents(background, tx, schema.Name, version)
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(s.refused(g), lackIndexes(background, tx, sh.name, g.indexes)); err != nil {
+		if err := errors.Join(s.checkDependents(g), checkIndexes(background, tx, sh.name, g.indexes)); err != nil {
 			return err
 		}
 		left = g.left
@@ -153,13 +154,13 @@ func (sh *Shadow) exchange(ctx context.Context) (left []string, err error) {
 		if err := copyGrants(background, tx, schema.Name, sh.name); err != nil {
 			return err
 		}
-		if err := s.droppable(background, tx); err != nil {
+		if err := s.checkPrevious(background, tx); err != nil {
 			return err
 		}
 		if _, found, err := commentOn(background, tx, PreviousSchema); err != nil {
 			return err
-		} else if found { // dropped after the commit: that waits for its readers, and the projector would wait with us
-			if err := aside(background, tx, PreviousSchema); err != nil {
+		} else if found { // dropped after the commit: dropping waits for readers, and the projector would wait too
+			if err := setAside(background, tx, PreviousSchema); err != nil {
 				return err
 			}
 		}
@@ -178,9 +179,9 @@ func (sh *Shadow) exchange(ctx context.Context) (left []string, err error) {
 	return append(left, s.carryLater(ctx, late)...), s.opts.Hook(Exchanged)
 }
 
-// Reach brings the shadow to where the live tables are, which do not move while we hold them. Where they claim to be
-// beyond the end of the log, its end is where they are.
-func (sh *Shadow) Reach(ctx context.Context, tx pgx.Tx) error {
+// CatchUpLocked fills the shadow to the checkpoints of the live tables, which are locked. A checkpoint beyond the end
+// of the log counts as the end.
+func (sh *Shadow) CatchUpLocked(ctx context.Context, tx pgx.Tx) error {
 	at, err := Live(context.WithoutCancel(ctx), tx, sh.s.log.Lanes, sh.s.log.UUID)
 	if err != nil {
 		return err
@@ -196,7 +197,7 @@ func (sh *Shadow) Reach(ctx context.Context, tx pgx.Tx) error {
 	return sh.Fill(ctx, Exchanging, to)
 }
 
-// swap renames, and marks what is put aside with the migration that it has.
+// swap renames schemas, and comments the previous one with its migration.
 func swap(ctx context.Context, tx pgx.Tx, from string, version int64) error {
 	const aside = "scrip_aside"
 	var there bool
@@ -223,11 +224,11 @@ func swap(ctx context.Context, tx pgx.Tx, from string, version int64) error {
 	return err
 }
 
-// previousMark begins the comment on the previous tables; the migration they have follows.
+// previousMark begins the comment on the previous tables; their migration follows.
 const previousMark = "read tables of scrip before the last rebuild, migration "
 
-// Undo puts the previous tables back, and the present ones in their place: undone twice, nothing has changed. The
-// projector catches up from where the previous ones were left.
+// Undo exchanges the live and the previous tables: a second Undo reverts the first. The projector catches up from the
+// checkpoints of the previous ones.
 func (s *Session) Undo(ctx context.Context) (left []string, err error) {
 	if err := s.CheckVersion(ctx); err != nil {
 		return nil, err
@@ -248,11 +249,11 @@ func (s *Session) Undo(ctx context.Context) (left []string, err error) {
 		if err := s.opts.Hook(Exchanging); err != nil {
 			return err
 		}
-		g, err := s.guests(background, tx, schema.Name, schema.Version())
+		g, err := s.dependents(background, tx, schema.Name, schema.Version())
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(s.refused(g), lackIndexes(background, tx, PreviousSchema, g.indexes)); err != nil {
+		if err := errors.Join(s.checkDependents(g), checkIndexes(background, tx, PreviousSchema, g.indexes)); err != nil {
 			return err
 		}
 		left = g.left
@@ -284,7 +285,7 @@ func (s *Session) Undo(ctx context.Context) (left []string, err error) {
 	return append(left, s.carryLater(ctx, late)...), s.opts.Hook(Exchanged)
 }
 
-// previousVersion refuses where there are no previous tables that this program can use.
+// previousVersion returns an error if there are no previous tables of this program's version.
 func previousVersion(ctx context.Context, tx pgx.Tx) error {
 	comment, found, err := commentOn(ctx, tx, PreviousSchema)
 	switch {
@@ -299,17 +300,18 @@ func previousVersion(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// undoable looks for what would refuse an undoing, and gives the previous tables the indexes that others made since.
+// undoable makes the checks of Undo in advance, and creates on the previous tables the indexes that others created
+// since.
 func (s *Session) undoable(ctx context.Context) error {
-	var g *guests
+	var g *dependents
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
 		if err := previousVersion(ctx, tx); err != nil {
 			return err
 		}
-		if g, err = s.guests(ctx, tx, schema.Name, schema.Version()); err != nil {
+		if g, err = s.dependents(ctx, tx, schema.Name, schema.Version()); err != nil {
 			return err
 		}
-		return s.refused(g)
+		return s.checkDependents(g)
 	})
 	if err != nil {
 		return err
@@ -323,7 +325,7 @@ func (s *Session) undoable(ctx context.Context) error {
 		switch {
 		case err == nil:
 		case errors.Is(err, eventlog.ErrLostTail), errors.Is(err, eventlog.ErrDiverged), errors.Is(err, eventlog.ErrTrimmed):
-			return refuse("the log no longer holds what the previous tables were filled from up to message %d of lane %d (%w); run `scrip rebuild` instead", p.Sequence, n, err)
+			return refuse("the log no longer has what the previous tables were filled from up to message %d of lane %d (%w); run `scrip rebuild` instead", p.Sequence, n, err)
 		default:
 			return fmt.Errorf("looking for the checkpoint of the previous tables in the log: %w", err)
 		}
@@ -331,8 +333,7 @@ func (s *Session) undoable(ctx context.Context) error {
 	return s.addIndexes(ctx, PreviousSchema, g.indexes)
 }
 
-// DropPrevious removes the tables that the last rebuild, or its undoing, took out of use. dropped says whether there
-// were any.
+// DropPrevious drops the tables that the last rebuild or Undo replaced. dropped is false if there were none.
 func (s *Session) DropPrevious(ctx context.Context) (dropped bool, err error) {
 	if err := s.CheckVersion(ctx); err != nil {
 		return false, err
@@ -343,13 +344,13 @@ func (s *Session) DropPrevious(ctx context.Context) (dropped bool, err error) {
 		if _, dropped, err = commentOn(ctx, tx, PreviousSchema); err != nil {
 			return err
 		}
-		if err := s.droppable(ctx, tx); err != nil {
+		if err := s.checkPrevious(ctx, tx); err != nil {
 			return err
 		}
 		return dropSchema(ctx, tx, PreviousSchema, dropAskedFor)
 	})
 	if isLockTimeout(err) {
-		return false, refuse("somebody reads the previous tables, for longer than %s; try again when it has ended (pg_stat_activity, pg_locks)", dropAskedFor)
+		return false, refuse("the previous tables have been read for longer than %s; try again when the readers have ended (pg_stat_activity, pg_locks)", dropAskedFor)
 	}
 	return dropped, explain(err)
 }

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/projections/logtest"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/readtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -22,18 +24,18 @@ var phases = []Phase{Loading, Indexing, CatchingUp, Comparing, Exchanging, Excha
 func TestKilledAtEachPhase(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.work()
+	r.Project()
+	r.Work()
 	for _, how := range []struct {
 		name string
 		kill func(cancel context.CancelFunc)
 	}{
 		{"cancelled", func(cancel context.CancelFunc) { cancel() }},
 		{"all connections lost", func(context.CancelFunc) {
-			r.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'scrip rebuild%' AND datname = current_database()")
+			r.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'scrip rebuild%' AND datname = current_database()")
 		}},
 		{lockLost, func(context.CancelFunc) {
-			r.exec(`SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted
+			r.Exec(`SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted
 				AND l.objid::bigint = $1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`, int64(rebuildLock)&0xffffffff)
 		}},
 	} {
@@ -42,16 +44,16 @@ func TestKilledAtEachPhase(t *testing.T) {
 				continue // noticed like the others
 			}
 			t.Run(how.name+" "+string(at), func(t *testing.T) {
-				r.t = t
-				r.synced()
+				r.T = t
+				r.Synced()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				reached := false
 				s := r.open(Options{Hook: func(phase Phase) error {
 					if phase == Loading || phase == Indexing {
-						r.claim(0, 2)
-						r.claim(1, 2)
-						r.synced()
+						r.Claim(0, 2)
+						r.Claim(1, 2)
+						r.Synced()
 					}
 					if phase == at && !reached {
 						reached = true
@@ -67,7 +69,7 @@ func TestKilledAtEachPhase(t *testing.T) {
 				if err == nil && at != Exchanged {
 					t.Errorf("no error")
 				}
-				r.synced()
+				r.Synced()
 				again := r.rebuild(Options{})
 				for _, table := range again.Tables {
 					if !table.Equal {
@@ -83,9 +85,9 @@ func TestKilledAtEachPhase(t *testing.T) {
 			})
 		}
 	}
-	r.t = t
-	r.synced()
-	if got, want := r.digest(), r.folded(); got != want {
+	r.T = t
+	r.Synced()
+	if got, want := r.Digest(), r.Folded(); got != want {
 		t.Errorf("tables are not the fold of the log at the end:\n%swant\n%s", got, want)
 	}
 }
@@ -111,18 +113,18 @@ func TestTwoAtOnce(t *testing.T) {
 func TestLiveEventsThroughout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.work()
+	r.Project()
+	r.Work()
 	ctx, cancel := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	var rounds atomic.Int64 // of claims that are in the live tables
 	writing.Go(func() {
 		for ctx.Err() == nil {
 			for range 2 * near {
-				r.claim(0, 3)
-				r.claim(1, 1)
+				r.Claim(0, 3)
+				r.Claim(1, 1)
 			}
-			r.synced() // no faster than the tables
+			r.Synced() // no faster than the tables
 			rounds.Add(1)
 		}
 	})
@@ -139,8 +141,8 @@ func TestLiveEventsThroughout(t *testing.T) {
 	}
 	cancel()
 	writing.Wait()
-	r.synced()
-	if got, want := r.digest(), r.folded(); got != want {
+	r.Synced()
+	if got, want := r.Digest(), r.Folded(); got != want {
 		t.Errorf("tables are not the fold of the log:\n%swant\n%s", got, want)
 	}
 	for _, p := range phases {
@@ -152,60 +154,60 @@ func TestLiveEventsThroughout(t *testing.T) {
 
 // What is in use need not be whole, current or in the log to be exchanged, and a projector that has stopped goes on.
 func TestDamagedTables(t *testing.T) {
-	for name, c := range map[string]struct{ damage, says string }{
+	for name, c := range map[string]struct{ damage, want string }{
 		"all rows deleted":      {"TRUNCATE scrip.campaign, scrip.coupon_row, scrip.redemption, scrip.expiry_task, scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.dead_letter", ""},
 		"a table dropped":       {"DROP TABLE scrip.redemption", ""},
 		"a column dropped":      {"ALTER TABLE scrip.reminder DROP COLUMN customer_id", ""},
-		"checkpoint dropped":    {"DROP TABLE scrip.checkpoint", "not whole"},
-		"checkpoint of nothing": {"UPDATE scrip.checkpoint SET digest = repeat('0', 32)", "something else than this log"},
-		"checkpoint ahead":      {"UPDATE scrip.checkpoint SET sequence = sequence + 1000", "something else than this log"},
-		"another log":           {"UPDATE scrip.checkpoint SET log = 'other'", "something else than this log"},
+		"checkpoint dropped":    {"DROP TABLE scrip.checkpoint", "incomplete"},
+		"checkpoint of nothing": {"UPDATE scrip.checkpoint SET digest = repeat('0', 32)", "were not filled from this log"},
+		"checkpoint ahead":      {"UPDATE scrip.checkpoint SET sequence = sequence + 1000", "were not filled from this log"},
+		"another log":           {"UPDATE scrip.checkpoint SET log = 'other'", "were not filled from this log"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.project()
-			r.work()
-			r.synced()
-			want := r.digest()
-			r.exec(c.damage)
+			r.Project()
+			r.Work()
+			r.Synced()
+			want := r.Digest()
+			r.Exec(c.damage)
 			got := r.rebuild(Options{})
-			if !strings.Contains(got.NotCompared, c.says) || (c.says == "") != (got.NotCompared == "") {
-				t.Errorf("not compared: %q, want %q", got.NotCompared, c.says)
+			if !strings.Contains(got.NotCompared, c.want) || (c.want == "") != (got.NotCompared == "") {
+				t.Errorf("not compared: %q, want %q", got.NotCompared, c.want)
 			}
-			if r.digest() != want {
-				t.Errorf("rebuilt:\n%swant\n%s", r.digest(), want)
+			if r.Digest() != want {
+				t.Errorf("rebuilt:\n%swant\n%s", r.Digest(), want)
 			}
-			r.claim(0, 1)
-			r.claim(1, 1)
-			r.synced()
-			if got, want := r.digest(), r.folded(); got != want {
+			r.Claim(0, 1)
+			r.Claim(1, 1)
+			r.Synced()
+			if got, want := r.Digest(), r.Folded(); got != want {
 				t.Errorf("the projector does not go on:\n%swant\n%s", got, want)
 			}
 		})
 	}
 }
 
-// A database nobody has projected into yet, and a log nobody has written to.
-func TestNothingThereYet(t *testing.T) {
+// A database without projected events, and an empty log.
+func TestEmptyDatabaseAndLog(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	if got := r.rebuild(Options{}); got.Events != 0 {
 		t.Errorf("%+v", got)
 	}
-	r.work()
+	r.Work()
 	if got := r.rebuild(Options{}); !strings.Contains(got.NotCompared, "behind") {
 		t.Errorf("%+v", got)
 	}
-	want := r.folded()
-	if r.digest() != want {
-		t.Errorf("rebuilt without a projector:\n%swant\n%s", r.digest(), want)
+	want := r.Folded()
+	if r.Digest() != want {
+		t.Errorf("rebuilt without a projector:\n%swant\n%s", r.Digest(), want)
 	}
-	r.project()
-	r.claim(0, 1)
-	r.claim(1, 1)
-	r.synced()
-	if got, want := r.digest(), r.folded(); got != want {
+	r.Project()
+	r.Claim(0, 1)
+	r.Claim(1, 1)
+	r.Synced()
+	if got, want := r.Digest(), r.Folded(); got != want {
 		t.Errorf("a projector does not go on:\n%swant\n%s", got, want)
 	}
 }
@@ -215,35 +217,35 @@ func TestNothingThereYet(t *testing.T) {
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.work()
-	r.write(0, `{"type":"coupon.rolled_back","campaign":"c0","at":"@","n":6,"code":"x","order_id":"o","redeemed_count":2,"status":"claimed"}`,
+	r.Project()
+	r.Work()
+	r.Write(0, `{"type":"coupon.rolled_back","campaign":"c0","at":"@","n":6,"code":"x","order_id":"o","redeemed_count":2,"status":"claimed"}`,
 		`{"type":"coupon.voided","campaign":"c0","at":"@","n":7,"code":"x","reason":"r","status":"voided"}`)
-	r.write(1, `nonsense`)
-	r.synced()
+	r.Write(1, `nonsense`)
+	r.Synced()
 	for range 2 {
 		r.rebuild(Options{BatchLines: 1000})
-		if got, want := r.digest(), r.folded(); got != want {
+		if got, want := r.Digest(), r.Folded(); got != want {
 			t.Errorf("rebuilt:\n%swant\n%s", got, want)
 		}
-		r.write(1, `{"type":"coupon.claimed","campaign":"c1","at":"@","n":3,"code":"again","customer_id":"other"}`)
-		r.synced()
+		r.Write(1, `{"type":"coupon.claimed","campaign":"c1","at":"@","n":3,"code":"again","customer_id":"other"}`)
+		r.Synced()
 	}
-	if n := r.text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream LIKE 'SCRIP_EVT%'"); n != "6" {
+	if n := r.Text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream LIKE 'SCRIP_EVT%'"); n != "6" {
 		t.Errorf("%s lines parked, want 6", n)
 	}
 }
 
-func TestPostgreSQLGoneMidway(t *testing.T) {
+func TestPostgreSQLStopsMidway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	cluster := pgtest.Cluster(t)
-	r.url = cluster.URL()
-	r.pool = r.connect(r.url)
-	stop := r.project()
-	r.work()
-	r.synced()
-	want := r.digest()
+	r.URL = cluster.URL()
+	r.Pool = logtest.Pool(t, r.URL)
+	stop := r.Project()
+	r.Work()
+	r.Synced()
+	want := r.Digest()
 	stop()
 	for _, at := range []Phase{Loading, Indexing, Exchanging} {
 		s := r.open(Options{Hook: func(p Phase) error {
@@ -263,14 +265,14 @@ func TestPostgreSQLGoneMidway(t *testing.T) {
 		if _, err := cluster.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		r.url = cluster.URL()
-		r.pool.Close()
-		r.pool = r.connect(r.url)
-		if r.digest() != want {
+		r.URL = cluster.URL()
+		r.Pool.Close()
+		r.Pool = logtest.Pool(t, r.URL)
+		if r.Digest() != want {
 			t.Errorf("%s: the live tables changed", at)
 		}
 		r.rebuild(Options{})
-		if r.digest() != want {
+		if r.Digest() != want {
 			t.Errorf("%s: rebuilt afterwards, they differ", at)
 		}
 	}
@@ -279,38 +281,38 @@ func TestPostgreSQLGoneMidway(t *testing.T) {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.work()
-	r.synced()
-	want := r.digest()
-	role := "r" + strings.ReplaceAll(r.text("SELECT current_database()"), "test", "ole")
-	as := pgtest.Role(t, r.url, role)
-	if _, err := r.connect(pgtest.Admin(t, r.url)).Exec(t.Context(), "GRANT "+role+" TO "+r.text("SELECT current_user::text")); err != nil {
+	r.Project()
+	r.Work()
+	r.Synced()
+	want := r.Digest()
+	role := "r" + strings.ReplaceAll(r.Text("SELECT current_database()"), "test", "ole")
+	as := pgtest.Role(t, r.URL, role)
+	if _, err := logtest.Pool(t, pgtest.Admin(t, r.URL)).Exec(t.Context(), "GRANT "+role+" TO "+r.Text("SELECT current_user::text")); err != nil {
 		t.Fatal(err)
 	}
-	mine := &rig{t: t, js: r.js, log: r.log, url: as, pool: r.pool}
+	mine := &rig{&readtest.Rig{Rig: r.Rig.Rig, URL: as, Pool: r.Pool}}
 	if _, err := mine.tryOpen(Options{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "GRANT ") || !strings.Contains(err.Error(), `TO "`+role+`"`) {
 		t.Errorf("a role without rights: %v", err)
 	}
-	r.exec("ALTER SCHEMA scrip OWNER TO " + role)
+	r.Exec("ALTER SCHEMA scrip OWNER TO " + role)
 	if _, err := mine.tryOpen(Options{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "GRANT CREATE ON DATABASE") {
 		t.Errorf("an owner who may not make schemas: %v", err)
 	}
-	r.exec("ALTER SCHEMA scrip OWNER TO CURRENT_USER")
+	r.Exec("ALTER SCHEMA scrip OWNER TO CURRENT_USER")
 
 	// Rights on the tables in use.
-	r.exec("GRANT USAGE ON SCHEMA scrip TO " + role)
-	r.exec("GRANT SELECT ON scrip.coupon TO " + role)
-	r.exec("GRANT SELECT (campaign, claimed) ON scrip.campaign TO " + role + " WITH GRANT OPTION")
+	r.Exec("GRANT USAGE ON SCHEMA scrip TO " + role)
+	r.Exec("GRANT SELECT ON scrip.coupon TO " + role)
+	r.Exec("GRANT SELECT (campaign, claimed) ON scrip.campaign TO " + role + " WITH GRANT OPTION")
 	r.rebuild(Options{})
-	pool := r.connect(as)
+	pool := logtest.Pool(t, as)
 	for _, sql := range []string{"SELECT count(*)::text FROM scrip.coupon", "SELECT max(claimed)::text FROM scrip.campaign"} {
 		var n string
 		if err := pool.QueryRow(t.Context(), sql).Scan(&n); err != nil {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
-	if r.digest() != want {
+	if r.Digest() != want {
 		t.Error("digests differ")
 	}
 }
@@ -318,7 +320,7 @@ func TestRoles(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.work()
+	r.Work()
 	s := r.open(Options{Room: func() (uint64, bool) { return 1000, true }})
 	defer s.Close()
 	if _, err := s.Rebuild(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "has 1000.0 B free") {
@@ -350,21 +352,21 @@ func TestRefusals(t *testing.T) {
 }
 
 // Checkpoints of other projections, whose tables lie elsewhere, are not lost.
-func TestOtherProjectionsGoAlong(t *testing.T) {
+func TestCheckpointsOfOtherProjectionsAreCopied(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.work()
-	r.synced()
-	r.exec("INSERT INTO scrip.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('daily', 0, 3, now(), 'l', 'd')")
+	r.Project()
+	r.Work()
+	r.Synced()
+	r.Exec("INSERT INTO scrip.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('daily', 0, 3, now(), 'l', 'd')")
 	r.rebuild(Options{})
-	r.exec("UPDATE scrip.checkpoint SET sequence = 5 WHERE projection = 'daily'")
+	r.Exec("UPDATE scrip.checkpoint SET sequence = 5 WHERE projection = 'daily'")
 	s := r.open(Options{})
 	defer s.Close()
 	if _, err := s.Undo(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if at := r.text("SELECT sequence::text FROM scrip.checkpoint WHERE projection = 'daily'"); at != "5" {
+	if at := r.Text("SELECT sequence::text FROM scrip.checkpoint WHERE projection = 'daily'"); at != "5" {
 		t.Errorf("the other projection is at %s, want 5", at)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 )
 
-// The big tables are filled without indexes: a row costs less than half then, and sorting once at the end is cheaper
-// than finding a place for each. An index by which tables.Apply finds rows comes as soon as there is an event that needs
-// it (a redemption finds its coupon by key); one that only readers use comes last.
+// The big tables are filled without indexes: a row then costs less than half, and sorting once at the end is cheaper
+// than inserting each into an index. An index that tables.Apply uses is created as soon as an event needs it (a
+// redemption finds its coupon by key); one that only readers use is created last.
 //
 //	coupon_row   key: events that change coupons or depend on their expiry      code, customer: last
 //	redemption   key: roll back
@@ -24,7 +24,7 @@ import (
 //
 // Which events those are is in the table of events (column Finds).
 //
-// The other tables have few rows, each written again and again; they keep theirs.
+// The other tables have few rows, each written repeatedly; they keep their indexes.
 var filledBare = []string{couponRow, redemption, reminder}
 
 const (
@@ -33,15 +33,15 @@ const (
 	reminder   = "reminder"
 )
 
-// What PostgreSQL may take to sort for one index. A hash index is only sorted for if it is larger than that, as far as
-// PostgreSQL can tell, and without sorting each row goes to a random page: many times slower as soon as the index does
-// not fit into its buffers. So it is little, and tables are analyzed before.
+// Memory to sort for one index. PostgreSQL sorts for a hash index only if it estimates it to be larger than that, and
+// without sorting each row goes to a random page: many times slower as soon as the index does not fit into its buffers.
+// So the limit is low, and tables are analyzed before.
 const (
 	btreeMemory = "128MB"
 	hashMemory  = "32MB"
 )
 
-// index is one that was taken from a table of a shadow.
+// index is one that takeIndexes dropped.
 type index struct {
 	Table, Name string
 	Definition  string // the statement that makes it
@@ -56,7 +56,7 @@ FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid
 JOIN pg_namespace s ON s.oid = t.relnamespace JOIN pg_am m ON m.oid = i.relam
 WHERE s.nspname = $1 AND t.relname = ANY($2) ORDER BY NOT x.indisprimary, i.relname COLLATE "C"`
 
-// takeIndexes drops the indexes of the big tables and says how to make them again.
+// takeIndexes drops the indexes of the big tables and returns their definitions.
 func takeIndexes(ctx context.Context, tx pgx.Tx, name string) ([]index, error) {
 	rows, err := tx.Query(ctx, indexesSQL, name, filledBare)
 	if err != nil {
@@ -78,7 +78,7 @@ func takeIndexes(ctx context.Context, tx pgx.Tx, name string) ([]index, error) {
 	return taken, nil
 }
 
-// needs returns, for each of filledBare, whether the lines of a batch change rows that they find by its key.
+// needs reports for each of filledBare whether the lines of a batch find rows by its key.
 func needs(lines []tables.Line) (list [3]bool) {
 	rows := wire.NoRows
 	for i := range lines {
@@ -87,8 +87,8 @@ func needs(lines []tables.Line) (list [3]bool) {
 	return [3]bool{rows&wire.CouponRows != 0, rows&wire.RedemptionRows != 0, rows&wire.ReminderRows != 0}
 }
 
-// ensure makes what a batch needs. The caller has no transaction open: making an index waits for those of other lanes,
-// and they for it.
+// ensure creates the indexes that a batch needs. The caller has no transaction open: creating an index waits for those
+// of other lanes, and they for it.
 func (sh *Shadow) ensure(ctx context.Context, lines []tables.Line) error {
 	for i, needed := range needs(lines) {
 		if !needed {
@@ -102,9 +102,8 @@ func (sh *Shadow) ensure(ctx context.Context, lines []tables.Line) error {
 	return nil
 }
 
-// finish makes the indexes that are not there yet: the primary keys, which prove that no row is there twice, or all of
-// them. Before, PostgreSQL looks at the tables: to make indexes in the right way, and to plan well from the first query
-// on.
+// finish creates the missing indexes: the primary keys, which prove that no row is duplicated, or with complete all of
+// them. It analyzes the tables first, for the choice of how to sort and for good plans from the first query on.
 func (sh *Shadow) finish(ctx context.Context, complete bool) error {
 	sh.s.report.enter(Indexing, 0)
 	if err := sh.s.opts.Hook(Indexing); err != nil {
@@ -129,7 +128,7 @@ func (sh *Shadow) analyze(ctx context.Context) error {
 	return nil
 }
 
-// build makes those of the missing indexes that are wanted, several at a time.
+// build creates the missing indexes that are wanted, several at a time.
 func (sh *Shadow) build(ctx context.Context, wanted func(index) bool) error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -147,23 +146,23 @@ func (sh *Shadow) build(ctx context.Context, wanted func(index) bool) error {
 	for _, x := range now {
 		g.Go(func() error {
 			if err := sh.s.make(gctx, x); err != nil {
-				return fmt.Errorf("making index %s: %w", x.Name, err)
+				return fmt.Errorf("creating index %s: %w", x.Name, err)
 			}
 			sh.s.report.indexes.Add(1)
-			sh.s.report.moved()
+			sh.s.report.update()
 			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	// A key last: it locks its table against the others being made.
+	// Keys last: adding one locks its table, which conflicts with creating other indexes.
 	for _, x := range now {
 		if !x.Primary {
 			continue
 		}
 		if _, err := sh.s.pool.Exec(ctx, "ALTER TABLE "+sh.name+"."+x.Table+" ADD CONSTRAINT "+x.Name+" PRIMARY KEY USING INDEX "+x.Name); err != nil {
-			return fmt.Errorf("making key %s: %w", x.Name, err)
+			return fmt.Errorf("creating key %s: %w", x.Name, err)
 		}
 	}
 	sh.pending = slices.DeleteFunc(sh.pending, wanted)
@@ -176,7 +175,7 @@ func (s *Session) make(ctx context.Context, x index) error {
 		if x.Btree {
 			memory = btreeMemory
 		}
-		// Several indexes are made at once; workers for each would only take the CPUs from one another.
+		// Several indexes are created at once; parallel workers for each would only compete for the CPUs.
 		if _, err := tx.Exec(ctx, "SET LOCAL maintenance_work_mem = '"+memory+"'"); err != nil {
 			return err
 		}
@@ -193,7 +192,7 @@ func (s *Session) make(ctx context.Context, x index) error {
 	return err
 }
 
-// Tables lists the tables of a schema, sorted.
+// Tables returns the tables of a schema, sorted.
 func Tables(ctx context.Context, db interface {
 	Query(context.Context, string, ...any) (pgx.Rows, error)
 }, name string) ([]string, error) {

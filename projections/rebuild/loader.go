@@ -19,7 +19,7 @@ import (
 // takeMessages is how many messages are taken from the reader at a time while a batch is filled.
 const takeMessages = 64
 
-// loader fills a shadow from one lane. Reading and decoding the next batch goes on while one is written.
+// loader fills a shadow from one lane. It reads and decodes the next batch while one is written.
 type loader struct {
 	sh     *Shadow
 	number int
@@ -27,15 +27,15 @@ type loader struct {
 
 	// Owned by fill.
 	at    eventlog.Position // of the last message applied
-	clock wire.Instant      // the log's, at that message; 0 before the first
+	clock wire.Instant      // lane time at that message; 0 before the first
 	ended bool              // by Only.Until
 }
 
-// batch is what one transaction applies: whole messages, except where Only.Until cuts.
+// batch is the content of one transaction: whole messages, except at the end set by Only.Until.
 type batch struct {
 	messages []eventlog.Message
 	lines    []tables.Line
-	upto     uint64 // sequence passed, messages that are not ours included
+	upto     uint64 // last sequence read, foreign messages included
 	ended    bool
 }
 
@@ -50,7 +50,7 @@ func (l *loader) holds(campaign string) bool {
 	return topology.LaneOf(campaign, l.sh.s.log.Lanes) == l.number
 }
 
-// fill applies what follows, up to a sequence.
+// fill applies the next messages, up to a sequence.
 func (l *loader) fill(ctx context.Context, phase Phase, to uint64) error {
 	if l.ended {
 		return nil
@@ -60,7 +60,7 @@ func (l *loader) fill(ctx context.Context, phase Phase, to uint64) error {
 		return fmt.Errorf("reading lane %d: %w", l.number, err)
 	}
 	defer reader.Close()
-	// Two batches go round: one is written while the other is read.
+	// Two batches alternate: one is written while the other is read.
 	free, full := make(chan *batch, 2), make(chan *batch)
 	free <- new(batch)
 	free <- new(batch)
@@ -82,7 +82,7 @@ func (l *loader) fill(ctx context.Context, phase Phase, to uint64) error {
 	return g.Wait()
 }
 
-// read fills batches until a sequence is passed.
+// read fills batches until a sequence is reached.
 func (l *loader) read(ctx context.Context, reader *eventlog.Reader, to uint64, free <-chan *batch, full chan<- *batch) error {
 	for reader.Sequence() < to {
 		var b *batch
@@ -106,8 +106,8 @@ func (l *loader) read(ctx context.Context, reader *eventlog.Reader, to uint64, f
 	return nil
 }
 
-// take reads until a batch is full, or its end is reached. It decodes as messages come, so that their parts of the
-// reader's queue are free for the next.
+// take reads until a batch is full, or the end is reached. It decodes messages as they arrive, so that the reader's
+// queue is free for the next.
 func (l *loader) take(ctx context.Context, reader *eventlog.Reader, to uint64, b *batch) error {
 	clear(b.messages)
 	b.messages, b.lines = b.messages[:0], b.lines[:0]
@@ -122,7 +122,7 @@ func (l *loader) take(ctx context.Context, reader *eventlog.Reader, to uint64, b
 		for i := had; i < len(b.messages); i++ {
 			bytes += len(b.messages[i].Payload)
 			if l.decode(&b.messages[i], b); b.ended {
-				b.messages = b.messages[:i] // what was taken of it counts, but the place is before it
+				b.messages = b.messages[:i] // its earlier lines are applied, but the checkpoint stays before it
 				break
 			}
 		}
@@ -139,9 +139,9 @@ func (l *loader) take(ctx context.Context, reader *eventlog.Reader, to uint64, b
 	return nil
 }
 
-// another gives room for a line; what it held before is overwritten when it is read. A line is large, and clearing and
-// copying one costs as much as reading it.
-func (b *batch) another() *tables.Line {
+// nextLine appends a line without clearing it; Read overwrites all of it. A line is large, and clearing and copying one
+// costs as much as reading it.
+func (b *batch) nextLine() *tables.Line {
 	if n := len(b.lines); n < cap(b.lines) {
 		b.lines = b.lines[:n+1]
 	} else {
@@ -150,12 +150,12 @@ func (b *batch) another() *tables.Line {
 	return &b.lines[len(b.lines)-1]
 }
 
-// decode reads the lines of a message that are wanted. The end is reached with the first line behind Until.
+// decode appends the selected lines of a message. The first line after Until is the end.
 func (l *loader) decode(m *eventlog.Message, b *batch) {
 	only := &l.sh.only
 	clock := wire.At(m.LaneTime)
 	for n, raw := range eventlog.Lines(m.Payload) {
-		line := b.another()
+		line := b.nextLine()
 		line.Read(m.Sequence, uint32(n)+1, raw, clock)
 		at := line.Event.At
 		if line.Problem != nil {
@@ -173,7 +173,7 @@ func (l *loader) decode(m *eventlog.Message, b *batch) {
 	b.ended = only.Until != 0 && clock > only.Until
 }
 
-// write applies a batch, making the indexes it needs first.
+// write creates the indexes that a batch needs, and applies it.
 func (l *loader) write(ctx context.Context, phase Phase, b *batch) error {
 	if err := l.sh.s.opts.Hook(phase); err != nil {
 		return err
@@ -187,17 +187,17 @@ func (l *loader) write(ctx context.Context, phase Phase, b *batch) error {
 		err = l.piecemeal(ctx, b)
 	}
 	if err != nil {
-		return fmt.Errorf("filling lane %d behind message %d: %w", l.number, l.at.Sequence, err)
+		return fmt.Errorf("filling lane %d after message %d: %w", l.number, l.at.Sequence, err)
 	}
 	r := l.sh.s.report
 	r.messages.Add(uint64(len(b.messages)))
 	r.events.Add(uint64(len(b.lines)))
-	r.moved()
+	r.update()
 	return l.sh.s.yield(ctx, phase, time.Since(began))
 }
 
-// piecemeal applies a batch in which PostgreSQL refuses something, as the live projector does: message by message, and
-// one that is refused line by line.
+// piecemeal applies a batch of which PostgreSQL rejects a part, as the live projector does: message by message, and a
+// rejected message line by line.
 func (l *loader) piecemeal(ctx context.Context, b *batch) error {
 	for lines := b.lines; len(lines) > 0; {
 		n := 1
@@ -219,18 +219,18 @@ func (l *loader) piecemeal(ctx context.Context, b *batch) error {
 		}
 		lines = lines[n:]
 	}
-	return l.commit(ctx, b.messages, nil, tables.Apply) // messages without lines move the place, too
+	return l.commit(ctx, b.messages, nil, tables.Apply) // messages without lines also move the checkpoint
 }
 
-// The shadow's own fence: if it was dropped and made anew by somebody who thinks us gone, nothing is updated.
+// The shadow's own fence: if another session dropped and created it again, no row is updated.
 //
-// $1 = projection   $2 = lane   $3, $4, $5 = sequence, digest and log's clock of the new place   $6, $7 = sequence and
+// $1 = projection   $2 = lane   $3, $4, $5 = sequence, digest and lane time of the new position   $6, $7 = sequence and
 // digest of the old one
 const advanceSQL = `
 UPDATE %s.checkpoint SET sequence = $3, digest = $4, log_time = $5, updated_at = clock_timestamp()
 WHERE projection = $1 AND lane = $2 AND sequence = $6 AND digest = $7`
 
-// commit applies lines and moves the place behind the last of the messages, in one transaction.
+// commit applies lines and moves the checkpoint to the last of the messages, in one transaction.
 func (l *loader) commit(ctx context.Context, messages []eventlog.Message, lines []tables.Line,
 	apply func(context.Context, pgx.Tx, *tables.Batch) ([]tables.Parked, error),
 ) error {
@@ -251,20 +251,20 @@ func (l *loader) commit(ctx context.Context, messages []eventlog.Message, lines 
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing to do after a commit
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // no effect after a commit
 	tag, err := tx.Exec(ctx, fmt.Sprintf(advanceSQL, l.sh.name), projector.Projection, l.number, int64(to.Sequence), to.Digest,
 		timestampOf(clock), int64(l.at.Sequence), l.at.Digest)
 	if err != nil {
 		return err
 	}
 	if tag.RowsAffected() != 1 {
-		return errors.New("somebody else fills the same tables; run it again")
+		return errors.New("another session fills the same tables; run it again")
 	}
 	if _, err := apply(ctx, tx, &tables.Batch{Lane: l.number, Lines: lines, From: l.clock, To: clock, Schema: l.sh.name}); err != nil {
 		return err
 	}
-	// Not ended by ctx: a commit that went through and was not waited for would look, to whoever tries again, as if
-	// somebody else filled the tables.
+	// Not ended by ctx: after a commit whose reply was not awaited, a retry would find a moved checkpoint and report
+	// another session.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
 	defer cancel()
 	if err := tx.Commit(ending); err != nil {
@@ -277,7 +277,7 @@ func (l *loader) commit(ctx context.Context, messages []eventlog.Message, lines 
 // commitTime bounds a commit.
 const commitTime = 30 * time.Second
 
-// timestampOf is nil for no time.
+// timestampOf returns nil for 0.
 func timestampOf(at wire.Instant) *time.Time {
 	if at == 0 {
 		return nil

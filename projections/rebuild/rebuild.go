@@ -14,51 +14,52 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// near is how many messages a shadow may be behind the live tables before they are held for the rest. rounds bounds how
-// often it tries to come so near: under load there is always something new.
+// near is how many messages a shadow may lag behind the live tables when these are locked for the rest. rounds bounds
+// the attempts to catch up that far: under load new messages keep arriving.
 const (
 	near   = 50
 	rounds = 20
 )
 
-// Result is what a rebuild or a copy did.
+// Result is the result of a rebuild or a copy.
 type Result struct {
 	// Schema holds the new tables.
 	Schema string `json:"schema"`
-	// Events were applied, in Loaded up to the end of the log as it was at the beginning, and in Indexed after that to
-	// make indexes. Took is all of it.
+	// Events is the number of event lines applied. Loaded is the time to apply those that were in the log at the
+	// beginning, Indexed the time to create indexes after that, Took the total.
 	Events  uint64        `json:"events"`
 	Loaded  time.Duration `json:"loaded_ns"`
 	Indexed time.Duration `json:"indexed_ns"`
 	Took    time.Duration `json:"took_ns"`
-	// Tables compares the tables with those before, at the same place in the log; empty with NotCompared saying why.
+	// Tables compares new and old tables at the same positions; if it is empty, NotCompared has the reason.
 	Tables      []Table `json:"tables,omitempty"`
 	NotCompared string  `json:"not_compared,omitempty"`
-	// Left is what others made on the tables put aside and what stays there: it sees no new events, and is dropped with them.
+	// Left lists dependents (views, functions and the like of others) that remain on the previous tables: they see no
+	// new events, and are dropped with those.
 	Left []string `json:"left_on_previous,omitempty"`
-	// Notes are for a person to read.
+	// Notes are messages for the operator.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Rebuild fills new tables from the whole log and puts them in the place of the live ones.
+// Rebuild fills new tables from the whole log and exchanges them with the live ones.
 func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 	began := time.Now()
 	version, err := replaceable(ctx, s.pool)
 	if err != nil {
 		return r, explain(err)
 	}
-	if version == 0 { // there is nothing that a migration could change under somebody
+	if version == 0 { // there are no tables in use that a migration could change
 		if _, err := schema.Migrate(ctx, s.pool, s.opts.Logger); err != nil {
 			return r, err
 		}
 		version = schema.Version()
 	}
-	// The exchange looks again: a view can be made while the tables are filled.
-	g, err := s.survey(ctx, version)
+	// The exchange checks again: a view can be created while the tables are filled.
+	g, err := s.precheck(ctx, version)
 	if err != nil {
 		return r, explain(err)
 	}
-	err = s.work(ctx, NextSchema, func(ctx context.Context) error {
+	err = s.runWatched(ctx, NextSchema, func(ctx context.Context) error {
 		sh, err := s.filled(ctx, NextSchema, Only{}, &r)
 		if err != nil {
 			return err
@@ -66,24 +67,24 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 		if err := s.addIndexes(ctx, sh.name, g.indexes); err != nil {
 			return err
 		}
-		if err := sh.Approach(ctx, false); err != nil {
+		if err := sh.CatchUp(ctx, false); err != nil {
 			return err
 		}
 		if r.Tables, r.NotCompared, err = sh.compare(ctx); err != nil {
 			return err
 		}
-		if err := sh.Approach(ctx, true); err != nil {
+		if err := sh.CatchUp(ctx, true); err != nil {
 			return err
 		}
 		if r.Left, err = sh.exchange(ctx); err != nil {
 			return err
 		}
 		r.Schema, r.Events = sh.name, sh.Events()
-		// The exchange has happened: what fails from here on is for the next session.
+		// The exchange is committed: the next session retries what fails from here on.
 		if left, err := s.dropAside(ctx); err != nil {
-			s.opts.Logger.WarnContext(ctx, "the tables put aside before are left for the next run to drop", "err", err)
+			s.opts.Logger.WarnContext(ctx, "dropping tables that were set aside failed; the next run retries", "err", err)
 		} else if len(left) > 0 {
-			r.Notes = append(r.Notes, asideNote(left))
+			r.Notes = append(r.Notes, leftoverNote(left))
 		}
 		return nil
 	})
@@ -91,33 +92,32 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 	return r, err
 }
 
-// survey refuses before anything is done what the exchange would refuse, and finds the indexes that others made.
-func (s *Session) survey(ctx context.Context, version int64) (g *guests, err error) {
+// precheck makes the exchange's checks before the tables are filled, and finds the indexes that others created.
+func (s *Session) precheck(ctx context.Context, version int64) (g *dependents, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-		if g, err = s.guests(ctx, tx, schema.Name, version); err != nil {
+		if g, err = s.dependents(ctx, tx, schema.Name, version); err != nil {
 			return err
 		}
-		return errors.Join(s.refused(g), s.droppable(ctx, tx))
+		return errors.Join(s.checkDependents(g), s.checkPrevious(ctx, tx))
 	})
 	return g, err
 }
 
-// schemaName is what a copy may be called: it is written without quotes.
+// schemaName matches the allowed names of a copy, which need no quotes.
 var schemaName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,50}$`)
 
-// CheckName says whether a copy may be called so.
+// CheckName validates the schema name of a copy.
 func CheckName(name string) error {
 	switch {
 	case !schemaName.MatchString(name):
-		return fmt.Errorf("a schema's name is 1 to 51 of a-z, 0-9 and _, and begins with a letter")
+		return fmt.Errorf("is not a valid schema name; give 1 to 51 of a-z, 0-9 and _, beginning with a letter")
 	case len(name) >= 5 && name[:5] == "scrip", len(name) >= 3 && name[:3] == "pg_", name == "public", name == "information_schema":
 		return fmt.Errorf("is a name that scrip or PostgreSQL uses itself; choose another")
 	}
 	return nil
 }
 
-// Copy makes tables as of a time in a schema of their own, beside the live ones. A zero time is now. Nobody keeps them
-// up to date.
+// Copy creates tables as of a time in a separate schema. A zero time is now. No projector updates them.
 func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Result, err error) {
 	began := time.Now()
 	if err := CheckName(name); err != nil {
@@ -126,7 +126,7 @@ func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Res
 	var only Only
 	if !until.IsZero() {
 		if until.After(began) {
-			return r, refuse("%s lies ahead: the log does not know yet what will have happened", until.UTC().Format(time.RFC3339))
+			return r, refuse("%s is in the future; give a time that has passed", until.UTC().Format(time.RFC3339))
 		}
 		only.Until = wire.At(until)
 	}
@@ -135,9 +135,9 @@ func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Res
 		return r, explain(err)
 	}
 	if there {
-		return r, refuse("schema %s is there already; drop it (DROP SCHEMA %s CASCADE), or choose another name", name, name)
+		return r, refuse("schema %s exists; drop it (DROP SCHEMA %s CASCADE), or choose another name", name, name)
 	}
-	err = s.work(ctx, ScratchSchema, func(ctx context.Context) error {
+	err = s.runWatched(ctx, ScratchSchema, func(ctx context.Context) error {
 		sh, err := s.filled(ctx, ScratchSchema, only, &r)
 		if err != nil {
 			return err
@@ -157,16 +157,16 @@ func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Res
 	return r, err
 }
 
-// Scratch runs f under the lock, and removes the scratch schema, which f may fill with Build, when it has returned.
+// Scratch runs f under the lock, then removes the scratch schema, which f may fill with Build.
 func (s *Session) Scratch(ctx context.Context, f func(context.Context) error) error {
-	if err := s.work(ctx, ScratchSchema, f); err != nil {
+	if err := s.runWatched(ctx, ScratchSchema, f); err != nil {
 		return err
 	}
 	return explain(s.discard(ctx, ScratchSchema))
 }
 
-// work runs f under the lock and with an eye on live traffic, and removes what is left of the schema that f fills.
-func (s *Session) work(ctx context.Context, name string, f func(context.Context) error) error {
+// runWatched runs f under the lock while it watches live traffic. If f fails, it drops the schema that f fills.
+func (s *Session) runWatched(ctx context.Context, name string, f func(context.Context) error) error {
 	err := s.guarded(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		watched := make(chan struct{})
@@ -177,16 +177,16 @@ func (s *Session) work(ctx context.Context, name string, f func(context.Context)
 	if err == nil {
 		return nil
 	}
-	// If this fails too, the next run does it.
+	// If this fails too, the next run retries.
 	cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeFor)
 	defer cancel()
 	if dropping := s.discard(cleaning, name); dropping != nil {
-		s.opts.Logger.DebugContext(ctx, "what was being filled is left for the next run to remove", "schema", name, "err", dropping)
+		s.opts.Logger.DebugContext(ctx, "dropping an incomplete schema failed; the next run retries", "schema", name, "err", dropping)
 	}
 	return err
 }
 
-// filled gives a shadow that has everything up to where the log ends now, with all indexes.
+// filled returns a shadow that is filled to the current end of the log and has all indexes.
 func (s *Session) filled(ctx context.Context, name string, only Only, r *Result) (*Shadow, error) {
 	note, err := s.CheckRoom(ctx)
 	if err != nil {
@@ -206,9 +206,9 @@ func (s *Session) filled(ctx context.Context, name string, only Only, r *Result)
 	return sh, err
 }
 
-// Approach catches up until not much is left: with the live tables, but not beyond them, so that they may be compared;
-// with the end of the log, where they are behind already or with beyond.
-func (sh *Shadow) Approach(ctx context.Context, beyond bool) error {
+// CatchUp catches up until at most near messages are left: to the live tables' checkpoints but not further, so that
+// the tables can be compared; or to the end of the log, with beyond or if the live tables are behind the shadow.
+func (sh *Shadow) CatchUp(ctx context.Context, beyond bool) error {
 	for range rounds {
 		at, err := Live(ctx, sh.s.pool, sh.s.log.Lanes, sh.s.log.UUID)
 		if err != nil {
@@ -239,7 +239,7 @@ func (sh *Shadow) Approach(ctx context.Context, beyond bool) error {
 	return nil
 }
 
-// ahead says whether the live tables are behind in some lane.
+// ahead reports whether the live tables are behind the shadow on some lane.
 func (sh *Shadow) ahead(at []eventlog.Position) bool {
 	for n, l := range sh.lanes {
 		if at[n].Sequence < l.at.Sequence {

@@ -20,33 +20,32 @@ SELECT current_user::text, current_database()::text, coalesce(pg_get_userbyid(s.
        has_database_privilege(coalesce(s.nspowner, (SELECT oid FROM pg_roles WHERE rolname = current_user)), d.oid, 'CREATE')
 FROM pg_database d LEFT JOIN pg_namespace s ON s.nspname = $1 WHERE d.datname = current_database()`
 
-// rights finds out as which role to work: the owner of the live tables, so that whoever may use them may use the new
+// rights returns the role to work as: the owner of the live tables, so that a role that may use them may use the new
 // ones. Errors of kind ErrRefused name the GRANT that is missing.
 func rights(ctx context.Context, conn *pgx.Conn) (owner string, super bool, err error) {
 	var me, database string
 	var member, create bool
 	if err := conn.QueryRow(ctx, rightsSQL, schema.Name).Scan(&me, &database, &owner, &member, &super, &create); err != nil {
-		return "", false, fmt.Errorf("asking PostgreSQL who may do what: %w", err)
+		return "", false, fmt.Errorf("reading the rights of the role: %w", err)
 	}
 	quoted := func(name string) string { return pgx.Identifier{name}.Sanitize() }
 	switch {
 	case !member:
-		return "", false, refuse("role %s does not own schema scrip; run this as %s, or have its owner say: GRANT %s TO %s", me, owner, quoted(owner), quoted(me))
+		return "", false, refuse("role %s does not own schema scrip; run this as %s, or have its owner run: GRANT %s TO %s", me, owner, quoted(owner), quoted(me))
 	case !create:
-		return "", false, refuse("role %s may not make schemas in database %s; have the owner of the database say: GRANT CREATE ON DATABASE %s TO %s",
+		return "", false, refuse("role %s may not create schemas in database %s; have the owner of the database run: GRANT CREATE ON DATABASE %s TO %s",
 			owner, database, quoted(database), quoted(owner))
 	}
 	return owner, super, nil
 }
 
-// become makes everything on a connection the owner's.
-func become(ctx context.Context, conn *pgx.Conn, owner string) error {
+// setRole switches a connection to the owner's role, so that the owner owns all it creates.
+func setRole(ctx context.Context, conn *pgx.Conn, owner string) error {
 	_, err := conn.Exec(ctx, "SET ROLE "+pgx.Identifier{owner}.Sanitize())
 	return err
 }
 
-// What was granted on the tables in use is granted on those that take their place: on the schema, its relations,
-// their columns and its functions. $1 = from   $2 = to
+// Lists the grants on the tables in use as GRANT statements for the new ones: on the schema, its relations, their columns and its functions. $1 = from   $2 = to
 const grantsSQL = `
 SELECT format('GRANT %s ON SCHEMA %I TO %s%s', a.privilege_type, $2::text, g.name, g.option)
 FROM pg_namespace s, aclexplode(s.nspacl) a,
@@ -78,19 +77,19 @@ FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace, aclexplode(p.proac
                      CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END AS option) g
 WHERE s.nspname = $1 AND a.grantee <> p.proowner AND p.pronargs = 0 AND to_regprocedure(format('%I.%I()', $2::text, p.proname)) IS NOT NULL`
 
-// copyGrants lets whoever may use one schema's tables use another's.
+// copyGrants gives the roles that may use one schema's tables the same rights on another's.
 func copyGrants(ctx context.Context, tx pgx.Tx, from, to string) error {
 	rows, err := tx.Query(ctx, grantsSQL, from, to)
 	if err != nil {
-		return fmt.Errorf("reading who may use the tables: %w", err)
+		return fmt.Errorf("reading the grants on the tables: %w", err)
 	}
 	grants, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return fmt.Errorf("reading who may use the tables: %w", err)
+		return fmt.Errorf("reading the grants on the tables: %w", err)
 	}
 	for _, grant := range grants {
 		if _, err := tx.Exec(ctx, grant); err != nil {
-			return errors.Join(fmt.Errorf("granting on the new tables what was granted on the old: %s", grant), err)
+			return errors.Join(fmt.Errorf("copying a grant to the new tables: %s", grant), err)
 		}
 	}
 	return nil

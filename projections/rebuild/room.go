@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// tablesPerLog is how many bytes of tables and indexes a byte of log makes, at most: about 1.3 for claims without
+	// tablesPerLog is the maximum of bytes in tables and indexes per byte of log: about 1.3 for claims without
 	// attributes (235 bytes of row and indexes, 180 of line), which grow most.
 	tablesPerLog = 1.7
-	// sparePart is what must be left free beside: PostgreSQL writes its log, and sorts for indexes.
+	// sparePart is the part that must remain free for PostgreSQL's write-ahead log and for sorting.
 	sparePart = 0.25
 )
 
@@ -24,8 +24,8 @@ const sizeSQL = `
 SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
 WHERE s.nspname = $1 AND c.relkind = 'r'`
 
-// CheckRoom refuses to begin when the disk of PostgreSQL cannot hold another set of tables. The disk can be asked only
-// on this machine, and where PostgreSQL tells us its directory; else a note says that nobody looked.
+// CheckRoom returns an error if the disk of PostgreSQL has no room for another set of tables. Free space is known only
+// on this machine, and if PostgreSQL shows its data directory; otherwise note reports that it was not checked.
 func (s *Session) CheckRoom(ctx context.Context) (note string, err error) {
 	var live int64
 	if err := s.pool.QueryRow(ctx, sizeSQL, "scrip").Scan(&live); err != nil {
@@ -39,8 +39,8 @@ func (s *Session) CheckRoom(ctx context.Context) (note string, err error) {
 		}
 		logged += bounds.Bytes
 	}
-	// Much of a log may be refusals, which make no rows: tables in use say so, unless an incident made them small. Bloated
-	// ones say too much.
+	// A large part of a log may be refusals, which make no rows; then the live tables are a better estimate, unless
+	// rows were lost from them. Bloated tables are an overestimate.
 	need := tablesPerLog * float64(logged)
 	if float64(live) > need/4 {
 		need = min(need, float64(live))
@@ -49,15 +49,15 @@ func (s *Session) CheckRoom(ctx context.Context) (note string, err error) {
 	free, known := s.room(ctx)
 	switch {
 	case !known:
-		return "whether the disk of PostgreSQL has room was not checked: it is on another machine, or does not say where it keeps its data", nil
+		return "free space on the disk of PostgreSQL was not checked: it is on another machine, or does not show its data directory", nil
 	case float64(free) < need:
-		return "", refuse("the disk of PostgreSQL has %s free, and another set of tables needs some %s; make room, "+
+		return "", refuse("the disk of PostgreSQL has %s free, and another set of tables needs about %s; make room, "+
 			"drop the tables of the last rebuild (`scrip rebuild --drop-previous`), or move PostgreSQL to a larger disk", bytesText(float64(free)), bytesText(need))
 	}
 	return "", nil
 }
 
-// room is how many bytes PostgreSQL may still write.
+// room returns the free bytes on the disk of PostgreSQL.
 func (s *Session) room(ctx context.Context) (free uint64, known bool) {
 	if s.opts.Room != nil {
 		return s.opts.Room()
@@ -66,7 +66,7 @@ func (s *Session) room(ctx context.Context) (free uint64, known bool) {
 		return 0, false
 	}
 	var dir string
-	if s.pool.QueryRow(ctx, "SHOW data_directory").Scan(&dir) != nil { // a right that few have
+	if s.pool.QueryRow(ctx, "SHOW data_directory").Scan(&dir) != nil { // needs a right that is often missing
 		return 0, false
 	}
 	var fs syscall.Statfs_t

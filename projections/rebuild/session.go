@@ -19,39 +19,38 @@ import (
 )
 
 const (
-	// rebuildLock is the advisory lock of whoever rebuilds, copies or verifies in a database: "scriprbd" as bytes.
+	// rebuildLock is the advisory lock for rebuilding, copying or verifying in a database: "scriprbd" as bytes.
 	rebuildLock = 0x7363726970726264
-	// pingEvery is how often the connection that holds it is asked whether it still does, pingFor how long that may
-	// take.
+	// pingEvery is how often the connection that holds the lock is checked, pingFor bounds one check.
 	pingEvery = time.Second
-	// lockAttempts are made, lockPause apart, before somebody else is at it.
+	// lockAttempts are made, lockPause apart, before Open fails because another session holds the lock.
 	lockAttempts = 10
 	lockPause    = 100 * time.Millisecond
 	pingFor      = 10 * time.Second
-	// closeFor is how long cleaning up may take when everything else has ended.
+	// closeFor bounds cleaning up at the end.
 	closeFor = 10 * time.Second
 )
 
-// Session is the right to rebuild in one database, held by an advisory lock until Close.
+// Session holds the advisory lock that allows rebuilding in one database, until Close.
 type Session struct {
 	js   jetstream.JetStream
 	log  topology.Log
 	opts Options
 	pool *pgxpool.Pool
 
-	owner string // of the live tables: as whom to work
+	owner string // of the live tables: the role to work as
 	super bool   // whether the role that connected is a superuser
 	known map[int64]map[string]bool
 
-	mu   sync.Mutex // one question at a time on conn
-	conn *pgx.Conn  // holds the lock; exchanges happen on it, so they happen under the lock
+	mu   sync.Mutex // one query at a time on conn
+	conn *pgx.Conn  // holds the lock; exchanges use it, so they cannot happen without the lock
 
 	report *reporter
 }
 
-// Open connects to a database, takes the lock and removes what an interrupted run left. It migrates nothing: tables of
-// another version are in use by a projector of that version. Errors of kind ErrRefused: another session holds the lock, or
-// a right is missing. Close the session.
+// Open connects to a database, acquires the lock and removes what an interrupted run left. It runs no migrations:
+// tables of another version are in use by a projector of that version. Errors of kind ErrRefused: another session holds
+// the lock, or a right is missing. Close the session.
 func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topology.Log, opts Options) (*Session, error) {
 	opts = opts.withDefaults()
 	config, err := pgxpool.ParseConfig(postgres)
@@ -59,21 +58,21 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 		return nil, fmt.Errorf("the URL of PostgreSQL: %w", err)
 	}
 	config.MaxConns = max(config.MaxConns, int32(opts.Parallel)+4)
-	config.ConnConfig.RuntimeParams["application_name"] = whoami(opts.Who)
+	config.ConnConfig.RuntimeParams["application_name"] = applicationName(opts.Who)
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
 	schema.Pin(config.ConnConfig)
 	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
-		config.ConnConfig.RuntimeParams[limit] = "0" // those of a role or database: loading and indexing take what they take
+		config.ConnConfig.RuntimeParams[limit] = "0" // limits of the role or database: loading and indexing may take hours
 	}
 	s := &Session{js: js, log: log, opts: opts, known: map[int64]map[string]bool{}, report: newReporter(opts.Progress)}
 	if s.conn, err = pgx.ConnectConfig(ctx, config.ConnConfig.Copy()); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
-	if err := s.enter(ctx); err != nil {
+	if err := s.acquire(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}
-	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return become(ctx, c, s.owner) }
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return setRole(ctx, c, s.owner) }
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		s.Close()
 		return nil, err
@@ -85,21 +84,21 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 	return s, nil
 }
 
-// enter takes the lock and finds out as whom to work.
-func (s *Session) enter(ctx context.Context) (err error) {
+// enter acquires the lock and finds the role to work as.
+func (s *Session) acquire(ctx context.Context) (err error) {
 	if s.owner, s.super, err = rights(ctx, s.conn); err != nil {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
 		var mine bool
 		if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(rebuildLock)).Scan(&mine); err != nil {
-			return fmt.Errorf("asking for the lock of rebuilds: %w", err)
+			return fmt.Errorf("acquiring the lock of rebuilds: %w", err)
 		}
 		switch {
 		case mine:
-			return become(ctx, s.conn, s.owner)
+			return setRole(ctx, s.conn, s.owner)
 		case attempt == lockAttempts:
-			return refuse("%s is at work on this database; wait for it, or end it", s.other(ctx))
+			return refuse("%s is running on this database; wait until it ends, or stop it", s.otherHolder(ctx))
 		}
 		// PostgreSQL takes a moment to notice that a process died.
 		if err := topology.Pause(ctx, lockPause); err != nil {
@@ -132,8 +131,8 @@ func holder(ctx context.Context, db rower, lock int64) (text string, found bool,
 	return fmt.Sprintf("%s (PostgreSQL process %d, since %s)", name, pid, since.UTC().Format(time.RFC3339)), true, nil
 }
 
-// other describes who has the lock of rebuilds.
-func (s *Session) other(ctx context.Context) string {
+// otherHolder describes the session that holds the lock of rebuilds.
+func (s *Session) otherHolder(ctx context.Context) string {
 	text, found, err := holder(ctx, s.conn, rebuildLock)
 	if err != nil || !found {
 		return "another rebuild or verification"
@@ -141,14 +140,15 @@ func (s *Session) other(ctx context.Context) string {
 	return text
 }
 
-// whoami fits into an application_name.
-func whoami(what string) string {
+// applicationName returns an application_name: at most 63 bytes.
+func applicationName(what string) string {
 	host, _ := os.Hostname() // informative only
 	name := fmt.Sprintf("%s, process %d on %s", what, os.Getpid(), host)
 	return name[:min(len(name), 63)]
 }
 
-// dropLeftovers removes what is being filled by nobody, since we hold the lock, and what was put aside.
+// dropLeftovers drops incomplete schemas, which no process fills because this session holds the lock, and schemas that
+// were set aside.
 func (s *Session) dropLeftovers(ctx context.Context) error {
 	for _, name := range []string{NextSchema, ScratchSchema} {
 		if err := s.discard(ctx, name); err != nil {
@@ -157,16 +157,16 @@ func (s *Session) dropLeftovers(ctx context.Context) error {
 	}
 	left, err := s.dropAside(ctx)
 	if err != nil {
-		return fmt.Errorf("removing what was put aside: %w", explain(err))
+		return fmt.Errorf("dropping schemas that were set aside: %w", explain(err))
 	}
 	if len(left) > 0 {
-		s.opts.Logger.InfoContext(ctx, asideNote(left))
+		s.opts.Logger.InfoContext(ctx, leftoverNote(left))
 	}
 	return nil
 }
 
-// guarded runs f with a context that ends when the lock may be lost. Then somebody else may begin, and drop what we
-// fill.
+// guarded runs f with a context that ends when the lock may be lost: another session may then drop the schema that f
+// fills.
 func (s *Session) guarded(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -196,7 +196,7 @@ func (s *Session) guarded(ctx context.Context, f func(context.Context) error) er
 	return explain(err)
 }
 
-// ping leaves the connection alone while it is used.
+// ping checks the connection unless it is in use.
 func (s *Session) ping(ctx context.Context) error {
 	if !s.mu.TryLock() {
 		return nil
@@ -208,30 +208,31 @@ func (s *Session) ping(ctx context.Context) error {
 	return s.conn.Ping(ctx)
 }
 
-// Close removes what was being filled, lets go of the lock and disconnects.
+// Close releases the lock and disconnects.
 func (s *Session) Close() {
 	if s.pool != nil {
 		s.pool.Close()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeFor)
 	defer cancel()
-	_, _ = s.conn.Exec(ctx, "SELECT pg_advisory_unlock_all()") // the server may see the end of a connection some time later
-	_ = s.conn.Close(ctx)                                      // whatever the server says, it is closed
+	_, _ = s.conn.Exec(ctx, "SELECT pg_advisory_unlock_all()") // the server may notice a closed connection later
+	_ = s.conn.Close(ctx)                                      // closed, even with an error
 }
 
-// Phase tells, and Options.Hook with it, that a phase begins: for those who use a shadow in their own way.
+// Phase reports to Options.Progress and Options.Hook that a phase begins. Verification, which fills a shadow itself,
+// calls it.
 func (s *Session) Phase(phase Phase) error {
 	s.report.enter(phase, 0)
 	return s.opts.Hook(phase)
 }
 
-// Log is the log the tables are filled from.
+// Log returns the log from which tables are filled.
 func (s *Session) Log() topology.Log { return s.log }
 
-// Pool is for looking at tables. Its connections speak UTC.
+// Pool returns connections for queries on tables, with time zone UTC.
 func (s *Session) Pool() *pgxpool.Pool { return s.pool }
 
-// Ends is where each lane's event stream ends now.
+// Ends returns the last sequence of each lane's event stream.
 func (s *Session) Ends(ctx context.Context) ([]uint64, error) {
 	ends := make([]uint64, s.log.Lanes)
 	for n := range ends {
@@ -244,7 +245,7 @@ func (s *Session) Ends(ctx context.Context) ([]uint64, error) {
 	return ends, nil
 }
 
-// explain adds what to do where PostgreSQL's own words do not say.
+// explain adds to errors of PostgreSQL what the operator can do.
 func explain(err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || errors.Is(err, ErrRefused) {
@@ -252,11 +253,11 @@ func explain(err error) error {
 	}
 	switch {
 	case pg.Code == "53100":
-		return fmt.Errorf("%w; the disk of PostgreSQL is full: make room and run it again, it starts over", err)
+		return fmt.Errorf("%w; the disk of PostgreSQL is full: make room and run it again, it starts from the beginning", err)
 	case pg.Code == "42501":
-		return fmt.Errorf("%w; GRANT the role what is named here, or run as the owner of schema scrip", err)
+		return fmt.Errorf("%w; GRANT the role this right, or run as the owner of schema scrip", err)
 	case pg.Code[:2] == "57" || pg.Code[:2] == "08":
-		return fmt.Errorf("%w; PostgreSQL went away: run it again when it is back, it starts over", err)
+		return fmt.Errorf("%w; PostgreSQL became unavailable: run it again when it is available, it starts from the beginning", err)
 	}
 	return err
 }

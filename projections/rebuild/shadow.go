@@ -16,11 +16,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// Only says which part of the log is folded. The zero value is all of it.
+// Only selects the part of the log that is folded. The zero value selects all of it.
 type Only struct {
-	// Until leaves out what happened later, by the log's clock. 0 = nothing.
+	// Until leaves out events after this lane time. 0 = none.
 	Until wire.Instant
-	// Campaign leaves out every other campaign. Empty = none.
+	// Campaign leaves out all other campaigns. Empty = none.
 	Campaign string
 }
 
@@ -33,12 +33,12 @@ type Shadow struct {
 
 	loaded, indexed time.Duration // by Build
 
-	mu      sync.Mutex // guards what follows, and held while an index is made
-	pending []index    // not there yet
+	mu      sync.Mutex // guards what follows, and held while indexes are created
+	pending []index    // not created yet
 }
 
-// NewShadow makes empty tables in a schema, without the indexes that filling does not need. keyed leaves all of them in
-// place, as live tables have them: slower, and a log that claims a coupon twice is applied as live.
+// NewShadow creates empty tables in a schema, without the indexes of the big tables. With keyed it keeps all indexes,
+// like the live tables: slower, but a log that claims a coupon twice is applied like live.
 func (s *Session) NewShadow(ctx context.Context, name string, only Only, keyed bool) (*Shadow, error) {
 	sh := &Shadow{s: s, name: name, only: only}
 	for n := range s.log.Lanes {
@@ -70,15 +70,15 @@ func (s *Session) NewShadow(ctx context.Context, name string, only Only, keyed b
 	return sh, nil
 }
 
-// Name is its schema.
+// Name returns its schema.
 func (sh *Shadow) Name() string { return sh.name }
 
-// Drop removes it.
+// Drop drops its schema.
 func (sh *Shadow) Drop(ctx context.Context) error {
 	return sh.s.discard(ctx, sh.name)
 }
 
-// Positions is how far each lane is.
+// Positions returns the position of each lane.
 func (sh *Shadow) Positions() []eventlog.Position {
 	list := make([]eventlog.Position, len(sh.lanes))
 	for n, l := range sh.lanes {
@@ -87,11 +87,11 @@ func (sh *Shadow) Positions() []eventlog.Position {
 	return list
 }
 
-// Events is how many event lines have been applied.
+// Events returns the number of event lines applied.
 func (sh *Shadow) Events() uint64 { return sh.s.report.events.Load() }
 
-// Fill applies each lane's messages up to a sequence; a lane that is further already is left alone. Lanes are filled in
-// parallel, as many as Options.Parallel says.
+// Fill applies each lane's messages up to a sequence; a lane that is already there is left unchanged. Options.Parallel
+// lanes are filled at the same time.
 func (sh *Shadow) Fill(ctx context.Context, phase Phase, to []uint64) error {
 	var total uint64
 	for n, l := range sh.lanes {
@@ -117,14 +117,15 @@ func (sh *Shadow) Fill(ctx context.Context, phase Phase, to []uint64) error {
 	return g.Wait()
 }
 
-// Build fills a new shadow up to a sequence per lane and makes its keys, with complete all indexes. A log that claims a
-// coupon twice, which no lane writes, is begun again with keys in place, so that the second line is parked as live.
+// Build fills a new shadow up to a sequence per lane and creates its keys, with complete all indexes. If the log claims
+// a coupon twice, which no lane writes, it starts again with keys in place, so that the second line becomes a dead
+// letter, as live.
 func (s *Session) Build(ctx context.Context, name string, only Only, to []uint64, complete bool) (*Shadow, error) {
 	sh, err := s.build(ctx, name, only, to, complete, false)
 	if !errors.Is(err, errDoubled) {
 		return sh, err
 	}
-	s.opts.Logger.WarnContext(ctx, "the log claims a coupon twice; begun again with keys in place, which takes longer", "err", err)
+	s.opts.Logger.WarnContext(ctx, "the log claims a coupon twice; starting again with keys in place, which takes longer", "err", err)
 	if err := s.discard(ctx, name); err != nil {
 		return nil, err
 	}

@@ -13,27 +13,27 @@ import (
 
 // older makes the live tables what a scrip of migration 6 left.
 func (r *rig) older() {
-	r.t.Helper()
-	r.exec("DROP FUNCTION scrip.due_next_hour(), scrip.backlog()")
-	r.exec("DROP TABLE scrip.expiry_event, scrip.coupon_event")
-	r.exec("ALTER TABLE scrip.reminder DROP COLUMN set_place, DROP COLUMN settled_place")
-	r.exec("ALTER TABLE scrip.coupon_row DROP COLUMN claimed_place")
-	r.exec("DELETE FROM scrip_meta.migration WHERE version_id >= 7")
+	r.T.Helper()
+	r.Exec("DROP FUNCTION scrip.due_next_hour(), scrip.backlog()")
+	r.Exec("DROP TABLE scrip.expiry_event, scrip.coupon_event")
+	r.Exec("ALTER TABLE scrip.reminder DROP COLUMN set_place, DROP COLUMN settled_place")
+	r.Exec("ALTER TABLE scrip.coupon_row DROP COLUMN claimed_place")
+	r.Exec("DELETE FROM scrip_meta.migration WHERE version_id >= 7")
 }
 
-// Tables of an older scrip are read by nobody and migrated by nobody; only a rebuild replaces them, while no projector
-// needs them as they are.
+// Tables of an older scrip are neither read nor migrated; only a rebuild replaces them, while no projector needs them
+// as they are.
 func TestTablesOfAnOlderVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	stop := r.project()
-	r.work()
-	r.synced()
-	want := r.digest()
+	stop := r.Project()
+	r.Work()
+	r.Synced()
+	want := r.Digest()
 	stop()
 	r.older()
 	look := func() string {
-		return r.text(`SELECT concat_ws(' ', (SELECT count(*) FROM scrip.coupon_row), (SELECT sum(sequence) FROM scrip.checkpoint), (SELECT max(version_id) FROM scrip_meta.migration))`)
+		return r.Text(`SELECT concat_ws(' ', (SELECT count(*) FROM scrip.coupon_row), (SELECT sum(sequence) FROM scrip.checkpoint), (SELECT max(version_id) FROM scrip_meta.migration))`)
 	}
 	before := look()
 	s := r.open(Options{})
@@ -50,7 +50,7 @@ func TestTablesOfAnOlderVersion(t *testing.T) {
 		t.Errorf("a copy touches no live table: %v", err)
 	}
 
-	conn, err := r.pool.Acquire(t.Context())
+	conn, err := r.Pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestTablesOfAnOlderVersion(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), fmt.Sprintf("SELECT pg_advisory_lock(%d)", projector.Lock)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Rebuild(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "a projector that needs the former is at work") {
+	if _, err := s.Rebuild(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "a projector of the former version is running") {
 		t.Errorf("rebuilding under a projector of the older version: %v", err)
 	}
 	if after := look(); after != before {
@@ -71,17 +71,17 @@ func TestTablesOfAnOlderVersion(t *testing.T) {
 	if err != nil || !strings.Contains(got.NotCompared, "had migration 6") {
 		t.Fatalf("rebuilding: %+v, %v", got, err)
 	}
-	if r.digest() != want {
-		t.Errorf("rebuilt:\n%swant\n%s", r.digest(), want)
+	if r.Digest() != want {
+		t.Errorf("rebuilt:\n%swant\n%s", r.Digest(), want)
 	}
 	if _, err := s.Undo(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "have migration 6") {
 		t.Errorf("undo to older tables: %v", err)
 	}
-	r.project() // takes them for migrated ones
-	r.claim(0, 1)
-	r.claim(1, 1)
-	r.synced()
-	if got, want := r.digest(), r.folded(); got != want {
+	r.Project() // takes them for migrated ones
+	r.Claim(0, 1)
+	r.Claim(1, 1)
+	r.Synced()
+	if got, want := r.Digest(), r.Folded(); got != want {
 		t.Errorf("the projector does not go on:\n%swant\n%s", got, want)
 	}
 }
@@ -90,7 +90,7 @@ func TestTablesOfANewerVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.rebuild(Options{})
-	r.exec("INSERT INTO scrip_meta.migration (version_id, is_applied) VALUES (99, true)")
+	r.Exec("INSERT INTO scrip_meta.migration (version_id, is_applied) VALUES (99, true)")
 	s := r.open(Options{})
 	defer s.Close()
 	_, rebuild := s.Rebuild(t.Context())

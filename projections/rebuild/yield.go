@@ -10,18 +10,19 @@ import (
 )
 
 const (
-	// lookEvery is how often we look whether live work lags, lookFor how long that may take.
+	// lookEvery is the time between checks whether live work lags, lookFor bounds one check.
 	lookEvery = time.Second
 	lookFor   = 5 * time.Second
-	// lookLanes is how many lanes are looked at each time, in turn: a look costs the servers some requests per lane.
+	// lookLanes is how many lanes one check reads, in rotation: it costs the servers some requests per lane.
 	lookLanes = 4
-	// lagging is from how many messages on a lane, or its live table, lags. A busy lane always has some under way.
+	// lagging is the number of waiting messages from which a lane, or its live tables, count as lagging. A busy lane
+	// always has some in flight.
 	lagging = 200
-	// longestPause bounds what a yielding loader waits between two batches.
+	// longestPause bounds the pause of a yielding loader between two batches.
 	longestPause = time.Second
 )
 
-// watchTraffic notes, until ctx ends, whether lanes have commands to decide, or live tables events to apply, that wait.
+// watchTraffic records, until ctx ends, whether lanes lag with their commands or live tables with their events.
 func (s *Session) watchTraffic(ctx context.Context) {
 	defer s.report.yielding.Store(false)
 	tick := time.NewTicker(lookEvery)
@@ -42,13 +43,14 @@ func (s *Session) watchTraffic(ctx context.Context) {
 	}
 }
 
-// One that lags commits all the time; where none did for a while, none is at work.
+// Reads a checkpoint only if it moved recently: a projector that lags commits all the time; otherwise none is running.
 //
 // $1 = projection   $2 = lane
 const appliedSQL = `
 SELECT sequence FROM scrip.checkpoint WHERE projection = $1 AND lane = $2 AND updated_at > clock_timestamp() - interval '5 seconds'`
 
-// lags says whether a lane is behind with its commands or its live tables with its events. Who cannot be asked is busy.
+// lags reports whether a lane lags with its commands or its live tables with their events. If that cannot be read, it
+// returns true.
 func (s *Session) lags(ctx context.Context, lane int) bool {
 	events, err := eventlog.Events(s.js, lane).In(s.log).Tail(ctx)
 	if err != nil {
@@ -67,11 +69,11 @@ func (s *Session) lags(ctx context.Context, lane int) bool {
 	}
 	var applied int64
 	err = s.pool.QueryRow(ctx, appliedSQL, projector.Projection, lane).Scan(&applied)
-	return err == nil && events.Last > uint64(applied)+lagging // no row: no tables or no projector waits for us
+	return err == nil && events.Last > uint64(applied)+lagging // no row: there are no tables, or no projector is running
 }
 
-// yield pauses, while live work lags, for as long as the last batch took: half of the time is left to others. Nothing is
-// yielded while others wait for us.
+// yield pauses, while live work lags, for as long as the last batch took, which leaves half of the time to it. It does
+// not pause in phase Exchanging, because the projector then waits.
 func (s *Session) yield(ctx context.Context, phase Phase, took time.Duration) error {
 	if phase == Exchanging || !s.report.yielding.Load() {
 		return nil

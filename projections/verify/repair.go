@@ -14,13 +14,13 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// repair replaces the rows of what differs by those that the log makes. The scratch tables are brought to where the live
-// ones are by then, which are held meanwhile: what the projector applied is in both, and what it will apply in neither.
+// repair replaces differing rows by those folded from the log. It locks the live tables and fills the scratch tables to
+// their checkpoints first: events that the projector has applied are in both, later ones in neither.
 func (c *check) repair(ctx context.Context) error {
 	if c.unreadable != nil {
 		return c.unreadable
 	}
-	if err := c.sh.Approach(ctx, false); err != nil {
+	if err := c.sh.CatchUp(ctx, false); err != nil {
 		return err
 	}
 	list, err := shapes(ctx, c.s.Pool())
@@ -29,7 +29,7 @@ func (c *check) repair(ctx context.Context) error {
 	}
 	campaigns, lanes := c.differing(list)
 	err = c.s.Locked(ctx, func(ctx context.Context, tx pgx.Tx, _ bool) error {
-		if err := c.sh.Reach(ctx, tx); err != nil {
+		if err := c.sh.CatchUpLocked(ctx, tx); err != nil {
 			return err
 		}
 		if err := c.level(ctx, tx); err != nil {
@@ -63,8 +63,8 @@ func (c *check) repair(ctx context.Context) error {
 	return c.s.Phase(rebuild.Exchanged)
 }
 
-// level makes sure that both stand at the same place in the log. They do not if somebody made the tables anew meanwhile, or
-// moved their checkpoint back: rows as of a later place would get what lies between once more.
+// level returns an error unless both are at the same positions. They differ if the tables were dropped and created
+// again meanwhile, or their checkpoint was moved back: then later events would be applied twice to repaired rows.
 func (c *check) level(ctx context.Context, tx pgx.Tx) error {
 	live, err := rebuild.Live(context.WithoutCancel(ctx), tx, c.s.Log().Lanes, c.s.Log().UUID)
 	if err != nil {
@@ -72,13 +72,13 @@ func (c *check) level(ctx context.Context, tx pgx.Tx) error {
 	}
 	for n, at := range c.sh.Positions() {
 		if (c.opts.Campaign == "" || n == c.lane) && live[n] != at {
-			return fmt.Errorf("%w (lane %d: the tables in use went to message %d meanwhile, the fold of the log is at %d)", ErrNotRepairable, n, live[n].Sequence, at.Sequence)
+			return fmt.Errorf("%w (lane %d: the tables in use are now at message %d, the fold of the log is at %d)", ErrNotRepairable, n, live[n].Sequence, at.Sequence)
 		}
 	}
 	return nil
 }
 
-// differing lists campaigns of which any table differs, and lanes of tables that know no campaign.
+// differing lists the campaigns with differing rows in any table, and the lanes for tables without a campaign column.
 func (c *check) differing(list []shape) (campaigns, lanes []string) {
 	for _, t := range c.report.Tables {
 		i := slices.IndexFunc(list, func(s shape) bool { return s.table == t.Table })
@@ -97,12 +97,13 @@ const deadLetter = "dead_letter"
 
 // Dead letters of events, in the lanes of some campaigns.
 //
-// $1 = lanes   $2 = their event streams   $3 = what the quoted line begins with, empty = whatever
+// $1 = lanes   $2 = their event streams   $3 = prefix of the quoted line, empty = any
 const parkedSQL = `x.lane = ANY($1) AND x.stream = ANY($2) AND x.payload ~ $3`
 
-// renewParked makes anew which events of repaired campaigns are parked. The live projector parks an event that meets a
-// damaged row, also after the snapshot that was compared, so the comparison cannot know. Dead letters name no campaign:
-// all of the lane are looked at, and where one campaign alone was folded, those whose line begins as its events do.
+// renewParked replaces the dead letters of events of repaired campaigns. The live projector makes a dead letter of an
+// event that conflicts with a damaged row, also after the snapshot that was compared, so the comparison may miss it.
+// Dead letters have no campaign column: all of the lane are replaced, or, if only one campaign was folded, those whose
+// line has the prefix of its events.
 func (c *check) renewParked(ctx context.Context, tx pgx.Tx, campaigns []string) error {
 	var lanes []int
 	var streams []string
@@ -123,12 +124,12 @@ func (c *check) renewParked(ctx context.Context, tx pgx.Tx, campaigns []string) 
 	}
 	added, err := tx.Exec(ctx, "INSERT INTO "+live+" SELECT x.* FROM "+scratch+" x WHERE "+parkedSQL+" ON CONFLICT DO NOTHING", lanes, streams, begins)
 	if n := removed.RowsAffected() + added.RowsAffected(); err == nil && n > 0 {
-		c.report.Notes = append(c.report.Notes, fmt.Sprintf("events that met damaged rows: %d dead letters put right as well", n))
+		c.report.Notes = append(c.report.Notes, fmt.Sprintf("dead letters of events that conflicted with damaged rows: %d repaired as well", n))
 	}
 	return err
 }
 
-// replace puts rows of the scratch table in the place of the live ones.
+// replace replaces rows of the live table by those of the scratch table.
 func (c *check) replace(ctx context.Context, tx pgx.Tx, s shape, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -12,22 +12,22 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
 
-// querier is what a pool, a connection and a transaction have in common.
+// querier is the common interface of a pool, a connection and a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// shape is how a table is made, as the program makes it.
+// shape is the expected definition of a table.
 type shape struct {
 	table   string
 	key     []string
-	columns []string // generated ones left out: they follow from the others
+	columns []string // without generated ones, which follow from the others
 	group   string   // expression: the campaign, or the lane
-	bucket  string   // expression that cuts a large group into pieces, "" = none
+	bucket  string   // expression that divides a large group into pieces, "" = none
 	lane    bool     // has a column lane
 }
 
-// bucketRows is how many numbers make a piece of a large group: so many rows are sorted and sent where one differs.
+// bucketRows is how many numbers a piece of a large group has: if one row differs, that many are sorted and sent.
 const bucketRows = 4096
 
 // $1 = schema
@@ -56,7 +56,7 @@ func lists(ctx context.Context, db querier, sql, name string) (map[string][]stri
 	return found, err
 }
 
-// shapes reads how the scratch tables are made.
+// shapes reads the definitions of the scratch tables.
 func shapes(ctx context.Context, db querier) ([]shape, error) {
 	columns, err := lists(ctx, db, columnsSQL, rebuild.ScratchSchema)
 	if err != nil {
@@ -86,7 +86,7 @@ func shapes(ctx context.Context, db querier) ([]shape, error) {
 	return list, nil
 }
 
-// tables compares table by table.
+// tables compares all tables.
 func (c *check) tables(ctx context.Context, live pgx.Tx, there []string) error {
 	list, err := shapes(ctx, c.s.Pool())
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *check) lacks(d Difference) {
 	c.found(d)
 }
 
-// where is the condition that all queries have, with its argument.
+// where returns the condition of all queries, with its arguments.
 func (c *check) where(s shape) (string, []any) {
 	if c.opts.Campaign == "" {
 		return "true", nil
@@ -139,7 +139,7 @@ func (c *check) where(s shape) (string, []any) {
 	return "x.campaign = $1", []any{c.opts.Campaign}
 }
 
-// table compares one: digests per group, and rows where those differ.
+// table compares one table: digests per group, and rows of groups that differ.
 func (c *check) table(ctx context.Context, live pgx.Tx, s shape) error {
 	where, args := c.where(s)
 	t := Table{Table: s.table}
@@ -160,7 +160,7 @@ func (c *check) table(ctx context.Context, live pgx.Tx, s shape) error {
 	return nil
 }
 
-// group compares the rows of one group, of a large one only those pieces that differ.
+// group compares the rows of one group; of a large one only pieces that differ.
 func (c *check) group(ctx context.Context, live pgx.Tx, s shape, t *Table, g group) error {
 	where, args := c.where(s)
 	where, args = fmt.Sprintf("%s AND %s = $%d", where, s.group, len(args)+1), append(slices.Clone(args), g.name)
@@ -179,14 +179,15 @@ func (c *check) group(ctx context.Context, live pgx.Tx, s shape, t *Table, g gro
 	return nil
 }
 
-// group is one that differs.
+// group is a group that differs.
 type group struct {
 	name string
-	rows int64 // the more of both sides
+	rows int64 // the larger count of both sides
 }
 
-// groups digests both sides by an expression and returns where they differ. Each pair of counts is told.
-func (c *check) groups(ctx context.Context, live pgx.Tx, s shape, by, where string, args []any, tell func(found, expected int64)) ([]group, error) {
+// groups digests both sides by an expression and returns the groups that differ. It calls count with each pair of row
+// counts.
+func (c *check) groups(ctx context.Context, live pgx.Tx, s shape, by, where string, args []any, count func(found, expected int64)) ([]group, error) {
 	sql := func(name string) string {
 		return fmt.Sprintf(`SELECT (%s) COLLATE "C" AS name, count(*), sum(hash_record_extended(ROW(x.%s), 0))::text FROM %s.%s x WHERE %s GROUP BY 1 ORDER BY 1`,
 			by, strings.Join(s.columns, ", x."), name, s.table, where)
@@ -203,7 +204,7 @@ func (c *check) groups(ctx context.Context, live pgx.Tx, s shape, by, where stri
 				}
 			}
 		}
-		tell(counts[0], counts[1])
+		count(counts[0], counts[1])
 		if found == nil || expected == nil || text(found[1]) != text(expected[1]) || text(found[2]) != text(expected[2]) {
 			differ = append(differ, group{name, max(counts[0], counts[1])})
 		}
@@ -259,7 +260,8 @@ func (c *check) rows(ctx context.Context, live pgx.Tx, s shape, t *Table, where 
 	})
 }
 
-// merge walks through two ordered results side by side, joined by their first columns; a side without a row is nil.
+// merge joins two ordered results by their first columns and calls f with each pair of rows; a side without a row is
+// nil.
 func (c *check) merge(ctx context.Context, live pgx.Tx, sql func(schema string) string, args []any, key int, f func(found, expected []*string) error) error {
 	left, err := openSide(ctx, live, sql(schema.Name), args)
 	if err != nil {
@@ -305,14 +307,14 @@ func (c *check) merge(ctx context.Context, live pgx.Tx, sql func(schema string) 
 	return nil
 }
 
-// side is one of two results, a row ahead; row is nil at its end.
+// side is one of two results, with its current row; row is nil at its end.
 type side struct {
 	rows pgx.Rows
 	row  []*string
 }
 
 func openSide(ctx context.Context, db querier, sql string, args []any) (*side, error) {
-	// As text, whatever the types: that is what is compared and shown.
+	// Values of all types as text, which is compared and shown.
 	rows, err := db.Query(ctx, sql, append([]any{pgx.QueryResultFormats{pgx.TextFormatCode}}, args...)...)
 	if err != nil {
 		return nil, err

@@ -16,22 +16,22 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Options of a verification. The zero value is fine.
+// Options of a verification. The zero value selects the defaults.
 type Options struct {
-	// Campaign looks at one campaign only; dead letters, which belong to lanes, are not compared then. Empty = all.
+	// Campaign limits the comparison to one campaign, without dead letters, which belong to lanes. Empty = all.
 	Campaign string
-	// Limit is how many rows that differ are listed, each with all columns that do; all are counted. Defaults to 100.
+	// Limit is how many differing rows are listed, each with all differing columns; all are counted. Defaults to 100.
 	Limit int
-	// Repair puts right what differs, campaign by campaign, and leaves every other row alone.
+	// Repair replaces differing rows, campaign by campaign, and changes no other row.
 	Repair bool
 }
 
-// Difference is one thing that is not as the log says.
+// Difference is one difference between the tables and the log.
 type Difference struct {
 	Table string `json:"table"`
-	// Key names the row: its key's columns, joined by "/". For a checkpoint it is the lane.
+	// Key identifies the row: its key's columns, joined by "/". For a checkpoint it is the lane.
 	Key string `json:"key,omitempty"`
-	// Column is empty where the whole row, or the whole table, is meant.
+	// Column is empty for a difference of the whole row or table.
 	Column string `json:"column,omitempty"`
 	// Problem is one of Changed, Missing, TooMany, TableMissing, ColumnMissing, NotInLog, DefinitionMissing and
 	// DefinitionChanged.
@@ -41,7 +41,7 @@ type Difference struct {
 	Found    *string `json:"found"`
 }
 
-// What may be wrong.
+// The problems.
 const (
 	Changed       = "changed"
 	Missing       = "missing"
@@ -49,17 +49,17 @@ const (
 	TableMissing  = "table missing"
 	ColumnMissing = "column missing"
 	NotInLog      = "checkpoint is not in the log"
-	// Of an index, constraint, view or function, which Key names.
+	// Of an index, constraint, view or function, identified by Key.
 	DefinitionMissing = "definition missing"
 	DefinitionChanged = "definition changed"
 )
 
-// Table is what was found in one table.
+// Table is the result for one table.
 type Table struct {
 	Table    string `json:"table"`
 	Rows     int64  `json:"rows"`     // in the live one
 	Expected int64  `json:"expected"` // by the log
-	// Groups differ: campaigns, or lanes for tables that know no campaign.
+	// Groups that differ: campaigns, or lanes for tables without a campaign column.
 	Groups []string `json:"groups,omitempty"`
 	// Changed, Missing and TooMany count rows.
 	Changed int64 `json:"changed"`
@@ -67,30 +67,30 @@ type Table struct {
 	TooMany int64 `json:"too_many"`
 }
 
-// Report is what a verification found.
+// Report is the result of a verification.
 type Report struct {
-	// Positions is where the tables say they are, and were compared, lane by lane.
+	// Positions are the checkpoints of the tables, at which they were compared, by lane.
 	Positions []eventlog.Position `json:"positions"`
 	Events    uint64              `json:"events"`
 	Tables    []Table             `json:"tables"`
-	// Differences has one entry per column of a changed row, and one per row missing or too many. Listed counts the rows
-	// in it, Total all rows that differ; a table, column or checkpoint at fault counts as one.
+	// Differences has one entry per column of a changed row, and one per row missing or too many. Listed counts the
+	// rows in it, Total all rows that differ; a wrong table, column or checkpoint counts as one.
 	Differences []Difference `json:"differences"`
 	Listed      int64        `json:"listed"`
 	Total       int64        `json:"total"`
-	// Repaired names the campaigns, and lanes, whose rows were put right.
+	// Repaired names the campaigns, and lanes, whose rows were repaired.
 	Repaired []string      `json:"repaired,omitempty"`
 	Notes    []string      `json:"notes,omitempty"`
 	Took     time.Duration `json:"took_ns"`
 }
 
-// Equal says that nothing differs.
+// Equal reports whether nothing differs.
 func (r *Report) Equal() bool { return r.Total == 0 }
 
-// ErrNotRepairable is the kind of an error that says why only a whole rebuild helps.
+// ErrNotRepairable is the kind of errors for damage that only a complete rebuild repairs.
 var ErrNotRepairable = errors.New("cannot be repaired campaign by campaign: run `scrip rebuild`")
 
-// check is one verification at work.
+// check is the state of one verification.
 type check struct {
 	s      *rebuild.Session
 	js     jetstream.JetStream
@@ -99,10 +99,10 @@ type check struct {
 
 	lane       int // of Options.Campaign
 	sh         *rebuild.Shadow
-	unreadable error // why a repair would not help
+	unreadable error // the reason why a repair would not help
 }
 
-// Run verifies. Differences are not an error: see Report.Equal. The session's progress tells how far it is.
+// Run verifies. Differences are not an error: see Report.Equal. Progress is reported by the session.
 func Run(ctx context.Context, s *rebuild.Session, js jetstream.JetStream, opts Options) (*Report, error) {
 	if opts.Limit <= 0 {
 		opts.Limit = 100
@@ -135,7 +135,7 @@ func Run(ctx context.Context, s *rebuild.Session, js jetstream.JetStream, opts O
 	return c.report, err
 }
 
-// compare holds the live tables, as one snapshot sees them, against the log up to their checkpoint.
+// compare compares a snapshot of the live tables with the log up to their checkpoints.
 func (c *check) compare(ctx context.Context) error {
 	tx, err := c.s.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
@@ -171,15 +171,15 @@ func (c *check) compare(ctx context.Context) error {
 	return nil
 }
 
-// positions looks whether the checkpoints are places in this log, and says up to where to fold it. A lane whose
-// checkpoint is none is folded to its end, or to the checkpoint's number.
+// positions verifies that the checkpoints are positions in this log, and returns the sequences up to which to fold it.
+// A lane without a valid checkpoint is folded to its end, or to the checkpoint's sequence.
 func (c *check) positions(ctx context.Context, tx pgx.Tx, there []string) ([]uint64, error) {
 	ends, err := c.s.Ends(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if !slices.Contains(there, "checkpoint") {
-		return ends, nil // tables says that it is missing
+		return ends, nil // tables reports it as missing
 	}
 	at, err := rebuild.Live(ctx, tx, c.s.Log().Lanes, c.s.Log().UUID)
 	if err != nil {
@@ -199,7 +199,7 @@ func (c *check) positions(ctx context.Context, tx pgx.Tx, there []string) ([]uin
 			c.unreadable = fmt.Errorf("%w (lane %d: %w)", ErrNotRepairable, n, err)
 			expected, found := fmt.Sprintf("a message of log %s, which ends at %d", c.s.Log().UUID, ends[n]), fmt.Sprintf("%d of log %s", p.Sequence, p.Log)
 			if errors.Is(err, eventlog.ErrDiverged) && p.Log == c.s.Log().UUID {
-				expected, found = "the message that was applied", "another one of the same number: the log lost its tail and was written on"
+				expected, found = "the message that was applied", "another one with the same sequence: the log lost its tail and was extended"
 			}
 			c.found(Difference{Table: "checkpoint", Key: fmt.Sprint(n), Column: "sequence", Problem: NotInLog, Expected: &expected, Found: &found})
 		default:
@@ -216,4 +216,27 @@ func (c *check) found(ds ...Difference) {
 		c.report.Listed++
 		c.report.Differences = append(c.report.Differences, ds...)
 	}
+}
+
+// definitions compares indexes, constraints, views and functions: without them tables with correct rows give wrong,
+// slow or duplicate results. Additional ones of others are ignored.
+func (c *check) definitions(ctx context.Context, live pgx.Tx, there []string) error {
+	found, expected, err := c.s.Definitions(ctx, live)
+	if err != nil {
+		return err
+	}
+	for _, want := range expected {
+		i := slices.IndexFunc(found, func(d rebuild.Definition) bool { return d.Relation == want.Relation && d.What == want.What })
+		d := Difference{Table: want.Relation, Key: want.What, Problem: DefinitionMissing, Expected: &want.Text}
+		switch {
+		case i >= 0 && found[i].Text == want.Text:
+			continue
+		case i >= 0:
+			d.Problem, d.Found = DefinitionChanged, &found[i].Text
+		case want.Relation != "" && want.What != "view "+want.Relation && !slices.Contains(there, want.Relation):
+			continue // its table is missing, which is already reported
+		}
+		c.lacks(d)
+	}
+	return nil
 }

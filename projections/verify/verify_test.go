@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-4a2410e3/scrip/projections/readtest"
 	"github.com/seed-4a2410e3/scrip/projections/rebuild"
 )
 
@@ -14,10 +15,10 @@ import (
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.work()
-	r.synced()
-	untried, err := rebuild.Tables(t.Context(), r.pool, "scrip")
+	r.Project()
+	r.Work()
+	r.Synced()
+	untried, err := rebuild.Tables(t.Context(), r.Pool, "scrip")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +66,11 @@ func TestDamage(t *testing.T) {
 	} {
 		untried = slices.DeleteFunc(untried, func(table string) bool { return table == c.table })
 		t.Run(name, func(t *testing.T) {
-			r.t = t
-			r.synced()
-			right := r.digest()
-			r.exec(c.damage)
-			damaged := r.digest()
+			r.T = t
+			r.Synced()
+			right := r.Digest()
+			r.Exec(c.damage)
+			damaged := r.Digest()
 
 			got := r.verify(Options{})
 			if got.Total != c.total || len(got.Differences) == 0 {
@@ -79,26 +80,26 @@ func TestDamage(t *testing.T) {
 			if d.Table != c.table || d.Key != c.key || d.Column != c.column || d.Problem != c.problem {
 				t.Errorf("found %+v, want table %s, key %s, column %s, %s", d, c.table, c.key, c.column, c.problem)
 			}
-			if r.digest() != damaged {
+			if r.Digest() != damaged {
 				t.Error("verifying changed the tables")
 			}
 
 			got = r.verify(Options{Repair: true})
-			if len(got.Repaired) == 0 || r.digest() != right {
-				t.Errorf("repaired %v:\n%swant\n%s", got.Repaired, r.digest(), right)
+			if len(got.Repaired) == 0 || r.Digest() != right {
+				t.Errorf("repaired %v:\n%swant\n%s", got.Repaired, r.Digest(), right)
 			}
-			if s := r.text("SELECT string_agg(nspname, ' ' ORDER BY nspname) FROM pg_namespace WHERE nspname LIKE 'scrip%'"); s != "scrip scrip_meta" {
+			if s := r.Text("SELECT string_agg(nspname, ' ' ORDER BY nspname) FROM pg_namespace WHERE nspname LIKE 'scrip%'"); s != "scrip scrip_meta" {
 				t.Errorf("schemas %s are left", s)
 			}
 		})
 	}
-	r.t = t
+	r.T = t
 	if !slices.Equal(untried, []string{"checkpoint"}) {
 		t.Errorf("not damaged: %v", untried)
 	}
-	r.claim(0, 3)
-	r.claim(1, 3)
-	r.synced()
+	r.Claim(0, 3)
+	r.Claim(1, 3)
+	r.Synced()
 	if got := r.verify(Options{}); !got.Equal() {
 		t.Errorf("after all repairs and more claims: %+v", got.Differences)
 	}
@@ -108,10 +109,10 @@ func TestDamage(t *testing.T) {
 func TestOneCampaign(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.work()
-	r.synced()
-	r.exec("UPDATE scrip.coupon_row SET code = 'forged' WHERE n = 2")
+	r.Project()
+	r.Work()
+	r.Synced()
+	r.Exec("UPDATE scrip.coupon_row SET code = 'forged' WHERE n = 2")
 	got := r.verify(Options{Campaign: "c1", Repair: true})
 	if got.Total != 1 || got.Differences[0].Key != "c1/2" || got.Differences[0].Column != "code" || *got.Differences[0].Found != "forged" {
 		t.Errorf("%+v", got.Differences)
@@ -121,23 +122,23 @@ func TestOneCampaign(t *testing.T) {
 	}
 	s := r.session()
 	defer s.Close()
-	if _, err := Run(t.Context(), s, r.js, Options{Campaign: "nowhere"}); err == nil || !strings.Contains(err.Error(), "neither in the log") {
+	if _, err := Run(t.Context(), s, r.JS, Options{Campaign: "nowhere"}); err == nil || !strings.Contains(err.Error(), "neither in the log") {
 		t.Errorf("an unknown campaign: %v", err)
 	}
 }
 
-// Large groups are compared piece by piece, and no more is listed than asked for.
+// Large groups are compared piece by piece, and at most Limit rows are listed.
 func TestLargeGroup(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.write(0, created("c0", 0, ""))
+	r.Project()
+	r.Write(0, readtest.Created("c0", 0, ""))
 	for range 10 {
-		r.claim(0, 1000)
+		r.Claim(0, 1000)
 	}
-	r.synced()
-	r.exec("UPDATE scrip.coupon_row SET code = 'forged', customer_id = 'mallory' WHERE n % 1000 = 1")
-	r.exec("DELETE FROM scrip.coupon_row WHERE n IN (4095, 4096, 10000)")
+	r.Synced()
+	r.Exec("UPDATE scrip.coupon_row SET code = 'forged', customer_id = 'mallory' WHERE n % 1000 = 1")
+	r.Exec("DELETE FROM scrip.coupon_row WHERE n IN (4095, 4096, 10000)")
 	got := r.verify(Options{Limit: 5})
 	columns := map[string]int{} // by row
 	for _, d := range got.Differences {
@@ -167,7 +168,7 @@ func TestLargeGroup(t *testing.T) {
 	}
 }
 
-// What campaign by campaign cannot be repaired: it is found, said, and left as it is.
+// What cannot be repaired campaign by campaign: it is found, reported and not changed.
 func TestNotRepairable(t *testing.T) {
 	for name, c := range map[string]struct{ damage, table, problem string }{
 		"checkpoint ahead of the log":  {"UPDATE scrip.checkpoint SET sequence = sequence + 100 WHERE lane = 1", "checkpoint", NotInLog},
@@ -179,18 +180,18 @@ func TestNotRepairable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			stop := r.project()
-			r.work()
-			r.synced()
+			stop := r.Project()
+			r.Work()
+			r.Synced()
 			stop()
-			r.exec(c.damage)
+			r.Exec(c.damage)
 			got := r.verify(Options{})
 			if got.Equal() || got.Differences[0].Table != c.table || got.Differences[0].Problem != c.problem {
 				t.Errorf("%+v", got.Differences)
 			}
 			s := r.session()
 			defer s.Close()
-			if _, err := Run(t.Context(), s, r.js, Options{Repair: true}); err == nil || !strings.Contains(err.Error(), "run `scrip rebuild`") {
+			if _, err := Run(t.Context(), s, r.JS, Options{Repair: true}); err == nil || !strings.Contains(err.Error(), "run `scrip rebuild`") {
 				t.Errorf("repair: %v", err)
 			}
 			if _, err := s.Rebuild(t.Context()); err != nil {
@@ -208,13 +209,13 @@ func TestNotRepairable(t *testing.T) {
 func TestLiveEventsThroughout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.work()
-	r.synced()
-	r.exec("DELETE FROM scrip.coupon_row WHERE n < 4")
+	r.Project()
+	r.Work()
+	r.Synced()
+	r.Exec("DELETE FROM scrip.coupon_row WHERE n < 4")
 	opts := rebuild.Options{Hook: func(rebuild.Phase) error {
-		r.claim(0, 2)
-		r.claim(1, 2)
+		r.Claim(0, 2)
+		r.Claim(1, 2)
 		return nil
 	}}
 	if got := r.verifyWith(opts, Options{}); got.Total != 6 {
@@ -223,30 +224,30 @@ func TestLiveEventsThroughout(t *testing.T) {
 	if got := r.verifyWith(opts, Options{Repair: true}); fmt.Sprint(got.Repaired) != "[c0 c1]" {
 		t.Errorf("repaired %v", got.Repaired)
 	}
-	r.synced()
+	r.Synced()
 	if got := r.verifyWith(opts, Options{}); !got.Equal() {
 		t.Errorf("after the repair: %+v", got.Differences)
 	}
 }
 
 // Tables whose checkpoint went back while they were compared would get the events in between twice, were they repaired.
-func TestRepairOfTablesThatMoved(t *testing.T) {
+func TestRepairOfTablesThatAdvanced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	stop := r.project()
-	r.work()
-	r.synced()
+	stop := r.Project()
+	r.Work()
+	r.Synced()
 	stop()
-	r.exec("UPDATE scrip.coupon_row SET customer_id = 'somebody else' WHERE n = 1")
+	r.Exec("UPDATE scrip.coupon_row SET customer_id = 'another' WHERE n = 1")
 	once := false
 	s := r.sessionWith(rebuild.Options{Hook: func(p rebuild.Phase) error {
 		if p == rebuild.Comparing && !once {
 			once = true
-			r.exec("UPDATE scrip.checkpoint SET sequence = sequence - 1, digest = repeat('0', 32) WHERE lane = 1")
+			r.Exec("UPDATE scrip.checkpoint SET sequence = sequence - 1, digest = repeat('0', 32) WHERE lane = 1")
 		}
 		return nil
 	}})
-	if _, err := Run(t.Context(), s, r.js, Options{Repair: true}); !errors.Is(err, ErrNotRepairable) || !once {
+	if _, err := Run(t.Context(), s, r.JS, Options{Repair: true}); !errors.Is(err, ErrNotRepairable) || !once {
 		t.Errorf("repair: %v", err)
 	}
 	s.Close()
@@ -259,20 +260,20 @@ func TestRepairOfTablesThatMoved(t *testing.T) {
 func TestTablesOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	stop := r.project()
-	r.work()
-	r.synced()
+	stop := r.Project()
+	r.Work()
+	r.Synced()
 	stop()
-	r.exec("DROP FUNCTION scrip.due_next_hour(), scrip.backlog()")
-	r.exec("DELETE FROM scrip_meta.migration WHERE version_id >= 8")
-	before := r.digest()
+	r.Exec("DROP FUNCTION scrip.due_next_hour(), scrip.backlog()")
+	r.Exec("DELETE FROM scrip_meta.migration WHERE version_id >= 8")
+	before := r.Digest()
 	s := r.session()
 	defer s.Close()
-	if _, err := Run(t.Context(), s, r.js, Options{Repair: true}); !errors.Is(err, rebuild.ErrRefused) || !strings.Contains(err.Error(), "have migration 7, this program needs") {
+	if _, err := Run(t.Context(), s, r.JS, Options{Repair: true}); !errors.Is(err, rebuild.ErrRefused) || !strings.Contains(err.Error(), "have migration 7, this program needs") {
 		t.Errorf("verify: %v", err)
 	}
-	if version := r.text("SELECT max(version_id)::text FROM scrip_meta.migration"); version != "7" || r.digest() != before {
-		t.Errorf("the tables have migration %s now:\n%swere\n%s", version, r.digest(), before)
+	if version := r.Text("SELECT max(version_id)::text FROM scrip_meta.migration"); version != "7" || r.Digest() != before {
+		t.Errorf("the tables have migration %s now:\n%swere\n%s", version, r.Digest(), before)
 	}
 }
 
@@ -283,26 +284,26 @@ func TestRepairRenewsDeadLetters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.work()
-			r.project()
-			r.synced()
-			r.exec("DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = 7")
+			r.Work()
+			r.Project()
+			r.Synced()
+			r.Exec("DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = 7")
 			once := false
 			got := r.verifyWith(rebuild.Options{Hook: func(p rebuild.Phase) error {
 				if p == rebuild.Comparing && !once {
 					once = true
-					r.write(0, `{"type":"coupon.redeemed","campaign":"c0","at":"@","n":7,"code":"x","order_id":"o7","redeemed_count":1}`)
-					r.synced()
-					if n := r.text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream = 'SCRIP_EVT_0'"); n != "2" {
+					r.Write(0, `{"type":"coupon.redeemed","campaign":"c0","at":"@","n":7,"code":"x","order_id":"o7","redeemed_count":1}`)
+					r.Synced()
+					if n := r.Text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream = 'SCRIP_EVT_0'"); n != "2" {
 						t.Errorf("%s events parked, want that of the log and one more", n)
 					}
 				}
 				return nil
 			}}, opts)
-			if fmt.Sprint(got.Repaired) != "[c0]" || len(got.Notes) == 0 || !strings.Contains(got.Notes[len(got.Notes)-1], "1 dead letters put right") {
+			if fmt.Sprint(got.Repaired) != "[c0]" || len(got.Notes) == 0 || !strings.Contains(got.Notes[len(got.Notes)-1], "conflicted with damaged rows: 1 repaired") {
 				t.Errorf("repaired %v, notes %v", got.Repaired, got.Notes)
 			}
-			if status := r.text("SELECT status FROM scrip.coupon WHERE campaign = 'c0' AND n = 7"); status != "redeemed" {
+			if status := r.Text("SELECT status FROM scrip.coupon WHERE campaign = 'c0' AND n = 7"); status != "redeemed" {
 				t.Errorf("the coupon is %s", status)
 			}
 			if again := r.verify(Options{}); !again.Equal() {
@@ -317,38 +318,38 @@ func TestRepairRenewsDeadLetters(t *testing.T) {
 func TestDefinitions(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.work()
-	r.project()
-	r.synced()
-	r.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = scrip, public', current_database()); END $$`)
-	r.exec("CREATE INDEX analyst_idx ON scrip.coupon_row (claimed_at)")
-	r.exec("CREATE VIEW scrip.analyst_view AS SELECT count(*) FROM scrip.coupon")
+	r.Work()
+	r.Project()
+	r.Synced()
+	r.Exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = scrip, public', current_database()); END $$`)
+	r.Exec("CREATE INDEX analyst_idx ON scrip.coupon_row (claimed_at)")
+	r.Exec("CREATE VIEW scrip.analyst_view AS SELECT count(*) FROM scrip.coupon")
 	if got := r.verify(Options{}); !got.Equal() {
 		t.Errorf("nothing is wrong: %+v", got.Differences)
 	}
-	r.exec("DROP INDEX scrip.coupon_row_code")
-	r.exec("ALTER TABLE scrip.redemption DROP CONSTRAINT redemption_key")
-	r.exec("ALTER TABLE scrip.campaign DROP CONSTRAINT campaign_status_is_known, ADD CONSTRAINT campaign_status_is_known CHECK (status <> 'x')")
-	r.exec("DROP FUNCTION scrip.backlog()")
-	r.exec(`CREATE OR REPLACE VIEW scrip.coupon AS SELECT r.campaign, r.n, r.code, r.customer_id, 'claimed'::text AS status, r.claimed_at,
+	r.Exec("DROP INDEX scrip.coupon_row_code")
+	r.Exec("ALTER TABLE scrip.redemption DROP CONSTRAINT redemption_key")
+	r.Exec("ALTER TABLE scrip.campaign DROP CONSTRAINT campaign_status_is_known, ADD CONSTRAINT campaign_status_is_known CHECK (status <> 'x')")
+	r.Exec("DROP FUNCTION scrip.backlog()")
+	r.Exec(`CREATE OR REPLACE VIEW scrip.coupon AS SELECT r.campaign, r.n, r.code, r.customer_id, 'claimed'::text AS status, r.claimed_at,
 		coalesce(r.expires_at, c.expires_at) AS expires_at, r.redeemed_count, r.redeemed_at, r.voided_at, r.void_reason, r.attributes
 		FROM scrip.coupon_row r JOIN scrip.campaign c ON c.campaign = r.campaign`)
 	got := r.verify(Options{})
-	var said []string
+	var found []string
 	for _, d := range got.Differences {
-		said = append(said, fmt.Sprintf("%s %s: %s", d.Table, d.Key, d.Problem))
+		found = append(found, fmt.Sprintf("%s %s: %s", d.Table, d.Key, d.Problem))
 	}
-	slices.Sort(said)
+	slices.Sort(found)
 	want := []string{
 		" function backlog(): definition missing", "campaign constraint campaign_status_is_known: definition changed", "coupon view coupon: definition changed",
 		"coupon_row index coupon_row_code: definition missing", "redemption constraint redemption_key: definition missing",
 	}
-	if !slices.Equal(said, want) || got.Total != int64(len(want)) {
-		t.Errorf("said\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
+	if !slices.Equal(found, want) || got.Total != int64(len(want)) {
+		t.Errorf("found\n%s\nwant\n%s", strings.Join(found, "\n"), strings.Join(want, "\n"))
 	}
 	s := r.session()
 	defer s.Close()
-	if _, err := Run(t.Context(), s, r.js, Options{Repair: true}); !errors.Is(err, ErrNotRepairable) {
+	if _, err := Run(t.Context(), s, r.JS, Options{Repair: true}); !errors.Is(err, ErrNotRepairable) {
 		t.Errorf("repair: %v", err)
 	}
 	if _, err := s.Rebuild(t.Context()); err != nil {

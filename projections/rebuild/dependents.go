@@ -13,10 +13,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
 
-// referenceSchema is made and rolled back to learn which objects migrations make.
+// referenceSchema is created and rolled back to list the objects that migrations create.
 const referenceSchema = "scrip_reference"
 
-// object is one that lies in a schema of read tables, or depends on something in it, at whatever distance.
+// object is in a schema of read tables, or depends on something in it, directly or not.
 type object struct {
 	Class string // the catalog that holds it
 	OID   uint32
@@ -24,8 +24,8 @@ type object struct {
 	Type, Identity string
 	Kind           string   // relkind or prokind
 	On             uint32   // the relation it is part of; 0 = none
-	Internal       bool     // PostgreSQL made it for another object, with which it comes and goes
-	Mine           bool     // we may change it
+	Internal       bool     // PostgreSQL created it as part of another object
+	Mine           bool     // the session's role may change it
 	Needs          []string // what it depends on, as "catalog:oid"
 }
 
@@ -33,7 +33,7 @@ func (o *object) key() string { return fmt.Sprintf("%s:%d", o.Class, o.OID) }
 
 func (o *object) String() string { return o.Type + " " + o.Identity }
 
-// Rules, row types and the like depend on the relation that they are part of; from them the search goes on to it.
+// Rules, row types and the like depend on the relation that they are part of; the search continues from that relation.
 //
 // $1 = schema
 const objectsSQL = `
@@ -85,12 +85,12 @@ func objects(ctx context.Context, tx pgx.Tx, name string) ([]object, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[object])
 }
 
-// identified is what an object is called in tables of the usual name.
+// identified returns the identity that an object has if its schema is named scrip.
 func identified(o *object, own *regexp.Regexp) string {
 	return o.Type + " " + own.ReplaceAllLiteralString(o.Identity, schema.Name)
 }
 
-// reference lists what the migrations up to a version make, as identified. It makes it, and rolls that back.
+// reference lists what the migrations up to a version create, as identified. It runs them and rolls them back.
 func (s *Session) reference(ctx context.Context, version int64) (map[string]bool, error) {
 	if known := s.known[version]; known != nil {
 		return known, nil
@@ -105,7 +105,7 @@ func (s *Session) reference(ctx context.Context, version int64) (map[string]bool
 	}
 	list, err := objects(ctx, tx, referenceSchema)
 	if err != nil {
-		return nil, fmt.Errorf("listing what migrations make: %w", err)
+		return nil, fmt.Errorf("listing what migrations create: %w", err)
 	}
 	known, own := map[string]bool{}, regexp.MustCompile(`\b`+referenceSchema+`\b`)
 	for i := range list {
@@ -115,21 +115,21 @@ func (s *Session) reference(ctx context.Context, version int64) (map[string]bool
 	return known, nil
 }
 
-// guests is what others made in a schema of read tables, or upon them.
-type guests struct {
+// dependents are objects that others created in a schema of read tables, or that depend on the read tables.
+type dependents struct {
 	indexes []extraIndex
-	// moves lie in the schema and take nothing of our tables along. anew are views and functions that hold on to our tables,
-	// as statements that make them hold on to those which have the names then.
-	moves []object
-	anew  []step
-	// left cannot be kept. alone are those of them that are more than a part of one of our tables.
-	left, alone []string
+	// moves are in the schema and can be moved without the read tables. recreate are views and functions that depend on
+	// the read tables, as statements that create them again on the tables that then have these names.
+	moves    []object
+	recreate []step
+	// left cannot be carried over. standalone are those of them that are not just a part of a read table.
+	left, standalone []string
 }
 
 type extraIndex struct{ Table, Name, Definition string }
 
-// guests compares what is in a schema, and upon it, with what the migrations up to a version make.
-func (s *Session) guests(ctx context.Context, tx pgx.Tx, name string, version int64) (*guests, error) {
+// dependents compares what is in a schema, and depends on it, with what the migrations up to a version create.
+func (s *Session) dependents(ctx context.Context, tx pgx.Tx, name string, version int64) (*dependents, error) {
 	known, err := s.reference(ctx, version)
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (s *Session) guests(ctx context.Context, tx pgx.Tx, name string, version in
 	}
 	list, err := objects(ctx, tx, name)
 	if err != nil {
-		return nil, fmt.Errorf("listing what others made on the tables: %w", err)
+		return nil, fmt.Errorf("listing dependents of the read tables: %w", err)
 	}
 	var namespace uint32
 	if err := tx.QueryRow(ctx, "SELECT coalesce(to_regnamespace($1)::oid, 0)", name).Scan(&namespace); err != nil {
@@ -156,13 +156,13 @@ func (s *Session) guests(ctx context.Context, tx pgx.Tx, name string, version in
 			rules[o.On] = o.Needs
 		}
 	}
-	g := &guests{}
+	g := &dependents{}
 	for i := range list {
 		o := &list[i]
 		if known[identified(o, own)] || o.Internal {
 			continue
 		}
-		if o.Class == "pg_class" && o.On == 0 { // what a view's rule needs, the view needs
+		if o.Class == "pg_class" && o.On == 0 { // what a view's rule depends on, the view depends on
 			o.Needs = append(o.Needs, rules[o.OID]...)
 		}
 		if err := g.add(ctx, tx, o, ours, tables[o.On], slices.Contains(o.Needs, fmt.Sprintf("pg_namespace:%d", namespace))); err != nil {
@@ -172,9 +172,9 @@ func (s *Session) guests(ctx context.Context, tx pgx.Tx, name string, version in
 	return g, s.resume(ctx, tx)
 }
 
-// add says what becomes of an object when the tables are exchanged. part: it is part of one of our tables. inside: it lies
+// add decides how an object is treated when the tables are exchanged. part: it is part of a read table. inside: it is
 // in the schema.
-func (g *guests) add(ctx context.Context, tx pgx.Tx, o *object, ours map[string]bool, part, inside bool) error {
+func (g *dependents) add(ctx context.Context, tx pgx.Tx, o *object, ours map[string]bool, part, inside bool) error {
 	direct := slices.ContainsFunc(o.Needs, func(key string) bool { return ours[key] })
 	ofType := slices.ContainsFunc(o.Needs, func(key string) bool { return ours[key] && strings.HasPrefix(key, "pg_type:") })
 	isRelation, isFunction := o.Class == "pg_class" && o.On == 0, o.Class == "pg_proc" && strings.Contains("fp", o.Kind)
@@ -187,25 +187,25 @@ func (g *guests) add(ctx context.Context, tx pgx.Tx, o *object, ours map[string]
 		return err
 	case part:
 		g.left = append(g.left, o.String())
-	case o.On != 0 && !direct, !inside && !direct: // stays with another guest, which is looked at by itself
+	case o.On != 0 && !direct, !inside && !direct: // belongs to another dependent, which is treated separately
 	case !o.Mine:
 		g.leave(o.String() + ", which belongs to a role that this one is not a member of")
 	case o.Class == "pg_default_acl":
-		return g.again(ctx, tx, o, defaultsSQL)
+		return g.addStatements(ctx, tx, o, defaultsSQL)
 	case isRelation && o.Kind == "v":
 		if inside {
 			g.moves = append(g.moves, *o)
 		}
 		if direct {
-			return g.again(ctx, tx, o, viewSQL)
+			return g.addStatements(ctx, tx, o, viewSQL)
 		}
 	case isFunction && !ofType:
 		if inside {
 			g.moves = append(g.moves, *o)
 		}
-		return g.again(ctx, tx, o, functionSQL)
+		return g.addStatements(ctx, tx, o, functionSQL)
 	case isRelation && inside && !direct && o.Kind == "S" && slices.ContainsFunc(o.Needs, func(key string) bool { return strings.HasPrefix(key, "pg_class:") }):
-		// a sequence of a table, which goes along with it
+		// a sequence of a table, which is moved with the table
 	case isRelation && inside && !direct && strings.Contains("rpS", o.Kind):
 		g.moves = append(g.moves, *o)
 	default:
@@ -214,12 +214,12 @@ func (g *guests) add(ctx context.Context, tx pgx.Tx, o *object, ours map[string]
 	return nil
 }
 
-func (g *guests) leave(text string) {
-	g.left, g.alone = append(g.left, text), append(g.alone, text)
+func (g *dependents) leave(text string) {
+	g.left, g.standalone = append(g.left, text), append(g.standalone, text)
 }
 
-// Statements that make a view or a function what it is, naming all schemas: search_path is pg_catalog. A view keeps its
-// owner, its grants and what depends on it.
+// Statements that create a view or a function again, with all schemas named: search_path is pg_catalog. A view keeps
+// its owner, its grants and its dependents.
 //
 // $1 = its oid
 const (
@@ -234,27 +234,29 @@ SELECT format('ALTER DEFAULT PRIVILEGES FOR ROLE %I IN SCHEMA %I GRANT %s ON %s 
 FROM pg_default_acl d JOIN pg_namespace s ON s.oid = d.defaclnamespace, aclexplode(d.defaclacl) a WHERE d.oid = $1`
 )
 
-func (g *guests) again(ctx context.Context, tx pgx.Tx, o *object, sql string) error {
+func (g *dependents) addStatements(ctx context.Context, tx pgx.Tx, o *object, sql string) error {
 	rows, err := tx.Query(ctx, sql, o.OID)
 	if err != nil {
 		return err
 	}
 	statements, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	g.anew = append(g.anew, step{o.String(), statements})
+	g.recreate = append(g.recreate, step{o.String(), statements})
 	return err
 }
 
-// refused says what an exchange would cost others, and the way out. Nil if it costs nothing, or may.
-func (s *Session) refused(g *guests) error {
+// checkDependents returns an error if an exchange would leave dependents behind, unless Options.DropDependents allows
+// that.
+func (s *Session) checkDependents(g *dependents) error {
 	if len(g.left) == 0 || s.opts.DropDependents {
 		return nil
 	}
-	return refuse("others made these on the read tables, and they cannot be kept when the tables are exchanged: %s; drop them and make them again afterwards, "+
-		"or let them stay with the tables put aside, with which they are dropped (--drop-dependents)", strings.Join(g.left, "; "))
+	return refuse("these objects depend on the read tables and cannot be kept when the tables are exchanged: %s; drop them and create them again afterwards, "+
+		"or leave them on the previous tables, with which they are dropped (--drop-dependents)", strings.Join(g.left, "; "))
 }
 
-// droppable refuses while something of others hangs on the previous tables: it would go with them.
-func (s *Session) droppable(ctx context.Context, tx pgx.Tx) error {
+// checkPrevious returns an error while dependents of others remain on the previous tables: they would be dropped with
+// them.
+func (s *Session) checkPrevious(ctx context.Context, tx pgx.Tx) error {
 	comment, found, err := commentOn(ctx, tx, PreviousSchema)
 	if err != nil || !found || s.opts.DropDependents {
 		return err
@@ -263,15 +265,15 @@ func (s *Session) droppable(ctx context.Context, tx pgx.Tx) error {
 	if version < 1 || version > schema.Version() {
 		version = schema.Version()
 	}
-	g, err := s.guests(ctx, tx, PreviousSchema, version)
+	g, err := s.dependents(ctx, tx, PreviousSchema, version)
 	if err != nil {
 		return err
 	}
-	names := g.alone
+	names := g.standalone
 	for i := range g.moves {
 		names = append(names, g.moves[i].String())
 	}
-	for _, a := range g.anew {
+	for _, a := range g.recreate {
 		if !strings.HasPrefix(a.what, "default acl") && !slices.Contains(names, a.what) {
 			names = append(names, a.what)
 		}
@@ -279,6 +281,6 @@ func (s *Session) droppable(ctx context.Context, tx pgx.Tx) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return refuse("these still hold on to the tables before the last rebuild, in schema %s, and would be dropped with them: %s; make them anew "+
+	return refuse("these objects still depend on the tables before the last rebuild, in schema %s, and would be dropped with them: %s; create them again "+
 		"(CREATE OR REPLACE), drop them, or allow that (--drop-dependents)", PreviousSchema, strings.Join(names, "; "))
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-4a2410e3/scrip/projections/logtest"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 )
 
@@ -26,10 +27,10 @@ var kept = []string{
 	"GRANT EXECUTE ON FUNCTION scrip.backlog() TO pg_monitor",
 }
 
-// guests says of each of them whether it is there and reads the live tables.
-func (r *rig) guests() string {
-	r.t.Helper()
-	return r.text(`SELECT concat_ws(' ',
+// dependents reports of each dependent whether it exists and reads the live tables.
+func (r *rig) dependents() string {
+	r.T.Helper()
+	return r.Text(`SELECT concat_ws(' ',
 		'index', (SELECT indexdef FROM pg_indexes WHERE schemaname = 'scrip' AND indexname = 'analyst_idx'),
 		'claims', (SELECT sum(claims) FROM scrip.analyst_view) - (SELECT count(*) FROM scrip.coupon_row),
 		'table', (SELECT max(a) FROM scrip.analyst_table), (SELECT pg_get_serial_sequence('scrip.analyst_table', 'id')), to_regclass('scrip.analyst_sequence'),
@@ -40,32 +41,32 @@ func (r *rig) guests() string {
 		(SELECT proacl::text FROM pg_proc WHERE oid = 'scrip.backlog()'::regprocedure))`)
 }
 
-func TestGuestsAreKept(t *testing.T) {
+func TestDependentsAreKept(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.work()
-	r.synced()
+	r.Project()
+	r.Work()
+	r.Synced()
 	for _, sql := range kept {
-		r.exec(sql)
+		r.Exec(sql)
 	}
-	want := r.guests()
+	want := r.dependents()
 	more := func() {
 		t.Helper()
-		r.claim(0, 2)
-		r.claim(1, 1)
-		r.synced()
+		r.Claim(0, 2)
+		r.Claim(1, 1)
+		r.Synced()
 	}
 	for range 2 {
 		if got := r.rebuild(Options{}); len(got.Left) > 0 {
 			t.Errorf("left: %v", got.Left)
 		}
 		more()
-		if got := r.guests(); got != want {
+		if got := r.dependents(); got != want {
 			t.Errorf("rebuilt:\n%s\nwant\n%s", got, want)
 		}
 	}
-	r.exec("CREATE INDEX later ON scrip.redemption (order_id)")
+	r.Exec("CREATE INDEX later ON scrip.redemption (order_id)")
 	s := r.open(Options{})
 	defer s.Close()
 	for range 2 {
@@ -73,28 +74,28 @@ func TestGuestsAreKept(t *testing.T) {
 			t.Fatalf("undo: %v, %v", left, err)
 		}
 		more()
-		if got := r.guests(); got != want {
+		if got := r.dependents(); got != want {
 			t.Errorf("undone:\n%s\nwant\n%s", got, want)
 		}
-		if n := r.text("SELECT count(*)::text FROM pg_indexes WHERE schemaname = 'scrip' AND indexname = 'later'"); n != "1" {
+		if n := r.Text("SELECT count(*)::text FROM pg_indexes WHERE schemaname = 'scrip' AND indexname = 'later'"); n != "1" {
 			t.Error("undone, an index made since the rebuild is missing")
 		}
 	}
 	if dropped, err := s.DropPrevious(t.Context()); err != nil || !dropped {
 		t.Errorf("nothing of others hangs on the previous tables: %t, %v", dropped, err)
 	}
-	if got := r.guests(); got != want {
+	if got := r.dependents(); got != want {
 		t.Errorf("previous tables dropped:\n%s\nwant\n%s", got, want)
 	}
 }
 
-func TestGuestsThatCannotBeKept(t *testing.T) {
+func TestDependentsThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.work()
-	r.synced()
-	r.exec("CREATE SCHEMA reports")
+	r.Project()
+	r.Work()
+	r.Synced()
+	r.Exec("CREATE SCHEMA reports")
 	made := map[string]string{
 		"materialized view reports.m":                              "CREATE MATERIALIZED VIEW reports.m AS SELECT * FROM scrip.coupon",
 		"table constraint note_campaign_fkey on reports.note":      `CREATE TABLE reports.note (campaign text COLLATE "C" REFERENCES scrip.campaign)`,
@@ -111,7 +112,7 @@ func TestGuestsThatCannotBeKept(t *testing.T) {
 		"publication namespace scrip in publication cdc2":          "CREATE PUBLICATION cdc2 FOR TABLES IN SCHEMA scrip",
 		"trigger trg on scrip.campaign":                            "CREATE TRIGGER trg AFTER INSERT ON scrip.campaign FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
 	}
-	admin := r.connect(pgtest.Admin(t, r.url))
+	admin := logtest.Pool(t, pgtest.Admin(t, r.URL))
 	for _, sql := range made {
 		if strings.Contains(sql, "TABLES IN SCHEMA") { // a superuser's
 			if _, err := admin.Exec(t.Context(), sql); err != nil {
@@ -119,7 +120,7 @@ func TestGuestsThatCannotBeKept(t *testing.T) {
 			}
 			continue
 		}
-		r.exec(sql)
+		r.Exec(sql)
 	}
 	s := r.open(Options{Hook: func(p Phase) error { t.Errorf("it began all the same: %s", p); return nil }})
 	_, err := s.Rebuild(t.Context())
@@ -138,7 +139,7 @@ func TestGuestsThatCannotBeKept(t *testing.T) {
 	got := r.rebuild(Options{DropDependents: true})
 	for what := range made {
 		if !strings.Contains(strings.Join(got.Left, "\n"), what) {
-			t.Errorf("%s is not said to be left: %v", what, got.Left)
+			t.Errorf("%s is not listed in Left: %v", what, got.Left)
 		}
 	}
 	s = r.open(Options{})
@@ -155,41 +156,41 @@ func TestGuestsThatCannotBeKept(t *testing.T) {
 	}
 	s.Close()
 	r.rebuild(Options{DropDependents: true})
-	if n := r.text("SELECT count(*)::text FROM pg_matviews"); n != "0" {
+	if n := r.Text("SELECT count(*)::text FROM pg_matviews"); n != "0" {
 		t.Error("it was not dropped")
 	}
 	r.rebuild(Options{})
 }
 
-// A view that somebody holds open does not hold up the projector: it is made anew when that has ended.
-func TestGuestInUse(t *testing.T) {
+// A view in use does not delay the projector: it is created again when its reader has ended.
+func TestDependentInUse(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.project()
-	r.work()
-	r.synced()
+	r.Project()
+	r.Work()
+	r.Synced()
 	for _, sql := range kept {
-		r.exec(sql)
+		r.Exec(sql)
 	}
-	want := r.guests()
+	want := r.dependents()
 	end := r.reading("scrip.analyst_view")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for r.schemas() != "scrip scrip_previous" && t.Context().Err() == nil { // until the exchange has happened
-			r.claim(0, 1)
+			r.Claim(0, 1)
 		}
-		r.claim(0, 1)
-		r.synced() // the projector goes on meanwhile
+		r.Claim(0, 1)
+		r.Synced() // the projector goes on meanwhile
 		end()
 	}()
 	if got := r.rebuild(Options{}); len(got.Left) > 0 {
 		t.Errorf("left: %v", got.Left)
 	}
 	<-done
-	r.claim(0, 1)
-	r.synced()
-	if now := r.guests(); now != want {
+	r.Claim(0, 1)
+	r.Synced()
+	if now := r.dependents(); now != want {
 		t.Errorf("rebuilt:\n%s\nwant\n%s", now, want)
 	}
 }
