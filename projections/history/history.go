@@ -1,18 +1,17 @@
-// Package history reads what happened to a coupon or a customer back: each event with its time, its place in the log and
-// the id of the command that caused it, newest first, a page at a time.
+// Package history reads the events of a coupon or a customer: each with its time, its position in the log and the id of
+// the command that caused it, newest first, one page per call.
 //
 //	coupon_row ───┐
 //	redemption ───┤
 //	coupon_event ─┼──> a page of entries ──> their messages in SCRIP_EVT_<lane> ──> ids of commands
-//	expiry_event ─┤    (place: lane, sequence, line)
+//	expiry_event ─┤    (position: lane, sequence, line)
 //	reminder ─────┘
 //
-// The lanes know how a coupon stands now, and answer that; who held it, when and for which orders it was used is in the
-// tables only. What is read here is as of the checkpoints, and may be behind the lanes. The tables keep the place of each
-// event and not its command's id, which nobody looks for and which would make each coupon a fifth larger: a page reads
-// the ids from the log.
+// Lanes have only the current state of a coupon; its holders, uses and orders over time are in the tables only. Pages
+// are as of the checkpoints, and may lag behind the lanes. The tables store the position of each event but not the id
+// of its command, which would make each coupon a fifth larger: a page reads the ids from the log.
 //
-// Owner: nobody; a Store keeps nothing. A crash here loses an answer.
+// Owner: none; a Store has no state. A crash here loses a reply.
 package history
 
 import (
@@ -20,6 +19,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,34 +32,35 @@ import (
 )
 
 const (
-	// MostEntries is how many entries a page has at most, DefaultEntries how many when nobody says otherwise.
+	// MostEntries is the maximum of entries per page, DefaultEntries the default.
 	MostEntries    = service.MaxShown
 	DefaultEntries = 100
 )
 
-// Entry is one thing that happened.
+// Entry is one event of a coupon or reminder.
 type Entry struct {
 	At time.Time `json:"at"`
-	// What is claimed, redeemed, rolled_back, voided, extended, expired, reminder_set, reminder_cancelled, reminder_fired
-	// or reminder_dropped.
+	// What is claimed, redeemed, rolled_back, voided, extended, expired, reminder_set, reminder_cancelled,
+	// reminder_fired or reminder_dropped.
 	What string `json:"what"`
-	// Lane, Sequence and Line are where the event stands: the message in the lane's event stream, and the line in it,
-	// from 1. One event tells of many coupons that expired, or reminders that fired, at once.
+	// Lane, Sequence and Line are the event's position: the message in the lane's event stream, and the line in it,
+	// from 1. One event may concern many coupons that expired, or reminders that fired, at once.
 	Lane     int    `json:"lane"`
 	Sequence uint64 `json:"sequence"`
 	Line     int    `json:"line"`
 	// ID is of the command that caused it.
 	ID         string          `json:"id,omitempty"`
 	Campaign   string          `json:"campaign"`
-	N          uint32          `json:"n,omitempty"` // coupon; 0 for reminders of an opening
+	N          uint32          `json:"n,omitempty"` // coupon; 0 for reminders of kind opens
 	Code       string          `json:"code,omitempty"`
 	CustomerID string          `json:"customer_id,omitempty"`
 	OrderID    string          `json:"order_id,omitempty"`
 	Reason     string          `json:"reason,omitempty"`
 	Attributes json.RawMessage `json:"attributes,omitempty"`
-	// ExpiresAt is until when it was extended, or when it expired: At is when that was announced.
+	// ExpiresAt is the expiry instant after an extension, or at which the coupon expired: At is when that was
+	// announced.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
-	// Kind and DueAt are of a reminder; it is due then unless its anchor moved later.
+	// Kind and DueAt are of a reminder; its due instant moves if its anchor moves later.
 	Kind  string     `json:"kind,omitempty"`
 	DueAt *time.Time `json:"due_at,omitempty"`
 
@@ -68,9 +70,9 @@ type Entry struct {
 // Page is a part of a history, newest first.
 type Page struct {
 	Entries []Entry
-	// Before is the cursor of what is older, "" when nothing is.
+	// Before is the cursor of the next older page, "" if there is none.
 	Before string
-	// Note says which ids are lacking and why, "" if none are.
+	// Note names the missing ids and the reason, "" if none are missing.
 	Note string
 }
 
@@ -83,12 +85,13 @@ type Store struct {
 	log Messages
 }
 
-// New returns a Store. It asks nobody: PostgreSQL may be away. Without log, entries have no ids, and pages say so.
+// New returns a Store. It sends no query: PostgreSQL may be unavailable. If log is nil, entries have no ids, and pages
+// have a Note.
 func New(db *pgxpool.Pool, log Messages) *Store { return &Store{db: db, log: log} }
 
-// CouponEntries is what happened to coupon n of a campaign: up to limit entries (0 = DefaultEntries, at most
-// MostEntries) that are older than before says ("" = the newest, else the Before of another page). Empty if the tables do
-// not know it, or not yet.
+// CouponEntries returns the events of coupon n of a campaign: up to limit entries (0 = DefaultEntries, at most
+// MostEntries), older than before ("" = the newest, else the Before of another page). Empty if the tables do not have
+// the coupon, or not yet.
 func (s *Store) CouponEntries(ctx context.Context, campaign string, n uint32, limit int, before string) (Page, error) {
 	page, err := s.read(ctx, couponSQL, limit, before, campaign, int64(n))
 	if err != nil {
@@ -97,8 +100,8 @@ func (s *Store) CouponEntries(ctx context.Context, campaign string, n uint32, li
 	return page, nil
 }
 
-// CustomerEntries is the same of a customer's coupons and reminders in all campaigns. Lanes are projected each at its own
-// pace, so an event of a lane that lags may later appear among older ones.
+// CustomerEntries returns the same of a customer's coupons and reminders in all campaigns. Each lane has its own lag,
+// so an event of a lagging lane may appear later among older ones.
 func (s *Store) CustomerEntries(ctx context.Context, customerID string, limit int, before string) (Page, error) {
 	page, err := s.read(ctx, customerSQL, limit, before, customerID, nil)
 	if err != nil {
@@ -107,13 +110,13 @@ func (s *Store) CustomerEntries(ctx context.Context, customerID string, limit in
 	return page, nil
 }
 
-// Coupon is CouponEntries as the micro service asks for it.
+// Coupon is CouponEntries for the micro service, encoded as JSON.
 func (s *Store) Coupon(ctx context.Context, campaign string, n uint32, limit int, before string) (service.HistoryPage, error) {
 	page, err := s.CouponEntries(ctx, campaign, n, limit, before)
 	return served(page, err)
 }
 
-// Customer is CustomerEntries as the micro service asks for it.
+// Customer is CustomerEntries for the micro service, encoded as JSON.
 func (s *Store) Customer(ctx context.Context, customerID string, limit int, before string) (service.HistoryPage, error) {
 	page, err := s.CustomerEntries(ctx, customerID, limit, before)
 	return served(page, err)
@@ -149,8 +152,8 @@ func (s *Store) read(ctx context.Context, sql string, limit int, before string, 
 	if err != nil {
 		return page, err
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // it only read
-	args := []any{of, limit + 1, from.at, from.lane, from.place, from.n, from.r}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // read only
+	args := []any{of, limit + 1, from.at, from.lane, from.position, from.n, from.r}
 	if n != nil {
 		args = append(args, n)
 	}
@@ -165,7 +168,7 @@ func (s *Store) read(ctx context.Context, sql string, limit int, before string, 
 		page.Entries = page.Entries[:limit]
 		page.Before = cursorAt(&page.Entries[limit-1]).String()
 	}
-	// Not held while the log is asked.
+	// Ended before the log is read.
 	if err := tx.Rollback(ctx); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
 		return page, err
 	}
@@ -174,15 +177,15 @@ func (s *Store) read(ctx context.Context, sql string, limit int, before string, 
 }
 
 func scan(row pgx.CollectableRow) (e Entry, err error) {
-	var place, n int64
+	var position, n int64
 	var code, customer, order, reason, attributes, kind pgtype.Text
 	var due, expires pgtype.Timestamptz
-	err = row.Scan(&e.At, &e.What, &e.Lane, &place, &e.Campaign, &n, &e.r, &code, &customer, &order, &reason, &attributes, &kind, &due, &expires)
+	err = row.Scan(&e.At, &e.What, &e.Lane, &position, &e.Campaign, &n, &e.r, &code, &customer, &order, &reason, &attributes, &kind, &due, &expires)
 	if err != nil {
 		return e, err
 	}
 	e.At = e.At.UTC()
-	e.Sequence, e.Line, e.N = uint64(place/placeLines), int(place%placeLines), uint32(n)
+	e.Sequence, e.Line, e.N = uint64(position/positionLines), int(position%positionLines), uint32(n)
 	e.Code, e.CustomerID, e.OrderID, e.Reason, e.Kind = code.String, customer.String, order.String, reason.String, kind.String
 	if json.Valid([]byte(attributes.String)) {
 		e.Attributes = json.RawMessage(attributes.String)
@@ -198,3 +201,48 @@ func timeOf(at pgtype.Timestamptz) *time.Time {
 	t := at.Time.UTC()
 	return &t
 }
+
+// cursor is the end of a page. Entries are ordered by time, then by position; one event may concern several coupons and
+// reminders of a customer.
+type cursor struct {
+	at                   pgtype.Timestamptz
+	lane, position, n, r int64
+}
+
+func cursorAt(e *Entry) cursor {
+	return cursor{
+		at:   pgtype.Timestamptz{Time: e.At, Valid: true},
+		lane: int64(e.Lane), position: int64(e.Sequence)*positionLines + int64(e.Line), n: int64(e.N), r: e.r,
+	}
+}
+
+// String returns the cursor for callers: <µs>.<lane>.<packed position>.<n>.<r>.
+func (c cursor) String() string {
+	return fmt.Sprintf("%d.%d.%d.%d.%d", c.at.Time.UnixMicro(), c.lane, c.position, c.n, c.r)
+}
+
+// parseCursor parses the result of String; "" is after the newest entry.
+func parseCursor(s string) (c cursor, err error) {
+	if s == "" {
+		return cursor{at: pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}}, nil
+	}
+	parts := strings.Split(s, ".")
+	var numbers [5]int64
+	if len(parts) != len(numbers) {
+		return c, fmt.Errorf("%q: %w", s, service.ErrBadCursor)
+	}
+	for i := range numbers {
+		n, err := strconv.ParseInt(parts[i], 10, 64)
+		if err != nil || n < 0 || i == 0 && n > latest {
+			return c, fmt.Errorf("%q: %w", s, service.ErrBadCursor)
+		}
+		numbers[i] = n
+	}
+	return cursor{
+		at:   pgtype.Timestamptz{Time: time.UnixMicro(numbers[0]).UTC(), Valid: true},
+		lane: numbers[1], position: numbers[2], n: numbers[3], r: numbers[4],
+	}, nil
+}
+
+// latest is the year 9999 in microseconds, within PostgreSQL's range.
+const latest = 253_402_300_799_999_999

@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-// told is a life of some coupons and their customers, @n the minute of it. A message per line; " + " joins lines.
-const told = `
+// events is the log of some coupons and their customers, @n is a minute. A message per line; " + " joins lines.
+const events = `
 {"type":"campaign.created","campaign":"c","at":"@1","number":1,"codes":9,"expires_at":"@60","max_redemptions":1}
 {"type":"campaign.created","campaign":"d","at":"@1","number":2,"codes":9,"opens_at":"@30","max_redemptions":1}
 {"type":"coupon.claimed","campaign":"c","at":"@2","id":"i1","n":1,"code":"AAAA","customer_id":"ann","attributes":{"shop":"bonn"}} + {"type":"coupon.claimed","campaign":"c","at":"@2","id":"i2","n":2,"code":"BBBB","customer_id":"bob"}
@@ -48,7 +48,7 @@ const told = `
 {"type":"coupons.expired","campaign":"c","at":"@71","through":"@71","count":1}
 {"type":"coupons.expired","campaign":"c","at":"@91","through":"@91","count":0}`
 
-// fakeLog are the messages of told.
+// fakeLog are the messages of events.
 type fakeLog map[uint64][]byte
 
 func (l fakeLog) get(_ context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
@@ -77,7 +77,7 @@ func store(t *testing.T) (*Store, fakeLog) {
 	pool := database(t)
 	batch := &tables.Batch{To: wire.At(minute(91))}
 	log := fakeLog{}
-	text := regexp.MustCompile(`@\d+`).ReplaceAllStringFunc(strings.TrimSpace(told), func(m string) string {
+	text := regexp.MustCompile(`@\d+`).ReplaceAllStringFunc(strings.TrimSpace(events), func(m string) string {
 		n, _ := strconv.Atoi(m[1:])
 		return minute(n).Format(time.RFC3339)
 	})
@@ -202,7 +202,7 @@ func TestCustomerInPages(t *testing.T) {
 	}
 }
 
-// What the log does not give is said to be lacking; what the tables know is told all the same.
+// A page notes what the log does not have; it has all that is in the tables.
 func TestLogWithout(t *testing.T) {
 	s, log := store(t)
 	whole := log[3]
@@ -211,7 +211,7 @@ func TestLogWithout(t *testing.T) {
 		with []byte
 		note string
 	}{
-		"no log":           {nil, whole, "not known here"},
+		"no log":           {nil, whole, "no connection to the log"},
 		"message gone":     {log.get, nil, "ends before this position"},
 		"line gone":        {log.get, []byte("\n\n"), "another event"},
 		"another event":    {log.get, []byte(`{"type":"coupon.claimed","campaign":"c","at":"2026-01-01T00:02:00Z","n":9}`), "scrip verify"},
@@ -225,7 +225,7 @@ func TestLogWithout(t *testing.T) {
 	}
 }
 
-func TestAsTheServiceAsks(t *testing.T) {
+func TestServiceReplies(t *testing.T) {
 	s, _ := store(t)
 	page, err := s.Customer(t.Context(), "bob", 1, "")
 	if err != nil || !page.More || len(page.Entries) != 1 {
@@ -323,7 +323,7 @@ func TestManyCoupons(t *testing.T) {
 		before, last = page.Before, last+len(page.Entries)
 	}
 	if len(seen) != last {
-		t.Errorf("%d entries told of %d things", last, len(seen))
+		t.Errorf("%d entries for %d events", last, len(seen))
 	}
 	var all int
 	if err := pool.QueryRow(ctx, "SELECT count(*) FROM ("+strings.Replace(customerSQL, "LIMIT $2", "LIMIT $2::bigint", 1)+") q", "agency", 1_000_000, "infinity", 0, 0, 0, 0).Scan(&all); err != nil || all != want {
@@ -385,10 +385,10 @@ func TestEveryChangeIsShown(t *testing.T) {
 			t.Errorf("%s is in no history", e)
 		}
 		entry := Entry{What: spec.Change, Campaign: "c", N: 3, r: 4}
-		if ev := (wire.Event{Type: e, Campaign: "c", N: 3, R: 4, FromR: 4, ThroughR: 4}); !entry.is(&ev) {
+		if ev := (wire.Event{Type: e, Campaign: "c", N: 3, R: 4, FromR: 4, ThroughR: 4}); !entry.matches(&ev) {
 			t.Errorf("an entry does not recognise its %s", e)
 		}
-		if ev := (wire.Event{Type: e, Campaign: "d", N: 3, R: 4, FromR: 4, ThroughR: 4}); entry.is(&ev) {
+		if ev := (wire.Event{Type: e, Campaign: "d", N: 3, R: 4, FromR: 4, ThroughR: 4}); entry.matches(&ev) {
 			t.Errorf("an entry takes another campaign's %s for its own", e)
 		}
 	}

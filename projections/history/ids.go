@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// readAtOnce is how many messages of the log are read at once: each is half a megabyte at most.
+	// readAtOnce is how many messages of the log are read at once: each has at most 512 KiB.
 	readAtOnce = 4
-	// idsWait is how long that may take; entries come without ids rather than late.
+	// idsWait bounds reading them; after that entries are returned without ids.
 	idsWait = time.Second
 )
 
-// message is one of an event stream.
+// message identifies a message of an event stream.
 type message struct {
 	lane     int
 	sequence uint64
 }
 
-// readIDs reads from the log what the tables do not hold: ids, and what a reminder was due at when it was set. It returns
-// what is lacking, "" if nothing is.
+// readIDs reads from the log what the tables do not have: ids, and the due instant of a reminder when it was set. It
+// returns what is missing and why, "" if nothing is.
 func (s *Store) readIDs(ctx context.Context, entries []Entry) (note string) {
 	if s.log == nil {
-		return "ids of commands are lacking: the log is not known here"
+		return "ids of commands are missing: there is no connection to the log"
 	}
 	wanted := make(map[message][]*Entry)
 	for i := range entries {
@@ -39,7 +39,7 @@ func (s *Store) readIDs(ctx context.Context, entries []Entry) (note string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, idsWait)
 	defer cancel()
-	var g errgroup.Group // each message's failure is its own
+	var g errgroup.Group // an error of one message does not affect the others
 	g.SetLimit(readAtOnce)
 	problems := make(chan error, len(wanted))
 	for m, list := range wanted {
@@ -52,14 +52,14 @@ func (s *Store) readIDs(ctx context.Context, entries []Entry) (note string) {
 	}
 	_ = g.Wait()
 	if len(problems) > 0 {
-		return fmt.Sprintf("ids of commands are lacking, from %d of %d messages: %s", len(problems), len(wanted), <-problems)
+		return fmt.Sprintf("ids of commands are missing, from %d of %d messages: %s", len(problems), len(wanted), <-problems)
 	}
 	return ""
 }
 
-// errOther: the log has something else where the tables say the event stands. A restored log, perhaps; `scrip verify`
-// finds that.
-var errOther = errors.New("the log holds another event there than the read tables say; see `scrip verify`")
+// errOther: the log has another event at the position in the tables, perhaps because it was restored; `scrip verify`
+// detects that.
+var errOther = errors.New("the log has another event at this position than the read tables; run `scrip verify`")
 
 func (s *Store) readMessage(ctx context.Context, m message, entries []*Entry) error {
 	raw, err := s.log(ctx, m.lane, m.sequence)
@@ -81,7 +81,7 @@ func (s *Store) readMessage(ctx context.Context, m message, entries []*Entry) er
 			return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, err)
 		}
 		for _, e := range list {
-			if !e.is(&ev) {
+			if !e.matches(&ev) {
 				return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOther)
 			}
 			e.ID = ev.ID
@@ -98,8 +98,8 @@ func (s *Store) readMessage(ctx context.Context, m message, entries []*Entry) er
 	return nil
 }
 
-// is reports whether ev is the event that the entry was made from.
-func (e *Entry) is(ev *wire.Event) bool {
+// matches reports whether ev is the event that the entry was made from.
+func (e *Entry) matches(ev *wire.Event) bool {
 	spec, change := ev.Type.Spec(), e.What
 	if change == "reminder_dropped" { // by the same event that fires others
 		change = wire.RemindersDue.Spec().Change

@@ -1,21 +1,21 @@
 package history
 
-// placeLines is what a place has sequence and line packed by; see migration 7 of the schema.
-const placeLines = 1 << 20
+// positionLines is the factor by which a position is packed into one number; see migration 7 of the schema.
+const positionLines = 1 << 20
 
-// beginSQL begins the transaction of a read. Every table is entered by an index, once per coupon of the customer, and
-// the planner must come to see it so also where statistics are missing, as after a rebuild, or small tables make a scan
-// look cheap that would be slow tomorrow. Compiling such a statement takes longer than running it.
+// beginSQL begins the transaction of a read. Every table must be read by an index, once per coupon of the customer.
+// These settings make the planner choose that also without statistics, as after a rebuild, and when a small table makes
+// a scan look cheap. JIT compilation would take longer than the statement.
 const beginSQL = `BEGIN READ ONLY; SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = off; ` +
 	`SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off`
 
-// What happened to the coupons in k and the reminders in m, newest first, from a place on.
+// The events of the coupons in k and the reminders in m, newest first, after a cursor.
 //
-// s are the spans in which a coupon had one expiry: up to each extension, and from the last on. It fell in a span with
-// the first announcement that reaches its own expiry, or with each that has the campaign's end, unless it was void or
-// spent by then.
+// s are the spans in which a coupon had one expiry instant: up to each extension, and from the last on. It expired in a
+// span with the first announcement that reaches its own expiry, or with each that has the campaign's end, unless it was
+// void or redeemed by then.
 //
-// $2 = how many   $3..$7 = the place: time, lane, place in it, coupon, reminder
+// $2 = how many   $3..$7 = the cursor: time, lane, packed position, coupon, reminder
 const pageSQL = `
 s AS (SELECT k.*, e.own_before AS ends, e.place AS upto FROM k JOIN scrip.coupon_event e ON e.campaign = k.campaign AND e.n = k.n AND e.what = 'extended'
       UNION ALL SELECT k.*, k.own, NULL FROM k)
