@@ -115,8 +115,8 @@ func TestDeadLetters(t *testing.T) {
 		{exitDone, "claimed", []string{"retry", bad, "--payload", mended}},
 		{exitDone, `"repeat":true`, []string{"retry", bad, "--payload", mended, "-o", "json"}},
 		{exitRefused, "the dead letter stays retried: it was accepted before (claimed)", []string{"retry", bad, "--payload", `{"id":"a9","type":"claim","campaign":"nowhere","customer_id":"ann"}`}},
-		{exitRefused, "it was retried, which took effect, and is left as it is", []string{"discard", bad, "--note", "noise"}},
-		{exitRefused, "it was retried, which took effect, and is left as it is", []string{"discard", "--undo", bad}},
+		{exitRefused, "it was retried, which cannot be undone", []string{"discard", bad, "--note", "noise"}},
+		{exitRefused, "it was retried, which cannot be undone", []string{"discard", "--undo", bad}},
 		{exitDone, "retried", []string{"show", bad}},
 		{exitDone, "claimed", []string{"show", bad}},
 		{exitRefused, "may not send pause_campaign", []string{"retry", pause}},
@@ -142,7 +142,7 @@ func TestDeadLetters(t *testing.T) {
 		{exitUsage, "belong to --all", []string{"discard", bad, "--lane", "1"}},
 		{exitUsage, "must be commands, events", []string{"list", "--stream", "letters"}},
 		{exitUsage, "must be open or retried", []string{"list", "--state", "lost"}},
-		{exitFailed, "must be what the page before ended with", []string{"list", "--before", "x"}},
+		{exitFailed, "must be the end of the previous page", []string{"list", "--before", "x"}},
 	} {
 		p.says(step.code, step.says, append([]string{"deadletter"}, step.args...)...)
 	}

@@ -179,7 +179,7 @@ func TestFind(t *testing.T) {
 	if _, err := r.Find(t.Context(), absent); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "deadletter list") {
 		t.Errorf("an absent one: %v", err)
 	}
-	// The command stream began anew: the same place once more.
+	// The command stream was created again: the same position once more.
 	r.apply(0, 9, 9, fmt.Sprintf(rejected, 11, 2, `{"id":"z"}`))
 	twice, _ := ParseID("SCRIP_CMD_0/11/2")
 	if _, err := r.Find(t.Context(), twice); err == nil || !strings.Contains(err.Error(), "SCRIP_CMD_0/11/2@1/1, SCRIP_CMD_0/11/2@9/1") {
@@ -265,7 +265,7 @@ func TestSettle(t *testing.T) {
 		t.Errorf("a retried one was discarded with all: %+v", l)
 	}
 
-	// The tables are dropped and filled anew.
+	// The tables are dropped and filled again.
 	if _, err := r.pool.Exec(ctx, "DROP SCHEMA scrip CASCADE"); err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestSettle(t *testing.T) {
 	}
 	r.fill()
 	if got := r.open(); got != (Counts{Events: 1}) {
-		t.Errorf("open in tables filled anew: %+v", got)
+		t.Errorf("open in tables filled again: %+v", got)
 	}
 	if now := r.digests(); !slices.Equal(now, before) {
 		t.Errorf("the digests differ after it: %v, before %v", now, before)
@@ -310,7 +310,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestNoRights: a role that may read and no more is told what it lacks.
+// TestNoRights: a role that may only read gets an error that names the missing grant.
 func TestNoRights(t *testing.T) {
 	r := newRig(t)
 	r.fill()
@@ -359,8 +359,8 @@ func TestOriginal(t *testing.T) {
 		"whole message":   {Letter{Line: 0, Payload: `{"id":"a…`}, message, nil, message, "", false},
 		"purged":          {Letter{Line: 1, Payload: `{"id":"a"}`}, "", eventlog.ErrTrimmed, `{"id":"a"}`, "begins after", false},
 		"purged and long": {Letter{Line: 1, Payload: `{"id":"xxx…`}, "", eventlog.ErrTrimmed, `{"id":"xxx`, "begins after", true},
-		"another line":    {Letter{Line: 1, Payload: `{"id":"b"}`}, message, nil, `{"id":"b"}`, "began anew", false},
-		"no such line":    {Letter{Line: 9, Payload: `{"id":"b"}`}, message, nil, `{"id":"b"}`, "began anew", false},
+		"another line":    {Letter{Line: 1, Payload: `{"id":"b"}`}, message, nil, `{"id":"b"}`, "was created again", false},
+		"no such line":    {Letter{Line: 9, Payload: `{"id":"b"}`}, message, nil, `{"id":"b"}`, "was created again", false},
 		"event":           {Letter{Stream: topology.EvtStream(0), Line: 1, Payload: `{"id":"a"}`}, message, nil, `{"id":"a"}`, "", false},
 		"long event":      {Letter{Stream: topology.EvtStream(0), Line: 1, Payload: strings.Repeat("y", 4096)}, strings.Repeat("y", 9000), nil, strings.Repeat("y", 9000), "", false},
 	} {

@@ -8,13 +8,13 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// ID names a dead letter by where the line stands: SCRIP_CMD_0/12/3. Where a command stream began anew and several are
-// called so, the place of the event that tells of it is added: SCRIP_CMD_0/12/3@57/1.
+// ID identifies a dead letter by the position of the line: SCRIP_CMD_0/12/3. If a command stream was created again and
+// several have this position, that of the event is added: SCRIP_CMD_0/12/3@57/1.
 type ID struct {
 	Stream   string
 	Sequence uint64
 	Line     uint32
-	// EventSequence and EventLine are 0 where they are not needed.
+	// EventSequence and EventLine are 0 if they are not needed.
 	EventSequence uint64
 	EventLine     uint32
 
@@ -29,10 +29,10 @@ func (id ID) String() string {
 	return s
 }
 
-// MarshalText writes it as String does.
+// MarshalText returns String.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// ParseID reads what String writes.
+// ParseID parses the result of String.
 func ParseID(s string) (id ID, err error) {
 	wrong := fmt.Errorf("%q is not the id of a dead letter; ids are like %s/12/3, as `scrip deadletter list` shows them", s, topology.CmdStream(0))
 	name, event, exact := strings.Cut(s, "@")

@@ -10,26 +10,26 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// Source reads one message of a stream: eventlog.Commands(js, lane).Get or eventlog.Events(js, lane).Get, as the dead
-// letter's stream says.
+// Source reads one message of the dead letter's stream: eventlog.Commands(js, lane).Get or eventlog.Events(js,
+// lane).Get.
 type Source func(ctx context.Context, l *Letter, sequence uint64) (eventlog.Raw, error)
 
 // Original is the line that a dead letter quotes.
 type Original struct {
-	// Text is the line in full, or of a whole message all of its lines. Where Missing says why that is not to be had, it is
-	// what the dead letter quotes.
+	// Text is the complete line, or for a whole message all of its lines. If Missing is not nil, it is the dead
+	// letter's quote.
 	Text []byte
-	// Subject is what it was published on, "" if that is not known any more.
+	// Subject is the subject it was published on, "" if unknown.
 	Subject string
-	// Missing says why Text is a quote, nil if it is not. Cut: the quote is the beginning of something longer.
+	// Missing is why Text is a quote, otherwise nil. Cut: the quote is the beginning of a longer line.
 	Missing error
 	Cut     bool
 }
 
-// errOther: another message stands where the dead letter points.
-var errOther = errors.New("another message stands there now: the stream began anew")
+// errOther: another message is at the dead letter's position.
+var errOther = errors.New("another message is at this position now: the stream was created again")
 
-// Original reads the line from the stream it stands in. Commands are purged from there after a while, events never.
+// Original reads the line from its stream. Commands are purged after a while, events never.
 func (l *Letter) Original(ctx context.Context, read Source) Original {
 	quote, cut := l.quote()
 	raw, err := read(ctx, l, l.Sequence)
@@ -46,13 +46,13 @@ func (l *Letter) Original(ctx context.Context, read Source) Original {
 	return Original{Text: []byte(quote), Missing: fmt.Errorf("reading message %d of stream %s: %w", l.Sequence, l.Stream, err), Cut: cut}
 }
 
-// mostParked is how much of an event line the tables keep.
+// mostParked is how many bytes of an event line the tables keep.
 const mostParked = 4 << 10
 
-// ellipsis ends what a lane quotes of a longer line.
+// ellipsis ends a lane's quote of a longer line.
 const ellipsis = "…"
 
-// quote is what is kept of the line, and whether that is its beginning only.
+// quote returns the stored part of the line, and whether it is incomplete.
 func (l *Letter) quote() (text string, cut bool) {
 	if l.IsEvent() {
 		return l.Payload, len(l.Payload) > mostParked-4 // a character may have been cut
@@ -69,8 +69,8 @@ func lineOf(message []byte, number uint32) []byte {
 	return nil
 }
 
-// same says whether a line is the one that was quoted. What is no text was quoted as U+FFFD, so only what stands before
-// is compared.
+// same reports whether a line is the quoted one. Bytes that are not text were quoted as U+FFFD, so only what precedes
+// the first of them is compared.
 func same(line []byte, quote string, cut bool) bool {
 	if before, _, odd := strings.Cut(quote, "\uFFFD"); odd {
 		quote, cut = before, true

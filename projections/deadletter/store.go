@@ -1,15 +1,15 @@
-// Package deadletter shows what could not be understood or applied, and keeps what people did about it.
+// Package deadletter lists lines that could not be parsed or applied, and stores what operators did about them.
 //
 //	command.rejected ──> scrip.dead_letter <── an event line the tables refuse
 //	                            │
-//	                            ├──> open, until somebody acts ──> scrip_meta.dead_letter: retried, discarded
-//	                            └──> the line itself, in full, from the stream it stands in
+//	                            ├──> open, until an operator acts ──> scrip_meta.dead_letter: retried, discarded
+//	                            └──> the complete line, from its stream
 //
-// Table scrip.dead_letter is a fold of the log like all of schema scrip: dropped and filled anew, its rows are the same.
-// What people did is none, so it lies outside, by the place of the event that made the dead letter.
+// Table scrip.dead_letter is a fold of the log like all of schema scrip: after a rebuild its rows are the same. What
+// operators did is not, so it is stored in schema scrip_meta, by the position of the dead letter's event.
 //
-// Owner: nobody; a Store keeps nothing. A crash between sending a command line again and noting so leaves the dead letter
-// open: it is sent again under the same id, and answered as a repeat.
+// Owner: none; a Store has no state. After a crash between retrying a command line and recording that, the dead letter
+// is still open: the next retry has the same id and is deduplicated.
 package deadletter
 
 import (
@@ -27,21 +27,21 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// State is what became of a dead letter.
+// State is the state of a dead letter.
 type State string
 
-// The states. Open ones wait for somebody.
+// The states. Open ones wait for an operator.
 const (
 	Open      State = "open"
-	Retried   State = "retried"   // sent again, and accepted
-	Discarded State = "discarded" // somebody saw that nothing is to be done
+	Retried   State = "retried"   // published again, and accepted
+	Discarded State = "discarded" // an operator decided that nothing is to be done
 )
 
 // Letter is one dead letter.
 type Letter struct {
 	ID ID `json:"id"`
-	// Stream, Lane, Sequence and Line are where the line stands that nobody could make sense of. Line counts from 1; 0 is
-	// the whole message.
+	// Stream, Lane, Sequence and Line are the position of the line that could not be parsed or applied. Line counts
+	// from 1; 0 is the whole message.
 	Stream   string `json:"stream"`
 	Lane     int    `json:"lane"`
 	Sequence uint64 `json:"sequence"`
@@ -50,20 +50,20 @@ type Letter struct {
 	// Payload is the line, or the beginning of a long one.
 	Payload string    `json:"payload"`
 	At      time.Time `json:"at"`
-	// EventSequence and EventLine are where the lane's event stream tells of it; of an event, where that itself stands.
+	// EventSequence and EventLine are the position of the event that records it; of an event line, its own position.
 	EventSequence uint64     `json:"event_sequence"`
 	EventLine     uint32     `json:"event_line"`
 	State         State      `json:"state"`
 	SettledAt     *time.Time `json:"settled_at,omitempty"`
-	Note          string     `json:"note,omitempty"` // of whoever settled it
+	Note          string     `json:"note,omitempty"` // of the operator who settled it
 
 	log string
 }
 
-// IsEvent says whether it is an event the tables could not apply, rather than a command line that was refused.
+// IsEvent reports whether it is an event that the tables could not apply, rather than a refused command line.
 func (l *Letter) IsEvent() bool { return strings.HasPrefix(l.Stream, topology.EvtStreamPrefix) }
 
-// Querier is what a pool and a connection have in common.
+// Querier is the common interface of a pool and a connection.
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -72,21 +72,21 @@ type Querier interface {
 // Store reads and settles dead letters in one database.
 type Store struct{ db Querier }
 
-// New returns a Store. It asks nobody.
+// New returns a Store. It sends no query.
 func New(db Querier) *Store { return &Store{db: db} }
 
 const (
-	// MostListed is how many dead letters a page has at most, DefaultListed how many when nobody says otherwise.
+	// MostListed is the maximum of dead letters per page, DefaultListed the default.
 	MostListed    = 1000
 	DefaultListed = 100
-	// MostCounted bounds what Open counts: a producer gone mad leaves millions.
+	// MostCounted bounds what Open counts: a faulty producer can leave millions.
 	MostCounted = 100_000
 )
 
-// ErrNotFound is the kind of the error for an id that no dead letter has.
+// ErrNotFound is the kind of the error for an id without a dead letter.
 var ErrNotFound = errors.New("there is no such dead letter")
 
-// letters are all of them with what became of them.
+// letters are all dead letters with their states.
 const letters = `
 FROM scrip.dead_letter d LEFT JOIN scrip.checkpoint c ON c.projection = 'tables' AND c.lane = d.lane
 LEFT JOIN scrip_meta.dead_letter h ON h.log = c.log AND h.lane = d.lane AND h.event_sequence = d.event_sequence AND h.event_line = d.event_line AND h.at = d.at`
@@ -94,19 +94,19 @@ LEFT JOIN scrip_meta.dead_letter h ON h.log = c.log AND h.lane = d.lane AND h.ev
 const columns = `SELECT d.stream, d.lane, d.sequence, d.line, d.reason, d.payload, d.at, d.event_sequence, d.event_line,
     coalesce(h.state, 'open'), h.settled_at, coalesce(h.note, ''), coalesce(c.log, '')` + letters
 
-// Filter says which dead letters are wanted. The zero value is all of them, of any state.
+// Filter selects dead letters. The zero value selects all of them, in any state.
 type Filter struct {
 	// Stream is "commands", "events" or the name of a stream; "" = all.
 	Stream string
 	// Lane is a lane's number; nil = all.
 	Lane *int
-	// Since leaves out older ones. Zero = none.
+	// Since excludes older ones. Zero = none.
 	Since time.Time
-	// State leaves out those of another. "" = none.
+	// State excludes those in another state. "" = none.
 	State State
-	// Limit is how many at most, up to MostListed; 0 = DefaultListed.
+	// Limit is the page size, up to MostListed; 0 = DefaultListed.
 	Limit int
-	// Before is what the page before gave as older; "" = the newest.
+	// Before is the previous page's result older; "" = the newest.
 	Before string
 }
 
@@ -116,13 +116,13 @@ const (
 	Events   = "events"
 )
 
-// A name is compared whole: SCRIP_CMD_1 is not SCRIP_CMD_10. A prefix ends with _, as no name does.
+// A name is compared completely: SCRIP_CMD_1 is not SCRIP_CMD_10. A prefix ends with _, which no name does.
 //
 // $1 = stream, or prefix of its name, or empty   $2 = lane or NULL   $3 = since or NULL   $4 = state or empty
 const wanted = ` WHERE (d.stream = $1 OR $1 = '' OR right($1, 1) = '_' AND starts_with(d.stream, $1)) AND ($2::bigint IS NULL OR d.lane = $2) AND ($3::timestamptz IS NULL OR d.at >= $3)
   AND ($4::text = '' OR coalesce(h.state, 'open') = $4)`
 
-// $5..$8 = where the page before ended: time, lane, event   $9 = how many
+// $5..$8 = end of the previous page: time, lane, event   $9 = page size
 const listSQL = columns + wanted + `
   AND d.at <= $5::timestamptz AND (d.at, d.lane, d.event_sequence, d.event_line) < ($5::timestamptz, $6::bigint, $7::bigint, $8::bigint)
 ORDER BY d.at DESC, d.lane DESC, d.event_sequence DESC, d.event_line DESC LIMIT $9`
@@ -138,7 +138,7 @@ func (f *Filter) args() []any {
 	return []any{stream, f.Lane, pgtype.Timestamptz{Time: f.Since, Valid: !f.Since.IsZero()}, string(f.State)}
 }
 
-// List gives dead letters, newest first. older is empty on the last page.
+// List returns a page of dead letters, newest first. older is empty on the last page.
 func (s *Store) List(ctx context.Context, f Filter) (list []Letter, older string, err error) {
 	limit := f.Limit
 	if limit == 0 {
@@ -178,7 +178,7 @@ func parseCursor(s string) (c cursor, err error) {
 	for i, p := range parts {
 		n, err := strconv.ParseInt(p, 10, 64)
 		if err != nil || len(parts) != len(numbers) || n < 0 || i == 0 && n > 1<<57 {
-			return c, fmt.Errorf("before %q: must be what the page before ended with", s)
+			return c, fmt.Errorf("before %q: must be the end of the previous page", s)
 		}
 		numbers[i] = n
 	}
@@ -192,7 +192,7 @@ const findSQL = columns + `
 WHERE d.stream = $1 AND d.sequence = $2 AND d.line = $3 AND d.lane = $4 AND ($5::bigint = 0 OR (d.event_sequence, d.event_line) = ($5::bigint, $6::bigint))
 ORDER BY d.event_sequence, d.event_line LIMIT 10`
 
-// Find gives the dead letter of an id. ErrNotFound if there is none.
+// Find returns the dead letter of an id. ErrNotFound if there is none.
 func (s *Store) Find(ctx context.Context, id ID) (Letter, error) {
 	list, err := s.read(ctx, "looking for dead letter "+id.String(), findSQL,
 		id.Stream, int64(id.Sequence), int64(id.Line), id.lane, int64(id.EventSequence), int64(id.EventLine))
@@ -200,7 +200,7 @@ func (s *Store) Find(ctx context.Context, id ID) (Letter, error) {
 	case err != nil:
 		return Letter{}, err
 	case len(list) == 0:
-		return Letter{}, fmt.Errorf("%s: %w; `scrip deadletter list --state all` lists them, and the read tables may be some moments behind", id, ErrNotFound)
+		return Letter{}, fmt.Errorf("%s: %w; `scrip deadletter list --state all` lists them; the read tables may lag", id, ErrNotFound)
 	case len(list) > 1:
 		var all []string
 		for _, l := range list {
@@ -208,7 +208,7 @@ func (s *Store) Find(ctx context.Context, id ID) (Letter, error) {
 			exact.EventSequence, exact.EventLine = l.EventSequence, l.EventLine
 			all = append(all, exact.String())
 		}
-		return Letter{}, fmt.Errorf("several dead letters are called %s, because the command stream began anew; say which: %s", id, strings.Join(all, ", "))
+		return Letter{}, fmt.Errorf("several dead letters have id %s, because the command stream was created again; give one of: %s", id, strings.Join(all, ", "))
 	}
 	return list[0], nil
 }
@@ -236,8 +236,7 @@ func (s *Store) read(ctx context.Context, doing, sql string, args ...any) ([]Let
 	return list, nil
 }
 
-// Counts is how many dead letters are open. More says that there are more than MostCounted, which was all that was
-// counted.
+// Counts is the number of open dead letters. More: there are more than MostCounted, at which counting ended.
 type Counts struct {
 	Commands int  `json:"commands"`
 	Events   int  `json:"events"`
@@ -249,7 +248,7 @@ const countSQL = `
 SELECT count(*) FILTER (WHERE NOT event), count(*) FILTER (WHERE event)
 FROM (SELECT starts_with(d.stream, '` + topology.EvtStreamPrefix + `') AS event` + letters + ` WHERE h.log IS NULL LIMIT $1) x`
 
-// Open counts the open ones, by kind.
+// Open counts the open dead letters, by kind.
 func (s *Store) Open(ctx context.Context) (c Counts, err error) {
 	rows, err := s.db.Query(ctx, countSQL, MostCounted+1)
 	if err != nil {
