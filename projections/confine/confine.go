@@ -13,24 +13,24 @@ import (
 
 const passwordBytes = 24
 
-// Role is a login that may work on one schema.
+// Role is a login role with rights on one schema.
 type Role struct{ Name, Password string }
 
-// TooMuchError: whoever asks may write the read tables and may make no roles, so that nothing would keep a projection
-// from them.
+// TooMuchError: the caller's role may write the read tables and may not create roles, so that a projection with its
+// rights could write them.
 type TooMuchError struct{ Role string }
 
 func (e *TooMuchError) Error() string {
 	me := pgx.Identifier{e.Role}.Sanitize()
-	return fmt.Sprintf("a projection runs as a role of its own, which may write its schema only, and role %[1]s may make no roles. "+
+	return fmt.Sprintf("a projection runs as a role of its own, which may write only its schema, and role %[1]s may not create roles. "+
 		"Have an administrator of the database run: ALTER ROLE %[2]s CREATEROLE. "+
-		"Or have one make a role for projections, and give its URL with --postgres: "+
+		"Or have one create a role for projections, and give its URL with --postgres: "+
 		"CREATE ROLE projections LOGIN PASSWORD '…'; GRANT CREATE, TEMPORARY ON DATABASE … TO projections; "+
 		"GRANT USAGE ON SCHEMA scrip TO projections; GRANT SELECT ON ALL TABLES IN SCHEMA scrip TO projections", e.Role, me)
 }
 
-// What may be done here: whether there is the function, made by a superuser and not by somebody who wants it to run with our
-// rights, and the rights of the role that asks.
+// Whether the function exists and belongs to a superuser (another role's would run with the caller's rights), and the
+// rights of the caller's role.
 const lookSQL = `
 SELECT session_user::text,
        EXISTS (SELECT FROM pg_proc f JOIN pg_namespace s ON s.oid = f.pronamespace JOIN pg_roles o ON o.oid = f.proowner
@@ -42,11 +42,11 @@ SELECT session_user::text,
                     FROM pg_class WHERE relnamespace = to_regnamespace('scrip') AND relkind IN ('r', 'p')), false)
 FROM pg_roles r WHERE r.rolname = session_user`
 
-// Open makes the role of a schema, or gives it a new password, makes the schema where there is none, and connects as the
-// role. conn is the connection of whoever asks, and base says how it was made.
+// Open creates the role of a schema, or gives it a new password, creates the schema if it does not exist, and connects
+// as the role. conn is the caller's connection, and base its configuration.
 //
-// A role that may make no roles itself works as before, with its own rights, if those do not reach the read tables; then
-// the result is nil, nil. Otherwise the error is a *TooMuchError.
+// A caller that may not create roles uses its own connection, if its rights do not include writing the read tables:
+// then the result is nil, nil. Otherwise the error is a *TooMuchError.
 func Open(ctx context.Context, conn *pgx.Conn, base *pgx.ConnConfig, schema string) (*pgx.Conn, error) {
 	var me string
 	var function, mayMake, mayWrite bool
@@ -59,12 +59,13 @@ func Open(ctx context.Context, conn *pgx.Conn, base *pgx.ConnConfig, schema stri
 		}
 		return nil, nil
 	}
-	// Two that begin at once give the role a password each: the other one waits until this one has used its own.
+	// Two callers at the same time both set the role's password: the lock is held until this one has connected with its
+	// own.
 	const lockSQL, unlockSQL = "SELECT pg_advisory_lock(hashtextextended('scrip confine login ' || $1, 0))", "SELECT pg_advisory_unlock(hashtextextended('scrip confine login ' || $1, 0))"
 	if _, err := conn.Exec(ctx, lockSQL, schema); err != nil {
 		return nil, err
 	}
-	defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), unlockSQL, schema) }() // or the connection is gone, and the lock with it
+	defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), unlockSQL, schema) }() // or the connection is lost, which releases the lock
 	role, err := makeRole(ctx, conn, function, schema)
 	if err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func Open(ctx context.Context, conn *pgx.Conn, base *pgx.ConnConfig, schema stri
 	as, err := pgx.ConnectConfig(ctx, config)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code[:2] == "28" {
-		return nil, fmt.Errorf("role %s was made for projection %s and may not log in: %w; let it in, by pg_hba.conf or where connections are pooled", role.Name, schema, err)
+		return nil, fmt.Errorf("role %s was created for projection %s and cannot log in: %w; allow it in pg_hba.conf, or in the connection pooler", role.Name, schema, err)
 	}
 	return as, err
 }
@@ -88,7 +89,7 @@ func makeRole(ctx context.Context, conn *pgx.Conn, function bool, schema string)
 	if function {
 		return role, conn.QueryRow(ctx, "SELECT "+Schema+".projection($1, $2)", schema, role.Password).Scan(&role.Name)
 	}
-	// The same statements with the rights of whoever asks: a function for the time of this transaction.
+	// The same statements with the caller's rights: a function that exists in this transaction only.
 	return role, pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "CREATE OR REPLACE FUNCTION pg_temp.scrip_projection(wanted text, secret text) RETURNS text LANGUAGE plpgsql "+
 			"SET search_path = pg_catalog, pg_temp AS $confine$"+bodySQL()+"$confine$")

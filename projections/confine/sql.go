@@ -6,10 +6,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// body is PL/pgSQL with the parameters wanted (schema) and secret (password); it returns the role. It runs with the rights
-// of whoever owns the function, so it decides by the rights of session_user, who called it, what may change hands.
+// body is PL/pgSQL with the parameters wanted (schema) and secret (password); it returns the role. It runs with the
+// rights of the function's owner, so it checks the rights of session_user, the caller, before it changes an owner.
 //
-// Schemas that a replay made before there were such roles are handed to their role. What others made stays theirs.
+// Schemas that a replay of a version without such roles created get their role as owner. Schemas of others keep their
+// owner.
 const body = `
 DECLARE
   me name := session_user;
@@ -49,9 +50,9 @@ BEGIN
   RETURN wanted_role;
 END`
 
-// eachObject is PL/pgSQL that does something to each object in schema schema_oid: tables first, because sequences and
-// types that belong to a table go with it. What belongs to an extension stays with it. thing.kind and thing.identity are
-// what ALTER and DROP expect.
+// eachObject is PL/pgSQL that runs a statement for each object in schema schema_oid: tables first, because sequences
+// and types that belong to a table follow it. Objects of an extension are left out. thing.kind and thing.identity are
+// arguments for ALTER and DROP.
 const eachObject = `
     DECLARE
       thing record;
@@ -78,17 +79,17 @@ const handToRole = "EXECUTE format('ALTER %s %s OWNER TO %I', thing.kind, thing.
 
 func bodySQL() string { return strings.Replace(body, "{{objects}}", eachDo("true", handToRole), 1) }
 
-// Empty returns the statement by which the owner of a schema drops all that is in it, but not the schema itself.
+// Empty returns a statement that drops everything in a schema, but not the schema itself; for its owner.
 func Empty(schema string) string {
 	return "DO $empty$ DECLARE schema_oid oid := to_regnamespace($name$" + pgx.Identifier{schema}.Sanitize() + "$name$); BEGIN " +
 		eachDo("true", "EXECUTE format('DROP %s IF EXISTS %s CASCADE', thing.kind, thing.identity)") + " END $empty$"
 }
 
-// Schema is where Install puts the function.
+// Schema has the function of Install.
 const Schema = "projection_roles"
 
-// Install returns the statements by which the superuser of a private cluster lets role owner make roles for projections in
-// the current database, and in no other way. They may be run again.
+// Install returns statements for the superuser of a private cluster that let role owner create roles for projections in
+// the current database, and no other roles. They are idempotent.
 func Install(owner string) []string {
 	const installed = Schema + ".projection(text, text)"
 	return []string{
@@ -102,8 +103,8 @@ func Install(owner string) []string {
 	}
 }
 
-// HandOver returns the statement by which the superuser gives all that it owns in the current database, apart from what
-// PostgreSQL needs itself, to role owner: schemas and what is in them. It may be run again.
+// HandOver returns a statement for the superuser that makes role owner the owner of all that the superuser owns in the
+// current database, except PostgreSQL's own objects: schemas and what is in them. It is idempotent.
 //
 // What the bootstrap superuser owns has no entry in pg_shdepend; what others own has one.
 func HandOver(owner string) string {

@@ -2,14 +2,15 @@
 //
 //	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }     // one cluster for the whole test binary
 //
-//	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))        // an own empty database, dropped after the test
-//	cluster := pgtest.Cluster(t)                                // an own cluster, to stop, start and kill
-//	pgtest.Admin(t, url)                                        // a database of the former, for its superuser
+//	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))        // a new empty database, dropped after the test
+//	cluster := pgtest.Cluster(t)                                // a separate cluster, to stop, start and kill
+//	pgtest.Admin(t, url)                                        // a database of the shared cluster, for its superuser
 //
-// The URLs have the rights of the one that a server writes into scrip.json: its role owns the database and is no superuser.
+// The URLs have the rights of the one that a server writes into scrip.json: their role owns the database and is not a
+// superuser.
 //
-// The clusters run without fsync: they lose nothing when PostgreSQL is killed, only when the machine is. Without Main
-// the shared cluster lives as long as any test uses it and is made anew afterwards, which costs about a second.
+// The clusters run without fsync: they lose data only when the machine fails, not when PostgreSQL is killed. Without
+// Main the shared cluster is stopped when no test uses it and created again for the next, which takes about a second.
 package pgtest
 
 import (
@@ -30,12 +31,12 @@ import (
 )
 
 const (
-	// startLimit and stopLimit are far above what they take, about 1 s and 0.1 s, for machines under load.
+	// startLimit and stopLimit are far above the usual 1 s and 0.1 s, for machines under load.
 	startLimit = time.Minute
 	stopLimit  = 30 * time.Second
 
 	dirPattern = "scrip-pgtest-"
-	// forgotten is the age at which the directory of a test binary that was killed is removed by another one.
+	// forgotten is the age at which the directory of a killed test binary is removed by another one.
 	forgotten = time.Hour
 )
 
@@ -49,15 +50,15 @@ func fast() map[string]string {
 	}
 }
 
-// common is the cluster that the tests of this binary share.
+// common is the cluster shared by the tests of this binary.
 var common shared
 
 type shared struct {
 	mu sync.Mutex // guards what follows
-	// pinned says that Main stops the cluster; without it the last user does.
+	// pinned: Main stops the cluster; otherwise its last user does.
 	pinned  bool
 	users   int
-	made    int // databases made so far, for their names
+	made    int // databases created so far, for their names
 	dir     string
 	cluster *pgd.Cluster
 	url     string
@@ -79,8 +80,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// URL returns the URL of a new, empty database, which its user owns. It is dropped after the test, with whatever
-// connections are open by then.
+// URL returns the URL of a new, empty database, which its user owns. It is dropped after the test, and open connections
+// are closed.
 func URL(t testing.TB) string {
 	t.Helper()
 	base, name, err := common.join()
@@ -124,8 +125,8 @@ func Admin(t testing.TB, database string) string {
 	return admin.String()
 }
 
-// Role makes a role that may log in and no more, and returns the URL of database for it. It is dropped after the test, with
-// what it owns there.
+// Role creates a role with the right to log in only, and returns the URL of database for it. It is dropped after the
+// test, with what it owns there.
 func Role(t testing.TB, database, name string) string {
 	t.Helper()
 	admin := Admin(t, database)
@@ -145,8 +146,8 @@ func Role(t testing.TB, database, name string) string {
 	return u.String()
 }
 
-// Cluster returns a started cluster for this test alone; its URL method tells where. It is stopped after the test,
-// in whatever state the test leaves it.
+// Cluster returns a started cluster for this test alone. It is stopped after the test, in whatever state the test
+// leaves it.
 func Cluster(t testing.TB) *pgd.Cluster {
 	t.Helper()
 	c := pgd.Open(options(Dir(t), slog.New(slog.NewTextHandler(t.Output(), nil))))
@@ -170,7 +171,7 @@ func Cluster(t testing.TB) *pgd.Cluster {
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
-	// TempDir makes a directory for the test, closed to others, and this one in it.
+	// TempDir creates a directory for the test, closed to others, and this one in it.
 	for _, d := range []string{filepath.Dir(dir), dir} {
 		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatalf("opening %s to other users: %v", d, err)
@@ -188,7 +189,7 @@ func options(dir string, log *slog.Logger) pgd.Options {
 	}
 }
 
-// join counts one more user, starts the cluster for the first, and gives out a name for a database.
+// join counts one more user, starts the cluster for the first, and returns a name for a database.
 func (s *shared) join() (base, name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +208,7 @@ func (s *shared) part(name string) error {
 	s.mu.Lock()
 	admin := s.cluster.AdminURL()
 	s.mu.Unlock()
-	// Connections of other roles are the superuser's to cut.
+	// Only the superuser can close connections of other roles.
 	err := execute(admin, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,7 +258,7 @@ func removeForgotten() {
 	}
 	for _, dir := range dirs {
 		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > forgotten {
-			_ = os.RemoveAll(dir) // somebody else's, or somebody else was quicker
+			_ = os.RemoveAll(dir) // it belongs to another user, or another process removed it
 		}
 	}
 }
