@@ -1,24 +1,24 @@
-# scrip. `make` lists what there is.
+# scrip. `make` lists the targets.
 
 SHELL      := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# What is given to serve, as in: make run ARGS='--http-listen 127.0.0.1:8081'
+# Arguments of serve, as in: make run ARGS='--http-listen 127.0.0.1:8081'
 ARGS     ?=
 # How long each fuzzer runs.
 FUZZTIME ?= 10s
-# How long chaos reigns; SEED repeats its choices.
+# How long chaos runs; SEED repeats its random choices.
 CHAOS    ?= 10m
 SEED     ?=
-# How many reminders chaos sets in each of its worlds.
+# How many reminders chaos sets in each of its setups.
 REMINDERS ?= 1000000
 # How many faults chaos-cluster makes, and with how many lanes.
 FAULTS   ?= 65
 LANES    ?= 4
 # Which kinds of faults chaos-cluster makes, as a regular expression; empty = all.
 KIND     ?=
-# How often kill kills, and power cuts.
+# How many kills or power cuts kill and power do.
 ROUNDS   ?= 200
 # How often flaky runs each package in each mode, which modes, and which packages.
 RUNS     ?= 20
@@ -27,11 +27,11 @@ PACKAGES ?= ./...
 # Packages and benchmarks to run.
 BENCH    ?= .
 IMAGE    ?= scrip
-# Where measurements are kept.
+# Where measurements are stored.
 RESULTS  ?= cmd/scripbench/results
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# The modules beside the product's, with requirements that the product does not have.
+# The other modules, with requirements that the product does not have.
 MODULES = cmd/scripbench docker/prometheus
 # Packages of the product that start goroutines, found in their code without tests.
 CONCURRENT = $(shell grep -rlE --include='*.go' --exclude='*_test.go' --exclude-dir=scripbench '^\s*go (func|[a-z])|errgroup|sync\.|atomic\.' domain streams projections cmd | xargs -n1 dirname | sort -u | sed 's|^|./|')
@@ -43,7 +43,7 @@ help: ## Show this.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
 .PHONY: setup
-setup: ## Install what is missing: PostgreSQL (by apt, as root or with sudo). Go is only checked. test and bench add Redis.
+setup: ## Install PostgreSQL if it is missing (by apt, as root or with sudo). Go is only checked. test and bench add Redis.
 	@docker/setup.sh
 
 .PHONY: setup-bench
@@ -57,11 +57,11 @@ build: ## Build bin/scrip, bin/scripbench and bin/pushsender.
 	cd cmd/scripbench && go build -trimpath -ldflags '-X main.version=$(VERSION)' -o ../../bin/ .
 
 .PHONY: run
-run: setup build ## Build and serve on ./data, all in one process. ARGS='…' is given to serve.
+run: setup build ## Build and serve on ./data, all in one process. ARGS='…' is passed to serve.
 	exec bin/scrip serve $(ARGS)
 
 .PHONY: test
-test: setup-bench ## Run all tests. Those of the other modules run beside the product's. lint has what vet finds.
+test: setup-bench ## Run all tests, those of the modules in parallel. lint runs vet.
 	@tests=; for module in $(MODULES); do (cd $$module && go test -vet=off ./...) & tests="$$tests $$!"; done; \
 	failed=0; go test -vet=off ./... || failed=1; for one in $$tests; do wait $$one || failed=1; done; exit $$failed
 	@if [ "$$(id -u)" != 0 ] || ! [ -w /dev/fuse ]; then echo 'skipped: the power cuts of cmd/internal/power, which need root and /dev/fuse'; fi
@@ -87,15 +87,15 @@ chaos-cluster: setup-bench ## Kill, stop and cut off NATS nodes and servers FAUL
 	go test ./cmd/internal/chaos -run '^TestChaosOfNodeProcesses$$' -count=1 -timeout 0 -v -chaos.faults=$(FAULTS) -chaos.lanes=$(LANES) $(if $(SEED),-chaos.seed=$(SEED)) $(if $(KIND),'-chaos.kind=$(KIND)')
 
 .PHONY: kill
-kill: setup-bench ## Kill the real binary (-9) ROUNDS (200) times under load; count what was answered and what is missing.
+kill: setup-bench ## Kill the real binary (-9) ROUNDS (200) times under load; count answers, and those missing in the log.
 	go test ./cmd/internal/crash -run '^TestKillNine$$' -count=1 -timeout 0 -v -crash.rounds=$(ROUNDS)
 
 .PHONY: flaky
-flaky: setup-bench ## Run every package RUNS (20) times: idle, beside a busy loop on each core, on one core. Print what failed by luck.
+flaky: setup-bench ## Run every package RUNS (20) times: idle, with a busy loop on each core, on one core. Print which tests failed.
 	go run ./cmd/internal/flaky -runs $(RUNS) -modes $(MODES) $(PACKAGES)
 
 .PHONY: power
-power: setup-bench ## Cut the power under the real binary in ROUNDS (200) rounds; count what was answered and what is missing.
+power: setup-bench ## Cut the power under the real binary in ROUNDS (200) rounds; count answers, and those missing in the log.
 	go test ./cmd/internal/power -run '^TestPowerCuts$$' -count=1 -timeout 0 -v -power.rounds=$(ROUNDS) $(if $(SEED),-power.seed=$(SEED))
 
 .PHONY: fuzz
@@ -108,7 +108,7 @@ fuzz: ## Run every fuzzer for FUZZTIME (10s).
 	done
 
 .PHONY: bench
-bench: setup-bench build ## Measure scrip beside Redis, PostgreSQL and bare JetStream, in a quarter of an hour. Text, JSON and plot go to RESULTS.
+bench: setup-bench build ## Measure scrip, Redis, PostgreSQL and bare JetStream, in a quarter of an hour. Text, JSON and plot go to RESULTS.
 	@mkdir -p $(RESULTS)
 	bin/scripbench run --durability always --for 3s --results $(RESULTS)
 	bin/scripbench run claim-hot --durability interval --for 3s --results $(RESULTS)

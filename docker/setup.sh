@@ -1,29 +1,28 @@
 #!/usr/bin/env bash
-# Checks that what scrip needs is on this machine and installs what it can: PostgreSQL's programs, by apt, as root or
-# with sudo; called as `setup.sh bench` also what scrip does not need: redis-server, which is measured beside it, and
-# strace, with which a test watches its fsyncs. Run by `make run`, and with those two by `make test` and `make bench`;
-# running it again changes nothing.
+# Checks scrip's requirements and installs what is missing: PostgreSQL's programs, by apt, as root or with sudo.
+# `setup.sh bench` also installs what scrip does not need: redis-server, which is measured too, and strace, by which a test
+# checks fsyncs. `make run` runs the first form, `make test` and `make bench` the second; a second run changes nothing.
 set -euo pipefail
 bench=${1:-}
 
-say() { echo "setup: $*" >&2; }
+report() { echo "setup: $*" >&2; }
 
 need_go=1.26
 if ! command -v go >/dev/null; then
-	say "Go is missing; install Go $need_go or newer from https://go.dev/dl/"
+	report "Go is missing; install Go $need_go or newer from https://go.dev/dl/"
 	exit 1
 fi
-# `go env GOVERSION` is asked outside of the module, where no toolchain line can make it fetch another Go.
+# `go env GOVERSION` runs outside of the module, where no toolchain line can make it fetch another Go.
 have_go=$(cd / && go env GOVERSION | sed -E 's/^go([0-9]+\.[0-9]+).*/\1/')
 if [ "$(printf '%s\n%s\n' "$need_go" "$have_go" | sort -V | head -n1)" != "$need_go" ]; then
 	if [ "$(go env GOTOOLCHAIN)" = local ]; then
-		say "Go $have_go is too old; install Go $need_go or newer from https://go.dev/dl/"
+		report "Go $have_go is too old; install Go $need_go or newer from https://go.dev/dl/"
 		exit 1
 	fi
-	say "Go $have_go fetches the Go $need_go that go.mod asks for"
+	report "Go $have_go fetches Go $need_go, which go.mod requires"
 fi
 
-# The same places that scrip looks in; see projections/pgd.
+# The directories that scrip searches; see projections/pgd.
 postgres_found() {
 	if [ -n "${SCRIP_PG_BIN:-}" ]; then
 		[ -x "$SCRIP_PG_BIN/initdb" ] && [ -x "$SCRIP_PG_BIN/postgres" ]
@@ -49,20 +48,20 @@ if [ ${#missing[@]} -eq 0 ]; then
 	exit 0
 fi
 if ! command -v apt-get >/dev/null; then
-	say "missing: ${missing[*]}, and there is no apt-get; install it with this system's package manager (of PostgreSQL its programs initdb and postgres are what counts; SCRIP_PG_BIN may say where they are)"
+	report "missing: ${missing[*]}, and there is no apt-get; install it with this system's package manager (of PostgreSQL the programs initdb and postgres are needed; SCRIP_PG_BIN may name their directory)"
 	exit 1
 fi
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
 	if ! command -v sudo >/dev/null; then
-		say "missing: ${missing[*]}; run as root: apt-get install -y ${missing[*]}"
+		report "missing: ${missing[*]}; run as root: apt-get install -y ${missing[*]}"
 		exit 1
 	fi
 	as_root=(sudo)
-	[ -t 0 ] || as_root=(sudo -n) # nobody there to type a password
+	[ -t 0 ] || as_root=(sudo -n) # without a terminal, no password can be typed
 fi
-say "missing: ${missing[*]}; installing: ${as_root[*]} apt-get install -y ${missing[*]}"
-# The packages would start servers of their own; scrip makes a private one, and so does scripbench.
+report "missing: ${missing[*]}; installing: ${as_root[*]} apt-get install -y ${missing[*]}"
+# Without this the packages would start servers; scrip and scripbench start private ones.
 "${as_root[@]}" mkdir -p /etc/postgresql-common
 if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
 	echo 'create_main_cluster = false' | "${as_root[@]}" tee /etc/postgresql-common/createcluster.conf >/dev/null
@@ -72,5 +71,5 @@ fi
 if [[ " ${missing[*]} " == *" redis-server "* ]] && [ -d /run/systemd/system ]; then
 	"${as_root[@]}" systemctl disable --now redis-server
 fi
-postgres_found || { say "postgresql was installed, but initdb is not where it was expected; set SCRIP_PG_BIN to its directory"; exit 1; }
-redis_found || { say "redis-server was installed, but is not on PATH"; exit 1; }
+postgres_found || { report "postgresql was installed, but initdb was not found; set SCRIP_PG_BIN to its directory"; exit 1; }
+redis_found || { report "redis-server was installed, but is not on PATH"; exit 1; }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
@@ -18,8 +19,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// The real server fires reminders; two pushsenders that found it by its data directory print each once, together, and not
-// before it was due.
+// The real server fires reminders; two pushsenders, connected by its data directory, print each reminder once in total, and
+// not before it is due.
 func TestWithTheRealServer(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	logPath := filepath.Join(t.TempDir(), "serve.log")
@@ -32,12 +33,12 @@ func TestWithTheRealServer(t *testing.T) {
 			t.Error(err)
 		}
 		if t.Failed() {
-			t.Logf("the server said:\n%s", server.Said())
+			t.Logf("the server's log:\n%s", server.Output())
 		}
 	})
 	where, err := server.Ready()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, server.Said())
+		t.Fatalf("%v\n%s", err, server.Output())
 	}
 	a, b := start(t, map[string]string{"SCRIP_DATA": data}), start(t, nil, "--data", data)
 
@@ -73,10 +74,10 @@ func TestWithTheRealServer(t *testing.T) {
 			t.Fatalf("%+v, %v", out, err)
 		}
 	}
-	told := func() string { return a.out.String() + b.out.String() }
-	streamtest.Eventually(t, "everybody is told", func() bool { return strings.Count(told(), "\n") >= customers })
+	delivered := func() string { return a.out.String() + b.out.String() }
+	streamtest.Eventually(t, "all reminders are delivered", func() bool { return strings.Count(delivered(), "\n") >= customers })
 	if now := wire.At(time.Now()); now < opens.Add(-time.Second) {
-		t.Errorf("told at %s, due at %s", now, opens.Add(-time.Second))
+		t.Errorf("delivered at %s, due at %s", now, opens.Add(-time.Second))
 	}
 	streamtest.Eventually(t, "nothing is left", func() bool {
 		lags, err := p.Lag(ctx)
@@ -90,11 +91,11 @@ func TestWithTheRealServer(t *testing.T) {
 	a.stop()
 	b.stop()
 	for i := range customers {
-		if n := strings.Count(told(), fmt.Sprintf(`"customer_id":"customer-%d"`, i)); n != 1 {
-			t.Errorf("customer-%d was told %d times", i, n)
+		if n := strings.Count(delivered(), fmt.Sprintf(`"customer_id":"customer-%d"`, i)); n != 1 {
+			t.Errorf("customer-%d: delivered %d times", i, n)
 		}
 	}
-	if a.code != exitDone || b.code != exitDone {
+	if a.code != cli.ExitDone || b.code != cli.ExitDone {
 		t.Errorf("exit codes %d and %d: %s%s", a.code, b.code, a.err.String(), b.err.String())
 	}
 	if _, err := os.Stat(filepath.Join(data, "scrip.json")); err != nil {

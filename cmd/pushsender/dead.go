@@ -1,14 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 )
 
@@ -23,33 +21,35 @@ func (m *Main) dead(cmd *cobra.Command, _ []string) error {
 	if cmd.Flags().Changed("name") {
 		name = m.name
 	}
-	lines := json.NewEncoder(m.Out)
-	lines.SetEscapeHTML(false)
-	table := tabwriter.NewWriter(m.Out, 0, 0, 2, ' ', 0)
-	letters, customers := 0, 0
+	var rows [][]string
+	customers := 0
 	for l, err := range push.Letters(cmd.Context(), js, name) {
 		switch {
 		case err != nil:
 			return err
 		case m.json:
-			if err := lines.Encode(l); err != nil {
+			if err := cli.JSON(m.Out, l); err != nil {
 				return err
 			}
-			continue
-		case letters == 0:
-			fmt.Fprintln(table, "NAME\tMESSAGE\tGIVEN UP\tTRIES\tCUSTOMERS\tERROR")
+		default:
+			customers += len(l.Reminders)
+			rows = append(rows, []string{l.Name, fmt.Sprintf("%s/%d", l.Stream, l.Sequence), l.At.Format(time.RFC3339),
+				fmt.Sprint(l.Tries), fmt.Sprint(len(l.Reminders)), l.Error})
 		}
-		letters, customers = letters+1, customers+len(l.Reminders)
-		fmt.Fprintf(table, "%s\t%s/%d\t%s\t%d\t%d\t%s\n", terminal.Line(l.Name), terminal.Line(l.Stream), l.Sequence, l.At.Format(time.RFC3339), l.Tries, len(l.Reminders), terminal.Line(l.Error))
 	}
 	if m.json {
 		return nil
 	}
-	fmt.Fprintf(table, "%d customers in %d dead letters\n", customers, letters)
-	return table.Flush()
+	if len(rows) > 0 {
+		if err := cli.Table(m.Out, "NAME MESSAGE AT TRIES CUSTOMERS ERROR", rows); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(m.Out, "%d customers in %d dead letters\n", customers, len(rows))
+	return err
 }
 
-// retry tries dead letters again.
+// retry retries dead letters.
 func (m *Main) retry(cmd *cobra.Command, _ []string) error {
 	js, err := m.connect()
 	if err != nil {
@@ -59,7 +59,7 @@ func (m *Main) retry(cmd *cobra.Command, _ []string) error {
 	did, err := push.Retry(cmd.Context(), js, m.opts, m.sender())
 	fmt.Fprintf(m.Err, "pushed %d; still dead %d\n", did.Pushed, did.Left)
 	if err == nil && did.Left > 0 {
-		err = fmt.Errorf("not everybody could be told; `pushsender dead --name %s` says why", m.name)
+		err = fmt.Errorf("some reminders were not delivered; see `pushsender dead --name %s` for the reasons", m.name)
 	}
 	return err
 }

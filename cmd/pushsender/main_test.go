@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -107,7 +108,7 @@ func (l *log) settled(t *testing.T, name string) {
 	})
 }
 
-// Two of them print each reminder once, together, and say at the end what they did.
+// Two processes print each reminder once in total, and a summary at the end.
 func TestPrints(t *testing.T) {
 	l := newLog(t)
 	env := map[string]string{"SCRIP_NATS": l.url}
@@ -129,16 +130,16 @@ func TestPrints(t *testing.T) {
 		seen[r.CustomerID] = true
 	}
 	if len(seen) != 40 || !seen["<3>"] {
-		t.Errorf("%d customers are told", len(seen))
+		t.Errorf("reminders of %d customers were delivered", len(seen))
 	}
 	for _, p := range []*program{a, b} {
-		if p.code != exitDone || !strings.Contains(p.err.String(), "failed tries 0; dead letters hold 0") {
+		if p.code != cli.ExitDone || !strings.Contains(p.err.String(), "failed tries 0; in dead letters 0") {
 			t.Errorf("exit code %d: %s", p.code, p.err.String())
 		}
 	}
 }
 
-// A webhook fails, then takes some, then the rest; what it never takes is listed, and tried again.
+// A webhook fails, then accepts some reminders, then the rest; a reminder that it never accepts is listed and retried.
 func TestWebhook(t *testing.T) {
 	l := newLog(t)
 	var mu sync.Mutex
@@ -169,7 +170,7 @@ func TestWebhook(t *testing.T) {
 	streamtest.Eventually(t, "a dead letter", func() bool { return strings.Contains(p.err.String(), "dead letter") })
 	l.settled(t, "hooked")
 	p.stop()
-	if p.code != exitDone || !strings.Contains(p.err.String(), "pushed 2; failed tries 3; dead letters hold 1") {
+	if p.code != cli.ExitDone || !strings.Contains(p.err.String(), "pushed 2; failed tries 3; in dead letters 1") {
 		t.Errorf("exit code %d: %s", p.code, p.err.String())
 	}
 	if len(keys) != 3 || keys[0] != keys[1] || keys[0] == keys[2] || len(keys[0]) != 32 || len(bodies[2]) != 1 || bodies[2][0].Key != bodies[0][1].Key {
@@ -178,7 +179,7 @@ func TestWebhook(t *testing.T) {
 
 	// The list, as text and as JSON; another name has none.
 	got := run(t, nil, "dead", "--nats", l.url)
-	if got.code != exitDone || !strings.Contains(got.out.String(), "SCRIP_RMD_0/1") || !strings.Contains(got.out.String(), "422 Unprocessable Entity") || strings.Contains(got.out.String(), "no no") ||
+	if got.code != cli.ExitDone || !strings.Contains(got.out.String(), "SCRIP_RMD_0/1") || !strings.Contains(got.out.String(), "422 Unprocessable Entity") || strings.Contains(got.out.String(), "no no") ||
 		!strings.Contains(got.out.String(), "1 customers in 1 dead letters") {
 		t.Errorf("dead: exit code %d: %s%s", got.code, got.out.String(), got.err.String())
 	}
@@ -193,13 +194,13 @@ func TestWebhook(t *testing.T) {
 
 	// Tried again: still no, then yes.
 	again := []string{"retry", "--nats", l.url, "--webhook", hook.URL, "--name", "hooked"}
-	if got = run(t, nil, again...); got.code != exitFailed || !strings.Contains(got.err.String(), "pushed 0; still dead 1") {
+	if got = run(t, nil, again...); got.code != cli.ExitFailed || !strings.Contains(got.err.String(), "pushed 0; still dead 1") {
 		t.Errorf("retry: exit code %d: %s", got.code, got.err.String())
 	}
 	mu.Lock()
 	mended = true
 	mu.Unlock()
-	if got = run(t, nil, again...); got.code != exitDone || !strings.Contains(got.err.String(), "pushed 1; still dead 0") {
+	if got = run(t, nil, again...); got.code != cli.ExitDone || !strings.Contains(got.err.String(), "pushed 1; still dead 0") {
 		t.Errorf("retry: exit code %d: %s", got.code, got.err.String())
 	}
 	if got = run(t, nil, "dead", "--nats", l.url); !strings.Contains(got.out.String(), "0 customers") {
@@ -207,16 +208,16 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// Odd answers of a webhook.
+// Unusual responses of a webhook.
 func TestWebhookAnswers(t *testing.T) {
 	for answer, want := range map[string]string{
 		`207 {"failed":[]}`:  "",
-		`207 {"failed":[0]}`: "the webhook says so",
+		`207 {"failed":[0]}`: "the webhook reported a failure",
 		`207 {}`:             `without "failed"`,
 		`207 ok`:             `not {"failed":[…]}`,
 		`204 `:               "",
 		`404 gone`:           "404 Not Found",
-		`301 elsewhere`:      "301 Moved Permanently", // what stands elsewhere answers 200 to anything
+		`301 elsewhere`:      "301 Moved Permanently", // the target responds 200 to anything
 		`307 elsewhere`:      "307 Temporary Redirect",
 	} {
 		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -239,8 +240,7 @@ func TestWebhookAnswers(t *testing.T) {
 	}
 }
 
-// What reaches logs and dead letters holds no secret of the URL and nothing that the webhook wrote; the debug log has its
-// words.
+// Logs and dead letters have no secret of the URL and no text of the webhook's response; the debug log has the response.
 func TestErrorsOfTheWebhookHoldNoSecrets(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -268,7 +268,7 @@ func TestErrorsOfTheWebhookHoldNoSecrets(t *testing.T) {
 	}
 }
 
-// A proxy is used where it is given, and only there.
+// A proxy is used only if it is given.
 func TestProxy(t *testing.T) {
 	var proxied atomic.Int32
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { proxied.Add(1) }))
@@ -288,20 +288,20 @@ func TestProxy(t *testing.T) {
 func TestUsage(t *testing.T) {
 	nowhere := t.TempDir()
 	for args, want := range map[string]string{
-		"--workers 0":               "--workers must be more than 0",
+		"--workers 0":               "--workers must be greater than 0",
 		"--workers 99999":           "Workers is 99999",
 		"--batch 501":               "Batch is 501",
 		"--name a.b":                "Name is",
 		"--since yesterday":         "now, start, or an RFC 3339",
-		"--webhook push.example":    "give a URL such as",
-		"--timeout -1s":             "--timeout must be more than 0",
+		"--webhook push.example":    "must be an http or https URL such as",
+		"--timeout -1s":             "--timeout must be greater than 0",
 		"--unknown":                 "unknown flag",
-		"resend":                    "dead, retry",
+		"resend":                    `no command "resend"`,
 		"dead 7":                    `takes no "7"`,
-		"retry --webhook ftp://x/y": "give a URL such as",
-		"--proxy proxy:3128":        "give a URL such as",
+		"retry --webhook ftp://x/y": "must be an http or https URL such as",
+		"--proxy proxy:3128":        "must be an http or https URL such as",
 	} {
-		if p := run(t, nil, strings.Fields(args)...); p.code != exitUsage || !strings.Contains(p.err.String(), want) {
+		if p := run(t, nil, strings.Fields(args)...); p.code != cli.ExitUsage || !strings.Contains(p.err.String(), want) {
 			t.Errorf("%s: exit code %d, %s, want %q", args, p.code, p.err.String(), want)
 		}
 	}
@@ -310,23 +310,23 @@ func TestUsage(t *testing.T) {
 		"dead --nats nats://127.0.0.1:1":    "is `scrip serve` running there?",
 		"retry --data " + nowhere + "/a/b/": "no server runs on",
 	} {
-		if p := run(t, nil, strings.Fields(args)...); p.code != exitFailed || !strings.Contains(p.err.String(), want) {
+		if p := run(t, nil, strings.Fields(args)...); p.code != cli.ExitFailed || !strings.Contains(p.err.String(), want) {
 			t.Errorf("%s: exit code %d, %s, want %q", args, p.code, p.err.String(), want)
 		}
 	}
 	empty := streamtest.Start(t)
-	if p := run(t, map[string]string{"SCRIP_NATS": empty.ClientURL()}); p.code != exitFailed || !strings.Contains(p.err.String(), "there is no log on this NATS server") {
+	if p := run(t, map[string]string{"SCRIP_NATS": empty.ClientURL()}); p.code != cli.ExitFailed || !strings.Contains(p.err.String(), "there is no log on this NATS server") {
 		t.Errorf("no log: exit code %d, %s", p.code, p.err.String())
 	}
-	if p := run(t, map[string]string{"SCRIP_NATS": empty.ClientURL()}, "dead"); p.code != exitDone {
+	if p := run(t, map[string]string{"SCRIP_NATS": empty.ClientURL()}, "dead"); p.code != cli.ExitDone {
 		t.Errorf("no dead letters: exit code %d, %s", p.code, p.err.String())
 	}
-	if p := run(t, nil, "--help"); p.code != exitDone || !strings.Contains(p.out.String(), "pushsender retry") {
+	if p := run(t, nil, "--help"); p.code != cli.ExitDone || !strings.Contains(p.out.String(), "pushsender retry") {
 		t.Errorf("help: exit code %d, %s", p.code, p.out.String())
 	}
 }
 
-// TestForgedReminders: with the seal key alone a sender tells nobody what only looks sealed; without it, it cannot know.
+// TestForgedReminders: with the seal key alone a sender ignores forged messages; without it, it cannot detect them.
 func TestForgedReminders(t *testing.T) {
 	l := newLog(t)
 	of, _, err := topology.Inspect(t.Context(), l.js)
@@ -348,17 +348,17 @@ func TestForgedReminders(t *testing.T) {
 		"file":  start(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SEAL_KEY_FILE": key}, "--since", "start", "--name", "file"),
 		"text":  start(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SEAL_KEY": seal.Text(code, of.UUID)}, "--since", "start", "--name", "text"),
 	} {
-		streamtest.Eventually(t, name+" told alice", func() bool { return strings.Contains(p.out.String(), "alice") })
+		streamtest.Eventually(t, name+" delivers to alice", func() bool { return strings.Contains(p.out.String(), "alice") })
 		l.settled(t, name)
 		p.stop()
-		if told := strings.Contains(p.out.String(), "mallory"); told != (name == "blind") {
-			t.Errorf("%s: mallory told: %t\n%s", name, told, p.err.String())
+		if delivered := strings.Contains(p.out.String(), "mallory"); delivered != (name == "blind") {
+			t.Errorf("%s: delivered to mallory: %t\n%s", name, delivered, p.err.String())
 		}
 	}
-	if p := run(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SEAL_KEY": seal.Text(code, "another")}); p.code != exitFailed || !strings.Contains(p.err.String(), "scrip key seal") {
+	if p := run(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SEAL_KEY": seal.Text(code, "another")}); p.code != cli.ExitFailed || !strings.Contains(p.err.String(), "scrip key seal") {
 		t.Errorf("the key of another log: exit %d\n%s", p.code, p.err.String())
 	}
-	if p := run(t, env, "--seal-key-file", key+".gone"); p.code != exitUsage {
+	if p := run(t, env, "--seal-key-file", key+".gone"); p.code != cli.ExitUsage {
 		t.Errorf("no file: exit %d\n%s", p.code, p.err.String())
 	}
 }

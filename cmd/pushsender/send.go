@@ -16,19 +16,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 )
 
 const (
-	// idempotencyHeader holds a name of the array's keys: the same reminders have the same one.
+	// idempotencyHeader has a hash of the array's keys: equal reminders have an equal one.
 	idempotencyHeader = "Idempotency-Key"
-	// answerMost is how much of an answer is read; a 207 naming all 500 is far below.
+	// answerMost is how many bytes of a response are read; a 207 with all 500 indexes is far shorter.
 	answerMost = 64 << 10
-	// quoteMost is how many bytes of it are logged at debug level.
+	// quoteMost is how many of them are logged at debug level.
 	quoteMost = 200
 )
 
-// send is the command without a name: it sends until it is told to end.
+// send is the root command: it sends until its context ends.
 func (m *Main) send(cmd *cobra.Command, _ []string) error {
 	js, err := m.connect()
 	if err != nil {
@@ -37,30 +38,30 @@ func (m *Main) send(cmd *cobra.Command, _ []string) error {
 	defer js.Conn().Close()
 	p, err := push.New(js, m.opts)
 	if err != nil {
-		return &usageError{err}
+		return &cli.UsageError{Err: err}
 	}
 	err = p.Run(cmd.Context(), m.sender())
 	s := p.Stats()
-	fmt.Fprintf(m.Err, "pushed %d; failed tries %d; dead letters hold %d; passed over %d; delivered again %d\n",
+	fmt.Fprintf(m.Err, "pushed %d; failed tries %d; in dead letters %d; ignored %d; delivered again %d\n",
 		s.Pushed, s.FailedTries, s.Dead, s.Skipped, s.Repeated)
 	return err
 }
 
-// sender is what is done with reminders.
+// sender returns the function that delivers reminders.
 func (m *Main) sender() push.Func {
 	if m.webhook == "" {
 		return m.print
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = max(1, m.opts.Workers) // each worker keeps its connection
-	transport.Proxy = nil                                  // a variable of the environment sends no customer ids elsewhere
+	transport.Proxy = nil                                  // no variable of the environment may redirect customer ids
 	if m.proxy != "" {
 		transport.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(m.proxy) }
 	}
 	return newWebhook(m.webhook, transport, m.opts.Logger).push
 }
 
-// print writes a line for each. A pipe that is closed is a push that failed.
+// print writes a line for each. A closed pipe is a failed push.
 func (m *Main) print(_ context.Context, batch []push.Reminder) error {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -76,27 +77,27 @@ func (m *Main) print(_ context.Context, batch []push.Reminder) error {
 	return err
 }
 
-// checkURL checks a flag that holds a URL or nothing. The error does not repeat the value: it may hold a password.
+// checkURL checks a flag that is empty or a URL. The error does not repeat the value, which may have a password.
 func checkURL(flag, s, example string) error {
 	if s == "" {
 		return nil
 	}
 	if u, err := url.Parse(s); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return &usageError{fmt.Errorf("--%s is no http or https URL; give a URL such as %s", flag, example)}
+		return cli.Usagef("--%s must be an http or https URL such as %s", flag, example)
 	}
 	return nil
 }
 
-// webhook posts batches. Its errors reach logs and dead letters, so they hold neither the body of a response, which may
-// quote customers, nor the parts of the URL that may hold a secret. The body is logged at debug level.
+// webhook posts batches. Its errors are logged and stored in dead letters, so they have neither the body of a response,
+// which may quote customers, nor the parts of the URL that may be secret. The body is logged at debug level.
 type webhook struct {
 	url    string
 	client *http.Client
 	logger *slog.Logger
 }
 
-// newWebhook follows no redirect: net/http would ask the other place with GET and without the reminders, and its 200 would
-// count as told.
+// newWebhook follows no redirect: net/http would request the target with GET and without the reminders, and its 200 would
+// count as a delivery.
 func newWebhook(url string, transport http.RoundTripper, logger *slog.Logger) *webhook {
 	return &webhook{url, &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, logger}
 }
@@ -126,11 +127,11 @@ func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
 	case resp.StatusCode == http.StatusMultiStatus:
 		return partly(answer, err)
 	case resp.StatusCode/100 == 2:
-		return nil // whatever it says
+		return nil // the body does not matter
 	}
 	quote := strings.ToValidUTF8(string(answer[:min(len(answer), quoteMost)]), "")
 	w.logger.DebugContext(ctx, "the webhook's response", "status", resp.Status, "body", quote)
-	return fmt.Errorf("the webhook answers %s", resp.Status)
+	return fmt.Errorf("the webhook responded %s", resp.Status)
 }
 
 // withoutSecrets is a URL without user, password, query and fragment.
@@ -138,31 +139,31 @@ func withoutSecrets(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// partly reads an answer that says who was not told.
+// partly parses a 207, which lists the reminders that were not delivered.
 func partly(answer []byte, err error) error {
-	var said struct {
+	var result struct {
 		Failed []int  `json:"failed"`
 		Error  string `json:"error"`
 	}
 	if err == nil {
-		err = json.Unmarshal(answer, &said)
+		err = json.Unmarshal(answer, &result)
 	}
 	if err != nil {
-		return fmt.Errorf(`the webhook answers 207, but not {"failed":[…]}: %w`, err)
+		return fmt.Errorf(`the webhook responded 207, but not {"failed":[…]}: %w`, err)
 	}
-	if said.Failed == nil {
-		return errors.New(`the webhook answers 207 without "failed"`)
+	if result.Failed == nil {
+		return errors.New(`the webhook responded 207 without "failed"`)
 	}
-	if len(said.Failed) == 0 {
+	if len(result.Failed) == 0 {
 		return nil
 	}
-	if said.Error == "" {
-		said.Error = "the webhook says so"
+	if result.Error == "" {
+		result.Error = "the webhook reported a failure"
 	}
-	return &push.Partial{Failed: said.Failed, Err: errors.New(said.Error)}
+	return &push.Partial{Failed: result.Failed, Err: errors.New(result.Error)}
 }
 
-// nameOf is the same for the same reminders, whoever sends them.
+// nameOf is equal for equal reminders, from every process.
 func nameOf(batch []push.Reminder) string {
 	sum := sha256.New()
 	for _, r := range batch {

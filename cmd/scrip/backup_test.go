@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -24,7 +25,7 @@ func done(t *testing.T, env []string, args ...string) map[string]any {
 	t.Helper()
 	got := scrip(t, env, append(args, "-o", "json")...)
 	var v map[string]any
-	if err := json.Unmarshal([]byte(got.out), &v); got.code != exitDone || err != nil {
+	if err := json.Unmarshal([]byte(got.out), &v); got.code != cli.ExitDone || err != nil {
 		t.Fatalf("scrip %v: %+v (%v)", args, got, err)
 	}
 	return v
@@ -33,13 +34,13 @@ func done(t *testing.T, env []string, args ...string) map[string]any {
 // failed runs a command that has to fail with exit code 1 and a text.
 func failed(t *testing.T, env []string, want string, args ...string) {
 	t.Helper()
-	if got := scrip(t, env, args...); got.code != exitFailed || !strings.Contains(got.err, want) || got.out != "" {
+	if got := scrip(t, env, args...); got.code != cli.ExitFailed || !strings.Contains(got.err, want) || got.out != "" {
 		t.Errorf("scrip %v: %+v, want exit 1 and %q", args, got, want)
 	}
 }
 
-// TestFromOneDataDirectoryToAnother: a server is backed up while it serves, restored into a new data directory, and goes
-// on there: the same claim is a repeat with the same code, the code can be redeemed, the tables hold all of it.
+// TestFromOneDataDirectoryToAnother: a server is backed up while it serves, and restored into a new data directory. There
+// the same claim is a repeat with the same code, the code can be redeemed, and the tables are complete.
 func TestFromOneDataDirectoryToAnother(t *testing.T) {
 	t.Parallel()
 	old := serve(t, dataDir(t))
@@ -75,12 +76,12 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 	old.signal(syscall.SIGTERM)
 	old.exit()
 	failed(t, nil, "no server runs", "backup", filepath.Join(t.TempDir(), "b"), "--data", old.data)
-	failed(t, nil, "holds a log already", "restore", dir, "--data", old.data)
+	failed(t, nil, "has a log already", "restore", dir, "--data", old.data)
 
 	data := filepath.Join(dataDir(t), "data")
 	restored := done(t, nil, "restore", dir, "--data", data)
 	if restored["to"] != data || restored["dir"] != dir {
-		t.Errorf("restored from %s to %s, it says %v", dir, data, restored)
+		t.Errorf("restored from %s to %s, printed %v", dir, data, restored)
 	}
 	if restored["log"] != took["log"] || restored["messages"] != took["messages"] {
 		t.Errorf("took %v, restored %v", took, restored)
@@ -109,10 +110,10 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 
 	// Without the key in the backup it has to come from elsewhere, and must be the right one.
 	bare := filepath.Join(dataDir(t), "data")
-	if got := scrip(t, nil, "restore", keyless, "--data", bare); got.code != exitDone || !strings.Contains(got.err, "bring the code key") {
+	if got := scrip(t, nil, "restore", keyless, "--data", bare); got.code != cli.ExitDone || !strings.Contains(got.err, "bring the code key") {
 		t.Errorf("restore without key: %+v", got)
 	}
-	if p := launch(t, bare, "--roles", "lanes"); p.exit() != exitFailed || !strings.Contains(p.log.String(), "code.key") {
+	if p := launch(t, bare, "--roles", "lanes"); p.exit() != cli.ExitFailed || !strings.Contains(p.log.String(), "code.key") {
 		t.Errorf("a server without the key:\n%s", p.log.String())
 	}
 	failed(t, []string{"SCRIP_CODE_KEY=" + strings.Repeat("ab", 32)}, "fingerprint", "restore", keyless, "--data", filepath.Join(t.TempDir(), "other"))
@@ -127,7 +128,7 @@ func TestFromOneDataDirectoryToAnother(t *testing.T) {
 	}
 }
 
-// TestBackupKilled: kill -9 in the midst of it leaves nothing under the final name; the next one clears up.
+// TestBackupKilled: kill -9 during a backup leaves nothing under the final name; the next one removes its files.
 func TestBackupKilled(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t), "--roles", "lanes,api")
@@ -183,12 +184,12 @@ func TestBackupKilled(t *testing.T) {
 		t.Errorf("what the dead one left: %v", err)
 	}
 
-	// Told to stop, it takes everything away itself.
+	// After SIGTERM it removes its own files.
 	hold()
 	second := dir + "-2"
 	cmd = exec.Command(path, "backup", second, "--data", p.data)
-	said := new(streamtest.Buffer)
-	cmd.Stderr = said
+	output := new(streamtest.Buffer)
+	cmd.Stderr = output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -199,8 +200,8 @@ func TestBackupKilled(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(said.String(), "stopped") {
-		t.Errorf("told to stop: %v, %s", err, said.String())
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != cli.ExitFailed || !strings.Contains(output.String(), "stopped") {
+		t.Errorf("after SIGTERM: %v, %s", err, output.String())
 	}
 	for _, left := range []string{second, second + ".incomplete"} {
 		if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
@@ -209,8 +210,8 @@ func TestBackupKilled(t *testing.T) {
 	}
 }
 
-// TestFromADataDirectoryToACluster: serve refuses to begin an empty log on a cluster beside a standalone store, and the
-// road that it names leads there.
+// TestFromADataDirectoryToACluster: serve refuses to create an empty log on a cluster if the data directory has a log, and
+// the steps that it names move the log.
 func TestFromADataDirectoryToACluster(t *testing.T) {
 	t.Parallel()
 	old := serve(t, dataDir(t), "--roles", "lanes,api")
@@ -223,8 +224,8 @@ func TestFromADataDirectoryToACluster(t *testing.T) {
 
 	c := streamtest.StartCluster(t, streamtest.Lanes(4))
 	refused := launch(t, old.data, "--nats", c.URL(), "--replicas", "3", "--roles", "lanes,api")
-	if code, said := refused.exit(), refused.log.String(); code != exitFailed || !strings.Contains(said, "scrip backup") || !strings.Contains(said, "scrip restore") || !strings.Contains(said, "--replicas 3") {
-		t.Fatalf("serve on a cluster, with a standalone store: exit %d\n%s", code, said)
+	if code, log := refused.exit(), refused.log.String(); code != cli.ExitFailed || !strings.Contains(log, "scrip backup") || !strings.Contains(log, "scrip restore") || !strings.Contains(log, "--replicas 3") {
+		t.Fatalf("serve on a cluster, with a standalone store: exit %d\n%s", code, log)
 	}
 	cluster := &natsd.Cluster{Name: "test", Listen: "127.0.0.1:0", Routes: []string{c.URL()}}
 	if ns, err := natsd.Start(natsd.Options{StoreDir: filepath.Join(old.data, "nats"), Listen: "127.0.0.1:0", Cluster: cluster, Logger: streamtest.Logger(t)}); err == nil {
@@ -233,13 +234,13 @@ func TestFromADataDirectoryToACluster(t *testing.T) {
 	} else if !strings.Contains(err.Error(), "scrip restore") {
 		t.Errorf("the refusal: %v", err)
 	}
-	if got := scrip(t, nil, "restore", dir, "--nats", c.URL(), "--data", old.data); got.code != exitUsage || !strings.Contains(got.err, "not both") {
+	if got := scrip(t, nil, "restore", dir, "--nats", c.URL(), "--data", old.data); got.code != cli.ExitUsage || !strings.Contains(got.err, "not both") {
 		t.Errorf("both: %+v", got)
 	}
-	if got := scrip(t, nil, "restore", dir, "--data", t.TempDir(), "--replicas", "3"); got.code != exitUsage || !strings.Contains(got.err, "--nats") {
+	if got := scrip(t, nil, "restore", dir, "--data", t.TempDir(), "--replicas", "3"); got.code != cli.ExitUsage || !strings.Contains(got.err, "--nats") {
 		t.Errorf("copies without a cluster: %+v", got)
 	}
-	if got := scrip(t, nil, "restore", dir, "--nats", c.URL(), "--replicas", "3"); got.code != exitDone || !strings.Contains(got.err, "SCRIP_CODE_KEY") || !strings.Contains(got.out, "nats://") {
+	if got := scrip(t, nil, "restore", dir, "--nats", c.URL(), "--replicas", "3"); got.code != cli.ExitDone || !strings.Contains(got.err, "SCRIP_CODE_KEY") || !strings.Contains(got.out, "nats://") {
 		t.Fatalf("restore: %+v", got)
 	}
 	failed(t, nil, "the one that the backup is of", "restore", dir, "--nats", c.URL(), "--replicas", "3")
@@ -248,12 +249,12 @@ func TestFromADataDirectoryToACluster(t *testing.T) {
 	if again["code"] != first["code"] || again["repeat"] != true {
 		t.Errorf("%v became %v", first, again)
 	}
-	if strings.Contains(p.log.String(), "differ from what") {
+	if strings.Contains(p.log.String(), "differ from those") {
 		t.Errorf("the restored streams are not as they would have been made:\n%s", p.log.String())
 	}
 }
 
-// TestARestoreIntoADataDirectoryKilled: no server starts on what it left; the next one starts over.
+// TestARestoreIntoADataDirectoryKilled: no server starts on its files; the next restore starts from the beginning.
 func TestARestoreIntoADataDirectoryKilled(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t), "--roles", "lanes,api")
@@ -265,7 +266,7 @@ func TestARestoreIntoADataDirectoryKilled(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(data, "nats.restoring", "jetstream", "$G", "streams", "KV_SCRIP_STATE"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if refused := launch(t, data, "--roles", "lanes,api"); refused.exit() != exitFailed || !strings.Contains(refused.log.String(), "scrip restore") {
+	if refused := launch(t, data, "--roles", "lanes,api"); refused.exit() != cli.ExitFailed || !strings.Contains(refused.log.String(), "scrip restore") {
 		t.Errorf("a server on an interrupted restore:\n%s", refused.log.String())
 	}
 	// A damaged backup changes nothing.
@@ -295,16 +296,16 @@ func TestARestoreIntoADataDirectoryKilled(t *testing.T) {
 	}
 }
 
-// TestBackupWithoutAKey: where none is found, none is left out silently.
+// TestBackupWithoutAKey: a backup without a key needs --without-key.
 func TestBackupWithoutAKey(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "b")
 	failed(t, nil, "--without-key", "backup", dir, "--data", t.TempDir())
 	failed(t, []string{"SCRIP_CODE_KEY=abc"}, "64 hex digits", "backup", dir, "--data", t.TempDir())
 	failed(t, nil, "connecting to the server", "backup", dir, "--without-key", "--nats", "nats://127.0.0.1:1")
-	if got := scrip(t, nil, "backup", "--help"); got.code != exitDone || !strings.Contains(got.out, "scrip_meta.dead_letter") {
-		t.Errorf("help does not say that what people did about dead letters is left out: %+v", got)
+	if got := scrip(t, nil, "backup", "--help"); got.code != cli.ExitDone || !strings.Contains(got.out, "scrip_meta.dead_letter") {
+		t.Errorf("help does not mention that the state of dead letters is not in a backup: %+v", got)
 	}
-	if got := scrip(t, nil, "backup"); got.code != exitUsage || !strings.Contains(got.err, "needs DIR") {
+	if got := scrip(t, nil, "backup"); got.code != cli.ExitUsage || !strings.Contains(got.err, "needs DIR") {
 		t.Errorf("no directory: %+v", got)
 	}
 	failed(t, nil, "there is no backup at "+dir+";", "restore", dir, "--data", t.TempDir())

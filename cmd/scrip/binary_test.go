@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
@@ -121,7 +122,7 @@ func launchAs(t *testing.T, as *syscall.Credential, data string, args ...string)
 			t.Errorf("scrip serve did not stop within %s", stopLimit)
 		}
 		if t.Failed() {
-			t.Logf("scrip serve said:\n%s", p.log.String())
+			t.Logf("log of scrip serve:\n%s", p.log.String())
 		}
 	})
 	return p
@@ -195,7 +196,7 @@ func (p *process) run(args ...string) result {
 func (p *process) must(args ...string) map[string]any {
 	p.t.Helper()
 	got := p.run(append(args, "-o", "json")...)
-	if got.code != exitDone {
+	if got.code != cli.ExitDone {
 		p.t.Fatalf("scrip %v: exit %d\n%s%s", args, got.code, got.out, got.err)
 	}
 	var v map[string]any
@@ -229,7 +230,7 @@ func (p *process) row(want, query string, args ...any) {
 	})
 }
 
-// get asks the server's HTTP.
+// get sends an HTTP request to the server.
 func (p *process) get(path string) (int, string) {
 	p.t.Helper()
 	d, err := datadir.Find(p.data)

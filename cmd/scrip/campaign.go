@@ -10,15 +10,16 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 func (m *Main) campaignCommand() *cobra.Command {
-	return group("campaign", "Create, change and look at campaigns",
+	return cli.Group("campaign", "Create, change and show campaigns",
 		m.campaignCreate(), m.campaignUpdate(),
-		m.campaignTurn("pause", wire.PauseCampaign, "Pause a campaign: claims and redemptions are refused until it is resumed"),
-		m.campaignTurn("resume", wire.ResumeCampaign, "Resume a paused campaign"),
-		m.campaignTurn("end", wire.EndCampaign, "End a campaign for good: claims are refused, coupons already claimed live on"),
+		m.campaignStateCommand("pause", wire.PauseCampaign, "Pause a campaign: claims and redemptions are refused until it is resumed"),
+		m.campaignStateCommand("resume", wire.ResumeCampaign, "Resume a paused campaign"),
+		m.campaignStateCommand("end", wire.EndCampaign, "End a campaign permanently: claims are refused, coupons already claimed stay valid"),
 		m.campaignList(), m.campaignShow())
 }
 
@@ -29,37 +30,37 @@ var settingNames = map[string]string{
 	"priority": "priority", "benefit": "benefit",
 }
 
-// settingFlags lets a command give a campaign's settings. In an update, times and life time may be taken back.
+// settingFlags adds the flags of a campaign's settings. In an update, none clears times and periods.
 func (m *Main) settingFlags(f *pflag.FlagSet, s *wire.Settings, update bool) {
 	d := wire.Settings{}
-	clear := "; none takes it back"
+	clear := "; none clears it"
 	if !update {
 		d, clear = wire.DefaultSettings(0), ""
 	}
-	f.Var(number(&s.Codes, 0, 0, wire.MaxCodes), "codes", "coupons to hand out; 0 = codes are imported. May grow later")
-	f.Var(number(&s.PerCustomer, d.PerCustomer, 0, wire.MaxPerCustomer), "per-customer", "coupons one customer may claim; 0 = any number")
+	f.Var(cli.Number(&s.Codes, 0, 0, wire.MaxCodes), "codes", "coupons to hand out; 0 = codes are imported. May grow later")
+	f.Var(cli.Number(&s.PerCustomer, d.PerCustomer, 0, wire.MaxPerCustomer), "per-customer", "coupons one customer may claim; 0 = any number")
 	f.Var(m.instant(&s.OpensAt, update), "opens", "when claims open (absent = now)"+clear)
 	f.Var(m.instant(&s.ClosesAt, update), "closes", "when claims close (absent = when coupons expire)"+clear)
 	f.Var(m.instant(&s.ExpiresAt, update), "expires", "when coupons expire (absent = never)"+clear)
-	period := func(into *time.Duration, most time.Duration) *value {
-		return &value{kind: "DURATION", set: func(text string) error {
+	period := func(into *time.Duration, most time.Duration) *cli.Value {
+		return &cli.Value{Kind: "DURATION", Parse: func(text string) error {
 			if update && text == none {
 				*into = 0
 				return nil
 			}
-			return duration(into, 0, time.Second, most).set(text)
+			return cli.Duration(into, 0, time.Second, most).Parse(text)
 		}}
 	}
 	f.Var(period(&s.ValidFor, wire.MaxValidFor), "valid-for", "how long a coupon lives from its claim, instead of --expires"+clear)
-	f.Var(period(&s.LateAfter, wire.MaxBefore), "late-after", "reminders later than this are dropped (absent = only once what they announce has passed)"+clear)
-	f.Var(number(&s.MaxRedemptions, d.MaxRedemptions, 1, wire.MaxRedemptions), "max-redemptions", "how often one coupon may be redeemed")
-	f.StringVar(&s.Prefix, "prefix", "", "`TEXT` before each code, for the eye only: SUMMER gives SUMMER-XXXX-XXXX-XXXX")
-	f.StringVar(&s.Category, "category", "", "`TEXT` to tell campaigns apart in reports")
-	f.Var(choice(&s.Priority, d.Priority, wire.PriorityHigh, wire.PriorityNormal, wire.PriorityLow), "priority", "high, normal or low")
-	f.Var(rawJSON(&s.Benefit), "benefit", "what a coupon is worth, handed to whoever redeems it, at most 512 bytes")
+	f.Var(period(&s.LateAfter, wire.MaxBefore), "late-after", "reminders later than this are dropped (absent = only when what they announce has passed)"+clear)
+	f.Var(cli.Number(&s.MaxRedemptions, d.MaxRedemptions, 1, wire.MaxRedemptions), "max-redemptions", "how often one coupon may be redeemed")
+	f.StringVar(&s.Prefix, "prefix", "", "`TEXT` printed before each code, without a function: SUMMER gives SUMMER-XXXX-XXXX-XXXX")
+	f.StringVar(&s.Category, "category", "", "`TEXT` that groups campaigns in reports")
+	f.Var(cli.Choice(&s.Priority, d.Priority, wire.PriorityHigh, wire.PriorityNormal, wire.PriorityLow), "priority", "high, normal or low")
+	f.Var(rawJSON(&s.Benefit), "benefit", "what a coupon is worth, returned when it is redeemed, at most 512 bytes")
 }
 
-// patch says which settings were given.
+// patch holds the settings whose flags were given.
 func patch(f *pflag.FlagSet, s wire.Settings) wire.Patch {
 	p := wire.Patch{Settings: s}
 	f.Visit(func(flag *pflag.Flag) {
@@ -73,16 +74,16 @@ func patch(f *pflag.FlagSet, s wire.Settings) wire.Patch {
 func (m *Main) campaignCreate() *cobra.Command {
 	var s wire.Settings
 	cmd := &cobra.Command{
-		Use: "create NAME --codes N", Short: "Create a campaign", Args: args("NAME"),
-		Long: `Create a campaign. Asking again for the same campaign with the same settings is a repeat, with others it is refused
+		Use: "create NAME --codes N", Short: "Create a campaign", Args: cli.Args("NAME"),
+		Long: `Create a campaign. The same request again with the same settings is a repeat; with other settings it is refused
 (campaign_exists). opens < closes <= expires.`,
 		Example: `  scrip campaign create summer --codes 1000 --expires 2026-12-31T23:00:00Z --benefit '{"percent":10}'
   scrip campaign create flash --codes 10000 --opens +10m --closes +70m --valid-for 72h --prefix FLASH
   scrip campaign create partner --codes 0        # then: scrip codes import partner codes.csv`,
 	}
 	m.settingFlags(cmd.Flags(), &s, false)
-	return m.acts(cmd, func(given []string) (wire.Command, error) {
-		if err := require(cmd, "codes"); err != nil {
+	return m.commandRunE(cmd, func(given []string) (wire.Command, error) {
+		if err := cli.Require(cmd, "codes"); err != nil {
 			return wire.Command{}, err
 		}
 		return wire.Command{Type: wire.CreateCampaign, Campaign: given[0], Patch: patch(cmd.Flags(), s)}, nil
@@ -92,39 +93,39 @@ func (m *Main) campaignCreate() *cobra.Command {
 func (m *Main) campaignUpdate() *cobra.Command {
 	var s wire.Settings
 	cmd := &cobra.Command{
-		Use: "update NAME", Short: "Change settings of a campaign", Args: args("NAME"),
-		Long: `Change settings of a campaign; those not given stay as they are. Coupons that inherit the campaign's end move with it,
-and so do reminders. --codes may only grow.`,
+		Use: "update NAME", Short: "Change settings of a campaign", Args: cli.Args("NAME"),
+		Long: `Change settings of a campaign; settings not given do not change. Coupons without an expiry of their own get the campaign's
+new expiry, and reminders move with it. --codes may only grow.`,
 		Example: `  scrip campaign update summer --codes 2000 --expires +720h
   scrip campaign update summer --opens none`,
 	}
 	m.settingFlags(cmd.Flags(), &s, true)
-	return m.acts(cmd, func(given []string) (wire.Command, error) {
+	return m.commandRunE(cmd, func(given []string) (wire.Command, error) {
 		some := false
 		cmd.Flags().Visit(func(f *pflag.Flag) { some = some || settingNames[f.Name] != "" })
 		if !some {
-			return wire.Command{}, usagef("%s needs at least one setting, such as --codes N or --expires TIME", path(cmd))
+			return wire.Command{}, cli.Usagef("%s needs at least one setting, such as --codes N or --expires TIME", cli.Path(cmd))
 		}
 		return wire.Command{Type: wire.UpdateCampaign, Campaign: given[0], Patch: patch(cmd.Flags(), s)}, nil
 	})
 }
 
-func (m *Main) campaignTurn(name string, t wire.CommandType, short string) *cobra.Command {
-	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: args("NAME")}
-	return m.acts(cmd, func(given []string) (wire.Command, error) {
+func (m *Main) campaignStateCommand(name string, t wire.CommandType, short string) *cobra.Command {
+	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: cli.Args("NAME")}
+	return m.commandRunE(cmd, func(given []string) (wire.Command, error) {
 		return wire.Command{Type: t, Campaign: given[0]}, nil
 	})
 }
 
 func (m *Main) campaignList() *cobra.Command {
-	return m.asks(&cobra.Command{Use: "list", Short: "List all campaigns", Args: noArgs}, func(ctx context.Context, s *session, _ []string) error {
+	return m.queryRunE(&cobra.Command{Use: "list", Short: "List all campaigns", Args: cli.NoArgs}, func(ctx context.Context, s *session, _ []string) error {
 		campaigns, err := s.allCampaigns(ctx)
 		if err != nil {
 			return err
 		}
 		if m.global.output == outputJSON {
 			for _, c := range campaigns {
-				if err := m.printJSON(c); err != nil {
+				if err := cli.JSON(m.Out, c); err != nil {
 					return err
 				}
 			}
@@ -139,18 +140,18 @@ func (m *Main) campaignList() *cobra.Command {
 			rows = append(rows, []string{c.Campaign, c.Status, codes, fmt.Sprint(c.Claimed), fmt.Sprint(c.Redeemed), fmt.Sprint(c.Voided),
 				orDash(c.OpensAt), orDash(c.ClosesAt), orDash(c.ExpiresAt)})
 		}
-		return m.printTable("CAMPAIGN STATUS CODES CLAIMED REDEEMED VOIDED OPENS CLOSES EXPIRES", rows)
+		return cli.Table(m.Out, "CAMPAIGN STATUS CODES CLAIMED REDEEMED VOIDED OPENS CLOSES EXPIRES", rows)
 	})
 }
 
 func (m *Main) campaignShow() *cobra.Command {
-	return m.asks(&cobra.Command{Use: "show NAME", Short: "Show one campaign", Args: args("NAME")}, func(ctx context.Context, s *session, given []string) error {
+	return m.queryRunE(&cobra.Command{Use: "show NAME", Short: "Show one campaign", Args: cli.Args("NAME")}, func(ctx context.Context, s *session, given []string) error {
 		c, err := s.Campaign(ctx, given[0])
 		if err != nil {
 			return err
 		}
 		if m.global.output == outputJSON {
-			return m.printJSON(c)
+			return cli.JSON(m.Out, c)
 		}
 		rows := [][2]string{
 			{c.Campaign, ""},
@@ -165,7 +166,7 @@ func (m *Main) campaignShow() *cobra.Command {
 				rows = append(rows, r)
 			}
 		}
-		return m.printFields(rows)
+		return cli.Fields(m.Out, rows)
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 )
 
 // noon is what time it is in these tests.
@@ -56,7 +58,7 @@ func scripAt(t *testing.T, now func() time.Time, in *strings.Reader, env []strin
 	return result{code, out.String(), errOut.String()}
 }
 
-// TestWrongUsage: nothing is asked of any server, the exit code is 2, and the text says what would be right.
+// TestWrongUsage: no request is sent, the exit code is 2, and the error names the valid usage.
 func TestWrongUsage(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -86,7 +88,7 @@ func TestWrongUsage(t *testing.T) {
 		{"campaign create summer --codes 1 --opens none", "or a time from now"},
 		{"campaign create summer --codes 1 --expires 2026-13-01T00:00:00Z", "must be an RFC 3339 time"},
 		{"campaign create summer --codes 1 --valid-for 3days", "must be a duration such as 90s"},
-		{"campaign create summer --codes 1 --valid-for 1ms", "must lie between 1s and"},
+		{"campaign create summer --codes 1 --valid-for 1ms", "must be between 1s and"},
 		{"campaign create summer --codes 1 --priority urgent", "must be high or normal or low"},
 		{"campaign create summer --codes 1 --benefit {", "must be JSON"},
 		{"campaign update summer", "needs at least one setting"},
@@ -97,13 +99,13 @@ func TestWrongUsage(t *testing.T) {
 		{"extend ABCD-EFGH-JKLM", "needs --expires TIME"},
 		{"remind summer --customer a --kind opens", "needs --before DURATION"},
 		{"remind summer --customer a --kind birthday --before 1m", "must be opens or expires"},
-		{"remind summer --customer a --kind opens --before -1m", "must lie between 0s and"},
+		{"remind summer --customer a --kind opens --before -1m", "must be between 0s and"},
 		{"codes import partner /does/not/exist.csv", "there is no file"},
-		{"codes import partner /", "is no file"},
+		{"codes import partner /", "is not a file"},
 		{"codes import partner a b", "no further"},
-		{"demo --codes 100 --customers 100", "must be more than"},
+		{"demo --codes 100 --customers 100", "must be greater than"},
 		{"serve extra", `takes no "extra"`},
-		{"serve --roles lanes,cook", `"cook" is no role`},
+		{"serve --roles lanes,cook", `"cook" is not a role`},
 		{"serve --roles projector", "give --nats URL"},
 		{"serve --roles scheduler --nats nats://127.0.0.1:1", "give lanes,scheduler"},
 		{"serve --nats-listen 0.0.0.0:4222", "SCRIP_CREDENTIALS"},
@@ -121,11 +123,11 @@ func TestWrongUsage(t *testing.T) {
 		{"serve --log-level loud", "must be debug"},
 	} {
 		got := scrip(t, []string{"SCRIP_DATA=" + t.TempDir()}, strings.Fields(c.args)...)
-		if got.code != exitUsage || !strings.Contains(got.err, c.want) || got.out != "" {
+		if got.code != cli.ExitUsage || !strings.Contains(got.err, c.want) || got.out != "" {
 			t.Errorf("scrip %s: exit %d\n stdout %q\n stderr %q\n want exit 2 and %q", c.args, got.code, got.out, got.err, c.want)
 		}
 		if !strings.Contains(got.err, "--help'") {
-			t.Errorf("scrip %s does not say where help is: %q", c.args, got.err)
+			t.Errorf("scrip %s: no hint to --help: %q", c.args, got.err)
 		}
 	}
 }
@@ -140,35 +142,35 @@ func TestABadVariableIsNamed(t *testing.T) {
 		{"SCRIP_INSECURE=perhaps", "serve", "SCRIP_INSECURE"},
 	} {
 		got := scrip(t, []string{c.env, "SCRIP_DATA=" + t.TempDir()}, strings.Fields(c.args)...)
-		if got.code != exitUsage || !strings.Contains(got.err, "variable "+c.want) {
+		if got.code != cli.ExitUsage || !strings.Contains(got.err, "variable "+c.want) {
 			t.Errorf("%s scrip %s: exit %d, %q", c.env, c.args, got.code, got.err)
 		}
 	}
 }
 
-func TestAVariableStandsInForAFlagAndAFlagWins(t *testing.T) {
+func TestVariableSetsFlagAndFlagWins(t *testing.T) {
 	if got := scrip(t, []string{"SCRIP_OUTPUT=json"}, "version"); got.code != 0 || !strings.HasPrefix(got.out, `{"version":`) {
 		t.Errorf("%+v", got)
 	}
 	if got := scrip(t, []string{"SCRIP_OUTPUT=json"}, "version", "-o", "text"); got.code != 0 || !strings.HasPrefix(got.out, "scrip ") {
 		t.Errorf("%+v", got)
 	}
-	// What says whom and what is never taken from the environment.
-	if got := scrip(t, []string{"SCRIP_CUSTOMER=alice", "SCRIP_ID=1"}, "claim", "summer"); got.code != exitUsage {
+	// Customers and ids are never read from the environment.
+	if got := scrip(t, []string{"SCRIP_CUSTOMER=alice", "SCRIP_ID=1"}, "claim", "summer"); got.code != cli.ExitUsage {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestNoServer: what a person sees who asks where nothing runs.
+// TestNoServer checks the errors where no server runs.
 func TestNoServer(t *testing.T) {
 	empty := t.TempDir()
 	got := scrip(t, nil, "claim", "summer", "--customer", "alice", "--data", empty)
-	if got.code != exitFailed || !strings.Contains(got.err, "scrip serve") || !strings.Contains(got.err, empty) {
+	if got.code != cli.ExitFailed || !strings.Contains(got.err, "scrip serve") || !strings.Contains(got.err, empty) {
 		t.Errorf("no scrip.json: %+v", got)
 	}
 	got = scrip(t, nil, "claim", "summer", "--customer", "alice", "--nats", "nats://127.0.0.1:1")
-	if got.code != exitFailed || !strings.Contains(got.err, "is `scrip serve` running there?") {
-		t.Errorf("nobody at --nats: %+v", got)
+	if got.code != cli.ExitFailed || !strings.Contains(got.err, "is `scrip serve` running there?") {
+		t.Errorf("no server at --nats: %+v", got)
 	}
 	stale := t.TempDir()
 	// No process has the highest number that a pid can be.
@@ -176,7 +178,7 @@ func TestNoServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = scrip(t, nil, "campaign", "list", "--data", stale)
-	if got.code != exitFailed || !strings.Contains(got.err, "is gone") {
+	if got.code != cli.ExitFailed || !strings.Contains(got.err, "has crashed or was killed") {
 		t.Errorf("stale scrip.json: %+v", got)
 	}
 }
@@ -190,10 +192,10 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestNothingIsAskedOfATerminal: an import without a file would wait for a person to type codes.
-func TestNothingIsAskedOfATerminal(t *testing.T) {
+// TestNoInputFromATerminal: an import without a file must not wait for codes typed on a terminal.
+func TestNoInputFromATerminal(t *testing.T) {
 	got := scripWith(t, nil, nil, "codes", "import", "partner")
-	if got.code != exitUsage || !strings.Contains(got.err, "FILE") {
+	if got.code != cli.ExitUsage || !strings.Contains(got.err, "FILE") {
 		t.Errorf("%+v", got)
 	}
 }

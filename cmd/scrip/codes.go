@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/codescsv"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
@@ -24,10 +25,10 @@ import (
 )
 
 func (m *Main) codesCommand() *cobra.Command {
-	return group("codes", "Import codes of your own, export those handed out", m.codesImport(), m.codesExport())
+	return cli.Group("codes", "Import codes, export claimed codes", m.codesImport(), m.codesExport())
 }
 
-// rejectsShown is how many bad rows are told on standard error; --rejects takes them all.
+// rejectsShown is how many bad rows are printed on standard error; --rejects writes all of them.
 const rejectsShown = 20
 
 func (m *Main) codesImport() *cobra.Command {
@@ -36,23 +37,23 @@ func (m *Main) codesImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import CAMPAIGN [FILE]", Short: "Import codes from a CSV file",
 		Long: `Import codes from a CSV file, or from standard input (FILE absent or -), into a campaign created with --codes 0.
-They are handed out in the order of the file.
+They are claimed in the order of the file.
 
 The codes are in the column named "code", or in the first one. A byte-order mark, CRLF, empty rows, other columns, and
-semicolons or tabs instead of commas do no harm. Codes are 3 to 64 of A-Z 0-9 - _; case does not matter. A code that
-comes twice, or is there already, is taken once. A row that holds no usable code is told with its number and skipped;
-the exit code is then 3. Asked again with the same file, an import adds what is missing.`,
+semicolons or tabs instead of commas are accepted. Codes are 3 to 64 of A-Z 0-9 - _; case does not matter. A code that
+occurs twice, or was imported before, is imported once. A row without a usable code is reported with its number and skipped;
+the exit code is then 3. A second import of the same file adds the missing codes.`,
 		Example: `  scrip codes import partner codes.csv --rejects bad-rows.csv
   scrip codes import partner < codes.csv`,
 		Args: func(cmd *cobra.Command, given []string) error {
 			if len(given) == 2 {
 				return nil
 			}
-			return args("CAMPAIGN")(cmd, given)
+			return cli.Args("CAMPAIGN")(cmd, given)
 		},
 	}
 	id := idFlag(cmd)
-	cmd.Flags().StringVar(&rejectsFile, "rejects", "", "`FILE` that gets all bad rows as CSV: row, text, reason")
+	cmd.Flags().StringVar(&rejectsFile, "rejects", "", "`FILE` to write all bad rows to, as CSV: row, text, reason")
 	csvFlag(cmd, &kind)
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		in, size, err := m.open(given[1:])
@@ -63,7 +64,7 @@ the exit code is then 3. Asked again with the same file, an import adds what is 
 		var rejects io.WriteCloser
 		if rejectsFile != "" {
 			if rejects, err = createPrivate(rejectsFile); err != nil {
-				return fmt.Errorf("making the file for bad rows: %w", err)
+				return fmt.Errorf("creating the file for bad rows: %w", err)
 			}
 			defer rejects.Close()
 		}
@@ -78,17 +79,17 @@ the exit code is then 3. Asked again with the same file, an import adds what is 
 	return cmd
 }
 
-// open returns the file to import and its size, -1 if nobody knows.
+// open returns the file to import and its size, -1 if unknown.
 func (m *Main) open(given []string) (io.ReadCloser, int64, error) {
 	if len(given) == 0 || given[0] == "-" {
 		if m.TerminalIn {
-			return nil, 0, usagef("give the FILE to import, or put it on standard input")
+			return nil, 0, cli.Usagef("give the FILE to import, or pipe it to standard input")
 		}
 		return io.NopCloser(m.In), -1, nil
 	}
 	f, err := os.Open(given[0])
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, usagef("there is no file %s", given[0])
+		return nil, 0, cli.Usagef("there is no file %s", given[0])
 	}
 	if err != nil {
 		return nil, 0, err
@@ -96,7 +97,7 @@ func (m *Main) open(given []string) (io.ReadCloser, int64, error) {
 	info, err := f.Stat()
 	if err != nil || info.IsDir() {
 		_ = f.Close()
-		return nil, 0, usagef("%s is no file", given[0])
+		return nil, 0, cli.Usagef("%s is not a file", given[0])
 	}
 	return f, info.Size(), nil
 }
@@ -105,16 +106,16 @@ func (m *Main) open(given []string) (io.ReadCloser, int64, error) {
 type csvImport struct {
 	m       *Main
 	in      io.Reader
-	rejects io.Writer // nil = not asked for
+	rejects io.Writer // nil = none
 	csv     csvKind
 	bar     *bar
 
 	report  codescsv.Report
-	told    int // bad rows
+	badRows int
 	readErr error
 }
 
-// imported is what an import says in JSON.
+// imported is an import's result in JSON.
 type imported struct {
 	ID         string `json:"id"`
 	Status     string `json:"status"`
@@ -133,10 +134,10 @@ func (i *csvImport) run(ctx context.Context, s *session, campaign, id string) er
 	out, err := s.ImportCodes(ctx, campaign, i.codes, nil, client.ID(id))
 	i.bar.end()
 	if err == nil {
-		err = i.readErr // what was read before it is imported
+		err = i.readErr // the codes read before this error are imported
 	}
 	if err != nil {
-		return fmt.Errorf("%w; import the same file again: codes that are there already are left out", explain(err))
+		return fmt.Errorf("%w; import the same file again: codes that were imported already are skipped", explain(err))
 	}
 	if out.Refused() {
 		return i.m.answer(out)
@@ -147,26 +148,26 @@ func (i *csvImport) run(ctx context.Context, s *session, campaign, id string) er
 		return err
 	}
 	if sum.Rejected > 0 {
-		return errRefused
+		return cli.ErrRefused
 	}
 	return nil
 }
 
 func (i *csvImport) print(sum imported) error {
 	if sum.Rejected > rejectsShown && i.rejects == nil {
-		fmt.Fprintf(i.m.Err, "… and %d more bad rows; --rejects FILE gets them all\n", sum.Rejected-rejectsShown)
+		fmt.Fprintf(i.m.Err, "… and %d more bad rows; --rejects FILE writes all of them\n", sum.Rejected-rejectsShown)
 	}
 	if i.m.global.output == outputJSON {
-		return i.m.printJSON(sum)
+		return cli.JSON(i.m.Out, sum)
 	}
-	return i.m.printFields([][2]string{
+	return cli.Fields(i.m.Out, [][2]string{
 		{"imported", ""}, {"campaign", sum.Campaign}, {"rows", strconv.Itoa(sum.Rows)}, {"new codes", strconv.FormatUint(sum.Count, 10)},
 		{"already there", strconv.FormatUint(sum.There, 10)}, {"twice in the file", strconv.Itoa(sum.Duplicates)},
 		{"bad rows", strconv.Itoa(sum.Rejected)}, {"id", sum.ID},
 	})
 }
 
-// errEnough ends reading when the import has failed already.
+// errEnough ends reading after the import has failed.
 var errEnough = errors.New("the import ended")
 
 // codes yields the file's codes.
@@ -183,8 +184,8 @@ func (i *csvImport) codes(yield func(string) bool) {
 		}
 		return nil
 	}, func(r codescsv.Reject) error {
-		i.told++
-		if i.rejects == nil && i.told <= rejectsShown {
+		i.badRows++
+		if i.rejects == nil && i.badRows <= rejectsShown {
 			i.bar.clear()
 			fmt.Fprintf(i.m.Err, "row %d: %s\n", r.Row, r.Reason)
 		}
@@ -209,21 +210,21 @@ func (m *Main) codesExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export CAMPAIGN", Short: "Export the claimed codes of a campaign as CSV",
 		Long: `Export the claimed coupons of a campaign as CSV, in the order in which they were claimed, to standard output or --file.
-With -o json, one object per line. Codes that nobody has claimed yet are not in it.
+With -o json, one object per line. Codes that are not claimed are not exported.
 
-It is read from the read tables: what was claimed in the last moment may be missing. They are found by the server's
-scrip.json, or by --postgres.
+The coupons are read from the read tables, whose URL is in the server's scrip.json or given by --postgres. Coupons claimed
+in the last seconds may be missing.
 
 ` + maskHelp,
 		Example: `  scrip codes export summer > summer.csv
   scrip codes export summer --mask-codes mask.key --csv excel --file for-marketing.csv`,
-		Args: args("CAMPAIGN"),
+		Args: cli.Args("CAMPAIGN"),
 	}
 	unusedIDFlag(cmd)
 	cmd.Flags().StringVar(&postgres, "postgres", "", "`URL` of the database with the read tables")
 	cmd.Flags().StringVar(&file, "file", "", "`FILE` to write instead of standard output")
-	withVariable(cmd.Flags())
-	csvFlag(cmd, &how.csv) // these have no variable: one left set would change what is exported unseen
+	cli.WithVariable(cmd.Flags())
+	csvFlag(cmd, &how.csv) // these flags have no variable: a forgotten one would change exports without notice
 	maskFlag(cmd, &mask)
 	cmd.RunE = func(cmd *cobra.Command, given []string) (err error) {
 		if how.mask, err = openMask(mask); err != nil {
@@ -252,7 +253,7 @@ scrip.json, or by --postgres.
 	return cmd
 }
 
-// createPrivate is os.Create, but a new file is for its owner alone: codes are as good as money.
+// createPrivate is os.Create with mode 0600: who has a code can redeem it.
 func createPrivate(file string) (*os.File, error) {
 	return os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 }
@@ -260,7 +261,7 @@ func createPrivate(file string) (*os.File, error) {
 func (m *Main) export(ctx context.Context, url, campaign string, to io.Writer, how exportForm) error {
 	db, err := schema.Connect(ctx, url)
 	if err != nil {
-		return fmt.Errorf("connecting to the read tables: %w; claims go on without them, an export has to wait", err)
+		return fmt.Errorf("connecting to the read tables: %w; claims work without them, an export does not", err)
 	}
 	defer db.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
 	known := false
@@ -309,7 +310,7 @@ func writeRows(rows pgx.Rows, to io.Writer, how exportForm) error {
 	out := bufio.NewWriter(to)
 	lines, objects := csv.NewWriter(out), json.NewEncoder(out)
 	if !how.json {
-		_ = lines.Write(exportColumns) // what fails is told by Error below
+		_ = lines.Write(exportColumns) // Error below returns a failure
 	}
 	var r exportRow
 	_, err := pgx.ForEachRow(rows, []any{&r.Campaign, &r.N, &r.Code, &r.CustomerID, &r.Status, &r.ClaimedAt, &r.ExpiresAt, &r.RedeemedCount, &r.RedeemedAt}, func() error {

@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 )
 
-// TestCodes: a file as people have them goes in, what was handed out comes out.
+// TestCodes: a CSV file is imported, and the claimed codes are exported.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t))
@@ -21,11 +23,11 @@ func TestCodes(t *testing.T) {
 	}
 	rejects := filepath.Join(t.TempDir(), "bad.csv")
 	got := p.run("codes", "import", "partner", file, "-o", "json", "--rejects", rejects, "--id", "import-1")
-	if got.code != exitRefused || !strings.Contains(got.out, `"rows":5,"count":3,"already_there":0,"duplicates":1,"rejected":1`) {
+	if got.code != cli.ExitRefused || !strings.Contains(got.out, `"rows":5,"count":3,"already_there":0,"duplicates":1,"rejected":1`) {
 		t.Errorf("import: %+v", got)
 	}
 	exported := filepath.Join(t.TempDir(), "codes.csv")
-	if got := p.run("codes", "export", "partner", "--file", exported); got.code != exitDone {
+	if got := p.run("codes", "export", "partner", "--file", exported); got.code != cli.ExitDone {
 		t.Errorf("export: %+v", got)
 	}
 	for _, file := range []string{rejects, exported} {
@@ -36,7 +38,7 @@ func TestCodes(t *testing.T) {
 	if raw, err := os.ReadFile(rejects); err != nil || !strings.Contains(string(raw), "\n5,AAA 3,") {
 		t.Errorf("rejects: %q, %v", raw, err)
 	}
-	if got := p.run("codes", "import", "partner", file); got.code != exitRefused || !strings.Contains(got.err, "row 5: ") || !strings.Contains(got.out, "already there") {
+	if got := p.run("codes", "import", "partner", file); got.code != cli.ExitRefused || !strings.Contains(got.err, "row 5: ") || !strings.Contains(got.out, "already there") {
 		t.Errorf("import again: %+v", got)
 	}
 	// From standard input; in the order of the file.
@@ -70,7 +72,7 @@ func TestCodes(t *testing.T) {
 	if got := p.run("replay", "--type", "coupon.claimed", "--mask-codes", key); got.code != 0 || !strings.Contains(got.out, rows[1][2]) || strings.Contains(got.out, "AAA-1") {
 		t.Errorf("replay: %+v", got)
 	}
-	if got := p.run("replay", "--csv", "excel"); got.code != exitUsage || !strings.Contains(got.err, "--format csv") {
+	if got := p.run("replay", "--csv", "excel"); got.code != cli.ExitUsage || !strings.Contains(got.err, "--format csv") {
 		t.Errorf("--csv without CSV: %+v", got)
 	}
 
@@ -79,16 +81,16 @@ func TestCodes(t *testing.T) {
 		{"", "partner", "invalid"},
 		{"A\n", "partner", "invalid"},
 	} {
-		if got := scripWith(t, strings.NewReader(c.in), nil, "codes", "import", c.campaign, "--data", p.data); got.code != exitRefused || !strings.Contains(got.out, c.want) {
+		if got := scripWith(t, strings.NewReader(c.in), nil, "codes", "import", c.campaign, "--data", p.data); got.code != cli.ExitRefused || !strings.Contains(got.out, c.want) {
 			t.Errorf("importing %q into %s: %+v", c.in, c.campaign, got)
 		}
 	}
-	if got := p.run("codes", "export", "nobody"); got.code != exitRefused || !strings.Contains(got.out, "campaign_not_found") {
+	if got := p.run("codes", "export", "nobody"); got.code != cli.ExitRefused || !strings.Contains(got.out, "campaign_not_found") {
 		t.Errorf("export of nothing: %+v", got)
 	}
 }
 
-// TestAMillionCodes: a file of a million rows goes in whole, again without harm.
+// TestAMillionCodes: a file of a million rows is imported; a second import changes nothing.
 func TestAMillionCodes(t *testing.T) {
 	t.Parallel()
 	const rows = 1_000_000

@@ -11,24 +11,24 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
 	"github.com/seed-4a2410e3/scrip/streams/config"
 )
 
 func (m *Main) configCommand() *cobra.Command {
-	g := group("config", "Look at what can be set while servers run, and set it", m.configGet(), m.configSet(), m.configHistory())
-	g.Long = `Look at what can be set while servers run, and set it. What is set is in force at all servers within a second, without a
-restart, and stays so until it is set again. Every change is kept, with who made it and when. While NATS is away, what
-was in force stays so.
+	g := cli.Group("config", "Show and change settings while servers run", m.configGet(), m.configSet(), m.configHistory())
+	g.Long = `Show and change settings while servers run. A change takes effect at all servers within a second, without a restart, and
+stays in force until the next one. Every change is stored with its author and time. While NATS is unreachable, servers use
+the last settings that they read.
 
 ` + settingsHelp() + `
-The value ` + config.ToDefault + ` takes a setting back. The default of reminder.grace is what serve --reminder-grace says.
+The value ` + config.ToDefault + ` restores a default. The default of reminder.grace is the value of serve --reminder-grace.
 
-A pause holds back what falls due and was not asked for yet. When it ends, reminders fire while what they announce is still
-to come. They are dropped and counted when that has passed and they are later than reminder.grace, or when they are later
-than their campaign's --late-after. Paused expiries are announced when the pause ends; redeeming is refused from the
-instant on in any case.`
+A pause delays what becomes due and is not requested yet. When it ends, reminders fire if what they announce is still in the
+future. They are dropped and counted when that has passed and they are later than reminder.grace, or when they are later
+than their campaign's --late-after. Paused expiries are announced when the pause ends; a coupon cannot be redeemed after its
+expiry instant in any case.`
 	return g
 }
 
@@ -47,7 +47,7 @@ func settingsHelp() string {
 	return text.String()
 }
 
-// settings finds the history of the settings, of a log that is there and whole.
+// settings opens the history of the settings of a log that exists and is complete.
 func (m *Main) settings(ctx context.Context, s *session, defaults *config.Settings) (*config.Store, error) {
 	js, _, err := s.log(ctx)
 	if err != nil {
@@ -59,13 +59,13 @@ func (m *Main) settings(ctx context.Context, s *session, defaults *config.Settin
 func (m *Main) configGet() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "get [KEY]", Short: "Show the settings in force",
-		Long: `Show the settings in force, all or one: the value, whether it is the default, and who changed it last and when. Of pauses,
-those of campaigns for which one was ever set and not taken back.`,
+		Long: `Show the settings in force, all or one: the value, whether it is the default, and who changed it last and when. A pause of
+a campaign is listed if it was set and not restored to its default.`,
 		Example: `  scrip config get
   scrip config get reminder.grace -o json`,
 		Args: optionalArg(config.CheckName),
 	}
-	return m.asks(cmd, func(ctx context.Context, s *session, given []string) error {
+	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
 		defaults, known := serverDefaults(ctx, s)
 		store, err := m.settings(ctx, s, defaults)
 		if err != nil {
@@ -79,15 +79,15 @@ those of campaigns for which one was ever set and not taken back.`,
 		if len(given) == 1 {
 			v, err := state.Value(given[0])
 			if err != nil {
-				return &usageError{err}
+				return &cli.UsageError{Err: err}
 			}
 			if m.global.output == outputJSON {
-				return m.printJSON(v)
+				return cli.JSON(m.Out, v)
 			}
 			values = []config.Value{v}
 		}
 		if m.global.output == outputJSON {
-			return m.printJSON(map[string]any{"settings": values, "revision": state.Revision, "ignored": state.Ignored})
+			return cli.JSON(m.Out, map[string]any{"settings": values, "revision": state.Revision, "ignored": state.Ignored})
 		}
 		var rows [][]string
 		guessed := false
@@ -99,14 +99,14 @@ those of campaigns for which one was ever set and not taken back.`,
 			}
 			rows = append(rows, []string{v.Setting, v.Value, standard, orText(v.By, "-"), orZero(v.At), orText(changeText(v.Change), "-")})
 		}
-		if err := m.printTable("SETTING VALUE DEFAULT BY AT CHANGE", rows); err != nil {
+		if err := cli.Table(m.Out, "SETTING VALUE DEFAULT BY AT CHANGE", rows); err != nil {
 			return err
 		}
 		if guessed {
-			fmt.Fprintf(m.Out, "the default of %s is another where servers have a --reminder-grace of their own, which is not known with --nats\n", graceSetting)
+			fmt.Fprintf(m.Out, "the default of %s differs if servers run with --reminder-grace, which this command cannot read with --nats\n", graceSetting)
 		}
 		if state.Ignored > 0 && len(given) == 0 {
-			fmt.Fprintf(m.Out, "changes that are ignored: %d; see scrip config history\n", state.Ignored)
+			fmt.Fprintf(m.Out, "ignored changes: %d; see scrip config history\n", state.Ignored)
 		}
 		return nil
 	})
@@ -114,13 +114,13 @@ those of campaigns for which one was ever set and not taken back.`,
 
 const graceSetting = "reminder.grace"
 
-// serverDefaults are the defaults, with the grace that the server was started with where that is known.
+// serverDefaults are the defaults, with the grace that the server was started with if it is known.
 func serverDefaults(ctx context.Context, s *session) (defaults *config.Settings, known bool) {
 	defaults = config.Default()
 	if s.server.HTTPURL == "" {
 		return defaults, false
 	}
-	ready, err := askReady(ctx, s.server.HTTPURL)
+	ready, err := getReady(ctx, s.server.HTTPURL)
 	var c server.ConfigReadiness
 	if err != nil || !detailed(ready.Checks["config"], &c) {
 		return defaults, false
@@ -137,15 +137,14 @@ func (m *Main) configHistory() *cobra.Command {
 	var limit uint32
 	cmd := &cobra.Command{
 		Use: "history [KEY]", Short: "Show every change of the settings, oldest first",
-		Long: `Show every change of the settings, or of one, oldest first: what was set by whom and when, and what it was before. A change
-that makes no sense, written by hand or by a newer version, is shown with the reason why it is ignored; what held before
-it stays in force.`,
+		Long: `Show every change of the settings, or of one, oldest first: author, time, new value and value before. An invalid change,
+written by hand or by a newer version, is shown with the reason why servers ignore it; the value before it stays in force.`,
 		Example: `  scrip config history
   scrip config history reminder.rate --limit 20`,
 		Args: optionalArg(nil),
 	}
-	cmd.Flags().Var(number(&limit, 0, 1, 1_000_000), "limit", "the newest ones, so many at most (default all)")
-	return m.asks(cmd, func(ctx context.Context, s *session, given []string) error {
+	cmd.Flags().Var(cli.Number(&limit, 0, 1, 1_000_000), "limit", "show this many of the newest changes (default all)")
+	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
 		store, err := m.settings(ctx, s, nil)
 		if err != nil {
 			return err
@@ -162,7 +161,7 @@ it stays in force.`,
 		}
 		if len(shown) == 0 && len(given) == 1 {
 			if err := config.CheckName(given[0]); err != nil {
-				return &usageError{err}
+				return &cli.UsageError{Err: err}
 			}
 		}
 		older := 0
@@ -171,7 +170,7 @@ it stays in force.`,
 			shown = shown[older:]
 		}
 		if m.global.output == outputJSON {
-			return m.printJSON(map[string]any{"changes": shown, "left_out": older})
+			return cli.JSON(m.Out, map[string]any{"changes": shown, "left_out": older})
 		}
 		var rows [][]string
 		for i := range shown {
@@ -182,7 +181,7 @@ it stays in force.`,
 		if older > 0 {
 			fmt.Fprintf(m.Out, "older changes left out: %d; see all without --limit\n", older)
 		}
-		return m.printTable("CHANGE AT SETTING WAS VALUE BY IGNORED", rows)
+		return cli.Table(m.Out, "CHANGE AT SETTING WAS VALUE BY IGNORED", rows)
 	})
 }
 
@@ -190,11 +189,11 @@ it stays in force.`,
 func optionalArg(check func(string) error) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		if len(given) > 1 {
-			return usagef("%s takes no further %q", path(cmd), given[1])
+			return cli.Usagef("%s takes no further %q", cli.Path(cmd), given[1])
 		}
 		if len(given) == 1 && check != nil {
 			if err := check(given[0]); err != nil {
-				return &usageError{err}
+				return &cli.UsageError{Err: err}
 			}
 		}
 		return nil
@@ -215,16 +214,16 @@ func orZero(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// plain shows a text that anybody may have written: without what a terminal would obey, cut for a column.
+// plain makes an untrusted text printable: without terminal control sequences, cut for a column.
 func plain(s string, most int) string {
-	return oneLine(terminal.Line(s), most)
+	return oneLine(cli.Line(s), most)
 }
 
-// notStored explains why a setting was not changed.
+// notStored turns an invalid setting into a usage error.
 func notStored(err error) error {
 	var invalid *config.InvalidError
 	if errors.As(err, &invalid) {
-		return &usageError{err}
+		return &cli.UsageError{Err: err}
 	}
 	return err
 }

@@ -11,14 +11,15 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// TestSettingsThatMakeNoSense: nothing is asked of any server, the exit code is 2, and the text says what would be right.
-func TestSettingsThatMakeNoSense(t *testing.T) {
+// TestInvalidSettings: no request is sent, the exit code is 2, and the error names the valid values.
+func TestInvalidSettings(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
@@ -43,7 +44,7 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 		{[]string{"config", "hist"}, "did you mean history?"},
 	} {
 		got := scrip(t, []string{"SCRIP_DATA=" + t.TempDir()}, c.args...)
-		if got.code != exitUsage || !strings.Contains(got.err, c.want) || got.out != "" || !strings.Contains(got.err, "--help'") {
+		if got.code != cli.ExitUsage || !strings.Contains(got.err, c.want) || got.out != "" || !strings.Contains(got.err, "--help'") {
 			t.Errorf("scrip %q: exit %d\n stdout %q\n stderr %q\n want exit 2 and %q", c.args, got.code, got.out, got.err, c.want)
 		}
 	}
@@ -54,13 +55,13 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// TestSettingsWithoutLanes: numbers can be set, looked at and traced while no lane is worked; a pause, whose campaign
-// nobody can confirm, is not stored.
+// TestSettingsWithoutLanes: numbers can be set, shown and traced while no lane has an owner; a pause, whose campaign
+// cannot be looked up, is not stored.
 func TestSettingsWithoutLanes(t *testing.T) {
 	ns := streamtest.Start(t)
 	js := ns.JetStream(t)
 	ask := func(args ...string) result { return scrip(t, nil, append(args, "--nats", ns.ClientURL())...) }
-	if got := ask("config", "get"); got.code != exitFailed || !strings.Contains(got.err, "there is no log") {
+	if got := ask("config", "get"); got.code != cli.ExitFailed || !strings.Contains(got.err, "there is no log") {
 		t.Errorf("without a log: %+v", got)
 	}
 	if _, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 2, KeyFingerprint: "k", CmdMaxBytes: 1 << 20}); err != nil {
@@ -70,7 +71,7 @@ func TestSettingsWithoutLanes(t *testing.T) {
 		t.Errorf("before any change: %+v", got)
 	}
 	got := ask("config", "set", "reminder.pause.summer", "true", "--timeout", "600ms")
-	if got.code != exitFailed || !strings.Contains(got.err, "it is not known whether there is a campaign summer, so nothing was set") {
+	if got.code != cli.ExitFailed || !strings.Contains(got.err, "the campaign summer could not be looked up, so nothing was set") {
 		t.Errorf("a pause: %+v", got)
 	}
 	if got := ask("config", "set", "reminder.batch", "0200", "--by", "Ann, on call"); got.code != 0 || got.out != "reminder.batch: default → 200 (change 1, by Ann, on call)\n" {
@@ -79,7 +80,7 @@ func TestSettingsWithoutLanes(t *testing.T) {
 	if got := ask("config", "set", "reminder.batch", "300"); got.code != 0 || !strings.HasPrefix(got.out, "reminder.batch: 200 → 300 (change 2, by ") || !strings.Contains(got.out, "@") {
 		t.Errorf("who by default: %+v", got)
 	}
-	// Somebody else's hand, or version.
+	// An invalid change, written by hand or by another version.
 	kv, err := js.KeyValue(t.Context(), "SCRIP_CONFIG")
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +93,7 @@ func TestSettingsWithoutLanes(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	got = ask("config", "get")
-	for _, want := range []string{"reminder.batch        300      no", "reminder.rate         0        yes      -", "reminder.grace        1h30m0s  no       ann", "2026-11-27T12:00:00.123456789Z  4", "changes that are ignored: 1"} {
+	for _, want := range []string{"reminder.batch        300      no", "reminder.rate         0        yes      -", "reminder.grace        1h30m0s  no       ann", "2026-11-27T12:00:00.123456789Z  4", "ignored changes: 1"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("no %q in\n%s", want, got.out)
 		}
@@ -109,7 +110,7 @@ func TestSettingsWithoutLanes(t *testing.T) {
 	if got := ask("config", "history", "reminder.batch", "--limit", "1", "-o", "json"); !strings.Contains(got.out, `"left_out":1`) || !strings.Contains(got.out, `"value":"300"`) || strings.Contains(got.out, `"value":"200"`) {
 		t.Errorf("%+v", got)
 	}
-	if got := ask("config", "history", "reminder.colour"); got.code != exitUsage {
+	if got := ask("config", "history", "reminder.colour"); got.code != cli.ExitUsage {
 		t.Errorf("%+v", got)
 	}
 	if got := ask("config", "set", "reminder.grace", "default", "--by", "ann"); got.code != 0 || !strings.Contains(got.out, "1h30m0s → default") {
@@ -179,7 +180,7 @@ func TestAPauseHoldsOnARunningServer(t *testing.T) {
 		t.Helper()
 		got := scripNow(t, append(args, "--data", p.data, "-o", "json")...)
 		var v map[string]any
-		if err := json.Unmarshal([]byte(got.out), &v); got.code != exitDone || err != nil {
+		if err := json.Unmarshal([]byte(got.out), &v); got.code != cli.ExitDone || err != nil {
 			t.Fatalf("scrip %v: %+v, %v", args, got, err)
 		}
 		return v
@@ -192,11 +193,11 @@ func TestAPauseHoldsOnARunningServer(t *testing.T) {
 	}
 	for _, form := range []string{"text", "json"} {
 		got := p.run("config", "set", "reminder.pause.autumn", "true", "-o", form)
-		if got.code != exitRefused || !strings.Contains(got.out+got.err, "there is no campaign autumn, so nothing was set") {
+		if got.code != cli.ExitRefused || !strings.Contains(got.out+got.err, "there is no campaign autumn, so nothing was set") {
 			t.Errorf("a campaign that is not there: %+v", got)
 		}
 	}
-	// due makes reminders of the paused campaign fall due, and 3 s later, when both open, one of the other, which fires.
+	// due makes reminders of the paused campaign due, and 3 s later, when both open, one of the other, which fires.
 	due := func(held, other string) {
 		t.Helper()
 		do("campaign", "create", held, "--codes", "1", "--opens", "+6s")
@@ -209,7 +210,7 @@ func TestAPauseHoldsOnARunningServer(t *testing.T) {
 			t.Fatalf("%s is paused: %v", held, fired)
 		}
 	}
-	told := func(campaign string, fired, dropped float64) {
+	announced := func(campaign string, fired, dropped float64) {
 		t.Helper()
 		wait(t, "reminders of "+campaign, stopLimit, func() bool { return len(p.events("reminders.due")[campaign]) > 0 })
 		for _, e := range p.events("reminders.due")[campaign] {
@@ -222,13 +223,13 @@ func TestAPauseHoldsOnARunningServer(t *testing.T) {
 	if v := do("config", "set", "reminder.pause.summer", "false", "--by", "bob"); v["was"] != "true" {
 		t.Errorf("%v", v)
 	}
-	told("summer", 1, 0)
-	told("winter", 1, 0)
+	announced("summer", 1, 0)
+	announced("winter", 1, 0)
 
 	p.configured(do("config", "set", "reminder.grace", "1s", "--by", "ann")["change"])
 	due("spring", "fall")
 	do("config", "set", "reminder.pause.spring", "default", "--by", "bob")
-	told("spring", 0, 1)
+	announced("spring", 0, 1)
 
 	var out struct {
 		Changes []struct{ Setting, Value, Was, By, At, Ignored string }

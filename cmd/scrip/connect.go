@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -27,10 +28,10 @@ const connectWait = 5 * time.Second
 type session struct {
 	*client.Client
 	nc *nats.Conn
-	// server is what scrip.json says; its zero value where --nats was given instead.
+	// server is the content of scrip.json; the zero value if --nats was given instead.
 	server datadir.Descriptor
-	id     string // of the command, made up or given by --id
-	// unlock gives a log the key to its seals, where --data, SCRIP_CODE_KEY or --seal-key-file has it.
+	id     string // of the command, generated or given by --id
+	// unlock adds the seal key to a log, if --data, SCRIP_CODE_KEY or --seal-key-file has it.
 	unlock func(topology.Log) (topology.Log, error)
 }
 
@@ -39,7 +40,7 @@ func (s *session) close() {
 	s.nc.Close()
 }
 
-// log finds the log that the server keeps.
+// log finds the log on the server.
 func (s *session) log(ctx context.Context) (jetstream.JetStream, topology.Log, error) {
 	js, err := jetstream.New(s.nc)
 	if err != nil {
@@ -47,7 +48,7 @@ func (s *session) log(ctx context.Context) (jetstream.JetStream, topology.Log, e
 	}
 	log, found, err := topology.Inspect(ctx, js)
 	if err == nil && !found {
-		err = errors.New("there is no log on this NATS server; `scrip serve` makes one, or name another server with --nats URL")
+		err = errors.New("there is no log on this NATS server; create one with `scrip serve`, or name another server with --nats URL")
 	}
 	if err == nil {
 		log, err = s.unlock(log)
@@ -55,15 +56,15 @@ func (s *session) log(ctx context.Context) (jetstream.JetStream, topology.Log, e
 	return js, log, err
 }
 
-// tablesURL is where the read tables are: as given by --postgres, or else as the server says.
+// tablesURL is the URL of the read tables: that of --postgres, else that of scrip.json.
 func tablesURL(given string, server datadir.Descriptor) (string, error) {
 	if given == "" && server.PostgresURL == "" {
-		return "", usagef("where the read tables are is not known here; say it with --postgres URL")
+		return "", cli.Usagef("the URL of the read tables is unknown here; give --postgres URL")
 	}
 	return cmp.Or(given, server.PostgresURL), nil
 }
 
-// allCampaigns asks for page after page.
+// allCampaigns reads all pages.
 func (s *session) allCampaigns(ctx context.Context) ([]domain.CampaignView, error) {
 	var all []domain.CampaignView
 	for after := ""; ; {
@@ -75,7 +76,7 @@ func (s *session) allCampaigns(ctx context.Context) ([]domain.CampaignView, erro
 	}
 }
 
-// find says where the server is: --nats, else scrip.json.
+// find returns the server's address: --nats, else scrip.json.
 func (m *Main) find() (datadir.Descriptor, error) {
 	return datadir.Locate(m.global.nats, m.global.data)
 }
@@ -87,7 +88,7 @@ func (m *Main) connect() (*session, error) {
 		return nil, err
 	}
 	nc, err := nats.Connect(server.NATSURL, append(dial.Options("scrip command line"), nats.Timeout(connectWait),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...) // what fails shows in the command's own result
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...) // the command's own result reports a failure
 	if err != nil {
 		return nil, datadir.NotConnected(err, m.global.data)
 	}
@@ -109,19 +110,19 @@ func (m *Main) unlock(log topology.Log) (topology.Log, error) {
 
 // unusedIDFlag is for commands that change nothing by themselves, so that --id can be given to every command.
 func unusedIDFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("id", "", "`ID` of the command; changes nothing here, where there is no effect to repeat")
+	return cmd.Flags().String("id", "", "`ID` of the command; without effect here, since this command changes nothing")
 }
 
 // idFlag is on every command that changes something.
 func idFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("id", "", "`ID` of the command, at most 64 bytes; asked again with the same one it takes effect once")
+	return cmd.Flags().String("id", "", "`ID` of the command, at most 64 bytes; a retry with the same one takes effect once")
 }
 
-// acts finishes a command that asks the server to do something.
-func (m *Main) acts(cmd *cobra.Command, make func(args []string) (wire.Command, error)) *cobra.Command {
+// commandRunE finishes a command that sends a domain command and prints its outcome.
+func (m *Main) commandRunE(cmd *cobra.Command, build func(args []string) (wire.Command, error)) *cobra.Command {
 	id := idFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := make(args)
+		c, err := build(args)
 		if err != nil {
 			return err
 		}
@@ -144,8 +145,8 @@ func (m *Main) acts(cmd *cobra.Command, make func(args []string) (wire.Command, 
 	return cmd
 }
 
-// asks finishes a command that only looks.
-func (m *Main) asks(cmd *cobra.Command, ask func(ctx context.Context, s *session, args []string) error) *cobra.Command {
+// queryRunE finishes a command that only reads.
+func (m *Main) queryRunE(cmd *cobra.Command, query func(ctx context.Context, s *session, args []string) error) *cobra.Command {
 	id := unusedIDFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s, err := m.connect()
@@ -156,7 +157,7 @@ func (m *Main) asks(cmd *cobra.Command, ask func(ctx context.Context, s *session
 		s.id = *id
 		ctx, cancel := context.WithTimeout(cmd.Context(), m.global.timeout)
 		defer cancel()
-		err = ask(ctx, s, args)
+		err = query(ctx, s, args)
 		var refused *client.RefusedError
 		if errors.As(err, &refused) {
 			return m.answer(refused.Outcome)
@@ -172,18 +173,18 @@ func (m *Main) answer(o wire.Outcome) error {
 		return err
 	}
 	if o.Refused() {
-		return errRefused
+		return cli.ErrRefused
 	}
 	return nil
 }
 
-// explain tells a person what an error of the SDK means for them.
+// explain adds to an error of the client whether the command took effect, and how to retry it.
 func explain(err error) error {
 	var unknown *client.UnknownError
 	var unsent *client.NotSentError
 	switch {
 	case errors.As(err, &unknown):
-		return fmt.Errorf("it is not known whether this took effect: %w; ask again with --id %s", err, unknown.ID)
+		return fmt.Errorf("unknown outcome, the command may have taken effect: %w; retry with --id %s", err, unknown.ID)
 	case errors.As(err, &unsent):
 		return fmt.Errorf("nothing was done: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
@@ -16,17 +17,17 @@ import (
 func (m *Main) claimCommand() *cobra.Command {
 	var c wire.Command
 	cmd := &cobra.Command{
-		Use: "claim CAMPAIGN --customer ID", Short: "Claim a coupon for a customer", Args: args("CAMPAIGN"),
-		Long: `Claim a coupon for a customer. Where a customer may have one, asking again gives the same code back. With --id a
-claim may be asked again whatever became of the first: it takes effect once.`,
+		Use: "claim CAMPAIGN --customer ID", Short: "Claim a coupon for a customer", Args: cli.Args("CAMPAIGN"),
+		Long: `Claim a coupon for a customer. Where a customer may have one coupon, a second claim returns the same code. With --id a
+claim can be retried after any failure: it takes effect once.`,
 		Example: `  scrip claim summer --customer alice
   scrip claim summer --customer alice --attributes '{"channel":"app"}' --id 0192f3c2 -o json`,
 	}
 	cmd.Flags().StringVar(&c.CustomerID, "customer", "", "`ID` of the customer")
-	cmd.Flags().Var(rawJSON(&c.Attributes), "attributes", "flat JSON object kept with the claim, for reports, at most 1 KiB")
-	return m.acts(cmd, func(given []string) (wire.Command, error) {
+	cmd.Flags().Var(rawJSON(&c.Attributes), "attributes", "flat JSON object stored with the claim, for reports, at most 1 KiB")
+	return m.commandRunE(cmd, func(given []string) (wire.Command, error) {
 		c.Type, c.Campaign = wire.Claim, given[0]
-		return c, require(cmd, "customer")
+		return c, cli.Require(cmd, "customer")
 	})
 }
 
@@ -35,15 +36,15 @@ func campaignFlag(f *pflag.FlagSet, c *wire.Command) {
 	f.StringVar(&c.Campaign, "campaign", "", "`NAME` of the code's campaign; required for imported codes")
 }
 
-// codeArgs takes one code, which people may type in several words: MUS3 V5JE SQKN. Two codes are not one: what stands
-// before the last 12 symbols would pass for a prefix, and one of the two would be left out without a word.
+// codeArgs accepts one code, which may be typed in several arguments: MUS3 V5JE SQKN. It refuses two codes: the symbols
+// before the last 12 would pass for a prefix, and the first code would be ignored silently.
 func codeArgs(cmd *cobra.Command, given []string) error {
-	if err := args("CODE")(cmd, given[:min(len(given), 1)]); err != nil {
+	if err := cli.Args("CODE")(cmd, given[:min(len(given), 1)]); err != nil {
 		return err
 	}
 	for _, word := range given[:len(given)-1] {
 		if len(strings.ReplaceAll(word, "-", "")) >= code.Symbols {
-			return usagef("%s takes one CODE, not also %q; if they are one, quote it", path(cmd), given[len(given)-1])
+			return cli.Usagef("%s takes one CODE, not also %q; if both are one code, quote it", cli.Path(cmd), given[len(given)-1])
 		}
 	}
 	return nil
@@ -58,29 +59,29 @@ func (m *Main) orderCommand(use string, t wire.CommandType, short, long string) 
 	cmd.Flags().StringVar(&c.OrderID, "order", "", "`ID` of the order the coupon is used for")
 	cmd.Flags().StringVar(&c.CustomerID, "customer", "", "`ID` of the customer, who must then be the holder")
 	campaignFlag(cmd.Flags(), &c)
-	return m.acts(cmd, func(given []string) (wire.Command, error) {
+	return m.commandRunE(cmd, func(given []string) (wire.Command, error) {
 		c.Type, c.Code = t, codeOf(given)
-		return c, require(cmd, "order")
+		return c, cli.Require(cmd, "order")
 	})
 }
 
 func (m *Main) redeemCommand() *cobra.Command {
 	return m.orderCommand("redeem", wire.Redeem, "Redeem a coupon for an order",
-		"Redeem a coupon for an order. Asking again for the same order is a repeat. Case, spaces and hyphens in CODE do not matter.")
+		"Redeem a coupon for an order. A second request for the same order is a repeat. Case, spaces and hyphens in CODE do not matter.")
 }
 
 func (m *Main) rollbackCommand() *cobra.Command {
-	return m.orderCommand("rollback", wire.Rollback, "Take a redemption back",
-		"Take the redemption of an order back: the coupon can be used again, unless it has expired.")
+	return m.orderCommand("rollback", wire.Rollback, "Roll back a redemption",
+		"Roll back the redemption of an order: the coupon can be redeemed again, unless it has expired.")
 }
 
 func (m *Main) voidCommand() *cobra.Command {
 	var c wire.Command
-	cmd := &cobra.Command{Use: "void CODE", Short: "Make a coupon worthless, for good", Args: codeArgs,
+	cmd := &cobra.Command{Use: "void CODE", Short: "Void a coupon permanently", Args: codeArgs,
 		Example: "  scrip void 7KQ2-9F3M-XW4T --reason fraud"}
-	cmd.Flags().StringVar(&c.Reason, "reason", "", "`TEXT` that says why")
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "`TEXT` stored with the event")
 	campaignFlag(cmd.Flags(), &c)
-	return m.acts(cmd, func(given []string) (wire.Command, error) {
+	return m.commandRunE(cmd, func(given []string) (wire.Command, error) {
 		c.Type, c.Code = wire.Void, codeOf(given)
 		return c, nil
 	})
@@ -88,51 +89,52 @@ func (m *Main) voidCommand() *cobra.Command {
 
 func (m *Main) extendCommand() *cobra.Command {
 	var c wire.Command
-	cmd := &cobra.Command{Use: "extend CODE --expires TIME", Short: "Give a coupon another expiry", Args: codeArgs,
-		Long:    "Give a coupon an expiry of its own. An expired coupon lives again.",
+	cmd := &cobra.Command{Use: "extend CODE --expires TIME", Short: "Change the expiry of a coupon", Args: codeArgs,
+		Long:    "Give a coupon an expiry of its own. An expired coupon becomes valid again.",
 		Example: "  scrip extend 7KQ2-9F3M-XW4T --expires +72h"}
-	cmd.Flags().Var(m.instant(&c.ExpiresAt, false), "expires", "when the coupon expires; must lie in the future")
+	cmd.Flags().Var(m.instant(&c.ExpiresAt, false), "expires", "when the coupon expires; must be in the future")
 	campaignFlag(cmd.Flags(), &c)
-	return m.acts(cmd, func(given []string) (wire.Command, error) {
+	return m.commandRunE(cmd, func(given []string) (wire.Command, error) {
 		c.Type, c.Code = wire.Extend, codeOf(given)
-		return c, require(cmd, "expires")
+		return c, cli.Require(cmd, "expires")
 	})
 }
 
 func (m *Main) couponCommand() *cobra.Command {
-	return group("coupon", "Look at a coupon", m.couponShow(), m.couponValidate())
+	return cli.Group("coupon", "Show or validate a coupon", m.couponShow(), m.couponValidate())
 }
 
 func (m *Main) couponShow() *cobra.Command {
 	var c wire.Command
 	var page client.Page
 	cmd := &cobra.Command{
-		Use: "show CODE", Short: "Show a coupon, how it stands and what happened to it", Args: codeArgs,
-		Long: `Show a coupon, how it stands, and what happened to it, newest first: claimed, redeemed, rolled back, voided, extended,
+		Use: "show CODE", Short: "Show a coupon, its status and its history", Args: codeArgs,
+		Long: `Show a coupon, its status, and its history, newest first: claimed, redeemed, rolled back, voided, extended,
 expired, its reminders set, cancelled, fired, dropped. Each event with its time, its position in the log (lane/sequence/line
 of the event stream) and the id of the command that caused it.
 
-How it stands is answered by its lane. What happened is in the read tables, which may be some moments behind; while they
-are away it is left out, and that is said. Where more happened than is shown, the last line says how to go on.`,
+The coupon's lane answers with the status. The history comes from the read tables, which may lag a little; if they are
+unavailable, the output has a note instead of the history. If there are more events, the last line has the flag for the
+next page.`,
 		Example: `  scrip coupon show 7KQ2-9F3M-XW4T
   scrip coupon show 7KQ2-9F3M-XW4T --limit 10 -o json`,
 	}
 	campaignFlag(cmd.Flags(), &c)
 	pageFlags(cmd, &page)
-	return m.asks(cmd, func(ctx context.Context, s *session, given []string) error {
+	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
 		coupon, err := s.CouponPage(ctx, codeOf(given), page, client.Campaign(c.Campaign))
 		if err != nil {
 			return err
 		}
 		if m.global.output == outputJSON {
-			return m.printJSON(coupon)
+			return cli.JSON(m.Out, coupon)
 		}
 		rows := [][2]string{{coupon.Code, ""}, {"status", coupon.Status}, {"campaign", coupon.Campaign}, {"n", fmt.Sprint(coupon.N)},
 			{"expires", orDash(coupon.ExpiresAt)}, {"redeemed", times(coupon.RedeemedCount)}}
 		if len(coupon.Benefit) > 0 {
 			rows = append(rows, [2]string{"benefit", string(coupon.Benefit)})
 		}
-		if err := m.printFields(rows); err != nil {
+		if err := cli.Fields(m.Out, rows); err != nil {
 			return err
 		}
 		return m.printHistory(coupon.History)
@@ -141,11 +143,11 @@ are away it is left out, and that is said. Where more happened than is shown, th
 
 func (m *Main) couponValidate() *cobra.Command {
 	var c wire.Command
-	cmd := &cobra.Command{Use: "validate CODE", Short: "Say what redeem would answer, changing nothing", Args: codeArgs}
-	cmd.Flags().StringVar(&c.OrderID, "order", "", "`ID` of the order, to see whether it was redeemed for that one")
+	cmd := &cobra.Command{Use: "validate CODE", Short: "Show the outcome that redeem would have, without a change", Args: codeArgs}
+	cmd.Flags().StringVar(&c.OrderID, "order", "", "`ID` of the order, to check whether the coupon was redeemed for it")
 	cmd.Flags().StringVar(&c.CustomerID, "customer", "", "`ID` of the customer, who must then be the holder")
 	campaignFlag(cmd.Flags(), &c)
-	return m.asks(cmd, func(ctx context.Context, s *session, given []string) error {
+	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
 		out, err := s.Validate(ctx, codeOf(given), c.OrderID, client.ID(s.id), client.Campaign(c.Campaign), client.Holder(c.CustomerID))
 		if err != nil {
 			return err

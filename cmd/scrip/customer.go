@@ -3,49 +3,80 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 )
 
 func (m *Main) customerCommand() *cobra.Command {
 	var page client.Page
 	cmd := &cobra.Command{
-		Use: "show ID", Short: "Show the coupons of a customer and what happened to them", Args: args("ID"),
-		Long: `Show the coupons of a customer in all campaigns, and what happened to them and to the customer's reminders, newest
+		Use: "show ID", Short: "Show the coupons of a customer and their history", Args: cli.Args("ID"),
+		Long: `Show the coupons of a customer in all campaigns, and the history of these coupons and of the customer's reminders, newest
 first: each event with its time, its position in the log (lane/sequence/line of the event stream) and the id of the command
 that caused it.
 
-Coupons are listed by campaign, newest first within each, as their lanes know them. What happened is in the read tables,
-which may be some moments behind; while they are away it is left out, and that is said. Both are shown a page at a time:
-where something is left, the last line says how to go on (with -o json, more and next).`,
+Coupons are listed by campaign, newest first within each, from the state of their lanes. The history comes from the read
+tables, which may lag a little; if they are unavailable, the output has a note instead. Both are shown by page: if there is
+more, the last line has the flag for the next page (with -o json, more and next).`,
 		Example: `  scrip customer show alice
   scrip customer show alice --limit 500 -o json`,
 	}
 	pageFlags(cmd, &page)
-	return group("customer", "Look at a customer", m.asks(cmd, func(ctx context.Context, s *session, given []string) error {
+	return cli.Group("customer", "Show a customer", m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
 		c, err := s.CustomerPage(ctx, given[0], page)
 		if err != nil {
 			return err
 		}
 		if m.global.output == outputJSON {
-			return m.printJSON(c)
+			return cli.JSON(m.Out, c)
 		}
 		var rows [][]string
 		for _, c := range c.Coupons {
 			rows = append(rows, []string{c.Campaign, fmt.Sprint(c.N), c.Code, c.Status, fmt.Sprint(c.RedeemedCount), orDash(c.ExpiresAt)})
 		}
 		if len(rows) > 0 {
-			if err := m.printTable("CAMPAIGN N CODE STATUS REDEEMED EXPIRES", rows); err != nil {
+			if err := cli.Table(m.Out, "CAMPAIGN N CODE STATUS REDEEMED EXPIRES", rows); err != nil {
 				return err
 			}
 		} else if page.Before == "" {
 			fmt.Fprintf(m.Out, "customer %s has no coupons\n", given[0])
 		}
 		if string(c.History.History) == "[]" && page.Before == "" {
-			fmt.Fprintln(m.Out, "nothing happened that the read tables know of")
+			fmt.Fprintln(m.Out, "the read tables have no events of this customer")
 		}
 		return m.printHistory(c.History)
 	}))
+}
+
+func (m *Main) remindCommand() *cobra.Command {
+	return m.reminderCommand("remind", wire.Remind, "Remind a customer before a campaign opens or a coupon expires",
+		`Remind a customer: of kind opens, before claims of the campaign open; of kind expires, before the customer's newest
+coupon expires. It fires once, and moves with the instant that it announces. Fired reminders are published to
+SCRIP_RMD_<lane> and stored in the read table reminder.`)
+}
+
+func (m *Main) unremindCommand() *cobra.Command {
+	return m.reminderCommand("unremind", wire.Unremind, "Cancel a reminder that has not fired", "")
+}
+
+func (m *Main) reminderCommand(use string, t wire.CommandType, short, long string) *cobra.Command {
+	var c wire.Command
+	cmd := &cobra.Command{
+		Use: use + " CAMPAIGN --customer ID --kind opens|expires --before DURATION", Short: short, Long: long, Args: cli.Args("CAMPAIGN"),
+		Example: "  scrip " + use + " flash --customer alice --kind opens --before 1m\n" +
+			"  scrip " + use + " summer --customer alice --kind expires --before 24h",
+	}
+	cmd.Flags().StringVar(&c.CustomerID, "customer", "", "`ID` of the customer")
+	cmd.Flags().Var(cli.Choice(&c.Kind, "", wire.KindOpens, wire.KindExpires), "kind", "what the reminder announces")
+	cmd.Flags().Var(cli.Duration(&c.Before, 0, 0, wire.MaxBefore), "before", "how long before it")
+	return m.commandRunE(cmd, func(given []string) (wire.Command, error) {
+		c.Type, c.Campaign = t, given[0]
+		c.Before = c.Before.Truncate(time.Microsecond)
+		return c, cli.Require(cmd, "customer", "kind", "before")
+	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
@@ -20,19 +20,19 @@ import (
 )
 
 func (m *Main) deadletterCommand() *cobra.Command {
-	g := group("deadletter", "Look at what could not be understood or applied, and deal with it",
+	g := cli.Group("deadletter", "Show, retry and discard dead letters",
 		m.deadletterList(), m.deadletterShow(), m.deadletterRetry(), m.deadletterDiscard())
-	g.Long = `Look at what could not be understood or applied, and deal with it. There are two kinds of dead letters:
+	g.Long = `Show, retry and discard dead letters. There are two kinds:
 
-  commands   lines on a command stream that were refused because nobody could make sense of them. Their senders were told,
-             if they waited. Mend the line and send it again (retry), or discard it.
-  events     lines on an event stream that the read tables could not apply, which a sound log does not have. They are left
-             out of the tables; after an upgrade that knows them, ` + "`scrip rebuild`" + ` applies them in their place.
+  commands   lines on a command stream that were refused because they are not valid commands. Their senders got the refusal
+             if they waited. Correct the line and send it again (retry), or discard it.
+  events     lines on an event stream that the read tables could not apply; a correct log has none. They are missing in the
+             tables; after an upgrade to a version that supports them, ` + "`scrip rebuild`" + ` applies them in log order.
 
-Each is named by where the line stands, as stream/message/line: SCRIP_CMD_0/12/3; line 0 is the whole message. It stays
-open until it is retried or discarded. ` + "`scrip status`" + ` says how many are open.
+The id of a dead letter is the position of its line, as stream/message/line: SCRIP_CMD_0/12/3; line 0 is the whole message.
+It stays open until it is retried or discarded. ` + "`scrip status`" + ` shows how many are open.
 
-Refused (exit code 3) with -o json, a command prints {"status":"refused","refusal":…,"message":…}; refusal is
+A refused command (exit code 3) with -o json prints {"status":"refused","refusal":…,"message":…}; refusal is
 dead_letter_not_found, not_retriable, or that of the command that was sent again.`
 	return g
 }
@@ -77,7 +77,7 @@ func (m *Main) onLetters(cmd *cobra.Command, work func(ctx context.Context, l *l
 		db, err := schema.Connect(connecting, postgres)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("the read tables, where dead letters are listed, do not answer: %w", err)
+			return fmt.Errorf("connecting to the read tables, which list the dead letters: %w", err)
 		}
 		defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
 		err = work(ctx, &letters{deadletter.New(db), s, js}, args)
@@ -92,18 +92,18 @@ func (m *Main) onLetters(cmd *cobra.Command, work func(ctx context.Context, l *l
 	return cmd
 }
 
-// letterArgs takes the ids of dead letters.
+// letterArgs accepts the ids of dead letters.
 func letterArgs(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		switch {
 		case len(given) < least:
-			return usagef("%s needs ID", path(cmd))
+			return cli.Usagef("%s needs ID", cli.Path(cmd))
 		case len(given) > most:
-			return usagef("%s takes no further %q", path(cmd), given[most])
+			return cli.Usagef("%s takes no further %q", cli.Path(cmd), given[most])
 		}
 		for _, g := range given {
 			if _, err := deadletter.ParseID(g); err != nil {
-				return &usageError{err}
+				return &cli.UsageError{Err: err}
 			}
 		}
 		return nil
@@ -113,14 +113,14 @@ func letterArgs(least, most int) cobra.PositionalArgs {
 func (l *letters) find(ctx context.Context, given string) (deadletter.Letter, error) {
 	id, err := deadletter.ParseID(given)
 	if err != nil {
-		return deadletter.Letter{}, &usageError{err}
+		return deadletter.Letter{}, &cli.UsageError{Err: err}
 	}
 	return l.Find(ctx, id)
 }
 
-// filterLetters are the flags that say which dead letters are meant.
+// filterLetters adds the flags that select dead letters.
 func (m *Main) filterLetters(cmd *cobra.Command, f *deadletter.Filter, since *wire.Instant) {
-	cmd.Flags().Var(&value{kind: "STREAM", set: func(s string) error {
+	cmd.Flags().Var(&cli.Value{Kind: "STREAM", Parse: func(s string) error {
 		number := strings.TrimPrefix(strings.TrimPrefix(s, topology.CmdStreamPrefix), topology.EvtStreamPrefix)
 		if _, err := strconv.ParseUint(number, 10, 16); s != deadletter.Commands && s != deadletter.Events && (err != nil || number == s) {
 			return fmt.Errorf("must be %s, %s, or the name of a stream such as %s", deadletter.Commands, deadletter.Events, topology.CmdStream(0))
@@ -128,7 +128,7 @@ func (m *Main) filterLetters(cmd *cobra.Command, f *deadletter.Filter, since *wi
 		f.Stream = s
 		return nil
 	}}, "stream", "those of commands, of events, or of one stream")
-	cmd.Flags().Var(&value{kind: "N", set: func(s string) error {
+	cmd.Flags().Var(&cli.Value{Kind: "N", Parse: func(s string) error {
 		n, err := strconv.ParseUint(s, 10, 16)
 		if err != nil {
 			return errors.New("must be the number of a lane, from 0")
@@ -146,15 +146,15 @@ func (m *Main) deadletterList() *cobra.Command {
 	var state string
 	var limit uint32
 	cmd := &cobra.Command{
-		Use: "list", Short: "List dead letters, newest first", Args: noArgs,
+		Use: "list", Short: "List dead letters, newest first", Args: cli.NoArgs,
 		Example: `  scrip deadletter list
   scrip deadletter list --stream commands --lane 2 --since -24h -o json`,
 	}
 	m.filterLetters(cmd, &f, &since)
 	const every = "all"
-	cmd.Flags().Var(choice(&state, string(deadletter.Open), string(deadletter.Open), string(deadletter.Retried), string(deadletter.Discarded), every), "state", "what became of them")
-	cmd.Flags().Var(number(&limit, deadletter.DefaultListed, 1, deadletter.MostListed), "limit", "how many to list at most")
-	cmd.Flags().StringVar(&f.Before, "before", "", "go on where a page ended that gave this `CURSOR`")
+	cmd.Flags().Var(cli.Choice(&state, string(deadletter.Open), string(deadletter.Open), string(deadletter.Retried), string(deadletter.Discarded), every), "state", "those in this state")
+	cmd.Flags().Var(cli.Number(&limit, deadletter.DefaultListed, 1, deadletter.MostListed), "limit", "how many to list at most")
+	cmd.Flags().StringVar(&f.Before, "before", "", "show the page after the one that ended with this `CURSOR`")
 	return m.onLetters(cmd, func(ctx context.Context, l *letters, _ []string) error {
 		f.Limit = int(limit)
 		if since != 0 {
@@ -175,14 +175,14 @@ func (m *Main) deadletterList() *cobra.Command {
 			if older != "" {
 				out["more"], out["next"] = true, older
 			}
-			return m.printJSON(out)
+			return cli.JSON(m.Out, out)
 		}
 		var rows [][]string
 		for i := range list {
 			d := &list[i]
 			rows = append(rows, []string{d.ID.String(), d.At.Format(time.RFC3339Nano), string(d.State), oneLine(d.Reason, 60), oneLine(d.Payload, 60)})
 		}
-		if err := m.printTable("ID AT STATE REASON PAYLOAD", rows); err != nil {
+		if err := cli.Table(m.Out, "ID AT STATE REASON PAYLOAD", rows); err != nil {
 			return err
 		}
 		if older != "" {
@@ -204,10 +204,10 @@ func oneLine(s string, most int) string {
 // shownLetter is a dead letter with the line it quotes.
 type shownLetter struct {
 	deadletter.Letter
-	// Original is the line in full, or what is left of it.
+	// Original is the whole line, or the rest that is still known.
 	Original string `json:"original"`
 	Subject  string `json:"subject,omitempty"`
-	// Missing says why Original is what the dead letter quotes.
+	// Missing is why Original is only the quote of the dead letter.
 	Missing string `json:"original_missing,omitempty"`
 	Cut     bool   `json:"original_cut,omitempty"`
 }
@@ -215,8 +215,8 @@ type shownLetter struct {
 func (m *Main) deadletterShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show a dead letter and the whole line", Args: letterArgs(1, 1),
-		Long: `Show a dead letter and the line that nobody could make sense of: in full from the stream it stands in, or, where commands
-have been purged since, what the dead letter quotes of it.`,
+		Long: `Show a dead letter and its line: the whole line from its stream, or, if the command was purged since, the part that the
+dead letter quotes.`,
 		Example: "  scrip deadletter show SCRIP_CMD_0/12/3",
 	}
 	return m.onLetters(cmd, func(ctx context.Context, l *letters, given []string) error {
@@ -230,7 +230,7 @@ have been purged since, what the dead letter quotes of it.`,
 			show.Missing = original.Missing.Error()
 		}
 		if m.global.output == outputJSON {
-			return m.printJSON(show)
+			return cli.JSON(m.Out, show)
 		}
 		what := "a command line that was refused"
 		if d.IsEvent() {
@@ -254,14 +254,14 @@ have been purged since, what the dead letter quotes of it.`,
 		if show.Missing != "" {
 			rows = append(rows, [2]string{"quoted", show.Missing})
 		}
-		if err := m.printFields(rows); err != nil {
+		if err := cli.Fields(m.Out, rows); err != nil {
 			return err
 		}
 		text := show.Original
 		if show.Cut {
 			text += "…"
 		}
-		_, err = fmt.Fprintf(m.Out, "\n%s\n", terminal.Text(strings.TrimRight(text, "\n")))
+		_, err = fmt.Fprintf(m.Out, "\n%s\n", cli.Text(strings.TrimRight(text, "\n")))
 		return err
 	})
 }
@@ -272,19 +272,19 @@ func (m *Main) deadletterDiscard() *cobra.Command {
 	var everything, undo bool
 	var note string
 	cmd := &cobra.Command{
-		Use: "discard ID…", Short: "Note that nothing is to be done about dead letters",
-		Long: `Note that nothing is to be done about dead letters: they are no longer open. Nothing is removed, neither from the log nor
-from the tables, and --undo takes it back: they are open again. Discarding again keeps the note, unless another is given.
-What was retried stays so: it took effect, and neither discard nor --undo changes it (exit code 3).
+		Use: "discard ID…", Short: "Discard dead letters",
+		Long: `Discard dead letters: they are no longer open. Nothing is removed from the log or from the tables, and --undo opens them
+again. A second discard keeps the note, unless another is given. A dead letter that was retried took effect; neither
+discard nor --undo changes it (exit code 3).
 
-That a dead letter was retried or discarded, and the note, outlive the read tables and a rebuild of them, but are not in a
-backup: they are no part of the log (see scrip backup --help).
+The state of a dead letter and its note survive a rebuild of the read tables, but are not in a backup: they are not part of
+the log (see scrip backup --help).
 
-With --all, every open one that --stream, --lane and --since let pass.`,
+With --all, every open one that --stream, --lane and --since select.`,
 		Example: `  scrip deadletter discard SCRIP_CMD_0/12/3 --note 'test of the shop'
   scrip deadletter discard --all --stream commands --since -24h`,
 	}
-	cmd.Flags().StringVar(&note, "note", "", "`TEXT` to remember it by")
+	cmd.Flags().StringVar(&note, "note", "", "`TEXT` stored with it")
 	cmd.Flags().BoolVar(&everything, "all", false, "all open ones")
 	cmd.Flags().BoolVar(&undo, "undo", false, "open them again")
 	m.filterLetters(cmd, &f, &since)
@@ -292,9 +292,9 @@ With --all, every open one that --stream, --lane and --since let pass.`,
 		filtered := f.Stream != "" || f.Lane != nil || since != 0
 		switch {
 		case everything && (len(given) > 0 || undo):
-			return usagef("%s --all takes no ID and no --undo", path(cmd))
+			return cli.Usagef("%s --all takes no ID and no --undo", cli.Path(cmd))
 		case !everything && filtered:
-			return usagef("%s: --stream, --lane and --since belong to --all", path(cmd))
+			return cli.Usagef("%s: --stream, --lane and --since belong to --all", cli.Path(cmd))
 		case everything:
 			return nil
 		}
@@ -327,7 +327,7 @@ With --all, every open one that --stream, --lane and --since let pass.`,
 			verb = "reopened"
 		}
 		if m.global.output == outputJSON {
-			return m.printJSON(map[string]any{verb: done})
+			return cli.JSON(m.Out, map[string]any{verb: done})
 		}
 		_, err := fmt.Fprintf(m.Out, "%s: %d\n", verb, done)
 		return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -23,29 +24,29 @@ import (
 func (m *Main) deadletterRetry() *cobra.Command {
 	var payload, file, id string
 	cmd := &cobra.Command{
-		Use: "retry ID", Short: "Send a command line again, mended", Args: letterArgs(1, 1),
-		Long: `Send a command line again that was refused because nobody could make sense of it, and say the outcome. Mend it with
---payload, or give one or several lines in a file; without either the line is sent as it was, which helps after an upgrade
-that understands it. Of a message that was refused as a whole each line is sent. A dead letter whose reason counts further
-bad lines stands for all of them and quotes the first: give the others with --file, their senders have them.
+		Use: "retry ID", Short: "Send a refused command line again, corrected", Args: letterArgs(1, 1),
+		Long: `Send a command line again that was refused because it is not a valid command, and print the outcome. Correct it with
+--payload, or give one or several lines in a file; without either the line is sent unchanged, which helps after an upgrade
+to a version that supports it. Of a message that was refused as a whole each line is sent. A dead letter whose reason counts
+further bad lines represents all of them and quotes the first: give the others with --file, their senders have them.
 
-A line is sent under its own id; one without gets an id that follows from the dead letter, so that retrying again takes
-effect once. Once holds per id: a line given with another id takes effect again, whatever became of the first.
-When all lines are accepted the dead letter is closed. A refusal leaves it as it was (exit code 3).
+A line is sent under its own id; a line without one gets an id that is derived from the dead letter, so that a second retry
+has no second effect. This holds per id: a line given with another id takes effect in any case.
+When all lines are accepted, the dead letter is closed. A refusal does not change it (exit code 3).
 
 Commands that the line's own sender was not allowed to send, such as pausing a campaign on a producer's subject, are sent
 only if they are given with --payload or --file: they would take effect with your rights.
 
-Events cannot be retried: what came later in the log was applied without them. After an upgrade that knows them,
-` + "`scrip rebuild`" + ` applies them in their place.`,
+Events cannot be retried: later events were applied without them. After an upgrade to a version that supports them,
+` + "`scrip rebuild`" + ` applies them in log order.`,
 		Example: `  scrip deadletter retry SCRIP_CMD_0/12/3
   scrip deadletter retry SCRIP_CMD_0/12/3 --payload '{"id":"a1","type":"claim","campaign":"summer","customer_id":"alice"}'`,
 	}
-	cmd.Flags().StringVar(&payload, "payload", "", "`LINE` to send in its place")
-	cmd.Flags().StringVar(&file, "file", "", "`FILE` with the lines to send in its place; - is standard input")
-	cmd.Flags().StringVar(&id, "id", "", "`ID` of the command, where the line has none")
+	cmd.Flags().StringVar(&payload, "payload", "", "`LINE` to send instead")
+	cmd.Flags().StringVar(&file, "file", "", "`FILE` with the lines to send instead; - is standard input")
+	cmd.Flags().StringVar(&id, "id", "", "`ID` of the command, if the line has none")
 	return m.onLetters(cmd, func(ctx context.Context, l *letters, given []string) error {
-		mended, err := m.mended(cmd, payload, file)
+		corrected, err := m.correctedLines(cmd, payload, file)
 		if err != nil {
 			return err
 		}
@@ -54,11 +55,11 @@ Events cannot be retried: what came later in the log was applied without them. A
 			return err
 		}
 		if d.IsEvent() {
-			return m.refuse("not_retriable", "%s is an event. It cannot be applied out of its place: what came later was applied without it. "+
-				"With a scrip that knows it, `scrip rebuild` applies it where it belongs", d.ID)
+			return m.refuse("not_retriable", "%s is an event. It cannot be applied now: later events were applied without it. "+
+				"With a scrip version that supports it, `scrip rebuild` applies it in log order", d.ID)
 		}
-		r := retry{letter: &d, mended: mended != nil, id: id}
-		lines, err := r.lines(ctx, l, mended)
+		r := retry{letter: &d, corrected: corrected != nil, id: id}
+		lines, err := r.lines(ctx, l, corrected)
 		if err != nil {
 			return m.refuse("not_retriable", "%s", err)
 		}
@@ -66,32 +67,32 @@ Events cannot be retried: what came later in the log was applied without them. A
 	})
 }
 
-// mended is what was given to be sent instead, nil if nothing was.
-func (m *Main) mended(cmd *cobra.Command, payload, file string) ([]byte, error) {
+// correctedLines returns the lines of --payload or --file, nil if neither was given.
+func (m *Main) correctedLines(cmd *cobra.Command, payload, file string) ([]byte, error) {
 	byPayload, byFile := cmd.Flags().Changed("payload"), cmd.Flags().Changed("file")
 	var text []byte
 	switch {
 	case byPayload && byFile:
-		return nil, usagef("%s takes one of --payload and --file", path(cmd))
+		return nil, cli.Usagef("%s takes one of --payload and --file", cli.Path(cmd))
 	case byPayload:
 		text = []byte(payload)
 	case byFile && file == "-":
 		if m.TerminalIn {
-			return nil, usagef("%s --file - reads lines from standard input; give them there, or name a file", path(cmd))
+			return nil, cli.Usagef("%s --file - reads lines from standard input; pipe them to it, or name a file", cli.Path(cmd))
 		}
 		var err error
-		if text, err = io.ReadAll(io.LimitReader(m.In, mostMended+1)); err != nil {
+		if text, err = io.ReadAll(io.LimitReader(m.In, maxCorrected+1)); err != nil {
 			return nil, fmt.Errorf("reading the lines: %w", err)
 		}
 	case byFile:
 		info, err := os.Stat(file)
 		switch {
 		case err != nil:
-			return nil, usagef("--file: %w", err)
+			return nil, cli.Usagef("--file: %w", err)
 		case !info.Mode().IsRegular():
-			return nil, usagef("--file %s is no file", file)
-		case info.Size() > mostMended:
-			return nil, usagef("--file %s has %d bytes, at most %d are allowed", file, info.Size(), mostMended)
+			return nil, cli.Usagef("--file %s is not a file", file)
+		case info.Size() > maxCorrected:
+			return nil, cli.Usagef("--file %s has %d bytes, at most %d are allowed", file, info.Size(), maxCorrected)
 		}
 		if text, err = os.ReadFile(file); err != nil {
 			return nil, fmt.Errorf("reading the lines: %w", err)
@@ -100,22 +101,22 @@ func (m *Main) mended(cmd *cobra.Command, payload, file string) ([]byte, error) 
 		return nil, nil
 	}
 	switch {
-	case len(text) > mostMended:
-		return nil, usagef("%s takes at most %d bytes of lines", path(cmd), mostMended)
+	case len(text) > maxCorrected:
+		return nil, cli.Usagef("%s takes at most %d bytes of lines", cli.Path(cmd), maxCorrected)
 	case len(bytes.TrimSpace(text)) == 0:
-		return nil, usagef("%s: there is no line in what was given", path(cmd))
+		return nil, cli.Usagef("%s: the given text has no line", cli.Path(cmd))
 	}
 	return text, nil
 }
 
-// mostMended is far above a message.
-const mostMended = 16 << 20
+// maxCorrected is in bytes, far more than a message may have.
+const maxCorrected = 16 << 20
 
-// retry makes commands of what is to be sent.
+// retry parses the lines to send.
 type retry struct {
-	letter *deadletter.Letter
-	mended bool
-	id     string // given by --id
+	letter    *deadletter.Letter
+	corrected bool
+	id        string // given by --id
 }
 
 // lines are the commands to send. Its errors are refusals: nothing was done.
@@ -123,7 +124,7 @@ func (r *retry) lines(ctx context.Context, l *letters, text []byte) ([]wire.Comm
 	original := r.letter.Original(ctx, l.source)
 	if text == nil {
 		if original.Cut {
-			return nil, fmt.Errorf("%s: only the beginning of the line is known any more (%w); give all of it with --payload or --file", r.letter.ID, original.Missing)
+			return nil, fmt.Errorf("%s: only the beginning of the line is stored (%w); give all of it with --payload or --file", r.letter.ID, original.Missing)
 		}
 		text = original.Text
 	}
@@ -140,7 +141,7 @@ func (r *retry) lines(ctx context.Context, l *letters, text []byte) ([]wire.Comm
 		list = append(list, c)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s: there is no line in it; discard it, or give one with --payload", r.letter.ID)
+		return nil, fmt.Errorf("%s has no line; discard it, or give one with --payload", r.letter.ID)
 	}
 	if r.id != "" && len(list) > 1 {
 		return nil, fmt.Errorf("--id is for one line, these are %d", len(list))
@@ -152,35 +153,35 @@ func (r *retry) lines(ctx context.Context, l *letters, text []byte) ([]wire.Comm
 func (r *retry) command(line []byte, number int, on sender) (c wire.Command, err error) {
 	def := wire.Defaults{NoID: true}
 	var named struct{ Campaign *string }
-	if err := json.Unmarshal(line, &named); err != nil || named.Campaign == nil || !r.mended {
-		def.Campaign = on.campaign // what the line leaves out its subject says
+	if err := json.Unmarshal(line, &named); err != nil || named.Campaign == nil || !r.corrected {
+		def.Campaign = on.campaign // the subject's, for a line without one
 	}
 	if err := wire.ParseCommand(line, def, &c); err != nil {
-		hint := "mend it with --payload or --file"
-		if r.mended {
-			hint = "mend it"
+		hint := "correct it with --payload or --file"
+		if r.corrected {
+			hint = "correct it"
 		}
 		return c, fmt.Errorf("line %d is still not a command: %w; %s", number, err, hint)
 	}
 	switch {
 	case c.Type == wire.Expire || c.Type == wire.RemindDue:
-		return c, fmt.Errorf("line %d: %s is the scheduler's, which sends it by itself; discard the dead letter", number, c.Type)
-	case !r.mended && !on.scope.Allows(c.Type):
-		return c, fmt.Errorf("line %d: who sent it on %s may not send %s; if you want it to happen, give the line with --payload", number, on, c.Type)
+		return c, fmt.Errorf("line %d: only the scheduler sends %s, and repeats it; discard the dead letter", number, c.Type)
+	case !r.corrected && !on.scope.Allows(c.Type):
+		return c, fmt.Errorf("line %d: a sender on %s may not send %s; to send it with your rights, give the line with --payload", number, on, c.Type)
 	}
 	switch {
 	case c.ID != "" && r.id != "" && c.ID != r.id:
 		return c, fmt.Errorf("line %d has the id %s of its own; leave out --id, or change it in the line with --payload", number, c.ID)
 	case c.ID == "":
 		if c.ID = r.id; c.ID == "" {
-			// The same whenever it is retried, and no other's: an event's place, and a line in it.
+			// Equal for each retry, and unique: an event's position, and a line number in the dead letter.
 			c.ID = fmt.Sprintf("deadletter-%d-%d-%d-%d", r.letter.Lane, r.letter.EventSequence, r.letter.EventLine, number)
 		}
 	}
 	return c, nil
 }
 
-// sender is who may have sent a line, by its subject.
+// sender is derived from a line's subject: the scope of its sender and its campaign.
 type sender struct {
 	subject, campaign string
 	scope             wire.Scope
@@ -188,12 +189,12 @@ type sender struct {
 
 func (s sender) String() string {
 	if s.subject == "" {
-		return "a subject that is not known any more"
+		return "an unknown subject"
 	}
 	return s.subject
 }
 
-// sentOn reads a subject. One that is not known any more was a producer's, for all we know.
+// sentOn parses a subject. An unknown one gets the scope with the fewest rights, a producer's.
 func sentOn(subject string) sender {
 	s := sender{subject: subject, scope: wire.ScopeProducer}
 	kind, _, campaign, ok := topology.ParseCommandSubject(subject)
@@ -220,11 +221,11 @@ func (m *Main) sendAgain(ctx context.Context, l *letters, d *deadletter.Letter, 
 	accepted := map[string]int{}
 	refused := 0
 	for _, c := range commands {
-		asking, cancel := context.WithTimeout(ctx, m.global.timeout)
-		out, err := l.s.Do(asking, c)
+		sending, cancel := context.WithTimeout(ctx, m.global.timeout)
+		out, err := l.s.Do(sending, c)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("%w; the dead letter stays %s: run this again, what has taken effect is answered as a repeat", explain(err), d.State)
+			return fmt.Errorf("%w; the dead letter stays %s: run this again, lines that took effect are repeats", explain(err), d.State)
 		}
 		if err := m.printOutcome(out); err != nil {
 			return err
@@ -237,15 +238,15 @@ func (m *Main) sendAgain(ctx context.Context, l *letters, d *deadletter.Letter, 
 	}
 	if refused > 0 {
 		fmt.Fprintf(m.Err, "scrip: %d of %d refused; %s\n", refused, len(commands), stays(d))
-		return errRefused
+		return cli.ErrRefused
 	}
 	if err := l.Settle(ctx, d, deadletter.Retried, note(accepted, len(commands))); err != nil {
-		return errors.Join(fmt.Errorf("the command took effect, and the dead letter stays %s all the same", d.State), err)
+		return errors.Join(fmt.Errorf("the command took effect, but the dead letter stays %s", d.State), err)
 	}
 	return nil
 }
 
-// stays says how a dead letter stands after a refusal, which changes nothing.
+// stays describes a dead letter's state after a refusal, which does not change it.
 func stays(d *deadletter.Letter) string {
 	switch {
 	case d.State == deadletter.Retried && d.Note != "":
@@ -253,17 +254,17 @@ func stays(d *deadletter.Letter) string {
 	case d.State != deadletter.Open:
 		return fmt.Sprintf("the dead letter stays %s", d.State)
 	}
-	return fmt.Sprintf("the dead letter stays open, `scrip deadletter discard %s` closes it", d.ID)
+	return fmt.Sprintf("the dead letter stays open; close it with `scrip deadletter discard %s`", d.ID)
 }
 
-// note says what a retry brought.
+// note lists a retry's outcomes.
 func note(accepted map[string]int, all int) string {
-	var words []string
+	var counts []string
 	for _, status := range slices.Sorted(maps.Keys(accepted)) {
 		if all == 1 {
 			return status
 		}
-		words = append(words, fmt.Sprintf("%d %s", accepted[status], status))
+		counts = append(counts, fmt.Sprintf("%d %s", accepted[status], status))
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(counts, ", ")
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 )
 
 // nats connects to the server's NATS.
@@ -39,23 +41,23 @@ func (p *process) parked(js jetstream.JetStream, subject, message string, line i
 	return fmt.Sprintf("%s/%d/%d", ack.Stream, ack.Sequence, line)
 }
 
-// says runs a command and expects an exit code and words.
-func (p *process) says(code int, want string, args ...string) {
+// expect runs a command and expects an exit code and a text.
+func (p *process) expect(code int, want string, args ...string) {
 	p.t.Helper()
 	if got := p.run(args...); got.code != code || !strings.Contains(got.out+got.err, want) {
 		p.t.Errorf("scrip %s: exit %d, want %d and %q\n%s%s", strings.Join(args, " "), got.code, code, want, got.out, got.err)
 	}
 }
 
-// TestDeadLetters: command lines that nobody understands and an event that the tables cannot apply are counted, listed,
-// shown in full, mended and sent again, discarded; a rebuild applies the event and forgets nothing that people did.
+// TestDeadLetters: invalid command lines and an event that the tables cannot apply are counted, listed, shown completely,
+// corrected and sent again, discarded; a rebuild applies the event and keeps the states of dead letters.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t))
 	js := p.nats()
 	p.must("campaign", "create", "sale", "--codes", "100")
-	p.says(exitDone, "dead letters  none", "status")
-	p.says(exitDone, `{"dead_letters":[]}`, "deadletter", "list", "-o", "json")
+	p.expect(cli.ExitDone, "dead letters  none", "status")
+	p.expect(cli.ExitDone, `{"dead_letters":[]}`, "deadletter", "list", "-o", "json")
 
 	padding := strings.Repeat("long ", 800)
 	bad := p.parked(js, "scrip.cmd.sale", `{"id":"a1","type":"claim","customer":"ann","note":"`+padding+`"}`, 1)
@@ -71,7 +73,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 	p.must("redeem", coupon["code"].(string), "--order", "4711")
 	p.row("1", "SELECT count(*)::text FROM scrip.dead_letter WHERE stream LIKE 'SCRIP_EVT%'")
-	p.says(exitDone, "dead letters  4 commands, 1 events", "status")
+	p.expect(cli.ExitDone, "dead letters  4 commands, 1 events", "status")
 	if status := p.must("status"); fmt.Sprint(status["dead_letters"]) != "map[commands:4 events:1]" {
 		t.Errorf("status: %v", status["dead_letters"])
 	}
@@ -93,9 +95,9 @@ func TestDeadLetters(t *testing.T) {
 	if shown["original"] != `{"id":"a1","type":"claim","customer":"ann","note":"`+padding+`"}` || len(shown["payload"].(string)) > 1100 || shown["state"] != "open" {
 		t.Errorf("show: %v", shown)
 	}
-	p.says(exitDone, strings.TrimSpace(padding), "deadletter", "show", bad)
-	p.says(exitDone, "an event that the read tables could not apply", "deadletter", "show", event)
-	p.says(exitDone, "refused as a whole", "deadletter", "show", whole)
+	p.expect(cli.ExitDone, strings.TrimSpace(padding), "deadletter", "show", bad)
+	p.expect(cli.ExitDone, "an event that the read tables could not apply", "deadletter", "show", event)
+	p.expect(cli.ExitDone, "refused as a whole", "deadletter", "show", whole)
 
 	lines := filepath.Join(t.TempDir(), "lines.ndjson")
 	if err := os.WriteFile(lines, []byte(`{"id":"f1","type":"claim","campaign":"sale","customer_id":"fay"}`+"\n"+`{"type":"claim","customer_id":"gus"}`+"\n"), 0o600); err != nil {
@@ -104,57 +106,57 @@ func TestDeadLetters(t *testing.T) {
 	mended := `{"id":"a1","type":"claim","customer_id":"ann"}`
 	for _, step := range []struct {
 		code int
-		says string
+		want string
 		args []string
 	}{
-		{exitRefused, "still not a command: customer: unknown field", []string{"retry", bad}},
-		{exitRefused, "line 1 is still not a command", []string{"retry", bad, "--payload", `{"type":"claim"}`}},
-		{exitRefused, "scheduler's", []string{"retry", bad, "--payload", `{"id":"x","type":"expire","through":"2026-01-01T00:00:00Z"}`}},
-		{exitRefused, "id a1 of its own", []string{"retry", bad, "--payload", mended, "--id", "other"}},
-		{exitRefused, "the dead letter stays open", []string{"retry", bad, "--payload", `{"id":"a9","type":"claim","campaign":"nowhere","customer_id":"ann"}`}},
-		{exitDone, "claimed", []string{"retry", bad, "--payload", mended}},
-		{exitDone, `"repeat":true`, []string{"retry", bad, "--payload", mended, "-o", "json"}},
-		{exitRefused, "the dead letter stays retried: it was accepted before (claimed)", []string{"retry", bad, "--payload", `{"id":"a9","type":"claim","campaign":"nowhere","customer_id":"ann"}`}},
-		{exitRefused, "it was retried, which cannot be undone", []string{"discard", bad, "--note", "noise"}},
-		{exitRefused, "it was retried, which cannot be undone", []string{"discard", "--undo", bad}},
-		{exitDone, "retried", []string{"show", bad}},
-		{exitDone, "claimed", []string{"show", bad}},
-		{exitRefused, "may not send pause_campaign", []string{"retry", pause}},
-		{exitDone, "claimed", []string{"retry", nameless}},
-		{exitDone, `"repeat":true`, []string{"retry", nameless, "-o", "json"}},
-		{exitRefused, "line 1 is still not a command: customer_id: missing", []string{"retry", whole}},
-		{exitDone, "claimed", []string{"retry", whole, "--file", lines}},
-		{exitRefused, "`scrip rebuild`", []string{"retry", event}},
-		{exitDone, "discarded: 2", []string{"discard", pause, event, "--note", "seen"}},
-		{exitDone, "discarded: 1", []string{"discard", pause}},
-		{exitDone, "seen", []string{"show", pause}},
-		{exitDone, "reopened: 1", []string{"discard", "--undo", event}},
-		{exitDone, "(see scrip backup --help)", []string{"discard", "--help"}},
-		{exitDone, "Once holds per id", []string{"retry", "--help"}},
-		{exitRefused, "there is no such dead letter", []string{"show", "SCRIP_CMD_0/99999/1"}},
-		{exitDone, "discarded: 0", []string{"discard", "--all", "--stream", "commands"}},
-		{exitUsage, "not the id of a dead letter", []string{"show", "17"}},
-		{exitUsage, "needs ID", []string{"retry"}},
-		{exitUsage, "one of --payload and --file", []string{"retry", bad, "--payload", "x", "--file", "y"}},
-		{exitUsage, "there is no line", []string{"retry", bad, "--payload", " "}},
-		{exitUsage, "no such file", []string{"retry", bad, "--file", "/nowhere"}},
-		{exitUsage, "takes no ID", []string{"discard", "--all", bad}},
-		{exitUsage, "belong to --all", []string{"discard", bad, "--lane", "1"}},
-		{exitUsage, "must be commands, events", []string{"list", "--stream", "letters"}},
-		{exitUsage, "must be open or retried", []string{"list", "--state", "lost"}},
-		{exitFailed, "must be the end of the previous page", []string{"list", "--before", "x"}},
+		{cli.ExitRefused, "still not a command: customer: unknown field", []string{"retry", bad}},
+		{cli.ExitRefused, "line 1 is still not a command", []string{"retry", bad, "--payload", `{"type":"claim"}`}},
+		{cli.ExitRefused, "only the scheduler sends expire", []string{"retry", bad, "--payload", `{"id":"x","type":"expire","through":"2026-01-01T00:00:00Z"}`}},
+		{cli.ExitRefused, "id a1 of its own", []string{"retry", bad, "--payload", mended, "--id", "other"}},
+		{cli.ExitRefused, "the dead letter stays open", []string{"retry", bad, "--payload", `{"id":"a9","type":"claim","campaign":"nowhere","customer_id":"ann"}`}},
+		{cli.ExitDone, "claimed", []string{"retry", bad, "--payload", mended}},
+		{cli.ExitDone, `"repeat":true`, []string{"retry", bad, "--payload", mended, "-o", "json"}},
+		{cli.ExitRefused, "the dead letter stays retried: it was accepted before (claimed)", []string{"retry", bad, "--payload", `{"id":"a9","type":"claim","campaign":"nowhere","customer_id":"ann"}`}},
+		{cli.ExitRefused, "it was retried, which cannot be undone", []string{"discard", bad, "--note", "noise"}},
+		{cli.ExitRefused, "it was retried, which cannot be undone", []string{"discard", "--undo", bad}},
+		{cli.ExitDone, "retried", []string{"show", bad}},
+		{cli.ExitDone, "claimed", []string{"show", bad}},
+		{cli.ExitRefused, "may not send pause_campaign", []string{"retry", pause}},
+		{cli.ExitDone, "claimed", []string{"retry", nameless}},
+		{cli.ExitDone, `"repeat":true`, []string{"retry", nameless, "-o", "json"}},
+		{cli.ExitRefused, "line 1 is still not a command: customer_id: missing", []string{"retry", whole}},
+		{cli.ExitDone, "claimed", []string{"retry", whole, "--file", lines}},
+		{cli.ExitRefused, "`scrip rebuild`", []string{"retry", event}},
+		{cli.ExitDone, "discarded: 2", []string{"discard", pause, event, "--note", "seen"}},
+		{cli.ExitDone, "discarded: 1", []string{"discard", pause}},
+		{cli.ExitDone, "seen", []string{"show", pause}},
+		{cli.ExitDone, "reopened: 1", []string{"discard", "--undo", event}},
+		{cli.ExitDone, "(see scrip backup --help)", []string{"discard", "--help"}},
+		{cli.ExitDone, "This holds per id", []string{"retry", "--help"}},
+		{cli.ExitRefused, "there is no such dead letter", []string{"show", "SCRIP_CMD_0/99999/1"}},
+		{cli.ExitDone, "discarded: 0", []string{"discard", "--all", "--stream", "commands"}},
+		{cli.ExitUsage, "not the id of a dead letter", []string{"show", "17"}},
+		{cli.ExitUsage, "needs ID", []string{"retry"}},
+		{cli.ExitUsage, "one of --payload and --file", []string{"retry", bad, "--payload", "x", "--file", "y"}},
+		{cli.ExitUsage, "has no line", []string{"retry", bad, "--payload", " "}},
+		{cli.ExitUsage, "no such file", []string{"retry", bad, "--file", "/nowhere"}},
+		{cli.ExitUsage, "takes no ID", []string{"discard", "--all", bad}},
+		{cli.ExitUsage, "belong to --all", []string{"discard", bad, "--lane", "1"}},
+		{cli.ExitUsage, "must be commands, events", []string{"list", "--stream", "letters"}},
+		{cli.ExitUsage, "must be open or retried", []string{"list", "--state", "lost"}},
+		{cli.ExitFailed, "must be the end of the previous page", []string{"list", "--before", "x"}},
 	} {
-		p.says(step.code, step.says, append([]string{"deadletter"}, step.args...)...)
+		p.expect(step.code, step.want, append([]string{"deadletter"}, step.args...)...)
 	}
-	if got := scrip(t, nil, "deadletter", "list", "--nats", p.ready().NATSURL); got.code != exitUsage || !strings.Contains(got.err, "--postgres URL") {
+	if got := scrip(t, nil, "deadletter", "list", "--nats", p.ready().NATSURL); got.code != cli.ExitUsage || !strings.Contains(got.err, "--postgres URL") {
 		t.Errorf("without the tables' URL: %+v", got)
 	}
 	p.row("5", "SELECT count(*)::text FROM scrip.coupon WHERE customer_id IN ('ann', 'bob', 'cem', 'fay', 'gus')")
-	p.says(exitDone, "dead letters  0 commands, 1 events", "status")
+	p.expect(cli.ExitDone, "dead letters  0 commands, 1 events", "status")
 
 	// The event is applied in its place; what people did is still known.
 	p.must("rebuild")
-	p.says(exitDone, "dead letters  none", "status")
+	p.expect(cli.ExitDone, "dead letters  none", "status")
 	p.row("1", "SELECT count(*)::text FROM scrip.coupon WHERE customer_id = 'dee' AND status = 'redeemed'")
 	states := map[string]string{}
 	for _, l := range p.must("deadletter", "list", "--state", "all")["dead_letters"].([]any) {
@@ -165,11 +167,11 @@ func TestDeadLetters(t *testing.T) {
 	if fmt.Sprint(states) != fmt.Sprint(want) {
 		t.Errorf("after the rebuild:\n%v, want\n%v", states, want)
 	}
-	p.says(exitDone, "equal", "verify")
+	p.expect(cli.ExitDone, "equal", "verify")
 }
 
-// TestHistory: each event of a coupon's life is told with its place in the log and the id of its command, newest first,
-// and in pages.
+// TestHistory: each event of a coupon is shown with its position in the log and the id of its command, newest first, and
+// in pages.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t))
@@ -199,12 +201,12 @@ func TestHistory(t *testing.T) {
 	show := func(args ...string) (got page) {
 		t.Helper()
 		r := p.run(append(args, "-o", "json")...)
-		if err := json.Unmarshal([]byte(r.out), &got); r.code != exitDone || err != nil || got.More != (got.Next != "") {
+		if err := json.Unmarshal([]byte(r.out), &got); r.code != cli.ExitDone || err != nil || got.More != (got.Next != "") {
 			t.Fatalf("scrip %v: %+v (%v)", args, r, err)
 		}
 		return got
 	}
-	told := func(list []entry) (words []string) {
+	kinds := func(list []entry) (words []string) {
 		for _, e := range list {
 			words = append(words, e.What+" "+e.ID)
 			raw, err := js.Stream(t.Context(), fmt.Sprintf("SCRIP_EVT_%d", e.Lane))
@@ -216,7 +218,7 @@ func TestHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 			if line := strings.Split(string(message.Data), "\n")[e.Line-1]; !strings.Contains(line, `"id":"`+e.ID+`"`) {
-				t.Errorf("%+v does not stand in its place, there is %s", e, line)
+				t.Errorf("%+v is not at its position, which has %s", e, line)
 			}
 		}
 		return words
@@ -224,12 +226,12 @@ func TestHistory(t *testing.T) {
 	// The rollback sets the reminder again that the redemption cancelled; the void cancels it.
 	const coupon = "[reminder_cancelled six voided six extended five reminder_set four rolled_back four reminder_cancelled three redeemed three reminder_set two claimed one]"
 	// The order of what one command does is that of the log.
-	if got := fmt.Sprint(told(show("coupon", "show", code).History)); got != coupon {
+	if got := fmt.Sprint(kinds(show("coupon", "show", code).History)); got != coupon {
 		t.Errorf("the coupon: %s, want %s", got, coupon)
 	}
 	const customer = "[claimed seven reminder_cancelled six voided six extended five reminder_set four rolled_back four reminder_cancelled three redeemed three reminder_set two claimed one]"
 	whole := show("customer", "show", "ann")
-	if got := fmt.Sprint(told(whole.History)); got != customer || len(whole.Coupons) != 2 {
+	if got := fmt.Sprint(kinds(whole.History)); got != customer || len(whole.Coupons) != 2 {
 		t.Errorf("the customer: %s and %d coupons, want %s", got, len(whole.Coupons), customer)
 	}
 	var all []entry
@@ -245,16 +247,16 @@ func TestHistory(t *testing.T) {
 			break
 		}
 	}
-	if got := fmt.Sprint(told(all)); got != customer || coupons != 2 {
+	if got := fmt.Sprint(kinds(all)); got != customer || coupons != 2 {
 		t.Errorf("in pages: %s and %d coupons", got, coupons)
 	}
-	p.says(exitDone, "there is more: --before '", "coupon", "show", code, "--limit", "2")
-	p.says(exitDone, "until 2032-01-01T00:00:00Z", "coupon", "show", code)
-	p.says(exitRefused, "before: must be what an answer gave as next", "customer", "show", "ann", "--before", "yesterday")
-	p.says(exitRefused, "before: must be what an answer gave as next", "coupon", "show", code, "--before", "bogus")
-	p.says(exitDone, "customer nobody has no coupons\nnothing happened that the read tables know of\n", "customer", "show", "nobody")
+	p.expect(cli.ExitDone, "there is more: --before '", "coupon", "show", code, "--limit", "2")
+	p.expect(cli.ExitDone, "until 2032-01-01T00:00:00Z", "coupon", "show", code)
+	p.expect(cli.ExitRefused, "before: must be what an answer gave as next", "customer", "show", "ann", "--before", "yesterday")
+	p.expect(cli.ExitRefused, "before: must be what an answer gave as next", "coupon", "show", code, "--before", "bogus")
+	p.expect(cli.ExitDone, "customer nobody has no coupons\nthe read tables have no events of this customer\n", "customer", "show", "nobody")
 	p.must("extend", code2, "--expires", "2033-01-01T00:00:00.123Z")
-	p.says(exitDone, "expires   2033-01-01T00:00:00.123Z", "coupon", "show", code2)
-	p.says(exitDone, "2033-01-01T00:00:00.123Z\n", "customer", "show", "ann")
-	p.says(exitUsage, "must be a whole number from 1 to 500", "customer", "show", "ann", "--limit", "501")
+	p.expect(cli.ExitDone, "expires   2033-01-01T00:00:00.123Z", "coupon", "show", code2)
+	p.expect(cli.ExitDone, "2033-01-01T00:00:00.123Z\n", "customer", "show", "ann")
+	p.expect(cli.ExitUsage, "must be a whole number from 1 to 500", "customer", "show", "ann", "--limit", "501")
 }

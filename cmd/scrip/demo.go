@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/demo"
 )
 
@@ -18,20 +19,20 @@ func (m *Main) demoCommand() *cobra.Command {
 	var codes, customers uint32
 	var watch time.Duration
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Run a flash sale and prove what was promised", Args: noArgs,
-		Long: `Run a flash sale against the running server, in less than a minute: 30,000 customers want 10,000 coupons, many ask
-twice, some redeem, some try it twice; coupons expire and reminders fire while you watch. Then read the log with a
-program of its own, and the tables with SQL, and show what each says about every promise.
+		Use: "demo", Short: "Run a flash sale and check every promise", Args: cli.NoArgs,
+		Long: `Run a flash sale against the running server, in less than a minute: 30,000 customers claim 10,000 coupons, many of them
+twice, some redeem, some try it twice; coupons expire and reminders fire while you watch. Then fold the log with an
+independent reader, query the tables with SQL, and compare both with the answers, promise by promise.
 
-It can be run again: its campaigns have names of their own. The exit code is 4 if anything differs.`,
+It can be run again: each run creates campaigns with new names. The exit code is 4 if anything differs.`,
 	}
 	unusedIDFlag(cmd)
-	cmd.Flags().Var(number(&codes, 10_000, 10, 1_000_000), "codes", "coupons in the sale")
-	cmd.Flags().Var(number(&customers, 30_000, 10, 3_000_000), "customers", "customers who want one; more than coupons")
-	cmd.Flags().Var(duration(&watch, 15*time.Second, 6*time.Second, time.Hour), "watch", "how long until coupons expire and reminders fire")
+	cmd.Flags().Var(cli.Number(&codes, 10_000, 10, 1_000_000), "codes", "coupons in the sale")
+	cmd.Flags().Var(cli.Number(&customers, 30_000, 10, 3_000_000), "customers", "customers who claim one; more than coupons")
+	cmd.Flags().Var(cli.Duration(&watch, 15*time.Second, 6*time.Second, time.Hour), "watch", "how long until coupons expire and reminders fire")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if customers <= codes {
-			return usagef("--customers must be more than --codes, or there is no sale")
+			return cli.Usagef("--customers must be greater than --codes")
 		}
 		s, err := m.connect()
 		if err != nil {
@@ -40,13 +41,13 @@ It can be run again: its campaigns have names of their own. The exit code is 4 i
 		defer s.close()
 		report, err := m.runDemo(cmd.Context(), s, int(codes), int(customers), watch)
 		if err != nil {
-			return fmt.Errorf("the demo did not get to its end: %w", explain(err))
+			return fmt.Errorf("the demo did not complete: %w", explain(err))
 		}
 		if err := m.printReport(report); err != nil {
 			return err
 		}
 		if !report.OK() {
-			return errDiffered
+			return cli.ErrDiffered
 		}
 		return nil
 	}
@@ -75,7 +76,7 @@ func (m *Main) runDemo(ctx context.Context, s *session, codes, customers int, wa
 	return report, err
 }
 
-// phases shows the demo's progress: a bar to a person, a line per phase to a file.
+// phases shows the demo's progress: a bar on a terminal, else a line per phase.
 type phases struct {
 	m   *Main
 	mu  sync.Mutex
@@ -114,7 +115,7 @@ func (p *phases) End() {
 // printReport writes the table of promises.
 func (m *Main) printReport(r *demo.Report) error {
 	if m.global.output == outputJSON {
-		return m.printJSON(r)
+		return cli.JSON(m.Out, r)
 	}
 	var rows [][]string
 	for _, p := range r.Promises {
@@ -125,13 +126,13 @@ func (m *Main) printReport(r *demo.Report) error {
 		rows = append(rows, []string{p.Name, p.Expected, orText(p.Answers, "-"), orText(p.Log, "-"), orText(p.SQL, "-"), verdict})
 	}
 	fmt.Fprintln(m.Out)
-	if err := m.printTable("PROMISE EXPECTED ANSWERS LOG SQL VERDICT", rows); err != nil {
+	if err := cli.Table(m.Out, "PROMISE EXPECTED ANSWERS LOG SQL VERDICT", rows); err != nil {
 		return err
 	}
 	fmt.Fprintf(m.Out, "\n%d claims, %d a second (sync: %s). Campaigns: %s\n", r.Claims, r.ClaimsPerSecond, orText(r.Sync, "as the NATS server is set"),
 		strings.Join(r.Campaigns, " "))
 	if r.Note != "" {
-		fmt.Fprintf(m.Out, "SQL was not asked: %s\n", r.Note)
+		fmt.Fprintf(m.Out, "SQL was not checked: %s\n", r.Note)
 	}
 	for _, w := range r.Wrong {
 		fmt.Fprintf(m.Out, "WRONG: %s\n", w)

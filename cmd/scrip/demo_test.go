@@ -4,23 +4,24 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/demo"
 )
 
-// TestDemo: a small sale proves all promises, with SQL as a witness.
+// TestDemo: in a small sale all promises hold, in SQL too.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t))
 	got := scripNow(t, "demo", "--codes", "300", "--customers", "900", "--watch", "8s", "-o", "json", "--data", p.data)
 	var r demo.Report
-	if err := json.Unmarshal([]byte(got.out), &r); err != nil || got.code != exitDone {
+	if err := json.Unmarshal([]byte(got.out), &r); err != nil || got.code != cli.ExitDone {
 		t.Fatalf("%+v %v", got, err)
 	}
 	if !r.OK() || r.Note != "" || len(r.Promises) < 15 {
 		t.Errorf("%+v", r)
 	}
 	for _, promise := range r.Promises {
-		if promise.Name == "coupons handed out" && promise.SQL != "300" {
+		if promise.Name == "coupons claimed" && promise.SQL != "300" {
 			t.Errorf("%+v", promise)
 		}
 	}

@@ -13,19 +13,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 )
 
 // envCommand prints, for a shell, how other programs reach the server.
 func (m *Main) envCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "env", Short: "Print how psql and NATS clients reach the server, for a shell", Args: noArgs,
+		Use: "env", Short: "Print how psql and NATS clients reach the server, for a shell", Args: cli.NoArgs,
 		Long: `Print how psql and NATS clients reach the server, as variables for a POSIX shell. They hold passwords: evaluate the
-output, do not keep it.
+output, do not store it.
 
 NATS_URL is complete, so that nats.Connect(os.Getenv("NATS_URL")) needs nothing else; NATS_USER and NATS_PASSWORD repeat
-what the nats command line reads by itself. PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE are read by psql and by all
-that is built on libpq.`,
+what the nats command line reads. PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE are read by psql and by every program
+that uses libpq.`,
 		Example: `  eval "$(scrip env)"
   nats sub 'scrip.evt.*'
   psql -c 'select * from scrip.campaign'`,
@@ -45,13 +46,13 @@ that is built on libpq.`,
 	return cmd
 }
 
-// setting is one variable. An empty one is unset, so that none is left of another server.
+// setting is one variable. An empty one is unset, so that no value of another server remains.
 type setting struct{ name, value string }
 
 func environment(server datadir.Descriptor) ([]setting, error) {
 	n, err := url.Parse(server.NATSURL)
 	if err != nil {
-		return nil, errors.New("the URL of the NATS server can not be read; give one such as nats://USER:PASSWORD@HOST:PORT")
+		return nil, errors.New("the URL of the NATS server is invalid; give one such as nats://USER:PASSWORD@HOST:PORT")
 	}
 	password, _ := n.User.Password()
 	list := []setting{{"NATS_URL", server.NATSURL}, {"NATS_USER", n.User.Username()}, {"NATS_PASSWORD", password}}
@@ -65,15 +66,15 @@ var libpqVariables = []struct{ parameter, variable string }{
 	{"channel_binding", "PGCHANNELBINDING"}, {"target_session_attrs", "PGTARGETSESSIONATTRS"}, {"options", "PGOPTIONS"},
 }
 
-// libpq turns a URL into the variables of PostgreSQL's own clients. "" = there are no tables to reach, and then there are
-// no variables either: those that are set mean another database.
+// libpq turns a URL into the variables of PostgreSQL's own clients. It returns none for "", the URL where there are no
+// tables: variables that are set belong to another database.
 func libpq(text string) ([]setting, error) {
 	if text == "" {
 		return nil, nil
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, errors.New("the URL of PostgreSQL can not be read")
+		return nil, errors.New("the URL of PostgreSQL is invalid")
 	}
 	q := u.Query()
 	var hosts, ports []string
@@ -121,12 +122,12 @@ func (m *Main) printEnvironment(list []setting) error {
 		}
 		fmt.Fprintf(&text, "export %s=%s\n", s.name, shellQuote(s.value))
 	}
-	if f, ok := m.Out.(*os.File); ok && isTerminal(f) {
+	if f, ok := m.Out.(*os.File); ok && cli.IsTerminal(f) {
 		text.WriteString("# Run: eval \"$(scrip env)\"\n")
 	}
 	_, err := io.WriteString(m.Out, text.String())
 	return err
 }
 
-// shellQuote makes one word of a POSIX shell of any text.
+// shellQuote quotes a text as one word of a POSIX shell.
 func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -28,9 +29,9 @@ func (p *process) shell(script string, env ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// TestDefaultDoor: without a flag a server asks for credentials that it made itself. Its own user needs to know nothing
-// of them; others are refused and learn where they are.
-func TestDefaultDoor(t *testing.T) {
+// TestDefaultCredentials: without a flag a server requires generated credentials. Commands of its own user find them; other
+// clients are refused with the path of the file.
+func TestDefaultCredentials(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t))
 	d := p.ready()
@@ -51,8 +52,8 @@ func TestDefaultDoor(t *testing.T) {
 		t.Errorf("scrip.json has %s and %s, not the credentials", d.NATSURL, d.HTTPURL)
 	}
 	_, password, _ := strings.Cut(made, ":")
-	if said := p.log.String(); strings.Contains(said, password) {
-		t.Errorf("the password is in the log:\n%s", said)
+	if log := p.log.String(); strings.Contains(log, password) {
+		t.Errorf("the password is in the log:\n%s", log)
 	}
 	if got := p.run("status"); strings.Contains(got.out+got.err, password) {
 		t.Errorf("the password is in the status:\n%s", got.out)
@@ -60,14 +61,14 @@ func TestDefaultDoor(t *testing.T) {
 	bare := "nats://" + d.NATSURL[strings.LastIndexByte(d.NATSURL, '@')+1:]
 	if nc, err := nats.Connect(bare); err == nil {
 		nc.Close()
-		t.Error("whoever reaches the port may do everything")
+		t.Error("a client without credentials is connected")
 	}
 	for _, got := range []result{scrip(t, nil, "campaign", "list", "--nats", bare, "--data", p.data), p.run("campaign", "list", "--nats", bare)} {
-		if got.code != exitFailed || !strings.Contains(got.err, file) {
-			t.Errorf("who is refused is not told of %s: %+v", file, got)
+		if got.code != cli.ExitFailed || !strings.Contains(got.err, file) {
+			t.Errorf("the refusal does not name %s: %+v", file, got)
 		}
 	}
-	if got := scrip(t, nil, "campaign", "list", "--nats", bare, "--data", t.TempDir()); got.code != exitFailed || !strings.Contains(got.err, "credentials in its data directory") {
+	if got := scrip(t, nil, "campaign", "list", "--nats", bare, "--data", t.TempDir()); got.code != cli.ExitFailed || !strings.Contains(got.err, "credentials in its data directory") {
 		t.Errorf("with another data directory: %+v", got)
 	}
 	if status, body := p.get("/readyz"); status != 200 || !strings.Contains(body, `"detail"`) {
@@ -87,7 +88,7 @@ func TestDefaultDoor(t *testing.T) {
 	}
 }
 
-// TestInsecure is for those who want an open door: nothing is asked.
+// TestInsecure: with --insecure no credentials are required.
 func TestInsecure(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t), "--insecure", "--roles", "lanes,api")
@@ -95,12 +96,12 @@ func TestInsecure(t *testing.T) {
 	if strings.Contains(d.NATSURL, "@") {
 		t.Errorf("nats_url %s", d.NATSURL)
 	}
-	if got := scrip(t, nil, "campaign", "list", "--nats", d.NATSURL); got.code != exitDone {
+	if got := scrip(t, nil, "campaign", "list", "--nats", d.NATSURL); got.code != cli.ExitDone {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestEnvironmentForOthers: what `scrip env` prints is what psql and NATS clients need, and no more.
+// TestEnvironmentForOthers: `scrip env` prints the variables that psql and NATS clients need, and no others.
 func TestEnvironmentForOthers(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t))
@@ -167,13 +168,13 @@ func TestSecretsFromFiles(t *testing.T) {
 		{"SCRIP_CODE_KEY_FILE=" + secret + ".gone", "SCRIP_CODE_KEY_FILE"},
 		{"SCRIP_TIMEOUT_FILE=" + secret, "nonsense"},
 	} {
-		if got := scrip(t, []string{c.env}, "serve", "--data", t.TempDir()); got.code != exitUsage || !strings.Contains(got.err, c.want) {
+		if got := scrip(t, []string{c.env}, "serve", "--data", t.TempDir()); got.code != cli.ExitUsage || !strings.Contains(got.err, c.want) {
 			t.Errorf("%s: %+v", c.env, got)
 		}
 	}
 }
 
-// TestSealKeyAlone: a replay elsewhere has no code key. What looks sealed stops it, unless it has the seal key.
+// TestSealKeyAlone: a replay on another machine has no code key. A forged message stops it, unless it has the seal key.
 func TestSealKeyAlone(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t), "--roles", "lanes,api", "--lanes", "1")
@@ -190,17 +191,17 @@ func TestSealKeyAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"replay", "--data", t.TempDir(), "--nats", p.ready().NATSURL}
-	if got := scrip(t, nil, args...); got.code != exitFailed || !strings.Contains(got.err, "format") {
+	if got := scrip(t, nil, args...); got.code != cli.ExitFailed || !strings.Contains(got.err, "format") {
 		t.Errorf("without a key: %+v", got)
 	}
 	for _, got := range []result{
 		scrip(t, nil, append(args, "--seal-key-file", file)...), scrip(t, []string{"SCRIP_SEAL_KEY_FILE=" + file}, args...), scrip(t, []string{"SCRIP_SEAL_KEY=" + key}, args...),
 	} {
-		if got.code != exitDone || !strings.Contains(got.out, "campaign.created") {
+		if got.code != cli.ExitDone || !strings.Contains(got.out, "campaign.created") {
 			t.Errorf("with the seal key: %+v", got)
 		}
 	}
-	if got := scrip(t, []string{"SCRIP_SEAL_KEY=x"}, args...); got.code != exitFailed || !strings.Contains(got.err, "scrip key seal") {
+	if got := scrip(t, []string{"SCRIP_SEAL_KEY=x"}, args...); got.code != cli.ExitFailed || !strings.Contains(got.err, "scrip key seal") {
 		t.Errorf("with nonsense: %+v", got)
 	}
 }

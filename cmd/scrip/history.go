@@ -8,23 +8,23 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 )
 
-// pageFlags are on commands whose answer comes in pages.
+// pageFlags adds the flags of commands that print pages.
 func pageFlags(cmd *cobra.Command, page *client.Page) {
-	cmd.Flags().Var(&value{kind: "N", set: func(s string) error {
+	cmd.Flags().Var(&cli.Value{Kind: "N", Parse: func(s string) error {
 		var n uint32
-		err := number(&n, 0, 1, service.MaxShown).Set(s)
+		err := cli.Number(&n, 0, 1, service.MaxShown).Set(s)
 		page.Limit = int(n)
 		return err
 	}}, "limit", fmt.Sprintf("how many to show at most, up to %d (default 100)", service.MaxShown))
-	cmd.Flags().StringVar(&page.Before, "before", "", "go on where a page ended that gave this `CURSOR`")
+	cmd.Flags().StringVar(&page.Before, "before", "", "show the page after the one that ended with this `CURSOR`")
 }
 
-// historyEntry is what is shown of an entry of the history; -o json has the rest.
+// historyEntry holds the shown fields of an entry of the history; -o json has all.
 type historyEntry struct {
 	At        time.Time  `json:"at"`
 	What      string     `json:"what"`
@@ -42,7 +42,7 @@ type historyEntry struct {
 	ExpiresAt *time.Time `json:"expires_at"`
 }
 
-// about is what there is to say of an entry besides the columns.
+// about is the text of the last column: the fields without a column of their own.
 func (e *historyEntry) about() string {
 	var about []string
 	add := func(name, value string) {
@@ -66,13 +66,13 @@ func (e *historyEntry) about() string {
 	return strings.Join(about, ", ")
 }
 
-// printHistory writes what the read tables add, or why they add nothing, and how to go on.
+// printHistory prints the history of the read tables or why there is none, and the flag for the next page.
 func (m *Main) printHistory(h client.History) error {
 	var entries []historyEntry
 	if h.Unavailable != "" {
-		fmt.Fprintf(m.Out, "history is not available: %s\n", terminal.Line(h.Unavailable))
+		fmt.Fprintf(m.Out, "history is not available: %s\n", cli.Line(h.Unavailable))
 	} else if err := json.Unmarshal(h.History, &entries); err != nil {
-		fmt.Fprintln(m.Out, "the history has a form that this version does not know; -o json shows it")
+		fmt.Fprintln(m.Out, "the history has a format that this version cannot read; -o json shows it")
 	}
 	if len(entries) > 0 {
 		var rows [][]string
@@ -84,12 +84,12 @@ func (m *Main) printHistory(h client.History) error {
 			})
 		}
 		fmt.Fprintln(m.Out)
-		if err := m.printTable("AT WHAT CAMPAIGN CODE CUSTOMER POSITION ID ABOUT", rows); err != nil {
+		if err := cli.Table(m.Out, "AT WHAT CAMPAIGN CODE CUSTOMER POSITION ID ABOUT", rows); err != nil {
 			return err
 		}
 	}
 	if h.Note != "" {
-		fmt.Fprintln(m.Out, terminal.Line(h.Note))
+		fmt.Fprintln(m.Out, cli.Line(h.Note))
 	}
 	if h.More {
 		fmt.Fprintf(m.Out, "there is more: --before '%s'\n", h.Next)

@@ -1,48 +1,91 @@
 // Command scrip is the server and its command line in one.
 //
-//	scrip serve ──> cmd/internal/server          everything a server is made of
-//	scrip demo  ──> cmd/internal/demo            a flash sale, and its proof
-//	scrip …     ──> streams/client ──> server    one command, one answer, one exit code
+//	scrip serve ──> cmd/internal/server          all parts of a server
+//	scrip demo  ──> cmd/internal/demo            a flash sale with checks
+//	scrip …     ──> streams/client ──> server    one command, one outcome, one exit code
 //
-// Owner: nobody. A command that is killed before its answer came may or may not have had its effect; asked again with
-// the same --id it has it once.
+// Owner: none. A command that is killed before it has its outcome may or may not have taken effect; a retry with the
+// same --id takes effect once.
 package main
 
 import (
-	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
+	"runtime"
+	"runtime/debug"
 	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func main() {
 	m := &Main{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Now: time.Now,
-		TerminalIn: isTerminal(os.Stdin), TerminalErr: isTerminal(os.Stderr),
+		TerminalIn: cli.IsTerminal(os.Stdin), TerminalErr: cli.IsTerminal(os.Stderr),
 	}
-	// The first signal asks politely. The second ends at once: NotifyContext then no longer stands in its way.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	os.Exit(m.Run(ctx, os.Args[1:]))
+	os.Exit(m.Run(cli.Context(), os.Args[1:]))
 }
 
-// Main is the program with what it touches of its surroundings, so that tests run it in process.
+// Main is the program with its inputs and outputs, so that tests can run it in process.
 type Main struct {
 	In       io.Reader
 	Out, Err io.Writer
 	// Env looks up an environment variable.
 	Env func(string) (string, bool)
 	Now func() time.Time
-	// TerminalIn and TerminalErr say whether a person sits there. Progress is shown to persons only.
+	// TerminalIn and TerminalErr are true if standard input and error are terminals. Progress is shown on terminals only.
 	TerminalIn, TerminalErr bool
 
 	global globalFlags
 }
 
-// isTerminal is good enough to tell a person from a pipe or file: every terminal is a character device.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && f.Name() != os.DevNull
+// version is set by the linker in releases; else the commit in the build information is used.
+var version string
+
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	text, changed := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && len(s.Value) >= 12:
+			text = s.Value[:12]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "+changes"
+		}
+	}
+	if text == "" {
+		return info.Main.Version
+	}
+	return text + changed
+}
+
+func (m *Main) versionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cli.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := struct {
+				Version string `json:"version"`
+				Go      string `json:"go"`
+				Format  int    `json:"log_format"`
+			}{versionText(), runtime.Version(), topology.Format}
+			if m.global.output == outputJSON {
+				return json.NewEncoder(m.Out).Encode(v)
+			}
+			_, err := fmt.Fprintf(m.Out, "scrip %s, %s, log format %d\n", v.Version, v.Go, v.Format)
+			return err
+		},
+	}
+	unusedIDFlag(cmd)
+	return cmd
 }

@@ -1,19 +1,20 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
+	"os"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/terminal"
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/replay"
 )
 
-// printOutcome writes the answer to a command: one JSON line, or words in columns.
+// printOutcome writes the outcome of a command: one JSON line, or text in columns.
 func (m *Main) printOutcome(o wire.Outcome) error {
 	if m.global.output == outputJSON {
 		_, err := m.Out.Write(append(o.AppendJSON(nil), '\n'))
@@ -57,63 +58,20 @@ func (m *Main) printOutcome(o wire.Outcome) error {
 		add("count", strconv.FormatUint(o.Count, 10))
 	}
 	add("id", o.ID)
-	return m.printFields(rows)
+	return cli.Fields(m.Out, rows)
 }
 
-// refuse says why nothing was done, where the log was not asked: to a program like a refusal of the log's, with a word of
-// its own; to a person on standard error.
+// refuse reports a refusal of the command line itself: with -o json in the form of an outcome, else on standard error.
 func (m *Main) refuse(refusal wire.Refusal, format string, args ...any) error {
 	message := fmt.Sprintf(format, args...)
 	if m.global.output != outputJSON {
 		fmt.Fprintf(m.Err, "scrip: %s\n", message)
-		return errRefused
+		return cli.ErrRefused
 	}
 	return m.answer(wire.Outcome{Status: wire.StatusRefused, Refusal: refusal, Message: strings.TrimPrefix(message, "refused: ")})
 }
 
-// printFields writes names and values in two columns. A name without value is a heading. Values may be of anybody.
-func (m *Main) printFields(rows [][2]string) error {
-	w := tabwriter.NewWriter(m.Out, 0, 0, 2, ' ', 0)
-	for _, r := range rows {
-		if r[1] == "" {
-			fmt.Fprintf(w, "%s\n", terminal.Line(r[0]))
-			continue
-		}
-		fmt.Fprintf(w, "  %s\t%s\n", terminal.Line(r[0]), terminal.Line(r[1]))
-	}
-	return w.Flush()
-}
-
-// printTable writes rows under headings. Cells may be of anybody.
-func (m *Main) printTable(headings string, rows [][]string) error {
-	return table(m.Out, headings, rows)
-}
-
-func table(to io.Writer, headings string, rows [][]string) error {
-	var buf bytes.Buffer
-	w := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, strings.ReplaceAll(headings, " ", "\t"))
-	for _, r := range rows {
-		for i, cell := range r {
-			if i > 0 {
-				_, _ = io.WriteString(w, "\t")
-			}
-			_, _ = io.WriteString(w, terminal.Line(cell)) // into memory
-		}
-		fmt.Fprintln(w)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for line := range strings.Lines(buf.String()) {
-		if _, err := io.WriteString(to, strings.TrimRight(line, " \n")+"\n"); err != nil { // an empty last column is padded
-			return err
-		}
-	}
-	return nil
-}
-
-// times counts uses.
+// times formats a count of redemptions.
 func times(n uint32) string {
 	if n == 1 {
 		return "once"
@@ -121,14 +79,50 @@ func times(n uint32) string {
 	return strconv.FormatUint(uint64(n), 10) + " times"
 }
 
-// printJSON writes one compact line.
-func (m *Main) printJSON(v any) error {
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return err
+// exportForm is how an export is written.
+type exportForm struct {
+	json bool
+	csv  csvKind
+	mask *replay.Mask // nil = codes as they are
+}
+
+// csvKind is the reader of a CSV file: a program, or a spreadsheet.
+type csvKind string
+
+const (
+	csvPlain csvKind = "plain"
+	csvExcel csvKind = "excel"
+)
+
+func (k csvKind) field(s string) string {
+	if k == csvExcel {
+		return replay.Harmless(s)
 	}
-	_, err := m.Out.Write(buf.Bytes())
-	return err
+	return s
+}
+
+// csvFlag adds --csv. Plain is the default: a program would read the quotes as part of the text.
+func csvFlag(cmd *cobra.Command, kind *csvKind) {
+	cmd.Flags().Var(cli.Choice((*string)(kind), string(csvPlain), string(csvPlain), string(csvExcel)), "csv",
+		"the reader of the CSV; excel puts a single quote before texts that a spreadsheet would run as a formula")
+}
+
+const maskHelp = `Who has a code can redeem it. With --mask-codes FILE each code is replaced by a hash under the key in FILE, which is created
+if it does not exist. With one key a code always has the same hash, so that exports can be joined by it.
+Free text, such as the reason of a void, is not changed.`
+
+func maskFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "mask-codes", "", "replace codes by a hash under the key in this `FILE`")
+}
+
+// openMask returns nil where no file is given.
+func openMask(file string) (*replay.Mask, error) {
+	if file == "" {
+		return nil, nil
+	}
+	mask, err := replay.OpenMask(file)
+	if path := new(os.PathError); errors.As(err, &path) {
+		return nil, cli.Usagef("--mask-codes: %w", err)
+	}
+	return mask, asUsage(err)
 }

@@ -13,10 +13,10 @@ const (
 	barWidth = 24                     // characters
 )
 
-// bar shows a person how far something is, on one line of a terminal. Without a person it draws nothing. Its methods may be
-// called from several goroutines.
+// bar shows progress on one line of a terminal. Without a terminal it draws nothing. Its methods are safe for concurrent
+// use.
 type bar struct {
-	to    io.Writer // nil = no person
+	to    io.Writer // nil = no terminal
 	bytes bool      // bytes are counted, not steps
 	mu    sync.Mutex
 	what  string
@@ -24,7 +24,7 @@ type bar struct {
 	total int64 // 0 or less = unknown
 	began time.Time
 	drawn time.Time // last
-	width int       // of what is drawn
+	width int       // of the drawn text
 	ended bool
 }
 

@@ -14,13 +14,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/projections/rebuild"
 )
 
-// rebuildMemory is what a rebuild or verification may use, whatever the log's size. The collector keeps to it; GOMEMLIMIT
-// says otherwise.
+// rebuildMemory limits a rebuild or verification, in bytes, for a log of any size. It is Go's soft memory limit; the
+// variable GOMEMLIMIT replaces it.
 const rebuildMemory = 400 << 20
 
 func (m *Main) rebuildCommand() *cobra.Command {
@@ -28,30 +29,30 @@ func (m *Main) rebuildCommand() *cobra.Command {
 	var into, postgres string
 	var undo, drop, dropDependents bool
 	cmd := &cobra.Command{
-		Use: "rebuild [PROJECTION…]", Short: "Fill the read tables anew from the log, beside those in use, and exchange them",
-		Long: `Fill the read tables anew from the log, beside those in use, and exchange them in one transaction. Those in use serve
-and are kept up to date meanwhile, and nothing needs to be restarted: the projector goes on in the new ones. The only
-projection is "tables", which is also what is meant when none is named.
+		Use: "rebuild [PROJECTION…]", Short: "Rebuild the read tables from the log and exchange them in one transaction",
+		Long: `Rebuild the read tables from the log as shadow tables, and exchange them with those in use in one transaction. Meanwhile
+the tables in use are readable and current, and no restart is needed: the projector continues in the new ones. The only
+projection is "tables", which is also the default.
 
-  scrip rebuild                           new tables in the place of those in use, which are put aside as scrip_previous
-  scrip rebuild --undo                    the ones put aside come back, and are caught up; undone twice, nothing has changed
-  scrip rebuild --drop-previous           what was put aside is removed
+  scrip rebuild                           exchange the tables in use for new ones; the old ones become scrip_previous
+  scrip rebuild --undo                    exchange the previous tables back, and catch them up; a second undo reverses it
+  scrip rebuild --drop-previous           drop the previous tables
   scrip rebuild --until 2026-11-26T18:00:00Z --schema yesterday
-                                          a copy as of that time in a schema of its own; drop it when you are done
+                                          a copy as of that time in another schema; drop it when you are done
 
-Killed or failed at any point before the exchange, the tables in use are untouched; run it again, it cleans up and starts
-over. Two at once: the second is refused. While commands wait to be decided, or the tables in use lag, it pauses between
-batches for half of the time.
+A rebuild that is killed or fails before the exchange does not change the tables in use; run it again, it cleans up and
+starts from the beginning. A second concurrent rebuild is refused. While commands wait to be decided, or the tables in use
+lag, it pauses between batches for half of the time.
 
-What others made on the tables is kept: rights, default privileges, indexes, views and functions, and what lies in schema
-scrip itself. What cannot be kept (materialized views, foreign keys, triggers, publications, added columns) is found before
-the work begins: it is listed and the rebuild refused, unless --drop-dependents lets it stay with the tables put aside.
+What you added to the tables is kept: rights, default privileges, indexes, views and functions, and other objects in schema
+scrip. What cannot be kept (materialized views, foreign keys, triggers, publications, added columns) is found before the
+rebuild begins: it is listed and the rebuild refused, unless --drop-dependents leaves it with the previous tables.
 
-Tables that another version of scrip made are replaced only if they are older and no projector is at work on them; --undo
-and --drop-previous refuse them. To migrate them in place, start the projector (serve) of the new version.
+Tables of another version of scrip are replaced only if they are older and no projector uses them; --undo and
+--drop-previous refuse them. To migrate them, start the projector (serve) of the new version.
 
-It needs the rights of the owner of schema scrip, and room for a second set of tables (a third, while there are previous
-ones): where PostgreSQL runs on this machine that is looked at first.
+It needs the rights of the owner of schema scrip, and space for a second set of tables (a third, while there are previous
+ones): if PostgreSQL runs on this machine, the free space is checked first.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused: nothing was begun. Refused with -o json, it prints
 {"status":"refused","refusal":"not_begun","message":…}.`,
@@ -59,15 +60,15 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused: nothing was begun. Refus
 	unusedIDFlag(cmd)
 	f := cmd.Flags()
 	f.Var(m.instant(&until, false), "until", "copy the tables as of this time; needs --schema")
-	f.StringVar(&into, "schema", "", "copy into a schema of this `NAME` and leave those in use alone")
-	f.BoolVar(&undo, "undo", false, "put the previous tables back")
-	f.BoolVar(&drop, "drop-previous", false, "remove the previous tables")
-	f.BoolVar(&dropDependents, "drop-dependents", false, "go on although something that others made on the tables cannot be kept")
+	f.StringVar(&into, "schema", "", "copy into a schema of this `NAME` and do not change the tables in use")
+	f.BoolVar(&undo, "undo", false, "exchange the previous tables back")
+	f.BoolVar(&drop, "drop-previous", false, "drop the previous tables")
+	f.BoolVar(&dropDependents, "drop-dependents", false, "continue although objects that you added to the tables cannot be kept")
 	postgresFlag(cmd, &postgres)
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
 		for _, name := range given {
 			if name != projector.Projection {
-				return usagef("there is no projection %q to rebuild; there is %q", name, projector.Projection)
+				return cli.Usagef("there is no projection %q to rebuild; there is %q", name, projector.Projection)
 			}
 		}
 		return nil
@@ -76,12 +77,12 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused: nothing was begun. Refus
 		copying := cmd.Flags().Changed("schema")
 		switch {
 		case until != 0 && !copying:
-			return usagef("rebuild --until needs --schema NAME, where the copy goes")
+			return cli.Usagef("rebuild --until needs --schema NAME for the copy")
 		case copying && (undo || drop), undo && drop:
-			return usagef("rebuild takes one of --undo, --drop-previous and --schema")
+			return cli.Usagef("rebuild takes one of --undo, --drop-previous and --schema")
 		case copying:
 			if err := rebuild.CheckName(into); err != nil {
-				return usagef("--schema %q: %w", into, err)
+				return cli.Usagef("--schema %q: %w", into, err)
 			}
 		}
 		return m.onTables(cmd.Context(), rebuild.Options{Who: "scrip rebuild", DropDependents: dropDependents}, postgres, func(ctx context.Context, s *rebuild.Session, _ jetstream.JetStream) error {
@@ -112,12 +113,11 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused: nothing was begun. Refus
 }
 
 func postgresFlag(cmd *cobra.Command, into *string) {
-	cmd.Flags().StringVar(into, "postgres", "", "`URL` of the database with the read tables; where the server was found by scrip.json it is known")
-	f := cmd.Flags().Lookup("postgres")
-	f.Annotations = map[string][]string{variableMark: {variable(f.Name)}}
+	cmd.Flags().StringVar(into, "postgres", "", "`URL` of the database with the read tables (default: that of scrip.json)")
+	cli.WithVariable(cmd.Flags(), "postgres")
 }
 
-// onTables runs something that works on log and tables at once, and shows how far it is.
+// onTables runs work that needs the log and the tables, and shows its progress.
 func (m *Main) onTables(ctx context.Context, opts rebuild.Options, postgres string, work func(context.Context, *rebuild.Session, jetstream.JetStream) error) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(rebuildMemory)
@@ -138,7 +138,7 @@ func (m *Main) onTables(ctx context.Context, opts rebuild.Options, postgres stri
 	}
 	show := &rebuildProgress{m: m}
 	defer show.end()
-	opts.Progress, opts.Logger = show.tell, slog.New(slog.NewTextHandler(m.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	opts.Progress, opts.Logger = show.update, slog.New(slog.NewTextHandler(m.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	session, err := rebuild.Open(ctx, postgres, js, log, opts)
 	if err == nil {
 		defer session.Close()
@@ -157,9 +157,9 @@ func (m *Main) undoRebuild(ctx context.Context, s *rebuild.Session) error {
 		return err
 	}
 	if m.global.output == outputJSON {
-		return m.printJSON(map[string]any{"undone": true, "left_on_previous": left})
+		return cli.JSON(m.Out, map[string]any{"undone": true, "left_on_previous": left})
 	}
-	fmt.Fprintln(m.Out, "the previous tables are back, and are being caught up; those of the rebuild are put aside in their place")
+	fmt.Fprintln(m.Out, "the previous tables are in use again, and the projector catches them up; those of the rebuild are in schema scrip_previous")
 	m.printLeft(left)
 	return nil
 }
@@ -170,9 +170,9 @@ func (m *Main) dropPrevious(ctx context.Context, s *rebuild.Session) error {
 		return err
 	}
 	if m.global.output == outputJSON {
-		return m.printJSON(map[string]any{"dropped": dropped})
+		return cli.JSON(m.Out, map[string]any{"dropped": dropped})
 	}
-	text := "the previous tables are removed"
+	text := "the previous tables are dropped"
 	if !dropped {
 		text = "there were no previous tables"
 	}
@@ -180,10 +180,10 @@ func (m *Main) dropPrevious(ctx context.Context, s *rebuild.Session) error {
 	return nil
 }
 
-// printRebuild says what was done.
+// printRebuild prints the result.
 func (m *Main) printRebuild(r rebuild.Result, copied bool) error {
 	if m.global.output == outputJSON {
-		return m.printJSON(r)
+		return cli.JSON(m.Out, r)
 	}
 	rate := float64(r.Events) / max(r.Took.Seconds(), 0.001)
 	fmt.Fprintf(m.Out, "%s events in %s, %s a second (loading %s, indexing %s)\n", grouped(r.Events), r.Took.Round(time.Millisecond),
@@ -192,7 +192,7 @@ func (m *Main) printRebuild(r rebuild.Result, copied bool) error {
 		fmt.Fprintln(m.Out, note)
 	}
 	if copied {
-		fmt.Fprintf(m.Out, "the copy is in schema %s; nobody keeps it up to date: DROP SCHEMA %s CASCADE removes it\n", r.Schema, r.Schema)
+		fmt.Fprintf(m.Out, "the copy is in schema %s and does not follow the log; DROP SCHEMA %s CASCADE removes it\n", r.Schema, r.Schema)
 		return nil
 	}
 	if r.NotCompared != "" {
@@ -209,22 +209,22 @@ func (m *Main) printRebuild(r rebuild.Result, copied bool) error {
 			}
 			rows = append(rows, []string{t.Table, before, grouped(uint64(t.After)), verdict})
 		}
-		if err := m.printTable("TABLE BEFORE NOW DIGEST", rows); err != nil {
+		if err := cli.Table(m.Out, "TABLE BEFORE NOW DIGEST", rows); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintln(m.Out, "the new tables are in use; the previous ones are in schema scrip_previous: `scrip rebuild --undo` brings them back, `--drop-previous` removes them")
+	fmt.Fprintln(m.Out, "the new tables are in use; the previous ones are in schema scrip_previous: `scrip rebuild --undo` exchanges them back, `--drop-previous` drops them")
 	m.printLeft(r.Left)
 	return nil
 }
 
 func (m *Main) printLeft(left []string) {
 	if len(left) > 0 {
-		fmt.Fprintf(m.Out, "these stay with the tables put aside and are dropped with them: %s\n", strings.Join(left, "; "))
+		fmt.Fprintf(m.Out, "these stay with the previous tables and are dropped with them: %s\n", strings.Join(left, "; "))
 	}
 }
 
-// grouped writes 1,234,567.
+// grouped formats a number as 1,234,567.
 func grouped(n uint64) string {
 	s := strconv.FormatUint(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -233,7 +233,7 @@ func grouped(n uint64) string {
 	return s
 }
 
-// rebuildProgress shows a person a bar with events a second and the time left, and a file a line per phase.
+// rebuildProgress shows a bar with events a second and the time left on a terminal, else a line per phase.
 type rebuildProgress struct {
 	m      *Main
 	phase  rebuild.Phase
@@ -242,8 +242,8 @@ type rebuildProgress struct {
 	events uint64 // when the phase began
 }
 
-// tell is rebuild.Options.Progress.
-func (p *rebuildProgress) tell(now rebuild.Progress) {
+// update is rebuild.Options.Progress.
+func (p *rebuildProgress) update(now rebuild.Progress) {
 	if now.Phase != p.phase {
 		p.end()
 		p.phase, p.since, p.events = now.Phase, time.Now(), now.Events

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 )
 
 // All rows of all tables are deleted while claims run; rebuilt, exchanged under the running server and verified. Then a
@@ -23,7 +25,7 @@ func TestRebuildAndVerify(t *testing.T) {
 	var claiming sync.WaitGroup
 	claiming.Go(func() {
 		for !stopped.Load() {
-			if got := p.run("claim", "sale", "--customer", "live"); got.code != exitDone {
+			if got := p.run("claim", "sale", "--customer", "live"); got.code != cli.ExitDone {
 				t.Errorf("claim: exit %d\n%s%s", got.code, got.out, got.err)
 				return
 			}
@@ -43,7 +45,7 @@ func TestRebuildAndVerify(t *testing.T) {
 		t.Errorf("rebuilt %v, with %d claims before", got, before)
 	}
 	wait(t, "20 claims more", stopLimit, func() bool { return claims.Load() >= before+20 })
-	if got := p.run("verify"); got.code != exitDone {
+	if got := p.run("verify"); got.code != cli.ExitDone {
 		t.Errorf("verify while claims run: exit %d\n%s%s", got.code, got.out, got.err)
 	}
 	stopped.Store(true)
@@ -52,7 +54,7 @@ func TestRebuildAndVerify(t *testing.T) {
 	p.row(fmt.Sprint(claims.Load()), "SELECT coalesce(max(claimed), 0)::text FROM scrip.campaign")
 	digest := p.digest()
 
-	if got := p.run("rebuild", "-o", "json"); got.code != exitDone || strings.Contains(got.out, `"equal":false`) || !strings.Contains(got.out, `"equal":true`) {
+	if got := p.run("rebuild", "-o", "json"); got.code != cli.ExitDone || strings.Contains(got.out, `"equal":false`) || !strings.Contains(got.out, `"equal":true`) {
 		t.Errorf("rebuild of undamaged tables: exit %d\n%s%s", got.code, got.out, got.err)
 	}
 	if now := p.digest(); now != digest {
@@ -64,31 +66,31 @@ func TestRebuildAndVerify(t *testing.T) {
 	for _, step := range []struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
-		{[]string{"verify"}, exitDiffered, "sale/7"},
-		{[]string{"verify", "--limit", "1"}, exitDiffered, "rows that differ: 1, listed: 1"},
-		{[]string{"verify", "--campaign", "sale", "-o", "json"}, exitDiffered, `"found":"mallory"`},
-		{[]string{"verify", "--campaign", "nowhere"}, exitFailed, "neither in the log nor in the tables"},
-		{[]string{"verify", "--repair"}, exitDone, "repaired: sale"},
-		{[]string{"verify"}, exitDone, "equal"},
-		{[]string{"rebuild", "--undo"}, exitDone, "the previous tables are back"},
-		{[]string{"rebuild", "--undo"}, exitDone, "the previous tables are back"},
-		{[]string{"rebuild", "--drop-previous"}, exitDone, "the previous tables are removed"},
-		{[]string{"rebuild", "--undo"}, exitRefused, "there are no previous tables"},
-		{[]string{"rebuild", "--until", time.Now().UTC().Format(time.RFC3339Nano), "--schema", "copy"}, exitDone, "the copy is in schema copy"},
-		{[]string{"rebuild", "--schema", "copy"}, exitRefused, "schema copy exists"},
-		{[]string{"rebuild", "--schema", "copy", "-o", "json"}, exitRefused, `{"status":"refused","refusal":"not_begun","message":"schema copy exists`},
-		{[]string{"deadletter", "show", "SCRIP_CMD_0/999/1", "-o", "json"}, exitRefused, `{"status":"refused","refusal":"dead_letter_not_found","message":"`},
-		{[]string{"rebuild", "--until", "+1h", "--schema", "ahead"}, exitRefused, "is in the future"},
-		{[]string{"rebuild", "--until", "+1h"}, exitUsage, "needs --schema"},
-		{[]string{"rebuild", "--schema", "scrip_next"}, exitUsage, "uses itself"},
-		{[]string{"rebuild", "--undo", "--drop-previous"}, exitUsage, "takes one of"},
-		{[]string{"rebuild", "coupons"}, exitUsage, `there is "tables"`},
-		{[]string{"rebuild", "tables"}, exitDone, "the new tables are in use"},
+		{[]string{"verify"}, cli.ExitDiffered, "sale/7"},
+		{[]string{"verify", "--limit", "1"}, cli.ExitDiffered, "rows that differ: 1, listed: 1"},
+		{[]string{"verify", "--campaign", "sale", "-o", "json"}, cli.ExitDiffered, `"found":"mallory"`},
+		{[]string{"verify", "--campaign", "nowhere"}, cli.ExitFailed, "neither in the log nor in the tables"},
+		{[]string{"verify", "--repair"}, cli.ExitDone, "repaired: sale"},
+		{[]string{"verify"}, cli.ExitDone, "equal"},
+		{[]string{"rebuild", "--undo"}, cli.ExitDone, "the previous tables are in use again"},
+		{[]string{"rebuild", "--undo"}, cli.ExitDone, "the previous tables are in use again"},
+		{[]string{"rebuild", "--drop-previous"}, cli.ExitDone, "the previous tables are dropped"},
+		{[]string{"rebuild", "--undo"}, cli.ExitRefused, "there are no previous tables"},
+		{[]string{"rebuild", "--until", time.Now().UTC().Format(time.RFC3339Nano), "--schema", "copy"}, cli.ExitDone, "the copy is in schema copy"},
+		{[]string{"rebuild", "--schema", "copy"}, cli.ExitRefused, "schema copy exists"},
+		{[]string{"rebuild", "--schema", "copy", "-o", "json"}, cli.ExitRefused, `{"status":"refused","refusal":"not_begun","message":"schema copy exists`},
+		{[]string{"deadletter", "show", "SCRIP_CMD_0/999/1", "-o", "json"}, cli.ExitRefused, `{"status":"refused","refusal":"dead_letter_not_found","message":"`},
+		{[]string{"rebuild", "--until", "+1h", "--schema", "ahead"}, cli.ExitRefused, "is in the future"},
+		{[]string{"rebuild", "--until", "+1h"}, cli.ExitUsage, "needs --schema"},
+		{[]string{"rebuild", "--schema", "scrip_next"}, cli.ExitUsage, "uses itself"},
+		{[]string{"rebuild", "--undo", "--drop-previous"}, cli.ExitUsage, "takes one of"},
+		{[]string{"rebuild", "coupons"}, cli.ExitUsage, `there is "tables"`},
+		{[]string{"rebuild", "tables"}, cli.ExitDone, "the new tables are in use"},
 	} {
-		if got := p.run(step.args...); got.code != step.code || !strings.Contains(got.out+got.err, step.says) {
-			t.Errorf("%v: exit %d, want %d and %q\n%s%s", step.args, got.code, step.code, step.says, got.out, got.err)
+		if got := p.run(step.args...); got.code != step.code || !strings.Contains(got.out+got.err, step.want) {
+			t.Errorf("%v: exit %d, want %d and %q\n%s%s", step.args, got.code, step.code, step.want, got.out, got.err)
 		}
 	}
 	if now := p.digest(); now != digest {

@@ -10,10 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 )
 
-// replayFlags is the command line of `scrip replay`, as given.
+// replayFlags is the command line of `scrip replay`.
 type replayFlags struct {
 	filter   replay.Filter
 	format   string
@@ -28,72 +29,72 @@ type replayFlags struct {
 	csv      csvKind
 }
 
-// formatPostgres is the format that is no file.
+// formatPostgres is the format that is not a file.
 const formatPostgres = "postgres"
 
-// standardOut stands for standard output.
+// standardOut is the value of --out for standard output.
 const standardOut = "-"
 
 func (m *Main) replayCommand() *cobra.Command {
 	var flags replayFlags
 	cmd := &cobra.Command{
-		Use: "replay", Short: "Read the events again: into a file, a table, or a projection of your own", Args: noArgs,
-		Long: `Read the events again: into NDJSON, CSV or Parquet, into a PostgreSQL table, or through a SQL file of yours. It only
-reads the log, and disturbs nobody.
+		Use: "replay", Short: "Replay events into a file, a table, or your own projection", Args: cli.NoArgs,
+		Long: `Replay events into NDJSON, CSV or Parquet, into a PostgreSQL table, or through your own SQL file. It only reads the log,
+and does not affect servers.
 
 Filters can be combined; --campaign, --type, --lane, --from and --to can be given several times. Times are those of the
-events, RFC 3339 or from now (-24h, +10m); --until is exclusive, positions are inclusive. Where --from or --to name lanes,
-only those are read; --lane says otherwise. --customer finds also what
-happened to the customer's coupons where a line does not name them; it reads lanes from their beginning.
+events, RFC 3339 or from now (-24h, +10m); --until is exclusive, positions are inclusive. If --from or --to name lanes,
+only these are read, unless --lane is given. --customer also finds the events of the customer's coupons that do not name
+the customer; for this it reads lanes from their beginning.
 
-Lanes come one after another, each in its order. A line that this version cannot read is left out, told on standard
-error, and counted. At an event stream of a newer format it stops and says so.
+Lanes are read one after another, each in order. A line that this version cannot read is skipped, reported on standard
+error, and counted. An event stream of a newer format ends the replay with an error.
 
 ` + maskHelp + `
-Lines that quote a rejected command lose the quote, and fields that this version does not know are left out.
+Lines that quote a rejected command lose the quote, and fields that this version does not support are left out.
 
 Formats:
-  ndjson    the line as the log holds it with its place in front: {"lane":0,"sequence":12,"line":1,"type":…. The
-            sequence and line that a command.rejected has of its own are called command_sequence and command_line
+  ndjson    the line of the log with its position in front: {"lane":0,"sequence":12,"line":1,"type":…. The fields
+            sequence and line of a command.rejected are renamed to command_sequence and command_line
   csv       columns, with a heading; the last one, raw, is the whole line
   parquet   the same columns, typed; times in UTC
   postgres  the same columns, in table events of the schema --name, with the line as jsonb
 
-A file has its name once it is complete; what is stopped, or meets a full disk, leaves nothing; what
-kill -9 leaves beside it, .FILE.<hex>.partial, the next replay to the same file removes. With --name it is added
-to instead: a small file beside it, FILE.NAME.replay, says how far it is, and asked again with the same name a replay
-adds what is new, without losing or doubling a line, also after kill -9. --follow goes on for ever with new events; into
-a file that needs a --name. Parquet knows neither, for it cannot be added to.
+A file gets its name once it is complete; a replay that is stopped, or finds the disk full, leaves no file; the next replay
+to the same file removes the .FILE.<hex>.partial that a kill -9 leaves. With --name, events are appended instead: the
+checkpoint is in FILE.NAME.replay, and another replay with the same name appends the new events, each exactly once, also
+after kill -9. --follow continues with new events until it is stopped; into a file it needs --name. Parquet supports neither,
+since it cannot be appended to.
 
 ` + replay.SQLSyntax + `
 
 The schema also holds the checkpoint, in the same transaction as the tables: with --follow they are live tables, and a
-projection that was killed, or failed on a batch, goes on there. --reset drops the schema first. Examples come with
-scrip; --print shows one:
+projection that was killed, or failed on a batch, continues from there. --reset drops the schema first. scrip includes
+examples; --print shows one:
 ` + examplesList(),
 		Example: `  scrip replay --campaign summer --type coupon.redeemed --since -24h
   scrip replay --format parquet --out events.parquet
-  scrip replay --name nightly --format csv --out all.csv          every night: adds what is new
+  scrip replay --name nightly --format csv --out all.csv          every night: appends new events
   scrip replay --name copy --format postgres --follow             a live copy of all events, copy.events
   scrip replay --sql example:claims_by_hour --print > mine.sql
-  scrip replay --sql mine.sql --follow                            a live table of your own`,
+  scrip replay --sql mine.sql --follow                            your own live table`,
 	}
 	unusedIDFlag(cmd)
 	m.filterFlags(cmd, &flags.filter)
 	f := cmd.Flags()
-	f.Var(choice(&flags.format, string(replay.NDJSON), string(replay.NDJSON), string(replay.CSV), string(replay.Parquet), formatPostgres), "format", "how events are written")
+	f.Var(cli.Choice(&flags.format, string(replay.NDJSON), string(replay.NDJSON), string(replay.CSV), string(replay.Parquet), formatPostgres), "format", "format of the events")
 	f.StringVar(&flags.out, "out", standardOut, "`FILE` to write, - = standard output")
-	f.StringVar(&flags.name, "name", "", "`NAME` under which it can be gone on with; for postgres and --sql, the schema")
+	f.StringVar(&flags.name, "name", "", "`NAME` of the checkpoint, from which a later replay continues; for postgres and --sql, the schema")
 	f.StringVar(&flags.sql, "sql", "", "`FILE` of a SQL projection, or "+replay.ExamplePrefix+"NAME")
 	database := pflag.NewFlagSet("", pflag.ContinueOnError)
-	database.StringVar(&flags.postgres, "postgres", "", "`URL` of the database for --sql and --format postgres; else the server's")
-	withVariable(database) // it alone: a filter left in a variable would leave events out unseen
+	database.StringVar(&flags.postgres, "postgres", "", "`URL` of the database for --sql and --format postgres (default: the server's)")
+	cli.WithVariable(database) // only this flag: a filter in a forgotten variable would leave out events without notice
 	f.AddFlagSet(database)
-	f.BoolVar(&flags.follow, "follow", false, "go on with new events until stopped")
-	f.BoolVar(&flags.reset, "reset", false, "forget what is there under this name, and begin again")
+	f.BoolVar(&flags.follow, "follow", false, "continue with new events until stopped")
+	f.BoolVar(&flags.reset, "reset", false, "delete the output of this name, and start from the beginning")
 	maskFlag(cmd, &flags.mask)
 	csvFlag(cmd, &flags.csv)
-	f.BoolVar(&flags.print, "print", false, "print the file given by --sql, and do nothing else")
+	f.BoolVar(&flags.print, "print", false, "print the file given by --sql, and exit")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return asUsage(m.replay(cmd.Context(), cmd, &flags))
 	}
@@ -107,11 +108,11 @@ func examplesList() (text string) {
 	return text
 }
 
-// asUsage turns what the package finds wrong with a setting into a word about the flag of that name.
+// asUsage turns an invalid field of the package into a usage error about the flag of the same name.
 func asUsage(err error) error {
 	var wrong *replay.InvalidError
 	if errors.As(err, &wrong) {
-		return usagef("--%s: %s", wrong.Field, wrong.Problem)
+		return cli.Usagef("--%s: %s", wrong.Field, wrong.Problem)
 	}
 	return err
 }
@@ -154,7 +155,7 @@ func (m *Main) replay(ctx context.Context, cmd *cobra.Command, flags *replayFlag
 	return m.printReplayed(replayed{Status: "replayed", Summary: sum, To: target.name}, target.toOut, took)
 }
 
-// withoutTime: a person reads along.
+// withoutTime removes the time from log lines, which a user reads as they are written.
 func withoutTime(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.TimeKey {
 		return slog.Attr{}
@@ -162,31 +163,31 @@ func withoutTime(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// replayed is what a replay says in JSON when it is done.
+// replayed is a replay's result in JSON.
 type replayed struct {
 	Status string `json:"status"`
 	replay.Summary
 	To string `json:"to,omitempty"`
 }
 
-// printReplayed sums up: on standard output, unless that holds the events.
+// printReplayed prints the summary on standard output, unless that has the events.
 func (m *Main) printReplayed(r replayed, toOut bool, took time.Duration) error {
 	if toOut {
 		if r.Unreadable > 0 {
-			fmt.Fprintf(m.Err, "%d lines were left out: this version cannot read them\n", r.Unreadable)
+			fmt.Fprintf(m.Err, "%d lines were skipped: this version cannot read them\n", r.Unreadable)
 		}
 		return nil
 	}
 	if m.global.output == outputJSON {
-		return m.printJSON(r)
+		return cli.JSON(m.Out, r)
 	}
 	rows := [][2]string{{r.Status, ""}, {"events", fmt.Sprint(r.Events)}, {"messages read", fmt.Sprint(r.Messages)}, {"to", r.To},
 		{"took", took.Round(time.Millisecond).String()}}
 	if r.Unreadable > 0 {
-		rows = append(rows, [2]string{"left out", fmt.Sprintf("%d lines that this version cannot read", r.Unreadable)})
+		rows = append(rows, [2]string{"skipped", fmt.Sprintf("%d lines that this version cannot read", r.Unreadable)})
 	}
 	if r.Foreign > 0 {
-		rows = append(rows, [2]string{"passed over", fmt.Sprintf("%d messages that scrip did not write", r.Foreign)})
+		rows = append(rows, [2]string{"ignored", fmt.Sprintf("%d foreign messages, which scrip did not write", r.Foreign)})
 	}
-	return m.printFields(rows)
+	return cli.Fields(m.Out, rows)
 }

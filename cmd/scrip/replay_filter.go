@@ -8,32 +8,33 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 )
 
-// filterFlags are the flags that say which events are wanted.
+// filterFlags adds the flags that select events.
 func (m *Main) filterFlags(cmd *cobra.Command, filter *replay.Filter) {
 	f := cmd.Flags()
-	f.Var(&value{kind: "NAME", set: func(s string) error {
+	f.Var(&cli.Value{Kind: "NAME", Parse: func(s string) error {
 		filter.Campaigns = append(filter.Campaigns, s)
 		return nil
 	}}, "campaign", "events of this campaign")
-	f.Var(&value{kind: "TYPE", set: func(s string) error {
+	f.Var(&cli.Value{Kind: "TYPE", Parse: func(s string) error {
 		t, err := replay.ParseType(s)
 		filter.Types = append(filter.Types, t)
 		return err
 	}}, "type", "events of this type, such as coupon.claimed")
-	f.Var(&value{kind: "ID", set: func(s string) error {
+	f.Var(&cli.Value{Kind: "ID", Parse: func(s string) error {
 		if s == "" {
-			return errors.New("must be the id of a customer; leave the flag out for all")
+			return errors.New("must be the id of a customer; omit the flag for all")
 		}
 		filter.Customer = s
 		return nil
 	}}, "customer", "events about this customer")
-	f.Var(m.moment(&filter.Since), "since", "events at or after this")
-	f.Var(m.moment(&filter.Until), "until", "events before this")
-	f.Var(&value{kind: "N", set: func(s string) error {
+	f.Var(m.moment(&filter.Since), "since", "events at or after this time")
+	f.Var(m.moment(&filter.Until), "until", "events before this time")
+	f.Var(&cli.Value{Kind: "N", Parse: func(s string) error {
 		n, err := strconv.ParseUint(s, 10, 16)
 		if err != nil {
 			return errors.New("must be the number of a lane, from 0")
@@ -45,9 +46,9 @@ func (m *Main) filterFlags(cmd *cobra.Command, filter *replay.Filter) {
 	f.Var(position(&filter.To), "to", "events of a lane up to this message; without --lane, of no other lane")
 }
 
-// moment is a time that may lie in the past, as events do: -24h.
-func (m *Main) moment(into *wire.Instant) *value {
-	return &value{kind: "TIME", set: func(s string) (err error) {
+// moment is a time that may be in the past: -24h.
+func (m *Main) moment(into *wire.Instant) *cli.Value {
+	return &cli.Value{Kind: "TIME", Parse: func(s string) (err error) {
 		now := m.Now()
 		if ago, relative := strings.CutPrefix(s, "-"); relative {
 			d, err := time.ParseDuration(ago)
@@ -67,8 +68,8 @@ func (m *Main) moment(into *wire.Instant) *value {
 var errMoment = errors.New("must be an RFC 3339 time such as 2026-11-27T00:00:00Z, or a time from now such as -24h or +10m")
 
 // position is LANE:SEQ, one per lane.
-func position(into *map[int]uint64) *value {
-	return &value{kind: "LANE:SEQ", set: func(s string) error {
+func position(into *map[int]uint64) *cli.Value {
+	return &cli.Value{Kind: "LANE:SEQ", Parse: func(s string) error {
 		lane, sequence, _ := strings.Cut(s, ":")
 		n, err1 := strconv.ParseUint(lane, 10, 16)
 		seq, err2 := strconv.ParseUint(sequence, 10, 63)

@@ -13,38 +13,39 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
 )
 
-// replayTarget is where a replay goes.
+// replayTarget is where a replay writes.
 type replayTarget struct {
-	name    string // for people
+	name    string // for the summary
 	toOut   bool   // events go to standard output
-	printed bool   // nothing is to be replayed: all was asked for is done
+	printed bool   // --print: the command is done, without a replay
 	sink    func(*session) (replay.Sink, error)
 }
 
-// replayTarget finds out what is asked for, and refuses what does not go together. Nothing is touched yet.
+// replayTarget derives the target from the flags, and refuses combinations without a meaning. It writes nothing.
 func (m *Main) replayTarget(cmd *cobra.Command, flags *replayFlags) (replayTarget, error) {
 	given := cmd.Flags().Changed
 	needs := func(flag string, there bool) error {
 		if there {
 			return nil
 		}
-		return usagef("--%s: it belongs to --sql FILE; give that, or leave this out", flag)
+		return cli.Usagef("--%s: only valid with --sql FILE; give that too, or omit this flag", flag)
 	}
 	switch {
 	case flags.print && !given("sql"):
 		return replayTarget{}, needs("print", false)
 	case given("sql") && given("format"), given("sql") && given("out"):
-		return replayTarget{}, usagef("--sql: the tables are its output; leave out --format and --out")
+		return replayTarget{}, cli.Usagef("--sql: the output is tables; omit --format and --out")
 	case flags.reset && !given("sql") && !given("name"):
-		return replayTarget{}, usagef("--reset: without --name or --sql there is nothing to begin again; leave it out")
+		return replayTarget{}, cli.Usagef("--reset: without --name or --sql there is no output to delete; omit it")
 	case flags.follow && (flags.filter.Until != 0 || len(flags.filter.To) > 0):
-		return replayTarget{}, usagef("--follow: it has no end; leave out --until and --to, or --follow")
+		return replayTarget{}, cli.Usagef("--follow: it does not end; omit --until and --to, or --follow")
 	case flags.csv == csvExcel && (given("sql") || flags.format != string(replay.CSV)):
-		return replayTarget{}, usagef("--csv: it says how --format csv is written; give that, or leave this out")
+		return replayTarget{}, cli.Usagef("--csv: only valid with --format csv; give that too, or omit this flag")
 	case given("sql"):
 		return m.sqlTarget(flags)
 	case flags.format == formatPostgres:
@@ -64,7 +65,7 @@ func (m *Main) sqlTarget(flags *replayFlags) (t replayTarget, err error) {
 		err = fmt.Errorf("there is no file %s", path)
 	}
 	if err != nil {
-		return t, usagef("--sql: %w", err)
+		return t, cli.Usagef("--sql: %w", err)
 	}
 	if flags.print {
 		_, err := m.Out.Write(text)
@@ -72,7 +73,7 @@ func (m *Main) sqlTarget(flags *replayFlags) (t replayTarget, err error) {
 	}
 	file, err := replay.ParseSQL(path, text)
 	if err != nil {
-		return t, usagef("--sql: %w", err)
+		return t, cli.Usagef("--sql: %w", err)
 	}
 	if flags.name != "" {
 		file.Name = flags.name
@@ -83,7 +84,7 @@ func (m *Main) sqlTarget(flags *replayFlags) (t replayTarget, err error) {
 	case len(file.Types) > 0:
 		both := slices.DeleteFunc(flags.filter.Types, func(t wire.EventType) bool { return !slices.Contains(file.Types, t) })
 		if len(both) == 0 {
-			return t, usagef("--type: %s wants none of these; leave the flag out", path)
+			return t, cli.Usagef("--type: %s selects none of these; omit the flag", path)
 		}
 		flags.filter.Types = both
 	}
@@ -94,9 +95,9 @@ func (m *Main) sqlTarget(flags *replayFlags) (t replayTarget, err error) {
 func (m *Main) rowsTarget(flags *replayFlags, out bool) (replayTarget, error) {
 	switch {
 	case out:
-		return replayTarget{}, usagef("--out: events go to table events of the schema --name; leave it out")
+		return replayTarget{}, cli.Usagef("--out: events go to table events of the schema --name; omit it")
 	case flags.name == "":
-		return replayTarget{}, usagef("--name: missing; give the schema that is to hold table events")
+		return replayTarget{}, cli.Usagef("--name: missing; give the schema for table events")
 	}
 	return m.databaseTarget(flags, replay.Rows(flags.name))
 }
@@ -104,7 +105,7 @@ func (m *Main) rowsTarget(flags *replayFlags, out bool) (replayTarget, error) {
 func (m *Main) databaseTarget(flags *replayFlags, d replay.Definition) (replayTarget, error) {
 	if flags.postgres != "" {
 		if _, err := pgx.ParseConfig(flags.postgres); err != nil {
-			return replayTarget{}, usagef("--postgres: must be a URL such as postgres://user@host/database")
+			return replayTarget{}, cli.Usagef("--postgres: must be a URL such as postgres://user@host/database")
 		}
 	}
 	return replayTarget{name: "schema " + d.Name, sink: func(s *session) (replay.Sink, error) {
@@ -113,7 +114,7 @@ func (m *Main) databaseTarget(flags *replayFlags, d replay.Definition) (replayTa
 			url = s.server.PostgresURL
 		}
 		if url == "" {
-			return nil, usagef("--postgres: which database is not known here; give its URL")
+			return nil, cli.Usagef("--postgres: the database is unknown here; give its URL")
 		}
 		return replay.Postgres(url, d, flags.reset), nil
 	}}, nil
@@ -128,15 +129,15 @@ func (m *Main) fileTarget(flags *replayFlags) (replayTarget, error) {
 	toOut := flags.out == standardOut
 	switch {
 	case flags.out == "":
-		return replayTarget{}, usagef("--out: must be a file, or - for standard output")
+		return replayTarget{}, cli.Usagef("--out: must be a file, or - for standard output")
 	case toOut && flags.name != "":
-		return replayTarget{}, usagef("--name: standard output cannot be gone on with; give --out FILE, or leave out --name")
+		return replayTarget{}, cli.Usagef("--name: a replay to standard output has no checkpoint; give --out FILE, or omit --name")
 	case format == replay.Parquet && flags.follow:
-		return replayTarget{}, usagef("--follow: a Parquet file cannot be added to; give --format ndjson or csv")
+		return replayTarget{}, cli.Usagef("--follow: a Parquet file cannot be appended to; give --format ndjson or csv")
 	case !toOut && flags.follow && flags.name == "":
-		return replayTarget{}, usagef("--follow: into a file it needs --name NAME, to go on after it was stopped")
+		return replayTarget{}, cli.Usagef("--follow: into a file it needs --name NAME, to continue after it was stopped")
 	case format == replay.Parquet && toOut && m.terminalOut():
-		return replayTarget{}, usagef("--out: Parquet is nothing for a terminal; give a file")
+		return replayTarget{}, cli.Usagef("--out: Parquet cannot be shown on a terminal; give a file")
 	}
 	t := replayTarget{name: flags.out, toOut: toOut}
 	var sink replay.Sink
@@ -153,14 +154,14 @@ func (m *Main) fileTarget(flags *replayFlags) (replayTarget, error) {
 	return t, err
 }
 
-// terminalOut says whether a person reads standard output.
+// terminalOut is true if standard output is a terminal.
 func (m *Main) terminalOut() bool {
 	f, is := m.Out.(*os.File)
-	return is && isTerminal(f)
+	return is && cli.IsTerminal(f)
 }
 
-// replayProgress shows a person how far a replay is: messages read and time left by the bar, events and events a second
-// in words.
+// replayProgress shows a replay's progress on a terminal: messages read and time left by the bar, events and events a
+// second in its text.
 type replayProgress struct {
 	m         *Main
 	bar       *bar
@@ -170,7 +171,7 @@ type replayProgress struct {
 
 func (m *Main) replayProgress(toOut bool) *replayProgress {
 	p := &replayProgress{m: m, bar: &bar{}, began: time.Now()}
-	if !toOut || !m.terminalOut() { // else the bar would stand between the events
+	if !toOut || !m.terminalOut() { // else the bar would be between the events
 		p.bar = m.steps("replaying", 0)
 	}
 	return p

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 )
 
-// TestReplayWrongUsage: nothing is asked of any server; the flag is named, and what would be right.
+// TestReplayWrongUsage: no request is sent; the error names the flag and the valid usage.
 func TestReplayWrongUsage(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -39,39 +41,39 @@ func TestReplayWrongUsage(t *testing.T) {
 		{"--from 0:0", "such as 0:1000"},
 		{"--from 0:5 --from 0:6", "once per lane"},
 		{"--from 0:5 --to 0:4", "--to: 0:4 is before --from 0:5"},
-		{"--customer=", "leave the flag out"},
+		{"--customer=", "omit the flag"},
 		{"--format xml", "must be ndjson or csv or parquet or postgres"},
 		{"--out=", "must be a file, or -"},
 		{"--follow --until +1h", "--follow: it has no end"},
 		{"--follow --to 0:4", "--follow: it has no end"},
-		{"--follow --format parquet --out x", "--follow: a Parquet file cannot be added to"},
+		{"--follow --format parquet --out x", "--follow: a Parquet file cannot be appended to"},
 		{"--follow --out x", "it needs --name NAME"},
-		{"--name daily", "--name: standard output cannot be gone on with"},
+		{"--name daily", "--name: a replay to standard output has no checkpoint"},
 		{"--name daily --format parquet --out x", "--format: a Parquet file cannot be added to"},
 		{"--name Daily --out x", "--name: \"Daily\" must begin with a-z"},
 		{"--reset", "--reset: without --name or --sql"},
-		{"--print", "--print: it belongs to --sql"},
+		{"--print", "--print: only valid with --sql"},
 		{"--format postgres", "--name: missing"},
 		{"--format postgres --name x --out y", "--out: events go to table events"},
 		{"--format postgres --name x --postgres localhost:x/y", "--postgres: must be a URL"},
-		{"--sql " + claims + " --out x", "leave out --format and --out"},
+		{"--sql " + claims + " --out x", "omit --format and --out"},
 		{"--sql /does/not/exist.sql", "there is no file /does/not/exist.sql"},
 		{"--sql example:nonsense", "claims_by_hour, never_redeem, time_to_redeem"},
 		{"--sql " + commit, commit + ":3: COMMIT is not allowed"},
 		{"--sql " + claims + " --type coupon.voided", "--type: "},
 	} {
 		got := scrip(t, []string{"SCRIP_DATA=" + t.TempDir()}, append([]string{"replay"}, strings.Fields(c.args)...)...)
-		if got.code != exitUsage || !strings.Contains(got.err, c.want) || got.out != "" {
+		if got.code != cli.ExitUsage || !strings.Contains(got.err, c.want) || got.out != "" {
 			t.Errorf("scrip replay %s: exit %d\n stdout %q\n stderr %q\n want exit 2 and %q", c.args, got.code, got.out, got.err, c.want)
 		}
 	}
-	// What filters is never taken from the environment; the database is.
+	// Filters are never read from the environment; the database is.
 	got := scrip(t, []string{"SCRIP_CAMPAIGN=a.b", "SCRIP_FORMAT=xml", "SCRIP_POSTGRES=localhost:x/y", "SCRIP_DATA=" + t.TempDir()}, "replay")
-	if got.code != exitFailed || !strings.Contains(got.err, "no server runs") {
+	if got.code != cli.ExitFailed || !strings.Contains(got.err, "no server runs") {
 		t.Errorf("variables: %+v", got)
 	}
 	got = scrip(t, []string{"SCRIP_POSTGRES=localhost:x/y"}, "replay", "--sql", claims)
-	if got.code != exitUsage || !strings.Contains(got.err, "--postgres") {
+	if got.code != cli.ExitUsage || !strings.Contains(got.err, "--postgres") {
 		t.Errorf("SCRIP_POSTGRES: %+v", got)
 	}
 	for _, name := range []string{"claims_by_hour", "never_redeem", "time_to_redeem"} {
@@ -81,7 +83,7 @@ func TestReplayWrongUsage(t *testing.T) {
 	}
 }
 
-// TestReplay: the real thing, from claims to files and tables.
+// TestReplay: from claims to files and tables.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t))
@@ -107,7 +109,7 @@ func TestReplay(t *testing.T) {
 	if got := p.run("replay", "--since", "2031-01-01T00:00:00Z"); got.code != 0 || got.out != "" {
 		t.Errorf("the future: %+v", got)
 	}
-	if got := p.run("replay", "--lane", "4096"); got.code != exitUsage || !strings.Contains(got.err, "--lane: there is no lane 4096; the log has lanes 0 to 3") {
+	if got := p.run("replay", "--lane", "4096"); got.code != cli.ExitUsage || !strings.Contains(got.err, "--lane: there is no lane 4096; the log has lanes 0 to 3") {
 		t.Errorf("a lane that is not there: %+v", got)
 	}
 
@@ -125,7 +127,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, info, err)
 		}
 	}
-	if got := p.run("replay", "--out", "/dev/full"); got.code != exitFailed || !strings.Contains(got.err, "no space left on device") {
+	if got := p.run("replay", "--out", "/dev/full"); got.code != cli.ExitFailed || !strings.Contains(got.err, "no space left on device") {
 		t.Errorf("a full device: %+v", got)
 	}
 
@@ -136,9 +138,9 @@ func TestReplay(t *testing.T) {
 	}
 	small := filepath.Join(dir, "small.csv")
 	cmd := exec.Command("bash", "-c", `ulimit -f 1; exec "$0" replay --data "$1" --format csv --out "$2"`, program, p.data, small)
-	said, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(string(said), "make room") {
-		t.Errorf("no room: %v\n%s", err, said)
+	output, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != cli.ExitFailed || !strings.Contains(string(output), "make room") {
+		t.Errorf("no room: %v\n%s", err, output)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*small*")); len(left) != 0 {
 		t.Errorf("left %v", left)
@@ -160,22 +162,21 @@ func TestReplay(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("-- scrip: fold\nUPDATE scrip.coupon_row\nSET code = 'X';\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.run("replay", "--sql", bad); got.code != exitFailed || !strings.Contains(got.err, "denied for table coupon_row") || !strings.Contains(got.err, "its own schema bad only") {
+	if got := p.run("replay", "--sql", bad); got.code != cli.ExitFailed || !strings.Contains(got.err, "denied for table coupon_row") || !strings.Contains(got.err, "its own schema bad only") {
 		t.Errorf("writing outside: %+v", got)
 	}
 	if err := os.WriteFile(bad, []byte("-- scrip: fold\nUPDATE\nSET code;\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.run("replay", "--sql", bad, "--reset"); got.code != exitFailed || !strings.Contains(got.err, bad+":3: syntax error") {
+	if got := p.run("replay", "--sql", bad, "--reset"); got.code != cli.ExitFailed || !strings.Contains(got.err, bad+":3: syntax error") {
 		t.Errorf("a syntax error: %+v", got)
 	}
-	if got := p.run("replay", "--format", "postgres", "--name", "scrip"); got.code != exitUsage || !strings.Contains(got.err, "--name: schema scrip is reserved") {
+	if got := p.run("replay", "--format", "postgres", "--name", "scrip"); got.code != cli.ExitUsage || !strings.Contains(got.err, "--name: schema scrip is reserved") {
 		t.Errorf("schema scrip: %+v", got)
 	}
 }
 
-// TestReplayFollowedAndKilled: kill -9 again and again while claims come; no line is lost or doubled, in a file and in a
-// live table.
+// TestReplayFollowedAndKilled: many kill -9 during claims; no line is lost or doubled, in a file and in a live table.
 func TestReplayFollowedAndKilled(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -22,22 +23,22 @@ func (m *Main) serveCommand() *cobra.Command {
 	var lanes, replicas uint32
 	var logFormat, logLevel string
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Run a server", Args: noArgs,
-		Long: `Run a server. Without flags it is all that is needed: NATS with JetStream on 127.0.0.1:4222, a private PostgreSQL with
-the read tables, health and metrics on http://127.0.0.1:8080 (/healthz /readyz /metrics), all kept below ./data. Once
+		Use: "serve", Short: "Run a server", Args: cli.NoArgs,
+		Long: `Run a server. Without flags it has everything it needs: NATS with JetStream on 127.0.0.1:4222, a private PostgreSQL with
+the read tables, health and metrics on http://127.0.0.1:8080 (/healthz /readyz /metrics), all data below ./data. Once
 it is ready, clients find it by the file scrip.json there.
 
-What was answered is on disk: it survives kill -9 and power loss. (--sync interval is faster and may lose the last
-seconds on power loss; for development.) A server is stopped by SIGTERM or Ctrl-C, within seconds; twice stops at once.
+Commands that have an outcome are on disk: they survive kill -9 and power loss. (--sync interval is faster and may lose the
+last seconds on power loss; for development.) SIGTERM or Ctrl-C stop a server within seconds; a second signal kills it.
 
-Codes are made with the key in code.key, below the data directory. Keep a copy: no code can be read without it.
+Codes are derived from the key in code.key, below the data directory. Keep a copy: no code can be read without it.
 
-NATS clients need the credentials that are made at the first start and kept in the file credentials, below the data
-directory; scrip.json has a copy, so scrip's own commands find them. "scrip env" prints them for other programs. Who
-gives --credentials chooses others. To change them, edit or remove the file and start again.
+NATS clients need the credentials that are created at the first start and stored in the file credentials, below the data
+directory; scrip.json has a copy for scrip's own commands. "scrip env" prints them for other programs. --credentials sets
+others. To change them, edit or remove the file and start again.
 
-Every flag can be given as a variable: SCRIP_DATA, SCRIP_NATS_LISTEN, … SCRIP_CODE_KEY holds the code key in place of
-the file, SCRIP_PG_BIN the directory of PostgreSQL's programs. A variable with _FILE behind its name, such as
+Every flag can be given as a variable: SCRIP_DATA, SCRIP_NATS_LISTEN, … SCRIP_CODE_KEY holds the code key instead of
+the file, SCRIP_PG_BIN the directory of PostgreSQL's programs. A variable with _FILE after its name, such as
 SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be read by every user of a machine.`,
 		Example: `  scrip serve
   scrip serve --data /srv/scrip --nats-listen 127.0.0.1:4333 --http-listen 127.0.0.1:8181
@@ -46,39 +47,39 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Postgres, "postgres", "", "`URL` of an existing database for the read tables; absent = a private PostgreSQL")
-	f.Var(&value{text: "lanes,scheduler,projector,api", kind: "LIST", set: func(s string) (err error) {
+	f.Var(&cli.Value{Text: "lanes,scheduler,projector,api", Kind: "LIST", Parse: func(s string) (err error) {
 		o.Roles, err = server.ParseRoles(s)
 		return err
-	}}, "roles", "what this server does, of lanes,scheduler,projector,api")
+	}}, "roles", "roles of this server, of lanes,scheduler,projector,api")
 	f.StringVar(&o.NATSListen, "nats-listen", natsd.DefaultListen, "`HOST:PORT` of the embedded NATS server; port 0 = any free one")
 	f.StringVar(&o.HTTPListen, "http-listen", server.DefaultHTTPListen, "`HOST:PORT` of health and metrics; port 0 = any free one")
-	f.StringSliceVar(&o.HTTPHosts, "http-host", nil, "host `NAME`s by which HTTP may be asked, with commas, besides localhost and addresses")
-	f.Var(number(&lanes, 0, 1, topology.MaxLanes), "lanes", "lanes of a new log, fixed for ever (default 4, on an external NATS 16)")
-	f.Var(number(&replicas, 0, 1, 5), "replicas", "copies of every stream on a NATS cluster (default 1)")
-	f.Var(choice(&o.Sync, "", natsd.SyncAlways, natsd.SyncInterval), "sync", "always: answers are on disk (default). interval: may lose the last seconds on power loss")
-	f.BoolVar(&o.Insecure, "insecure", false, "ask NATS clients for no credentials where none are given, also beyond this machine")
-	f.StringVar(&o.Credentials, "credentials", "", "`USER:PASSWORD` asked of NATS clients and for /metrics, instead of those in the data directory; better given as SCRIP_CREDENTIALS")
-	f.Var(duration(&o.ReminderGrace, wire.DefaultReminderGrace, time.Second, 365*24*time.Hour), "reminder-grace", "how late a reminder may fire although what it announces has passed: where scrip config sets no reminder.grace")
-	f.Var(&value{kind: "LANE[=SEQ]", set: func(s string) error { return parseRebase(s, &o) }}, "rebase", "once, after a restore: let a stopped lane go on, behind what its command stream holds or at command SEQ")
-	f.Var(&value{kind: "LANE=SEQ", set: func(s string) error { return parseSkip(s, &o) }}, "skip-message", "for good: all readers pass over event message SEQ of a lane, which stops them; rmd:LANE=SEQ for fired reminders")
-	f.Var(choice(&logFormat, "text", "text", "json"), "log-format", "text or json")
-	f.Var(choice(&logLevel, "info", "debug", "info", "warn", "error"), "log-level", "debug, info, warn or error")
-	withVariable(f)
-	f.Lookup("rebase").Annotations = nil // not a thing to leave set
+	f.StringSliceVar(&o.HTTPHosts, "http-host", nil, "host `NAME`s allowed in HTTP requests, separated by commas, in addition to localhost and addresses")
+	f.Var(cli.Number(&lanes, 0, 1, topology.MaxLanes), "lanes", "lanes of a new log, which never change (default 4, on an external NATS 16)")
+	f.Var(cli.Number(&replicas, 0, 1, 5), "replicas", "copies of every stream on a NATS cluster (default 1)")
+	f.Var(cli.Choice(&o.Sync, "", natsd.SyncAlways, natsd.SyncInterval), "sync", "always: outcomes are on disk (default). interval: may lose the last seconds on power loss")
+	f.BoolVar(&o.Insecure, "insecure", false, "accept NATS clients without credentials if none are given, also from other machines")
+	f.StringVar(&o.Credentials, "credentials", "", "`USER:PASSWORD` required of NATS clients and for /metrics, instead of those in the data directory; prefer SCRIP_CREDENTIALS")
+	f.Var(cli.Duration(&o.ReminderGrace, wire.DefaultReminderGrace, time.Second, 365*24*time.Hour), "reminder-grace", "how late a reminder may fire although what it announces has passed, if scrip config sets no reminder.grace")
+	f.Var(&cli.Value{Kind: "LANE[=SEQ]", Parse: func(s string) error { return parseRebase(s, &o) }}, "rebase", "once, after a restore: continue a stopped lane, after the last message of its command stream or at command SEQ")
+	f.Var(&cli.Value{Kind: "LANE=SEQ", Parse: func(s string) error { return parseSkip(s, &o) }}, "skip-message", "permanently: add event message SEQ of a lane, which stops readers, to the skip list; rmd:LANE=SEQ for fired reminders")
+	f.Var(cli.Choice(&logFormat, "text", "text", "json"), "log-format", "text or json")
+	f.Var(cli.Choice(&logLevel, "info", "debug", "info", "warn", "error"), "log-level", "debug, info, warn or error")
+	cli.WithVariable(f)
+	f.Lookup("rebase").Annotations = nil // for one start only
 	f.Lookup("skip-message").Annotations = nil
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.Data, o.NATS, o.Lanes, o.Replicas = m.global.data, m.global.nats, int(lanes), int(replicas)
 		var err error
 		if o.CodeKey, err = datadir.Variable(m.Env, datadir.KeyVariable); err != nil {
-			return &usageError{err}
+			return &cli.UsageError{Err: err}
 		}
 		if o.SealKey, err = datadir.SealKey(m.Env, m.global.sealKey); err != nil {
-			return &usageError{err}
+			return &cli.UsageError{Err: err}
 		}
 		o.Version = versionText()
 		o.Logger = m.logger(logFormat, logLevel)
 		if err := o.Validate(); err != nil {
-			return &usageError{err}
+			return &cli.UsageError{Err: err}
 		}
 		if _, set := m.Env("GOGC"); !set {
 			debug.SetGCPercent(gcPercent)
@@ -88,8 +89,8 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	return cmd
 }
 
-// gcPercent is how much garbage may stand beside what is in use, instead of Go's 100: most of it is coupons, in pages
-// without pointers, which the collector passes over.
+// gcPercent replaces Go's GOGC default of 100: most of the heap is coupons, in pages without pointers, which are cheap
+// to collect.
 const gcPercent = 50
 
 // parseRebase reads LANE or LANE=SEQ.

@@ -16,14 +16,15 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 )
 
-// TestOneLife is a coupon's way through everything there is: claimed, repeated, redeemed, rolled back, voided, in SQL.
-func TestOneLife(t *testing.T) {
+// TestCouponLifecycle: a coupon is claimed, repeated, redeemed, rolled back, voided, and read in SQL.
+func TestCouponLifecycle(t *testing.T) {
 	t.Parallel()
 	p := serve(t, filepath.Join(dataDir(t), "data"))
 	if info, err := os.Stat(filepath.Join(p.data, "scrip.json")); err != nil || info.Mode().Perm() != 0o600 {
@@ -82,14 +83,14 @@ func TestOneLife(t *testing.T) {
 	} {
 		for _, form := range []string{"text", "json"} {
 			got := p.run(append(strings.Fields(c.args), "-o", form)...)
-			if got.code != exitRefused || !strings.Contains(got.out, c.want) || got.err != "" {
+			if got.code != cli.ExitRefused || !strings.Contains(got.out, c.want) || got.err != "" {
 				t.Errorf("scrip %s -o %s: %+v", c.args, form, got)
 			}
 		}
 	}
 	p.must("campaign", "update", "summer", "--codes", "3", "--closes", "+240h")
 	p.must("campaign", "pause", "summer")
-	if got := p.run("claim", "summer", "--customer", "bob"); got.code != exitRefused || !strings.Contains(got.out, "campaign_paused") {
+	if got := p.run("claim", "summer", "--customer", "bob"); got.code != cli.ExitRefused || !strings.Contains(got.out, "campaign_paused") {
 		t.Errorf("claim while paused: %+v", got)
 	}
 	p.must("campaign", "resume", "summer")
@@ -125,16 +126,15 @@ func TestOneLife(t *testing.T) {
 	}
 }
 
-// TestKilled: what was answered is there after kill -9, under the same code; PostgreSQL is found again; clients are told
-// in between.
+// TestKilled: an answered claim has the same code after kill -9; PostgreSQL is adopted; clients get an error meanwhile.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t))
 	p.must("campaign", "create", "summer", "--codes", "10")
 	first := p.must("claim", "summer", "--customer", "alice", "--id", "one")
 	p.kill()
-	if got := p.run("claim", "summer", "--customer", "bob"); got.code != exitFailed || !strings.Contains(got.err, "is gone") {
-		t.Errorf("asking a killed server: %+v", got)
+	if got := p.run("claim", "summer", "--customer", "bob"); got.code != cli.ExitFailed || !strings.Contains(got.err, "has crashed or was killed") {
+		t.Errorf("a request to a killed server: %+v", got)
 	}
 	p = serve(t, p.data)
 	again := p.must("claim", "summer", "--customer", "alice", "--id", "one")
@@ -147,7 +147,7 @@ func TestKilled(t *testing.T) {
 	p.row("2", `SELECT count(*)::text FROM scrip.coupon`)
 }
 
-// TestRefusedStarts: every refusal says why and what to do, and exits 1.
+// TestRefusedStarts: every refusal has a reason and the next step, and exit code 1.
 func TestRefusedStarts(t *testing.T) {
 	t.Parallel()
 	running := serve(t, dataDir(t), "--roles", "lanes,scheduler,api")
@@ -196,10 +196,10 @@ func TestRefusedStarts(t *testing.T) {
 			args = append(args, "--roles", "lanes")
 		}
 		p := launch(t, c.data, args...)
-		code, said := p.exit(), p.log.String()
+		code, log := p.exit(), p.log.String()
 		for _, want := range c.want {
-			if code != exitFailed || !strings.Contains(said, want) {
-				t.Errorf("%s: exit %d, want 1 and %q in:\n%s", c.name, code, want, said)
+			if code != cli.ExitFailed || !strings.Contains(log, want) {
+				t.Errorf("%s: exit %d, want 1 and %q in:\n%s", c.name, code, want, log)
 			}
 		}
 	}
@@ -208,7 +208,7 @@ func TestRefusedStarts(t *testing.T) {
 	}
 }
 
-// natsOnly is a NATS server that nobody has made a log on.
+// natsOnly is a NATS server without a log.
 func natsOnly(t *testing.T) string {
 	t.Helper()
 	ns, err := natsd.Start(natsd.Options{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})
@@ -219,8 +219,8 @@ func natsOnly(t *testing.T) string {
 	return ns.ClientURL()
 }
 
-// TestWithoutPostgreSQLClaimsGoOn: neither missing programs nor a database that is away keeps anybody from a coupon.
-func TestWithoutPostgreSQLClaimsGoOn(t *testing.T) {
+// TestClaimsWithoutPostgreSQL: claims work without PostgreSQL's programs, and without a reachable database.
+func TestClaimsWithoutPostgreSQL(t *testing.T) {
 	t.Parallel()
 	none := serve(t, dataDir(t), "SCRIP_PG_BIN=/nowhere", "--roles", "lanes,scheduler,api")
 	none.must("campaign", "create", "summer", "--codes", "10")
@@ -237,12 +237,12 @@ func TestWithoutPostgreSQLClaimsGoOn(t *testing.T) {
 	if got := away.run("status"); got.code != 0 || !strings.Contains(got.out, "projector") {
 		t.Errorf("status: %+v", got)
 	}
-	if got := away.run("codes", "export", "summer"); got.code != exitFailed || !strings.Contains(got.err, "read tables") {
+	if got := away.run("codes", "export", "summer"); got.code != cli.ExitFailed || !strings.Contains(got.err, "read tables") {
 		t.Errorf("export: %+v", got)
 	}
 }
 
-// TestExternal: one server decides, another projects, a third answers, on a NATS and a PostgreSQL that are not theirs.
+// TestExternal: one server decides, another projects, a third answers, on an external NATS and PostgreSQL.
 func TestExternal(t *testing.T) {
 	t.Parallel()
 	natsURL, db := natsOnly(t), pgtest.URL(t)
@@ -277,7 +277,7 @@ func TestExternal(t *testing.T) {
 	}
 }
 
-// TestTwoSideBySide: other data, other ports, nothing shared; and both on the same log, one takes over from the other.
+// TestTwoOnOneLog: two servers share the lanes of one log, and one takes over those of the other.
 func TestTwoOnOneLog(t *testing.T) {
 	t.Parallel()
 	natsURL := natsOnly(t)
@@ -288,7 +288,7 @@ func TestTwoOnOneLog(t *testing.T) {
 	}
 	second := serve(t, dataDir(t), "--nats", natsURL, "--roles", "lanes,scheduler,api", "SCRIP_CODE_KEY="+string(key))
 	first.must("campaign", "create", "summer", "--codes", "10")
-	// Each tells of all lanes, whoever works them.
+	// Each reports all lanes, with every owner.
 	twoEach := func(p *process) bool {
 		var st status
 		works := map[string]int{}
@@ -319,7 +319,7 @@ func TestTwoOnOneLog(t *testing.T) {
 	wait(t, "all four lanes", startLimit, func() bool { return strings.Count(second.run("status").out, "  owner ") == 4 })
 }
 
-// TestAsAnotherUser: nothing needs root. Run by root, the server runs as nobody; run by anybody else, as that user.
+// TestAsAnotherUser: a server needs no root. If root runs the test, the server runs as user nobody, else as this user.
 func TestAsAnotherUser(t *testing.T) {
 	t.Parallel()
 	data := dataDir(t)
@@ -353,7 +353,7 @@ func TestAsAnotherUser(t *testing.T) {
 	}
 }
 
-// TestCredentials: with them scrip may listen to the world, and asks everybody for them.
+// TestCredentials: with them scrip may listen on all addresses, and requires them of every client.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t), "SCRIP_CREDENTIALS=shop:s3cret/@", "--nats-listen", "0.0.0.0:0", "--http-listen", "0.0.0.0:0", "--roles", "lanes,api")
@@ -363,7 +363,7 @@ func TestCredentials(t *testing.T) {
 	}
 	p.must("campaign", "create", "summer", "--codes", "10") // by scrip.json
 	bare := "nats://127.0.0.1:" + d.NATSURL[strings.LastIndexByte(d.NATSURL, ':')+1:]
-	if got := scrip(t, nil, "campaign", "list", "--nats", bare); got.code != exitFailed || !strings.Contains(got.err, "USER:PASSWORD@") {
+	if got := scrip(t, nil, "campaign", "list", "--nats", bare); got.code != cli.ExitFailed || !strings.Contains(got.err, "USER:PASSWORD@") {
 		t.Errorf("without credentials: %+v", got)
 	}
 	if status, _ := p.get("/metrics"); status != 200 {
@@ -381,8 +381,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestSyncIntervalSaysSo wherever it shows.
-func TestSyncIntervalSaysSo(t *testing.T) {
+// TestSyncIntervalWarns in the log, in /readyz and in the status.
+func TestSyncIntervalWarns(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t), "--sync", "interval", "--roles", "lanes,api")
 	const warning = "may lose the last seconds on power loss"
@@ -390,17 +390,17 @@ func TestSyncIntervalSaysSo(t *testing.T) {
 		t.Errorf("scrip.json: %+v", d)
 	}
 	if !strings.Contains(p.log.String(), warning) {
-		t.Errorf("the log does not say it:\n%s", p.log.String())
+		t.Errorf("no warning in the log:\n%s", p.log.String())
 	}
 	if _, body := p.get("/readyz"); !strings.Contains(body, warning) {
-		t.Errorf("/readyz does not say it: %s", body)
+		t.Errorf("no warning in /readyz: %s", body)
 	}
 	if got := p.run("status"); !strings.Contains(got.out, "may lose the last seconds on power loss") {
-		t.Errorf("status does not say it: %+v", got)
+		t.Errorf("no warning in the status: %+v", got)
 	}
 }
 
-// TestStoppedWhileStarting: a signal is obeyed at any moment.
+// TestStoppedWhileStarting: SIGTERM also stops a starting server.
 func TestStoppedWhileStarting(t *testing.T) {
 	t.Parallel()
 	p := launch(t, dataDir(t))

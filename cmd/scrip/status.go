@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
@@ -27,23 +28,24 @@ import (
 
 func (m *Main) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "status", Short: "Say how the server and its lanes stand", Args: noArgs,
-		Long: `Say how the server and its lanes stand: what the log holds, who works each lane, what has not been decided yet, how far
-the read tables are, how many dead letters are open. Where a lane has stopped, it says why and what to do. Each server of
-the log is asked, whichever machine it runs on.
+		Use: "status", Short: "Show the status of servers and lanes", Args: cli.NoArgs,
+		Long: `Show the status of servers and lanes: streams, owners, undecided commands, the lag of the read tables, open dead letters.
+For a lane that has stopped, the output has the reason and the next step. Every server of the log is queried, on all
+machines.
 
-OLDEST-DUE is how long the oldest expiry or reminder that is due has waited: the number to watch. WAITING customers are due
-and wait for their turn. DUE-IN counts what falls due soon: reminders + seconds in which coupons of a campaign expire.
+OLDEST-DUE is how long the oldest due expiry or reminder has waited: the number to watch. WAITING counts customers with due
+reminders that are not fired yet. DUE-IN counts what becomes due soon: reminders + seconds in which coupons of a campaign
+expire.
 
-The exit code is 0 when all lanes are worked and the server is ready, else 1.`,
+The exit code is 0 if all lanes have an owner and all servers are ready, else 1.`,
 	}
-	return m.asks(cmd, func(ctx context.Context, s *session, _ []string) error {
-		st, err := look(ctx, s)
+	return m.queryRunE(cmd, func(ctx context.Context, s *session, _ []string) error {
+		st, err := readStatus(ctx, s)
 		if err != nil {
 			return err
 		}
 		if m.global.output == outputJSON {
-			err = m.printJSON(st)
+			err = cli.JSON(m.Out, st)
 		} else {
 			err = m.printStatus(st)
 		}
@@ -54,7 +56,7 @@ The exit code is 0 when all lanes are worked and the server is ready, else 1.`,
 	})
 }
 
-// status is what `scrip status` tells.
+// status is the output of `scrip status`.
 type status struct {
 	Ready   bool         `json:"ready"`
 	Log     string       `json:"log"`
@@ -65,17 +67,17 @@ type status struct {
 	HTTP    string       `json:"http,omitempty"`
 	Servers []string     `json:"servers"`
 	PerLane []laneStatus `json:"lane"`
-	// PerServer is what each server says of itself.
+	// PerServer is each server's own report.
 	PerServer []serverStatus           `json:"server"`
 	Checks    map[string]server.Result `json:"checks,omitempty"`
-	// DeadLetters are the open ones; nil where NoDeadLetters says why they are not known.
+	// DeadLetters are the open ones; nil if NoDeadLetters has the reason why they are unknown.
 	DeadLetters   *deadletter.Counts `json:"dead_letters,omitempty"`
 	NoDeadLetters string             `json:"dead_letters_unknown,omitempty"`
-	// Note says why there are no checks.
+	// Note is why there are no checks.
 	Note string `json:"note,omitempty"`
 }
 
-// laneStatus is one lane as the log and the leases show it, with what its owner says where that is this server.
+// laneStatus is one lane by the log and the leases, with the report of its owner.
 type laneStatus struct {
 	Lane      int    `json:"lane"`
 	Holder    string `json:"holder,omitempty"`
@@ -87,12 +89,12 @@ type laneStatus struct {
 	Tables    string `json:"tables,omitempty"`
 	Behind    uint64 `json:"tables_behind"`
 	Foreign   int    `json:"foreign_messages,omitempty"`
-	// Backlog is what its scheduler has before it, nil while that is not known.
+	// Backlog is its scheduler's due work, nil while unknown.
 	Backlog *scheduler.Backlog `json:"backlog,omitempty"`
 }
 
-// look gathers it: from the log itself, the leases, and the server's own /readyz where that is known.
-func look(ctx context.Context, s *session) (*status, error) {
+// readStatus collects the status from the log, the leases, the servers' reports and the read tables.
+func readStatus(ctx context.Context, s *session) (*status, error) {
 	js, log, err := s.log(ctx)
 	if err != nil {
 		return nil, err
@@ -105,7 +107,7 @@ func look(ctx context.Context, s *session) (*status, error) {
 	}
 	st.Servers = holders.Servers
 	for n := range log.Lanes {
-		l, err := lookAt(ctx, js, log, n)
+		l, err := readLane(ctx, js, log, n)
 		if err != nil {
 			return nil, fmt.Errorf("lane %d: %w", n, err)
 		}
@@ -113,13 +115,13 @@ func look(ctx context.Context, s *session) (*status, error) {
 		st.PerLane = append(st.PerLane, l)
 		st.Ready = st.Ready && l.Holder != ""
 	}
-	st.askServers(ctx, s.nc)
+	st.addServers(ctx, s.nc)
 	st.countDeadLetters(ctx, s.server.PostgresURL)
 	return st, nil
 }
 
-// lookAt reads how a lane's streams end.
-func lookAt(ctx context.Context, js jetstream.JetStream, log topology.Log, n int) (laneStatus, error) {
+// readLane reads the ends of a lane's streams.
+func readLane(ctx context.Context, js jetstream.JetStream, log topology.Log, n int) (laneStatus, error) {
 	l := laneStatus{Lane: n}
 	tail, err := eventlog.Events(js, n).In(log).Tail(ctx)
 	if err != nil {
@@ -140,20 +142,20 @@ func lookAt(ctx context.Context, js jetstream.JetStream, log topology.Log, n int
 	return l, nil
 }
 
-// lettersWait is how long the read tables may take to count dead letters: the rest is told without.
+// lettersWait is how long the read tables may take to count dead letters. Later the status is printed without them.
 const lettersWait = 3 * time.Second
 
-// countDeadLetters adds how many are open. They are in the read tables, which may be away.
+// countDeadLetters adds how many are open. They are in the read tables, which may be unavailable.
 func (st *status) countDeadLetters(ctx context.Context, postgres string) {
 	if postgres == "" {
-		st.NoDeadLetters = "where the read tables are is not known here"
+		st.NoDeadLetters = "the URL of the read tables is unknown here"
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lettersWait)
 	defer cancel()
 	db, err := schema.Connect(ctx, postgres)
 	if err != nil {
-		st.NoDeadLetters = "the read tables do not answer"
+		st.NoDeadLetters = "the read tables are unavailable"
 		return
 	}
 	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
@@ -165,12 +167,12 @@ func (st *status) countDeadLetters(ctx context.Context, postgres string) {
 	st.DeadLetters = &counts
 }
 
-// letters says in words how many dead letters are open.
+// letters describes the open dead letters.
 func (st *status) letters() string {
 	c := st.DeadLetters
 	switch {
 	case c == nil:
-		return "not known: " + st.NoDeadLetters
+		return "unknown: " + st.NoDeadLetters
 	case c.More:
 		return fmt.Sprintf("more than %d are open; see scrip deadletter list", deadletter.MostCounted)
 	case c.Commands+c.Events > 0:
@@ -189,7 +191,7 @@ func withoutUser(text string) string {
 	return u.String()
 }
 
-func askReady(ctx context.Context, at string) (server.Readiness, error) {
+func getReady(ctx context.Context, at string) (server.Readiness, error) {
 	var r server.Readiness
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/readyz", nil)
 	if err != nil {
@@ -235,7 +237,7 @@ func (m *Main) printStatus(st *status) error {
 			rows = append(rows, [2]string{name, "NOT OK " + problem(c)})
 		}
 	}
-	if err := m.printFields(rows); err != nil {
+	if err := cli.Fields(m.Out, rows); err != nil {
 		return err
 	}
 	var lanes [][]string
@@ -244,13 +246,13 @@ func (m *Main) printStatus(st *status) error {
 		if state == "" {
 			state = "-"
 			if l.Holder == "" {
-				state = "nobody works it"
+				state = "no owner"
 			}
 		}
 		lanes = append(lanes, []string{strconv.Itoa(l.Lane), state, orText(l.Holder, "-"), fmt.Sprint(l.Events), fmt.Sprint(l.Commands), fmt.Sprint(l.Undecided),
 			orText(l.Tables, "-"), fmt.Sprint(l.Behind), l.Error})
 	}
-	if err := m.printTable("LANE STATE HOLDER EVENTS COMMANDS UNDECIDED TABLES BEHIND PROBLEM", lanes); err != nil {
+	if err := cli.Table(m.Out, "LANE STATE HOLDER EVENTS COMMANDS UNDECIDED TABLES BEHIND PROBLEM", lanes); err != nil {
 		return err
 	}
 	var servers [][]string
@@ -268,20 +270,20 @@ func (m *Main) printStatus(st *status) error {
 		}
 		servers = append(servers, []string{s.Server, how, orText(strings.Join(roles, ","), "-"), orText(s.Settings, "-")})
 	}
-	if err := m.printTable("SERVER STATE ROLES SETTINGS", servers); err != nil {
+	if err := cli.Table(m.Out, "SERVER STATE ROLES SETTINGS", servers); err != nil {
 		return err
 	}
 	if due := st.backlogs(); len(due) > 0 {
-		return m.printTable(backlogHead, due)
+		return cli.Table(m.Out, backlogHead, due)
 	}
 	return nil
 }
 
-// problem is what a check says is wrong, if it says it in words.
+// problem is the error text of a failed check, if it has one.
 func problem(c server.Result) string {
-	var words struct{ Error string }
-	if detailed(c, &words) && words.Error != "" {
-		return words.Error
+	var detail struct{ Error string }
+	if detailed(c, &detail) && detail.Error != "" {
+		return detail.Error
 	}
 	return "see below, or /readyz"
 }

@@ -9,14 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 )
 
-// TestStatusShowsWhatIsToCome: what falls due in the next hour, by lane and priority, whichever way the server is found;
-// and who works each lane with which roles.
-func TestStatusShowsWhatIsToCome(t *testing.T) {
+// TestStatusShowsDueWork: the due work of the next hour, by lane and priority, with --data and with --nats; and the owner
+// of each lane and its roles.
+func TestStatusShowsDueWork(t *testing.T) {
 	t.Parallel()
 	p := serve(t, dataDir(t), "--lanes", "1")
 	in := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339) } // the command line's clock stands still in tests
@@ -46,22 +47,22 @@ func TestStatusShowsWhatIsToCome(t *testing.T) {
 	}
 }
 
-// TestStatusSaysWhyNothingFires: a lane whose scheduler does not work looks well otherwise. And whatever answers the call
-// about a lane that there is not breaks nothing.
-func TestStatusSaysWhyNothingFires(t *testing.T) {
+// TestStatusShowsWhyNothingFires: a lane whose scheduler has failed has no other error. A report about a lane that does
+// not exist is ignored.
+func TestStatusShowsWhyNothingFires(t *testing.T) {
 	t.Parallel()
 	st := &status{PerLane: make([]laneStatus, 1)}
 	for _, n := range []int{-1, 0, 1} {
 		detail := map[string]any{"lanes": []server.LaneReadiness{{Lane: n, Status: lane.Status{State: lane.StateOwner}, DueWaits: "the disk is full"}}}
-		st.hear(server.Card{Readiness: server.Readiness{Checks: map[string]server.Result{"lanes": {Detail: detail}, "projector": {Detail: detail}}}})
+		st.addLanes(server.Report{Readiness: server.Readiness{Checks: map[string]server.Result{"lanes": {Detail: detail}, "projector": {Detail: detail}}}})
 	}
 	if l := st.PerLane[0]; l.State != string(lane.StateOwner) || l.Error != "expiries and reminders wait: the disk is full" {
 		t.Errorf("%+v", l)
 	}
 }
 
-// TestWhatAServerSaysIsShownAndNotObeyed: whoever may answer the call can write anything into it.
-func TestWhatAServerSaysIsShownAndNotObeyed(t *testing.T) {
+// TestReportsAreMadePrintable: a report may contain control characters.
+func TestReportsAreMadePrintable(t *testing.T) {
 	t.Parallel()
 	const evil = "a\x1b]0;b\a\nc"
 	var out strings.Builder
@@ -76,7 +77,7 @@ func TestWhatAServerSaysIsShownAndNotObeyed(t *testing.T) {
 	}
 }
 
-// TestStatusOfAServerThatHangs: of two servers one is stopped in its tracks; status names it and is not content.
+// TestStatusOfAServerThatHangs: of two servers one is stopped (SIGSTOP); status names it and is not ready.
 func TestStatusOfAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	url := natsOnly(t)
@@ -88,12 +89,12 @@ func TestStatusOfAServerThatHangs(t *testing.T) {
 	hangs := serve(t, dataDir(t), "--nats", url, "--roles", "lanes,scheduler", "SCRIP_CODE_KEY="+string(key))
 	wait(t, "two servers", stopLimit, func() bool {
 		got := well.run("status")
-		return got.code == exitDone && strings.Count(got.out, "lanes,scheduler") == 2
+		return got.code == cli.ExitDone && strings.Count(got.out, "lanes,scheduler") == 2
 	})
 	hangs.signal(syscall.SIGSTOP)
 	defer hangs.signal(syscall.SIGCONT)
 	got := well.run("status")
-	if got.code == exitDone || !strings.Contains(got.out, "does not answer") || !strings.Contains(got.out, "NOT READY") {
+	if got.code == cli.ExitDone || !strings.Contains(got.out, "does not answer") || !strings.Contains(got.out, "NOT READY") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -129,7 +129,7 @@ func (s *scripServer) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return check.Caught(ctx, s.db, ends)
+	return check.CaughtUp(ctx, s.db, ends)
 }
 
 func (s *scripServer) stop() {

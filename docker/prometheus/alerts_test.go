@@ -1,4 +1,4 @@
-// Package prometheus checks the alert rules. It is a module of its own because it requires Prometheus; it has tests only.
+// Package prometheus checks the alert rules. It is a separate module because it requires Prometheus; it has tests only.
 package prometheus
 
 import (
@@ -15,8 +15,8 @@ import (
 
 var suffix = regexp.MustCompile(`_(bucket|count|sum)$`)
 
-// metrics are the labels of each metric by its name: those of metrics.txt, which a test of cmd/internal/server keeps
-// equal to what a server registers, and those that Prometheus adds.
+// metrics are the labels of each metric by its name: those of metrics.txt, which a test of cmd/internal/server compares
+// with a server's registry, and those that Prometheus adds.
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("metrics.txt")
@@ -51,7 +51,7 @@ func TestAlertRules(t *testing.T) {
 		for _, rule := range group.Rules {
 			alerts++
 			if rule.Annotations["summary"] == "" || rule.Annotations["action"] == "" || rule.Labels["severity"] == "" {
-				t.Errorf("%s needs the annotations summary (what is wrong) and action (what to do), and the label severity", rule.Alert)
+				t.Errorf("%s needs the annotations summary (the failure) and action (the next step), and the label severity", rule.Alert)
 			}
 			expr, err := parser.ParseExpr(rule.Expr)
 			if err != nil {

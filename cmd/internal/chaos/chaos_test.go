@@ -18,7 +18,7 @@ var (
 	runFor = flag.Duration("chaos.for", 0, "how long, shared by the two worlds; less than each fault needs to happen once is not enough")
 	seed   = flag.Uint64("chaos.seed", 0, "repeats the choices of a run, not its timing; 0 = a new one")
 
-	reminders = flag.Int("chaos.reminders", 5_000, "how many are set in each world, in tenths that fall due at one instant each, while faults happen")
+	reminders = flag.Int("chaos.reminders", 5_000, "how many are set in each world, in tenths that are due at one instant each, during faults")
 )
 
 func chance(t *testing.T) (uint64, *rand.Rand) {

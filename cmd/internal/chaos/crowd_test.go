@@ -57,16 +57,16 @@ type crowd struct {
 	asides sync.WaitGroup
 }
 
-// falls says of which faults the burst is of kind expires, so that its coupons fall right behind it: of the first two,
+// withExpiries is true for the faults whose burst is of kind expires, so that its coupons expire right after it: the first two,
 // which take servers down.
-func falls(fault int) bool { return fault < 2 }
+func withExpiries(fault int) bool { return fault < 2 }
 
 func newCrowd(w *world, total int, seed uint64) *crowd {
 	c := &crowd{w: w, rng: rand.New(rand.NewPCG(seed, 5)), done: make(chan struct{}), gone: map[int]bool{}}
 	kinds := []string{wire.KindOpens, wire.KindExpires}
 	for i := range w.faults {
 		kind := wire.KindOpens
-		if falls(i) {
+		if withExpiries(i) {
 			kind = wire.KindExpires
 		}
 		c.bursts = append(c.bursts, &party{name: fmt.Sprint("burst-", i), kind: kind, before: time.Duration(1+i) * 50 * time.Millisecond, size: total / 10})

@@ -1,26 +1,27 @@
-// Package chaos does to the real binary, under load and in the order of chance, what it will meet: kill -9, an owner
-// stopped in its tracks while another takes over, a store that is full, PostgreSQL away, commands published twice, a
-// replicated log that loses its leader and a node.
+// Package chaos injects faults into the real binary, under load and in random order: kill -9, an owner stopped (SIGSTOP)
+// while another takes over, a full store, PostgreSQL down, commands published twice, a replicated log that loses its leader
+// and a node.
 //
 //	one server, embedded NATS ──┐                   ┌── every answer in the log? every log rule kept? tables equal?
 //	two servers, three nodes ───┼── load + faults ──┤
 //	                            └── a counter each ─┴── did each fault really happen?
 //
-// Beside the load, a crowd wants to be reminded: for each kind of fault a burst is moved so that it falls due, with its
-// coupons, while the fault reigns; a trickle is set and falls due all the time; some cancel, too late or not. At the end
-// the log says whether set = fired + cancelled + dropped + pending, and SCRIP_RMD whether each that fired is told once.
+// In addition to the load there are reminders: for each kind of fault a burst is moved so that it becomes due, with its
+// coupons, during the fault; a constant low rate is set and becomes due all the time; some are cancelled, in time or late.
+// At the end the log must have set = fired + cancelled + dropped + pending, and SCRIP_RMD each fired reminder once.
 //
-// A third world is a NATS cluster whose nodes are processes of their own, with two servers on it. Nodes and servers are killed,
-// stopped (SIGSTOP) and cut off, also in one direction, while callers ask at a modest pace:
+// A third setup is a NATS cluster whose nodes are separate processes, with two servers on it. Nodes and servers are killed,
+// stopped (SIGSTOP) and cut off, also in one direction, while callers send requests at a low rate:
 //
 //	callers ── links ──┐
 //	server 0 ── links ─┼── node 0 ═ links ═ node 1 ═ links ═ node 2     a link that is cut drops what is sent, without a FIN
 //	server 1 ── links ─┘
 //
-// `make chaos-cluster` measures after each fault how long a lane was silent and how soon the usual rate is back, after its beginning
-// and after its end; -chaos.kind picks kinds. A fault during which other work had half of the cores does not count, and is repeated. Elsewhere three kinds happen once, and nothing is measured. Callers wait for their answers, so one lane that is silent
-// soon stops them all: the rate is that of the slowest lane.
+// `make chaos-cluster` measures for each fault how long a lane did not answer and when the usual rate returned, after the
+// fault's begin and after its end; -chaos.kind selects kinds. A fault during which other processes used half of the cores
+// is not counted, and repeated. `make test` injects three kinds once each and measures nothing. Callers wait for their
+// answers, so one lane that does not answer soon stops them all: the rate is that of the slowest lane.
 //
-// `make chaos` runs it for ten minutes with a million reminders in each world, and prints its seed; as part of `make test`
-// each fault happens once, with some thousand (-chaos.for, -chaos.reminders, -chaos.seed).
+// `make chaos` runs for ten minutes with a million reminders in each setup, and prints its seed; as part of `make test`
+// each fault happens once, with some thousand reminders (-chaos.for, -chaos.reminders, -chaos.seed).
 package chaos

@@ -52,8 +52,8 @@ func newServer(t *testing.T, args ...string) *server {
 	s.up()
 	t.Cleanup(func() {
 		s.proc.Kill()
-		if said := s.proc.Said(); t.Failed() {
-			t.Logf("the server said:\n%s", said[max(0, len(said)-6000):])
+		if log := s.proc.Output(); t.Failed() {
+			t.Logf("the server log:\n%s", log[max(0, len(log)-6000):])
 		}
 	})
 	return s
@@ -200,7 +200,7 @@ func (w *world) strike(i int) {
 	w.t.Logf("%s: %s%s", f.name, now.Sub(began).Round(time.Millisecond), burst)
 }
 
-// meanwhile says what fell due while each fault reigned.
+// meanwhile logs the work that became due during each fault.
 func (w *world) meanwhile(fold *check.Fold) {
 	w.t.Helper()
 	for i, f := range w.faults {
@@ -212,35 +212,35 @@ func (w *world) meanwhile(fold *check.Fold) {
 			}
 			return false
 		}
-		var due, told, fallen uint64
+		var due, published, expired uint64
 		for _, firing := range fold.Firings {
 			if during(firing.Due.Time()) {
 				due += firing.Fired
 			}
 		}
-		for _, telling := range fold.Tellings {
-			if during(telling.At) {
-				told += uint64(telling.Lines)
+		for _, message := range fold.Published {
+			if during(message.At) {
+				published += uint64(message.Lines)
 			}
 		}
-		for _, fall := range fold.Falls {
-			if during(fall.Through.Time()) || during(fall.At.Time()) {
-				fallen += fall.Count
+		for _, expiry := range fold.Expiries {
+			if during(expiry.Through.Time()) || during(expiry.At.Time()) {
+				expired += expiry.Count
 			}
 		}
-		w.t.Logf("%6d × %s; meanwhile %d reminders fell due that fired, %d were told, %d coupons expired", w.counts[f.name], f.name, due, told, fallen)
+		w.t.Logf("%6d × %s; meanwhile %d reminders became due and fired, %d were published, %d coupons expired", w.counts[f.name], f.name, due, published, expired)
 		if w.counts[f.name] == 0 {
 			w.t.Errorf("never happened: %s", f.name)
 		}
-		if due == 0 || told == 0 || fallen == 0 && falls(i) {
-			w.t.Errorf("no reminders fell due and were told, or no coupons expired, while: %s", f.name)
+		if due == 0 || published == 0 || expired == 0 && withExpiries(i) {
+			w.t.Errorf("no reminders became due and were published, or no coupons expired, during: %s", f.name)
 		}
 	}
 }
 
 func (w *world) happened(name string) { w.counts[name]++ }
 
-// check folds the log and compares the tables with it, when all that was due is told and the log stands still.
+// check folds the log and compares the tables with it, when all due reminders are published and the log has stopped growing.
 func (w *world) check() *check.Fold {
 	t := w.t
 	t.Helper()
@@ -266,17 +266,17 @@ func (w *world) check() *check.Fold {
 	for settled := false; !settled && len(fold.Violations) == 0; {
 		ends := catchUp()
 		now := wire.At(time.Now())
-		if late := fold.Overdue(now); late > 0 || fold.Untold > 0 || fold.Overdue(now.Add(trickleReach)) > 0 {
+		if late := fold.Overdue(now); late > 0 || fold.Unpublished > 0 || fold.Overdue(now.Add(trickleReach)) > 0 {
 			select {
 			case <-ctx.Done():
-				t.Fatalf("%d reminders are due and did not fire, %d fired and are not told", late, fold.Untold)
+				t.Fatalf("%d reminders are due and did not fire, %d fired and are not published", late, fold.Unpublished)
 			case <-tick.C:
 			}
 			continue
 		}
-		t.Logf("all that was due is told %s after the end", time.Since(began).Round(time.Millisecond))
+		t.Logf("all due reminders are published %s after the end", time.Since(began).Round(time.Millisecond))
 		// Time goes on, and with it reminders: the tables are compared with a log that did not move meanwhile.
-		if err := check.Caught(ctx, db, ends); err != nil {
+		if err := check.CaughtUp(ctx, db, ends); err != nil {
 			t.Fatal(err)
 		}
 		if differences, err = fold.Tables(ctx, db); err != nil {
@@ -292,8 +292,8 @@ func (w *world) check() *check.Fold {
 		t.Errorf("the tables differ from the log: %s", d)
 	}
 	tally := fold.Tally()
-	t.Logf("%d events; reminders: %s, %d told", fold.Events, tally, tally.Told)
-	if tally.Told != tally.Fired || tally.Set != tally.Fired+tally.Cancelled+tally.Dropped+tally.Pending {
+	t.Logf("%d events; reminders: %s, %d published", fold.Events, tally, tally.Published)
+	if tally.Published != tally.Fired || tally.Set != tally.Fired+tally.Cancelled+tally.Dropped+tally.Pending {
 		t.Errorf("the reminders do not add up: %+v", tally)
 	}
 	return fold

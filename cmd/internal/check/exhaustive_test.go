@@ -7,7 +7,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// TestEveryEventIsChecked: the oracle has a rule for each event; one without would pass whatever it says.
+// TestEveryEventIsChecked: the oracle has a rule for each event; an event without one would never be a violation.
 func TestEveryEventIsChecked(t *testing.T) {
 	for e := range wire.Events() {
 		f := NewFold()

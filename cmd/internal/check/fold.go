@@ -8,17 +8,17 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// Fold is the state of a whole log as its lines tell it.
+// Fold is the state of a whole log, folded from its lines.
 type Fold struct {
-	Campaigns  map[string]*Campaign
-	Violations []string // promises that the log breaks, in the order found
-	Events     int
-	Rejected   int                                // dead letters
-	Untold     int                                // reminders that fired and are not on SCRIP_RMD yet
-	Refused    map[string]map[wire.Refusal]uint64 // by campaign
-	Firings    []Firing                           // what fell due, lane by lane in the order of the log
-	Falls      []Fall                             // of coupons, likewise
-	Tellings   []Telling                          // the messages of SCRIP_RMD, likewise
+	Campaigns   map[string]*Campaign
+	Violations  []string // promises that the log breaks, in the order found
+	Events      int
+	Rejected    int                                // dead letters
+	Unpublished int                                // fired reminders that are not on SCRIP_RMD yet
+	Refused     map[string]map[wire.Refusal]uint64 // by campaign
+	Firings     []Firing                           // of reminders, lane by lane in the order of the log
+	Expiries    []Expiry                           // of coupons, in the same order
+	Published   []PublishedMessage                 // the messages of SCRIP_RMD, in the same order
 
 	codes   map[string]string // generated code → campaign/n
 	numbers map[uint32]string // campaign number → campaign
@@ -31,7 +31,7 @@ type Campaign struct {
 	Name      string
 	Status    string
 	Settings  wire.Settings
-	Codes     uint32 // to hand out
+	Codes     uint32 // to claim
 	Created   wire.Instant
 	Coupons   []*Coupon // n-1 → coupon
 	Through   wire.Instant
@@ -40,8 +40,8 @@ type Campaign struct {
 	imported map[string]bool
 	holders  map[string]int      // customer → coupons
 	ids      map[uint64]struct{} // hashes: a million ids as text are most of the memory
-	pending  map[uint64]uint64   // hash of who is to be reminded of what → r
-	events   Tally               // as reminder events say; Pending and Told stay 0
+	pending  map[uint64]uint64   // Reminder.key → r
+	events   Tally               // by reminder events; Pending and Published stay 0
 }
 
 // Coupon is one claimed coupon.
@@ -50,12 +50,12 @@ type Coupon struct {
 	Code        string
 	Customer    string
 	ClaimedAt   wire.Instant
-	Own         wire.Instant // expiry of its own; 0 = the campaign's
+	OwnExpiry   wire.Instant // expiry of its own; 0 = the campaign's
 	Voided      bool
 	Count       uint32
 	Redemptions []*Redemption
 
-	reminders []uint64 // those that hang on it, settled ones too
+	reminders []uint64 // those of kind expires for it, in all states
 }
 
 // Redemption is one use of a coupon.
@@ -69,20 +69,20 @@ type Redemption struct {
 func NewFold() *Fold {
 	f := &Fold{Campaigns: map[string]*Campaign{}, Refused: map[string]map[wire.Refusal]uint64{}, codes: map[string]string{},
 		numbers: map[uint32]string{}, lanes: map[int]*lane{}}
-	f.begin(0)
+	f.selectLane(0)
 	return f
 }
 
-// maxViolations bounds what is kept of a log that is wrong from one place on.
+// maxViolations bounds Violations: after one error every later line may be one.
 const maxViolations = 1000
 
-func (f *Fold) blame(format string, args ...any) {
+func (f *Fold) violate(format string, args ...any) {
 	if len(f.Violations) < maxViolations {
 		f.Violations = append(f.Violations, fmt.Sprintf(format, args...))
 	}
 }
 
-// Holders maps the codes of a campaign to who holds them.
+// Holders maps the codes of a campaign to their holders.
 func (f *Fold) Holders(campaign string) map[string]string {
 	held := map[string]string{}
 	if c := f.Campaigns[campaign]; c != nil {
@@ -93,15 +93,15 @@ func (f *Fold) Holders(campaign string) map[string]string {
 	return held
 }
 
-// Expires is when a coupon falls, Never if it does not.
+// Expires is a coupon's expiry instant, Never if it has none.
 func (c *Campaign) Expires(k *Coupon) wire.Instant {
-	if k.Own != 0 {
-		return k.Own
+	if k.OwnExpiry != 0 {
+		return k.OwnExpiry
 	}
 	return c.Settings.Expires()
 }
 
-// StatusOf is a coupon's status as of what has been announced.
+// StatusOf is a coupon's status as of the announced expiries.
 func (c *Campaign) StatusOf(k *Coupon) string {
 	switch {
 	case k.Voided:
@@ -135,11 +135,11 @@ func (f *Fold) Names() []string {
 	return names
 }
 
-// Apply folds one event. where names its place for a violation, as %s writes it.
+// Apply folds one event. where is its position, formatted with %s for a violation.
 func (f *Fold) Apply(where any, ev *wire.Event) {
 	f.Events++
 	if ev.At < f.clock {
-		f.blame("%s: %s of %s, after an event of %s: lane time ran back", where, ev.Type, ev.At, f.clock)
+		f.violate("%s: %s of %s, after an event of %s: lane time ran back", where, ev.Type, ev.At, f.clock)
 	}
 	f.clock = max(f.clock, ev.At)
 	switch ev.Type {
@@ -156,7 +156,7 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 		return
 	case wire.CampaignCreated:
 		if f.Campaigns[ev.Campaign] != nil {
-			f.blame("%s: campaign %s is created twice", where, ev.Campaign)
+			f.violate("%s: campaign %s is created twice", where, ev.Campaign)
 			return
 		}
 		s := ev.Settings
@@ -165,7 +165,7 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 			imported: map[string]bool{}, holders: map[string]int{}, ids: map[uint64]struct{}{}, pending: map[uint64]uint64{}}
 		f.Campaigns[ev.Campaign] = c
 		if other, taken := f.numbers[ev.Number]; taken {
-			f.blame("%s: campaigns %s and %s have the number %d: their codes are the same", where, other, c.Name, ev.Number)
+			f.violate("%s: campaigns %s and %s have the number %d: their codes are the same", where, other, c.Name, ev.Number)
 		}
 		f.numbers[ev.Number] = c.Name
 		c.accept(ev.ID)
@@ -173,29 +173,29 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 	}
 	c := f.Campaigns[ev.Campaign]
 	if c == nil {
-		f.blame("%s: %s of campaign %s, which was never created", where, ev.Type, ev.Campaign)
+		f.violate("%s: %s of campaign %s, which was never created", where, ev.Type, ev.Campaign)
 		return
 	}
-	// An expire of the scheduler may be accepted again, for more; the ids of commands of people are unique.
+	// An expire of the scheduler may be accepted again, with a later through; the ids of other commands are unique.
 	if cmd := ev.Accepts(); cmd != wire.NoCommand && cmd.Spec().Scope != wire.ScopeScheduler && !c.accept(ev.ID) {
-		f.blame("%s: id %s is accepted twice in %s", where, ev.ID, c.Name)
+		f.violate("%s: id %s is accepted twice in %s", where, ev.ID, c.Name)
 	}
 	if ev.Type.ChangesCoupon() {
 		if ev.N == 0 || int(ev.N) > len(c.Coupons) {
-			f.blame("%s: %s of coupon %d of %s, which was never claimed", where, ev.Type, ev.N, c.Name)
+			f.violate("%s: %s of coupon %d of %s, which was never claimed", where, ev.Type, ev.N, c.Name)
 			return
 		}
-		f.changed(where, c, c.Coupons[ev.N-1], ev)
+		f.applyChange(where, c, c.Coupons[ev.N-1], ev)
 		return
 	}
 	switch ev.Type {
 	case wire.CampaignSoldOut:
 		if len(c.Coupons) != int(c.Codes) {
-			f.blame("%s: %s is sold out with %d of %d coupons handed out", where, c.Name, len(c.Coupons), c.Codes)
+			f.violate("%s: %s is sold out with %d of %d coupons claimed", where, c.Name, len(c.Coupons), c.Codes)
 		}
 	case wire.CampaignUpdated:
 		if c.Settings.Codes > ev.Settings.Codes {
-			f.blame("%s: the codes of %s shrink", where, c.Name)
+			f.violate("%s: the codes of %s shrink", where, c.Name)
 		}
 		if c.Settings.Codes != 0 {
 			c.Codes = ev.Settings.Codes
@@ -212,43 +212,43 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 	case wire.CodesImported:
 		for _, code := range ev.Codes {
 			if c.imported[code] {
-				f.blame("%s: code %s is imported twice", where, code)
+				f.violate("%s: code %s is imported twice", where, code)
 			}
 			c.imported[code] = true
 		}
 		c.Codes += uint32(len(ev.Codes))
 	case wire.CouponClaimed:
-		f.claimed(where, c, ev)
+		f.applyClaim(where, c, ev)
 	case wire.CouponsExpired:
 		if ev.Through > ev.At {
-			f.blame("%s: %s expires through %s, which lies ahead of %s", where, c.Name, ev.Through, ev.At)
+			f.violate("%s: %s expires through %s, which is after %s", where, c.Name, ev.Through, ev.At)
 		}
 		if ev.Through <= c.Through {
-			f.blame("%s: the watermark of %s does not rise", where, c.Name)
+			f.violate("%s: the watermark of %s does not rise", where, c.Name)
 		}
-		if fell := c.falling(ev.Through); fell != ev.Count {
-			f.blame("%s: %d coupons of %s fell, the event says %d", where, fell, c.Name, ev.Count)
+		if expired := c.expiring(ev.Through); expired != ev.Count {
+			f.violate("%s: %d coupons of %s expired, the event has %d", where, expired, c.Name, ev.Count)
 		}
 		c.Through = ev.Through
-		f.Falls = append(f.Falls, Fall{Campaign: c.Name, At: ev.At, Through: ev.Through, Count: ev.Count})
+		f.Expiries = append(f.Expiries, Expiry{Campaign: c.Name, At: ev.At, Through: ev.Through, Count: ev.Count})
 	case wire.ReminderSet, wire.ReminderCancelled, wire.RemindersDue:
-		f.reminded(where, c, ev)
+		f.applyReminder(where, c, ev)
 	default:
-		f.blame("%s: %s", where, unchecked(ev.Type))
+		f.violate("%s: %s", where, unchecked(ev.Type))
 	}
 }
 
 // unchecked is the violation of an event that this fold has no rule for: no event may pass without one.
 func unchecked(t wire.EventType) string { return fmt.Sprintf("%s is not checked", t) }
 
-// Fall is one coupons.expired event.
-type Fall struct {
+// Expiry is one coupons.expired event.
+type Expiry struct {
 	Campaign    string
 	At, Through wire.Instant
 	Count       uint64
 }
 
-// accept keeps the id of an accepted command; false if it has been there before.
+// accept stores the id of an accepted command; it returns false if the id is stored already.
 func (c *Campaign) accept(id string) bool {
 	h := maphash.String(seed, id)
 	if _, known := c.ids[h]; known {
@@ -258,12 +258,12 @@ func (c *Campaign) accept(id string) bool {
 	return true
 }
 
-// seed of the hashes that stand for text. Two of a million that are taken for one another, once in ten million runs, would
-// raise an alarm, never hide a fault.
+// seed of the hashes that replace texts. A collision, once in ten million runs with a million texts, would report a false
+// violation, never hide one.
 var seed = maphash.MakeSeed()
 
-// falling counts the coupons whose status turns to expired when the watermark rises.
-func (c *Campaign) falling(through wire.Instant) (n uint64) {
+// expiring counts the coupons whose status becomes expired when the watermark rises.
+func (c *Campaign) expiring(through wire.Instant) (n uint64) {
 	for _, k := range c.Coupons {
 		if at := c.Expires(k); at > c.Through && at <= through && !k.Voided && k.Count < c.Settings.MaxRedemptions {
 			n++
@@ -280,50 +280,50 @@ func (c *Campaign) byStatus() map[string]int {
 	return counts
 }
 
-// claimed checks promises 1 and 2: one holder per code, one coupon per customer and id.
-func (f *Fold) claimed(where any, c *Campaign, ev *wire.Event) {
+// applyClaim checks promises 1 and 2: one holder per code, one coupon per customer and id.
+func (f *Fold) applyClaim(where any, c *Campaign, ev *wire.Event) {
 	if int(ev.N) != len(c.Coupons)+1 {
-		f.blame("%s: coupon %d of %s follows %d", where, ev.N, c.Name, len(c.Coupons))
+		f.violate("%s: coupon %d of %s follows %d", where, ev.N, c.Name, len(c.Coupons))
 	}
 	if ev.N > c.Codes {
-		f.blame("%s: coupon %d of %s, which has %d", where, ev.N, c.Name, c.Codes)
+		f.violate("%s: coupon %d of %s, which has %d", where, ev.N, c.Name, c.Codes)
 	}
-	place := fmt.Sprintf("%s/%d", c.Name, ev.N)
+	coupon := fmt.Sprintf("%s/%d", c.Name, ev.N)
 	key := ev.Code
 	if c.Settings.Codes == 0 {
 		key = c.Name + "/" + ev.Code
 		if !c.imported[ev.Code] {
-			f.blame("%s: code %s was never imported", where, ev.Code)
+			f.violate("%s: code %s was never imported", where, ev.Code)
 		}
 	} else if len(key) > 14 {
 		key = key[len(key)-14:] // without the prefix
 	}
 	if other, taken := f.codes[key]; taken {
-		f.blame("%s: code %s is handed out as %s and as %s", where, ev.Code, other, place)
+		f.violate("%s: code %s is claimed as %s and as %s", where, ev.Code, other, coupon)
 	}
-	f.codes[key] = place
+	f.codes[key] = coupon
 	if c.holders[ev.CustomerID]++; c.Settings.PerCustomer != 0 && c.holders[ev.CustomerID] > int(c.Settings.PerCustomer) {
-		f.blame("%s: customer %s holds %d coupons of %s", where, ev.CustomerID, c.holders[ev.CustomerID], c.Name)
+		f.violate("%s: customer %s holds %d coupons of %s", where, ev.CustomerID, c.holders[ev.CustomerID], c.Name)
 	}
 	if ev.At < c.Settings.OpensAt || ev.At >= c.Settings.Closes() || c.Status != "active" {
-		f.blame("%s: claimed outside of the claim window of %s", where, c.Name)
+		f.violate("%s: claimed outside of the claim window of %s", where, c.Name)
 	}
-	c.Coupons = append(c.Coupons, &Coupon{N: ev.N, Code: ev.Code, Customer: ev.CustomerID, ClaimedAt: ev.At, Own: ev.ExpiresAt})
+	c.Coupons = append(c.Coupons, &Coupon{N: ev.N, Code: ev.Code, Customer: ev.CustomerID, ClaimedAt: ev.At, OwnExpiry: ev.ExpiresAt})
 }
 
-// changed checks promise 3: redeemed neither too late nor too often.
-func (f *Fold) changed(where any, c *Campaign, k *Coupon, ev *wire.Event) {
+// applyChange checks promise 3: no redemption too late or too often.
+func (f *Fold) applyChange(where any, c *Campaign, k *Coupon, ev *wire.Event) {
 	switch ev.Type {
 	case wire.CouponRedeemed:
 		if k.Voided || ev.At >= c.Expires(k) || k.Count >= c.Settings.MaxRedemptions || c.Status == "paused" {
-			f.blame("%s: coupon %d of %s is redeemed while %s (expires %s, %d of %d uses)", where, k.N, c.Name, c.StatusOf(k), c.Expires(k), k.Count, c.Settings.MaxRedemptions)
+			f.violate("%s: coupon %d of %s is redeemed while %s (expires %s, %d of %d uses)", where, k.N, c.Name, c.StatusOf(k), c.Expires(k), k.Count, c.Settings.MaxRedemptions)
 		}
 		if ev.CustomerID != "" && ev.CustomerID != k.Customer {
-			f.blame("%s: coupon %d of %s is %s's and redeemed by %s", where, k.N, c.Name, k.Customer, ev.CustomerID)
+			f.violate("%s: coupon %d of %s is %s's and redeemed by %s", where, k.N, c.Name, k.Customer, ev.CustomerID)
 		}
 		for _, r := range k.Redemptions {
 			if r.Order == ev.OrderID && r.RolledBackAt == 0 {
-				f.blame("%s: coupon %d of %s is redeemed twice for order %s", where, k.N, c.Name, ev.OrderID)
+				f.violate("%s: coupon %d of %s is redeemed twice for order %s", where, k.N, c.Name, ev.OrderID)
 			}
 		}
 		k.Count++
@@ -337,26 +337,26 @@ func (f *Fold) changed(where any, c *Campaign, k *Coupon, ev *wire.Event) {
 			}
 		}
 		if !found {
-			f.blame("%s: coupon %d of %s is rolled back for order %s, for which it was not redeemed", where, k.N, c.Name, ev.OrderID)
+			f.violate("%s: coupon %d of %s is rolled back for order %s, for which it was not redeemed", where, k.N, c.Name, ev.OrderID)
 		}
 	case wire.CouponVoided:
 		if k.Voided {
-			f.blame("%s: coupon %d of %s is voided twice", where, k.N, c.Name)
+			f.violate("%s: coupon %d of %s is voided twice", where, k.N, c.Name)
 		}
 		k.Voided = true
 	case wire.CouponExtended:
 		if k.Voided {
-			f.blame("%s: coupon %d of %s is extended, being void", where, k.N, c.Name)
+			f.violate("%s: coupon %d of %s is extended after it was voided", where, k.N, c.Name)
 		}
 		if ev.ExpiresAt <= ev.At {
-			f.blame("%s: coupon %d of %s is extended into the past", where, k.N, c.Name)
+			f.violate("%s: coupon %d of %s is extended into the past", where, k.N, c.Name)
 		}
-		k.Own = ev.ExpiresAt
+		k.OwnExpiry = ev.ExpiresAt
 		c.replan(k.reminders)
 	default:
-		f.blame("%s: %s", where, unchecked(ev.Type))
+		f.violate("%s: %s", where, unchecked(ev.Type))
 	}
 	if (ev.Type == wire.CouponRedeemed || ev.Type == wire.CouponRolledBack) && ev.RedeemedCount != k.Count {
-		f.blame("%s: coupon %d of %s has been redeemed %d times, the event says %d", where, k.N, c.Name, k.Count, ev.RedeemedCount)
+		f.violate("%s: coupon %d of %s has been redeemed %d times, the event has %d", where, k.N, c.Name, k.Count, ev.RedeemedCount)
 	}
 }

@@ -52,8 +52,8 @@ func onto(base wire.Instant, events ...wire.Event) []wire.Event {
 	return events
 }
 
-// tell folds events whose times are seconds after t0.
-func tell(events ...wire.Event) *Fold {
+// foldEvents folds events whose times are seconds after t0.
+func foldEvents(events ...wire.Event) *Fold {
 	f := NewFold()
 	for _, ev := range onto(t0, events...) {
 		f.Apply("here", &ev)
@@ -62,7 +62,7 @@ func tell(events ...wire.Event) *Fold {
 }
 
 func TestAGoodLogBreaksNothing(t *testing.T) {
-	f := tell(append(story(),
+	f := foldEvents(append(story(),
 		wire.Event{Type: wire.CouponRolledBack, Campaign: "s", At: 5, ID: "b1", N: 1, OrderID: "a"},
 		wire.Event{Type: wire.CouponRedeemed, Campaign: "s", At: 6, ID: "r2", N: 1, OrderID: "a", RedeemedCount: 1},
 		wire.Event{Type: wire.CouponExtended, Campaign: "s", At: 7, ID: "x", N: 2, ExpiresAt: 200},
@@ -70,7 +70,7 @@ func TestAGoodLogBreaksNothing(t *testing.T) {
 		wire.Event{Type: wire.CouponsExpired, Campaign: "s", At: 101, ID: "e", Through: 100, Count: 1},
 		wire.Event{Type: wire.CouponRedeemed, Campaign: "s", At: 102, ID: "r3", N: 2, OrderID: "late", RedeemedCount: 1, CustomerID: "bob"},
 	)...)
-	f.balance()
+	f.checkTallies()
 	if len(f.Violations) != 0 {
 		t.Errorf("%q", f.Violations)
 	}
@@ -86,11 +86,11 @@ func TestAGoodLogBreaksNothing(t *testing.T) {
 func TestEveryRuleCanFail(t *testing.T) {
 	expires := wire.KindExpires
 	for _, c := range []struct {
-		says string
+		want string
 		then []wire.Event
 	}{
 		// Promise 1: one holder per code.
-		{"is handed out as s/1 and as s/3", []wire.Event{{Type: wire.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "SUMMER-AAAA-AAAA-AAAA", CustomerID: "carol"}}},
+		{"is claimed as s/1 and as s/3", []wire.Event{{Type: wire.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "SUMMER-AAAA-AAAA-AAAA", CustomerID: "carol"}}},
 		{"coupon 2 of s follows 2", []wire.Event{{Type: wire.CouponClaimed, At: 5, ID: "c3", N: 2, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"}}},
 		{"coupon 4 of s, which has 3", []wire.Event{
 			{Type: wire.CouponClaimed, At: 5, ID: "c3", N: 3, Code: "CCCC-CCCC-CCCC", CustomerID: "carol"},
@@ -127,23 +127,23 @@ func TestEveryRuleCanFail(t *testing.T) {
 			{Type: wire.CampaignPausedEvent, At: 5, ID: "p"},
 			{Type: wire.CouponRedeemed, At: 6, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1}}},
 		{"is redeemed twice for order a", []wire.Event{{Type: wire.CouponRedeemed, At: 5, ID: "r2", N: 1, OrderID: "a", RedeemedCount: 2}}},
-		{"the event says 2", []wire.Event{{Type: wire.CouponRedeemed, At: 5, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 2}}},
+		{"the event has 2", []wire.Event{{Type: wire.CouponRedeemed, At: 5, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 2}}},
 		{"is bob's and redeemed by eve", []wire.Event{{Type: wire.CouponRedeemed, At: 5, ID: "r2", N: 2, OrderID: "b", RedeemedCount: 1, CustomerID: "eve"}}},
 		{"for which it was not redeemed", []wire.Event{{Type: wire.CouponRolledBack, At: 5, ID: "b", N: 1, OrderID: "other"}}},
 		{"which was never claimed", []wire.Event{{Type: wire.CouponVoided, At: 5, ID: "v", N: 3}}},
 		{"is voided twice", []wire.Event{{Type: wire.CouponVoided, At: 5, ID: "v", N: 1}, {Type: wire.CouponVoided, At: 6, ID: "v2", N: 1}}},
-		{"extended, being void", []wire.Event{{Type: wire.CouponVoided, At: 5, ID: "v", N: 1}, {Type: wire.CouponExtended, At: 6, ID: "x", N: 1, ExpiresAt: 200}}},
+		{"extended after it was voided", []wire.Event{{Type: wire.CouponVoided, At: 5, ID: "v", N: 1}, {Type: wire.CouponExtended, At: 6, ID: "x", N: 1, ExpiresAt: 200}}},
 		{"extended into the past", []wire.Event{{Type: wire.CouponExtended, At: 5, ID: "x", N: 1, ExpiresAt: 5}}},
-		{"which lies ahead of", []wire.Event{{Type: wire.CouponsExpired, At: 99, Through: 100, Count: 2}}},
+		{"which is after", []wire.Event{{Type: wire.CouponsExpired, At: 99, Through: 100, Count: 2}}},
 		{"does not rise", []wire.Event{{Type: wire.CouponsExpired, At: 101, Through: 100, Count: 2}, {Type: wire.CouponsExpired, At: 102, Through: 100}}},
-		{"2 coupons of s fell, the event says 1", []wire.Event{{Type: wire.CouponsExpired, At: 101, Through: 100, Count: 1}}},
+		{"2 coupons of s expired, the event has 1", []wire.Event{{Type: wire.CouponsExpired, At: 101, Through: 100, Count: 1}}},
 		{"lane time ran back", []wire.Event{{Type: wire.CampaignPausedEvent, At: 3, ID: "p"}}},
 		// Promise 4: a reminder fires at most once, never after a cancel.
 		{"fire before they are due", []wire.Event{{Type: wire.RemindersDue, At: 89, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
-		{"1 reminders of s were due, the event says 2", []wire.Event{
+		{"1 reminders of s were due, the event has 2", []wire.Event{
 			{Type: wire.ReminderCancelled, At: 5, ID: "u", R: 1},
 			{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
-		{"0 reminders of s were due, the event says 2", []wire.Event{
+		{"0 reminders of s were due, the event has 2", []wire.Event{
 			{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2},
 			{Type: wire.RemindersDue, At: 92, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
 		{"fires for coupon 2, which is voided", []wire.Event{
@@ -152,19 +152,19 @@ func TestEveryRuleCanFail(t *testing.T) {
 		{"fires for coupon 1, which is redeemed", []wire.Event{
 			{Type: wire.CouponRedeemed, At: 5, ID: "r2", N: 1, OrderID: "b", RedeemedCount: 2},
 			{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
-		// Re-timed: due at 190 s, as events that were folded before say.
-		{"0 reminders of s were due, the event says 2", []wire.Event{
+		// Re-timed: due at 190 s, as the events before have it.
+		{"0 reminders of s were due, the event has 2", []wire.Event{
 			{Type: wire.CampaignUpdated, At: 5, ID: "u", Settings: wire.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2, ExpiresAt: t0 + 200*second, OpensAt: t0 - second}},
 			{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
-		{"1 reminders of s were due, the event says 2", []wire.Event{
+		{"1 reminders of s were due, the event has 2", []wire.Event{
 			{Type: wire.CouponExtended, At: 5, ID: "x", N: 1, ExpiresAt: 200},
 			{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}}},
 		{"both fired and dropped", []wire.Event{{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 1, Dropped: 1}}},
 		{"but was not pending", []wire.Event{{Type: wire.ReminderCancelled, At: 5, ID: "u", R: 9}}},
 		{"is set twice", []wire.Event{{Type: wire.ReminderSet, At: 5, ID: "m3", R: 1, CustomerID: "alice", Kind: expires, Before: time.Second, DueAt: 99, N: 1}}},
-		{"the event says", []wire.Event{{Type: wire.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: time.Second, DueAt: 98, N: 1}}},
+		{"the event has", []wire.Event{{Type: wire.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: time.Second, DueAt: 98, N: 1}}},
 		{"reminder 4 of s follows 2", []wire.Event{{Type: wire.ReminderSet, At: 5, ID: "m3", R: 4, CustomerID: "alice", Kind: expires, Before: time.Second, DueAt: 99, N: 1}}},
-		{"for whom and what reminder 1 is pending", []wire.Event{{Type: wire.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: 10 * time.Second, DueAt: 90, N: 1}}},
+		{"is equal to reminder 1, which is pending", []wire.Event{{Type: wire.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: 10 * time.Second, DueAt: 90, N: 1}}},
 		{"which is alice's", []wire.Event{{Type: wire.ReminderSet, At: 5, ID: "m3", R: 3, CustomerID: "carol", Kind: expires, Before: time.Second, DueAt: 99, N: 1}}},
 		{"which has passed", []wire.Event{{Type: wire.ReminderSet, At: 95, ID: "m3", R: 3, CustomerID: "alice", Kind: expires, Before: 20 * time.Second, DueAt: 80, N: 1}}},
 		{"by their events 2 set, 3 fired", []wire.Event{{Type: wire.RemindersDue, At: 91, Kind: expires, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 3}}},
@@ -176,10 +176,10 @@ func TestEveryRuleCanFail(t *testing.T) {
 			}
 			events = append(events, ev)
 		}
-		f := tell(events...)
-		f.balance()
-		if len(f.Violations) == 0 || !strings.Contains(strings.Join(f.Violations, "\n"), c.says) {
-			t.Errorf("%+v: found %q, want %q", c.then, f.Violations, c.says)
+		f := foldEvents(events...)
+		f.checkTallies()
+		if len(f.Violations) == 0 || !strings.Contains(strings.Join(f.Violations, "\n"), c.want) {
+			t.Errorf("%+v: found %q, want %q", c.then, f.Violations, c.want)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func TestStepsCoverTheCommandsWithoutGapOrOverlap(t *testing.T) {
 	}
 	for _, c := range []struct {
 		previous, next *eventlog.Message
-		says           string
+		want           string
 	}{
 		{nil, message(1, 3, 0), ""},
 		{nil, message(2, 3, 0), "the first one covers commands from 2"},
@@ -202,10 +202,10 @@ func TestStepsCoverTheCommandsWithoutGapOrOverlap(t *testing.T) {
 	} {
 		f := NewFold()
 		f.previous = c.previous
-		f.follows(c.next)
+		f.checkOrder(c.next)
 		broken := strings.Join(f.Violations, "\n")
-		if (c.says == "") != (broken == "") || !strings.Contains(broken, c.says) {
-			t.Errorf("%v behind %v: %q, want %q", c.next.Commands, c.previous, broken, c.says)
+		if (c.want == "") != (broken == "") || !strings.Contains(broken, c.want) {
+			t.Errorf("%v after %v: %q, want %q", c.next.Commands, c.previous, broken, c.want)
 		}
 	}
 }

@@ -7,17 +7,17 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// Reminder is one subscription. There may be millions.
+// Reminder is one reminder. There may be millions.
 type Reminder struct {
 	Customer string
 	Before   wire.Instant // microseconds
-	Due      wire.Instant // Never = none; when it fired or was dropped: of that
+	Due      wire.Instant // Never = none; does not change after it fired or was dropped
 	N        uint32
 	Expires  bool // of kind expires, else opens
 	State    State
 }
 
-// State is what has become of a reminder.
+// State is the state of a reminder.
 type State uint8
 
 // The states.
@@ -28,10 +28,10 @@ const (
 	Dropped
 )
 
-// String is how SQL says it.
+// String is the state's name in SQL.
 func (s State) String() string { return [...]string{"pending", "fired", "cancelled", "dropped"}[s] }
 
-// Kind is the contract's word.
+// Kind is the kind's name in the contract.
 func (r *Reminder) Kind() string {
 	if r.Expires {
 		return wire.KindExpires
@@ -39,8 +39,8 @@ func (r *Reminder) Kind() string {
 	return wire.KindOpens
 }
 
-// Tally counts reminders. Promise 4 says that Set is the sum of the next four, and that Told comes to be Fired.
-type Tally struct{ Set, Fired, Cancelled, Dropped, Pending, Told uint64 }
+// Tally counts reminders. By promise 4, Set is the sum of the next four, and Published becomes equal to Fired.
+type Tally struct{ Set, Fired, Cancelled, Dropped, Pending, Published uint64 }
 
 func (t Tally) String() string {
 	return fmt.Sprintf("%d set, %d fired, %d cancelled, %d dropped, %d pending", t.Set, t.Fired, t.Cancelled, t.Dropped, t.Pending)
@@ -50,7 +50,7 @@ func (t *Tally) add(s State, n uint64) {
 	*[...]*uint64{&t.Pending, &t.Fired, &t.Cancelled, &t.Dropped}[s] += n
 }
 
-// Tally counts the campaign's reminders, one by one. It does not know whom SCRIP_RMD has told.
+// Tally counts the campaign's reminders by state, without Published.
 func (c *Campaign) Tally() Tally {
 	t := Tally{Set: uint64(len(c.Reminders))}
 	for i := range c.Reminders {
@@ -67,8 +67,8 @@ func (f *Fold) Tally() Tally {
 		sum.Set, sum.Fired, sum.Cancelled = sum.Set+t.Set, sum.Fired+t.Fired, sum.Cancelled+t.Cancelled
 		sum.Dropped, sum.Pending = sum.Dropped+t.Dropped, sum.Pending+t.Pending
 	}
-	for _, t := range f.Tellings {
-		sum.Told += uint64(t.Lines)
+	for _, t := range f.Published {
+		sum.Published += uint64(t.Lines)
 	}
 	return sum
 }
@@ -85,13 +85,13 @@ func (f *Fold) Overdue(now wire.Instant) (n int) {
 	return n
 }
 
-// balance holds what the events say they did against what has become of each reminder.
-func (f *Fold) balance() {
+// checkTallies compares the counts of the events with the states of the reminders.
+func (f *Fold) checkTallies() {
 	for _, c := range f.Campaigns {
 		states, events := c.Tally(), c.events
 		events.Pending = events.Set - events.Fired - events.Cancelled - events.Dropped
 		if states != events {
-			f.blame("reminders of %s: by their states %s, by their events %s", c.Name, states, events)
+			f.violate("reminders of %s: by their states %s, by their events %s", c.Name, states, events)
 		}
 	}
 }
@@ -103,8 +103,8 @@ type Firing struct {
 	Fired, Dropped uint64
 }
 
-// reminded checks promise 4: at most once, never early, never after a cancel.
-func (f *Fold) reminded(where any, c *Campaign, ev *wire.Event) {
+// applyReminder checks promise 4: at most once, never early, never after a cancel.
+func (f *Fold) applyReminder(where any, c *Campaign, ev *wire.Event) {
 	switch ev.Type {
 	case wire.ReminderSet:
 		f.set(where, c, ev)
@@ -112,23 +112,23 @@ func (f *Fold) reminded(where any, c *Campaign, ev *wire.Event) {
 		c.events.Cancelled++
 		r := c.reminder(ev.R)
 		if r == nil || r.State != Pending {
-			f.blame("%s: reminder %d of %s is cancelled, but was not pending", where, ev.R, c.Name)
+			f.violate("%s: reminder %d of %s is cancelled, but was not pending", where, ev.R, c.Name)
 			return
 		}
 		c.end(r, Cancelled)
 	case wire.RemindersDue:
-		f.fell(where, c, ev)
+		f.applyDue(where, c, ev)
 	}
 }
 
 func (f *Fold) set(where any, c *Campaign, ev *wire.Event) {
 	c.events.Set++
 	if c.reminder(ev.R) != nil {
-		f.blame("%s: reminder %d of %s is set twice", where, ev.R, c.Name)
+		f.violate("%s: reminder %d of %s is set twice", where, ev.R, c.Name)
 		return
 	}
 	if ev.R != uint64(len(c.Reminders)+1) {
-		f.blame("%s: reminder %d of %s follows %d", where, ev.R, c.Name, len(c.Reminders))
+		f.violate("%s: reminder %d of %s follows %d", where, ev.R, c.Name, len(c.Reminders))
 		return
 	}
 	customer := ev.CustomerID
@@ -138,19 +138,19 @@ func (f *Fold) set(where any, c *Campaign, ev *wire.Event) {
 	r := Reminder{Customer: customer, Expires: ev.Kind == wire.KindExpires, Before: wire.Instant(ev.Before.Microseconds()), N: ev.N}
 	r.Due = c.due(&r)
 	if r.Due != ev.DueAt {
-		f.blame("%s: reminder %d of %s is due at %s, the event says %s", where, ev.R, c.Name, r.Due, ev.DueAt)
+		f.violate("%s: reminder %d of %s is due at %s, the event has %s", where, ev.R, c.Name, r.Due, ev.DueAt)
 	}
 	if r.Due <= ev.At {
-		f.blame("%s: reminder %d of %s is due at %s, which has passed", where, ev.R, c.Name, r.Due)
+		f.violate("%s: reminder %d of %s is due at %s, which has passed", where, ev.R, c.Name, r.Due)
 	}
 	if other, there := c.pending[r.key()]; there {
-		f.blame("%s: reminder %d of %s is for whom and what reminder %d is pending", where, ev.R, c.Name, other)
+		f.violate("%s: reminder %d of %s is equal to reminder %d, which is pending", where, ev.R, c.Name, other)
 	}
 	if r.N != 0 && int(r.N) <= len(c.Coupons) {
 		k := c.Coupons[r.N-1]
 		k.reminders = append(k.reminders, ev.R)
 		if k.Customer != r.Customer {
-			f.blame("%s: reminder %d of %s is %s's, and of coupon %d, which is %s's", where, ev.R, c.Name, r.Customer, r.N, k.Customer)
+			f.violate("%s: reminder %d of %s is %s's, and of coupon %d, which is %s's", where, ev.R, c.Name, r.Customer, r.N, k.Customer)
 		}
 	}
 	c.pending[r.key()] = ev.R
@@ -160,7 +160,7 @@ func (f *Fold) set(where any, c *Campaign, ev *wire.Event) {
 // setAgain finds whom a reminder is for that is set again: the holder of the coupon, whose redemption cancelled one like it.
 func (f *Fold) setAgain(where any, c *Campaign, ev *wire.Event) (customer string) {
 	if ev.N == 0 || int(ev.N) > len(c.Coupons) {
-		f.blame("%s: reminder %d of %s is for nobody", where, ev.R, c.Name)
+		f.violate("%s: reminder %d of %s has no customer", where, ev.R, c.Name)
 		return ""
 	}
 	k := c.Coupons[ev.N-1]
@@ -169,19 +169,19 @@ func (f *Fold) setAgain(where any, c *Campaign, ev *wire.Event) (customer string
 			return k.Customer
 		}
 	}
-	f.blame("%s: reminder %d of %s is set again, but none like it was cancelled", where, ev.R, c.Name)
+	f.violate("%s: reminder %d of %s is set again, but no equal one was cancelled", where, ev.R, c.Name)
 	return k.Customer
 }
 
-// fell fires or drops what the event says, and owes SCRIP_RMD the lines.
-func (f *Fold) fell(where any, c *Campaign, ev *wire.Event) {
+// applyDue fires or drops the reminders of the event, and adds the lines that SCRIP_RMD must have.
+func (f *Fold) applyDue(where any, c *Campaign, ev *wire.Event) {
 	c.events.Fired, c.events.Dropped = c.events.Fired+ev.Fired, c.events.Dropped+ev.Dropped
 	f.Firings = append(f.Firings, Firing{Campaign: c.Name, At: ev.At, Due: ev.DueAt, Fired: ev.Fired, Dropped: ev.Dropped})
 	if ev.DueAt > ev.At {
-		f.blame("%s: reminders of %s fire before they are due", where, c.Name)
+		f.violate("%s: reminders of %s fire before they are due", where, c.Name)
 	}
 	if ev.Fired != 0 && ev.Dropped != 0 {
-		f.blame("%s: reminders of %s both fired and dropped", where, c.Name)
+		f.violate("%s: reminders of %s both fired and dropped", where, c.Name)
 	}
 	n := uint64(0)
 	for number := max(ev.FromR, 1); number <= min(ev.ThroughR, uint64(len(c.Reminders))); number++ {
@@ -196,18 +196,18 @@ func (f *Fold) fell(where any, c *Campaign, ev *wire.Event) {
 		}
 		if r.N != 0 && int(r.N) <= len(c.Coupons) {
 			if k := c.Coupons[r.N-1]; k.Voided || k.Count >= c.Settings.MaxRedemptions {
-				f.blame("%s: reminder %d of %s fires for coupon %d, which is %s", where, number, c.Name, k.N, c.StatusOf(k))
+				f.violate("%s: reminder %d of %s fires for coupon %d, which is %s", where, number, c.Name, k.N, c.StatusOf(k))
 			}
 		}
 		c.end(r, Fired)
-		f.owed = append(f.owed, owed{campaign: c, r: number, line: f.line, step: f.step})
+		f.expected = append(f.expected, expectedLine{campaign: c, r: number, line: f.line, step: f.step})
 	}
 	if n != ev.Fired+ev.Dropped {
-		f.blame("%s: %d reminders of %s were due, the event says %d", where, n, c.Name, ev.Fired+ev.Dropped)
+		f.violate("%s: %d reminders of %s were due, the event has %d", where, n, c.Name, ev.Fired+ev.Dropped)
 	}
 }
 
-// reminder finds one, nil if there is none of that number.
+// reminder finds one by its number, nil if there is none.
 func (c *Campaign) reminder(r uint64) *Reminder {
 	if r == 0 || r > uint64(len(c.Reminders)) {
 		return nil
@@ -220,7 +220,7 @@ func (c *Campaign) end(r *Reminder, s State) {
 	delete(c.pending, r.key())
 }
 
-// key is what two pending reminders must not have in common.
+// key must be unique among pending reminders.
 func (r *Reminder) key() uint64 {
 	return maphash.Comparable(seed, struct {
 		customer string
@@ -230,7 +230,7 @@ func (r *Reminder) key() uint64 {
 	}{r.Customer, r.Before, r.N, r.Expires})
 }
 
-// replan works out anew when pending ones of these reminders are due.
+// replan computes the due instants of those of these reminders that are pending.
 func (c *Campaign) replan(numbers []uint64) {
 	for _, n := range numbers {
 		if r := c.reminder(n); r.State == Pending {
@@ -248,7 +248,7 @@ func (c *Campaign) replanAll() {
 	}
 }
 
-// due is when a reminder is due, Never if that what it hangs on never comes.
+// due is a reminder's due instant, Never if the instant that it announces is not known.
 func (c *Campaign) due(r *Reminder) wire.Instant {
 	anchor := c.Settings.OpensAt
 	if r.Expires {

@@ -20,7 +20,7 @@ import (
 const maxShown = 10
 
 // Tables compares the read tables with the fold and returns the differences, nil if there are none. The projector must
-// have reached where the fold ends. Rows are compared as they stream by: neither side is ever whole in memory.
+// have reached the end of the fold. Rows are compared as they are read: neither side is completely in memory.
 func (f *Fold) Tables(ctx context.Context, db *pgx.Conn) ([]string, error) {
 	var differences []string
 	for _, r := range []struct {
@@ -46,7 +46,7 @@ func (f *Fold) Tables(ctx context.Context, db *pgx.Conn) ([]string, error) {
 	return differences, nil
 }
 
-// texts are rows of one column of text. What goes wrong is in rows.Err.
+// texts are rows of one column of text. Errors are in rows.Err.
 func texts(rows pgx.Rows) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		defer rows.Close()
@@ -58,12 +58,13 @@ func texts(rows pgx.Rows) iter.Seq[string] {
 	}
 }
 
-// micros formats a column as microseconds since 1970, empty for NULL, so that no time zone gets in between.
+// micros formats a column as microseconds since 1970, empty for NULL, independent of time zones.
 func micros(column string) string {
 	return `(extract(epoch FROM ` + column + `) * 1000000)::bigint`
 }
 
-// compare holds rows of the table against those the log makes, which it goes through once more to name what is missing.
+// compare compares rows of the table with those of the log. It iterates over those of the log a second time to list the
+// missing ones.
 func compare(relation string, got, want iter.Seq[string]) []string {
 	left := map[uint64]int{} // hash of a row → how often the table should still have it
 	for row := range want {
@@ -110,7 +111,7 @@ func compare(relation string, got, want iter.Seq[string]) []string {
 	return differences
 }
 
-// stamp is what micros makes of a time in the table.
+// stamp formats an instant as micros does a time in the table.
 func stamp(i wire.Instant) string {
 	if i == 0 || i == wire.Never {
 		return ""
@@ -170,7 +171,7 @@ func (f *Fold) stateRows(yield func(string) bool) {
 	}
 }
 
-// taskRows are the expiry tasks younger than any clean-up.
+// taskRows are the expiry tasks, before any of them is removed.
 func (f *Fold) taskRows(yield func(string) bool) {
 	for _, c := range f.Campaigns {
 		type task struct{ live, spent int }
@@ -204,31 +205,31 @@ func (f *Fold) taskRows(yield func(string) bool) {
 // undefinedTable is PostgreSQL's code for a relation that does not exist.
 const undefinedTable = "42P01"
 
-// Caught waits until the projector's checkpoint of every lane has reached the given sequences.
-func Caught(ctx context.Context, db *pgx.Conn, ends []uint64) error {
+// CaughtUp waits until the projector's checkpoint of every lane has reached the given sequences.
+func CaughtUp(ctx context.Context, db *pgx.Conn, ends []uint64) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		behind := 0
+		lagging := 0
 		for lane, end := range ends {
 			var sequence int64
 			err := db.QueryRow(ctx, `SELECT coalesce(max(sequence), 0) FROM scrip.checkpoint WHERE lane = $1`, lane).Scan(&sequence)
 			var missing *pgconn.PgError
 			switch {
 			case errors.As(err, &missing) && missing.Code == undefinedTable:
-				behind++ // the projector has not made the tables yet
+				lagging++ // the projector has not made the tables yet
 			case err != nil:
 				return fmt.Errorf("reading scrip.checkpoint: %w", err)
 			case uint64(sequence) < end:
-				behind++
+				lagging++
 			}
 		}
-		if behind == 0 {
+		if lagging == 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d lanes of the read tables are behind: %w", behind, ctx.Err())
+			return fmt.Errorf("the read tables of %d lanes lag: %w", lagging, ctx.Err())
 		case <-tick.C:
 		}
 	}

@@ -1,12 +1,12 @@
-// Package codescsv reads codes out of the CSV files that people have.
+// Package codescsv reads codes from CSV files of spreadsheets and other programs.
 //
 //	file ──> rows ──> column "code", else the first ──> normalised ──> once each ──> yield
 //	                                                        │
-//	                                     row number, text and what to do about it ──> reject
+//	                                     row number, text and correction ──> reject
 //
-// Forgiven: a byte-order mark, CRLF, empty rows, a header row, further columns, semicolons or tabs instead of commas,
-// lower case, the same code twice. A row whose code cannot be used is told with its number and goes nowhere else; the
-// rows around it are read on. Nothing is kept but the set of codes seen, 24 bytes each or so.
+// Accepted: a byte-order mark, CRLF, empty rows, a header row, further columns, semicolons or tabs instead of commas,
+// lower case, the same code twice. A row without a usable code is passed to reject with its number; reading continues. The
+// only state is the set of codes seen, about 24 bytes each.
 package codescsv
 
 import (
@@ -22,27 +22,26 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 )
 
-// Column is the header by which the column with the codes is known, in any case. A code that reads "code" in the first
-// row is taken for a header.
+// Column is the header of the column with the codes, in any case. A code "code" in the first row is read as a header.
 const Column = "code"
 
-// Reject is a row that holds no usable code.
+// Reject is a row without a usable code.
 type Reject struct {
 	Row    int // line of the file, from 1
 	Text   string
-	Reason string // what is wrong and how to mend it
+	Reason string // the error and its correction
 }
 
-// Report says what was in the file.
+// Report counts what was in the file.
 type Report struct {
-	Rows       int // with something in them, the header left out
-	Codes      int // handed to yield
-	Duplicates int // the same as an earlier row's, ignoring case, spaces and hyphens
+	Rows       int // not empty, without the header
+	Codes      int // passed to yield
+	Duplicates int // equal to an earlier row's, ignoring case, spaces and hyphens
 	Rejected   int
 }
 
-// Read hands every code of r to yield, in the order of the file, normalised and each once, and every unusable row to
-// reject. It ends early with yield's or reject's error, or when r itself cannot be read.
+// Read passes every code of r to yield, in the order of the file, normalised and each once, and every unusable row to
+// reject. It returns the first error of yield, reject or r.
 func Read(r io.Reader, yield func(code string) error, reject func(Reject) error) (Report, error) {
 	var report Report
 	in := bufio.NewReaderSize(r, 1<<16)
@@ -87,7 +86,7 @@ func Read(r io.Reader, yield func(code string) error, reject func(Reject) error)
 			report.Rejected++
 			reason := err.Error()
 			if strings.Contains(text, "\n") {
-				reason = "a quote that opens here takes in the rows after it, none of which were read: close or remove it"
+				reason = "a quote that opens here includes the rows after it, none of which were read: close or remove it"
 			}
 			if err := reject(Reject{Row: line, Text: strings.Clone(shorten(text)), Reason: reason}); err != nil {
 				return report, err
@@ -119,7 +118,7 @@ func delimiter(in *bufio.Reader) rune {
 	return ','
 }
 
-// header returns which column of a header row holds the codes, -1 where the row is none.
+// header returns the column of the codes in a header row, -1 for any other row.
 func header(record []string) int {
 	for i, name := range record {
 		if strings.EqualFold(strings.TrimSpace(name), Column) {
@@ -138,7 +137,7 @@ func empty(record []string) bool {
 	return true
 }
 
-// shorten keeps what a person needs to find the row.
+// shorten cuts a text to a length that suffices to find its row.
 func shorten(s string) string {
 	const most = 80
 	if len(s) <= most {
@@ -147,8 +146,8 @@ func shorten(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// set remembers texts by 128 bits of keyed hash: a million of them fit in some 40 MB, and two texts that fall together
-// are not to be expected in the life of the universe.
+// set stores 128 bits of keyed hash per text: a million of them take about 40 MB, and a collision is practically
+// impossible.
 type set struct {
 	a, b  maphash.Seed
 	known map[[2]uint64]struct{}
@@ -158,7 +157,7 @@ func newSet() *set {
 	return &set{a: maphash.MakeSeed(), b: maphash.MakeSeed(), known: make(map[[2]uint64]struct{})}
 }
 
-// add returns false if text is there already.
+// add returns false if the set has text already.
 func (s *set) add(text string) bool {
 	k := [2]uint64{maphash.String(s.a, text), maphash.String(s.b, text)}
 	if _, there := s.known[k]; there {

@@ -55,7 +55,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestARejectNamesItsRowAndTheMend(t *testing.T) {
+func TestARejectNamesItsRowAndTheCorrection(t *testing.T) {
 	_, rejects, _ := read(t, "\ufeffcode\r\n\r\nAAA-1\r\nA B C\r\n"+strings.Repeat("X", 200)+"\r\n")
 	if len(rejects) != 2 || rejects[0].Row != 4 || rejects[1].Row != 5 {
 		t.Fatalf("%+v", rejects)
@@ -68,7 +68,7 @@ func TestARejectNamesItsRowAndTheMend(t *testing.T) {
 	}
 }
 
-func TestAQuoteThatIsNeverClosedIsTold(t *testing.T) {
+func TestAnUnclosedQuoteIsReported(t *testing.T) {
 	codes, rejects, _ := read(t, "AAA-1\n\"AAA-2\nAAA-3\n")
 	if len(codes) != 1 || len(rejects) != 1 || rejects[0].Row != 2 || !strings.Contains(rejects[0].Reason, "quote") {
 		t.Fatalf("%v %+v", codes, rejects)
@@ -114,7 +114,7 @@ func TestAMillionRows(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever the file, nothing is lost and what comes out can be imported.
+// FuzzRead: for any file, no row is lost and all results can be imported.
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{"code\nAAA-1\n", "\ufeffa;b\r\n\"x", "\xff\xfe", "\"\n\n\"\",", "AAA\tAAA\n\x00"} {
 		f.Add(s)

@@ -165,7 +165,7 @@ func TestAnUnknownResultIsAMicroError(t *testing.T) {
 		}
 		t.Cleanup(p.Kill)
 		if _, err := p.Ready(); err != nil {
-			t.Fatalf("%v\n%s", err, p.Said())
+			t.Fatalf("%v\n%s", err, p.Output())
 		}
 		return p
 	}

@@ -57,7 +57,7 @@ func startShared() (*rig, error) {
 		return r, err
 	}
 	if r.desc, err = r.proc.Ready(); err != nil {
-		return r, fmt.Errorf("%w\n%s", err, r.proc.Said())
+		return r, fmt.Errorf("%w\n%s", err, r.proc.Output())
 	}
 	if r.nc, err = nats.Connect(r.desc.NATSURL); err != nil {
 		return r, err
@@ -92,7 +92,7 @@ func stopShared() {
 		return
 	}
 	if code, stopErr := r.proc.Stop(); err == nil && (code != 0 || stopErr != nil) {
-		fmt.Fprintf(os.Stderr, "the shared server stopped with exit code %d, %v\n%s", code, stopErr, r.proc.Said())
+		fmt.Fprintf(os.Stderr, "the shared server stopped with exit code %d, %v\n%s", code, stopErr, r.proc.Output())
 	}
 }
 

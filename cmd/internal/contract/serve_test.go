@@ -30,7 +30,7 @@ func serve(t *testing.T, data string, args, env []string) *rig {
 	r := &rig{proc: p}
 	var err error
 	if r.desc, err = p.Ready(); err != nil {
-		t.Fatalf("%v\n%s", err, p.Said())
+		t.Fatalf("%v\n%s", err, p.Output())
 	}
 	if r.nc, err = nats.Connect(r.desc.NATSURL); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestACleanStop(t *testing.T) {
 	r.create(t, "summer", `"codes":9`)
 	code := r.claim(t, "summer", "ann")
 	if exit, err := r.proc.Stop(); exit != 0 || err != nil {
-		t.Errorf("exit code %d, %v\n%s", exit, err, r.proc.Said())
+		t.Errorf("exit code %d, %v\n%s", exit, err, r.proc.Output())
 	}
 	if _, err := os.Stat(filepath.Join(data, "scrip.json")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("scrip.json after a clean stop: %v", err)
@@ -157,7 +157,7 @@ func TestStartsThatAreRefused(t *testing.T) {
 		{"the key of another log", running.proc.Data + "-no", []string{"--nats", running.desc.NATSURL}, []string{"SCRIP_CODE_KEY"}},
 	} {
 		p := begin(t, start.data, append([]string{"--roles", "lanes"}, start.args...), nil)
-		code, said := p.Wait(), p.Said()
+		code, said := p.Wait(), p.Output()
 		if code != 1 && code != 2 {
 			t.Errorf("%s: exit code %d", start.name, code)
 		}

@@ -1,5 +1,5 @@
-// Package crash holds the tests that kill, stop and starve the real binary, and hold what is left against the promises.
+// Package crash has the tests that kill and stop the real binary or fill its disk, and then check the promises.
 //
-//	test ── starts ──> scrip serve (a process of its own) ── SIGKILL, SIGSTOP ──> is what was answered in the log?
-//	  └── SDK client, which lives through it all                                  do the tables equal the log?
+//	test ── starts ──> scrip serve (a separate process) ── SIGKILL, SIGSTOP ──> is every answer in the log?
+//	  └── SDK client, which runs the whole time                                 do the tables equal the log?
 package crash

@@ -38,7 +38,7 @@ func newServer(t *testing.T, args ...string) *server {
 	t.Cleanup(func() {
 		s.kill()
 		if t.Failed() {
-			t.Logf("the server said:\n%s", tail([]byte(s.said()), 6000))
+			t.Logf("the server log:\n%s", tail([]byte(s.output()), 6000))
 		}
 	})
 	return s
@@ -86,7 +86,7 @@ func (s *server) signal(sig syscall.Signal) {
 	}
 }
 
-// stop asks for a clean stop and returns the exit code.
+// stop sends SIGTERM and returns the exit code.
 func (s *server) stop() int {
 	s.t.Helper()
 	code, err := s.proc.Stop()
@@ -144,7 +144,7 @@ func checkLog(t *testing.T, js jetstream.JetStream, postgres string) *check.Fold
 		t.Fatal(err)
 	}
 	defer db.Close(context.Background()) //nolint:errcheck
-	if err := check.Caught(ctx, db, ends); err != nil {
+	if err := check.CaughtUp(ctx, db, ends); err != nil {
 		t.Fatal(err)
 	}
 	differences, err := fold.Tables(ctx, db)
@@ -157,10 +157,10 @@ func checkLog(t *testing.T, js jetstream.JetStream, postgres string) *check.Fold
 	return fold
 }
 
-// said is what the server has logged so far.
-func (s *server) said() string {
+// output is the server's log so far.
+func (s *server) output() string {
 	if s.proc == nil {
 		return ""
 	}
-	return s.proc.Said()
+	return s.proc.Output()
 }

@@ -27,12 +27,12 @@ import (
 
 const shardLanes = 6
 
-// fleet is some servers that share lanes, a load on every lane, and what was answered.
+// fleet is some servers that share lanes, a load on every lane, and its answers.
 type fleet struct {
 	t      *testing.T
 	js     jetstream.JetStream
 	client *client.Client
-	steady *server // says how things are; owns no lane
+	steady *server // for scrip status; owns no lane
 	sale   []string
 	opens  wire.Instant // the campaigns to be reminded of
 	ledger *scriptest.Ledger
@@ -44,9 +44,9 @@ type fleet struct {
 
 type subscription struct{ campaign, customer string }
 
-// TestLanesMoveUnderLoad: a server joins, leaves, joins again, is killed -9, stopped in its tracks and woken, while
-// customers claim and reminders fall due on all lanes. Each time the lanes spread over those that are there, and scrip
-// status says so; every answered claim is in the log once, every reminder due is told once.
+// TestLanesMoveUnderLoad: a server joins, leaves, joins again, is killed -9, stopped (SIGSTOP) and continued, while
+// customers claim and reminders become due on all lanes. Each time the lanes spread over the running servers, and scrip
+// status shows it; every answered claim is in the log once, every due reminder is published once.
 func TestLanesMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	srv := streamtest.Start(t, streamtest.SyncAlways)
@@ -166,7 +166,7 @@ func (f *fleet) remind(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// spread waits until the lanes are spread evenly over so many servers and each lane answers, and says how long that took.
+// spread waits until the lanes are spread evenly over so many servers and each lane answers, and logs how long that took.
 func (f *fleet) spread(what string, servers int, began time.Time) {
 	f.t.Helper()
 	even := func(alive []string, holders []string) bool {
@@ -213,8 +213,8 @@ func (f *fleet) spread(what string, servers int, began time.Time) {
 	f.t.Logf("%s: the lanes were spread after %s, and all answered after %s", what, held.Round(time.Millisecond), answered.Round(time.Millisecond))
 }
 
-// told is what `scrip status -o json` says, as far as it matters here.
-type told struct {
+// shownStatus has the fields of `scrip status -o json` that this test uses.
+type shownStatus struct {
 	Ready   bool     `json:"ready"`
 	Servers []string `json:"servers"`
 	Lane    []struct {
@@ -222,15 +222,15 @@ type told struct {
 	} `json:"lane"`
 }
 
-func (s told) holders() (list []string) {
+func (s shownStatus) holders() (list []string) {
 	for _, l := range s.Lane {
 		list = append(list, l.Holder)
 	}
 	return list
 }
 
-// status asks the CLI. ready is that it ended with 0, too.
-func (f *fleet) status() (st told, ready bool) {
+// status runs scrip status. ready also means that it ended with 0.
+func (f *fleet) status() (st shownStatus, ready bool) {
 	f.t.Helper()
 	out, err := exec.CommandContext(f.t.Context(), scriptest.Binary(), "status", "-o", "json", "--data", f.steady.data).Output()
 	var exit *exec.ExitError
@@ -238,12 +238,12 @@ func (f *fleet) status() (st told, ready bool) {
 		f.t.Fatal(err)
 	}
 	if err := json.Unmarshal(out, &st); err != nil {
-		f.t.Fatalf("scrip status says %q: %v", out, err)
+		f.t.Fatalf("scrip status printed %q: %v", out, err)
 	}
 	return st, err == nil && st.Ready && len(st.Lane) == shardLanes && !slices.Contains(st.holders(), "")
 }
 
-// settle holds what was answered against the log, once all that is due has been told, and the log against the tables.
+// settle compares the answers with the log, once all due reminders are published, and the log with the tables.
 func (f *fleet) settle(db string) {
 	t := f.t
 	t.Helper()
@@ -252,11 +252,11 @@ func (f *fleet) settle(db string) {
 		t.Fatalf("the log: %v, %v", found, err)
 	}
 	fold := check.NewFold()
-	streamtest.Eventually(t, "every reminder has fallen due and is told", func() bool {
+	streamtest.Eventually(t, "every reminder was due and is published", func() bool {
 		if _, err := fold.CatchUp(t.Context(), f.js, log); err != nil {
 			t.Fatal(err)
 		}
-		return fold.Tally().Pending == 0 && fold.Untold == 0 || len(fold.Violations) > 0
+		return fold.Tally().Pending == 0 && fold.Unpublished == 0 || len(fold.Violations) > 0
 	})
 	fold = checkLog(t, f.js, db)
 	missing := f.ledger.Settle(t, fold)
@@ -275,8 +275,8 @@ func (f *fleet) settle(db string) {
 		}
 	}
 	tally := fold.Tally()
-	t.Logf("%d claims and %d reminders were answered, %d answers missing; reminders: %s, %d told", len(claims), len(f.reminded), missing, tally, tally.Told)
-	if missing > 0 || len(claims) == 0 || len(f.reminded) == 0 || tally.Told != tally.Fired || tally.Fired != tally.Set {
+	t.Logf("%d claims and %d reminders were answered, %d answers missing; reminders: %s, %d published", len(claims), len(f.reminded), missing, tally, tally.Published)
+	if missing > 0 || len(claims) == 0 || len(f.reminded) == 0 || tally.Published != tally.Fired || tally.Fired != tally.Set {
 		t.Errorf("%d answers missing; %+v", missing, tally)
 	}
 }

@@ -200,8 +200,8 @@ func TestPostgreSQLStoppedAndStarted(t *testing.T) {
 	if fold := s.checkLog(); fold.ByStatus()[wire.StatusClaimed] != 800 {
 		t.Errorf("the log has %v, want 800 claimed", fold.ByStatus())
 	}
-	if n := strings.Count(s.said(), "waits"); n > 3 {
-		t.Errorf("the projector said %d times that it waits; once an outage is enough", n)
+	if n := strings.Count(s.output(), "waits"); n > 3 {
+		t.Errorf("the projector logged %d times that it waits, want once an outage", n)
 	}
 }
 
@@ -252,8 +252,8 @@ func TestALogThatLostItsTailUnderACheckpoint(t *testing.T) {
 	}
 	srv.RestoreStore(t, older)
 	s.up()
-	streamtest.Eventually(t, "the projector says what happened", func() bool {
-		return strings.Contains(s.said(), "rebuild") || strings.Contains(s.said(), "ends before")
+	streamtest.Eventually(t, "the projector logs the reason", func() bool {
+		return strings.Contains(s.output(), "rebuild") || strings.Contains(s.output(), "ends before")
 	})
 	ask(100, 150)
 }

@@ -4,36 +4,39 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"syscall"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
-// Descriptor tells where a running server is to be found.
+// Descriptor is the content of scrip.json: the addresses of a running server.
 type Descriptor struct {
 	PID int `json:"pid"`
-	// NATSURL is complete, credentials included.
+	// NATSURL includes credentials.
 	NATSURL string `json:"nats_url"`
-	// HTTPURL is complete, credentials included.
+	// HTTPURL includes credentials.
 	HTTPURL string `json:"http_url"`
-	// PostgresURL is complete: who reads it can connect as owner of schema scrip. Empty where the server knows none.
+	// PostgresURL includes credentials of the owner of schema scrip. Empty if the server has none.
 	PostgresURL string `json:"postgres_url,omitempty"`
 	Lanes       int    `json:"lanes"`
-	// Sync is "always", or "interval", which may lose the last seconds on power loss. Empty where an external NATS
-	// decides.
+	// Sync is "always", or "interval", which may lose the last seconds on power loss. Empty with an external NATS.
 	Sync string `json:"sync,omitempty"`
 }
 
-// Publish writes the descriptor; clients find the server from then on.
+// Publish writes the descriptor, by which clients find the server.
 func (d *Dir) Publish(desc Descriptor) error {
 	raw, err := json.Marshal(desc)
 	if err != nil {
 		return err
 	}
 	if err := atomicfile.Write(d.file(descriptor), append(raw, '\n'), ownerOnly); err != nil {
-		return fmt.Errorf("publishing where the server is: %w", err)
+		return fmt.Errorf("writing the server's addresses: %w", err)
 	}
 	return nil
 }
@@ -41,12 +44,12 @@ func (d *Dir) Publish(desc Descriptor) error {
 // Withdraw removes the descriptor.
 func (d *Dir) Withdraw() error { return atomicfile.Remove(d.file(descriptor)) }
 
-// Alive says whether the process that wrote the descriptor may still run.
+// Alive is true if the process that wrote the descriptor may still run.
 func (d Descriptor) Alive() bool {
 	return d.PID > 0 && !errors.Is(syscall.Kill(d.PID, 0), syscall.ESRCH)
 }
 
-// Find reads the descriptor in a data directory. Its errors are fs.ErrNotExist where there is none.
+// Find reads the descriptor in a data directory. Its error is fs.ErrNotExist if there is none.
 func Find(dir string) (Descriptor, error) {
 	path := filepath.Join(dir, descriptor)
 	raw, err := os.ReadFile(path)
@@ -55,7 +58,44 @@ func Find(dir string) (Descriptor, error) {
 	}
 	var desc Descriptor
 	if err := json.Unmarshal(raw, &desc); err != nil || desc.NATSURL == "" {
-		return Descriptor{}, fmt.Errorf("%s is not what a server writes there (%w); restart the server", path, errors.Join(err, errors.New("no nats_url")))
+		return Descriptor{}, fmt.Errorf("%s is not a descriptor of a server (%w); restart the server", path, errors.Join(err, errors.New("no nats_url")))
 	}
 	return desc, nil
+}
+
+// Locate finds a client's server: nats, as given by --nats, or else the descriptor in the data directory dir. Its errors
+// name the next step.
+func Locate(nats, dir string) (Descriptor, error) {
+	if nats != "" {
+		return Descriptor{NATSURL: nats}, nil
+	}
+	server, err := Find(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return server, fmt.Errorf("no server runs on the data directory %s; start one with `scrip serve`, or name one with --data DIR or --nats URL", dir)
+	case errors.Is(err, fs.ErrPermission):
+		name := "this user"
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
+		return server, fmt.Errorf("%s may not read the server's address and credentials (%w); run this as the server's user, or name the server with --nats nats://USER:PASSWORD@HOST:PORT", name, err)
+	case err != nil:
+		return server, err
+	case !server.Alive():
+		return server, fmt.Errorf("the server on %s has crashed or was killed (process %d); start it again with `scrip serve`", dir, server.PID)
+	}
+	return server, nil
+}
+
+// NotConnected adds the next step to the error of a failed connection to a server. dir is the command's data directory.
+func NotConnected(err error, dir string) error {
+	hint := "is `scrip serve` running there?"
+	if errors.Is(err, nats.ErrAuthorization) {
+		hint = "the credentials are in the file credentials in its data directory, readable by the server's user"
+		if path := CredentialsPath(dir); path != "" {
+			hint = "the credentials of the server on this data directory are in " + path + ", readable by the server's user"
+		}
+		hint += "; as that user omit --nats, or give them in the URL: nats://USER:PASSWORD@HOST:PORT"
+	}
+	return fmt.Errorf("connecting to the server: %w; %s", err, hint)
 }

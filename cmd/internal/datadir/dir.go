@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
-// Format is the version of the layout that this program makes, and the newest it opens.
+// Format is the version of the layout that this program creates, and the newest that it opens.
 const Format = 1
 
 const (
@@ -38,8 +39,8 @@ type Dir struct {
 	lock *os.File
 }
 
-// Open makes path a data directory if it is none, and takes it. It is refused while another process has it, and when a
-// newer program made it. A descriptor left by a server that was killed is removed.
+// Open locks the data directory at path and creates it if needed. It fails while another process holds the lock, and for
+// a format of a newer program. It removes a descriptor that a killed server left.
 func Open(path string) (*Dir, error) {
 	if path == "" {
 		return nil, errors.New("the data directory has no name; give --data DIR")
@@ -48,9 +49,9 @@ func Open(path string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the data directory: %w", err)
 	}
-	// 0711: an unprivileged PostgreSQL has to pass through, nobody else has to look around.
+	// 0711: an unprivileged PostgreSQL must traverse it; other users need not list it.
 	if err := atomicfile.MkdirAll(path, 0o711); err != nil {
-		return nil, fmt.Errorf("making the data directory: %w; give one that can be written with --data DIR", err)
+		return nil, fmt.Errorf("creating the data directory: %w; give a writable one with --data DIR", err)
 	}
 	if err := refusePlanted(path); err != nil {
 		return nil, err
@@ -68,11 +69,11 @@ func Open(path string) (*Dir, error) {
 	return d, nil
 }
 
-// takeLock locks the file and writes the pid into it, for whoever is refused.
+// takeLock locks the file and writes the pid into it, for the error of a second process.
 func takeLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("locking the data directory: %w; run scrip as the user who owns it, or give another one with --data DIR", err)
+		return nil, fmt.Errorf("locking the data directory: %w; run scrip as its owner, or give another one with --data DIR", err)
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil {
@@ -95,8 +96,8 @@ func writeAt(f *os.File, text string) error {
 	return err
 }
 
-// checkFormat reads the format, or writes it into a directory that has none: it is the first thing written after the
-// lock, so a directory without it holds nothing of ours.
+// checkFormat reads the format, or writes it into a directory without one: it is the first file written after the lock,
+// so a directory without it has no files of scrip.
 func (d *Dir) checkFormat() error {
 	raw, err := os.ReadFile(d.file(formatFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,68 +109,68 @@ func (d *Dir) checkFormat() error {
 	version, err := strconv.Atoi(strings.TrimSpace(string(raw)))
 	switch {
 	case err != nil || version < 1:
-		return fmt.Errorf("%s says %q instead of a version such as %d; restore it", d.file(formatFile), strings.TrimSpace(string(raw)), Format)
+		return fmt.Errorf("%s contains %q instead of a version such as %d; restore it", d.file(formatFile), strings.TrimSpace(string(raw)), Format)
 	case version > Format:
-		return fmt.Errorf("the data directory %s has format %d, this program knows formats up to %d; use the newer scrip that made it, or give another directory with --data DIR",
+		return fmt.Errorf("the data directory %s has format %d, this program supports formats up to %d; use the newer scrip that created it, or give another directory with --data DIR",
 			d.path, version, Format)
 	}
 	return nil
 }
 
-// Close lets go of the directory.
+// Close releases the lock.
 func (d *Dir) Close() error { return d.lock.Close() }
 
 // Path is the directory, absolute.
 func (d *Dir) Path() string { return d.path }
 
-// NATS is where the embedded NATS server keeps its store.
+// NATS is the directory of the embedded NATS server's store.
 func (d *Dir) NATS() string { return d.file(natsDir) }
 
-// Restoring is where a restore builds a NATS store; it becomes NATS when it is whole.
+// Restoring is the directory in which a restore builds a NATS store; it is renamed to NATS when it is complete.
 func (d *Dir) Restoring() string { return d.file(restoringDir) }
 
-// Interrupted says whether a restore into this directory did not come to its end.
+// Interrupted is true if a restore into this directory is incomplete.
 func (d *Dir) Interrupted() bool {
 	_, err := os.Lstat(d.Restoring())
 	return err == nil
 }
 
-// BeginRestore removes what an interrupted restore left and makes the directory that says so of this one. It is refused
-// where there is a store.
+// BeginRestore removes the files of an interrupted restore and creates the directory Restoring. It fails if there is a
+// store.
 func (d *Dir) BeginRestore() error {
 	if _, err := os.Lstat(d.NATS()); err == nil {
-		return fmt.Errorf("the data directory %s holds a log already, in %s; restore into another one with --data DIR, or move that one away first: mv %s %s.old", d.path, d.NATS(), d.NATS(), d.NATS())
+		return fmt.Errorf("the data directory %s has a log already, in %s; restore into another one with --data DIR, or move that one first: mv %s %s.old", d.path, d.NATS(), d.NATS(), d.NATS())
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("looking at the data directory: %w", err)
+		return fmt.Errorf("reading the data directory: %w", err)
 	}
 	if err := os.RemoveAll(d.Restoring()); err != nil {
-		return fmt.Errorf("removing what an interrupted restore left: %w", err)
+		return fmt.Errorf("removing the files of an interrupted restore: %w", err)
 	}
-	// On disk before the code key of the restored log is: after a power cut a server would else start a new log under that
-	// key.
+	// It must be on disk before the code key of the restored log: otherwise, after a power cut, a server would create a new
+	// log with that key.
 	if err := atomicfile.MkdirAll(d.Restoring(), 0o700); err != nil {
-		return fmt.Errorf("making the directory to restore into: %w", err)
+		return fmt.Errorf("creating the directory to restore into: %w", err)
 	}
 	return nil
 }
 
-// FinishRestore puts everything that was restored on disk and makes it the store, in one rename: a crash before it leaves
-// an interrupted restore, after it a whole one.
+// FinishRestore syncs the restored files and renames their directory to the store's: a crash before the rename leaves an
+// interrupted restore, after it a complete one.
 func (d *Dir) FinishRestore() error {
 	err := atomicfile.SyncTree(d.Restoring())
 	if err == nil {
 		err = atomicfile.Rename(d.Restoring(), d.NATS())
 	}
 	if err != nil {
-		return fmt.Errorf("putting the restored log on disk: %w", err)
+		return fmt.Errorf("syncing the restored log: %w", err)
 	}
 	return nil
 }
 
-// AbortRestore removes what a restore has made so far.
+// AbortRestore removes the files of the restore.
 func (d *Dir) AbortRestore() error { return os.RemoveAll(d.Restoring()) }
 
-// ServerID is who this server is, for the life of the directory.
+// ServerID is the server's UUID; it is created once for a directory.
 func (d *Dir) ServerID() (string, error) {
 	path := d.file(idFile)
 	raw, err := os.ReadFile(path)
@@ -182,9 +183,53 @@ func (d *Dir) ServerID() (string, error) {
 	}
 	id, err := uuid.Parse(strings.TrimSpace(string(raw)))
 	if err != nil {
-		return "", fmt.Errorf("%s holds no UUID; remove it, a new one is made: %w", path, err)
+		return "", fmt.Errorf("%s is not a UUID; remove it to get a new one: %w", path, err)
 	}
 	return id.String(), nil
 }
 
 func (d *Dir) file(name string) string { return filepath.Join(d.path, name) }
+
+// refusePlanted refuses links in the data directory that root did not create, if root runs the server: with them another
+// user could make root write or remove their targets.
+func refusePlanted(dir string) error {
+	if os.Geteuid() != 0 {
+		return nil // a link gives no further rights to this user
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("reading the data directory: %w", err)
+	}
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink == 0 {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		info, err := os.Lstat(path)
+		if err != nil {
+			return fmt.Errorf("reading the data directory: %w", err)
+		}
+		if owner, ok := info.Sys().(*syscall.Stat_t); !ok || owner.Uid != 0 {
+			name := "another user"
+			if ok {
+				name = userName(owner.Uid)
+			}
+			return fmt.Errorf("%s is a link of %s, and root follows only its own links: remove it, or run scrip as %s", path, name, name)
+		}
+	}
+	return nil
+}
+
+func userName(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return "uid " + id
+}
+
+// Listable is true if other users may list the data directory. They cannot read the secrets in it in any case.
+func (d *Dir) Listable() bool {
+	info, err := os.Stat(d.path)
+	return err == nil && info.Mode().Perm()&0o044 != 0
+}

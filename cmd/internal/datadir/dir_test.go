@@ -22,7 +22,7 @@ func open(t *testing.T, path string) *Dir {
 	return d
 }
 
-func TestASecondServerIsRefusedAndToldWhoIsThere(t *testing.T) {
+func TestASecondServerIsRefusedWithTheFirstOnesPID(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data")
 	first := open(t, path)
 	_, err := Open(path)
@@ -104,7 +104,7 @@ func TestKeyIsMadeOnlyWithoutALog(t *testing.T) {
 	}
 }
 
-func TestAKeyIsDiscardedOnlyByWhoMadeIt(t *testing.T) {
+func TestOnlyAGeneratedKeyIsDiscarded(t *testing.T) {
 	d := open(t, t.TempDir())
 	made, err := d.Key("", "")
 	if err != nil {

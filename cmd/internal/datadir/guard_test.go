@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Root follows no link that somebody else has planted in the data directory, and changes nothing where it points to; its
-// own links, to another disk for instance, it follows.
+// Root does not follow links of other users in the data directory, and does not change their targets; it follows its own
+// links, for example to another disk.
 func TestPlantedLinksAreRefused(t *testing.T) {
 	const mallory = 61234
 	for _, name := range []string{lockFile, natsDir, keyFile, formatFile, "postgres", "postgres.place"} {

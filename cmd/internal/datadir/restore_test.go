@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRestore: a restore has its place beside the store's, gets the store's name at the end, and never takes the place of
-// a store that is there.
+// TestRestore: a restore writes to a directory of its own, which gets the store's name at the end, and never replaces an
+// existing store.
 func TestRestore(t *testing.T) {
 	d := open(t, t.TempDir())
 	fill := func(text string) {
@@ -46,12 +46,12 @@ func TestRestore(t *testing.T) {
 	if d.Interrupted() {
 		t.Error("interrupted after it ended")
 	}
-	if err := d.BeginRestore(); err == nil || !strings.Contains(err.Error(), "holds a log already") {
+	if err := d.BeginRestore(); err == nil || !strings.Contains(err.Error(), "has a log already") {
 		t.Errorf("over a store: %v", err)
 	}
 }
 
-// TestAKeyIsPutButNeverReplaced.
+// TestAKeyIsPutButNeverReplaced: PutKey does not overwrite another key.
 func TestAKeyIsPutButNeverReplaced(t *testing.T) {
 	d := open(t, t.TempDir())
 	if _, found, err := FindKey(d.Path(), ""); found || err != nil {

@@ -18,34 +18,34 @@ type Options struct {
 	JetStream jetstream.JetStream
 	// Lanes of the log.
 	Lanes int
-	// Do asks the server. It may be called by many goroutines.
+	// Do sends a command and returns its outcome. It must be safe for concurrent use.
 	Do func(context.Context, wire.Command) (wire.Outcome, error)
-	// PostgresURL is where the read tables are; "" leaves SQL out.
+	// PostgresURL is the database with the read tables; "" omits SQL.
 	PostgresURL string
-	// Suffix makes the campaign names of this run its own.
+	// Suffix makes the campaign names of this run unique.
 	Suffix string
-	// Progress is told of every phase and of every step in it.
+	// Progress is called for every phase and every step in it.
 	Progress Progress
 
-	// Codes of the sale, and Customers who want them. Default to 10,000 and 30,000.
+	// Codes of the sale, and Customers who claim them. Default to 10,000 and 30,000.
 	Codes, Customers int
 	// Few is how many coupons expire and how many reminders fire. Defaults to 500.
 	Few int
 	// Watch is how long after the start they do. Defaults to 15 s.
 	Watch time.Duration
-	// Patience is how long what is due may take to appear, on the log and in SQL. Defaults to 20 s.
+	// Patience is how long due work may take to appear in the log and in SQL. Defaults to 20 s.
 	Patience time.Duration
-	// Callers is how many ask at once. Defaults to 512.
+	// Callers is how many requests are in flight at once. Defaults to 512.
 	Callers int
-	// Now tells the time. Defaults to time.Now.
+	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 }
 
-// Progress shows a person how far the demo is.
+// Progress shows the progress of a demo.
 type Progress interface {
-	// Phase begins a phase of so many steps; 0 = nobody knows how many.
+	// Phase begins a phase of so many steps; 0 = unknown.
 	Phase(name string, steps int)
-	// Step ends one step; it may be called by many goroutines.
+	// Step ends one step; it must be safe for concurrent use.
 	Step()
 	// End ends the last phase.
 	End()
@@ -76,7 +76,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run runs the sale and returns what it proved. An error means that it could not be run to its end.
+// Run runs the sale and returns the results of the checks. An error means that it could not be completed.
 func Run(ctx context.Context, opts Options) (*Report, error) {
 	d := &show{Options: opts.withDefaults()}
 	d.sale, d.brief, d.next = "demo-"+d.Suffix+"-sale", "demo-"+d.Suffix+"-brief", "demo-"+d.Suffix+"-next"
@@ -97,7 +97,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	if err := d.tooLate(ctx); err != nil {
 		return nil, err
 	}
-	l, err := d.settled(ctx, start, func(*ledger) bool { return true })
+	l, err := d.settled(ctx, start, func(*folded) bool { return true })
 	if err != nil {
 		return nil, err
 	}
@@ -113,18 +113,18 @@ type show struct {
 
 	due     time.Time // when the brief coupons expire and the reminders fire
 	first   []wire.Outcome
-	second  []wire.Outcome // of those who asked twice; Status "" = did not
+	second  []wire.Outcome // of the repeated claims; Status "" = not repeated
 	took    time.Duration  // all claims together
-	asked   int            // claims
+	sent    int            // claims
 	redeem  redeemed
 	briefly []wire.Outcome
 	late    map[string]int // answers to redeeming too late
 }
 
-// redeemed is what was answered to redemptions.
+// redeemed are the answers to redemptions.
 type redeemed struct {
 	done, repeats, refused int
-	odd                    []string // answers that should have been others
+	wrong                  []string // unexpected answers
 }
 
 // open creates the campaigns.
@@ -152,9 +152,9 @@ const reminderBefore = 5 * time.Second
 // everyTenth reminder is cancelled.
 const everyTenth = 10
 
-// few hands out the coupons that will expire and sets the reminders that will fire.
+// few claims the coupons that will expire and sets the reminders that will fire.
 func (d *show) few(ctx context.Context) error {
-	d.Progress.Phase("handing out coupons that expire soon, setting reminders", 2*d.Few)
+	d.Progress.Phase("claiming coupons that expire soon, setting reminders", 2*d.Few)
 	d.briefly = make([]wire.Outcome, d.Few)
 	err := d.each(ctx, d.Few, func(ctx context.Context, i int) (err error) {
 		d.briefly[i], err = d.must(ctx, wire.Command{Type: wire.Claim, Campaign: d.brief, CustomerID: customer(i)}, wire.StatusClaimed)
@@ -174,10 +174,10 @@ func (d *show) few(ctx context.Context) error {
 	})
 }
 
-// claims lets everybody in at once. Every third customer asks twice, under another id, as people do.
+// claims sends the claims of all customers concurrently. Every third customer claims twice, under two ids.
 func (d *show) claims(ctx context.Context) error {
-	d.asked = d.Customers + (d.Customers+2)/3
-	d.Progress.Phase(fmt.Sprintf("%d customers want %d coupons", d.Customers, d.Codes), d.asked)
+	d.sent = d.Customers + (d.Customers+2)/3
+	d.Progress.Phase(fmt.Sprintf("%d customers claim %d coupons", d.Customers, d.Codes), d.sent)
 	d.first, d.second = make([]wire.Outcome, d.Customers), make([]wire.Outcome, d.Customers)
 	begun := d.Now()
 	err := d.each(ctx, d.Customers, func(ctx context.Context, i int) (err error) {
@@ -220,39 +220,38 @@ func (d *show) redemptions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	odd := func(what string, o wire.Outcome) {
-		d.redeem.odd = append(d.redeem.odd, what+" was answered "+o.Status+" "+string(o.Refusal))
+	wrong := func(what string, o wire.Outcome) {
+		d.redeem.wrong = append(d.redeem.wrong, what+" was answered "+o.Status+" "+string(o.Refusal))
 	}
 	for i, a := range answers {
 		if a[0].Status == wire.StatusRedeemed {
 			d.redeem.done++
 		} else {
-			odd("redeeming "+codes[i], a[0])
+			wrong("redeeming "+codes[i], a[0])
 		}
 		switch {
 		case a[1].Status == wire.StatusRedeemed && a[1].Repeat:
 			d.redeem.repeats++
 		case a[1].Status != "":
-			odd("redeeming "+codes[i]+" again for the same order", a[1])
+			wrong("redeeming "+codes[i]+" again for the same order", a[1])
 		}
 		switch {
 		case a[2].Refusal == wire.AlreadyRedeemed:
 			d.redeem.refused++
 		case a[2].Status != "":
-			odd("redeeming "+codes[i]+" for another order", a[2])
+			wrong("redeeming "+codes[i]+" for another order", a[2])
 		}
 	}
 	return nil
 }
 
-// watch waits until the log says that the brief coupons expired and the reminders fired, or patience ends: what is
-// missing then shows in the table.
+// watch waits until the log has the expiry of the brief coupons and the fired reminders, or patience ends: the report shows
+// what is missing then.
 func (d *show) watch(ctx context.Context, start mark) error {
 	d.Progress.Phase("waiting for an expiry and for reminders, due at "+d.due.Format(time.TimeOnly), 0)
-	_, err := d.settled(ctx, start, func(l *ledger) bool {
-		told := len(l.campaigns[d.next].told)
-		fired := l.campaigns[d.next].byState()["fired"]
-		return !l.campaigns[d.brief].through.Before(d.due) && fired == d.remindersKept() && told >= fired
+	_, err := d.settled(ctx, start, func(l *folded) bool {
+		fired := l.byState(d.next)["fired"]
+		return l.expiredThrough(d.brief, d.due) && fired == d.remindersKept() && len(l.published[d.next]) >= fired
 	})
 	return err
 }
@@ -260,9 +259,9 @@ func (d *show) watch(ctx context.Context, start mark) error {
 // remindersKept is how many reminders were not cancelled.
 func (d *show) remindersKept() int { return d.Few - (d.Few+everyTenth-1)/everyTenth }
 
-// settled reads the log until it is as it should be or patience ends.
-func (d *show) settled(ctx context.Context, start mark, done func(*ledger) bool) (*ledger, error) {
-	l := newLedger(d.sale, d.brief, d.next)
+// settled reads the log until it is done or patience ends.
+func (d *show) settled(ctx context.Context, start mark, done func(*folded) bool) (*folded, error) {
+	l := newFolded(d.sale, d.brief, d.next)
 	from := start
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -304,7 +303,7 @@ func (d *show) tooLate(ctx context.Context) error {
 
 func customer(i int) string { return "customer-" + strconv.Itoa(i) }
 
-// must asks for what cannot be refused here.
+// must sends a command that may not be refused here.
 func (d *show) must(ctx context.Context, c wire.Command, want string) (wire.Outcome, error) {
 	o, err := d.Do(ctx, c)
 	if err == nil && o.Status != want {

@@ -1,17 +1,15 @@
-// Package demo runs a flash sale against a server and then proves what the server promised.
+// Package demo runs a flash sale against a server and then checks the server's promises.
 //
-//	sale:   30,000 customers, many of whom ask twice, want 10,000 coupons; some redeem, some try it twice
-//	brief:  coupons that expire while one watches; redeeming one afterwards is refused
-//	next:   opens while one watches; its reminders fire before that
+//	sale:   30,000 customers claim 10,000 coupons, many of them twice; some redeem, some try it twice
+//	brief:  coupons that expire during the demo; redeeming one afterwards is refused
+//	next:   opens during the demo; its reminders fire before that
 //
-//	     answers ──┐
-//	SCRIP_EVT_* ───┼──> ledger, a fold of its own ──> a table of promises
-//	SCRIP_RMD_* ───┤
-//	        SQL ───┘
+//	SCRIP_EVT_* ───┬──> check.Fold ──┐
+//	SCRIP_RMD_* ───┘                 ├──> a table of promises
+//	    answers, SQL ────────────────┘
 //
-// The ledger shares no code with the server: it reads the event lines as any analyst would, with encoding/json. It reads
-// from where the log stood when the demo began, so old events cost nothing.
+// The log is folded by the oracle of the tests, which shares no state or rule with the server. It is read from its end
+// at the start of the demo, so that older events cost no time.
 //
-// Owner: the person who watches. A demo that is killed leaves its campaigns behind, which harm nobody; the next one
-// gives its own another name.
+// Owner: the caller of Run. A demo that is killed leaves its campaigns; the next one creates campaigns with other names.
 package demo

@@ -12,20 +12,19 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
 
-// tables is what SQL says about the demo's campaigns.
+// tables are the results of the SQL queries about the demo's campaigns.
 type tables struct {
-	// missing says why SQL was not asked, "" = it was.
+	// missing is why there are none, "" = there are.
 	missing string
 
 	coupons, distinct, holders int // of the sale; holders = most of one code
 	byStatus                   map[string]int
-	redeemed, twice            int // standing redemptions; coupons with more than one
+	redeemed, twice            int // redemptions that are not rolled back; coupons with more than one
 	late                       int // redemptions at or after the coupon's end
 	reminders                  map[string]int
 }
 
-// The queries are what an analyst would write; $1 = names of the three campaigns, $2 = the sale, $3 = the one with
-// reminders.
+// The queries are those that an analyst would write.
 const (
 	statusSQL = `SELECT status, count(*) FROM scrip.coupon WHERE campaign = ANY($1) GROUP BY 1`
 	couponSQL = `SELECT count(*), count(DISTINCT code),
@@ -37,30 +36,30 @@ const (
 	reminderSQL = `SELECT state, count(*) FROM scrip.reminder WHERE campaign = $1 GROUP BY 1`
 )
 
-// readSQL asks until SQL has caught up with the ledger or patience ends.
-func (d *show) readSQL(ctx context.Context, l *ledger) tables {
+// readSQL queries until SQL has caught up with the log or patience ends.
+func (d *show) readSQL(ctx context.Context, l *folded) tables {
 	if d.PostgresURL == "" {
-		return tables{missing: "the server's read tables are not known here; run the demo where its --data is"}
+		return tables{missing: "the URL of the read tables is unknown here; run the demo with the server's --data"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.Patience)
 	defer cancel()
 	db, err := schema.Connect(ctx, d.PostgresURL)
 	if err != nil {
-		return tables{missing: "PostgreSQL can not be reached: " + err.Error()}
+		return tables{missing: "connecting to PostgreSQL: " + err.Error()}
 	}
 	defer db.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	var last tables
 	for {
-		t, err := d.askSQL(ctx, db)
+		t, err := d.querySQL(ctx, db)
 		if err != nil {
 			if ctx.Err() != nil && last.byStatus != nil {
-				return last // it never caught up; the table shows by how much
+				return last // it did not catch up; the table shows the difference
 			}
 			return tables{missing: "PostgreSQL: " + err.Error()}
 		}
-		if last = t; maps.Equal(t.byStatus, l.byStatus()) && maps.Equal(t.reminders, l.campaigns[d.next].byState()) {
+		if last = t; maps.Equal(t.byStatus, l.byStatus()) && maps.Equal(t.reminders, l.byState(d.next)) {
 			return t
 		}
 		select {
@@ -71,7 +70,7 @@ func (d *show) readSQL(ctx context.Context, l *ledger) tables {
 	}
 }
 
-func (d *show) askSQL(ctx context.Context, db *pgx.Conn) (tables, error) {
+func (d *show) querySQL(ctx context.Context, db *pgx.Conn) (tables, error) {
 	names := []string{d.sale, d.brief, d.next}
 	var t tables
 	var errs [5]error
@@ -83,11 +82,11 @@ func (d *show) askSQL(ctx context.Context, db *pgx.Conn) (tables, error) {
 	return t, errors.Join(errs[:]...)
 }
 
-// counts runs a query of two columns, a word and a number.
+// counts runs a query of two columns, a text and a number.
 func counts(ctx context.Context, db *pgx.Conn, query string, arg any) (map[string]int, error) {
 	rows, err := db.Query(ctx, query, arg)
 	if err != nil {
-		return nil, fmt.Errorf("asking %q: %w", query, err)
+		return nil, fmt.Errorf("query %q: %w", query, err)
 	}
 	m := map[string]int{}
 	var word string

@@ -1,11 +1,11 @@
 // Command flaky runs the tests of every package many times and prints how often each one failed: on an idle machine,
-// beside a busy loop on every core, and on one core. A test that fails in one of them fails by luck.
+// with a busy loop on every core, and on one core. A test that fails in some of the runs depends on timing.
 //
 //	go list ──> go test -c, once a package ──> the binary, -runs times in each mode ──> table, output of failed runs
 //
-// The packages run one after the other, so that what a run competes with is what its mode says and nothing else. A busy
-// loop is a process of its own; it ends with its standard input, also when this process is killed. An interrupt ends the
-// run in progress and prints the table of what was run so far.
+// The packages run one after the other, so that a run competes only with the busy loops of its mode. A busy loop is a
+// separate process; it ends with its standard input, also when this process is killed. An interrupt ends the run in
+// progress and prints the table of the runs so far.
 package main
 
 import (
@@ -20,12 +20,13 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
-// mode is what a test has to live with.
+// mode is the load of the machine during a run.
 type mode struct {
 	name  string
-	loops int      // busy loops beside it
+	loops int      // busy loops at the same time
 	args  []string // for the test binary
 }
 
@@ -57,7 +58,7 @@ func main() {
 	}
 }
 
-// run returns how many runs failed. An error is about the call or the build, never about a test.
+// run returns how many runs failed. An error is of the arguments or the build, never of a test.
 func run(ctx context.Context, runs int, names []string, logs string, patterns []string, out io.Writer) (failed int, err error) {
 	if runs < 1 {
 		return 0, fmt.Errorf("-runs %d: give 1 or more", runs)
@@ -140,4 +141,51 @@ func build(ctx context.Context, bin string, patterns []string) (list []testBinar
 		list = append(list, p)
 	}
 	return list, nil
+}
+
+// loopVariable in the environment makes this program a busy loop.
+const loopVariable = "SCRIP_FLAKY_LOOP"
+
+// loop keeps a core busy until standard input ends, at the latest with the process that started it.
+func loop() {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	var count atomic.Uint64
+	for {
+		count.Add(1)
+	}
+}
+
+// startLoops starts n busy loops and returns the function that ends them.
+func startLoops(n int) (stop func(), err error) {
+	var ends []func()
+	stop = func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return stop, err
+	}
+	for range n {
+		cmd := exec.Command(program)
+		cmd.Env = append(os.Environ(), loopVariable+"=1", "GOMAXPROCS=2") // one for the loop, one that reads standard input
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			stop()
+			return stop, err
+		}
+		if err := cmd.Start(); err != nil {
+			stop()
+			return stop, err
+		}
+		ends = append(ends, func() {
+			_ = in.Close()
+			_ = cmd.Wait()
+		})
+	}
+	return stop, nil
 }

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// timeout ends a run that hangs; it then counts as failed.
+// timeout ends a run that hangs, which is then counted as failed.
 const timeout = 10 * time.Minute
 
-// row is what came of one package in one mode.
+// row is the result of one package in one mode.
 type row struct {
 	name, mode   string
 	runs, failed int
@@ -29,7 +29,7 @@ type row struct {
 
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// repeat runs the tests of a package until they ran as often as they should or ctx ends.
+// repeat runs the tests of a package the given number of times, or until ctx ends.
 func repeat(ctx context.Context, p testBinary, m mode, runs int, logs string) row {
 	r := row{name: p.name, mode: m.name, tests: map[string]int{}}
 	for n := range runs {
@@ -43,7 +43,7 @@ func repeat(ctx context.Context, p testBinary, m mode, runs int, logs string) ro
 		began := time.Now()
 		err := cmd.Run()
 		if ctx.Err() != nil {
-			break // interrupted; this run says nothing
+			break // interrupted; this run is not counted
 		}
 		r.runs++
 		r.took = append(r.took, time.Since(began))

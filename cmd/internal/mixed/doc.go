@@ -1,8 +1,8 @@
-// Package mixed runs an older version of the program and this one on one log, and this one on what the older one left.
+// Package mixed runs an older version of the program and this one on one log, and this one on the older one's data.
 //
 //	git archive 0417b2b ── go build ──> old ──┐
 //	                                          ├── one log, under load
 //	Main ── go build ──> new ─────────────────┘
 //
-// It has no code, only tests; nothing crashes here but the servers.
+// It has only tests.
 package mixed

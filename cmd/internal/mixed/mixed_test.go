@@ -128,7 +128,7 @@ func TestAnOldAndANewServerNeverBothAnswer(t *testing.T) {
 	// Left alone, the old one decides nothing.
 	after.Kill()
 	streamtest.Eventually(t, "the old server refuses both lanes", func() bool {
-		said := before.Said()
+		said := before.Output()
 		return slices.IndexFunc(bothLanes, func(lane int) bool { return !strings.Contains(said, fmt.Sprintf("lane=%d err=\"lane stopped", lane)) }) < 0
 	})
 	c.mu.Lock()
@@ -197,7 +197,7 @@ func TestWhatAnOldServerLeftLoads(t *testing.T) {
 				next.claim(t.Context(), lane, fmt.Sprint(i))
 			}
 		}
-		said := p.Said()
+		said := p.Output()
 		if data != restored && (strings.Contains(said, "snapshot not used") || strings.Count(said, "replayed=0") < lanes) {
 			t.Errorf("the snapshots of the old server were not used")
 		}

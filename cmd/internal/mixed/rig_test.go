@@ -62,7 +62,7 @@ func start(t *testing.T, name, program, data string, args ...string) *scriptest.
 	}
 	t.Cleanup(func() {
 		p.Kill()
-		if said := p.Said(); t.Failed() {
+		if said := p.Output(); t.Failed() {
 			t.Logf("%s:\n%s", name, said[max(0, len(said)-8000):])
 		}
 	})

@@ -67,7 +67,7 @@ func TestOneMessageStopsNothingForEver(t *testing.T) {
 	if _, err := c.js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.LaneCmd(0), Data: []byte(`{"id":"x","type":"void","campaign":"c","code":"x","reason":"x"}`)}); err != nil {
 		t.Fatal(err)
 	}
-	streamtest.Eventually(t, "the lane stops and says what to do", func() bool { return strings.Contains(p.Said(), "--skip-message 0=SEQ") })
+	streamtest.Eventually(t, "the lane stops and says what to do", func() bool { return strings.Contains(p.Output(), "--skip-message 0=SEQ") })
 
 	backup := filepath.Join(t.TempDir(), "backup")
 	out, err := exec.CommandContext(t.Context(), scriptest.Binary(), "backup", backup, "--data", data).CombinedOutput()
@@ -77,7 +77,7 @@ func TestOneMessageStopsNothingForEver(t *testing.T) {
 	p.Kill()
 
 	refused := start(t, "refused", scriptest.Binary(), data, "--nats-listen", "127.0.0.1:0", "--skip-message", fmt.Sprintf("0=%d", bounds.Last))
-	if exit := refused.Wait(); exit != 1 || !strings.Contains(refused.Said(), "carries scrip's seal and can be read") {
+	if exit := refused.Wait(); exit != 1 || !strings.Contains(refused.Output(), "carries scrip's seal and can be read") {
 		t.Errorf("skipping a message that can be read: exit %d", exit)
 	}
 	for _, args := range [][]string{{"--skip-message", fmt.Sprintf("0=%d", bounds.Last+1)}, nil} {

@@ -1,10 +1,10 @@
-// Package power holds the test that cuts the power under the real binary, again and again.
+// Package power has the test that simulates power cuts of the real binary, many times.
 //
-//	test ──> cutfs (holds what is not synced) <── scrip serve, PostgreSQL, scrip backup, restore, replay, config
+//	test ──> cutfs (keeps unsynced writes in memory) <── scrip serve, PostgreSQL, scrip backup, restore, replay, config
 //	  │                                              │
 //	  ├── SDK clients claim and redeem <─────────────┘ answers
-//	  └── freeze, kill -9 of all, drop what was not synced, start again: does it start? is what was answered there?
+//	  └── freeze, kill -9 of all, drop unsynced writes, start again: does it start? has the log every answer?
 //
-// The moment is chosen by chance: a number of changes of the file system, so that cuts fall between any two steps of what
-// is being done. One seed gives all choices; what runs beside each other still differs from run to run.
+// The moment is random: after a number of changes of the file system, so that cuts occur between any two of them. One seed
+// gives all choices; the order of concurrent work still differs from run to run.
 package power

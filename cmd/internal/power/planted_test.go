@@ -37,8 +37,8 @@ func TestTheMarkersFsyncIsNeeded(t *testing.T) {
 				if (err != nil) != (name == "without fsync") {
 					t.Errorf("%s: after the cut: %v", plan, err)
 				}
-				if err != nil && !strings.Contains(p.Said(), "scrip-nats.json is damaged") {
-					t.Errorf("%s: the server gives another reason:\n%s", plan, p.Said())
+				if err != nil && !strings.Contains(p.Output(), "scrip-nats.json is damaged") {
+					t.Errorf("%s: the server gives another reason:\n%s", plan, p.Output())
 				}
 			}
 		})

@@ -19,7 +19,7 @@ import (
 // mostProblems bounds what a ledger keeps: one fault can spoil every answer after it.
 const mostProblems = 20
 
-// Ledger is what clients were answered, to be compared with the log. Goroutines may share it.
+// Ledger records the answers that clients got, to compare them with the log. It is safe for concurrent use.
 type Ledger struct {
 	mu       sync.Mutex
 	claims   map[string]string // campaign/customer → code
@@ -33,7 +33,7 @@ type Ledger struct {
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger { return &Ledger{claims: map[string]string{}, redeemed: map[string]string{}} }
 
-// After returns a channel that is closed when n more answers have come. One caller waits at a time.
+// After returns a channel that is closed after n more answers. Only one caller may wait at a time.
 func (l *Ledger) After(n int) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,13 +41,13 @@ func (l *Ledger) After(n int) <-chan struct{} {
 	return l.reached
 }
 
-// Note keeps one answer. An error or a refusal is a problem; the caller leaves out those that it accepts. It returns
-// whether there was no problem.
+// Note records one answer. An error or a refusal is a problem; the caller omits those that it accepts. It returns true
+// if there was no problem.
 func (l *Ledger) Note(what string, out wire.Outcome, err error) bool {
 	return l.note(what, out, err, func() string { return "" })
 }
 
-// Claimed keeps the answer to a claim. The same claim must bring the same code every time.
+// Claimed records the answer to a claim. The same claim must have the same code every time.
 func (l *Ledger) Claimed(campaign, customer string, out wire.Outcome, err error) bool {
 	key := campaign + "/" + customer
 	return l.note("claim of "+key, out, err, func() string {
@@ -60,7 +60,7 @@ func (l *Ledger) Claimed(campaign, customer string, out wire.Outcome, err error)
 	})
 }
 
-// Redeemed keeps the answer to a redemption of a code for an order.
+// Redeemed records the answer to a redemption of a code for an order.
 func (l *Ledger) Redeemed(code, order string, out wire.Outcome, err error) bool {
 	return l.note("redemption of "+code+" for "+order, out, err, func() string { l.redeemed[code] = order; return "" })
 }
@@ -116,7 +116,7 @@ func (l *Ledger) Settle(t testing.TB, fold *check.Fold) (missing int) {
 	return len(gone)
 }
 
-// Missing describes the answered claims and redemptions that a log does not have as they were answered.
+// Missing describes the answered claims and redemptions that a log lacks or has differently.
 func Missing(fold *check.Fold, claims, redeemed map[string]string) (gone []string) {
 	holders, uses := map[string]string{}, map[string]string{}
 	for name, campaign := range fold.Campaigns {
@@ -140,7 +140,7 @@ func Missing(fold *check.Fold, claims, redeemed map[string]string) (gone []strin
 	return gone
 }
 
-// Customer is who a worker's i-th claim is for: now and then one that it has claimed for before.
+// Customer is the customer of a worker's i-th claim: with probability 1/5 one with an earlier claim.
 func Customer(rng *rand.Rand, worker, i int) string {
 	if i > 0 && rng.IntN(5) == 0 {
 		i = rng.IntN(i)
@@ -148,7 +148,7 @@ func Customer(rng *rand.Rand, worker, i int) string {
 	return fmt.Sprintf("w%d-%d", worker, i)
 }
 
-// ReadLog reads the log of a server from its beginning. It returns the last sequence of each lane's events, too.
+// ReadLog folds the log of a server from its beginning. It also returns the last sequence of each lane's events.
 func ReadLog(ctx context.Context, js jetstream.JetStream) (*check.Fold, []uint64, error) {
 	log, found, err := topology.Inspect(ctx, js)
 	if err != nil {

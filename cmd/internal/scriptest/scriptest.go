@@ -1,10 +1,10 @@
 // Package scriptest builds the real binary and runs it for tests.
 //
-//	Main ── go build ──> Binary() ── Start ──> scrip serve, a process of its own ──> <data>/scrip.json
+//	Main ── go build ──> Binary() ── Start ──> scrip serve, a separate process ──> <data>/scrip.json
 //	                                                 └── SIGTERM, SIGKILL, SIGSTOP by the test
 //
-// It knows nothing of what is in the program: what it says of a server is what the file scrip.json says. Where a test
-// binary crashes, its servers go on, and can be found by their data directories in the directory for temporary files.
+// It uses none of the program's packages: it reads a server's addresses from the file scrip.json. If a test binary
+// crashes, its servers keep running; their data directories are in the directory for temporary files.
 package scriptest
 
 import (
@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// readyLimit is far above what a start takes, one or two seconds, for machines under load.
+	// readyLimit is far longer than a start, one or two seconds, for machines under load.
 	readyLimit = time.Minute
 	readyEvery = 10 * time.Millisecond
 )
@@ -53,8 +53,8 @@ func Main(m *testing.M, after func()) int {
 	return code
 }
 
-// Build builds the program at path, with further flags for go build. It leaves out what only debuggers need: that halves
-// the time of the linker.
+// Build builds the program at path, with further flags for go build. It omits debug information, which halves the time of
+// the linker.
 func Build(path string, flags ...string) error {
 	args := append(append([]string{"build", "-ldflags=-w", "-o", path}, flags...), "github.com/seed-4a2410e3/scrip/cmd/scrip")
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
@@ -63,7 +63,7 @@ func Build(path string, flags ...string) error {
 	return nil
 }
 
-// Descriptor is what a server writes to <data>/scrip.json.
+// Descriptor is the content of <data>/scrip.json.
 type Descriptor struct {
 	PID         int    `json:"pid"`
 	NATSURL     string `json:"nats_url"`
@@ -82,7 +82,7 @@ type Process struct {
 }
 
 // Start starts `scrip serve` on a data directory, with HTTP on a free port, further arguments and variables
-// (NAME=value). What it says is appended to the file logPath.
+// (NAME=value). Its output is appended to the file logPath.
 func Start(data, logPath string, args, env []string) (*Process, error) {
 	return StartProgram(binary, data, logPath, args, env)
 }
@@ -101,7 +101,7 @@ func StartProgram(program, data, logPath string, args, env []string) (*Process, 
 		return nil, errors.Join(err, log.Close())
 	}
 	go func() {
-		_ = p.cmd.Wait() // the exit code is asked for where it matters
+		_ = p.cmd.Wait() // Wait returns the exit code
 		_ = log.Close()
 		close(p.gone)
 	}()
@@ -114,7 +114,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Gone is closed when the process has ended.
 func (p *Process) Gone() <-chan struct{} { return p.gone }
 
-// Ready waits until the server says where it is, or has ended.
+// Ready waits until the server has written its addresses, or has ended.
 func (p *Process) Ready() (Descriptor, error) {
 	deadline := time.NewTimer(readyLimit)
 	defer deadline.Stop()
@@ -138,7 +138,7 @@ func (p *Process) Ready() (Descriptor, error) {
 	}
 }
 
-// Kill is kill -9; it waits until the process is gone.
+// Kill is kill -9; it waits until the process has ended.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	_ = p.cmd.Process.Kill()
@@ -154,7 +154,7 @@ func (p *Process) Wait() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Stop asks for a clean stop and returns the exit code.
+// Stop sends SIGTERM, waits for the end and returns the exit code.
 func (p *Process) Stop() (int, error) {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return -1, err
@@ -162,8 +162,8 @@ func (p *Process) Stop() (int, error) {
 	return p.Wait(), nil
 }
 
-// Said is what the process has written so far, and those before it to the same file.
-func (p *Process) Said() string {
+// Output is the output of the process so far, after that of earlier processes with the same file.
+func (p *Process) Output() string {
 	out, err := os.ReadFile(p.log.Name())
 	if err != nil {
 		return err.Error()

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/service"
 )
 
-// startAPI answers requests, and on an external NATS stands in for a missing subject mapping.
+// startAPI starts the service that answers requests. On an external NATS it also starts a forwarder, which does the work
+// of the subject mapping if that is missing.
 func (s *server) startAPI(ctx context.Context) error {
 	if !s.opts.has(RoleAPI) {
 		return nil
@@ -57,7 +58,7 @@ func (s *server) startAPI(ctx context.Context) error {
 
 var semantic = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
-// semver is the version as NATS micro services want it, "" where it is none.
+// semver is the version in the form that NATS micro services require, "" if it has another form.
 func semver(version string) string {
 	version = strings.TrimPrefix(version, "v")
 	if semantic.MatchString(version) {

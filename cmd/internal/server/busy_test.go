@@ -7,7 +7,7 @@ import (
 
 func TestPressure(t *testing.T) {
 	now, count, loading := time.Unix(1000, 0), uint64(0), false
-	p := &pressure{answered: func() uint64 { return count }, loading: func() bool { return loading }, now: func() time.Time { return now }}
+	p := &pressure{processed: func() uint64 { return count }, loading: func() bool { return loading }, now: func() time.Time { return now }}
 	for i, step := range []struct {
 		after    time.Duration
 		commands uint64

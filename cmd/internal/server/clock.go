@@ -10,10 +10,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
-// clockEvery is how often the machine's clock is looked at where nobody else asks for the time.
+// clockEvery is how often the machine's clock is read if no lane reads it.
 const clockEvery = time.Second
 
-// startClock notices when the machine's clock is set ahead. Lanes and schedulers go by it.
+// startClock detects when the machine's clock is set ahead. Lanes and schedulers use this clock.
 func (s *server) startClock(context.Context) error {
 	if !s.opts.has(RoleLanes) {
 		return nil
@@ -47,7 +47,7 @@ func (s *server) startClock(context.Context) error {
 				s.log.Error(clockAhead(ahead))
 				held = ahead
 			case ahead == 0 && held != 0:
-				s.log.Info("the machine's clock is believed again", "was_ahead", held)
+				s.log.Info("the machine's clock is used again", "was_ahead", held)
 				held = 0
 			}
 			select {
@@ -62,12 +62,12 @@ func (s *server) startClock(context.Context) error {
 
 func clockMetric(c *wall.Clock) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "scrip_clock_step_seconds", Help: "By how much the machine's clock was set ahead, while that is not believed; 0 = it is believed.",
+		Name: "scrip_clock_step_seconds", Help: "By how much the machine's clock was set ahead, while scrip does not use it; 0 = it is used.",
 	}, func() float64 { return c.Step().Seconds() })
 }
 
 func clockAhead(by time.Duration) string {
 	by = by.Round(time.Millisecond)
-	return fmt.Sprintf("the machine's clock was set %s ahead; lanes wait rather than expire the future. Put the clock right, or if it is right, accept it: scrip config set clock.accepted now",
+	return fmt.Sprintf("the machine's clock was set %s ahead; lanes wait, so that nothing expires too early. Correct the clock, or if it is correct, accept it: scrip config set clock.accepted now",
 		by)
 }

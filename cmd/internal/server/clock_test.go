@@ -14,8 +14,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
 
-// TestAClockSetAheadRaisesTheAlarm: the server is not ready, says by how much the clock is ahead and what to do, and is ready
-// again once the clock is put right.
+// TestAClockSetAheadRaisesTheAlarm: the server is not ready, reports by how much the clock is ahead and the next step, and
+// is ready again once the clock is corrected.
 func TestAClockSetAheadRaisesTheAlarm(t *testing.T) {
 	ns := streamtest.Start(t)
 	store, err := config.Open(t.Context(), ns.JetStream(t), config.Options{})
@@ -54,21 +54,21 @@ func TestAClockSetAheadRaisesTheAlarm(t *testing.T) {
 		return "none"
 	}
 	ahead.Store(int64(2 * time.Hour))
-	check := s.health.ask().Checks["clock"]
+	check := s.health.readiness().Checks["clock"]
 	if text := fmt.Sprint(check.Detail); check.OK || !check.Needed || !strings.Contains(text, "2h0m0s ahead") || !strings.Contains(text, "scrip config set clock.accepted now") {
 		t.Errorf("/readyz: %+v", check)
 	}
 	if got := step(); got != "7200" {
 		t.Errorf("the gauge is %s", got)
 	}
-	streamtest.Eventually(t, "the log says so", func() bool { return strings.Contains(logged.String(), "set 2h0m0s ahead") })
+	streamtest.Eventually(t, "the alarm is logged", func() bool { return strings.Contains(logged.String(), "set 2h0m0s ahead") })
 	ahead.Store(0)
-	streamtest.Eventually(t, "the log says that it is over", func() bool { return strings.Contains(logged.String(), "believed again") })
+	streamtest.Eventually(t, "the end of the alarm is logged", func() bool { return strings.Contains(logged.String(), "clock is used again") })
 	if got := step(); !s.health.good() || got != "0" {
 		t.Errorf("the clock is right again: ready %v, the gauge is %s", s.health.good(), got)
 	}
 
-	// What the alarm says to do does it.
+	// The command that the alarm names ends it.
 	ahead.Store(int64(time.Hour))
 	if s.health.good() {
 		t.Error("ready although the clock is an hour ahead")

@@ -2,13 +2,16 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"os/user"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// configWait is how long a start waits for the run-time settings. Claims do not depend on them; what they hold back waits
-// for them longer.
+// configWait is how long a start waits for the run-time settings. Claims do not depend on them; schedulers wait for them
+// without a limit.
 const configWait = 5 * time.Second
 
 // startConfig follows the run-time settings, for the lanes and schedulers of this server.
@@ -36,16 +39,71 @@ func (s *server) startConfig(ctx context.Context) error {
 	select {
 	case <-s.config.Ready():
 	case <-limit.C:
-		s.log.Warn("the run-time settings can not be read; claims are served, expiries and reminders wait for them", "err", s.config.Status().Error)
+		s.log.Warn("cannot read the run-time settings; claims are served, expiries and reminders wait", "err", s.config.Status().Error)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	return nil
 }
 
-// ConfigReadiness is what /readyz says about the run-time settings.
+// ConfigReadiness is the detail of /readyz about the run-time settings.
 type ConfigReadiness struct {
 	config.Status
-	// GraceDefault is the grace of reminders where none is set.
+	// GraceDefault is the grace of reminders if none is set.
 	GraceDefault string `json:"reminder_grace_default"`
+}
+
+// skipWait bounds the update of the skip list.
+const skipWait = 30 * time.Second
+
+// Skip names a message that every reader of the log skips.
+type Skip struct {
+	Lane     int
+	Sequence uint64
+	// Reminders is true for the lane's stream of fired reminders, false for its events.
+	Reminders bool
+}
+
+// skipMessages adds the messages that an operator named to the skip list, which the readers of all servers and of later
+// versions use. It runs before any lane is acquired. At later starts the same flag has no effect.
+func (s *server) skipMessages(ctx context.Context) error {
+	if len(s.opts.Skip) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, skipWait)
+	defer cancel()
+	store, err := config.Open(ctx, s.js, config.Options{Replicas: s.opts.Replicas, Logger: s.log})
+	if err != nil {
+		return err
+	}
+	for _, skip := range s.opts.Skip {
+		if skip.Lane >= s.stream.Lanes {
+			return fmt.Errorf("--skip-message %d=%d: the log has lanes 0 to %d", skip.Lane, skip.Sequence, s.stream.Lanes-1)
+		}
+		stream := eventlog.Events(s.js, skip.Lane)
+		if skip.Reminders {
+			stream = eventlog.Reminders(s.js, skip.Lane)
+		}
+		hash, listed, err := stream.In(s.stream).CheckSkip(ctx, skip.Sequence)
+		if err != nil {
+			return fmt.Errorf("--skip-message: %w", err)
+		}
+		if listed {
+			s.log.Warn("the message is on the skip list already; remove --skip-message", "stream", stream.Name(), "sequence", skip.Sequence)
+			continue
+		}
+		if err := store.Skip(ctx, stream.Name(), skip.Sequence, hash, operator()); err != nil {
+			return fmt.Errorf("--skip-message: %w", err)
+		}
+		s.log.Warn("all readers skip this message from now on", "stream", stream.Name(), "sequence", skip.Sequence, "sha256", hash)
+	}
+	return nil
+}
+
+// operator is the name of the user that runs this program.
+func operator() string {
+	if u, err := user.Current(); err == nil && config.CheckBy(u.Username) == nil {
+		return u.Username
+	}
+	return "scrip serve"
 }

@@ -1,15 +1,15 @@
-// Package server is a running scrip: it puts the parts together, starts them in order and stops them the other way round.
+// Package server is a running scrip: it connects the parts, starts them in order and stops them in reverse order.
 //
-//	start ───────────────────────────────────────────────────────────────────────────────> stop goes back
+//	start ───────────────────────────────────────────────────────────────────────────────> stop in reverse
 //	data directory ─ HTTP ─ NATS ─ the log and its key ─ PostgreSQL ─ lanes ─ projector ─ API ─ scrip.json
 //	lock, format     health  embedded or --nats          private or     with their   fills       answers
 //	                 first                               --postgres     schedulers   tables      requests
 //
-// Each part is an actor of a group: when one ends, all are stopped, the last one started first. So requests stop coming
-// before the lanes do, and the lanes stop writing before NATS is shut.
+// Each part is an actor of a group: when one ends, all are stopped, the last one started first. So requests end before
+// the lanes stop, and the lanes stop writing before NATS is shut down.
 //
-// Owner: Run, and through it whoever called it.
+// Owner: the caller of Run.
 //
-// What a crash does: everything that matters is in the log. The next server on the data directory finds a lock that the
-// kernel dropped, a stale scrip.json that it removes, and perhaps a PostgreSQL that it stops or takes over.
+// What a crash does: all state is in the log. The kernel releases the lock of the data directory. The next server on it
+// removes a stale scrip.json, and stops or adopts a PostgreSQL that still runs.
 package server

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// actor is something that runs as long as the server does.
+// actor is a part that runs as long as the server.
 type actor struct {
 	name string
 	run  func(context.Context) error
 }
 
-// group runs actors. When one of them ends, or the caller says so, all are stopped: the last one added first, one by
-// one, so that whatever is stood upon outlives what stands on it.
+// group runs actors. When one of them ends, or the caller stops the group, all are stopped one by one, the last one added
+// first, so that each actor ends before those that it depends on.
 type group struct {
 	log *slog.Logger
-	// limit is how long one actor may take to end before the next is told.
+	// limit is how long one actor may take to end before the next one is stopped.
 	limit time.Duration
 
 	mu      sync.Mutex
 	running []*running
-	// ended gets every actor that ended without having been told to; only the first is looked at.
+	// ended receives the error of the first actor that ended before it was stopped.
 	ended chan error
 }
 
@@ -39,7 +39,7 @@ func newGroup(log *slog.Logger, limit time.Duration) *group {
 	return &group{log: log, limit: limit, ended: make(chan error, 1)}
 }
 
-// start runs an actor. Its context has nothing to do with the caller's: only stop ends it, in its turn.
+// start runs an actor. Its context does not derive from the caller's: only stop cancels it.
 func (g *group) start(name string, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{actor: actor{name, run}, cancel: cancel, done: make(chan struct{})}
@@ -48,9 +48,9 @@ func (g *group) start(name string, run func(context.Context) error) {
 	g.mu.Unlock()
 	go func() {
 		r.err = run(ctx)
-		untold := ctx.Err() == nil
+		early := ctx.Err() == nil
 		close(r.done)
-		if !untold {
+		if !early {
 			return
 		}
 		err := fmt.Errorf("%s ended", name)
@@ -64,7 +64,7 @@ func (g *group) start(name string, run func(context.Context) error) {
 	}()
 }
 
-// wait returns when an actor has ended, with the reason, or when ctx has, with nil.
+// wait returns the reason when an actor has ended, nil when ctx has ended.
 func (g *group) wait(ctx context.Context) error {
 	select {
 	case err := <-g.ended:
@@ -92,7 +92,7 @@ func (g *group) stop() error {
 				problems = append(problems, fmt.Errorf("%s: %w", r.name, r.err))
 			}
 		case <-late.C:
-			g.log.Warn("did not stop in time; going on without it", "what", r.name, "limit", g.limit)
+			g.log.Warn("part did not stop in time; stopping the others", "part", r.name, "limit", g.limit)
 		}
 	}
 	return errors.Join(problems...)

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// diary notes in which order actors end.
+// diary records the order in which actors end.
 type diary struct {
 	mu    sync.Mutex
 	ended []string
@@ -56,7 +56,7 @@ func TestActorsStopInReverseOrder(t *testing.T) {
 	}
 }
 
-func TestOneActorsEndIsEverybodys(t *testing.T) {
+func TestOneActorsEndStopsAll(t *testing.T) {
 	broke := errors.New("broke")
 	for _, c := range []struct {
 		err  error

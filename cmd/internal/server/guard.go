@@ -13,10 +13,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 )
 
-// maxProfileSeconds bounds how long one profile or trace may take: it slows the server down meanwhile.
+// maxProfileSeconds bounds how long one profile or trace may take, since it slows the server down.
 const maxProfileSeconds = 60
 
-// authorized says whether a request carries the server's credentials. Where there are none nobody is authorized.
+// authorized is true if a request has the server's credentials. A server without credentials authorizes no request.
 func (s *server) authorized(r *http.Request) bool {
 	user, password, given := r.BasicAuth()
 	want := s.credentials.String()
@@ -24,7 +24,7 @@ func (s *server) authorized(r *http.Request) bool {
 	return given && want != "" && subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1
 }
 
-// guarded passes on only what carries the server's credentials.
+// guarded refuses requests without the server's credentials.
 func (s *server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.authorized(r) {
@@ -41,19 +41,19 @@ func briefly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if text := r.FormValue("seconds"); text != "" {
 			if n, err := strconv.ParseFloat(text, 64); err != nil || !(n > 0 && n <= maxProfileSeconds) {
-				http.Error(w, "seconds must lie between 1 and "+strconv.Itoa(maxProfileSeconds), http.StatusBadRequest)
+				http.Error(w, "seconds must be between 1 and "+strconv.Itoa(maxProfileSeconds), http.StatusBadRequest)
 				return
 			}
 		}
-		// The limit for reading a request would otherwise cancel one that takes longer to answer.
+		// The read deadline would cancel a request whose response takes longer.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		next.ServeHTTP(w, r)
 	})
 }
 
-// byName refuses requests to host names that are not this server's, unless they carry its credentials. A web page that
-// lets its own name resolve to this machine (DNS rebinding) makes a browser here send such requests, with the page's
-// name in them. Addresses pass: no page has an address of ours as its name.
+// byName refuses requests to host names that are not this server's, unless they have its credentials. A web page whose
+// name resolves to this machine (DNS rebinding) makes a browser here send such requests, with the page's name in the Host
+// header. Addresses are accepted: no such page has an address of this server as its name.
 func (s *server) byName(listen string, next http.Handler) http.Handler {
 	names := append([]string{"localhost"}, s.opts.HTTPHosts...)
 	if host, _, err := net.SplitHostPort(listen); err == nil && host != "" {
@@ -69,17 +69,17 @@ func (s *server) byName(listen string, next http.Handler) http.Handler {
 		}
 		address := net.ParseIP(strings.Trim(name, "[]")) != nil
 		if !address && !slices.Contains(names, plainName(name)) && !s.authorized(r) {
-			http.Error(w, "this server is not known by that name; start it with --http-host NAME if it should be", http.StatusMisdirectedRequest)
+			http.Error(w, "this server does not accept that host name; to allow it, start the server with --http-host NAME", http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// plainName is a host name as it is compared.
+// plainName is a host name in the form for comparison.
 func plainName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// limited is a listener with at most so many connections open; those beyond it are closed at once.
+// limited is a listener with a limit of open connections; it closes further ones at once.
 type limited struct {
 	net.Listener
 	free chan struct{}
@@ -89,7 +89,7 @@ func limit(l net.Listener, most int) net.Listener {
 	return &limited{l, make(chan struct{}, most)}
 }
 
-// Accept returns the next connection that there is room for.
+// Accept returns the next connection below the limit.
 func (l *limited) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -100,12 +100,12 @@ func (l *limited) Accept() (net.Conn, error) {
 		case l.free <- struct{}{}:
 			return &counted{Conn: c, done: sync.OnceFunc(func() { <-l.free })}, nil
 		default:
-			_ = c.Close() // too many; the client sees the end
+			_ = c.Close() // too many; the client reads EOF
 		}
 	}
 }
 
-// counted is a connection that makes room when it is closed.
+// counted is a connection that frees its slot when it is closed.
 type counted struct {
 	net.Conn
 	done func()

@@ -20,8 +20,8 @@ func guardedServer(o Options) *server {
 	return s
 }
 
-// What is open to anybody shows no details, and nothing that costs CPU is open to anybody.
-func TestWhatIsServedToWhom(t *testing.T) {
+// Clients without credentials get no details, and nothing that costs CPU.
+func TestGuardedPaths(t *testing.T) {
 	open, closed := guardedServer(Options{}), guardedServer(Options{Credentials: "scrip:secret"})
 	for _, c := range []struct {
 		s              *server
@@ -60,7 +60,7 @@ func TestWhatIsServedToWhom(t *testing.T) {
 	}
 }
 
-// A web page whose name resolves to this machine is refused, whoever is named rightly is not.
+// A request with the host name of a web page is refused, one with an allowed name is not.
 func TestHostNames(t *testing.T) {
 	s := guardedServer(Options{HTTPHosts: []string{"coupons.shop.example"}})
 	h := s.byName("build-7.internal:8080", s.handler())
@@ -86,7 +86,7 @@ func TestHostNames(t *testing.T) {
 	}
 }
 
-// Connections beyond the limit are closed, and there is room again when one ends.
+// Connections beyond the limit are closed; when one ends, another is accepted.
 func TestConnectionsAreLimited(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -138,7 +138,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 }
 
-// A client that says nothing, sends slowly or keeps its connection is cut off.
+// The connection of a client that sends nothing, sends slowly or keeps it idle is closed.
 func TestClientsAreCutOff(t *testing.T) {
 	hs := guardedServer(Options{}).httpServer()
 	for name, d := range map[string]time.Duration{"header": hs.ReadHeaderTimeout, "read": hs.ReadTimeout, "write": hs.WriteTimeout, "idle": hs.IdleTimeout} {

@@ -1,38 +1,46 @@
 package server
 
-import "sync"
+import (
+	"context"
+	"encoding/json"
+	"sync"
 
-// check is one thing to be ready for.
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/replyto"
+)
+
+// check is the readiness of one part.
 type check struct {
 	name string
-	// needed says that the server is not ready while this is not. What only fills the read tables is not needed:
-	// claims go on without.
+	// needed is true if the server is not ready while this part is not. Parts that only fill the read tables are not
+	// needed: claims work without them.
 	needed bool
-	ask    func() (ok bool, detail any)
+	run    func() (ok bool, detail any)
 }
 
 // health collects the checks of the parts as they are started.
 type health struct {
 	mu     sync.Mutex
 	checks []check
-	// serving is false until the server has started and again once it stops.
+	// serving is true from the end of the start to the begin of the stop.
 	serving bool
 }
 
-// Readiness is what /readyz answers.
+// Readiness is the response of /readyz.
 type Readiness struct {
 	Ready  bool              `json:"ready"`
 	Checks map[string]Result `json:"checks"`
 }
 
-// Result is how one part stands.
+// Result is the state of one part.
 type Result struct {
 	OK     bool `json:"ok"`
 	Needed bool `json:"needed"`
 	Detail any  `json:"detail,omitempty"`
 }
 
-// brief is the same without details, which name servers, addresses and errors.
+// brief omits the details, which name servers, addresses and errors.
 func (r Readiness) brief() Readiness {
 	checks := make(map[string]Result, len(r.Checks))
 	for name, c := range r.Checks {
@@ -41,10 +49,10 @@ func (r Readiness) brief() Readiness {
 	return Readiness{Ready: r.Ready, Checks: checks}
 }
 
-func (h *health) add(name string, needed bool, ask func() (bool, any)) {
+func (h *health) add(name string, needed bool, run func() (bool, any)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.checks = append(h.checks, check{name, needed, ask})
+	h.checks = append(h.checks, check{name, needed, run})
 }
 
 func (h *health) serve(yes bool) {
@@ -53,29 +61,69 @@ func (h *health) serve(yes bool) {
 	h.serving = yes
 }
 
-// ask goes through all checks.
-func (h *health) ask() Readiness {
+// readiness runs all checks.
+func (h *health) readiness() Readiness {
 	h.mu.Lock()
 	checks, ready := h.checks, h.serving
 	h.mu.Unlock()
 	r := Readiness{Ready: ready, Checks: map[string]Result{"started": {OK: ready, Needed: true}}}
 	for _, c := range checks {
-		ok, detail := c.ask()
+		ok, detail := c.run()
 		r.Checks[c.name] = Result{OK: ok, Needed: c.needed, Detail: detail}
 		r.Ready = r.Ready && (ok || !c.needed)
 	}
 	return r
 }
 
-// good says whether all needed checks hold, whatever serving says: then the server may begin to serve.
+// good is true if all needed checks are, without regard to serving: then the server may begin to serve.
 func (h *health) good() bool {
 	h.mu.Lock()
 	checks := h.checks
 	h.mu.Unlock()
 	for _, c := range checks {
-		if ok, _ := c.ask(); c.needed && !ok {
+		if ok, _ := c.run(); c.needed && !ok {
 			return false
 		}
 	}
 	return true
+}
+
+// StatusSubject is the subject of status requests. Every server of a log replies with a [Report].
+const StatusSubject = "scrip.rollcall"
+
+// Report is a server's reply to a status request.
+type Report struct {
+	Server  string `json:"server"` // as in the leases
+	Version string `json:"version,omitempty"`
+	Roles   []Role `json:"roles"`
+	Readiness
+}
+
+// startStatus answers status requests. If the NATS account may not subscribe to them, `scrip status` lacks the reports of
+// servers; nothing else depends on them.
+func (s *server) startStatus(ctx context.Context) error {
+	nc, err := s.connect(ctx, "rollcall")
+	if err != nil {
+		return err
+	}
+	refused := replyto.Refused("rollcall")
+	if err := s.metrics.registry.Register(refused); err != nil {
+		return err
+	}
+	_, err = nc.Subscribe(StatusSubject, func(m *nats.Msg) {
+		if !replyto.May(m.Reply) {
+			if m.Reply != "" {
+				refused.Inc()
+			}
+			return
+		}
+		report, err := json.Marshal(Report{Server: s.id, Version: s.opts.Version, Roles: s.opts.Roles, Readiness: s.health.readiness()})
+		if err == nil {
+			err = m.Respond(report)
+		}
+		if err != nil {
+			s.log.Warn("replying to a status request failed", "err", err)
+		}
+	})
+	return err
 }

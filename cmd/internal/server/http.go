@@ -21,37 +21,37 @@ const (
 	httpHeaderWait = 5 * time.Second
 	httpReadWait   = 10 * time.Second
 	httpWriteWait  = 30 * time.Second
-	// httpIdleWait ends connections without a request. Prometheus asks more often than that.
+	// httpIdleWait ends connections without a request. It is longer than Prometheus's scrape interval.
 	httpIdleWait = 75 * time.Second
-	// httpConns are open at once at most: JetStream needs this process's file descriptors.
+	// httpConns bounds open connections: JetStream needs this process's file descriptors.
 	httpConns = 256
 	// httpHeaderBytes bounds a request's headers.
 	httpHeaderBytes = 16 << 10
-	// httpStopWait is how long requests under way may take when the server stops.
+	// httpStopWait is how long requests in flight may take when the server stops.
 	httpStopWait = 2 * time.Second
 )
 
-// listenHTTP takes the address early, so that a taken port is told before anything else was started.
+// listenHTTP listens early, so that a port in use ends the start before any other part has started.
 func listenHTTP(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("%s is in use, perhaps by another scrip; stop that one or choose another address with --http-listen: %w", addr, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("HTTP can not listen on %s; choose another address with --http-listen: %w", addr, err)
+		return nil, fmt.Errorf("HTTP cannot listen on %s; choose another address with --http-listen: %w", addr, err)
 	}
 	return l, nil
 }
 
-// handler is what is served. To anybody: whether the process lives, whether it and each of its parts is ready, and, where
-// no credentials are configured, metrics. To those with the server's credentials: details and profiles.
+// handler serves liveness, readiness without details, and, if no credentials are configured, metrics to every client. It
+// serves details and profiles only to clients with the server's credentials.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"alive": true})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ready := s.health.ask()
+		ready := s.health.readiness()
 		if !s.authorized(r) {
 			ready = ready.brief()
 		}
@@ -77,7 +77,7 @@ func (s *server) handler() http.Handler {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client may have gone
+	_ = json.NewEncoder(w).Encode(v) // the client may have closed the connection
 }
 
 func (s *server) httpServer() *http.Server {
@@ -108,14 +108,14 @@ func (s *server) serveHTTP(l net.Listener) func(context.Context) error {
 	}
 }
 
-// reachable is the URL by which a client on this machine reaches what listens on addr.
+// reachable is the URL of addr for clients on this machine.
 func reachable(scheme string, credentials datadir.Credentials, addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return scheme + "://" + addr
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		// Also for [::], which is what listening on 0.0.0.0 reports: it takes IPv4, and the machine may have no IPv6.
+		// Also for [::], which a listener on 0.0.0.0 reports: it accepts IPv4, and the machine may have no IPv6.
 		host = "127.0.0.1"
 	}
 	u := url.URL{Scheme: scheme, Host: net.JoinHostPort(host, port)}

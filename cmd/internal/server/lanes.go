@@ -21,25 +21,25 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// LeaseGroup is the group of leases under which servers share the lanes.
+// LeaseGroup is the group of leases by which servers share the lanes.
 const LeaseGroup = "lane"
 
-// lanes are all lanes of the log, those that others work included.
+// lanes are all lanes of the log, also those that other servers own.
 type lanes struct {
 	s         *server
 	js        jetstream.JetStream
 	all       []*lane.Lane
-	due       []atomic.Pointer[scheduler.Scheduler] // of each lane, nil where none runs here
-	waits     []atomic.Pointer[string]              // why the scheduler of each lane did not work last, nil if it never failed
+	due       []atomic.Pointer[scheduler.Scheduler] // of each lane, nil if none runs here
+	waits     []atomic.Pointer[string]              // last error of each lane's scheduler, nil if it never failed
 	scheduler *scheduler.Metrics
 	snapshots *snapstore.Store
 
-	mu      sync.Mutex   // guards what follows
-	looked  time.Time    // when holders were read
-	holders lease.Status // who works the lanes that we do not
+	mu      sync.Mutex   // guards the fields below
+	readAt  time.Time    // when holders were read
+	holders lease.Status // owners of the lanes that this server does not own
 }
 
-// startLanes competes for all lanes of the log and works those it gets.
+// startLanes competes for the leases of all lanes of the log and runs the lanes whose leases it gets.
 func (s *server) startLanes(ctx context.Context) error {
 	if !s.opts.has(RoleLanes) {
 		return nil
@@ -53,7 +53,7 @@ func (s *server) startLanes(ctx context.Context) error {
 		return err
 	}
 	ls := &lanes{s: s, js: js, due: make([]atomic.Pointer[scheduler.Scheduler], s.stream.Lanes), waits: make([]atomic.Pointer[string], s.stream.Lanes), scheduler: scheduler.NewMetrics(s.metrics.registry)}
-	s.pressure = &pressure{answered: ls.answered, loading: ls.loading, rushing: ls.rushing, now: time.Now}
+	s.pressure = &pressure{processed: ls.processed, loading: ls.loading, bursting: ls.bursting, now: time.Now}
 	if ls.snapshots, err = snapstore.New(ctx, js, snapstore.Options{Seal: s.stream.Seal, Busy: s.pressure.Busy, Logger: s.log}); err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *server) startLanes(ctx context.Context) error {
 		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config, Now: s.clock.Now, Mover: mover,
 			Contested: func(ctx context.Context) error { return manager.Confirm(ctx, n) },
 		}
-		if at, asked := s.opts.Rebase[n]; asked {
+		if at, given := s.opts.Rebase[n]; given {
 			o.Rebase = &at
 		}
 		ls.all = append(ls.all, lane.New(o))
@@ -78,7 +78,7 @@ func (s *server) startLanes(ctx context.Context) error {
 		}
 	}
 	s.group.start("lanes", func(ctx context.Context) error {
-		if err := manager.Run(ctx, ls.work); err != nil && ctx.Err() == nil {
+		if err := manager.Run(ctx, ls.runLane); err != nil && ctx.Err() == nil {
 			return err
 		}
 		return nil
@@ -87,13 +87,13 @@ func (s *server) startLanes(ctx context.Context) error {
 	return nil
 }
 
-// loading says whether a lane of ours is on its way.
+// loading is true if a lane of this server reads its snapshot and log.
 func (ls *lanes) loading() bool {
 	return slices.ContainsFunc(ls.all, func(l *lane.Lane) bool { return l.Status().State == lane.StateLoading })
 }
 
-// answered is how many commands this process has answered, for all lanes, and how many customers it has told of reminders.
-func (ls *lanes) answered() (sum uint64) {
+// processed is how many commands this process has answered for all lanes, plus how many fired reminders it has published.
+func (ls *lanes) processed() (sum uint64) {
 	for n, l := range ls.all {
 		sum += l.CommandsProcessed()
 		if sched := ls.due[n].Load(); sched != nil {
@@ -103,8 +103,8 @@ func (ls *lanes) answered() (sum uint64) {
 	return sum
 }
 
-// rushing says whether a scheduler of ours has very many to remind just now. It may be called by many goroutines, and often.
-func (ls *lanes) rushing() bool {
+// bursting is true if a scheduler of this server has a burst of reminders. It is safe for concurrent use and cheap.
+func (ls *lanes) bursting() bool {
 	for n := range ls.due {
 		if sched := ls.due[n].Load(); sched != nil && sched.Bursting() {
 			return true
@@ -113,23 +113,24 @@ func (ls *lanes) rushing() bool {
 	return false
 }
 
-// askedWithin is for how long after commands of people the schedulers leave them the machine.
-const askedWithin = time.Second
+// clientWithin is how long schedulers throttle themselves after a client's command.
+const clientWithin = time.Second
 
-// asked says whether people asked something of our lanes a moment ago. It may be called by many goroutines, and often.
-func (ls *lanes) asked() bool {
+// clientsActive is true if a lane of this server got a client's command within clientWithin. It is safe for concurrent
+// use and cheap.
+func (ls *lanes) clientsActive() bool {
 	now := time.Now()
-	return slices.ContainsFunc(ls.all, func(l *lane.Lane) bool { return now.Sub(l.LastClientCommand()) < askedWithin })
+	return slices.ContainsFunc(ls.all, func(l *lane.Lane) bool { return now.Sub(l.LastClientCommand()) < clientWithin })
 }
 
-// work is what is done under a lane's lease: the lane and beside it its scheduler, without which claims go on.
-func (ls *lanes) work(ctx context.Context, n int) error {
-	var beside sync.WaitGroup
-	defer beside.Wait()
+// runLane runs under a lane's lease: the lane and concurrently its scheduler. Claims do not depend on the scheduler.
+func (ls *lanes) runLane(ctx context.Context, n int) error {
+	var schedulers sync.WaitGroup
+	defer schedulers.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if ls.s.opts.has(RoleScheduler) {
-		beside.Go(func() { ls.schedule(ctx, n) })
+		schedulers.Go(func() { ls.schedule(ctx, n) })
 	}
 	logged := ""
 	for {
@@ -138,11 +139,11 @@ func (ls *lanes) work(ctx context.Context, n int) error {
 			cancel(err) // the scheduler need not save its state if it is lease.ErrLost
 			return err  // the lease manager calls again, after a pause
 		}
-		// What stopped it is in the log. An operator reads this and acts; should the log agree with itself again, because it
-		// was put back or its replicas caught up, the lane goes on.
+		// The log has the cause, and an operator must act. If the log becomes consistent, because it was restored or its
+		// replicas caught up, the lane continues.
 		if why := err.Error(); why != logged {
 			logged = why
-			ls.s.log.Error("lane stopped; the other lanes go on, and its log is read again every minute", "lane", n, "err", err)
+			ls.s.log.Error("lane stopped; other lanes continue; its log is read again every minute", "lane", n, "err", err)
 		}
 		if topology.Pause(ctx, stoppedPause) != nil {
 			return nil
@@ -150,19 +151,19 @@ func (ls *lanes) work(ctx context.Context, n int) error {
 	}
 }
 
-// stoppedPause is after what time the log of a stopped lane is read again.
+// stoppedPause is the interval between reads of the log of a stopped lane.
 const stoppedPause = time.Minute
 
-// schedule runs a lane's scheduler until ctx ends: whatever error ends it, another one is tried after a growing pause, under
-// the same lease, and the lane goes on meanwhile.
+// schedule runs a lane's scheduler until ctx ends. After any error it starts another one with backoff, under the same
+// lease; the lane continues.
 func (ls *lanes) schedule(ctx context.Context, n int) {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = 200*time.Millisecond, 15*time.Second
-	told := ""
-	unread := "the run-time settings can not be read"
+	logged := ""
+	unread := "cannot read the run-time settings"
 	ls.waits[n].Store(&unread)
 	select {
-	case <-ls.s.config.Ready(): // before that, what operators paused would fire
+	case <-ls.s.config.Ready(): // before that, paused reminders would fire
 	case <-ctx.Done():
 		return
 	}
@@ -170,7 +171,7 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 	for {
 		begun := time.Now()
 		sched := scheduler.New(ls.js, ls.s.stream.UUID, n, scheduler.Options{
-			Seal: ls.s.stream.Seal, Format: ls.s.stream.Format, Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log, Dir: ls.s.dir.Path(), Config: ls.s.config, Busy: ls.asked, Now: ls.s.clock.Now,
+			Seal: ls.s.stream.Seal, Format: ls.s.stream.Format, Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log, Dir: ls.s.dir.Path(), Config: ls.s.config, Busy: ls.clientsActive, Now: ls.s.clock.Now,
 			Decides: func() bool { return ls.all[n].Status().State == lane.StateOwner },
 		})
 		ls.due[n].Store(sched)
@@ -181,16 +182,16 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 		}
 		if time.Since(begun) > time.Minute {
 			pauses.Reset()
-			told = ""
+			logged = ""
 		}
 		if err == nil {
-			err = errors.New("it ended by itself")
+			err = errors.New("it ended without an error")
 		}
 		why := err.Error()
 		ls.waits[n].Store(&why)
-		if why != told {
-			told = why
-			ls.s.log.Error("scheduler does not work; expiries and reminders wait, claims go on; trying again", "lane", n, "err", err)
+		if why != logged {
+			logged = why
+			ls.s.log.Error("scheduler failed; expiries and reminders wait, claims are served; retrying", "lane", n, "err", err)
 		}
 		if topology.Pause(ctx, pauses.NextBackOff()) != nil {
 			return
@@ -198,19 +199,19 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 	}
 }
 
-// LaneReadiness is what /readyz says about a lane.
+// LaneReadiness is the detail of /readyz about a lane.
 type LaneReadiness struct {
 	Lane int `json:"lane"`
 	lane.Status
-	// Holder is the server that works the lane where we do not.
+	// Holder is the server that owns the lane, if it is another one.
 	Holder string `json:"holder,omitempty"`
-	// Backlog is what its scheduler has before it, where that runs here and has caught up.
+	// Backlog is its scheduler's due work, if that runs here and has caught up.
 	Backlog *scheduler.Backlog `json:"backlog,omitempty"`
-	// DueWaits says why expiries and reminders wait where we work the lane and its scheduler does not work.
+	// DueWaits is why expiries and reminders wait, if this server owns the lane and its scheduler has failed.
 	DueWaits string `json:"due_waits,omitempty"`
 }
 
-// check says whether every lane is worked by somebody.
+// check is true if every lane has an owner.
 func (ls *lanes) check() (ok bool, detail any) {
 	ok = true
 	list := make([]LaneReadiness, len(ls.all))
@@ -236,24 +237,69 @@ func (ls *lanes) check() (ok bool, detail any) {
 	return ok, map[string]any{"lanes": list}
 }
 
-// holdersFor is how long a look at the leases is good for: health is asked often, and by many.
+// holdersFor is how long leases are cached, since health is read often.
 const holdersFor = time.Second
 
-// holder is the server that works a lane, "" = nobody, or not known.
+// holder is the server that owns a lane, "" = none, or unknown.
 func (ls *lanes) holder(n int) string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if time.Since(ls.looked) > holdersFor {
+	if time.Since(ls.readAt) > holdersFor {
 		ctx, cancel := context.WithTimeout(context.Background(), holdersFor)
 		defer cancel()
 		status, err := lease.Inspect(ctx, ls.js, LeaseGroup, len(ls.all))
 		if err != nil {
-			ls.s.log.Debug("leases not read", "lane", strconv.Itoa(n), "err", err)
+			ls.s.log.Debug("cannot read leases", "lane", strconv.Itoa(n), "err", err)
 		}
-		ls.looked, ls.holders = time.Now(), status
+		ls.readAt, ls.holders = time.Now(), status
 	}
 	if n < len(ls.holders.Holders) {
 		return ls.holders.Holders[n].Server
 	}
 	return ""
+}
+
+const (
+	// busyFrom is the rate of commands a second from which lanes are busy; below it the projector is not throttled.
+	busyFrom = 5000
+	// busyOver is the time over which the rate is measured.
+	busyOver = 100 * time.Millisecond
+)
+
+// pressure measures whether lanes are busy, by the rate of commands and fired reminders. The projector throttles itself
+// while they are: it shares the cores with them, and claims have priority.
+type pressure struct {
+	processed func() uint64
+	bursting  func() bool // some scheduler has a burst of reminders to publish
+	loading   func() bool // some lane reads its snapshot and log: claims wait for it
+	now       func() time.Time
+
+	mu   sync.Mutex // guards the fields below
+	at   time.Time
+	seen uint64
+	busy bool
+}
+
+// Burst is true during a burst of reminders: work that can wait a second should not begin. It is safe for concurrent use
+// and cheap.
+func (p *pressure) Burst() bool { return p.bursting() }
+
+// Busy is true if lanes were busy in the last measurement. It is safe for concurrent use and cheap.
+func (p *pressure) Busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.loading() {
+		return true
+	}
+	now := p.now()
+	elapsed := now.Sub(p.at)
+	if elapsed < busyOver {
+		return p.busy
+	}
+	seen := p.processed()
+	// After a long pause between calls the rate is an average over that pause; the next call has a recent one.
+	// A scheduler that was restarted counts from zero.
+	p.busy = !p.at.IsZero() && seen >= p.seen && float64(seen-p.seen) >= busyFrom*elapsed.Seconds()
+	p.at, p.seen = now, seen
+	return p.busy
 }

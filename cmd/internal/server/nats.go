@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// natsWait is how long an external NATS may take to be there: servers of one system are often started together.
+	// natsWait is how long an external NATS may take to accept connections: servers are often started together.
 	natsWait = 30 * time.Second
 	natsPoll = 500 * time.Millisecond
 )
@@ -37,21 +37,21 @@ func (s *server) startNATS(ctx context.Context) error {
 	}
 	s.nc = nc
 	if s.js, err = jetstream.New(nc); err != nil {
-		return fmt.Errorf("asking NATS for JetStream: %w", err)
+		return fmt.Errorf("opening JetStream: %w", err)
 	}
 	s.health.add("nats", true, func() (bool, any) {
 		if !nc.IsConnected() {
-			return false, map[string]any{"error": "not connected to NATS; it is tried again for ever"}
+			return false, map[string]any{"error": "not connected to NATS; retrying without a limit"}
 		}
 		if s.natsd != nil && !s.natsd.JetStreamUp() {
-			return false, map[string]any{"error": "JetStream is down, most likely because the disk is full; it is started again when there is room"}
+			return false, map[string]any{"error": "JetStream is down, most likely because the disk is full; it is restarted when there is space"}
 		}
 		return true, map[string]any{"server": nc.ConnectedUrlRedacted(), "embedded": s.natsd != nil, "sync": syncText(s.opts.Sync)}
 	})
 	return nil
 }
 
-// natsCredentials are asked of every client of the embedded server.
+// natsCredentials are required of every client of the embedded server.
 func (s *server) natsCredentials() datadir.Credentials {
 	if s.opts.Insecure && s.opts.Credentials == "" {
 		return datadir.Credentials{}
@@ -61,9 +61,9 @@ func (s *server) natsCredentials() datadir.Credentials {
 
 func (s *server) embedNATS() error {
 	if s.dir.Interrupted() {
-		return fmt.Errorf("a restore into %s did not come to its end; run `scrip restore` again, or, to begin a new log, remove %s", s.dir.Path(), s.dir.Restoring())
+		return fmt.Errorf("a restore into %s is incomplete; run `scrip restore` again, or, to begin a new log, remove %s", s.dir.Path(), s.dir.Restoring())
 	}
-	asked := s.natsCredentials()
+	required := s.natsCredentials()
 	lanes := s.opts.Lanes
 	if lanes == 0 {
 		lanes = topology.DefaultLanes
@@ -73,13 +73,13 @@ func (s *server) embedNATS() error {
 	}
 	ns, err := natsd.Start(natsd.Options{
 		StoreDir: s.dir.NATS(), Listen: s.opts.NATSListen, Sync: s.opts.Sync, Lanes: lanes,
-		Username: asked.User, Password: asked.Password, Logger: s.log,
+		Username: required.User, Password: required.Password, Logger: s.log,
 	})
 	if err != nil {
 		return err
 	}
 	s.natsd = ns
-	s.natsURL = reachable("nats", asked, strings.TrimPrefix(ns.ClientURL(), "nats://"))
+	s.natsURL = reachable("nats", required, strings.TrimPrefix(ns.ClientURL(), "nats://"))
 	s.group.start("nats", func(ctx context.Context) error {
 		if err := ns.Run(ctx); err != nil && ctx.Err() == nil {
 			return err
@@ -89,7 +89,7 @@ func (s *server) embedNATS() error {
 	return nil
 }
 
-// mayLose is said wherever a server without fsync shows itself.
+// mayLose is the warning in logs and status of a server without fsync.
 const mayLose = "may lose the last seconds on power loss; for development only"
 
 func syncText(mode string) string {
@@ -97,13 +97,13 @@ func syncText(mode string) string {
 	case natsd.SyncInterval:
 		return mode + ": " + mayLose
 	case "":
-		return "as set in the external NATS server: unless that has jetstream { sync_interval: always }, a power loss may lose what was answered in up to two minutes before it"
+		return "as set in the external NATS server: unless that has jetstream { sync_interval: always }, a power loss may lose commands that were answered up to two minutes before it"
 	}
 	return mode
 }
 
-// connect opens one of our connections, which reconnects for ever. The parts have connections of their own, so that
-// the traffic of one is not read behind that of another.
+// connect opens a connection that reconnects without a limit. Each part has its own, so that the traffic of one does not
+// delay that of another.
 func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
 	opts := append(dial.Options("scrip "+name+" "+s.id),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
@@ -111,17 +111,17 @@ func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
 			if sub != nil {
 				subject = sub.Subject
 			}
-			s.log.Warn("NATS connection", "of", name, "subject", subject, "err", err)
+			s.log.Warn("NATS connection error", "of", name, "subject", subject, "err", err)
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
-				s.log.Warn("NATS connection lost; trying again", "of", name, "err", err)
+				s.log.Warn("NATS connection lost; reconnecting", "of", name, "err", err)
 			}
 		}),
-		nats.ReconnectHandler(func(*nats.Conn) { s.log.Info("NATS connection is back", "of", name) }),
+		nats.ReconnectHandler(func(*nats.Conn) { s.log.Info("NATS connection restored", "of", name) }),
 	)
 	deadline := time.Now().Add(natsWait)
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		nc, err := nats.Connect(s.natsURL, opts...)
 		if err == nil {
 			s.mu.Lock()
@@ -136,8 +136,8 @@ func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
 			}
 			return nil, fmt.Errorf("connecting to NATS at %s: %w; %s", redact(s.natsURL), err, hint)
 		}
-		if !told {
-			s.log.Warn("NATS does not answer yet; waiting", "url", redact(s.natsURL), "for", natsWait, "err", err)
+		if !logged {
+			s.log.Warn("NATS is unavailable; waiting", "url", redact(s.natsURL), "for", natsWait, "err", err)
 		}
 		if err := topology.Pause(ctx, natsPoll); err != nil {
 			return nil, err
@@ -145,30 +145,30 @@ func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
 	}
 }
 
-// redact leaves the credentials out of a URL, or of a list of them.
+// redact removes the credentials from a URL, or from a list of them.
 func redact(list string) string {
 	var out []string
 	for one := range strings.SplitSeq(list, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
 		if err != nil {
-			return "(a URL that can not be read)"
+			return "(invalid URL)"
 		}
 		out = append(out, u.Redacted())
 	}
 	return strings.Join(out, ",")
 }
 
-// openLog finds the log or makes it, with the code key where a role needs that.
+// openLog opens or creates the log, with the code key if a role needs it.
 func (s *server) openLog(ctx context.Context) error {
 	found, exists, err := topology.Inspect(ctx, s.js)
 	if err != nil {
 		return err
 	}
 	if !exists && s.natsd == nil && natsd.HasStreams(s.dir.NATS()) {
-		// Whoever moves to a cluster expects the log to come along. It would begin empty, with the old one's key.
-		return fmt.Errorf("the data directory %s holds the log of an embedded NATS server, and there is none yet at %s: a new one would begin empty. "+
+		// An operator who moves to a cluster expects the log to move too. It would be empty, with the key of the old one.
+		return fmt.Errorf("the data directory %s has the log of an embedded NATS server, and %s has no log yet: a new one would be empty. "+
 			"To move the log there: start `scrip serve --data %s` without --nats, `scrip backup DIR`, stop it, then `scrip restore DIR --nats URL --replicas 3`. "+
-			"Never start a clustered nats-server on %s: it deletes all streams. For a log that has nothing to do with it, give another directory with --data",
+			"Never start a clustered nats-server on %s: it deletes all streams. For an independent log, give another directory with --data",
 			s.dir.Path(), redact(s.natsURL), s.dir.Path(), s.dir.NATS())
 	}
 	spec := topology.Spec{Lanes: s.opts.Lanes, Replicas: s.opts.Replicas}
@@ -184,7 +184,7 @@ func (s *server) openLog(ctx context.Context) error {
 			return err
 		}
 		if key.Made {
-			s.log.Info("made a new code key; keep a copy in a safe place, no code can be read without it", "file", key.From)
+			s.log.Info("created a new code key; keep a copy in a safe place, no code can be read without it", "file", key.From)
 		}
 		s.key = key.Key
 		spec.KeyFingerprint = code.Fingerprint(key.Key)
@@ -201,7 +201,7 @@ func (s *server) openLog(ctx context.Context) error {
 		return err
 	}
 	for _, d := range s.stream.Drift {
-		s.log.Warn("the log's streams differ from what this program would make; nothing was changed", "difference", d)
+		s.log.Warn("the log's streams differ from those that this version would create; nothing was changed", "difference", d)
 	}
 	if s.natsd != nil {
 		return s.natsd.SetMapping(s.stream.Lanes)

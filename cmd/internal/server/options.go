@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// DefaultHTTPListen is where health and metrics are served when nobody says otherwise.
+	// DefaultHTTPListen is the default address of health and metrics.
 	DefaultHTTPListen = "127.0.0.1:8080"
 	// DefaultExternalLanes is the number of lanes of a new log on an external NATS: enough to spread over machines later.
 	DefaultExternalLanes = 16
 )
 
-// Role is a part of the work, so that several servers can share it.
+// Role is a part of the work that a server does; several servers can share the roles of a log.
 type Role string
 
 // The roles.
@@ -35,7 +35,7 @@ const (
 	RoleAPI       Role = "api"       // answers requests
 )
 
-// AllRoles is what a lone server does.
+// AllRoles are the roles of a server that runs alone.
 var AllRoles = []Role{RoleLanes, RoleScheduler, RoleProjector, RoleAPI}
 
 // ParseRoles reads a list such as "lanes,scheduler".
@@ -44,7 +44,7 @@ func ParseRoles(s string) ([]Role, error) {
 	for name := range strings.SplitSeq(s, ",") {
 		role := Role(strings.TrimSpace(name))
 		if !slices.Contains(AllRoles, role) {
-			return nil, fmt.Errorf("%q is no role; give some of lanes,scheduler,projector,api", name)
+			return nil, fmt.Errorf("%q is not a role; give some of lanes,scheduler,projector,api", name)
 		}
 		if !slices.Contains(roles, role) {
 			roles = append(roles, role)
@@ -67,7 +67,7 @@ type Options struct {
 	NATSListen string
 	// HTTPListen is HOST:PORT. Defaults to DefaultHTTPListen.
 	HTTPListen string
-	// HTTPHosts are names by which clients may ask for HTTP, besides localhost, any address, and the host of HTTPListen.
+	// HTTPHosts are allowed host names of HTTP requests, besides localhost, any address, and the host of HTTPListen.
 	HTTPHosts []string
 	// Lanes of a new log; 0 = the log's own, or the default for a new one.
 	Lanes int
@@ -75,26 +75,26 @@ type Options struct {
 	Replicas int
 	// Sync is natsd.SyncAlways or SyncInterval, for the embedded server; "" = always.
 	Sync string
-	// Insecure has the embedded NATS ask for no credentials where none are given, and allows it to listen beyond
-	// loopback like that.
+	// Insecure disables credentials of the embedded NATS if none are given, and allows it to listen beyond loopback
+	// without them.
 	Insecure bool
-	// Credentials is USER:PASSWORD asked of NATS clients, for /metrics, and for what else HTTP guards. Defaults to those
-	// in the data directory, which are not asked for /metrics.
+	// Credentials is USER:PASSWORD, required of NATS clients, for /metrics, and for guarded HTTP paths. Defaults to those
+	// in the data directory, which are not required for /metrics.
 	Credentials string
-	// CodeKey is the code key in hex, in place of the file's; "" = the file's.
+	// CodeKey is the code key in hex; "" = that of the file.
 	CodeKey string
 	// SealKey checks seals on a server without lanes that has no code key, see datadir.Unlock; "" = none.
 	SealKey string
 	// ReminderGrace is how late a reminder may still fire although what it announces has passed. Defaults to wire.DefaultReminderGrace.
 	ReminderGrace time.Duration
-	// Rebase has the lanes that an operator lets go on although the command stream does not continue what the events
-	// cover, each with the command sequence to go on at (0 = behind what the stream holds).
+	// Rebase has the lanes to rebase, whose command stream does not continue where their events end, each with the command
+	// sequence to continue at (0 = after the stream's last message).
 	Rebase map[int]uint64
-	// Skip are messages that every reader of the log is to pass over, for good.
+	// Skip are messages to add to the skip list.
 	Skip []Skip
 	// Clock is the machine's clocks. Defaults to the real ones; its Tolerance is always that of the run-time settings.
 	Clock wall.Options
-	// Version says what is running, for metrics.
+	// Version of the program, for metrics.
 	Version string
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
@@ -124,22 +124,22 @@ func (o Options) withDefaults() Options {
 
 func (o Options) has(r Role) bool { return slices.Contains(o.Roles, r) }
 
-// Validate says what does not go together, naming the flags.
+// Validate refuses combinations that cannot work. Its errors name the flags.
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	switch {
 	case o.Data == "":
 		return errors.New("no data directory; give --data DIR")
 	case o.NATS == "" && !o.has(RoleLanes):
-		return errors.New("--roles without lanes needs the NATS server of those who have them; give --nats URL")
+		return errors.New("--roles without lanes needs the NATS server of the log; give --nats URL")
 	case o.has(RoleScheduler) && !o.has(RoleLanes):
-		return errors.New("--roles: the scheduler works for the lanes of its own server; give lanes,scheduler")
+		return errors.New("--roles: a scheduler serves the lanes of its own server; give lanes,scheduler")
 	case o.NATS == "" && o.Replicas > 1:
 		return errors.New("--replicas above 1 needs a NATS cluster; give --nats URL")
 	case o.NATS != "" && o.Sync != "":
 		return errors.New("--sync is for the embedded NATS server; an external one has its own setting, jetstream { sync_interval: always }")
 	case o.Lanes < 0 || o.Lanes > topology.MaxLanes:
-		return fmt.Errorf("--lanes must lie between 1 and %d", topology.MaxLanes)
+		return fmt.Errorf("--lanes must be between 1 and %d", topology.MaxLanes)
 	}
 	if o.Credentials != "" {
 		if _, err := datadir.ParseCredentials(o.Credentials); err != nil {
@@ -148,7 +148,7 @@ func (o Options) Validate() error {
 	}
 	if o.NATS != "" {
 		if _, err := url.Parse(o.NATS); err != nil {
-			return fmt.Errorf("--nats %q is no URL such as nats://HOST:4222", o.NATS)
+			return fmt.Errorf("--nats %q must be a URL such as nats://HOST:4222", o.NATS)
 		}
 	}
 	if o.Postgres != "" {
@@ -164,7 +164,7 @@ func (o Options) Validate() error {
 	return o.mayListen("--http-listen", o.HTTPListen)
 }
 
-// mayListen refuses doors that other machines can reach, unless somebody chose the credentials that open them.
+// mayListen refuses addresses that other machines can reach, unless credentials are given.
 func (o Options) mayListen(flag, addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -173,7 +173,7 @@ func (o Options) mayListen(flag, addr string) error {
 	if loopback(host) || o.Credentials != "" || o.Insecure {
 		return nil
 	}
-	return fmt.Errorf("%s %s can be reached from other machines, and no credentials for them are given; set SCRIP_CREDENTIALS=USER:PASSWORD, listen on 127.0.0.1, or say --insecure to ask for none", flag, addr)
+	return fmt.Errorf("%s %s can be reached from other machines, and no credentials are given; set SCRIP_CREDENTIALS=USER:PASSWORD, listen on 127.0.0.1, or give --insecure to require none", flag, addr)
 }
 
 func loopback(host string) bool {

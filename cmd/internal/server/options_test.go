@@ -10,7 +10,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 )
 
-func TestOpenDoorsAreRefused(t *testing.T) {
+func TestOpenAddressesAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		addr string
 		ok   bool
@@ -74,7 +74,7 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// TestReadiness: what is needed decides, what only fills tables is shown.
+// TestReadiness: needed checks decide, the others are only shown.
 func TestReadiness(t *testing.T) {
 	s := &server{health: &health{}, metrics: newMetrics("test")}
 	lanes, tables := true, true

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 )
 
-// startProjector fills the read tables. It waits for PostgreSQL by itself, and nothing waits for it.
+// startProjector starts the projector, which fills the read tables. It waits for PostgreSQL; no other part waits for it.
 func (s *server) startProjector(ctx context.Context) error {
 	if !s.opts.has(RoleProjector) {
 		return nil
@@ -25,7 +25,7 @@ func (s *server) startProjector(ctx context.Context) error {
 	}
 	opts := projector.Options{Logger: s.log}
 	if s.pressure != nil {
-		opts.Busy, opts.Burst = s.pressure.Busy, s.pressure.Rush
+		opts.Busy, opts.Burst = s.pressure.Busy, s.pressure.Burst
 	}
 	p, err := projector.New(s.tables.pool, js, s.stream, opts)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *server) startProjector(ctx context.Context) error {
 	}
 	s.group.start("projector", func(ctx context.Context) error {
 		select {
-		case <-s.tables.tried: // a cluster that is just starting is not "away"
+		case <-s.tables.tried: // a cluster that is just starting is not reported as unavailable
 		case <-ctx.Done():
 			return nil
 		}
@@ -49,7 +49,7 @@ func (s *server) startProjector(ctx context.Context) error {
 	return nil
 }
 
-// Projected is how far one lane's read tables are, as /readyz says it.
+// Projected is the detail of /readyz about one lane's read tables.
 type Projected struct {
 	Lane       int             `json:"lane"`
 	State      projector.State `json:"state"`

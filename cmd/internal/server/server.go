@@ -19,12 +19,11 @@ import (
 )
 
 const (
-	// stopLimit is how long one part may take to stop before the next is told.
+	// stopLimit is how long one part may take to stop before the next one is stopped.
 	stopLimit = 5 * time.Second
-	// readyPoll is how often a starting server looks whether it is ready.
+	// readyPoll is the interval at which a starting server checks its readiness.
 	readyPoll = 20 * time.Millisecond
-	// tablesWait is how long a start waits for the read tables to be there, which takes a moment when PostgreSQL answers.
-	// Claims do not wait for it: they are served already.
+	// tablesWait is how long a start waits until the read tables exist. Claims do not wait for it: they are served already.
 	tablesWait = 5 * time.Second
 )
 
@@ -32,34 +31,34 @@ const (
 type server struct {
 	opts    Options
 	log     *slog.Logger
-	id      string // who we are in leases
+	id      string // of this server, in leases
 	dir     *datadir.Dir
 	group   *group
 	health  *health
 	metrics *metrics
-	// credentials guard what is not for everybody: the given ones, or those of the data directory.
+	// credentials guard HTTP paths and the embedded NATS: the given ones, or those of the data directory.
 	credentials datadir.Credentials
 
 	natsd   *natsd.Server // nil = external
 	natsURL string        // for clients on this machine
-	nc      *nats.Conn    // for what is asked now and then
+	nc      *nats.Conn    // for occasional requests
 	js      jetstream.JetStream
 	stream  topology.Log
-	key     [32]byte     // the code key, where a role needs it
-	tables  *tables      // nil = this server has nothing to do with PostgreSQL
-	config  *config.Live // the run-time settings; nil = this server works no lanes
-	clock   *wall.Clock  // the time that lanes go by; nil = this server works no lanes
-	// pressure tells how busy the lanes are that this process works; nil = it works none.
+	key     [32]byte     // the code key, if a role needs it
+	tables  *tables      // nil = this server does not use PostgreSQL
+	config  *config.Live // the run-time settings; nil = no role lanes
+	clock   *wall.Clock  // the source of lane time; nil = no role lanes
+	// pressure measures how busy this server's lanes are; nil = no role lanes.
 	pressure *pressure
-	settled  func() bool // whether the projector has found or made the read tables, or could not; nil = no projector
+	settled  func() bool // whether the projector has found or created the read tables, or has failed; nil = no projector
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	descriptor datadir.Descriptor
 	published  bool
 	conns      []*nats.Conn
 }
 
-// Run serves until ctx ends, and returns nil then. Any error says what to do.
+// Run serves until ctx ends, and returns nil then. Its errors name the next step.
 func Run(ctx context.Context, opts Options) error {
 	if err := opts.Validate(); err != nil {
 		return err
@@ -74,7 +73,7 @@ func Run(ctx context.Context, opts Options) error {
 	}
 	s.dir = dir
 	if dir.Listable() {
-		s.log.Warn("other users may list the data directory; chmod go-r closes it", "data", dir.Path())
+		s.log.Warn("other users may list the data directory; chmod go-r prevents it", "data", dir.Path())
 	}
 	err = s.start(ctx)
 	if err == nil {
@@ -87,13 +86,13 @@ func Run(ctx context.Context, opts Options) error {
 		err = s.group.wait(ctx)
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = nil // told to stop while still starting
+		err = nil // stopped while starting
 	}
 	s.log.Info("stopping")
 	return errors.Join(err, s.stop())
 }
 
-// start starts everything in order. What was started before an error is left to stop.
+// start starts all parts in order. After an error, stop stops those that were started.
 func (s *server) start(ctx context.Context) error {
 	var err error
 	if s.id, err = s.dir.ServerID(); err != nil {
@@ -109,7 +108,7 @@ func (s *server) start(ctx context.Context) error {
 	s.descriptor = datadir.Descriptor{PID: os.Getpid(), HTTPURL: reachable("http", s.credentials, listener.Addr().String()), Sync: s.opts.Sync}
 	s.group.start("http", s.serveHTTP(listener))
 
-	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startRoll, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAPI} {
+	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAPI} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -124,11 +123,11 @@ func (s *server) chooseCredentials() (datadir.Credentials, error) {
 	return s.dir.Credentials()
 }
 
-// awaitReady returns when all that is needed is there, or when a part has ended, or ctx.
+// awaitReady returns when all needed checks are good, or when a part or ctx has ended.
 func (s *server) awaitReady(ctx context.Context) error {
 	if s.tables != nil {
 		select {
-		case <-s.tables.tried: // so that scrip.json has its URL; claims do not wait for it, they are served already
+		case <-s.tables.tried: // so that scrip.json has the URL; claims do not wait for it, they are served already
 		case err := <-s.group.ended:
 			return err
 		case <-ctx.Done():
@@ -137,7 +136,7 @@ func (s *server) awaitReady(ctx context.Context) error {
 	}
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
-	// Who reads scrip.json may ask for rows at once, so the tables should be there by then.
+	// A client that reads scrip.json may query rows at once, so the tables should exist by then.
 	late := time.Now().Add(tablesWait)
 	for !s.health.good() || s.settled != nil && !s.settled() && time.Now().Before(late) {
 		select {
@@ -151,7 +150,7 @@ func (s *server) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// publish tells clients where we are.
+// publish writes scrip.json, by which clients find this server.
 func (s *server) publish(begun time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +166,7 @@ func (s *server) publish(begun time.Time) error {
 	s.log.Info("ready", "nats", redact(s.natsURL), "http", redact(s.descriptor.HTTPURL), "data", s.dir.Path(), "log", s.stream.UUID,
 		"lanes", s.stream.Lanes, "roles", s.opts.Roles, "took", time.Since(begun).Round(time.Millisecond))
 	if s.natsd != nil && s.natsCredentials() != (datadir.Credentials{}) {
-		s.log.Info("NATS asks for credentials; scrip's own commands find them, for other clients and psql: eval \"$(scrip env)\"", "data", s.dir.Path())
+		s.log.Info("NATS requires credentials; scrip's own commands find them, for other clients and psql: eval \"$(scrip env)\"", "data", s.dir.Path())
 	}
 	return nil
 }
@@ -181,11 +180,11 @@ func (s *server) tablesMoved(url string) {
 	}
 	s.descriptor.PostgresURL = url
 	if err := s.dir.Publish(s.descriptor); err != nil {
-		s.log.Error("clients can not be told where PostgreSQL is now", "err", err)
+		s.log.Error("publishing the new URL of PostgreSQL failed", "err", err)
 	}
 }
 
-// stop stops everything in the reverse order. Clients are told first.
+// stop first removes scrip.json, then stops all parts in reverse order.
 func (s *server) stop() error {
 	s.health.serve(false)
 	s.mu.Lock()

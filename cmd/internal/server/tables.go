@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// tablesStop is how long a private PostgreSQL may take for its last checkpoint; then it is stopped the hard way and
+	// tablesStop is how long a private PostgreSQL may take for its last checkpoint; then it is stopped immediately and
 	// recovers at the next start.
 	tablesStop = 4 * time.Second
-	// tablesNice lets claims go before the read tables: under load these lag, and catch up when it is over.
+	// tablesNice gives claims priority over the read tables: these lag under load and catch up afterwards.
 	tablesNice = 10
-	// poolMost bounds our connections: lanes are projected in parallel, and shown coupons ask for their history.
+	// poolMost bounds the connections: lanes are projected in parallel, and requests for coupons read their history.
 	poolMost = 16
 )
 
-// tables is the database with the read tables, seen from here. It may be away: claims do not need it.
+// tables is the database with the read tables. It may be unavailable: claims do not need it.
 type tables struct {
 	pool    *pgxpool.Pool
 	cluster *pgd.Cluster  // nil = external
 	given   string        // URL of an external one
-	tried   chan struct{} // closed once a private one was started, or failed to
+	tried   chan struct{} // closed after the first attempt to start a private one
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	problem error      // why a private one does not run
 }
 
-// startTables begins to start a private PostgreSQL, or remembers where the given one is.
+// startTables begins to start a private PostgreSQL, or keeps the URL of the given one.
 func (s *server) startTables(ctx context.Context) error {
 	if s.opts.Postgres == "" && !s.opts.has(RoleProjector) {
 		return nil
@@ -47,7 +47,7 @@ func (s *server) startTables(ctx context.Context) error {
 		close(t.tried)
 	} else {
 		if _, err := pgd.Find(); err != nil {
-			return fmt.Errorf("the read tables need PostgreSQL: %w; or leave the projector out: --roles lanes,scheduler,api", err)
+			return fmt.Errorf("the read tables need PostgreSQL: %w; or run without a projector: --roles lanes,scheduler,api", err)
 		}
 		t.cluster = pgd.Open(pgd.Options{DataDir: s.dir.Path(), StopTimeout: tablesStop, Nice: tablesNice, URLChanged: s.tablesMoved, Logger: s.log})
 		s.group.start("postgres", func(ctx context.Context) error { return s.keepCluster(ctx, t) })
@@ -58,7 +58,7 @@ func (s *server) startTables(ctx context.Context) error {
 	}
 	s.tables = t
 	s.health.add("postgres", false, func() (bool, any) {
-		if err := t.trouble(); err != nil {
+		if err := t.status(); err != nil {
 			return false, map[string]any{"error": err.Error()}
 		}
 		return true, map[string]any{"private": t.cluster != nil}
@@ -66,8 +66,8 @@ func (s *server) startTables(ctx context.Context) error {
 	return nil
 }
 
-// keepCluster starts the private cluster and keeps it running. A cluster that does not start is tried again: claims go
-// on meanwhile.
+// keepCluster starts the private cluster and keeps it running. It retries a failed start with backoff; claims are served
+// meanwhile.
 func (s *server) keepCluster(ctx context.Context, t *tables) error {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.MaxInterval = 10 * time.Second
@@ -79,31 +79,32 @@ func (s *server) keepCluster(ctx context.Context, t *tables) error {
 			break
 		}
 		if err == nil {
-			t.blame(nil)
+			t.setProblem(nil)
 			tried()
 			s.tablesMoved(url)
 			_ = t.cluster.Run(ctx) // returns nil when ctx ends
 			break
 		}
-		if t.blame(err) {
-			s.log.Error("PostgreSQL does not start; claims and redemptions go on, the read tables wait; trying again", "err", err)
+		if t.setProblem(err) {
+			s.log.Error("PostgreSQL does not start; claims and redemptions are served, the read tables lag; retrying", "err", err)
 		}
 		tried()
-		_ = topology.Pause(ctx, pauses.NextBackOff()) // the loop looks at ctx
+		_ = topology.Pause(ctx, pauses.NextBackOff()) // the loop checks ctx
 	}
 	return t.cluster.Stop(context.WithoutCancel(ctx))
 }
 
-// blame notes why the cluster does not run, and says whether that is news.
-func (t *tables) blame(err error) (news bool) {
+// setProblem stores why the cluster does not run. It returns true if the reason is a new one.
+func (t *tables) setProblem(err error) (changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	news = err != nil && (t.problem == nil || t.problem.Error() != err.Error())
+	changed = err != nil && (t.problem == nil || t.problem.Error() != err.Error())
 	t.problem = err
-	return news
+	return changed
 }
 
-func (t *tables) trouble() error {
+// status returns why the tables are unavailable, nil if they are not.
+func (t *tables) status() error {
 	t.mu.Lock()
 	problem := t.problem
 	t.mu.Unlock()
@@ -113,12 +114,12 @@ func (t *tables) trouble() error {
 	case t.cluster == nil:
 		return nil
 	case t.cluster.PID() == 0:
-		return errors.New("PostgreSQL does not run; it is started again")
+		return errors.New("PostgreSQL does not run; restarting it")
 	}
 	return nil
 }
 
-// url is where the tables are now, "" = nowhere yet.
+// url is the current URL of the tables, "" = none yet.
 func (t *tables) url() string {
 	if t.cluster == nil {
 		return t.given
@@ -126,8 +127,8 @@ func (t *tables) url() string {
 	return t.cluster.URL()
 }
 
-// newPool makes a pool that connects when it is used. A private cluster may not be there yet and may move to another
-// port, so each connection asks anew where it is.
+// newPool makes a pool that connects on use. A private cluster may not run yet and may move to another port, so each
+// new connection reads its current URL.
 func (t *tables) newPool(ctx context.Context, lanes int) (*pgxpool.Pool, error) {
 	url := t.given
 	if t.cluster != nil {
@@ -135,7 +136,7 @@ func (t *tables) newPool(ctx context.Context, lanes int) (*pgxpool.Pool, error) 
 	}
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("--postgres is no URL that PostgreSQL's clients understand: %w", err)
+		return nil, fmt.Errorf("--postgres is not a valid PostgreSQL URL: %w", err)
 	}
 	config.MaxConns = max(config.MaxConns, int32(min(lanes+3, poolMost)))
 	config.ConnConfig.RuntimeParams["application_name"] = "scrip"

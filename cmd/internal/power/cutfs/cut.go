@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Plan says what becomes of that which was not synced.
+// Plan decides which unsynced changes survive a cut.
 type Plan string
 
 // Plans. A real file system may do any of them, since it writes back what it likes, when it likes.
@@ -50,7 +50,7 @@ func (r *Report) note(format string, args ...any) {
 	}
 }
 
-// cut makes of the tree what a machine finds after a power cut. Nobody may use it meanwhile.
+// cut changes the tree to its state after a power cut. The caller must not use it concurrently.
 func (t *tree) cut(plan Plan, rng *rand.Rand) Report {
 	r := Report{Plan: plan}
 	t.cutNames(plan, rng, &r)

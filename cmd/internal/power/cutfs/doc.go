@@ -1,8 +1,8 @@
-// Package cutfs is a file system for tests in which the power can be cut: it holds what was written until it is synced, and
-// drops the rest on demand.
+// Package cutfs is a file system for tests of power cuts: it records which changes are synced, and drops the others on
+// demand.
 //
 //	scrip, PostgreSQL ──> kernel (page cache, mmap, flock) ──> /dev/fuse ──> process of the file system: tree in memory
-//	test ── Freeze ──> no answer any more   kill -9 of all that use it   Cut ──> unmount, drop, mount what is left
+//	test ── Freeze ──> no more replies   kill -9 of all that use it   Cut ──> unmount, drop, mount the rest
 //
 // # What is durable
 //

@@ -36,8 +36,8 @@ func newServer(t *tree) *server {
 
 func (s *server) String() string { return "cutfs" }
 
-// freeze ends all answers. What processes have asked for by then waits until they are killed and the mount is gone, so that
-// none of them learns of the cut.
+// freeze ends all replies. Pending requests of processes wait until these are killed and the mount is removed, so that
+// none of them can observe the cut.
 func (s *server) freeze() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -345,7 +345,7 @@ func (s *server) ReleaseDir(in *fuse.ReleaseIn) {
 	delete(s.lists, in.Fh)
 }
 
-// StatFs says that there is room: 64 GiB, all free.
+// StatFs reports 64 GiB, all free.
 func (s *server) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	const blocks = 64 << 30 / pageSize
 	*out = fuse.StatfsOut{Blocks: blocks, Bfree: blocks, Bavail: blocks, Files: 1 << 20, Ffree: 1 << 20, Bsize: pageSize, Frsize: pageSize, NameLen: 255}

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The file system runs in a process of its own: a Go program that uses a mount which it serves itself can stop for ever,
-// because a thread that waits for the file system in fork or in a page fault also keeps the garbage collector waiting.
+// The file system runs in a separate process: a Go program that uses a mount which it serves itself can deadlock, because
+// a thread that waits for the file system in fork or in a page fault blocks the garbage collector.
 
 // variable names the mount point in the environment of the process that serves.
 const variable = "CUTFS_MOUNT"
@@ -34,7 +34,7 @@ type reply struct {
 	Report Report
 }
 
-// Serve makes this process the file system's and ends it, if Mount has started it. Call it first in TestMain.
+// Serve serves the file system and then exits, if Mount has started this process. Call it first in TestMain.
 func Serve() {
 	dir := os.Getenv(variable)
 	if dir == "" {
@@ -128,7 +128,7 @@ type FS struct {
 	frozen  chan struct{}
 }
 
-// Missing says what of the machine is missing for a Mount, nil = nothing.
+// Missing returns which requirement of Mount this machine lacks, nil = none.
 func Missing() error {
 	if os.Geteuid() != 0 {
 		return errors.New("mounting needs root")
@@ -203,14 +203,14 @@ func (f *FS) reply() (Report, error) {
 	return r.Report, nil
 }
 
-// Freeze stops the file system at once: it answers nothing any more. Processes that use it wait until the cut.
+// Freeze stops the file system at once: it replies no more. Processes that use it wait until the cut.
 func (f *FS) Freeze() error {
 	_, err := f.do(request{Do: "freeze"})
 	return err
 }
 
-// After makes the file system freeze by itself before the n-th change from now (a write, a new name, an fsync), and Frozen
-// receive. 0 takes that back.
+// After makes the file system freeze before the n-th change from now (a write, a new name, an fsync), and Frozen receive.
+// 0 cancels that.
 func (f *FS) After(n int) error {
 	select {
 	case <-f.frozen:
@@ -230,8 +230,8 @@ func (f *FS) Loose(names ...string) error {
 	return err
 }
 
-// Cut drops what was not synced, by the plan, and mounts what is left. Kill the processes that use the file system between
-// Freeze and Cut, and wait for their end after it: one that waits for the file system ends no sooner.
+// Cut drops unsynced changes by the plan, and mounts the rest. Kill the processes that use the file system between Freeze
+// and Cut, and wait for their end after Cut: a process that waits for the file system does not end before.
 func (f *FS) Cut(plan Plan, seed uint64) (Report, error) {
 	return f.do(request{Do: "cut", Plan: plan, Seed: seed})
 }

@@ -198,7 +198,7 @@ func (n *inode) write(off int64, data []byte) {
 		i, within := int(off/pageSize), int(off%pageSize)
 		count := min(len(data), pageSize-within)
 		if n.at(i) != nil || !allZero(data[:count]) {
-			copy(n.own(i)[within:], data[:count])
+			copy(n.writable(i)[within:], data[:count])
 		}
 		off, data = off+int64(count), data[count:]
 	}
@@ -217,8 +217,8 @@ func (n *inode) at(i int) *page {
 	return nil
 }
 
-// own returns a page that may be written to: a copy, where the page is the durable one.
-func (n *inode) own(i int) *page {
+// writable returns a page that may be written to: a copy, if the page is the durable one.
+func (n *inode) writable(i int) *page {
 	for i >= len(n.pages) {
 		n.pages = append(n.pages, nil)
 	}
@@ -267,7 +267,7 @@ func (n *inode) zero(from, to int64) {
 		i, within := int(off/pageSize), int(off%pageSize)
 		count := min(to-off, int64(pageSize-within))
 		if n.at(i) != nil {
-			clear(n.own(i)[within : within+int(count)])
+			clear(n.writable(i)[within : within+int(count)])
 		}
 		off += count
 	}

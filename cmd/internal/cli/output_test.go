@@ -1,8 +1,8 @@
-package terminal
+package cli
 
 import "testing"
 
-func TestNothingThatATerminalObeys(t *testing.T) {
+func TestNoControlCharacters(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                      "",
 		"plain, Zoë, 日本 → ok":   "plain, Zoë, 日本 → ok",

@@ -17,50 +17,50 @@ import (
 )
 
 const (
-	// rollWait is how long servers may take to say how they stand. One that does not is said not to answer.
-	rollWait = 2 * time.Second
-	// rollMore is how long those are waited for of whom nothing is known: servers that work no lanes hold no leases.
-	rollMore = 200 * time.Millisecond
+	// reportWait is how long to wait for the servers' reports. A server without one is listed as not answering.
+	reportWait = 2 * time.Second
+	// reportMore is how long to wait for servers that hold no leases and so are not known: those that own no lanes.
+	reportMore = 200 * time.Millisecond
 )
 
-// callRoll asks all servers of the log how they stand, and waits for those that are known to be there.
-func callRoll(ctx context.Context, nc *nats.Conn, known []string) ([]server.Card, error) {
-	ctx, cancel := context.WithTimeout(ctx, rollWait)
+// requestReports requests a report from all servers of the log, and waits for the known ones.
+func requestReports(ctx context.Context, nc *nats.Conn, known []string) ([]server.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, reportWait)
 	defer cancel()
 	inbox := nc.NewInbox()
-	answers, err := nc.SubscribeSync(inbox)
+	replies, err := nc.SubscribeSync(inbox)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = answers.Unsubscribe() }()
-	if err := nc.PublishRequest(server.RollCall, inbox, nil); err != nil {
+	defer func() { _ = replies.Unsubscribe() }()
+	if err := nc.PublishRequest(server.StatusSubject, inbox, nil); err != nil {
 		return nil, err
 	}
-	var cards []server.Card
+	var reports []server.Report
 	missing := slices.Clone(known)
 	for all := false; ; {
-		if !all && len(missing) == 0 && len(cards) > 0 {
+		if !all && len(missing) == 0 && len(reports) > 0 {
 			all = true
-			ctx, cancel = context.WithTimeout(ctx, rollMore)
+			ctx, cancel = context.WithTimeout(ctx, reportMore)
 			defer cancel()
 		}
-		m, err := answers.NextMsgWithContext(ctx)
+		m, err := replies.NextMsgWithContext(ctx)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders):
-			return cards, nil
+			return reports, nil
 		case err != nil:
-			return cards, err
+			return reports, err
 		}
-		var card server.Card
-		if err := json.Unmarshal(m.Data, &card); err != nil {
-			return cards, fmt.Errorf("a server's answer on %s: %w; use the scrip that is of its version", server.RollCall, err)
+		var report server.Report
+		if err := json.Unmarshal(m.Data, &report); err != nil {
+			return reports, fmt.Errorf("a server's reply on %s: %w; use a scrip of its version", server.StatusSubject, err)
 		}
-		cards = append(cards, card)
-		missing = slices.DeleteFunc(missing, func(id string) bool { return id == card.Server })
+		reports = append(reports, report)
+		missing = slices.DeleteFunc(missing, func(id string) bool { return id == report.Server })
 	}
 }
 
-// serverStatus is one server as it describes itself.
+// serverStatus is one server's report.
 type serverStatus struct {
 	Server   string        `json:"server"`
 	Answers  bool          `json:"answers"`
@@ -70,42 +70,42 @@ type serverStatus struct {
 	Settings string        `json:"settings,omitempty"`
 }
 
-// askServers adds what the servers say of themselves.
-func (st *status) askServers(ctx context.Context, nc *nats.Conn) {
-	cards, err := callRoll(ctx, nc, st.Servers)
+// addServers adds the servers' reports.
+func (st *status) addServers(ctx context.Context, nc *nats.Conn) {
+	reports, err := requestReports(ctx, nc, st.Servers)
 	if err != nil {
-		st.Ready, st.Note = false, "the servers do not say how they stand: "+err.Error()
+		st.Ready, st.Note = false, "requesting the servers' status: "+err.Error()
 	}
 	st.Checks = map[string]server.Result{}
-	for _, card := range cards {
-		st.PerServer = append(st.PerServer, serverStatus{card.Server, true, card.Ready, card.Version, card.Roles, settings(card.Checks)})
-		st.Ready = st.Ready && card.Ready
-		for name, check := range card.Checks {
-			// What is not well somewhere is what to look at.
+	for _, report := range reports {
+		st.PerServer = append(st.PerServer, serverStatus{report.Server, true, report.Ready, report.Version, report.Roles, settings(report.Checks)})
+		st.Ready = st.Ready && report.Ready
+		for name, check := range report.Checks {
+			// A check that failed at any server is shown.
 			if known, there := st.Checks[name]; !there || known.OK && !check.OK {
 				st.Checks[name] = check
 			}
 		}
-		st.hear(card)
+		st.addLanes(report)
 	}
 	for _, id := range st.Servers {
-		if !slices.ContainsFunc(cards, func(c server.Card) bool { return c.Server == id }) {
+		if !slices.ContainsFunc(reports, func(c server.Report) bool { return c.Server == id }) {
 			st.Ready = false
 			st.PerServer = append(st.PerServer, serverStatus{Server: id})
 		}
 	}
 	slices.SortFunc(st.PerServer, func(a, b serverStatus) int { return strings.Compare(a.Server, b.Server) })
-	if len(cards) == 0 && err == nil {
-		st.Ready, st.Note = false, "no server says how it stands; start one with scrip serve"
+	if len(reports) == 0 && err == nil {
+		st.Ready, st.Note = false, "no server answers; start one with scrip serve"
 	}
 }
 
-// hear takes over what a server says of lanes.
-func (st *status) hear(card server.Card) {
+// addLanes adds a server's report about lanes.
+func (st *status) addLanes(report server.Report) {
 	var lanes struct{ Lanes []server.LaneReadiness }
-	if detailed(card.Checks["lanes"], &lanes) {
+	if detailed(report.Checks["lanes"], &lanes) {
 		for _, r := range lanes.Lanes {
-			if r.Lane < 0 || r.Lane >= len(st.PerLane) { // whoever hears the call can answer anything
+			if r.Lane < 0 || r.Lane >= len(st.PerLane) { // any client of this NATS server can reply
 				continue
 			}
 			l := &st.PerLane[r.Lane]
@@ -118,12 +118,12 @@ func (st *status) hear(card server.Card) {
 			case r.Error != "" && l.State == "":
 				l.State, l.Error = string(r.State), r.Error
 			case r.Holder != "" && l.State == "":
-				l.State = "elsewhere" // until its holder says more
+				l.State = "elsewhere" // until its owner's report
 			}
 		}
 	}
 	var tables struct{ Lanes []server.Projected }
-	if detailed(card.Checks["projector"], &tables) {
+	if detailed(report.Checks["projector"], &tables) {
 		for _, p := range tables.Lanes {
 			if p.Lane >= 0 && p.Lane < len(st.PerLane) {
 				l := &st.PerLane[p.Lane]
@@ -136,7 +136,7 @@ func (st *status) hear(card server.Card) {
 	}
 }
 
-// settings says which run-time settings a server has in force, "" = not known.
+// settings describes the run-time settings in force at a server, "" = unknown.
 func settings(checks map[string]server.Result) string {
 	var c server.ConfigReadiness
 	switch {
@@ -150,7 +150,7 @@ func settings(checks map[string]server.Result) string {
 	return fmt.Sprintf("up to change %d", c.Change)
 }
 
-// backlogs are the rows of what is due and will be, of lanes and priorities that have any.
+// backlogs are the rows of lanes and priorities with work that is due now or soon.
 func (st *status) backlogs() (rows [][]string) {
 	for _, l := range st.PerLane {
 		if l.Backlog == nil {
@@ -174,5 +174,5 @@ func (st *status) backlogs() (rows [][]string) {
 	return rows
 }
 
-// backlogHead heads them. Due next: reminders, and seconds in which coupons of a campaign fall.
+// backlogHead is their heading. Due next: reminders, and seconds in which coupons of a campaign expire.
 const backlogHead = "LANE PRIORITY OLDEST-DUE WAITING DUE-IN-1s 10s 1m 10m 1h"

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// digest of the step that firings stand in, as these stories tell it.
+// digest of the step with the firings.
 const digest = "0123456789abcdef0123456789abcdef"
 
 // firings are two campaigns in one step: of s alice and bob (reminders 1 and 2), of z carol and dave (1 and 2).
@@ -43,7 +43,7 @@ func line(campaign, customer string) wire.Event {
 	return wire.Event{Type: wire.ReminderDue, Campaign: campaign, At: t0 + 91*second, Kind: kind, DueAt: t0 + 90*second, CustomerID: customer}
 }
 
-// message is one of SCRIP_RMD: its source says which line of step 7 its last line tells of.
+// message is one of SCRIP_RMD: its source is the line of step 7 of its last line.
 func message(line int, r uint64, lines ...wire.Event) eventlog.Message {
 	var payload []byte
 	for _, l := range lines {
@@ -53,7 +53,7 @@ func message(line int, r uint64, lines ...wire.Event) eventlog.Message {
 		Header: eventlog.Header{Owner: "o", Source: eventlog.Source{Sequence: 7, Line: line, LastR: r}, SourceDigest: digest}}
 }
 
-func TestRemindersAreToldOnceAndInOrder(t *testing.T) {
+func TestRemindersArePublishedOnceAndInOrder(t *testing.T) {
 	alice, bob, carol, dave := line("s", "alice"), line("s", "bob"), line("z", "carol"), line("z", "dave")
 	early, other := alice, message(1, 2, alice, bob)
 	early.At = t0 + 89*second
@@ -61,61 +61,61 @@ func TestRemindersAreToldOnceAndInOrder(t *testing.T) {
 	hasty := message(1, 1, alice)
 	hasty.Time = (t0 + 89*second).Time()
 	for _, c := range []struct {
-		name   string
-		told   []eventlog.Message
-		says   string // "" = nothing is wrong
-		untold int
+		name        string
+		published   []eventlog.Message
+		want        string // "" = nothing is wrong
+		unpublished int
 	}{
-		{"nobody yet", nil, "", 4},
+		{"none yet", nil, "", 4},
 		{"all in one message", []eventlog.Message{message(2, 2, alice, bob, carol, dave)}, "", 0},
 		{"one message per firing", []eventlog.Message{message(1, 2, alice, bob), message(2, 2, carol, dave)}, "", 0},
 		{"messages across firings", []eventlog.Message{message(1, 1, alice), message(2, 1, bob, carol), message(2, 2, dave)}, "", 0},
 		{"not yet all", []eventlog.Message{message(1, 1, alice)}, "", 3},
-		{"twice in a message", []eventlog.Message{message(1, 2, alice, alice, bob)}, "it is s expires 2030-01-01T00:01:30Z bob's turn (reminder 1 is fired", 3},
-		{"twice in two messages", []eventlog.Message{message(1, 2, alice, bob), message(1, 2, bob)}, "carol's turn (reminder 2 is fired", 2},
-		{"twice at the end", []eventlog.Message{message(2, 2, alice, bob, carol, dave), message(2, 2, dave)}, "did not fire, or was told before (reminder 2 is fired", 0},
-		{"one left out", []eventlog.Message{message(1, 2, bob)}, "alice's turn", 4},
-		{"in another order", []eventlog.Message{message(1, 2, carol, dave, alice, bob)}, "alice's turn", 4},
-		{"one that is pending", []eventlog.Message{message(2, 3, alice, bob, carol, line("z", "erin"))}, "dave's turn (reminder 3 is pending", 1},
-		{"one that was cancelled", []eventlog.Message{message(2, 3, alice, bob, line("z", "frank"))}, "carol's turn (reminder 4 is cancelled", 2},
+		{"twice in a message", []eventlog.Message{message(1, 2, alice, alice, bob)}, "the next is s expires 2030-01-01T00:01:30Z bob (reminder 1 is fired", 3},
+		{"twice in two messages", []eventlog.Message{message(1, 2, alice, bob), message(1, 2, bob)}, "carol (reminder 2 is fired", 2},
+		{"twice at the end", []eventlog.Message{message(2, 2, alice, bob, carol, dave), message(2, 2, dave)}, "did not fire, or was published before (reminder 2 is fired", 0},
+		{"one left out", []eventlog.Message{message(1, 2, bob)}, "the next is s expires 2030-01-01T00:01:30Z alice", 4},
+		{"in another order", []eventlog.Message{message(1, 2, carol, dave, alice, bob)}, "the next is s expires 2030-01-01T00:01:30Z alice", 4},
+		{"one that is pending", []eventlog.Message{message(2, 3, alice, bob, carol, line("z", "erin"))}, "dave (reminder 3 is pending", 1},
+		{"one that was cancelled", []eventlog.Message{message(2, 3, alice, bob, line("z", "frank"))}, "carol (reminder 4 is cancelled", 2},
 		{"one that never was", []eventlog.Message{message(2, 2, alice, bob, carol, dave, line("nowhere", "x"))}, "did not fire", 0},
 		{"before it is due by its line", []eventlog.Message{message(1, 1, early)}, "before it is due", 3},
 		{"before it is due by the stream's time", []eventlog.Message{hasty}, "before it is due", 3},
-		{"a source behind its lines", []eventlog.Message{message(1, 1, alice, bob)}, "its source is {7 1 1}, that of its last line is {7 1 2}", 2},
+		{"a source before its lines", []eventlog.Message{message(1, 1, alice, bob)}, "its source is {7 1 1}, that of its last line is {7 1 2}", 2},
 		{"a source ahead of its lines", []eventlog.Message{message(2, 1, alice, bob)}, "its source is {7 2 1}", 2},
 		{"a source of another log", []eventlog.Message{other}, "its source's digest", 2},
-		{"nobody in a message", []eventlog.Message{message(1, 1)}, "has no lines", 4},
+		{"a message without lines", []eventlog.Message{message(1, 1)}, "has no lines", 4},
 	} {
-		f := tell(firings(false)...)
-		for i := range f.owed { // tell knows no steps
-			f.owed[i].step, f.owed[i].line = &step{sequence: 7, digest: digest}, 1+i/2
+		f := foldEvents(firings(false)...)
+		for i := range f.expected { // foldEvents sets no steps
+			f.expected[i].step, f.expected[i].line = &step{sequence: 7, digest: digest}, 1+i/2
 		}
-		for i := range c.told {
-			if err := f.tells(&c.told[i]); err != nil {
+		for i := range c.published {
+			if err := f.checkPublished(&c.published[i]); err != nil {
 				t.Fatal(err)
 			}
 		}
-		f.balance()
+		f.checkTallies()
 		broken := strings.Join(f.Violations, "\n")
-		if c.says == "" && broken != "" || !strings.Contains(broken, c.says) || len(f.owed) != c.untold {
-			t.Errorf("%s: %q, %d untold, want %q, %d", c.name, broken, len(f.owed), c.says, c.untold)
+		if c.want == "" && broken != "" || !strings.Contains(broken, c.want) || len(f.expected) != c.unpublished {
+			t.Errorf("%s: %q, %d unpublished, want %q, %d", c.name, broken, len(f.expected), c.want, c.unpublished)
 		}
 	}
-	// Dropped ones are told to nobody.
-	f := tell(firings(true)...)
+	// Dropped reminders are not published.
+	f := foldEvents(firings(true)...)
 	m := message(1, 1, alice)
-	if err := f.tells(&m); err != nil {
+	if err := f.checkPublished(&m); err != nil {
 		t.Fatal(err)
 	}
 	if len(f.Violations) != 1 || !strings.Contains(f.Violations[0], "reminder 1 is dropped") {
-		t.Errorf("a dropped reminder is told: %q", f.Violations)
+		t.Errorf("a dropped reminder is published: %q", f.Violations)
 	}
-	if want := (Tally{Set: 6, Cancelled: 1, Dropped: 4, Pending: 1, Told: 1}); f.Tally() != want {
+	if want := (Tally{Set: 6, Cancelled: 1, Dropped: 4, Pending: 1, Published: 1}); f.Tally() != want {
 		t.Errorf("%+v, want %+v", f.Tally(), want)
 	}
 }
 
-// TestALogIsFollowedWhileItGrows: what CatchUp has folded it does not fold again, and it ends like one reading of all.
+// TestALogIsFollowedWhileItGrows: CatchUp folds no message twice, and the result is that of one fold of the whole log.
 func TestALogIsFollowedWhileItGrows(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	ctx := t.Context()
@@ -139,7 +139,7 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The log lies in the past: what it tells of has been due for long.
+	// The log is in the past: its reminders are overdue.
 	base := wire.At(time.Now().Add(-time.Hour))
 	lines := onto(base, firings(false)...)
 	step := func(n uint64, lines ...wire.Event) {
@@ -147,7 +147,7 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 		at := lines[len(lines)-1].At.Time()
 		publish(events, n-1, eventlog.Header{Commands: [2]uint64{n, n}, CommandTime: at, LaneTime: at, Owner: "o"}, lines...)
 	}
-	tells := func(n uint64, line int, r uint64, lines ...wire.Event) {
+	publishFired := func(n uint64, line int, r uint64, lines ...wire.Event) {
 		t.Helper()
 		for i := range lines {
 			lines[i].At, lines[i].DueAt = base+91*second, base+90*second
@@ -166,8 +166,8 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.Tally() != want || ends[0] != end || f.Untold != int(want.Fired-want.Told) || len(f.Violations) > 0 {
-			t.Errorf("%+v, untold %d, up to %d, %q; want %+v, up to %d", f.Tally(), f.Untold, ends[0], f.Violations, want, end)
+		if f.Tally() != want || ends[0] != end || f.Unpublished != int(want.Fired-want.Published) || len(f.Violations) > 0 {
+			t.Errorf("%+v, unpublished %d, up to %d, %q; want %+v, up to %d", f.Tally(), f.Unpublished, ends[0], f.Violations, want, end)
 		}
 		if whole, _, err := Log(ctx, js, log); err != nil || whole.Tally() != want || len(whole.Violations) > 0 {
 			t.Errorf("read at once: %+v, %q, %v; want %+v", whole.Tally(), whole.Violations, err, want)
@@ -181,12 +181,12 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 5}, 2)
 	step(3, lines[due:]...)
 	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4}, 3)
-	tells(1, 2, 1, line("s", "alice"), line("s", "bob"), line("z", "carol"))
-	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4, Told: 3}, 3)
-	tells(2, 2, 2, line("z", "dave"))
-	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4, Told: 4}, 3)
-	tells(3, 2, 2, line("z", "dave"))
+	publishFired(1, 2, 1, line("s", "alice"), line("s", "bob"), line("z", "carol"))
+	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4, Published: 3}, 3)
+	publishFired(2, 2, 2, line("z", "dave"))
+	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4, Published: 4}, 3)
+	publishFired(3, 2, 2, line("z", "dave"))
 	if _, err := f.CatchUp(ctx, js, log); err != nil || len(f.Violations) != 1 {
-		t.Errorf("told again: %q, %v", f.Violations, err)
+		t.Errorf("published again: %q, %v", f.Violations, err)
 	}
 }
