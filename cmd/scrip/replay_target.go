@@ -43,7 +43,7 @@ func (m *Main) replayTarget(cmd *cobra.Command, flags *replayFlags) (replayTarge
 	case flags.reset && !given("sql") && !given("name"):
 		return replayTarget{}, cli.Usagef("--reset: without --name or --sql there is no output to delete; omit it")
 	case flags.follow && (flags.filter.Until != 0 || len(flags.filter.To) > 0):
-		return replayTarget{}, cli.Usagef("--follow: it does not end; omit --until and --to, or --follow")
+		return replayTarget{}, cli.Usagef("--follow: it has no end; omit --until and --to, or --follow")
 	case flags.csv == csvExcel && (given("sql") || flags.format != string(replay.CSV)):
 		return replayTarget{}, cli.Usagef("--csv: only valid with --format csv; give that too, or omit this flag")
 	case given("sql"):
