@@ -27,8 +27,10 @@ type options struct {
 	warmup  int
 	limit   time.Duration
 	beside  time.Duration // of restart and tables: how long the latency of claims is measured
-	rate    rate
-	seed    uint64
+	// besideRate is how many claims a second are sent while tables are rebuilt.
+	besideRate float64
+	rate       rate
+	seed       uint64
 	// progress is for people who wait.
 	progress io.Writer
 }

@@ -60,6 +60,7 @@ of the same messages. Then all tables are emptied and rebuilt while claims are s
 against the log. Only scrip and its PostgreSQL are started.`,
 	}
 	cmd.Flags().DurationVar(&f.beside, "beside", 10*time.Second, "how long the latency of claims is measured before the rebuild beside them")
+	cmd.Flags().Float64Var(&f.besideRate, "beside-rate", 10_000, "claims a second that are sent while tables are rebuilt")
 	return f.command(cmd, "coupons claimed", 1_000_000, func(ctx context.Context, d durability, r *Report) (text func(io.Writer) error, err error) {
 		r.Projections, err = f.tables(ctx, d)
 		return func(w io.Writer) error { return tablesText(w, *r.Projections) }, err
@@ -142,17 +143,14 @@ func (o options) project(ctx context.Context, b *bench) (r *TablesReport, err er
 	return r, nil
 }
 
-// besideRate is how many claims a second are sent while tables are rebuilt.
-const besideRate = 10_000
-
 // rebuildBeside rebuilds while claims are sent at an even pace, and keeps their latency before and during it.
 func (o options) rebuildBeside(ctx context.Context, b *bench, r *TablesReport) (row TablesRow, err error) {
 	claims := func(id string, length time.Duration, stop <-chan struct{}) (l Latency, n int, err error) {
-		p := newPlan(growing, id, int(besideRate*length.Seconds()), o.seed)
-		d, err := o.claimAt(ctx, b, p, pace{n: p.n, limit: length, rate: besideRate, stop: stop}, func(int) { n++ }, nil)
+		p := newPlan(growing, id, int(o.besideRate*length.Seconds()), o.seed)
+		d, err := o.claimAt(ctx, b, p, pace{n: p.n, limit: length, rate: o.besideRate, stop: stop}, func(int) { n++ }, nil)
 		return d.latency, n, err
 	}
-	r.Rate = besideRate
+	r.Rate = o.besideRate
 	if r.Before, _, err = claims("quiet", o.beside, nil); err != nil {
 		return row, err
 	}
@@ -169,7 +167,7 @@ func (o options) rebuildBeside(ctx context.Context, b *bench, r *TablesReport) (
 		r.During, claimed, err = claims("meanwhile", settleWithin, over)
 		return err
 	})
-	row, err = b.scrip.program(ctx, TablesRow{Name: "scrip rebuild of emptied tables, beside claims", Lines: r.Lines + int(besideRate*o.beside.Seconds())}, "rebuild")
+	row, err = b.scrip.program(ctx, TablesRow{Name: "scrip rebuild of emptied tables, beside claims", Lines: r.Lines + int(o.besideRate*o.beside.Seconds())}, "rebuild")
 	close(over)
 	err = errors.Join(err, g.Wait())
 	row.Lines += claimed
