@@ -252,8 +252,8 @@ func TestHistory(t *testing.T) {
 	}
 	p.expect(cli.ExitDone, "there is more: --before '", "coupon", "show", code, "--limit", "2")
 	p.expect(cli.ExitDone, "until 2032-01-01T00:00:00Z", "coupon", "show", code)
-	p.expect(cli.ExitRefused, "before: must be what an answer gave as next", "customer", "show", "ann", "--before", "yesterday")
-	p.expect(cli.ExitRefused, "before: must be what an answer gave as next", "coupon", "show", code, "--before", "bogus")
+	p.expect(cli.ExitRefused, "before: must be the next of an answer", "customer", "show", "ann", "--before", "yesterday")
+	p.expect(cli.ExitRefused, "before: must be the next of an answer", "coupon", "show", code, "--before", "bogus")
 	p.expect(cli.ExitDone, "customer nobody has no coupons\nthe read tables have no events of this customer\n", "customer", "show", "nobody")
 	p.must("extend", code2, "--expires", "2033-01-01T00:00:00.123Z")
 	p.expect(cli.ExitDone, "expires   2033-01-01T00:00:00.123Z", "coupon", "show", code2)
