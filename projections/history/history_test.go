@@ -391,5 +391,9 @@ func TestEveryChangeIsShown(t *testing.T) {
 		if ev := (wire.Event{Type: e, Campaign: "d", N: 3, R: 4, FromR: 4, ThroughR: 4}); entry.matches(&ev) {
 			t.Errorf("an entry takes another campaign's %s for its own", e)
 		}
+		if ev := (wire.Event{Type: e, Campaign: "c", N: 5, R: 6, FromR: 5, ThroughR: 6}); spec.About != wire.AboutCampaign && entry.matches(&ev) ||
+			e == wire.RemindersDue && entry.matches(&ev) {
+			t.Errorf("an entry takes the %s of another coupon and reminder for its own", e)
+		}
 	}
 }
