@@ -221,5 +221,11 @@ func (m *matcher) concernsCustomer(e *wire.Event) bool {
 	case wire.AboutReminder:
 		_, known = m.reminders[reminder]
 	}
+	// A rollback sets a reminder again for the holder of the coupon, whom the line does not name.
+	if e.Type == wire.ReminderSet && e.CustomerID == "" {
+		if _, known = m.coupons[coupon]; known {
+			m.reminders[reminder] = struct{}{}
+		}
+	}
 	return known
 }

@@ -97,6 +97,27 @@ func TestCustomer(t *testing.T) {
 	}
 }
 
+// A reminder that a rollback set again is the holder's, although its line names the coupon only; so is what becomes of it.
+func TestCustomerOfARestoredReminder(t *testing.T) {
+	m := newMatcher(&Filter{Customer: "cy"})
+	for i, c := range []struct {
+		event wire.Event
+		want  bool
+	}{
+		{wire.Event{Type: wire.CouponClaimed, Campaign: "c", N: 1, CustomerID: "cy"}, true},
+		{wire.Event{Type: wire.CouponClaimed, Campaign: "c", N: 2, CustomerID: "di"}, false},
+		{wire.Event{Type: wire.CouponRolledBack, Campaign: "c", N: 1}, true},
+		{wire.Event{Type: wire.ReminderSet, Campaign: "c", N: 1, R: 7}, true},
+		{wire.Event{Type: wire.ReminderSet, Campaign: "c", N: 2, R: 8}, false},
+		{wire.Event{Type: wire.ReminderCancelled, Campaign: "c", R: 7}, true},
+		{wire.Event{Type: wire.ReminderCancelled, Campaign: "c", R: 8}, false},
+	} {
+		if got := m.match(&c.event); got != c.want {
+			t.Errorf("event %d, %s: %v, want %v", i, c.event.Type, got, c.want)
+		}
+	}
+}
+
 // Events of one lane time may be in several messages; the binary search skips none, foreign messages included.
 func TestSinceIsFoundByBinarySearch(t *testing.T) {
 	r := newRig(t)
