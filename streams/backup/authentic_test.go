@@ -80,7 +80,7 @@ func TestAChangedBackup(t *testing.T) {
 	}
 
 	for _, setting := range []string{
-		`"republish":{"src":">","dest":"evil.>"}`, `"subject_transform":{"src":">","dest":"evil.>"}`, `"sources":[{"name":"EVIL"}]`, `"Mirror":{"name":"EVIL"}`,
+		`"republish":{"src":">","dest":"evil.>"}`, `"subject_transform":{"src":">","dest":"evil.>"}`, `"sources":[{"name":"EVIL"}]`, `"Mirror":{"name":"EVIL"}`, `"ſources":[{"name":"EVIL"}]`,
 	} {
 		dir := takeBy(nil)
 		edit(t, dir, topology.EvtStream(0)+".json", `"name":`, setting+`,"name":`)

@@ -256,8 +256,9 @@ func checkConfig(info streamInfo) error {
 		return err
 	}
 	for name, value := range config {
-		name = strings.ToLower(name) // encoding/json, and so NATS, reads names in any case
-		if text := string(value); slices.Contains(foreignSettings, name) && text != "null" && text != "[]" {
+		// encoding/json, and so NATS, matches names as EqualFold does: in any case, with a long s for an s.
+		foreign := slices.ContainsFunc(foreignSettings, func(s string) bool { return strings.EqualFold(s, name) })
+		if text := string(value); foreign && text != "null" && text != "[]" {
 			return fmt.Errorf("its configuration sets %s, which scrip never does: the restored stream would send messages elsewhere or take them from there", name)
 		}
 	}
