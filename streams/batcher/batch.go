@@ -36,6 +36,7 @@ type batch struct {
 	space        [1]*attempt
 	tries        int           // attempts made
 	sentAt       time.Duration // time of the first
+	acked        bool          // the stream acknowledged the newest
 	live         int           // attempts that may have been stored, those no longer in attempts included
 	retryAt      time.Duration
 	retries      *backoff.ExponentialBackOff // pauses between attempts, made at the second one

@@ -80,6 +80,7 @@ func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 		} `json:"error"`
 	}
 	if err := json.Unmarshal(data, &ack); err != nil || ack.Error == nil {
+		a.batch.acked = true
 		r.c.mover.Answered()
 		return out
 	}

@@ -202,6 +202,7 @@ func (r *route) publish(b *batch) {
 		a = new(attempt)
 	}
 	b.tries++
+	b.acked = false
 	if len(b.attempts) == maxAttempts {
 		r.forget(b.attempts[0])
 	}

@@ -26,7 +26,8 @@ func (r *route) sweep(everything bool, out []delivery) []delivery {
 		case everything || now >= b.retryAt:
 			overdue = append(overdue, b)
 		}
-		if !b.done && b.tries > 0 && now-b.sentAt > unanswered && r.c.online.Load() {
+		// A batch that is acknowledged and has no outcome waits for its lane, which the node does reach.
+		if !b.done && !b.acked && b.tries > 0 && now-b.sentAt > unanswered && r.c.online.Load() {
 			r.c.mover.Unanswered() // an answer to any other message on the connection outweighs it
 		}
 	}

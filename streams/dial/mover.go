@@ -57,16 +57,23 @@ func (m *Mover) Unanswered() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.nc.IsConnected() {
+		return // it is between nodes already
+	}
 	now := time.Now()
 	if m.leave.IsZero() {
 		m.leave = now.Add(patience())
 		m.searching.Store(true)
 		return
 	}
-	nodes := len(m.nc.Servers())
-	if now.Before(m.leave) || nodes < 2 || m.nc.ForceReconnect() != nil {
+	if now.Before(m.leave) {
 		return
 	}
+	nodes := len(m.nc.Servers())
+	if nodes < 2 {
+		return
+	}
+	go m.nc.ForceReconnect() // it flushes, which takes seconds on a link that swallows bytes, and callers hold locks
 	m.moves++
 	m.leave = now.Add(patience())
 	if m.moves >= nodes { // every node was tried, this one included
