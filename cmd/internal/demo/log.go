@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -29,8 +30,15 @@ func newFolded(campaigns ...string) *folded {
 	return l
 }
 
-// fold applies one line of an event or reminder stream. It ignores lines of other campaigns.
+// fold applies one line of an event or reminder stream. It ignores lines of other campaigns, also those of a newer server
+// that cannot be parsed.
 func (l *folded) fold(where string, raw []byte) error {
+	var head struct {
+		Campaign string `json:"campaign"`
+	}
+	if err := json.Unmarshal(raw, &head); err == nil && l.folds[head.Campaign] == nil {
+		return nil
+	}
 	var ev wire.Event
 	if err := wire.ParseEvent(raw, &ev); err != nil {
 		return fmt.Errorf("%s: %w", where, err)
