@@ -205,7 +205,7 @@ func (p *Pusher) read(w *work, stored time.Time) (eventlog.Message, error) {
 	defer p.keepAlive(w)()
 	p.count.stopped.Add(1)
 	defer p.count.stopped.Add(-1)
-	w.log.Error("the lane waits at a message that this program cannot read: run a newer one, or start scrip serve once with --skip-message rmd:LANE=SEQ to lose the message", "err", err)
+	w.log.Error(fmt.Sprintf("the lane waits at a message that this program cannot read: run a newer one, or start scrip serve once with --skip-message rmd:%d=%d to lose the message", w.lane, w.sequence), "err", err)
 	skips, waited := eventlog.Reminders(p.js, w.lane).AwaitSkip(p.ctx, err)
 	if waited != nil {
 		return m, err
