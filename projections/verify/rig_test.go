@@ -11,8 +11,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-const lanes = readtest.Lanes
-
 // rig opens sessions on the database of a readtest.Rig.
 type rig struct{ *readtest.Rig }
 
