@@ -13,6 +13,7 @@ type looks struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 	timer     *time.Timer
+	base      time.Duration // lookEvery, read once: tests change it
 	every     time.Duration // between looks while nothing is missing
 	done      chan look
 	requested bool
@@ -30,7 +31,8 @@ type look struct {
 }
 
 func (f *Feed) newLooks(ctx context.Context) *looks {
-	l := &looks{feed: f, timer: time.NewTimer(lookEvery), every: lookEvery, done: make(chan look, 1)}
+	l := &looks{feed: f, done: make(chan look, 1), base: lookEvery}
+	l.every, l.timer = l.base, time.NewTimer(l.base)
 	l.seen, _ = l.queued()
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	return l
@@ -49,12 +51,12 @@ func (l *looks) queued() (last uint64, full bool) {
 	return l.feed.last, l.feed.bytes >= feedBytes
 }
 
-// schedule sets when the next look begins. While messages are missing it backs off from a tenth of lookEvery: a new
+// schedule sets when the next look begins. While messages are missing it backs off from a tenth of base: a new
 // consumer may be placed on the replica that stalls, again, and a slow one needs time to deliver.
 func (l *looks) schedule() {
 	d := l.every
 	if l.behind > 0 {
-		d = min(d, lookEvery/10<<min(l.behind-1, 5))
+		d = min(d, l.base/10<<min(l.behind-1, 5))
 	}
 	l.timer.Reset(d)
 }
@@ -84,7 +86,7 @@ func (l *looks) judge(found look) error {
 		return nil // no response from the leader: nothing is known
 	}
 	if found.bounds.Replicated {
-		l.every = lookEvery * 2 / 5 // the copy of one replica can stall; the only copy cannot
+		l.every = l.base * 2 / 5 // the copy of one replica can stall; the only copy cannot
 	}
 	last, full := l.queued()
 	if last != found.last || full || found.bounds.Last <= last {

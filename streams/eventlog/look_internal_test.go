@@ -31,7 +31,7 @@ func TestLooksReplaceSuccessorsToo(t *testing.T) {
 			t.Fatalf("look %d: error %v, want one: %v", i, err, step.replace)
 		}
 	}
-	if l.every >= lookEvery {
-		t.Errorf("a replicated stream is compared every %s, a single copy every %s", l.every, lookEvery)
+	if l.every >= l.base {
+		t.Errorf("a replicated stream is compared every %s, a single copy every %s", l.every, l.base)
 	}
 }
