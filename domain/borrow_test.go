@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-4a2410e3/scrip/domain/linetest"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
@@ -149,7 +150,7 @@ func TestNothingOfAMessageIsKept(t *testing.T) {
 
 // TestParsedCommandsAndEventsAreOnesOwn: the parsers for everyone copy, whatever the lane does.
 func TestParsedCommandsAndEventsAreOnesOwn(t *testing.T) {
-	for _, line := range []string{aClaim, aRedeem, aRemind, aCreate, anImprt, anExtnd,
+	for _, line := range []string{linetest.Claim, linetest.Redeem, linetest.Remind, linetest.Create, linetest.Import, linetest.Extend,
 		`{"id":"a","type":"claim","campaign":"s","customer_id":"c","attributes":{"a":1}}`,
 		`{"id":"a","type":"claim","campaign":"s","customer_id":"c","attributes":{ "a" : "b c" , "d":[]}}`,
 		`{"id":"a","type":"void","code":"x","reason":"stolen"}`, `{"id":"known","type":"nothing","campaign":"s"}`} {

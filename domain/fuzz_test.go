@@ -3,12 +3,13 @@ package domain
 import (
 	"testing"
 
+	"github.com/seed-4a2410e3/scrip/domain/linetest"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // FuzzStep: a step answers whatever line comes, and the events it makes can be read.
 func FuzzStep(f *testing.F) {
-	for _, line := range []string{aClaim, aRedeem, aCreate, anUpdt, aRemind, anImprt, anExtnd, anExpir, aDue} {
+	for _, line := range []string{linetest.Claim, linetest.Redeem, linetest.Create, linetest.Update, linetest.Remind, linetest.Import, linetest.Extend, linetest.Expire, linetest.Due} {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {

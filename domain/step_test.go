@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/seed-4a2410e3/scrip/domain/linetest"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
@@ -117,12 +118,12 @@ func TestHalfGoodHalfBad(t *testing.T) {
 		claimLine(1),
 		`{"id":"bad1","type":"claim","campaign":"s"}`,
 		``,
-		claimLine(2),                // sold out
-		`not json`,                  // line 5
-		claimLine(3),                // sold out
-		claimLine(1),                // repeat
-		with(aClaim, "type", `"x"`), // line 8
-		with(claimLine(4), "campaign", `"nowhere"`),
+		claimLine(2), // sold out
+		`not json`,   // line 5
+		claimLine(3), // sold out
+		claimLine(1), // repeat
+		linetest.With(linetest.Claim, "type", `"x"`), // line 8
+		linetest.With(claimLine(4), "campaign", `"nowhere"`),
 	}, "\n")
 	outs := outcomes(t, s.Add(Message{Sequence: 7, Scope: wire.ScopeTrusted, Payload: []byte(payload)}, start+1, nil))
 	s.Close()
@@ -157,10 +158,10 @@ func TestHalfGoodHalfBad(t *testing.T) {
 
 func TestScopes(t *testing.T) {
 	all := map[string]string{
-		"claim": aClaim, "redeem": aRedeem, "rollback": with(aRedeem, "type", `"rollback"`), "remind": aRemind, "unremind": with(aRemind, "type", `"unremind"`),
-		"create_campaign": with(aCreate, "campaign", `"t"`), "update_campaign": with(anUpdt, "category", `"x"`), "pause_campaign": with(anUpdt, "type", `"pause_campaign"`),
-		"resume_campaign": with(anUpdt, "type", `"resume_campaign"`), "end_campaign": with(anUpdt, "type", `"end_campaign"`), "import_codes": anImprt,
-		"void": `{"id":"a","type":"void","code":"x"}`, "extend": anExtnd, "expire": anExpir, "remind_due": aDue,
+		"claim": linetest.Claim, "redeem": linetest.Redeem, "rollback": linetest.With(linetest.Redeem, "type", `"rollback"`), "remind": linetest.Remind, "unremind": linetest.With(linetest.Remind, "type", `"unremind"`),
+		"create_campaign": linetest.With(linetest.Create, "campaign", `"t"`), "update_campaign": linetest.With(linetest.Update, "category", `"x"`), "pause_campaign": linetest.With(linetest.Update, "type", `"pause_campaign"`),
+		"resume_campaign": linetest.With(linetest.Update, "type", `"resume_campaign"`), "end_campaign": linetest.With(linetest.Update, "type", `"end_campaign"`), "import_codes": linetest.Import,
+		"void": `{"id":"a","type":"void","code":"x"}`, "extend": linetest.Extend, "expire": linetest.Expire, "remind_due": linetest.Due,
 	}
 	producer := []string{"claim", "redeem", "rollback", "remind", "unremind"}
 	scheduler := []string{"expire", "remind_due"}
@@ -204,7 +205,7 @@ func TestSubjectAndLaneMustAgree(t *testing.T) {
 		return outcomes(t, s.Add(m, start, nil))[0]
 	}
 	here, there := name(1), name(2)
-	create := with(aCreate, "campaign", `"`+here+`"`)
+	create := linetest.With(linetest.Create, "campaign", `"`+here+`"`)
 	if out := decide(Message{Scope: wire.ScopeTrusted}, create); out.Status != wire.StatusCreated {
 		t.Fatal(outcomeText(out))
 	}
@@ -217,10 +218,10 @@ func TestSubjectAndLaneMustAgree(t *testing.T) {
 		line string
 		want string
 	}{
-		{"a campaign of another lane", Message{Scope: wire.ScopeTrusted}, with(aClaim, "campaign", `"`+there+`"`), "lives on lane 2, not on lane 1"},
-		{"a subject of another lane", Message{Scope: wire.ScopeProducer, Campaign: there}, with(aClaim, "campaign", ""), "lives on lane 2, not on lane 1"},
-		{"another campaign than the subject's", Message{Scope: wire.ScopeProducer, Campaign: here}, aClaim, "disagrees with the subject"},
-		{"a subject that is no campaign", Message{Scope: wire.ScopeProducer, Campaign: "größe" + strings.Repeat("x", 3000)}, with(aClaim, "campaign", ""), "must be 1 to 64"},
+		{"a campaign of another lane", Message{Scope: wire.ScopeTrusted}, linetest.With(linetest.Claim, "campaign", `"`+there+`"`), "lives on lane 2, not on lane 1"},
+		{"a subject of another lane", Message{Scope: wire.ScopeProducer, Campaign: there}, linetest.With(linetest.Claim, "campaign", ""), "lives on lane 2, not on lane 1"},
+		{"another campaign than the subject's", Message{Scope: wire.ScopeProducer, Campaign: here}, linetest.Claim, "disagrees with the subject"},
+		{"a subject that is no campaign", Message{Scope: wire.ScopeProducer, Campaign: "größe" + strings.Repeat("x", 3000)}, linetest.With(linetest.Claim, "campaign", ""), "must be 1 to 64"},
 	} {
 		had := len(s.Events)
 		out := decide(tc.m, tc.line)
@@ -231,7 +232,7 @@ func TestSubjectAndLaneMustAgree(t *testing.T) {
 			t.Errorf("%s: parked as %s", tc.name, s.Events[had:])
 		}
 	}
-	if out := decide(Message{Scope: wire.ScopeProducer, Campaign: here}, with(with(aClaim, "campaign", ""), "id", `"b"`)); out.Status != wire.StatusClaimed {
+	if out := decide(Message{Scope: wire.ScopeProducer, Campaign: here}, linetest.With(linetest.With(linetest.Claim, "campaign", ""), "id", `"b"`)); out.Status != wire.StatusClaimed {
 		t.Fatal(outcomeText(out))
 	}
 }
@@ -251,8 +252,8 @@ func TestLaneOfIsWhatNATSComputes(t *testing.T) {
 func TestDeadLettersQuoteLittle(t *testing.T) {
 	for _, line := range []string{
 		strings.Repeat("\x01", 5000), strings.Repeat("\xff", 5000), strings.Repeat(`"`, 5000), strings.Repeat("漢", 2000),
-		with(aClaim, "colour", `"`+strings.Repeat(`\"`, 3000)+`"`), `{"` + strings.Repeat(`\"`, 3000) + `":1}`, with(anImprt, "codes", `["`+strings.Repeat(`\"`, 3000)+`"]`),
-		with(aClaim, "type", `"`+strings.Repeat(`\\`, 500)+`"`),
+		linetest.With(linetest.Claim, "colour", `"`+strings.Repeat(`\"`, 3000)+`"`), `{"` + strings.Repeat(`\"`, 3000) + `":1}`, linetest.With(linetest.Import, "codes", `["`+strings.Repeat(`\"`, 3000)+`"]`),
+		linetest.With(linetest.Claim, "type", `"`+strings.Repeat(`\\`, 500)+`"`),
 	} {
 		for _, count := range []int{1, 16} {
 			s := stepOn(t, 1)
@@ -569,7 +570,7 @@ func TestInventedCampaignsAreCountedTogether(t *testing.T) {
 	var payload []byte
 	const invented = 998
 	for i := range invented {
-		payload = append(payload, with(claimLine(i), "campaign", fmt.Sprintf("%q", fmt.Sprint("invented-", i)))+"\n"...)
+		payload = append(payload, linetest.With(claimLine(i), "campaign", fmt.Sprintf("%q", fmt.Sprint("invented-", i)))+"\n"...)
 	}
 	payload = append(payload, claimLine(1)+"\n"...) // of a campaign that has no codes
 	s.Add(Message{Sequence: 1, Scope: wire.ScopeTrusted, Payload: payload}, start, nil)
@@ -589,14 +590,14 @@ func TestInventedCampaignsAreCountedTogether(t *testing.T) {
 
 func TestResetLeavesTheEventsBeforeAlone(t *testing.T) {
 	s := stepOn(t, 10)
-	s.Add(Message{Scope: wire.ScopeTrusted, Payload: []byte(claimLine(1) + "\n" + with(claimLine(2), "campaign", `"nowhere"`))}, start, nil)
+	s.Add(Message{Scope: wire.ScopeTrusted, Payload: []byte(claimLine(1) + "\n" + linetest.With(claimLine(2), "campaign", `"nowhere"`))}, start, nil)
 	s.Close()
 	first, text := s.Events, string(s.Events)
 	s.Reset()
 	if len(s.Events) != 0 || s.Lines != 0 || s.Commands != 0 {
 		t.Fatalf("after Reset: %+v", s)
 	}
-	s.Add(Message{Scope: wire.ScopeTrusted, Payload: []byte(claimLine(3) + "\n" + with(claimLine(4), "campaign", `"nowhere"`))}, start, nil)
+	s.Add(Message{Scope: wire.ScopeTrusted, Payload: []byte(claimLine(3) + "\n" + linetest.With(claimLine(4), "campaign", `"nowhere"`))}, start, nil)
 	s.Close()
 	if string(first) != text {
 		t.Fatal("the events of the step before were overwritten")

@@ -168,6 +168,7 @@ func TestLayersOfTheDomain(t *testing.T) {
 		"domain/table":    {},
 		"domain/code":     {},
 		"domain/siphash":  {},
+		"domain/linetest": {},
 	}
 	for _, p := range list(t, "./domain/...") {
 		name := strings.TrimPrefix(p.ImportPath, module+"/")
