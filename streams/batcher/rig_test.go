@@ -1,8 +1,6 @@
 package batcher
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -38,21 +36,7 @@ func newRig(t *testing.T, opts Options, spec topology.Spec, change ...func(*Batc
 	for _, f := range change {
 		f(c)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	stopped := false
-	stop := func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-			t.Errorf("Run: %v", err)
-		}
-	}
-	t.Cleanup(stop)
+	stop := streamtest.Background(t, c.Run)
 	streamtest.Eventually(t, "the batcher is online", c.online.Load)
 	return &rig{Batcher: c, server: server, owner: owner, conn: conn, stop: stop}
 }

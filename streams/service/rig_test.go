@@ -1,9 +1,7 @@
 package service
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -48,21 +46,7 @@ func (r *rig) serve(t *testing.T, opts Options) (*Service, func()) {
 	}
 	opts.Logger = streamtest.Logger(t)
 	s := New(r.server.Conn(t), r.owner.Log, r.codec, opts)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	stopped := false
-	stop := func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-			t.Errorf("Run: %v", err)
-		}
-	}
-	t.Cleanup(stop)
+	stop := streamtest.Background(t, s.Run)
 	<-s.Ready()
 	return s, stop
 }
