@@ -115,10 +115,10 @@ func TestPostgresStoppedAndStarted(t *testing.T) {
 		for lane := range lanes {
 			p.reaches(lane, Waiting)
 		}
-		streamtest.Eventually(t, "unavailability logged", func() bool { return p.logs.count("PostgreSQL is unavailable") == round })
+		streamtest.Eventually(t, "unavailability logged", func() bool { return p.logged("PostgreSQL is unavailable") == round })
 		up()
 		r.synced(logtest.Pool(t, url)) // a fresh pool: the old one's idle connections are dead
-		streamtest.Eventually(t, "availability logged", func() bool { return p.logs.count("PostgreSQL is available") == round })
+		streamtest.Eventually(t, "availability logged", func() bool { return p.logged("PostgreSQL is available") == round })
 		if round == 1 {
 			r.claim(0, 3)
 			r.synced(logtest.Pool(t, url))
@@ -127,7 +127,7 @@ func TestPostgresStoppedAndStarted(t *testing.T) {
 			r.claim(1, 3)
 		}
 	}
-	if n := p.logs.count("PostgreSQL is unavailable"); n != 2 {
+	if n := p.logged("PostgreSQL is unavailable"); n != 2 {
 		t.Errorf("unavailability logged %d times", n)
 	}
 	r.check(logtest.Pool(t, url))
@@ -185,7 +185,7 @@ func TestLostTail(t *testing.T) {
 			r.Last[0], r.n[0], r.Covered[0] = kept, keptN, covered // what the log holds
 			r.claim(1, 2)
 			r.reached(r.pool, 1, r.Last[1])
-			if n := p.logs.count("lane is not projected any more"); n != 1 {
+			if n := p.logged("lane is not projected any more"); n != 1 {
 				t.Errorf("logged %d times", n)
 			}
 
@@ -251,7 +251,7 @@ func TestUnusableDatabase(t *testing.T) {
 	}
 	r.synced(r.pool)
 	r.check(r.pool)
-	if n := p.logs.count("the projector stopped for all lanes"); n != 1 {
+	if n := p.logged("the projector stopped for all lanes"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 }

@@ -122,7 +122,7 @@ func TestPoisonBecomesADeadLetterAndTheLaneContinues(t *testing.T) {
 			// Both are reported a moment after the commit.
 			streamtest.Eventually(t, "one parked line in progress and log", func() bool {
 				now := p.Progress()[0]
-				return now.Parked == 1 && now.State == Following && p.logs.count("event lines stored as dead letters") == 1
+				return now.Parked == 1 && now.State == Following && p.logged("event lines stored as dead letters") == 1
 			})
 			r.check(r.pool)
 		})
@@ -159,7 +159,7 @@ func TestNewerFormatStopsTheLaneOnly(t *testing.T) {
 	if got := p.Progress()[0]; got.Sequence != before {
 		t.Errorf("lane 0 went on to %d", got.Sequence)
 	}
-	if n := p.logs.count("lane is not projected any more"); n != 1 {
+	if n := p.logged("lane is not projected any more"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 }
@@ -175,7 +175,7 @@ func TestForeignMessagesAreIgnored(t *testing.T) {
 	if now := p.Progress()[0]; now.Foreign != 1 || now.Parked != 0 {
 		t.Errorf("progress %+v", now)
 	}
-	if n := p.logs.count("foreign message in the log"); n != 1 {
+	if n := p.logged("foreign message in the log"); n != 1 {
 		t.Errorf("alarm logged %d times", n)
 	}
 	if got := count(t, r.pool, "SELECT count(*) FROM scrip.coupon WHERE campaign = 'c0'"); got != 9 {
@@ -200,7 +200,7 @@ func TestSecondProjectorIsStandbyAndTakesOver(t *testing.T) {
 	r.synced(r.pool)
 	// The progress of a batch is noted after its rows are visible.
 	streamtest.Eventually(t, "the second one has taken over", func() bool { return second.Progress()[0].Batches > 0 })
-	if n := second.logs.count("another projector is running on this database"); n != 1 {
+	if n := second.logged("another projector is running on this database"); n != 1 {
 		t.Errorf("standby logged %d times", n)
 	}
 	r.check(r.pool)

@@ -1,7 +1,6 @@
 package projector
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -80,31 +79,16 @@ func (r *rig) work() {
 type running struct {
 	*Projector
 	t    testing.TB
-	logs *logs
+	logs *streamtest.Buffer
 	stop func()
 }
 
-// logs collects what was logged.
-type logs struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logs) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), text)
-}
+// logged returns how often a text was logged.
+func (p *running) logged(text string) int { return strings.Count(p.logs.String(), text) }
 
 func (r *rig) projector(pool *pgxpool.Pool, opts Options) *running {
 	r.T.Helper()
-	out := &logs{}
+	out := &streamtest.Buffer{}
 	opts.Logger = slog.New(slog.NewTextHandler(out, nil))
 	p, err := New(pool, r.JS, r.Log, opts)
 	if err != nil {
@@ -124,7 +108,7 @@ func (p *running) start() *running {
 			p.t.Errorf("Run: %v", err)
 		}
 		if p.t.Failed() {
-			p.t.Log(p.logs.buf.String())
+			p.t.Log(p.logs.String())
 		}
 	})
 	p.t.Cleanup(p.stop)

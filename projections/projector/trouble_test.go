@@ -22,7 +22,7 @@ func TestTimeLimitsOfTheRole(t *testing.T) {
 	r.exec(`CREATE TRIGGER slow AFTER INSERT ON scrip.coupon_row FOR EACH STATEMENT EXECUTE FUNCTION public.slow()`)
 	r.claim(0, 3)
 	r.synced(r.pool)
-	if n := p.logs.count("canceling statement"); n != 0 {
+	if n := p.logged("canceling statement"); n != 0 {
 		t.Errorf("cancelled %d times", n)
 	}
 }
@@ -39,8 +39,8 @@ func TestDamagedFiles(t *testing.T) {
 		r.exec(fmt.Sprintf(`CREATE FUNCTION public.boom() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN RAISE EXCEPTION 'it is broken' USING ERRCODE = '%s'; END $$`, code))
 		r.exec(`CREATE TRIGGER boom BEFORE INSERT ON scrip.coupon_row FOR EACH ROW WHEN (NEW.campaign = 'c0') EXECUTE FUNCTION public.boom()`)
-		stops, backs := p.logs.count("lane is not projected any more"), p.logs.count("PostgreSQL is available")
-		aways := p.logs.count("PostgreSQL is unavailable")
+		stops, backs := p.logged("lane is not projected any more"), p.logged("PostgreSQL is available")
+		aways := p.logged("PostgreSQL is unavailable")
 		r.claim(0, 1)
 		now := p.reaches(0, state)
 		if advised := strings.Contains(fmt.Sprint(now.Err), "run `scrip rebuild`"); advised != (state == Stopped) {
@@ -50,7 +50,7 @@ func TestDamagedFiles(t *testing.T) {
 			r.claim(1, 1)
 			r.reached(r.pool, 1, r.Last[1])
 		}
-		if n := p.logs.count("PostgreSQL is available") - backs; n != 0 {
+		if n := p.logged("PostgreSQL is available") - backs; n != 0 {
 			t.Errorf("%s: PostgreSQL was reported as available %d times", code, n)
 		}
 		r.exec("DROP FUNCTION public.boom() CASCADE")
@@ -60,7 +60,7 @@ func TestDamagedFiles(t *testing.T) {
 		if state == Stopped {
 			want = [3]int{1, 0, 0}
 		}
-		got := [3]int{p.logs.count("lane is not projected any more") - stops, p.logs.count("PostgreSQL is unavailable") - aways, p.logs.count("PostgreSQL is available") - backs}
+		got := [3]int{p.logged("lane is not projected any more") - stops, p.logged("PostgreSQL is unavailable") - aways, p.logged("PostgreSQL is available") - backs}
 		if got != want {
 			t.Errorf("%s: logged %v times that the lane stopped, that PostgreSQL is unavailable, that it is available, want %v", code, got, want)
 		}

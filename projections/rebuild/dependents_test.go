@@ -41,16 +41,22 @@ func (r *rig) dependents() string {
 		(SELECT proacl::text FROM pg_proc WHERE oid = 'scrip.backlog()'::regprocedure))`)
 }
 
-func TestDependentsAreKept(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+// newDependents is a rig whose tables have dependents that a rebuild keeps, and what dependents returns of them.
+func newDependents(t *testing.T) (r *rig, want string) {
+	t.Helper()
+	r = newRig(t)
 	r.Project()
 	r.Work()
 	r.Synced()
 	for _, sql := range kept {
 		r.Exec(sql)
 	}
-	want := r.dependents()
+	return r, r.dependents()
+}
+
+func TestDependentsAreKept(t *testing.T) {
+	t.Parallel()
+	r, want := newDependents(t)
 	more := func() {
 		t.Helper()
 		r.Claim(0, 2)
@@ -165,14 +171,7 @@ func TestDependentsThatCannotBeKept(t *testing.T) {
 // A view in use does not delay the projector: it is created again when its reader has ended.
 func TestDependentInUse(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.Project()
-	r.Work()
-	r.Synced()
-	for _, sql := range kept {
-		r.Exec(sql)
-	}
-	want := r.dependents()
+	r, want := newDependents(t)
 	end := r.reading("scrip.analyst_view")
 	done := make(chan struct{})
 	go func() {

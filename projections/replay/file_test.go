@@ -168,7 +168,7 @@ func TestAFileIsCompleteOrMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := Run(ctx, r.JS, r.Log, File(path, NDJSON), Options{MaxLines: 1, Logger: (&logs{}).logger(), Progress: func(p Progress) {
+	_, err := Run(ctx, r.JS, r.Log, File(path, NDJSON), Options{MaxLines: 1, Logger: loggerTo(&streamtest.Buffer{}), Progress: func(p Progress) {
 		if _, err := os.Stat(path); err == nil {
 			t.Error("half a file has the name")
 		}
@@ -227,7 +227,7 @@ func TestLeftoversOfKilledReplays(t *testing.T) {
 		}
 	}
 	var during []string
-	_, err := Run(t.Context(), r.JS, r.Log, File(path, NDJSON), Options{MaxLines: 1, Logger: (&logs{}).logger(), Progress: func(Progress) {
+	_, err := Run(t.Context(), r.JS, r.Log, File(path, NDJSON), Options{MaxLines: 1, Logger: loggerTo(&streamtest.Buffer{}), Progress: func(Progress) {
 		if during == nil {
 			// Another one to the same file, while this one writes.
 			r.run(File(path, NDJSON), Options{})

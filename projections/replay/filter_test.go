@@ -174,9 +174,9 @@ func TestUnreadableLines(t *testing.T) {
 	r.Write(0, `{"type":"campaign.paused","campaign":"x","at":"@"}`, `{"type":"coupon.gilded","campaign":"x","at":"@"}`, `{"type":`, ``,
 		`{"type":"campaign.resumed","campaign":"x"}`, `{"type":"campaign.resumed","campaign":"x","at":"@"}`)
 	r.Publish(0, nil, []byte("foreign"))
-	var logged logs
+	var logged streamtest.Buffer
 	var got []Position
-	sum := r.run(collect(&got), Options{Logger: logged.logger()})
+	sum := r.run(collect(&got), Options{Logger: loggerTo(&logged)})
 	equalPositions(t, "the readable ones", got, []Position{{0, 1, 1}, {0, 1, 6}})
 	if sum.Unreadable != 3 || sum.Foreign != 1 || strings.Count(logged.String(), "ignored a line") != 3 || !strings.Contains(logged.String(), "coupon.gilded") {
 		t.Errorf("%+v\n%s", sum, logged.String())

@@ -174,8 +174,8 @@ func TestProjectionWaitsForTheDatabase(t *testing.T) {
 	r := newRig(t)
 	cluster := pgtest.Cluster(t)
 	db := cluster.URL()
-	var logged logs
-	stop := r.follow(Postgres(db, Rows("live"), false), Options{Logger: logged.logger()})
+	var logged streamtest.Buffer
+	stop := r.follow(Postgres(db, Rows("live"), false), Options{Logger: loggerTo(&logged)})
 	r.claimOnce(1)
 	have := func(url string) func() bool {
 		want := fmt.Sprint(len(r.expectedRows(Filter{})))

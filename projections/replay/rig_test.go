@@ -21,6 +21,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/logtest"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -192,25 +193,8 @@ func (r *rig) naive(keep func(p Position, event map[string]any) bool) []Position
 	return out
 }
 
-// logs collects what was logged.
-type logs struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-func (l *logs) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+// loggerTo returns a logger whose output the test reads.
+func loggerTo(out *streamtest.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(out, nil)) }
 
 // run replays and fails the test when that fails.
 func (r *rig) run(sink Sink, opts Options) Summary {

@@ -38,6 +38,14 @@ func turns(t *testing.T) (c *Batcher, ask func(n int), sent func(want ...int)) {
 	return c, ask, sent
 }
 
+// together makes lines wait until all are there, as when the connection returns.
+func together(c *Batcher, ask func()) {
+	c.online.Store(false)
+	ask()
+	c.online.Store(true)
+	c.eachRoute((*route).start)
+}
+
 // answerOldest ends the wait for the oldest message under way, as its outcomes would.
 func answerOldest(t *testing.T, c *Batcher) {
 	t.Helper()
@@ -77,10 +85,7 @@ func TestFewLinesLeaveAtOnceWhileThereIsRoom(t *testing.T) {
 // Of many callers those whose turn it is not make one message, not one each.
 func TestAMessageBesideOthersCarriesMoreThanThey(t *testing.T) {
 	c, ask, sent := turns(t)
-	c.online.Store(false)
-	ask(10)
-	c.online.Store(true)
-	c.eachRoute((*route).start)
+	together(c, func() { ask(10) })
 	sent(10)
 	ask(growthFactor*10 - 1)
 	sent(10)
@@ -100,10 +105,7 @@ func TestAMessageBesideOthersCarriesMoreThanThey(t *testing.T) {
 // The last outcome that comes back takes the rest along, however little.
 func TestWithNothingUnderWayTheRestLeaves(t *testing.T) {
 	c, ask, sent := turns(t)
-	c.online.Store(false)
-	ask(100)
-	c.online.Store(true)
-	c.eachRoute((*route).start)
+	together(c, func() { ask(100) })
 	ask(2)
 	sent(100)
 	answerOldest(t, c)
@@ -113,10 +115,7 @@ func TestWithNothingUnderWayTheRestLeaves(t *testing.T) {
 // A lost outcome must not delay other lines until its retry.
 func TestTheSweepLetsABatchGoThatHasSeenItBefore(t *testing.T) {
 	c, ask, sent := turns(t)
-	c.online.Store(false)
-	ask(100)
-	c.online.Store(true)
-	c.eachRoute((*route).start)
+	together(c, func() { ask(100) })
 	ask(2)
 	c.sweep(false)
 	sent(100)
