@@ -70,9 +70,6 @@ func (s *Session) NewShadow(ctx context.Context, name string, only Only, keyed b
 	return sh, nil
 }
 
-// Name returns its schema.
-func (sh *Shadow) Name() string { return sh.name }
-
 // Drop drops its schema.
 func (sh *Shadow) Drop(ctx context.Context) error {
 	return sh.s.discard(ctx, sh.name)

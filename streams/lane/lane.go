@@ -294,9 +294,6 @@ type Status struct {
 // Status may be called from any goroutine.
 func (l *Lane) Status() Status { return *l.status.Load() }
 
-// Lane returns the lane's number.
-func (l *Lane) Lane() int { return l.opt.Lane }
-
 // report changes the published status. Only the goroutine in Run calls it.
 func (l *Lane) report(change func(*Status)) {
 	var s Status

@@ -3,7 +3,6 @@ package check
 import (
 	"fmt"
 	"hash/maphash"
-	"sort"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
@@ -123,16 +122,6 @@ func (f *Fold) ByStatus() map[string]int {
 		}
 	}
 	return counts
-}
-
-// Names lists the campaigns by name.
-func (f *Fold) Names() []string {
-	var names []string
-	for name := range f.Campaigns {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	return names
 }
 
 // Apply folds one event. where is its position, formatted with %s for a violation.
