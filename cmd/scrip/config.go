@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
-	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 func (m *Main) configCommand() *cobra.Command {
@@ -23,7 +23,7 @@ stays in force until the next one. Every change is stored with its author and ti
 the last settings that they read.
 
 ` + settingsHelp() + `
-The value ` + config.ToDefault + ` restores a default. The default of reminder.grace is the value of serve --reminder-grace.
+The value ` + settings.ToDefault + ` restores a default. The default of reminder.grace is the value of serve --reminder-grace.
 
 A pause delays what becomes due and is not requested yet. When it ends, reminders fire if what they announce is still in the
 future. They are dropped and counted when that has passed and they are later than reminder.grace, or when they are later
@@ -36,24 +36,24 @@ expiry instant in any case.`
 func settingsHelp() string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	for _, d := range config.Describe() {
+	for _, d := range settings.Describe() {
 		fmt.Fprintf(w, "  %s\t%s, default %s\n", d.Name, d.Bounds, d.Default)
 	}
 	_ = w.Flush() // into memory
 	text.WriteString("\n")
-	for _, d := range config.Describe() {
+	for _, d := range settings.Describe() {
 		fmt.Fprintf(&text, "%s: %s.\n", d.Name, d.About)
 	}
 	return text.String()
 }
 
 // settings opens the history of the settings of a log that exists and is complete.
-func (m *Main) settings(ctx context.Context, s *session, defaults *config.Settings) (*config.Store, error) {
+func (m *Main) settings(ctx context.Context, s *session, defaults *settings.Settings) (*settings.Store, error) {
 	js, _, err := s.log(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return config.Open(ctx, js, config.Options{Defaults: defaults, Now: m.Now})
+	return settings.Open(ctx, js, settings.Options{Defaults: defaults, Now: m.Now})
 }
 
 func (m *Main) configGet() *cobra.Command {
@@ -63,7 +63,7 @@ func (m *Main) configGet() *cobra.Command {
 a campaign is listed if it was set and not restored to its default.`,
 		Example: `  scrip config get
   scrip config get reminder.grace -o json`,
-		Args: optionalArg(config.CheckName),
+		Args: optionalArg(settings.CheckName),
 	}
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
 		defaults, known := serverDefaults(ctx, s)
@@ -84,7 +84,7 @@ a campaign is listed if it was set and not restored to its default.`,
 			if m.global.output == outputJSON {
 				return cli.JSON(m.Out, v)
 			}
-			values = []config.Value{v}
+			values = []settings.Value{v}
 		}
 		if m.global.output == outputJSON {
 			return cli.JSON(m.Out, map[string]any{"settings": values, "revision": state.Revision, "ignored": state.Ignored})
@@ -115,8 +115,8 @@ a campaign is listed if it was set and not restored to its default.`,
 const graceSetting = "reminder.grace"
 
 // serverDefaults are the defaults, with the grace that the server was started with if it is known.
-func serverDefaults(ctx context.Context, s *session) (defaults *config.Settings, known bool) {
-	defaults = config.Default()
+func serverDefaults(ctx context.Context, s *session) (defaults *settings.Settings, known bool) {
+	defaults = settings.Default()
 	if s.server.HTTPURL == "" {
 		return defaults, false
 	}
@@ -153,14 +153,14 @@ written by hand or by a newer version, is shown with the reason why servers igno
 		if err != nil {
 			return err
 		}
-		shown := []config.Change{}
+		shown := []settings.Change{}
 		for _, c := range all {
 			if len(given) == 0 || c.Setting == given[0] {
 				shown = append(shown, c)
 			}
 		}
 		if len(shown) == 0 && len(given) == 1 {
-			if err := config.CheckName(given[0]); err != nil {
+			if err := settings.CheckName(given[0]); err != nil {
 				return &cli.UsageError{Err: err}
 			}
 		}
@@ -221,7 +221,7 @@ func plain(s string, most int) string {
 
 // notStored turns an invalid setting into a usage error.
 func notStored(err error) error {
-	var invalid *config.InvalidError
+	var invalid *settings.InvalidError
 	if errors.As(err, &invalid) {
 		return &cli.UsageError{Err: err}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 func (m *Main) configSet() *cobra.Command {
@@ -23,7 +23,7 @@ func (m *Main) configSet() *cobra.Command {
 at all servers within a second. Concurrent changes are all stored, and the last one is in force.
 
 ` + settingsHelp() + `
-VALUE ` + config.ToDefault + ` restores the default. A pause of an unknown campaign is refused (exit code 3).
+VALUE ` + settings.ToDefault + ` restores the default. A pause of an unknown campaign is refused (exit code 3).
 An invalid value is refused (exit code 2), and nothing is stored.`,
 		Example: `  scrip config set reminder.rate 2000
   scrip config set reminder.pause.summer true --by 'Ann, on call'
@@ -32,20 +32,20 @@ An invalid value is refused (exit code 2), and nothing is stored.`,
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
 		if err := cli.Args("KEY", "VALUE")(cmd, given); err != nil {
 			if len(given) == 1 {
-				if unknown := config.CheckName(given[0]); unknown != nil {
+				if unknown := settings.CheckName(given[0]); unknown != nil {
 					return &cli.UsageError{Err: unknown}
 				}
 			}
 			return err
 		}
-		if _, err := config.Check(given[0], given[1]); err != nil {
+		if _, err := settings.Check(given[0], given[1]); err != nil {
 			return &cli.UsageError{Err: err}
 		}
 		return nil
 	}
 	cmd.Flags().Var(&cli.Value{Kind: "NAME", Parse: func(s string) error {
 		by = s
-		return config.CheckBy(s)
+		return settings.CheckBy(s)
 	}}, "by", "author of the change, for the history (default user@host)")
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
 		if by == "" {
@@ -55,7 +55,7 @@ An invalid value is refused (exit code 2), and nothing is stored.`,
 		if err != nil {
 			return err
 		}
-		if campaign, ok := config.Pauses(given[0]); ok {
+		if campaign, ok := settings.Pauses(given[0]); ok {
 			if err := m.mayPause(ctx, s, store, given[0], given[1], campaign); err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ An invalid value is refused (exit code 2), and nothing is stored.`,
 
 // mayPause refuses to pause campaigns that do not exist, so that a mistyped name is an error. A pause can always be
 // ended, also while no lane answers.
-func (m *Main) mayPause(ctx context.Context, s *session, store *config.Store, setting, value, campaign string) error {
+func (m *Main) mayPause(ctx context.Context, s *session, store *settings.Store, setting, value, campaign string) error {
 	if value != "true" {
 		state, err := store.Read(ctx)
 		if err != nil {
@@ -107,7 +107,7 @@ func userAtHost() string {
 		host = h
 	}
 	by := plain(name+"@"+host, 100)
-	if config.CheckBy(by) != nil {
+	if settings.CheckBy(by) != nil {
 		return "unknown"
 	}
 	return by

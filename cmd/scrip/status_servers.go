@@ -78,7 +78,7 @@ func (st *status) addServers(ctx context.Context, nc *nats.Conn) {
 	}
 	st.Checks = map[string]server.Result{}
 	for _, report := range reports {
-		st.PerServer = append(st.PerServer, serverStatus{report.Server, true, report.Ready, report.Version, report.Roles, settings(report.Checks)})
+		st.PerServer = append(st.PerServer, serverStatus{report.Server, true, report.Ready, report.Version, report.Roles, settingsInForce(report.Checks)})
 		st.Ready = st.Ready && report.Ready
 		for name, check := range report.Checks {
 			// A check that failed at any server is shown.
@@ -136,8 +136,8 @@ func (st *status) addLanes(report server.Report) {
 	}
 }
 
-// settings describes the run-time settings in force at a server, "" = unknown.
-func settings(checks map[string]server.Result) string {
+// settingsInForce describes the run-time settings in force at a server, "" = unknown.
+func settingsInForce(checks map[string]server.Result) string {
 	var c server.ConfigReadiness
 	switch {
 	case !detailed(checks["config"], &c):

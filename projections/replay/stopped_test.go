@@ -9,8 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -43,7 +43,7 @@ func TestAFollowedLaneContinues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := config.Open(t.Context(), r.JS, config.Options{Logger: slog.New(slog.DiscardHandler)})
+	store, err := settings.Open(t.Context(), r.JS, settings.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

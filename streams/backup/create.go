@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -73,7 +72,7 @@ func create(ctx context.Context, js jetstream.JetStream, w *workdir, opts Create
 	// events continue further.
 	parts := [][]string{{topology.StateStream}, {topology.SnapStream}}
 	if c.settings {
-		parts = append(parts, []string{config.Stream})
+		parts = append(parts, []string{topology.SettingsStream})
 	}
 	for _, part := range parts {
 		if err := c.retried(ctx, part, func(ctx context.Context) error { return c.plain(ctx, part[0]) }); err != nil {
@@ -128,13 +127,13 @@ func (c *creator) identify(ctx context.Context) error {
 		Format: Format, Log: log.UUID, Lanes: log.Lanes, KeyFingerprint: log.KeyFingerprint, LogFormat: log.Format, LogCreated: log.Created.UTC(),
 		Begun: time.Now().UTC().Truncate(time.Millisecond), Scrip: c.opts.Version, NATS: c.js.Conn().ConnectedServerVersion(), Key: c.opts.Key != nil,
 	}
-	switch _, err := c.js.Stream(ctx, config.Stream); {
+	switch _, err := c.js.Stream(ctx, topology.SettingsStream); {
 	case err == nil:
 		c.settings = true
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		c.m.Format = formatNoSettings
 	default:
-		return fmt.Errorf("reading stream %s: %w", config.Stream, err)
+		return fmt.Errorf("reading stream %s: %w", topology.SettingsStream, err)
 	}
 	for _, name := range streamNames(log.Lanes, c.settings) {
 		stream, err := c.js.Stream(ctx, name)

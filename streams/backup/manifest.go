@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -117,7 +116,7 @@ func (m *Manifest) check() error {
 
 // settings reports whether the history of the settings is in it.
 func (m *Manifest) settings() bool {
-	return slices.ContainsFunc(m.Streams, func(s Stream) bool { return s.Name == config.Stream })
+	return slices.ContainsFunc(m.Streams, func(s Stream) bool { return s.Name == topology.SettingsStream })
 }
 
 // streamNames returns the streams of a log in the order in which they are taken and restored. Older versions had no history
@@ -125,7 +124,7 @@ func (m *Manifest) settings() bool {
 func streamNames(lanes int, settings bool) []string {
 	names := []string{topology.StateStream, topology.SnapStream}
 	if settings {
-		names = append(names, config.Stream)
+		names = append(names, topology.SettingsStream)
 	}
 	for n := range lanes {
 		names = append(names, laneStreams(n)...)

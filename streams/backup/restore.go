@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -449,7 +448,7 @@ func isOurs(name string) bool {
 			return true
 		}
 	}
-	return name == topology.StateStream || name == topology.SnapStream || name == config.Stream
+	return name == topology.StateStream || name == topology.SnapStream || name == topology.SettingsStream
 }
 
 func (r *restorer) remove(ctx context.Context, name string) error {

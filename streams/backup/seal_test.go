@@ -57,7 +57,7 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, _ := settings(t, r.js)
+	store, _ := history(t, r.js)
 	if err := store.Skip(t.Context(), events.Name(), want.Sequence, hash, "ann"); err != nil {
 		t.Fatal(err)
 	}

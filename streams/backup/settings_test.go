@@ -8,14 +8,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/backup"
-	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// settings reads the history of the settings.
-func settings(t *testing.T, js jetstream.JetStream) (*config.Store, []config.Change) {
+// history reads the history of the settings.
+func history(t *testing.T, js jetstream.JetStream) (*settings.Store, []settings.Change) {
 	t.Helper()
-	store, err := config.Open(t.Context(), js, config.Options{Logger: streamtest.Logger(t)})
+	store, err := settings.Open(t.Context(), js, settings.Options{Logger: streamtest.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,27 +32,27 @@ func settings(t *testing.T, js jetstream.JetStream) (*config.Store, []config.Cha
 func TestSettingsComeBack(t *testing.T) {
 	s := streamtest.Start(t, streamtest.Lanes(lanes))
 	r := newRig(t, s.JetStream(t), 1)
-	if _, m := take(t, r.js); m.Format != 1 || slices.ContainsFunc(m.Streams, func(s backup.Stream) bool { return s.Name == config.Stream }) {
+	if _, m := take(t, r.js); m.Format != 1 || slices.ContainsFunc(m.Streams, func(s backup.Stream) bool { return s.Name == topology.SettingsStream }) {
 		t.Errorf("without settings: %+v", m)
 	}
-	store, _ := settings(t, r.js)
+	store, _ := history(t, r.js)
 	for _, change := range [][2]string{{"reminder.pause.summer", "true"}, {"reminder.rate", "100"}, {"reminder.rate", "200"}} {
 		if _, err := store.Set(t.Context(), change[0], change[1], "ann@ops"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, want := settings(t, r.js)
+	_, want := history(t, r.js)
 	dir, m := take(t, r.js)
 	if m.Format != backup.Format {
 		t.Errorf("format %d", m.Format)
 	}
 	check := func(js jetstream.JetStream, replicas int) {
 		t.Helper()
-		store, got := settings(t, js)
+		store, got := history(t, js)
 		if len(want) != 3 || !reflect.DeepEqual(got, want) {
 			t.Fatalf("restored %+v\n of %+v", got, want)
 		}
-		stream, err := js.Stream(t.Context(), config.Stream)
+		stream, err := js.Stream(t.Context(), topology.SettingsStream)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -155,7 +155,7 @@ func TestEveryReaderPassesOverWhatIsSkipped(t *testing.T) {
 	if err != nil || listed {
 		t.Fatal(err)
 	}
-	store, err := config.Open(t.Context(), js, config.Options{Logger: quiet})
+	store, err := settings.Open(t.Context(), js, settings.Options{Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,8 +40,8 @@ func (s Stream) skips(ctx context.Context) (Skips, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readFor)
 	defer cancel()
-	under := "$KV." + topology.ConfigBucket + "." + skipPrefix + s.name + "."
-	answer, err := topology.Request[info](ctx, s.js, "STREAM.INFO."+topology.ConfigStream, fmt.Appendf(nil, `{"subjects_filter":%q}`, under+">"))
+	under := "$KV." + topology.SettingsBucket + "." + skipPrefix + s.name + "."
+	answer, err := topology.Request[info](ctx, s.js, "STREAM.INFO."+topology.SettingsStream, fmt.Appendf(nil, `{"subjects_filter":%q}`, under+">"))
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound {
 		return nil, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -51,7 +51,7 @@ func TestWhatWasDecidedIsAnsweredWhileTheNextCommandWaits(t *testing.T) {
 	}
 	streamtest.Eventually(t, "the lane waits", func() bool { return run.Status().State == lane.StateWaiting })
 	// Now the first may be decided, and those behind it not yet.
-	clock.Store(stored(ack.Sequence).Add(-config.Default().ClockTolerance).UnixNano())
+	clock.Store(stored(ack.Sequence).Add(-settings.Default().ClockTolerance).UnixNano())
 	if out := r.answers(first)[0]; out.Status != wire.StatusClaimed {
 		t.Fatalf("%+v", out)
 	}

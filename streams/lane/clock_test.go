@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
@@ -24,7 +24,7 @@ func TestAClockThatJumpsAheadExpiresNothing(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		t.Run(fmt.Sprint("accepted ", accepted), func(t *testing.T) {
 			r := newRig(t)
-			d := &dial{now: config.Default(), changed: make(chan struct{})}
+			d := &dial{now: settings.Default(), changed: make(chan struct{})}
 			o := r.options()
 			o.Config = d
 			// NATS stamps with the real clock, so what is two hours behind is the steady one.
@@ -34,8 +34,8 @@ func TestAClockThatJumpsAheadExpiresNothing(t *testing.T) {
 				Wall:   func() time.Time { return time.Now().Round(0) },
 				Steady: func() time.Duration { return time.Since(began) - time.Duration(jumped.Load()) },
 				Tolerance: func() time.Duration {
-					settings, _ := d.Current()
-					return settings.ClockTolerance
+					now, _ := d.Current()
+					return now.ClockTolerance
 				},
 			})
 			o.Now = clock.Now
@@ -49,7 +49,7 @@ func TestAClockThatJumpsAheadExpiresNothing(t *testing.T) {
 				t.Fatalf("while the lane waits: %v", events)
 			}
 			if accepted {
-				s := config.Default()
+				s := settings.Default()
 				s.ClockTolerance = 3 * time.Hour
 				d.set(s)
 			} else {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -15,12 +15,12 @@ import (
 // dial is a source of settings that the test turns.
 type dial struct {
 	mu      sync.Mutex
-	now     *config.Settings
+	now     *settings.Settings
 	changed chan struct{}
 	asked   int // since it was turned
 }
 
-func (d *dial) Current() (*config.Settings, <-chan struct{}) {
+func (d *dial) Current() (*settings.Settings, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked++
@@ -28,7 +28,7 @@ func (d *dial) Current() (*config.Settings, <-chan struct{}) {
 }
 
 // set turns it.
-func (d *dial) set(s *config.Settings) {
+func (d *dial) set(s *settings.Settings) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.now, d.asked = s, 0
@@ -41,7 +41,7 @@ func (d *dial) set(s *config.Settings) {
 // grace turns it, and waits until the lane has looked.
 func (d *dial) grace(t *testing.T, grace time.Duration) {
 	t.Helper()
-	s := config.Default()
+	s := settings.Default()
 	s.ReminderGrace = grace
 	d.set(s)
 	streamtest.Eventually(t, "the lane looks at its settings", func() bool {
@@ -55,9 +55,9 @@ func (d *dial) grace(t *testing.T, grace time.Duration) {
 // taking of the lane; and the next taking begins with the one in force.
 func TestTheGraceChangesWhileTheLaneRuns(t *testing.T) {
 	r := newRig(t)
-	settings := config.Default()
-	settings.ReminderGrace = time.Millisecond
-	d := &dial{now: settings, changed: make(chan struct{})}
+	inForce := settings.Default()
+	inForce.ReminderGrace = time.Millisecond
+	d := &dial{now: inForce, changed: make(chan struct{})}
 	o := r.options()
 	o.Config = d
 	run := r.up(r.start(o))

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -25,8 +25,8 @@ type Options struct {
 	Metrics   *Metrics         // nil = none
 	Logger    *slog.Logger     // defaults to slog.Default
 
-	// Config is the source of the grace of reminders and the tolerance of clocks. Defaults to config.Default.
-	Config config.Source
+	// Config is the source of the grace of reminders and the tolerance of clocks. Defaults to settings.Default.
+	Config settings.Source
 	// WriteTimeout is how long a write of events may have no answer before its result counts as unknown and is looked up.
 	// Defaults to 5 s.
 	WriteTimeout time.Duration
@@ -56,7 +56,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.Default()).With("lane", o.Lane)
 	if o.Config == nil {
-		o.Config = config.Fixed(config.Default())
+		o.Config = settings.Fixed(settings.Default())
 	}
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 5*time.Second)
 	o.SnapshotEvents = cmp.Or(o.SnapshotEvents, 1_000_000)
@@ -77,6 +77,6 @@ func (o Options) withDefaults() Options {
 
 // domainOptions returns the options of the pure state.
 func (o Options) domainOptions() domain.LaneOptions {
-	settings, _ := o.Config.Current()
-	return domain.LaneOptions{Lane: o.Lane, Lanes: o.Log.Lanes, Key: o.Key, Grace: settings.ReminderGrace}
+	now, _ := o.Config.Current()
+	return domain.LaneOptions{Lane: o.Lane, Lanes: o.Log.Lanes, Key: o.Key, Grace: now.ReminderGrace}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -224,7 +224,7 @@ func TestASkippedMessageIsPassedOver(t *testing.T) {
 	if err := r.start(r.options()).wait(); !errors.Is(err, lane.ErrStopped) || !strings.Contains(err.Error(), "--skip-message 0=") {
 		t.Fatalf("a newer format: %v", err)
 	}
-	store, err := config.Open(t.Context(), r.js, config.Options{Logger: streamtest.Logger(t)})
+	store, err := settings.Open(t.Context(), r.js, settings.Options{Logger: streamtest.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

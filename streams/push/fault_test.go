@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -354,7 +354,7 @@ func TestAStoppedLaneGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := config.Open(within(t), r.js, config.Options{Logger: discard})
+	store, err := settings.Open(within(t), r.js, settings.Options{Logger: discard})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 // mixed makes an event log with firings of many campaigns, several in each of its event messages, some of one customer and
@@ -126,7 +126,7 @@ func TestSharedMessagesDieAtEveryMessage(t *testing.T) {
 				}
 				ctx, die := context.WithCancel(t.Context())
 				f := r.newFan(0)
-				f.Pace.Configure(&config.Settings{ReminderBatch: batch + n%3, ReminderConcurrency: 1 + n%5})
+				f.Pace.Configure(&settings.Settings{ReminderBatch: batch + n%3, ReminderConcurrency: 1 + n%5})
 				landed := 0
 				f.Stored = func(uint64) {
 					if landed++; landed > n*10/batch {
@@ -155,7 +155,7 @@ func TestSharedMessagesResume(t *testing.T) {
 			r := newRig(t)
 			whom := mixed(r)
 			f := r.newFan(0)
-			f.Pace.Configure(&config.Settings{ReminderBatch: 333, ReminderConcurrency: 1})
+			f.Pace.Configure(&settings.Settings{ReminderBatch: 333, ReminderConcurrency: 1})
 			ctx, die := context.WithCancel(t.Context())
 			defer die()
 			f.Stored = func(seq uint64) {

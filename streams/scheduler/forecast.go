@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 const (
@@ -50,7 +50,7 @@ type outlook struct {
 }
 
 // step walks a part, if it is time. It returns true when a walk is over and last is new.
-func (f *forecast) step(b *timers.Timers, s *config.Settings, now wire.Instant) bool {
+func (f *forecast) step(b *timers.Timers, s *settings.Settings, now wire.Instant) bool {
 	if now < f.next && f.next-now <= wire.Instant(2*forecastEvery/time.Microsecond) {
 		return false
 	}
@@ -87,7 +87,7 @@ func (f *forecast) step(b *timers.Timers, s *config.Settings, now wire.Instant) 
 }
 
 // count adds one campaign, and returns how many instants it counted. What is paused does not become due.
-func (f *forecast) count(e *timers.Campaign, s *config.Settings, until wire.Instant) (counted int) {
+func (f *forecast) count(e *timers.Campaign, s *settings.Settings, until wire.Instant) (counted int) {
 	add := func(c class, at wire.Instant, n int) {
 		counted++
 		for i, h := range horizons {

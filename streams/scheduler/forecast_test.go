@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 // The forecast counts what a list looked through from end to end would, in however many parts.
@@ -49,7 +49,7 @@ func TestForecast(t *testing.T) {
 				}
 			}
 		}
-		s := settings(func(s *config.Settings) { s.ExpiryPaused, s.RemindersPaused = paused, paused })
+		s := changed(func(s *settings.Settings) { s.ExpiryPaused, s.RemindersPaused = paused, paused })
 		d.p.configure(s)
 		d.p.requests(start) // each campaign has its place in the order
 		var f forecast

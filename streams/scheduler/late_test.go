@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -17,14 +17,14 @@ func TestWaitingForTheRateDropsNothing(t *testing.T) {
 	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))
 	r.remind("a", 1, customers, "50s")
 	l := newLive()
-	l.set(func(s *config.Settings) { s.ReminderRate, s.ReminderBatch = 1, 10 })
+	l.set(func(s *settings.Settings) { s.ReminderRate, s.ReminderBatch = 1, 10 })
 	run := r.run(r.scheduler(func(o *Options) { o.Config = l }))
 	r.seen()
 	for s := 50; r.value("reminders_pending") > 0 && s < 1000; s++ {
 		r.clock.set(start + seconds(s))
 		r.clock.looksAround(t)
 		if s == 500 {
-			l.set(func(*config.Settings) {}) // the rate is taken back: what waited for it goes at once
+			l.set(func(*settings.Settings) {}) // the rate is taken back: what waited for it goes at once
 		}
 	}
 	streamtest.Eventually(t, "nothing pends", func() bool { return r.value("reminders_pending") == 0 })

@@ -5,8 +5,8 @@ import (
 
 	reminders "github.com/seed-4a2410e3/scrip/domain/reminder"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 // planner turns timers and a time into requests to the lane. It is pure: the same timers, the same earlier requests and the
@@ -24,7 +24,7 @@ import (
 // what is in flight, together with what the fan-out has not published yet, is bounded. The rest waits.
 type planner struct {
 	timers   *timers.Timers
-	settings *config.Settings
+	settings *settings.Settings
 	plans    map[*timers.Campaign]*plan // of the campaigns with something due that no pause holds back
 	waiting  *dispatcher
 	repeats  []wire.Command // collected by reviews
@@ -52,13 +52,13 @@ type abandonedRequest struct {
 }
 
 func newPlanner(b *timers.Timers) *planner {
-	p := &planner{timers: b, settings: config.Default(), plans: make(map[*timers.Campaign]*plan), waiting: newDispatcher()}
+	p := &planner{timers: b, settings: settings.Default(), plans: make(map[*timers.Campaign]*plan), waiting: newDispatcher()}
 	p.allow(maxChunk)
 	return p
 }
 
 // configure puts other settings in force: campaigns whose pause began or ended are reviewed.
-func (p *planner) configure(s *config.Settings) {
+func (p *planner) configure(s *settings.Settings) {
 	old := p.settings
 	p.settings = s
 	if s.ReminderRate > 0 {

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 // With bounds that bind, requests lost and answers late, campaigns moved, cancelled, paused and given other priorities: what
@@ -98,7 +98,7 @@ func TestPlannerWithinBounds(t *testing.T) {
 			},
 			"configure": func(*rapid.T) {
 				paused := func() map[string]bool { return map[string]bool{name(): rapid.Bool().Draw(t, "paused")} }
-				p.configure(settings(func(s *config.Settings) { s.ExpiryPaused, s.RemindersPaused = paused(), paused() }))
+				p.configure(changed(func(s *settings.Settings) { s.ExpiryPaused, s.RemindersPaused = paused(), paused() }))
 				if rapid.Bool().Draw(t, "other chunks") {
 					p.allow(rapid.SampledFrom([]int{1, 3, 8}).Draw(t, "chunk"))
 				}
@@ -122,7 +122,7 @@ func TestPlannerWithinBounds(t *testing.T) {
 			},
 		})
 		// Everything is well from now on.
-		p.configure(config.Default())
+		p.configure(settings.Default())
 		p.unpublished, onTheWay = 0, nil
 		now = max(now, start) + seconds(1000)
 		for range 3000 {

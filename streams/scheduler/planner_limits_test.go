@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 // The lane never answers for one campaign: its requests are repeated for ever, but after a while they do not hold up the
@@ -228,7 +228,7 @@ func TestPauses(t *testing.T) {
 		d.fold(wire.Event{Type: wire.CampaignUpdated, Campaign: name, Settings: wire.Settings{OpensAt: start, ExpiresAt: end, Priority: "high"}})
 	}
 	set := func(expiries, reminders map[string]bool) {
-		d.p.configure(settings(func(s *config.Settings) { s.ExpiryPaused, s.RemindersPaused = expiries, reminders }))
+		d.p.configure(changed(func(s *settings.Settings) { s.ExpiryPaused, s.RemindersPaused = expiries, reminders }))
 	}
 	a := map[string]bool{"a": true, "never created": true}
 	set(nil, a)

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 // plannerRig is a planner and a naive lane that answers it.
@@ -81,8 +81,8 @@ func (d *plannerRig) overdue(name string, from, n int) {
 }
 
 // settings are the default ones, changed.
-func settings(change func(*config.Settings)) *config.Settings {
-	s := config.Default()
+func changed(change func(*settings.Settings)) *settings.Settings {
+	s := settings.Default()
 	change(s)
 	return s
 }

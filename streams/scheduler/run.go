@@ -10,11 +10,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -186,7 +186,7 @@ func (r *run) configure(ctx context.Context) {
 	if r.pace.Look(); r.changed != nil && !fanout.Closed(r.changed) || r.changed == nil && r.configured {
 		return
 	}
-	var now *config.Settings
+	var now *settings.Settings
 	now, r.changed = r.opts.Config.Current()
 	if r.configured {
 		r.log.InfoContext(ctx, "other settings in force", "batch", now.ReminderBatch, "rate", now.ReminderRate,

@@ -9,9 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -42,7 +42,7 @@ type Options struct {
 	// have. It has no name, and is gone with the process. Defaults to os.TempDir.
 	Dir string
 	// Config holds what operators set: batches, rate, concurrency and pauses. Defaults to the defaults of all settings.
-	Config config.Source
+	Config settings.Source
 	// Busy reports whether commands were answered just now, by any lane of this server: the fan-out then takes no more of
 	// the machine than claims leave over. It must be safe for concurrent use. nil = never.
 	Busy func() bool
@@ -105,7 +105,7 @@ func New(js jetstream.JetStream, log string, lane int, opts Options) *Scheduler 
 		opts.SnapshotEvery = time.Minute
 	}
 	if opts.Config == nil {
-		opts.Config = config.Fixed(config.Default())
+		opts.Config = settings.Fixed(settings.Default())
 	}
 	if opts.Metrics == nil {
 		opts.Metrics = NewMetrics(nil)

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 )
 
@@ -30,7 +30,7 @@ type simScheduler struct {
 	r        *run // nil = dead
 	next     int  // of the events, not folded yet
 	begun    int  // it requests nothing before so many are folded
-	settings *config.Settings
+	settings *settings.Settings
 	window   []*simShipment
 	ill      bool
 	frozen   *timers.Frozen // a snapshot not written yet, and how to write it

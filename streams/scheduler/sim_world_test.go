@@ -12,8 +12,8 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 const simLog = "01234567-89ab-7cde-8f01-23456789abcd"
@@ -55,7 +55,7 @@ type simWorld struct {
 	rmd      []eventlog.Raw
 	network  []simPacket
 
-	settings   *config.Settings
+	settings   *settings.Settings
 	chunk      int
 	schedulers []*simScheduler
 	snapshots  simSnapshots
@@ -95,7 +95,7 @@ func newSimWorld(t testing.TB, seed uint64, b simBug) *simWorld {
 	w.now = wire.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	grace := []time.Duration{wire.DefaultReminderGrace, 10 * 24 * time.Hour}[w.rng.IntN(2)]
 	w.lane = domain.NewLane(domain.LaneOptions{Lanes: 1, Key: [32]byte{7}, Grace: grace})
-	w.settings = config.Default()
+	w.settings = settings.Default()
 	w.settings.ReminderBatch = []int{1, 3, 500}[w.rng.IntN(3)]
 	w.chunk = []int{2, 20, maxChunk}[w.rng.IntN(3)]
 	w.judge = &simJudge{w: w, sums: map[uint64]string{}}
@@ -338,7 +338,7 @@ func (w *simWorld) publish(a eventlog.Attempt) (ok bool) {
 // heal ends all trouble: clocks are right, nothing is lost, one scheduler runs. Soon nothing may be left that is due.
 func (w *simWorld) heal() {
 	w.note("healed")
-	w.skew, w.settings = 0, config.Default()
+	w.skew, w.settings = 0, settings.Default()
 	w.chunk = maxChunk
 	w.pass(max(w.lane.Clock()-w.now, 0) + 1)
 	for _, s := range w.schedulers[1:] {

@@ -9,31 +9,31 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // live is a source of settings that tests change.
 type live struct {
 	mu      sync.Mutex
-	now     *config.Settings
+	now     *settings.Settings
 	changed chan struct{}
 }
 
-func newLive() *live { return &live{now: config.Default(), changed: make(chan struct{})} }
+func newLive() *live { return &live{now: settings.Default(), changed: make(chan struct{})} }
 
-func (l *live) Current() (*config.Settings, <-chan struct{}) {
+func (l *live) Current() (*settings.Settings, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.now, l.changed
 }
 
-func (l *live) set(change func(*config.Settings)) {
+func (l *live) set(change func(*settings.Settings)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.now = settings(change)
+	l.now = changed(change)
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -244,7 +244,7 @@ func TestPausedByOperators(t *testing.T) {
 	r.remind("other", 1, 1, "50s")
 	source := newLive()
 	pause := func(names ...string) {
-		source.set(func(s *config.Settings) {
+		source.set(func(s *settings.Settings) {
 			s.ExpiryPaused, s.RemindersPaused = map[string]bool{}, map[string]bool{}
 			for _, name := range names {
 				s.ExpiryPaused[name], s.RemindersPaused[name] = true, true
@@ -305,7 +305,7 @@ func TestExpiriesGoOnBesideASlowFanOut(t *testing.T) {
 	cmd := wire.Command{ID: "s", Type: wire.RemindDue, Campaign: "a", Kind: wire.KindOpens, DueAt: start + seconds(50), ThroughR: customers}
 	r.answer(append(cmd.AppendJSON(nil), '\n')) // all at once, as no scheduler with this rate would request
 	source := newLive()
-	source.set(func(s *config.Settings) { s.ReminderRate, s.ReminderBatch = 1, 10 })
+	source.set(func(s *settings.Settings) { s.ReminderRate, s.ReminderBatch = 1, 10 })
 	run := r.run(r.scheduler(func(o *Options) { o.Config = source }))
 	if published := r.waitPublished(10); published[9].CustomerID != "c10" { // the clock does not move: one message, and no more
 		t.Errorf("published %s", published[9].AppendJSON(nil))
@@ -322,7 +322,7 @@ func TestExpiriesGoOnBesideASlowFanOut(t *testing.T) {
 	if n := r.value("outstanding"); n < customers-40 {
 		t.Errorf("%g outstanding", n)
 	}
-	source.set(func(s *config.Settings) { s.ReminderBatch = 100 })
+	source.set(func(s *settings.Settings) { s.ReminderBatch = 100 })
 	eachOnce(t, r.waitPublished(customers), customers)
 	run.stop()
 	if n := len(r.reminderMessages()); n > 4+3 {

@@ -23,14 +23,14 @@ const (
 	// SnapBucket is the object store of snapshots.
 	SnapBucket = "SCRIP_SNAP"
 
-	// ConfigBucket is the KV bucket of the settings' history and of the skip list.
-	ConfigBucket = "SCRIP_CONFIG"
+	// SettingsBucket is the KV bucket of the settings' history and of the skip list.
+	SettingsBucket = "SCRIP_CONFIG"
 
-	// LeaseStream, StateStream, SnapStream and ConfigStream are the streams of the buckets.
-	LeaseStream  = "KV_" + LeaseBucket
-	StateStream  = "KV_" + StateBucket
-	SnapStream   = "OBJ_" + SnapBucket
-	ConfigStream = "KV_" + ConfigBucket
+	// LeaseStream, StateStream, SnapStream and SettingsStream are the streams of the buckets.
+	LeaseStream    = "KV_" + LeaseBucket
+	StateStream    = "KV_" + StateBucket
+	SnapStream     = "OBJ_" + SnapBucket
+	SettingsStream = "KV_" + SettingsBucket
 )
 
 // API is the subject of a JetStream API request such as "STREAM.INFO.SCRIP_EVT_0", with the prefix that js was made

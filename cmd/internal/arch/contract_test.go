@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/streams/backup"
-	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -75,7 +75,7 @@ func TestTheContractNamesSubjects(t *testing.T) {
 		lane(topology.Evt(7)), lane(topology.Rmd(7)),
 		lane(topology.CmdStream(7)), lane(topology.EvtStream(7)), lane(topology.RmdStream(7)),
 	}
-	for _, name := range append(want, config.Names()...) {
+	for _, name := range append(want, settings.Names()...) {
 		if !strings.Contains(page, "`"+name+"`") {
 			t.Errorf("%s is not in CONTRACT.md", name)
 		}

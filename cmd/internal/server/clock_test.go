@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
@@ -18,7 +18,7 @@ import (
 // is ready again once the clock is corrected.
 func TestAClockSetAheadRaisesTheAlarm(t *testing.T) {
 	ns := streamtest.Start(t)
-	store, err := config.Open(t.Context(), ns.JetStream(t), config.Options{})
+	store, err := settings.Open(t.Context(), ns.JetStream(t), settings.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

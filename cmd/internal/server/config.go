@@ -6,8 +6,8 @@ import (
 	"os/user"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 // configWait is how long a start waits for the run-time settings. Claims do not depend on them; schedulers wait for them
@@ -19,9 +19,9 @@ func (s *server) startConfig(ctx context.Context) error {
 	if !s.opts.has(RoleLanes) {
 		return nil
 	}
-	defaults := config.Default()
+	defaults := settings.Default()
 	defaults.ReminderGrace = s.opts.ReminderGrace
-	store, err := config.Open(ctx, s.js, config.Options{Replicas: s.opts.Replicas, Defaults: defaults, Logger: s.log})
+	store, err := settings.Open(ctx, s.js, settings.Options{Replicas: s.opts.Replicas, Defaults: defaults, Logger: s.log})
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *server) startConfig(ctx context.Context) error {
 
 // ConfigReadiness is the detail of /readyz about the run-time settings.
 type ConfigReadiness struct {
-	config.Status
+	settings.Status
 	// GraceDefault is the grace of reminders if none is set.
 	GraceDefault string `json:"reminder_grace_default"`
 }
@@ -72,7 +72,7 @@ func (s *server) skipMessages(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, skipWait)
 	defer cancel()
-	store, err := config.Open(ctx, s.js, config.Options{Replicas: s.opts.Replicas, Logger: s.log})
+	store, err := settings.Open(ctx, s.js, settings.Options{Replicas: s.opts.Replicas, Logger: s.log})
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (s *server) skipMessages(ctx context.Context) error {
 
 // operator is the name of the user that runs this program.
 func operator() string {
-	if u, err := user.Current(); err == nil && config.CheckBy(u.Username) == nil {
+	if u, err := user.Current(); err == nil && settings.CheckBy(u.Username) == nil {
 		return u.Username
 	}
 	return "scrip serve"

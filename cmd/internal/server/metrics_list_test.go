@@ -13,10 +13,10 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
@@ -59,11 +59,11 @@ func TestMetricsAreListed(t *testing.T) {
 	scheduler.NewMetrics(has)
 	has.MustRegister(clockMetric(wall.New(wall.Options{})))
 	ns := streamtest.Start(t)
-	settings, err := config.Open(t.Context(), ns.JetStream(t), config.Options{})
+	store, err := settings.Open(t.Context(), ns.JetStream(t), settings.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	has.MustRegister(new(projector.Projector), service.New(ns.Conn(t), topology.Log{}, code.New([32]byte{}), service.Options{}), settings.Watch())
+	has.MustRegister(new(projector.Projector), service.New(ns.Conn(t), topology.Log{}, code.New([32]byte{}), service.Options{}), store.Watch())
 
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(has.labels)) {

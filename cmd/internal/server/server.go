@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/streams/config"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/wall"
 )
@@ -44,10 +44,10 @@ type server struct {
 	nc      *nats.Conn    // for occasional requests
 	js      jetstream.JetStream
 	stream  topology.Log
-	key     [32]byte     // the code key, if a role needs it
-	tables  *tables      // nil = this server does not use PostgreSQL
-	config  *config.Live // the run-time settings; nil = no role lanes
-	clock   *wall.Clock  // the source of lane time; nil = no role lanes
+	key     [32]byte       // the code key, if a role needs it
+	tables  *tables        // nil = this server does not use PostgreSQL
+	config  *settings.Live // the run-time settings; nil = no role lanes
+	clock   *wall.Clock    // the source of lane time; nil = no role lanes
 	// pressure measures how busy this server's lanes are; nil = no role lanes.
 	pressure *pressure
 	settled  func() bool // whether the projector has found or created the read tables, or has failed; nil = no projector

@@ -3,7 +3,7 @@ package fanout
 import (
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 const (
@@ -46,7 +46,7 @@ const (
 //
 // Owner: the goroutine that runs the scheduler. A crash loses what was measured; the next run begins at firstDuty.
 type Pace struct {
-	settings *config.Settings
+	settings *settings.Settings
 	busy     func() bool // commands are being answered; nil = never
 
 	duty    float64   // while busy
@@ -72,11 +72,11 @@ type probe struct {
 
 // NewPace makes a pace with default settings. busy reports whether commands are being answered now; nil = never.
 func NewPace(busy func() bool) *Pace {
-	return &Pace{settings: config.Default(), busy: busy, duty: firstDuty}
+	return &Pace{settings: settings.Default(), busy: busy, duty: firstDuty}
 }
 
 // Configure puts other settings in force.
-func (p *Pace) Configure(s *config.Settings) { p.settings = s }
+func (p *Pace) Configure(s *settings.Settings) { p.settings = s }
 
 // Batch is the most customers of a message.
 func (p *Pace) Batch() int { return max(p.settings.ReminderBatch, 1) }

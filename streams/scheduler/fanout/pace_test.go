@@ -6,13 +6,13 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/seed-4a2410e3/scrip/streams/config"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 var noon = time.Date(2027, 1, 15, 12, 0, 0, 0, time.UTC)
 
-func settings(change func(*config.Settings)) *config.Settings {
-	s := config.Default()
+func changed(change func(*settings.Settings)) *settings.Settings {
+	s := settings.Default()
 	change(s)
 	return s
 }
@@ -68,7 +68,7 @@ func (s *stream) run(d time.Duration) {
 func TestPaceKeepsTheRate(t *testing.T) {
 	for _, rate := range []int{1, 3, 10, 250, 5000} {
 		p := NewPace(nil)
-		p.Configure(settings(func(s *config.Settings) { s.ReminderRate = rate }))
+		p.Configure(changed(func(s *settings.Settings) { s.ReminderRate = rate }))
 		s := &stream{p: p, now: noon, each: 50 * time.Microsecond}
 		burst := int(float64(rate)*longestRest.Seconds()) + 1
 		s.run(10 * time.Second)
@@ -103,16 +103,16 @@ func TestPaceKeepsTheRate(t *testing.T) {
 func TestPaceIsConfigured(t *testing.T) {
 	p := NewPace(nil)
 	for _, c := range []struct {
-		s                    config.Settings
+		s                    settings.Settings
 		batch, window, chunk int
 	}{
-		{*config.Default(), 500, 64, MaxChunk},
-		{config.Settings{ReminderBatch: 100, ReminderConcurrency: 1}, 100, 1, MaxChunk},
-		{config.Settings{ReminderBatch: 500, ReminderConcurrency: 8, ReminderRate: 10}, 500, 8, 1250},
-		{config.Settings{ReminderBatch: 500, ReminderConcurrency: 8, ReminderRate: 1}, 500, 8, 500},
-		{config.Settings{ReminderBatch: 1, ReminderConcurrency: 64, ReminderRate: 1}, 1, 64, 1},
-		{config.Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderRate: 1_000_000}, 500, 64, MaxChunk},
-		{config.Settings{}, 1, 1, MaxChunk}, // which nothing makes
+		{*settings.Default(), 500, 64, MaxChunk},
+		{settings.Settings{ReminderBatch: 100, ReminderConcurrency: 1}, 100, 1, MaxChunk},
+		{settings.Settings{ReminderBatch: 500, ReminderConcurrency: 8, ReminderRate: 10}, 500, 8, 1250},
+		{settings.Settings{ReminderBatch: 500, ReminderConcurrency: 8, ReminderRate: 1}, 500, 8, 500},
+		{settings.Settings{ReminderBatch: 1, ReminderConcurrency: 64, ReminderRate: 1}, 1, 64, 1},
+		{settings.Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderRate: 1_000_000}, 500, 64, MaxChunk},
+		{settings.Settings{}, 1, 1, MaxChunk}, // which nothing makes
 	} {
 		p.Configure(&c.s)
 		if p.Batch() != c.batch || p.window() != c.window || p.Chunk() != c.chunk {
@@ -254,7 +254,7 @@ func TestPaceNeverStops(t *testing.T) {
 			busy = rapid.Bool().Draw(t, "busy")
 			p.Look()
 			if rapid.IntRange(0, 5).Draw(t, "configure") == 0 {
-				p.Configure(&config.Settings{
+				p.Configure(&settings.Settings{
 					ReminderBatch: rapid.IntRange(0, 500).Draw(t, "batch"), ReminderConcurrency: rapid.IntRange(0, 64).Draw(t, "window"),
 					ReminderRate: rapid.SampledFrom([]int{0, 1, 7, 100_000}).Draw(t, "rate"),
 				})

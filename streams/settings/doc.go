@@ -1,4 +1,4 @@
-// Package config holds the settings that operators change while servers run, and every change ever made to them.
+// Package settings holds the settings that operators change while servers run, and every change ever made to them.
 //
 //	scrip config set ── Set ──> KV SCRIP_CONFIG   change.0000000001   {"setting":"reminder.batch","value":"200",
 //	                                              change.0000000002    "was":"default","by":"ann@ops1","at":"…"}
@@ -26,4 +26,4 @@
 //
 // What a crash does: of a server, nothing; it folds again when it starts. Of a program that sets, the change is stored or
 // not; the history shows which.
-package config
+package settings

@@ -1,4 +1,4 @@
-package config
+package settings
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 
 const (
 	// Bucket is the KV bucket of the changes, and Stream its stream.
-	Bucket = topology.ConfigBucket
-	Stream = topology.ConfigStream
+	Bucket = topology.SettingsBucket
+	Stream = topology.SettingsStream
 
 	subjectPrefix = "$KV." + Bucket + "."
 	// maxMessage bounds a change, those of newer versions included.
