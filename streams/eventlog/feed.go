@@ -414,7 +414,7 @@ func (g *generation) receive(msg jetstream.Msg) {
 		g.over = true
 		g.signal(fmt.Errorf("message %d of the consumer arrived as number %d", meta.Sequence.Consumer, g.received))
 		return
-	case raw.Sequence != f.last+1:
+	case raw.Sequence <= f.last || raw.Sequence > f.last+1 && !f.stream.sparse:
 		g.over = true
 		g.signal(&GapError{Stream: f.stream.name, After: f.last, Next: raw.Sequence})
 		return

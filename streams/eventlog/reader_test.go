@@ -122,6 +122,45 @@ func TestReaderPassesForeignAndStopsAtNewerFormat(t *testing.T) {
 }
 
 // A stream whose middle is missing is never read over.
+// TestTheFeedOfSettingsPassesOverGaps: in a bucket that another program made, keys can be replaced.
+func TestTheFeedOfSettingsPassesOverGaps(t *testing.T) {
+	server := streamtest.Start(t)
+	js := server.JetStream(t)
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: topology.SettingsBucket, Storage: jetstream.FileStorage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(keys ...string) {
+		t.Helper()
+		for _, key := range keys {
+			if _, err := kv.Put(t.Context(), key, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put("a", "b", "c", "a", "c", "d") // 1 and 3 are gone
+	feed, err := eventlog.Settings(js).OpenFeed(t.Context(), 0, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(feed.Close)
+	read := func(want ...uint64) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for _, sequence := range want {
+			raw, err := feed.NextBatch(ctx, 1, nil)
+			if err != nil || raw[0].Sequence != sequence {
+				t.Fatalf("read %+v, %v, want message %d", raw, err, sequence)
+			}
+		}
+	}
+	read(2, 4, 5, 6)
+	server.Restart(t)
+	put("e", "f")
+	read(7, 8)
+}
+
 func TestReaderStopsAtAGap(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	// Not scrip's settings, which refuse the deletion.

@@ -28,12 +28,13 @@ var (
 // to elect a leader (4 to 9 s).
 const readFor = 12 * time.Second
 
-// Stream is one stream of a lane. It is a value without resources.
+// Stream is one stream of a lane, or that of the settings. It is a value without resources.
 type Stream struct {
 	js      jetstream.JetStream
 	name    string
 	subject string // the one its writer publishes to; empty for commands
 	parse   parser
+	sparse  bool      // messages may be missing
 	log     string    // UUID, if known
 	key     *seal.Key // nil = this reader cannot check seals
 	// sealedFrom is where sealing began, as far as it is known before anything was read; 0 = it may not have begun, or, if
@@ -59,6 +60,13 @@ func Reminders(js jetstream.JetStream, lane int) Stream {
 // and OpenFeed apply to it.
 func Commands(js jetstream.JetStream, lane int) Stream {
 	return Stream{js: js, name: topology.CmdStream(lane)}
+}
+
+// Settings returns the stream below the bucket of the settings and the skip list. It has many writers and no message format
+// of its own: only Name, Bounds, Get and OpenFeed apply to it. If another program made the bucket, messages may be missing:
+// the feed passes over such gaps.
+func Settings(js jetstream.JetStream) Stream {
+	return Stream{js: js, name: topology.SettingsStream, sparse: true}
 }
 
 // In returns the stream as part of a log: with the key to its seals, if the log has one, and with what is known of where

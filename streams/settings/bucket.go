@@ -2,7 +2,6 @@ package settings
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -13,11 +12,7 @@ import (
 )
 
 const (
-	// Bucket is the KV bucket of the changes, and Stream its stream.
-	Bucket = topology.SettingsBucket
-	Stream = topology.SettingsStream
-
-	subjectPrefix = "$KV." + Bucket + "."
+	subjectPrefix = "$KV." + topology.SettingsBucket + "."
 	// maxMessage bounds a change, those of newer versions included.
 	maxMessage = 16 << 10
 )
@@ -27,7 +22,7 @@ const (
 // them.
 func streamConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name:        Stream,
+		Name:        topology.SettingsStream,
 		Description: "scrip: run-time settings, one key for each change ever made",
 		Subjects:    []string{subjectPrefix + ">"},
 		Retention:   jetstream.LimitsPolicy,
@@ -61,68 +56,50 @@ func makeBucket(ctx context.Context, js jetstream.JetStream, replicas int) error
 	}
 	_, err := js.CreateStream(ctx, streamConfig(replicas))
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return fmt.Errorf("making bucket %s: %w", Bucket, err)
+		return fmt.Errorf("making bucket %s: %w", topology.SettingsBucket, err)
 	}
 	return nil
 }
 
-// lastRevision requests from the bucket's leader the revision of the newest change, 0 = there is none. The error is
+// bucket opens the bucket, and makes it if there is none.
+func (s *Store) bucket(ctx context.Context) (jetstream.KeyValue, error) {
+	kv, err := s.js.KeyValue(ctx, topology.SettingsBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		if err = makeBucket(ctx, s.js, s.opts.Replicas); err == nil {
+			kv, err = s.js.KeyValue(ctx, topology.SettingsBucket)
+		}
+	}
+	return kv, err
+}
+
+// newest reads the revision of the newest change from the bucket's leader, within attempt; 0 = there is none. The error is
 // [jetstream.ErrStreamNotFound] where there is no bucket.
-func lastRevision(ctx context.Context, js jetstream.JetStream) (uint64, error) {
-	request := fmt.Appendf(nil, `{"last_by_subj":%q}`, subjectPrefix+keyPrefix+">")
-	msg, err := js.Conn().RequestWithContext(ctx, topology.API(js, "STREAM.MSG.GET."+Stream), request)
-	if err != nil {
-		return 0, err
-	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message struct {
-			Sequence uint64 `json:"seq"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(msg.Data, &answer); err != nil {
-		return 0, err
-	}
-	switch e := answer.Error; {
-	case e == nil:
-		return answer.Message.Sequence, nil
-	case e.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+func newest(ctx context.Context, js jetstream.JetStream) (uint64, error) {
+	ctx, done := context.WithTimeout(ctx, attempt)
+	defer done()
+	m, err := topology.GetMessage(ctx, js, topology.SettingsStream, fmt.Appendf(nil, `{"last_by_subj":%q}`, subjectPrefix+keyPrefix+">"))
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == jetstream.JSErrCodeMessageNotFound {
 		return 0, nil
-	case e.ErrorCode == jetstream.JSErrCodeStreamNotFound:
-		return 0, jetstream.ErrStreamNotFound
-	default:
-		return 0, e
 	}
+	return m.Sequence, err
 }
 
 const (
-	// attempt bounds the first request of an exchange with the server: one sent during an election is never answered.
+	// attempt bounds an exchange with the server: a request sent during an election is never answered.
 	attempt = 2 * time.Second
 	// retryPause is the pause before a retry.
 	retryPause = 100 * time.Millisecond
 )
 
-// final is an error that a retry does not resolve.
-type final struct{ error }
-
-func (f final) Unwrap() error { return f.error }
-
-// retry calls f until it succeeds, fails for good, or ctx ends.
+// retry calls f until it succeeds or ctx ends.
 func retry(ctx context.Context, f func(context.Context) error) error {
-	tick := time.NewTicker(retryPause)
-	defer tick.Stop()
 	for {
 		err := f(ctx)
 		if err == nil {
 			return nil
 		}
-		if f, ok := errors.AsType[final](err); ok {
-			return f.error
-		}
-		select {
-		case <-ctx.Done():
+		if topology.Pause(ctx, retryPause) != nil {
 			return fmt.Errorf("%w; the last try: %w", context.Cause(ctx), err)
-		case <-tick.C:
 		}
 	}
 }

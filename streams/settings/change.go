@@ -11,6 +11,10 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
 const (
@@ -71,6 +75,17 @@ func (c *Change) encode() ([]byte, error) {
 	e.SetEscapeHTML(false)
 	err := e.Encode(record{c.Setting, c.Value, c.Was, c.By, c.At.UTC().Format(time.RFC3339Nano)})
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
+}
+
+// parseMessage reads a message of the bucket. ok is false if it is no change.
+func parseMessage(raw *eventlog.Raw) (c Change, ok bool) {
+	key := strings.TrimPrefix(raw.Subject, subjectPrefix)
+	if !strings.HasPrefix(key, keyPrefix) {
+		return Change{}, false
+	}
+	c = parse(key, raw.Data, raw.Header.Get("KV-Operation") != "" || raw.Header.Get(jetstream.MarkerReasonHeader) != "")
+	c.Revision = raw.Sequence
+	return c, true
 }
 
 // parse reads a key and its value. If it cannot be read Ignored has the reason; it is part of the history all the same.

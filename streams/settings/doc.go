@@ -1,11 +1,11 @@
 // Package settings holds the settings that operators change while servers run, and every change ever made to them.
 //
-//	scrip config set ── Set ──> KV SCRIP_CONFIG   change.0000000001   {"setting":"reminder.batch","value":"200",
-//	                                              change.0000000002    "was":"default","by":"ann@ops1","at":"…"}
-//	                                                   │
-//	                      every server: Live.Run, folds all of them from the first, then each new one
-//	                                                   │
-//	                                             Source.Current ──> lanes, schedulers
+//	scrip config set ── Store.Set ──> KV SCRIP_CONFIG   change.0000000001   {"setting":"reminder.batch","value":"200",
+//	                                                    change.0000000002    "was":"default","by":"ann@ops1","at":"…"}
+//	                                                         │ eventlog.Feed
+//	                            every server: Live.Run, folds all of them from the first, then each new one
+//	                                                         │
+//	                                                   Source.Current ──> lanes, schedulers
 //
 // There is one key per change, created once: a writer takes the number after the last one, and if that is taken it reads
 // again and takes the next. The stream of the bucket accepts no second message for a key, and no deletions: the history is

@@ -19,7 +19,6 @@ type State struct {
 	now      *Settings // not shared
 	set      map[string]Change
 	changes  []Change
-	far      map[uint64]bool // numbers that were too far ahead when they were taken
 }
 
 func newState(defaults *Settings) *State {
@@ -29,17 +28,10 @@ func newState(defaults *Settings) *State {
 // apply folds the next change in the order of revisions, and returns it with the reason if it is ignored.
 func (s *State) apply(c Change) Change {
 	s.Revision = c.Revision
-	switch {
-	case c.N > s.Last+mostAhead:
-		if s.far == nil {
-			s.far = map[uint64]bool{}
-		}
-		s.far[c.N] = true
-		if c.Ignored == "" {
-			c.Ignored = fmt.Sprintf("its number is more than %d above %d, the highest before it; set it again with `scrip config set`", mostAhead, s.Last)
-		}
-	default:
+	if c.N <= s.Last+mostAhead {
 		s.Last = max(s.Last, c.N)
+	} else if c.Ignored == "" {
+		c.Ignored = fmt.Sprintf("its number is more than %d above %d, the highest before it; set it again with `scrip config set`", mostAhead, s.Last)
 	}
 	if c.Ignored == "" {
 		if err := s.take(&c); err != nil {
@@ -53,10 +45,10 @@ func (s *State) apply(c Change) Change {
 	return c
 }
 
-// next returns the number of the next change: one above the last, except numbers that are taken.
+// next returns the number of the next change: one above the last, except numbers that are taken, which were too far ahead.
 func (s *State) next() uint64 {
 	n := s.Last + 1
-	for s.far[n] {
+	for slices.ContainsFunc(s.changes, func(c Change) bool { return c.N == n }) {
 		n++
 	}
 	return n
@@ -72,19 +64,8 @@ func (s *State) take(c *Change) error {
 	if value == ToDefault {
 		value = k.text(s.defaults)
 	}
-	if k.pause != nil {
-		if _, err = k.put(s.now, value); err != nil {
-			return err
-		}
-	} else {
-		next := *s.now // the maps are not changed
-		if _, err = k.put(&next, value); err != nil {
-			return err
-		}
-		if err = next.numbers(); err != nil {
-			return err
-		}
-		*s.now = next
+	if _, err = k.put(s.now, value); err != nil {
+		return err
 	}
 	s.set[c.Setting] = *c
 	return nil

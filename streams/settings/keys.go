@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -22,16 +23,14 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Problem }
 
-// scalar is a setting with one value. Values are stored as text.
+// scalar is one setting. Values are stored as text.
 type scalar struct {
 	name, about string
 	bounds      string // in words
 	example     string
-	// parse reads a value into s. It does not check its bounds; check does.
+	// parse reads a value into s. It returns false, and changes nothing, if the text is no value within the bounds.
 	parse func(s *Settings, text string) bool
 	text  func(s *Settings) string
-	// check returns what is wrong with the value in s, "" if nothing.
-	check func(s *Settings) string
 }
 
 // scalars in the order in which they are shown.
@@ -55,7 +54,7 @@ const (
 func moment(name, about, example string, field func(*Settings) *time.Time) scalar {
 	return scalar{
 		name: name, about: about, bounds: "now, never or a time as in RFC 3339", example: example,
-		parse: func(s *Settings, text string) (ok bool) {
+		parse: func(s *Settings, text string) bool {
 			switch text {
 			case never:
 				*field(s) = time.Time{}
@@ -65,8 +64,11 @@ func moment(name, about, example string, field func(*Settings) *time.Time) scala
 				return true
 			}
 			at, err := time.Parse(time.RFC3339Nano, text)
-			*field(s) = at.UTC()
-			return err == nil
+			if at = at.UTC(); err != nil || at.Year() < 0 || at.Year() > 9999 { // RFC 3339 has no other years
+				return false
+			}
+			*field(s) = at
+			return true
 		},
 		text: func(s *Settings) string {
 			if at := *field(s); !at.IsZero() {
@@ -74,46 +76,38 @@ func moment(name, about, example string, field func(*Settings) *time.Time) scala
 			}
 			return never
 		},
-		check: func(*Settings) string { return "" },
 	}
 }
 
 func number(name, about string, least, most int, example string, field func(*Settings) *int) scalar {
-	bounds := fmt.Sprintf("a whole number from %d to %d", least, most)
 	return scalar{
-		name: name, about: about, bounds: bounds, example: example,
+		name: name, about: about, bounds: fmt.Sprintf("a whole number from %d to %d", least, most), example: example,
 		parse: func(s *Settings, text string) bool {
 			n, err := strconv.ParseInt(text, 10, 32)
-			*field(s) = int(n)
-			return err == nil
+			return err == nil && assign(field(s), int(n), least, most)
 		},
 		text: func(s *Settings) string { return strconv.Itoa(*field(s)) },
-		check: func(s *Settings) string {
-			if n := *field(s); n < least || n > most {
-				return "expected " + bounds
-			}
-			return ""
-		},
 	}
 }
 
 func period(name, about string, least, most time.Duration, example string, field func(*Settings) *time.Duration) scalar {
-	bounds := fmt.Sprintf("a duration from %s to %s", shortly(least), shortly(most))
 	return scalar{
-		name: name, about: about, bounds: bounds, example: example,
+		name: name, about: about, bounds: fmt.Sprintf("a duration from %s to %s", shortly(least), shortly(most)), example: example,
 		parse: func(s *Settings, text string) bool {
 			d, err := time.ParseDuration(text)
-			*field(s) = d
-			return err == nil
+			return err == nil && assign(field(s), d, least, most)
 		},
 		text: func(s *Settings) string { return field(s).String() },
-		check: func(s *Settings) string {
-			if d := *field(s); d < least || d > most {
-				return "expected " + bounds
-			}
-			return ""
-		},
 	}
+}
+
+// assign sets a field if the value is within the bounds.
+func assign[T cmp.Ordered](field *T, value, least, most T) bool {
+	if value < least || value > most {
+		return false
+	}
+	*field = value
+	return true
 }
 
 // shortly omits the zeros: 8760h0m0s is 8760h.
@@ -142,19 +136,39 @@ var pauses = []pause{
 
 const pauseBounds = "true or false"
 
-// key is a setting by its name: a scalar, or the pause of a campaign.
+// of returns the setting for one campaign.
+func (p *pause) of(campaign string) scalar {
+	return scalar{
+		name: p.prefix + campaign, bounds: pauseBounds, example: "true",
+		parse: func(s *Settings, text string) bool {
+			paused := p.field(s)
+			switch {
+			case text == "false":
+				delete(*paused, campaign)
+			case text != "true":
+				return false
+			case *paused == nil:
+				*paused = map[string]bool{campaign: true}
+			default:
+				(*paused)[campaign] = true
+			}
+			return true
+		},
+		text: func(s *Settings) string { return strconv.FormatBool((*p.field(s))[campaign]) },
+	}
+}
+
+// key is a setting by its name.
 type key struct {
-	name     string
-	scalar   *scalar
-	pause    *pause
-	campaign string
+	scalar
+	campaign string // of a pause; empty for other settings
 }
 
 // find finds a setting. The error is an *InvalidError.
 func find(name string) (key, error) {
-	for i := range scalars {
-		if scalars[i].name == name {
-			return key{name: name, scalar: &scalars[i]}, nil
+	for _, k := range scalars {
+		if k.name == name {
+			return key{scalar: k}, nil
 		}
 	}
 	for i := range pauses {
@@ -165,7 +179,7 @@ func find(name string) (key, error) {
 		if !wire.ValidCampaignName(campaign) {
 			return key{}, &InvalidError{Setting: name, Problem: fmt.Sprintf("setting %s: %s is no name of a campaign; give 1 to 64 letters, digits, _ and - after %s", quote(name), quote(campaign), pauses[i].prefix)}
 		}
-		return key{name: name, pause: &pauses[i], campaign: campaign}, nil
+		return key{pauses[i].of(campaign), campaign}, nil
 	}
 	hint := "; "
 	if near := nearest(name); near != "" {
@@ -174,45 +188,13 @@ func find(name string) (key, error) {
 	return key{}, &InvalidError{Setting: name, Problem: fmt.Sprintf("there is no setting %s%sthe settings are %s", quote(name), hint, strings.Join(Names(), ", "))}
 }
 
-// put reads a value into s, which must not be shared, and returns it in its stored form.
-func (k key) put(s *Settings, text string) (string, error) {
-	if k.pause != nil {
-		paused := text == "true"
-		if !paused && text != "false" {
-			return "", k.invalid(text, pauseBounds, "true")
-		}
-		k.setPause(s, paused)
-		return text, nil
+// put reads a value into s, which must not be shared, and returns it in its stored form. After an error s is unchanged.
+func (k *scalar) put(s *Settings, text string) (string, error) {
+	if !k.parse(s, text) {
+		return "", &InvalidError{Setting: k.name, Value: text,
+			Problem: fmt.Sprintf("%s can not be %s: it must be %s, such as %s, or %s", k.name, quote(text), k.bounds, k.example, ToDefault)}
 	}
-	if !k.scalar.parse(s, text) || k.scalar.check(s) != "" {
-		return "", k.invalid(text, k.scalar.bounds, k.scalar.example)
-	}
-	return k.scalar.text(s), nil
-}
-
-func (k key) invalid(text, bounds, example string) error {
-	return &InvalidError{Setting: k.name, Value: text,
-		Problem: fmt.Sprintf("%s can not be %s: it must be %s, such as %s, or %s", k.name, quote(text), bounds, example, ToDefault)}
-}
-
-func (k key) setPause(s *Settings, paused bool) {
-	field := k.pause.field(s)
-	switch {
-	case !paused:
-		delete(*field, k.campaign)
-	case *field == nil:
-		*field = map[string]bool{k.campaign: true}
-	default:
-		(*field)[k.campaign] = true
-	}
-}
-
-// text returns the value in force.
-func (k key) text(s *Settings) string {
-	if k.pause != nil {
-		return strconv.FormatBool((*k.pause.field(s))[k.campaign])
-	}
-	return k.scalar.text(s)
+	return k.text(s), nil
 }
 
 // Check checks that a setting exists and can have a value, and returns the value in its stored form. The error is an
@@ -234,7 +216,7 @@ func CheckName(setting string) error {
 // Pauses returns the campaign of a setting that is a pause.
 func Pauses(setting string) (campaign string, ok bool) {
 	k, err := find(setting)
-	return k.campaign, err == nil && k.pause != nil
+	return k.campaign, err == nil && k.campaign != ""
 }
 
 const anyCampaign = "CAMPAIGN"
@@ -269,50 +251,31 @@ func shortDefault(text string) string {
 	return text
 }
 
-// nearest returns the setting whose name differs by few letters from the typed one, "" if none does.
+// nearest returns the setting whose name differs least from the typed one, by at most 3 letters; "" if there is none.
 func nearest(typed string) string {
-	const most = 3 // letters; more would be a guess
-	best, at := "", most+1
-	consider := func(name, shown string) {
-		if d := distance(typed, name); d < at {
-			best, at = shown, d
+	campaign := typed[strings.LastIndexByte(typed, '.')+1:]
+	for letters := range 4 {
+		for _, name := range Names() {
+			if full := strings.Replace(name, anyCampaign, campaign, 1); differ(typed, full, letters) && CheckName(full) == nil {
+				return full
+			}
+			if differ(typed, strings.TrimSuffix(name, "."+anyCampaign), letters) {
+				return name
+			}
 		}
 	}
-	if len(typed) > 128 {
-		return ""
-	}
-	for _, k := range scalars {
-		consider(k.name, k.name)
-	}
-	for _, p := range pauses {
-		// The part after the last dot is a campaign's name.
-		campaign := typed[strings.LastIndexByte(typed, '.')+1:]
-		if wire.ValidCampaignName(campaign) {
-			consider(p.prefix+campaign, p.prefix+campaign)
-		}
-		consider(strings.TrimSuffix(p.prefix, "."), p.prefix+anyCampaign)
-	}
-	return best
+	return ""
 }
 
-// distance counts the letters to insert, remove or replace to turn a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+// differ reports whether inserting, removing or replacing at most n letters turns a into b.
+func differ(a, b string, n int) bool {
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal, row[j+1] = row[j+1], min(cost, row[j]+1, row[j+1]+1)
-		}
+	if a == "" || b == "" || n == 0 {
+		return len(a)+len(b) <= n
 	}
-	return row[len(b)]
+	return differ(a[1:], b, n-1) || differ(a, b[1:], n-1) || differ(a[1:], b[1:], n-1)
 }
 
 // quote quotes a text that may contain anything, and cuts it.

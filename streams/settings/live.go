@@ -6,15 +6,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
-	// followAgain is the pause before a follower is replaced. With it, and the time that this takes, a change made in between
+	// followAgain is the pause before a reader is replaced. With it, and the time that this takes, a change made in between
 	// is in force within a second.
 	followAgain = 100 * time.Millisecond
-	// lookEvery is the interval of requests to the bucket's leader for changes that were not delivered.
+	// lookEvery is the interval of requests to the bucket's leader for its newest change, which must have been delivered
+	// before the next request.
 	lookEvery = 5 * time.Second
 )
 
@@ -31,9 +35,9 @@ type Live struct {
 	status  Status
 
 	// The fields below are owned by Run.
+	every  time.Duration   // lookEvery; shorter in tests
 	seen   bool            // the bucket existed
 	newest uint64          // revision of the last change that was published; a bucket that ends before it is another one
-	warned bool            // that the bucket does not keep everything
 	logged map[Change]bool // ignored changes that were logged and counted
 	lost   string          // the trouble that was logged
 }
@@ -57,7 +61,7 @@ type Status struct {
 // Watch returns the settings in force, which Run keeps current. Until it has read them, they are the defaults.
 func (s *Store) Watch() *Live {
 	return &Live{
-		store: s, ready: make(chan struct{}), now: s.opts.Defaults.clone(), changed: make(chan struct{}), logged: map[Change]bool{},
+		store: s, ready: make(chan struct{}), now: s.opts.Defaults.clone(), changed: make(chan struct{}), every: lookEvery, logged: map[Change]bool{},
 		revision: prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_config_revision", Help: "Revision of the last change of a run-time setting that this server has read; a server that differs from others for long does not receive changes."}),
 		ignored:  prometheus.NewCounter(prometheus.CounterOpts{Name: "scrip_config_ignored_total", Help: "Changes of run-time settings that were read and are not in force, because they are not valid or of a newer version."}),
 	}
@@ -114,41 +118,49 @@ func (l *Live) Run(ctx context.Context) error {
 // follow folds all changes from the first, and continues with each new one, until there is trouble. The settings in force
 // stay so until all have been read.
 func (l *Live) follow(ctx context.Context) error {
-	f, err := follow(ctx, l.store.js)
+	nc := l.store.js.Conn()
+	broken := nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	defer nc.RemoveStatusListener(broken)
+	r, err := l.store.open(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return l.missing(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	defer f.stop()
-	l.seen = true
-	if !f.grows && !l.warned {
-		l.warned = true
-		l.store.opts.Logger.WarnContext(ctx, "the bucket of settings was not made by scrip, and changes in it may be replaced or removed; see nats stream edit "+Stream, "bucket", Bucket)
+	defer r.Close()
+	if err := l.checkBucket(ctx); err != nil {
+		return err
 	}
 	state := newState(l.store.opts.Defaults)
-	lost := f.until < l.newest
-	if f.until == 0 {
+	lost, expected := r.until < l.newest, r.until
+	if r.until == 0 {
 		l.read(state, lost)
 	}
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(l.every)
 	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case err := <-f.trouble:
-			return err
-		case <-f.status:
-			return errReconnected
-		case c := <-f.changes:
-			l.logIgnored(state.apply(c))
-			if state.Revision >= f.until {
-				l.read(state, lost)
+		case <-broken:
+			return errDisconnected
+		case <-r.Ready():
+			err := r.take(func(c Change) {
+				l.logIgnored(state.apply(c))
+				if state.Revision >= r.until {
+					l.read(state, lost)
+				}
+			})
+			if err != nil {
+				return err
 			}
 		case <-look.C:
-			if err := l.missed(ctx, state, f); err != nil {
+			// The feed notices by itself that it lags; until it has caught up, the status must show it.
+			if state.Revision < expected {
+				return errBehind
+			}
+			if expected, err = newest(ctx, l.store.js); err != nil {
 				return err
 			}
 		}
@@ -156,9 +168,10 @@ func (l *Live) follow(ctx context.Context) error {
 }
 
 var (
-	errReconnected = errors.New("the connection to NATS was lost meanwhile")
-	errMissing     = errors.New("the bucket of settings is missing; " + whatHolds)
-	errEmpty       = errors.New("the bucket of settings was lost and exists again without a change; " + whatHolds)
+	errDisconnected = errors.New("there is no connection to NATS")
+	errBehind       = errors.New("a change was not delivered")
+	errMissing      = errors.New("the bucket of settings is missing; " + whatHolds)
+	errEmpty        = errors.New("the bucket of settings was lost and exists again without a change; " + whatHolds)
 )
 
 // whatHolds is true of a lost bucket. A bucket without changes that was always empty is in force as it is.
@@ -175,18 +188,22 @@ func (l *Live) missing(ctx context.Context) error {
 	return makeBucket(ctx, l.store.js, l.store.opts.Replicas) // nil: follow it
 }
 
-// missed checks for changes that were not delivered.
-func (l *Live) missed(ctx context.Context, state *State, f *follower) error {
+// checkBucket logs, once, if changes in the bucket can be replaced or removed.
+func (l *Live) checkBucket(ctx context.Context) error {
+	if l.seen {
+		return nil
+	}
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
-	last, err := lastRevision(ctx, l.store.js)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return errMissing
+	stream, err := l.store.js.Stream(ctx, topology.SettingsStream)
+	if err != nil {
+		return err
 	}
-	if err != nil || last <= state.Revision || len(f.changes) > 0 {
-		return nil // the follower notices by itself that the server is unreachable
+	l.seen = true
+	if !growsOnly(stream.CachedInfo().Config) {
+		l.store.opts.Logger.WarnContext(ctx, "the bucket of settings was not made by scrip, and changes in it may be replaced or removed; see nats stream edit "+topology.SettingsStream, "bucket", topology.SettingsBucket)
 	}
-	return errGap
+	return nil
 }
 
 // read puts a state in force. After a loss, an empty new bucket does not end every pause; the first valid change in it does,
@@ -251,7 +268,7 @@ func (l *Live) interrupted(err error) {
 	l.mu.Lock()
 	l.status.Following, l.status.Error = false, err.Error()
 	l.mu.Unlock()
-	if errors.Is(err, errReconnected) || errors.Is(err, errGap) || err.Error() == l.lost {
+	if errors.Is(err, errDisconnected) || errors.Is(err, errBehind) || err.Error() == l.lost {
 		return // resolved at once, or logged already
 	}
 	l.lost = err.Error()

@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func TestAChangeIsInForceAtEveryServer(t *testing.T) {
@@ -72,7 +74,7 @@ func TestTheLastGoodValueStays(t *testing.T) {
 		}
 	}
 	byHand(t, js, "elsewhere", "no change at all") // it is not read
-	kv, err := js.KeyValue(t.Context(), Bucket)
+	kv, err := js.KeyValue(t.Context(), topology.SettingsBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +142,39 @@ func TestWithoutNATSNothingChanges(t *testing.T) {
 	}
 }
 
+// TestAConnectionThatDeliversNothing: it is not closed, and neither answers nor changes arrive. The status shows that, and a
+// change made meanwhile is in force afterwards.
+func TestAConnectionThatDeliversNothing(t *testing.T) {
+	server := streamtest.Start(t)
+	s := open(t, server.JetStream(t), 1)
+	set(t, s, "reminder.batch", "200")
+	link := streamtest.NewLink(t, strings.TrimPrefix(server.ClientURL(), "nats://"))
+	nc, err := nats.Connect("nats://"+link.Addr(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, js, 1).Watch()
+	l.every = 100 * time.Millisecond
+	run(t, l)
+	holds2(t, l, 200)
+	link.Cut(false, true)
+	streamtest.Eventually(t, "the status shows that changes are not received", func() bool { return !l.Status().Following && l.Status().Error != "" })
+	set(t, s, "reminder.batch", "300")
+	if now, _ := l.Current(); now.ReminderBatch != 200 {
+		t.Errorf("%+v", now)
+	}
+	link.Heal()
+	holds2(t, l, 300)
+	if st := l.Status(); !st.Following || st.Error != "" {
+		t.Errorf("%+v", st)
+	}
+}
+
 // TestANodeOfAClusterGoes: the one that changes came from.
 func TestANodeOfAClusterGoes(t *testing.T) {
 	c := streamtest.StartCluster(t)
@@ -147,7 +182,7 @@ func TestANodeOfAClusterGoes(t *testing.T) {
 	set(t, s, "reminder.batch", "100")
 	l := watch(t, s)
 	holds2(t, l, 100)
-	gone := c.StreamLeader(t, Stream)
+	gone := c.StreamLeader(t, topology.SettingsStream)
 	c.Stop(t, gone)
 	set(t, s, "reminder.batch", "200")
 	holds2(t, l, 200)
@@ -198,7 +233,7 @@ func TestABucketThatGoesTakesNothingOutOfForce(t *testing.T) {
 	l := watch(t, s)
 	holds(t, l, "the pause", func(s *Settings) bool { return s.RemindersPaused["summer"] && s.ReminderBatch == 200 })
 	before, changed := l.Current()
-	if err := js.DeleteStream(t.Context(), Stream); err != nil {
+	if err := js.DeleteStream(t.Context(), topology.SettingsStream); err != nil {
 		t.Fatal(err)
 	}
 	streamtest.Eventually(t, "the loss is told", func() bool { return strings.Contains(l.Status().Error, "is missing") })
@@ -236,14 +271,14 @@ func TestABucketThatGoesTakesNothingOutOfForce(t *testing.T) {
 // TestABucketMadeByOthersIsUsedWithAWarning: what nats.go makes lets changes be replaced.
 func TestABucketMadeByOthersIsUsed(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
-	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: Bucket}); err != nil {
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: topology.SettingsBucket}); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, js, 1)
 	set(t, s, "reminder.batch", "200")
 	l := watch(t, s)
 	holds2(t, l, 200)
-	stream, err := js.Stream(t.Context(), Stream)
+	stream, err := js.Stream(t.Context(), topology.SettingsStream)
 	if err != nil || growsOnly(stream.CachedInfo().Config) {
 		t.Errorf("%+v, %v", stream, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,7 +63,7 @@ func history(t *testing.T, s *Store) []Change {
 // byHand writes what Set never would.
 func byHand(t *testing.T, js jetstream.JetStream, key, value string) {
 	t.Helper()
-	kv, err := js.KeyValue(t.Context(), Bucket)
+	kv, err := js.KeyValue(t.Context(), topology.SettingsBucket)
 	if err == nil {
 		_, err = kv.Put(t.Context(), key, []byte(value))
 	}
@@ -74,7 +75,11 @@ func byHand(t *testing.T, js jetstream.JetStream, key, value string) {
 // watch runs a Live until the test ends.
 func watch(t *testing.T, s *Store) *Live {
 	t.Helper()
-	l := s.Watch()
+	return run(t, s.Watch())
+}
+
+func run(t *testing.T, l *Live) *Live {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }()

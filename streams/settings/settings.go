@@ -2,7 +2,6 @@ package settings
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
@@ -41,28 +40,16 @@ func Default() *Settings {
 	return &Settings{ReminderBatch: 500, ReminderConcurrency: 64, ReminderGrace: wire.DefaultReminderGrace, DeadLetterQuote: domain.MaxQuoted, ClockTolerance: wall.DefaultTolerance}
 }
 
-// Validate returns an error that names each setting outside its bounds, and those that do not fit together. Settings that
-// pass can be put in force.
+// Validate returns an error that names each setting that cannot have its value. Settings that pass can be put in force.
 func (s *Settings) Validate() error {
-	if err := s.numbers(); err != nil {
-		return err
+	var problems []error
+	for i := range scalars {
+		_, err := scalars[i].put(&Settings{}, scalars[i].text(s))
+		problems = append(problems, err)
 	}
 	for _, p := range pauses {
 		for campaign := range *p.field(s) {
-			if !wire.ValidCampaignName(campaign) {
-				return fmt.Errorf("%s%s: that is no name of a campaign", p.prefix, campaign)
-			}
-		}
-	}
-	return nil
-}
-
-// numbers is Validate without the campaigns, which are independent of the other settings.
-func (s *Settings) numbers() error {
-	var problems []error
-	for _, k := range scalars {
-		if problem := k.check(s); problem != "" {
-			problems = append(problems, fmt.Errorf("%s is %s, %s", k.name, k.text(s), problem))
+			problems = append(problems, CheckName(p.prefix+campaign))
 		}
 	}
 	return errors.Join(problems...)

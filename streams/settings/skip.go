@@ -49,14 +49,3 @@ func (s *Store) Skip(ctx context.Context, stream string, sequence uint64, hash, 
 	}
 	return nil
 }
-
-// bucket opens the bucket, and makes it if there is none.
-func (s *Store) bucket(ctx context.Context) (jetstream.KeyValue, error) {
-	kv, err := s.js.KeyValue(ctx, Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		if err = makeBucket(ctx, s.js, s.opts.Replicas); err == nil {
-			kv, err = s.js.KeyValue(ctx, Bucket)
-		}
-	}
-	return kv, err
-}

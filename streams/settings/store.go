@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // Options for Open.
@@ -63,20 +65,20 @@ func (s *Store) Read(ctx context.Context) (*State, error) {
 // read is one attempt of Read.
 func (s *Store) read(ctx context.Context) (*State, error) {
 	state := newState(s.opts.Defaults)
-	f, err := follow(ctx, s.js)
+	r, err := s.open(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return state, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer f.stop()
-	for state.Revision < f.until {
+	defer r.Close()
+	for state.Revision < r.until {
 		select {
-		case c := <-f.changes:
-			state.apply(c)
-		case err := <-f.trouble:
-			return nil, err
+		case <-r.Ready():
+			if err := r.take(func(c Change) { state.apply(c) }); err != nil {
+				return nil, err
+			}
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -110,65 +112,59 @@ func (s *Store) Set(ctx context.Context, setting, value, by string) (Change, err
 	if err := CheckBy(by); err != nil {
 		return Change{}, &InvalidError{Setting: setting, Value: value, Problem: err.Error()}
 	}
-	w := &writing{Store: s, change: Change{Setting: setting, Value: value, By: by, At: s.opts.Now().UTC()}}
-	err = retry(ctx, w.try)
-	var invalid *InvalidError
-	switch {
-	case err == nil:
-		return w.change, nil
-	case errors.As(err, &invalid):
-		return Change{}, err
-	case w.sent != 0:
-		return Change{}, fmt.Errorf("%w: %w; see `scrip config history`", ErrUnknown, err)
-	}
-	return Change{}, fmt.Errorf("nothing was stored: %w", err)
-}
-
-// writing is one run of Set.
-type writing struct {
-	*Store
-	change Change
-	sent   uint64 // the first number of a write whose result is not known; 0 = none
-}
-
-// try writes under the number after the last one, unless an earlier try turns out to have succeeded. An earlier write that
-// is in flight cannot be stored later: its number is taken by then, by this try or by another change.
-func (w *writing) try(ctx context.Context) error {
-	state, err := w.read(ctx)
-	if err != nil {
-		return err
-	}
-	if w.sent != 0 {
-		if c, ok := state.stored(&w.change, w.sent); ok {
-			w.change = c
-			return nil
+	c := Change{Setting: setting, Value: value, By: by, At: s.opts.Now().UTC()}
+	// sent is the first number of a write whose result is not known, 0 = none. A write that is in flight cannot be stored
+	// later: its number is taken by then, by another try or by another change.
+	sent := uint64(0)
+	for {
+		state, err := s.Read(ctx)
+		if err != nil {
+			return Change{}, notStored(sent, err)
+		}
+		if stored, ok := state.stored(&c, sent); ok && sent != 0 {
+			return stored, nil
+		}
+		c.N, c.Was = state.next(), state.was(setting)
+		record, err := c.encode()
+		if err != nil {
+			return Change{}, notStored(sent, err)
+		}
+		// The whole record is checked, not only the new value.
+		if judged := state.apply(c); judged.Ignored != "" {
+			return Change{}, &InvalidError{Setting: setting, Value: value, Problem: judged.Ignored}
+		}
+		unknown, err := s.create(ctx, &c, record)
+		if err == nil {
+			return c, nil
+		}
+		if unknown && sent == 0 {
+			sent = c.N
+		}
+		if topology.Pause(ctx, retryPause) != nil {
+			return Change{}, notStored(sent, fmt.Errorf("%w; the last try: storing change %d: %w", context.Cause(ctx), c.N, err))
 		}
 	}
-	c := w.change
-	c.N, c.Was = state.next(), state.was(c.Setting)
-	value, err := c.encode()
-	if err != nil {
-		return final{err}
-	}
-	// The whole record is checked, not only the new value.
-	if judged := state.apply(c); judged.Ignored != "" {
-		return final{&InvalidError{Setting: c.Setting, Value: c.Value, Problem: judged.Ignored}}
-	}
+}
+
+// create stores a change under its number, within attempt. After an error, unknown is true if it may be stored all the same.
+// A crash in it leaves the change stored or not.
+func (s *Store) create(ctx context.Context, c *Change, record []byte) (unknown bool, err error) {
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
-	kv, err := w.bucket(ctx)
+	kv, err := s.bucket(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
-	c.Revision, err = kv.Create(ctx, changeKey(c.N), value)
-	var answered *jetstream.APIError
-	switch {
-	case err == nil:
-		w.change = c
-		return nil
-	case errors.Is(err, jetstream.ErrKeyExists): // another change was faster, or it is an earlier try
-	case !errors.As(err, &answered) && w.sent == 0:
-		w.sent = c.N
+	// A key that exists is of another change, or of an earlier try. All other errors are not definite: a disk that fills up
+	// may fail after the write.
+	c.Revision, err = kv.Create(ctx, changeKey(c.N), record)
+	return !errors.Is(err, jetstream.ErrKeyExists), err
+}
+
+// notStored is the error of a Set that ended for good; sent is described there.
+func notStored(sent uint64, err error) error {
+	if sent != 0 {
+		return fmt.Errorf("%w: %w; see `scrip config history`", ErrUnknown, err)
 	}
-	return fmt.Errorf("storing change %d: %w", c.N, err)
+	return fmt.Errorf("nothing was stored: %w", err)
 }

@@ -73,7 +73,7 @@ func TestTheBucketOnlyGrows(t *testing.T) {
 		if all := history(t, s); len(all) != 0 {
 			t.Errorf("without a bucket: %+v", all)
 		}
-		if _, err := js.KeyValue(t.Context(), Bucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		if _, err := js.KeyValue(t.Context(), topology.SettingsBucket); !errors.Is(err, jetstream.ErrBucketNotFound) {
 			t.Errorf("reading made the bucket, or %v", err)
 		}
 		first := set(t, s, "reminder.batch", "200")
@@ -83,14 +83,14 @@ func TestTheBucketOnlyGrows(t *testing.T) {
 		if again := set(t, s, "reminder.batch", "0300"); again.N != 2 || again.Was != "200" || again.Value != "300" {
 			t.Errorf("%+v", again)
 		}
-		stream, err := js.Stream(t.Context(), Stream)
+		stream, err := js.Stream(t.Context(), topology.SettingsStream)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if config := stream.CachedInfo().Config; config.Replicas != replicas || config.Storage != jetstream.FileStorage || !growsOnly(config) {
 			t.Errorf("%+v", config)
 		}
-		kv, err := js.KeyValue(t.Context(), Bucket)
+		kv, err := js.KeyValue(t.Context(), topology.SettingsBucket)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestTheBucketHasAsManyCopiesAsTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	set(t, open(t, js, 0), "reminder.rate", "1000")
-	stream, err := js.Stream(t.Context(), Stream)
+	stream, err := js.Stream(t.Context(), topology.SettingsStream)
 	if err != nil || stream.CachedInfo().Config.Replicas != 3 {
 		t.Errorf("%+v, %v", stream, err)
 	}
@@ -181,19 +181,23 @@ func (k breaksKV) Create(ctx context.Context, key string, value []byte, opts ...
 	return k.KeyValue.Create(ctx, key, value, opts...)
 }
 
-// TestAWriteWithoutAnAnswerCountsOnce: whether it had been stored or not, there is one change, and Set returns it.
-func TestAWriteWithoutAnAnswerCountsOnce(t *testing.T) {
+// TestAWriteWithoutAResultIsStoredOnce: whether it had been stored or not, there is one change, and Set returns it. A full
+// disk is an answer, and may come after the write.
+func TestAWriteWithoutAResultIsStoredOnce(t *testing.T) {
 	server := streamtest.Start(t)
-	for _, after := range []bool{false, true} {
-		t.Run(fmt.Sprintf("after=%v", after), func(t *testing.T) {
-			js := server.JetStream(t)
-			before := len(history(t, open(t, js, 1)))
-			c := set(t, open(t, &breaks{JetStream: js, after: after, err: nats.ErrTimeout}, 1), "reminder.batch", "77")
-			all := history(t, open(t, js, 1))
-			if len(all) != before+1 || all[before] != c {
-				t.Errorf("%+v, Set said %+v", all[before:], c)
-			}
-		})
+	full := &jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "no space left on device"}
+	for _, failure := range []error{nats.ErrTimeout, full} {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, after=%v", failure, after), func(t *testing.T) {
+				js := server.JetStream(t)
+				before := len(history(t, open(t, js, 1)))
+				c := set(t, open(t, &breaks{JetStream: js, after: after, err: failure}, 1), "reminder.batch", "77")
+				all := history(t, open(t, js, 1))
+				if len(all) != before+1 || all[before] != c {
+					t.Errorf("%+v, Set returned %+v", all[before:], c)
+				}
+			})
+		}
 	}
 }
 
@@ -204,7 +208,6 @@ func TestAwayIsSaid(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("told to stop")
 	b := &breaks{JetStream: js, after: true, err: nats.ErrTimeout}
-	b.err = errors.Join(nats.ErrTimeout)
 	s := open(t, cancels{b, func() { cancel(cause) }}, 1)
 	_, err := s.Set(ctx, "reminder.batch", "77", "ann")
 	if !errors.Is(err, ErrUnknown) || !errors.Is(err, cause) {

@@ -108,6 +108,7 @@ func TestAnOldAndANewServerNeverBothAnswer(t *testing.T) {
 
 	after := start(t, "new", scriptest.Binary(), dataNew, "--nats", nats.ClientURL())
 	ready(t, after)
+	shareSettings(t, program, nats.ClientURL())
 	sealed := func(lane int) bool {
 		tail, err := eventlog.Events(c.js, lane).Tail(t.Context())
 		return err == nil && tail.Message != nil && tail.Message.SealedFrom != 0
@@ -169,7 +170,7 @@ func copyKey(t *testing.T, from, to string) {
 	}
 }
 
-// TestWhatAnOldServerLeftLoads: its data directory with log and snapshots, and its backup.
+// TestWhatAnOldServerLeftLoads: its data directory with log, settings and snapshots, and its backup.
 func TestWhatAnOldServerLeftLoads(t *testing.T) {
 	program := oldProgram(t)
 	data := dataDir(t)
@@ -181,6 +182,8 @@ func TestWhatAnOldServerLeftLoads(t *testing.T) {
 			c.claim(t.Context(), lane, fmt.Sprint(i))
 		}
 	}
+	run(t, program, "config", "set", "reminder.rate", "1000", "--by", "ann", "--data", data)
+	settings := run(t, program, "config", "history", "--data", data)
 	backup := filepath.Join(t.TempDir(), "backup")
 	run(t, program, "backup", backup, "--data", data)
 	if exit, err := p.Stop(); exit != 0 || err != nil { // writes snapshots
@@ -196,6 +199,9 @@ func TestWhatAnOldServerLeftLoads(t *testing.T) {
 			for i := range 25 {
 				next.claim(t.Context(), lane, fmt.Sprint(i))
 			}
+		}
+		if now := run(t, scriptest.Binary(), "config", "history", "--data", data); now != settings {
+			t.Errorf("the settings are\n%s, they were\n%s", now, settings)
 		}
 		said := p.Output()
 		if data != restored && (strings.Contains(said, "snapshot not used") || strings.Count(said, "replayed=0") < lanes) {
@@ -215,9 +221,11 @@ func TestWhatAnOldServerLeftLoads(t *testing.T) {
 	}
 }
 
-func run(t *testing.T, program string, args ...string) {
+func run(t *testing.T, program string, args ...string) string {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput(); err != nil {
+	out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+	if err != nil {
 		t.Fatalf("scrip %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
+	return string(out)
 }
