@@ -28,7 +28,7 @@ func TestCampaignsAreListedByName(t *testing.T) {
 		const n = 3 * maxNames
 		for i := range n {
 			create(fmt.Sprintf(format, ((i*step)%n+n)%n))
-			if rapid.IntRange(0, 300).Draw(rt, "ask") == 0 {
+			if rapid.IntRange(0, 300).Draw(rt, "request") == 0 {
 				l.Index(100)
 			}
 		}

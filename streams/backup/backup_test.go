@@ -33,7 +33,7 @@ func TestWhileClaimsAreMade(t *testing.T) {
 		o.Retention, o.PurgeEvery, o.SnapshotEvents = time.Millisecond, 5*time.Millisecond, 5000
 	})
 	for n := range lanes {
-		r.ask(n, create(campaign(n)), fmt.Sprintf(`{"id":"soon-%d","type":"create_campaign","campaign":"%s","codes":0,"opens_at":%q}`, n, soon(n), time.Now().Add(5*time.Second).UTC().Format(time.RFC3339Nano)))
+		r.request(n, create(campaign(n)), fmt.Sprintf(`{"id":"soon-%d","type":"create_campaign","campaign":"%s","codes":0,"opens_at":%q}`, n, soon(n), time.Now().Add(5*time.Second).UTC().Format(time.RFC3339Nano)))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var load sync.WaitGroup
@@ -64,7 +64,7 @@ func TestWhileClaimsAreMade(t *testing.T) {
 			}
 		})
 	}
-	streamtest.Eventually(t, "commands are purged, reminders told", func() bool {
+	streamtest.Eventually(t, "commands are purged, reminders delivered", func() bool {
 		for n := range lanes {
 			if b, err := eventlog.Commands(r.js, n).Bounds(t.Context()); err != nil || b.First < 10 {
 				return false
@@ -140,18 +140,18 @@ func consistent(t *testing.T, r *rig, n int) {
 	}
 	stamped, err := eventlog.Commands(r.js, n).Get(t.Context(), covered)
 	if err != nil || !stamped.Time.Truncate(time.Microsecond).Equal(last.CommandTime) {
-		t.Errorf("lane %d: command %d is of %v, the events say %v (%v)", n, covered, stamped.Time, last.CommandTime, err)
+		t.Errorf("lane %d: command %d is of %v, the events record %v (%v)", n, covered, stamped.Time, last.CommandTime, err)
 	}
-	told := 0
+	due := 0
 	r.read(eventlog.Reminders(r.js, n), func(m *eventlog.Message) {
-		told++
+		due++
 		if m.Source.Sequence > last.Sequence {
 			t.Errorf("lane %d: a reminder of event %d, the events end at %d", n, m.Source.Sequence, last.Sequence)
 		} else if digest := messages[m.Source.Sequence-1].Digest(); digest != m.SourceDigest {
 			t.Errorf("lane %d: the reminder's event %d has digest %s, expected %s", n, m.Source.Sequence, digest, m.SourceDigest)
 		}
 	})
-	if told == 0 {
+	if due == 0 {
 		t.Errorf("lane %d: no reminders in the backup", n)
 	}
 }
@@ -164,7 +164,7 @@ func TestPositionsStay(t *testing.T) {
 	r.work(nil)
 	held := map[string]string{}
 	for n := range lanes {
-		r.ask(n, create(campaign(n)))
+		r.request(n, create(campaign(n)))
 		for i := range 5 {
 			r.claims(n, i*100, i*100+100, held)
 		}
@@ -212,7 +212,7 @@ func TestPurgesWait(t *testing.T) {
 	r.work(hard)
 	held := map[string]string{}
 	for n := range lanes {
-		r.ask(n, create(campaign(n)))
+		r.request(n, create(campaign(n)))
 	}
 	h, err := lease.TakeLock(t.Context(), r.js, lease.PurgeLock(0), "test", time.Second)
 	if err != nil {
@@ -232,7 +232,7 @@ func TestPurgesWait(t *testing.T) {
 				r.claims(n, i, i+1, held)
 			}
 		}
-		streamtest.Eventually(t, "the lane that nobody holds purges", func() bool { return first(1) > uint64(from) })
+		streamtest.Eventually(t, "the lane without an owner purges", func() bool { return first(1) > uint64(from) })
 	}
 	work(0)
 	r.stop()
@@ -254,7 +254,7 @@ func TestABrokenOrderIsNoticed(t *testing.T) {
 	r.work(nil)
 	held := map[string]string{}
 	for n := range lanes {
-		r.ask(n, create(campaign(n)))
+		r.request(n, create(campaign(n)))
 		for i := range 20 {
 			r.claims(n, i*10, i*10+10, held)
 		}
@@ -307,7 +307,7 @@ func TestNoCutIsCopiedInOrder(t *testing.T) {
 	r.work(nil)
 	held := map[string]string{}
 	for n := range lanes {
-		r.ask(n, create(campaign(n)))
+		r.request(n, create(campaign(n)))
 		r.claims(n, 0, 500, held)
 	}
 	archives := backup.PlayOlderServer(t)
@@ -407,7 +407,7 @@ func TestBackupsThatFail(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("told to stop: %v", err)
+		t.Errorf("cancelled: %v", err)
 	}
 	gone(t, filepath.Join(parent, "b"))
 	if err := r.js.DeleteStream(t.Context(), topology.RmdStream(1)); err != nil {
@@ -430,7 +430,7 @@ func TestABackupBreaksAndGoesOn(t *testing.T) {
 	r.work(nil)
 	held := map[string]string{}
 	for n := range lanes {
-		r.ask(n, create(campaign(n)))
+		r.request(n, create(campaign(n)))
 		r.claims(n, 0, 100, held)
 	}
 	dir := filepath.Join(t.TempDir(), "b")

@@ -19,7 +19,7 @@ func TestOneServerBecomesThree(t *testing.T) {
 	r.work(nil)
 	held := map[string]string{}
 	for n := range lanes {
-		r.ask(n, create(campaign(n)))
+		r.request(n, create(campaign(n)))
 		for i := range 10 {
 			r.claims(n, i*100, i*100+100, held)
 		}

@@ -22,7 +22,7 @@ func TestDamage(t *testing.T) {
 	r.work(nil)
 	held := map[string]string{}
 	for n := range lanes {
-		r.ask(n, create(campaign(n)))
+		r.request(n, create(campaign(n)))
 		r.claims(n, 0, 100, held)
 	}
 	dir, m := take(t, r.js)
@@ -73,7 +73,7 @@ func TestDamage(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := backup.Open(ctx, dir, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("told to stop: %v", err)
+		t.Errorf("cancelled: %v", err)
 	}
 }
 

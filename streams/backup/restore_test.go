@@ -26,7 +26,7 @@ func sample(t *testing.T) (dir string, held map[string]string) {
 	r.work(nil)
 	held = map[string]string{}
 	for n := range lanes {
-		r.ask(n, create(campaign(n)))
+		r.request(n, create(campaign(n)))
 		for i := range 5 {
 			r.claims(n, i*100, i*100+100, held)
 		}
@@ -245,7 +245,7 @@ func TestFromThreeToOne(t *testing.T) {
 	r.work(nil)
 	held := map[string]string{}
 	for n := range lanes {
-		r.ask(n, create(campaign(n)))
+		r.request(n, create(campaign(n)))
 		r.claims(n, 0, 200, held)
 	}
 	r.stop()

@@ -110,8 +110,8 @@ func campaign(lane int) string {
 	}
 }
 
-// ask sends lines to a lane and returns their outcomes.
-func (r *rig) ask(lane int, lines ...string) []wire.Outcome {
+// request sends lines to a lane and returns their outcomes.
+func (r *rig) request(lane int, lines ...string) []wire.Outcome {
 	r.t.Helper()
 	outs, err := r.try(lane, lines...)
 	if err != nil {
@@ -161,7 +161,7 @@ func (r *rig) claims(lane, from, to int, held map[string]string) {
 	for i := from; i < to; i++ {
 		lines = append(lines, claim(campaign(lane), fmt.Sprintf("l%d-%d", lane, i)))
 	}
-	for _, out := range r.ask(lane, lines...) {
+	for _, out := range r.request(lane, lines...) {
 		if out.Status != wire.StatusClaimed {
 			r.t.Fatalf("claim: %+v", out)
 		}
@@ -182,7 +182,7 @@ func (r *rig) repeats(held map[string]string) {
 	}
 	for n, all := range lines {
 		for some := range slices.Chunk(all, 500) {
-			for _, out := range r.ask(n, some...) {
+			for _, out := range r.request(n, some...) {
 				if !out.Repeat || out.Code != held[out.ID] {
 					r.t.Fatalf("%s had %s, now: %+v", out.ID, held[out.ID], out)
 				}

@@ -20,7 +20,7 @@ func TestWhatCannotBeReadIsCopied(t *testing.T) {
 	r.work(nil)
 	held := map[string]string{}
 	for n := range lanes {
-		r.ask(n, create(campaign(n)))
+		r.request(n, create(campaign(n)))
 		r.claims(n, 0, 10, held)
 	}
 	r.stop()

@@ -27,12 +27,12 @@ func (r *rig) redeem(t *testing.T, id string, deadline time.Time) (waiter, Ticke
 }
 
 // service answers scrip.redeem; n counts requests from 1, "" is no answer.
-func (r *rig) service(t *testing.T, answer func(n int64) string) (asked *atomic.Int64) {
+func (r *rig) service(t *testing.T, answer func(n int64) string) (requests *atomic.Int64) {
 	t.Helper()
-	asked = new(atomic.Int64)
+	requests = new(atomic.Int64)
 	nc := r.server.Conn(t)
 	_, err := nc.Subscribe("scrip.redeem", func(m *nats.Msg) {
-		if text := answer(asked.Add(1)); text != "" {
+		if text := answer(requests.Add(1)); text != "" {
 			_ = nc.Publish(m.Reply, []byte(text))
 		}
 	})
@@ -42,7 +42,7 @@ func (r *rig) service(t *testing.T, answer func(n int64) string) (asked *atomic.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return asked
+	return requests
 }
 
 func notDurable(id string) string {
@@ -54,7 +54,7 @@ func notDurable(id string) string {
 // and its reply was lost. The next reach another service while the stream is full: not durable, as far as that one knows.
 func TestAnotherServicesNotDurableIsNotARefusal(t *testing.T) {
 	r := newRig(t, quick, topology.Spec{Lanes: 1})
-	asked := r.service(t, func(n int64) string {
+	requests := r.service(t, func(n int64) string {
 		if n == 1 {
 			return ""
 		}
@@ -66,8 +66,8 @@ func TestAnotherServicesNotDurableIsNotARefusal(t *testing.T) {
 	if !errors.As(a.err, &unknown) {
 		t.Errorf("answered %q %q although the first attempt may have been stored", a.Status, a.Refusal)
 	}
-	if asked.Load() < 2 {
-		t.Error("it was never asked again")
+	if requests.Load() < 2 {
+		t.Error("the request was never repeated")
 	}
 	r.empty(t)
 }
@@ -105,7 +105,7 @@ func TestTheOnlyAttemptsNotDurableIsARefusal(t *testing.T) {
 
 // TestAttemptsAreForgotten: those without responders at once, of the others the newest are kept.
 func TestAttemptsAreForgotten(t *testing.T) {
-	for name, answer := range map[string]func(int64) string{"nobody is there": nil, "nobody answers": func(int64) string { return "" }} {
+	for name, answer := range map[string]func(int64) string{"no responder": nil, "no answer": func(int64) string { return "" }} {
 		t.Run(name, func(t *testing.T) {
 			var full atomic.Bool // nothing more is sent
 			r := newRig(t, Options{RetryAfter: time.Millisecond}, topology.Spec{Lanes: 1}, func(c *Batcher) {
@@ -130,7 +130,7 @@ func TestAttemptsAreForgotten(t *testing.T) {
 			}
 			full.Store(true)
 			if answer == nil {
-				streamtest.Eventually(t, "nobody was there for any attempt", func() bool {
+				streamtest.Eventually(t, "no attempt found a responder", func() bool {
 					ro.mu.Lock()
 					defer ro.mu.Unlock()
 					return len(ro.attempts) == 0

@@ -127,7 +127,7 @@ func TestAReconnectAsksAgainAtOnce(t *testing.T) {
 		t.Error("the lane decided twice")
 	}
 	if n := r.Counters().Retries; n != 1 {
-		t.Errorf("%d lines were asked again, expected 1", n)
+		t.Errorf("%d lines were sent again, expected 1", n)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestADeadlineEndsInAnUnknownResultNeverInARefusal(t *testing.T) {
 	streamtest.Eventually(t, "the late outcome is dropped", func() bool { return r.Counters().Late > 0 })
 	again, _ := r.claim(t, "summer", "slow", time.Time{})
 	if a := again.get(t); !a.Repeat || a.N != 1 {
-		t.Errorf("asked again, the answer is %+v", a)
+		t.Errorf("sent again, the answer is %+v", a)
 	}
 	if len(w) != 0 {
 		t.Error("the late outcome reached who waits no longer")
@@ -255,7 +255,7 @@ func TestOnlyWhoStillWaitsIsAskedAgain(t *testing.T) {
 	}
 	cmds := r.owner.Commands()
 	if last := cmds[len(cmds)-4:]; last[0].ID != "many-1" || last[3].ID != "many-7" {
-		t.Errorf("asked again: %+v", last)
+		t.Errorf("sent again: %+v", last)
 	}
 	r.empty(t)
 }
@@ -311,7 +311,7 @@ func TestAFullStreamAfterALostAckIsNotARefusal(t *testing.T) {
 		t.Fatalf("answered %+v, expected an unknown result", a)
 	}
 	if n.Load() < 2 {
-		t.Error("it was never asked again")
+		t.Error("the request was never repeated")
 	}
 	r.empty(t)
 }
@@ -361,7 +361,7 @@ func TestNobodyThere(t *testing.T) {
 func TestOddOutcomesAreDropped(t *testing.T) {
 	for name, answer := range map[string]string{
 		"Empty":        "",
-		"TwoLines":     `{"id":"asked","status":"claimed","n":9}` + "\n" + `{"id":"asked","status":"claimed","n":9}`,
+		"TwoLines":     `{"id":"one","status":"claimed","n":9}` + "\n" + `{"id":"one","status":"claimed","n":9}`,
 		"AnothersLine": `{"id":"another","status":"claimed","n":9}`,
 		"NotJSON":      `hello`,
 	} {
@@ -372,7 +372,7 @@ func TestOddOutcomesAreDropped(t *testing.T) {
 			_, err := other.Subscribe(topology.LaneCmd(0), func(m *nats.Msg) {
 				line := answer
 				if n.Add(1) > 1 {
-					line = `{"n":1,"status":"claimed","customer_id":"customer of asked","id":"asked"}`
+					line = `{"n":1,"status":"claimed","customer_id":"customer of one","id":"one"}`
 				}
 				_ = other.Publish(m.Header.Get(topology.HeaderReply), []byte(line))
 			})
@@ -387,11 +387,11 @@ func TestOddOutcomesAreDropped(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- c.Run(ctx) }()
 			w := make(waiter, 2)
-			if _, err := c.Send(ctx, 0, claimLine("summer", "asked", time.Time{}, w)); err != nil {
+			if _, err := c.Send(ctx, 0, claimLine("summer", "one", time.Time{}, w)); err != nil {
 				t.Fatal(err)
 			}
 			a := w.get(t)
-			if a.claimed(t, "asked"); a.N != 1 {
+			if a.claimed(t, "one"); a.N != 1 {
 				t.Errorf("answered %+v", a)
 			}
 			if c.Counters().Mismatched != 1 {
@@ -404,10 +404,10 @@ func TestOddOutcomesAreDropped(t *testing.T) {
 				}
 			}
 			again := make(waiter, 1)
-			if _, err := c.Send(ctx, 0, claimLine("summer", "asked", time.Time{}, again)); err != nil {
+			if _, err := c.Send(ctx, 0, claimLine("summer", "one", time.Time{}, again)); err != nil {
 				t.Fatal(err)
 			}
-			again.get(t).claimed(t, "asked")
+			again.get(t).claimed(t, "one")
 			cancel()
 			if err := <-ended; err != nil {
 				t.Error(err)

@@ -12,7 +12,7 @@ import (
 )
 
 // turns is a batcher whose messages are only counted: nothing is answered, and only the test sweeps.
-func turns(t *testing.T) (c *Batcher, ask func(n int), sent func(want ...int)) {
+func turns(t *testing.T) (c *Batcher, send func(n int), sent func(want ...int)) {
 	t.Helper()
 	c = New(streamtest.Start(t).Conn(t), Options{InFlight: 3, RetryAfter: time.Hour})
 	var sizes []int
@@ -21,7 +21,7 @@ func turns(t *testing.T) (c *Batcher, ask func(n int), sent func(want ...int)) {
 		return nil
 	}
 	c.online.Store(true)
-	ask = func(n int) {
+	send = func(n int) {
 		t.Helper()
 		for range n {
 			if _, err := c.Send(t.Context(), 0, claimLine("summer", "id", time.Time{}, make(waiter, 1))); err != nil {
@@ -35,13 +35,13 @@ func turns(t *testing.T) (c *Batcher, ask func(n int), sent func(want ...int)) {
 			t.Fatalf("messages of %d lines left, expected %d", sizes, want)
 		}
 	}
-	return c, ask, sent
+	return c, send, sent
 }
 
 // together makes lines wait until all are there, as when the connection returns.
-func together(c *Batcher, ask func()) {
+func together(c *Batcher, send func()) {
 	c.online.Store(false)
-	ask()
+	send()
 	c.online.Store(true)
 	c.eachRoute((*route).start)
 }
@@ -69,34 +69,34 @@ func answerOldest(t *testing.T, c *Batcher) {
 }
 
 func TestALonelyLineLeavesAtOnce(t *testing.T) {
-	_, ask, sent := turns(t)
-	ask(1)
+	_, send, sent := turns(t)
+	send(1)
 	sent(1)
 }
 
 func TestFewLinesLeaveAtOnceWhileThereIsRoom(t *testing.T) {
-	_, ask, sent := turns(t)
-	ask(3)
+	_, send, sent := turns(t)
+	send(3)
 	sent(1, 1, 1)
-	ask(1) // three messages are in flight
+	send(1) // three messages are in flight
 	sent(1, 1, 1)
 }
 
 // Of many callers those whose turn it is not make one message, not one each.
 func TestAMessageBesideOthersCarriesMoreThanThey(t *testing.T) {
-	c, ask, sent := turns(t)
-	together(c, func() { ask(10) })
+	c, send, sent := turns(t)
+	together(c, func() { send(10) })
 	sent(10)
-	ask(growthFactor*10 - 1)
+	send(growthFactor*10 - 1)
 	sent(10)
-	ask(1)
+	send(1)
 	sent(10, growthFactor*10)
 	third := growthFactor * (10 + growthFactor*10)
-	ask(third - 1)
+	send(third - 1)
 	sent(10, growthFactor*10)
-	ask(1)
+	send(1)
 	sent(10, growthFactor*10, third)
-	ask(400) // three messages are in flight
+	send(400) // three messages are in flight
 	sent(10, growthFactor*10, third)
 	answerOldest(t, c)
 	sent(10, growthFactor*10, third, 400)
@@ -104,9 +104,9 @@ func TestAMessageBesideOthersCarriesMoreThanThey(t *testing.T) {
 
 // The last outcome that comes back takes the rest along, however little.
 func TestWithNothingUnderWayTheRestLeaves(t *testing.T) {
-	c, ask, sent := turns(t)
-	together(c, func() { ask(100) })
-	ask(2)
+	c, send, sent := turns(t)
+	together(c, func() { send(100) })
+	send(2)
 	sent(100)
 	answerOldest(t, c)
 	sent(100, 2)
@@ -114,12 +114,12 @@ func TestWithNothingUnderWayTheRestLeaves(t *testing.T) {
 
 // A lost outcome must not delay other lines until its retry.
 func TestTheSweepLetsABatchGoThatHasSeenItBefore(t *testing.T) {
-	c, ask, sent := turns(t)
-	together(c, func() { ask(100) })
-	ask(2)
+	c, send, sent := turns(t)
+	together(c, func() { send(100) })
+	send(2)
 	c.sweep(false)
 	sent(100)
-	ask(1)
+	send(1)
 	c.sweep(false)
 	sent(100, 3)
 }

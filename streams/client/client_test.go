@@ -73,7 +73,7 @@ func TestEveryCommand(t *testing.T) {
 func TestInvalidCommandsAreRefusedHere(t *testing.T) {
 	r := newRig(t, client.Options{})
 	ctx := within(t)
-	for says, cmd := range map[string]wire.Command{
+	for want, cmd := range map[string]wire.Command{
 		"id: has 65 bytes":      {Type: wire.Claim, ID: strings.Repeat("i", 65), Campaign: "summer", CustomerID: "c"},
 		"id: must be printable": {Type: wire.Claim, ID: "i\n", Campaign: "summer", CustomerID: "c"},
 		"not valid UTF-8":       {Type: wire.Claim, Campaign: "summer", CustomerID: "c\xff"},
@@ -85,14 +85,14 @@ func TestInvalidCommandsAreRefusedHere(t *testing.T) {
 		"codes: code 2":         {Type: wire.ImportCodes, Campaign: "summer", Codes: []string{"GOOD", "no good"}},
 	} {
 		out, err := r.Do(ctx, cmd)
-		if err != nil || out.Refusal != wire.Invalid || !strings.Contains(out.Message, says) || out.ID == "" {
-			t.Errorf("expected invalid with %q: %+v, %v", says, out, err)
+		if err != nil || out.Refusal != wire.Invalid || !strings.Contains(out.Message, want) || out.ID == "" {
+			t.Errorf("expected invalid with %q: %+v, %v", want, out, err)
 		}
 		async := make(chan wire.Outcome, 1)
 		if err := r.DoAsync(ctx, cmd, func(out wire.Outcome, _ error) { async <- out }); err != nil {
 			t.Error(err)
 		} else if out := <-async; out.Refusal != wire.Invalid {
-			t.Errorf("expected invalid with %q: %+v", says, out)
+			t.Errorf("expected invalid with %q: %+v", want, out)
 		}
 	}
 	if _, lines := r.owner.Seen(); lines != 0 {
@@ -218,7 +218,7 @@ func TestWhenTheContextEndsTheResultIsUnknown(t *testing.T) {
 	r.owner.SetFault(nil)
 	r.owner.Release(t)
 	if out, err := r.Claim(within(t), "summer", "c", client.ID("Lane")); err != nil || !out.Repeat {
-		t.Errorf("asked again: %+v, %v", out, err)
+		t.Errorf("sent again: %+v, %v", out, err)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestFailover(t *testing.T) {
 		}
 		redeemed <- err
 	}()
-	streamtest.Eventually(t, "it was asked in vain", func() bool { return r.Counters().Retries > 0 })
+	streamtest.Eventually(t, "a request found no answer", func() bool { return r.Counters().Retries > 0 })
 	r.serve(t, r.owner.Log)
 	if err := <-redeemed; err != nil {
 		t.Error(err)
@@ -342,9 +342,9 @@ func TestAnotherLogIsSentNothing(t *testing.T) {
 func TestCloseEndsCallsThatWaitForAService(t *testing.T) {
 	server := streamtest.Start(t)
 	service := server.Conn(t)
-	asked := make(chan *nats.Msg, 64)
+	requests := make(chan *nats.Msg, 64)
 	for _, subject := range []string{"$SRV.INFO.scrip", "scrip.coupon.show"} {
-		if _, err := service.ChanSubscribe(subject, asked); err != nil {
+		if _, err := service.ChanSubscribe(subject, requests); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -361,7 +361,7 @@ func TestCloseEndsCallsThatWaitForAService(t *testing.T) {
 			for range 2 {
 				go func() { ended <- call(c) }()
 			}
-			<-asked // one of them waits for the service, the other perhaps for the first
+			<-requests // one of them waits for the service, the other perhaps for the first
 			c.Close()
 			for range 2 {
 				select {
@@ -410,6 +410,6 @@ func TestClose(t *testing.T) {
 		t.Error("Close left its own connection open")
 	}
 	if _, err := client.Connect("nats://127.0.0.1:1", nats.Timeout(time.Second)); err == nil || !strings.Contains(err.Error(), "scrip serve") {
-		t.Errorf("connecting to nobody: %v", err)
+		t.Errorf("connecting without a server: %v", err)
 	}
 }

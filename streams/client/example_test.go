@@ -43,7 +43,7 @@ func Example() {
 		var unknown *client.UnknownError
 		switch {
 		case errors.As(err, &unknown):
-			log.Fatalf("ask again with id %s", unknown.ID)
+			log.Fatalf("send again with id %s", unknown.ID)
 		case err != nil:
 			log.Fatal(err)
 		case out.Refused():

@@ -85,7 +85,7 @@ func (r *rig) lanes(t *testing.T, answer func(lane int, query map[string]any) st
 		_, err := nc.Subscribe(subject, func(m *nats.Msg) {
 			var q map[string]any
 			if err := json.Unmarshal(m.Data, &q); err != nil {
-				t.Errorf("the lane was asked %s: %v", m.Data, err)
+				t.Errorf("the lane received %s: %v", m.Data, err)
 			}
 			_ = nc.Publish(m.Reply, []byte(answer(lane, q)))
 		})

@@ -225,7 +225,7 @@ func TestLostAcknowledgement(t *testing.T) {
 		}
 		s.Up(t)
 		// The client may have kept the publish and sent it on reconnecting, or not: both end the same way.
-		streamtest.Eventually(t, "published again until it stands", func() bool {
+		streamtest.Eventually(t, "published again until it is stored", func() bool {
 			o, err := eventlog.Events(js, lane).Resolve(t.Context(), third)
 			if err == nil && o == eventlog.Unchanged {
 				_, _ = a.Publish(t.Context(), third)
@@ -288,7 +288,7 @@ func TestAppendOverLeaderChanges(t *testing.T) {
 			c.Stop(t, c.StreamLeader(t, topology.EvtStream(lane)))
 		}
 		next := attempt("o", n, "{\"n\":"+fmt.Sprint(n)+"}\n")
-		streamtest.Eventually(t, "step "+fmt.Sprint(n)+" stands", func() bool {
+		streamtest.Eventually(t, "step "+fmt.Sprint(n)+" is stored", func() bool {
 			_, err := a.Publish(t.Context(), next)
 			if err == nil {
 				return true

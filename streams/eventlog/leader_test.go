@@ -22,24 +22,24 @@ func TestReadsWaitForTheLeader(t *testing.T) {
 		"no answer":            func(func() []byte) []byte { return streamtest.NeverAnswered },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var asked atomic.Int64
+			var requests atomic.Int64
 			electing := func(request string, real func() []byte) []byte {
-				if asked.Add(1) > 2 {
+				if requests.Add(1) > 2 {
 					return nil // elected
 				}
 				return instead(real)
 			}
 			y.Answer(electing)
 			bounds, err := events.Bounds(t.Context())
-			if err != nil || bounds.Last != 20 || asked.Load() < 3 {
-				t.Errorf("%+v %v, after %d requests", bounds, err, asked.Load())
+			if err != nil || bounds.Last != 20 || requests.Load() < 3 {
+				t.Errorf("%+v %v, after %d requests", bounds, err, requests.Load())
 			}
 			if name == "a follower that lags" {
 				return // not a statement about other requests
 			}
-			asked.Store(0)
-			if raw, err := events.Get(t.Context(), 17); err != nil || raw.Sequence != 17 || asked.Load() < 3 {
-				t.Errorf("message %d %v, after %d requests", raw.Sequence, err, asked.Load())
+			requests.Store(0)
+			if raw, err := events.Get(t.Context(), 17); err != nil || raw.Sequence != 17 || requests.Load() < 3 {
+				t.Errorf("message %d %v, after %d requests", raw.Sequence, err, requests.Load())
 			}
 		})
 	}

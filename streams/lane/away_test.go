@@ -80,7 +80,7 @@ func TestALaneWithoutItsEventStreamSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.send(topology.LaneCmd(0), claim("c", "alice"))
-	streamtest.Eventually(t, "the lane says that its event log does not answer", func() bool {
+	streamtest.Eventually(t, "the status shows that the event log does not answer", func() bool {
 		s := run.Status()
 		return s.State == lane.StateUnknown && strings.Contains(s.Error, "does not answer")
 	})
@@ -96,7 +96,7 @@ func TestAnAnswerTooLargeTakesNoOthersWithIt(t *testing.T) {
 		for i := range 200 {
 			lines = append(lines, create(fmt.Sprintf("campaign-%d-%04d", from, i), 1000, `,"benefit":`+benefit))
 		}
-		r.ask(lines...)
+		r.request(lines...)
 	}
 	inbox := r.nc.NewRespInbox()
 	lists, err := r.nc.SubscribeSync(inbox)

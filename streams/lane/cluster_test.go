@@ -29,7 +29,7 @@ func TestThreeNodes(t *testing.T) {
 	r.up(r.start(second))
 
 	answered := make(map[string]string)
-	ask := func(line string) (out wire.Outcome) {
+	send := func(line string) (out wire.Outcome) {
 		t.Helper()
 		streamtest.Eventually(t, "an answer to "+line, func() bool {
 			inbox := r.nc.NewRespInbox()
@@ -50,7 +50,7 @@ func TestThreeNodes(t *testing.T) {
 		})
 		return out
 	}
-	if out := ask(create("c", 1000, "")); out.Refused() {
+	if out := send(create("c", 1000, "")); out.Refused() {
 		t.Fatalf("create: %+v", out)
 	}
 	for i := range 60 {
@@ -61,7 +61,7 @@ func TestThreeNodes(t *testing.T) {
 			c.Stop(t, c.StreamLeader(t, topology.EvtStream(0)))
 		}
 		customer := fmt.Sprintf("customer-%d", i)
-		out := ask(claim("c", customer))
+		out := send(claim("c", customer))
 		if out.Status != wire.StatusClaimed {
 			t.Fatalf("claim %d: %+v", i, out)
 		}
@@ -73,7 +73,7 @@ func TestThreeNodes(t *testing.T) {
 	held := r.holders()
 	for code, customer := range answered {
 		if held[code] != customer {
-			t.Errorf("%s was answered to %s, the log says %q", code, customer, held[code])
+			t.Errorf("%s was answered to %s, the log has %q", code, customer, held[code])
 		}
 	}
 	if len(held) != 60 {

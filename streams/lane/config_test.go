@@ -17,13 +17,13 @@ type dial struct {
 	mu      sync.Mutex
 	now     *settings.Settings
 	changed chan struct{}
-	asked   int // since it was turned
+	reads   int // since it was set
 }
 
 func (d *dial) Current() (*settings.Settings, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.asked++
+	d.reads++
 	return d.now, d.changed
 }
 
@@ -31,7 +31,7 @@ func (d *dial) Current() (*settings.Settings, <-chan struct{}) {
 func (d *dial) set(s *settings.Settings) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.now, d.asked = s, 0
+	d.now, d.reads = s, 0
 	if d.changed != nil {
 		close(d.changed)
 	}
@@ -47,7 +47,7 @@ func (d *dial) grace(t *testing.T, grace time.Duration) {
 	streamtest.Eventually(t, "the lane looks at its settings", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.asked > 0
+		return d.reads > 0
 	})
 }
 
@@ -62,7 +62,7 @@ func TestTheGraceChangesWhileTheLaneRuns(t *testing.T) {
 	o.Config = d
 	run := r.up(r.start(o))
 	if at := run.LastClientCommand(); !at.IsZero() {
-		t.Errorf("asked at %s, before anybody asked", at)
+		t.Errorf("read at %s, before any read was due", at)
 	}
 	owner := run.Status().Owner
 
@@ -70,7 +70,7 @@ func TestTheGraceChangesWhileTheLaneRuns(t *testing.T) {
 	remind := func(campaign string) {
 		t.Helper()
 		due := time.Now().Add(200 * time.Millisecond).UTC().Truncate(time.Millisecond)
-		outs := r.ask(create(campaign, 1, fmt.Sprintf(`,"opens_at":%q`, due.Format(time.RFC3339Nano))),
+		outs := r.request(create(campaign, 1, fmt.Sprintf(`,"opens_at":%q`, due.Format(time.RFC3339Nano))),
 			fmt.Sprintf(`{"id":"set-%s","type":"remind","campaign":"%s","customer_id":"ann","kind":"opens","before":"0s"}`, campaign, campaign))
 		if outs[1].Status != "reminder_set" {
 			t.Fatalf("%+v", outs)

@@ -32,7 +32,7 @@ func TestAReplacedOwnerThatIsIdleLeaves(t *testing.T) {
 		t.Fatalf("the zombie ended with %v", err)
 	}
 	if s := zombie.Status(); s.State != lane.StateIdle {
-		t.Errorf("the zombie says %+v", s)
+		t.Errorf("the zombie has status %+v", s)
 	}
 	r.up(r.start(r.options()))
 	if out := r.one(claim("c", "ann")); out.Refused() {

@@ -66,7 +66,7 @@ func TestAWriteWhoseResultIsNotKnown(t *testing.T) {
 					t.Fatalf("claim %d: %+v", i, out)
 				}
 				if held := r.holders(); held[out.Code] != customer || len(held) != i+1 {
-					t.Fatalf("the log says %v", held)
+					t.Fatalf("the log has %v", held)
 				}
 			}
 			if p.struck() != 5 {
@@ -146,7 +146,7 @@ func TestAServerRestartUnderLoad(t *testing.T) {
 	held := r.holders()
 	for code, customer := range answered {
 		if held[code] != customer {
-			t.Errorf("%s was answered to %s, the log says %q", code, customer, held[code])
+			t.Errorf("%s was answered to %s, the log has %q", code, customer, held[code])
 		}
 	}
 }

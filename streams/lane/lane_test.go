@@ -124,7 +124,7 @@ func TestAMessageHalfGoodHalfBadIsDoneInOrder(t *testing.T) {
 	r := newRig(t)
 	r.up(r.start(r.options()))
 	r.one(create("c", 10, ""))
-	outs := r.ask(claim("c", "a"), `{"id":"x","type":"claim","campaign":"c"}`, "not json", claim("c", "b"), "")
+	outs := r.request(claim("c", "a"), `{"id":"x","type":"claim","campaign":"c"}`, "not json", claim("c", "b"), "")
 	var got []string
 	for _, o := range outs {
 		got = append(got, o.ID+"/"+o.Status+"/"+string(o.Refusal))
@@ -155,7 +155,7 @@ func TestSubjectsDecideWhoMaySendWhat(t *testing.T) {
 	r := newRig(t)
 	r.up(r.start(r.options()))
 	r.one(create("c", 10, ""))
-	for _, c := range []struct{ name, subject, line, says string }{
+	for _, c := range []struct{ name, subject, line, want string }{
 		{"an expire from a producer", topology.LaneCmdFor(0, "c"), `{"id":"1","type":"expire","through":"2020-01-01T00:00:00Z"}`, "expire"},
 		{"a create from a producer", topology.LaneCmdFor(0, "c"), `{"id":"2","type":"create_campaign","codes":1}`, "create_campaign"},
 		{"a claim from an operator", topology.LaneAdminFor(0, "c"), `{"id":"3","type":"claim","customer_id":"a"}`, "claim"},
@@ -167,7 +167,7 @@ func TestSubjectsDecideWhoMaySendWhat(t *testing.T) {
 	} {
 		_, sub := r.send(c.subject, c.line)
 		out := r.answers(sub)[0]
-		if out.Refusal != wire.Invalid || !strings.Contains(out.Message, c.says) {
+		if out.Refusal != wire.Invalid || !strings.Contains(out.Message, c.want) {
 			t.Errorf("%s: %+v", c.name, out)
 		}
 	}
@@ -330,7 +330,7 @@ func TestALogThatContradictsItselfStopsTheLane(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		damage func(r *rig)
-		says   string
+		want   string
 	}{
 		{"a newer format", func(r *rig) {
 			r.plant(eventlog.Header{Owner: "someone"}, "3")
@@ -365,8 +365,8 @@ func TestALogThatContradictsItselfStopsTheLane(t *testing.T) {
 			if s := stopped.Status(); s.State != lane.StateStopped || s.Error == "" {
 				t.Errorf("status %+v", s)
 			}
-			if err == nil || !strings.Contains(err.Error(), lane.ErrStopped.Error()) || !strings.Contains(err.Error(), c.says) {
-				t.Fatalf("got %v, want %q", err, c.says)
+			if err == nil || !strings.Contains(err.Error(), lane.ErrStopped.Error()) || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want %q", err, c.want)
 			}
 		})
 	}

@@ -34,7 +34,7 @@ type call struct {
 	kind     wire.CommandType
 	customer string
 	order    int
-	asked    int // how often it was sent; more than once: the first may have had the effect
+	attempts int // how often it was sent; more than once: the first may have had the effect
 }
 
 // result is its outcome; unknown without any answer.
@@ -111,7 +111,7 @@ func claimStep(p pool, c call, r result) (next []any) {
 		}
 		return next
 	}
-	if r.unknown || r.Status == wire.StatusClaimed && int(r.N) == len(holders)+1 && (!r.Repeat || c.asked > 1) {
+	if r.unknown || r.Status == wire.StatusClaimed && int(r.N) == len(holders)+1 && (!r.Repeat || c.attempts > 1) {
 		next = append(next, pool{p.holders + " " + c.customer})
 	}
 	return next
@@ -123,7 +123,7 @@ func couponStep(u uses, c call, r result) (next []any) {
 	}
 	// fresh is the answer of a command that did it; sent twice, the answer received may be the repeat.
 	fresh := func(status string, count uint32) bool {
-		return r.unknown || r.Status == status && r.RedeemedCount == count && (!r.Repeat || c.asked > 1)
+		return r.unknown || r.Status == status && r.RedeemedCount == count && (!r.Repeat || c.attempts > 1)
 	}
 	same := func(ok bool) {
 		if ok && !r.unknown {
@@ -152,7 +152,7 @@ func couponStep(u uses, c call, r result) (next []any) {
 			same(r.Status == wire.StatusRolledBack && r.Repeat)
 		case 'R':
 			// The count in a repeat is that of the moment of the retry.
-			if fresh(wire.StatusRolledBack, u.count-1) || c.asked > 1 && r.Status == wire.StatusRolledBack && r.Repeat {
+			if fresh(wire.StatusRolledBack, u.count-1) || c.attempts > 1 && r.Status == wire.StatusRolledBack && r.Repeat {
 				mark.count, mark.orders = u.count-1, u.orders[:c.order]+"B"+u.orders[c.order+1:]
 				next = append(next, mark)
 			}
@@ -160,7 +160,7 @@ func couponStep(u uses, c call, r result) (next []any) {
 	case wire.Void:
 		if u.voided {
 			same(r.Status == wire.StatusVoided && r.Repeat)
-		} else if r.unknown || r.Status == wire.StatusVoided && (!r.Repeat || c.asked > 1) {
+		} else if r.unknown || r.Status == wire.StatusVoided && (!r.Repeat || c.attempts > 1) {
 			mark.voided = true
 			next = append(next, mark)
 		}
@@ -186,7 +186,7 @@ func (h *recorder) note(client int, c call, r result, called time.Duration) {
 		returned = math.MaxInt64 // it may happen yet
 		h.lost++
 	}
-	if c.asked > 1 {
+	if c.attempts > 1 {
 		h.again++
 	}
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: c, Call: int64(called), Output: r, Return: returned})
@@ -221,7 +221,7 @@ func (h *recorder) worker(ctx context.Context, nc *nats.Conn, client, n int, pat
 			}
 		}
 		called := time.Since(h.began)
-		r, err := ask(ctx, nc, line, &c, patience)
+		r, err := request(ctx, nc, line, &c, patience)
 		if err != nil {
 			return err
 		}
@@ -230,11 +230,11 @@ func (h *recorder) worker(ctx context.Context, nc *nats.Conn, client, n int, pat
 	return nil
 }
 
-// ask retries until there is an answer or patience ends.
-func ask(ctx context.Context, nc *nats.Conn, line string, c *call, patience time.Duration) (result, error) {
+// request retries until there is an answer or patience ends.
+func request(ctx context.Context, nc *nats.Conn, line string, c *call, patience time.Duration) (result, error) {
 	deadline := time.Now().Add(patience)
 	for time.Now().Before(deadline) && ctx.Err() == nil {
-		c.asked++
+		c.attempts++
 		inbox := nc.NewRespInbox()
 		sub, err := nc.SubscribeSync(inbox)
 		if err != nil {
@@ -297,7 +297,7 @@ func (h *recorder) check(t *testing.T) {
 		r := op.Output.(result)
 		kinds[op.Input.(call).kind.String()+" "+r.Status+string(r.Refusal)]++
 	}
-	t.Logf("%d operations, %d asked again, %d unknown: %v", len(h.ops), h.again, h.lost, kinds)
+	t.Logf("%d operations, %d sent again, %d unknown: %v", len(h.ops), h.again, h.lost, kinds)
 	if got := linearizable(h.ops); got != porcupine.Ok {
 		for _, part := range model.Partition(h.ops) {
 			if linearizable(part) == porcupine.Ok {
@@ -407,16 +407,16 @@ func TestAHistoryOfCompetingOwnersIsLinearizable(t *testing.T) {
 func TestAWrongHistoryIsRejected(t *testing.T) {
 	coupon, inPool := "coupon X", "pool c"
 	claimed := func(customer string, n uint32, repeat bool) (call, result) {
-		return call{object: inPool, kind: wire.Claim, customer: customer, asked: 1}, result{Outcome: wire.Outcome{Status: wire.StatusClaimed, N: n, Repeat: repeat}}
+		return call{object: inPool, kind: wire.Claim, customer: customer, attempts: 1}, result{Outcome: wire.Outcome{Status: wire.StatusClaimed, N: n, Repeat: repeat}}
 	}
 	used := func(order int, count uint32) (call, result) {
-		return call{object: coupon, kind: wire.Redeem, order: order, asked: 1}, result{Outcome: wire.Outcome{Status: wire.StatusRedeemed, RedeemedCount: count}}
+		return call{object: coupon, kind: wire.Redeem, order: order, attempts: 1}, result{Outcome: wire.Outcome{Status: wire.StatusRedeemed, RedeemedCount: count}}
 	}
 	back := func(order int, count uint32) (call, result) {
-		return call{object: coupon, kind: wire.Rollback, order: order, asked: 1}, result{Outcome: wire.Outcome{Status: wire.StatusRolledBack, RedeemedCount: count}}
+		return call{object: coupon, kind: wire.Rollback, order: order, attempts: 1}, result{Outcome: wire.Outcome{Status: wire.StatusRolledBack, RedeemedCount: count}}
 	}
 	voided := func() (call, result) {
-		return call{object: coupon, kind: wire.Void, asked: 1}, result{Outcome: wire.Outcome{Status: wire.StatusVoided}}
+		return call{object: coupon, kind: wire.Void, attempts: 1}, result{Outcome: wire.Outcome{Status: wire.StatusVoided}}
 	}
 	lost := func(c call, _ result) (call, result) { return c, result{unknown: true} }
 	type line struct {
@@ -440,7 +440,7 @@ func TestAWrongHistoryIsRejected(t *testing.T) {
 		{"redeemed three times", []line{at(0, 9)(used(0, 1)), at(0, 9)(used(1, 2)), at(0, 9)(used(2, 3))}, porcupine.Illegal},
 		{"redeemed after the void", []line{at(0, 1)(voided()), at(2, 3)(used(0, 1))}, porcupine.Illegal},
 		{"rolled back before it was redeemed", []line{at(0, 1)(back(0, 0)), at(2, 3)(used(0, 1))}, porcupine.Illegal},
-		{"rolled back, and the count says otherwise", []line{at(0, 1)(used(0, 1)), at(2, 3)(back(0, 0)), at(4, 5)(used(1, 2))}, porcupine.Illegal},
+		{"rolled back, and the count differs", []line{at(0, 1)(used(0, 1)), at(2, 3)(back(0, 0)), at(4, 5)(used(1, 2))}, porcupine.Illegal},
 		{"an unknown rollback that must have happened", []line{at(0, 1)(used(0, 1)), at(2, math.MaxInt64)(lost(back(0, 0))), at(4, 5)(used(1, 1))}, porcupine.Ok},
 		{"an unknown rollback that cannot have happened yet", []line{at(0, 1)(used(0, 1)), at(2, 3)(used(1, 1)), at(4, math.MaxInt64)(lost(back(0, 0)))}, porcupine.Illegal},
 	} {

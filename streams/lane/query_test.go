@@ -46,7 +46,7 @@ func TestLargeListsAreCut(t *testing.T) {
 	for i := range campaigns {
 		lines = append(lines, create(fmt.Sprintf("campaign-%04d", i*7%campaigns), 10, `,"benefit":`+benefit))
 		if len(lines) == 200 {
-			r.ask(lines...)
+			r.request(lines...)
 			lines = nil
 		}
 	}

@@ -133,8 +133,8 @@ func (r *rig) answers(sub *nats.Subscription) []wire.Outcome {
 	return outs
 }
 
-// ask sends lines over the trusted subject and returns their outcomes.
-func (r *rig) ask(lines ...string) []wire.Outcome {
+// request sends lines over the trusted subject and returns their outcomes.
+func (r *rig) request(lines ...string) []wire.Outcome {
 	r.t.Helper()
 	_, sub := r.send(topology.LaneCmd(0), strings.Join(lines, "\n"))
 	return r.answers(sub)
@@ -143,7 +143,7 @@ func (r *rig) ask(lines ...string) []wire.Outcome {
 // one sends one line.
 func (r *rig) one(line string) wire.Outcome {
 	r.t.Helper()
-	return r.ask(line)[0]
+	return r.request(line)[0]
 }
 
 func create(campaign string, codes int, more string) string {

@@ -174,7 +174,7 @@ func TestALostLeaseIsNoCleanStop(t *testing.T) {
 			run := &running{Lane: lane.New(r.withSnapshots()), cancel: func() { cancel(c.cause) }, done: make(chan error, 1)}
 			go func() { run.done <- run.Run(ctx) }()
 			r.up(run)
-			r.ask(create("c", 10, ""), claim("c", "a"))
+			r.request(create("c", 10, ""), claim("c", "a"))
 			if err := run.stop(); err != nil {
 				t.Fatal(err)
 			}

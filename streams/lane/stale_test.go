@@ -61,7 +61,7 @@ func TestStaleBoundsStopNothingAndDropNothing(t *testing.T) {
 				r.up(r.start(o))
 				r.one(claim("c", "bob"))
 				if given.Load() < 4 {
-					t.Fatalf("only %d questions were asked", given.Load())
+					t.Fatalf("only %d requests were sent", given.Load())
 				}
 				held := map[string]bool{}
 				for _, customer := range r.holders() {

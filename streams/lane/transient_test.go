@@ -78,7 +78,7 @@ func TestALogThatCannotBeReachedIsTriedAgain(t *testing.T) {
 		return nil
 	})
 	run := r.start(o)
-	streamtest.Eventually(t, "the lane says what it waits for", func() bool {
+	streamtest.Eventually(t, "the status shows what the lane waits for", func() bool {
 		s := run.Status()
 		return s.State == lane.StateLoading && strings.Contains(s.Error, "temporarily unavailable")
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// TestALaneGoesOnWhileAnotherHasTheTurn: a snapshot is due all the time, and it is somebody else's turn for as long as the
+// TestALaneGoesOnWhileAnotherHasTheTurn: a snapshot is due all the time, and another lane has the slot for as long as the
 // test lasts. Everything that lies ready is decided nevertheless, also when nothing more arrives to wake the lane.
 func TestALaneGoesOnWhileAnotherHasTheTurn(t *testing.T) {
 	r := newRig(t)
@@ -37,7 +37,7 @@ func TestALaneGoesOnWhileAnotherHasTheTurn(t *testing.T) {
 	o.SnapshotEvents = 1
 	over, ok := o.Snapshots.TryAcquire()
 	if !ok {
-		t.Fatal("it is somebody's turn already")
+		t.Fatal("the slot is taken already")
 	}
 	defer over()
 	r.up(r.start(o))

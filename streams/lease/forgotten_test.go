@@ -46,7 +46,7 @@ func TestLeasesWhoseTTLWasForgotten(t *testing.T) {
 	s := inspect()
 	lease.SetClock(time.Now)
 	if len(s.Servers) != 0 || s.Holders[0].Server != "" {
-		t.Errorf("seen although nobody has written for long: %+v", s)
+		t.Errorf("seen although no owner has written for long: %+v", s)
 	}
 
 	m, err := lease.New(js, group, keys, "living", lease.Options{TTL: ttl, Logger: quiet})

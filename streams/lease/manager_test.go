@@ -204,7 +204,7 @@ func TestServersJoinAndLeave(t *testing.T) {
 		o.exclusive() // a lease goes to the next only when the work of the last has returned
 		c.stop(t)
 		// A replica may show what was a moment ago.
-		streamtest.Eventually(t, "nobody is there and nothing is held", func() bool {
+		streamtest.Eventually(t, "no server is there and nothing is held", func() bool {
 			status := inspect(t, js)
 			return len(status.Servers) == 0 && !slices.ContainsFunc(status.Holders, func(h lease.Holder) bool { return h.Server != "" })
 		})
@@ -251,7 +251,7 @@ func TestTakeoverOfTheSilent(t *testing.T) {
 			return true
 		})
 		if len(lost) > 0 {
-			t.Error("work was cancelled although nobody was seen to have the lease")
+			t.Error("work was cancelled although no other owner was seen")
 		}
 		reach.Store(&net.Dialer{})
 		o.spread("next", "silent")

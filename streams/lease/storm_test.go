@@ -126,7 +126,7 @@ func TestManyLeasesVanishAtOnce(t *testing.T) {
 		return true
 	})
 	if ended.Load() != 0 {
-		t.Errorf("%d works were cancelled although nobody else was there", ended.Load())
+		t.Errorf("%d works were cancelled although no other owner was there", ended.Load())
 	}
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {

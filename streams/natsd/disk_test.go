@@ -44,7 +44,7 @@ func TestAFullDisk(t *testing.T) {
 			c.fill(&room, s)
 			if room.Load() != plenty {
 				streamtest.Eventually(t, "JetStream is down", func() bool { return !s.JetStreamUp() })
-				streamtest.Eventually(t, "publishers are told", func() bool {
+				streamtest.Eventually(t, "publishers get an error", func() bool {
 					_, err := js.Publish(ctx, "s", []byte("while full"), jetstream.WithRetryAttempts(0))
 					return errors.Is(err, jetstream.ErrNoStreamResponse)
 				})

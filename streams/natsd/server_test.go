@@ -48,10 +48,10 @@ func TestMappingAgreesWithLaneOf(t *testing.T) {
 		for _, campaign := range []string{"summer", "winter", "a", "A_-9", "x0123456789x0123456789x0123456789x0123456789x0123456789x012345678"} {
 			lane := topology.LaneOf(campaign, lanes)
 			if got, want := mappedSubject(t, nc, topology.CmdSubject(campaign)), topology.LaneCmdFor(lane, campaign); got != want {
-				t.Errorf("%d lanes: %s arrived as %s, LaneOf says %s", lanes, topology.CmdSubject(campaign), got, want)
+				t.Errorf("%d lanes: %s arrived as %s, LaneOf returns %s", lanes, topology.CmdSubject(campaign), got, want)
 			}
 			if got, want := mappedSubject(t, nc, topology.AdminSubject(campaign)), topology.LaneAdminFor(lane, campaign); got != want {
-				t.Errorf("%d lanes: %s arrived as %s, LaneOf says %s", lanes, topology.AdminSubject(campaign), got, want)
+				t.Errorf("%d lanes: %s arrived as %s, LaneOf returns %s", lanes, topology.AdminSubject(campaign), got, want)
 			}
 		}
 		s.Shutdown()
@@ -122,7 +122,7 @@ func TestStartRefuses(t *testing.T) {
 				t.Fatal("started")
 			}
 			if !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error does not say %q: %v", tc.want, err)
+				t.Errorf("error does not contain %q: %v", tc.want, err)
 			}
 		})
 	}

@@ -22,8 +22,8 @@ import (
 // A process dies before the push, or after it and before the acknowledgement: another one delivers to the same customers, under
 // the same keys.
 func TestDiesAroundThePush(t *testing.T) {
-	for _, told := range []bool{false, true} {
-		t.Run(fmt.Sprintf("told=%t", told), func(t *testing.T) {
+	for _, delivered := range []bool{false, true} {
+		t.Run(fmt.Sprintf("before=%t", delivered), func(t *testing.T) {
 			r := newRig(t, 1)
 			r.fire(t, 0, "ann")
 			b := newBook()
@@ -31,8 +31,8 @@ func TestDiesAroundThePush(t *testing.T) {
 			ready := make(chan struct{})
 			dying = r.sender(t, push.Options{AckWait: short, Grace: -1}, func(ctx context.Context, batch []push.Reminder) error {
 				<-ready
-				if told {
-					b.tell(batch)
+				if delivered {
+					b.record(batch)
 				}
 				dying.conn.Close()
 				return nil
@@ -43,14 +43,14 @@ func TestDiesAroundThePush(t *testing.T) {
 				t.Errorf("Run returned %v", dying.err)
 			}
 			s := r.sender(t, push.Options{AckWait: short}, b.push)
-			eventually(t, "ann is told by the other", func() bool { return s.Stats().Pushed == 1 })
+			eventually(t, "the reminder of ann is delivered by the other", func() bool { return s.Stats().Pushed == 1 })
 			r.settled(t, "test")
 			want := 1
-			if told {
+			if delivered {
 				want = 2
 			}
-			if b.size() != 1 || b.told("ann") != want {
-				t.Errorf("told %v", b.keys)
+			if b.size() != 1 || b.deliveries("ann") != want {
+				t.Errorf("deliveries %v", b.keys)
 			}
 		})
 	}
@@ -67,7 +67,7 @@ func TestDiesAfterTheDeadLetter(t *testing.T) {
 		<-ready
 		dying.conn.Close()
 	}}, func(ctx context.Context, batch []push.Reminder) error {
-		b.tell(batch)
+		b.record(batch)
 		return errAway
 	})
 	close(ready)
@@ -75,8 +75,8 @@ func TestDiesAfterTheDeadLetter(t *testing.T) {
 	s := r.sender(t, push.Options{AckWait: short, Tries: 5}, b.push)
 	eventually(t, "the message came again", func() bool { return s.Stats().Repeated == 1 })
 	r.settled(t, "test")
-	if l := r.letters(t, "test"); len(l) != 1 || b.told("ann") != 1 {
-		t.Errorf("dead letters %+v; tried %d times", l, b.told("ann"))
+	if l := r.letters(t, "test"); len(l) != 1 || b.deliveries("ann") != 1 {
+		t.Errorf("dead letters %+v; tried %d times", l, b.deliveries("ann"))
 	}
 }
 
@@ -86,11 +86,11 @@ func TestALetterOfBefore(t *testing.T) {
 	seq := r.fire(t, 0, "ann")
 	b := newBook()
 	fails := func(ctx context.Context, batch []push.Reminder) error {
-		b.tell(batch)
+		b.record(batch)
 		return errAway
 	}
 	s := r.sender(t, push.Options{Name: "other"}, b.push) // makes the stream of letters
-	eventually(t, "ann is told", func() bool { return s.Stats().Pushed == 1 })
+	eventually(t, "the reminder of ann is delivered", func() bool { return s.Stats().Pushed == 1 })
 	old := nats.NewMsg(fmt.Sprintf("scrip.push.dead.test.0.%d.12345", seq))
 	old.Header.Set("Scrip-Push-Tries", "1")
 	if _, err := r.js.PublishMsg(within(t), old); err != nil {
@@ -99,8 +99,8 @@ func TestALetterOfBefore(t *testing.T) {
 	s = r.sender(t, push.Options{Tries: 2}, fails)
 	eventually(t, "a dead letter", func() bool { return s.Stats().Dead == 1 })
 	r.settled(t, "test")
-	if l := r.letters(t, "test"); len(l) != 2 || customers(l[0])+customers(l[1]) != "ann" || b.told("ann") != 3 {
-		t.Errorf("dead letters %+v; tried %d times", l, b.told("ann"))
+	if l := r.letters(t, "test"); len(l) != 2 || customers(l[0])+customers(l[1]) != "ann" || b.deliveries("ann") != 3 {
+		t.Errorf("dead letters %+v; tried %d times", l, b.deliveries("ann"))
 	}
 }
 
@@ -131,7 +131,7 @@ func TestNobodyComesToAnEnd(t *testing.T) {
 	eventually(t, "a dead letter", func() bool { return s.Stats().Dead == 1 })
 	r.settled(t, "test")
 	if l := r.letters(t, "test"); len(l) != 1 || l[0].Tries != 4 || !strings.Contains(l[0].Error, "no process finished it") || b.size() != 0 {
-		t.Errorf("dead letters %+v; %d told", l, b.size())
+		t.Errorf("dead letters %+v; %d delivered", l, b.size())
 	}
 }
 
@@ -143,7 +143,7 @@ func TestGivenBackIsNoFailure(t *testing.T) {
 			r := newRig(t, 1)
 			b := newBook()
 			fails := func(ctx context.Context, batch []push.Reminder) error {
-				if b.tell(batch); b.told("ann") <= failures {
+				if b.record(batch); b.deliveries("ann") <= failures {
 					return errAway
 				}
 				return nil
@@ -172,8 +172,8 @@ func TestGivenBackIsNoFailure(t *testing.T) {
 			eventually(t, "the end of it", func() bool { st := s.Stats(); return st.Pushed+st.Dead == 1 })
 			r.settled(t, "test")
 			st, l := s.Stats(), r.letters(t, "test")
-			if st.FailedTries != uint64(failures) || b.told("ann") != 3 || len(l) != int(st.Dead) || (st.Dead == 1) != (failures == 3) || len(l) == 1 && l[0].Tries != 3 {
-				t.Errorf("%+v, tried %d times, dead letters %+v", st, b.told("ann"), l)
+			if st.FailedTries != uint64(failures) || b.deliveries("ann") != 3 || len(l) != int(st.Dead) || (st.Dead == 1) != (failures == 3) || len(l) == 1 && l[0].Tries != 3 {
+				t.Errorf("%+v, tried %d times, dead letters %+v", st, b.deliveries("ann"), l)
 			}
 		})
 	}
@@ -194,7 +194,7 @@ func TestStop(t *testing.T) {
 				begun <- struct{}{}
 				select {
 				case <-finish:
-					b.tell(batch)
+					b.record(batch)
 					return nil
 				case <-ctx.Done():
 					return ctx.Err()
@@ -208,7 +208,7 @@ func TestStop(t *testing.T) {
 			if heeds {
 				// AckWait is an hour: bob comes to the other because he was given back, or never taken.
 				other := r.sender(t, opts, b.push)
-				eventually(t, "bob is told by another", func() bool { return other.Stats().Pushed == 1 })
+				eventually(t, "the reminder of bob is delivered by another", func() bool { return other.Stats().Pushed == 1 })
 				close(finish)
 				if err := <-ended; err != nil {
 					t.Errorf("Run returned %v", err)
@@ -225,7 +225,7 @@ func TestStop(t *testing.T) {
 				}
 				r.sender(t, opts, b.push)
 			}
-			eventually(t, "both are told", func() bool { return b.size() == 2 })
+			eventually(t, "both are delivered", func() bool { return b.size() == 2 })
 			r.settled(t, "test")
 			b.once(t, 2)
 		})
@@ -239,19 +239,19 @@ func TestStopInAPause(t *testing.T) {
 	r.fire(t, 0, "ann", "bob")
 	b := newBook()
 	s := r.sender(t, push.Options{Pause: time.Hour}, func(ctx context.Context, batch []push.Reminder) error {
-		b.tell(batch)
+		b.record(batch)
 		if len(batch) == 2 {
 			return &push.Partial{Failed: []int{0}, Err: errAway}
 		}
 		return nil
 	})
-	eventually(t, "bob is told", func() bool { return s.Stats().Pushed == 1 && s.Stats().Calling == 0 })
+	eventually(t, "the reminder of bob is delivered", func() bool { return s.Stats().Pushed == 1 && s.Stats().Calling == 0 })
 	if err := s.stop(); err != nil {
 		t.Errorf("Run returned %v", err)
 	}
 	r.settled(t, "test")
-	if b.told("ann") != 2 || b.told("bob") != 1 || s.Stats().Pushed != 2 {
-		t.Errorf("told %v, %+v", b.names, s.Stats())
+	if b.deliveries("ann") != 2 || b.deliveries("bob") != 1 || s.Stats().Pushed != 2 {
+		t.Errorf("deliveries %v, %+v", b.names, s.Stats())
 	}
 }
 
@@ -276,7 +276,7 @@ func TestServerRestarts(t *testing.T) {
 			<-begun
 			restart(r.server, t)
 			close(finish)
-			eventually(t, "everybody is told", func() bool { return b.size() == want })
+			eventually(t, "the reminder of everybody is delivered", func() bool { return b.size() == want })
 			r.settled(t, "test")
 			b.once(t, want) // in the killed case, too: it knows what it has done
 			if err := s.stop(); err != nil {
@@ -294,14 +294,14 @@ func TestForeign(t *testing.T) {
 	r.publish(t, 0, h.Encode(), "not JSON\n\n"+due("ann")+"\n"+`{"type":"campaign.paused","campaign":"x","at":"2026-01-01T00:00:00Z"}`+"\n")
 	r.publish(t, 0, h.Encode(), "")
 	r.fire(t, 0, "bob")
-	var said streamtest.Buffer
+	var logged streamtest.Buffer
 	b := newBook()
-	s := r.sender(t, push.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))}, b.push)
-	eventually(t, "bob is told", func() bool { return b.told("bob") == 1 })
+	s := r.sender(t, push.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))}, b.push)
+	eventually(t, "the reminder of bob is delivered", func() bool { return b.deliveries("bob") == 1 })
 	r.settled(t, "test")
 	b.once(t, 2)
-	if b.told("ann") != 1 || s.Stats().Skipped != 3 {
-		t.Errorf("told %v, %+v", b.names, s.Stats())
+	if b.deliveries("ann") != 1 || s.Stats().Skipped != 3 {
+		t.Errorf("deliveries %v, %+v", b.names, s.Stats())
 	}
 	for key := range b.keys {
 		if !strings.HasPrefix(key, r.log.UUID+"/0/2/3/") && !strings.HasPrefix(key, r.log.UUID+"/0/4/1/") {
@@ -309,8 +309,8 @@ func TestForeign(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"sequence=1", "scrip.rmd.0", "line 1", "line 4"} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("it does not say %q:\n%s", want, said.String())
+		if !strings.Contains(logged.String(), want) {
+			t.Errorf("the log does not contain %q:\n%s", want, logged.String())
 		}
 	}
 }
@@ -339,14 +339,14 @@ func TestAStoppedLaneGoesOn(t *testing.T) {
 	b := newBook()
 	s := r.sender(t, push.Options{}, b.push)
 	r.fire(t, 0, "ann")
-	eventually(t, "ann is told", func() bool { return s.Stats().Pushed == 1 })
+	eventually(t, "the reminder of ann is delivered", func() bool { return s.Stats().Pushed == 1 })
 	sequence := r.newer(t, 0)
 	eventually(t, "the lane waits", func() bool { return s.Stats().Stopped == 1 })
 	r.fire(t, 0, "bob")
 	r.fire(t, 1, "cy")
-	eventually(t, "the other lane goes on", func() bool { return b.told("cy") == 1 })
-	if b.told("bob") != 0 || s.Stats().Stopped != 1 {
-		t.Errorf("told %v, %+v", b.names, s.Stats())
+	eventually(t, "the other lane goes on", func() bool { return b.deliveries("cy") == 1 })
+	if b.deliveries("bob") != 0 || s.Stats().Stopped != 1 {
+		t.Errorf("deliveries %v, %+v", b.names, s.Stats())
 	}
 
 	stream := eventlog.Reminders(r.js, 0).In(r.log.WithKey([32]byte{1}))
@@ -361,7 +361,7 @@ func TestAStoppedLaneGoesOn(t *testing.T) {
 	if err := store.Skip(within(t), stream.Name(), sequence, hash, "ann"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "bob is told", func() bool { return b.told("bob") == 1 })
+	eventually(t, "the reminder of bob is delivered", func() bool { return b.deliveries("bob") == 1 })
 	r.settled(t, "test")
 	if got := s.Stats(); got.Stopped != 0 || got.Skipped != 1 || got.Pushed != 3 {
 		t.Errorf("%+v", got)
@@ -382,7 +382,7 @@ func TestNothingToWorkOn(t *testing.T) {
 		r.fire(t, 0, "ann")
 		b := newBook()
 		s := r.sender(t, push.Options{}, b.push)
-		eventually(t, "ann is told", func() bool { return s.Stats().Pushed == 1 })
+		eventually(t, "the reminder of ann is delivered", func() bool { return s.Stats().Pushed == 1 })
 		if err := r.js.DeleteConsumer(within(t), topology.RmdStream(0), "test"); err != nil {
 			t.Fatal(err)
 		}

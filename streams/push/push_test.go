@@ -42,14 +42,14 @@ func TestEachCustomerOnce(t *testing.T) {
 	fire(1)
 	for range 2 {
 		guest := r.sender(t, push.Options{Workers: 1}, b.push)
-		eventually(t, "somebody was told", func() bool { return b.size() > 0 })
+		eventually(t, "a reminder is delivered", func() bool { return b.size() > 0 })
 		if err := guest.stop(); err != nil {
 			t.Errorf("Run returned %v", err)
 		}
 		all = append(all, guest)
 	}
 	fire(2)
-	eventually(t, "everybody is told", func() bool { return b.size() >= want })
+	eventually(t, "the reminder of everybody is delivered", func() bool { return b.size() >= want })
 	r.settled(t, "test")
 	b.once(t, want)
 	var pushed uint64
@@ -86,11 +86,11 @@ func TestSince(t *testing.T) {
 	ahead := begin("ahead", push.From(time.Now().Add(time.Hour)))
 	r.fire(t, 0, "new")
 	for _, got := range []*book{all, before} {
-		eventually(t, "both are told", func() bool { return got.told("old") == 1 && got.told("new") == 1 })
+		eventually(t, "both are delivered", func() bool { return got.deliveries("old") == 1 && got.deliveries("new") == 1 })
 	}
-	eventually(t, "new is told", func() bool { return ahead.told("new") == 1 })
-	if ahead.told("old") != 0 {
-		t.Error("old was told although the name begins later")
+	eventually(t, "the reminder of new is delivered", func() bool { return ahead.deliveries("new") == 1 })
+	if ahead.deliveries("old") != 0 {
+		t.Error("old was delivered although the name begins later")
 	}
 }
 
@@ -108,10 +108,10 @@ func TestANewNameBeginsNow(t *testing.T) {
 	go func() { ended <- p.Run(ctx, b.push) }()
 	eventually(t, "the consumer is there", func() bool { _, err := p.Lag(t.Context()); return err == nil })
 	r.fire(t, 0, "new")
-	eventually(t, "new is told", func() bool { return b.told("new") == 1 })
+	eventually(t, "the reminder of new is delivered", func() bool { return b.deliveries("new") == 1 })
 	cancel()
-	if err := <-ended; err != nil || b.told("old") != 0 {
-		t.Errorf("old was told %d times; Run returned %v", b.told("old"), err)
+	if err := <-ended; err != nil || b.deliveries("old") != 0 {
+		t.Errorf("old was delivered %d times; Run returned %v", b.deliveries("old"), err)
 	}
 	if err := p.Run(t.Context(), b.push); err == nil || !strings.Contains(err.Error(), "once") {
 		t.Errorf("a second Run returned %v", err)
@@ -133,7 +133,7 @@ func TestSlowIsNotDead(t *testing.T) {
 	}
 	finish := make(chan struct{})
 	f := func(ctx context.Context, batch []push.Reminder) error {
-		b.tell(batch)
+		b.record(batch)
 		<-finish
 		return nil
 	}
@@ -164,7 +164,7 @@ func TestHangs(t *testing.T) {
 		}
 		return b.push(ctx, batch)
 	})
-	eventually(t, "the others are told", func() bool { return b.size() == 3 })
+	eventually(t, "the others are delivered", func() bool { return b.size() == 3 })
 	eventually(t, "a dead letter", func() bool { return s.Stats().Dead == 1 })
 	r.settled(t, "test")
 	l := r.letters(t, "test")
@@ -175,7 +175,7 @@ func TestHangs(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	r.fire(t, 0, "later")
-	eventually(t, "later is told", func() bool { return b.told("later") == 1 })
+	eventually(t, "the reminder of later is delivered", func() bool { return b.deliveries("later") == 1 })
 }
 
 // A function that hangs each time would leak without end: Run reports it and ends.
@@ -202,16 +202,16 @@ func TestTimeout(t *testing.T) {
 	r.fire(t, 0, "slow")
 	b := newBook()
 	s := r.sender(t, push.Options{Timeout: 50 * time.Millisecond}, func(ctx context.Context, batch []push.Reminder) error {
-		b.tell(batch)
-		if b.told("slow") == 1 {
+		b.record(batch)
+		if b.deliveries("slow") == 1 {
 			<-ctx.Done()
 			return ctx.Err()
 		}
 		return nil
 	})
-	eventually(t, "slow is told", func() bool { return s.Stats().Pushed == 1 })
+	eventually(t, "the reminder of slow is delivered", func() bool { return s.Stats().Pushed == 1 })
 	r.settled(t, "test")
-	if st := s.Stats(); st.FailedTries != 1 || st.Hanging != 0 || b.told("slow") != 2 {
+	if st := s.Stats(); st.FailedTries != 1 || st.Hanging != 0 || b.deliveries("slow") != 2 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -233,13 +233,13 @@ func TestFailsThenSucceeds(t *testing.T) {
 				if len(batch) != 2 {
 					t.Errorf("a batch of %d", len(batch))
 				}
-				b.tell(batch)
+				b.record(batch)
 				if calls.Add(1) < 3 {
 					return fail()
 				}
 				return nil
 			})
-			eventually(t, "both are told", func() bool { return s.Stats().Pushed == 2 })
+			eventually(t, "both are delivered", func() bool { return s.Stats().Pushed == 2 })
 			r.settled(t, "test")
 			if st := s.Stats(); st.FailedTries != 2 || st.Dead != 0 {
 				t.Errorf("%+v", st)
@@ -267,10 +267,10 @@ func TestFailsForSome(t *testing.T) {
 		mu.Lock()
 		batches = append(batches, len(batch))
 		mu.Unlock()
-		b.tell(batch)
+		b.record(batch)
 		var failed []int
 		for i, c := range batch {
-			if c.CustomerID == "bob" || c.CustomerID == "dot" && b.told("dot") == 1 {
+			if c.CustomerID == "bob" || c.CustomerID == "dot" && b.deliveries("dot") == 1 {
 				failed = append(failed, i, i)
 			}
 		}
@@ -283,8 +283,8 @@ func TestFailsForSome(t *testing.T) {
 	two := r.sender(t, push.Options{Tries: 3}, f)
 	eventually(t, "a dead letter", func() bool { return one.Stats().Dead+two.Stats().Dead == 1 })
 	r.settled(t, "test")
-	if b.told("ann") != 1 || b.told("cid") != 1 || b.told("dot") != 2 || b.told("bob") != 3 {
-		t.Errorf("told %v", b.names)
+	if b.deliveries("ann") != 1 || b.deliveries("cid") != 1 || b.deliveries("dot") != 2 || b.deliveries("bob") != 3 {
+		t.Errorf("deliveries %v", b.names)
 	}
 	if fmt.Sprint(batches) != "[4 2 1]" {
 		t.Errorf("batches of %v", batches)
@@ -303,18 +303,18 @@ func TestDeadLetter(t *testing.T) {
 	seq := r.fire(t, 1, "ann", "bad")
 	r.fire(t, 1, "bob")
 	b := newBook()
-	told := make(chan push.DeadLetter, 10)
-	s := r.sender(t, push.Options{Tries: 3, OnDead: func(l push.DeadLetter) { told <- l }}, func(ctx context.Context, batch []push.Reminder) error {
-		b.tell(batch)
+	dead := make(chan push.DeadLetter, 10)
+	s := r.sender(t, push.Options{Tries: 3, OnDead: func(l push.DeadLetter) { dead <- l }}, func(ctx context.Context, batch []push.Reminder) error {
+		b.record(batch)
 		if len(batch) > 1 {
 			return fmt.Errorf("refused by\nthe %w", errAway)
 		}
 		return nil
 	})
-	letter := <-told
-	eventually(t, "bob is told", func() bool { return b.told("bob") == 1 })
+	letter := <-dead
+	eventually(t, "the reminder of bob is delivered", func() bool { return b.deliveries("bob") == 1 })
 	r.settled(t, "test")
-	if b.told("ann") != 3 || b.told("bad") != 3 {
+	if b.deliveries("ann") != 3 || b.deliveries("bad") != 3 {
 		t.Errorf("tried %v", b.names)
 	}
 	got := r.letters(t, "")
@@ -348,8 +348,8 @@ func TestDeadLetter(t *testing.T) {
 	if done, err = push.Retry(within(t), r.js, opts, b.push); err != nil || done != (push.Retried{Pushed: 1}) {
 		t.Errorf("%+v, %v", done, err)
 	}
-	if got = r.letters(t, ""); len(got) != 0 || b.told("bad") != 4 {
-		t.Errorf("dead letters %+v; bad was told %d times", got, b.told("bad"))
+	if got = r.letters(t, ""); len(got) != 0 || b.deliveries("bad") != 4 {
+		t.Errorf("dead letters %+v; bad was delivered %d times", got, b.deliveries("bad"))
 	}
 	if l := r.letters(t, "other"); len(l) != 0 {
 		t.Errorf("another name has %v", l)

@@ -118,7 +118,7 @@ type book struct {
 
 func newBook() *book { return &book{keys: map[string]int{}, names: map[string]int{}} }
 
-func (b *book) tell(batch []push.Reminder) {
+func (b *book) record(batch []push.Reminder) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.calls++
@@ -129,11 +129,11 @@ func (b *book) tell(batch []push.Reminder) {
 }
 
 func (b *book) push(_ context.Context, batch []push.Reminder) error {
-	b.tell(batch)
+	b.record(batch)
 	return nil
 }
 
-func (b *book) told(customer string) int {
+func (b *book) deliveries(customer string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.names[customer]
@@ -151,11 +151,11 @@ func (b *book) once(t *testing.T, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.keys) != n || len(b.names) != n {
-		t.Errorf("%d keys and %d customers were told, want %d", len(b.keys), len(b.names), n)
+		t.Errorf("%d keys and %d customers were delivered, want %d", len(b.keys), len(b.names), n)
 	}
 	for key, times := range b.keys {
 		if times != 1 {
-			t.Errorf("%s was told %d times", key, times)
+			t.Errorf("%s was delivered %d times", key, times)
 		}
 	}
 }

@@ -70,7 +70,7 @@ type load struct {
 	subject string
 	body    func(i int) string
 	total   int64
-	asked   atomic.Int64
+	sent    atomic.Int64
 	got     atomic.Int64
 	done    chan struct{}
 }
@@ -87,8 +87,8 @@ func (l *load) run(b *testing.B, url string, callers int) {
 	}
 	for _, nc := range conns {
 		inbox := nats.NewInbox()
-		ask := func() {
-			n := l.asked.Add(1)
+		send := func() {
+			n := l.sent.Add(1)
 			if n > l.total {
 				return
 			}
@@ -98,7 +98,7 @@ func (l *load) run(b *testing.B, url string, callers int) {
 			if len(m.Data) == 0 || len(m.Header) > 0 {
 				b.Errorf("reply %q %v", m.Data, m.Header)
 			}
-			ask()
+			send()
 			if l.got.Add(1) == l.total {
 				close(l.done)
 			}
@@ -106,7 +106,7 @@ func (l *load) run(b *testing.B, url string, callers int) {
 			b.Fatal(err)
 		}
 		for range callers / len(conns) {
-			ask()
+			send()
 		}
 	}
 	<-l.done

@@ -65,7 +65,7 @@ func TestBadInputAtEveryCommandEndpoint(t *testing.T) {
 		}
 		subject := strings.Replace(e.subject, "*", "summer", 1)
 		long := `{"id":"i","campaign":"` + strings.Repeat("x", wire.MaxLine) + `"}`
-		for _, bad := range []struct{ body, says string }{
+		for _, bad := range []struct{ body, want string }{
 			{``, "JSON object"},
 			{`hello`, "JSON object"},
 			{`[]`, "JSON object"},
@@ -85,12 +85,12 @@ func TestBadInputAtEveryCommandEndpoint(t *testing.T) {
 			{"{\"id\":\"\xff\"}", "UTF-8"},
 		} {
 			out := r.outcome(t, subject, bad.body)
-			if out.Refusal != wire.Invalid || !strings.Contains(out.Message, bad.says) {
-				t.Errorf("%s %.60s: answered %+v, expected invalid with %q", subject, bad.body, out, bad.says)
+			if out.Refusal != wire.Invalid || !strings.Contains(out.Message, bad.want) {
+				t.Errorf("%s %.60s: answered %+v, expected invalid with %q", subject, bad.body, out, bad.want)
 			}
 		}
 	}
-	for _, bad := range []struct{ subject, body, says string }{
+	for _, bad := range []struct{ subject, body, want string }{
 		{"scrip.claim.summer", `{"customer_id":7}`, "customer_id: must be a string"},
 		{"scrip.claim.summer", `{"customer_id":"c","campaign":"winter"}`, "disagrees with the subject"},
 		{"scrip.claim.sum$mer", `{"customer_id":"c"}`, "campaign: the subject's last token"},
@@ -104,8 +104,8 @@ func TestBadInputAtEveryCommandEndpoint(t *testing.T) {
 		{"scrip.codes.import", `{"campaign":"summer","codes":["no good"]}`, "codes: code 1"},
 	} {
 		out := r.outcome(t, bad.subject, bad.body)
-		if out.Refusal != wire.Invalid || !strings.Contains(out.Message, bad.says) {
-			t.Errorf("%s %.60s: answered %+v, expected invalid with %q", bad.subject, bad.body, out, bad.says)
+		if out.Refusal != wire.Invalid || !strings.Contains(out.Message, bad.want) {
+			t.Errorf("%s %.60s: answered %+v, expected invalid with %q", bad.subject, bad.body, out, bad.want)
 		}
 	}
 	// Just short enough as a request, too long with what the line adds.
@@ -153,7 +153,7 @@ func TestACodeFindsItsLane(t *testing.T) {
 				t.Fatal(err)
 			}
 			if out.Repeat != (lane == want) {
-				t.Errorf("campaign number %d: lane %d answered %+v; the service should have asked lane %d", number, lane, out, want)
+				t.Errorf("campaign number %d: lane %d answered %+v; the service should have used lane %d", number, lane, out, want)
 			}
 			if err := sub.Unsubscribe(); err != nil {
 				t.Error(err)
@@ -189,7 +189,7 @@ func TestAnUnknownResultIsAnErrorWithTheID(t *testing.T) {
 	r.owner.SetFault(nil)
 	r.owner.Release(t)
 	if out := r.outcome(t, "scrip.claim.summer", `{"customer_id":"c","id":"hold"}`); !out.Repeat || out.N != 1 {
-		t.Errorf("asked again, the answer is %+v", out)
+		t.Errorf("sent again, the answer is %+v", out)
 	}
 }
 
@@ -249,11 +249,11 @@ func TestAStopAnswersWhatItTook(t *testing.T) {
 		err   error
 	}
 	answers := make(chan answer, 2)
-	ask := func(id string) {
+	send := func(id string) {
 		reply, err := r.conn.Request("scrip.claim.summer", []byte(`{"customer_id":"c","id":"`+id+`"}`), 20*time.Second)
 		answers <- answer{reply, err}
 	}
-	go ask("in-time")
+	go send("in-time")
 	streamtest.Eventually(t, "the request is under way", func() bool { return r.owner.Held() > 0 })
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
@@ -273,7 +273,7 @@ func TestAStopAnswersWhatItTook(t *testing.T) {
 
 	_, stop = r.serve(t, Options{})
 	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
-	go ask("too-late")
+	go send("too-late")
 	streamtest.Eventually(t, "the request is under way", func() bool { return r.owner.Held() > 0 })
 	stop()
 	if a := <-answers; a.err != nil || a.reply.Header.Get(micro.ErrorCodeHeader) != "503" {

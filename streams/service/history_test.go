@@ -165,21 +165,21 @@ func TestACouponInPages(t *testing.T) {
 	r.serve(t, Options{History: long{250, 10}})
 	r.lane(t, 0, func(query) string { return `{"data":{"campaign":"summer","n":7}}` })
 	r.lane(t, 1, func(query) string { return `{"data":{"campaign":"summer","n":7}}` })
-	told := 0
+	seen := 0
 	for before := ""; ; {
 		p := r.page(t, "scrip.coupon.show", `{"code":"X","campaign":"summer"}`, 0, before)
 		for _, e := range p.History {
-			if e.At != told {
-				t.Fatalf("entry %d where %d was expected", e.At, told)
+			if e.At != seen {
+				t.Fatalf("entry %d where %d was expected", e.At, seen)
 			}
-			told++
+			seen++
 		}
 		if before = p.Next; !p.More {
 			break
 		}
 	}
-	if told != 250 {
-		t.Errorf("%d entries of 250", told)
+	if seen != 250 {
+		t.Errorf("%d entries of 250", seen)
 	}
 }
 

@@ -50,10 +50,10 @@ func TestBadInputAtEveryQueryEndpoint(t *testing.T) {
 		for _, field := range e.query.needs {
 			bad[`{}`] = field + ": missing"
 		}
-		for body, says := range bad {
+		for body, want := range bad {
 			out := r.outcome(t, e.subject, body)
-			if out.Refusal != wire.Invalid || !strings.Contains(out.Message, says) {
-				t.Errorf("%s %.60s: answered %+v, expected invalid with %q", e.subject, body, out, says)
+			if out.Refusal != wire.Invalid || !strings.Contains(out.Message, want) {
+				t.Errorf("%s %.60s: answered %+v, expected invalid with %q", e.subject, body, out, want)
 			}
 		}
 	}

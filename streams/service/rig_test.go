@@ -102,7 +102,7 @@ func (r *rig) lane(t *testing.T, lane int, answer func(query) string) {
 	_, err := nc.Subscribe(topology.LaneQuery(lane), func(m *nats.Msg) {
 		var q query
 		if err := json.Unmarshal(m.Data, &q); err != nil {
-			t.Errorf("the lane was asked %s: %v", m.Data, err)
+			t.Errorf("the lane received %s: %v", m.Data, err)
 		}
 		if reply := answer(q); reply != "" {
 			_ = nc.Publish(m.Reply, []byte(reply))
@@ -124,7 +124,7 @@ func has(t testing.TB, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
 		if !strings.Contains(text, p) {
-			t.Errorf("%q does not say %q", text, p)
+			t.Errorf("%q does not contain %q", text, p)
 		}
 	}
 }

@@ -26,11 +26,11 @@ func ensure(t *testing.T, js jetstream.JetStream, spec topology.Spec) topology.L
 	return log
 }
 
-func refused(t *testing.T, js jetstream.JetStream, spec topology.Spec, says string) {
+func refused(t *testing.T, js jetstream.JetStream, spec topology.Spec, want string) {
 	t.Helper()
 	_, err := topology.Ensure(t.Context(), js, spec)
-	if !errors.Is(err, topology.ErrRefused) || !strings.Contains(err.Error(), says) {
-		t.Errorf("want a refusal that says %q, got: %v", says, err)
+	if !errors.Is(err, topology.ErrRefused) || !strings.Contains(err.Error(), want) {
+		t.Errorf("want a refusal that contains %q, got: %v", want, err)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestEnsureRefusesALostStream(t *testing.T) {
 			}
 			refused(t, js, spec, name) // known to be complete although the bucket is gone
 			if _, err := js.Stream(t.Context(), name); !errors.Is(err, jetstream.ErrStreamNotFound) {
-				t.Errorf("the lost stream was made anew: %v", err)
+				t.Errorf("the lost stream was created again: %v", err)
 			}
 		})
 	}

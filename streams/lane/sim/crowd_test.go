@@ -72,8 +72,8 @@ func (c *crowd) add(o *op, format string, args ...any) {
 	c.ops = append(c.ops, o)
 }
 
-// ask makes one to three new ops and sends them in one message.
-func (c *crowd) ask() bool {
+// issue makes one to three new ops and sends them in one message.
+func (c *crowd) issue() bool {
 	var ops []*op
 	for range 1 + c.w.rng.IntN(3) {
 		o := c.invent()
@@ -87,8 +87,8 @@ func (c *crowd) ask() bool {
 	return true
 }
 
-// askAgain sends some op again: because no answer came, or for no reason.
-func (c *crowd) askAgain() bool {
+// repeat sends some op again: because no answer came, or for no reason.
+func (c *crowd) repeat() bool {
 	o := c.ops[c.w.rng.IntN(len(c.ops))]
 	if o.heard && c.w.rng.IntN(3) != 0 {
 		return false

@@ -34,7 +34,7 @@ func (w *world) heal() {
 	w.settle(p)
 	for _, o := range w.crowd.ops {
 		if !o.heard && w.found == nil {
-			w.judge.violate(stuck, "%s %s was asked and not answered", o.kind, o.id)
+			w.judge.violate(stuck, "%s %s was sent and not answered", o.kind, o.id)
 		}
 	}
 	if w.found == nil && p.phase == working && p.Settled() {

@@ -30,7 +30,7 @@ func TestPlantedBugs(t *testing.T) {
 			[]string{inTheLog, sameAnswer, noEffect},
 		},
 		{
-			"a repeat is answered without a step, by whoever believes to own the lane", bug{freeRepeats: true},
+			"a repeat is answered without a step, by a process that believes to own the lane", bug{freeRepeats: true},
 			[]string{inTheLog, byTheWriter},
 			[]string{inTheLog, sameAnswer},
 		},

@@ -71,7 +71,7 @@ const (
 	waiting flightState = iota
 	acked
 	unknown // or refused: to be resolved
-	asked   // the end of the stream is known, the message behind the fence not yet
+	endRead // the end of the stream is known, the message behind the fence not yet
 )
 
 // next does the next thing this process can do; false if there is none.
@@ -127,7 +127,7 @@ func (p *process) stop(err error) {
 
 // outrun drops the state if the event stream went on under another owner, or if that cannot be learnt now.
 func (p *process) outrun(err error) bool {
-	end, ok := p.w.ask(&p.w.events)
+	end, ok := p.w.bounds(&p.w.events)
 	if ok && (!p.Outrun(end.Last) || p.w.bug.hasty) {
 		return false
 	}
@@ -140,7 +140,7 @@ func (p *process) outrun(err error) bool {
 // load folds the log behind the newest snapshot that fits.
 func (p *process) load() {
 	w := p.w
-	end, ok := w.ask(&w.events)
+	end, ok := w.bounds(&w.events)
 	if !ok {
 		return
 	}
@@ -201,7 +201,7 @@ func (p *process) load() {
 // feed. A contradiction is looked at again before it is believed.
 func (p *process) open() {
 	w := p.w
-	bounds, ok := w.ask(&w.commands)
+	bounds, ok := w.bounds(&w.commands)
 	if !ok {
 		return
 	}
@@ -230,7 +230,7 @@ func (p *process) open() {
 			w.judge.violate(stops, "%s rebases: %v", p.name, err)
 			return
 		}
-		if bounds, ok = w.ask(&w.commands); !ok {
+		if bounds, ok = w.bounds(&w.commands); !ok {
 			p.rebase = true
 			return
 		}
@@ -423,15 +423,15 @@ func (p *process) land() bool {
 	case acked:
 		p.landed(f.seq)
 	case unknown:
-		end, ok := w.ask(&w.events)
+		end, ok := w.bounds(&w.events)
 		if !ok {
 			return false
 		}
 		f.last = end.Last
-		if f.state = asked; f.last <= expected {
+		if f.state = endRead; f.last <= expected {
 			p.verdict(f, f.write.Attempt.Judge(f.last, nil))
 		}
-	case asked:
+	case endRead:
 		var placed *eventlog.Raw
 		if raw, err := w.read(&w.events, expected+1); err == nil {
 			placed = &raw

@@ -45,8 +45,8 @@ func (w *world) elect(s *store) bool {
 	return true
 }
 
-// ask reads the bounds as eventlog.Stream.Bounds does; ok is false while no leader answers.
-func (w *world) ask(s *store) (b eventlog.Bounds, ok bool) {
+// bounds reads the bounds as eventlog.Stream.Bounds does; ok is false while no leader answers.
+func (w *world) bounds(s *store) (b eventlog.Bounds, ok bool) {
 	b = s.bounds()
 	if s.election == over || w.now.After(s.until) {
 		s.election = over

@@ -104,8 +104,8 @@ func newWorld(seed uint64, b bug) *world {
 	sometimes := func(weight int) int { return weight * []int{0, 1, 1, 4}[w.rng.IntN(4)] }
 	w.doings = []doing{
 		{"packet arrives", 400, w.arrive},
-		{"client asks", 120, w.crowd.ask},
-		{"client asks again", 60, w.crowd.askAgain},
+		{"client sends a request", 120, w.crowd.issue},
+		{"client repeats a request", 60, w.crowd.repeat},
 		{"owner goes on", 400, w.goOn},
 		{"packet lost", sometimes(30), w.lose},
 		{"packet doubled", sometimes(30), w.double},
@@ -119,7 +119,7 @@ func newWorld(seed uint64, b bug) *world {
 		{"foreign message", sometimes(2), w.foreign},
 		{"backup", 3, w.backup},
 		{"store restored", sometimes(1), w.restore},
-		{"commands trimmed by somebody", sometimes(1), w.trim},
+		{"commands trimmed from outside", sometimes(1), w.trim},
 		{"election of the commands", sometimes(6), func() bool { return w.elect(&w.commands) }},
 		{"election of the events", sometimes(3), func() bool { return w.elect(&w.events) }},
 		{"sync", 20, w.sync},
