@@ -71,15 +71,20 @@ func TestTablesWithTooManyValuesAreFilledAgain(t *testing.T) {
 	p := pool(t)
 	migrate(t, p)
 	for name, c := range map[string]struct {
-		rows string
-		left int
+		version int // of the tables before
+		rows    string
+		left    int
 	}{
-		"within bounds":       {"SELECT 'd', 'v' || v FROM generate_series(1, 1000) v", 1},
-		"too many values":     {"SELECT 'd', 'v' || v FROM generate_series(1, 1001) v", 0},
-		"too many attributes": {"SELECT 'a' || v, 'v' FROM generate_series(1, 9) v", 0},
+		"within bounds":                {9, "SELECT 'd', 'v' || v FROM generate_series(1, 1000) v", 1},
+		"too many values":              {9, "SELECT 'd', 'v' || v FROM generate_series(1, 1001) v", 0},
+		"too many of a claim":          {9, "SELECT 'a' || v, 'v' FROM generate_series(1, 9) v", 0},
+		"as many as a day has":         {10, "SELECT 'a' || v, 'v' FROM generate_series(1, 64) v", 1},
+		"too many of a day":            {10, "SELECT 'a' || v, 'v' FROM generate_series(1, 65) v", 0},
+		"the name of the others":       {10, "SELECT '…', 'v'", 0},
+		"further values of the others": {10, "SELECT 'a' || v, '…' FROM generate_series(1, 64) v", 1},
 	} {
 		exec(t, p, "TRUNCATE scrip.campaign_stats, scrip.checkpoint")
-		back(t, p, 10)
+		back(t, p, c.version+1)
 		exec(t, p, "INSERT INTO scrip.checkpoint VALUES ('tables', 0, 5, now(), 'log', 'd')")
 		exec(t, p, "INSERT INTO scrip.campaign_stats SELECT 'epoch', 1, 0, 0, 0, 'c', x.* FROM ("+c.rows+") x")
 		migrate(t, p)

@@ -41,7 +41,7 @@ func (w *writer) flush(ctx context.Context) error {
 func (f *fold) write(ctx context.Context, tx pgx.Tx, first *Line) error {
 	w := &writer{tx: tx, schema: f.schema}
 	f.sort()
-	if err := f.boundValues(ctx, tx); err != nil {
+	if err := f.boundStats(ctx, tx); err != nil {
 		return err
 	}
 	for _, copyNew := range []func(context.Context, pgx.Tx) error{f.copyCampaigns, f.copyTasks, f.copyTotals, f.copyCoupons, f.copyRedemptions, f.copyCouponEvents, f.copyExpiries, f.copyDeadLetters} {

@@ -60,6 +60,12 @@ type statColumns struct {
 	claimed, redeemed, rolledBack, voided []int64
 }
 
+// key adds a row without counts.
+func (s *statColumns) key(c *campaign, k statKey) {
+	s.campaign, s.day = append(s.campaign, c.name), s.day.add(k.day)
+	s.attribute, s.value = append(s.attribute, k.attribute), append(s.value, k.value)
+}
+
 func (s *statColumns) add(campaign string, day wire.Instant, d *stat) {
 	s.campaign, s.day = append(s.campaign, campaign), s.day.add(day)
 	s.claimed, s.redeemed = append(s.claimed, d.claimed), append(s.redeemed, d.redeemed)

@@ -2,8 +2,8 @@
 
 -- +goose Up
 
--- Which values come first only the log tells. Tables that hold more are emptied, and with them the checkpoints, so the
--- projector fills them anew.
+-- Which values come first only the log shows. Tables that hold more are emptied, and with them the checkpoints, so the
+-- projector fills them again.
 -- +goose StatementBegin
 DO $$
 BEGIN

@@ -1,0 +1,19 @@
+-- Of the attributes of a campaign at most 64 a day have rows of their own.
+
+-- +goose Up
+
+-- Which attributes come first only the log shows. Tables that hold more are emptied, and with them the checkpoints, so
+-- the projector fills them again.
+-- +goose StatementBegin
+DO $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM scrip.campaign_stats WHERE attribute NOT IN ('', '…') GROUP BY campaign, day HAVING count(DISTINCT attribute) > 64)
+       OR EXISTS (SELECT 1 FROM scrip.campaign_stats WHERE attribute = '…' AND value <> '…') THEN
+        TRUNCATE scrip.campaign, scrip.coupon_row, scrip.coupon_event, scrip.redemption, scrip.expiry_task, scrip.expiry_event,
+            scrip.reminder, scrip.campaign_stats, scrip.refusal_stats, scrip.dead_letter, scrip.checkpoint;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- +goose Down
+SELECT 1;
