@@ -38,8 +38,8 @@ type Options struct {
 	// a key nothing is sealed.
 	Seal   *seal.Key
 	Format int
-	// Dir is where a temporary file of each lane holds the customers of pending reminders: about as many bytes as their ids
-	// have. It has no name, and is gone with the process. Defaults to os.TempDir.
+	// Dir is where temporary files of each lane hold the customers of pending reminders: at most twice as many bytes as their
+	// ids have, and 64 MiB. They have no name, and are gone with the process. Defaults to os.TempDir.
 	Dir string
 	// Config holds what operators set: batches, rate, concurrency and pauses. Defaults to the defaults of all settings.
 	Config settings.Source

@@ -69,7 +69,11 @@ func BenchmarkTimersBytes(b *testing.B) {
 				heap2, resident2 := memory()
 				b.ReportMetric((heap2-heap)/float64(c.pending), "heapB/reminder")
 				b.ReportMetric((resident2-resident)/float64(c.pending), "residentB/reminder")
-				b.ReportMetric(float64(bk.customers.end)*smallBlock/float64(c.pending), "diskB/reminder")
+				disk := int64(0)
+				for _, s := range bk.customers.open {
+					disk += s.end
+				}
+				b.ReportMetric(float64(disk)/float64(c.pending), "diskB/reminder")
 				b.ReportMetric(float64(took.Nanoseconds())/float64(c.pending), "ns/reminder")
 				b.ReportMetric(0, "ns/op")
 				bk.Close()

@@ -2,134 +2,97 @@ package timers
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"sort"
-	"unsafe"
+	"strings"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// customers holds on disk what is too much for memory: the customers of pending reminders. None is read before its reminder
-// fires, and then they are read in order of their numbers.
+// customerList is what is in memory of a campaign's customers: 24 bytes for each block, the tail, and in the segments 16 bytes
+// for each block that was written.
 //
-//	list of a campaign (memory)            file of the lane (no name, no fsync)
-//	block: first r, slot, live  ───────>  [ 4 KiB: customers of some hundred numbers ]
-//	block …                      ───────>  [ … ]
+//	block: first number, segment, offset  ───>  customers of some hundred numbers, in a segment
+//	block …
 //	tail: what fills no block yet
 //
-// The file is a cache of what snapshot and log hold, so it has no name, and a crash leaves nothing: the next run makes its
-// own. A block is never written twice. When none of its reminders is pending its slot is free for another; while a
-// snapshot is read from the file, slots that became free wait. Sparse blocks are merged by compact.
-//
-// When the disk is full or may not be written, the scheduler of the lane stops with an error; the lane goes on, and the
-// scheduler is tried again. Going on in memory instead would take the machine's memory from the lanes.
-type customers struct {
-	dir  string   // of the file, "" = os.TempDir
-	file *os.File // nil until the first block is full
-
-	end   uint32      // of the file, in units of smallBlock
-	free  [2][]uint32 // slots of small and of large blocks, in units
-	later [2][]uint32 // free once no view is left
-	views int         // frozen lists that may be read
-
-	blocks int     // in the file
-	stored int     // bytes that they take there
-	live   int     // customers in the blocks
-	gone   int     // customers that left blocks since compact began last
-	known  average // length
-	buf    []byte  // the block read last
-
-	highest     uint32      // end of all slots written since compact began, in units
-	compacting  *compacting // nil if there is nothing to compact
-	compactFrom int         // unused bytes that are worth a pass; 0 = compactFrom
-}
-
-// Blocks of a campaign's first reminders are small, so that a million campaigns of fifty do not keep all of them in their
-// tails; after the first smallBlocks they are large.
-const (
-	smallBlock  = 512
-	largeBlock  = 4096
-	smallBlocks = 8
-)
-
-const (
-	small = iota
-	large
-)
-
-var blockSizes = [2]int{small: smallBlock, large: largeBlock}
-
-func units(class uint8) uint32 { return uint32(blockSizes[class] / smallBlock) }
-
-// customerList is what is in memory of a campaign's customers: twelve bytes for each block and the tail.
+// No customer is read before its reminder fires, and then customers are read in order of their numbers.
 type customerList struct {
-	blocks []customerBlock // rising
-	tail   []byte          // only ever appended to: a frozen view may hold its beginning
-	first  uint32          // number that the tail begins with
-	last   uint32          // highest number that was added
-	live   uint16          // pending ones in the tail
+	kept   func(r uint64) bool // whether the customer of r is still needed
+	blocks []customerBlock     // rising
+	tail   []byte              // only ever appended to: a frozen view may hold its beginning
+	first  uint32              // number that the tail begins with
+	last   uint32              // highest number that was added
+	live   uint16              // customers in the tail that are still needed
 }
 
 // customerBlock holds the customers of numbers from first to before the next block's.
 type customerBlock struct {
-	first, slot uint32
-	used        uint16 // bytes; the size of the slot follows from class
-	live        uint16 // pending ones
-	class       uint8
+	segment *segment
+	first   uint32
+	offset  uint32
+	size    uint16 // bytes
+	live    uint16 // customers that are still needed
 }
 
-// firing is one reminder that fired or was dropped.
+const (
+	smallBlock = 512
+	largeBlock = 4096
+	// smallBlocks is how many blocks of a campaign are small, so that a million campaigns of fifty reminders do not keep all
+	// of them in their tails.
+	smallBlocks = 8
+)
+
+// blockSize is the size in bytes of the block that the tail will fill.
+func (l *customerList) blockSize() int {
+	if len(l.blocks) < smallBlocks {
+		return smallBlock
+	}
+	return largeBlock
+}
+
+// Fired is one reminder that fired or was dropped.
 type Fired struct {
 	R        uint64
 	Customer string
 }
 
-// average length of a customer, for what is worth knowing only roughly.
-type average struct{ n, sum float64 }
-
-func (a *average) add(x int) {
-	if a.n++; a.n > 1<<20 {
-		a.n, a.sum = a.n/2, a.sum/2
-	}
-	a.sum += float64(x)
-}
-
-func (a *average) of(n int) float64 { return float64(n) * a.sum / max(a.n, 1) }
-
 // add stores the customer of reminder r, which is higher than all before.
-func (c *customers) add(l *customerList, r uint32, customer string) error {
+func (s *segments) add(l *customerList, r uint32, customer string) error {
 	if r <= l.last {
 		return fmt.Errorf("reminder %d is set after reminder %d", r, l.last)
 	}
 	if len(customer) > wire.MaxCustomerID {
 		return fmt.Errorf("reminder %d is for a customer of %d bytes, expected at most %d", r, len(customer), wire.MaxCustomerID)
 	}
-	var head [2*binary.MaxVarintLen32 + 1]byte
-	h := appendHead(head[:0], l, r, len(customer))
-	if class := l.class(); len(l.tail)+len(h)+len(customer) > blockSizes[class] {
-		if err := c.flush(l, class); err != nil {
+	return s.put(l, l, l.blockSize(), r, customer)
+}
+
+// put appends the customer of r to the tail of a list. A tail that would exceed size bytes becomes a block of list of before.
+func (s *segments) put(l, of *customerList, size int, r uint32, customer string) error {
+	var buf [2*binary.MaxVarintLen32 + 1]byte
+	head := appendHead(buf[:0], l, r, len(customer))
+	if len(l.tail)+len(head)+len(customer) > size {
+		if err := s.flush(l, of); err != nil {
 			return err
 		}
-		h = appendHead(head[:0], l, r, len(customer))
+		head = appendHead(buf[:0], l, r, len(customer))
 	}
 	if len(l.tail) == 0 {
 		l.first = r
 	}
-	if need := len(l.tail) + len(h) + len(customer); need > cap(l.tail) {
+	if need := len(l.tail) + len(head) + len(customer); need > cap(l.tail) {
 		room := need + need/2 // not twice: there may be a million tails
-		if len(l.blocks) >= smallBlocks {
+		if size == largeBlock {
 			room = max(2*need, largeBlock/4)
 		}
-		l.tail = append(make([]byte, 0, min(room, blockSizes[l.class()])), l.tail...)
+		l.tail = append(make([]byte, 0, min(room, size)), l.tail...)
 	}
-	l.tail = append(append(l.tail, h...), customer...)
+	l.tail = append(append(l.tail, head...), customer...)
 	l.last = r
 	l.live++
-	c.known.add(len(h) + len(customer))
 	return nil
 }
 
@@ -141,45 +104,18 @@ func appendHead(dst []byte, l *customerList, r uint32, length int) []byte {
 	return binary.AppendUvarint(dst, uint64(length)+1)
 }
 
-// class of the block that the tail will fill. A tail that has outgrown a small one fills a large one, even if the blocks
-// before it have become few.
-func (l *customerList) class() uint8 {
-	if len(l.blocks) < smallBlocks && len(l.tail) <= smallBlock {
-		return small
+// flush writes the tail of a list, if it has one, as a block of list of.
+func (s *segments) flush(l, of *customerList) error {
+	if len(l.tail) == 0 {
+		return nil
 	}
-	return large
-}
-
-// flush puts the tail into a block of the file.
-func (c *customers) flush(l *customerList, class uint8) error {
-	b, err := c.write(l.tail, l.first, l.live, class)
-	if err != nil {
+	b := customerBlock{first: l.first, live: l.live}
+	if err := s.write(&b, of, l.tail); err != nil {
 		return err
 	}
 	l.blocks = append(l.blocks, b)
 	l.tail, l.live = nil, 0
 	return nil
-}
-
-// write makes a block of data.
-func (c *customers) write(data []byte, first uint32, live uint16, class uint8) (customerBlock, error) {
-	err := c.open()
-	if err == nil && c.end > math.MaxUint32-largeBlock/smallBlock {
-		err = errors.New("the file has 2 TiB")
-	}
-	if err != nil {
-		return customerBlock{}, c.explain("storing", err)
-	}
-	slot := c.take(class)
-	if _, err := c.file.WriteAt(data, int64(slot)*smallBlock); err != nil {
-		c.free[class] = append(c.free[class], slot)
-		return customerBlock{}, c.explain("storing", err)
-	}
-	c.blocks++
-	c.stored += blockSizes[class]
-	c.live += int(live)
-	c.highest = max(c.highest, slot+units(class))
-	return customerBlock{first: first, slot: slot, used: uint16(len(data)), live: live, class: class}, nil
 }
 
 // block is the index in the list of the block that holds r, len(l.blocks) for the tail.
@@ -190,56 +126,59 @@ func (l *customerList) block(r uint64) int {
 	return max(0, sort.Search(len(l.blocks), func(i int) bool { return uint64(l.blocks[i].first) > r })-1)
 }
 
-// remove drops r, which is not pending any more.
-func (c *customers) remove(l *customerList, r uint64) {
+// scan reads block i of a list, or its tail. The numbers in it are lower than beyond. It is valid until the next read.
+func (s *segments) scan(l *customerList, i int) (scan customerScan, beyond uint64, err error) {
+	if i == len(l.blocks) {
+		return customerScan{l.tail, uint64(l.first)}, math.MaxUint64, nil
+	}
+	beyond = math.MaxUint64
+	if i+1 < len(l.blocks) {
+		beyond = uint64(l.blocks[i+1].first)
+	} else if len(l.tail) > 0 {
+		beyond = uint64(l.first)
+	}
+	data, err := s.read(&l.blocks[i])
+	return customerScan{data, uint64(l.blocks[i].first)}, beyond, err
+}
+
+// remove drops the customer of r, which is not needed any more.
+func (s *segments) remove(l *customerList, r uint64) {
 	i := l.block(r)
-	c.leave(l, i, 1)
-	if i < len(l.blocks) && l.blocks[i].live == 0 {
-		if i == 0 {
-			l.blocks = l.blocks[1:]
-		} else {
-			l.blocks = slices.Delete(l.blocks, i, i+1)
-		}
+	if !s.leave(l, i, 1) {
+		return
+	}
+	if i == 0 {
+		l.blocks = l.blocks[1:]
+	} else {
+		l.blocks = slices.Delete(l.blocks, i, i+1)
 	}
 }
 
-// leave counts n of block i less. A block that is empty then stays in the list for the caller to remove; its slot is free.
-func (c *customers) leave(l *customerList, i, n int) {
+// leave counts n customers less in block i, or in the tail. It returns true if a block is empty then: the caller removes it
+// from the list.
+func (s *segments) leave(l *customerList, i, n int) (emptied bool) {
 	if i == len(l.blocks) {
 		if l.live -= uint16(n); l.live == 0 {
 			l.tail = nil
 		}
-		return
+		return false
 	}
 	b := &l.blocks[i]
 	b.live -= uint16(n)
-	c.live -= n
-	c.gone += n
-	if b.live == 0 {
-		c.release(b)
-	}
+	s.drop(b.segment, n)
+	return b.live == 0
 }
 
 // fire removes reminders rs, rising, and returns them with their customers. The texts are the caller's to keep.
-func (c *customers) fire(l *customerList, rs []uint64) ([]Fired, error) {
+func (s *segments) fire(l *customerList, rs []uint64) ([]Fired, error) {
 	fired := make([]Fired, 0, len(rs))
-	var arena []byte
+	var text strings.Builder // one for many: a million reminders fire at once
 	emptied := false
 	for len(fired) < len(rs) {
 		i := l.block(rs[len(fired)])
-		beyond := uint64(math.MaxUint64) // number that the next block begins with
-		scan := customerScan{data: l.tail, next: uint64(l.first)}
-		if i < len(l.blocks) {
-			if i+1 < len(l.blocks) {
-				beyond = uint64(l.blocks[i+1].first)
-			} else if len(l.tail) > 0 {
-				beyond = uint64(l.first)
-			}
-			data, err := c.read(&l.blocks[i])
-			if err != nil {
-				return nil, err
-			}
-			scan = customerScan{data: data, next: uint64(l.blocks[i].first)}
+		scan, beyond, err := s.scan(l, i)
+		if err != nil {
+			return nil, err
 		}
 		begin := len(fired)
 		for len(fired) < len(rs) && rs[len(fired)] < beyond {
@@ -248,30 +187,23 @@ func (c *customers) fire(l *customerList, rs []uint64) ([]Fired, error) {
 			if err != nil {
 				return nil, err
 			}
-			if len(arena)+len(customer) > cap(arena) {
-				left := len(rs) - len(fired)
-				arena = make([]byte, 0, max(len(customer), min(64<<10, left*len(customer)))) // fired texts in the old one stay valid
+			if text.Len()+len(customer) > text.Cap() {
+				text.Reset() // what was taken from it stays valid
+				text.Grow(max(len(customer), min(64<<10, (len(rs)-len(fired))*len(customer))))
 			}
-			at := len(arena)
-			arena = append(arena, customer...)
-			// That part of the arena is not written again.
-			fired = append(fired, Fired{r, unsafe.String(unsafe.SliceData(arena[at:]), len(customer))})
+			at := text.Len()
+			text.Write(customer)
+			fired = append(fired, Fired{r, text.String()[at:]})
 		}
-		c.leave(l, i, len(fired)-begin)
-		emptied = emptied || i < len(l.blocks) && l.blocks[i].live == 0
+		emptied = s.leave(l, i, len(fired)-begin) || emptied
 	}
 	if emptied {
-		l.pack()
+		for len(l.blocks) > 0 && l.blocks[0].live == 0 {
+			l.blocks = l.blocks[1:]
+		}
+		l.blocks = slices.DeleteFunc(l.blocks, func(b customerBlock) bool { return b.live == 0 })
 	}
 	return fired, nil
-}
-
-// pack removes empty blocks from the list.
-func (l *customerList) pack() {
-	for len(l.blocks) > 0 && l.blocks[0].live == 0 {
-		l.blocks = l.blocks[1:]
-	}
-	l.blocks = slices.DeleteFunc(l.blocks, func(b customerBlock) bool { return b.live == 0 })
 }
 
 func (l *customerList) empty() bool { return len(l.blocks) == 0 && len(l.tail) == 0 }

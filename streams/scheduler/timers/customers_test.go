@@ -18,26 +18,30 @@ func customerOf(campaign int, r uint32) string {
 	return fmt.Sprintf("c%d-%d-%s", campaign, r, strings.Repeat("x", int(r*7919%115)))
 }
 
-// Whatever is set, cancelled, fired, frozen and thawed in whatever order: everyone's reminder is for whom it was set, in
-// the timers as it is and in every view of it as it was.
+// Whatever is set, cancelled, fired, copied, frozen and thawed in whatever order: everyone's reminder is for whom it was set,
+// in the timers as they are and in every view of them as they were.
 func TestCustomersComeBack(t *testing.T) {
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		c := &customers{dir: t.TempDir()}
+		c := &segments{dir: t.TempDir(), full: 16 << 10}
 		lists := make([]*customerList, 1+rng.IntN(4))
 		pending := make([][]uint32, len(lists))
 		type frozen struct {
 			rs   [][]uint32
-			view []*frozenCustomers
+			view []frozenCustomers
 		}
 		var views []frozen
 		for i := range lists {
-			lists[i] = new(customerList)
+			lists[i] = &customerList{kept: func(r uint64) bool {
+				_, found := slices.BinarySearch(pending[i], uint32(r))
+				return found
+			}}
 		}
+		copied := 0
 		check := func(v frozen) {
 			t.Helper()
 			for i, rs := range v.rs {
-				who := *v.view[i]
+				who := v.view[i]
 				for _, r := range rs {
 					if rng.IntN(50) == 0 {
 						continue // passing over some is allowed
@@ -97,7 +101,7 @@ func TestCustomersComeBack(t *testing.T) {
 				v := frozen{}
 				buf := new([largeBlock]byte)
 				for i, l := range lists {
-					v.rs, v.view = append(v.rs, slices.Clone(pending[i])), append(v.view, c.view(l, buf))
+					v.rs, v.view = append(v.rs, slices.Clone(pending[i])), append(v.view, l.frozen(buf))
 				}
 				views = append(views, v)
 			case len(views) > 0:
@@ -106,6 +110,17 @@ func TestCustomersComeBack(t *testing.T) {
 				views = views[1:]
 				c.thaw()
 			}
+			for range rng.IntN(20) {
+				if sparse := len(c.sparse); sparse > 0 {
+					if err := c.compact(); err != nil {
+						t.Fatalf("seed %d step %d: %v", seed, step, err)
+					}
+					copied += sparse - len(c.sparse)
+				}
+			}
+		}
+		if copied == 0 {
+			t.Errorf("seed %d: no segment was copied", seed)
 		}
 		for _, v := range views {
 			check(v)
@@ -125,32 +140,32 @@ func TestCustomersComeBack(t *testing.T) {
 				t.Errorf("seed %d: %d blocks and %d bytes left of nothing", seed, len(l.blocks), len(l.tail))
 			}
 		}
-		if c.blocks != 0 || c.live != 0 || c.end != 0 {
-			t.Errorf("seed %d: %d blocks with %d customers, the file ends at %d", seed, c.blocks, c.live, c.end)
+		if len(c.open) != 0 || c.filling != nil {
+			t.Errorf("seed %d: %d segments of nothing are open", seed, len(c.open))
 		}
 		c.close()
 	}
 }
 
-// The file has no name: whenever the process ends, nothing is left. Few customers need no file at all.
+// Segments have no name: whenever the process ends, nothing is left. Few customers need none at all.
 func TestCustomersLeaveNothingBehind(t *testing.T) {
 	dir := t.TempDir()
-	c := &customers{dir: dir}
+	c := &segments{dir: dir, full: 128 << 10}
 	defer c.close()
 	l := new(customerList)
 	for r := uint32(1); r <= 10_000; r++ {
 		if err := c.add(l, r, customerOf(0, r)); err != nil {
 			t.Fatal(err)
 		}
-		if r == 3 && c.file != nil {
-			t.Error("a file for three customers")
+		if r == 3 && len(c.open) > 0 {
+			t.Error("a segment for three customers")
 		}
 	}
-	if names, err := os.ReadDir(dir); err != nil || len(names) != 0 || c.file == nil {
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 0 || len(c.open) == 0 {
 		t.Errorf("the directory holds %v (%v)", names, err)
 	}
-	// Places are used again: the file does not grow while as many come as go.
-	size := c.end
+	// No more is kept while as many come as go.
+	before := len(c.open)
 	for r := uint32(10_001); r <= 50_000; r++ {
 		if err := c.add(l, r, customerOf(0, r)); err != nil {
 			t.Fatal(err)
@@ -159,8 +174,8 @@ func TestCustomersLeaveNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if c.end > size+size/8 {
-		t.Errorf("the file grew from %d to %d units", size, c.end)
+	if len(c.open) > before+2 {
+		t.Errorf("%d segments are open, %d before", len(c.open), before)
 	}
 }
 
@@ -177,7 +192,7 @@ func TestCustomersWithoutADisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The disk goes away under it, and at another time it comes back with something else.
-	b.customers.file.Close()
+	b.customers.filling.file.Close()
 	due := wire.Event{Type: wire.RemindersDue, Campaign: "a", Kind: wire.KindOpens, DueAt: start, FromR: 1, ThroughR: 1000, Fired: 1000}
 	if _, err := b.Fold(&due); !errors.Is(err, ErrDisk) {
 		t.Errorf("firing without the file: %v", err)
@@ -187,7 +202,7 @@ func TestCustomersWithoutADisk(t *testing.T) {
 	if err := fillTimers(b, 1000); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.customers.file.WriteAt(make([]byte, 100), 0); err != nil {
+	if _, err := b.customers.filling.file.WriteAt(make([]byte, 100), 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Fold(&due); !errors.Is(err, errNoCustomer) {

@@ -119,7 +119,7 @@ func (d *decoder) reminders(b *Timers, c *Campaign) {
 	if left == 0 {
 		return
 	}
-	c.customers = new(customerList)
+	c.customers = &customerList{kept: c.remembers}
 	d.groups = d.groups[:0]
 	r, n := uint64(0), int64(0)
 	rising := c.pending.Restore(func(yield func(reminder.Subscription) bool) {

@@ -11,6 +11,6 @@
 //
 // Owner: one goroutine, that of the scheduler's run. What Freeze returns may be written by another.
 //
-// What a crash does: the timers are read from their last snapshot, or folded from the first event. The file of customers has
-// no name and is gone; reading the snapshot makes another.
+// What a crash does: the timers are read from their last snapshot, or folded from the first event. The files of customers
+// have no name and are gone; reading the snapshot makes others.
 package timers

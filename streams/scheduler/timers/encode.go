@@ -107,13 +107,13 @@ func (e *encoder) entry(c *frozenCampaign) {
 }
 
 func (e *encoder) reminders(c *frozenCampaign) {
-	e.num(uint64(c.pending.Len() + c.restorable.Len()))
-	if c.customers == nil {
+	n := c.pending.Len() + c.restorable.Len()
+	if e.num(uint64(n)); n == 0 {
 		return
 	}
 	clear(e.groups)
 	e.last = frozenGroup{}
-	customers, lastR, lastN := *c.customers, uint64(0), int64(0)
+	customers, lastR, lastN := c.customers, uint64(0), int64(0) // a copy: what is frozen may be written twice
 	one := func(x *reminder.Subscription, restorable bool) bool {
 		e.num(x.R - lastR)
 		lastR = x.R

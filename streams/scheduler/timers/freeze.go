@@ -9,7 +9,7 @@ import (
 )
 
 // Frozen are timers as they were at one moment, to be written while their owner goes on. What is large is shared with the
-// owner, which copies what it changes: pages of subscriptions, blocks of customers. The rest is copied campaign by campaign,
+// owner: pages of subscriptions, which it copies when it changes them, and segments. The rest is copied campaign by campaign,
 // a little at a time; a campaign that an event is about to change is copied before it.
 type Frozen struct {
 	timers    *Timers
@@ -29,7 +29,7 @@ type frozenCampaign struct {
 	fractional     []wire.Instant
 	pending        reminder.FrozenSubscriptions
 	restorable     reminder.FrozenSubscriptions
-	customers      *frozenCustomers // nil if nothing is pending or restorable
+	customers      frozenCustomers
 }
 
 // Freeze begins to copy the timers as they are now. Continue must be called until it is done; until then there is no other
@@ -74,7 +74,7 @@ func (f *Frozen) take(e *Campaign) {
 	}
 	if e.customers != nil {
 		c.pending, c.restorable = e.pending.Freeze(), e.restorable.Freeze()
-		c.customers = f.timers.customers.view(e.customers, f.buf)
+		c.customers = e.customers.frozen(f.buf)
 	}
 	f.campaigns = append(f.campaigns, c)
 }

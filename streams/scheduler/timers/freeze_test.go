@@ -141,7 +141,7 @@ func TestFrozenTimersAreAsTheyWere(t *testing.T) {
 	for seed := range uint64(3) {
 		c := newWorkload(t, seed, 5)
 		twin := newWorkload(t, seed, 5) // the same, never frozen nor compacted
-		c.b.customers.compactFrom = 4 << 10
+		c.b.customers.full = 4 << 10
 		for range 40 {
 			c.step()
 			twin.step()

@@ -10,14 +10,14 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/lanetest"
 )
 
-// A redemption that is rolled back sets its reminders again, without the customer: the timers keep it, through
-// snapshots, moves and the compacting of what it keeps on disk, and forgets it when the coupons have expired.
+// A redemption that is rolled back sets its reminders again, without the customer: the timers keep it through
+// snapshots, moves and the copying of what they keep on disk, and forget it when the coupons have expired.
 func TestARollbackRestoresTheCustomers(t *testing.T) {
 	const coupons = 3000
 	s := lanetest.New()
 	b := New(t.TempDir())
 	defer func() { b.Close() }()
-	b.customers.compactFrom = 1
+	b.customers.full = 1 << 10
 	fold := func(events []wire.Event) (published []string) {
 		t.Helper()
 		for i := range events {
@@ -89,8 +89,8 @@ func TestARollbackRestoresTheCustomers(t *testing.T) {
 		}
 	}
 	fold(s.Do(t, end, `"type":"expire","campaign":"c","through":%q`, end))
-	if e := b.campaigns["c"]; e.restorable.Len() != 0 || e.customers != nil || b.customers.live != 0 || b.customers.blocks != 0 {
-		t.Errorf("after the end %d are restorable, %d customers kept in %d blocks", e.restorable.Len(), b.customers.live, b.customers.blocks)
+	if e := b.campaigns["c"]; e.restorable.Len() != 0 || e.customers != nil || len(b.customers.open) != 0 {
+		t.Errorf("after the end %d are restorable, %d segments are open", e.restorable.Len(), len(b.customers.open))
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 )
 
 // customerScan reads a block by rising number.
@@ -54,61 +52,41 @@ func (s *customerScan) one() (r uint64, customer []byte, ok bool) {
 	return 0, nil, false
 }
 
-// frozenCustomers is a list as it was when it was frozen, read by another goroutine beside the owner.
+// frozenCustomers is a list as it was when it was frozen, read by another goroutine beside the owner. Until thaw no segment
+// is closed.
 type frozenCustomers struct {
-	file   *os.File
-	blocks []customerBlock
+	blocks []customerBlock // not read yet; the one without a segment is the tail
 	tail   []byte
-	first  uint32
 	scan   customerScan
-	buf    *[largeBlock]byte // shared by all lists of a view, which are read one after the other
+	buf    *[largeBlock]byte // shared by all lists of a snapshot, which are read one after the other
 }
 
-// freeze makes views possible: until thaw no slot that is in use now is written.
-func (c *customers) freeze() { c.views++ }
-
-// view is a list as it is now, read through buf.
-func (c *customers) view(l *customerList, buf *[largeBlock]byte) *frozenCustomers {
-	return &frozenCustomers{file: c.file, blocks: slices.Clone(l.blocks), tail: l.tail, first: l.first, buf: buf}
-}
-
-// thaw ends the views of one freeze.
-func (c *customers) thaw() {
-	if c.views--; c.views > 0 {
-		return
+// frozen is the list as it is now, read through buf.
+func (l *customerList) frozen(buf *[largeBlock]byte) frozenCustomers {
+	blocks := append(make([]customerBlock, 0, len(l.blocks)+1), l.blocks...)
+	if len(l.tail) > 0 {
+		blocks = append(blocks, customerBlock{first: l.first})
 	}
-	later := c.later
-	c.later = [2][]uint32{}
-	for class, slots := range later {
-		for _, slot := range slots {
-			c.put(uint8(class), slot)
-		}
-	}
-	if c.blocks == 0 && c.file != nil {
-		c.empty()
-	}
+	return frozenCustomers{blocks: blocks, tail: l.tail, buf: buf}
 }
 
 // customer returns the customer of r; it is valid until the next call. Numbers must rise from call to call.
 func (f *frozenCustomers) customer(r uint64) ([]byte, error) {
-	for f.scan.data == nil || len(f.blocks) > 0 && r >= uint64(f.blocks[0].first) || len(f.blocks) == 0 && len(f.tail) > 0 && r >= uint64(f.first) {
-		switch {
-		case len(f.blocks) > 0:
-			b := f.blocks[0]
-			f.blocks = f.blocks[1:]
-			if len(f.blocks) > 0 && r >= uint64(f.blocks[0].first) || len(f.blocks) == 0 && len(f.tail) > 0 && r >= uint64(f.first) {
-				continue // none of it is needed
-			}
-			f.scan = customerScan{data: f.buf[:b.used], next: uint64(b.first)}
-			if err := readBlock(f.file, &b, f.scan.data); err != nil {
+	next := 0
+	for next < len(f.blocks) && r >= uint64(f.blocks[next].first) {
+		next++
+	}
+	if next > 0 {
+		b := f.blocks[next-1]
+		f.blocks = f.blocks[next:]
+		data := f.tail
+		if b.segment != nil {
+			data = f.buf[:b.size]
+			if err := b.read(data); err != nil {
 				return nil, fmt.Errorf("reading customers of pending reminders: %w", err)
 			}
-		case len(f.tail) > 0:
-			f.scan = customerScan{data: f.tail, next: uint64(f.first)}
-			f.tail = nil
-		default:
-			return nil, fmt.Errorf("customer of reminder %d: %w", r, errNoCustomer)
 		}
+		f.scan = customerScan{data, uint64(b.first)}
 	}
 	return f.scan.find(r)
 }

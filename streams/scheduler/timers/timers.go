@@ -13,14 +13,14 @@ import (
 
 // Timers are the due instants of a lane: for each campaign when its coupons expire and which reminders are pending. They are
 // the fold of the lane's event stream and of nothing else, so timers read from a snapshot and timers replayed from the
-// first event are the same. They know no clock, and do no I/O but on the file of customers.
+// first event are the same. They know no clock, and do no I/O but on the files of customers.
 type Timers struct {
 	campaigns map[string]*Campaign
 	list      []*Campaign // the same, in the order of their creation
 	// order holds every campaign by the instant at which the planner must look at it, so that finding the next one costs a
 	// walk down a tree and never a scan over campaigns.
 	order     *btree.BTreeG[*Campaign]
-	customers customers
+	customers segments
 	claims    claimReader
 	reminders int      // pending, over all campaigns
 	instants  int      // at which coupons are still to expire, over all campaigns
@@ -29,10 +29,10 @@ type Timers struct {
 	epoch     uint32   // rises with each freeze
 }
 
-// New makes empty timers that keep customers in a file in dir, "" = os.TempDir. The file is made when there are many.
+// New makes empty timers that keep customers in files in dir, "" = os.TempDir. The first is made when there are many.
 func New(dir string) *Timers {
 	return &Timers{
-		customers: customers{dir: dir},
+		customers: segments{dir: dir},
 		campaigns: make(map[string]*Campaign),
 		order: btree.NewBTreeGOptions(func(a, b *Campaign) bool {
 			if a.wake != b.wake {
@@ -43,7 +43,7 @@ func New(dir string) *Timers {
 	}
 }
 
-// Close releases the file. Nothing frozen may be read after it. It may be called on nil.
+// Close releases the files. Nothing frozen may be read after it. It may be called on nil.
 func (b *Timers) Close() {
 	if b != nil {
 		b.customers.close()
@@ -155,7 +155,7 @@ func (b *Timers) Fold(ev *wire.Event) (gone []Fired, err error) {
 		}
 	}
 	if err == nil {
-		err = b.compact()
+		err = b.customers.compact()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s of campaign %s: %w", ev.Type, e.Name, err)
@@ -185,7 +185,7 @@ func (b *Timers) set(e *Campaign, ev *wire.Event) error {
 		customer = of[0].Customer
 	}
 	if e.customers == nil {
-		e.customers = new(customerList)
+		e.customers = &customerList{kept: e.remembers}
 	}
 	if err := b.customers.add(e.customers, uint32(ev.R), customer); err != nil {
 		return err
