@@ -124,7 +124,7 @@ func TestAnOldAndANewServerNeverBothAnswer(t *testing.T) {
 	if err := before.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	c.more(50, 0) // beside the old one, which may take the other lane now
+	c.moreOnOne(50) // the old one takes a lane back, and stops there: either lane
 
 	// Left alone, the old one decides nothing.
 	after.Kill()

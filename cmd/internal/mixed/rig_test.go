@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -207,4 +208,22 @@ func (c *crowd) more(n int, lanes ...int) {
 			return c.answered[lane] >= before[lane]+n
 		})
 	}
+}
+
+// moreOnOne waits for so many further answers on one of the lanes.
+func (c *crowd) moreOnOne(n int) {
+	c.t.Helper()
+	c.mu.Lock()
+	before := slices.Clone(c.answered)
+	c.mu.Unlock()
+	streamtest.Eventually(c.t, fmt.Sprintf("%d more answers on a lane", n), func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for lane, answers := range c.answered {
+			if answers >= before[lane]+n {
+				return true
+			}
+		}
+		return false
+	})
 }
