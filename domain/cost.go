@@ -10,7 +10,7 @@ import (
 // A command message is decided within one step, and a step is one message of the event log, so the events of a message need
 // a bound. Most lines make one event that repeats them. These are the additions:
 //
-//	redeem, void     cancel up to MaxReminders reminders, an event each
+//	redeem, void …   (Cancels in the table) cancel up to MaxReminders reminders, an event each
 //	rollback         sets up to MaxReminders reminders again, unremind one, an event each
 //	update_campaign  repeats all settings
 //	remind_due       drops and fires, an event each
@@ -37,15 +37,19 @@ const (
 var (
 	typeMark     = []byte(`"type":"`)
 	claimMark    = []byte(`claim"`)
-	redeemMark   = []byte(`redeem"`)
-	voidMark     = []byte(`void"`)
-	remindMark   = []byte(`remind"`)
-	rollbackMark = []byte(`rollback"`)
-	unremindMark = []byte(`unremind"`)
-	updateMark   = []byte(`update_campaign"`)
-	dueMark      = []byte(`remind_due"`)
 	campaignMark = []byte(`"campaign":`)
+	// typeMarks has the words by command.
+	typeMarks = func() map[wire.CommandType][]byte {
+		marks := make(map[wire.CommandType][]byte)
+		for t := range wire.Commands() {
+			marks[t] = []byte(t.String() + `"`)
+		}
+		return marks
+	}()
 )
+
+// marked is how often a line has the word of command t.
+func marked(line []byte, t wire.CommandType) int { return bytes.Count(line, typeMarks[t]) }
 
 // What a dead letter quotes, in bytes after escaping: the more lines a message has, the less of each.
 const (
@@ -104,31 +108,38 @@ func (s *Step) cost(payload []byte) int {
 		if at >= 0 {
 			kind = line[at+len(typeMark):]
 		}
-		switch {
-		case at < 0: // unusual, or bad
-			spent += bytes.Count(line, redeemMark) + bytes.Count(line, voidMark)
-			set += bytes.Count(line, remindMark)
-			again += bytes.Count(line, rollbackMark)*wire.MaxReminders + bytes.Count(line, unremindMark)
-			cost += bytes.Count(line, updateMark)*costUpdate + bytes.Count(line, dueMark)*costDue
-		case bytes.HasPrefix(kind, claimMark):
+		if bytes.HasPrefix(kind, claimMark) {
 			claims++
 			cost += len(line) + costClaim
 			if !bytes.Contains(kind, campaignMark) && !bytes.Contains(line[:at], campaignMark) {
 				cost += costName
 			}
 			continue
-		case bytes.HasPrefix(kind, redeemMark), bytes.HasPrefix(kind, voidMark):
-			spent++
-		case bytes.HasPrefix(kind, remindMark):
-			set++
-		case bytes.HasPrefix(kind, rollbackMark):
-			again += wire.MaxReminders
-		case bytes.HasPrefix(kind, unremindMark):
-			again++
-		case bytes.HasPrefix(kind, updateMark):
-			cost += costUpdate
-		case bytes.HasPrefix(kind, dueMark):
-			cost += costDue
+		}
+		if at < 0 { // unusual, or bad
+			for t := range wire.Commands() {
+				if t.Spec().Cancels {
+					spent += marked(line, t)
+				}
+			}
+			set += marked(line, wire.Remind)
+			again += marked(line, wire.Rollback)*wire.MaxReminders + marked(line, wire.Unremind)
+			cost += marked(line, wire.UpdateCampaign)*costUpdate + marked(line, wire.RemindDue)*costDue
+		} else if end := bytes.IndexByte(kind, '"'); end >= 0 {
+			switch t := wire.CommandNamed(kind[:end]); {
+			case t.Spec().Cancels:
+				spent++
+			case t == wire.Remind:
+				set++
+			case t == wire.Rollback:
+				again += wire.MaxReminders
+			case t == wire.Unremind:
+				again++
+			case t == wire.UpdateCampaign:
+				cost += costUpdate
+			case t == wire.RemindDue:
+				cost += costDue
+			}
 		}
 		bad++
 		cost += len(line) + costLine

@@ -79,6 +79,9 @@ func TestTheTableIsWhatTheLaneDoes(t *testing.T) {
 			}
 			accepting := 0
 			for i := range evs {
+				if e := &evs[i]; e.Type == wire.ReminderCancelled && e.Accepts() == wire.NoCommand && !cmd.Type.Spec().Cancels {
+					t.Fatalf("%s cancels reminders of a coupon, which its row lacks: %s", cmd.Type, eventTexts(evs))
+				}
 				switch evs[i].Accepts() {
 				case cmd.Type:
 					accepting++

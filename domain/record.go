@@ -7,6 +7,65 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
+type customerHash = [2]uint64
+
+// claimRecord is what is kept of a claimed coupon: 32 bytes.
+type claimRecord struct {
+	customer customerHash
+	id       uint64 // of the claim command
+	expiry   uint32 // own expiry in seconds since 1970; inherits = none, irregularExpiry = in sparse.irregular
+	act      uint32 // newest act + 1; 0 = none
+}
+
+const (
+	inherits        = 0
+	irregularExpiry = 1<<32 - 1
+)
+
+// linkRecord links the coupons of a customer where one may have several.
+type linkRecord struct {
+	previous uint32 // the customer's coupon before this one; 0 = none
+	ordinal  uint32 // how many the customer had with this one
+}
+
+// actRecord is an accepted command other than a claim: 32 bytes. The newest act of a coupon has its redemption state.
+type actRecord struct {
+	id       uint64
+	arg      uint64 // what else must be equal for the same id to be the same command: order, settings, reminder
+	n        uint32 // coupon, 0 = the campaign's
+	previous uint32 // act of the same coupon before this one + 1
+	count    uint32 // redeemed count after it; of an import: codes added; of a reminder: its coupon
+	kind     wire.CommandType
+	flags    uint8  // with the high bits of rolled
+	rolled   uint16 // see rollbacks
+}
+
+const (
+	flagVoided     = 1 << iota // the coupon is void from this act on
+	flagRolledBack             // this redemption was taken back
+
+	flagBits = 2
+	flagMask = 1<<flagBits - 1
+	// maxRolled is how many rollbacks can be counted.
+	maxRolled = 1<<(8-flagBits+16) - 1
+)
+
+// rollbacks is how many redemptions of its coupon had been rolled back with this act, at most maxRolled. It follows from the
+// acts before it, so a snapshot does not hold it.
+func (a *actRecord) rollbacks() uint32 { return uint32(a.flags>>flagBits)<<16 | uint32(a.rolled) }
+
+func (a *actRecord) setRollbacks(n uint32) {
+	n = min(n, maxRolled)
+	a.flags, a.rolled = a.flags&flagMask|uint8(n>>16)<<flagBits, uint16(n)
+}
+
+// A reference to a claim or an act is its index, shifted by one; acts have the lowest bit set, so references stay small.
+func claimRef(i uint32) uint32 { return i << 1 }
+func actRef(i uint32) uint32   { return i<<1 | 1 }
+
+// maxActs is how many acts can be referred to.
+const maxActs = 1<<31 - 2
+
 // recordClaim makes the next coupon the customer's, who had the previous one (0 = none) before.
 func (c *campaign) recordClaim(customer customerHash, previous uint32, id uint64, own wire.Instant) {
 	i, rec := c.claims.Add(c.total())

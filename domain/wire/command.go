@@ -30,6 +30,25 @@ const (
 	numCommands
 )
 
+// The statuses of outcomes. Those of coupons are among them.
+const (
+	StatusClaimed           = "claimed"
+	StatusRedeemed          = "redeemed"
+	StatusRolledBack        = "rolled_back"
+	StatusVoided            = "voided"
+	StatusExtended          = "extended"
+	StatusReminderSet       = "reminder_set"
+	StatusReminderCancelled = "reminder_cancelled"
+	StatusCreated           = "created"
+	StatusUpdated           = "updated"
+	StatusPaused            = "paused"
+	StatusResumed           = "resumed"
+	StatusEnded             = "ended"
+	StatusImported          = "imported"
+	StatusExpired           = "expired"
+	StatusRefused           = "refused"
+)
+
 // CommandSpec is a row of the table of commands.
 type CommandSpec struct {
 	Name  string
@@ -43,6 +62,10 @@ type CommandSpec struct {
 	Busy     bool // many requests come at once, or large ones
 
 	Status string // of the outcome when it is done
+
+	// Cancels is whether it may cancel all reminders of its coupon, which makes an event for each. The bound on the events
+	// of a message counts them.
+	Cancels bool
 }
 
 var commands = [numCommands]CommandSpec{
@@ -61,11 +84,11 @@ var commands = [numCommands]CommandSpec{
 	Claim: {Name: "claim", Scope: ScopeProducer, Required: list(fCampaign, fCustomerID), Optional: list(fAttributes),
 		Endpoint: "claim.*", Busy: true, Status: StatusClaimed},
 	Redeem: {Name: "redeem", Scope: ScopeProducer, Required: list(fCode, fOrderID), Optional: list(fCustomerID, fCampaign),
-		Endpoint: "redeem", Busy: true, Status: StatusRedeemed},
+		Endpoint: "redeem", Busy: true, Status: StatusRedeemed, Cancels: true},
 	Rollback: {Name: "rollback", Scope: ScopeProducer, Required: list(fCode, fOrderID), Optional: list(fCustomerID, fCampaign),
 		Endpoint: "rollback", Busy: true, Status: StatusRolledBack},
 	Void: {Name: "void", Scope: ScopeOperator, Required: list(fCode), Optional: list(fReason, fCampaign),
-		Endpoint: "void", Status: StatusVoided},
+		Endpoint: "void", Status: StatusVoided, Cancels: true},
 	Extend: {Name: "extend", Scope: ScopeOperator, Required: list(fCode, fExpiresAt), Optional: list(fCampaign),
 		Endpoint: "extend", Status: StatusExtended},
 	Remind: {Name: "remind", Scope: ScopeProducer, Required: list(fCampaign, fCustomerID, fKind, fBefore),

@@ -7,25 +7,6 @@ import (
 	"time"
 )
 
-// Outcome statuses.
-const (
-	StatusClaimed           = "claimed"
-	StatusRedeemed          = "redeemed"
-	StatusRolledBack        = "rolled_back"
-	StatusVoided            = "voided"
-	StatusExtended          = "extended"
-	StatusReminderSet       = "reminder_set"
-	StatusReminderCancelled = "reminder_cancelled"
-	StatusCreated           = "created"
-	StatusUpdated           = "updated"
-	StatusPaused            = "paused"
-	StatusResumed           = "resumed"
-	StatusEnded             = "ended"
-	StatusImported          = "imported"
-	StatusExpired           = "expired"
-	StatusRefused           = "refused"
-)
-
 // Outcome is the answer to one command. Fields without value are left out of its JSON.
 type Outcome struct {
 	ID            string
