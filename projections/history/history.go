@@ -40,8 +40,7 @@ const (
 // Entry is one event of a coupon or reminder.
 type Entry struct {
 	At time.Time `json:"at"`
-	// What is claimed, redeemed, rolled_back, voided, extended, expired, reminder_set, reminder_cancelled,
-	// reminder_fired or reminder_dropped.
+	// What is the Change of the event's type in the table of events, or reminder_dropped.
 	What string `json:"what"`
 	// Lane, Sequence and Line are the event's position: the message in the lane's event stream, and the line in it,
 	// from 1. One event may concern many coupons that expired, or reminders that fired, at once.

@@ -202,14 +202,15 @@ func (m *matcher) match(e *wire.Event) bool {
 		e.At >= m.Since && (m.Until == 0 || e.At < m.Until)
 }
 
-// concernsCustomer reports whether an event concerns the customer, and remembers the customer's coupons and reminders.
+// concernsCustomer reports whether an event concerns the customer, and remembers the customer's coupons and reminders: those
+// of events that name the customer, until another customer is named.
 func (m *matcher) concernsCustomer(e *wire.Event) bool {
 	coupon, reminder := couponKey{e.Campaign, e.N}, reminderKey{e.Campaign, e.R}
 	if e.CustomerID == m.Customer {
-		switch e.Type {
-		case wire.CouponClaimed:
+		switch e.Type.Spec().About {
+		case wire.AboutCoupon:
 			m.coupons[coupon] = struct{}{}
-		case wire.ReminderSet:
+		case wire.AboutReminder:
 			m.reminders[reminder] = struct{}{}
 		}
 		return true
@@ -217,7 +218,9 @@ func (m *matcher) concernsCustomer(e *wire.Event) bool {
 	known := false
 	switch e.Type.Spec().About {
 	case wire.AboutCoupon:
-		_, known = m.coupons[coupon]
+		if _, known = m.coupons[coupon]; known && e.CustomerID != "" {
+			delete(m.coupons, coupon)
+		}
 	case wire.AboutReminder:
 		_, known = m.reminders[reminder]
 	}

@@ -125,3 +125,28 @@ func (f *fold) rollback(c *campaign, k *coupon, e *wire.Event) {
 	}
 	f.count(c, k, e.At, stat{rolledBack: 1})
 }
+
+// couponEvent is a new row of coupon_event.
+type couponEvent struct {
+	campaign, what    string
+	n                 uint32
+	position          int64
+	at                wire.Instant
+	expiresAt, before wire.Instant // extended
+	order, reason     string
+}
+
+// addCouponEvent records an event of coupon k other than claim and redemption. before is k's own expiry before the
+// event.
+func (f *fold) addCouponEvent(c *campaign, k *coupon, l *Line, before wire.Instant) {
+	e := &l.Event
+	if e.Type == wire.CouponRedeemed {
+		return // it has a row of redemption
+	}
+	h := couponEvent{campaign: c.name, n: k.n, position: l.position(), at: e.At, what: e.Type.Spec().Change,
+		order: e.OrderID, reason: e.Reason, expiresAt: e.ExpiresAt}
+	if h.expiresAt != 0 {
+		h.before = before
+	}
+	f.couponEvents = append(f.couponEvents, h)
+}

@@ -146,3 +146,19 @@ func (f *fold) countFallen(rows pgx.Rows) error {
 // $1 = lane   $2 = processed before
 const cleanUpSQL = `
 DELETE FROM scrip.expiry_task WHERE state = 'processed' AND due_at < $2 AND processed_at < $2 AND lane = $1`
+
+// copyExpiries writes the announced expiries.
+func (f *fold) copyExpiries(ctx context.Context, tx pgx.Tx) error {
+	var rows pgcopy.Rows
+	for _, c := range f.sorted {
+		for _, x := range c.crossings {
+			rows.Row(5)
+			rows.Instant(x.through)
+			rows.Instant(x.at)
+			rows.Int64(x.position)
+			rows.Instant(x.end)
+			rows.Text(c.name)
+		}
+	}
+	return rows.Send(ctx, tx, in(f.schema, "scrip.expiry_event"), "through, at, place, campaign_end, campaign")
+}
