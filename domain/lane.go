@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -190,4 +192,49 @@ func (l *Lane) codeOf(c *campaign, n uint32) string {
 	}
 	var buf [code.MaxCodeLen]byte
 	return string(l.codec.AppendCode(buf[:0], c.settings.Prefix, c.number, n))
+}
+
+// settingsPool lets campaigns share equal settings: a million small campaigns mostly differ in their times, if at all. It is a
+// cache: what it evicts stays with the campaigns that have it. The zero value is ready.
+type settingsPool struct {
+	whole [64]*wire.Settings
+	texts [64]string
+}
+
+// keep returns settings equal to s that are never changed and share no memory with s.
+func (p *settingsPool) keep(s *wire.Settings) *wire.Settings {
+	h := uint64(s.Codes)
+	for _, v := range [...]uint64{
+		uint64(s.PerCustomer), uint64(s.OpensAt), uint64(s.ClosesAt), uint64(s.ExpiresAt), uint64(s.ValidFor), uint64(s.LateAfter),
+		uint64(s.MaxRedemptions),
+	} {
+		h = (h ^ v) * 0x9e3779b97f4a7c15
+	}
+	slot := &p.whole[h>>58]
+	if *slot == nil || !(*slot).Equal(s) {
+		kept := *s
+		kept.Prefix, kept.Category, kept.Priority = p.text(s.Prefix), p.text(s.Category), p.text(s.Priority)
+		kept.Benefit = nil
+		if benefit := p.text(wire.View(s.Benefit)); benefit != "" {
+			kept.Benefit = unsafe.Slice(unsafe.StringData(benefit), len(benefit))
+		}
+		*slot = &kept
+	}
+	return *slot
+}
+
+// text returns a string equal to s that shares no memory with it.
+func (p *settingsPool) text(s string) string {
+	if s == "" {
+		return ""
+	}
+	h := uint64(len(s))
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 0x9e3779b97f4a7c15
+	}
+	slot := &p.texts[h>>58]
+	if *slot != s {
+		*slot = strings.Clone(s)
+	}
+	return *slot
 }
