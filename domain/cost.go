@@ -63,23 +63,6 @@ const (
 // costRest is the most bytes of the one dead letter for all lines beyond maxParked.
 const costRest = costParked + minQuoted + maxReasonQuoted
 
-// size is how long Events will be after Close, at most.
-func (s *Step) size() int {
-	size := len(s.Events) + s.refused.closing
-	if s.parked == maxParked {
-		size += costRest
-	}
-	return size
-}
-
-// Fits reports whether a message with this payload leaves the step within [MaxStep]. One that does not fit belongs into a
-// step of its own.
-//
-// Lines that look like claims are counted as claims: a step with two full messages of them instead of one makes a hot lane
-// a sixth faster. A message of lines that only look like claims may turn out larger; Add then refuses its
-// last lines as not durable, and no lines of other messages.
-func (s *Step) Fits(payload []byte) bool { return s.size()+s.cost(payload)+costAny <= wire.MaxStep }
-
 // cost is how many bytes of events a message makes, at most, if its lines are what they look like.
 func (s *Step) cost(payload []byte) int {
 	newlines := bytes.Count(payload, newline)
