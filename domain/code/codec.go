@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"unicode/utf8"
 )
 
 const (
@@ -22,6 +23,9 @@ const (
 // Alphabet is the 32 symbols of a code in the order of their values. I, O, 0 and 1 are not among them and are not
 // taken for others: a code with one of them is a forged one.
 const Alphabet = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+
+// rounds is the number of Feistel rounds of FF1.
+const rounds = 10
 
 const (
 	halfBits = 30
@@ -227,6 +231,14 @@ func (c *Codec) decrypt(xs []uint64) {
 	}
 }
 
+// firstBlock is P of the standard: the parameters of the call.
+func firstBlock(radix, n, tweakLen uint32) [16]byte {
+	p := [16]byte{0: 1, 1: 2, 2: 1, 3: byte(radix >> 16), 4: byte(radix >> 8), 5: byte(radix), 6: rounds, 7: byte(n / 2)}
+	binary.BigEndian.PutUint32(p[8:], n)
+	binary.BigEndian.PutUint32(p[12:], tweakLen)
+	return p
+}
+
 // roundValues computes the standard's y for the half of each number from the given bit on. The second block Q
 // is eleven zeroes, the round and the half in four bytes; y is the first eight bytes of AES(AES(P) xor Q). Called with mu
 // held.
@@ -270,4 +282,27 @@ func upper(b byte) byte {
 		return b - ('a' - 'A')
 	}
 	return b
+}
+
+// MaxPrefixLen is the most characters of a prefix.
+const MaxPrefixLen = 16
+
+// ValidPrefix returns what is wrong with a campaign's prefix, which is 0 to 16 letters, digits and underscores, and is
+// written in upper case. It is cosmetic: Decode ignores it, and two campaigns may have the same.
+func ValidPrefix(s string) error {
+	if n := utf8.RuneCountInString(s); n > MaxPrefixLen {
+		return fmt.Errorf("prefix has %d characters: use at most %d", n, MaxPrefixLen)
+	}
+	for i, r := range s {
+		if !isWord(r) {
+			return fmt.Errorf("prefix %q has %q at position %d: use only A-Z, 0-9 and _ (the hyphen before the code is added)",
+				s, r, utf8.RuneCountInString(s[:i])+1)
+		}
+	}
+	return nil
+}
+
+// isWord reports whether r is an ASCII letter, a digit or an underscore.
+func isWord(r rune) bool {
+	return 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '_'
 }

@@ -13,12 +13,9 @@ import (
 // through (SP 800-38G revision 1).
 const minDomain = 1_000_000
 
-// rounds is the number of Feistel rounds of FF1.
-const rounds = 10
-
 // FF1 is format-preserving encryption as NIST SP 800-38G defines it: a keyed permutation of the strings of n numerals
-// of a radix. It is written along the standard, with big integers, and made to be compared with rather than to be fast;
-// Codec is its fast special case. Safe for concurrent use.
+// of a radix. It is written along the standard, with big integers, and is tested with the standard's vectors. Codec, its fast special
+// case, is compared with it.
 type FF1 struct {
 	block cipher.Block
 	radix int
@@ -120,14 +117,6 @@ func (f *FF1) schedule(tweak []byte, n int) *schedule {
 	r.q = make([]byte, (len(tweak)+1+r.b+15)/16*16)
 	copy(r.q, tweak)
 	return r
-}
-
-// firstBlock is P of the standard: the parameters of the call.
-func firstBlock(radix, n, tweakLen uint32) [16]byte {
-	p := [16]byte{0: 1, 1: 2, 2: 1, 3: byte(radix >> 16), 4: byte(radix >> 8), 5: byte(radix), 6: rounds, 7: byte(n / 2)}
-	binary.BigEndian.PutUint32(p[8:], n)
-	binary.BigEndian.PutUint32(p[12:], tweakLen)
-	return p
 }
 
 // roundValue is y of the standard: the number that round i adds, made from the half that it leaves alone.
