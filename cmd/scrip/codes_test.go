@@ -95,13 +95,13 @@ func TestAMillionCodes(t *testing.T) {
 	t.Parallel()
 	const rows = 1_000_000
 	p := serve(t, dataDir(t), "--roles", "lanes,api", "--sync", "interval")
-	p.must("campaign", "create", "partner", "--codes", "0", "--timeout", "1m")
+	p.must("campaign", "create", "partner", "--codes", "0", "--timeout", "10m")
 	var file strings.Builder
 	for n := range rows {
 		fmt.Fprintf(&file, "P-%07d\r\n", n)
 	}
 	for _, count := range []string{`"count":1000000,"already_there":0`, `"count":0,"already_there":1000000`} {
-		got := scripWith(t, strings.NewReader(file.String()), nil, "codes", "import", "partner", "--data", p.data, "-o", "json", "--timeout", "1m")
+		got := scripWith(t, strings.NewReader(file.String()), nil, "codes", "import", "partner", "--data", p.data, "-o", "json", "--timeout", "10m")
 		if got.code != 0 || !strings.Contains(got.out, count) {
 			t.Fatalf("import: %+v, want %s", got, count)
 		}
