@@ -1,5 +1,4 @@
-// Package batcher is the batcher: it sends the command lines of many callers in few messages and assigns each outcome to
-// its caller.
+// Package batcher sends the command lines of many callers in few messages, and assigns each outcome to its caller.
 //
 //	caller ─line─┐                     one message, ≤ 1,000 lines
 //	caller ─line─┼─> open batch ──────> scrip.lane.<lane>.cmd ──> PubAck      "ordered and stored", or: nothing stored
