@@ -14,6 +14,14 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/client"
 )
 
+// couponCommands are the commands on one coupon.
+func (m *Main) couponCommands() []*cobra.Command {
+	return []*cobra.Command{
+		m.claimCommand(), m.redeemCommand(), m.rollbackCommand(), m.voidCommand(), m.extendCommand(),
+		cli.Group("coupon", "Show or validate a coupon", m.couponShow(), m.couponValidate()),
+	}
+}
+
 func (m *Main) claimCommand() *cobra.Command {
 	var c wire.Command
 	cmd := &cobra.Command{
@@ -98,10 +106,6 @@ func (m *Main) extendCommand() *cobra.Command {
 		c.Type, c.Code = wire.Extend, codeOf(given)
 		return c, cli.Require(cmd, "expires")
 	})
-}
-
-func (m *Main) couponCommand() *cobra.Command {
-	return cli.Group("coupon", "Show or validate a coupon", m.couponShow(), m.couponValidate())
 }
 
 func (m *Main) couponShow() *cobra.Command {

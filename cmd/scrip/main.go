@@ -9,6 +9,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -88,4 +90,64 @@ func (m *Main) versionCommand() *cobra.Command {
 	}
 	unusedIDFlag(cmd)
 	return cmd
+}
+
+// globalFlags are the flags of every command; each can also be set by a variable SCRIP_…, or by SCRIP_…_FILE with the name
+// of a file that holds the value.
+type globalFlags struct {
+	data    string
+	nats    string
+	output  string
+	timeout time.Duration
+	sealKey string // name of the file
+}
+
+const (
+	outputText = "text"
+	outputJSON = "json"
+)
+
+// Run is the whole program: it runs one command line and returns the exit code.
+func (m *Main) Run(ctx context.Context, args []string) int {
+	return cli.Execute(ctx, m.root(), args, m.Err)
+}
+
+func (m *Main) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "scrip",
+		Short: "scrip issues, redeems and expires coupons, and sends reminders",
+		Long: `scrip issues, redeems and expires coupons, and sends reminders.
+
+  scrip serve                                        run a server, with NATS and PostgreSQL, on ./data
+  scrip campaign create summer --codes 1000          create a campaign of 1,000 coupons
+  scrip claim summer --customer alice                claim a coupon for Alice
+  scrip redeem 7KQ2-9F3M-XW4T --order 4711           redeem it
+
+Clients find the server by --nats, else by the file scrip.json that a server writes to its --data directory.
+Times are RFC 3339 (2026-11-27T00:00:00Z) or from now (+10m). Durations are like 90s, 1m, 72h.
+Results go to standard output, everything else to standard error. All commands are non-interactive.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 differences found.`,
+		Args:              cli.NoArgs,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cli.FromEnvironment(cmd, m.Env) },
+	}
+	cli.Prepare(root, m.In, m.Out, m.Err)
+
+	f := root.PersistentFlags()
+	f.StringVar(&m.global.data, "data", "./data", "data `DIR`ectory of the server, in which clients find its address")
+	f.StringVar(&m.global.nats, "nats", "", "`URL` of the NATS server; clients then need no --data")
+	f.VarP(cli.Choice(&m.global.output, outputText, outputText, outputJSON), "output", "o", "text or json")
+	f.Var(cli.Duration(&m.global.timeout, 10*time.Second, time.Millisecond, time.Hour), "timeout", "how long to wait for a reply")
+
+	f.StringVar(&m.global.sealKey, datadir.SealKeyFlag, "", datadir.SealKeyUsage)
+	cli.WithVariable(f)
+
+	root.AddCommand(m.couponCommands()...)
+	root.AddCommand(m.serveCommand(), m.campaignCommand(), m.codesCommand(), m.remindCommand(), m.unremindCommand(),
+		m.customerCommand(), m.statusCommand(), m.envCommand(), m.keyCommand(), m.demoCommand(), m.replayCommand(),
+		m.versionCommand(), m.backupCommand(), m.restoreCommand())
+	root.AddCommand(m.rebuildCommand(), m.verifyCommand(), m.deadletterCommand(), m.configCommand())
+	root.InitDefaultHelpCmd()
+	return root
 }
