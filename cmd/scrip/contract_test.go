@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // TestTheContractNamesCommands: every command that does something, with its flags, is on the page, and no other command.
@@ -66,5 +68,20 @@ func TestTheContractNamesCommands(t *testing.T) {
 	})
 	for name := range rows {
 		t.Errorf("CONTRACT.md has %s, the program has not", name)
+	}
+}
+
+// TestEveryEndpointHasACommand: what the service does for a command, the command line does too, under the same words.
+func TestEveryEndpointHasACommand(t *testing.T) {
+	root := (&Main{}).root()
+	for c := range wire.Commands() {
+		if c.Spec().Endpoint == "" {
+			continue // the scheduler's
+		}
+		words := strings.Split(strings.TrimSuffix(c.Spec().Endpoint, ".*"), ".")
+		want := "scrip " + strings.Join(words, " ")
+		if cmd, _, err := root.Find(words); err != nil || cmd.CommandPath() != want || cmd.HasSubCommands() {
+			t.Errorf("there is no %s for %s", want, c)
+		}
 	}
 }

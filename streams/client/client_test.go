@@ -49,6 +49,9 @@ func TestEveryCommand(t *testing.T) {
 		wire.StatusReminderCancelled: func() (wire.Outcome, error) {
 			return r.Unremind(ctx, "summer", "c1", wire.KindOpens, time.Minute)
 		},
+		wire.StatusImported: func() (wire.Outcome, error) {
+			return r.ImportCodes(ctx, "summer", numbered(3), nil)
+		},
 	} {
 		out, err := do()
 		if err != nil || out.Status != want {
@@ -56,6 +59,15 @@ func TestEveryCommand(t *testing.T) {
 		}
 		if id, err := uuid.Parse(out.ID); err != nil || id.Version() != 7 {
 			t.Errorf("%s: id %q is no UUIDv7", want, out.ID)
+		}
+	}
+	sent := map[wire.CommandType]bool{}
+	for _, cmd := range r.owner.Commands() {
+		sent[cmd.Type] = true
+	}
+	for c := range wire.Commands() {
+		if c.Spec().Scope != wire.ScopeScheduler && !sent[c] {
+			t.Errorf("no method sends %s", c)
 		}
 	}
 	if out, err := r.Claim(ctx, "summer", "c2", client.ID("mine")); err != nil || out.ID != "mine" || out.Repeat {
