@@ -25,14 +25,14 @@ fi
 # The directories that scrip searches; see projections/pgd.
 postgres_found() {
 	if [ -n "${SCRIP_PG_BIN:-}" ]; then
-		[ -x "$SCRIP_PG_BIN/initdb" ] && [ -x "$SCRIP_PG_BIN/postgres" ]
+		[ -x "$SCRIP_PG_BIN/initdb" ] && [ -x "$SCRIP_PG_BIN/pg_ctl" ] && [ -x "$SCRIP_PG_BIN/postgres" ]
 		return
 	fi
 	local dir
 	for dir in "$(dirname "$(command -v postgres || echo /nowhere/postgres)")" "$(pg_config --bindir 2>/dev/null || echo /nowhere)" \
 		/usr/lib/postgresql/*/bin /usr/pgsql-*/bin /usr/local/pgsql/bin /usr/libexec/postgresql* /opt/homebrew/opt/postgresql*/bin \
 		/usr/local/opt/postgresql*/bin /opt/local/lib/postgresql*/bin /Applications/Postgres.app/Contents/Versions/*/bin; do
-		[ -x "$dir/initdb" ] && [ -x "$dir/postgres" ] && return 0
+		[ -x "$dir/initdb" ] && [ -x "$dir/pg_ctl" ] && [ -x "$dir/postgres" ] && return 0
 	done
 	return 1
 }
@@ -48,7 +48,7 @@ if [ ${#missing[@]} -eq 0 ]; then
 	exit 0
 fi
 if ! command -v apt-get >/dev/null; then
-	report "missing: ${missing[*]}, and there is no apt-get; install it with this system's package manager (of PostgreSQL the programs initdb and postgres are needed; SCRIP_PG_BIN may name their directory)"
+	report "missing: ${missing[*]}, and there is no apt-get; install it with this system's package manager (of PostgreSQL the programs initdb, pg_ctl and postgres are needed; SCRIP_PG_BIN may name their directory)"
 	exit 1
 fi
 as_root=()

@@ -132,6 +132,14 @@ func TestKilled(t *testing.T) {
 	p := serve(t, dataDir(t))
 	p.must("campaign", "create", "summer", "--codes", "10")
 	first := p.must("claim", "summer", "--customer", "alice", "--id", "one")
+	postmaster := func() string {
+		raw, err := os.ReadFile(filepath.Join(p.data, "postgres", "data", "postmaster.pid"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.SplitN(string(raw), "\n", 2)[0]
+	}
+	before := postmaster()
 	p.kill()
 	if got := p.run("claim", "summer", "--customer", "bob"); got.code != cli.ExitFailed || !strings.Contains(got.err, "has crashed or was killed") {
 		t.Errorf("a request to a killed server: %+v", got)
@@ -145,6 +153,9 @@ func TestKilled(t *testing.T) {
 		t.Errorf("the next claim: %v", next)
 	}
 	p.row("2", `SELECT count(*)::text FROM scrip.coupon`)
+	if after := postmaster(); after != before {
+		t.Errorf("PostgreSQL is process %s, was %s", after, before)
+	}
 }
 
 // TestRefusedStarts: every refusal has a reason and the next step, and exit code 1.

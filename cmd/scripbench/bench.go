@@ -229,7 +229,7 @@ func (o options) once(ctx context.Context, b *bench, r recipe, p *plan, at pace)
 	if err := sv.settle(ctx); err != nil {
 		return m, 0, err
 	}
-	watch := startMeter(sv.pid())
+	watch := startMeter(sv.pids()...)
 	d, err := drive(ctx, j, at)
 	used := watch.stop()
 	if err != nil {

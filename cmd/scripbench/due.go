@@ -249,7 +249,7 @@ func measured(ctx context.Context, sv server, at time.Time, work func(context.Co
 	if err := until(ctx, at.Add(-shortly)); err != nil {
 		return DueRun{}, err
 	}
-	watch := startMeter(sv.pid())
+	watch := startMeter(sv.pids()...)
 	m, err := work(ctx)
 	m.spent = watch.stop()
 	return m, err

@@ -15,11 +15,11 @@ const pendingQueues = 10
 // holdRedis fills sorted sets, and starts Redis again from its log of commands and from a snapshot.
 func holdRedis(ctx context.Context, o options, b *bench, u subscriptions, r *PendingAtPeers) error {
 	s := b.redis
-	empty := usageOf(s.pid()).memory
+	empty := usageOf(s.pids()...).memory
 	if err := s.fillReminders(ctx, u, dueJob{n: r.N, queues: pendingQueues}, time.Now().Add(pendingDue)); err != nil {
 		return err
 	}
-	r.Bytes = usageOf(s.pid()).memory - empty
+	r.Bytes = usageOf(s.pids()...).memory - empty
 	count := func() error {
 		n, err := s.reminders(ctx, pendingQueues)
 		if err == nil && n != r.N {
@@ -70,11 +70,11 @@ func (r *redisServer) rewrite(ctx context.Context) error {
 // holdAsynq schedules tasks.
 func holdAsynq(ctx context.Context, o options, b *bench, u subscriptions, r *PendingAtPeers) error {
 	s := b.redis
-	empty := usageOf(s.pid()).memory
+	empty := usageOf(s.pids()...).memory
 	if err := s.scheduleTasks(ctx, u.tasks(r.N, 1), time.Now().Add(pendingDue)); err != nil {
 		return err
 	}
-	r.Bytes = usageOf(s.pid()).memory - empty
+	r.Bytes = usageOf(s.pids()...).memory - empty
 	return nil
 }
 

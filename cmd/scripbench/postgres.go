@@ -42,6 +42,7 @@ func (s *postgresServer) start(ctx context.Context, dir string, d durability) (e
 			// Plans are kept from when the tables were small; these recipes are made for their indexes.
 			"enable_seqscan": "off",
 		},
+		Tied:   true,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if s.url, err = s.cluster.Start(ctx); err != nil {
@@ -55,7 +56,7 @@ func (s *postgresServer) settings() string {
 	return fmt.Sprintf("%s, synchronous_commit %s, fsync on, shared_buffers 1GB, max_wal_size 8GB", s.binaries.Version, s.durability.commit())
 }
 
-func (s *postgresServer) pid() int { return s.cluster.PID() }
+func (s *postgresServer) pids() []int { return []int{s.cluster.PID()} }
 
 func (s *postgresServer) settle(context.Context) error { return nil }
 

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -111,11 +112,11 @@ type usage struct {
 	memory int64 // bytes: private memory, and shared memory counted once; no file cache
 }
 
-// usageOf adds up a process tree; zero where there is no /proc.
-func usageOf(root int) usage {
+// usageOf adds up process trees; zero where there is no /proc.
+func usageOf(roots ...int) usage {
 	var u usage
 	var shared int64
-	for _, pid := range tree(root) {
+	for _, pid := range tree(roots...) {
 		if f, err := statFields(pid); err == nil {
 			u.cpu += ticks(f, 13, 14, 15, 16) // utime stime and those of children that have ended
 		}
@@ -167,8 +168,8 @@ func statFields(pid int) ([]string, error) {
 	return append([]string{strconv.Itoa(pid), ""}, strings.Fields(string(raw[end+1:]))...), nil
 }
 
-// tree is a process and its descendants.
-func tree(root int) []int {
+// tree is processes and their descendants.
+func tree(roots ...int) []int {
 	entries, _ := os.ReadDir("/proc")
 	children := map[int][]int{}
 	for _, e := range entries {
@@ -181,11 +182,21 @@ func tree(root int) []int {
 			children[parent] = append(children[parent], pid)
 		}
 	}
-	all := []int{root}
+	all := slices.Clone(roots)
 	for i := 0; i < len(all); i++ {
 		all = append(all, children[all[i]]...)
 	}
 	return all
+}
+
+// parentOf is the process that started another, none where there is no /proc.
+func parentOf(pid int) []int {
+	f, err := statFields(pid)
+	if err != nil || len(f) <= 3 {
+		return nil
+	}
+	parent, _ := strconv.Atoi(f[3])
+	return []int{parent}
 }
 
 // ownCPU is what this process has used: the load generator and the clients.
@@ -217,7 +228,7 @@ type spent struct {
 
 // meter watches a server during a run.
 type meter struct {
-	root     int
+	roots    []int
 	first    usage
 	own, all time.Duration
 	stopped  chan struct{}
@@ -228,8 +239,8 @@ type meter struct {
 // memoryEvery is how often memory is read.
 const memoryEvery = 250 * time.Millisecond
 
-func startMeter(root int) *meter {
-	m := &meter{root: root, first: usageOf(root), own: ownCPU(), all: machineCPU(), stopped: make(chan struct{})}
+func startMeter(roots ...int) *meter {
+	m := &meter{roots: roots, first: usageOf(roots...), own: ownCPU(), all: machineCPU(), stopped: make(chan struct{})}
 	m.peak = m.first.memory
 	m.watching.Go(func() {
 		tick := time.NewTicker(memoryEvery)
@@ -237,7 +248,7 @@ func startMeter(root int) *meter {
 		for {
 			select {
 			case <-tick.C:
-				m.peak = max(m.peak, usageOf(root).memory)
+				m.peak = max(m.peak, usageOf(roots...).memory)
 			case <-m.stopped:
 				return
 			}
@@ -250,7 +261,7 @@ func startMeter(root int) *meter {
 func (m *meter) stop() spent {
 	close(m.stopped)
 	m.watching.Wait()
-	last := usageOf(m.root)
+	last := usageOf(m.roots...)
 	server, own := last.cpu-m.first.cpu, ownCPU()-m.own
 	others := max(0, machineCPU()-m.all-server-own)
 	return spent{server.Seconds(), own.Seconds(), others.Seconds(), max(m.peak, last.memory)}

@@ -99,7 +99,7 @@ func (r *redisServer) settings() string {
 	return fmt.Sprintf("redis-server %s, appendonly yes, appendfsync %s, no rewrites, no snapshots", r.version, r.durability.fsync())
 }
 
-func (r *redisServer) pid() int { return r.proc.pid() }
+func (r *redisServer) pids() []int { return []int{r.proc.pid()} }
 
 func (r *redisServer) settle(context.Context) error { return nil }
 

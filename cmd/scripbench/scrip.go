@@ -40,6 +40,8 @@ type scripServer struct {
 	js   jetstream.JetStream
 	sdk  *client.Client
 	db   *pgx.Conn
+	// postmaster is the process of its PostgreSQL, none where there is no /proc.
+	postmaster []int
 }
 
 // findScrip searches the program at the given path, else beside this one, else on PATH.
@@ -99,7 +101,9 @@ func (s *scripServer) start(ctx context.Context, dir string, d durability) error
 	}
 	s.sdk = client.New(s.nc, client.Options{Timeout: patience})
 	if s.desc.PostgresURL != "" {
-		s.db, err = pgx.Connect(ctx, s.desc.PostgresURL)
+		if s.db, err = pgx.Connect(ctx, s.desc.PostgresURL); err == nil {
+			s.postmaster = parentOf(int(s.db.PgConn().PID()))
+		}
 	}
 	return err
 }
@@ -116,7 +120,8 @@ func (s *scripServer) settings() string {
 	return fmt.Sprintf("scrip serve --sync %s, %d lanes, all roles, its own PostgreSQL", s.desc.Sync, s.desc.Lanes)
 }
 
-func (s *scripServer) pid() int { return s.proc.pid() }
+// pids are scrip and its PostgreSQL, which is no child of it.
+func (s *scripServer) pids() []int { return append([]int{s.proc.pid()}, s.postmaster...) }
 
 // settle waits until the read tables have caught up with the log.
 func (s *scripServer) settle(ctx context.Context) error {
@@ -187,7 +192,7 @@ func (s *scripServer) resident(ctx context.Context) (int64, error) {
 			return 0, err
 		}
 	}
-	private, _, _ := resident(s.pid())
+	private, _, _ := resident(s.proc.pid())
 	return private, nil
 }
 

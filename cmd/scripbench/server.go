@@ -51,8 +51,8 @@ type server interface {
 	start(ctx context.Context, dir string, d durability) error
 	// settings that matter, in one line; known once started.
 	settings() string
-	// pid is the root of its processes.
-	pid() int
+	// pids are the roots of its processes.
+	pids() []int
 	// settle waits until the server has no background work left, so that a run does not pay for the one before.
 	settle(ctx context.Context) error
 	stop()

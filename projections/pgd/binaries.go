@@ -3,7 +3,6 @@ package pgd
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,11 +25,11 @@ const versionTimeout = 10 * time.Second
 
 // installHint ends every error about missing programs.
 const installHint = "install PostgreSQL (`apt-get install postgresql`, `dnf install postgresql-server`, " +
-	"`brew install postgresql`), set " + binEnv + " to the directory with initdb and postgres, or give an existing server with --postgres URL"
+	"`brew install postgresql`), set " + binEnv + " to the directory with initdb, pg_ctl and postgres, or give an existing server with --postgres URL"
 
 // Binaries are the programs of one installed PostgreSQL.
 type Binaries struct {
-	// Dir holds initdb and postgres.
+	// Dir holds initdb, pg_ctl and postgres.
 	Dir string
 	// Major is the major version, for example 15.
 	Major int
@@ -39,6 +38,7 @@ type Binaries struct {
 }
 
 func (b Binaries) initdb() string   { return filepath.Join(b.Dir, "initdb") }
+func (b Binaries) control() string  { return filepath.Join(b.Dir, "pg_ctl") }
 func (b Binaries) postgres() string { return filepath.Join(b.Dir, "postgres") }
 
 // walCompression returns the cheapest compression of pages in the WAL: lz4 if this PostgreSQL was built with it (15 and later
@@ -75,19 +75,23 @@ func findAll() ([]Binaries, error) {
 		}
 		return []Binaries{b}, nil
 	}
-	dirs := searchDirs()
 	var found []Binaries
 	var old []string
-	for _, dir := range dirs {
+	dirs, chosen := searchDirs()
+	first := 0 // of those found, how many the user has chosen
+	for i, dir := range dirs {
 		b, err := inspect(dir)
-		var tooOld *tooOldError
 		switch {
 		case err == nil:
 			found = append(found, b)
-		case errors.As(err, &tooOld):
-			old = append(old, fmt.Sprintf("%s in %s", tooOld.version, dir))
+		case b.Major > 0:
+			old = append(old, fmt.Sprintf("%s in %s", b.Version, dir))
+		}
+		if i < chosen {
+			first = len(found)
 		}
 	}
+	slices.SortStableFunc(found[first:], func(a, b Binaries) int { return cmp.Compare(b.Major, a.Major) })
 	switch {
 	case len(found) > 0:
 		return found, nil
@@ -110,67 +114,41 @@ var usualDirs = []string{
 	"/Applications/Postgres.app/Contents/Versions/*/bin",
 }
 
-// searchDirs lists the directories to search, each once: the user's choice by PATH first, then higher versions first.
-func searchDirs() []string {
-	var dirs []string
+// searchDirs lists the directories to search, each once. The first ones, as many as chosen, are the user's choice by PATH.
+func searchDirs() (dirs []string, chosen int) {
+	add := func(dir string) {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
 	if p, err := exec.LookPath("postgres"); err == nil {
-		dirs = append(dirs, filepath.Dir(p))
+		add(filepath.Dir(p))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), versionTimeout)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
-		dirs = append(dirs, strings.TrimSpace(string(out)))
+		add(strings.TrimSpace(string(out)))
 	}
-	var usual []string
+	chosen = len(dirs)
 	for _, pattern := range usualDirs {
-		hits, err := filepath.Glob(pattern)
-		if err != nil { // only for a malformed pattern; these are constants
-			continue
+		hits, _ := filepath.Glob(pattern) // fails only for a malformed pattern; these are constants
+		for _, dir := range hits {
+			add(dir)
 		}
-		usual = append(usual, hits...)
 	}
-	slices.SortStableFunc(usual, func(a, b string) int { return cmp.Compare(numberIn(b), numberIn(a)) })
-	dirs = append(dirs, usual...)
-
-	seen := map[string]bool{}
-	return slices.DeleteFunc(dirs, func(dir string) bool {
-		was := seen[dir]
-		seen[dir] = true
-		return was
-	})
-}
-
-var digits = regexp.MustCompile(`\d+`)
-
-// numberIn returns the last number in a path (its major version in every package), 0 when there is none.
-func numberIn(path string) int {
-	all := digits.FindAllString(path, -1)
-	if len(all) == 0 {
-		return 0
-	}
-	n, err := strconv.Atoi(all[len(all)-1])
-	if err != nil { // too many digits for a version
-		return 0
-	}
-	return n
-}
-
-type tooOldError struct{ version string }
-
-func (e *tooOldError) Error() string {
-	return fmt.Sprintf("%s is too old, version %d or later is needed", e.version, MinMajor)
+	return dirs, chosen
 }
 
 var versionLine = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// inspect runs the programs in dir to find their version.
+// inspect runs the programs in dir to find their version. If it is too old, it is returned with the error.
 func inspect(dir string) (Binaries, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return Binaries{}, err
 	}
 	b := Binaries{Dir: dir}
-	for _, program := range []string{b.initdb(), b.postgres()} {
+	for _, program := range []string{b.initdb(), b.control(), b.postgres()} {
 		if _, err := exec.LookPath(program); err != nil {
 			return Binaries{}, err
 		}
@@ -190,7 +168,7 @@ func inspect(dir string) (Binaries, error) {
 		return Binaries{}, fmt.Errorf("%s --version prints %q: %w", b.postgres(), b.Version, err)
 	}
 	if b.Major < MinMajor {
-		return Binaries{}, &tooOldError{b.Version}
+		return b, fmt.Errorf("%s is too old, version %d or later is needed", b.Version, MinMajor)
 	}
 	return b, nil
 }

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// fakePrograms makes a directory with an initdb, and a postgres that prints version.
+// fakePrograms makes a directory with an initdb, a pg_ctl, and a postgres that prints version.
 func fakePrograms(t *testing.T, version string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"initdb": "", "postgres": "echo '" + version + "'\n"} {
+	for name, text := range map[string]string{"initdb": "", "pg_ctl": "", "postgres": "echo '" + version + "'\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -77,6 +77,26 @@ func TestFindTakesThePathFirst(t *testing.T) {
 	}
 }
 
+// Of the usual directories the highest version comes first; those without all programs do not count.
+func TestFindTakesTheHighestVersion(t *testing.T) {
+	nine, ten := fakePrograms(t, "postgres (PostgreSQL) 19.2"), fakePrograms(t, "postgres (PostgreSQL) 110.1")
+	lacking := fakePrograms(t, "postgres (PostgreSQL) 111.0")
+	remove(t, filepath.Join(lacking, "pg_ctl"))
+	t.Setenv(binEnv, "")
+	t.Setenv("PATH", "/nowhere")
+	before := usualDirs
+	t.Cleanup(func() { usualDirs = before })
+	usualDirs = []string{nine, ten, lacking, nine}
+	all, err := findAll()
+	if err != nil || len(all) != 2 || all[0].Dir != ten || all[1].Dir != nine {
+		t.Errorf("%+v, %v", all, err)
+	}
+	usualDirs = []string{fakePrograms(t, "postgres (PostgreSQL) 9.6")}
+	if _, err := findAll(); err == nil || !strings.Contains(err.Error(), "only found postgres (PostgreSQL) 9.6 in") {
+		t.Errorf("an old one: %v", err)
+	}
+}
+
 // A machine has several versions; the one that made the cluster is used, whatever the preference.
 func TestBinariesForTheClusterThatIsThere(t *testing.T) {
 	t.Parallel()
@@ -89,22 +109,6 @@ func TestBinariesForTheClusterThatIsThere(t *testing.T) {
 	}
 	if _, err := binariesFor(p, all[:1]); !errors.Is(err, errOtherVersion) {
 		t.Errorf("the error is %v, want %v", err, errOtherVersion)
-	}
-}
-
-func TestNumberIn(t *testing.T) {
-	t.Parallel()
-	for path, want := range map[string]int{
-		"/usr/lib/postgresql/9.6/bin":          6, // too old either way
-		"/usr/lib/postgresql/15/bin":           15,
-		"/usr/pgsql-16/bin":                    16,
-		"/opt/homebrew/opt/postgresql@17/bin":  17,
-		"/usr/local/pgsql/bin":                 0,
-		"/x/99999999999999999999999999999/bin": 0,
-	} {
-		if got := numberIn(path); got != want {
-			t.Errorf("%s: got %d, want %d", path, got, want)
-		}
 	}
 }
 

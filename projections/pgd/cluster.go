@@ -3,7 +3,6 @@ package pgd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -27,6 +26,9 @@ type Options struct {
 	Nice int
 	// StopTimeout is how long Stop waits for a fast shutdown before an immediate one. Defaults to 10 s.
 	StopTimeout time.Duration
+	// Tied clusters are stopped, immediately, when this process ends without Stop, also by kill -9. For tests and benchmarks;
+	// others go on running and are adopted by the next Start.
+	Tied bool
 	// URLChanged, if set, is called from Run when a restarted cluster had to move to another port.
 	URLChanged func(url string)
 	// Logger defaults to slog.Default.
@@ -37,8 +39,6 @@ type Options struct {
 type Cluster struct {
 	opts Options
 	log  *slog.Logger
-	// deathSignal is off only in tests that need an orphan.
-	deathSignal bool
 
 	// working is held by the one Start, Stop or restart in progress.
 	working chan struct{}
@@ -46,11 +46,9 @@ type Cluster struct {
 	mu sync.Mutex // guards the fields below
 	// home is the cluster's place, from Start to Stop.
 	home *home
-	// pm is the last postmaster started; wanted is true while it should be running.
+	// pm is the last postmaster that was ready; wanted is true while it should be running.
 	pm     *postmaster
 	wanted bool
-	// changed is closed and replaced when pm or wanted change.
-	changed chan struct{}
 	// giveUp ends the restart in progress.
 	giveUp context.CancelFunc
 	// port is the last port used. It is tried first, so that a URL stays valid over a restart.
@@ -68,15 +66,13 @@ func Open(opts Options) *Cluster {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	return &Cluster{
-		opts: opts, log: opts.Logger, deathSignal: true,
-		working: make(chan struct{}, 1), changed: make(chan struct{}),
-	}
+	return &Cluster{opts: opts, log: opts.Logger, working: make(chan struct{}, 1)}
 }
 
 // Start makes the cluster if there is none, starts it and returns, once it accepts connections, a complete URL of
-// database scrip, whose owner is its user. The caller must Stop it. Recovery after a crash is waited for as long as
-// ctx allows. For a cluster that runs already it returns the URL; one that died is started again.
+// database scrip, whose owner is its user. The caller must Stop it. A postmaster that an earlier process left running is
+// adopted. Recovery after a crash is waited for as long as ctx allows. For a cluster that runs already it returns the URL;
+// one that died is started again.
 func (c *Cluster) Start(ctx context.Context) (string, error) {
 	release, err := c.work(ctx)
 	if err != nil {
@@ -88,7 +84,7 @@ func (c *Cluster) Start(ctx context.Context) (string, error) {
 	h, pm := c.home, c.pm
 	c.mu.Unlock()
 	started := h != nil
-	if started && pm.running() {
+	if started && serves(pm.pid, h.place) {
 		return databaseURL(h.password, pm.port, roleName), nil
 	}
 	if !started {
@@ -119,7 +115,6 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	if c.giveUp != nil {
 		c.giveUp()
 	}
-	c.notifyLocked()
 	c.mu.Unlock()
 
 	// Not bounded by ctx: a Start or restart in progress must not leave a postmaster running after Stop.
@@ -129,42 +124,17 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	}
 	defer release()
 	c.mu.Lock()
-	h, pm := c.home, c.pm
+	h := c.home
 	c.mu.Unlock()
 	if h == nil {
 		return nil
 	}
-	c.set(nil, pm, false)
-	if pm != nil && pm.running() && !pm.halt(ctx, c.opts.StopTimeout) {
-		if pm.running() {
-			return errors.Join(fmt.Errorf("PostgreSQL in %s does not end: process %d is stuck in the kernel", h.place.data(), pm.pid), h.leave())
-		}
+	c.set(nil, nil, false)
+	clean, err := h.halt(ctx, c.opts.StopTimeout)
+	if !clean && err == nil {
 		c.log.WarnContext(ctx, "PostgreSQL was stopped without a clean shutdown; its next start recovers", "dir", h.place.data())
 	}
-	return h.leave()
-}
-
-// Done returns a channel that is closed when the postmaster running now has ended, for whatever reason. It is closed
-// when none runs.
-func (c *Cluster) Done() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pm == nil {
-		ended := make(chan struct{})
-		close(ended)
-		return ended
-	}
-	return c.pm.exited
-}
-
-// Err returns why the last postmaster ended, with the last lines of its log. It is nil while it runs and after Stop.
-func (c *Cluster) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pm == nil || c.home == nil || c.pm.running() {
-		return nil
-	}
-	return c.pm.exitError(c.home.place)
+	return errors.Join(err, h.leave())
 }
 
 // URL returns the URL of Start with the present port; "" when the cluster is not started. It stays valid while the
@@ -181,11 +151,12 @@ func (c *Cluster) URL() string {
 // PID returns the process id of the running postmaster, 0 when there is none.
 func (c *Cluster) PID() int {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pm == nil || !c.pm.running() {
+	h, pm := c.home, c.pm
+	c.mu.Unlock()
+	if h == nil || pm == nil || !serves(pm.pid, h.place) {
 		return 0
 	}
-	return c.pm.pid
+	return pm.pid
 }
 
 // Dir returns the directory with the data, the log and the password of the cluster; "" when it is not started.
@@ -215,10 +186,4 @@ func (c *Cluster) set(h *home, pm *postmaster, wanted bool) {
 	if pm != nil {
 		c.port = pm.port
 	}
-	c.notifyLocked()
-}
-
-func (c *Cluster) notifyLocked() {
-	close(c.changed)
-	c.changed = make(chan struct{})
 }

@@ -32,8 +32,9 @@ const (
 )
 
 // configText returns the postgresql.conf of a place. Settings of extra come last and override the others; what an operator
-// sets by ALTER SYSTEM is stored by PostgreSQL in its own file and overrides all of these.
-func configText(p place, walCompression string, extra map[string]string) string {
+// sets by ALTER SYSTEM is stored by PostgreSQL in its own file and overrides all of these. A postmaster that runs with
+// another text is not adopted but restarted, hence the version in it.
+func configText(p place, bin Binaries, extra map[string]string) string {
 	type setting struct{ name, value, why string }
 	settings := []setting{
 		{"listen_addresses", "127.0.0.1", "a private cluster; the port is given on the command line"},
@@ -49,12 +50,12 @@ func configText(p place, walCompression string, extra map[string]string) string 
 		{"max_wal_senders", "0", "required by wal_level = minimal"},
 		{"max_wal_size", "2GB", "few checkpoints while a projector catches up"},
 		{"min_wal_size", "256MB", ""},
-		{"wal_compression", walCompression, "new index pages go to the WAL whole, and PostgreSQL's own compression takes a third of a projector's CPU"},
+		{"wal_compression", bin.walCompression(p.data()), "new index pages go to the WAL whole, and PostgreSQL's own compression takes a third of a projector's CPU"},
 		{"wal_writer_delay", "10ms", "commits reach the disk in small pieces: a large one delays the log's own fsyncs, and claims with them"},
 		{"shared_buffers", strconv.FormatInt(sharedBuffers(memory())/mebibyte, 10) + "MB", ""},
 		{"jit", "off", "it costs more than it saves on short queries"},
 
-		{"log_destination", "stderr", "scrip writes it to postgres.log and rotates that"},
+		{"log_destination", "stderr", "pg_ctl leads it to postgres.log, which scrip rotates"},
 		{"logging_collector", "off", ""},
 		{"log_line_prefix", "%m [%p] ", ""},
 		{"log_checkpoints", "off", ""},
@@ -66,7 +67,7 @@ func configText(p place, walCompression string, extra map[string]string) string 
 		settings = append(settings, setting{name, extra[name], "set by the program"})
 	}
 	var b strings.Builder
-	b.WriteString("# Written by scrip at each start. Use ALTER SYSTEM for settings of your own.\n")
+	fmt.Fprintf(&b, "# Written by scrip at each start of %s. Use ALTER SYSTEM for settings of your own.\n", bin.Version)
 	for _, s := range settings {
 		fmt.Fprintf(&b, "%s = %s", s.name, quote(s.value))
 		if s.why != "" {

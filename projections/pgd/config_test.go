@@ -37,9 +37,12 @@ func TestSharedBuffers(t *testing.T) {
 
 func TestOwnSettingsComeLast(t *testing.T) {
 	t.Parallel()
-	text := configText("/data/postgres", "off", map[string]string{"fsync": "off"})
+	text := configText("/data/postgres", Binaries{Version: "postgres (PostgreSQL) 15.14"}, map[string]string{"fsync": "off"})
 	if on, off := strings.Index(text, "fsync = 'on'"), strings.Index(text, "fsync = 'off'"); on < 0 || off < on {
 		t.Errorf("the last of two settings wins, and this one is not the caller's:\n%s", text)
+	}
+	if !strings.Contains(text, "postgres (PostgreSQL) 15.14") {
+		t.Errorf("the version is missing, by which a postmaster of another one is not adopted:\n%s", text)
 	}
 }
 

@@ -155,7 +155,7 @@ func TestStartExplains(t *testing.T) {
 			if err != nil {
 				t.Fatalf("the place stays locked: %v", err)
 			}
-			if err := lock.release(); err != nil {
+			if err := lock.Close(); err != nil {
 				t.Error(err)
 			}
 		})

@@ -5,9 +5,12 @@
 //	  │             <place>/admin.password of role postgres, the superuser, 0600
 //	  │             <place>/postgresql.conf, pg_hba.conf   written at each start
 //	  │             <place>/postgres.log   output of the postmaster (and postgres.log.1)
-//	  └──child────> postgres -D <place>/data               loopback and socket only, on a free port
+//	  └──pg_ctl───> postgres -D <place>/data               loopback and socket only, on a free port
 //	                <place>/run            its socket
 //	                <place>/new-<random>   initdb in progress; its cluster is renamed to data when complete
+//
+// pg_ctl starts the postmaster, which is then no child of scrip, waits until it is ready, and stops it. Run looks four times a
+// second whether its process is there, and starts another one if not.
 //
 // The place is <data>/postgres. PostgreSQL refuses to run as root; started as root, scrip runs it as user postgres (or
 // user nobody), and if that user cannot reach the data directory, as below /root, the place is
@@ -30,8 +33,11 @@
 //
 //   - scrip dies in initdb: <place>/new-<random> is left; the next start removes it and starts again in another one.
 //   - scrip dies while it changes the roles of a cluster of an earlier version: the next start repeats the change.
-//   - scrip dies (kill -9): on Linux the kernel stops the postmaster (parent death signal). If it survives, the next start
-//     finds it by postmaster.pid, checks that it is a postgres of this very directory, and stops it.
+//   - scrip dies (kill -9): PostgreSQL goes on. The next start finds it by postmaster.pid, checks that it is a postgres of this
+//     very directory, and adopts it: connections stay. If its configuration or its version is not what that start would give
+//     it, or a password is lost, it is stopped and started again. If there is no next start, pg_ctl stops it; or remove the
+//     data directory, and it ends by itself within a minute.
+//   - scrip dies in a start or stop of PostgreSQL: the next start waits for the end of either.
 //   - a postmaster.pid is left whose process id now belongs to another program: that program is not touched and does not
 //     keep the cluster from starting.
 //   - the postmaster dies: Cluster.Run starts it again, on the same port if that is still free.

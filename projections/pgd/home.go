@@ -9,31 +9,34 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
-	// portTries is how many ports are tried when other programs take them first.
-	portTries = 10
-	// stillUsedLimit is how long backends of a killed postmaster may take to end.
-	stillUsedLimit = 30 * time.Second
-	stillUsedPoll  = 200 * time.Millisecond
+	// leftLimit is how long a postmaster that is not adopted may take for a fast shutdown, which ends with a checkpoint.
+	leftLimit = 30 * time.Second
+	// tryLimit is how long a start is tried again while other programs take its ports or processes of a killed postmaster end.
+	tryLimit = 30 * time.Second
+	tryPause = 100 * time.Millisecond
 )
 
-// home is a place that is prepared, locked and free of orphans.
+// home is a place that is prepared and locked.
 type home struct {
 	place    place
 	user     account
 	bin      Binaries
 	password string
-	lock     ownership
-	log      *logFile
+	lock     *os.File
+	untie    func()
 }
 
-// prepare finds the place, takes its lock, stops an orphan there, and makes the cluster if there is none.
+// prepare finds the place, takes its lock, and makes the cluster if there is none. A postmaster that runs there was left by an
+// earlier owner. It is stopped unless the cluster and its configuration are as they would be made now.
 func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 	dataDir, all, err := c.materials()
 	if err != nil {
@@ -43,7 +46,7 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &home{place: got.place, user: got.user, bin: all[0], log: &logFile{path: got.place.log(), limit: logLimit}}
+	h := &home{place: got.place, user: got.user, bin: all[0], untie: func() {}}
 	if h.lock, err = lockPlace(h.place); err != nil {
 		return nil, err
 	}
@@ -52,8 +55,18 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 			err = errors.Join(err, h.leave())
 		}
 	}()
-	if err := c.clearOrphan(ctx, h.place.data(), h.user); err != nil {
-		return nil, err
+	pm := h.running()
+	if pm != nil && (got.inherited || !h.current(all, c.opts.Settings)) {
+		c.log.WarnContext(ctx, "stopping the PostgreSQL that an earlier scrip left running: it is of another version or configuration", "pid", pm.pid, "dir", h.place.data())
+		if _, err := h.halt(ctx, leftLimit); err != nil {
+			return nil, err
+		}
+		pm = nil
+	}
+	if pm == nil {
+		if err := h.clearPidfile(); err != nil {
+			return nil, err
+		}
 	}
 	if got.inherited {
 		// Its tables are a fold of another log, which is not in this data directory any more.
@@ -78,13 +91,19 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 	if h.bin, err = binariesFor(h.place, all); err != nil {
 		return nil, err
 	}
-	if h.password, err = c.password(ctx, h.place, h.user, h.bin); err != nil {
-		return nil, err
+	return h, c.passwords(ctx, h)
+}
+
+// current reports whether a cluster has everything that a start would give it: a version that is installed, both passwords, and
+// the configuration, which names the exact version.
+func (h *home) current(all []Binaries, settings map[string]string) bool {
+	bin, err := binariesFor(h.place, all)
+	if err != nil || sizeOf(h.place.password()) == 0 || sizeOf(h.place.admin()) == 0 {
+		return false
 	}
-	if err := c.upgradeRoles(ctx, h); err != nil {
-		return nil, err
-	}
-	return h, nil
+	conf, err := os.ReadFile(h.place.conf())
+	hba, herr := os.ReadFile(h.place.hba())
+	return err == nil && herr == nil && string(hba) == hbaText && string(conf) == configText(h.place, bin, settings)
 }
 
 // materials returns the data directory without symbolic links, and the installations to choose from.
@@ -109,65 +128,81 @@ func (c *Cluster) materials() (string, []Binaries, error) {
 	return dir, all, err
 }
 
-// leave closes the log and releases the lock of the place.
+// leave releases the lock of the place.
 func (h *home) leave() error {
-	h.log.Close()
-	return h.lock.release()
+	h.untie()
+	return h.lock.Close()
 }
 
-// bringUp starts a postmaster in a prepared place and waits until it is ready. On an error nothing is left running.
+// bringUp starts a postmaster in a prepared place, or adopts the one that runs there, and waits until it is ready. On an error
+// nothing is left running.
 func (c *Cluster) bringUp(ctx context.Context, h *home) (*postmaster, error) {
 	c.mu.Lock()
 	port := c.port
 	c.mu.Unlock()
-	begun := time.Now()
-	for taken := 0; ; {
+	for begun := time.Now(); ; {
 		pm, err := c.tryUp(ctx, h, port)
-		switch {
-		case err == nil:
+		if err == nil {
+			err = c.tie(h)
+		}
+		if err == nil {
 			return pm, nil
-		case errors.Is(err, errPortTaken) && taken < portTries:
-			taken++
+		}
+		if _, halted := h.halt(ctx, c.opts.StopTimeout); halted != nil {
+			return nil, errors.Join(err, halted)
+		}
+		if errors.Is(err, errPortTaken) {
 			port = 0
-		case errors.Is(err, errStillUsed) && time.Since(begun) < stillUsedLimit:
-			pause := time.NewTimer(stillUsedPoll)
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
-				pause.Stop()
-				return nil, errors.Join(context.Cause(ctx), err)
-			}
-		default:
+		} else if !errors.Is(err, errStillUsed) {
 			return nil, err
+		}
+		if time.Since(begun) > tryLimit || topology.Pause(ctx, tryPause) != nil {
+			return nil, errors.Join(context.Cause(ctx), err)
 		}
 	}
 }
 
 // tryUp is one attempt on one port, 0 = any free one.
-func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (*postmaster, error) {
-	if err := c.clearOrphan(ctx, h.place.data(), h.user); err != nil {
-		return nil, err
-	}
-	if err := h.writeConfig(c.opts.Settings); err != nil {
-		return nil, fmt.Errorf("preparing the start of PostgreSQL in %s: %w", string(h.place), err)
+func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (pm *postmaster, err error) {
+	if pm = h.running(); pm != nil {
+		c.log.InfoContext(ctx, "adopting the PostgreSQL that runs already", "pid", pm.pid, "dir", h.place.data())
+		yield(pm.pid, c.opts.Nice)
+		return pm, h.awaitReady(ctx, pm)
 	}
 	if port == 0 {
-		var err error
 		if port, err = freePort(); err != nil {
 			return nil, err
 		}
 	}
-	pm, err := launch(h.place, h.user, h.bin, port, c.opts.Nice, h.log, c.deathSignal)
+	if err := h.writeConfig(c.opts.Settings); err != nil {
+		return nil, fmt.Errorf("preparing the start of PostgreSQL in %s: %w", string(h.place), err)
+	}
+	if pm, err = h.launch(ctx, port, c.opts.Nice); err != nil {
+		return nil, err
+	}
+	return pm, h.awaitReady(ctx, pm)
+}
+
+// tie stops the cluster at the end of this process, however it ends: the kernel closes the pipe to a shell that waits for that.
+func (c *Cluster) tie(h *home) error {
+	h.untie()
+	if !c.opts.Tied {
+		return nil
+	}
+	cmd := h.user.command(context.Background(), string(h.place), "/bin/sh", "-c",
+		`read -r line || { read -r pid < data/postmaster.pid && kill -QUIT "$pid"; }`)
+	pipe, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("tying PostgreSQL to this process: %w", err)
 	}
-	if err := pm.awaitReady(ctx, h.place, h.password); err != nil {
-		if pm.running() {
-			pm.halt(ctx, c.opts.StopTimeout)
-		}
-		return nil, err
-	}
-	return pm, nil
+	h.untie = sync.OnceFunc(func() {
+		_, _ = pipe.Write([]byte("\n")) // the shell ends without more
+		_ = cmd.Wait()
+	})
+	return nil
 }
 
 // writeConfig writes the configuration and makes an empty directory for the socket: like a stale postmaster.pid, a lock file
@@ -179,52 +214,40 @@ func (h *home) writeConfig(settings map[string]string) error {
 		}
 	}
 	return errors.Join(
-		atomicfile.Sweep(h.place.hba()), atomicfile.Sweep(h.place.conf()), atomicfile.Sweep(h.place.password()), atomicfile.Sweep(h.place.admin()),
+		atomicfile.Sweep(h.place.hba()), atomicfile.Sweep(h.place.conf()), atomicfile.Sweep(h.place.password()), atomicfile.Sweep(h.place.admin()), atomicfile.Sweep(h.place.log()+".1"),
 		atomicfile.Write(h.place.hba(), []byte(hbaText), 0o644),
-		atomicfile.Write(h.place.conf(), []byte(configText(h.place, h.bin.walCompression(h.place.data()), settings)), 0o644),
+		atomicfile.Write(h.place.conf(), []byte(configText(h.place, h.bin, settings)), 0o644),
 		os.RemoveAll(h.place.run()),
 		os.Mkdir(h.place.run(), 0o700),
 		h.user.give(h.place.run()),
 	)
 }
 
-// ownership is the lock on a place. The kernel releases it when its owner dies, however it dies: a postmaster that is found
-// running while this process has the lock is therefore an orphan and has no owner.
-type ownership struct{ file *os.File }
-
-// lockPlace takes the lock. The error names the process that has it.
-func lockPlace(p place) (ownership, error) {
+// lockPlace takes the lock. The kernel releases it when its owner dies, however it dies: a postmaster that is found running
+// while this process has the lock has no owner. The error names the process that has it.
+func lockPlace(p place) (*os.File, error) {
 	f, err := os.OpenFile(p.lock(), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return ownership{}, fmt.Errorf("opening the lock of the PostgreSQL cluster: %w", err)
+		return nil, fmt.Errorf("opening the lock of the PostgreSQL cluster: %w", err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		defer f.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return ownership{}, fmt.Errorf("locking %s: %w", p.lock(), err)
+			return nil, fmt.Errorf("locking %s: %w", p.lock(), err)
 		}
 		owner := "another process"
 		if raw, rerr := io.ReadAll(io.LimitReader(f, 32)); rerr == nil && len(raw) > 0 {
 			owner = "process " + strings.TrimSpace(string(raw))
 		}
-		return ownership{}, fmt.Errorf("%s runs the PostgreSQL cluster %s: stop that one, use another --data, "+
+		return nil, fmt.Errorf("%s runs the PostgreSQL cluster %s: stop that one, use another --data, "+
 			"or, if this data directory is a copy, remove its file %s", owner, string(p), pointerFile)
 	}
 	// Only for the message above.
-	if err := errors.Join(f.Truncate(0), writeAt(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
-		return ownership{}, errors.Join(fmt.Errorf("writing %s: %w", p.lock(), err), f.Close())
+	if err = f.Truncate(0); err == nil {
+		_, err = f.WriteString(strconv.Itoa(os.Getpid()) + "\n")
 	}
-	return ownership{f}, nil
-}
-
-func writeAt(f *os.File, text string) error {
-	_, err := f.WriteAt([]byte(text), 0)
-	return err
-}
-
-func (o ownership) release() error {
-	if o.file == nil {
-		return nil
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("writing %s: %w", p.lock(), err), f.Close())
 	}
-	return o.file.Close()
+	return f, nil
 }

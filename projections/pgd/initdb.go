@@ -61,9 +61,7 @@ func (c *Cluster) create(ctx context.Context, p place, user account, bin Binarie
 	}
 	out, err := user.command(ctx, string(p), bin.initdb(), args...).CombinedOutput()
 	if err != nil {
-		last := &tail{}
-		_, _ = last.Write(out)
-		return fmt.Errorf("initdb in %s: %w%s; its last lines:\n%s", string(p), err, spaceHint(string(out)), last)
+		return fmt.Errorf("initdb in %s: %w%s; its last lines:\n%s", string(p), err, spaceHint(string(out)), lastLines(out))
 	}
 	if err := c.ensureRoles(ctx, p, filepath.Join(making, "data"), user, bin, password, true); err != nil {
 		return err
@@ -100,28 +98,6 @@ func newPassword(p place) (string, error) {
 	}
 	if err := atomicfile.Write(p.password(), []byte(password+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("storing the password for PostgreSQL: %w", err)
-	}
-	return password, nil
-}
-
-// password returns the password of role scrip. If the file is lost, a new password is set in single-user mode, where
-// PostgreSQL needs none. The caller has checked that no postmaster runs.
-func (c *Cluster) password(ctx context.Context, p place, user account, bin Binaries) (string, error) {
-	raw, err := os.ReadFile(p.password())
-	if err == nil && len(strings.TrimSpace(string(raw))) > 0 {
-		return strings.TrimSpace(string(raw)), nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("reading the password for PostgreSQL: %w", err)
-	}
-	c.log.WarnContext(ctx, "password file of the PostgreSQL cluster is missing; setting a new password", "file", p.password())
-	password, err := newPassword(p)
-	if err != nil {
-		return "", err
-	}
-	// A crash before the statement leaves a file with a wrong password; the readiness check then advises to remove it.
-	if _, err := c.single(ctx, p, p.data(), user, bin, "postgres", "ALTER ROLE "+roleName+" PASSWORD '"+password+"'"); err != nil {
-		return "", errors.Join(fmt.Errorf("setting a new password in %s: %w", p.data(), err), os.Remove(p.password()))
 	}
 	return password, nil
 }

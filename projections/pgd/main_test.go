@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,9 +23,9 @@ import (
 
 // The test binary runs itself again as another process: as an owner of a cluster that can be killed.
 const (
-	helperEnv = "SCRIP_PGD_TEST_OWNER"       // data directory of the cluster to own
-	baseEnv   = "SCRIP_PGD_TEST_BASE"        // its Options.FallbackBase
-	signalEnv = "SCRIP_PGD_TEST_DEATHSIGNAL" // "on": its postmaster gets a death signal
+	helperEnv = "SCRIP_PGD_TEST_OWNER" // data directory of the cluster to own
+	baseEnv   = "SCRIP_PGD_TEST_BASE"  // its Options.FallbackBase
+	tiedEnv   = "SCRIP_PGD_TEST_TIED"  // "on": Options.Tied
 )
 
 // limit is how long a test waits for a fact before it gives up; none takes near as long.
@@ -32,7 +33,7 @@ const limit = 30 * time.Second
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(helperEnv); dir != "" {
-		if err := ownCluster(dir, os.Getenv(baseEnv), os.Getenv(signalEnv) == "on"); err != nil {
+		if err := ownCluster(dir, os.Getenv(baseEnv), os.Getenv(tiedEnv) == "on"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -47,11 +48,10 @@ func TestMain(m *testing.M) {
 }
 
 // ownCluster starts a cluster, passes the postmaster's pid to its parent, and runs until it is killed or its parent is.
-func ownCluster(dir, base string, deathSignal bool) error {
+func ownCluster(dir, base string, tied bool) error {
 	opts := testOptions(dir)
-	opts.FallbackBase = base
+	opts.FallbackBase, opts.Tied = base, tied
 	c := Open(opts)
-	c.deathSignal = deathSignal
 	if _, err := c.Start(context.Background()); err != nil {
 		return err
 	}
@@ -66,6 +66,7 @@ func testOptions(dir string) Options {
 		FallbackBase: filepath.Join(filepath.Dir(dir), "elsewhere"),
 		// The power is not cut here, and only the first test reads the real settings.
 		Settings: map[string]string{"fsync": "off", "shared_buffers": "16MB"},
+		Tied:     true, // a killed test leaves nothing running
 		Logger:   slog.New(slog.DiscardHandler),
 	}
 }
@@ -191,13 +192,13 @@ type owner struct {
 	postmaster int
 }
 
-// startOwner runs a process that owns the cluster of opts.
-func startOwner(t *testing.T, opts Options, deathSignal bool) owner {
+// startOwner runs a process that owns the cluster of opts. Its postmaster is killed after the test if it still runs then.
+func startOwner(t *testing.T, opts Options) owner {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), helperEnv+"="+opts.DataDir, baseEnv+"="+opts.FallbackBase)
-	if deathSignal {
-		cmd.Env = append(cmd.Env, signalEnv+"=on")
+	if opts.Tied {
+		cmd.Env = append(cmd.Env, tiedEnv+"=on")
 	}
 	cmd.Stderr = t.Output()
 	in, err := cmd.StdinPipe()
@@ -223,6 +224,11 @@ func startOwner(t *testing.T, opts Options, deathSignal bool) owner {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if strings.Contains(commandLine(pid), " -D "+filepath.Dir(opts.DataDir)) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
 	return owner{cmd: cmd, postmaster: pid}
 }
 

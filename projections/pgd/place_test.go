@@ -101,27 +101,29 @@ func TestNewDataDirectoryOfTheSameNameBeginsAnew(t *testing.T) {
 	}
 }
 
-// The orphan of a data directory that is gone holds the cluster's place: it is stopped before a new cluster is made.
-func TestRemovedDataDirectoryLeftAnOrphan(t *testing.T) {
+// The postmaster of a data directory that is gone holds the cluster's place: it is stopped before a new cluster is made.
+func TestRemovedDataDirectoryLeftAPostmaster(t *testing.T) {
 	t.Parallel()
 	opts := unreachable(t)
-	o := startOwner(t, opts, false)
-	data := filepath.Join(opts.DataDir, "postgres", "data")
+	opts.Tied = false
+	o := startOwner(t, opts)
 	o.kill(t)
+	left := place(filepath.Join(opts.DataDir, "postgres"))
 	if asRoot() { // an ordinary user's cluster goes with its data directory
-		data = filepath.Join(opts.FallbackBase, hashOf(opts.DataDir), "data")
+		left = place(filepath.Join(opts.FallbackBase, hashOf(opts.DataDir)))
 		if err := os.RemoveAll(opts.DataDir); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !serves(t.Context(), o.postmaster, data) {
-		t.Fatal("there is no orphan to test with")
+	if !serves(o.postmaster, left) {
+		t.Fatal("there is no postmaster to test with")
 	}
-	if got := queryText(t, start(t, Open(opts)), "SELECT 'alive'"); got != "alive" {
+	c := Open(opts)
+	if got := queryText(t, start(t, c), "SELECT 'alive'"); got != "alive" {
 		t.Errorf("got %q", got)
 	}
-	if serves(t.Context(), o.postmaster, data) {
-		t.Error("the orphan still runs")
+	if adopted := c.PID() == o.postmaster; adopted == asRoot() {
+		t.Errorf("adopted: %v", adopted)
 	}
 }
 
@@ -176,14 +178,14 @@ func TestWriteFileDoesNotFollowALink(t *testing.T) {
 	if err := atomicfile.Write(planted, []byte("new"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	log := &logFile{path: filepath.Join(dir, "log"), limit: logLimit}
-	if err := os.Symlink(victim, log.path); err != nil {
+	h := &home{place: place(dir), user: self()}
+	if err := os.Symlink(victim, h.place.log()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Write([]byte("line\n")); err != nil {
-		t.Errorf("a log that cannot be written must not stop its writer: %v", err)
+	if err := h.control(t.Context(), 0, "status"); err == nil {
+		t.Error("the log of PostgreSQL goes through a link")
 	}
-	log.Close()
+	rotate(h.place.log(), 1)
 	raw, err := os.ReadFile(victim)
 	if err != nil || string(raw) != "untouched" {
 		t.Errorf("the file behind the link contains %q, %v", raw, err)

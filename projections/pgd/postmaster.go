@@ -4,71 +4,143 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
 )
 
-// outputDrainTimeout is how long the last output of a dead postmaster is waited for. Its backends may keep the pipe open, so the end
-// of the output may never be read.
-const outputDrainTimeout = 500 * time.Millisecond
+const (
+	// immediateLimit is how long a postmaster may take for an immediate shutdown: it kills its children after 5 s.
+	immediateLimit = 10 * time.Second
+	// cancelDelay is how long pg_ctl may take to end when its context does: it may have been started with SIGINT ignored.
+	cancelDelay = 500 * time.Millisecond
+	// endPoll is how often a postmaster that is stopping is checked.
+	endPoll = 10 * time.Millisecond
+)
 
-// postmaster is one run of `postgres`, a direct child of this process.
+// postmaster is one run of `postgres`. pg_ctl has detached it: it is no child of this process, and may outlive it.
 type postmaster struct {
-	pid  int
-	port int
-	// begun is when the process was started.
+	pid, port int
+	status    string // "starting", "ready", "stopping", …
+	// begun is when it was started or adopted.
 	begun time.Time
-	last  *tail
-	// exited is closed when the process has ended; exit may be read from then on.
-	exited chan struct{}
-	exit   error
-	cmd    *exec.Cmd
+	// logged is the length of the log in bytes before its start.
+	logged int64
 }
 
-// launch starts a postmaster for the place; it is not ready yet.
-func launch(p place, user account, bin Binaries, port, nice int, log io.Writer, deathSignal bool) (*postmaster, error) {
-	r, w, err := os.Pipe()
+func (p place) pidfile() string { return filepath.Join(p.data(), "postmaster.pid") }
+
+// running returns the postmaster of the cluster, nil when there is none.
+func (h *home) running() *postmaster {
+	raw, err := os.ReadFile(h.place.pidfile())
 	if err != nil {
+		return nil
+	}
+	// One value per line: process, directory, start, port, directory of the socket, address, shared memory, status. The last
+	// ones are missing while it starts.
+	lines := append(strings.Split(string(raw), "\n"), make([]string, 8)...)
+	pid := pidIn(lines[0])
+	port, _ := strconv.Atoi(strings.TrimSpace(lines[3]))
+	if !serves(pid, h.place) {
+		return nil
+	}
+	return &postmaster{pid: pid, port: port, status: strings.TrimSpace(lines[7]), begun: time.Now()}
+}
+
+// pidIn returns the process id in the first line of a postmaster.pid, 0 when there is none. It is negative there in single-user
+// mode.
+func pidIn(line string) int {
+	pid, _ := strconv.Atoi(strings.TrimSpace(line))
+	return max(pid, -pid)
+}
+
+// serves reports whether process pid is alive and runs postgres on the cluster of p. An id read from a file may belong to
+// any program by now, also to a thread of this one; this check keeps others from being stopped or waited for.
+func serves(pid int, p place) bool {
+	return pid > 0 && isPostmaster(commandLine(pid), p.data())
+}
+
+// isPostmaster checks a command line as pg_ctl makes it, or that of single-user mode. Children of the postmaster have a title
+// ("postgres: checkpointer") and no -D.
+func isPostmaster(command, dir string) bool {
+	program, _, found := strings.Cut(command+" ", " -D "+dir+" ")
+	return found && filepath.Base(strings.TrimSuffix(program, " --single")) == "postgres"
+}
+
+// commandLine returns the arguments of a process, joined by spaces, "" when it has ended.
+func commandLine(pid int) string {
+	if _, err := os.Stat("/proc/self/cmdline"); err != nil {
+		return commandByPS(pid)
+	}
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // empty for a zombie
+	if err != nil {
+		return ""
+	}
+	return strings.ReplaceAll(strings.TrimRight(string(raw), "\x00"), "\x00", " ")
+}
+
+// commandByPS is for systems without /proc.
+func commandByPS(pid int) string {
+	ctx, cancel := context.WithTimeout(context.Background(), versionTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "ps", "-ww", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
+	if err != nil { // ps exits with 1 if there is no such process
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// control runs pg_ctl as the user of the cluster. Its output, and that of the postmaster that it starts, goes to the log.
+func (h *home) control(ctx context.Context, nice int, args ...string) error {
+	log, err := os.OpenFile(h.place.log(), os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the log of PostgreSQL: %w", err)
+	}
+	defer log.Close()
+	cmd := h.user.command(ctx, string(h.place), h.bin.control(), append(args, "--silent", "--wait")...)
+	// With its own -D, pg_ctl would pass the directory to a shell without escaping it.
+	cmd.Env = append(cmd.Env, "PGDATA="+h.place.data())
+	cmd.Stdout, cmd.Stderr = log, log
+	// pg_ctl passes this on to the postmaster that it is starting.
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, cancelDelay
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("running %s as user %s: %w", h.bin.control(), h.user.name, err)
+	}
+	yield(cmd.Process.Pid, nice)
+	return cmd.Wait()
+}
+
+// launch starts a postmaster on a port. It returns one that runs, but may not be ready yet.
+func (h *home) launch(ctx context.Context, port, nice int) (*postmaster, error) {
+	if err := h.clearPidfile(); err != nil {
 		return nil, err
 	}
-	// It is not bound to a context: stopping a database has steps, see halt.
-	cmd := user.command(context.Background(), string(p), bin.postgres(),
-		"-D", p.data(), "-c", "config_file="+p.conf(), "-p", strconv.Itoa(port))
-	cmd.Stdout, cmd.Stderr = w, w
-	if deathSignal {
-		setDeathSignal(cmd.SysProcAttr)
+	rotate(h.place.log(), logLimit)
+	logged := sizeOf(h.place.log())
+	options := fmt.Sprintf("-D %s -c %s -p %d", shellQuote(h.place.data()), shellQuote("config_file="+h.place.conf()), port)
+	err := h.control(ctx, nice, "start", "--options="+options)
+	pm := h.running()
+	if pm == nil { // pg_ctl gives up after a minute; a recovery may take longer
+		return nil, h.exitError(logged, err)
 	}
-	pm := &postmaster{port: port, begun: time.Now(), last: &tail{}, exited: make(chan struct{}), cmd: cmd}
-	started := make(chan error)
-	go func() {
-		// The death signal is bound to the thread, so this goroutine keeps its thread until the process has ended.
-		// It is never unlocked: the thread goes away with the goroutine.
-		runtime.LockOSThread()
-		err := cmd.Start()
-		if err == nil {
-			yield(cmd.Process.Pid, nice)
-		}
-		err = errors.Join(err, w.Close())
-		started <- err
-		if err == nil {
-			pm.attend(r, log)
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, errors.Join(fmt.Errorf("starting %s as user %s: %w", bin.postgres(), user.name, err), r.Close())
-	}
-	pm.pid = cmd.Process.Pid
+	yield(pm.pid, nice) // it has a session of its own
+	pm.logged = logged
 	return pm, nil
 }
 
-// yield lowers the priority of a postmaster that was just started, and of its future children. Where the kernel schedules
-// sessions as groups, the group's priority counts. Errors are ignored: PostgreSQL works without it.
+// shellQuote makes one word of s for the shell that pg_ctl runs.
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// yield lowers the priority of a process and of its future children. Where the kernel schedules sessions as groups, the
+// group's priority counts. Errors are ignored: PostgreSQL works without it.
 func yield(pid, nice int) {
 	if nice == 0 {
 		return
@@ -77,55 +149,73 @@ func yield(pid, nice int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(nice)), 0)
 }
 
-// attend reads the output until the process ends.
-func (pm *postmaster) attend(r *os.File, log io.Writer) {
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		_, _ = io.Copy(io.MultiWriter(pm.last, log), r) // neither writer fails; the deadline below ends it
-	}()
-	exit := pm.cmd.Wait()
-	_ = r.SetReadDeadline(time.Now().Add(outputDrainTimeout)) // always possible on a pipe
-	<-read
-	_ = r.Close()
-	if exit == nil {
-		exit = errors.New("exit status 0")
-	}
-	pm.exit = exit
-	close(pm.exited)
-}
-
-// running reports whether the process has not been seen to end.
-func (pm *postmaster) running() bool {
-	select {
-	case <-pm.exited:
-		return false
+// clearPidfile keeps a postmaster.pid that was left from preventing a start. The caller has checked that the cluster's
+// postmaster does not run.
+//
+// PostgreSQL refuses to start while the process with the id in the file lives, whatever program that is, unless it started
+// pg_ctl; so the id of this process is written there. Removing the file would be wrong: by its seventh line the new postmaster
+// detects backends of the old one that are still writing.
+func (h *home) clearPidfile() error {
+	raw, err := os.ReadFile(h.place.pidfile())
+	first, rest, _ := strings.Cut(string(raw), "\n")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+	case pidIn(first) == 0:
+		// The file is written and synced before the postmaster touches data. The power failed before that.
+		err = os.Remove(h.place.pidfile())
 	default:
-		return true
+		// Written in the place and renamed, because the unprivileged user may write in the data directory.
+		staged := h.place.path("postmaster.pid.stale")
+		if err = atomicfile.Write(staged, []byte(strconv.Itoa(os.Getpid())+"\n"+rest), 0o600); err == nil {
+			err = errors.Join(h.user.give(staged), atomicfile.Rename(staged, h.place.pidfile()))
+		}
 	}
+	if err != nil {
+		return fmt.Errorf("clearing a stale postmaster.pid: %w", err)
+	}
+	return nil
 }
 
-// halt stops the postmaster and returns when it has ended: a fast shutdown first, an immediate one after limit or when
-// ctx ends, and at last kill. It reports whether the shutdown was clean; if not, the next start recovers.
-func (pm *postmaster) halt(ctx context.Context, limit time.Duration) (clean bool) {
-	steps := []struct {
-		signal syscall.Signal
-		done   <-chan struct{}
-		limit  time.Duration
-	}{{syscall.SIGINT, ctx.Done(), limit}, {syscall.SIGQUIT, nil, immediateLimit}, {syscall.SIGKILL, nil, immediateLimit}}
-	for i, step := range steps {
-		_ = pm.cmd.Process.Signal(step.signal) // fails only when the process has ended; exited is closed then
-		timer := time.NewTimer(step.limit)
-		select {
-		case <-pm.exited:
-			timer.Stop()
-			return i == 0
-		case <-step.done:
-		case <-timer.C:
+// halt stops the postmaster of the cluster, if there is one, and returns when it has ended: a fast shutdown first, an
+// immediate one after limit or when ctx ends, and at last kill. It reports whether the shutdown was clean; if not, the next
+// start recovers.
+func (h *home) halt(ctx context.Context, limit time.Duration) (clean bool, err error) {
+	for _, mode := range []string{"fast", "immediate", "kill"} {
+		pm := h.running() // looked up before each signal: the process may have ended and its id been reused
+		if pm == nil {
+			return mode == "fast", nil
 		}
-		timer.Stop()
+		stopping, cancel := context.WithTimeout(ctx, limit)
+		if mode == "kill" {
+			err = syscall.Kill(pm.pid, syscall.SIGKILL)
+		} else {
+			err = h.control(stopping, 0, "stop", "--mode="+mode)
+		}
+		if err == nil {
+			h.awaitEnd(stopping, pm)
+		}
+		cancel()
+		if !serves(pm.pid, h.place) {
+			return mode == "fast", nil
+		}
+		ctx, limit = context.WithoutCancel(ctx), immediateLimit
 	}
-	return false
+	return false, errors.Join(fmt.Errorf("PostgreSQL in %s does not end: its processes are stuck in the kernel", h.place.data()), err)
+}
+
+// awaitEnd waits until pm has ended. It removes its postmaster.pid a moment before, which is what pg_ctl waits for.
+func (h *home) awaitEnd(ctx context.Context, pm *postmaster) {
+	tick := time.NewTicker(endPoll)
+	defer tick.Stop()
+	for serves(pm.pid, h.place) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // freePort returns a loopback port that was free a moment ago. Another program may take it before PostgreSQL does; the
@@ -135,9 +225,10 @@ func freePort() (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("finding a free loopback port: %w", err)
 	}
+	defer l.Close()
 	addr, ok := l.Addr().(*net.TCPAddr)
-	if err := l.Close(); err != nil || !ok {
-		return 0, fmt.Errorf("finding a free loopback port: listener at %v: %w", l.Addr(), err)
+	if !ok {
+		return 0, fmt.Errorf("finding a free loopback port: listener at %v", l.Addr())
 	}
 	return addr.Port, nil
 }

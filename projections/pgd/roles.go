@@ -97,19 +97,35 @@ func (c *Cluster) ensureRoles(ctx context.Context, p place, dir string, user acc
 	return nil
 }
 
-// upgradeRoles makes the roles of a cluster of an earlier version.
-func (c *Cluster) upgradeRoles(ctx context.Context, h *home) error {
+// passwords reads the password of role scrip. Where a password is lost, or the cluster was made by an earlier version, which has
+// none for the superuser, both are set anew with the roles, in single-user mode, where PostgreSQL needs none. The caller has
+// checked that no postmaster runs then.
+func (c *Cluster) passwords(ctx context.Context, h *home) error {
+	raw, err := os.ReadFile(h.place.password())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the password for PostgreSQL: %w", err)
+	}
+	if h.password = strings.TrimSpace(string(raw)); h.password == "" {
+		c.log.WarnContext(ctx, "password file of the PostgreSQL cluster is missing; setting a new password", "file", h.place.password())
+		// First, so that after a crash in between the next start sets the passwords again.
+		if err := atomicfile.Remove(h.place.admin()); err != nil {
+			return fmt.Errorf("removing the password of PostgreSQL's superuser: %w", err)
+		}
+		if h.password, err = newPassword(h.place); err != nil {
+			return err
+		}
+	}
 	if _, err := os.Lstat(h.place.admin()); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	c.log.InfoContext(ctx, "role "+roleName+" of the PostgreSQL cluster becomes an ordinary one, which owns the databases", "dir", h.place.data())
+	c.log.InfoContext(ctx, "setting the roles and passwords of the PostgreSQL cluster", "dir", h.place.data())
 	return c.ensureRoles(ctx, h.place, h.place.data(), h.user, h.bin, h.password, false)
 }
 
 // single runs statements in single-user mode, where PostgreSQL needs no password, and returns its output. The first error
 // ends it. Statements hold passwords, so they are not logged or returned.
 func (c *Cluster) single(ctx context.Context, p place, dir string, user account, bin Binaries, database string, statements ...string) (string, error) {
-	args := []string{"--single", "-j", "-D", dir, "-c", "exit_on_error=on", "-c", "log_min_error_statement=panic", "-c", "client_min_messages=error"}
+	args := []string{"--single", "-D", dir, "-j", "-c", "exit_on_error=on", "-c", "log_min_error_statement=panic", "-c", "client_min_messages=error"}
 	if strings.EqualFold(c.opts.Settings["fsync"], "off") {
 		args = append(args, "-c", "fsync=off")
 	}
@@ -122,9 +138,7 @@ func (c *Cluster) single(ctx context.Context, p place, dir string, user account,
 	cmd.Stdin = strings.NewReader(text.String())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		last := &tail{}
-		_, _ = last.Write(out)
-		return "", fmt.Errorf("%w%s; its last lines:\n%s", err, spaceHint(string(out)), last)
+		return "", fmt.Errorf("%w%s; its last lines:\n%s", err, spaceHint(string(out)), lastLines(out))
 	}
 	return string(out), nil
 }

@@ -29,7 +29,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 }
 
 // ordinaryTests are those where it matters who runs them.
-const ordinaryTests = "^Test(FreshCluster|OnlyThePassword|SecondOwner|Orphan|KilledOwner|Stranger|KilledPostmaster|DataDirectory)"
+const ordinaryTests = "^Test(FreshCluster|OnlyThePassword|SecondOwner|Adopt|Tied|Stranger|KilledPostmaster|DataDirectory)"
 
 // A cluster goes on under the user who has it, whatever user starts scrip; where that is impossible, an error reports it.
 func TestClusterOfAnotherUser(t *testing.T) {

@@ -5,9 +5,13 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
+	// watchEvery is how often Run checks that the postmaster is alive.
+	watchEvery = 250 * time.Millisecond
 	firstPause = 100 * time.Millisecond
 	// longestPause bounds the wait between two attempts to start a cluster that does not start, for example on a full disk.
 	longestPause = 10 * time.Second
@@ -21,81 +25,60 @@ const (
 func (c *Cluster) Run(ctx context.Context) error {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = firstPause, longestPause
-	for {
-		pm, ended, changed := c.watched()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
+	for topology.Pause(ctx, watchEvery) == nil {
+		h, dead := c.down()
+		if dead == nil {
 			continue
-		case <-ended:
 		}
-		if time.Since(pm.begun) > steady {
+		c.log.ErrorContext(ctx, "PostgreSQL stopped unexpectedly; restarting it", "err", h.exitError(dead.logged, nil))
+		since, logged := time.Now(), false
+		if since.Sub(dead.begun) > steady {
 			pauses.Reset()
 		}
-		c.revive(ctx, pm, pauses)
+		for attempt := 1; c.missing(dead) && topology.Pause(ctx, pauses.NextBackOff()) == nil; attempt++ {
+			pm, err := c.restart(ctx, dead)
+			switch {
+			case pm != nil:
+				c.log.InfoContext(ctx, "PostgreSQL is up again", "port", pm.port, "pid", pm.pid, "attempts", attempt,
+					"down", time.Since(since).Round(time.Millisecond))
+				if pm.port != dead.port && c.opts.URLChanged != nil {
+					c.opts.URLChanged(databaseURL(h.password, pm.port, roleName))
+				}
+			case err != nil && !logged && c.missing(dead) && ctx.Err() == nil:
+				logged = true
+				c.log.ErrorContext(ctx, "PostgreSQL does not start; retrying until it does", "err", err)
+			}
+		}
 	}
+	return nil
 }
 
-// watched returns the postmaster that should be running, a channel closed at its end, and one closed when another one
-// should be watched. Without a postmaster that should be running, ended is nil, which never fires.
-func (c *Cluster) watched() (pm *postmaster, ended, changed <-chan struct{}) {
+// down returns the postmaster that should be running and is not, nil if all is well. While one runs, its log is bounded.
+func (c *Cluster) down() (*home, *postmaster) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pm == nil || !c.wanted {
-		return nil, nil, c.changed
+	h, pm := c.home, c.pm
+	c.mu.Unlock()
+	if h == nil || pm == nil {
+		return nil, nil
 	}
-	return c.pm, c.pm.exited, c.changed
+	if serves(pm.pid, h.place) {
+		rotate(h.place.log(), logLimit)
+		return nil, nil
+	}
+	if !c.missing(pm) {
+		return nil, nil // Stop was first
+	}
+	return h, pm
 }
 
 // missing reports whether dead is still the postmaster that should be running.
-func (c *Cluster) missing(dead *postmaster) (*home, bool) {
+func (c *Cluster) missing(dead *postmaster) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.home, c.wanted && c.pm == dead
+	return c.wanted && c.pm == dead
 }
 
-// revive restarts the cluster and returns when it is up, stopped on purpose, or ctx ended.
-func (c *Cluster) revive(ctx context.Context, dead *postmaster, pauses *backoff.ExponentialBackOff) {
-	h, missing := c.missing(dead)
-	if !missing {
-		return // Stop was first
-	}
-	since := time.Now()
-	c.log.ErrorContext(ctx, "PostgreSQL stopped unexpectedly; restarting it", "err", dead.exitError(h.place))
-	logged := false
-	for attempt := 1; ; attempt++ {
-		_, _, changed := c.watched()
-		pause := time.NewTimer(pauses.NextBackOff())
-		select {
-		case <-pause.C:
-		case <-changed:
-		case <-ctx.Done():
-		}
-		pause.Stop()
-		if _, missing := c.missing(dead); !missing || ctx.Err() != nil {
-			return
-		}
-		pm, err := c.restart(ctx, dead)
-		switch {
-		case err == nil && pm == nil:
-			return // another Start or Stop came first
-		case err == nil:
-			c.log.InfoContext(ctx, "PostgreSQL is up again", "port", pm.port, "pid", pm.pid, "attempts", attempt,
-				"down", time.Since(since).Round(time.Millisecond))
-			if pm.port != dead.port && c.opts.URLChanged != nil {
-				c.opts.URLChanged(databaseURL(h.password, pm.port, roleName))
-			}
-			return
-		}
-		if _, missing := c.missing(dead); missing && !logged && ctx.Err() == nil {
-			logged = true
-			c.log.ErrorContext(ctx, "PostgreSQL does not start; retrying until it does", "err", err)
-		}
-	}
-}
-
-// restart is one attempt to replace a dead postmaster; nil when that is not wanted any more.
+// restart is one attempt to replace a dead postmaster; nil when another Start or Stop came first.
 func (c *Cluster) restart(ctx context.Context, dead *postmaster) (*postmaster, error) {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -105,12 +88,12 @@ func (c *Cluster) restart(ctx context.Context, dead *postmaster) (*postmaster, e
 	}
 	defer release()
 	c.mu.Lock()
-	h, stillDead := c.home, c.wanted && c.pm == dead
-	if stillDead {
+	h, missing := c.home, c.wanted && c.pm == dead
+	if missing {
 		c.giveUp = giveUp // lets Stop interrupt a recovery of minutes
 	}
 	c.mu.Unlock()
-	if !stillDead {
+	if !missing {
 		return nil, nil
 	}
 	pm, err := c.bringUp(ctx, h)
@@ -123,6 +106,5 @@ func (c *Cluster) restart(ctx context.Context, dead *postmaster) (*postmaster, e
 	}
 	// Stop may have been called meanwhile; it waits for this restart to end and then stops the postmaster.
 	c.pm, c.port = pm, pm.port
-	c.notifyLocked()
 	return pm, nil
 }

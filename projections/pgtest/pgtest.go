@@ -9,7 +9,8 @@
 // The URLs have the rights of the one that a server writes into scrip.json: their role owns the database and is not a
 // superuser.
 //
-// The clusters run without fsync: they lose data only when the machine fails, not when PostgreSQL is killed. Without
+// The clusters run without fsync: they lose data only when the machine fails, not when PostgreSQL is killed. They end with
+// the test binary, also when that is killed; its directory is then removed by a later one. Without
 // Main the shared cluster is stopped when no test uses it and created again for the next, which takes about a second.
 package pgtest
 
@@ -185,6 +186,7 @@ func options(dir string, log *slog.Logger) pgd.Options {
 		DataDir:      dir,
 		FallbackBase: filepath.Join(dir, "elsewhere"), // a test leaves nothing in /var/lib
 		Settings:     fast(),
+		Tied:         true,
 		Logger:       log,
 	}
 }

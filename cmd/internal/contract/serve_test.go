@@ -48,7 +48,7 @@ func begin(t *testing.T, data string, args, env []string) *scriptest.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.Kill)
+	t.Cleanup(p.End)
 	return p
 }
 

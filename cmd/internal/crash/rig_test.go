@@ -36,7 +36,9 @@ func newServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	s := &server{t: t, data: filepath.Join(pgtest.Dir(t), "data"), args: args, log: filepath.Join(t.TempDir(), "serve.log")}
 	t.Cleanup(func() {
-		s.kill()
+		if s.proc != nil {
+			s.proc.End()
+		}
 		if t.Failed() {
 			t.Logf("the server log:\n%s", tail([]byte(s.output()), 6000))
 		}

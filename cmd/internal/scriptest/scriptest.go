@@ -4,7 +4,7 @@
 //	                                                 └── SIGTERM, SIGKILL, SIGSTOP by the test
 //
 // It uses none of the program's packages: it reads a server's addresses from the file scrip.json. If a test binary
-// crashes, its servers keep running; their data directories are in the directory for temporary files.
+// crashes, its servers and their PostgreSQL keep running; their data directories are in the directory for temporary files.
 package scriptest
 
 import (
@@ -14,6 +14,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -138,11 +140,41 @@ func (p *Process) Ready() (Descriptor, error) {
 	}
 }
 
-// Kill is kill -9; it waits until the process has ended.
+// Kill is kill -9; it waits until the process has ended. Its private PostgreSQL goes on: the next server adopts it, or End.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	_ = p.cmd.Process.Kill()
 	<-p.gone
+}
+
+// End is Kill, and ends the PostgreSQL that is left in the data directory, too.
+func (p *Process) End() {
+	p.Kill()
+	EndPostgres(p.Data)
+}
+
+// EndPostgres ends the private PostgreSQL that a killed server left running in a data directory, immediately. It returns when
+// its postmaster has ended.
+func EndPostgres(data string) {
+	file := filepath.Join(data, "postgres", "data", "postmaster.pid")
+	tick := time.NewTicker(readyEvery)
+	defer tick.Stop()
+	for sent := false; ; sent = true {
+		raw, err := os.ReadFile(file) // removed at the end
+		first, _, _ := strings.Cut(string(raw), "\n")
+		pid, perr := strconv.Atoi(first)
+		if err != nil || perr != nil {
+			return
+		}
+		// Only a postmaster has it as working directory; the number may be another's by now.
+		if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err != nil || cwd != filepath.Dir(file) {
+			return
+		}
+		if !sent {
+			_ = syscall.Kill(pid, syscall.SIGQUIT)
+		}
+		<-tick.C
+	}
 }
 
 // Signal sends a signal.

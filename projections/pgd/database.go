@@ -1,0 +1,96 @@
+package pgd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// readyPoll is how often a starting postmaster is checked.
+	readyPoll = 10 * time.Millisecond
+	// connectLimit bounds one attempt to connect to a postmaster that reports itself ready.
+	connectLimit = 5 * time.Second
+	// answerLimit is how long a postmaster that reports itself ready may leave that unanswered. Then it is stopped: one that was
+	// adopted may hang.
+	answerLimit = time.Minute
+)
+
+// sqlInvalidPassword is the SQLSTATE of a wrong password.
+const sqlInvalidPassword = "28P01"
+
+// databaseURL is complete: its holder may connect.
+func databaseURL(password string, port int, database string) string {
+	u := url.URL{
+		Scheme:   "postgres",
+		User:     url.UserPassword(roleName, password),
+		Host:     "127.0.0.1:" + strconv.Itoa(port),
+		Path:     "/" + database,
+		RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+// awaitReady returns when pm accepts connections and database scrip exists. Recovery after a crash may take minutes: until
+// pm reports itself ready only ctx bounds the wait, from then on answerLimit does.
+func (h *home) awaitReady(ctx context.Context, pm *postmaster) error {
+	var since time.Time
+	for {
+		now := h.running()
+		if now == nil || now.pid != pm.pid {
+			return h.exitError(pm.logged, nil)
+		}
+		if now.status == "stopping" { // perhaps for ever: on request it waits for its clients to leave
+			return errors.Join(errStillUsed, fmt.Errorf("PostgreSQL in %s is being stopped", h.place.data()))
+		}
+		// Not before: the port could belong to another server, started between freePort and our start.
+		if now.status == "ready" {
+			if since.IsZero() {
+				since, pm.port = time.Now(), now.port
+			}
+			again, err := ensureDatabase(ctx, h.password, pm.port)
+			if err == nil {
+				return nil
+			}
+			if !again || time.Since(since) > answerLimit {
+				return fmt.Errorf("%w (log: %s)", err, h.place.log())
+			}
+		}
+		if err := topology.Pause(ctx, readyPoll); err != nil {
+			return fmt.Errorf("waiting for PostgreSQL in %s: %w; after a crash it recovers first, see %s", h.place.data(), err, h.place.log())
+		}
+	}
+}
+
+// ensureDatabase connects as scrip and creates the database if it is missing. again is true if a later try may succeed.
+func ensureDatabase(ctx context.Context, password string, port int) (again bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, databaseURL(password, port, "postgres"))
+	if err != nil {
+		var pg *pgconn.PgError
+		if errors.As(err, &pg) && pg.Code == sqlInvalidPassword {
+			return false, fmt.Errorf("PostgreSQL refuses the stored password of role %s: remove the file named password beside its "+
+				"data directory and start again, a new one is then set: %w", roleName, err)
+		}
+		return true, err
+	}
+	defer conn.Close(ctx)
+	made := false
+	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, roleName).Scan(&made); err != nil || made {
+		return true, err
+	}
+	// Here and not with the cluster: after a crash between the two it is made at the next start.
+	if _, err := conn.Exec(ctx, `CREATE DATABASE `+roleName+` OWNER `+roleName); err != nil {
+		return false, fmt.Errorf("creating database %s: %w%s", roleName, err, spaceHint(err.Error()))
+	}
+	return true, nil
+}
