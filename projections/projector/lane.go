@@ -120,7 +120,7 @@ func (l *lane) follow(ctx context.Context) error {
 			_ = topology.Pause(ctx, rest)
 		}
 		begun = time.Now()
-		err := l.p.yield.work(ctx, func() error {
+		err := l.p.throttle.Work(ctx, func() error {
 			_ = l.fill(reader) // what arrived while it waited for its slot; the reader keeps an error for the next take
 			l.progress.took(reader, len(l.messages))
 			// An idle lane holds no batch.

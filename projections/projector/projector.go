@@ -12,7 +12,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// yieldTimes is the ratio of pause to work while the lanes are busy: the projector then uses a fifth of the time.
+	yieldTimes = 4
+	// yieldMost bounds one pause; it is more than four times the time of a full batch on a shared machine.
+	yieldMost = 2 * time.Second
 )
 
 // Options of a projector. The zero value selects the defaults.
@@ -26,15 +34,11 @@ type Options struct {
 	// event after an idle time is written at once; a transaction for each of many single events would halve the rate of
 	// claims. Defaults to 100 ms.
 	Every time.Duration
-	// Busy reports whether the lanes need the machine now, because commands wait for them. While it returns true the
-	// projector works a fifth of the time: after a transaction that took t it pauses for 4·t, at most 2 s, and projects
-	// one lane at a time. The tables then lag and catch up when it returns false, which takes effect within 10 ms. It
-	// is called before and after each transaction and during pauses, from several goroutines, and must return at once.
-	// Defaults to never.
-	Busy func() bool
-	// Burst reports that a burst of urgent work is in progress, such as the fan-out of a million reminders in a second.
-	// While it returns true no transaction is begun, for at most 1.5 s. Called like Busy. Defaults to never.
-	Burst func() bool
+	// Load reports whether the lanes need the machine. While they are busy the projector works a fifth of the time: after a
+	// transaction that took t it pauses for 4·t, at most 2 s, and projects one lane at a time, with all that arrived
+	// meanwhile, which costs less per event. The tables then lag, and catch up within 10 ms of the end. In a burst no
+	// transaction begins, for at most 1.5 s. Nil = never.
+	Load *load.Meter
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -61,7 +65,8 @@ type Projector struct {
 	log   topology.Log
 	opts  Options
 	lanes []*lane
-	yield *yielding
+
+	throttle *load.Throttle
 
 	// postgres and nats log the beginning and the end of an outage once.
 	postgres, nats *outage
@@ -87,7 +92,7 @@ func New(db *pgxpool.Pool, js jetstream.JetStream, log topology.Log, opts Option
 	}
 	opts = opts.withDefaults()
 	p := &Projector{
-		db: db, log: log, opts: opts, yield: newYielding(opts.Busy, opts.Burst),
+		db: db, log: log, opts: opts, throttle: &load.Throttle{Level: opts.Load.Level, Times: yieldTimes, Longest: yieldMost},
 		postgres: &outage{what: "PostgreSQL", log: opts.Logger},
 		nats:     &outage{what: "the log", log: opts.Logger},
 	}

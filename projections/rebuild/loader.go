@@ -193,7 +193,10 @@ func (l *loader) write(ctx context.Context, phase Phase, b *batch) error {
 	r.messages.Add(uint64(len(b.messages)))
 	r.events.Add(uint64(len(b.lines)))
 	r.update()
-	return l.sh.s.yield(ctx, phase, time.Since(began))
+	if phase != Exchanging { // the projector waits then
+		l.sh.s.throttle.Pause(ctx, time.Since(began))
+	}
+	return ctx.Err()
 }
 
 // piecemeal applies a batch of which PostgreSQL rejects a part, as the live projector does: message by message, and a

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -46,6 +47,8 @@ type Session struct {
 	conn *pgx.Conn  // holds the lock; exchanges use it, so they cannot happen without the lock
 
 	report *reporter
+
+	throttle load.Throttle // of loaders, while live work lags
 }
 
 // Open connects to a database, acquires the lock and removes what an interrupted run left. It runs no migrations:
@@ -65,6 +68,7 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 		config.ConnConfig.RuntimeParams[limit] = "0" // limits of the role or database: loading and indexing may take hours
 	}
 	s := &Session{js: js, log: log, opts: opts, known: map[int64]map[string]bool{}, report: newReporter(opts.Progress)}
+	s.throttle = load.Throttle{Level: s.report.level, Times: 1, Longest: longestPause}
 	if s.conn, err = pgx.ConnectConfig(ctx, config.ConnConfig.Copy()); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}

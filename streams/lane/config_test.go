@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -59,10 +60,11 @@ func TestTheGraceChangesWhileTheLaneRuns(t *testing.T) {
 	inForce.ReminderGrace = time.Millisecond
 	d := &dial{now: inForce, changed: make(chan struct{})}
 	o := r.options()
-	o.Config = d
+	o.Config, o.Load = d, load.NewMeter(1)
+	client := &o.Load.Lanes[0].Client
 	run := r.up(r.start(o))
-	if at := run.LastClientCommand(); !at.IsZero() {
-		t.Errorf("read at %s, before any read was due", at)
+	if client.Load() != 0 {
+		t.Error("a client's command was read before one was sent")
 	}
 	owner := run.Status().Owner
 
@@ -76,11 +78,11 @@ func TestTheGraceChangesWhileTheLaneRuns(t *testing.T) {
 			t.Fatalf("%+v", outs)
 		}
 		streamtest.Eventually(t, "the reminder is late", func() bool { return time.Since(due) > late })
-		last := run.LastClientCommand()
+		last := client.Load()
 		_, sub := r.send(topology.LaneDue(0), fmt.Sprintf(`{"id":"due-%s","type":"remind_due","campaign":"%s","kind":"opens","due_at":%q,"through_r":1}`, campaign, campaign, due.Format(time.RFC3339Nano)))
 		r.answers(sub)
-		if last.IsZero() || run.LastClientCommand() != last {
-			t.Errorf("client command at %s, after one of the scheduler: %s", last, run.LastClientCommand())
+		if now := client.Load(); last == 0 || now != last {
+			t.Errorf("client command at %d, after one of the scheduler: %d", last, now)
 		}
 	}
 	remind("short")

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lane/protocol"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -24,26 +25,15 @@ type Lane struct {
 	label  string // the lane's number as a metrics label
 	status atomic.Pointer[Status]
 
-	processed         atomic.Uint64
-	alarmed           atomic.Uint64 // newest foreign message of the event stream that was reported
-	lastClientCommand atomic.Int64  // Unix time in ns of the last command message not from a scheduler; 0 = none
-}
+	load *load.Lane // what it reports
 
-// CommandsProcessed returns how many command lines this process has answered for the lane: a measure of its load.
-func (l *Lane) CommandsProcessed() uint64 { return l.processed.Load() }
-
-// LastClientCommand returns when this process last read a command of a client for the lane, zero = never. Those of
-// schedulers do not count.
-func (l *Lane) LastClientCommand() time.Time {
-	if ns := l.lastClientCommand.Load(); ns != 0 {
-		return time.Unix(0, ns)
-	}
-	return time.Time{}
+	alarmed atomic.Uint64 // newest foreign message of the event stream that was reported
 }
 
 // New returns the lane; Run runs it.
 func New(o Options) *Lane {
 	l := &Lane{opt: o.withDefaults(), label: strconv.Itoa(o.Lane)}
+	l.load = &l.opt.Load.Lanes[o.Lane]
 	l.report(func(s *Status) { s.State = StateIdle })
 	return l
 }
@@ -302,4 +292,5 @@ func (l *Lane) report(change func(*Status)) {
 	}
 	change(&s)
 	l.status.Store(&s)
+	l.load.Loading.Store(s.State == StateLoading)
 }

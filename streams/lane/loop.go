@@ -133,7 +133,7 @@ func (o *owner) collect(ctx context.Context) error {
 			o.opt.Metrics.badOutcome.Inc()
 		}
 		if c.Scope != wire.ScopeScheduler {
-			o.lane.lastClientCommand.Store(o.opt.Now().UnixNano())
+			o.lane.load.Client.Store(o.opt.Now().UnixNano())
 		}
 		o.Decide(&c)
 	}
@@ -193,7 +193,7 @@ func (o *owner) landed(ctx context.Context) error {
 	// Publish the next write first: the disk works while this one is answered.
 	o.publish()
 	o.send(w.Answers)
-	o.lane.processed.Add(uint64(w.Commands))
+	o.lane.load.Done.Add(uint64(w.Commands))
 	m, label := o.opt.Metrics, o.lane.label
 	m.steps.WithLabelValues(label).Inc()
 	m.commands.WithLabelValues(label).Add(float64(w.Commands))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -43,6 +44,8 @@ type Options struct {
 	// does not continue what the events cover. An operator requests it, once, after a restore.
 	Rebase *uint64
 
+	// Load is where the lane reports what it does. Defaults to a meter of its own.
+	Load *load.Meter
 	// Mover of the JetStream context's connection; it records which writes are answered. Nil = none.
 	Mover *dial.Mover
 	// Contested is called after another owner has written the lane, before it is taken again. It returns nil if the lane is
@@ -57,6 +60,9 @@ func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.Default()).With("lane", o.Lane)
 	if o.Config == nil {
 		o.Config = settings.Fixed(settings.Default())
+	}
+	if o.Load == nil {
+		o.Load = load.NewMeter(o.Lane + 1)
 	}
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 5*time.Second)
 	o.SnapshotEvents = cmp.Or(o.SnapshotEvents, 1_000_000)

@@ -7,6 +7,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
 )
 
+// burstFrom is how many customers in flight are a burst, a tenth of a second's work for the whole machine; fewer are one
+// where the pace lets half as many be in flight.
+const burstFrom = 50_000
+
 // reportEvery is how often the gauges are set and the backlog is published.
 const reportEvery = time.Second
 
@@ -58,7 +62,8 @@ func (s *Scheduler) Backlog() (b Backlog, ok bool) {
 // report sets the gauges.
 func (r *run) report(now wire.Instant) {
 	inFlight := r.planner.inFlight[reminder] + r.fan.Unpublished()
-	r.bursting.Store(inFlight >= min(burstFrom, r.planner.most/2) && inFlight > maxChunk/10)
+	// Before the first event of them is on the log.
+	r.load.Bursting.Store(inFlight >= min(burstFrom, r.planner.most/2) && inFlight > maxChunk/10)
 	r.foldedSequence.Set(float64(r.reader.Sequence())) // also where a snapshot had folded it
 	r.pending.Set(float64(r.timers.Reminders()))
 	r.instants.Set(float64(r.timers.Instants()))

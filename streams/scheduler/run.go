@@ -75,18 +75,18 @@ func (s *Scheduler) run(ctx context.Context, snapshots Snapshots) error {
 	r.meter()
 	defer s.opts.Metrics.forget(s.lane)
 	defer s.backlog.Store(nil)
-	defer s.bursting.Store(false)
+	defer s.load.Bursting.Store(false)
 
 	appender, err := s.reminders().NewAppender(0)
 	if err != nil {
 		return err
 	}
 	defer appender.Close()
-	r.pace = fanout.NewPace(s.opts.Busy)
+	r.pace = fanout.NewPace(s.opts.Load.Clients)
 	r.fan = &fanout.Fan{
 		Queue:  fanout.Queue{Owner: owner},
 		Stream: s.reminders(), Appender: appender, Pace: r.pace, Now: s.opts.Now, Timer: s.opts.Timer,
-		Published: s.opts.Metrics.published.WithLabelValues(strconv.Itoa(s.lane)), Total: &s.published, Stored: s.stored, Log: r.log,
+		Published: s.opts.Metrics.published.WithLabelValues(strconv.Itoa(s.lane)), Total: &s.load.Done, Stored: s.stored, Log: r.log,
 	}
 	defer func() { r.saver.abandon(); r.timers.Close() }()
 	defer func() { r.round.abandon() }()

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
@@ -43,9 +44,9 @@ type Options struct {
 	Dir string
 	// Config holds what operators set: batches, rate, concurrency and pauses. Defaults to the defaults of all settings.
 	Config settings.Source
-	// Busy reports whether commands were answered just now, by any lane of this server: the fan-out then takes no more of
-	// the machine than claims leave over. It must be safe for concurrent use. nil = never.
-	Busy func() bool
+	// Load is where the scheduler reports what it publishes. While it reports clients' commands, to any lane of the process,
+	// the fan-out takes no more of the machine than claims leave over. Defaults to a meter of its own.
+	Load *load.Meter
 	// Decides reports whether the lane decides commands now. While it does not, nothing is requested: requests that are not
 	// decided would fill the command stream that producers need. It must be safe for concurrent use. nil = always.
 	Decides func() bool
@@ -66,10 +67,9 @@ type Scheduler struct {
 	log  string // UUID
 	lane int
 	opts Options
+	load *load.Lane // what it reports
 
-	backlog   atomic.Pointer[Backlog]
-	published atomic.Uint64 // customers
-	bursting  atomic.Bool
+	backlog atomic.Pointer[Backlog]
 
 	stored func(sequence uint64) // called by the fan-out; nil but in tests
 }
@@ -84,17 +84,6 @@ func (s *Scheduler) reminders() eventlog.Stream {
 func (s *Scheduler) topology() topology.Log {
 	return topology.Log{UUID: s.log, Format: s.opts.Format, Seal: s.opts.Seal}
 }
-
-// Published is how many customers of reminders it has published since it was made. It is safe for concurrent use.
-func (s *Scheduler) Published() uint64 { return s.published.Load() }
-
-// burstFrom is how many customers in flight are a burst, a tenth of a second's work for the whole machine; fewer are one
-// where the pace lets half as many be in flight.
-const burstFrom = 50_000
-
-// Bursting reports whether many customers are requested, or fired, and not on the reminder stream yet. It does so before the
-// first event of them is on the log. It is safe for concurrent use.
-func (s *Scheduler) Bursting() bool { return s.bursting.Load() }
 
 // New makes the scheduler of a lane of the log with that UUID. It starts nothing.
 func New(js jetstream.JetStream, log string, lane int, opts Options) *Scheduler {
@@ -123,5 +112,8 @@ func New(js jetstream.JetStream, log string, lane int, opts Options) *Scheduler 
 		}
 	}
 	opts.Logger = opts.Logger.With("component", "scheduler", "lane", lane)
-	return &Scheduler{js: js, log: log, lane: lane, opts: opts}
+	if opts.Load == nil {
+		opts.Load = load.NewMeter(lane + 1)
+	}
+	return &Scheduler{js: js, log: log, lane: lane, opts: opts, load: &opts.Load.Lanes[lane]}
 }

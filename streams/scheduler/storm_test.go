@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler/fanout"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -43,21 +45,25 @@ func TestStorm(t *testing.T) {
 	const customers = 2*maxChunk + 10_000
 	for _, c := range []struct {
 		name string
-		busy func() bool
-	}{{"Alone", nil}, {"BesidePeople", func() bool { return true }}} {
+		busy bool
+	}{{"Alone", false}, {"BesidePeople", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t)
 			base := start
-			if c.busy != nil { // probes and rests need a clock that goes on
+			if c.busy { // probes and rests need a clock that goes on
 				base, r.clock.real = wire.At(time.Now()), true
 			}
 			r.create("a", `,"opens_at":`+quoted(base+seconds(3600)))
 			r.remind("a", 1, customers, "50s")
 			r.do(`"type":"update_campaign","campaign":"a","opens_at":` + quoted(base+seconds(50)))
-			sched := r.scheduler(func(o *Options) { o.Busy = c.busy })
+			meter := load.NewMeter(1)
+			if c.busy {
+				meter.Lanes[0].Client.Store(math.MaxInt64)
+			}
+			sched := r.scheduler(func(o *Options) { o.Load = meter })
 			var rushed atomic.Bool
 			sched.stored = func(uint64) {
-				if sched.Bursting() {
+				if meter.Level() == load.Burst {
 					rushed.Store(true)
 				}
 			}
@@ -65,14 +71,14 @@ func TestStorm(t *testing.T) {
 			published := r.waitPublished(customers)
 			eachOnce(t, published, customers)
 			run.stop()
-			if !rushed.Load() || sched.Bursting() {
-				t.Errorf("bursting meanwhile: %v; when it has ended: %v", rushed.Load(), sched.Bursting())
+			if now := meter.Level(); !rushed.Load() || now == load.Burst {
+				t.Errorf("a burst meanwhile: %v; level when it has ended: %v", rushed.Load(), now)
 			}
 			messages, requests := len(r.reminderMessages()), len(r.requested())
-			if c.busy == nil && (requests != 3 || messages > customers/500+3) {
+			if !c.busy && (requests != 3 || messages > customers/500+3) {
 				t.Errorf("%d requests, %d messages", requests, messages)
 			}
-			if c.busy != nil && requests <= 3 {
+			if c.busy && requests <= 3 {
 				t.Errorf("beside people it requested chunks as large as alone: %d requests", requests)
 			}
 		})

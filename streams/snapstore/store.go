@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -42,8 +43,8 @@ type Options struct {
 	PartSize int
 	// Pause between chunks of 256 KiB. Defaults to DefaultPause.
 	Pause time.Duration
-	// Busy reports whether other work needs the cores and the disk now: then pauses are twice as long. Nil = never.
-	Busy func() bool
+	// Load reports whether lanes need the cores and the disk now: then pauses are twice as long. Nil = never.
+	Load *load.Meter
 	// OrphanAge is the age at which garbage that may be another server's running Save is removed. Defaults to 1 h.
 	OrphanAge time.Duration
 	// Seal makes and checks the seals of snapshots: topology.Log.Seal. Nil = none are made, and none is valid.
@@ -109,18 +110,18 @@ const unthrottledPause = 50 * time.Microsecond
 // pause for others, and does not sweep.
 func (s *Store) Unthrottled() *Store {
 	h := &Store{js: s.js, obj: s.obj, kv: s.kv, opts: s.opts, slot: s.slot}
-	h.opts.Pause, h.opts.Busy = min(unthrottledPause, s.opts.Pause), nil
+	h.opts.Pause, h.opts.Load = min(unthrottledPause, s.opts.Pause), nil
 	h.swept.Store(true)
 	return h
 }
 
-// busyFactor is the factor of pauses while Busy: 30 MB/s, so that ten million coupons take a quarter of a minute.
+// busyFactor is the factor of pauses while lanes are busy: 30 MB/s, so that ten million coupons take a quarter of a minute.
 const busyFactor = 2
 
 // rest pauses so that other work can use the disk and the cores.
 func (s *Store) rest(ctx context.Context) error {
 	d := s.opts.Pause
-	if s.opts.Busy != nil && s.opts.Busy() {
+	if s.opts.Load.Level() != load.Idle {
 		d *= busyFactor
 	}
 	return topology.Pause(ctx, d)

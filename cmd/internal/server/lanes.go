@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -53,8 +53,8 @@ func (s *server) startLanes(ctx context.Context) error {
 		return err
 	}
 	ls := &lanes{s: s, js: js, due: make([]atomic.Pointer[scheduler.Scheduler], s.stream.Lanes), waits: make([]atomic.Pointer[string], s.stream.Lanes), scheduler: scheduler.NewMetrics(s.metrics.registry)}
-	s.pressure = &pressure{processed: ls.processed, loading: ls.loading, bursting: ls.bursting, now: time.Now}
-	if ls.snapshots, err = snapstore.New(ctx, js, snapstore.Options{Seal: s.stream.Seal, Busy: s.pressure.Busy, Logger: s.log}); err != nil {
+	s.load = load.NewMeter(s.stream.Lanes)
+	if ls.snapshots, err = snapstore.New(ctx, js, snapstore.Options{Seal: s.stream.Seal, Load: s.load, Logger: s.log}); err != nil {
 		return err
 	}
 	mover := dial.NewMover(nc)
@@ -64,7 +64,7 @@ func (s *server) startLanes(ctx context.Context) error {
 	}
 	metrics := lane.NewMetrics(s.metrics.registry)
 	for n := range s.stream.Lanes {
-		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config, Now: s.clock.Now, Mover: mover,
+		o := lane.Options{JetStream: js, Log: s.stream, Lane: n, Key: s.key, Snapshots: ls.snapshots, Metrics: metrics, Logger: s.log, Config: s.config, Now: s.clock.Now, Mover: mover, Load: s.load,
 			Contested: func(ctx context.Context) error { return manager.Confirm(ctx, n) },
 		}
 		if at, given := s.opts.Rebase[n]; given {
@@ -85,42 +85,6 @@ func (s *server) startLanes(ctx context.Context) error {
 	})
 	s.health.add("lanes", true, ls.check)
 	return nil
-}
-
-// loading is true if a lane of this server reads its snapshot and log.
-func (ls *lanes) loading() bool {
-	return slices.ContainsFunc(ls.all, func(l *lane.Lane) bool { return l.Status().State == lane.StateLoading })
-}
-
-// processed is how many commands this process has answered for all lanes, plus how many fired reminders it has published.
-func (ls *lanes) processed() (sum uint64) {
-	for n, l := range ls.all {
-		sum += l.CommandsProcessed()
-		if sched := ls.due[n].Load(); sched != nil {
-			sum += sched.Published()
-		}
-	}
-	return sum
-}
-
-// bursting is true if a scheduler of this server has a burst of reminders. It is safe for concurrent use and cheap.
-func (ls *lanes) bursting() bool {
-	for n := range ls.due {
-		if sched := ls.due[n].Load(); sched != nil && sched.Bursting() {
-			return true
-		}
-	}
-	return false
-}
-
-// clientWithin is how long schedulers throttle themselves after a client's command.
-const clientWithin = time.Second
-
-// clientsActive is true if a lane of this server got a client's command within clientWithin. It is safe for concurrent
-// use and cheap.
-func (ls *lanes) clientsActive() bool {
-	now := time.Now()
-	return slices.ContainsFunc(ls.all, func(l *lane.Lane) bool { return now.Sub(l.LastClientCommand()) < clientWithin })
 }
 
 // runLane runs under a lane's lease: the lane and concurrently its scheduler. Claims do not depend on the scheduler.
@@ -171,7 +135,7 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 	for {
 		begun := time.Now()
 		sched := scheduler.New(ls.js, ls.s.stream.UUID, n, scheduler.Options{
-			Seal: ls.s.stream.Seal, Format: ls.s.stream.Format, Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log, Dir: ls.s.dir.Path(), Config: ls.s.config, Busy: ls.clientsActive, Now: ls.s.clock.Now,
+			Seal: ls.s.stream.Seal, Format: ls.s.stream.Format, Snapshots: ls.snapshots, Metrics: ls.scheduler, Logger: ls.s.log, Dir: ls.s.dir.Path(), Config: ls.s.config, Load: ls.s.load, Now: ls.s.clock.Now,
 			Decides: func() bool { return ls.all[n].Status().State == lane.StateOwner },
 		})
 		ls.due[n].Store(sched)
@@ -257,49 +221,4 @@ func (ls *lanes) holder(n int) string {
 		return ls.holders.Holders[n].Server
 	}
 	return ""
-}
-
-const (
-	// busyFrom is the rate of commands a second from which lanes are busy; below it the projector is not throttled.
-	busyFrom = 5000
-	// busyOver is the time over which the rate is measured.
-	busyOver = 100 * time.Millisecond
-)
-
-// pressure measures whether lanes are busy, by the rate of commands and fired reminders. The projector throttles itself
-// while they are: it shares the cores with them, and claims have priority.
-type pressure struct {
-	processed func() uint64
-	bursting  func() bool // some scheduler has a burst of reminders to publish
-	loading   func() bool // some lane reads its snapshot and log: claims wait for it
-	now       func() time.Time
-
-	mu   sync.Mutex // guards the fields below
-	at   time.Time
-	seen uint64
-	busy bool
-}
-
-// Burst is true during a burst of reminders: work that can wait a second should not begin. It is safe for concurrent use
-// and cheap.
-func (p *pressure) Burst() bool { return p.bursting() }
-
-// Busy is true if lanes were busy in the last measurement. It is safe for concurrent use and cheap.
-func (p *pressure) Busy() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.loading() {
-		return true
-	}
-	now := p.now()
-	elapsed := now.Sub(p.at)
-	if elapsed < busyOver {
-		return p.busy
-	}
-	seen := p.processed()
-	// After a long pause between calls the rate is an average over that pause; the next call has a recent one.
-	// A scheduler that was restarted counts from zero.
-	p.busy = !p.at.IsZero() && seen >= p.seen && float64(seen-p.seen) >= busyFrom*elapsed.Seconds()
-	p.at, p.seen = now, seen
-	return p.busy
 }

@@ -23,11 +23,7 @@ func (s *server) startProjector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	opts := projector.Options{Logger: s.log}
-	if s.pressure != nil {
-		opts.Busy, opts.Burst = s.pressure.Busy, s.pressure.Burst
-	}
-	p, err := projector.New(s.tables.pool, js, s.stream, opts)
+	p, err := projector.New(s.tables.pool, js, s.stream, projector.Options{Load: s.load, Logger: s.log})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -48,9 +49,8 @@ type server struct {
 	tables  *tables        // nil = this server does not use PostgreSQL
 	config  *settings.Live // the run-time settings; nil = no role lanes
 	clock   *wall.Clock    // the source of lane time; nil = no role lanes
-	// pressure measures how busy this server's lanes are; nil = no role lanes.
-	pressure *pressure
-	settled  func() bool // whether the projector has found or created the read tables, or has failed; nil = no projector
+	load    *load.Meter    // measures how busy this server's lanes are; nil = no role lanes
+	settled func() bool    // whether the projector has found or created the read tables, or has failed; nil = no projector
 
 	mu         sync.Mutex // guards the fields below
 	descriptor datadir.Descriptor

@@ -41,7 +41,7 @@ type Fan struct {
 	Timer     func(time.Duration) (fires <-chan time.Time, release func())
 	Around    func()             // called each time round while all waits for the fan-out: settings may change; nil = nothing
 	Published prometheus.Counter // customers
-	Total     *atomic.Uint64     // the same
+	Total     *atomic.Uint64     // the same, for the load
 	Stored    func(sequence uint64)
 	Log       *slog.Logger
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 	// lagging is the number of waiting messages from which a lane, or its live tables, count as lagging. A busy lane
 	// always has some in flight.
 	lagging = 200
-	// longestPause bounds the pause of a yielding loader between two batches.
+	// longestPause bounds the pause of a throttled loader between two batches.
 	longestPause = time.Second
 )
 
@@ -72,11 +72,10 @@ func (s *Session) lags(ctx context.Context, lane int) bool {
 	return err == nil && events.Last > uint64(applied)+lagging // no row: there are no tables, or no projector is running
 }
 
-// yield pauses, while live work lags, for as long as the last batch took, which leaves half of the time to it. It does
-// not pause in phase Exchanging, because the projector then waits.
-func (s *Session) yield(ctx context.Context, phase Phase, took time.Duration) error {
-	if phase == Exchanging || !s.report.yielding.Load() {
-		return nil
+// level is the level of load for the loaders, which work half of the time while live work lags.
+func (r *reporter) level() load.Level {
+	if r.yielding.Load() {
+		return load.Busy
 	}
-	return topology.Pause(ctx, min(took, longestPause))
+	return load.Idle
 }

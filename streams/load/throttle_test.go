@@ -1,0 +1,105 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// calls returns a level so many times, and then Idle.
+func calls(n int, level Level) func() Level {
+	return func() Level {
+		if n--; n < 0 {
+			return Idle
+		}
+		return level
+	}
+}
+
+const always = 1 << 30
+
+// The pauses after a batch, and before it in a burst, by the simulated time of package synctest.
+func TestPauses(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		level         func() Level
+		took          time.Duration
+		before, after time.Duration
+	}{
+		{"four times the work", calls(always, Busy), 5 * time.Millisecond, 0, 20 * time.Millisecond},
+		{"not in whole looks", calls(always, Busy), 3 * time.Millisecond, 0, 12 * time.Millisecond},
+		{"two seconds at most", calls(always, Busy), 10 * time.Second, 0, 2 * time.Second},
+		{"not busy", calls(0, Busy), time.Second, 0, 0},
+		{"not busy any more when it is done", calls(2, Busy), time.Second, 0, 0},
+		{"ends when the lanes are done", calls(5, Busy), time.Second, 0, 3 * lookEvery}, // two looks before the work
+		{"a burst that ends", calls(3, Burst), time.Second, 3 * lookEvery, 0},
+		{"a burst that goes on", calls(always, Burst), 5 * time.Millisecond, burstMost, 20 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				throttle := &Throttle{Level: c.level, Times: 4, Longest: 2 * time.Second}
+				called := time.Now()
+				var began time.Time
+				err := throttle.Work(t.Context(), func() error { began = time.Now(); time.Sleep(c.took); return nil })
+				before, after := began.Sub(called), time.Since(began)-c.took
+				if err != nil || before != c.before || after != c.after {
+					t.Errorf("paused %s before and %s after, want %s and %s (%v)", before, after, c.before, c.after, err)
+				}
+			})
+		})
+	}
+}
+
+func TestSlotIsReleasedAfterEveryBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		throttle := &Throttle{Level: calls(always, Busy), Times: 4, Longest: time.Second}
+		began := time.Now()
+		if err := throttle.Work(t.Context(), func() error { return broken }); !errors.Is(err, broken) || time.Since(began) > 0 {
+			t.Errorf("error %v, paused %s", err, time.Since(began))
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if err := throttle.Work(ended, func() error { return ended.Err() }); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+		if !throttle.slot.TryLock() {
+			t.Error("the slot was not released")
+		}
+	})
+}
+
+// While the lanes are busy one batch runs at a time, its pause included; a batch that waits begins when they are idle.
+func TestOneBatchAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		throttle := &Throttle{Times: 4, Longest: time.Minute, Level: func() Level {
+			if time.Since(began) < 7*time.Second {
+				return Busy
+			}
+			return Idle
+		}}
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		var begins []time.Duration
+		for range 4 {
+			all.Go(func() {
+				_ = throttle.Work(t.Context(), func() error {
+					mu.Lock()
+					begins = append(begins, time.Since(began).Round(100*time.Millisecond))
+					mu.Unlock()
+					time.Sleep(time.Second)
+					return nil
+				})
+			})
+		}
+		all.Wait()
+		if want := []time.Duration{0, 5 * time.Second, 7 * time.Second, 7 * time.Second}; !slices.Equal(begins, want) {
+			t.Errorf("batches began after %v, want %v", begins, want)
+		}
+	})
+}
