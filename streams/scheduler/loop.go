@@ -104,7 +104,7 @@ func (r *run) wait(ctx context.Context, now wire.Instant, again time.Time) error
 	if !r.fan.Full() {
 		ready = r.reader.Ready()
 	}
-	var written <-chan error
+	var written <-chan struct{}
 	if w := r.saver.writing; w != nil && w.frozen != nil {
 		wait = 0
 	} else if w != nil {
@@ -121,8 +121,7 @@ func (r *run) wait(ctx context.Context, now wire.Instant, again time.Time) error
 	case <-r.fan.Changes():
 	case <-published:
 	case <-r.changed:
-	case err := <-written:
-		r.saver.writing.done <- err // for saveIfDue
+	case <-written:
 	case <-fires:
 	}
 	return nil

@@ -41,8 +41,9 @@ type writing struct {
 	release func()
 	save    func(context.Context) error
 	cancel  context.CancelFunc
-	took    time.Duration // set before done
-	done    chan error    // receives once
+	done    chan struct{} // closed when it is written, or not
+	took    time.Duration
+	err     error
 }
 
 // note is stored with a snapshot beside its content and position: how far the fan-out had come.
@@ -158,7 +159,7 @@ func (r *run) saveIfDue(ctx context.Context) {
 		release()
 		return
 	}
-	s.writing, s.changed = &writing{lines: s.changed, frozen: frozen, release: release, save: save, done: make(chan error, 1)}, 0
+	s.writing, s.changed = &writing{lines: s.changed, frozen: frozen, release: release, save: save, done: make(chan struct{})}, 0
 	r.freezeOn(ctx, freezeTime)
 }
 
@@ -175,11 +176,11 @@ func (r *run) freezeOn(ctx context.Context, howLong time.Duration) {
 	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTimeout+time.Duration(r.timers.Size())*timeoutEach)
 	w.cancel = cancel
 	go func() {
+		defer close(w.done)
 		defer w.release()
 		began := time.Now()
-		err := w.save(background)
+		w.err = w.save(background)
 		w.took = time.Since(began)
-		w.done <- err
 	}()
 }
 
@@ -206,25 +207,21 @@ func (r *run) take(ctx context.Context) (*timers.Frozen, func(context.Context) e
 func (r *run) writeEnded(ctx context.Context) {
 	r.freezeOn(ctx, freezeTime)
 	w := r.saver.writing
-	if w == nil || w.frozen != nil {
+	if w == nil || w.frozen != nil || !fanout.Closed(w.done) {
 		return
 	}
-	select {
-	case err := <-w.done:
-		w.cancel()
-		r.timers.Thaw()
-		r.saver.writing, r.saver.failed = nil, err != nil
-		if rested := r.opts.Now().Add(restFor * w.took); rested.After(r.saver.again) {
-			r.saver.again = rested
-		}
-		if err != nil {
-			r.saver.changed += w.lines // tried again after the usual time
-			r.log.WarnContext(ctx, "snapshot not written", "err", err)
-			return
-		}
-		r.opts.Metrics.snapshot.WithLabelValues(strconv.Itoa(r.lane)).Set(float64(r.saver.last.Unix()))
-	default:
+	w.cancel()
+	r.timers.Thaw()
+	r.saver.writing, r.saver.failed = nil, w.err != nil
+	if rested := r.opts.Now().Add(restFor * w.took); rested.After(r.saver.again) {
+		r.saver.again = rested
 	}
+	if w.err != nil {
+		r.saver.changed += w.lines // tried again after the usual time
+		r.log.WarnContext(ctx, "snapshot not written", "err", w.err)
+		return
+	}
+	r.opts.Metrics.snapshot.WithLabelValues(strconv.Itoa(r.lane)).Set(float64(r.saver.last.Unix()))
 }
 
 // saveLast writes a snapshot before a clean stop, so that the next start has nothing to replay. There is little time: a
@@ -238,8 +235,7 @@ func (r *run) saveLast() {
 	if w := r.saver.writing; w != nil {
 		r.freezeOn(ctx, time.Hour)
 		select {
-		case err := <-w.done:
-			w.done <- err
+		case <-w.done:
 		case <-ctx.Done():
 		}
 		r.writeEnded(ctx)
