@@ -86,6 +86,7 @@ func TestTheGraceChangesWhileTheLaneRuns(t *testing.T) {
 		}
 	}
 	remind("short")
+	streamtest.Eventually(t, "three commands count as load", func() bool { return o.Load.Lanes[0].Done.Load() == 3 })
 	d.grace(t, time.Hour)
 	remind("long")
 	if got := run.Status().Owner; got != owner {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -70,7 +71,7 @@ func TestALogThatCannotBeReachedIsTriedAgain(t *testing.T) {
 	}
 	y := streamtest.NewRelay(t, r.srv)
 	o := r.withSnapshots()
-	o.JetStream = y.JetStream
+	o.JetStream, o.Load = y.JetStream, load.NewMeter(1)
 	y.Answer(func(request string, _ func() []byte) []byte {
 		if request == "STREAM.MSG.GET."+topology.EvtStream(0) {
 			return streamtest.Unavailable
@@ -82,8 +83,13 @@ func TestALogThatCannotBeReachedIsTriedAgain(t *testing.T) {
 		s := run.Status()
 		return s.State == lane.StateLoading && strings.Contains(s.Error, "temporarily unavailable")
 	})
+	loading := &o.Load.Lanes[0].Loading
+	if !loading.Load() {
+		t.Error("the meter does not know that the lane loads")
+	}
 	y.Answer(nil)
 	if s := r.up(run).Status(); s.Replayed != 0 || s.Error != "" {
 		t.Errorf("%+v", s)
 	}
+	streamtest.Eventually(t, "the meter has that the lane is loaded", func() bool { return !loading.Load() })
 }
