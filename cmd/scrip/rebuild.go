@@ -11,12 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/projector"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/rebuild"
 )
 
@@ -67,8 +66,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused: nothing was begun. Refus
 	postgresFlag(cmd, &postgres)
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
 		for _, name := range given {
-			if name != projector.Projection {
-				return cli.Usagef("there is no projection %q to rebuild; there is %q", name, projector.Projection)
+			if name != fill.Projection {
+				return cli.Usagef("there is no projection %q to rebuild; there is %q", name, fill.Projection)
 			}
 		}
 		return nil
@@ -85,7 +84,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused: nothing was begun. Refus
 				return cli.Usagef("--schema %q: %w", into, err)
 			}
 		}
-		return m.onTables(cmd.Context(), rebuild.Options{Who: "scrip rebuild", DropDependents: dropDependents}, postgres, func(ctx context.Context, s *rebuild.Session, _ jetstream.JetStream) error {
+		return m.onTables(cmd.Context(), rebuild.Options{Who: "scrip rebuild", DropDependents: dropDependents}, postgres, func(ctx context.Context, s *rebuild.Session) error {
 			switch {
 			case undo:
 				return m.undoRebuild(ctx, s)
@@ -118,7 +117,7 @@ func postgresFlag(cmd *cobra.Command, into *string) {
 }
 
 // onTables runs work that needs the log and the tables, and shows its progress.
-func (m *Main) onTables(ctx context.Context, opts rebuild.Options, postgres string, work func(context.Context, *rebuild.Session, jetstream.JetStream) error) error {
+func (m *Main) onTables(ctx context.Context, opts rebuild.Options, postgres string, work func(context.Context, *rebuild.Session) error) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(rebuildMemory)
 	}
@@ -142,7 +141,7 @@ func (m *Main) onTables(ctx context.Context, opts rebuild.Options, postgres stri
 	session, err := rebuild.Open(ctx, postgres, js, log, opts)
 	if err == nil {
 		defer session.Close()
-		err = work(ctx, session, js)
+		err = work(ctx, session)
 	}
 	show.end()
 	if errors.Is(err, rebuild.ErrRefused) {

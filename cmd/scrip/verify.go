@@ -6,16 +6,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/projections/rebuild"
-	"github.com/seed-4a2410e3/scrip/projections/verify"
 )
 
 func (m *Main) verifyCommand() *cobra.Command {
-	var opts verify.Options
+	var opts rebuild.VerifyOptions
 	var limit uint32
 	var postgres string
 	cmd := &cobra.Command{
@@ -47,8 +45,8 @@ Refused with -o json, it prints {"status":"refused","refusal":"not_begun","messa
 			return cli.Usagef("--campaign needs a name")
 		}
 		opts.Limit = int(limit)
-		return m.onTables(cmd.Context(), rebuild.Options{Who: "scrip verify"}, postgres, func(ctx context.Context, s *rebuild.Session, js jetstream.JetStream) error {
-			report, err := verify.Run(ctx, s, js, opts)
+		return m.onTables(cmd.Context(), rebuild.Options{Who: "scrip verify"}, postgres, func(ctx context.Context, s *rebuild.Session) error {
+			report, err := s.Verify(ctx, opts)
 			if report != nil && (err == nil || !report.Equal()) {
 				if printing := m.printVerified(report); printing != nil {
 					return printing
@@ -67,7 +65,7 @@ Refused with -o json, it prints {"status":"refused","refusal":"not_begun","messa
 }
 
 // printVerified prints the report.
-func (m *Main) printVerified(r *verify.Report) error {
+func (m *Main) printVerified(r *rebuild.Report) error {
 	if m.global.output == outputJSON {
 		return cli.JSON(m.Out, r)
 	}

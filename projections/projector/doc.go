@@ -2,9 +2,9 @@
 //
 //	         one per database: advisory lock ──> migrate ──> lanes, in parallel
 //	                                                            │
-//	SCRIP_EVT_<lane> ──Reader──> whole messages, no waiting ────┤
+//	SCRIP_EVT_<lane> ──Reader──> fill.Batch: whole messages ────┤
 //	                                                            v
-//	  BEGIN ── advance checkpoint, fenced by its old position ── tables.Apply ── NOTIFY ── COMMIT
+//	  BEGIN ── advance checkpoint, fenced by its old position ── tables.Apply ── NOTIFY ── COMMIT       fill.Tables
 //
 // Owner: Run owns the lock's connection and starts a goroutine per lane; a lane owns its reader and its batch. Run
 // returns when all of them have ended.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/logtest"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -52,7 +53,7 @@ func TestConnectionBreaksAroundCommit(t *testing.T) {
 			r := newRig(t)
 			r.work()
 			// A pool of its own, so that the test's queries are not what breaks.
-			p := r.projector(logtest.Pool(t, r.pool.Config().ConnString()+"&application_name=victim"), Options{MaxLines: 1})
+			p := r.projector(logtest.Pool(t, r.pool.Config().ConnString()+"&application_name=victim"), Options{Limits: fill.Limits{Lines: 1}})
 			var hit atomic.Int32
 			c.set(r, p, &hit)
 			p.start()

@@ -1,11 +1,10 @@
 package projector
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"math"
 	"strings"
 	"time"
 
@@ -13,14 +12,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
-
-// takeMessages is how many messages are taken from the reader at a time while a batch is filled.
-const takeMessages = 64
 
 // lane projects one lane.
 type lane struct {
@@ -30,14 +27,9 @@ type lane struct {
 	progress *progress
 
 	// Owned by run.
-	at    eventlog.Position // of the last message applied
-	clock wire.Instant      // lane time at that message; 0 before the first
-	// generation is that of the tables when at was read.
-	generation int64
-	messages   []eventlog.Message
-	takenLines int // approximate lines, and bytes, in messages
-	takenBytes int
-	lines      []tables.Line
+	tables fill.Tables // and the checkpoint
+	batch  fill.Batch
+	lines  []tables.Line // of the batch
 	// failing: PostgreSQL is available and rejects the batch.
 	failing bool
 	// stopped is the error that stopped the lane, nil while it is projected.
@@ -49,10 +41,12 @@ type lane struct {
 const stoppedPause = 5 * time.Second
 
 func newLane(p *Projector, js jetstream.JetStream, number int) *lane {
-	return &lane{number: number, p: p, stream: eventlog.Events(js, number).In(p.log), progress: newProgress(number)}
+	l := &lane{number: number, p: p, stream: eventlog.Events(js, number).In(p.log), progress: newProgress(number)}
+	l.tables = fill.Tables{DB: p.db, Schema: schema.Name, Log: p.log.UUID, Lane: number, Commit: l.commit, Applied: l.applied}
+	return l
 }
 
-// run follows the log until ctx ends (nil), or until the projector must start again (errFenced, errDropped).
+// run follows the log until ctx ends (nil), or until the projector must start again (fill.ErrFenced, errDropped).
 func (l *lane) run(ctx context.Context) error {
 	pause := newPause()
 	l.failing, l.stopped = false, nil
@@ -63,7 +57,7 @@ func (l *lane) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, errFenced):
+		case errors.Is(err, fill.ErrFenced):
 			return err
 		case tables.Missing(err):
 			return errDropped
@@ -95,37 +89,42 @@ func (l *lane) run(ctx context.Context) error {
 
 // follow reads the log from the checkpoint, at the start and after every interruption.
 func (l *lane) follow(ctx context.Context) error {
-	if err := l.load(ctx); err != nil {
-		return err
+	if err := l.tables.Load(ctx, l.p.db); err != nil {
+		return postgresError(err)
 	}
 	if !l.failing {
 		l.p.postgres.end(ctx, l)
 	}
-	reader, err := l.stream.Open(ctx, l.p.log.UUID, l.at, eventlog.ReaderOptions{Logger: l.p.opts.Logger})
+	reader, err := l.stream.Open(ctx, l.p.log.UUID, l.tables.At, eventlog.ReaderOptions{Logger: l.p.opts.Logger})
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
 	l.p.nats.end(ctx, l)
-	if l.stopped != nil && isLost(l.stopped) { // the position is in the log again
+	if l.stopped != nil && fill.IsLost(l.stopped) { // the position is in the log again
 		l.resumed(ctx)
 	}
-	l.progress.follow(l.at.Sequence, l.clock, reader, l.stopped == nil)
+	l.progress.follow(l.tables.At.Sequence, l.tables.Clock, reader, l.stopped == nil)
+	limits := l.p.opts.Limits
 	var begun time.Time
 	for {
-		if err := l.take(ctx, reader); err != nil {
+		if err := l.batch.Wait(ctx, reader, limits, math.MaxUint64); err != nil {
 			return err
 		}
-		if rest := time.Until(begun.Add(l.p.opts.Every)); rest > 0 && !l.full() {
+		l.progress.took(len(l.batch.Messages))
+		if rest := time.Until(begun.Add(l.p.opts.Every)); rest > 0 && !l.batch.Full(limits) {
 			_ = topology.Pause(ctx, rest)
 		}
 		begun = time.Now()
 		err := l.p.throttle.Work(ctx, func() error {
-			_ = l.fill(reader) // what arrived while it waited for its slot; the reader keeps an error for the next take
-			l.progress.took(reader, len(l.messages))
-			// An idle lane holds no batch.
-			defer func() { clear(l.lines); clear(l.messages) }()
-			return l.apply(ctx)
+			_ = l.batch.Fill(reader, limits, math.MaxUint64) // what arrived while it waited for its slot; the reader keeps an error
+			l.progress.took(len(l.batch.Messages))
+			defer func() { l.batch.Reset(); clear(l.lines) }() // an idle lane holds no batch
+			l.lines = l.lines[:0]
+			for i := range l.batch.Messages {
+				l.lines = fill.Parse(l.lines, &l.batch.Messages[i], nil)
+			}
+			return postgresError(l.tables.Apply(ctx, l.batch.Messages, l.lines))
 		})
 		if err != nil {
 			l.failing = isAnswer(err)
@@ -140,132 +139,35 @@ func (l *lane) follow(ctx context.Context) error {
 	}
 }
 
-// take waits for a message, then takes those that have arrived, up to the size of a batch.
-func (l *lane) take(ctx context.Context, reader *eventlog.Reader) error {
-	l.messages, l.takenLines, l.takenBytes = l.messages[:0], 0, 0
-	for {
-		err := l.fill(reader)
-		l.progress.took(reader, len(l.messages))
-		switch {
-		case len(l.messages) > 0:
-			return nil // first the messages before an error; the reader keeps the error
-		case err != nil:
-			return err
-		}
-		select {
-		case <-reader.Ready():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// full reports whether a batch has its maximum size.
-func (l *lane) full() bool {
-	return l.takenLines >= l.p.opts.MaxLines || l.takenBytes >= l.p.opts.MaxBytes
-}
-
-// fill takes what has arrived, in addition to the messages taken before.
-func (l *lane) fill(reader *eventlog.Reader) (err error) {
-	for !l.full() {
-		had := len(l.messages)
-		if l.messages, err = reader.TryBatch(takeMessages, l.messages); err != nil || len(l.messages) == had {
-			return err
-		}
-		for _, m := range l.messages[had:] {
-			l.takenBytes += len(m.Payload)
-			l.takenLines += bytes.Count(m.Payload, newline) + 1 // one too many if the last line ends with a newline
-		}
-	}
-	return nil
-}
-
-var newline = []byte{'\n'}
-
-// apply applies the messages taken. If PostgreSQL rejects the batch, it retries message by message, then line by line.
-func (l *lane) apply(ctx context.Context) error {
-	err := l.commit(ctx, l.messages, tables.Apply)
-	if _, refused := tables.Refused(err); !refused {
-		return err
-	}
-	for i := range l.messages {
-		one := l.messages[i : i+1]
-		err := l.commit(ctx, one, tables.Apply)
-		if _, refused := tables.Refused(err); refused {
-			err = l.commit(ctx, one, tables.ApplyOneByOne)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-type applier func(context.Context, pgx.Tx, *tables.Batch) ([]tables.Parked, error)
-
-// commit applies messages and moves the checkpoint to the last of them, in one transaction.
-func (l *lane) commit(ctx context.Context, messages []eventlog.Message, apply applier) error {
-	batch := l.decode(messages)
-	last := &messages[len(messages)-1]
-	to := last.Position(l.p.log.UUID, l.number)
-
-	tx, err := tables.Begin(ctx, l.p.db)
-	if err != nil {
-		return postgresError("beginning a batch", err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // no effect after a commit
-	// First, so that a projector that is fenced off writes nothing, and finds no row of another one as a duplicate.
-	if err := l.advance(ctx, tx, to, batch.To); err != nil {
-		return err
-	}
-	parked, err := apply(ctx, tx, batch)
-	if err != nil {
-		return postgresError(fmt.Sprintf("applying messages %d to %d of lane %d", messages[0].Sequence, last.Sequence, l.number), err)
-	}
+// commit commits. If no reply arrives, follow reads from the checkpoint whether it took effect.
+func (l *lane) commit(ctx context.Context, tx pgx.Tx) error {
 	if f := l.p.faults.beforeCommit; f != nil {
 		f(l.number, tx.Conn().PgConn().PID())
 	}
-	// If no reply arrives, follow reads from the checkpoint whether it was committed.
-	if err := tx.Commit(ctx); err != nil {
-		return postgresError("committing a batch", err)
+	err := tx.Commit(ctx)
+	if f := l.p.faults.afterCommit; f != nil && err == nil {
+		err = f(l.number)
 	}
-	if f := l.p.faults.afterCommit; f != nil {
-		if err := f(l.number); err != nil {
-			return postgresError("committing a batch", err)
-		}
-	}
-	l.at, l.clock = to, batch.To
-	l.progress.applied(batch, to.Sequence, len(messages), len(parked))
-	if len(parked) > 0 {
-		l.p.opts.Logger.ErrorContext(ctx, "event lines stored as dead letters, see scrip.dead_letter", "lane", l.number, "lines", len(parked),
-			"sequence", parked[0].Sequence, "line", parked[0].Line, "reason", parked[0].Reason)
-	}
-	return nil
+	return err
 }
 
-// decode reads the lines of messages into a batch that follows the lane's position.
-func (l *lane) decode(messages []eventlog.Message) *tables.Batch {
-	l.lines = slices.Grow(l.lines[:0], l.takenLines)
-	var clock wire.Instant
-	for i := range messages {
-		m := &messages[i]
-		clock = wire.At(m.LaneTime)
-		for n, raw := range eventlog.Lines(m.Payload) {
-			if len(l.lines) == cap(l.lines) {
-				l.lines = slices.Grow(l.lines, 1)
-			}
-			l.lines = l.lines[:len(l.lines)+1]
-			l.lines[len(l.lines)-1].Read(m.Sequence, uint32(n)+1, raw, clock) // sets every field
-		}
+// applied records what a transaction applied.
+func (l *lane) applied(batch *tables.Batch, messages []eventlog.Message, parked []tables.Parked) {
+	l.progress.applied(batch, l.tables.At.Sequence, len(messages), len(parked))
+	if len(parked) > 0 {
+		l.p.opts.Logger.Error("event lines stored as dead letters, see scrip.dead_letter", "lane", l.number, "lines", len(parked),
+			"sequence", parked[0].Sequence, "line", parked[0].Line, "reason", parked[0].Reason)
 	}
-	return &tables.Batch{Lane: l.number, Lines: l.lines, From: l.clock, To: clock}
 }
 
 // errPostgres is the kind of all errors of PostgreSQL.
 var errPostgres = errors.New("PostgreSQL")
 
-func postgresError(doing string, err error) error {
-	return fmt.Errorf("%s: %w: %w", doing, errPostgres, err)
+func postgresError(err error) error {
+	if err == nil || errors.Is(err, fill.ErrFenced) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errPostgres, err)
 }
 
 // isAnswer reports whether PostgreSQL returned an error, rather than became unavailable.
@@ -277,23 +179,18 @@ func isAnswer(err error) bool {
 // isFinal reports whether a retry cannot help: the log is not the one that was read, or has a newer format.
 func isFinal(err error) bool {
 	var gap *eventlog.GapError
-	return isLost(err) || errors.Is(err, eventlog.ErrHole) || errors.Is(err, eventlog.ErrNewerFormat) || errors.Is(err, eventlog.ErrUnreadable) || errors.As(err, &gap)
-}
-
-// isLost reports whether the log lacks what the tables were filled from.
-func isLost(err error) bool {
-	return errors.Is(err, eventlog.ErrLostTail) || errors.Is(err, eventlog.ErrDiverged) || errors.Is(err, eventlog.ErrTrimmed)
+	return fill.IsLost(err) || errors.Is(err, eventlog.ErrHole) || errors.Is(err, eventlog.ErrNewerFormat) || errors.Is(err, eventlog.ErrUnreadable) || errors.As(err, &gap)
 }
 
 // stop records and logs that the lane has stopped, with the next command.
 func (l *lane) stop(ctx context.Context, err error) {
 	switch {
-	case isLost(err):
+	case fill.IsLost(err):
 		err = fmt.Errorf("the log no longer has what the read tables were filled from up to message %d of lane %d (restored, tail lost, or another log): %w; "+
-			"run `scrip rebuild` to fill the tables again from the log as it is, or restore the log", l.at.Sequence, l.number, err)
+			"run `scrip rebuild` to fill the tables again from the log as it is, or restore the log", l.tables.At.Sequence, l.number, err)
 	case tables.Damaged(err):
 		err = fmt.Errorf("PostgreSQL reports damaged files after message %d of lane %d: %w; check its disk, "+
-			"then run `scrip rebuild` to fill the tables again from the log", l.at.Sequence, l.number, err)
+			"then run `scrip rebuild` to fill the tables again from the log", l.tables.At.Sequence, l.number, err)
 	}
 	l.progress.state(Stopped, err)
 	if l.stopped == nil {
@@ -305,5 +202,5 @@ func (l *lane) stop(ctx context.Context, err error) {
 
 func (l *lane) resumed(ctx context.Context) {
 	l.stopped = nil
-	l.p.opts.Logger.InfoContext(ctx, "lane is projected again", "lane", l.number, "from", l.at.Sequence)
+	l.p.opts.Logger.InfoContext(ctx, "lane is projected again", "lane", l.number, "from", l.tables.At.Sequence)
 }

@@ -55,7 +55,6 @@ type progress struct {
 	now     Progress
 	reader  *eventlog.Reader // while following
 	taken   uint64           // messages taken from it and not applied yet
-	foreign uint64           // of earlier readers
 }
 
 func newProgress(lane int) *progress {
@@ -81,7 +80,7 @@ func (p *progress) enter(s State, err error) (changed bool) {
 
 func (p *progress) endReader() {
 	if p.reader != nil {
-		p.foreign = p.now.Foreign
+		p.now.Foreign += p.reader.Foreign()
 		p.reader, p.taken = nil, 0
 	}
 }
@@ -109,13 +108,11 @@ func (p *progress) resume() {
 	p.enter(Following, nil)
 }
 
-// took records the messages taken from the reader and its count of foreign messages. Only the lane may call it: it owns
-// the reader.
-func (p *progress) took(reader *eventlog.Reader, messages int) {
+// took records how many messages are taken from the reader and not applied yet.
+func (p *progress) took(messages int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken = uint64(messages)
-	p.now.Foreign = p.foreign + reader.Foreign()
 }
 
 func (p *progress) applied(b *tables.Batch, sequence uint64, messages, parked int) {
@@ -134,14 +131,13 @@ func (p *progress) get() Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now
-	switch {
-	case p.reader == nil:
+	if p.reader == nil {
 		now.Lag = time.Since(now.Since)
-	case p.taken+p.reader.Behind() > 0:
-		now.Behind = p.taken + p.reader.Behind()
-		if !now.LogTime.IsZero() {
-			now.Lag = max(0, time.Since(now.LogTime))
-		}
+		return now
+	}
+	now.Foreign += p.reader.Foreign()
+	if now.Behind = p.taken + p.reader.Behind(); now.Behind > 0 && !now.LogTime.IsZero() {
+		now.Lag = max(0, time.Since(now.LogTime))
 	}
 	return now
 }
@@ -155,51 +151,47 @@ func (p *Projector) Progress() []Progress {
 	return list
 }
 
+// metrics of a lane.
+var metrics = []struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*Progress) float64
+}{
+	{described("lag_seconds", "Age of the newest event in the read tables while more events follow it in the log, else 0."), prometheus.GaugeValue, func(p *Progress) float64 { return p.Lag.Seconds() }},
+	{described("behind_messages", "Event messages in the log that are not in the read tables yet, as far as known."), prometheus.GaugeValue, func(p *Progress) float64 { return float64(p.Behind) }},
+	{described("position", "Sequence of the last event message in the read tables."), prometheus.GaugeValue, func(p *Progress) float64 { return float64(p.Sequence) }},
+	{described("following", "1 while the lane is projected, 0 while it waits, is on standby or has stopped."), prometheus.GaugeValue, func(p *Progress) float64 { return p.is(Following) }},
+	{described("stopped", "1 when the lane is not projected until an operator acts."), prometheus.GaugeValue, func(p *Progress) float64 { return p.is(Stopped) }},
+	{described("events_total", "Event lines applied to the read tables."), prometheus.CounterValue, func(p *Progress) float64 { return float64(p.Events) }},
+	{described("poison_total", "Event lines stored as dead letters because they could not be applied."), prometheus.CounterValue, func(p *Progress) float64 { return float64(p.Parked) }},
+	{described("foreign_total", "Messages in the event stream that scrip did not write, ignored."), prometheus.CounterValue, func(p *Progress) float64 { return float64(p.Foreign) }},
+	{described("batches_total", "Transactions committed."), prometheus.CounterValue, func(p *Progress) float64 { return float64(p.Batches) }},
+}
+
 func described(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("scrip_projection_"+name, help, []string{"lane"}, nil)
 }
 
-var (
-	lagDesc       = described("lag_seconds", "Age of the newest event in the read tables while more events follow it in the log, else 0.")
-	behindDesc    = described("behind_messages", "Event messages in the log that are not in the read tables yet, as far as known.")
-	positionDesc  = described("position", "Sequence of the last event message in the read tables.")
-	followingDesc = described("following", "1 while the lane is projected, 0 while it waits, is on standby or has stopped.")
-	stoppedDesc   = described("stopped", "1 when the lane is not projected until an operator acts.")
-	eventsDesc    = described("events_total", "Event lines applied to the read tables.")
-	poisonDesc    = described("poison_total", "Event lines stored as dead letters because they could not be applied.")
-	foreignDesc   = described("foreign_total", "Messages in the event stream that scrip did not write, ignored.")
-	batchesDesc   = described("batches_total", "Transactions committed.")
-)
+// is returns 1 in a state, else 0.
+func (p *Progress) is(s State) float64 {
+	if p.State == s {
+		return 1
+	}
+	return 0
+}
 
 // Describe implements prometheus.Collector.
 func (p *Projector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{lagDesc, behindDesc, positionDesc, followingDesc, stoppedDesc, eventsDesc, poisonDesc, foreignDesc, batchesDesc} {
-		ch <- d
+	for _, m := range metrics {
+		ch <- m.desc
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (p *Projector) Collect(ch chan<- prometheus.Metric) {
 	for _, now := range p.Progress() {
-		lane := strconv.Itoa(now.Lane)
-		send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64) {
-			ch <- prometheus.MustNewConstMetric(d, kind, v, lane)
+		for _, m := range metrics {
+			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&now), strconv.Itoa(now.Lane))
 		}
-		send(lagDesc, prometheus.GaugeValue, now.Lag.Seconds())
-		send(behindDesc, prometheus.GaugeValue, float64(now.Behind))
-		send(positionDesc, prometheus.GaugeValue, float64(now.Sequence))
-		send(followingDesc, prometheus.GaugeValue, truth(now.State == Following))
-		send(stoppedDesc, prometheus.GaugeValue, truth(now.State == Stopped))
-		send(eventsDesc, prometheus.CounterValue, float64(now.Events))
-		send(poisonDesc, prometheus.CounterValue, float64(now.Parked))
-		send(foreignDesc, prometheus.CounterValue, float64(now.Foreign))
-		send(batchesDesc, prometheus.CounterValue, float64(now.Batches))
 	}
-}
-
-func truth(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

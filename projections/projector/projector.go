@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -25,11 +26,9 @@ const (
 
 // Options of a projector. The zero value selects the defaults.
 type Options struct {
-	// MaxLines is the maximum of event lines in one transaction, plus at most one message. Defaults to 20,000: above
-	// some thousand the cost per transaction is negligible, and memory and the time to a first row grow.
-	MaxLines int
-	// MaxBytes bounds the same in bytes. Defaults to 8 MiB.
-	MaxBytes int
+	// Limits are the maximum of event lines and bytes in one transaction, exceeded by some messages at most: see
+	// fill.Limits.
+	Limits fill.Limits
 	// Every is the minimum time between the beginnings of a lane's transactions, unless a full batch waits. The first
 	// event after an idle time is written at once; a transaction for each of many single events would halve the rate of
 	// claims. Defaults to 100 ms.
@@ -44,12 +43,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxLines == 0 {
-		o.MaxLines = 20_000
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 8 << 20
-	}
+	o.Limits = o.Limits.OrDefault()
 	if o.Every == 0 {
 		o.Every = 100 * time.Millisecond
 	}
@@ -87,8 +81,8 @@ func New(db *pgxpool.Pool, js jetstream.JetStream, log topology.Log, opts Option
 		return nil, fmt.Errorf("projector: the log has no identity; ensure it first")
 	case db.Config().MaxConns < 2:
 		return nil, fmt.Errorf("projector: pool_max_conns is %d; it must be 2 or more", db.Config().MaxConns)
-	case opts.MaxLines < 0 || opts.MaxBytes < 0:
-		return nil, fmt.Errorf("projector: MaxLines and MaxBytes must not be negative")
+	case opts.Limits.Lines < 0 || opts.Limits.Bytes < 0:
+		return nil, fmt.Errorf("projector: Limits must not be negative")
 	}
 	opts = opts.withDefaults()
 	p := &Projector{
@@ -105,8 +99,6 @@ func New(db *pgxpool.Pool, js jetstream.JetStream, log topology.Log, opts Option
 var (
 	// errLockLost: the connection that held the lock broke.
 	errLockLost = errors.New("the connection that held the projector's lock is lost")
-	// errFenced: another process moved a checkpoint.
-	errFenced = errors.New("the checkpoint was moved by another projector, or the tables were exchanged (rebuild) or repaired (verify --repair)")
 	// errDropped: the read tables were dropped.
 	errDropped = errors.New("the read tables were dropped")
 	// errExchanged: a rebuild or its undo exchanged the tables, or a repair changed them.
@@ -140,14 +132,12 @@ func (p *Projector) handleRunError(ctx context.Context, err error) {
 		if !logged {
 			p.opts.Logger.ErrorContext(ctx, "the projector stopped for all lanes", "err", err)
 		}
-	case errors.Is(err, errFenced), errors.Is(err, errDropped), errors.Is(err, errExchanged):
+	case errors.Is(err, fill.ErrFenced), errors.Is(err, errDropped), errors.Is(err, errExchanged), errors.Is(err, errLockLost):
 		p.opts.Logger.WarnContext(ctx, "projector starts again", "reason", err)
 		p.each(func(l *lane) { l.progress.state(Waiting, err) })
-	case errors.Is(err, errLockLost):
-		// PostgreSQL may be available again: acquiring the lock shows that. Earlier connections are unusable.
-		p.opts.Logger.WarnContext(ctx, "projector starts again", "reason", err)
-		p.each(func(l *lane) { l.progress.state(Waiting, err) })
-		p.db.Reset()
+		if errors.Is(err, errLockLost) { // PostgreSQL may be available again, but earlier connections are unusable
+			p.db.Reset()
+		}
 	default:
 		p.postgres.begin(ctx, nil, err)
 		p.each(func(l *lane) { l.progress.state(Waiting, err) })

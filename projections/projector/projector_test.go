@@ -8,15 +8,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/logtest"
-	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func TestLogBecomesTables(t *testing.T) {
-	for name, opts := range map[string]Options{"large batches": {}, "a line at a time": {MaxLines: 1}, "small bytes": {MaxBytes: 100}} {
+	for name, opts := range map[string]Options{"large batches": {}, "a line at a time": {Limits: fill.Limits{Lines: 1}}, "small bytes": {Limits: fill.Limits{Bytes: 100}}} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.work() // some before it starts
@@ -214,10 +214,10 @@ func TestFence(t *testing.T) {
 	p := r.project(Options{})
 	r.synced(r.pool)
 	zombie := r.projector(logtest.Pool(t, r.pool.Config().ConnString()), Options{}).lanes[0]
-	if err := zombie.load(t.Context()); err != nil {
+	if err := zombie.tables.Load(t.Context(), r.pool); err != nil {
 		t.Fatal(err)
 	}
-	reader, err := zombie.stream.Open(t.Context(), r.Log.UUID, zombie.at, eventlog.ReaderOptions{})
+	reader, err := zombie.stream.Open(t.Context(), r.Log.UUID, zombie.tables.At, eventlog.ReaderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,8 +229,8 @@ func TestFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := logtest.Digest(t, r.pool)
-	if err := zombie.commit(t.Context(), messages, tables.Apply); !errors.Is(err, errFenced) {
-		t.Errorf("the zombie got %v, want errFenced", err)
+	if err := zombie.tables.Apply(t.Context(), messages, fill.Parse(nil, &messages[0], nil)); !errors.Is(err, fill.ErrFenced) {
+		t.Errorf("the zombie got %v, want ErrFenced", err)
 	}
 	if logtest.Digest(t, r.pool) != before {
 		t.Error("the zombie changed rows")
@@ -275,7 +275,7 @@ func TestNewRefuses(t *testing.T) {
 	r := newRig(t)
 	for name, make := range map[string]func() error{
 		"no log":   func() error { _, err := New(r.pool, r.JS, topology.Log{}, Options{}); return err },
-		"negative": func() error { _, err := New(r.pool, r.JS, r.Log, Options{MaxLines: -1}); return err },
+		"negative": func() error { _, err := New(r.pool, r.JS, r.Log, Options{Limits: fill.Limits{Lines: -1}}); return err },
 		"tiny pool": func() error {
 			_, err := New(logtest.Pool(t, r.pool.Config().ConnString()+"&pool_max_conns=1"), r.JS, r.Log, Options{})
 			return err

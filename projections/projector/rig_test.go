@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/logtest"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
@@ -148,19 +151,24 @@ func (r *rig) check(pool *pgxpool.Pool) {
 	if _, err := schema.Migrate(ctx, other, slog.New(slog.DiscardHandler)); err != nil {
 		r.T.Fatal(err)
 	}
-	p := r.projector(other, Options{MaxLines: 1})
 	for lane := range lanes {
-		l := p.lanes[lane]
-		if err := l.load(ctx); err != nil {
-			r.T.Fatal(err)
-		}
-		reader, err := l.stream.Open(ctx, r.Log.UUID, l.at, eventlog.ReaderOptions{Logger: slog.New(slog.DiscardHandler)})
+		reader, err := eventlog.Events(r.JS, lane).In(r.Log).Open(ctx, r.Log.UUID, eventlog.Position{Log: r.Log.UUID, Lane: lane}, eventlog.ReaderOptions{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			r.T.Fatal(err)
 		}
+		batch := tables.Batch{Lane: lane}
 		err = reader.CatchUp(ctx, func(messages []eventlog.Message) error {
 			for i := range messages {
-				if err := l.commit(ctx, messages[i:i+1], tables.ApplyOneByOne); err != nil {
+				batch.Lines = fill.Parse(nil, &messages[i], nil)
+				batch.From, batch.To = batch.To, wire.At(messages[i].LaneTime)
+				tx, err := tables.Begin(ctx, other)
+				if err != nil {
+					return err
+				}
+				if _, err := tables.ApplyOneByOne(ctx, tx, &batch); err != nil {
+					return errors.Join(err, tx.Rollback(ctx))
+				}
+				if err := tx.Commit(ctx); err != nil {
 					return err
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -20,7 +21,7 @@ func TestBusyProjectorCatchesUp(t *testing.T) {
 	}
 	meter := load.NewMeter(1)
 	meter.Lanes[0].Loading.Store(true)
-	p := r.projector(r.pool, Options{MaxLines: 1, Load: meter})
+	p := r.projector(r.pool, Options{Limits: fill.Limits{Lines: 64}, Load: meter})
 	var atWork, together atomic.Int32
 	p.faults.beforeCommit = func(int, uint32) {
 		if atWork.Add(1) > 1 {

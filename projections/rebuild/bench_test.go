@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/readtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -58,7 +59,7 @@ func BenchmarkRebuild(b *testing.B) {
 	n := size(b)
 	r.claims(b, n)
 	for b.Loop() {
-		s := r.open(Options{BatchLines: 20_000})
+		s := r.open(Options{Limits: fill.Limits{Lines: 20_000}})
 		got, err := s.Rebuild(b.Context())
 		s.Close()
 		if err != nil || got.Events < uint64(n) {
@@ -86,7 +87,7 @@ func BenchmarkRawCopy(b *testing.B) {
 	}
 	for b.Loop() {
 		b.StopTimer()
-		sh, err := s.NewShadow(b.Context(), ScratchSchema, Only{}, false)
+		sh, err := s.newShadow(b.Context(), ScratchSchema, selection{}, false)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -114,7 +115,7 @@ func BenchmarkRawCopy(b *testing.B) {
 		b.ReportMetric(loaded.Seconds(), "s-loading")
 		b.ReportMetric((took - loaded).Seconds(), "s-indexing")
 		b.StopTimer()
-		if err := sh.Drop(b.Context()); err != nil {
+		if err := s.discard(b.Context(), ScratchSchema); err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()

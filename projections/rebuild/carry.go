@@ -2,6 +2,7 @@ package rebuild
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,38 +131,46 @@ func (s *Session) carryLater(ctx context.Context, steps []step) (left []string) 
 	return nil
 }
 
-// addIndexes creates the indexes that others created on the live tables on the tables of another schema, unless they
-// exist.
-func (s *Session) addIndexes(ctx context.Context, name string, list []extraIndex) error {
-	for _, x := range list {
-		missing, err := lacks(ctx, s.pool, name, x)
-		if err != nil {
-			return err
-		}
-		if !missing {
-			continue
-		}
-		definition := strings.Replace(x.Definition, " ON "+schema.Name+".", " ON "+name+".", 1)
-		if err := s.make(ctx, index{Table: x.Table, Name: x.Name, Definition: definition, Btree: strings.Contains(definition, " USING btree ")}); err != nil {
-			return fmt.Errorf("creating index %s, which others created on table %s: %w", x.Name, x.Table, err)
-		}
+// Lists the grants on the tables in use as GRANT statements for the new ones: on the schema, its relations, their
+// columns and its functions, of which those that PUBLIC may not call are revoked first.
+//
+// $1 = from   $2 = to
+const grantsSQL = `
+WITH o (kind, name, columns, acl, owner) AS (
+    SELECT 'SCHEMA', format('%I', $2::text), '', s.nspacl, s.nspowner FROM pg_namespace s WHERE s.nspname = $1
+    UNION ALL
+    SELECT 'TABLE', format('%I.%I', $2::text, c.relname), '', c.relacl, c.relowner
+    FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+    WHERE s.nspname = $1 AND to_regclass(format('%I.%I', $2::text, c.relname)) IS NOT NULL
+    UNION ALL
+    SELECT 'TABLE', format('%I.%I', $2::text, c.relname), format(' (%I)', t.attname), t.attacl, NULL
+    FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace JOIN pg_attribute t ON t.attrelid = c.oid AND NOT t.attisdropped
+    WHERE s.nspname = $1 AND EXISTS (SELECT 1 FROM pg_attribute x WHERE x.attrelid = to_regclass(format('%I.%I', $2::text, c.relname))
+                                       AND x.attname = t.attname AND NOT x.attisdropped)
+    UNION ALL
+    SELECT 'FUNCTION', format('%I.%I()', $2::text, p.proname), '', p.proacl, p.proowner
+    FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace
+    WHERE s.nspname = $1 AND p.pronargs = 0 AND to_regprocedure(format('%I.%I()', $2::text, p.proname)) IS NOT NULL
+)
+SELECT format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', name) FROM o WHERE kind = 'FUNCTION' AND acl IS NOT NULL
+UNION ALL
+SELECT format('GRANT %s%s ON %s %s TO %s%s', a.privilege_type, columns, kind, name,
+              CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END, CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)
+FROM o, aclexplode(acl) a WHERE a.grantee IS DISTINCT FROM o.owner`
+
+// copyGrants gives the roles that may use one schema's tables the same rights on another's.
+func copyGrants(ctx context.Context, tx pgx.Tx, from, to string) error {
+	rows, err := tx.Query(ctx, grantsSQL, from, to)
+	if err != nil {
+		return fmt.Errorf("reading the grants on the tables: %w", err)
 	}
-	return nil
-}
-
-func lacks(ctx context.Context, db rower, name string, x extraIndex) (missing bool, err error) {
-	err = db.QueryRow(ctx, "SELECT NOT EXISTS (SELECT 1 FROM pg_indexes WHERE schemaname = $1 AND tablename = $2 AND indexname = $3)", name, x.Table, x.Name).Scan(&missing)
-	return missing, err
-}
-
-// checkIndexes returns an error if an index was created since addIndexes: creating it under the lock would take too
-// long.
-func checkIndexes(ctx context.Context, tx pgx.Tx, name string, list []extraIndex) error {
-	for _, x := range list {
-		if missing, err := lacks(ctx, tx, name, x); err != nil {
-			return err
-		} else if missing {
-			return refuse("index %s was created on table %s meanwhile; run it again, so that the new table has it too", x.Name, x.Table)
+	grants, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("reading the grants on the tables: %w", err)
+	}
+	for _, grant := range grants {
+		if _, err := tx.Exec(ctx, grant); err != nil {
+			return errors.Join(fmt.Errorf("copying a grant to the new tables: %s", grant), err)
 		}
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -90,20 +89,30 @@ func identified(o *object, own *regexp.Regexp) string {
 	return o.Type + " " + own.ReplaceAllLiteralString(o.Identity, schema.Name)
 }
 
-// reference lists what the migrations up to a version create, as identified. It runs them and rolls them back.
+// withReference runs f in a transaction in which schema referenceSchema has what the migrations up to a version create,
+// and rolls it back.
+func (s *Session) withReference(ctx context.Context, version int64, f func(tx pgx.Tx) error) error {
+	tx, err := s.pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if err := schema.CreateVersion(ctx, tx, referenceSchema, version); err != nil {
+		return err
+	}
+	return f(tx)
+}
+
+// reference lists what the migrations up to a version create, as identified.
 func (s *Session) reference(ctx context.Context, version int64) (map[string]bool, error) {
 	if known := s.known[version]; known != nil {
 		return known, nil
 	}
-	tx, err := s.pool.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if err := schema.CreateVersion(ctx, tx, referenceSchema, version); err != nil {
-		return nil, err
-	}
-	list, err := objects(ctx, tx, referenceSchema)
+	var list []object
+	err := s.withReference(ctx, version, func(tx pgx.Tx) (err error) {
+		list, err = objects(ctx, tx, referenceSchema)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("listing what migrations create: %w", err)
 	}
@@ -257,11 +266,10 @@ func (s *Session) checkDependents(g *dependents) error {
 // checkPrevious returns an error while dependents of others remain on the previous tables: they would be dropped with
 // them.
 func (s *Session) checkPrevious(ctx context.Context, tx pgx.Tx) error {
-	comment, found, err := commentOn(ctx, tx, PreviousSchema)
+	version, found, err := previousMigration(ctx, tx)
 	if err != nil || !found || s.opts.DropDependents {
 		return err
 	}
-	version, _ := strconv.ParseInt(strings.TrimPrefix(comment, previousMark), 10, 64)
 	if version < 1 || version > schema.Version() {
 		version = schema.Version()
 	}

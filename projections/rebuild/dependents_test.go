@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/logtest"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 )
@@ -183,7 +184,7 @@ func TestDependentInUse(t *testing.T) {
 		r.Synced() // the projector goes on meanwhile
 		end()
 	}()
-	if got := r.rebuild(Options{}); len(got.Left) > 0 {
+	if got := r.rebuild(Options{Limits: fill.Limits{Lines: 1000}}); len(got.Left) > 0 { // large batches: claims arrive without a pause
 		t.Errorf("left: %v", got.Left)
 	}
 	<-done

@@ -1,11 +1,19 @@
-// Package rebuild fills new read tables from the log beside those in use, and exchanges them.
+// Package rebuild fills new read tables from the log beside those in use, and exchanges them, or compares them with
+// those in use.
 //
-//	SCRIP_EVT_<lane> ──Reader──> decode ──> tables.Apply ──> schema scrip_next      COPY, lanes in parallel, few indexes
+//	SCRIP_EVT_<lane> ──fill.Batch──> parse ──> fill.Tables ──> schema scrip_next    COPY, lanes in parallel, few indexes
 //	                                                              │
 //	      indexes and keys ── catch up with the live tables ── compare digests      live tables remain in use
 //	                                                              │
 //	      one transaction: lock out the projector's writes, catch up for the last time,
 //	                       scrip ──> scrip_previous, scrip_next ──> scrip           --undo exchanges them back
+//
+//	live tables ── snapshot at checkpoint P ──┐
+//	                                          ├── digest per table and campaign ──> those that differ: rows, columns
+//	log up to P ──────────────> scrip_scratch ┘                                     Verify; a repair copies campaigns
+//
+// Read rebuild.go first: it has the phases of a rebuild in their order. loader.go fills the tables, indexes.go creates
+// indexes late, carry.go and dependents.go keep what others built on the tables, session.go has the locks.
 //
 // It uses the projector's code from an empty start: only tables.Apply changes rows, in transactions that also move a
 // checkpoint. Indexes are created later, when a query needs them, because they make loading slow.
@@ -14,12 +22,17 @@
 // that it began on the old tables cannot commit on the new ones, and it then continues at the new checkpoint. No event
 // is applied twice or missed.
 //
+// A verification makes the expected rows with the code that fills the live tables; so it detects damage to rows and
+// checkpoints, not an error in the fold (tests compare that with naive models). The live tables are read in one
+// REPEATABLE READ snapshot and are only written by a repair, which is one transaction.
+//
 // Opening a session migrates nothing: tables of another version belong to a projector of that version.
 //
-// Owner: a Session owns the rebuilds of one database, by an advisory lock on its own connection; a Shadow owns its
+// Owner: a Session owns the rebuilds of one database, by an advisory lock on its own connection; a shadow owns its
 // schema. Each is used by the goroutine that created it.
 //
-// A crash before the exchange leaves the live tables untouched and a schema scrip_next, which the next Open drops. The
+// A crash before the exchange, or in a verification, leaves the live tables untouched and a schema scrip_next or
+// scrip_scratch, which the next Open drops. The
 // exchange is one transaction. After a crash that follows it, dependents that were not carried over yet are named by
 // the next rebuild and by --drop-previous.
 package rebuild

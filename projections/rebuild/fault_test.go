@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/logtest"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/projections/readtest"
@@ -130,7 +131,7 @@ func TestLiveEventsThroughout(t *testing.T) {
 	})
 	seen := map[Phase]bool{}
 	for range 3 {
-		r.rebuild(Options{BatchLines: 1000, Hook: func(p Phase) error {
+		r.rebuild(Options{Limits: fill.Limits{Lines: 1000}, Hook: func(p Phase) error {
 			seen[p] = true
 			if p == Indexing {
 				before := rounds.Load()
@@ -224,7 +225,7 @@ func TestPoison(t *testing.T) {
 	r.Write(1, `nonsense`)
 	r.Synced()
 	for range 2 {
-		r.rebuild(Options{BatchLines: 1000})
+		r.rebuild(Options{Limits: fill.Limits{Lines: 1000}})
 		if got, want := r.Digest(), r.Folded(); got != want {
 			t.Errorf("rebuilt:\n%swant\n%s", got, want)
 		}

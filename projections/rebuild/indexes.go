@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 )
 
@@ -89,7 +91,7 @@ func needs(lines []tables.Line) (list [3]bool) {
 
 // ensure creates the indexes that a batch needs. The caller has no transaction open: creating an index waits for those
 // of other lanes, and they for it.
-func (sh *Shadow) ensure(ctx context.Context, lines []tables.Line) error {
+func (sh *shadow) ensure(ctx context.Context, lines []tables.Line) error {
 	for i, needed := range needs(lines) {
 		if !needed {
 			continue
@@ -104,7 +106,7 @@ func (sh *Shadow) ensure(ctx context.Context, lines []tables.Line) error {
 
 // finish creates the missing indexes: the primary keys, which prove that no row is duplicated, or with complete all of
 // them. It analyzes the tables first, for the choice of how to sort and for good plans from the first query on.
-func (sh *Shadow) finish(ctx context.Context, complete bool) error {
+func (sh *shadow) finish(ctx context.Context, complete bool) error {
 	sh.s.report.enter(Indexing, 0)
 	if err := sh.s.opts.Hook(Indexing); err != nil {
 		return err
@@ -115,8 +117,8 @@ func (sh *Shadow) finish(ctx context.Context, complete bool) error {
 	return sh.build(ctx, func(x index) bool { return complete || x.Primary })
 }
 
-func (sh *Shadow) analyze(ctx context.Context) error {
-	list, err := Tables(ctx, sh.s.pool, sh.name)
+func (sh *shadow) analyze(ctx context.Context) error {
+	list, err := tablesOf(ctx, sh.s.pool, sh.name)
 	if err != nil {
 		return err
 	}
@@ -129,7 +131,7 @@ func (sh *Shadow) analyze(ctx context.Context) error {
 }
 
 // build creates the missing indexes that are wanted, several at a time.
-func (sh *Shadow) build(ctx context.Context, wanted func(index) bool) error {
+func (sh *shadow) build(ctx context.Context, wanted func(index) bool) error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	var now []index
@@ -148,8 +150,7 @@ func (sh *Shadow) build(ctx context.Context, wanted func(index) bool) error {
 			if err := sh.s.make(gctx, x); err != nil {
 				return fmt.Errorf("creating index %s: %w", x.Name, err)
 			}
-			sh.s.report.indexes.Add(1)
-			sh.s.report.update()
+			sh.s.report.update(func(p *Progress) { p.Indexes++ })
 			return nil
 		})
 	}
@@ -192,14 +193,43 @@ func (s *Session) make(ctx context.Context, x index) error {
 	return err
 }
 
-// Tables returns the tables of a schema, sorted.
-func Tables(ctx context.Context, db interface {
-	Query(context.Context, string, ...any) (pgx.Rows, error)
-}, name string) ([]string, error) {
-	rows, err := db.Query(ctx, `SELECT c.relname::text FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
-		WHERE s.nspname = $1 AND c.relkind IN ('r', 'p') ORDER BY c.relname COLLATE "C"`, name)
-	if err != nil {
-		return nil, err
+// missing returns those of a list of indexes that a schema does not have.
+func missing(ctx context.Context, db rower, name string, list []extraIndex) (lacking []extraIndex, err error) {
+	for _, x := range list {
+		var lacks bool
+		err := db.QueryRow(ctx, "SELECT NOT EXISTS (SELECT 1 FROM pg_indexes WHERE schemaname = $1 AND tablename = $2 AND indexname = $3)", name, x.Table, x.Name).Scan(&lacks)
+		if err != nil {
+			return nil, err
+		}
+		if lacks {
+			lacking = append(lacking, x)
+		}
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	return lacking, nil
+}
+
+// addIndexes creates the indexes that others created on the live tables on the tables of another schema, unless they
+// exist.
+func (s *Session) addIndexes(ctx context.Context, name string, list []extraIndex) error {
+	list, err := missing(ctx, s.pool, name, list)
+	if err != nil {
+		return err
+	}
+	for _, x := range list {
+		definition := strings.Replace(x.Definition, " ON "+schema.Name+".", " ON "+name+".", 1)
+		if err := s.make(ctx, index{Table: x.Table, Name: x.Name, Definition: definition, Btree: strings.Contains(definition, " USING btree ")}); err != nil {
+			return fmt.Errorf("creating index %s, which others created on table %s: %w", x.Name, x.Table, err)
+		}
+	}
+	return nil
+}
+
+// checkIndexes returns an error if an index was created since addIndexes: creating it under the lock would take too
+// long.
+func checkIndexes(ctx context.Context, tx pgx.Tx, name string, list []extraIndex) error {
+	list, err := missing(ctx, tx, name, list)
+	if err == nil && len(list) > 0 {
+		err = refuse("index %s was created on table %s meanwhile; run it again, so that the new table has it too", list[0].Name, list[0].Table)
+	}
+	return err
 }

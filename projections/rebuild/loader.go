@@ -4,50 +4,167 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/projector"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// takeMessages is how many messages are taken from the reader at a time while a batch is filled.
-const takeMessages = 64
-
-// loader fills a shadow from one lane. It reads and decodes the next batch while one is written.
-type loader struct {
-	sh     *Shadow
-	number int
-	stream eventlog.Stream
-
-	// Owned by fill.
-	at    eventlog.Position // of the last message applied
-	clock wire.Instant      // lane time at that message; 0 before the first
-	ended bool              // by Only.Until
+// selection selects the part of the log that is folded. The zero value selects all of it.
+type selection struct {
+	// Until leaves out events after this lane time. 0 = none.
+	Until wire.Instant
+	// Campaign leaves out all other campaigns. Empty = none.
+	Campaign string
 }
 
-// batch is the content of one transaction: whole messages, except at the end set by Only.Until.
-type batch struct {
-	messages []eventlog.Message
-	lines    []tables.Line
-	upto     uint64 // last sequence read, foreign messages included
-	ended    bool
+// shadow is a set of read tables being filled beside the live ones.
+type shadow struct {
+	s     *Session
+	name  string
+	only  selection
+	lanes []*loader
+
+	loaded, indexed time.Duration // by build
+
+	mu      sync.Mutex // guards what follows, and held while indexes are created
+	pending []index    // not created yet
 }
 
-func newLoader(sh *Shadow, number int) *loader {
-	return &loader{
-		sh: sh, number: number, stream: eventlog.Events(sh.s.js, number).In(sh.s.log),
-		at: eventlog.Position{Log: sh.s.log.UUID, Lane: number},
+// build fills a new shadow up to a sequence per lane and creates its keys, with complete all indexes. If the log claims
+// a coupon twice, which no lane writes, it starts again with keys in place, so that the second line becomes a dead
+// letter, as live.
+func (s *Session) build(ctx context.Context, name string, only selection, to []uint64, complete bool) (*shadow, error) {
+	sh, err := s.tryBuild(ctx, name, only, to, complete, false)
+	if !errors.Is(err, errDoubled) {
+		return sh, err
 	}
+	s.opts.Logger.WarnContext(ctx, "the log claims a coupon twice; starting again with keys in place, which takes longer", "err", err)
+	if err := s.discard(ctx, name); err != nil {
+		return nil, err
+	}
+	return s.tryBuild(ctx, name, only, to, complete, true)
 }
 
-func (l *loader) holds(campaign string) bool {
-	return topology.LaneOf(campaign, l.sh.s.log.Lanes) == l.number
+func (s *Session) tryBuild(ctx context.Context, name string, only selection, to []uint64, complete, keyed bool) (*shadow, error) {
+	began := time.Now()
+	sh, err := s.newShadow(ctx, name, only, keyed)
+	if err != nil {
+		return nil, err
+	}
+	if err := sh.fill(ctx, Loading, to); err != nil {
+		return nil, err
+	}
+	sh.loaded = time.Since(began)
+	if err := sh.finish(ctx, complete); err != nil {
+		return nil, err
+	}
+	sh.indexed = time.Since(began) - sh.loaded
+	return sh, nil
+}
+
+// newShadow creates empty tables in a schema, without the indexes of the big tables. With keyed it keeps all indexes,
+// like the live tables: slower, but a log that claims a coupon twice is applied like live.
+func (s *Session) newShadow(ctx context.Context, name string, only selection, keyed bool) (*shadow, error) {
+	sh := &shadow{s: s, name: name, only: only}
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		if err := schema.Create(ctx, tx, name); err != nil {
+			return err
+		}
+		if !keyed {
+			if sh.pending, err = takeIndexes(ctx, tx, name); err != nil {
+				return err
+			}
+		}
+		for n := range s.log.Lanes {
+			l := newLoader(sh, n)
+			if err := l.Load(ctx, tx); err != nil {
+				return err
+			}
+			sh.lanes = append(sh.lanes, l)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making schema %s: %w", name, explain(err))
+	}
+	s.report.update(func(p *Progress) { p.Events, p.Indexes, p.TotalIndexes = 0, 0, len(sh.pending) })
+	return sh, nil
+}
+
+// events returns the number of event lines applied.
+func (sh *shadow) events() uint64 { return sh.s.report.get().Events }
+
+// fill applies each lane's messages up to a sequence; a lane that is already there is left unchanged. Options.Parallel
+// lanes are filled at the same time.
+func (sh *shadow) fill(ctx context.Context, phase Phase, to []uint64) error {
+	var total uint64
+	for n, l := range sh.lanes {
+		total += to[n] - min(to[n], l.At.Sequence)
+	}
+	sh.s.report.enter(phase, total)
+	if err := sh.s.opts.Hook(phase); err != nil {
+		return err
+	}
+	if total == 0 {
+		return nil
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(sh.s.opts.Parallel)
+	for n, l := range sh.lanes {
+		if to[n] > l.At.Sequence && (sh.only.Campaign == "" || topology.LaneOf(sh.only.Campaign, len(sh.lanes)) == n) {
+			g.Go(func() error { return l.fill(ctx, phase, to[n]) })
+		}
+	}
+	return g.Wait()
+}
+
+// loader fills a shadow from one lane. It reads and parses the next batch while one is written.
+type loader struct {
+	fill.Tables
+	sh     *shadow
+	stream eventlog.Stream
+	ended  bool // by selection.Until
+}
+
+// batch is the content of one transaction: whole messages, and if it ended also the lines of the next message up to
+// selection.Until.
+type batch struct {
+	fill.Batch
+	lines []tables.Line
+	ended bool
+}
+
+func newLoader(sh *shadow, number int) *loader {
+	l := &loader{sh: sh, stream: eventlog.Events(sh.s.js, number).In(sh.s.log)}
+	l.Tables = fill.Tables{DB: sh.s.pool, Schema: sh.name, Log: sh.s.log.UUID, Lane: number, Commit: commit, Applied: l.applied}
+	return l
+}
+
+// commitTime bounds a commit.
+const commitTime = 30 * time.Second
+
+// commit is not ended by ctx: after a commit whose reply was not awaited, a retry would find a moved checkpoint and
+// report another session.
+func commit(ctx context.Context, tx pgx.Tx) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
+	defer cancel()
+	return tx.Commit(ctx)
+}
+
+func (l *loader) applied(b *tables.Batch, messages []eventlog.Message, _ []tables.Parked) {
+	l.sh.s.report.update(func(p *Progress) {
+		p.Messages += uint64(len(messages))
+		p.Events += uint64(len(b.Lines))
+	})
 }
 
 // fill applies the next messages, up to a sequence.
@@ -55,9 +172,9 @@ func (l *loader) fill(ctx context.Context, phase Phase, to uint64) error {
 	if l.ended {
 		return nil
 	}
-	reader, err := l.stream.Open(ctx, l.sh.s.log.UUID, l.at, eventlog.ReaderOptions{Logger: l.sh.s.opts.Logger})
+	reader, err := l.stream.Open(ctx, l.Log, l.At, eventlog.ReaderOptions{Logger: l.sh.s.opts.Logger})
 	if err != nil {
-		return fmt.Errorf("reading lane %d: %w", l.number, err)
+		return fmt.Errorf("reading lane %d: %w", l.Lane, err)
 	}
 	defer reader.Close()
 	// Two batches alternate: one is written while the other is read.
@@ -74,7 +191,7 @@ func (l *loader) fill(ctx context.Context, phase Phase, to uint64) error {
 			if err := l.write(ctx, phase, b); err != nil {
 				return err
 			}
-			l.ended = l.ended || b.ended
+			l.ended = b.ended
 			free <- b
 		}
 		return nil
@@ -92,7 +209,7 @@ func (l *loader) read(ctx context.Context, reader *eventlog.Reader, to uint64, f
 			return ctx.Err()
 		}
 		if err := l.take(ctx, reader, to, b); err != nil {
-			return fmt.Errorf("reading lane %d: %w", l.number, err)
+			return fmt.Errorf("reading lane %d: %w", l.Lane, err)
 		}
 		select {
 		case full <- b:
@@ -106,71 +223,34 @@ func (l *loader) read(ctx context.Context, reader *eventlog.Reader, to uint64, f
 	return nil
 }
 
-// take reads until a batch is full, or the end is reached. It decodes messages as they arrive, so that the reader's
-// queue is free for the next.
+// take reads until a batch is full, or the end is reached.
 func (l *loader) take(ctx context.Context, reader *eventlog.Reader, to uint64, b *batch) error {
-	clear(b.messages)
-	b.messages, b.lines = b.messages[:0], b.lines[:0]
-	bytes := 0
-	for reader.Sequence() < to && !b.ended && len(b.lines) < l.sh.s.opts.BatchLines && bytes < l.sh.s.opts.BatchBytes {
-		had := len(b.messages)
-		var err error
-		most := int(min(takeMessages, to-reader.Sequence()))
-		if b.messages, err = reader.TryBatch(most, b.messages); err != nil {
+	limits, until := l.sh.s.opts.Limits, l.sh.only.Until
+	keep := func(line *tables.Line) bool {
+		at := line.Event.At
+		if line.Problem != nil {
+			at = line.At
+		}
+		b.ended = b.ended || until != 0 && at > until
+		return !b.ended && (l.sh.only.Campaign == "" || line.Event.Campaign == l.sh.only.Campaign)
+	}
+	b.Reset()
+	b.lines = b.lines[:0]
+	for reader.Sequence() < to && !b.ended && !b.Full(limits) {
+		had := len(b.Messages)
+		if err := b.Wait(ctx, reader, limits, to); err != nil {
 			return err
 		}
-		for i := had; i < len(b.messages); i++ {
-			bytes += len(b.messages[i].Payload)
-			if l.decode(&b.messages[i], b); b.ended {
-				b.messages = b.messages[:i] // its earlier lines are applied, but the checkpoint stays before it
-				break
+		for i := had; i < len(b.Messages) && !b.ended; i++ {
+			m := &b.Messages[i]
+			b.lines = fill.Parse(b.lines, m, keep)
+			b.ended = b.ended || until != 0 && wire.At(m.LaneTime) > until
+			if b.ended {
+				b.Messages = b.Messages[:i] // its first lines may be applied, but the checkpoint stays before it
 			}
-		}
-		b.upto = reader.Sequence()
-		if len(b.messages) > had || b.upto >= to {
-			continue
-		}
-		select {
-		case <-reader.Ready():
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 	return nil
-}
-
-// nextLine appends a line without clearing it; Read overwrites all of it. A line is large, and clearing and copying one
-// costs as much as reading it.
-func (b *batch) nextLine() *tables.Line {
-	if n := len(b.lines); n < cap(b.lines) {
-		b.lines = b.lines[:n+1]
-	} else {
-		b.lines = append(b.lines, tables.Line{})
-	}
-	return &b.lines[len(b.lines)-1]
-}
-
-// decode appends the selected lines of a message. The first line after Until is the end.
-func (l *loader) decode(m *eventlog.Message, b *batch) {
-	only := &l.sh.only
-	clock := wire.At(m.LaneTime)
-	for n, raw := range eventlog.Lines(m.Payload) {
-		line := b.nextLine()
-		line.Read(m.Sequence, uint32(n)+1, raw, clock)
-		at := line.Event.At
-		if line.Problem != nil {
-			at = clock
-		}
-		if only.Until != 0 && at > only.Until {
-			b.lines = b.lines[:len(b.lines)-1]
-			b.ended = true
-			return
-		}
-		if only.Campaign != "" && line.Event.Campaign != only.Campaign {
-			b.lines = b.lines[:len(b.lines)-1]
-		}
-	}
-	b.ended = only.Until != 0 && clock > only.Until
 }
 
 // write creates the indexes that a batch needs, and applies it.
@@ -182,109 +262,15 @@ func (l *loader) write(ctx context.Context, phase Phase, b *batch) error {
 		return err
 	}
 	began := time.Now()
-	err := l.commit(ctx, b.messages, b.lines, tables.Apply)
-	if _, refused := tables.Refused(err); refused {
-		err = l.piecemeal(ctx, b)
+	err := l.Apply(ctx, b.Messages, b.lines)
+	switch {
+	case errors.Is(err, fill.ErrFenced): // the shadow was dropped and created again
+		return errors.New("another session fills the same tables; run it again")
+	case err != nil:
+		return fmt.Errorf("filling lane %d after message %d: %w", l.Lane, l.At.Sequence, err)
 	}
-	if err != nil {
-		return fmt.Errorf("filling lane %d after message %d: %w", l.number, l.at.Sequence, err)
-	}
-	r := l.sh.s.report
-	r.messages.Add(uint64(len(b.messages)))
-	r.events.Add(uint64(len(b.lines)))
-	r.update()
 	if phase != Exchanging { // the projector waits then
 		l.sh.s.throttle.Pause(ctx, time.Since(began))
 	}
 	return ctx.Err()
-}
-
-// piecemeal applies a batch of which PostgreSQL rejects a part, as the live projector does: message by message, and a
-// rejected message line by line.
-func (l *loader) piecemeal(ctx context.Context, b *batch) error {
-	for lines := b.lines; len(lines) > 0; {
-		n := 1
-		for n < len(lines) && lines[n].Sequence == lines[0].Sequence {
-			n++
-		}
-		var one []eventlog.Message
-		for i := range b.messages {
-			if b.messages[i].Sequence == lines[0].Sequence {
-				one = b.messages[i : i+1]
-			}
-		}
-		err := l.commit(ctx, one, lines[:n], tables.Apply)
-		if _, refused := tables.Refused(err); refused {
-			err = l.commit(ctx, one, lines[:n], tables.ApplyOneByOne)
-		}
-		if err != nil {
-			return err
-		}
-		lines = lines[n:]
-	}
-	return l.commit(ctx, b.messages, nil, tables.Apply) // messages without lines also move the checkpoint
-}
-
-// The shadow's own fence: if another session dropped and created it again, no row is updated.
-//
-// $1 = projection   $2 = lane   $3, $4, $5 = sequence, digest and lane time of the new position   $6, $7 = sequence and
-// digest of the old one
-const advanceSQL = `
-UPDATE %s.checkpoint SET sequence = $3, digest = $4, log_time = $5, updated_at = clock_timestamp()
-WHERE projection = $1 AND lane = $2 AND sequence = $6 AND digest = $7`
-
-// commit applies lines and moves the checkpoint to the last of the messages, in one transaction.
-func (l *loader) commit(ctx context.Context, messages []eventlog.Message, lines []tables.Line,
-	apply func(context.Context, pgx.Tx, *tables.Batch) ([]tables.Parked, error),
-) error {
-	if len(messages) == 0 && len(lines) == 0 {
-		return nil
-	}
-	to, clock := l.at, l.clock
-	if len(messages) > 0 {
-		last := &messages[len(messages)-1]
-		if last.Sequence > l.at.Sequence {
-			to, clock = last.Position(l.sh.s.log.UUID, l.number), wire.At(last.LaneTime)
-		}
-	}
-	if until := l.sh.only.Until; until != 0 && len(lines) > 0 {
-		clock = max(clock, lines[len(lines)-1].Event.At)
-	}
-	tx, err := tables.Begin(ctx, l.sh.s.pool)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // no effect after a commit
-	tag, err := tx.Exec(ctx, fmt.Sprintf(advanceSQL, l.sh.name), projector.Projection, l.number, int64(to.Sequence), to.Digest,
-		timestampOf(clock), int64(l.at.Sequence), l.at.Digest)
-	if err != nil {
-		return err
-	}
-	if tag.RowsAffected() != 1 {
-		return errors.New("another session fills the same tables; run it again")
-	}
-	if _, err := apply(ctx, tx, &tables.Batch{Lane: l.number, Lines: lines, From: l.clock, To: clock, Schema: l.sh.name}); err != nil {
-		return err
-	}
-	// Not ended by ctx: after a commit whose reply was not awaited, a retry would find a moved checkpoint and report
-	// another session.
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
-	defer cancel()
-	if err := tx.Commit(ending); err != nil {
-		return err
-	}
-	l.at, l.clock = to, clock
-	return nil
-}
-
-// commitTime bounds a commit.
-const commitTime = 30 * time.Second
-
-// timestampOf returns nil for 0.
-func timestampOf(at wire.Instant) *time.Time {
-	if at == 0 {
-		return nil
-	}
-	t := at.Time()
-	return &t
 }

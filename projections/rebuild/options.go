@@ -6,8 +6,9 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 )
 
 // The schemas beside the live one.
@@ -50,10 +51,8 @@ type Options struct {
 	// Parallel is how many lanes are filled at once. Defaults to the number of CPUs plus one, at most 4: each may use
 	// about 50 MiB.
 	Parallel int
-	// BatchLines is the maximum of event lines in one transaction, plus at most one message. Defaults to 20,000.
-	BatchLines int
-	// BatchBytes bounds the same in bytes. Defaults to 8 MiB.
-	BatchBytes int
+	// Limits bound one transaction: see fill.Limits.
+	Limits fill.Limits
 	// DropDependents allows that dependents which cannot be carried over remain on the previous tables and are dropped
 	// with them. Without it, rebuilding, undoing and dropping return an error if there are such dependents.
 	DropDependents bool
@@ -74,12 +73,7 @@ func (o Options) withDefaults() Options {
 	if o.Parallel <= 0 {
 		o.Parallel = min(runtime.NumCPU()+1, 4)
 	}
-	if o.BatchLines <= 0 {
-		o.BatchLines = 20_000
-	}
-	if o.BatchBytes <= 0 {
-		o.BatchBytes = 8 << 20
-	}
+	o.Limits = o.Limits.OrDefault()
 	if o.Who == "" {
 		o.Who = "scrip rebuild"
 	}
@@ -118,44 +112,33 @@ const reportEvery = 200 * time.Millisecond
 
 // reporter counts progress from many goroutines and reports it, one call at a time.
 type reporter struct {
-	messages, total, events atomic.Uint64
-	indexes, allIndexes     atomic.Int64
-	yielding                atomic.Bool
-
 	mu       sync.Mutex
+	now      Progress
 	report   func(Progress)
-	phase    Phase
 	reported time.Time
 }
-
-func newReporter(report func(Progress)) *reporter { return &reporter{report: report} }
 
 // enter begins a phase and resets the count of messages.
 func (r *reporter) enter(phase Phase, total uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.phase = phase
-	r.messages.Store(0)
-	r.total.Store(total)
+	r.now.Phase, r.now.Messages, r.now.TotalMessages = phase, 0, total
 	r.reported = time.Now()
-	r.report(r.now())
+	r.report(r.now)
 }
 
-// update reports the counts, at most once per reportEvery.
-func (r *reporter) update() {
-	if !r.mu.TryLock() {
-		return
-	}
+// update changes the counts, and reports them at most once per reportEvery.
+func (r *reporter) update(change func(*Progress)) {
+	r.mu.Lock()
 	defer r.mu.Unlock()
-	if time.Since(r.reported) >= reportEvery {
+	if change(&r.now); time.Since(r.reported) >= reportEvery {
 		r.reported = time.Now()
-		r.report(r.now())
+		r.report(r.now)
 	}
 }
 
-func (r *reporter) now() Progress {
-	return Progress{
-		Phase: r.phase, Messages: r.messages.Load(), TotalMessages: r.total.Load(), Events: r.events.Load(),
-		Indexes: int(r.indexes.Load()), TotalIndexes: int(r.allIndexes.Load()), Yielding: r.yielding.Load(),
-	}
+func (r *reporter) get() Progress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now
 }

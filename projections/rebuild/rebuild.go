@@ -4,21 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-)
-
-// near is how many messages a shadow may lag behind the live tables when these are locked for the rest. rounds bounds
-// the attempts to catch up that far: under load new messages keep arriving.
-const (
-	near   = 50
-	rounds = 20
 )
 
 // Result is the result of a rebuild or a copy.
@@ -41,7 +35,17 @@ type Result struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Rebuild fills new tables from the whole log and exchanges them with the live ones.
+// Table compares one table before and after a rebuild, at the same positions.
+type Table struct {
+	Table string `json:"table"`
+	// Before and After are rows; Before is -1 where the table was missing.
+	Before int64 `json:"rows_before"`
+	After  int64 `json:"rows"`
+	Equal  bool  `json:"equal"`
+}
+
+// Rebuild fills new tables from the whole log and exchanges them with the live ones: it loads, indexes, catches up,
+// compares and exchanges.
 func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 	began := time.Now()
 	version, err := replaceable(ctx, s.pool)
@@ -54,32 +58,31 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 		}
 		version = schema.Version()
 	}
-	// The exchange checks again: a view can be created while the tables are filled.
-	g, err := s.precheck(ctx, version)
+	extra, err := s.precheck(ctx, version, s.checkPrevious)
 	if err != nil {
-		return r, explain(err)
+		return r, err
 	}
-	err = s.runWatched(ctx, NextSchema, func(ctx context.Context) error {
-		sh, err := s.filled(ctx, NextSchema, Only{}, &r)
+	err = s.fillSchema(ctx, NextSchema, func(ctx context.Context) error {
+		sh, err := s.load(ctx, NextSchema, selection{}, &r)
 		if err != nil {
 			return err
 		}
-		if err := s.addIndexes(ctx, sh.name, g.indexes); err != nil {
+		if err := s.addIndexes(ctx, NextSchema, extra); err != nil {
 			return err
 		}
-		if err := sh.CatchUp(ctx, false); err != nil {
+		if err := sh.catchUp(ctx, false); err != nil {
 			return err
 		}
 		if r.Tables, r.NotCompared, err = sh.compare(ctx); err != nil {
 			return err
 		}
-		if err := sh.CatchUp(ctx, true); err != nil {
+		if err := sh.catchUp(ctx, true); err != nil {
 			return err
 		}
-		if r.Left, err = sh.exchange(ctx); err != nil {
+		if r.Left, err = s.exchange(ctx, NextSchema, sh.prepare); err != nil {
 			return err
 		}
-		r.Schema, r.Events = sh.name, sh.Events()
+		r.Schema, r.Events = schema.Name, sh.events()
 		// The exchange is committed: the next session retries what fails from here on.
 		if left, err := s.dropAside(ctx); err != nil {
 			s.opts.Logger.WarnContext(ctx, "dropping tables that were set aside failed; the next run retries", "err", err)
@@ -92,159 +95,288 @@ func (s *Session) Rebuild(ctx context.Context) (r Result, err error) {
 	return r, err
 }
 
-// precheck makes the exchange's checks before the tables are filled, and finds the indexes that others created.
-func (s *Session) precheck(ctx context.Context, version int64) (g *dependents, err error) {
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-		if g, err = s.dependents(ctx, tx, schema.Name, version); err != nil {
-			return err
-		}
-		return errors.Join(s.checkDependents(g), s.checkPrevious(ctx, tx))
-	})
-	return g, err
-}
-
-// schemaName matches the allowed names of a copy, which need no quotes.
-var schemaName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,50}$`)
-
-// CheckName validates the schema name of a copy.
-func CheckName(name string) error {
-	switch {
-	case !schemaName.MatchString(name):
-		return fmt.Errorf("is not a valid schema name; give 1 to 51 of a-z, 0-9 and _, beginning with a letter")
-	case len(name) >= 5 && name[:5] == "scrip", len(name) >= 3 && name[:3] == "pg_", name == "public", name == "information_schema":
-		return fmt.Errorf("is a name that scrip or PostgreSQL uses itself; choose another")
-	}
-	return nil
-}
-
-// Copy creates tables as of a time in a separate schema. A zero time is now. No projector updates them.
-func (s *Session) Copy(ctx context.Context, name string, until time.Time) (r Result, err error) {
-	began := time.Now()
-	if err := CheckName(name); err != nil {
-		return r, refuse("schema %q %w", name, err)
-	}
-	var only Only
-	if !until.IsZero() {
-		if until.After(began) {
-			return r, refuse("%s is in the future; give a time that has passed", until.UTC().Format(time.RFC3339))
-		}
-		only.Until = wire.At(until)
-	}
-	var there bool
-	if err := s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1)", name).Scan(&there); err != nil {
-		return r, explain(err)
-	}
-	if there {
-		return r, refuse("schema %s exists; drop it (DROP SCHEMA %s CASCADE), or choose another name", name, name)
-	}
-	err = s.runWatched(ctx, ScratchSchema, func(ctx context.Context) error {
-		sh, err := s.filled(ctx, ScratchSchema, only, &r)
+// precheck makes the checks of an exchange in advance; the exchange repeats them, because a view can be created while
+// tables are filled. It returns the indexes that others created.
+func (s *Session) precheck(ctx context.Context, version int64, also func(context.Context, pgx.Tx) error) (extra []extraIndex, err error) {
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		g, err := s.dependents(ctx, tx, schema.Name, version)
 		if err != nil {
 			return err
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		err = pgx.BeginFunc(context.WithoutCancel(ctx), s.conn, func(tx pgx.Tx) error {
-			if err := copyGrants(context.WithoutCancel(ctx), tx, schema.Name, ScratchSchema); err != nil {
-				return err
-			}
-			return schema.Rename(context.WithoutCancel(ctx), tx, ScratchSchema, name)
-		})
-		r.Schema, r.Events = name, sh.Events()
-		return err
+		extra = g.indexes
+		return errors.Join(also(ctx, tx), s.checkDependents(g))
 	})
-	r.Took = time.Since(began)
-	return r, err
+	return extra, explain(err)
 }
 
-// Scratch runs f under the lock, then removes the scratch schema, which f may fill with Build.
-func (s *Session) Scratch(ctx context.Context, f func(context.Context) error) error {
-	if err := s.runWatched(ctx, ScratchSchema, f); err != nil {
-		return err
-	}
-	return explain(s.discard(ctx, ScratchSchema))
-}
-
-// runWatched runs f under the lock while it watches live traffic. If f fails, it drops the schema that f fills.
-func (s *Session) runWatched(ctx context.Context, name string, f func(context.Context) error) error {
-	err := s.guarded(ctx, func(ctx context.Context) error {
-		ctx, cancel := context.WithCancel(ctx)
-		watched := make(chan struct{})
-		go func() { defer close(watched); s.watchTraffic(ctx) }()
-		defer func() { cancel(); <-watched }()
-		return f(ctx)
-	})
-	if err == nil {
-		return nil
-	}
-	// If this fails too, the next run retries.
-	cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeFor)
-	defer cancel()
-	if dropping := s.discard(cleaning, name); dropping != nil {
-		s.opts.Logger.DebugContext(ctx, "dropping an incomplete schema failed; the next run retries", "schema", name, "err", dropping)
-	}
-	return err
-}
-
-// filled returns a shadow that is filled to the current end of the log and has all indexes.
-func (s *Session) filled(ctx context.Context, name string, only Only, r *Result) (*Shadow, error) {
-	note, err := s.CheckRoom(ctx)
+// load returns a shadow that is filled to the current end of the log and has all indexes.
+func (s *Session) load(ctx context.Context, name string, only selection, r *Result) (*shadow, error) {
+	note, err := s.checkRoom(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if note != "" {
 		r.Notes = append(r.Notes, note)
 	}
-	ends, err := s.Ends(ctx)
+	ends, err := s.ends(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sh, err := s.Build(ctx, name, only, ends, true)
+	sh, err := s.build(ctx, name, only, ends, true)
 	if err == nil {
 		r.Loaded, r.Indexed = sh.loaded, sh.indexed
 	}
 	return sh, err
 }
 
-// CatchUp catches up until at most near messages are left: to the live tables' checkpoints but not further, so that
+// near is how many messages a shadow may lag behind the live tables when these are locked for the rest. rounds bounds
+// the attempts to catch up that far: under load new messages keep arriving.
+const (
+	near   = 50
+	rounds = 20
+)
+
+// catchUp catches up until at most near messages are left: to the live tables' checkpoints but not further, so that
 // the tables can be compared; or to the end of the log, with beyond or if the live tables are behind the shadow.
-func (sh *Shadow) CatchUp(ctx context.Context, beyond bool) error {
+func (sh *shadow) catchUp(ctx context.Context, beyond bool) error {
 	for range rounds {
-		at, err := Live(ctx, sh.s.pool, sh.s.log.Lanes, sh.s.log.UUID)
+		at, err := sh.s.positions(ctx, sh.s.pool, schema.Name)
 		if err != nil {
 			return err
 		}
-		ends, err := sh.s.Ends(ctx)
+		to, err := sh.s.ends(ctx)
 		if err != nil {
 			return err
 		}
-		to, behind := ends, uint64(0)
-		if !beyond && !sh.ahead(at) {
-			for n := range at {
-				to[n] = min(at[n].Sequence, ends[n])
-			}
+		ahead := slices.ContainsFunc(sh.lanes, func(l *loader) bool { return at[l.Lane].Sequence < l.At.Sequence })
+		if !beyond && !ahead {
+			to = covered(at, to)
 		}
-		for n := range to {
-			if here := sh.lanes[n].at.Sequence; to[n] > here {
-				behind += to[n] - here
-			}
+		behind := uint64(0)
+		for n, l := range sh.lanes {
+			behind += to[n] - min(to[n], l.At.Sequence)
 		}
 		if behind <= near {
 			return nil
 		}
-		if err := sh.Fill(ctx, CatchingUp, to); err != nil {
+		if err := sh.fill(ctx, CatchingUp, to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ahead reports whether the live tables are behind the shadow on some lane.
-func (sh *Shadow) ahead(at []eventlog.Position) bool {
-	for n, l := range sh.lanes {
-		if at[n].Sequence < l.at.Sequence {
-			return true
+// covered returns the sequences of positions, at most the ends of the lanes: a checkpoint may be beyond the end of the
+// log.
+func covered(at []eventlog.Position, ends []uint64) []uint64 {
+	to := make([]uint64, len(at))
+	for n := range at {
+		to[n] = min(at[n].Sequence, ends[n])
+	}
+	return to
+}
+
+// compare fills the shadow to exactly the checkpoints in a snapshot of the live tables, and digests both. If that is
+// impossible it returns nil and the reason.
+func (sh *shadow) compare(ctx context.Context) (list []Table, why string, err error) {
+	s := sh.s
+	tx, err := s.pool.BeginTx(ctx, snapshot)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	there, err := tablesOf(ctx, tx, schema.Name)
+	if err != nil {
+		return nil, "", err
+	}
+	if !slices.Contains(there, checkpointTable) {
+		return nil, "the tables in use are incomplete", nil
+	}
+	if version, err := schema.Applied(ctx, tx); err != nil {
+		return nil, "", err
+	} else if version != schema.Version() {
+		return nil, fmt.Sprintf("the tables in use had migration %d, the new ones have migration %d", version, schema.Version()), nil
+	}
+	at, err := s.positions(ctx, tx, schema.Name)
+	if err != nil {
+		return nil, "", err
+	}
+	to := make([]uint64, len(at))
+	for n, p := range at {
+		if to[n] = p.Sequence; p.Sequence < sh.lanes[n].At.Sequence {
+			return nil, fmt.Sprintf("the tables in use are behind: lane %d at message %d of %d", n, p.Sequence, sh.lanes[n].At.Sequence), nil
+		}
+		if err := eventlog.Events(s.js, n).Verify(ctx, s.log.UUID, p); err != nil {
+			return nil, fmt.Sprintf("the tables in use were not filled from this log: %v", err), nil
 		}
 	}
-	return false
+	if err := sh.fill(ctx, CatchingUp, to); err != nil {
+		return nil, "", err
+	}
+	if err := s.phase(Comparing); err != nil {
+		return nil, "", err
+	}
+	mine, err := tablesOf(ctx, s.pool, sh.name)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, table := range mine {
+		if table == checkpointTable {
+			continue
+		}
+		t := Table{Table: table, Before: -1}
+		var before, after string
+		g, ctx := errgroup.WithContext(ctx)
+		if slices.Contains(there, table) {
+			g.Go(func() error { return digest(ctx, tx, schema.Name, table, &t.Before, &before) })
+		}
+		g.Go(func() error { return digest(ctx, s.pool, sh.name, table, &t.After, &after) })
+		if err := g.Wait(); err != nil {
+			return nil, "", fmt.Errorf("comparing digests: %w", err)
+		}
+		t.Equal = t.Before == t.After && before == after
+		list = append(list, t)
+	}
+	return list, "", nil
+}
+
+const checkpointTable = "checkpoint"
+
+// snapshot is a transaction that reads the live tables as they are at one moment.
+var snapshot = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+
+// Digest of rows, not of their text: PostgreSQL hashes the values, at a fifth of the cost of scrip.digest(); both sides
+// are in one database. A sum does not depend on order, and differs if a row is duplicated.
+//
+// The parameters of Sprintf are schema and table.
+const digestSQL = `SELECT count(*), coalesce(sum(hash_record_extended(x, 0)), 0)::text FROM %s.%s x`
+
+func digest(ctx context.Context, db rower, schema, table string, rows *int64, sum *string) error {
+	return db.QueryRow(ctx, fmt.Sprintf(digestSQL, schema, table)).Scan(rows, sum)
+}
+
+// prepare is the part of the exchange that is specific to a rebuild: it catches up for the last time and records the
+// migrations of the new tables.
+func (sh *shadow) prepare(ctx context.Context, tx pgx.Tx, there bool) (version int64, err error) {
+	if there {
+		if err := sh.catchUpLocked(ctx, tx); err != nil {
+			return 0, err
+		}
+	}
+	background := context.WithoutCancel(ctx)
+	if version, err = replaceable(background, tx); err != nil {
+		return 0, err
+	}
+	if err := schema.Stamp(background, tx); err != nil {
+		return 0, fmt.Errorf("recording the migrations of the new tables: %w", err)
+	}
+	return version, sh.s.checkPrevious(background, tx)
+}
+
+// catchUpLocked fills the shadow to the checkpoints of the live tables, which are locked.
+func (sh *shadow) catchUpLocked(ctx context.Context, tx pgx.Tx) error {
+	at, err := sh.s.positions(context.WithoutCancel(ctx), tx, schema.Name)
+	if err != nil {
+		return err
+	}
+	ends, err := sh.s.ends(ctx)
+	if err != nil {
+		return err
+	}
+	return sh.fill(ctx, Exchanging, covered(at, ends))
+}
+
+// Running projectors start again when the generation changes.
+const generationSQL = `UPDATE %s.checkpoint SET generation = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint WHERE projection = $1`
+
+// Wakes processes that wait for a sequence.
+const notifySQL = `SELECT pg_notify('` + fill.Channel + `', lane || ' ' || sequence) FROM scrip.checkpoint WHERE projection = $1`
+
+// Copies the checkpoints of other projections, whose tables are in other schemas.
+const carrySQL = `
+INSERT INTO %[1]s.checkpoint (projection, lane, sequence, updated_at, log, digest, log_time, generation)
+SELECT projection, lane, sequence, updated_at, log, digest, log_time, generation FROM %[2]s.checkpoint WHERE projection <> $1
+ON CONFLICT (projection, lane) DO UPDATE SET sequence = excluded.sequence, updated_at = excluded.updated_at, log = excluded.log,
+    digest = excluded.digest, log_time = excluded.log_time, generation = excluded.generation`
+
+// exchange makes the tables of a schema the live ones, and those the previous ones, in one transaction in which the
+// projector is locked out. prepare begins it, and returns the migration of the live tables. left lists dependents that
+// remain on the previous tables.
+func (s *Session) exchange(ctx context.Context, from string, prepare func(ctx context.Context, tx pgx.Tx, there bool) (version int64, err error)) (left []string, err error) {
+	var late []step
+	err = s.locked(ctx, func(ctx context.Context, tx pgx.Tx, there bool) error {
+		version, err := prepare(ctx, tx, there)
+		if err != nil {
+			return err
+		}
+		if err := s.phase(Exchanging); err != nil {
+			return err
+		}
+		ctx = context.WithoutCancel(ctx)
+		g, err := s.dependents(ctx, tx, schema.Name, version)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(s.checkDependents(g), checkIndexes(ctx, tx, from, g.indexes)); err != nil {
+			return err
+		}
+		left = g.left
+		if there && version == schema.Version() {
+			if _, err := tx.Exec(ctx, fmt.Sprintf(carrySQL, from, schema.Name), fill.Projection); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec(ctx, fmt.Sprintf(generationSQL, from), fill.Projection); err != nil {
+			return err
+		}
+		if err := copyGrants(ctx, tx, schema.Name, from); err != nil {
+			return err
+		}
+		if err := swap(ctx, tx, from, version); err != nil {
+			return err
+		}
+		late, err = s.carry(ctx, tx, g.steps())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.report.enter(Exchanged, 0)
+	return append(left, s.carryLater(ctx, late)...), s.opts.Hook(Exchanged)
+}
+
+// swap renames schemas, and comments the previous one with its migration. Earlier previous tables are set aside and
+// dropped after the commit: dropping waits for readers, and the projector would wait too.
+func swap(ctx context.Context, tx pgx.Tx, from string, version int64) error {
+	const incoming, outgoing = "scrip_incoming", "scrip_outgoing"
+	if err := schema.Rename(ctx, tx, from, incoming); err != nil {
+		return err
+	}
+	var there, previous bool
+	if err := tx.QueryRow(ctx, "SELECT to_regnamespace($1) IS NOT NULL, to_regnamespace($2) IS NOT NULL", schema.Name, PreviousSchema).Scan(&there, &previous); err != nil {
+		return err
+	}
+	if previous {
+		if err := setAside(ctx, tx, PreviousSchema); err != nil {
+			return err
+		}
+	}
+	if there {
+		if err := schema.Rename(ctx, tx, schema.Name, outgoing); err != nil {
+			return err
+		}
+	}
+	if err := schema.Rename(ctx, tx, incoming, schema.Name); err != nil {
+		return err
+	}
+	if there {
+		if err := schema.Rename(ctx, tx, outgoing, PreviousSchema); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, fmt.Sprintf("COMMENT ON SCHEMA %s IS '%s%d'", PreviousSchema, previousMark, version)); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, notifySQL, fill.Projection)
+	return err
 }

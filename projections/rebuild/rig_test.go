@@ -31,8 +31,8 @@ func (r *rig) open(opts Options) *Session {
 
 func (r *rig) tryOpen(opts Options) (*Session, error) {
 	opts.Logger = readtest.Quiet
-	if opts.BatchLines == 0 {
-		opts.BatchLines = 7 // so that there are many
+	if opts.Limits.Lines == 0 {
+		opts.Limits.Lines = 7 // so that there are many
 	}
 	return Open(r.T.Context(), r.URL, r.JS, r.Log, opts)
 }
@@ -52,4 +52,17 @@ func (r *rig) rebuild(opts Options) Result {
 func (r *rig) schemas() string {
 	r.T.Helper()
 	return r.Text(`SELECT coalesce(string_agg(nspname, ' ' ORDER BY nspname), '') FROM pg_namespace WHERE nspname LIKE 'scrip%' AND nspname <> 'scrip_meta'`)
+}
+
+func (r *rig) verify(opts VerifyOptions) *Report { return r.verifyWith(Options{}, opts) }
+
+func (r *rig) verifyWith(session Options, opts VerifyOptions) *Report {
+	r.T.Helper()
+	s := r.open(session)
+	defer s.Close()
+	report, err := s.Verify(r.T.Context(), opts)
+	if err != nil {
+		r.T.Fatalf("verify: %v", err)
+	}
+	return report
 }

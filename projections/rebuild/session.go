@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -13,7 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -22,12 +23,13 @@ import (
 const (
 	// rebuildLock is the advisory lock for rebuilding, copying or verifying in a database: "scriprbd" as bytes.
 	rebuildLock = 0x7363726970726264
-	// pingEvery is how often the connection that holds the lock is checked, pingFor bounds one check.
-	pingEvery = time.Second
 	// lockAttempts are made, lockPause apart, before Open fails because another session holds the lock.
 	lockAttempts = 10
 	lockPause    = 100 * time.Millisecond
-	pingFor      = 10 * time.Second
+	// watchEvery is how often the connection that holds the lock and the live traffic are checked, pingFor bounds the
+	// first check.
+	watchEvery = time.Second
+	pingFor    = 10 * time.Second
 	// closeFor bounds cleaning up at the end.
 	closeFor = 10 * time.Second
 )
@@ -54,7 +56,7 @@ type Session struct {
 // Open connects to a database, acquires the lock and removes what an interrupted run left. It runs no migrations:
 // tables of another version are in use by a projector of that version. Errors of kind ErrRefused: another session holds
 // the lock, or a right is missing. Close the session.
-func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topology.Log, opts Options) (*Session, error) {
+func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topology.Log, opts Options) (_ *Session, err error) {
 	opts = opts.withDefaults()
 	config, err := pgxpool.ParseConfig(postgres)
 	if err != nil {
@@ -67,28 +69,30 @@ func Open(ctx context.Context, postgres string, js jetstream.JetStream, log topo
 	for _, limit := range []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"} {
 		config.ConnConfig.RuntimeParams[limit] = "0" // limits of the role or database: loading and indexing may take hours
 	}
-	s := &Session{js: js, log: log, opts: opts, known: map[int64]map[string]bool{}, report: newReporter(opts.Progress)}
+	s := &Session{js: js, log: log, opts: opts, known: map[int64]map[string]bool{}, report: &reporter{report: opts.Progress}}
 	s.throttle = load.Throttle{Level: s.report.level, Times: 1, Longest: longestPause}
 	if s.conn, err = pgx.ConnectConfig(ctx, config.ConnConfig.Copy()); err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
 	if err := s.acquire(ctx); err != nil {
-		s.Close()
 		return nil, err
 	}
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return setRole(ctx, c, s.owner) }
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		s.Close()
 		return nil, err
 	}
 	if err := s.dropLeftovers(ctx); err != nil {
-		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// enter acquires the lock and finds the role to work as.
+// acquire acquires the lock and finds the role to work as.
 func (s *Session) acquire(ctx context.Context) (err error) {
 	if s.owner, s.super, err = rights(ctx, s.conn); err != nil {
 		return err
@@ -98,57 +102,21 @@ func (s *Session) acquire(ctx context.Context) (err error) {
 		if err := s.conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(rebuildLock)).Scan(&mine); err != nil {
 			return fmt.Errorf("acquiring the lock of rebuilds: %w", err)
 		}
-		switch {
-		case mine:
+		if mine {
 			return setRole(ctx, s.conn, s.owner)
-		case attempt == lockAttempts:
-			return refuse("%s is running on this database; wait until it ends, or stop it", s.otherHolder(ctx))
+		}
+		if attempt == lockAttempts {
+			who, found, err := holder(ctx, s.conn, rebuildLock)
+			if err != nil || !found {
+				who = "another rebuild or verification"
+			}
+			return refuse("%s is running on this database; wait until it ends, or stop it", who)
 		}
 		// PostgreSQL takes a moment to notice that a process died.
 		if err := topology.Pause(ctx, lockPause); err != nil {
 			return err
 		}
 	}
-}
-
-// $1, $2 = upper and lower half of the lock's number
-const holderSQL = `
-SELECT l.pid, coalesce(a.application_name, ''), coalesce(a.backend_start, now())
-FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-WHERE l.locktype = 'advisory' AND l.granted AND l.classid::bigint = $1 AND l.objid::bigint = $2 AND l.objsubid = 1
-  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-
-// holder describes the connection that has an advisory lock; found is false if none has it.
-func holder(ctx context.Context, db rower, lock int64) (text string, found bool, err error) {
-	var pid int
-	var name string
-	var since time.Time
-	err = db.QueryRow(ctx, holderSQL, lock>>32, lock&0xffffffff).Scan(&pid, &name, &since)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return "", false, nil
-	case err != nil:
-		return "", false, err
-	case name == "":
-		return fmt.Sprintf("PostgreSQL process %d", pid), true, nil
-	}
-	return fmt.Sprintf("%s (PostgreSQL process %d, since %s)", name, pid, since.UTC().Format(time.RFC3339)), true, nil
-}
-
-// otherHolder describes the session that holds the lock of rebuilds.
-func (s *Session) otherHolder(ctx context.Context) string {
-	text, found, err := holder(ctx, s.conn, rebuildLock)
-	if err != nil || !found {
-		return "another rebuild or verification"
-	}
-	return text
-}
-
-// applicationName returns an application_name: at most 63 bytes.
-func applicationName(what string) string {
-	host, _ := os.Hostname() // informative only
-	name := fmt.Sprintf("%s, process %d on %s", what, os.Getpid(), host)
-	return name[:min(len(name), 63)]
 }
 
 // dropLeftovers drops incomplete schemas, which no process fills because this session holds the lock, and schemas that
@@ -169,35 +137,48 @@ func (s *Session) dropLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// guarded runs f with a context that ends when the lock may be lost: another session may then drop the schema that f
-// fills.
-func (s *Session) guarded(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(pingEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			if err := s.ping(ctx); err != nil && ctx.Err() == nil {
-				cancel(fmt.Errorf("the connection that holds the lock of rebuilds is lost: %w", err))
-				return
-			}
-		}
-	}()
-	err := f(ctx)
-	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) && !errors.Is(cause, context.Canceled) {
+// fillSchema runs f, which fills a schema, under the lock. Its context ends when the lock may be lost: another session
+// may then drop that schema. If f fails, fillSchema drops it.
+func (s *Session) fillSchema(ctx context.Context, name string, f func(context.Context) error) error {
+	within, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() { defer close(watched); s.watch(within, cancel) }()
+	err := f(within)
+	if cause := context.Cause(within); cause != nil && errors.Is(err, context.Canceled) && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
 	cancel(nil)
-	<-done
+	<-watched
+	if err == nil {
+		return nil
+	}
+	// If this fails too, the next run retries.
+	cleaning, done := context.WithTimeout(context.WithoutCancel(ctx), closeFor)
+	defer done()
+	if dropping := s.discard(cleaning, name); dropping != nil {
+		s.opts.Logger.DebugContext(ctx, "dropping an incomplete schema failed; the next run retries", "schema", name, "err", dropping)
+	}
 	return explain(err)
+}
+
+// watch checks, until ctx ends, that the lock is held, and whether live work lags.
+func (s *Session) watch(ctx context.Context, lost context.CancelCauseFunc) {
+	yields := func(yes bool) { s.report.update(func(p *Progress) { p.Yielding = yes }) }
+	defer yields(false)
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for first := 0; ; first += lookLanes {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := s.ping(ctx); err != nil && ctx.Err() == nil {
+			lost(fmt.Errorf("the connection that holds the lock of rebuilds is lost: %w", err))
+			return
+		}
+		yields(s.lagging(ctx, first))
+	}
 }
 
 // ping checks the connection unless it is in use.
@@ -223,21 +204,14 @@ func (s *Session) Close() {
 	_ = s.conn.Close(ctx)                                      // closed, even with an error
 }
 
-// Phase reports to Options.Progress and Options.Hook that a phase begins. Verification, which fills a shadow itself,
-// calls it.
-func (s *Session) Phase(phase Phase) error {
+// phase reports to Options.Progress and Options.Hook that a phase begins.
+func (s *Session) phase(phase Phase) error {
 	s.report.enter(phase, 0)
 	return s.opts.Hook(phase)
 }
 
-// Log returns the log from which tables are filled.
-func (s *Session) Log() topology.Log { return s.log }
-
-// Pool returns connections for queries on tables, with time zone UTC.
-func (s *Session) Pool() *pgxpool.Pool { return s.pool }
-
-// Ends returns the last sequence of each lane's event stream.
-func (s *Session) Ends(ctx context.Context) ([]uint64, error) {
+// ends returns the last sequence of each lane's event stream.
+func (s *Session) ends(ctx context.Context) ([]uint64, error) {
 	ends := make([]uint64, s.log.Lanes)
 	for n := range ends {
 		bounds, err := eventlog.Events(s.js, n).Bounds(ctx)
@@ -247,6 +221,117 @@ func (s *Session) Ends(ctx context.Context) ([]uint64, error) {
 		ends[n] = bounds.Last
 	}
 	return ends, nil
+}
+
+// rower is the common interface of a pool, a connection and a transaction.
+type rower interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// positions returns the checkpoints of the tables of a schema, a position per lane; sequence 0 for a lane without one.
+func (s *Session) positions(ctx context.Context, db rower, name string) ([]eventlog.Position, error) {
+	list := make([]eventlog.Position, s.log.Lanes)
+	for n := range list {
+		list[n] = eventlog.Position{Log: s.log.UUID, Lane: n}
+	}
+	rows, err := db.Query(ctx, "SELECT lane, sequence, log, digest FROM "+name+".checkpoint WHERE projection = $1", fill.Projection)
+	if err == nil {
+		var at eventlog.Position
+		_, err = pgx.ForEachRow(rows, []any{&at.Lane, &at.Sequence, &at.Log, &at.Digest}, func() error {
+			if at.Lane >= 0 && at.Lane < len(list) {
+				list[at.Lane] = at
+			}
+			return nil
+		})
+	}
+	if tables.Missing(err) {
+		return list, nil
+	}
+	return list, err
+}
+
+// tablesOf returns the tables of a schema, sorted.
+func tablesOf(ctx context.Context, db rower, name string) ([]string, error) {
+	rows, err := db.Query(ctx, `SELECT c.relname::text FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+		WHERE s.nspname = $1 AND c.relkind IN ('r', 'p') ORDER BY c.relname COLLATE "C"`, name)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+const (
+	// lockFor is how long one attempt waits for the projector's transactions to end. Later transactions wait for this
+	// one, so it is short.
+	lockFor = 2 * time.Second
+	// lockedFor is how long the live tables may be locked while the shadow catches up for the last time.
+	lockedFor = 5 * time.Second
+	// attempts are made before the last one, which locks them without this limit.
+	attempts = 5
+)
+
+// Locks out writers of checkpoint: the projector moves it first in each of its transactions, so no transaction is open
+// that wrote rows of the old tables and would write more into the new ones. A statement that waits for this lock looks
+// up its tables again when it gets it. Readers do not wait.
+const lockSQL = `LOCK TABLE scrip.checkpoint IN SHARE ROW EXCLUSIVE MODE`
+
+// locked runs f in a transaction that locks the projector out of the live tables, on the connection that holds the
+// session's lock. there is false if there are no live tables.
+func (s *Session) locked(ctx context.Context, f func(ctx context.Context, tx pgx.Tx, there bool) error) error {
+	for attempt := 1; ; attempt++ {
+		err := s.tryLocked(ctx, attempt > attempts, f)
+		if !isLockTimeout(err) && !errors.Is(err, errLockedTooLong) || attempt > attempts || ctx.Err() != nil {
+			return err
+		}
+		// The next attempt has less to wait for, or less to catch up.
+		if err := topology.Pause(ctx, lockFor); err != nil {
+			return err
+		}
+	}
+}
+
+// errLockedTooLong: catching up took longer than the live tables may be locked.
+var errLockedTooLong = errors.New("the live tables were locked for too long")
+
+func (s *Session) tryLocked(ctx context.Context, last bool, f func(ctx context.Context, tx pgx.Tx, there bool) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Cancelling a query closes the connection and so releases the lock; ctx only limits what f does on other
+	// connections.
+	return pgx.BeginFunc(context.WithoutCancel(ctx), s.conn, func(tx pgx.Tx) error {
+		limit := lockFor
+		if last {
+			limit = time.Minute
+		}
+		background := context.WithoutCancel(ctx)
+		if _, err := tx.Exec(background, fmt.Sprintf("SET LOCAL lock_timeout = %d", limit.Milliseconds())); err != nil {
+			return err
+		}
+		var there bool
+		if err := tx.QueryRow(background, "SELECT to_regclass('scrip.checkpoint') IS NOT NULL").Scan(&there); err != nil {
+			return err
+		}
+		if there {
+			if _, err := tx.Exec(background, lockSQL); err != nil {
+				return fmt.Errorf("waiting for the projector's transactions: %w", err)
+			}
+		}
+		locked, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		if !last {
+			timer := time.AfterFunc(lockedFor, func() { cancel(errLockedTooLong) })
+			defer timer.Stop()
+		}
+		err := f(locked, tx, there)
+		if err != nil && errors.Is(context.Cause(locked), errLockedTooLong) {
+			return errLockedTooLong
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		return err
+	})
 }
 
 // explain adds to errors of PostgreSQL what the operator can do.

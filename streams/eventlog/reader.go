@@ -21,7 +21,7 @@ type Reader struct {
 	raw     []Raw // taken from the feed, not yet parsed
 	held    []Raw // the message that the reader stopped at, and those taken from the feed after it
 	seq     uint64
-	foreign uint64
+	foreign atomic.Uint64
 	alarmed *atomic.Uint64
 	alarms  uint64
 	err     error
@@ -153,7 +153,7 @@ func (r *Reader) Resume(skips Skips) {
 
 // pass counts a message that is ignored, and reports it once.
 func (r *Reader) pass(raw *Raw, why error) {
-	r.foreign++
+	r.foreign.Add(1)
 	if raw.Sequence <= r.alarmed.Load() {
 		return
 	}
@@ -200,8 +200,8 @@ func (r *Reader) CatchUp(ctx context.Context, f func([]Message) error) error {
 // Sequence returns the last sequence read, foreign messages included.
 func (r *Reader) Sequence() uint64 { return r.seq }
 
-// Foreign returns how many foreign messages were ignored.
-func (r *Reader) Foreign() uint64 { return r.foreign }
+// Foreign returns how many foreign messages were ignored. Safe for concurrent use.
+func (r *Reader) Foreign() uint64 { return r.foreign.Load() }
 
 // Alarms returns how many of them this reader reported.
 func (r *Reader) Alarms() uint64 { return r.alarms }

@@ -1,4 +1,4 @@
-package verify
+package rebuild
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/projections/readtest"
-	"github.com/seed-4a2410e3/scrip/projections/rebuild"
 )
 
 // Each table is damaged in the three ways there are, which are found, named and put right, while the projector works.
@@ -18,7 +17,7 @@ func TestDamage(t *testing.T) {
 	r.Project()
 	r.Work()
 	r.Synced()
-	untried, err := rebuild.Tables(t.Context(), r.Pool, "scrip")
+	untried, err := tablesOf(t.Context(), r.Pool, "scrip")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +71,7 @@ func TestDamage(t *testing.T) {
 			r.Exec(c.damage)
 			damaged := r.Digest()
 
-			got := r.verify(Options{})
+			got := r.verify(VerifyOptions{})
 			if got.Total != c.total || len(got.Differences) == 0 {
 				t.Fatalf("found %d differences, want %d: %+v", got.Total, c.total, got.Differences)
 			}
@@ -84,7 +83,7 @@ func TestDamage(t *testing.T) {
 				t.Error("verifying changed the tables")
 			}
 
-			got = r.verify(Options{Repair: true})
+			got = r.verify(VerifyOptions{Repair: true})
 			if len(got.Repaired) == 0 || r.Digest() != right {
 				t.Errorf("repaired %v:\n%swant\n%s", got.Repaired, r.Digest(), right)
 			}
@@ -100,7 +99,7 @@ func TestDamage(t *testing.T) {
 	r.Claim(0, 3)
 	r.Claim(1, 3)
 	r.Synced()
-	if got := r.verify(Options{}); !got.Equal() {
+	if got := r.verify(VerifyOptions{}); !got.Equal() {
 		t.Errorf("after all repairs and more claims: %+v", got.Differences)
 	}
 }
@@ -113,16 +112,16 @@ func TestOneCampaign(t *testing.T) {
 	r.Work()
 	r.Synced()
 	r.Exec("UPDATE scrip.coupon_row SET code = 'forged' WHERE n = 2")
-	got := r.verify(Options{Campaign: "c1", Repair: true})
+	got := r.verify(VerifyOptions{Campaign: "c1", Repair: true})
 	if got.Total != 1 || got.Differences[0].Key != "c1/2" || got.Differences[0].Column != "code" || *got.Differences[0].Found != "forged" {
 		t.Errorf("%+v", got.Differences)
 	}
-	if got := r.verify(Options{}); got.Total != 1 || got.Differences[0].Key != "c0/2" {
+	if got := r.verify(VerifyOptions{}); got.Total != 1 || got.Differences[0].Key != "c0/2" {
 		t.Errorf("after the repair of c1: %+v", got.Differences)
 	}
-	s := r.session()
+	s := r.open(Options{})
 	defer s.Close()
-	if _, err := Run(t.Context(), s, r.JS, Options{Campaign: "nowhere"}); err == nil || !strings.Contains(err.Error(), "neither in the log") {
+	if _, err := s.Verify(t.Context(), VerifyOptions{Campaign: "nowhere"}); err == nil || !strings.Contains(err.Error(), "neither in the log") {
 		t.Errorf("an unknown campaign: %v", err)
 	}
 }
@@ -139,7 +138,7 @@ func TestLargeGroup(t *testing.T) {
 	r.Synced()
 	r.Exec("UPDATE scrip.coupon_row SET code = 'forged', customer_id = 'mallory' WHERE n % 1000 = 1")
 	r.Exec("DELETE FROM scrip.coupon_row WHERE n IN (4095, 4096, 10000)")
-	got := r.verify(Options{Limit: 5})
+	got := r.verify(VerifyOptions{Limit: 5})
 	columns := map[string]int{} // by row
 	for _, d := range got.Differences {
 		columns[d.Key]++
@@ -160,10 +159,10 @@ func TestLargeGroup(t *testing.T) {
 			t.Errorf("%+v", table)
 		}
 	}
-	if got := r.verify(Options{Repair: true}); len(got.Repaired) != 1 {
+	if got := r.verify(VerifyOptions{Repair: true}); len(got.Repaired) != 1 {
 		t.Errorf("repaired %v", got.Repaired)
 	}
-	if got := r.verify(Options{}); !got.Equal() {
+	if got := r.verify(VerifyOptions{}); !got.Equal() {
 		t.Errorf("after the repair: %+v", got.Differences)
 	}
 }
@@ -185,20 +184,20 @@ func TestNotRepairable(t *testing.T) {
 			r.Synced()
 			stop()
 			r.Exec(c.damage)
-			got := r.verify(Options{})
+			got := r.verify(VerifyOptions{})
 			if got.Equal() || got.Differences[0].Table != c.table || got.Differences[0].Problem != c.problem {
 				t.Errorf("%+v", got.Differences)
 			}
-			s := r.session()
+			s := r.open(Options{})
 			defer s.Close()
-			if _, err := Run(t.Context(), s, r.JS, Options{Repair: true}); err == nil || !strings.Contains(err.Error(), "run `scrip rebuild`") {
+			if _, err := s.Verify(t.Context(), VerifyOptions{Repair: true}); err == nil || !strings.Contains(err.Error(), "run `scrip rebuild`") {
 				t.Errorf("repair: %v", err)
 			}
 			if _, err := s.Rebuild(t.Context()); err != nil {
 				t.Fatalf("rebuild: %v", err)
 			}
 			s.Close()
-			if got := r.verify(Options{}); !got.Equal() {
+			if got := r.verify(VerifyOptions{}); !got.Equal() {
 				t.Errorf("after a rebuild: %+v", got.Differences)
 			}
 		})
@@ -206,26 +205,26 @@ func TestNotRepairable(t *testing.T) {
 }
 
 // Claims that arrive while it verifies and repairs are neither taken for damage, nor lost or doubled.
-func TestLiveEventsThroughout(t *testing.T) {
+func TestVerifyDuringLiveEvents(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.Project()
 	r.Work()
 	r.Synced()
 	r.Exec("DELETE FROM scrip.coupon_row WHERE n < 4")
-	opts := rebuild.Options{Hook: func(rebuild.Phase) error {
+	opts := Options{Hook: func(Phase) error {
 		r.Claim(0, 2)
 		r.Claim(1, 2)
 		return nil
 	}}
-	if got := r.verifyWith(opts, Options{}); got.Total != 6 {
+	if got := r.verifyWith(opts, VerifyOptions{}); got.Total != 6 {
 		t.Errorf("found %d differences, want the 6 coupons deleted: %+v", got.Total, got.Differences)
 	}
-	if got := r.verifyWith(opts, Options{Repair: true}); fmt.Sprint(got.Repaired) != "[c0 c1]" {
+	if got := r.verifyWith(opts, VerifyOptions{Repair: true}); fmt.Sprint(got.Repaired) != "[c0 c1]" {
 		t.Errorf("repaired %v", got.Repaired)
 	}
 	r.Synced()
-	if got := r.verifyWith(opts, Options{}); !got.Equal() {
+	if got := r.verifyWith(opts, VerifyOptions{}); !got.Equal() {
 		t.Errorf("after the repair: %+v", got.Differences)
 	}
 }
@@ -240,18 +239,18 @@ func TestRepairOfTablesThatAdvanced(t *testing.T) {
 	stop()
 	r.Exec("UPDATE scrip.coupon_row SET customer_id = 'another' WHERE n = 1")
 	once := false
-	s := r.sessionWith(rebuild.Options{Hook: func(p rebuild.Phase) error {
-		if p == rebuild.Comparing && !once {
+	s := r.open(Options{Hook: func(p Phase) error {
+		if p == Comparing && !once {
 			once = true
 			r.Exec("UPDATE scrip.checkpoint SET sequence = sequence - 1, digest = repeat('0', 32) WHERE lane = 1")
 		}
 		return nil
 	}})
-	if _, err := Run(t.Context(), s, r.JS, Options{Repair: true}); !errors.Is(err, ErrNotRepairable) || !once {
+	if _, err := s.Verify(t.Context(), VerifyOptions{Repair: true}); !errors.Is(err, ErrNotRepairable) || !once {
 		t.Errorf("repair: %v", err)
 	}
 	s.Close()
-	if got := r.verify(Options{}); got.Equal() {
+	if got := r.verify(VerifyOptions{}); got.Equal() {
 		t.Error("it was repaired all the same")
 	}
 }
@@ -267,9 +266,9 @@ func TestTablesOfAnotherVersion(t *testing.T) {
 	r.Exec("DROP FUNCTION scrip.due_next_hour(), scrip.backlog()")
 	r.Exec("DELETE FROM scrip_meta.migration WHERE version_id >= 8")
 	before := r.Digest()
-	s := r.session()
+	s := r.open(Options{})
 	defer s.Close()
-	if _, err := Run(t.Context(), s, r.JS, Options{Repair: true}); !errors.Is(err, rebuild.ErrRefused) || !strings.Contains(err.Error(), "have migration 7, this program needs") {
+	if _, err := s.Verify(t.Context(), VerifyOptions{Repair: true}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "have migration 7, this program needs") {
 		t.Errorf("verify: %v", err)
 	}
 	if version := r.Text("SELECT max(version_id)::text FROM scrip_meta.migration"); version != "7" || r.Digest() != before {
@@ -280,7 +279,7 @@ func TestTablesOfAnotherVersion(t *testing.T) {
 // An event that meets a damaged row while a repair is at work is parked by the live projector; the repair puts that right,
 // too, for all campaigns and for one.
 func TestRepairRenewsDeadLetters(t *testing.T) {
-	for name, opts := range map[string]Options{"all": {Repair: true}, "one": {Repair: true, Campaign: "c0"}} {
+	for name, opts := range map[string]VerifyOptions{"all": {Repair: true}, "one": {Repair: true, Campaign: "c0"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -289,8 +288,8 @@ func TestRepairRenewsDeadLetters(t *testing.T) {
 			r.Synced()
 			r.Exec("DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = 7")
 			once := false
-			got := r.verifyWith(rebuild.Options{Hook: func(p rebuild.Phase) error {
-				if p == rebuild.Comparing && !once {
+			got := r.verifyWith(Options{Hook: func(p Phase) error {
+				if p == Comparing && !once {
 					once = true
 					r.Write(0, `{"type":"coupon.redeemed","campaign":"c0","at":"@","n":7,"code":"x","order_id":"o7","redeemed_count":1}`)
 					r.Synced()
@@ -306,7 +305,7 @@ func TestRepairRenewsDeadLetters(t *testing.T) {
 			if status := r.Text("SELECT status FROM scrip.coupon WHERE campaign = 'c0' AND n = 7"); status != "redeemed" {
 				t.Errorf("the coupon is %s", status)
 			}
-			if again := r.verify(Options{}); !again.Equal() {
+			if again := r.verify(VerifyOptions{}); !again.Equal() {
 				t.Errorf("after the repair: %+v", again.Differences)
 			}
 		})
@@ -324,7 +323,7 @@ func TestDefinitions(t *testing.T) {
 	r.Exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = scrip, public', current_database()); END $$`)
 	r.Exec("CREATE INDEX analyst_idx ON scrip.coupon_row (claimed_at)")
 	r.Exec("CREATE VIEW scrip.analyst_view AS SELECT count(*) FROM scrip.coupon")
-	if got := r.verify(Options{}); !got.Equal() {
+	if got := r.verify(VerifyOptions{}); !got.Equal() {
 		t.Errorf("nothing is wrong: %+v", got.Differences)
 	}
 	r.Exec("DROP INDEX scrip.coupon_row_code")
@@ -334,7 +333,7 @@ func TestDefinitions(t *testing.T) {
 	r.Exec(`CREATE OR REPLACE VIEW scrip.coupon AS SELECT r.campaign, r.n, r.code, r.customer_id, 'claimed'::text AS status, r.claimed_at,
 		coalesce(r.expires_at, c.expires_at) AS expires_at, r.redeemed_count, r.redeemed_at, r.voided_at, r.void_reason, r.attributes
 		FROM scrip.coupon_row r JOIN scrip.campaign c ON c.campaign = r.campaign`)
-	got := r.verify(Options{})
+	got := r.verify(VerifyOptions{})
 	var found []string
 	for _, d := range got.Differences {
 		found = append(found, fmt.Sprintf("%s %s: %s", d.Table, d.Key, d.Problem))
@@ -347,16 +346,16 @@ func TestDefinitions(t *testing.T) {
 	if !slices.Equal(found, want) || got.Total != int64(len(want)) {
 		t.Errorf("found\n%s\nwant\n%s", strings.Join(found, "\n"), strings.Join(want, "\n"))
 	}
-	s := r.session()
+	s := r.open(Options{})
 	defer s.Close()
-	if _, err := Run(t.Context(), s, r.JS, Options{Repair: true}); !errors.Is(err, ErrNotRepairable) {
+	if _, err := s.Verify(t.Context(), VerifyOptions{Repair: true}); !errors.Is(err, ErrNotRepairable) {
 		t.Errorf("repair: %v", err)
 	}
 	if _, err := s.Rebuild(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
-	if got := r.verify(Options{}); !got.Equal() {
+	if got := r.verify(VerifyOptions{}); !got.Equal() {
 		t.Errorf("after a rebuild: %+v", got.Differences)
 	}
 }

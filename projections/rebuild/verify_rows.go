@@ -1,78 +1,49 @@
-package verify
+package rebuild
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/projections/rebuild"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
 
-// querier is the common interface of a pool, a connection and a transaction.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
-// shape is the expected definition of a table.
+// shape is the definition of a table, as its migrations make it.
 type shape struct {
 	table   string
-	key     []string
 	columns []string // without generated ones, which follow from the others
-	group   string   // expression: the campaign, or the lane
-	bucket  string   // expression that divides a large group into pieces, "" = none
-	lane    bool     // has a column lane
+	key     []string
+	group   string // expression: the campaign, or the lane
+	bucket  string // expression that divides a large group into pieces, "" = none
+	lane    bool   // has a column lane
 }
 
 // bucketRows is how many numbers a piece of a large group has: if one row differs, that many are sorted and sent.
 const bucketRows = 4096
 
 // $1 = schema
-const columnsSQL = `
-SELECT c.relname::text, a.attname::text FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace s ON s.oid = c.relnamespace
-WHERE s.nspname = $1 AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY c.relname, a.attnum`
+const shapesSQL = `
+SELECT c.relname::text,
+       ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum),
+       ARRAY(SELECT a.attname::text FROM pg_index x CROSS JOIN LATERAL unnest(x.indkey::int[]) WITH ORDINALITY k (attnum, place)
+             JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum WHERE x.indrelid = c.oid AND x.indisprimary ORDER BY k.place)
+FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+WHERE s.nspname = $1 AND c.relkind IN ('r', 'p') AND c.relname <> 'checkpoint' ORDER BY c.relname COLLATE "C"`
 
-// $1 = schema
-const keysSQL = `
-SELECT c.relname::text, a.attname::text FROM pg_index x JOIN pg_class c ON c.oid = x.indrelid JOIN pg_namespace s ON s.oid = c.relnamespace
-CROSS JOIN LATERAL unnest(x.indkey::int[]) WITH ORDINALITY k (attnum, place)
-JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
-WHERE s.nspname = $1 AND x.indisprimary ORDER BY c.relname, k.place`
-
-func lists(ctx context.Context, db querier, sql, name string) (map[string][]string, error) {
-	rows, err := db.Query(ctx, sql, name)
+// shapes reads the definitions of the tables of a schema, sorted by name, without checkpoint.
+func shapes(ctx context.Context, db rower, name string) ([]shape, error) {
+	rows, err := db.Query(ctx, shapesSQL, name)
 	if err != nil {
 		return nil, err
 	}
-	found := map[string][]string{}
-	var table, column string
-	_, err = pgx.ForEachRow(rows, []any{&table, &column}, func() error {
-		found[table] = append(found[table], column)
-		return nil
-	})
-	return found, err
-}
-
-// shapes reads the definitions of the scratch tables.
-func shapes(ctx context.Context, db querier) ([]shape, error) {
-	columns, err := lists(ctx, db, columnsSQL, rebuild.ScratchSchema)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := lists(ctx, db, keysSQL, rebuild.ScratchSchema)
-	if err != nil {
-		return nil, err
-	}
-	var list []shape
-	for table, cols := range columns {
-		if table == "checkpoint" {
-			continue
-		}
-		s := shape{table: table, columns: cols, key: keys[table], group: "x.lane::text", lane: slices.Contains(cols, "lane")}
-		if slices.Contains(cols, "campaign") {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s shape, err error) {
+		err = row.Scan(&s.table, &s.columns, &s.key)
+		s.group, s.lane = "x.lane::text", slices.Contains(s.columns, "lane")
+		if slices.Contains(s.columns, "campaign") {
 			s.group = "x.campaign"
 		}
 		for _, number := range []string{"n", "r"} {
@@ -80,35 +51,35 @@ func shapes(ctx context.Context, db querier) ([]shape, error) {
 				s.bucket = fmt.Sprintf("x.%s / %d", number, bucketRows)
 			}
 		}
-		list = append(list, s)
-	}
-	slices.SortFunc(list, func(a, b shape) int { return strings.Compare(a.table, b.table) })
-	return list, nil
+		return s, err
+	})
 }
 
 // tables compares all tables.
 func (c *check) tables(ctx context.Context, live pgx.Tx, there []string) error {
-	list, err := shapes(ctx, c.s.Pool())
+	list, err := shapes(ctx, c.s.pool, ScratchSchema)
 	if err != nil {
 		return err
 	}
-	columns, err := lists(ctx, live, columnsSQL, schema.Name)
+	found, err := shapes(ctx, live, schema.Name)
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(there, "checkpoint") {
-		c.lacks(Difference{Table: "checkpoint", Problem: TableMissing})
+	if !slices.Contains(there, checkpointTable) {
+		c.lacks(Difference{Table: checkpointTable, Problem: TableMissing})
 	}
 	for _, s := range list {
 		if c.opts.Campaign != "" && s.group != "x.campaign" {
 			continue
 		}
-		whole := slices.Contains(there, s.table)
-		if !whole {
+		i := slices.IndexFunc(found, func(f shape) bool { return f.table == s.table })
+		if i < 0 {
 			c.lacks(Difference{Table: s.table, Problem: TableMissing})
+			continue
 		}
+		whole := true
 		for _, column := range s.columns {
-			if slices.Contains(there, s.table) && !slices.Contains(columns[s.table], column) {
+			if !slices.Contains(found[i].columns, column) {
 				c.lacks(Difference{Table: s.table, Column: column, Problem: ColumnMissing})
 				whole = false
 			}
@@ -121,11 +92,6 @@ func (c *check) tables(ctx context.Context, live pgx.Tx, there []string) error {
 		}
 	}
 	return nil
-}
-
-func (c *check) lacks(d Difference) {
-	c.unreadable = fmt.Errorf("%w (%s: %s)", ErrNotRepairable, d.Table, d.Problem)
-	c.found(d)
 }
 
 // where returns the condition of all queries, with its arguments.
@@ -142,7 +108,7 @@ func (c *check) where(s shape) (string, []any) {
 // table compares one table: digests per group, and rows of groups that differ.
 func (c *check) table(ctx context.Context, live pgx.Tx, s shape) error {
 	where, args := c.where(s)
-	t := Table{Table: s.table}
+	t := VerifiedTable{Table: s.table}
 	differ, err := c.groups(ctx, live, s, s.group, where, args, func(found, expected int64) {
 		t.Rows += found
 		t.Expected += expected
@@ -161,7 +127,7 @@ func (c *check) table(ctx context.Context, live pgx.Tx, s shape) error {
 }
 
 // group compares the rows of one group; of a large one only pieces that differ.
-func (c *check) group(ctx context.Context, live pgx.Tx, s shape, t *Table, g group) error {
+func (c *check) group(ctx context.Context, live pgx.Tx, s shape, t *VerifiedTable, g group) error {
 	where, args := c.where(s)
 	where, args = fmt.Sprintf("%s AND %s = $%d", where, s.group, len(args)+1), append(slices.Clone(args), g.name)
 	if s.bucket == "" || g.rows <= bucketRows {
@@ -214,7 +180,7 @@ func (c *check) groups(ctx context.Context, live pgx.Tx, s shape, by, where stri
 }
 
 // rows compares rows column by column.
-func (c *check) rows(ctx context.Context, live pgx.Tx, s shape, t *Table, where string, args []any) error {
+func (c *check) rows(ctx context.Context, live pgx.Tx, s shape, t *VerifiedTable, where string, args []any) error {
 	sql := func(name string) string {
 		var list, order []string
 		for _, k := range s.key {
@@ -263,87 +229,66 @@ func (c *check) rows(ctx context.Context, live pgx.Tx, s shape, t *Table, where 
 // merge joins two ordered results by their first columns and calls f with each pair of rows; a side without a row is
 // nil.
 func (c *check) merge(ctx context.Context, live pgx.Tx, sql func(schema string) string, args []any, key int, f func(found, expected []*string) error) error {
-	left, err := openSide(ctx, live, sql(schema.Name), args)
+	// Values of all types as text, which is compared and shown.
+	args = append([]any{pgx.QueryResultFormats{pgx.TextFormatCode}}, args...)
+	left, err := live.Query(ctx, sql(schema.Name), args...)
 	if err != nil {
 		return err
 	}
-	defer left.close()
-	right, err := openSide(ctx, c.s.Pool(), sql(rebuild.ScratchSchema), args)
+	defer left.Close()
+	right, err := c.s.pool.Query(ctx, sql(ScratchSchema), args...)
 	if err != nil {
 		return err
 	}
-	defer right.close()
-	for left.row != nil || right.row != nil {
-		order := 0
-		switch {
-		case left.row == nil:
-			order = 1
-		case right.row == nil:
-			order = -1
-		default:
-			order = slices.CompareFunc(left.row[:key], right.row[:key], func(a, b *string) int { return strings.Compare(text(a), text(b)) })
-		}
-		var found, expected []*string
-		if order <= 0 {
-			found = left.row
-		}
-		if order >= 0 {
-			expected = right.row
-		}
-		if err := f(found, expected); err != nil {
+	defer right.Close()
+	for found, expected := next(left), next(right); ; {
+		if err := errors.Join(left.Err(), right.Err()); err != nil || found == nil && expected == nil {
 			return err
 		}
-		if found != nil {
-			if err := left.next(); err != nil {
-				return err
-			}
+		order := 0
+		switch {
+		case found == nil:
+			order = 1
+		case expected == nil:
+			order = -1
+		default:
+			order = slices.CompareFunc(found[:key], expected[:key], func(a, b *string) int { return strings.Compare(text(a), text(b)) })
 		}
-		if expected != nil {
-			if err := right.next(); err != nil {
-				return err
-			}
+		switch {
+		case order < 0:
+			err = f(found, nil)
+		case order > 0:
+			err = f(nil, expected)
+		default:
+			err = f(found, expected)
+		}
+		if err != nil {
+			return err
+		}
+		if order <= 0 {
+			found = next(left)
+		}
+		if order >= 0 {
+			expected = next(right)
 		}
 	}
-	return nil
 }
 
-// side is one of two results, with its current row; row is nil at its end.
-type side struct {
-	rows pgx.Rows
-	row  []*string
-}
-
-func openSide(ctx context.Context, db querier, sql string, args []any) (*side, error) {
-	// Values of all types as text, which is compared and shown.
-	rows, err := db.Query(ctx, sql, append([]any{pgx.QueryResultFormats{pgx.TextFormatCode}}, args...)...)
-	if err != nil {
-		return nil, err
+// next returns the next row of a result, nil at its end or after an error.
+func next(rows pgx.Rows) (row []*string) {
+	if !rows.Next() {
+		return nil
 	}
-	s := &side{rows: rows}
-	if err := s.next(); err != nil {
-		s.close()
-		return nil, err
-	}
-	return s, nil
-}
-
-func (s *side) next() error {
-	s.row = nil
-	if !s.rows.Next() {
-		return s.rows.Err()
-	}
-	for _, raw := range s.rows.RawValues() {
+	for _, raw := range rows.RawValues() {
 		if raw == nil {
-			s.row = append(s.row, nil)
+			row = append(row, nil)
 			continue
 		}
 		v := string(raw)
-		s.row = append(s.row, &v)
+		row = append(row, &v)
 	}
-	return nil
+	return row
 }
-
-func (s *side) close() { s.rows.Close() }
 
 func text(s *string) string {
 	if s == nil {

@@ -1,4 +1,4 @@
-package verify
+package rebuild
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-4a2410e3/scrip/projections/rebuild"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -20,22 +20,22 @@ func (c *check) repair(ctx context.Context) error {
 	if c.unreadable != nil {
 		return c.unreadable
 	}
-	if err := c.sh.CatchUp(ctx, false); err != nil {
+	if err := c.sh.catchUp(ctx, false); err != nil {
 		return err
 	}
-	list, err := shapes(ctx, c.s.Pool())
+	list, err := shapes(ctx, c.s.pool, ScratchSchema)
 	if err != nil {
 		return err
 	}
 	campaigns, lanes := c.differing(list)
-	err = c.s.Locked(ctx, func(ctx context.Context, tx pgx.Tx, _ bool) error {
-		if err := c.sh.CatchUpLocked(ctx, tx); err != nil {
+	err = c.s.locked(ctx, func(ctx context.Context, tx pgx.Tx, _ bool) error {
+		if err := c.sh.catchUpLocked(ctx, tx); err != nil {
 			return err
 		}
 		if err := c.level(ctx, tx); err != nil {
 			return err
 		}
-		if err := c.s.Phase(rebuild.Exchanging); err != nil {
+		if err := c.s.phase(Exchanging); err != nil {
 			return err
 		}
 		background := context.WithoutCancel(ctx)
@@ -51,7 +51,8 @@ func (c *check) repair(ctx context.Context) error {
 		if err := c.renewParked(background, tx, campaigns); err != nil {
 			return fmt.Errorf("repairing table %s: %w", deadLetter, err)
 		}
-		return rebuild.Renew(background, tx)
+		_, err := tx.Exec(background, fmt.Sprintf(generationSQL, schema.Name), fill.Projection)
+		return err
 	})
 	if err != nil {
 		return err
@@ -60,19 +61,19 @@ func (c *check) repair(ctx context.Context) error {
 	for _, lane := range lanes {
 		c.report.Repaired = append(c.report.Repaired, "lane "+lane)
 	}
-	return c.s.Phase(rebuild.Exchanged)
+	return c.s.phase(Exchanged)
 }
 
 // level returns an error unless both are at the same positions. They differ if the tables were dropped and created
 // again meanwhile, or their checkpoint was moved back: then later events would be applied twice to repaired rows.
 func (c *check) level(ctx context.Context, tx pgx.Tx) error {
-	live, err := rebuild.Live(context.WithoutCancel(ctx), tx, c.s.Log().Lanes, c.s.Log().UUID)
+	live, err := c.s.positions(context.WithoutCancel(ctx), tx, schema.Name)
 	if err != nil {
 		return err
 	}
-	for n, at := range c.sh.Positions() {
-		if (c.opts.Campaign == "" || n == c.lane) && live[n] != at {
-			return fmt.Errorf("%w (lane %d: the tables in use are now at message %d, the fold of the log is at %d)", ErrNotRepairable, n, live[n].Sequence, at.Sequence)
+	for n, l := range c.sh.lanes {
+		if (c.opts.Campaign == "" || n == c.lane) && live[n] != l.At {
+			return fmt.Errorf("%w (lane %d: the tables in use are now at message %d, the fold of the log is at %d)", ErrNotRepairable, n, live[n].Sequence, l.At.Sequence)
 		}
 	}
 	return nil
@@ -108,14 +109,14 @@ func (c *check) renewParked(ctx context.Context, tx pgx.Tx, campaigns []string) 
 	var lanes []int
 	var streams []string
 	for _, name := range campaigns {
-		lane := topology.LaneOf(name, c.s.Log().Lanes)
+		lane := topology.LaneOf(name, c.s.log.Lanes)
 		lanes, streams = append(lanes, lane), append(streams, topology.EvtStream(lane))
 	}
 	begins := ""
 	if c.opts.Campaign != "" {
 		begins = `^\{"type":"[^"]*","campaign":"` + regexp.QuoteMeta(c.opts.Campaign) + `"`
 	}
-	const scratch = rebuild.ScratchSchema + "." + deadLetter
+	const scratch = ScratchSchema + "." + deadLetter
 	const live = schema.Name + "." + deadLetter
 	removed, err := tx.Exec(ctx, "DELETE FROM "+live+" x WHERE "+parkedSQL+" AND NOT EXISTS (SELECT 1 FROM "+scratch+` s
 		WHERE s.lane = x.lane AND s.event_sequence = x.event_sequence AND s.event_line = x.event_line)`, lanes, streams, begins)
@@ -141,6 +142,6 @@ func (c *check) replace(ctx context.Context, tx pgx.Tx, s shape, names []string)
 	}
 	columns := strings.Join(s.columns, ", ")
 	_, err := tx.Exec(ctx, fmt.Sprintf("INSERT INTO %s.%s (%s) SELECT x.%s FROM %s.%s x WHERE %s",
-		schema.Name, s.table, columns, strings.ReplaceAll(columns, ", ", ", x."), rebuild.ScratchSchema, s.table, where), args...)
+		schema.Name, s.table, columns, strings.ReplaceAll(columns, ", ", ", x."), ScratchSchema, s.table, where), args...)
 	return err
 }

@@ -1,23 +1,23 @@
-package verify
+package rebuild
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/projections/rebuild"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Options of a verification. The zero value selects the defaults.
-type Options struct {
+// VerifyOptions are options of a verification. The zero value selects the defaults.
+type VerifyOptions struct {
 	// Campaign limits the comparison to one campaign, without dead letters, which belong to lanes. Empty = all.
 	Campaign string
 	// Limit is how many differing rows are listed, each with all differing columns; all are counted. Defaults to 100.
@@ -54,8 +54,8 @@ const (
 	DefinitionChanged = "definition changed"
 )
 
-// Table is the result for one table.
-type Table struct {
+// VerifiedTable is the result for one table.
+type VerifiedTable struct {
 	Table    string `json:"table"`
 	Rows     int64  `json:"rows"`     // in the live one
 	Expected int64  `json:"expected"` // by the log
@@ -72,7 +72,7 @@ type Report struct {
 	// Positions are the checkpoints of the tables, at which they were compared, by lane.
 	Positions []eventlog.Position `json:"positions"`
 	Events    uint64              `json:"events"`
-	Tables    []Table             `json:"tables"`
+	Tables    []VerifiedTable     `json:"tables"`
 	// Differences has one entry per column of a changed row, and one per row missing or too many. Listed counts the
 	// rows in it, Total all rows that differ; a wrong table, column or checkpoint counts as one.
 	Differences []Difference `json:"differences"`
@@ -92,37 +92,37 @@ var ErrNotRepairable = errors.New("cannot be repaired campaign by campaign: run 
 
 // check is the state of one verification.
 type check struct {
-	s      *rebuild.Session
-	js     jetstream.JetStream
-	opts   Options
+	s      *Session
+	opts   VerifyOptions
 	report *Report
 
-	lane       int // of Options.Campaign
-	sh         *rebuild.Shadow
+	lane       int // of VerifyOptions.Campaign
+	sh         *shadow
 	unreadable error // the reason why a repair would not help
 }
 
-// Run verifies. Differences are not an error: see Report.Equal. Progress is reported by the session.
-func Run(ctx context.Context, s *rebuild.Session, js jetstream.JetStream, opts Options) (*Report, error) {
+// Verify compares the live tables with the log, which it folds into a scratch schema up to their checkpoints.
+// Differences are not an error: see Report.Equal.
+func (s *Session) Verify(ctx context.Context, opts VerifyOptions) (*Report, error) {
 	if opts.Limit <= 0 {
 		opts.Limit = 100
 	}
 	began := time.Now()
-	c := &check{s: s, js: js, opts: opts, report: &Report{Differences: []Difference{}}}
+	c := &check{s: s, opts: opts, report: &Report{Differences: []Difference{}}}
 	if opts.Campaign != "" {
-		c.lane = topology.LaneOf(opts.Campaign, s.Log().Lanes)
+		c.lane = topology.LaneOf(opts.Campaign, s.log.Lanes)
 	}
-	if err := s.CheckVersion(ctx); err != nil {
+	if err := sameVersion(ctx, s.pool); err != nil {
 		return nil, err
 	}
-	note, err := s.CheckRoom(ctx)
+	note, err := s.checkRoom(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if note != "" {
 		c.report.Notes = append(c.report.Notes, note)
 	}
-	err = s.Scratch(ctx, func(ctx context.Context) error {
+	err = s.fillSchema(ctx, ScratchSchema, func(ctx context.Context) error {
 		if err := c.compare(ctx); err != nil {
 			return err
 		}
@@ -131,18 +131,21 @@ func Run(ctx context.Context, s *rebuild.Session, js jetstream.JetStream, opts O
 		}
 		return nil
 	})
+	if err == nil {
+		err = explain(s.discard(ctx, ScratchSchema))
+	}
 	c.report.Took = time.Since(began)
 	return c.report, err
 }
 
 // compare compares a snapshot of the live tables with the log up to their checkpoints.
 func (c *check) compare(ctx context.Context) error {
-	tx, err := c.s.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	tx, err := c.s.pool.BeginTx(ctx, snapshot)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	there, err := rebuild.Tables(ctx, tx, schema.Name)
+	there, err := tablesOf(ctx, tx, schema.Name)
 	if err != nil {
 		return err
 	}
@@ -150,22 +153,20 @@ func (c *check) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.sh, err = c.s.Build(ctx, rebuild.ScratchSchema, rebuild.Only{Campaign: c.opts.Campaign}, to, false); err != nil {
+	if c.sh, err = c.s.build(ctx, ScratchSchema, selection{Campaign: c.opts.Campaign}, to, false); err != nil {
 		return err
 	}
-	c.report.Events = c.sh.Events()
-	if err := c.s.Phase(rebuild.Comparing); err != nil {
+	c.report.Events = c.sh.events()
+	if err := c.s.phase(Comparing); err != nil {
 		return err
 	}
 	if err := c.tables(ctx, tx, there); err != nil {
 		return err
 	}
 	if c.opts.Campaign == "" {
-		if err := c.definitions(ctx, tx, there); err != nil {
-			return err
-		}
+		return c.definitions(ctx, tx, there)
 	}
-	if c.opts.Campaign != "" && c.report.Equal() && !slices.ContainsFunc(c.report.Tables, func(t Table) bool { return t.Rows > 0 }) {
+	if c.report.Equal() && !slices.ContainsFunc(c.report.Tables, func(t VerifiedTable) bool { return t.Rows > 0 }) {
 		return fmt.Errorf("campaign %q is neither in the log nor in the tables", c.opts.Campaign)
 	}
 	return nil
@@ -174,34 +175,33 @@ func (c *check) compare(ctx context.Context) error {
 // positions verifies that the checkpoints are positions in this log, and returns the sequences up to which to fold it.
 // A lane without a valid checkpoint is folded to its end, or to the checkpoint's sequence.
 func (c *check) positions(ctx context.Context, tx pgx.Tx, there []string) ([]uint64, error) {
-	ends, err := c.s.Ends(ctx)
+	ends, err := c.s.ends(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(there, "checkpoint") {
+	if !slices.Contains(there, checkpointTable) {
 		return ends, nil // tables reports it as missing
 	}
-	at, err := rebuild.Live(ctx, tx, c.s.Log().Lanes, c.s.Log().UUID)
+	at, err := c.s.positions(ctx, tx, schema.Name)
 	if err != nil {
 		return nil, err
 	}
 	c.report.Positions = at
-	to := make([]uint64, len(at))
+	to := covered(at, ends)
 	for n, p := range at {
-		to[n] = min(p.Sequence, ends[n])
-		err := eventlog.Events(c.js, n).Verify(ctx, c.s.Log().UUID, p)
+		err := eventlog.Events(c.s.js, n).Verify(ctx, c.s.log.UUID, p)
 		switch {
 		case err == nil:
-		case errors.Is(err, eventlog.ErrLostTail), errors.Is(err, eventlog.ErrDiverged), errors.Is(err, eventlog.ErrTrimmed):
-			if p.Log != c.s.Log().UUID {
+		case fill.IsLost(err):
+			if p.Log != c.s.log.UUID {
 				to[n] = ends[n]
 			}
 			c.unreadable = fmt.Errorf("%w (lane %d: %w)", ErrNotRepairable, n, err)
-			expected, found := fmt.Sprintf("a message of log %s, which ends at %d", c.s.Log().UUID, ends[n]), fmt.Sprintf("%d of log %s", p.Sequence, p.Log)
-			if errors.Is(err, eventlog.ErrDiverged) && p.Log == c.s.Log().UUID {
+			expected, found := fmt.Sprintf("a message of log %s, which ends at %d", c.s.log.UUID, ends[n]), fmt.Sprintf("%d of log %s", p.Sequence, p.Log)
+			if errors.Is(err, eventlog.ErrDiverged) && p.Log == c.s.log.UUID {
 				expected, found = "the message that was applied", "another one with the same sequence: the log lost its tail and was extended"
 			}
-			c.found(Difference{Table: "checkpoint", Key: fmt.Sprint(n), Column: "sequence", Problem: NotInLog, Expected: &expected, Found: &found})
+			c.found(Difference{Table: checkpointTable, Key: fmt.Sprint(n), Column: "sequence", Problem: NotInLog, Expected: &expected, Found: &found})
 		default:
 			return nil, fmt.Errorf("looking for the checkpoint of lane %d in the log: %w", n, err)
 		}
@@ -218,15 +218,53 @@ func (c *check) found(ds ...Difference) {
 	}
 }
 
-// definitions compares indexes, constraints, views and functions: without them tables with correct rows give wrong,
-// slow or duplicate results. Additional ones of others are ignored.
+// lacks counts a missing or wrong definition, which a repair cannot mend.
+func (c *check) lacks(d Difference) {
+	c.unreadable = fmt.Errorf("%w (%s: %s)", ErrNotRepairable, d.Table, d.Problem)
+	c.found(d)
+}
+
+// definition is the definition of an index, constraint, view or function of the read tables.
+type definition struct {
+	Relation string // the table or view it belongs to; empty for a function
+	What     string // its kind and name
+	Text     string // as in schema scrip
+}
+
+// The index of a constraint is part of the constraint.
+//
+// $1 = schema
+const definitionsSQL = `
+SELECT t.relname::text, 'index ' || i.relname, pg_get_indexdef(i.oid) || CASE WHEN x.indisvalid THEN '' ELSE ' (invalid)' END
+FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid JOIN pg_namespace s ON s.oid = t.relnamespace
+WHERE s.nspname = $1 AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = i.oid AND k.conrelid = t.oid)
+UNION ALL
+SELECT t.relname::text, 'constraint ' || k.conname, pg_get_constraintdef(k.oid)
+FROM pg_constraint k JOIN pg_class t ON t.oid = k.conrelid JOIN pg_namespace s ON s.oid = t.relnamespace WHERE s.nspname = $1
+UNION ALL
+SELECT v.relname::text, 'view ' || v.relname, pg_get_viewdef(v.oid)
+FROM pg_class v JOIN pg_namespace s ON s.oid = v.relnamespace WHERE s.nspname = $1 AND v.relkind = 'v'
+UNION ALL
+SELECT '', format('function %s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)), pg_get_functiondef(p.oid)
+FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace WHERE s.nspname = $1 AND p.prokind = 'f'
+ORDER BY 1, 2`
+
+// definitions compares indexes, constraints, views and functions with those that the migrations of this program create:
+// without them tables with correct rows give wrong, slow or duplicate results. Additional ones of others are ignored.
 func (c *check) definitions(ctx context.Context, live pgx.Tx, there []string) error {
-	found, expected, err := c.s.Definitions(ctx, live)
+	found, err := definitionsOf(ctx, live, schema.Name)
 	if err != nil {
 		return err
 	}
+	var expected []definition
+	if err := c.s.withReference(ctx, schema.Version(), func(tx pgx.Tx) error {
+		expected, err = definitionsOf(ctx, tx, referenceSchema)
+		return err
+	}); err != nil {
+		return err
+	}
 	for _, want := range expected {
-		i := slices.IndexFunc(found, func(d rebuild.Definition) bool { return d.Relation == want.Relation && d.What == want.What })
+		i := slices.IndexFunc(found, func(d definition) bool { return d.Relation == want.Relation && d.What == want.What })
 		d := Difference{Table: want.Relation, Key: want.What, Problem: DefinitionMissing, Expected: &want.Text}
 		switch {
 		case i >= 0 && found[i].Text == want.Text:
@@ -239,4 +277,21 @@ func (c *check) definitions(ctx context.Context, live pgx.Tx, there []string) er
 		c.lacks(d)
 	}
 	return nil
+}
+
+func definitionsOf(ctx context.Context, tx pgx.Tx, name string) ([]definition, error) {
+	// So that PostgreSQL writes every name with its schema.
+	if _, err := tx.Exec(ctx, "SET LOCAL search_path = pg_catalog"); err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, definitionsSQL, name)
+	if err != nil {
+		return nil, fmt.Errorf("reading the definitions of schema %s: %w", name, err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[definition])
+	own := regexp.MustCompile(`\b` + name + `\b`)
+	for i := range list {
+		list[i].Text = own.ReplaceAllLiteralString(list[i].Text, schema.Name)
+	}
+	return list, err
 }
