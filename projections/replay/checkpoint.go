@@ -2,9 +2,7 @@ package replay
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,9 +10,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
-
-// closeWait bounds closing a connection.
-const closeWait = 5 * time.Second
 
 // Whether the schema exists, whether a replay made it (it then has a checkpoint table), its owner, and this role's
 // rights. Reads only the catalog, which needs no grants.
@@ -60,16 +55,16 @@ WHERE lane = $1 AND log = $5 AND sequence = $6 AND digest = $7`
 func (p *projection) ensure(ctx context.Context, log topology.Log, f *Filter) error {
 	tx, err := p.conn.Begin(ctx)
 	if err != nil {
-		return unavailable(err)
+		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing to do after a commit
 	if _, err := tx.Exec(ctx, creatorLockSQL, p.Name); err != nil {
-		return unavailable(err)
+		return err
 	}
 	var there, ours, mayUse, mayCreate, mayTemp bool
 	var owner, database string
 	if err := tx.QueryRow(ctx, lookSQL, p.Name).Scan(&there, &ours, &owner, &mayUse, &mayCreate, &mayTemp, &database); err != nil {
-		return unavailable(err)
+		return err
 	}
 	switch {
 	case there && !ours && !(p.confined && owner == p.role): // its own role's schema is made before its tables
@@ -83,16 +78,16 @@ func (p *projection) ensure(ctx context.Context, log topology.Log, f *Filter) er
 	}
 	if there && p.reset {
 		if _, err := tx.Exec(ctx, confine.Empty(p.Name)); err != nil {
-			return unavailable(err)
+			return err
 		}
 	}
 	if !there {
 		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+p.schema()); err != nil {
-			return unavailable(err)
+			return err
 		}
 	}
 	if _, err := tx.Exec(ctx, "SET LOCAL search_path = "+p.schema()); err != nil {
-		return unavailable(err)
+		return err
 	}
 	if ours && !p.reset {
 		err = p.compare(ctx, tx, f)
@@ -105,21 +100,21 @@ func (p *projection) ensure(ctx context.Context, log topology.Log, f *Filter) er
 	if err := p.load(ctx, tx, log); err != nil {
 		return err
 	}
-	return unavailable(tx.Commit(ctx))
+	return tx.Commit(ctx)
 }
 
 // create creates the checkpoint tables, then those of the definition. It is part of one transaction: if Create fails,
 // no table remains.
 func (p *projection) create(ctx context.Context, tx pgx.Tx, f *Filter) error {
 	if _, err := tx.Exec(ctx, checkpointTablesSQL); err != nil {
-		return unavailable(err)
+		return err
 	}
 	if _, err := tx.Exec(ctx, "INSERT INTO scrip_replay (version, fold_version, filter) VALUES ($1, $2, $3)", p.Version, p.FoldVersion, f.String()); err != nil {
-		return unavailable(err)
+		return err
 	}
 	if p.Create != nil {
 		if err := p.Create(ctx, tx); err != nil {
-			return unavailable(err)
+			return err
 		}
 	}
 	return nil
@@ -129,7 +124,7 @@ func (p *projection) create(ctx context.Context, tx pgx.Tx, f *Filter) error {
 func (p *projection) compare(ctx context.Context, tx pgx.Tx, f *Filter) error {
 	var version, fold, filter string
 	if err := tx.QueryRow(ctx, "SELECT version, fold_version, filter FROM scrip_replay").Scan(&version, &fold, &filter); err != nil {
-		return unavailable(err)
+		return err
 	}
 	switch {
 	case version != p.Version:
@@ -141,18 +136,18 @@ func (p *projection) compare(ctx context.Context, tx pgx.Tx, f *Filter) error {
 	}
 	// A fold that failed on an event may be corrected; it continues with the same tables.
 	_, err := tx.Exec(ctx, "UPDATE scrip_replay SET fold_version = $1", p.FoldVersion)
-	return unavailable(err)
+	return err
 }
 
 // load reads the checkpoints. A lane without one gets a checkpoint before its first message.
 func (p *projection) load(ctx context.Context, tx pgx.Tx, log topology.Log) error {
 	if _, err := tx.Exec(ctx, `INSERT INTO scrip_checkpoint (lane, log, sequence, digest)
 		SELECT n, $2, 0, '' FROM generate_series(0, $1::int - 1) n ON CONFLICT (lane) DO NOTHING`, log.Lanes, log.UUID); err != nil {
-		return unavailable(err)
+		return err
 	}
 	rows, err := tx.Query(ctx, "SELECT lane, log, sequence, digest FROM scrip_checkpoint")
 	if err != nil {
-		return unavailable(err)
+		return err
 	}
 	p.at = map[int]eventlog.Position{}
 	var at eventlog.Position
@@ -161,7 +156,7 @@ func (p *projection) load(ctx context.Context, tx pgx.Tx, log topology.Log) erro
 		return nil
 	})
 	if err != nil {
-		return unavailable(err)
+		return err
 	}
 	for _, at := range p.at {
 		if at.Log != log.UUID {
@@ -176,33 +171,10 @@ func (p *projection) advance(ctx context.Context, tx pgx.Tx, b *Batch) error {
 	from := p.at[b.Lane]
 	tag, err := tx.Exec(ctx, advanceSQL, b.Lane, int64(b.To.Sequence), b.To.Digest, b.Clock.Time(), from.Log, int64(from.Sequence), from.Digest)
 	if err != nil {
-		return unavailable(err)
+		return err
 	}
 	if tag.RowsAffected() != 1 {
 		return errFenced
 	}
 	return nil
-}
-
-// unavailableError reports that the database is unavailable. A retry may succeed.
-type unavailableError struct{ error }
-
-func (e *unavailableError) Unwrap() error { return e.error }
-
-// unavailable wraps errors of a connection that failed, and of a database that stops or starts, in unavailableError.
-func unavailable(err error) error {
-	var known *unavailableError
-	var invalid *InvalidError
-	if err == nil || errors.As(err, &known) || errors.As(err, &invalid) {
-		return err
-	}
-	if noDatabase(err) {
-		return &unavailableError{err}
-	}
-	return err
-}
-
-func isUnavailable(err error) bool {
-	var e *unavailableError
-	return errors.As(err, &e)
 }

@@ -7,10 +7,10 @@
 //	                          └─ Func                anything
 //
 // Run reads one lane after another, each in order, to the end that it had when Run began; the same log gives the same
-// output. With Follow, Run then reads all lanes as events arrive. Memory is bounded by one batch and one reader's
-// queue.
+// output. With Follow, Run then reads all lanes as events arrive. Memory is bounded by one batch and, per lane that is
+// read at once, one reader's queue.
 //
-// Owner: the caller of Run. A Sink belongs to one Run and is called by its goroutine.
+// Owner: the caller of Run. A Sink belongs to one Run, which makes one call at a time.
 //
 // What a crash does:
 //

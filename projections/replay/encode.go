@@ -3,10 +3,12 @@ package replay
 import (
 	"bufio"
 	"encoding/csv"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/snappy"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
@@ -40,8 +42,7 @@ func newEncoder(f Format, w io.Writer, resumed bool) (encoder, error) {
 	case NDJSON:
 		return &ndjson{w: bufio.NewWriterSize(w, 64<<10)}, nil
 	case CSV, ExcelCSV:
-		buffered := bufio.NewWriterSize(w, 64<<10)
-		e := &csvEncoder{w: csv.NewWriter(buffered), buffered: buffered, row: csvRow{harmless: f == ExcelCSV}}
+		e := &csvEncoder{w: csv.NewWriter(bufio.NewWriterSize(w, 64<<10)), row: csvRow{harmless: f == ExcelCSV}} // it keeps a larger buffer
 		if resumed {
 			return e, nil
 		}
@@ -76,9 +77,8 @@ func (n *ndjson) flush() error { return n.w.Flush() }
 func (n *ndjson) close() error { return n.w.Flush() }
 
 type csvEncoder struct {
-	w        *csv.Writer
-	buffered *bufio.Writer
-	row      csvRow
+	w   *csv.Writer
+	row csvRow
 }
 
 func (c *csvEncoder) encode(events []Event) error {
@@ -94,18 +94,10 @@ func (c *csvEncoder) encode(events []Event) error {
 
 func (c *csvEncoder) flush() error {
 	c.w.Flush()
-	if err := c.w.Error(); err != nil {
-		return err
-	}
-	return c.buffered.Flush()
+	return c.w.Error()
 }
 
 func (c *csvEncoder) close() error { return c.flush() }
-
-// writeError adds the name of the file.
-func writeError(what string, err error) error {
-	return fmt.Errorf("writing %s: %w", what, err)
-}
 
 // Harmless returns s as a CSV field that a spreadsheet does not evaluate: if s begins as a formula may, a single quote
 // is put in front. Producers choose customer and order ids, and a formula runs with the rights of the user who opens
@@ -115,87 +107,6 @@ func Harmless(field string) string {
 		return "'" + field
 	}
 	return field
-}
-
-// Column is one typed column of an event.
-type Column struct{ Name, SQL string }
-
-// Columns of an event in CSV, Parquet and PostgreSQL, in this order; empty (NULL) where an event lacks the field.
-//
-//	lane, sequence, line        its position in the log
-//	expires_at                  of the coupon, if its own; of campaign.created and .updated, the campaign's
-//	command_sequence, …_line    of the command that a command.rejected refers to
-//	raw                         the whole line
-var Columns = []Column{
-	{"lane", "integer NOT NULL"}, {"sequence", "bigint NOT NULL"}, {"line", "integer NOT NULL"},
-	{"type", "text NOT NULL"}, {"campaign", "text"}, {"at", "timestamptz NOT NULL"}, {"id", "text"},
-	{"n", "bigint"}, {"code", "text"}, {"customer_id", "text"}, {"order_id", "text"}, {"expires_at", "timestamptz"},
-	{"redeemed_count", "bigint"}, {"status", "text"}, {"reason", "text"},
-	{"kind", "text"}, {"due_at", "timestamptz"}, {"r", "bigint"}, {"fired", "bigint"}, {"dropped", "bigint"},
-	{"through", "timestamptz"}, {"count", "bigint"}, {"command_sequence", "bigint"}, {"command_line", "bigint"},
-	{"raw", "jsonb NOT NULL"},
-}
-
-// columnWriter receives the values of one event, column by column.
-type columnWriter interface {
-	// small and number are integers; for an absent value null is called.
-	small(int32)
-	number(uint64)
-	text(string)
-	instant(wire.Instant)
-	null()
-	raw([]byte)
-}
-
-// columnsOf writes the columns of an event to w.
-func columnsOf(e *Event, w columnWriter) {
-	number := func(v uint64, there bool) {
-		if there {
-			w.number(v)
-		} else {
-			w.null()
-		}
-	}
-	text := func(s string) {
-		if s == "" {
-			w.null()
-		} else {
-			w.text(s)
-		}
-	}
-	instant := func(at wire.Instant) {
-		if at == 0 {
-			w.null()
-		} else {
-			w.instant(at)
-		}
-	}
-	redeemed, count, reminders := counts(e.Type)
-	w.small(int32(e.Lane))
-	w.number(e.Position.Sequence)
-	w.small(int32(e.Position.Line))
-	w.text(e.Type.String())
-	text(e.Campaign)
-	w.instant(e.At)
-	text(e.ID)
-	number(uint64(e.N), e.N != 0)
-	text(e.Code)
-	text(e.CustomerID)
-	text(e.OrderID)
-	instant(e.expires())
-	number(uint64(e.RedeemedCount), redeemed)
-	text(e.Status)
-	text(e.Reason)
-	text(e.Kind)
-	instant(e.DueAt)
-	number(e.R, e.R != 0)
-	number(e.Fired, reminders)
-	number(e.Dropped, reminders)
-	instant(e.Through)
-	number(e.Count, count || e.Count != 0)
-	number(e.Event.Sequence, e.Event.Sequence != 0)
-	number(uint64(e.Event.Line), e.Event.Line != 0)
-	w.raw(e.Raw)
 }
 
 // csvRow writes an event as CSV fields.
@@ -217,4 +128,91 @@ func (r *csvRow) field(s string) string {
 		return Harmless(s)
 	}
 	return s
+}
+
+const (
+	// groupRows and groupBytes (of lines) bound a row group: it is held in memory until it is written.
+	groupRows  = 128 << 10
+	groupBytes = 32 << 20
+)
+
+// parquetRow is Columns in Parquet. Numbers for which zero is a value are pointers; for others zero is null.
+type parquetRow struct {
+	Lane            int32  `parquet:"lane"`
+	Sequence        int64  `parquet:"sequence"`
+	Line            int32  `parquet:"line"`
+	Type            string `parquet:"type,dict"`
+	Campaign        string `parquet:"campaign,optional,dict"`
+	At              int64  `parquet:"at,timestamp(microsecond)"`
+	ID              string `parquet:"id,optional"`
+	N               int64  `parquet:"n,optional"`
+	Code            string `parquet:"code,optional"`
+	CustomerID      string `parquet:"customer_id,optional"`
+	OrderID         string `parquet:"order_id,optional"`
+	ExpiresAt       int64  `parquet:"expires_at,optional,timestamp(microsecond)"`
+	RedeemedCount   *int64 `parquet:"redeemed_count,optional"`
+	Status          string `parquet:"status,optional,dict"`
+	Reason          string `parquet:"reason,optional"`
+	Kind            string `parquet:"kind,optional,dict"`
+	DueAt           int64  `parquet:"due_at,optional,timestamp(microsecond)"`
+	R               int64  `parquet:"r,optional"`
+	Fired           *int64 `parquet:"fired,optional"`
+	Dropped         *int64 `parquet:"dropped,optional"`
+	Through         int64  `parquet:"through,optional,timestamp(microsecond)"`
+	Count           *int64 `parquet:"count,optional"`
+	CommandSequence int64  `parquet:"command_sequence,optional"`
+	CommandLine     int64  `parquet:"command_line,optional"`
+	Raw             string `parquet:"raw"`
+}
+
+type parquetEncoder struct {
+	w     *parquet.GenericWriter[parquetRow]
+	rows  []parquetRow
+	group struct{ rows, bytes int } // of the row group not yet written
+}
+
+func newParquet(w io.Writer) *parquetEncoder {
+	// Every reader supports Snappy and version 1 of data pages.
+	return &parquetEncoder{w: parquet.NewGenericWriter[parquetRow](w, parquet.Compression(&snappy.Codec{}),
+		parquet.DataPageVersion(1), parquet.SkipPageBounds("raw"), parquet.CreatedBy("scrip replay", "1", ""))}
+}
+
+func (p *parquetEncoder) encode(events []Event) error {
+	p.rows = p.rows[:0]
+	for i := range events {
+		p.rows = append(p.rows, rowOf(&events[i]))
+		p.group.bytes += len(events[i].Raw)
+	}
+	if _, err := p.w.Write(p.rows); err != nil {
+		return err
+	}
+	if p.group.rows += len(p.rows); p.group.rows < groupRows && p.group.bytes < groupBytes {
+		return nil
+	}
+	p.group.rows, p.group.bytes = 0, 0
+	return p.w.Flush()
+}
+
+func (p *parquetEncoder) flush() error { return nil } // a row group per flush would be too small
+func (p *parquetEncoder) close() error { return p.w.Close() }
+
+func rowOf(e *Event) parquetRow {
+	there := func(v uint64, is bool) *int64 {
+		if !is {
+			return nil
+		}
+		n := int64(v)
+		return &n
+	}
+	redeemed, count, reminders := counts(e.Type)
+	return parquetRow{
+		Lane: int32(e.Lane), Sequence: int64(e.Position.Sequence), Line: int32(e.Position.Line),
+		Type: e.Type.String(), Campaign: e.Campaign, At: int64(e.At), ID: e.ID,
+		N: int64(e.N), Code: e.Code, CustomerID: e.CustomerID, OrderID: e.OrderID, ExpiresAt: int64(e.expires()),
+		RedeemedCount: there(uint64(e.RedeemedCount), redeemed), Status: e.Status, Reason: e.Reason,
+		Kind: e.Kind, DueAt: int64(e.DueAt), R: int64(e.R),
+		Fired: there(e.Fired, reminders), Dropped: there(e.Dropped, reminders),
+		Through: int64(e.Through), Count: there(e.Count, count),
+		CommandSequence: int64(e.Event.Sequence), CommandLine: int64(e.Event.Line), Raw: string(e.Raw),
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 )
 
@@ -27,7 +28,7 @@ func (r *rig) example(t *testing.T, db, name string, lines int) {
 	if f.Name != name || len(f.Types) == 0 {
 		t.Errorf("example %s is called %s and wants %v", name, f.Name, f.Types)
 	}
-	r.run(Postgres(db, f.Definition(), true), Options{Filter: Filter{Types: f.Types}, MaxLines: lines})
+	r.run(Postgres(db, f.Definition(), true), Options{Filter: Filter{Types: f.Types}, Limits: fill.Limits{Lines: lines}})
 }
 
 // shop lets some customers claim in both lanes, over hours, and redeem after different times.

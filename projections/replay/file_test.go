@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -139,7 +140,7 @@ func TestFullDisk(t *testing.T) {
 				}
 				sink := File(path, format).(*fileSink)
 				sink.limit = func(w io.Writer) io.Writer { return &full{w, room} }
-				_, err := r.try(sink, Options{MaxLines: 1})
+				_, err := r.try(sink, Options{Limits: fill.Limits{Lines: 1}})
 				if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "make room") {
 					t.Errorf("%s, room for %d: error %v", format, room, err)
 				}
@@ -168,7 +169,7 @@ func TestAFileIsCompleteOrMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := Run(ctx, r.JS, r.Log, File(path, NDJSON), Options{MaxLines: 1, Logger: loggerTo(&streamtest.Buffer{}), Progress: func(p Progress) {
+	_, err := Run(ctx, r.JS, r.Log, File(path, NDJSON), Options{Limits: fill.Limits{Lines: 1}, Logger: loggerTo(&streamtest.Buffer{}), Progress: func(p Progress) {
 		if _, err := os.Stat(path); err == nil {
 			t.Error("half a file has the name")
 		}
@@ -227,7 +228,7 @@ func TestLeftoversOfKilledReplays(t *testing.T) {
 		}
 	}
 	var during []string
-	_, err := Run(t.Context(), r.JS, r.Log, File(path, NDJSON), Options{MaxLines: 1, Logger: loggerTo(&streamtest.Buffer{}), Progress: func(Progress) {
+	_, err := Run(t.Context(), r.JS, r.Log, File(path, NDJSON), Options{Limits: fill.Limits{Lines: 1}, Logger: loggerTo(&streamtest.Buffer{}), Progress: func(Progress) {
 		if during == nil {
 			// Another one to the same file, while this one writes.
 			r.run(File(path, NDJSON), Options{})
@@ -322,7 +323,7 @@ func TestNamedFileContinues(t *testing.T) {
 				if i > 0 {
 					r.claimOnce(i)
 				}
-				r.run(named(t, path, format, false), Options{MaxLines: i})
+				r.run(named(t, path, format, false), Options{Limits: fill.Limits{Lines: i}})
 				got, err := os.ReadFile(path)
 				if err != nil {
 					t.Fatal(err)
@@ -376,7 +377,7 @@ func TestNamedFileKilled(t *testing.T) {
 			}
 			_ = sink.enc.flush()
 			return nil
-		}}, Options{MaxLines: 1})
+		}}, Options{Limits: fill.Limits{Lines: 1}})
 		if err != nil && !errors.Is(err, crashed) {
 			t.Fatal(err)
 		}
@@ -413,7 +414,7 @@ func TestNamedFileFullDisk(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "out")
 		sink := named(t, path, CSV, false)
 		sink.limit = func(w io.Writer) io.Writer { return &full{w, room} }
-		if _, err := r.try(sink, Options{MaxLines: 3}); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "it continues there") {
+		if _, err := r.try(sink, Options{Limits: fill.Limits{Lines: 3}}); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "it continues there") {
 			t.Fatalf("room for %d: %v", room, err)
 		}
 		r.run(named(t, path, CSV, false), Options{})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -62,7 +63,7 @@ func TestFilters(t *testing.T) {
 	} {
 		for _, lines := range []int{0, 1} {
 			var got []Position
-			sum := r.run(collect(&got), Options{Filter: c.filter, MaxLines: lines})
+			sum := r.run(collect(&got), Options{Filter: c.filter, Limits: fill.Limits{Lines: lines}})
 			want := r.naive(c.keep)
 			equalPositions(t, name, got, want)
 			if sum.Events != uint64(len(want)) {
@@ -88,7 +89,7 @@ func TestCustomer(t *testing.T) {
 		{Filter{Customer: "unknown"}, nil},
 	} {
 		var got [lanes][]string
-		r.run(typesSink(&got), Options{Filter: c.filter, MaxLines: 2})
+		r.run(typesSink(&got), Options{Filter: c.filter, Limits: fill.Limits{Lines: 2}})
 		for n := range lanes {
 			if strings.Join(got[n], " ") != strings.Join(c.want, " ") {
 				t.Errorf("%s, lane %d: %v, want %v", c.filter.String(), n, got[n], c.want)

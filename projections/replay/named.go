@@ -55,7 +55,8 @@ func NamedFile(path, name string, format Format, reset bool) (Sink, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	return &namedFile{path: path, reset: reset, state: fileState{Name: name, Format: format}}, nil
+	const remedy = "; what was saved before remains: make room and run it again, it continues there"
+	return &namedFile{output: output{format: format, name: path, remedy: remedy}, reset: reset, state: fileState{Name: name, Format: format}}, nil
 }
 
 // StatePath returns the path of NamedFile's state file.
@@ -74,22 +75,15 @@ type fileState struct {
 }
 
 type namedFile struct {
-	path  string
-	reset bool
-	state fileState
-	file  *os.File
-	// locked is true while this process holds the file's lock.
-	locked bool
-	enc    encoder
+	output
+	reset  bool
+	state  fileState // as saved
+	file   *os.File
+	locked bool // this process holds the file's lock
 
-	length    int64 // of the file, with all that the encoder has written
 	positions map[int]eventlog.Position
-	broken    bool // a write failed: the state must not advance any more
-
-	saved   time.Time // time of the last save
-	unsaved bool      // something was flushed since
-
-	limit func(io.Writer) io.Writer // set by tests that simulate a full disk
+	saved     time.Time // time of the last save
+	unsaved   bool      // something was written since
 }
 
 func (s *namedFile) Begin(_ context.Context, _ topology.Log, f *Filter) (map[int]eventlog.Position, error) {
@@ -97,9 +91,9 @@ func (s *namedFile) Begin(_ context.Context, _ topology.Log, f *Filter) (map[int
 	if os.Geteuid() == 0 {
 		flags |= syscall.O_NOFOLLOW // in another user's directory, a link could make root write anywhere
 	}
-	file, err := os.OpenFile(s.path, flags, 0o600) // it holds codes
+	file, err := os.OpenFile(s.name, flags, 0o600) // it holds codes
 	if errors.Is(err, syscall.ELOOP) {
-		return nil, fmt.Errorf("%s is a symbolic link, and root does not follow it: give the file that it points to: %w", s.path, err)
+		return nil, fmt.Errorf("%s is a symbolic link, and root does not follow it: give the file that it points to: %w", s.name, err)
 	}
 	if err != nil {
 		return nil, err
@@ -111,75 +105,70 @@ func (s *namedFile) Begin(_ context.Context, _ topology.Log, f *Filter) (map[int
 	return maps.Clone(s.positions), nil
 }
 
+// resume locks the file and truncates it to what the state covers.
 func (s *namedFile) resume(f *Filter) error {
 	info, err := s.file.Stat()
 	if err != nil {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return invalid("out", "%s is not a regular file, so a replay cannot continue in it; leave out --name", s.path)
+		return invalid("out", "%s is not a regular file, so a replay cannot continue in it; leave out --name", s.name)
 	}
 	// The kernel releases the lock when its owner dies.
 	if err := syscall.Flock(int(s.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("another process writes %s: %w; stop it, or give another --out", s.path, err)
+		return fmt.Errorf("another process writes %s: %w; stop it, or give another --out", s.name, err)
 	}
 	s.locked = true
 	if err := s.tidy(); err != nil {
 		return err
 	}
-	statePath := StatePath(s.path, s.state.Name)
+	statePath := StatePath(s.name, s.state.Name)
 	s.state.Filter = f.String()
 	then, err := readState(statePath)
 	switch {
 	case s.reset, errors.Is(err, fs.ErrNotExist) && info.Size() == 0:
 		then = s.state
 	case errors.Is(err, fs.ErrNotExist):
-		return invalid("out", "%s exists without its state file %s; give another file, or --reset to begin again", s.path, filepath.Base(statePath))
+		return invalid("out", "%s exists without its state file %s; give another file, or --reset to begin again", s.name, filepath.Base(statePath))
 	case err != nil:
-		return fmt.Errorf("%s is not a valid state of %s: %w; begin again with --reset", statePath, s.path, err)
+		return fmt.Errorf("%s is not a valid state of %s: %w; begin again with --reset", statePath, s.name, err)
 	case then.Format != s.state.Format:
-		return invalid("format", "%s was begun as %s; give that format, another --out, or --reset to begin again", s.path, then.Format)
+		return invalid("format", "%s was begun as %s; give that format, another --out, or --reset to begin again", s.name, then.Format)
 	case then.Filter != s.state.Filter:
-		return filterChanged(s.path, then.Filter, s.state.Filter)
+		return filterChanged(s.name, then.Filter, s.state.Filter)
 	case then.Length > info.Size():
-		return fmt.Errorf("%s has %d bytes, but a replay wrote %d: the file was changed; give another --out, or --reset to begin again", s.path, info.Size(), then.Length)
+		return fmt.Errorf("%s has %d bytes, but a replay wrote %d: the file was changed; give another --out, or --reset to begin again", s.name, info.Size(), then.Length)
 	}
 	if tail, err := s.tail(then.Length); err != nil {
 		return err
 	} else if then.Tail != "" && tail != then.Tail {
-		return fmt.Errorf("%s does not end, at byte %d, with what a replay wrote: the file was changed, possibly by a replay of another name; give another --out, or --reset to begin again", s.path, then.Length)
+		return fmt.Errorf("%s does not end, at byte %d, with what a replay wrote: the file was changed, possibly by a replay of another name; give another --out, or --reset to begin again", s.name, then.Length)
 	}
-	// Before the file is truncated: otherwise, with --reset, the old state would be longer than the file.
-	s.length, s.positions = then.Length, map[int]eventlog.Position{}
+	s.positions = map[int]eventlog.Position{}
 	for _, at := range then.Places {
 		s.positions[at.Lane] = at
 	}
-	if err := s.save(); err != nil {
+	// Before the file is truncated: otherwise, with --reset, the old state would be longer than the file.
+	if err := s.save(then.Length); err != nil {
 		return err
 	}
-	if err := s.file.Truncate(s.length); err != nil {
+	if err := s.file.Truncate(then.Length); err != nil {
 		return err
 	}
-	if _, err := s.file.Seek(s.length, io.SeekStart); err != nil {
+	if _, err := s.file.Seek(then.Length, io.SeekStart); err != nil {
 		return err
 	}
-	w := io.Writer(s.file)
-	if s.limit != nil {
-		w = s.limit(w)
-	}
-	s.broken = false
-	s.enc, err = newEncoder(s.state.Format, &lengthWriter{w, &s.length}, s.length > 0)
-	return err
+	return s.open(s.file, then.Length > 0)
 }
 
 // tidy makes the file's name durable by an fsync of its directory, before a state refers to it, and removes temporary
 // state files that killed processes left. The state file is in the directory of the file, or of a symbolic link to it.
 func (s *namedFile) tidy() error {
-	target, err := filepath.EvalSymlinks(s.path)
+	target, err := filepath.EvalSymlinks(s.name)
 	if err != nil {
 		return err
 	}
-	return errors.Join(atomicfile.SyncDir(filepath.Dir(target)), atomicfile.Sweep(StatePath(s.path, s.state.Name)))
+	return errors.Join(atomicfile.SyncDir(filepath.Dir(target)), atomicfile.Sweep(StatePath(s.name, s.state.Name)))
 }
 
 // filterChanged is the error of a replay that continues with another filter.
@@ -202,47 +191,27 @@ func readState(path string) (s fileState, err error) {
 	return s, err
 }
 
-// lengthWriter counts the bytes written to a file.
-type lengthWriter struct {
-	io.Writer
-	length *int64
-}
-
-func (w *lengthWriter) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	*w.length += int64(n)
-	return n, err
-}
-
-func (s *namedFile) Write(_ context.Context, b *Batch) error {
-	if err := s.enc.encode(b.Events); err != nil {
+func (s *namedFile) Write(ctx context.Context, b *Batch) error {
+	if err := s.output.Write(ctx, b); err != nil {
+		return err
+	}
+	s.positions[b.Lane], s.unsaved = b.To, true
+	if at, err := s.length(); err != nil || at-s.state.Length < saveEvery {
 		return s.failed(err)
 	}
-	s.positions[b.Lane] = b.To
-	if s.length-s.state.Length < saveEvery {
-		return nil
-	}
-	return s.checkpoint()
+	return s.failed(s.checkpoint())
 }
 
-// Flush writes buffered events to the file, and saves the state unless that was done less than savePause ago: see due.
-func (s *namedFile) Flush(context.Context) error {
-	if s.unsaved = true; time.Since(s.saved) >= savePause {
-		return s.checkpoint()
+// Flush writes buffered events to the file, and saves the state unless that was done less than savePause ago.
+func (s *namedFile) Flush(ctx context.Context) error {
+	if s.unsaved && time.Since(s.saved) >= savePause {
+		return s.failed(s.checkpoint())
 	}
-	if err := s.enc.flush(); err != nil {
-		return s.failed(err)
-	}
-	return nil
+	return s.output.Flush(ctx)
 }
 
-// due returns after how long Flush must be called again to save the state; 0 = it is saved.
-func (s *namedFile) due() time.Duration {
-	if !s.unsaved {
-		return 0
-	}
-	return max(savePause-time.Since(s.saved), time.Millisecond)
-}
+// length returns how many bytes are in the file; those that the encoder holds come in addition.
+func (s *namedFile) length() (int64, error) { return s.file.Seek(0, io.SeekCurrent) }
 
 // tail returns the digest of the last tailBytes before length.
 func (s *namedFile) tail(length int64) (string, error) {
@@ -260,30 +229,28 @@ func (s *namedFile) tail(length int64) (string, error) {
 // checkpoint syncs the file, then saves the state.
 func (s *namedFile) checkpoint() error {
 	if err := s.enc.flush(); err != nil {
-		return s.failed(err)
+		return err
 	}
 	if err := s.file.Sync(); err != nil {
-		return s.failed(err)
+		return err
 	}
-	if err := s.save(); err != nil {
-		return s.failed(err)
+	length, err := s.length()
+	if err == nil {
+		err = s.save(length)
 	}
-	s.saved, s.unsaved = time.Now(), false
-	return nil
-}
-
-func (s *namedFile) failed(err error) error {
-	s.broken = true
-	return fmt.Errorf("%w; what was saved before remains: make room and run it again, it continues there", writeError(s.path, err))
+	if err == nil {
+		s.saved, s.unsaved = time.Now(), false
+	}
+	return err
 }
 
 // save replaces the state file, with the mode of the events file.
-func (s *namedFile) save() error {
-	tail, err := s.tail(s.length)
+func (s *namedFile) save(length int64) error {
+	tail, err := s.tail(length)
 	if err != nil {
 		return err
 	}
-	s.state.Length, s.state.Tail, s.state.Places = s.length, tail, nil
+	s.state.Length, s.state.Tail, s.state.Places = length, tail, nil
 	for _, lane := range slices.Sorted(maps.Keys(s.positions)) {
 		s.state.Places = append(s.state.Places, s.positions[lane])
 	}
@@ -295,13 +262,13 @@ func (s *namedFile) save() error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(StatePath(s.path, s.state.Name), append(raw, '\n'), info.Mode().Perm())
+	return atomicfile.Write(StatePath(s.name, s.state.Name), append(raw, '\n'), info.Mode().Perm())
 }
 
 // End saves what was written, whatever the cause, unless writing the file failed.
 func (s *namedFile) End(context.Context, error) (err error) {
 	if !s.broken {
-		err = s.checkpoint()
+		err = s.failed(s.checkpoint())
 	}
 	return errors.Join(err, s.close())
 }

@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"regexp"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-4a2410e3/scrip/projections/confine"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
@@ -49,6 +54,9 @@ func (e *BatchError) Error() string {
 
 func (e *BatchError) Unwrap() error { return e.Err }
 
+// closeWait bounds closing a connection.
+const closeWait = 5 * time.Second
+
 // errFenced: another process moved a checkpoint.
 var errFenced = errors.New("its checkpoint was moved by another replay of this name; stop one of them")
 
@@ -89,11 +97,11 @@ func (p *projection) Begin(ctx context.Context, log topology.Log, f *Filter) (ma
 		return nil, invalid("name", "schema %s is reserved; give another name", p.Name)
 	}
 	if err := p.open(ctx); err != nil {
-		return nil, fmt.Errorf("projection %s: %w", p.Name, unavailable(err))
+		return nil, unavailable(fmt.Errorf("projection %s: %w", p.Name, err))
 	}
 	if err := p.begin(ctx, log, f); err != nil {
-		p.close(ctx)
-		return nil, err
+		goodbye(ctx, p.conn)
+		return nil, unavailable(fmt.Errorf("preparing schema %s: %w", p.Name, p.grants(err)))
 	}
 	p.reset = false
 	positions := make(map[int]eventlog.Position, len(p.at))
@@ -135,22 +143,20 @@ func (p *projection) open(ctx context.Context) error {
 
 func (p *projection) begin(ctx context.Context, log topology.Log, f *Filter) error {
 	if err := p.conn.QueryRow(ctx, "SELECT current_user").Scan(&p.role); err != nil {
-		return unavailable(err)
+		return err
 	}
-	if err := p.ensure(ctx, log, f); err != nil {
-		if p.confined {
-			// confine.Open has just created it if it is empty; otherwise dropping it is rejected.
-			_, _ = p.conn.Exec(context.WithoutCancel(ctx), "DROP SCHEMA IF EXISTS "+p.schema()+" RESTRICT")
-		}
-		return fmt.Errorf("preparing schema %s: %w", p.Name, p.grants(err))
+	err := p.ensure(ctx, log, f)
+	if err != nil && p.confined {
+		// confine.Open has just created it if it is empty; otherwise dropping it is rejected.
+		_, _ = p.conn.Exec(context.WithoutCancel(ctx), "DROP SCHEMA IF EXISTS "+p.schema()+" RESTRICT")
 	}
-	return nil
+	return err
 }
 
 // Write folds a batch.
 func (p *projection) Write(ctx context.Context, b *Batch) error {
 	if err := p.commit(ctx, b); err != nil {
-		return &BatchError{Name: p.Name, Lane: b.Lane, First: b.First, Last: b.Last, Err: p.grants(err)}
+		return &BatchError{Name: p.Name, Lane: b.Lane, First: b.First, Last: b.Last, Err: unavailable(p.grants(err))}
 	}
 	return nil
 }
@@ -158,7 +164,7 @@ func (p *projection) Write(ctx context.Context, b *Batch) error {
 func (p *projection) commit(ctx context.Context, b *Batch) error {
 	tx, err := p.conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: p.beginSQL()})
 	if err != nil {
-		return unavailable(err)
+		return err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing to do after a commit
 	// First, so that a replay that is fenced off folds nothing.
@@ -167,7 +173,7 @@ func (p *projection) commit(ctx context.Context, b *Batch) error {
 	}
 	if len(b.Events) > 0 {
 		if err := p.Fold(ctx, tx, b); err != nil {
-			return unavailable(err)
+			return err
 		}
 	}
 	if p.beforeCommit != nil {
@@ -175,7 +181,7 @@ func (p *projection) commit(ctx context.Context, b *Batch) error {
 	}
 	// If no reply arrives, the next Begin reads from the checkpoint whether it was committed.
 	if err := tx.Commit(ctx); err != nil {
-		return unavailable(err)
+		return err
 	}
 	if p.afterCommit != nil {
 		if err := p.afterCommit(b); err != nil {
@@ -194,15 +200,84 @@ func (p *projection) beginSQL() string {
 func (p *projection) Flush(context.Context) error { return nil }
 
 func (p *projection) End(ctx context.Context, _ error) error {
-	p.close(ctx)
+	goodbye(ctx, p.conn)
 	return nil
 }
 
-// close closes the connection, which rolls back what was not committed.
-func (p *projection) close(ctx context.Context) { goodbye(ctx, p.conn) }
-
+// goodbye closes a connection, which rolls back what was not committed.
 func goodbye(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
 	defer cancel()
 	_ = conn.Close(ctx)
+}
+
+// insufficientPrivilege is SQLSTATE insufficient_privilege.
+const insufficientPrivilege = "42501"
+
+// deniedPattern parses PostgreSQL's message about a missing right. If the server's language is not English, the hint is
+// a general one.
+var deniedPattern = regexp.MustCompile(`^permission denied for (database|schema|table|view|materialized view|sequence|function|relation|foreign table) (\S+)$`)
+
+// rightsOf has the right to grant by kind of object; for tables and views it is SELECT.
+var rightsOf = map[string]string{"database": "CREATE", "schema": "USAGE", "sequence": "USAGE", "function": "EXECUTE"}
+
+// grants adds to an error about a missing right the GRANT that would help. PostgreSQL does not report which right to a
+// table is missing; a projection may only be granted SELECT.
+func (p *projection) grants(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != insufficientPrivilege {
+		return err
+	}
+	found := deniedPattern.FindStringSubmatch(pg.Message)
+	own := fmt.Sprintf("a projection writes to its own schema %s only, where names without a schema are looked up", p.Name)
+	if found == nil {
+		return fmt.Errorf("%w; %s; it runs as role %s", err, own, p.role)
+	}
+	kind, name, right := strings.ToUpper(found[1]), found[2], rightsOf[found[1]]
+	if right == "" {
+		kind, right = "TABLE", "SELECT" // GRANT calls views tables, too
+	}
+	return fmt.Errorf("%w; %s; to let it read or use other objects run: GRANT %s ON %s %s TO %s", err, own, right, kind, quote(name), quote(p.role))
+}
+
+var plainIdentifier = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+
+// quote quotes an identifier only if necessary.
+func quote(name string) string {
+	if plainIdentifier.MatchString(name) {
+		return name
+	}
+	return pgx.Identifier{name}.Sanitize()
+}
+
+// unavailableError is an error of the projection's database, not of the log: it is unavailable, starting or stopping. A
+// retry may succeed.
+type unavailableError struct{ error }
+
+func (e *unavailableError) Unwrap() error { return e.error }
+
+// unavailable makes an unavailableError of such errors and returns others unchanged.
+func unavailable(err error) error {
+	var pg *pgconn.PgError
+	var network net.Error
+	var connect *pgconn.ConnectError
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.As(err, &pg):
+		// 08 is a connection error; 57P01 to 57P03: the server is stopping, was killed, or is starting.
+		if !strings.HasPrefix(pg.Code, "08") && !strings.HasPrefix(pg.Code, "57P0") {
+			return err
+		}
+	case errors.As(err, &network), errors.As(err, &connect), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, net.ErrClosed), strings.Contains(err.Error(), "conn closed"):
+	default:
+		return err
+	}
+	return &unavailableError{err}
+}
+
+func isUnavailable(err error) bool {
+	var e *unavailableError
+	return errors.As(err, &e)
 }

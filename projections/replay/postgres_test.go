@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -68,7 +69,7 @@ func TestRows(t *testing.T) {
 	db := pgtest.URL(t)
 	r.work()
 	for i := range 3 {
-		r.run(Postgres(db, Rows("copy_of_all"), false), Options{MaxLines: i})
+		r.run(Postgres(db, Rows("copy_of_all"), false), Options{Limits: fill.Limits{Lines: i}})
 		r.sameRows(t, db, "copy_of_all")
 		r.claim(campaigns[0], fmt.Sprintf("x%d", i), fmt.Sprintf("y%d", i))
 	}
@@ -127,12 +128,12 @@ func TestProjectionKilled(t *testing.T) {
 			schema := fmt.Sprintf("%s_%d", strings.ReplaceAll(name, " ", "_"), at)
 			p := Postgres(db, Rows(schema), false).(*projection)
 			install(p, at)
-			_, err := r.try(p, Options{MaxLines: 2})
+			_, err := r.try(p, Options{Limits: fill.Limits{Lines: 2}})
 			var batch *BatchError
 			if !errors.As(err, &batch) || batch.First == 0 || batch.Last < batch.First {
 				t.Fatalf("%s %d: %v", name, at, err)
 			}
-			r.run(Postgres(db, Rows(schema), false), Options{MaxLines: 3})
+			r.run(Postgres(db, Rows(schema), false), Options{Limits: fill.Limits{Lines: 3}})
 			r.sameRows(t, db, schema)
 		}
 	}

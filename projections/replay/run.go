@@ -5,22 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 const (
-	defaultMaxLines = 20_000
-	defaultMaxBytes = 8 << 20
-	// takeMessages is how many messages are taken from a reader at a time while a batch is filled: at most 8 MiB.
-	takeMessages = 16
 	// unreadableLogged is how many unreadable lines are logged one by one. All are counted.
 	unreadableLogged = 20
+	// flushEvery is how often a sink is flushed while the replay follows and nothing arrives.
+	flushEvery = time.Second
 )
 
 // Options of a replay.
@@ -28,11 +30,9 @@ type Options struct {
 	Filter Filter
 	// Follow continues with new events until the context ends.
 	Follow bool
-	// MaxLines and MaxBytes: a batch is complete once it has that many lines or payload bytes. It may exceed them,
-	// because it consists of whole messages (at most 512 KiB each), taken up to 16 at a time. Default to 20,000 and 8
-	// MiB.
-	MaxLines, MaxBytes int
-	// Progress, if not nil, is called after each batch, by the goroutine of Run.
+	// Limits of a batch: see fill.Limits.
+	Limits fill.Limits
+	// Progress, if not nil, is called after each batch, one call at a time.
 	Progress func(Progress)
 	// Logger logs what no error reports: lines and messages that are ignored, and a database that is unavailable.
 	// Defaults to slog.Default.
@@ -66,12 +66,7 @@ type Summary struct {
 // supports; eventlog.ErrLostTail and similar if the log is not the one that the sink was filled from; otherwise the
 // sink's. Each sink documents what it keeps after an error.
 func Run(ctx context.Context, js jetstream.JetStream, log topology.Log, sink Sink, opts Options) (Summary, error) {
-	if opts.MaxLines == 0 {
-		opts.MaxLines = defaultMaxLines
-	}
-	if opts.MaxBytes == 0 {
-		opts.MaxBytes = defaultMaxBytes
-	}
+	opts.Limits = opts.Limits.OrDefault()
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
@@ -88,46 +83,40 @@ func Run(ctx context.Context, js jetstream.JetStream, log topology.Log, sink Sin
 	return r.run(ctx)
 }
 
-// run is one replay, owned by the goroutine of Run.
+// run is one replay.
 type run struct {
 	js   jetstream.JetStream
 	log  topology.Log
 	sink Sink
 	opts Options
-	done Progress
 
-	messages []eventlog.Message
-	events   []Event
+	mu      sync.Mutex // guards what follows and the sink; while following, each lane has a goroutine
+	done    Progress
+	waiting bool // for the database
+	batch   fill.Batch
+	events  []Event
 }
 
 // run replays, and with Follow retries while the database is unavailable.
 func (r *run) run(ctx context.Context) (Summary, error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
-	waiting := false
 	for {
 		before := r.done.Messages
-		err := r.once(ctx, func() {
-			if waiting {
-				waiting = false
-				r.opts.Logger.InfoContext(ctx, "the database is available again")
-			}
-		})
+		err := r.once(ctx)
 		if r.done.Messages != before {
 			pause.Reset()
 		}
 		switch {
-		case err == nil:
-			return r.done.Summary, nil
-		case ctx.Err() != nil && r.opts.Follow:
+		case err == nil, ctx.Err() != nil && r.opts.Follow:
 			return r.done.Summary, nil
 		case ctx.Err() != nil:
 			return r.done.Summary, fmt.Errorf("stopped before the end: %w", context.Cause(ctx))
 		case !r.opts.Follow || !isUnavailable(err):
 			return r.done.Summary, err
 		}
-		if !waiting {
-			waiting = true
+		if !r.waiting {
+			r.waiting = true
 			r.opts.Logger.WarnContext(ctx, "the database is unavailable; retrying", "err", err)
 		}
 		_ = topology.Pause(ctx, pause.NextBackOff()) // the loop checks ctx
@@ -135,7 +124,7 @@ func (r *run) run(ctx context.Context) (Summary, error) {
 }
 
 // once reads from the sink's positions to the end of the log, then follows if Follow is set.
-func (r *run) once(ctx context.Context, began func()) (err error) {
+func (r *run) once(ctx context.Context) (err error) {
 	positions, err := r.sink.Begin(ctx, r.log, &r.opts.Filter)
 	if err != nil {
 		return err
@@ -147,19 +136,22 @@ func (r *run) once(ctx context.Context, began func()) (err error) {
 		}
 		err = errors.Join(err, r.sink.End(context.WithoutCancel(ctx), cause))
 	}()
-	began()
+	if r.waiting {
+		r.waiting = false
+		r.opts.Logger.InfoContext(ctx, "the database is available again")
+	}
 	var lanes []*reading
 	r.done.Total, r.done.Following = r.done.Messages, false
 	for n := range r.log.Lanes {
 		if !r.opts.Filter.reads(n) {
 			continue
 		}
-		s, err := r.start(ctx, n, positions[n])
+		l, err := r.start(ctx, n, positions[n])
 		if err != nil {
 			return err
 		}
-		r.done.Total += s.last - min(s.last, s.after.Sequence)
-		lanes = append(lanes, &reading{section: s, run: r, at: s.after, matcher: newMatcher(&r.opts.Filter)})
+		r.done.Total += l.last - min(l.last, l.at.Sequence)
+		lanes = append(lanes, l)
 	}
 	r.opts.Progress(r.done)
 	for _, l := range lanes {
@@ -172,72 +164,93 @@ func (r *run) once(ctx context.Context, began func()) (err error) {
 	}
 	r.done.Following = true
 	r.opts.Progress(r.done)
-	return r.follow(ctx, lanes)
+	g, within := errgroup.WithContext(ctx)
+	for _, l := range lanes {
+		g.Go(func() error { return l.follow(within) })
+	}
+	g.Go(func() error { // a sink may have something to save although nothing arrives
+		for {
+			if err := topology.Pause(within, flushEvery); err != nil {
+				return err
+			}
+			r.mu.Lock()
+			err := r.sink.Flush(within)
+			r.mu.Unlock()
+			if err != nil {
+				return err
+			}
+		}
+	})
+	return g.Wait()
 }
 
-// follow reads all lanes as events arrive.
-func (r *run) follow(ctx context.Context, lanes []*reading) error {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	wake := make(chan *reading)
-	resume := make(chan resumed)
-	watching := 0
-	defer func() {
-		cancel()
-		for range watching {
-			<-ended
-		}
-	}()
-	for _, l := range lanes {
-		if err := l.open(ctx); err != nil {
-			return err
-		}
-		defer l.reader.Close()
-		watching++
-		go func() {
-			defer func() { ended <- struct{}{} }()
-			l.watch(ctx, wake)
-		}()
+// Sink writes what is replayed. One Run uses it, one call at a time: Begin, then Write and Flush, then End.
+type Sink interface {
+	// Begin prepares for a log's events under a filter, and returns the position after which each lane continues. Lanes
+	// without a position begin where the filter begins. After an error End is not called.
+	Begin(ctx context.Context, log topology.Log, filter *Filter) (map[int]eventlog.Position, error)
+	// Write writes a batch, completely or not at all. After an error only End is called.
+	Write(ctx context.Context, b *Batch) error
+	// Flush makes what was written visible. It is called when no more messages have arrived, and once a second while
+	// following.
+	Flush(ctx context.Context) error
+	// End releases all resources. cause is nil if all was replayed, or following was ended; otherwise it is the error.
+	// An all-or-nothing sink removes its output if cause is not nil.
+	End(ctx context.Context, cause error) error
+}
+
+// Func is a sink that calls a function with each batch, from the first event on. It stores no position: each run begins
+// again.
+func Func(write func(ctx context.Context, b *Batch) error) Sink { return funcSink(write) }
+
+type funcSink func(ctx context.Context, b *Batch) error
+
+func (f funcSink) Begin(context.Context, topology.Log, *Filter) (map[int]eventlog.Position, error) {
+	return nil, nil
+}
+func (f funcSink) Write(ctx context.Context, b *Batch) error { return f(ctx, b) }
+func (f funcSink) Flush(context.Context) error               { return nil }
+func (f funcSink) End(context.Context, error) error          { return nil }
+
+// Position is the position of an event. With the log's UUID it identifies the event permanently.
+type Position struct {
+	Lane     int
+	Sequence uint64 // of the event message
+	Line     int    // within it, from 1; empty lines count
+}
+
+// Event is one event line. Position and wire.Event both have a Sequence and a Line (those of wire.Event belong to
+// the command that a command.rejected refers to): use e.Position.Sequence.
+type Event struct {
+	Position
+	wire.Event
+	// Raw is the line as it is in the log, without its newline.
+	Raw []byte
+}
+
+// Batch holds the events of one lane that passed the filter, from whole messages in log order. A sink must not retain
+// any part of it after Write returns.
+type Batch struct {
+	Lane int
+	// First and Last are the sequences of the first and last message in the batch, whether or not an event of theirs
+	// passed the filter.
+	First, Last uint64
+	Events      []Event
+	// To is the position after which the lane continues once the batch is written.
+	To eventlog.Position
+	// Clock is the lane time at To.
+	Clock wire.Instant
+}
+
+// counts returns which counters an event has, even if zero: redeemed_count; count; fired and dropped.
+func counts(t wire.EventType) (redeemed, count, reminders bool) {
+	return t == wire.CouponRedeemed || t == wire.CouponRolledBack, t == wire.CouponsExpired, t == wire.RemindersDue
+}
+
+// expires returns when the event's coupon or campaign expires, 0 if it has no such field.
+func (e *Event) expires() wire.Instant {
+	if e.ExpiresAt != 0 {
+		return e.ExpiresAt
 	}
-	saving, _ := r.sink.(saver)
-	var later <-chan time.Time
-	for {
-		select {
-		case <-later:
-		case at := <-resume:
-			at.lane.waits = false
-			at.lane.reader.Resume(at.skips)
-		case l := <-wake:
-			for !l.waits {
-				some, err := l.take(ctx, 0)
-				var stop *eventlog.StopError
-				if errors.As(err, &stop) {
-					r.opts.Logger.WarnContext(ctx, "this lane stopped at a message; other lanes continue, and this one continues when the message is skipped (scrip serve --skip-message)", "lane", l.lane, "sequence", stop.Sequence, "err", err)
-					l.waits = true
-					watching++
-					go func() {
-						defer func() { ended <- struct{}{} }()
-						l.awaitSkip(ctx, err, resume)
-					}()
-					break
-				}
-				if err != nil {
-					return err
-				}
-				if !some {
-					break
-				}
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if err := r.sink.Flush(ctx); err != nil {
-			return err
-		}
-		if later = nil; saving != nil {
-			if due := saving.due(); due > 0 {
-				later = time.After(due)
-			}
-		}
-	}
+	return e.Settings.ExpiresAt
 }

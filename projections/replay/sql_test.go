@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/seed-4a2410e3/scrip/projections/fill"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -54,11 +55,11 @@ func TestSQLProjection(t *testing.T) {
 	for _, lines := range []int{0, 1, 3} {
 		db := pgtest.URL(t)
 		f := parse(t, "types.sql", perType)
-		r.run(Postgres(db, f.Definition(), false), Options{MaxLines: lines})
+		r.run(Postgres(db, f.Definition(), false), Options{Limits: fill.Limits{Lines: lines}})
 		if got, want := query(t, db, perTypeText), r.perTypeWant(); got != want {
 			t.Errorf("batches of %d: %s, want %s", lines, got, want)
 		}
-		stop := r.follow(Postgres(db, f.Definition(), false), Options{MaxLines: lines})
+		stop := r.follow(Postgres(db, f.Definition(), false), Options{Limits: fill.Limits{Lines: lines}})
 		r.claim(campaigns[0], fmt.Sprintf("more%d", lines))
 		streamtest.Eventually(t, "a live table", func() bool { return query(t, db, perTypeText) == r.perTypeWant() })
 		if err := stop(); err != nil {
@@ -139,7 +140,7 @@ func TestSQLFailsLate(t *testing.T) {
 	db := pgtest.URL(t)
 	text := "-- scrip: create\nCREATE TABLE seen (lane int, sequence bigint, line int, PRIMARY KEY (lane, sequence, line));\n-- scrip: fold\n" +
 		"INSERT INTO seen SELECT lane, sequence, line FROM events\nWHERE 1 / (campaign <> 'poison')::int = 1;\n"
-	_, err := r.try(Postgres(db, parse(t, "late.sql", text).Definition(), false), Options{MaxLines: 1})
+	_, err := r.try(Postgres(db, parse(t, "late.sql", text).Definition(), false), Options{Limits: fill.Limits{Lines: 1}})
 	var batch *BatchError
 	if !errors.As(err, &batch) || batch.Lane != 1 || batch.First > bad || batch.Last < bad {
 		t.Fatalf("error %v, want lane 1 around %d", err, bad)
@@ -156,7 +157,7 @@ func TestSQLFailsLate(t *testing.T) {
 		t.Errorf("checkpoint %s", got)
 	}
 	// The same again fails there again; mended it goes on.
-	if _, again := r.try(Postgres(db, parse(t, "late.sql", text).Definition(), false), Options{MaxLines: 1}); again == nil || again.Error() != err.Error() {
+	if _, again := r.try(Postgres(db, parse(t, "late.sql", text).Definition(), false), Options{Limits: fill.Limits{Lines: 1}}); again == nil || again.Error() != err.Error() {
 		t.Errorf("again: %v", again)
 	}
 	r.run(Postgres(db, parse(t, "late.sql", strings.Replace(text, "1 / (campaign <> 'poison')::int = 1", "true", 1)).Definition(), false), Options{})
@@ -244,7 +245,7 @@ DROP TABLE own_scratch;
 DROP TABLE scratch;
 `)
 	for _, reset := range []bool{false, true} { // with reset, all of this is dropped
-		r.run(Postgres(db, f.Definition(), reset), Options{MaxLines: 2})
+		r.run(Postgres(db, f.Definition(), reset), Options{Limits: fill.Limits{Lines: 2}})
 		want := len(r.expectedRows(Filter{}))
 		if got := query(t, db, "SELECT count(*)::text FROM inside.mine"); got != fmt.Sprint(want) {
 			t.Errorf("reset %v: %s rows, want %d", reset, got, want)

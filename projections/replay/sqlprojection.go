@@ -31,7 +31,7 @@ func (f *SQLFile) check(ctx context.Context, conn *pgx.Conn) error {
 			switch {
 			case err == nil:
 			case !errors.As(err, &pg):
-				return unavailable(err)
+				return err
 			case pg.Code == syntaxError:
 				return f.explain(s, err)
 			}

@@ -20,96 +20,103 @@ import (
 // Stream is a sink that writes to w, for instance standard output, and does not close it. What was written before an
 // error remains.
 func Stream(w io.Writer, format Format) Sink {
-	return &streamSink{format: format, w: w, name: "the output"}
+	return &output{format: format, name: "the output", w: w}
 }
 
-type streamSink struct {
+// output writes events in a format: Stream, and what File and NamedFile have in common.
+type output struct {
 	format Format
-	name   string
+	name   string // for errors
+	remedy string // ends errors of writing: what remains, and what to do
 	w      io.Writer
 	enc    encoder
+	broken bool // a write failed
+
+	limit func(io.Writer) io.Writer // set by tests that simulate a full disk
 }
 
-func (s *streamSink) Begin(context.Context, topology.Log, *Filter) (_ map[int]eventlog.Position, err error) {
-	s.enc, err = newEncoder(s.format, s.w, false)
-	return nil, err
+func (o *output) Begin(context.Context, topology.Log, *Filter) (map[int]eventlog.Position, error) {
+	return nil, o.open(o.w, false)
 }
 
-func (s *streamSink) Write(_ context.Context, b *Batch) error {
-	if err := s.enc.encode(b.Events); err != nil {
-		return writeError(s.name, err)
+// open begins the output; resumed: it has events already.
+func (o *output) open(w io.Writer, resumed bool) (err error) {
+	if o.limit != nil {
+		w = o.limit(w)
 	}
-	return nil
+	o.broken = false
+	o.enc, err = newEncoder(o.format, w, resumed)
+	return err
 }
 
-func (s *streamSink) Flush(context.Context) error {
-	if err := s.enc.flush(); err != nil {
-		return writeError(s.name, err)
-	}
-	return nil
-}
+func (o *output) Write(_ context.Context, b *Batch) error { return o.failed(o.enc.encode(b.Events)) }
 
-func (s *streamSink) End(_ context.Context, cause error) error {
-	if cause != nil && s.format == Parquet {
+func (o *output) Flush(context.Context) error { return o.failed(o.enc.flush()) }
+
+func (o *output) End(_ context.Context, cause error) error {
+	if cause != nil && o.format == Parquet {
 		return nil // no footer: it would make an incomplete file look complete
 	}
-	if err := s.enc.close(); err != nil && cause == nil {
-		return writeError(s.name, err)
+	err := o.enc.close()
+	if cause != nil {
+		return nil
 	}
-	return nil
+	return o.failed(err)
+}
+
+// failed adds to an error of writing the name of the output and what to do; nil for nil.
+func (o *output) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	o.broken = true
+	return fmt.Errorf("writing %s: %w%s", o.name, err, o.remedy)
 }
 
 // File is a sink that writes a file completely or not at all: it writes a partial file in the same directory and
 // renames it to path when it is complete. A partial file that a killed process left is removed by the next File with
 // the same path. A pipe or a device is written to directly.
 func File(path string, format Format) Sink {
-	return &fileSink{path: path, streamSink: streamSink{format: format, name: path}}
+	return &fileSink{output: output{format: format, name: path}}
 }
 
 type fileSink struct {
-	streamSink
-	path    string
-	target  string // path, links followed
+	output
+	target  string // name, links followed
 	partial string // the partial file; empty = target is written to directly
 	file    *os.File
-
-	limit func(io.Writer) io.Writer // set by tests that simulate a full disk
 }
 
-func (s *fileSink) Begin(ctx context.Context, log topology.Log, f *Filter) (map[int]eventlog.Position, error) {
+func (s *fileSink) Begin(context.Context, topology.Log, *Filter) (map[int]eventlog.Position, error) {
 	if err := s.create(); err != nil {
 		return nil, err
 	}
-	if s.w = s.file; s.limit != nil {
-		s.w = s.limit(s.file)
+	if err := s.open(s.file, false); err != nil {
+		return nil, errors.Join(err, s.discard())
 	}
-	positions, err := s.streamSink.Begin(ctx, log, f)
-	if err != nil {
-		err = errors.Join(err, s.discard())
-	}
-	return positions, err
+	return nil, nil
 }
 
 func (s *fileSink) create() (err error) {
-	s.target = s.path
-	if real, err := filepath.EvalSymlinks(s.path); err == nil {
+	s.target = s.name
+	if real, err := filepath.EvalSymlinks(s.name); err == nil {
 		s.target = real
 	}
 	info, err := os.Stat(s.target)
 	mode := fs.FileMode(0o600) // it holds codes
 	switch {
 	case err == nil && info.IsDir():
-		return invalid("out", "%s is a directory; give a file in it", s.path)
+		return invalid("out", "%s is a directory; give a file in it", s.name)
 	case err == nil && !info.Mode().IsRegular():
 		s.file, err = os.OpenFile(s.target, os.O_WRONLY, 0)
 		return err
 	case err == nil:
 		mode = info.Mode().Perm()
-	case errors.Is(err, fs.ErrNotExist):
-	default:
+	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
 	removeLeftovers(s.target)
+	s.remedy = "; the partial export was removed: make room, or give another --out, and run it again"
 	s.partial, s.file, err = createPartial(s.target, mode)
 	if errors.Is(err, fs.ErrNotExist) {
 		return invalid("out", "there is no directory %s; create it first", filepath.Dir(s.target))
@@ -119,45 +126,19 @@ func (s *fileSink) create() (err error) {
 
 // End renames the file into place, or removes it.
 func (s *fileSink) End(ctx context.Context, cause error) error {
-	err := s.streamSink.End(ctx, cause)
+	err := s.output.End(ctx, cause)
 	if s.partial == "" { // a pipe has no Sync
-		if cerr := s.file.Close(); cerr != nil && err == nil && cause == nil {
-			err = writeError(s.path, cerr)
+		if closed := s.file.Close(); err == nil && cause == nil {
+			err = s.failed(closed)
 		}
 		return err
 	}
-	if cause != nil || err != nil {
-		return errors.Join(s.explainRemains(err), s.discard())
+	if err == nil && cause == nil {
+		if err = s.failed(atomicfile.Commit(s.file, s.target)); err == nil {
+			return s.file.Close() // last: without its lock another process would remove it as a leftover
+		}
 	}
-	if err := atomicfile.Commit(s.file, s.target); err != nil {
-		return errors.Join(s.explainRemains(writeError(s.path, err)), s.discard())
-	}
-	// Closed last: without its lock another process would remove it as a leftover.
-	return s.file.Close()
-}
-
-// explainRemains adds to a write error what remains of the file.
-func (s *fileSink) explainRemains(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w; the partial export was removed: make room, or give another --out, and run it again", err)
-}
-
-func (s *fileSink) Write(ctx context.Context, b *Batch) error {
-	err := s.streamSink.Write(ctx, b)
-	if s.partial == "" {
-		return err
-	}
-	return s.explainRemains(err)
-}
-
-func (s *fileSink) Flush(ctx context.Context) error {
-	err := s.streamSink.Flush(ctx)
-	if s.partial == "" {
-		return err
-	}
-	return s.explainRemains(err)
+	return errors.Join(err, s.discard())
 }
 
 func (s *fileSink) discard() error {
