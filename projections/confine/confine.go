@@ -6,15 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const passwordBytes = 24
-
-// Role is a login role with rights on one schema.
-type Role struct{ Name, Password string }
 
 // TooMuchError: the caller's role may write the read tables and may not create roles, so that a projection with its
 // rights could write them.
@@ -66,40 +64,159 @@ func Open(ctx context.Context, conn *pgx.Conn, base *pgx.ConnConfig, schema stri
 		return nil, err
 	}
 	defer func() { _, _ = conn.Exec(context.WithoutCancel(ctx), unlockSQL, schema) }() // or the connection is lost, which releases the lock
-	role, err := makeRole(ctx, conn, function, schema)
-	if err != nil {
+	config := base.Copy()
+	var err error
+	if config.User, config.Password, err = makeRole(ctx, conn, function, schema); err != nil {
 		return nil, err
 	}
-	config := base.Copy()
-	config.User, config.Password = role.Name, role.Password
 	as, err := pgx.ConnectConfig(ctx, config)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code[:2] == "28" {
-		return nil, fmt.Errorf("role %s was created for projection %s and cannot log in: %w; allow it in pg_hba.conf, or in the connection pooler", role.Name, schema, err)
+		return nil, fmt.Errorf("role %s was created for projection %s and cannot log in: %w; allow it in pg_hba.conf, or in the connection pooler", config.User, schema, err)
 	}
 	return as, err
 }
 
-func makeRole(ctx context.Context, conn *pgx.Conn, function bool, schema string) (Role, error) {
+// makeRole makes the role of a schema, with a new password.
+func makeRole(ctx context.Context, conn *pgx.Conn, function bool, schema string) (name, password string, err error) {
 	raw := make([]byte, passwordBytes)
 	if _, err := rand.Read(raw); err != nil {
-		return Role{}, err
+		return "", "", err
 	}
-	role := Role{Password: hex.EncodeToString(raw)}
+	password = hex.EncodeToString(raw)
 	if function {
-		return role, conn.QueryRow(ctx, "SELECT "+Schema+".projection($1, $2)", schema, role.Password).Scan(&role.Name)
+		err = conn.QueryRow(ctx, "SELECT "+Schema+".projection($1, $2)", schema, password).Scan(&name)
+		return name, password, err
 	}
 	// The same statements with the caller's rights: a function that exists in this transaction only.
-	return role, pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "CREATE OR REPLACE FUNCTION pg_temp.scrip_projection(wanted text, secret text) RETURNS text LANGUAGE plpgsql "+
 			"SET search_path = pg_catalog, pg_temp AS $confine$"+bodySQL()+"$confine$")
 		if err != nil {
 			return err
 		}
-		if err := tx.QueryRow(ctx, "SELECT pg_temp.scrip_projection($1, $2)", schema, role.Password).Scan(&role.Name); err != nil {
+		if err := tx.QueryRow(ctx, "SELECT pg_temp.scrip_projection($1, $2)", schema, password).Scan(&name); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, "DROP FUNCTION pg_temp.scrip_projection(text, text)")
 		return err
 	})
+	return name, password, err
+}
+
+// body is PL/pgSQL with the parameters wanted (schema) and secret (password); it returns the role. It runs with the
+// rights of the function's owner, so it checks the rights of session_user, the caller, before it changes an owner.
+//
+// Schemas that a replay of a version without such roles created get their role as owner. Schemas of others keep their
+// owner.
+const body = `
+DECLARE
+  me name := session_user;
+  wanted_role name := 'scrip_' || left(wanted, 40) || '_' || left(md5(current_database() || '/' || wanted), 8);
+  role_oid oid;
+  schema_oid oid;
+  schema_owner oid;
+  tables oid := to_regnamespace('scrip');
+BEGIN
+  IF wanted !~ '^[a-z][a-z0-9_]{0,59}$' OR wanted ~ '^(pg_|scrip_)' OR wanted IN ('scrip', 'public', 'information_schema') THEN
+    RAISE EXCEPTION 'schema % is not for projections', wanted USING ERRCODE = 'invalid_schema_name';
+  END IF;
+  PERFORM pg_advisory_xact_lock(hashtextextended('scrip confine ' || wanted, 0));
+  SELECT oid, nspowner INTO schema_oid, schema_owner FROM pg_namespace WHERE nspname = wanted;
+  IF schema_oid IS NOT NULL AND NOT pg_has_role(me, schema_owner, 'USAGE') THEN
+    RAISE EXCEPTION 'schema % belongs to role %, and role % is no member of it', wanted, pg_get_userbyid(schema_owner), me USING ERRCODE = 'insufficient_privilege';
+  END IF;
+  IF to_regrole(quote_ident(wanted_role)) IS NULL THEN
+    EXECUTE format('CREATE ROLE %I', wanted_role);
+  END IF;
+  role_oid := to_regrole(quote_ident(wanted_role));
+  EXECUTE format('ALTER ROLE %I LOGIN PASSWORD %L', wanted_role, secret);
+  EXECUTE format('GRANT %I TO %I', wanted_role, me);
+  IF NOT has_database_privilege(role_oid, current_database(), 'TEMPORARY') THEN
+    EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO %I', current_database(), wanted_role);
+  END IF;
+  IF schema_oid IS NULL THEN
+    EXECUTE format('CREATE SCHEMA %I AUTHORIZATION %I', wanted, wanted_role);
+  ELSIF schema_owner <> role_oid AND to_regclass(quote_ident(wanted) || '.scrip_checkpoint') IS NOT NULL THEN
+    EXECUTE format('ALTER SCHEMA %I OWNER TO %I', wanted, wanted_role);
+    {{objects}}
+  END IF;
+  IF tables IS NOT NULL AND (has_schema_privilege(me, tables, 'USAGE WITH GRANT OPTION') OR pg_has_role(me, (SELECT nspowner FROM pg_namespace WHERE oid = tables), 'USAGE')) THEN
+    EXECUTE format('GRANT USAGE ON SCHEMA scrip TO %I', wanted_role);
+    EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA scrip TO %I', wanted_role);
+  END IF;
+  RETURN wanted_role;
+END`
+
+// eachObject is PL/pgSQL that runs a statement for each object in schema schema_oid: tables first, because sequences
+// and types that belong to a table follow it. Objects of an extension are left out. thing.kind and thing.identity are
+// arguments for ALTER and DROP.
+const eachObject = `
+    DECLARE
+      thing record;
+    BEGIN
+      FOR thing IN
+        SELECT replace(replace(upper(i.type), 'COMPOSITE TYPE', 'TYPE'), 'STATISTICS OBJECT', 'STATISTICS') AS kind, i.identity, d.classid, d.objid
+        FROM pg_depend d, pg_identify_object(d.classid, d.objid, 0) i
+        WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = schema_oid AND d.deptype = 'n' AND {{which}}
+          AND NOT EXISTS (SELECT FROM pg_depend e WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e')
+          AND i.type IN ('table', 'view', 'materialized view', 'foreign table', 'sequence', 'composite type', 'type', 'domain', 'function', 'procedure',
+            'aggregate', 'operator', 'operator class', 'operator family', 'collation', 'conversion', 'statistics object', 'text search configuration', 'text search dictionary')
+        ORDER BY i.type <> 'table', d.objid
+      LOOP
+        CONTINUE WHEN EXISTS (SELECT FROM pg_depend o WHERE o.classid = thing.classid AND o.objid = thing.objid AND (o.deptype = 'i' AND thing.kind <> 'TABLE' OR o.deptype = 'a' AND thing.kind = 'SEQUENCE'));
+        {{action}};
+      END LOOP;
+    END;`
+
+func eachDo(which, action string) string {
+	return strings.TrimSpace(strings.NewReplacer("{{which}}", which, "{{action}}", action).Replace(eachObject))
+}
+
+const handToRole = "EXECUTE format('ALTER %s %s OWNER TO %I', thing.kind, thing.identity, wanted_role)"
+
+func bodySQL() string { return strings.Replace(body, "{{objects}}", eachDo("true", handToRole), 1) }
+
+// Empty returns a statement that drops everything in a schema, but not the schema itself; for its owner.
+func Empty(schema string) string {
+	return "DO $empty$ DECLARE schema_oid oid := to_regnamespace($name$" + pgx.Identifier{schema}.Sanitize() + "$name$); BEGIN " +
+		eachDo("true", "EXECUTE format('DROP %s IF EXISTS %s CASCADE', thing.kind, thing.identity)") + " END $empty$"
+}
+
+// Schema has the function of Install.
+const Schema = "projection_roles"
+
+// Install returns statements for the superuser of a private cluster that let role owner create roles for projections in
+// the current database, and no other roles. They are idempotent.
+func Install(owner string) []string {
+	const installed = Schema + ".projection(text, text)"
+	return []string{
+		"CREATE SCHEMA IF NOT EXISTS " + Schema,
+		"CREATE OR REPLACE FUNCTION " + Schema + ".projection(wanted text, secret text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER " +
+			"SET search_path = pg_catalog, pg_temp AS $confine$" + bodySQL() + "$confine$",
+		"REVOKE ALL ON SCHEMA " + Schema + " FROM PUBLIC",
+		"REVOKE ALL ON FUNCTION " + installed + " FROM PUBLIC",
+		"GRANT USAGE ON SCHEMA " + Schema + " TO " + owner,
+		"GRANT EXECUTE ON FUNCTION " + installed + " TO " + owner,
+	}
+}
+
+// HandOver returns a statement for the superuser that makes role owner the owner of all that the superuser owns in the
+// current database, except PostgreSQL's own objects: schemas and what is in them. It is idempotent.
+//
+// What the bootstrap superuser owns has no entry in pg_shdepend; what others own has one.
+func HandOver(owner string) string {
+	return `DO $handover$
+DECLARE
+  wanted_role name := '` + owner + `';
+  schema_oid oid;
+BEGIN
+  FOR schema_oid IN SELECT oid FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', '` + Schema + `')
+  LOOP
+    IF (SELECT nspowner FROM pg_namespace WHERE oid = schema_oid) = 10 THEN
+      EXECUTE format('ALTER SCHEMA %s OWNER TO %I', schema_oid::regnamespace, wanted_role);
+    END IF;
+    ` + eachDo("NOT EXISTS (SELECT FROM pg_shdepend s WHERE s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND s.classid = d.classid AND s.objid = d.objid AND s.deptype = 'o')", handToRole) + `
+  END LOOP;
+END $handover$`
 }

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -115,28 +116,15 @@ func allowed(err error) error {
 
 // reset creates the two schemas, and deletes the state of migrations if schema scrip has been dropped since.
 func reset(ctx context.Context, conn *sql.Conn, log *slog.Logger) (fresh bool, err error) {
-	rows, err := conn.QueryContext(ctx, `SELECT c.relname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
-		WHERE s.nspname = 'scrip' AND c.relkind IN ('r', 'p', 'v') ORDER BY c.relname COLLATE "C"`)
-	if err != nil {
+	var names string
+	if err := conn.QueryRowContext(ctx, "SELECT coalesce(string_agg(relname, ' '), '') FROM ("+relationsSQL+") r", Relations).Scan(&names); err != nil {
 		return false, err
 	}
-	defer rows.Close()
-	var there []string
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return false, err
-		}
-		there = append(there, name)
-	}
-	if err := rows.Err(); err != nil {
-		return false, err
-	}
+	ours := strings.Fields(names)
 	var migrated sql.NullString
 	if err := conn.QueryRowContext(ctx, `SELECT to_regclass($1)::text`, stateTable).Scan(&migrated); err != nil {
 		return false, err
 	}
-	ours := slices.DeleteFunc(slices.Clone(there), func(name string) bool { return !slices.Contains(Relations, name) })
 	switch {
 	case len(ours) == 0:
 		if migrated.Valid {
@@ -145,7 +133,7 @@ func reset(ctx context.Context, conn *sql.Conn, log *slog.Logger) (fresh bool, e
 	case !migrated.Valid:
 		return false, notOurs(ours)
 	default:
-		return false, missing(ctx, conn, there)
+		return false, missing(ctx, conn, ours)
 	}
 	for _, statement := range []string{
 		"DROP TABLE IF EXISTS " + stateTable,
@@ -172,7 +160,7 @@ func missing(ctx context.Context, conn *sql.Conn, there []string) error {
 	if err := conn.QueryRowContext(ctx, "SELECT max(version_id) FROM "+stateTable).Scan(&version); err != nil {
 		return err
 	}
-	if version.Int64 != latest() {
+	if version.Int64 != Version() {
 		return nil
 	}
 	for _, name := range Relations {
@@ -184,8 +172,8 @@ func missing(ctx context.Context, conn *sql.Conn, there []string) error {
 	return nil
 }
 
-// latest returns the version of the newest migration of this program.
-func latest() int64 {
+// Version returns the newest migration of this program, which is that of tables made by Create.
+func Version() int64 {
 	names, _ := fs.Glob(migrations, "migrations/*.sql") // the pattern is well formed
 	return int64(len(names))
 }
@@ -337,4 +325,73 @@ func Digests(ctx context.Context, db querier) ([]Digest, error) {
 		return nil, fmt.Errorf("digesting the read tables: %w", err)
 	}
 	return list, nil
+}
+
+// Name is the schema of the read tables. Shadow, copied and previous tables are in other schemas.
+const Name = "scrip"
+
+// named finds the schema's name in migrations and function bodies; scrip_meta is another word.
+var named = regexp.MustCompile(`\bscrip\b`)
+
+// Create creates the read tables of this program, empty and with all indexes, in a schema of another name, which must
+// not exist. The name needs no quotes. It runs the migrations with the other name in them, so the tables equal those of
+// Migrate; a migration therefore names no other schema. The state of migrations does not change.
+func Create(ctx context.Context, tx pgx.Tx, name string) error {
+	return CreateVersion(ctx, tx, name, Version())
+}
+
+// CreateVersion is Create with the tables as they were after an older migration.
+func CreateVersion(ctx context.Context, tx pgx.Tx, name string, version int64) error {
+	if _, err := tx.Exec(ctx, "CREATE SCHEMA "+name); err != nil {
+		return fmt.Errorf("creating schema %s: %w", name, allowed(err))
+	}
+	files, err := fs.Glob(migrations, "migrations/*.sql") // sorted
+	if err != nil {
+		return err
+	}
+	for _, file := range files[:min(max(version, 0), int64(len(files)))] {
+		text, err := fs.ReadFile(migrations, file)
+		if err != nil {
+			return err
+		}
+		_, up, _ := strings.Cut(string(text), "-- +goose Up")
+		up, _, _ = strings.Cut(up, "-- +goose Down")
+		// Many statements at once: the simple protocol.
+		if err := tx.Conn().PgConn().Exec(ctx, named.ReplaceAllLiteralString(up, name)).Close(); err != nil {
+			return fmt.Errorf("creating the tables of schema %s (%s): %w", name, file, allowed(err))
+		}
+	}
+	return nil
+}
+
+// functions are those of the migrations; schema scrip may have others beside them.
+var functions = []string{"backlog", "digest", "due_next_hour"}
+
+// $1 = schema   $2 = functions
+const functionsSQL = `
+SELECT p.oid::regprocedure::text, pg_get_functiondef(p.oid) FROM pg_proc p
+JOIN pg_namespace s ON s.oid = p.pronamespace WHERE s.nspname = $1 AND p.prokind = 'f' AND p.proname = ANY($2)`
+
+// Rename gives a schema made by Migrate or Create another name. Tables, indexes and the view move with the schema;
+// functions name their schema in their text and are created again.
+func Rename(ctx context.Context, tx pgx.Tx, from, to string) error {
+	rows, err := tx.Query(ctx, functionsSQL, from, functions)
+	if err != nil {
+		return fmt.Errorf("renaming schema %s: %w", from, err)
+	}
+	type function struct{ Name, Text string }
+	functions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[function])
+	if err != nil {
+		return fmt.Errorf("renaming schema %s: %w", from, err)
+	}
+	if _, err := tx.Exec(ctx, "ALTER SCHEMA "+from+" RENAME TO "+to); err != nil {
+		return fmt.Errorf("renaming schema %s to %s: %w", from, to, err)
+	}
+	own := regexp.MustCompile(`\b` + from + `\b`)
+	for _, f := range functions {
+		if _, err := tx.Exec(ctx, own.ReplaceAllLiteralString(f.Text, to)); err != nil {
+			return fmt.Errorf("renaming schema %s to %s: %s: %w", from, to, f.Name, err)
+		}
+	}
+	return nil
 }
