@@ -64,7 +64,7 @@ run: setup build ## Build and serve on ./data, all in one process. ARGS='…' is
 test: setup-bench ## Run all tests, those of the modules in parallel. lint runs vet.
 	@tests=; for module in $(MODULES); do (cd $$module && go test -vet=off ./...) & tests="$$tests $$!"; done; \
 	failed=0; go test -vet=off ./... || failed=1; for one in $$tests; do wait $$one || failed=1; done; exit $$failed
-	@if [ "$$(id -u)" != 0 ] || ! [ -w /dev/fuse ]; then echo 'skipped: the power cuts of cmd/internal/power, which need root and /dev/fuse'; fi
+	@if [ "$$(id -u)" != 0 ] || ! [ -w /dev/fuse ]; then echo 'skipped: the power cuts of cmd/internal/e2e/power, which need root and /dev/fuse'; fi
 
 .PHONY: race
 race: setup-bench ## Run the tests of packages with goroutines under the race detector.
@@ -80,15 +80,15 @@ lint: ## Check formatting, go vet, staticcheck, and the direction of imports.
 
 .PHONY: chaos
 chaos: setup-bench ## Kill, stop and starve the real binary under load for CHAOS (10m); the seed is printed.
-	go test ./cmd/internal/chaos -count=1 -timeout 0 -v -chaos.for=$(CHAOS) -chaos.reminders=$(REMINDERS) $(if $(SEED),-chaos.seed=$(SEED))
+	go test ./cmd/internal/e2e/chaos -count=1 -timeout 0 -v -chaos.for=$(CHAOS) -chaos.reminders=$(REMINDERS) $(if $(SEED),-chaos.seed=$(SEED))
 
 .PHONY: chaos-cluster
 chaos-cluster: setup-bench ## Kill, stop and cut off NATS nodes and servers FAULTS (65) times, with LANES (4); print how soon the usual rate is back.
-	go test ./cmd/internal/chaos -run '^TestChaosOfNodeProcesses$$' -count=1 -timeout 0 -v -chaos.faults=$(FAULTS) -chaos.lanes=$(LANES) $(if $(SEED),-chaos.seed=$(SEED)) $(if $(KIND),'-chaos.kind=$(KIND)')
+	go test ./cmd/internal/e2e/chaos -run '^TestChaosOfNodeProcesses$$' -count=1 -timeout 0 -v -chaos.faults=$(FAULTS) -chaos.lanes=$(LANES) $(if $(SEED),-chaos.seed=$(SEED)) $(if $(KIND),'-chaos.kind=$(KIND)')
 
 .PHONY: kill
 kill: setup-bench ## Kill the real binary (-9) ROUNDS (200) times under load; count answers, and those missing in the log.
-	go test ./cmd/internal/crash -run '^TestKillNine$$' -count=1 -timeout 0 -v -crash.rounds=$(ROUNDS)
+	go test ./cmd/internal/e2e/crash -run '^TestKillNine$$' -count=1 -timeout 0 -v -crash.rounds=$(ROUNDS)
 
 .PHONY: flaky
 flaky: setup-bench ## Run every package RUNS (20) times: idle, with a busy loop on each core, on one core. Print which tests failed.
@@ -96,7 +96,7 @@ flaky: setup-bench ## Run every package RUNS (20) times: idle, with a busy loop 
 
 .PHONY: power
 power: setup-bench ## Cut the power under the real binary in ROUNDS (200) rounds; count answers, and those missing in the log.
-	go test ./cmd/internal/power -run '^TestPowerCuts$$' -count=1 -timeout 0 -v -power.rounds=$(ROUNDS) $(if $(SEED),-power.seed=$(SEED))
+	go test ./cmd/internal/e2e/power -run '^TestPowerCuts$$' -count=1 -timeout 0 -v -power.rounds=$(ROUNDS) $(if $(SEED),-power.seed=$(SEED))
 
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for FUZZTIME (10s).

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/push"
@@ -24,7 +24,7 @@ import (
 func TestWithTheRealServer(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	logPath := filepath.Join(t.TempDir(), "serve.log")
-	server, err := scriptest.Start(data, logPath, []string{"--nats-listen", "127.0.0.1:0", "--roles", "lanes,scheduler,api"}, nil)
+	server, err := e2e.Start(data, logPath, []string{"--nats-listen", "127.0.0.1:0", "--roles", "lanes,scheduler,api"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/scriptest"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -42,7 +42,7 @@ var binary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "scrip")
-	return path, scriptest.Build(path)
+	return path, e2e.Build(path)
 })
 
 func TestMain(m *testing.M) {

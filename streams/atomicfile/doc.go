@@ -9,5 +9,5 @@
 //
 // A file system may keep a new name and lose its data: a rename before the fsync of the file leads to an empty file after a
 // power cut. It may also lose the name of a synced file: only the fsync of the directory keeps it. The test in
-// cmd/internal/power cuts the power at both moments.
+// cmd/internal/e2e/power cuts the power at both moments.
 package atomicfile

@@ -1,0 +1,181 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	callersOfSDK   = 16
+	callersOfNATS  = 16
+	connsOfEach    = 4 // connections, each to the node that chance gives it
+	thinkLeast     = 50 * time.Millisecond
+	thinkMost      = 150 * time.Millisecond
+	requestTimeout = 2 * time.Second // of those who ask the micro service themselves
+	askAgainAfter  = 100 * time.Millisecond
+)
+
+// callers ask at a modest pace, half of them through the SDK, half the micro service with plain NATS requests, and ask
+// again under the same id until there is an answer. Every lane has a campaign.
+type callers struct {
+	ledger    *ledger
+	timeline  *timeline
+	campaigns []string // by lane
+	stop      context.CancelFunc
+	running   sync.WaitGroup
+}
+
+// campaignOf finds a name for each lane.
+func campaignOf(lanes int) []string {
+	names := make([]string, lanes)
+	for i, left := 0, lanes; left > 0; i++ {
+		name := fmt.Sprint("sale-", i)
+		if lane := topology.LaneOf(name, lanes); names[lane] == "" {
+			names[lane] = name
+			left--
+		}
+	}
+	return names
+}
+
+func startCallers(t *testing.T, site *streamtest.Site, lanes int, seed uint64) *callers {
+	t.Helper()
+	c := &callers{ledger: newLedger(), timeline: newTimeline(lanes), campaigns: campaignOf(lanes)}
+	var conns []*nats.Conn
+	var movers []*dial.Mover
+	var clients []*client.Client
+	for i := range connsOfEach {
+		conns = append(conns, site.Conn(t, dial.Options(fmt.Sprint("caller ", i))...))
+		movers = append(movers, dial.NewMover(conns[i]))
+		clients = append(clients, client.New(site.Conn(t, dial.Options(fmt.Sprint("sdk ", i))...), client.Options{}))
+		t.Cleanup(clients[i].Close)
+	}
+	for _, name := range c.campaigns {
+		settings := wire.DefaultSettings(10_000_000)
+		settings.ValidFor = lifetime
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		if out, err := clients[0].CreateCampaign(ctx, name, settings); err != nil || out.Refused() {
+			t.Fatal(out, err)
+		}
+		cancel()
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	c.stop = stop
+	for n := range callersOfSDK {
+		rng := rand.New(rand.NewPCG(seed, uint64(n)+10))
+		c.running.Go(func() { c.bySDK(ctx, clients[n%connsOfEach], n, rng) })
+	}
+	for n := range callersOfNATS {
+		rng := rand.New(rand.NewPCG(seed, uint64(n)+1000))
+		c.running.Go(func() { c.byRequest(ctx, conns[n%connsOfEach], movers[n%connsOfEach], callersOfSDK+n, rng) })
+	}
+	t.Cleanup(c.end)
+	return c
+}
+
+// end stops all callers.
+func (c *callers) end() {
+	c.stop()
+	c.running.Wait()
+}
+
+// claimed notes what a claim brought.
+func (c *callers) claimed(lane int, customer string, out wire.Outcome, err error) bool {
+	ok := c.ledger.claimed(c.campaigns[lane], customer, out, err)
+	if ok {
+		c.timeline.note(lane)
+	}
+	return ok
+}
+
+// whose picks a lane and a customer, now and then one who has asked before.
+func (c *callers) whose(worker, i int, rng *rand.Rand) (lane int, customer string) {
+	return rng.IntN(len(c.campaigns)), e2e.Customer(rng, worker, i)
+}
+
+func (c *callers) bySDK(ctx context.Context, sdk *client.Client, worker int, rng *rand.Rand) {
+	for i := 0; think(ctx, rng); i++ {
+		lane, customer := c.whose(worker, i, rng)
+		campaign := c.campaigns[lane]
+		out, err := sdk.Claim(ctx, campaign, customer)
+		if !c.claimed(lane, customer, out, err) {
+			continue
+		}
+		switch rng.IntN(8) {
+		case 0, 1:
+			order := "order-of-" + customer
+			used, err := sdk.Redeem(ctx, out.Code, order)
+			if c.ledger.redeemed(out.Code, order, used, err) {
+				c.timeline.note(lane)
+			}
+		case 2:
+			set, err := sdk.Remind(ctx, campaign, customer, wire.KindExpires, remindBefore)
+			c.ledger.reminds(campaign+"/"+customer, set, err)
+		}
+	}
+}
+
+// byRequest asks the micro service as a program without the SDK does.
+func (c *callers) byRequest(ctx context.Context, nc *nats.Conn, mover *dial.Mover, worker int, rng *rand.Rand) {
+	for i := 0; think(ctx, rng); i++ {
+		lane, customer := c.whose(worker, i, rng)
+		out, err := c.request(ctx, nc, mover, c.campaigns[lane], fmt.Sprintf("id-%d-%d", worker, i), customer)
+		c.claimed(lane, customer, out, err)
+	}
+}
+
+// request asks until there is an answer. Error replies and silence mean that the result is not known.
+func (c *callers) request(ctx context.Context, nc *nats.Conn, mover *dial.Mover, campaign, id, customer string) (wire.Outcome, error) {
+	body, err := json.Marshal(map[string]string{"id": id, "customer_id": customer})
+	if err != nil {
+		return wire.Outcome{}, err
+	}
+	for {
+		asked, cancel := context.WithTimeout(ctx, requestTimeout)
+		reply, err := nc.RequestWithContext(asked, "scrip.claim."+campaign, body)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return wire.Outcome{}, context.Canceled
+		case errors.Is(err, nats.ErrConnectionClosed):
+			return wire.Outcome{}, err
+		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded):
+			mover.Unanswered()
+		case err == nil && reply.Header.Get(micro.ErrorCodeHeader) == "":
+			mover.Answered()
+			out, err := wire.ParseOutcome(reply.Data)
+			if err != nil || out.Refusal != wire.NotDurable {
+				return out, err
+			}
+		}
+		until(time.Now().Add(askAgainAfter))
+	}
+}
+
+// think pauses between two calls; false = it is over.
+func think(ctx context.Context, rng *rand.Rand) bool {
+	pause := time.NewTimer(thinkLeast + time.Duration(rng.Int64N(int64(thinkMost-thinkLeast))))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,244 @@
+package contract
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
+)
+
+// ran is a command line that has ended.
+type ran struct {
+	code     int
+	out, err string
+}
+
+// shell runs command lines with variables (NAME=value) and, if it is not nil, standard input.
+type shell struct {
+	env []string
+	in  io.Reader
+}
+
+func (s shell) run(t *testing.T, args ...string) ran {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), e2e.Binary(), args...)
+	cmd.Dir = t.TempDir() // no ./data there
+	cmd.Env = append(os.Environ(), s.env...)
+	cmd.Stdin = s.in
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("scrip %s: %v", strings.Join(args, " "), err)
+	}
+	return ran{cmd.ProcessState.ExitCode(), out.String(), problems.String()}
+}
+
+// shell finds the server by the data directory, given as a variable.
+func (r *rig) shell() shell { return shell{env: []string{"SCRIP_DATA=" + r.proc.Data}} }
+
+// json runs a command line with -o json that must exit with code, and returns what it prints.
+func (s shell) json(t *testing.T, code int, args ...string) []byte {
+	t.Helper()
+	got := s.run(t, append(args, "-o", "json")...)
+	if got.code != code || got.err != "" {
+		t.Fatalf("scrip %s: exit %d, want %d\n%s%s", strings.Join(args, " "), got.code, code, got.out, got.err)
+	}
+	return []byte(strings.TrimSuffix(got.out, "\n"))
+}
+
+// TestEveryVerb: -o json prints what a request would be answered, exit codes are 0 and 3, --id is taken.
+func TestEveryVerb(t *testing.T) {
+	r := server(t)
+	sh, c := r.shell(), r.name()
+	is := func(code int, pattern string, args ...string) []byte {
+		t.Helper()
+		out := sh.json(t, code, args...)
+		match(t, out, fill(pattern, "$c", c))
+		return out
+	}
+	is(0, `{"id":"create","status":"created","campaign":"$c"}`, "campaign", "create", c, "--codes", "3", "--per-customer", "2", "--opens", "2020-01-01T00:00:00Z",
+		"--closes", "+1h", "--expires", "+2h", "--max-redemptions", "2", "--prefix", "SUMMER", "--category", "food", "--priority", "low", "--benefit", `{"percent":10}`, "--id", "create")
+	match(t, r.eventsOf(t, c, "campaign.created", 1)[0], fill(`{"type":"campaign.created","campaign":"$c","at":"~time","id":"create","number":"~n","codes":3,"per_customer":2,"opens_at":"2020-01-01T00:00:00Z",
+		"closes_at":"~time","expires_at":"~time","max_redemptions":2,"prefix":"SUMMER","category":"food","priority":"low","benefit":{"percent":10}}`, "$c", c))
+	code, _ := parse(t, is(0, `{"id":"a","status":"claimed","campaign":"$c","n":1,"code":"~code","expires_at":"~time","?customer_id":"ann"}`, "claim", c, "--customer", "ann", "--id", "a"))["code"].(string)
+	is(0, `{"id":"~uuid7","status":"claimed","campaign":"$c","n":2,"code":"~code","expires_at":"~time","?customer_id":"ann"}`, "claim", "--customer", "ann", c) // flags before, too
+	is(3, `{"id":"~uuid7","status":"refused","refusal":"claim_limit_reached","message":"~text","campaign":"$c"}`, "claim", c, "--customer", "ann")
+	const coupon = `"campaign":"$c","n":1,"code":"~code","expires_at":"~time"`
+	is(0, `{"id":"~uuid7","status":"reminder_set","campaign":"$c","?n":2,"?customer_id":"ann","?kind":"expires","?before":"~text","?due_at":"~time"}`,
+		"remind", c, "--customer", "ann", "--kind", "expires", "--before", "1m")
+	is(0, `{"id":"u","status":"reminder_cancelled","campaign":"$c","?n":2,"?customer_id":"ann","?kind":"expires","?before":"~text"}`,
+		"unremind", c, "--customer", "ann", "--kind", "expires", "--before", "60s", "--id", "u")
+	is(3, `{"id":"~uuid7","status":"refused","refusal":"too_late","message":"~text","campaign":"$c"}`, "remind", c, "--customer", "ann", "--kind", "opens", "--before", "1m")
+	is(0, `{"?id":"~any","status":"redeemed",`+coupon+`,"redeemed_count":1,"benefit":{"percent":10}}`, "coupon", "validate", code)
+	words := strings.Fields(strings.ReplaceAll(strings.ToLower(code), "-", " "))
+	is(0, `{"?id":"~any","status":"redeemed",`+coupon+`,"redeemed_count":1,"benefit":{"percent":10}}`, append([]string{"coupon", "validate"}, words...)...)
+	is(0, `{"id":"r","status":"redeemed",`+coupon+`,"?order_id":"4711","redeemed_count":1,"benefit":{"percent":10}}`, "redeem", strings.ToLower(code), "--order", "4711", "--id", "r")
+	is(0, `{"id":"~uuid7","status":"redeemed",`+coupon+`,"?order_id":"4711","redeemed_count":1,"benefit":{"percent":10},"repeat":true}`, "redeem", code, "--order", "4711", "--campaign", c)
+	is(0, `{"id":"~uuid7","status":"rolled_back",`+coupon+`,"?order_id":"4711"}`, "rollback", code, "--order", "4711")
+	is(0, `{"id":"~uuid7","status":"extended",`+coupon+`}`, "extend", code, "--expires", "+3h")
+	is(0, `{"id":"~uuid7","status":"voided",`+coupon+`}`, "void", code, "--reason", "test")
+	is(3, `{"id":"~uuid7","status":"refused","refusal":"voided","message":"~text","campaign":"$c"}`, "redeem", code, "--order", "4712")
+	is(3, `{"?id":"~any","status":"refused","refusal":"voided","message":"~text","campaign":"$c"}`, "coupon", "validate", code)
+	is(0, `{"id":"~uuid7","status":"updated","campaign":"$c"}`, "campaign", "update", c, "--codes", "4")
+	is(0, `{"id":"~uuid7","status":"paused","campaign":"$c"}`, "campaign", "pause", c)
+	is(3, `{"id":"~uuid7","status":"refused","refusal":"campaign_paused","message":"~text","campaign":"$c"}`, "claim", c, "--customer", "bob")
+	is(0, `{"id":"~uuid7","status":"resumed","campaign":"$c"}`, "campaign", "resume", c)
+	is(0, `{"id":"e","status":"ended","campaign":"$c"}`, "campaign", "end", c, "--id", "e")
+	is(3, `{"status":"refused","refusal":"code_not_found","message":"~text"}`, "coupon", "show", "ABCD-EFGH-JKLM")
+	is(3, `{"status":"refused","refusal":"campaign_not_found","message":"~text","campaign":"absent"}`, "campaign", "show", "absent")
+
+	// What only looks.
+	r.caught(t)
+	for _, look := range [][]string{{"campaign", "show", c}, {"campaign", "list"}, {"coupon", "show", code}, {"customer", "show", "ann"}, {"codes", "export", c}, {"status"}, {"version"}} {
+		look = append(look, "--id", "x")
+		for line := range bytes.Lines(sh.json(t, 0, look...)) {
+			parse(t, bytes.TrimSuffix(line, []byte("\n")))
+		}
+		if text := sh.run(t, look...); text.code != 0 || text.out == "" || text.err != "" {
+			t.Errorf("scrip %s: %+v", strings.Join(look, " "), text)
+		}
+	}
+	if show := parse(t, sh.json(t, 0, "coupon", "show", code)); show["status"] != "voided" || show["code"] != code {
+		t.Errorf("coupon show: %v", show)
+	}
+	if list := sh.run(t, "campaign", "list"); !strings.Contains(list.out, c) {
+		t.Errorf("campaign list: %+v", list)
+	}
+	export := sh.run(t, "codes", "export", c)
+	if first, _, _ := strings.Cut(export.out, "\n"); first != "campaign,n,code,customer_id,status,claimed_at,expires_at,redeemed_count,redeemed_at" || !strings.Contains(export.out, "\n"+c+",1,"+code+",ann,voided,") {
+		t.Errorf("codes export:\n%s", export.out)
+	}
+	// Refusals are answers: on standard output, in words, too.
+	if no := sh.run(t, "claim", "absent", "--customer", "ann"); no.code != 3 || !strings.Contains(no.out, "campaign_not_found") || no.err != "" {
+		t.Errorf("a refusal in words: %+v", no)
+	}
+}
+
+// TestTimesFromNow: +10m counts from now, in the zone of nobody.
+func TestTimesFromNow(t *testing.T) {
+	r := server(t)
+	sh, c := r.shell(), r.name()
+	earliest := time.Now().Add(10 * time.Minute).Truncate(time.Second)
+	sh.json(t, 0, "campaign", "create", c, "--codes", "1", "--expires", "+10m")
+	latest := time.Now().Add(10 * time.Minute)
+	ends := instant(parse(t, sh.json(t, 0, "campaign", "show", c))["expires_at"].(string))
+	if ends.Before(earliest) || ends.After(latest) {
+		t.Errorf("+10m became %s, want %s to %s", ends, earliest, latest)
+	}
+	life := r.name()
+	sh.json(t, 0, "campaign", "create", life, "--codes", "1", "--valid-for", "72h")
+	match(t, r.eventsOf(t, life, "campaign.created", 1)[0], `{"type":"campaign.created","campaign":"`+life+`","at":"~time","id":"~uuid7","number":"~n","codes":1,"per_customer":1,"valid_for":"72h0m0s","max_redemptions":1,"priority":"normal"}`)
+	sh.json(t, 0, "campaign", "create", r.name(), "--codes", "1", "--expires", "2031-01-01T00:00:00+02:00")
+}
+
+// TestWrongUsage exits 2, says what would be right on standard error, and does nothing.
+func TestWrongUsage(t *testing.T) {
+	r := server(t)
+	sh, c := r.shell(), r.name()
+	for line, says := range map[string]string{
+		"claim":                                     "CAMPAIGN",
+		"claim summer":                              "--customer",
+		"claim summer --customer":                   "--customer",
+		"claim summer winter --customer ann":        "winter",
+		"claim summer --customer ann --colour 1":    "--colour",
+		"redeem":                                    "CODE",
+		"redeem ABCD":                               "--order",
+		"extend ABCD":                               "--expires",
+		"extend ABCD --expires soon":                "RFC 3339",
+		"remind summer --customer ann --kind opens": "--before",
+		"remind summer --customer ann --kind closes --before 1m":  "opens or expires",
+		"remind summer --customer ann --kind opens --before 1day": "1m",
+		"remind summer --customer ann --kind opens --before -1m":  "between",
+		"campaign create " + c:                                     "--codes",
+		"campaign create " + c + " --codes -5":                     "whole number",
+		"campaign create " + c + " --codes many":                   "whole number",
+		"campaign create " + c + " --codes 1 --expires 2031-01-01": "RFC 3339",
+		"campaign create " + c + " --codes 1 --expires +1day":      "+10m",
+		"campaign create " + c + " --codes 1 --benefit {":          "JSON",
+		"campaign create " + c + " --codes 1 --priority urgent":    "normal",
+		"campaign create " + c + " --codes 1 --max-redemptions 0":  "whole number",
+		"campaign update " + c:                                     "setting",
+		"campaign":                                                 "create",
+		"campaign burn":                                            "burn",
+		"steal":                                                    "steal",
+		"codes import " + c + " /no/such/file.csv":                 "/no/such/file.csv",
+		"status --output yaml":                                     "json",
+		"serve --roles cook":                                       "cook",
+		"serve --sync sometimes":                                   "always",
+	} {
+		got := sh.run(t, strings.Fields(line)...)
+		if got.code != 2 || !strings.Contains(got.err, says) || got.out != "" {
+			t.Errorf("scrip %s: exit %d, want 2 and %q on standard error, nothing on standard output\n%s%s", line, got.code, says, got.out, got.err)
+		}
+	}
+	// What only the server can judge is refused.
+	for line, says := range map[string]string{
+		"campaign create " + c + " --codes 1 --expires 2020-01-01T00:00:00Z": "future",
+		"campaign create " + c + " --codes 1 --expires +1h --closes +2h":     "closes_at",
+		"campaign create " + c + " --codes 1 --expires +1h --valid-for 1h":   "valid_for",
+		"claim b%c --customer ann":                        "A-Z a-z 0-9 _ -",
+		"claim " + c + " --customer " + long(129):         "at most 128",
+		"claim " + c + " --customer ann --id " + long(65): "at most 64",
+	} {
+		if got := sh.run(t, strings.Fields(line)...); got.code != 3 || !strings.Contains(got.out, says) || got.err != "" {
+			t.Errorf("scrip %s: exit %d, want 3 and %q\n%s%s", line, got.code, says, got.out, got.err)
+		}
+	}
+	for _, line := range r.ear.told("scrip.evt.", c) {
+		if event := parse(t, line); event["type"] == "campaign.created" {
+			t.Errorf("a wrong command line did something: %s", line)
+		}
+	}
+}
+
+// TestFindingTheServer by --nats, SCRIP_NATS, --data, SCRIP_DATA; without one, exit 1 and what to do.
+func TestFindingTheServer(t *testing.T) {
+	r := server(t)
+	c := r.campaign(t, `"codes":9`)
+	for i, found := range []struct {
+		env  []string
+		args []string
+	}{
+		{nil, []string{"--nats", r.desc.NATSURL}},
+		{[]string{"SCRIP_NATS=" + r.desc.NATSURL}, nil},
+		{nil, []string{"--data", r.proc.Data}},
+		{[]string{"SCRIP_DATA=" + r.proc.Data}, nil},
+		{[]string{"SCRIP_DATA=/nowhere"}, []string{"--data", r.proc.Data}},                            // the flag counts
+		{[]string{"SCRIP_NATS=nats://127.0.0.1:1"}, []string{"--nats", r.desc.NATSURL}},               // the flag counts
+		{[]string{"SCRIP_DATA=" + r.proc.Data, "SCRIP_OUTPUT=json", "SCRIP_TIMEOUT=20s"}, []string{}}, // every flag of all commands
+	} {
+		got := shell{env: found.env}.run(t, append([]string{"claim", c, "--customer", string(rune('a' + i))}, found.args...)...)
+		if got.code != 0 || !strings.Contains(got.out, "claimed") {
+			t.Errorf("%v %v: %+v", found.env, found.args, got)
+		}
+	}
+	for _, lost := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--data", t.TempDir()}, "scrip serve"},
+		{[]string{}, "scrip serve"},
+		{[]string{"--nats", "nats://127.0.0.1:1"}, "scrip serve"},
+	} {
+		got := shell{}.run(t, append([]string{"claim", c, "--customer", "z"}, lost.args...)...)
+		if got.code != 1 || !strings.Contains(got.err, lost.says) || got.out != "" {
+			t.Errorf("no server at %v: %+v", lost.args, got)
+		}
+	}
+	if got := (shell{env: []string{"SCRIP_TIMEOUT=soon"}}).run(t, "claim", c, "--customer", "z"); got.code != 2 || !strings.Contains(got.err, "SCRIP_TIMEOUT") {
+		t.Errorf("a bad variable: %+v", got)
+	}
+	for _, help := range [][]string{{"--help"}, {"serve", "--help"}, {"demo", "--help"}, {"help", "claim"}} {
+		if got := (shell{}).run(t, help...); got.code != 0 || got.out == "" {
+			t.Errorf("scrip %v: %+v", help, got)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package contract
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+)
+
+// withoutTables are the roles that need no PostgreSQL: such a server starts in a moment.
+const withoutTables = "lanes,scheduler,api"
+
+// serve starts a server of the test's own and waits until it is ready.
+func serve(t *testing.T, data string, args, env []string) *rig {
+	t.Helper()
+	p := begin(t, data, args, env)
+	r := &rig{proc: p}
+	var err error
+	if r.desc, err = p.Ready(); err != nil {
+		t.Fatalf("%v\n%s", err, p.Output())
+	}
+	if r.nc, err = nats.Connect(r.desc.NATSURL); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.nc.Close)
+	if r.ear, err = listen(r.nc); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func begin(t *testing.T, data string, args, env []string) *e2e.Process {
+	t.Helper()
+	p, err := e2e.Start(data, filepath.Join(t.TempDir(), "log"), args, append([]string{"SCRIP_NATS_LISTEN=127.0.0.1:0"}, env...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.End)
+	return p
+}
+
+// TestTheDescriptor: scrip.json has all that clients need, is for its owner alone, and is there when what it names is.
+func TestTheDescriptor(t *testing.T) {
+	r := server(t)
+	path := filepath.Join(r.proc.Data, "scrip.json")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	match(t, []byte(strings.TrimSpace(string(raw))), `{"pid":`+strconv.Itoa(r.proc.PID())+`,"nats_url":"~has:@127.0.0.1:","http_url":"~has:@127.0.0.1:","postgres_url":"~has:postgres://","lanes":4,"sync":"always"}`)
+	for _, name := range []string{"scrip.json", "code.key"} {
+		if info, err := os.Stat(filepath.Join(r.proc.Data, name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v; want mode 0600", name, info.Mode(), err)
+		}
+	}
+	if key, err := os.ReadFile(filepath.Join(r.proc.Data, "code.key")); err != nil || len(strings.TrimSpace(string(key))) != 64 {
+		t.Errorf("code.key is %d bytes, %v; want 64 hex digits", len(key), err)
+	}
+	for path, want := range map[string]string{"/healthz": "", "/readyz": "", "/metrics": "scrip_"} {
+		resp, err := http.Get(r.desc.HTTPURL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != 200 || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %s %.200s", path, resp.Status, body)
+		}
+	}
+}
+
+// TestTheTablesAreThereAtOnce: who reads scrip.json may ask for rows right away.
+func TestTheTablesAreThereAtOnce(t *testing.T) {
+	t.Parallel()
+	r := serve(t, pgtest.Dir(t), []string{"--postgres", pgtest.URL(t)}, nil)
+	db := connect(t, r.desc.PostgresURL)
+	var coupons int
+	if err := db.QueryRow(t.Context(), `SELECT count(*) FROM scrip.coupon`).Scan(&coupons); err != nil || coupons != 0 {
+		t.Errorf("%d coupons, %v", coupons, err)
+	}
+}
+
+// TestACleanStop removes scrip.json and exits 0 within seconds; a start on the same data goes on.
+func TestACleanStop(t *testing.T) {
+	t.Parallel()
+	data := pgtest.Dir(t)
+	env := []string{"SCRIP_ROLES=" + withoutTables, "SCRIP_LANES=2", "SCRIP_SYNC=interval"}
+	r := serve(t, data, nil, env)
+	if r.desc.Lanes != 2 || r.desc.Sync != "interval" {
+		t.Errorf("variables were not heard: %+v", r.desc)
+	}
+	r.create(t, "summer", `"codes":9`)
+	code := r.claim(t, "summer", "ann")
+	if exit, err := r.proc.Stop(); exit != 0 || err != nil {
+		t.Errorf("exit code %d, %v\n%s", exit, err, r.proc.Output())
+	}
+	if _, err := os.Stat(filepath.Join(data, "scrip.json")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("scrip.json after a clean stop: %v", err)
+	}
+	r = serve(t, data, nil, env)
+	if again := r.claim(t, "summer", "ann"); again != code {
+		t.Errorf("after the restart %s has become %s", code, again)
+	}
+	r.proc.Kill() // kill -9 leaves it behind, and the next start replaces it
+	if _, err := os.Stat(filepath.Join(data, "scrip.json")); err != nil {
+		t.Errorf("scrip.json after kill -9: %v", err)
+	}
+	got := shell{env: []string{"SCRIP_DATA=" + data}}.run(t, "claim", "summer", "--customer", "bob")
+	if got.code != 1 || !strings.Contains(got.err, "scrip serve") {
+		t.Errorf("a command to a dead server: %+v", got)
+	}
+	r = serve(t, data, nil, env)
+	if again := r.claim(t, "summer", "ann"); again != code {
+		t.Errorf("after kill -9 %s has become %s", code, again)
+	}
+}
+
+// TestStartsThatAreRefused say why and what to do, and leave everything as it was.
+func TestStartsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	running := serve(t, pgtest.Dir(t), []string{"--roles", withoutTables}, nil)
+	newer := pgtest.Dir(t)
+	stopped := serve(t, newer, []string{"--roles", withoutTables}, nil)
+	if code, err := stopped.proc.Stop(); code != 0 || err != nil {
+		t.Fatalf("exit code %d, %v", code, err)
+	}
+	format := filepath.Join(newer, "format")
+	if err := os.WriteFile(format, []byte("2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, start := range []struct {
+		name, data string
+		args       []string
+		says       []string
+	}{
+		{"a second server", running.proc.Data, nil, []string{strconv.Itoa(running.proc.PID()), "--data"}},
+		{"a newer format", newer, nil, []string{"format 2", "newer"}},
+		{"NATS for all", pgtest.Dir(t), []string{"--nats-listen", "0.0.0.0:0"}, []string{"--nats-listen", "--insecure"}},
+		{"NATS for all of IPv6", pgtest.Dir(t), []string{"--nats-listen", "[::]:0"}, []string{"--nats-listen", "--insecure"}},
+		{"NATS for all, in short", pgtest.Dir(t), []string{"--nats-listen", ":0"}, []string{"--nats-listen", "--insecure"}},
+		{"HTTP for all", pgtest.Dir(t), []string{"--http-listen", "0.0.0.0:0"}, []string{"--http-listen", "--insecure"}},
+		{"HTTP for a neighbour", pgtest.Dir(t), []string{"--http-listen", "192.0.2.1:0"}, []string{"--http-listen", "--insecure"}},
+		{"no address", pgtest.Dir(t), []string{"--nats-listen", "4222"}, []string{"--nats-listen", "HOST:PORT"}},
+		{"the key of another log", running.proc.Data + "-no", []string{"--nats", running.desc.NATSURL}, []string{"SCRIP_CODE_KEY"}},
+	} {
+		p := begin(t, start.data, append([]string{"--roles", "lanes"}, start.args...), nil)
+		code, said := p.Wait(), p.Output()
+		if code != 1 && code != 2 {
+			t.Errorf("%s: exit code %d", start.name, code)
+		}
+		for _, want := range start.says {
+			if !strings.Contains(said, want) {
+				t.Errorf("%s: %q is not in\n%s", start.name, want, said)
+			}
+		}
+	}
+	// The server that was there noticed nothing; what was refused lost nothing.
+	running.create(t, "still-here", `"codes":1`)
+	if err := os.WriteFile(format, []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, newer, []string{"--roles", withoutTables}, nil)
+}
+
+// TestWhatCameDueWhileItWasDown falls when it is back: expiries at once, reminders unless what they announce has
+// passed and they are later than the grace; those are dropped and counted.
+func TestWhatCameDueWhileItWasDown(t *testing.T) {
+	t.Parallel()
+	for grace, want := range map[string]string{"1h": `"fired":1,"dropped":0`, "1s": `"fired":0,"dropped":1`} {
+		t.Run(grace, func(t *testing.T) {
+			t.Parallel()
+			data, args := pgtest.Dir(t), []string{"--reminder-grace", grace, "--postgres", pgtest.URL(t)}
+			r := serve(t, data, args, nil)
+			ends := in(5 * time.Second)
+			due := before(ends, 2*time.Second)
+			r.create(t, "summer", `"codes":9,"expires_at":"`+ends+`"`)
+			r.claim(t, "summer", "ann")
+			r.remind(t, "summer", "ann", "expires", "2s", due)
+			r.proc.Kill()
+			eventually(t, "the end has passed", func() bool { return time.Now().After(instant(ends)) })
+			r = serve(t, data, args, nil)
+			db := connect(t, r.desc.PostgresURL)
+			state := map[string]string{"1h": "fired", "1s": "dropped"}[grace]
+			eventually(t, "the tables know", func() bool {
+				var got string
+				err := db.QueryRow(t.Context(), `SELECT k.status || ' ' || m.state FROM scrip.coupon k, scrip.reminder m`).Scan(&got)
+				if err != nil && !errors.Is(err, pgx.ErrNoRows) { // killed before the tables had them
+					t.Fatal(err)
+				}
+				return got == "expired "+state
+			})
+			js, err := r.nc.JetStream()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var told []string
+			info := r.stream(t, evtStream(r, "summer"))
+			for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
+				msg, err := js.GetMsg(info.Config.Name, seq)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, line := range lines(t, msg.Data) {
+					var event struct{ Type string }
+					if err := json.Unmarshal(line, &event); err != nil {
+						t.Fatal(err)
+					}
+					if event.Type == "reminders.due" {
+						told = append(told, string(line))
+						match(t, line, `{"type":"reminders.due","campaign":"summer","at":"~time","id":"~text","kind":"expires","due_at":"`+due+`","from_r":1,"through_r":1,`+want+`}`)
+					}
+				}
+			}
+			if len(told) != 1 {
+				t.Errorf("it fell %d times: %v", len(told), told)
+			}
+		})
+	}
+}

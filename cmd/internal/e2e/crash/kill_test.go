@@ -1,0 +1,108 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// rounds of kill -9; each ends at a random number of answers.
+var rounds = flag.Int("crash.rounds", 25, "how often TestKillNine kills")
+
+// load claims and redeems until ctx ends, from several goroutines, and keeps what was answered. A claim is repeated by
+// the same customer now and then; it must bring the same code, before and after any crash.
+func load(ctx context.Context, c *client.Client, campaigns []string, l *e2e.Ledger, worker int, rng *rand.Rand) {
+	for i := 0; ctx.Err() == nil; i++ {
+		campaign := campaigns[rng.IntN(len(campaigns))]
+		customer := e2e.Customer(rng, worker, i)
+		out, err := c.Claim(ctx, campaign, customer)
+		if err != nil && ctx.Err() != nil {
+			return
+		}
+		if !l.Claimed(campaign, customer, out, err) || rng.IntN(3) != 0 {
+			continue
+		}
+		order := "order-of-" + customer
+		used, err := c.Redeem(ctx, out.Code, order)
+		var unknown *client.UnknownError
+		if err == nil || ctx.Err() == nil && !errors.As(err, &unknown) {
+			l.Redeemed(out.Code, order, used, err)
+		}
+	}
+}
+
+// TestKillNine kills scrip serve at random moments under load. No code gets two holders, no answered claim or
+// redemption is missing, no lane is stuck, and the tables equal the log.
+func TestKillNine(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	s := e2e.NewServer(t, "--nats-listen", streamtest.Address(t))
+	s.Up()
+	c := s.Client()
+	ctx := t.Context()
+	// Two campaigns per lane at least.
+	var campaigns []string
+	for i := range 12 {
+		name := fmt.Sprintf("sale-%d", i)
+		campaigns = append(campaigns, name)
+		settings := wire.DefaultSettings(1_000_000)
+		settings.ExpiresAt = wire.At(time.Now().Add(time.Hour))
+		if i%2 == 1 {
+			settings.ExpiresAt, settings.ValidFor = 0, 30*time.Minute
+		}
+		if out, err := c.CreateCampaign(ctx, name, settings); err != nil || out.Refused() {
+			t.Fatal(out, err)
+		}
+	}
+	l := e2e.NewLedger()
+	running, stop := context.WithCancel(ctx)
+	var workers sync.WaitGroup
+	for w := range 32 {
+		wr := rand.New(rand.NewPCG(seed, uint64(w)+2))
+		workers.Go(func() { load(running, c, campaigns, l, w, wr) })
+	}
+	for round := range *rounds {
+		select {
+		case <-l.After(1 + rng.IntN(3000)):
+		case <-time.After(time.Minute):
+			t.Fatalf("round %d: the load stands still", round)
+		}
+		s.Kill()
+		s.Up()
+	}
+	select {
+	case <-l.After(1000):
+	case <-time.After(time.Minute):
+		t.Fatal("after the last round the load stands still")
+	}
+	stop()
+	workers.Wait()
+	// No lane is stuck: each campaign, and so each lane, answers.
+	for _, campaign := range campaigns {
+		if out, err := c.Claim(ctx, campaign, "the-last"); err != nil || out.Refused() {
+			t.Errorf("%s after the last round: %+v, %v", campaign, out, err)
+		}
+	}
+	fold := s.CheckLog()
+	missing, coupons := l.Settle(t, fold), 0
+	for _, campaign := range fold.Campaigns {
+		coupons += len(campaign.Coupons)
+	}
+	claims, redeemed := l.Answers()
+	t.Logf("%d rounds of kill -9: %d answered claims, %d answered redemptions, %d missing, %d coupons in the log", *rounds, len(claims), len(redeemed), missing, coupons)
+	if code := s.Stop(); code != 0 {
+		t.Errorf("the clean stop ended with exit code %d", code)
+	}
+}

@@ -1,0 +1,282 @@
+package crash
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const shardLanes = 6
+
+// fleet is some servers that share lanes, a load on every lane, and its answers.
+type fleet struct {
+	t      *testing.T
+	js     jetstream.JetStream
+	client *client.Client
+	steady *e2e.Server // for scrip status; owns no lane
+	sale   []string
+	opens  wire.Instant // the campaigns to be reminded of
+	ledger *e2e.Ledger
+
+	mu       sync.Mutex
+	reminded []subscription // that were answered as set
+	probes   int
+}
+
+type subscription struct{ campaign, customer string }
+
+// TestLanesMoveUnderLoad: a server joins, leaves, joins again, is killed -9, stopped (SIGSTOP) and continued, while
+// customers claim and reminders become due on all lanes. Each time the lanes spread over the running servers, and scrip
+// status shows it; every answered claim is in the log once, every due reminder is published once.
+func TestLanesMoveUnderLoad(t *testing.T) {
+	t.Parallel()
+	srv := streamtest.Start(t, streamtest.SyncAlways)
+	db := pgtest.URL(t)
+	start := func(roles string) *e2e.Server {
+		s := e2e.NewMember(t, "--nats", srv.ClientURL(), "--postgres", db, "--lanes", fmt.Sprint(shardLanes), "--roles", roles)
+		s.Up()
+		return s
+	}
+	nc := srv.Conn(t)
+	f := &fleet{t: t, js: srv.JetStream(t), client: client.New(nc, client.Options{}), ledger: e2e.NewLedger()}
+	t.Cleanup(f.client.Close)
+	first, second := start("lanes,scheduler"), start("lanes,scheduler")
+	f.steady = start("projector,api")
+	f.spread("two servers", 2, time.Now())
+	f.campaigns()
+
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var workers sync.WaitGroup
+	for n := range 8 {
+		rng := rand.New(rand.NewPCG(seed, uint64(n)))
+		workers.Go(func() { load(ctx, f.client, f.sale, f.ledger, n, rng) })
+	}
+	workers.Go(func() { f.remind(ctx, rand.New(rand.NewPCG(seed, 100))) })
+
+	began := time.Now()
+	change := func(what string, servers int, do func()) {
+		t.Helper()
+		<-f.ledger.After(100)
+		began = time.Now()
+		do()
+		f.spread(what, servers, began)
+	}
+	var third *e2e.Server
+	change("a third joins", 3, func() { third = start("lanes,scheduler") })
+	change("the second leaves", 2, func() {
+		if code := second.Stop(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+	change("the second is back", 3, second.Up)
+	change("the third is killed", 2, third.Kill)
+	change("the first is stopped in its tracks", 1, func() { first.Signal(syscall.SIGSTOP) })
+	change("the first wakes up", 2, func() { first.Signal(syscall.SIGCONT) })
+	change("the third is back", 3, third.Up)
+	<-f.ledger.After(100)
+	stop()
+	workers.Wait()
+	f.settle(db)
+}
+
+// campaigns creates a sale and a campaign to be reminded of on every lane.
+func (f *fleet) campaigns() {
+	f.t.Helper()
+	f.opens = wire.At(time.Now().Add(time.Hour))
+	opens := wire.DefaultSettings(100_000)
+	opens.OpensAt = f.opens
+	f.sale = onEachLane("sale")
+	for _, name := range f.sale {
+		if out, err := f.client.CreateCampaign(f.t.Context(), name, wire.DefaultSettings(1_000_000)); err != nil || out.Refused() {
+			f.t.Fatal(out, err)
+		}
+	}
+	for _, name := range onEachLane("soon") {
+		if out, err := f.client.CreateCampaign(f.t.Context(), name, opens); err != nil || out.Refused() {
+			f.t.Fatal(out, err)
+		}
+	}
+}
+
+// onEachLane finds names of campaigns, one for each lane in turn.
+func onEachLane(prefix string) []string {
+	names := make([]string, shardLanes)
+	for i, found := 0, 0; found < shardLanes; i++ {
+		name := fmt.Sprint(prefix, "-", i)
+		if lane := topology.LaneOf(name, shardLanes); names[lane] == "" {
+			names[lane] = name
+			found++
+		}
+	}
+	return names
+}
+
+// remind subscribes customers on all lanes, in tens that fall due within seconds at one instant each.
+func (f *fleet) remind(ctx context.Context, rng *rand.Rand) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	names := onEachLane("soon")
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		campaign := names[rng.IntN(len(names))]
+		due := time.Now().Add(time.Second + time.Duration(rng.IntN(3000))*time.Millisecond)
+		before := time.Duration(f.opens-wire.At(due)) * time.Microsecond
+		for j := range 10 {
+			customer := fmt.Sprintf("r%d-%d", i, j)
+			cmd := wire.Command{Type: wire.Remind, Campaign: campaign, CustomerID: customer, Kind: wire.KindOpens, Before: before}
+			err := f.client.DoAsync(ctx, cmd, func(out wire.Outcome, err error) {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				switch {
+				case err != nil || out.Refusal == wire.TooLate || out.Refusal == wire.NotDurable: // not known, or nobody was there in time
+				case f.ledger.Note("reminder of "+customer, out, nil):
+					f.reminded = append(f.reminded, subscription{campaign, customer})
+				}
+			})
+			if err != nil && ctx.Err() == nil {
+				f.t.Errorf("reminder of %s: %v", customer, err)
+			}
+		}
+	}
+}
+
+// spread waits until the lanes are spread evenly over so many servers and each lane answers, and logs how long that took.
+func (f *fleet) spread(what string, servers int, began time.Time) {
+	f.t.Helper()
+	even := func(alive []string, holders []string) bool {
+		n := map[string]int{}
+		for _, holder := range holders {
+			n[holder]++
+		}
+		for _, id := range alive {
+			if n[id] != shardLanes/servers {
+				return false
+			}
+		}
+		return len(alive) == servers && len(n) == servers
+	}
+	streamtest.Eventually(f.t, what+": the lanes are spread evenly", func() bool {
+		status, err := lease.Inspect(f.t.Context(), f.js, "lane", shardLanes)
+		if err != nil {
+			return false
+		}
+		var holders []string
+		for _, h := range status.Holders {
+			holders = append(holders, h.Server)
+		}
+		return even(status.Servers, holders)
+	})
+	held := time.Since(began)
+	if f.sale != nil {
+		var probes sync.WaitGroup
+		for _, campaign := range f.sale {
+			f.probes++
+			customer := fmt.Sprint("probe-", f.probes)
+			probes.Go(func() {
+				out, err := f.client.Claim(f.t.Context(), campaign, customer)
+				f.ledger.Claimed(campaign, customer, out, err)
+			})
+		}
+		probes.Wait()
+	}
+	answered := time.Since(began)
+	streamtest.Eventually(f.t, what+": scrip status shows it", func() bool {
+		st, ready := f.status()
+		return ready && even(st.Servers, st.holders())
+	})
+	f.t.Logf("%s: the lanes were spread after %s, and all answered after %s", what, held.Round(time.Millisecond), answered.Round(time.Millisecond))
+}
+
+// shownStatus has the fields of `scrip status -o json` that this test uses.
+type shownStatus struct {
+	Ready   bool     `json:"ready"`
+	Servers []string `json:"servers"`
+	Lane    []struct {
+		Holder string `json:"holder"`
+	} `json:"lane"`
+}
+
+func (s shownStatus) holders() (list []string) {
+	for _, l := range s.Lane {
+		list = append(list, l.Holder)
+	}
+	return list
+}
+
+// status runs scrip status. ready also means that it ended with 0.
+func (f *fleet) status() (st shownStatus, ready bool) {
+	f.t.Helper()
+	out, err := exec.CommandContext(f.t.Context(), e2e.Binary(), "status", "-o", "json", "--data", f.steady.Data).Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		f.t.Fatal(err)
+	}
+	if err := json.Unmarshal(out, &st); err != nil {
+		f.t.Fatalf("scrip status printed %q: %v", out, err)
+	}
+	return st, err == nil && st.Ready && len(st.Lane) == shardLanes && !slices.Contains(st.holders(), "")
+}
+
+// settle compares the answers with the log, once all due reminders are published, and the log with the tables.
+func (f *fleet) settle(db string) {
+	t := f.t
+	t.Helper()
+	log, found, err := topology.Inspect(t.Context(), f.js)
+	if err != nil || !found {
+		t.Fatalf("the log: %v, %v", found, err)
+	}
+	fold := check.NewFold()
+	streamtest.Eventually(t, "every reminder was due and is published", func() bool {
+		if _, err := fold.CatchUp(t.Context(), f.js, log); err != nil {
+			t.Fatal(err)
+		}
+		return fold.Tally().Pending == 0 && fold.Unpublished == 0 || len(fold.Violations) > 0
+	})
+	fold = e2e.CheckLog(t, f.js, db)
+	missing := f.ledger.Settle(t, fold)
+	claims, _ := f.ledger.Answers()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	set := map[subscription]check.State{}
+	for _, name := range onEachLane("soon") {
+		for _, r := range fold.Campaigns[name].Reminders {
+			set[subscription{name, r.Customer}] = r.State
+		}
+	}
+	for _, s := range f.reminded {
+		if state, there := set[s]; !there || state != check.Fired {
+			t.Errorf("the reminder of %s in %s was answered as set; in the log it is %v (there: %v)", s.customer, s.campaign, state, there)
+		}
+	}
+	tally := fold.Tally()
+	t.Logf("%d claims and %d reminders were answered, %d answers missing; reminders: %s, %d published", len(claims), len(f.reminded), missing, tally, tally.Published)
+	if missing > 0 || len(claims) == 0 || len(f.reminded) == 0 || tally.Published != tally.Fired || tally.Fired != tally.Set {
+		t.Errorf("%d answers missing; %+v", missing, tally)
+	}
+}

@@ -1,0 +1,210 @@
+package durable
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m, nil)) }
+
+// traced is a scrip serve under strace.
+type traced struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	desc  e2e.Descriptor
+	file  string
+	said  *bytes.Buffer
+	ended chan struct{}
+}
+
+// trace starts a server without tables, which do not matter here, under strace.
+func trace(t *testing.T, mode string) *traced {
+	t.Helper()
+	tracer, err := exec.LookPath("strace")
+	if err != nil {
+		t.Fatalf("this test watches system calls and needs strace: install it (apt-get install strace, or make setup): %v", err)
+	}
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	s := &traced{t: t, file: filepath.Join(dir, "trace"), said: &bytes.Buffer{}, ended: make(chan struct{})}
+	s.cmd = exec.Command(tracer, "-f", "--seccomp-bpf", "-ttt", "-yy", "-s", "65536", "-e", "trace=write,pwrite64,writev,pwritev,sendto,sendmsg,fsync,fdatasync",
+		"-o", s.file, e2e.Binary(), "serve", "--data", data, "--http-listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0",
+		"--roles", "lanes,scheduler,api", "--lanes", "1", "--sync", mode)
+	s.cmd.Stdout, s.cmd.Stderr = s.said, s.said
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = s.cmd.Wait(); close(s.ended) }()
+	t.Cleanup(func() {
+		if s.desc.PID != 0 {
+			_ = syscall.Kill(s.desc.PID, syscall.SIGKILL)
+		}
+		_ = s.cmd.Process.Kill() // strace; without it, what it traces goes on
+		<-s.ended
+	})
+	streamtest.Eventually(t, "the traced server is ready", func() bool {
+		select {
+		case <-s.ended:
+			t.Fatalf("strace ended; where tracing is not permitted (a container without CAP_SYS_PTRACE, a seccomp profile), durability cannot be shown:\n%s", s.said)
+		default:
+		}
+		raw, err := os.ReadFile(filepath.Join(data, "scrip.json"))
+		return err == nil && json.Unmarshal(raw, &s.desc) == nil && s.desc.PID != 0
+	})
+	return s
+}
+
+// stop ends the server cleanly and returns what was traced.
+func (s *traced) stop() []*call {
+	s.t.Helper()
+	if err := syscall.Kill(s.desc.PID, syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	<-s.ended
+	s.desc.PID = 0
+	raw, err := os.ReadFile(s.file)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	calls := parseTrace(string(raw))
+	if len(calls) == 0 {
+		s.t.Fatalf("strace saw no calls:\n%s", s.said)
+	}
+	return calls
+}
+
+// claim sends one command and waits for the acknowledgement, which says "ordered and kept", and for the outcome. It uses a
+// connection of its own: on a busy one the server may cut a line between two calls.
+func (s *traced) claim(id string) error {
+	nc, err := nats.Connect(s.desc.NATSURL)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	outcome, err := nc.SubscribeSync("_INBOX.out." + id)
+	if err != nil {
+		return err
+	}
+	ack, err := nc.SubscribeSync("_INBOX.ack." + id)
+	if err != nil {
+		return err
+	}
+	line := fmt.Sprintf(`{"id":"%s","type":"claim","campaign":"c","customer_id":"of-%s"}`, id, id)
+	err = nc.PublishMsg(&nats.Msg{
+		Subject: topology.LaneCmd(0), Reply: "_INBOX.ack." + id, Data: []byte(line),
+		Header: nats.Header{topology.HeaderReply: {"_INBOX.out." + id}},
+	})
+	if err != nil {
+		return err
+	}
+	if msg, err := ack.NextMsg(20 * time.Second); err != nil || !bytes.Contains(msg.Data, []byte(`"seq"`)) {
+		return fmt.Errorf("the acknowledgement of %s: %v, %v", id, msg, err)
+	}
+	msg, err := outcome.NextMsg(20 * time.Second)
+	if err != nil || !bytes.Contains(msg.Data, []byte(`"status":"claimed"`)) {
+		return fmt.Errorf("the outcome of %s: %v, %v", id, msg, err)
+	}
+	return nil
+}
+
+// claims makes lonely claims, then crowds of them that share steps and fsyncs, and returns their ids.
+func (s *traced) claims() (ids []string) {
+	s.t.Helper()
+	nc, err := nats.Connect(s.desc.NATSURL)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := nc.Request("scrip.campaign.create", []byte(`{"campaign":"c","codes":10000}`), 20*time.Second); err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range 20 {
+		ids = append(ids, fmt.Sprintf("lonely-%d-", i))
+		if err := s.claim(ids[len(ids)-1]); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for crowd := range 5 {
+		var all sync.WaitGroup
+		for i := range 40 {
+			id := fmt.Sprintf("crowd-%d-%d-", crowd, i)
+			ids = append(ids, id)
+			all.Go(func() {
+				if err := s.claim(id); err != nil {
+					s.t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	return ids
+}
+
+// check holds the trace against the promise for every claim, and returns what breaks it.
+func check(calls []*call, ids []string) (broken []error) {
+	for _, id := range ids {
+		// The line of the event; the command's line begins with the id, an event's does not.
+		for _, err := range []error{
+			onDisk(calls, topology.CmdStream(0), `{\"id\":\"`+id, "MSG _INBOX.ack."+id+" "),
+			onDisk(calls, topology.EvtStream(0), `\"id\":\"`+id, "PUB _INBOX.out."+id+" "),
+		} {
+			if err != nil {
+				broken = append(broken, err)
+			}
+		}
+	}
+	return broken
+}
+
+// TestAnFsyncLiesBetweenEachWriteAndItsAnswer is the promise of --sync always, for the acknowledgement of a command and
+// for its outcome.
+func TestAnFsyncLiesBetweenEachWriteAndItsAnswer(t *testing.T) {
+	s := trace(t, "always")
+	ids := s.claims()
+	calls := s.stop()
+	for _, err := range check(calls, ids) {
+		t.Error(err)
+	}
+	syncs := 0
+	for _, c := range calls {
+		if strings.HasSuffix(c.name, "sync") && strings.Contains(c.file, "/msgs/") {
+			syncs++
+		}
+	}
+	t.Logf("%d claims, %d fsyncs of streams, %d calls", len(ids), syncs, len(calls))
+}
+
+// TestIntervalHasNone tests the test on the real thing: with --sync interval the same look finds what is missing.
+func TestIntervalHasNone(t *testing.T) {
+	s := trace(t, "interval")
+	ids := s.claims()
+	unsynced := 0
+	for _, err := range check(s.stop(), ids) {
+		if strings.Contains(err.Error(), "synced") {
+			unsynced++
+		} else {
+			t.Error(err)
+		}
+	}
+	if unsynced < len(ids) {
+		t.Errorf("of %d claims only %d answers left before an fsync", len(ids), unsynced)
+	}
+	if said := s.said.String(); !strings.Contains(said, "may lose the last seconds on power loss") {
+		t.Errorf("the log does not say what interval means:\n%s", said)
+	}
+}

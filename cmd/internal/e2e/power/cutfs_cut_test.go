@@ -1,0 +1,158 @@
+package power
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+)
+
+// Plan decides which unsynced changes survive a cut.
+type Plan string
+
+// Plans. A real file system may do any of them, since it writes back what it likes, when it likes.
+const (
+	// DropAll leaves exactly what was synced.
+	DropAll Plan = "drop"
+	// KeepNames keeps all changes of names and drops all data: a new file is empty, as on a file system that has written its
+	// journal and not yet the data.
+	KeepNames Plan = "names"
+	// KeepData keeps all data of files that have a durable name and drops all changes of names.
+	KeepData Plan = "data"
+	// Mixed decides for each name, in order within its directory, and for each page.
+	Mixed Plan = "mixed"
+	// KeepAll drops nothing: the kernel lives on, as after kill -9.
+	KeepAll Plan = "all"
+)
+
+// Plans are all of them.
+var Plans = []Plan{DropAll, KeepNames, KeepData, Mixed, KeepAll}
+
+// Report counts what a cut has dropped and kept of what was not synced.
+type Report struct {
+	Plan                     Plan
+	NamesDropped, NamesKept  int
+	PagesDropped, PagesKept  int
+	FilesTouched, FilesInAll int
+	Dropped                  []string // some of it, for people
+}
+
+func (r Report) String() string {
+	return fmt.Sprintf("%s: names -%d +%d, pages -%d +%d in %d of %d files", r.Plan, r.NamesDropped, r.NamesKept, r.PagesDropped, r.PagesKept, r.FilesTouched, r.FilesInAll)
+}
+
+// notesOf bounds Report.Dropped.
+const notesOf = 400
+
+func (r *Report) note(format string, args ...any) {
+	if len(r.Dropped) < notesOf {
+		r.Dropped = append(r.Dropped, fmt.Sprintf(format, args...))
+	}
+}
+
+// cut changes the tree to its state after a power cut. The caller must not use it concurrently.
+func (t *tree) cut(plan Plan, rng *rand.Rand) Report {
+	r := Report{Plan: plan}
+	t.cutNames(plan, rng, &r)
+	t.journal = nil
+	seen := map[uint64]*inode{}
+	t.revive(t.root, nil, plan, rng, &r, seen)
+	t.nodes = seen
+	return r
+}
+
+// cutNames makes durable what the plan keeps of the journal. In each directory it keeps the first changes and drops the
+// later ones.
+func (t *tree) cutNames(plan Plan, rng *rand.Rand, r *Report) {
+	drop := map[Plan]float64{DropAll: 1, KeepData: 1}[plan]
+	if plan == Mixed {
+		drop = []float64{0.01, 0.1, 0.4}[rng.IntN(3)]
+	}
+	stopped := map[*inode]bool{}
+	kept := map[*change]bool{}
+	for _, c := range t.journal {
+		stop := slices.ContainsFunc(c.sets, func(s set) bool { return stopped[s.dir] }) || drop > 0 && rng.Float64() < drop
+		for _, s := range c.sets {
+			if stop {
+				stopped[s.dir] = true
+				verb := "+"
+				if s.to == nil {
+					verb = "-"
+				}
+				r.note("name %s%s/%s", verb, t.path(s.dir), s.name)
+			}
+		}
+		if stop {
+			r.NamesDropped++
+		} else {
+			kept[c] = true
+			r.NamesKept++
+		}
+	}
+	t.settle(func(c *change) bool { return kept[c] })
+}
+
+// revive gives an inode and all that its durable names lead to their state after the cut.
+func (t *tree) revive(n, parent *inode, plan Plan, rng *rand.Rand, r *Report, seen map[uint64]*inode) {
+	if seen[n.number] != nil {
+		n.links++
+		return
+	}
+	seen[n.number] = n
+	r.FilesInAll++
+	if n.attr != n.keptAttr && (plan == DropAll || plan == Mixed && rng.IntN(2) == 0) {
+		r.note("attributes of %s", t.path(n))
+		n.attr = n.keptAttr
+	}
+	n.keptAttr, n.born, n.parent, n.links = n.attr, nil, parent, 1
+	if !n.isDir() {
+		t.cutData(n, plan, rng, r)
+		return
+	}
+	n.entries, n.links = maps.Clone(n.kept), 2
+	for _, name := range slices.Sorted(maps.Keys(n.entries)) {
+		child := n.entries[name]
+		t.revive(child, n, plan, rng, r, seen)
+		if child.isDir() {
+			n.links++
+		}
+	}
+}
+
+// cutData drops what the plan does not keep of a file's contents. A file that grew may have any size between the old one
+// and the new one, with zeroes where a page was dropped.
+func (t *tree) cutData(n *inode, plan Plan, rng *rand.Rand, r *Report) {
+	h := n.held
+	if h == nil {
+		return
+	}
+	n.held = nil
+	r.FilesTouched++
+	dropped := map[Plan]float64{DropAll: 1, KeepNames: 1}[plan]
+	if plan == Mixed {
+		dropped = []float64{0, 0.5, 1}[rng.IntN(3)]
+	}
+	if dropped == 0 {
+		r.PagesKept += len(h.pages)
+		return
+	}
+	size := h.size
+	if dropped < 1 {
+		size = []int64{h.size, n.size, min(h.size, n.size) + rng.Int64N(max(h.size, n.size)-min(h.size, n.size)+1)}[rng.IntN(3)]
+	}
+	r.note("data of %s: %d bytes, %d kept, %d pages held", t.path(n), n.size, size, len(h.pages))
+	for _, i := range slices.Sorted(maps.Keys(h.pages)) {
+		if dropped < 1 && rng.Float64() >= dropped {
+			r.PagesKept++
+			continue
+		}
+		r.PagesDropped++
+		for i >= len(n.pages) {
+			n.pages = append(n.pages, nil)
+		}
+		n.pages[i] = h.pages[i]
+	}
+	n.size = max(n.size, h.size)
+	n.truncate(size)
+	n.held = nil
+}

@@ -1,0 +1,372 @@
+package power
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
+)
+
+func mounted(t *testing.T) *FS {
+	t.Helper()
+	if err := Missing(); err != nil {
+		t.Skipf("no FUSE here: %v", err)
+	}
+	f, err := Mount(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func (f *FS) path(name string) string { return filepath.Join(f.Dir, name) }
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func cut(t *testing.T, f *FS, plan Plan, seed uint64) {
+	t.Helper()
+	report, err := f.Cut(plan, seed)
+	must(t, err)
+	t.Log(report)
+}
+
+// put writes a file, and syncs it and its directory as told.
+func (f *FS) put(t *testing.T, name, text string, syncFile, syncDir bool) {
+	t.Helper()
+	w, err := os.OpenFile(f.path(name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	must(t, err)
+	_, err = w.WriteString(text)
+	must(t, err)
+	if syncFile {
+		must(t, w.Sync())
+	}
+	must(t, w.Close())
+	if syncDir {
+		must(t, atomicfile.SyncDir(filepath.Dir(f.path(name))))
+	}
+}
+
+// holds compares a file; absent means that there must be none.
+func (f *FS) holds(t *testing.T, name, want string) {
+	t.Helper()
+	raw, err := os.ReadFile(f.path(name))
+	got := string(raw)
+	if errors.Is(err, fs.ErrNotExist) {
+		got = absent
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Errorf("%s holds %.60q (%d bytes), not %.60q (%d)", name, got, len(got), want, len(want))
+	}
+}
+
+const absent = "(absent)"
+
+func TestWhatACutLeaves(t *testing.T) {
+	old, long := "old", strings.Repeat("0123456789abcdef", 1000)
+	cases := []struct {
+		name        string
+		syncs       [2]bool // of the file, of the directory
+		drop, names string
+	}{
+		{"nothing synced", [2]bool{false, false}, absent, ""},
+		{"file synced", [2]bool{true, false}, absent, long},
+		{"directory synced", [2]bool{false, true}, "", ""},
+		{"both synced", [2]bool{true, true}, long, long},
+	}
+	f := mounted(t)
+	for _, c := range cases {
+		for plan, want := range map[Plan]string{DropAll: c.drop, KeepNames: c.names, KeepAll: long} {
+			t.Run(fmt.Sprint(c.name, " ", plan), func(t *testing.T) {
+				f.put(t, "a", long, c.syncs[0], c.syncs[1])
+				f.holds(t, "a", long)
+				cut(t, f, plan, 1)
+				f.holds(t, "a", want)
+				must(t, atomicfile.Remove(f.path("a")))
+			})
+		}
+	}
+	change := map[string]func(*testing.T){
+		"overwritten": func(t *testing.T) { f.put(t, "b", "new", false, false) },
+		"renamed":     func(t *testing.T) { must(t, os.Rename(f.path("b"), f.path("c"))) },
+		"removed":     func(t *testing.T) { must(t, os.Remove(f.path("b"))) },
+		"grown":       func(t *testing.T) { must(t, os.Truncate(f.path("b"), 10000)) },
+		"replaced": func(t *testing.T) {
+			f.put(t, "new", "new", true, false)
+			must(t, os.Rename(f.path("new"), f.path("b")))
+		},
+		"given away": func(t *testing.T) { must(t, os.Chmod(f.path("b"), 0o644), os.Chown(f.path("b"), 7, 8)) },
+	}
+	for name, do := range change {
+		t.Run(name, func(t *testing.T) {
+			f.put(t, "b", old, true, true)
+			do(t)
+			cut(t, f, DropAll, 1)
+			f.holds(t, "b", old)
+			info, err := os.Stat(f.path("b"))
+			must(t, err)
+			if owner := info.Sys().(*syscall.Stat_t); info.Mode() != 0o600 || owner.Uid != 0 || owner.Gid != 0 {
+				t.Errorf("mode %v, owner %d:%d", info.Mode(), owner.Uid, owner.Gid)
+			}
+			entries, err := os.ReadDir(f.Dir)
+			must(t, err)
+			if len(entries) != 1 {
+				t.Errorf("%v", entries)
+			}
+		})
+	}
+}
+
+func TestAppendingAfterAnFsync(t *testing.T) {
+	f := mounted(t)
+	w, err := os.Create(f.path("log"))
+	must(t, err, atomicfile.SyncDir(f.Dir))
+	var synced []byte
+	for i := range 300 {
+		record := bytes.Repeat([]byte{byte('a' + i%26)}, 100+i)
+		_, err := w.Write(record)
+		must(t, err)
+		if i%7 == 0 {
+			must(t, w.Sync())
+			synced, err = os.ReadFile(f.path("log"))
+			must(t, err)
+		}
+	}
+	must(t, w.Close())
+	cut(t, f, DropAll, 1)
+	f.holds(t, "log", string(synced))
+}
+
+func TestWhatCountsAsASync(t *testing.T) {
+	f := mounted(t)
+	text := []byte("text")
+	for name, c := range map[string]struct {
+		flags int
+		sync  func(fd int) error
+		kept  bool
+	}{
+		"fsync":           {0, syscall.Fsync, true},
+		"fdatasync":       {0, syscall.Fdatasync, true},
+		"O_SYNC":          {syscall.O_SYNC, nil, true},
+		"O_DSYNC":         {syscall.O_DSYNC, nil, true},
+		"close":           {0, nil, false},
+		"sync_file_range": {0, func(fd int) error { return syscall.SyncFileRange(fd, 0, 0, 7) }, false},
+		"syncfs":          {0, func(int) error { return exec.Command("sync", "-f", f.Dir).Run() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fd, err := syscall.Open(f.path("a"), syscall.O_RDWR|syscall.O_CREAT|c.flags, 0o600)
+			must(t, err, atomicfile.SyncDir(f.Dir))
+			_, err = syscall.Write(fd, text)
+			must(t, err)
+			if c.sync != nil {
+				must(t, c.sync(fd))
+			}
+			must(t, syscall.Close(fd))
+			cut(t, f, DropAll, 1)
+			want := ""
+			if c.kept {
+				want = "text"
+			}
+			f.holds(t, "a", want)
+			must(t, atomicfile.Remove(f.path("a")))
+		})
+	}
+}
+
+func TestMappedMemory(t *testing.T) {
+	f := mounted(t)
+	for _, sync := range []bool{false, true} {
+		f.put(t, "a", strings.Repeat("x", 3*pageSize), true, true)
+		r, err := os.OpenFile(f.path("a"), os.O_RDWR, 0)
+		must(t, err)
+		m, err := syscall.Mmap(int(r.Fd()), 0, 3*pageSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+		must(t, err)
+		if m[pageSize] != 'x' {
+			t.Errorf("the mapping holds %q", m[pageSize])
+		}
+		copy(m[pageSize-1:], "yz")
+		want := strings.Repeat("x", 3*pageSize)
+		if sync {
+			_, _, errno := syscall.Syscall(syscall.SYS_MSYNC, uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), syscall.MS_SYNC)
+			if errno != 0 {
+				t.Fatal(errno)
+			}
+			want = string(m)
+		}
+		must(t, syscall.Munmap(m), r.Close())
+		cut(t, f, DropAll, 1)
+		f.holds(t, "a", want)
+	}
+}
+
+// TestLooseKeepsTheNamesOfSyncedFiles: and of new directories above them, but not those of files made later, or elsewhere.
+func TestLooseKeepsTheNamesOfSyncedFiles(t *testing.T) {
+	f := mounted(t)
+	must(t, f.Loose("x"), os.MkdirAll(f.path("a/x/y"), 0o700), os.MkdirAll(f.path("b"), 0o700))
+	f.put(t, "a/x/y/synced", "text", true, false)
+	f.put(t, "a/x/later", "text", false, false)
+	f.put(t, "b/elsewhere", "text", true, false)
+	cut(t, f, DropAll, 1)
+	f.holds(t, "a/x/y/synced", "text")
+	f.holds(t, "a/x/later", absent)
+	f.holds(t, "b/elsewhere", absent)
+}
+
+// TestMixedCutsKeepOrder: within a directory the names that are left are the first that were made, and a rename between two
+// directories leaves one name.
+func TestMixedCutsKeepOrder(t *testing.T) {
+	f := mounted(t)
+	lengths, moved := map[int]bool{}, map[bool]bool{}
+	for seed := range uint64(25) {
+		must(t, os.MkdirAll(f.path("from"), 0o700), os.MkdirAll(f.path("to"), 0o700))
+		f.put(t, "from/moved", "text", true, true)
+		must(t, atomicfile.SyncDir(f.Dir))
+		for i := range 10 {
+			f.put(t, fmt.Sprintf("to/%d", i), "text", false, false)
+		}
+		must(t, os.Rename(f.path("from/moved"), f.path("to/moved")))
+		report, err := f.Cut(Mixed, seed)
+		must(t, err)
+		entries, err := os.ReadDir(f.path("to"))
+		must(t, err)
+		there := len(entries) == 11
+		for i, e := range entries {
+			if i < 10 && e.Name() != fmt.Sprint(i) {
+				t.Errorf("seed %d: place %d holds %s", seed, i, e.Name())
+			}
+		}
+		if _, err := os.Stat(f.path("from/moved")); (err == nil) == there {
+			t.Errorf("seed %d: renamed %v, old name %v (%v)", seed, there, err, report)
+		}
+		lengths[len(entries)], moved[there] = true, true
+		must(t, os.RemoveAll(f.path("from")), os.RemoveAll(f.path("to")), atomicfile.SyncDir(f.Dir))
+	}
+	if len(lengths) < 3 || len(moved) != 2 {
+		t.Errorf("25 seeds left only %v names; renamed or not: %v", lengths, moved)
+	}
+}
+
+// TestCutsBetweenTheStepsOfAnAtomicFile cuts before each change that a replacement of a file makes. The helper leaves
+// the old or the new file under every plan; without the fsyncs the test finds a damaged one.
+func TestCutsBetweenTheStepsOfAnAtomicFile(t *testing.T) {
+	f := mounted(t)
+	careless := func(path string) error {
+		if err := os.WriteFile(path+".new", []byte("new"), 0o600); err != nil {
+			return err
+		}
+		return os.Rename(path+".new", path)
+	}
+	careful := func(path string) error { return atomicfile.Write(path, []byte("new"), 0o600) }
+	for name, c := range map[string]struct {
+		write   func(string) error
+		damaged bool
+	}{"without fsync": {careless, true}, "atomicfile.Write": {careful, false}} {
+		t.Run(name, func(t *testing.T) {
+			damaged, kept, cuts := 0, 0, 0
+			for _, plan := range Plans {
+				for step, done := 1, false; !done; step++ {
+					f.put(t, "a", "old", true, true)
+					must(t, f.After(step))
+					result := make(chan error, 1)
+					go func() { result <- c.write(f.path("a")) }()
+					select {
+					case <-f.Frozen():
+					case err := <-result:
+						must(t, err)
+						done = true
+					}
+					_, err := f.Cut(plan, uint64(step))
+					must(t, err)
+					cuts++
+					raw, err := os.ReadFile(f.path("a"))
+					must(t, err)
+					switch {
+					case string(raw) == "new":
+						kept++
+					case string(raw) != "old" || done && !c.damaged:
+						damaged++
+					}
+					if !done {
+						<-result // an error of the old mount
+					}
+					must(t, atomicfile.Sweep(f.path("a")), os.RemoveAll(f.path("a.new")), atomicfile.SyncDir(f.Dir))
+				}
+			}
+			if (damaged > 0) != c.damaged || kept == 0 {
+				t.Errorf("%d cuts: %d damaged files, %d new ones", cuts, damaged, kept)
+			}
+		})
+	}
+}
+
+// TestACutEndsProcessesThatWait: a process that is killed while it waits for the frozen file system ends with the cut.
+func TestACutEndsProcessesThatWait(t *testing.T) {
+	f := mounted(t)
+	must(t, f.After(3))
+	w := exec.Command("sh", "-c", `cd "$0" && while :; do echo x >> log; done`, f.Dir)
+	must(t, w.Start())
+	<-f.Frozen()
+	must(t, w.Process.Kill())
+	cut(t, f, DropAll, 1)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Wait() }()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the killed process did not end")
+	}
+	f.holds(t, "log", absent)
+}
+
+func TestLinksOwnersAndLocks(t *testing.T) {
+	f := mounted(t)
+	f.put(t, "a", "text", true, true)
+	must(t, os.Link(f.path("a"), f.path("b")), os.Symlink("a", f.path("s")), os.Mkdir(f.path("d"), 0o711), os.Chown(f.path("d"), 1234, 1234))
+	f.holds(t, "s", "text")
+	must(t, os.Remove(f.path("a")))
+	f.holds(t, "b", "text")
+	if err := os.Remove(f.path("d/none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	// Others are bound by modes.
+	stranger := exec.Command("sh", "-c", `cat "$0"/b || touch "$0"/d/x`, f.Dir)
+	stranger.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4321, Gid: 4321}}
+	if out, err := stranger.CombinedOutput(); err == nil {
+		t.Errorf("a stranger was let in: %s", out)
+	}
+	first, err := os.Open(f.path("b"))
+	must(t, err, syscall.Flock(int(first.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
+	second, err := os.Open(f.path("b"))
+	must(t, err)
+	if err := syscall.Flock(int(second.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EWOULDBLOCK) {
+		t.Errorf("a second lock: %v", err)
+	}
+	must(t, first.Close(), second.Close())
+	cut(t, f, KeepAll, 1)
+	f.holds(t, "b", "text")
+	f.holds(t, "a", absent)
+	if target, err := os.Readlink(f.path("s")); target != "a" {
+		t.Error(target, err)
+	}
+}

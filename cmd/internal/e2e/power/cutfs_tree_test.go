@@ -1,0 +1,362 @@
+package power
+
+import (
+	"slices"
+	"syscall"
+	"time"
+)
+
+const pageSize = 4096
+
+// page is what a disk writes as a whole. PostgreSQL (8 KiB pages) and NATS (records of any length) must live with less.
+type page = [pageSize]byte
+
+// attributes are what chmod and chown change, and the file's type.
+type attributes struct {
+	mode     uint32
+	uid, gid uint32
+}
+
+// inode is a file, directory or symbolic link: what processes see, and what of it is not durable yet.
+type inode struct {
+	number   uint64
+	attr     attributes
+	modified time.Time
+	target   string // of a symbolic link
+	rdev     uint32
+	links    int
+
+	// File.
+	size  int64
+	pages []*page // nil = zeroes; pages past the end are absent
+	held  *held   // nil = the contents are durable
+
+	// Directory.
+	entries map[string]*inode
+	kept    map[string]*inode // the durable entries
+
+	parent *inode // the directory in which it got its last name
+	name   string // that name
+
+	keptAttr attributes
+	born     *change // the change that gave it its first name, while that is not durable
+}
+
+// held is the durable contents of a file, where they differ from what processes see.
+type held struct {
+	size  int64
+	pages map[int]*page
+}
+
+// change is one change of names, atomic as in the journal of a file system. A rename between directories changes two.
+type change struct {
+	sets []set
+}
+
+type set struct {
+	dir  *inode
+	name string
+	to   *inode // nil = the name is gone
+}
+
+// tree is a file system in memory.
+type tree struct {
+	root    *inode
+	nodes   map[uint64]*inode
+	last    uint64
+	journal []*change // not durable yet, oldest first
+	// loose are names of directories. The fsync of a new file below one of them also makes its name durable, and the names
+	// of new directories above it.
+	loose map[string]bool
+}
+
+func newTree() *tree {
+	t := &tree{nodes: map[uint64]*inode{}}
+	t.root = t.node(attributes{mode: syscall.S_IFDIR | 0o755})
+	t.root.links = 2
+	return t
+}
+
+func (n *inode) isDir() bool { return n.attr.mode&syscall.S_IFMT == syscall.S_IFDIR }
+
+func (t *tree) node(attr attributes) *inode {
+	t.last++
+	n := &inode{number: t.last, attr: attr, keptAttr: attr, modified: time.Now()}
+	if n.isDir() {
+		n.entries, n.kept = map[string]*inode{}, map[string]*inode{}
+	}
+	t.nodes[n.number] = n
+	return n
+}
+
+// apply makes a change visible and holds it.
+func (t *tree) apply(sets ...set) *change {
+	c := &change{sets: sets}
+	t.journal = append(t.journal, c)
+	for _, s := range sets {
+		s.dir.modified = time.Now()
+		if s.to == nil {
+			delete(s.dir.entries, s.name)
+			continue
+		}
+		s.dir.entries[s.name], s.to.parent, s.to.name = s.to, s.dir, s.name
+	}
+	return c
+}
+
+// make adds a new inode.
+func (t *tree) make(dir *inode, name string, attr attributes) (*inode, syscall.Errno) {
+	if dir.entries[name] != nil {
+		return nil, syscall.EEXIST
+	}
+	n := t.node(attr)
+	n.links = 1
+	if n.isDir() {
+		n.links = 2
+		dir.links++
+	}
+	n.born = t.apply(set{dir, name, n})
+	return n, 0
+}
+
+func (t *tree) link(n, dir *inode, name string) syscall.Errno {
+	if dir.entries[name] != nil {
+		return syscall.EEXIST
+	}
+	n.links++
+	t.apply(set{dir, name, n})
+	return 0
+}
+
+func (t *tree) remove(dir *inode, name string, wantDir bool) syscall.Errno {
+	n := dir.entries[name]
+	switch {
+	case n == nil:
+		return syscall.ENOENT
+	case wantDir && !n.isDir():
+		return syscall.ENOTDIR
+	case !wantDir && n.isDir():
+		return syscall.EISDIR
+	case n.isDir() && len(n.entries) > 0:
+		return syscall.ENOTEMPTY
+	}
+	t.unlinked(dir, n)
+	t.apply(set{dir, name, nil})
+	return 0
+}
+
+func (t *tree) unlinked(dir, n *inode) {
+	if n.isDir() {
+		n.links = 0
+		dir.links--
+		return
+	}
+	n.links--
+}
+
+const (
+	renameNoReplace = 1
+)
+
+func (t *tree) rename(dir *inode, name string, newDir *inode, newName string, flags uint32) syscall.Errno {
+	n, there := dir.entries[name], newDir.entries[newName]
+	switch {
+	case flags&^renameNoReplace != 0:
+		return syscall.EINVAL
+	case n == nil:
+		return syscall.ENOENT
+	case n == there:
+		return 0
+	case there != nil && flags&renameNoReplace != 0:
+		return syscall.EEXIST
+	case there != nil && there.isDir() && !n.isDir():
+		return syscall.EISDIR
+	case there != nil && !there.isDir() && n.isDir():
+		return syscall.ENOTDIR
+	case there != nil && there.isDir() && len(there.entries) > 0:
+		return syscall.ENOTEMPTY
+	}
+	if there != nil {
+		t.unlinked(newDir, there)
+	}
+	if n.isDir() {
+		dir.links--
+		newDir.links++
+	}
+	t.apply(set{dir, name, nil}, set{newDir, newName, n})
+	return 0
+}
+
+// write changes the contents from off on.
+func (n *inode) write(off int64, data []byte) {
+	n.modified = time.Now()
+	n.hold()
+	if end := off + int64(len(data)); end > n.size {
+		n.size = end
+	}
+	for len(data) > 0 {
+		i, within := int(off/pageSize), int(off%pageSize)
+		count := min(len(data), pageSize-within)
+		if n.at(i) != nil || !allZero(data[:count]) {
+			copy(n.writable(i)[within:], data[:count])
+		}
+		off, data = off+int64(count), data[count:]
+	}
+}
+
+func (n *inode) hold() {
+	if n.held == nil {
+		n.held = &held{size: n.size, pages: map[int]*page{}}
+	}
+}
+
+func (n *inode) at(i int) *page {
+	if i < len(n.pages) {
+		return n.pages[i]
+	}
+	return nil
+}
+
+// writable returns a page that may be written to: a copy, if the page is the durable one.
+func (n *inode) writable(i int) *page {
+	for i >= len(n.pages) {
+		n.pages = append(n.pages, nil)
+	}
+	_, mine := n.held.pages[i]
+	if !mine {
+		n.held.pages[i] = n.pages[i]
+	}
+	switch p := n.pages[i]; {
+	case p == nil:
+		n.pages[i] = new(page)
+	case !mine:
+		copied := *p
+		n.pages[i] = &copied
+	}
+	return n.pages[i]
+}
+
+func allZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (n *inode) truncate(size int64) {
+	if size == n.size {
+		return
+	}
+	n.modified = time.Now()
+	n.hold()
+	if size < n.size {
+		n.zero(size, n.size)
+		if whole := int((size + pageSize - 1) / pageSize); whole < len(n.pages) {
+			n.pages = n.pages[:whole]
+		}
+	}
+	n.size = size
+}
+
+// zero fills with zeroes without changing the size.
+func (n *inode) zero(from, to int64) {
+	n.hold()
+	for off := from; off < to; {
+		i, within := int(off/pageSize), int(off%pageSize)
+		count := min(to-off, int64(pageSize-within))
+		if n.at(i) != nil {
+			clear(n.writable(i)[within : within+int(count)])
+		}
+		off += count
+	}
+}
+
+func (n *inode) read(off int64, into []byte) int {
+	if off >= n.size {
+		return 0
+	}
+	into = into[:min(int64(len(into)), n.size-off)]
+	for done := 0; done < len(into); {
+		i, within := int(off/pageSize), int(off%pageSize)
+		count := min(len(into)-done, pageSize-within)
+		if p := n.at(i); p != nil {
+			copy(into[done:done+count], p[within:])
+		} else {
+			clear(into[done : done+count])
+		}
+		off, done = off+int64(count), done+count
+	}
+	return len(into)
+}
+
+// sync is fsync and fdatasync: of a file its contents, of a directory its names, of both their attributes.
+func (t *tree) sync(n *inode) {
+	n.held, n.keptAttr = nil, n.attr
+	if n.isDir() {
+		t.commit(len(t.journal), n)
+	}
+	if !t.isLoose(n) {
+		return
+	}
+	for ; n != nil; n = n.parent {
+		if i := slices.Index(t.journal, n.born); i >= 0 {
+			t.commit(i+1, n.born.sets[0].dir)
+		}
+	}
+}
+
+func (t *tree) isLoose(n *inode) bool {
+	for n = n.parent; n != nil; n = n.parent {
+		if t.loose[n.name] {
+			return true
+		}
+	}
+	return false
+}
+
+// commit makes durable what the first end changes of the journal did to a directory, and with it, as a rename is one
+// change, what happened before in the directories it came from.
+func (t *tree) commit(end int, dir *inode) {
+	dirs := map[*inode]bool{dir: true}
+	chosen := map[*change]bool{}
+	for _, c := range slices.Backward(t.journal[:end]) {
+		if slices.ContainsFunc(c.sets, func(s set) bool { return dirs[s.dir] }) {
+			chosen[c] = true
+			for _, s := range c.sets {
+				dirs[s.dir] = true
+			}
+		}
+	}
+	t.settle(func(c *change) bool { return chosen[c] })
+}
+
+// settle makes the chosen changes durable. Their order in each directory is kept by the caller's choice.
+func (t *tree) settle(chosen func(*change) bool) {
+	t.journal = slices.DeleteFunc(t.journal, func(c *change) bool {
+		if !chosen(c) {
+			return false
+		}
+		for _, s := range c.sets {
+			if s.to == nil {
+				delete(s.dir.kept, s.name)
+				continue
+			}
+			s.dir.kept[s.name] = s.to
+			if s.to.born == c {
+				s.to.born = nil
+			}
+		}
+		return true
+	})
+}
+
+// path is for people: the last name that it got.
+func (t *tree) path(n *inode) string {
+	path := ""
+	for ; n.parent != nil; n = n.parent {
+		path = "/" + n.name + path
+	}
+	return path
+}

@@ -1,0 +1,132 @@
+package power
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+var (
+	rounds = flag.Int("power.rounds", 8, "how many scenes TestPowerCuts plays, each with a cut or more")
+	only   = flag.String("power.only", "", "the one scene to play, such as backup")
+	seed   = flag.Uint64("power.seed", 0, "repeats the choices of a run; 0 = a new one")
+)
+
+// world is one server that lives through all rounds, and what was answered by it.
+type world struct {
+	*machine
+	got   *e2e.Ledger
+	port  string
+	url   string
+	main  *e2e.Process // the newest of the server
+	load  *load
+	files int // for new names
+	first int // answered claims of servers that were started anew
+
+	backups  []backupMade
+	settings settings
+	missing  int
+	rounds   map[string]int // by scene
+}
+
+// scene is what a power cut meets. It ends with the server ready again.
+type scene struct {
+	name string
+	play func(*world)
+}
+
+// scenes are all of them, in the order of the first rounds.
+var scenes = []scene{
+	{"claims", (*world).claims},
+	{"first start", (*world).firstStart},
+	{"config set", (*world).configSet},
+	{"backup", (*world).backup},
+	{"restart", (*world).restart},
+	{"restore", (*world).restore},
+	{"replay --name", (*world).replay},
+	{"clean stop and snapshot", (*world).stop},
+}
+
+// TestPowerCuts cuts the power at random moments of random doings. Each time the server starts again; each answered claim is
+// in the log with its code, and none twice.
+func TestPowerCuts(t *testing.T) {
+	from := *seed
+	if from == 0 {
+		from = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d", from)
+	played := slices.Clone(scenes)
+	if *only != "" {
+		played = slices.DeleteFunc(played, func(s scene) bool { return s.name != *only })
+	}
+	if len(played) == 0 {
+		t.Fatalf("there is no scene %q", *only)
+	}
+	w := &world{machine: newMachine(t, from), got: e2e.NewLedger(), port: streamtest.Address(t), rounds: map[string]int{}}
+	w.up()
+	w.load = w.apply(w.url, w.got)
+	defer w.load.end()
+	for round := 0; round < *rounds && !t.Failed(); round++ {
+		scene := played[round%len(played)]
+		if round >= len(played) {
+			scene = played[w.rng.IntN(len(played))]
+		}
+		begun, cuts := time.Now(), w.cuts
+		scene.play(w)
+		w.rounds[scene.name] += w.cuts - cuts
+		w.check()
+		t.Logf("round %d, %s, %.1f s: %s", round+1, scene.name, time.Since(begun).Seconds(), w.reports[len(w.reports)-1])
+	}
+	w.verify()
+	claims, redeemed := w.got.Answers()
+	dropped := 0
+	for _, r := range w.reports {
+		dropped += r.NamesDropped + r.PagesDropped
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(w.rounds)) {
+		parts = append(parts, fmt.Sprintf("%s %d", name, w.rounds[name]))
+	}
+	t.Logf("%d cuts (%s), %d names and pages dropped: %d answered claims, %d missing, %d answered redemptions", w.cuts, strings.Join(parts, ", "), dropped, len(claims)+w.first, w.missing, len(redeemed))
+	if len(claims) == 0 || dropped == 0 {
+		t.Error("nothing was tested")
+	}
+}
+
+// up starts the server, which must become ready.
+func (w *world) up() {
+	w.t.Helper()
+	w.url = w.ready(w.serve()).NATSURL
+}
+
+func (w *world) serve() *e2e.Process {
+	w.t.Helper()
+	w.main = w.start(e2e.Binary(), "scrip", "--nats-listen", w.port)
+	return w.main
+}
+
+// check holds the log against all answers, and now and then the tables against the log.
+func (w *world) check() {
+	w.t.Helper()
+	claims, redeemed := w.got.Answers()
+	w.missing += w.judge(w.url, claims, redeemed)
+	w.got.Report(w.t)
+	if w.rng.IntN(10) == 0 {
+		w.verify()
+	}
+}
+
+func (w *world) verify() { w.must("verify", "--data", w.path("scrip")) }
+
+// name is a new name of a file or directory.
+func (w *world) name(kind string) string {
+	w.files++
+	return fmt.Sprintf("%s-%d", kind, w.files)
+}
