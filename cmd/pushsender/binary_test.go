@@ -22,27 +22,11 @@ import (
 // The real server fires reminders; two pushsenders, connected by its data directory, print each reminder once in total, and
 // not before it is due.
 func TestWithTheRealServer(t *testing.T) {
-	data := filepath.Join(t.TempDir(), "data")
-	logPath := filepath.Join(t.TempDir(), "serve.log")
-	server, err := e2e.Start(data, logPath, []string{"--nats-listen", "127.0.0.1:0", "--roles", "lanes,scheduler,api"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Logf("the server's log:\n%s", server.Output())
-		}
-	})
-	where, err := server.Ready()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, server.Output())
-	}
-	a, b := start(t, map[string]string{"SCRIP_DATA": data}), start(t, nil, "--data", data)
+	server := e2e.NewServer(t, "--nats-listen", "127.0.0.1:0", "--roles", "lanes,scheduler,api")
+	server.Up()
+	a, b := start(t, map[string]string{"SCRIP_DATA": server.Data}), start(t, nil, "--data", server.Data)
 
-	c, err := client.Connect(where.NATSURL)
+	c, err := client.Connect(server.Desc.NATSURL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +82,7 @@ func TestWithTheRealServer(t *testing.T) {
 	if a.code != cli.ExitDone || b.code != cli.ExitDone {
 		t.Errorf("exit codes %d and %d: %s%s", a.code, b.code, a.err.String(), b.err.String())
 	}
-	if _, err := os.Stat(filepath.Join(data, "scrip.json")); err != nil {
+	if _, err := os.Stat(filepath.Join(server.Data, "scrip.json")); err != nil {
 		t.Errorf("they took something with them: %v", err)
 	}
 }
