@@ -98,7 +98,7 @@ func (c *Cluster) ensureRoles(ctx context.Context, p place, dir string, user acc
 }
 
 // passwords reads the password of role scrip. Where a password is lost, or the cluster was made by an earlier version, which has
-// none for the superuser, both are set anew with the roles, in single-user mode, where PostgreSQL needs none. The caller has
+// none for the superuser, both are set again with the roles, in single-user mode, where PostgreSQL needs none. The caller has
 // checked that no postmaster runs then.
 func (c *Cluster) passwords(ctx context.Context, h *home) error {
 	raw, err := os.ReadFile(h.place.password())
