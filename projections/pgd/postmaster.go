@@ -105,7 +105,7 @@ func (h *home) control(ctx context.Context, nice int, args ...string) error {
 		return fmt.Errorf("opening the log of PostgreSQL: %w", err)
 	}
 	defer log.Close()
-	cmd := h.user.command(ctx, string(h.place), h.bin.control(), append(args, "--silent", "--wait")...)
+	cmd := h.user.command(ctx, string(h.place), h.bin.control(), append(args, "--silent")...)
 	// With its own -D, pg_ctl would pass the directory to a shell without escaping it.
 	cmd.Env = append(cmd.Env, "PGDATA="+h.place.data())
 	cmd.Stdout, cmd.Stderr = log, log
@@ -126,7 +126,7 @@ func (h *home) launch(ctx context.Context, port, nice int) (*postmaster, error) 
 	rotate(h.place.log(), logLimit)
 	logged := sizeOf(h.place.log())
 	options := fmt.Sprintf("-D %s -c %s -p %d", shellQuote(h.place.data()), shellQuote("config_file="+h.place.conf()), port)
-	err := h.control(ctx, nice, "start", "--options="+options)
+	err := h.control(ctx, nice, "start", "--wait", "--options="+options)
 	pm := h.running()
 	if pm == nil { // pg_ctl gives up after a minute; a recovery may take longer
 		return nil, h.exitError(logged, err)
@@ -191,7 +191,7 @@ func (h *home) halt(ctx context.Context, limit time.Duration) (clean bool, err e
 		if mode == "kill" {
 			err = syscall.Kill(pm.pid, syscall.SIGKILL)
 		} else {
-			err = h.control(stopping, 0, "stop", "--mode="+mode)
+			err = h.control(stopping, 0, "stop", "--no-wait", "--mode="+mode)
 		}
 		if err == nil {
 			h.awaitEnd(stopping, pm)
@@ -205,7 +205,7 @@ func (h *home) halt(ctx context.Context, limit time.Duration) (clean bool, err e
 	return false, errors.Join(fmt.Errorf("PostgreSQL in %s does not end: its processes are stuck in the kernel", h.place.data()), err)
 }
 
-// awaitEnd waits until pm has ended. It removes its postmaster.pid a moment before, which is what pg_ctl waits for.
+// awaitEnd waits until pm has ended. pg_ctl would wait for the end of its postmaster.pid, which is a moment before.
 func (h *home) awaitEnd(ctx context.Context, pm *postmaster) {
 	tick := time.NewTicker(endPoll)
 	defer tick.Stop()
