@@ -124,7 +124,8 @@ bench-full: setup-bench build ## Measure 10,000,000 claims, growth, ten million 
 	bin/scripbench run claim-hot --n 10000000 --for 3m --runs 1 --systems scrip,redis-x16,pg-batch-256,limit --name 10M --results $(RESULTS)
 	bin/scripbench run --durability interval --results $(RESULTS)
 	bin/scripbench run claim-hot claim-request --rate 50% --systems scrip,redis,redis-x16 --results $(RESULTS)
-	bin/scripbench growth --full --results $(RESULTS) --plot $(RESULTS)/growth.svg
+	bin/scripbench growth --full --results $(RESULTS)
+	bin/scripbench plot $(RESULTS)/growth.svg $$(ls -t $(RESULTS)/*-growth-always.json | head -n1)
 	bin/scripbench restart --held 1x10000000,1000000x10 --name full --results $(RESULTS)
 	bin/scripbench tables --n 10000000 --name full --results $(RESULTS)
 	bin/scripbench expire --runs 1 --name 10M --results $(RESULTS)

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 )
 
 // job is one system ready for one plan: with callers that wait, or as a stream.
@@ -27,10 +30,23 @@ type job struct {
 	close func()
 }
 
-// caller sends operations [from, to), waits, and writes their answers.
-type caller interface {
-	send(ctx context.Context, from, to int, answers []answer) error
-	close()
+// sender sends operations [from, to), waits, and writes their answers.
+type sender func(ctx context.Context, from, to int, answers []answer) error
+
+// caller is a sender; close, which may be nil, releases what it has.
+type caller struct {
+	send  sender
+	close func()
+}
+
+// each sends one operation after the other.
+func each(one func(ctx context.Context, i int) answer) sender {
+	return func(ctx context.Context, from, to int, answers []answer) error {
+		for i := from; i < to; i++ {
+			answers[i] = one(ctx, i)
+		}
+		return nil
+	}
 }
 
 // pace is how many operations to send, for how long and how fast.
@@ -44,13 +60,21 @@ type pace struct {
 	rate float64
 	// stop, if not nil, ends a stream early when it is closed, as limit does.
 	stop <-chan struct{}
+	// sent, if not nil, is called for each operation of a stream when it is sent, with the instant at which it was to be
+	// sent; what it returns is called with the answer's latency from there.
+	sent func(i int, due time.Time) (answered func(took time.Duration))
+}
+
+// meant is when operation i of an open loop is to be sent, after the beginning.
+func (p pace) meant(i int) time.Duration {
+	return time.Duration(float64(i) / p.rate * float64(time.Second))
 }
 
 // driven is the result of drive.
 type driven struct {
 	answers []answer
 	took    time.Duration
-	latency Latency
+	latency report.Latency
 }
 
 // patience is how long answers may take after the last operation was sent.
@@ -60,34 +84,27 @@ const patience = time.Minute
 func drive(ctx context.Context, j job, p pace) (driven, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit+patience)
 	defer cancel()
-	d := &driver{job: j, pace: p, lat: newLatencies(), answers: make([]answer, p.n)}
-	var err error
+	d := &driver{job: j, pace: p, lat: report.NewLatencies(), answers: make([]answer, p.n)}
+	send := d.callers
 	if j.stream != nil {
-		err = d.stream(ctx)
-	} else {
-		err = d.callers(ctx)
+		send = d.stream
 	}
-	if err != nil {
+	if err := send(ctx); err != nil {
 		return driven{}, err
 	}
-	return driven{answers: d.answers, took: d.took, latency: d.lat.result()}, nil
+	return driven{answers: d.answers, took: d.took, latency: d.lat.Result()}, nil
 }
 
 type driver struct {
 	job
 	pace
-	lat     *latencies
+	lat     *report.Latencies
 	answers []answer
 	begun   time.Time
 	took    time.Duration
 
 	mu   sync.Mutex // guards next
 	next int        // operation to send next
-}
-
-// meant is when operation i of an open loop is to be sent, after the beginning.
-func (p pace) meant(i int) time.Duration {
-	return time.Duration(float64(i) / p.rate * float64(time.Second))
 }
 
 // take returns a caller's next operations, none when the run is over. In an open loop, at is when the first is to be sent;
@@ -113,30 +130,31 @@ func (d *driver) take() (from, to int, at time.Duration) {
 }
 
 func (d *driver) callers(ctx context.Context) error {
-	all := make([]caller, d.job.callers)
+	var all []caller
 	defer func() {
 		for _, c := range all {
-			if c != nil {
+			if c.close != nil {
 				c.close()
 			}
 		}
 	}()
-	for i := range all {
-		var err error
-		if all[i], err = d.caller(ctx, i); err != nil {
+	for i := range d.job.callers {
+		c, err := d.caller(ctx, i)
+		if err != nil {
 			return fmt.Errorf("caller %d: %w", i, err)
 		}
+		all = append(all, c)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	d.begun = time.Now()
-	for i, c := range all {
+	for _, c := range all {
 		g.Go(func() error {
 			for {
 				from, to, at := d.take()
 				if from == to {
 					return nil
 				}
-				if err := until(ctx, d.begun.Add(at)); err != nil {
+				if err := process.Until(ctx, d.begun.Add(at)); err != nil {
 					return err
 				}
 				sent := time.Since(d.begun)
@@ -145,11 +163,11 @@ func (d *driver) callers(ctx context.Context) error {
 				}
 				answered := time.Since(d.begun)
 				if d.rate == 0 {
-					d.lat.recordMany(i, answered-sent, to-from)
+					d.lat.Record(answered-sent, to-from)
 					continue
 				}
 				for op := from; op < to; op++ {
-					d.lat.record(i, answered-d.meant(op))
+					d.lat.Record(answered-d.meant(op), 1)
 				}
 			}
 		})
@@ -164,7 +182,6 @@ var errUnanswered = errors.New("not answered")
 
 // stream sends operations from one goroutine.
 func (d *driver) stream(ctx context.Context) error {
-	sent := make([]time.Duration, d.n)
 	var inFlight sync.WaitGroup
 	var last atomic.Int64
 	d.begun = time.Now()
@@ -172,11 +189,8 @@ func (d *driver) stream(ctx context.Context) error {
 		now := time.Since(d.begun)
 		if d.rate > 0 {
 			at := d.meant(i)
-			if at >= d.limit {
-				break
-			}
-			if at > now {
-				if err := until(ctx, d.begun.Add(at)); err != nil {
+			if at < d.limit && at > now {
+				if err := process.Until(ctx, d.begun.Add(at)); err != nil {
 					return err
 				}
 			}
@@ -185,13 +199,17 @@ func (d *driver) stream(ctx context.Context) error {
 		if now >= d.limit || d.stopped() {
 			break
 		}
-		sent[i] = now
+		answered := func(time.Duration) {}
+		if d.sent != nil {
+			answered = d.sent(i, d.begun.Add(now))
+		}
 		inFlight.Add(1)
 		err := d.job.stream(ctx, i, func(a answer) {
-			now := time.Since(d.begun)
-			d.lat.record(i, now-sent[i])
+			then := time.Since(d.begun)
+			d.lat.Record(then-now, 1)
+			answered(then - now)
 			d.answers[i] = a
-			last.Store(int64(now))
+			last.Store(int64(then))
 			inFlight.Done()
 		})
 		if err != nil {
@@ -218,18 +236,17 @@ func (p pace) stopped() bool {
 	}
 }
 
-// until waits for an instant.
-func until(ctx context.Context, at time.Time) error {
-	wait := time.Until(at)
-	if wait <= 0 {
-		return nil
+// claimAt has scrip claim a plan, at a pace, and checks the answers. It returns how many were sent.
+func (o options) claimAt(ctx context.Context, b *bench, p *plan, at pace) (n int, l report.Latency, err error) {
+	j, err := openScrip(ctx, b, p, 1)
+	if err != nil {
+		return 0, l, err
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	defer j.close()
+	d, err := drive(ctx, j, at)
+	if err != nil {
+		return 0, l, err
 	}
+	t, err := tallyOf(p, d.answers)
+	return t.done, d.latency, err
 }

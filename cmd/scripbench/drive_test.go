@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
 )
 
 // stalling is a caller that answers at once, but for the first answer.
@@ -15,11 +17,9 @@ type stalling struct {
 	sent  *atomic.Int64
 }
 
-func (s stalling) close() {}
-
 func (s stalling) send(ctx context.Context, from, to int, answers []answer) error {
 	if s.sent.Add(1) == 1 {
-		if err := until(ctx, time.Now().Add(s.stall)); err != nil {
+		if err := process.Until(ctx, time.Now().Add(s.stall)); err != nil {
 			return err
 		}
 	}
@@ -31,7 +31,7 @@ func (s stalling) send(ctx context.Context, from, to int, answers []answer) erro
 
 func stallingJob(stall time.Duration, batch int) job {
 	sent := new(atomic.Int64)
-	return job{callers: 1, batch: batch, caller: func(context.Context, int) (caller, error) { return stalling{stall, sent}, nil }}
+	return job{callers: 1, batch: batch, caller: func(context.Context, int) (caller, error) { return caller{send: stalling{stall, sent}.send}, nil }}
 }
 
 // TestAStallDelaysAllThatWereDue: with 1,000 operations a second and a stall of 200 ms at the beginning, operation
@@ -61,10 +61,10 @@ func TestBatchesOfAnOpenLoopTakeWhatIsDue(t *testing.T) {
 	// While a batch takes its 20 ms others become due; they go as one.
 	var sizes []int
 	j := job{callers: 1, batch: 1000, caller: func(context.Context, int) (caller, error) {
-		return callerFunc(func(ctx context.Context, from, to int, answers []answer) error {
+		return caller{send: func(ctx context.Context, from, to int, answers []answer) error {
 			sizes = append(sizes, to-from)
-			return until(ctx, time.Now().Add(20*time.Millisecond))
-		}), nil
+			return process.Until(ctx, time.Now().Add(20*time.Millisecond))
+		}}, nil
 	}}
 	if _, err := drive(t.Context(), j, pace{n: 100, limit: time.Minute, rate: 1000}); err != nil {
 		t.Fatal(err)
@@ -74,18 +74,11 @@ func TestBatchesOfAnOpenLoopTakeWhatIsDue(t *testing.T) {
 	}
 }
 
-type callerFunc func(context.Context, int, int, []answer) error
-
-func (f callerFunc) send(ctx context.Context, from, to int, answers []answer) error {
-	return f(ctx, from, to, answers)
-}
-func (f callerFunc) close() {}
-
 func TestARunEndsInTime(t *testing.T) {
-	slow := callerFunc(func(ctx context.Context, _, _ int, _ []answer) error {
-		return until(ctx, time.Now().Add(5*time.Millisecond))
-	})
-	j := job{callers: 2, batch: 1, caller: func(context.Context, int) (caller, error) { return slow, nil }}
+	slow := func(ctx context.Context, _, _ int, _ []answer) error {
+		return process.Until(ctx, time.Now().Add(5*time.Millisecond))
+	}
+	j := job{callers: 2, batch: 1, caller: func(context.Context, int) (caller, error) { return caller{send: slow}, nil }}
 	d, err := drive(t.Context(), j, pace{n: 1_000_000, limit: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -98,12 +91,12 @@ func TestARunEndsInTime(t *testing.T) {
 func TestErrorsEndARun(t *testing.T) {
 	broke := errors.New("broke")
 	j := job{callers: 4, batch: 2, caller: func(context.Context, int) (caller, error) {
-		return callerFunc(func(_ context.Context, from, _ int, _ []answer) error {
+		return caller{send: func(_ context.Context, from, _ int, _ []answer) error {
 			if from == 10 {
 				return broke
 			}
 			return nil
-		}), nil
+		}}, nil
 	}}
 	if _, err := drive(t.Context(), j, pace{n: 100, limit: time.Minute}); !errors.Is(err, broke) || !strings.Contains(err.Error(), "operations 10 to 11") {
 		t.Errorf("%v", err)

@@ -1,86 +1,24 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 )
 
-// Due is one job that is due at one instant, done by every system.
+// A due job is done by every system at one instant.
 //
 //	fill ── T is some seconds ahead ── settled? ──── T ──────> first one done ──────> all done
 //	                                                 │ meters and readers run           │ each one, once?
-type Due struct {
-	Job        string     `json:"job"` // expire or remind
-	About      string     `json:"says"`
-	Unit       string     `json:"unit"`
-	Durability durability `json:"durability"`
-	N          int        `json:"n"`
-	// Campaigns that the reminders are spread over.
-	Campaigns int         `json:"campaigns"`
-	Settings  []string    `json:"settings"`
-	Systems   []DueSystem `json:"systems"`
-	// Load is the machine's load average before the first run.
-	Load string `json:"load"`
-}
-
-// DueSystem is the result of one recipe.
-type DueSystem struct {
-	Name   string `json:"name"`
-	Recipe string `json:"recipe"`
-	// N is how many it was given: fewer than all where it is slow. Rates are compared.
-	N int `json:"n"`
-	// Extrapolated: it was watched for a while only, and All is how long it would take for all.
-	Extrapolated bool     `json:"extrapolated,omitempty"`
-	Runs         []DueRun `json:"runs"`
-	Median       DueRun   `json:"median"`
-	// Ratio is how many times as fast scrip was, by the medians; 0 = not known.
-	Ratio float64 `json:"scrip_is_times,omitempty"`
-}
-
-// DueRun is one run of one system. Instants are seconds after the due instant.
-type DueRun struct {
-	Done int `json:"done"`
-	// First and All are when the first and the last of them was done.
-	First float64 `json:"first_s"`
-	All   float64 `json:"all_s"`
-	// Rate is Done by All.
-	Rate float64 `json:"rate"`
-	// Lateness of each reminder at the worker, in microseconds, clipped at two minutes.
-	Lateness Latency `json:"lateness"`
-	// From the due instant until all was done.
-	spent
-	// Scrip is nil for other systems.
-	Scrip *ScripDue `json:"scrip,omitempty"`
-}
-
-// ScripDue is measured of scrip only.
-type ScripDue struct {
-	// Refused is when the first redeem, and Validated when the first query, was answered with "expired". Accepted is when
-	// the last redeem that succeeded had been sent: before 0.
-	Refused   float64 `json:"first_refusal_s,omitempty"`
-	Validated float64 `json:"first_validate_refused_s,omitempty"`
-	Accepted  float64 `json:"last_redeem_sent_s,omitempty"`
-	// Event is when the last of the announcing events was stored on the log; Line the last line on the reminder stream.
-	Event float64 `json:"event_s"`
-	Line  float64 `json:"line_s,omitempty"`
-	// Messages, lines and bytes (of whole messages) that this is on the log.
-	Messages int   `json:"messages"`
-	Lines    int   `json:"lines"`
-	Bytes    int64 `json:"bytes"`
-	// Claims beside: how many a second, and their latency before the instant and from it until all was done.
-	Rate   float64 `json:"claims_rate,omitempty"`
-	Before Latency `json:"claims_before"`
-	During Latency `json:"claims_during"`
-}
-
-// dueJob is the job of a recipe.
 type dueJob struct {
 	n         int
 	campaigns int
@@ -97,7 +35,7 @@ type dueJob struct {
 }
 
 // grown is the growth of a log.
-type grown struct{ messages, lines, bytes int }
+type grown struct{ messages, bytes int }
 
 // dueRecipe is the best known way to do such a job with one system.
 type dueRecipe struct {
@@ -107,33 +45,26 @@ type dueRecipe struct {
 	// once: it has one run, and its result is extrapolated.
 	once bool
 	// run fills the system, waits for the instant and measures.
-	run func(ctx context.Context, o options, b *bench, j dueJob) (DueRun, error)
+	run func(ctx context.Context, o options, b *bench, j dueJob) (report.DueRun, error)
 }
 
-// dueNamed finds recipes by name, all if none is named.
-func dueNamed(all []dueRecipe, names []string) ([]dueRecipe, error) {
-	found, err := named(all, func(r dueRecipe) string { return r.name }, names, systemsFlag)
-	if err == nil && found[0].name != subject && found[len(found)-1].name == "limit" {
-		err = usageError{errors.New("--systems: limit publishes as many bytes as scrip's log grew by: name scrip, too")}
+// dueCommand runs the recipes that --systems names in turn, --runs times. Each run has new servers and the machine to
+// itself: ten million coupons of one system would slow another.
+func (f *flags) dueCommand(ctx context.Context, d report.Durability, r *report.Due, j dueJob, all []dueRecipe) (report.Result, error) {
+	list, err := named(all, func(r dueRecipe) string { return r.name }, f.systems, systemsFlag)
+	if err != nil {
+		return nil, err
 	}
-	return found, err
-}
-
-// base is the recipe without what is special to due jobs.
-func base(r dueRecipe) recipe { return r.recipe }
-
-// doneOnce runs a recipe on its server and returns the server's settings, too.
-type doneOnce func(ctx context.Context, rc dueRecipe, j dueJob) (m DueRun, settings string, err error)
-
-// due runs the recipes in turn, o.runs times. Each run has new servers and the machine to itself: ten million coupons of
-// one system would slow another.
-func (o options) due(ctx context.Context, d durability, r *Due, j dueJob, list []dueRecipe) error {
-	if err := newBench(d, o.scrip).missing(each(list, base)); err != nil {
-		return err
+	if list[0].name != report.Subject && list[len(list)-1].name == "limit" {
+		return nil, cli.Usagef("--systems: limit publishes as many bytes as scrip's log grew by: name scrip, too")
 	}
-	return o.dueBy(ctx, d, r, j, list, func(ctx context.Context, rc dueRecipe, j dueJob) (m DueRun, settings string, err error) {
-		err = o.with(ctx, d, []recipe{rc.recipe}, func(b *bench) (err error) {
-			m, err = rc.run(ctx, o, b, j)
+	if err := f.newBench(d).missing(report.Each(list, dueRecipe.base)); err != nil {
+		return nil, err
+	}
+	r.Durability = d
+	return r, f.due(ctx, r, j, list, func(ctx context.Context, rc dueRecipe, j dueJob) (m report.DueRun, settings string, err error) {
+		err = f.with(ctx, d, []recipe{rc.recipe}, func(b *bench) (err error) {
+			m, err = rc.run(ctx, f.options, b, j)
 			settings = rc.server(b).settings()
 			return err
 		})
@@ -141,10 +72,13 @@ func (o options) due(ctx context.Context, d durability, r *Due, j dueJob, list [
 	})
 }
 
-func (o options) dueBy(ctx context.Context, d durability, r *Due, j dueJob, list []dueRecipe, once doneOnce) error {
-	r.Durability, r.N, r.Campaigns, r.Load = d, j.n, j.campaigns, loadAverage()
+// dueOnce runs a recipe on its server and returns the server's settings, too.
+type dueOnce func(ctx context.Context, rc dueRecipe, j dueJob) (m report.DueRun, settings string, err error)
+
+func (o options) due(ctx context.Context, r *report.Due, j dueJob, list []dueRecipe, once dueOnce) error {
+	r.N, r.Campaigns, r.Load = j.n, j.campaigns, process.Load()
 	for _, rc := range list {
-		s := DueSystem{Name: rc.name, Recipe: rc.about, N: j.n, Extrapolated: rc.once}
+		s := report.System[report.DueRun]{Name: rc.name, Recipe: rc.about, N: j.n, Extrapolated: rc.once}
 		if rc.most > 0 {
 			s.N = min(s.N, rc.most)
 		}
@@ -153,11 +87,10 @@ func (o options) dueBy(ctx context.Context, d durability, r *Due, j dueJob, list
 	for run := range o.runs {
 		j.grown = &grown{}
 		for i, rc := range list {
-			s := &r.Systems[i]
+			s, part := &r.Systems[i], j
 			if rc.once && run > 0 {
 				continue
 			}
-			part := j
 			part.n = s.N
 			m, settings, err := once(ctx, rc, part)
 			if err != nil {
@@ -171,33 +104,11 @@ func (o options) dueBy(ctx context.Context, d durability, r *Due, j dueJob, list
 				m.All = float64(j.n) / m.Rate
 			}
 			s.Runs = append(s.Runs, m)
-			o.printf("%s %s %s, run %d of %d: %s %s, all after %s", r.Job, d, rc.name, run+1, o.runs, num(m.Done), r.Unit, secondsText(m.All))
+			o.printf("%s %s %s, run %d of %d: %s %s, all after %s", r.Job, r.Durability, rc.name, run+1, o.runs, report.Num(m.Done), r.Unit, report.Seconds(m.All))
 		}
 	}
-	var ours float64
-	for i := range r.Systems {
-		s := &r.Systems[i]
-		s.Median = median(s.Runs)
-		if s.Name == subject {
-			ours = s.Median.Rate
-		}
-	}
-	for i := range r.Systems {
-		s := &r.Systems[i]
-		s.Ratio = ratio(s.Name, ours, s.Median.Rate)
-	}
+	report.Compare(r.Systems, true)
 	return nil
-}
-
-// others is the CPU time that other programs had during the runs, and all that the machine had, in seconds.
-func (r *Due) others() (others, all float64) {
-	for _, s := range r.Systems {
-		for _, m := range s.Runs {
-			others += m.OthersCPU
-			all += float64(m.Done) / m.Rate * float64(runtime.NumCPU()) // All may be extrapolated
-		}
-	}
-	return others, all
 }
 
 const (
@@ -227,6 +138,9 @@ func aimed(lead time.Duration, fill func(at time.Time, again bool) error) (at ti
 	return at, fmt.Errorf("filling took longer than the %s it was given", lead)
 }
 
+// fillingOf is the time that filling n of them takes; if more is needed the instant is moved.
+func fillingOf(n int) time.Duration { return time.Second + time.Duration(n)*30*time.Microsecond }
+
 // clock is for systems that have none of their own: they are filled for an instant far away, and when they are full the
 // clock starts a moment before it.
 type clock struct{ meant, at time.Time }
@@ -242,84 +156,114 @@ func (c clock) now() time.Time { return c.meant.Add(time.Since(c.at)) }
 func (c clock) seconds() float64 { return float64(c.now().UnixMicro()) / 1e6 }
 
 // measured runs work, which returns when all is done, with meters on a server from shortly before the instant.
-func measured(ctx context.Context, sv server, at time.Time, work func(context.Context) (DueRun, error)) (DueRun, error) {
+func measured(ctx context.Context, sv server, at time.Time, work func(context.Context) (report.DueRun, error)) (report.DueRun, error) {
 	ctx, cancel := context.WithDeadline(ctx, at.Add(dueWithin))
 	defer cancel()
 	runtime.GC() // workers must not pay for garbage of the filling
-	if err := until(ctx, at.Add(-shortly)); err != nil {
-		return DueRun{}, err
+	if err := process.Until(ctx, at.Add(-shortly)); err != nil {
+		return report.DueRun{}, err
 	}
-	watch := startMeter(sv.pids()...)
+	watch := process.StartMeter(sv.pids()...)
 	m, err := work(ctx)
-	m.spent = watch.stop()
+	m.Spent = watch.Stop()
 	return m, err
 }
 
-// measuredBy is measured for workers that report to a ledger.
-func (l *ledger) measuredBy(ctx context.Context, sv server, work func(context.Context) error) (DueRun, error) {
-	usage, err := measured(ctx, sv, l.at, func(ctx context.Context) (DueRun, error) { return DueRun{}, work(ctx) })
-	if err != nil {
-		return usage, err
-	}
-	m, err := l.result()
-	m.spent = usage.spent
-	return m, err
+// ledger records which customers were reached, and when. Workers do nothing else.
+type ledger struct {
+	n   int
+	at  time.Time
+	lat *report.Latencies
+
+	mu                             sync.Mutex // guards what follows
+	seen                           []bool
+	reached, twice, unknown, early int
+	first, last                    time.Duration // after the instant
 }
 
-// limitPending is how many bare messages are in flight at most.
-const limitPending = 64
+func newLedger(n int) *ledger {
+	return &ledger{n: n, seen: make([]bool, n), lat: report.NewLatencies()}
+}
 
-// publishGrown publishes as many bytes as scrip's log grew by in this round, in as many messages, to a bare stream, as
-// durable as scrip's: no program that stores its results on JetStream is faster.
-func publishGrown(ctx context.Context, _ options, b *bench, j dueJob) (m DueRun, err error) {
-	s, g := b.limit, j.grown
-	if g.messages == 0 {
-		return m, errors.New("scrip's log did not grow")
-	}
-	const name = "LIMIT_DUE"
-	stream, err := s.bareStream(ctx, name)
-	if err != nil {
-		return m, err
-	}
-	defer func() { _ = s.js.DeleteStream(context.WithoutCancel(ctx), name) }() // the directory is removed anyway
-	js, err := jetstream.New(s.nc, jetstream.WithPublishAsyncMaxPending(limitPending))
-	if err != nil {
-		return m, err
-	}
-	payload := bytes.Repeat([]byte{'x'}, max(1, g.bytes/g.messages))
-	at := time.Now().Add(settled)
-	m, err = measured(ctx, s, at, func(ctx context.Context) (m DueRun, err error) {
-		if err := until(ctx, at); err != nil {
-			return m, err
+// reach records customers, by their ids, who were reached then.
+func (l *ledger) reach(then time.Time, ids ...string) {
+	late := then.Sub(l.at)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.reached
+	for _, id := range ids {
+		switch i := numberOf(id); {
+		case i < 0 || i >= l.n:
+			l.unknown++
+		case l.seen[i]:
+			l.twice++
+		default:
+			l.seen[i] = true
+			l.reached++
 		}
-		acks := make([]jetstream.PubAckFuture, g.messages)
-		for i := range acks {
-			if acks[i], err = js.PublishAsync(name, payload, jetstream.WithStallWait(patience)); err != nil {
-				return m, err
-			}
+	}
+	if late < 0 {
+		l.early += len(ids)
+	}
+	if fresh := l.reached - before; fresh > 0 {
+		l.lat.Record(late, fresh)
+		if before == 0 {
+			l.first = late
 		}
-		for i, ack := range acks {
-			select {
-			case <-ack.Ok():
-			case err := <-ack.Err():
-				return m, err
-			case <-ctx.Done():
-				return m, context.Cause(ctx)
-			}
-			m.All = time.Since(at).Seconds()
-			if i == 0 {
-				m.First = m.All
-			}
+		l.first, l.last = min(l.first, late), max(l.last, late)
+	}
+}
+
+// wait until all were reached. It gives up after patience without another one.
+func (l *ledger) wait(ctx context.Context) error {
+	before, since := 0, l.at
+	return process.Poll(ctx, nil, ledgerEvery, func() error {
+		l.mu.Lock()
+		now := l.reached
+		l.mu.Unlock()
+		if now == l.n {
+			return nil
 		}
-		m.Done = j.n
-		return m, nil
+		if now != before {
+			before, since = now, time.Now()
+		}
+		if time.Since(since) > patience {
+			return fmt.Errorf("%d of %d were reached, and no more for %s", now, l.n, patience)
+		}
+		return fmt.Errorf("%w: %d of %d were reached", process.ErrWaiting, now, l.n)
 	})
-	if err != nil {
-		return m, err
+}
+
+// ledgerEvery is how often wait checks.
+const ledgerEvery = 5 * time.Millisecond
+
+// result of a run. It fails if a customer was reached early, twice, or not at all. It is called after the last reach.
+func (l *ledger) result() (m report.DueRun, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reached != l.n || l.twice+l.unknown+l.early > 0 {
+		return m, fmt.Errorf("%d of %d were reached, %d more than once, %d early, and %d unknown", l.reached, l.n, l.twice, l.early, l.unknown)
 	}
-	info, err := stream.Info(ctx)
-	if err == nil && info.State.Msgs != uint64(g.messages) {
-		err = fmt.Errorf("%d messages are on the stream, published were %d", info.State.Msgs, g.messages)
+	m.Done, m.First, m.All, m.Lateness = l.n, l.first.Seconds(), l.last.Seconds(), l.lat.Result()
+	return m, nil
+}
+
+// measured is measured for workers that report to the ledger; work waits for them.
+func (l *ledger) measured(ctx context.Context, sv server, work func(context.Context) error) (m report.DueRun, err error) {
+	spent, err := measured(ctx, sv, l.at, func(ctx context.Context) (m report.DueRun, err error) { return m, work(ctx) })
+	if err == nil {
+		m, err = l.result()
 	}
+	m.Spent = spent.Spent
 	return m, err
+}
+
+// numberOf is the number at the end of a customer id, with or without something before it; -1 for anything else.
+func numberOf(id string) int {
+	_, digits, _ := strings.Cut(id, customerPrefix)
+	n, err := strconv.ParseUint(digits, 10, 40)
+	if err != nil {
+		return -1
+	}
+	return int(n)
 }

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
+
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
@@ -27,8 +30,8 @@ func contains(t *testing.T, text string, needles ...string) {
 // TestDue has one set of servers for all recipes; the commands take new ones for each.
 func TestDue(t *testing.T) {
 	o := small(t)
-	st := newBench(always, o.scrip)
-	all := each(slices.Concat(expirers, reminders), base)
+	st := o.newBench(report.Always)
+	all := report.Each(slices.Concat(expirers, reminders), dueRecipe.base)
 	if err := st.missing(all); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +43,7 @@ func TestDue(t *testing.T) {
 	if err := st.up(t.Context(), o.base, all); err != nil {
 		t.Fatal(err)
 	}
-	once := func(ctx context.Context, rc dueRecipe, j dueJob) (DueRun, string, error) {
+	once := func(ctx context.Context, rc dueRecipe, j dueJob) (report.DueRun, string, error) {
 		m, err := rc.run(ctx, o, st, j)
 		return m, rc.server(st).settings(), err
 	}
@@ -51,9 +54,10 @@ func TestDue(t *testing.T) {
 
 // testExpire: that every coupon is expired in every system, none early, and that no late redeem got through, is checked
 // within.
-func testExpire(t *testing.T, o options, once doneOnce) {
+func testExpire(t *testing.T, o options, once dueOnce) {
 	r, j := newExpiry(), dueJob{n: 5000, campaigns: 1, period: 100 * time.Millisecond}
-	if err := o.dueBy(t.Context(), always, r, j, expirers, once); err != nil {
+	r.Durability = report.Always
+	if err := o.due(t.Context(), r, j, expirers, once); err != nil {
 		t.Fatal(err)
 	}
 	for i, s := range r.Systems {
@@ -62,11 +66,11 @@ func testExpire(t *testing.T, o options, once doneOnce) {
 		if s.Extrapolated {
 			want = expireBatch
 		}
-		if s.Name != expirers[i].name || m.Done != want || m.First <= 0 || m.All < m.First || m.Rate <= 0 || m.Memory <= 0 || (s.Ratio > 0) != (s.Name != subject) {
+		if s.Name != expirers[i].name || m.Done != want || m.First <= 0 || m.All < m.First || m.Rate <= 0 || m.Memory <= 0 || (s.Ratio > 0) != (s.Name != report.Subject) {
 			t.Errorf("%+v", s)
 		}
 	}
-	job := r.Systems[slices.IndexFunc(r.Systems, func(s DueSystem) bool { return s.Extrapolated })]
+	job := r.Systems[slices.IndexFunc(r.Systems, func(s report.System[report.DueRun]) bool { return s.Extrapolated })]
 	if took := float64(job.Median.Done) / job.Median.Rate; took < j.period.Seconds() || job.Median.All < 2*took {
 		t.Errorf("2,000 in %f s are extrapolated to %f s for 5,000", took, job.Median.All)
 	}
@@ -75,24 +79,25 @@ func testExpire(t *testing.T, o options, once doneOnce) {
 		t.Errorf("%+v", ours)
 	}
 	var out strings.Builder
-	if err := dueText(&out, *r); err != nil {
+	if err := report.Write(&out, r); err != nil {
 		t.Fatal(err)
 	}
 	contains(t, out.String(), "expire: 5,000 coupons", "on disk before", "appendfsync always", "synchronous_commit on", "pg-set", "extrapolated: ", "first redeem refused", "1 lines in 1 messages")
-	if kind := (Report{Due: r}).kind(); kind != "expire-always" {
-		t.Errorf("the result is kept as %s", kind)
+	if name := report.FileName(r); name != "expire-always.txt" {
+		t.Errorf("the result is kept as %s", name)
 	}
 }
 
 // testRemind: the ledger checks that each customer is reached exactly once by every system, and none early.
-func testRemind(t *testing.T, o options, once doneOnce) {
+func testRemind(t *testing.T, o options, once dueOnce) {
 	r, j := newReminding(), dueJob{n: 2500, campaigns: 3, queues: 1, claims: 200}
-	if err := o.dueBy(t.Context(), always, r, j, reminders, once); err != nil {
+	r.Durability = report.Always
+	if err := o.due(t.Context(), r, j, reminders, once); err != nil {
 		t.Fatal(err)
 	}
 	for i, s := range r.Systems {
 		m := s.Runs[0]
-		if s.Name != reminders[i].name || m.Done != j.n || m.First < 0 || m.All < m.First || m.Rate <= 0 || (s.Ratio > 0) != (s.Name != subject) {
+		if s.Name != reminders[i].name || m.Done != j.n || m.First < 0 || m.All < m.First || m.Rate <= 0 || (s.Ratio > 0) != (s.Name != report.Subject) {
 			t.Errorf("%+v", s)
 		}
 		if s.Name != "limit" && (m.Lateness.P50 <= 0 || m.Lateness.Max < m.Lateness.P99) {
@@ -104,7 +109,7 @@ func testRemind(t *testing.T, o options, once doneOnce) {
 		t.Errorf("%+v", ours)
 	}
 	var out strings.Builder
-	if err := dueText(&out, *r); err != nil {
+	if err := report.Write(&out, r); err != nil {
 		t.Fatal(err)
 	}
 	contains(t, out.String(), "remind: 2,500 customers", "3 campaigns", "on disk before", "asynq-500", "river", "last line on the reminder stream", "2,500 lines in", "claims beside, scrip only, at")
@@ -112,10 +117,10 @@ func testRemind(t *testing.T, o options, once doneOnce) {
 
 // testPendingAtPeers: that all are there, also after Redis was started again, is checked within.
 func testPendingAtPeers(t *testing.T, o options, st *bench) {
-	r := Pending{Durability: always, N: 30_000, Campaigns: 5}
+	r := &report.Pending{Durability: report.Always, N: 30_000, Campaigns: 5}
 	for _, p := range pendingPeers {
-		at := PendingAtPeers{Name: p.name, Recipe: p.about, N: 3000}
-		if err := p.hold(t.Context(), o, st, newSubscriptions("pending", r.Campaigns), &at); err != nil {
+		at := report.PendingAtPeers{Name: p.name, Recipe: p.about, N: 3000}
+		if err := p.hold(t.Context(), st, newSubscriptions("pending", r.Campaigns), &at); err != nil {
 			t.Fatalf("%s: %v", p.name, err)
 		}
 		if at.Bytes <= 0 || at.Disk != (p.name == "river") || (at.FromLog > 0) != (p.name == "redis-zset") || (at.FromSnapshot > 0) != (at.FromLog > 0) {
@@ -124,7 +129,7 @@ func testPendingAtPeers(t *testing.T, o options, st *bench) {
 		r.Peers = append(r.Peers, at)
 	}
 	var out strings.Builder
-	if err := pendingText(&out, r); err != nil {
+	if err := report.Write(&out, r); err != nil {
 		t.Fatal(err)
 	}
 	contains(t, out.String(), "30,000 reminders of 5 campaigns", "redis-zset", "3,000", "on disk", "EXTRAPOLATED TO ALL")
@@ -134,7 +139,7 @@ func testPendingAtPeers(t *testing.T, o options, st *bench) {
 func TestPending(t *testing.T) {
 	o := small(t)
 	o.n = 3000
-	r, err := o.pending(t.Context(), always, 5, true, nil)
+	r, err := o.pending(t.Context(), report.Always, 5, []pendingPeer{{recipe: recipes[0]}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,10 +149,10 @@ func TestPending(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	var out strings.Builder
-	if err := pendingText(&out, *r); err != nil {
+	if err := report.Write(&out, r); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, out.String(), "3,000 reminders of 5 campaigns", "no read tables", "after kill -9 ready", "300 subscriptions since the start")
+	contains(t, out.String(), "3,000 reminders of 5 campaigns", "no read tables", "ready after kill -9", "all known after", "300 subscriptions since the start")
 }
 
 // TestDueCommandLine goes from flags to JSON.
@@ -157,12 +162,12 @@ func TestDueCommandLine(t *testing.T) {
 	if code := run(t.Context(), args, &out, &progress); code != 0 {
 		t.Fatalf("exit %d: %s", code, progress.String())
 	}
-	var r Report
+	var r report.Report
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.kind() != "remind-interval" {
-		t.Errorf("the result is kept as %s", r.kind())
+	if r.FileName() != "remind-interval.json" {
+		t.Errorf("the result is kept as %s", r.FileName())
 	}
 	if r.Due == nil || r.Due.Job != "remind" || len(r.Due.Systems) != 1 || len(r.Due.Systems[0].Runs) != 2 || r.Due.Systems[0].Median.Done != 600 {
 		t.Errorf("%+v", r.Due)
@@ -211,8 +216,8 @@ func TestALedgerKeepsNoWrongAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(n)
 			l.at = c.at
-			for who, customers := range c.reached {
-				l.reach(who, customers...)
+			for _, customers := range c.reached {
+				l.reach(time.Now(), report.Each(customers, customerID)...)
 			}
 			m, err := l.result()
 			switch {
@@ -234,14 +239,14 @@ func TestALedgerKeepsNoWrongAnswer(t *testing.T) {
 func TestCustomers(t *testing.T) {
 	for _, i := range []int{0, 7, 59_999_999} {
 		for _, before := range []string{"", "remind-3:"} {
-			if n, err := numberOf([]byte(before + customerID(i))); err != nil || n != i {
-				t.Errorf("%s%s is %d, %v", before, customerID(i), n, err)
+			if n := numberOf(before + customerID(i)); n != i {
+				t.Errorf("%s%s is %d", before, customerID(i), n)
 			}
 		}
 	}
 	for _, wrong := range []string{"", "7", "customer-", "customer-7x", "customer--7", "customer-1234567890123"} {
-		if n, err := numberOf([]byte(wrong)); !errors.Is(err, errCustomer) {
-			t.Errorf("%q is taken for %d, %v", wrong, n, err)
+		if n := numberOf(wrong); n != -1 {
+			t.Errorf("%q is taken for %d", wrong, n)
 		}
 	}
 }
@@ -251,9 +256,11 @@ func TestFeed(t *testing.T) {
 	u := newSubscriptions("feed", 3)
 	const from, to = 100, 7000
 	seen := map[string]string{}
-	for _, ours := range []int{1, 2, 0} {
+	for _, only := range []int{1, 2, 0} {
+		ours := make([]bool, 3)
+		ours[only] = true
 		messages := make(chan feedMessage, to)
-		if err := u.write(t.Context(), from, to, func(c int) bool { return c == ours }, messages); err != nil {
+		if err := u.write(t.Context(), from, to, ours, messages); err != nil {
 			t.Fatal(err)
 		}
 		close(messages)
@@ -267,8 +274,8 @@ func TestFeed(t *testing.T) {
 				if err := wire.ParseCommand(line, wire.Defaults{}, &cmd); err != nil {
 					t.Fatalf("%s: %v", line, err)
 				}
-				n, err := numberOf([]byte(cmd.CustomerID))
-				if err != nil || cmd.Type != wire.Remind || cmd.Campaign != u.campaign(n) || cmd.Kind != wire.KindOpens || cmd.Before != u.before || cmd.Campaign != u.names[ours] {
+				n := numberOf(cmd.CustomerID)
+				if n < 0 || cmd.Type != wire.Remind || cmd.Campaign != u.campaign(n) || cmd.Kind != wire.KindOpens || cmd.Before != reminding || cmd.Campaign != u.names[only] {
 					t.Fatalf("%s", line)
 				}
 				if other := seen[cmd.ID]; other != "" {
@@ -292,8 +299,8 @@ func TestTasks(t *testing.T) {
 			t.Errorf("a task of %d", len(task.Customers))
 		}
 		for _, id := range task.Customers {
-			if n, err := numberOf([]byte(id)); err != nil || u.campaign(n) != task.Campaign || seen[id] {
-				t.Errorf("%s in %s, %v", id, task.Campaign, err)
+			if n := numberOf(id); n < 0 || u.campaign(n) != task.Campaign || seen[id] {
+				t.Errorf("%s in %s", id, task.Campaign)
 			}
 			seen[id] = true
 		}
@@ -327,39 +334,18 @@ func TestAimed(t *testing.T) {
 
 // TestHeap: a profile is added up by package.
 func TestHeap(t *testing.T) {
-	const profile = `heap profile: 3: 4000 [9: 9000] @ heap/2
-1: 1000 [2: 2000] @ 0x1 0x2
-#	0x1	github.com/seed-4a2410e3/scrip/domain.(*Lane).Apply+0x1	/x/domain/apply.go:1
-#	0x2	github.com/seed-4a2410e3/scrip/streams/scheduler.(*run).fold+0x1	/x/streams/scheduler/fold.go:2
-
-1: 2500 [2: 2000] @ 0x3 0x4
-#	0x3	github.com/seed-4a2410e3/scrip/domain.(*Lane).Apply+0x1	/x/domain/apply.go:1
-#	0x4	github.com/seed-4a2410e3/scrip/streams/lane.(*owner).decide+0x1	/x/streams/lane/loop.go:2
-
-1: 500 [2: 2000] @ 0x5
-#	0x5	github.com/nats-io/nats-server/v2/server.(*Server).Start+0x1	/x/server.go:2
-
-# runtime.MemStats
-# Alloc = 7
-`
-	h, err := parseHeap(strings.NewReader(profile))
-	if err != nil || h != (Heap{Scheduler: 1000, Lane: 2500, Other: 500}) {
-		t.Errorf("%+v, %v", h, err)
+	stack := func(bytes int64, calls ...string) *profile.Sample {
+		return &profile.Sample{Value: []int64{9, 9, 1, bytes}, Location: report.Each(calls, func(name string) *profile.Location {
+			return &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}}}}
+		})}
 	}
-	if _, err := parseHeap(strings.NewReader("heap profile: 1: 2 [3: 4] @ heap/x\n")); err == nil {
-		t.Error("nonsense is taken")
-	}
-	// One object of a hundred bytes in a sample of one in a thousand bytes represents many.
-	if got := scaled(1, 100, 1000); got < 1000 || got > 1100 {
-		t.Errorf("scaled to %f", got)
-	}
-}
-
-// TestSecondsAreReadable: from microseconds to weeks.
-func TestSecondsAreReadable(t *testing.T) {
-	for s, want := range map[float64]string{0.000_004: "4us", -0.0015: "-1.5ms", 0.75: "750ms", 12.34: "12.3s", 900: "15min", 300_000: "83h"} {
-		if got := secondsText(s); got != want {
-			t.Errorf("%f is %q, want %q", s, got, want)
-		}
+	const apply = "github.com/seed-4a2410e3/scrip/domain.(*Lane).Apply"
+	h := heapOf(&profile.Profile{Sample: []*profile.Sample{
+		stack(1000, apply, "github.com/seed-4a2410e3/scrip/streams/scheduler.(*run).fold"),
+		stack(2500, apply, "github.com/seed-4a2410e3/scrip/streams/lane.(*owner).decide"),
+		stack(500, "github.com/nats-io/nats-server/v2/server.(*Server).Start"),
+	}})
+	if h != (report.Heap{Scheduler: 1000, Lane: 2500, Other: 500}) {
+		t.Errorf("%+v", h)
 	}
 }

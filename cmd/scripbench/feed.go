@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,8 +12,25 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// reminding is how long before the opening customers are to be reminded.
+	reminding = time.Minute
+	// feedLines is how many commands a message has: the limit.
+	feedLines = wire.MaxMessageLines
+	// feedWriters per lane publish at once.
+	feedWriters = 4
+	// feedPause is how long a writer backs off when a command stream is full.
+	feedPause = 50 * time.Millisecond
+	// knownWithin bounds the filling of the largest log, on a slow machine.
+	knownWithin = time.Hour
+	// knownEvery is how often metrics are read: collecting them costs the server CPU.
+	knownEvery = 100 * time.Millisecond
 )
 
 // subscriptions are customers who are to be reminded before claims open: customer i of campaign i modulo campaigns.
@@ -23,21 +39,10 @@ import (
 //	                                   full? wait, retry          (trusted: several campaigns)
 //
 // A message with an unknown outcome is published again: its commands are deduplicated by their ids.
-type subscriptions struct {
-	names []string
-	// before the opening they are to be reminded.
-	before time.Duration
-}
-
-// reminding is how long before the opening.
-const reminding = time.Minute
+type subscriptions struct{ names []string }
 
 func newSubscriptions(id string, campaigns int) subscriptions {
-	s := subscriptions{before: reminding}
-	for i := range campaigns {
-		s.names = append(s.names, id+"-"+strconv.Itoa(i))
-	}
-	return s
+	return subscriptions{emptyPlan(workload{campaigns: campaigns}, id, 0, 0).names}
 }
 
 func (u subscriptions) campaign(i int) string { return u.names[i%len(u.names)] }
@@ -45,43 +50,28 @@ func (u subscriptions) campaign(i int) string { return u.names[i%len(u.names)] }
 // open creates the campaigns, or again updates them, so that their reminders are due at an instant.
 func (u subscriptions) open(ctx context.Context, s *scripServer, due time.Time, again bool) error {
 	settings := wire.DefaultSettings(1)
-	settings.OpensAt = wire.At(due.Add(u.before))
+	settings.OpensAt = wire.At(due.Add(reminding))
 	cmd := wire.Command{Type: wire.CreateCampaign, Patch: wire.PatchOf(settings)}
 	if again {
-		cmd = wire.Command{Type: wire.UpdateCampaign}
-		cmd.Patch = wire.Patch{Settings: settings}
+		cmd = wire.Command{Type: wire.UpdateCampaign, Patch: wire.Patch{Settings: settings}}
 		cmd.Patch.Set("opens_at")
 	}
 	return s.operate(ctx, u.names, func(int) wire.Command { return cmd })
 }
 
-const (
-	// feedLines is how many commands a message has: the limit.
-	feedLines = wire.MaxMessageLines
-	// feedWriters per lane publish at once.
-	feedWriters = 4
-	// feedPause is how long a writer backs off when a command stream is full.
-	feedPause = 50 * time.Millisecond
-)
-
-// feed subscribes customers [from, to) as fast as the log accepts them. It returns when all commands are on the
-// log; they are decided later.
-func (u subscriptions) feed(ctx context.Context, s *scripServer, from, to int, fed *atomic.Int64) error {
-	lanes, of := s.desc.Lanes, make([]int, len(u.names))
-	used := make([]bool, lanes)
-	for c, name := range u.names {
-		of[c] = topology.LaneOf(name, lanes)
-		used[of[c]] = true
-	}
+// subscribe subscribes customers [from, to) as fast as the log accepts them, and reports progress. It returns when all
+// commands are on the log; they are decided later.
+func (o options) subscribe(ctx context.Context, s *scripServer, u subscriptions, from, to int) error {
+	var fed atomic.Int64
+	began, progress := time.Now(), o.rarely()
+	lanes := s.desc.Lanes
 	g, ctx := errgroup.WithContext(ctx)
 	for lane := range lanes {
-		if !used[lane] {
-			continue
-		}
+		ours := report.Each(u.names, func(name string) bool { return topology.LaneOf(name, lanes) == lane })
 		messages := make(chan feedMessage, feedWriters)
 		g.Go(func() error {
 			defer close(messages)
-			return u.write(ctx, from, to, func(c int) bool { return of[c] == lane }, messages)
+			return u.write(ctx, from, to, ours, messages)
 		})
 		for range feedWriters {
 			g.Go(func() error {
@@ -89,7 +79,8 @@ func (u subscriptions) feed(ctx context.Context, s *scripServer, from, to int, f
 					if err := s.publish(ctx, topology.LaneCmd(lane), m.data); err != nil {
 						return err
 					}
-					fed.Add(int64(m.lines))
+					n := float64(fed.Add(int64(m.lines)))
+					progress("subscribing: %s of %s, %s a second", report.Thousands(n), report.Num(to-from), report.Thousands(n/time.Since(began).Seconds()))
 				}
 				return nil
 			})
@@ -103,74 +94,50 @@ type feedMessage struct {
 	lines int
 }
 
-// write makes messages of the subscriptions to some of the campaigns.
-func (u subscriptions) write(ctx context.Context, from, to int, ours func(campaign int) bool, messages chan<- feedMessage) error {
-	templates := make([][3]string, len(u.names))
-	for c, name := range u.names {
-		templates[c] = u.template(name)
-	}
+// write makes messages of the subscriptions to those of the campaigns that are ours.
+func (u subscriptions) write(ctx context.Context, from, to int, ours []bool, messages chan<- feedMessage) error {
 	var m feedMessage
-	send := func() error {
-		select {
-		case messages <- m:
-			m = feedMessage{data: make([]byte, 0, len(m.data)+1024)}
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 	var line []byte
-	for i := from; i < to; i++ {
-		c := i % len(u.names)
-		if !ours(c) {
-			continue
-		}
-		t := &templates[c]
-		line = append(line[:0], t[0]...)
-		line = append(strconv.AppendInt(line, int64(i), 36), t[1]...)
-		line = append(strconv.AppendInt(line, int64(i), 10), t[2]...)
-		if m.lines == feedLines || len(m.data)+len(line) > wire.MaxMessage {
-			if err := send(); err != nil {
-				return err
+	for i := from; i <= to; i++ {
+		if line = line[:0]; i < to {
+			if !ours[i%len(u.names)] {
+				continue
 			}
+			cmd := wire.Command{Type: wire.Remind, ID: "r-" + strconv.Itoa(i), Campaign: u.campaign(i), CustomerID: customerID(i), Kind: wire.KindOpens, Before: reminding}
+			line = append(cmd.AppendJSON(line), '\n')
+		}
+		if m.lines > 0 && (i == to || m.lines == feedLines || len(m.data)+len(line) > wire.MaxMessage) {
+			select {
+			case messages <- m:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			m = feedMessage{data: make([]byte, 0, len(m.data)+1024)}
 		}
 		m.data = append(m.data, line...)
 		m.lines++
 	}
-	if m.lines == 0 {
-		return nil
-	}
-	return send()
-}
-
-// template is a command cut at two numbers: that of its id and that of its customer.
-func (u subscriptions) template(campaign string) (parts [3]string) {
-	const id, customer = "r-", customerPrefix
-	cmd := wire.Command{Type: wire.Remind, ID: id, Campaign: campaign, CustomerID: customer, Kind: wire.KindOpens, Before: u.before}
-	line := string(cmd.AppendJSON(nil)) + "\n"
-	before, rest, _ := strings.Cut(line, `"`+id+`"`)
-	middle, end, _ := strings.Cut(rest, `"`+customer+`"`)
-	return [3]string{before + `"` + id, `"` + middle + `"` + customer, `"` + end}
+	return nil
 }
 
 // publish puts a message on the log, and retries while there is no room.
 func (s *scripServer) publish(ctx context.Context, subject string, data []byte) error {
-	return poll(ctx, nil, feedPause, func() error {
+	return process.Poll(ctx, nil, feedPause, func() error {
 		_, err := s.js.Publish(ctx, subject, data)
 		var api *jetstream.APIError
 		if errors.As(err, &api) && (api.Code == 503 || api.Code == 429) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("%w: publishing commands: %w", errWaiting, err)
+			return fmt.Errorf("%w: publishing commands: %w", process.ErrWaiting, err)
 		}
 		return err
 	})
 }
 
-// known waits until the schedulers have that many pending and have folded all events. report, which may be nil, is called
-// with how many they have.
-func (s *scripServer) known(ctx context.Context, n int, report func(pending int)) error {
+// known waits until the schedulers have that many pending and have folded all events.
+func (o options) known(ctx context.Context, s *scripServer, n int) error {
+	progress := o.rarely()
 	ctx, cancel := context.WithTimeout(ctx, knownWithin)
 	defer cancel()
-	return poll(ctx, s.proc, knownEvery, func() error {
+	return process.Poll(ctx, s.proc, knownEvery, func() error {
 		pending, err := s.metric(ctx, "scrip_scheduler_reminders_pending")
 		if err != nil {
 			return err
@@ -181,19 +148,10 @@ func (s *scripServer) known(ctx context.Context, n int, report func(pending int)
 				return err
 			}
 		}
-		if report != nil {
-			report(int(pending))
-		}
-		return fmt.Errorf("%w: the schedulers have %.0f of %d reminders%s", errWaiting, pending, n, behind)
+		progress("%.0f of %d reminders are known to the schedulers", pending, n)
+		return fmt.Errorf("%w: the schedulers have %.0f of %d reminders%s", process.ErrWaiting, pending, n, behind)
 	})
 }
-
-const (
-	// knownWithin bounds the filling of the largest log, on a slow machine.
-	knownWithin = time.Hour
-	// knownEvery is how often metrics are read: collecting them costs the server CPU.
-	knownEvery = 100 * time.Millisecond
-)
 
 // behind names the lanes whose schedulers have not folded their whole event stream. One that has folded nothing since it
 // started has 0: all was in its snapshot.
@@ -212,4 +170,77 @@ func (s *scripServer) behind(ctx context.Context) (lanes string, err error) {
 		}
 	}
 	return lanes, nil
+}
+
+// ends are the last sequences of one stream of each lane.
+func (s *scripServer) ends(ctx context.Context, stream func(lane int) string) ([]uint64, error) {
+	ends := make([]uint64, s.desc.Lanes)
+	for lane := range ends {
+		info, err := s.js.Stream(ctx, stream(lane))
+		if err != nil {
+			return nil, err
+		}
+		ends[lane] = info.CachedInfo().State.LastSeq
+	}
+	return ends, nil
+}
+
+// tail reads each lane's stream after those ends, with the instant at which each message was stored.
+func (s *scripServer) tail(ctx context.Context, stream func(lane int) string, ends []uint64, each func(m jetstream.Msg, stored time.Time) error) error {
+	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	defer cancel()
+	last, err := s.ends(ctx, stream)
+	if err != nil {
+		return err
+	}
+	for lane, at := range ends {
+		if at >= last[lane] {
+			continue
+		}
+		messages, err := s.consume(ctx, stream(lane), at)
+		if err != nil {
+			return err
+		}
+		for at < last[lane] {
+			m, err := messages.Next()
+			if err != nil {
+				return errors.Join(context.Cause(ctx), err)
+			}
+			meta, err := m.Metadata()
+			if err != nil {
+				return err
+			}
+			if err := each(m, meta.Timestamp); err != nil {
+				return err
+			}
+			at = meta.Sequence.Stream
+		}
+		messages.Stop()
+	}
+	return nil
+}
+
+// consume delivers the messages of a stream after a sequence, until ctx ends.
+func (s *scripServer) consume(ctx context.Context, name string, after uint64) (jetstream.MessagesContext, error) {
+	consumer, err := s.js.OrderedConsumer(ctx, name, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1})
+	if err != nil {
+		return nil, err
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, messages.Stop)
+	return messages, nil
+}
+
+// sizeOf is what a message is on the wire: subject, headers and payload.
+func sizeOf(m jetstream.Msg) (bytes int) {
+	bytes = len(m.Subject()) + len(m.Data())
+	for name, values := range m.Headers() {
+		for _, v := range values {
+			bytes += len(name) + len(v) + len(": \r\n")
+		}
+	}
+	return bytes
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -11,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -20,54 +24,85 @@ const (
 	limitLines = 500
 	// limitWriters per lane publish at once.
 	limitWriters = 8
+	// limitPending is how many bare messages of a due job are in flight at most.
+	limitPending = 64
 )
 
 // openLimit publishes the lines that the plan would put on the log, and nothing is decided: command lines to one stream
 // and, after the acknowledgement, their event lines to another, for as many lanes as the plan's campaigns have. It bounds
 // the rate of any program that keeps commands and events on JetStream.
 func openLimit(ctx context.Context, b *bench, p *plan, _ int) (job, error) {
-	s := b.limit
-	lanes := map[int]bool{}
+	s, lanes := b.limit, map[int]bool{}
 	for _, name := range p.names {
 		lanes[topology.LaneOf(name, s.desc.Lanes)] = true
 	}
-	l := &limit{js: s.js, p: p, lanes: len(lanes)}
-	for _, name := range l.streams() {
+	var names []string // for each lane one for commands and one for events
+	for lane := range len(lanes) {
+		names = append(names, "LIMIT_CMD_"+strconv.Itoa(lane), "LIMIT_EVT_"+strconv.Itoa(lane))
+	}
+	for _, name := range names {
 		if _, err := s.bareStream(ctx, name); err != nil {
 			return job{}, err
 		}
 	}
-	j := job{callers: limitWriters * l.lanes, batch: limitLines, close: l.drop}
+	j := job{callers: limitWriters * len(lanes), batch: limitLines}
 	if p.style == alone {
 		j.callers, j.batch = 1, 1
 	}
 	j.inFlight = j.callers * j.batch
+	var acked atomic.Uint64 // messages
 	j.caller = func(_ context.Context, i int) (caller, error) {
 		nc, err := nats.Connect(s.desc.NATSURL, nats.Name("scripbench limit"))
 		if err != nil {
-			return nil, err
+			return caller{}, err
 		}
 		js, err := jetstream.New(nc)
-		return &limitCaller{limit: l, nc: nc, js: js, streams: l.streams()[2*(i%l.lanes):]}, err
+		return caller{send: bareLines(js, p, names[2*(i%len(lanes)):], &acked), close: nc.Close}, err
 	}
-	j.check = l.written
+	j.check = func(ctx context.Context, _ tally) error {
+		var messages uint64
+		for _, name := range names {
+			stream, err := s.js.Stream(ctx, name)
+			if err != nil {
+				return err
+			}
+			messages += stream.CachedInfo().State.Msgs
+		}
+		if messages != acked.Load() {
+			return fmt.Errorf("%d messages are on the streams, acknowledged were %d", messages, acked.Load())
+		}
+		return nil
+	}
+	j.close = func() {
+		for _, name := range names {
+			_ = s.js.DeleteStream(context.Background(), name) // the directory is removed anyway
+		}
+	}
 	return j, nil
 }
 
-type limit struct {
-	js    jetstream.JetStream
-	p     *plan
-	lanes int
-	// acked messages
-	acked atomic.Uint64
-}
-
-// streams are for each lane one for commands and one for events.
-func (l *limit) streams() (names []string) {
-	for lane := range l.lanes {
-		names = append(names, "LIMIT_CMD_"+strconv.Itoa(lane), "LIMIT_EVT_"+strconv.Itoa(lane))
+// bareLines publishes command lines to the first stream and event lines to the second.
+func bareLines(js jetstream.JetStream, p *plan, streams []string, acked *atomic.Uint64) sender {
+	var cmds, events []byte
+	return func(ctx context.Context, from, to int, answers []answer) error {
+		cmds, events = cmds[:0], events[:0]
+		now := wire.At(time.Now())
+		for i := from; i < to; i++ {
+			id := uuid.Must(uuid.NewV7()).String()
+			cmd := wire.Command{Type: wire.Claim, ID: id, Campaign: p.campaign(i), CustomerID: p.customer(i)}
+			cmds = append(cmd.AppendJSON(cmds), '\n')
+			ev := wire.Event{Type: wire.CouponClaimed, Campaign: cmd.Campaign, At: now, ID: id, N: uint32(i + 1), Code: code(0, i), CustomerID: cmd.CustomerID}
+			events = append(ev.AppendJSON(events), '\n')
+			answers[i] = answer{verdict: won, code: ev.Code}
+		}
+		for i, lines := range [][]byte{cmds, events} {
+			if _, err := js.Publish(ctx, streams[i], lines); err != nil {
+				return err
+			}
+			acked.Add(1)
+		}
+		return nil
 	}
-	return names
 }
 
 // bareStream makes a stream as durable as scrip's, for messages without deduplication.
@@ -81,55 +116,54 @@ func (s *scripServer) bareStream(ctx context.Context, name string) (jetstream.St
 	return stream, nil
 }
 
-func (l *limit) drop() {
-	for _, name := range l.streams() {
-		_ = l.js.DeleteStream(context.Background(), name) // the directory is removed anyway
+// publishGrown publishes as many bytes as scrip's log grew by in this round, in as many messages, to a bare stream, as
+// durable as scrip's: no program that stores its results on JetStream is faster.
+func publishGrown(ctx context.Context, _ options, b *bench, j dueJob) (m report.DueRun, err error) {
+	s, g := b.limit, j.grown
+	if g.messages == 0 {
+		return m, errors.New("scrip's log did not grow")
 	}
-}
-
-// written compares the number of messages on the streams with that of those acknowledged.
-func (l *limit) written(ctx context.Context, _ tally) error {
-	var messages uint64
-	for _, name := range l.streams() {
-		stream, err := l.js.Stream(ctx, name)
-		if err != nil {
-			return err
+	const name = "LIMIT_DUE"
+	stream, err := s.bareStream(ctx, name)
+	if err != nil {
+		return m, err
+	}
+	defer func() { _ = s.js.DeleteStream(context.WithoutCancel(ctx), name) }() // the directory is removed anyway
+	js, err := jetstream.New(s.nc, jetstream.WithPublishAsyncMaxPending(limitPending))
+	if err != nil {
+		return m, err
+	}
+	payload := bytes.Repeat([]byte{'x'}, max(1, g.bytes/g.messages))
+	at := time.Now().Add(settled)
+	m, err = measured(ctx, s, at, func(ctx context.Context) (m report.DueRun, err error) {
+		if err := process.Until(ctx, at); err != nil {
+			return m, err
 		}
-		messages += stream.CachedInfo().State.Msgs
-	}
-	if acked := l.acked.Load(); messages != acked {
-		return fmt.Errorf("%d messages are on the streams, acknowledged were %d", messages, acked)
-	}
-	return nil
-}
-
-// limitCaller has a connection of its own.
-type limitCaller struct {
-	*limit
-	nc           *nats.Conn
-	js           jetstream.JetStream
-	streams      []string // for commands and for events
-	cmds, events []byte
-}
-
-func (c *limitCaller) close() { c.nc.Close() }
-
-func (c *limitCaller) send(ctx context.Context, from, to int, answers []answer) error {
-	c.cmds, c.events = c.cmds[:0], c.events[:0]
-	now := wire.At(time.Now())
-	for i := from; i < to; i++ {
-		id := uuid.Must(uuid.NewV7()).String()
-		cmd := wire.Command{Type: wire.Claim, ID: id, Campaign: c.p.campaign(i), CustomerID: c.p.customer(i)}
-		c.cmds = append(cmd.AppendJSON(c.cmds), '\n')
-		ev := wire.Event{Type: wire.CouponClaimed, Campaign: cmd.Campaign, At: now, ID: id, N: uint32(i + 1), Code: code(0, i), CustomerID: cmd.CustomerID}
-		c.events = append(ev.AppendJSON(c.events), '\n')
-		answers[i] = answer{verdict: won, code: ev.Code}
-	}
-	for i, lines := range [][]byte{c.cmds, c.events} {
-		if _, err := c.js.Publish(ctx, c.streams[i], lines); err != nil {
-			return err
+		acks := make([]jetstream.PubAckFuture, g.messages)
+		for i := range acks {
+			if acks[i], err = js.PublishAsync(name, payload, jetstream.WithStallWait(patience)); err != nil {
+				return m, err
+			}
 		}
+		for _, ack := range acks {
+			select {
+			case <-ack.Ok():
+			case err := <-ack.Err():
+				return m, err
+			case <-ctx.Done():
+				return m, context.Cause(ctx)
+			}
+			m.Advance(at)
+		}
+		m.Done = j.n
+		return m, nil
+	})
+	if err != nil {
+		return m, err
 	}
-	c.acked.Add(2)
-	return nil
+	info, err := stream.Info(ctx)
+	if err == nil && info.State.Msgs != uint64(g.messages) {
+		err = fmt.Errorf("%d messages are on the stream, published were %d", info.State.Msgs, g.messages)
+	}
+	return m, err
 }

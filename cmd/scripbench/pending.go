@@ -2,76 +2,26 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
-
-// Pending is the cost of reminders that are not due yet: memory, disk, and restarts.
-//
-//	start empty ── subscribe ── known? ── SIGTERM, start ── some more ── SIGKILL, start
-//	  memory         rate       memory    how long, all there?          how long, all there?
-type Pending struct {
-	Durability durability       `json:"durability"`
-	N          int              `json:"n"`
-	Campaigns  int              `json:"campaigns"`
-	Load       string           `json:"load"`
-	Scrip      *ScripPending    `json:"scrip,omitempty"`
-	Peers      []PendingAtPeers `json:"peers,omitempty"`
-}
-
-// ScripPending is scrip with many reminders.
-type ScripPending struct {
-	Settings string `json:"settings"`
-	// FillRate is subscriptions a second until the schedulers had all.
-	FillRate float64 `json:"fill_rate"`
-	// Private memory in bytes, after garbage collection: empty, with all, and started again with all.
-	Empty  int64 `json:"empty_bytes"`
-	Filled int64 `json:"filled_bytes"`
-	Again  int64 `json:"again_bytes"`
-	// Heap by package, in bytes: a sample.
-	Heap Heap `json:"heap"`
-	// Disk in bytes: event streams, and all else in the data directory but the command streams (snapshots, indexes).
-	Events int64 `json:"events_bytes"`
-	Disk   int64 `json:"other_disk_bytes"`
-	// Covered is how many seconds after the last subscription snapshots covered what the lanes hold.
-	Covered float64 `json:"covered_s"`
-	// Seconds: stopping; ready, and all in the schedulers, after it and after a kill with Since more subscriptions.
-	Stop           float64 `json:"stop_s"`
-	ReadyAfterStop float64 `json:"ready_after_stop_s"`
-	KnownAfterStop float64 `json:"known_after_stop_s"`
-	ReadyAfterKill float64 `json:"ready_after_kill_s"`
-	KnownAfterKill float64 `json:"known_after_kill_s"`
-	Since          int     `json:"before_kill"`
-}
-
-// PendingAtPeers is the cost at a peer, for fewer of them.
-type PendingAtPeers struct {
-	Name     string `json:"name"`
-	Recipe   string `json:"recipe"`
-	Settings string `json:"settings"`
-	N        int    `json:"n"`
-	// Bytes in memory, or on disk if Disk; table and indexes.
-	Bytes int64 `json:"bytes"`
-	Disk  bool  `json:"disk,omitempty"`
-	// Seconds of starting again from the log of commands, and from a snapshot; 0 = not measured.
-	FromLog      float64 `json:"from_log_s,omitempty"`
-	FromSnapshot float64 `json:"from_snapshot_s,omitempty"`
-	// Ratio is how many times as much memory as scrip each takes.
-	Ratio float64 `json:"times_scrip_bytes,omitempty"`
-}
 
 // pendingPeer is a peer that keeps reminders until they are due.
 type pendingPeer struct {
 	recipe
 	most int
-	hold func(ctx context.Context, o options, b *bench, u subscriptions, r *PendingAtPeers) error
+	hold func(ctx context.Context, b *bench, u subscriptions, r *report.PendingAtPeers) error
 }
 
 var pendingPeers = []pendingPeer{
@@ -83,193 +33,143 @@ var pendingPeers = []pendingPeer{
 const (
 	// pendingRoles are without the read tables, which the command tables measures.
 	pendingRoles = "lanes,scheduler,api"
-	// pendingStop and pendingStart bound how long a server with all of them takes to stop and to start.
-	pendingStop, pendingStart = 5 * time.Minute, 30 * time.Minute
 	// pendingDue is later than the end of any run.
 	pendingDue = 30 * 24 * time.Hour
 	// pendingMore subscriptions, or a tenth of all, are made between a start and the kill.
 	pendingMore = 300_000
+	// pendingQueues is how many sorted sets the reminders of Redis are spread over.
+	pendingQueues = 10
 )
 
 func pendingCommand() *cobra.Command {
 	var f flags
 	var campaigns int
-	list := fmt.Sprintf("  %-17s %s\n", subject, "scrip serve --roles "+pendingRoles+": no read tables")
-	for _, p := range pendingPeers {
-		list += fmt.Sprintf("  %-17s %s (%s at most)\n", p.name, p.about, num(p.most))
-	}
 	cmd := &cobra.Command{
 		Use: "pending", Short: "Measure the cost of reminders that are not due yet: memory, disk, restarts",
 		Long: `Subscribe --n customers to reminders that are due in a month, and measure memory and disk for each, and how long a start
 takes until all are known again: after a clean stop, and after kill -9 with more subscriptions since the start.
 
-` + list + `
+` + recipe{name: report.Subject, about: "scrip serve --roles " + pendingRoles + ": no read tables"}.String() + `
+` + lines(pendingPeers, func(p pendingPeer) string { return fmt.Sprintf("%s (%s at most)", p, report.Num(p.most)) }) + `
+
 Peers hold fewer, and bytes for each are compared; their restart is measured with those, and extrapolated in a column of
 its own. scrip's 60,000,000 need some 25 GB of disk while it runs.`,
 		Example: `  scripbench pending --n 1000000
   scripbench pending --systems scrip`,
 	}
-	f.addSystems(cmd)
+	f.addSystems(cmd.Flags())
 	cmd.Flags().IntVar(&campaigns, "campaigns", 60, "campaigns that the reminders are spread over")
-	return f.command(cmd, "reminders", 60_000_000, func(ctx context.Context, d durability, r *Report) (func(io.Writer) error, error) {
-		ours, peers, err := pendingNamed(f.systems)
+	return f.command(cmd, "reminders", 60_000_000, func(ctx context.Context, d report.Durability) (report.Result, error) {
+		all := append([]pendingPeer{{recipe: recipes[0]}}, pendingPeers...)
+		list, err := named(all, func(p pendingPeer) string { return p.name }, f.systems, systemsFlag)
 		if err != nil {
 			return nil, err
 		}
 		if campaigns < 1 || campaigns > f.n {
-			return nil, usageError{fmt.Errorf("--campaigns must be at least 1 and at most --n (%d)", f.n)}
+			return nil, cli.Usagef("--campaigns must be at least 1 and at most --n (%d)", f.n)
 		}
-		r.Pending, err = f.pending(ctx, d, campaigns, ours, peers)
-		return func(w io.Writer) error { return pendingText(w, *r.Pending) }, err
+		return f.pending(ctx, d, campaigns, list)
 	})
 }
 
-// pendingNamed reports whether scrip is among the names, and returns the peers; all if there is no name.
-func pendingNamed(names []string) (ours bool, peers []pendingPeer, err error) {
-	list := append([]pendingPeer{{recipe: recipes[0]}}, pendingPeers...)
-	if list, err = named(list, func(p pendingPeer) string { return p.name }, names, systemsFlag); err != nil {
-		return false, nil, err
-	}
-	if ours = list[0].name == subject; ours {
-		list = list[1:]
-	}
-	return ours, list, nil
-}
-
-// pending measures scrip and its peers, one after the other.
-func (o options) pending(ctx context.Context, d durability, campaigns int, ours bool, peers []pendingPeer) (*Pending, error) {
-	o.roles, o.within = pendingRoles, pendingStart
-	r := &Pending{Durability: d, N: o.n, Campaigns: campaigns, Load: loadAverage()}
-	u := newSubscriptions("pending", campaigns)
-	needed := each(peers, func(p pendingPeer) recipe { return p.recipe })
-	all := newBench(d, o.scrip)
-	if all.scrip.roles = o.roles; ours {
-		needed = append(needed, recipes[0])
-	}
-	if err := all.missing(needed); err != nil {
+// pending measures systems, one after the other; scrip is the first or not among them.
+func (o options) pending(ctx context.Context, d report.Durability, campaigns int, list []pendingPeer) (*report.Pending, error) {
+	o.roles = pendingRoles
+	r := &report.Pending{Durability: d, N: o.n, Campaigns: campaigns, Load: process.Load()}
+	if err := o.newBench(d).missing(report.Each(list, pendingPeer.base)); err != nil {
 		return nil, err
 	}
-	if ours {
-		err := o.alone(ctx, d, func(b *bench) (err error) {
-			r.Scrip, err = o.holdScrip(ctx, b, u)
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("pending, scrip: %w", err)
-		}
-	}
-	for _, p := range peers {
-		at := PendingAtPeers{Name: p.name, Recipe: p.about, N: min(o.n, p.most)}
+	for _, p := range list {
+		at, u := report.PendingAtPeers{Name: p.name, Recipe: p.about, N: min(o.n, p.most)}, newSubscriptions("pending", campaigns)
 		err := o.with(ctx, d, []recipe{p.recipe}, func(b *bench) error {
-			defer func() { at.Settings = p.server(b).settings() }()
-			return p.hold(ctx, o, b, u, &at)
+			at.Settings = p.server(b).settings()
+			if p.name == report.Subject {
+				r.Scrip = &report.ScripPending{Settings: at.Settings, Since: min(pendingMore, max(1, o.n/10))}
+				return o.holdScrip(ctx, b, u, r.Scrip)
+			}
+			return p.hold(ctx, b, u, &at)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("pending, %s: %w", p.name, err)
 		}
-		if r.Scrip != nil && r.Scrip.Filled > r.Scrip.Empty && !at.Disk {
-			at.Ratio = bytesEach(at.Bytes, at.N) / bytesEach(r.Scrip.Filled-r.Scrip.Empty, r.N)
+		if p.name == report.Subject {
+			continue
 		}
-		o.printf("pending: %s: %.1f bytes each", p.name, bytesEach(at.Bytes, at.N))
+		if s := r.Scrip; s != nil && s.Filled > s.Empty && !at.Disk {
+			at.Ratio = report.Bytes(at.Bytes, at.N) / report.Bytes(s.Filled-s.Empty, r.N)
+		}
+		o.printf("pending: %s: %.1f bytes each", p.name, report.Bytes(at.Bytes, at.N))
 		r.Peers = append(r.Peers, at)
 	}
 	return r, nil
+}
+
+// holdScrip fills scrip, and stops and kills it.
+func (o options) holdScrip(ctx context.Context, b *bench, u subscriptions, r *report.ScripPending) error {
+	s := b.scrip
+	return o.cycle(ctx, b, &r.Cycle, content{
+		name: "pending",
+		fill: func() (float64, error) {
+			if err := u.open(ctx, s, time.Now().Add(pendingDue), false); err != nil {
+				return 0, err
+			}
+			began := time.Now()
+			err := o.subscribe(ctx, s, u, 0, o.n)
+			if err == nil {
+				err = o.known(ctx, s, o.n)
+			}
+			if err != nil {
+				return 0, err
+			}
+			rate := float64(o.n) / time.Since(began).Seconds()
+			// Reminders are pending for days before a restart: snapshots cover them by then.
+			began = time.Now()
+			err = s.covered(ctx)
+			r.Covered = time.Since(began).Seconds()
+			return rate, err
+		},
+		beside: func() error {
+			p, err := s.profile(ctx)
+			if err == nil {
+				r.Heap = heapOf(p)
+			}
+			return err
+		},
+		stopped: func() (err error) {
+			r.Events, r.Disk, err = s.disk()
+			return err
+		},
+		known: func(kill bool) error {
+			n := o.n
+			if kill {
+				n += r.Since
+			}
+			return o.known(ctx, s, n)
+		},
+		more: func() error {
+			if err := o.subscribe(ctx, s, u, o.n, o.n+r.Since); err != nil {
+				return err
+			}
+			return o.known(ctx, s, o.n+r.Since)
+		},
+	})
 }
 
 // covered waits until the snapshots of all lanes cover what they hold. Schedulers may have a quarter of theirs to replay.
 func (s *scripServer) covered(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, knownWithin)
 	defer cancel()
-	return poll(ctx, s.proc, time.Second, func() error {
+	return process.Poll(ctx, s.proc, time.Second, func() error {
 		fresh, err := s.metric(ctx, "scrip_lane_events_since_snapshot")
 		if err != nil {
 			return err
 		}
 		writing, err := s.metric(ctx, "scrip_lane_snapshot_writing")
 		if err == nil && fresh+writing > 0 {
-			err = fmt.Errorf("%w: %.0f events are not in snapshots", errWaiting, fresh)
+			err = fmt.Errorf("%w: %.0f events are not in snapshots", process.ErrWaiting, fresh)
 		}
 		return err
 	})
-}
-
-// holdScrip fills scrip, and stops and kills it.
-func (o options) holdScrip(ctx context.Context, b *bench, u subscriptions) (r *ScripPending, err error) {
-	s := b.scrip
-	r = &ScripPending{Settings: s.settings(), Since: min(pendingMore, max(1, o.n/10))}
-	if r.Empty, err = s.resident(ctx); err != nil {
-		return nil, err
-	}
-	if err := u.open(ctx, s, time.Now().Add(pendingDue), false); err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	if err := o.subscribe(ctx, s, u, 0, o.n); err != nil {
-		return nil, err
-	}
-	if err := s.known(ctx, o.n, o.report(o.n)); err != nil {
-		return nil, err
-	}
-	r.FillRate = float64(o.n) / time.Since(began).Seconds()
-	// Reminders are pending for days before a restart: snapshots cover them by then.
-	began = time.Now()
-	if err := s.covered(ctx); err != nil {
-		return nil, err
-	}
-	r.Covered = time.Since(began).Seconds()
-	o.printf("pending: covered by snapshots after %.0f s", r.Covered)
-
-	if r.Filled, err = s.resident(ctx); err != nil {
-		return nil, err
-	}
-	o.printf("pending: %s subscriptions, %s a second; %.1f bytes of memory each", num(o.n), thousands(r.FillRate), bytesEach(r.Filled-r.Empty, o.n))
-	if r.Heap, err = s.heap(ctx); err != nil {
-		return nil, err
-	}
-
-	// again restarts the server and returns how many seconds ending took, and how many passed until it was ready, and
-	// until the schedulers had all.
-	again := func(within time.Duration, n int, between func() error) (ending, ready, known float64, err error) {
-		ending, began, ready, err := s.restart(ctx, b.durability, within, between)
-		if err == nil {
-			err = s.known(ctx, n, o.report(n))
-		}
-		return ending, ready, time.Since(began).Seconds(), err
-	}
-	r.Stop, r.ReadyAfterStop, r.KnownAfterStop, err = again(pendingStop, o.n, func() (err error) {
-		r.Events, r.Disk, err = s.disk()
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("after a clean stop: %w", err)
-	}
-	o.printf("pending: stopped in %.1f s, ready after it in %.1f s, all known in %.1f s", r.Stop, r.ReadyAfterStop, r.KnownAfterStop)
-	if r.Again, err = s.resident(ctx); err != nil {
-		return nil, err
-	}
-
-	if err := o.subscribe(ctx, s, u, o.n, o.n+r.Since); err != nil {
-		return nil, err
-	}
-	if err := s.known(ctx, o.n+r.Since, nil); err != nil {
-		return nil, err
-	}
-	if _, r.ReadyAfterKill, r.KnownAfterKill, err = again(0, o.n+r.Since, nil); err != nil {
-		return nil, fmt.Errorf("after kill -9: %w", err)
-	}
-	o.printf("pending: ready after kill -9 in %.1f s, all known in %.1f s", r.ReadyAfterKill, r.KnownAfterKill)
-	return r, nil
-}
-
-// report writes now and then how many are known.
-func (o options) report(n int) func(int) {
-	next := time.Now().Add(reportEvery)
-	return func(known int) {
-		if now := time.Now(); now.After(next) {
-			next = now.Add(reportEvery)
-			o.printf("pending: %s of %s are known to the schedulers", num(known), num(n))
-		}
-	}
 }
 
 // disk is the size of the server's files: those of the event streams, and all others but those of the command streams.
@@ -282,13 +182,94 @@ func (s *scripServer) disk() (events, other int64, err error) {
 		if err != nil {
 			return err
 		}
-		switch {
-		case within(path, topology.EvtStreamPrefix):
+		switch path := filepath.ToSlash(path); {
+		case strings.Contains(path, "/"+topology.EvtStreamPrefix):
 			events += info.Size()
-		case !within(path, topology.CmdStreamPrefix):
+		case !strings.Contains(path, "/"+topology.CmdStreamPrefix):
 			other += info.Size()
 		}
 		return nil
 	})
 	return events, other, err
+}
+
+// holdRedis fills sorted sets, and starts Redis again from its log of commands and from a snapshot.
+func holdRedis(ctx context.Context, b *bench, u subscriptions, r *report.PendingAtPeers) error {
+	s := b.redis
+	empty := process.Memory(s.pids()...)
+	if err := s.fillReminders(ctx, u, dueJob{n: r.N, queues: pendingQueues}, time.Now().Add(pendingDue)); err != nil {
+		return err
+	}
+	r.Bytes = process.Memory(s.pids()...) - empty
+	count := func() error {
+		n, err := s.reminders(ctx, pendingQueues)
+		if err == nil && n != r.N {
+			err = fmt.Errorf("%d of %d reminders are there", n, r.N)
+		}
+		return err
+	}
+	again := func() (float64, error) {
+		_, _, ready, err := restart(ctx, s, fullStop, nil)
+		return ready, errors.Join(err, count())
+	}
+	err := count()
+	if err == nil {
+		r.FromLog, err = again()
+	}
+	if err == nil {
+		err = s.rewrite(ctx)
+	}
+	if err == nil {
+		r.FromSnapshot, err = again()
+	}
+	return err
+}
+
+// rewrite rewrites the append-only file, so that it begins with a snapshot.
+func (r *redisServer) rewrite(ctx context.Context) error {
+	if err := r.rdb.BgRewriteAOF(ctx).Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	defer cancel()
+	return process.Poll(ctx, r.proc, pollEvery, func() error {
+		info, err := r.rdb.Info(ctx, "persistence").Result()
+		switch {
+		case err != nil:
+			return err
+		case !strings.Contains(info, "aof_rewrite_in_progress:0") || !strings.Contains(info, "aof_rewrite_scheduled:0"):
+			return fmt.Errorf("%w: the append-only file is being rewritten", process.ErrWaiting)
+		case !strings.Contains(info, "aof_last_bgrewrite_status:ok"):
+			return errors.New("rewriting the append-only file failed")
+		}
+		return nil
+	})
+}
+
+// holdAsynq schedules tasks.
+func holdAsynq(ctx context.Context, b *bench, u subscriptions, r *report.PendingAtPeers) error {
+	s := b.redis
+	empty := process.Memory(s.pids()...)
+	err := s.scheduleTasks(ctx, u.tasks(r.N, 1), time.Now().Add(pendingDue))
+	r.Bytes = process.Memory(s.pids()...) - empty
+	return err
+}
+
+// holdRiver schedules jobs.
+func holdRiver(ctx context.Context, b *bench, u subscriptions, r *report.PendingAtPeers) error {
+	pool, err := b.postgres.riverPool(ctx)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := insertJobs(ctx, pool, u.tasks(r.N, 1), time.Now().Add(pendingDue)); err != nil {
+		return err
+	}
+	r.Disk = true
+	jobs := 0
+	err = pool.QueryRow(ctx, `SELECT count(*), pg_total_relation_size('river_job') FROM river_job WHERE state = 'scheduled'`).Scan(&jobs, &r.Bytes)
+	if err == nil && jobs != r.N {
+		err = fmt.Errorf("%d of %d jobs are there", jobs, r.N)
+	}
+	return err
 }

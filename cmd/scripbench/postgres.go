@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,11 +18,11 @@ import (
 // postgresServer is a PostgreSQL of its own, made and run as scrip makes its private one, with the settings that such a
 // load needs: much memory, few checkpoints.
 type postgresServer struct {
-	binaries   pgd.Binaries
-	cluster    *pgd.Cluster
-	durability durability
-	url        string
-	db         *pgx.Conn
+	node
+	binaries pgd.Binaries
+	cluster  *pgd.Cluster
+	url      string
+	db       *pgx.Conn
 }
 
 func (s *postgresServer) missing() (err error) {
@@ -29,16 +31,15 @@ func (s *postgresServer) missing() (err error) {
 }
 
 // commit is the value of synchronous_commit.
-func (d durability) commit() string { return d.choose("on", "off") }
+func (s *postgresServer) commit() string { return s.durability.Choose("on", "off") }
 
-func (s *postgresServer) start(ctx context.Context, dir string, d durability) (err error) {
-	s.durability = d
+func (s *postgresServer) start(ctx context.Context) (err error) {
 	s.cluster = pgd.Open(pgd.Options{
-		DataDir:      dir,
-		FallbackBase: filepath.Join(dir, "elsewhere"),
+		DataDir:      s.dir,
+		FallbackBase: filepath.Join(s.dir, "elsewhere"),
 		Binaries:     s.binaries,
 		Settings: map[string]string{
-			"synchronous_commit": d.commit(), "max_connections": "300", "shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min",
+			"synchronous_commit": s.commit(), "max_connections": "300", "shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min",
 			// Plans are kept from when the tables were small; these recipes are made for their indexes.
 			"enable_seqscan": "off",
 		},
@@ -53,22 +54,32 @@ func (s *postgresServer) start(ctx context.Context, dir string, d durability) (e
 }
 
 func (s *postgresServer) settings() string {
-	return fmt.Sprintf("%s, synchronous_commit %s, fsync on, shared_buffers 1GB, max_wal_size 8GB", s.binaries.Version, s.durability.commit())
+	return fmt.Sprintf("%s, synchronous_commit %s, fsync on, shared_buffers 1GB, max_wal_size 8GB", s.binaries.Version, s.commit())
 }
 
 func (s *postgresServer) pids() []int { return []int{s.cluster.PID()} }
 
-func (s *postgresServer) settle(context.Context) error { return nil }
-
-func (s *postgresServer) stop() {
+func (s *postgresServer) stop(within time.Duration) {
 	if s.db != nil {
 		_ = s.db.Close(context.Background())
 	}
 	if s.cluster != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		_ = s.cluster.Stop(ctx)
 	}
+}
+
+// connect makes a connection besides s.db. With scans the plans are as PostgreSQL makes them by default, not only by index.
+func (s *postgresServer) connect(ctx context.Context, scans bool) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(s.url)
+	if err != nil {
+		return nil, err
+	}
+	if scans {
+		config.RuntimeParams["enable_seqscan"] = "on"
+	}
+	return pgx.ConnectConfig(ctx, config)
 }
 
 // checkpoint writes what was loaded to disk, so that no run pays for it. It needs the superuser.
@@ -82,10 +93,8 @@ func (s *postgresServer) checkpoint(ctx context.Context) error {
 		return fmt.Errorf("CHECKPOINT: %w", err)
 	}
 	defer db.Close(context.WithoutCancel(ctx))
-	if _, err := db.Exec(ctx, "CHECKPOINT"); err != nil {
-		return fmt.Errorf("CHECKPOINT: %w", err)
-	}
-	return nil
+	_, err = db.Exec(ctx, "CHECKPOINT")
+	return err
 }
 
 func (s *postgresServer) execute(ctx context.Context, statements ...string) error {
@@ -98,11 +107,245 @@ func (s *postgresServer) execute(ctx context.Context, statements ...string) erro
 	return nil
 }
 
-// load copies rows into a table until next returns nil.
-func (s *postgresServer) load(ctx context.Context, table, columns string, next func() []any) error {
+// load drops all tables and makes one, with its rows before its indexes and statistics. It copies rows until next returns
+// nil.
+func (s *postgresServer) load(ctx context.Context, create, table, columns string, next func() []any, indexes ...string) error {
+	if err := s.execute(ctx, "DROP TABLE IF EXISTS coupon, counter, claim, expirable", create); err != nil {
+		return err
+	}
 	rows := pgx.CopyFromFunc(func() ([]any, error) { return next(), nil })
 	if _, err := s.db.CopyFrom(ctx, pgx.Identifier{table}, strings.Fields(columns), rows); err != nil {
 		return fmt.Errorf("filling PostgreSQL: %w", err)
 	}
+	if err := s.execute(ctx, append(indexes, "VACUUM ANALYZE "+table)...); err != nil {
+		return err
+	}
+	return s.checkpoint(ctx)
+}
+
+const (
+	// pgCallers: more connections than this make PostgreSQL slower on few cores; fewer share fewer fsyncs.
+	pgCallers = 32
+	// pgCounterCallers: the row's lock is held until the commit is on disk; one waits for it while another sends.
+	pgCounterCallers = 2
+	// pgBatchCallers each have a transaction of pgBatchSize claims in flight.
+	pgBatchCallers, pgBatchSize = 4, 256
+)
+
+// pgRecipe is a recipe for PostgreSQL: how many callers it has at most, and how many claims each has in flight. send is nil
+// where each claim is a transaction of its own.
+type pgRecipe struct {
+	callers, batch int
+	counter        bool // the rows are campaigns, not coupons
+	claim          func(c *pgCaller, ctx context.Context, i int) answer
+	send           func(c *pgCaller, ctx context.Context, from, to int, answers []answer) error
+}
+
+var (
+	pgRow     = pgRecipe{callers: pgCallers, batch: 1, claim: (*pgCaller).claim}
+	pgBatch   = pgRecipe{callers: pgBatchCallers, batch: pgBatchSize, send: (*pgCaller).batch}
+	pgCounter = pgRecipe{callers: pgCounterCallers, batch: 1, claim: (*pgCaller).count, counter: true}
+)
+
+func (rc pgRecipe) open(ctx context.Context, b *bench, p *plan, callers int) (job, error) {
+	s, fill := b.postgres, b.postgres.fillCoupons
+	if rc.counter {
+		fill = s.fillCounters
+	}
+	if err := fill(ctx, p); err != nil {
+		return job{}, err
+	}
+	j := job{callers: min(callers, rc.callers), batch: rc.batch, close: func() {}}
+	if p.style == alone {
+		j.callers = 1
+	}
+	j.inFlight = j.callers * j.batch
+	j.caller = func(ctx context.Context, _ int) (caller, error) {
+		db, err := s.connect(ctx, false)
+		if err != nil {
+			return caller{}, err
+		}
+		c := &pgCaller{db: db, p: p, seen: make([]int, len(p.names))}
+		send := each(func(ctx context.Context, i int) answer { return rc.claim(c, ctx, i) })
+		if rc.send != nil {
+			send = func(ctx context.Context, from, to int, answers []answer) error {
+				return rc.send(c, ctx, from, to, answers)
+			}
+		}
+		return caller{send: send, close: func() { _ = db.Close(context.Background()) }}, nil
+	}
+	j.check = func(ctx context.Context, t tally) error { return s.given(ctx, p, t, rc.counter) }
+	return j, nil
+}
+
+// pgCaller has a connection of its own. It remembers for each campaign up to which number coupons are claimed, so that it
+// need not step over the claimed ones again; when nothing is free after that, it searches from the beginning.
+type pgCaller struct {
+	db   *pgx.Conn
+	p    *plan
+	seen []int
+}
+
+var (
+	pgClaimSQL, pgClaimManySQL, pgCountSQL = recipeText("claim.sql"), recipeText("claim_many.sql"), recipeText("claim_counter.sql")
+	pgRedeemSQL, pgRedeemManySQL           = recipeText("redeem.sql"), recipeText("redeem_many.sql")
+)
+
+// answered is the answer of a query that returns at most one row.
+func answered(err error) answer {
+	switch {
+	case err == nil:
+		return answer{verdict: won}
+	case errors.Is(err, pgx.ErrNoRows):
+		return answer{verdict: refused}
+	}
+	return failure(err) // also a violation of coupon_holder: the customer has a coupon, without a repeated claim
+}
+
+// claim claims one coupon in a transaction of its own.
+func (c *pgCaller) claim(ctx context.Context, i int) answer {
+	k, customer := c.p.index(i), c.p.customer(i)
+	var n int
+	var text string
+	err := c.db.QueryRow(ctx, pgClaimSQL, k, customer, c.seen[k]).Scan(&n, &text)
+	if errors.Is(err, pgx.ErrNoRows) && c.seen[k] > 0 {
+		c.seen[k] = 0
+		err = c.db.QueryRow(ctx, pgClaimSQL, k, customer, 0).Scan(&n, &text)
+	}
+	a := answered(err)
+	if a.verdict == won {
+		a.code, c.seen[k] = text, n
+		if c.p.redeem {
+			if err := c.db.QueryRow(ctx, pgRedeemSQL, text, c.p.order(i)).Scan(&n); err != nil {
+				return failure(fmt.Errorf("redeeming: %w", err))
+			}
+		}
+	}
+	return a
+}
+
+// count counts: the lock on the campaign's row is held until the commit is on disk.
+func (c *pgCaller) count(ctx context.Context, i int) answer {
+	var n int
+	a := answered(c.db.QueryRow(ctx, pgCountSQL, c.p.index(i), c.p.customer(i)).Scan(&n))
+	if a.verdict == won {
+		a.code = code(c.p.index(i), n)
+	}
+	return a
+}
+
+// batch claims for many customers in one transaction: one statement per campaign, all sent in one batch.
+func (c *pgCaller) batch(ctx context.Context, from, to int, answers []answer) error {
+	operation := make(map[string]int, to-from)
+	byCampaign := map[int][]string{}
+	for i := from; i < to; i++ {
+		customer, k := c.p.customer(i), c.p.index(i)
+		operation[customer] = i
+		byCampaign[k] = append(byCampaign[k], customer)
+		answers[i] = answer{verdict: refused}
+	}
+	// Those who got nothing in campaigns where the search did not start at the beginning try again.
+	for len(byCampaign) > 0 {
+		again := map[int][]string{}
+		if err := c.claimMany(ctx, byCampaign, again, operation, answers); err != nil {
+			return err
+		}
+		byCampaign = again
+	}
+	if c.p.redeem {
+		return c.redeemMany(ctx, from, to, answers)
+	}
 	return nil
+}
+
+// claimMany runs one transaction.
+func (c *pgCaller) claimMany(ctx context.Context, byCampaign, again map[int][]string, operation map[string]int, answers []answer) error {
+	batch := &pgx.Batch{}
+	for k, customers := range byCampaign {
+		begin := c.seen[k]
+		batch.Queue(pgClaimManySQL, k, customers, begin).Query(func(rows pgx.Rows) error {
+			got, n := 0, 0
+			var customer, text string
+			_, err := pgx.ForEachRow(rows, []any{&customer, &n, &text}, func() error {
+				got++
+				answers[operation[customer]] = answer{verdict: won, code: text}
+				c.seen[k] = max(c.seen[k], n)
+				return nil
+			})
+			if err != nil || got == len(customers) {
+				return err
+			}
+			c.seen[k] = 0
+			if begin > 0 {
+				again[k] = slices.DeleteFunc(customers, func(who string) bool { return answers[operation[who]].verdict == won })
+			}
+			return nil
+		})
+	}
+	return c.db.SendBatch(ctx, batch).Close()
+}
+
+func (c *pgCaller) redeemMany(ctx context.Context, from, to int, answers []answer) error {
+	var codes, orders []string
+	for i := from; i < to; i++ {
+		if answers[i].verdict == won {
+			codes, orders = append(codes, answers[i].code), append(orders, c.p.order(i))
+		}
+	}
+	tag, err := c.db.Exec(ctx, pgRedeemManySQL, codes, orders)
+	if err == nil && int(tag.RowsAffected()) != len(codes) {
+		err = fmt.Errorf("%d of %d codes were redeemed", tag.RowsAffected(), len(codes))
+	}
+	return err
+}
+
+// given compares the answers with the coupons that are claimed and redeemed in PostgreSQL.
+func (s *postgresServer) given(ctx context.Context, p *plan, t tally, counter bool) error {
+	sql := `SELECT count(*), count(DISTINCT (campaign, n)), count(DISTINCT customer_id), count(order_id) FROM coupon WHERE customer_id IS NOT NULL`
+	if counter {
+		sql = `SELECT count(*), count(DISTINCT (campaign, n)), count(DISTINCT customer_id), 0 FROM claim`
+	}
+	var claims, coupons, customers, redeemed int
+	if err := s.db.QueryRow(ctx, sql).Scan(&claims, &coupons, &customers, &redeemed); err != nil {
+		return err
+	}
+	if want := t.redeemed(p); claims != t.won || coupons != t.won || customers != t.won || redeemed != want {
+		return fmt.Errorf("PostgreSQL has %d claims of %d coupons by %d customers and %d redeemed, answered were %d and %d",
+			claims, coupons, customers, redeemed, t.won, want)
+	}
+	return nil
+}
+
+// fillCounters makes one row per campaign, and a table for a row per claim.
+func (s *postgresServer) fillCounters(ctx context.Context, p *plan) error {
+	c := -1
+	return s.load(ctx, `CREATE TABLE counter (campaign int PRIMARY KEY, codes int NOT NULL, given int NOT NULL DEFAULT 0) WITH (fillfactor = 10)`,
+		"counter", "campaign codes", func() []any {
+			if c++; c == len(p.codes) {
+				return nil
+			}
+			return []any{c, p.codes[c]}
+		},
+		`CREATE TABLE claim (campaign int, customer_id text, n int NOT NULL, claimed_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (campaign, customer_id))`)
+}
+
+// fillCoupons makes one row per coupon.
+func (s *postgresServer) fillCoupons(ctx context.Context, p *plan) error {
+	indexes := []string{
+		`ALTER TABLE coupon ADD PRIMARY KEY (campaign, n)`,
+		`CREATE INDEX coupon_free ON coupon (campaign, n) WHERE customer_id IS NULL`,
+		`CREATE UNIQUE INDEX coupon_holder ON coupon (campaign, customer_id) WHERE customer_id IS NOT NULL`,
+	}
+	if p.redeem {
+		indexes = append(indexes, `CREATE UNIQUE INDEX coupon_code ON coupon (code)`)
+	}
+	next := p.coupon()
+	return s.load(ctx, `CREATE TABLE coupon (campaign int NOT NULL, n int NOT NULL, code text NOT NULL, customer_id text, order_id text, claimed_at timestamptz)`,
+		"coupon", "campaign n code", func() []any {
+			c, n, ok := next()
+			if !ok {
+				return nil
+			}
+			return []any{c, n, code(c, n)}
+		}, indexes...)
 }

@@ -8,37 +8,16 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
 )
 
-// durability is what is on disk when a system answers. Only equal ones are compared.
-type durability string
-
 const (
-	// always: each answered change is on disk. scrip --sync always, Redis appendfsync always, PostgreSQL
-	// synchronous_commit on.
-	always durability = "always"
-	// interval: changes of the last second or two may be lost on power loss. scrip --sync interval, Redis appendfsync
-	// everysec, PostgreSQL synchronous_commit off.
-	interval durability = "interval"
-)
-
-// choose is the first value for always, the second for interval.
-func (d durability) choose(forAlways, forInterval string) string {
-	if d == interval {
-		return forInterval
-	}
-	return forAlways
-}
-
-// label is the text for people.
-func (d durability) label() string {
-	return d.choose("always (on disk before the answer)", "interval (may lose the last seconds on power loss)")
-}
-
-const (
-	// readyWithin is how long a server may take to start, stopWithin to stop; readyEvery is how often it is polled.
+	// readyWithin is how long a server may take to start, stopWithin to stop, unless it is full; pollEvery is how often a
+	// condition is checked.
 	readyWithin, stopWithin = time.Minute, 20 * time.Second
-	readyEvery              = 20 * time.Millisecond
+	pollEvery               = 20 * time.Millisecond
 	// settleWithin is how long the read tables may take to catch up.
 	settleWithin = 10 * time.Minute
 )
@@ -47,57 +26,120 @@ const (
 type server interface {
 	// missing reports what has to be installed, nil if nothing.
 	missing() error
-	// start runs it on a directory of its own.
-	start(ctx context.Context, dir string, d durability) error
+	// start runs it on its node's directory.
+	start(ctx context.Context) error
 	// settings that matter, in one line; known once started.
 	settings() string
 	// pids are the roots of its processes.
 	pids() []int
 	// settle waits until the server has no background work left, so that a run does not pay for the one before.
 	settle(ctx context.Context) error
-	stop()
+	// stop ends it, cleanly within a time or, for 0, by SIGKILL.
+	stop(within time.Duration)
+	on() *node
+}
+
+// node is what servers have in common.
+type node struct {
+	dir        string
+	durability report.Durability
+	proc       *process.Process
+}
+
+func (n *node) on() *node                    { return n }
+func (n *node) pids() []int                  { return []int{n.proc.PID()} }
+func (n *node) settle(context.Context) error { return nil }
+
+// run starts the server's program.
+func (n *node) run(ctx context.Context, within time.Duration, ready func(*process.Process) error, program string, args ...string) (err error) {
+	n.proc, err = process.Start(ctx, filepath.Join(n.dir, "log"), within, ready, program, args...)
+	return err
+}
+
+func (n *node) stop(within time.Duration) {
+	if n.proc != nil {
+		n.proc.Stop(within)
+	}
+}
+
+// restart stops a server, cleanly within the given time or by SIGKILL for 0, calls between, which may be nil, and starts it
+// on the same directory. It returns how many seconds stopping took, when it was started, and how many seconds it took then
+// until it was ready.
+func restart(ctx context.Context, sv server, within time.Duration, between func() error) (stopping float64, began time.Time, ready float64, err error) {
+	began = time.Now()
+	sv.stop(within)
+	stopping = time.Since(began).Seconds()
+	if between != nil {
+		err = between()
+	}
+	began = time.Now()
+	if err == nil {
+		err = sv.start(ctx)
+	}
+	return stopping, began, time.Since(began).Seconds(), err
 }
 
 // bench is the servers of a benchmark, at one durability.
 type bench struct {
-	dir        string
-	durability durability
-	scrip      *scripServer
-	limit      *scripServer
-	redis      *redisServer
-	postgres   *postgresServer
-	started    []server
+	dir      string
+	scrip    *scripServer
+	limit    *scripServer
+	redis    *redisServer
+	postgres *postgresServer
+	started  []server
 }
 
 // newBench describes the servers; nothing runs yet.
-func newBench(d durability, scripBinary string) *bench {
+func (o options) newBench(d report.Durability) *bench {
+	n := node{durability: d}
 	return &bench{
-		durability: d,
-		scrip:      &scripServer{binary: scripBinary},
-		limit:      &scripServer{binary: scripBinary, bare: true},
-		redis:      &redisServer{},
-		postgres:   &postgresServer{},
+		scrip:    &scripServer{node: n, binary: o.scrip, roles: o.roles},
+		limit:    &scripServer{node: n, binary: o.scrip, roles: bareRoles},
+		redis:    &redisServer{node: n},
+		postgres: &postgresServer{node: n},
 	}
 }
 
-// What a recipe runs on.
+// recipe is the best known way to do the job with one system.
+type recipe struct {
+	name, about string
+	server      func(*bench) server
+	// fits reports whether it can do a workload.
+	fits func(workload) bool
+	// open fills the pools for a plan and returns the job ready to go.
+	open func(ctx context.Context, b *bench, p *plan, callers int) (job, error)
+}
+
+func (r recipe) base() recipe    { return r }
+func (r recipe) String() string  { return fmt.Sprintf("  %-17s %s", r.name, r.about) }
+func every(workload) bool        { return true }
+func bulkOnly(w workload) bool   { return w.style == bulk }
 func onScrip(b *bench) server    { return b.scrip }
 func onLimit(b *bench) server    { return b.limit }
 func onRedis(b *bench) server    { return b.redis }
 func onPostgres(b *bench) server { return b.postgres }
+
+// recipes for claims, scrip first.
+var recipes = []recipe{
+	{name: report.Subject, about: "scrip serve, all roles; Go SDK, or a request each", server: onScrip, fits: every, open: openScrip},
+	{name: "redis", about: "Lua: list of codes, hash of customers; a connection per caller", server: onRedis, fits: every, open: redisRecipe{pipeline: 1}.open},
+	{name: "redis-x16", about: "the same, each connection pipelines 16", server: onRedis, fits: bulkOnly, open: redisRecipe{pipeline: 16}.open},
+	{name: "pg-skip-locked", about: "FOR UPDATE SKIP LOCKED, one row in a transaction", server: onPostgres, fits: every, open: pgRow.open},
+	{name: "pg-batch-256", about: "FOR UPDATE SKIP LOCKED, 256 claims in a transaction", server: onPostgres, fits: bulkOnly, open: pgBatch.open},
+	{name: "pg-counter", about: "UPDATE of one counter row per campaign", server: onPostgres, fits: func(w workload) bool { return !w.redeem }, open: pgCounter.open},
+	{name: "limit", about: "bare JetStream publishes of the same command and event lines", server: onLimit, fits: func(w workload) bool { return !w.redeem && w.share == 0 && w.style != single }, open: openLimit},
+}
 
 // missing reports everything that the recipes need and that this machine lacks.
 func (b *bench) missing(recipes []recipe) error {
 	var problems []error
 	var checked []server
 	for _, r := range recipes {
-		sv := r.server(b)
-		if slices.Contains(checked, sv) {
-			continue
-		}
-		checked = append(checked, sv)
-		if err := sv.missing(); err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", r.name, err))
+		if sv := r.server(b); !slices.Contains(checked, sv) {
+			checked = append(checked, sv)
+			if err := sv.missing(); err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w", r.name, err))
+			}
 		}
 	}
 	if problems != nil {
@@ -125,7 +167,8 @@ func (b *bench) up(ctx context.Context, base string, recipes []recipe) (err erro
 			return err
 		}
 		b.started = append(b.started, sv)
-		if err := sv.start(ctx, dir, b.durability); err != nil {
+		sv.on().dir = dir
+		if err := sv.start(ctx); err != nil {
 			return fmt.Errorf("starting %s: %w", r.name, err)
 		}
 	}
@@ -135,7 +178,7 @@ func (b *bench) up(ctx context.Context, base string, recipes []recipe) (err erro
 // down stops all servers and removes their files.
 func (b *bench) down() error {
 	for _, sv := range slices.Backward(b.started) {
-		sv.stop()
+		sv.stop(stopWithin)
 	}
 	b.started = nil
 	if b.dir == "" {
@@ -145,9 +188,8 @@ func (b *bench) down() error {
 }
 
 // with starts the servers that the recipes need, runs work and stops them.
-func (o options) with(ctx context.Context, d durability, recipes []recipe, work func(*bench) error) (err error) {
-	b := newBench(d, o.scrip)
-	b.scrip.roles, b.scrip.within = o.roles, o.within
+func (o options) with(ctx context.Context, d report.Durability, recipes []recipe, work func(*bench) error) (err error) {
+	b := o.newBench(d)
 	if err := b.missing(recipes); err != nil {
 		return err
 	}
@@ -159,6 +201,6 @@ func (o options) with(ctx context.Context, d durability, recipes []recipe, work 
 }
 
 // alone runs work with scrip only.
-func (o options) alone(ctx context.Context, d durability, work func(*bench) error) error {
+func (o options) alone(ctx context.Context, d report.Durability, work func(*bench) error) error {
 	return o.with(ctx, d, recipes[:1], work)
 }

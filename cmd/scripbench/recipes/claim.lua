@@ -1,0 +1,8 @@
+-- KEYS = free codes, holders   ARGV = customer
+-- Returns the code, "=" and the code for a repeat, nil when no code is left.
+local had = redis.call('HGET', KEYS[2], ARGV[1])
+if had then return '=' .. had end
+local code = redis.call('LPOP', KEYS[1])
+if not code then return false end
+redis.call('HSET', KEYS[2], ARGV[1], code)
+return code

@@ -1,0 +1,349 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
+)
+
+const (
+	// asynqClients schedule tasks concurrently: its client cannot schedule many at once.
+	asynqClients = 256
+	// asynqServers share the queue: each takes out one task after the other, and waits for Redis each time. asynqWorkers of
+	// each work concurrently; they do nothing, so that each waits for Redis only.
+	asynqServers, asynqWorkers = 16, 16
+	// asynqForward is how often each server searches for due tasks, by default 5 s; asynqPoll how often it polls for work
+	// when there was none, by default 1 s.
+	asynqForward, asynqPoll = 100 * time.Millisecond, 10 * time.Millisecond
+
+	// riverWorkers work concurrently, riverFetch is how often they get new jobs at most, riverPoll how often the client
+	// polls for some without a notification; by default 100 ms and 1 s.
+	riverWorkers = 2000
+	riverFetch   = 2 * time.Millisecond
+	riverPoll    = 20 * time.Millisecond
+	// riverInsert is how many jobs are inserted by one COPY.
+	riverInsert = 10_000
+	riverConns  = 8
+	// riverAhead: a service makes scheduled jobs available when it starts and every five seconds, those that are due within
+	// the next five. The instant is after its first round.
+	riverAhead = 2 * time.Second
+)
+
+// remindArgs are the arguments of a task or a job.
+type remindArgs struct {
+	Campaign  string   `json:"campaign"`
+	Customers []string `json:"customers"`
+}
+
+// Kind is the name of such tasks and jobs.
+func (remindArgs) Kind() string { return "remind" }
+
+// tasks cuts n reminders into tasks of one campaign each with up to per customers.
+func (u subscriptions) tasks(n, per int) (list []remindArgs) {
+	for c, name := range u.names {
+		args := remindArgs{Campaign: name}
+		for i := c; i < n; i += len(u.names) {
+			args.Customers = append(args.Customers, customerID(i))
+			if len(args.Customers) == per {
+				list = append(list, args)
+				args.Customers = nil
+			}
+		}
+		if args.Customers != nil {
+			list = append(list, args)
+		}
+	}
+	return list
+}
+
+// asynqReminders schedules a task for each so many customers of a campaign.
+type asynqReminders struct{ per int }
+
+func (kind asynqReminders) run(ctx context.Context, o options, b *bench, j dueJob) (m report.DueRun, err error) {
+	r, l := b.redis, newLedger(j.n)
+	tasks := newSubscriptions("remind", j.campaigns).tasks(j.n, kind.per)
+	l.at, err = aimed(fillingOf(len(tasks)), func(at time.Time, again bool) error {
+		if err := r.rdb.FlushAll(ctx).Err(); err != nil {
+			return err
+		}
+		return r.scheduleTasks(ctx, tasks, at)
+	})
+	if err != nil {
+		return m, err
+	}
+	o.printf("remind: asynq has %s tasks", report.Num(len(tasks)))
+	handle := asynq.HandlerFunc(func(_ context.Context, t *asynq.Task) error {
+		var args remindArgs
+		err := json.Unmarshal(t.Payload(), &args)
+		l.reach(time.Now(), args.Customers...)
+		return err
+	})
+	var stopping sync.WaitGroup
+	defer stopping.Wait()
+	for range asynqServers {
+		srv := asynq.NewServer(asynq.RedisClientOpt{Addr: r.addr, PoolSize: 2 * asynqWorkers}, asynq.Config{
+			Concurrency: asynqWorkers, DelayedTaskCheckInterval: asynqForward, TaskCheckInterval: asynqPoll, LogLevel: asynq.FatalLevel,
+		})
+		if err := srv.Start(handle); err != nil {
+			return m, err
+		}
+		defer stopping.Go(srv.Shutdown) // waits for the workers
+	}
+	return l.measured(ctx, r, l.wait)
+}
+
+// scheduleTasks schedules all tasks for an instant.
+func (r *redisServer) scheduleTasks(ctx context.Context, tasks []remindArgs, at time.Time) error {
+	client := asynq.NewClient(asynq.RedisClientOpt{Addr: r.addr, PoolSize: asynqClients})
+	defer client.Close()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(asynqClients)
+	for _, task := range tasks {
+		g.Go(func() error {
+			payload, err := json.Marshal(task)
+			if err == nil {
+				_, err = client.EnqueueContext(ctx, asynq.NewTask(task.Kind(), payload), asynq.ProcessAt(at))
+			}
+			if err != nil {
+				return fmt.Errorf("scheduling a task: %w", err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// riverReminders schedules a job for each so many customers of a campaign.
+type riverReminders struct{ per int }
+
+func (kind riverReminders) run(ctx context.Context, o options, b *bench, j dueJob) (m report.DueRun, err error) {
+	s, l := b.postgres, newLedger(j.n)
+	pool, err := s.riverPool(ctx)
+	if err != nil {
+		return m, err
+	}
+	defer pool.Close()
+	jobs := newSubscriptions("remind", j.campaigns).tasks(j.n, kind.per)
+	l.at, err = aimed(riverAhead+fillingOf(len(jobs)), func(at time.Time, again bool) error {
+		if again {
+			_, err := pool.Exec(ctx, `UPDATE river_job SET scheduled_at = $1 WHERE state = 'scheduled'`, at)
+			return err
+		}
+		return insertJobs(ctx, pool, jobs, at)
+	})
+	if err != nil {
+		return m, err
+	}
+	o.printf("remind: River has %s jobs", report.Num(len(jobs)))
+	workers := river.NewWorkers()
+	river.AddWorker(workers, river.WorkFunc(func(_ context.Context, job *river.Job[remindArgs]) error {
+		l.reach(time.Now(), job.Args.Customers...)
+		return nil
+	}))
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: riverWorkers}}, Workers: workers,
+		FetchCooldown: riverFetch, FetchPollInterval: riverPoll, JobTimeout: -1, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return m, err
+	}
+	if err := client.Start(ctx); err != nil {
+		return m, fmt.Errorf("starting River: %w", err)
+	}
+	m, err = l.measured(ctx, s, l.wait)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	if err := errors.Join(err, client.Stop(stopping)); err != nil {
+		return m, err
+	}
+	left := 0
+	err = pool.QueryRow(ctx, `SELECT count(*) FROM river_job WHERE state <> 'completed'`).Scan(&left)
+	if err == nil && left != 0 {
+		err = fmt.Errorf("%d jobs are not completed", left)
+	}
+	return m, err
+}
+
+// riverPool makes River's tables and returns connections to them, with plans as PostgreSQL makes them by default.
+func (s *postgresServer) riverPool(ctx context.Context) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(s.url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = riverConns
+	config.ConnConfig.RuntimeParams["enable_seqscan"] = "on"
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	}
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("making River's tables: %w", err)
+	}
+	return pool, nil
+}
+
+// insertJobs inserts all jobs for an instant.
+func insertJobs(ctx context.Context, pool *pgxpool.Pool, jobs []remindArgs, at time.Time) error {
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	for from := 0; from < len(jobs); from += riverInsert {
+		params := report.Each(jobs[from:min(from+riverInsert, len(jobs))], func(args remindArgs) river.InsertManyParams {
+			return river.InsertManyParams{Args: args, InsertOpts: &river.InsertOpts{ScheduledAt: at}}
+		})
+		if _, err := client.InsertManyFast(ctx, params); err != nil {
+			return fmt.Errorf("inserting jobs: %w", err)
+		}
+	}
+	_, err = pool.Exec(ctx, `VACUUM ANALYZE river_job`)
+	return err
+}
+
+const (
+	// remindBatch is how many reminders are taken out of a sorted set at once.
+	remindBatch = 2000
+	// remindPoll is how often the published design polls.
+	remindPoll = time.Second
+	// remindPause is how long the other waits when nothing is due.
+	remindPause = 5 * time.Millisecond
+)
+
+// redisReminders keeps reminders in sorted sets by due instant, customers spread over them by their number. Each has one
+// poller.
+type redisReminders struct {
+	// poll each second, as published; otherwise as fast as it can.
+	poll bool
+}
+
+func remindQueue(q int) string { return "remind:" + strconv.Itoa(q) }
+
+func (kind redisReminders) run(ctx context.Context, o options, b *bench, j dueJob) (m report.DueRun, err error) {
+	r, u, l, meant := b.redis, newSubscriptions("remind", j.campaigns), newLedger(j.n), meantFor()
+	if err := r.fillReminders(ctx, u, j, meant); err != nil {
+		return m, err
+	}
+	o.printf("remind: Redis has %s reminders", report.Num(j.n))
+	rdb, c := r.client(j.queues), clockFor(meant)
+	defer rdb.Close()
+	l.at = c.at
+	m, err = l.measured(ctx, r, func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		for q := range j.queues {
+			g.Go(func() error { return kind.work(ctx, rdb, q, j.queues, c, l) })
+		}
+		g.Go(func() error {
+			if err := l.wait(ctx); err != nil {
+				return err
+			}
+			return errReached // ends the pollers
+		})
+		if err := g.Wait(); !errors.Is(err, errReached) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return m, err
+	}
+	left, err := r.reminders(ctx, j.queues)
+	if err == nil && left != 0 {
+		err = fmt.Errorf("%d reminders are left", left)
+	}
+	return m, err
+}
+
+var errReached = errors.New("all were reached")
+
+// reminders counts those in the queues.
+func (r *redisServer) reminders(ctx context.Context, queues int) (n int, err error) {
+	for q := range queues {
+		some, err := r.rdb.ZCard(ctx, remindQueue(q)).Result()
+		if err != nil {
+			return 0, err
+		}
+		n += int(some)
+	}
+	return n, nil
+}
+
+// fillReminders puts all into their queues.
+func (r *redisServer) fillReminders(ctx context.Context, u subscriptions, j dueJob, due time.Time) error {
+	score := float64(due.Unix())
+	return r.fill(ctx, j.n, redisFill*j.queues, func(pipe redis.Pipeliner, from, to int) {
+		members := map[int][]redis.Z{}
+		for i := from; i < to; i++ {
+			members[i%j.queues] = append(members[i%j.queues], redis.Z{Score: score, Member: u.campaign(i) + ":" + customerID(i)})
+		}
+		for q, some := range members {
+			pipe.ZAdd(ctx, remindQueue(q), some...)
+		}
+	})
+}
+
+// work is the poller of one queue, and its worker.
+func (kind redisReminders) work(ctx context.Context, rdb *redis.Client, q, queues int, c clock, l *ledger) error {
+	pop, queue, pause := script("pop.lua"), remindQueue(q), remindPause
+	if kind.poll {
+		pause = remindPoll
+		// Pollers do not all poll at the same moment.
+		if err := process.Until(ctx, time.Now().Add(time.Duration(q)*remindPoll/time.Duration(queues))); err != nil {
+			return err
+		}
+	}
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		var members []string
+		var err error
+		if kind.poll {
+			members, err = takeOut(ctx, rdb, queue, c)
+		} else {
+			members, err = pop.Run(ctx, rdb, []string{queue}, c.seconds(), remindBatch).StringSlice()
+		}
+		if err != nil {
+			return err
+		}
+		l.reach(time.Now(), members...)
+		if len(members) == remindBatch && !kind.poll {
+			continue
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// takeOut reads what is due and removes it, in two commands, as published.
+func takeOut(ctx context.Context, rdb *redis.Client, queue string, c clock) ([]string, error) {
+	members, err := rdb.ZRangeArgs(ctx, redis.ZRangeArgs{
+		Key: queue, Start: "-inf", Stop: strconv.FormatFloat(c.seconds(), 'f', 6, 64), ByScore: true, Count: remindBatch,
+	}).Result()
+	if err != nil || len(members) == 0 {
+		return nil, err
+	}
+	return members, rdb.ZRem(ctx, queue, report.Each(members, func(m string) any { return m })...).Err()
+}
