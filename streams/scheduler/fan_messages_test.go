@@ -108,8 +108,10 @@ func TestSharedMessages(t *testing.T) {
 	r.waitPublished(len(whom))
 	run.stop()
 	r.publishedInOrder(whom)
-	if n, least := len(r.reminderMessages()), (len(whom)+499)/500; n != least {
-		t.Errorf("%d messages for %d customers, expected %d", n, len(whom), least)
+	// The feed may deliver the event messages one by one, and the scheduler does not wait for the next.
+	const eventMessages = 4
+	if n, least := len(r.reminderMessages()), (len(whom)+499)/500; n < least || n >= least+eventMessages {
+		t.Errorf("%d messages for %d customers, expected %d to %d", n, len(whom), least, least+eventMessages-1)
 	}
 }
 
