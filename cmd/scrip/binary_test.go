@@ -263,6 +263,17 @@ func (p *process) readiness() (int, server.Readiness) {
 	return status, r
 }
 
+// healthy waits until the server is ready: on a busy machine a check may fail for a moment.
+func (p *process) healthy() (r server.Readiness) {
+	p.t.Helper()
+	wait(p.t, "the server is ready", time.Minute, func() bool {
+		var status int
+		status, r = p.readiness()
+		return status == 200 && r.Ready
+	})
+	return r
+}
+
 // wait polls for a fact.
 func wait(t *testing.T, what string, limit time.Duration, fact func() bool) {
 	t.Helper()

@@ -244,9 +244,10 @@ func TestAPauseHoldsOnARunningServer(t *testing.T) {
 			t.Errorf("change %d: %+v, want %s", i+1, c, want)
 		}
 	}
-	if _, r := p.readiness(); !r.Checks["config"].OK {
-		t.Errorf("%+v", r.Checks["config"])
-	}
+	wait(t, "check config is ok", time.Minute, func() bool {
+		_, r := p.readiness()
+		return r.Checks["config"].OK
+	})
 	if status, body := p.get("/metrics"); status != 200 || !strings.Contains(body, "scrip_config_revision 5") || !strings.Contains(body, "scrip_config_ignored_total 0") {
 		t.Errorf("/metrics: %d", status)
 	}

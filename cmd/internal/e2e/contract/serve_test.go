@@ -70,15 +70,18 @@ func TestTheDescriptor(t *testing.T) {
 		t.Errorf("code.key is %d bytes, %v; want 64 hex digits", len(key), err)
 	}
 	for path, want := range map[string]string{"/healthz": "", "/readyz": "", "/metrics": "scrip_"} {
-		resp, err := http.Get(r.desc.HTTPURL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if err != nil || resp.StatusCode != 200 || !strings.Contains(string(body), want) {
-			t.Errorf("%s: %s %.200s", path, resp.Status, body)
-		}
+		eventually(t, path+" returns 200", func() bool {
+			resp, err := http.Get(r.desc.HTTPURL + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resp.StatusCode == 200 && strings.Contains(string(body), want)
+		})
 	}
 }
 
