@@ -32,7 +32,6 @@
 // schema. Each is used by the goroutine that created it.
 //
 // A crash before the exchange, or in a verification, leaves the live tables untouched and a schema scrip_next or
-// scrip_scratch, which the next Open drops. The
-// exchange is one transaction. After a crash that follows it, dependents that were not carried over yet are named by
-// the next rebuild and by --drop-previous.
+// scrip_scratch, which the next Open drops. The exchange is one transaction. After a crash that follows it, dependents
+// that were not carried over yet are named by the next rebuild and by --drop-previous.
 package rebuild
