@@ -120,21 +120,19 @@ type Throttle struct {
 	Times   int           // ratio of pause to work while the level is not Idle
 	Longest time.Duration // of one pause, so the work never stops
 
-	slot sync.Mutex // of the one batch that may run then
+	made sync.Once
+	slot chan struct{} // holds a token while the one batch runs that may run then
 }
 
-// Work runs a batch, and pauses after it. While the level is not Idle one batch runs at a time, of all callers; in a Burst
-// none begins for 1.5 s. It returns the batch's error, without a pause. ctx ends waits and pauses.
+// Work runs a batch, and pauses after it. While the level is not Idle one batch runs at a time, of all callers: one that begins
+// its next batch at once comes after those that wait. In a Burst none begins for 1.5 s. It returns the batch's error, without a
+// pause. ctx ends waits and pauses.
 func (t *Throttle) Work(ctx context.Context, batch func() error) error {
 	for left := burstMost; left > 0 && t.Level() == Burst && ctx.Err() == nil; left -= lookEvery {
 		_ = topology.Pause(ctx, lookEvery)
 	}
-	for t.Level() != Idle && ctx.Err() == nil {
-		if t.slot.TryLock() {
-			defer t.slot.Unlock() // after the pause
-			break
-		}
-		_ = topology.Pause(ctx, lookEvery)
+	if t.acquire(ctx) {
+		defer func() { <-t.slot }() // after the pause
 	}
 	began := time.Now()
 	if err := batch(); err != nil {
@@ -142,6 +140,24 @@ func (t *Throttle) Work(ctx context.Context, batch func() error) error {
 	}
 	t.Pause(ctx, time.Since(began))
 	return nil
+}
+
+// acquire waits for the slot, which the caller then releases, or until the level is Idle. A release hands the slot to a caller
+// that waits, so lanes take turns.
+func (t *Throttle) acquire(ctx context.Context) bool {
+	t.made.Do(func() { t.slot = make(chan struct{}, 1) })
+	for t.Level() != Idle && ctx.Err() == nil {
+		look := time.NewTimer(lookEvery)
+		select {
+		case t.slot <- struct{}{}:
+			look.Stop()
+			return true
+		case <-look.C:
+		case <-ctx.Done():
+			look.Stop()
+		}
+	}
+	return false
 }
 
 // Pause pauses after work that took that long, until its share of the time is kept or the level is Idle.

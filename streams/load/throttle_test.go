@@ -67,7 +67,7 @@ func TestSlotIsReleasedAfterEveryBatch(t *testing.T) {
 		if err := throttle.Work(ended, func() error { return ended.Err() }); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v", err)
 		}
-		if !throttle.slot.TryLock() {
+		if len(throttle.slot) > 0 {
 			t.Error("the slot was not released")
 		}
 	})
@@ -100,6 +100,32 @@ func TestOneBatchAtATime(t *testing.T) {
 		all.Wait()
 		if want := []time.Duration{0, 5 * time.Second, 7 * time.Second, 7 * time.Second}; !slices.Equal(begins, want) {
 			t.Errorf("batches began after %v, want %v", begins, want)
+		}
+	})
+}
+
+// A caller that begins its next batch at once does not overtake the one that waits.
+func TestCallersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		throttle := &Throttle{Times: 4, Longest: time.Second, Level: func() Level { return Busy }}
+		var all sync.WaitGroup
+		var callers []int // written by the one that has the slot
+		for caller := range 2 {
+			all.Go(func() {
+				for range 5 {
+					_ = throttle.Work(t.Context(), func() error {
+						callers = append(callers, caller)
+						time.Sleep(3 * time.Millisecond) // it is released between two looks of the other
+						return nil
+					})
+				}
+			})
+		}
+		all.Wait()
+		for i := range callers[1:] {
+			if callers[i] == callers[i+1] {
+				t.Fatalf("the callers' batches ran in the order %v", callers)
+			}
 		}
 	})
 }
