@@ -17,8 +17,8 @@ const (
 	// followAgain is the pause before a reader is replaced. With it, and the time that this takes, a change made in between
 	// is in force within a second.
 	followAgain = 100 * time.Millisecond
-	// lookEvery is the interval of requests to the bucket's leader for its newest change, which must have been delivered
-	// before the next request.
+	// lookEvery is the interval of requests to the bucket's leader for its newest change: it, or another one, must have been
+	// delivered before the next request.
 	lookEvery = 5 * time.Second
 )
 
@@ -133,7 +133,7 @@ func (l *Live) follow(ctx context.Context) error {
 		return err
 	}
 	state := newState(l.store.opts.Defaults)
-	lost, expected := r.until < l.newest, r.until
+	lost, expected, read := r.until < l.newest, r.until, r.until
 	if r.until == 0 {
 		l.read(state, lost)
 	}
@@ -156,10 +156,12 @@ func (l *Live) follow(ctx context.Context) error {
 				return err
 			}
 		case <-look.C:
-			// The feed notices by itself that it lags; until it has caught up, the status must show it.
-			if state.Revision < expected {
+			// The feed notices by itself that it lags; until it has caught up, the status must show it. While changes arrive it
+			// does not lag: a long history takes its time.
+			if state.Revision < expected && state.Revision == read {
 				return errBehind
 			}
+			read = state.Revision
 			if expected, err = newest(ctx, l.store.js); err != nil {
 				return err
 			}
