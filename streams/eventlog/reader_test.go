@@ -121,7 +121,6 @@ func TestReaderPassesForeignAndStopsAtNewerFormat(t *testing.T) {
 	}
 }
 
-// A stream whose middle is missing is never read over.
 // TestTheFeedOfSettingsPassesOverGaps: in a bucket that another program made, keys can be replaced.
 func TestTheFeedOfSettingsPassesOverGaps(t *testing.T) {
 	server := streamtest.Start(t)
@@ -161,6 +160,7 @@ func TestTheFeedOfSettingsPassesOverGaps(t *testing.T) {
 	read(7, 8)
 }
 
+// A stream whose middle is missing is never read over.
 func TestReaderStopsAtAGap(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)
 	// Not scrip's settings, which refuse the deletion.
