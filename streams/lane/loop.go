@@ -133,7 +133,7 @@ func (o *owner) collect(ctx context.Context) error {
 			o.opt.Metrics.badOutcome.Inc()
 		}
 		if c.Scope != wire.ScopeScheduler {
-			o.lane.load.Client.Store(o.opt.Now().UnixNano())
+			o.lane.load.Client.Store(time.Now().UnixNano())
 		}
 		o.Decide(&c)
 	}

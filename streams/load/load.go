@@ -73,7 +73,7 @@ func (m *Meter) Level() Level {
 // which make the lanes busy: so it is for their pace.
 func (m *Meter) Clients() bool {
 	now := time.Now().UnixNano()
-	return m.any(func(l *Lane) bool {
+	return m != nil && m.any(func(l *Lane) bool {
 		last := l.Client.Load()
 		return last != 0 && now-last < int64(clientWithin)
 	})
