@@ -57,39 +57,6 @@ func Main(m *testing.M, after func()) int {
 	return code
 }
 
-// buildShared builds the program at path. It reuses bin/e2e/scrip of the module if that is up to date, which spares all test
-// binaries of a run but the first the seconds that the linker takes. A test keeps its program when another one replaces that.
-func buildShared(path string) error {
-	out, err := exec.Command("go", "env", "GOMOD").Output()
-	if err != nil {
-		return fmt.Errorf("finding the module: %w", err)
-	}
-	dir := filepath.Join(filepath.Dir(strings.TrimSpace(string(out))), "bin", "e2e")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	lock, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer lock.Close() //nolint:errcheck // releases the lock
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return err
-	}
-	shared := filepath.Join(dir, "scrip")
-	if err := Build(shared); err != nil {
-		return err
-	}
-	if os.Link(shared, path) == nil {
-		return nil
-	}
-	program, err := os.ReadFile(shared) // another file system
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, program, 0o755)
-}
-
 // Build builds the program at path, with further flags for go build. Without any, it reuses bin/e2e/scrip of the module if
 // that is up to date, which spares all test binaries of a run but the first the seconds that the linker takes. A program at
 // path stays as it is when that one is replaced.
