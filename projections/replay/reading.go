@@ -162,7 +162,7 @@ func (l *reading) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		err := l.writeArrived(ctx)
+		err := l.alone(func() error { return l.writeArrived(ctx) })
 		var stop *eventlog.StopError
 		if errors.As(err, &stop) {
 			l.opts.Logger.WarnContext(ctx, "this lane stopped at a message; other lanes continue, and this one continues when the message is skipped (scrip serve --skip-message)", "lane", l.lane, "sequence", stop.Sequence, "err", err)
@@ -179,8 +179,6 @@ func (l *reading) follow(ctx context.Context) error {
 
 // writeArrived writes and flushes what has arrived.
 func (l *reading) writeArrived(ctx context.Context) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for {
 		l.batch.Reset()
 		err := l.write(ctx, l.batch.Fill(l.reader, l.opts.Limits, math.MaxUint64))

@@ -92,7 +92,8 @@ type run struct {
 
 	mu      sync.Mutex // guards what follows and the sink; while following, each lane has a goroutine
 	done    Progress
-	waiting bool // for the database
+	waiting bool  // for the database
+	failed  error // of the sink or of a lane while following
 	batch   fill.Batch
 	events  []Event
 }
@@ -162,7 +163,7 @@ func (r *run) once(ctx context.Context) (err error) {
 	if err := r.sink.Flush(ctx); err != nil || !r.opts.Follow {
 		return err
 	}
-	r.done.Following = true
+	r.done.Following, r.failed = true, nil
 	r.opts.Progress(r.done)
 	g, within := errgroup.WithContext(ctx)
 	for _, l := range lanes {
@@ -173,15 +174,28 @@ func (r *run) once(ctx context.Context) (err error) {
 			if err := topology.Pause(within, flushEvery); err != nil {
 				return err
 			}
-			r.mu.Lock()
-			err := r.sink.Flush(within)
-			r.mu.Unlock()
-			if err != nil {
+			if err := r.alone(func() error { return r.sink.Flush(within) }); err != nil {
 				return err
 			}
 		}
 	})
 	return g.Wait()
+}
+
+// alone runs f, which uses the sink, while no other goroutine does. After an error only End is called: those that wait for their
+// turn get that error. At a StopError one lane waits, and the others go on.
+func (r *run) alone(f func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed != nil {
+		return r.failed
+	}
+	err := f()
+	var stop *eventlog.StopError
+	if !errors.As(err, &stop) {
+		r.failed = err
+	}
+	return err
 }
 
 // Sink writes what is replayed. One Run uses it, one call at a time: Begin, then Write and Flush, then End.

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -53,5 +54,21 @@ func TestAFollowedLaneContinues(t *testing.T) {
 	streamtest.Eventually(t, "the lane goes on", func() bool { return seen[0].Load() == 3 })
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// After an error of the sink nobody uses it, also who waits for a turn. A lane that stops at a message is no such error.
+func TestSinkIsLeftAloneAfterAnError(t *testing.T) {
+	r, broken, calls := new(run), errors.New("broken"), 0
+	for _, c := range []struct{ result, want error }{
+		{nil, nil}, {&eventlog.StopError{Err: broken}, broken}, {broken, broken}, {nil, broken},
+	} {
+		err := r.alone(func() error { calls++; return c.result })
+		if (c.want == nil) != (err == nil) || err != nil && err.Error() != c.want.Error() {
+			t.Errorf("call %d: got %v, want %v", calls, err, c.want)
+		}
+	}
+	if calls != 3 {
+		t.Errorf("called %d times, want 3", calls)
 	}
 }
