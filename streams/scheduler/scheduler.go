@@ -40,7 +40,7 @@ type Options struct {
 	Seal   *seal.Key
 	Format int
 	// Dir is where temporary files of each lane hold the customers of pending reminders: at most twice as many bytes as their
-	// ids have, and 64 MiB. They have no name, and are gone with the process. Defaults to os.TempDir.
+	// ids have, and 64 MiB, and while a snapshot is written what was filled before. They have no name, and are gone with the process. Defaults to os.TempDir.
 	Dir string
 	// Config holds what operators set: batches, rate, concurrency and pauses. Defaults to the defaults of all settings.
 	Config settings.Source
