@@ -158,11 +158,11 @@ func (s *server) publish(begun time.Time) error {
 	if s.tables != nil {
 		s.descriptor.PostgresURL = s.tables.url()
 	}
+	s.health.serve(true) // first: who finds scrip.json finds the server ready
 	if err := s.dir.Publish(s.descriptor); err != nil {
 		return err
 	}
 	s.published = true
-	s.health.serve(true)
 	s.log.Info("ready", "nats", redact(s.natsURL), "http", redact(s.descriptor.HTTPURL), "data", s.dir.Path(), "log", s.stream.UUID,
 		"lanes", s.stream.Lanes, "roles", s.opts.Roles, "took", time.Since(begun).Round(time.Millisecond))
 	if s.natsd != nil && s.natsCredentials() != (datadir.Credentials{}) {
