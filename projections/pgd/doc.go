@@ -9,8 +9,8 @@
 //	                <place>/run            its socket
 //	                <place>/new-<random>   initdb in progress; its cluster is renamed to data when complete
 //
-// pg_ctl starts the postmaster, which is then no child of scrip, waits until it is ready, and stops it. Run looks four times a
-// second whether its process is there, and starts another one if not.
+// pg_ctl starts the postmaster, which is then no child of scrip, and waits until it is ready. Signals stop it. Run looks four
+// times a second whether its process is there, and starts another one if not.
 //
 // The place is <data>/postgres. PostgreSQL refuses to run as root; started as root, scrip runs it as user postgres (or
 // user nobody), and if that user cannot reach the data directory, as below /root, the place is

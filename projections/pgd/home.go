@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,6 +34,7 @@ type home struct {
 	password string
 	lock     *os.File
 	untie    func()
+	log      *slog.Logger
 }
 
 // prepare finds the place, takes its lock, and makes the cluster if there is none. A postmaster that runs there was left by an
@@ -46,7 +48,7 @@ func (c *Cluster) prepare(ctx context.Context) (_ *home, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &home{place: got.place, user: got.user, bin: all[0], untie: func() {}}
+	h := &home{place: got.place, user: got.user, bin: all[0], untie: func() {}, log: c.log}
 	if h.lock, err = lockPlace(h.place); err != nil {
 		return nil, err
 	}

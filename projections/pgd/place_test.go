@@ -178,12 +178,9 @@ func TestWriteFileDoesNotFollowALink(t *testing.T) {
 	if err := atomicfile.Write(planted, []byte("new"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	h := &home{place: place(dir), user: self()}
+	h := &home{place: place(dir)}
 	if err := os.Symlink(victim, h.place.log()); err != nil {
 		t.Fatal(err)
-	}
-	if err := h.control(t.Context(), 0, "status"); err == nil {
-		t.Error("the log of PostgreSQL goes through a link")
 	}
 	rotate(h.place.log(), 1)
 	raw, err := os.ReadFile(victim)

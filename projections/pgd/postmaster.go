@@ -98,17 +98,19 @@ func commandByPS(pid int) string {
 	return strings.TrimSpace(string(out))
 }
 
-// control runs pg_ctl as the user of the cluster. Its output, and that of the postmaster that it starts, goes to the log.
-func (h *home) control(ctx context.Context, nice int, args ...string) error {
-	log, err := os.OpenFile(h.place.log(), os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return fmt.Errorf("opening the log of PostgreSQL: %w", err)
-	}
-	defer log.Close()
-	cmd := h.user.command(ctx, string(h.place), h.bin.control(), append(args, "--silent")...)
+// pgctl starts a postmaster by pg_ctl, as the user of the cluster. The output of both goes to the log, or nowhere when that
+// cannot be opened: PostgreSQL works without it.
+func (h *home) pgctl(ctx context.Context, nice int, options string) error {
+	cmd := h.user.command(ctx, string(h.place), h.bin.control(), "start", "--wait", "--options="+options, "--silent")
 	// With its own -D, pg_ctl would pass the directory to a shell without escaping it.
 	cmd.Env = append(cmd.Env, "PGDATA="+h.place.data())
-	cmd.Stdout, cmd.Stderr = log, log
+	if log, err := os.OpenFile(h.place.log(), os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600); err == nil {
+		defer log.Close()
+		cmd.Stdout, cmd.Stderr = log, log
+	} else {
+		h.log.WarnContext(ctx, "starting PostgreSQL without its log, which cannot be opened as a file and is not followed as a link; "+
+			"move it away and restart scrip to get one", "file", h.place.log(), "err", err)
+	}
 	// pg_ctl passes this on to the postmaster that it is starting.
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, cancelDelay
 	if err := cmd.Start(); err != nil {
@@ -126,7 +128,7 @@ func (h *home) launch(ctx context.Context, port, nice int) (*postmaster, error) 
 	rotate(h.place.log(), logLimit)
 	logged := sizeOf(h.place.log())
 	options := fmt.Sprintf("-D %s -c %s -p %d", shellQuote(h.place.data()), shellQuote("config_file="+h.place.conf()), port)
-	err := h.control(ctx, nice, "start", "--wait", "--options="+options)
+	err := h.pgctl(ctx, nice, options)
 	pm := h.running()
 	if pm == nil { // pg_ctl gives up after a minute; a recovery may take longer
 		return nil, h.exitError(logged, err)
@@ -180,32 +182,28 @@ func (h *home) clearPidfile() error {
 
 // halt stops the postmaster of the cluster, if there is one, and returns when it has ended: a fast shutdown first, an
 // immediate one after limit or when ctx ends, and at last kill. It reports whether the shutdown was clean; if not, the next
-// start recovers.
+// start recovers. It sends the signals itself: pg_ctl may be missing during an upgrade, and does not stop single-user mode.
 func (h *home) halt(ctx context.Context, limit time.Duration) (clean bool, err error) {
-	for _, mode := range []string{"fast", "immediate", "kill"} {
+	const fast, immediate, kill = syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL
+	for _, mode := range []syscall.Signal{fast, immediate, kill} {
 		pm := h.running() // looked up before each signal: the process may have ended and its id been reused
 		if pm == nil {
-			return mode == "fast", nil
+			return mode == fast, nil
 		}
 		stopping, cancel := context.WithTimeout(ctx, limit)
-		if mode == "kill" {
-			err = syscall.Kill(pm.pid, syscall.SIGKILL)
-		} else {
-			err = h.control(stopping, 0, "stop", "--no-wait", "--mode="+mode)
-		}
-		if err == nil {
+		if err = syscall.Kill(pm.pid, mode); err == nil {
 			h.awaitEnd(stopping, pm)
 		}
 		cancel()
 		if !serves(pm.pid, h.place) {
-			return mode == "fast", nil
+			return mode == fast, nil
 		}
 		ctx, limit = context.WithoutCancel(ctx), immediateLimit
 	}
 	return false, errors.Join(fmt.Errorf("PostgreSQL in %s does not end: its processes are stuck in the kernel", h.place.data()), err)
 }
 
-// awaitEnd waits until pm has ended. pg_ctl would wait for the end of its postmaster.pid, which is a moment before.
+// awaitEnd waits until pm has ended, which is a moment after the end of its postmaster.pid.
 func (h *home) awaitEnd(ctx context.Context, pm *postmaster) {
 	tick := time.NewTicker(endPoll)
 	defer tick.Stop()
