@@ -83,6 +83,16 @@ func TestAdoptedOnlyIfCurrent(t *testing.T) {
 			write(t, filepath.Join(dir, "pg_hba.conf"), "local all all trust\n")
 		}},
 		{"password lost", func(t *testing.T, dir string, _ *Options) { remove(t, filepath.Join(dir, "password")) }},
+		{"moved", func(t *testing.T, _ string, opts *Options) {
+			rename(t, opts.DataDir, opts.DataDir+".old")
+			opts.DataDir += ".old"
+		}},
+		{"moved, and a link in its place", func(t *testing.T, _ string, opts *Options) {
+			rename(t, opts.DataDir, opts.DataDir+".old")
+			if err := os.Symlink(opts.DataDir+".old", opts.DataDir); err != nil {
+				t.Fatal(err)
+			}
+		}},
 		{"password of the superuser lost", func(t *testing.T, dir string, _ *Options) { remove(t, filepath.Join(dir, "admin.password")) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -223,6 +233,9 @@ func TestIsPostmaster(t *testing.T) {
 		if got := isPostmaster(command, dir); got != want {
 			t.Errorf("%q: got %v, want %v", command, got, want)
 		}
+		if got, want := isPostmaster(command, ""), want || strings.HasPrefix(command, "postgres -D"); got != want {
+			t.Errorf("%q: got %v for any directory, want %v", command, got, want)
+		}
 	}
 }
 
@@ -239,6 +252,13 @@ func TestServesIsOfTheLiving(t *testing.T) {
 	}
 	if serves(pid, p+"2") {
 		t.Error("the postmaster is taken for one of another directory")
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(string(p), link); err != nil {
+		t.Fatal(err)
+	}
+	if !serves(pid, place(link)) {
+		t.Error("the postmaster is not recognised by another path of its directory")
 	}
 	stop(t, c)
 	for _, gone := range []int{pid, 0, -1} {

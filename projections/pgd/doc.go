@@ -34,8 +34,8 @@
 //   - scrip dies in initdb: <place>/new-<random> is left; the next start removes it and starts again in another one.
 //   - scrip dies while it changes the roles of a cluster of an earlier version: the next start repeats the change.
 //   - scrip dies (kill -9): PostgreSQL goes on. The next start finds it by postmaster.pid, checks that it is a postgres of this
-//     very directory, and adopts it: connections stay. If its configuration or its version is not what that start would give
-//     it, or a password is lost, it is stopped and started again. If there is no next start, pg_ctl stops it; or remove the
+//     very directory, by whatever path, and adopts it: connections stay. If its configuration, which has that path, or its
+//     version is not what that start would give it, or a password is lost, it is stopped and started again. If there is no next start, pg_ctl stops it; or remove the
 //     data directory, and it ends by itself within a minute.
 //   - scrip dies in a start or stop of PostgreSQL: the next start waits for the end of either.
 //   - a postmaster.pid is left whose process id now belongs to another program: that program is not touched and does not

@@ -65,14 +65,30 @@ func pidIn(line string) int {
 // serves reports whether process pid is alive and runs postgres on the cluster of p. An id read from a file may belong to
 // any program by now, also to a thread of this one; this check keeps others from being stopped or waited for.
 func serves(pid int, p place) bool {
-	return pid > 0 && isPostmaster(commandLine(pid), p.data())
+	if pid <= 0 {
+		return false
+	}
+	command := commandLine(pid)
+	return isPostmaster(command, p.data()) || isPostmaster(command, "") && worksIn(pid, p.data())
 }
 
-// isPostmaster checks a command line as pg_ctl makes it, or that of single-user mode. Children of the postmaster have a title
-// ("postgres: checkpointer") and no -D.
+// isPostmaster checks a command line as pg_ctl makes it, or that of single-user mode. dir "" matches any directory. Children
+// of the postmaster have a title ("postgres: checkpointer") and no -D.
 func isPostmaster(command, dir string) bool {
-	program, _, found := strings.Cut(command+" ", " -D "+dir+" ")
+	option := " -D "
+	if dir != "" {
+		option += dir + " "
+	}
+	program, _, found := strings.Cut(command+" ", option)
 	return found && filepath.Base(strings.TrimSuffix(program, " --single")) == "postgres"
+}
+
+// worksIn reports whether dir is the working directory of a process. That of a postmaster is its data directory, also after
+// it was moved or is reached by another path. It is unknown on systems without /proc, and where this process may not see it.
+func worksIn(pid int, dir string) bool {
+	works, err := os.Stat(fmt.Sprintf("/proc/%d/cwd", pid))
+	given, gerr := os.Stat(dir)
+	return err == nil && gerr == nil && os.SameFile(works, given)
 }
 
 // commandLine returns the arguments of a process, joined by spaces, "" when it has ended.
