@@ -73,6 +73,12 @@ func TestStartMends(t *testing.T) {
 			other := strings.Replace(url, "/scrip?", "/postgres?", 1)
 			run(t, other, "DROP DATABASE scrip WITH (FORCE)")
 		}, nil},
+		{"postgres closed", func(t *testing.T, c *Cluster, _ string) {
+			run(t, c.AdminURL(), "REVOKE CONNECT ON DATABASE postgres FROM PUBLIC")
+		}, nil},
+		{"postgres dropped", func(t *testing.T, c *Cluster, _ string) {
+			run(t, c.AdminURL(), "DROP DATABASE postgres")
+		}, nil},
 		{"password lost", nil, func(t *testing.T, dir string) {
 			remove(t, filepath.Join(dir, "password"))
 		}},

@@ -24,8 +24,11 @@ const (
 	answerLimit = time.Minute
 )
 
-// sqlInvalidPassword is the SQLSTATE of a wrong password.
-const sqlInvalidPassword = "28P01"
+// SQLSTATEs of a refused connection.
+const (
+	sqlInvalidPassword = "28P01"
+	sqlNoDatabase      = "3D000"
+)
 
 // databaseURL is complete: its holder may connect.
 func databaseURL(password string, port int, database string) string {
@@ -70,27 +73,33 @@ func (h *home) awaitReady(ctx context.Context, pm *postmaster) error {
 	}
 }
 
-// ensureDatabase connects as scrip and creates the database if it is missing. again is true if a later try may succeed.
+// ensureDatabase connects as scrip, and creates the database if it is missing. again is true if a later try may succeed. It
+// connects to database postgres only to create its own: an administrator may have closed or dropped that one.
 func ensureDatabase(ctx context.Context, password string, port int) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, databaseURL(password, port, "postgres"))
-	if err != nil {
-		var pg *pgconn.PgError
-		if errors.As(err, &pg) && pg.Code == sqlInvalidPassword {
-			return false, fmt.Errorf("PostgreSQL refuses the stored password of role %s: remove the file named password beside its "+
-				"data directory and start again, a new one is then set: %w", roleName, err)
-		}
+	conn, err := pgx.Connect(ctx, databaseURL(password, port, roleName))
+	if err == nil {
+		_ = conn.Close(ctx)
+		return false, nil
+	}
+	var pg *pgconn.PgError
+	switch {
+	case !errors.As(err, &pg):
 		return true, err
+	case pg.Code == sqlInvalidPassword:
+		return false, fmt.Errorf("PostgreSQL refuses the stored password of role %s: remove the file named password beside its "+
+			"data directory and start again, a new one is then set: %w", roleName, err)
+	case pg.Code != sqlNoDatabase:
+		return true, err
+	}
+	if conn, err = pgx.Connect(ctx, databaseURL(password, port, "postgres")); err != nil {
+		return true, fmt.Errorf("connecting to database postgres to create %s: %w", roleName, err)
 	}
 	defer conn.Close(ctx)
-	made := false
-	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, roleName).Scan(&made); err != nil || made {
-		return true, err
-	}
 	// Here and not with the cluster: after a crash between the two it is made at the next start.
 	if _, err := conn.Exec(ctx, `CREATE DATABASE `+roleName+` OWNER `+roleName); err != nil {
 		return false, fmt.Errorf("creating database %s: %w%s", roleName, err, spaceHint(err.Error()))
 	}
-	return true, nil
+	return false, nil
 }
