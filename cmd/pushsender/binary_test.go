@@ -39,7 +39,7 @@ func TestWithTheRealServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	streamtest.Eventually(t, "they wait for reminders", func() bool { _, err := p.Lag(ctx); return err == nil })
 

@@ -59,7 +59,7 @@ func run(t *testing.T, env map[string]string, args ...string) *program {
 	t.Helper()
 	p := &program{}
 	m := &Main{Out: &p.out, Err: &p.err, Now: time.Now, Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	p.code = m.Run(ctx, args)
 	return p

@@ -52,7 +52,7 @@ func scripAt(t *testing.T, now func() time.Time, in *strings.Reader, env []strin
 	if in == nil {
 		m.TerminalIn = true
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	code := m.Run(ctx, args)
 	return result{code, out.String(), errOut.String()}

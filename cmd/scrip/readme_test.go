@@ -151,7 +151,7 @@ func (r *reader) request(p printed) {
 	for printed, real := range r.codes {
 		data = strings.ReplaceAll(data, printed, real)
 	}
-	msg, err := nc.Request(subject, []byte(strings.Trim(data, "'")), 30*time.Second)
+	msg, err := nc.Request(subject, []byte(strings.Trim(data, "'")), 2*time.Minute)
 	if err != nil {
 		r.t.Fatalf("%s: %v", p.command, err)
 	}

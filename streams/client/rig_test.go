@@ -103,7 +103,7 @@ func hold(int, []wire.Command) int { return streamtest.HoldBack }
 
 // within is a context for what is expected to work.
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

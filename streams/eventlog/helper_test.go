@@ -81,7 +81,7 @@ func open(t *testing.T, js jetstream.JetStream, log topology.Log, after eventlog
 // read reads messages first..last and checks them.
 func read(t *testing.T, r *eventlog.Reader, first, last uint64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for n := first; n <= last; n++ {
 		m, err := r.Next(ctx)
@@ -97,7 +97,7 @@ func read(t *testing.T, r *eventlog.Reader, first, last uint64) {
 // failsWith reads until an error and checks its kind.
 func failsWith(t *testing.T, r *eventlog.Reader, want error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		if m, err := r.Next(ctx); err != nil {

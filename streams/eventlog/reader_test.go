@@ -145,7 +145,7 @@ func TestTheFeedOfSettingsPassesOverGaps(t *testing.T) {
 	t.Cleanup(feed.Close)
 	read := func(want ...uint64) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		for _, sequence := range want {
 			raw, err := feed.NextBatch(ctx, 1, nil)

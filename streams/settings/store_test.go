@@ -26,7 +26,7 @@ func TestThoseWhoSetAtOnceLoseNothing(t *testing.T) {
 		for i := range setters {
 			mine := open(t, to.JetStream(t), replicas)
 			g.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
 				for j := range each {
 					value := fmt.Sprint(1 + i*each + j)

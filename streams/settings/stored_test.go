@@ -164,7 +164,7 @@ func TestTheSameIsStoredAsByAnOlderVersion(t *testing.T) {
 // contents reads a bucket.
 func contents(t *testing.T, js jetstream.JetStream) (b stored) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	stream, err := js.Stream(ctx, topology.SettingsStream)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	waitFor   = time.Minute // far beyond what a busy machine needs; only a fact that never comes true waits so long
+	waitFor   = 3 * time.Minute // far beyond what a busy machine needs; only a fact that never comes true waits so long
 	waitEvery = 5 * time.Millisecond
 )
 
-// Eventually waits until the fact holds, polling every few milliseconds, and fails the test after a minute.
+// Eventually waits until the fact holds, polling every few milliseconds, and fails the test after waitFor.
 func Eventually(t testing.TB, what string, fact func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(waitFor)
