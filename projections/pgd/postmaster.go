@@ -136,10 +136,14 @@ func (h *home) pgctl(ctx context.Context, nice int, options string) error {
 	return cmd.Wait()
 }
 
-// launch starts a postmaster on a port. It returns one that runs, but may not be ready yet.
+// launch starts a postmaster on a port. It returns one that runs, but may not be ready yet. One that came up since the caller
+// looked, because an earlier owner was killed in its start, is errStillUsed: its configuration and port may be others.
 func (h *home) launch(ctx context.Context, port, nice int) (*postmaster, error) {
 	if err := h.clearPidfile(); err != nil {
 		return nil, err
+	}
+	if pm := h.running(); pm != nil {
+		return nil, errors.Join(errStillUsed, fmt.Errorf("process %d runs PostgreSQL in %s", pm.pid, h.place.data()))
 	}
 	rotate(h.place.log(), logLimit)
 	logged := sizeOf(h.place.log())
@@ -167,13 +171,15 @@ func yield(pid, nice int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(nice)), 0)
 }
 
-// clearPidfile keeps a postmaster.pid that was left from preventing a start. The caller has checked that the cluster's
-// postmaster does not run.
+// clearPidfile keeps a postmaster.pid that was left from preventing a start. It does not touch that of a running postmaster.
 //
 // PostgreSQL refuses to start while the process with the id in the file lives, whatever program that is, unless it started
 // pg_ctl; so the id of this process is written there. Removing the file would be wrong: by its seventh line the new postmaster
 // detects backends of the old one that are still writing.
 func (h *home) clearPidfile() error {
+	if h.running() != nil { // looked up here, because an earlier start may have come this far since the caller did
+		return nil
+	}
 	raw, err := os.ReadFile(h.place.pidfile())
 	first, rest, _ := strings.Cut(string(raw), "\n")
 	switch {

@@ -93,3 +93,26 @@ func TestHaltEndsSingleUserMode(t *testing.T) {
 		t.Errorf("it left its lock file: %v", err)
 	}
 }
+
+// A postmaster may come up between the check for one and a start. Its lock file stays as it is, and no second one is started.
+func TestLaunchLeavesARunningPostmasterAlone(t *testing.T) {
+	t.Parallel()
+	c := Open(testOptions(madeDir(t)))
+	url := start(t, c)
+	c.mu.Lock()
+	h := c.home
+	c.mu.Unlock()
+	before, err := os.ReadFile(h.place.pidfile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pm, err := h.launch(t.Context(), c.port, 0); pm != nil || !errors.Is(err, errStillUsed) {
+		t.Errorf("launched %v, %v; want that the cluster is still used", pm, err)
+	}
+	if after, err := os.ReadFile(h.place.pidfile()); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("postmaster.pid of the running one was %q, is %q, %v", before, after, err)
+	}
+	if got := queryText(t, url, "SELECT 'alive'"); got != "alive" {
+		t.Errorf("got %q", got)
+	}
+}
