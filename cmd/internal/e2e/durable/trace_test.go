@@ -61,11 +61,18 @@ func parseTrace(trace string) []*call {
 // that holds stored, then an fsync of that file that began after it and ended, then the first socket write that holds said.
 func onDisk(calls []*call, stream, stored, said string) error {
 	var write, sync, answer *call
+	tails := map[string]string{} // the end of what was written last, by socket: a line may be cut between two calls
 	for _, c := range calls {
 		socket := strings.HasPrefix(c.file, "TCP")
+		if socket && answer == nil {
+			_, text, _ := strings.Cut(c.text, `"`)
+			text = tails[c.file] + text[:max(0, strings.LastIndexByte(text, '"'))]
+			tails[c.file] = text[max(0, len(text)-len(said)):]
+			if strings.Contains(text, said) {
+				answer = c
+			}
+		}
 		switch {
-		case socket && answer == nil && strings.Contains(c.text, said):
-			answer = c
 		case socket || !strings.Contains(c.file, "/"+stream+"/msgs/"):
 		case write == nil && strings.Contains(c.name, "write") && strings.Contains(c.text, stored):
 			write = c
@@ -97,6 +104,8 @@ func TestTheOrderIsSeen(t *testing.T) {
 		wrong = `12 1.000003 fsync(15</d/nats/jetstream/$G/streams/SCRIP_EVT_0/msgs/1.blk>) = -1 EIO (Input/output error)`
 		begin = `12 1.000002 fsync(15</d/nats/jetstream/$G/streams/SCRIP_EVT_0/msgs/1.blk> <unfinished ...>`
 		end   = `12 1.000009 <... fsync resumed>) = 0`
+		part  = `13 1.000004 write(20<TCP:[127.0.0.1:1->127.0.0.1:2]>, "PUB _INB", 8) = 8`
+		rest  = `13 1.000005 write(20<TCP:[127.0.0.1:1->127.0.0.1:2]>, "OX.a 9\r\n", 8) = 8`
 		say   = `13 1.000004 write(20<TCP:[127.0.0.1:1->127.0.0.1:2]>, "PUB _INBOX.a 9\r\n", 16) = 16`
 	)
 	for _, c := range []struct {
@@ -106,6 +115,8 @@ func TestTheOrderIsSeen(t *testing.T) {
 	}{
 		{"in order", []string{write, sync, say}, ""},
 		{"in order, the sync in two parts", []string{write, begin, end, say}, ""},
+		{"in order, the answer in two parts", []string{write, sync, part, rest}, ""},
+		{"said first, in two parts", []string{write, part, rest, sync}, "but synced in line 4"},
 		{"no sync", []string{write, say}, "never synced"},
 		{"a sync of another stream", []string{write, other, say}, "never synced"},
 		{"a sync that failed", []string{write, wrong, say}, "never synced"},
