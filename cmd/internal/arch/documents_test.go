@@ -87,7 +87,7 @@ func TestDocuments(t *testing.T) {
 }
 
 var (
-	namedTest = regexp.MustCompile("`(Test[A-Za-z0-9]+)`")
+	namedTest = regexp.MustCompile("`(Test[A-Za-z0-9]+)`(?:\\s+\\(`([a-z0-9_/]+)`\\))?") // perhaps with its folder
 	namedFile = regexp.MustCompile("`([a-z0-9_/]*[a-z0-9_]\\.go)`")
 )
 
@@ -106,7 +106,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 			t.Errorf("%s/DESIGN.md does not name %s", folder, name)
 		}
 	}
-	var code strings.Builder // names of all Go files, and the test functions in them
+	var code strings.Builder // names of all Go files, and the test functions in them with their folders
 	for _, folder := range layers {
 		err := filepath.WalkDir(filepath.Join(top, folder), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") {
@@ -115,7 +115,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 			code.WriteString(path + "\n")
 			raw, err := os.ReadFile(path)
 			for _, f := range regexp.MustCompile(`(?m)^func Test\w+\(`).FindAll(raw, -1) {
-				code.Write(append(f, '\n'))
+				code.WriteString(string(f) + filepath.Dir(path) + "\n")
 			}
 			return err
 		})
@@ -135,6 +135,8 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 		for _, m := range namedTest.FindAllStringSubmatch(string(raw), -1) {
 			if !strings.Contains(code.String(), "func "+m[1]+"(") {
 				t.Errorf("%s names %s, which is no test", page, m[1])
+			} else if m[2] != "" && !strings.Contains(code.String(), "func "+m[1]+"("+filepath.Join(top, m[2])+"\n") {
+				t.Errorf("%s names %s in %s, where it is not", page, m[1], m[2])
 			}
 		}
 		for _, m := range namedFile.FindAllStringSubmatch(string(raw), -1) {
