@@ -87,7 +87,7 @@ func applicationName(what string) string {
 	return name[:min(len(name), 63)]
 }
 
-// sameVersion is CheckVersion for a transaction: the tables may have been migrated meanwhile.
+// sameVersion refuses tables of another version than this program's.
 func sameVersion(ctx context.Context, db rower) error {
 	version, err := schema.Applied(ctx, db)
 	switch mine := schema.Version(); {

@@ -60,7 +60,7 @@ func newMachine(t *testing.T, seed uint64) *machine {
 		t.Fatal(err)
 	}
 	m := &machine{t: t, fs: fs, rng: rand.New(rand.NewPCG(seed, 0)), log: filepath.Join(t.TempDir(), "serve.log")}
-	// What NATS and PostgreSQL keep: see package cutfs. All other files are scrip's, which syncs directories.
+	// What NATS and PostgreSQL keep: see cutfs_*_test.go. All other files are scrip's, which syncs directories.
 	if err := fs.Loose("jetstream", "data"); err != nil {
 		t.Fatal(err)
 	}
