@@ -146,6 +146,31 @@ func TestTiedClusterEndsWithItsOwner(t *testing.T) {
 	}
 }
 
+// The shell of a tied cluster stops no other program.
+func TestTiedLeavesAStrangerAlone(t *testing.T) {
+	t.Parallel()
+	place := t.TempDir()
+	mkdir(t, filepath.Join(place, "data"))
+	stranger := exec.CommandContext(t.Context(), "cat")
+	in, err := stranger.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(place, "data", "postmaster.pid"), fmt.Sprint(stranger.Process.Pid, "\n"))
+	if err := self().command(t.Context(), place, "/bin/sh", "-c", tieScript).Run(); err == nil { // its input is at its end
+		t.Error("the shell reports that it stopped a postmaster")
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := stranger.Wait(); err != nil {
+		t.Errorf("the stranger was stopped: %v", err)
+	}
+}
+
 // postmaster.pid outlives a machine that is switched off; the number in it may be anybody's afterwards.
 func TestStrangerWithThePostmastersNumberSurvives(t *testing.T) {
 	t.Parallel()

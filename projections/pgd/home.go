@@ -185,14 +185,18 @@ func (c *Cluster) tryUp(ctx context.Context, h *home, port int) (pm *postmaster,
 	return pm, h.awaitReady(ctx, pm)
 }
 
+// tieScript waits for a line, and at the end of its input instead stops the postmaster. The id in a postmaster.pid that was left
+// may be of any program; a postmaster works in its data directory.
+const tieScript = `read -r line || { read -r pid < data/postmaster.pid &&
+	{ [ ! -e /proc/self ] || [ data -ef "/proc/$pid/cwd" ]; } && kill -QUIT "$pid"; }`
+
 // tie stops the cluster at the end of this process, however it ends: the kernel closes the pipe to a shell that waits for that.
 func (c *Cluster) tie(h *home) error {
 	h.untie()
 	if !c.opts.Tied {
 		return nil
 	}
-	cmd := h.user.command(context.Background(), string(h.place), "/bin/sh", "-c",
-		`read -r line || { read -r pid < data/postmaster.pid && kill -QUIT "$pid"; }`)
+	cmd := h.user.command(context.Background(), string(h.place), "/bin/sh", "-c", tieScript)
 	pipe, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
