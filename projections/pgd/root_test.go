@@ -1,7 +1,6 @@
 package pgd
 
 import (
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -196,21 +195,14 @@ func nobodysDir(t *testing.T) (dir, binary string) {
 	return dir, binary
 }
 
+// copyProgram is done by another process: a file that this one has open for writing cannot be run while a child that another
+// test is starting has inherited it.
 func copyProgram(t *testing.T, from, to string) {
 	t.Helper()
-	src, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
+	if out, err := exec.CommandContext(t.Context(), "cp", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("copying %s: %v\n%s", from, err, out)
 	}
-	defer src.Close()
-	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(dst, src); err != nil {
-		t.Fatal(err)
-	}
-	if err := dst.Close(); err != nil {
+	if err := os.Chmod(to, 0o755); err != nil {
 		t.Fatal(err)
 	}
 }
