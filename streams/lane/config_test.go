@@ -95,7 +95,7 @@ func TestTheGraceChangesWhileTheLaneRuns(t *testing.T) {
 	if err := run.stop(); err != nil {
 		t.Fatal(err)
 	}
-	run = r.up(r.start(o))
+	r.up(r.start(o))
 	remind("again")
 
 	_, events := r.events()

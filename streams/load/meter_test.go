@@ -60,10 +60,10 @@ func testClients(t *testing.T) {
 		t.Error("clients before the first command")
 	}
 	m.Lanes[1].Client.Store(time.Now().UnixNano())
-	if time.Sleep(clientWithin - 1); !m.Clients() {
+	if time.Sleep(clientWithin - time.Nanosecond); !m.Clients() {
 		t.Error("no clients after a command of one")
 	}
-	if time.Sleep(1); m.Clients() {
+	if time.Sleep(time.Nanosecond); m.Clients() {
 		t.Error("clients a second after the last command")
 	}
 }
