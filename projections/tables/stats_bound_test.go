@@ -5,8 +5,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 )
+
+// inBatches is a database with the tables of a log that is applied in batches of so many messages.
+func inBatches(t *testing.T, log []message, size int) *pgxpool.Pool {
+	t.Helper()
+	pool := open(t)
+	r := new(reader)
+	for from := 0; from < len(log); from += size {
+		if parked := commit(t, pool, r.batch(log[from:min(from+size, len(log))])); len(parked) > 0 {
+			t.Fatalf("parked %+v", parked)
+		}
+	}
+	return pool
+}
 
 // Of an attribute countedValues values have rows of their own per campaign and day, the first in the log; the others count
 // together. Where the log is cut into batches makes no difference.
@@ -33,13 +48,7 @@ func TestFurtherValuesCountTogether(t *testing.T) {
 
 	var digest string
 	for _, size := range []int{1, 4, len(log)} {
-		pool := open(t)
-		r := new(reader)
-		for from := 0; from < len(log); from += size {
-			if parked := commit(t, pool, r.batch(log[from:min(from+size, len(log))])); len(parked) > 0 {
-				t.Fatalf("parked %+v", parked)
-			}
-		}
+		pool := inBatches(t, log, size)
 		for query, want := range map[string]string{
 			"SELECT count(*) FROM scrip.campaign_stats WHERE attribute = 'cart' AND day = '2026-01-01'":                     fmt.Sprint(countedValues + 1),
 			"SELECT claimed, redeemed FROM scrip.campaign_stats WHERE value = '…'":                                          "61 1",
@@ -93,13 +102,7 @@ func TestFurtherNamesCountTogether(t *testing.T) {
 	log := script(strings.Join(lines, "\n"))
 
 	for _, size := range []int{1, 3, len(log)} {
-		pool := open(t)
-		r := new(reader)
-		for from := 0; from < len(log); from += size {
-			if parked := commit(t, pool, r.batch(log[from:min(from+size, len(log))])); len(parked) > 0 {
-				t.Fatalf("parked %+v", parked)
-			}
-		}
+		pool := inBatches(t, log, size)
 		for query, want := range map[string]string{
 			"SELECT count(DISTINCT attribute) FROM scrip.campaign_stats WHERE attribute NOT IN ('', '…') AND day = '2026-01-01'": fmt.Sprint(countedNames),
 			"SELECT value, claimed, redeemed FROM scrip.campaign_stats WHERE attribute = '…'":                                    fmt.Sprintf("… %d 1", names-countedNames+3),
