@@ -77,10 +77,7 @@ func (s *Store) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 func newest(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 	ctx, done := context.WithTimeout(ctx, attempt)
 	defer done()
-	m, err := topology.GetMessage(ctx, js, topology.SettingsStream, fmt.Appendf(nil, `{"last_by_subj":%q}`, subjectPrefix+keyPrefix+">"))
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == jetstream.JSErrCodeMessageNotFound {
-		return 0, nil
-	}
+	m, _, err := topology.LastMessage(ctx, js, topology.SettingsStream, subjectPrefix+keyPrefix+">")
 	return m.Sequence, err
 }
 

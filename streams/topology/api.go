@@ -143,7 +143,8 @@ func GetMessage(ctx context.Context, js jetstream.JetStream, stream string, quer
 	return m, nil
 }
 
-// LastMessage reads the newest message of a literal subject from the stream's leader; ok is false where there is none.
+// LastMessage reads the newest message of a subject, which may have wildcards, from the stream's leader; ok is false where
+// there is none.
 func LastMessage(ctx context.Context, js jetstream.JetStream, stream, subject string) (m Message, ok bool, err error) {
 	query, err := json.Marshal(map[string]string{"last_by_subj": subject})
 	if err != nil {
