@@ -1,6 +1,9 @@
 package domain
 
 import (
+	"fmt"
+	"strconv"
+
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
@@ -77,6 +80,7 @@ func (d *decision) update() {
 		d.refuse(wire.Invalid, d.textTime("expires_at: must lie in the future; it is ", d.now, " now"))
 	case s.Equal(c.settings):
 		d.campaignOutcome(wire.StatusUpdated, true)
+	case !d.hasVersion():
 	default:
 		ev := d.emit(wire.CampaignUpdated)
 		ev.Number, ev.Settings = c.number, s
@@ -110,11 +114,30 @@ func (d *decision) changeState() {
 		d.campaignOutcome(status, true)
 	case c.state == ended:
 		d.refuse(wire.CampaignEnded, "the campaign has ended")
+	case !d.hasVersion():
 	default:
 		d.emit(event)
 		d.apply()
 		d.campaignOutcome(status, false)
 	}
+}
+
+// hasVersion checks the version that the command requires of its campaign, or refuses. It is the last check: a command that
+// changes nothing is a repeat whatever it requires, so one that is sent again without its id still gets its first answer.
+func (d *decision) hasVersion() bool {
+	want := d.cmd.IfVersion
+	if want == "" || want == d.lane.version(d.c) {
+		return true
+	}
+	d.refuse(wire.VersionMismatch, d.text("if_version: the campaign was changed since; its version is ", d.lane.version(d.c), " now"))
+	return false
+}
+
+// version identifies the settings and the state of a campaign: it changes when an operator changes one of them, and with them
+// back it is what it was. It is a keyed hash, equal on all servers of a log; it is stored nowhere.
+func (l *Lane) version(c *campaign) string {
+	text := c.settings.Append(strconv.AppendUint(nil, uint64(c.number), 10))
+	return fmt.Sprintf("%016x", l.hash.text(string(append(text, c.state.String()...))))
 }
 
 // importCodes adds codes to a campaign of imported codes. Codes that it has already are left out and not counted.

@@ -70,6 +70,23 @@ func TestCreateAndUpdate(t *testing.T) {
 			2h update_campaign category=food                 => updated
 			2h update_campaign expires_at=+2h                => invalid message=expires_at:
 			2h update_campaign expires_at=+3h                => updated`,
+		"only the version that was read": `
+			0 create_campaign codes=9
+			0 update_campaign category=food if_version=$v    => updated
+			0 update_campaign category=toys if_version=$v0   => version_mismatch message=if_version:
+			0 update_campaign category=food if_version=$v0   => updated repeat
+			0 pause_campaign if_version=$v0                  => version_mismatch
+			0 pause_campaign if_version=$v id=p              => paused
+			0 pause_campaign if_version=$v0 id=p             => paused repeat
+			0 pause_campaign if_version=$v0                  => paused repeat
+			0 update_campaign category=toys if_version=$v0   => version_mismatch
+			0 resume_campaign if_version=$v                  => resumed
+			0 claim customer_id=ann
+			0 update_campaign category=null if_version=$v    => updated
+			0 update_campaign category=toys if_version=$v0   => updated
+			0 end_campaign if_version=$v                     => ended
+			0 end_campaign if_version=$v0                    => ended repeat
+			0 update_campaign category=none if_version=$v0   => campaign_ended`,
 		"how often a coupon may be redeemed": `
 			0 create_campaign codes=9
 			0 claim customer_id=ann

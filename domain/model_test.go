@@ -214,6 +214,8 @@ func (m *model) decide(cmd *wire.Command, at wire.Instant) wire.Outcome {
 			out.Repeat = true
 		case c.state == "ended":
 			return no(wire.CampaignEnded)
+		case cmd.IfVersion != "": // histories have none that exists
+			return no(wire.VersionMismatch)
 		default:
 			c.state = to
 			accept(mAccepted{})
@@ -234,6 +236,8 @@ func (m *model) decide(cmd *wire.Command, at wire.Instant) wire.Outcome {
 		case s.Equal(&c.settings):
 			out.Repeat = true
 			return out
+		case cmd.IfVersion != "":
+			return no(wire.VersionMismatch)
 		}
 		c.settings = s
 		accept(mAccepted{})

@@ -15,6 +15,7 @@ type CampaignView struct {
 	Campaign       string          `json:"campaign"`
 	Number         uint32          `json:"number"`
 	Status         string          `json:"status"`
+	Version        string          `json:"version,omitempty"` // of settings and status, for if_version; servers before it omit it
 	Codes          uint32          `json:"codes"`
 	Imported       bool            `json:"imported,omitempty"`
 	Claimed        uint32          `json:"claimed"`
@@ -72,7 +73,7 @@ func (l *Lane) List(after string, limit int) []CampaignView {
 func (l *Lane) view(c *campaign) CampaignView {
 	s := c.settings
 	v := CampaignView{
-		Campaign: c.name, Number: c.number, Status: c.state.String(), Codes: c.total(), Imported: c.imported != nil,
+		Campaign: c.name, Number: c.number, Status: c.state.String(), Version: l.version(c), Codes: c.total(), Imported: c.imported != nil,
 		Claimed: c.claimed(), Redeemed: c.redeemed, Voided: c.voided, PerCustomer: s.PerCustomer,
 		MaxRedemptions: s.MaxRedemptions, OpensAt: timeOf(s.OpensAt), ClosesAt: timeOf(s.ClosesAt),
 		ExpiresAt: timeOf(s.ExpiresAt), ExpiredThrough: timeOf(c.expiredThrough), Prefix: s.Prefix, Category: s.Category,

@@ -18,7 +18,8 @@ import (
 //	1h   redeem code=$1 order_id=o1               => expired
 //
 // First the time since the start, then the type and its fields; times beginning with + are since the start too, and $2
-// is the code of coupon 2 of the campaign (s if none is given; $t2 is that of t). A line without => must not be refused. Behind =>
+// is the code of coupon 2 of the campaign (s if none is given; $t2 is that of t). $v is the version of s now, $v0 the one at the
+// first such word. A line without => must not be refused. Behind =>
 // is the status or refusal, then fields of the answer, "repeat" if it must be one, and events=… for the types of the
 // events made, without their common beginning.
 type script struct {
@@ -103,6 +104,13 @@ func (s *script) value(kind wire.CommandType, name, v string) any {
 		return nil
 	case strings.HasPrefix(v, "+"):
 		return s.instant(v).String()
+	case name == "if_version":
+		now, _ := s.lane.Campaign("s")
+		if s.codes["$v0"] == "" {
+			s.codes["$v0"] = now.Version
+		}
+		s.codes["$v"] = now.Version
+		return s.codes[v]
 	case strings.HasPrefix(v, "$"):
 		if s.codes[v] == "" {
 			s.t.Fatalf("no coupon %s", v)

@@ -149,8 +149,10 @@ func (w *world) command() wire.Command {
 			c.Patch.Set("category")
 			c.Patch.Category = "toys"
 		}
+		c.IfVersion = pick(w.choose, "", "", "", "no such version")
 	case k == 6:
 		c.Type = pick(w.choose, wire.PauseCampaign, wire.ResumeCampaign, wire.ResumeCampaign)
+		c.IfVersion = pick(w.choose, "", "", "", "no such version")
 	case k == 7:
 		c.Type = pick(w.choose, wire.ResumeCampaign, wire.ResumeCampaign, wire.EndCampaign)
 	case k < 10:

@@ -220,6 +220,9 @@ func drawCommand(t *rapid.T) Command {
 	case RemindDue:
 		c.Kind, c.DueAt, c.ThroughR = KindExpires, drawInstant(t), rapid.Uint64Range(1, 1<<53).Draw(t, "r")
 	}
+	if allowed[c.Type].has(fIfVersion) {
+		c.IfVersion = maybe(t, func() string { return "0123456789abcdef" })
+	}
 	return c
 }
 

@@ -71,13 +71,13 @@ type CommandSpec struct {
 var commands = [numCommands]CommandSpec{
 	CreateCampaign: {Name: "create_campaign", Scope: ScopeOperator, Required: list(fCampaign, fCodes), Settings: true,
 		Endpoint: "campaign.create", Status: StatusCreated},
-	UpdateCampaign: {Name: "update_campaign", Scope: ScopeOperator, Required: list(fCampaign), Settings: true,
+	UpdateCampaign: {Name: "update_campaign", Scope: ScopeOperator, Required: list(fCampaign), Optional: list(fIfVersion), Settings: true,
 		Endpoint: "campaign.update", Status: StatusUpdated},
-	PauseCampaign: {Name: "pause_campaign", Scope: ScopeOperator, Required: list(fCampaign),
+	PauseCampaign: {Name: "pause_campaign", Scope: ScopeOperator, Required: list(fCampaign), Optional: list(fIfVersion),
 		Endpoint: "campaign.pause", Status: StatusPaused},
-	ResumeCampaign: {Name: "resume_campaign", Scope: ScopeOperator, Required: list(fCampaign),
+	ResumeCampaign: {Name: "resume_campaign", Scope: ScopeOperator, Required: list(fCampaign), Optional: list(fIfVersion),
 		Endpoint: "campaign.resume", Status: StatusResumed},
-	EndCampaign: {Name: "end_campaign", Scope: ScopeOperator, Required: list(fCampaign),
+	EndCampaign: {Name: "end_campaign", Scope: ScopeOperator, Required: list(fCampaign), Optional: list(fIfVersion),
 		Endpoint: "campaign.end", Status: StatusEnded},
 	ImportCodes: {Name: "import_codes", Scope: ScopeOperator, Required: list(fCampaign, fCodes),
 		Endpoint: "codes.import", Busy: true, Status: StatusImported},
@@ -112,10 +112,10 @@ func init() {
 		s := &commands[t]
 		required[t] = fields(s.Required...)
 		allowed[t] = general | required[t] | fields(s.Optional...)
+		written[t] = allowed[t] &^ common
 		if s.Settings {
-			allowed[t] |= fields(settingFields...)
-		} else {
-			written[t] = allowed[t] &^ common
+			written[t] &^= settingSet
+			allowed[t] |= settingSet
 		}
 	}
 }
@@ -148,13 +148,15 @@ func (s *CommandSpec) NamesCampaign() bool { return strings.HasSuffix(s.Endpoint
 // Takes describes the fields that a request on the endpoint may have, for people.
 func (s *CommandSpec) Takes() string {
 	var names []string
+	named := false // a setting
 	for _, f := range append(append([]Field(nil), s.Required...), s.Optional...) {
+		named = named || settingSet.has(f)
 		if f != fCampaign || !s.NamesCampaign() {
 			names = append(names, f.String())
 		}
 	}
 	switch {
-	case s.Settings && len(names) > 1:
+	case s.Settings && named:
 		names = append(names, "and any other setting")
 	case s.Settings:
 		names = append(names, "and any setting")
@@ -230,6 +232,7 @@ type Command struct {
 	DueAt      Instant  // remind_due
 	ThroughR   uint64   // remind_due
 	ReadyAt    Instant  // remind_due: the instant from which it waited only for the operator's rate; 0 = it did not wait
+	IfVersion  string   // update, pause, resume, end: the version that the campaign must have; "" = any
 }
 
 // at returns a pointer to the value of a field.
@@ -269,6 +272,8 @@ func (c *Command) at(f Field) any {
 		return &c.ThroughR
 	case fReadyAt:
 		return &c.ReadyAt
+	case fIfVersion:
+		return &c.IfVersion
 	}
 	return c.Patch.at(f)
 }

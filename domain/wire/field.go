@@ -39,6 +39,7 @@ const (
 	fDueAt
 	fThroughR
 	fReadyAt
+	fIfVersion
 	numCommandFields
 )
 
@@ -110,6 +111,7 @@ var fieldSpecs = [numFields]fieldSpec{
 	fDueAt:          {name: "due_at"},
 	fThroughR:       {name: "through_r", least: 1, most: 1 << 53},
 	fReadyAt:        {name: "ready_at"},
+	fIfVersion:      {name: "if_version", most: MaxVersion},
 	fAt:             {name: "at"},
 	fNumber:         {name: "number", most: math.MaxUint32},
 	fCodeList:       {name: "codes"},
@@ -140,6 +142,9 @@ var general = fields(fID, fType, fCampaign)
 // settingFields are those of a campaign's settings, in the order in which they are written.
 var settingFields = []Field{fCodes | always, fPerCustomer | always, fOpensAt, fClosesAt, fExpiresAt, fValidFor, fLateAfter, fMaxRedemptions,
 	fPrefix, fCategory, fPriority, fBenefit}
+
+// settingSet are the same as a set.
+var settingSet = fields(settingFields...)
 
 func init() {
 	for f := range fieldSpecs {
@@ -205,6 +210,8 @@ func fieldNamed(name []byte) Field {
 		return fThroughR
 	case "ready_at":
 		return fReadyAt
+	case "if_version":
+		return fIfVersion
 	case "at":
 		return fAt
 	case "number":

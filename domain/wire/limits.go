@@ -16,6 +16,7 @@ const (
 	MaxReason       = 256
 	MaxAttributes   = 1 << 10
 	MaxBenefit      = 512
+	MaxVersion      = 64 // of a campaign, in if_version
 	MaxCategory     = 64
 	MaxCodeInput    = 128
 	MaxCodes        = 1_000_000_000

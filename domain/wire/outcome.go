@@ -175,6 +175,7 @@ const (
 	LimitReached           Refusal = "limit_reached" // of what one customer or coupon may have; the message names it
 	TooLate                Refusal = "too_late"
 	IdempotencyKeyReused   Refusal = "idempotency_key_reused"
+	VersionMismatch        Refusal = "version_mismatch" // the campaign was changed since the version in if_version
 	NotDurable             Refusal = "not_durable"
 )
 

@@ -62,7 +62,7 @@ func (c *Command) ParseView(line []byte, def Defaults) error {
 // detach copies what are views of the line.
 func (c *Command) detach() {
 	for _, s := range [...]*string{
-		&c.ID, &c.Campaign, &c.CustomerID, &c.Code, &c.OrderID, &c.Reason, &c.Kind,
+		&c.ID, &c.Campaign, &c.CustomerID, &c.Code, &c.OrderID, &c.Reason, &c.Kind, &c.IfVersion,
 		&c.Patch.Prefix, &c.Patch.Category, &c.Patch.Priority,
 	} {
 		*s = strings.Clone(*s)
@@ -199,12 +199,12 @@ func (c *Command) interpret(raw *fieldTexts) error {
 	}
 	switch c.Type {
 	case CreateCampaign:
-		c.Patch.given = given & fields(settingFields...)
+		c.Patch.given = given & settingSet
 		full := c.Patch.Onto(DefaultSettings(0))
 		c.Patch.Settings = full
 		return full.Check()
 	case UpdateCampaign:
-		c.Patch.given = given & fields(settingFields...)
+		c.Patch.given = given & settingSet
 		if c.Patch.given == 0 {
 			return Invalidf("", "nothing to update; give at least one setting")
 		}
@@ -215,7 +215,7 @@ func (c *Command) interpret(raw *fieldTexts) error {
 // read interprets one field by its row in the table of fields.
 func (c *Command) read(f Field, of *fieldTexts) error {
 	raw, spec := of.of(f), &fieldSpecs[f]
-	if commands[c.Type].Settings && string(raw) == "null" {
+	if commands[c.Type].Settings && settingSet.has(f) && string(raw) == "null" {
 		return c.Patch.unset(f)
 	}
 	switch p := c.at(f).(type) {

@@ -118,7 +118,7 @@ func (c *Client) name(cmd *wire.Command) {
 func encode(dst []byte, cmd *wire.Command) ([]byte, error) {
 	raw := len(cmd.Attributes) > 0 || cmd.Type == wire.CreateCampaign || cmd.Type == wire.UpdateCampaign || len(cmd.Codes) > 0
 	if !raw && plain(cmd.ID, wire.MaxCommandID) {
-		for _, s := range [...]string{cmd.Campaign, cmd.CustomerID, cmd.Code, cmd.OrderID, cmd.Reason, cmd.Kind} {
+		for _, s := range [...]string{cmd.Campaign, cmd.CustomerID, cmd.Code, cmd.OrderID, cmd.Reason, cmd.Kind, cmd.IfVersion} {
 			if !utf8.ValidString(s) {
 				return dst, fmt.Errorf("%q is not valid UTF-8", s)
 			}
