@@ -16,6 +16,7 @@ func (r *rig) older() {
 	r.T.Helper()
 	r.Exec("DROP FUNCTION scrip.due_next_hour(), scrip.backlog()")
 	r.Exec("DROP TABLE scrip.expiry_event, scrip.coupon_event")
+	r.Exec("DROP INDEX scrip.redemption_order")
 	r.Exec("ALTER TABLE scrip.reminder DROP COLUMN set_place, DROP COLUMN settled_place")
 	r.Exec("ALTER TABLE scrip.coupon_row DROP COLUMN claimed_place")
 	r.Exec("DELETE FROM scrip_meta.migration WHERE version_id >= 7")

@@ -243,7 +243,13 @@ func (m *matcher) concernsCustomer(e *wire.Event) bool {
 
 // Mask replaces codes by a keyed hash. The same code has the same mask under the same key, so tables can be joined by
 // it. Without the key a code cannot be recovered from its mask, not even by trying all codes.
-type Mask struct{ key []byte }
+type Mask struct {
+	key       []byte
+	customers bool // their ids too
+}
+
+// NewMask returns the mask of a key, which must be secret. With customers it also replaces the ids of customers.
+func NewMask(key [sha256.Size]byte, customers bool) *Mask { return &Mask{key[:], customers} }
 
 const (
 	// minMaskKey is the minimum length of a key in bytes: with a guessed key all codes could be tried.
@@ -286,6 +292,14 @@ func (m *Mask) Code(code string) string {
 	return maskPrefix + m.hash("code\x00"+code)
 }
 
+// Customer returns the mask of a customer's id; "" for "". Without customers it is the id.
+func (m *Mask) Customer(id string) string {
+	if id == "" || !m.customers {
+		return id
+	}
+	return maskPrefix + m.hash("customer\x00"+id)
+}
+
 func (m *Mask) hash(text string) string {
 	h := hmac.New(sha256.New, m.key)
 	_, _ = h.Write([]byte(text))
@@ -295,7 +309,7 @@ func (m *Mask) hash(text string) string {
 // event masks the codes of an event and of its raw line. The line is encoded again, without fields that this version
 // does not know: they may hold codes. The quote of a command.rejected is omitted for the same reason.
 func (m *Mask) event(e *Event) {
-	e.Code = m.Code(e.Code)
+	e.Code, e.CustomerID = m.Code(e.Code), m.Customer(e.CustomerID)
 	for i, c := range e.Codes {
 		e.Codes[i] = m.Code(c)
 	}

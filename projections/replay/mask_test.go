@@ -164,3 +164,20 @@ func TestFormulas(t *testing.T) {
 		t.Error("texts that are no formula, or hidden ones")
 	}
 }
+
+// With customers, the mask replaces their ids too, and differently from codes.
+func TestCustomersAreMasked(t *testing.T) {
+	r := newRig(t)
+	r.Write(0, `{"type":"coupon.claimed","campaign":"`+campaigns[0]+`","at":"@","n":1,"code":"ABCD","customer_id":"ABCD"}`)
+	for _, customers := range []bool{false, true} {
+		mask := NewMask([32]byte{1}, customers)
+		var out bytes.Buffer
+		r.run(Stream(&out, NDJSON), Options{Filter: Filter{Mask: mask}})
+		if strings.Contains(out.String(), `"ABCD"`) == customers || !strings.Contains(out.String(), mask.Code("ABCD")) || !strings.Contains(out.String(), mask.Customer("ABCD")) {
+			t.Errorf("customers %v: %s", customers, &out)
+		}
+	}
+	if m := NewMask([32]byte{1}, true); m.Customer("x") == m.Code("x") || m.Customer("x") == NewMask([32]byte{2}, true).Customer("x") || m.Customer("") != "" {
+		t.Error("equal masks of different texts")
+	}
+}

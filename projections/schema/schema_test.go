@@ -169,7 +169,7 @@ func TestContractColumns(t *testing.T) {
 	}
 }
 
-// Queries for one coupon or one customer use an index, through the view.
+// Queries for one coupon, one customer or one order use an index, through the view.
 func TestViewKeepsIndexes(t *testing.T) {
 	p := pool(t)
 	migrate(t, p)
@@ -178,8 +178,11 @@ func TestViewKeepsIndexes(t *testing.T) {
 		SELECT 'c' || i, 'active', 1000, 0, 0, 0, 'epoch', 'epoch', 0, i, 1, 1, 1000, 0, 0, 0 FROM generate_series(1, 20) i`)
 	exec(t, p, `INSERT INTO scrip.coupon_row (n, claimed_place, claimed_at, redeemed_count, campaign, code, customer_id)
 		SELECT n, n, 'epoch', 0, 'c' || i, 'code-' || i || '-' || n, 'customer-' || n FROM generate_series(1, 20) i, generate_series(1, 1000) n`)
-	exec(t, p, "ANALYZE scrip.coupon_row, scrip.campaign")
+	exec(t, p, `INSERT INTO scrip.redemption (n, redeemed_at, sequence, line, campaign, code, customer_id, order_id)
+		SELECT n, 'epoch', n, 1, 'c' || i, '', '', 'order-' || i || '-' || n FROM generate_series(1, 20) i, generate_series(1, 1000) n`)
+	exec(t, p, "ANALYZE scrip.coupon_row, scrip.campaign, scrip.redemption")
 	for where, index := range map[string]string{
+		"(campaign, n) IN (SELECT campaign, n FROM scrip.redemption WHERE order_id = 'order-7-7')": "redemption_order",
 		"code = 'code-7-7'":                              "coupon_row_code",
 		"customer_id = 'customer-7'":                     "coupon_row_customer",
 		"campaign = 'c7' AND n = 7":                      "coupon_row_key",

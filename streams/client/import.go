@@ -28,12 +28,19 @@ func (c *Client) ImportCodes(ctx context.Context, campaign string, codes iter.Se
 		o(&cmd)
 	}
 	c.name(&cmd)
+	return Import(ctx, cmd, codes, progress, c.DoAsync)
+}
+
+// Import is ImportCodes for a program that sends commands in another way. cmd has the campaign and the id of the import; send
+// sends a command as DoAsync does.
+func Import(ctx context.Context, cmd wire.Command, codes iter.Seq[string], progress func(done int), send func(context.Context, wire.Command, func(wire.Outcome, error)) error) (wire.Outcome, error) {
+	cmd.Type = wire.ImportCodes
 	if len(cmd.ID) > maxImportID {
 		return invalid(&cmd, fmt.Errorf("id: has %d bytes, at most %d are allowed for an import", len(cmd.ID), maxImportID)), nil
 	}
 	im := &importing{
-		client: c, cmd: cmd, progress: progress, answers: make(chan chunkAnswer, importAhead),
-		sum: wire.Outcome{ID: cmd.ID, Status: wire.StatusImported, Campaign: campaign, Repeat: true},
+		command: send, cmd: cmd, progress: progress, answers: make(chan chunkAnswer, importAhead),
+		sum: wire.Outcome{ID: cmd.ID, Status: wire.StatusImported, Campaign: cmd.Campaign, Repeat: true},
 	}
 	room := wire.MaxLine - len(cmd.AppendJSON(nil)) - len(`,"codes":[]`) - (wire.MaxCommandID - len(cmd.ID))
 	var chunk []string
@@ -70,9 +77,9 @@ func (c *Client) ImportCodes(ctx context.Context, campaign string, codes iter.Se
 // maxImportID leaves room for "-" and the number of a line in an id of 64 bytes.
 const maxImportID = wire.MaxCommandID - 12
 
-// importing is one import; it is owned by the goroutine that called ImportCodes.
+// importing is one import; it is owned by the goroutine that called Import.
 type importing struct {
-	client   *Client
+	command  func(context.Context, wire.Command, func(wire.Outcome, error)) error
 	cmd      wire.Command
 	progress func(int)
 	answers  chan chunkAnswer // room for all lines in flight: callbacks never wait
@@ -106,7 +113,7 @@ func (im *importing) send(ctx context.Context, codes []string) bool {
 	cmd := im.cmd
 	cmd.ID = im.cmd.ID + "-" + strconv.Itoa(im.chunks)
 	cmd.Codes = codes
-	err := im.client.DoAsync(ctx, cmd, func(out wire.Outcome, err error) {
+	err := im.command(ctx, cmd, func(out wire.Outcome, err error) {
 		im.answers <- chunkAnswer{codes: len(codes), out: out, err: err}
 	})
 	if err != nil {
