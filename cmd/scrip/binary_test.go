@@ -20,7 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -253,10 +253,10 @@ func (p *process) get(path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-func (p *process) readiness() (int, server.Readiness) {
+func (p *process) readiness() (int, status.Readiness) {
 	p.t.Helper()
 	status, body := p.get("/readyz")
-	var r server.Readiness
+	var r status.Readiness
 	if err := json.Unmarshal([]byte(body), &r); err != nil {
 		p.t.Fatalf("/readyz: %v: %s", err, body)
 	}
@@ -264,7 +264,7 @@ func (p *process) readiness() (int, server.Readiness) {
 }
 
 // healthy waits until the server is ready: on a busy machine a check may fail for a moment.
-func (p *process) healthy() (r server.Readiness) {
+func (p *process) healthy() (r status.Readiness) {
 	p.t.Helper()
 	wait(p.t, "the server is ready", time.Minute, func() bool {
 		var status int

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
@@ -125,8 +125,8 @@ func serverDefaults(ctx context.Context, s *session) (defaults *settings.Setting
 		return defaults, false
 	}
 	ready, err := getReady(ctx, s.server.HTTPURL)
-	var c server.ConfigReadiness
-	if err != nil || !detailed(ready.Checks["config"], &c) {
+	var c status.ConfigReadiness
+	if err != nil || !ready.Checks["config"].Detailed(&c) {
 		return defaults, false
 	}
 	with := *defaults

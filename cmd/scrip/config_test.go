@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -126,8 +126,8 @@ func (p *process) configured(change any) {
 	p.t.Helper()
 	wait(p.t, fmt.Sprintf("change %v in force", change), stopLimit, func() bool {
 		_, r := p.readiness()
-		var c server.ConfigReadiness
-		return detailed(r.Checks["config"], &c) && float64(c.Change) >= change.(float64)
+		var c status.ConfigReadiness
+		return r.Checks["config"].Detailed(&c) && float64(c.Change) >= change.(float64)
 	})
 }
 

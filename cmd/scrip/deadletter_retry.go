@@ -3,22 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
-	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func (m *Main) deadletterRetry() *cobra.Command {
@@ -58,8 +52,8 @@ Events cannot be retried: later events were applied without them. After an upgra
 			return m.refuse("not_retriable", "%s is an event. It cannot be applied now: later events were applied without it. "+
 				"With a scrip version that supports it, `scrip rebuild` applies it in log order", d.ID)
 		}
-		r := retry{letter: &d, corrected: corrected != nil, id: id}
-		lines, err := r.lines(ctx, l, corrected)
+		r := deadletter.Retry{Letter: &d, Text: corrected, ID: id, Lines: "--payload or --file", IDName: "--id"}
+		lines, err := r.Commands(ctx, l.source)
 		if err != nil {
 			return m.refuse("not_retriable", "%s", err)
 		}
@@ -112,110 +106,6 @@ func (m *Main) correctedLines(cmd *cobra.Command, payload, file string) ([]byte,
 // maxCorrected is in bytes, far more than a message may have.
 const maxCorrected = 16 << 20
 
-// retry parses the lines to send.
-type retry struct {
-	letter    *deadletter.Letter
-	corrected bool
-	id        string // given by --id
-}
-
-// lines are the commands to send. Its errors are refusals: nothing was done.
-func (r *retry) lines(ctx context.Context, l *letters, text []byte) ([]wire.Command, error) {
-	original := r.letter.Original(ctx, l.source)
-	if text == nil {
-		if original.Cut {
-			return nil, fmt.Errorf("%s: only the beginning of the line is stored (%w); give all of it with --payload or --file", r.letter.ID, original.Missing)
-		}
-		text = original.Text
-	}
-	subject := sentOn(original.Subject)
-	var list []wire.Command
-	for n, line := range eventlog.Lines(text) {
-		if line = bytes.TrimRight(line, "\r"); len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
-		c, err := r.command(line, n+1, subject)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, c)
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("%s has no line; discard it, or give one with --payload", r.letter.ID)
-	}
-	if r.id != "" && len(list) > 1 {
-		return nil, fmt.Errorf("--id is for one line, these are %d", len(list))
-	}
-	return list, nil
-}
-
-// command reads a line.
-func (r *retry) command(line []byte, number int, on sender) (c wire.Command, err error) {
-	def := wire.Defaults{NoID: true}
-	var named struct{ Campaign *string }
-	if err := json.Unmarshal(line, &named); err != nil || named.Campaign == nil || !r.corrected {
-		def.Campaign = on.campaign // the subject's, for a line without one
-	}
-	if err := wire.ParseCommand(line, def, &c); err != nil {
-		hint := "correct it with --payload or --file"
-		if r.corrected {
-			hint = "correct it"
-		}
-		return c, fmt.Errorf("line %d is still not a command: %w; %s", number, err, hint)
-	}
-	switch {
-	case c.Type == wire.Expire || c.Type == wire.RemindDue:
-		return c, fmt.Errorf("line %d: only the scheduler sends %s, and repeats it; discard the dead letter", number, c.Type)
-	case !r.corrected && !on.scope.Allows(c.Type):
-		return c, fmt.Errorf("line %d: a sender on %s may not send %s; to send it with your rights, give the line with --payload", number, on, c.Type)
-	}
-	switch {
-	case c.ID != "" && r.id != "" && c.ID != r.id:
-		return c, fmt.Errorf("line %d has the id %s of its own; leave out --id, or change it in the line with --payload", number, c.ID)
-	case c.ID == "":
-		if c.ID = r.id; c.ID == "" {
-			// Equal for each retry, and unique: an event's position, and a line number in the dead letter.
-			c.ID = fmt.Sprintf("deadletter-%d-%d-%d-%d", r.letter.Lane, r.letter.EventSequence, r.letter.EventLine, number)
-		}
-	}
-	return c, nil
-}
-
-// sender is derived from a line's subject: the scope of its sender and its campaign.
-type sender struct {
-	subject, campaign string
-	scope             wire.Scope
-}
-
-func (s sender) String() string {
-	if s.subject == "" {
-		return "an unknown subject"
-	}
-	return s.subject
-}
-
-// sentOn parses a subject. An unknown one gets the scope with the fewest rights, a producer's.
-func sentOn(subject string) sender {
-	s := sender{subject: subject, scope: wire.ScopeProducer}
-	kind, _, campaign, ok := topology.ParseCommandSubject(subject)
-	if !ok {
-		return s
-	}
-	switch kind {
-	case topology.Cmd, topology.Shop:
-	case topology.Admin:
-		s.scope = wire.ScopeOperator
-	case topology.Multi:
-		s.scope = wire.ScopeTrusted
-	case topology.Due:
-		s.scope = wire.ScopeScheduler
-	}
-	if wire.ValidCampaignName(campaign) {
-		s.campaign = campaign
-	}
-	return s
-}
-
 // sendAgain sends commands one after the other, prints their outcomes, and closes the dead letter if all were accepted.
 func (m *Main) sendAgain(ctx context.Context, l *letters, d *deadletter.Letter, commands []wire.Command) error {
 	accepted := map[string]int{}
@@ -240,7 +130,7 @@ func (m *Main) sendAgain(ctx context.Context, l *letters, d *deadletter.Letter, 
 		fmt.Fprintf(m.Err, "scrip: %d of %d refused; %s\n", refused, len(commands), stays(d))
 		return cli.ErrRefused
 	}
-	if err := l.Settle(ctx, d, deadletter.Retried, note(accepted, len(commands))); err != nil {
+	if err := l.Settle(ctx, d, deadletter.Retried, deadletter.Note(accepted, len(commands))); err != nil {
 		return errors.Join(fmt.Errorf("the command took effect, but the dead letter stays %s", d.State), err)
 	}
 	return nil
@@ -255,16 +145,4 @@ func stays(d *deadletter.Letter) string {
 		return fmt.Sprintf("the dead letter stays %s", d.State)
 	}
 	return fmt.Sprintf("the dead letter stays open; close it with `scrip deadletter discard %s`", d.ID)
-}
-
-// note lists a retry's outcomes.
-func note(accepted map[string]int, all int) string {
-	var counts []string
-	for _, status := range slices.Sorted(maps.Keys(accepted)) {
-		if all == 1 {
-			return status
-		}
-		counts = append(counts, fmt.Sprintf("%d %s", accepted[status], status))
-	}
-	return strings.Join(counts, ", ")
 }

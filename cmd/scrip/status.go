@@ -12,18 +12,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
-	"github.com/seed-4a2410e3/scrip/streams/eventlog"
-	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func (m *Main) statusCommand() *cobra.Command {
@@ -40,7 +37,7 @@ expire.
 The exit code is 0 if all lanes have an owner and all servers are ready, else 1.`,
 	}
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, _ []string) error {
-		st, err := readStatus(ctx, s)
+		st, err := m.readStatus(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -56,119 +53,40 @@ The exit code is 0 if all lanes have an owner and all servers are ready, else 1.
 	})
 }
 
-// status is the output of `scrip status`.
-type status struct {
-	Ready   bool         `json:"ready"`
-	Log     string       `json:"log"`
-	Created time.Time    `json:"created"`
-	Lanes   int          `json:"lanes"`
-	Sync    string       `json:"sync,omitempty"`
-	NATS    string       `json:"nats"`
-	HTTP    string       `json:"http,omitempty"`
-	Servers []string     `json:"servers"`
-	PerLane []laneStatus `json:"lane"`
-	// PerServer is each server's own report.
-	PerServer []serverStatus           `json:"server"`
-	Checks    map[string]server.Result `json:"checks,omitempty"`
-	// DeadLetters are the open ones; nil if NoDeadLetters has the reason why they are unknown.
-	DeadLetters   *deadletter.Counts `json:"dead_letters,omitempty"`
-	NoDeadLetters string             `json:"dead_letters_unknown,omitempty"`
-	// Note is why there are no checks.
-	Note string `json:"note,omitempty"`
-}
-
-// laneStatus is one lane by the log and the leases, with the report of its owner.
-type laneStatus struct {
-	Lane      int    `json:"lane"`
-	Holder    string `json:"holder,omitempty"`
-	State     string `json:"state,omitempty"`
-	Error     string `json:"error,omitempty"`
-	Events    uint64 `json:"event_sequence"`
-	Commands  uint64 `json:"command_sequence"`
-	Undecided uint64 `json:"undecided_messages"`
-	Tables    string `json:"tables,omitempty"`
-	Behind    uint64 `json:"tables_behind"`
-	Foreign   int    `json:"foreign_messages,omitempty"`
-	// Backlog is its scheduler's due work, nil while unknown.
-	Backlog *scheduler.Backlog `json:"backlog,omitempty"`
-}
-
-// readStatus collects the status from the log, the leases, the servers' reports and the read tables.
-func readStatus(ctx context.Context, s *session) (*status, error) {
+// readStatus reads the status of the log that a session is connected to.
+func (m *Main) readStatus(ctx context.Context, s *session) (*status.Status, error) {
 	js, log, err := s.log(ctx)
 	if err != nil {
 		return nil, err
 	}
-	st := &status{Ready: true, Log: log.UUID, Created: log.Created, Lanes: log.Lanes, Sync: s.server.Sync,
-		NATS: s.nc.ConnectedUrlRedacted(), HTTP: withoutUser(s.server.HTTPURL)}
-	holders, err := lease.Inspect(ctx, js, server.LeaseGroup, log.Lanes)
+	from := status.Source{NC: s.nc, JS: js, Log: log}
+	if s.server.PostgresURL == "" {
+		from.NoLetters = "the URL of the read tables is unknown here"
+	} else if db, err := connectBriefly(ctx, s.server.PostgresURL); err != nil {
+		from.NoLetters = "the read tables are unavailable"
+	} else {
+		defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+		from.Letters = deadletter.New(db)
+	}
+	st, err := status.Read(ctx, from)
 	if err != nil {
 		return nil, err
 	}
-	st.Servers = holders.Servers
-	for n := range log.Lanes {
-		l, err := readLane(ctx, js, log, n)
-		if err != nil {
-			return nil, fmt.Errorf("lane %d: %w", n, err)
-		}
-		l.Holder = holders.Holders[n].Server
-		st.PerLane = append(st.PerLane, l)
-		st.Ready = st.Ready && l.Holder != ""
-	}
-	st.addServers(ctx, s.nc)
-	st.countDeadLetters(ctx, s.server.PostgresURL)
+	st.Sync, st.NATS, st.HTTP = s.server.Sync, s.nc.ConnectedUrlRedacted(), withoutUser(s.server.HTTPURL)
 	return st, nil
 }
 
-// readLane reads the ends of a lane's streams.
-func readLane(ctx context.Context, js jetstream.JetStream, log topology.Log, n int) (laneStatus, error) {
-	l := laneStatus{Lane: n}
-	tail, err := eventlog.Events(js, n).In(log).Tail(ctx)
-	if err != nil {
-		return l, err
-	}
-	bounds, err := eventlog.Commands(js, n).Bounds(ctx)
-	if err != nil {
-		return l, err
-	}
-	covered := uint64(0)
-	if tail.Message != nil {
-		covered = tail.Message.Next() - 1
-	}
-	l.Events, l.Commands, l.Foreign = tail.Last, covered, len(tail.Foreign)
-	if bounds.Last > covered {
-		l.Undecided = bounds.Last - covered
-	}
-	return l, nil
-}
+// tablesWait is how long connecting to the read tables may take for the status, which is shown without them too.
+const tablesWait = 3 * time.Second
 
-// lettersWait is how long the read tables may take to count dead letters. Later the status is printed without them.
-const lettersWait = 3 * time.Second
-
-// countDeadLetters adds how many are open. They are in the read tables, which may be unavailable.
-func (st *status) countDeadLetters(ctx context.Context, postgres string) {
-	if postgres == "" {
-		st.NoDeadLetters = "the URL of the read tables is unknown here"
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, lettersWait)
+func connectBriefly(ctx context.Context, url string) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, tablesWait)
 	defer cancel()
-	db, err := schema.Connect(ctx, postgres)
-	if err != nil {
-		st.NoDeadLetters = "the read tables are unavailable"
-		return
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	counts, err := deadletter.New(db).Open(ctx)
-	if err != nil {
-		st.NoDeadLetters = err.Error()
-		return
-	}
-	st.DeadLetters = &counts
+	return schema.Connect(ctx, url)
 }
 
 // letters describes the open dead letters.
-func (st *status) letters() string {
+func (st *status.Status) letters() string {
 	c := st.DeadLetters
 	switch {
 	case c == nil:
@@ -191,8 +109,8 @@ func withoutUser(text string) string {
 	return u.String()
 }
 
-func getReady(ctx context.Context, at string) (server.Readiness, error) {
-	var r server.Readiness
+func getReady(ctx context.Context, at string) (status.Readiness, error) {
+	var r status.Readiness
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/readyz", nil)
 	if err != nil {
 		return r, err
@@ -205,13 +123,7 @@ func getReady(ctx context.Context, at string) (server.Readiness, error) {
 	return r, json.NewDecoder(resp.Body).Decode(&r)
 }
 
-// detailed reads a check's detail.
-func detailed(r server.Result, into any) bool {
-	raw, err := json.Marshal(r.Detail)
-	return err == nil && r.Detail != nil && json.Unmarshal(raw, into) == nil
-}
-
-func (m *Main) printStatus(st *status) error {
+func (m *Main) printStatus(st *status.Status) error {
 	head := "ready"
 	if !st.Ready {
 		head = "NOT READY"
@@ -222,7 +134,7 @@ func (m *Main) printStatus(st *status) error {
 	}
 	rows := [][2]string{{head, ""}, {"log", fmt.Sprintf("%s, %d lanes, since %s", st.Log, st.Lanes, st.Created.Format(time.RFC3339))}}
 	for _, r := range [][2]string{{"sync", sync}, {"nats", st.NATS}, {"http", st.HTTP}, {"servers", strconv.Itoa(len(st.Servers))},
-		{"dead letters", st.letters()}, {"note", st.Note}} {
+		{"dead letters", letters(st)}, {"note", st.Note}} {
 		if r[1] != "" {
 			rows = append(rows, r)
 		}
@@ -259,7 +171,7 @@ func (m *Main) printStatus(st *status) error {
 	for _, s := range st.PerServer {
 		var roles []string
 		for _, r := range s.Roles {
-			roles = append(roles, string(r))
+			roles = append(roles, r)
 		}
 		how := "does not answer"
 		switch {
@@ -273,16 +185,16 @@ func (m *Main) printStatus(st *status) error {
 	if err := cli.Table(m.Out, "SERVER STATE ROLES SETTINGS", servers); err != nil {
 		return err
 	}
-	if due := st.backlogs(); len(due) > 0 {
+	if due := backlogs(st); len(due) > 0 {
 		return cli.Table(m.Out, backlogHead, due)
 	}
 	return nil
 }
 
 // problem is the error text of a failed check, if it has one.
-func problem(c server.Result) string {
+func problem(c status.Result) string {
 	var detail struct{ Error string }
-	if detailed(c, &detail) && detail.Error != "" {
+	if c.Detailed(&detail) && detail.Error != "" {
 		return detail.Error
 	}
 	return "see below, or /readyz"
@@ -294,3 +206,30 @@ func orText(s, otherwise string) string {
 	}
 	return s
 }
+
+// backlogs are the rows of lanes and priorities with work that is due now or soon.
+func backlogs(st *status.Status) (rows [][]string) {
+	for _, l := range st.PerLane {
+		if l.Backlog == nil {
+			continue
+		}
+		for _, p := range []struct {
+			name string
+			of   scheduler.PriorityBacklog
+		}{{"high", l.Backlog.High}, {"normal", l.Backlog.Normal}, {"low", l.Backlog.Low}} {
+			row := []string{fmt.Sprint(l.Lane), p.name, p.of.OldestDue.Round(time.Millisecond).String(), fmt.Sprint(p.of.Waiting)}
+			some := p.of.OldestDue > 0 || p.of.Waiting > 0
+			for i := range p.of.RemindersNext {
+				row = append(row, fmt.Sprintf("%d+%d", p.of.RemindersNext[i], p.of.ExpiriesNext[i]))
+				some = some || p.of.RemindersNext[i]+p.of.ExpiriesNext[i] > 0
+			}
+			if some {
+				rows = append(rows, row)
+			}
+		}
+	}
+	return rows
+}
+
+// backlogHead is their heading. Due next: reminders, and seconds in which coupons of a campaign expire.
+const backlogHead = "LANE PRIORITY OLDEST-DUE WAITING DUE-IN-1s 10s 1m 10m 1h"

@@ -11,8 +11,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
-	"github.com/seed-4a2410e3/scrip/streams/lane"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 )
 
 // TestStatusShowsDueWork: the due work of the next hour, by lane and priority, with --data and with --nats; and the owner
@@ -47,30 +46,16 @@ func TestStatusShowsDueWork(t *testing.T) {
 	}
 }
 
-// TestStatusShowsWhyNothingFires: a lane whose scheduler has failed has no other error. A report about a lane that does
-// not exist is ignored.
-func TestStatusShowsWhyNothingFires(t *testing.T) {
-	t.Parallel()
-	st := &status{PerLane: make([]laneStatus, 1)}
-	for _, n := range []int{-1, 0, 1} {
-		detail := map[string]any{"lanes": []server.LaneReadiness{{Lane: n, Status: lane.Status{State: lane.StateOwner}, DueWaits: "the disk is full"}}}
-		st.addLanes(server.Report{Readiness: server.Readiness{Checks: map[string]server.Result{"lanes": {Detail: detail}, "projector": {Detail: detail}}}})
-	}
-	if l := st.PerLane[0]; l.State != string(lane.StateOwner) || l.Error != "expiries and reminders wait: the disk is full" {
-		t.Errorf("%+v", l)
-	}
-}
-
 // TestReportsAreMadePrintable: a report may contain control characters.
 func TestReportsAreMadePrintable(t *testing.T) {
 	t.Parallel()
 	const evil = "a\x1b]0;b\a\nc"
 	var out strings.Builder
 	m := &Main{Out: &out}
-	err := m.printStatus(&status{
-		PerLane:   []laneStatus{{Holder: evil, State: evil, Error: evil, Tables: evil}},
-		PerServer: []serverStatus{{Server: evil, Roles: []server.Role{evil}, Settings: evil}},
-		Checks:    map[string]server.Result{evil: {Detail: map[string]any{"Error": evil}}}, Note: evil, Sync: evil, NATS: evil, HTTP: evil, NoDeadLetters: evil,
+	err := m.printStatus(&status.Status{
+		PerLane:   []status.Lane{{Holder: evil, State: evil, Error: evil, Tables: evil}},
+		PerServer: []status.Server{{Server: evil, Roles: []string{evil}, Settings: evil}},
+		Checks:    map[string]status.Result{evil: {Detail: map[string]any{"Error": evil}}}, Note: evil, Sync: evil, NATS: evil, HTTP: evil, NoDeadLetters: evil,
 	})
 	if n := strings.Count(out.String(), "a?]0;b? c"); err != nil || n != 14 || strings.ContainsAny(out.String(), "\x1b\a") {
 		t.Errorf("shown %d times, %v: %q", n, err, out.String())

@@ -6,6 +6,7 @@ import (
 	"os/user"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
@@ -31,8 +32,8 @@ func (s *server) startConfig(ctx context.Context) error {
 	}
 	s.group.start("config", s.config.Run)
 	s.health.add("config", false, func() (bool, any) {
-		status := s.config.Status()
-		return status.Following, ConfigReadiness{status, s.opts.ReminderGrace.String()}
+		inForce := s.config.Status()
+		return inForce.Following, status.ConfigReadiness{Status: inForce, GraceDefault: s.opts.ReminderGrace.String()}
 	})
 	limit := time.NewTimer(configWait)
 	defer limit.Stop()
@@ -44,13 +45,6 @@ func (s *server) startConfig(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return nil
-}
-
-// ConfigReadiness is the detail of /readyz about the run-time settings.
-type ConfigReadiness struct {
-	settings.Status
-	// GraceDefault is the grace of reminders if none is set.
-	GraceDefault string `json:"reminder_grace_default"`
 }
 
 // skipWait bounds the update of the skip list.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/streams/replyto"
 )
 
@@ -27,28 +28,6 @@ type health struct {
 	serving bool
 }
 
-// Readiness is the response of /readyz.
-type Readiness struct {
-	Ready  bool              `json:"ready"`
-	Checks map[string]Result `json:"checks"`
-}
-
-// Result is the state of one part.
-type Result struct {
-	OK     bool `json:"ok"`
-	Needed bool `json:"needed"`
-	Detail any  `json:"detail,omitempty"`
-}
-
-// brief omits the details, which name servers, addresses and errors.
-func (r Readiness) brief() Readiness {
-	checks := make(map[string]Result, len(r.Checks))
-	for name, c := range r.Checks {
-		checks[name] = Result{OK: c.OK, Needed: c.Needed}
-	}
-	return Readiness{Ready: r.Ready, Checks: checks}
-}
-
 func (h *health) add(name string, needed bool, run func() (bool, any)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,14 +41,14 @@ func (h *health) serve(yes bool) {
 }
 
 // readiness runs all checks.
-func (h *health) readiness() Readiness {
+func (h *health) readiness() status.Readiness {
 	h.mu.Lock()
 	checks, ready := h.checks, h.serving
 	h.mu.Unlock()
-	r := Readiness{Ready: ready, Checks: map[string]Result{"started": {OK: ready, Needed: true}}}
+	r := status.Readiness{Ready: ready, Checks: map[string]status.Result{"started": {OK: ready, Needed: true}}}
 	for _, c := range checks {
 		ok, detail := c.run()
-		r.Checks[c.name] = Result{OK: ok, Needed: c.needed, Detail: detail}
+		r.Checks[c.name] = status.Result{OK: ok, Needed: c.needed, Detail: detail}
 		r.Ready = r.Ready && (ok || !c.needed)
 	}
 	return r
@@ -88,17 +67,6 @@ func (h *health) good() bool {
 	return true
 }
 
-// StatusSubject is the subject of status requests. Every server of a log replies with a [Report].
-const StatusSubject = "scrip.rollcall"
-
-// Report is a server's reply to a status request.
-type Report struct {
-	Server  string `json:"server"` // as in the leases
-	Version string `json:"version,omitempty"`
-	Roles   []Role `json:"roles"`
-	Readiness
-}
-
 // startStatus answers status requests. If the NATS account may not subscribe to them, `scrip status` lacks the reports of
 // servers; nothing else depends on them.
 func (s *server) startStatus(ctx context.Context) error {
@@ -110,14 +78,14 @@ func (s *server) startStatus(ctx context.Context) error {
 	if err := s.metrics.registry.Register(refused); err != nil {
 		return err
 	}
-	_, err = nc.Subscribe(StatusSubject, func(m *nats.Msg) {
+	_, err = nc.Subscribe(status.Subject, func(m *nats.Msg) {
 		if !replyto.May(m.Reply) {
 			if m.Reply != "" {
 				refused.Inc()
 			}
 			return
 		}
-		report, err := json.Marshal(Report{Server: s.id, Version: s.opts.Version, Roles: s.opts.Roles, Readiness: s.health.readiness()})
+		report, err := json.Marshal(status.Report{Server: s.id, Version: s.opts.Version, Roles: names(s.opts.Roles), Readiness: s.health.readiness()})
 		if err == nil {
 			err = m.Respond(report)
 		}
@@ -126,4 +94,12 @@ func (s *server) startStatus(ctx context.Context) error {
 		}
 	})
 	return err
+}
+
+// names are roles as reports have them.
+func names(roles []Role) (all []string) {
+	for _, r := range roles {
+		all = append(all, string(r))
+	}
+	return all
 }

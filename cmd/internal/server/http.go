@@ -53,7 +53,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ready := s.health.readiness()
 		if !s.authorized(r) {
-			ready = ready.brief()
+			ready = ready.Brief()
 		}
 		status := http.StatusOK
 		if !ready.Ready {

@@ -12,6 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
@@ -20,9 +21,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/snapstore"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
-
-// LeaseGroup is the group of leases by which servers share the lanes.
-const LeaseGroup = "lane"
 
 // lanes are all lanes of the log, also those that other servers own.
 type lanes struct {
@@ -58,7 +56,7 @@ func (s *server) startLanes(ctx context.Context) error {
 		return err
 	}
 	mover := dial.NewMover(nc)
-	manager, err := lease.New(js, LeaseGroup, s.stream.Lanes, s.id, lease.Options{Mover: mover, Logger: s.log})
+	manager, err := lease.New(js, status.LeaseGroup, s.stream.Lanes, s.id, lease.Options{Mover: mover, Logger: s.log})
 	if err != nil {
 		return err
 	}
@@ -163,24 +161,12 @@ func (ls *lanes) schedule(ctx context.Context, n int) {
 	}
 }
 
-// LaneReadiness is the detail of /readyz about a lane.
-type LaneReadiness struct {
-	Lane int `json:"lane"`
-	lane.Status
-	// Holder is the server that owns the lane, if it is another one.
-	Holder string `json:"holder,omitempty"`
-	// Backlog is its scheduler's due work, if that runs here and has caught up.
-	Backlog *scheduler.Backlog `json:"backlog,omitempty"`
-	// DueWaits is why expiries and reminders wait, if this server owns the lane and its scheduler has failed.
-	DueWaits string `json:"due_waits,omitempty"`
-}
-
 // check is true if every lane has an owner.
 func (ls *lanes) check() (ok bool, detail any) {
 	ok = true
-	list := make([]LaneReadiness, len(ls.all))
+	list := make([]status.LaneReadiness, len(ls.all))
 	for n, l := range ls.all {
-		list[n] = LaneReadiness{Lane: n, Status: l.Status()}
+		list[n] = status.LaneReadiness{Lane: n, Status: l.Status()}
 		if sched := ls.due[n].Load(); sched != nil {
 			if b, known := sched.Backlog(); known {
 				list[n].Backlog = &b
@@ -211,11 +197,11 @@ func (ls *lanes) holder(n int) string {
 	if time.Since(ls.readAt) > holdersFor {
 		ctx, cancel := context.WithTimeout(context.Background(), holdersFor)
 		defer cancel()
-		status, err := lease.Inspect(ctx, ls.js, LeaseGroup, len(ls.all))
+		leases, err := lease.Inspect(ctx, ls.js, status.LeaseGroup, len(ls.all))
 		if err != nil {
 			ls.s.log.Debug("cannot read leases", "lane", strconv.Itoa(n), "err", err)
 		}
-		ls.readAt, ls.holders = time.Now(), status
+		ls.readAt, ls.holders = time.Now(), leases
 	}
 	if n < len(ls.holders.Holders) {
 		return ls.holders.Holders[n].Server

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 )
 
@@ -45,21 +46,11 @@ func (s *server) startProjector(ctx context.Context) error {
 	return nil
 }
 
-// Projected is the detail of /readyz about one lane's read tables.
-type Projected struct {
-	Lane       int             `json:"lane"`
-	State      projector.State `json:"state"`
-	Sequence   uint64          `json:"event_sequence"`
-	Behind     uint64          `json:"behind_messages"`
-	LagSeconds float64         `json:"lag_seconds"`
-	Error      string          `json:"error,omitempty"`
-}
-
 func projection(all []projector.Progress) (ok bool, detail any) {
 	ok = true
-	lanes := make([]Projected, 0, len(all))
+	lanes := make([]status.Projected, 0, len(all))
 	for _, p := range all {
-		l := Projected{Lane: p.Lane, State: p.State, Sequence: p.Sequence, Behind: p.Behind, LagSeconds: p.Lag.Seconds()}
+		l := status.Projected{Lane: p.Lane, State: p.State, Sequence: p.Sequence, Behind: p.Behind, LagSeconds: p.Lag.Seconds()}
 		if p.Err != nil {
 			l.Error = p.Err.Error()
 		}

@@ -1,4 +1,4 @@
-package main
+package status
 
 import (
 	"context"
@@ -11,9 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
-	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 )
 
 const (
@@ -24,7 +22,7 @@ const (
 )
 
 // requestReports requests a report from all servers of the log, and waits for the known ones.
-func requestReports(ctx context.Context, nc *nats.Conn, known []string) ([]server.Report, error) {
+func requestReports(ctx context.Context, nc *nats.Conn, known []string) ([]Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportWait)
 	defer cancel()
 	inbox := nc.NewInbox()
@@ -33,10 +31,10 @@ func requestReports(ctx context.Context, nc *nats.Conn, known []string) ([]serve
 		return nil, err
 	}
 	defer func() { _ = replies.Unsubscribe() }()
-	if err := nc.PublishRequest(server.StatusSubject, inbox, nil); err != nil {
+	if err := nc.PublishRequest(Subject, inbox, nil); err != nil {
 		return nil, err
 	}
-	var reports []server.Report
+	var reports []Report
 	missing := slices.Clone(known)
 	for all := false; ; {
 		if !all && len(missing) == 0 && len(reports) > 0 {
@@ -51,34 +49,34 @@ func requestReports(ctx context.Context, nc *nats.Conn, known []string) ([]serve
 		case err != nil:
 			return reports, err
 		}
-		var report server.Report
+		var report Report
 		if err := json.Unmarshal(m.Data, &report); err != nil {
-			return reports, fmt.Errorf("a server's reply on %s: %w; use a scrip of its version", server.StatusSubject, err)
+			return reports, fmt.Errorf("a server's reply on %s: %w; use a scrip of its version", Subject, err)
 		}
 		reports = append(reports, report)
 		missing = slices.DeleteFunc(missing, func(id string) bool { return id == report.Server })
 	}
 }
 
-// serverStatus is one server's report.
-type serverStatus struct {
-	Server   string        `json:"server"`
-	Answers  bool          `json:"answers"`
-	Ready    bool          `json:"ready"`
-	Version  string        `json:"version,omitempty"`
-	Roles    []server.Role `json:"roles,omitempty"`
-	Settings string        `json:"settings,omitempty"`
+// Server is one server's report.
+type Server struct {
+	Server   string   `json:"server"`
+	Answers  bool     `json:"answers"`
+	Ready    bool     `json:"ready"`
+	Version  string   `json:"version,omitempty"`
+	Roles    []string `json:"roles,omitempty"`
+	Settings string   `json:"settings,omitempty"`
 }
 
 // addServers adds the servers' reports.
-func (st *status) addServers(ctx context.Context, nc *nats.Conn) {
+func (st *Status) addServers(ctx context.Context, nc *nats.Conn) {
 	reports, err := requestReports(ctx, nc, st.Servers)
 	if err != nil {
 		st.Ready, st.Note = false, "requesting the servers' status: "+err.Error()
 	}
-	st.Checks = map[string]server.Result{}
+	st.Checks = map[string]Result{}
 	for _, report := range reports {
-		st.PerServer = append(st.PerServer, serverStatus{report.Server, true, report.Ready, report.Version, report.Roles, settingsInForce(report.Checks)})
+		st.PerServer = append(st.PerServer, Server{report.Server, true, report.Ready, report.Version, report.Roles, settingsInForce(report.Checks)})
 		st.Ready = st.Ready && report.Ready
 		for name, check := range report.Checks {
 			// A check that failed at any server is shown.
@@ -89,9 +87,9 @@ func (st *status) addServers(ctx context.Context, nc *nats.Conn) {
 		st.addLanes(report)
 	}
 	for _, id := range st.Servers {
-		if !slices.ContainsFunc(reports, func(c server.Report) bool { return c.Server == id }) {
+		if !slices.ContainsFunc(reports, func(c Report) bool { return c.Server == id }) {
 			st.Ready = false
-			st.PerServer = append(st.PerServer, serverStatus{Server: id})
+			st.PerServer = append(st.PerServer, Server{Server: id})
 		}
 	}
 	slices.SortFunc(st.PerServer, func(a, b serverStatus) int { return strings.Compare(a.Server, b.Server) })
@@ -101,9 +99,9 @@ func (st *status) addServers(ctx context.Context, nc *nats.Conn) {
 }
 
 // addLanes adds a server's report about lanes.
-func (st *status) addLanes(report server.Report) {
-	var lanes struct{ Lanes []server.LaneReadiness }
-	if detailed(report.Checks["lanes"], &lanes) {
+func (st *Status) addLanes(report Report) {
+	var lanes struct{ Lanes []LaneReadiness }
+	if report.Checks["lanes"].Detailed(&lanes) {
 		for _, r := range lanes.Lanes {
 			if r.Lane < 0 || r.Lane >= len(st.PerLane) { // any client of this NATS server can reply
 				continue
@@ -122,8 +120,8 @@ func (st *status) addLanes(report server.Report) {
 			}
 		}
 	}
-	var tables struct{ Lanes []server.Projected }
-	if detailed(report.Checks["projector"], &tables) {
+	var tables struct{ Lanes []Projected }
+	if report.Checks["projector"].Detailed(&tables) {
 		for _, p := range tables.Lanes {
 			if p.Lane >= 0 && p.Lane < len(st.PerLane) {
 				l := &st.PerLane[p.Lane]
@@ -137,10 +135,10 @@ func (st *status) addLanes(report server.Report) {
 }
 
 // settingsInForce describes the run-time settings in force at a server, "" = unknown.
-func settingsInForce(checks map[string]server.Result) string {
-	var c server.ConfigReadiness
+func settingsInForce(checks map[string]Result) string {
+	var c ConfigReadiness
 	switch {
-	case !detailed(checks["config"], &c):
+	case !checks["config"].Detailed(&c):
 		return ""
 	case c.Change == 0 && c.Revision == 0:
 		return "all defaults"
@@ -149,30 +147,3 @@ func settingsInForce(checks map[string]server.Result) string {
 	}
 	return fmt.Sprintf("up to change %d", c.Change)
 }
-
-// backlogs are the rows of lanes and priorities with work that is due now or soon.
-func (st *status) backlogs() (rows [][]string) {
-	for _, l := range st.PerLane {
-		if l.Backlog == nil {
-			continue
-		}
-		for _, p := range []struct {
-			name string
-			of   scheduler.PriorityBacklog
-		}{{"high", l.Backlog.High}, {"normal", l.Backlog.Normal}, {"low", l.Backlog.Low}} {
-			row := []string{fmt.Sprint(l.Lane), p.name, p.of.OldestDue.Round(time.Millisecond).String(), fmt.Sprint(p.of.Waiting)}
-			some := p.of.OldestDue > 0 || p.of.Waiting > 0
-			for i := range p.of.RemindersNext {
-				row = append(row, fmt.Sprintf("%d+%d", p.of.RemindersNext[i], p.of.ExpiriesNext[i]))
-				some = some || p.of.RemindersNext[i]+p.of.ExpiriesNext[i] > 0
-			}
-			if some {
-				rows = append(rows, row)
-			}
-		}
-	}
-	return rows
-}
-
-// backlogHead is their heading. Due next: reminders, and seconds in which coupons of a campaign expire.
-const backlogHead = "LANE PRIORITY OLDEST-DUE WAITING DUE-IN-1s 10s 1m 10m 1h"

@@ -1,0 +1,11 @@
+// Package status is the state of a log and its servers, for `scrip status` and GET /v1/status.
+//
+//	ends of the streams ─┐
+//	leases ──────────────┼─> Read ─> Status
+//	servers' reports ────┤
+//	open dead letters ───┘
+//
+// It also has the types of the reports, which servers make: see package server.
+//
+// Owner: none. A crash has no effect: nothing is stored.
+package status

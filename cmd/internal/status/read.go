@@ -1,0 +1,126 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/projections/deadletter"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/lease"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Status is the state of a log and its servers.
+type Status struct {
+	Ready   bool      `json:"ready"`
+	Log     string    `json:"log"`
+	Created time.Time `json:"created"`
+	Lanes   int       `json:"lanes"`
+	Sync    string    `json:"sync,omitempty"`
+	NATS    string    `json:"nats"`
+	HTTP    string    `json:"http,omitempty"`
+	Servers []string  `json:"servers"`
+	PerLane []Lane    `json:"lane"`
+	// PerServer is each server's own report.
+	PerServer []Server          `json:"server"`
+	Checks    map[string]Result `json:"checks,omitempty"`
+	// DeadLetters are the open ones; nil if NoDeadLetters has the reason why they are unknown.
+	DeadLetters   *deadletter.Counts `json:"dead_letters,omitempty"`
+	NoDeadLetters string             `json:"dead_letters_unknown,omitempty"`
+	// Note is why there are no checks.
+	Note string `json:"note,omitempty"`
+}
+
+// Lane is one lane by the log and the leases, with the report of its owner.
+type Lane struct {
+	Lane      int    `json:"lane"`
+	Holder    string `json:"holder,omitempty"`
+	State     string `json:"state,omitempty"`
+	Error     string `json:"error,omitempty"`
+	Events    uint64 `json:"event_sequence"`
+	Commands  uint64 `json:"command_sequence"`
+	Undecided uint64 `json:"undecided_messages"`
+	Tables    string `json:"tables,omitempty"`
+	Behind    uint64 `json:"tables_behind"`
+	Foreign   int    `json:"foreign_messages,omitempty"`
+	// Backlog is its scheduler's due work, nil while unknown.
+	Backlog *scheduler.Backlog `json:"backlog,omitempty"`
+}
+
+// Source is where the status is read.
+type Source struct {
+	NC  *nats.Conn
+	JS  jetstream.JetStream
+	Log topology.Log
+	// Letters are the dead letters; nil = NoLetters has the reason why they are unknown.
+	Letters   *deadletter.Store
+	NoLetters string
+}
+
+// Read collects the status from the log, the leases, the servers' reports and the read tables.
+func Read(ctx context.Context, from Source) (*Status, error) {
+	log := from.Log
+	st := &Status{Ready: true, Log: log.UUID, Created: log.Created, Lanes: log.Lanes}
+	holders, err := lease.Inspect(ctx, from.JS, LeaseGroup, log.Lanes)
+	if err != nil {
+		return nil, err
+	}
+	st.Servers = holders.Servers
+	for n := range log.Lanes {
+		l, err := readLane(ctx, from.JS, log, n)
+		if err != nil {
+			return nil, fmt.Errorf("lane %d: %w", n, err)
+		}
+		l.Holder = holders.Holders[n].Server
+		st.PerLane = append(st.PerLane, l)
+		st.Ready = st.Ready && l.Holder != ""
+	}
+	st.addServers(ctx, from.NC)
+	st.countDeadLetters(ctx, from)
+	return st, nil
+}
+
+// readLane reads the ends of a lane's streams.
+func readLane(ctx context.Context, js jetstream.JetStream, log topology.Log, n int) (Lane, error) {
+	l := Lane{Lane: n}
+	tail, err := eventlog.Events(js, n).In(log).Tail(ctx)
+	if err != nil {
+		return l, err
+	}
+	bounds, err := eventlog.Commands(js, n).Bounds(ctx)
+	if err != nil {
+		return l, err
+	}
+	covered := uint64(0)
+	if tail.Message != nil {
+		covered = tail.Message.Next() - 1
+	}
+	l.Events, l.Commands, l.Foreign = tail.Last, covered, len(tail.Foreign)
+	if bounds.Last > covered {
+		l.Undecided = bounds.Last - covered
+	}
+	return l, nil
+}
+
+// lettersWait is how long the read tables may take to count dead letters. Later the status is read without them.
+const lettersWait = 3 * time.Second
+
+// countDeadLetters adds how many are open. They are in the read tables, which may be unavailable.
+func (st *Status) countDeadLetters(ctx context.Context, from Source) {
+	if st.NoDeadLetters = from.NoLetters; from.Letters == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lettersWait)
+	defer cancel()
+	counts, err := from.Letters.Open(ctx)
+	if err != nil {
+		st.NoDeadLetters = err.Error()
+		return
+	}
+	st.DeadLetters = &counts
+}
