@@ -65,7 +65,7 @@ type ndjson struct {
 func (n *ndjson) encode(events []Event) error {
 	for i := range events {
 		e := &events[i]
-		n.buf = append(appendWithPosition(n.buf[:0], e, e.Type == wire.CommandRejected), '\n')
+		n.buf = append(e.AppendPositioned(n.buf[:0]), '\n')
 		if _, err := n.w.Write(n.buf); err != nil {
 			return err
 		}

@@ -4,9 +4,16 @@ import (
 	"bytes"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // The functions in this file change a line that wire.ParseEvent has accepted, so it is one JSON object.
+
+// AppendPositioned appends an event as one NDJSON line of a replay, without the newline.
+func (e *Event) AppendPositioned(dst []byte) []byte {
+	return appendWithPosition(dst, e, e.Type == wire.CommandRejected)
+}
 
 // appendWithPosition appends a line with its position in front: {"lane":0,"sequence":12,"line":1,"type":…. The rest is
 // copied unchanged. A command.rejected has a sequence and a line of its own, those of the command; they are renamed
