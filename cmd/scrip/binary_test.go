@@ -255,21 +255,21 @@ func (p *process) get(path string) (int, string) {
 
 func (p *process) readiness() (int, status.Readiness) {
 	p.t.Helper()
-	status, body := p.get("/readyz")
+	code, body := p.get("/readyz")
 	var r status.Readiness
 	if err := json.Unmarshal([]byte(body), &r); err != nil {
 		p.t.Fatalf("/readyz: %v: %s", err, body)
 	}
-	return status, r
+	return code, r
 }
 
 // healthy waits until the server is ready: on a busy machine a check may fail for a moment.
 func (p *process) healthy() (r status.Readiness) {
 	p.t.Helper()
 	wait(p.t, "the server is ready", time.Minute, func() bool {
-		var status int
-		status, r = p.readiness()
-		return status == 200 && r.Ready
+		var code int
+		code, r = p.readiness()
+		return code == 200 && r.Ready
 	})
 	return r
 }

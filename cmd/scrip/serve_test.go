@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
@@ -298,7 +299,7 @@ func TestTwoOnOneLog(t *testing.T) {
 	first.must("campaign", "create", "summer", "--codes", "10")
 	// Each reports all lanes, with every owner.
 	twoEach := func(p *process) bool {
-		var st status
+		var st status.Status
 		works := map[string]int{}
 		if err := json.Unmarshal([]byte(p.run("status", "-o", "json").out), &st); err != nil {
 			return false

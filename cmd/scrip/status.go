@@ -85,8 +85,8 @@ func connectBriefly(ctx context.Context, url string) (*pgx.Conn, error) {
 	return schema.Connect(ctx, url)
 }
 
-// letters describes the open dead letters.
-func (st *status.Status) letters() string {
+// openLetters describes the open dead letters.
+func openLetters(st *status.Status) string {
 	c := st.DeadLetters
 	switch {
 	case c == nil:
@@ -134,7 +134,7 @@ func (m *Main) printStatus(st *status.Status) error {
 	}
 	rows := [][2]string{{head, ""}, {"log", fmt.Sprintf("%s, %d lanes, since %s", st.Log, st.Lanes, st.Created.Format(time.RFC3339))}}
 	for _, r := range [][2]string{{"sync", sync}, {"nats", st.NATS}, {"http", st.HTTP}, {"servers", strconv.Itoa(len(st.Servers))},
-		{"dead letters", letters(st)}, {"note", st.Note}} {
+		{"dead letters", openLetters(st)}, {"note", st.Note}} {
 		if r[1] != "" {
 			rows = append(rows, r)
 		}

@@ -253,9 +253,9 @@ func TestScopes(t *testing.T) {
 // TestTakes is what the service's description shows.
 func TestTakes(t *testing.T) {
 	for c, want := range map[CommandType]string{
-		CreateCampaign: "campaign, codes, and any other setting", UpdateCampaign: "campaign, and any setting",
+		CreateCampaign: "campaign, codes, and any other setting", UpdateCampaign: "campaign, if_version, and any setting",
 		Claim: "customer_id, attributes", Remind: "customer_id, kind, before", Redeem: "code, order_id, customer_id, campaign",
-		Void: "code, reason, campaign", Extend: "code, expires_at, campaign", ImportCodes: "campaign, codes", EndCampaign: "campaign",
+		Void: "code, reason, campaign", Extend: "code, expires_at, campaign", ImportCodes: "campaign, codes", EndCampaign: "campaign, if_version",
 	} {
 		if got := c.Spec().Takes(); got != want {
 			t.Errorf("%s takes %q, want %q", c, got, want)

@@ -92,7 +92,7 @@ func (st *Status) addServers(ctx context.Context, nc *nats.Conn) {
 			st.PerServer = append(st.PerServer, Server{Server: id})
 		}
 	}
-	slices.SortFunc(st.PerServer, func(a, b serverStatus) int { return strings.Compare(a.Server, b.Server) })
+	slices.SortFunc(st.PerServer, func(a, b Server) int { return strings.Compare(a.Server, b.Server) })
 	if len(reports) == 0 && err == nil {
 		st.Ready, st.Note = false, "no server answers; start one with scrip serve"
 	}
