@@ -62,11 +62,13 @@ func Commands(js jetstream.JetStream, lane int) Stream {
 	return Stream{js: js, name: topology.CmdStream(lane)}
 }
 
-// Settings returns the stream below the bucket of the settings and the skip list. It has many writers and no message format
-// of its own: only Name, Bounds, Get and OpenFeed apply to it. If another program made the bucket, messages may be missing:
-// the feed passes over such gaps.
-func Settings(js jetstream.JetStream) Stream {
-	return Stream{js: js, name: topology.SettingsStream, sparse: true}
+// Settings returns the stream below the bucket of the settings and the skip list; see Bucket.
+func Settings(js jetstream.JetStream) Stream { return Bucket(js, topology.SettingsStream) }
+
+// Bucket returns the stream below a growing bucket. It has many writers and no message format of its own: only Name, Bounds,
+// Get and OpenFeed apply to it. If another program made the bucket, messages may be missing: the feed passes over such gaps.
+func Bucket(js jetstream.JetStream, stream string) Stream {
+	return Stream{js: js, name: stream, sparse: true}
 }
 
 // In returns the stream as part of a log: with the key to its seals, if the log has one, and with what is known of where

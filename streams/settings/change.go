@@ -6,29 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/changelog"
 )
 
-const (
-	keyPrefix = "change."
-	// keyDigits pads numbers so that keys sort in the order of changes.
-	keyDigits = 10
-	// mostDigits bounds a number to what fits 64 bits with room to spare.
-	mostDigits = 18
-	// mostAhead is how far a number may be above the highest before it. It guarantees that a next number exists, also after a
-	// key was written by hand: 64 bits would allow a million million such jumps.
-	mostAhead = 1_000_000
-	// mostBy bounds Change.By: 128 bytes, as a customer's id.
-	mostBy = 128
-)
+// mostBy bounds Change.By: 128 bytes, as a customer's id.
+const mostBy = 128
 
 // Change is one change of one setting, as recorded in the history.
 type Change struct {
@@ -56,18 +43,6 @@ type record struct {
 	At      string `json:"at"`
 }
 
-func changeKey(n uint64) string { return keyPrefix + fmt.Sprintf("%0*d", keyDigits, n) }
-
-// changeNumber parses a key as changeKey writes it.
-func changeNumber(key string) (uint64, bool) {
-	digits, ok := strings.CutPrefix(key, keyPrefix)
-	if !ok || len(digits) > mostDigits {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(digits, 10, 64)
-	return n, err == nil && n > 0 && changeKey(n) == key
-}
-
 // encode returns the value under which a change is stored.
 func (c *Change) encode() ([]byte, error) {
 	var buf bytes.Buffer
@@ -77,21 +52,17 @@ func (c *Change) encode() ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
 
-// parseMessage reads a message of the bucket. ok is false if it is no change.
-func parseMessage(raw *eventlog.Raw) (c Change, ok bool) {
-	key := strings.TrimPrefix(raw.Subject, subjectPrefix)
-	if !strings.HasPrefix(key, keyPrefix) {
-		return Change{}, false
-	}
-	c = parse(key, raw.Data, raw.Header.Get("KV-Operation") != "" || raw.Header.Get(jetstream.MarkerReasonHeader) != "")
-	c.Revision = raw.Sequence
-	return c, true
+// parseMessage reads a message of the bucket.
+func parseMessage(m changelog.Message) Change {
+	c := parse(m.Key, m.Value, m.Deleted)
+	c.Revision = m.Revision
+	return c
 }
 
 // parse reads a key and its value. If it cannot be read Ignored has the reason; it is part of the history all the same.
 func parse(key string, value []byte, deleted bool) Change {
 	var c Change
-	n, numbered := changeNumber(key)
+	n, numbered := changelog.Number(key)
 	c.N = n
 	if err := c.decode(value); err != nil {
 		c.Ignored = err.Error()
@@ -100,7 +71,7 @@ func parse(key string, value []byte, deleted bool) Change {
 	case deleted:
 		c.Ignored = "a deletion, and changes are never deleted; restore a default with `scrip config set " + "KEY " + ToDefault + "`"
 	case !numbered:
-		c.Ignored = fmt.Sprintf("its key %s is no number of a change, such as %s", quote(key), changeKey(1))
+		c.Ignored = fmt.Sprintf("its key %s is no number of a change, such as %s", quote(key), changelog.Key(1))
 	}
 	return c
 }

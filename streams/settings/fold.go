@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/changelog"
 )
 
 // State is the fold of the history up to a change. It is not safe for use by several goroutines at once.
 type State struct {
 	// Revision of the last change folded, 0 = none.
 	Revision uint64
-	// Last is the highest number of a change, except those that are too far above the one before.
-	Last uint64
+	changelog.Numbers
 	// Ignored counts the changes that are not in force nor ever were.
 	Ignored int
 
@@ -28,10 +29,8 @@ func newState(defaults *Settings) *State {
 // apply folds the next change in the order of revisions, and returns it with the reason if it is ignored.
 func (s *State) apply(c Change) Change {
 	s.Revision = c.Revision
-	if c.N <= s.Last+mostAhead {
-		s.Last = max(s.Last, c.N)
-	} else if c.Ignored == "" {
-		c.Ignored = fmt.Sprintf("its number is more than %d above %d, the highest before it; set it again with `scrip config set`", mostAhead, s.Last)
+	if !s.Add(c.N) && c.Ignored == "" {
+		c.Ignored = fmt.Sprintf("its number is more than %d above %d, the highest before it; set it again with `scrip config set`", changelog.MostAhead, s.Last)
 	}
 	if c.Ignored == "" {
 		if err := s.take(&c); err != nil {
@@ -43,15 +42,6 @@ func (s *State) apply(c Change) Change {
 	}
 	s.changes = append(s.changes, c)
 	return c
-}
-
-// next returns the number of the next change: one above the last, except numbers that are taken, which were too far ahead.
-func (s *State) next() uint64 {
-	n := s.Last + 1
-	for slices.ContainsFunc(s.changes, func(c Change) bool { return c.N == n }) {
-		n++
-	}
-	return n
 }
 
 // take puts a change in force, or returns the reason why not and changes nothing.

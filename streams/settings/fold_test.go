@@ -73,12 +73,12 @@ func TestANumberFarAheadIsPassedOver(t *testing.T) {
 	if c := fold(2+mostAhead, "8"); !strings.Contains(c.Ignored, "more than 1000000 above 1,") {
 		t.Errorf("%+v", c)
 	}
-	if s.Last != 1 || s.next() != 2 || s.Ignored != 2 || s.Settings().ReminderBatch != 300 {
+	if s.Last != 1 || s.Next() != 2 || s.Ignored != 2 || s.Settings().ReminderBatch != 300 {
 		t.Errorf("the last is %d, %d ignored", s.Last, s.Ignored)
 	}
 	// One that lies as far ahead as it may, and behind which one was taken before, is followed by the first that is free.
-	if c := fold(1+mostAhead, "7"); c.Ignored != "" || s.Last != 1+mostAhead || s.next() != 3+mostAhead {
-		t.Errorf("%+v, the last is %d, the next %d", c, s.Last, s.next())
+	if c := fold(1+mostAhead, "7"); c.Ignored != "" || s.Last != 1+mostAhead || s.Next() != 3+mostAhead {
+		t.Errorf("%+v, the last is %d, the next %d", c, s.Last, s.Next())
 	}
 }
 

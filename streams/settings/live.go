@@ -6,20 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
-)
-
-const (
-	// followAgain is the pause before a reader is replaced. With it, and the time that this takes, a change made in between
-	// is in force within a second.
-	followAgain = 100 * time.Millisecond
-	// lookEvery is the interval of requests to the bucket's leader for its newest change: it, or another one, must have been
-	// delivered before the next request.
-	lookEvery = 5 * time.Second
+	"github.com/seed-4a2410e3/scrip/streams/changelog"
 )
 
 // Live is the settings in force, for one server. It is a Source, and a collector of metrics to register.
@@ -35,9 +24,8 @@ type Live struct {
 	status  Status
 
 	// The fields below are owned by Run.
-	every  time.Duration   // lookEvery; shorter in tests
-	seen   bool            // the bucket existed
-	newest uint64          // revision of the last change that was published; a bucket that ends before it is another one
+	every  time.Duration   // of changelog.Follower; 0 = its default
+	state  *State          // the fold
 	logged map[Change]bool // ignored changes that were logged and counted
 	lost   string          // the trouble that was logged
 }
@@ -61,7 +49,7 @@ type Status struct {
 // Watch returns the settings in force, which Run keeps current. Until it has read them, they are the defaults.
 func (s *Store) Watch() *Live {
 	return &Live{
-		store: s, ready: make(chan struct{}), now: s.opts.Defaults.clone(), changed: make(chan struct{}), every: lookEvery, logged: map[Change]bool{},
+		store: s, ready: make(chan struct{}), now: s.opts.Defaults.clone(), changed: make(chan struct{}), logged: map[Change]bool{},
 		revision: prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_config_revision", Help: "Revision of the last change of a run-time setting that this server has read; a server that differs from others for long does not receive changes."}),
 		ignored:  prometheus.NewCounter(prometheus.CounterOpts{Name: "scrip_config_ignored_total", Help: "Changes of run-time settings that were read and are not in force, because they are not valid or of a newer version."}),
 	}
@@ -99,124 +87,41 @@ func (l *Live) Collect(to chan<- prometheus.Metric) {
 // Run keeps the settings current until ctx ends, and then returns nil. It retries after every failure; meanwhile the last
 // good settings stay. It may be run once.
 func (l *Live) Run(ctx context.Context) error {
-	tick := time.NewTicker(followAgain)
-	defer tick.Stop()
-	for {
-		err := l.follow(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		l.interrupted(err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	f := changelog.Follower{Bucket: l.store.bucket(), Fold: (*fold)(l), Every: l.every}
+	return f.Run(ctx)
 }
 
-// follow folds all changes from the first, and continues with each new one, until there is trouble. The settings in force
-// stay so until all have been read.
-func (l *Live) follow(ctx context.Context) error {
-	nc := l.store.js.Conn()
-	broken := nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
-	defer nc.RemoveStatusListener(broken)
-	r, err := l.store.open(ctx)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return l.missing(ctx)
+// fold is a Live as a [changelog.Fold].
+type fold Live
+
+func (f *fold) Begin() { f.state = newState(f.store.opts.Defaults) }
+
+func (f *fold) Apply(m changelog.Message) { (*Live)(f).logIgnored(f.state.apply(parseMessage(m))) }
+
+// Current puts a state in force. After a loss, an empty new bucket does not end every pause; the first valid change in it
+// does, because an operator made it.
+func (f *fold) Current(lost bool) error {
+	if lost && len(f.state.set) == 0 {
+		return errEmpty
 	}
-	if err != nil {
-		return err
+	(*Live)(f).publish(f.state)
+	return nil
+}
+
+func (f *fold) Trouble(err error) {
+	if errors.Is(err, changelog.ErrMissing) {
+		err = errMissing
 	}
-	defer r.Close()
-	if err := l.checkBucket(ctx); err != nil {
-		return err
-	}
-	state := newState(l.store.opts.Defaults)
-	lost, expected, read := r.until < l.newest, r.until, r.until
-	if r.until == 0 {
-		l.read(state, lost)
-	}
-	look := time.NewTicker(l.every)
-	defer look.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-broken:
-			return errDisconnected
-		case <-r.Ready():
-			err := r.take(func(c Change) {
-				l.logIgnored(state.apply(c))
-				if state.Revision >= r.until {
-					l.read(state, lost)
-				}
-			})
-			if err != nil {
-				return err
-			}
-		case <-look.C:
-			// The feed notices by itself that it lags; until it has caught up, the status must show it. While changes arrive it
-			// does not lag: a long history takes its time.
-			if state.Revision < expected && state.Revision == read {
-				return errBehind
-			}
-			read = state.Revision
-			if expected, err = newest(ctx, l.store.js); err != nil {
-				return err
-			}
-		}
-	}
+	(*Live)(f).interrupted(err)
 }
 
 var (
-	errDisconnected = errors.New("there is no connection to NATS")
-	errBehind       = errors.New("a change was not delivered")
-	errMissing      = errors.New("the bucket of settings is missing; " + whatHolds)
-	errEmpty        = errors.New("the bucket of settings was lost and exists again without a change; " + whatHolds)
+	errMissing = errors.New("the bucket of settings is missing; " + whatHolds)
+	errEmpty   = errors.New("the bucket of settings was lost and exists again without a change; " + whatHolds)
 )
 
 // whatHolds is true of a lost bucket. A bucket without changes that was always empty is in force as it is.
 const whatHolds = "this server keeps its settings until it is restarted or something is set: the first `scrip config set` starts a new history, and every other setting has its default then; restore the log from a backup, or set the settings again, pauses first"
-
-// missing makes the bucket if it never existed. Until there is one, nothing counts as read: a node that lags reports every
-// stream as missing.
-func (l *Live) missing(ctx context.Context) error {
-	if l.seen {
-		return errMissing
-	}
-	ctx, done := context.WithTimeout(ctx, attempt)
-	defer done()
-	return makeBucket(ctx, l.store.js, l.store.opts.Replicas) // nil: follow it
-}
-
-// checkBucket logs, once, if changes in the bucket can be replaced or removed.
-func (l *Live) checkBucket(ctx context.Context) error {
-	if l.seen {
-		return nil
-	}
-	ctx, done := context.WithTimeout(ctx, attempt)
-	defer done()
-	stream, err := l.store.js.Stream(ctx, topology.SettingsStream)
-	if err != nil {
-		return err
-	}
-	l.seen = true
-	if !growsOnly(stream.CachedInfo().Config) {
-		l.store.opts.Logger.WarnContext(ctx, "the bucket of settings was not made by scrip, and changes in it may be replaced or removed; see nats stream edit "+topology.SettingsStream, "bucket", topology.SettingsBucket)
-	}
-	return nil
-}
-
-// read puts a state in force. After a loss, an empty new bucket does not end every pause; the first valid change in it does,
-// because an operator made it.
-func (l *Live) read(state *State, lost bool) {
-	if lost && len(state.set) == 0 {
-		l.interrupted(errEmpty)
-		return
-	}
-	l.publish(state)
-}
 
 // publish puts a state in force.
 func (l *Live) publish(state *State) {
@@ -234,7 +139,6 @@ func (l *Live) publish(state *State) {
 		l.changed = make(chan struct{})
 	}
 	l.mu.Unlock()
-	l.newest = state.Revision
 	l.revision.Set(float64(state.Revision))
 	log := l.store.opts.Logger
 	if l.lost != "" {
@@ -264,13 +168,10 @@ func (l *Live) logIgnored(c Change) {
 
 // interrupted records that changes are not received, or that the bucket is lost.
 func (l *Live) interrupted(err error) {
-	if err == nil {
-		return // the bucket was made
-	}
 	l.mu.Lock()
 	l.status.Following, l.status.Error = false, err.Error()
 	l.mu.Unlock()
-	if errors.Is(err, errDisconnected) || errors.Is(err, errBehind) || err.Error() == l.lost {
+	if errors.Is(err, changelog.ErrDisconnected) || errors.Is(err, changelog.ErrBehind) || err.Error() == l.lost {
 		return // resolved at once, or logged already
 	}
 	l.lost = err.Error()

@@ -12,8 +12,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	mostAhead = changelog.MostAhead
+	keyPrefix = "change."
+)
+
+var (
+	changeKey     = changelog.Key
+	growsOnly     = topology.GrowsOnly
+	subjectPrefix = topology.Settings.Subject("")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

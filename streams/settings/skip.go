@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -31,10 +32,10 @@ func (s *Store) Skip(ctx context.Context, stream string, sequence uint64, hash, 
 	if err != nil {
 		return err
 	}
-	err = retry(ctx, func(ctx context.Context) error {
+	err = changelog.Retry(ctx, func(ctx context.Context) error {
 		ctx, done := context.WithTimeout(ctx, attempt)
 		defer done()
-		kv, err := s.bucket(ctx)
+		kv, err := s.bucket().KV(ctx)
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/changelog"
 )
 
 // Options for Open.
@@ -52,36 +52,9 @@ func Open(_ context.Context, js jetstream.JetStream, opts Options) (*Store, erro
 // does not answer. Without a bucket there are no changes.
 func (s *Store) Read(ctx context.Context) (*State, error) {
 	var state *State
-	err := retry(ctx, func(ctx context.Context) (err error) {
-		state, err = s.read(ctx)
-		return err
-	})
+	err := s.bucket().Read(ctx, func() { state = newState(s.opts.Defaults) }, func(m changelog.Message) { state.apply(parseMessage(m)) })
 	if err != nil {
 		return nil, fmt.Errorf("reading the settings: %w", err)
-	}
-	return state, nil
-}
-
-// read is one attempt of Read.
-func (s *Store) read(ctx context.Context) (*State, error) {
-	state := newState(s.opts.Defaults)
-	r, err := s.open(ctx)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return state, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	for state.Revision < r.until {
-		select {
-		case <-r.Ready():
-			if err := r.take(func(c Change) { state.apply(c) }); err != nil {
-				return nil, err
-			}
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
 	}
 	return state, nil
 }
@@ -96,7 +69,7 @@ func (s *Store) History(ctx context.Context) ([]Change, error) {
 }
 
 // ErrUnknown is the kind of error after which the change may have been stored or not.
-var ErrUnknown = errors.New("it is not known whether the change was stored")
+var ErrUnknown = changelog.ErrUnknown
 
 // Set changes a setting; by names the author. It returns when the change is stored: it is then in force within a second at
 // every server that can be reached. value [ToDefault] restores the default. A setting that has the value already is set all
@@ -112,59 +85,47 @@ func (s *Store) Set(ctx context.Context, setting, value, by string) (Change, err
 	if err := CheckBy(by); err != nil {
 		return Change{}, &InvalidError{Setting: setting, Value: value, Problem: err.Error()}
 	}
-	c := Change{Setting: setting, Value: value, By: by, At: s.opts.Now().UTC()}
-	// sent is the first number of a write whose result is not known, 0 = none. A write that is in flight cannot be stored
-	// later: its number is taken by then, by another try or by another change.
-	sent := uint64(0)
-	for {
-		state, err := s.Read(ctx)
-		if err != nil {
-			return Change{}, notStored(sent, err)
-		}
-		if stored, ok := state.stored(&c, sent); ok && sent != 0 {
-			return stored, nil
-		}
-		c.N, c.Was = state.next(), state.was(setting)
-		record, err := c.encode()
-		if err != nil {
-			return Change{}, notStored(sent, err)
-		}
-		// The whole record is checked, not only the new value.
-		if judged := state.apply(c); judged.Ignored != "" {
-			return Change{}, &InvalidError{Setting: setting, Value: value, Problem: judged.Ignored}
-		}
-		unknown, err := s.create(ctx, &c, record)
-		if err == nil {
-			return c, nil
-		}
-		if unknown && sent == 0 {
-			sent = c.N
-		}
-		if topology.Pause(ctx, retryPause) != nil {
-			return Change{}, notStored(sent, fmt.Errorf("%w; the last try: storing change %d: %w", context.Cause(ctx), c.N, err))
-		}
+	w := &writing{store: s, change: Change{Setting: setting, Value: value, By: by, At: s.opts.Now().UTC()}}
+	revision, err := s.bucket().Write(ctx, w)
+	switch {
+	case errors.Is(err, ErrUnknown):
+		return Change{}, fmt.Errorf("%w; see `scrip config history`", err)
+	case err != nil:
+		return Change{}, err
+	case revision != 0:
+		w.change.Revision = revision
 	}
+	return w.change, nil
 }
 
-// create stores a change under its number, within attempt. After an error, unknown is true if it may be stored all the same.
-// A crash in it leaves the change stored or not.
-func (s *Store) create(ctx context.Context, c *Change, record []byte) (unknown bool, err error) {
-	ctx, done := context.WithTimeout(ctx, attempt)
-	defer done()
-	kv, err := s.bucket(ctx)
-	if err != nil {
-		return false, err
-	}
-	// A key that exists is of another change, or of an earlier try. All other errors are not definite: a disk that fills up
-	// may fail after the write.
-	c.Revision, err = kv.Create(ctx, changeKey(c.N), record)
-	return !errors.Is(err, jetstream.ErrKeyExists), err
+// writing is a change that is being stored: a [changelog.Change].
+type writing struct {
+	store  *Store
+	state  *State
+	change Change
 }
 
-// notStored is the error of a Set that ended for good; sent is described there.
-func notStored(sent uint64, err error) error {
-	if sent != 0 {
-		return fmt.Errorf("%w: %w; see `scrip config history`", ErrUnknown, err)
+func (w *writing) Begin() { w.state = newState(w.store.opts.Defaults) }
+
+func (w *writing) Apply(m changelog.Message) { w.state.apply(parseMessage(m)) }
+
+func (w *writing) Stored(from uint64) bool {
+	stored, ok := w.state.stored(&w.change, from)
+	if ok {
+		w.change = stored
 	}
-	return fmt.Errorf("nothing was stored: %w", err)
+	return ok
+}
+
+func (w *writing) Record() (n uint64, value []byte, err error) {
+	c := &w.change
+	c.N, c.Was = w.state.Next(), w.state.was(c.Setting)
+	if value, err = c.encode(); err != nil {
+		return 0, nil, fmt.Errorf("nothing was stored: %w", err)
+	}
+	// The whole record is checked, not only the new value.
+	if judged := w.state.apply(*c); judged.Ignored != "" {
+		return 0, nil, &InvalidError{Setting: c.Setting, Value: c.Value, Problem: judged.Ignored}
+	}
+	return c.N, value, nil
 }

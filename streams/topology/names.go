@@ -25,12 +25,19 @@ const (
 
 	// SettingsBucket is the KV bucket of the settings' history and of the skip list.
 	SettingsBucket = "SCRIP_CONFIG"
+	// AccessBucket is the KV bucket of the keys' history.
+	AccessBucket = "SCRIP_ACCESS"
+	// AuditStream is the stream of what people did that makes no event, for ever.
+	AuditStream = "SCRIP_AUDIT"
+	// AuditSubject is the one subject of the audit stream.
+	AuditSubject = "scrip.audit"
 
-	// LeaseStream, StateStream, SnapStream and SettingsStream are the streams of the buckets.
+	// LeaseStream, StateStream, SnapStream, SettingsStream and AccessStream are the streams of the buckets.
 	LeaseStream    = "KV_" + LeaseBucket
 	StateStream    = "KV_" + StateBucket
 	SnapStream     = "OBJ_" + SnapBucket
 	SettingsStream = "KV_" + SettingsBucket
+	AccessStream   = "KV_" + AccessBucket
 )
 
 // API is the subject of a JetStream API request such as "STREAM.INFO.SCRIP_EVT_0", with the prefix that js was made
@@ -203,6 +210,8 @@ const (
 	HeaderSeal = seal.Header
 	// HeaderReply, on a command message, holds the inbox for outcomes.
 	HeaderReply = "Scrip-Reply"
+	// HeaderBy, on a command message on LaneCmd, holds the name of the person who sent its commands, see wire.ValidBy.
+	HeaderBy = "Scrip-By"
 	// HeaderRebase holds the command sequence a lane continues at: the only break in contiguity.
 	HeaderRebase = "Scrip-Rebase"
 	// HeaderSource, on a reminder message, holds "<event seq>:<line>:<last r>".

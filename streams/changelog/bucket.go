@@ -1,0 +1,181 @@
+package changelog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// attempt bounds an exchange with the server: a request sent during an election is never answered.
+	attempt = 2 * time.Second
+	// retryPause is the pause before a retry.
+	retryPause = 100 * time.Millisecond
+	// readBatch is how many messages of the bucket are taken from its feed at once.
+	readBatch = 256
+)
+
+// Bucket is a KV bucket with a history. It is a value without resources.
+type Bucket struct {
+	JS jetstream.JetStream
+	// Spec is the bucket as package topology defines it.
+	Spec topology.GrowingBucket
+	// Replicas of the bucket, if it has to be made. 0 = as many as the log has.
+	Replicas int
+	// Logger defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+func (b Bucket) logger() *slog.Logger { return cmp.Or(b.Logger, slog.Default()) }
+
+// Make makes the bucket. It may exist already.
+func (b Bucket) Make(ctx context.Context) error {
+	replicas := b.Replicas
+	if replicas == 0 {
+		replicas = 1
+		state, err := b.JS.Stream(ctx, topology.StateStream)
+		switch {
+		case err == nil:
+			replicas = max(1, state.CachedInfo().Config.Replicas)
+		case !errors.Is(err, jetstream.ErrStreamNotFound):
+			return fmt.Errorf("reading how many copies the log has: %w", err)
+		}
+	}
+	_, err := b.JS.CreateStream(ctx, b.Spec.Config(replicas))
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return fmt.Errorf("making bucket %s: %w", b.Spec.Bucket, err)
+	}
+	return nil
+}
+
+// KV opens the bucket, and makes it if there is none.
+func (b Bucket) KV(ctx context.Context) (jetstream.KeyValue, error) {
+	kv, err := b.JS.KeyValue(ctx, b.Spec.Bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		if err = b.Make(ctx); err == nil {
+			kv, err = b.JS.KeyValue(ctx, b.Spec.Bucket)
+		}
+	}
+	return kv, err
+}
+
+// Newest reads the revision of the newest change from the bucket's leader, within attempt; 0 = there is none. The error is
+// [jetstream.ErrStreamNotFound] where there is no bucket.
+func (b Bucket) Newest(ctx context.Context) (uint64, error) {
+	ctx, done := context.WithTimeout(ctx, attempt)
+	defer done()
+	m, _, err := topology.LastMessage(ctx, b.JS, b.Spec.Stream(), b.Spec.Subject(keyPrefix+">"))
+	return m.Sequence, err
+}
+
+// Message is a change as the bucket holds it.
+type Message struct {
+	Key      string
+	Value    []byte
+	Revision uint64
+	// Deleted: it is the marker of a deletion, which only another program makes.
+	Deleted bool
+}
+
+// parse reads a message of the bucket. ok is false if it is no change.
+func (b Bucket) parse(raw *eventlog.Raw) (m Message, ok bool) {
+	key, ok := b.Spec.Key(raw.Subject)
+	if !ok || len(key) < len(keyPrefix) || key[:len(keyPrefix)] != keyPrefix {
+		return Message{}, false
+	}
+	return Message{
+		Key: key, Value: raw.Data, Revision: raw.Sequence,
+		Deleted: raw.Header.Get("KV-Operation") != "" || raw.Header.Get(jetstream.MarkerReasonHeader) != "",
+	}, true
+}
+
+// reader reads the changes in the bucket from the first, in the order of revisions, and then each new one.
+type reader struct {
+	*eventlog.Feed
+	bucket Bucket
+	// until is the revision of the newest change at the start. A replica of the bucket that lags may have less for a while,
+	// so a reader that has seen fewer has not seen all.
+	until uint64
+	batch []eventlog.Raw
+}
+
+// open starts a reader, within attempt. The error is [jetstream.ErrStreamNotFound] where there is no bucket. The caller
+// closes the reader.
+func (b Bucket) open(ctx context.Context) (*reader, error) {
+	ctx, done := context.WithTimeout(ctx, attempt)
+	defer done()
+	until, err := b.Newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	feed, err := eventlog.Bucket(b.JS, b.Spec.Stream()).OpenFeed(ctx, 0, b.logger())
+	if err != nil {
+		return nil, err
+	}
+	return &reader{Feed: feed, bucket: b, until: until}, nil
+}
+
+// take calls f with each change that has arrived since the last call, and does not wait. An error is final for this reader.
+func (r *reader) take(f func(Message)) (err error) {
+	if r.batch, err = r.TryBatch(readBatch, r.batch[:0]); err != nil {
+		return err
+	}
+	for i := range r.batch {
+		if m, ok := r.bucket.parse(&r.batch[i]); ok {
+			f(m)
+		}
+	}
+	return nil
+}
+
+// Read calls begin, and then f with all changes that were stored before the call, and perhaps later ones. After a failure it
+// begins again; ctx bounds the retries to a server that does not answer. Without a bucket there are no changes.
+func (b Bucket) Read(ctx context.Context, begin func(), f func(Message)) error {
+	return Retry(ctx, func(ctx context.Context) error {
+		begin()
+		r, err := b.open(ctx)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		for revision := uint64(0); revision < r.until; {
+			select {
+			case <-r.Ready():
+				err := r.take(func(m Message) {
+					revision = m.Revision
+					f(m)
+				})
+				if err != nil {
+					return err
+				}
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+}
+
+// Retry calls f until it succeeds or ctx ends.
+func Retry(ctx context.Context, f func(context.Context) error) error {
+	for {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		if topology.Pause(ctx, retryPause) != nil {
+			return fmt.Errorf("%w; the last try: %w", context.Cause(ctx), err)
+		}
+	}
+}
