@@ -114,6 +114,11 @@ func keptStream(name, subject string, id identity, spec Spec) jetstream.StreamCo
 	}
 }
 
+// auditStream is what people did that makes no event. It is kept like events; every server writes to it.
+func auditStream(id identity, spec Spec) jetstream.StreamConfig {
+	return keptStream(AuditStream, AuditSubject, id, spec)
+}
+
 // cmdStream bounds commands by bytes and rejects new ones when full; it has no MaxAge, which would drop undecided commands.
 // Its owner purges what events cover. MaxMsgSize is the server's max_payload: a message over the contract's limits gets an
 // answer. DenyDelete keeps the sequence free of holes.

@@ -62,6 +62,13 @@ func Ensure(ctx context.Context, js jetstream.JetStream, spec Spec) (Log, error)
 	if err := ensureSnapBucket(ctx, js, spec); err != nil {
 		return Log{}, err
 	}
+	for _, want := range []jetstream.StreamConfig{Access.Config(spec.Replicas), auditStream(id, spec)} {
+		have, err := ensureBeside(ctx, js, want)
+		if err != nil {
+			return Log{}, err
+		}
+		log.Drift = append(log.Drift, drift(want, have)...)
+	}
 
 	// A crash before this leaves the identity incomplete, and the next Ensure finds every stream in place.
 	if !id.Complete {
@@ -289,6 +296,28 @@ func bucketStatus(ctx context.Context, kv jetstream.KeyValue) (jetstream.KeyValu
 		err = errors.Join(errAgain, err)
 	}
 	return status, err
+}
+
+// ensureBeside checks a stream that holds nothing of the lanes, or creates it: logs of older versions lack it. One that was
+// lost is empty then; no key is known to a server that starts, and running servers keep theirs.
+func ensureBeside(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (have jetstream.StreamConfig, err error) {
+	err = retry(ctx, func(ctx context.Context) error {
+		stream, err := js.Stream(ctx, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			stream, err = js.CreateStream(ctx, want)
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+				return errAgain
+			}
+		}
+		if err == nil {
+			have = stream.CachedInfo().Config
+		}
+		return err
+	})
+	if err != nil {
+		return have, fmt.Errorf("ensuring stream %s: %w", want.Name, err)
+	}
+	return have, nil
 }
 
 func ensureSnapBucket(ctx context.Context, js jetstream.JetStream, spec Spec) error {
