@@ -1,0 +1,291 @@
+package access
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/changelog"
+)
+
+// The actions of changes.
+const (
+	actionCreate = "create"
+	actionRevoke = "revoke"
+	actionRotate = "rotate"
+)
+
+// record is the value of a change: one key is made, revoked, or replaced by another. A replacement is one record, so that a
+// crash leaves the old key or both, never none.
+type record struct {
+	Action string `json:"action"`
+	Key    string `json:"key"` // id
+	Role   string `json:"role,omitempty"`
+	Name   string `json:"name,omitempty"`
+	// Campaigns, Public and Codes are of a created key. A replacement has those of the key that it replaces.
+	Campaigns []string `json:"campaigns,omitempty"`
+	Public    bool     `json:"public,omitempty"`
+	Codes     bool     `json:"codes,omitempty"`
+	SHA256    string   `json:"sha256,omitempty"`
+	// Replaces is the id of the key that a rotation ends, at Until; without, at once.
+	Replaces string `json:"replaces,omitempty"`
+	Until    string `json:"until,omitempty"`
+	By       string `json:"by"`
+	At       string `json:"at"`
+}
+
+// encode returns the value under which a change is stored.
+func (r *record) encode() ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	err := e.Encode(r)
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
+}
+
+// decode reads the value of a change. A field that this version does not know may limit a key, so a change with one makes no
+// key; but a revocation ends a key whatever else it has.
+func decode(value []byte) (r record, err error) {
+	d := json.NewDecoder(bytes.NewReader(value))
+	d.DisallowUnknownFields()
+	if err = d.Decode(&r); err == nil && d.More() {
+		err = errors.New("there is more text after the change")
+	}
+	if err != nil {
+		var loose record
+		if json.Unmarshal(value, &loose) == nil && loose.Action == actionRevoke {
+			return loose, nil
+		}
+		return r, fmt.Errorf("not understood, written by hand or by a newer version: %w", err)
+	}
+	return r, nil
+}
+
+// Key is a key as the registry shows it: everything but its secret.
+type Key struct {
+	ID        string   `json:"id"`
+	Name      string   `json:"name"`
+	Role      Role     `json:"role"`
+	Campaigns []string `json:"campaigns,omitempty"`
+	Public    bool     `json:"public,omitempty"`
+	Codes     bool     `json:"codes,omitempty"`
+
+	Created   time.Time `json:"created"`
+	CreatedBy string    `json:"created_by"`
+	// Ended is when it was revoked or replaced, or when the overlap of its rotation ends; zero = it is in force.
+	Ended   time.Time `json:"ended,omitzero"`
+	EndedBy string    `json:"ended_by,omitempty"`
+	// Replaces and ReplacedBy are ids of the keys of a rotation.
+	Replaces   string `json:"replaces,omitempty"`
+	ReplacedBy string `json:"replaced_by,omitempty"`
+	// LastUsed is late by up to an hour; zero = never.
+	LastUsed time.Time `json:"last_used,omitzero"`
+
+	hash [sha256.Size]byte
+}
+
+// MarshalText writes a role as its name.
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads the name of a role. Unlike ParseRole it accepts those without keys.
+func (r *Role) UnmarshalText(text []byte) error {
+	for i, name := range roleNames {
+		if name != "" && name == string(text) {
+			*r = Role(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("role is %q, which is none of scrip's", shorten(string(text)))
+}
+
+// Principal is who uses the key.
+func (k *Key) Principal() Principal {
+	return Principal{ID: k.ID, Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Codes: k.Codes}
+}
+
+// In reports whether the key is in force at an instant.
+func (k *Key) In(now time.Time) bool { return k.Ended.IsZero() || now.Before(k.Ended) }
+
+// check returns an error if a key cannot be made. It names the field.
+func (k *Key) check() error {
+	if err := CheckName(k.Name); err != nil {
+		return err
+	}
+	if !slices.Contains(Keyed, k.Role) {
+		_, err := ParseRole(k.Role.String())
+		return err
+	}
+	if k.Campaigns != nil {
+		switch {
+		case !k.Role.Scoped():
+			return fmt.Errorf("campaigns: a key of role %s cannot be limited to campaigns; leave them out", k.Role)
+		case len(k.Campaigns) == 0 || len(k.Campaigns) > MaxCampaigns:
+			return fmt.Errorf("campaigns has %d names, expected 1 to %d; leave it out for all campaigns", len(k.Campaigns), MaxCampaigns)
+		}
+		for i, c := range k.Campaigns {
+			if !wire.ValidCampaignName(c) {
+				return fmt.Errorf("campaigns: %q is no name of a campaign, which has 1 to %d of A-Z a-z 0-9 _ -", shorten(c), wire.MaxCampaignName)
+			}
+			if i > 0 && k.Campaigns[i-1] >= c {
+				return fmt.Errorf("campaigns: %q is named twice", c)
+			}
+		}
+	}
+	if k.Public && k.Role != Producer {
+		return fmt.Errorf("public is for keys of role producer, which may be in a browser; leave it out for role %s", k.Role)
+	}
+	if k.Codes && k.Role == Sender {
+		return errors.New("codes is for roles that look up coupons or read events; reminders name no codes")
+	}
+	return nil
+}
+
+// state is the fold of the history. It is not safe for use by several goroutines at once.
+type state struct {
+	changelog.Numbers
+	keys    map[string]*Key
+	ignored int
+	last    changed
+}
+
+// changed is the newest change, in force or ignored.
+type changed struct {
+	n        uint64
+	revision uint64
+	by       string
+	at       time.Time
+}
+
+func newState() *state { return &state{keys: map[string]*Key{}} }
+
+// apply folds the next change. The error is the reason why it is ignored.
+func (s *state) apply(m changelog.Message) error {
+	n, numbered := changelog.Number(m.Key)
+	s.last = changed{n: n, revision: m.Revision}
+	near := s.Add(n)
+	r, err := decode(m.Value)
+	at, problem := time.Parse(time.RFC3339, r.At)
+	switch {
+	case m.Deleted:
+		err = errors.New("a deletion, and changes are never deleted; end a key with `scrip access revoke`")
+	case !numbered:
+		err = fmt.Errorf("its key %q is no number of a change, such as %s", shorten(m.Key), changelog.Key(1))
+	case err != nil:
+	case !near:
+		err = fmt.Errorf("its number is more than %d above %d, the highest before it", changelog.MostAhead, s.Last)
+	case problem != nil:
+		err = fmt.Errorf("at is %q, expected a time as RFC 3339", shorten(r.At))
+	default:
+		s.last.by, s.last.at = r.By, at.UTC()
+		err = s.take(&r, at.UTC())
+	}
+	if err != nil {
+		s.ignored++
+	}
+	return err
+}
+
+// take puts a change in force, or returns the reason why not and changes nothing.
+func (s *state) take(r *record, at time.Time) error {
+	switch r.Action {
+	case actionCreate:
+		role, err := ParseRole(r.Role)
+		if err != nil {
+			return err
+		}
+		return s.add(&Key{Name: r.Name, Role: role, Campaigns: r.Campaigns, Public: r.Public, Codes: r.Codes}, r, at)
+	case actionRevoke:
+		k := s.keys[r.Key]
+		if k == nil {
+			return fmt.Errorf("there is no key %q", shorten(r.Key))
+		}
+		if k.In(at) {
+			ended := *k
+			ended.Ended, ended.EndedBy = at, r.By
+			s.keys[k.ID] = &ended
+		}
+		return nil
+	case actionRotate:
+		old := s.keys[r.Replaces]
+		if old == nil {
+			return fmt.Errorf("there is no key %q to replace", shorten(r.Replaces))
+		}
+		if !old.Ended.IsZero() {
+			return fmt.Errorf("key %s was revoked or replaced before", old.ID)
+		}
+		until := at
+		if r.Until != "" {
+			var err error
+			if until, err = time.Parse(time.RFC3339, r.Until); err != nil {
+				return fmt.Errorf("until is %q, expected a time as RFC 3339", shorten(r.Until))
+			}
+		}
+		k := old.copyOf()
+		k.Replaces = old.ID
+		if err := s.add(k, r, at); err != nil {
+			return err
+		}
+		ended := *old
+		ended.Ended, ended.EndedBy, ended.ReplacedBy = until.UTC(), r.By, r.Key
+		s.keys[old.ID] = &ended
+		return nil
+	}
+	return fmt.Errorf("action is %q, which this version does not know", shorten(r.Action))
+}
+
+// copyOf is a new key with the rights of k.
+func (k *Key) copyOf() *Key {
+	return &Key{Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Codes: k.Codes}
+}
+
+// add adds a key. Keys in the map are not changed any more: a registry hands them out.
+func (s *state) add(k *Key, r *record, at time.Time) error {
+	k.ID, k.Created, k.CreatedBy = r.Key, at, r.By
+	if !ValidID(k.ID) || s.keys[k.ID] != nil {
+		return fmt.Errorf("key is %q, which is no new id", shorten(r.Key))
+	}
+	hash, err := hex.DecodeString(r.SHA256)
+	if err != nil || len(hash) != sha256.Size {
+		return errors.New("sha256 is no hash of a key")
+	}
+	copy(k.hash[:], hash)
+	if err := k.check(); err != nil {
+		return err
+	}
+	s.keys[k.ID] = k
+	return nil
+}
+
+// named finds a key by its id, or by its name among the keys that were not ended.
+func (s *state) named(idOrName string) (*Key, error) {
+	if k := s.keys[idOrName]; k != nil {
+		return k, nil
+	}
+	for _, k := range s.keys {
+		if k.Name == idOrName && k.Ended.IsZero() {
+			return k, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %q is neither the id nor the name of a key in force; see `scrip access list`", ErrNoSuchKey, shorten(idOrName))
+}
+
+// list returns the keys, oldest first.
+func (s *state) list() []Key {
+	all := make([]Key, 0, len(s.keys))
+	for _, k := range s.keys {
+		all = append(all, *k)
+	}
+	slices.SortFunc(all, func(a, b Key) int {
+		if c := a.Created.Compare(b.Created); c != 0 {
+			return c
+		}
+		return bytes.Compare([]byte(a.ID), []byte(b.ID))
+	})
+	return all
+}

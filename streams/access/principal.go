@@ -1,0 +1,102 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// MaxName is the most bytes of the name of a key. Events carry it as `by`.
+	MaxName = 64
+	// MaxCampaigns is the most campaigns that one key may be limited to: each is a subject in its permissions.
+	MaxCampaigns = 50
+)
+
+// Principal is an authenticated user.
+type Principal struct {
+	// ID of the key; "" = the credentials of the data directory, with all rights of an operator.
+	ID string
+	// Name is what `by` shows, 1 to MaxName bytes.
+	Name string
+	Role Role
+	// Campaigns that it is limited to, sorted; nil = all.
+	Campaigns []string
+	// Public: a producer whose key may be in a browser. It may claim and validate only, with the budget for wrong codes.
+	Public bool
+	// Codes: it sees codes in clear.
+	Codes bool
+}
+
+// May reports whether p may do o. campaign "" = the operation names none (a code alone, a list): a principal that is limited
+// to campaigns may not do it then, unless o is checked again once the campaign is known.
+func (p Principal) May(o Operation, campaign string) bool {
+	if !slices.Contains(o.Roles(), p.Role) || p.Public && o != OpClaim && o != OpValidate {
+		return false
+	}
+	return p.Campaigns == nil || campaign != "" && slices.Contains(p.Campaigns, campaign)
+}
+
+// Person reports whether what p does is recorded with `by`: support and operator.
+func (p Principal) Person() bool { return p.Role == Support || p.Role == Operator }
+
+// By is what events and settings show as author: the name of a person, "" for others.
+func (p Principal) By() string {
+	if p.Person() {
+		return p.Name
+	}
+	return ""
+}
+
+// localPrefix begins the names of people who use the credentials of the data directory. No key has such a name.
+const localPrefix = "local:"
+
+// Local is somebody who uses the credentials of the data directory. name is what that client says of itself, such as
+// ann@ops1; it is shown with a prefix, because the credentials do not prove it.
+func Local(name string) Principal {
+	return Principal{Name: LocalName(name), Role: Operator, Codes: true}
+}
+
+// LocalName is the name of a Local.
+func LocalName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return '?'
+		}
+		return r
+	}, name)
+	for len(localPrefix)+len(name) > MaxName {
+		_, size := utf8.DecodeLastRuneInString(name)
+		name = name[:len(name)-size]
+	}
+	return strings.TrimRight(localPrefix+name, " ")
+}
+
+// CheckName returns an error if a text cannot be the name of a key.
+func CheckName(name string) error {
+	if strings.HasPrefix(name, localPrefix) {
+		return fmt.Errorf("name is %q, and names with %s are of the credentials of the data directory; choose another", shorten(name), localPrefix)
+	}
+	if err := CheckText(name); err != nil {
+		return fmt.Errorf("name: %w, such as checkout-eu", err)
+	}
+	return nil
+}
+
+// CheckText returns an error if a text cannot be shown as `by`.
+func CheckText(by string) error {
+	if by == "" || len(by) > MaxName || !utf8.ValidString(by) || strings.TrimSpace(by) != by || strings.ContainsFunc(by, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%q is no name, expected 1 to %d bytes of printable text", shorten(by), MaxName)
+	}
+	return nil
+}
+
+// shorten returns the part of a bad text that an error shows.
+func shorten(s string) string {
+	if len(s) > 2*MaxName {
+		return s[:2*MaxName] + "…"
+	}
+	return s
+}

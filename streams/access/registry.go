@@ -1,0 +1,303 @@
+package access
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-4a2410e3/scrip/streams/changelog"
+)
+
+// The errors of Authenticate.
+var (
+	// ErrUnknownKey: no key of this log. It is the answer to a text of another form, too.
+	ErrUnknownKey = errors.New("the key is not known here")
+	// ErrRevoked: the key was revoked, or replaced by another.
+	ErrRevoked = errors.New("the key was revoked or replaced")
+	// ErrNotReady: this server has not read the keys yet, so it cannot check one. The client retries.
+	ErrNotReady = errors.New("the keys are not read yet; retry")
+)
+
+// Registry is the keys, folded from the bucket, current within a second on every server. It is a collector of metrics to
+// register.
+type Registry struct {
+	store  *Store
+	ready  chan struct{}
+	keys   atomic.Pointer[map[string]*Key] // immutable; nil = not read yet
+	uses   uses
+	end    chan struct{} // holds a token while the ends of keys have to be looked at again
+	counts struct{ unknown, revoked, notReady prometheus.Counter }
+	number prometheus.Gauge
+
+	mu       sync.Mutex // guards the fields below
+	status   Status
+	watchers map[int]func(id string)
+	next     int
+
+	// The fields below are owned by the fold.
+	every   time.Duration // of changelog.Follower; 0 = its default
+	state   *state
+	ignored map[changed]bool // changes that were logged
+	logged  string           // the trouble that was logged
+
+	// ended are the keys whose end was reported to watchers; owned by the goroutine of watchEnds.
+	ended map[string]bool
+}
+
+// Status is the state of a Registry.
+type Status struct {
+	// Change and Revision are of the last change that was read, in force or ignored; 0 = there is none.
+	Change   uint64 `json:"change"`
+	Revision uint64 `json:"revision"`
+	// Keys is the number of keys in force.
+	Keys int `json:"keys"`
+	// Ignored counts the changes that are not in force nor ever were.
+	Ignored int `json:"ignored"`
+	// Following is true while the keys are those of the history. Where they are not, Error has the reason. What was read last
+	// stays in force.
+	Following bool   `json:"following"`
+	Error     string `json:"error,omitempty"`
+}
+
+// Registry returns the keys, which its Run keeps current. Until it has read them no key is known.
+func (s *Store) Registry() *Registry {
+	refused := func(why string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "scrip_keys_refused_total",
+			Help: "Keys that were refused, by reason.", ConstLabels: prometheus.Labels{"reason": why}})
+	}
+	r := &Registry{
+		store: s, ready: make(chan struct{}), uses: uses{stored: map[string]time.Time{}}, end: make(chan struct{}, 1),
+		watchers: map[int]func(string){}, ignored: map[changed]bool{}, ended: map[string]bool{},
+		number: prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_keys", Help: "Keys in force, as this server has read them."}),
+	}
+	r.counts.unknown, r.counts.revoked, r.counts.notReady = refused("unknown"), refused("revoked"), refused("not_ready")
+	return r
+}
+
+// Describe and Collect make it a [prometheus.Collector].
+func (r *Registry) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(r, to) }
+
+// Collect is described at Describe.
+func (r *Registry) Collect(to chan<- prometheus.Metric) {
+	for _, c := range []prometheus.Collector{r.counts.unknown, r.counts.revoked, r.counts.notReady, r.number} {
+		c.Collect(to)
+	}
+}
+
+// Ready is closed when all changes have been read once.
+func (r *Registry) Ready() <-chan struct{} { return r.ready }
+
+// Status may be called from any goroutine.
+func (r *Registry) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
+}
+
+// Authenticate returns the principal of a key as a client presents it. Errors: ErrUnknownKey, ErrRevoked, ErrNotReady. It
+// takes the same time for each key of the right form that is not the one stored.
+func (r *Registry) Authenticate(key string) (Principal, error) {
+	keys := r.keys.Load()
+	if keys == nil {
+		r.counts.notReady.Inc()
+		return Principal{}, ErrNotReady
+	}
+	role, id, err := ParseKey(key)
+	if err != nil {
+		r.counts.unknown.Inc()
+		return Principal{}, ErrUnknownKey
+	}
+	k := (*keys)[id]
+	if k == nil {
+		k = &Key{}
+	}
+	presented := digest(key)
+	if subtle.ConstantTimeCompare(presented[:], k.hash[:]) != 1 || k.Role != role {
+		r.counts.unknown.Inc()
+		return Principal{}, ErrUnknownKey
+	}
+	now := r.store.opts.Now()
+	if !k.In(now) {
+		r.counts.revoked.Inc()
+		return Principal{}, ErrRevoked
+	}
+	r.uses.note(id, now)
+	return k.Principal(), nil
+}
+
+// Principal returns who uses the key of that id, if it is in force. It is for requests that were authenticated elsewhere,
+// such as by the log-in to NATS.
+func (r *Registry) Principal(id string) (Principal, error) {
+	keys := r.keys.Load()
+	if keys == nil {
+		return Principal{}, ErrNotReady
+	}
+	k, now := (*keys)[id], r.store.opts.Now()
+	switch {
+	case k == nil:
+		return Principal{}, ErrUnknownKey
+	case !k.In(now):
+		return Principal{}, ErrRevoked
+	}
+	r.uses.note(id, now)
+	return k.Principal(), nil
+}
+
+// Watch calls revoked with a key's id when it is revoked or replaced, so that streams in progress end. It is called by a
+// goroutine of Run and must return at once. For a key that had ended before the call of Watch it may be called, too.
+func (r *Registry) Watch(revoked func(id string)) (stop func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.next
+	r.next++
+	r.watchers[n] = revoked
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.watchers, n)
+	}
+}
+
+// Run keeps the keys current until ctx ends, and then returns nil. It retries after every failure; meanwhile the keys that
+// were read last stay in force. It may be run once.
+func (r *Registry) Run(ctx context.Context) error {
+	var g errgroup.Group
+	g.Go(func() error {
+		f := changelog.Follower{Bucket: r.store.bucket(), Fold: (*fold)(r), Every: r.every}
+		return f.Run(ctx)
+	})
+	g.Go(func() error { r.watchEnds(ctx); return nil })
+	g.Go(func() error { r.storeUses(ctx); return nil })
+	return g.Wait()
+}
+
+// storeUses stores when keys were used last, until ctx ends.
+func (r *Registry) storeUses(ctx context.Context) {
+	tick := time.NewTicker(useLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := r.uses.store(ctx, r.store); err != nil && ctx.Err() == nil {
+				r.store.opts.Logger.Warn("when keys were used last is not stored; retrying", "err", err)
+			}
+		}
+	}
+}
+
+// watchEnds reports keys that end to the watchers: those that a change ended, and those whose overlap is over.
+func (r *Registry) watchEnds(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		now := r.store.opts.Now()
+		soonest := time.Hour
+		if keys := r.keys.Load(); keys != nil {
+			for id, k := range *keys {
+				switch {
+				case k.Ended.IsZero() || r.ended[id]:
+				case k.In(now):
+					soonest = min(soonest, k.Ended.Sub(now))
+				default:
+					r.ended[id] = true
+					r.report(id)
+				}
+			}
+		}
+		timer.Reset(soonest)
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.end:
+		case <-timer.C:
+		}
+	}
+}
+
+func (r *Registry) report(id string) {
+	r.mu.Lock()
+	all := maps.Clone(r.watchers)
+	r.mu.Unlock()
+	for _, revoked := range all {
+		revoked(id)
+	}
+}
+
+// fold is a Registry as a [changelog.Fold].
+type fold Registry
+
+func (f *fold) Begin() { f.state = newState() }
+
+func (f *fold) Apply(m changelog.Message) {
+	err := f.state.apply(m)
+	if err == nil || f.ignored[f.state.last] {
+		return
+	}
+	f.ignored[f.state.last] = true
+	f.store.opts.Logger.Warn("a change of the keys is ignored; run a version that knows it", "change", f.state.last.n, "revision", m.Revision, "by", f.state.last.by, "why", err)
+}
+
+var (
+	errMissing = errors.New("the bucket of keys is missing; " + whatHolds)
+	errEmpty   = errors.New("the bucket of keys was lost and exists again without a key; " + whatHolds)
+)
+
+// whatHolds is true of a lost bucket.
+const whatHolds = "this server keeps its keys until it is restarted or a key is made; restore the log from a backup, or make the keys again with `scrip access create`"
+
+// Current puts the keys in force. After a loss, an empty new bucket does not end every key; the first key in it does.
+func (f *fold) Current(lost bool) error {
+	if lost && len(f.state.keys) == 0 {
+		return errEmpty
+	}
+	keys := maps.Clone(f.state.keys)
+	f.keys.Store(&keys)
+	now, in := f.store.opts.Now(), 0
+	for _, k := range keys {
+		if k.In(now) {
+			in++
+		}
+	}
+	f.mu.Lock()
+	f.status = Status{Change: f.state.last.n, Revision: f.state.last.revision, Keys: in, Ignored: f.state.ignored, Following: true}
+	f.mu.Unlock()
+	f.number.Set(float64(in))
+	if f.logged != "" {
+		f.logged = ""
+		f.store.opts.Logger.Info("the keys are current again")
+	}
+	select {
+	case <-f.ready:
+	default:
+		close(f.ready)
+	}
+	select {
+	case f.end <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Trouble records that changes are not received, or that the bucket is lost.
+func (f *fold) Trouble(err error) {
+	if errors.Is(err, changelog.ErrMissing) {
+		err = errMissing
+	}
+	f.mu.Lock()
+	f.status.Following, f.status.Error = false, err.Error()
+	f.mu.Unlock()
+	if errors.Is(err, changelog.ErrDisconnected) || errors.Is(err, changelog.ErrBehind) || err.Error() == f.logged {
+		return // resolved at once, or logged already
+	}
+	f.logged = err.Error()
+	f.store.opts.Logger.Warn("the keys are not current; those read last stay in force, and the server retries", "err", err)
+}

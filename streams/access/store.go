@@ -1,0 +1,241 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/changelog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// MaxOverlap is the longest time that a replaced key may go on working.
+const MaxOverlap = 30 * 24 * time.Hour
+
+// The kinds of refusals of a change, and the kind after which it may be stored or not.
+var (
+	ErrInvalid   = errors.New("the key was refused")
+	ErrNoSuchKey = errors.New("there is no such key")
+	ErrNameTaken = errors.New("the name is taken")
+	ErrEnded     = errors.New("the key was revoked or replaced before")
+	ErrUnknown   = changelog.ErrUnknown
+)
+
+// Options for Open.
+type Options struct {
+	// Replicas of the bucket, if it has to be made. 0 = as many as the log has.
+	Replicas int
+	// Logger defaults to slog.Default.
+	Logger *slog.Logger
+	// Now is the clock that changes are stamped with. Defaults to time.Now.
+	Now func() time.Time
+
+	random io.Reader // of new keys; nil = crypto/rand
+}
+
+// Store is the history of the keys. It may be used by several goroutines at once.
+type Store struct {
+	js   jetstream.JetStream
+	opts Options
+}
+
+// Open prepares a store; it sends no request and makes nothing.
+func Open(js jetstream.JetStream, opts Options) *Store {
+	opts.Logger = cmp.Or(opts.Logger, slog.Default())
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	return &Store{js, opts}
+}
+
+func (s *Store) bucket() changelog.Bucket {
+	return changelog.Bucket{JS: s.js, Spec: topology.Access, Replicas: s.opts.Replicas, Logger: s.opts.Logger}
+}
+
+// New is a key to be made.
+type New struct {
+	Name      string   `json:"name"`
+	Role      Role     `json:"role"`
+	Campaigns []string `json:"campaigns,omitempty"` // nil = all
+	Public    bool     `json:"public,omitempty"`
+	Codes     bool     `json:"codes,omitempty"`
+}
+
+// Create makes a key and stores its hash. secret is the key as its user presents it; it cannot be read again. by names the
+// author. The key is in force within a second at every server that can be reached. Errors: of kinds ErrInvalid and
+// ErrNameTaken; ErrUnknown, where a key may have been stored that nobody has; any other, and nothing was stored.
+func (s *Store) Create(ctx context.Context, n New, by string) (k Key, secret string, err error) {
+	n.Campaigns = slices.Clone(n.Campaigns)
+	slices.Sort(n.Campaigns)
+	k = Key{Name: n.Name, Role: n.Role, Campaigns: n.Campaigns, Public: n.Public, Codes: n.Codes}
+	if err := k.check(); err != nil {
+		return Key{}, "", fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return s.write(ctx, by, func(st *state, w *writing) error {
+		for _, other := range st.keys {
+			if other.Name == n.Name && other.In(w.at) {
+				return fmt.Errorf("%w: key %s has the name %q, which events show as `by`; choose another name, or replace that key with `scrip access rotate %s`", ErrNameTaken, other.ID, n.Name, other.ID)
+			}
+		}
+		w.record = record{Action: actionCreate, Role: n.Role.String(), Name: n.Name, Campaigns: n.Campaigns, Public: n.Public, Codes: n.Codes}
+		return w.draw(st, n.Role)
+	})
+}
+
+// Revoke ends a key, named by its id or its name, at once. A key that has ended stays so. Errors: of kind ErrNoSuchKey;
+// ErrUnknown; any other, and nothing was stored.
+func (s *Store) Revoke(ctx context.Context, idOrName, by string) (Key, error) {
+	k, _, err := s.write(ctx, by, func(st *state, w *writing) error {
+		k, err := st.named(idOrName)
+		if err != nil {
+			return err
+		}
+		if !k.In(w.at) {
+			w.done = k
+			return nil
+		}
+		w.record = record{Action: actionRevoke, Key: k.ID}
+		return nil
+	})
+	return k, err
+}
+
+// Rotate makes a key with the rights and the name of another, which ends when overlap is over, 0 = at once. Errors: of kinds
+// ErrInvalid, ErrNoSuchKey and ErrEnded; ErrUnknown; any other, and nothing was stored.
+func (s *Store) Rotate(ctx context.Context, idOrName string, overlap time.Duration, by string) (k Key, secret string, err error) {
+	if overlap < 0 || overlap > MaxOverlap {
+		return Key{}, "", fmt.Errorf("%w: overlap is %s, expected 0 to %s", ErrInvalid, overlap, MaxOverlap)
+	}
+	return s.write(ctx, by, func(st *state, w *writing) error {
+		k, err := st.named(idOrName)
+		if err != nil {
+			return err
+		}
+		if !k.Ended.IsZero() {
+			return fmt.Errorf("%w: key %s; make a new one with `scrip access create`", ErrEnded, k.ID)
+		}
+		w.record = record{Action: actionRotate, Replaces: k.ID}
+		if overlap > 0 {
+			w.record.Until = w.at.Add(overlap).Format(time.RFC3339Nano)
+		}
+		return w.draw(st, k.Role)
+	})
+}
+
+// writing is a change that is being stored: a [changelog.Change].
+type writing struct {
+	by    string
+	at    time.Time
+	store *Store
+	// make fills in the record for the state after the last change.
+	make func(*state, *writing) error
+
+	state  *state
+	record record
+	secret string
+	done   *Key // nothing has to be stored
+}
+
+// errDone ends a write that has nothing to store.
+var errDone = errors.New("nothing has to be stored")
+
+func (s *Store) write(ctx context.Context, by string, make func(*state, *writing) error) (Key, string, error) {
+	if err := checkBy(by); err != nil {
+		return Key{}, "", fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	w := &writing{by: by, at: s.opts.Now().UTC(), store: s, make: make}
+	_, err := s.bucket().Write(ctx, w)
+	switch {
+	case errors.Is(err, errDone):
+		return *w.done, "", nil
+	case errors.Is(err, ErrUnknown):
+		return Key{}, "", fmt.Errorf("%w; see `scrip access list`, and revoke a key that has no owner", err)
+	case err != nil:
+		return Key{}, "", err
+	}
+	return *w.state.keys[w.record.Key], w.secret, nil
+}
+
+func (w *writing) Begin() { w.state = newState() }
+
+func (w *writing) Apply(m changelog.Message) { _ = w.state.apply(m) } // what is ignored is logged by the registry
+
+// Stored recognises its own change by the hash of the key, or by the key's end.
+func (w *writing) Stored(uint64) bool {
+	k := w.state.keys[w.record.Key]
+	if k == nil {
+		return false
+	}
+	if w.record.Action == actionRevoke {
+		return k.Ended.Equal(w.at) && k.EndedBy == w.by
+	}
+	return hex.EncodeToString(k.hash[:]) == w.record.SHA256
+}
+
+func (w *writing) Record() (n uint64, value []byte, err error) {
+	w.secret, w.done = "", nil
+	if err := w.make(w.state, w); err != nil {
+		return 0, nil, err
+	}
+	if w.done != nil {
+		return 0, nil, errDone
+	}
+	w.record.By, w.record.At = w.by, w.at.Format(time.RFC3339Nano)
+	if value, err = w.record.encode(); err != nil {
+		return 0, nil, fmt.Errorf("nothing was stored: %w", err)
+	}
+	n = w.state.Next()
+	// The whole record is checked as every server will.
+	if err := w.state.apply(changelog.Message{Key: changelog.Key(n), Value: value}); err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return n, value, nil
+}
+
+// draw makes the key of the record, with an id that no key has.
+func (w *writing) draw(st *state, role Role) error {
+	for {
+		secret, id, err := newKey(role, w.store.opts.random)
+		if err != nil {
+			return fmt.Errorf("making a key: %w", err)
+		}
+		if st.keys[id] == nil {
+			hash := digest(secret)
+			w.secret, w.record.Key, w.record.SHA256 = secret, id, hex.EncodeToString(hash[:])
+			return nil
+		}
+	}
+}
+
+// List returns all keys ever made, oldest first, with their last use.
+func (s *Store) List(ctx context.Context) ([]Key, error) {
+	st := newState()
+	if err := s.bucket().Read(ctx, func() { *st = *newState() }, func(m changelog.Message) { _ = st.apply(m) }); err != nil {
+		return nil, fmt.Errorf("reading the keys: %w", err)
+	}
+	all := st.list()
+	used, err := s.used(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].LastUsed = used[all[i].ID]
+	}
+	return all, nil
+}
+
+// checkBy returns an error if a text cannot name the author of a change.
+func checkBy(by string) error {
+	if err := CheckText(by); err != nil {
+		return fmt.Errorf("by: %w", err)
+	}
+	return nil
+}
