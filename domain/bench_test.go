@@ -224,7 +224,7 @@ func BenchmarkFits(b *testing.B) {
 			var cpu cpuClock
 			cpu.start()
 			for b.Loop() {
-				if !s.Fits(payload) {
+				if !s.Fits(payload, "") {
 					b.Fatal("it does not fit an empty step")
 				}
 			}

@@ -33,6 +33,17 @@ const (
 	costSoldOut = 250  // a campaign.sold_out event
 )
 
+// eventsOfLine is the most events that one line makes: its own, those of the reminders of a coupon, and sold_out.
+const eventsOfLine = 2 + wire.MaxReminders
+
+// costBy is what a line's events have more if they carry the name of a person: `,"by":""` and the name, which may be escaped.
+func costBy(by string) int {
+	if by == "" {
+		return 0
+	}
+	return eventsOfLine * (len(`,"by":""`) + 2*len(by))
+}
+
 // How the types of commands are written. Types are matched exactly, so a search for the words misses none.
 var (
 	typeMark     = []byte(`"type":"`)

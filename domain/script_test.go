@@ -71,7 +71,7 @@ func (s *script) line(line string) {
 	if kind == wire.Expire || kind == wire.RemindDue {
 		scope = wire.ScopeScheduler
 	}
-	if !s.step.Fits(raw) {
+	if !s.step.Fits(raw, "") {
 		s.step.Close()
 		s.step.Reset()
 	}

@@ -28,6 +28,7 @@ type Step struct {
 	rest    wire.Event // of the bad lines beyond maxParked, until Close; Count 0 = none
 	quote   int        // bytes a dead letter of the message being added may quote
 	full    bool       // the rest of the message being added is too much
+	by      string     // the person who sent the message being added; "" = none
 }
 
 // scratch is memory that is reused from line to line. It belongs to the lane, which makes many steps but adds to one at a
@@ -56,6 +57,7 @@ type Message struct {
 	Sequence uint64     // in the command stream
 	Scope    wire.Scope // from its subject
 	Campaign string     // from its subject; "" if each line names its own
+	By       string     // the person who sent it, as wire.ValidBy has it; "" = no person
 	Payload  []byte
 }
 
@@ -78,7 +80,15 @@ func (s *Step) Reset() {
 // Lines that look like claims are counted as claims: a step with two full messages of them instead of one makes a hot lane
 // a sixth faster. A message of lines that only look like claims may turn out larger; Add then refuses its
 // last lines as not durable, and no lines of other messages.
-func (s *Step) Fits(payload []byte) bool { return s.size()+s.cost(payload)+costAny <= wire.MaxStep }
+//
+// by is the message's.
+func (s *Step) Fits(payload []byte, by string) bool {
+	size := s.size() + s.cost(payload) + costAny
+	if by != "" {
+		size += (min(bytes.Count(payload, newline)+1, wire.MaxMessageLines) + 1) * costBy(by)
+	}
+	return size <= wire.MaxStep
+}
 
 // size is how long Events will be after Close, at most.
 func (s *Step) size() int {
@@ -99,7 +109,8 @@ func (s *Step) size() int {
 func (s *Step) Add(m Message, at wire.Instant, replies []byte) []byte {
 	now := s.lane.Advance(at)
 	newlines := bytes.Count(m.Payload, newline)
-	s.quote, s.full = min(quoteOf(newlines), s.lane.quoted), false
+	s.quote, s.full, s.by = min(quoteOf(newlines), s.lane.quoted), false, m.By
+	defer func() { s.by = "" }() // what is written when the step is closed is of no person
 	if problem := checkMessage(m.Payload, newlines); problem != nil {
 		return s.rejectMessage(m, problem, now, replies)
 	}
@@ -185,7 +196,7 @@ func (s *Step) decide(m Message, i int, now wire.Instant, replies []byte) []byte
 	l := &x.lines[i]
 	s.Commands++
 	// Once it is full, all later lines are refused, short ones too: the sender may depend on the order.
-	if s.full = s.full || s.size()+len(l.text)+costAny > wire.MaxStep; s.full {
+	if s.full = s.full || s.size()+len(l.text)+costAny+costBy(s.by) > wire.MaxStep; s.full {
 		return s.tooMuch(m, l, replies)
 	}
 	if problem := s.check(m, l, x.prepared[i].c); problem != nil {
@@ -283,6 +294,7 @@ func (s *Step) park(m Message, number uint32, line []byte, reason, campaignName 
 
 func (s *Step) append(ev *wire.Event) {
 	s.lane.scratch.stamps.CodeAt = 0
+	ev.By = s.by
 	s.Events = append(ev.AppendWith(s.Events, &s.lane.scratch.stamps), '\n')
 	s.Lines++
 }

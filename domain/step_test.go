@@ -449,7 +449,7 @@ func TestTheStepIsNeverTooLarge(t *testing.T) {
 	good := []byte(strings.Repeat(claimLine(1)+"\n", 800))
 	bad := []byte(strings.Repeat(`{"id":"a","type":"claim","campaign":"c","customer_id":"\u0001`+strings.Repeat("x", 140)+`"}`+"\n", 900))
 	refused := func(replies []byte) int { return bytes.Count(replies, []byte(`"not_durable"`)) }
-	if !s.Fits(good) {
+	if !s.Fits(good, "") {
 		t.Fatal("a message of claims does not fit an empty step")
 	}
 	if n := refused(s.Add(Message{Scope: wire.ScopeTrusted, Payload: good}, start, nil)); n != 0 {
@@ -460,7 +460,7 @@ func TestTheStepIsNeverTooLarge(t *testing.T) {
 		for i := range 20 {
 			made = fmt.Appendf(made, `{"id":"%d-%d","type":"create_campaign","campaign":"c%d-%d","codes":1}`+"\n", n, i, n, i)
 		}
-		if !s.Fits(made) {
+		if !s.Fits(made, "") {
 			break
 		}
 		s.Add(Message{Scope: wire.ScopeTrusted, Payload: made}, start, nil)
@@ -505,7 +505,7 @@ func TestFitsIsABound(t *testing.T) {
 		for _, ev := range checkEvents(t, s.Events) {
 			w.learn([]wire.Event{ev})
 		}
-		if !s.Fits([]byte(claimLine(1))) && len(s.Events) < wire.MaxStep-2000 {
+		if !s.Fits([]byte(claimLine(1)), "") && len(s.Events) < wire.MaxStep-2000 {
 			t.Fatalf("one line does not fit beside %d bytes", len(s.Events))
 		}
 	}
@@ -519,7 +519,7 @@ func TestBadLinesOfAStepAreBounded(t *testing.T) {
 	sent, refused := 0, 0
 	for n := range messages {
 		payload := []byte(strings.Repeat(`{"x":1}`+"\n", lines-1) + claimLine(n%10) + "\n")
-		if !s.Fits(payload) {
+		if !s.Fits(payload, "") {
 			t.Fatalf("message %d does not fit beside %d bytes", n, s.size())
 		}
 		sent += len(payload)

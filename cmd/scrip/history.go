@@ -32,6 +32,7 @@ type historyEntry struct {
 	Sequence  uint64     `json:"sequence"`
 	Line      int        `json:"line"`
 	ID        string     `json:"id"`
+	By        string     `json:"by"`
 	Campaign  string     `json:"campaign"`
 	Code      string     `json:"code"`
 	Customer  string     `json:"customer_id"`
@@ -52,6 +53,7 @@ func (e *historyEntry) about() string {
 	}
 	add("order", e.Order)
 	add("reason", e.Reason)
+	add("by", e.By)
 	add("before it", e.Kind)
 	if e.DueAt != nil {
 		add("due", e.DueAt.UTC().Format(time.RFC3339Nano))

@@ -91,7 +91,7 @@ func drawDuration(t *rapid.T, least time.Duration) time.Duration {
 func drawEvent(t *rapid.T) Event {
 	e := Event{
 		Type: EventType(rapid.IntRange(int(CampaignCreated), int(numEvents)-1).Draw(t, "type")), Campaign: "c_1-x", At: drawInstant(t),
-		ID: maybe(t, func() string { return drawText(t, 64) }),
+		ID: maybe(t, func() string { return drawText(t, 64) }), By: maybe(t, func() string { return drawText(t, 64) }),
 	}
 	u32 := func() uint32 { return rapid.Uint32().Draw(t, "number") }
 	u64 := func() uint64 { return rapid.Uint64().Draw(t, "number") }

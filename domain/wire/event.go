@@ -70,7 +70,7 @@ type EventSpec struct {
 	Finds Rows
 	// Due is whether it may change what is due in a campaign, or when. The scheduler need not parse the others.
 	Due    bool
-	Fields []Field // after type, campaign, at and id
+	Fields []Field // after type, campaign, at and id; by comes last
 }
 
 var events = [numEvents]EventSpec{
@@ -205,6 +205,7 @@ type Event struct {
 	Campaign string
 	At       Instant
 	ID       string // of the command that caused it
+	By       string // the person whose command caused it; "" = a producer's, or not known
 
 	Number   uint32 // campaign number
 	Settings Settings
@@ -288,6 +289,8 @@ func (e *Event) at(f Field) any {
 		return &e.At
 	case fID:
 		return &e.ID
+	case fBy:
+		return &e.By
 	case fNumber:
 		return &e.Number
 	case fCodeList:
@@ -352,6 +355,10 @@ func (e *Event) at(f Field) any {
 	return e.Settings.at(f)
 }
 
+// byKey begins the last field of every event that a person caused. It is no field of commands: who sends one is not taken
+// from its line.
+const byKey = `,"by":`
+
 // AppendJSON appends e as one line without the newline.
 func (e *Event) AppendJSON(dst []byte) []byte { return e.AppendWith(dst, nil) }
 
@@ -366,7 +373,7 @@ func (e *Event) AppendWith(dst []byte, cache *LineCache) []byte {
 	dst = cache.field(dst, `,"at":`, e.At)
 	dst = appendStringField(dst, `,"id":`, e.ID)
 	if spec.About != AboutCoupon {
-		return append(e.appendFields(dst, cache), '}')
+		return append(appendStringField(e.appendFields(dst, cache), byKey, e.By), '}')
 	}
 	dst = appendUintField(dst, `,"n":`, uint64(e.N))
 	dst = cache.codeField(dst, e.Code)
@@ -379,7 +386,7 @@ func (e *Event) AppendWith(dst []byte, cache *LineCache) []byte {
 	}
 	dst = appendStringField(dst, `,"reason":`, e.Reason)
 	dst = appendStringField(dst, `,"status":`, e.Status)
-	return append(dst, '}')
+	return append(appendStringField(dst, byKey, e.By), '}')
 }
 
 // appendFields appends the fields of e's type in the order of the table.

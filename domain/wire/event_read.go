@@ -11,7 +11,7 @@ import (
 func ParseEvent(line []byte, e *Event) error {
 	err := e.ParseView(line)
 	for _, s := range [...]*string{
-		&e.Campaign, &e.ID, &e.Code, &e.CustomerID, &e.OrderID, &e.Reason, &e.Status, &e.Kind, &e.Payload,
+		&e.Campaign, &e.ID, &e.By, &e.Code, &e.CustomerID, &e.OrderID, &e.Reason, &e.Status, &e.Kind, &e.Payload,
 		&e.Settings.Prefix, &e.Settings.Category, &e.Settings.Priority,
 	} {
 		*s = strings.Clone(*s)

@@ -67,6 +67,7 @@ const (
 	fRefusal
 	fMessage
 	fRepeat
+	fBy
 	numFields
 
 	// always marks, in a list of fields, one that is written even if it is zero.
@@ -134,6 +135,7 @@ var fieldSpecs = [numFields]fieldSpec{
 	fRefusal:        {name: "refusal"},
 	fMessage:        {name: "message"},
 	fRepeat:         {name: "repeat"},
+	fBy:             {name: "by"},
 }
 
 // general are the fields of all commands.
@@ -254,6 +256,8 @@ func fieldNamed(name []byte) Field {
 		return fMessage
 	case "repeat":
 		return fRepeat
+	case "by":
+		return fBy
 	}
 	return fUnknown
 }

@@ -2,6 +2,8 @@ package wire
 
 import (
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Limits, as CONTRACT.md has them. Sizes are bytes.
@@ -10,6 +12,7 @@ const (
 	MaxMessage      = 256 << 10 // one command message
 	MaxMessageLines = 1000      // command lines in one message
 	MaxCommandID    = 64
+	MaxBy           = 64
 	MaxCampaignName = 64
 	MaxCustomerID   = 128
 	MaxOrderID      = 128
@@ -34,6 +37,19 @@ const (
 // DefaultReminderGrace is how late a reminder may still fire although what it announces has passed; later than that it is
 // dropped and counted.
 const DefaultReminderGrace = 5 * time.Minute
+
+// ValidBy reports whether s can name a person in events: 1 to 64 bytes of printable UTF-8 without spaces at its ends.
+func ValidBy(s string) bool {
+	if s == "" || len(s) > MaxBy || !utf8.ValidString(s) || s[0] == ' ' || s[len(s)-1] == ' ' {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}
 
 // ValidCampaignName reports whether s is 1 to 64 of A-Z a-z 0-9 _ -.
 func ValidCampaignName(s string) bool {

@@ -118,7 +118,7 @@ func TestHandWrittenPathsAgreeWithTheTable(t *testing.T) {
 		for _, f := range []Field{fCampaign, fAt, fID} {
 			byTable = appendValue(byTable, f, e.at(f), nil)
 		}
-		byTable = append(e.appendFields(byTable, nil), '}')
+		byTable = append(appendValue(e.appendFields(byTable, nil), fBy, e.at(fBy), nil), '}')
 		if !bytes.Equal(line, byTable) {
 			rt.Fatalf("an event is written as\n%s\nby the table as\n%s", line, byTable)
 		}
@@ -170,7 +170,7 @@ func TestHandWrittenPathsAgreeWithTheTable(t *testing.T) {
 func TestLinesHaveOnlyFieldsOfTheTable(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		e := drawEvent(rt)
-		next := append(list(fType, fCampaign, fAt, fID), e.Type.Spec().Fields...)
+		next := append(append(list(fType, fCampaign, fAt, fID), e.Type.Spec().Fields...), fBy)
 		o := object{data: e.AppendJSON(nil)}
 		for {
 			key, _, done, err := o.next()

@@ -48,7 +48,9 @@ type Entry struct {
 	Sequence uint64 `json:"sequence"`
 	Line     int    `json:"line"`
 	// ID is of the command that caused it.
-	ID         string          `json:"id,omitempty"`
+	ID string `json:"id,omitempty"`
+	// By is the person who sent that command, "" = no person.
+	By         string          `json:"by,omitempty"`
 	Campaign   string          `json:"campaign"`
 	N          uint32          `json:"n,omitempty"` // coupon; 0 for reminders of kind opens
 	Code       string          `json:"code,omitempty"`

@@ -84,7 +84,7 @@ func (s *Store) readMessage(ctx context.Context, m message, entries []*Entry) er
 			if !e.matches(&ev) {
 				return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOther)
 			}
-			e.ID = ev.ID
+			e.ID, e.By = ev.ID, ev.By
 			if ev.Type == wire.ReminderSet && ev.DueAt != 0 {
 				at := ev.DueAt.Time()
 				e.DueAt = &at

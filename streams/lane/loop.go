@@ -118,12 +118,12 @@ func (o *owner) collect(ctx context.Context) error {
 			}
 			o.backlog = batch
 		}
-		if !o.Fits(o.backlog[0].Data) {
-			return nil
-		}
 		c, err := protocol.CommandOf(&o.backlog[0])
 		if err != nil {
 			return err
+		}
+		if !o.Fits(&c) {
+			return nil
 		}
 		if o.early(ctx, &c) {
 			return nil // it stays the first; steps decided before it are written and answered meanwhile

@@ -42,10 +42,10 @@ type Write struct {
 // Full reports whether the step accepts no more commands.
 func (o *Owner) Full() bool { return o.overflow || o.next != nil && len(o.next.Events) >= maxStepBytes }
 
-// Fits reports whether a message with this payload may be decided into the step. If not the step is full, and the
+// Fits reports whether a message may be decided into the step. If not the step is full, and the
 // message goes into the next one.
-func (o *Owner) Fits(payload []byte) bool {
-	o.overflow = o.next != nil && !o.next.Fits(payload)
+func (o *Owner) Fits(c *Command) bool {
+	o.overflow = o.next != nil && !o.next.Fits(c.Payload, c.By)
 	return !o.overflow
 }
 
@@ -57,7 +57,7 @@ func (o *Owner) Decide(c *Command) {
 	}
 	s := o.next
 	s.last, s.stamped = c.Sequence, c.Stamped
-	outcomes := s.Add(domain.Message{Sequence: c.Sequence, Scope: c.Scope, Campaign: c.Campaign, Payload: c.Payload}, wire.At(c.Stamped), nil)
+	outcomes := s.Add(domain.Message{Sequence: c.Sequence, Scope: c.Scope, Campaign: c.Campaign, By: c.By, Payload: c.Payload}, wire.At(c.Stamped), nil)
 	if c.Reply != "" {
 		s.answers = append(s.answers, Answer{c.Reply, outcomes})
 	}
@@ -159,6 +159,7 @@ type Command struct {
 	Campaign string
 	Reply    string // inbox, "" = none
 	BadReply bool   // the reply subject is no inbox
+	By       string // the person who sent it, "" = none; only a server says so
 	Payload  []byte
 }
 
@@ -179,6 +180,10 @@ func CommandOf(msg *eventlog.Raw) (Command, error) {
 		c.Scope = wire.ScopeOperator
 	case topology.Multi:
 		c.Scope = wire.ScopeTrusted
+		// Only servers may publish on this subject. On all others the header is what a client claims.
+		if by := msg.Header.Get(topology.HeaderBy); wire.ValidBy(by) {
+			c.By = by
+		}
 	case topology.Due:
 		c.Scope = wire.ScopeScheduler
 	}

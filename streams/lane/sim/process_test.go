@@ -308,13 +308,16 @@ func (p *process) collect() bool {
 			p.stop(p.Broken(err))
 			return true
 		}
-		if !ok || !p.Fits(raw.Data) {
+		if !ok {
 			break
 		}
 		c, err := protocol.CommandOf(&raw)
 		if err != nil {
 			p.w.violate("broken simulation", "%v", err)
 			return true
+		}
+		if !p.Fits(&c) {
+			break
 		}
 		if c.Early(p.now(), maxAhead) > 0 {
 			p.w.count("waited for the clock")

@@ -1,0 +1,59 @@
+package domain
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
+
+// TestEventsNameWhoCausedThem: all events of a person's message have `by`, dead letters included; those of other messages in
+// the step, and the counts of refusals, have none. A fold takes no notice of it.
+func TestEventsNameWhoCausedThem(t *testing.T) {
+	options := LaneOptions{Lane: 0, Lanes: 1, Key: [32]byte{1}}
+	l, folded := NewLane(options), NewLane(options)
+	s := NewStep(l)
+	const at = wire.Instant(1_800_000_000_000_000)
+	add := func(sequence uint64, by string, lines ...string) {
+		s.Add(Message{Sequence: sequence, Scope: wire.ScopeTrusted, By: by, Payload: []byte(strings.Join(lines, "\n"))}, at, nil)
+	}
+	add(1, "ann", `{"id":"1","type":"create_campaign","campaign":"summer","codes":1}`, `{"id":"2","type":"claim","campaign":"summer","customer_id":"c"}`, `not a command`)
+	add(2, "", `{"id":"3","type":"claim","campaign":"summer","customer_id":"d"}`, `{"id":"4","type":"pause_campaign","campaign":"summer"}`)
+	add(3, "bob", `{"id":"5","type":"resume_campaign","campaign":"summer"}`)
+	s.Close()
+	want := []string{"campaign.created ann", "coupon.claimed ann", "campaign.sold_out ann", "command.rejected ann", "campaign.paused ", "campaign.resumed bob", "commands.refused "}
+	var got []string
+	for line := range strings.Lines(string(s.Events)) {
+		var e wire.Event
+		if err := wire.ParseEvent([]byte(strings.TrimSuffix(line, "\n")), &e); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		got = append(got, e.Type.String()+" "+e.By)
+	}
+	if strings.Join(got, ",") != strings.Join(want, ",") {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if _, err := folded.Fold(s.Events); err != nil {
+		t.Errorf("the events do not fold: %v", err)
+	}
+}
+
+// TestAStepOfAPersonKeepsItsBound: a thousand voids under the longest name, each of a coupon with reminders.
+func TestAStepOfAPersonKeepsItsBound(t *testing.T) {
+	by := strings.Repeat(`"`, wire.MaxBy)
+	l := NewLane(LaneOptions{Lane: 0, Lanes: 1, Key: [32]byte{1}})
+	s := NewStep(l)
+	const at = wire.Instant(1_800_000_000_000_000)
+	lines := make([]string, wire.MaxMessageLines)
+	for i := range lines {
+		lines[i] = `{"id":"` + strings.Repeat("x", 40) + `","type":"claim","campaign":"nothere","customer_id":"c","code":"` + strings.Repeat("y", 100) + `"}`
+	}
+	payload := []byte(strings.Join(lines, "\n"))
+	if !s.Fits(payload, "") && s.Fits(payload, by) {
+		t.Error("a name makes a message smaller")
+	}
+	s.Add(Message{Sequence: 1, Scope: wire.ScopeTrusted, By: by, Payload: payload}, at, nil)
+	if s.Close(); len(s.Events) > wire.MaxStep {
+		t.Errorf("%d bytes of events", len(s.Events))
+	}
+}
