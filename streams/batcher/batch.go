@@ -29,6 +29,7 @@ type entry struct {
 type batch struct {
 	route   *route
 	subject string // the micro service's endpoint, on the direct route only
+	by      string // of all lines
 	buf     []byte // all lines, each with its newline; dropped with the batch
 	entries []entry
 	waiting int   // entries without an answer yet
@@ -209,6 +210,8 @@ func (c *Batcher) receive(msg *nats.Msg) {
 		c.mover.Unanswered()
 	case token[0] == 'a':
 		out = r.acked(a, msg.Data, out)
+	case msg.Header.Get(micro.ErrorCodeHeader) == "403" && r.direct:
+		out = r.denied(a, msg.Header.Get(micro.ErrorHeader), out)
 	case msg.Header.Get(micro.ErrorCodeHeader) != "":
 		// The service does not know the result either.
 		a.batch.retryAfterNoResponders(c.now(), c.opts.RetryAfter)
@@ -274,6 +277,22 @@ func (r *route) acked(a *attempt, data []byte, out []delivery) []delivery {
 		o := wire.Outcome{ID: b.entries[i].id, Status: wire.StatusRefused, Refusal: wire.NotDurable, Message: why}
 		out = append(out, delivery{to: b.take(i), line: o.AppendJSON(nil)})
 		r.c.counters.notDurable.Add(1)
+	}
+	r.finish(b)
+	return out
+}
+
+// denied ends the lines of an attempt that this client may not make: the service did nothing. A line of which an earlier
+// attempt may have been stored, before the client's key was revoked, has no known outcome.
+func (r *route) denied(a *attempt, why string, out []delivery) []delivery {
+	r.c.mover.Answered()
+	r.dead(a)
+	b := a.batch
+	for i := range b.entries {
+		if b.entries[i].to != nil {
+			err := b.failure(i, &DeniedError{Why: why})
+			out = append(out, delivery{to: b.take(i), err: err})
+		}
 	}
 	r.finish(b)
 	return out

@@ -77,6 +77,8 @@ type Line struct {
 	ID string
 	// JSON is the encoded line without newline. It is copied.
 	JSON []byte
+	// By is the person who sends it, see wire.ValidBy; "" = no person. The lines of a message have one By.
+	By string
 	// Deadline is when To gets an UnknownError or NotSentError instead of an outcome. Zero = never.
 	Deadline time.Time
 	// To gets the answer.

@@ -39,6 +39,11 @@ func (e *NotSentError) Error() string {
 
 func (e *NotSentError) Unwrap() error { return e.Cause }
 
+// DeniedError is the cause of a NotSentError, or an error by itself, of a request that this client may not make.
+type DeniedError struct{ Why string }
+
+func (e *DeniedError) Error() string { return "not allowed: " + e.Why }
+
 // Causes of the errors above, and errors of Send.
 var (
 	// ErrClosed: the batcher stopped.

@@ -1,6 +1,7 @@
 package batcher
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -105,13 +106,13 @@ func (r *route) add(line Line, subject string) (Ticket, error) {
 		return Ticket{}, &NotSentError{ID: line.ID, Cause: ErrClosed}
 	}
 	b := r.open
-	if b != nil && (len(b.entries) >= r.lines || len(b.buf)+len(line.JSON)+1 > int(r.c.limit.Load())) {
+	if b != nil && (len(b.entries) >= r.lines || len(b.buf)+len(line.JSON)+1 > int(r.c.limit.Load()) || b.by != line.By) {
 		r.full = append(r.full, b)
 		b = nil
 	}
 	if b == nil {
 		old := bufferPool.Get().(*buffers)
-		b = &batch{route: r, subject: subject, buf: old.buf[:0], entries: old.entries[:0]}
+		b = &batch{route: r, subject: subject, by: line.By, buf: old.buf[:0], entries: old.entries[:0]}
 		r.open = b
 		if r.c.active.Add(1) == 1 {
 			select {
@@ -215,9 +216,16 @@ func (r *route) publish(b *batch) {
 	msg := &nats.Msg{Data: data}
 	if r.direct {
 		msg.Subject, msg.Reply, msg.Header = b.subject, r.answers+token, r.header
+		if b.by != "" {
+			msg.Header = maps.Clone(r.header)
+			msg.Header[topology.HeaderBy] = []string{b.by}
+		}
 	} else {
 		msg.Subject, msg.Reply = r.subject, r.acks+token
 		msg.Header = nats.Header{topology.HeaderReply: []string{r.answers + token}}
+		if b.by != "" {
+			msg.Header[topology.HeaderBy] = []string{b.by}
+		}
 	}
 	b.busy++
 	r.mu.Unlock()
