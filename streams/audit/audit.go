@@ -1,0 +1,239 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Kind is what was done.
+type Kind string
+
+// The kinds. Each is a row of the table that Kinds returns.
+const (
+	Login    Kind = "login"    // a key was used
+	Keys     Kind = "keys"     // a key was made, revoked or replaced
+	Settings Kind = "settings" // a run-time setting was changed
+	Export   Kind = "export"   // codes, coupons or events were exported
+	LookUp   Kind = "lookup"   // codes or customers were shown in clear
+	Webhooks Kind = "webhooks" // an endpoint of webhooks was made, changed or removed
+)
+
+// Kinds returns the kinds.
+func Kinds() []Kind { return []Kind{Login, Keys, Settings, Export, LookUp, Webhooks} }
+
+// ParseKind parses a kind.
+func ParseKind(s string) (Kind, error) {
+	for _, k := range Kinds() {
+		if string(k) == s {
+			return k, nil
+		}
+	}
+	return "", fmt.Errorf("kind is %q, expected one of %v", s, Kinds())
+}
+
+// Entry is one line of the audit stream.
+type Entry struct {
+	// At is when it was done, by the server's clock. Append sets it where it is zero.
+	At   time.Time `json:"at"`
+	Kind Kind      `json:"kind"`
+	// Actor is the name of the key, or of a Local, and Key the key's id, "" for a Local.
+	Actor string `json:"actor"`
+	Key   string `json:"key,omitempty"`
+	// Action is what was done, such as create, revoke, show; and About what it was done to, such as the id of a key, the name
+	// of a setting or a campaign. Neither holds a secret or a code.
+	Action string `json:"action"`
+	About  string `json:"about,omitempty"`
+	// Via is how: nats, http. From is the address of the client, where it is known.
+	Via  string `json:"via,omitempty"`
+	From string `json:"from,omitempty"`
+
+	// Sequence is the entry's in the stream. Read sets it.
+	Sequence uint64 `json:"sequence,omitempty"`
+}
+
+// By returns an entry of a principal.
+func By(p access.Principal, kind Kind, action, about string) Entry {
+	return Entry{Kind: kind, Actor: p.Name, Key: p.ID, Action: action, About: about}
+}
+
+const (
+	// appendWait bounds the write of an entry.
+	appendWait = 5 * time.Second
+	// loginEvery is the least time between two recorded log-ins of a key.
+	loginEvery = time.Hour
+	// maxLogins bounds the log-ins remembered; when there are more, all are forgotten, and recorded again.
+	maxLogins = 100_000
+	// maxText bounds About and Action, in bytes.
+	maxText = 512
+)
+
+// Log is the audit stream. It may be used by several goroutines at once. A nil Log records nothing.
+type Log struct {
+	js  jetstream.JetStream
+	now func() time.Time
+
+	mu     sync.Mutex
+	logins map[login]time.Time
+}
+
+type login struct{ key, actor, via string }
+
+// Open prepares the log; it sends no request. topology.Ensure has made the stream. now may be nil.
+func Open(js jetstream.JetStream, now func() time.Time) *Log {
+	if now == nil {
+		now = time.Now
+	}
+	return &Log{js: js, now: now, logins: map[login]time.Time{}}
+}
+
+// Append records an entry. It returns when the entry is stored. After an error it may be stored or not; the caller does not
+// answer the action then.
+func (l *Log) Append(ctx context.Context, e Entry) error {
+	if l == nil {
+		return nil
+	}
+	if e.At.IsZero() {
+		e.At = l.now()
+	}
+	e.At, e.Sequence = e.At.UTC().Truncate(time.Microsecond), 0
+	e.Action, e.About = short(e.Action), short(e.About)
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(e); err != nil {
+		return fmt.Errorf("encoding an entry of the audit stream: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, appendWait)
+	defer cancel()
+	if _, err := l.js.Publish(ctx, topology.AuditSubject, line.Bytes(), jetstream.WithExpectStream(topology.AuditStream)); err != nil {
+		return fmt.Errorf("recording %s %s in the audit stream: %w", e.Kind, e.Action, err)
+	}
+	return nil
+}
+
+// LoggedIn records a log-in, unless one of the same key and way was recorded within the last hour. An error means that it is
+// recorded at the next one; a log-in does not depend on it.
+func (l *Log) LoggedIn(ctx context.Context, p access.Principal, via, from string) error {
+	if l == nil {
+		return nil
+	}
+	who, now := login{p.ID, p.Name, via}, l.now()
+	l.mu.Lock()
+	at, seen := l.logins[who]
+	if seen && now.Sub(at) < loginEvery {
+		l.mu.Unlock()
+		return nil
+	}
+	if len(l.logins) >= maxLogins {
+		clear(l.logins)
+	}
+	l.logins[who] = now
+	l.mu.Unlock()
+	e := By(p, Login, p.Role.String(), "")
+	e.Via, e.From = via, from
+	err := l.Append(ctx, e)
+	if err != nil {
+		l.mu.Lock()
+		delete(l.logins, who)
+		l.mu.Unlock()
+	}
+	return err
+}
+
+func short(s string) string {
+	if len(s) > maxText {
+		return s[:maxText]
+	}
+	return s
+}
+
+// Filter selects entries; the zero value selects all.
+type Filter struct {
+	Actor string // name or id of a key
+	Kind  Kind
+	// Since and Until bound At, Until excluded; zero = no bound.
+	Since, Until time.Time
+}
+
+func (f *Filter) takes(e *Entry) bool {
+	return (f.Actor == "" || e.Actor == f.Actor || e.Key == f.Actor) && (f.Kind == "" || e.Kind == f.Kind) &&
+		!e.At.Before(f.Since) && (f.Until.IsZero() || e.At.Before(f.Until))
+}
+
+// clocks is how far the clock of a server that wrote an entry may differ from that of the stream's leader.
+const clocks = 10 * time.Minute
+
+// Read returns the newest entries that the filter selects, at most limit, oldest first. more: there are older ones. A line
+// that this version cannot read is an entry with its text in About.
+func (l *Log) Read(ctx context.Context, f Filter, limit int) (all []Entry, more bool, err error) {
+	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
+	if !f.Since.IsZero() {
+		from := f.Since.Add(-clocks)
+		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &from
+	}
+	cons, err := l.js.OrderedConsumer(ctx, topology.AuditStream, config)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("reading the audit stream: %w", err)
+	}
+	info, err := cons.Info(ctx)
+	if err != nil {
+		return nil, false, fmt.Errorf("reading the audit stream: %w", err)
+	}
+	if info.NumPending+info.Delivered.Consumer == 0 {
+		return nil, false, nil
+	}
+	messages, err := cons.Messages(jetstream.PullMaxMessages(500))
+	if err != nil {
+		return nil, false, fmt.Errorf("reading the audit stream: %w", err)
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Stop)()
+	for {
+		m, err := messages.Next()
+		if err != nil {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			return nil, false, fmt.Errorf("reading the audit stream: %w", err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return nil, false, fmt.Errorf("reading the audit stream: %w", err)
+		}
+		e := parse(m.Data(), meta.Timestamp)
+		e.Sequence = meta.Sequence.Stream
+		if f.takes(&e) {
+			if all = append(all, e); len(all) > 2*limit {
+				all, more = append(all[:0], all[len(all)-limit:]...), true
+			}
+		}
+		if meta.NumPending == 0 {
+			break
+		}
+	}
+	if len(all) > limit {
+		all, more = all[len(all)-limit:], true
+	}
+	return all, more, nil
+}
+
+func parse(line []byte, stored time.Time) Entry {
+	var e Entry
+	if err := json.Unmarshal(line, &e); err != nil || e.Kind == "" {
+		return Entry{At: stored.UTC(), Kind: "unknown", About: short(string(bytes.ToValidUTF8(line, []byte("?"))))}
+	}
+	return e
+}
