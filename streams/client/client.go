@@ -28,6 +28,9 @@ type Options struct {
 	// RetryAfter is how long an outcome may take before the command is sent again under the same id; later pauses are
 	// longer. Defaults to 2 s.
 	RetryAfter time.Duration
+	// By is the user of this client, such as ann@ops1. A client with the credentials of the data directory names it with its
+	// requests to the service; events show it as local:ann@ops1. For a client with a key the service ignores it.
+	By string
 }
 
 // ErrClosed is the cause of errors after Close.

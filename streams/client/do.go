@@ -85,6 +85,7 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, deadline time.Time
 	}
 	l := batcher.Line{ID: cmd.ID, JSON: line, Deadline: deadline, To: to}
 	if subject := endpoint(cmd.Type); subject != "" {
+		l.By = c.opts.By
 		ticket, err := c.lines.Request(ctx, subject, l)
 		return ticket, wire.Outcome{}, err
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // RefusedError is the error of a query for something that does not exist or is not valid. Outcome has refusal and message.
@@ -161,6 +163,26 @@ func decode(reply []byte, data, beside any) error {
 	return json.Unmarshal(reply, beside)
 }
 
+// Manage requests a change of keys or settings, or entries of the audit stream: the endpoint is named without "scrip.", and the
+// answer's data are stored in into. The request is sent once: after an error other than a refusal (*RefusedError, *DeniedError)
+// or [nats.ErrNoResponders] it may have had its effect.
+func (c *Client) Manage(ctx context.Context, endpoint string, request, into any) error {
+	if c.dead.Load() {
+		return ErrClosed
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("encoding the request: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
+	defer cancel()
+	reply, err := c.queryOnce(ctx, "scrip."+endpoint, body)
+	if err != nil {
+		return fmt.Errorf("scrip.%s: %w", endpoint, err)
+	}
+	return decode(reply, into, nil)
+}
+
 // queryWait bounds one request before the next retry; the service itself gives its lane less.
 const queryWait = 3 * time.Second
 
@@ -180,9 +202,15 @@ func (c *Client) query(ctx context.Context, subject string, q query) ([]byte, er
 		InitialInterval: 50 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: time.Second,
 	}
 	for {
-		reply, err := c.queryOnce(ctx, subject, body)
+		once, done := context.WithTimeout(ctx, queryWait)
+		reply, err := c.queryOnce(once, subject, body)
+		done()
 		if err == nil {
 			return reply, nil
+		}
+		var denied *batcher.DeniedError
+		if errors.As(err, &denied) {
+			return nil, err
 		}
 		if errors.Is(err, nats.ErrConnectionClosed) || c.finder.life.Err() != nil {
 			return nil, ErrClosed
@@ -199,14 +227,20 @@ func (c *Client) query(ctx context.Context, subject string, q query) ([]byte, er
 }
 
 func (c *Client) queryOnce(ctx context.Context, subject string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryWait)
-	defer cancel()
-	reply, err := c.nc.RequestWithContext(ctx, subject, body)
+	msg := &nats.Msg{Subject: subject, Data: body}
+	if c.opts.By != "" {
+		msg.Header = nats.Header{topology.HeaderBy: []string{c.opts.By}}
+	}
+	reply, err := c.nc.RequestMsgWithContext(ctx, msg)
 	if err != nil {
 		return nil, err
 	}
-	if code := reply.Header.Get(micro.ErrorCodeHeader); code != "" {
+	switch code := reply.Header.Get(micro.ErrorCodeHeader); code {
+	case "":
+		return reply.Data, nil
+	case "403":
+		return nil, &batcher.DeniedError{Why: reply.Header.Get(micro.ErrorHeader)}
+	default:
 		return nil, fmt.Errorf("%s (%s)", reply.Header.Get(micro.ErrorHeader), code)
 	}
-	return reply.Data, nil
 }

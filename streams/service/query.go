@@ -70,23 +70,10 @@ func (s *Service) startQuery(req *request, data []byte) {
 		req.refuse(&wire.Outcome{ID: q.ID, Campaign: q.Campaign, Refusal: wire.Invalid, Message: err.Error()})
 		return
 	}
-	select {
-	case s.queries <- struct{}{}:
-	default:
-		req.fail(fmt.Errorf("%d queries are in progress, the most of this server; retry", queriesAtOnce))
+	if !req.allowed(q.Campaign) {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.work == nil {
-		<-s.queries
-		req.fail(errors.New("this server is stopping; retry"))
-		return
-	}
-	ctx, cancel := context.WithDeadline(s.work, req.deadline)
-	s.open.Add(1)
-	s.running.Go(func() {
-		defer func() { cancel(); s.open.Add(-1); <-s.queries }()
+	s.background(req, func(ctx context.Context) {
 		body, err := req.endpoint.query.answer(s, ctx, q)
 		switch {
 		case err != nil:
@@ -98,6 +85,45 @@ func (s *Service) startQuery(req *request, data []byte) {
 		}
 	})
 }
+
+// background runs f, which answers a request, in a goroutine of its own. Its context ends with the request's deadline.
+func (s *Service) background(req *request, f func(context.Context)) {
+	work, end, err := s.begin()
+	if err != nil {
+		req.fail(err)
+		return
+	}
+	ctx, cancel := context.WithDeadline(work, req.deadline)
+	go func() {
+		defer end()
+		defer cancel()
+		f(ctx)
+	}()
+}
+
+// begin counts a query in progress and returns the context of its work. The service does not stop before end is called.
+func (s *Service) begin() (work context.Context, end func(), err error) {
+	select {
+	case s.queries <- struct{}{}:
+	default:
+		return nil, nil, fmt.Errorf("%w: %d; retry", ErrBusy, queriesAtOnce)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.work == nil {
+		<-s.queries
+		return nil, nil, ErrStopping
+	}
+	s.running.Add(1)
+	s.open.Add(1)
+	return s.work, func() { s.open.Add(-1); <-s.queries; s.running.Done() }, nil
+}
+
+// Errors of queries that were not begun.
+var (
+	ErrBusy     = errors.New("this server has as many queries in progress as it can")
+	ErrStopping = errors.New("this server is stopping; retry")
+)
 
 // parseQuery parses a query strictly: with a misspelt field it would be another query.
 func parseQuery(kind *queryKind, data []byte) (*query, error) {

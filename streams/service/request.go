@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -9,9 +10,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/replyto"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -23,9 +24,12 @@ type endpoint struct {
 	subject string
 	takes   string // for readers of the service's description
 
-	command wire.CommandType // type of its requests; NoCommand = a query
+	operation access.Operation
+
+	command wire.CommandType // type of its requests; NoCommand = none
 	named   bool             // the subject's last token is the campaign
 	query   *queryKind
+	manage  *manageKind
 	busy    bool // many requests arrive at once, or large ones; see pendingLimits
 }
 
@@ -36,14 +40,25 @@ var endpoints = func() (all []endpoint) {
 			all = append(all, command(c))
 		}
 	}
-	return append(all,
+	all = append(all,
 		queryOn("coupon.validate", validateCoupon),
 		queryOn("coupon.show", showCoupon),
 		queryOn("customer.show", showCustomer),
 		queryOn("campaign.show", showCampaign),
 		queryOn("campaign.list", listCampaigns),
 	)
+	for i := range managing {
+		all = append(all, manageOn(&managing[i]))
+	}
+	for i := range all {
+		all[i].operation = access.OperationOn(strings.TrimPrefix(all[i].subject, "scrip."))
+	}
+	return all
 }()
+
+func manageOn(k *manageKind) endpoint {
+	return endpoint{name: strings.ReplaceAll(k.name, ".", "-"), subject: "scrip." + k.name, takes: k.takes, manage: k}
+}
 
 func command(t wire.CommandType) endpoint {
 	spec := t.Spec()
@@ -78,8 +93,21 @@ func (s *Service) handle(number int, m *nats.Msg) {
 		return
 	}
 	req.deadline = req.start.Add(timeout)
-	if e.query != nil {
+	var err error
+	switch req.who, req.keyed, err = s.principal(m); {
+	case errors.Is(err, access.ErrNotReady):
+		req.fail(err)
+		return
+	case err != nil:
+		req.deny(err.Error())
+		return
+	}
+	switch {
+	case e.query != nil:
 		s.startQuery(req, m.Data)
+		return
+	case e.manage != nil:
+		s.startManaging(req, m.Data)
 		return
 	}
 	campaign := ""
@@ -110,11 +138,15 @@ type request struct {
 	reply    string // passed replyto.May; empty: no reply is wanted
 	start    time.Time
 	deadline time.Time
+	who      access.Principal // the zero value = a client in the servers' account that names nobody
+	keyed    bool             // who has a key, whose rights are checked
 }
+
+func (r *request) took() time.Duration { return time.Since(r.start) }
 
 // respond sends an ordinary reply.
 func (r *request) respond(body []byte, result result) {
-	r.service.metrics.observe(r.number, result, time.Since(r.start))
+	r.service.metrics.observe(r.number, result, r.took())
 	if r.reply == "" {
 		return
 	}
@@ -129,27 +161,8 @@ func (r *request) refuse(out *wire.Outcome) {
 	r.respond(out.AppendJSON(nil), refused)
 }
 
-// fail sends a micro error 503: an unknown outcome, or a query that could not be answered. Its body is never empty: an
-// empty message is a valid request to several JetStream APIs.
-func (r *request) fail(why error) {
-	r.service.metrics.observe(r.number, failed, time.Since(r.start))
-	if r.reply == "" {
-		return
-	}
-	description := oneLine(why.Error())
-	o := wire.Outcome{ID: r.id, Message: description}
-	msg := &nats.Msg{
-		Subject: r.reply,
-		Header: nats.Header{
-			micro.ErrorCodeHeader: []string{"503"},
-			micro.ErrorHeader:     []string{description},
-		},
-		Data: o.AppendJSON(nil),
-	}
-	if err := r.service.nc.PublishMsg(msg); err != nil {
-		r.service.lost(r, err)
-	}
-}
+// fail sends a micro error 503: an unknown outcome, or a query that could not be answered.
+func (r *request) fail(why error) { r.problem("503", failed, why.Error()) }
 
 // lost logs a reply that could not be sent. The client retries.
 func (s *Service) lost(r *request, err error) {
@@ -184,6 +197,9 @@ func (s *Service) command(req *request, campaign string, data []byte) {
 		cmd.ID = uuid.Must(uuid.NewV7()).String() // fails only without a source of randomness
 	}
 	req.id = cmd.ID
+	if !req.allowed(cmd.Campaign) {
+		return
+	}
 	lane, ok := s.laneOf(cmd.Campaign, cmd.Code)
 	if !ok {
 		req.refuse(&wire.Outcome{ID: cmd.ID, Refusal: wire.CodeNotFound, Message: noCampaign})
@@ -200,7 +216,7 @@ func (s *Service) command(req *request, campaign string, data []byte) {
 		return
 	}
 	s.open.Add(1)
-	if _, err := s.lines.TrySend(lane, batcher.Line{ID: cmd.ID, JSON: line, Deadline: req.deadline, To: req}); err != nil {
+	if _, err := s.lines.TrySend(lane, batcher.Line{ID: cmd.ID, JSON: line, By: req.who.By(), Deadline: req.deadline, To: req}); err != nil {
 		req.Answer(nil, err)
 	}
 }

@@ -12,7 +12,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -45,6 +48,12 @@ type Options struct {
 	Timeout time.Duration
 	// History adds the read tables' history to answers about coupons and customers. Nil = reported as unavailable.
 	History History
+	// Keys checks the users of requests from other accounts, and KeyStore changes keys. Settings changes run-time settings, and
+	// Audit records what people do that makes no event. Nil = such requests are answered 503, and nothing is recorded.
+	Keys     *access.Registry
+	KeyStore *access.Store
+	Settings *settings.Store
+	Audit    *audit.Log
 	// Batch configures how commands share messages.
 	Batch batcher.Options
 	// Logger defaults to slog.Default.

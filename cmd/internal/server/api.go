@@ -11,6 +11,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/history"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 // startAPI starts the service that answers requests. On an external NATS it also starts a forwarder, which does the work
@@ -30,7 +31,16 @@ func (s *server) startAPI(ctx context.Context) error {
 		}
 		s.group.start("forwarder", f.Run)
 	}
-	opts := service.Options{Version: semver(s.opts.Version), Sync: s.opts.Sync, Logger: s.log}
+	defaults := settings.Default()
+	defaults.ReminderGrace = s.opts.ReminderGrace
+	store, err := settings.Open(ctx, s.js, settings.Options{Replicas: s.opts.Replicas, Defaults: defaults, Logger: s.log})
+	if err != nil {
+		return err
+	}
+	opts := service.Options{
+		Version: semver(s.opts.Version), Sync: s.opts.Sync, Logger: s.log,
+		Keys: s.keys.registry, KeyStore: s.keys.store, Settings: store, Audit: s.keys.audit,
+	}
 	if s.tables != nil {
 		js, err := jetstream.New(nc)
 		if err != nil {

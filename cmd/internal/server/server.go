@@ -46,6 +46,7 @@ type server struct {
 	js      jetstream.JetStream
 	stream  topology.Log
 	key     [32]byte       // the code key, if a role needs it
+	keys    keys           // of users
 	tables  *tables        // nil = this server does not use PostgreSQL
 	config  *settings.Live // the run-time settings; nil = no role lanes
 	clock   *wall.Clock    // the source of lane time; nil = no role lanes
@@ -108,7 +109,7 @@ func (s *server) start(ctx context.Context) error {
 	s.descriptor = datadir.Descriptor{PID: os.Getpid(), HTTPURL: reachable("http", s.credentials, listener.Addr().String()), Sync: s.opts.Sync}
 	s.group.start("http", s.serveHTTP(listener))
 
-	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAPI} {
+	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAPI} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -1,0 +1,44 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
+)
+
+// keysWait is how long a start waits for the keys. Until they are read, every key is refused; the credentials of the data
+// directory work.
+const keysWait = 5 * time.Second
+
+// keys are the users of this server.
+type keys struct {
+	registry *access.Registry
+	store    *access.Store
+	audit    *audit.Log
+}
+
+// startAccess follows the keys of users, for HTTP, log-ins to NATS and the service of this server.
+func (s *server) startAccess(ctx context.Context) error {
+	store := access.Open(s.js, access.Options{Replicas: s.opts.Replicas, Logger: s.log})
+	s.keys = keys{registry: store.Registry(), store: store, audit: audit.Open(s.js, nil)}
+	if err := s.metrics.registry.Register(s.keys.registry); err != nil {
+		return err
+	}
+	s.group.start("access", s.keys.registry.Run)
+	s.health.add("access", false, func() (bool, any) {
+		status := s.keys.registry.Status()
+		return status.Following, status
+	})
+	limit := time.NewTimer(keysWait)
+	defer limit.Stop()
+	select {
+	case <-s.keys.registry.Ready():
+	case <-limit.C:
+		s.log.Warn("cannot read the keys of users; all keys are refused until they are read", "err", s.keys.registry.Status().Error)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}

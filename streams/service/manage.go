@@ -1,0 +1,300 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
+)
+
+// manageKind is a request of operators that is no command and no query of a lane: it changes keys or settings, or reads the
+// audit stream. What it does is recorded there before it is answered.
+type manageKind struct {
+	name   string
+	takes  string
+	answer func(s *Service, ctx context.Context, p access.Principal, data []byte) (any, error)
+}
+
+// managing are the requests about keys, settings and the audit stream.
+var managing = []manageKind{
+	{"access.create", "name, role, campaigns, public, codes", (*Service).createKey},
+	{"access.list", "after, limit", (*Service).listKeys},
+	{"access.revoke", "key", (*Service).revokeKey},
+	{"access.rotate", "key, overlap", (*Service).rotateKey},
+	{"config.set", "setting, value", (*Service).setSetting},
+	{"audit.list", "actor, kind, since, until, limit", (*Service).listAudit},
+}
+
+// MadeKey is the answer to access.create and access.rotate.
+type MadeKey struct {
+	access.Key
+	// Secret is the key as its user presents it. It cannot be read again.
+	Secret string `json:"secret"`
+}
+
+// KeyPage is the answer to access.list, oldest first.
+type KeyPage struct {
+	Keys []access.Key `json:"keys"`
+	// Next is the value of after for the next page, "" on the last one.
+	Next string `json:"next,omitempty"`
+}
+
+// AuditPage is the answer to audit.list, oldest first.
+type AuditPage struct {
+	Entries []audit.Entry `json:"entries"`
+	// More is true if there are older entries.
+	More bool `json:"more,omitempty"`
+}
+
+const (
+	// mostKeys is the most keys of one answer, and the default.
+	mostKeys = 1000
+	// mostAudited is the most entries of one answer, and defaultAudited the default.
+	mostAudited    = 1000
+	defaultAudited = 100
+)
+
+// errNotHere: a server without the parts that these requests need.
+var errNotHere = errors.New("this server does not serve it")
+
+// refusal is an error that is answered as an outcome: nothing was done.
+type refusal struct {
+	code wire.Refusal
+	err  error
+}
+
+func (e *refusal) Error() string { return e.err.Error() }
+
+// startManaging answers a request about keys, settings or the audit stream in a goroutine of its own, because it waits for
+// JetStream.
+func (s *Service) startManaging(req *request, data []byte) {
+	if req.keyed && !req.allowed("") {
+		return
+	}
+	who := req.who
+	if who.Name == "" {
+		who = access.Local("") // the credentials of the data directory, of a client that names nobody
+	}
+	s.background(req, func(ctx context.Context) {
+		v, err := req.endpoint.manage.answer(s, ctx, who, data)
+		var no *refusal
+		switch {
+		case errors.As(err, &no):
+			req.refuse(&wire.Outcome{Refusal: no.code, Message: no.Error()})
+			return
+		case err != nil:
+			req.fail(err)
+			return
+		}
+		body, err := json.Marshal(map[string]any{"data": v})
+		if err != nil {
+			req.fail(err)
+			return
+		}
+		req.respond(body, done)
+	})
+}
+
+// strictly reads a request into v. An unknown field may be a misspelt limit of a key.
+func strictly(data []byte, v any) error {
+	if len(data) > wire.MaxLine {
+		return &refusal{wire.Invalid, fmt.Errorf("the request has %d bytes, at most %d are allowed", len(data), wire.MaxLine)}
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		data = []byte("{}")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err == nil && d.More() {
+		err = errors.New("there is more text after the object")
+	}
+	if err != nil {
+		return &refusal{wire.Invalid, fmt.Errorf("the request is not understood: %w", err)}
+	}
+	return nil
+}
+
+// ofKeys turns an error of the keys that no retry changes into a refusal.
+func ofKeys(err error) error {
+	for _, kind := range []error{access.ErrInvalid, access.ErrNoSuchKey, access.ErrNameTaken, access.ErrEnded} {
+		if errors.Is(err, kind) {
+			return &refusal{wire.Invalid, err}
+		}
+	}
+	return err
+}
+
+func (s *Service) createKey(ctx context.Context, p access.Principal, data []byte) (any, error) {
+	var n access.New
+	if s.opts.KeyStore == nil {
+		return nil, errNotHere
+	}
+	if err := strictly(data, &n); err != nil {
+		return nil, err
+	}
+	k, secret, err := s.opts.KeyStore.Create(ctx, n, p.Name)
+	if err != nil {
+		return nil, ofKeys(err)
+	}
+	return MadeKey{k, secret}, s.record(ctx, audit.By(p, audit.Keys, "create", k.ID+" "+k.Name+" "+k.Role.String()))
+}
+
+func (s *Service) listKeys(ctx context.Context, _ access.Principal, data []byte) (any, error) {
+	var q struct {
+		After string `json:"after"`
+		Limit int    `json:"limit"`
+	}
+	if s.opts.KeyStore == nil {
+		return nil, errNotHere
+	}
+	if err := strictly(data, &q); err != nil {
+		return nil, err
+	}
+	if q.Limit < 0 || q.Limit > mostKeys {
+		return nil, &refusal{wire.Invalid, fmt.Errorf("limit: must be a whole number from 1 to %d", mostKeys)}
+	}
+	if q.Limit == 0 {
+		q.Limit = mostKeys
+	}
+	all, err := s.opts.KeyStore.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if q.After != "" {
+		at := -1
+		for i := range all {
+			if all[i].ID == q.After {
+				at = i
+			}
+		}
+		if at < 0 {
+			return nil, &refusal{wire.Invalid, fmt.Errorf("after: there is no key %q", shorten(q.After))}
+		}
+		all = all[at+1:]
+	}
+	page := KeyPage{Keys: all[:min(len(all), q.Limit)]}
+	if len(all) > q.Limit {
+		page.Next = page.Keys[q.Limit-1].ID
+	}
+	return page, nil
+}
+
+func (s *Service) revokeKey(ctx context.Context, p access.Principal, data []byte) (any, error) {
+	var q struct {
+		Key string `json:"key"`
+	}
+	if s.opts.KeyStore == nil {
+		return nil, errNotHere
+	}
+	if err := strictly(data, &q); err != nil {
+		return nil, err
+	}
+	k, err := s.opts.KeyStore.Revoke(ctx, q.Key, p.Name)
+	if err != nil {
+		return nil, ofKeys(err)
+	}
+	return k, s.record(ctx, audit.By(p, audit.Keys, "revoke", k.ID+" "+k.Name))
+}
+
+func (s *Service) rotateKey(ctx context.Context, p access.Principal, data []byte) (any, error) {
+	var q struct {
+		Key     string `json:"key"`
+		Overlap string `json:"overlap"`
+	}
+	if s.opts.KeyStore == nil {
+		return nil, errNotHere
+	}
+	if err := strictly(data, &q); err != nil {
+		return nil, err
+	}
+	var overlap time.Duration
+	if q.Overlap != "" {
+		var err error
+		if overlap, err = time.ParseDuration(q.Overlap); err != nil {
+			return nil, &refusal{wire.Invalid, fmt.Errorf("overlap: %q is no duration such as 24h", shorten(q.Overlap))}
+		}
+	}
+	k, secret, err := s.opts.KeyStore.Rotate(ctx, q.Key, overlap, p.Name)
+	if err != nil {
+		return nil, ofKeys(err)
+	}
+	return MadeKey{k, secret}, s.record(ctx, audit.By(p, audit.Keys, "rotate", strings.Join([]string{k.Replaces, k.ID, k.Name}, " ")))
+}
+
+func (s *Service) setSetting(ctx context.Context, p access.Principal, data []byte) (any, error) {
+	var q struct {
+		Setting string `json:"setting"`
+		Value   string `json:"value"`
+	}
+	if s.opts.Settings == nil {
+		return nil, errNotHere
+	}
+	if err := strictly(data, &q); err != nil {
+		return nil, err
+	}
+	if campaign, pauses := settings.Pauses(q.Setting); pauses && q.Value == "true" {
+		// A mistyped name is an error. A pause can always be ended, also while no lane answers.
+		body, err := s.oneLane(ctx, &query{Query: showCampaign.name, Campaign: campaign})
+		if err != nil {
+			return nil, fmt.Errorf("the campaign %s could not be looked up, so nothing was set: %w", campaign, err)
+		}
+		if !bytes.HasPrefix(body, []byte(`{"data"`)) {
+			return nil, &refusal{wire.CampaignNotFound, fmt.Errorf("setting: there is no campaign %s, so nothing was set", shorten(campaign))}
+		}
+	}
+	c, err := s.opts.Settings.Set(ctx, q.Setting, q.Value, p.Name)
+	var invalid *settings.InvalidError
+	if errors.As(err, &invalid) {
+		return nil, &refusal{wire.Invalid, err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, s.record(ctx, audit.By(p, audit.Settings, "set", c.Setting+" "+c.Was+" → "+c.Value))
+}
+
+func (s *Service) listAudit(ctx context.Context, _ access.Principal, data []byte) (any, error) {
+	var q struct {
+		Actor string    `json:"actor"`
+		Kind  string    `json:"kind"`
+		Since time.Time `json:"since"`
+		Until time.Time `json:"until"`
+		Limit int       `json:"limit"`
+	}
+	if s.opts.Audit == nil {
+		return nil, errNotHere
+	}
+	if err := strictly(data, &q); err != nil {
+		return nil, err
+	}
+	f := audit.Filter{Actor: q.Actor, Since: q.Since, Until: q.Until}
+	if q.Kind != "" {
+		var err error
+		if f.Kind, err = audit.ParseKind(q.Kind); err != nil {
+			return nil, &refusal{wire.Invalid, err}
+		}
+	}
+	switch {
+	case q.Limit == 0:
+		q.Limit = defaultAudited
+	case q.Limit < 1 || q.Limit > mostAudited:
+		return nil, &refusal{wire.Invalid, fmt.Errorf("limit: must be a whole number from 1 to %d", mostAudited)}
+	}
+	entries, more, err := s.opts.Audit.Read(ctx, f, q.Limit)
+	return AuditPage{Entries: entries, More: more}, err
+}
+
+// record adds an entry to the audit stream. An action without its entry is not answered as done.
+func (s *Service) record(ctx context.Context, e audit.Entry) error {
+	e.Via = "nats"
+	return s.opts.Audit.Append(ctx, e)
+}

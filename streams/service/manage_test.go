@@ -1,0 +1,210 @@
+package service
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// managed runs a service with keys, settings and the audit stream.
+func managed(t *testing.T, r *rig) (js jetstream.JetStream, keys *access.Registry) {
+	t.Helper()
+	js = r.server.JetStream(t)
+	store := access.Open(js, access.Options{Replicas: 1, Logger: streamtest.Logger(t)})
+	keys = store.Registry()
+	streamtest.Background(t, keys.Run)
+	<-keys.Ready()
+	config, err := settings.Open(t.Context(), js, settings.Options{Replicas: 1, Logger: streamtest.Logger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.serve(t, Options{Keys: keys, KeyStore: store, Settings: config, Audit: audit.Open(js, nil)})
+	return js, keys
+}
+
+// info is the header that NATS puts on the request of a user of another account.
+func info(account, user string) []string {
+	return []string{access.HeaderRequestInfo, fmt.Sprintf(`{"host":"127.0.0.1","id":7,"acc":%q,"user":%q,"name":"x","rtt":1}`, account, user)}
+}
+
+// data sends a request and expects data.
+func (r *rig) data(t *testing.T, into any, subject, body string, header ...string) {
+	t.Helper()
+	reply := r.request(t, subject, body, header...)
+	var answer struct{ Data json.RawMessage }
+	if err := json.Unmarshal(reply.Data, &answer); err != nil || answer.Data == nil {
+		t.Fatalf("%s %s: %v %s", subject, body, reply.Header, reply.Data)
+	}
+	if err := json.Unmarshal(answer.Data, into); err != nil {
+		t.Fatalf("%s: %v in %s", subject, err, answer.Data)
+	}
+}
+
+// denied sends a request and expects a 403.
+func (r *rig) denied(t *testing.T, subject, body string, header ...string) {
+	t.Helper()
+	if reply := r.request(t, subject, body, header...); reply.Header.Get(micro.ErrorCodeHeader) != "403" || len(reply.Data) == 0 {
+		t.Errorf("%s %s: %v %s", subject, body, reply.Header, reply.Data)
+	}
+}
+
+func (r *rig) key(t *testing.T, keys *access.Registry, body string) MadeKey {
+	t.Helper()
+	var made MadeKey
+	r.data(t, &made, "scrip.access.create", body, topology.HeaderBy, "ann@ops1")
+	streamtest.Eventually(t, "the key is in force", func() bool { _, err := keys.Authenticate(made.Secret); return err == nil })
+	return made
+}
+
+// TestKeysSettingsAndAudit: each request does what it should, is recorded with who made it, and refuses what is wrong.
+func TestKeysSettingsAndAudit(t *testing.T) {
+	r := newRig(t)
+	_, keys := managed(t, r)
+	operator := r.key(t, keys, `{"name":"olga","role":"operator"}`)
+	if operator.CreatedBy != "local:ann@ops1" || operator.Role != access.Operator {
+		t.Errorf("%+v", operator)
+	}
+	as := info("OPS", operator.ID)
+	support := r.key(t, keys, `{"name":"sue","role":"support"}`)
+	var change settings.Change
+	r.data(t, &change, "scrip.config.set", `{"setting":"reminder.rate","value":"200"}`, append(as, topology.HeaderBy, "forged")...)
+	if change.By != "olga" || change.Value != "200" {
+		t.Errorf("%+v", change)
+	}
+	var next MadeKey
+	r.data(t, &next, "scrip.access.rotate", `{"key":"sue","overlap":"1h"}`, as...)
+	var ended access.Key
+	r.data(t, &ended, "scrip.access.revoke", `{"key":"`+support.ID+`"}`, as...)
+	if next.Replaces != support.ID || next.CreatedBy != "olga" || ended.EndedBy != "olga" || next.Secret == support.Secret {
+		t.Errorf("%+v %+v", next, ended)
+	}
+	var page KeyPage
+	r.data(t, &page, "scrip.access.list", `{"limit":2}`, as...)
+	if len(page.Keys) != 2 || page.Next != support.ID || strings.Contains(fmt.Sprintf("%+v", page), operator.Secret) {
+		t.Errorf("%+v", page)
+	}
+	var rest KeyPage
+	r.data(t, &rest, "scrip.access.list", `{"after":"`+page.Next+`"}`, as...)
+	if len(rest.Keys) != 1 || rest.Next != "" || rest.Keys[0].ID != next.ID {
+		t.Errorf("%+v", rest)
+	}
+
+	for _, bad := range []struct{ subject, body, want string }{
+		{"scrip.access.create", `{"name":"x","role":"admin"}`, "role"},
+		{"scrip.access.create", `{"name":"olga","role":"support"}`, "name is taken"},
+		{"scrip.access.create", `{"name":"x","role":"producer","campaign":"summer"}`, "campaign"},
+		{"scrip.access.create", `{"name":"x"`, "not understood"},
+		{"scrip.access.create", `{"name":"x","role":"producer","by":"eve"}`, "by"},
+		{"scrip.access.revoke", `{"key":"nobody"}`, "scrip access list"},
+		{"scrip.access.revoke", ``, "scrip access list"},
+		{"scrip.access.rotate", `{"key":"olga","overlap":"soon"}`, "overlap"},
+		{"scrip.access.rotate", `{"key":"olga","overlap":"9000h"}`, "overlap"},
+		{"scrip.access.list", `{"limit":1001}`, "limit"},
+		{"scrip.access.list", `{"after":"nobody"}`, "after"},
+		{"scrip.config.set", `{"setting":"reminder.rate","value":"-1"}`, "reminder.rate"},
+		{"scrip.config.set", `{"setting":"reminder.colour","value":"1"}`, "reminder.colour"},
+		{"scrip.config.set", `{"setting":"reminder.rate","value":"1","by":"eve"}`, "by"},
+		{"scrip.audit.list", `{"kind":"theft"}`, "kind"},
+		{"scrip.audit.list", `{"limit":-1}`, "limit"},
+		{"scrip.audit.list", `{"since":"yesterday"}`, "not understood"},
+	} {
+		if out := r.outcome(t, bad.subject, bad.body, as...); !out.Refused() || !strings.Contains(out.Message, bad.want) {
+			t.Errorf("%s %s: %+v", bad.subject, bad.body, out)
+		}
+	}
+	var log AuditPage
+	r.data(t, &log, "scrip.audit.list", `{}`, as...)
+	var text []string
+	for _, e := range log.Entries {
+		text = append(text, fmt.Sprintf("%s %s %s", e.Actor, e.Kind, e.Action))
+	}
+	if got := strings.Join(text, ", "); got != "local:ann@ops1 keys create, local:ann@ops1 keys create, olga settings set, olga keys rotate, olga keys revoke" {
+		t.Errorf("the audit stream has: %s", got)
+	}
+	r.data(t, &log, "scrip.audit.list", `{"actor":"olga","kind":"keys","limit":1}`, as...)
+	if len(log.Entries) != 1 || log.Entries[0].Action != "revoke" || !log.More || log.Entries[0].Key != operator.ID {
+		t.Errorf("%+v", log)
+	}
+}
+
+// TestWhoDidIt: the lane gets the name of the authenticated user with people's commands, whatever the request says.
+func TestWhoDidIt(t *testing.T) {
+	r := newRig(t)
+	js, keys := managed(t, r)
+	operator := r.key(t, keys, `{"name":"olga","role":"operator"}`)
+	support := r.key(t, keys, `{"name":"sue","role":"support","campaigns":["summer"]}`)
+	shop := r.key(t, keys, `{"name":"shop","role":"producer"}`)
+	revoked := r.key(t, keys, `{"name":"rex","role":"operator"}`)
+	r.data(t, &access.Key{}, "scrip.access.revoke", `{"key":"rex"}`)
+	streamtest.Eventually(t, "the key is revoked", func() bool { _, err := keys.Principal(revoked.ID); return err == access.ErrRevoked })
+
+	forged := []string{topology.HeaderBy, "forged"}
+	done := func(out wire.Outcome) wire.Outcome {
+		t.Helper()
+		if out.Refused() {
+			t.Fatalf("%+v", out)
+		}
+		return out
+	}
+	done(r.outcome(t, "scrip.campaign.create", `{"id":"1","campaign":"summer","codes":10}`, append(info("OPS", operator.ID), forged...)...))
+	coupon := done(r.outcome(t, "scrip.claim.summer", `{"id":"2","customer_id":"c"}`, append(info("SHOP", shop.ID), forged...)...)).Code
+	done(r.outcome(t, "scrip.void", `{"id":"3","campaign":"summer","code":"`+coupon+`"}`, append(info("OPS", support.ID), forged...)...))
+	done(r.outcome(t, "scrip.campaign.pause", `{"id":"4","campaign":"summer"}`, topology.HeaderBy, "bob@ops2"))
+	done(r.outcome(t, "scrip.campaign.resume", `{"id":"5","campaign":"summer"}`))
+	done(r.outcome(t, "scrip.claim.summer", `{"id":"6","customer_id":"d"}`, info("OPS", operator.ID)...))
+	done(r.outcome(t, "scrip.campaign.end", `{"id":"7","campaign":"summer"}`, info("OPS", "carol")...)) // of the NATS configuration
+
+	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, info("OPS", support.ID)...)
+	r.denied(t, "scrip.void", `{"campaign":"winter","code":"`+coupon+`"}`, info("OPS", support.ID)...)
+	r.denied(t, "scrip.void", `{"code":"`+coupon+`"}`, info("OPS", support.ID)...)
+	r.denied(t, "scrip.customer.show", `{"customer_id":"c"}`, info("OPS", support.ID)...)
+	r.denied(t, "scrip.void", `{"campaign":"summer","code":"`+coupon+`"}`, info("SHOP", shop.ID)...)
+	r.denied(t, "scrip.coupon.show", `{"code":"`+coupon+`"}`, info("SHOP", shop.ID)...)
+	r.denied(t, "scrip.access.create", `{"name":"eve","role":"operator"}`, info("OPS", support.ID)...)
+	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, info("OPS", revoked.ID)...)
+	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, info("OPS", "00000000")...)
+	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, access.HeaderRequestInfo, `{"acc":"OPS"}`)
+	if out := r.outcome(t, "scrip.campaign.pause", `{"campaign":"summer","by":"olga"}`, info("OPS", operator.ID)...); out.Refusal != wire.Invalid || !strings.Contains(out.Message, "by: ") {
+		t.Errorf("by in the payload: %+v", out)
+	}
+
+	want := map[string]string{"1": "olga", "2": "", "3": "sue", "4": "local:bob@ops2", "5": "", "6": "olga", "7": "local:carol"}
+	got := map[string]string{}
+	for lane := range lanes {
+		bounds, err := eventlog.Commands(js, lane).Bounds(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for seq := bounds.First; seq <= bounds.Last && seq > 0; seq++ {
+			m, err := eventlog.Commands(js, lane).Get(t.Context(), seq)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range eventlog.Lines(append(m.Data, '\n')) {
+				var c wire.Command
+				if len(line) == 0 {
+					continue
+				}
+				if err := wire.ParseCommand(line, wire.Defaults{}, &c); err != nil {
+					t.Fatalf("%s: %v", line, err)
+				}
+				got[c.ID] = m.Header.Get(topology.HeaderBy)
+			}
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("by is %v, want %v", got, want)
+	}
+}
