@@ -71,8 +71,8 @@ func create(ctx context.Context, js jetstream.JetStream, w *workdir, opts Create
 	// State and snapshots first: the snapshots that the state names are copied after it, or were replaced by ones that are; and the
 	// events continue further.
 	parts := [][]string{{topology.StateStream}, {topology.SnapStream}}
-	if c.settings {
-		parts = append(parts, []string{topology.SettingsStream})
+	for _, name := range c.optional {
+		parts = append(parts, []string{name})
 	}
 	for _, part := range parts {
 		if err := c.retried(ctx, part, func(ctx context.Context) error { return c.plain(ctx, part[0]) }); err != nil {
@@ -96,7 +96,7 @@ type creator struct {
 	log  topology.Log
 	hook func(stream string) error // for tests: called when the copying of a stream has begun; nil = nothing
 
-	settings bool // the log has a history of settings
+	optional []string // streams that the log has, of those it may be without
 
 	done  atomic.Int64
 	total int64
@@ -124,18 +124,19 @@ func (c *creator) identify(ctx context.Context) error {
 		c.log = log.WithKey(*c.opts.Key)
 	}
 	c.m = &Manifest{
-		Format: Format, Log: log.UUID, Lanes: log.Lanes, KeyFingerprint: log.KeyFingerprint, LogFormat: log.Format, LogCreated: log.Created.UTC(),
+		Format: formatFirst, Log: log.UUID, Lanes: log.Lanes, KeyFingerprint: log.KeyFingerprint, LogFormat: log.Format, LogCreated: log.Created.UTC(),
 		Begun: time.Now().UTC().Truncate(time.Millisecond), Scrip: c.opts.Version, NATS: c.js.Conn().ConnectedServerVersion(), Key: c.opts.Key != nil,
 	}
-	switch _, err := c.js.Stream(ctx, topology.SettingsStream); {
-	case err == nil:
-		c.settings = true
-	case errors.Is(err, jetstream.ErrStreamNotFound):
-		c.m.Format = formatNoSettings
-	default:
-		return fmt.Errorf("reading stream %s: %w", topology.SettingsStream, err)
+	for _, o := range optional {
+		switch stream, err := c.js.Stream(ctx, o.stream); {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+		case err != nil:
+			return fmt.Errorf("reading stream %s: %w", o.stream, err)
+		case stream.CachedInfo().State.Msgs > 0:
+			c.optional, c.m.Format = append(c.optional, o.stream), max(c.m.Format, o.format)
+		}
 	}
-	for _, name := range streamNames(log.Lanes, c.settings) {
+	for _, name := range streamNames(log.Lanes, func(name string) bool { return slices.Contains(c.optional, name) }) {
 		stream, err := c.js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("stream %s is missing: the log is incomplete, and a backup would be, too; start a server, its error names the next step", name)

@@ -12,7 +12,8 @@
 //
 // Streams are copied by JetStream's own snapshot API, byte for byte: sequences, timestamps and headers stay, so every
 // recorded position stays valid. Consumers are not part of it: scrip's are ephemeral. Neither are leases, which are no
-// state. The history of the settings is: what operators paused stays paused.
+// state. The history of the settings is, with those of keys and of the audit stream: what operators
+// paused stays paused, and keys that were revoked stay so.
 //
 // The order makes the copy consistent. A stream's copy ends where the stream ended when its copying began, or, sent by NATS
 // before 2.15, somewhere after that: then the next stream's copying begins when it is complete, and purges wait for all

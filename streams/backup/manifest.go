@@ -10,11 +10,22 @@ import (
 )
 
 // Format is the newest version of the directory's layout that this program restores. It writes the oldest one that is
-// sufficient: 2 has the settings' history, 1 is of a log without one.
+// sufficient: 1 has the streams of a lane, state and snapshots; see optional for the others.
 const (
-	Format           = 2
-	formatNoSettings = 1
+	Format      = 3
+	formatFirst = 1
 )
+
+// optional are the streams that a log may be without, in the order in which they are taken and restored, each with the
+// first format that has it. Logs of older versions lack them, and an empty one is not copied: servers make it again.
+var optional = []struct {
+	stream string
+	format int
+}{
+	{topology.SettingsStream, 2},
+	{topology.AccessStream, 3},
+	{topology.AuditStream, 3},
+}
 
 const (
 	manifestFile = "manifest.json"
@@ -102,7 +113,7 @@ func (m *Manifest) check() error {
 	case m.Format < 1 || m.Log == "" || m.Lanes < 1 || m.Lanes > topology.MaxLanes:
 		return fmt.Errorf("%s does not name its log; use another backup", manifestFile)
 	}
-	want := streamNames(m.Lanes, m.settings())
+	want := streamNames(m.Lanes, m.has)
 	if len(m.Streams) != len(want) {
 		return fmt.Errorf("%s lists %d streams, a log of %d lanes has %d; use another backup", manifestFile, len(m.Streams), m.Lanes, len(want))
 	}
@@ -114,17 +125,19 @@ func (m *Manifest) check() error {
 	return nil
 }
 
-// settings reports whether the history of the settings is in it.
-func (m *Manifest) settings() bool {
-	return slices.ContainsFunc(m.Streams, func(s Stream) bool { return s.Name == topology.SettingsStream })
+// has reports whether a stream is in it.
+func (m *Manifest) has(stream string) bool {
+	return slices.ContainsFunc(m.Streams, func(s Stream) bool { return s.Name == stream })
 }
 
-// streamNames returns the streams of a log in the order in which they are taken and restored. Older versions had no history
-// of settings.
-func streamNames(lanes int, settings bool) []string {
+// streamNames returns the streams of a log in the order in which they are taken and restored, with the optional ones that
+// it has.
+func streamNames(lanes int, has func(stream string) bool) []string {
 	names := []string{topology.StateStream, topology.SnapStream}
-	if settings {
-		names = append(names, topology.SettingsStream)
+	for _, o := range optional {
+		if has(o.stream) {
+			names = append(names, o.stream)
+		}
 	}
 	for n := range lanes {
 		names = append(names, laneStreams(n)...)

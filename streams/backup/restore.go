@@ -448,7 +448,12 @@ func isOurs(name string) bool {
 			return true
 		}
 	}
-	return name == topology.StateStream || name == topology.SnapStream || name == topology.SettingsStream
+	for _, o := range optional {
+		if name == o.stream {
+			return true
+		}
+	}
+	return name == topology.StateStream || name == topology.SnapStream
 }
 
 func (r *restorer) remove(ctx context.Context, name string) error {

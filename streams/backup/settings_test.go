@@ -43,7 +43,7 @@ func TestSettingsComeBack(t *testing.T) {
 	}
 	_, want := history(t, r.js)
 	dir, m := take(t, r.js)
-	if m.Format != backup.Format {
+	if m.Format != 2 {
 		t.Errorf("format %d", m.Format)
 	}
 	check := func(js jetstream.JetStream, replicas int) {
