@@ -241,14 +241,9 @@ func (s *Service) setSetting(ctx context.Context, p access.Principal, data []byt
 	if err := strictly(data, &q); err != nil {
 		return nil, err
 	}
-	if campaign, pauses := settings.Pauses(q.Setting); pauses && q.Value == "true" {
-		// A mistyped name is an error. A pause can always be ended, also while no lane answers.
-		body, err := s.oneLane(ctx, &query{Query: showCampaign.name, Campaign: campaign})
-		if err != nil {
-			return nil, fmt.Errorf("the campaign %s could not be looked up, so nothing was set: %w", campaign, err)
-		}
-		if !bytes.HasPrefix(body, []byte(`{"data"`)) {
-			return nil, &refusal{wire.CampaignNotFound, fmt.Errorf("setting: there is no campaign %s, so nothing was set", shorten(campaign))}
+	if campaign, pauses := settings.Pauses(q.Setting); pauses {
+		if err := s.mayPause(ctx, q.Setting, q.Value, campaign); err != nil {
+			return nil, err
 		}
 	}
 	c, err := s.opts.Settings.Set(ctx, q.Setting, q.Value, p.Name)
@@ -260,6 +255,28 @@ func (s *Service) setSetting(ctx context.Context, p access.Principal, data []byt
 		return nil, err
 	}
 	return c, s.record(ctx, audit.By(p, audit.Settings, "set", c.Setting+" "+c.Was+" → "+c.Value))
+}
+
+// mayPause refuses to pause campaigns that do not exist, so that a mistyped name is an error. A pause can always be ended,
+// also while no lane answers.
+func (s *Service) mayPause(ctx context.Context, setting, value, campaign string) error {
+	if value != "true" {
+		state, err := s.opts.Settings.Read(ctx)
+		if err != nil {
+			return err
+		}
+		if v, err := state.Value(setting); err == nil && v.Value == "true" {
+			return nil
+		}
+	}
+	body, err := s.oneLane(ctx, &query{Query: showCampaign.name, Campaign: campaign})
+	if err != nil {
+		return fmt.Errorf("the campaign %s could not be looked up, so nothing was set: %w", campaign, err)
+	}
+	if !bytes.HasPrefix(body, []byte(`{"data"`)) {
+		return &refusal{wire.CampaignNotFound, fmt.Errorf("%s: there is no campaign %s, so nothing was set", setting, shorten(campaign))}
+	}
+	return nil
 }
 
 func (s *Service) listAudit(ctx context.Context, _ access.Principal, data []byte) (any, error) {
