@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
@@ -233,7 +235,6 @@ func notStored(err error) error {
 }
 
 func (m *Main) configSet() *cobra.Command {
-	var by string
 	cmd := &cobra.Command{
 		Use: "set KEY VALUE", Short: "Change a setting at all servers",
 		Long: `Change a setting at all servers. The command returns when the change is stored with its author and time; it takes effect
@@ -261,25 +262,13 @@ An invalid value is refused (exit code 2), and nothing is stored.`,
 		return nil
 	}
 	cmd.Flags().Var(&cli.Value{Kind: "NAME", Parse: func(s string) error {
-		by = s
+		m.by = s
 		return settings.CheckBy(s)
-	}}, "by", "author of the change, for the history (default user@host)")
+	}}, "by", "author of the change, for the history (default user@host); with a key the author is its name")
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
-		if by == "" {
-			by = userAtHost()
-		}
-		store, err := m.settings(ctx, s, nil)
+		change, err := m.set(ctx, s, given[0], given[1])
 		if err != nil {
 			return err
-		}
-		if campaign, ok := settings.Pauses(given[0]); ok {
-			if err := m.mayPause(ctx, s, store, given[0], given[1], campaign); err != nil {
-				return err
-			}
-		}
-		change, err := store.Set(ctx, given[0], given[1], by)
-		if err != nil {
-			return notStored(err)
 		}
 		if m.global.output == outputJSON {
 			return cli.JSON(m.Out, change)
@@ -287,6 +276,35 @@ An invalid value is refused (exit code 2), and nothing is stored.`,
 		_, err = fmt.Fprintf(m.Out, "%s: %s → %s (change %d, by %s)\n", change.Setting, plain(change.Was, 60), change.Value, change.N, change.By)
 		return err
 	})
+}
+
+// set changes a setting through the service, which takes the author from the user that logged in. Where no server answers
+// that request, because they are older or have no role api, the command writes the change itself: that needs the credentials
+// of the data directory, and the author is what the command line names.
+func (m *Main) set(ctx context.Context, s *session, setting, value string) (change settings.Change, err error) {
+	err = s.Manage(ctx, "config.set", map[string]string{"setting": setting, "value": value}, &change)
+	var refused *client.RefusedError
+	switch {
+	case err == nil:
+		return change, nil
+	case errors.As(err, &refused) && refused.Outcome.Refusal == wire.CampaignNotFound:
+		return change, m.refuse(wire.CampaignNotFound, "refused: %s; scrip campaign list shows all", refused.Outcome.Message)
+	case errors.As(err, &refused):
+		return change, &cli.UsageError{Err: errors.New(refused.Outcome.Message)}
+	case !errors.Is(err, nats.ErrNoResponders):
+		return change, err
+	}
+	store, err := m.settings(ctx, s, nil)
+	if err != nil {
+		return change, err
+	}
+	if campaign, ok := settings.Pauses(setting); ok {
+		if err := m.mayPause(ctx, s, store, setting, value, campaign); err != nil {
+			return change, err
+		}
+	}
+	change, err = store.Set(ctx, setting, value, cmp.Or(m.by, userAtHost()))
+	return change, notStored(err)
 }
 
 // mayPause refuses to pause campaigns that do not exist, so that a mistyped name is an error. A pause can always be

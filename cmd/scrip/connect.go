@@ -92,7 +92,7 @@ func (m *Main) connect() (*session, error) {
 	if err != nil {
 		return nil, datadir.NotConnected(err, m.global.data)
 	}
-	return &session{Client: client.New(nc, client.Options{Timeout: m.global.timeout}), nc: nc, server: server, unlock: m.unlock}, nil
+	return &session{Client: client.New(nc, client.Options{Timeout: m.global.timeout, By: cmp.Or(m.by, userAtHost())}), nc: nc, server: server, unlock: m.unlock}, nil
 }
 
 // unlock is session.unlock.

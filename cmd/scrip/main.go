@@ -44,6 +44,7 @@ type Main struct {
 	TerminalIn, TerminalErr bool
 
 	global globalFlags
+	by     string // the user that requests name; "" = user@host
 }
 
 // version is set by the linker in releases; else the commit in the build information is used.
@@ -147,7 +148,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 differences found.`,
 	root.AddCommand(m.serveCommand(), m.campaignCommand(), m.codesCommand(), m.remindCommand(), m.unremindCommand(),
 		m.customerCommand(), m.statusCommand(), m.envCommand(), m.keyCommand(), m.demoCommand(), m.replayCommand(),
 		m.versionCommand(), m.backupCommand(), m.restoreCommand())
-	root.AddCommand(m.rebuildCommand(), m.verifyCommand(), m.deadletterCommand(), m.configCommand())
+	root.AddCommand(m.rebuildCommand(), m.verifyCommand(), m.deadletterCommand(), m.configCommand(), m.accessCommand(), m.auditCommand())
 	root.InitDefaultHelpCmd()
 	return root
 }

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/service"
+)
+
+// auditCommand lists the audit stream.
+func (m *Main) auditCommand() *cobra.Command {
+	var actor, kind string
+	var since, until time.Time
+	var limit uint32
+	cmd := &cobra.Command{
+		Use: "audit", Short: "Show who logged in, changed keys or settings, exported, or saw codes in clear", Args: cli.NoArgs,
+		Long: `Show what people did that makes no event, oldest first: log-ins (at most one an hour for each key), changes of keys and of
+settings, exports, and look-ups in clear. What changed campaigns and coupons is in their events, as "by".`,
+		Example: `  scrip audit --since 2026-11-27T00:00:00Z
+  scrip audit --kind keys -o json
+  scrip audit --actor ann --limit 1000`,
+	}
+	f := cmd.Flags()
+	f.StringVar(&actor, "actor", "", "only what this user did: the `NAME` or the id of a key, or local:NAME")
+	f.Var(&cli.Value{Kind: "KIND", Parse: func(s string) error {
+		_, err := audit.ParseKind(s)
+		kind = s
+		return err
+	}}, "kind", "only this kind: login, keys, settings, export, lookup or webhooks")
+	f.Var(m.timeFlag(&since), "since", "only from this time on")
+	f.Var(m.timeFlag(&until), "until", "only before this time")
+	f.Var(cli.Number(&limit, 100, 1, 1000), "limit", "show this many of the newest")
+	return m.queryRunE(cmd, func(ctx context.Context, s *session, _ []string) error {
+		request := map[string]any{"actor": actor, "kind": kind, "limit": limit}
+		if !since.IsZero() {
+			request["since"] = since
+		}
+		if !until.IsZero() {
+			request["until"] = until
+		}
+		var page service.AuditPage
+		if err := m.manage(ctx, s, "audit.list", request, &page); err != nil {
+			return err
+		}
+		if m.global.output == outputJSON {
+			if page.Entries == nil {
+				page.Entries = []audit.Entry{}
+			}
+			return cli.JSON(m.Out, page)
+		}
+		var rows [][]string
+		for i := range page.Entries {
+			e := &page.Entries[i]
+			rows = append(rows, []string{orZero(e.At), orText(plain(e.Actor, wire.MaxBy), "-"), orText(e.Key, "-"), string(e.Kind), plain(e.Action, 60), plain(e.About, 200)})
+		}
+		if page.More {
+			fmt.Fprintln(m.Out, "older entries are left out; see --limit and --until")
+		}
+		return cli.Table(m.Out, "AT ACTOR KEY KIND ACTION ABOUT", rows)
+	})
+}
+
+// timeFlag is a time, RFC 3339 or from now.
+func (m *Main) timeFlag(into *time.Time) *cli.Value {
+	return &cli.Value{Kind: "TIME", Parse: func(s string) error {
+		at, err := parseTime(s, m.Now())
+		if err == nil {
+			*into = at.Time()
+		}
+		return err
+	}}
+}
