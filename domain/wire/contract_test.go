@@ -149,6 +149,19 @@ func TestTheContractNamesEverything(t *testing.T) {
 	if len(refusals) < 20 {
 		t.Errorf("%d refusals were found in the code", len(refusals))
 	}
+	listed := slices.Clone(refusals)
+	for r := range Refusals() {
+		if i := slices.Index(listed, string(r)); i < 0 {
+			t.Errorf("the list of refusals has %q twice, or there is no such refusal", r)
+		} else {
+			listed[i] = ""
+		}
+	}
+	for _, name := range listed {
+		if name != "" {
+			t.Errorf("the list of refusals lacks %q", name)
+		}
+	}
 	for _, name := range append(refusals, fieldNames...) {
 		if !slices.Contains(all, name) {
 			t.Errorf("%q is in the code and not in CONTRACT.md", name)

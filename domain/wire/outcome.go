@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"time"
 )
@@ -151,10 +153,37 @@ func ParseOutcome(line []byte) (Outcome, error) {
 	return o, nil
 }
 
+// Verdict is what an outcome line decides.
+type Verdict struct {
+	Refused bool // the command had no effect
+	Repeat  bool // answered before; nothing was written
+}
+
+// VerdictOf reads the verdict of an outcome line. It checks the line's syntax and copies nothing of it.
+func VerdictOf(line []byte) (Verdict, error) {
+	var v Verdict
+	ob := object{data: line, simple: simple(line)}
+	for {
+		key, raw, done, err := ob.next()
+		if err != nil {
+			return v, fmt.Errorf("the outcome %w", err)
+		}
+		if done {
+			return v, nil
+		}
+		switch string(key) {
+		case "refusal":
+			v.Refused = len(raw) > len(`""`)
+		case "repeat":
+			v.Repeat = string(raw) == "true"
+		}
+	}
+}
+
 // Refusal is a business rejection: an outcome and no error. A refused command had no effect.
 type Refusal string
 
-// The refusals. CONTRACT.md has the order in which each command checks them.
+// The allRefusals. CONTRACT.md has the order in which each command checks them.
 const (
 	Invalid                Refusal = "invalid"
 	CampaignNotFound       Refusal = "campaign_not_found"
@@ -179,10 +208,22 @@ const (
 	NotDurable             Refusal = "not_durable"
 )
 
+// allRefusals are the refusals above.
+var allRefusals = [...]Refusal{
+	Invalid, CampaignNotFound, CampaignExists, CampaignEnded, CampaignPaused, ClaimNotOpen, ClaimClosed, ClaimLimitReached, SoldOut, CodeNotFound,
+	NotHolder, Voided, Expired, AlreadyRedeemed, RedemptionLimitReached, NotRedeemed, LimitReached, TooLate, IdempotencyKeyReused, VersionMismatch, NotDurable,
+}
+
+// Refusals returns the refusals.
+func Refusals() iter.Seq[Refusal] { return slices.Values(allRefusals[:]) }
+
 // InvalidError is what is wrong with a line: the field (empty for the line itself) and how to correct it.
 type InvalidError struct {
 	Field   string
 	Message string
+	// Malformed is true where the line has no valid form: no JSON, or a field that is unknown, missing or given twice. It is
+	// false where the value of a field is out of bounds.
+	Malformed bool
 }
 
 func (e *InvalidError) Error() string {
@@ -190,6 +231,13 @@ func (e *InvalidError) Error() string {
 		return e.Message
 	}
 	return e.Field + ": " + e.Message
+}
+
+// malformedf is Invalidf for a line without valid form.
+func malformedf(fieldName, format string, args ...any) *InvalidError {
+	e := Invalidf(fieldName, format, args...)
+	e.Malformed = true
+	return e
 }
 
 func Invalidf(fieldName, format string, args ...any) *InvalidError {

@@ -33,11 +33,11 @@ func ParseCommand(line []byte, def Defaults, c *Command) error {
 func (c *Command) ParseView(line []byte, def Defaults) error {
 	*c = Command{}
 	if len(line) > MaxLine {
-		return Invalidf("", "the line has %d bytes, at most %d are allowed", len(line), MaxLine)
+		return malformedf("", "the line has %d bytes, at most %d are allowed", len(line), MaxLine)
 	}
 	raw := fieldTexts{line: line, simple: simple(line)}
 	if !raw.simple && !utf8.Valid(line) {
-		return Invalidf("", "the line is not valid UTF-8")
+		return malformedf("", "the line is not valid UTF-8")
 	}
 	problem := raw.read()
 	if raw.given.has(fID) {
@@ -103,7 +103,7 @@ func (t *fieldTexts) read() error {
 	for {
 		key, value, done, err := o.next()
 		if err != nil {
-			return Invalidf("", "the line %s", err)
+			return malformedf("", "the line %s", err)
 		}
 		if done {
 			return problem
@@ -112,12 +112,12 @@ func (t *fieldTexts) read() error {
 		if f == fUnknown || f >= numCommandFields {
 			// Continue: the refusal should carry the line's id even if that comes last.
 			if problem == nil {
-				problem = Invalidf(shorten(string(key), 64), "unknown field; remove it")
+				problem = malformedf(shorten(string(key), 64), "unknown field; remove it")
 			}
 			continue
 		}
 		if t.given.has(f) && problem == nil {
-			problem = Invalidf(fieldSpecs[f].name, "given twice; keep one")
+			problem = malformedf(fieldSpecs[f].name, "given twice; keep one")
 		}
 		t.given.add(f)
 		t.at[f].from, t.at[f].to = uint16(o.pos-len(value)), uint16(o.pos)
@@ -129,21 +129,21 @@ func (c *Command) identify(raw *fieldTexts, def Defaults) error {
 	given := raw.given
 	if !given.has(fType) {
 		if def.Type == NoCommand {
-			return Invalidf("type", "missing; give one of the commands, such as claim")
+			return malformedf("type", "missing; give one of the commands, such as claim")
 		}
 		c.Type = def.Type
 	} else {
 		// Matched exactly, like field names, without escapes: Step.Fits depends on it.
 		name := raw.of(fType)
 		if len(name) < 2 || name[0] != '"' {
-			return Invalidf("type", "must be a string")
+			return malformedf("type", "must be a string")
 		}
 		name = name[1 : len(name)-1]
 		if c.Type = CommandNamed(name); c.Type == NoCommand {
-			return Invalidf("type", "unknown type %q; give one of the commands, such as claim", shorten(string(name), 32))
+			return malformedf("type", "unknown type %q; give one of the commands, such as claim", shorten(string(name), 32))
 		}
 		if def.Type != NoCommand && c.Type != def.Type {
-			return Invalidf("type", "%s does not belong here; leave it out or give %s", c.Type, def.Type)
+			return malformedf("type", "%s does not belong here; leave it out or give %s", c.Type, def.Type)
 		}
 	}
 	switch {
@@ -157,7 +157,7 @@ func (c *Command) identify(raw *fieldTexts, def Defaults) error {
 			return err
 		}
 	case !def.NoID:
-		return Invalidf("id", "missing; give each command an id of its own (at most %d bytes), and the same one for a retry", MaxCommandID)
+		return malformedf("id", "missing; give each command an id of its own (at most %d bytes), and the same one for a retry", MaxCommandID)
 	}
 	if given.has(fCampaign) {
 		if c.Campaign == "" {
@@ -182,14 +182,14 @@ func (c *Command) identify(raw *fieldTexts, def Defaults) error {
 func (c *Command) interpret(raw *fieldTexts) error {
 	given := raw.given
 	if extra := given &^ allowed[c.Type]; extra != 0 {
-		return Invalidf(fieldSpecs[extra.first()].name, "does not belong to %s; remove it", c.Type)
+		return malformedf(fieldSpecs[extra.first()].name, "does not belong to %s; remove it", c.Type)
 	}
 	have := given
 	if c.Campaign != "" {
 		have.add(fCampaign)
 	}
 	if missing := required[c.Type] &^ have; missing != 0 {
-		return Invalidf(fieldSpecs[missing.first()].name, "missing; %s needs it", c.Type)
+		return malformedf(fieldSpecs[missing.first()].name, "missing; %s needs it", c.Type)
 	}
 	for rest := given &^ general; rest != 0; rest &= rest - 1 {
 		f := rest.first()

@@ -308,3 +308,23 @@ func FuzzScannerAgreesWithEncodingJSON(f *testing.F) {
 		}
 	})
 }
+
+// TestMalformed: a line without valid form is told from one with a bad value.
+func TestMalformed(t *testing.T) {
+	for line, want := range map[string]bool{
+		``: true, `{`: true, `[]`: true, "{\"id\":\"\xff\"}": true, strings.Repeat(" ", MaxLine+1): true,
+		linetest.With(linetest.Claim, "custmer", `"x"`): true, linetest.With(linetest.Claim, "code", `"x"`): true,
+		linetest.With(linetest.Claim, "customer_id", ""): true, linetest.With(linetest.Claim, "type", `"clam"`): true,
+		`{"id":"a","id":"b","type":"claim"}`:                    true,
+		linetest.With(linetest.Claim, "customer_id", `""`):      false,
+		linetest.With(linetest.Claim, "customer_id", `7`):       false,
+		linetest.With(linetest.Claim, "attributes", `{"a":[]}`): false,
+		linetest.With(linetest.Claim, "campaign", `"größe"`):    false,
+		linetest.With(linetest.Update, "per_customer", `-1`):    false,
+	} {
+		var bad *InvalidError
+		if err := ParseCommand([]byte(line), Defaults{}, &Command{}); !errors.As(err, &bad) || bad.Malformed != want {
+			t.Errorf("%.100s: %v, malformed %v; want %v", line, err, bad != nil && bad.Malformed, want)
+		}
+	}
+}
