@@ -1,0 +1,148 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+)
+
+// CampaignValue is the name of the path wildcard that holds a campaign's name, in every route that has one.
+const CampaignValue = "campaign"
+
+// Keys are the keys that open this server.
+type Keys interface {
+	// Authenticate returns the principal of a key. Its errors are access.ErrUnknownKey, access.ErrRevoked, or another one when
+	// the key could not be checked.
+	Authenticate(key string) (access.Principal, error)
+}
+
+// Gate authenticates requests and checks what they may do. The zero value refuses all.
+type Gate struct {
+	// Keys are checked for Authorization: Bearer. Nil = there are none.
+	Keys Keys
+	// Owner reports whether a user name and password, of Authorization: Basic, are the credentials of the server's data
+	// directory. They have the rights of an operator. Nil = there are none.
+	Owner func(user, password string) bool
+}
+
+// Identify returns the principal of a request, or the Problem 401.
+func (g *Gate) Identify(r *http.Request) (access.Principal, *Problem) {
+	header := r.Header["Authorization"]
+	if len(header) == 0 {
+		return access.Principal{}, unauthorized("send a key: Authorization: Bearer KEY (scrip access create makes one), or the credentials in http_url of scrip.json")
+	}
+	if len(header) > 1 {
+		return access.Principal{}, unauthorized("the header Authorization is given twice; send it once")
+	}
+	scheme, key, _ := strings.Cut(header[0], " ")
+	switch {
+	case strings.EqualFold(scheme, "Bearer"):
+		return g.bearer(strings.TrimSpace(key))
+	case strings.EqualFold(scheme, "Basic"):
+		user, password, ok := r.BasicAuth()
+		if ok && g.Owner != nil && g.Owner(user, password) {
+			return access.Principal{Name: user, Role: access.Operator, Codes: true}, nil
+		}
+		return access.Principal{}, unauthorized("these are not the credentials in http_url of scrip.json")
+	}
+	return access.Principal{}, unauthorized("Authorization must begin with Bearer (a key) or Basic (the credentials in scrip.json)")
+}
+
+func (g *Gate) bearer(key string) (access.Principal, *Problem) {
+	if g.Keys == nil {
+		return access.Principal{}, unauthorized("this server has no keys; send the credentials in http_url of scrip.json")
+	}
+	p, err := g.Keys.Authenticate(key)
+	switch {
+	case err == nil:
+		return p, nil
+	case errors.Is(err, access.ErrRevoked):
+		return access.Principal{}, unauthorized("the key was revoked; scrip access create makes another")
+	case errors.Is(err, access.ErrUnknownKey):
+		return access.Principal{}, unauthorized("the key is not known; scrip access list shows those that are")
+	}
+	return access.Principal{}, New(Unavailable, "the key cannot be checked at the moment: "+err.Error())
+}
+
+// Check returns nil if p may do o to a campaign, else the Problem 403. campaign "" = the request names none: then a principal
+// that is limited to campaigns is refused.
+func Check(p access.Principal, o access.Operation, campaign string) *Problem {
+	if problem := CheckRole(p, o); problem != nil {
+		return problem
+	}
+	switch {
+	case p.May(o, campaign):
+		return nil
+	case campaign == "":
+		return New(Forbidden, "this key is limited to campaigns; "+o.String()+" needs the name of one")
+	}
+	return New(Forbidden, "this key does not include campaign "+campaign)
+}
+
+// CheckRole is Check without the campaign: its caller checks that as soon as it is known.
+func CheckRole(p access.Principal, o access.Operation) *Problem {
+	if !slices.Contains(o.Roles(), p.Role) {
+		return New(Forbidden, "keys of role "+p.Role.String()+" may not "+o.String())
+	}
+	if all := p; p.Public {
+		if all.Campaigns = nil; !all.May(o, "") {
+			return New(Forbidden, "public keys may not "+o.String())
+		}
+	}
+	return nil
+}
+
+// Allow calls next for requests that may do o to the campaign in their path ([CampaignValue]), if it has one. next finds the
+// principal with [PrincipalOf].
+func (g *Gate) Allow(o access.Operation, next http.Handler) http.Handler {
+	return g.guard(next, func(p access.Principal, r *http.Request) *Problem {
+		return Check(p, o, r.PathValue(CampaignValue))
+	})
+}
+
+// AllowRole is Allow for routes whose campaign is known later: next must call [Check] itself.
+func (g *Gate) AllowRole(o access.Operation, next http.Handler) http.Handler {
+	return g.guard(next, func(p access.Principal, _ *http.Request) *Problem { return CheckRole(p, o) })
+}
+
+// Authenticate calls next for requests of any principal; next checks what it may do.
+func (g *Gate) Authenticate(next http.Handler) http.Handler {
+	return g.guard(next, func(access.Principal, *http.Request) *Problem { return nil })
+}
+
+func (g *Gate) guard(next http.Handler, check func(access.Principal, *http.Request) *Problem) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, problem := g.Identify(r)
+		if problem == nil {
+			problem = check(p, r)
+		}
+		if problem != nil {
+			problem.Write(w)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(WithPrincipal(r.Context(), p)))
+	})
+}
+
+type principalKey struct{}
+
+// WithPrincipal returns a context that has a principal.
+func WithPrincipal(ctx context.Context, p access.Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// PrincipalOf returns the principal of an authenticated request's context; false = it has none.
+func PrincipalOf(ctx context.Context) (access.Principal, bool) {
+	p, ok := ctx.Value(principalKey{}).(access.Principal)
+	return p, ok
+}
+
+func unauthorized(detail string) *Problem {
+	p := New(Unauthorized, detail)
+	p.header("WWW-Authenticate", `Bearer realm="scrip", Basic realm="scrip"`)
+	return p
+}

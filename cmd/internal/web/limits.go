@@ -1,0 +1,128 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
+
+// The limits of requests.
+const (
+	// HeaderWait, ReadWait and WriteWait cut off clients that send headers, send bodies or read answers too slowly. Streams
+	// renew them, see [Stream].
+	HeaderWait = 5 * time.Second
+	ReadWait   = 10 * time.Second
+	WriteWait  = 30 * time.Second
+	// IdleWait ends connections, and streams, on which nothing arrives.
+	IdleWait = 75 * time.Second
+	// MaxConns bounds open connections: JetStream needs this process's file descriptors. Further ones are closed at once.
+	MaxConns = 4096
+	// MaxHeader bounds the headers of a request, in bytes.
+	MaxHeader = 16 << 10
+	// MaxBody bounds the body of a request about one thing, in bytes: a line of the log.
+	MaxBody = wire.MaxLine
+	// MaxLines bounds the body of a request with many lines, in bytes: a message of the log.
+	MaxLines = wire.MaxMessage
+)
+
+// NewServer returns a server with these limits.
+func NewServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, MaxHeaderBytes: MaxHeader,
+		ReadHeaderTimeout: HeaderWait, ReadTimeout: ReadWait, WriteTimeout: WriteWait, IdleTimeout: IdleWait,
+	}
+}
+
+// Body appends a request's body to buf. It reads at most `most` bytes; a longer body is the Problem 413, and the connection
+// ends.
+func Body(w http.ResponseWriter, r *http.Request, buf []byte, most int) ([]byte, *Problem) {
+	if r.ContentLength > int64(most) {
+		w.Header().Set("Connection", "close")
+		return buf, tooLarge(most)
+	}
+	body, begin := r.Body, len(buf)
+	if r.ContentLength < 0 { // chunked: the length is not known
+		body = http.MaxBytesReader(w, body, int64(most))
+	}
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if int64(len(buf)-begin) == r.ContentLength {
+			return buf, nil
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return buf, nil
+		default:
+			return buf, unread(w, err, most)
+		}
+	}
+}
+
+// unread is the Problem of a body that could not be read.
+func unread(w http.ResponseWriter, err error, most int) *Problem {
+	w.Header().Set("Connection", "close")
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return tooLarge(most)
+	}
+	if Late(err) {
+		return New(TooSlow, "the body did not arrive within "+ReadWait.String())
+	}
+	return New(Malformed, "the body ended too early: "+err.Error())
+}
+
+// Late reports whether err is that of a deadline.
+func Late(err error) bool {
+	var n net.Error
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &n) && n.Timeout()
+}
+
+func tooLarge(most int) *Problem {
+	return New(TooLarge, fmt.Sprintf("the body is longer than %d bytes, the most that this route takes", most)).At("body", "too long")
+}
+
+// CheckMediaType returns the Problem 415 unless the body is of type want. A body without Content-Type is taken as of that type.
+func CheckMediaType(r *http.Request, want string) *Problem {
+	given := r.Header["Content-Type"]
+	if len(given) == 0 || len(given) == 1 && given[0] == want {
+		return nil
+	}
+	if got, _, err := mime.ParseMediaType(given[0]); err == nil && len(given) == 1 && got == want {
+		return nil
+	}
+	return New(WrongMediaType, "Content-Type must be "+want).At("header.Content-Type", "must be "+want)
+}
+
+// Stream renews the deadlines of a request whose body or answer is a stream: each read and write gets its own time.
+type Stream struct{ control *http.ResponseController }
+
+// NewStream returns the Stream of a request. The deadlines of the server are off until the first Reading and Writing.
+func NewStream(w http.ResponseWriter) Stream {
+	s := Stream{http.NewResponseController(w)}
+	_ = s.control.SetReadDeadline(time.Time{}) // fails only for writers of tests, which have no connection
+	_ = s.control.SetWriteDeadline(time.Time{})
+	return s
+}
+
+// Reading gives the next read wait of time.
+func (s Stream) Reading(wait time.Duration) { _ = s.control.SetReadDeadline(time.Now().Add(wait)) }
+
+// Writing gives the next write wait of time.
+func (s Stream) Writing(wait time.Duration) { _ = s.control.SetWriteDeadline(time.Now().Add(wait)) }
+
+// Flush sends what was written.
+func (s Stream) Flush() error { return s.control.Flush() }
+
+// Duplex allows to write the answer while the body is read.
+func (s Stream) Duplex() error { return s.control.EnableFullDuplex() }

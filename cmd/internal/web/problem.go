@@ -1,0 +1,176 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
+)
+
+// ProblemType is the Content-Type of problems.
+const ProblemType = "application/problem+json"
+
+// Problem is an error answer (RFC 9457). Its JSON has the fields of the refused outcome beside those of the RFC.
+//
+// It has the methods by which huma writes errors of handlers: a handler of huma may return one.
+type Problem struct {
+	Type     string       `json:"type"`               // always about:blank: code has the kind
+	Title    string       `json:"title"`              // of the status
+	Status   int          `json:"status"`             // of HTTP
+	Code     Code         `json:"code"`               // a refusal, or an error of HTTP
+	Detail   string       `json:"detail,omitempty"`   // for people
+	Effect   Effect       `json:"effect,omitempty"`   // none or unknown; absent = none, as the status tells
+	ID       string       `json:"id,omitempty"`       // of the command
+	Campaign string       `json:"campaign,omitempty"` // of the command
+	Errors   []FieldError `json:"errors,omitempty"`   // what is wrong in the request
+
+	headers http.Header
+}
+
+// FieldError is what is wrong with one part of a request.
+type FieldError struct {
+	Location string `json:"location"` // such as body.customer_id, header.Idempotency-Key, query.limit
+	Message  string `json:"message"`
+}
+
+// New returns a problem of a code. detail is a sentence for people; it names what to do.
+func New(c Code, detail string) *Problem {
+	k := KindOf(c)
+	p := &Problem{Type: "about:blank", Title: http.StatusText(k.Status), Status: k.Status, Code: c, Detail: detail, Effect: k.Effect}
+	if k.RetryAfter > 0 {
+		p.After(k.RetryAfter)
+	}
+	return p
+}
+
+// At adds what is wrong at a location.
+func (p *Problem) At(location, message string) *Problem {
+	p.Errors = append(p.Errors, FieldError{location, message})
+	return p
+}
+
+// After sets Retry-After, rounded up to whole seconds.
+func (p *Problem) After(wait time.Duration) *Problem {
+	seconds := max(1, int64((wait+time.Second-1)/time.Second))
+	return p.header("Retry-After", strconv.FormatInt(seconds, 10))
+}
+
+func (p *Problem) header(name, value string) *Problem {
+	if p.headers == nil {
+		p.headers = make(http.Header, 2)
+	}
+	p.headers.Set(name, value)
+	return p
+}
+
+// Refused returns the problem of a refused outcome.
+func Refused(o *wire.Outcome) *Problem {
+	p := New(Code(o.Refusal), o.Message)
+	p.ID, p.Campaign = o.ID, o.Campaign
+	return p
+}
+
+// Invalid returns the problem of a command that ParseCommand refused. where is the part of the request that has its fields,
+// such as body.
+func Invalid(err error, where, id, campaign string) *Problem {
+	code, location := Malformed, where
+	var invalid *wire.InvalidError
+	if errors.As(err, &invalid) {
+		if !invalid.Malformed {
+			code = Code(wire.Invalid)
+		}
+		if invalid.Field != "" {
+			location += "." + invalid.Field
+		}
+		p := New(code, err.Error()).At(location, invalid.Message)
+		p.ID, p.Campaign = id, campaign
+		return p
+	}
+	return New(code, err.Error()).At(location, err.Error())
+}
+
+// Failed returns the problem of a command without an outcome: err is a *batcher.UnknownError or *batcher.NotSentError.
+func Failed(err error, id string) *Problem {
+	var p *Problem
+	var notSent *batcher.NotSentError
+	switch {
+	case errors.Is(err, batcher.ErrFull):
+		p = New(Overloaded, "this server has as many commands in flight as it can; retry")
+	case errors.As(err, &notSent) && notSent.Reached:
+		p = New(Code(wire.NotDurable), err.Error())
+	case errors.As(err, &notSent):
+		p = New(Unavailable, err.Error())
+	default:
+		p = New(UnknownOutcome, err.Error())
+	}
+	p.ID = id
+	return p
+}
+
+// Error makes a Problem an error.
+func (p *Problem) Error() string {
+	if p.Detail == "" {
+		return string(p.Code)
+	}
+	return string(p.Code) + ": " + p.Detail
+}
+
+// GetStatus returns the status of HTTP. This method and the next two are those by which huma writes an error.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// GetHeaders returns the headers that belong to the problem.
+func (p *Problem) GetHeaders() http.Header { return p.headers }
+
+// ContentType returns the type of the answer's body.
+func (p *Problem) ContentType(string) string { return ProblemType }
+
+// AppendJSON appends the body. It is written by hand because refusals may be as frequent as claims.
+func (p *Problem) AppendJSON(dst []byte) []byte {
+	text := func(name, value string) {
+		if value != "" {
+			dst = wire.AppendText(append(dst, name...), value)
+		}
+	}
+	text(`{"type":`, p.Type)
+	text(`,"title":`, p.Title)
+	dst = strconv.AppendInt(append(dst, `,"status":`...), int64(p.Status), 10)
+	text(`,"code":`, string(p.Code))
+	text(`,"detail":`, p.Detail)
+	text(`,"effect":`, string(p.Effect))
+	text(`,"id":`, p.ID)
+	text(`,"campaign":`, p.Campaign)
+	for i, e := range p.Errors {
+		if dst = append(dst, ','); i == 0 {
+			dst = append(dst, `"errors":[`...)
+		}
+		dst = wire.AppendText(append(dst, `{"location":`...), e.Location)
+		dst = append(wire.AppendText(append(dst, `,"message":`...), e.Message), '}')
+	}
+	if len(p.Errors) > 0 {
+		dst = append(dst, ']')
+	}
+	return append(dst, '}', '\n')
+}
+
+// Write sends the problem. Nothing may have been written to w before.
+func (p *Problem) Write(w http.ResponseWriter) {
+	h := w.Header()
+	for name, values := range p.headers {
+		h[name] = values
+	}
+	h["Content-Type"] = problemType
+	h["Cache-Control"] = noStore
+	body := p.AppendJSON(make([]byte, 0, 512))
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body) // the client may have closed the connection
+}
+
+// Values of headers that are the same in every answer: shared slices cost nothing per request, and nobody changes them.
+var (
+	problemType = []string{ProblemType}
+	noStore     = []string{"no-store"}
+)
