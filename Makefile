@@ -32,9 +32,9 @@ RESULTS  ?= cmd/scripbench/results
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The other modules, with requirements that the product does not have.
-MODULES = cmd/scripbench docker/prometheus
+MODULES = cmd/scripbench docker/prometheus cmd/internal/api/validate
 # Packages of the product that start goroutines, found in their code without tests.
-CONCURRENT = $(shell grep -rlE --include='*.go' --exclude='*_test.go' --exclude-dir=scripbench '^\s*go (func|[a-z])|errgroup|sync\.|atomic\.' domain streams projections cmd | xargs -n1 dirname | sort -u | sed 's|^|./|')
+CONCURRENT = $(shell grep -rlE --include='*.go' --exclude='*_test.go' --exclude-dir=scripbench --exclude-dir=validate '^\s*go (func|[a-z])|errgroup|sync\.|atomic\.' domain streams projections cmd | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: help
 help: ## Show this.

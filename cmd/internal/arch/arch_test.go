@@ -112,6 +112,7 @@ func TestWhoMayImportWhat(t *testing.T) {
 		{"github.com/minio/highwayhash", []string{"streams/natsd"}, "only the embedded server's files have such sums"},
 		{"github.com/jackc/pgx", []string{"projections", "cmd"}, "tables belong to projections"},
 		{"github.com/pressly/goose", []string{"projections"}, "tables belong to projections"},
+		{"github.com/danielgtaylor/huma", []string{"cmd/internal/api"}, "routes belong to the API"},
 		{"github.com/spf13/cobra", []string{"cmd"}, "the command line belongs to cmd"},
 		{"github.com/RoaringBitmap", []string{"streams/scheduler/timers"}, "sets of coupons are the scheduler's"},
 		{"github.com/hanwen/go-fuse", nil, "only the power tests have a file system"},
@@ -229,7 +230,7 @@ func TestAProducerLinksLittle(t *testing.T) {
 // TestOtherModules: the modules beside the product's compile with it, and nothing of the product imports them, so that
 // their requirements stay out of its go.mod.
 func TestOtherModules(t *testing.T) {
-	for _, dir := range []string{"cmd/scripbench", "docker/prometheus"} {
+	for _, dir := range []string{"cmd/scripbench", "docker/prometheus", "cmd/internal/api/validate"} {
 		vet := exec.Command("go", "vet", "./...")
 		vet.Dir = filepath.Join(root(t), dir)
 		if out, err := vet.CombinedOutput(); err != nil {
@@ -240,7 +241,7 @@ func TestOtherModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, library := range []string{"redis/go-redis", "HdrHistogram", "hibiken/asynq", "riverqueue", "prometheus/prometheus"} {
+	for _, library := range []string{"redis/go-redis", "HdrHistogram", "hibiken/asynq", "riverqueue", "prometheus/prometheus", "pb33f", "oapi-codegen"} {
 		if bytes.Contains(requirements, []byte(library)) {
 			t.Errorf("go.mod requires %s; only another module may", library)
 		}

@@ -55,6 +55,9 @@ func (s *server) startAPI(ctx context.Context) error {
 		return err
 	}
 	s.group.start("api", svc.Run)
+	if err := s.startV1(nc, store); err != nil {
+		return err
+	}
 	s.health.add("api", true, func() (bool, any) {
 		select {
 		case <-svc.Ready():

@@ -19,9 +19,14 @@ const maxProfileSeconds = 60
 // authorized is true if a request has the server's credentials. A server without credentials authorizes no request.
 func (s *server) authorized(r *http.Request) bool {
 	user, password, given := r.BasicAuth()
+	return given && s.owns(user, password)
+}
+
+// owns reports whether these are the server's credentials.
+func (s *server) owns(user, password string) bool {
 	want := s.credentials.String()
 	got := datadir.Credentials{User: user, Password: password}.String()
-	return given && want != "" && subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1
+	return want != "" && subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1
 }
 
 // guarded refuses requests without the server's credentials.

@@ -61,6 +61,8 @@ func (s *server) handler() http.Handler {
 		}
 		writeJSON(w, status, ready)
 	})
+	mux.HandleFunc("/v1", s.serveV1)
+	mux.HandleFunc("/v1/", s.serveV1)
 	metrics := s.metrics.handler()
 	if s.opts.Credentials != "" {
 		metrics = s.guarded(metrics)
@@ -97,6 +99,9 @@ func (s *server) serveHTTP(l net.Listener) func(context.Context) error {
 		case err := <-failed:
 			return err
 		case <-ctx.Done():
+		}
+		if stop := s.stopV1.Load(); stop != nil {
+			(*stop)()
 		}
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpStopWait)
 		defer cancel()

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -45,13 +47,15 @@ type server struct {
 	nc      *nats.Conn    // for occasional requests
 	js      jetstream.JetStream
 	stream  topology.Log
-	key     [32]byte       // the code key, if a role needs it
-	keys    keys           // of users
-	tables  *tables        // nil = this server does not use PostgreSQL
-	config  *settings.Live // the run-time settings; nil = no role lanes
-	clock   *wall.Clock    // the source of lane time; nil = no role lanes
-	load    *load.Meter    // measures how busy this server's lanes are; nil = no role lanes
-	settled func() bool    // whether the projector has found or created the read tables, or has failed; nil = no projector
+	key     [32]byte                      // the code key, if a role needs it
+	keys    keys                          // of users
+	tables  *tables                       // nil = this server does not use PostgreSQL
+	config  *settings.Live                // the run-time settings; nil = no role lanes
+	clock   *wall.Clock                   // the source of lane time; nil = no role lanes
+	load    *load.Meter                   // measures how busy this server's lanes are; nil = no role lanes
+	settled func() bool                   // whether the projector has found or created the read tables, or has failed; nil = no projector
+	v1      atomic.Pointer[http.ServeMux] // the routes of /v1; nil = not started
+	stopV1  atomic.Pointer[func()]        // ends streams of /v1, for which a stop would wait
 
 	mu         sync.Mutex // guards the fields below
 	descriptor datadir.Descriptor

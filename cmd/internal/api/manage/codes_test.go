@@ -1,0 +1,120 @@
+package manage_test
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+)
+
+type progress struct {
+	Status, Refusal, Message       string
+	Done, Rows, Duplicates         int
+	Count, Already_There, Rejected int
+	Rejects                        []struct{ Row int }
+}
+
+// imported sends a file and returns the lines of the answer.
+func imported(t *testing.T, r *apitest.Rig, campaign, key, file string) (all []progress) {
+	t.Helper()
+	answer := r.Ask(t, "", "POST", "/v1/campaigns/"+campaign+"/codes", file, "Content-Type", "text/csv", "Idempotency-Key", key).Want(t, 200)
+	for line := range strings.Lines(string(answer.Body)) {
+		var p progress
+		if err := json.Unmarshal([]byte(line), &p); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// TestImportAndExport: a file with bad rows, sent again to resume it, and exported after some claims.
+func TestImportAndExport(t *testing.T) {
+	r := apitest.Serve(t)
+	c := r.Campaign(t, map[string]any{"codes": 0})
+	var file strings.Builder
+	file.WriteString("code;comment\n")
+	for i := range 3000 {
+		fmt.Fprintf(&file, "SUMMER-%05d;x\n", i)
+	}
+	file.WriteString("a;too short\nsummer-00001;again\n")
+	half := file.String()[:len(file.String())/2]
+	half = half[:strings.LastIndexByte(half, '\n')+1]
+	first := imported(t, r, c, "i1", half)
+	if last := first[len(first)-1]; last.Status != "imported" || last.Count == 0 || last.Count != last.Rows {
+		t.Errorf("%+v", last)
+	}
+	all := imported(t, r, c, "i2", file.String())
+	last := all[len(all)-1]
+	if all[0].Status != "importing" || last.Status != "imported" || last.Rows != 3002 || last.Duplicates != 1 || last.Rejected != 1 || last.Count+last.Already_There != 3000 ||
+		last.Already_There == 0 || len(last.Rejects) != 1 || last.Rejects[0].Row != 3002 {
+		t.Errorf("%+v", last)
+	}
+	if none := imported(t, r, c, "i3", "code\n"); none[len(none)-1].Status != "refused" {
+		t.Errorf("%+v", none)
+	}
+	for i := range 5 {
+		r.Claim(t, c, fmt.Sprintf("=cmd%d", i))
+	}
+	r.Redeem(t, "SUMMER-00000", "o", client.Campaign(c))
+	apitest.Until(t, "the tables have all", func() bool {
+		return len(find(t, r, "", "campaign="+c).Coupons) == 5 && len(find(t, r, "", "order=o").Coupons) == 1
+	})
+	export := func(as, query string) [][]string {
+		answer := r.Ask(t, as, "GET", "/v1/campaigns/"+c+"/coupons.csv"+query, nil).Want(t, 200)
+		rows, err := csv.NewReader(strings.NewReader(string(answer.Body))).ReadAll()
+		if err != nil || len(rows) != 6 || !strings.Contains(answer.Header.Get("Content-Disposition"), c+".csv") {
+			t.Fatalf("%v: %s", err, answer.Body)
+		}
+		return rows
+	}
+	r.Key(t, "operator")
+	r.Key(t, "operator+codes")
+	clear, masked, excel := export("operator+codes", ""), export("operator", ""), export("operator+codes", "?csv=excel")
+	if clear[1][2] != "SUMMER-00000" || clear[1][4] != "redeemed" || clear[5][3] != "=cmd4" {
+		t.Errorf("%v", clear)
+	}
+	if !strings.HasPrefix(masked[1][2], "masked-") || masked[1][2] == masked[2][2] || excel[5][3] != "'=cmd4" {
+		t.Errorf("%v %v", masked, excel)
+	}
+	if entries := r.Ask(t, "", "GET", "/v1/audit?kind=export", nil); strings.Count(string(entries.Body), `"about":"`+c+`"`) != 3 {
+		t.Errorf("%s", entries.Body)
+	}
+}
+
+// TestImportIsAnsweredWhileItIsSent: the first line comes before the body has ended.
+func TestImportIsAnsweredWhileItIsSent(t *testing.T) {
+	r := apitest.Serve(t)
+	c := r.Campaign(t, map[string]any{"codes": 0})
+	body, writer := io.Pipe()
+	req := r.Request(t, "", "POST", "/v1/campaigns/"+c+"/codes", body, "Content-Type", "text/csv")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	if !lines.Scan() || !strings.Contains(lines.Text(), `"importing"`) {
+		t.Fatalf("%s %v", lines.Text(), lines.Err())
+	}
+	if _, err := io.WriteString(writer, "AAAA\nBBBB\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	last := ""
+	for lines.Scan() {
+		last = lines.Text()
+	}
+	if !strings.Contains(last, `"status":"imported"`) || !strings.Contains(last, `"count":2`) {
+		t.Errorf("%s", last)
+	}
+}

@@ -1,0 +1,125 @@
+package manage
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
+)
+
+// commandWait is how long a command may take before its outcome is unknown.
+const commandWait = 5 * time.Second
+
+// Change is what all requests that change something have in common.
+type Change struct {
+	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" maxLength:"255" pattern:"^[ -~]+$" patternDescription:"printable ASCII" doc:"Of your choice, one for each change. A retry with the same one has no second effect and gets the first answer. It is remembered per campaign, for the campaign's life."`
+}
+
+// Changed is what all their answers have in common.
+type Changed struct {
+	CommandID string `header:"Scrip-Command-Id" doc:"The id of the command in the log."`
+	Replayed  string `header:"Idempotency-Replayed" doc:"true: nothing was written; the command was decided before, or what it requests is so already."`
+}
+
+// changed is the answer of a command that was carried out.
+func changed(o *wire.Outcome) Changed {
+	c := Changed{CommandID: o.ID}
+	if o.Repeat {
+		c.Replayed = "true"
+	}
+	return c
+}
+
+var idEncoding = base32.HexEncoding.WithPadding(base32.NoPadding)
+
+// commandID is the id of the command of a request: of its Idempotency-Key, and of the key that it was sent with, so that two
+// clients that choose the same one never meet; without one it is new.
+func commandID(p access.Principal, idempotencyKey string) string {
+	if idempotencyKey == "" {
+		return uuid.Must(uuid.NewV7()).String() // fails only without a source of randomness
+	}
+	sum := sha256.Sum256([]byte(p.ID + "\x00" + idempotencyKey))
+	return "h" + strings.ToLower(idEncoding.EncodeToString(sum[:]))[:25]
+}
+
+// parse reads the fields of a command from JSON that was validated. where is the part of the request that has them.
+func parse(data []byte, t wire.CommandType, campaign, where string) (wire.Command, error) {
+	var cmd wire.Command
+	if err := wire.ParseCommand(data, wire.Defaults{Type: t, Campaign: campaign, NoID: true}, &cmd); err != nil {
+		return cmd, web.Invalid(err, where, "", campaign)
+	}
+	return cmd, nil
+}
+
+// do sends the command of a request and waits for its outcome. A refusal is an error.
+func (a *API) do(ctx context.Context, cmd wire.Command, change Change) (wire.Outcome, error) {
+	cmd.ID = commandID(principal(ctx), change.IdempotencyKey)
+	out, err := a.sendAs(ctx, cmd)
+	if err == nil && out.Refused() {
+		err = web.Refused(&out)
+	}
+	return out, err
+}
+
+// sendAs sends a command that has an id, for the principal, and waits for its outcome.
+func (a *API) sendAs(ctx context.Context, cmd wire.Command) (wire.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	type answer struct {
+		out wire.Outcome
+		err error
+	}
+	answers := make(chan answer, 1)
+	err := a.Sender.Send(ctx, &cmd, principal(ctx).By(), func(out wire.Outcome, err error) { answers <- answer{out, err} })
+	if err != nil {
+		return wire.Outcome{}, web.Failed(err, cmd.ID)
+	}
+	select {
+	case got := <-answers:
+		if got.err != nil {
+			return wire.Outcome{}, web.Failed(got.err, cmd.ID)
+		}
+		return got.out, nil
+	case <-ctx.Done(): // the client has gone, or the sender is late with the deadline
+		return wire.Outcome{}, web.Failed(&batcher.UnknownError{ID: cmd.ID, Cause: ctx.Err()}, cmd.ID)
+	}
+}
+
+// Outcome is the outcome of a command, as lanes write it.
+type Outcome struct{ wire.Outcome }
+
+// OutcomeFields is its schema.
+type OutcomeFields struct {
+	ID            string     `json:"id" doc:"Of the command."`
+	Status        string     `json:"status" doc:"What was done, such as claimed, redeemed, voided, reminder_set. New ones may be added."`
+	Refusal       string     `json:"refusal,omitempty" doc:"Why nothing was done. Only in answers to /v1/commands: elsewhere a refusal is a problem."`
+	Message       string     `json:"message,omitempty" doc:"The same for people."`
+	Campaign      string     `json:"campaign,omitempty"`
+	N             uint32     `json:"n,omitempty" doc:"The number of the coupon in its campaign."`
+	Code          string     `json:"code,omitempty"`
+	CustomerID    string     `json:"customer_id,omitempty"`
+	ExpiresAt     *time.Time `json:"expires_at,omitempty"`
+	OrderID       string     `json:"order_id,omitempty"`
+	RedeemedCount uint32     `json:"redeemed_count,omitempty"`
+	Benefit       any        `json:"benefit,omitempty" doc:"The campaign's, as it was given."`
+	Kind          string     `json:"kind,omitempty"`
+	Before        string     `json:"before,omitempty" doc:"A Go duration, such as 24h0m0s."`
+	DueAt         *time.Time `json:"due_at,omitempty"`
+	Count         uint64     `json:"count,omitempty" doc:"Codes imported."`
+	Repeat        bool       `json:"repeat,omitempty" doc:"Nothing was written: see Idempotency-Replayed."`
+}
+
+// TransformSchema lets later versions add fields.
+func (OutcomeFields) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
+
+// Schema is described at Outcome.
+func (Outcome) Schema(r huma.Registry) *huma.Schema { return schemaOf[OutcomeFields](r, "Outcome") }

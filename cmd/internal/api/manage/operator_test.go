@@ -1,0 +1,93 @@
+package manage_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
+)
+
+// TestStatusAndSettings: what `scrip status` and `scrip config` show and change.
+func TestStatusAndSettings(t *testing.T) {
+	r := apitest.Serve(t)
+	apitest.Until(t, "the status is ready", func() bool {
+		v := r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Object(t)
+		return v["ready"] == true && v["lanes"] == 2.0 && v["dead_letters"] != nil
+	})
+	changed := r.Ask(t, "", "PATCH", "/v1/settings", map[string]string{"reminder.batch": "200", "reminder.grace": "10m"}).Want(t, 200)
+	if !strings.Contains(string(changed.Body), `"value":"200","was":"default"`) {
+		t.Errorf("%s", changed.Body)
+	}
+	got := string(r.Ask(t, "", "GET", "/v1/settings", nil).Want(t, 200).Body)
+	if !strings.Contains(got, `{"setting":"reminder.batch","value":"200","default":false`) || !strings.Contains(got, `"value":"10m0s"`) {
+		t.Error(got)
+	}
+	// All are checked before the first is stored.
+	r.Ask(t, "", "PATCH", "/v1/settings", map[string]string{"reminder.batch": "100", "reminder.rate": "-1"}).Problem(t, 422, "invalid", "body.reminder.rate")
+	if got := string(r.Ask(t, "", "GET", "/v1/settings", nil).Want(t, 200).Body); !strings.Contains(got, `{"setting":"reminder.batch","value":"200"`) {
+		t.Error(got)
+	}
+	if entries := string(r.Ask(t, "", "GET", "/v1/audit?kind=settings", nil).Want(t, 200).Body); !strings.Contains(entries, "set reminder.batch") {
+		t.Error(entries)
+	}
+}
+
+// TestDeadLetters: a bad line is listed, and sent again unchanged and corrected.
+func TestDeadLetters(t *testing.T) {
+	r := apitest.Serve(t)
+	c := r.Campaign(t, map[string]any{"codes": 3})
+	if err := r.Shop.Conn().Publish("scrip.cmd."+c, []byte(`{"id":"bad-1","type":"claim","customer":"ann"}`)); err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Dead_Letters []struct{ ID, Payload, State string }
+		Next         string
+	}
+	apitest.Until(t, "the dead letter is listed", func() bool {
+		r.Ask(t, "", "GET", "/v1/dead-letters", nil).Want(t, 200).Into(t, &list)
+		return len(list.Dead_Letters) == 1
+	})
+	letter := list.Dead_Letters[0]
+	if letter.State != "open" || !strings.Contains(letter.Payload, "bad-1") {
+		t.Errorf("%+v", letter)
+	}
+	r.Ask(t, "", "POST", "/v1/dead-letters/retry", map[string]any{"id": letter.ID}).Problem(t, 409, "not_retriable", "")
+	line := `{"id":"bad-1","type":"claim","campaign":"` + c + `","customer_id":"ann"}`
+	for range 2 { // a second retry is a repeat
+		done := r.Ask(t, "", "POST", "/v1/dead-letters/retry", map[string]any{"id": letter.ID, "lines": []string{line}}).Want(t, 200)
+		if !strings.Contains(string(done.Body), `"state":"retried"`) || !strings.Contains(string(done.Body), `"status":"claimed"`) {
+			t.Errorf("%s", done.Body)
+		}
+	}
+	r.Ask(t, "", "GET", "/v1/dead-letters?state=retried", nil).Want(t, 200).Into(t, &list)
+	if len(list.Dead_Letters) != 1 {
+		t.Errorf("%+v", list)
+	}
+}
+
+// TestKeys: a key is made, replaced and revoked; a key cannot make one that sees more.
+func TestKeys(t *testing.T) {
+	r := apitest.Serve(t)
+	r.Key(t, "operator")
+	r.Ask(t, "operator", "POST", "/v1/keys", map[string]any{"name": "more", "role": "support", "codes": true}).Problem(t, 403, "forbidden", "body.codes")
+	made := r.Ask(t, "operator", "POST", "/v1/keys", map[string]any{"name": "one", "role": "support"}).Want(t, 201).Object(t)
+	r.Ask(t, "operator", "POST", "/v1/keys", map[string]any{"name": "one", "role": "support"}).Problem(t, 409, "name_taken", "")
+	r.Keys["one"] = made["secret"].(string)
+	apitest.Until(t, "it is in force", func() bool { return r.Ask(t, "one", "GET", "/v1/campaigns", nil).Status == 200 })
+	next := r.Ask(t, "operator", "POST", "/v1/keys/one/rotate", map[string]any{}).Want(t, 201).Object(t)
+	apitest.Until(t, "the old one has ended", func() bool { return r.Ask(t, "one", "GET", "/v1/campaigns", nil).Status == 401 })
+	r.Keys["one"] = next["secret"].(string)
+	apitest.Until(t, "the new one is in force", func() bool { return r.Ask(t, "one", "GET", "/v1/campaigns", nil).Status == 200 })
+	list := string(r.Ask(t, "operator", "GET", "/v1/keys", nil).Want(t, 200).Body)
+	if strings.Contains(list, r.Keys["one"]) || strings.Count(list, `"name":"one"`) != 2 {
+		t.Error(list)
+	}
+	r.Ask(t, "operator", "DELETE", "/v1/keys/"+next["key"].(map[string]any)["id"].(string), nil).Want(t, 200)
+	apitest.Until(t, "it is revoked", func() bool { return r.Ask(t, "one", "GET", "/v1/campaigns", nil).Status == 401 })
+	entries := string(r.Ask(t, "", "GET", "/v1/audit?kind=keys", nil).Want(t, 200).Body)
+	for _, action := range []string{"create", "rotate", "revoke"} {
+		if !strings.Contains(entries, `"action":"`+action+`"`) {
+			t.Errorf("%s is not recorded: %s", action, entries)
+		}
+	}
+}

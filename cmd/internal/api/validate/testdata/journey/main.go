@@ -1,0 +1,59 @@
+// Command journey uses a client that was generated from the OpenAPI document: an operator creates a campaign and changes it,
+// support finds and voids a coupon. The test beside it copies it to the generated client and runs it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+)
+
+func main() {
+	ctx := context.Background()
+	operator, support := as(os.Getenv("OPERATOR")), as(os.Getenv("SUPPORT"))
+	key := "create-summer"
+
+	made, err := operator.CreateCampaignWithResponse(ctx, &CreateCampaignParams{IdempotencyKey: &key}, NewCampaign{Campaign: "summer", Codes: 100})
+	must(err == nil && made.StatusCode() == http.StatusCreated && made.JSON201.Campaign == "summer", made, err)
+	again, err := operator.CreateCampaignWithResponse(ctx, &CreateCampaignParams{IdempotencyKey: &key}, NewCampaign{Campaign: "summer", Codes: 100})
+	must(err == nil && again.StatusCode() == http.StatusOK, again, err)
+
+	etag, category := again.HTTPResponse.Header.Get("ETag"), "food"
+	updated, err := operator.UpdateCampaignWithResponse(ctx, "summer", &UpdateCampaignParams{IfMatch: &etag}, CampaignPatch{Category: &category})
+	must(err == nil && updated.StatusCode() == http.StatusOK && *updated.JSON200.Category == category, updated, err)
+	late, err := operator.UpdateCampaignWithResponse(ctx, "summer", &UpdateCampaignParams{IfMatch: &etag}, CampaignPatch{Category: &key})
+	must(err == nil && late.StatusCode() == http.StatusPreconditionFailed && late.ApplicationproblemJSONDefault.Code == "version_mismatch", late, err)
+
+	customer := "ann"
+	for end := time.Now().Add(2 * time.Minute); ; { // the read tables follow the log
+		found, err := support.ListCouponsWithResponse(ctx, &ListCouponsParams{Customer: &customer})
+		must(err == nil && found.StatusCode() == http.StatusOK && time.Now().Before(end), found, err)
+		if len(found.JSON200.Coupons) == 1 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	void, err := support.VoidCouponWithResponse(ctx, &VoidCouponParams{}, VoidCouponJSONRequestBody{Code: os.Getenv("CODE")})
+	must(err == nil && void.StatusCode() == http.StatusOK && void.JSON200.Status == "voided", void, err)
+	refused, err := support.EndCampaignWithResponse(ctx, "summer", &EndCampaignParams{})
+	must(err == nil && refused.StatusCode() == http.StatusForbidden, refused, err)
+	fmt.Println("done")
+}
+
+// as is a client with a key.
+func as(key string) *ClientWithResponses {
+	c, err := NewClientWithResponses(os.Getenv("URL"), WithRequestEditorFn(func(_ context.Context, req *http.Request) error {
+		req.Header.Set("Authorization", "Bearer "+key)
+		return nil
+	}))
+	must(err == nil, nil, err)
+	return c
+}
+
+func must(ok bool, got any, err error) {
+	if !ok {
+		panic(fmt.Sprintf("%+v, %v", got, err))
+	}
+}

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api/manage"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/settings"
+)
+
+// startV1 adds HTTP /v1 to the server, which has been listening since the start.
+func (s *server) startV1(nc *nats.Conn, store *settings.Store) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	mask, err := hkdf.Key(sha256.New, s.key[:], []byte(s.stream.UUID), "scrip mask v1", sha256.Size)
+	if err != nil {
+		return fmt.Errorf("deriving the key of masks: %w", err)
+	}
+	lines := batcher.New(nc, batcher.Options{})
+	queries := client.New(nc, client.Options{})
+	s.group.start("v1", func(ctx context.Context) error {
+		defer queries.Close()
+		return lines.Run(ctx)
+	})
+	sessions := &web.Sessions{}
+	s.keys.registry.Watch(sessions.Revoke)
+	gate := &web.Gate{Keys: s.keys.registry, Owner: s.owns}
+	opts := manage.Options{
+		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Sender: manage.NewLanes(lines, s.stream, code.New(s.key)), Queries: queries,
+		MaskKey: [sha256.Size]byte(mask), Settings: store, Sessions: sessions, Keys: s.keys.store, Audit: s.keys.audit, Logger: s.log,
+	}
+	if s.tables != nil {
+		opts.DB = s.tables.pool
+	}
+	mux := http.NewServeMux()
+	api := manage.New(mux, opts)
+	stop := api.Stop
+	s.stopV1.Store(&stop)
+	s.v1.Store(mux)
+	return nil
+}
+
+// serveV1 answers for /v1, also while it is not started.
+func (s *server) serveV1(w http.ResponseWriter, r *http.Request) {
+	mux := s.v1.Load()
+	if mux == nil {
+		web.New(web.Unavailable, "this server is starting, or has no role api").Write(w)
+		return
+	}
+	if _, pattern := mux.Handler(r); pattern == "" {
+		notRouted(mux, w, r)
+		return
+	}
+	mux.ServeHTTP(w, r)
+}
+
+// notRouted answers a request that no route takes: in the form of all errors.
+func notRouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
+	probe := *r
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		probe.Method = method
+		if _, pattern := mux.Handler(&probe); pattern != "" {
+			w.Header().Add("Allow", method)
+		}
+	}
+	if allowed := w.Header()["Allow"]; len(allowed) > 0 {
+		web.New(web.MethodNotAllowed, r.Method+" is not for "+r.URL.Path).Write(w)
+		return
+	}
+	web.New(web.NotFound, "there is no route "+r.URL.Path+"; GET /v1 lists them").Write(w)
+}
