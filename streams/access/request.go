@@ -9,8 +9,14 @@ import (
 const (
 	AccountServers  = "SCRIP"    // servers, and the credentials of the data directory
 	AccountShop     = "SHOP"     // producers
+	AccountCounter  = "COUNTER"  // producers limited to campaigns, and public ones
 	AccountOps      = "OPS"      // support and operators
-	AccountAnalysis = "ANALYSIS" // analysts and senders
+	AccountAnalysis = "ANALYSIS" // analysts
+	AccountSenders  = "SENDERS"  // senders of reminders
+
+	// AccountEmbedded is the name of AccountServers in the embedded NATS server: NATS' global account. A store has the account in
+	// its paths, and those of all versions have this one.
+	AccountEmbedded = "$G"
 )
 
 // HeaderRequestInfo is what NATS puts on a request that comes from another account: who sent it. It replaces one that the

@@ -1,0 +1,154 @@
+package natsauth
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Config is what differs from one rendering of the accounts to another.
+type Config struct {
+	// Lanes of the log, for the subject mapping; 0 = none, the caller makes it.
+	Lanes int
+	// Users log in to the servers' account without a key.
+	Users []User
+	// Issuer is the public key whose owner answers log-ins, an nkey of kind account.
+	Issuer string
+	// Variables: values that begin with $ are variables of the nats-server's environment.
+	Variables bool
+}
+
+// User is a user of the servers' account.
+type User struct{ Name, Password string }
+
+// Subjects of the system account that the servers import, to disconnect users.
+const (
+	// Connections lists connections of all nats-servers.
+	Connections = "scrip.access.connections"
+	// kick disconnects a connection of one nats-server.
+	kick            = "$SYS.REQ.SERVER.*.KICK"
+	listConnections = "$SYS.REQ.SERVER.PING.CONNZ"
+	system          = "$SYS"
+)
+
+// Kick is the subject that disconnects a connection of the nats-server with this id.
+func Kick(server string) string { return strings.Replace(kick, "*", server, 1) }
+
+// Render writes the accounts as a nats-server configuration.
+func Render(c Config) string {
+	var b strings.Builder
+	line := func(depth int, format string, args ...any) {
+		b.WriteString(strings.Repeat("  ", depth))
+		fmt.Fprintf(&b, format, args...)
+		b.WriteByte('\n')
+	}
+	line(0, "accounts {")
+	line(1, "%q: {", system)
+	line(2, "exports: [")
+	line(3, "{ service: %q, accounts: [%s] }", kick, Servers)
+	line(3, "{ service: %q, accounts: [%s], response_type: stream }", listConnections, Servers)
+	line(2, "]")
+	line(1, "}")
+
+	line(1, "# Servers of scrip, with the streams. Users here may do everything.")
+	line(1, "%s: {", Servers)
+	line(2, "jetstream: enabled")
+	line(2, "users: [")
+	for _, u := range c.Users {
+		line(3, "{ user: %s, password: %s }", c.value(u.Name), c.value(u.Password))
+	}
+	line(2, "]")
+	if c.Lanes > 0 {
+		line(2, "mappings: {")
+		line(3, "%q: %q", topology.CmdPattern, topology.MappedCmd(c.Lanes))
+		line(3, "%q: %q", topology.AdminPattern, topology.MappedAdmin(c.Lanes))
+		line(2, "}")
+	}
+	line(2, "imports: [")
+	line(3, "{ service: { account: %q, subject: %q } }", system, kick)
+	line(3, "{ service: { account: %q, subject: %q }, to: %q }", system, listConnections, Connections)
+	line(2, "]")
+	line(2, "exports: [")
+	for _, e := range exports() {
+		kind := ""
+		if e.Many {
+			kind = ", response_type: stream"
+		}
+		line(3, "{ service: %q, accounts: [%s]%s }", e.Subject, names(e.Accounts), kind)
+	}
+	for _, a := range Guests() {
+		if accounts[a].outcomes {
+			line(3, "{ stream: %q, accounts: [%s] }", inboxes(accounts[a].roles[0]), a)
+		}
+	}
+	line(2, "]")
+	line(1, "}")
+
+	for _, a := range Guests() {
+		line(1, "%s: {", a)
+		line(2, "imports: [")
+		for _, e := range exports() {
+			if slices.Contains(e.Accounts, a) {
+				// share: the service gets the user in header Nats-Request-Info; NATS replaces one that a client sets.
+				local := ""
+				if e.Local != "" {
+					local = fmt.Sprintf(", to: %q", e.Local)
+				}
+				line(3, "{ service: { account: %s, subject: %q }%s, share: true }", Servers, e.Subject, local)
+			}
+		}
+		if accounts[a].outcomes {
+			line(3, "{ stream: { account: %s, subject: %q } }", Servers, inboxes(accounts[a].roles[0]))
+		}
+		line(2, "]")
+		line(1, "}")
+	}
+	line(0, "}")
+
+	var own []string
+	for _, u := range c.Users {
+		own = append(own, c.value(u.Name))
+	}
+	line(0, "authorization {")
+	line(1, "# The log-in of a client that is no user of %s is answered by a server of scrip, from the keys of users.", Servers)
+	line(1, "auth_callout { issuer: %s, account: %s, auth_users: [%s] }", c.value(c.Issuer), Servers, strings.Join(own, ", "))
+	line(0, "}")
+	return b.String()
+}
+
+// exports are the rows by subject: rows of one subject are one export.
+func exports() []Row {
+	var all []Row
+	for _, row := range Rows() {
+		i := slices.IndexFunc(all, func(have Row) bool { return have.Subject == row.Subject })
+		if i < 0 {
+			row.Accounts = slices.Clone(row.Accounts)
+			all = append(all, row)
+			continue
+		}
+		for _, a := range row.Accounts {
+			if !slices.Contains(all[i].Accounts, a) {
+				all[i].Accounts = append(all[i].Accounts, a)
+			}
+		}
+	}
+	return all
+}
+
+func names(of []Account) string {
+	var all []string
+	for _, a := range of {
+		all = append(all, a.String())
+	}
+	return strings.Join(all, ", ")
+}
+
+// value writes a string as a value of a nats-server configuration, or a variable.
+func (c *Config) value(s string) string {
+	if c.Variables && strings.HasPrefix(s, "$") {
+		return s
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,54 @@
+package natsauth
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
+)
+
+// Permissions are what a user may do in its account.
+type Permissions struct {
+	Account   Account
+	Publish   []string
+	Subscribe []string
+}
+
+// Of returns the permissions of a user with a key, in a log of that many lanes. ok is false for one that may not log in to
+// NATS. Publish is never empty: an empty list would allow everything.
+func Of(p access.Principal, lanes int) (perms Permissions, ok bool) {
+	account := AccountOf(p)
+	if account == NoAccount || !access.ValidID(p.ID) {
+		return Permissions{}, false
+	}
+	perms = Permissions{Account: account, Publish: []string{UserInfo}, Subscribe: []string{dial.Inbox(p.Role.String(), p.ID) + ".>"}}
+	for _, row := range Rows() {
+		if slices.Contains(row.Accounts, account) {
+			perms.Publish = append(perms.Publish, row.permits(p, lanes)...)
+		}
+	}
+	slices.Sort(perms.Publish)
+	perms.Publish = slices.Compact(perms.Publish)
+	return perms, true
+}
+
+// permits returns the subjects of a row that a user may publish to. Where a subject names no campaign, the service checks the
+// campaign of a user that is limited to some.
+func (r *Row) permits(p access.Principal, lanes int) []string {
+	all := p
+	all.Campaigns = nil
+	switch {
+	case !all.May(r.Op, ""):
+		return nil
+	case r.names != nil:
+		return r.names(lanes)
+	case !r.Campaign || p.Campaigns == nil:
+		return []string{r.Subject}
+	}
+	var own []string
+	for _, campaign := range p.Campaigns {
+		own = append(own, strings.TrimSuffix(r.Subject, "*")+campaign)
+	}
+	return own
+}

@@ -1,0 +1,114 @@
+package natsauth
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// Row is a subject of the servers' account that users of other accounts may publish to.
+type Row struct {
+	// Op is what it is for: the roles of the operation may publish there.
+	Op access.Operation
+	// Accounts that import it. A role of the operation whose account is not among them does it another way.
+	Accounts []Account
+	// Subject in the account of the servers has wildcards for whole tokens, because NATS knows no others: SCRIP_EVT_* matches
+	// nothing.
+	Subject string
+	// Local is the subject in the accounts that import it; "" = Subject.
+	Local string
+	// Campaign: the last token is the campaign; a key that is limited to campaigns may publish to those alone.
+	Campaign bool
+	// Many: a request may have several answers.
+	Many bool
+	// names are the local subjects that may be published to, lane by lane; nil = one with the wildcards.
+	names func(lanes int) []string
+}
+
+const (
+	// Info requests the service's description, from any server.
+	Info = "$SRV.INFO.scrip"
+	// Rollcall requests the status of every server.
+	Rollcall = "scrip.rollcall"
+	// UserInfo requests a user's own account and permissions. NATS answers it in every account.
+	UserInfo = "$SYS.REQ.USER.INFO"
+
+	// API is the prefix of the imported part of the JetStream API (jetstream.NewWithAPIPrefix). NATS itself answers $JS.API in every
+	// account, about that account.
+	API        = "JS.scrip.API."
+	serversAPI = "$JS.API."
+	streamInfo = "STREAM.INFO."
+	getMessage = "STREAM.MSG.GET."
+)
+
+// fromAPI is a row of JetStream API requests about some streams.
+func fromAPI(op access.Operation, account Account, request string, streams func(lanes int) []string) Row {
+	return Row{
+		Op: op, Accounts: []Account{account}, Subject: serversAPI + request + "*", Local: API + request + "*",
+		names: func(lanes int) []string {
+			var all []string
+			for _, stream := range streams(lanes) {
+				all = append(all, API+request+stream)
+			}
+			return all
+		},
+	}
+}
+
+// Rows is the table: the endpoints of the service, and the subjects of the log and of NATS that keys may publish to.
+// None of them makes, changes or removes a stream or a consumer. A consumer that a user may make could deliver to any
+// subject of the servers' account.
+func Rows() []Row {
+	var rows []Row
+	for op := range access.Operations() {
+		for _, endpoint := range op.Endpoints() {
+			rows = append(rows, Row{
+				Op: op, Accounts: accountsOf(op), Subject: "scrip." + endpoint, Campaign: strings.HasSuffix(endpoint, ".*"),
+			})
+		}
+	}
+	return append(rows,
+		// Commands straight to the log, of all campaigns: no limit could be enforced there.
+		Row{Op: access.OpClaim, Accounts: []Account{Shop}, Subject: topology.CmdPattern},
+		Row{Op: access.OpClaim, Accounts: []Account{Shop}, Subject: "scrip.lane.*.shop", names: eachLane(topology.LaneShop)},
+		// The SDK finds the log's lanes.
+		Row{Op: access.OpValidate, Accounts: []Account{Shop, Counter, Ops}, Subject: Info},
+		Row{Op: access.OpReadStatus, Accounts: []Account{Ops}, Subject: "$SRV.PING.scrip", Many: true},
+		Row{Op: access.OpReadStatus, Accounts: []Account{Ops}, Subject: "$SRV.STATS.scrip", Many: true},
+		Row{Op: access.OpReadStatus, Accounts: []Account{Ops}, Subject: Rollcall, Many: true},
+		fromAPI(access.OpReadStatus, Ops, streamInfo, statusStreams),
+		fromAPI(access.OpReadEvents, Analysis, streamInfo, eachLane(topology.EvtStream)),
+		fromAPI(access.OpReadEvents, Analysis, getMessage, eachLane(topology.EvtStream)),
+	)
+}
+
+// accountsOf returns the accounts of the roles of an operation.
+func accountsOf(op access.Operation) []Account {
+	var of []Account
+	for _, a := range Guests() {
+		if slices.ContainsFunc(accounts[a].roles, func(r access.Role) bool { return slices.Contains(op.Roles(), r) }) {
+			of = append(of, a)
+		}
+	}
+	return of
+}
+
+func eachLane(subject func(lane int) string) func(lanes int) []string {
+	return func(lanes int) []string {
+		var all []string
+		for lane := range lanes {
+			all = append(all, subject(lane))
+		}
+		return all
+	}
+}
+
+func statusStreams(lanes int) []string {
+	all := []string{topology.LeaseStream, topology.StateStream}
+	for lane := range lanes {
+		all = append(all, topology.CmdStream(lane), topology.EvtStream(lane), topology.RmdStream(lane))
+	}
+	return all
+}
