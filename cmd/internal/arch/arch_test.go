@@ -109,6 +109,8 @@ func TestWhoMayImportWhat(t *testing.T) {
 		why     string
 	}{
 		{"github.com/nats-io/nats-server", []string{"streams/natsd", "streams/streamtest"}, "only the embedded server links it"},
+		{"github.com/nats-io/jwt", []string{"streams/access/callout"}, "answers to log-ins are made in one place"},
+		{"github.com/nats-io/nkeys", []string{"streams/access/callout"}, "answers to log-ins are signed in one place"},
 		{"github.com/minio/highwayhash", []string{"streams/natsd"}, "only the embedded server's files have such sums"},
 		{"github.com/jackc/pgx", []string{"projections", "cmd"}, "tables belong to projections"},
 		{"github.com/pressly/goose", []string{"projections"}, "tables belong to projections"},

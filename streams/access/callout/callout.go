@@ -1,0 +1,148 @@
+package callout
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
+)
+
+const (
+	// subject is where a nats-server requests the rights of a client; queue distributes the requests among the servers of scrip.
+	subject = "$SYS.REQ.USER.AUTH"
+	queue   = "scrip"
+	// replies is the prefix of the reply subjects of nats-servers. Answers are published with a server's permissions.
+	replies = "$SYS._INBOX."
+	// validFor is when a connection must log in again. Revoked keys are disconnected at once; this is for a connection that
+	// no server of scrip could see then.
+	validFor = 12 * time.Hour
+	// atOnce bounds the log-ins in progress here.
+	atOnce = 256
+)
+
+// Keys knows the principals.
+type Keys interface {
+	// Authenticate returns the principal of a key.
+	Authenticate(key string) (access.Principal, error)
+	// Watch calls revoked with the id of each key that is no longer valid as it was.
+	Watch(revoked func(id string)) (stop func())
+}
+
+// Responder answers log-ins.
+type Responder struct {
+	nc     *nats.Conn
+	lanes  int
+	issuer Issuer
+	keys   Keys
+	log    *slog.Logger
+	now    func() time.Time
+	ready  chan struct{}
+	kicks  *kicker
+	forget func() // ends the watch of keys
+}
+
+// New returns the responder of a log of that many lanes, on a connection in the servers' account. It watches the keys from
+// now on; make it before the keys are read, and it disconnects users whose key was revoked before. logger may be nil.
+func New(nc *nats.Conn, lanes int, issuer Issuer, keys Keys, logger *slog.Logger) *Responder {
+	r := &Responder{nc: nc, lanes: lanes, issuer: issuer, keys: keys, log: cmp.Or(logger, slog.Default()), now: time.Now, ready: make(chan struct{})}
+	r.kicks = newKicker(r)
+	r.forget = keys.Watch(r.kicks.revoked)
+	return r
+}
+
+// Ready is closed when log-ins are answered.
+func (r *Responder) Ready() <-chan struct{} { return r.ready }
+
+// Run answers log-ins until ctx ends or the connection is closed. Run it once.
+func (r *Responder) Run(ctx context.Context) error {
+	closed := r.nc.StatusChanged(nats.CLOSED)
+	defer r.nc.RemoveStatusListener(closed)
+	defer r.forget()
+	var working sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	sub, err := r.nc.QueueSubscribe(subject, queue, func(m *nats.Msg) {
+		slots <- struct{}{}
+		working.Go(func() {
+			defer func() { <-slots }()
+			r.answer(m)
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("subscribing to log-ins: %w", err)
+	}
+	defer working.Wait()
+	defer sub.Unsubscribe() //nolint:errcheck // the connection may be closed, and the subscription with it
+	if err := r.nc.FlushWithContext(ctx); err != nil && ctx.Err() == nil && !r.nc.IsClosed() {
+		r.log.Warn("log-ins with keys are answered once NATS is reached", "err", err)
+	}
+	close(r.ready)
+	looking, stop := context.WithCancel(ctx)
+	defer stop()
+	working.Go(func() { r.kicks.run(looking) })
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-closed:
+		return nats.ErrConnectionClosed
+	}
+}
+
+// answer answers one log-in. A request that is no nats-server's gets no answer.
+func (r *Responder) answer(m *nats.Msg) {
+	if !strings.HasPrefix(m.Reply, replies) {
+		return
+	}
+	request, err := jwt.DecodeAuthorizationRequestClaims(string(m.Data))
+	if err != nil {
+		r.log.Warn("a request for a log-in was not understood", "err", err)
+		return
+	}
+	user, err := r.user(request)
+	answer := jwt.NewAuthorizationResponseClaims(request.UserNkey)
+	answer.Audience = request.Server.ID
+	if answer.Jwt = user; err != nil {
+		answer.Jwt, answer.Error = "", err.Error()
+		r.log.Debug("a log-in to NATS was refused", "client", request.ClientInformation.Host, "name", request.ConnectOptions.Name, "err", err)
+	}
+	body, err := answer.Encode(r.issuer.pair)
+	if err == nil {
+		err = r.nc.Publish(m.Reply, []byte(body))
+	}
+	if err != nil {
+		r.log.Warn("a log-in was not answered; the client tries again", "err", err)
+	}
+}
+
+var errNoNATS = errors.New("keys of this role do not open NATS")
+
+// user returns the signed user of a request, whose key is its token, or its password.
+func (r *Responder) user(request *jwt.AuthorizationRequestClaims) (string, error) {
+	key := cmp.Or(request.ConnectOptions.Token, request.ConnectOptions.Password)
+	if key == "" {
+		return "", access.ErrUnknownKey
+	}
+	principal, err := r.keys.Authenticate(key)
+	if err != nil {
+		return "", err
+	}
+	permissions, ok := natsauth.Of(principal, r.lanes)
+	if !ok {
+		return "", errNoNATS
+	}
+	user := jwt.NewUserClaims(request.UserNkey)
+	user.Name, user.Audience = principal.ID, permissions.Account.String()
+	user.Expires = r.now().Add(validFor).Unix()
+	user.Pub.Allow.Add(permissions.Publish...)
+	user.Sub.Allow.Add(permissions.Subscribe...)
+	return user.Encode(r.issuer.pair)
+}
