@@ -9,8 +9,20 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/streams/access/callout"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
+
+// accounts are those of natsauth.
+func accounts(t *testing.T) string {
+	t.Helper()
+	issuer, err := callout.NewIssuer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return natsauth.Render(natsauth.Config{Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()})
+}
 
 // TestAFullDisk: when the disk has nearly no room, and when a store has failed to write, JetStream goes down, so that
 // publishers get an error instead of waiting; when there is space it restarts with everything acknowledged.
@@ -19,13 +31,16 @@ func TestAFullDisk(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		fill func(room *atomic.Uint64, s *streamtest.Server)
+		opts []streamtest.Option
 	}{
-		{"nearly no room", func(room *atomic.Uint64, _ *streamtest.Server) { room.Store(1 << 20) }},
-		{"a store that failed to write, and no room", func(room *atomic.Uint64, s *streamtest.Server) { room.Store(0); s.BreakStore() }},
-		{"a store that failed to write, room again at once", func(_ *atomic.Uint64, s *streamtest.Server) { s.BreakStore() }},
+		{"nearly no room", func(room *atomic.Uint64, _ *streamtest.Server) { room.Store(1 << 20) }, nil},
+		{"a store that failed to write, and no room", func(room *atomic.Uint64, s *streamtest.Server) { room.Store(0); s.BreakStore() }, nil},
+		{"a store that failed to write, room again at once", func(_ *atomic.Uint64, s *streamtest.Server) { s.BreakStore() }, nil},
+		{"nearly no room, with accounts", func(room *atomic.Uint64, _ *streamtest.Server) { room.Store(1 << 20) },
+			[]streamtest.Option{streamtest.Accounts(accounts(t))}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := streamtest.Start(t, streamtest.SyncAlways)
+			s := streamtest.Start(t, append(c.opts, streamtest.SyncAlways)...)
 			var room atomic.Uint64
 			room.Store(plenty)
 			var looked atomic.Int64

@@ -59,6 +59,9 @@ type Options struct {
 	Lanes int
 	// Username and Password, if set, are required of every client. Connect uses them by itself.
 	Username, Password string
+	// Accounts, if set, is the text of package natsauth, with Username and Password as the user of the servers' account. Other
+	// log-ins are answered by scrip, see package callout.
+	Accounts string
 	// Cluster, if set, makes this server one node of a cluster.
 	Cluster *Cluster
 	// Logger gets nats-server's warnings and errors, and its notices as debug. Defaults to slog.Default.
@@ -123,6 +126,11 @@ func (o Options) server() (*server.Options, error) {
 		MaxPingsOut:        pingsOut,
 		WriteDeadline:      writeWait,
 		NoSigs:             true, // the process handles signals
+	}
+	if o.Accounts != "" {
+		if err := o.addAccounts(so); err != nil {
+			return nil, err
+		}
 	}
 	if c := o.Cluster; c != nil {
 		host, port, err := hostPort(c.Listen)

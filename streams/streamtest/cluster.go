@@ -119,16 +119,23 @@ func (c *Cluster) URL() string {
 	return strings.Join(urls, ",")
 }
 
+func (c *Cluster) credentials() []nats.Option {
+	if o := c.opts[0]; o.Username != "" {
+		return []nats.Option{nats.UserInfo(o.Username, o.Password)}
+	}
+	return nil
+}
+
 // Conn connects to any node until the test ends, reconnecting for ever.
 func (c *Cluster) Conn(t testing.TB, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	return connect(t, c.URL(), opts...)
+	return connect(t, c.URL(), append(c.credentials(), opts...)...)
 }
 
 // ConnTo connects to node i alone.
 func (c *Cluster) ConnTo(t testing.TB, i int, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	return connect(t, "nats://"+c.opts[i].Listen, append([]nats.Option{nats.IgnoreDiscoveredServers()}, opts...)...)
+	return connect(t, "nats://"+c.opts[i].Listen, append(append(c.credentials(), nats.IgnoreDiscoveredServers()), opts...)...)
 }
 
 // JetStream connects to any node until the test ends.

@@ -34,6 +34,15 @@ func Lanes(n int) Option { return func(o *natsd.Options) { o.Lanes = n } }
 // Dir uses an existing directory, for example a copy of another server's.
 func Dir(dir string) Option { return func(o *natsd.Options) { o.StoreDir = dir } }
 
+// ServersUser and ServersPassword are those of the servers' account of a server with Accounts.
+const ServersUser, ServersPassword = nodeUser, nodePassword
+
+// Accounts gives the server accounts, the text of package natsauth with ServersUser and ServersPassword. Conn and JetStream
+// connect to the servers' account.
+func Accounts(text string) Option {
+	return func(o *natsd.Options) { o.Username, o.Password, o.Accounts = ServersUser, ServersPassword, text }
+}
+
 // Start starts a server on a free loopback port, in a temporary directory, without fsync by default. It is stopped
 // when the test ends. Its port stays the same over Restart and Kill, so clients reconnect.
 func Start(t testing.TB, options ...Option) *Server {
@@ -138,6 +147,9 @@ func copyDir(to, from string) error {
 // Conn connects to the server until the test ends, reconnecting for ever.
 func (s *Server) Conn(t testing.TB, opts ...nats.Option) *nats.Conn {
 	t.Helper()
+	if s.opts.Username != "" {
+		opts = append([]nats.Option{nats.UserInfo(s.opts.Username, s.opts.Password)}, opts...)
+	}
 	return connect(t, s.ClientURL(), opts...)
 }
 
