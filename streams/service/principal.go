@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -10,6 +11,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
+
+// errForwarded: an answer of a server itself, to a request whose reply subject is an endpoint that the sender's account imports.
+// Its sender's rights are unknown, and the server's own are not meant.
+var errForwarded = errors.New("this is an answer, not a request")
 
 // principal returns who sent a request.
 //
@@ -31,6 +36,8 @@ func (s *Service) principal(m *nats.Msg) (p access.Principal, keyed bool, err er
 	switch {
 	case err != nil:
 		return p, false, err
+	case r.Account == access.AccountServers || r.Account == access.AccountEmbedded:
+		return p, false, errForwarded
 	case !access.ValidID(r.User) && r.Account == access.AccountOps:
 		return access.Local(r.User), false, nil
 	case !access.ValidID(r.User):
