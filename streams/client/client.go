@@ -60,10 +60,11 @@ type Client struct {
 }
 
 // Connect connects to the NATS server of a scrip log, or to the nodes of a cluster (URLs separated by commas), closes a
-// silent connection after some seconds (see package dial) and reconnects for ever. Options of nats.go, such as credentials
-// or a custom inbox prefix, are added. A missing log is reported by the first call.
+// silent connection after some seconds (see package dial) and reconnects for ever. The key of a user is the user of the
+// URL, nats://KEY@HOST:PORT, or a token among the options. Options of nats.go, such as credentials or a custom inbox prefix, are
+// added. A missing log is reported by the first call.
 func Connect(url string, opts ...nats.Option) (*Client, error) {
-	nc, err := nats.Connect(url, append(dial.Options("scrip client"), opts...)...)
+	nc, err := nats.Connect(url, dial.Keyed(url, append(dial.Options("scrip client"), opts...)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w; is `scrip serve` running there?", url, err)
 	}
@@ -73,7 +74,7 @@ func Connect(url string, opts ...nats.Option) (*Client, error) {
 }
 
 // New makes a client on a connection of the caller's: Close leaves it open. Connect it with the options of package
-// dial: with those of nats.go alone it takes six minutes to notice a node that was cut off.
+// dial: with those of nats.go alone it takes six minutes to notice a node that was cut off, and a key needs dial.Keyed.
 func New(nc *nats.Conn, opts Options) *Client {
 	if opts.Timeout <= 0 {
 		opts.Timeout = 30 * time.Second

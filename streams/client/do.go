@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -92,6 +93,13 @@ func (c *Client) send(ctx context.Context, cmd *wire.Command, deadline time.Time
 	log, err := c.finder.log(ctx)
 	if err != nil {
 		return batcher.Ticket{}, wire.Outcome{}, &NotSentError{ID: cmd.ID, Cause: err}
+	}
+	if subject := cmd.Type.Spec().Endpoint; log.requests && subject != "" {
+		if !wire.ValidCampaignName(cmd.Campaign) { // it would be another subject
+			return batcher.Ticket{}, invalid(cmd, fmt.Errorf("campaign: must be 1 to %d of A-Z a-z 0-9 _ -", wire.MaxCampaignName)), nil
+		}
+		ticket, err := c.lines.Request(ctx, "scrip."+strings.TrimSuffix(subject, "*")+cmd.Campaign, l)
+		return ticket, wire.Outcome{}, err
 	}
 	ticket, err := c.lines.Send(ctx, topology.LaneOf(cmd.Campaign, log.lanes), l)
 	return ticket, wire.Outcome{}, err

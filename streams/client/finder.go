@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -26,6 +28,8 @@ type found struct {
 	uuid  string
 	lanes int
 	shop  bool // its lanes accept producers' commands on topology.LaneShop
+	// requests: this client's key may not publish to lanes, so that each command is a request to the service.
+	requests bool
 }
 
 // same reports whether two answers are about one log. Fields that change in an upgrade are not compared.
@@ -113,7 +117,34 @@ func (f *finder) requestOnce(ctx context.Context) (found, error) {
 	if err != nil || lanes < 1 || lanes > topology.MaxLanes || info.Metadata.Log == "" {
 		return found{}, fmt.Errorf("the service reports %q lanes and log %q; is it another program?", info.Metadata.Lanes, info.Metadata.Log)
 	}
-	return found{uuid: info.Metadata.Log, lanes: lanes, shop: info.Metadata.Shop != ""}, nil
+	requests, err := f.requestsOnly(ctx)
+	return found{uuid: info.Metadata.Log, lanes: lanes, shop: info.Metadata.Shop != "", requests: requests}, err
+}
+
+// userInfo requests the permissions of this connection's own user. NATS answers it.
+const userInfo = "$SYS.REQ.USER.INFO"
+
+// requestsOnly reports whether this connection logged in with a key that may not publish to lanes. For other users
+// nothing is requested: they may lack the permission for it.
+func (f *finder) requestsOnly(ctx context.Context) (bool, error) {
+	if !dial.IsInbox(f.nc.Opts.InboxPrefix) {
+		return false, nil
+	}
+	reply, err := f.nc.RequestWithContext(ctx, userInfo, nil)
+	if err != nil {
+		return false, err
+	}
+	var user struct {
+		Data struct {
+			Permissions struct {
+				Publish struct{ Allow []string }
+			}
+		}
+	}
+	if err := json.Unmarshal(reply.Data, &user); err != nil {
+		return false, fmt.Errorf("the permissions of this key are not JSON: %w", err)
+	}
+	return !slices.Contains(user.Data.Permissions.Publish.Allow, topology.LaneShop(0)), nil
 }
 
 // sameWait bounds the wait of lines after a reconnect for a service that reports which log it serves. Longer would delay
