@@ -1,0 +1,181 @@
+package natsauth_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/callout"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// fileLanes is the number of lanes of docker/nats/accounts.conf.
+const fileLanes = 16
+
+// startNodes starts three nats-servers with docker/nats/cluster.conf, changed as the comment in it tells. It returns their
+// addresses.
+func startNodes(t *testing.T, issuer callout.Issuer) []string {
+	t.Helper()
+	folder, err := filepath.Abs("../../../docker/nats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(folder, "cluster.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := "authorization {\n  user: $NATS_USER\n  password: $NATS_PASSWORD\n}\n"
+	text := string(raw)
+	if !strings.Contains(text, block) || !strings.Contains(text, "#   include accounts.conf\n") {
+		t.Fatal("cluster.conf has no such block, or no such comment")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "cluster.conf")
+	accounts, err := os.ReadFile(filepath.Join(folder, "accounts.conf"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "accounts.conf"), accounts, 0o600)
+	}
+	if err == nil {
+		err = os.WriteFile(file, []byte(strings.Replace(text, block, "include accounts.conf\n", 1)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("NATS_USER", "scrip")
+	t.Setenv("NATS_PASSWORD", "secret")
+	t.Setenv("NATS_ISSUER", issuer.Public())
+	var routes, urls []string
+	for range 3 {
+		routes = append(routes, "nats://"+streamtest.Address(t))
+	}
+	for i := range 3 {
+		t.Setenv("NATS_NODE", fmt.Sprint("nats-", i+1))
+		t.Setenv("NATS_STORE", t.TempDir())
+		o, err := server.ProcessConfigFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		host, port, err := net.SplitHostPort(strings.TrimPrefix(routes[i], "nats://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Cluster.Host = host
+		if o.Cluster.Port, err = strconv.Atoi(port); err != nil {
+			t.Fatal(err)
+		}
+		o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
+		o.Routes = server.RoutesFromStr(strings.Join(routes, ","))
+		ns, err := server.NewServer(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ns.Start()
+		t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+		if !ns.ReadyForConnections(time.Minute) {
+			t.Fatal("a node is not ready")
+		}
+		urls = append(urls, ns.Addr().String())
+	}
+	return urls
+}
+
+// TestACluster: three NATS nodes with the configuration in docker/nats, and two servers of scrip. A key opens every node, works
+// as in the embedded server, and is disconnected everywhere when it is revoked. Not parallel: it sets variables.
+func TestACluster(t *testing.T) {
+	issuer, err := callout.IssuerOf([32]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := startNodes(t, issuer)
+	connect := func(node int) *nats.Conn {
+		nc, err := nats.Connect("nats://scrip:secret@"+nodes[node], dial.Options("test")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	js, err := jetstream.New(connect(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	streamtest.Eventually(t, "the nodes make streams", func() bool {
+		_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "probe", Storage: jetstream.MemoryStorage, Replicas: 3})
+		return err == nil && js.DeleteStream(t.Context(), "probe") == nil
+	})
+	owner := streamtest.StartOwner(t, connect(0), topology.Spec{Lanes: fileLanes, Replicas: 1})
+	var registries []*access.Registry
+	var store *access.Store
+	for i := range 2 { // each server of scrip on a node of its own; the third node has none
+		own, err := jetstream.New(connect(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		store = access.Open(own, access.Options{Replicas: 3, Logger: streamtest.Logger(t)})
+		registry := store.Registry()
+		logins := callout.New(connect(i), fileLanes, issuer, registry, streamtest.Logger(t))
+		run(t, registry.Run, registry.Ready())
+		run(t, logins.Run, logins.Ready())
+		svc := service.New(connect(i), owner.Log, code.New([32]byte{1}), service.Options{Keys: registry, KeyStore: store})
+		run(t, svc.Run, svc.Ready())
+		registries = append(registries, registry)
+	}
+	keys := &ring{t: t, store: store}
+	key := keys.add(kinds["producer"])
+	for _, r := range registries {
+		streamtest.Eventually(t, "the key is in force", func() bool { _, err := r.Authenticate(key); return err == nil })
+	}
+	ended := make(chan struct{}, 3)
+	for i, node := range nodes {
+		c, err := client.Connect("nats://"+key+"@"+node, nats.IgnoreDiscoveredServers(), nats.ClosedHandler(func(*nats.Conn) { ended <- struct{}{} }),
+			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		if err != nil {
+			t.Fatalf("node %d: %v", i, err)
+		}
+		t.Cleanup(c.Close)
+		for n := range 4 {
+			campaign := fmt.Sprint("campaign-", n)
+			out, err := c.Do(t.Context(), wire.Command{Type: wire.Claim, Campaign: campaign, CustomerID: fmt.Sprint(i), ID: fmt.Sprint(i, "-", n)})
+			if err != nil || out.Status != wire.StatusClaimed {
+				t.Errorf("node %d: %+v, %v", i, out, err)
+			}
+		}
+		// A subject that the node maps to the campaign's lane, and its acknowledgement.
+		line := fmt.Appendf(nil, `{"id":"mapped-%d","type":"claim","customer_id":"m%d"}`, i, i)
+		if ack, err := c.Conn().Request(topology.CmdSubject("summer"), line, 20*time.Second); err != nil || !strings.Contains(string(ack.Data), topology.CmdStream(topology.LaneOf("summer", fileLanes))) {
+			t.Errorf("node %d: %v, %v", i, ack, err)
+		}
+	}
+	start := time.Now()
+	keys.revoke(key)
+	for range nodes {
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Fatal("a connection of a revoked key is still open")
+		}
+	}
+	t.Logf("all closed after %s", time.Since(start))
+	for i, node := range nodes {
+		if nc, err := nats.Connect("nats://" + key + "@" + node); err == nil {
+			nc.Close()
+			t.Errorf("node %d: the revoked key opens", i)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package natsauth_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
+)
+
+// TestEveryRoleHasAnAccount: and every account a role.
+func TestEveryRoleHasAnAccount(t *testing.T) {
+	used := map[natsauth.Account]bool{}
+	for kind, p := range kinds {
+		p.ID = "01234567"
+		perms, ok := natsauth.Of(p, lanes)
+		if !ok || len(perms.Publish) == 0 || len(perms.Subscribe) != 1 {
+			t.Errorf("%s: %+v", kind, perms)
+		}
+		used[perms.Account] = true
+	}
+	if len(used) != len(natsauth.Guests()) {
+		t.Errorf("the accounts in use are %v", used)
+	}
+	for _, p := range []access.Principal{{}, {ID: "01234567", Role: access.Server}, {ID: "01234567"}, {ID: "a.b", Role: access.Producer}, {Role: access.Operator}} {
+		if perms, ok := natsauth.Of(p, lanes); ok {
+			t.Errorf("%+v may log in: %+v", p, perms)
+		}
+	}
+}
+
+// TestEveryEndpointIsInTheTable: the endpoints of all commands of people, for the roles of their operation.
+func TestEveryEndpointIsInTheTable(t *testing.T) {
+	rows := natsauth.Rows()
+	for c := range wire.Commands() {
+		endpoint := c.Spec().Endpoint
+		if endpoint == "" {
+			continue
+		}
+		i := slices.IndexFunc(rows, func(r natsauth.Row) bool { return r.Subject == "scrip."+endpoint })
+		if i < 0 || len(rows[i].Accounts) == 0 || rows[i].Op != access.OperationOf(c) {
+			t.Errorf("endpoint %s is not reachable", endpoint)
+		}
+	}
+}
+
+// TestNoRowIsDangerous: nothing that guests import changes streams or consumers, is a wildcard of several tokens, or matches a
+// subject that only servers publish to.
+func TestNoRowIsDangerous(t *testing.T) {
+	for _, row := range natsauth.Rows() {
+		if strings.Contains(row.Subject, ">") {
+			t.Errorf("%s: wildcard", row.Subject)
+		}
+		if name, ok := strings.CutPrefix(row.Subject, "$JS."); ok && name != "API.STREAM.INFO.*" && name != "API.STREAM.MSG.GET.*" {
+			t.Errorf("%s is more than reading", row.Subject)
+		}
+		for _, closed := range []string{"scrip.evt.", "scrip.rmd.", "scrip.admin.", "scrip.push.", "$KV.", "$O.", "$SYS.", "_INBOX", "_R_"} {
+			if strings.HasPrefix(row.Subject, closed) {
+				t.Errorf("%s is for servers", row.Subject)
+			}
+		}
+		if strings.HasPrefix(row.Subject, "scrip.lane.") && row.Subject != "scrip.lane.*.shop" {
+			t.Errorf("%s is for servers", row.Subject)
+		}
+	}
+}
+
+// TestLogSubjectsAreOfOneAccount: in an account that imports subjects of the log, each user may publish to all of them. A
+// reply subject would otherwise be a way around a user's permissions.
+func TestLogSubjectsAreOfOneAccount(t *testing.T) {
+	for _, row := range natsauth.Rows() {
+		log := strings.HasPrefix(row.Subject, "scrip.cmd.") || strings.HasPrefix(row.Subject, "scrip.lane.")
+		if log && !slices.Equal(row.Accounts, []natsauth.Account{natsauth.Shop}) {
+			t.Errorf("%s is imported by %v", row.Subject, row.Accounts)
+		}
+	}
+}
+
+// TestCampaignsBecomeSubjects: a limited key may publish to the subjects of its campaigns alone.
+func TestCampaignsBecomeSubjects(t *testing.T) {
+	perms, ok := natsauth.Of(access.Principal{ID: "01234567", Role: access.Operator, Campaigns: []string{"a", "b"}}, 1)
+	if !ok {
+		t.Fatal("it may not log in")
+	}
+	for _, subject := range []string{"scrip.claim.a", "scrip.claim.b", "scrip.remind.a", "scrip.redeem"} {
+		if !slices.Contains(perms.Publish, subject) {
+			t.Errorf("%s is missing in %v", subject, perms.Publish)
+		}
+	}
+	for _, subject := range perms.Publish {
+		if strings.HasPrefix(subject, "scrip.claim") && strings.HasSuffix(subject, "*") {
+			t.Errorf("it may publish to %s", subject)
+		}
+	}
+}
+
+// TestTheTextIsStable: a change of the accounts by reload drops requests for a moment, so the text changes with the table and
+// with nothing else.
+func TestTheTextIsStable(t *testing.T) {
+	c := natsauth.Config{Lanes: 16, Users: []natsauth.User{{Name: "$NATS_USER", Password: `a"b\c$d`}}, Issuer: "$NATS_ISSUER", Variables: true}
+	text := natsauth.Render(c)
+	for range 5 {
+		if natsauth.Render(c) != text {
+			t.Fatal("it differs from one time to the next")
+		}
+	}
+	for _, want := range []string{"user: $NATS_USER, password: \"a\\\"b\\\\c$d\"", "issuer: $NATS_ISSUER", "partition(16,1)"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text lacks %s:\n%s", want, text)
+		}
+	}
+	c.Variables = false
+	if text := natsauth.Render(c); strings.Contains(text, ": $") {
+		t.Errorf("a value has become a variable:\n%s", text)
+	}
+}

@@ -1,0 +1,202 @@
+package natsauth_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/callout"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// TestLogins: a key opens as token and as password; anything else does not.
+func TestLogins(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	key, revoked := r.keys.add(kinds["producer"]), r.keys.add(kinds["producer"])
+	r.inForce(t, key)
+	r.keys.revoke(revoked)
+	streamtest.Eventually(t, "the key is revoked", func() bool { _, err := r.registry.Authenticate(revoked); return err != nil })
+	for _, test := range []struct {
+		name string
+		opts []nats.Option
+		open bool
+	}{
+		{"token", []nats.Option{nats.Token(key)}, true},
+		{"password", []nats.Option{nats.UserInfo("any name", key)}, true},
+		{"servers' user", []nats.Option{nats.UserInfo(streamtest.ServersUser, streamtest.ServersPassword)}, true},
+		{"nothing", nil, false},
+		{"wrong token", []nats.Option{nats.Token(key[:len(key)-1] + "0")}, false},
+		{"no key", []nats.Option{nats.Token("hello")}, false},
+		{"revoked", []nats.Option{nats.Token(revoked)}, false},
+		{"servers' user, wrong password", []nats.Option{nats.UserInfo(streamtest.ServersUser, "wrong")}, false},
+		{"servers' user, no password", []nats.Option{nats.UserInfo(streamtest.ServersUser, "")}, false},
+		{"user alone", []nats.Option{nats.UserInfo(key, "")}, false},
+		{"long", []nats.Option{nats.Token(strings.Repeat("x", 3000))}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			nc, err := nats.Connect(r.ClientURL(), append(test.opts, nats.MaxReconnects(0), nats.Timeout(20*time.Second))...)
+			if nc != nil {
+				defer nc.Close()
+			}
+			if test.open != (err == nil) || err != nil && !errors.Is(err, nats.ErrAuthorization) {
+				t.Errorf("the log-in ended with %v", err)
+			}
+		})
+	}
+}
+
+// TestAUserHearsItsOwnAnswersOnly: no other user's inbox, no request, no event.
+func TestAUserHearsItsOwnAnswersOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	other := dial.KeyInbox(r.keys.add(kinds["producer"]))
+	for kind, principal := range kinds {
+		key := r.keys.add(principal)
+		g := r.guest(t, key)
+		if _, err := g.SubscribeSync(dial.KeyInbox(key) + ".>"); err != nil {
+			t.Fatal(err)
+		}
+		for _, subject := range []string{">", "_INBOX.>", "_INBOX_producer.>", other + ".>", "scrip.>", "scrip.claim.*", "scrip.evt.0", "$SYS.>", "$SRV.>", "_R_.>", "$JS.>"} {
+			if _, err := g.SubscribeSync(subject); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			expectDenied(t, g, subject)
+		}
+		select {
+		case err := <-g.denied:
+			t.Errorf("%s: %s", kind, err)
+		default:
+		}
+	}
+}
+
+// TestARevokedKeyIsDisconnected: within a second, every connection of the key and none else, and it does not come back.
+func TestARevokedKeyIsDisconnected(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	key, kept := r.keys.add(kinds["producer"]), r.keys.add(kinds["producer"])
+	ended := make(chan struct{}, 8)
+	for range 3 {
+		r.guest(t, key, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ClosedHandler(func(*nats.Conn) { ended <- struct{}{} }))
+	}
+	other, servers := r.guest(t, kept), r.Conn(t)
+	start := time.Now()
+	r.keys.revoke(key)
+	for range 3 {
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Fatal("a connection of a revoked key is still open")
+		}
+	}
+	t.Logf("closed after %s", time.Since(start))
+	if _, err := other.Request("scrip.claim.summer", []byte(`{"customer_id":"c"}`), 20*time.Second); err != nil || !servers.IsConnected() {
+		t.Errorf("another key: %v", err)
+	}
+}
+
+// TestTheServiceLearnsWhoAsks: NATS names the key, also if the client names another user.
+func TestTheServiceLearnsWhoAsks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	seen := make(chan nats.Header, 1)
+	servers := r.Conn(t)
+	if _, err := servers.Subscribe("scrip.void", func(m *nats.Msg) { seen <- m.Header }); err != nil {
+		t.Fatal(err)
+	}
+	if err := servers.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	key := r.keys.add(kinds["support"])
+	_, id, _ := access.ParseKey(key)
+	g := r.guest(t, key)
+	forged := nats.Header{"Nats-Request-Info": []string{`{"acc":"OPS","user":"someone"}`}}
+	if err := g.PublishMsg(&nats.Msg{Subject: "scrip.void", Header: forged, Data: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	var info struct{ Acc, User string }
+	if err := json.Unmarshal([]byte((<-seen).Get("Nats-Request-Info")), &info); err != nil || info.User != id || info.Acc != "OPS" {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// TestTheSDKWorksWithAKey: a producer's writes to the lanes, and gets outcomes through its own inbox; one that may not, or
+// another role, makes requests.
+func TestTheSDKWorksWithAKey(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for kind, direct := range map[string]bool{"producer": true, "limited": false, "public": false, "operator": false} {
+		t.Run(kind, func(t *testing.T) {
+			key := r.keys.add(kinds[kind])
+			r.inForce(t, key)
+			c, err := client.Connect(strings.Replace(r.ClientURL(), "nats://", "nats://"+key+"@", 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			for i := range 3 {
+				out, err := c.Do(t.Context(), wire.Command{Type: wire.Claim, Campaign: "summer", CustomerID: "c", ID: kind + string(rune('0'+i))})
+				if err != nil || out.Status != wire.StatusClaimed {
+					t.Fatalf("%+v, %v", out, err)
+				}
+			}
+			stream, err := r.js.Stream(t.Context(), topology.CmdStream(topology.LaneOf("summer", lanes)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			last, err := stream.GetLastMsgForSubject(t.Context(), topology.LaneShop(topology.LaneOf("summer", lanes)))
+			if direct && (err != nil || !strings.HasPrefix(last.Header.Get(topology.HeaderReply), dial.KeyInbox(key))) {
+				t.Errorf("the last message on the shop's subject is %v, %v", last, err)
+			}
+			if !direct && err == nil && strings.HasPrefix(last.Header.Get(topology.HeaderReply), dial.KeyInbox(key)) {
+				t.Errorf("it wrote to the lane: %v", last.Header)
+			}
+		})
+	}
+}
+
+// TestAStoreFromBeforeAccounts: the log that a server without accounts made is found by one with them, and the other way
+// round.
+func TestAStoreFromBeforeAccounts(t *testing.T) {
+	t.Parallel()
+	issuer, err := callout.NewIssuer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts := text(issuer)
+	before := streamtest.Start(t, streamtest.Lanes(lanes))
+	made, err := topology.Ensure(t.Context(), before.JetStream(t), topology.Spec{Lanes: lanes, KeyFingerprint: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := before.StoreDir()
+	before.Shutdown()
+	for _, opts := range [][]streamtest.Option{{streamtest.Accounts(accounts)}, nil, {streamtest.Accounts(accounts)}} {
+		s := streamtest.Start(t, append(opts, streamtest.Dir(dir))...)
+		again, err := topology.Ensure(t.Context(), s.JetStream(t), topology.Spec{KeyFingerprint: "k"})
+		if err != nil || again.UUID != made.UUID {
+			t.Errorf("the log is %+v, %v", again, err)
+		}
+		if len(opts) > 0 {
+			s.Kill(t)
+			if again, err := topology.Ensure(t.Context(), s.JetStream(t), topology.Spec{KeyFingerprint: "k"}); err != nil || again.UUID != made.UUID {
+				t.Errorf("after a crash the log is %+v, %v", again, err)
+			}
+			dir = s.StoreDir()
+		}
+		s.Shutdown()
+	}
+}

@@ -1,0 +1,166 @@
+package natsauth_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/callout"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const lanes = 2
+
+// ring makes and revokes keys of a log.
+type ring struct {
+	t     testing.TB
+	store *access.Store
+	n     atomic.Int64
+}
+
+// add makes a key with the rights of a principal, and waits until it is in force.
+func (r *ring) add(p access.Principal) (key string) {
+	r.t.Helper()
+	n := access.New{Name: fmt.Sprint(p.Name, " ", r.n.Add(1)), Role: p.Role, Campaigns: p.Campaigns, Public: p.Public, Codes: p.Codes}
+	_, key, err := r.store.Create(context.Background(), n, "test")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return key
+}
+
+func (r *ring) revoke(key string) {
+	r.t.Helper()
+	_, id, err := access.ParseKey(key)
+	if err == nil {
+		_, err = r.store.Revoke(context.Background(), id, "test")
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// rig is a server with the accounts, a log whose commands are answered, the service, and log-ins.
+type rig struct {
+	*streamtest.Server
+	registry *access.Registry
+	keys     *ring
+	owner    *streamtest.Owner
+	js       jetstream.JetStream // of the servers' account
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	issuer, err := callout.NewIssuer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{Server: streamtest.Start(t, streamtest.Lanes(lanes), streamtest.Accounts(text(issuer)))}
+	r.owner = streamtest.StartOwner(t, r.Conn(t), topology.Spec{Lanes: lanes})
+	r.js = r.JetStream(t)
+	store := access.Open(r.js, access.Options{Logger: streamtest.Logger(t)})
+	r.keys = &ring{t: t, store: store}
+	r.registry = store.Registry()
+	logins := callout.New(r.Conn(t), lanes, issuer, r.registry, streamtest.Logger(t))
+	run(t, r.registry.Run, r.registry.Ready())
+	run(t, logins.Run, logins.Ready())
+	svc := service.New(r.Conn(t), r.owner.Log, code.New([32]byte{1}), service.Options{Keys: r.registry, KeyStore: store})
+	run(t, svc.Run, svc.Ready())
+	return r
+}
+
+// text are the accounts with this issuer.
+func text(issuer callout.Issuer) string {
+	return natsauth.Render(natsauth.Config{Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()})
+}
+
+func run(t *testing.T, what func(context.Context) error, ready <-chan struct{}) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- what(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatalf("ended with %v", err)
+	case <-time.After(time.Minute):
+		t.Fatal("not ready within a minute")
+	}
+}
+
+// inForce waits until the key opens.
+func (r *rig) inForce(t *testing.T, key string) {
+	t.Helper()
+	streamtest.Eventually(t, "the key is in force", func() bool { _, err := r.registry.Authenticate(key); return err == nil })
+}
+
+// guest is a connection of a user with a key.
+type guest struct {
+	*nats.Conn
+	denied chan string // errors
+}
+
+func (r *rig) guest(t *testing.T, key string, opts ...nats.Option) guest {
+	t.Helper()
+	g := guest{denied: make(chan string, 4096)}
+	opts = append([]nats.Option{nats.Token(key), nats.CustomInboxPrefix(dial.KeyInbox(key)), nats.MaxReconnects(0),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { g.denied <- err.Error() })}, opts...)
+	r.inForce(t, key)
+	var err error
+	if g.Conn, err = nats.Connect(r.ClientURL(), opts...); err != nil {
+		t.Fatalf("log-in: %v", err)
+	}
+	t.Cleanup(g.Close)
+	return g
+}
+
+// kinds are the kinds of users with keys.
+var kinds = map[string]access.Principal{
+	"producer": {Name: "shop", Role: access.Producer},
+	"limited":  {Name: "one campaign", Role: access.Producer, Campaigns: []string{"summer"}},
+	"public":   {Name: "browser", Role: access.Producer, Public: true},
+	"support":  {Name: "ann", Role: access.Support},
+	"operator": {Name: "bob", Role: access.Operator},
+	"analyst":  {Name: "eve", Role: access.Analyst},
+	"sender":   {Name: "push", Role: access.Sender},
+}
+
+// shape describes everything in the account of the servers that a message may change: streams, their configuration and
+// positions, and consumers.
+func (r *rig) shape(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	list := r.js.ListStreams(t.Context())
+	for info := range list.Info() {
+		s := info.State
+		if !strings.HasPrefix(info.Config.Name, topology.EvtStreamPrefix) && !strings.HasPrefix(info.Config.Name, topology.RmdStreamPrefix) {
+			s.Consumers = 0 // those of the servers come and go
+		}
+		all[info.Config.Name] = fmt.Sprintf("messages %d to %d, %d of them, %d consumers, %+v", s.FirstSeq, s.LastSeq, s.Msgs, s.Consumers, info.Config)
+	}
+	if err := list.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 3*lanes {
+		t.Fatalf("only the streams %v", all)
+	}
+	return all
+}
