@@ -164,14 +164,14 @@ func (m *Main) connect() (jetstream.JetStream, error) {
 		return nil, err
 	}
 	log := m.opts.Logger
-	nc, err := nats.Connect(server.NATSURL, append(dial.Options("scrip push sender "+m.name), nats.Timeout(connectWait),
+	nc, err := nats.Connect(server.NATSURL, dial.Keyed(server.NATSURL, append(dial.Options("scrip push sender "+m.name), nats.Timeout(connectWait),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // nil when this process closes the connection
 				log.Warn("connection lost; reconnecting", "err", err)
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("connection restored", "url", nc.ConnectedUrlRedacted()) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS connection error", "err", err) }))...)
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS connection error", "err", err) }))...)...)
 	if err != nil {
 		return nil, datadir.NotConnected(err, m.data)
 	}

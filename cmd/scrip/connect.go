@@ -87,8 +87,8 @@ func (m *Main) connect() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	nc, err := nats.Connect(server.NATSURL, append(dial.Options("scrip command line"), nats.Timeout(connectWait),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...) // the command's own result reports a failure
+	nc, err := nats.Connect(server.NATSURL, dial.Keyed(server.NATSURL, append(dial.Options("scrip command line"), nats.Timeout(connectWait),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)...) // the command's own result reports a failure
 	if err != nil {
 		return nil, datadir.NotConnected(err, m.global.data)
 	}

@@ -26,6 +26,9 @@ func (s *server) startAccess(ctx context.Context) error {
 	if err := s.metrics.registry.Register(s.keys.registry); err != nil {
 		return err
 	}
+	if err := s.startLogins(ctx); err != nil {
+		return err
+	}
 	s.group.start("access", s.keys.registry.Run)
 	s.health.add("access", false, func() (bool, any) {
 		status := s.keys.registry.Status()

@@ -13,6 +13,8 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/access/callout"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -71,10 +73,20 @@ func (s *server) embedNATS() error {
 	if s.opts.Sync == natsd.SyncInterval {
 		s.log.Warn("--sync interval: " + mayLose)
 	}
-	ns, err := natsd.Start(natsd.Options{
+	opts := natsd.Options{
 		StoreDir: s.dir.NATS(), Listen: s.opts.NATSListen, Sync: s.opts.Sync, Lanes: lanes,
 		Username: required.User, Password: required.Password, Logger: s.log,
-	})
+	}
+	if required != (datadir.Credentials{}) {
+		var err error
+		if s.issuer, err = callout.NewIssuer(); err != nil {
+			return err
+		}
+		opts.Accounts = natsauth.Render(natsauth.Config{
+			Users: []natsauth.User{{Name: required.User, Password: required.Password}}, Issuer: s.issuer.Public(),
+		})
+	}
+	ns, err := natsd.Start(opts)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
@@ -42,9 +43,10 @@ type server struct {
 	// credentials guard HTTP paths and the embedded NATS: the given ones, or those of the data directory.
 	credentials datadir.Credentials
 
-	natsd   *natsd.Server // nil = external
-	natsURL string        // for clients on this machine
-	nc      *nats.Conn    // for occasional requests
+	natsd   *natsd.Server  // nil = external
+	issuer  callout.Issuer // of log-ins to the embedded server
+	natsURL string         // for clients on this machine
+	nc      *nats.Conn     // for occasional requests
 	js      jetstream.JetStream
 	stream  topology.Log
 	key     [32]byte                      // the code key, if a role needs it

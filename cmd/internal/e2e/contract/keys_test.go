@@ -1,0 +1,188 @@
+package contract
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
+)
+
+// key makes a key and returns its URL for NATS and its id.
+func (r *rig) key(t *testing.T, name, role, rest string) (natsURL, id string) {
+	t.Helper()
+	var made struct {
+		Data struct{ ID, Secret string }
+	}
+	body := fmt.Sprintf(`{"name":%q,"role":%q%s}`, name, role, more(rest))
+	if err := json.Unmarshal(r.ask(t, "scrip.access.create", body), &made); err != nil || made.Data.Secret == "" {
+		t.Fatalf("%s: %+v, %v", body, made, err)
+	}
+	u, err := url.Parse(r.desc.NATSURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User(made.Data.Secret)
+	return u.String(), made.Data.ID
+}
+
+// logIn connects with a key, which may be in force a moment later.
+func logIn(t *testing.T, natsURL string, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	var nc *nats.Conn
+	eventually(t, "the key opens NATS", func() bool {
+		var err error
+		nc, err = nats.Connect(natsURL, dial.Keyed(natsURL, append(opts, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)...)
+		return err == nil
+	})
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// TestKeysOpenNATS: each role does its work with a key, on the command line and on NATS, and nothing else; neither reply
+// subjects nor headers are a way around it; a revoked key ends.
+func TestKeysOpenNATS(t *testing.T) {
+	t.Parallel()
+	r := serve(t, pgtest.Dir(t), []string{"--lanes", "1", "--roles", withoutTables}, nil)
+	r.create(t, "summer", `"codes":1000000`)
+	r.create(t, "winter", `"codes":10`)
+	code := r.claim(t, "summer", "ann")
+	shopURL, shopID := r.key(t, "shop", "producer", "")
+	limitedURL, _ := r.key(t, "limited", "producer", `"campaigns":["summer"]`)
+	supportURL, _ := r.key(t, "ann of support", "support", "")
+	operatorURL, _ := r.key(t, "bob", "operator", "")
+	analystURL, _ := r.key(t, "eve", "analyst", "")
+	shop, limited, support, analyst := logIn(t, shopURL), logIn(t, limitedURL), logIn(t, supportURL), logIn(t, analystURL)
+	logIn(t, operatorURL)
+
+	for _, c := range []struct {
+		name, url string
+		code      int
+		args      []string
+	}{
+		{"a producer claims", shopURL, 0, []string{"claim", "summer", "--customer", "bea"}},
+		{"a limited producer claims", limitedURL, 0, []string{"claim", "summer", "--customer", "cid"}},
+		{"an operator claims", operatorURL, 0, []string{"claim", "summer", "--customer", "dan"}},
+		{"an operator pauses", operatorURL, 0, []string{"campaign", "pause", "winter"}},
+		{"support voids", supportURL, 0, []string{"void", code, "--reason", "lost"}},
+		{"a producer does not pause", shopURL, 1, []string{"campaign", "pause", "summer", "--timeout", "3s"}},
+		{"support does not pause", supportURL, 1, []string{"campaign", "pause", "summer", "--timeout", "3s"}},
+		{"a limited producer does not claim elsewhere", limitedURL, 1, []string{"claim", "winter", "--customer", "x", "--timeout", "3s"}},
+	} {
+		if got := (shell{}).run(t, append(c.args, "--nats", c.url)...); got.code != c.code {
+			t.Errorf("%s: exit code %d\n%s%s", c.name, got.code, got.out, got.err)
+		}
+	}
+	// The code of a campaign is no secret to the lane, so a limited key must name the campaign, and it is checked.
+	for body, want := range map[string]string{
+		`{"code":"` + code + `","order_id":"o"}`:                     "403",
+		`{"code":"` + code + `","order_id":"o","campaign":"winter"}`: "403",
+		`{"code":"` + code + `","order_id":"o","campaign":"summer"}`: "",
+	} {
+		m, err := limited.Request("scrip.redeem", []byte(body), patience)
+		if err != nil || m.Header.Get("Nats-Service-Error-Code") != want {
+			t.Errorf("%s: %v, %v", body, m, err)
+		}
+	}
+	var event struct{ Type, By string }
+	m, err := analyst.Request("JS.scrip.API.STREAM.MSG.GET.SCRIP_EVT_0", []byte(`{"last_by_subj":"scrip.evt.0"}`), patience)
+	if err != nil || !strings.Contains(string(m.Data), `"data"`) {
+		t.Errorf("an analyst reads %v, %v", m, err)
+	}
+	for _, line := range r.eventLines(t) {
+		if strings.Contains(line, `"coupon.voided"`) {
+			if err := json.Unmarshal([]byte(line), &event); err != nil || event.By != "ann of support" {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+	}
+	if event.Type == "" {
+		t.Error("no coupon was voided")
+	}
+
+	// Reply subjects and headers of the servers' account.
+	targets := []string{"scrip.evt.0", "scrip.rmd.0", "$KV.SCRIP_LEASE.lease.lane.0", "$JS.API.STREAM.DELETE.SCRIP_EVT_0", "$JS.API.STREAM.PURGE.SCRIP_CMD_0", "scrip.lane.0.cmd"}
+	for _, target := range targets {
+		for _, c := range []struct {
+			nc            *nats.Conn
+			subject, body string
+		}{
+			{shop, "scrip.claim.summer", `{"customer_id":"reply-1"}`}, {shop, "scrip.cmd.summer", `{"id":"` + target + `","type":"claim","customer_id":"reply-2"}`},
+			{shop, "scrip.lane.0.shop", `{"id":"` + target + `","type":"claim","campaign":"summer","customer_id":"reply-3"}`},
+			{support, "scrip.coupon.show", `{"code":"` + code + `"}`}, {analyst, "JS.scrip.API.STREAM.INFO.SCRIP_EVT_0", ""},
+			{analyst, "JS.scrip.API.STREAM.MSG.GET.SCRIP_EVT_0", `{"seq":1}`},
+		} {
+			msg := &nats.Msg{Subject: c.subject, Reply: target, Data: []byte(c.body), Header: nats.Header{"Scrip-Reply": {target}, "Scrip-By": {"someone"}}}
+			// NATS refuses the one with Nats-Trace-Dest: its user may not publish there.
+			traced := &nats.Msg{Subject: c.subject, Reply: target, Data: []byte(c.body), Header: nats.Header{"Nats-Trace-Dest": {target}}}
+			if err := errors.Join(c.nc.PublishMsg(msg), c.nc.PublishMsg(traced), c.nc.Flush()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// An answer behind them, by an owner that never lost its lane, into a log that only it wrote.
+	if again := r.claim(t, "summer", "bea"); again == "" {
+		t.Error("no claim")
+	}
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "SCRIP_EVT_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		if msg, err := stream.GetMsg(t.Context(), seq); err != nil || msg.Header.Get("Scrip-Owner") == "" || strings.Contains(string(msg.Data), `"by":"someone"`) {
+			t.Errorf("event message %d was written by no owner: %v, %v", seq, msg, err)
+		}
+	}
+	if strings.Contains(r.metrics(t), `scrip_lane_lost_total{lane="0"}`) {
+		t.Error("the lane was lost")
+	}
+
+	// Revoked while streaming.
+	ended := make(chan struct{})
+	logIn(t, shopURL, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ClosedHandler(func(*nats.Conn) { close(ended) }))
+	begun := time.Now()
+	r.ask(t, "scrip.access.revoke", `{"key":"`+shopID+`"}`)
+	select {
+	case <-ended:
+		t.Logf("closed after %s", time.Since(begun))
+	case <-time.After(patience):
+		t.Error("the connection of a revoked key is still open")
+	}
+	if nc, err := nats.Connect(shopURL); !errors.Is(err, nats.ErrAuthorization) {
+		t.Errorf("the revoked key opens: %v, %v", nc, err)
+	}
+}
+
+// eventLines returns the lines of all event messages of lane 0.
+func (r *rig) eventLines(t *testing.T) []string {
+	t.Helper()
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "SCRIP_EVT_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		msg, err := stream.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, strings.Split(strings.TrimSpace(string(msg.Data)), "\n")...)
+	}
+	return lines
+}
