@@ -305,9 +305,15 @@ const unstick = 15 * time.Second
 // ends that, as it would for an operator.
 func (n *Nodes) Current(t testing.TB, stream string) {
 	t.Helper()
+	Current(t, n.probe, stream)
+}
+
+// Current is Nodes.Current for any cluster of three nodes.
+func Current(t testing.TB, nc *nats.Conn, stream string) {
+	t.Helper()
 	since := time.Now()
 	Eventually(t, "stream "+stream+" has three current replicas", func() bool {
-		reply, err := n.probe.Request("$JS.API.STREAM.INFO."+stream, nil, time.Second)
+		reply, err := nc.Request("$JS.API.STREAM.INFO."+stream, nil, time.Second)
 		if err != nil {
 			return false
 		}
@@ -331,7 +337,7 @@ func (n *Nodes) Current(t testing.TB, stream string) {
 			if time.Since(since) > unstick {
 				since = time.Now()
 				t.Logf("stream %s: %s does not catch up with %s, which is to step down", stream, r.Name, info.Cluster.Leader)
-				_, _ = n.probe.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil, time.Second) // else once more, later
+				_, _ = nc.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil, time.Second) // else once more, later
 			}
 			return false
 		}
