@@ -13,6 +13,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 )
 
+// Version of the embedded server.
+const Version = server.VERSION
+
 const (
 	// DefaultListen is the default address for clients.
 	DefaultListen = "127.0.0.1:4222"

@@ -17,9 +17,9 @@ const (
 
 	// evtMaxMsgSize bounds a message of an event or reminder stream. A step stays under 512 KiB.
 	evtMaxMsgSize = 1 << 20
-	// minMaxPayload is the least max_payload the server must allow: a whole step with its headers, and a command message
+	// MinMaxPayload is the least max_payload the server must allow: a whole step with its headers, and a command message
 	// far over its limit of 256 KiB, which must be answered `invalid` instead of failing in the client.
-	minMaxPayload = 1 << 20
+	MinMaxPayload = 1 << 20
 	// dedupeWindow is the smallest the server allows. The domain deduplicates by command ids; the server's memory of message
 	// ids would cost 115 bytes each without use.
 	dedupeWindow = 100 * time.Millisecond

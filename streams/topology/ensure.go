@@ -30,8 +30,11 @@ func Ensure(ctx context.Context, js jetstream.JetStream, spec Spec) (Log, error)
 		return Log{}, err
 	}
 	spec = spec.withDefaults()
-	if have := js.Conn().MaxPayload(); have > 0 && have < minMaxPayload {
-		return Log{}, refuse("the NATS server allows messages of %d bytes, the log needs %d; set max_payload: 1MB in its configuration", have, minMaxPayload)
+	if err := CheckServer(js.Conn().ConnectedServerVersion()); err != nil {
+		return Log{}, refuse("%v", err)
+	}
+	if have := js.Conn().MaxPayload(); have > 0 && have < MinMaxPayload {
+		return Log{}, refuse("the NATS server allows messages of %d bytes, the log needs %d; set max_payload: 1MB in its configuration", have, MinMaxPayload)
 	}
 
 	kv, bucketDrift, err := ensureBucket(ctx, js, stateConfig(spec))
