@@ -5,13 +5,11 @@
 //	                       Server ───┘               └── SIGTERM, SIGKILL, SIGSTOP by the test
 //	SDK clients ──> Ledger of answers ── Settle ──> log, tables: is an answer missing?
 //
-// Process uses none of the program's packages: it reads a server's addresses from the file scrip.json. If a test binary
+// Processes are those of cmd/internal/process, which reads a server's addresses from the file scrip.json. If a test binary
 // crashes, its servers and their PostgreSQL keep running; their data directories are in the directory for temporary files.
 package e2e
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,14 +20,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/process"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 )
 
-const (
-	// readyLimit is far longer than a start, one or two seconds, for machines under load.
-	readyLimit = time.Minute
-	readyEvery = 10 * time.Millisecond
-)
+// readyEvery is the interval at which a process is looked at.
+const readyEvery = 10 * time.Millisecond
 
 var binary string
 
@@ -57,13 +53,21 @@ func Main(m *testing.M, after func()) int {
 	return code
 }
 
-// Build builds the program at path, with further flags for go build. Without any, it reuses bin/e2e/scrip of the module if
-// that is up to date, which spares all test binaries of a run but the first the seconds that the linker takes. A program at
-// path stays as it is when that one is replaced.
+// Program is the import path of the program.
+const Program = "github.com/seed-4a2410e3/scrip/cmd/scrip"
+
+// Build builds the program at path, with further flags for go build. Without any it is BuildOf.
 func Build(path string, flags ...string) error {
 	if len(flags) > 0 {
-		return link(path, flags)
+		return link(path, Program, flags)
 	}
+	return BuildOf(path, Program)
+}
+
+// BuildOf builds any main package at path. It reuses bin/e2e of the module if that is up to date, which spares all test
+// binaries of a run but the first the seconds that the linker takes. A program at path stays as it is when that one is
+// replaced.
+func BuildOf(path, program string) error {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
 		return fmt.Errorf("finding the module: %w", err)
@@ -80,46 +84,34 @@ func Build(path string, flags ...string) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return err
 	}
-	shared := filepath.Join(dir, "scrip")
-	if err := link(shared, nil); err != nil {
+	shared := filepath.Join(dir, strings.ReplaceAll(program, "/", "-"))
+	if err := link(shared, program, nil); err != nil {
 		return err
 	}
 	if os.Link(shared, path) == nil {
 		return nil
 	}
-	program, err := os.ReadFile(shared) // path is on another file system
+	built, err := os.ReadFile(shared) // path is on another file system
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, program, 0o755)
+	return os.WriteFile(path, built, 0o755)
 }
 
 // link omits debug information, which halves the time of the linker.
-func link(path string, flags []string) error {
-	args := append(append([]string{"build", "-ldflags=-w", "-o", path}, flags...), "github.com/seed-4a2410e3/scrip/cmd/scrip")
+func link(path, program string, flags []string) error {
+	args := append(append([]string{"build", "-ldflags=-w", "-o", path}, flags...), program)
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("building scrip: %w\n%s", err, out)
+		return fmt.Errorf("building %s: %w\n%s", program, err, out)
 	}
 	return nil
 }
 
 // Descriptor is the content of <data>/scrip.json.
-type Descriptor struct {
-	PID         int    `json:"pid"`
-	NATSURL     string `json:"nats_url"`
-	HTTPURL     string `json:"http_url"`
-	PostgresURL string `json:"postgres_url"`
-	Lanes       int    `json:"lanes"`
-	Sync        string `json:"sync"`
-}
+type Descriptor = process.Descriptor
 
 // Process is a `scrip serve` that was started.
-type Process struct {
-	Data string
-	cmd  *exec.Cmd
-	log  *os.File
-	gone chan struct{}
-}
+type Process struct{ *process.Server }
 
 // Start starts `scrip serve` on a data directory, with HTTP on a free port, further arguments and variables
 // (NAME=value). Its output is appended to the file logPath.
@@ -129,60 +121,13 @@ func Start(data, logPath string, args, env []string) (*Process, error) {
 
 // StartProgram is Start for another program than that of Main.
 func StartProgram(program, data, logPath string, args, env []string) (*Process, error) {
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	server, err := process.Serve(process.Command{
+		Program: program, Args: append([]string{"serve", "--data", data, "--http-listen", "127.0.0.1:0"}, args...), Env: append(os.Environ(), env...), Log: logPath,
+	}, data)
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{Data: data, log: log, gone: make(chan struct{})}
-	p.cmd = exec.Command(program, append([]string{"serve", "--data", data, "--http-listen", "127.0.0.1:0"}, args...)...)
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := p.cmd.Start(); err != nil {
-		return nil, errors.Join(err, log.Close())
-	}
-	go func() {
-		_ = p.cmd.Wait() // Wait returns the exit code
-		_ = log.Close()
-		close(p.gone)
-	}()
-	return p, nil
-}
-
-// PID is the process's id.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
-
-// Gone is closed when the process has ended.
-func (p *Process) Gone() <-chan struct{} { return p.gone }
-
-// Ready waits until the server has written its addresses, or has ended.
-func (p *Process) Ready() (Descriptor, error) {
-	deadline := time.NewTimer(readyLimit)
-	defer deadline.Stop()
-	tick := time.NewTicker(readyEvery)
-	defer tick.Stop()
-	for {
-		var d Descriptor
-		raw, err := os.ReadFile(filepath.Join(p.Data, "scrip.json"))
-		if err == nil {
-			if err = json.Unmarshal(raw, &d); err == nil && d.PID == p.PID() {
-				return d, nil
-			}
-		}
-		select {
-		case <-p.gone:
-			return d, fmt.Errorf("the server ended before it was ready: %s", p.cmd.ProcessState)
-		case <-deadline.C:
-			return d, fmt.Errorf("the server is not ready after %s: %w", readyLimit, err)
-		case <-tick.C:
-		}
-	}
-}
-
-// Kill is kill -9; it waits until the process has ended. Its private PostgreSQL goes on: the next server adopts it, or End.
-func (p *Process) Kill() {
-	_ = p.cmd.Process.Signal(syscall.SIGCONT)
-	_ = p.cmd.Process.Kill()
-	<-p.gone
+	return &Process{server}, nil
 }
 
 // End is Kill, and ends the PostgreSQL that is left in the data directory, too.
@@ -213,30 +158,4 @@ func EndPostgres(data string) {
 		}
 		<-tick.C
 	}
-}
-
-// Signal sends a signal.
-func (p *Process) Signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
-
-// Wait waits for the end and returns the exit code, -1 after a signal.
-func (p *Process) Wait() int {
-	<-p.gone
-	return p.cmd.ProcessState.ExitCode()
-}
-
-// Stop sends SIGTERM, waits for the end and returns the exit code.
-func (p *Process) Stop() (int, error) {
-	if err := p.Signal(syscall.SIGTERM); err != nil {
-		return -1, err
-	}
-	return p.Wait(), nil
-}
-
-// Output is the output of the process so far, after that of earlier processes with the same file.
-func (p *Process) Output() string {
-	out, err := os.ReadFile(p.log.Name())
-	if err != nil {
-		return err.Error()
-	}
-	return string(out)
 }

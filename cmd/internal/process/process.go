@@ -1,0 +1,123 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Command is what to run. Program and Log are required.
+type Command struct {
+	Program   string
+	Args, Env []string // Env replaces the environment of this process; NAME=value, the last one of a name counts
+	Log       string   // file to which output is appended
+	// Apart puts the process into a group of its own: Ctrl-C in a terminal does not reach it.
+	Apart bool
+}
+
+// Process is one that was started.
+type Process struct {
+	cmd  *exec.Cmd
+	log  *os.File
+	gone chan struct{}
+}
+
+// Start starts a process.
+func Start(c Command) (*Process, error) {
+	log, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{log: log, gone: make(chan struct{})}
+	p.cmd = exec.Command(c.Program, c.Args...)
+	p.cmd.Env = c.Env
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: c.Apart}
+	if err := p.cmd.Start(); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	go func() {
+		_ = p.cmd.Wait() // Wait returns the exit code
+		_ = log.Close()
+		close(p.gone)
+	}()
+	return p, nil
+}
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Gone is closed when the process has ended.
+func (p *Process) Gone() <-chan struct{} { return p.gone }
+
+// Alive is true until the process has ended.
+func (p *Process) Alive() bool {
+	select {
+	case <-p.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// Kill is kill -9, also of a process that is stopped; it waits until the process has ended.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Signal(syscall.SIGCONT)
+	_ = p.cmd.Process.Kill()
+	<-p.gone
+}
+
+// Signal sends a signal.
+func (p *Process) Signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
+
+// Wait waits for the end and returns the exit code, -1 after a signal.
+func (p *Process) Wait() int {
+	<-p.gone
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Ended waits for the end and describes it, such as "exit status 1" or "signal: killed".
+func (p *Process) Ended() string {
+	<-p.gone
+	return p.cmd.ProcessState.String()
+}
+
+// Stop sends SIGTERM, waits for the end and returns the exit code.
+func (p *Process) Stop() (int, error) {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return -1, err
+	}
+	return p.Wait(), nil
+}
+
+// StopWithin is Stop, but kills the process after the limit.
+func (p *Process) StopWithin(limit time.Duration) error {
+	if !p.Alive() {
+		return nil
+	}
+	_ = p.Signal(syscall.SIGCONT) // a stopped process would not get the next one
+	if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case <-p.gone:
+		return nil
+	case <-late.C:
+		p.Kill()
+		return fmt.Errorf("did not end within %s of SIGTERM and was killed", limit)
+	}
+}
+
+// Output is the output of the process so far, after that of earlier processes with the same file.
+func (p *Process) Output() string {
+	out, err := os.ReadFile(p.log.Name())
+	if err != nil {
+		return err.Error()
+	}
+	return string(out)
+}
