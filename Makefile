@@ -32,7 +32,7 @@ RESULTS  ?= cmd/scripbench/results
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The other modules, with requirements that the product does not have.
-MODULES = cmd/scripbench docker/prometheus cmd/internal/api/validate
+MODULES = cmd/scripbench docker/prometheus cmd/internal/api/validate cmd/internal/cluster/manifests
 # Packages of the product that start goroutines, found in their code without tests.
 CONCURRENT = $(shell grep -rlE --include='*.go' --exclude='*_test.go' --exclude-dir=scripbench --exclude-dir=validate '^\s*go (func|[a-z])|errgroup|sync\.|atomic\.' domain streams projections cmd | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
@@ -59,6 +59,14 @@ build: ## Build bin/scrip, bin/scripbench and bin/pushsender.
 .PHONY: run
 run: setup build ## Build and serve on ./data, all in one process. ARGS='…' is passed to serve.
 	exec bin/scrip serve $(ARGS)
+
+.PHONY: cluster
+cluster: setup ## Run three NATS nodes, PostgreSQL and three servers on ./cluster, as docker/compose.cluster.yaml has them. ARGS='kill nats-2' and others are commands to it.
+	@mkdir -p bin
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/scrip ./cmd/scrip
+	go build -trimpath -o bin/nats-server github.com/nats-io/nats-server/v2
+	go build -trimpath -o bin/scrip-cluster ./cmd/internal/cluster/up
+	exec bin/scrip-cluster $(ARGS)
 
 .PHONY: test
 test: setup-bench ## Run all tests, those of the modules in parallel. lint runs vet.

@@ -117,6 +117,7 @@ func TestWhoMayImportWhat(t *testing.T) {
 		{"github.com/danielgtaylor/huma", []string{"cmd/internal/api"}, "routes belong to the API"},
 		{"github.com/spf13/cobra", []string{"cmd"}, "the command line belongs to cmd"},
 		{"github.com/RoaringBitmap", []string{"streams/scheduler/timers"}, "sets of coupons are the scheduler's"},
+		{"go.yaml.in/yaml", []string{"cmd/internal/cluster"}, "only the compose file is YAML"},
 		{"github.com/hanwen/go-fuse", nil, "only the power tests have a file system"},
 	}
 	for _, p := range list(t, "./...") {
@@ -232,7 +233,7 @@ func TestAProducerLinksLittle(t *testing.T) {
 // TestOtherModules: the modules beside the product's compile with it, and nothing of the product imports them, so that
 // their requirements stay out of its go.mod.
 func TestOtherModules(t *testing.T) {
-	for _, dir := range []string{"cmd/scripbench", "docker/prometheus", "cmd/internal/api/validate"} {
+	for _, dir := range []string{"cmd/scripbench", "docker/prometheus", "cmd/internal/api/validate", "cmd/internal/cluster/manifests"} {
 		vet := exec.Command("go", "vet", "./...")
 		vet.Dir = filepath.Join(root(t), dir)
 		if out, err := vet.CombinedOutput(); err != nil {
@@ -243,7 +244,7 @@ func TestOtherModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, library := range []string{"redis/go-redis", "HdrHistogram", "hibiken/asynq", "riverqueue", "prometheus/prometheus", "pb33f", "oapi-codegen"} {
+	for _, library := range []string{"redis/go-redis", "HdrHistogram", "hibiken/asynq", "riverqueue", "prometheus/prometheus", "pb33f", "oapi-codegen", "compose-spec", "k8s.io"} {
 		if bytes.Contains(requirements, []byte(library)) {
 			t.Errorf("go.mod requires %s; only another module may", library)
 		}
@@ -252,7 +253,7 @@ func TestOtherModules(t *testing.T) {
 
 func TestTopLevel(t *testing.T) {
 	allowed := []string{"domain", "streams", "projections", "cmd", "docker", "README.md", "LICENSE", "Makefile", "go.mod", "go.sum", ".ci", ".github",
-		".git", ".gitignore", "bin", "data"} // the last two are ignored by git
+		".git", ".gitignore", "bin", "data", "cluster"} // the last three are ignored by git
 	entries, err := os.ReadDir(root(t))
 	if err != nil {
 		t.Fatal(err)

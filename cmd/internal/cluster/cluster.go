@@ -1,0 +1,252 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
+)
+
+// Options of a cluster. Folder, Compose, Scrip and NATSServer are required.
+type Options struct {
+	// Folder holds all data; it is made if missing.
+	Folder string
+	// Compose is the path of docker/compose.cluster.yaml.
+	Compose string
+	// Scrip and NATSServer are the paths of the programs.
+	Scrip, NATSServer string
+	// Port is the first port, 0 = free ones.
+	Port int
+	// Cuttable puts a link between each two services, for Cut.
+	Cuttable bool
+	// Tied PostgreSQL ends with this process, also when that is killed. For tests.
+	Tied bool
+	// Set are variables of the compose file, such as SCRIP_LANES.
+	Set map[string]string
+	// Self is the command line that gives commands to this cluster, for reports.
+	Self string
+	// Out gets reports; nil = none.
+	Out io.Writer
+
+	postgresLog io.Writer
+}
+
+// Cluster is a running cluster. Its methods may be called from several goroutines.
+type Cluster struct {
+	opts    Options
+	lock    *os.File
+	log     *os.File // of PostgreSQL's start and stop
+	layout  *layout
+	members []*member
+	closed  sync.Once
+	problem error // of Close
+}
+
+// Open prepares a cluster: lock, secrets, ports. It starts nothing. The caller closes it.
+func Open(o Options) (_ *Cluster, err error) {
+	if o.Out == nil {
+		o.Out = io.Discard
+	}
+	for _, path := range []*string{&o.Folder, &o.Compose, &o.Scrip, &o.NATSServer} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return nil, err
+		}
+	}
+	for _, program := range []string{o.Scrip, o.NATSServer} {
+		if _, err := os.Stat(program); err != nil {
+			return nil, fmt.Errorf("%w; build it with make", err)
+		}
+	}
+	if err := atomicfile.MkdirAll(o.Folder, 0o711); err != nil {
+		return nil, err
+	}
+	c := &Cluster{opts: o}
+	if c.lock, err = lockFolder(o.Folder); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.lock.Close())
+		}
+	}()
+	values, err := secrets(o.Folder, o.Compose)
+	if err != nil {
+		return nil, err
+	}
+	services, err := Read(o.Compose, o.Folder, func(name string) (string, bool) {
+		if value, set := o.Set[name]; set {
+			return value, true
+		}
+		value, set := values[name]
+		return value, set
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.layout, err = newLayout(services, o.Port, o.Cuttable); err != nil {
+		return nil, err
+	}
+	if c.log, err = os.OpenFile(filepath.Join(o.Folder, "runner.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		return nil, err
+	}
+	o.postgresLog = c.log
+	for _, s := range services {
+		c.members = append(c.members, newMember(s, c.layout, o))
+	}
+	return c, nil
+}
+
+// lockFolder lets one runner at a time use a folder. The kernel releases the lock when the runner ends.
+func lockFolder(folder string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("a cluster runs on %s already; stop that one, or give another folder with -data", folder), f.Close())
+	}
+	return f, nil
+}
+
+// Start starts all services, each when those that it depends on are healthy, and waits until all are healthy.
+func (c *Cluster) Start(ctx context.Context) error {
+	healthy := map[string]bool{}
+	await := func(m *member) error {
+		if healthy[m.Name] {
+			return nil
+		}
+		err := m.awaitHealthy(ctx)
+		healthy[m.Name] = err == nil
+		return err
+	}
+	for _, m := range c.members {
+		for _, other := range m.After {
+			if err := await(c.member(other)); err != nil {
+				return err
+			}
+		}
+		if err := c.start(ctx, m); err != nil {
+			return err
+		}
+	}
+	for _, m := range c.members {
+		if err := await(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) start(ctx context.Context, m *member) error {
+	return m.start(ctx, func(how string) {
+		fmt.Fprintf(c.opts.Out, "%s ended: %s. Its output is in %s. Start it again with: %s start %s\n", m.Name, how, m.log(), c.opts.Self, m.Name)
+	})
+}
+
+func (c *Cluster) member(name string) *member {
+	if i := slices.IndexFunc(c.members, func(m *member) bool { return m.Name == name }); i >= 0 {
+		return c.members[i]
+	}
+	return nil
+}
+
+// Names of the services of a kind.
+func (c *Cluster) Names(kind Kind) (list []string) {
+	for _, m := range c.members {
+		if m.Kind == kind {
+			list = append(list, m.Name)
+		}
+	}
+	return list
+}
+
+// verbs are what can be done to a service.
+var verbs = map[string]func(ctx context.Context, c *Cluster, m *member) error{
+	"start": func(ctx context.Context, c *Cluster, m *member) error {
+		if err := c.start(ctx, m); err != nil {
+			return err
+		}
+		return m.awaitHealthy(ctx)
+	},
+	"stop":   func(_ context.Context, _ *Cluster, m *member) error { return m.stop() },
+	"kill":   func(ctx context.Context, _ *Cluster, m *member) error { return m.kill(ctx) },
+	"pause":  func(_ context.Context, _ *Cluster, m *member) error { return m.signal(syscall.SIGSTOP) },
+	"resume": func(_ context.Context, _ *Cluster, m *member) error { return m.signal(syscall.SIGCONT) },
+	"cut":    func(_ context.Context, c *Cluster, m *member) error { return c.cut(m, true) },
+	"heal":   func(_ context.Context, c *Cluster, m *member) error { return c.cut(m, false) },
+}
+
+// Do does something to a service: start, stop, kill (-9), pause (SIGSTOP), resume, cut (off from all others), heal. start
+// waits until it is healthy.
+func (c *Cluster) Do(ctx context.Context, verb, name string) error {
+	do, m := verbs[verb], c.member(name)
+	switch {
+	case do == nil:
+		return fmt.Errorf("%q is no command; the commands are status, and start, stop, kill, pause, resume, cut, heal with the name of a service", verb)
+	case m == nil:
+		return fmt.Errorf("%q is no service; the services are %s", name, strings.Join(slices.Concat(c.Names(NATS), c.Names(Postgres), c.Names(Scrip)), ", "))
+	}
+	return do(ctx, c, m)
+}
+
+func (c *Cluster) cut(m *member, cut bool) error {
+	if err := c.layout.cut(m.Name, cut); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.cut = cut
+	m.mu.Unlock()
+	return nil
+}
+
+// NATSURL lists all nodes with the credentials of the servers, for a client outside of the cluster.
+func (c *Cluster) NATSURL() (string, error) {
+	var urls []string
+	for _, name := range c.Names(NATS) {
+		addr, err := c.layout.reach(outside, endpoint{name, natsClients})
+		if err != nil {
+			return "", err
+		}
+		env := c.member(name).Environment
+		urls = append(urls, "nats://"+env["NATS_USER"]+":"+env["NATS_PASSWORD"]+"@"+addr)
+	}
+	return strings.Join(urls, ","), nil
+}
+
+// Data is the data directory of a scrip server, in which commands find it.
+func (c *Cluster) Data(name string) string { return c.member(name).data() }
+
+// PostgresURL is the URL of the tables for a client outside of the cluster, "" before the first start.
+func (c *Cluster) PostgresURL() string {
+	for _, name := range c.Names(Postgres) {
+		if u := c.layout.database(name); u != nil {
+			return u.String()
+		}
+	}
+	return ""
+}
+
+// Close stops all services in reverse order. A second call does nothing.
+func (c *Cluster) Close() error {
+	c.closed.Do(func() { c.problem = c.close() })
+	return c.problem
+}
+
+func (c *Cluster) close() (problem error) {
+	for _, m := range slices.Backward(c.members) {
+		if c.opts.Cuttable {
+			problem = errors.Join(problem, c.layout.cut(m.Name, false))
+		}
+		problem = errors.Join(problem, m.stop())
+	}
+	c.layout.close()
+	return errors.Join(problem, c.log.Close(), c.lock.Close())
+}

@@ -1,0 +1,139 @@
+package manifests
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/cluster"
+)
+
+const docker = "../../../../docker"
+
+// secret is the value of every variable that a file requires.
+const secret = "user:s3cret"
+
+// project loads a compose file as docker compose does: schema, variables, merges, references.
+func project(t *testing.T, file string, variables ...string) (*types.Project, error) {
+	t.Helper()
+	o, err := cli.NewProjectOptions([]string{filepath.Join(docker, file)}, cli.WithEnv(variables), cli.WithResolvedPaths(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.LoadProject(context.Background())
+}
+
+func required(t *testing.T, file string) (names, set []string) {
+	t.Helper()
+	names, err := cluster.Required(filepath.Join(docker, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		set = append(set, name+"="+secret)
+	}
+	return names, set
+}
+
+// TestComposeFiles: both files load, not without any of their secrets, and keep to the rules of the house.
+func TestComposeFiles(t *testing.T) {
+	for _, file := range []string{"compose.yaml", "compose.cluster.yaml"} {
+		names, set := required(t, file)
+		if len(names) == 0 {
+			t.Errorf("%s requires no secret", file)
+		}
+		for i, name := range names {
+			if _, err := project(t, file, slices.Concat(set[:i], set[i+1:])...); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s without %s: %v", file, name, err)
+			}
+		}
+		p, err := project(t, file, set...)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for name, s := range p.Services {
+			for _, port := range s.Ports {
+				if port.HostIP != "127.0.0.1" {
+					t.Errorf("%s, %s: port %d is open to other machines", file, name, port.Target)
+				}
+			}
+			if s.Restart != "unless-stopped" || s.StopGracePeriod == nil {
+				t.Errorf("%s, %s: restart %q, stop_grace_period %v", file, name, s.Restart, s.StopGracePeriod)
+			}
+			if !strings.HasPrefix(s.Image, "postgres") && (!s.ReadOnly || !slices.Contains(s.CapDrop, "ALL")) {
+				t.Errorf("%s, %s: read_only %v, cap_drop %v", file, name, s.ReadOnly, s.CapDrop)
+			}
+			if file == "compose.cluster.yaml" && s.MemLimit == 0 {
+				t.Errorf("%s, %s: no mem_limit", file, name)
+			}
+		}
+	}
+}
+
+// TestTheProcessesAreTheContainers: cluster.Read, from which processes are started, sees what docker compose sees.
+func TestTheProcessesAreTheContainers(t *testing.T) {
+	const file = "compose.cluster.yaml"
+	_, set := required(t, file)
+	p, err := project(t, file, set...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	services, err := read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(services) != len(p.Services) {
+		t.Errorf("%d services are started as processes, compose has %d", len(services), len(p.Services))
+	}
+	base, err := filepath.Abs(docker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range services {
+		of := p.Services[s.Name]
+		if !slices.Equal(s.Command, of.Command) {
+			t.Errorf("%s: the process has the arguments %q, the container %q", s.Name, s.Command, of.Command)
+		}
+		environment := map[string]string{}
+		for name, value := range of.Environment {
+			environment[name] = *value
+		}
+		if !maps.Equal(s.Environment, environment) {
+			t.Errorf("%s: the process has the environment %v, the container %v", s.Name, s.Environment, environment)
+		}
+		mounts := map[string]string{}
+		for _, v := range of.Volumes {
+			switch v.Type {
+			case types.VolumeTypeBind:
+				mounts[v.Target] = v.Source
+			case types.VolumeTypeVolume:
+				mounts[v.Target] = filepath.Join(folder, v.Source)
+			}
+		}
+		if !maps.Equal(s.Mounts, mounts) {
+			t.Errorf("%s: the process has the directories %v, the container %v", s.Name, s.Mounts, mounts)
+		}
+		if s.Kind == cluster.NATS && mounts["/etc/nats"] != filepath.Join(base, "nats") {
+			t.Errorf("%s: its configuration is in %s", s.Name, mounts["/etc/nats"])
+		}
+		if after := slices.Sorted(maps.Keys(of.DependsOn)); !slices.Equal(s.After, after) {
+			t.Errorf("%s starts after %v, in compose after %v", s.Name, s.After, after)
+		}
+		if of.HealthCheck != nil && !slices.Equal(s.Health, of.HealthCheck.Test) {
+			t.Errorf("%s: the health check is %q, in compose %q", s.Name, s.Health, of.HealthCheck.Test)
+		}
+	}
+}
+
+const folder = "/folder"
+
+// read reads the services of the cluster with every variable set.
+func read() ([]cluster.Service, error) {
+	return cluster.Read(filepath.Join(docker, "compose.cluster.yaml"), folder, func(name string) (string, bool) { return secret, name != "SCRIP_LANES" })
+}
