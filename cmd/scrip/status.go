@@ -169,10 +169,6 @@ func (m *Main) printStatus(st *status.Status) error {
 	}
 	var servers [][]string
 	for _, s := range st.PerServer {
-		var roles []string
-		for _, r := range s.Roles {
-			roles = append(roles, r)
-		}
 		how := "does not answer"
 		switch {
 		case s.Ready:
@@ -180,7 +176,7 @@ func (m *Main) printStatus(st *status.Status) error {
 		case s.Answers:
 			how = "not ready"
 		}
-		servers = append(servers, []string{s.Server, how, orText(strings.Join(roles, ","), "-"), orText(s.Settings, "-")})
+		servers = append(servers, []string{s.Server, how, orText(strings.Join(s.Roles, ","), "-"), orText(s.Settings, "-")})
 	}
 	if err := cli.Table(m.Out, "SERVER STATE ROLES SETTINGS", servers); err != nil {
 		return err

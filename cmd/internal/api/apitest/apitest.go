@@ -127,7 +127,7 @@ func (r *Rig) Key(t testing.TB, named string) string {
 	r.Ask(t, "", "POST", "/v1/keys", body).Want(t, 201).Into(t, &made)
 	r.Keys[named] = made.Secret
 	// In force within a second.
-	Until(t, "the key is in force", func() bool { return r.Ask(t, named, "GET", "/v1/none", nil).Status != http.StatusUnauthorized })
+	Until(t, "the key is in force", func() bool { return r.Ask(t, named, "GET", "/v1/settings", nil).Status != http.StatusUnauthorized })
 	return made.Secret
 }
 

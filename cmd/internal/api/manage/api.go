@@ -114,7 +114,7 @@ func New(mux *http.ServeMux, o Options) *API {
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{Title: "scrip", Version: o.Version, Description: description,
 				License: &huma.License{Name: "see LICENSE in the repository"}},
-			Tags:    tags,
+			Tags:    slices.Clone(tags),
 			Servers: []*huma.Server{{URL: "/", Description: "the server that this document is from"}},
 			Components: &huma.Components{
 				Schemas: registry,
@@ -128,6 +128,7 @@ func New(mux *http.ServeMux, o Options) *API {
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 	})
+	a.shopRoutes()
 	a.campaignRoutes()
 	a.couponRoutes()
 	a.reminderRoutes()
@@ -166,6 +167,9 @@ func (a *API) document(r Route) huma.Operation {
 		r.Body = wire.MaxLine
 	}
 	a.routes = append(a.routes, r)
+	if doc := a.huma.OpenAPI(); !slices.ContainsFunc(doc.Tags, func(t *huma.Tag) bool { return t.Name == r.Tag }) {
+		doc.Tags = append(doc.Tags, &huma.Tag{Name: r.Tag})
+	}
 	op := huma.Operation{
 		Method: r.Method, Path: r.Path, OperationID: r.ID, Summary: r.Summary, Description: r.About, Tags: []string{r.Tag},
 		DefaultStatus: r.Status, MaxBodyBytes: r.Body,

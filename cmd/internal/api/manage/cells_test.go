@@ -73,10 +73,6 @@ func TestEveryCell(t *testing.T) {
 // TestEveryOperationHasARoute: what people can do, they can do over HTTP.
 func TestEveryOperationHasARoute(t *testing.T) {
 	elsewhere := map[access.Operation]string{
-		access.OpClaim:          "NATS",
-		access.OpRedeem:         "NATS",
-		access.OpRollback:       "NATS",
-		access.OpValidate:       "NATS",
 		access.OpReadTables:     "SQL",
 		access.OpReadReminders:  "NATS: streams/push",
 		access.OpDiagnose:       "/metrics, /readyz and /debug/pprof",

@@ -99,7 +99,7 @@ type Outcome struct{ wire.Outcome }
 
 // OutcomeFields is its schema.
 type OutcomeFields struct {
-	ID            string     `json:"id" doc:"Of the command."`
+	ID            string     `json:"id,omitempty" doc:"Of the command; a validation has none."`
 	Status        string     `json:"status" doc:"What was done, such as claimed, redeemed, voided, reminder_set. New ones may be added."`
 	Refusal       string     `json:"refusal,omitempty" doc:"Why nothing was done. Only in answers to /v1/commands: elsewhere a refusal is a problem."`
 	Message       string     `json:"message,omitempty" doc:"The same for people."`

@@ -101,7 +101,7 @@ func (a *API) couponRoutes() {
 			}
 			RawBody []byte
 		}) (*CommandDone, error) {
-			return a.onCode(ctx, in.RawBody, wire.Void, in.Change)
+			return a.onCode(ctx, in.RawBody, wire.Void, in.Change, http.StatusOK)
 		})
 	Register(a, Route{Method: http.MethodPost, Path: "/v1/coupons/extend", ID: "extendCoupon", Tag: "coupons", Summary: "Give a coupon its own expiry",
 		About:     "An expired coupon becomes valid again.",
@@ -115,7 +115,7 @@ func (a *API) couponRoutes() {
 			}
 			RawBody []byte
 		}) (*CommandDone, error) {
-			return a.onCode(ctx, in.RawBody, wire.Extend, in.Change)
+			return a.onCode(ctx, in.RawBody, wire.Extend, in.Change, http.StatusOK)
 		})
 	Register(a, Route{Method: http.MethodGet, Path: "/v1/customers/{customer}", ID: "getCustomer", Tag: "coupons", Summary: "Show a customer's coupons and history",
 		About:     "A page continues both the coupons and the history, each until it ends.",
@@ -131,7 +131,7 @@ type CommandDone struct {
 
 // onCode sends a command about a code. A key that is limited to campaigns needs the campaign of the code, and a command that
 // names it: the lane refuses a code of another one.
-func (a *API) onCode(ctx context.Context, body []byte, t wire.CommandType, change Change) (*CommandDone, error) {
+func (a *API) onCode(ctx context.Context, body []byte, t wire.CommandType, change Change, status int) (*CommandDone, error) {
 	cmd, err := parse(body, t, "", "body")
 	if err != nil {
 		return nil, err
@@ -139,13 +139,17 @@ func (a *API) onCode(ctx context.Context, body []byte, t wire.CommandType, chang
 	if cmd.Campaign, err = a.campaignOf(ctx, access.OperationOf(t), cmd.Code, cmd.Campaign); err != nil {
 		return nil, err
 	}
-	return a.commandDone(ctx, cmd, change, http.StatusOK)
+	return a.commandDone(ctx, cmd, change, status)
 }
 
+// commandDone sends a command. status is that of the first answer; a repeat is 200.
 func (a *API) commandDone(ctx context.Context, cmd wire.Command, change Change, status int) (*CommandDone, error) {
 	out, err := a.do(ctx, cmd, change)
 	if err != nil {
 		return nil, err
+	}
+	if out.Repeat {
+		status = http.StatusOK
 	}
 	return &CommandDone{Status: status, Changed: changed(&out), Body: Outcome{out}}, nil
 }

@@ -1,0 +1,102 @@
+package manage
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+)
+
+// NewClaim is the body of a claim.
+type NewClaim struct {
+	CustomerID string          `json:"customer_id"`
+	Attributes json.RawMessage `json:"attributes,omitempty" doc:"A flat object of texts, numbers and booleans, at most 1 KiB."`
+}
+
+// Use is the body of a redemption or a rollback.
+type Use struct {
+	Code       string `json:"code" doc:"As it was typed: case, spaces and hyphens do not count."`
+	OrderID    string `json:"order_id"`
+	CustomerID string `json:"customer_id,omitempty" doc:"Must be the holder, if given."`
+	Campaign   string `json:"campaign,omitempty" doc:"Required for imported codes."`
+}
+
+// Validation is the body of a validation.
+type Validation struct {
+	Code       string `json:"code" minLength:"1" maxLength:"128"`
+	OrderID    string `json:"order_id,omitempty" maxLength:"128"`
+	CustomerID string `json:"customer_id,omitempty" maxLength:"128"`
+	Campaign   string `json:"campaign,omitempty" maxLength:"64" doc:"Required for imported codes."`
+}
+
+func (a *API) shopRoutes() {
+	Register(a, Route{Method: http.MethodPost, Path: "/v1/campaigns/{campaign}/claims", ID: "claim", Tag: "shop", Summary: "Claim a coupon",
+		About:     "201 with a new coupon; 200 with the same one for the same Idempotency-Key, and for a customer who has the only one that is allowed.",
+		Operation: access.OpClaim, Status: http.StatusCreated},
+		func(ctx context.Context, in *struct {
+			Named
+			Change
+			Body    NewClaim
+			RawBody []byte
+		}) (*CommandDone, error) {
+			if err := checkCampaign(in.Campaign); err != nil {
+				return nil, err
+			}
+			cmd, err := parse(in.RawBody, wire.Claim, in.Campaign, "body")
+			if err != nil {
+				return nil, err
+			}
+			return a.commandDone(ctx, cmd, in.Change, http.StatusCreated)
+		})
+	for _, use := range []struct {
+		path, id, summary, about string
+		command                  wire.CommandType
+	}{
+		{"/v1/redemptions", "redeem", "Redeem a code for an order", "The same code and order again is a repeat (200).", wire.Redeem},
+		{"/v1/rollbacks", "rollback", "Undo the redemption of an order", "The same again is a repeat (200).", wire.Rollback},
+	} {
+		Register(a, Route{Method: http.MethodPost, Path: use.path, ID: use.id, Tag: "shop", Summary: use.summary, About: use.about,
+			Operation: access.OperationOf(use.command), Later: true, Status: http.StatusCreated},
+			func(ctx context.Context, in *struct {
+				Change
+				Body    Use
+				RawBody []byte
+			}) (*CommandDone, error) {
+				return a.onCode(ctx, in.RawBody, use.command, in.Change, http.StatusCreated)
+			})
+	}
+	Register(a, Route{Method: http.MethodPost, Path: "/v1/validations", ID: "validate", Tag: "shop", Summary: "Ask what a redemption would answer now",
+		About:     "Changes nothing. Not for public keys: they could try codes.",
+		Operation: access.OpValidate, Later: true}, a.validate)
+}
+
+func (a *API) validate(ctx context.Context, in *struct{ Body Validation }) (*CommandDone, error) {
+	if principal(ctx).Public {
+		return nil, web.New(web.Forbidden, "public keys may not validate codes over HTTP: they could try codes")
+	}
+	campaign, err := a.campaignOf(ctx, access.OpValidate, in.Body.Code, in.Body.Campaign)
+	if err != nil {
+		return nil, err
+	}
+	var opts []client.Option
+	if campaign != "" {
+		opts = append(opts, client.Campaign(campaign))
+	}
+	if in.Body.CustomerID != "" {
+		opts = append(opts, client.Holder(in.Body.CustomerID))
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryWait)
+	defer cancel()
+	out, err := a.Queries.Validate(ctx, in.Body.Code, in.Body.OrderID, opts...)
+	switch {
+	case err != nil:
+		return nil, unanswered("the coupon", err)
+	case out.Refused():
+		return nil, web.Refused(&out)
+	}
+	return &CommandDone{Status: http.StatusOK, Body: Outcome{out}}, nil
+}
