@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
@@ -42,6 +43,7 @@ type Main struct {
 	data, nats, name, webhook, proxy, since, sealKey string
 	json, verbose                                    bool
 	opts                                             push.Options
+	natsFlags                                        cli.NATSFlags
 	printing                                         sync.Mutex // guards Out, to which several workers write
 }
 
@@ -84,6 +86,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	all.StringVar(&m.name, "name", "pushsender", "`NAME` shared by all processes of one audience; without it dead lists all names")
 
 	cli.WithVariable(all, "data", "nats")
+	m.natsFlags.Add(all)
 	all.StringVar(&m.sealKey, datadir.SealKeyFlag, "", datadir.SealKeyUsage)
 
 	sending := func(cmd *cobra.Command) {
@@ -163,8 +166,15 @@ func (m *Main) connect() (jetstream.JetStream, error) {
 	if err != nil {
 		return nil, err
 	}
+	given, err := m.natsFlags.Options()
+	if err != nil {
+		return nil, err
+	}
+	if server.TLSCert != "" {
+		given = append(given, nats.Secure(certs.OfFile(server.TLSCert)))
+	}
 	log := m.opts.Logger
-	nc, err := nats.Connect(server.NATSURL, dial.Keyed(server.NATSURL, append(dial.Options("scrip push sender "+m.name), nats.Timeout(connectWait),
+	nc, err := nats.Connect(server.NATSURL, dial.Keyed(server.NATSURL, append(append(dial.Options("scrip push sender "+m.name), given...), nats.Timeout(connectWait),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // nil when this process closes the connection
 				log.Warn("connection lost; reconnecting", "err", err)

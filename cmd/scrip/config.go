@@ -126,7 +126,7 @@ func serverDefaults(ctx context.Context, s *session) (defaults *settings.Setting
 	if s.server.HTTPURL == "" {
 		return defaults, false
 	}
-	ready, err := getReady(ctx, s.server.HTTPURL)
+	ready, err := getReady(ctx, s.server)
 	var c status.ConfigReadiness
 	if err != nil || !ready.Checks["config"].Detailed(&c) {
 		return defaults, false

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain"
@@ -87,7 +88,14 @@ func (m *Main) connect() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	nc, err := nats.Connect(server.NATSURL, dial.Keyed(server.NATSURL, append(dial.Options("scrip command line"), nats.Timeout(connectWait),
+	given, err := m.natsFlags.Options()
+	if err != nil {
+		return nil, err
+	}
+	if server.TLSCert != "" {
+		given = append(given, nats.Secure(certs.OfFile(server.TLSCert)))
+	}
+	nc, err := nats.Connect(server.NATSURL, dial.Keyed(server.NATSURL, append(append(dial.Options("scrip command line"), given...), nats.Timeout(connectWait),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)...) // the command's own result reports a failure
 	if err != nil {
 		return nil, datadir.NotConnected(err, m.global.data)

@@ -43,8 +43,9 @@ type Main struct {
 	// TerminalIn and TerminalErr are true if standard input and error are terminals. Progress is shown on terminals only.
 	TerminalIn, TerminalErr bool
 
-	global globalFlags
-	by     string // the user that requests name; "" = user@host
+	global    globalFlags
+	natsFlags cli.NATSFlags
+	by        string // the user that requests name; "" = user@host
 }
 
 // version is set by the linker in releases; else the commit in the build information is used.
@@ -143,6 +144,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 differences found.`,
 
 	f.StringVar(&m.global.sealKey, datadir.SealKeyFlag, "", datadir.SealKeyUsage)
 	cli.WithVariable(f)
+	m.natsFlags.Add(f)
 
 	root.AddCommand(m.couponCommands()...)
 	root.AddCommand(m.serveCommand(), m.campaignCommand(), m.codesCommand(), m.remindCommand(), m.unremindCommand(),

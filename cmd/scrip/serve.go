@@ -54,6 +54,9 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	f.StringVar(&o.NATSListen, "nats-listen", natsd.DefaultListen, "`HOST:PORT` of the embedded NATS server; port 0 = any free one")
 	f.StringVar(&o.HTTPListen, "http-listen", server.DefaultHTTPListen, "`HOST:PORT` of health and metrics; port 0 = any free one")
 	f.StringSliceVar(&o.HTTPHosts, "http-host", nil, "host `NAME`s allowed in HTTP requests, separated by commas, in addition to localhost and addresses")
+	f.StringVar(&o.TLSCert, "tls-cert", "", "`FILE` with the certificate in PEM, its chain included, for HTTP and the embedded NATS; followed while the server runs")
+	f.StringVar(&o.TLSKey, "tls-key", "", "`FILE` with its key in PEM")
+	f.StringVar(&o.OpsListen, "ops-listen", "", "`HOST:PORT` of a listener of its own for metrics, profiles and details of readiness, on loopback without credentials")
 	f.Var(cli.Number(&lanes, 0, 1, topology.MaxLanes), "lanes", "lanes of a new log, which never change (default 4, on an external NATS 16)")
 	f.Var(cli.Number(&replicas, 0, 1, 5), "replicas", "copies of every stream on a NATS cluster (default 1)")
 	f.Var(cli.Choice(&o.Sync, "", natsd.SyncAlways, natsd.SyncInterval), "sync", "always: outcomes are on disk (default). interval: may lose the last seconds on power loss")
@@ -75,6 +78,9 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 		}
 		if o.SealKey, err = datadir.SealKey(m.Env, m.global.sealKey); err != nil {
 			return &cli.UsageError{Err: err}
+		}
+		if o.NATSOptions, err = m.natsFlags.Options(); err != nil {
+			return err
 		}
 		o.Version = versionText()
 		o.Logger = m.logger(logFormat, logLevel)

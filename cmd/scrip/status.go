@@ -15,7 +15,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
@@ -109,13 +111,18 @@ func withoutUser(text string) string {
 	return u.String()
 }
 
-func getReady(ctx context.Context, at string) (status.Readiness, error) {
+// getReady reads /readyz of the server of this data directory.
+func getReady(ctx context.Context, server datadir.Descriptor) (status.Readiness, error) {
 	var r status.Readiness
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.HTTPURL+"/readyz", nil)
 	if err != nil {
 		return r, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	client := http.DefaultClient
+	if server.TLSCert != "" {
+		client = &http.Client{Transport: &http.Transport{TLSClientConfig: certs.OfFile(server.TLSCert), DisableKeepAlives: true}}
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return r, err
 	}

@@ -1,6 +1,7 @@
 package natsd
 
 import (
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -37,6 +38,8 @@ const (
 	pingsOut  = dial.PingsOut + 1
 	// writeWait is how long a write to a client may take before its connection is closed.
 	writeWait = 5 * time.Second
+	// tlsWait is how long the handshake of a client may take.
+	tlsWait = 5 * time.Second
 
 	// maxStore switches nats-server's own guess of the disk limit off (three quarters of the free space at its start, from
 	// which every stream's max_bytes is reserved at once). The disk itself bounds the log.
@@ -65,6 +68,9 @@ type Options struct {
 	// Accounts, if set, is the text of package natsauth, with Username and Password as the user of the servers' account. Other
 	// log-ins are answered by scrip, see package callout.
 	Accounts string
+	// TLS, if set, is required of every client. Its GetCertificate may return another certificate at any time. Own is the
+	// configuration of this process's connections to it.
+	TLS, Own *tls.Config
 	// Cluster, if set, makes this server one node of a cluster.
 	Cluster *Cluster
 	// Logger gets nats-server's warnings and errors, and its notices as debug. Defaults to slog.Default.
@@ -134,6 +140,9 @@ func (o Options) server() (*server.Options, error) {
 		if err := o.addAccounts(so); err != nil {
 			return nil, err
 		}
+	}
+	if o.TLS != nil {
+		so.TLS, so.TLSConfig, so.TLSTimeout = true, o.TLS, tlsWait.Seconds()
 	}
 	if c := o.Cluster; c != nil {
 		host, port, err := hostPort(c.Listen)

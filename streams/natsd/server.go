@@ -156,6 +156,9 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	if s.opts.Username != "" {
 		opts = append([]nats.Option{nats.UserInfo(s.opts.Username, s.opts.Password)}, opts...)
 	}
+	if s.opts.Own != nil {
+		opts = append([]nats.Option{nats.Secure(s.opts.Own)}, opts...)
+	}
 	return nats.Connect(s.ClientURL(), opts...)
 }
 

@@ -25,6 +25,8 @@ type Descriptor struct {
 	// PostgresURL includes credentials of the owner of schema scrip. Empty if the server has none.
 	PostgresURL string `json:"postgres_url,omitempty"`
 	Lanes       int    `json:"lanes"`
+	// TLSCert is the absolute path of the server's certificate, with which clients on this machine check it; "" = no TLS.
+	TLSCert string `json:"tls_cert,omitempty"`
 	// Sync is "always", or "interval", which may lose the last seconds on power loss. Empty with an external NATS.
 	Sync string `json:"sync,omitempty"`
 }

@@ -75,7 +75,7 @@ func (s *server) embedNATS() error {
 	}
 	opts := natsd.Options{
 		StoreDir: s.dir.NATS(), Listen: s.opts.NATSListen, Sync: s.opts.Sync, Lanes: lanes,
-		Username: required.User, Password: required.Password, Logger: s.log,
+		Username: required.User, Password: required.Password, TLS: s.serverTLS(), Own: s.ownTLS(), Logger: s.log,
 	}
 	if required != (datadir.Credentials{}) {
 		var err error
@@ -91,7 +91,12 @@ func (s *server) embedNATS() error {
 		return err
 	}
 	s.natsd = ns
-	s.natsURL = reachable("nats", required, strings.TrimPrefix(ns.ClientURL(), "nats://"))
+	_, addr, _ := strings.Cut(ns.ClientURL(), "://")
+	scheme := "nats"
+	if s.certs != nil {
+		scheme = "tls"
+	}
+	s.natsURL = reachable(scheme, required, addr)
 	s.group.start("nats", func(ctx context.Context) error {
 		if err := ns.Run(ctx); err != nil && ctx.Err() == nil {
 			return err
@@ -132,6 +137,10 @@ func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) { s.log.Info("NATS connection restored", "of", name) }),
 	)
+	opts = append(opts, s.opts.NATSOptions...)
+	if own := s.ownTLS(); own != nil && s.natsd != nil {
+		opts = append(opts, nats.Secure(own))
+	}
 	deadline := time.Now().Add(natsWait)
 	for logged := false; ; logged = true {
 		nc, err := nats.Connect(s.natsURL, opts...)

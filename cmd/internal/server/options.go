@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
@@ -81,6 +83,13 @@ type Options struct {
 	// Credentials is USER:PASSWORD, required of NATS clients, for /metrics, and for guarded HTTP paths. Defaults to those
 	// in the data directory, which are not required for /metrics.
 	Credentials string
+	// TLSCert and TLSKey are files in PEM, for HTTP and the embedded NATS server; "" = no TLS.
+	TLSCert, TLSKey string
+	// NATSOptions are added to every connection to NATS: credentials, and the CA of an external server.
+	NATSOptions []nats.Option
+	// OpsListen is HOST:PORT of a listener of its own for metrics, profiles and the details of readiness, without credentials
+	// on loopback; "" = none.
+	OpsListen string
 	// CodeKey is the code key in hex; "" = that of the file.
 	CodeKey string
 	// SealKey checks seals on a server without lanes that has no code key, see datadir.Unlock; "" = none.
@@ -158,6 +167,14 @@ func (o Options) Validate() error {
 	}
 	if o.NATS == "" {
 		if err := o.mayListen("--nats-listen", o.NATSListen); err != nil {
+			return err
+		}
+	}
+	if (o.TLSCert == "") != (o.TLSKey == "") {
+		return errors.New("--tls-cert and --tls-key are given together")
+	}
+	if o.OpsListen != "" {
+		if err := o.mayListen("--ops-listen", o.OpsListen); err != nil {
 			return err
 		}
 	}

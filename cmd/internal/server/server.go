@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/load"
@@ -51,6 +53,7 @@ type server struct {
 	stream  topology.Log
 	key     [32]byte                      // the code key, if a role needs it
 	keys    keys                          // of users
+	certs   *certs.Pair                   // for HTTP and the embedded NATS; nil = no TLS
 	tables  *tables                       // nil = this server does not use PostgreSQL
 	config  *settings.Live                // the run-time settings; nil = no role lanes
 	clock   *wall.Clock                   // the source of lane time; nil = no role lanes
@@ -108,11 +111,23 @@ func (s *server) start(ctx context.Context) error {
 	if s.credentials, err = s.chooseCredentials(); err != nil {
 		return err
 	}
+	if err := s.startTLS(); err != nil {
+		return err
+	}
 	listener, err := listenHTTP(s.opts.HTTPListen)
 	if err != nil {
 		return err
 	}
 	s.descriptor = datadir.Descriptor{PID: os.Getpid(), HTTPURL: reachable("http", s.credentials, listener.Addr().String()), Sync: s.opts.Sync}
+	if s.certs != nil {
+		s.descriptor.HTTPURL = reachable("https", s.credentials, listener.Addr().String())
+		s.descriptor.TLSCert = s.certs.File()
+		listener = tls.NewListener(listener, s.httpTLS())
+	}
+	if err := s.startOps(); err != nil {
+		listener.Close()
+		return err
+	}
 	s.group.start("http", s.serveHTTP(listener))
 
 	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAPI} {

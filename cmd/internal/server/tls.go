@@ -1,0 +1,106 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
+)
+
+// startTLS reads the certificate, if there is one, and follows its files.
+func (s *server) startTLS() error {
+	if s.opts.TLSCert == "" {
+		return nil
+	}
+	pair, err := certs.Open(s.opts.TLSCert, s.opts.TLSKey, s.log)
+	if err != nil {
+		return err
+	}
+	s.certs = pair
+	if err := s.metrics.registry.Register(pair); err != nil {
+		return err
+	}
+	s.group.start("tls", pair.Run)
+	s.health.add("tls", false, func() (bool, any) {
+		ok, status := pair.Status(time.Now())
+		return ok, status
+	})
+	return nil
+}
+
+// serverTLS is the configuration of listeners, nil without TLS.
+func (s *server) serverTLS() *tls.Config {
+	if s.certs == nil {
+		return nil
+	}
+	return s.certs.Server()
+}
+
+// httpTLS is that of HTTP.
+func (s *server) httpTLS() *tls.Config {
+	config := s.certs.Server()
+	config.NextProtos = []string{"http/1.1"}
+	return config
+}
+
+// ownTLS is the configuration of this process's connections to the embedded NATS, nil without TLS.
+func (s *server) ownTLS() *tls.Config {
+	if s.certs == nil {
+		return nil
+	}
+	return s.certs.Own()
+}
+
+// startOps serves metrics, profiles and the details of readiness on a listener of their own. On loopback they need no
+// credentials: who asked for the listener decided that every user of the machine may read them. Elsewhere they do.
+func (s *server) startOps() error {
+	if s.opts.OpsListen == "" {
+		return nil
+	}
+	l, err := listenHTTP(s.opts.OpsListen)
+	if err != nil {
+		return fmt.Errorf("--ops-listen: %w", err)
+	}
+	guard := func(h http.Handler) http.Handler { return h }
+	if s.opts.Credentials != "" {
+		guard = s.guarded
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", guard(s.metrics.handler()))
+	mux.Handle("GET /readyz", guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		ready, status := s.health.readiness(), http.StatusOK
+		if !ready.Ready {
+			status = http.StatusServiceUnavailable
+		}
+		writeJSON(w, status, ready)
+	})))
+	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "trace": pprof.Trace} {
+		mux.Handle("GET /debug/pprof/"+path, guard(briefly(profile)))
+	}
+	hs := s.httpServer()
+	hs.Handler = s.byName(s.opts.OpsListen, mux)
+	s.log.Info("serving metrics, profiles and details of readiness", "address", l.Addr().String())
+	if s.certs != nil {
+		l = tls.NewListener(l, s.httpTLS())
+	}
+	s.group.start("ops", func(ctx context.Context) error {
+		failed := make(chan error, 1)
+		go func() { failed <- hs.Serve(limit(l, httpConns)) }()
+		select {
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+		}
+		if err := hs.Close(); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			s.log.Warn("the listener of --ops-listen did not close cleanly", "err", err)
+		}
+		<-failed
+		return nil
+	})
+	return nil
+}
