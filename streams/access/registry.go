@@ -28,13 +28,14 @@ var (
 // Registry is the keys, folded from the bucket, current within a second on every server. It is a collector of metrics to
 // register.
 type Registry struct {
-	store  *Store
-	ready  chan struct{}
-	keys   atomic.Pointer[map[string]*Key] // immutable; nil = not read yet
-	uses   uses
-	end    chan struct{} // holds a token while the ends of keys have to be looked at again
-	counts struct{ unknown, revoked, notReady prometheus.Counter }
-	number prometheus.Gauge
+	store   *Store
+	ready   chan struct{}
+	keys    atomic.Pointer[map[string]*Key] // immutable; nil = not read yet
+	uses    uses
+	end     chan struct{} // holds a token while the ends of keys have to be looked at again
+	refused *prometheus.CounterVec
+	counts  struct{ unknown, revoked, notReady prometheus.Counter }
+	number  prometheus.Gauge
 
 	mu       sync.Mutex // guards the fields below
 	status   Status
@@ -68,16 +69,14 @@ type Status struct {
 
 // Registry returns the keys, which its Run keeps current. Until it has read them no key is known.
 func (s *Store) Registry() *Registry {
-	refused := func(why string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "scrip_keys_refused_total",
-			Help: "Keys that were refused, by reason.", ConstLabels: prometheus.Labels{"reason": why}})
-	}
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_keys_refused_total", Help: "Keys that were refused, by reason."}, []string{"reason"})
 	r := &Registry{
 		store: s, ready: make(chan struct{}), uses: uses{stored: map[string]time.Time{}}, end: make(chan struct{}, 1),
 		watchers: map[int]func(string){}, ignored: map[changed]bool{}, ended: map[string]bool{},
 		number: prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_keys", Help: "Keys in force, as this server has read them."}),
 	}
-	r.counts.unknown, r.counts.revoked, r.counts.notReady = refused("unknown"), refused("revoked"), refused("not_ready")
+	r.refused = refused
+	r.counts.unknown, r.counts.revoked, r.counts.notReady = refused.WithLabelValues("unknown"), refused.WithLabelValues("revoked"), refused.WithLabelValues("not_ready")
 	return r
 }
 
@@ -86,9 +85,8 @@ func (r *Registry) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByC
 
 // Collect is described at Describe.
 func (r *Registry) Collect(to chan<- prometheus.Metric) {
-	for _, c := range []prometheus.Collector{r.counts.unknown, r.counts.revoked, r.counts.notReady, r.number} {
-		c.Collect(to)
-	}
+	r.refused.Collect(to)
+	r.number.Collect(to)
 }
 
 // Ready is closed when all changes have been read once.

@@ -44,14 +44,20 @@ func Open(certFile, keyFile string, log *slog.Logger) (*Pair, error) {
 	if path, err := filepath.Abs(certFile); err == nil {
 		certFile = path
 	}
-	p := &Pair{certFile: certFile, keyFile: keyFile, log: cmp.Or(log, slog.Default()), every: lookEvery,
-		expiry: prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_tls_expires_timestamp_seconds", Help: "When the certificate in use expires, in seconds since 1970."}),
-		bad:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_tls_reload_failed", Help: "1 while the certificate's files have changed and cannot be used; the certificate before them stays in use."}),
-	}
+	p := Metrics()
+	p.certFile, p.keyFile, p.log, p.every = certFile, keyFile, cmp.Or(log, slog.Default()), lookEvery
 	if _, err := p.load(); err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// Metrics returns a Pair without files, which describes the metrics of one.
+func Metrics() *Pair {
+	return &Pair{
+		expiry: prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_tls_expires_timestamp_seconds", Help: "When the certificate in use expires, in seconds since 1970."}),
+		bad:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "scrip_tls_reload_failed", Help: "1 while the certificate's files have changed and cannot be used; the certificate before them stays in use."}),
+	}
 }
 
 // load reads the files and puts them in use. changed is false if they are those in use.

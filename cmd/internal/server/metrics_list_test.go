@@ -11,8 +11,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 	"github.com/seed-4a2410e3/scrip/streams/service"
@@ -63,7 +65,8 @@ func TestMetricsAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	has.MustRegister(new(projector.Projector), service.New(ns.Conn(t), topology.Log{}, code.New([32]byte{}), service.Options{}), store.Watch())
+	has.MustRegister(new(projector.Projector), service.New(ns.Conn(t), topology.Log{}, code.New([32]byte{}), service.Options{}), store.Watch(),
+		access.Open(ns.JetStream(t), access.Options{}).Registry(), certs.Metrics())
 
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(has.labels)) {
