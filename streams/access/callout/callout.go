@@ -26,6 +26,8 @@ const (
 	// validFor is when a connection must log in again. Revoked keys are disconnected at once; this is for a connection that
 	// no server of scrip could see then.
 	validFor = 12 * time.Hour
+	// flushWait is how long the subscription may take to be known to NATS.
+	flushWait = 5 * time.Second
 	// atOnce bounds the log-ins in progress here.
 	atOnce = 256
 )
@@ -82,7 +84,7 @@ func (r *Responder) Run(ctx context.Context) error {
 	}
 	defer working.Wait()
 	defer sub.Unsubscribe() //nolint:errcheck // the connection may be closed, and the subscription with it
-	if err := r.nc.FlushWithContext(ctx); err != nil && ctx.Err() == nil && !r.nc.IsClosed() {
+	if err := r.nc.FlushTimeout(flushWait); err != nil && ctx.Err() == nil && !r.nc.IsClosed() {
 		r.log.Warn("log-ins with keys are answered once NATS is reached", "err", err)
 	}
 	close(r.ready)

@@ -1,0 +1,91 @@
+package callout_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/callout"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// none is a registry without keys.
+type none struct{}
+
+func (none) Authenticate(string) (access.Principal, error) {
+	return access.Principal{}, access.ErrUnknownKey
+}
+func (none) Watch(func(string)) func() { return func() {} }
+
+// TestOnlyNATSIsAnswered: a message on the subject of log-ins that no nats-server sent gets no answer, whatever its reply
+// subject, because answers are published with a server's permissions; and a start without trouble logs none.
+func TestOnlyNATSIsAnswered(t *testing.T) {
+	s := streamtest.Start(t)
+	issuer, err := callout.NewIssuer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log streamtest.Buffer
+	r := callout.New(s.Conn(t), 1, issuer, none{}, slog.New(slog.NewTextHandler(&log, nil)))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	<-r.Ready()
+	if log.String() != "" {
+		t.Errorf("a start logs %s", log.String())
+	}
+	nc := s.Conn(t)
+	answers, err := nc.SubscribeSync(">")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for _, reply := range []string{"scrip.evt.0", "$JS.API.STREAM.DELETE.SCRIP_EVT_0", "_INBOX.x", "$SYS._INBOX.x"} {
+		for _, body := range []string{"", "{}", "eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.e30.AAAA", strings.Repeat("x", 10_000)} {
+			if err := nc.PublishRequest("$SYS.REQ.USER.AUTH", reply, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+			sent++
+		}
+	}
+	// Run returns when all have been handled.
+	streamtest.Eventually(t, "the malformed requests are logged", func() bool { return strings.Count(log.String(), "was not understood") == 4 })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for range sent {
+		m, err := answers.NextMsg(time.Minute)
+		if err != nil || m.Subject != "$SYS.REQ.USER.AUTH" {
+			t.Errorf("on the wire is %v, %v", m, err)
+		}
+	}
+	if m, err := answers.NextMsg(time.Millisecond); !errors.Is(err, nats.ErrTimeout) {
+		t.Errorf("an answer: %v, %v", m, err)
+	}
+}
+
+// TestTheIssuerFollowsFromTheCodeKey: the same key, the same issuer; and the public key is one of NATS.
+func TestTheIssuerFollowsFromTheCodeKey(t *testing.T) {
+	a, err := callout.IssuerOf([32]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _ := callout.IssuerOf([32]byte{1})
+	other, _ := callout.IssuerOf([32]byte{2})
+	if a.Public() != again.Public() || a.Public() == other.Public() {
+		t.Errorf("%s, %s, %s", a.Public(), again.Public(), other.Public())
+	}
+	if p := a.Public(); len(p) != 56 || p[0] != 'A' {
+		t.Errorf("the public key is %s", p)
+	}
+}
