@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
 func main() {
@@ -40,11 +42,12 @@ type Main struct {
 	Env      func(string) (string, bool)
 	Now      func() time.Time
 
-	data, nats, name, webhook, proxy, since, sealKey string
-	json, verbose                                    bool
-	opts                                             push.Options
-	natsFlags                                        cli.NATSFlags
-	printing                                         sync.Mutex // guards Out, to which several workers write
+	data, nats, name, webhook, proxy, since, sealKey, secret string
+	secrets                                                  []signature.Secret
+	json, verbose                                            bool
+	opts                                                     push.Options
+	natsFlags                                                cli.NATSFlags
+	printing                                                 sync.Mutex // guards Out, to which several workers write
 }
 
 // Run runs one command line and returns the exit code.
@@ -70,8 +73,9 @@ with {"failed":[0,3]} that those, counted from 0, were not; any other status tha
 2 s, 6 s, 18 s … (or --pause), --tries times; then they are dead letters. A reminder may be delivered twice, after a crash
 between push and acknowledgement: its "key" is the same each time, and so is the header Idempotency-Key of the same array.
 
-The server is found by --nats, else by the file scrip.json that it writes to its --data directory; --nats, --data and
---webhook can also be set by variables SCRIP_NATS, SCRIP_DATA, SCRIP_WEBHOOK, or SCRIP_NATS_FILE … for a file with the value.
+The server is found by --nats, else by the file scrip.json that it writes to its --data directory; --nats, --data,
+--webhook and --secret can also be set by variables SCRIP_NATS, SCRIP_DATA, SCRIP_WEBHOOK, SCRIP_SECRET, or SCRIP_NATS_FILE … for
+a file with the value.
 With --seal-key-file, SCRIP_SEAL_KEY or SCRIP_SEAL_KEY_FILE, messages without scrip's seal are ignored. Ctrl-C ends after the
 pushes in flight.
 
@@ -92,7 +96,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	sending := func(cmd *cobra.Command) {
 		f := cmd.Flags()
 		f.StringVar(&m.webhook, "webhook", "", "`URL` to POST reminders to, instead of printing them")
-		cli.WithVariable(f, "webhook")
+		f.StringVar(&m.secret, "secret", "", "sign requests to the webhook with this `SECRET`, whsec_…, by the Standard Webhooks specification; several, separated by blanks, sign all")
+		cli.WithVariable(f, "webhook", "secret")
 		f.StringVar(&m.proxy, "proxy", "", "`URL` of an HTTP proxy for the webhook; HTTP_PROXY and HTTPS_PROXY are not read")
 		f.BoolVar(&m.verbose, "verbose", false, "log the webhook's response to a failed push")
 		f.DurationVar(&m.opts.Timeout, "timeout", 30*time.Second, "how long one push may take")
@@ -101,8 +106,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	sending(root)
 	f := root.Flags()
 	f.IntVar(&m.opts.Workers, "workers", 4, "how many pushes are in flight at once")
-	f.IntVar(&m.opts.Tries, "tries", 5, "how often a reminder is tried before it is a dead letter")
+	f.IntVar(&m.opts.Tries, "tries", 5, "how many failed tries make a reminder a dead letter; while the webhook is away none counts")
 	f.DurationVar(&m.opts.Pause, "pause", 2*time.Second, "how long to wait after the first failure; each further pause is three times as long, up to a minute")
+	f.DurationVar(&m.opts.MaxAge, "max-age", 24*time.Hour, "how long after it fired a reminder is still delivered; later it is a dead letter")
 	f.StringVar(&m.since, "since", "now", "where a new name begins: now, start, or an RFC 3339 `TIME`")
 
 	dead := &cobra.Command{Use: "dead", Short: "List dead letters, oldest first", Args: cli.NoArgs, RunE: m.dead}
@@ -143,10 +149,18 @@ func (m *Main) settle(cmd *cobra.Command) error {
 		}
 		m.opts.Since = push.From(t)
 	}
-	for flag, n := range map[string]int{"workers": m.opts.Workers, "tries": m.opts.Tries, "batch": m.opts.Batch, "timeout": int(m.opts.Timeout), "pause": int(m.opts.Pause)} {
+	for flag, n := range map[string]int{"workers": m.opts.Workers, "tries": m.opts.Tries, "batch": m.opts.Batch, "timeout": int(m.opts.Timeout), "pause": int(m.opts.Pause), "max-age": int(m.opts.MaxAge)} {
 		if cmd.Flags().Changed(flag) && n <= 0 {
 			return cli.Usagef("--%s must be greater than 0", flag)
 		}
+	}
+	m.secrets = nil
+	for text := range strings.FieldsSeq(m.secret) {
+		secret, err := signature.Parse(text)
+		if err != nil {
+			return cli.Usagef("--secret: %v", err)
+		}
+		m.secrets = append(m.secrets, secret)
 	}
 	if _, err := push.New(nil, m.opts); err != nil {
 		return &cli.UsageError{Err: err}

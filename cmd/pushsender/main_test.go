@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -28,6 +29,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/seal"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m, nil)) }
@@ -170,10 +172,10 @@ func TestWebhook(t *testing.T) {
 	streamtest.Eventually(t, "a dead letter", func() bool { return strings.Contains(p.err.String(), "dead letter") })
 	l.settled(t, "hooked")
 	p.stop()
-	if p.code != cli.ExitDone || !strings.Contains(p.err.String(), "pushed 2; failed tries 3; in dead letters 1") {
+	if p.code != cli.ExitDone || !strings.Contains(p.err.String(), "pushed 2; failed tries 4; in dead letters 1") {
 		t.Errorf("exit code %d: %s", p.code, p.err.String())
 	}
-	if len(keys) != 3 || keys[0] != keys[1] || keys[0] == keys[2] || len(keys[0]) != 32 || len(bodies[2]) != 1 || bodies[2][0].Key != bodies[0][1].Key {
+	if len(keys) != 4 || keys[0] != keys[1] || keys[0] == keys[2] || keys[2] != keys[3] || len(keys[0]) != 32 || len(bodies[2]) != 1 || bodies[2][0].Key != bodies[0][1].Key {
 		t.Errorf("keys %v, bodies %v", keys, bodies)
 	}
 
@@ -240,6 +242,69 @@ func TestWebhookAnswers(t *testing.T) {
 	}
 }
 
+// What a response tells of the webhook: whether it is away, and for how long, or refuses these reminders.
+func TestWebhookAway(t *testing.T) {
+	for _, tc := range []struct {
+		status        int
+		after         string
+		away, refused bool
+		rest          time.Duration
+	}{
+		{status: 429, after: "120", away: true, rest: 2 * time.Minute},
+		{status: 503, after: "7200", away: true, rest: 2 * time.Hour},
+		{status: 503, away: true},
+		{status: 502, away: true},
+		{status: 504, away: true},
+		{status: 408, away: true},
+		{status: 500},
+		{status: 400, after: "120", refused: true},
+		{status: 404, refused: true},
+		{status: 302, refused: true},
+	} {
+		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if tc.after != "" {
+				w.Header().Set("Retry-After", tc.after)
+			}
+			w.WriteHeader(tc.status)
+		}))
+		err := newWebhook(hook.URL, hook.Client().Transport, slog.New(slog.DiscardHandler)).push(t.Context(), []push.Reminder{{Key: "k"}})
+		hook.Close()
+		var away *push.Away
+		var refused *push.Refused
+		if err == nil || errors.As(err, &away) != tc.away || errors.As(err, &refused) != tc.refused || tc.away && away.RetryAfter != tc.rest {
+			t.Errorf("%+v: %#v", tc, err)
+		}
+	}
+	var away *push.Away
+	if err := newWebhook("http://127.0.0.1:1/", http.DefaultTransport, slog.New(slog.DiscardHandler)).push(t.Context(), []push.Reminder{{Key: "k"}}); !errors.As(err, &away) {
+		t.Errorf("nothing listens: %#v", err)
+	}
+}
+
+// With --secret a request has a signature by each secret, over the same id as Idempotency-Key.
+func TestSigned(t *testing.T) {
+	l := newLog(t)
+	old, now := signature.NewSecret(), signature.NewSecret()
+	type request struct {
+		header http.Header
+		body   []byte
+	}
+	got := make(chan request, 1)
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- request{r.Header.Clone(), body}
+	}))
+	defer hook.Close()
+	l.fire(t, "ann")
+	start(t, map[string]string{"SCRIP_NATS": l.url, "SCRIP_SECRET": old.Text() + " " + now.Text()}, "--webhook", hook.URL, "--since", "start", "--name", "signed")
+	r := <-got
+	for _, s := range []signature.Secret{old, now} {
+		if id, err := signature.Verify(r.header, r.body, time.Now(), 5*time.Minute, s); err != nil || id != r.header.Get(idempotencyHeader) {
+			t.Errorf("%q, %v: %v", id, err, r.header)
+		}
+	}
+}
+
 // Logs and dead letters have no secret of the URL and no text of the webhook's response; the debug log has the response.
 func TestErrorsOfTheWebhookHoldNoSecrets(t *testing.T) {
 	var log bytes.Buffer
@@ -300,6 +365,8 @@ func TestUsage(t *testing.T) {
 		"dead 7":                    `takes no "7"`,
 		"retry --webhook ftp://x/y": "must be an http or https URL such as",
 		"--proxy proxy:3128":        "must be an http or https URL such as",
+		"--secret whsec_c2hvcnQ=":   "base64 of 24 to 64 bytes",
+		"--max-age 1ms":             "MaxAge is 1ms",
 	} {
 		if p := run(t, nil, strings.Fields(args)...); p.code != cli.ExitUsage || !strings.Contains(p.err.String(), want) {
 			t.Errorf("%s: exit code %d, %s, want %q", args, p.code, p.err.String(), want)

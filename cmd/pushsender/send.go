@@ -13,11 +13,13 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
 const (
@@ -58,7 +60,9 @@ func (m *Main) sender() push.Func {
 	if m.proxy != "" {
 		transport.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(m.proxy) }
 	}
-	return newWebhook(m.webhook, transport, m.opts.Logger).push
+	w := newWebhook(m.webhook, transport, m.opts.Logger)
+	w.secrets, w.now = m.secrets, m.Now
+	return w.push
 }
 
 // print writes a line for each. A closed pipe is a failed push.
@@ -91,15 +95,18 @@ func checkURL(flag, s, example string) error {
 // webhook posts batches. Its errors are logged and stored in dead letters, so they have neither the body of a response,
 // which may quote customers, nor the parts of the URL that may be secret. The body is logged at debug level.
 type webhook struct {
-	url    string
-	client *http.Client
-	logger *slog.Logger
+	url     string
+	client  *http.Client
+	logger  *slog.Logger
+	secrets []signature.Secret // none = not signed
+	now     func() time.Time
 }
 
 // newWebhook follows no redirect: net/http would request the target with GET and without the reminders, and its 200 would
 // count as a delivery.
 func newWebhook(url string, transport http.RoundTripper, logger *slog.Logger) *webhook {
-	return &webhook{url, &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, logger}
+	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &webhook{url: url, client: client, logger: logger, now: time.Now}
 }
 
 func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
@@ -113,10 +120,17 @@ func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(idempotencyHeader, nameOf(batch))
+	if len(w.secrets) > 0 {
+		signature.Set(req.Header, nameOf(batch), w.now(), body, w.secrets...)
+	}
 	resp, err := w.client.Do(req)
 	var failed *url.Error
 	if errors.As(err, &failed) {
-		return fmt.Errorf("POST %s: %w", withoutSecrets(req.URL), failed.Err)
+		err = fmt.Errorf("POST %s: %w", withoutSecrets(req.URL), failed.Err)
+		if ctx.Err() != nil {
+			return err // it took too long, which may be because of these reminders
+		}
+		return &push.Away{Err: err}
 	}
 	if err != nil {
 		return err
@@ -131,7 +145,19 @@ func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
 	}
 	quote := strings.ToValidUTF8(string(answer[:min(len(answer), quoteMost)]), "")
 	w.logger.DebugContext(ctx, "the webhook's response", "status", resp.Status, "body", quote)
-	return fmt.Errorf("the webhook responded %s", resp.Status)
+	return judged(resp, fmt.Errorf("the webhook responded %s", resp.Status), w.now())
+}
+
+// judged tells whether the gateway is away, refuses these reminders, or failed for either reason.
+func judged(resp *http.Response, err error, now time.Time) error {
+	switch code := resp.StatusCode; {
+	case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly,
+		code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
+		return &push.Away{Err: err, RetryAfter: signature.RetryAfter(resp.Header, now)}
+	case code/100 == 5:
+		return err
+	}
+	return &push.Refused{Err: err}
 }
 
 // withoutSecrets is a URL without user, password, query and fragment.

@@ -62,6 +62,9 @@ type Header struct {
 	Source Source
 	// SourceDigest, on reminder messages only, is the digest of the event message Source points into.
 	SourceDigest string
+	// Priority, on reminder messages only, is the highest of the campaigns in it: "high", "low", or "" for normal and for
+	// messages of versions without it.
+	Priority string
 	// SealedFrom is the sequence of the stream's first sealed message, which may be this one. 0 = this message is not
 	// sealed. Stream.Seal sets it.
 	SealedFrom uint64
@@ -136,6 +139,9 @@ func (h Header) Encode() nats.Header {
 	if h.Source != (Source{}) {
 		out.Set(topology.HeaderSource, fmt.Sprintf("%d:%d:%d", h.Source.Sequence, h.Source.Line, h.Source.LastR))
 		out.Set(topology.HeaderSourceDigest, h.SourceDigest)
+		if h.Priority != "" {
+			out.Set(topology.HeaderPriority, h.Priority)
+		}
 	} else {
 		out.Set(topology.HeaderCommands, fmt.Sprintf("%d-%d", h.Commands[0], h.Commands[1]))
 	}
@@ -186,7 +192,7 @@ func ParseReminder(h nats.Header, payload []byte, sequence uint64, stored time.T
 	}
 	p := headerParser{h: h, sequence: sequence}
 	m.Source = p.source(topology.HeaderSource)
-	m.SourceDigest = h.Get(topology.HeaderSourceDigest)
+	m.SourceDigest, m.Priority = h.Get(topology.HeaderSourceDigest), h.Get(topology.HeaderPriority)
 	p.require(topology.HeaderSourceDigest, isDigest(m.SourceDigest), "32 hex digits")
 	if h.Get(topology.HeaderTime) != "" {
 		m.LaneTime = p.time(topology.HeaderTime)

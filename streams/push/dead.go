@@ -64,10 +64,10 @@ type DeadLetter struct {
 	id messageID // of the message
 }
 
-func newLetter(name string, w *work, tries int, cause error) DeadLetter {
+func (p *Pusher) newLetter(w *work, items []item, tries int, cause error) DeadLetter {
 	return DeadLetter{
-		Name: name, Lane: w.lane, Stream: topology.RmdStream(w.lane), Sequence: w.sequence, id: w.id,
-		Tries: tries, Error: oneLine(cause), At: time.Now().UTC(), Reminders: w.left,
+		Name: p.opts.Name, Lane: w.lane, Stream: p.source.stream(p.js, w.lane).Name(), Sequence: w.sequence, id: w.id,
+		Tries: tries, Error: oneLine(cause), At: p.opts.Clock.Now().UTC(), Reminders: bare(items),
 	}
 }
 
@@ -114,15 +114,62 @@ func openDead(ctx context.Context, js jetstream.JetStream) (*deadStream, error) 
 	return &deadStream{js: js, stream: stream}, nil
 }
 
-// has reports whether there is a letter of a message.
-func (d *deadStream) has(ctx context.Context, name string, message messageID) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+// of returns the letter of a message; ok is false if there is none.
+func (d *deadStream) of(ctx context.Context, name string, message messageID) (l DeadLetter, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, keepOnce)
 	defer cancel()
-	_, err := d.stream.GetLastMsgForSubject(ctx, deadSubject(name, message))
+	msg, err := d.stream.GetLastMsgForSubject(ctx, deadSubject(name, message))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
+		return l, false, nil
 	}
-	return err == nil, err
+	if err == nil {
+		l, err = readLetter(msg)
+	}
+	return l, err == nil, err
+}
+
+// add adds reminders to the letter of their message, or writes it. Those that are in it already are not added again: the
+// process that wrote it died before the acknowledgement.
+func (d *deadStream) add(ctx context.Context, l *DeadLetter) error {
+	more := l.Reminders
+	for {
+		before, _, err := d.of(ctx, l.Name, l.id)
+		if err != nil {
+			return err
+		}
+		l.Reminders = slices.Clone(before.Reminders)
+		for _, r := range more {
+			if !slices.ContainsFunc(before.Reminders, func(b Reminder) bool { return b.Key == r.Key }) {
+				l.Reminders = append(l.Reminders, r)
+			}
+		}
+		if len(l.Reminders) == len(before.Reminders) {
+			*l = before
+			return nil
+		}
+		if err := d.keep(ctx, l, before.ID); !errors.Is(err, errChanged) {
+			return err
+		}
+	}
+}
+
+// take removes reminders from the letter of a message, and the letter if it has no others.
+func (d *deadStream) take(ctx context.Context, name string, message messageID, gone []item) error {
+	for {
+		l, ok, err := d.of(ctx, name, message)
+		if err != nil || !ok {
+			return err
+		}
+		l.Reminders = slices.DeleteFunc(l.Reminders, func(r Reminder) bool {
+			return slices.ContainsFunc(gone, func(it item) bool { return it.Key == r.Key })
+		})
+		if len(l.Reminders) == 0 {
+			return d.remove(ctx, l.ID)
+		}
+		if err := d.keep(ctx, &l, l.ID); !errors.Is(err, errChanged) {
+			return err
+		}
+	}
 }
 
 // keep writes a letter in the place of the one with the id replaces, 0 for none, and retries until it is stored or ctx
@@ -240,7 +287,7 @@ func readLetter(msg *jetstream.RawStreamMsg) (DeadLetter, error) {
 		return l, err
 	}
 	l.Name, l.Lane, l.Sequence = parts[0], int(number("subject", parts[1])), number("subject", parts[2])
-	l.id = messageID{l.Lane, l.Sequence, int64(number("subject", parts[3]))}
+	l.id = messageID{lane: l.Lane, sequence: l.Sequence, stored: int64(number("subject", parts[3]))}
 	l.Tries = int(number(headerTries, msg.Header.Get(headerTries)))
 	var e error
 	l.Reminders, e = decode(msg.Data)

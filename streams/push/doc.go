@@ -10,36 +10,46 @@
 // it: start more of them to send faster, stop them at any time. Another name is another audience, which gets every
 // reminder, too.
 //
-//	SCRIP_RMD_0 ─┐                     ┌─ worker ─ function ─ ack
-//	SCRIP_RMD_1 ─┼── pull, one message ┼─ worker ─ function ─ failed: back to NATS, later to any process
-//	SCRIP_RMD_2 ─┘   at a time         └─ worker ─ function ─ failed for some: kept here, only those again
-//	                                                  └── after N tries ──> SCRIP_PUSH_DEAD, then ack
+//	SCRIP_RMD_0 ─┐ in order         ┌─ a call is free ────────────────────────────> function ── delivered ── ack
+//	SCRIP_RMD_1 ─┼── one message ───┤                                    ┌── gate ──┘  │
+//	SCRIP_RMD_2 ─┘   a lane         └─ none is: SCRIP_PUSH_WAIT, by ─────┤             ├─ failed: SCRIP_PUSH_WAIT, later
+//	                                   priority: 8 high, 3 normal, 1 low ┘             └─ failed N times: SCRIP_PUSH_DEAD
+//
+// An entry of SCRIP_PUSH_WAIT names a message of the log and the lines that are left; it has no customers in it. So a sender
+// reads on while calls are busy, and finds what is more urgent; what failed waits there and holds nothing up.
 //
 // Guarantees:
 //
-//   - A message is acknowledged when the function has returned nil for all its customers, or the reminders that failed are
-//     stored as a dead letter. Nothing is dropped; while nothing fails no reminder is delivered twice.
+//   - A message is acknowledged when the function has returned nil for all its customers, or those that are left are stored
+//     as an entry or a dead letter. Nothing is dropped; while nothing fails no reminder is delivered twice.
 //   - At least once, not exactly once: a process can die between the push and the acknowledgement. [Reminder.Key] is the
 //     same each time; pass it to the gateway as its idempotency key.
-//   - A function that fails is retried after a growing pause, N times. Then the reminders it failed for become one dead
-//     letter in the stream [DeadStream] and later messages continue. [Letters] lists them, [Retry] retries them.
-//   - A try is a call that failed in this process. A message that was returned at a clean stop, or was delivered again
-//     after a crash, has not failed by that. Each process counts its own failures, so a message that several processes
-//     handle is tried more often than N times. After 2N deliveries it becomes a dead letter in any case, even if no process
-//     has finished it: it may crash every process that handles it.
-//   - A function that hangs has its context cancelled after [Options].Timeout and the try counts as failed, whether it
-//     returns or not. A function that panics has failed.
+//   - What fails is retried after a growing pause. After N failed tries it becomes a dead letter in the stream [DeadStream].
+//     [Letters] lists them, [Retry] retries them. A failed try is a call that the gateway refused ([Refused], [Partial]), or
+//     that failed while calls for others succeeded. A stop, a restart or a crash is none.
+//   - While the gateway is away ([Away], or all calls fail) nothing counts as a failed try: one probe at a time is made, after
+//     a pause that doubles, or that the gateway asked for. What waits longer than MaxAge becomes a dead letter.
+//   - A campaign whose calls only fail is set aside, and delays no other.
+//   - A message of a campaign with high priority goes before a backlog of lower ones, on the same lane too.
+//   - A message that was delivered by NATS 2N times without an end, since it may crash every process that handles it, has its
+//     dead letter written before its next try, and removed after it.
+//   - A function that hangs has its context cancelled after [Options].Timeout and the call has failed, whether it returns or
+//     not. A function that panics has failed.
+//   - A consumer that is lost is made again where the name was: positions are also in the bucket [Bucket]. Since counts for a
+//     name that was never used.
 //   - No order is guaranteed, between customers or between messages.
 //
 // What a crash of the process leaves:
 //
-//	before the push           the message; another process gets it after AckWait
+//	before the push           the message or its entry; another process gets it after AckWait
 //	between push and ack      the same: those customers are pushed again, under the same keys
-//	some were delivered       the same: only the crashed process knew which
+//	between entry and ack     both: the same
 //	between dead letter, ack  the dead letter; the next process that gets the message finds it and acknowledges
+//	at any time               up to five seconds of its counts are not in [Positions]
 //
 // Backups hold neither a name's position nor dead letters. On a restored log each name is a new one: start it with
-// [From] the time of the backup, and rely on the keys.
+// [From] the time of the backup, and rely on the keys. If the bucket is still there, the name begins with what fired after
+// the last message that it finished.
 //
 // Owner: Run owns its goroutines and has ended them all when it returns, except calls of a function that does not return.
 //

@@ -49,20 +49,27 @@ type Options struct {
 	Batch int
 	// Timeout bounds one call of the function, from 1 ms. Then its context ends and the try has failed. Defaults to 30 s.
 	Timeout time.Duration
-	// Tries is how often a reminder is tried before it becomes a dead letter, 1 to 1,000; up to twice that where several
-	// processes share the name, or are restarted in between. Defaults to 5.
+	// Tries is how many failed tries of a reminder make it a dead letter, 1 to 1,000. A failed try is a call that the gateway
+	// refused, or that failed while calls for other messages succeeded. Defaults to 5.
 	Tries int
 	// Pause is the wait after the first failed try, from 1 ms; later pauses are three times as long each, up to a minute (or
-	// Pause, if that is longer). Defaults to 2 s.
+	// Pause, if that is longer). It is also the first pause between probes while the gateway is away; those double up to the
+	// same limit. Defaults to 2 s.
 	Pause time.Duration
+	// Schedule, if not empty, are the waits after the first failed try, the second, and so on; the last one repeats. It
+	// replaces those that follow from Pause.
+	Schedule []time.Duration
+	// MaxAge is how long after it fired a reminder is still worth delivering, from 1 s; later it becomes a dead letter without
+	// a call. It counts from the first start under the name for what fired before that. Negative is no limit. Defaults to 24 h.
+	MaxAge time.Duration
 	// Grace is how long calls in progress may take when Run is to end. Negative is none. Defaults to 10 s.
 	Grace time.Duration
 
 	// AckWait is the time without progress after which a process counts as dead and its messages go to others, from 100 ms.
 	// Defaults to 30 s. AckWait, Unacked and Since count only at the first start under a name; later starts use those values.
 	AckWait time.Duration
-	// Unacked is how many messages of one lane may be in flight in all processes of the name together, or waiting for their
-	// next try, 1 to 100,000. Lanes times Unacked bounds the calls at once. Defaults to 256.
+	// Unacked is how many messages of one lane may be in flight in all processes of the name together, 1 to 100,000; those that
+	// wait for their next try do not count. Lanes times Unacked bounds the calls at once. Defaults to 256.
 	Unacked int
 	// Since is where a new name starts. Defaults to FromNow().
 	Since Since
@@ -75,31 +82,22 @@ type Options struct {
 	// OnDead is called with each dead letter after it is stored. It may be called by several goroutines at once, and is
 	// not called if the process dies first. Defaults to nothing.
 	OnDead func(DeadLetter)
+	// Clock measures pauses and ages. Defaults to the machine's.
+	Clock Clock
 	// Logger gets failed tries, dead letters and ignored messages. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
 // Func delivers reminders to customers. nil means that all of batch were delivered. A *Partial names those that were not;
-// any other error means that none was. ctx ends after Options.Timeout, or Options.Grace after the context of Run ended.
+// any other error means that none was. *Refused and *Away tell whether the gateway works; after an error of another kind
+// that is decided by whether other calls succeed. ctx ends after Options.Timeout, or Options.Grace after the context of Run ended.
 // batch is the function's own.
 type Func func(ctx context.Context, batch []Reminder) error
 
-// Partial is the error of a Func that delivered to some customers and not to others: only the others are retried.
-type Partial struct {
-	// Failed are the indexes in the batch of those that were not delivered. None at all, or one outside the batch, counts as
-	// if none was delivered.
-	Failed []int
-	// Err is the reason.
-	Err error
-}
-
-func (e *Partial) Error() string {
-	return fmt.Sprintf("%d not delivered: %v", len(e.Failed), e.Err)
-}
-
-func (e *Partial) Unwrap() error { return e.Err }
-
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
+
+// EventsPrefix begins the names of audiences of NewEvents.
+const EventsPrefix = "webhook-"
 
 func checkName(name string) error {
 	if !nameForm.MatchString(name) {
@@ -114,6 +112,15 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = machine{}
+	}
+	if o.MaxAge == 0 {
+		o.MaxAge = 24 * time.Hour
+	}
+	if o.MaxAge > 0 && o.MaxAge < time.Second {
+		return o, fmt.Errorf("push: MaxAge is %s; give at least 1s, 0 for 24h, or less than 0 for no limit", o.MaxAge)
 	}
 	switch {
 	case o.Grace == 0:
@@ -154,6 +161,9 @@ func long(name string, d *time.Duration, preset, least time.Duration) error {
 
 // pause returns the wait after so many failed tries.
 func (o *Options) pause(tries int) time.Duration {
+	if n := len(o.Schedule); n > 0 {
+		return o.Schedule[min(max(tries, 1), n)-1]
+	}
 	d := o.Pause
 	for ; tries > 1 && d < pauseMost; tries-- {
 		d = min(pauseFactor*d, max(pauseMost, o.Pause))

@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -27,42 +28,37 @@ const (
 	missingPause = 300 * time.Millisecond
 )
 
-// consumer finds the lane's consumer or makes it. It is never changed afterwards.
-func (p *Pusher) consumer(ctx context.Context, lane int) (jetstream.Consumer, error) {
-	stream := topology.RmdStream(lane)
-	consumer, err := p.js.Consumer(ctx, stream, p.opts.Name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		want := jetstream.ConsumerConfig{
-			Durable: p.opts.Name, Description: "a scrip push sender",
-			AckPolicy: jetstream.AckExplicitPolicy, AckWait: p.opts.AckWait, MaxAckPending: p.opts.Unacked,
-			// Tries are counted here: a server that stopped delivering would lose messages that are no dead letter yet.
-			MaxDeliver: -1, DeliverPolicy: jetstream.DeliverNewPolicy,
-		}
-		switch since := p.opts.Since; {
-		case since.all:
-			want.DeliverPolicy = jetstream.DeliverAllPolicy
-		case !since.at.IsZero():
-			want.DeliverPolicy, want.OptStartTime = jetstream.DeliverByStartTimePolicy, &since.at
-		}
-		consumer, err = p.js.CreateConsumer(ctx, stream, want)
-		if errors.Is(err, jetstream.ErrConsumerExists) { // another process was first, with other settings
-			consumer, err = p.js.Consumer(ctx, stream, p.opts.Name)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("push: consumer %q of stream %s: %w", p.opts.Name, stream, err)
-	}
-	if have := consumer.CachedInfo().Config; have.AckPolicy != jetstream.AckExplicitPolicy || have.MaxDeliver > 0 {
-		return nil, fmt.Errorf("push: stream %s has a consumer %q that is no push sender's (ack policy %s, at most %d deliveries); use another Name, or remove it",
-			stream, p.opts.Name, have.AckPolicy, have.MaxDeliver)
-	}
-	return consumer, nil
+// feed is a consumer and what is done with its messages.
+type feed struct {
+	what   string // for errors
+	stream string
+	ahead  int // messages requested at once
+	open   func(ctx context.Context) (jetstream.Consumer, error)
+	take   func(msg jetstream.Msg) error
 }
 
-// pull takes one lane's messages, one at a time and only when a worker is free. Errors end the whole Run.
-func (p *Pusher) pull(lane int, consumer jetstream.Consumer) error {
+// lane is the feed of one lane of the log.
+func (p *Pusher) lane(lane int) feed {
+	return feed{
+		what: fmt.Sprintf("lane %d", lane), stream: p.source.stream(p.js, lane).Name(), ahead: p.source.ahead,
+		open: func(ctx context.Context) (jetstream.Consumer, error) { return p.consumer(ctx, lane) },
+		take: func(msg jetstream.Msg) error { return p.take(lane, msg) },
+	}
+}
+
+// waitingOf is the feed of one class of WaitStream.
+func (p *Pusher) waitingOf(c class) feed {
+	return feed{
+		what: "waiting messages", stream: WaitStream, ahead: 1,
+		open: func(ctx context.Context) (jetstream.Consumer, error) { return p.waiting.consumer(ctx, c, &p.opts) },
+		take: p.takeEntry,
+	}
+}
+
+// pull takes a feed's messages. A consumer that was lost is made again where it was. Errors end the whole Run.
+func (p *Pusher) pull(f feed, consumer jetstream.Consumer) error {
 	for {
-		cause := p.iterate(lane, consumer)
+		cause := p.iterate(f, consumer)
 		var fatal *fatalError
 		switch {
 		case p.ctx.Err() != nil:
@@ -70,11 +66,22 @@ func (p *Pusher) pull(lane int, consumer jetstream.Consumer) error {
 		case errors.As(cause, &fatal):
 			return fatal.error
 		case errors.Is(cause, nats.ErrConnectionClosed), errors.Is(cause, jetstream.ErrConnectionClosed):
-			return fmt.Errorf("push: lane %d: %w", lane, cause)
+			return fmt.Errorf("push: %s: %w", f.what, cause)
 		}
 		// No heartbeat from the server, or the consumer is missing.
-		if err := p.gone(lane); err != nil {
-			return fmt.Errorf("push: %w: lane %d, name %q (%w); restart to make a new one", ErrGone, lane, p.opts.Name, err)
+		if p.gone(f.stream, consumer.CachedInfo().Name) == nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
+		made, err := f.open(ctx)
+		cancel()
+		switch {
+		case err == nil:
+			consumer = made
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return fmt.Errorf("push: %w: %s, name %q (%w)", ErrGone, f.what, p.opts.Name, err)
+		default:
+			p.opts.Logger.Warn("the push sender's consumer is gone and could not be made again yet", "name", p.opts.Name, "stream", f.stream, "err", err)
 		}
 	}
 }
@@ -83,8 +90,8 @@ func (p *Pusher) pull(lane int, consumer jetstream.Consumer) error {
 type fatalError struct{ error }
 
 // iterate takes messages until there is an error.
-func (p *Pusher) iterate(lane int, consumer jetstream.Consumer) error {
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(pullFor), jetstream.PullHeartbeat(pullBeat))
+func (p *Pusher) iterate(f feed, consumer jetstream.Consumer) error {
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(f.ahead), jetstream.PullExpiry(pullFor), jetstream.PullHeartbeat(pullBeat))
 	if err != nil {
 		return fmt.Errorf("requesting messages: %w", err)
 	}
@@ -99,12 +106,11 @@ func (p *Pusher) iterate(lane int, consumer jetstream.Consumer) error {
 		cancel()
 	})()
 	for {
-		p.untilFree()
 		msg, err := messages.Next(jetstream.NextContext(patience))
 		if err != nil {
 			return err
 		}
-		if err := p.take(lane, msg); err != nil {
+		if err := f.take(msg); err != nil {
 			return &fatalError{err}
 		}
 	}
@@ -112,10 +118,10 @@ func (p *Pusher) iterate(lane int, consumer jetstream.Consumer) error {
 
 // gone checks whether the consumer exists, and returns the evidence if it does not. A server that does not answer counts
 // as unreachable, which is no evidence.
-func (p *Pusher) gone(lane int) error {
+func (p *Pusher) gone(stream, name string) error {
 	for range goneAfter {
 		ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
-		_, err := p.js.Consumer(ctx, topology.RmdStream(lane), p.opts.Name)
+		_, err := p.js.Consumer(ctx, stream, name)
 		cancel()
 		missing := errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
 		if topology.Pause(p.ctx, missingPause) != nil || !missing {
@@ -125,17 +131,8 @@ func (p *Pusher) gone(lane int) error {
 	return errors.New("the server reported several times that it does not exist")
 }
 
-// untilFree waits until a worker is free. It does not reserve it: the next message may come much later.
-func (p *Pusher) untilFree() {
-	select {
-	case p.slots <- struct{}{}:
-		<-p.slots
-	case <-p.ctx.Done():
-	}
-}
-
-// take reads a message and starts work on it. It returns when the message has a worker, so that a lane has at most one
-// message waiting for one.
+// take reads a message of the log. It is tried now if a call is free; if not it is put into WaitStream, so that what is
+// behind it with a higher priority is found. While the gateway is away it stays here, and the lane with it.
 func (p *Pusher) take(lane int, msg jetstream.Msg) error {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -144,7 +141,7 @@ func (p *Pusher) take(lane int, msg jetstream.Msg) error {
 	log := p.opts.Logger.With("name", p.opts.Name, "lane", lane, "sequence", meta.Sequence.Stream)
 	w := &work{
 		msg: msg, lane: lane, sequence: meta.Sequence.Stream, deliveries: int(meta.NumDelivered), log: log,
-		id: messageID{lane, meta.Sequence.Stream, meta.Timestamp.UnixNano()},
+		id: messageID{lane: lane, sequence: meta.Sequence.Stream, stored: meta.Timestamp.UnixNano()},
 	}
 	if p.ctx.Err() != nil {
 		p.nak(w, 0)
@@ -162,34 +159,140 @@ func (p *Pusher) take(lane int, msg jetstream.Msg) error {
 		return nil
 	case err != nil:
 		p.count.skipped.Add(1)
-		log.Error("a foreign message was ignored; find the program that publishes to "+topology.Rmd(lane), "err", err)
+		log.Error("a foreign message was ignored; find the program that publishes to "+p.source.subject(lane), "err", err)
 		p.ack(w)
 		return nil
 	}
 	var bad []error
-	if w.left, bad = readLines(p.log.UUID, lane, &m); len(bad) > 0 && w.deliveries == 1 {
+	if w.left, bad = p.source.lines(p.log.UUID, lane, &m); len(bad) > 0 && w.deliveries == 1 {
 		p.count.skipped.Add(uint64(len(bad)))
-		log.Error("lines that are no reminders were ignored; they are in "+topology.RmdStream(lane), "err", errors.Join(bad...))
+		log.Error("lines that do not belong there were ignored; they are in "+p.source.stream(p.js, lane).Name(), "err", errors.Join(bad...))
 	}
+	if len(w.left) == 0 {
+		_ = msg.Ack() // one that is lost is followed by another delivery
+		return nil
+	}
+	if !p.begin(w) {
+		return nil
+	}
+	w.class, w.total = classOf(m.Priority), len(w.left)
+	p.admit(w)
+	return nil
+}
+
+// begin reports whether the message is new to this process.
+func (p *Pusher) begin(w *work) bool {
 	switch p.tracker.begin(w.id) {
 	case finished:
 		p.count.repeated.Add(1)
 		p.ack(w)
-		return nil
+		return false
 	case inHand:
 		// Progress reports were lost. The goroutine at work continues, and its acknowledgement counts for this delivery, too.
 		p.count.repeated.Add(1)
-		return nil
+		return false
 	}
-	if len(w.left) == 0 {
+	w.stop = p.keepAlive(w)
+	return true
+}
+
+// admit decides whether a message of the log is tried now or waits. After a crash here it is delivered again.
+func (p *Pusher) admit(w *work) {
+	now, later, fresh := p.call.suspects.sort(w.left)
+	if len(later) > 0 && !p.put(w, again, later, entry{}) {
+		p.giveBack(w, p.opts.pause(1))
+		return
+	}
+	if w.left = now; len(now) == 0 {
+		p.finish(w)
+		return
+	}
+	switch t, ok := p.gate.try(p.ctx, w.class, fresh); {
+	case !ok && p.put(w, w.class, now, entry{}):
+		p.finish(w)
+	case !ok:
+		p.giveBack(w, p.opts.pause(1))
+	case t == nil:
+		p.giveBack(w, 0)
+	default:
+		p.works.Go(func() { p.work(w, t) })
+	}
+}
+
+// takeEntry reads an entry of WaitStream and the message that it refers to, and waits for a call.
+func (p *Pusher) takeEntry(msg jetstream.Msg) error {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return fmt.Errorf("push: a message without JetStream metadata: %w", err)
+	}
+	var e entry
+	_, c, id, err := parseWaitSubject(msg.Subject())
+	if err == nil {
+		err = json.Unmarshal(msg.Data(), &e)
+	}
+	w := &work{
+		msg: msg, lane: id.lane, sequence: id.sequence, deliveries: int(meta.NumDelivered), id: id, class: c,
+		tries: e.Tries, split: e.Split, answers: e.Answers, log: p.opts.Logger.With("name", p.opts.Name, "lane", id.lane, "sequence", id.sequence),
+	}
+	if err == nil && (id.lane < 0 || id.lane >= len(p.judges)) {
+		err = fmt.Errorf("the log has lanes 0 to %d", len(p.judges)-1)
+	}
+	if err != nil {
+		p.count.skipped.Add(1)
+		w.log.Error("a foreign message was ignored; find the program that publishes to "+waitSubjects+">", "err", err)
 		p.ack(w)
-		p.tracker.leave(w.id)
 		return nil
 	}
-	started := make(chan struct{})
-	p.works.Go(func() { p.work(w, started) })
-	<-started
+	due := e.At.Sub(p.opts.Clock.Now())
+	if p.ctx.Err() != nil || due > 0 {
+		p.nakExactly(w, min(max(due, 0), p.opts.recheck()))
+		return nil
+	}
+	if e.Process != p.process {
+		w.answers = p.gate.answered()
+	}
+	if !p.begin(w) {
+		return nil
+	}
+	m, err := p.lookup(w)
+	switch {
+	case err == nil:
+	case errors.Is(err, eventlog.ErrForeign), errors.Is(err, eventlog.ErrLostTail), errors.Is(err, eventlog.ErrTrimmed), errors.Is(err, eventlog.ErrHole):
+		w.log.Warn("a waiting message is not in the log any more; the log was restored, or the message is in the skip list", "err", err)
+		p.count.skipped.Add(1)
+		p.finish(w)
+		return nil
+	default:
+		w.log.Warn("a waiting message could not be read; it is tried later", "err", err)
+		p.giveBack(w, p.opts.pause(1))
+		return nil
+	}
+	all, _ := p.source.lines(p.log.UUID, w.lane, &m)
+	w.left, w.total = only(all, e.Lines), len(all)
+	if len(w.left) == 0 {
+		p.finish(w)
+		return nil
+	}
+	_, _, fresh := p.call.suspects.sort(w.left)
+	t := p.gate.enter(p.ctx, c, fresh)
+	if t == nil {
+		p.giveBack(w, 0)
+		return nil
+	}
+	p.works.Go(func() { p.work(w, t) })
 	return nil
+}
+
+// lookup reads the message of the log that an entry refers to.
+func (p *Pusher) lookup(w *work) (eventlog.Message, error) {
+	raw, err := p.source.stream(p.js, w.lane).In(p.log).Get(p.ctx, w.sequence)
+	if err != nil {
+		return eventlog.Message{}, err
+	}
+	if raw.Time.UnixNano() != w.id.stored {
+		return eventlog.Message{}, fmt.Errorf("message %d is another one: %w", w.sequence, eventlog.ErrLostTail)
+	}
+	return p.judges[w.lane].single(&raw)
 }
 
 // read parses a message. At one of a newer format, or one that cannot be read, the lane waits, with the message in flight,
@@ -197,7 +300,7 @@ func (p *Pusher) take(lane int, msg jetstream.Msg) error {
 // message and waits, too.
 func (p *Pusher) read(w *work, stored time.Time) (eventlog.Message, error) {
 	raw := &eventlog.Raw{Subject: w.msg.Subject(), Header: w.msg.Headers(), Data: w.msg.Data(), Sequence: w.sequence, Time: stored}
-	m, err := p.reads[w.lane].Read(raw)
+	m, err := p.judges[w.lane].read(raw)
 	var stop *eventlog.StopError
 	if !errors.As(err, &stop) {
 		return m, err
@@ -205,11 +308,11 @@ func (p *Pusher) read(w *work, stored time.Time) (eventlog.Message, error) {
 	defer p.keepAlive(w)()
 	p.count.stopped.Add(1)
 	defer p.count.stopped.Add(-1)
-	w.log.Error(fmt.Sprintf("the lane waits at a message that this program cannot read: run a newer one, or start scrip serve once with --skip-message rmd:%d=%d to lose the message", w.lane, w.sequence), "err", err)
-	skips, waited := eventlog.Reminders(p.js, w.lane).AwaitSkip(p.ctx, err)
+	w.log.Error(fmt.Sprintf("the lane waits at a message that this program cannot read: run a newer one, or start scrip serve once with --skip-message %s%d=%d to lose the message", p.source.skip, w.lane, w.sequence), "err", err)
+	skips, waited := p.source.stream(p.js, w.lane).AwaitSkip(p.ctx, err)
 	if waited != nil {
 		return m, err
 	}
-	p.reads[w.lane].PassOver(skips)
-	return p.reads[w.lane].Read(raw)
+	p.judges[w.lane].passOver(skips)
+	return p.judges[w.lane].read(raw)
 }

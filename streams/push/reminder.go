@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -30,34 +29,13 @@ type Reminder struct {
 	CustomerID string `json:"customer_id"`
 }
 
-// readLines parses a message of the log. Lines that are no reminders are returned as errors, not as reminders.
-func readLines(log string, lane int, m *eventlog.Message) (read []Reminder, bad []error) {
-	read = make([]Reminder, 0, bytes.Count(m.Payload, []byte("\n")))
-	var e wire.Event
-	for n, line := range eventlog.Lines(m.Payload) {
-		err := wire.ParseEvent(line, &e)
-		if err == nil && (e.Type != wire.ReminderDue || e.CustomerID == "") {
-			err = fmt.Errorf("it is no reminder.due with a customer_id, but %.80q", line)
-		}
-		if err != nil {
-			bad = append(bad, fmt.Errorf("line %d: %w", n+1, err))
-			continue
-		}
-		read = append(read, Reminder{
-			Key:      fmt.Sprintf("%s/%d/%d/%d/%016x", log, lane, m.Sequence, n+1, digest(line)),
-			Campaign: e.Campaign, Kind: e.Kind, DueAt: e.DueAt.Time(), At: e.At.Time(), CustomerID: e.CustomerID,
-		})
-	}
-	return read, bad
-}
-
 func digest(line []byte) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(line) // never fails
 	return h.Sum64()
 }
 
-// encode writes reminders as a dead letter holds them: one JSON line each.
+// encode writes items as a dead letter holds them: one JSON line each.
 func encode(list []Reminder) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

@@ -33,15 +33,19 @@ func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func)
 	if err != nil {
 		return sum, err
 	}
-	call := &caller{push: push, batch: opts.Batch, timeout: opts.Timeout}
+	call := &caller{push: onReminders(push), batch: opts.Batch, timeout: opts.Timeout}
 	for letter, err := range Letters(ctx, js, opts.Name) {
 		if err != nil {
 			return sum, err
 		}
-		left, cause := call.try(context.WithoutCancel(ctx), letter.Reminders)
-		sum.Pushed += len(letter.Reminders) - len(left)
-		sum.Left += len(left)
-		if err := stream.after(ctx, letter, left, cause); err != nil {
+		items := make([]item, len(letter.Reminders))
+		for i, r := range letter.Reminders {
+			items[i] = item{Reminder: r}
+		}
+		got := call.try(context.WithoutCancel(ctx), items, false)
+		sum.Pushed += len(letter.Reminders) - len(got.left)
+		sum.Left += len(got.left)
+		if err := stream.after(ctx, letter, bare(got.left), got.cause); err != nil {
 			return sum, fmt.Errorf("push: dead letter %d was retried, but the result could not be stored: %w", letter.ID, err)
 		}
 		if ctx.Err() != nil {

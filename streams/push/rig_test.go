@@ -80,21 +80,34 @@ func within(t *testing.T) context.Context {
 }
 
 // due is a line.
-func due(customer string) string {
-	e := wire.Event{Type: wire.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 2_000_000, CustomerID: customer}
+func due(customer string) string { return dueOf("summer", customer) }
+
+func dueOf(campaign, customer string) string {
+	e := wire.Event{Type: wire.ReminderDue, Campaign: campaign, At: 1_000_000, Kind: "opens", DueAt: 2_000_000, CustomerID: customer}
 	return string(e.AppendJSON(nil))
 }
 
 // fire publishes one message and returns its sequence.
 func (r *rig) fire(t *testing.T, lane int, customers ...string) uint64 {
 	t.Helper()
+	return r.fireOf(t, lane, "summer", "", customers...)
+}
+
+// fireOf publishes one message of a campaign and its priority.
+func (r *rig) fireOf(t *testing.T, lane int, campaign, priority string, customers ...string) uint64 {
+	t.Helper()
 	var lines []string
 	for _, c := range customers {
-		lines = append(lines, due(c))
+		lines = append(lines, dueOf(campaign, c))
 	}
+	return r.fireLines(t, lane, priority, lines...)
+}
+
+func (r *rig) fireLines(t *testing.T, lane int, priority string, lines ...string) uint64 {
+	t.Helper()
 	r.source++
 	h := eventlog.Header{
-		Owner: "test", Source: eventlog.Source{Sequence: r.source, Line: 1, LastR: uint64(len(lines))}, SourceDigest: strings.Repeat("0", 32),
+		Owner: "test", Source: eventlog.Source{Sequence: r.source, Line: 1, LastR: uint64(len(lines))}, SourceDigest: strings.Repeat("0", 32), Priority: priority,
 	}
 	return r.publish(t, lane, h.Encode(), strings.Join(lines, "\n")+"\n")
 }
@@ -219,7 +232,7 @@ func (r *rig) settled(t *testing.T, name string) {
 	streamtest.Eventually(t, "nothing is left of "+name, func() bool {
 		lags, err := p.Lag(t.Context())
 		last = lags
-		return err == nil && !slices.ContainsFunc(lags, func(l push.Lag) bool { return l.Pending > 0 || l.Unacked > 0 })
+		return err == nil && !slices.ContainsFunc(lags, func(l push.Lag) bool { return l.Pending > 0 || l.Unacked > 0 || l.Waiting > 0 })
 	})
 	if len(last) != r.log.Lanes {
 		t.Fatalf("the lag of %d lanes, there are %d", len(last), r.log.Lanes)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -28,19 +29,23 @@ type Stats struct {
 	Stopped int
 	// Repeated are messages that NATS delivered again although they were finished.
 	Repeated uint64
-	// InHand are messages taken and not finished: in a call, waiting for a worker, or for their next try here.
+	// InHand are messages taken and not finished: in a call, or waiting for one here.
 	InHand int
 	// Calling are calls in progress; Hanging those given up that have not returned.
 	Calling, Hanging int
+	// Away: the gateway does not work, and no call is made but a probe at Probe.
+	Away  bool
+	Probe time.Time
 }
 
 // Stats returns the numbers as they are now. It sends no request.
 func (p *Pusher) Stats() Stats {
+	calling, open, probe := p.gate.state(p.opts.Workers)
 	return Stats{
 		Pushed: p.count.pushed.Load(), FailedTries: p.count.failed.Load(), Dead: p.count.dead.Load(),
 		Skipped: p.count.skipped.Load(), Repeated: p.count.repeated.Load(),
-		InHand: p.tracker.inHand(), Calling: len(p.slots), Hanging: int(p.call.hung.Load()),
-		Stopped: int(p.count.stopped.Load()),
+		InHand: p.tracker.inHand(), Calling: calling, Hanging: int(p.call.hung.Load()),
+		Stopped: int(p.count.stopped.Load()), Away: open, Probe: probe,
 	}
 }
 
@@ -49,8 +54,11 @@ type Lag struct {
 	Lane int
 	// Pending have not been delivered to any process yet.
 	Pending uint64
-	// Unacked are with a process or wait for their next try.
+	// Unacked are with a process.
 	Unacked int
+	// Waiting are set aside: for a call, behind others of a higher priority, or for their next try. A message may wait in
+	// parts, each of which counts.
+	Waiting int
 }
 
 // Lag reads from the server how far the name is behind, lane by lane. A name that was never started is ErrGone.
@@ -64,12 +72,16 @@ func (p *Pusher) Lag(ctx context.Context) ([]Lag, error) {
 	}
 	lags := make([]Lag, log.Lanes)
 	for lane := range lags {
-		c, err := p.js.Consumer(ctx, topology.RmdStream(lane), p.opts.Name)
+		c, err := p.js.Consumer(ctx, p.source.stream(p.js, lane).Name(), p.opts.Name)
 		if err != nil {
 			return nil, fmt.Errorf("push: %w: lane %d, name %q: %w", ErrGone, lane, p.opts.Name, err)
 		}
 		info := c.CachedInfo()
-		lags[lane] = Lag{Lane: lane, Pending: info.NumPending, Unacked: info.NumAckPending}
+		_, waiting, err := (&positions{js: p.js}).entries(ctx, p.opts.Name, lane)
+		if err != nil {
+			return nil, fmt.Errorf("push: %w", err)
+		}
+		lags[lane] = Lag{Lane: lane, Pending: info.NumPending, Unacked: info.NumAckPending, Waiting: int(waiting)}
 	}
 	return lags, nil
 }

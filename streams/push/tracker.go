@@ -6,11 +6,14 @@ import "sync"
 // last tenth of a second and delivers those messages again.
 const doneKept = 4096
 
-// messageID identifies a message. The stored time is part of it: a log restored from an older backup uses sequences again.
+// messageID identifies a message of the log, or an entry of WaitStream about it. The stored time is part of it: a log
+// restored from an older backup uses sequences again.
 type messageID struct {
 	lane     int
 	sequence uint64
 	stored   int64 // ns
+	hop      int   // how often it was put into WaitStream, 0 = it is the message of the log
+	line     int   // the first of the entry's lines, 0 = all
 }
 
 type verdict uint8
@@ -18,7 +21,7 @@ type verdict uint8
 const (
 	unknown  verdict = iota // begin has recorded it as in flight
 	inHand                  // a goroutine of this process works on it
-	finished                // delivered or a dead letter; only the ack is missing
+	finished                // delivered, a dead letter or in WaitStream; only the ack is missing
 )
 
 // tracker tracks which messages are in flight in this process and which it has finished lately. NATS delivers a message
@@ -26,16 +29,13 @@ const (
 type tracker struct {
 	mu   sync.Mutex
 	hand map[messageID]bool
-	// failed counts the tries that failed here. Entries of messages that another process finished stay until it is full;
-	// a message whose entry was dropped starts at 0 again.
-	failed map[messageID]int
-	done   map[messageID]bool
-	ring   []messageID // of done, oldest at next once it is full
-	next   int
+	done map[messageID]bool
+	ring []messageID // of done, oldest at next once it is full
+	next int
 }
 
 func newTracker() *tracker {
-	return &tracker{hand: map[messageID]bool{}, failed: map[messageID]int{}, done: map[messageID]bool{}}
+	return &tracker{hand: map[messageID]bool{}, done: map[messageID]bool{}}
 }
 
 // begin returns what is known of a message, and records it as in flight if that is nothing.
@@ -56,7 +56,9 @@ func (d *tracker) begin(p messageID) verdict {
 func (d *tracker) finish(p messageID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.failed, p)
+	if d.done[p] {
+		return
+	}
 	d.done[p] = true
 	if len(d.ring) < doneKept {
 		d.ring = append(d.ring, p)
@@ -65,20 +67,6 @@ func (d *tracker) finish(p messageID) {
 	delete(d.done, d.ring[d.next])
 	d.ring[d.next] = p
 	d.next = (d.next + 1) % doneKept
-}
-
-// fail counts a failed try, and returns how many have failed here.
-func (d *tracker) fail(p messageID) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if _, known := d.failed[p]; !known && len(d.failed) >= doneKept {
-		for other := range d.failed {
-			delete(d.failed, other)
-			break
-		}
-	}
-	d.failed[p]++
-	return d.failed[p]
 }
 
 // leave removes a message from those in flight.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,154 +23,213 @@ const (
 	ackPause = 100 * time.Millisecond
 	// spread is the jitter of pauses, so that messages that failed together are not retried together.
 	spread = 0.2
-	// crashes is how many deliveries per try a message may have without being finished. A message that crashes every
-	// process is then given up; one that met a few restarts is not. It also bounds the tries of a message that goes from
-	// process to process, each of which counts its own failures only.
+	// crashes is how many deliveries per try a message may have without being finished. Then its dead letter is written before
+	// the next call, and removed after it: a message that crashes every process leaves its letter, and one that met many
+	// restarts is delivered.
 	crashes = 2
 )
 
-var errNoEnd = errors.New("no process finished it: each one that took it died, was stopped or lost its connection")
+var (
+	errNoEnd  = errors.New("no process finished it: each one that took it died, was stopped or lost its connection")
+	errTooOld = errors.New("it is too old to be delivered")
+)
 
-// work is one message in flight. It is owned by its goroutine.
+// work is one message in flight, or an entry of WaitStream. It is owned by its goroutine.
 type work struct {
 	msg        jetstream.Msg
 	id         messageID
 	lane       int
 	sequence   uint64
-	deliveries int        // deliveries, this one included
-	failed     int        // tries that failed in this process, those of earlier deliveries included
-	delivered  int        // customers
-	left       []Reminder // to be delivered
+	deliveries int // of msg, this one included
+	class      class
+	tries      int    // that failed
+	answers    uint64 // calls that had been answered when the last one failed
+	split      bool
+	total      int    // items of the message
+	left       []item // to be delivered
+	stop       func() // ends the progress reports
 	log        *slog.Logger
 }
 
-// work finishes one message: delivered, a dead letter, or returned to NATS. started is closed when it has a worker, or
-// needs none.
-func (p *Pusher) work(w *work, started chan struct{}) {
-	start := sync.OnceFunc(func() { close(started) })
-	defer start()
-	defer p.tracker.leave(w.id)
-	defer p.keepAlive(w)()
+// work is one try of a message and what follows: delivered, waiting for another try, a dead letter, or returned to NATS.
+func (p *Pusher) work(w *work, t *turn) {
+	var r result
+	left := func() { p.gate.leave(t, r.fate, r.rest) }
+	guarded, ok := p.prepareTry(w)
+	if !ok {
+		left()
+		return
+	}
+	all := w.left
+	r = p.call.try(p.hard, all, w.split)
+	w.left = r.left
+	delivered := uint64(len(all) - len(r.left))
+	p.count.pushed.Add(delivered)
+	p.counts[w.lane].delivered.Add(delivered)
+	left()
+	if guarded {
+		if err := p.dead.take(p.hard, p.opts.Name, w.id, all); err != nil {
+			w.log.Error("a dead letter of reminders that were tried could not be removed; remove it from "+DeadStream, "err", err)
+		}
+	}
+	switch {
+	case r.cause == nil:
+		// After a crash before the acknowledgement all of them are pushed again, under the same keys.
+		p.finish(w)
+	case r.fate == untried && delivered == 0:
+		p.giveBack(w, 0)
+	case r.fate == untried:
+		p.later(w, w.class, entry{Tries: w.tries, Split: w.split}, 0) // cut off at the end of Run
+	default:
+		p.failedTry(w, &r)
+	}
+}
 
-	if w.deliveries > 1 {
+// prepareTry decides what is not tried at all: what is in a dead letter already, and what is too old. ok is false if nothing
+// is left to try. guarded means that a dead letter was written for the case that this try ends the process.
+func (p *Pusher) prepareTry(w *work) (guarded, ok bool) {
+	retry := func(what string, err error) (bool, bool) {
+		w.log.Warn(what+"; the message is retried later", "err", err)
+		p.giveBack(w, p.opts.pause(1))
+		return false, false
+	}
+	if w.deliveries > 1 || w.id.hop > 0 {
 		// A process may have died between the dead letter and the acknowledgement.
-		there, err := p.dead.has(p.hard, p.opts.Name, w.id)
+		var letter DeadLetter
+		var there bool
+		err := p.persist(func(ctx context.Context) (err error) {
+			letter, there, err = p.dead.of(ctx, p.opts.Name, w.id)
+			return err
+		})
 		if err != nil {
-			w.log.Warn("the dead-letter lookup failed; the message is retried later", "err", err)
-			p.nak(w, p.opts.pause(1))
-			return
+			return retry("the dead-letter lookup failed", err)
 		}
 		if there {
+			w.left = slices.DeleteFunc(w.left, func(it item) bool {
+				return slices.ContainsFunc(letter.Reminders, func(r Reminder) bool { return r.Key == it.Key })
+			})
+		}
+		if len(w.left) == 0 {
 			p.count.repeated.Add(1)
-			p.ack(w)
-			return
+			p.finish(w)
+			return false, false
 		}
 	}
-	for {
-		if !p.acquireSlot(w) {
-			p.nak(w, 0)
-			return
-		}
-		start()
-		again := p.tryOnce(w)
-		if !again {
-			<-p.slots
-			return
-		}
-		// Some were delivered, and only this process knows which. So it keeps the message.
-		select {
-		case p.paused <- struct{}{}:
-			<-p.slots
-			p.pause(w)
-			<-p.paused
-		default:
-			p.pause(w)
-			<-p.slots
+	if p.opts.MaxAge > 0 {
+		since := max(w.id.stored, p.begun[w.lane].Load())
+		if age := p.opts.Clock.Now().Sub(time.Unix(0, since)); age > p.opts.MaxAge {
+			p.bury(w, w.tries, fmt.Errorf("%w: %s, and MaxAge is %s", errTooOld, age.Round(time.Second), p.opts.MaxAge))
+			return false, false
 		}
 	}
-}
-
-// acquireSlot waits for a worker. When Run is ending it starts no new message; but one that was delivered to some customers is
-// tried once more, because another process would deliver to all of them again.
-func (p *Pusher) acquireSlot(w *work) bool {
-	ctx := p.ctx
-	if w.delivered > 0 {
-		ctx = p.hard
-	}
-	if ctx.Err() != nil {
-		return false
-	}
-	select {
-	case p.slots <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// tryOnce is one try and its consequences. It reports whether the message is kept for another try.
-func (p *Pusher) tryOnce(w *work) (again bool) {
 	if w.deliveries > crashes*p.opts.Tries {
-		p.writeDeadLetter(w, w.deliveries-1, errNoEnd)
-		return false
+		letter := p.newLetter(w, w.left, w.deliveries-1, errNoEnd)
+		if err := p.dead.add(p.hard, &letter); err != nil {
+			return retry("a dead letter could not be written", err)
+		}
+		return true, true
 	}
-	ending := p.ctx.Err() != nil
-	left, cause := p.call.try(p.hard, w.left)
-	delivered := len(w.left) - len(left)
-	p.count.pushed.Add(uint64(delivered))
-	w.delivered, w.left = w.delivered+delivered, left
-	if cause == nil {
-		// After a crash before the acknowledgement all of them are pushed again, under the same keys.
-		p.tracker.finish(w.id)
-		p.ack(w)
-		return false
-	}
-	if p.hard.Err() != nil && errors.Is(cause, errEnding) {
-		p.nak(w, 0) // not the function's fault
-		return false
-	}
-	w.failed = p.tracker.fail(w.id)
+	return false, true
+}
+
+// failedTry decides about what a try left.
+func (p *Pusher) failedTry(w *work, r *result) {
 	p.count.failed.Add(1)
+	p.counts[w.lane].failed.Add(1)
 	if p.call.hung.Load() >= int64(hungPerWorker*p.opts.Workers) {
 		p.fail(fmt.Errorf("push: %w: %d calls have not returned although their context ended; fix the function, or restart the process", ErrHangs, p.call.hung.Load()))
 	}
-	// A delivery alone is no failure: a process that is stopped returns messages that it has not tried.
+	answers := p.gate.answered()
+	tries, class, pause := w.tries, again, p.opts.pause(max(w.tries, 1))
 	switch {
-	case w.failed >= p.opts.Tries:
-		p.writeDeadLetter(w, w.failed, cause)
-		return false
-	case w.deliveries >= crashes*p.opts.Tries:
-		p.writeDeadLetter(w, w.deliveries, cause)
-		return false
+	case r.fate == away:
+		class, pause = w.class, 0 // the gate decides when
+	case r.refused, w.tries == 0, answers > w.answers:
+		tries++
+		pause = p.opts.pause(tries)
 	}
-	w.log.Warn("a push failed; it is retried", "failed", w.failed, "of", p.opts.Tries, "left", len(w.left), "delivered", w.delivered, "err", cause)
-	if w.delivered == 0 || ending {
-		p.nak(w, p.opts.pause(w.failed))
-		return false
+	if tries >= p.opts.Tries {
+		p.bury(w, tries, r.cause)
+		return
 	}
-	return true
+	w.log.Warn("a push failed; it is retried", "failed", tries, "of", p.opts.Tries, "left", len(w.left), "err", r.cause)
+	p.later(w, class, entry{Tries: tries, Split: w.split || r.mixed, Process: p.process, Answers: answers}, spreadOut(pause))
 }
 
-// writeDeadLetter stores what is left as a dead letter, after so many tries, and acknowledges.
-func (p *Pusher) writeDeadLetter(w *work, tries int, cause error) {
-	letter := newLetter(p.opts.Name, w, tries, cause)
-	err := p.dead.keep(p.hard, &letter, 0)
-	switch {
-	case errors.Is(err, errChanged): // it is stored: an earlier attempt succeeded
-	case err != nil:
+// bury stores what is left as a dead letter, after so many failed tries, and ends the work.
+func (p *Pusher) bury(w *work, tries int, cause error) {
+	letter := p.newLetter(w, w.left, tries, cause)
+	if err := p.dead.add(p.hard, &letter); err != nil {
 		w.log.Error("a dead letter could not be written; its reminders are retried later", "err", err)
-		p.nak(w, pauseMost)
+		p.giveBack(w, pauseMost)
 		return
-	default:
-		p.count.dead.Add(uint64(len(letter.Reminders)))
-		w.log.Error("reminders given up and stored as a dead letter", "customers", len(letter.Reminders), "letter", letter.ID, "tries", letter.Tries, "err", cause)
-		if p.opts.OnDead != nil {
-			p.opts.OnDead(letter)
-		}
+	}
+	p.count.dead.Add(uint64(len(w.left)))
+	p.counts[w.lane].dead.Add(uint64(len(w.left)))
+	w.log.Error("reminders given up and stored as a dead letter", "customers", len(w.left), "letter", letter.ID, "tries", tries, "err", cause)
+	if p.opts.OnDead != nil {
+		p.opts.OnDead(letter)
 	}
 	// After a crash before the acknowledgement the next process finds the letter and acknowledges.
+	p.finish(w)
+}
+
+// later puts what is left into WaitStream, for a try after a pause, and ends the work.
+func (p *Pusher) later(w *work, c class, e entry, pause time.Duration) {
+	if pause > 0 {
+		e.At = p.opts.Clock.Now().Add(pause)
+	}
+	if !p.put(w, c, w.left, e) {
+		p.giveBack(w, pause)
+		return
+	}
+	p.finish(w)
+}
+
+// put stores an entry for items of the message. After a crash before the acknowledgement the items are delivered by the
+// message and by the entry, under the same keys.
+func (p *Pusher) put(w *work, c class, items []item, e entry) bool {
+	if len(items) < w.total {
+		for _, it := range items {
+			e.Lines = append(e.Lines, it.number)
+		}
+	}
+	id := w.id
+	id.hop++
+	id.line = items[0].number
+	err := p.persist(func(ctx context.Context) error { return p.waiting.put(ctx, c, id, e) })
+	if err != nil {
+		w.log.Warn("a message could not be set aside; NATS delivers it again", "err", err)
+	}
+	return err == nil
+}
+
+// persist repeats a request to the server until it succeeds, for at most ackFor: one that restarts is back by then, and may
+// ignore a message that is returned to it under the number of a delivery that it has forgotten.
+func (p *Pusher) persist(request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), ackFor)
+	defer cancel()
+	for {
+		err := request(ctx)
+		if err == nil || errors.Is(err, nats.ErrConnectionClosed) || topology.Pause(ctx, ackPause) != nil {
+			return err
+		}
+	}
+}
+
+// finish ends the work on a message that needs no other delivery.
+func (p *Pusher) finish(w *work) {
 	p.tracker.finish(w.id)
 	p.ack(w)
+	w.stop()
+	p.tracker.leave(w.id)
+}
+
+// giveBack ends the work and returns the message to NATS.
+func (p *Pusher) giveBack(w *work, delay time.Duration) {
+	w.stop()
+	p.tracker.leave(w.id)
+	p.nak(w, delay)
 }
 
 // ack acknowledges until the server confirms it, for at most ackFor.
@@ -193,10 +252,12 @@ func (p *Pusher) ack(w *work) {
 }
 
 // nak returns the message to NATS, for any process after a delay. If that is lost, AckWait has the same effect.
-func (p *Pusher) nak(w *work, delay time.Duration) {
+func (p *Pusher) nak(w *work, delay time.Duration) { p.nakExactly(w, spreadOut(delay)) }
+
+func (p *Pusher) nakExactly(w *work, delay time.Duration) {
 	var err error
 	if delay > 0 {
-		err = w.msg.NakWithDelay(spreadOut(delay))
+		err = w.msg.NakWithDelay(delay)
 	} else {
 		err = w.msg.Nak()
 	}
@@ -205,16 +266,11 @@ func (p *Pusher) nak(w *work, delay time.Duration) {
 	}
 }
 
-// pause waits for the next try in this process. It ends early when Run is to end.
-func (p *Pusher) pause(w *work) {
-	_ = topology.Pause(p.ctx, spreadOut(p.opts.pause(w.failed)))
-}
-
 // keepAlive reports progress on the message to the server until the returned function is called. That is bounded: calls by
-// Timeout, tries by Tries.
+// Timeout, waiting for one by the gateway's absence, in which each process has few messages.
 func (p *Pusher) keepAlive(w *work) (stop func()) {
 	done := make(chan struct{})
-	p.works.Go(func() {
+	p.beating.Go(func() {
 		tick := time.NewTicker(p.beats)
 		defer tick.Stop()
 		for {

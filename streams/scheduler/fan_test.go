@@ -89,7 +89,7 @@ func (r *rig) expandAll(ctx context.Context, f *fanout.Fan, upTo int) error {
 					return err
 				}
 				if ev.Fired > 0 {
-					f.Add(&batch[i], n+1, &ev, gone[:min(len(gone), upTo)])
+					f.Add(&batch[i], n+1, &ev, timers.Normal, gone[:min(len(gone), upTo)])
 				}
 			}
 		}

@@ -27,6 +27,12 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 		if r.live {
 			r.observe(&ev)
 		}
+		priority := timers.Normal
+		if ev.Type == wire.RemindersDue {
+			if e := r.timers.Campaign(ev.Campaign); e != nil {
+				priority = e.Priority
+			}
+		}
 		gone, err := r.timers.Fold(&ev)
 		if err != nil {
 			err = fmt.Errorf("event message %d line %d: %w", m.Sequence, n+1, err)
@@ -45,7 +51,7 @@ func (r *run) fold(ctx context.Context, m *eventlog.Message) error {
 			}
 		}
 		if ev.Fired > 0 {
-			r.fan.Add(m, n+1, &ev, gone)
+			r.fan.Add(m, n+1, &ev, priority, gone)
 		}
 	}
 	r.folded, r.torn = *m, false

@@ -218,6 +218,8 @@ const (
 	HeaderSource = "Scrip-Source"
 	// HeaderSourceDigest, on a reminder message, holds the digest of the event message named by HeaderSource.
 	HeaderSourceDigest = "Scrip-Source-Digest"
+	// HeaderPriority, on a reminder message, is the highest priority of the campaigns in it, if that is not normal.
+	HeaderPriority = "Scrip-Priority"
 )
 
 const (

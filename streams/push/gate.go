@@ -1,0 +1,269 @@
+package push
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// tripAfter is how many calls must fail in a row, and tripPauses for how many first pauses, before the breaker opens. The
+	// gateway may refuse one campaign only: within that time a process comes to the messages of others.
+	tripAfter  = 8
+	tripPauses = 5
+)
+
+// fate is how a call ended, as far as it tells of the gateway.
+type fate uint8
+
+const (
+	untried  fate = iota // there was no call, or it was cut off
+	answered             // the gateway delivered, or refused: it works
+	failed               // an error that may be about the gateway or about the message
+	away                 // the gateway does not work, or asked for a rest
+)
+
+// gate grants calls: at most so many at once, shared by weight among the classes, and none while the gateway is away.
+//
+//	closed ── 8 calls failed in a row, for 5 pauses; or one found the gateway away ──> open
+//	open   ── one probe after a pause, which doubles; or at once of a campaign that has not failed ── answered ──> closed
+//
+// It belongs to one process. A crash loses it: the next process finds out for itself, with as many calls as it has workers.
+type gate struct {
+	clock       Clock
+	log         *slog.Logger
+	first, most time.Duration // pauses between probes
+	done        chan struct{}
+
+	mu      sync.Mutex // guards the fields below
+	free    int
+	waiting [classes][]*turn
+	credit  [classes]int
+	answers uint64    // calls that were answered
+	run     int       // calls that failed since
+	since   time.Time // the first of them ended
+	open    bool
+	probing bool
+	pause   time.Duration
+	next    time.Time // probe
+	fresh   time.Time // probe of a campaign that has not failed; zero = none before next
+	held    time.Time // the gateway asked for a rest until then
+	armed   uint64
+}
+
+// turn is one call, waited for or granted.
+type turn struct {
+	class   class
+	fresh   bool // of a campaign that has not failed lately
+	granted chan struct{}
+	probe   bool
+}
+
+func newGate(o *Options) *gate {
+	return &gate{clock: o.Clock, log: o.Logger, first: o.Pause, most: max(pauseMost, o.Pause), done: make(chan struct{}), free: o.Workers}
+}
+
+// enter waits for a call. nil = ctx ended first.
+func (g *gate) enter(ctx context.Context, c class, fresh bool) *turn {
+	t := &turn{class: c, fresh: fresh, granted: make(chan struct{})}
+	g.mu.Lock()
+	g.waiting[c] = append(g.waiting[c], t)
+	g.grant()
+	g.mu.Unlock()
+	select {
+	case <-t.granted:
+		return t
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.Index(g.waiting[c], t)
+	if i < 0 { // it was granted meanwhile
+		g.back(t)
+		return nil
+	}
+	g.waiting[c] = slices.Delete(g.waiting[c], i, i+1)
+	return nil
+}
+
+// try is enter that does not wait, except for the gateway: while the breaker is open the message stays where it is. ok is
+// false if every call is taken; turn is nil as for enter.
+func (g *gate) try(ctx context.Context, c class, fresh bool) (t *turn, ok bool) {
+	g.mu.Lock()
+	if !g.open && (g.free == 0 || len(g.waiting[c]) > 0) {
+		g.mu.Unlock()
+		return nil, false
+	}
+	g.mu.Unlock()
+	return g.enter(ctx, c, fresh), true
+}
+
+// leave ends a call, with what it told of the gateway. rest is how long the gateway asked for, 0 = it did not.
+func (g *gate) leave(t *turn, f fate, rest time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.clock.Now()
+	switch f {
+	case untried:
+	case answered:
+		g.answers++
+		g.run = 0
+		if g.open && !now.Before(g.held) {
+			g.open, g.pause = false, 0
+			g.log.Info("the gateway works again")
+		}
+	case failed, away:
+		g.failure(t, f, rest, now)
+	}
+	g.back(t)
+}
+
+func (g *gate) failure(t *turn, f fate, rest time.Duration, now time.Time) {
+	if g.run++; g.run == 1 {
+		g.since = now
+	}
+	switch {
+	case !g.open && (f == away || g.run >= tripAfter && now.Sub(g.since) >= tripPauses*g.first):
+		g.open, g.pause = true, g.first
+		g.next, g.fresh = now.Add(spreadOut(g.pause)), time.Time{}
+		if f == failed {
+			g.fresh = now.Add(g.first)
+		}
+		g.log.Warn("the gateway does not work: no more calls but one probe at a time", "failed", g.run, "next", g.next)
+	case g.open && t.probe:
+		g.pause = min(2*g.pause, g.most)
+		g.next = now.Add(spreadOut(g.pause))
+		if f == failed {
+			g.fresh = now.Add(g.first)
+		} else {
+			g.fresh = time.Time{}
+		}
+	}
+	if rest > 0 {
+		if until := now.Add(rest); until.After(g.held) {
+			g.held = until
+		}
+	}
+	if g.next.Before(g.held) {
+		g.next, g.fresh = g.held, time.Time{}
+	}
+}
+
+// back returns a turn. The caller holds mu.
+func (g *gate) back(t *turn) {
+	g.free++
+	if t.probe {
+		g.probing = false
+	}
+	g.grant()
+}
+
+// grant grants what may be granted now. The caller holds mu.
+func (g *gate) grant() {
+	for g.free > 0 && !(g.open && g.probing) {
+		t := g.choose()
+		if t == nil {
+			return
+		}
+		i := slices.Index(g.waiting[t.class], t)
+		g.waiting[t.class] = slices.Delete(g.waiting[t.class], i, i+1)
+		g.free--
+		t.probe = g.open
+		g.probing = g.open
+		close(t.granted)
+	}
+}
+
+// choose returns the turn that is next, nil if none may be granted yet.
+func (g *gate) choose() *turn {
+	if !g.open {
+		return g.weigh(false)
+	}
+	now := g.clock.Now()
+	if now.Before(g.next) {
+		if !g.fresh.IsZero() && !now.Before(g.fresh) {
+			if t := g.weigh(true); t != nil {
+				return t
+			}
+		}
+		g.wake(now)
+		return nil
+	}
+	if t := g.weigh(true); t != nil {
+		return t
+	}
+	return g.weigh(false)
+}
+
+// weigh chooses by weight among the classes in which somebody waits; with fresh only among those turns.
+func (g *gate) weigh(fresh bool) *turn {
+	var first [classes]*turn
+	total, best := 0, -1
+	for c := range g.waiting {
+		i := 0
+		if fresh {
+			i = slices.IndexFunc(g.waiting[c], func(t *turn) bool { return t.fresh })
+		}
+		if i < 0 || i >= len(g.waiting[c]) {
+			if len(g.waiting[c]) == 0 {
+				g.credit[c] = 0 // what does not wait saves nothing up
+			}
+			continue
+		}
+		first[c] = g.waiting[c][i]
+		total += weights[c]
+		g.credit[c] += weights[c]
+		if best < 0 || g.credit[c] > g.credit[best] {
+			best = c
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	g.credit[best] -= total
+	return first[best]
+}
+
+// wake grants again when the next probe may be made. The caller holds mu.
+func (g *gate) wake(now time.Time) {
+	at := g.next
+	if g.fresh.After(now) && g.fresh.Before(at) {
+		at = g.fresh
+	}
+	g.armed++
+	n, due := g.armed, g.clock.After(at.Sub(now))
+	go func() {
+		select {
+		case <-due:
+		case <-g.done:
+			return
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if n == g.armed {
+			g.grant()
+		}
+	}()
+}
+
+// answered returns how many calls were answered.
+func (g *gate) answered() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.answers
+}
+
+// state is for Stats: calls in progress, whether the breaker is open, and when the next probe is made.
+func (g *gate) state(workers int) (calling int, open bool, next time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open {
+		next = g.next
+	}
+	return workers - g.free, g.open, next
+}
+
+// end stops its timers.
+func (g *gate) end() { close(g.done) }

@@ -1,0 +1,132 @@
+package push
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// WaitStream stores which messages of the log wait: for a call, behind others of a higher priority, or for their next try.
+// Each entry has the subject scrip.push.wait.<name>.<class>.<lane>.<sequence>.<time>.<hop>.<line>, and is removed when it is
+// acknowledged. It refers to the log and holds no customers: some 100 bytes for up to 500 of them.
+const WaitStream = "SCRIP_PUSH_WAIT"
+
+const (
+	waitSubjects = "scrip.push.wait."
+	// againUnacked bounds the entries of a name that wait for their next try at NATS; the others wait behind them.
+	againUnacked = 4096
+)
+
+// entry is the payload of a message of WaitStream.
+type entry struct {
+	// Lines are the numbers of those to deliver, none = all.
+	Lines []int `json:"lines,omitempty"`
+	// Tries failed so far. At is when the next one is due.
+	Tries int       `json:"tries,omitempty"`
+	At    time.Time `json:"at,omitzero"`
+	// Split: a call for several campaigns failed as a whole.
+	Split bool `json:"split,omitempty"`
+	// Process and Answers are for the process that wrote it: how many calls were answered when the last try failed.
+	Process string `json:"process,omitempty"`
+	Answers uint64 `json:"answers,omitempty"`
+}
+
+// waitStream is WaitStream, opened.
+type waitStream struct {
+	js   jetstream.JetStream
+	name string
+}
+
+// openWaiting finds the stream or makes it, with as many replicas as the log has.
+func openWaiting(ctx context.Context, js jetstream.JetStream, name string) (*waitStream, error) {
+	_, err := js.Stream(ctx, WaitStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		var source jetstream.Stream
+		if source, err = js.Stream(ctx, topology.RmdStream(0)); err == nil {
+			_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+				Name: WaitStream, Subjects: []string{waitSubjects + ">"}, Description: "scrip: which reminders wait to be pushed",
+				Storage: jetstream.FileStorage, Retention: jetstream.WorkQueuePolicy, Replicas: source.CachedInfo().Config.Replicas,
+			})
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process has just made it
+				err = nil
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("push: stream %s: %w", WaitStream, err)
+	}
+	return &waitStream{js: js, name: name}, nil
+}
+
+// consumer finds or makes the consumer of one class. Its messages are never lost with it: the stream keeps what was not
+// acknowledged.
+func (s *waitStream) consumer(ctx context.Context, c class, o *Options) (jetstream.Consumer, error) {
+	name := o.Name + "-" + c.String()
+	consumer, err := s.js.Consumer(ctx, WaitStream, name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		unacked := o.Unacked
+		if c == again {
+			unacked = againUnacked
+		}
+		consumer, err = s.js.CreateConsumer(ctx, WaitStream, jetstream.ConsumerConfig{
+			Durable: name, Description: "a scrip push sender", FilterSubject: waitSubjects + o.Name + "." + c.String() + ".>",
+			AckPolicy: jetstream.AckExplicitPolicy, AckWait: o.AckWait, MaxAckPending: unacked, MaxDeliver: -1,
+		})
+		if errors.Is(err, jetstream.ErrConsumerExists) {
+			consumer, err = s.js.Consumer(ctx, WaitStream, name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("push: consumer %q of stream %s: %w", name, WaitStream, err)
+	}
+	return consumer, nil
+}
+
+// waitSubject names an entry: of one hop of one message there may be several, of different lines.
+func waitSubject(name string, c class, id messageID) string {
+	return fmt.Sprintf("%s%s.%s.%d.%d.%d.%d.%d", waitSubjects, name, c, id.lane, id.sequence, id.stored, id.hop, id.line)
+}
+
+func parseWaitSubject(subject string) (name string, c class, id messageID, err error) {
+	parts := strings.Split(strings.TrimPrefix(subject, waitSubjects), ".")
+	if len(parts) != 7 {
+		return "", 0, id, fmt.Errorf("subject %q is no waiting message's", subject)
+	}
+	if c, err = parseClass(parts[1]); err != nil {
+		return "", 0, id, err
+	}
+	var n [5]int64
+	for i, text := range parts[2:] {
+		if n[i], err = strconv.ParseInt(text, 10, 64); err != nil || n[i] < 0 {
+			return "", 0, id, fmt.Errorf("subject %q is no waiting message's", subject)
+		}
+	}
+	return parts[0], c, messageID{lane: int(n[0]), sequence: uint64(n[1]), stored: n[2], hop: int(n[3]), line: int(n[4])}, nil
+}
+
+// put stores an entry. One that is there already is the same: the process before died between it and the acknowledgement.
+func (s *waitStream) put(ctx context.Context, c class, id messageID, e entry) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	msg := nats.NewMsg(waitSubject(s.name, c, id))
+	msg.Data = data
+	ctx, done := context.WithTimeout(ctx, keepOnce)
+	defer done()
+	_, err = s.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(WaitStream), jetstream.WithExpectLastSequencePerSubject(0))
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		return nil
+	}
+	return err
+}

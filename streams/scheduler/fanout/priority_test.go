@@ -1,0 +1,34 @@
+package fanout
+
+import (
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/scheduler/timers"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// A message has the highest priority of the campaigns in it.
+func TestAMessageHasThePriority(t *testing.T) {
+	for _, tc := range []struct {
+		of   []timers.Priority
+		want string
+	}{
+		{[]timers.Priority{timers.Normal}, ""},
+		{[]timers.Priority{timers.Low}, "low"},
+		{[]timers.Priority{timers.Low, timers.Low}, "low"},
+		{[]timers.Priority{timers.Low, timers.Normal}, ""},
+		{[]timers.Priority{timers.Low, timers.High, timers.Normal}, "high"},
+	} {
+		q := &Queue{Owner: "test"}
+		for n, priority := range tc.of {
+			m := &eventlog.Message{Sequence: uint64(n + 1)}
+			q.Add(m, 1, &wire.Event{Type: wire.RemindersDue, Campaign: "c", At: start, Kind: "opens", DueAt: start}, priority, []timers.Fired{{R: 1, Customer: "ann"}})
+		}
+		attempt, customers := q.Next(500)
+		if got := attempt.Header.Get(topology.HeaderPriority); got != tc.want || customers != len(tc.of) {
+			t.Errorf("%v: priority %q of %d customers, want %q", tc.of, got, customers, tc.want)
+		}
+	}
+}
