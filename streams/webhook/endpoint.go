@@ -1,0 +1,153 @@
+package webhook
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
+
+// Settings of an endpoint are chosen by people.
+type Settings struct {
+	// URL is https, or http where the server allows that; at most 2,048 bytes, without user and fragment.
+	URL string `json:"url"`
+	// Types are event types such as coupon.claimed, or coupon.* and campaign.*.
+	Types []string `json:"types"`
+	// Campaigns limits it to some; none = all. At most 100.
+	Campaigns []string `json:"campaigns,omitempty"`
+	// Batch is the most events in one request, 1 to 500; 1 sends each by itself. Defaults to 1.
+	Batch int `json:"batch,omitempty"`
+	// Rate is the most requests a second, 1 to 1,000. Defaults to 50.
+	Rate int `json:"rate,omitempty"`
+	// Concurrency is the most requests at once, 1 to 64. Defaults to 4.
+	Concurrency int `json:"concurrency,omitempty"`
+	// MaxAgeHours is after how long an event is not delivered any more, 1 to 720. Defaults to 168, a week.
+	MaxAgeHours int `json:"max_age_hours,omitempty"`
+	// Codes includes codes and attributes.
+	Codes bool `json:"codes,omitempty"`
+}
+
+// delivered are the event types that an endpoint may have.
+func delivered(t wire.EventType) bool {
+	name := t.String()
+	return strings.HasPrefix(name, "coupon.") || strings.HasPrefix(name, "campaign.") || t == wire.CouponsExpired || t == wire.ReminderDue // which is on streams of its own
+}
+
+// Types returns all event types that an endpoint may have.
+func Types() []string {
+	var all []string
+	for t := range wire.Events() {
+		if delivered(t) {
+			all = append(all, t.String())
+		}
+	}
+	return append(all, wire.ReminderDue.String())
+}
+
+// Validate returns the settings with their defaults, or an error that names the field.
+func (s Settings) Validate() (Settings, error) {
+	u, err := url.Parse(s.URL)
+	switch {
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || len(s.URL) > 2048:
+		return s, fmt.Errorf("url must be an https URL such as https://shop.example/hooks, at most 2048 bytes")
+	case u.User != nil || u.Fragment != "":
+		return s, fmt.Errorf("url must have neither user nor fragment; requests are signed")
+	case len(s.Types) == 0:
+		return s, fmt.Errorf("types: give at least one of coupon.*, campaign.*, %s", strings.Join(Types(), ", "))
+	case len(s.Campaigns) > 100:
+		return s, fmt.Errorf("campaigns: %d are given, at most 100 can be; give none for all", len(s.Campaigns))
+	}
+	for _, pattern := range s.Types {
+		if pattern != "coupon.*" && pattern != "campaign.*" && !slices.Contains(Types(), pattern) {
+			return s, fmt.Errorf("types: %.80q is none of coupon.*, campaign.*, %s", pattern, strings.Join(Types(), ", "))
+		}
+	}
+	for _, name := range s.Campaigns {
+		if !wire.ValidCampaignName(name) {
+			return s, fmt.Errorf("campaigns: %.80q is no name of a campaign", name)
+		}
+	}
+	for _, n := range []struct {
+		name         string
+		value        *int
+		preset, most int
+	}{{"batch", &s.Batch, 1, 500}, {"rate", &s.Rate, 50, 1000}, {"concurrency", &s.Concurrency, 4, 64}, {"max_age_hours", &s.MaxAgeHours, 168, 720}} {
+		if *n.value == 0 {
+			*n.value = n.preset
+		}
+		if *n.value < 1 || *n.value > n.most {
+			return s, fmt.Errorf("%s is %d; give 1 to %d", n.name, *n.value, n.most)
+		}
+	}
+	return s, nil
+}
+
+// passes reports whether an event is delivered to the endpoint.
+func (s *Settings) passes(e *wire.Event) bool {
+	if !delivered(e.Type) || len(s.Campaigns) > 0 && !slices.Contains(s.Campaigns, e.Campaign) {
+		return false
+	}
+	name := e.Type.String()
+	for _, pattern := range s.Types {
+		family, any := strings.CutSuffix(pattern, "*")
+		if any && strings.HasPrefix(name, family) || pattern == name {
+			return true
+		}
+	}
+	return false
+}
+
+// wants reports whether any of the types is of reminders, or of events.
+func (s *Settings) wants(reminders bool) bool {
+	return slices.ContainsFunc(s.Types, func(pattern string) bool { return (pattern == wire.ReminderDue.String()) == reminders })
+}
+
+// State is whether an endpoint gets requests.
+type State string
+
+// The states.
+const (
+	Active   State = "active"
+	Paused   State = "paused"   // by a person
+	Disabled State = "disabled" // by a server, see Endpoint.Reason
+)
+
+// Endpoint is the fold of its changes.
+type Endpoint struct {
+	ID string `json:"id"`
+	Settings
+	State  State  `json:"state"`
+	Reason string `json:"reason,omitempty"` // why it is disabled
+	// FailingSince is when it began to fail every request, zero = it does not; recorded after an hour.
+	FailingSince time.Time `json:"failing_since,omitzero"`
+	// LastTest is the result of the last test request.
+	LastTest string    `json:"last_test,omitempty"`
+	Created  time.Time `json:"created"`
+	By       string    `json:"by"`
+	// Since is where its present audience began: Created, or the time of the last replay.
+	Since time.Time `json:"since"`
+
+	generation int       // counts replays
+	secrets    [][]byte  // sealed, newest first
+	version    uint64    // of the last change after which requests differ
+	test       uint64    // number of the last change that asks for a test request and has no result; 0 = none
+	rotated    time.Time // until when the second secret signs
+}
+
+// TestDelivered is Endpoint.LastTest of a test request that was answered with 2xx.
+const TestDelivered = "delivered"
+
+// Testing reports whether a test request was asked for and has no result.
+func (e *Endpoint) Testing() bool { return e.test != 0 }
+
+// audience is the name under which package push knows the endpoint.
+func (e *Endpoint) audience(reminders bool) string {
+	kind := "e"
+	if reminders {
+		kind = "r"
+	}
+	return fmt.Sprintf("webhook-%s-%d%s", e.ID, e.generation, kind)
+}

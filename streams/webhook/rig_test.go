@@ -1,0 +1,161 @@
+package webhook
+
+import (
+	"context"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var codeKey = [32]byte{7}
+
+// rig is a log of one lane, whose events the test writes, and an endpoint over TLS on this machine.
+type rig struct {
+	server   *streamtest.Server
+	js       jetstream.JetStream
+	log      topology.Log
+	store    *Store
+	endpoint *httptest.Server
+	n        uint64
+
+	mu   sync.Mutex
+	got  []received
+	next func(w http.ResponseWriter, r *http.Request) // nil = 200
+}
+
+type received struct {
+	header http.Header
+	body   string
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{server: streamtest.Start(t)}
+	r.js = r.server.JetStream(t)
+	var err error
+	if r.log, err = topology.Ensure(within(t), r.js, topology.Spec{Lanes: 1, KeyFingerprint: "test", Format: topology.FormatUnsealed}); err != nil {
+		t.Fatal(err)
+	}
+	r.store = Open(r.js, NewKey(codeKey, r.log.UUID))
+	r.endpoint = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		r.mu.Lock()
+		r.got = append(r.got, received{req.Header.Clone(), string(body)})
+		next := r.next
+		r.mu.Unlock()
+		if next != nil {
+			next(w, req)
+		}
+	}))
+	r.endpoint.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	r.endpoint.StartTLS()
+	t.Cleanup(r.endpoint.Close)
+	return r
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func (r *rig) roots() *x509.CertPool {
+	roots := x509.NewCertPool()
+	roots.AddCert(r.endpoint.Certificate())
+	return roots
+}
+
+// answers sets what the endpoint does.
+func (r *rig) answers(f func(w http.ResponseWriter, r *http.Request)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.next = f
+}
+
+func (r *rig) received() []received {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]received(nil), r.got...)
+}
+
+// event writes one message of event lines.
+func (r *rig) event(t *testing.T, lines ...string) {
+	t.Helper()
+	r.n++
+	now := time.Now()
+	h := eventlog.Header{Owner: "test", Commands: [2]uint64{r.n, r.n}, CommandTime: now, LaneTime: now}
+	if _, err := r.js.PublishMsg(within(t), &nats.Msg{Subject: topology.Evt(0), Header: h.Encode(), Data: []byte(strings.Join(lines, "\n") + "\n")}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func claimed(customer string) string {
+	return `{"type":"coupon.claimed","campaign":"summer","at":"2027-01-15T08:00:00Z","id":"c-1","n":1,"code":"AAAABBBBCCCC","customer_id":"` + customer + `","attributes":{"channel":"app"}}`
+}
+
+const paused = `{"type":"campaign.paused","campaign":"summer","at":"2027-01-15T08:00:00Z","id":"c-2"}`
+
+// create makes an endpoint for the rig's server.
+func (r *rig) create(t *testing.T, s Settings) (Endpoint, signature.Secret) {
+	t.Helper()
+	if s.URL == "" {
+		s.URL = r.endpoint.URL
+	}
+	if s.Types == nil {
+		s.Types = []string{"coupon.*"}
+	}
+	e, secret, err := r.store.Create(within(t), s, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, secret
+}
+
+func (r *rig) runner(js jetstream.JetStream, change func(*Options)) *Runner {
+	o := Options{
+		JetStream: js, Log: r.log, CodeKey: codeKey, Server: "one", Logger: slog.New(slog.DiscardHandler), Roots: r.roots(),
+		Guard: &Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
+	}
+	if change != nil {
+		change(&o)
+	}
+	return New(o)
+}
+
+// serve delivers to one endpoint until the returned function is called.
+func (r *rig) serve(t *testing.T, run *Runner, e Endpoint) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run.keep(ctx, e)
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
+	return stop
+}
+
+func eventually(t *testing.T, what string, fact func() bool) {
+	t.Helper()
+	streamtest.Eventually(t, what, fact)
+}

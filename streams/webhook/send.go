@@ -1,0 +1,243 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
+)
+
+const (
+	requestTimeout = 15 * time.Second
+	// answerMost is how many bytes of a response are read.
+	answerMost = 64 << 10
+	// failingAfter is how long an endpoint must fail every request before that is recorded, disableAfter before it is disabled.
+	failingAfter = time.Hour
+	disableAfter = 5 * 24 * time.Hour
+)
+
+// sender makes the requests of one endpoint.
+type sender struct {
+	e       Endpoint
+	secrets []signature.Secret // newest first
+	clock   push.Clock
+	client  *http.Client
+	limit   *rate.Limiter
+	slots   chan struct{}
+	record  func(ctx context.Context, c Change) // stores a change by this server
+
+	mu       sync.Mutex // guards the fields below
+	since    time.Time  // every request has failed since; zero = the last one did not
+	recorded bool       // that it fails
+	disabled bool
+}
+
+// transport connects to addresses that the guard allows, with TLS 1.2 or later, and uses no proxy.
+func transport(g *Guard, roots *x509.CertPool, resolver *net.Resolver) *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: g.Control, Resolver: resolver}
+	return &http.Transport{
+		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: requestTimeout, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 4,
+		MaxResponseHeaderBytes: answerMost,
+	}
+}
+
+func newSender(e Endpoint, secrets []signature.Secret, t http.RoundTripper, clock push.Clock, record func(context.Context, Change)) *sender {
+	return &sender{
+		e: e, secrets: secrets, clock: clock, record: record, since: e.FailingSince, recorded: !e.FailingSince.IsZero(),
+		client: &http.Client{Transport: t, Timeout: requestTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		limit:  rate.NewLimiter(rate.Limit(e.Rate), max(1, e.Rate/10)), slots: make(chan struct{}, e.Concurrency),
+	}
+}
+
+// push delivers lines. Those of requests that were not answered with 2xx are left.
+func (s *sender) push(ctx context.Context, batch []push.Line) error {
+	all, err := requests(batch, s.e.Batch == 1, s.e.Codes)
+	if err != nil {
+		return err
+	}
+	var left []int
+	var last error
+	for i := range all {
+		r := &all[i]
+		failed, err := s.post(ctx, r)
+		if err == nil {
+			continue
+		}
+		last = err
+		for _, n := range failed {
+			left = append(left, r.first+n)
+		}
+		var away *push.Away
+		if errors.As(err, &away) {
+			if r.first == 0 {
+				return err
+			}
+			for n := r.first + r.lines; n < len(batch); n++ {
+				left = append(left, n)
+			}
+			break
+		}
+	}
+	if last == nil || len(left) == len(batch) {
+		return last
+	}
+	return &push.Partial{Failed: left, Err: last}
+}
+
+// post makes one request, within rate and concurrency, and returns the indexes of its lines that were not delivered.
+func (s *sender) post(ctx context.Context, r *request) (failed []int, err error) {
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-ctx.Done():
+		return every(r.lines), ctx.Err()
+	}
+	if err := s.limit.Wait(ctx); err != nil {
+		return every(r.lines), err
+	}
+	failed, err = s.try(ctx, r)
+	if ctx.Err() == nil {
+		s.note(ctx, err)
+	}
+	return failed, err
+}
+
+func every(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// signing returns the secrets that sign now.
+func (s *sender) signing() []signature.Secret {
+	if len(s.secrets) > 1 && !s.clock.Now().Before(s.e.rotated) {
+		return s.secrets[:1]
+	}
+	return s.secrets
+}
+
+func (s *sender) try(ctx context.Context, r *request) (failed []int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.e.URL, bytes.NewReader(r.body))
+	if err != nil {
+		return every(r.lines), errors.New("the URL is not valid")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "scrip-webhook/1")
+	signature.Set(req.Header, r.id, s.clock.Now(), r.body, s.signing()...)
+	resp, err := s.client.Do(req)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // without the URL, which may hold a secret
+		}
+		slow := ctx.Err() != nil || os.IsTimeout(err)
+		if err = fmt.Errorf("POST to %s: %w", req.URL.Host, err); slow { // which may be because of these events
+			return every(r.lines), err
+		}
+		return every(r.lines), &push.Away{Err: err}
+	}
+	defer resp.Body.Close()
+	answer, readErr := io.ReadAll(io.LimitReader(resp.Body, answerMost))
+	err = fmt.Errorf("the endpoint responded %s", resp.Status)
+	switch code := resp.StatusCode; {
+	case code == http.StatusMultiStatus && s.e.Batch > 1:
+		return partly(answer, readErr, r.lines)
+	case code/100 == 2:
+		return nil, nil // the body does not matter, nor whether it is complete
+	case code == http.StatusGone:
+		return every(r.lines), &push.Away{Err: errGone, RetryAfter: 24 * time.Hour}
+	case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly,
+		code == http.StatusBadGateway, code == http.StatusServiceUnavailable, code == http.StatusGatewayTimeout:
+		return every(r.lines), &push.Away{Err: err, RetryAfter: signature.RetryAfter(resp.Header, s.clock.Now())}
+	case code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge, code == http.StatusUnprocessableEntity:
+		return every(r.lines), &push.Refused{Err: err}
+	}
+	return every(r.lines), err
+}
+
+var errGone = errors.New("the endpoint responded 410 Gone")
+
+// partly reads a 207, which lists the events that were not taken.
+func partly(answer []byte, err error, lines int) ([]int, error) {
+	var result struct {
+		Failed []int `json:"failed"`
+	}
+	if err == nil {
+		err = json.Unmarshal(answer, &result)
+	}
+	if err != nil || result.Failed == nil || slices.ContainsFunc(result.Failed, func(n int) bool { return n < 0 || n >= lines }) {
+		return every(lines), errors.New(`the endpoint responded 207, but not {"failed":[…]} with indexes of the events`)
+	}
+	if len(result.Failed) == 0 {
+		return nil, nil
+	}
+	slices.Sort(result.Failed)
+	return slices.Compact(result.Failed), &push.Refused{Err: errors.New("the endpoint did not take all events of a request")}
+}
+
+// note records that the endpoint fails, works again, or is disabled. Each is stored once; a crash before that is followed by
+// another request.
+func (s *sender) note(ctx context.Context, err error) {
+	var c Change
+	now := s.clock.Now()
+	s.mu.Lock()
+	switch {
+	case err == nil:
+		if s.recorded {
+			c = Change{What: Works}
+		}
+		s.since, s.recorded = time.Time{}, false
+	case s.disabled:
+	case errors.Is(err, errGone):
+		s.disabled = true
+		c = Change{What: Disable, Reason: errGone.Error()}
+	default:
+		if s.since.IsZero() {
+			s.since = now
+		}
+		switch since := now.Sub(s.since); {
+		case since >= disableAfter:
+			s.disabled = true
+			c = Change{What: Disable, Reason: fmt.Sprintf("every request has failed since %s, the last one: %.200s", s.since.UTC().Format(time.RFC3339), err)}
+		case since >= failingAfter && !s.recorded:
+			s.recorded = true
+			c = Change{What: Failing, From: s.since}
+		}
+	}
+	s.mu.Unlock()
+	if c.What != "" {
+		s.record(ctx, c)
+	}
+}
+
+// test makes one request that is no event's, and returns its result as text.
+func (s *sender) test(ctx context.Context, n uint64) string {
+	ctx, done := context.WithTimeout(ctx, requestTimeout)
+	defer done()
+	data, _ := json.Marshal(map[string]string{"webhook": s.e.ID}) // never fails
+	body, _ := json.Marshal(event{Type: typeTest, Timestamp: s.clock.Now().UTC(), Data: data})
+	_, err := s.try(ctx, &request{id: fmt.Sprintf("test_%s_%d", s.e.ID, n), body: body, lines: 1})
+	if err != nil {
+		return fmt.Sprintf("%.300s", err)
+	}
+	return TestDelivered
+}

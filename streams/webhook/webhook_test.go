@@ -1,0 +1,216 @@
+package webhook
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
+)
+
+// signed computes the signature from the specification's text, without package signature.
+func signed(secret signature.Secret, r received) string {
+	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret.Text(), "whsec_"))
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%s.%s.%s", r.header.Get("webhook-id"), r.header.Get("webhook-timestamp"), r.body)
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// A server with an endpoint: an event that passes is delivered once, signed, without code; a rotated secret signs beside the
+// new one; a paused endpoint gets nothing; a replay gets it again under the same id; a deleted one leaves nothing.
+func TestJourney(t *testing.T) {
+	r := newRig(t)
+	e, secret := r.create(t, Settings{})
+	run := r.runner(r.js, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run.Run(ctx) }()
+	stop := sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
+	r.event(t, paused, claimed("ann"))
+	eventually(t, "ann's claim is delivered", func() bool { return len(r.received()) == 1 })
+	first := r.received()[0]
+	if first.header.Get("webhook-signature") != signed(secret, first) {
+		t.Errorf("signature %q, want %q", first.header.Get("webhook-signature"), signed(secret, first))
+	}
+	want := `{"type":"coupon.claimed","timestamp":"2027-01-15T08:00:00Z","data":{"campaign":"summer","customer_id":"ann","id":"c-1","n":1}}`
+	if first.body != want || !strings.HasPrefix(first.header.Get("webhook-id"), "evt_") || first.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%v\n%s\nwant %s", first.header, first.body, want)
+	}
+
+	_, newer, err := r.store.Rotate(within(t), e.ID, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := func() uint64 { all, _, _ := run.state(); return all[0].version }
+	eventually(t, "the rotation is read", func() bool { return version() == 2 })
+	r.event(t, claimed("bob"))
+	eventually(t, "bob's claim is delivered with both", func() bool {
+		got := r.received()
+		last := got[len(got)-1]
+		return strings.Contains(last.body, "bob") && last.header.Get("webhook-signature") == signed(newer, last)+" "+signed(secret, last)
+	})
+
+	act := func(c Change) {
+		t.Helper()
+		c.Webhook, c.By = e.ID, "ann"
+		if _, err := r.store.Append(within(t), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	act(Change{What: Test})
+	eventually(t, "the test has a result", func() bool { e, err := r.store.Show(within(t), e.ID); return err == nil && e.LastTest == "delivered" })
+	act(Change{What: Pause})
+	eventually(t, "it is paused", func() bool { return len(run.Stats()) == 0 })
+	r.event(t, claimed("cid"))
+	before := len(r.received())
+	act(Change{What: Resume})
+	eventually(t, "cid's claim is delivered", func() bool { got := r.received(); return strings.Contains(got[len(got)-1].body, "cid") })
+	if n := len(r.received()); n != before+1 {
+		t.Errorf("%d requests, want %d", n, before+1)
+	}
+	act(Change{What: Replay, From: e.Created})
+	eventually(t, "all are delivered again", func() bool { return len(r.received()) == before+4 })
+	again := false
+	for _, got := range r.received()[before+1:] {
+		again = again || got.header.Get("webhook-id") == first.header.Get("webhook-id") && got.body == first.body
+	}
+	if !again {
+		t.Error("the replay has another id")
+	}
+	act(Change{What: Delete})
+	eventually(t, "nothing is left of it", func() bool {
+		all, err := push.Positions(within(t), r.js)
+		return err == nil && len(all) == 0
+	})
+	stop()
+}
+
+// Several events of a message are one request; a 207 leaves those that it names, which come again under an id of their own.
+func TestBatch(t *testing.T) {
+	r := newRig(t)
+	e, _ := r.create(t, Settings{Batch: 100, Codes: true, Types: []string{"coupon.claimed", "campaign.*"}})
+	var calls atomic.Int32
+	r.answers(func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) == 1 {
+			w.WriteHeader(http.StatusMultiStatus)
+			_, _ = w.Write([]byte(`{"failed":[1]}`))
+		}
+	})
+	clock := streamtest.NewClock()
+	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
+	r.serve(t, run, e)
+	r.event(t, claimed("ann"), paused, claimed("bob"))
+	eventually(t, "the first request", func() bool { return len(r.received()) == 1 })
+	eventually(t, "the second request", func() bool { clock.Move(time.Second); return len(r.received()) == 2 })
+	var body struct {
+		Type string
+		Data struct {
+			Events []struct {
+				ID, Type string
+				Data     struct{ Code string }
+			}
+		}
+	}
+	got := r.received()
+	if err := json.Unmarshal([]byte(got[0].body), &body); err != nil || body.Type != "events" || len(body.Data.Events) != 3 || body.Data.Events[0].Data.Code != "AAAABBBBCCCC" {
+		t.Fatalf("%v: %s", err, got[0].body)
+	}
+	second := body.Data.Events[1].ID
+	if err := json.Unmarshal([]byte(got[1].body), &body); err != nil || len(body.Data.Events) != 1 || body.Data.Events[0].ID != second {
+		t.Errorf("%v: %s", err, got[1].body)
+	}
+}
+
+// An endpoint that is away for an hour gets everything afterwards, under the ids of the first tries, and nothing is dead.
+func TestAwayForAnHour(t *testing.T) {
+	r := newRig(t)
+	e, _ := r.create(t, Settings{})
+	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	clock := streamtest.NewClock()
+	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
+	r.serve(t, run, e)
+	for i := range 20 {
+		r.event(t, claimed(fmt.Sprint("c-", i)))
+	}
+	eventually(t, "the breaker opens", func() bool { return run.Stats()[e.ID].Away })
+	end := clock.Now().Add(time.Hour + time.Minute)
+	for clock.Now().Before(end) {
+		before := len(r.received())
+		eventually(t, "a probe", func() bool { clock.Move(10 * time.Second); return len(r.received()) > before })
+	}
+	tried := len(r.received())
+	if tried > 150 {
+		t.Errorf("%d requests within the hour", tried)
+	}
+	eventually(t, "it is recorded that it fails", func() bool {
+		clock.Move(time.Minute)
+		e, err := r.store.Show(within(t), e.ID)
+		return err == nil && !e.FailingSince.IsZero()
+	})
+	r.answers(nil)
+	ids := map[string]bool{}
+	eventually(t, "all are delivered", func() bool {
+		clock.Move(time.Minute)
+		return run.Stats()[e.ID].Pushed == 20
+	})
+	for _, got := range r.received() {
+		ids[got.header.Get("webhook-id")] = true
+	}
+	if len(ids) != 20 || run.Stats()[e.ID].Dead != 0 {
+		t.Errorf("%d ids, %+v", len(ids), run.Stats()[e.ID])
+	}
+	eventually(t, "it is recorded that it works", func() bool { e, err := r.store.Show(within(t), e.ID); return err == nil && e.FailingSince.IsZero() })
+}
+
+// A server that dies between the delivery and its acknowledgement: another one delivers the same event under the same id.
+func TestKilledAfterTheDelivery(t *testing.T) {
+	r := newRig(t)
+	e, _ := r.create(t, Settings{})
+	js := r.server.JetStream(t)
+	var once sync.Once
+	r.answers(func(http.ResponseWriter, *http.Request) { once.Do(js.Conn().Close) })
+	stop := r.serve(t, r.runner(js, nil), e)
+	r.event(t, claimed("ann"))
+	eventually(t, "it is delivered", func() bool { return len(r.received()) == 1 })
+	stop()
+	r.serve(t, r.runner(r.js, nil), e)
+	eventually(t, "it is delivered again", func() bool { return len(r.received()) == 2 })
+	got := r.received()
+	if got[0].header.Get("webhook-id") != got[1].header.Get("webhook-id") || got[0].body != got[1].body {
+		t.Errorf("%v\n%v", got[0], got[1])
+	}
+}
+
+// 410 disables the endpoint, and so do five days of failures.
+func TestDisabled(t *testing.T) {
+	for name, answer := range map[string]int{"gone": http.StatusGone, "five days": http.StatusInternalServerError} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			e, _ := r.create(t, Settings{})
+			r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(answer) })
+			clock := streamtest.NewClock()
+			stop := r.serve(t, r.runner(r.js, func(o *Options) { o.Clock = clock }), e)
+			r.event(t, claimed("ann"))
+			eventually(t, "it is disabled", func() bool {
+				if answer != http.StatusGone {
+					clock.Move(time.Hour)
+				}
+				e, err := r.store.Show(within(t), e.ID)
+				return err == nil && e.State == Disabled && e.Reason != ""
+			})
+			stop()
+		})
+	}
+}
