@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"net/netip"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -65,6 +66,8 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	f.Var(cli.Duration(&o.ReminderGrace, wire.DefaultReminderGrace, time.Second, 365*24*time.Hour), "reminder-grace", "how late a reminder may fire although what it announces has passed, if scrip config sets no reminder.grace")
 	f.Var(&cli.Value{Kind: "LANE[=SEQ]", Parse: func(s string) error { return parseRebase(s, &o) }}, "rebase", "once, after a restore: continue a stopped lane, after the last message of its command stream or at command SEQ")
 	f.Var(&cli.Value{Kind: "LANE=SEQ", Parse: func(s string) error { return parseSkip(s, &o) }}, "skip-message", "permanently: add event message SEQ of a lane, which stops readers, to the skip list; rmd:LANE=SEQ for fired reminders")
+	f.Var(&cli.Value{Kind: "CIDR", Parse: func(s string) error { return parseNetworks(s, &o) }}, "webhook-allow", "networks inside to which webhooks may go, on any port, such as 10.1.0.0/16; several separated by commas")
+	f.BoolVar(&o.WebhookHTTP, "webhook-http", false, "let webhooks use http and port 80")
 	f.Var(cli.Choice(&logFormat, "text", "text", "json"), "log-format", "text or json")
 	f.Var(cli.Choice(&logLevel, "info", "debug", "info", "warn", "error"), "log-level", "debug, info, warn or error")
 	cli.WithVariable(f)
@@ -114,6 +117,19 @@ func parseRebase(s string, o *server.Options) error {
 		o.Rebase = map[int]uint64{}
 	}
 	o.Rebase[n] = seq
+	return nil
+}
+
+// parseNetworks reads networks separated by commas.
+func parseNetworks(s string, o *server.Options) error {
+	o.WebhookAllow = nil
+	for text := range strings.SplitSeq(s, ",") {
+		p, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return errors.New("must be networks such as 10.1.0.0/16, separated by commas")
+		}
+		o.WebhookAllow = append(o.WebhookAllow, p.Masked())
+	}
 	return nil
 }
 

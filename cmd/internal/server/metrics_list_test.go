@@ -60,6 +60,7 @@ func TestMetricsAreListed(t *testing.T) {
 	lane.NewMetrics(has)
 	scheduler.NewMetrics(has)
 	has.MustRegister(clockMetric(wall.New(wall.Options{})))
+	has.MustRegister(newDeliveryMetrics(nil))
 	ns := streamtest.Start(t)
 	store, err := settings.Open(t.Context(), ns.JetStream(t), settings.Options{})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -101,6 +102,9 @@ type Options struct {
 	Rebase map[int]uint64
 	// Skip are messages to add to the skip list.
 	Skip []Skip
+	// WebhookAllow are networks inside to which webhooks may go, on any port. WebhookHTTP allows http and port 80.
+	WebhookAllow []netip.Prefix
+	WebhookHTTP  bool
 	// Clock is the machine's clocks. Defaults to the real ones; its Tolerance is always that of the run-time settings.
 	Clock wall.Options
 	// Version of the program, for metrics.

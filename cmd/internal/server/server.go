@@ -130,7 +130,7 @@ func (s *server) start(ctx context.Context) error {
 	}
 	s.group.start("http", s.serveHTTP(listener))
 
-	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAPI} {
+	for _, step := range []func(context.Context) error{s.startNATS, s.openLog, s.startAccess, s.startStatus, s.startTables, s.skipMessages, s.startConfig, s.startClock, s.startLanes, s.startProjector, s.startAPI, s.startWebhooks} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -1,0 +1,107 @@
+package server
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/webhook"
+)
+
+// startWebhooks delivers to webhooks, and measures how far they and push senders are. Servers of role api share the webhooks.
+func (s *server) startWebhooks(ctx context.Context) error {
+	if !s.opts.has(RoleAPI) {
+		return nil
+	}
+	nc, err := s.connect(ctx, "webhooks")
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	if err := s.metrics.registry.Register(newDeliveryMetrics(js)); err != nil {
+		return err
+	}
+	guard := &webhook.Guard{Allow: s.opts.WebhookAllow, HTTP: s.opts.WebhookHTTP}
+	for _, own := range []string{s.descriptor.HTTPURL, s.natsURL} {
+		if u, err := url.Parse(own); err == nil {
+			if port, err := strconv.Atoi(u.Port()); err == nil {
+				guard.Own = append(guard.Own, port)
+			}
+		}
+	}
+	runner := webhook.New(webhook.Options{JetStream: js, Log: s.stream, CodeKey: s.key, Server: s.id, Guard: guard, Logger: s.log})
+	s.group.start("webhooks", runner.Run)
+	return nil
+}
+
+const (
+	// positionsEvery is how old the positions in metrics may be: reading one costs some requests to NATS.
+	positionsEvery = 15 * time.Second
+	// positionsWait is how long a scrape waits for them.
+	positionsWait = 2 * time.Second
+	// positionsMost bounds the names of metrics, and so their labels.
+	positionsMost = 64
+)
+
+var (
+	oldestDesc    = prometheus.NewDesc("scrip_push_oldest_seconds", "Age of the oldest reminder or event that is not delivered yet, by the name of the push sender or webhook; 0 if there is none. The same at every server of role api; every 15 s at most, of 64 names at most.", []string{"name", "lane"}, nil)
+	waitingDesc   = prometheus.NewDesc("scrip_push_waiting", "Messages of the log that are not delivered yet, or in part.", []string{"name", "lane"}, nil)
+	deliveredDesc = prometheus.NewDesc("scrip_push_delivered_total", "Reminders or events delivered since the name was used first.", []string{"name", "lane"}, nil)
+	deadDesc      = prometheus.NewDesc("scrip_push_dead_total", "Reminders or events that became dead letters since the name was used first.", []string{"name", "lane"}, nil)
+	triesDesc     = prometheus.NewDesc("scrip_push_failed_tries_total", "Calls of the gateway that failed since the name was used first.", []string{"name", "lane"}, nil)
+)
+
+// deliveryMetrics reads positions when it is scraped.
+type deliveryMetrics struct {
+	js jetstream.JetStream
+
+	mu   sync.Mutex // guards the fields below
+	read time.Time
+	all  []push.Position
+}
+
+func newDeliveryMetrics(js jetstream.JetStream) *deliveryMetrics { return &deliveryMetrics{js: js} }
+
+func (d *deliveryMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{oldestDesc, waitingDesc, deliveredDesc, deadDesc, triesDesc} {
+		ch <- desc
+	}
+}
+
+func (d *deliveryMetrics) Collect(ch chan<- prometheus.Metric) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if time.Since(d.read) > positionsEvery {
+		ctx, cancel := context.WithTimeout(context.Background(), positionsWait)
+		defer cancel()
+		all, err := push.Positions(ctx, d.js)
+		if err != nil {
+			return // absent while NATS does not answer
+		}
+		d.all, d.read = all, time.Now()
+	}
+	names := map[string]bool{}
+	for _, p := range d.all {
+		if names[p.Name] = true; len(names) > positionsMost {
+			return
+		}
+		lane, age := strconv.Itoa(p.Lane), 0.
+		if !p.Oldest.IsZero() {
+			age = max(0, time.Since(p.Oldest).Seconds())
+		}
+		ch <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, age, p.Name, lane)
+		ch <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(p.Waiting), p.Name, lane)
+		ch <- prometheus.MustNewConstMetric(deliveredDesc, prometheus.CounterValue, float64(p.Delivered), p.Name, lane)
+		ch <- prometheus.MustNewConstMetric(deadDesc, prometheus.CounterValue, float64(p.Dead), p.Name, lane)
+		ch <- prometheus.MustNewConstMetric(triesDesc, prometheus.CounterValue, float64(p.Failed), p.Name, lane)
+	}
+}
