@@ -72,6 +72,7 @@ func (a *API) shopRoutes() {
 	Register(a, Route{Method: http.MethodPost, Path: "/v1/validations", ID: "validate", Tag: "shop", Summary: "Ask what a redemption would answer now",
 		About:     "Changes nothing. Not for public keys: they could try codes.",
 		Operation: access.OpValidate, Later: true}, a.validate)
+	a.bulkRoute()
 }
 
 func (a *API) validate(ctx context.Context, in *struct{ Body Validation }) (*CommandDone, error) {

@@ -1,6 +1,7 @@
 package manage_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -48,4 +49,54 @@ func TestShop(t *testing.T) {
 			r.Ask(t, name, "POST", "/v1/redemptions", use).Problem(t, 404, "code_not_found", "")
 		}
 	}
+}
+
+// TestManyCommands: lines in one request; each has its outcome, in their order.
+func TestManyCommands(t *testing.T) {
+	r := apitest.Serve(t)
+	c, other := r.Campaign(t, map[string]any{"codes": 200}), r.Campaign(t, map[string]any{"codes": 200})
+	limited := "producer+" + c
+	r.Key(t, limited)
+	var lines strings.Builder
+	for i := range 150 {
+		fmt.Fprintf(&lines, `{"id":"l%d","type":"claim","campaign":"%s","customer_id":"customer %d"}`+"\n\n", i, []string{c, other}[i%2], i)
+	}
+	lines.WriteString(`{"id":"p","type":"pause_campaign","campaign":"` + c + `"}` + "\n" + `{"id":"b","type":"claim","campaign":"` + c + `"}` + "\nnot JSON\n" + `{"id":"u","type":"redeem","code":"AAAA-AAAA-AAAA","order_id":"o"}`)
+	send := func(as string) []string {
+		answer := r.Ask(t, as, "POST", "/v1/commands", lines.String(), "Content-Type", "application/x-ndjson").Want(t, 200)
+		all := strings.Split(strings.TrimSpace(string(answer.Body)), "\n")
+		if len(all) != 154 {
+			t.Fatalf("%d outcomes", len(all))
+		}
+		return all
+	}
+	for pass, as := range []string{"", limited} {
+		for i, line := range send(as) {
+			want := []string{fmt.Sprintf(`{"id":"l%d","status":"claimed"`, i)}
+			switch {
+			case i == 150:
+				want = []string{`{"id":"p","status":"refused","refusal":"invalid"`}
+			case i == 151:
+				want = []string{`{"id":"b","status":"refused","refusal":"invalid"`, "customer_id"}
+			case i == 152:
+				want = []string{`"refusal":"invalid"`}
+			case i == 153 && as == "":
+				want = []string{`{"id":"u","status":"refused","refusal":"code_not_found"`}
+			case i == 153 || as != "" && i%2 == 1:
+				want = []string{`"refusal":"forbidden"`}
+			case pass == 1:
+				want = append(want, `"repeat":true`)
+			}
+			for _, w := range want {
+				if !strings.Contains(line, w) {
+					t.Errorf("line %d as %q: %s, want %s", i, as, line, w)
+				}
+			}
+		}
+	}
+	for _, body := range []string{"\n\n", strings.Repeat("{}\n", 1001)} {
+		r.Ask(t, "", "POST", "/v1/commands", body, "Content-Type", "application/x-ndjson").Problem(t, 422, "invalid", "body")
+	}
+	r.Ask(t, "", "POST", "/v1/commands", strings.Repeat("x", 300<<10), "Content-Type", "application/x-ndjson").Problem(t, 413, "too_large", "")
+	r.Ask(t, "", "POST", "/v1/commands", "{}").Problem(t, 415, "wrong_media_type", "")
 }

@@ -152,6 +152,7 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 		call{"claim", "", "POST", of + "/claims", map[string]any{"customer_id": "dee", "attributes": map[string]any{"shop": "bonn"}}, []string{"Idempotency-Key", "d"}, 200},
 		call{"claim", "", "POST", "/v1/campaigns/none/claims", map[string]any{"customer_id": "dee"}, nil, 404},
 		call{"rollback", "", "POST", "/v1/rollbacks", map[string]any{"code": codes[0], "order_id": "o1"}, nil, 201},
+		call{"sendCommands", "", "POST", "/v1/commands", `{"id":"l1","type":"claim","campaign":"` + generated + `","customer_id":"eve"}` + "\n", []string{"Content-Type", "application/x-ndjson"}, 200},
 		call{"validate", "", "POST", "/v1/validations", map[string]any{"code": codes[0]}, nil, 200},
 		call{"redeem", "", "POST", "/v1/redemptions", map[string]any{"code": codes[0], "order_id": "o2"}, nil, 201},
 		call{"redeem", "", "POST", "/v1/redemptions", map[string]any{"code": codes[0], "order_id": "o3"}, nil, 409},
