@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 )
 
@@ -29,6 +30,9 @@ func (s *server) startLogins(ctx context.Context) error {
 		return err
 	}
 	r := callout.New(nc, s.stream.Lanes, issuer, s.keys.registry, s.log)
+	r.LoggedIn = func(ctx context.Context, p access.Principal, from string) error {
+		return s.keys.audit.LoggedIn(ctx, p, "nats", from)
+	}
 	s.group.start("logins", r.Run)
 	s.health.add("logins", false, func() (bool, any) { return nc.IsConnected(), nil })
 	return nil

@@ -26,6 +26,8 @@ const (
 	// validFor is when a connection must log in again. Revoked keys are disconnected at once; this is for a connection that
 	// no server of scrip could see then.
 	validFor = 12 * time.Hour
+	// recordWait bounds the record of a log-in.
+	recordWait = 5 * time.Second
 	// flushWait is how long the subscription may take to be known to NATS.
 	flushWait = 5 * time.Second
 	// atOnce bounds the log-ins in progress here.
@@ -42,6 +44,10 @@ type Keys interface {
 
 // Responder answers log-ins.
 type Responder struct {
+	// LoggedIn, if set before Run, records a log-in from an address. It may be called by several goroutines at once. The user is
+	// not kept waiting for it, and is not refused when it fails: that is logged.
+	LoggedIn func(ctx context.Context, p access.Principal, from string) error
+
 	nc     *nats.Conn
 	lanes  int
 	issuer Issuer
@@ -109,7 +115,7 @@ func (r *Responder) answer(m *nats.Msg) {
 		r.log.Warn("a request for a log-in was not understood", "err", err)
 		return
 	}
-	user, err := r.user(request)
+	principal, user, err := r.user(request)
 	answer := jwt.NewAuthorizationResponseClaims(request.UserNkey)
 	answer.Audience = request.Server.ID
 	if answer.Jwt = user; err != nil {
@@ -122,29 +128,38 @@ func (r *Responder) answer(m *nats.Msg) {
 	}
 	if err != nil {
 		r.log.Warn("a log-in was not answered; the client tries again", "err", err)
+		return
+	}
+	if user == "" || r.LoggedIn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), recordWait)
+	defer cancel()
+	if err := r.LoggedIn(ctx, principal, request.ClientInformation.Host); err != nil {
+		r.log.Warn("a log-in is not recorded", "key", principal.ID, "err", err)
 	}
 }
 
 var errNoNATS = errors.New("keys of this role do not open NATS")
 
-// user returns the signed user of a request, whose key is its token, or its password.
-func (r *Responder) user(request *jwt.AuthorizationRequestClaims) (string, error) {
+// user returns who sent a request, whose key is its token, or its password, as a principal and as a signed user of NATS.
+func (r *Responder) user(request *jwt.AuthorizationRequestClaims) (principal access.Principal, signed string, err error) {
 	key := cmp.Or(request.ConnectOptions.Token, request.ConnectOptions.Password)
 	if key == "" {
-		return "", access.ErrUnknownKey
+		return principal, "", access.ErrUnknownKey
 	}
-	principal, err := r.keys.Authenticate(key)
-	if err != nil {
-		return "", err
+	if principal, err = r.keys.Authenticate(key); err != nil {
+		return principal, "", err
 	}
 	permissions, ok := natsauth.Of(principal, r.lanes)
 	if !ok {
-		return "", errNoNATS
+		return principal, "", errNoNATS
 	}
 	user := jwt.NewUserClaims(request.UserNkey)
 	user.Name, user.Audience = principal.ID, permissions.Account.String()
 	user.Expires = r.now().Add(validFor).Unix()
 	user.Pub.Allow.Add(permissions.Publish...)
 	user.Sub.Allow.Add(permissions.Subscribe...)
-	return user.Encode(r.issuer.pair)
+	signed, err = user.Encode(r.issuer.pair)
+	return principal, signed, err
 }
