@@ -108,6 +108,10 @@ func TestKeysOpenNATS(t *testing.T) {
 		t.Error("no coupon was voided")
 	}
 
+	eventually(t, "the log-in is in the audit stream", func() bool {
+		return strings.Contains(string(r.ask(t, "scrip.audit.list", `{"kind":"login"}`)), `"key":"`+shopID+`"`)
+	})
+
 	// Reply subjects and headers of the servers' account.
 	targets := []string{"scrip.evt.0", "scrip.rmd.0", "$KV.SCRIP_LEASE.lease.lane.0", "$JS.API.STREAM.DELETE.SCRIP_EVT_0", "$JS.API.STREAM.PURGE.SCRIP_CMD_0", "scrip.lane.0.cmd"}
 	for _, target := range targets {
