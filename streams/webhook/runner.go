@@ -276,7 +276,11 @@ func (r *Runner) record(ctx context.Context, c Change) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), recordFor)
 	defer done()
 	c.By = "scrip serve"
-	r.o.Logger.Warn("webhook", "webhook", c.Webhook, "what", c.What, "reason", c.Reason)
+	level := slog.LevelWarn
+	if c.What == Tested || c.What == Works {
+		level = slog.LevelInfo
+	}
+	r.o.Logger.Log(ctx, level, "a webhook changed", "webhook", c.Webhook, "what", c.What, "reason", c.Reason)
 	if _, err := r.store.Append(ctx, c); err != nil {
 		r.o.Logger.Warn("a change of a webhook was not stored", "webhook", c.Webhook, "what", c.What, "err", err)
 	}
