@@ -133,6 +133,10 @@ func TestCoupons(t *testing.T) {
 		t.Errorf("%s, then %v", done.Body, again.Header)
 	}
 	r.Ask(t, "support", "POST", "/v1/coupons/extend", map[string]any{"code": codes[4], "expires_at": "2099-01-01T00:00:00Z"}).Problem(t, 409, "voided", "")
+	r.Key(t, "analyst")
+	if events := string(r.Ask(t, "analyst", "GET", "/v1/events?types=coupon.voided", nil).Want(t, 200).Body); !strings.Contains(events, `"by":"test-support-`) {
+		t.Errorf("the event does not name who voided: %s", events)
+	}
 	if v := r.Ask(t, "support", "POST", "/v1/coupons/extend", map[string]any{"code": codes[1], "expires_at": "2099-01-01T00:00:00Z"}).Want(t, 200).Object(t); v["expires_at"] != "2099-01-01T00:00:00Z" {
 		t.Errorf("%v", v)
 	}
