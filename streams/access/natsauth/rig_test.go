@@ -61,7 +61,7 @@ type rig struct {
 	js       jetstream.JetStream // of the servers' account
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	issuer, err := callout.NewIssuer()
 	if err != nil {
@@ -86,7 +86,7 @@ func text(issuer callout.Issuer) string {
 	return natsauth.Render(natsauth.Config{Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()})
 }
 
-func run(t *testing.T, what func(context.Context) error, ready <-chan struct{}) {
+func run(t testing.TB, what func(context.Context) error, ready <-chan struct{}) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -107,7 +107,7 @@ func run(t *testing.T, what func(context.Context) error, ready <-chan struct{}) 
 }
 
 // inForce waits until the key opens.
-func (r *rig) inForce(t *testing.T, key string) {
+func (r *rig) inForce(t testing.TB, key string) {
 	t.Helper()
 	streamtest.Eventually(t, "the key is in force", func() bool { _, err := r.registry.Authenticate(key); return err == nil })
 }
@@ -118,7 +118,7 @@ type guest struct {
 	denied chan string // errors
 }
 
-func (r *rig) guest(t *testing.T, key string, opts ...nats.Option) guest {
+func (r *rig) guest(t testing.TB, key string, opts ...nats.Option) guest {
 	t.Helper()
 	g := guest{denied: make(chan string, 4096)}
 	opts = append([]nats.Option{nats.Token(key), nats.CustomInboxPrefix(dial.KeyInbox(key)), nats.MaxReconnects(0),
@@ -145,7 +145,7 @@ var kinds = map[string]access.Principal{
 
 // shape describes everything in the account of the servers that a message may change: streams, their configuration and
 // positions, and consumers.
-func (r *rig) shape(t *testing.T) map[string]string {
+func (r *rig) shape(t testing.TB) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	list := r.js.ListStreams(t.Context())
