@@ -151,6 +151,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 differences found.`,
 		m.customerCommand(), m.statusCommand(), m.envCommand(), m.keyCommand(), m.demoCommand(), m.replayCommand(),
 		m.versionCommand(), m.backupCommand(), m.restoreCommand())
 	root.AddCommand(m.rebuildCommand(), m.verifyCommand(), m.deadletterCommand(), m.configCommand(), m.accessCommand(), m.auditCommand(), m.natsCommand(), m.webhookCommand())
+	root.AddCommand(m.doctorCommand())
 	root.InitDefaultHelpCmd()
 	return root
 }
