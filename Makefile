@@ -30,6 +30,10 @@ IMAGE    ?= scrip
 # Where measurements are stored.
 RESULTS  ?= cmd/scripbench/results
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
+# For which systems dist builds, and where.
+TARGETS  ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+DIST     ?= bin/dist
 
 # The other modules, with requirements that the product does not have.
 MODULES = cmd/scripbench docker/prometheus cmd/internal/api/validate cmd/internal/cluster/manifests
@@ -149,6 +153,15 @@ gobench: ## Run the Go benchmarks of the packages. BENCH='…' picks some.
 .PHONY: image
 image: ## Build the container image.
 	docker build -f docker/Dockerfile --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+
+.PHONY: dist
+dist: ## Build static programs for TARGETS into DIST (bin/dist), with SHA256SUMS. The same source and Go give the same bytes.
+	@rm -rf $(DIST) && mkdir -p $(DIST)
+	@for target in $(TARGETS); do for program in scrip pushsender; do \
+		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build -trimpath -buildvcs=false -ldflags '-s -w -buildid= -X main.version=$(VERSION) -X main.commit=$(COMMIT)' \
+			-o "$(DIST)/$$program-$${target%/*}-$${target#*/}" ./cmd/$$program; \
+	done; done
+	@cd $(DIST) && if command -v sha256sum >/dev/null; then sha256sum scrip-* pushsender-*; else shasum -a 256 scrip-* pushsender-*; fi > SHA256SUMS && cat SHA256SUMS
 
 .PHONY: clean
 clean: ## Remove bin. The data directory stays.

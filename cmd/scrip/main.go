@@ -10,19 +10,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
-	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func main() {
@@ -46,52 +41,6 @@ type Main struct {
 	global    globalFlags
 	natsFlags cli.NATSFlags
 	by        string // the user that requests name; "" = user@host
-}
-
-// version is set by the linker in releases; else the commit in the build information is used.
-var version string
-
-func versionText() string {
-	if version != "" {
-		return version
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	text, changed := "", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision" && len(s.Value) >= 12:
-			text = s.Value[:12]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			changed = "+changes"
-		}
-	}
-	if text == "" {
-		return info.Main.Version
-	}
-	return text + changed
-}
-
-func (m *Main) versionCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cli.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			v := struct {
-				Version string `json:"version"`
-				Go      string `json:"go"`
-				Format  int    `json:"log_format"`
-			}{versionText(), runtime.Version(), topology.Format}
-			if m.global.output == outputJSON {
-				return json.NewEncoder(m.Out).Encode(v)
-			}
-			_, err := fmt.Fprintf(m.Out, "scrip %s, %s, log format %d\n", v.Version, v.Go, v.Format)
-			return err
-		},
-	}
-	unusedIDFlag(cmd)
-	return cmd
 }
 
 // globalFlags are the flags of every command; each can also be set by a variable SCRIP_…, or by SCRIP_…_FILE with the name
