@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -80,6 +82,46 @@ func TestKeysFromTheCommandLine(t *testing.T) {
 	}
 	if got := p.run("audit", "--kind", "settings", "--actor", "local:carl", "--limit", "1", "-o", "json"); strings.Count(got.out, `"at"`) != 1 || !strings.Contains(got.out, `"action":"set"`) {
 		t.Errorf("%+v", got)
+	}
+	// The key of an operator opens profiles and details; others do not. Its log-in is recorded once.
+	operator := strings.TrimSpace(p.run("access", "create", "olga", "--role", "operator").out)
+	for _, c := range []struct {
+		key    string
+		status int
+	}{{operator, 200}, {next.Secret, 401}, {secret, 401}, {"sk_operator_", 401}} {
+		wait(t, "the answer to a key", startLimit, func() bool {
+			req, err := http.NewRequest(http.MethodGet, withoutUser(p.ready().HTTPURL)+"/debug/pprof/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+c.key)
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			return resp.StatusCode == c.status
+		})
+	}
+	at, err := url.Parse(p.ready().NATSURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.User = url.User(operator)
+	for range 2 {
+		if got := scrip(t, nil, "access", "list", "--nats", at.String()); got.code != 0 || !strings.Contains(got.out, "olga") {
+			t.Errorf("with the key of an operator: %+v", got)
+		}
+	}
+	if got := scrip(t, nil, "config", "set", "reminder.rate", "50", "--nats", at.String(), "--by", "forged"); got.code != 0 || !strings.Contains(got.out, "by olga)") {
+		t.Errorf("%+v", got)
+	}
+	wait(t, "the log-in is recorded", startLimit, func() bool {
+		return strings.Count(p.run("audit", "--kind", "login", "-o", "json").out, `"actor":"olga"`) == 1
+	})
+	at.User = url.User(next.Secret)
+	if got := scrip(t, nil, "access", "list", "--nats", at.String(), "--timeout", "3s"); got.code != cli.ExitFailed || strings.Contains(got.out, "olga") {
+		t.Errorf("with the key of support: %+v", got)
 	}
 	_, ready := p.readiness()
 	if c := ready.Checks["access"]; !c.OK || c.Needed {

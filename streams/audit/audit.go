@@ -121,33 +121,53 @@ func (l *Log) Append(ctx context.Context, e Entry) error {
 	return nil
 }
 
-// LoggedIn records a log-in, unless one of the same key and way was recorded within the last hour. An error means that it is
-// recorded at the next one; a log-in does not depend on it.
+// LoggedIn records a log-in, unless one of the same key and way was recorded within the last hour. After an error the next
+// log-in is recorded; none depends on it.
 func (l *Log) LoggedIn(ctx context.Context, p access.Principal, via, from string) error {
-	if l == nil {
+	if l == nil || !l.due(p, via) {
 		return nil
 	}
-	who, now := login{p.ID, p.Name, via}, l.now()
-	l.mu.Lock()
-	at, seen := l.logins[who]
-	if seen && now.Sub(at) < loginEvery {
-		l.mu.Unlock()
-		return nil
+	return l.login(ctx, p, via, from)
+}
+
+// LoggedInSoon is LoggedIn for callers that must not wait. failed is called after an error, by another goroutine.
+func (l *Log) LoggedInSoon(p access.Principal, via, from string, failed func(error)) {
+	if l == nil || !l.due(p, via) {
+		return
 	}
-	if len(l.logins) >= maxLogins {
-		clear(l.logins)
-	}
-	l.logins[who] = now
-	l.mu.Unlock()
+	go func() { // ends within appendWait
+		if err := l.login(context.Background(), p, via, from); err != nil {
+			failed(err)
+		}
+	}()
+}
+
+// login records a log-in that is due.
+func (l *Log) login(ctx context.Context, p access.Principal, via, from string) error {
 	e := By(p, Login, p.Role.String(), "")
 	e.Via, e.From = via, from
 	err := l.Append(ctx, e)
 	if err != nil {
 		l.mu.Lock()
-		delete(l.logins, who)
+		delete(l.logins, login{p.ID, p.Name, via})
 		l.mu.Unlock()
 	}
 	return err
+}
+
+// due reports whether a log-in is to be recorded, and remembers it.
+func (l *Log) due(p access.Principal, via string) bool {
+	who, now := login{p.ID, p.Name, via}, l.now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at, seen := l.logins[who]; seen && now.Sub(at) < loginEvery {
+		return false
+	}
+	if len(l.logins) >= maxLogins {
+		clear(l.logins)
+	}
+	l.logins[who] = now
+	return true
 }
 
 func short(s string) string {

@@ -9,7 +9,7 @@
 //
 // Log-ins are recorded at most once an hour for each key and way of access, by each server.
 //
-// Owner: none; a Log has no goroutine.
+// Owner: none; a log-in is written by a goroutine that ends within seconds.
 //
 // What a crash does: an entry is recorded before its action is answered, so an answered action has an entry. An entry
 // without its action is possible, and an action that a crash cut off before its answer may lack one.

@@ -19,10 +19,29 @@ type keys struct {
 	audit    *audit.Log
 }
 
+// audited is the registry of keys, and records log-ins by a way, such as http.
+type audited struct {
+	*access.Registry
+	server *server
+	via    string
+}
+
+// Authenticate is described at access.Registry.
+func (a audited) Authenticate(key string) (access.Principal, error) {
+	p, err := a.Registry.Authenticate(key)
+	if err == nil {
+		a.server.keys.audit.LoggedInSoon(p, a.via, "", func(err error) {
+			a.server.log.Warn("a log-in is not in the audit stream; the next one will be", "key", p.ID, "err", err)
+		})
+	}
+	return p, err
+}
+
 // startAccess follows the keys of users, for HTTP, log-ins to NATS and the service of this server.
 func (s *server) startAccess(ctx context.Context) error {
 	store := access.Open(s.js, access.Options{Replicas: s.opts.Replicas, Logger: s.log})
 	s.keys = keys{registry: store.Registry(), store: store, audit: audit.Open(s.js, nil)}
+	s.registry.Store(s.keys.registry)
 	if err := s.metrics.registry.Register(s.keys.registry); err != nil {
 		return err
 	}

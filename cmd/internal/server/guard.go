@@ -11,15 +11,25 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 )
 
 // maxProfileSeconds bounds how long one profile or trace may take, since it slows the server down.
 const maxProfileSeconds = 60
 
-// authorized is true if a request has the server's credentials. A server without credentials authorizes no request.
+// authorized is true if a request has the server's credentials, or the key of an operator who is limited to no campaigns. A
+// server without credentials and keys authorizes no request.
 func (s *server) authorized(r *http.Request) bool {
-	user, password, given := r.BasicAuth()
-	return given && s.owns(user, password)
+	if user, password, given := r.BasicAuth(); given {
+		return s.owns(user, password)
+	}
+	key, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	keys := s.registry.Load()
+	if !given || keys == nil {
+		return false
+	}
+	p, err := keys.Authenticate(strings.TrimSpace(key))
+	return err == nil && p.May(access.OpDiagnose, "")
 }
 
 // owns reports whether these are the server's credentials.
@@ -33,8 +43,8 @@ func (s *server) owns(user, password string) bool {
 func (s *server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.authorized(r) {
-			w.Header().Set("WWW-Authenticate", `Basic realm="scrip"`)
-			http.Error(w, "give the server's credentials: http_url in scrip.json in its data directory has them", http.StatusUnauthorized)
+			w.Header().Set("WWW-Authenticate", `Bearer realm="scrip", Basic realm="scrip"`)
+			http.Error(w, "give the key of an operator, or the server's credentials: http_url in scrip.json in its data directory has them", http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)

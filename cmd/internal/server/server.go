@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/load"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
@@ -51,16 +52,18 @@ type server struct {
 	nc      *nats.Conn     // for occasional requests
 	js      jetstream.JetStream
 	stream  topology.Log
-	key     [32]byte                      // the code key, if a role needs it
-	keys    keys                          // of users
-	certs   *certs.Pair                   // for HTTP and the embedded NATS; nil = no TLS
-	tables  *tables                       // nil = this server does not use PostgreSQL
-	config  *settings.Live                // the run-time settings; nil = no role lanes
-	clock   *wall.Clock                   // the source of lane time; nil = no role lanes
-	load    *load.Meter                   // measures how busy this server's lanes are; nil = no role lanes
-	settled func() bool                   // whether the projector has found or created the read tables, or has failed; nil = no projector
-	v1      atomic.Pointer[http.ServeMux] // the routes of /v1; nil = not started
-	stopV1  atomic.Pointer[func()]        // ends streams of /v1, for which a stop would wait
+	key     [32]byte // the code key, if a role needs it
+	keys    keys     // of users
+	// registry is that of keys, for HTTP, which is served before keys are; nil = not yet.
+	registry atomic.Pointer[access.Registry]
+	certs    *certs.Pair                   // for HTTP and the embedded NATS; nil = no TLS
+	tables   *tables                       // nil = this server does not use PostgreSQL
+	config   *settings.Live                // the run-time settings; nil = no role lanes
+	clock    *wall.Clock                   // the source of lane time; nil = no role lanes
+	load     *load.Meter                   // measures how busy this server's lanes are; nil = no role lanes
+	settled  func() bool                   // whether the projector has found or created the read tables, or has failed; nil = no projector
+	v1       atomic.Pointer[http.ServeMux] // the routes of /v1; nil = not started
+	stopV1   atomic.Pointer[func()]        // ends streams of /v1, for which a stop would wait
 
 	mu         sync.Mutex // guards the fields below
 	descriptor datadir.Descriptor

@@ -36,7 +36,7 @@ func (s *server) startV1(nc *nats.Conn, store *settings.Store) error {
 	})
 	sessions := &web.Sessions{}
 	s.keys.registry.Watch(sessions.Revoke)
-	gate := &web.Gate{Keys: s.keys.registry, Owner: s.owns}
+	gate := &web.Gate{Keys: audited{s.keys.registry, s, "http"}, Owner: s.owns}
 	opts := manage.Options{
 		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Sender: manage.NewLanes(lines, s.stream, code.New(s.key)), Queries: queries,
 		MaskKey: [sha256.Size]byte(mask), Settings: store, Sessions: sessions, Keys: s.keys.store, Audit: s.keys.audit, Logger: s.log,

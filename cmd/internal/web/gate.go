@@ -45,7 +45,7 @@ func (g *Gate) Identify(r *http.Request) (access.Principal, *Problem) {
 	case strings.EqualFold(scheme, "Basic"):
 		user, password, ok := r.BasicAuth()
 		if ok && g.Owner != nil && g.Owner(user, password) {
-			return access.Principal{Name: user, Role: access.Operator, Codes: true}, nil
+			return access.Local(user), nil // no key has such a name
 		}
 		return access.Principal{}, unauthorized("these are not the credentials in http_url of scrip.json")
 	}

@@ -59,7 +59,7 @@ func TestIdentify(t *testing.T) {
 		{"a revoked key", "Bearer revoked", 401, ""},
 		{"an empty key", "Bearer ", 401, ""},
 		{"keys that are not read yet", "Bearer early", 503, ""},
-		{"the credentials", basic("scrip", "secret"), 0, "scrip"},
+		{"the credentials", basic("scrip", "secret"), 0, "local:scrip"},
 		{"other credentials", basic("scrip", "wrong"), 401, ""},
 		{"no base64", "Basic %%%", 401, ""},
 		{"another scheme", "Digest shop", 401, ""},

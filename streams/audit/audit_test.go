@@ -1,0 +1,137 @@
+package audit
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stream is a log with its audit stream.
+func stream(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	js := streamtest.Start(t).JetStream(t)
+	if _, err := topology.Ensure(t.Context(), js, topology.Spec{Lanes: 1, KeyFingerprint: "k", CmdMaxBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// TestEntriesAreKept: they are read in order, by actor, kind and time, and nothing removes one.
+func TestEntriesAreKept(t *testing.T) {
+	js := stream(t)
+	at := time.Now().UTC().Truncate(time.Second)
+	l := Open(js, func() time.Time { return at })
+	if all, more, err := l.Read(t.Context(), Filter{}, 10); err != nil || more || len(all) != 0 {
+		t.Errorf("an empty stream: %v %t %v", all, more, err)
+	}
+	ann, bob := access.Principal{ID: "01h8z3qk", Name: "ann", Role: access.Operator}, access.Local("bob")
+	for i, e := range []Entry{By(ann, Keys, "create", "x"), By(bob, Settings, "set", "y"), By(ann, Export, "codes", strings.Repeat("é", 400)), By(ann, Keys, "revoke", "x")} {
+		e.At = at.Add(time.Duration(i) * time.Minute)
+		if err := l.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := js.Publish(t.Context(), topology.AuditSubject, []byte("\xffnot an entry")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		filter Filter
+		limit  int
+		want   string
+		more   bool
+	}{
+		{Filter{}, 10, "create set codes revoke ", false},
+		{Filter{}, 2, "revoke ", true},
+		{Filter{Actor: "ann"}, 10, "create codes revoke", false},
+		{Filter{Actor: "01h8z3qk", Kind: Keys}, 10, "create revoke", false},
+		{Filter{Actor: "local:bob"}, 10, "set", false},
+		{Filter{Kind: LookUp}, 10, "", false},
+		{Filter{Since: at.Add(time.Minute), Until: at.Add(3 * time.Minute), Actor: "ann"}, 10, "codes", false},
+	} {
+		all, more, err := l.Read(t.Context(), c.filter, c.limit)
+		var got []string
+		for _, e := range all {
+			got = append(got, e.Action)
+		}
+		if strings.Join(got, " ") != c.want || more != c.more || err != nil {
+			t.Errorf("%+v: %q %t %v", c.filter, got, more, err)
+		}
+	}
+	stream, err := js.Stream(t.Context(), topology.AuditStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stream.Purge(t.Context()) == nil || stream.DeleteMsg(t.Context(), 1) == nil {
+		t.Error("an entry can be removed")
+	}
+}
+
+// TestLogInsAreBounded: one an hour for each key and way; one that was not stored is recorded at the next.
+func TestLogInsAreBounded(t *testing.T) {
+	js := stream(t)
+	now := time.Now().UTC()
+	l := Open(js, func() time.Time { return now })
+	ann := access.Principal{ID: "01h8z3qk", Name: "ann", Role: access.Support}
+	count := func(want int) {
+		t.Helper()
+		streamtest.Eventually(t, fmt.Sprint(want, " log-ins are recorded"), func() bool {
+			all, _, err := l.Read(t.Context(), Filter{Kind: Login}, 100)
+			return err == nil && len(all) == want
+		})
+	}
+	none := func(err error) { t.Error(err) }
+	l.LoggedInSoon(ann, "nats", "", none)
+	count(1)
+	for range 1000 {
+		l.LoggedInSoon(ann, "nats", "", none)
+	}
+	l.LoggedInSoon(ann, "http", "", none)
+	count(2)
+	if err := l.LoggedIn(t.Context(), ann, "http", ""); err != nil {
+		t.Error(err)
+	}
+	now = now.Add(loginEvery)
+	l.LoggedInSoon(ann, "nats", "", none)
+	count(3)
+	// Without its stream nothing is stored, and the failure is reported.
+	if err := js.DeleteStream(t.Context(), topology.AuditStream); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 2)
+	bob := access.Local("bob")
+	for range 2 {
+		l.LoggedInSoon(bob, "http", "", func(err error) { failed <- err })
+		if err := <-failed; err == nil {
+			t.Error("a log-in without a stream is recorded")
+		}
+	}
+	if err := l.Append(t.Context(), By(bob, Export, "codes", "")); err == nil {
+		t.Error("an entry without a stream is recorded")
+	}
+	var nothing *Log
+	nothing.LoggedInSoon(ann, "nats", "", none)
+	if err := nothing.Append(t.Context(), Entry{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKinds(t *testing.T) {
+	for _, k := range Kinds() {
+		if got, err := ParseKind(string(k)); err != nil || got != k {
+			t.Errorf("%s: %v", k, err)
+		}
+	}
+	if _, err := ParseKind("theft"); err == nil {
+		t.Error("theft is a kind")
+	}
+}
