@@ -238,7 +238,7 @@ func TestAPauseHoldsOnARunningServer(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &out); err != nil || len(out.Changes) != 5 {
 		t.Fatalf("%+v", got)
 	}
-	for i, want := range []string{"reminder.pause.summer true ann", "reminder.pause.summer false bob", "reminder.grace 1s ann", "reminder.pause.spring true ann", "reminder.pause.spring default bob"} {
+	for i, want := range []string{"reminder.pause.summer true local:ann", "reminder.pause.summer false local:bob", "reminder.grace 1s local:ann", "reminder.pause.spring true local:ann", "reminder.pause.spring default local:bob"} {
 		c := out.Changes[i]
 		if at, err := time.Parse(time.RFC3339, c.At); c.Setting+" "+c.Value+" "+c.By != want || err != nil || time.Since(at) > time.Hour || c.Ignored != "" {
 			t.Errorf("change %d: %+v, want %s", i+1, c, want)
