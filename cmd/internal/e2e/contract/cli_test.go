@@ -67,7 +67,7 @@ func TestEveryVerb(t *testing.T) {
 	is(0, `{"id":"create","status":"created","campaign":"$c"}`, "campaign", "create", c, "--codes", "3", "--per-customer", "2", "--opens", "2020-01-01T00:00:00Z",
 		"--closes", "+1h", "--expires", "+2h", "--max-redemptions", "2", "--prefix", "SUMMER", "--category", "food", "--priority", "low", "--benefit", `{"percent":10}`, "--id", "create")
 	match(t, r.eventsOf(t, c, "campaign.created", 1)[0], fill(`{"type":"campaign.created","campaign":"$c","at":"~time","id":"create","number":"~n","codes":3,"per_customer":2,"opens_at":"2020-01-01T00:00:00Z",
-		"closes_at":"~time","expires_at":"~time","max_redemptions":2,"prefix":"SUMMER","category":"food","priority":"low","benefit":{"percent":10}}`, "$c", c))
+		"closes_at":"~time","expires_at":"~time","max_redemptions":2,"prefix":"SUMMER","category":"food","priority":"low","benefit":{"percent":10},"by":"~has:local:"}`, "$c", c))
 	code, _ := parse(t, is(0, `{"id":"a","status":"claimed","campaign":"$c","n":1,"code":"~code","expires_at":"~time","?customer_id":"ann"}`, "claim", c, "--customer", "ann", "--id", "a"))["code"].(string)
 	is(0, `{"id":"~uuid7","status":"claimed","campaign":"$c","n":2,"code":"~code","expires_at":"~time","?customer_id":"ann"}`, "claim", "--customer", "ann", c) // flags before, too
 	is(3, `{"id":"~uuid7","status":"refused","refusal":"claim_limit_reached","message":"~text","campaign":"$c"}`, "claim", c, "--customer", "ann")
@@ -135,7 +135,7 @@ func TestTimesFromNow(t *testing.T) {
 	}
 	life := r.name()
 	sh.json(t, 0, "campaign", "create", life, "--codes", "1", "--valid-for", "72h")
-	match(t, r.eventsOf(t, life, "campaign.created", 1)[0], `{"type":"campaign.created","campaign":"`+life+`","at":"~time","id":"~uuid7","number":"~n","codes":1,"per_customer":1,"valid_for":"72h0m0s","max_redemptions":1,"priority":"normal"}`)
+	match(t, r.eventsOf(t, life, "campaign.created", 1)[0], `{"type":"campaign.created","campaign":"`+life+`","at":"~time","id":"~uuid7","number":"~n","codes":1,"per_customer":1,"valid_for":"72h0m0s","max_redemptions":1,"priority":"normal","by":"~has:local:"}`)
 	sh.json(t, 0, "campaign", "create", r.name(), "--codes", "1", "--expires", "2031-01-01T00:00:00+02:00")
 }
 
