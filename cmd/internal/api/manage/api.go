@@ -85,6 +85,7 @@ type API struct {
 	huma   huma.API
 	routes []Route
 	slots  slots
+	wrong  *budget // of wrong codes
 
 	stopped  chan struct{} // closed by Stop
 	stopOnce sync.Once
@@ -108,7 +109,7 @@ func New(mux *http.ServeMux, o Options) *API {
 		o.Logger = slog.Default()
 	}
 	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
-	a := &API{Options: o, mux: mux, slots: newSlots(), stopped: make(chan struct{})}
+	a := &API{Options: o, mux: mux, slots: newSlots(), wrong: newBudget(), stopped: make(chan struct{})}
 	a.huma = humago.New(mux, huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",

@@ -82,16 +82,26 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request) {
 			outcomes[i] = *refused
 			continue
 		}
+		end := func(bool) {}
+		if cmd.Code != "" {
+			from, _ := ctx.Value(addressKey{}).(string)
+			if end, problem = a.wrong.begin(principal(ctx), from); problem != nil {
+				outcomes[i].Status, outcomes[i].Refusal, outcomes[i].Message = wire.StatusRefused, wire.Refusal(problem.Code), problem.Detail
+				continue
+			}
+		}
 		unknown := outcomes[i]
 		waiting++
 		err := a.Sender.Send(ctx, &cmd, principal(ctx).By(), func(out wire.Outcome, err error) {
 			if err != nil {
 				out = unknown
 			}
+			end(out.Refusal == wire.CodeNotFound)
 			answers <- numbered{i, out}
 		})
 		if err != nil { // it was not sent: no effect
 			waiting--
+			end(false)
 			outcomes[i].Status, outcomes[i].Refusal, outcomes[i].Message = wire.StatusRefused, wire.NotDurable, err.Error()
 		}
 	}

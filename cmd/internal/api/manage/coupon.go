@@ -136,10 +136,13 @@ func (a *API) onCode(ctx context.Context, body []byte, t wire.CommandType, chang
 	if err != nil {
 		return nil, err
 	}
-	if cmd.Campaign, err = a.campaignOf(ctx, access.OperationOf(t), cmd.Code, cmd.Campaign); err != nil {
-		return nil, err
-	}
-	return a.commandDone(ctx, cmd, change, status)
+	return a.tried(ctx, func() (*CommandDone, error) {
+		var err error
+		if cmd.Campaign, err = a.campaignOf(ctx, access.OperationOf(t), cmd.Code, cmd.Campaign); err != nil {
+			return nil, err
+		}
+		return a.commandDone(ctx, cmd, change, status)
+	})
 }
 
 // commandDone sends a command. status is that of the first answer; a repeat is 200.

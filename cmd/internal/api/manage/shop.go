@@ -70,16 +70,17 @@ func (a *API) shopRoutes() {
 			})
 	}
 	Register(a, Route{Method: http.MethodPost, Path: "/v1/validations", ID: "validate", Tag: "shop", Summary: "Ask what a redemption would answer now",
-		About:     "Changes nothing. Not for public keys: they could try codes.",
+		About:     "Changes nothing. To a public key every code that cannot be redeemed is 404 code_not_valid. Wrong codes are counted: too many are 429.",
 		Operation: access.OpValidate, Later: true}, a.validate)
 	a.bulkRoute()
 }
 
 func (a *API) validate(ctx context.Context, in *struct{ Body Validation }) (*CommandDone, error) {
-	if principal(ctx).Public {
-		return nil, web.New(web.Forbidden, "public keys may not validate codes over HTTP: they could try codes")
-	}
-	campaign, err := a.campaignOf(ctx, access.OpValidate, in.Body.Code, in.Body.Campaign)
+	return a.tried(ctx, func() (*CommandDone, error) { return a.validated(ctx, in.Body) })
+}
+
+func (a *API) validated(ctx context.Context, body Validation) (*CommandDone, error) {
+	campaign, err := a.campaignOf(ctx, access.OpValidate, body.Code, body.Campaign)
 	if err != nil {
 		return nil, err
 	}
@@ -87,12 +88,12 @@ func (a *API) validate(ctx context.Context, in *struct{ Body Validation }) (*Com
 	if campaign != "" {
 		opts = append(opts, client.Campaign(campaign))
 	}
-	if in.Body.CustomerID != "" {
-		opts = append(opts, client.Holder(in.Body.CustomerID))
+	if body.CustomerID != "" {
+		opts = append(opts, client.Holder(body.CustomerID))
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
-	out, err := a.Queries.Validate(ctx, in.Body.Code, in.Body.OrderID, opts...)
+	out, err := a.Queries.Validate(ctx, body.Code, body.OrderID, opts...)
 	switch {
 	case err != nil:
 		return nil, unanswered("the coupon", err)

@@ -1,0 +1,183 @@
+package manage
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+)
+
+// allowance is how many wrong codes may be tried: burst at once, perMinute in the long run. block = how long all codes are
+// refused after the last one of the burst.
+type allowance struct {
+	burst, perMinute float64
+	block            time.Duration
+}
+
+// The allowances. A generated code has 60 bits: with ten million live codes, one guess in 10^11 is a hit, so the rate of a
+// whole key leaves centuries for a public one and decades for another. The clients of a public key share it, so each address
+// has a small allowance of its own: one of them must not use up that of all others.
+var (
+	perAddress = allowance{burst: 10, perMinute: 5, block: 10 * time.Minute}
+	perPublic  = allowance{burst: 1000, perMinute: 600}
+	perKey     = allowance{burst: 10000, perMinute: 6000}
+)
+
+// maxTriers bounds the triers that are remembered. Beyond that, those with a full allowance are forgotten first.
+const maxTriers = 1 << 16
+
+// trier is a key, or one address of a public key's clients.
+type trier struct {
+	key     string
+	address netip.Addr
+}
+
+// tries is what a trier has left.
+type tries struct {
+	left    float64
+	open    float64 // codes whose answer is not known yet; each may be wrong
+	at      time.Time
+	blocked time.Time // until
+}
+
+// budget counts wrong codes by trier. It is used by all requests at once. A restart forgets it.
+type budget struct {
+	mu   sync.Mutex
+	by   map[trier]*tries
+	now  func() time.Time // time.Now, but in tests
+	most int
+}
+
+func newBudget() *budget {
+	return &budget{by: map[trier]*tries{}, now: time.Now, most: maxTriers}
+}
+
+// begin reserves room for one wrong code. end must be called with whether the code was wrong. The credentials of the data
+// directory have no budget.
+func (b *budget) begin(p access.Principal, address string) (end func(wrong bool), problem *web.Problem) {
+	if p.ID == "" {
+		return func(bool) {}, nil
+	}
+	type part struct {
+		trier
+		allowance
+	}
+	parts := []part{{trier{key: p.ID}, perKey}}
+	if p.Public {
+		parts = []part{{trier{key: p.ID}, perPublic}, {trier{p.ID, network(address)}, perAddress}}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	for _, one := range parts {
+		t := b.tries(one.trier, one.allowance, now)
+		if wait := t.blocked.Sub(now); wait > 0 {
+			return nil, web.New(web.TooManyWrongCodes, "too many wrong codes; wait").After(wait)
+		}
+		if t.left-t.open < 1 {
+			return nil, web.New(web.TooManyWrongCodes, "too many wrong codes, or codes whose answer is not known yet; wait").
+				After(time.Duration(float64(time.Minute) / one.perMinute))
+		}
+	}
+	for _, one := range parts {
+		b.tries(one.trier, one.allowance, now).open++
+	}
+	return func(wrong bool) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		now := b.now()
+		for _, one := range parts {
+			t := b.tries(one.trier, one.allowance, now)
+			t.open = max(t.open-1, 0)
+			if !wrong {
+				continue
+			}
+			if t.left--; t.left < 1 && one.block > 0 {
+				t.blocked = now.Add(one.block)
+			}
+		}
+	}, nil
+}
+
+// tries returns what a trier has left at a time.
+func (b *budget) tries(who trier, a allowance, now time.Time) *tries {
+	t := b.by[who]
+	if t == nil {
+		if len(b.by) >= b.most {
+			b.forget(now)
+		}
+		t = &tries{left: a.burst, at: now}
+		b.by[who] = t
+	}
+	t.left = min(a.burst, t.left+now.Sub(t.at).Minutes()*a.perMinute)
+	t.at = now
+	return t
+}
+
+// forget makes room: for all who have tried nothing for ten minutes, else for an eighth of the addresses. Those could try
+// again, within the allowance of their key.
+func (b *budget) forget(now time.Time) {
+	for who, t := range b.by {
+		if t.open == 0 && now.Sub(t.at) > perAddress.block {
+			delete(b.by, who)
+		}
+	}
+	surplus := len(b.by) - b.most*7/8
+	for who, t := range b.by {
+		if surplus <= 0 {
+			return
+		}
+		if t.open == 0 && who.address.IsValid() {
+			delete(b.by, who)
+			surplus--
+		}
+	}
+}
+
+// network is the address of a client, of IPv6 its /64, which one client has whole.
+func network(address string) netip.Addr {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return netip.IPv6Unspecified()
+	}
+	ip := ap.Addr().Unmap().WithZone("")
+	if ip.Is6() {
+		if p, err := ip.Prefix(64); err == nil {
+			return p.Addr()
+		}
+	}
+	return ip
+}
+
+// unusable are the refusals by which a code cannot be redeemed now. Public keys do not see which one it is.
+var unusable = []web.Code{
+	web.Code(wire.CodeNotFound), web.Code(wire.NotHolder), web.Code(wire.Voided), web.Code(wire.CampaignPaused), web.Code(wire.Expired),
+	web.Code(wire.AlreadyRedeemed), web.Code(wire.RedemptionLimitReached), web.Code(wire.LimitReached),
+}
+
+// tried answers a request about a code, within the budget for wrong codes.
+func (a *API) tried(ctx context.Context, answer func() (*CommandDone, error)) (*CommandDone, error) {
+	p := principal(ctx)
+	from, _ := ctx.Value(addressKey{}).(string)
+	end, problem := a.wrong.begin(p, from)
+	if problem != nil {
+		return nil, problem
+	}
+	wrong := false
+	defer func() { end(wrong) }()
+	done, err := answer()
+	var refused *web.Problem
+	if errors.As(err, &refused) {
+		wrong = refused.Code == web.Code(wire.CodeNotFound) || p.Public && slices.Contains(unusable, refused.Code)
+	}
+	if wrong && p.Public {
+		return nil, web.New(web.CodeNotValid, "")
+	}
+	return done, err
+}

@@ -1,0 +1,45 @@
+package manage_test
+
+import (
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
+)
+
+// TestWrongCodes: to a public key all wrong codes look alike, and after ten of them even a right one is refused; another key
+// goes on.
+func TestWrongCodes(t *testing.T) {
+	r := apitest.Serve(t)
+	c := r.Campaign(t, map[string]any{"codes": 3})
+	r.Key(t, "producer")
+	r.Key(t, "producer+public")
+	claim := func(customer string) string {
+		return r.Ask(t, "producer", "POST", "/v1/campaigns/"+c+"/claims", map[string]any{"customer_id": customer}).Want(t, 201).Object(t)["code"].(string)
+	}
+	right, spent, void := claim("ann"), claim("bob"), claim("eve")
+	r.Ask(t, "producer", "POST", "/v1/redemptions", map[string]any{"code": spent, "order_id": "o"}).Want(t, 201)
+	r.Ask(t, "", "POST", "/v1/coupons/void", map[string]any{"code": void}).Want(t, 200)
+	body := ""
+	validate := func(as string, ask map[string]any) *apitest.Response {
+		return r.Ask(t, as, "POST", "/v1/validations", ask)
+	}
+	for i, ask := range []map[string]any{
+		{"code": "x"}, {"code": "AAAA-AAAA-AAAA"}, {"code": "x", "campaign": c}, {"code": "AAAA-AAAA-AAAA", "campaign": "none"}, {"code": spent},
+		{"code": spent, "order_id": "p"}, {"code": void}, {"code": right, "customer_id": "bob"}, {"code": right, "campaign": "none"}, {"code": "ZZZZ-ZZZZ-ZZZZ"},
+	} {
+		validate("producer+public", map[string]any{"code": right}).Want(t, 200) // costs nothing
+		got := validate("producer+public", ask).Want(t, 404)
+		if got.Problem(t, 404, "code_not_valid", ""); i > 0 && string(got.Body) != body {
+			t.Errorf("%v: %s, want %s", ask, got.Body, body)
+		}
+		body = string(got.Body)
+	}
+	for _, code := range []string{"AAAA-AAAA-AAAA", right} {
+		got := validate("producer+public", map[string]any{"code": code})
+		if got.Problem(t, 429, "too_many_wrong_codes", ""); got.Header.Get("Retry-After") == "" {
+			t.Error("429 without Retry-After")
+		}
+	}
+	validate("producer", map[string]any{"code": right}).Want(t, 200)
+	validate("", map[string]any{"code": right}).Want(t, 200)
+}
