@@ -134,16 +134,26 @@ func (l *load) create() {
 	}
 }
 
-// run begins the load. stop waits for its end.
+// run begins the load. stop waits until each call in progress has its answer: one that was given up could be decided after the
+// log has been read, and before the tables are.
 func (l *load) run() (stop func()) {
-	ctx, cancel := context.WithCancel(l.t.Context())
+	ctx := l.t.Context()
+	ended := make(chan struct{})
+	over := func() bool {
+		select {
+		case <-ended:
+			return true
+		default:
+			return ctx.Err() != nil
+		}
+	}
 	var running sync.WaitGroup
 	for lane := range lanes {
 		for n := range 4 {
 			worker := lane*10 + n
 			rng := rand.New(rand.NewPCG(1, uint64(worker)))
 			running.Go(func() {
-				for i := 0; ctx.Err() == nil; i++ {
+				for i := 0; !over(); i++ {
 					customer := e2e.Customer(rng, worker, i)
 					out, err := l.sdk.Claim(ctx, l.campaigns[lane], customer)
 					if open(out, err) || !l.ledger.Claimed(l.campaigns[lane], customer, out, err) {
@@ -161,7 +171,7 @@ func (l *load) run() (stop func()) {
 			})
 		}
 	}
-	return sync.OnceFunc(func() { cancel(); running.Wait() })
+	return sync.OnceFunc(func() { close(ended); running.Wait() })
 }
 
 // works waits until every lane has answered again.
