@@ -112,6 +112,7 @@ func TestPointInTimeCopies(t *testing.T) {
 	r.Project()
 	begin := wire.At(r.Clock)
 	r.Work()
+	r.Synced()
 	// One message whose lines are of several times.
 	at := wire.At(r.Clock)
 	var payload []byte
@@ -174,6 +175,7 @@ func TestCopyEnded(t *testing.T) {
 	r := newRig(t)
 	r.Project()
 	r.Work()
+	r.Synced()
 	for _, at := range []Phase{Loading, Indexing} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := r.open(Options{Hook: func(p Phase) error {

@@ -27,6 +27,7 @@ func TestKilledAtEachPhase(t *testing.T) {
 	r := newRig(t)
 	r.Project()
 	r.Work()
+	r.Synced()
 	for _, how := range []struct {
 		name string
 		kill func(cancel context.CancelFunc)
@@ -116,6 +117,7 @@ func TestLiveEventsThroughout(t *testing.T) {
 	r := newRig(t)
 	r.Project()
 	r.Work()
+	r.Synced()
 	ctx, cancel := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	var rounds atomic.Int64 // of claims that are in the live tables
@@ -220,6 +222,7 @@ func TestPoison(t *testing.T) {
 	r := newRig(t)
 	r.Project()
 	r.Work()
+	r.Synced()
 	r.Write(0, `{"type":"coupon.rolled_back","campaign":"c0","at":"@","n":6,"code":"x","order_id":"o","redeemed_count":2,"status":"claimed"}`,
 		`{"type":"coupon.voided","campaign":"c0","at":"@","n":7,"code":"x","reason":"r","status":"voided"}`)
 	r.Write(1, `nonsense`)
