@@ -5,6 +5,9 @@
 //	s.Restart(t)  clean stop, same directory    c.Stop(t, i)  c.Start(t, i)
 //	s.Kill(t)     as kill -9, same directory    c.StreamLeader(t, "SCRIP_EVT_0")
 //
+//	p := streamtest.StartProcess(t)     one server in a process; TestMain calls NodeMain
+//	p.Kill(t)                           SIGKILL, also while clients write, and up again
+//
 //	n := streamtest.StartNodes(t)       three processes, each a NATS server; TestMain calls NodeMain
 //	n.Kill(t, i)  n.Start(t, i)         SIGKILL, and up again
 //	n.Pause(t, i) n.Resume(t, i)        SIGSTOP, SIGCONT

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -22,23 +21,14 @@ import (
 )
 
 const (
-	// nodeEnv holds a nodeConfig in the environment of a test binary that is to be a node.
-	nodeEnv = "SCRIP_TEST_NODE"
 	// Credentials that nodes require of clients.
 	nodeUser, nodePassword = "test", "secret"
 	// nowhere is advertised to other nodes: they use the links they were given, and make no other connections.
 	nowhere = "127.0.0.1:1"
 )
 
-// nodeConfig is the configuration of a node process.
-type nodeConfig struct {
-	File, Name, Dir string
-	Client, Cluster string   // HOST:PORT to listen on
-	Routes          []string // to the other nodes, through links
-}
-
-// NodeMain makes this process a NATS server if StartNodes has started it; it does not return then. Call it first in
-// TestMain of packages that use StartNodes.
+// NodeMain makes this process a NATS server if StartNodes or StartProcess has started it; it does not return then. Call it
+// first in TestMain of packages that use one of them.
 func NodeMain() {
 	raw := os.Getenv(nodeEnv)
 	if raw == "" {
@@ -59,6 +49,9 @@ func runNode(raw string) error {
 	var c nodeConfig
 	if err := json.Unmarshal([]byte(raw), &c); err != nil {
 		return err
+	}
+	if c.File == "" {
+		return runEmbedded(c)
 	}
 	so, err := server.ProcessConfigFile(c.File)
 	if err != nil {
@@ -101,20 +94,15 @@ type Nodes struct {
 }
 
 type node struct {
+	child
 	config nodeConfig
 	log    string
 	links  [nodes]*Link // from this node to the others
-	cmd    *exec.Cmd    // nil while it is down
-	stdin  io.Closer
-	gone   chan struct{}
 }
 
 // StartNodes starts three nodes and waits until streams with three replicas can be made. They end with the test.
 func StartNodes(t testing.TB) *Nodes {
 	t.Helper()
-	if !nodesCalled {
-		t.Fatal("streamtest.NodeMain is not called in this package's TestMain")
-	}
 	n := &Nodes{}
 	clients, routes := freePorts(t, nodes), freePorts(t, nodes)
 	file, err := filepath.Abs(clusterConf(t))
@@ -179,44 +167,13 @@ func (n *Nodes) awaitQuorum(t testing.TB) {
 func (n *Nodes) Start(t testing.TB, i int) {
 	t.Helper()
 	x := n.nodes[i]
-	raw, err := json.Marshal(x.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log, err := os.OpenFile(x.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), nodeEnv+"="+string(raw), "NATS_NODE="+x.config.Name, "NATS_STORE="+x.config.Dir, "NATS_USER="+nodeUser, "NATS_PASSWORD="+nodePassword)
-	cmd.Stdout, cmd.Stderr = log, log
-	if x.stdin, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	gone := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(gone) }()
-	x.cmd, x.gone = cmd, gone
+	x.start(t, x.config, x.log, "NATS_NODE="+x.config.Name, "NATS_STORE="+x.config.Dir, "NATS_USER="+nodeUser, "NATS_PASSWORD="+nodePassword)
 }
 
 // Kill ends node i as kill -9 does and returns when it is gone. Killing one that is down does nothing.
 func (n *Nodes) Kill(t testing.TB, i int) {
 	t.Helper()
-	x := n.nodes[i]
-	if x.cmd == nil {
-		return
-	}
-	_ = x.cmd.Process.Kill() // fails only if it has ended by itself
-	<-x.gone
-	_ = x.stdin.Close()
-	x.cmd = nil
+	n.nodes[i].kill()
 }
 
 // Pause pauses node i (SIGSTOP); Resume continues it.

@@ -86,8 +86,9 @@ func (s *Server) Restart(t testing.TB) {
 }
 
 // Kill restarts the server as if it had been killed with SIGKILL: on the files as they are now, before the clean stop
-// writes its indexes. Everything acknowledged is in them. Nothing should be published meanwhile, or the copy may be
-// inconsistent.
+// writes its indexes. Everything acknowledged is in them. Nothing may be published or acknowledged meanwhile: the copy takes
+// one file after the other, and may hold an acknowledgement without the message that was stored before it. Where clients
+// work on, use StartProcess.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	image := s.CopyStore(t)
