@@ -3,10 +3,12 @@ package push_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
-	"os"
+	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -265,38 +267,62 @@ func TestStopInAPause(t *testing.T) {
 	}
 }
 
-// The server is stopped or killed while calls are in progress: all are delivered, and after a clean stop none twice.
+// kills is how often TestServerKilled kills the server.
+var kills = flag.Int("push.kills", 2, "how often TestServerKilled kills the server")
+
+// The server is stopped or killed while calls are in progress: all are delivered, each once, as the process recognises what
+// NATS delivers again.
 func TestServerRestarts(t *testing.T) {
-	for name, restart := range map[string]func(*streamtest.Server, testing.TB){"clean": (*streamtest.Server).Restart, "killed": (*streamtest.Server).Kill} {
-		t.Run(name, func(t *testing.T) {
-			if name == "killed" && os.Getenv("SCRIP_OPEN_DEFECTS") == "" {
-				t.Skip("an open defect: under load, one delivery in some runs is not made again; SCRIP_OPEN_DEFECTS=1 runs it")
-			}
-			r := newRig(t, 2)
-			want := 0
-			for i := range 12 {
-				r.fire(t, i%2, names(fmt.Sprint(i), 5)...)
-				want += 5
-			}
-			b := newBook()
-			begun, finish := make(chan struct{}, 99), make(chan struct{})
+	server := streamtest.Start(t)
+	callsAcross(t, newRigOn(t, server, 2), func() { server.Restart(t) }, 1)
+}
+
+// TestServerKilled kills the server at random moments, between any two requests of the sender.
+func TestServerKilled(t *testing.T) {
+	t.Parallel() // it waits for AckWait
+	server := streamtest.StartProcess(t)
+	callsAcross(t, newRigOn(t, server, 2), func() {
+		time.Sleep(time.Duration(rand.IntN(int(20 * time.Millisecond))))
+		server.Kill(t)
+	}, *kills)
+}
+
+// callsAcross fires messages, ends the server while two calls are in progress and the other messages are set aside, and
+// checks who was delivered to; so many rounds.
+func callsAcross(t *testing.T, r *rig, restart func(), rounds int) {
+	b := newBook()
+	begun := make(chan struct{}, 99)
+	var finish atomic.Pointer[chan struct{}]
+	var s *sender
+	want := 0
+	for round := range rounds {
+		gate := make(chan struct{})
+		finish.Store(&gate)
+		for i := range 12 {
+			r.fire(t, i%2, names(fmt.Sprint(round, "-", i), 5)...)
+			want += 5
+		}
+		if s == nil {
 			// NATS may forget a delivery when it is killed, and makes it again after AckWait.
-			s := r.sender(t, push.Options{Workers: 2, AckWait: 2 * time.Second}, func(ctx context.Context, batch []push.Reminder) error {
+			s = r.sender(t, push.Options{Workers: 2, AckWait: 2 * time.Second}, func(ctx context.Context, batch []push.Reminder) error {
 				begun <- struct{}{}
-				<-finish
+				<-*finish.Load()
 				return b.push(ctx, batch)
 			})
+		}
+		<-begun
+		<-begun
+		restart()
+		close(gate)
+		eventually(t, "the reminder of everybody is delivered", func() bool { return b.size() == want })
+		r.settled(t, "test")
+		for len(begun) > 0 {
 			<-begun
-			<-begun
-			restart(r.server, t)
-			close(finish)
-			eventually(t, "the reminder of everybody is delivered", func() bool { return b.size() == want })
-			r.settled(t, "test")
-			b.once(t, want) // in the killed case, too: it knows what it has done
-			if err := s.stop(); err != nil {
-				t.Errorf("Run returned %v", err)
-			}
-		})
+		}
+	}
+	b.once(t, want)
+	if err := s.stop(); err != nil {
+		t.Errorf("Run returned %v", err)
 	}
 }
 

@@ -21,7 +21,10 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	streamtest.NodeMain()
+	goleak.VerifyTestMain(m)
+}
 
 // A program that sends reminders links a NATS client, not a server, a database or a metrics registry.
 func TestThePackageIsLight(t *testing.T) {
@@ -54,16 +57,27 @@ const (
 
 // rig is a server with a log, whose reminders the test fires itself.
 type rig struct {
-	server *streamtest.Server
+	server natsServer
 	js     jetstream.JetStream
 	log    topology.Log
 
 	source uint64 // of the next message
 }
 
+// natsServer is a server in this process or in one of its own.
+type natsServer interface {
+	Conn(t testing.TB, opts ...nats.Option) *nats.Conn
+	JetStream(t testing.TB, opts ...nats.Option) jetstream.JetStream
+}
+
 func newRig(t *testing.T, lanes int) *rig {
 	t.Helper()
-	r := &rig{server: streamtest.Start(t)}
+	return newRigOn(t, streamtest.Start(t), lanes)
+}
+
+func newRigOn(t *testing.T, server natsServer, lanes int) *rig {
+	t.Helper()
+	r := &rig{server: server}
 	r.js = r.server.JetStream(t)
 	var err error
 	if r.log, err = topology.Ensure(within(t), r.js, topology.Spec{Lanes: lanes, KeyFingerprint: "test", Format: topology.FormatUnsealed}); err != nil {
