@@ -266,6 +266,7 @@ func (f *Feed) again(ctx context.Context) (*generation, error) {
 	for tries := 0; ; tries++ {
 		err := f.checkLast(ctx)
 		if err == nil {
+			f.takeStatuses(ctx)
 			wait := readFor
 			if tries < feedPatient {
 				wait = min(feedFirst<<tries, feedShort)
@@ -316,6 +317,42 @@ func (f *Feed) checkLast(ctx context.Context) error {
 	}
 	f.lastAt = raw.Time
 	return nil
+}
+
+// takeStatuses queues the messages after the last one that no consumer delivers: nats.go takes a message without a payload
+// and with a header Status for a status of the server, whoever published it. Without this one such message would stop the
+// feed for ever.
+func (f *Feed) takeStatuses(ctx context.Context) {
+	for {
+		raw, err := f.stream.get(ctx, f.last+1)
+		if err != nil {
+			return // it is not there, or the consumer finds out
+		}
+		if f.bare {
+			raw.Data = nil
+		}
+		if len(raw.Data) > 0 || raw.Header.Get("Status") == "" {
+			return
+		}
+		f.mu.Lock()
+		for f.bytes >= feedBytes && !f.closing {
+			f.space.Wait()
+		}
+		if f.closing {
+			f.mu.Unlock()
+			return
+		}
+		f.put(raw)
+		f.mu.Unlock()
+	}
+}
+
+// put queues the next message. The caller holds mu.
+func (f *Feed) put(raw Raw) {
+	f.last, f.lastAt = raw.Sequence, raw.Time
+	f.queue = append(f.queue, raw)
+	f.bytes += size(&raw)
+	f.token()
 }
 
 // begin makes a consumer and starts it.
@@ -419,9 +456,6 @@ func (g *generation) receive(msg jetstream.Msg) {
 		g.signal(&GapError{Stream: f.stream.name, After: f.last, Next: raw.Sequence})
 		return
 	}
-	f.last, f.lastAt = raw.Sequence, raw.Time
-	f.queue = append(f.queue, raw)
-	f.bytes += size(&raw)
 	f.behind = meta.NumPending
-	f.token()
+	f.put(raw)
 }

@@ -119,3 +119,10 @@ func position(t *testing.T, js jetstream.JetStream, log topology.Log) eventlog.P
 	}
 	return tail.Message.Position(log.UUID, lane)
 }
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}

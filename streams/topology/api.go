@@ -135,10 +135,9 @@ func GetMessage(ctx context.Context, js jetstream.JetStream, stream string, quer
 		return Message{}, err
 	}
 	m := Message{Subject: got.Message.Subject, Data: got.Message.Data, Sequence: got.Message.Seq, Time: got.Message.Time.UTC(), Header: nats.Header{}}
-	if len(got.Message.Header) > 0 {
-		if m.Header, err = nats.DecodeHeadersMsg(got.Message.Header); err != nil {
-			return Message{}, fmt.Errorf("headers of message %d of stream %s: %w", m.Sequence, stream, err)
-		}
+	// NATS stores headers that cannot be decoded, and nats.go delivers such a message without any: so does this.
+	if header, err := nats.DecodeHeadersMsg(got.Message.Header); err == nil {
+		m.Header = header
 	}
 	return m, nil
 }
