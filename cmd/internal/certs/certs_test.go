@@ -2,15 +2,8 @@ package certs
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -21,26 +14,6 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
-
-// makePair returns a certificate and its key in PEM.
-func makePair(t *testing.T, serial int64, expires time.Time) (cert, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	of := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "scrip.example"}, DNSNames: []string{"scrip.example"},
-		NotBefore: expires.Add(-48 * time.Hour), NotAfter: expires, KeyUsage: x509.KeyUsageDigitalSignature}
-	der, err := x509.CreateCertificate(rand.Reader, of, of, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
-}
 
 // TestACertificateIsReplacedUnderConnections: a connection that exists goes on; new ones get the new certificate; files that
 // cannot be used change nothing and are reported.
@@ -62,7 +35,7 @@ func TestACertificateIsReplacedUnderConnections(t *testing.T) {
 		}
 	}
 	soon := time.Now().Add(24 * time.Hour)
-	firstCert, firstKey := makePair(t, 1, soon)
+	firstCert, firstKey := streamtest.Certificate(t, 1, soon)
 	if _, err := Open(certFile, keyFile, nil); err == nil || !strings.Contains(err.Error(), "--tls-cert") {
 		t.Errorf("without files: %v", err)
 	}
@@ -114,7 +87,7 @@ func TestACertificateIsReplacedUnderConnections(t *testing.T) {
 		t.Errorf("certificate %d", n)
 	}
 
-	secondCert, secondKey := makePair(t, 2, soon)
+	secondCert, secondKey := streamtest.Certificate(t, 2, soon)
 	put(secondCert, nil) // the key follows later, as with every tool that writes two files
 	streamtest.Eventually(t, "the pair that does not fit is reported", func() bool {
 		ok, s := p.Status(time.Now())
@@ -146,7 +119,7 @@ func TestACertificateIsReplacedUnderConnections(t *testing.T) {
 		t.Errorf("after its end: %t %+v", ok, s)
 	}
 	// Another server's certificate is refused.
-	otherCert, _ := makePair(t, 3, soon)
+	otherCert, _ := streamtest.Certificate(t, 3, soon)
 	other := filepath.Join(dir, "other.crt")
 	if err := os.WriteFile(other, otherCert, 0o600); err != nil {
 		t.Fatal(err)
