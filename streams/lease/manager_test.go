@@ -148,12 +148,15 @@ func ensure(t *testing.T, js jetstream.JetStream, replicas int) {
 	}
 }
 
+// inspect waits for an answer: a node of a cluster reports "no responders" until it has the routes to the others.
 func inspect(t *testing.T, js jetstream.JetStream) lease.Status {
 	t.Helper()
-	s, err := lease.Inspect(t.Context(), js, "lane", keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var s lease.Status
+	streamtest.Eventually(t, "the leases can be read", func() (read bool) {
+		var err error
+		s, err = lease.Inspect(t.Context(), js, "lane", keys)
+		return err == nil
+	})
 	return s
 }
 
