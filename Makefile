@@ -74,8 +74,9 @@ cluster: setup ## Run three NATS nodes, PostgreSQL and three servers on ./cluste
 
 .PHONY: test
 test: setup-bench ## Run all tests, those of the modules in parallel. lint runs vet.
+	@# Many packages wait for others' timeouts: four at once keep two cores busy.
 	@tests=; for module in $(MODULES); do (cd $$module && go test -vet=off ./...) & tests="$$tests $$!"; done; \
-	failed=0; go test -vet=off ./... || failed=1; for one in $$tests; do wait $$one || failed=1; done; exit $$failed
+	failed=0; go test -vet=off -p 4 ./... || failed=1; for one in $$tests; do wait $$one || failed=1; done; exit $$failed
 	@if ! git cat-file -e 0417b2b^{commit} 2>/dev/null; then echo 'skipped: old and new servers on one log (cmd/internal/e2e/mixed), as this clone does not have commit 0417b2b; git fetch --unshallow'; fi
 	@if [ "$$(id -u)" != 0 ] || ! [ -w /dev/fuse ]; then echo 'skipped: the power cuts of cmd/internal/e2e/power, which need root and /dev/fuse'; fi
 

@@ -17,7 +17,7 @@ import (
 )
 
 // rounds of kill -9; each ends at a random number of answers.
-var rounds = flag.Int("crash.rounds", 25, "how often TestKillNine kills")
+var rounds = flag.Int("crash.rounds", 12, "how often TestKillNine kills")
 
 // load claims and redeems until ctx ends, from several goroutines, and keeps what was answered. A claim is repeated by
 // the same customer now and then; it must bring the same code, before and after any crash.
