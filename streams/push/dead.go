@@ -20,7 +20,7 @@ import (
 
 // DeadStream stores dead letters until an operator removes or retries them. Each letter has the subject
 // scrip.push.dead.<name>.<lane>.<sequence>.<time>; its payload is one JSON line per reminder.
-const DeadStream = "SCRIP_PUSH_DEAD"
+const DeadStream = topology.PushDeadStream
 
 const (
 	// deadFormat is the format of a dead letter.

@@ -58,13 +58,18 @@ func NewEvents(js jetstream.JetStream, opts Options, from Events) (*Pusher, erro
 
 // RunEvents is Run with lines.
 func (p *Pusher) RunEvents(ctx context.Context, push func(ctx context.Context, batch []Line) error) error {
-	return p.run(ctx, func(ctx context.Context, batch []item) error {
+	return p.run(ctx, onLines(push))
+}
+
+// onLines makes a caller's function of one that takes lines.
+func onLines(push func(context.Context, []Line) error) func(context.Context, []item) error {
+	return func(ctx context.Context, batch []item) error {
 		lines := make([]Line, len(batch))
 		for i, it := range batch {
 			lines[i] = Line{Key: it.Key, Type: it.typ, Campaign: it.Campaign, At: it.At, Raw: it.raw}
 		}
 		return push(ctx, lines)
-	})
+	}
 }
 
 // Forget removes all that is kept of a name: its consumers, waiting messages and positions, but not its dead letters. No

@@ -17,7 +17,7 @@ import (
 )
 
 // Bucket is the KV bucket in which push senders record how far they are, under the keys <name>.<lane>.
-const Bucket = "SCRIP_PUSH"
+const Bucket = topology.PushBucket
 
 // saveEvery is how often a process records its positions and counts. A crash loses the counts since then; positions are of
 // the consumers, and those of a lost consumer repeat at most so long, under the same keys.
@@ -271,7 +271,8 @@ type Position struct {
 }
 
 // Positions returns how far each name is on each lane, also of names of which no process runs, ordered by name and lane.
-func Positions(ctx context.Context, js jetstream.JetStream) ([]Position, error) {
+// With names it returns only theirs.
+func Positions(ctx context.Context, js jetstream.JetStream, names ...string) ([]Position, error) {
 	kv, err := js.KeyValue(ctx, Bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, nil // no push sender has run yet
@@ -292,8 +293,8 @@ func Positions(ctx context.Context, js jetstream.JetStream) ([]Position, error) 
 	for _, key := range keys {
 		name, number, ok := strings.Cut(key, ".")
 		lane, err := strconv.Atoi(number)
-		if !ok || err != nil || checkName(name) != nil {
-			continue // of another program
+		if !ok || err != nil || checkName(name) != nil || len(names) > 0 && !slices.Contains(names, name) {
+			continue // of another program, or of no interest
 		}
 		at, err := p.position(ctx, name, lane)
 		if err != nil {

@@ -154,24 +154,33 @@ func (p *Pusher) run(ctx context.Context, push func(context.Context, []item) err
 	return context.Cause(p.ctx)
 }
 
-// prepare finds the log and makes what is missing: the consumers of lanes and classes, the streams of dead letters and of
-// waiting messages, and the bucket.
-func (p *Pusher) prepare(ctx context.Context) (lanes, waiting []jetstream.Consumer, err error) {
+// openLog finds the log, and adds the seal key to it.
+func (p *Pusher) openLog(ctx context.Context) error {
 	log, found, err := topology.Inspect(ctx, p.js)
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("push: %w", err)
+		return fmt.Errorf("push: %w", err)
 	case !found:
-		return nil, nil, fmt.Errorf("push: %w", errNoLog)
+		return fmt.Errorf("push: %w", errNoLog)
 	case log.Format > topology.Format:
-		return nil, nil, fmt.Errorf("push: %w: log %s has format %d, this program knows %d; use a newer scrip", eventlog.ErrNewerFormat, log.UUID, log.Format, topology.Format)
+		return fmt.Errorf("push: %w: log %s has format %d, this program knows %d; use a newer scrip", eventlog.ErrNewerFormat, log.UUID, log.Format, topology.Format)
 	}
 	if p.opts.SealKey != "" {
 		if log, err = log.WithSealKey(p.opts.SealKey); err != nil {
-			return nil, nil, fmt.Errorf("push: SealKey: %w", err)
+			return fmt.Errorf("push: SealKey: %w", err)
 		}
 	}
 	p.log = log
+	return nil
+}
+
+// prepare finds the log and makes what is missing: the consumers of lanes and classes, the streams of dead letters and of
+// waiting messages, and the bucket.
+func (p *Pusher) prepare(ctx context.Context) (lanes, waiting []jetstream.Consumer, err error) {
+	if err := p.openLog(ctx); err != nil {
+		return nil, nil, err
+	}
+	log := p.log
 	if p.positions, err = openPositions(ctx, p.js); err != nil {
 		return nil, nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -42,17 +43,89 @@ func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func)
 		for i, r := range letter.Reminders {
 			items[i] = item{Reminder: r}
 		}
-		got := call.try(context.WithoutCancel(ctx), items, false)
-		sum.Pushed += len(letter.Reminders) - len(got.left)
-		sum.Left += len(got.left)
-		if err := stream.after(ctx, letter, bare(got.left), got.cause); err != nil {
-			return sum, fmt.Errorf("push: dead letter %d was retried, but the result could not be stored: %w", letter.ID, err)
-		}
-		if ctx.Err() != nil {
-			return sum, ctx.Err()
+		if _, err := sum.one(ctx, context.WithoutCancel(ctx), stream, call, &letter, items); err != nil {
+			return sum, err
 		}
 	}
 	return sum, nil
+}
+
+// one retries one letter and adds the result. calling is the context of the calls. The error is that of ctx, or of storing the
+// result.
+func (sum *Retried) one(ctx, calling context.Context, stream *deadStream, call *caller, letter *DeadLetter, items []item) (result, error) {
+	got := call.try(calling, items, false)
+	if calling.Err() != nil && got.fate == untried {
+		return got, ctx.Err()
+	}
+	sum.Pushed += len(items) - len(got.left)
+	sum.Left += len(got.left)
+	if err := stream.after(ctx, *letter, bare(got.left), got.cause); err != nil {
+		return got, fmt.Errorf("push: dead letter %d was retried, but the result could not be stored: %w", letter.ID, err)
+	}
+	return got, ctx.Err()
+}
+
+// RetryEvents is Retry for a Pusher of NewEvents, instead of its Run: it reads the lines of the dead letters of its name from
+// the log, and passes those that its filter passes. It ends at a letter whose call found the gateway away, and with ctx.
+// Letters with lines that are not in the log any more stay. The error of the last call that failed is returned with what was
+// done.
+func (p *Pusher) RetryEvents(ctx context.Context, push func(ctx context.Context, batch []Line) error) (Retried, error) {
+	var sum Retried
+	if err := p.openLog(ctx); err != nil {
+		return sum, err
+	}
+	stream, err := openDead(ctx, p.js)
+	if err != nil {
+		return sum, err
+	}
+	call := &caller{push: onLines(push), batch: p.opts.Batch, timeout: p.opts.Timeout}
+	var failed error
+	for letter, err := range Letters(ctx, p.js, p.opts.Name) {
+		if err != nil {
+			return sum, err
+		}
+		items, err := p.letterItems(ctx, &letter)
+		if err != nil || len(items) < len(letter.Reminders) {
+			sum.Left += len(letter.Reminders)
+			failed = errors.Join(fmt.Errorf("%d events of message %d of %s are not in the log any more, or do not pass the filter", len(letter.Reminders)-len(items), letter.Sequence, letter.Stream), err)
+			continue
+		}
+		got, err := sum.one(ctx, ctx, stream, call, &letter, items)
+		if err != nil {
+			return sum, err
+		}
+		if got.cause != nil {
+			failed = got.cause
+		}
+		if got.fate == away {
+			break
+		}
+	}
+	return sum, failed
+}
+
+// letterItems reads the lines of a dead letter from the log.
+func (p *Pusher) letterItems(ctx context.Context, letter *DeadLetter) ([]item, error) {
+	stream, err := p.source.stream(p.js, letter.Lane).In(p.log).Settled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := stream.Get(ctx, letter.Sequence)
+	if err != nil {
+		return nil, err
+	}
+	judge, err := stream.Judge(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := judge.Single(&raw)
+	if err != nil {
+		return nil, err
+	}
+	all, _ := p.source.lines(p.log.UUID, letter.Lane, &m)
+	return slices.DeleteFunc(all, func(it item) bool {
+		return !slices.ContainsFunc(letter.Reminders, func(r Reminder) bool { return r.Key == it.Key })
+	}), nil
 }
 
 // after stores the result of a retry, also if ctx has ended meanwhile.

@@ -18,7 +18,7 @@ import (
 // WaitStream stores which messages of the log wait: for a call, behind others of a higher priority, or for their next try.
 // Each entry has the subject scrip.push.wait.<name>.<class>.<lane>.<sequence>.<time>.<hop>.<line>, and is removed when it is
 // acknowledged. It refers to the log and holds no customers: some 100 bytes for up to 500 of them.
-const WaitStream = "SCRIP_PUSH_WAIT"
+const WaitStream = topology.PushWaitStream
 
 const (
 	waitSubjects = "scrip.push.wait."

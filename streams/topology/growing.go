@@ -19,10 +19,12 @@ var (
 	Settings = GrowingBucket{SettingsBucket, "scrip: run-time settings, one key for each change ever made"}
 	// Access is the history of the keys.
 	Access = GrowingBucket{AccessBucket, "scrip: keys of users, one key for each change ever made; hashes only"}
+	// Webhooks is the history of the webhooks.
+	Webhooks = GrowingBucket{WebhooksBucket, "scrip: webhooks, one key for each change ever made; secrets are sealed"}
 )
 
-// maxGrowing bounds a change, those of newer versions included.
-const maxGrowing = 16 << 10
+// MaxGrowing bounds a change in bytes, with its headers, those of newer versions included.
+const MaxGrowing = 16 << 10
 
 // Stream is the stream of the bucket.
 func (b GrowingBucket) Stream() string { return "KV_" + b.Bucket }
@@ -48,7 +50,7 @@ func (b GrowingBucket) Config(replicas int) jetstream.StreamConfig {
 		Replicas:    replicas,
 
 		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
-		MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: maxGrowing, MaxConsumers: -1, Duplicates: 2 * time.Minute,
+		MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: MaxGrowing, MaxConsumers: -1, Duplicates: 2 * time.Minute,
 		DenyDelete: true, DenyPurge: true,
 	}
 }

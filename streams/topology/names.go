@@ -27,17 +27,28 @@ const (
 	SettingsBucket = "SCRIP_CONFIG"
 	// AccessBucket is the KV bucket of the keys' history.
 	AccessBucket = "SCRIP_ACCESS"
+	// WebhooksBucket is the KV bucket of the webhooks' history.
+	WebhooksBucket = "SCRIP_WEBHOOKS"
+	// PushBucket is the KV bucket in which push senders and webhooks record how far they are.
+	PushBucket = "SCRIP_PUSH"
+	// PushWaitStream is the stream of references to messages that wait for a call or a try, and PushDeadStream that of what
+	// was given up.
+	PushWaitStream = "SCRIP_PUSH_WAIT"
+	PushDeadStream = "SCRIP_PUSH_DEAD"
 	// AuditStream is the stream of what people did that makes no event, for ever.
 	AuditStream = "SCRIP_AUDIT"
 	// AuditSubject is the one subject of the audit stream.
 	AuditSubject = "scrip.audit"
 
-	// LeaseStream, StateStream, SnapStream, SettingsStream and AccessStream are the streams of the buckets.
+	// LeaseStream, StateStream, SnapStream, SettingsStream, AccessStream, WebhooksStream and PushStream are the streams of the
+	// buckets.
 	LeaseStream    = "KV_" + LeaseBucket
 	StateStream    = "KV_" + StateBucket
 	SnapStream     = "OBJ_" + SnapBucket
 	SettingsStream = "KV_" + SettingsBucket
 	AccessStream   = "KV_" + AccessBucket
+	WebhooksStream = "KV_" + WebhooksBucket
+	PushStream     = "KV_" + PushBucket
 )
 
 // API is the subject of a JetStream API request such as "STREAM.INFO.SCRIP_EVT_0", with the prefix that js was made
