@@ -1,45 +1,11 @@
 package access
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
-
-// breaks is a JetStream whose first write to a key has no result: it was stored, or it was not.
-type breaks struct {
-	jetstream.JetStream
-	stored bool
-	done   *bool
-}
-
-func (b breaks) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
-	kv, err := b.JetStream.KeyValue(ctx, bucket)
-	return breaksKV{kv, b}, err
-}
-
-type breaksKV struct {
-	jetstream.KeyValue
-	b breaks
-}
-
-func (k breaksKV) Create(ctx context.Context, key string, value []byte, opts ...jetstream.KVCreateOpt) (uint64, error) {
-	if *k.b.done {
-		return k.KeyValue.Create(ctx, key, value, opts...)
-	}
-	*k.b.done = true
-	if k.b.stored {
-		if _, err := k.KeyValue.Create(ctx, key, value, opts...); err != nil {
-			return 0, err
-		}
-	}
-	return 0, nats.ErrTimeout
-}
 
 // TestAWriteWithoutAResult: whether it was stored or not, there is one key, and the secret that was returned opens it; a
 // revocation and a rotation likewise happen once.
@@ -48,7 +14,7 @@ func TestAWriteWithoutAResult(t *testing.T) {
 		t.Run(fmt.Sprintf("stored=%t", stored), func(t *testing.T) {
 			js := streamtest.Start(t).JetStream(t)
 			r := run(t, open(t, js).Registry())
-			broken := func() *Store { return open(t, breaks{js, stored, new(bool)}) }
+			broken := func() *Store { return open(t, streamtest.LostAnswer(js, stored)) }
 			k, secret, err := broken().Create(t.Context(), New{Name: "ann", Role: Operator}, "bob")
 			if err != nil {
 				t.Fatal(err)
