@@ -1,18 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain/code"
-	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
@@ -20,13 +22,14 @@ import (
 
 func (m *Main) webhookCommand() *cobra.Command {
 	g := cli.Group("webhook", "Deliver events to HTTP endpoints of others",
-		m.webhookCreate(), m.webhookList(), m.webhookShow(), m.webhookRotate(),
+		m.webhookCreate(), m.webhookList(), m.webhookShow(), m.webhookUpdate(), m.webhookRotate(),
 		m.webhookAct("pause", webhook.Pause, "Deliver nothing for now", "Deliver nothing for now. The position stays, and events older than --max-age-hours become dead letters after the pause."),
 		m.webhookAct("resume", webhook.Resume, "Deliver again", "Deliver again, also to a webhook that a server disabled."),
 		m.webhookAct("delete", webhook.Delete, "Remove a webhook", "Remove a webhook and its position. Its dead letters stay."),
-		m.webhookReplay(), m.webhookTest(), m.webhookDeadLetters())
+		m.webhookReplay(), m.webhookTest(), m.webhookDeadLetters(), m.webhookRetry())
 	g.Long = `Deliver events to HTTP endpoints of others, by the Standard Webhooks specification 1.0.0: signed POST requests with the headers
-webhook-id, webhook-timestamp and webhook-signature. Servers of role api deliver. A change is in force within two seconds.
+webhook-id, webhook-timestamp and webhook-signature. Servers of role api deliver. A change is in force within a second,
+and is recorded with its author, see scrip audit. The same is under /v1/webhooks, with keys of operators.
 
 An event is delivered at least once, and its webhook-id is the same each time. 2xx means delivered, 410 disables the webhook.
 While the endpoint is away, or asks for a rest by 429 or 503 with Retry-After, one request at a time probes it. What fails while
@@ -43,10 +46,13 @@ func (m *Main) webhooks(ctx context.Context, s *session, needsKey bool) (*webhoo
 	if err != nil {
 		return nil, err
 	}
+	open := func(key *webhook.Key) *webhook.Store {
+		store := webhook.Open(js, key)
+		store.Now, store.Audit = m.Now, audit.Open(js, m.Now)
+		return store
+	}
 	if !needsKey {
-		store := webhook.Open(js, nil)
-		store.Now = m.Now
-		return store, nil
+		return open(nil), nil
 	}
 	given, err := datadir.Variable(m.Env, datadir.KeyVariable)
 	if err != nil {
@@ -61,9 +67,7 @@ func (m *Main) webhooks(ctx context.Context, s *session, needsKey bool) (*webhoo
 	case code.Fingerprint(key.Key) != log.KeyFingerprint:
 		return nil, fmt.Errorf("the code key of %s is not that of this log; name the data directory of this server with --data DIR", key.From)
 	}
-	store := webhook.Open(js, webhook.NewKey(key.Key, log.UUID))
-	store.Now = m.Now
-	return store, nil
+	return open(webhook.NewKey(key.Key, log.UUID)), nil
 }
 
 // byFlag is on every command that changes a webhook.
@@ -76,11 +80,9 @@ func byFlag(cmd *cobra.Command) *string {
 	return by
 }
 
-func author(by string) string {
-	if by == "" {
-		return userAtHost()
-	}
-	return by
+// author is who uses the credentials of the data directory, which do not prove the name.
+func author(by string) webhook.Author {
+	return webhook.Author{Principal: access.Local(cmp.Or(by, userAtHost())), Via: "nats"}
 }
 
 // badChange turns a change that is not possible into a usage error.
@@ -88,6 +90,15 @@ func badChange(err error) error {
 	var invalid *webhook.InvalidError
 	if errors.As(err, &invalid) {
 		return &cli.UsageError{Err: err}
+	}
+	return err
+}
+
+// unrecorded prints that a change has no entry in the audit stream. The change was made, so its result is printed all the same.
+func (m *Main) unrecorded(err error) error {
+	if errors.Is(err, webhook.ErrUnrecorded) {
+		fmt.Fprintln(m.Err, "scrip:", cli.Text(err.Error()))
+		return nil
 	}
 	return err
 }
@@ -113,14 +124,7 @@ many and 256 KiB: {"type":"events","timestamp","data":{"events":[{"id","type","t
 		Example: `  scrip webhook create https://shop.example/hooks --types coupon.claimed,coupon.redeemed
   scrip webhook create https://crm.example/scrip --types 'campaign.*,coupons.expired' --batch 100`,
 	}
-	f := cmd.Flags()
-	f.StringSliceVar(&want.Types, "types", nil, "event `TYPES`, separated by commas (required)")
-	f.StringSliceVar(&want.Campaigns, "campaign", nil, "`NAMES` of campaigns (default all)")
-	f.IntVar(&want.Batch, "batch", 1, "most events in one request, 1 to 500")
-	f.IntVar(&want.Rate, "rate", 50, "most requests a second, 1 to 1000")
-	f.IntVar(&want.Concurrency, "concurrency", 4, "most requests at once, 1 to 64")
-	f.IntVar(&want.MaxAgeHours, "max-age-hours", 168, "after how many hours an event is a dead letter instead, 1 to 720")
-	f.BoolVar(&want.Codes, "codes", false, "include codes and attributes")
+	settingsFlags(cmd, &want)
 	by := byFlag(cmd)
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
 		want.URL = given[0]
@@ -131,11 +135,60 @@ many and 256 KiB: {"type":"events","timestamp","data":{"events":[{"id","type","t
 		if err != nil {
 			return err
 		}
-		e, secret, err := store.Create(ctx, want, author(*by))
-		if err != nil {
+		e, secret, err := store.Create(ctx, author(*by), want)
+		if err = m.unrecorded(err); err != nil {
 			return badChange(err)
 		}
 		return m.printSecret(e, secret.Text())
+	})
+}
+
+// settingsFlags are the flags of settings but the URL.
+func settingsFlags(cmd *cobra.Command, want *webhook.Settings) {
+	f := cmd.Flags()
+	f.StringSliceVar(&want.Types, "types", nil, "event `TYPES`, separated by commas")
+	f.StringSliceVar(&want.Campaigns, "campaign", nil, "`NAMES` of campaigns (default all)")
+	f.IntVar(&want.Batch, "batch", 1, "most events in one request, 1 to 500")
+	f.IntVar(&want.Rate, "rate", 50, "most requests a second, 1 to 1000")
+	f.IntVar(&want.Concurrency, "concurrency", 4, "most requests at once, 1 to 64")
+	f.IntVar(&want.MaxAgeHours, "max-age-hours", 168, "after how many hours an event is a dead letter instead, 1 to 720")
+	f.BoolVar(&want.Codes, "codes", false, "include codes and attributes")
+}
+
+func (m *Main) webhookUpdate() *cobra.Command {
+	var want webhook.Settings
+	cmd := &cobra.Command{
+		Use: "update ID", Short: "Change settings of a webhook", Args: cli.Args("ID"),
+		Long: `Change the settings that are given; the others stay. What is delivered from now on follows the new ones. A type that is added
+begins now; scrip webhook replay delivers what was before.`,
+		Example: `  scrip webhook update 7kq29f3m --rate 200 --concurrency 16
+  scrip webhook update 7kq29f3m --url https://new.example/hooks`,
+	}
+	settingsFlags(cmd, &want)
+	cmd.Flags().StringVar(&want.URL, "url", "", "the `URL`")
+	by := byFlag(cmd)
+	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
+		set := map[string]func(*webhook.Settings){
+			"url": func(s *webhook.Settings) { s.URL = want.URL }, "types": func(s *webhook.Settings) { s.Types = want.Types },
+			"campaign": func(s *webhook.Settings) { s.Campaigns = want.Campaigns }, "batch": func(s *webhook.Settings) { s.Batch = want.Batch },
+			"rate": func(s *webhook.Settings) { s.Rate = want.Rate }, "concurrency": func(s *webhook.Settings) { s.Concurrency = want.Concurrency },
+			"max-age-hours": func(s *webhook.Settings) { s.MaxAgeHours = want.MaxAgeHours }, "codes": func(s *webhook.Settings) { s.Codes = want.Codes },
+		}
+		maps.DeleteFunc(set, func(name string, _ func(*webhook.Settings)) bool { return !cmd.Flags().Changed(name) })
+		if len(set) == 0 {
+			return cli.Usagef("nothing to change; give at least one setting")
+		}
+		store, err := m.webhooks(ctx, s, false)
+		if err != nil {
+			return err
+		}
+		e, err := store.Set(ctx, author(*by), given[0], 0, func(s webhook.Settings) webhook.Settings {
+			for _, f := range set {
+				f(&s)
+			}
+			return s
+		})
+		return m.printChanged(e, given[0], err)
 	})
 }
 
@@ -159,8 +212,8 @@ any moment.`,
 		if err != nil {
 			return err
 		}
-		e, secret, err := store.Rotate(ctx, given[0], author(*by))
-		if err != nil {
+		e, secret, err := store.Rotate(ctx, author(*by), given[0])
+		if err = m.unrecorded(err); err != nil {
 			return badChange(err)
 		}
 		return m.printSecret(e, secret.Text())
@@ -172,87 +225,32 @@ func (m *Main) webhookAct(use, what, short, long string) *cobra.Command {
 	cmd := &cobra.Command{Use: use + " ID", Short: short, Long: long, Args: cli.Args("ID")}
 	by := byFlag(cmd)
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
-		return m.change(ctx, s, webhook.Change{Webhook: given[0], What: what, By: author(*by)})
+		return m.change(ctx, s, author(*by), webhook.Change{Webhook: given[0], What: what})
 	})
 }
 
-func (m *Main) change(ctx context.Context, s *session, c webhook.Change) error {
+func (m *Main) change(ctx context.Context, s *session, who webhook.Author, c webhook.Change) error {
 	store, err := m.webhooks(ctx, s, false)
 	if err != nil {
 		return err
 	}
-	e, err := store.Append(ctx, c)
-	if err != nil {
+	e, err := store.Make(ctx, who, c, 0)
+	return m.printChanged(e, c.Webhook, err)
+}
+
+// printChanged prints a webhook after a change.
+func (m *Main) printChanged(e webhook.Endpoint, id string, err error) error {
+	if err = m.unrecorded(err); err != nil {
 		return badChange(err)
 	}
 	if e.ID == "" {
-		e.ID, e.State = c.Webhook, "deleted"
+		e.ID, e.State = id, "deleted"
 	}
 	if m.global.output == outputJSON {
 		return cli.JSON(m.Out, e)
 	}
 	_, err = fmt.Fprintf(m.Out, "webhook %s: %s\n", e.ID, e.State)
 	return err
-}
-
-func (m *Main) webhookReplay() *cobra.Command {
-	var from wire.Instant
-	cmd := &cobra.Command{
-		Use: "replay ID", Short: "Deliver again what happened from a time on", Args: cli.Args("ID"),
-		Long: `Deliver again what happened from a time on, under the same webhook-ids. Events older than --max-age-hours are delivered, too:
-their age counts from the replay. What was waiting is part of it; dead letters stay in the list.`,
-		Example: `  scrip webhook replay 7kq29f3m --from -2h`,
-	}
-	cmd.Flags().Var(m.moment(&from), "from", "time from which on, such as -2h (required)")
-	by := byFlag(cmd)
-	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
-		if err := cli.Require(cmd, "from"); err != nil {
-			return err
-		}
-		return m.change(ctx, s, webhook.Change{Webhook: given[0], What: webhook.Replay, From: from.Time(), By: author(*by)})
-	})
-}
-
-// testPoll is the pause between looks for the result of a test.
-const testPoll = 250 * time.Millisecond
-
-func (m *Main) webhookTest() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "test ID", Short: "Send a test request, and print its result", Args: cli.Args("ID"),
-		Long: `Send a test request of type webhook.test, and print its result. A server sends it, also to a webhook that is paused. It is not
-retried.`,
-	}
-	by := byFlag(cmd)
-	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
-		store, err := m.webhooks(ctx, s, false)
-		if err != nil {
-			return err
-		}
-		if _, err := store.Append(ctx, webhook.Change{Webhook: given[0], What: webhook.Test, By: author(*by)}); err != nil {
-			return badChange(err)
-		}
-		for {
-			e, err := store.Show(ctx, given[0])
-			if err != nil {
-				return err
-			}
-			if !e.Testing() {
-				if m.global.output == outputJSON {
-					return cli.JSON(m.Out, map[string]string{"webhook": e.ID, "result": e.LastTest})
-				}
-				_, err = fmt.Fprintln(m.Out, plain(e.LastTest, 300))
-				if err == nil && e.LastTest != webhook.TestDelivered {
-					err = errors.New("the test request was not delivered")
-				}
-				return err
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("no server has sent the test request within --timeout; is one with role api running? `scrip webhook show %s` shows the result later", e.ID)
-			case <-time.After(testPoll):
-			}
-		}
-	})
 }
 
 func (m *Main) webhookList() *cobra.Command {
@@ -299,9 +297,9 @@ func (m *Main) webhookShow() *cobra.Command {
 				Positions []push.Position `json:"positions"`
 			}{e, append([]push.Position{}, at...)})
 		}
-		fmt.Fprintf(m.Out, "webhook       %s\nurl           %s\nstate         %s %s\ntypes         %s\ncampaigns     %s\nbatch         %d\ncodes         %t\ncreated       %s by %s\nfailing since %s\nlast test     %s\n",
+		fmt.Fprintf(m.Out, "webhook       %s\nurl           %s\nstate         %s %s\ntypes         %s\ncampaigns     %s\nbatch         %d\ncodes         %t\ncreated       %s by %s\nfailing since %s\nlast test     %s\nlast retry    %s\n",
 			e.ID, plain(e.URL, 200), e.State, plain(e.Reason, 200), strings.Join(e.Types, ","), orText(strings.Join(e.Campaigns, ","), "all"), e.Batch, e.Codes,
-			orZero(e.Created), plain(e.By, 128), orZero(e.FailingSince), orText(plain(e.LastTest, 200), "-"))
+			orZero(e.Created), plain(e.By, 128), orZero(e.FailingSince), orText(plain(e.LastTest, 200), "-"), orText(plain(e.LastRetry, 200), "-"))
 		var rows [][]string
 		for _, p := range at {
 			rows = append(rows, []string{fmt.Sprint(p.Lane), fmt.Sprint(p.Delivered), fmt.Sprint(p.Waiting), orZero(p.Oldest), fmt.Sprint(p.Failed), fmt.Sprint(p.Dead)})
@@ -315,29 +313,4 @@ func notFound(err error) error {
 		return &cli.UsageError{Err: err}
 	}
 	return err
-}
-
-func (m *Main) webhookDeadLetters() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "deadletters ID", Short: "List events that were given up", Args: cli.Args("ID"),
-		Long: "List events that were given up, with the reason. `scrip webhook replay` delivers them again, with all others since a time.",
-	}
-	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
-		store, err := m.webhooks(ctx, s, false)
-		if err != nil {
-			return err
-		}
-		all, err := store.Letters(ctx, given[0])
-		if err != nil {
-			return err
-		}
-		if m.global.output == outputJSON {
-			return cli.JSON(m.Out, map[string]any{"data": append([]push.DeadLetter{}, all...)})
-		}
-		var rows [][]string
-		for _, l := range all {
-			rows = append(rows, []string{fmt.Sprintf("%s/%d", l.Stream, l.Sequence), fmt.Sprint(len(l.Reminders)), fmt.Sprint(l.Tries), orZero(l.At), plain(l.Error, 120)})
-		}
-		return cli.Table(m.Out, "MESSAGE EVENTS TRIES AT ERROR", rows)
-	})
 }

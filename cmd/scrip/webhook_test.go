@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
@@ -49,6 +50,12 @@ func TestWebhookCommands(t *testing.T) {
 		t.Error("the secret is not new")
 	}
 	run(0, "active", "replay", made.ID, "--from", "-1h")
+	run(0, "active", "update", made.ID, "--rate", "7", "--url", "https://new.example/")
+	run(0, "new.example", "list")
+	run(cli.ExitUsage, "nothing to change", "update", made.ID)
+	run(cli.ExitUsage, "rate is 5000", "update", made.ID, "--rate", "5000")
+	run(cli.ExitUsage, "no such webhook", "update", "none", "--rate", "5")
+	run(cli.ExitUsage, "no such webhook", "deadletters", "none")
 	run(0, "MESSAGE", "deadletters", made.ID)
 	run(cli.ExitUsage, "--from", "replay", made.ID)
 	run(cli.ExitUsage, "is none of", "create", "https://x.example/", "--types", "reminder.set")
@@ -57,9 +64,22 @@ func TestWebhookCommands(t *testing.T) {
 	run(cli.ExitUsage, "needs URL", "create")
 	run(cli.ExitUsage, "no such webhook", "pause", "none")
 	run(cli.ExitUsage, "no such webhook", "show", "none")
-	run(cli.ExitFailed, "no server has sent", "test", made.ID, "--timeout", "1s")
+	run(cli.ExitFailed, "no server has done", "test", made.ID, "--timeout", "1s")
+	run(cli.ExitFailed, "no server has done", "retry", made.ID, "--timeout", "1s")
 	run(0, "deleted", "delete", made.ID)
 	run(cli.ExitUsage, "no such webhook", "resume", made.ID)
+
+	// All of it is in the audit stream, under a name that nothing proves.
+	entries, _, err := audit.Open(ns.JetStream(t), nil).Read(t.Context(), audit.Filter{Kind: audit.Webhooks}, 100)
+	var actions []string
+	for _, e := range entries {
+		if actions = append(actions, e.Action); !strings.HasPrefix(e.Actor, "local:") || !strings.HasPrefix(e.About, made.ID) {
+			t.Errorf("%+v", e)
+		}
+	}
+	if got := strings.Join(actions, " "); err != nil || got != "create pause resume rotate replay update test retry delete" || entries[0].Actor != "local:ann" {
+		t.Errorf("%s, %v, %+v", got, err, entries)
+	}
 
 	env[2] = "SCRIP_CODE_KEY=" // no key here
 	run(cli.ExitFailed, "no code key", "create", "https://x.example/", "--types", "coupon.*")

@@ -1,7 +1,7 @@
 // Package webhook delivers events of the log to HTTP endpoints of others, by the Standard Webhooks specification 1.0.0.
 //
-//	scrip webhook create ── Store ──> KV SCRIP_WEBHOOKS   change.0000000001, … each change ever made, grow-only
-//	                                        │ every server folds it, once a second if there is a new one
+//	scrip webhook, HTTP ── Store ──> KV SCRIP_WEBHOOKS, a history that only grows (package changelog); audit stream
+//	                                        │ every server of role api folds it
 //	                            lease webhook.<slot>: each endpoint has one server
 //	                                        │
 //	SCRIP_EVT_<lane> ── push.NewEvents ─┐   ├─ signed POST, checked address ──> endpoint
@@ -18,5 +18,6 @@
 // Owner: Runner.Run owns its goroutines. The Store has none.
 //
 // What a crash does: another server gets the lease and continues at the position; a request whose answer was lost is made
-// again under the same webhook-id. A change is stored or not.
+// again under the same webhook-id. A change is stored or not; one that is stored may lack its entry in the audit stream, and
+// has its author in the history.
 package webhook

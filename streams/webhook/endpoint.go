@@ -121,33 +121,66 @@ type Endpoint struct {
 	Settings
 	State  State  `json:"state"`
 	Reason string `json:"reason,omitempty"` // why it is disabled
+	// Version is the number of the last change of settings, state or secret.
+	Version uint64 `json:"version"`
 	// FailingSince is when it began to fail every request, zero = it does not; recorded after an hour.
 	FailingSince time.Time `json:"failing_since,omitzero"`
-	// LastTest is the result of the last test request.
-	LastTest string    `json:"last_test,omitempty"`
-	Created  time.Time `json:"created"`
-	By       string    `json:"by"`
-	// Since is where its present audience began: Created, or the time of the last replay.
+	// LastTest is the result of the last test request, and LastRetry that of the last retry of dead letters.
+	LastTest  string    `json:"last_test,omitempty"`
+	LastRetry string    `json:"last_retry,omitempty"`
+	Created   time.Time `json:"created"`
+	By        string    `json:"by"`
+	// Since is Created, or the time from which the last replay delivers.
 	Since time.Time `json:"since"`
 
-	generation int       // counts replays
-	secrets    [][]byte  // sealed, newest first
-	version    uint64    // of the last change after which requests differ
-	test       uint64    // number of the last change that asks for a test request and has no result; 0 = none
-	rotated    time.Time // until when the second secret signs
+	audiences [2]audience // of events, of reminders
+	secrets   [][]byte    // sealed, newest first
+	test      uint64      // number of the last change that requests a test and has no result; 0 = none
+	retry     uint64      // likewise of a retry of dead letters
+	rotated   time.Time   // until when the second secret signs
 }
 
 // TestDelivered is Endpoint.LastTest of a test request that was answered with 2xx.
 const TestDelivered = "delivered"
 
-// Testing reports whether a test request was asked for and has no result.
+// Testing reports whether a test request was requested and has no result.
 func (e *Endpoint) Testing() bool { return e.test != 0 }
 
-// audience is the name under which package push knows the endpoint.
-func (e *Endpoint) audience(reminders bool) string {
-	kind := "e"
-	if reminders {
-		kind = "r"
-	}
-	return fmt.Sprintf("webhook-%s-%d%s", e.ID, e.generation, kind)
+// Retrying is Testing of a retry of dead letters.
+func (e *Endpoint) Retrying() bool { return e.retry != 0 }
+
+// reminders is the index of the audience of reminders in Endpoint.audiences; events have the other one.
+const reminders = 1
+
+// audience is how package push knows an endpoint: by one name for events and one for reminders.
+type audience struct {
+	generation int       // each is a name of its own; those before the present one are forgotten
+	since      time.Time // where a name that was never used begins
 }
+
+// become follows a change of settings. A kind that is not wanted any more is forgotten; one that is wanted again begins then.
+func (a *audience) become(was, is bool, at time.Time) {
+	switch {
+	case was && !is:
+		a.generation++
+	case is && !was:
+		a.since = at
+	}
+}
+
+// names returns the names of an endpoint's audiences of one kind: the present one, and those before it if that is set.
+func (e *Endpoint) names(kind int, before bool) (all []string) {
+	letter := "e"
+	if kind == reminders {
+		letter = "r"
+	}
+	for g := e.audiences[kind].generation; g >= 0; g-- {
+		if all = append(all, fmt.Sprintf("webhook-%s-%d%s", e.ID, g, letter)); !before {
+			break
+		}
+	}
+	return all
+}
+
+// name is the name of the present audience of one kind.
+func (e *Endpoint) name(kind int) string { return e.names(kind, false)[0] }

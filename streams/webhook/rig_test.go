@@ -17,6 +17,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -26,6 +28,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var codeKey = [32]byte{7}
+
+// ann is a person.
+var ann = Author{Principal: access.Principal{ID: "01h8z3qk", Name: "ann", Role: access.Operator, Codes: true}, Via: "test"}
 
 // rig is a log of one lane, whose events the test writes, and an endpoint over TLS on this machine.
 type rig struct {
@@ -55,6 +60,7 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	r.store = Open(r.js, NewKey(codeKey, r.log.UUID))
+	r.store.Audit = audit.Open(r.js, nil)
 	r.endpoint = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
 		r.mu.Lock()
@@ -123,7 +129,7 @@ func (r *rig) create(t *testing.T, s Settings) (Endpoint, signature.Secret) {
 	if s.Types == nil {
 		s.Types = []string{"coupon.*"}
 	}
-	e, secret, err := r.store.Create(within(t), s, "ann")
+	e, secret, err := r.store.Create(within(t), ann, s)
 	if err != nil {
 		t.Fatal(err)
 	}

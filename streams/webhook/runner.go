@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/seal"
@@ -26,8 +27,6 @@ const (
 	// belongs to the slot that its id hashes to.
 	LeaseGroup = "webhook"
 	slots      = 4
-	// lookEvery is how often a server looks for new changes.
-	lookEvery = time.Second
 	// recordFor bounds storing a change.
 	recordFor = 10 * time.Second
 	// again is the pause before an endpoint whose run failed is run again.
@@ -79,13 +78,15 @@ func New(o Options) *Runner {
 		o.Logger = slog.Default()
 	}
 	key := NewKey(o.CodeKey, o.Log.UUID)
-	return &Runner{o: o, key: key, store: Open(o.JetStream, key), changed: make(chan struct{}), running: map[string]*runs{}}
+	store := Open(o.JetStream, key)
+	store.Logger = o.Logger
+	return &Runner{o: o, key: key, store: store, changed: make(chan struct{}), running: map[string]*runs{}}
 }
 
 // Run delivers until ctx ends, and then returns nil. As long as there was never a webhook it only looks for one.
 func (r *Runner) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { r.follow(ctx); return nil })
+	g.Go(func() error { return r.follow(ctx) })
 	g.Go(func() error {
 		for {
 			all, gone, changed := r.state()
@@ -110,31 +111,10 @@ func (r *Runner) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// follow folds all changes whenever there is a new one. While NATS is unreachable the endpoints stay as they are.
-func (r *Runner) follow(ctx context.Context) {
-	seen := uint64(0)
-	for {
-		newest, err := r.store.newest(ctx)
-		if err == nil && newest != seen {
-			short, done := context.WithTimeout(ctx, recordFor)
-			var reg *registry
-			if reg, err = r.store.read(short); err == nil {
-				seen = newest
-				r.mu.Lock()
-				r.now, r.gone = reg.list(), reg.gone
-				close(r.changed)
-				r.changed = make(chan struct{})
-				r.mu.Unlock()
-			}
-			done()
-		}
-		if err != nil && ctx.Err() == nil {
-			r.o.Logger.Debug("the webhooks were not read; the last ones stay in force", "err", err)
-		}
-		if topology.Pause(ctx, lookEvery) != nil {
-			return
-		}
-	}
+// follow keeps the endpoints current until ctx ends. While NATS is unreachable they stay as they are.
+func (r *Runner) follow(ctx context.Context) error {
+	f := changelog.Follower{Bucket: r.store.bucket(), Fold: &fold{runner: r, ignored: map[uint64]bool{}}}
+	return f.Run(ctx)
 }
 
 func (r *Runner) state() ([]Endpoint, map[string]*Endpoint, <-chan struct{}) {
@@ -157,7 +137,7 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 		done    chan struct{}
 	}
 	all := map[string]running{}
-	tested, forgotten := map[string]uint64{}, map[string]bool{}
+	begun, forgotten := map[uint64]bool{}, map[string]bool{} // begun: numbers of changes that request a test or a retry
 	stop := func(id string) {
 		all[id].stop()
 		<-all[id].done
@@ -171,8 +151,8 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 			<-all[id].done
 		}
 	}()
-	var tests sync.WaitGroup
-	defer tests.Wait()
+	var requests sync.WaitGroup // of people
+	defer requests.Wait()
 	for {
 		now, gone, changed := r.state()
 		want := map[string]Endpoint{}
@@ -183,19 +163,23 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 			if e.State == Active {
 				want[e.ID] = e
 			}
-			if e.test != 0 && tested[e.ID] != e.test {
-				tested[e.ID] = e.test
-				tests.Go(func() { r.test(ctx, e) })
+			if e.test != 0 && !begun[e.test] {
+				begun[e.test] = true
+				requests.Go(func() { r.test(ctx, e) })
+			}
+			if e.retry != 0 && !begun[e.retry] {
+				begun[e.retry] = true
+				requests.Go(func() { r.retry(ctx, e) })
 			}
 		}
 		for id, run := range all {
-			if e, ok := want[id]; !ok || e.version != run.version {
+			if e, ok := want[id]; !ok || e.Version != run.version {
 				stop(id)
 			}
 		}
 		for id, e := range gone {
 			if slotOf(id) == slot && !forgotten[id] {
-				forgotten[id] = r.forget(ctx, e, e.generation)
+				forgotten[id] = r.forget(ctx, e, true)
 			}
 		}
 		for id, e := range want {
@@ -203,7 +187,7 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 				continue
 			}
 			ectx, cancel := context.WithCancel(ctx)
-			run := running{e.version, cancel, make(chan struct{})}
+			run := running{e.Version, cancel, make(chan struct{})}
 			all[id] = run
 			go func() {
 				defer close(run.done)
@@ -218,14 +202,15 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 	}
 }
 
-// forget removes what is kept of the audiences of an endpoint up to a generation.
-func (r *Runner) forget(ctx context.Context, e *Endpoint, through int) bool {
-	for old := *e; old.generation >= 0; old.generation-- {
-		if old.generation > through {
-			continue
+// forget removes what is kept of the audiences of an endpoint: those before the present ones, with all also these.
+func (r *Runner) forget(ctx context.Context, e *Endpoint, all bool) bool {
+	for kind := range e.audiences {
+		names := e.names(kind, true)
+		if !all {
+			names = names[1:]
 		}
-		for _, reminders := range []bool{false, true} {
-			if err := push.Forget(ctx, r.o.JetStream, old.audience(reminders), r.o.Log.Lanes); err != nil {
+		for _, name := range names {
+			if err := push.Forget(ctx, r.o.JetStream, name, r.o.Log.Lanes); err != nil {
 				r.o.Logger.Warn("what is kept of a webhook that is gone could not be removed yet", "webhook", e.ID, "err", err)
 				return false
 			}
@@ -236,9 +221,7 @@ func (r *Runner) forget(ctx context.Context, e *Endpoint, through int) bool {
 
 // keep runs an endpoint, again after errors.
 func (r *Runner) keep(ctx context.Context, e Endpoint) {
-	if e.generation > 0 {
-		r.forget(ctx, &e, e.generation-1)
-	}
+	r.forget(ctx, &e, false)
 	for ctx.Err() == nil {
 		if err := r.endpoint(ctx, e); err != nil && ctx.Err() == nil {
 			r.o.Logger.Error("a webhook is not served; it is started again", "webhook", e.ID, "err", err)
@@ -277,12 +260,21 @@ func (r *Runner) record(ctx context.Context, c Change) {
 	defer done()
 	c.By = "scrip serve"
 	level := slog.LevelWarn
-	if c.What == Tested || c.What == Works {
+	if c.What == Tested || c.What == Retried || c.What == Works {
 		level = slog.LevelInfo
 	}
 	r.o.Logger.Log(ctx, level, "a webhook changed", "webhook", c.Webhook, "what", c.What, "reason", c.Reason)
-	if _, err := r.store.Append(ctx, c); err != nil {
+	if _, err := r.store.byServer(ctx, c); err != nil {
 		r.o.Logger.Warn("a change of a webhook was not stored", "webhook", c.Webhook, "what", c.What, "err", err)
+	}
+}
+
+// options of package push for an audience of an endpoint.
+func (r *Runner) options(e *Endpoint, name string, since time.Time) push.Options {
+	return push.Options{
+		Name: name, Workers: e.Concurrency, Batch: e.Batch, Timeout: 2 * time.Minute, Tries: len(schedule) + 1, Pause: 5 * time.Second, Schedule: schedule,
+		MaxAge: time.Duration(e.MaxAgeHours) * time.Hour, Grace: 3 * time.Second, Since: push.From(since), SealKey: seal.Text(r.o.CodeKey, r.o.Log.UUID),
+		Clock: r.o.Clock, Logger: r.o.Logger,
 	}
 }
 
@@ -295,15 +287,12 @@ func (r *Runner) endpoint(ctx context.Context, e Endpoint) error {
 	defer s.client.CloseIdleConnections()
 	g, ctx := errgroup.WithContext(ctx)
 	var both runs
-	for _, reminders := range []bool{false, true} {
-		if !e.wants(reminders) {
+	for kind, a := range e.audiences {
+		if !e.wants(kind == reminders) {
 			continue
 		}
-		p, err := push.NewEvents(r.o.JetStream, push.Options{
-			Name: e.audience(reminders), Workers: e.Concurrency, Batch: e.Batch, Timeout: 2 * time.Minute, Tries: len(schedule) + 1, Pause: 5 * time.Second, Schedule: schedule,
-			MaxAge: time.Duration(e.MaxAgeHours) * time.Hour, Grace: 3 * time.Second, Since: push.From(e.Since), SealKey: seal.Text(r.o.CodeKey, r.o.Log.UUID),
-			Clock: r.o.Clock, Logger: r.o.Logger,
-		}, push.Events{Reminders: reminders, Pass: func(ev *wire.Event) bool { return e.passes(ev) }})
+		from := push.Events{Reminders: kind == reminders, Pass: func(ev *wire.Event) bool { return e.passes(ev) }}
+		p, err := push.NewEvents(r.o.JetStream, r.options(&e, e.name(kind), a.since), from)
 		if err != nil {
 			return err
 		}
@@ -323,19 +312,6 @@ func (r *Runner) endpoint(ctx context.Context, e Endpoint) error {
 		return nil
 	}
 	return err
-}
-
-// test makes the request that a change asks for, and stores its result.
-func (r *Runner) test(ctx context.Context, e Endpoint) {
-	s, err := r.sender(e)
-	result := ""
-	if err != nil {
-		result = err.Error()
-	} else {
-		result = s.test(ctx, e.test)
-		s.client.CloseIdleConnections()
-	}
-	r.record(ctx, Change{Webhook: e.ID, What: Tested, Reason: result})
 }
 
 // Stats returns the sum over the pushers of each endpoint that this server delivers to.

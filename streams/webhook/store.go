@@ -1,35 +1,46 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
-// Bucket is the KV bucket of the changes of webhooks.
-const Bucket = "SCRIP_WEBHOOKS"
+// valueMost bounds the value of a change: topology.MaxGrowing without headers.
+const valueMost = topology.MaxGrowing - 1<<10
 
-const (
-	bucketSubject = "$KV." + Bucket + "."
-	attempt       = 2 * time.Second
-	retryPause    = 100 * time.Millisecond
+// The kinds of errors of changes, beside *InvalidError.
+var (
+	// ErrNotFound: there is no such webhook.
+	ErrNotFound = errors.New("there is no such webhook; scrip webhook list shows all")
+	// ErrChanged: the webhook has another version than the change is for. Nothing was stored.
+	ErrChanged = errors.New("the webhook was changed meanwhile; read it again")
+	// ErrForbidden: an author who does not see codes cannot send them to a URL. Nothing was stored.
+	ErrForbidden = errors.New("codes: a key that does not see codes cannot make or change a webhook that gets them")
+	// ErrUnknown: the change may be stored or not.
+	ErrUnknown = changelog.ErrUnknown
+	// ErrUnrecorded: the change is stored, and its entry in the audit stream may be missing.
+	ErrUnrecorded = errors.New("the webhook was changed, and this is not recorded in the audit stream")
 )
-
-// ErrNotFound: there is no such webhook.
-var ErrNotFound = errors.New("there is no such webhook; scrip webhook list shows all")
 
 // InvalidError: the change is not possible, and nothing was stored.
 type InvalidError struct{ Err error }
@@ -40,8 +51,11 @@ func (e *InvalidError) Unwrap() error { return e.Err }
 
 // Store is the history of the webhooks. It may be used by several goroutines at once.
 type Store struct {
-	// Now is the clock that changes are stamped with, time.Now by default. It is set before the first call.
-	Now func() time.Time
+	// Now is the clock that changes are stamped with, time.Now by default. Audit is the audit stream, nil = nothing is
+	// recorded. Logger defaults to slog.Default. They are set before the first call.
+	Now    func() time.Time
+	Audit  *audit.Log
+	Logger *slog.Logger
 
 	js  jetstream.JetStream
 	key *Key // nil = no secret can be made
@@ -50,125 +64,150 @@ type Store struct {
 // Open prepares a store; it sends no request and makes nothing. Without a key Create and Rotate fail.
 func Open(js jetstream.JetStream, key *Key) *Store { return &Store{Now: time.Now, js: js, key: key} }
 
+func (s *Store) bucket() changelog.Bucket {
+	return changelog.Bucket{JS: s.js, Spec: topology.Webhooks, Logger: s.Logger}
+}
+
 // read folds all changes stored before the call. Without a bucket there are none.
 func (s *Store) read(ctx context.Context) (*registry, error) {
 	r := newRegistry()
-	stream := eventlog.Bucket(s.js, "KV_"+Bucket)
-	bounds, err := stream.Bounds(ctx)
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound {
-		return r, nil
-	}
+	// A change without effect, of a newer version or written by hand, is not in force.
+	err := s.bucket().Read(ctx, func() { r = newRegistry() }, func(m changelog.Message) { _ = r.fold(m) })
 	if err != nil {
 		return nil, fmt.Errorf("reading the webhooks: %w", err)
-	}
-	if bounds.Last == 0 {
-		return r, nil
-	}
-	feed, err := stream.OpenFeed(ctx, 0, nil)
-	if err != nil {
-		return nil, fmt.Errorf("reading the webhooks: %w", err)
-	}
-	defer feed.Close()
-	var batch []eventlog.Raw
-	for read := uint64(0); read < bounds.Last; {
-		select {
-		case <-feed.Ready():
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if batch, err = feed.TryBatch(256, batch[:0]); err != nil {
-			return nil, fmt.Errorf("reading the webhooks: %w", err)
-		}
-		for i := range batch {
-			if c, ok := parseChange(strings.TrimPrefix(batch[i].Subject, bucketSubject), batch[i].Data); ok {
-				_ = r.apply(c) // one without effect, of a newer version or written by hand, is not in force
-			}
-			read = batch[i].Sequence
-		}
 	}
 	return r, nil
 }
 
-// newest returns the sequence of the newest change, 0 = there is none.
-func (s *Store) newest(ctx context.Context) (uint64, error) {
-	ctx, done := context.WithTimeout(ctx, attempt)
-	defer done()
-	m, ok, err := topology.LastMessage(ctx, s.js, "KV_"+Bucket, bucketSubject+">")
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound || err == nil && !ok {
-		return 0, nil
-	}
-	return m.Sequence, err
+// Author is who makes a change. The change is stored with the name, and the audit stream has the rest.
+type Author struct {
+	access.Principal
+	// Via and From are as audit.Entry has them.
+	Via, From string
 }
 
-// bucket opens the bucket, and makes it if there is none: as that of the settings it only grows.
-func (s *Store) bucket(ctx context.Context) (jetstream.KeyValue, error) {
-	kv, err := s.js.KeyValue(ctx, Bucket)
-	if !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return kv, err
-	}
-	state, err := s.js.Stream(ctx, topology.StateStream)
+// Make makes a change for a person, records it in the audit stream, and returns the endpoint after it, zero after a
+// deletion. version, if not 0, is the one that the change is for. The change is in force within a second at every server
+// that can be reached. Errors: *InvalidError; of kinds ErrChanged, ErrForbidden, ErrUnknown and ErrUnrecorded; any other, and
+// nothing was stored.
+func (s *Store) Make(ctx context.Context, who Author, c Change, version uint64) (Endpoint, error) {
+	return s.recorded(ctx, who, &writing{store: s, change: c, version: version})
+}
+
+// Set changes settings: f returns the new ones for those in force, and may be called several times. The rest is as of Make.
+func (s *Store) Set(ctx context.Context, who Author, id string, version uint64, f func(Settings) Settings) (Endpoint, error) {
+	return s.recorded(ctx, who, &writing{store: s, change: Change{Webhook: id, What: Update}, version: version, settings: f})
+}
+
+func (s *Store) recorded(ctx context.Context, who Author, w *writing) (Endpoint, error) {
+	w.change.By, w.codes = who.Name, who.Codes
+	e, err := s.write(ctx, w)
 	if err != nil {
-		return nil, err
+		return Endpoint{}, err
 	}
-	_, err = s.js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: "KV_" + Bucket, Description: "scrip: webhooks, one key for each change ever made", Subjects: []string{bucketSubject + ">"},
-		Storage: jetstream.FileStorage, Replicas: max(1, state.CachedInfo().Config.Replicas),
-		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgs: -1, MaxBytes: -1, MaxMsgSize: 64 << 10, MaxConsumers: -1,
-		DenyDelete: true, DenyPurge: true,
-	})
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return nil, fmt.Errorf("making bucket %s: %w", Bucket, err)
+	entry := audit.By(who.Principal, audit.Webhooks, w.change.What, about(&w.change))
+	entry.Via, entry.From = who.Via, who.From
+	if err := s.Audit.Append(ctx, entry); err != nil {
+		return e, fmt.Errorf("%w: %w", ErrUnrecorded, err)
 	}
-	return s.js.KeyValue(ctx, Bucket)
+	return e, nil
 }
 
-// Append stores a change, and returns the endpoint after it; zero after a deletion. ctx bounds the retries. After an error
-// other than *InvalidError the change may be stored.
-func (s *Store) Append(ctx context.Context, c Change) (Endpoint, error) {
-	if err := settings.CheckBy(c.By); err != nil {
+// about is what the audit stream shows of a change: without path and query of the URL, which may hold a secret.
+func about(c *Change) string {
+	text := c.Webhook
+	if c.Settings != nil {
+		if u, err := url.Parse(c.Settings.URL); err == nil {
+			text += " " + u.Host
+		}
+	}
+	if !c.From.IsZero() {
+		text += " from " + c.From.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// byServer stores a change by a server. Errors as of Make.
+func (s *Store) byServer(ctx context.Context, c Change) (Endpoint, error) {
+	return s.write(ctx, &writing{store: s, change: c})
+}
+
+func (s *Store) write(ctx context.Context, w *writing) (Endpoint, error) {
+	if err := settings.CheckBy(w.change.By); err != nil {
 		return Endpoint{}, &InvalidError{err}
 	}
-	c.At = s.Now().UTC()
-	for {
-		r, err := s.read(ctx)
-		if err != nil {
-			return Endpoint{}, err
+	w.change.At = s.Now().UTC()
+	if _, err := s.bucket().Write(ctx, w); err != nil {
+		if errors.Is(err, ErrUnknown) {
+			err = fmt.Errorf("webhook %s: %w; see scrip webhook show", w.change.Webhook, err)
 		}
-		c.N = r.last + 1
-		if r.endpoints[c.Webhook] == nil && c.What != Create {
-			return Endpoint{}, &InvalidError{fmt.Errorf("%.40q: %w", c.Webhook, ErrNotFound)}
-		}
-		if err := r.apply(c); err != nil {
-			return Endpoint{}, &InvalidError{err}
-		}
-		data, err := json.Marshal(c)
-		if err != nil {
-			return Endpoint{}, err
-		}
-		short, done := context.WithTimeout(ctx, attempt)
-		kv, err := s.bucket(short)
-		if err == nil {
-			_, err = kv.Create(short, changeKey(c.N), data)
-		}
-		done()
-		if err == nil {
-			if e := r.endpoints[c.Webhook]; e != nil {
-				return *e, nil
-			}
-			return Endpoint{}, nil
-		}
-		if topology.Pause(ctx, retryPause) != nil {
-			return Endpoint{}, fmt.Errorf("it is not known whether the change of webhook %s was stored: %w", c.Webhook, err)
-		}
+		return Endpoint{}, err
 	}
+	if e := w.registry.endpoints[w.change.Webhook]; e != nil {
+		return *e, nil
+	}
+	return Endpoint{}, nil
+}
+
+// writing is a change that is being stored: a [changelog.Change].
+type writing struct {
+	store    *Store
+	change   Change
+	version  uint64                  // of the endpoint, which the change is for; 0 = any
+	settings func(Settings) Settings // of an Update; nil = those of the change
+	codes    bool                    // the author sees codes
+
+	registry *registry
+	tried    [][]byte // values that were sent
+	own      uint64   // number under which the history has one of them, 0 = it has none
+}
+
+func (w *writing) Begin() { w.registry, w.own = newRegistry(), 0 }
+
+func (w *writing) Apply(m changelog.Message) {
+	_ = w.registry.fold(m)
+	if slices.ContainsFunc(w.tried, func(v []byte) bool { return bytes.Equal(v, m.Value) }) {
+		w.own, _ = changelog.Number(m.Key)
+	}
+}
+
+// Stored recognises its own change by its value, in which author, time and sealed secret are.
+func (w *writing) Stored(from uint64) bool { return w.own != 0 && w.own >= from }
+
+func (w *writing) Record() (n uint64, value []byte, err error) {
+	c := &w.change
+	e := w.registry.endpoints[c.Webhook]
+	switch {
+	case e == nil && c.What != Create:
+		return 0, nil, &InvalidError{fmt.Errorf("%.40q: %w", c.Webhook, ErrNotFound)}
+	case w.version != 0 && e.Version != w.version:
+		return 0, nil, fmt.Errorf("version %d of webhook %s: %w", w.version, c.Webhook, ErrChanged)
+	case w.settings != nil:
+		next := w.settings(e.Settings)
+		c.Settings = &next
+	}
+	if c.Settings != nil && c.Settings.Codes && !w.codes {
+		return 0, nil, ErrForbidden
+	}
+	c.N = w.registry.Next()
+	if value, err = json.Marshal(c); err != nil {
+		return 0, nil, fmt.Errorf("nothing was stored: %w", err)
+	}
+	if len(value) > valueMost {
+		return 0, nil, &InvalidError{fmt.Errorf("the settings have %d bytes, at most %d can be; name fewer campaigns", len(value), valueMost)}
+	}
+	// The whole record is checked as every server will.
+	if err := w.registry.fold(changelog.Message{Key: changelog.Key(c.N), Value: value}); err != nil {
+		return 0, nil, &InvalidError{err}
+	}
+	w.tried = append(w.tried, value)
+	return c.N, value, nil
 }
 
 var errNoKey = errors.New("secrets are sealed with the code key, and there is none here; name the server's data directory with --data DIR, or set SCRIP_CODE_KEY")
 
-// Create makes an endpoint and its secret, which is shown now and never again.
-func (s *Store) Create(ctx context.Context, want Settings, by string) (Endpoint, signature.Secret, error) {
+// Create makes an endpoint and its secret, which is shown now and never again. Errors as of Make.
+func (s *Store) Create(ctx context.Context, who Author, want Settings) (Endpoint, signature.Secret, error) {
 	if s.key == nil {
 		return Endpoint{}, signature.Secret{}, errNoKey
 	}
@@ -176,17 +215,17 @@ func (s *Store) Create(ctx context.Context, want Settings, by string) (Endpoint,
 	_, _ = rand.Read(raw) // never fails
 	id := strings.ToLower(base32.StdEncoding.EncodeToString(raw))
 	secret := signature.NewSecret()
-	e, err := s.Append(ctx, Change{Webhook: id, What: Create, Settings: &want, Secret: s.key.seal(secret, id), By: by})
+	e, err := s.Make(ctx, who, Change{Webhook: id, What: Create, Settings: &want, Secret: s.key.seal(secret, id)}, 0)
 	return e, secret, err
 }
 
-// Rotate gives an endpoint a new secret. The one before signs, too, for RotationPeriod.
-func (s *Store) Rotate(ctx context.Context, id, by string) (Endpoint, signature.Secret, error) {
+// Rotate gives an endpoint a new secret. The one before signs, too, for RotationPeriod. Errors as of Make.
+func (s *Store) Rotate(ctx context.Context, who Author, id string) (Endpoint, signature.Secret, error) {
 	if s.key == nil {
 		return Endpoint{}, signature.Secret{}, errNoKey
 	}
 	secret := signature.NewSecret()
-	e, err := s.Append(ctx, Change{Webhook: id, What: Rotate, Secret: s.key.seal(secret, id), By: by})
+	e, err := s.Make(ctx, who, Change{Webhook: id, What: Rotate, Secret: s.key.seal(secret, id)}, 0)
 	return e, secret, err
 }
 
@@ -213,29 +252,35 @@ func (s *Store) Show(ctx context.Context, id string) (Endpoint, error) {
 
 // Positions returns how far an endpoint is, lane by lane.
 func (s *Store) Positions(ctx context.Context, e *Endpoint) ([]push.Position, error) {
-	all, err := push.Positions(ctx, s.js)
-	if err != nil {
-		return nil, err
-	}
-	var own []push.Position
-	for _, p := range all {
-		if p.Name == e.audience(false) || p.Name == e.audience(true) {
-			own = append(own, p)
-		}
-	}
-	return own, nil
+	return push.Positions(ctx, s.js, e.name(0), e.name(reminders))
 }
 
-// Letters returns the dead letters of an endpoint, also those of before a replay.
-func (s *Store) Letters(ctx context.Context, id string) ([]push.DeadLetter, error) {
-	var own []push.DeadLetter
-	for l, err := range push.Letters(ctx, s.js, "") {
-		if err != nil {
-			return nil, err
-		}
-		if strings.HasPrefix(l.Name, push.EventsPrefix+id+"-") {
-			own = append(own, l)
+// Letters returns the dead letters of an endpoint, also those of before a replay; at most that many, and whether there are
+// more.
+func (s *Store) Letters(ctx context.Context, id string, most int) (all []push.DeadLetter, more bool, err error) {
+	r, err := s.read(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	e := r.endpoints[id]
+	if e == nil {
+		e = r.gone[id] // whose dead letters stay
+	}
+	if e == nil {
+		return nil, false, fmt.Errorf("%.40q: %w", id, ErrNotFound)
+	}
+	for kind := range e.audiences {
+		for _, name := range e.names(kind, true) {
+			for l, err := range push.Letters(ctx, s.js, name) {
+				if err != nil {
+					return nil, false, err
+				}
+				if len(all) == most {
+					return all, true, nil
+				}
+				all = append(all, l)
+			}
 		}
 	}
-	return own, nil
+	return all, false, nil
 }

@@ -49,11 +49,11 @@ func TestJourney(t *testing.T) {
 		t.Errorf("%v\n%s\nwant %s", first.header, first.body, want)
 	}
 
-	_, newer, err := r.store.Rotate(within(t), e.ID, "ann")
+	_, newer, err := r.store.Rotate(within(t), ann, e.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	version := func() uint64 { all, _, _ := run.state(); return all[0].version }
+	version := func() uint64 { all, _, _ := run.state(); return all[0].Version }
 	eventually(t, "the rotation is read", func() bool { return version() == 2 })
 	r.event(t, claimed("bob"))
 	eventually(t, "bob's claim is delivered with both", func() bool {
@@ -64,8 +64,8 @@ func TestJourney(t *testing.T) {
 
 	act := func(c Change) {
 		t.Helper()
-		c.Webhook, c.By = e.ID, "ann"
-		if _, err := r.store.Append(within(t), c); err != nil {
+		c.Webhook = e.ID
+		if _, err := r.store.Make(within(t), ann, c, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,236 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// An endpoint never has more requests at once than its concurrency.
+func TestConcurrency(t *testing.T) {
+	var now, most atomic.Int32
+	release := make(chan struct{})
+	s, _ := bad(t, func(http.ResponseWriter, *http.Request) {
+		n := now.Add(1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		<-release
+		now.Add(-1)
+	}, nil)
+	s.slots = make(chan struct{}, 2)
+	s.limit.SetBurst(100)
+	var calls sync.WaitGroup
+	var begun atomic.Int32
+	for range 8 {
+		calls.Go(func() {
+			begun.Add(1)
+			if err := s.push(t.Context(), one); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "all calls are made, and two requests have arrived", func() bool { return begun.Load() == 8 && now.Load() >= 2 })
+	for range 8 {
+		release <- struct{}{}
+	}
+	calls.Wait()
+	if most.Load() != 2 {
+		t.Errorf("%d requests at once", most.Load())
+	}
+}
+
+// An endpoint never has more requests a second than its rate; the first tenth of a second's may come at once.
+func TestRate(t *testing.T) {
+	s, _ := bad(t, func(http.ResponseWriter, *http.Request) {}, nil)
+	e := s.e
+	e.Rate = 20
+	limited := newSender(e, s.secrets, s.client.Transport, s.clock, s.record)
+	begun := time.Now()
+	for range 8 {
+		if err := limited.push(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Two at once, then one each 50 ms.
+	if took := time.Since(begun); took < 290*time.Millisecond {
+		t.Errorf("8 requests took %s", took)
+	}
+}
+
+// 500 events are the most in a request.
+func TestABatchOf500(t *testing.T) {
+	r := newRig(t)
+	e, _ := r.create(t, Settings{Batch: 500})
+	r.serve(t, r.runner(r.js, nil), e)
+	var lines []string
+	for i := range 501 {
+		lines = append(lines, claimed(fmt.Sprint("c-", i)))
+	}
+	r.event(t, lines...)
+	eventually(t, "all are delivered", func() bool { return len(r.received()) == 2 })
+	events := map[int]bool{}
+	customers := 0
+	for _, got := range r.received() {
+		n := strings.Count(got.body, `"customer_id"`)
+		events[n] = true
+		customers += n
+		if len(got.body) > bodyMost {
+			t.Errorf("%d bytes", len(got.body))
+		}
+	}
+	if !events[500] || customers != 501 {
+		t.Errorf("requests of %v events", events)
+	}
+}
+
+// An endpoint that requests a rest gets no request before it is over.
+func TestRetryAfterIsObeyed(t *testing.T) {
+	r := newRig(t)
+	e, _ := r.create(t, Settings{})
+	clock := streamtest.NewClock()
+	var mu sync.Mutex
+	var at []time.Time
+	r.answers(func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if at = append(at, clock.Now()); len(at) == 1 {
+			w.Header().Set("Retry-After", "600")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	})
+	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
+	r.serve(t, run, e)
+	r.event(t, claimed("ann"), claimed("bob"))
+	eventually(t, "the breaker is open", func() bool { return run.Stats()[e.ID].Away })
+	eventually(t, "both are delivered", func() bool { clock.Move(5 * time.Second); return run.Stats()[e.ID].Pushed == 2 })
+	mu.Lock()
+	defer mu.Unlock()
+	if rest := at[1].Sub(at[0]); rest < 10*time.Minute {
+		t.Errorf("the next request came after %s", rest)
+	}
+}
+
+// letter makes a dead letter of ann's claim: the endpoint is away until the event is older than the age limit.
+func letter(t *testing.T, r *rig, run *Runner, e Endpoint, clock *streamtest.Clock) {
+	t.Helper()
+	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	stop := r.serve(t, run, e)
+	r.event(t, claimed("ann"))
+	eventually(t, "the breaker is open", func() bool { return run.Stats()[e.ID].Away })
+	eventually(t, "the event is given up", func() bool { clock.Move(6 * time.Hour); return run.Stats()[e.ID].Dead == 1 })
+	stop()
+}
+
+// An event that is older than the age limit is given up without a request, and not before.
+func TestAgeLimit(t *testing.T) {
+	r := newRig(t)
+	e, _ := r.create(t, Settings{MaxAgeHours: 24})
+	clock := streamtest.NewClock()
+	begun := clock.Now()
+	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
+	letter(t, r, run, e, clock)
+	if age := clock.Now().Sub(begun); age < 24*time.Hour {
+		t.Errorf("given up after %s", age)
+	}
+	all, more, err := r.store.Letters(within(t), e.ID, 10)
+	if err != nil || more || len(all) != 1 || !strings.Contains(all[0].Error, "too old") || len(all[0].Reminders) != 1 {
+		t.Errorf("%+v, %t, %v", all, more, err)
+	}
+}
+
+// Dead letters are delivered again when that is requested, under the id of the first try; those that fail again stay, also
+// across a replay.
+func TestDeadLettersAreRetried(t *testing.T) {
+	r := newRig(t)
+	e, _ := r.create(t, Settings{MaxAgeHours: 24})
+	clock := streamtest.NewClock()
+	letter(t, r, r.runner(r.js, func(o *Options) { o.Clock = clock }), e, clock)
+	first := r.received()[0]
+	for _, c := range []Change{{What: Pause}, {What: Replay, From: time.Now()}} { // retries do not depend on either
+		c.Webhook = e.ID
+		if _, err := r.store.Make(within(t), ann, c, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	run := r.runner(r.js, nil)
+	go func() { done <- run.Run(ctx) }()
+	stop := sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
+	retry := func(want string) {
+		t.Helper()
+		if _, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Retry}, 0); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the retry has a result", func() bool {
+			e, err := r.store.Show(within(t), e.ID)
+			return err == nil && !e.Retrying() && strings.Contains(e.LastRetry, want)
+		})
+	}
+	retry("0 delivered, 1 not: the endpoint responded 503")
+	if all, _, err := r.store.Letters(within(t), e.ID, 10); err != nil || len(all) != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	r.answers(nil)
+	before := len(r.received())
+	retry("1 delivered, 0 not")
+	got := r.received()
+	if last := got[len(got)-1]; len(got) != before+1 || last.header.Get("webhook-id") != first.header.Get("webhook-id") || last.body != first.body {
+		t.Errorf("%d requests, the last one %+v", len(got)-before, last)
+	}
+	if all, _, err := r.store.Letters(within(t), e.ID, 10); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	retry("0 delivered, 0 not")
+}
+
+// A replay delivers what was stored from that time on, and nothing before it.
+func TestReplayFromATime(t *testing.T) {
+	r := newRig(t)
+	e, _ := r.create(t, Settings{})
+	run := r.runner(r.js, nil)
+	stop := r.serve(t, run, e)
+	r.event(t, claimed("ann"))
+	eventually(t, "ann's claim is delivered", func() bool { return len(r.received()) == 1 })
+	stream, err := r.js.Stream(within(t), topology.EvtStream(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := stream.GetLastMsgForSubject(within(t), topology.Evt(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := m.Time.Add(time.Nanosecond)
+	r.event(t, claimed("bob"))
+	r.event(t, claimed("cid"))
+	eventually(t, "all are delivered", func() bool { return len(r.received()) == 3 })
+	stop()
+	again, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Replay, From: from}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.serve(t, run, again)
+	eventually(t, "two are delivered again", func() bool { return run.Stats()[e.ID].Pushed == 2 })
+	ids := map[string]int{}
+	for _, got := range r.received() {
+		if ids[got.header.Get("webhook-id")]++; ids[got.header.Get("webhook-id")] == 2 && strings.Contains(got.body, "ann") {
+			t.Error("what was before the time is delivered again")
+		}
+	}
+	if len(ids) != 3 {
+		t.Errorf("%v", ids)
+	}
+	if _, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Replay, From: time.Now().Add(time.Hour)}, 0); err == nil || !strings.Contains(err.Error(), "in the past") {
+		t.Errorf("a replay from the future: %v", err)
+	}
+}
