@@ -21,6 +21,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
 
 // Sender sends commands to their lanes.
@@ -53,6 +54,8 @@ type Options struct {
 	Sessions *web.Sessions
 	// Keys is the history of the keys.
 	Keys *access.Store
+	// Webhooks is the history of the webhooks.
+	Webhooks *webhook.Store
 	// Audit is the audit stream. Nil = nothing is recorded.
 	Audit *audit.Log
 	// Logger defaults to slog.Default.
@@ -150,7 +153,7 @@ var tags = []*huma.Tag{
 	{Name: "coupons", Description: "Look up and change single coupons."},
 	{Name: "codes", Description: "Import and export codes."},
 	{Name: "events", Description: "The log, for analysts."},
-	{Name: "operation", Description: "Status, settings, dead letters, keys."},
+	{Name: "operation", Description: "Status, settings, dead letters, keys, webhooks."},
 }
 
 // Huma is the document's registry and the adapter, for routes that other packages add with [Register].

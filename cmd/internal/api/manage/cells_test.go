@@ -73,10 +73,9 @@ func TestEveryCell(t *testing.T) {
 // TestEveryOperationHasARoute: what people can do, they can do over HTTP.
 func TestEveryOperationHasARoute(t *testing.T) {
 	elsewhere := map[access.Operation]string{
-		access.OpReadTables:     "SQL",
-		access.OpReadReminders:  "NATS: streams/push",
-		access.OpDiagnose:       "/metrics, /readyz and /debug/pprof",
-		access.OpManageWebhooks: "webhooks",
+		access.OpReadTables:    "SQL",
+		access.OpReadReminders: "NATS: streams/push",
+		access.OpDiagnose:      "/metrics, /readyz and /debug/pprof",
 	}
 	have, ids := map[access.Operation]bool{}, map[string]bool{}
 	for _, r := range manage.New(http.NewServeMux(), manage.Options{}).Routes() {

@@ -1,5 +1,5 @@
 // Package manage is HTTP /v1: claims and redemptions, campaigns, coupons, customers, reminders, codes, events, status, settings,
-// dead letters and keys; and its OpenAPI document.
+// dead letters, keys and webhooks; and its OpenAPI document.
 //
 //	                     ┌─ Register ── huma: reads, validates, encodes ──┐        ┌─ Sender ─── lanes
 //	request ─> web.Gate ─┤                                                ├─> ... ─┼─ client ─── queries of the micro service

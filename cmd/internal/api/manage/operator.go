@@ -31,8 +31,9 @@ func (a *API) operatorRoutes() {
 		Operation: access.OpChangeSettings}, a.changeSettings)
 	a.letterRoutes()
 	a.keyRoutes()
+	a.webhookRoutes()
 	Register(a, Route{Method: http.MethodGet, Path: "/v1/audit", ID: "readAudit", Tag: "operation", Summary: "Read the audit stream",
-		About:     "Log-ins, changes of keys and settings, exports, and look-ups of codes in clear: the newest entries that are selected, oldest first.",
+		About:     "Log-ins, changes of keys, settings and webhooks, exports, and look-ups of codes in clear: the newest entries that are selected, oldest first.",
 		Operation: access.OpReadAudit}, a.readAudit)
 }
 

@@ -106,6 +106,12 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 	etag := r.Ask(t, "", "GET", "/v1/campaigns/"+generated, nil).Header.Get("ETag")
 	of := "/v1/campaigns/" + generated
 	r.Key(t, "producer")
+	// Its address is inside, so nothing leaves this machine.
+	endpoint := map[string]any{"url": "https://127.0.0.1/", "types": []string{"reminder.due"}}
+	var hook struct{ Webhook struct{ ID string } }
+	made := r.Ask(t, "", "POST", "/v1/webhooks", endpoint).Want(t, 201)
+	made.Into(t, &hook)
+	hooks := "/v1/webhooks/" + hook.Webhook.ID
 
 	calls := []call{
 		{"listCampaigns", "", "GET", "/v1/campaigns?limit=1", nil, nil, 200},
@@ -139,6 +145,20 @@ func TestAnswersMatchTheDocument(t *testing.T) {
 		{"rotateKey", "", "POST", "/v1/keys/journey/rotate", map[string]any{}, nil, 201},
 		{"listKeys", "", "GET", "/v1/keys", nil, nil, 200},
 		{"revokeKey", "", "DELETE", "/v1/keys/journey", nil, nil, 200},
+		{"createWebhook", "", "POST", "/v1/webhooks", map[string]any{"url": "https://127.0.0.1/", "types": []string{"campaign.*"}, "campaigns": []string{generated}, "codes": true}, nil, 201},
+		{"createWebhook", "", "POST", "/v1/webhooks", map[string]any{"url": "ftp://x", "types": []string{"coupon.*"}}, nil, 422},
+		{"listWebhooks", "", "GET", "/v1/webhooks", nil, nil, 200},
+		{"getWebhook", "", "GET", hooks, nil, nil, 200},
+		{"updateWebhook", "", "PATCH", hooks, map[string]any{"rate": 9, "campaigns": []string{}}, []string{"If-Match", made.Header.Get("ETag")}, 200},
+		{"updateWebhook", "", "PATCH", hooks, map[string]any{"rate": 9}, []string{"If-Match", made.Header.Get("ETag")}, 412},
+		{"testWebhook", "", "POST", hooks + "/test", nil, nil, 200},
+		{"pauseWebhook", "", "POST", hooks + "/pause", nil, nil, 200},
+		{"resumeWebhook", "", "POST", hooks + "/resume", nil, nil, 200},
+		{"rotateWebhook", "", "POST", hooks + "/rotate", nil, nil, 200},
+		{"replayWebhook", "", "POST", hooks + "/replay", map[string]any{"from": "2026-01-01T00:00:00Z"}, nil, 200},
+		{"listWebhookDeadLetters", "", "GET", hooks + "/dead-letters", nil, nil, 200},
+		{"retryWebhookDeadLetters", "", "POST", hooks + "/dead-letters/retry", nil, nil, 200},
+		{"deleteWebhook", "", "DELETE", hooks, nil, nil, 200},
 		{"readAudit", "", "GET", "/v1/audit", nil, nil, 200},
 		{"readPage", "-", "GET", "/v1", nil, nil, 200},
 		{"readDocument", "-", "GET", "/v1/openapi.json", nil, nil, 200},
