@@ -24,8 +24,8 @@ func (m *Main) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "backup DIR", Short: "Take an online backup of the log", Args: cli.Args("DIR"),
 		Long: `Take a backup of the whole log into a new directory while servers run: all streams, the log's identity, every change
-of the settings (scrip config) and the snapshots from which lanes start quickly; with checksums. Leases and read tables are
-left out: read tables are made from the log.
+of the settings (scrip config), keys, the audit stream, webhooks and how far they and push senders are, and the snapshots from
+which lanes start quickly; with checksums. Leases and read tables are left out: read tables are made from the log.
 
 The state of dead letters (retried, discarded, and notes) is not in the backup: it is not part of the log but is stored in
 PostgreSQL, in table scrip_meta.dead_letter. Save that table too if you need it. If it is lost, dead letters are open again,
@@ -159,6 +159,7 @@ func (t *transfer) end(err error) {
 
 func (m *Main) restoreCommand() *cobra.Command {
 	var replicas uint32
+	var withoutWebhooks bool
 	cmd := &cobra.Command{
 		Use: "restore DIR", Short: "Restore a backup into an empty data directory or NATS server", Args: cli.Args("DIR"),
 		Long: `Restore a backup of scrip backup into a data directory without a log (--data), for scrip serve to start on, or to a NATS
@@ -171,6 +172,9 @@ the roles lanes or api the key: SCRIP_CODE_KEY, or a copy of the backup's code.k
 --replicas 3 gives every stream three copies: use it to move from one machine to a cluster. The command returns when all
 copies are complete. Sequences and timestamps do not change, so read tables, checkpoints and snapshots stay valid.
 
+Webhooks and push senders go on where they were when the backup was taken: what was delivered after that is delivered again,
+under the same ids. To try a backup beside the log that it is of, which delivers, too, leave them out: --without-webhooks.
+
 An existing log is never changed. Stop all servers before you replace a log by a backup. Run an interrupted restore again:
 it starts from the beginning; until it is complete, no server starts on it.
 
@@ -179,6 +183,7 @@ The output names the new location of the log and the next step. Exit code 1 and 
   scrip restore /backups/scrip-2026-11-27 --nats nats://n1:4222,nats://n2:4222,nats://n3:4222 --replicas 3`,
 	}
 	cmd.Flags().Var(cli.Number(&replicas, 0, 1, 5), "replicas", "copies of every stream on a NATS cluster (default: as in the backup)")
+	cmd.Flags().BoolVar(&withoutWebhooks, "without-webhooks", false, "leave out webhooks, and the positions and dead letters of webhooks and push senders")
 	unusedIDFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		external := m.global.nats != ""
@@ -199,7 +204,7 @@ The output names the new location of the log and the next step. Exit code 1 and 
 			return err
 		}
 		progress := m.transfer("restoring")
-		opts := backup.RestoreOptions{Replicas: int(replicas), Progress: progress.to, Logger: m.logger(outputText, "warn")}
+		opts := backup.RestoreOptions{Replicas: int(replicas), WithoutWebhooks: withoutWebhooks, Progress: progress.to, Logger: m.logger(outputText, "warn")}
 		note, target := "", ""
 		if external {
 			note, target, err = m.restoreExternal(cmd.Context(), b, opts)
@@ -209,6 +214,9 @@ The output names the new location of the log and the next step. Exit code 1 and 
 		progress.end(err)
 		if err != nil {
 			return interrupted(err, cmd)
+		}
+		if b.Webhooks() && !withoutWebhooks {
+			fmt.Fprintln(m.Err, "scrip: webhooks are in it, and servers of role api deliver to them; if the log that the backup is of still runs, restore again with --without-webhooks")
 		}
 		fmt.Fprintln(m.Err, note)
 		return m.printBackup("restored", given[0], target, &b.Manifest, time.Since(begun))

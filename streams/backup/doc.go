@@ -1,19 +1,22 @@
 // Package backup copies a whole log out of a running NATS server into one directory, and back into an empty one.
 //
-//	Create:  KV_SCRIP_STATE ─ OBJ_SCRIP_SNAP ─ KV_SCRIP_CONFIG ─ lane 0 ─ lane 1 … ──> DIR.incomplete/ ── fsync, rename ──> DIR/
-//	                                                               │
+//	Create:  KV_SCRIP_STATE ─ OBJ_SCRIP_SNAP ─ histories, deliveries ─ lane 0 ─ lane 1 … ──> DIR.incomplete/ ── fsync, rename ──> DIR/
+//	                                                                    │
 //	                         reminders ─ events ─ commands: each begun when the one before it has its end;
 //	                         meanwhile the lane's owner purges no commands, and continues to decide
 //
 //	Open:    SHA256SUMS ─ manifest.json ─ every file                          damaged, incomplete, newer: refused
 //	         SHA256SUMS.seal, by the log's seal key ─ stream settings that are not scrip's           changed: refused
 //
-//	Restore: KV_SCRIP_STATE, marked ─ OBJ_SCRIP_SNAP ─ KV_SCRIP_CONFIG ─ lanes ─ all copies current ──> mark removed
+//	Restore: KV_SCRIP_STATE, marked ─ OBJ_SCRIP_SNAP ─ histories, deliveries ─ lanes ─ all copies current ──> mark removed
 //
 // Streams are copied by JetStream's own snapshot API, byte for byte: sequences, timestamps and headers stay, so every
-// recorded position stays valid. Consumers are not part of it: scrip's are ephemeral. Neither are leases, which are no
-// state. The history of the settings is, with those of keys and of the audit stream: what operators
-// paused stays paused, and keys that were revoked stay so.
+// recorded position stays valid. Consumers and leases are not part of it. The histories of settings, keys and webhooks are,
+// and the audit stream: what operators paused stays paused, and keys that were revoked stay so.
+//
+// So are the positions of webhooks and push senders, what waits for its next try, and dead letters. A restored server goes on
+// delivering where each was when its position was copied: what was delivered after that is delivered again, under the same
+// ids, and what was delivered before is not.
 //
 // The order makes the copy consistent. A stream's copy ends where the stream ended when its copying began, or, sent by NATS
 // before 2.15, somewhere after that: then the next stream's copying begins when it is complete, and purges wait for all

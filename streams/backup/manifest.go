@@ -12,12 +12,16 @@ import (
 // Format is the newest version of the directory's layout that this program restores. It writes the oldest one that is
 // sufficient: 1 has the streams of a lane, state and snapshots; see optional for the others.
 const (
-	Format      = 3
+	Format      = 4
 	formatFirst = 1
 )
 
 // optional are the streams that a log may be without, in the order in which they are taken and restored, each with the
 // first format that has it. Logs of older versions lack them, and an empty one is not copied: servers make it again.
+//
+// Positions come before what waits and what was given up, because a message that is behind its position is delivered, waits,
+// or is a dead letter: one that moves on meanwhile is in the copy, or was delivered. The webhooks come after all three, so no
+// position is of a webhook that is not in the copy.
 var optional = []struct {
 	stream string
 	format int
@@ -25,7 +29,17 @@ var optional = []struct {
 	{topology.SettingsStream, 2},
 	{topology.AccessStream, 3},
 	{topology.AuditStream, 3},
+	{topology.PushStream, 4},
+	{topology.PushWaitStream, 4},
+	{topology.PushDeadStream, 4},
+	{topology.WebhooksStream, 4},
 }
+
+// deliveries are the streams that a restore may leave out: with them a server goes on delivering.
+var deliveries = []string{topology.PushStream, topology.PushWaitStream, topology.PushDeadStream, topology.WebhooksStream}
+
+// changing are streams in which messages are replaced or removed: a copy may lack what was while it was made.
+var changing = []string{topology.StateStream, topology.SnapStream, topology.PushStream, topology.PushWaitStream, topology.PushDeadStream}
 
 const (
 	manifestFile = "manifest.json"
@@ -124,6 +138,9 @@ func (m *Manifest) check() error {
 	}
 	return nil
 }
+
+// Webhooks reports whether webhooks are in it.
+func (m *Manifest) Webhooks() bool { return m.has(topology.WebhooksStream) }
 
 // has reports whether a stream is in it.
 func (m *Manifest) has(stream string) bool {

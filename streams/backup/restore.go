@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,9 @@ var ErrNotEmpty = errors.New("the NATS server is not empty")
 type RestoreOptions struct {
 	// Replicas of every stream and bucket, 1 to 5; 0 = as they were.
 	Replicas int
+	// WithoutWebhooks leaves out the webhooks, and the positions and dead letters of webhooks and push senders: for a
+	// restore beside the log that the backup is of, which goes on delivering.
+	WithoutWebhooks bool
 	// Progress is called with the number of bytes of the backup's files that have been sent.
 	Progress func(done, total int64)
 	// Logger defaults to slog.Default.
@@ -137,6 +141,9 @@ func (r *restorer) run(ctx context.Context) error {
 	// The state bucket is the first to exist and the last to be finished: while its stream carries the mark, no server accepts
 	// the log. A crash from here on leaves the mark.
 	for i, s := range r.b.Streams {
+		if r.leavesOut(s) {
+			continue
+		}
 		metadata := map[string]string{topology.MetaRestored: r.id}
 		if s.Name == topology.StateStream {
 			metadata[topology.MetaRestoring] = r.id
@@ -146,6 +153,9 @@ func (r *restorer) run(ctx context.Context) error {
 		}
 	}
 	for _, s := range r.b.Streams {
+		if r.leavesOut(s) {
+			continue
+		}
 		if err := r.current(ctx, s); err != nil {
 			return err
 		}
@@ -155,6 +165,10 @@ func (r *restorer) run(ctx context.Context) error {
 	}
 	r.hook("the end")
 	return r.finish(ctx)
+}
+
+func (r *restorer) leavesOut(s Stream) bool {
+	return r.opts.WithoutWebhooks && slices.Contains(deliveries, s.Name)
 }
 
 // makeRoom refuses a server that holds a log; streams of an interrupted restore are removed.
@@ -239,11 +253,9 @@ func (r *restorer) grow(ctx context.Context, s Stream, config json.RawMessage) e
 	return nil
 }
 
-// complete compares the restored stream with the backup. Producers may have begun to publish commands after it. Buckets may
-// lack what was replaced while they were copied.
+// complete compares the restored stream with the backup. Producers may have begun to publish commands after it.
 func (r *restorer) complete(s Stream, have bounds) error {
-	bucket := s.Name == topology.StateStream || s.Name == topology.SnapStream
-	if have.Last >= s.Last && (bucket || have.Messages >= s.Messages && (s.Messages == 0 || have.First == s.First)) {
+	if have.Last >= s.Last && (slices.Contains(changing, s.Name) || have.Messages >= s.Messages && (s.Messages == 0 || have.First == s.First)) {
 		return nil
 	}
 	return fmt.Errorf("restoring stream %s: it holds %d messages, %d to %d, the backup %d, %d to %d; use another backup", s.Name, have.Messages, have.First, have.Last, s.Messages, s.First, s.Last)

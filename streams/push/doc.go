@@ -47,9 +47,10 @@
 //	between dead letter, ack  the dead letter; the next process that gets the message finds it and acknowledges
 //	at any time               up to five seconds of its counts are not in [Positions]
 //
-// Backups hold neither a name's position nor dead letters. On a restored log each name is a new one: start it with
-// [From] the time of the backup, and rely on the keys. If the bucket is still there, the name begins with what fired after
-// the last message that it finished.
+// Backups hold positions, waiting messages and dead letters. On a restored log a name continues where it was when its
+// position was copied: what was delivered after that is delivered again, under the same keys. In backups of formats before 4
+// each name is new: start it with [From] the time of the backup. If the bucket is of a later time than the log, the name begins
+// with what fired after the last message that it finished.
 //
 // Owner: Run owns its goroutines and has ended them all when it returns, except calls of a function that does not return.
 //

@@ -1,0 +1,260 @@
+package backup_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/backup"
+	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+	"github.com/seed-4a2410e3/scrip/streams/webhook"
+	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
+)
+
+// endpoints is an HTTP server of others: each path is an endpoint.
+type endpoints struct {
+	*httptest.Server
+
+	mu     sync.Mutex
+	closed map[string]bool           // paths that respond 503
+	got    map[string]map[string]int // how often each customer's claim was delivered, by path
+	secret map[string]signature.Secret
+	forged int
+}
+
+func newEndpoints(t *testing.T) *endpoints {
+	e := &endpoints{closed: map[string]bool{}, got: map[string]map[string]int{}, secret: map[string]signature.Secret{}}
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.closed[r.URL.Path] {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		if _, err := signature.Verify(r.Header, body, time.Now(), 1000*time.Hour, e.secret[r.URL.Path]); err != nil {
+			e.forged++
+		}
+		if e.got[r.URL.Path] == nil {
+			e.got[r.URL.Path] = map[string]int{}
+		}
+		for _, part := range strings.Split(string(body), `"customer_id":"`)[1:] {
+			customer, _, _ := strings.Cut(part, `"`)
+			e.got[r.URL.Path][customer]++
+		}
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (e *endpoints) shut(path string, closed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed[path] = closed
+}
+
+// delivered returns how often the claims of customers arrived.
+func (e *endpoints) delivered(path string) map[string]int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.got[path])
+}
+
+func (e *endpoints) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.got = map[string]map[string]int{}
+}
+
+// deliver runs a server's part that delivers to webhooks, until stop is called or the test ends.
+func (r *rig) deliver(clock push.Clock) (run *webhook.Runner, stop func()) {
+	r.t.Helper()
+	run = webhook.New(webhook.Options{
+		JetStream: r.js, Log: r.log, CodeKey: testKey, Server: "one", Clock: clock, Logger: streamtest.Logger(r.t),
+		Guard: &webhook.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.t.Error(err)
+		}
+	})
+	r.t.Cleanup(stop)
+	return run, stop
+}
+
+func webhooks(js jetstream.JetStream, log topology.Log) *webhook.Store {
+	return webhook.Open(js, webhook.NewKey(testKey, log.UUID))
+}
+
+var ann = webhook.Author{Principal: access.Local("ann")}
+
+// some are the customers of claims, from and to on both lanes.
+func some(from, to int) (all []string) {
+	for n := range lanes {
+		for i := from; i < to; i++ {
+			all = append(all, fmt.Sprintf("l%d-%d", n, i))
+		}
+	}
+	return all
+}
+
+// TestWebhooksComeBack: a restored server delivers to the endpoints, signed with their secrets, what was not delivered: what
+// was behind the position, what waited for its next try, and the dead letters when they are retried. What was delivered
+// before the backup is not delivered again. What is delivered while the backup is taken may be, and nothing is lost.
+func TestWebhooksComeBack(t *testing.T) {
+	e := newEndpoints(t)
+	s := streamtest.Start(t, streamtest.Lanes(lanes))
+	r := newRig(t, s.JetStream(t), 1)
+	r.work(nil)
+	store := webhooks(r.js, r.log)
+	id := map[string]string{}
+	for path, hours := range map[string]int{"/shop": 168, "/old": 1, "/live": 168} {
+		made, secret, err := store.Create(t.Context(), ann, webhook.Settings{URL: e.URL + path, Types: []string{"coupon.claimed"}, MaxAgeHours: hours, Batch: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id[path], e.secret[path] = made.ID, secret
+	}
+	clock := streamtest.NewClock()
+	run, stop := r.deliver(clock)
+	held := map[string]string{}
+	for n := range lanes {
+		r.request(n, create(campaign(n)))
+		r.claims(n, 0, 50, held)
+	}
+	has := func(path string, want []string) func() bool {
+		return func() bool {
+			clock.Move(time.Second) // for pauses
+			got := e.delivered(path)
+			return !slices.ContainsFunc(want, func(c string) bool { return got[c] == 0 })
+		}
+	}
+	for path := range id {
+		streamtest.Eventually(t, "the first claims are delivered to "+path, has(path, some(0, 50)))
+	}
+	for path := range id {
+		e.shut(path, true)
+	}
+	for n := range lanes {
+		r.claims(n, 50, 80, held)
+		r.claims(n, 80, 100, held)
+	}
+	for _, hook := range id {
+		streamtest.Eventually(t, "the endpoints are away", func() bool { clock.Move(time.Second); return run.Stats()[hook].Away })
+	}
+	streamtest.Eventually(t, "events are given up", func() bool { clock.Move(10 * time.Minute); return run.Stats()[id["/old"]].Dead == 100 })
+	stop()
+	r.stop()
+	streamtest.Eventually(t, "positions are recorded", func() bool {
+		at, err := push.Positions(t.Context(), r.js)
+		return err == nil && len(at) == 3*lanes && !slices.ContainsFunc(at, func(p push.Position) bool { return p.Delivered != 50 })
+	})
+	e.forget()
+
+	// While the copies are made, one endpoint works again, and gets all between the copy of the positions and the next one.
+	if _, err := store.Make(t.Context(), ann, webhook.Change{Webhook: id["/shop"], What: webhook.Pause}, 0); err != nil {
+		t.Fatal(err)
+	}
+	e.shut("/live", false)
+	dir := t.TempDir() + "/backup"
+	meanwhile := func(stream string) error {
+		if stream == topology.PushStream {
+			_, stop := r.deliver(clock)
+			streamtest.Eventually(t, "the rest is delivered meanwhile", has("/live", some(50, 100)))
+			stop()
+		}
+		return nil
+	}
+	m, err := backup.CreateHooked(t.Context(), r.js, dir, backup.CreateOptions{Key: &testKey, Logger: streamtest.Logger(t)}, meanwhile)
+	if err != nil || m.Format != 4 || !m.Webhooks() {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	s.Shutdown()
+	during := e.delivered("/live")
+	e.forget()
+	for path := range id {
+		e.shut(path, false)
+	}
+
+	to := streamtest.Start(t, streamtest.Lanes(lanes))
+	restore(t, dir, to.JetStream(t), 0)
+	r = newRig(t, to.JetStream(t), 1)
+	r.work(nil)
+	store = webhooks(r.js, r.log)
+	if _, err := store.Make(t.Context(), ann, webhook.Change{Webhook: id["/shop"], What: webhook.Resume}, 0); err != nil {
+		t.Fatal(err)
+	}
+	clock = streamtest.NewClock()
+	r.deliver(clock)
+	for n := range lanes {
+		r.claims(n, 100, 110, held)
+	}
+	streamtest.Eventually(t, "what was left, and what is new, is delivered", has("/shop", some(50, 110)))
+	streamtest.Eventually(t, "what is new is delivered", has("/live", some(100, 110)))
+	letters, _, err := store.Letters(t.Context(), id["/old"], 1000)
+	if err != nil || len(letters) == 0 {
+		t.Fatalf("%+v, %v", letters, err)
+	}
+	if _, err := store.Make(t.Context(), ann, webhook.Change{Webhook: id["/old"], What: webhook.Retry}, 0); err != nil {
+		t.Fatal(err)
+	}
+	streamtest.Eventually(t, "dead letters are delivered", has("/old", some(50, 110)))
+	for path := range id {
+		for customer, times := range e.delivered(path) {
+			if slices.Contains(some(0, 50), customer) || times != 1 {
+				t.Errorf("%s: %s is delivered %d times after the restore", path, customer, times)
+			}
+		}
+	}
+	for _, customer := range some(50, 100) {
+		if during[customer]+e.delivered("/live")[customer] == 0 {
+			t.Errorf("/live: %s is lost", customer)
+		}
+	}
+	if e.forged > 0 {
+		t.Errorf("%d requests are not signed with the secret of their endpoint", e.forged)
+	}
+	all, err := store.List(t.Context())
+	if err != nil || len(all) != 3 || slices.ContainsFunc(all, func(e webhook.Endpoint) bool { return e.By != ann.Name || e.State != webhook.Active }) {
+		t.Errorf("%+v, %v", all, err)
+	}
+
+	// Beside the log that it is of, a copy delivers nothing.
+	beside := streamtest.Start(t, streamtest.Lanes(lanes)).JetStream(t)
+	if err := open(t, dir).Restore(t.Context(), beside, backup.RestoreOptions{WithoutWebhooks: true, Logger: streamtest.Logger(t)}); err != nil {
+		t.Fatal(err)
+	}
+	if have := streams(t, beside); slices.ContainsFunc(have, func(s string) bool { return strings.Contains(s, "WEBHOOKS") || strings.Contains(s, "PUSH") }) {
+		t.Errorf("%v", have)
+	}
+	r = newRig(t, beside, 1)
+	r.work(nil)
+	r.repeats(subset(held, some(0, 100)))
+}
+
+// subset are the claims of some customers.
+func subset(held map[string]string, customers []string) map[string]string {
+	of := map[string]string{}
+	for _, c := range customers {
+		of["claim-"+c] = held["claim-"+c]
+	}
+	return of
+}
