@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -18,7 +20,10 @@ import (
 func TestConcurrency(t *testing.T) {
 	var now, most atomic.Int32
 	release := make(chan struct{})
-	s, _ := bad(t, func(http.ResponseWriter, *http.Request) {
+	s, server := bad(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/probe" {
+			return
+		}
 		n := now.Add(1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
@@ -26,7 +31,7 @@ func TestConcurrency(t *testing.T) {
 		now.Add(-1)
 	}, nil)
 	s.slots = make(chan struct{}, 2)
-	s.limit.SetBurst(100)
+	s.limit.SetLimit(rate.Inf)
 	var calls sync.WaitGroup
 	var begun atomic.Int32
 	for range 8 {
@@ -38,6 +43,16 @@ func TestConcurrency(t *testing.T) {
 		})
 	}
 	eventually(t, "all calls are made, and two requests have arrived", func() bool { return begun.Load() == 8 && now.Load() >= 2 })
+	// A request too many would have arrived by the time that these have, each on a connection of its own.
+	probe := server.Client()
+	probe.Transport.(*http.Transport).DisableKeepAlives = true
+	for range 20 {
+		resp, err := probe.Get(server.URL + "/probe")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
 	for range 8 {
 		release <- struct{}{}
 	}
