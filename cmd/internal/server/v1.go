@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -49,6 +50,9 @@ func (s *server) startV1(nc *nats.Conn, store *settings.Store) error {
 	}
 	mux := http.NewServeMux()
 	api := manage.New(mux, opts)
+	for _, rest := range rests {
+		mux.HandleFunc(rest, func(w http.ResponseWriter, r *http.Request) { notRouted(mux, w, r) })
+	}
 	stop := api.Stop
 	s.stopV1.Store(&stop)
 	s.v1.Store(mux)
@@ -62,19 +66,18 @@ func (s *server) serveV1(w http.ResponseWriter, r *http.Request) {
 		web.New(web.Unavailable, "this server is starting, or has no role api").Write(w)
 		return
 	}
-	if _, pattern := mux.Handler(r); pattern == "" {
-		notRouted(mux, w, r)
-		return
-	}
 	mux.ServeHTTP(w, r)
 }
+
+// rests are the patterns of what no route takes.
+var rests = []string{"/v1", "/v1/"}
 
 // notRouted answers a request that no route takes: in the form of all errors.
 func notRouted(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 	probe := *r
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		probe.Method = method
-		if _, pattern := mux.Handler(&probe); pattern != "" {
+		if _, pattern := mux.Handler(&probe); !slices.Contains(rests, pattern) {
 			w.Header().Add("Allow", method)
 		}
 	}

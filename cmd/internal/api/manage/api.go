@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -18,6 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -30,6 +32,9 @@ type Sender interface {
 	// the wait for room only; its deadline is the command's. The errors, also of fn, are *batcher.UnknownError and
 	// *batcher.NotSentError; after one that is returned fn is not called.
 	Send(ctx context.Context, cmd *wire.Command, by string, fn func(wire.Outcome, error)) error
+	// Line is Send for a receiver of the outcome as the lane wrote it. until is the command's deadline, and that of the wait for
+	// room. The command is not kept.
+	Line(ctx context.Context, cmd *wire.Command, by string, until time.Time, to batcher.Receiver) error
 }
 
 // Options of an API. All fields but those that say so are required.
@@ -88,7 +93,8 @@ type API struct {
 	huma   huma.API
 	routes []Route
 	slots  slots
-	wrong  *budget // of wrong codes
+	wrong  *budget                                                 // of wrong codes
+	quick  map[string]func(huma http.HandlerFunc) http.HandlerFunc // see quickly
 
 	stopped  chan struct{} // closed by Stop
 	stopOnce sync.Once
@@ -112,8 +118,9 @@ func New(mux *http.ServeMux, o Options) *API {
 		o.Logger = slog.Default()
 	}
 	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
-	a := &API{Options: o, mux: mux, slots: newSlots(), wrong: newBudget(), stopped: make(chan struct{})}
-	a.huma = humago.New(mux, huma.Config{
+	a := &API{Options: o, mux: mux, slots: newSlots(), wrong: newBudget(), stopped: make(chan struct{}),
+		quick: map[string]func(http.HandlerFunc) http.HandlerFunc{}}
+	a.huma = humago.New(&quickMux{mux, a.quick}, huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{Title: "scrip", Version: o.Version, Description: description,
@@ -210,20 +217,30 @@ func Register[I, O any](a *API, r Route, handler func(context.Context, *I) (*O, 
 func (a *API) admit(r Route) func(huma.Context, func(huma.Context)) {
 	return func(c huma.Context, next func(huma.Context)) {
 		req, w := humago.Unwrap(c)
+		if req.Context().Value(enteredKey{}) != nil {
+			next(c)
+			return
+		}
 		ctx, problem := a.enter(r, req)
 		if problem != nil {
 			problem.Write(w)
 			return
 		}
 		w.Header().Set("Cache-Control", "no-store")
-		next(huma.WithContext(c, context.WithValue(ctx, addressKey{}, req.RemoteAddr)))
+		next(huma.WithContext(c, ctx))
 	}
 }
 
 // enter returns the context of an authenticated request that may use the route.
 func (a *API) enter(r Route, req *http.Request) (context.Context, *web.Problem) {
+	p, problem := a.who(r, req)
+	return a.with(req, p), problem
+}
+
+// who returns the principal of a request that may use the route.
+func (a *API) who(r Route, req *http.Request) (access.Principal, *web.Problem) {
 	if r.Operation == access.NoOperation {
-		return req.Context(), nil
+		return access.Principal{}, nil
 	}
 	p, problem := a.Gate.Identify(req)
 	if problem == nil && r.Later {
@@ -231,7 +248,12 @@ func (a *API) enter(r Route, req *http.Request) (context.Context, *web.Problem) 
 	} else if problem == nil {
 		problem = web.Check(p, r.Operation, req.PathValue(web.CampaignValue))
 	}
-	return web.WithPrincipal(req.Context(), p), problem
+	return p, problem
+}
+
+// with returns the context of a request of a principal.
+func (a *API) with(req *http.Request, p access.Principal) context.Context {
+	return context.WithValue(web.WithPrincipal(req.Context(), p), addressKey{}, req.RemoteAddr)
 }
 
 // stream adds a route with a plain handler. op has what the document shows beyond the route: parameters, bodies, answers.
@@ -244,7 +266,7 @@ func (a *API) stream(r Route, op huma.Operation, handler func(w http.ResponseWri
 			return
 		}
 		w.Header().Set("Cache-Control", "no-store")
-		handler(w, req.WithContext(context.WithValue(ctx, addressKey{}, req.RemoteAddr)))
+		handler(w, req.WithContext(ctx))
 	})
 }
 

@@ -174,10 +174,18 @@ func (a *API) tried(ctx context.Context, answer func() (*CommandDone, error)) (*
 	done, err := answer()
 	var refused *web.Problem
 	if errors.As(err, &refused) {
-		wrong = refused.Code == web.Code(wire.CodeNotFound) || p.Public && slices.Contains(unusable, refused.Code)
-	}
-	if wrong && p.Public {
-		return nil, web.New(web.CodeNotValid, "")
+		if wrong, refused = judged(p, refused); wrong {
+			err = refused
+		}
 	}
 	return done, err
+}
+
+// judged reports whether a code was wrong, and what its sender sees of that.
+func judged(p access.Principal, refused *web.Problem) (wrong bool, shown *web.Problem) {
+	wrong = refused.Code == web.Code(wire.CodeNotFound) || p.Public && slices.Contains(unusable, refused.Code)
+	if wrong && p.Public {
+		refused = web.New(web.CodeNotValid, "")
+	}
+	return wrong, refused
 }

@@ -19,6 +19,9 @@ import (
 // commandWait is how long a command may take before its outcome is unknown.
 const commandWait = 5 * time.Second
 
+// maxIdempotencyKey is the maxLength of Change's header.
+const maxIdempotencyKey = 255
+
 // Change is what all requests that change something have in common.
 type Change struct {
 	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" maxLength:"255" pattern:"^[ -~]+$" patternDescription:"printable ASCII" doc:"Of your choice, one for each change. A retry with the same one has no second effect and gets the first answer. It is remembered per campaign, for the campaign's life."`

@@ -1,7 +1,8 @@
 // Package manage is HTTP /v1: claims and redemptions, campaigns, coupons, customers, reminders, codes, events, status, settings,
 // dead letters, keys and webhooks; and its OpenAPI document.
 //
-//	                     ┌─ Register ── huma: reads, validates, encodes ──┐        ┌─ Sender ─── lanes
+//	                     ┌─ quick ───── claims, redemptions, rollbacks of the usual form ──> Sender
+//	                     ├─ Register ── huma: reads, validates, encodes ──┐        ┌─ Sender ─── lanes
 //	request ─> web.Gate ─┤                                                ├─> ... ─┼─ client ─── queries of the micro service
 //	                     └─ stream ──── plain handlers that stream ───────┘        ├─ pgxpool ── read tables
 //	                              │                                                └─ replay ─── event streams

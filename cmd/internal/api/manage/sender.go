@@ -2,6 +2,8 @@ package manage
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
@@ -24,29 +26,49 @@ func NewLanes(lines *batcher.Batcher, log topology.Log, codec *code.Codec) *Lane
 
 // Send implements Sender. A code that is no generated one, without a campaign, is refused here: it has no lane.
 func (l *Lanes) Send(ctx context.Context, cmd *wire.Command, by string, fn func(wire.Outcome, error)) error {
+	until, ok := ctx.Deadline()
+	if !ok {
+		until = time.Now().Add(commandWait)
+	}
+	return l.Line(ctx, cmd, by, until, outcomeOf{cmd.ID, fn})
+}
+
+// Line implements Sender.
+func (l *Lanes) Line(ctx context.Context, cmd *wire.Command, by string, until time.Time, to batcher.Receiver) error {
 	lane := 0
 	if cmd.Campaign != "" {
 		lane = topology.LaneOf(cmd.Campaign, l.log.Lanes)
 	} else {
 		number, _, ok := l.codec.Decode(cmd.Code)
 		if !ok {
-			fn(wire.Outcome{ID: cmd.ID, Status: wire.StatusRefused, Refusal: wire.CodeNotFound,
-				Message: "no generated code has this form; an imported code needs its campaign"}, nil)
-			return nil
+			return refuse(to, wire.Outcome{ID: cmd.ID, Refusal: wire.CodeNotFound, Message: "no generated code has this form; an imported code needs its campaign"})
 		}
 		lane = int(number) % l.log.Lanes
 	}
-	line := cmd.AppendJSON(nil)
-	if len(line) > wire.MaxLine {
-		fn(wire.Outcome{ID: cmd.ID, Status: wire.StatusRefused, Refusal: wire.Invalid, Campaign: cmd.Campaign, Message: "the command is too long as a line of the log; split it"}, nil)
-		return nil
+	buf := lineBuffers.Get().(*[]byte)
+	defer lineBuffers.Put(buf)
+	line := batcher.Line{ID: cmd.ID, JSON: cmd.AppendJSON((*buf)[:0]), By: by, Deadline: until, To: to}
+	*buf = line.JSON[:0]
+	if len(line.JSON) > wire.MaxLine {
+		return refuse(to, wire.Outcome{ID: cmd.ID, Refusal: wire.Invalid, Campaign: cmd.Campaign, Message: "the command is too long as a line of the log; split it"})
 	}
-	until, ok := ctx.Deadline()
-	if !ok {
-		until = time.Now().Add(commandWait)
+	_, err := l.lines.TrySend(lane, line)
+	if errors.Is(err, batcher.ErrFull) {
+		ctx, cancel := context.WithDeadline(ctx, until)
+		defer cancel()
+		_, err = l.lines.Send(ctx, lane, line)
 	}
-	_, err := l.lines.Send(ctx, lane, batcher.Line{ID: cmd.ID, JSON: line, By: by, Deadline: until, To: outcomeOf{cmd.ID, fn}})
 	return err
+}
+
+// lineBuffers are for lines, which the batcher copies.
+var lineBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
+
+// refuse answers a command that has no lane.
+func refuse(to batcher.Receiver, out wire.Outcome) error {
+	out.Status = wire.StatusRefused
+	to.Answer(out.AppendJSON(nil), nil)
+	return nil
 }
 
 // outcomeOf receives the outcome of a command.

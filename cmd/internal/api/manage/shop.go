@@ -34,9 +34,11 @@ type Validation struct {
 }
 
 func (a *API) shopRoutes() {
-	Register(a, Route{Method: http.MethodPost, Path: "/v1/campaigns/{campaign}/claims", ID: "claim", Tag: "shop", Summary: "Claim a coupon",
+	claim := Route{Method: http.MethodPost, Path: "/v1/campaigns/{campaign}/claims", ID: "claim", Tag: "shop", Summary: "Claim a coupon",
 		About:     "201 with a new coupon; 200 with the same one for the same Idempotency-Key, and for a customer who has the only one that is allowed.",
-		Operation: access.OpClaim, Status: http.StatusCreated},
+		Operation: access.OpClaim, Status: http.StatusCreated}
+	a.quickly(claim, wire.Claim)
+	Register(a, claim,
 		func(ctx context.Context, in *struct {
 			Named
 			Change
@@ -59,8 +61,10 @@ func (a *API) shopRoutes() {
 		{"/v1/redemptions", "redeem", "Redeem a code for an order", "The same code and order again is a repeat (200).", wire.Redeem},
 		{"/v1/rollbacks", "rollback", "Undo the redemption of an order", "The same again is a repeat (200).", wire.Rollback},
 	} {
-		Register(a, Route{Method: http.MethodPost, Path: use.path, ID: use.id, Tag: "shop", Summary: use.summary, About: use.about,
-			Operation: access.OperationOf(use.command), Later: true, Status: http.StatusCreated},
+		route := Route{Method: http.MethodPost, Path: use.path, ID: use.id, Tag: "shop", Summary: use.summary, About: use.about,
+			Operation: access.OperationOf(use.command), Later: true, Status: http.StatusCreated}
+		a.quickly(route, use.command)
+		Register(a, route,
 			func(ctx context.Context, in *struct {
 				Change
 				Body    Use
