@@ -3,9 +3,15 @@ package manage
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -18,10 +24,12 @@ const forbidden = wire.Refusal(web.Forbidden)
 
 func (a *API) bulkRoute() {
 	a.stream(Route{Method: http.MethodPost, Path: "/v1/commands", ID: "sendCommands", Tag: "shop", Summary: "Send many commands",
-		About: "Lines of claim, redeem, rollback, remind and unremind as CONTRACT.md has them, up to 1,000 and 256 KiB, each with an id of its own. " +
+		About: "Lines of claim, redeem, rollback, remind and unremind as CONTRACT.md has them, up to 1,000 and 256 KiB unless they are a stream, each with an id of its own. " +
 			"The answer has an outcome for each, in their order. A line that was refused has status refused; one without status has an unknown result: send it again with its id.",
 		Operation: access.OpClaim, Later: true, Body: wire.MaxMessage},
 		huma.Operation{
+			Parameters: []*huma.Param{{Name: streamHeader, In: "header", Schema: text(""),
+				Description: "1: a stream in both directions. Lines are sent as they arrive, as many as there are, and each outcome is in the answer as soon as it and those before it are known. HTTP/1.1 needs a chunked body, and a client that reads while it sends."}},
 			RequestBody: &huma.RequestBody{Required: true, Content: lines(a.schema(CommandLine{}, "CommandLine"))},
 			Responses:   answer("200", "Outcome lines.", lines(a.schema(OutcomeLine{}, "OutcomeLine"))),
 		}, a.sendCommands)
@@ -52,6 +60,15 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request) {
 		problem.Write(w)
 		return
 	}
+	switch req.Header.Get(streamHeader) {
+	case "":
+	case "1":
+		a.streamCommands(w, req)
+		return
+	default:
+		web.New(web.Malformed, streamHeader+" must be 1, or absent").At("header."+streamHeader, "must be 1").Write(w)
+		return
+	}
 	body, problem := web.Body(w, req, nil, wire.MaxMessage)
 	if problem != nil {
 		problem.Write(w)
@@ -67,74 +84,177 @@ func (a *API) sendCommands(w http.ResponseWriter, req *http.Request) {
 		web.New(web.Code(wire.Invalid), "the body must have 1 to 1000 lines").At("body", "must have 1 to 1000 lines").Write(w)
 		return
 	}
-	ctx, cancel := context.WithTimeout(req.Context(), commandWait)
-	defer cancel()
-	type numbered struct {
-		n   int
-		out wire.Outcome
+	b := bulk{api: a, principal: principal(req.Context()), from: req.RemoteAddr, until: time.Now().Add(commandWait),
+		entries: make([]bulkEntry, len(all)), done: make(chan struct{})}
+	if b.principal.Campaigns != nil {
+		b.lookUp(req.Context(), all)
+		b.until = time.Now().Add(commandWait)
 	}
-	answers, outcomes := make(chan numbered, len(all)), make([]wire.Outcome, len(all))
-	waiting := 0
+	b.left.Store(int32(len(all)))
 	for i, line := range all {
-		cmd, refused := a.bulkLine(ctx, line)
-		outcomes[i] = wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign, Message: "the outcome is not known; send the line again with its id"}
-		if refused != nil {
-			outcomes[i] = *refused
-			continue
-		}
-		end := func(bool) {}
-		if cmd.Code != "" {
-			from, _ := ctx.Value(addressKey{}).(string)
-			if end, problem = a.wrong.begin(principal(ctx), from); problem != nil {
-				outcomes[i].Status, outcomes[i].Refusal, outcomes[i].Message = wire.StatusRefused, wire.Refusal(problem.Code), problem.Detail
-				continue
-			}
-		}
-		unknown := outcomes[i]
-		waiting++
-		err := a.Sender.Send(ctx, &cmd, principal(ctx).By(), func(out wire.Outcome, err error) {
-			if err != nil {
-				out = unknown
-			}
-			end(out.Refusal == wire.CodeNotFound)
-			answers <- numbered{i, out}
-		})
-		if err != nil { // it was not sent: no effect
-			waiting--
-			end(false)
-			outcomes[i].Status, outcomes[i].Refusal, outcomes[i].Message = wire.StatusRefused, wire.NotDurable, err.Error()
-		}
+		b.send(req.Context(), &b.entries[i], line)
 	}
-wait:
-	for ; waiting > 0; waiting-- {
-		select {
-		case a := <-answers:
-			outcomes[a.n] = a.out
-		case <-ctx.Done(): // the rest is unknown; their answers find room in the channel
-			break wait
-		}
+	<-b.done // the batcher answers by the deadline
+	size := 0
+	for i := range b.entries {
+		size += len(b.entries[i].outcome) + 1
 	}
-	var out []byte
-	for i := range outcomes {
-		out = append(outcomes[i].AppendJSON(out), '\n')
+	out := make([]byte, 0, size)
+	for i := range b.entries {
+		out = append(append(out, b.entries[i].outcome...), '\n')
 	}
 	w.Header().Set("Content-Type", ndjson)
+	w.Header().Set("Content-Length", strconv.Itoa(len(out)))
 	_, _ = w.Write(out) // the client may have closed the connection
 }
 
-// bulkLine reads a line, and refuses what the key may not send.
-func (a *API) bulkLine(ctx context.Context, line []byte) (cmd wire.Command, refused *wire.Outcome) {
-	refuse := func(r wire.Refusal, why string) *wire.Outcome {
-		return &wire.Outcome{ID: cmd.ID, Campaign: cmd.Campaign, Status: wire.StatusRefused, Refusal: r, Message: why}
+// bulk is the lines of one request.
+type bulk struct {
+	api       *API
+	principal access.Principal
+	from      string    // address of the client
+	until     time.Time // zero: commandWait from when a line is sent
+	found     map[lookUp]*found
+	cmd       wire.Command // the line that is being sent
+	entries   []bulkEntry
+	left      atomic.Int32  // lines without an outcome
+	done      chan struct{} // closed when there are none left
+}
+
+// lookUp is a code in a line without a campaign, of a key that is limited to campaigns.
+type lookUp struct {
+	access.Operation
+	code string
+}
+
+// found is its campaign, or a *web.Problem.
+type found struct {
+	campaign string
+	err      error
+}
+
+// maxLookUps bounds the codes of one request that are looked up at once.
+const maxLookUps = 32
+
+// lookUp finds the campaigns of such codes before any line is sent, so that lines are sent in their order.
+func (b *bulk) lookUp(ctx context.Context, lines [][]byte) {
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	b.found = map[lookUp]*found{}
+	var g errgroup.Group
+	g.SetLimit(maxLookUps)
+	for _, line := range lines {
+		var cmd wire.Command
+		if cmd.ParseView(line, wire.Defaults{}) != nil || cmd.Campaign != "" || cmd.Code == "" || !wire.ScopeProducer.Allows(cmd.Type) {
+			continue
+		}
+		of := lookUp{access.OperationOf(cmd.Type), cmd.Code}
+		if b.found[of] == nil {
+			f := &found{}
+			b.found[of] = f
+			g.Go(func() error {
+				f.campaign, f.err = b.api.campaignOf(ctx, of.Operation, of.code, "")
+				return nil
+			})
+		}
 	}
-	if err := wire.ParseCommand(line, wire.Defaults{}, &cmd); err != nil {
-		return cmd, refuse(wire.Invalid, err.Error())
+	_ = g.Wait() // each has its own error
+}
+
+// bulkEntry is one line, and the batcher.Receiver of its outcome. Its texts are views of the request's body.
+type bulkEntry struct {
+	of           *bulk
+	id, campaign string
+	end          func(wrong bool) // of the budget; nil = the line has no code
+	outcome      []byte
+	ready        chan struct{} // of a stream: closed when there is an outcome
+}
+
+// Answer implements batcher.Receiver.
+func (e *bulkEntry) Answer(line []byte, err error) {
+	wrong := false
+	switch {
+	case err != nil:
+		unknown := wire.Outcome{ID: e.id, Campaign: e.campaign, Message: "the outcome is not known; send the line again with its id"}
+		line = unknown.AppendJSON(nil)
+	case e.end != nil:
+		out, err := wire.ParseOutcome(line)
+		wrong = err == nil && out.Refusal == wire.CodeNotFound
 	}
-	if !wire.ScopeProducer.Allows(cmd.Type) {
-		return cmd, refuse(wire.Invalid, "type: "+cmd.Type.String()+" has a route of its own")
+	if e.end != nil {
+		e.end(wrong)
 	}
-	if problem := web.Check(principal(ctx), access.OperationOf(cmd.Type), cmd.Campaign); problem != nil {
-		return cmd, refuse(forbidden, problem.Detail)
+	e.finish(line)
+}
+
+// refuse ends a line that has no effect.
+func (e *bulkEntry) refuse(r wire.Refusal, why string) {
+	out := wire.Outcome{ID: e.id, Campaign: e.campaign, Status: wire.StatusRefused, Refusal: r, Message: why}
+	e.finish(out.AppendJSON(nil))
+}
+
+func (e *bulkEntry) finish(outcome []byte) {
+	e.outcome = outcome
+	if e.ready != nil {
+		close(e.ready)
+		return
 	}
-	return cmd, nil
+	if e.of.left.Add(-1) == 0 {
+		close(e.of.done)
+	}
+}
+
+// send sends one line, or refuses it.
+func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
+	e.of = b
+	cmd := &b.cmd
+	err := cmd.ParseView(line, wire.Defaults{})
+	cmd.ID = strings.Clone(cmd.ID) // the batcher keeps it
+	e.id, e.campaign = cmd.ID, cmd.Campaign
+	operation := access.OperationOf(cmd.Type)
+	looked := b.found[lookUp{operation, cmd.Code}]
+	if cmd.Campaign != "" {
+		looked = nil
+	}
+	switch {
+	case err != nil:
+		e.refuse(wire.Invalid, err.Error())
+		return
+	case !wire.ScopeProducer.Allows(cmd.Type):
+		e.refuse(wire.Invalid, "type: "+cmd.Type.String()+" has a route of its own")
+		return
+	}
+	if looked == nil {
+		if problem := web.Check(b.principal, operation, cmd.Campaign); problem != nil {
+			e.refuse(forbidden, problem.Detail)
+			return
+		}
+	}
+	if cmd.Code != "" {
+		end, problem := b.api.wrong.begin(b.principal, b.from)
+		if problem != nil {
+			e.refuse(wire.Refusal(problem.Code), problem.Detail)
+			return
+		}
+		e.end = end
+	}
+	if looked != nil {
+		var problem *web.Problem
+		if errors.As(looked.err, &problem) {
+			e.end(problem.Code == web.Code(wire.CodeNotFound))
+			e.refuse(wire.Refusal(problem.Code), problem.Detail)
+			return
+		}
+		cmd.Campaign = looked.campaign
+	}
+	until := b.until
+	if until.IsZero() {
+		until = time.Now().Add(commandWait)
+	}
+	if err := b.api.Sender.Line(ctx, cmd, b.principal.By(), until, e); err != nil { // it was not sent: no effect
+		if e.end != nil {
+			e.end(false)
+		}
+		e.refuse(wire.NotDurable, err.Error())
+	}
 }

@@ -71,10 +71,10 @@ func (a *API) codeRoutes() {
 }
 
 // slots bound what is expensive.
-type slots struct{ imports, exports, events chan struct{} }
+type slots struct{ imports, exports, events, commands chan struct{} }
 
 func newSlots() slots {
-	return slots{make(chan struct{}, importsAtOnce), make(chan struct{}, exportsAtOnce), make(chan struct{}, eventsAtOnce)}
+	return slots{make(chan struct{}, importsAtOnce), make(chan struct{}, exportsAtOnce), make(chan struct{}, eventsAtOnce), make(chan struct{}, streamsAtOnce)}
 }
 
 // take takes a slot. A nil release means that there is none: the problem was written.
