@@ -140,7 +140,7 @@ func (w *logWriter) line(kind string, fields map[string]any) string {
 func (w *logWriter) command() string {
 	f := map[string]any{"campaign": w.pick("campaign", "a", "b", "c")}
 	kind := w.pick("kind", "create_campaign", "update_campaign", "claim", "claim", "claim", "claim", "claim", "redeem", "redeem", "redeem", "redeem", "rollback",
-		"rollback", "rollback", "void", "extend", "remind", "remind", "remind", "remind", "unremind", "import_codes", "state", "garbage")
+		"rollback", "rollback", "void", "extend", "remind", "remind", "remind", "remind", "unremind", "unremind", "import_codes", "state", "state", "garbage")
 	switch kind {
 	case "create_campaign":
 		return w.line(kind, merge(f, w.settings()))
@@ -177,7 +177,7 @@ func (w *logWriter) command() string {
 		f["codes"] = []string{w.pick("code", "ONE1", "TWO2", "THREE3"), w.pick("code", "FOUR4", "FIVE5", "SIX6")}
 	case "state":
 		kind = w.pick("state", "pause_campaign", "resume_campaign", "resume_campaign", "resume_campaign", "end_campaign")
-		if kind == "end_campaign" && rapid.IntRange(0, 4).Draw(w.T, "really") > 0 {
+		if kind == "end_campaign" && rapid.IntRange(0, 2).Draw(w.T, "really") > 0 {
 			kind = "resume_campaign"
 		}
 	case "garbage":
@@ -230,50 +230,65 @@ func TestTablesAreTheFoldOfTheLog(t *testing.T) {
 		}
 	}
 	seen := map[wire.EventType]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		truncate(t, one)
-		truncate(t, two)
-		w := newLogWriter(t)
-		m := newModel(wire.Instant(retention.Microseconds()))
-		log := []message{w.create()}
-		m.message(1, log[0])
-		for i := range rapid.IntRange(5, 40).Draw(t, "steps") {
-			log = append(log, w.step())
-			m.message(uint64(i)+2, log[i+1])
-		}
-		note(seen, log)
-		for _, pool := range []*pgxpool.Pool{one, two} {
-			r := &reader{retention: retention}
-			for rest := log; len(rest) > 0; {
-				n := rapid.SampledFrom([]int{1, 2, 7, 40}).Draw(t, "batch")
-				n = min(n, len(rest))
-				if parked := commit(t, pool, r.batch(rest[:n])); len(parked) > 0 {
-					t.Fatalf("parked %+v", parked)
-				}
-				rest = rest[n:]
-			}
-			recounts(t, pool)
-		}
-		want := m.tables()
-		for table, query := range modelTables {
-			for _, pool := range []*pgxpool.Pool{one, two} {
-				got := strings.Split(rows(t, pool, query), "\n")
-				sort.Strings(got)
-				if d := diff(strings.Join(got, "\n"), want[table]); d != "" {
-					t.Fatalf("%s differs:\n%s\nlog:\n%s", table, d, show(log))
-				}
-			}
-		}
-		if a, b := digests(t, one), digests(t, two); a != b {
-			t.Fatalf("digests depend on the batches:\n%s\n%s\nlog:\n%s", a, b, show(log))
-		}
-	})
-	for kind := wire.CampaignCreated; kind < wire.ReminderDue; kind++ {
-		if seen[kind] == 0 {
-			t.Errorf("no log had a %s: the test does not test it", kind)
-		}
+	// Logs are random: some kinds of events are in few of them. More logs are written until each kind was in one.
+	const most = 20
+	for round := 0; round < most && (round == 0 || len(unseen(seen)) > 0); round++ {
+		rapid.Check(t, func(t *rapid.T) { checkFold(t, one, two, seen, retention) })
+	}
+	if kinds := unseen(seen); len(kinds) > 0 {
+		t.Errorf("no log had %v: the test does not test it", kinds)
 	}
 	t.Log(seen)
+}
+
+// unseen returns the kinds of events that tables are made of and no log had.
+func unseen(seen map[wire.EventType]int) (kinds []wire.EventType) {
+	for kind := wire.CampaignCreated; kind < wire.ReminderDue; kind++ {
+		if seen[kind] == 0 {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+// checkFold writes a random log to two databases, cut into batches in two ways, and compares both with a naive read of it.
+func checkFold(t *rapid.T, one, two *pgxpool.Pool, seen map[wire.EventType]int, retention time.Duration) {
+	truncate(t, one)
+	truncate(t, two)
+	w := newLogWriter(t)
+	m := newModel(wire.Instant(retention.Microseconds()))
+	log := []message{w.create()}
+	m.message(1, log[0])
+	for i := range rapid.IntRange(5, 40).Draw(t, "steps") {
+		log = append(log, w.step())
+		m.message(uint64(i)+2, log[i+1])
+	}
+	note(seen, log)
+	for _, pool := range []*pgxpool.Pool{one, two} {
+		r := &reader{retention: retention}
+		for rest := log; len(rest) > 0; {
+			n := rapid.SampledFrom([]int{1, 2, 7, 40}).Draw(t, "batch")
+			n = min(n, len(rest))
+			if parked := commit(t, pool, r.batch(rest[:n])); len(parked) > 0 {
+				t.Fatalf("parked %+v", parked)
+			}
+			rest = rest[n:]
+		}
+		recounts(t, pool)
+	}
+	want := m.tables()
+	for table, query := range modelTables {
+		for _, pool := range []*pgxpool.Pool{one, two} {
+			got := strings.Split(rows(t, pool, query), "\n")
+			sort.Strings(got)
+			if d := diff(strings.Join(got, "\n"), want[table]); d != "" {
+				t.Fatalf("%s differs:\n%s\nlog:\n%s", table, d, show(log))
+			}
+		}
+	}
+	if a, b := digests(t, one), digests(t, two); a != b {
+		t.Fatalf("digests depend on the batches:\n%s\n%s\nlog:\n%s", a, b, show(log))
+	}
 }
 
 func note(seen map[wire.EventType]int, log []message) {
