@@ -3,6 +3,7 @@
 //	                       ┌─> scrip serve ──────── SDK, or one request per claim
 //	workload ──> driver ───┼─> redis-server ─────── Lua, plain and pipelined
 //	 (plan.go)  (drive.go) ├─> postgres ─────────── SKIP LOCKED row by row and in batches; a counter row
+//	                       ├─> Express, net/http ── claims over HTTP, before Redis and PostgreSQL (http_peers.go)
 //	                       └─> scrip's own NATS ─── bare publishes of the same bytes: the limit
 //	                 │
 //	                 └──> rates, latencies, CPU, memory ──> medians ──> ratios ──> table, JSON, chart (report)
@@ -45,7 +46,7 @@ func main() { os.Exit(run(cli.Context(), os.Args[1:], os.Stdout, os.Stderr)) }
 // run is the program: results go to out, progress and errors to progress. It returns the exit code.
 func run(ctx context.Context, args []string, out, progress io.Writer) int {
 	root := cli.Group("scripbench", "Measure scrip beside its peers",
-		runCommand(), growthCommand(), restartCommand(), tablesCommand(), expireCommand(), remindCommand(), pendingCommand(), plotCommand())
+		runCommand(), growthCommand(), restartCommand(), tablesCommand(), expireCommand(), remindCommand(), pendingCommand(), plotCommand(), peerCommand())
 	cli.Prepare(root, nil, out, progress)
 	return cli.Execute(ctx, root, args, progress)
 }

@@ -12,6 +12,9 @@ import (
 var scripBinary string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "peer" { // started by a test as its peer
+		main()
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "scripbench-test-")
 		if err != nil {

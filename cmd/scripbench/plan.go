@@ -34,6 +34,8 @@ const (
 	single
 	// alone has one operation in flight.
 	alone
+	// overHTTP has claims in requests of HTTP.
+	overHTTP
 )
 
 // workloads in the order in which they are run.
@@ -42,6 +44,7 @@ var workloads = []workload{
 	{name: "claim-spread", about: "the same over 10,000 campaigns (Zipf, s = 1.1)", unit: "claims", n: 500_000, style: bulk, campaigns: 10_000},
 	{name: "claim-redeem", about: "each customer claims and redeems at once; counted are pairs", unit: "pairs", n: 200_000, style: bulk, campaigns: 1, redeem: true},
 	{name: "claim-request", about: "one claim in each request", unit: "claims", n: 300_000, style: single, campaigns: 1},
+	{name: "claim-http", about: "one claim in each request over HTTP", unit: "claims", n: 100_000, style: overHTTP, campaigns: 1},
 	{name: "lonely-claim", about: "one claim at a time", unit: "claims", n: 10_000, style: alone, campaigns: 1},
 	{name: "sold-out", about: "a storm on a campaign that has one coupon for a thousand customers", unit: "answers", n: 1_000_000, style: bulk, campaigns: 1, share: 1000},
 }

@@ -339,6 +339,9 @@ func (s *postgresServer) fillCoupons(ctx context.Context, p *plan) error {
 	if p.redeem {
 		indexes = append(indexes, `CREATE UNIQUE INDEX coupon_code ON coupon (code)`)
 	}
+	if p.style == overHTTP {
+		indexes = append(indexes, `ALTER TABLE coupon ADD claim_id text`, `CREATE UNIQUE INDEX coupon_claim ON coupon (campaign, claim_id) WHERE claim_id IS NOT NULL`)
+	}
 	next := p.coupon()
 	return s.load(ctx, `CREATE TABLE coupon (campaign int NOT NULL, n int NOT NULL, code text NOT NULL, customer_id text, order_id text, claimed_at timestamptz)`,
 		"coupon", "campaign n code", func() []any {

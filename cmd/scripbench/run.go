@@ -128,6 +128,14 @@ func (o options) table(ctx context.Context, b *bench, d report.Durability, w wor
 		t.N = o.n
 	}
 	var described []server
+	list = slices.DeleteFunc(list, func(r recipe) bool {
+		why := b.leftOut[r.server(b)]
+		if why != nil {
+			t.Settings = append(t.Settings, r.name+": "+why.Error())
+			o.printf("%s: %s: %s", w.name, r.name, why)
+		}
+		return why != nil
+	})
 	for _, r := range list {
 		t.Systems = append(t.Systems, report.System[report.Measure]{Name: r.name, Recipe: r.about})
 		if sv := r.server(b); !slices.Contains(described, sv) {
@@ -154,7 +162,7 @@ func (o options) table(ctx context.Context, b *bench, d report.Durability, w wor
 		// Systems take turns, so that a change on the machine affects all of them.
 		for i, r := range list {
 			p := pace{n: t.N, limit: o.limit, rate: max(o.rate.perSecond, o.rate.share*closed[i])}
-			m, inFlight, err := o.once(ctx, b, r, newPlan(w, fmt.Sprint("run", run), t.N, o.seed+uint64(run)), p)
+			m, inFlight, err := o.once(ctx, b, r, newPlan(w, fmt.Sprintf("run%d-%d", run, i), t.N, o.seed+uint64(run)), p)
 			if err != nil {
 				return t, fmt.Errorf("%s: %w", r.name, err)
 			}
@@ -164,6 +172,9 @@ func (o options) table(ctx context.Context, b *bench, d report.Durability, w wor
 		}
 	}
 	report.Compare(t.Systems, t.OpenLoop == "") // in an open loop all systems have the rate that --rate sets
+	if w.style == overHTTP && t.OpenLoop == "" {
+		t.Goals = httpGoals(t.Systems)
+	}
 	return t, nil
 }
 
@@ -178,6 +189,7 @@ func (o options) once(ctx context.Context, b *bench, r recipe, p *plan, at pace)
 	if err := sv.settle(ctx); err != nil {
 		return m, 0, err
 	}
+	before := process.CPU(sv.pids()[0])
 	watch := process.StartMeter(sv.pids()...)
 	d, err := drive(ctx, j, at)
 	m.Spent = watch.Stop()
@@ -195,7 +207,9 @@ func (o options) once(ctx context.Context, b *bench, r recipe, p *plan, at pace)
 	}
 	m.Done, m.Refused, m.Seconds, m.Latency = t.done, t.refused, d.took.Seconds(), d.latency
 	m.Rate = float64(t.done) / m.Seconds
-	return m, j.inFlight, sv.settle(ctx) // the next system's run must not pay for it
+	err = sv.settle(ctx) // the next system's run must not pay for it
+	m.ProcessCPU = (process.CPU(sv.pids()[0]) - before).Seconds()
+	return m, j.inFlight, err
 }
 
 // window runs a whole plan on scrip.

@@ -43,6 +43,8 @@ type scripServer struct {
 	js   jetstream.JetStream
 	sdk  *client.Client
 	db   *pgx.Conn
+	// key is of role producer, "" = none was made yet.
+	key string
 	// postmaster is the process of its PostgreSQL, none where there is no /proc.
 	postmaster []int
 }

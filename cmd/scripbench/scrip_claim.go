@@ -23,9 +23,12 @@ const (
 )
 
 // openScrip creates the plan's campaigns and claims by the SDK: in bulk by DoAsync from one goroutine, else by callers
-// that wait. In claim-request every claim is a NATS request of its own.
+// that wait. In claim-request every claim is a NATS request of its own, in claim-http one of HTTP.
 func openScrip(ctx context.Context, b *bench, p *plan, callers int) (job, error) {
 	s := b.scrip
+	if p.style == overHTTP {
+		return openHTTP(ctx, s, p, callers, 1)
+	}
 	if err := s.create(ctx, p); err != nil {
 		return job{}, err
 	}
@@ -138,7 +141,11 @@ func (s *scripServer) requests(p *plan, j job, callers int) (job, error) {
 	j.caller = func(_ context.Context, i int) (caller, error) {
 		nc := conns[i%len(conns)]
 		return caller{send: each(func(ctx context.Context, i int) answer {
-			body := append([]byte(`{"customer_id":"`), p.customer(i)...)
+			body := []byte{'{'}
+			if p.style == overHTTP {
+				body = append(append(append(body, `"id":"`...), p.commandID(i)...), `",`...)
+			}
+			body = append(append(body, `"customer_id":"`...), p.customer(i)...)
 			reply, err := nc.RequestWithContext(ctx, "scrip.claim."+p.campaign(i), append(body, `"}`...))
 			if err != nil {
 				return failure(err)

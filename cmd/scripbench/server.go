@@ -86,7 +86,12 @@ type bench struct {
 	limit    *scripServer
 	redis    *redisServer
 	postgres *postgresServer
+	bare     *bareServer
+	goPeer   *goServer
+	express  *expressServer
 	started  []server
+	// leftOut are the servers that are not here, with the reasons; see errLeftOut.
+	leftOut map[server]error
 }
 
 // newBench describes the servers; nothing runs yet.
@@ -97,6 +102,10 @@ func (o options) newBench(d report.Durability) *bench {
 		limit:    &scripServer{node: n, binary: o.scrip, roles: bareRoles},
 		redis:    &redisServer{node: n},
 		postgres: &postgresServer{node: n},
+		bare:     &bareServer{webNode{node: n}},
+		goPeer:   &goServer{webNode: webNode{node: n}, postgres: &postgresServer{node: n}},
+		express:  &expressServer{webNode: webNode{node: n}, redis: &redisServer{node: n}},
+		leftOut:  map[server]error{},
 	}
 }
 
@@ -112,22 +121,31 @@ type recipe struct {
 
 func (r recipe) base() recipe    { return r }
 func (r recipe) String() string  { return fmt.Sprintf("  %-17s %s", r.name, r.about) }
-func every(workload) bool        { return true }
+func every(w workload) bool      { return w.style != overHTTP }
+func webOnly(w workload) bool    { return w.style == overHTTP }
 func bulkOnly(w workload) bool   { return w.style == bulk }
 func onScrip(b *bench) server    { return b.scrip }
 func onLimit(b *bench) server    { return b.limit }
 func onRedis(b *bench) server    { return b.redis }
 func onPostgres(b *bench) server { return b.postgres }
+func onBare(b *bench) server     { return b.bare }
+func onGo(b *bench) server       { return b.goPeer }
+func onExpress(b *bench) server  { return b.express }
 
 // recipes for claims, scrip first.
 var recipes = []recipe{
-	{name: report.Subject, about: "scrip serve, all roles; Go SDK, or a request each", server: onScrip, fits: every, open: openScrip},
+	{name: report.Subject, about: "scrip serve, all roles; Go SDK, or a request each", server: onScrip, fits: func(workload) bool { return true }, open: openScrip},
 	{name: "redis", about: "Lua: list of codes, hash of customers; a connection per caller", server: onRedis, fits: every, open: redisRecipe{pipeline: 1}.open},
 	{name: "redis-x16", about: "the same, each connection pipelines 16", server: onRedis, fits: bulkOnly, open: redisRecipe{pipeline: 16}.open},
 	{name: "pg-skip-locked", about: "FOR UPDATE SKIP LOCKED, one row in a transaction", server: onPostgres, fits: every, open: pgRow.open},
 	{name: "pg-batch-256", about: "FOR UPDATE SKIP LOCKED, 256 claims in a transaction", server: onPostgres, fits: bulkOnly, open: pgBatch.open},
-	{name: "pg-counter", about: "UPDATE of one counter row per campaign", server: onPostgres, fits: func(w workload) bool { return !w.redeem }, open: pgCounter.open},
-	{name: "limit", about: "bare JetStream publishes of the same command and event lines", server: onLimit, fits: func(w workload) bool { return !w.redeem && w.share == 0 && w.style != single }, open: openLimit},
+	{name: "pg-counter", about: "UPDATE of one counter row per campaign", server: onPostgres, fits: func(w workload) bool { return !w.redeem && every(w) }, open: pgCounter.open},
+	{name: "limit", about: "bare JetStream publishes of the same command and event lines", server: onLimit, fits: func(w workload) bool { return !w.redeem && w.share == 0 && w.style != single && every(w) }, open: openLimit},
+	{name: linesName, about: "POST /v1/commands, 100 claims in a request", server: onScrip, fits: webOnly, open: httpOn(func(b *bench) *scripServer { return b.scrip }, httpLines)},
+	{name: natsName, about: "one claim in a request to the micro service", server: onScrip, fits: webOnly, open: openScripRequests},
+	{name: bareName, about: "net/http alone, which stores nothing", server: onBare, fits: webOnly, open: httpOn(func(b *bench) *bareServer { return b.bare }, 1)},
+	{name: "express-redis", about: "Express, Lua: list of codes, hashes of customers and Idempotency-Keys", server: onExpress, fits: webOnly, open: httpOn(func(b *bench) *expressServer { return b.express }, 1)},
+	{name: "go-skip-locked", about: "net/http, FOR UPDATE SKIP LOCKED, one row in a transaction", server: onGo, fits: webOnly, open: httpOn(func(b *bench) *goServer { return b.goPeer }, 1)},
 }
 
 // missing reports everything that the recipes need and that this machine lacks.
@@ -159,16 +177,21 @@ func (b *bench) up(ctx context.Context, base string, recipes []recipe) (err erro
 	}
 	for i, r := range recipes {
 		sv := r.server(b)
-		if slices.Contains(b.started, sv) {
+		if slices.Contains(b.started, sv) || b.leftOut[sv] != nil {
 			continue
 		}
 		dir := filepath.Join(b.dir, fmt.Sprint(i))
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
-		b.started = append(b.started, sv)
 		sv.on().dir = dir
-		if err := sv.start(ctx); err != nil {
+		err := sv.start(ctx)
+		if errors.Is(err, errLeftOut) {
+			b.leftOut[sv] = err
+			continue
+		}
+		b.started = append(b.started, sv)
+		if err != nil {
 			return fmt.Errorf("starting %s: %w", r.name, err)
 		}
 	}

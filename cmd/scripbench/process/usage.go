@@ -73,6 +73,9 @@ func Private(pid int) int64 {
 // Memory is that of processes and their descendants in bytes: private memory, and shared memory counted once.
 func Memory(roots ...int) int64 { return usageOf(roots...).memory }
 
+// CPU is what a process and its descendants have used; 0 where there is no /proc.
+func CPU(root int) time.Duration { return usageOf(root).cpu }
+
 // Parent is the process that started another, none where there is no /proc.
 func Parent(pid int) []int {
 	p, err := procfs.NewProc(pid)

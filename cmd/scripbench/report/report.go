@@ -8,6 +8,7 @@
 package report
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -143,7 +144,28 @@ type Table struct {
 	Systems  Systems[Measure] `json:"systems"`
 	// Load is the machine's load average before the first run; numbers of a busy machine are worthless.
 	Load string `json:"load"`
+	// Goals of the workload, by the medians.
+	Goals []Goal `json:"goals,omitempty"`
 }
+
+// Goal is a ratio within one run and its bound: at most Most or, where that is 0, at least Least.
+type Goal struct {
+	Name  string  `json:"name"`
+	Is    float64 `json:"is"`
+	Most  float64 `json:"most,omitempty"`
+	Least float64 `json:"least,omitempty"`
+}
+
+// Wanted is the bound for people.
+func (g Goal) Wanted() string {
+	if g.Most > 0 {
+		return fmt.Sprintf("at most %g", g.Most)
+	}
+	return fmt.Sprintf("at least %g", g.Least)
+}
+
+// Met reports whether the ratio is within its bound.
+func (g Goal) Met() bool { return g.Most > 0 && g.Is <= g.Most || g.Most == 0 && g.Is >= g.Least }
 
 // Measure is one run of one system.
 type Measure struct {

@@ -14,8 +14,10 @@ type Spent struct {
 	// ServerCPU is that of the server's processes, ClientCPU that of scripbench with workers and client libraries,
 	// OthersCPU that of everything else on the machine, the kernel's own threads included.
 	ServerCPU float64 `json:"server_cpu_s"`
-	ClientCPU float64 `json:"client_cpu_s"`
-	OthersCPU float64 `json:"others_cpu_s"`
+	// ProcessCPU is that of the server's own process, without its database, until its work in the background was done, too.
+	ProcessCPU float64 `json:"process_cpu_s,omitempty"`
+	ClientCPU  float64 `json:"client_cpu_s"`
+	OthersCPU  float64 `json:"others_cpu_s"`
 	// Memory is the peak of the server's processes, without file cache.
 	Memory int64 `json:"memory_bytes"`
 }

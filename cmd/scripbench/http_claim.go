@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/process"
+	"github.com/seed-4a2410e3/scrip/cmd/scripbench/report"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+)
+
+const (
+	// httpCallers is how many connections claim-http has at most: half of those that scrip allows, as connections of the run
+	// before may not be closed yet.
+	httpCallers = 128
+	// httpLines is how many claims a request of NDJSON has; httpLineCallers connections send them.
+	httpLines, httpLineCallers = 100, 32
+	// bareName and natsName are the recipes whose CPU a claim over HTTP is compared with, linesName that of NDJSON.
+	bareName, natsName, linesName = "http-bare", "scrip-nats", "scrip-ndjson"
+)
+
+// httpServer is a server that takes claims over HTTP.
+type httpServer interface {
+	// prepare fills the server for a plan.
+	prepare(ctx context.Context, p *plan) (target, error)
+}
+
+// target is where the claims of a plan are sent.
+type target struct {
+	addr string
+	// authorization is the header; "" = the server checks none, and gets one of the same length.
+	authorization string
+	// bare: the server stores nothing, so its answers have no codes.
+	bare bool
+	// check is that of the job.
+	check func(ctx context.Context, t tally) error
+}
+
+// openHTTP sends claims over HTTP, so many in each request, on connections that are kept alive.
+func openHTTP(ctx context.Context, s httpServer, p *plan, callers, lines int) (job, error) {
+	t, err := s.prepare(ctx, p)
+	if err != nil {
+		return job{}, err
+	}
+	if t.authorization == "" {
+		t.authorization = "Bearer sk_producer_" + strings.Repeat("0", 48)
+	}
+	j := job{callers: min(callers, httpCallers), batch: lines, check: t.check, close: func() {}}
+	if lines > 1 {
+		j.callers = min(callers, httpLineCallers)
+	}
+	j.inFlight = j.callers * lines
+	j.caller = func(ctx context.Context, _ int) (caller, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.addr)
+		if err != nil {
+			return caller{}, err
+		}
+		c := &httpCaller{target: t, p: p, conn: conn, r: bufio.NewReader(conn)}
+		send := each(c.claim)
+		if lines > 1 {
+			send = c.claimLines
+		}
+		return caller{send: send, close: func() { _ = conn.Close() }}, nil
+	}
+	return j, nil
+}
+
+// httpOn opens a recipe's job on its server.
+func httpOn[S httpServer](on func(*bench) S, lines int) func(context.Context, *bench, *plan, int) (job, error) {
+	return func(ctx context.Context, b *bench, p *plan, callers int) (job, error) {
+		return openHTTP(ctx, on(b), p, callers, lines)
+	}
+}
+
+// httpCaller has a connection of its own.
+type httpCaller struct {
+	target
+	p         *plan
+	conn      net.Conn
+	r         *bufio.Reader
+	req, body []byte
+	answer    bytes.Buffer
+}
+
+// commandID is the id of an operation's claim.
+func (p *plan) commandID(i int) string { return p.id + "-" + strconv.Itoa(p.first+i) }
+
+// post sends body and reads the answer, which is valid until the next call.
+func (c *httpCaller) post(ctx context.Context, path, kind, id string) (status int, err error) {
+	c.req = append(append(append(c.req[:0], "POST "...), path...), " HTTP/1.1\r\nHost: "...)
+	c.req = append(append(append(c.req, c.addr...), "\r\nAuthorization: "...), c.authorization...)
+	c.req = append(append(c.req, "\r\nContent-Type: "...), kind...)
+	if id != "" {
+		c.req = append(append(c.req, "\r\nIdempotency-Key: "...), id...)
+	}
+	c.req = strconv.AppendInt(append(c.req, "\r\nContent-Length: "...), int64(len(c.body)), 10)
+	c.req = append(append(c.req, "\r\n\r\n"...), c.body...)
+	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return 0, err
+	}
+	if _, err := c.conn.Write(c.req); err != nil {
+		return 0, err
+	}
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		return 0, err
+	}
+	c.answer.Reset()
+	_, err = io.Copy(&c.answer, resp.Body)
+	return resp.StatusCode, errors.Join(err, resp.Body.Close(), ctx.Err())
+}
+
+// claim sends one claim.
+func (c *httpCaller) claim(ctx context.Context, i int) answer {
+	c.body = append(append(append(c.body[:0], `{"customer_id":"`...), c.p.customer(i)...), `"}`...)
+	status, err := c.post(ctx, "/v1/campaigns/"+c.p.campaign(i)+"/claims", "application/json", c.p.commandID(i))
+	switch {
+	case err != nil:
+		return failure(err)
+	case status == http.StatusConflict && bytes.Contains(c.answer.Bytes(), []byte(`"sold_out"`)):
+		return answer{verdict: refused}
+	case status == http.StatusOK:
+		return failure(errRepeat)
+	case status != http.StatusCreated:
+		return failure(fmt.Errorf("status %d: %s", status, c.answer.Bytes()))
+	case c.bare:
+		return answer{verdict: won, code: code(0, i)}
+	}
+	return claimed(wire.ParseOutcome(bytes.TrimSpace(c.answer.Bytes())))
+}
+
+// claimLines sends claims as lines of one request.
+func (c *httpCaller) claimLines(ctx context.Context, from, to int, answers []answer) error {
+	c.body = c.body[:0]
+	for i := from; i < to; i++ {
+		cmd := wire.Command{Type: wire.Claim, ID: c.p.commandID(i), Campaign: c.p.campaign(i), CustomerID: c.p.customer(i)}
+		c.body = append(cmd.AppendJSON(c.body), '\n')
+	}
+	status, err := c.post(ctx, "/v1/commands", "application/x-ndjson", "")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", status, c.answer.Bytes())
+	}
+	if err != nil {
+		return err
+	}
+	lines := bytes.Split(bytes.TrimSpace(c.answer.Bytes()), []byte("\n"))
+	if len(lines) != to-from {
+		return fmt.Errorf("%d lines were sent, %d outcomes came", to-from, len(lines))
+	}
+	for n, line := range lines {
+		answers[from+n] = claimed(wire.ParseOutcome(line))
+	}
+	return nil
+}
+
+// prepare creates the plan's campaigns, and once a key of role producer.
+func (s *scripServer) prepare(ctx context.Context, p *plan) (t target, err error) {
+	if err := s.create(ctx, p); err != nil {
+		return t, err
+	}
+	u, err := url.Parse(s.desc.HTTPURL)
+	if err != nil {
+		return t, err
+	}
+	if s.key == "" {
+		if s.key, err = s.makeKey(ctx); err != nil {
+			return t, err
+		}
+	}
+	return target{addr: u.Host, authorization: "Bearer " + s.key, check: func(ctx context.Context, t tally) error { return s.given(ctx, p, t) }}, nil
+}
+
+// makeKey makes a key of role producer and waits until it is in force.
+func (s *scripServer) makeKey(ctx context.Context) (string, error) {
+	call := func(method, path, body string, key string) (*http.Response, error) {
+		req, err := http.NewRequestWithContext(ctx, method, s.desc.HTTPURL+path, bytes.NewBufferString(body))
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		if key != "" {
+			req.URL.User = nil
+			req.Header.Set("Authorization", "Bearer "+key)
+		}
+		return http.DefaultClient.Do(req)
+	}
+	resp, err := call(http.MethodPost, "/v1/keys", `{"name":"scripbench","role":"producer"}`, "")
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var made struct {
+		Secret string `json:"secret"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&made); err != nil || made.Secret == "" {
+		return "", fmt.Errorf("making a key: %s, %w", resp.Status, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	return made.Secret, process.Poll(ctx, s.proc, pollEvery, func() error {
+		resp, err := call(http.MethodGet, "/v1/settings", "", made.Secret)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusUnauthorized {
+			return fmt.Errorf("%w: the key is in force", process.ErrWaiting)
+		}
+		return nil
+	})
+}
+
+// openScripRequests sends the claims of claim-http as requests to the micro service, with as many in flight.
+func openScripRequests(ctx context.Context, b *bench, p *plan, callers int) (job, error) {
+	if err := b.scrip.create(ctx, p); err != nil {
+		return job{}, err
+	}
+	j := job{check: func(ctx context.Context, t tally) error { return b.scrip.given(ctx, p, t) }, close: func() {}, batch: 1}
+	return b.scrip.requests(p, j, min(callers, httpCallers))
+}
+
+// The goals of claim-http.
+const (
+	mostCPU     = 1.3
+	leastOfRate = 4
+)
+
+// httpGoals compares the medians of claim-http with its goals, as far as the systems were measured.
+func httpGoals(systems report.Systems[report.Measure]) (goals []report.Goal) {
+	by := map[string]report.Measure{}
+	for _, s := range systems {
+		by[s.Name] = s.Median
+	}
+	one, bare, nats, lines := by[report.Subject], by[bareName], by[natsName], by[linesName]
+	cpu := func(m report.Measure) float64 { return m.ProcessCPU * 1e6 / float64(max(m.Done, 1)) }
+	if sum := cpu(bare) + cpu(nats); cpu(one) > 0 && cpu(bare) > 0 && cpu(nats) > 0 {
+		goals = append(goals, report.Goal{Most: mostCPU, Is: cpu(one) / sum,
+			Name: fmt.Sprintf("CPU of scrip's process: a claim over HTTP %.1fus / (bare request %.1fus + claim over NATS %.1fus)", cpu(one), cpu(bare), cpu(nats))})
+	}
+	if one.Rate > 0 && lines.Rate > 0 {
+		goals = append(goals, report.Goal{Least: leastOfRate, Is: lines.Rate / one.Rate,
+			Name: fmt.Sprintf("rate: %d lines of NDJSON a request (CPU %.1fus a claim) / one claim a request", httpLines, cpu(lines))})
+	}
+	return goals
+}
