@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -84,5 +85,11 @@ func TestWithTheRealServer(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(server.Data, "scrip.json")); err != nil {
 		t.Errorf("they took something with them: %v", err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if p := run(t, nil, "--version"); p.code != cli.ExitDone || !regexp.MustCompile(`^pushsender \S+, commit \S*, go1\.`).MatchString(p.out.String()) {
+		t.Errorf("exit code %d: %q, %s", p.code, p.out.String(), p.err.String())
 	}
 }

@@ -12,9 +12,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +32,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
+
+// version and commit are set by the linker in releases.
+var version, commit string
 
 func main() {
 	m := &Main{Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Now: time.Now}
@@ -84,6 +89,11 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return m.settle(cmd) },
 	}
 	cli.Prepare(root, nil, m.Out, m.Err)
+	build := cli.Build{Version: version, Commit: commit}
+	revision, _ := build.Revision()
+	root.Version = fmt.Sprintf("%s, commit %s, %s", build, revision, runtime.Version())
+	root.SetVersionTemplate("pushsender {{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version and its commit")
 	all := root.PersistentFlags()
 	all.StringVar(&m.data, "data", "./data", "data `DIR`ectory of the server, in which clients find its address")
 	all.StringVar(&m.nats, "nats", "", "`URL` of the NATS server, with credentials if it requires them; then no --data is needed")

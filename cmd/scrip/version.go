@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,39 +39,10 @@ var formats = []struct {
 
 // built is the commit that this program was built from, and whether files were changed.
 func built() (revision string, changed bool) {
-	if commit != "" {
-		return commit, false
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "", false
-	}
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			revision = s.Value
-		case "vcs.modified":
-			changed = s.Value == "true"
-		}
-	}
-	return revision, changed
+	return cli.Build{Version: version, Commit: commit}.Revision()
 }
 
-func versionText() string {
-	revision, changed := built()
-	switch {
-	case version != "":
-		return version
-	case len(revision) < 12:
-		if info, ok := debug.ReadBuildInfo(); ok {
-			return info.Main.Version
-		}
-		return "unknown"
-	case changed:
-		return revision[:12] + "+changes"
-	}
-	return revision[:12]
-}
+func versionText() string { return cli.Build{Version: version, Commit: commit}.String() }
 
 func (m *Main) versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
