@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"runtime"
 	"strings"
@@ -22,7 +23,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
@@ -77,6 +77,9 @@ A webhook gets a JSON array of {"key","campaign","kind","due_at","at","customer_
 with {"failed":[0,3]} that those, counted from 0, were not; any other status that none was. Failed reminders are retried after
 2 s, 6 s, 18 s … (or --pause), --tries times; then they are dead letters. A reminder may be delivered twice, after a crash
 between push and acknowledgement: its "key" is the same each time, and so is the header Idempotency-Key of the same array.
+
+A key of role sender is enough (scrip access create NAME --role sender), in a file, --nats-token-file, or in the URL, as
+--nats nats://KEY@HOST:4222. It delivers for the --name that its own name begins with, and may do nothing else.
 
 The server is found by --nats, else by the file scrip.json that it writes to its --data directory; --nats, --data,
 --webhook and --secret can also be set by variables SCRIP_NATS, SCRIP_DATA, SCRIP_WEBHOOK, SCRIP_SECRET, or SCRIP_NATS_FILE … for
@@ -184,8 +187,11 @@ func (m *Main) settle(cmd *cobra.Command) error {
 // connectWait is how long connecting to a server may take.
 const connectWait = 5 * time.Second
 
-// connect finds the server and connects to it. Once connected it reconnects without a limit.
-func (m *Main) connect() (jetstream.JetStream, error) {
+// keyed reports whether a connection logged in with a key of scrip access.
+func keyed(nc *nats.Conn) bool { return dial.IsInbox(nc.Opts.InboxPrefix) }
+
+// connect finds the server and connects to it. Once connected it reconnects without a limit, unless the key is revoked.
+func (m *Main) connect() (*nats.Conn, error) {
 	server, err := datadir.Locate(m.nats, m.data)
 	if err != nil {
 		return nil, err
@@ -193,6 +199,13 @@ func (m *Main) connect() (jetstream.JetStream, error) {
 	given, err := m.natsFlags.Options()
 	if err != nil {
 		return nil, err
+	}
+	if m.nats == "" && m.natsFlags.Credentials() {
+		// Credentials in the URL take precedence in nats.go, and those of scrip.json are the servers'.
+		if u, err := url.Parse(server.NATSURL); err == nil {
+			u.User = nil
+			server.NATSURL = u.String()
+		}
 	}
 	if server.TLSCert != "" {
 		given = append(given, nats.Secure(certs.OfFile(server.TLSCert)))
@@ -209,5 +222,5 @@ func (m *Main) connect() (jetstream.JetStream, error) {
 	if err != nil {
 		return nil, datadir.NotConnected(err, m.data)
 	}
-	return jetstream.New(nc)
+	return nc, nil
 }

@@ -25,7 +25,7 @@ change keys.
 
 Roles:
   producer   claims, redeems, rolls back, sets reminders; with --public for browsers: claims and validates only
-  sender     reads fired reminders
+  sender     delivers fired reminders, for the audience that its name begins with (pushsender --name)
   analyst    reads events and tables
   support    looks up, voids, extends, rolls back
   operator   everything that people may do, keys included`
@@ -52,6 +52,7 @@ func (m *Main) accessCreate() *cobra.Command {
 		Example: `  scrip access create checkout-eu --role producer --campaign summer,winter
   scrip access create web --role producer --public --campaign summer
   scrip access create 'Ann Lee' --role support
+  scrip access create mobile --role sender       for pushsender --name mobile
   scrip access create ci --role operator -o json`,
 		Args: cli.Args("NAME"),
 	}
@@ -93,6 +94,9 @@ func (m *Main) printMade(made service.MadeKey) error {
 // limits is the text of what a key is limited to.
 func limits(k *access.Key) string {
 	var all []string
+	if k.Role == access.Sender {
+		all = append(all, "audience "+k.Principal().Audience())
+	}
 	if k.Campaigns != nil {
 		all = append(all, "campaigns "+strings.Join(k.Campaigns, ","))
 	}

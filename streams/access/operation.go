@@ -87,7 +87,7 @@ var operations = [numOperations]operation{
 	OpExportCodes:      {name: "codes.export", roles: operators},
 	OpReadEvents:       {name: "events.read", roles: readers},
 	OpReadTables:       {name: "tables.read", roles: readers},
-	OpReadReminders:    {name: "reminders.read", roles: []Role{Sender, Operator}},
+	OpReadReminders:    {name: "reminders.read", roles: []Role{Sender, Operator}, endpoints: []string{"sender.open", "sender.next", "sender.ack", "sender.store"}},
 	OpReadStatus:       {name: "status.read", roles: operators},
 	OpReadSettings:     {name: "settings.read", roles: operators},
 	OpChangeSettings:   {name: "settings.change", roles: operators, endpoints: []string{"config.set"}},

@@ -50,6 +50,21 @@ func (p Principal) By() string {
 	return ""
 }
 
+// Audience is the name under which a key of role sender delivers reminders: the key's name up to the first character that no
+// such name has. So "mobile" and "mobile, Berlin" are two keys for the audience mobile. "" = none.
+func (p Principal) Audience() string {
+	end := strings.IndexFunc(p.Name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
+	})
+	if p.Role != Sender {
+		return ""
+	}
+	if end < 0 {
+		return p.Name
+	}
+	return p.Name[:end]
+}
+
 // localPrefix begins the names of people who use the credentials of the data directory. No key has such a name.
 const localPrefix = "local:"
 

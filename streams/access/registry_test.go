@@ -211,6 +211,7 @@ func TestRefusedChanges(t *testing.T) {
 		{New{Name: "x", Role: Producer, Campaigns: []string{"a", "a"}}, "campaigns"},
 		{New{Name: "x", Role: Support, Public: true}, "public"},
 		{New{Name: "x", Role: Sender, Codes: true}, "codes"},
+		{New{Name: "Ωmega", Role: Sender}, "audience"},
 		{New{Name: "ann", Role: Support}, "name"},
 	} {
 		_, secret, err := s.Create(t.Context(), c.key, "ann")

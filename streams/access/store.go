@@ -79,6 +79,9 @@ func (s *Store) Create(ctx context.Context, n New, by string) (k Key, secret str
 	if err := k.check(); err != nil {
 		return Key{}, "", fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
+	if p := k.Principal(); p.Role == Sender && p.Audience() == "" {
+		return Key{}, "", fmt.Errorf("%w: name: that of a sender begins with the audience that it delivers for, of A-Z a-z 0-9 _ -, such as mobile", ErrInvalid)
+	}
 	return s.write(ctx, by, func(st *state, w *writing) error {
 		for _, other := range st.keys {
 			if other.Name == n.Name && other.In(w.at) {

@@ -44,6 +44,13 @@ func (s Stream) Judge(ctx context.Context) (*Judge, error) {
 // JudgeEvents returns a Judge of a lane's events without a skip list or a connection, for messages from another source.
 func JudgeEvents(log topology.Log, lane int) *Judge { return Events(nil, lane).In(log).judge(nil) }
 
+// JudgeFrom returns a Judge of a stream that this process cannot read: where sealing began, 0 = it has not, and the skip
+// list are known from another one.
+func (s Stream) JudgeFrom(sealedFrom uint64, skips Skips) *Judge {
+	s.sealedFrom = max(s.sealedFrom, sealedFrom)
+	return s.judge(skips)
+}
+
 func (s Stream) judge(skips Skips) *Judge {
 	return &Judge{key: s.key, stream: s.name, parse: s.parse, skips: skips, from: s.sealedFrom, next: 1}
 }
@@ -112,6 +119,9 @@ func (j *Judge) ours(raw *Raw, m Message, err error) (Message, error) {
 func (j *Judge) stop(raw *Raw, why error) error {
 	return &StopError{Stream: j.stream, Sequence: raw.Sequence, Hash: Hash(raw.Header, raw.Data), Err: why}
 }
+
+// Skips returns the skip list, not to be changed.
+func (j *Judge) Skips() Skips { return j.skips }
 
 // PassOver replaces the skip list: see AwaitSkip.
 func (j *Judge) PassOver(skips Skips) { j.skips = skips }

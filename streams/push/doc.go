@@ -47,6 +47,9 @@
 //	between dead letter, ack  the dead letter; the next process that gets the message finds it and acknowledges
 //	at any time               up to five seconds of its counts are not in [Positions]
 //
+// [New] takes a connection with the credentials of servers. [NewKeyed] takes one of a sender that has a key: it requests the same
+// from the service ([Proxy]), which makes the consumers and lets it do what is its name's alone.
+//
 // Backups hold positions, waiting messages and dead letters. On a restored log a name continues where it was when its
 // position was copied: what was delivered after that is delivered again, under the same keys. In backups of formats before 4
 // each name is new: start it with [From] the time of the backup. If the bucket is of a later time than the log, the name begins

@@ -100,7 +100,7 @@ func Forget(ctx context.Context, js jetstream.JetStream, name string, lanes int)
 	note(err)
 	if err == nil {
 		for c := range classes {
-			note(js.DeleteConsumer(ctx, WaitStream, name+"-"+c.String()))
+			note(js.DeleteConsumer(ctx, WaitStream, waitConsumer(name, c)))
 		}
 		note(stream.Purge(ctx, jetstream.WithPurgeSubject(waitSubjects+name+".>")))
 	}

@@ -40,3 +40,32 @@ func TestDeskForgetsTheOldest(t *testing.T) {
 		t.Error("another message in the same place is taken for the first")
 	}
 }
+
+// A token is a subject of JetStream; only those of the name's own consumers pass.
+func TestOwnToken(t *testing.T) {
+	for token, want := range map[string]bool{
+		"$JS.ACK.SCRIP_RMD_0.shop.1.2.3.4.5":                     true,
+		"$JS.ACK.SCRIP_PUSH_WAIT.shop-again.1.2.3.4.5":           true,
+		"$JS.ACK.hub.abcd.SCRIP_RMD_0.shop.1.2.3.4.5":            true,
+		"$JS.ACK._.abcd.SCRIP_RMD_0.shop.1.2.3.4.5.token":        true,
+		"$JS.ACK.SCRIP_RMD_0.other.1.2.3.4.5":                    false,
+		"$JS.ACK.SCRIP_PUSH_WAIT.other-again.1.2.3.4.5":          false,
+		"$JS.ACK.SCRIP_PUSH_WAIT.shop.1.2.3.4.5":                 false,
+		"$JS.ACK.SCRIP_PUSH_WAIT.shop-x-again.1.2.3.4.5":         false,
+		"$JS.ACK.SCRIP_EVT_0.shop.1.2.3.4.5":                     false,
+		"$JS.ACK.SCRIP_CMD_0.shop.1.2.3.4.5":                     false,
+		"$JS.ACK.SCRIP_RMD_0.other.SCRIP_RMD_0.shop.1.2.3":       false,
+		"$JS.ACK.SCRIP_RMD_0.other.SCRIP_RMD_0.shop.1.2":         false,
+		"$JS.ACK.SCRIP_RMD_0.shop.*.2.3.4.5":                     false,
+		"$JS.ACK.SCRIP_RMD_0.shop.1.2.3.4.>":                     false,
+		"$JS.ACK.SCRIP_RMD_0.shop.1.2.3.4 5.6":                   false,
+		"$JS.ACK.SCRIP_RMD_0.shop.1..3.4.5":                      false,
+		"$JS.API.SCRIP_RMD_0.shop.1.2.3.4.5":                     false,
+		"$JS.API.STREAM.DELETE.SCRIP_EVT_0.SCRIP_RMD_0.shop.1.1": false,
+		"": false,
+	} {
+		if got := ownToken("shop", token); got != want {
+			t.Errorf("%q: %t", token, got)
+		}
+	}
+}

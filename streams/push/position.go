@@ -206,6 +206,9 @@ func (p *Pusher) save(ctx context.Context) error {
 
 func (p *Pusher) saveLane(ctx context.Context, lane int) error {
 	c := &p.counts[lane]
+	if p.desk != nil {
+		return p.desk.save(ctx, lane, c)
+	}
 	consumer, err := p.js.Consumer(ctx, p.source.stream(p.js, lane).Name(), p.opts.Name)
 	if err != nil {
 		return err

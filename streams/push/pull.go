@@ -33,16 +33,16 @@ type feed struct {
 	what   string // for errors
 	stream string
 	ahead  int // messages requested at once
-	open   func(ctx context.Context) (jetstream.Consumer, error)
-	take   func(msg jetstream.Msg) error
+	open   func(ctx context.Context) (puller, error)
+	take   func(msg delivery) error
 }
 
 // lane is the feed of one lane of the log.
 func (p *Pusher) lane(lane int) feed {
 	return feed{
 		what: fmt.Sprintf("lane %d", lane), stream: p.source.stream(p.js, lane).Name(), ahead: p.source.ahead,
-		open: func(ctx context.Context) (jetstream.Consumer, error) { return p.consumer(ctx, lane) },
-		take: func(msg jetstream.Msg) error { return p.take(lane, msg) },
+		open: func(ctx context.Context) (puller, error) { return p.openLane(ctx, lane) },
+		take: func(msg delivery) error { return p.take(lane, msg) },
 	}
 }
 
@@ -50,15 +50,15 @@ func (p *Pusher) lane(lane int) feed {
 func (p *Pusher) waitingOf(c class) feed {
 	return feed{
 		what: "waiting messages", stream: WaitStream, ahead: 1,
-		open: func(ctx context.Context) (jetstream.Consumer, error) { return p.waiting.consumer(ctx, c, &p.opts) },
+		open: func(ctx context.Context) (puller, error) { return p.openClass(ctx, c) },
 		take: p.takeEntry,
 	}
 }
 
 // pull takes a feed's messages. A consumer that was lost is made again where it was. Errors end the whole Run.
-func (p *Pusher) pull(f feed, consumer jetstream.Consumer) error {
+func (p *Pusher) pull(f feed, from puller) error {
 	for {
-		cause := p.iterate(f, consumer)
+		cause := p.iterate(f, from)
 		var fatal *fatalError
 		switch {
 		case p.ctx.Err() != nil:
@@ -69,7 +69,7 @@ func (p *Pusher) pull(f feed, consumer jetstream.Consumer) error {
 			return fmt.Errorf("push: %s: %w", f.what, cause)
 		}
 		// No heartbeat from the server, or the consumer is missing.
-		if p.gone(f.stream, consumer.CachedInfo().Name) == nil {
+		if from.gone(p.ctx, cause) == nil {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
@@ -77,7 +77,7 @@ func (p *Pusher) pull(f feed, consumer jetstream.Consumer) error {
 		cancel()
 		switch {
 		case err == nil:
-			consumer = made
+			from = made
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			return fmt.Errorf("push: %w: %s, name %q (%w)", ErrGone, f.what, p.opts.Name, err)
 		default:
@@ -90,23 +90,23 @@ func (p *Pusher) pull(f feed, consumer jetstream.Consumer) error {
 type fatalError struct{ error }
 
 // iterate takes messages until there is an error.
-func (p *Pusher) iterate(f feed, consumer jetstream.Consumer) error {
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(f.ahead), jetstream.PullExpiry(pullFor), jetstream.PullHeartbeat(pullBeat))
+func (p *Pusher) iterate(f feed, from puller) error {
+	messages, err := from.messages(f.ahead)
 	if err != nil {
 		return fmt.Errorf("requesting messages: %w", err)
 	}
-	defer messages.Stop()
+	defer messages.stop()
 	// At the end a message may be in flight to this process. Drain waits for it, so that it can be returned instead of
 	// being missing until AckWait is over.
 	patience, cancel := context.WithCancel(context.WithoutCancel(p.ctx))
 	defer cancel()
 	defer context.AfterFunc(p.ctx, func() {
-		messages.Drain()
+		messages.drain()
 		_ = topology.Pause(patience, drainFor)
 		cancel()
 	})()
 	for {
-		msg, err := messages.Next(jetstream.NextContext(patience))
+		msg, err := messages.next(patience)
 		if err != nil {
 			return err
 		}
@@ -116,24 +116,9 @@ func (p *Pusher) iterate(f feed, consumer jetstream.Consumer) error {
 	}
 }
 
-// gone checks whether the consumer exists, and returns the evidence if it does not. A server that does not answer counts
-// as unreachable, which is no evidence.
-func (p *Pusher) gone(stream, name string) error {
-	for range goneAfter {
-		ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
-		_, err := p.js.Consumer(ctx, stream, name)
-		cancel()
-		missing := errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
-		if topology.Pause(p.ctx, missingPause) != nil || !missing {
-			return nil
-		}
-	}
-	return errors.New("the server reported several times that it does not exist")
-}
-
 // take reads a message of the log. It is tried now if a call is free; if not it is put into WaitStream, so that what is
 // behind it with a higher priority is found. While the gateway is away it stays here, and the lane with it.
-func (p *Pusher) take(lane int, msg jetstream.Msg) error {
+func (p *Pusher) take(lane int, msg delivery) error {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return fmt.Errorf("push: lane %d: a message without JetStream metadata: %w", lane, err)
@@ -220,7 +205,7 @@ func (p *Pusher) admit(w *work) {
 }
 
 // takeEntry reads an entry of WaitStream and the message that it refers to, and waits for a call.
-func (p *Pusher) takeEntry(msg jetstream.Msg) error {
+func (p *Pusher) takeEntry(msg delivery) error {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return fmt.Errorf("push: a message without JetStream metadata: %w", err)
@@ -285,7 +270,7 @@ func (p *Pusher) takeEntry(msg jetstream.Msg) error {
 
 // lookup reads the message of the log that an entry refers to.
 func (p *Pusher) lookup(w *work) (eventlog.Message, error) {
-	raw, err := p.source.stream(p.js, w.lane).In(p.log).Get(p.ctx, w.sequence)
+	raw, err := p.get(w.lane, w.sequence)
 	if err != nil {
 		return eventlog.Message{}, err
 	}
@@ -293,6 +278,22 @@ func (p *Pusher) lookup(w *work) (eventlog.Message, error) {
 		return eventlog.Message{}, fmt.Errorf("message %d is another one: %w", w.sequence, eventlog.ErrLostTail)
 	}
 	return p.judges[w.lane].single(&raw)
+}
+
+// get reads a message of the log.
+func (p *Pusher) get(lane int, sequence uint64) (eventlog.Raw, error) {
+	if p.desk != nil {
+		return p.desk.read(p.ctx, lane, sequence)
+	}
+	return p.source.stream(p.js, lane).In(p.log).Get(p.ctx, sequence)
+}
+
+// awaitSkip waits until the message that stopped a lane is in the skip list, and returns that, or until Run is to end.
+func (p *Pusher) awaitSkip(lane int, cause error) (eventlog.Skips, error) {
+	if p.desk != nil {
+		return p.desk.awaitSkip(p.ctx, p, lane, cause)
+	}
+	return p.source.stream(p.js, lane).AwaitSkip(p.ctx, cause)
 }
 
 // read parses a message. At one of a newer format, or one that cannot be read, the lane waits, with the message in flight,
@@ -309,7 +310,7 @@ func (p *Pusher) read(w *work, stored time.Time) (eventlog.Message, error) {
 	p.count.stopped.Add(1)
 	defer p.count.stopped.Add(-1)
 	w.log.Error(fmt.Sprintf("the lane waits at a message that this program cannot read: run a newer one, or start scrip serve once with --skip-message %s%d=%d to lose the message", p.source.skip, w.lane, w.sequence), "err", err)
-	skips, waited := p.source.stream(p.js, w.lane).AwaitSkip(p.ctx, err)
+	skips, waited := p.awaitSkip(w.lane, err)
 	if waited != nil {
 		return m, err
 	}

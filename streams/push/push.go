@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
@@ -36,7 +37,7 @@ const (
 
 // Pusher passes reminders to a function. Make one with New for each Run.
 type Pusher struct {
-	js      jetstream.JetStream
+	js      jetstream.JetStream // nil with a key
 	opts    Options
 	source  source
 	process string // names it in entries of WaitStream
@@ -50,9 +51,11 @@ type Pusher struct {
 	judges    []laneJudge
 	counts    []laneCounts
 	begun     []atomic.Int64 // of each lane, when the name was used first, ns
+	desk      *desk          // of a sender with a key; nil = this process has credentials of servers, js
 	waiting   *waitStream
 	positions *positions
-	dead      *deadStream
+	entries   entryBox
+	dead      letterBox
 
 	works   sync.WaitGroup
 	beating sync.WaitGroup
@@ -129,9 +132,9 @@ func (p *Pusher) run(ctx context.Context, push func(context.Context, []item) err
 	})
 
 	var feeds, saver sync.WaitGroup
-	pull := func(f feed, consumer jetstream.Consumer) {
+	pull := func(f feed, from puller) {
 		feeds.Go(func() {
-			if err := p.pull(f, consumer); err != nil {
+			if err := p.pull(f, from); err != nil {
 				p.fail(err)
 			}
 		})
@@ -152,6 +155,17 @@ func (p *Pusher) run(ctx context.Context, push func(context.Context, []item) err
 		return nil
 	}
 	return context.Cause(p.ctx)
+}
+
+// entryBox stores which messages wait, letterBox what could not be delivered.
+type entryBox interface {
+	put(ctx context.Context, c class, id messageID, e entry) error
+}
+
+type letterBox interface {
+	of(ctx context.Context, name string, message messageID) (l DeadLetter, ok bool, err error)
+	add(ctx context.Context, l *DeadLetter) error
+	take(ctx context.Context, name string, message messageID, gone []item) error
 }
 
 // openLog finds the log, and adds the seal key to it.
@@ -176,7 +190,10 @@ func (p *Pusher) openLog(ctx context.Context) error {
 
 // prepare finds the log and makes what is missing: the consumers of lanes and classes, the streams of dead letters and of
 // waiting messages, and the bucket.
-func (p *Pusher) prepare(ctx context.Context) (lanes, waiting []jetstream.Consumer, err error) {
+func (p *Pusher) prepare(ctx context.Context) (lanes, waiting []puller, err error) {
+	if p.desk != nil {
+		return p.desk.prepare(ctx, p)
+	}
 	if err := p.openLog(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -187,10 +204,12 @@ func (p *Pusher) prepare(ctx context.Context) (lanes, waiting []jetstream.Consum
 	if p.waiting, err = openWaiting(ctx, p.js, p.opts.Name); err != nil {
 		return nil, nil, err
 	}
-	if p.dead, err = openDead(ctx, p.js); err != nil {
+	dead, err := openDead(ctx, p.js)
+	if err != nil {
 		return nil, nil, err
 	}
-	lanes, waiting = make([]jetstream.Consumer, log.Lanes), make([]jetstream.Consumer, classes)
+	p.entries, p.dead = p.waiting, dead
+	lanes, waiting = make([]puller, log.Lanes), make([]puller, classes)
 	p.judges, p.counts, p.begun = make([]laneJudge, log.Lanes), make([]laneCounts, log.Lanes), make([]atomic.Int64, log.Lanes)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(startParallel)
@@ -207,30 +226,34 @@ func (p *Pusher) prepare(ctx context.Context) (lanes, waiting []jetstream.Consum
 			if err != nil {
 				return fmt.Errorf("push: %w", err)
 			}
-			lanes[lane], err = p.consumer(gctx, lane)
+			lanes[lane], err = p.openLane(gctx, lane)
 			return err
 		})
 	}
 	for c := range waiting {
 		g.Go(func() (err error) {
-			waiting[c], err = p.waiting.consumer(gctx, class(c), &p.opts)
+			waiting[c], err = p.openClass(gctx, class(c))
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, nil, err
 	}
-	// AckWait is the one that the consumers were created with.
-	p.beats = lanes[0].CachedInfo().Config.AckWait
+	p.beat(ctx, lanes, waiting)
+	return lanes, waiting, nil
+}
+
+// beat decides how often progress is reported. AckWait is the one that the consumers were created with.
+func (p *Pusher) beat(ctx context.Context, lanes, waiting []puller) {
+	p.beats = lanes[0].ackWait()
 	for _, c := range slices.Concat(lanes, waiting) {
-		p.beats = min(p.beats, c.CachedInfo().Config.AckWait)
+		p.beats = min(p.beats, c.ackWait())
 	}
 	if p.beats != p.opts.AckWait {
 		p.opts.Logger.InfoContext(ctx, "the push sender's AckWait was fixed at its first start and stays as it is",
 			"name", p.opts.Name, "ack_wait", p.beats, "requested", p.opts.AckWait)
 	}
 	p.beats /= 3 // two in a row may be lost
-	return lanes, waiting, nil
 }
 
 // flush sends the last acknowledgements before the process may end, and records the positions.
@@ -238,6 +261,13 @@ func (p *Pusher) flush() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), flushFor)
 	defer cancel()
 	// What is not flushed in time is delivered again after AckWait; what is not recorded is of no harm.
-	_ = p.js.Conn().FlushWithContext(ctx)
+	_ = p.conn().FlushWithContext(ctx)
 	_ = p.save(ctx)
+}
+
+func (p *Pusher) conn() *nats.Conn {
+	if p.desk != nil {
+		return p.desk.nc
+	}
+	return p.js.Conn()
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -34,8 +36,27 @@ func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func)
 	if err != nil {
 		return sum, err
 	}
+	return retry(ctx, Letters(ctx, js, opts.Name), stream, opts, push)
+}
+
+// RetryKeyed is Retry for a sender that has a key, see NewKeyed.
+func RetryKeyed(ctx context.Context, nc *nats.Conn, opts Options, push Func) (Retried, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return Retried{}, err
+	}
+	d := &desk{nc: nc, name: opts.Name}
+	return retry(ctx, d.letters(ctx), d, opts, push)
+}
+
+// retried stores the result of a retry.
+type retried interface {
+	after(ctx context.Context, l DeadLetter, left []Reminder, cause error) error
+}
+
+func retry(ctx context.Context, letters iter.Seq2[DeadLetter, error], box retried, opts Options, push Func) (sum Retried, err error) {
 	call := &caller{push: onReminders(push), batch: opts.Batch, timeout: opts.Timeout}
-	for letter, err := range Letters(ctx, js, opts.Name) {
+	for letter, err := range letters {
 		if err != nil {
 			return sum, err
 		}
@@ -43,7 +64,7 @@ func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func)
 		for i, r := range letter.Reminders {
 			items[i] = item{Reminder: r}
 		}
-		if _, err := sum.one(ctx, context.WithoutCancel(ctx), stream, call, &letter, items); err != nil {
+		if _, err := sum.one(ctx, context.WithoutCancel(ctx), box, call, &letter, items); err != nil {
 			return sum, err
 		}
 	}
@@ -52,14 +73,14 @@ func Retry(ctx context.Context, js jetstream.JetStream, opts Options, push Func)
 
 // one retries one letter and adds the result. calling is the context of the calls. The error is that of ctx, or of storing the
 // result.
-func (sum *Retried) one(ctx, calling context.Context, stream *deadStream, call *caller, letter *DeadLetter, items []item) (result, error) {
+func (sum *Retried) one(ctx, calling context.Context, box retried, call *caller, letter *DeadLetter, items []item) (result, error) {
 	got := call.try(calling, items, false)
 	if calling.Err() != nil && got.fate == untried {
 		return got, ctx.Err()
 	}
 	sum.Pushed += len(items) - len(got.left)
 	sum.Left += len(got.left)
-	if err := stream.after(ctx, *letter, bare(got.left), got.cause); err != nil {
+	if err := box.after(ctx, *letter, bare(got.left), got.cause); err != nil {
 		return got, fmt.Errorf("push: dead letter %d was retried, but the result could not be stored: %w", letter.ID, err)
 	}
 	return got, ctx.Err()

@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -61,8 +62,12 @@ type Lag struct {
 	Waiting int
 }
 
-// Lag reads from the server how far the name is behind, lane by lane. A name that was never started is ErrGone.
+// Lag reads from the server how far the name is behind, lane by lane. A name that was never started is ErrGone. It needs
+// the credentials of servers.
 func (p *Pusher) Lag(ctx context.Context) ([]Lag, error) {
+	if p.desk != nil {
+		return nil, errors.New("push: Lag needs credentials of servers, this sender has a key")
+	}
 	log, found, err := topology.Inspect(ctx, p.js)
 	if err == nil && !found {
 		err = errNoLog

@@ -67,10 +67,13 @@ func openWaiting(ctx context.Context, js jetstream.JetStream, name string) (*wai
 	return &waitStream{js: js, name: name}, nil
 }
 
+// waitConsumer is the name of the consumer of one class of a name.
+func waitConsumer(name string, c class) string { return name + "-" + c.String() }
+
 // consumer finds or makes the consumer of one class. Its messages are never lost with it: the stream keeps what was not
 // acknowledged.
 func (s *waitStream) consumer(ctx context.Context, c class, o *Options) (jetstream.Consumer, error) {
-	name := o.Name + "-" + c.String()
+	name := waitConsumer(o.Name, c)
 	consumer, err := s.js.Consumer(ctx, WaitStream, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		unacked := o.Unacked

@@ -36,7 +36,7 @@ var (
 
 // work is one message in flight, or an entry of WaitStream. It is owned by its goroutine.
 type work struct {
-	msg        jetstream.Msg
+	msg        delivery
 	id         messageID
 	lane       int
 	sequence   uint64
@@ -197,7 +197,7 @@ func (p *Pusher) put(w *work, c class, items []item, e entry) bool {
 	id := w.id
 	id.hop++
 	id.line = items[0].number
-	err := p.persist(func(ctx context.Context) error { return p.waiting.put(ctx, c, id, e) })
+	err := p.persist(func(ctx context.Context) error { return p.entries.put(ctx, c, id, e) })
 	if err != nil {
 		w.log.Warn("a message could not be set aside; NATS delivers it again", "err", err)
 	}

@@ -88,7 +88,12 @@ func (s *Service) startQuery(req *request, data []byte) {
 
 // background runs f, which answers a request, in a goroutine of its own. Its context ends with the request's deadline.
 func (s *Service) background(req *request, f func(context.Context)) {
-	work, end, err := s.begin()
+	s.backgroundIn(s.queries, req, f)
+}
+
+// backgroundIn is background with a slot of another kind than that of queries.
+func (s *Service) backgroundIn(slots chan struct{}, req *request, f func(context.Context)) {
+	work, end, err := s.begin(slots)
 	if err != nil {
 		req.fail(err)
 		return
@@ -101,22 +106,22 @@ func (s *Service) background(req *request, f func(context.Context)) {
 	}()
 }
 
-// begin counts a query in progress and returns the context of its work. The service does not stop before end is called.
-func (s *Service) begin() (work context.Context, end func(), err error) {
+// begin counts a request in progress and returns the context of its work. The service does not stop before end is called.
+func (s *Service) begin(slots chan struct{}) (work context.Context, end func(), err error) {
 	select {
-	case s.queries <- struct{}{}:
+	case slots <- struct{}{}:
 	default:
-		return nil, nil, fmt.Errorf("%w: %d; retry", ErrBusy, queriesAtOnce)
+		return nil, nil, fmt.Errorf("%w: %d; retry", ErrBusy, cap(slots))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.work == nil {
-		<-s.queries
+		<-slots
 		return nil, nil, ErrStopping
 	}
 	s.running.Add(1)
 	s.open.Add(1)
-	return s.work, func() { s.open.Add(-1); <-s.queries; s.running.Done() }, nil
+	return s.work, func() { s.open.Add(-1); <-slots; s.running.Done() }, nil
 }
 
 // Errors of queries that were not begun.

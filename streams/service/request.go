@@ -14,6 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
+	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/replyto"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -30,7 +31,8 @@ type endpoint struct {
 	named   bool             // the subject's last token is the campaign
 	query   *queryKind
 	manage  *manageKind
-	busy    bool // many requests arrive at once, or large ones; see pendingLimits
+	push    string // the endpoint of package push; "" = none
+	busy    bool   // many requests arrive at once, or large ones; see pendingLimits
 }
 
 // endpoints are those of the table of commands and the queries.
@@ -49,6 +51,9 @@ var endpoints = func() (all []endpoint) {
 	)
 	for i := range managing {
 		all = append(all, manageOn(&managing[i]))
+	}
+	for _, name := range []string{push.EndpointOpen, push.EndpointNext, push.EndpointAck, push.EndpointStore} {
+		all = append(all, pushOn(name))
 	}
 	for i := range all {
 		all[i].operation = access.OperationOn(strings.TrimPrefix(all[i].subject, "scrip."))
@@ -109,6 +114,9 @@ func (s *Service) handle(number int, m *nats.Msg) {
 	case e.manage != nil:
 		s.startManaging(req, m.Data)
 		return
+	case e.push != "":
+		s.startPush(req, m.Data)
+		return
 	}
 	campaign := ""
 	if e.named {
@@ -145,12 +153,15 @@ type request struct {
 func (r *request) took() time.Duration { return time.Since(r.start) }
 
 // respond sends an ordinary reply.
-func (r *request) respond(body []byte, result result) {
+func (r *request) respond(body []byte, result result) { r.respondWith(nil, body, result) }
+
+// respondWith is respond with headers.
+func (r *request) respondWith(header nats.Header, body []byte, result result) {
 	r.service.metrics.observe(r.number, result, r.took())
 	if r.reply == "" {
 		return
 	}
-	if err := r.service.nc.Publish(r.reply, body); err != nil {
+	if err := r.service.nc.PublishMsg(&nats.Msg{Subject: r.reply, Header: header, Data: body}); err != nil {
 		r.service.lost(r, err)
 	}
 }

@@ -32,6 +32,8 @@ const (
 
 	// queriesAtOnce bounds the queries that wait for lanes and tables; more are answered with an error.
 	queriesAtOnce = 256
+	// pullsAtOnce bounds the requests of senders that wait for a message: a process has one for each lane, and four more.
+	pullsAtOnce = 4096
 	// readyWait is how long the server may take to confirm the subscriptions before the next attempt.
 	readyWait = 250 * time.Millisecond
 	// stopGrace is how long a stop waits for the outcomes of requests already accepted.
@@ -70,6 +72,8 @@ type Service struct {
 	metrics *metrics
 
 	queries chan struct{} // a slot for each query in progress
+	pulls   chan struct{} // a slot for each request of a sender that waits for a message
+	pushes  chan struct{} // a slot for each other request of a sender
 	open    atomic.Int64  // accepted requests whose reply is not sent
 	ready   chan struct{} // closed when the endpoints are registered
 
@@ -91,6 +95,8 @@ func New(nc *nats.Conn, log topology.Log, codec *code.Codec, opts Options) *Serv
 		nc: nc, log: log, codec: codec.Clone(), opts: opts,
 		lines:   batcher.New(nc, opts.Batch),
 		queries: make(chan struct{}, queriesAtOnce),
+		pulls:   make(chan struct{}, pullsAtOnce),
+		pushes:  make(chan struct{}, queriesAtOnce),
 		ready:   make(chan struct{}),
 	}
 	s.metrics = newMetrics(s.lines)

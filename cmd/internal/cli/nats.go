@@ -32,6 +32,9 @@ func (f *NATSFlags) Add(fs *pflag.FlagSet) {
 	WithVariable(fs, caFlag, credsFlag, nkeyFlag, tokenFlag)
 }
 
+// Credentials reports whether a flag names credentials.
+func (f *NATSFlags) Credentials() bool { return f.creds+f.nkey+f.token != "" }
+
 // Options returns the options of a connection. Its errors name the flag.
 func (f *NATSFlags) Options() ([]nats.Option, error) {
 	var opts []nats.Option

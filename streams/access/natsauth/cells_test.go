@@ -28,11 +28,12 @@ var allowed = map[string]string{
 		"scrip.void scrip.extend scrip.coupon.validate scrip.coupon.show scrip.customer.show scrip.campaign.show scrip.campaign.list " +
 		"scrip.campaign.create scrip.campaign.update scrip.campaign.pause scrip.campaign.resume scrip.campaign.end scrip.codes.import " +
 		"scrip.access.create scrip.access.list scrip.access.revoke scrip.access.rotate scrip.config.set scrip.audit.list " +
+		"scrip.sender.open scrip.sender.next scrip.sender.ack scrip.sender.store " +
 		"$SRV.INFO.scrip $SRV.PING.scrip $SRV.STATS.scrip scrip.rollcall " +
 		"JS.scrip.API.STREAM.INFO.SCRIP_CMD_0 JS.scrip.API.STREAM.INFO.SCRIP_EVT_0 JS.scrip.API.STREAM.INFO.SCRIP_RMD_0 " +
 		"JS.scrip.API.STREAM.INFO.KV_SCRIP_LEASE JS.scrip.API.STREAM.INFO.KV_SCRIP_STATE",
 	"analyst": "JS.scrip.API.STREAM.INFO.SCRIP_EVT_0 JS.scrip.API.STREAM.MSG.GET.SCRIP_EVT_0",
-	"sender":  "",
+	"sender":  "scrip.sender.open scrip.sender.next scrip.sender.ack scrip.sender.store",
 }
 
 // universe are the subjects with a meaning in the account of the servers: all of topology, of the service and of JetStream's

@@ -1,12 +1,14 @@
 package natsauth_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
+	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -95,6 +98,55 @@ func startNodes(t *testing.T, issuer callout.Issuer) []string {
 	return urls
 }
 
+// deliverOn runs a sender with a key on each node. Together they deliver every reminder once, whichever node has its lane.
+func deliverOn(t *testing.T, r *rig, registries []*access.Registry, nodes []string) {
+	t.Helper()
+	key := r.keys.add(access.Principal{Name: "mobile", Role: access.Sender})
+	for _, registry := range registries {
+		streamtest.Eventually(t, "the sender's key is in force", func() bool { _, err := registry.Authenticate(key); return err == nil })
+	}
+	g := &gateway{got: map[string]int{}, saw: map[string]bool{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	for _, node := range nodes {
+		nc, err := nats.Connect("nats://"+key+"@"+node, dial.Keyed("nats://"+key+"@"+node, nats.IgnoreDiscoveredServers())...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		p, err := push.NewKeyed(nc, push.Options{Name: "mobile", Since: push.FromStart(), Logger: streamtest.Logger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() {
+			if err := p.Run(ctx, g.push); err != nil {
+				t.Errorf("a sender on %s ended: %v", node, err)
+			}
+		})
+	}
+	const messages = 24
+	start := time.Now()
+	for i := range messages {
+		r.fire(t, i%fileLanes, fmt.Sprint("c", i))
+	}
+	streamtest.Eventually(t, "all reminders are delivered", func() bool {
+		for i := range messages {
+			if g.delivered(fmt.Sprint("c", i)) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	t.Logf("delivered after %s", time.Since(start))
+	for i := range messages {
+		if n := g.delivered(fmt.Sprint("c", i)); n != 1 {
+			t.Errorf("c%d: delivered %d times", i, n)
+		}
+	}
+}
+
 // TestACluster: three NATS nodes with the configuration in docker/nats, and two servers of scrip. A key opens every node, works
 // as in the embedded server, and is disconnected everywhere when it is revoked. Not parallel: it sets variables.
 func TestACluster(t *testing.T) {
@@ -162,6 +214,7 @@ func TestACluster(t *testing.T) {
 			t.Errorf("node %d: %v, %v", i, ack, err)
 		}
 	}
+	deliverOn(t, &rig{owner: owner, js: js, keys: keys}, registries, nodes)
 	start := time.Now()
 	keys.revoke(key)
 	for range nodes {

@@ -1,0 +1,399 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// waitMost bounds how long EndpointNext waits for a message.
+	waitMost = 10 * time.Second
+	// waitSlack is how much longer the answer of JetStream may take. A pull request that is over delivers nothing more, and its
+	// status may be late.
+	waitSlack = 300 * time.Millisecond
+	// bodyMost bounds a request: a dead letter of MaxBatch reminders is a quarter of it.
+	bodyMost = 1 << 20
+	// lettersMost bounds the reminders of one dead letter.
+	lettersMost = 10 * MaxBatch
+)
+
+// InvalidRequestError: a request of a sender with a key was not carried out, and a retry does not help.
+type InvalidRequestError struct{ Err error }
+
+func (e *InvalidRequestError) Error() string { return e.Err.Error() }
+
+func (e *InvalidRequestError) Unwrap() error { return e.Err }
+
+func invalid(format string, args ...any) error {
+	return &InvalidRequestError{fmt.Errorf(format, args...)}
+}
+
+// Answer is what an endpoint answers: a message of the log with its headers, or, without Header, a JSON value.
+type Answer struct {
+	Header nats.Header
+	Data   []byte
+}
+
+// Proxy does for senders with a key what senders with credentials of servers do themselves, for one name in each request. It
+// is the part of the service that makes consumers, streams and the bucket; a sender with a key never may.
+//
+//	sender.open  consumers of the name on SCRIP_RMD_<lane> and SCRIP_PUSH_WAIT, its records in SCRIP_PUSH, the streams
+//	sender.next  one message from one of these consumers
+//	sender.ack   of a message from one of these consumers: the token names stream and consumer, and is checked
+//	sender.store its entries, dead letters and counts; a message of SCRIP_RMD_<lane>
+//
+// It has no state: any server answers any request. After a crash between a message and its answer NATS delivers the message
+// again after AckWait.
+type Proxy struct {
+	js  jetstream.JetStream
+	log *slog.Logger
+}
+
+// NewProxy returns a Proxy with the credentials of js.
+func NewProxy(js jetstream.JetStream, logger *slog.Logger) *Proxy { return &Proxy{js: js, log: logger} }
+
+// Do carries a request out. may checks the name that it is for. Errors: *InvalidRequestError, the error of may; after any
+// other one the request may be sent again.
+func (x *Proxy) Do(ctx context.Context, endpoint string, data []byte, may func(name string) error) (Answer, error) {
+	var r request
+	if len(data) > bodyMost {
+		return Answer{}, invalid("the request has %d bytes, at most %d are allowed", len(data), bodyMost)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return Answer{}, invalid("the request is not understood: %w", err)
+	}
+	if err := checkName(r.Name); err != nil {
+		return Answer{}, invalid("name: %w", err)
+	}
+	if strings.HasPrefix(r.Name, EventsPrefix) {
+		return Answer{}, invalid("name: names with %s are of webhooks; choose another", EventsPrefix)
+	}
+	if err := may(r.Name); err != nil {
+		return Answer{}, err
+	}
+	switch endpoint {
+	case EndpointOpen:
+		return x.open(ctx, &r)
+	case EndpointNext:
+		return x.next(ctx, &r)
+	case EndpointAck:
+		return x.ack(ctx, &r)
+	case EndpointStore:
+		return x.store(ctx, &r)
+	}
+	return Answer{}, invalid("there is no endpoint %s", endpoint)
+}
+
+func value(v any, err error) (Answer, error) {
+	if err != nil {
+		return Answer{}, err
+	}
+	data, err := json.Marshal(v)
+	return Answer{Data: data}, err
+}
+
+// sender is a Pusher of the name that does not run: it makes and records what one that runs does.
+func (x *Proxy) sender(r *request) (*Pusher, error) {
+	opts := Options{Name: r.Name, AckWait: r.AckWait, Unacked: r.Unacked, Logger: x.log}
+	switch r.Since {
+	case "", "now":
+	case "start":
+		opts.Since = FromStart()
+	default:
+		t, err := time.Parse(time.RFC3339, r.Since)
+		if err != nil {
+			return nil, invalid("since is %q, expected now, start, or an RFC 3339 time", r.Since)
+		}
+		opts.Since = From(t)
+	}
+	p, err := New(x.js, opts)
+	if err != nil {
+		return nil, &InvalidRequestError{err}
+	}
+	return p, nil
+}
+
+func (x *Proxy) open(ctx context.Context, r *request) (Answer, error) {
+	p, err := x.sender(r)
+	if err != nil {
+		return Answer{}, err
+	}
+	lanes, waiting, err := p.prepare(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	o := opened{Log: p.log.UUID, Format: p.log.Format, AckWait: lanes[0].ackWait(), Lanes: make([]openedLane, len(lanes))}
+	for _, c := range slices.Concat(lanes, waiting) {
+		o.AckWait = min(o.AckWait, c.ackWait())
+	}
+	for lane := range lanes {
+		judge := p.judges[lane].judge
+		o.Lanes[lane] = openedLane{Begun: time.Unix(0, p.begun[lane].Load()).UTC(), SealedFrom: judge.SealedFrom(), Skips: judge.Skips()}
+	}
+	return value(o, nil)
+}
+
+// none is the answer of EndpointNext where nothing came, missing where the consumer does not exist.
+const (
+	none    = "none"
+	missing = "missing"
+)
+
+func (x *Proxy) next(ctx context.Context, r *request) (Answer, error) {
+	var stream, name string
+	switch {
+	case r.Lane != nil && r.Class == "" && validLane(*r.Lane):
+		stream, name = topology.RmdStream(*r.Lane), r.Name
+	case r.Lane == nil && r.Class != "":
+		c, err := parseClass(r.Class)
+		if err != nil {
+			return Answer{}, invalid("class: %w", err)
+		}
+		stream, name = WaitStream, waitConsumer(r.Name, c)
+	default:
+		return Answer{}, invalid("give a lane or a class")
+	}
+	if r.Wait <= 0 || r.Wait > waitMost {
+		return Answer{}, invalid("wait is %d ns, expected 1 to %d", r.Wait, waitMost)
+	}
+	m, err := x.pullOne(ctx, stream, name, r.Wait)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return value(missing, nil)
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return value(none, nil)
+	case err != nil:
+		return Answer{}, err
+	case m.Header.Get("Status") != "": // 404, 408, or 409 with a reason that passes
+		return value(none, nil)
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		return Answer{}, err
+	}
+	a := passOn(m.Subject, m.Header, m.Data, meta.Sequence.Stream, meta.Timestamp, meta.NumDelivered)
+	a.Header.Set(headerToken, m.Reply)
+	return a, nil
+}
+
+// pullOne requests one message. It has a subscription of its own: JetStream delivers under the message's subject, by which
+// nats.go does not find a request.
+func (x *Proxy) pullOne(ctx context.Context, stream, consumer string, wait time.Duration) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait+waitSlack)
+	defer cancel()
+	nc := x.js.Conn()
+	inbox := nc.NewInbox()
+	sub, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, err
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // the connection may be closed, and the subscription with it
+	body := fmt.Appendf(nil, `{"batch":1,"expires":%d}`, wait.Nanoseconds())
+	if err := nc.PublishRequest(topology.API(x.js, "CONSUMER.MSG.NEXT."+stream+"."+consumer), inbox, body); err != nil {
+		return nil, err
+	}
+	return sub.NextMsgWithContext(ctx)
+}
+
+// passOn makes an answer of a message of the log.
+func passOn(subject string, header nats.Header, data []byte, sequence uint64, stored time.Time, deliveries uint64) Answer {
+	a := Answer{Header: nats.Header{}, Data: data}
+	for name, values := range header {
+		a.Header[name] = values
+	}
+	a.Header.Set(headerSubject, subject)
+	a.Header.Set(headerPlace, fmt.Sprintf("%d %d %d", sequence, stored.UnixNano(), deliveries))
+	return a
+}
+
+func validLane(lane int) bool { return lane >= 0 && lane < topology.MaxLanes }
+
+// ack answers a message. The token is a subject of JetStream that names its stream and consumer.
+func (x *Proxy) ack(ctx context.Context, r *request) (Answer, error) {
+	if !ownToken(r.Name, r.Token) {
+		return Answer{}, invalid("token: it is not of a message for %s", r.Name)
+	}
+	switch r.As {
+	case asAck:
+		_, err := x.js.Conn().RequestWithContext(ctx, r.Token, []byte("+ACK"))
+		return value(struct{}{}, err)
+	case asProgress:
+		return value(struct{}{}, x.js.Conn().Publish(r.Token, []byte("+WPI")))
+	case asNak:
+		body := []byte("-NAK")
+		if r.Delay > 0 {
+			body = fmt.Appendf(body, ` {"delay": %d}`, r.Delay.Nanoseconds())
+		}
+		return value(struct{}{}, x.js.Conn().Publish(r.Token, body))
+	}
+	return Answer{}, invalid("as is %q, expected %s, %s or %s", r.As, asAck, asNak, asProgress)
+}
+
+// ownToken reports whether a token is of a consumer of the name. It is one of two forms:
+//
+//	$JS.ACK.<stream>.<consumer>.<5 numbers>
+//	$JS.ACK.<domain>.<account>.<stream>.<consumer>.<5 numbers>[.<more>]
+func ownToken(name, token string) bool {
+	parts := strings.Split(token, ".")
+	at := 2
+	switch n := len(parts); {
+	case n == 9:
+	case n == 11, n == 12:
+		at = 4
+	default:
+		return false
+	}
+	if parts[0] != "$JS" || parts[1] != "ACK" || slices.Contains(parts, "") || strings.ContainsAny(token, "*> \t\r\n") {
+		return false
+	}
+	stream, consumer := parts[at], parts[at+1]
+	if stream == WaitStream {
+		for c := range classes {
+			if consumer == waitConsumer(name, c) {
+				return true
+			}
+		}
+		return false
+	}
+	return strings.HasPrefix(stream, topology.RmdStreamPrefix) && consumer == name
+}
+
+func (x *Proxy) store(ctx context.Context, r *request) (Answer, error) {
+	switch r.Do {
+	case doCount:
+		return x.count(ctx, r)
+	case doNext:
+		return x.nextLetter(ctx, r)
+	}
+	at := r.Message
+	if at == nil || !validLane(at.Lane) || at.Sequence == 0 || at.Sequence > math.MaxInt64 || at.Stored < 0 || at.Hop < 0 || at.Line < 0 {
+		return Answer{}, invalid("message: give its lane and sequence")
+	}
+	switch r.Do {
+	case doRead:
+		return x.read(ctx, at)
+	case doWait:
+		c, err := parseClass(r.Class)
+		if err != nil {
+			return Answer{}, invalid("class: %w", err)
+		}
+		if r.Entry == nil || at.Hop == 0 {
+			return Answer{}, invalid("entry: it is missing, or hop of its message is 0")
+		}
+		return value(struct{}{}, (&waitStream{js: x.js, name: r.Name}).put(ctx, c, at.id(), *r.Entry))
+	case doLetter, doBury, doExhume, doSettle:
+		dead, err := openDead(ctx, x.js)
+		if err != nil {
+			return Answer{}, err
+		}
+		return x.letter(ctx, dead, r)
+	}
+	return Answer{}, invalid("do is %q, which this server does not know", r.Do)
+}
+
+// read reads a message of the log. none = the log does not have it any more.
+func (x *Proxy) read(ctx context.Context, at *place) (Answer, error) {
+	raw, err := eventlog.Reminders(x.js, at.Lane).Get(ctx, at.Sequence)
+	switch {
+	case errors.Is(err, eventlog.ErrLostTail), errors.Is(err, eventlog.ErrTrimmed), errors.Is(err, eventlog.ErrHole):
+		return value(none, nil)
+	case err != nil:
+		return Answer{}, err
+	}
+	return passOn(raw.Subject, raw.Header, raw.Data, raw.Sequence, raw.Time, 1), nil
+}
+
+func (x *Proxy) letter(ctx context.Context, dead *deadStream, r *request) (Answer, error) {
+	id := r.Message.id()
+	switch r.Do {
+	case doLetter:
+		l, ok, err := dead.of(ctx, r.Name, id)
+		if err == nil && !ok {
+			return value(nil, nil)
+		}
+		return value(&l, err)
+	case doExhume:
+		gone := make([]item, len(r.Keys))
+		for i, key := range r.Keys {
+			gone[i].Key = key
+		}
+		return value(struct{}{}, dead.take(ctx, r.Name, id, gone))
+	}
+	if r.Letter == nil || len(r.Letter.Reminders) > lettersMost || len(r.Letter.Reminders) == 0 && r.Do == doBury {
+		return Answer{}, invalid("letter: it must have 1 to %d reminders", lettersMost)
+	}
+	if r.Do == doSettle {
+		l, ok, err := dead.of(ctx, r.Name, id)
+		if err != nil || !ok || l.ID != r.Letter.ID { // another retry handled it, too
+			return value(struct{}{}, err)
+		}
+		return value(struct{}{}, dead.after(ctx, l, r.Letter.Reminders, errors.New(r.Letter.Error)))
+	}
+	l := DeadLetter{
+		Name: r.Name, Lane: id.lane, Stream: topology.RmdStream(id.lane), Sequence: id.sequence, id: id,
+		Tries: max(0, r.Letter.Tries), Error: oneLine(errors.New(r.Letter.Error)), Reminders: r.Letter.Reminders,
+	}
+	err := dead.add(ctx, &l)
+	return value(l.ID, err)
+}
+
+// nextLetter reads the next letter of the name. null = there is none. Messages that are no letters are passed over.
+func (x *Proxy) nextLetter(ctx context.Context, r *request) (Answer, error) {
+	for after := r.After; ; {
+		letters, last, _, err := LettersAfter(ctx, x.js, r.Name, after, 1)
+		switch {
+		case err != nil:
+			return Answer{}, err
+		case len(letters) > 0:
+			l := letters[0]
+			return value(storedLetter{Letter: l, Message: placeOf(l.id)}, nil)
+		case last == after:
+			return value(nil, nil)
+		}
+		after = last
+	}
+}
+
+// count records a lane's position, and adds to its counts.
+func (x *Proxy) count(ctx context.Context, r *request) (Answer, error) {
+	if r.Counts == nil || !validLane(r.Counts.Lane) {
+		return Answer{}, invalid("counts: give the lane")
+	}
+	p, err := x.sender(r)
+	if err != nil {
+		return Answer{}, err
+	}
+	if p.positions, err = openPositions(ctx, x.js); err != nil {
+		return Answer{}, err
+	}
+	if p.log, _, err = topology.Inspect(ctx, x.js); err != nil {
+		return Answer{}, err
+	}
+	lane := r.Counts.Lane
+	if lane >= p.log.Lanes {
+		return Answer{}, invalid("counts: the log has lanes 0 to %d", p.log.Lanes-1)
+	}
+	p.counts, p.begun = make([]laneCounts, lane+1), make([]atomic.Int64, lane+1)
+	p.begun[lane].Store(p.opts.Clock.Now().UnixNano()) // counts only if the bucket was lost
+	p.counts[lane].delivered.Store(r.Counts.Delivered)
+	p.counts[lane].dead.Store(r.Counts.Dead)
+	p.counts[lane].failed.Store(r.Counts.Failed)
+	return value(struct{}{}, p.saveLane(ctx, lane))
+}
