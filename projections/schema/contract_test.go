@@ -24,7 +24,7 @@ func TestTheContractNamesColumns(t *testing.T) {
 	}
 	for _, row := range rows {
 		name := row[1]
-		if !strings.HasPrefix(name, "scrip.") {
+		if !strings.Contains(name, ".") {
 			name = "scrip." + name
 		}
 		if _, err := p.Exec(t.Context(), "SELECT "+strings.ReplaceAll(row[2], " ", ", ")+" FROM "+name+" LIMIT 0"); err != nil {

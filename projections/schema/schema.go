@@ -1,7 +1,8 @@
 // Package schema creates the read tables and migrates them to the version of the program.
 //
 //	scrip       the tables of CONTRACT.md and their helpers; may be dropped at any time, they are a fold of the log
-//	scrip_meta  which migrations ran, reset when schema scrip was dropped; what operators did about dead letters, kept then
+//	scrip_meta  which migrations ran, reset when schema scrip was dropped; what operators did about dead letters, kept then;
+//	            a copy of how far push senders are
 //
 // Owner: the projector, before it applies anything. Other callers of Migrate wait for a session lock.
 //
@@ -224,9 +225,49 @@ CREATE TABLE IF NOT EXISTS scrip_meta.dead_letter (
     CONSTRAINT dead_letter_state_is_known CHECK (state IN ('retried', 'discarded'))
 )`
 
+// How far push senders are, and what they could not deliver, is a copy of what NATS holds, see package delivery: no fold of the
+// log either.
+var deliveriesSQL = []string{`
+CREATE TABLE IF NOT EXISTS scrip_meta.push_audience (
+    name              text COLLATE "C" NOT NULL,
+    lane              bigint NOT NULL,
+    delivered         bigint NOT NULL,
+    dead              bigint NOT NULL,
+    failed_tries      bigint NOT NULL,
+    waiting           bigint NOT NULL,
+    oldest_waiting_at timestamptz,
+    recorded_at       timestamptz NOT NULL,
+
+    CONSTRAINT push_audience_key PRIMARY KEY (name, lane)
+)`, `
+CREATE TABLE IF NOT EXISTS scrip_meta.push_dead_letter (
+    message     text COLLATE "C" NOT NULL,
+    line        bigint NOT NULL,
+    id          bigint NOT NULL,
+    name        text COLLATE "C" NOT NULL,
+    lane        bigint NOT NULL,
+    sequence    bigint NOT NULL,
+    campaign    text COLLATE "C" NOT NULL,
+    kind        text COLLATE "C" NOT NULL,
+    customer_id text COLLATE "C" NOT NULL,
+    due_at      timestamptz,
+    fired_at    timestamptz,
+    reason      text NOT NULL,
+    tries       bigint NOT NULL,
+    at          timestamptz NOT NULL,
+
+    CONSTRAINT push_dead_letter_key PRIMARY KEY (message, line)
+)`,
+	`CREATE INDEX IF NOT EXISTS push_dead_letter_customer ON scrip_meta.push_dead_letter USING hash (customer_id)`,
+}
+
 func makeMeta(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, deadLettersSQL)
-	return err
+	for _, statement := range append([]string{deadLettersSQL}, deliveriesSQL...) {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // $1 = relations of this program

@@ -8,7 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
+	"github.com/seed-4a2410e3/scrip/projections/delivery"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // startProjector starts the projector, which fills the read tables. It waits for PostgreSQL; no other part waits for it.
@@ -31,6 +33,9 @@ func (s *server) startProjector(ctx context.Context) error {
 	if err := errors.Join(s.metrics.registry.Register(p), s.metrics.registry.Register(newLetterMetrics(s.tables.pool))); err != nil {
 		return err
 	}
+	s.settled = func() bool {
+		return !slices.ContainsFunc(p.Progress(), func(l projector.Progress) bool { return l.State == projector.Starting })
+	}
 	s.group.start("projector", func(ctx context.Context) error {
 		select {
 		case <-s.tables.tried: // a cluster that is just starting is not reported as unavailable
@@ -39,10 +44,16 @@ func (s *server) startProjector(ctx context.Context) error {
 		}
 		return p.Run(ctx)
 	})
+	deliveries := delivery.New(s.tables.pool, js, delivery.Options{Logger: s.log})
+	s.group.start("deliveries", func(ctx context.Context) error {
+		for !s.settled() { // the projector makes the tables
+			if topology.Pause(ctx, readyPoll) != nil {
+				return nil
+			}
+		}
+		return deliveries.Run(ctx)
+	})
 	s.health.add("projector", false, func() (bool, any) { return projection(p.Progress()) })
-	s.settled = func() bool {
-		return !slices.ContainsFunc(p.Progress(), func(l projector.Progress) bool { return l.State == projector.Starting })
-	}
 	return nil
 }
 

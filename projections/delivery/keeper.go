@@ -1,0 +1,209 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+const (
+	// every is the pause between rounds, and share how many times as long as a round it is at least: positions cost some
+	// requests to NATS for each name and lane.
+	every = 5 * time.Second
+	share = 20
+	// roundFor bounds a round, so that its transaction ends while NATS does not answer.
+	roundFor = time.Minute
+	// most is how many dead letters one transaction writes.
+	most = 200
+	// keeperLock is the advisory lock of a round: "scrippsh" as bytes.
+	keeperLock = 0x7363726970707368
+)
+
+// Options of a Keeper; the zero value has the written defaults.
+type Options struct {
+	// Every is the pause between rounds. Defaults to 5 s; it is longer while rounds take long.
+	Every time.Duration
+	// Logger defaults to slog.Default.
+	Logger *slog.Logger
+}
+
+// Keeper keeps the tables current.
+type Keeper struct {
+	pool  *pgxpool.Pool
+	js    jetstream.JetStream
+	every time.Duration
+	log   *slog.Logger
+
+	created time.Time      // of the stream that after is of
+	after   uint64         // the letters up to this id are in the table
+	seen    push.DeadState // at the end of the last round that changed it
+}
+
+// New returns a Keeper. It starts nothing.
+func New(pool *pgxpool.Pool, js jetstream.JetStream, opts Options) *Keeper {
+	k := &Keeper{pool: pool, js: js, every: opts.Every, log: opts.Logger}
+	if k.every <= 0 {
+		k.every = every
+	}
+	if k.log == nil {
+		k.log = slog.Default()
+	}
+	return k
+}
+
+// Run runs rounds until ctx ends. A failed round is tried again: NATS or PostgreSQL may be away, and the tables may not exist
+// yet.
+func (k *Keeper) Run(ctx context.Context) error {
+	failed := false
+	for {
+		begun := time.Now()
+		err := k.round(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && !failed {
+			k.log.Info("the tables of deliveries are not current; they will be", "err", err)
+		}
+		failed = err != nil
+		if topology.Pause(ctx, max(k.every, share*time.Since(begun))) != nil {
+			return nil
+		}
+	}
+}
+
+// round makes the tables equal to what NATS has: batches of dead letters, a transaction each, the positions with the first.
+func (k *Keeper) round(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, roundFor)
+	defer cancel()
+	for first := true; ; first = false {
+		more := false
+		err := pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) error {
+			var mine bool
+			if err := tx.QueryRow(ctx, "SELECT pg_try_advisory_xact_lock($1)", int64(keeperLock)).Scan(&mine); err != nil || !mine {
+				return err
+			}
+			if first {
+				if err := k.positions(ctx, tx); err != nil {
+					return err
+				}
+			}
+			var err error
+			more, err = k.letters(ctx, tx)
+			return err
+		})
+		if err != nil {
+			k.after, k.seen = 0, push.DeadState{} // what was rolled back is read again
+			return err
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+const putPosition = `
+INSERT INTO scrip_meta.push_audience AS a (name, lane, delivered, dead, failed_tries, waiting, oldest_waiting_at, recorded_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (name, lane) DO UPDATE SET delivered = excluded.delivered, dead = excluded.dead, failed_tries = excluded.failed_tries,
+    waiting = excluded.waiting, oldest_waiting_at = excluded.oldest_waiting_at, recorded_at = excluded.recorded_at
+WHERE (a.delivered, a.dead, a.failed_tries, a.waiting, a.oldest_waiting_at, a.recorded_at)
+    IS DISTINCT FROM (excluded.delivered, excluded.dead, excluded.failed_tries, excluded.waiting, excluded.oldest_waiting_at, excluded.recorded_at)`
+
+// Names are compared with their lane, which no name contains: both have a dot between them.
+const dropPositions = `DELETE FROM scrip_meta.push_audience WHERE name || '.' || lane <> ALL ($1)`
+
+func (k *Keeper) positions(ctx context.Context, tx pgx.Tx) error {
+	all, err := push.Positions(ctx, k.js)
+	if err != nil {
+		return err
+	}
+	var b pgx.Batch
+	kept := make([]string, 0, len(all))
+	for _, p := range all {
+		var oldest *time.Time
+		if !p.Oldest.IsZero() {
+			oldest = &p.Oldest
+		}
+		kept = append(kept, fmt.Sprintf("%s.%d", p.Name, p.Lane))
+		b.Queue(putPosition, p.Name, p.Lane, whole(p.Delivered), whole(p.Dead), whole(p.Failed), whole(p.Waiting), oldest, p.Saved)
+	}
+	b.Queue(dropPositions, kept)
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("writing scrip_meta.push_audience: %w", err)
+	}
+	return nil
+}
+
+const (
+	// A letter that was written again has another id.
+	dropOther = `DELETE FROM scrip_meta.push_dead_letter WHERE message = $1 AND id <> $2`
+	putLetter = `INSERT INTO scrip_meta.push_dead_letter (message, id, line, name, lane, sequence, campaign, kind, customer_id, due_at, fired_at, reason, tries, at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (message, line) DO NOTHING`
+	dropGone = `DELETE FROM scrip_meta.push_dead_letter WHERE message <> ALL ($1)`
+)
+
+// letters writes a batch of letters that are new, or were written again. Behind the last one it removes those that are gone.
+func (k *Keeper) letters(ctx context.Context, tx pgx.Tx) (more bool, err error) {
+	now, err := push.ReadDeadState(ctx, k.js)
+	if err != nil || now == k.seen {
+		return false, err
+	}
+	if now.Created != k.created {
+		k.created, k.after = now.Created, 0
+	}
+	letters, last, bad, err := push.LettersAfter(ctx, k.js, "", k.after, most)
+	if err != nil {
+		return false, err
+	}
+	for _, problem := range bad {
+		k.log.Warn("a dead letter is not in the table", "err", problem)
+	}
+	var b pgx.Batch
+	for i := range letters {
+		l := &letters[i]
+		b.Queue(dropOther, l.Message(), whole(l.ID))
+		for n, r := range l.Reminders {
+			b.Queue(putLetter, l.Message(), whole(l.ID), n+1, l.Name, l.Lane, whole(l.Sequence), text(r.Campaign), text(r.Kind), text(r.CustomerID),
+				instant(r.DueAt), instant(r.At), text(l.Error), l.Tries, l.At)
+		}
+	}
+	if more = last != k.after; !more {
+		there, err := push.LetterMessages(ctx, k.js)
+		if err != nil {
+			return false, err
+		}
+		b.Queue(dropGone, append([]string{}, there...))
+	}
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		return false, fmt.Errorf("writing scrip_meta.push_dead_letter: %w", err)
+	}
+	k.after = last
+	if !more {
+		k.seen = now // what came since then changes the state, and is read in the next round
+	}
+	return more, nil
+}
+
+// whole is a count as bigint holds it. Letters of a sender may have any number.
+func whole(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+
+// text is a text that PostgreSQL can store. Letters of a sender may have any.
+func text(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "�"), "\x00", "�") }
+
+// instant is a time that PostgreSQL can store, NULL for none.
+func instant(t time.Time) *time.Time {
+	if t.IsZero() || t.Year() < 0 || t.Year() > 9999 {
+		return nil
+	}
+	return &t
+}

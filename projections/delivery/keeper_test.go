@@ -1,0 +1,237 @@
+package delivery_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/delivery"
+	"github.com/seed-4a2410e3/scrip/projections/logtest"
+	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/push"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// rig is a log with reminders, a database, and a keeper that may be started.
+type rig struct {
+	*logtest.Rig
+	t    *testing.T
+	pool *pgxpool.Pool
+	n    uint64
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{Rig: logtest.New(t), t: t, pool: logtest.Pool(t, pgtest.URL(t))}
+	r.migrate()
+	return r
+}
+
+func (r *rig) migrate() {
+	r.t.Helper()
+	if _, err := schema.Migrate(r.t.Context(), r.pool, slog.New(slog.DiscardHandler)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// keep runs a keeper until the returned function is called.
+func (r *rig) keep() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	k := delivery.New(r.pool, r.JS, delivery.Options{Every: 10 * time.Millisecond, Logger: streamtest.Logger(r.t)})
+	go func() { ended <- k.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+// fire publishes a message of reminders on lane 0.
+func (r *rig) fire(customers ...string) {
+	r.t.Helper()
+	var lines []byte
+	for _, c := range customers {
+		e := wire.Event{Type: wire.ReminderDue, Campaign: "summer", At: 1_000_000, Kind: "opens", DueAt: 2_000_000, CustomerID: c}
+		lines = append(e.AppendJSON(lines), '\n')
+	}
+	r.n++
+	h := eventlog.Header{Owner: "test", Source: eventlog.Source{Sequence: r.n, Line: 1, LastR: 1}, SourceDigest: strings.Repeat("0", 32)}
+	if _, err := r.JS.PublishMsg(r.t.Context(), &nats.Msg{Subject: topology.Rmd(0), Header: h.Encode(), Data: lines}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+var opts = push.Options{Name: "mobile", Since: push.FromStart(), Tries: 1, Logger: slog.New(slog.DiscardHandler)}
+
+// gateway refuses every customer whose name begins with bad.
+func gateway(_ context.Context, batch []push.Reminder) error {
+	var failed []int
+	for i, r := range batch {
+		if strings.HasPrefix(r.CustomerID, "bad") {
+			failed = append(failed, i)
+		}
+	}
+	if failed != nil {
+		return &push.Partial{Failed: failed, Err: errors.New("no such device")}
+	}
+	return nil
+}
+
+// deliver runs a sender until it has handled so many customers.
+func (r *rig) deliver(customers uint64) {
+	r.t.Helper()
+	p, err := push.New(r.JS, opts)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(r.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx, gateway) }()
+	streamtest.Eventually(r.t, "the sender is done", func() bool { s := p.Stats(); return s.Pushed+s.Dead == customers && s.InHand == 0 })
+	cancel()
+	if err := <-ended; err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// shows waits until a query returns a text.
+func (r *rig) shows(query, want string) {
+	r.t.Helper()
+	got := ""
+	defer func() {
+		if r.t.Failed() {
+			r.t.Logf("%s: %q", query, got)
+		}
+	}()
+	streamtest.Eventually(r.t, fmt.Sprintf("%s shows %q", query, want), func() bool {
+		if err := r.pool.QueryRow(r.t.Context(), query).Scan(&got); err != nil {
+			r.t.Fatal(err)
+		}
+		return got == want
+	})
+}
+
+func (r *rig) exec(statement string) {
+	r.t.Helper()
+	if _, err := r.pool.Exec(r.t.Context(), statement); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+const (
+	audience = `SELECT coalesce(string_agg(concat_ws(' ', name, lane, delivered, dead, failed_tries, waiting, oldest_waiting_at IS NOT NULL), ', '), '')
+FROM scrip_meta.push_audience WHERE lane = 0`
+	letters = `SELECT coalesce(string_agg(concat_ws(' ', name, lane, sequence, line, campaign, kind, customer_id, reason, tries), ', ' ORDER BY message, line), '')
+FROM scrip_meta.push_dead_letter`
+	count = `SELECT count(*)::text FROM scrip_meta.push_dead_letter`
+)
+
+// TestTables: the tables follow what senders do: delivered, waiting, dead, retried without and with success. Two keepers change
+// nothing. What becomes of schema scrip does not matter.
+func TestTables(t *testing.T) {
+	r := newRig(t)
+	defer r.keep()()
+	defer r.keep()()
+	r.fire("ann", "bad-1", "bad-2")
+	r.deliver(3)
+	r.shows(audience, "mobile 0 1 2 1 0 f")
+	r.shows(letters, "mobile 0 1 1 summer opens bad-1 2 not delivered: no such device 1, mobile 0 1 2 summer opens bad-2 2 not delivered: no such device 1")
+
+	r.fire("ben")
+	r.shows(audience, "mobile 0 1 2 1 1 t")
+	r.deliver(1)
+	r.shows(audience, "mobile 0 2 2 1 0 f")
+
+	// A letter that is written again has one customer less.
+	one := func(_ context.Context, batch []push.Reminder) error {
+		return &push.Partial{Failed: []int{1}, Err: errors.New("still none")}
+	}
+	if _, err := push.Retry(t.Context(), r.JS, opts, one); err != nil {
+		t.Fatal(err)
+	}
+	r.shows(letters, "mobile 0 1 1 summer opens bad-2 1 not delivered: still none 2")
+
+	r.exec("DROP SCHEMA scrip CASCADE")
+	r.migrate()
+	r.shows(letters, "mobile 0 1 1 summer opens bad-2 1 not delivered: still none 2")
+
+	// A customer leaves the table with the letter.
+	if _, err := push.Retry(t.Context(), r.JS, opts, func(context.Context, []push.Reminder) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	r.shows(letters, "")
+	if err := push.Forget(t.Context(), r.JS, "mobile", logtest.Lanes); err != nil {
+		t.Fatal(err)
+	}
+	r.shows(audience, "")
+}
+
+// TestManyLetters: more than one batch of them, letters that PostgreSQL could not store as they are, and messages that are no
+// letters. Tables that were emptied, and a stream that was made anew, are filled again.
+func TestManyLetters(t *testing.T) {
+	r := newRig(t)
+	r.fire("bad")
+	r.deliver(1)
+	const many = 450
+	write := func(n int, customer string) {
+		t.Helper()
+		m := nats.NewMsg(fmt.Sprintf("scrip.push.dead.mobile.1.%d.7", n))
+		m.Header.Set("Scrip-Push-Tries", "1")
+		m.Header.Set("Scrip-Push-Error", "none")
+		var err error
+		if m.Data, err = json.Marshal(push.Reminder{Key: "k", Campaign: "summer", Kind: "opens", CustomerID: customer}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.JS.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range many {
+		write(n+1, fmt.Sprint("c", n))
+	}
+	write(many+1, "a\x00b")
+	if _, err := r.JS.Publish(t.Context(), "scrip.push.dead.nonsense", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	write(many+2, "last")
+	stop := r.keep()
+	r.shows(count, fmt.Sprint(many+3))
+	r.shows(`SELECT string_agg(customer_id, ' ' ORDER BY id) FROM scrip_meta.push_dead_letter WHERE sequence > 449`, `c449 a�b last`)
+	stop()
+
+	r.exec("TRUNCATE scrip_meta.push_dead_letter, scrip_meta.push_audience")
+	stop = r.keep()
+	r.shows(count, fmt.Sprint(many+3))
+
+	stream, err := r.JS.Stream(t.Context(), push.DeadStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	if err := r.JS.DeleteStream(t.Context(), push.DeadStream); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.JS.CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	write(1, "new")
+	r.shows(`SELECT coalesce(string_agg(customer_id, ' '), '') FROM scrip_meta.push_dead_letter`, "new")
+	stop()
+}
