@@ -2,9 +2,11 @@ package client
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
+	"io"
 	"iter"
-	"strconv"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -15,10 +17,12 @@ import (
 const importAhead = 256
 
 // ImportCodes adds codes of your own to a campaign, in order, any number of them. They are sent in lines of up to 16 KiB,
-// whose ids are the import's id with "-1", "-2", … . So the same codes under the same [ID] again, after an error or a
-// crash, import only what is missing. The id may have 52 bytes; without one the import gets a new one.
+// whose ids are the import's id and a hash of the line's codes. So the same codes under the same [ID] again, after an error
+// or a crash, import only what is missing, and other codes under it are imported, too. The id may have 52 bytes; without one
+// the import gets a new one.
 //
-// progress, if not nil, is called from this goroutine with the number of codes answered so far.
+// progress, if not nil, is called from this goroutine with the number of codes answered so far: as answers arrive, at the
+// latest when the next line is sent.
 //
 // The outcome is for all lines: Count is how many codes were new. A refusal, for an unusable code or by the lane, ends the
 // import; its message has the number of codes imported nevertheless. An *UnknownError carries the id of the whole import.
@@ -39,7 +43,7 @@ func Import(ctx context.Context, cmd wire.Command, codes iter.Seq[string], progr
 		return invalid(&cmd, fmt.Errorf("id: has %d bytes, at most %d are allowed for an import", len(cmd.ID), maxImportID)), nil
 	}
 	im := &importing{
-		command: send, cmd: cmd, progress: progress, answers: make(chan chunkAnswer, importAhead),
+		command: send, cmd: cmd, progress: progress, answers: make(chan chunkAnswer, importAhead), sent: map[string]bool{},
 		sum: wire.Outcome{ID: cmd.ID, Status: wire.StatusImported, Campaign: cmd.Campaign, Repeat: true},
 	}
 	room := wire.MaxLine - len(cmd.AppendJSON(nil)) - len(`,"codes":[]`) - (wire.MaxCommandID - len(cmd.ID))
@@ -74,8 +78,24 @@ func Import(ctx context.Context, cmd wire.Command, codes iter.Seq[string], progr
 	return im.result()
 }
 
-// maxImportID leaves room for "-" and the number of a line in an id of 64 bytes.
-const maxImportID = wire.MaxCommandID - 12
+// chunkSymbols is how much of a line's hash is in its id: 55 bits. Of the 10,000 lines of a large import, two have the same id
+// with a chance of 10^-9.
+const chunkSymbols = 11
+
+// maxImportID leaves room for "-" and the hash of a line in an id of 64 bytes.
+const maxImportID = wire.MaxCommandID - 1 - chunkSymbols
+
+var chunkEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// chunkID is the id of a line. It depends on the line's codes: a lane answers a known id with the first outcome and does not
+// compare codes, so a corrected file under the id of the first one would lose its corrections.
+func chunkID(importID string, codes []string) string {
+	h := sha256.New()
+	for _, c := range codes {
+		_, _ = io.WriteString(h, c+"\n") // never fails; no code has a newline
+	}
+	return importID + "-" + chunkEncoding.EncodeToString(h.Sum(nil))[:chunkSymbols]
+}
 
 // importing is one import; it is owned by the goroutine that called Import.
 type importing struct {
@@ -84,7 +104,7 @@ type importing struct {
 	progress func(int)
 	answers  chan chunkAnswer // room for all lines in flight: callbacks never wait
 
-	chunks   int
+	sent     map[string]bool // ids of lines
 	underWay int
 	done     int // codes answered
 	sum      wire.Outcome
@@ -106,12 +126,19 @@ func (im *importing) send(ctx context.Context, codes []string) bool {
 	for im.underWay >= importAhead {
 		im.take(ctx)
 	}
+	for im.underWay > 0 && len(im.answers) > 0 {
+		im.took(<-im.answers)
+	}
 	if !im.going() || len(codes) == 0 {
 		return false
 	}
-	im.chunks++
 	cmd := im.cmd
-	cmd.ID = im.cmd.ID + "-" + strconv.Itoa(im.chunks)
+	cmd.ID = chunkID(im.cmd.ID, codes)
+	if im.sent[cmd.ID] { // the same codes twice: its outcome would be counted twice
+		im.count(len(codes))
+		return true
+	}
+	im.sent[cmd.ID] = true
 	cmd.Codes = codes
 	err := im.command(ctx, cmd, func(out wire.Outcome, err error) {
 		im.answers <- chunkAnswer{codes: len(codes), out: out, err: err}
@@ -126,15 +153,18 @@ func (im *importing) send(ctx context.Context, codes []string) bool {
 
 // take waits for the next answer.
 func (im *importing) take(ctx context.Context) {
-	var a chunkAnswer
 	select {
-	case a = <-im.answers:
+	case a := <-im.answers:
+		im.took(a)
 	case <-ctx.Done():
 		// The lines in flight continue; their callbacks find room in the channel.
 		im.underWay, im.maybe = 0, true
 		im.fail(ctx.Err())
-		return
 	}
+}
+
+// took takes an answer.
+func (im *importing) took(a chunkAnswer) {
 	im.underWay--
 	switch {
 	case a.err != nil:
@@ -142,12 +172,17 @@ func (im *importing) take(ctx context.Context) {
 	case a.out.Refused():
 		im.refuse(a.out)
 	default:
-		im.done += a.codes
 		im.sum.Count += a.out.Count
 		im.sum.Repeat = im.sum.Repeat && a.out.Repeat
-		if im.progress != nil {
-			im.progress(im.done)
-		}
+		im.count(a.codes)
+	}
+}
+
+// count adds codes that are answered.
+func (im *importing) count(codes int) {
+	im.done += codes
+	if im.progress != nil {
+		im.progress(im.done)
 	}
 }
 

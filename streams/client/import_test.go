@@ -68,6 +68,53 @@ func TestImportCodes(t *testing.T) {
 	}
 }
 
+// TestOtherCodesUnderAKnownID: a corrected file under the id of the first one brings its codes, and a line that is equal to an
+// earlier one of the same import is counted once.
+func TestOtherCodesUnderAKnownID(t *testing.T) {
+	r := newRig(t, client.Options{})
+	ctx := within(t)
+	arrived := func() map[string]bool {
+		all := map[string]bool{}
+		for _, cmd := range r.owner.Commands() {
+			for _, c := range cmd.Codes {
+				all[c] = true
+			}
+		}
+		return all
+	}
+	files := [][]string{{"AAA-1", "AAA-2"}, {"AAA-1", "AAA-2", "AAA-3"}, {"AAA-3"}}
+	for _, file := range files {
+		out, err := r.ImportCodes(ctx, "summer", slices.Values(file), nil, client.ID("list"))
+		if err != nil || out.Refused() || out.Repeat || out.Count > uint64(len(file)) {
+			t.Errorf("%v: %+v, %v", file, out, err)
+		}
+	}
+	if got := arrived(); !got["AAA-3"] {
+		t.Errorf("the code that was added did not arrive: %v", got)
+	}
+
+	if out, err := r.ImportCodes(ctx, "winter", numbered(5000), nil, client.ID("first")); err != nil || out.Count != 5000 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	line := 0 // codes in a full line
+	for _, cmd := range r.owner.Commands() {
+		line = max(line, len(cmd.Codes))
+	}
+	twice := func(yield func(string) bool) {
+		for range 2 {
+			for c := range numbered(line) {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
+	done := 0
+	if out, err := r.ImportCodes(ctx, "winter", twice, func(d int) { done = d }, client.ID("again")); err != nil || out.Count != uint64(line) || done != 2*line {
+		t.Errorf("a line twice: %+v, %v; %d of %d codes are answered", out, err, done, 2*line)
+	}
+}
+
 func TestImportsThatEndEarly(t *testing.T) {
 	r := newRig(t, client.Options{})
 	ctx := within(t)
