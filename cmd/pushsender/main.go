@@ -217,7 +217,7 @@ func (m *Main) connect() (*nats.Conn, error) {
 				log.Warn("connection lost; reconnecting", "err", err)
 			}
 		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("connection restored", "url", nc.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("connection restored", "url", dial.WithoutUser(nc.ConnectedUrl())) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS connection error", "err", err) }))...)...)
 	if err != nil {
 		return nil, datadir.NotConnected(err, m.data)

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/backup"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -244,7 +245,7 @@ func (m *Main) restoreExternal(ctx context.Context, b *backup.Backup, opts backu
 		return "", "", err
 	}
 	defer s.close()
-	target = s.nc.ConnectedUrlRedacted()
+	target = dial.WithoutUser(s.nc.ConnectedUrl())
 	js, err := jetstream.New(s.nc)
 	if err != nil {
 		return "", "", err

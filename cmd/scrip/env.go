@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 )
 
 // envCommand prints, for a shell, how other programs reach the server.
@@ -50,14 +51,28 @@ that uses libpq.`,
 type setting struct{ name, value string }
 
 func environment(server datadir.Descriptor) ([]setting, error) {
-	n, err := url.Parse(server.NATSURL)
+	user, err := natsUser(server.NATSURL)
 	if err != nil {
-		return nil, errors.New("the URL of the NATS server is invalid; give one such as nats://USER:PASSWORD@HOST:PORT")
+		return nil, err
 	}
-	password, _ := n.User.Password()
-	list := []setting{{"NATS_URL", server.NATSURL}, {"NATS_USER", n.User.Username()}, {"NATS_PASSWORD", password}}
+	password, _ := user.Password()
+	list := []setting{{"NATS_URL", server.NATSURL}, {"NATS_USER", user.Username()}, {"NATS_PASSWORD", password}}
 	tables, err := libpq(server.PostgresURL)
 	return append(list, tables...), err
+}
+
+// natsUser returns the credentials in a list of NATS URLs: those of the first that has some, nil if none has.
+func natsUser(list string) (*url.Userinfo, error) {
+	all, err := dial.URLs(list)
+	if err != nil {
+		return nil, fmt.Errorf("NATS: %w", err)
+	}
+	for _, u := range all {
+		if u.User != nil {
+			return u.User, nil
+		}
+	}
+	return nil, nil
 }
 
 // libpqVariables are the parameters of a PostgreSQL URL that libpq also reads from the environment.

@@ -156,6 +156,31 @@ func TestEnvironmentIsQuoted(t *testing.T) {
 	}
 }
 
+// TestEnvironmentOfACluster: of several NATS URLs all are printed, with the credentials of one of them.
+func TestEnvironmentOfACluster(t *testing.T) {
+	t.Parallel()
+	for list, want := range map[string][2]string{
+		"nats://scrip:p%40ss@n1:4222,nats://scrip:p%40ss@n2:4222": {"scrip", "p@ss"},
+		"nats://scrip:one@n1:4222,scrip:two@n2:4222":              {"scrip", "one"},
+		"nats://n1:4222, nats://scrip:secret@n2:4222":             {"scrip", "secret"},
+		"scrip:secret@n1:4222,scrip:secret@n2:4222":               {"scrip", "secret"},
+		"nats://sk_support_x@n1:4222,nats://sk_support_x@n2:4222": {"sk_support_x", ""},
+		"nats://[::1]:4222,nats://[::1]:4223":                     {"", ""},
+		"n1,n2":                                                   {"", ""},
+	} {
+		printed, err := environment(datadir.Descriptor{NATSURL: list})
+		if err != nil || len(printed) != 3 || printed[0] != (setting{"NATS_URL", list}) ||
+			printed[1] != (setting{"NATS_USER", want[0]}) || printed[2] != (setting{"NATS_PASSWORD", want[1]}) {
+			t.Errorf("%s: %v, %v", list, printed, err)
+		}
+	}
+	for _, list := range []string{"nats://a:b@n1:4222,nats://a:b@n2:port", "nats://n1,nats://a b@n2"} {
+		if printed, err := environment(datadir.Descriptor{NATSURL: list}); err == nil || strings.Contains(err.Error(), "a:b") {
+			t.Errorf("%s: %v, %v", list, printed, err)
+		}
+	}
+}
+
 // TestSecretsFromFiles: a variable with _FILE names a file with the value, which is on no command line.
 func TestSecretsFromFiles(t *testing.T) {
 	t.Parallel()

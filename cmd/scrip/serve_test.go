@@ -20,6 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 )
@@ -379,7 +380,7 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("/metrics with scrip.json's URL: %d", status)
 	}
 	for path, want := range map[string]int{"/metrics": 401, "/debug/pprof/": 401, "/readyz": 200} {
-		resp, err := http.Get(withoutUser(d.HTTPURL) + path)
+		resp, err := http.Get(dial.WithoutUser(d.HTTPURL) + path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
 )
@@ -74,7 +74,7 @@ func (m *Main) readStatus(ctx context.Context, s *session) (*status.Status, erro
 	if err != nil {
 		return nil, err
 	}
-	st.Sync, st.NATS, st.HTTP = s.server.Sync, s.nc.ConnectedUrlRedacted(), withoutUser(s.server.HTTPURL)
+	st.Sync, st.NATS, st.HTTP = s.server.Sync, dial.WithoutUser(s.nc.ConnectedUrl()), dial.WithoutUser(s.server.HTTPURL)
 	return st, nil
 }
 
@@ -99,16 +99,6 @@ func openLetters(st *status.Status) string {
 		return fmt.Sprintf("%d commands, %d events; see scrip deadletter list", c.Commands, c.Events)
 	}
 	return "none"
-}
-
-// withoutUser is a URL without its credentials.
-func withoutUser(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-	u.User = nil
-	return u.String()
 }
 
 // getReady reads /readyz of the server of this data directory.

@@ -94,7 +94,7 @@ func (f *finder) request(ctx context.Context, most time.Duration) (found, error)
 			if f.life.Err() != nil {
 				return found{}, ErrClosed
 			}
-			return found{}, fmt.Errorf("no scrip service answers at %s (%w); is `scrip serve` running there? (%w)", f.nc.ConnectedUrlRedacted(), err, ctx.Err())
+			return found{}, fmt.Errorf("no scrip service answers at %s (%w); is `scrip serve` running there? (%w)", dial.WithoutUser(f.nc.ConnectedUrl()), err, ctx.Err())
 		case <-time.After(pace.NextBackOff()):
 		}
 	}

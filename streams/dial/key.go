@@ -1,7 +1,6 @@
 package dial
 
 import (
-	"net/url"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -60,11 +59,10 @@ func Keyed(urls string, opts ...nats.Option) []nats.Option {
 // keyOf returns the inbox prefix of the key that a connection logs in with.
 func keyOf(urls string, o *nats.Options) string {
 	texts := []string{o.Token, o.Password}
-	for one := range strings.SplitSeq(urls, ",") {
-		if u, err := url.Parse(strings.TrimSpace(one)); err == nil && u.User != nil {
-			password, _ := u.User.Password()
-			texts = append(texts, u.User.Username(), password)
-		}
+	all, _ := URLs(urls) // nats.Connect reports an error
+	for _, u := range all {
+		password, _ := u.User.Password()
+		texts = append(texts, u.User.Username(), password)
 	}
 	for _, text := range texts {
 		if inbox := KeyInbox(text); inbox != "" {

@@ -40,6 +40,7 @@ func TestKeyedFindsTheKey(t *testing.T) {
 		{"token in the URL", "nats://" + shopKey + "@127.0.0.1:4222", nil, own},
 		{"password in the URL", "nats://shop:" + shopKey + "@127.0.0.1:4222", nil, own},
 		{"second of several URLs", "nats://127.0.0.1:4222, nats://" + shopKey + "@127.0.0.1:4223", nil, own},
+		{"without a scheme", shopKey + "@127.0.0.1:4222", nil, own},
 		{"token as an option", "nats://127.0.0.1:4222", []nats.Option{nats.Token(shopKey)}, own},
 		{"password as an option", "nats://127.0.0.1:4222", []nats.Option{nats.UserInfo("shop", shopKey)}, own},
 		{"a prefix of the caller's", "nats://" + shopKey + "@127.0.0.1:4222", []nats.Option{nats.CustomInboxPrefix("_INBOX_mine")}, "_INBOX_mine"},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
@@ -48,7 +47,7 @@ func (s *server) startNATS(ctx context.Context) error {
 		if s.natsd != nil && !s.natsd.JetStreamUp() {
 			return false, map[string]any{"error": "JetStream is down, most likely because the disk is full; it is restarted when there is space"}
 		}
-		return true, map[string]any{"server": nc.ConnectedUrlRedacted(), "embedded": s.natsd != nil, "sync": syncText(s.opts.Sync)}
+		return true, map[string]any{"server": dial.WithoutUser(nc.ConnectedUrl()), "embedded": s.natsd != nil, "sync": syncText(s.opts.Sync)}
 	})
 	return nil
 }
@@ -155,28 +154,15 @@ func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
 			if errors.Is(err, nats.ErrAuthorization) {
 				hint = "give credentials in the URL: nats://USER:PASSWORD@HOST:PORT"
 			}
-			return nil, fmt.Errorf("connecting to NATS at %s: %w; %s", redact(s.natsURL), err, hint)
+			return nil, fmt.Errorf("connecting to NATS at %s: %w; %s", dial.WithoutUser(s.natsURL), err, hint)
 		}
 		if !logged {
-			s.log.Warn("NATS is unavailable; waiting", "url", redact(s.natsURL), "for", natsWait, "err", err)
+			s.log.Warn("NATS is unavailable; waiting", "url", dial.WithoutUser(s.natsURL), "for", natsWait, "err", err)
 		}
 		if err := topology.Pause(ctx, natsPoll); err != nil {
 			return nil, err
 		}
 	}
-}
-
-// redact removes the credentials from a URL, or from a list of them.
-func redact(list string) string {
-	var out []string
-	for one := range strings.SplitSeq(list, ",") {
-		u, err := url.Parse(strings.TrimSpace(one))
-		if err != nil {
-			return "(invalid URL)"
-		}
-		out = append(out, u.Redacted())
-	}
-	return strings.Join(out, ",")
 }
 
 // openLog opens or creates the log, with the code key if a role needs it.
@@ -190,7 +176,7 @@ func (s *server) openLog(ctx context.Context) error {
 		return fmt.Errorf("the data directory %s has the log of an embedded NATS server, and %s has no log yet: a new one would be empty. "+
 			"To move the log there: start `scrip serve --data %s` without --nats, `scrip backup DIR`, stop it, then `scrip restore DIR --nats URL --replicas 3`. "+
 			"Never start a clustered nats-server on %s: it deletes all streams. For an independent log, give another directory with --data",
-			s.dir.Path(), redact(s.natsURL), s.dir.Path(), s.dir.NATS())
+			s.dir.Path(), dial.WithoutUser(s.natsURL), s.dir.Path(), s.dir.NATS())
 	}
 	spec := topology.Spec{Lanes: s.opts.Lanes, Replicas: s.opts.Replicas}
 	if spec.Lanes == 0 && !exists && s.natsd == nil {

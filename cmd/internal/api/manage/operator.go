@@ -16,6 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
@@ -52,7 +53,7 @@ func (a *API) getStatus(ctx context.Context, _ *struct{}) (*struct{ Body StatusB
 	if err != nil {
 		return nil, unavailable("the status cannot be read", err)
 	}
-	st.NATS = a.JS.Conn().ConnectedUrlRedacted()
+	st.NATS = dial.WithoutUser(a.JS.Conn().ConnectedUrl())
 	return &struct{ Body StatusBody }{StatusBody{*st}}, nil
 }
 
