@@ -59,7 +59,7 @@ func (v *visit) natsTime(ctx context.Context) (time.Time, bool, error) {
 	if v.natsURL() == "" {
 		return time.Time{}, false, nil
 	}
-	nc, err := dial(v.natsURL())
+	nc, err := v.connect(v.natsURL())
 	if err != nil {
 		return time.Time{}, false, err
 	}

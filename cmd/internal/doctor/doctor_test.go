@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -94,6 +95,9 @@ func TestBadDeployments(t *testing.T) {
 	small := store(t, func(o *server.Options) { o.MaxPayload = 1 << 16 })
 	plain := store(t, func(o *server.Options) { o.JetStream = false })
 	closed := store(t, func(o *server.Options) { o.Username, o.Password = "u", "p" })
+	limited := store(t, func(o *server.Options) {
+		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"scrip.>", "$JS.API.>", natsauth.UserInfo}}}}}
+	})
 	database := pgtest.URL(t)
 	rightless := pgtest.Role(t, database, "rightless")
 	revoke(t, pgtest.Admin(t, database), database)
@@ -120,6 +124,7 @@ func TestBadDeployments(t *testing.T) {
 		{"no JetStream", "nats", func(o *Options) { o.NATS, o.Monitor = plain.ClientURL(), monitor(plain) }, Fail, "JetStream", "jetstream"},
 		{"PostgreSQL away", "postgres", func(o *Options) { o.Postgres = "postgres://u:secret@" + strings.TrimPrefix(gone.URL, "http://") + "/x" }, Fail, "connecting to PostgreSQL", "--postgres"},
 		{"a role without rights", "postgres", func(o *Options) { o.Postgres = rightless }, Fail, "may not make schemas", "GRANT CREATE, TEMPORARY ON DATABASE"},
+		{"servers with permissions", "rights", func(o *Options) { o.NATS = "nats://u:p@" + limited.Addr().String() }, Fail, "user u of account $G, as which servers connect, may publish to ", "without permissions"},
 		{"wrong credentials", "rights", func(o *Options) { o.As = closed.ClientURL() }, Fail, "connecting as this user", "scrip env"},
 		{"the rights of a user, and no server", "rights", func(o *Options) { o.As = lazy.ClientURL() }, Fail, "no server answers", "role api"},
 		{"a clock that is set", "clock", func(o *Options) { o.Now = stepping() }, Warn, "the clock was set by ", "synchronize"},

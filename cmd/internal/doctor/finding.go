@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 )
 
@@ -41,7 +43,9 @@ type Options struct {
 	NATSListen, HTTPListen string
 	// Monitor is the URL of a NATS server's monitoring port, which shows its configuration; "" = none.
 	Monitor string
-	// As is the NATS URL with the credentials of a user whose rights to examine; "" = none.
+	// NATSOptions are of the servers' connections to NATS: TLS, credentials that are not in the URL.
+	NATSOptions []nats.Option
+	// As is the user whose rights to examine: a key, or NATS URLs with credentials; "" = none.
 	As string
 	// Now is the machine's clock. Defaults to time.Now.
 	Now func() time.Time

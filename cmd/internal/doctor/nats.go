@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -34,22 +35,25 @@ func ifRunning(v *visit, url string) string {
 	return ""
 }
 
-// withoutPassword makes a URL, or several with commas between them, fit to be shown.
-func withoutPassword(list string) string {
-	var out []string
-	for one := range strings.SplitSeq(list, ",") {
-		u, err := url.Parse(strings.TrimSpace(one))
-		if err != nil {
-			return "(an invalid URL)"
-		}
-		out = append(out, u.Redacted())
-	}
-	return strings.Join(out, ",")
-}
+// connect connects as scrip's servers do, once, without retries.
+func (v *visit) connect(list string) (*nats.Conn, error) { return v.connectAs(list, v.NATSOptions...) }
 
-// dial connects once, without retries.
-func dial(list string) (*nats.Conn, error) {
-	return nats.Connect(list, nats.Name("scrip doctor"), nats.Timeout(answerWait), nats.NoReconnect())
+// connectAs connects as the user in the URLs, or of the options.
+func (v *visit) connectAs(list string, opts ...nats.Option) (*nats.Conn, error) {
+	given := nats.GetDefaultOptions()
+	for _, set := range v.NATSOptions {
+		if err := set(&given); err != nil {
+			return nil, err
+		}
+	}
+	all := append(slices.Clone(opts), nats.Name("scrip doctor"), nats.Timeout(answerWait), nats.NoReconnect())
+	switch {
+	case given.TLSConfig != nil:
+		all = append(all, nats.Secure(given.TLSConfig))
+	case v.NATS == "" && v.running && v.server.TLSCert != "":
+		all = append(all, nats.Secure(certs.OfFile(v.server.TLSCert)))
+	}
+	return nats.Connect(list, dial.Keyed(list, all...)...)
 }
 
 func (v *visit) nats(ctx context.Context) (all []Finding) {
@@ -57,13 +61,13 @@ func (v *visit) nats(ctx context.Context) (all []Finding) {
 	if address == "" {
 		return good("embedded in scrip, version %s; it runs with the server", natsd.Version)
 	}
-	nc, err := dial(address)
+	nc, err := v.connect(address)
 	if err != nil {
 		fix := "start it, or give another URL with --nats"
 		if errors.Is(err, nats.ErrAuthorization) {
 			fix = "give the credentials of scrip's servers in the URL: nats://USER:PASSWORD@HOST:PORT"
 		}
-		return bad(Fail, fix, "connecting to %s: %v", withoutPassword(address), err)
+		return bad(Fail, fix, "connecting to %s: %v", dial.WithoutUser(address), err)
 	}
 	defer nc.Close()
 	version := nc.ConnectedServerVersion()
@@ -73,7 +77,7 @@ func (v *visit) nats(ctx context.Context) (all []Finding) {
 	case !strings.HasPrefix(version, topology.TestedServer+"."):
 		all = append(all, bad(Warn, "use the version that scrip is tested with", "version %s; scrip is tested with %s", version, topology.TestedServer)...)
 	default:
-		all = append(all, good("version %s at %s", version, withoutPassword(nc.ConnectedUrlRedacted()))...)
+		all = append(all, good("version %s at %s", version, dial.WithoutUser(nc.ConnectedUrl()))...)
 	}
 	all = append(all, graded(least(uint64(nc.MaxPayload()), bound[uint64]{topology.MinMaxPayload, topology.MinMaxPayload}), "set max_payload: 1MB or more in its configuration",
 		"max_payload is %d bytes, the log needs %d", nc.MaxPayload(), topology.MinMaxPayload)...)

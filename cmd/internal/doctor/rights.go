@@ -2,8 +2,8 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 
@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -18,26 +19,78 @@ import (
 // anyCampaign stands for the campaign in a subject.
 const anyCampaign = "scrip-doctor"
 
-// rights tries, as the user of Options.As, each request of the micro service, and the JetStream API. A request has a header
-// that makes the service refuse it before it reads anything else, so none has an effect.
+// rights examines the users on NATS: that of scrip's servers, and that of Options.As.
 func (v *visit) rights(ctx context.Context) (all []Finding) {
+	var own *nats.Conn
+	if address := v.natsURL(); address != "" {
+		nc, err := v.connect(address)
+		if err == nil { // check nats reports it
+			defer nc.Close()
+			own, all = nc, servers(ctx, nc)
+		}
+	}
 	if v.As == "" {
-		return nil
+		return all
 	}
-	denied := &denials{}
-	nc, err := nats.Connect(v.As, nats.Name("scrip doctor"), nats.Timeout(answerWait), nats.NoReconnect(), nats.ErrorHandler(denied.note))
-	if err != nil {
-		return bad(Fail, "check user and password, or the key; `scrip env` prints those of the server on a data directory", "connecting as this user to %s: %v", withoutPassword(v.As), err)
+	return append(all, v.user(ctx, own)...)
+}
+
+// servers examines the user of scrip's servers, which make streams and consumers and answer requests.
+func servers(ctx context.Context, nc *nats.Conn) []Finding {
+	info, err := userInfo(ctx, nc)
+	switch {
+	case err != nil:
+		return bad(Warn, "look at the configuration of the NATS servers", "the rights of the servers' user cannot be read: %v", err)
+	case info.limited():
+		return bad(Fail, "give scrip's servers a user without permissions, in the account of the log; see `scrip nats config`",
+			"user %s of account %s, as which servers connect, may publish to %s only, and subscribe to %s", info.User, info.Account,
+			list(info.Permissions.Publish.Allow), list(info.Permissions.Subscribe.Allow))
 	}
-	defer nc.Close()
-	var may, mayNot []string
+	return good("the servers' user may do everything in account %s", info.Account)
+}
+
+// info is what NATS has about the user of a connection.
+type info struct {
+	User        string `json:"user"`
+	Account     string `json:"account"`
+	Permissions struct {
+		Publish   rule `json:"publish"`
+		Subscribe rule `json:"subscribe"`
+	} `json:"permissions"`
+}
+
+// rule is what a user may publish or subscribe to; Allow empty = everything, but subjects that NATS keeps for itself.
+type rule struct{ Allow []string }
+
+// limited reports whether the user may not do everything in its account.
+func (i *info) limited() bool {
+	return len(i.Permissions.Publish.Allow)+len(i.Permissions.Subscribe.Allow) > 0
+}
+
+func userInfo(ctx context.Context, nc *nats.Conn) (info, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	var answer struct{ Data info }
+	m, err := nc.RequestWithContext(ctx, natsauth.UserInfo, nil)
+	if err == nil {
+		err = json.Unmarshal(m.Data, &answer)
+	}
+	return answer.Data, err
+}
+
+// tryAll tries, as the user of a connection, each request of the micro service, and the JetStream API. A request has a header
+// that makes the service refuse it before it reads anything else, so none has an effect. campaign is in the subjects that have
+// one.
+func (d *denials) tryAll(ctx context.Context, nc *nats.Conn, campaign string) (all []Finding) {
+	var may, mayNot, silent []string
 	for _, subject := range subjects() {
-		subject = strings.ReplaceAll(subject, "*", anyCampaign)
-		name := strings.TrimSuffix(strings.TrimPrefix(subject, "scrip."), "."+anyCampaign)
-		switch allowed, err := denied.try(ctx, nc, subject); {
+		subject = strings.ReplaceAll(subject, "*", campaign)
+		name := strings.TrimSuffix(strings.TrimPrefix(subject, "scrip."), "."+campaign)
+		switch allowed, err := d.try(ctx, nc, subject); {
+		case errors.Is(err, nats.ErrNoResponders):
+			silent = append(silent, name)
 		case err != nil:
-			all = append(all, bad(Fail, "start a server with role api, or see `scrip status`", "%s: %v", subject, err)...)
-			return all
+			return append(all, bad(Fail, "start a server with role api, or see `scrip status`", "%s: no answer: %v", subject, err)...)
 		case allowed:
 			may = append(may, name)
 		default:
@@ -46,7 +99,14 @@ func (v *visit) rights(ctx context.Context) (all []Finding) {
 	}
 	all = append(all, good("may: %s", list(may))...)
 	all = append(all, good("may not: %s", list(mayNot))...)
-	open, err := denied.api(ctx, nc)
+	switch {
+	case len(silent) > 0 && len(may) == 0:
+		all = append(all, bad(Fail, "start a server with role api, or see `scrip status`", "no server answers requests")...)
+	case len(silent) > 0:
+		all = append(all, bad(Fail, "print the accounts again, `scrip nats config`, and restart the NATS servers one by one; upgrade the servers of scrip",
+			"may, but no server is reached: %s", list(silent))...)
+	}
+	open, err := d.api(ctx, nc)
 	switch {
 	case err != nil:
 		all = append(all, bad(Warn, "see `scrip status`", "the JetStream API: %v", err)...)
@@ -78,84 +138,88 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// denials collects what the server refused. The server reports it apart from the request, which just stays unanswered.
+// denials collects what the NATS server refused. It reports that apart from the request, which just stays unanswered.
 type denials struct {
-	mu   sync.Mutex
-	text []string
+	mu      sync.Mutex
+	text    []string
+	changed chan struct{} // closed at the next one; nil = nobody waits
 }
 
 func (d *denials) note(_ *nats.Conn, _ *nats.Subscription, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.text = append(d.text, err.Error())
+	if d.changed != nil {
+		close(d.changed)
+		d.changed = nil
+	}
 }
 
-func (d *denials) of(subject string) bool {
+// of reports whether a subject was refused; else changed is closed at the next denial.
+func (d *denials) of(subject string) (refused bool, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, text := range d.text {
 		if strings.Contains(text, `"`+subject+`"`) {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	if d.changed == nil {
+		d.changed = make(chan struct{})
+	}
+	return false, d.changed
 }
 
-// try sends a request without an effect. A denial arrives before the answer to a later ping.
-func (d *denials) try(ctx context.Context, nc *nats.Conn, subject string) (allowed bool, err error) {
+// request sends a request and waits for its answer, or its denial: refused. The error is nats.ErrNoResponders if nobody gets
+// the request.
+func (d *denials) request(ctx context.Context, nc *nats.Conn, m *nats.Msg) (answer *nats.Msg, refused bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	inbox := nc.NewInbox()
-	sub, err := nc.SubscribeSync(inbox)
+	m.Reply = nc.NewInbox()
+	answers := make(chan *nats.Msg, 1)
+	sub, err := nc.ChanSubscribe(m.Reply, answers)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // the connection is closed soon
-	m := &nats.Msg{Subject: subject, Reply: inbox, Header: nats.Header{service.HeaderTimeout: {"none: this is a trial of rights"}}}
 	if err := nc.PublishMsg(m); err != nil {
-		return false, err
+		return nil, false, err
 	}
-	if err := nc.FlushWithContext(ctx); err != nil {
-		return false, err
+	for {
+		refused, changed := d.of(m.Subject)
+		if refused {
+			return nil, true, nil
+		}
+		select {
+		case answer := <-answers:
+			if len(answer.Data) == 0 && answer.Header.Get("Status") == noResponders {
+				return nil, false, nats.ErrNoResponders
+			}
+			return answer, false, nil
+		case <-changed:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
 	}
-	if d.of(subject) {
-		return false, nil
-	}
-	_, err = sub.NextMsgWithContext(ctx)
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		return false, errors.New("no server answers requests")
-	case err != nil && d.of(subject):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("no answer: %w", err)
-	}
-	return true, nil
+}
+
+// noResponders is the status of an answer of NATS itself.
+const noResponders = "503"
+
+// try sends a request without an effect.
+func (d *denials) try(ctx context.Context, nc *nats.Conn, subject string) (allowed bool, err error) {
+	_, refused, err := d.request(ctx, nc, &nats.Msg{Subject: subject, Header: nats.Header{service.HeaderTimeout: {"none: this is a trial of rights"}}})
+	return err == nil && !refused, err
 }
 
 // api reports whether the user may request information about the log's first stream.
 func (d *denials) api(ctx context.Context, nc *nats.Conn) (open bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
-	defer cancel()
-	subject := jetstream.DefaultAPIPrefix + "STREAM.INFO." + topology.EvtStream(0)
-	inbox := nc.NewInbox()
-	sub, err := nc.SubscribeSync(inbox)
-	if err != nil {
-		return false, err
-	}
-	defer sub.Unsubscribe() //nolint:errcheck // the connection is closed soon
-	if err := errors.Join(nc.PublishRequest(subject, inbox, nil), nc.FlushWithContext(ctx)); err != nil {
-		return false, err
-	}
-	if d.of(subject) {
-		return false, nil
-	}
-	m, err := sub.NextMsgWithContext(ctx)
+	answer, refused, err := d.request(ctx, nc, &nats.Msg{Subject: jetstream.DefaultAPIPrefix + "STREAM.INFO." + topology.EvtStream(0)})
 	switch {
-	case errors.Is(err, nats.ErrNoResponders), d.of(subject):
-		return false, nil // an account without JetStream
+	case errors.Is(err, nats.ErrNoResponders), refused: // an account without JetStream
+		return false, nil
 	case err != nil:
 		return false, err
 	}
-	return strings.Contains(string(m.Data), `"state"`), nil
+	return strings.Contains(string(answer.Data), `"state"`), nil
 }
