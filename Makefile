@@ -79,6 +79,8 @@ test: setup-bench ## Run all tests, those of the modules in parallel. lint runs 
 	failed=0; go test -vet=off -p 4 ./... || failed=1; for one in $$tests; do wait $$one || failed=1; done; exit $$failed
 	@if ! git cat-file -e 0417b2b^{commit} 2>/dev/null; then echo 'skipped: old and new servers on one log (cmd/internal/e2e/mixed), as this clone does not have commit 0417b2b; git fetch --unshallow'; fi
 	@if [ "$$(id -u)" != 0 ] || ! [ -w /dev/fuse ]; then echo 'skipped: the power cuts of cmd/internal/e2e/power, which need root and /dev/fuse'; fi
+	@for program in node npm python3 curl; do command -v $$program >/dev/null || echo "skipped: the programs in cmd/internal/examples that need $$program"; done
+	@if command -v npm >/dev/null && ! [ -d bin/examples/node_modules ]; then echo 'skipped: claim_nats.mjs in cmd/internal/examples, as npm could not install what it imports'; fi
 
 .PHONY: race
 race: setup-bench ## Run the tests of packages with goroutines under the race detector.
