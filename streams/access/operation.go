@@ -55,6 +55,8 @@ type operation struct {
 	command wire.CommandType // whose name and endpoint it has; NoCommand = none
 	// endpoints of the micro service without "scrip.", beside the command's.
 	endpoints []string
+	// whole: it is about the log as a whole, and no campaign is named. Keys that are limited to campaigns may not do it.
+	whole bool
 }
 
 var (
@@ -86,17 +88,17 @@ var operations = [numOperations]operation{
 	OpImportCodes:      {name: "codes.import", roles: operators, command: wire.ImportCodes},
 	OpExportCodes:      {name: "codes.export", roles: operators},
 	OpReadEvents:       {name: "events.read", roles: readers},
-	OpReadTables:       {name: "tables.read", roles: readers},
-	OpReadReminders:    {name: "reminders.read", roles: []Role{Sender, Operator}, endpoints: []string{"sender.open", "sender.next", "sender.ack", "sender.store"}},
-	OpReadStatus:       {name: "status.read", roles: operators},
-	OpReadSettings:     {name: "settings.read", roles: operators},
-	OpChangeSettings:   {name: "settings.change", roles: operators, endpoints: []string{"config.set"}},
-	OpReadDeadLetters:  {name: "deadletters.read", roles: operators},
-	OpRetryDeadLetters: {name: "deadletters.retry", roles: operators},
-	OpManageKeys:       {name: "keys.manage", roles: operators, endpoints: []string{"access.create", "access.list", "access.revoke", "access.rotate"}},
-	OpReadAudit:        {name: "audit.read", roles: operators, endpoints: []string{"audit.list"}},
-	OpManageWebhooks:   {name: "webhooks.manage", roles: operators},
-	OpDiagnose:         {name: "diagnose", roles: operators},
+	OpReadTables:       {name: "tables.read", roles: readers, whole: true},
+	OpReadReminders:    {name: "reminders.read", roles: []Role{Sender, Operator}, endpoints: []string{"sender.open", "sender.next", "sender.ack", "sender.store"}, whole: true},
+	OpReadStatus:       {name: "status.read", roles: operators, whole: true},
+	OpReadSettings:     {name: "settings.read", roles: operators, whole: true},
+	OpChangeSettings:   {name: "settings.change", roles: operators, endpoints: []string{"config.set"}, whole: true},
+	OpReadDeadLetters:  {name: "deadletters.read", roles: operators, whole: true},
+	OpRetryDeadLetters: {name: "deadletters.retry", roles: operators, whole: true},
+	OpManageKeys:       {name: "keys.manage", roles: operators, endpoints: []string{"access.create", "access.list", "access.revoke", "access.rotate"}, whole: true},
+	OpReadAudit:        {name: "audit.read", roles: operators, endpoints: []string{"audit.list"}, whole: true},
+	OpManageWebhooks:   {name: "webhooks.manage", roles: operators, whole: true},
+	OpDiagnose:         {name: "diagnose", roles: operators, whole: true},
 }
 
 // ofCommand is the inverse of operation.command.
@@ -150,6 +152,9 @@ func (o Operation) Roles() []Role {
 	}
 	return operations[o].roles
 }
+
+// Whole reports whether it is about the log as a whole: keys that are limited to campaigns may not do it.
+func (o Operation) Whole() bool { return o < numOperations && operations[o].whole }
 
 // Endpoint is the first endpoint of the micro service for it, without "scrip."; "" = none. A last token * is the campaign.
 func (o Operation) Endpoint() string {

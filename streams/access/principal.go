@@ -36,7 +36,7 @@ func (p Principal) May(o Operation, campaign string) bool {
 	if !slices.Contains(o.Roles(), p.Role) || p.Public && o != OpClaim && o != OpValidate {
 		return false
 	}
-	return p.Campaigns == nil || campaign != "" && slices.Contains(p.Campaigns, campaign)
+	return p.Campaigns == nil || !o.Whole() && campaign != "" && slices.Contains(p.Campaigns, campaign)
 }
 
 // Person reports whether what p does is recorded with `by`: support and operator.

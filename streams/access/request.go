@@ -2,7 +2,10 @@ package access
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+
+	"github.com/nats-io/nats.go"
 )
 
 // The NATS accounts, and who is in them.
@@ -19,19 +22,112 @@ const (
 	AccountEmbedded = "$G"
 )
 
-// HeaderRequestInfo is what NATS puts on a request that comes from another account: who sent it. It replaces one that the
-// client has sent.
+// HeaderRequestInfo is the header that NATS adds to a request from another account: who sent it. A client can hide the line of
+// NATS or send another one: see RequesterOf.
 const HeaderRequestInfo = "Nats-Request-Info"
+
+const (
+	// endpointPrefix begins the subject of each endpoint of the service.
+	endpointPrefix = "scrip."
+	// guestPrefix begins the subjects on which requests from other accounts arrive in the servers' account.
+	guestPrefix = "scrip.guest."
+)
+
+// GuestSubject is the subject of the servers' account on which requests from another account to an endpoint arrive. endpoint is
+// named without "scrip.", as [Operation.Endpoints] has it; account "*" = all. The import of the other account maps to it, so
+// a request there is from that account, whatever its headers, and one elsewhere is from none of them.
+func GuestSubject(account, endpoint string) string { return guestPrefix + account + "." + endpoint }
+
+// GuestSubjectOf is GuestSubject of the subject of an endpoint, such as scrip.redeem, for all accounts.
+func GuestSubjectOf(subject string) string {
+	return GuestSubject("*", strings.TrimPrefix(subject, endpointPrefix))
+}
 
 // Requester is the sender of a request from another account.
 type Requester struct {
 	Account string
-	// User is the id of a key, or the name of a user of the NATS configuration.
+	// User is the id of a key.
 	User string
 }
 
-// ErrNoRequester: a header is not what NATS writes.
-var ErrNoRequester = errors.New(HeaderRequestInfo + " names no account and user")
+// The errors of RequesterOf.
+var (
+	// ErrNoRequester: a header is not what NATS writes.
+	ErrNoRequester = errors.New(HeaderRequestInfo + " names no account and key")
+	// ErrBadHeaders: a block of headers that no client library writes.
+	ErrBadHeaders = fmt.Errorf("the headers are malformed: expected lines \"Name: value\" that end with CR LF, at most %d, without %s", maxHeaders, HeaderRequestInfo)
+	// ErrAnswer: a message of a server, to a reply subject that is an endpoint which the requester's account imports. The
+	// requester's rights are unknown.
+	ErrAnswer = errors.New("this is an answer, not a request")
+	// ErrOldAccounts: NATS names a sender in another account, on a subject that no account of this version maps to.
+	ErrOldAccounts = errors.New("the accounts of the NATS servers are of another version: load the output of `scrip nats config` there")
+)
+
+// maxHeaders bounds the header values of a request; see checkHeaders.
+const maxHeaders = 16
+
+// RequesterOf returns who sent a request that arrived on a subject of the service. local is true for one from the servers' own
+// account, whose clients may do everything; r is empty then. Errors: of the kinds above. m is as nats.go has received it.
+func RequesterOf(m *nats.Msg) (r Requester, local bool, err error) {
+	if err := checkHeaders(m); err != nil {
+		return r, false, err
+	}
+	rest, guest := strings.CutPrefix(m.Subject, guestPrefix)
+	account, _, _ := strings.Cut(rest, ".")
+	info := m.Header[HeaderRequestInfo]
+	switch {
+	case !guest && len(info) > 0:
+		return r, false, ErrOldAccounts
+	case !guest:
+		return r, true, nil
+	case len(info) != 1:
+		return r, false, ErrNoRequester
+	}
+	switch r, err = ParseRequester(info[0]); {
+	case err != nil:
+		return Requester{}, false, err
+	case r.Account != account:
+		return Requester{}, false, ErrAnswer
+	case !ValidID(r.User):
+		return Requester{}, false, ErrNoRequester
+	}
+	return r, false, nil
+}
+
+// checkHeaders refuses a request in whose headers the line of NATS may be hidden or is not the only one of its name.
+//
+// nats-server does not check the block of a client. It removes lines of that name that follow a CR LF, cuts the last two bytes
+// off, and appends its line. nats.go stops at a blank line, accepts a line that ends with LF, and returns no headers for a
+// block that it cannot read. So the line of NATS is the last of the block, and it is lost if the block ends earlier, or if it
+// continues another line.
+//
+//   - Behind the end of what nats.go has read there is nothing: the block is not longer than what was read would be, written
+//     with ": " and CR LF. A line can be shorter than that by two bytes. With at most maxHeaders lines that is less than
+//     the line of NATS, so it cannot be hidden in the difference.
+//   - It continues no other line: the name is in no other name and in no value. A block that begins with a status is an answer.
+func checkHeaders(m *nats.Msg) error {
+	size := m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data) // of the block as received
+	if size == 0 {
+		return nil
+	}
+	values, written := 0, len("NATS/1.0\r\n")+len("\r\n")
+	for name, all := range m.Header {
+		values += len(all)
+		if name == "Status" || name != HeaderRequestInfo && strings.Contains(name, HeaderRequestInfo) {
+			return ErrBadHeaders
+		}
+		for _, value := range all {
+			written += len(name) + len(": ") + len(value) + len("\r\n")
+			if strings.Contains(value, HeaderRequestInfo) {
+				return ErrBadHeaders
+			}
+		}
+	}
+	if m.Header == nil || size > written || values > maxHeaders {
+		return ErrBadHeaders
+	}
+	return nil
+}
 
 // ParseRequester reads the value of HeaderRequestInfo. It looks for two members of the JSON object, because the header is on
 // every request and has a dozen: within a text, JSON writes a quote only after a backslash, so a name that a client chose

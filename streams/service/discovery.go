@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/replyto"
 )
 
@@ -35,11 +36,16 @@ func (e *endpoint) weight() int {
 	return 1
 }
 
-// pendingLimits is the endpoint's share of the pending budget.
+// subjects are those of the endpoint: for clients in the servers' account, and for all others.
+func (e *endpoint) subjects() [2]string {
+	return [2]string{e.subject, access.GuestSubjectOf(e.subject)}
+}
+
+// pendingLimits is the share of the pending budget of each subject of the endpoint.
 func (e *endpoint) pendingLimits() (messages, bytes int) {
 	all := 0
 	for i := range endpoints {
-		all += endpoints[i].weight()
+		all += endpoints[i].weight() * len(endpoints[i].subjects())
 	}
 	bytes = pendingBytes / all * e.weight()
 	return bytes / pendingEach, bytes
@@ -53,7 +59,7 @@ type instance struct {
 	id      micro.ServiceIdentity
 	started time.Time
 	subs    []*nats.Subscription
-	serving []*nats.Subscription // of subs, those of endpoints, in their order
+	serving [][]*nats.Subscription // of subs, those of endpoints, in their order
 
 	mu    sync.Mutex
 	stats []micro.EndpointStats
@@ -97,20 +103,27 @@ func (s *Service) serve() (*instance, error) {
 	return in, nil
 }
 
-// endpoint subscribes endpoint number i. Each has a goroutine of its own.
+// endpoint subscribes to the subjects of endpoint number i. Each has a goroutine of its own.
 func (in *instance) endpoint(i int) error {
 	e := &endpoints[i]
 	in.stats[i] = micro.EndpointStats{Name: e.name, Subject: e.subject, QueueGroup: Name}
-	sub, err := in.s.nc.QueueSubscribe(e.subject, Name, func(m *nats.Msg) {
-		start := time.Now()
-		in.s.handle(i, m)
-		in.handled(i, time.Since(start))
-	})
-	if err != nil {
-		return err
+	var serving []*nats.Subscription
+	for _, subject := range e.subjects() {
+		sub, err := in.s.nc.QueueSubscribe(subject, Name, func(m *nats.Msg) {
+			start := time.Now()
+			in.s.handle(i, m)
+			in.handled(i, time.Since(start))
+		})
+		if err != nil {
+			return err
+		}
+		in.subs, serving = append(in.subs, sub), append(serving, sub)
+		if err := sub.SetPendingLimits(e.pendingLimits()); err != nil {
+			return err
+		}
 	}
-	in.subs, in.serving = append(in.subs, sub), append(in.serving, sub)
-	return sub.SetPendingLimits(e.pendingLimits())
+	in.serving = append(in.serving, serving)
+	return nil
 }
 
 func (in *instance) handled(i int, took time.Duration) {
@@ -182,11 +195,13 @@ func (in *instance) statistics() micro.Stats {
 
 // dropped returns how many requests of endpoint number i arrived when its share was used up.
 func (in *instance) dropped(i int) int {
-	n, err := in.serving[i].Dropped()
-	if err != nil {
-		return 0 // the subscription is closed
+	all := 0
+	for _, sub := range in.serving[i] {
+		if n, err := sub.Dropped(); err == nil { // an error: the subscription is closed
+			all += n
+		}
 	}
-	return n
+	return all
 }
 
 // stop accepts no more requests. Those that were delivered are still handled.

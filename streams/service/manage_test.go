@@ -164,7 +164,6 @@ func TestWhoDidIt(t *testing.T) {
 	done(r.outcome(t, "scrip.campaign.pause", `{"id":"4","campaign":"summer"}`, topology.HeaderBy, "bob@ops2"))
 	done(r.outcome(t, "scrip.campaign.resume", `{"id":"5","campaign":"summer"}`))
 	done(r.outcome(t, "scrip.claim.summer", `{"id":"6","customer_id":"d"}`, info("OPS", operator.ID)...))
-	done(r.outcome(t, "scrip.campaign.end", `{"id":"7","campaign":"summer"}`, info("OPS", "carol")...)) // of the NATS configuration
 
 	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, info("OPS", support.ID)...)
 	r.denied(t, "scrip.void", `{"campaign":"winter","code":"`+coupon+`"}`, info("OPS", support.ID)...)
@@ -176,11 +175,16 @@ func TestWhoDidIt(t *testing.T) {
 	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, info("OPS", revoked.ID)...)
 	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, info("OPS", "00000000")...)
 	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, access.HeaderRequestInfo, `{"acc":"OPS"}`)
+	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, info("OPS", "carol")...)      // a user of the NATS configuration
+	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, info("SHOP", operator.ID)...) // an account that it cannot log in to
+	r.denied(t, "scrip.campaign.pause", `{"campaign":"summer"}`, info("SCRIP", operator.ID)...)
+	r.denied(t, "scrip.guest.OPS.campaign.pause", `{"campaign":"summer"}`) // an answer of NATS
+	r.denied(t, "scrip.guest.OPS.campaign.pause", `{"campaign":"summer"}`, topology.HeaderBy, "ann@ops1")
 	if out := r.outcome(t, "scrip.campaign.pause", `{"campaign":"summer","by":"olga"}`, info("OPS", operator.ID)...); out.Refusal != wire.Invalid || !strings.Contains(out.Message, "by: ") {
 		t.Errorf("by in the payload: %+v", out)
 	}
 
-	want := map[string]string{"1": "olga", "2": "", "3": "sue", "4": "local:bob@ops2", "5": "", "6": "olga", "7": "local:carol"}
+	want := map[string]string{"1": "olga", "2": "", "3": "sue", "4": "local:bob@ops2", "5": "", "6": "olga"}
 	got := map[string]string{}
 	for lane := range lanes {
 		bounds, err := eventlog.Commands(js, lane).Bounds(t.Context())

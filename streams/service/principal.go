@@ -9,43 +9,36 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// errForwarded: an answer of a server itself, to a request whose reply subject is an endpoint that the sender's account imports.
-// Its sender's rights are unknown, and the server's own are not meant.
-var errForwarded = errors.New("this is an answer, not a request")
+// errOtherAccount: a key in a request from an account that keys of its kind do not log in to.
+var errOtherAccount = errors.New("this key does not log in to the account that the request is from")
 
 // principal returns who sent a request.
 //
-// A request from another account has access.HeaderRequestInfo, which NATS itself writes, also over one that the client has
-// sent. Its user is a key, whose rights are checked here once more, or a user of the NATS configuration, whose permissions
-// are those of that configuration; in account OPS that is a person.
+// The subject proves the account: imports of other accounts map to subjects of their own (access.GuestSubject). A request there
+// is of the key that NATS names in its headers, and the key's rights are checked here once more; without one it is refused.
 //
-// A request without it comes from the servers' own account. Who is in it holds the credentials of the data directory and
-// may do everything. Such a client names its user in topology.HeaderBy, and the name is shown as one that nothing proves.
+// A request on any other subject comes from the servers' own account. Who is in it holds the credentials of the data directory
+// and may do everything. Such a client names its user in topology.HeaderBy, and the name is shown as one that nothing proves.
 func (s *Service) principal(m *nats.Msg) (p access.Principal, keyed bool, err error) {
-	info := m.Header.Get(access.HeaderRequestInfo)
-	if info == "" {
+	r, local, err := access.RequesterOf(m)
+	switch {
+	case err != nil:
+		return p, true, err
+	case local:
 		if name := m.Header.Get(topology.HeaderBy); name != "" {
 			return access.Local(name), false, nil
 		}
-		return access.Principal{}, false, nil
-	}
-	r, err := access.ParseRequester(info)
-	switch {
-	case err != nil:
-		return p, false, err
-	case r.Account == access.AccountServers || r.Account == access.AccountEmbedded:
-		return p, false, errForwarded
-	case !access.ValidID(r.User) && r.Account == access.AccountOps:
-		return access.Local(r.User), false, nil
-	case !access.ValidID(r.User):
-		return access.Principal{}, false, nil
+		return p, false, nil
 	case s.opts.Keys == nil:
-		return p, false, fmt.Errorf("this server has no keys: %w", access.ErrNotReady)
+		return p, true, fmt.Errorf("this server has no keys: %w", access.ErrNotReady)
 	}
-	p, err = s.opts.Keys.Principal(r.User)
+	if p, err = s.opts.Keys.Principal(r.User); err == nil && natsauth.AccountOf(p).String() != r.Account {
+		err = errOtherAccount
+	}
 	return p, true, err
 }
 
@@ -55,6 +48,8 @@ func (r *request) allowed(campaign string) bool {
 		return true
 	}
 	switch {
+	case r.who.Campaigns != nil && r.endpoint.operation.Whole():
+		r.deny(fmt.Sprintf("this key is limited to campaigns, and %s is about the whole log", r.endpoint.operation))
 	case r.who.Campaigns == nil || !r.who.May(r.endpoint.operation, r.who.Campaigns[0]):
 		r.deny(fmt.Sprintf("a key of role %s may not do %s", r.who.Role, r.endpoint.operation))
 	case campaign == "":

@@ -92,12 +92,6 @@ func (s *Service) handle(number int, m *nats.Msg) {
 	}
 	e := &endpoints[number]
 	req := &request{service: s, endpoint: e, number: number, reply: m.Reply, start: time.Now()}
-	timeout, problem := timeoutOf(m.Header.Get(HeaderTimeout), s.opts.Timeout)
-	if problem != nil {
-		req.refuse(&wire.Outcome{Refusal: wire.Invalid, Message: problem.Error()})
-		return
-	}
-	req.deadline = req.start.Add(timeout)
 	var err error
 	switch req.who, req.keyed, err = s.principal(m); {
 	case errors.Is(err, access.ErrNotReady):
@@ -107,6 +101,12 @@ func (s *Service) handle(number int, m *nats.Msg) {
 		req.deny(err.Error())
 		return
 	}
+	timeout, problem := timeoutOf(m.Header.Get(HeaderTimeout), s.opts.Timeout)
+	if problem != nil {
+		req.refuse(&wire.Outcome{Refusal: wire.Invalid, Message: problem.Error()})
+		return
+	}
+	req.deadline = req.start.Add(timeout)
 	switch {
 	case e.query != nil:
 		s.startQuery(req, m.Data)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -51,12 +52,15 @@ func (r *rig) serve(t *testing.T, opts Options) (*Service, func()) {
 	return s, stop
 }
 
-// request sends a request and expects a reply of any kind.
+// request sends a request and expects a reply of any kind. One with the header of NATS goes where NATS delivers it.
 func (r *rig) request(t testing.TB, subject, body string, header ...string) *nats.Msg {
 	t.Helper()
 	m := &nats.Msg{Subject: subject, Data: []byte(body), Header: nats.Header{}}
 	for i := 0; i+1 < len(header); i += 2 {
 		m.Header.Set(header[i], header[i+1])
+	}
+	if from, err := access.ParseRequester(m.Header.Get(access.HeaderRequestInfo)); err == nil {
+		m.Subject = access.GuestSubject(from.Account, strings.TrimPrefix(subject, "scrip."))
 	}
 	reply, err := r.conn.RequestMsg(m, 20*time.Second)
 	if err != nil {

@@ -48,11 +48,13 @@ func universe() []string {
 		"scrip.claim.summer", "scrip.claim.winter",
 	}
 	for _, row := range natsauth.Rows() {
-		if s := strings.TrimSuffix(row.Subject, "*"); strings.HasPrefix(s, "scrip.") && !strings.Contains(s, "*") {
-			if s != row.Subject {
-				s += "summer"
+		for _, subject := range []string{row.Subject, row.Published()} {
+			if s := strings.TrimSuffix(subject, "*"); strings.HasPrefix(s, "scrip.") && !strings.Contains(s, "*") {
+				if s != subject {
+					s += "summer"
+				}
+				all = append(all, s)
 			}
-			all = append(all, s)
 		}
 	}
 	all = append(all, topology.AdminSubject("summer"))
@@ -201,7 +203,7 @@ func TestAnswersAreNoRequests(t *testing.T) {
 		g := r.guest(t, r.keys.add(kinds[kind]))
 		before := r.shape(t)
 		for _, row := range natsauth.Rows() {
-			reply := strings.Replace(row.Subject, "*", "summer", 1)
+			reply := strings.Replace(row.Published(), "*", "summer", 1)
 			for _, subject := range []string{"scrip.coupon.validate", "$SRV.INFO.scrip", natsauth.UserInfo} {
 				for _, body := range []string{"", "{}", `{"code":"x"}`, `{"code":"x","campaign":"summer"}`} {
 					if err := g.PublishRequest(subject, reply, []byte(body)); err != nil {

@@ -91,7 +91,7 @@ func Render(c Config) string {
 		line(2, "imports: [")
 		for _, e := range exports() {
 			if slices.Contains(e.Accounts, a) {
-				// share: the service gets the user in header Nats-Request-Info; NATS replaces one that a client sets.
+				// share: the service gets the user in header Nats-Request-Info. The account is in the subject.
 				local := ""
 				if e.Local != "" {
 					local = fmt.Sprintf(", to: %q", e.Local)

@@ -39,7 +39,7 @@ func TestEveryEndpointIsInTheTable(t *testing.T) {
 		if endpoint == "" {
 			continue
 		}
-		i := slices.IndexFunc(rows, func(r natsauth.Row) bool { return r.Subject == "scrip."+endpoint })
+		i := slices.IndexFunc(rows, func(r natsauth.Row) bool { return r.Local == "scrip."+endpoint })
 		if i < 0 || len(rows[i].Accounts) == 0 || rows[i].Op != access.OperationOf(c) {
 			t.Errorf("endpoint %s is not reachable", endpoint)
 		}
@@ -64,6 +64,28 @@ func TestNoRowIsDangerous(t *testing.T) {
 		if strings.HasPrefix(row.Subject, "scrip.lane.") && row.Subject != "scrip.lane.*.shop" {
 			t.Errorf("%s is for servers", row.Subject)
 		}
+	}
+}
+
+// TestEndpointsAreOfOneAccountEach: the subject of an endpoint proves the account of a request, so no other account imports it, and
+// no account imports one on which the servers' own requests arrive.
+func TestEndpointsAreOfOneAccountEach(t *testing.T) {
+	found := 0
+	for _, row := range natsauth.Rows() {
+		endpoint, ok := strings.CutPrefix(row.Local, "scrip.")
+		if access.OperationOn(strings.TrimPrefix(row.Subject, "scrip.")) != access.NoOperation {
+			t.Errorf("%v import %s", row.Accounts, row.Subject)
+		}
+		if !ok {
+			continue
+		}
+		found++
+		if len(row.Accounts) != 1 || row.Subject != access.GuestSubject(row.Accounts[0].String(), endpoint) {
+			t.Errorf("%s of %v arrives on %s", row.Local, row.Accounts, row.Subject)
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d endpoints", found)
 	}
 }
 

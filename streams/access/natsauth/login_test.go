@@ -114,7 +114,7 @@ func TestTheServiceLearnsWhoAsks(t *testing.T) {
 	r := newRig(t)
 	seen := make(chan nats.Header, 1)
 	servers := r.Conn(t)
-	if _, err := servers.Subscribe("scrip.void", func(m *nats.Msg) { seen <- m.Header }); err != nil {
+	if _, err := servers.Subscribe("scrip.guest.OPS.void", func(m *nats.Msg) { seen <- m.Header }); err != nil {
 		t.Fatal(err)
 	}
 	if err := servers.Flush(); err != nil {

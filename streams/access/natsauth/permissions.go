@@ -34,21 +34,23 @@ func Of(p access.Principal, lanes int) (perms Permissions, ok bool) {
 }
 
 // permits returns the subjects of a row that a user may publish to. Where a subject names no campaign, the service checks the
-// campaign of a user that is limited to some.
+// campaign of a user that is limited to some. What is of no campaign is closed to such a user here, too.
 func (r *Row) permits(p access.Principal, lanes int) []string {
 	all := p
 	all.Campaigns = nil
 	switch {
-	case !all.May(r.Op, ""), p.Public && r.Subject == "scrip."+access.OpValidate.Endpoint():
+	case !all.May(r.Op, ""), p.Campaigns != nil && r.Op.Whole():
+		return nil
+	case p.Public && r.Local == "scrip."+access.OpValidate.Endpoint():
 		return nil // public keys validate over HTTP only, where wrong codes are counted
 	case r.names != nil:
 		return r.names(lanes)
 	case !r.Campaign || p.Campaigns == nil:
-		return []string{r.Subject}
+		return []string{r.Published()}
 	}
 	var own []string
 	for _, campaign := range p.Campaigns {
-		own = append(own, strings.TrimSuffix(r.Subject, "*")+campaign)
+		own = append(own, strings.TrimSuffix(r.Published(), "*")+campaign)
 	}
 	return own
 }

@@ -1,6 +1,7 @@
 package natsauth
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -15,9 +16,9 @@ type Row struct {
 	// Accounts that import it. A role of the operation whose account is not among them does it another way.
 	Accounts []Account
 	// Subject in the account of the servers has wildcards for whole tokens, because NATS knows no others: SCRIP_EVT_* matches
-	// nothing.
+	// nothing. That of an endpoint has the account, so that the service sees where a request comes from.
 	Subject string
-	// Local is the subject in the accounts that import it; "" = Subject.
+	// Local is the subject in the accounts that import it; "" = Subject. Users publish there.
 	Local string
 	// Campaign: the last token is the campaign; a key that is limited to campaigns may publish to those alone.
 	Campaign bool
@@ -64,9 +65,12 @@ func Rows() []Row {
 	var rows []Row
 	for op := range access.Operations() {
 		for _, endpoint := range op.Endpoints() {
-			rows = append(rows, Row{
-				Op: op, Accounts: accountsOf(op), Subject: "scrip." + endpoint, Campaign: strings.HasSuffix(endpoint, ".*"),
-			})
+			for _, account := range accountsOf(op) {
+				rows = append(rows, Row{
+					Op: op, Accounts: []Account{account}, Subject: access.GuestSubject(account.String(), endpoint), Local: "scrip." + endpoint,
+					Campaign: strings.HasSuffix(endpoint, ".*"),
+				})
+			}
 		}
 	}
 	return append(rows,
@@ -83,6 +87,9 @@ func Rows() []Row {
 		fromAPI(access.OpReadEvents, Analysis, getMessage, eachLane(topology.EvtStream)),
 	)
 }
+
+// Published is the subject that users publish to, with the wildcards.
+func (r *Row) Published() string { return cmp.Or(r.Local, r.Subject) }
 
 // accountsOf returns the accounts of the roles of an operation.
 func accountsOf(op access.Operation) []Account {
