@@ -12,13 +12,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Variables of the environment of a nats-server that loads the accounts.
-const (
-	natsUserVariable     = "$NATS_USER"
-	natsPasswordVariable = "$NATS_PASSWORD"
-	natsIssuerVariable   = "$NATS_ISSUER"
-)
-
 // natsCommand groups the commands for who runs nats-servers of their own.
 func (m *Main) natsCommand() *cobra.Command {
 	return cli.Group("nats", "Configuration of NATS servers that run on their own", m.natsConfigCommand(), m.natsIssuerCommand())
@@ -38,23 +31,13 @@ see ` + "`scrip nats issuer`" + `. Print it again after an upgrade of scrip, and
 			if lanes < 1 || lanes > topology.MaxLanes {
 				return cli.Usagef("--lanes must be from 1 to %d: the number of lanes of the log, see `scrip status`; a new log on its own NATS has 16 unless `scrip serve` was given --lanes", topology.MaxLanes)
 			}
-			_, err := fmt.Fprint(m.Out, natsConfig(int(lanes)))
+			_, err := fmt.Fprint(m.Out, natsauth.File(int(lanes)))
 			return err
 		},
 	}
 	cmd.Flags().Uint32Var(&lanes, "lanes", 0, "`NUMBER` of lanes of the log")
 	unusedIDFlag(cmd)
 	return cmd
-}
-
-// natsConfig is the text that `scrip nats config` prints and docker/nats/accounts.conf holds.
-func natsConfig(lanes int) string {
-	return fmt.Sprintf("# Made by: scrip nats config --lanes %d\n#\n"+
-		"# The environment of nats-server must have NATS_USER and NATS_PASSWORD, for scrip's servers alone, and NATS_ISSUER, which\n"+
-		"# `scrip nats issuer` prints.\n\n", lanes) +
-		natsauth.Render(natsauth.Config{
-			Lanes: lanes, Users: []natsauth.User{{Name: natsUserVariable, Password: natsPasswordVariable}}, Issuer: natsIssuerVariable, Variables: true,
-		})
 }
 
 func (m *Main) natsIssuerCommand() *cobra.Command {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 )
 
 // TestTheAccountsFileIsCurrent: docker/nats/accounts.conf is what `scrip nats config` prints.
@@ -15,7 +16,7 @@ func TestTheAccountsFileIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(have) != natsConfig(16) {
+	if string(have) != natsauth.File(16) {
 		t.Error("it is not: go run ./cmd/scrip nats config --lanes 16 > docker/nats/accounts.conf")
 	}
 }

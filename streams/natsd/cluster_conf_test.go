@@ -1,24 +1,60 @@
 package natsd_test
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/seed-4a2410e3/scrip/streams/access/callout"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 )
 
-// TestTheClusterConfigurationIsLikeTheEmbeddedServer loads docker/nats/cluster.conf as nats-server does. What scrip relies on
-// must be the same there as in the embedded server.
+// TestTheClusterConfigurationIsLikeTheEmbeddedServer loads docker/nats/cluster.conf as nats-server does, as it is and without
+// accounts, as its comment describes. What scrip relies on must be the same there as in the embedded server.
 func TestTheClusterConfigurationIsLikeTheEmbeddedServer(t *testing.T) {
-	store := t.TempDir()
-	for name, value := range map[string]string{"NATS_NODE": "nats-1", "NATS_STORE": store, "NATS_USER": "u", "NATS_PASSWORD": "p"} {
-		t.Setenv(name, value)
-	}
-	file, err := server.ProcessConfigFile("../../docker/nats/cluster.conf")
+	issuer, err := callout.NewIssuer()
 	if err != nil {
 		t.Fatal(err)
 	}
+	store := t.TempDir()
+	for name, value := range map[string]string{"NATS_NODE": "nats-1", "NATS_STORE": store, "NATS_USER": "u", "NATS_PASSWORD": "p", "NATS_ISSUER": issuer.Public()} {
+		t.Setenv(name, value)
+	}
+	const path = "../../docker/nats/cluster.conf"
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const include, block = "include accounts.conf\n", "#authorization {\n#  user: $NATS_USER\n#  password: $NATS_PASSWORD\n#}\n"
+	if !strings.Contains(string(raw), "\n"+include) || !strings.Contains(string(raw), "\n"+block) {
+		t.Fatal("cluster.conf does not have the accounts, or not what replaces them")
+	}
+	text := strings.NewReplacer(include, "", block, strings.ReplaceAll(block, "#", "")).Replace(string(raw))
+	without := filepath.Join(t.TempDir(), "cluster.conf")
+	if err := os.WriteFile(without, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, users := range map[string]string{path: "SCRIP/u", without: "u"} {
+		file, err := server.ProcessConfigFile(path)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		user := file.Username
+		for _, u := range file.Users {
+			user += u.Account.GetName() + "/" + u.Username
+		}
+		if user != users || (file.AuthCallout != nil) != (user != "u") {
+			t.Errorf("%s: the users are %s, log-ins of others: %+v", path, user, file.AuthCallout)
+		}
+		likeTheEmbedded(t, file, store)
+	}
+}
+
+func likeTheEmbedded(t *testing.T, file *server.Options, store string) {
+	t.Helper()
 	embedded, err := natsd.Options{StoreDir: store, Cluster: &natsd.Cluster{Name: "scrip", Listen: "127.0.0.1:0"}}.ServerOptions()
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +71,6 @@ func TestTheClusterConfigurationIsLikeTheEmbeddedServer(t *testing.T) {
 		{"write_deadline", file.WriteDeadline, embedded.WriteDeadline},
 		{"server_name", file.ServerName, "nats-1"},
 		{"store_dir", file.StoreDir, store},
-		{"user", file.Username, "u"},
 		{"routes", len(file.Routes), 3},
 	} {
 		if c.have != c.want {

@@ -23,6 +23,8 @@ import (
 const (
 	// Credentials that nodes require of clients.
 	nodeUser, nodePassword = "test", "secret"
+	// nodeIssuer is a public key whose seed nobody has: no other user logs in.
+	nodeIssuer = "ABB43L3CVPUU7PRACSLBGNTC3A7DCWNDCBYIZPNHJCTPB4XJKFWS3KEI"
 	// nowhere is advertised to other nodes: they use the links they were given, and make no other connections.
 	nowhere = "127.0.0.1:1"
 )
@@ -167,7 +169,7 @@ func (n *Nodes) awaitQuorum(t testing.TB) {
 func (n *Nodes) Start(t testing.TB, i int) {
 	t.Helper()
 	x := n.nodes[i]
-	x.start(t, x.config, x.log, "NATS_NODE="+x.config.Name, "NATS_STORE="+x.config.Dir, "NATS_USER="+nodeUser, "NATS_PASSWORD="+nodePassword)
+	x.start(t, x.config, x.log, "NATS_NODE="+x.config.Name, "NATS_STORE="+x.config.Dir, "NATS_USER="+nodeUser, "NATS_PASSWORD="+nodePassword, "NATS_ISSUER="+nodeIssuer)
 }
 
 // Kill ends node i as kill -9 does and returns when it is gone. Killing one that is down does nothing.

@@ -91,6 +91,9 @@ func Open(o Options) (_ *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := errors.Join(withoutAccounts(services), accounts(o.Folder, services)); err != nil {
+		return nil, err
+	}
 	if c.layout, err = newLayout(services, o.Port, o.Cuttable); err != nil {
 		return nil, err
 	}

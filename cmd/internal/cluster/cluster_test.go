@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -80,12 +82,14 @@ func start(t *testing.T, o cluster.Options) *cluster.Cluster {
 	return c
 }
 
-// load claims and redeems on every lane until it is stopped, and retries under the same id until there is an answer.
+// load claims and redeems on every lane until it is stopped, and retries under the same id until there is an answer. Half of
+// it is done with the key of a producer.
 type load struct {
 	t         *testing.T
 	nc        *nats.Conn
 	js        jetstream.JetStream
 	sdk       *client.Client
+	shop      *client.Client // with a producer's key
 	ledger    *e2e.Ledger
 	campaigns [lanes]string
 	answers   [lanes]atomic.Int64
@@ -93,11 +97,11 @@ type load struct {
 
 func newLoad(t *testing.T, c *cluster.Cluster) *load {
 	t.Helper()
-	url, err := c.NATSURL()
+	list, err := c.NATSURL()
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(url, dial.Options("load")...)
+	nc, err := nats.Connect(list, dial.Options("load")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +112,7 @@ func newLoad(t *testing.T, c *cluster.Cluster) *load {
 	}
 	l := &load{t: t, nc: nc, js: js, sdk: client.New(nc, client.Options{}), ledger: e2e.NewLedger()}
 	t.Cleanup(l.sdk.Close)
+	l.shop = guest(t, c, list)
 	for i, left := 0, lanes; left > 0; i++ {
 		name := fmt.Sprint("sale-", i)
 		if lane := topology.LaneOf(name, lanes); l.campaigns[lane] == "" {
@@ -116,6 +121,32 @@ func newLoad(t *testing.T, c *cluster.Cluster) *load {
 		}
 	}
 	return l
+}
+
+// guest is a client with a key that is made for it.
+func guest(t *testing.T, c *cluster.Cluster, list string) *client.Client {
+	t.Helper()
+	server := c.Data(c.Names(cluster.Scrip)[0])
+	out, err := exec.CommandContext(t.Context(), e2e.Binary(), "access", "create", fmt.Sprint("shop-", time.Now().UnixNano()), "--role", "producer", "--data", server).Output()
+	if err != nil {
+		t.Fatalf("making a key: %v", err)
+	}
+	all, err := dial.URLs(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var urls []string
+	for _, u := range all {
+		u.User = url.User(strings.TrimSpace(string(out)))
+		urls = append(urls, u.String())
+	}
+	var shop *client.Client
+	streamtest.Eventually(t, "the key opens NATS", func() bool {
+		shop, err = client.Connect(strings.Join(urls, ","))
+		return err == nil
+	})
+	t.Cleanup(shop.Close)
+	return shop
 }
 
 // open is true if a call ended without an answer.
@@ -153,9 +184,13 @@ func (l *load) run() (stop func()) {
 			worker := lane*10 + n
 			rng := rand.New(rand.NewPCG(1, uint64(worker)))
 			running.Go(func() {
+				sdk := l.sdk
+				if n%2 == 1 {
+					sdk = l.shop
+				}
 				for i := 0; !over(); i++ {
 					customer := e2e.Customer(rng, worker, i)
-					out, err := l.sdk.Claim(ctx, l.campaigns[lane], customer)
+					out, err := sdk.Claim(ctx, l.campaigns[lane], customer)
 					if open(out, err) || !l.ledger.Claimed(l.campaigns[lane], customer, out, err) {
 						continue
 					}
@@ -164,7 +199,7 @@ func (l *load) run() (stop func()) {
 						continue
 					}
 					order := "order-of-" + customer
-					if used, err := l.sdk.Redeem(ctx, out.Code, order); !open(used, err) {
+					if used, err := sdk.Redeem(ctx, out.Code, order); !open(used, err) {
 						l.ledger.Redeemed(out.Code, order, used, err)
 					}
 				}
@@ -252,6 +287,7 @@ func TestClusterUnderFaults(t *testing.T) {
 		t.Errorf("the log lacks %d answers", missing)
 	}
 	t.Logf("%d claims and %d redemptions were answered", len(claims), len(redeemed))
+	l.shop.Close()
 	l.nc.Close()
 	if err := c.Close(); err != nil {
 		t.Fatalf("stopping: %v", err)
@@ -262,7 +298,7 @@ func TestClusterUnderFaults(t *testing.T) {
 	asked := 0
 	for key, code := range claims {
 		campaign, customer, _ := strings.Cut(key, "/")
-		if out, err := l2.sdk.Claim(t.Context(), campaign, customer); err != nil || out.Code != code {
+		if out, err := l2.shop.Claim(t.Context(), campaign, customer); err != nil || out.Code != code {
 			t.Errorf("after a second start %s is answered %s, %v; it was %s", key, out.Code, err, code)
 		}
 		if asked++; asked == 50 {

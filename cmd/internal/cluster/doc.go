@@ -12,6 +12,7 @@
 //
 //	<folder>/lock          one runner at a time
 //	<folder>/secrets.env   made at the first start, 0600
+//	<folder>/nats-config   configuration of the nodes with accounts for another number of lanes than docker/nats has
 //	<folder>/<volume>      data of a service
 //	<folder>/<service>.log, <service>.pid
 //	<folder>/control.sock  takes commands such as "kill nats-2"

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,35 +29,9 @@ import (
 // fileLanes is the number of lanes of docker/nats/accounts.conf.
 const fileLanes = 16
 
-// startNodes starts three nats-servers with docker/nats/cluster.conf, changed as the comment in it tells. It returns their
-// addresses.
+// startNodes starts three nats-servers with docker/nats/cluster.conf. It returns their addresses.
 func startNodes(t *testing.T, issuer callout.Issuer) []string {
 	t.Helper()
-	folder, err := filepath.Abs("../../../docker/nats")
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := os.ReadFile(filepath.Join(folder, "cluster.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := "authorization {\n  user: $NATS_USER\n  password: $NATS_PASSWORD\n}\n"
-	text := string(raw)
-	if !strings.Contains(text, block) || !strings.Contains(text, "#   include accounts.conf\n") {
-		t.Fatal("cluster.conf has no such block, or no such comment")
-	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, "cluster.conf")
-	accounts, err := os.ReadFile(filepath.Join(folder, "accounts.conf"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "accounts.conf"), accounts, 0o600)
-	}
-	if err == nil {
-		err = os.WriteFile(file, []byte(strings.Replace(text, block, "include accounts.conf\n", 1)), 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Setenv("NATS_USER", "scrip")
 	t.Setenv("NATS_PASSWORD", "secret")
 	t.Setenv("NATS_ISSUER", issuer.Public())
@@ -70,7 +42,7 @@ func startNodes(t *testing.T, issuer callout.Issuer) []string {
 	for i := range 3 {
 		t.Setenv("NATS_NODE", fmt.Sprint("nats-", i+1))
 		t.Setenv("NATS_STORE", t.TempDir())
-		o, err := server.ProcessConfigFile(file)
+		o, err := server.ProcessConfigFile("../../../docker/nats/cluster.conf")
 		if err != nil {
 			t.Fatal(err)
 		}
