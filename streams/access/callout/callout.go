@@ -116,6 +116,9 @@ func (r *Responder) answer(m *nats.Msg) {
 		return
 	}
 	principal, user, err := r.user(request)
+	if errors.Is(err, access.ErrNotReady) {
+		return // not refused: nats.go gives a connection up that is refused twice. The log-in times out, and the client tries again.
+	}
 	answer := jwt.NewAuthorizationResponseClaims(request.UserNkey)
 	answer.Audience = request.Server.ID
 	if answer.Jwt = user; err != nil {

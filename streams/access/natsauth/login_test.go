@@ -108,6 +108,24 @@ func TestARevokedKeyIsDisconnected(t *testing.T) {
 	}
 }
 
+// TestKeysAreNotReadYet: a server that has not read the keys yet refuses no log-in: nats.go gives a connection up that one NATS
+// server refuses twice. The log-in times out, and the next one is answered.
+func TestKeysAreNotReadYet(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	key := r.keys.add(kinds["producer"])
+	r.inForce(t, key)
+	r.away()
+	registry := access.Open(r.js, access.Options{Logger: streamtest.Logger(t)}).Registry()
+	r.answer(registry)
+	if nc, err := nats.Connect(r.ClientURL(), nats.Token(key), nats.Timeout(20*time.Second)); err == nil || errors.Is(err, nats.ErrAuthorization) {
+		nc.Close()
+		t.Errorf("the log-in ended with %v", err)
+	}
+	run(t, registry.Run, registry.Ready())
+	r.guest(t, key)
+}
+
 // TestTheServiceLearnsWhoAsks: NATS names the key, also if the client names another user.
 func TestTheServiceLearnsWhoAsks(t *testing.T) {
 	t.Parallel()

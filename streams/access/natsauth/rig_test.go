@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,6 +60,9 @@ type rig struct {
 	keys     *ring
 	owner    *streamtest.Owner
 	js       jetstream.JetStream // of the servers' account
+
+	answer func(keys callout.Keys) (stop func()) // answers log-ins
+	away   func()                                // ends the answers
 }
 
 func newRig(t testing.TB) *rig {
@@ -73,9 +77,12 @@ func newRig(t testing.TB) *rig {
 	store := access.Open(r.js, access.Options{Logger: streamtest.Logger(t)})
 	r.keys = &ring{t: t, store: store}
 	r.registry = store.Registry()
-	logins := callout.New(r.Conn(t), lanes, issuer, r.registry, streamtest.Logger(t))
 	run(t, r.registry.Run, r.registry.Ready())
-	run(t, logins.Run, logins.Ready())
+	r.answer = func(keys callout.Keys) (stop func()) {
+		logins := callout.New(r.Conn(t), lanes, issuer, keys, streamtest.Logger(t))
+		return run(t, logins.Run, logins.Ready())
+	}
+	r.away = r.answer(r.registry)
 	svc := service.New(r.Conn(t), r.owner.Log, code.New([32]byte{1}), service.Options{Keys: r.registry, KeyStore: store})
 	run(t, svc.Run, svc.Ready())
 	return r
@@ -86,17 +93,19 @@ func text(issuer callout.Issuer) string {
 	return natsauth.Render(natsauth.Config{Users: []natsauth.User{{Name: streamtest.ServersUser, Password: streamtest.ServersPassword}}, Issuer: issuer.Public()})
 }
 
-func run(t testing.TB, what func(context.Context) error, ready <-chan struct{}) {
+// run runs a part until stop is called or the test ends.
+func run(t testing.TB, what func(context.Context) error, ready <-chan struct{}) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- what(ctx) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(stop)
 	select {
 	case <-ready:
 	case err := <-ended:
@@ -104,6 +113,7 @@ func run(t testing.TB, what func(context.Context) error, ready <-chan struct{}) 
 	case <-time.After(time.Minute):
 		t.Fatal("not ready within a minute")
 	}
+	return stop
 }
 
 // inForce waits until the key opens.
