@@ -23,18 +23,29 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-func TestMain(m *testing.M) { os.Exit(e2e.Main(m, nil)) }
+func TestMain(m *testing.M) {
+	os.Exit(e2e.Main(m, func() {
+		for _, dir := range built {
+			_ = os.RemoveAll(dir)
+		}
+	}))
+}
+
+// built are the directories of programs.
+var built []string
 
 // oldVersion is the last commit without seals.
 const oldVersion = "0417b2b"
 
-// old builds that version, once. go build keeps what it compiles, so later runs take seconds.
+// old builds that version with its push sender and a producer with its SDK, once. go build keeps what it compiles, so later runs take seconds.
 var old = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "scrip-"+oldVersion+"-")
 	if err != nil {
 		return "", err
 	}
-	script := `set -e; git archive ` + oldVersion + ` | tar x -C "$0"; cd "$0"; go build -trimpath -buildvcs=false -o scrip ./cmd/scrip`
+	built = append(built, dir)
+	script := `set -e; git archive ` + oldVersion + ` | tar x -C "$0"; cp -r ` + producerFolder + ` "$0/cmd/"; cd "$0"
+		go build -trimpath -buildvcs=false -ldflags=-w -o . ./cmd/scrip ./cmd/pushsender ./cmd/producer`
 	cmd := exec.Command("bash", "-c", script, dir)
 	cmd.Dir = "../../../.."
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -58,7 +69,10 @@ func oldProgram(t *testing.T) string {
 // start starts a server without tables, which is killed when the test ends.
 func start(t *testing.T, program, data string, args ...string) *e2e.Server {
 	t.Helper()
-	s := e2e.NewServer(t, append([]string{"--roles", "lanes,scheduler"}, args...)...)
+	if !slices.Contains(args, "--roles") {
+		args = append([]string{"--roles", "lanes,scheduler"}, args...)
+	}
+	s := e2e.NewServer(t, args...)
 	s.Program, s.Data = program, data
 	s.Begin()
 	return s
