@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -66,7 +67,7 @@ func newLayout(services []Service, first int, cuttable bool) (*layout, error) {
 			if first != 0 {
 				chosen = first + offsets[s.Kind][port] + count[s.Kind]
 			}
-			addr, err := reserve(chosen)
+			addr, err := reserve(chosen, slices.Collect(maps.Values(l.ports)))
 			if err != nil {
 				return nil, fmt.Errorf("%s cannot listen on port %d (%w); stop the program there, or choose other ports with -port", s.Name, chosen, err)
 			}
@@ -85,13 +86,27 @@ func newLayout(services []Service, first int, cuttable bool) (*layout, error) {
 	return l, nil
 }
 
-// reserve finds out whether a port is free; 0 = any. The port is free again when it returns.
-func reserve(port int) (string, error) {
-	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return "", err
+// Free ports are chosen between these: below the range from which systems take ports for connections, which would take them
+// before a service listens there.
+const lowestFree, highestFree = 16384, 32767
+
+// reserve finds out whether a port is free; 0 = any that is not taken. The port is free again when it returns.
+func reserve(port int, taken []string) (string, error) {
+	if port != 0 {
+		ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			return "", err
+		}
+		return ln.Addr().String(), ln.Close()
 	}
-	return ln.Addr().String(), ln.Close()
+	err := errors.New("no port is free")
+	for range highestFree - lowestFree {
+		var addr string
+		if addr, err = reserve(lowestFree+rand.IntN(highestFree-lowestFree), nil); err == nil && !slices.Contains(taken, addr) {
+			return addr, nil
+		}
+	}
+	return "", err
 }
 
 // outside is the place of clients.
