@@ -77,6 +77,8 @@ func Check(p access.Principal, o access.Operation, campaign string) *Problem {
 	switch {
 	case p.May(o, campaign):
 		return nil
+	case o.Whole():
+		return New(Forbidden, "this key is limited to campaigns, and "+o.String()+" is about the whole log")
 	case campaign == "":
 		return New(Forbidden, "this key is limited to campaigns; "+o.String()+" needs the name of one")
 	}

@@ -70,6 +70,25 @@ func TestEveryCell(t *testing.T) {
 	}
 }
 
+// TestWhatIsOfTheWholeLogIsClosedToLimitedKeys: the status, settings, keys and the like name other campaigns.
+func TestWhatIsOfTheWholeLogIsClosedToLimitedKeys(t *testing.T) {
+	r := apitest.Serve(t)
+	c := r.Campaign(t, map[string]any{"codes": 1})
+	limited := "operator+" + c
+	r.Key(t, limited)
+	whole := 0
+	for _, route := range manage.New(http.NewServeMux(), manage.Options{}).Routes() {
+		if route.Operation.Whole() {
+			whole++
+			r.Ask(t, limited, route.Method, places(route.Path, c), "{}").Problem(t, http.StatusForbidden, "forbidden", "")
+		}
+	}
+	if whole < 9 {
+		t.Errorf("%d routes", whole)
+	}
+	r.Ask(t, limited, "GET", "/v1/campaigns/"+c, nil).Want(t, 200)
+}
+
 // TestEveryOperationHasARoute: what people can do, they can do over HTTP.
 func TestEveryOperationHasARoute(t *testing.T) {
 	elsewhere := map[access.Operation]string{

@@ -23,9 +23,9 @@ import (
 func (a *API) operatorRoutes() {
 	Register(a, Route{Method: http.MethodGet, Path: "/v1/status", ID: "getStatus", Tag: "operation", Summary: "Show the status of servers and lanes",
 		About:     "As `scrip status` shows it. ready is false while a lane has no owner or a server is not ready.",
-		Operation: access.OpReadStatus, Later: true}, a.getStatus)
+		Operation: access.OpReadStatus}, a.getStatus)
 	Register(a, Route{Method: http.MethodGet, Path: "/v1/settings", ID: "getSettings", Tag: "operation", Summary: "Show the settings in force",
-		Operation: access.OpReadSettings, Later: true}, a.getSettings)
+		Operation: access.OpReadSettings}, a.getSettings)
 	Register(a, Route{Method: http.MethodPatch, Path: "/v1/settings", ID: "changeSettings", Tag: "operation", Summary: "Change settings while servers run",
 		About: "Each member is a setting and its value, as in `scrip config set`; the value default restores the default. All are checked before the first one is stored. " +
 			"They are in force at all servers within a second.",
