@@ -2,6 +2,7 @@ package manage
 
 import (
 	"context"
+	"crypto/cipher"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -96,6 +97,8 @@ type API struct {
 	wrong  *budget                                                 // of wrong codes
 	quick  map[string]func(huma http.HandlerFunc) http.HandlerFunc // see quickly
 
+	cursors cipher.AEAD // of sealCursor
+
 	stopped  chan struct{} // closed by Stop
 	stopOnce sync.Once
 }
@@ -118,7 +121,7 @@ func New(mux *http.ServeMux, o Options) *API {
 		o.Logger = slog.Default()
 	}
 	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
-	a := &API{Options: o, mux: mux, slots: newSlots(), wrong: newBudget(), stopped: make(chan struct{}),
+	a := &API{Options: o, mux: mux, slots: newSlots(), wrong: newBudget(), cursors: newCursors(o.MaskKey), stopped: make(chan struct{}),
 		quick: map[string]func(http.HandlerFunc) http.HandlerFunc{}}
 	a.huma = humago.New(&quickMux{mux, a.quick}, huma.Config{
 		OpenAPI: &huma.OpenAPI{

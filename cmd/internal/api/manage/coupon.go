@@ -347,7 +347,8 @@ func (a *API) getCustomer(ctx context.Context, in *struct {
 	Customer string `path:"customer" maxLength:"128"`
 	Paging
 }) (*OneCustomer, error) {
-	at, err := parseCursor[struct{ Before string }]("customer", in.After)
+	// The place may be a coupon of a campaign that the key is not limited to.
+	at, err := openCursor[struct{ Before string }](a, "customer", in.After)
 	if err != nil {
 		return nil, err
 	}
@@ -376,7 +377,7 @@ func (a *API) getCustomer(ctx context.Context, in *struct {
 	}
 	if found.More {
 		at.Before = found.Next
-		out.Body.Next = cursor("customer", at)
+		out.Body.Next = a.sealCursor("customer", at)
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package manage_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/url"
 	"slices"
@@ -115,8 +116,28 @@ func TestCoupons(t *testing.T) {
 			t.Errorf("%s: %+v", as, c)
 		}
 	}
-	// A key that is limited to campaigns: by code, the others do not exist.
+	// Pages of a key that is limited to campaigns: they end with coupons that it does not see, and next does not name them.
 	limited := "support+" + b
+	seen, pages := 0, 0
+	for next := ""; pages == 0 || next != ""; pages++ {
+		var page struct {
+			Coupons []struct{ Campaign string }
+			Next    string
+		}
+		r.Ask(t, limited, "GET", who+"?limit=1&after="+next, nil).Want(t, 200).Into(t, &page)
+		seen += len(page.Coupons)
+		raw, err := base64.RawURLEncoding.DecodeString(page.Next)
+		if err != nil || strings.Contains(string(raw), a) || strings.Contains(string(raw), "Before") || pages > 20 {
+			t.Fatalf("page %d: %q, %v", pages, raw, err)
+		}
+		if next = page.Next; next != "" {
+			r.Ask(t, limited, "GET", who+"?limit=1&after="+next[:len(next)-4]+"AAAA", nil).Want(t, 400)
+		}
+	}
+	if seen != 1 || pages < 4 {
+		t.Errorf("%d coupons on %d pages", seen, pages)
+	}
+	// By code, the others do not exist.
 	r.Ask(t, limited, "POST", "/v1/coupons/search", map[string]any{"code": codes[4]}).Want(t, 200)
 	r.Ask(t, limited, "POST", "/v1/coupons/search", map[string]any{"code": codes[0]}).Problem(t, 404, "code_not_found", "")
 	r.Ask(t, limited, "POST", "/v1/coupons/search", map[string]any{"code": codes[0], "campaign": a}).Problem(t, 403, "forbidden", "")

@@ -1,6 +1,11 @@
 package manage
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -46,16 +51,61 @@ func parseCursor[T any](list, s string) (place T, err error) {
 	if s == "" {
 		return place, nil
 	}
-	wrong := web.New(web.Malformed, "after: must be the value of next in the page before, of the same list").At("query.after", "must be next of the page before")
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil {
-		return place, wrong
+		return place, wrongCursor()
 	}
 	name, text, _ := strings.Cut(string(raw), " ")
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if name != list || d.Decode(&place) != nil || d.More() {
-		return place, wrong
+		return place, wrongCursor()
 	}
 	return place, nil
+}
+
+func wrongCursor() error {
+	return web.New(web.Malformed, "after: must be the value of next in the page before, of the same list").At("query.after", "must be next of the page before")
+}
+
+// sealCursor is cursor for a place that may name what the key must not see, such as a campaign out of its scope: encrypted, so that
+// any server reads it and no client does.
+func (a *API) sealCursor(list string, place any) string {
+	nonce := make([]byte, a.cursors.NonceSize(), 512)
+	_, _ = rand.Read(nonce) // never fails
+	return base64.RawURLEncoding.EncodeToString(a.cursors.Seal(nonce, nonce, []byte(cursor(list, place)), nil))
+}
+
+// openCursor reads what sealCursor wrote.
+func openCursor[T any](a *API, list, s string) (place T, err error) {
+	if s == "" {
+		return place, nil
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(raw) < a.cursors.NonceSize() {
+		return place, wrongCursor()
+	}
+	n := a.cursors.NonceSize()
+	text, err := a.cursors.Open(nil, raw[:n], raw[n:], nil)
+	if err != nil {
+		return place, wrongCursor()
+	}
+	return parseCursor[T](list, string(text))
+}
+
+// newCursors returns the cipher of sealed cursors, of a key that follows from the secret of all servers.
+func newCursors(secret [32]byte) cipher.AEAD {
+	key, err := hkdf.Key(sha256.New, secret[:], nil, "scrip cursors v1", sha256.Size)
+	if err != nil {
+		panic("manage: " + err.Error()) // only of a longer key
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic("manage: " + err.Error()) // only of a key of another length
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		panic("manage: " + err.Error()) // only of another cipher
+	}
+	return aead
 }
