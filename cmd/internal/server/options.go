@@ -181,6 +181,9 @@ func (o Options) Validate() error {
 		if err := o.mayListen("--ops-listen", o.OpsListen); err != nil {
 			return err
 		}
+		if host, _, _ := net.SplitHostPort(o.OpsListen); !loopback(host) && o.Credentials == "" {
+			return fmt.Errorf("--ops-listen %s can be reached from other machines, and profiles require credentials there, also with --insecure; set SCRIP_CREDENTIALS=USER:PASSWORD, or listen on 127.0.0.1", o.OpsListen)
+		}
 	}
 	return o.mayListen("--http-listen", o.HTTPListen)
 }

@@ -30,6 +30,13 @@ func TestOpenAddressesAreRefused(t *testing.T) {
 		if c.addr == "4222" {
 			continue // nonsense, whoever may come in
 		}
+		// Profiles are never open to other machines.
+		if err := (Options{Data: "x", OpsListen: c.addr, Insecure: true}).Validate(); (err == nil) != c.ok {
+			t.Errorf("--ops-listen %q with --insecure: %v", c.addr, err)
+		}
+		if err := (Options{Data: "x", OpsListen: c.addr, Credentials: "a:b"}).Validate(); err != nil {
+			t.Errorf("--ops-listen %q with credentials: %v", c.addr, err)
+		}
 		for _, open := range []Options{{Insecure: true}, {Credentials: "a:b"}} {
 			open.Data, open.NATSListen, open.HTTPListen = "x", c.addr, c.addr
 			if err := open.Validate(); err != nil {
