@@ -123,6 +123,9 @@ func syncText(mode string) string {
 func (s *server) connect(ctx context.Context, name string) (*nats.Conn, error) {
 	opts := append(dial.Options("scrip "+name+" "+s.id),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrBadHeaderMsg) {
+				return // of a client's request, which is refused; anybody who may send one could fill the log
+			}
 			subject := ""
 			if sub != nil {
 				subject = sub.Subject
