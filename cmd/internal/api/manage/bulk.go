@@ -56,6 +56,10 @@ func (OutcomeLine) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema
 
 // sendCommands sends lines and waits for all their outcomes. Nothing is sent if there are too many of them.
 func (a *API) sendCommands(w http.ResponseWriter, req *http.Request) {
+	if problem := onlyQuery(req); problem != nil {
+		problem.Write(w)
+		return
+	}
 	if problem := web.CheckMediaType(req, ndjson); problem != nil {
 		problem.Write(w)
 		return

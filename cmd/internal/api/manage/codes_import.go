@@ -26,7 +26,7 @@ const (
 	exportsAtOnce = 4
 	// streamWait is how long a client may take for the next part of a body, to send it or to take it.
 	streamWait = 30 * time.Second
-	// progressEvery is the interval of progress lines.
+	// progressEvery is the interval of progress lines, while the body or answers arrive.
 	progressEvery = time.Second
 	// rejectsShown is how many unusable rows the report names.
 	rejectsShown = 100
@@ -60,7 +60,8 @@ type ImportReject struct {
 func (a *API) codeRoutes() {
 	a.stream(Route{Method: http.MethodPost, Path: "/v1/campaigns/{campaign}/codes", ID: "importCodes", Tag: "codes", Summary: "Import codes of your own",
 		About: "The body is CSV, its codes in column `code` or the first one. The answer begins at once: a line of progress each second, " +
-			"and the report as the last one. Codes that the campaign has are skipped: to resume, send the same file again.",
+			"and the report as the last one. Codes that the campaign has are skipped: to resume, send the same file again. " +
+			"A corrected file may have the Idempotency-Key of the first one.",
 		Operation: access.OpImportCodes, Body: maxCSV},
 		huma.Operation{
 			Parameters:  []*huma.Param{inPath("campaign", "The campaign's name."), idempotencyKey()},
@@ -90,6 +91,10 @@ func take(w http.ResponseWriter, slots chan struct{}, what string) (release func
 
 func (a *API) importCodes(w http.ResponseWriter, req *http.Request) {
 	p, campaign := principal(req.Context()), req.PathValue(web.CampaignValue)
+	if problem := onlyQuery(req); problem != nil {
+		problem.Write(w)
+		return
+	}
 	if err := checkCampaign(campaign); err != nil {
 		writeProblem(w, err)
 		return
@@ -159,15 +164,30 @@ func (i *importing) print() {
 	i.gone = err
 }
 
-// patient reads a body, of which each part may take streamWait.
+// progress writes a line of progress if none was written for progressEvery. It is called for each part of the body that arrives
+// and for each answer.
+func (i *importing) progress() {
+	if time.Since(i.printed) < progressEvery {
+		return
+	}
+	rejects := i.line.Rejects
+	i.line.Rejects = nil
+	i.print()
+	i.line.Rejects = rejects
+}
+
+// patient reads a body, of which each part may take streamWait. arrived is called after each part.
 type patient struct {
 	io.Reader
-	stream web.Stream
+	stream  web.Stream
+	arrived func()
 }
 
 func (p patient) Read(b []byte) (int, error) {
 	p.stream.Reading(streamWait)
-	return p.Reader.Read(b)
+	n, err := p.Reader.Read(b)
+	p.arrived()
+	return n, err
 }
 
 // errEnough ends reading after the import has failed.
@@ -177,7 +197,7 @@ func (i *importing) all(ctx context.Context, body io.Reader, by string) {
 	var report codescsv.Report
 	codes := func(yield func(string) bool) {
 		var err error
-		report, err = codescsv.Read(patient{body, i.stream}, func(code string) error {
+		report, err = codescsv.Read(patient{body, i.stream, i.progress}, func(code string) error {
 			if !yield(code) {
 				return errEnough
 			}
@@ -193,12 +213,8 @@ func (i *importing) all(ctx context.Context, body io.Reader, by string) {
 		}
 	}
 	progress := func(done int) {
-		if i.line.Done = done; time.Since(i.printed) >= progressEvery {
-			rejects := i.line.Rejects
-			i.line.Rejects = nil
-			i.print()
-			i.line.Rejects = rejects
-		}
+		i.line.Done = done
+		i.progress()
 	}
 	out, err := client.Import(ctx, wire.Command{ID: i.line.ID, Campaign: i.line.Campaign}, codes, progress,
 		func(ctx context.Context, cmd wire.Command, fn func(wire.Outcome, error)) error {

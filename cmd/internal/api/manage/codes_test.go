@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
@@ -86,6 +87,95 @@ func TestImportAndExport(t *testing.T) {
 	}
 	if entries := r.Ask(t, "", "GET", "/v1/audit?kind=export", nil); strings.Count(string(entries.Body), `"about":"`+c+`"`) != 3 {
 		t.Errorf("%s", entries.Body)
+	}
+}
+
+// TestACorrectedFileUnderTheSameKey: its corrections are imported, and its report counts the codes of this file.
+func TestACorrectedFileUnderTheSameKey(t *testing.T) {
+	r := apitest.Serve(t)
+	c := r.Campaign(t, map[string]any{"codes": 0})
+	for _, file := range []struct {
+		rows                   string
+		count, there, rejected int
+	}{
+		{"GOOD-1\nGOOD-2\nno code\n", 2, 0, 1},
+		{"GOOD-1\nGOOD-2\nGOOD-3\n", 1, 2, 0},
+		{"GOOD-1\nGOOD-2\nGOOD-3\n", 1, 2, 0}, // a repeat has the first answer
+		{"GOOD-2\n", 0, 1, 0},
+	} {
+		all := imported(t, r, c, "list", file.rows)
+		last := all[len(all)-1]
+		if last.Status != "imported" || last.Count != file.count || last.Already_There != file.there || last.Rejected != file.rejected {
+			t.Errorf("%q: %+v", file.rows, last)
+		}
+	}
+	for i, want := range []string{"GOOD-1", "GOOD-2", "GOOD-3"} {
+		if code := r.Claim(t, c, fmt.Sprint("customer", i)); code != want {
+			t.Errorf("claimed %s, want %s", code, want)
+		}
+	}
+}
+
+// TestUnknownParametersOfStreams: a request with a parameter that the route does not have may mean something else than the server
+// would do, and has no effect.
+func TestUnknownParametersOfStreams(t *testing.T) {
+	r := apitest.Serve(t)
+	c := r.Campaign(t, map[string]any{"codes": 0})
+	generated := r.Campaign(t, map[string]any{"codes": 1})
+	line := `{"id":"a","type":"claim","campaign":"` + generated + `","customer_id":"ann"}`
+	r.Ask(t, "", "POST", "/v1/commands?dry_run=1", line, "Content-Type", "application/x-ndjson").Problem(t, 400, "malformed", "query.dry_run")
+	r.Ask(t, "", "POST", "/v1/campaigns/"+c+"/codes?dry_run=1", "GOOD-1\n", "Content-Type", "text/csv").Problem(t, 400, "malformed", "query.dry_run")
+	for campaign, field := range map[string]string{generated: "claimed", c: "codes"} {
+		if v := r.Ask(t, "", "GET", "/v1/campaigns/"+campaign, nil).Want(t, 200).Object(t); v[field] != 0.0 {
+			t.Errorf("%s of %s: %v", field, campaign, v)
+		}
+	}
+}
+
+// TestAnImportShowsItsProgress: lines of progress come while the body is sent, before as many lines as may be in flight were
+// sent, and count what was decided.
+func TestAnImportShowsItsProgress(t *testing.T) {
+	r := apitest.Serve(t)
+	c := r.Campaign(t, map[string]any{"codes": 0})
+	body, writer := io.Pipe()
+	defer writer.Close()
+	resp, err := http.DefaultClient.Do(r.Request(t, "", "POST", "/v1/campaigns/"+c+"/codes", body, "Content-Type", "text/csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	seen := make(chan progress, 1)
+	go func() {
+		defer close(seen)
+		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+			var p progress
+			if err := json.Unmarshal(lines.Bytes(), &p); err != nil || p.Done > 0 {
+				seen <- p
+				return
+			}
+		}
+	}()
+	for i, limit := 0, time.Now().Add(apitest.Patience); ; i++ {
+		select {
+		case p := <-seen:
+			if p.Status != "importing" || p.Done == 0 {
+				t.Errorf("%+v", p)
+			}
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(limit) {
+			t.Fatal("no line of progress counts a code")
+		}
+		rows := 1 // keeps the body going
+		if i == 0 {
+			rows = 2000 // fill a line of the log
+		}
+		for row := range rows {
+			if _, err := fmt.Fprintf(writer, "PROGRESS-%d-%d\n", i, row); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
