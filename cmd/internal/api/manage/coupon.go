@@ -159,16 +159,22 @@ func (a *API) commandDone(ctx context.Context, cmd wire.Command, change Change, 
 
 // campaignOf returns the campaign that a command or query about a code must name, "" = none, after checking that the key
 // includes it.
+//
+// The code's lane is queried alone: the redemptions of such a key go on at their pace while the read tables are away.
 func (a *API) campaignOf(ctx context.Context, o access.Operation, code, campaign string) (string, error) {
 	p := principal(ctx)
 	if campaign == "" && p.Campaigns != nil {
 		ctx, cancel := context.WithTimeout(ctx, queryWait)
 		defer cancel()
-		c, err := a.Queries.Coupon(ctx, code)
-		if err != nil {
+		// A refusal of a coupon that exists names its campaign, too.
+		out, err := a.Queries.Validate(ctx, code, "")
+		switch {
+		case err != nil:
 			return "", unanswered("the coupon", err)
+		case out.Campaign == "" && out.Refused():
+			return "", web.Refused(&out)
 		}
-		if campaign = c.Campaign; !p.May(o, campaign) {
+		if campaign = out.Campaign; !p.May(o, campaign) {
 			// The answer must not differ from that of a code that does not exist.
 			return "", web.New(web.Code(wire.CodeNotFound), "there is no such code")
 		}

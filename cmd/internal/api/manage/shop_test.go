@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 )
 
 // TestShop: a coupon from its claim to its rollback, over HTTP alone, with what repeats and what is refused.
@@ -50,6 +54,45 @@ func TestShop(t *testing.T) {
 			r.Ask(t, name, "POST", "/v1/redemptions", use).Problem(t, 404, "code_not_found", "")
 		}
 	}
+}
+
+// TestLimitedKeysDoNotWaitForTheTables: a key that is limited to campaigns redeems codes without naming the campaign at its pace
+// while the read tables do not answer.
+func TestLimitedKeysDoNotWaitForTheTables(t *testing.T) {
+	database := ""
+	r := apitest.Serve(t, func(o *server.Options) { database = o.Postgres })
+	c := r.Campaign(t, map[string]any{"codes": 20})
+	other := r.Claim(t, r.Campaign(t, map[string]any{"codes": 1}), "bob")
+	limited := "producer+" + c
+	r.Key(t, limited)
+	codes := make([]string, 12)
+	for i := range codes {
+		codes[i] = r.Claim(t, c, fmt.Sprint("customer", i))
+	}
+	apitest.Until(t, "the tables have all", func() bool { return len(find(t, r, "", "campaign="+c).Coupons) == len(codes) })
+	db, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(t.Context())
+	if _, err := db.Exec(t.Context(), "BEGIN; LOCK TABLE scrip.coupon, scrip.coupon_event, scrip.redemption IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for i, code := range codes {
+		use := map[string]any{"code": code, "order_id": fmt.Sprint("order", i)}
+		r.Ask(t, limited, "POST", "/v1/validations", use).Want(t, 200)
+		r.Ask(t, limited, "POST", "/v1/redemptions", use).Want(t, 201)
+	}
+	// Each history that is waited for takes 2 s.
+	if took := time.Since(began); took > time.Duration(len(codes))*2*time.Second {
+		t.Errorf("%d redemptions took %s", len(codes), took)
+	}
+	for _, code := range []string{other, "AAAA-AAAA-AAAA"} {
+		r.Ask(t, limited, "POST", "/v1/redemptions", map[string]any{"code": code, "order_id": "o"}).Problem(t, 404, "code_not_found", "")
+	}
+	another := map[string]any{"code": codes[0], "order_id": "another"}
+	r.Ask(t, limited, "POST", "/v1/redemptions", another).Problem(t, 409, "already_redeemed", "")
 }
 
 // TestManyCommands: lines in one request; each has its outcome, in their order.
