@@ -162,7 +162,7 @@ var unusable = []web.Code{
 }
 
 // tried answers a request about a code, within the budget for wrong codes.
-func (a *API) tried(ctx context.Context, answer func() (*CommandDone, error)) (*CommandDone, error) {
+func tried[T any](ctx context.Context, a *API, answer func() (*T, error)) (*T, error) {
 	p := principal(ctx)
 	from, _ := ctx.Value(addressKey{}).(string)
 	end, problem := a.wrong.begin(p, from)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api/manage"
 )
 
 // TestWrongCodes: to a public key all wrong codes look alike, and after ten of them even a right one is refused; another key
@@ -42,4 +43,25 @@ func TestWrongCodes(t *testing.T) {
 	}
 	validate("producer", map[string]any{"code": right}).Want(t, 200)
 	validate("", map[string]any{"code": right}).Want(t, 200)
+}
+
+// TestWrongCodesOfLookUps: looking up a code costs the same allowance as trying it; looking up a customer goes on.
+func TestWrongCodesOfLookUps(t *testing.T) {
+	manage.AllowWrongCodes(t, 3)
+	r := apitest.Serve(t)
+	c := r.Campaign(t, map[string]any{"codes": 1})
+	right := r.Claim(t, c, "ann")
+	r.Key(t, "support")
+	list := func(as, code string) *apitest.Response { return r.Ask(t, as, "GET", "/v1/coupons?code="+code, nil) }
+	search := func(as, code string) *apitest.Response {
+		return r.Ask(t, as, "POST", "/v1/coupons/search", map[string]any{"code": code})
+	}
+	list("support", right).Want(t, 200) // costs nothing
+	list("support", "AAAA-AAAA-AAAA").Problem(t, 404, "code_not_found", "")
+	search("support", "AAAA-AAAA-AAAA").Problem(t, 404, "code_not_found", "")
+	list("support", "x").Problem(t, 404, "code_not_found", "")
+	list("support", right).Problem(t, 429, "too_many_wrong_codes", "")
+	search("support", right).Problem(t, 429, "too_many_wrong_codes", "")
+	r.Ask(t, "support", "GET", "/v1/customers/ann", nil).Want(t, 200)
+	list("", right).Want(t, 200)
 }

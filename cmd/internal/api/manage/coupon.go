@@ -136,7 +136,7 @@ func (a *API) onCode(ctx context.Context, body []byte, t wire.CommandType, chang
 	if err != nil {
 		return nil, err
 	}
-	return a.tried(ctx, func() (*CommandDone, error) {
+	return tried(ctx, a, func() (*CommandDone, error) {
 		var err error
 		if cmd.Campaign, err = a.campaignOf(ctx, access.OperationOf(t), cmd.Code, cmd.Campaign); err != nil {
 			return nil, err
@@ -210,7 +210,7 @@ func (a *API) findCoupons(ctx context.Context, w Wanted, where string) (*CouponL
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
 	if w.Code != "" {
-		return a.oneCoupon(ctx, w)
+		return tried(ctx, a, func() (*CouponList, error) { return a.oneCoupon(ctx, w) })
 	}
 	p := principal(ctx)
 	if w.Campaign != "" {

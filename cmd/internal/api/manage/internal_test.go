@@ -9,6 +9,14 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
+// AllowWrongCodes sets how many wrong codes a key that is not public may try, until the test ends. Call it before the server
+// starts.
+func AllowWrongCodes(t *testing.T, burst float64) {
+	was := perKey
+	perKey = allowance{burst: burst, perMinute: 1e-3}
+	t.Cleanup(func() { perKey = was })
+}
+
 // TestMask: the end of a long code is shown, of a short one at most a third.
 func TestMask(t *testing.T) {
 	for code, want := range map[string]string{

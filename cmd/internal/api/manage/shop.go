@@ -80,7 +80,7 @@ func (a *API) shopRoutes() {
 }
 
 func (a *API) validate(ctx context.Context, in *struct{ Body Validation }) (*CommandDone, error) {
-	return a.tried(ctx, func() (*CommandDone, error) { return a.validated(ctx, in.Body) })
+	return tried(ctx, a, func() (*CommandDone, error) { return a.validated(ctx, in.Body) })
 }
 
 func (a *API) validated(ctx context.Context, body Validation) (*CommandDone, error) {
