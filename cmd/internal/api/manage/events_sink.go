@@ -29,13 +29,14 @@ type eventSink struct {
 	at     map[int]eventlog.Position // the last message of each lane that was written
 	sse    bool
 	buf    []byte
-	moved  bool      // at has changed since the last cursor
-	wrote  time.Time // when the last cursor was sent
+	moved  bool             // at has changed since the last cursor
+	wrote  time.Time        // when the last cursor was sent
+	now    func() time.Time // time.Now, but in tests
 	failed error
 }
 
 func newEventSink(w http.ResponseWriter, log topology.Log, at map[int]eventlog.Position, sse bool) *eventSink {
-	s := &eventSink{w: w, stream: web.NewStream(w), log: log, at: at, sse: sse}
+	s := &eventSink{w: w, stream: web.NewStream(w), log: log, at: at, sse: sse, now: time.Now}
 	h := w.Header()
 	h.Set("Content-Type", ndjson)
 	if sse {
@@ -51,10 +52,14 @@ func (s *eventSink) Begin(context.Context, topology.Log, *replay.Filter) (map[in
 	return maps.Clone(s.at), s.send()
 }
 
-// Write implements replay.Sink.
-func (s *eventSink) Write(_ context.Context, b *replay.Batch) error {
+// Write implements replay.Sink. While a stream catches up it is all that is called: a batch without selected events must not be
+// silent, or a proxy would cut off a reader of rare events, who would begin again at the old cursor.
+func (s *eventSink) Write(ctx context.Context, b *replay.Batch) error {
 	s.at[b.Lane] = b.To
 	s.moved = true
+	if len(b.Events) == 0 {
+		return s.Flush(ctx)
+	}
 	s.buf = s.buf[:0]
 	for i := range b.Events {
 		e := &b.Events[i]
@@ -69,19 +74,16 @@ func (s *eventSink) Write(_ context.Context, b *replay.Batch) error {
 			s.buf = append(s.buf, '\n')
 		}
 	}
-	if len(b.Events) > 0 && !s.sse {
+	if !s.sse {
 		s.buf = append(s.buf, s.cursorLine()...)
 	}
-	if len(b.Events) == 0 {
-		return nil
-	}
-	s.moved, s.wrote = false, time.Now()
+	s.moved, s.wrote = false, s.now()
 	return s.send()
 }
 
 // Flush implements replay.Sink. It is called once a second while nothing arrives, and at the end.
 func (s *eventSink) Flush(context.Context) error {
-	since := time.Since(s.wrote)
+	since := s.now().Sub(s.wrote)
 	if !(s.moved && since >= cursorEvery) && since < heartbeat {
 		return nil
 	}
@@ -90,7 +92,7 @@ func (s *eventSink) Flush(context.Context) error {
 
 // progress sends a cursor alone.
 func (s *eventSink) progress() error {
-	s.moved, s.wrote = false, time.Now()
+	s.moved, s.wrote = false, s.now()
 	s.buf = s.buf[:0]
 	if s.sse {
 		s.buf = append(append(append(s.buf, ": \nid: "...), s.cursor()...), "\n\n"...)
