@@ -73,16 +73,17 @@ func (a *API) do(ctx context.Context, cmd wire.Command, change Change) (wire.Out
 	return out, err
 }
 
-// sendAs sends a command that has an id, for the principal, and waits for its outcome.
+// sendAs sends a command that has an id, for the principal, and waits for its outcome. The wait has no timer of its own: the
+// sender answers by the command's deadline, and its answer has whether the command was sent.
 func (a *API) sendAs(ctx context.Context, cmd wire.Command) (wire.Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	sending, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
 	type answer struct {
 		out wire.Outcome
 		err error
 	}
 	answers := make(chan answer, 1)
-	err := a.Sender.Send(ctx, &cmd, principal(ctx).By(), func(out wire.Outcome, err error) { answers <- answer{out, err} })
+	err := a.Sender.Send(sending, &cmd, principal(ctx).By(), func(out wire.Outcome, err error) { answers <- answer{out, err} })
 	if err != nil {
 		return wire.Outcome{}, web.Failed(err, cmd.ID)
 	}
@@ -92,7 +93,7 @@ func (a *API) sendAs(ctx context.Context, cmd wire.Command) (wire.Outcome, error
 			return wire.Outcome{}, web.Failed(got.err, cmd.ID)
 		}
 		return got.out, nil
-	case <-ctx.Done(): // the client has gone, or the sender is late with the deadline
+	case <-ctx.Done(): // the client has gone
 		return wire.Outcome{}, web.Failed(&batcher.UnknownError{ID: cmd.ID, Cause: ctx.Err()}, cmd.ID)
 	}
 }
