@@ -100,9 +100,6 @@ func (s *server) serveHTTP(l net.Listener) func(context.Context) error {
 			return err
 		case <-ctx.Done():
 		}
-		if stop := s.stopV1.Load(); stop != nil {
-			(*stop)()
-		}
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpStopWait)
 		defer cancel()
 		if err := hs.Shutdown(stop); err != nil {

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
-	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -57,14 +56,13 @@ type server struct {
 	keys    keys     // of users
 	// registry is that of keys, for HTTP, which is served before keys are; nil = not yet.
 	registry atomic.Pointer[access.Registry]
-	certs    *certs.Pair                   // for HTTP and the embedded NATS; nil = no TLS
-	tables   *tables                       // nil = this server does not use PostgreSQL
-	config   *settings.Live                // the run-time settings; nil = no role lanes
-	clock    *wall.Clock                   // the source of lane time; nil = no role lanes
-	load     *load.Meter                   // measures how busy this server's lanes are; nil = no role lanes
-	settled  func() bool                   // whether the projector has found or created the read tables, or has failed; nil = no projector
-	v1       atomic.Pointer[http.ServeMux] // the routes of /v1; nil = not started
-	stopV1   atomic.Pointer[func()]        // ends streams of /v1, for which a stop would wait
+	certs    *certs.Pair              // for HTTP and the embedded NATS; nil = no TLS
+	tables   *tables                  // nil = this server does not use PostgreSQL
+	config   *settings.Live           // the run-time settings; nil = no role lanes
+	clock    *wall.Clock              // the source of lane time; nil = no role lanes
+	load     *load.Meter              // measures how busy this server's lanes are; nil = no role lanes
+	settled  func() bool              // whether the projector has found or created the read tables, or has failed; nil = no projector
+	v1       atomic.Pointer[draining] // /v1; nil = not started
 
 	mu         sync.Mutex // guards the fields below
 	descriptor datadir.Descriptor

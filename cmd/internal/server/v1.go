@@ -32,10 +32,6 @@ func (s *server) startV1(nc *nats.Conn, store *settings.Store) error {
 	}
 	lines := batcher.New(nc, batcher.Options{})
 	queries := client.New(nc, client.Options{})
-	s.group.start("v1", func(ctx context.Context) error {
-		defer queries.Close()
-		return lines.Run(ctx)
-	})
 	sessions := &web.Sessions{}
 	s.keys.registry.Watch(sessions.Revoke)
 	gate := &web.Gate{Keys: audited{s.keys.registry, s, "http"}, Owner: s.owns}
@@ -53,20 +49,23 @@ func (s *server) startV1(nc *nats.Conn, store *settings.Store) error {
 	for _, rest := range rests {
 		mux.HandleFunc(rest, func(w http.ResponseWriter, r *http.Request) { notRouted(mux, w, r) })
 	}
-	stop := api.Stop
-	s.stopV1.Store(&stop)
-	s.v1.Store(mux)
+	served := drain(mux)
+	s.group.start("v1", func(ctx context.Context) error {
+		defer queries.Close()
+		return served.run(ctx, api.Stop, lines.Run)
+	})
+	s.v1.Store(served)
 	return nil
 }
 
 // serveV1 answers for /v1, also while it is not started.
 func (s *server) serveV1(w http.ResponseWriter, r *http.Request) {
-	mux := s.v1.Load()
-	if mux == nil {
+	v1 := s.v1.Load()
+	if v1 == nil {
 		web.New(web.Unavailable, "this server is starting, or has no role api").Write(w)
 		return
 	}
-	mux.ServeHTTP(w, r)
+	v1.ServeHTTP(w, r)
 }
 
 // rests are the patterns of what no route takes.
