@@ -104,17 +104,25 @@ func (a *API) changeSettings(ctx context.Context, in *struct{ Body map[string]st
 	for _, name := range names {
 		change, err := a.Options.Settings.Set(ctx, name, in.Body[name], principal(ctx).Name)
 		switch {
-		case errors.Is(err, settings.ErrUnknown):
-			return nil, web.New(web.UnknownOutcome, name+": "+err.Error()+"; see GET /v1/settings")
-		case err != nil:
+		case err != nil && len(out.Body.Changes) == 0 && !errors.Is(err, settings.ErrUnknown):
 			return nil, unavailable(name+" was not changed", err)
+		case err != nil:
+			return nil, partlyChanged(out.Body.Changes, name+": "+err.Error())
 		}
 		out.Body.Changes = append(out.Body.Changes, change)
 		if err := a.record(ctx, audit.Settings, "set "+name, change.Was+" → "+change.Value); err != nil {
-			return nil, err
+			return nil, partlyChanged(out.Body.Changes, err.Error())
 		}
 	}
 	return out, nil
+}
+
+// partlyChanged is the problem of a change of settings of which some part may be in force.
+func partlyChanged(done []settings.Change, why string) error {
+	for i := len(done) - 1; i >= 0; i-- {
+		why = done[i].Setting + " is changed; " + why
+	}
+	return web.New(web.UnknownOutcome, why+"; see GET /v1/settings")
 }
 
 // mayPause refuses to pause a campaign that does not exist, so that a mistyped name is an error.

@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 // TestStatusAndSettings: what `scrip status` and `scrip config` show and change.
@@ -29,6 +32,27 @@ func TestStatusAndSettings(t *testing.T) {
 	}
 	if entries := string(r.Ask(t, "", "GET", "/v1/audit?kind=settings", nil).Want(t, 200).Body); !strings.Contains(entries, "set reminder.batch") {
 		t.Error(entries)
+	}
+}
+
+// TestSettingsThatCannotBeRecorded: a setting that is in force, but not in the audit stream, is no change without effect; the answer
+// names it, and those after it are not changed.
+func TestSettingsThatCannotBeRecorded(t *testing.T) {
+	r := apitest.Serve(t)
+	js, err := jetstream.New(r.Shop.Conn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), topology.AuditStream); err != nil {
+		t.Fatal(err)
+	}
+	got := r.Ask(t, "", "PATCH", "/v1/settings", map[string]string{"reminder.batch": "200", "reminder.grace": "10m"})
+	if got.Problem(t, 503, "unknown_outcome", ""); !strings.Contains(string(got.Body), `"effect":"unknown"`) || !strings.Contains(string(got.Body), "reminder.batch is changed") {
+		t.Errorf("%s", got.Body)
+	}
+	now := string(r.Ask(t, "", "GET", "/v1/settings", nil).Want(t, 200).Body)
+	if !strings.Contains(now, `{"setting":"reminder.batch","value":"200","default":false`) || strings.Contains(now, `"value":"10m0s"`) {
+		t.Error(now)
 	}
 }
 
