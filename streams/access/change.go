@@ -2,6 +2,7 @@ package access
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -87,7 +88,8 @@ type Key struct {
 	// LastUsed is late by up to an hour; zero = never.
 	LastUsed time.Time `json:"last_used,omitzero"`
 
-	hash [sha256.Size]byte
+	first string // id of the first key of the rotations that led to it; "" = its own
+	hash  [sha256.Size]byte
 }
 
 // MarshalText writes a role as its name.
@@ -106,7 +108,7 @@ func (r *Role) UnmarshalText(text []byte) error {
 
 // Principal is who uses the key.
 func (k *Key) Principal() Principal {
-	return Principal{ID: k.ID, Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Codes: k.Codes}
+	return Principal{ID: k.ID, First: k.first, Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Codes: k.Codes}
 }
 
 // In reports whether the key is in force at an instant.
@@ -227,7 +229,7 @@ func (s *state) take(r *record, at time.Time) error {
 			}
 		}
 		k := old.copyOf()
-		k.Replaces = old.ID
+		k.Replaces, k.first = old.ID, cmp.Or(old.first, old.ID)
 		if err := s.add(k, r, at); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,8 @@ const (
 type Principal struct {
 	// ID of the key; "" = the credentials of the data directory, with all rights of an operator.
 	ID string
+	// First is the id of the first key of the rotations that led to this one; "" = ID. See Client.
+	First string
 	// Name is what `by` shows, 1 to MaxName bytes.
 	Name string
 	Role Role
@@ -38,6 +41,10 @@ func (p Principal) May(o Operation, campaign string) bool {
 	}
 	return p.Campaigns == nil || !o.Whole() && campaign != "" && slices.Contains(p.Campaigns, campaign)
 }
+
+// Client identifies the program or person that uses the key: it stays the same when the key is replaced by a rotation. What a
+// client may repeat after a rotation depends on it.
+func (p Principal) Client() string { return cmp.Or(p.First, p.ID) }
 
 // Person reports whether what p does is recorded with `by`: support and operator.
 func (p Principal) Person() bool { return p.Role == Support || p.Role == Operator }

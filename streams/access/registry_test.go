@@ -141,6 +141,11 @@ func TestKeysOnTwoServers(t *testing.T) {
 	if _, _, err := s.Rotate(t.Context(), old.ID, 0, "ann"); !errors.Is(err, ErrEnded) {
 		t.Errorf("a replaced key is replaced again: %v", err)
 	}
+	for _, r := range both { // it is the same client
+		if p, err := r.Authenticate(nextSecret); err != nil || p.ID != next.ID || p.Client() != old.ID {
+			t.Errorf("%+v is client %q, want %s; %v", p, p.Client(), old.ID, err)
+		}
+	}
 
 	all, err := s.List(t.Context())
 	if err != nil || len(all) != 3 || all[0].EndedBy != "ann" || all[1].ReplacedBy != next.ID || !all[2].Ended.IsZero() {

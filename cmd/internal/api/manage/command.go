@@ -44,13 +44,13 @@ func changed(o *wire.Outcome) Changed {
 
 var idEncoding = base32.HexEncoding.WithPadding(base32.NoPadding)
 
-// commandID is the id of the command of a request: of its Idempotency-Key, and of the key that it was sent with, so that two
-// clients that choose the same one never meet; without one it is new.
+// commandID is the id of the command of a request: of its Idempotency-Key, and of the client that sent it, so that two clients
+// that choose the same one never meet, and one whose key was rotated repeats its commands; without one it is new.
 func commandID(p access.Principal, idempotencyKey string) string {
 	if idempotencyKey == "" {
 		return uuid.Must(uuid.NewV7()).String() // fails only without a source of randomness
 	}
-	sum := sha256.Sum256([]byte(p.ID + "\x00" + idempotencyKey))
+	sum := sha256.Sum256([]byte(p.Client() + "\x00" + idempotencyKey))
 	return "h" + strings.ToLower(idEncoding.EncodeToString(sum[:]))[:25]
 }
 
