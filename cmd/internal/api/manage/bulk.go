@@ -25,8 +25,9 @@ const forbidden = wire.Refusal(web.Forbidden)
 func (a *API) bulkRoute() {
 	a.stream(Route{Method: http.MethodPost, Path: "/v1/commands", ID: "sendCommands", Tag: "shop", Summary: "Send many commands",
 		About: "Lines of claim, redeem, rollback, remind and unremind as CONTRACT.md has them, up to 1,000 and 256 KiB unless they are a stream, each with an id of its own. " +
-			"The answer has an outcome for each, in their order. A line that was refused has status refused; one without status has an unknown result: send it again with its id.",
-		Operation: access.OpClaim, Later: true, Body: wire.MaxMessage},
+			"The answer has an outcome for each, in their order. A line that was refused has status refused; one without status has an unknown result: send it again with its id. " +
+			"Public keys may not use it.",
+		Operation: access.OpClaim, Later: true, Private: true, Body: wire.MaxMessage},
 		huma.Operation{
 			Parameters: []*huma.Param{{Name: streamHeader, In: "header", Schema: text(""),
 				Description: "1: a stream in both directions. Lines are sent as they arrive, as many as there are, and each outcome is in the answer as soon as it and those before it are known. HTTP/1.1 needs a chunked body, and a client that reads while it sends."}},

@@ -43,7 +43,7 @@ func TestEveryCell(t *testing.T) {
 				if role != "-" {
 					p.Role, _ = access.ParseRole(strings.TrimSuffix(role, "+public"))
 				}
-				may := route.Operation == access.NoOperation || role != "-" && p.May(route.Operation, c)
+				may := route.Operation == access.NoOperation || role != "-" && p.May(route.Operation, c) && !(route.Private && p.Public)
 				if may == refusing {
 					continue
 				}

@@ -113,6 +113,12 @@ func (q *quick) answer(w http.ResponseWriter, req *http.Request, p access.Princi
 		problem.Write(w)
 		return true
 	}
+	if repeat && p.Public && q.command == wire.Claim {
+		if x.line, problem = q.api.hideClaimLine(req.Context(), p, x.line); problem != nil {
+			problem.Write(w)
+			return true
+		}
+	}
 	header, status := w.Header(), q.route.Status
 	header["Content-Type"] = jsonType
 	header["Scrip-Command-Id"] = []string{x.cmd.ID}

@@ -35,7 +35,8 @@ type Validation struct {
 
 func (a *API) shopRoutes() {
 	claim := Route{Method: http.MethodPost, Path: "/v1/campaigns/{campaign}/claims", ID: "claim", Tag: "shop", Summary: "Claim a coupon",
-		About:     "201 with a new coupon; 200 with the same one for the same Idempotency-Key, and for a customer who has the only one that is allowed.",
+		About: "201 with a new coupon; 200 with the same one for the same Idempotency-Key, and for a customer who has the only one that is allowed. " +
+			"To a public key the latter comes without the code.",
 		Operation: access.OpClaim, Status: http.StatusCreated}
 	a.quickly(claim, wire.Claim)
 	Register(a, claim,
@@ -52,7 +53,14 @@ func (a *API) shopRoutes() {
 			if err != nil {
 				return nil, err
 			}
-			return a.commandDone(ctx, cmd, in.Change, http.StatusCreated)
+			done, err := a.commandDone(ctx, cmd, in.Change, http.StatusCreated)
+			if err != nil {
+				return nil, err
+			}
+			if problem := a.hideClaim(ctx, principal(ctx), &done.Body.Outcome); problem != nil {
+				return nil, problem
+			}
+			return done, nil
 		})
 	for _, use := range []struct {
 		path, id, summary, about string

@@ -95,6 +95,40 @@ func TestLimitedKeysDoNotWaitForTheTables(t *testing.T) {
 	r.Ask(t, limited, "POST", "/v1/redemptions", another).Problem(t, 409, "already_redeemed", "")
 }
 
+// TestAPublicKeyGetsNoCodeOfAnEarlierClaim: with the key of a page anybody may name any customer. The code comes with the first answer
+// and with repeats of that request.
+func TestAPublicKeyGetsNoCodeOfAnEarlierClaim(t *testing.T) {
+	r := apitest.Serve(t)
+	c := r.Campaign(t, map[string]any{"codes": 3})
+	page, shop := "producer+public", "producer"
+	r.Key(t, page)
+	r.Key(t, shop)
+	claim := func(as, customer string, header ...string) *apitest.Response {
+		return r.Ask(t, as, "POST", "/v1/campaigns/"+c+"/claims", map[string]any{"customer_id": customer}, header...)
+	}
+	code := claim(page, "ann", "Idempotency-Key", "random-1").Want(t, 201).Object(t)["code"]
+	if again := claim(page, "ann", "Idempotency-Key", "random-1").Want(t, 200).Object(t); code == nil || again["code"] != code {
+		t.Errorf("claimed %v, then %v", code, again)
+	}
+	for _, header := range [][]string{nil, {"Idempotency-Key", "random-2"}} {
+		got := claim(page, "ann", header...).Want(t, 200)
+		if v := got.Object(t); v["code"] != nil || v["n"] != nil || v["status"] != "claimed" || v["repeat"] != true || got.Header.Get("Idempotency-Replayed") != "true" {
+			t.Errorf("%v: %s", header, got.Body)
+		}
+	}
+	claim(page, "bob", "Idempotency-Key", "random-1").Problem(t, 422, "idempotency_key_reused", "")
+	if got := claim(shop, "ann").Want(t, 200).Object(t); got["code"] != code {
+		t.Errorf("the shop gets %v, want %v", got, code)
+	}
+	// A claim that somebody else's id made is not this request's.
+	other := claim(shop, "eve", "Idempotency-Key", "random-3").Want(t, 201).Object(t)["code"]
+	if got := claim(page, "eve", "Idempotency-Key", "random-3").Want(t, 200).Object(t); got["code"] != nil {
+		t.Errorf("the page gets %v of %v", got, other)
+	}
+	line := `{"id":"x","type":"claim","campaign":"` + c + `","customer_id":"ann"}`
+	r.Ask(t, page, "POST", "/v1/commands", line, "Content-Type", "application/x-ndjson").Problem(t, 403, "forbidden", "")
+}
+
 // TestManyCommands: lines in one request; each has its outcome, in their order.
 func TestManyCommands(t *testing.T) {
 	r := apitest.Serve(t)
