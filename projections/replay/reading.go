@@ -32,6 +32,9 @@ func (r *run) start(ctx context.Context, lane int, at eventlog.Position) (*readi
 	f := &r.opts.Filter
 	l := &reading{run: r, lane: lane, stream: eventlog.Events(r.js, lane).In(r.log), matcher: newMatcher(f),
 		at: eventlog.Position{Log: r.log.UUID, Lane: lane}}
+	if r.opts.Narrow {
+		l.stream = l.stream.Narrow()
+	}
 	bounds, err := l.stream.Bounds(ctx)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,8 @@ type Options struct {
 	Follow bool
 	// Limits of a batch: see fill.Limits.
 	Limits fill.Limits
+	// Narrow: read little ahead, see eventlog.Stream.Narrow. For many replays in one process.
+	Narrow bool
 	// Progress, if not nil, is called after each batch, one call at a time.
 	Progress func(Progress)
 	// Logger logs what no error reports: lines and messages that are ignored, and a database that is unavailable.

@@ -21,3 +21,13 @@ func (s Stream) Place(ctx context.Context, leader string) (node string, err erro
 	}
 	return consumer.CachedInfo().Cluster.Leader, nil
 }
+
+// NarrowBytes bounds the queue of the feed of a narrow stream, but for its last message.
+const NarrowBytes = narrowBytes
+
+// Queued returns the bytes in the queue.
+func (f *Feed) Queued() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.bytes
+}

@@ -19,6 +19,9 @@ const (
 	// 24 MiB per feed at worst.
 	feedMessages = 2000
 	feedBytes    = 8 << 20
+	// narrowBytes is feedBytes of a narrow stream: some 4 MiB per feed at worst. A pull request must have room for the longest
+	// event message, which is 1 MiB with its headers, or the server would never send that.
+	narrowBytes = 5 << 18
 	// feedExpires and feedHeartbeat: a consumer that was lost silently is noticed after two heartbeats.
 	feedExpires   = 30 * time.Second
 	feedHeartbeat = 2 * time.Second
@@ -335,7 +338,7 @@ func (f *Feed) takeStatuses(ctx context.Context) {
 			return
 		}
 		f.mu.Lock()
-		for f.bytes >= feedBytes && !f.closing {
+		for f.bytes >= f.stream.feedBytes() && !f.closing {
 			f.space.Wait()
 		}
 		if f.closing {
@@ -369,7 +372,7 @@ func (f *Feed) begin(ctx context.Context) (*generation, error) {
 	f.behind = info.NumPending
 	f.mu.Unlock()
 	g.consume, err = consumer.Consume(g.receive,
-		jetstream.PullMaxMessagesWithBytesLimit(feedMessages, feedBytes),
+		jetstream.PullMaxMessagesWithBytesLimit(feedMessages, f.stream.feedBytes()),
 		jetstream.PullExpiry(feedExpires), jetstream.PullHeartbeat(feedHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { g.signal(err) }))
 	if err != nil {
@@ -439,7 +442,7 @@ func (g *generation) receive(msg jetstream.Msg) {
 
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.bytes >= feedBytes && !g.over && !f.closing {
+	for f.bytes >= f.stream.feedBytes() && !g.over && !f.closing {
 		f.space.Wait()
 	}
 	if g.over || f.closing {

@@ -48,7 +48,7 @@ func (l *looks) end() {
 func (l *looks) queued() (last uint64, full bool) {
 	l.feed.mu.Lock()
 	defer l.feed.mu.Unlock()
-	return l.feed.last, l.feed.bytes >= feedBytes
+	return l.feed.last, l.feed.bytes >= l.feed.stream.feedBytes()
 }
 
 // schedule sets when the next look begins. While messages are missing it backs off from a tenth of base: a new

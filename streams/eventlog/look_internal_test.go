@@ -35,3 +35,20 @@ func TestLooksReplaceSuccessorsToo(t *testing.T) {
 		t.Errorf("a replicated stream is compared every %s, a single copy every %s", l.every, l.base)
 	}
 }
+
+// A consumer whose queue is full delivers nothing because nobody reads: it is not replaced. The queue of a narrow stream is full
+// earlier.
+func TestAFullQueueIsNoLag(t *testing.T) {
+	for _, s := range []Stream{{}, Stream{}.Narrow()} {
+		for bytes, replaced := range map[int]bool{s.feedBytes() - 1: true, s.feedBytes(): false} {
+			f := &Feed{stream: s, last: 3, bytes: bytes}
+			l := f.newLooks(t.Context())
+			missing := look{last: 3, bounds: Bounds{Last: 5}}
+			_ = l.judge(missing)
+			if err := l.judge(missing); (err != nil) != replaced {
+				t.Errorf("with %d of %d bytes: %v, want an error: %t", bytes, s.feedBytes(), err, replaced)
+			}
+			l.end()
+		}
+	}
+}

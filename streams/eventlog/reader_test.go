@@ -350,3 +350,42 @@ func TestFeedIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// A feed of a narrow stream takes little from the server while nobody reads, and still delivers the longest message.
+func TestNarrowFeed(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	newLog(t, js, 1)
+	const messages, bytes, longest = 60, 256 << 10, 1<<20 - 1<<10
+	size := func(i int) int { return map[bool]int{true: longest, false: bytes}[i == 40] }
+	for i := range messages {
+		if _, err := js.Publish(t.Context(), topology.Evt(lane), make([]byte, size(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := eventlog.Events(js, lane).Narrow().OpenFeed(t.Context(), 0, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	streamtest.Eventually(t, "the queue is full", func() bool { return f.Queued() >= eventlog.NarrowBytes })
+	stream, err := js.Stream(t.Context(), topology.EvtStream(lane))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c := range stream.ListConsumers(t.Context()).Info() {
+		if sent := int(c.Delivered.Stream) * bytes; sent > 4*eventlog.NarrowBytes || f.Queued() > eventlog.NarrowBytes+2*bytes {
+			t.Errorf("the server sent %d bytes, %d of them are in the queue", sent, f.Queued())
+		}
+	}
+	var got []eventlog.Raw
+	for len(got) < messages {
+		if got, err = f.NextBatch(t.Context(), 7, got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range got {
+		if got[i].Sequence != uint64(i+1) || len(got[i].Data) != size(i) {
+			t.Errorf("message %d: %d with %d bytes", i+1, got[i].Sequence, len(got[i].Data))
+		}
+	}
+}

@@ -3,10 +3,12 @@ package manage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -19,8 +21,13 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
-// eventsAtOnce bounds the streams of events of one server: each has a reader per lane.
-const eventsAtOnce = 32
+const (
+	// eventsAtOnce bounds the streams of events of one server: each has a reader per lane, which holds up to 4 MiB while the
+	// client is slow.
+	eventsAtOnce = 32
+	// eventsPerKey bounds those of one key, so that one client leaves slots and memory to others.
+	eventsPerKey = 8
+)
 
 // eventBatch bounds what is in memory for one client, and how much it may get again after it resumed.
 var eventBatch = fill.Limits{Lines: 1000, Bytes: 1 << 20}
@@ -63,6 +70,31 @@ func (a *API) eventRoutes() {
 		}, a.readEvents)
 }
 
+// clients counts streams by client. Those of the credentials of the data directory are not bounded.
+type clients struct {
+	most int
+	mu   sync.Mutex
+	open map[string]int
+}
+
+func (c *clients) take(p access.Principal) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.ID != "" && c.open[p.Client()] >= c.most {
+		return false
+	}
+	c.open[p.Client()]++
+	return true
+}
+
+func (c *clients) release(p access.Principal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[p.Client()]--; c.open[p.Client()] == 0 {
+		delete(c.open, p.Client())
+	}
+}
+
 // Stop ends the streams of events. The server calls it when it stops: it would wait for them.
 func (a *API) Stop() {
 	a.stopOnce.Do(func() { close(a.stopped) })
@@ -80,6 +112,11 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer release()
+	if !a.slots.eventsOf.take(p) {
+		web.New(web.Overloaded, fmt.Sprintf("this key has %d streams of events, the most allowed on one server; end one", eventsPerKey)).Write(w)
+		return
+	}
+	defer a.slots.eventsOf.release(p)
 	ctx, end := a.Sessions.Begin(req.Context(), p)
 	defer end()
 	if _, problem := a.Gate.Identify(req); problem != nil { // revoked in between
@@ -114,7 +151,7 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request) {
 		}
 	}()
 	sink := newEventSink(w, a.Log, at, strings.Contains(req.Header.Get("Accept"), eventStream))
-	_, err = replay.Run(ctx, a.JS, a.Log, sink, replay.Options{Filter: filter, Follow: follow, Limits: eventBatch, Logger: quiet(a.Logger)})
+	_, err = replay.Run(ctx, a.JS, a.Log, sink, replay.Options{Filter: filter, Follow: follow, Limits: eventBatch, Narrow: true, Logger: quiet(a.Logger)})
 	switch cause := context.Cause(ctx); {
 	case cause != nil && req.Context().Err() == nil:
 		sink.end(cause.Error())

@@ -124,6 +124,28 @@ func next(t *testing.T, lines <-chan string, text string) string {
 	}
 }
 
+// TestStreamsOfOneKey: a key has a few streams of events at once, and leaves the others to other keys.
+func TestStreamsOfOneKey(t *testing.T) {
+	r := apitest.Serve(t)
+	r.Campaign(t, map[string]any{"codes": 1})
+	r.Key(t, "analyst")
+	r.Key(t, "analyst+codes")
+	var last *http.Response
+	for range 8 {
+		lines, resp := follow(t, r, "analyst", "")
+		next(t, lines, `"type":"campaign.created"`)
+		last = resp
+	}
+	refused := r.Ask(t, "analyst", "GET", "/v1/events?follow=1", nil)
+	if refused.Problem(t, 429, "overloaded", ""); refused.Header.Get("Retry-After") == "" {
+		t.Error(refused.Header)
+	}
+	events(t, r, "analyst+codes", "")
+	events(t, r, "", "")
+	last.Body.Close()
+	apitest.Until(t, "a stream that ended makes room", func() bool { return r.Ask(t, "analyst", "GET", "/v1/events", nil).Status == 200 })
+}
+
 // TestFollowEvents: new events arrive as NDJSON and as server-sent events; a browser continues with Last-Event-ID; the stream
 // of a revoked key ends, and so do those of a server that stops.
 func TestFollowEvents(t *testing.T) {
