@@ -2,6 +2,7 @@ package manage_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,6 +85,7 @@ func TestListOfCampaigns(t *testing.T) {
 	for range 5 {
 		all = append(all, r.Campaign(t, map[string]any{"codes": 1}))
 	}
+	slices.Sort(all)
 	pages := func(as string) (names []string) {
 		for after := ""; ; {
 			var page struct {
