@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
@@ -93,40 +92,3 @@ func (s *server) byName(listen string, next http.Handler) http.Handler {
 
 // plainName is a host name in the form for comparison.
 func plainName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
-
-// limited is a listener with a limit of open connections; it closes further ones at once.
-type limited struct {
-	net.Listener
-	free chan struct{}
-}
-
-func limit(l net.Listener, most int) net.Listener {
-	return &limited{l, make(chan struct{}, most)}
-}
-
-// Accept returns the next connection below the limit.
-func (l *limited) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.free <- struct{}{}:
-			return &counted{Conn: c, done: sync.OnceFunc(func() { <-l.free })}, nil
-		default:
-			_ = c.Close() // too many; the client reads EOF
-		}
-	}
-}
-
-// counted is a connection that frees its slot when it is closed.
-type counted struct {
-	net.Conn
-	done func()
-}
-
-func (c *counted) Close() error {
-	defer c.done()
-	return c.Conn.Close()
-}

@@ -1,14 +1,10 @@
 package server
 
 import (
-	"bufio"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 )
@@ -83,70 +79,5 @@ func TestHostNames(t *testing.T) {
 		if w.Code != c.status {
 			t.Errorf("Host %q, password %q: %d, want %d", c.host, c.user, w.Code, c.status)
 		}
-	}
-}
-
-// Connections beyond the limit are closed; when one ends, another is accepted.
-func TestConnectionsAreLimited(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	s := guardedServer(Options{})
-	hs := &http.Server{Handler: s.handler()}
-	go func() { _ = hs.Serve(limit(l, 2)) }()
-	defer hs.Close()
-
-	ask := func(c net.Conn) error {
-		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
-		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
-			return err
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(io.Discard, resp.Body)
-		return err
-	}
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	first, second := dial(), dial()
-	if err := ask(first); err != nil {
-		t.Fatal(err)
-	}
-	if err := ask(second); err != nil {
-		t.Fatal(err)
-	}
-	if err := ask(dial()); err == nil {
-		t.Error("a third connection is served beside two that are open")
-	}
-	_ = second.Close()
-	for deadline := time.Now().Add(30 * time.Second); ; {
-		if err := ask(dial()); err == nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("no room although one was closed: %v", err)
-		}
-	}
-}
-
-// The connection of a client that sends nothing, sends slowly or keeps it idle is closed.
-func TestClientsAreCutOff(t *testing.T) {
-	hs := guardedServer(Options{}).httpServer()
-	for name, d := range map[string]time.Duration{"header": hs.ReadHeaderTimeout, "read": hs.ReadTimeout, "write": hs.WriteTimeout, "idle": hs.IdleTimeout} {
-		if d <= 0 || d > 2*time.Minute {
-			t.Errorf("%s limit is %s", name, d)
-		}
-	}
-	if hs.MaxHeaderBytes <= 0 || hs.MaxHeaderBytes > 1<<16 {
-		t.Errorf("headers may hold %d bytes", hs.MaxHeaderBytes)
 	}
 }

@@ -13,23 +13,11 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 )
 
-const (
-	// httpHeaderWait, httpReadWait and httpWriteWait cut off clients that send or read too slowly. A profile gets the
-	// time that it takes in addition.
-	httpHeaderWait = 5 * time.Second
-	httpReadWait   = 10 * time.Second
-	httpWriteWait  = 30 * time.Second
-	// httpIdleWait ends connections without a request. It is longer than Prometheus's scrape interval.
-	httpIdleWait = 75 * time.Second
-	// httpConns bounds open connections: JetStream needs this process's file descriptors.
-	httpConns = 256
-	// httpHeaderBytes bounds a request's headers.
-	httpHeaderBytes = 16 << 10
-	// httpStopWait is how long requests in flight may take when the server stops.
-	httpStopWait = 2 * time.Second
-)
+// httpStopWait is how long requests in flight may take when the server stops.
+const httpStopWait = 2 * time.Second
 
 // listenHTTP listens early, so that a port in use ends the start before any other part has started.
 func listenHTTP(addr string) (net.Listener, error) {
@@ -82,19 +70,12 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client may have closed the connection
 }
 
-func (s *server) httpServer() *http.Server {
-	return &http.Server{
-		Handler: s.byName(s.opts.HTTPListen, s.handler()), MaxHeaderBytes: httpHeaderBytes,
-		ReadHeaderTimeout: httpHeaderWait, ReadTimeout: httpReadWait, WriteTimeout: httpWriteWait, IdleTimeout: httpIdleWait,
-	}
-}
-
 // serveHTTP serves until ctx ends.
 func (s *server) serveHTTP(l net.Listener) func(context.Context) error {
 	return func(ctx context.Context) error {
-		hs := s.httpServer()
+		hs := web.NewServer(s.byName(s.opts.HTTPListen, s.handler()))
 		failed := make(chan error, 1)
-		go func() { failed <- hs.Serve(limit(l, httpConns)) }()
+		go func() { failed <- hs.Serve(web.Limit(l, web.Conns())) }()
 		select {
 		case err := <-failed:
 			return err

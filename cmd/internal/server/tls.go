@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 )
 
 // startTLS reads the certificate, if there is one, and follows its files.
@@ -83,15 +84,14 @@ func (s *server) startOps() error {
 	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "trace": pprof.Trace} {
 		mux.Handle("GET /debug/pprof/"+path, guard(briefly(profile)))
 	}
-	hs := s.httpServer()
-	hs.Handler = s.byName(s.opts.OpsListen, mux)
+	hs := web.NewServer(s.byName(s.opts.OpsListen, mux))
 	s.log.Info("serving metrics, profiles and details of readiness", "address", l.Addr().String())
 	if s.certs != nil {
 		l = tls.NewListener(l, s.httpTLS())
 	}
 	s.group.start("ops", func(ctx context.Context) error {
 		failed := make(chan error, 1)
-		go func() { failed <- hs.Serve(limit(l, httpConns)) }()
+		go func() { failed <- hs.Serve(web.Limit(l, web.MaxOpsConns)) }()
 		select {
 		case err := <-failed:
 			return err

@@ -13,17 +13,16 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
-// The limits of requests.
+// The limits of requests. Those of connections are in conns.go.
 const (
 	// HeaderWait, ReadWait and WriteWait cut off clients that send headers, send bodies or read answers too slowly. Streams
 	// renew them, see [Stream].
 	HeaderWait = 5 * time.Second
 	ReadWait   = 10 * time.Second
 	WriteWait  = 30 * time.Second
-	// IdleWait ends connections, and streams, on which nothing arrives.
+	// IdleWait ends connections without a request, and streams on which nothing arrives. It is longer than Prometheus's scrape
+	// interval.
 	IdleWait = 75 * time.Second
-	// MaxConns bounds open connections: JetStream needs this process's file descriptors. Further ones are closed at once.
-	MaxConns = 4096
 	// MaxHeader bounds the headers of a request, in bytes.
 	MaxHeader = 16 << 10
 	// MaxBody bounds the body of a request about one thing, in bytes: a line of the log.

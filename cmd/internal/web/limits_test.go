@@ -131,3 +131,97 @@ func TestServersHaveLimits(t *testing.T) {
 		t.Errorf("headers may hold %d bytes", hs.MaxHeaderBytes)
 	}
 }
+
+// A stream goes on for longer than the limits of ordinary requests, in both directions; a request that is none is cut off, and
+// so is a stream whose client takes nothing.
+func TestStreamsOutliveTheLimits(t *testing.T) {
+	const limit = 200 * time.Millisecond
+	cut := make(chan error, 1)
+	hs := NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		send := func(s Stream) error {
+			for range 3 {
+				time.Sleep(limit) // each part takes as long as a whole request may
+				s.Writing(time.Minute)
+				if _, err := io.WriteString(w, "part\n"); err != nil {
+					return err
+				}
+				if err := s.Flush(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		switch r.URL.Path {
+		case "/down":
+			_ = send(NewStream(w))
+		case "/up":
+			s := NewStream(w)
+			s.Reading(time.Minute)
+			body, err := io.ReadAll(r.Body)
+			s.Writing(time.Minute)
+			fmt.Fprintf(w, "%d %v", len(body), err)
+		case "/plain":
+			time.Sleep(2 * limit)
+			_, _ = io.WriteString(w, "too late")
+		case "/stuck":
+			s := NewStream(w)
+			part := make([]byte, 1<<20)
+			for {
+				s.Writing(limit)
+				if _, err := w.Write(part); err != nil {
+					cut <- err
+					return
+				}
+			}
+		}
+	}))
+	hs.ReadTimeout, hs.WriteTimeout = limit, limit
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = hs.Serve(l) }()
+	defer hs.Close()
+	url := "http://" + l.Addr().String()
+	read := func(resp *http.Response, err error) (string, error) {
+		if err != nil {
+			return "", err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		return string(body), err
+	}
+	if body, err := read(http.Get(url + "/down")); body != strings.Repeat("part\n", 3) || err != nil {
+		t.Errorf("a stream to the client is %q, %v", body, err)
+	}
+	slow, feed := io.Pipe()
+	go func() {
+		for range 3 {
+			time.Sleep(limit)
+			_, _ = io.WriteString(feed, "part\n")
+		}
+		_ = feed.Close()
+	}()
+	if body, err := read(http.Post(url+"/up", "text/plain", slow)); body != "15 <nil>" || err != nil {
+		t.Errorf("a stream from the client is %q, %v", body, err)
+	}
+	if body, err := read(http.Get(url + "/plain")); err == nil {
+		t.Errorf("a request that is no stream is not cut off: %q", body)
+	}
+	stuck, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Close()
+	if _, err := io.WriteString(stuck, "GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-cut:
+		if !Late(err) {
+			t.Errorf("the stream ends with %v", err)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Error("a stream whose client takes nothing is not cut off")
+	}
+}
