@@ -35,7 +35,7 @@ func TestInvalidSettings(t *testing.T) {
 		{[]string{"config", "set", "reminder.grace", "300"}, "a duration from 1s to 8760h, such as 15m, or default"},
 		{[]string{"config", "set", "expiry.pause.summer", "yes"}, "true or false"},
 		{[]string{"config", "set", "expiry.pause.sum mer", "true"}, "letters, digits, _ and -"},
-		{[]string{"config", "set", "reminder.bacth", "1"}, "did you mean reminder.batch? the settings are reminder.batch, reminder.rate, reminder.concurrency, reminder.grace, deadletter.quote, clock.tolerance, clock.accepted, expiry.pause.CAMPAIGN, reminder.pause.CAMPAIGN"},
+		{[]string{"config", "set", "reminder.bacth", "1"}, "did you mean reminder.batch? the settings are reminder.batch, reminder.rate, reminder.concurrency, reminder.grace, deadletter.quote, clock.tolerance, clock.accepted, http.rate, http.burst, expiry.pause.CAMPAIGN, reminder.pause.CAMPAIGN"},
 		{[]string{"config", "set", "reminder.batch", "1", "--by", ""}, "name the author"},
 		{[]string{"config", "set", "reminder.batch", "1", "--by", "a\nb"}, "printable"},
 		{[]string{"config", "get", "reminder.size"}, "there is no setting"},

@@ -30,6 +30,9 @@ type Settings struct {
 	// ClockAccepted is when an operator last checked that the machines' clocks are right, by one of these clocks; zero = never.
 	// A step ahead that a server noticed before then is followed, later ones are not: see wall.Options.
 	ClockAccepted time.Time
+	// HTTPRate is how many HTTP requests a second one key may make at each server, 1 to 1,000,000; 0 = no limit. HTTPBurst is how
+	// many it may make at once; 0 = those of one second.
+	HTTPRate, HTTPBurst int
 	// ExpiryPaused and RemindersPaused name the campaigns for which nothing is announced or fired for now. Neither extends a
 	// coupon: expiry is decided at the redemption.
 	ExpiryPaused, RemindersPaused map[string]bool

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/projections/history"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/service"
-	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
 // startAPI starts the service that answers requests. On an external NATS it also starts a forwarder, which does the work
@@ -31,15 +30,9 @@ func (s *server) startAPI(ctx context.Context) error {
 		}
 		s.group.start("forwarder", f.Run)
 	}
-	defaults := settings.Default()
-	defaults.ReminderGrace = s.opts.ReminderGrace
-	store, err := settings.Open(ctx, s.js, settings.Options{Replicas: s.opts.Replicas, Defaults: defaults, Logger: s.log})
-	if err != nil {
-		return err
-	}
 	opts := service.Options{
 		Version: semver(s.opts.Version), Sync: s.opts.Sync, Logger: s.log,
-		Keys: s.keys.registry, KeyStore: s.keys.store, Settings: store, Audit: s.keys.audit,
+		Keys: s.keys.registry, KeyStore: s.keys.store, Settings: s.settings, Audit: s.keys.audit,
 	}
 	if s.tables != nil {
 		js, err := jetstream.New(nc)
@@ -55,7 +48,7 @@ func (s *server) startAPI(ctx context.Context) error {
 		return err
 	}
 	s.group.start("api", svc.Run)
-	if err := s.startV1(nc, store); err != nil {
+	if err := s.startV1(nc); err != nil {
 		return err
 	}
 	s.health.add("api", true, func() (bool, any) {

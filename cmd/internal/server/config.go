@@ -15,9 +15,9 @@ import (
 // without a limit.
 const configWait = 5 * time.Second
 
-// startConfig follows the run-time settings, for the lanes and schedulers of this server.
+// startConfig follows the run-time settings, for the lanes, the schedulers and HTTP of this server.
 func (s *server) startConfig(ctx context.Context) error {
-	if !s.opts.has(RoleLanes) {
+	if !s.opts.has(RoleLanes) && !s.opts.has(RoleAPI) {
 		return nil
 	}
 	defaults := settings.Default()
@@ -26,7 +26,7 @@ func (s *server) startConfig(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.config = store.Watch()
+	s.settings, s.config = store, store.Watch()
 	if err := s.metrics.registry.Register(s.config); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -61,6 +62,7 @@ func TestMetricsAreListed(t *testing.T) {
 	scheduler.NewMetrics(has)
 	has.MustRegister(clockMetric(wall.New(wall.Options{})))
 	has.MustRegister(newDeliveryMetrics(nil))
+	web.NewRates(nil, has)
 	ns := streamtest.Start(t)
 	store, err := settings.Open(t.Context(), ns.JetStream(t), settings.Options{})
 	if err != nil {

@@ -58,7 +58,8 @@ type server struct {
 	registry atomic.Pointer[access.Registry]
 	certs    *certs.Pair              // for HTTP and the embedded NATS; nil = no TLS
 	tables   *tables                  // nil = this server does not use PostgreSQL
-	config   *settings.Live           // the run-time settings; nil = no role lanes
+	settings *settings.Store          // the history of the run-time settings; nil = neither role lanes nor api
+	config   *settings.Live           // those in force; nil likewise
 	clock    *wall.Clock              // the source of lane time; nil = no role lanes
 	load     *load.Meter              // measures how busy this server's lanes are; nil = no role lanes
 	settled  func() bool              // whether the projector has found or created the read tables, or has failed; nil = no projector

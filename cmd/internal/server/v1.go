@@ -16,12 +16,11 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/client"
-	"github.com/seed-4a2410e3/scrip/streams/settings"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
 
 // startV1 adds HTTP /v1 to the server, which has been listening since the start.
-func (s *server) startV1(nc *nats.Conn, store *settings.Store) error {
+func (s *server) startV1(nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
@@ -34,12 +33,16 @@ func (s *server) startV1(nc *nats.Conn, store *settings.Store) error {
 	queries := client.New(nc, client.Options{})
 	sessions := &web.Sessions{}
 	s.keys.registry.Watch(sessions.Revoke)
-	gate := &web.Gate{Keys: audited{s.keys.registry, s, "http"}, Owner: s.owns}
+	rate := func() web.Rate {
+		now, _ := s.config.Current()
+		return web.Rate{PerSecond: now.HTTPRate, Burst: now.HTTPBurst}
+	}
+	gate := &web.Gate{Keys: audited{s.keys.registry, s, "http"}, Owner: s.owns, Rates: web.NewRates(rate, s.metrics.registry)}
 	hooks := webhook.Open(js, webhook.NewKey(s.key, s.stream.UUID))
 	hooks.Audit, hooks.Logger = s.keys.audit, s.log
 	opts := manage.Options{
 		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Sender: manage.NewLanes(lines, s.stream, code.New(s.key)), Queries: queries,
-		MaskKey: [sha256.Size]byte(mask), Settings: store, Sessions: sessions, Keys: s.keys.store, Webhooks: hooks, Audit: s.keys.audit, Logger: s.log,
+		MaskKey: [sha256.Size]byte(mask), Settings: s.settings, Sessions: sessions, Keys: s.keys.store, Webhooks: hooks, Audit: s.keys.audit, Logger: s.log,
 	}
 	if s.tables != nil {
 		opts.DB = s.tables.pool

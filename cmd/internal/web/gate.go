@@ -27,6 +27,17 @@ type Gate struct {
 	// Owner reports whether a user name and password, of Authorization: Basic, are the credentials of the server's data
 	// directory. They have the rights of an operator. Nil = there are none.
 	Owner func(user, password string) bool
+	// Rates bounds the requests of each key. Nil = there is no bound.
+	Rates *Rates
+}
+
+// Enter is Identify for a request that begins: it counts it. It sets headers of the answer, also of a refusal.
+func (g *Gate) Enter(w http.ResponseWriter, r *http.Request) (access.Principal, *Problem) {
+	p, problem := g.Identify(r)
+	if problem == nil {
+		problem = g.Rates.take(w.Header(), p)
+	}
+	return p, problem
 }
 
 // Identify returns the principal of a request, or the Problem 401.
@@ -118,7 +129,7 @@ func (g *Gate) Authenticate(next http.Handler) http.Handler {
 
 func (g *Gate) guard(next http.Handler, check func(access.Principal, *http.Request) *Problem) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, problem := g.Identify(r)
+		p, problem := g.Enter(w, r)
 		if problem == nil {
 			problem = check(p, r)
 		}

@@ -42,9 +42,8 @@ func NewServer(h http.Handler) *http.Server {
 // Body appends a request's body to buf. It reads at most `most` bytes; a longer body is the Problem 413, and the connection
 // ends.
 func Body(w http.ResponseWriter, r *http.Request, buf []byte, most int) ([]byte, *Problem) {
-	if r.ContentLength > int64(most) {
-		w.Header().Set("Connection", "close")
-		return buf, tooLarge(most)
+	if problem := CheckLength(w, r, int64(most)); problem != nil {
+		return buf, problem
 	}
 	body, begin := r.Body, len(buf)
 	if r.ContentLength < 0 { // chunked: the length is not known
@@ -69,11 +68,21 @@ func Body(w http.ResponseWriter, r *http.Request, buf []byte, most int) ([]byte,
 	}
 }
 
+// CheckLength returns the Problem 413 of a body that is announced as longer than most bytes, before any of it is read. The
+// connection ends after the answer.
+func CheckLength(w http.ResponseWriter, r *http.Request, most int64) *Problem {
+	if r.ContentLength <= most {
+		return nil
+	}
+	w.Header().Set("Connection", "close")
+	return tooLarge(most)
+}
+
 // unread is the Problem of a body that could not be read.
 func unread(w http.ResponseWriter, err error, most int) *Problem {
 	w.Header().Set("Connection", "close")
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return tooLarge(most)
+		return tooLarge(int64(most))
 	}
 	if Late(err) {
 		return New(TooSlow, "the body did not arrive within "+ReadWait.String())
@@ -87,7 +96,7 @@ func Late(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &n) && n.Timeout()
 }
 
-func tooLarge(most int) *Problem {
+func tooLarge(most int64) *Problem {
 	return New(TooLarge, fmt.Sprintf("the body is longer than %d bytes, the most that this route takes", most)).At("body", "too long")
 }
 

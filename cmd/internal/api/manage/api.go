@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/cipher"
 	"log/slog"
+	"math"
 	"net/http"
 	"reflect"
 	"slices"
@@ -174,21 +175,27 @@ func (a *API) Huma() huma.API { return a.huma }
 // Routes returns all routes, in the order in which they were added.
 func (a *API) Routes() []Route { return slices.Clone(a.routes) }
 
-// document adds what the document shows of each route.
-func (a *API) document(r Route) huma.Operation {
+// complete returns the route with its defaults.
+func (r Route) complete() Route {
 	if r.Status == 0 {
 		r.Status = http.StatusOK
 	}
 	if r.Body == 0 {
 		r.Body = wire.MaxLine
 	}
+	return r
+}
+
+// document adds what the document shows of each route.
+func (a *API) document(r Route) huma.Operation {
+	r = r.complete()
 	a.routes = append(a.routes, r)
 	if doc := a.huma.OpenAPI(); !slices.ContainsFunc(doc.Tags, func(t *huma.Tag) bool { return t.Name == r.Tag }) {
 		doc.Tags = append(doc.Tags, &huma.Tag{Name: r.Tag})
 	}
 	op := huma.Operation{
 		Method: r.Method, Path: r.Path, OperationID: r.ID, Summary: r.Summary, Description: r.About, Tags: []string{r.Tag},
-		DefaultStatus: r.Status, MaxBodyBytes: r.Body,
+		DefaultStatus: r.Status, MaxBodyBytes: r.Body, BodyReadTimeout: web.ReadWait,
 	}
 	if r.Operation != access.NoOperation {
 		var roles []string
@@ -213,6 +220,7 @@ func Register[I, O any](a *API, r Route, handler func(context.Context, *I) (*O, 
 		}
 		return out, nil
 	})
+	rateHeaders(a.operation(r))
 	if item := a.huma.OpenAPI().Paths[r.Path]; r.Status == http.StatusCreated && item.Post != nil {
 		item.Post.Responses["200"] = item.Post.Responses["201"] // a repeat
 	}
@@ -226,7 +234,7 @@ func (a *API) admit(r Route) func(huma.Context, func(huma.Context)) {
 			next(c)
 			return
 		}
-		ctx, problem := a.enter(r, req)
+		ctx, problem := a.enter(r, w, req)
 		if problem != nil {
 			problem.Write(w)
 			return
@@ -236,18 +244,22 @@ func (a *API) admit(r Route) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// enter returns the context of an authenticated request that may use the route.
-func (a *API) enter(r Route, req *http.Request) (context.Context, *web.Problem) {
-	p, problem := a.who(r, req)
+// enter returns the context of an authenticated request that may use the route, and whose body is not announced as too long.
+func (a *API) enter(r Route, w http.ResponseWriter, req *http.Request) (context.Context, *web.Problem) {
+	p, problem := a.who(r, w, req)
 	return a.with(req, p), problem
 }
 
-// who returns the principal of a request that may use the route.
-func (a *API) who(r Route, req *http.Request) (access.Principal, *web.Problem) {
-	if r.Operation == access.NoOperation {
-		return access.Principal{}, nil
+// who returns the principal of such a request. The handler of a stream of commands bounds its lines.
+func (a *API) who(r Route, w http.ResponseWriter, req *http.Request) (access.Principal, *web.Problem) {
+	most := r.complete().Body
+	if req.Header.Get(streamHeader) != "" {
+		most = math.MaxInt64
 	}
-	p, problem := a.Gate.Identify(req)
+	if r.Operation == access.NoOperation {
+		return access.Principal{}, web.CheckLength(w, req, most)
+	}
+	p, problem := a.Gate.Enter(w, req)
 	if problem == nil && r.Later {
 		problem = web.CheckRole(p, r.Operation)
 	} else if problem == nil {
@@ -255,6 +267,9 @@ func (a *API) who(r Route, req *http.Request) (access.Principal, *web.Problem) {
 	}
 	if problem == nil && r.Private && p.Public {
 		problem = web.New(web.Forbidden, "public keys may not use this route; they claim and validate one by one")
+	}
+	if problem == nil {
+		problem = web.CheckLength(w, req, most)
 	}
 	return p, problem
 }
@@ -268,7 +283,7 @@ func (a *API) with(req *http.Request, p access.Principal) context.Context {
 func (a *API) stream(r Route, op huma.Operation, handler func(w http.ResponseWriter, req *http.Request)) {
 	a.describe(r, op)
 	a.mux.HandleFunc(r.Method+" "+r.Path, func(w http.ResponseWriter, req *http.Request) {
-		ctx, problem := a.enter(r, req)
+		ctx, problem := a.enter(r, w, req)
 		if problem != nil {
 			problem.Write(w)
 			return
@@ -286,7 +301,24 @@ func (a *API) describe(r Route, op huma.Operation) {
 		Description: "A problem.",
 		Content:     map[string]*huma.MediaType{web.ProblemType: {Schema: a.schema(web.Problem{}, "Problem")}},
 	}
+	rateHeaders(&all)
 	a.huma.OpenAPI().AddOperation(&all)
+}
+
+// rateHeaders adds the headers of web.Rates to the answers of an operation that needs a key.
+func rateHeaders(op *huma.Operation) {
+	if len(op.Security) == 0 {
+		return
+	}
+	for _, answer := range op.Responses {
+		if answer.Headers == nil {
+			answer.Headers = map[string]*huma.Header{}
+		}
+		answer.Headers["RateLimit-Policy"] = &huma.Header{Schema: text(""),
+			Description: "While keys have a rate (setting http.rate): what a key may do, as \"key\";q=REQUESTS;w=SECONDS. By draft-ietf-httpapi-ratelimit-headers-10."}
+		answer.Headers["RateLimit"] = &huma.Header{Schema: text(""),
+			Description: "What is left of it, as \"key\";r=REQUESTS;t=SECONDS until all of it is. 429 rate_limited has Retry-After."}
+	}
 }
 
 // schema returns the schema of a value's type, or the reference to it.

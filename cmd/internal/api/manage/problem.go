@@ -28,10 +28,16 @@ var codes = map[int]web.Code{
 // the request has no valid form, or means something else than the server would do: 400.
 var unreadable = []string{"unexpected property", "unknown query parameter", "expected required property", "parameter is missing"}
 
+// brokenBody is huma's text of a body that ends too early or is badly framed, which it takes for an error of the server.
+const brokenBody = "cannot read request body"
+
 // newError is huma.NewError: an error of reading or validating a request.
 func newError(status int, message string, errs ...error) huma.StatusError {
 	code, known := codes[status]
-	if !known {
+	switch {
+	case message == brokenBody:
+		code = web.Malformed
+	case !known:
 		code = web.Internal
 	}
 	for _, err := range errs {

@@ -73,7 +73,7 @@ func (x *exchange) Answer(line []byte, err error) {
 }
 
 func (q *quick) serve(w http.ResponseWriter, req *http.Request) {
-	p, problem := q.api.who(q.route, req)
+	p, problem := q.api.who(q.route, w, req)
 	if problem != nil {
 		problem.Write(w)
 		return
