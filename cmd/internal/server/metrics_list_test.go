@@ -3,6 +3,7 @@ package server
 import (
 	"flag"
 	"maps"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api/manage"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/certs"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/code"
@@ -63,6 +65,7 @@ func TestMetricsAreListed(t *testing.T) {
 	has.MustRegister(clockMetric(wall.New(wall.Options{})))
 	has.MustRegister(newDeliveryMetrics(nil))
 	web.NewRates(nil, has)
+	manage.New(http.NewServeMux(), manage.Options{Metrics: has})
 	ns := streamtest.Start(t)
 	store, err := settings.Open(t.Context(), ns.JetStream(t), settings.Options{})
 	if err != nil {

@@ -42,7 +42,8 @@ func (s *server) startV1(nc *nats.Conn) error {
 	hooks.Audit, hooks.Logger = s.keys.audit, s.log
 	opts := manage.Options{
 		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Sender: manage.NewLanes(lines, s.stream, code.New(s.key)), Queries: queries,
-		MaskKey: [sha256.Size]byte(mask), Settings: s.settings, Sessions: sessions, Keys: s.keys.store, Webhooks: hooks, Audit: s.keys.audit, Logger: s.log,
+		MaskKey: [sha256.Size]byte(mask), Settings: s.settings, Sessions: sessions, Keys: s.keys.store, Webhooks: hooks, Audit: s.keys.audit,
+		Metrics: s.metrics.registry, Logger: s.log,
 	}
 	if s.tables != nil {
 		opts.DB = s.tables.pool

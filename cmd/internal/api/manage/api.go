@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -65,6 +66,8 @@ type Options struct {
 	Webhooks *webhook.Store
 	// Audit is the audit stream. Nil = nothing is recorded.
 	Audit *audit.Log
+	// Metrics is the registry of metrics. Nil = none.
+	Metrics prometheus.Registerer
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -124,7 +127,7 @@ func New(mux *http.ServeMux, o Options) *API {
 		o.Logger = slog.Default()
 	}
 	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
-	a := &API{Options: o, mux: mux, slots: newSlots(), wrong: newBudget(), cursors: newCursors(o.MaskKey), stopped: make(chan struct{}),
+	a := &API{Options: o, mux: mux, slots: newSlots(), wrong: newBudget(o.Metrics), cursors: newCursors(o.MaskKey), stopped: make(chan struct{}),
 		quick: map[string]func(http.HandlerFunc) http.HandlerFunc{}}
 	a.huma = humago.New(&quickMux{mux, a.quick}, huma.Config{
 		OpenAPI: &huma.OpenAPI{

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -48,14 +50,38 @@ type tries struct {
 
 // budget counts wrong codes by trier. It is used by all requests at once. A restart forgets it.
 type budget struct {
+	wrong, refused *prometheus.CounterVec
+
 	mu   sync.Mutex
 	by   map[trier]*tries
 	now  func() time.Time // time.Now, but in tests
 	most int
 }
 
-func newBudget() *budget {
-	return &budget{by: map[trier]*tries{}, now: time.Now, most: maxTriers}
+// The kinds of budgets, in metrics.
+const (
+	ofKey     = "key"     // of a key that is not public
+	ofPublic  = "public"  // of a public key as a whole
+	ofAddress = "address" // of one address of its clients
+)
+
+// newBudget returns a budget without triers. A nil registerer means that its metrics are not shown anywhere.
+func newBudget(metrics prometheus.Registerer) *budget {
+	b := &budget{by: map[trier]*tries{}, now: time.Now, most: maxTriers,
+		wrong: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_wrong_codes_total",
+			Help: "Wrong codes that were tried over HTTP, by the budget that they cost: of a key, or of a public key."}, []string{"budget"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "scrip_wrong_codes_refused_total",
+			Help: "Codes over HTTP that were refused unseen, because of too many wrong ones before; by the budget that was used up: of a key, of a public key, or of one address of its clients."}, []string{"budget"}),
+	}
+	for _, kind := range []string{ofKey, ofPublic} {
+		b.wrong.WithLabelValues(kind)
+		b.refused.WithLabelValues(kind)
+	}
+	b.refused.WithLabelValues(ofAddress)
+	if metrics != nil {
+		metrics.MustRegister(b.wrong, b.refused)
+	}
+	return b
 }
 
 // begin reserves room for one wrong code. end must be called with whether the code was wrong. The credentials of the data
@@ -67,10 +93,11 @@ func (b *budget) begin(p access.Principal, address string) (end func(wrong bool)
 	type part struct {
 		trier
 		allowance
+		kind string
 	}
-	parts := []part{{trier{key: p.ID}, perKey}}
+	parts := []part{{trier{key: p.ID}, perKey, ofKey}}
 	if p.Public {
-		parts = []part{{trier{key: p.ID}, perPublic}, {trier{p.ID, network(address)}, perAddress}}
+		parts = []part{{trier{key: p.ID}, perPublic, ofPublic}, {trier{p.ID, network(address)}, perAddress, ofAddress}}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,9 +105,11 @@ func (b *budget) begin(p access.Principal, address string) (end func(wrong bool)
 	for _, one := range parts {
 		t := b.tries(one.trier, one.allowance, now)
 		if wait := t.blocked.Sub(now); wait > 0 {
+			b.refused.WithLabelValues(one.kind).Inc()
 			return nil, web.New(web.TooManyWrongCodes, "too many wrong codes; wait").After(wait)
 		}
 		if t.left-t.open < 1 {
+			b.refused.WithLabelValues(one.kind).Inc()
 			return nil, web.New(web.TooManyWrongCodes, "too many wrong codes, or codes whose answer is not known yet; wait").
 				After(time.Duration(float64(time.Minute) / one.perMinute))
 		}
@@ -89,6 +118,9 @@ func (b *budget) begin(p access.Principal, address string) (end func(wrong bool)
 		b.tries(one.trier, one.allowance, now).open++
 	}
 	return func(wrong bool) {
+		if wrong {
+			b.wrong.WithLabelValues(parts[0].kind).Inc()
+		}
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		now := b.now()

@@ -12,7 +12,7 @@ import (
 // key has; memory is bounded.
 func TestBudget(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	b := newBudget()
+	b := newBudget(nil)
 	b.now, b.most = func() time.Time { return now }, 4000
 	page := access.Principal{ID: "p", Role: access.Producer, Public: true}
 	try := func(p access.Principal, address string) bool {

@@ -36,12 +36,25 @@ func head(r *apitest.Rig, as, method, path string) string {
 	return method + " " + path + " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + r.Keys[as] + "\r\n"
 }
 
-// TestAKeyHasARate: with a rate, a key that sends too many requests is refused until it may send again; another key goes on, and
-// without the setting there is no limit.
-func TestAKeyHasARate(t *testing.T) {
+// TestLimits has the bad cases that one server must survive, one after another.
+func TestLimits(t *testing.T) {
 	r := apitest.Serve(t)
 	r.Key(t, "producer")
 	r.Key(t, "producer+public")
+	r.Key(t, "operator")
+	slow := beginSlowly(t, r)
+	t.Run("bodies of a gibibyte", func(t *testing.T) { bodiesOfAGibibyte(t, r) })
+	t.Run("broken requests", func(t *testing.T) { brokenRequests(t, r) })
+	t.Run("Idempotency-Key", func(t *testing.T) { idempotencyKeys(t, r) })
+	t.Run("wrong codes", func(t *testing.T) { wrongCodes(t, r) })
+	t.Run("slow clients", slow)
+	t.Run("connections", func(t *testing.T) { fiveThousandConnections(t, r) })
+	t.Run("rate", func(t *testing.T) { aKeyHasARate(t, r) })
+}
+
+// aKeyHasARate: with a rate, a key that sends too many requests is refused until it may send again; another key goes on, and
+// without the setting there is no limit.
+func aKeyHasARate(t *testing.T, r *apitest.Rig) {
 	claim := func(as string) *apitest.Response {
 		return r.Ask(t, as, "POST", "/v1/campaigns/none/claims", map[string]any{"customer_id": "ann"})
 	}
@@ -74,11 +87,9 @@ func (z *zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestABodyOfAGibibyte: every route refuses it, announced or not, having taken no more than what lies in buffers on the way.
-func TestABodyOfAGibibyte(t *testing.T) {
-	r := apitest.Serve(t)
+// bodiesOfAGibibyte: every route refuses it, announced or not, having taken no more than what lies in buffers on the way.
+func bodiesOfAGibibyte(t *testing.T, r *apitest.Rig) {
 	c := r.Campaign(t, map[string]any{"codes": 1})
-	r.Key(t, "operator")
 	const length, buffers = 1 << 30, 32 << 20
 	for _, route := range manage.New(http.NewServeMux(), manage.Options{}).Routes() {
 		if route.Method == http.MethodGet || route.Method == http.MethodDelete {
@@ -120,11 +131,9 @@ func TestABodyOfAGibibyte(t *testing.T) {
 	r.Ask(t, "operator", "GET", "/v1/campaigns/"+c, nil).Want(t, 200)
 }
 
-// TestBrokenRequests: what ends too early, or has no valid form, is refused as such, and the server goes on.
-func TestBrokenRequests(t *testing.T) {
-	r := apitest.Serve(t)
+// brokenRequests: what ends too early, or has no valid form, is refused as such, and the server goes on.
+func brokenRequests(t *testing.T, r *apitest.Rig) {
 	c := r.Campaign(t, map[string]any{"codes": 1})
-	r.Key(t, "producer")
 	claims := "/v1/campaigns/" + c + "/claims"
 	for name, one := range map[string]struct {
 		request string
@@ -145,26 +154,18 @@ func TestBrokenRequests(t *testing.T) {
 	r.Ask(t, "producer", "POST", claims, map[string]any{"customer_id": "ann"}).Want(t, 201)
 }
 
-// TestSlowClients: hundreds of clients that send their headers or bodies a byte at a time are cut off, and others are served
-// meanwhile.
-func TestSlowClients(t *testing.T) {
-	r := apitest.Serve(t)
-	c := r.Campaign(t, map[string]any{"codes": 1000})
-	r.Key(t, "producer")
-	claims := "/v1/campaigns/" + c + "/claims"
-	headers := head(r, "producer", "POST", claims)
+// beginSlowly opens hundreds of connections whose clients send their headers or bodies a byte at a time. The function that it
+// returns waits until all are cut off. Others are served meanwhile.
+func beginSlowly(t *testing.T, r *apitest.Rig) (wait func(*testing.T)) {
+	headers := head(r, "producer", "POST", "/v1/campaigns/none/claims")
 	bodies := headers + "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
-	var slow sync.WaitGroup
-	var open atomic.Int64
-	statuses := make(chan int, 200)
-	for i := range cap(statuses) {
+	const clients = 200
+	statuses := make(chan int, clients)
+	for i := range clients {
 		conn := connect(t, r)
-		open.Add(1)
-		slow.Go(func() {
-			defer open.Add(-1)
-			text := []string{headers, bodies}[i%2]
-			_, _ = io.WriteString(conn, text)
-			go func() { // a byte now and then keeps it alive, if the server lets it
+		go func() {
+			_, _ = io.WriteString(conn, []string{headers, bodies}[i%2])
+			go func() { // a byte now and then would keep it alive, if each had a time of its own
 				for {
 					if _, err := conn.Write([]byte{' '}); err != nil {
 						return
@@ -172,7 +173,7 @@ func TestSlowClients(t *testing.T) {
 					time.Sleep(500 * time.Millisecond)
 				}
 			}()
-			status := 0
+			status := 0 // closed without an answer, as net/http does while headers arrive
 			if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
 				status = resp.StatusCode
 			} else if web.Late(err) {
@@ -180,40 +181,68 @@ func TestSlowClients(t *testing.T) {
 			}
 			_ = conn.Close()
 			statuses <- status
-		})
+		}()
 	}
-	served := 0
-	for open.Load() > 0 && served < 1000 {
-		r.Ask(t, "producer", "POST", claims, map[string]any{"customer_id": fmt.Sprint("c", served)}).Want(t, 201)
-		served++
-		time.Sleep(10 * time.Millisecond)
+	return func(t *testing.T) {
+		got := map[int]int{}
+		for range clients {
+			got[<-statuses]++
+		}
+		if got[-1] > 0 || got[0]+got[http.StatusRequestTimeout] != clients || got[http.StatusRequestTimeout] == 0 {
+			t.Errorf("slow clients got %v", got)
+		}
 	}
-	if served == 0 {
-		t.Error("nobody was served meanwhile")
-	}
-	slow.Wait()
-	close(statuses)
-	got := map[int]int{}
-	for s := range statuses {
-		got[s]++
-	}
-	// 0 = closed without an answer, as net/http does while headers arrive.
-	if got[-1] > 0 || got[0]+got[http.StatusRequestTimeout] != 200 || got[http.StatusRequestTimeout] == 0 {
-		t.Errorf("slow clients got %v", got)
-	}
-	t.Logf("%d requests were served meanwhile; slow clients got %v", served, got)
 }
 
-// TestFiveThousandConnections: no more than the limit are open at once; the further ones are closed at once, and there is room
+// wrongCodes: of thousands of wrong codes at once, a public key has the answer for few, and then for none, also not for a right
+// one; another key goes on.
+func wrongCodes(t *testing.T, r *apitest.Rig) {
+	right := r.Claim(t, r.Campaign(t, map[string]any{"codes": 1}), "ann")
+	begun := time.Now()
+	var all sync.WaitGroup
+	var wrong, refused atomic.Int64
+	for worker := range 16 {
+		all.Go(func() {
+			for i := range 125 {
+				switch got := r.Ask(t, "producer+public", "POST", "/v1/validations", map[string]any{"code": fmt.Sprintf("AAAA-AA%02d-A%03d", worker, i)}); got.Status {
+				case http.StatusNotFound:
+					wrong.Add(1)
+				case http.StatusTooManyRequests:
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	most := 10 + 1 + int64(5*time.Since(begun).Minutes()) // the burst, and what comes back meanwhile
+	if n := wrong.Load(); n < 10 || n > most || n+refused.Load() != 2000 {
+		t.Errorf("of 2,000 wrong codes %d had an answer and %d were refused; at most %d may have one", n, refused.Load(), most)
+	}
+	r.Ask(t, "producer+public", "POST", "/v1/validations", map[string]any{"code": right}).Problem(t, 429, "too_many_wrong_codes", "")
+	for i := range 200 {
+		r.Ask(t, "producer", "POST", "/v1/validations", map[string]any{"code": fmt.Sprintf("AAAA-BBBB-A%03d", i)}).Problem(t, 404, "code_not_found", "")
+	}
+	r.Ask(t, "producer", "POST", "/v1/validations", map[string]any{"code": right}).Want(t, 200)
+	metrics := string(r.Ask(t, "-", "GET", "/metrics", nil).Want(t, 200).Body)
+	for _, want := range []string{
+		fmt.Sprintf(`scrip_wrong_codes_total{budget="public"} %d`, wrong.Load()), `scrip_wrong_codes_total{budget="key"} 200`,
+		fmt.Sprintf(`scrip_wrong_codes_refused_total{budget="address"} %d`, refused.Load()+1), `scrip_wrong_codes_refused_total{budget="key"} 0`,
+	} {
+		if !strings.Contains(metrics, want+"\n") {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+}
+
+// fiveThousandConnections: no more than the limit are open at once; the further ones are closed at once, and there is room
 // again when some have ended.
-func TestFiveThousandConnections(t *testing.T) {
+func fiveThousandConnections(t *testing.T, r *apitest.Rig) {
 	most := web.Conns()
 	total := most + 904
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || uint64(files.Cur) < uint64(2*total+200) {
 		t.Skipf("this process may open %d files, both ends of %d connections need more (%v)", files.Cur, total, err)
 	}
-	r := apitest.Serve(t)
 	http.DefaultClient.CloseIdleConnections()
 	begun := time.Now()
 	var served, refused atomic.Int64
@@ -265,13 +294,10 @@ func TestFiveThousandConnections(t *testing.T) {
 	r.Claim(t, c, "ann")
 }
 
-// TestIdempotencyKeys: the same Idempotency-Key with another body is refused, from another key it is another one, and many
+// idempotencyKeys: the same Idempotency-Key with another body is refused, from another key it is another one, and many
 // requests with it at once are one claim.
-func TestIdempotencyKeys(t *testing.T) {
-	r := apitest.Serve(t)
+func idempotencyKeys(t *testing.T, r *apitest.Rig) {
 	c := r.Campaign(t, map[string]any{"codes": 100, "per_customer": 10})
-	r.Key(t, "producer")
-	r.Key(t, "producer+public")
 	claim := func(as, customer string) *apitest.Response {
 		return r.Ask(t, as, "POST", "/v1/campaigns/"+c+"/claims", map[string]any{"customer_id": customer}, "Idempotency-Key", "cart 1")
 	}
