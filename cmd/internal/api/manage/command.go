@@ -2,13 +2,13 @@ package manage
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/google/uuid"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -24,12 +24,12 @@ const maxIdempotencyKey = 255
 
 // Change is what all requests that change something have in common.
 type Change struct {
-	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" maxLength:"255" pattern:"^[ -~]+$" patternDescription:"printable ASCII" doc:"Of your choice, one for each change. A retry with the same one has no second effect and gets the first answer. It is remembered per campaign, for the campaign's life."`
+	IdempotencyKey string `header:"Idempotency-Key" minLength:"1" maxLength:"255" pattern:"^[ -~]+$" patternDescription:"printable ASCII" doc:"Of your choice, one for each change. A retry with the same one has no second effect and gets the first answer. It is remembered per campaign, for the campaign's life. Without one the server makes an id, in Scrip-Command-Id of the answer and id of its body, which a retry sends as this header."`
 }
 
 // Changed is what all their answers have in common.
 type Changed struct {
-	CommandID string `header:"Scrip-Command-Id" doc:"The id of the command in the log."`
+	CommandID string `header:"Scrip-Command-Id" doc:"The id of the command in the log. If the request had no Idempotency-Key, send it as that to repeat the request."`
 	Replayed  string `header:"Idempotency-Replayed" doc:"true: nothing was written; the command was decided before, or what it requests is so already."`
 }
 
@@ -42,17 +42,48 @@ func changed(o *wire.Outcome) Changed {
 	return c
 }
 
-var idEncoding = base32.HexEncoding.WithPadding(base32.NoPadding)
+var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// Lengths of the parts of an id that the server makes, in symbols of 5 bits.
+const (
+	madePrefix = "m"
+	madeRandom = 24 // of one of 10^9 ids of a campaign, the chance to be equal to another is 10^-18
+	madeCheck  = 12
+)
 
 // commandID is the id of the command of a request: of its Idempotency-Key, and of the client that sent it, so that two clients
 // that choose the same one never meet, and one whose key was rotated repeats its commands; without one it is new.
+//
+// An id that the server made for this client may be sent as Idempotency-Key, and is the id then: a client whose first request
+// had none retries it like that. Such an id ends with a checksum of the rest and of the client, so another one's is none.
 func commandID(p access.Principal, idempotencyKey string) string {
-	if idempotencyKey == "" {
-		return uuid.Must(uuid.NewV7()).String() // fails only without a source of randomness
+	switch {
+	case idempotencyKey == "":
+		var random [16]byte
+		_, _ = rand.Read(random[:]) // never fails
+		text := madePrefix + symbols(random[:], madeRandom)
+		return text + madeFor(p, text)
+	case madeID(p, idempotencyKey):
+		return idempotencyKey
 	}
 	sum := sha256.Sum256([]byte(p.Client() + "\x00" + idempotencyKey))
-	return "h" + strings.ToLower(idEncoding.EncodeToString(sum[:]))[:25]
+	return "h" + symbols(sum[:], 25)
 }
+
+// madeID reports whether the server made this id for a client.
+func madeID(p access.Principal, id string) bool {
+	text := len(madePrefix) + madeRandom
+	return len(id) == text+madeCheck && strings.HasPrefix(id, madePrefix) && id[text:] == madeFor(p, id[:text])
+}
+
+// madeFor is the checksum of an id that the server makes for a client.
+func madeFor(p access.Principal, text string) string {
+	sum := sha256.Sum256([]byte("made\x00" + p.Client() + "\x00" + text))
+	return symbols(sum[:], madeCheck)
+}
+
+// symbols are the first n symbols of bytes as text.
+func symbols(b []byte, n int) string { return idEncoding.EncodeToString(b)[:n] }
 
 // parse reads the fields of a command from JSON that was validated. where is the part of the request that has them.
 func parse(data []byte, t wire.CommandType, campaign, where string) (wire.Command, error) {

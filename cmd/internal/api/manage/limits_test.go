@@ -333,4 +333,23 @@ func idempotencyKeys(t *testing.T, r *apitest.Rig) {
 	if different != 1 || made.Load() != 1 {
 		t.Errorf("50 requests at once with one Idempotency-Key: %d codes, %d times 201", different, made.Load())
 	}
+
+	// Without one: the id that the server made repeats the request, for this key alone.
+	path, dee := "/v1/campaigns/"+c+"/claims", map[string]any{"customer_id": "dee"}
+	first := r.Ask(t, "producer", "POST", path, dee).Want(t, 201)
+	id := first.Header.Get("Scrip-Command-Id")
+	if id == "" || first.Object(t)["id"] != id {
+		t.Fatalf("the id is %q: %s", id, first.Body)
+	}
+	again := r.Ask(t, "producer", "POST", path, dee, "Idempotency-Key", id).Want(t, 200)
+	if again.Object(t)["code"] != first.Object(t)["code"] || again.Header.Get("Idempotency-Replayed") != "true" || again.Header.Get("Scrip-Command-Id") != id {
+		t.Errorf("sent again: %v %s, first %s", again.Header, again.Body, first.Body)
+	}
+	r.Ask(t, "producer", "POST", path, map[string]any{"customer_id": "eve"}, "Idempotency-Key", id).Problem(t, 422, "idempotency_key_reused", "")
+	if other := r.Ask(t, "producer+public", "POST", path, dee, "Idempotency-Key", id).Want(t, 201); other.Object(t)["code"] == first.Object(t)["code"] {
+		t.Errorf("another key with this id: %s", other.Body)
+	}
+	if second := r.Ask(t, "producer", "POST", path, dee).Want(t, 201); second.Object(t)["code"] == first.Object(t)["code"] {
+		t.Errorf("a second claim without an id: %s", second.Body)
+	}
 }

@@ -41,7 +41,7 @@ func inQuery(name, doc string) *huma.Param {
 
 // idempotencyKey is the header of Change.
 func idempotencyKey() *huma.Param {
-	return &huma.Param{Name: "Idempotency-Key", In: "header", Description: "Of your choice, one for each change.", Schema: text("")}
+	return &huma.Param{Name: "Idempotency-Key", In: "header", Description: "Of your choice, one for each change; or an id that an answer had.", Schema: text("")}
 }
 
 const ndjson = "application/x-ndjson"

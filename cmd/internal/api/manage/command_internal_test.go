@@ -1,0 +1,41 @@
+package manage
+
+import (
+	"testing"
+
+	"github.com/seed-4a2410e3/scrip/streams/access"
+)
+
+// TestCommandIDs: the id of an Idempotency-Key never changes, since retries cross upgrades; one that the server made is known as
+// such to its key alone, whatever was changed in it.
+func TestCommandIDs(t *testing.T) {
+	shop, other := access.Principal{ID: "k1"}, access.Principal{ID: "k2"}
+	if id := commandID(shop, "cart 1"); id != "hhnm4o5pl1d454bkudh2g47jpc" {
+		t.Errorf("the id of an Idempotency-Key is %s", id)
+	}
+	if commandID(shop, "cart 1") != commandID(shop, "cart 1") || commandID(shop, "cart 1") == commandID(other, "cart 1") || commandID(shop, "cart 1") == commandID(shop, "cart 2") {
+		t.Error("ids of different Idempotency-Keys are not different, or of the same are")
+	}
+	for _, p := range []access.Principal{shop, other, {}} {
+		made := commandID(p, "")
+		if again := commandID(p, made); again != made {
+			t.Errorf("%s, sent again, is %s", made, again)
+		}
+		if commandID(p, "") == made {
+			t.Errorf("%s was made twice", made)
+		}
+		if id := commandID(access.Principal{ID: "k3"}, made); id == made {
+			t.Errorf("%s is that of another key, too", made)
+		}
+		for i := range made {
+			altered := []byte(made)
+			altered[i] ^= 1
+			if id := commandID(p, string(altered)); id == string(altered) {
+				t.Errorf("%s was not made and is taken", altered)
+			}
+		}
+		if id := commandID(p, made+"x"); id == made+"x" || commandID(p, made[1:]) == made[1:] {
+			t.Errorf("%s", id)
+		}
+	}
+}
