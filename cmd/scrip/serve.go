@@ -55,6 +55,7 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	f.StringVar(&o.NATSListen, "nats-listen", natsd.DefaultListen, "`HOST:PORT` of the embedded NATS server; port 0 = any free one")
 	f.StringVar(&o.HTTPListen, "http-listen", server.DefaultHTTPListen, "`HOST:PORT` of health and metrics; port 0 = any free one")
 	f.StringSliceVar(&o.HTTPHosts, "http-host", nil, "host `NAME`s allowed in HTTP requests, separated by commas, in addition to localhost and addresses")
+	f.Var(networks((*[]netip.Prefix)(&o.HTTPProxies)), "http-trusted-proxies", "networks of proxies in front of HTTP whose X-Forwarded-For names the client, such as 10.0.0.0/24; several separated by commas")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "`FILE` with the certificate in PEM, its chain included, for HTTP and the embedded NATS; followed while the server runs")
 	f.StringVar(&o.TLSKey, "tls-key", "", "`FILE` with its key in PEM")
 	f.StringVar(&o.OpsListen, "ops-listen", "", "`HOST:PORT` of a listener of its own for metrics, profiles and details of readiness, on loopback without credentials")
@@ -66,7 +67,7 @@ SCRIP_POSTGRES_FILE, names a file that holds the value; command lines can be rea
 	f.Var(cli.Duration(&o.ReminderGrace, wire.DefaultReminderGrace, time.Second, 365*24*time.Hour), "reminder-grace", "how late a reminder may fire although what it announces has passed, if scrip config sets no reminder.grace")
 	f.Var(&cli.Value{Kind: "LANE[=SEQ]", Parse: func(s string) error { return parseRebase(s, &o) }}, "rebase", "once, after a restore: continue a stopped lane, after the last message of its command stream or at command SEQ")
 	f.Var(&cli.Value{Kind: "LANE=SEQ", Parse: func(s string) error { return parseSkip(s, &o) }}, "skip-message", "permanently: add event message SEQ of a lane, which stops readers, to the skip list; rmd:LANE=SEQ for fired reminders")
-	f.Var(&cli.Value{Kind: "CIDR", Parse: func(s string) error { return parseNetworks(s, &o) }}, "webhook-allow", "networks inside to which webhooks may go, on any port, such as 10.1.0.0/16; several separated by commas")
+	f.Var(networks(&o.WebhookAllow), "webhook-allow", "networks inside to which webhooks may go, on any port, such as 10.1.0.0/16; several separated by commas")
 	f.BoolVar(&o.WebhookHTTP, "webhook-http", false, "let webhooks use http and port 80")
 	f.Var(cli.Choice(&logFormat, "text", "text", "json"), "log-format", "text or json")
 	f.Var(cli.Choice(&logLevel, "info", "debug", "info", "warn", "error"), "log-level", "debug, info, warn or error")
@@ -120,17 +121,19 @@ func parseRebase(s string, o *server.Options) error {
 	return nil
 }
 
-// parseNetworks reads networks separated by commas.
-func parseNetworks(s string, o *server.Options) error {
-	o.WebhookAllow = nil
-	for text := range strings.SplitSeq(s, ",") {
-		p, err := netip.ParsePrefix(strings.TrimSpace(text))
-		if err != nil {
-			return errors.New("must be networks such as 10.1.0.0/16, separated by commas")
+// networks is a flag of networks separated by commas.
+func networks(into *[]netip.Prefix) *cli.Value {
+	return &cli.Value{Kind: "CIDR", Parse: func(s string) error {
+		*into = nil
+		for text := range strings.SplitSeq(s, ",") {
+			p, err := netip.ParsePrefix(strings.TrimSpace(text))
+			if err != nil {
+				return errors.New("must be networks such as 10.1.0.0/16, separated by commas")
+			}
+			*into = append(*into, p.Masked())
 		}
-		o.WebhookAllow = append(o.WebhookAllow, p.Masked())
-	}
-	return nil
+		return nil
+	}}
 }
 
 // parseSkip reads LANE=SEQ or rmd:LANE=SEQ.

@@ -31,7 +31,7 @@ func listenHTTP(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// handler serves liveness, readiness without details, and, if no credentials are configured, metrics to every client. It
+// handler serves the names of its paths, liveness, readiness without details, and, if no credentials are configured, metrics to every client. It
 // serves details and profiles only to clients with the server's credentials.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
@@ -48,6 +48,10 @@ func (s *server) handler() http.Handler {
 			status = http.StatusServiceUnavailable
 		}
 		writeJSON(w, status, ready)
+	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]any{"name": "scrip", "version": s.opts.Version, "api": "/v1", "document": "/v1/openapi.json",
+			"status": "/v1/status", "alive": "/healthz", "ready": "/readyz", "metrics": "/metrics"})
 	})
 	mux.HandleFunc("/v1", s.serveV1)
 	mux.HandleFunc("/v1/", s.serveV1)
@@ -73,7 +77,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 // serveHTTP serves until ctx ends.
 func (s *server) serveHTTP(l net.Listener) func(context.Context) error {
 	return func(ctx context.Context) error {
-		hs := web.NewServer(s.byName(s.opts.HTTPListen, s.handler()))
+		hs := web.NewServer(s.opts.HTTPProxies.Handler(s.byName(s.opts.HTTPListen, s.handler())))
 		failed := make(chan error, 1)
 		go func() { failed <- hs.Serve(web.Limit(l, web.Conns())) }()
 		select {

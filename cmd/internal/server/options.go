@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -72,6 +73,8 @@ type Options struct {
 	HTTPListen string
 	// HTTPHosts are allowed host names of HTTP requests, besides localhost, any address, and the host of HTTPListen.
 	HTTPHosts []string
+	// HTTPProxies are the networks of proxies in front of HTTP, whose X-Forwarded-For is believed.
+	HTTPProxies web.Proxies
 	// Lanes of a new log; 0 = the log's own, or the default for a new one.
 	Lanes int
 	// Replicas of every stream; 0 = 1.
@@ -183,6 +186,11 @@ func (o Options) Validate() error {
 		}
 		if host, _, _ := net.SplitHostPort(o.OpsListen); !loopback(host) && o.Credentials == "" {
 			return fmt.Errorf("--ops-listen %s can be reached from other machines, and profiles require credentials there, also with --insecure; set SCRIP_CREDENTIALS=USER:PASSWORD, or listen on 127.0.0.1", o.OpsListen)
+		}
+	}
+	for _, n := range o.HTTPProxies {
+		if n.Bits() == 0 {
+			return fmt.Errorf("--http-trusted-proxies %s trusts every client to choose its own address; name the networks of your proxies", n)
 		}
 	}
 	return o.mayListen("--http-listen", o.HTTPListen)

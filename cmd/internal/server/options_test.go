@@ -3,11 +3,13 @@ package server
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 )
 
 func TestOpenAddressesAreRefused(t *testing.T) {
@@ -42,6 +44,16 @@ func TestOpenAddressesAreRefused(t *testing.T) {
 			if err := open.Validate(); err != nil {
 				t.Errorf("%q with %+v: %v", c.addr, open, err)
 			}
+		}
+	}
+}
+
+// A proxy network that holds every address is refused: each client would choose its own.
+func TestTrustedProxies(t *testing.T) {
+	for text, ok := range map[string]bool{"10.0.0.0/8": true, "127.0.0.1/32": true, "2001:db8::/32": true, "0.0.0.0/0": false, "::/0": false} {
+		o := Options{Data: "x", HTTPProxies: web.Proxies{netip.MustParsePrefix(text)}}
+		if err := o.Validate(); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

@@ -1,10 +1,13 @@
 package manage_test
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/manage"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 )
 
 // TestWrongCodes: to a public key all wrong codes look alike, and after ten of them even a right one is refused; another key
@@ -64,4 +67,37 @@ func TestWrongCodesOfLookUps(t *testing.T) {
 	search("support", right).Problem(t, 429, "too_many_wrong_codes", "")
 	r.Ask(t, "support", "GET", "/v1/customers/ann", nil).Want(t, 200)
 	list("", right).Want(t, 200)
+}
+
+// TestWrongCodesBehindAProxy: behind a trusted proxy each client of a public key has its own allowance, and cannot get another
+// one by naming other clients. The client's address is in the audit stream.
+func TestWrongCodesBehindAProxy(t *testing.T) {
+	r := apitest.Serve(t, func(o *server.Options) { o.HTTPProxies = web.Proxies{netip.MustParsePrefix("127.0.0.0/8")} })
+	r.Key(t, "producer+public")
+	try := func(forwarded string) int {
+		header := []string{"X-Forwarded-For", forwarded}
+		if forwarded == "" {
+			header = nil
+		}
+		return r.Ask(t, "producer+public", "POST", "/v1/validations", map[string]any{"code": "AAAA-AAAA-AAAA"}, header...).Status
+	}
+	for i := range 10 {
+		if status := try("203.0.113.7"); status != 404 {
+			t.Fatalf("wrong code %d: %d", i, status)
+		}
+	}
+	for forwarded, want := range map[string]int{
+		"203.0.113.7": 429, "198.51.100.9, 203.0.113.7": 429, "127.0.0.1, 203.0.113.7": 429, "203.0.113.7, 127.0.0.2": 429,
+		"203.0.113.8": 404, "203.0.113.7, 203.0.113.9": 404, "": 404,
+	} {
+		if status := try(forwarded); status != want {
+			t.Errorf("X-Forwarded-For: %s: %d, want %d", forwarded, status, want)
+		}
+	}
+	r.Key(t, "operator+codes")
+	r.Ask(t, "operator+codes", "GET", "/v1/coupons?customer=ann", nil, "X-Forwarded-For", "198.51.100.1, 203.0.113.10").Want(t, 200)
+	entries := r.Ask(t, "", "GET", "/v1/audit?kind=lookup", nil).Want(t, 200).Object(t)["entries"].([]any)
+	if len(entries) != 1 || entries[0].(map[string]any)["from"] != "203.0.113.10:0" {
+		t.Errorf("the look-up is %v", entries)
+	}
 }

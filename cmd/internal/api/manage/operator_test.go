@@ -17,6 +17,11 @@ func TestStatusAndSettings(t *testing.T) {
 		v := r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Object(t)
 		return v["ready"] == true && v["lanes"] == 2.0 && v["dead_letters"] != nil
 	})
+	for what, path := range r.Ask(t, "-", "GET", "/", nil).Want(t, 200).Object(t) {
+		if path := path.(string); what != "name" && what != "version" {
+			r.Ask(t, "", "GET", path, nil).Want(t, 200)
+		}
+	}
 	changed := r.Ask(t, "", "PATCH", "/v1/settings", map[string]string{"reminder.batch": "200", "reminder.grace": "10m"}).Want(t, 200)
 	if !strings.Contains(string(changed.Body), `"value":"200","was":"default"`) {
 		t.Errorf("%s", changed.Body)

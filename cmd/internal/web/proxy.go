@@ -1,0 +1,65 @@
+package web
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Proxies are the networks of the proxies in front of this server, whose X-Forwarded-For is believed.
+type Proxies []netip.Prefix
+
+// Handler calls next with the address of the client in RemoteAddr, as [Proxies.Client] finds it. Its port is 0 then.
+func (p Proxies) Handler(next http.Handler) http.Handler {
+	if len(p) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if client := p.Client(r); client.IsValid() {
+			r = r.WithContext(r.Context()) // a copy: the server still uses the other
+			r.RemoteAddr = net.JoinHostPort(client.String(), "0")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Client returns the client that a trusted proxy names: of the addresses in X-Forwarded-For the last one that is no trusted
+// proxy. What is left of it anybody may have written. If all are proxies, or an entry is no address, it is the proxy that made
+// the next entry. It returns the zero Addr if the request does not come from a trusted proxy, or through one that names nobody.
+func (p Proxies) Client(r *http.Request) netip.Addr {
+	peer, ok := address(r.RemoteAddr)
+	if !ok || !p.trusted(peer) {
+		return netip.Addr{}
+	}
+	entries := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
+	var client netip.Addr
+	for _, entry := range slices.Backward(entries) {
+		named, ok := address(strings.TrimSpace(entry))
+		if !ok {
+			break
+		}
+		if client = named; !p.trusted(client) {
+			break
+		}
+	}
+	return client
+}
+
+func (p Proxies) trusted(a netip.Addr) bool {
+	return slices.ContainsFunc(p, func(n netip.Prefix) bool { return n.Contains(a) })
+}
+
+// address reads an address with or without a port, as proxies write both. IPv4 in the form of IPv6 is IPv4.
+func address(text string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	if err != nil {
+		ap, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return netip.Addr{}, false
+		}
+		a = ap.Addr()
+	}
+	return a.Unmap().WithZone(""), true
+}
