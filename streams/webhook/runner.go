@@ -51,7 +51,8 @@ type Options struct {
 	Clock  push.Clock
 	Logger *slog.Logger
 
-	timeout time.Duration // of a request; 0 = requestTimeout. Shorter in tests.
+	// Shorter in tests; 0 = requestTimeout, and the default of package push.
+	timeout, ackWait time.Duration
 }
 
 // Runner delivers to the endpoints of which this server has the lease.
@@ -274,7 +275,8 @@ func (r *Runner) options(e *Endpoint, name string, since time.Time) push.Options
 	return push.Options{
 		Name: name, Workers: e.Concurrency, Batch: e.Batch, Timeout: 2 * time.Minute, Tries: len(schedule) + 1, Pause: 5 * time.Second, Schedule: schedule,
 		MaxAge: time.Duration(e.MaxAgeHours) * time.Hour, Grace: 3 * time.Second, Since: push.From(since), SealKey: seal.Text(r.o.CodeKey, r.o.Log.UUID),
-		Clock: r.o.Clock, Logger: r.o.Logger,
+		AckWait: r.o.ackWait,
+		Clock:   r.o.Clock, Logger: r.o.Logger,
 	}
 }
 

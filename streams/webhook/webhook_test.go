@@ -181,11 +181,12 @@ func TestKilledAfterTheDelivery(t *testing.T) {
 	js := r.server.JetStream(t)
 	var once sync.Once
 	r.answers(func(http.ResponseWriter, *http.Request) { once.Do(js.Conn().Close) })
-	stop := r.serve(t, r.runner(js, nil), e)
+	short := func(o *Options) { o.ackWait = time.Second }
+	stop := r.serve(t, r.runner(js, short), e)
 	r.event(t, claimed("ann"))
 	eventually(t, "it is delivered", func() bool { return len(r.received()) == 1 })
 	stop()
-	r.serve(t, r.runner(r.js, nil), e)
+	r.serve(t, r.runner(r.js, short), e)
 	eventually(t, "it is delivered again", func() bool { return len(r.received()) == 2 })
 	got := r.received()
 	if got[0].header.Get("webhook-id") != got[1].header.Get("webhook-id") || got[0].body != got[1].body {
