@@ -42,7 +42,7 @@ func bad(t *testing.T, handler http.HandlerFunc, change func(*Guard, *http.Trans
 	if err != nil {
 		t.Fatal(err)
 	}
-	snd := newSender(Endpoint{ID: "x", Settings: s}, []signature.Secret{signature.NewSecret()}, tr, streamtest.NewClock(), func(context.Context, Change) {})
+	snd := newSender(Endpoint{ID: "x", Settings: s}, []signature.Secret{signature.NewSecret()}, tr, streamtest.NewClock(), func(context.Context, Change) error { return nil })
 	t.Cleanup(snd.client.CloseIdleConnections)
 	return snd, server
 }
@@ -169,7 +169,7 @@ func TestRebinding(t *testing.T) {
 	tr := transport(&Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}}, nil, resolver)
 	tr.DisableKeepAlives = true
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	s := newSender(Endpoint{ID: "x", Settings: Settings{URL: "http://rebind.example:" + port, Batch: 1, Rate: 50, Concurrency: 1}}, nil, tr, streamtest.NewClock(), func(context.Context, Change) {})
+	s := newSender(Endpoint{ID: "x", Settings: Settings{URL: "http://rebind.example:" + port, Batch: 1, Rate: 50, Concurrency: 1}}, nil, tr, streamtest.NewClock(), func(context.Context, Change) error { return nil })
 	if err := s.push(t.Context(), one); err != nil {
 		t.Fatalf("the first request: %v", err)
 	}

@@ -19,7 +19,7 @@ func (r *Runner) test(ctx context.Context, e Endpoint) {
 		result = s.test(ctx, e.test)
 		s.client.CloseIdleConnections()
 	}
-	r.record(ctx, Change{Webhook: e.ID, What: Tested, Reason: result})
+	_ = r.record(ctx, Change{Webhook: e.ID, What: Tested, Reason: result})
 }
 
 // retry delivers the dead letters of an endpoint again, each once, and stores the result. A server that stops in the middle
@@ -27,7 +27,7 @@ func (r *Runner) test(ctx context.Context, e Endpoint) {
 func (r *Runner) retry(ctx context.Context, e Endpoint) {
 	s, err := r.sender(e)
 	if err != nil {
-		r.record(ctx, Change{Webhook: e.ID, What: Retried, Reason: err.Error()})
+		_ = r.record(ctx, Change{Webhook: e.ID, What: Retried, Reason: err.Error()})
 		return
 	}
 	defer s.client.CloseIdleConnections()
@@ -55,5 +55,5 @@ func (r *Runner) retry(ctx context.Context, e Endpoint) {
 	if failed != nil {
 		result += fmt.Sprintf(": %.300s", failed)
 	}
-	r.record(ctx, Change{Webhook: e.ID, What: Retried, Reason: result})
+	_ = r.record(ctx, Change{Webhook: e.ID, What: Retried, Reason: result})
 }

@@ -245,9 +245,9 @@ func (r *Runner) sender(e Endpoint) (*sender, error) {
 		clock = push.Machine
 	}
 	t := transport(r.o.Guard, r.o.Roots, r.o.Resolver)
-	s := newSender(e, secrets, t, clock, func(ctx context.Context, c Change) {
+	s := newSender(e, secrets, t, clock, func(ctx context.Context, c Change) error {
 		c.Webhook = e.ID
-		r.record(ctx, c)
+		return r.record(ctx, c)
 	})
 	if r.o.timeout > 0 {
 		s.client.Timeout = r.o.timeout
@@ -255,8 +255,8 @@ func (r *Runner) sender(e Endpoint) (*sender, error) {
 	return s, nil
 }
 
-// record stores a change by this server. One that is not stored is made again by a later request.
-func (r *Runner) record(ctx context.Context, c Change) {
+// record stores a change by this server. An error is logged.
+func (r *Runner) record(ctx context.Context, c Change) error {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), recordFor)
 	defer done()
 	c.By = "scrip serve"
@@ -264,10 +264,12 @@ func (r *Runner) record(ctx context.Context, c Change) {
 	if c.What == Tested || c.What == Retried || c.What == Works {
 		level = slog.LevelInfo
 	}
-	r.o.Logger.Log(ctx, level, "a webhook changed", "webhook", c.Webhook, "what", c.What, "reason", c.Reason)
 	if _, err := r.store.byServer(ctx, c); err != nil {
-		r.o.Logger.Warn("a change of a webhook was not stored", "webhook", c.Webhook, "what", c.What, "err", err)
+		r.o.Logger.Warn("a change of a webhook was not stored", "webhook", c.Webhook, "what", c.What, "reason", c.Reason, "err", err)
+		return err
 	}
+	r.o.Logger.Log(ctx, level, "a webhook changed", "webhook", c.Webhook, "what", c.What, "reason", c.Reason)
+	return nil
 }
 
 // options of package push for an audience of an endpoint.

@@ -40,12 +40,13 @@ type sender struct {
 	client  *http.Client
 	limit   *rate.Limiter
 	slots   chan struct{}
-	record  func(ctx context.Context, c Change) // stores a change by this server
+	record  func(ctx context.Context, c Change) error // stores a change by this server
 
 	mu       sync.Mutex // guards the fields below
 	since    time.Time  // every request has failed since; zero = the last one did not
-	recorded bool       // that it fails
-	disabled bool
+	recorded bool       // it is stored that it fails
+	disabled bool       // that is stored
+	storing  bool       // a change is being stored
 }
 
 // transport connects to addresses that the guard allows, with TLS 1.2 or later, and uses no proxy.
@@ -58,7 +59,7 @@ func transport(g *Guard, roots *x509.CertPool, resolver *net.Resolver) *http.Tra
 	}
 }
 
-func newSender(e Endpoint, secrets []signature.Secret, t http.RoundTripper, clock push.Clock, record func(context.Context, Change)) *sender {
+func newSender(e Endpoint, secrets []signature.Secret, t http.RoundTripper, clock push.Clock, record func(context.Context, Change) error) *sender {
 	return &sender{
 		e: e, secrets: secrets, clock: clock, record: record, since: e.FailingSince, recorded: !e.FailingSince.IsZero(),
 		client: &http.Client{Transport: t, Timeout: requestTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
@@ -113,7 +114,11 @@ func (s *sender) post(ctx context.Context, r *request) (failed []int, err error)
 		return every(r.lines), err
 	}
 	failed, err = s.try(ctx, r)
-	if ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+	case len(failed) < r.lines:
+		s.note(ctx, nil) // it took some: it works
+	default:
 		s.note(ctx, err)
 	}
 	return failed, err
@@ -194,39 +199,56 @@ func partly(answer []byte, err error, lines int) ([]int, error) {
 	return slices.Compact(result.Failed), &push.Refused{Err: errors.New("the endpoint did not take all events of a request")}
 }
 
-// note records that the endpoint fails, works again, or is disabled. Each is stored once; a crash before that is followed by
-// another request.
+// note stores that the endpoint fails, works again, or is disabled. A change that was not stored, also because of a crash, is
+// stored by a later request.
 func (s *sender) note(ctx context.Context, err error) {
-	var c Change
+	c := s.health(err)
+	if c.What == "" {
+		return
+	}
+	failed := s.record(ctx, c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.storing = false
+	if failed != nil {
+		return
+	}
+	switch c.What {
+	case Works:
+		s.recorded = false
+	case Failing:
+		s.recorded = true
+	case Disable:
+		s.disabled = true
+	}
+}
+
+// health takes in the result of a request, and returns the change that follows and is not stored, if there is one. Until that is
+// stored, or not, there is no other.
+func (s *sender) health(err error) (c Change) {
 	now := s.clock.Now()
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.since = time.Time{}
+	} else if s.since.IsZero() {
+		s.since = now
+	}
+	since := now.Sub(s.since)
 	switch {
+	case s.storing || s.disabled:
+	case err == nil && s.recorded:
+		c = Change{What: Works}
 	case err == nil:
-		if s.recorded {
-			c = Change{What: Works}
-		}
-		s.since, s.recorded = time.Time{}, false
-	case s.disabled:
 	case errors.Is(err, errGone):
-		s.disabled = true
 		c = Change{What: Disable, Reason: errGone.Error()}
-	default:
-		if s.since.IsZero() {
-			s.since = now
-		}
-		switch since := now.Sub(s.since); {
-		case since >= disableAfter:
-			s.disabled = true
-			c = Change{What: Disable, Reason: fmt.Sprintf("every request has failed since %s, the last one: %.200s", s.since.UTC().Format(time.RFC3339), err)}
-		case since >= failingAfter && !s.recorded:
-			s.recorded = true
-			c = Change{What: Failing, From: s.since}
-		}
+	case since >= disableAfter:
+		c = Change{What: Disable, Reason: fmt.Sprintf("every request has failed since %s, the last one: %.200s", s.since.UTC().Format(time.RFC3339), err)}
+	case since >= failingAfter && !s.recorded:
+		c = Change{What: Failing, From: s.since}
 	}
-	s.mu.Unlock()
-	if c.What != "" {
-		s.record(ctx, c)
-	}
+	s.storing = s.storing || c.What != ""
+	return c
 }
 
 // test makes one request that is no event's, and returns its result as text.
