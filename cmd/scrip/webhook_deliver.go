@@ -19,7 +19,8 @@ func (m *Main) webhookReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "replay ID", Short: "Deliver again what happened from a time on", Args: cli.Args("ID"),
 		Long: `Deliver again what happened from a time on, under the same webhook-ids. Events older than --max-age-hours are delivered, too:
-their age counts from the replay. What was waiting is part of it; dead letters stay in the list.`,
+their age counts from the replay. What waits is part of it: a --from after the oldest event that is not delivered is refused.
+Dead letters stay in the list.`,
 		Example: `  scrip webhook replay 7kq29f3m --from -2h`,
 	}
 	cmd.Flags().Var(m.moment(&from), "from", "time from which on, such as -2h (required)")

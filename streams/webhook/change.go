@@ -19,7 +19,7 @@ const (
 	Pause   = "pause"   // by a person
 	Resume  = "resume"  // also of a disabled one
 	Delete  = "delete"  //
-	Replay  = "replay"  // from From on, everything is delivered again
+	Replay  = "replay"  // from From on, everything is delivered again; From is not after an event that is not delivered
 	Test    = "test"    // requests a test request
 	Tested  = "tested"  // Reason is its result; by a server
 	Retry   = "retry"   // requests that dead letters are delivered again

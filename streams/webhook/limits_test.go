@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -248,4 +249,56 @@ func TestReplayFromATime(t *testing.T) {
 	if _, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Replay, From: time.Now().Add(time.Hour)}, 0); err == nil || !strings.Contains(err.Error(), "in the past") {
 		t.Errorf("a replay from the future: %v", err)
 	}
+}
+
+// A replay that would leave out what is not delivered is refused, with the time that would not: what waits is part of a replay.
+func TestAReplayLeavesNothingOut(t *testing.T) {
+	r := newRig(t)
+	e, _ := r.create(t, Settings{})
+	replay := func(from time.Time) (Endpoint, error) {
+		return r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Replay, From: from}, 0)
+	}
+	refused := func(when string, oldest time.Time, err error) {
+		t.Helper()
+		var invalid *InvalidError
+		if !errors.As(err, &invalid) || !strings.Contains(err.Error(), "since "+oldest.UTC().Format(time.RFC3339)+" is not delivered") {
+			t.Errorf("%s: %v, want %s", when, err, oldest)
+		}
+	}
+	_, err := replay(time.Now())
+	refused("it was never run", e.Created, err)
+
+	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	run := r.runner(r.js, nil)
+	stop := r.serve(t, run, e)
+	r.event(t, claimed("ann"))
+	eventually(t, "the endpoint is away", func() bool { return run.Stats()[e.ID].Away })
+	stop()
+	stream, err := r.js.Stream(within(t), topology.EvtStream(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := stream.GetLastMsgForSubject(within(t), topology.Evt(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.event(t, claimed("bob"))
+	_, err = replay(m.Time.Add(time.Nanosecond))
+	refused("ann's claim is not delivered", m.Time, err)
+
+	r.answers(nil)
+	before := len(r.received())
+	again, err := replay(m.Time)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = replay(time.Now())
+	refused("the replay was never run", m.Time, err)
+	run = r.runner(r.js, nil)
+	r.serve(t, run, again)
+	eventually(t, "both are delivered", func() bool { return run.Stats()[e.ID].Pushed == 2 })
+	if n := len(r.received()); n != before+2 {
+		t.Errorf("%d requests", n-before)
+	}
+	eventually(t, "a later replay is possible", func() bool { _, err = replay(time.Now()); return err == nil })
 }

@@ -91,6 +91,11 @@ type Author struct {
 // that can be reached. Errors: *InvalidError; of kinds ErrChanged, ErrForbidden, ErrUnknown and ErrUnrecorded; any other, and
 // nothing was stored.
 func (s *Store) Make(ctx context.Context, who Author, c Change, version uint64) (Endpoint, error) {
+	if c.What == Replay {
+		if err := s.mayReplay(ctx, &c); err != nil {
+			return Endpoint{}, err
+		}
+	}
 	return s.recorded(ctx, who, &writing{store: s, change: c, version: version})
 }
 

@@ -86,8 +86,11 @@ func TestAWriteWithoutAResult(t *testing.T) {
 			if _, err := broken().Set(within(t), ann, e.ID, e.Version, func(s Settings) Settings { s.Batch = 7; return s }); err != nil {
 				t.Error(err)
 			}
+			if again, err := broken().Make(within(t), ann, Change{Webhook: e.ID, What: Replay, From: e.Created}, 0); err != nil || again.audiences[0].generation != 1 {
+				t.Errorf("%+v, %v", again.audiences, err)
+			}
 			reg, err := r.store.read(within(t))
-			if err != nil || reg.Last != 3 || len(reg.endpoints) != 1 || reg.endpoints[e.ID].Batch != 7 {
+			if err != nil || reg.Last != 4 || len(reg.endpoints) != 1 || reg.endpoints[e.ID].Batch != 7 {
 				t.Errorf("%+v, %v", reg, err)
 			}
 		})
