@@ -34,7 +34,7 @@ func bad(t *testing.T, handler http.HandlerFunc, change func(*Guard, *http.Trans
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 	g := &Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
-	tr := transport(g, roots, nil)
+	tr := transport(g, server.URL, roots, nil)
 	if change != nil {
 		change(g, tr)
 	}
@@ -166,7 +166,7 @@ func TestRebinding(t *testing.T) {
 		}
 		return [4]byte{127, 0, 0, 1}
 	})
-	tr := transport(&Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}}, nil, resolver)
+	tr := transport(&Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}}, "http://rebind.example", nil, resolver)
 	tr.DisableKeepAlives = true
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	s := newSender(Endpoint{ID: "x", Settings: Settings{URL: "http://rebind.example:" + port, Batch: 1, Rate: 50, Concurrency: 1}}, nil, tr, streamtest.NewClock(), func(context.Context, Change) error { return nil })
@@ -217,22 +217,29 @@ func resolving(t *testing.T, f func() [4]byte) *net.Resolver {
 
 func TestGuard(t *testing.T) {
 	mine := netip.MustParseAddr("8.8.4.4")
-	g := &Guard{Allow: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("8.8.4.0/24")}, Own: []int{8080}, local: func() []netip.Addr { return []netip.Addr{mine} }}
+	g := &Guard{Allow: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("8.8.4.0/24")}, Own: func() []int { return []int{8080} }, local: func() []netip.Addr { return []netip.Addr{mine} }}
 	for address, want := range map[string]bool{
 		"8.8.8.8:443": true, "8.8.8.8:80": false, "8.8.8.8:22": false, "[2606:4700::1111]:443": true,
 		"127.0.0.1:443": false, "127.9.9.9:443": false, "[::1]:443": false, "0.0.0.0:443": false, "0.1.2.3:443": false, "[::]:443": false,
 		"10.0.0.1:443": false, "10.1.2.3:443": true, "10.1.2.3:8443": true, "172.16.0.1:443": false, "172.31.255.255:443": false, "172.32.0.1:443": true, "192.168.1.1:443": false,
 		"169.254.169.254:443": false, "100.64.0.1:443": false, "100.127.255.255:443": false, "224.0.0.1:443": false, "255.255.255.255:443": false, "198.18.0.1:443": false,
 		"[fd00::1]:443": false, "[fe80::1%eth0]:443": false, "[ff02::1]:443": false, "[::ffff:127.0.0.1]:443": false, "[::ffff:10.1.2.3]:443": true, "[::ffff:8.8.8.8]:443": true,
-		"[64:ff9b::7f00:1]:443": false, "[64:ff9b:1::1]:443": false, "[2002:7f00:1::]:443": false, "[::127.0.0.1]:443": false, "[2001:db8::1]:443": false,
+		"[64:ff9b::7f00:1]:443": false, "[64:ff9b:1::1]:443": false, "[2002:7f00:1::]:443": false, "[::127.0.0.1]:443": false, "[::ffff:0:127.0.0.1]:443": false, "[::ffff:0:8.8.8.8]:443": false, "[2001:db8::1]:443": false,
 		"8.8.4.4:8080": false, "8.8.4.4:443": true, "8.8.4.5:8080": true, "nonsense": false,
 	} {
-		if err := g.Control("tcp", address, nil); (err == nil) != want {
+		if err := g.Control(false)("tcp", address, nil); (err == nil) != want {
 			t.Errorf("%s: %v, want allowed=%t", address, err, want)
 		}
 	}
-	if err := (&Guard{HTTP: true}).Control("tcp", "8.8.8.8:80", nil); err != nil {
-		t.Errorf("port 80 with HTTP: %v", err)
+	for address, want := range map[string]bool{"8.8.8.8:443": false, "8.8.8.8:80": false, "8.8.4.4:443": true, "10.1.2.3:8080": true} {
+		if err := g.Control(true)("tcp", address, nil); (err == nil) != want {
+			t.Errorf("http to %s: %v, want allowed=%t", address, err, want)
+		}
+	}
+	for _, address := range []string{"8.8.8.8:80", "8.8.8.8:443"} {
+		if err := (&Guard{HTTP: true}).Control(true)("tcp", address, nil); err != nil {
+			t.Errorf("http to %s with HTTP: %v", address, err)
+		}
 	}
 }
 

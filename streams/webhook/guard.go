@@ -13,10 +13,10 @@ import (
 type Guard struct {
 	// Allow are networks that are allowed although they are inside, on any port.
 	Allow []netip.Prefix
-	// HTTP allows http and port 80.
+	// HTTP allows http and port 80 everywhere; without it http is only for the networks of Allow.
 	HTTP bool
-	// Own are the ports on which this server listens: never allowed on an address of this machine.
-	Own []int
+	// Own returns the ports of this server and its database: never allowed on an address of this machine. nil = none.
+	Own func() []int
 	// local returns the machine's addresses; nil = of its interfaces.
 	local func() []netip.Addr
 }
@@ -26,25 +26,27 @@ var inside = func() (all []netip.Prefix) {
 	for _, text := range []string{
 		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 		"192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-		"::/128", "::1/128", "::/96", "::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+		"::/128", "::1/128", "::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
 	} {
 		all = append(all, netip.MustParsePrefix(text))
 	}
 	return all
 }()
 
-// Control is for net.Dialer.
-func (g *Guard) Control(_, address string, _ syscall.RawConn) error {
-	to, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("the address %q is not allowed", address)
+// Control returns the function for net.Dialer; plain = its connections are for http.
+func (g *Guard) Control(plain bool) func(network, address string, c syscall.RawConn) error {
+	return func(_, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("the address %q is not allowed", address)
+		}
+		return g.check(to, plain)
 	}
-	return g.check(to)
 }
 
-func (g *Guard) check(to netip.AddrPort) error {
+func (g *Guard) check(to netip.AddrPort, plain bool) error {
 	ip := to.Addr().WithZone("").Unmap() // an IPv4 address written as IPv6 is the IPv4 address
-	if slices.Contains(g.Own, int(to.Port())) && g.here(ip) {
+	if g.Own != nil && slices.Contains(g.Own(), int(to.Port())) && g.here(ip) {
 		return fmt.Errorf("the address %s is one of this server", to)
 	}
 	within := func(p netip.Prefix) bool { return p.Contains(ip) }
@@ -53,6 +55,9 @@ func (g *Guard) check(to netip.AddrPort) error {
 	}
 	if slices.ContainsFunc(inside, within) {
 		return fmt.Errorf("the address %s is inside; scrip serve --webhook-allow CIDR allows it", ip)
+	}
+	if plain && !g.HTTP {
+		return fmt.Errorf("http is not allowed for %s: use https, or scrip serve --webhook-http", to)
 	}
 	if to.Port() != 443 && (to.Port() != 80 || !g.HTTP) {
 		return fmt.Errorf("port %d is not allowed: only 443, and 80 with scrip serve --webhook-http", to.Port())

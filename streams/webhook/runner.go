@@ -244,7 +244,7 @@ func (r *Runner) sender(e Endpoint) (*sender, error) {
 	if clock == nil {
 		clock = push.Machine
 	}
-	t := transport(r.o.Guard, r.o.Roots, r.o.Resolver)
+	t := transport(r.o.Guard, e.URL, r.o.Roots, r.o.Resolver)
 	s := newSender(e, secrets, t, clock, func(ctx context.Context, c Change) error {
 		c.Webhook = e.ID
 		return r.record(ctx, c)

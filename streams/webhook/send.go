@@ -49,9 +49,11 @@ type sender struct {
 	storing  bool       // a change is being stored
 }
 
-// transport connects to addresses that the guard allows, with TLS 1.2 or later, and uses no proxy.
-func transport(g *Guard, roots *x509.CertPool, resolver *net.Resolver) *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: g.Control, Resolver: resolver}
+// transport connects to addresses that the guard allows for the scheme of a URL, with TLS 1.2 or later, and uses no proxy.
+func transport(g *Guard, target string, roots *x509.CertPool, resolver *net.Resolver) *http.Transport {
+	u, err := url.Parse(target)
+	plain := err != nil || u.Scheme != "https"
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: g.Control(plain), Resolver: resolver}
 	return &http.Transport{
 		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: requestTimeout, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 4,

@@ -65,6 +65,8 @@ type server struct {
 	settled  func() bool              // whether the projector has found or created the read tables, or has failed; nil = no projector
 	v1       atomic.Pointer[draining] // /v1; nil = not started
 
+	opsAddress string // of the listener of Options.OpsListen; "" = there is none
+
 	mu         sync.Mutex // guards the fields below
 	descriptor datadir.Descriptor
 	published  bool

@@ -68,6 +68,7 @@ func (s *server) startOps() error {
 	if err != nil {
 		return fmt.Errorf("--ops-listen: %w", err)
 	}
+	s.opsAddress = l.Addr().String()
 	guard := func(h http.Handler) http.Handler { return h }
 	if s.opts.Credentials != "" {
 		guard = s.guarded

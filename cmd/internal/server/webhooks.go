@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -30,17 +31,28 @@ func (s *server) startWebhooks(ctx context.Context) error {
 	if err := s.metrics.registry.Register(newDeliveryMetrics(js)); err != nil {
 		return err
 	}
-	guard := &webhook.Guard{Allow: s.opts.WebhookAllow, HTTP: s.opts.WebhookHTTP}
-	for _, own := range []string{s.descriptor.HTTPURL, s.natsURL} {
-		if u, err := url.Parse(own); err == nil {
-			if port, err := strconv.Atoi(u.Port()); err == nil {
-				guard.Own = append(guard.Own, port)
-			}
-		}
-	}
+	guard := &webhook.Guard{Allow: s.opts.WebhookAllow, HTTP: s.opts.WebhookHTTP, Own: s.ownPorts}
 	runner := webhook.New(webhook.Options{JetStream: js, Log: s.stream, CodeKey: s.key, Server: s.id, Guard: guard, Logger: s.log})
 	s.group.start("webhooks", runner.Run)
 	return nil
+}
+
+// ownPorts returns the ports of this server, of NATS and of PostgreSQL, whose private cluster may move to another.
+func (s *server) ownPorts() (all []int) {
+	urls := []string{s.descriptor.HTTPURL, s.natsURL, "tcp://" + s.opsAddress}
+	if s.tables != nil {
+		if config, err := pgx.ParseConfig(s.tables.url()); err == nil {
+			all = append(all, int(config.Port))
+		}
+	}
+	for _, own := range urls {
+		if u, err := url.Parse(own); err == nil {
+			if port, err := strconv.Atoi(u.Port()); err == nil {
+				all = append(all, port)
+			}
+		}
+	}
+	return all
 }
 
 const (
