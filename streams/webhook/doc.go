@@ -10,8 +10,10 @@
 // Package push gives what an endpoint needs: positions, retries with a breaker, Retry-After, a maximum age, dead letters. An
 // endpoint is one audience of it, and a replay is a new one that begins at an earlier time.
 //
-// A request is the lines of one message of the log that pass the filter of the endpoint, at most Settings.Batch of them. So
-// its webhook-id follows from positions in the log: it is the same at each try, by each server, and after a restore.
+// A request is the lines of one message of the log that pass the filter of the endpoint, at most Settings.Batch of them. The
+// id of an event follows from its position in the log: it is the same at each try, by each server, and after a restore. It is the
+// webhook-id of a request with one event. That of a batch is the digest of its events' ids: a retry may have fewer events, since
+// package push retries only what is left, and divides by campaign what failed as a whole.
 //
 // URLs come from people, so addresses are checked when a connection is made, after the name was resolved: see Guard.
 //

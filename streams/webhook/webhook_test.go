@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -130,6 +131,46 @@ func TestBatch(t *testing.T) {
 	second := body.Data.Events[1].ID
 	if err := json.Unmarshal([]byte(got[1].body), &body); err != nil || len(body.Data.Events) != 1 || body.Data.Events[0].ID != second {
 		t.Errorf("%v: %s", err, got[1].body)
+	}
+}
+
+// A batch of several campaigns that fails as a whole is retried as a request of each. Its events have the ids of the first try, and the
+// requests have ids of their own.
+func TestABatchOfTwoCampaignsFails(t *testing.T) {
+	r := newRig(t)
+	e, _ := r.create(t, Settings{Batch: 100})
+	var calls atomic.Int32
+	r.answers(func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	clock := streamtest.NewClock()
+	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
+	r.serve(t, run, e)
+	r.event(t, claimed("ann"), strings.Replace(claimed("bob"), "summer", "winter", 1))
+	eventually(t, "both are delivered", func() bool { clock.Move(time.Second); return run.Stats()[e.ID].Pushed == 2 })
+	var tries [][]string
+	requests := map[string]bool{}
+	for _, got := range r.received() {
+		var body struct {
+			Data struct{ Events []struct{ ID string } }
+		}
+		if err := json.Unmarshal([]byte(got.body), &body); err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, ev := range body.Data.Events {
+			ids = append(ids, ev.ID)
+		}
+		tries = append(tries, ids)
+		requests[got.header.Get("webhook-id")] = true
+	}
+	later := slices.Concat(tries[1:]...)
+	slices.Sort(later)
+	slices.Sort(tries[0])
+	if len(tries) != 3 || len(requests) != 3 || len(tries[0]) != 2 || !slices.Equal(later, tries[0]) {
+		t.Errorf("%v under %v", tries, requests)
 	}
 }
 
