@@ -1,12 +1,14 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
 	"hash/fnv"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +31,7 @@ const (
 	slots      = 4
 	// recordFor bounds storing a change.
 	recordFor = 10 * time.Second
-	// again is the pause before an endpoint whose run failed is run again.
+	// again is the pause before an endpoint whose run failed is run again, and before deleted ones are forgotten again.
 	again = 5 * time.Second
 )
 
@@ -51,8 +53,9 @@ type Options struct {
 	Clock  push.Clock
 	Logger *slog.Logger
 
-	// Shorter in tests; 0 = requestTimeout, and the default of package push.
+	// Shorter in tests; 0 = requestTimeout, the default of package push, and the constant again.
 	timeout, ackWait time.Duration
+	again            time.Duration
 }
 
 // Runner delivers to the endpoints of which this server has the lease.
@@ -152,8 +155,8 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 			<-all[id].done
 		}
 	}()
-	var requests sync.WaitGroup // of people
-	defer requests.Wait()
+	var behind sync.WaitGroup // requests of people, and what is forgotten
+	defer behind.Wait()
 	for {
 		now, gone, changed := r.state()
 		want := map[string]Endpoint{}
@@ -166,21 +169,16 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 			}
 			if e.test != 0 && !begun[e.test] {
 				begun[e.test] = true
-				requests.Go(func() { r.test(ctx, e) })
+				behind.Go(func() { r.test(ctx, e) })
 			}
 			if e.retry != 0 && !begun[e.retry] {
 				begun[e.retry] = true
-				requests.Go(func() { r.retry(ctx, e) })
+				behind.Go(func() { r.retry(ctx, e) })
 			}
 		}
 		for id, run := range all {
 			if e, ok := want[id]; !ok || e.Version != run.version {
 				stop(id)
-			}
-		}
-		for id, e := range gone {
-			if slotOf(id) == slot && !forgotten[id] {
-				forgotten[id] = r.forget(ctx, e, true)
 			}
 		}
 		for id, e := range want {
@@ -195,10 +193,31 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 				r.keep(ectx, e)
 			}()
 		}
+		// Those that are active are delivered to meanwhile. After a crash the next server forgets all again.
+		var old []*Endpoint
+		for id, e := range gone {
+			if slotOf(id) == slot && !forgotten[id] {
+				forgotten[id] = true
+				old = append(old, e)
+			}
+		}
+		if len(old) > 0 {
+			behind.Go(func() { r.forgetAll(ctx, old) })
+		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+// forgetAll removes what is kept of deleted endpoints, one after the other. Those that fail are retried until ctx ends.
+func (r *Runner) forgetAll(ctx context.Context, old []*Endpoint) {
+	for {
+		old = slices.DeleteFunc(old, func(e *Endpoint) bool { return ctx.Err() == nil && r.forget(ctx, e, true) })
+		if len(old) == 0 || topology.Pause(ctx, cmp.Or(r.o.again, again)) != nil {
+			return
 		}
 	}
 }
