@@ -14,6 +14,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -262,5 +263,43 @@ func TestTopLevel(t *testing.T) {
 		if !slices.Contains(allowed, e.Name()) {
 			t.Errorf("%s lies at the top of the repository; put it in one of the folders", e.Name())
 		}
+	}
+}
+
+// TestURLsAreShownWithoutKeys: a key can be the user of a URL, which url.Redacted shows, and so does nats.go.
+func TestURLsAreShownWithoutKeys(t *testing.T) {
+	calls := 0
+	err := filepath.WalkDir(root(t), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		safe := map[ast.Node]bool{} // what is given to dial.WithoutUser
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "WithoutUser" && len(n.Args) == 1 {
+					if call, ok := n.Args[0].(*ast.CallExpr); ok {
+						safe[call.Fun] = true
+						calls++
+					}
+				}
+			case *ast.SelectorExpr:
+				if slices.Contains([]string{"Redacted", "ConnectedUrl", "ConnectedUrlRedacted"}, n.Sel.Name) && !safe[n] {
+					t.Errorf("%s uses %s: show URLs with dial.WithoutUser", path, n.Sel.Name)
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if calls < 5 {
+		t.Errorf("only %d calls of WithoutUser were found", calls)
 	}
 }
