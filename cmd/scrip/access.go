@@ -160,7 +160,8 @@ func (m *Main) accessRevoke() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "revoke KEY", Short: "End a key at once",
 		Long: `End a key at once, on every server within a second: requests are refused, and connections and streams in progress end. KEY
-is the id or the name that scrip access list shows. It cannot be undone; make a new key instead.`,
+is the id of one key, or the name of all that scrip access list shows with it, also one that was replaced and is within its
+overlap. It cannot be undone; make a new key instead.`,
 		Example: `  scrip access revoke 01h8z3qk
   scrip access revoke checkout-eu`,
 		Args: cli.Args("KEY"),

@@ -34,6 +34,8 @@ type record struct {
 	Public    bool     `json:"public,omitempty"`
 	Codes     bool     `json:"codes,omitempty"`
 	SHA256    string   `json:"sha256,omitempty"`
+	// Also are the ids of further keys that a revocation ends.
+	Also []string `json:"also,omitempty"`
 	// Replaces is the id of the key that a rotation ends, at Until; without, at once.
 	Replaces string `json:"replaces,omitempty"`
 	Until    string `json:"until,omitempty"`
@@ -82,6 +84,8 @@ type Key struct {
 	// Ended is when it was revoked or replaced, or when the overlap of its rotation ends; zero = it is in force.
 	Ended   time.Time `json:"ended,omitzero"`
 	EndedBy string    `json:"ended_by,omitempty"`
+	// Revoked: it was revoked, or replaced at once. It is not in force, whatever a clock says of Ended.
+	Revoked bool `json:"revoked,omitempty"`
 	// Replaces and ReplacedBy are ids of the keys of a rotation.
 	Replaces   string `json:"replaces,omitempty"`
 	ReplacedBy string `json:"replaced_by,omitempty"`
@@ -111,8 +115,9 @@ func (k *Key) Principal() Principal {
 	return Principal{ID: k.ID, First: k.first, Name: k.Name, Role: k.Role, Campaigns: k.Campaigns, Public: k.Public, Codes: k.Codes}
 }
 
-// In reports whether the key is in force at an instant.
-func (k *Key) In(now time.Time) bool { return k.Ended.IsZero() || now.Before(k.Ended) }
+// In reports whether the key is in force at an instant. Clocks differ between servers, so only the end of an overlap depends on
+// one.
+func (k *Key) In(now time.Time) bool { return !k.Revoked && (k.Ended.IsZero() || now.Before(k.Ended)) }
 
 // check returns an error if a key cannot be made. It names the field.
 func (k *Key) check() error {
@@ -203,14 +208,15 @@ func (s *state) take(r *record, at time.Time) error {
 		}
 		return s.add(&Key{Name: r.Name, Role: role, Campaigns: r.Campaigns, Public: r.Public, Codes: r.Codes}, r, at)
 	case actionRevoke:
-		k := s.keys[r.Key]
-		if k == nil {
-			return fmt.Errorf("there is no key %q", shorten(r.Key))
+		found := false
+		for _, id := range append([]string{r.Key}, r.Also...) {
+			if k := s.keys[id]; k != nil {
+				s.revoke(*k, r.By, at)
+				found = true
+			}
 		}
-		if k.In(at) {
-			ended := *k
-			ended.Ended, ended.EndedBy = at, r.By
-			s.keys[k.ID] = &ended
+		if !found {
+			return fmt.Errorf("there is no key %q", shorten(r.Key))
 		}
 		return nil
 	case actionRotate:
@@ -234,11 +240,22 @@ func (s *state) take(r *record, at time.Time) error {
 			return err
 		}
 		ended := *old
-		ended.Ended, ended.EndedBy, ended.ReplacedBy = until.UTC(), r.By, r.Key
+		ended.Ended, ended.EndedBy, ended.ReplacedBy, ended.Revoked = until.UTC(), r.By, r.Key, r.Until == ""
 		s.keys[old.ID] = &ended
 		return nil
 	}
 	return fmt.Errorf("action is %q, which this version does not know", shorten(r.Action))
+}
+
+// revoke ends a key. One whose overlap was over before keeps the time of that.
+func (s *state) revoke(k Key, by string, at time.Time) {
+	if k.Revoked {
+		return
+	}
+	if k.Revoked = true; k.Ended.IsZero() || at.Before(k.Ended) {
+		k.Ended, k.EndedBy = at, by
+	}
+	s.keys[k.ID] = &k
 }
 
 // copyOf is a new key with the rights of k.
@@ -274,7 +291,30 @@ func (s *state) named(idOrName string) (*Key, error) {
 			return k, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %q is neither the id nor the name of a key in force; see `scrip access list`", ErrNoSuchKey, shorten(idOrName))
+	return nil, noSuchKey(idOrName)
+}
+
+// revocable finds a key by its id, or all keys of a name that were not revoked: a replaced one works until its overlap is over.
+// The first is the newest.
+func (s *state) revocable(idOrName string) ([]*Key, error) {
+	if k := s.keys[idOrName]; k != nil {
+		return []*Key{k}, nil
+	}
+	var all []*Key
+	for _, k := range s.list() {
+		if k.Name == idOrName && !k.Revoked {
+			all = append(all, s.keys[k.ID])
+		}
+	}
+	if len(all) == 0 {
+		return nil, noSuchKey(idOrName)
+	}
+	slices.Reverse(all)
+	return all, nil
+}
+
+func noSuchKey(idOrName string) error {
+	return fmt.Errorf("%w: %q is neither the id nor the name of a key in force; see `scrip access list`", ErrNoSuchKey, shorten(idOrName))
 }
 
 // list returns the keys, oldest first.

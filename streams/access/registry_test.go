@@ -189,6 +189,98 @@ func TestAnOverlap(t *testing.T) {
 	}
 }
 
+// TestANameIsRevokedWithItsOldKeys: by its name, a replaced key ends too, though its overlap is not over; by its id, it alone.
+func TestANameIsRevokedWithItsOldKeys(t *testing.T) {
+	s := open(t, streamtest.Start(t).JetStream(t))
+	r := run(t, s.Registry())
+	ended := make(chan string, 10)
+	t.Cleanup(r.Watch(func(id string) { ended <- id }))
+	first, leaked := create(t, s, New{Name: "shop", Role: Producer})
+	second, secondSecret, err := s.Rotate(t.Context(), "shop", 720*time.Hour, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other := create(t, s, New{Name: "shop 2", Role: Producer})
+	for _, secret := range []string{leaked, secondSecret, other} {
+		becomes(t, r, secret, nil)
+	}
+	k, err := s.Revoke(t.Context(), "shop", "ann")
+	if err != nil || k.ID != second.ID || !k.Revoked {
+		t.Fatalf("%+v %v", k, err)
+	}
+	becomes(t, r, leaked, ErrRevoked)
+	becomes(t, r, secondSecret, ErrRevoked)
+	becomes(t, r, other, nil)
+	got := map[string]bool{}
+	for range 2 {
+		select {
+		case id := <-ended:
+			got[id] = true
+		case <-time.After(time.Minute):
+			t.Fatalf("only %v ended", got)
+		}
+	}
+	if !got[first.ID] || !got[second.ID] {
+		t.Errorf("%v ended", got)
+	}
+	if _, err := s.Revoke(t.Context(), "shop", "ann"); !errors.Is(err, ErrNoSuchKey) {
+		t.Errorf("revoked again by name: %v", err)
+	}
+
+	third, thirdSecret := create(t, s, New{Name: "shop", Role: Producer})
+	_, fourthSecret, err := s.Rotate(t.Context(), third.ID, time.Hour, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, r, fourthSecret, nil)
+	if k, err := s.Revoke(t.Context(), third.ID, "bob"); err != nil || k.ID != third.ID || k.EndedBy != "bob" || k.Ended.After(time.Now()) {
+		t.Errorf("%+v %v", k, err)
+	}
+	becomes(t, r, thirdSecret, ErrRevoked)
+	becomes(t, r, fourthSecret, nil)
+}
+
+// TestRevocationsNeedNoClock: a key that was revoked, or replaced at once, by a server whose clock is ahead ends at once for all,
+// and stays so where a clock is set back.
+func TestRevocationsNeedNoClock(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	at := func(off time.Duration) *Store {
+		return Open(js, Options{Replicas: 1, Logger: streamtest.Logger(t), Now: func() time.Time { return time.Now().Add(off) }})
+	}
+	s, ahead := at(0), at(10*time.Minute)
+	r, behind := run(t, s.Registry()), run(t, at(-time.Hour).Registry())
+	ended := make(chan string, 10)
+	t.Cleanup(behind.Watch(func(id string) { ended <- id }))
+	revoked, revokedSecret := create(t, s, New{Name: "ann", Role: Operator})
+	replaced, replacedSecret := create(t, s, New{Name: "bob", Role: Operator})
+	overlapping, overlappingSecret := create(t, s, New{Name: "eve", Role: Operator})
+	if _, _, err := ahead.Rotate(t.Context(), "bob", 0, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	// By the clock that is ahead this overlap is over, by the others it is not.
+	if _, _, err := s.Rotate(t.Context(), "eve", time.Minute, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ann", "eve"} {
+		if _, err := ahead.Revoke(t.Context(), name, "ann"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, secret := range []string{revokedSecret, replacedSecret, overlappingSecret} {
+		becomes(t, r, secret, ErrRevoked)
+		becomes(t, behind, secret, ErrRevoked)
+	}
+	want := map[string]bool{revoked.ID: true, replaced.ID: true, overlapping.ID: true}
+	for len(want) > 0 {
+		select {
+		case id := <-ended:
+			delete(want, id)
+		case <-time.After(time.Minute):
+			t.Fatalf("%v are not reported", want)
+		}
+	}
+}
+
 // TestRefusedChanges store nothing.
 func TestRefusedChanges(t *testing.T) {
 	js := streamtest.Start(t).JetStream(t)

@@ -93,19 +93,22 @@ func (s *Store) Create(ctx context.Context, n New, by string) (k Key, secret str
 	})
 }
 
-// Revoke ends a key, named by its id or its name, at once. A key that has ended stays so. Errors: of kind ErrNoSuchKey;
+// Revoke ends at once the key with this id, or all keys with this name: a replaced one may be within its overlap. It returns the
+// newest of them. A key that was revoked stays as it is. Errors: of kind ErrNoSuchKey;
 // ErrUnknown; any other, and nothing was stored.
 func (s *Store) Revoke(ctx context.Context, idOrName, by string) (Key, error) {
 	k, _, err := s.write(ctx, by, func(st *state, w *writing) error {
-		k, err := st.named(idOrName)
+		all, err := st.revocable(idOrName)
 		if err != nil {
 			return err
 		}
-		if !k.In(w.at) {
-			w.done = k
-			return nil
+		w.record = record{Action: actionRevoke, Key: all[0].ID}
+		for _, k := range all[1:] {
+			w.record.Also = append(w.record.Also, k.ID)
 		}
-		w.record = record{Action: actionRevoke, Key: k.ID}
+		if all[0].Revoked {
+			w.done = all[0]
+		}
 		return nil
 	})
 	return k, err
@@ -171,16 +174,21 @@ func (w *writing) Begin() { w.state = newState() }
 
 func (w *writing) Apply(m changelog.Message) { _ = w.state.apply(m) } // what is ignored is logged by the registry
 
-// Stored recognises its own change by the hash of the key, or by the key's end.
+// Stored recognises its own change by the hash of the key. Of a revocation it recognises the effect.
 func (w *writing) Stored(uint64) bool {
 	k := w.state.keys[w.record.Key]
-	if k == nil {
+	switch {
+	case k == nil:
 		return false
+	case w.record.Action != actionRevoke:
+		return hex.EncodeToString(k.hash[:]) == w.record.SHA256
 	}
-	if w.record.Action == actionRevoke {
-		return k.Ended.Equal(w.at) && k.EndedBy == w.by
+	for _, id := range w.record.Also {
+		if other := w.state.keys[id]; other == nil || !other.Revoked {
+			return false
+		}
 	}
-	return hex.EncodeToString(k.hash[:]) == w.record.SHA256
+	return k.Revoked
 }
 
 func (w *writing) Record() (n uint64, value []byte, err error) {

@@ -49,7 +49,7 @@ func (a *API) keyRoutes() {
 	Register(a, with(http.MethodPost, "/v1/keys/{key}/rotate", "rotateKey", "Replace a key",
 		"The new one has the same name and rights. The old one ends when the overlap is over.", http.StatusCreated), a.rotateKey)
 	Register(a, with(http.MethodDelete, "/v1/keys/{key}", "revokeKey", "Revoke a key",
-		"In force at every server within a second; streams in progress end. A key that has ended stays so.", 0), a.revokeKey)
+		"In force at every server within a second; streams in progress end. By a name, all its keys, also one within its overlap. A key that was revoked stays so.", 0), a.revokeKey)
 }
 
 func (a *API) listKeys(ctx context.Context, _ *struct{}) (*Keys, error) {
