@@ -146,8 +146,9 @@ type writing struct {
 
 	state  *state
 	record record
-	secret string
-	done   *Key // nothing has to be stored
+	// secret and id are drawn once: a try whose result is not known may be stored late, and is recognised by them then.
+	secret, id string
+	done       *Key // nothing has to be stored
 }
 
 // errDone ends a write that has nothing to store.
@@ -192,7 +193,7 @@ func (w *writing) Stored(uint64) bool {
 }
 
 func (w *writing) Record() (n uint64, value []byte, err error) {
-	w.secret, w.done = "", nil
+	w.done = nil
 	if err := w.make(w.state, w); err != nil {
 		return 0, nil, err
 	}
@@ -211,19 +212,16 @@ func (w *writing) Record() (n uint64, value []byte, err error) {
 	return n, value, nil
 }
 
-// draw makes the key of the record, with an id that no key has.
-func (w *writing) draw(st *state, role Role) error {
-	for {
-		secret, id, err := newKey(role, w.store.opts.random)
-		if err != nil {
+// draw makes the key of the record, with an id that no key has, and the same one for each try.
+func (w *writing) draw(st *state, role Role) (err error) {
+	for w.secret == "" || st.keys[w.id] != nil {
+		if w.secret, w.id, err = newKey(role, w.store.opts.random); err != nil {
 			return fmt.Errorf("making a key: %w", err)
 		}
-		if st.keys[id] == nil {
-			hash := digest(secret)
-			w.secret, w.record.Key, w.record.SHA256 = secret, id, hex.EncodeToString(hash[:])
-			return nil
-		}
 	}
+	hash := digest(w.secret)
+	w.record.Key, w.record.SHA256 = w.id, hex.EncodeToString(hash[:])
+	return nil
 }
 
 // List returns all keys ever made, oldest first, with their last use.

@@ -1,20 +1,25 @@
 package access
 
 import (
-	"fmt"
 	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// TestAWriteWithoutAResult: whether it was stored or not, there is one key, and the secret that was returned opens it; a
+// TestAWriteWithoutAResult: whenever it was stored, there is one key, and the secret that was returned opens it; a
 // revocation and a rotation likewise happen once.
 func TestAWriteWithoutAResult(t *testing.T) {
-	for _, stored := range []bool{false, true} {
-		t.Run(fmt.Sprintf("stored=%t", stored), func(t *testing.T) {
+	for when, lose := range map[string]func(jetstream.JetStream) jetstream.JetStream{
+		"never":   func(js jetstream.JetStream) jetstream.JetStream { return streamtest.LostAnswer(js, false) },
+		"at once": func(js jetstream.JetStream) jetstream.JetStream { return streamtest.LostAnswer(js, true) },
+		"late":    streamtest.LateWrite,
+	} {
+		t.Run(when, func(t *testing.T) {
 			js := streamtest.Start(t).JetStream(t)
 			r := run(t, open(t, js).Registry())
-			broken := func() *Store { return open(t, streamtest.LostAnswer(js, stored)) }
+			broken := func() *Store { return open(t, lose(js)) }
 			k, secret, err := broken().Create(t.Context(), New{Name: "ann", Role: Operator}, "bob")
 			if err != nil {
 				t.Fatal(err)
