@@ -18,7 +18,7 @@ func (m *Main) webhookReplay() *cobra.Command {
 	var from wire.Instant
 	cmd := &cobra.Command{
 		Use: "replay ID", Short: "Deliver again what happened from a time on", Args: cli.Args("ID"),
-		Long: `Deliver again what happened from a time on, under the same webhook-ids. Events older than --max-age-hours are delivered, too:
+		Long: `Deliver again what happened from a time on, under the same event ids. Events older than --max-age-hours are delivered, too:
 their age counts from the replay. What waits is part of it: a --from after the oldest event that is not delivered is refused.
 Dead letters stay in the list.`,
 		Example: `  scrip webhook replay 7kq29f3m --from -2h`,
@@ -88,7 +88,7 @@ retried.`,
 func (m *Main) webhookRetry() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "retry ID", Short: "Deliver dead letters again, each once", Args: cli.Args("ID"),
-		Long: `Deliver the events in the dead letters of a webhook again, each once and whatever their age, under the same webhook-ids, and
+		Long: `Deliver the events in the dead letters of a webhook again, each once and whatever their age, under the same event ids, and
 print the result. A server does it, also for a webhook that is paused. What fails again stays in the list.`,
 	}
 	by := byFlag(cmd)

@@ -150,12 +150,12 @@ func (a *API) webhookRoutes() {
 			})
 	}
 	Register(a, route(http.MethodPost, "/{webhook}/replay", "replayWebhook", "Deliver again what happened from a time on",
-		"Under the same webhook-ids, whatever the age of the events.", 0), a.replayWebhook)
+		"Under the same event ids, whatever the age of the events.", 0), a.replayWebhook)
 	Register(a, route(http.MethodPost, "/{webhook}/test", "testWebhook", "Send a test request",
 		"Of type webhook.test, once, also to a webhook that is paused. The answer comes with the result, or after five seconds.", 0), a.testWebhook)
 	Register(a, route(http.MethodGet, "/{webhook}/dead-letters", "listWebhookDeadLetters", "List events that were given up", "", 0), a.webhookLetters)
 	Register(a, route(http.MethodPost, "/{webhook}/dead-letters/retry", "retryWebhookDeadLetters", "Deliver dead letters again, each once",
-		"Under the same webhook-ids, whatever the age of the events. What fails again stays. The answer comes with the result, or after five seconds.", 0), a.retryWebhookLetters)
+		"Under the same event ids, whatever the age of the events. What fails again stays. The answer comes with the result, or after five seconds.", 0), a.retryWebhookLetters)
 }
 
 // author is who sends the request.
