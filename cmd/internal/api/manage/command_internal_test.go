@@ -13,8 +13,8 @@ func TestCommandIDs(t *testing.T) {
 	if id := commandID(shop, "cart 1"); id != "hhnm4o5pl1d454bkudh2g47jpc" {
 		t.Errorf("the id of an Idempotency-Key is %s", id)
 	}
-	if commandID(shop, "cart 1") != commandID(shop, "cart 1") || commandID(shop, "cart 1") == commandID(other, "cart 1") || commandID(shop, "cart 1") == commandID(shop, "cart 2") {
-		t.Error("ids of different Idempotency-Keys are not different, or of the same are")
+	if commandID(shop, "cart 1") == commandID(other, "cart 1") || commandID(shop, "cart 1") == commandID(shop, "cart 2") {
+		t.Error("ids of different Idempotency-Keys are not different")
 	}
 	for _, p := range []access.Principal{shop, other, {}} {
 		made := commandID(p, "")

@@ -242,7 +242,7 @@ func TestRollingUpgrade(t *testing.T) {
 	if exit := second.Stop(); exit != 0 {
 		t.Errorf("the second server ended with %d", exit)
 	}
-	second = serve(e2e.Binary(), dirs[2])
+	serve(e2e.Binary(), dirs[2])
 	answered := func() (n int) {
 		for _, campaign := range campaigns {
 			n += oldShop.answers(campaign) + newShop.answers(campaign)
