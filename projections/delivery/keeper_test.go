@@ -104,7 +104,7 @@ func (r *rig) deliver(customers uint64) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx, gateway) }()
-	streamtest.Eventually(r.t, "the sender is done", func() bool { s := p.Stats(); return s.Pushed+s.Dead == customers && s.InHand == 0 })
+	streamtest.Eventually(r.t, "the sender is done", func() bool { s := p.Stats(); return s.Pushed+s.Dead == customers && s.InFlight == 0 })
 	cancel()
 	if err := <-ended; err != nil {
 		r.t.Fatal(err)

@@ -14,8 +14,8 @@ const (
 	// returnGrace is how long a function may take to return after its context has ended, before it counts as hanging. It is
 	// never longer than its timeout.
 	returnGrace = time.Second
-	// restMost bounds Away.RetryAfter.
-	restMost = 24 * time.Hour
+	// retryAfterMost bounds Away.RetryAfter.
+	retryAfterMost = 24 * time.Hour
 )
 
 var (
@@ -35,12 +35,12 @@ type caller struct {
 
 // result is what came of the calls for some items.
 type result struct {
-	left    []item // not delivered
-	cause   error  // the last one, nil = all were delivered
-	fate    fate
-	refused bool          // the gateway answered that it does not take some: a failed try, whatever others do
-	rest    time.Duration // that the gateway asked for
-	mixed   bool          // a call for several campaigns failed as a whole, so none of them is to blame
+	left       []item // not delivered
+	cause      error  // the last one, nil = all were delivered
+	fate       fate
+	refused    bool          // the gateway answered that it does not take some: a failed try, whatever others do
+	retryAfter time.Duration // of the gateway
+	mixed      bool          // a call for several campaigns failed as a whole, so none of them is to blame
 }
 
 // try passes all items to the function, in batches; with split a batch is of one campaign. A batch that fails does not keep
@@ -88,7 +88,7 @@ func (r *result) add(batch []item, err error, s *suspects) {
 		r.fate = answered
 		for i := range batch {
 			if i == 0 || !one {
-				s.saw(batch[i].Campaign, true)
+				s.count(batch[i].Campaign, true)
 			}
 		}
 		return
@@ -102,11 +102,11 @@ func (r *result) add(batch []item, err error, s *suspects) {
 	case errors.Is(err, errEnding):
 		return
 	case errors.As(err, &gone):
-		r.fate, r.rest = away, max(r.rest, min(gone.RetryAfter, restMost))
+		r.fate, r.retryAfter = away, max(r.retryAfter, min(gone.RetryAfter, retryAfterMost))
 		return
 	case len(left) < len(batch):
 		r.fate, r.refused = answered, true
-		s.saw(batch[0].Campaign, true)
+		s.count(batch[0].Campaign, true)
 		return
 	case errors.As(err, &refused), errors.As(err, &some):
 		r.fate, r.refused = answered, true
@@ -114,7 +114,7 @@ func (r *result) add(batch []item, err error, s *suspects) {
 		r.fate = failed
 	}
 	if one {
-		s.saw(batch[0].Campaign, false)
+		s.count(batch[0].Campaign, false)
 	}
 	r.mixed = r.mixed || !one
 }

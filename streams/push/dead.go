@@ -36,9 +36,9 @@ const (
 	// reasonMost is how many bytes of an error a letter quotes. Stacks of panics are in the process's own log.
 	reasonMost = 512
 
-	keepOnce  = 2 * time.Second
-	keepPause = 100 * time.Millisecond
-	keepMost  = 5 * time.Second
+	storeTimeout   = 2 * time.Second
+	storePause     = 100 * time.Millisecond
+	storePauseMost = 5 * time.Second
 )
 
 // errChanged: the subject holds another letter, or none, where this one was expected.
@@ -81,8 +81,8 @@ func oneLine(err error) string {
 }
 
 // deadSubject contains the stored time of the message, too: see messageID.
-func deadSubject(name string, p messageID) string {
-	return fmt.Sprintf("%s%s.%d.%d.%d", deadSubjects, name, p.lane, p.sequence, p.stored)
+func deadSubject(name string, id messageID) string {
+	return fmt.Sprintf("%s%s.%d.%d.%d", deadSubjects, name, id.Lane, id.Sequence, id.Stored)
 }
 
 // deadStream is DeadStream, opened.
@@ -114,9 +114,9 @@ func openDead(ctx context.Context, js jetstream.JetStream) (*deadStream, error) 
 	return &deadStream{js: js, stream: stream}, nil
 }
 
-// of returns the letter of a message; ok is false if there is none.
-func (d *deadStream) of(ctx context.Context, name string, message messageID) (l DeadLetter, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, keepOnce)
+// get returns the letter of a message; ok is false if there is none.
+func (d *deadStream) get(ctx context.Context, name string, message messageID) (l DeadLetter, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	msg, err := d.stream.GetLastMsgForSubject(ctx, deadSubject(name, message))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -133,7 +133,7 @@ func (d *deadStream) of(ctx context.Context, name string, message messageID) (l 
 func (d *deadStream) add(ctx context.Context, l *DeadLetter) error {
 	more := l.Reminders
 	for {
-		before, _, err := d.of(ctx, l.Name, l.id)
+		before, _, err := d.get(ctx, l.Name, l.id)
 		if err != nil {
 			return err
 		}
@@ -147,16 +147,16 @@ func (d *deadStream) add(ctx context.Context, l *DeadLetter) error {
 			*l = before
 			return nil
 		}
-		if err := d.keep(ctx, l, before.ID); !errors.Is(err, errChanged) {
+		if err := d.store(ctx, l, before.ID); !errors.Is(err, errChanged) {
 			return err
 		}
 	}
 }
 
-// take removes reminders from the letter of a message, and the letter if it has no others.
-func (d *deadStream) take(ctx context.Context, name string, message messageID, gone []item) error {
+// remove removes reminders from the letter of a message, and the letter if it has no others.
+func (d *deadStream) remove(ctx context.Context, name string, message messageID, gone []item) error {
 	for {
-		l, ok, err := d.of(ctx, name, message)
+		l, ok, err := d.get(ctx, name, message)
 		if err != nil || !ok {
 			return err
 		}
@@ -164,18 +164,18 @@ func (d *deadStream) take(ctx context.Context, name string, message messageID, g
 			return slices.ContainsFunc(gone, func(it item) bool { return it.Key == r.Key })
 		})
 		if len(l.Reminders) == 0 {
-			return d.remove(ctx, l.ID)
+			return d.delete(ctx, l.ID)
 		}
-		if err := d.keep(ctx, &l, l.ID); !errors.Is(err, errChanged) {
+		if err := d.store(ctx, &l, l.ID); !errors.Is(err, errChanged) {
 			return err
 		}
 	}
 }
 
-// keep writes a letter in the place of the one with the id replaces, 0 for none, and retries until it is stored or ctx
+// store writes a letter in the place of the one with the id replaces, 0 for none, and retries until it is stored or ctx
 // ends. If the subject holds something else the error is errChanged; after an attempt without an answer that may be the
 // letter itself.
-func (d *deadStream) keep(ctx context.Context, l *DeadLetter, replaces uint64) error {
+func (d *deadStream) store(ctx context.Context, l *DeadLetter, replaces uint64) error {
 	payload, err := encode(l.Reminders)
 	if err != nil {
 		return err
@@ -187,8 +187,8 @@ func (d *deadStream) keep(ctx context.Context, l *DeadLetter, replaces uint64) e
 	msg.Header.Set(headerSequence, strconv.FormatUint(l.Sequence, 10))
 	msg.Header.Set(headerTries, strconv.Itoa(l.Tries))
 	msg.Header.Set(headerError, l.Error)
-	for pause := keepPause; ; pause = min(2*pause, keepMost) {
-		once, done := context.WithTimeout(ctx, keepOnce)
+	for pause := storePause; ; pause = min(2*pause, storePauseMost) {
+		once, done := context.WithTimeout(ctx, storeTimeout)
 		ack, err := d.js.PublishMsg(once, msg, jetstream.WithExpectStream(DeadStream), jetstream.WithExpectLastSequencePerSubject(replaces))
 		done()
 		var api *jetstream.APIError
@@ -207,8 +207,8 @@ func (d *deadStream) keep(ctx context.Context, l *DeadLetter, replaces uint64) e
 	}
 }
 
-// remove deletes a letter that was dealt with.
-func (d *deadStream) remove(ctx context.Context, id uint64) error {
+// delete deletes a letter of which nothing is left.
+func (d *deadStream) delete(ctx context.Context, id uint64) error {
 	err := d.stream.DeleteMsg(ctx, id)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
@@ -287,7 +287,7 @@ func readLetter(msg *jetstream.RawStreamMsg) (DeadLetter, error) {
 		return l, err
 	}
 	l.Name, l.Lane, l.Sequence = parts[0], int(number("subject", parts[1])), number("subject", parts[2])
-	l.id = messageID{lane: l.Lane, sequence: l.Sequence, stored: int64(number("subject", parts[3]))}
+	l.id = messageID{Lane: l.Lane, Sequence: l.Sequence, Stored: int64(number("subject", parts[3]))}
 	l.Tries = int(number(headerTries, msg.Header.Get(headerTries)))
 	var e error
 	l.Reminders, e = decode(msg.Data)

@@ -28,7 +28,7 @@
 //     [Letters] lists them, [Retry] retries them. A failed try is a call that the gateway refused ([Refused], [Partial]), or
 //     that failed while calls for others succeeded. A stop, a restart or a crash is none.
 //   - While the gateway is away ([Away], or all calls fail) nothing counts as a failed try: one probe at a time is made, after
-//     a pause that doubles, or that the gateway asked for. What waits longer than MaxAge becomes a dead letter.
+//     a pause that doubles, or the Retry-After of the gateway. What waits longer than MaxAge becomes a dead letter.
 //   - A campaign whose calls only fail is set aside, and delays no other.
 //   - A message of a campaign with high priority goes before a backlog of lower ones, on the same lane too.
 //   - A message that was delivered by NATS 2N times without an end, since it may crash every process that handles it, has its

@@ -29,11 +29,11 @@ func (e *Refused) Error() string { return e.Err.Error() }
 
 func (e *Refused) Unwrap() error { return e.Err }
 
-// Away is the error of a Func whose gateway cannot be reached, or asks for a rest. It is no failed try, and no more calls are
+// Away is the error of a Func whose gateway cannot be reached, or requests a pause. It is no failed try, and no more calls are
 // made, but one probe at a time, until the gateway works.
 type Away struct {
 	Err error
-	// RetryAfter is how long the gateway asked for, 0 = it did not. More than 24 h count as 24 h.
+	// RetryAfter is the pause that the gateway requested, 0 = none. More than 24 h count as 24 h.
 	RetryAfter time.Duration
 }
 

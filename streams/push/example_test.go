@@ -37,7 +37,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// At least once: a gateway that knows the keys it has seen makes exactly once of it.
+	// At least once: a gateway that deduplicates by key delivers exactly once.
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	send := func(r push.Reminder) error {

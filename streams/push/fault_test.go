@@ -161,8 +161,8 @@ func TestAMessageThatKills(t *testing.T) {
 	}
 }
 
-// Restarts alone bury nothing, however many: the message is tried, and its letter goes away again.
-func TestRestartsBuryNothing(t *testing.T) {
+// Restarts alone make no dead letter, however many: the message is tried, and its letter goes away again.
+func TestRestartsMakeNoDeadLetter(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		t.Run(fmt.Sprintf("refused=%t", refused), func(t *testing.T) {
 			r := newRig(t, 1)
@@ -209,7 +209,7 @@ func TestStop(t *testing.T) {
 			})
 			r.fire(t, 0, "ann")
 			<-begun
-			r.fire(t, 1, "bob") // which this process may have in hand, too
+			r.fire(t, 1, "bob") // which this process may have in flight, too
 			ended := make(chan error, 1)
 			go func() { ended <- s.stop() }()
 			if heeds {
@@ -254,7 +254,7 @@ func TestStopInAPause(t *testing.T) {
 	}
 	opts := push.Options{Pause: time.Hour, Clock: clock}
 	s := r.sender(t, opts, f)
-	eventually(t, "bob is delivered, ann waits", func() bool { return s.Stats().Pushed == 1 && s.Stats().InHand == 0 })
+	eventually(t, "bob is delivered, ann waits", func() bool { return s.Stats().Pushed == 1 && s.Stats().InFlight == 0 })
 	if err := s.stop(); err != nil {
 		t.Errorf("Run returned %v", err)
 	}
@@ -345,7 +345,7 @@ func TestForeign(t *testing.T) {
 	}
 	for key := range b.keys {
 		if !strings.HasPrefix(key, r.log.UUID+"/0/2/3/") && !strings.HasPrefix(key, r.log.UUID+"/0/4/1/") {
-			t.Errorf("the key %s is not its place", key)
+			t.Errorf("the key %s is not its position", key)
 		}
 	}
 	for _, want := range []string{"sequence=1", "scrip.rmd.0", "line 1", "line 4"} {

@@ -15,14 +15,14 @@ const (
 	tripPauses = 5
 )
 
-// fate is how a call ended, as far as it tells of the gateway.
+// fate is what the end of a call shows about the gateway.
 type fate uint8
 
 const (
 	untried  fate = iota // there was no call, or it was cut off
 	answered             // the gateway delivered, or refused: it works
 	failed               // an error that may be about the gateway or about the message
-	away                 // the gateway does not work, or asked for a rest
+	away                 // the gateway does not work, or answered with Retry-After
 )
 
 // gate grants calls: at most so many at once, shared by weight among the classes, and none while the gateway is away.
@@ -49,7 +49,7 @@ type gate struct {
 	pause   time.Duration
 	next    time.Time // probe
 	fresh   time.Time // probe of a campaign that has not failed; zero = none before next
-	held    time.Time // the gateway asked for a rest until then
+	held    time.Time // Retry-After of the gateway ends then
 	armed   uint64
 }
 
@@ -100,8 +100,8 @@ func (g *gate) try(ctx context.Context, c class, fresh bool) (t *turn, ok bool) 
 	return g.enter(ctx, c, fresh), true
 }
 
-// leave ends a call, with what it told of the gateway. rest is how long the gateway asked for, 0 = it did not.
-func (g *gate) leave(t *turn, f fate, rest time.Duration) {
+// leave ends a call, with what it shows about the gateway. retryAfter is the gateway's, 0 = none.
+func (g *gate) leave(t *turn, f fate, retryAfter time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
@@ -115,12 +115,12 @@ func (g *gate) leave(t *turn, f fate, rest time.Duration) {
 			g.log.Info("the gateway works again")
 		}
 	case failed, away:
-		g.failure(t, f, rest, now)
+		g.failure(t, f, retryAfter, now)
 	}
 	g.back(t)
 }
 
-func (g *gate) failure(t *turn, f fate, rest time.Duration, now time.Time) {
+func (g *gate) failure(t *turn, f fate, retryAfter time.Duration, now time.Time) {
 	if g.run++; g.run == 1 {
 		g.since = now
 	}
@@ -141,8 +141,8 @@ func (g *gate) failure(t *turn, f fate, rest time.Duration, now time.Time) {
 			g.fresh = time.Time{}
 		}
 	}
-	if rest > 0 {
-		if until := now.Add(rest); until.After(g.held) {
+	if retryAfter > 0 {
+		if until := now.Add(retryAfter); until.After(g.held) {
 			g.held = until
 		}
 	}
@@ -197,7 +197,7 @@ func (g *gate) choose() *turn {
 	return g.weigh(false)
 }
 
-// weigh chooses by weight among the classes in which somebody waits; with fresh only among those turns.
+// weigh chooses by weight among the classes in which a turn waits; with fresh only among those turns.
 func (g *gate) weigh(fresh bool) *turn {
 	var first [classes]*turn
 	total, best := 0, -1
@@ -208,7 +208,7 @@ func (g *gate) weigh(fresh bool) *turn {
 		}
 		if i < 0 || i >= len(g.waiting[c]) {
 			if len(g.waiting[c]) == 0 {
-				g.credit[c] = 0 // what does not wait saves nothing up
+				g.credit[c] = 0 // a class that does not wait gets no credit
 			}
 			continue
 		}

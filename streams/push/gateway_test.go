@@ -15,7 +15,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// A gateway that is away for an hour gets a probe now and then, buries nothing, and afterwards everybody is delivered to once.
+// While a gateway is away for an hour it gets a probe now and then, and no message becomes a dead letter. Afterwards every
+// customer is delivered to once.
 func TestGatewayAwayForAnHour(t *testing.T) {
 	for name, away := range map[string]error{"it cannot be reached": &push.Away{Err: errAway}, "every call fails": errAway} {
 		t.Run(name, func(t *testing.T) {
@@ -63,10 +64,10 @@ func TestGatewayAwayForAnHour(t *testing.T) {
 	}
 }
 
-// What the gateway asked for is obeyed, up to a day.
+// Retry-After of the gateway is obeyed, up to a day.
 func TestRetryAfter(t *testing.T) {
-	for asked, want := range map[time.Duration]time.Duration{2 * time.Hour: 2 * time.Hour, 48 * time.Hour: 24 * time.Hour} {
-		t.Run(asked.String(), func(t *testing.T) {
+	for after, want := range map[time.Duration]time.Duration{2 * time.Hour: 2 * time.Hour, 48 * time.Hour: 24 * time.Hour} {
+		t.Run(after.String(), func(t *testing.T) {
 			r := newRig(t, 1)
 			r.fire(t, 0, "ann")
 			r.fire(t, 0, "bob")
@@ -75,7 +76,7 @@ func TestRetryAfter(t *testing.T) {
 			var calls atomic.Int64
 			s := r.sender(t, push.Options{Workers: 1, Clock: clock, MaxAge: -1}, func(ctx context.Context, batch []push.Reminder) error {
 				if calls.Add(1) == 1 {
-					return &push.Away{Err: errAway, RetryAfter: asked}
+					return &push.Away{Err: errAway, RetryAfter: after}
 				}
 				return b.push(ctx, batch)
 			})
@@ -158,7 +159,7 @@ func TestHighPriorityOvertakes(t *testing.T) {
 	r.fireOf(t, 0, "usual", "", "normal")
 	eventually(t, "the sender has seen all of them", func() bool {
 		lags, err := s.Lag(t.Context())
-		return err == nil && lags[0].Waiting == backlog+1 && s.Stats().InHand == 4 // the first, and one of each class
+		return err == nil && lags[0].Waiting == backlog+1 && s.Stats().InFlight == 4 // the first, and one of each class
 	})
 	close(finish)
 	eventually(t, "all are delivered", func() bool { return s.Stats().Pushed == backlog+2 })

@@ -23,21 +23,21 @@ func TestPauseGrows(t *testing.T) {
 }
 
 // A process remembers the last messages it finished, and no more than that.
-func TestDeskForgetsTheOldest(t *testing.T) {
+func TestTrackerForgetsTheOldest(t *testing.T) {
 	d := newTracker()
-	at := func(n int) messageID { return messageID{sequence: uint64(n)} }
+	at := func(n int) messageID { return messageID{Sequence: uint64(n)} }
 	for n := range doneKept + 10 {
-		if d.begin(at(n)) != unknown || d.begin(at(n)) != inHand {
-			t.Fatalf("message %d is not new, then in hand", n)
+		if d.begin(at(n)) != unknown || d.begin(at(n)) != inFlight {
+			t.Fatalf("message %d is not new, then in flight", n)
 		}
 		d.finish(at(n))
 		d.leave(at(n))
 	}
-	if d.begin(at(10)) != finished || d.begin(at(doneKept+9)) != finished || d.begin(at(9)) != unknown || len(d.done) != doneKept || d.inHand() != 1 {
-		t.Errorf("it remembers %d of %d, and has %d in hand", len(d.done), doneKept, d.inHand())
+	if d.begin(at(10)) != finished || d.begin(at(doneKept+9)) != finished || d.begin(at(9)) != unknown || len(d.done) != doneKept || d.inFlight() != 1 {
+		t.Errorf("it remembers %d of %d, and has %d in flight", len(d.done), doneKept, d.inFlight())
 	}
-	if d.begin(messageID{sequence: 10, stored: 1}) != unknown {
-		t.Error("another message in the same place is taken for the first")
+	if d.begin(messageID{Sequence: 10, Stored: 1}) != unknown {
+		t.Error("another message at the same position is taken for the first")
 	}
 }
 

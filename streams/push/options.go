@@ -89,7 +89,7 @@ type Options struct {
 }
 
 // Func delivers reminders to customers. nil means that all of batch were delivered. A *Partial names those that were not;
-// any other error means that none was. *Refused and *Away tell whether the gateway works; after an error of another kind
+// any other error means that none was. *Refused and *Away show whether the gateway works; after an error of another kind
 // that is decided by whether other calls succeed. ctx ends after Options.Timeout, or Options.Grace after the context of Run ended.
 // batch is the function's own.
 type Func func(ctx context.Context, batch []Reminder) error

@@ -206,8 +206,8 @@ func (p *Pusher) save(ctx context.Context) error {
 
 func (p *Pusher) saveLane(ctx context.Context, lane int) error {
 	c := &p.counts[lane]
-	if p.desk != nil {
-		return p.desk.save(ctx, lane, c)
+	if p.proxy != nil {
+		return p.proxy.save(ctx, lane, c)
 	}
 	consumer, err := p.js.Consumer(ctx, p.source.stream(p.js, lane).Name(), p.opts.Name)
 	if err != nil {
@@ -362,7 +362,7 @@ func (p *positions) entries(ctx context.Context, name string, lane int) (oldest 
 		if err != nil {
 			continue
 		}
-		if stored := time.Unix(0, id.stored).UTC(); n == 0 || stored.Before(oldest) {
+		if stored := time.Unix(0, id.Stored).UTC(); n == 0 || stored.Before(oldest) {
 			oldest = stored
 		}
 		n++

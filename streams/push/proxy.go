@@ -219,7 +219,7 @@ func passOn(subject string, header nats.Header, data []byte, sequence uint64, st
 		a.Header[name] = values
 	}
 	a.Header.Set(headerSubject, subject)
-	a.Header.Set(headerPlace, fmt.Sprintf("%d %d %d", sequence, stored.UnixNano(), deliveries))
+	a.Header.Set(headerPosition, fmt.Sprintf("%d %d %d", sequence, stored.UnixNano(), deliveries))
 	return a
 }
 
@@ -297,8 +297,8 @@ func (x *Proxy) store(ctx context.Context, r *request) (Answer, error) {
 		if r.Entry == nil || at.Hop == 0 {
 			return Answer{}, invalid("entry: it is missing, or hop of its message is 0")
 		}
-		return value(struct{}{}, (&waitStream{js: x.js, name: r.Name}).put(ctx, c, at.id(), *r.Entry))
-	case doLetter, doBury, doExhume, doSettle:
+		return value(struct{}{}, (&waitStream{js: x.js, name: r.Name}).put(ctx, c, *at, *r.Entry))
+	case doLetter, doAdd, doRemove, doSettle:
 		dead, err := openDead(ctx, x.js)
 		if err != nil {
 			return Answer{}, err
@@ -309,7 +309,7 @@ func (x *Proxy) store(ctx context.Context, r *request) (Answer, error) {
 }
 
 // read reads a message of the log. none = the log does not have it any more.
-func (x *Proxy) read(ctx context.Context, at *place) (Answer, error) {
+func (x *Proxy) read(ctx context.Context, at *messageID) (Answer, error) {
 	raw, err := eventlog.Reminders(x.js, at.Lane).Get(ctx, at.Sequence)
 	switch {
 	case errors.Is(err, eventlog.ErrLostTail), errors.Is(err, eventlog.ErrTrimmed), errors.Is(err, eventlog.ErrHole):
@@ -321,33 +321,33 @@ func (x *Proxy) read(ctx context.Context, at *place) (Answer, error) {
 }
 
 func (x *Proxy) letter(ctx context.Context, dead *deadStream, r *request) (Answer, error) {
-	id := r.Message.id()
+	id := *r.Message
 	switch r.Do {
 	case doLetter:
-		l, ok, err := dead.of(ctx, r.Name, id)
+		l, ok, err := dead.get(ctx, r.Name, id)
 		if err == nil && !ok {
 			return value(nil, nil)
 		}
 		return value(&l, err)
-	case doExhume:
+	case doRemove:
 		gone := make([]item, len(r.Keys))
 		for i, key := range r.Keys {
 			gone[i].Key = key
 		}
-		return value(struct{}{}, dead.take(ctx, r.Name, id, gone))
+		return value(struct{}{}, dead.remove(ctx, r.Name, id, gone))
 	}
-	if r.Letter == nil || len(r.Letter.Reminders) > lettersMost || len(r.Letter.Reminders) == 0 && r.Do == doBury {
+	if r.Letter == nil || len(r.Letter.Reminders) > lettersMost || len(r.Letter.Reminders) == 0 && r.Do == doAdd {
 		return Answer{}, invalid("letter: it must have 1 to %d reminders", lettersMost)
 	}
 	if r.Do == doSettle {
-		l, ok, err := dead.of(ctx, r.Name, id)
+		l, ok, err := dead.get(ctx, r.Name, id)
 		if err != nil || !ok || l.ID != r.Letter.ID { // another retry handled it, too
 			return value(struct{}{}, err)
 		}
-		return value(struct{}{}, dead.after(ctx, l, r.Letter.Reminders, errors.New(r.Letter.Error)))
+		return value(struct{}{}, dead.settle(ctx, l, r.Letter.Reminders, errors.New(r.Letter.Error)))
 	}
 	l := DeadLetter{
-		Name: r.Name, Lane: id.lane, Stream: topology.RmdStream(id.lane), Sequence: id.sequence, id: id,
+		Name: r.Name, Lane: id.Lane, Stream: topology.RmdStream(id.Lane), Sequence: id.Sequence, id: id,
 		Tries: max(0, r.Letter.Tries), Error: oneLine(errors.New(r.Letter.Error)), Reminders: r.Letter.Reminders,
 	}
 	err := dead.add(ctx, &l)
@@ -363,7 +363,7 @@ func (x *Proxy) nextLetter(ctx context.Context, r *request) (Answer, error) {
 			return Answer{}, err
 		case len(letters) > 0:
 			l := letters[0]
-			return value(storedLetter{Letter: l, Message: placeOf(l.id)}, nil)
+			return value(storedLetter{Letter: l, Message: &l.id}, nil)
 		case last == after:
 			return value(nil, nil)
 		}

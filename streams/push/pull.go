@@ -126,7 +126,7 @@ func (p *Pusher) take(lane int, msg delivery) error {
 	log := p.opts.Logger.With("name", p.opts.Name, "lane", lane, "sequence", meta.Sequence.Stream)
 	w := &work{
 		msg: msg, lane: lane, sequence: meta.Sequence.Stream, deliveries: int(meta.NumDelivered), log: log,
-		id: messageID{lane: lane, sequence: meta.Sequence.Stream, stored: meta.Timestamp.UnixNano()},
+		id: messageID{Lane: lane, Sequence: meta.Sequence.Stream, Stored: meta.Timestamp.UnixNano()},
 	}
 	if p.ctx.Err() != nil {
 		p.nak(w, 0)
@@ -172,7 +172,7 @@ func (p *Pusher) begin(w *work) bool {
 		p.count.repeated.Add(1)
 		p.ack(w)
 		return false
-	case inHand:
+	case inFlight:
 		// Progress reports were lost. The goroutine at work continues, and its acknowledgement counts for this delivery, too.
 		p.count.repeated.Add(1)
 		return false
@@ -216,10 +216,10 @@ func (p *Pusher) takeEntry(msg delivery) error {
 		err = json.Unmarshal(msg.Data(), &e)
 	}
 	w := &work{
-		msg: msg, lane: id.lane, sequence: id.sequence, deliveries: int(meta.NumDelivered), id: id, class: c,
-		tries: e.Tries, split: e.Split, answers: e.Answers, log: p.opts.Logger.With("name", p.opts.Name, "lane", id.lane, "sequence", id.sequence),
+		msg: msg, lane: id.Lane, sequence: id.Sequence, deliveries: int(meta.NumDelivered), id: id, class: c,
+		tries: e.Tries, split: e.Split, answers: e.Answers, log: p.opts.Logger.With("name", p.opts.Name, "lane", id.Lane, "sequence", id.Sequence),
 	}
-	if err == nil && (id.lane < 0 || id.lane >= len(p.judges)) {
+	if err == nil && (id.Lane < 0 || id.Lane >= len(p.judges)) {
 		err = fmt.Errorf("the log has lanes 0 to %d", len(p.judges)-1)
 	}
 	if err != nil {
@@ -274,7 +274,7 @@ func (p *Pusher) lookup(w *work) (eventlog.Message, error) {
 	if err != nil {
 		return eventlog.Message{}, err
 	}
-	if raw.Time.UnixNano() != w.id.stored {
+	if raw.Time.UnixNano() != w.id.Stored {
 		return eventlog.Message{}, fmt.Errorf("message %d is another one: %w", w.sequence, eventlog.ErrLostTail)
 	}
 	return p.judges[w.lane].single(&raw)
@@ -282,16 +282,16 @@ func (p *Pusher) lookup(w *work) (eventlog.Message, error) {
 
 // get reads a message of the log.
 func (p *Pusher) get(lane int, sequence uint64) (eventlog.Raw, error) {
-	if p.desk != nil {
-		return p.desk.read(p.ctx, lane, sequence)
+	if p.proxy != nil {
+		return p.proxy.read(p.ctx, lane, sequence)
 	}
 	return p.source.stream(p.js, lane).In(p.log).Get(p.ctx, sequence)
 }
 
 // awaitSkip waits until the message that stopped a lane is in the skip list, and returns that, or until Run is to end.
 func (p *Pusher) awaitSkip(lane int, cause error) (eventlog.Skips, error) {
-	if p.desk != nil {
-		return p.desk.awaitSkip(p.ctx, p, lane, cause)
+	if p.proxy != nil {
+		return p.proxy.awaitSkip(p.ctx, p, lane, cause)
 	}
 	return p.source.stream(p.js, lane).AwaitSkip(p.ctx, cause)
 }

@@ -79,16 +79,16 @@ func (i iterator) stop()  { i.Stop() }
 
 // openLane finds or makes the consumer of a lane, openClass that of a class of WaitStream.
 func (p *Pusher) openLane(ctx context.Context, lane int) (puller, error) {
-	if p.desk != nil {
-		return p.desk.reopen(ctx, p, p.desk.laneFeed(lane))
+	if p.proxy != nil {
+		return p.proxy.reopen(ctx, p, p.proxy.lanePuller(lane))
 	}
 	c, err := p.consumer(ctx, lane)
 	return consumer{p.js, p.source.stream(p.js, lane).Name(), c}, err
 }
 
 func (p *Pusher) openClass(ctx context.Context, c class) (puller, error) {
-	if p.desk != nil {
-		return p.desk.reopen(ctx, p, p.desk.classFeed(c))
+	if p.proxy != nil {
+		return p.proxy.reopen(ctx, p, p.proxy.classPuller(c))
 	}
 	made, err := p.waiting.consumer(ctx, c, &p.opts)
 	return consumer{p.js, WaitStream, made}, err

@@ -51,15 +51,15 @@ type Pusher struct {
 	judges    []laneJudge
 	counts    []laneCounts
 	begun     []atomic.Int64 // of each lane, when the name was used first, ns
-	desk      *desk          // of a sender with a key; nil = this process has credentials of servers, js
+	proxy     *proxyClient   // of a sender with a key; nil = this process has credentials of servers, js
 	waiting   *waitStream
 	positions *positions
-	entries   entryBox
-	dead      letterBox
+	entries   entryStore
+	dead      letterStore
 
-	works   sync.WaitGroup
-	beating sync.WaitGroup
-	beats   time.Duration // between progress reports of a message in flight
+	works         sync.WaitGroup
+	progress      sync.WaitGroup
+	progressEvery time.Duration // between progress reports of a message in flight
 
 	// ctx ends when Run is to end: no new message is taken. hard ends Grace later: calls in progress are to return.
 	ctx, hard context.Context
@@ -148,7 +148,7 @@ func (p *Pusher) run(ctx context.Context, push func(context.Context, []item) err
 	saver.Go(func() { p.saving(p.ctx) })
 	feeds.Wait()
 	p.works.Wait()
-	p.beating.Wait()
+	p.progress.Wait()
 	saver.Wait()
 	p.flush()
 	if ctx.Err() != nil {
@@ -157,15 +157,15 @@ func (p *Pusher) run(ctx context.Context, push func(context.Context, []item) err
 	return context.Cause(p.ctx)
 }
 
-// entryBox stores which messages wait, letterBox what could not be delivered.
-type entryBox interface {
+// entryStore stores which messages wait, letterStore what could not be delivered.
+type entryStore interface {
 	put(ctx context.Context, c class, id messageID, e entry) error
 }
 
-type letterBox interface {
-	of(ctx context.Context, name string, message messageID) (l DeadLetter, ok bool, err error)
+type letterStore interface {
+	get(ctx context.Context, name string, message messageID) (l DeadLetter, ok bool, err error)
 	add(ctx context.Context, l *DeadLetter) error
-	take(ctx context.Context, name string, message messageID, gone []item) error
+	remove(ctx context.Context, name string, message messageID, gone []item) error
 }
 
 // openLog finds the log, and adds the seal key to it.
@@ -177,7 +177,7 @@ func (p *Pusher) openLog(ctx context.Context) error {
 	case !found:
 		return fmt.Errorf("push: %w", errNoLog)
 	case log.Format > topology.Format:
-		return fmt.Errorf("push: %w: log %s has format %d, this program knows %d; use a newer scrip", eventlog.ErrNewerFormat, log.UUID, log.Format, topology.Format)
+		return fmt.Errorf("push: %w: log %s has format %d, this program reads up to %d; use a newer scrip", eventlog.ErrNewerFormat, log.UUID, log.Format, topology.Format)
 	}
 	if p.opts.SealKey != "" {
 		if log, err = log.WithSealKey(p.opts.SealKey); err != nil {
@@ -191,8 +191,8 @@ func (p *Pusher) openLog(ctx context.Context) error {
 // prepare finds the log and makes what is missing: the consumers of lanes and classes, the streams of dead letters and of
 // waiting messages, and the bucket.
 func (p *Pusher) prepare(ctx context.Context) (lanes, waiting []puller, err error) {
-	if p.desk != nil {
-		return p.desk.prepare(ctx, p)
+	if p.proxy != nil {
+		return p.proxy.prepare(ctx, p)
 	}
 	if err := p.openLog(ctx); err != nil {
 		return nil, nil, err
@@ -239,21 +239,21 @@ func (p *Pusher) prepare(ctx context.Context) (lanes, waiting []puller, err erro
 	if err := g.Wait(); err != nil {
 		return nil, nil, err
 	}
-	p.beat(ctx, lanes, waiting)
+	p.setProgressEvery(ctx, lanes, waiting)
 	return lanes, waiting, nil
 }
 
-// beat decides how often progress is reported. AckWait is the one that the consumers were created with.
-func (p *Pusher) beat(ctx context.Context, lanes, waiting []puller) {
-	p.beats = lanes[0].ackWait()
+// setProgressEvery decides how often progress is reported. AckWait is the one that the consumers were created with.
+func (p *Pusher) setProgressEvery(ctx context.Context, lanes, waiting []puller) {
+	p.progressEvery = lanes[0].ackWait()
 	for _, c := range slices.Concat(lanes, waiting) {
-		p.beats = min(p.beats, c.ackWait())
+		p.progressEvery = min(p.progressEvery, c.ackWait())
 	}
-	if p.beats != p.opts.AckWait {
+	if p.progressEvery != p.opts.AckWait {
 		p.opts.Logger.InfoContext(ctx, "the push sender's AckWait was fixed at its first start and stays as it is",
-			"name", p.opts.Name, "ack_wait", p.beats, "requested", p.opts.AckWait)
+			"name", p.opts.Name, "ack_wait", p.progressEvery, "requested", p.opts.AckWait)
 	}
-	p.beats /= 3 // two in a row may be lost
+	p.progressEvery /= 3 // two in a row may be lost
 }
 
 // flush sends the last acknowledgements before the process may end, and records the positions.
@@ -266,8 +266,8 @@ func (p *Pusher) flush() {
 }
 
 func (p *Pusher) conn() *nats.Conn {
-	if p.desk != nil {
-		return p.desk.nc
+	if p.proxy != nil {
+		return p.proxy.nc
 	}
 	return p.js.Conn()
 }

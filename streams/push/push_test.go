@@ -59,7 +59,7 @@ func TestEachCustomerOnce(t *testing.T) {
 		}
 		st := s.Stats()
 		pushed += st.Pushed
-		if st.FailedTries+st.Dead+st.Skipped+st.Repeated != 0 || st.InHand+st.Calling+st.Hanging != 0 {
+		if st.FailedTries+st.Dead+st.Skipped+st.Repeated != 0 || st.InFlight+st.Calling+st.Hanging != 0 {
 			t.Errorf("nothing failed, but %+v", st)
 		}
 	}

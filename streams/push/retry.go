@@ -45,16 +45,16 @@ func RetryKeyed(ctx context.Context, nc *nats.Conn, opts Options, push Func) (Re
 	if err != nil {
 		return Retried{}, err
 	}
-	d := &desk{nc: nc, name: opts.Name}
-	return retry(ctx, d.letters(ctx), d, opts, push)
+	client := &proxyClient{nc: nc, name: opts.Name}
+	return retry(ctx, client.letters(ctx), client, opts, push)
 }
 
-// retried stores the result of a retry.
-type retried interface {
-	after(ctx context.Context, l DeadLetter, left []Reminder, cause error) error
+// settler stores the result of a retry.
+type settler interface {
+	settle(ctx context.Context, l DeadLetter, left []Reminder, cause error) error
 }
 
-func retry(ctx context.Context, letters iter.Seq2[DeadLetter, error], box retried, opts Options, push Func) (sum Retried, err error) {
+func retry(ctx context.Context, letters iter.Seq2[DeadLetter, error], store settler, opts Options, push Func) (sum Retried, err error) {
 	call := &caller{push: onReminders(push), batch: opts.Batch, timeout: opts.Timeout}
 	for letter, err := range letters {
 		if err != nil {
@@ -64,7 +64,7 @@ func retry(ctx context.Context, letters iter.Seq2[DeadLetter, error], box retrie
 		for i, r := range letter.Reminders {
 			items[i] = item{Reminder: r}
 		}
-		if _, err := sum.one(ctx, context.WithoutCancel(ctx), box, call, &letter, items); err != nil {
+		if _, err := sum.one(ctx, context.WithoutCancel(ctx), store, call, &letter, items); err != nil {
 			return sum, err
 		}
 	}
@@ -73,14 +73,14 @@ func retry(ctx context.Context, letters iter.Seq2[DeadLetter, error], box retrie
 
 // one retries one letter and adds the result. calling is the context of the calls. The error is that of ctx, or of storing the
 // result.
-func (sum *Retried) one(ctx, calling context.Context, box retried, call *caller, letter *DeadLetter, items []item) (result, error) {
+func (sum *Retried) one(ctx, calling context.Context, store settler, call *caller, letter *DeadLetter, items []item) (result, error) {
 	got := call.try(calling, items, false)
 	if calling.Err() != nil && got.fate == untried {
 		return got, ctx.Err()
 	}
 	sum.Pushed += len(items) - len(got.left)
 	sum.Left += len(got.left)
-	if err := box.after(ctx, *letter, bare(got.left), got.cause); err != nil {
+	if err := store.settle(ctx, *letter, bare(got.left), got.cause); err != nil {
 		return got, fmt.Errorf("push: dead letter %d was retried, but the result could not be stored: %w", letter.ID, err)
 	}
 	return got, ctx.Err()
@@ -149,17 +149,17 @@ func (p *Pusher) letterItems(ctx context.Context, letter *DeadLetter) ([]item, e
 	}), nil
 }
 
-// after stores the result of a retry, also if ctx has ended meanwhile.
-func (d *deadStream) after(ctx context.Context, l DeadLetter, left []Reminder, cause error) error {
+// settle stores the result of a retry, also if ctx has ended meanwhile.
+func (d *deadStream) settle(ctx context.Context, l DeadLetter, left []Reminder, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	if len(left) == 0 {
-		return d.remove(ctx, l.ID)
+		return d.delete(ctx, l.ID)
 	}
 	replaces := l.ID
 	l.Reminders, l.Error = left, oneLine(cause)
 	l.Tries++
-	if err := d.keep(ctx, &l, replaces); !errors.Is(err, errChanged) { // changed: another Retry handled it, too
+	if err := d.store(ctx, &l, replaces); !errors.Is(err, errChanged) { // changed: another Retry handled it, too
 		return err
 	}
 	return nil

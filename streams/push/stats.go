@@ -30,8 +30,8 @@ type Stats struct {
 	Stopped int
 	// Repeated are messages that NATS delivered again although they were finished.
 	Repeated uint64
-	// InHand are messages taken and not finished: in a call, or waiting for one here.
-	InHand int
+	// InFlight are messages taken and not finished: in a call, or waiting for one here.
+	InFlight int
 	// Calling are calls in progress; Hanging those given up that have not returned.
 	Calling, Hanging int
 	// Away: the gateway does not work, and no call is made but a probe at Probe.
@@ -45,7 +45,7 @@ func (p *Pusher) Stats() Stats {
 	return Stats{
 		Pushed: p.count.pushed.Load(), FailedTries: p.count.failed.Load(), Dead: p.count.dead.Load(),
 		Skipped: p.count.skipped.Load(), Repeated: p.count.repeated.Load(),
-		InHand: p.tracker.inHand(), Calling: calling, Hanging: int(p.call.hung.Load()),
+		InFlight: p.tracker.inFlight(), Calling: calling, Hanging: int(p.call.hung.Load()),
 		Stopped: int(p.count.stopped.Load()), Away: open, Probe: probe,
 	}
 }
@@ -65,7 +65,7 @@ type Lag struct {
 // Lag reads from the server how far the name is behind, lane by lane. A name that was never started is ErrGone. It needs
 // the credentials of servers.
 func (p *Pusher) Lag(ctx context.Context) ([]Lag, error) {
-	if p.desk != nil {
+	if p.proxy != nil {
 		return nil, errors.New("push: Lag needs credentials of servers, this sender has a key")
 	}
 	log, found, err := topology.Inspect(ctx, p.js)

@@ -16,8 +16,8 @@ type suspects struct {
 	failed map[string]int
 }
 
-// saw takes in the result of a call for one campaign.
-func (s *suspects) saw(campaign string, delivered bool) {
+// count counts the result of a call for one campaign.
+func (s *suspects) count(campaign string, delivered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

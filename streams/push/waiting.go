@@ -96,7 +96,7 @@ func (s *waitStream) consumer(ctx context.Context, c class, o *Options) (jetstre
 
 // waitSubject names an entry: of one hop of one message there may be several, of different lines.
 func waitSubject(name string, c class, id messageID) string {
-	return fmt.Sprintf("%s%s.%s.%d.%d.%d.%d.%d", waitSubjects, name, c, id.lane, id.sequence, id.stored, id.hop, id.line)
+	return fmt.Sprintf("%s%s.%s.%d.%d.%d.%d.%d", waitSubjects, name, c, id.Lane, id.Sequence, id.Stored, id.Hop, id.Line)
 }
 
 func parseWaitSubject(subject string) (name string, c class, id messageID, err error) {
@@ -113,7 +113,7 @@ func parseWaitSubject(subject string) (name string, c class, id messageID, err e
 			return "", 0, id, fmt.Errorf("subject %q is no waiting message's", subject)
 		}
 	}
-	return parts[0], c, messageID{lane: int(n[0]), sequence: uint64(n[1]), stored: n[2], hop: int(n[3]), line: int(n[4])}, nil
+	return parts[0], c, messageID{Lane: int(n[0]), Sequence: uint64(n[1]), Stored: n[2], Hop: int(n[3]), Line: int(n[4])}, nil
 }
 
 // put stores an entry. One that is there already is the same: the process before died between it and the acknowledgement.
@@ -124,7 +124,7 @@ func (s *waitStream) put(ctx context.Context, c class, id messageID, e entry) er
 	}
 	msg := nats.NewMsg(waitSubject(s.name, c, id))
 	msg.Data = data
-	ctx, done := context.WithTimeout(ctx, keepOnce)
+	ctx, done := context.WithTimeout(ctx, storeTimeout)
 	defer done()
 	_, err = s.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(WaitStream), jetstream.WithExpectLastSequencePerSubject(0))
 	var api *jetstream.APIError

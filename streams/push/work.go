@@ -54,7 +54,7 @@ type work struct {
 // work is one try of a message and what follows: delivered, waiting for another try, a dead letter, or returned to NATS.
 func (p *Pusher) work(w *work, t *turn) {
 	var r result
-	left := func() { p.gate.leave(t, r.fate, r.rest) }
+	left := func() { p.gate.leave(t, r.fate, r.retryAfter) }
 	guarded, ok := p.prepareTry(w)
 	if !ok {
 		left()
@@ -68,7 +68,7 @@ func (p *Pusher) work(w *work, t *turn) {
 	p.counts[w.lane].delivered.Add(delivered)
 	left()
 	if guarded {
-		if err := p.dead.take(p.hard, p.opts.Name, w.id, all); err != nil {
+		if err := p.dead.remove(p.hard, p.opts.Name, w.id, all); err != nil {
 			w.log.Error("a dead letter of reminders that were tried could not be removed; remove it from "+DeadStream, "err", err)
 		}
 	}
@@ -93,12 +93,12 @@ func (p *Pusher) prepareTry(w *work) (guarded, ok bool) {
 		p.giveBack(w, p.opts.pause(1))
 		return false, false
 	}
-	if w.deliveries > 1 || w.id.hop > 0 {
+	if w.deliveries > 1 || w.id.Hop > 0 {
 		// A process may have died between the dead letter and the acknowledgement.
 		var letter DeadLetter
 		var there bool
 		err := p.persist(func(ctx context.Context) (err error) {
-			letter, there, err = p.dead.of(ctx, p.opts.Name, w.id)
+			letter, there, err = p.dead.get(ctx, p.opts.Name, w.id)
 			return err
 		})
 		if err != nil {
@@ -116,9 +116,9 @@ func (p *Pusher) prepareTry(w *work) (guarded, ok bool) {
 		}
 	}
 	if p.opts.MaxAge > 0 {
-		since := max(w.id.stored, p.begun[w.lane].Load())
+		since := max(w.id.Stored, p.begun[w.lane].Load())
 		if age := p.opts.Clock.Now().Sub(time.Unix(0, since)); age > p.opts.MaxAge {
-			p.bury(w, w.tries, fmt.Errorf("%w: %s, and MaxAge is %s", errTooOld, age.Round(time.Second), p.opts.MaxAge))
+			p.storeDeadLetter(w, w.tries, fmt.Errorf("%w: %s, and MaxAge is %s", errTooOld, age.Round(time.Second), p.opts.MaxAge))
 			return false, false
 		}
 	}
@@ -149,15 +149,15 @@ func (p *Pusher) failedTry(w *work, r *result) {
 		pause = p.opts.pause(tries)
 	}
 	if tries >= p.opts.Tries {
-		p.bury(w, tries, r.cause)
+		p.storeDeadLetter(w, tries, r.cause)
 		return
 	}
 	w.log.Warn("a push failed; it is retried", "failed", tries, "of", p.opts.Tries, "left", len(w.left), "err", r.cause)
 	p.later(w, class, entry{Tries: tries, Split: w.split || r.mixed, Process: p.process, Answers: answers}, spreadOut(pause))
 }
 
-// bury stores what is left as a dead letter, after so many failed tries, and ends the work.
-func (p *Pusher) bury(w *work, tries int, cause error) {
+// storeDeadLetter stores what is left as a dead letter, after so many failed tries, and ends the work.
+func (p *Pusher) storeDeadLetter(w *work, tries int, cause error) {
 	letter := p.newLetter(w, w.left, tries, cause)
 	if err := p.dead.add(p.hard, &letter); err != nil {
 		w.log.Error("a dead letter could not be written; its reminders are retried later", "err", err)
@@ -195,8 +195,8 @@ func (p *Pusher) put(w *work, c class, items []item, e entry) bool {
 		}
 	}
 	id := w.id
-	id.hop++
-	id.line = items[0].number
+	id.Hop++
+	id.Line = items[0].number
 	err := p.persist(func(ctx context.Context) error { return p.entries.put(ctx, c, id, e) })
 	if err != nil {
 		w.log.Warn("a message could not be set aside; NATS delivers it again", "err", err)
@@ -270,8 +270,8 @@ func (p *Pusher) nakExactly(w *work, delay time.Duration) {
 // Timeout, waiting for one by the gateway's absence, in which each process has few messages.
 func (p *Pusher) keepAlive(w *work) (stop func()) {
 	done := make(chan struct{})
-	p.beating.Go(func() {
-		tick := time.NewTicker(p.beats)
+	p.progress.Go(func() {
+		tick := time.NewTicker(p.progressEvery)
 		defer tick.Stop()
 		for {
 			select {

@@ -230,7 +230,7 @@ func TestASenderHasItsNameAlone(t *testing.T) {
 		{push.EndpointStore, `{"name":"other","do":"letter","message":{"lane":0,"sequence":1}}`, "403"},
 		{push.EndpointStore, `{"name":"other","do":"next"}`, "403"},
 		{push.EndpointStore, `{"name":"other","do":"settle","message":{"lane":0,"sequence":1},"letter":{"id":1}}`, "403"},
-		{push.EndpointStore, `{"name":"other","do":"exhume","message":{"lane":0,"sequence":1},"keys":["x"]}`, "403"},
+		{push.EndpointStore, `{"name":"other","do":"remove","message":{"lane":0,"sequence":1},"keys":["x"]}`, "403"},
 		{push.EndpointStore, `{"name":"mobile","do":"purge","message":{"lane":0,"sequence":1}}`, "does not know"},
 		{push.EndpointStore, `{"name":"mobile","do":"read","message":{"lane":0,"sequence":1},"stream":"SCRIP_EVT_0"}`, "not understood"},
 	} {
@@ -257,7 +257,7 @@ func TestASenderHasItsNameAlone(t *testing.T) {
 	}
 	// What a sender stores is of its name alone.
 	for _, body := range []string{
-		`{"name":"mobile","do":"bury","message":{"lane":0,"sequence":1,"stored":5},"letter":{"name":"other","stream":"SCRIP_EVT_0","error":"a\nb","reminders":[{"key":"k","customer_id":"ann"}]}}`,
+		`{"name":"mobile","do":"add","message":{"lane":0,"sequence":1,"stored":5},"letter":{"name":"other","stream":"SCRIP_EVT_0","error":"a\nb","reminders":[{"key":"k","customer_id":"ann"}]}}`,
 		`{"name":"mobile","do":"wait","message":{"lane":0,"sequence":1,"stored":5,"hop":1},"class":"again","entry":{"tries":1}}`,
 	} {
 		if m, err := g.Request("scrip."+push.EndpointOpen, []byte(`{"name":"mobile"}`), time.Minute); err != nil || m.Header.Get("Nats-Service-Error-Code") != "" {

@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -46,22 +43,23 @@ var errMissing = errors.New("the consumer does not exist")
 func NewKeyed(nc *nats.Conn, opts Options) (*Pusher, error) {
 	p, err := newPusher(nil, opts, reminders())
 	if err == nil {
-		p.desk = &desk{nc: nc, name: opts.Name}
-		p.entries, p.dead = p.desk, p.desk
+		p.proxy = &proxyClient{nc: nc, name: opts.Name}
+		p.entries, p.dead = p.proxy, p.proxy
 	}
 	return p, err
 }
 
-// desk makes requests to the service in place of JetStream.
-type desk struct {
+// proxyClient makes requests to the service (Proxy) in place of JetStream. It has the consumers, entries and dead letters of one
+// name. It has no state that a crash loses.
+type proxyClient struct {
 	nc   *nats.Conn
 	name string
 	wait atomic.Int64 // AckWait, ns
 }
 
-// ask sends a request until ctx ends, or for wait, and returns the answer. data is the value in it; a message has none.
-func (d *desk) ask(ctx context.Context, endpoint string, r request, wait time.Duration) (m *nats.Msg, data json.RawMessage, err error) {
-	r.Name = d.name
+// request sends a request until ctx ends, or for wait, and returns the answer. data is the value in it; a message has none.
+func (pc *proxyClient) request(ctx context.Context, endpoint string, r request, wait time.Duration) (m *nats.Msg, data json.RawMessage, err error) {
+	r.Name = pc.name
 	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, nil, err
@@ -71,7 +69,7 @@ func (d *desk) ask(ctx context.Context, endpoint string, r request, wait time.Du
 	out := nats.NewMsg("scrip." + endpoint)
 	out.Data = body
 	out.Header.Set("Scrip-Timeout", min(wait, time.Minute).String())
-	m, err = d.nc.RequestMsgWithContext(ctx, out)
+	m, err = pc.nc.RequestMsgWithContext(ctx, out)
 	if errors.Is(err, nats.ErrNoResponders) {
 		err = fmt.Errorf("no server with the role api serves senders: %w", err)
 	}
@@ -84,7 +82,7 @@ func (d *desk) ask(ctx context.Context, endpoint string, r request, wait time.Du
 		Data    json.RawMessage `json:"data"`
 	}
 	code := m.Header.Get("Nats-Service-Error-Code")
-	if code == "" && m.Header.Get(headerPlace) != "" {
+	if code == "" && m.Header.Get(headerPosition) != "" {
 		return m, nil, nil
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
@@ -102,17 +100,17 @@ func (d *desk) ask(ctx context.Context, endpoint string, r request, wait time.Du
 }
 
 // send sends a request and does not wait for an answer.
-func (d *desk) send(endpoint string, r request) error {
-	r.Name = d.name
+func (pc *proxyClient) send(endpoint string, r request) error {
+	r.Name = pc.name
 	body, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return d.nc.Publish("scrip."+endpoint, body)
+	return pc.nc.Publish("scrip."+endpoint, body)
 }
 
 // open makes what the name needs.
-func (d *desk) open(ctx context.Context, p *Pusher) (o opened, err error) {
+func (pc *proxyClient) open(ctx context.Context, p *Pusher) (o opened, err error) {
 	since := "now"
 	switch {
 	case p.opts.Since.all:
@@ -120,28 +118,28 @@ func (d *desk) open(ctx context.Context, p *Pusher) (o opened, err error) {
 	case !p.opts.Since.at.IsZero():
 		since = p.opts.Since.at.UTC().Format(time.RFC3339Nano)
 	}
-	_, data, err := d.ask(ctx, EndpointOpen, request{Since: since, AckWait: p.opts.AckWait, Unacked: p.opts.Unacked}, openFor)
+	_, data, err := pc.request(ctx, EndpointOpen, request{Since: since, AckWait: p.opts.AckWait, Unacked: p.opts.Unacked}, openFor)
 	if err == nil {
 		err = json.Unmarshal(data, &o)
 	}
 	if err == nil && (len(o.Lanes) == 0 || len(o.Lanes) > topology.MaxLanes || o.AckWait <= 0) {
 		err = errors.New("the answer names no lanes")
 	}
-	d.wait.Store(int64(o.AckWait))
+	pc.wait.Store(int64(o.AckWait))
 	return o, err
 }
 
 // prepare is Pusher.prepare.
-func (d *desk) prepare(ctx context.Context, p *Pusher) (lanes, waiting []puller, err error) {
+func (pc *proxyClient) prepare(ctx context.Context, p *Pusher) (lanes, waiting []puller, err error) {
 	start, cancel := context.WithTimeout(ctx, startFor)
 	defer cancel()
-	o, err := d.open(start, p)
+	o, err := pc.open(start, p)
 	for errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errUnavailable) {
-		p.opts.Logger.InfoContext(ctx, "the consumers of the push sender are not made yet; requesting them again", "name", d.name, "err", err)
+		p.opts.Logger.InfoContext(ctx, "the consumers of the push sender are not made yet; requesting them again", "name", pc.name, "err", err)
 		if topology.Pause(start, time.Second) != nil {
 			break
 		}
-		o, err = d.open(start, p)
+		o, err = pc.open(start, p)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("push: %w", err)
@@ -160,145 +158,46 @@ func (d *desk) prepare(ctx context.Context, p *Pusher) (lanes, waiting []puller,
 	for lane, l := range o.Lanes {
 		p.judges[lane].judge = p.source.stream(nil, lane).In(p.log).JudgeFrom(l.SealedFrom, l.Skips)
 		p.begun[lane].Store(l.Begun.UnixNano())
-		lanes = append(lanes, d.laneFeed(lane))
+		lanes = append(lanes, pc.lanePuller(lane))
 	}
 	for c := range classes {
-		waiting = append(waiting, d.classFeed(c))
+		waiting = append(waiting, pc.classPuller(c))
 	}
-	p.beat(ctx, lanes, waiting)
+	p.setProgressEvery(ctx, lanes, waiting)
 	return lanes, waiting, nil
 }
 
 // reopen makes a lost consumer again.
-func (d *desk) reopen(ctx context.Context, p *Pusher, f puller) (puller, error) {
-	_, err := d.open(ctx, p)
+func (pc *proxyClient) reopen(ctx context.Context, p *Pusher, f puller) (puller, error) {
+	_, err := pc.open(ctx, p)
 	return f, err
 }
 
 // awaitSkip is eventlog.Stream.AwaitSkip.
-func (d *desk) awaitSkip(ctx context.Context, p *Pusher, lane int, cause error) (eventlog.Skips, error) {
+func (pc *proxyClient) awaitSkip(ctx context.Context, p *Pusher, lane int, cause error) (eventlog.Skips, error) {
 	var stop *eventlog.StopError
 	errors.As(cause, &stop)
 	for {
 		if err := topology.Pause(ctx, skipPoll); err != nil {
 			return nil, err
 		}
-		o, err := d.open(ctx, p)
+		o, err := pc.open(ctx, p)
 		if err == nil && lane < len(o.Lanes) && (stop == nil || slices.Contains(o.Lanes[lane].Skips[stop.Sequence], stop.Hash)) {
 			return o.Lanes[lane].Skips, nil
 		}
 	}
 }
 
-// deskFeed is a puller and its messages: those of a lane or of a class.
-type deskFeed struct {
-	d       *desk
-	what    request
-	ended   chan struct{}
-	endOnce *sync.Once
-}
-
-func (d *desk) laneFeed(lane int) puller { return deskFeed{d: d, what: request{Lane: &lane}} }
-
-func (d *desk) classFeed(c class) puller { return deskFeed{d: d, what: request{Class: c.String()}} }
-
-func (f deskFeed) ackWait() time.Duration { return time.Duration(f.d.wait.Load()) }
-
-func (f deskFeed) messages(int) (messages, error) {
-	f.ended, f.endOnce = make(chan struct{}), &sync.Once{}
-	return f, nil
-}
-
-// gone pauses: after an answer the next request would fail at once, too.
-func (f deskFeed) gone(ctx context.Context, cause error) error {
-	if topology.Pause(ctx, missingPause) != nil || !errors.Is(cause, errMissing) {
-		return nil
-	}
-	return cause
-}
-
-func (f deskFeed) next(ctx context.Context) (delivery, error) {
-	f.what.Wait = pollFor
-	for {
-		select {
-		case <-f.ended:
-			return nil, jetstream.ErrMsgIteratorClosed
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		default:
-		}
-		m, data, err := f.d.ask(ctx, EndpointNext, f.what, pollFor+waitSlack+requestTimeout)
-		switch {
-		case errors.Is(err, ErrDenied):
-			return nil, &fatalError{fmt.Errorf("push: %w", err)}
-		case err != nil:
-			return nil, err
-		case data == nil:
-			return f.d.delivered(m)
-		case string(data) == `"`+missing+`"`:
-			return nil, errMissing
-		}
-	}
-}
-
-func (f deskFeed) drain() { f.endOnce.Do(func() { close(f.ended) }) }
-func (f deskFeed) stop()  { f.drain() }
-
-// deskMessage is a delivery.
-type deskMessage struct {
-	d       *desk
-	subject string
-	header  nats.Header
-	data    []byte
-	token   string
-	meta    jetstream.MsgMetadata
-}
-
-// delivered reads an answer that is a message.
-func (d *desk) delivered(m *nats.Msg) (*deskMessage, error) {
-	var stored int64
-	got := &deskMessage{d: d, subject: m.Header.Get(headerSubject), token: m.Header.Get(headerToken), data: m.Data, header: maps.Clone(m.Header)}
-	if _, err := fmt.Sscanf(m.Header.Get(headerPlace), "%d %d %d", &got.meta.Sequence.Stream, &stored, &got.meta.NumDelivered); err != nil {
-		return nil, fmt.Errorf("an answer that is not understood: %s: %w", headerPlace, err)
-	}
-	got.meta.Timestamp = time.Unix(0, stored)
-	for _, name := range []string{headerSubject, headerToken, headerPlace} {
-		delete(got.header, name)
-	}
-	return got, nil
-}
-
-func (m *deskMessage) Metadata() (*jetstream.MsgMetadata, error) { return &m.meta, nil }
-func (m *deskMessage) Subject() string                           { return m.subject }
-func (m *deskMessage) Headers() nats.Header                      { return m.header }
-func (m *deskMessage) Data() []byte                              { return m.data }
-
-func (m *deskMessage) Ack() error { return m.d.send(EndpointAck, request{Token: m.token, As: asAck}) }
-func (m *deskMessage) Nak() error { return m.NakWithDelay(0) }
-
-func (m *deskMessage) NakWithDelay(delay time.Duration) error {
-	return m.d.send(EndpointAck, request{Token: m.token, As: asNak, Delay: delay})
-}
-
-func (m *deskMessage) InProgress() error {
-	return m.d.send(EndpointAck, request{Token: m.token, As: asProgress})
-}
-
-func (m *deskMessage) DoubleAck(ctx context.Context) error {
-	_, _, err := m.d.ask(ctx, EndpointAck, request{Token: m.token, As: asAck}, requestTimeout)
-	return err
-}
-
 // read reads a message of the log. The error is eventlog.ErrLostTail if the log does not have it any more.
-func (d *desk) read(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
-	m, data, err := d.ask(ctx, EndpointStore, request{Do: doRead, Message: &place{Lane: lane, Sequence: sequence}}, requestTimeout)
+func (pc *proxyClient) read(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
+	m, data, err := pc.request(ctx, EndpointStore, request{Do: doRead, Message: &messageID{Lane: lane, Sequence: sequence}}, requestTimeout)
 	if err != nil {
 		return eventlog.Raw{}, err
 	}
 	if data != nil {
 		return eventlog.Raw{}, fmt.Errorf("message %d of lane %d: %w", sequence, lane, eventlog.ErrLostTail)
 	}
-	got, err := d.delivered(m)
+	got, err := pc.delivered(m)
 	if err != nil {
 		return eventlog.Raw{}, err
 	}
@@ -306,14 +205,14 @@ func (d *desk) read(ctx context.Context, lane int, sequence uint64) (eventlog.Ra
 }
 
 // put is waitStream.put.
-func (d *desk) put(ctx context.Context, c class, id messageID, e entry) error {
-	_, _, err := d.ask(ctx, EndpointStore, request{Do: doWait, Message: placeOf(id), Class: c.String(), Entry: &e}, requestTimeout)
+func (pc *proxyClient) put(ctx context.Context, c class, id messageID, e entry) error {
+	_, _, err := pc.request(ctx, EndpointStore, request{Do: doWait, Message: &id, Class: c.String(), Entry: &e}, requestTimeout)
 	return err
 }
 
-// of is deadStream.of.
-func (d *desk) of(ctx context.Context, _ string, message messageID) (l DeadLetter, ok bool, err error) {
-	_, data, err := d.ask(ctx, EndpointStore, request{Do: doLetter, Message: placeOf(message)}, requestTimeout)
+// get is deadStream.get.
+func (pc *proxyClient) get(ctx context.Context, _ string, message messageID) (l DeadLetter, ok bool, err error) {
+	_, data, err := pc.request(ctx, EndpointStore, request{Do: doLetter, Message: &message}, requestTimeout)
 	if err != nil || strings.TrimSpace(string(data)) == "null" || len(data) == 0 {
 		return l, false, err
 	}
@@ -323,9 +222,9 @@ func (d *desk) of(ctx context.Context, _ string, message messageID) (l DeadLette
 }
 
 // add is deadStream.add: it is repeated until the letter is stored or ctx ends.
-func (d *desk) add(ctx context.Context, l *DeadLetter) error {
-	for pause := keepPause; ; pause = min(2*pause, keepMost) {
-		_, data, err := d.ask(ctx, EndpointStore, request{Do: doBury, Message: placeOf(l.id), Letter: l}, requestTimeout)
+func (pc *proxyClient) add(ctx context.Context, l *DeadLetter) error {
+	for pause := storePause; ; pause = min(2*pause, storePauseMost) {
+		_, data, err := pc.request(ctx, EndpointStore, request{Do: doAdd, Message: &l.id, Letter: l}, requestTimeout)
 		if err == nil {
 			return json.Unmarshal(data, &l.ID)
 		}
@@ -335,28 +234,28 @@ func (d *desk) add(ctx context.Context, l *DeadLetter) error {
 	}
 }
 
-// take is deadStream.take.
-func (d *desk) take(ctx context.Context, _ string, message messageID, gone []item) error {
+// remove is deadStream.remove.
+func (pc *proxyClient) remove(ctx context.Context, _ string, message messageID, gone []item) error {
 	keys := make([]string, len(gone))
 	for i := range gone {
 		keys[i] = gone[i].Key
 	}
-	_, _, err := d.ask(ctx, EndpointStore, request{Do: doExhume, Message: placeOf(message), Keys: keys}, requestTimeout)
+	_, _, err := pc.request(ctx, EndpointStore, request{Do: doRemove, Message: &message, Keys: keys}, requestTimeout)
 	return err
 }
 
 // LettersKeyed is Letters for a sender that has a key, see NewKeyed.
 func LettersKeyed(ctx context.Context, nc *nats.Conn, name string) iter.Seq2[DeadLetter, error] {
-	return (&desk{nc: nc, name: name}).letters(ctx)
+	return (&proxyClient{nc: nc, name: name}).letters(ctx)
 }
 
 // letters lists the dead letters of the name, in the order in which they were written. Those written meanwhile are not in it.
-func (d *desk) letters(ctx context.Context) iter.Seq2[DeadLetter, error] {
+func (pc *proxyClient) letters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		seen := map[string]bool{} // a retry writes a letter again, with a higher id
 		for after := uint64(0); ; {
 			var next *storedLetter
-			_, data, err := d.ask(ctx, EndpointStore, request{Do: doNext, After: after}, openFor)
+			_, data, err := pc.request(ctx, EndpointStore, request{Do: doNext, After: after}, openFor)
 			if err == nil {
 				err = json.Unmarshal(data, &next)
 			}
@@ -368,7 +267,7 @@ func (d *desk) letters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 				return
 			}
 			l := next.Letter
-			l.id, after = next.Message.id(), l.ID
+			l.id, after = *next.Message, l.ID
 			if seen[l.Message()] {
 				continue
 			}
@@ -380,23 +279,22 @@ func (d *desk) letters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	}
 }
 
-// after is deadStream.after.
-func (d *desk) after(ctx context.Context, l DeadLetter, left []Reminder, cause error) error {
-	message := placeOf(l.id)
+// settle is deadStream.settle.
+func (pc *proxyClient) settle(ctx context.Context, l DeadLetter, left []Reminder, cause error) error {
 	if l.Reminders = left; cause != nil {
 		l.Error = oneLine(cause)
 	}
-	_, _, err := d.ask(context.WithoutCancel(ctx), EndpointStore, request{Do: doSettle, Message: message, Letter: &l}, requestTimeout)
+	_, _, err := pc.request(context.WithoutCancel(ctx), EndpointStore, request{Do: doSettle, Message: &l.id, Letter: &l}, requestTimeout)
 	return err
 }
 
 // save records what a lane counted since the last time. Positions alone are not recorded: they follow with the next count.
-func (d *desk) save(ctx context.Context, lane int, c *laneCounts) error {
+func (pc *proxyClient) save(ctx context.Context, lane int, c *laneCounts) error {
 	n := counts{Lane: lane, Delivered: c.delivered.Swap(0), Dead: c.dead.Swap(0), Failed: c.failed.Swap(0)}
 	if n.Delivered+n.Dead+n.Failed == 0 {
 		return nil
 	}
-	_, _, err := d.ask(ctx, EndpointStore, request{Do: doCount, Counts: &n}, requestTimeout)
+	_, _, err := pc.request(ctx, EndpointStore, request{Do: doCount, Counts: &n}, requestTimeout)
 	if err != nil {
 		c.delivered.Add(n.Delivered)
 		c.dead.Add(n.Dead)

@@ -29,9 +29,9 @@ var Fields = map[string]string{
 
 // Headers of a message as an endpoint passes it on, beside its own.
 const (
-	headerToken   = "Scrip-Push-Token"   // for EndpointAck
-	headerSubject = "Scrip-Push-Subject" // of the message
-	headerPlace   = "Scrip-Push-Place"   // "<sequence> <stored, ns> <deliveries>"
+	headerToken    = "Scrip-Push-Token"   // for EndpointAck
+	headerSubject  = "Scrip-Push-Subject" // of the message
+	headerPosition = "Scrip-Push-Place"   // "<sequence> <stored, ns> <deliveries>"
 )
 
 // request is the body of a request, one JSON object. Each endpoint has some of the fields.
@@ -53,7 +53,7 @@ type request struct {
 	Delay time.Duration `json:"delay,omitempty"` // ns, with asNak
 
 	Do      string      `json:"do,omitempty"`
-	Message *place      `json:"message,omitempty"`
+	Message *messageID  `json:"message,omitempty"`
 	Entry   *entry      `json:"entry,omitempty"`
 	Letter  *DeadLetter `json:"letter,omitempty"`
 	Keys    []string    `json:"keys,omitempty"` // of reminders
@@ -72,34 +72,17 @@ const (
 	doRead   = "read"   // a message of the log
 	doWait   = "wait"   // stores an entry
 	doLetter = "letter" // reads the dead letter of a message
-	doBury   = "bury"   // adds reminders to it
-	doExhume = "exhume" // removes reminders from it
+	doAdd    = "add"    // adds reminders to it
+	doRemove = "remove" // removes reminders from it
 	doNext   = "next"   // reads the next dead letter of the name
 	doSettle = "settle" // stores the result of a retry: the letter without what was delivered
 	doCount  = "count"  // adds to the counts of a lane, and records its position
 )
 
-// place is a messageID.
-type place struct {
-	Lane     int    `json:"lane"`
-	Sequence uint64 `json:"sequence"`
-	Stored   int64  `json:"stored,omitempty"` // ns
-	Hop      int    `json:"hop,omitempty"`
-	Line     int    `json:"line,omitempty"`
-}
-
-func placeOf(id messageID) *place {
-	return &place{Lane: id.lane, Sequence: id.sequence, Stored: id.stored, Hop: id.hop, Line: id.line}
-}
-
-func (p *place) id() messageID {
-	return messageID{lane: p.Lane, sequence: p.Sequence, stored: p.Stored, hop: p.Hop, line: p.Line}
-}
-
 // storedLetter is the answer of doNext.
 type storedLetter struct {
 	Letter  DeadLetter `json:"letter"`
-	Message *place     `json:"message"`
+	Message *messageID `json:"message"`
 }
 
 // counts are of one lane since the last time.
