@@ -22,6 +22,27 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
+// customers is how many setReminders sets a reminder for: customer-0, customer-1, …
+const customers = 20
+
+// setReminders creates three campaigns that open at the same time, and sets a reminder one second before for each customer.
+func setReminders(ctx context.Context, t *testing.T, c *client.Client, opens wire.Instant) {
+	t.Helper()
+	settings := wire.DefaultSettings(10)
+	settings.OpensAt = opens
+	for i := range customers {
+		campaign := fmt.Sprintf("camp-%d", i%3)
+		if i < 3 {
+			if out, err := c.CreateCampaign(ctx, campaign, settings); err != nil || out.Refused() {
+				t.Fatalf("%+v, %v", out, err)
+			}
+		}
+		if out, err := c.Remind(ctx, campaign, fmt.Sprint("customer-", i), "opens", time.Second); err != nil || out.Refused() {
+			t.Fatalf("%+v, %v", out, err)
+		}
+	}
+}
+
 // The real server fires reminders; two pushsenders, connected by its data directory, print each reminder once in total, and
 // not before it is due.
 func TestWithTheRealServer(t *testing.T) {
@@ -46,21 +67,8 @@ func TestWithTheRealServer(t *testing.T) {
 	defer cancel()
 	streamtest.Eventually(t, "they wait for reminders", func() bool { _, err := p.Lag(ctx); return err == nil })
 
-	settings := wire.DefaultSettings(10)
 	opens := wire.At(time.Now().Add(5 * time.Second))
-	settings.OpensAt = opens
-	const customers = 20
-	for i := range customers {
-		campaign := fmt.Sprintf("camp-%d", i%3)
-		if i < 3 {
-			if out, err := c.CreateCampaign(ctx, campaign, settings); err != nil || out.Refused() {
-				t.Fatalf("%+v, %v", out, err)
-			}
-		}
-		if out, err := c.Remind(ctx, campaign, fmt.Sprint("customer-", i), "opens", time.Second); err != nil || out.Refused() {
-			t.Fatalf("%+v, %v", out, err)
-		}
-	}
+	setReminders(ctx, t, c, opens)
 	delivered := func() string { return a.out.String() + b.out.String() }
 	streamtest.Eventually(t, "all reminders are delivered", func() bool { return strings.Count(delivered(), "\n") >= customers })
 	if now := wire.At(time.Now()); now < opens.Add(-time.Second) {
@@ -135,20 +143,7 @@ func TestWithAKey(t *testing.T) {
 	c := server.Client()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	settings := wire.DefaultSettings(10)
-	settings.OpensAt = wire.At(time.Now().Add(3 * time.Second))
-	const customers = 20
-	for i := range customers {
-		campaign := fmt.Sprintf("camp-%d", i%3)
-		if i < 3 {
-			if out, err := c.CreateCampaign(ctx, campaign, settings); err != nil || out.Refused() {
-				t.Fatalf("%+v, %v", out, err)
-			}
-		}
-		if out, err := c.Remind(ctx, campaign, fmt.Sprint("customer-", i), "opens", time.Second); err != nil || out.Refused() {
-			t.Fatalf("%+v, %v", out, err)
-		}
-	}
+	setReminders(ctx, t, c, wire.At(time.Now().Add(3*time.Second)))
 	delivered := func() string { return a.out.String() + b.out.String() }
 	streamtest.Eventually(t, "all reminders are delivered", func() bool { return strings.Count(delivered(), "\n") >= customers })
 	scrip("access", "revoke", "mobile")

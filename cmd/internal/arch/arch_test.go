@@ -269,6 +269,30 @@ func TestTopLevel(t *testing.T) {
 // TestURLsAreShownWithoutKeys: a key can be the user of a URL, which url.Redacted shows, and so does nats.go.
 func TestURLsAreShownWithoutKeys(t *testing.T) {
 	calls := 0
+	safe := map[ast.Node]bool{} // what is given to dial.WithoutUser
+	inspect(t, func(path string, n ast.Node) {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "WithoutUser" && len(n.Args) == 1 {
+				if call, ok := n.Args[0].(*ast.CallExpr); ok {
+					safe[call.Fun] = true
+					calls++
+				}
+			}
+		case *ast.SelectorExpr:
+			if slices.Contains([]string{"Redacted", "ConnectedUrl", "ConnectedUrlRedacted"}, n.Sel.Name) && !safe[n] {
+				t.Errorf("%s uses %s: show URLs with dial.WithoutUser", path, n.Sel.Name)
+			}
+		}
+	})
+	if calls < 5 {
+		t.Errorf("only %d calls of WithoutUser were found", calls)
+	}
+}
+
+// inspect calls f with each node of the syntax of the Go files without tests, a node before its children, and with the file.
+func inspect(t *testing.T, f func(path string, n ast.Node)) {
+	t.Helper()
 	err := filepath.WalkDir(root(t), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
@@ -277,29 +301,13 @@ func TestURLsAreShownWithoutKeys(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		safe := map[ast.Node]bool{} // what is given to dial.WithoutUser
 		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.CallExpr:
-				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "WithoutUser" && len(n.Args) == 1 {
-					if call, ok := n.Args[0].(*ast.CallExpr); ok {
-						safe[call.Fun] = true
-						calls++
-					}
-				}
-			case *ast.SelectorExpr:
-				if slices.Contains([]string{"Redacted", "ConnectedUrl", "ConnectedUrlRedacted"}, n.Sel.Name) && !safe[n] {
-					t.Errorf("%s uses %s: show URLs with dial.WithoutUser", path, n.Sel.Name)
-				}
-			}
+			f(path, n)
 			return true
 		})
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if calls < 5 {
-		t.Errorf("only %d calls of WithoutUser were found", calls)
 	}
 }

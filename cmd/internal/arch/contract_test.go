@@ -3,9 +3,7 @@ package arch
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,32 +31,18 @@ var headerForm = regexp.MustCompile(`^Scrip-[A-Z][A-Za-z-]+$`)
 // TestTheContractNamesHeaders: every Scrip- header in the code, wherever it is defined.
 func TestTheContractNamesHeaders(t *testing.T) {
 	page, found := contract(t), 0
-	err := filepath.WalkDir(root(t), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
+	inspect(t, func(path string, n ast.Node) {
+		lit, ok := n.(*ast.BasicLit)
+		if !ok || lit.Kind != token.STRING {
+			return
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
+		if name, err := strconv.Unquote(lit.Value); err == nil && headerForm.MatchString(name) {
+			found++
+			if !strings.Contains(page, "`"+name+"`") {
+				t.Errorf("%s: header %s is not in CONTRACT.md", path, name)
+			}
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			lit, ok := n.(*ast.BasicLit)
-			if !ok || lit.Kind != token.STRING {
-				return true
-			}
-			if name, err := strconv.Unquote(lit.Value); err == nil && headerForm.MatchString(name) {
-				found++
-				if !strings.Contains(page, "`"+name+"`") {
-					t.Errorf("%s: header %s is not in CONTRACT.md", path, name)
-				}
-			}
-			return true
-		})
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if found < 12 {
 		t.Errorf("%d headers were found in the code", found)
 	}
