@@ -221,7 +221,7 @@ func TestGivingUp(t *testing.T) {
 
 // Of a message with lines that some gave up, only the others are sent again, and each gets its own answer.
 func TestOnlyWhoStillWaitsIsAskedAgain(t *testing.T) {
-	r := newRig(t, Options{InFlight: 1, RetryAfter: 200 * time.Millisecond}, topology.Spec{})
+	r := newRig(t, Options{InFlight: 1, RetryAfter: time.Hour}, topology.Spec{})
 	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
 	first, _ := r.claim(t, "summer", "first", time.Time{})
 	streamtest.Eventually(t, "the first is held", func() bool { return r.owner.Held() >= 1 })
@@ -247,6 +247,7 @@ func TestOnlyWhoStillWaitsIsAskedAgain(t *testing.T) {
 			t.Errorf("%s could not be given up: %v", all[i], err)
 		}
 	}
+	r.sweep(true) // as if RetryAfter were over
 	for i := 1; i < 9; i += 2 {
 		a := waiters[i].get(t)
 		if a.claimed(t, all[i]); !a.Repeat {
@@ -304,14 +305,13 @@ func TestAFullStreamAfterALostAckIsNotARefusal(t *testing.T) {
 		reply, err := other.Request(topology.LaneCmd(0), []byte("{}"), 5*time.Second)
 		return err == nil && bytes.Contains(reply.Data, []byte(`"error"`))
 	})
-	w, _ := r.claim(t, "summer", "murky", time.Now().Add(700*time.Millisecond))
-	a := w.get(t)
+	w, ticket := r.claim(t, "summer", "murky", time.Time{})
+	// The fourth is sent after the refusal of the second.
+	streamtest.Eventually(t, "the request is repeated", func() bool { return n.Load() >= 4 || len(w) > 0 })
+	err, ok := ticket.GiveUp(context.Canceled)
 	var unknown *UnknownError
-	if !errors.As(a.err, &unknown) {
-		t.Fatalf("answered %+v, expected an unknown result", a)
-	}
-	if n.Load() < 2 {
-		t.Error("the request was never repeated")
+	if !ok || !errors.As(err, &unknown) {
+		t.Fatalf("given up: %v, %v, expected an unknown result", ok, err)
 	}
 	r.empty(t)
 }
@@ -343,9 +343,21 @@ func TestNobodyThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	short := make(waiter, 1)
-	if _, err := c.Send(ctx, 1, claimLine("winter", "hasty", time.Now().Add(100*time.Millisecond), short)); err != nil {
+	ticket, err := c.Send(ctx, 1, claimLine("winter", "hasty", time.Now().Add(time.Hour), short))
+	if err != nil {
 		t.Fatal(err)
 	}
+	streamtest.Eventually(t, "an attempt had no responders, and none is under way", func() bool {
+		r := c.routes[1].Load()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		b := ticket.batch
+		if b.tries == 0 || b.live > 0 {
+			return false
+		}
+		b.entries[ticket.entry].deadline, b.earliest = 1, 1 // it is over
+		return true
+	})
 	if a := short.get(t); a.err != nil || a.ID != "hasty" || a.Refusal != wire.NotDurable {
 		t.Errorf("answered %+v, expected that the log could not keep it", a)
 	}
