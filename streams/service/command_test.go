@@ -180,6 +180,7 @@ func TestACodeFindsItsLane(t *testing.T) {
 func TestAnUnknownResultIsAnErrorWithTheID(t *testing.T) {
 	r := newRig(t)
 	r.serve(t, Options{})
+	r.outcome(t, "scrip.claim.winter", `{"customer_id":"c"}`) // commands are sent from now on, however short their time
 	r.owner.SetFault(func(int, []wire.Command) int { return streamtest.HoldBack })
 	description, body := r.fails(t, "scrip.claim.summer", `{"customer_id":"c","id":"hold"}`, HeaderTimeout, "150ms")
 	has(t, description, "not known", "hold")
