@@ -55,9 +55,7 @@ func TestWhatWasDecidedIsAnsweredWhileTheNextCommandWaits(t *testing.T) {
 	if out := r.answers(first)[0]; out.Status != wire.StatusClaimed {
 		t.Fatalf("%+v", out)
 	}
-	if s := run.Status(); s.State != lane.StateWaiting {
-		t.Errorf("while the others wait: %+v", s)
-	}
+	streamtest.Eventually(t, "the lane waits for the others", func() bool { return run.Status().State == lane.StateWaiting })
 	if n, _, err := behind[0].Pending(); n != 0 || err != nil {
 		t.Errorf("a command of the future was answered: %v", err)
 	}
@@ -116,7 +114,7 @@ func TestAnAnswerTooLargeTakesNoOthersWithIt(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 	}
-	msg, err := lists.NextMsg(30 * time.Second)
+	msg, err := lists.NextMsg(3 * time.Minute)
 	if err != nil {
 		t.Fatalf("the list is not answered: %v", err)
 	}

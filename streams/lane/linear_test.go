@@ -288,7 +288,7 @@ func recordUntil(r *rig, full func(*recorder) bool, workers, n int, patience ...
 }
 
 func linearizable(history []porcupine.Operation) porcupine.CheckResult {
-	return porcupine.CheckOperationsTimeout(model, history, 20*time.Second)
+	return porcupine.CheckOperationsTimeout(model, history, 2*time.Minute)
 }
 
 func (h *recorder) check(t *testing.T) {
@@ -320,7 +320,7 @@ func (h *recorder) check(t *testing.T) {
 func TestAConcurrentHistoryIsLinearizable(t *testing.T) {
 	r := newRig(t)
 	r.up(r.start(r.options()))
-	h := record(r, 8, 150, 20*time.Second)
+	h := record(r, 8, 150, 2*time.Minute)
 	h.check(t)
 	if h.lost > 0 {
 		t.Errorf("%d operations were never answered", h.lost)
@@ -391,7 +391,7 @@ func TestAHistoryOfCompetingOwnersIsLinearizable(t *testing.T) {
 		defer mu.Unlock()
 		return len(writers) >= 3
 	}
-	h := recordUntil(r, enough, 8, 100, 20*time.Second)
+	h := recordUntil(r, enough, 8, 100, 2*time.Minute)
 	watch.Stop()
 	cancel()
 	coming.Wait()
@@ -461,7 +461,7 @@ func TestAWrongHistoryIsRejected(t *testing.T) {
 	// And a real history with one answer exchanged.
 	r := newRig(t)
 	r.up(r.start(r.options()))
-	h := record(r, 4, 60, 20*time.Second)
+	h := record(r, 4, 60, 2*time.Minute)
 	for i, op := range h.ops {
 		if out := op.Output.(result); out.Status == wire.StatusClaimed && !out.Repeat {
 			out.N++

@@ -22,7 +22,7 @@ func TestCoveredCommandsArePurged(t *testing.T) {
 		fill      int // bytes of attributes per claim
 	}{
 		{"older than the retention", time.Millisecond, 0, 0},
-		{"more than half full", time.Hour, 256 << 10, 900},
+		{"more than half full", time.Hour, 512 << 10, 900},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &rig{t: t, srv: streamtest.Start(t, streamtest.Lanes(1))}

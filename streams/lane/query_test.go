@@ -19,7 +19,7 @@ import (
 // list queries campaigns.
 func (r *rig) list(after string, limit int) (names []string, more bool, size int) {
 	r.t.Helper()
-	reply, err := r.nc.Request(topology.LaneQuery(0), fmt.Appendf(nil, `{"query":"campaign.list","after":%q,"limit":%d,"wait_ms":2000}`, after, limit), 30*time.Second)
+	reply, err := r.nc.Request(topology.LaneQuery(0), fmt.Appendf(nil, `{"query":"campaign.list","after":%q,"limit":%d,"wait_ms":60000}`, after, limit), time.Minute)
 	if err != nil {
 		r.t.Fatal(err)
 	}

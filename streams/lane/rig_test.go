@@ -118,7 +118,7 @@ func (r *rig) send(subject string, payload string) (*jetstream.PubAck, *nats.Sub
 // answers reads one outcome message.
 func (r *rig) answers(sub *nats.Subscription) []wire.Outcome {
 	r.t.Helper()
-	msg, err := sub.NextMsg(20 * time.Second)
+	msg, err := sub.NextMsg(3 * time.Minute)
 	if err != nil {
 		r.t.Fatalf("no outcome: %v", err)
 	}
@@ -206,8 +206,9 @@ func (r *rig) holders() map[string]string {
 
 func (r *rig) query(request map[string]any) map[string]any {
 	r.t.Helper()
+	request["wait_ms"] = time.Minute.Milliseconds()
 	data, _ := json.Marshal(request)
-	msg, err := r.nc.Request(topology.LaneQuery(0), data, 20*time.Second)
+	msg, err := r.nc.Request(topology.LaneQuery(0), data, time.Minute)
 	if err != nil {
 		r.t.Fatal(err)
 	}
