@@ -53,7 +53,7 @@ func Example() {
 		return nil
 	}
 
-	ctx, done := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	p, err := push.New(js, push.Options{
 		Name: "mobile", Since: push.FromStart(), Tries: 3, Pause: 10 * time.Millisecond,

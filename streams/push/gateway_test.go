@@ -51,8 +51,11 @@ func TestGatewayAwayForAnHour(t *testing.T) {
 				t.Errorf("%d calls within the hour", probes)
 			}
 			back.Store(true)
+			last := clock.Now().Add(12 * time.Hour) // not so late that messages are too old
 			eventually(t, "everybody is delivered to", func() bool {
-				clock.Move(time.Minute)
+				if clock.Now().Before(last) {
+					clock.Move(time.Minute)
+				}
 				return b.size() == 3*messages
 			})
 			r.settled(t, "test")

@@ -120,6 +120,8 @@ func TestANewNameBeginsNow(t *testing.T) {
 
 // A function slower than AckWait is not called again: the server gets progress reports.
 func TestSlowIsNotDead(t *testing.T) {
+	t.Parallel() // it waits for AckWait, which is long enough for a report of a busy machine
+	const ackWait = 4500 * time.Millisecond
 	r := newRig(t, 1)
 	r.fire(t, 0, "ann")
 	b := newBook()
@@ -137,10 +139,10 @@ func TestSlowIsNotDead(t *testing.T) {
 		<-finish
 		return nil
 	}
-	first := r.sender(t, push.Options{AckWait: 300 * time.Millisecond}, f)
-	second := r.sender(t, push.Options{AckWait: 300 * time.Millisecond}, f)
-	// Two AckWaits long one of them reports progress, and the other gets nothing.
-	eventually(t, "signs of life", func() bool { return beats.Load() >= 6 })
+	first := r.sender(t, push.Options{AckWait: ackWait}, f)
+	second := r.sender(t, push.Options{AckWait: ackWait}, f)
+	// For longer than AckWait one of them reports progress, and the other gets nothing.
+	eventually(t, "signs of life", func() bool { return beats.Load() >= 4 })
 	close(finish)
 	r.settled(t, "test")
 	b.once(t, 1)
@@ -153,13 +155,14 @@ func TestSlowIsNotDead(t *testing.T) {
 // One call hangs and ignores its context. The other workers go on, and what hangs becomes a dead letter, since others are
 // delivered between its tries.
 func TestHangs(t *testing.T) {
+	t.Parallel() // it waits for its timeouts, which are long enough for what does not hang on a busy machine
 	r := newRig(t, 1)
 	r.fire(t, 0, "hangs")
 	r.fire(t, 0, names("well", 3)...)
 	release := make(chan struct{})
 	defer close(release)
 	b := newBook()
-	s := r.sender(t, push.Options{Workers: 2, Timeout: 100 * time.Millisecond, Tries: 2}, func(ctx context.Context, batch []push.Reminder) error {
+	s := r.sender(t, push.Options{Workers: 2, Timeout: 2 * time.Second, Tries: 2}, func(ctx context.Context, batch []push.Reminder) error {
 		if batch[0].CustomerID == "hangs" {
 			<-release
 		}
@@ -174,7 +177,7 @@ func TestHangs(t *testing.T) {
 	})
 	r.settled(t, "test")
 	l := r.letters(t, "test")
-	if len(l) != 1 || customers(l[0]) != "hangs" || l[0].Tries != 2 || !strings.Contains(l[0].Error, "not done within 100ms") || !strings.Contains(l[0].Error, "hangs") {
+	if len(l) != 1 || customers(l[0]) != "hangs" || l[0].Tries != 2 || !strings.Contains(l[0].Error, "not done within 2s") || !strings.Contains(l[0].Error, "hangs") {
 		t.Errorf("dead letters %+v", l)
 	}
 	if st := s.Stats(); st.Hanging != int(st.FailedTries) || st.FailedTries < 2 {
@@ -204,10 +207,11 @@ func TestHangsAlways(t *testing.T) {
 
 // A function that heeds its context has failed; the error has its timeout.
 func TestTimeout(t *testing.T) {
+	t.Parallel() // it waits for its timeout, which is long enough for the second call on a busy machine
 	r := newRig(t, 1)
 	r.fire(t, 0, "slow")
 	b := newBook()
-	s := r.sender(t, push.Options{Timeout: 50 * time.Millisecond}, func(ctx context.Context, batch []push.Reminder) error {
+	s := r.sender(t, push.Options{Timeout: 2 * time.Second}, func(ctx context.Context, batch []push.Reminder) error {
 		b.record(batch)
 		if b.deliveries("slow") == 1 {
 			<-ctx.Done()
