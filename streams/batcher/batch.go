@@ -38,6 +38,7 @@ type batch struct {
 	sweeps   int // sweeps that found it open
 	sent     bool
 	done     bool
+	overdue  bool          // it is in flight, and its outcome has not come within Options.RetryAfter
 	busy     int           // how many goroutines are publishing its buffer
 	earliest time.Duration // no entry has an earlier deadline; 0 = none has one
 

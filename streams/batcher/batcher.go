@@ -16,8 +16,8 @@ import (
 
 // Options of a Batcher; the zero value has the written defaults.
 type Options struct {
-	// InFlight is how many messages of one lane are in flight at once, at least 1. Beyond it full messages may be; there are
-	// fewer while many lines are in flight. Defaults to 3.
+	// InFlight is how many messages of one lane are in flight at once, at least 1. Beyond it full messages may be, and those
+	// without an outcome after RetryAfter; there are fewer while many lines are in flight. Defaults to 3.
 	InFlight int
 	// MaxPending is how many lines of one lane may wait for their outcome; a line counts once more per KiB of its length.
 	// Defaults to 32,768; the least is 64.
@@ -100,7 +100,6 @@ type Batcher struct {
 	inbox string
 	born  time.Time // times inside are durations since then: one word, and monotonic
 	// publish is nc.PublishMsg; tests inject faults here.
-	// publish is nc.PublishMsg; tests put faults here.
 	publish func(*nats.Msg) error
 
 	online atomic.Bool // Run runs and the connection is up

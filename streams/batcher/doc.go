@@ -8,7 +8,8 @@
 //
 // Batches form without a timer: while few lines of a lane are in flight a line is sent at once. Lines that are added while
 // others are in flight collect in the open batch. It is sent when it has twice as many lines as are in flight, when it is
-// full, or when the last outcome has arrived. Code commands, which the micro service routes, use the same path with one
+// full, or when the last outcome has arrived. Lines whose outcome is lost hold up those behind them for Options.RetryAfter
+// at most. Code commands, which the micro service routes, use the same path with one
 // line per request.
 //
 // Owner: each lane's route has one mutex; the goroutine that adds a line or reads an answer also sends what has become

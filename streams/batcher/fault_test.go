@@ -427,3 +427,29 @@ func TestOddOutcomesAreDropped(t *testing.T) {
 		})
 	}
 }
+
+// TestMessagesWithoutAnswerHoldUpNoOthers: as many messages as may be in flight never get an outcome, however often they are
+// sent again. Later lines of the lane are answered.
+func TestMessagesWithoutAnswerHoldUpNoOthers(t *testing.T) {
+	r := newRig(t, quick, topology.Spec{})
+	r.owner.SetFault(func(_ int, cmds []wire.Command) int {
+		if cmds[0].CustomerID == "customer of later" {
+			return 1
+		}
+		return 0
+	})
+	var tickets []Ticket
+	for i, id := range ids("lost", r.opts.InFlight) {
+		_, ticket := r.claim(t, "summer", id, time.Time{})
+		tickets = append(tickets, ticket)
+		streamtest.Eventually(t, "it was sent alone", func() bool { return r.owner.Distinct() == i+1 })
+	}
+	w, _ := r.claim(t, "summer", "later", time.Time{})
+	w.get(t).claimed(t, "later")
+	for _, ticket := range tickets {
+		if err, ok := ticket.GiveUp(context.Canceled); !ok {
+			t.Errorf("the outcome was not lost: %v", err)
+		}
+	}
+	r.empty(t)
+}

@@ -40,7 +40,8 @@ type route struct {
 	open          *batch
 	full          []*batch // closed for more lines, waiting to leave; oldest first
 	inFlight      map[*batch]struct{}
-	linesInFlight int // lines that inFlight was sent with
+	overdue       int // how many of inFlight are; they leave their turns to others
+	linesInFlight int // lines that the others were sent with
 	attempts      map[uint64]*attempt
 }
 
@@ -134,14 +135,18 @@ func (r *route) add(line Line, subject string) (Ticket, error) {
 // bounded: with few lines in flight there is none, the last outcome to arrive releases the open batch, and so does the
 // second sweep that finds it open, as after an outcome was lost.
 //
+// A message that is overdue takes no turn: its outcome may be lost, while those of other lines would come. A lane without
+// owner is sent as many messages again for each RetryAfter, within the route's room.
+//
 // A full batch cannot grow and keeps the lane busy: with three messages in flight at all times a hot lane waits for the
 // disk a third of the time.
 func (r *route) free() bool {
+	inFlight := len(r.inFlight) - r.overdue
 	if len(r.full) > 0 {
-		return len(r.inFlight) < r.most+fullInFlight
+		return inFlight < r.most+fullInFlight
 	}
 	b := r.open
-	if b == nil || len(r.inFlight) >= r.most {
+	if b == nil || inFlight >= r.most {
 		return false
 	}
 	return r.direct || r.linesInFlight < minInFlightLines || len(b.entries) >= growthFactor*r.linesInFlight || b.sweeps > 1
@@ -274,7 +279,11 @@ func (r *route) finish(b *batch) {
 		delete(r.attempts, a.token)
 	}
 	delete(r.inFlight, b)
-	r.linesInFlight -= len(b.entries)
+	if b.overdue {
+		r.overdue--
+	} else {
+		r.linesInFlight -= len(b.entries)
+	}
 	r.drop(b)
 }
 

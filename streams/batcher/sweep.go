@@ -26,6 +26,11 @@ func (r *route) sweep(everything bool, out []delivery) []delivery {
 		case everything || now >= b.retryAt:
 			overdue = append(overdue, b)
 		}
+		if !b.done && !b.overdue && b.tries > 0 && now-b.sentAt >= r.pause() && !r.direct {
+			b.overdue = true
+			r.overdue++
+			r.linesInFlight -= len(b.entries)
+		}
 		// A batch that is acknowledged and has no outcome waits for its lane, which the node does reach.
 		if !b.done && !b.acked && b.tries > 0 && now-b.sentAt > unanswered && r.c.online.Load() {
 			r.c.mover.Unanswered() // an answer to any other message on the connection outweighs it

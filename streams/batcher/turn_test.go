@@ -123,3 +123,39 @@ func TestTheSweepLetsABatchGoThatHasSeenItBefore(t *testing.T) {
 	c.sweep(false)
 	sent(100, 3)
 }
+
+// Messages that are overdue leave their turns to others: as many again for each RetryAfter, not more.
+func TestOverdueMessagesLeaveTheirTurns(t *testing.T) {
+	c, send, sent := turns(t)
+	together(c, func() { send(100) })
+	send(200)
+	send(600)
+	sent(100, 200, 600)
+	send(900)
+	sent(100, 200, 600)
+	c.born = c.born.Add(-c.opts.RetryAfter)
+	c.sweep(false) // sends the three again, in any order
+	state := func(messages, overdue, lines int) {
+		t.Helper()
+		if r := c.routes[0].Load(); len(r.inFlight) != messages || r.overdue != overdue || r.linesInFlight != lines {
+			t.Fatalf("%d messages are in flight, %d overdue, and %d lines of the others; expected %d, %d, %d",
+				len(r.inFlight), r.overdue, r.linesInFlight, messages, overdue, lines)
+		}
+	}
+	state(4, 3, 900)
+	for range 3 { // the third finds three messages in flight that are not overdue
+		send(5)
+		c.sweep(false)
+		c.sweep(false)
+	}
+	state(6, 3, 910)
+	c.born = c.born.Add(-c.opts.RetryAfter)
+	c.sweep(false)
+	state(7, 6, 5)
+	for range 6 {
+		answerOldest(t, c)
+	}
+	state(1, 0, 5)
+	answerOldest(t, c)
+	state(0, 0, 0)
+}
