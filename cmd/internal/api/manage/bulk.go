@@ -16,6 +16,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/batcher"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -25,7 +26,8 @@ const forbidden = wire.Refusal(web.Forbidden)
 func (a *API) bulkRoute() {
 	a.stream(Route{Method: http.MethodPost, Path: "/v1/commands", ID: "sendCommands", Tag: "shop", Summary: "Send many commands",
 		About: "Lines of claim, redeem, rollback, remind and unremind as CONTRACT.md has them, up to 1,000 and 256 KiB unless they are a stream, each with an id of its own. " +
-			"The answer has an outcome for each, in their order. A line that was refused has status refused; one without status has an unknown result: send it again with its id. " +
+			"The answer has an outcome for each, in their order. A line that was refused has status refused, with refusal not_durable if it was not sent or stored: it has no effect. " +
+			"One without status has an unknown result. Send both again with their ids. " +
 			"Public keys may not use it.",
 		Operation: access.OpClaim, Later: true, Private: true, Body: wire.MaxMessage},
 		huma.Operation{
@@ -178,7 +180,11 @@ type bulkEntry struct {
 // Answer implements batcher.Receiver.
 func (e *bulkEntry) Answer(line []byte, err error) {
 	wrong := false
+	var notSent *batcher.NotSentError
 	switch {
+	case errors.As(err, &notSent):
+		e.unsent(err)
+		return
 	case err != nil:
 		unknown := wire.Outcome{ID: e.id, Campaign: e.campaign, Message: "the outcome is not known; send the line again with its id"}
 		line = unknown.AppendJSON(nil)
@@ -190,6 +196,14 @@ func (e *bulkEntry) Answer(line []byte, err error) {
 		e.end(wrong)
 	}
 	e.finish(line)
+}
+
+// unsent ends a line that was not sent: it has no effect.
+func (e *bulkEntry) unsent(err error) {
+	if e.end != nil {
+		e.end(false)
+	}
+	e.refuse(wire.NotDurable, err.Error())
 }
 
 // refuse ends a line that has no effect.
@@ -256,10 +270,7 @@ func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
 	if until.IsZero() {
 		until = time.Now().Add(commandWait)
 	}
-	if err := b.api.Sender.Line(ctx, cmd, b.principal.By(), until, e); err != nil { // it was not sent: no effect
-		if e.end != nil {
-			e.end(false)
-		}
-		e.refuse(wire.NotDurable, err.Error())
+	if err := b.api.Sender.Line(ctx, cmd, b.principal.By(), until, e); err != nil {
+		e.unsent(err)
 	}
 }
