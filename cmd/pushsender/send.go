@@ -162,7 +162,7 @@ func (w *webhook) push(ctx context.Context, batch []push.Reminder) error {
 	return judged(resp, fmt.Errorf("the webhook responded %s", resp.Status), w.now())
 }
 
-// judged tells whether the gateway is away, refuses these reminders, or failed for either reason.
+// judged decides whether the gateway is away, refuses these reminders, or failed for either reason.
 func judged(resp *http.Response, err error, now time.Time) error {
 	switch code := resp.StatusCode; {
 	case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly,

@@ -46,7 +46,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// TestDoctorAsAKey: a key alone names a user. What it may do is told from the table and tried, and where it does not open NATS
+// TestDoctorAsAKey: a key alone names a user. What it may do is read from the table and tried, and where it does not open NATS
 // the mend is named. The key itself is not shown.
 func TestDoctorAsAKey(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ var documents = []string{"README.md", "streams/PRODUCERS.md", "projections/ANALY
 // notTyped are commands, by how they begin, that the test does not type as printed, and why.
 var notTyped = map[string]string{
 	"bin/scrip demo": "TestDemo runs it",
-	"nats request ":  "the nats CLI may not be installed: the same is asked through nats.go",
+	"nats request ":  "the nats CLI may not be installed: the same request is sent through nats.go",
 	"nats sub ":      "the nats CLI may not be installed, and it goes on until it is stopped",
 	"bin/pushsender": "it goes on until it is stopped and needs a web server; cmd/pushsender has tests of its own",
 	"psql":           "its statements are typed one by one",
@@ -105,7 +105,7 @@ func TestREADME(t *testing.T) {
 	}
 	serve(t, filepath.Join(dir, "data"))
 	r := &reader{t: t, dir: dir, codes: map[string]string{}}
-	typed, asked := 0, 0
+	typed, requests := 0, 0
 	for _, document := range documents {
 		for _, p := range consoles(t, document) {
 			switch why, not := reason(p.command); {
@@ -115,7 +115,7 @@ func TestREADME(t *testing.T) {
 				r.psql(p.answer)
 			case strings.HasPrefix(p.command, "nats request "):
 				r.request(p)
-				asked++
+				requests++
 			case not:
 				t.Logf("%s: not typed: %s: %s", document, p.command, why)
 			default:
@@ -124,8 +124,8 @@ func TestREADME(t *testing.T) {
 			}
 		}
 	}
-	if asked < 2 || typed < 10 {
-		t.Errorf("%d requests and %d commands are printed", asked, typed)
+	if requests < 2 || typed < 10 {
+		t.Errorf("%d requests and %d commands are printed", requests, typed)
 	}
 }
 
@@ -138,7 +138,7 @@ func reason(command string) (why string, not bool) {
 	return "", false
 }
 
-// request asks what the nats CLI would ask, with what `scrip env` gave to the shell.
+// request sends the request that the nats CLI would send, with what `scrip env` gave to the shell.
 func (r *reader) request(p printed) {
 	r.t.Helper()
 	url := strings.TrimSpace(r.shell(`echo "$NATS_URL"`))

@@ -32,7 +32,7 @@ webhook-id, webhook-timestamp and webhook-signature. Servers of role api deliver
 and is recorded with its author, see scrip audit. The same is under /v1/webhooks, with keys of operators.
 
 An event is delivered at least once, and its id is the same each time: webhook-id, or id in a batch. 2xx means delivered, 410 disables the webhook.
-While the endpoint is away, or asks for a rest by 429 or 503 with Retry-After, one request at a time probes it. What fails while
+While the endpoint is away, or answers 429 or 503 with Retry-After, one request at a time probes it. What fails while
 other events are delivered is tried ten times within three days, and then a dead letter. After five days in which every
 request failed the webhook is disabled.
 

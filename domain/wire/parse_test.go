@@ -309,7 +309,7 @@ func FuzzScannerAgreesWithEncodingJSON(f *testing.F) {
 	})
 }
 
-// TestMalformed: a line without valid form is told from one with a bad value.
+// TestMalformed: a line without valid form is distinguished from one with a bad value.
 func TestMalformed(t *testing.T) {
 	for line, want := range map[string]bool{
 		``: true, `{`: true, `[]`: true, "{\"id\":\"\xff\"}": true, strings.Repeat(" ", MaxLine+1): true,

@@ -184,7 +184,7 @@ func TestTables(t *testing.T) {
 }
 
 // TestManyLetters: more than one batch of them, letters that PostgreSQL could not store as they are, and messages that are no
-// letters. Tables that were emptied, and a stream that was made anew, are filled again.
+// letters. Tables that were emptied, and a stream that was made again, are filled again.
 func TestManyLetters(t *testing.T) {
 	r := newRig(t)
 	r.fire("bad")

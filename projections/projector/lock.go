@@ -76,9 +76,9 @@ const generationSQL = `SELECT max(generation) FROM scrip.checkpoint WHERE projec
 func (l *lock) watch(ctx context.Context) error {
 	var before *int64
 	for {
-		asking, done := context.WithTimeout(ctx, watchFor)
+		limited, done := context.WithTimeout(ctx, watchFor)
 		var now *int64
-		err := l.conn.QueryRow(asking, generationSQL, fill.Projection).Scan(&now)
+		err := l.conn.QueryRow(limited, generationSQL, fill.Projection).Scan(&now)
 		done()
 		switch {
 		case ctx.Err() != nil:

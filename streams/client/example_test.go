@@ -54,7 +54,7 @@ func Example() {
 		}
 	}
 
-	// Asking twice gives the same answer twice.
+	// A retry gets the same answer.
 	first, err := c.Redeem(ctx, code, "order-1")
 	if err != nil {
 		log.Fatal(err)

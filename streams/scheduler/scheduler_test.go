@@ -294,7 +294,7 @@ func TestNothingToDo(t *testing.T) {
 	}
 }
 
-// The server goes away and comes back; a scheduler that ran on goes on asking and publishing.
+// The server goes away and comes back; a scheduler that ran on continues to request and publish.
 func TestServerRestarts(t *testing.T) {
 	r := newRig(t)
 	r.create("a", `,"opens_at":`+quoted(start+seconds(100)))

@@ -94,7 +94,7 @@ func TestPlantedBugs(t *testing.T) {
 		{"a scheduler that goes on one message behind its snapshot", simBug{skips: true}, []string{simFits, simPublished, simLeft}},
 		{"a reminder stream without a fence", simBug{noFence: true}, []string{simPublished}},
 		{"a fan-out that takes another's message for its own", simBug{adopts: true}, []string{simPublished, simLeft}},
-		{"a fan-out that publishes again without asking what landed", simBug{unresolved: true}, []string{simPublished, simStalls}},
+		{"a fan-out that publishes again without reading what was stored", simBug{unresolved: true}, []string{simPublished, simStalls}},
 		{"a fan-out with several messages on their way that do not name each other", simBug{gallops: true}, []string{simPublished}},
 		{"a lane that believes the scheduler's clock", simBug{believes: true}, []string{simEarly}},
 	} {

@@ -42,7 +42,7 @@ func (s *Service) principal(m *nats.Msg) (p access.Principal, keyed bool, err er
 	return p, true, err
 }
 
-// allowed reports whether a request may do what it asks for, and answers it if not. campaign is as Principal.May has it.
+// allowed reports whether the principal may make the request, and answers it if not. campaign is as Principal.May has it.
 func (r *request) allowed(campaign string) bool {
 	if !r.keyed || r.who.May(r.endpoint.operation, campaign) {
 		return true

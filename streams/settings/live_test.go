@@ -128,7 +128,7 @@ func TestWithoutNATSNothingChanges(t *testing.T) {
 		streamtest.Eventually(t, "changes are heard of", func() bool { return l.Status().Following })
 		select {
 		case <-changed:
-			t.Error("nothing was changed, and it was said that something was")
+			t.Error("nothing was changed, and a change was reported")
 		default:
 		}
 		if now, _ := l.Current(); now != before {
@@ -236,10 +236,10 @@ func TestABucketThatGoesTakesNothingOutOfForce(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), topology.SettingsStream); err != nil {
 		t.Fatal(err)
 	}
-	streamtest.Eventually(t, "the loss is told", func() bool { return strings.Contains(l.Status().Error, "is missing") })
+	streamtest.Eventually(t, "the loss is reported", func() bool { return strings.Contains(l.Status().Error, "is missing") })
 	started := watch(t, open(t, js, 1))
 	ready(t, started)
-	streamtest.Eventually(t, "that the new one is empty is told", func() bool { return strings.Contains(l.Status().Error, "without a change") })
+	streamtest.Eventually(t, "the empty new one is reported", func() bool { return strings.Contains(l.Status().Error, "without a change") })
 	if st := l.Status(); st.Following || st.Change != 2 {
 		t.Errorf("%+v", st)
 	}
@@ -316,7 +316,7 @@ func TestNothingCountsAsReadWithoutABucket(t *testing.T) {
 	f := full{streamtest.Start(t).JetStream(t), make(chan struct{}, 1), make(chan struct{})}
 	l := watch(t, open(t, f, 1))
 	<-f.tried
-	streamtest.Eventually(t, "the reason is told", func() bool { return strings.Contains(l.Status().Error, "insufficient storage") })
+	streamtest.Eventually(t, "the reason is reported", func() bool { return strings.Contains(l.Status().Error, "insufficient storage") })
 	select {
 	case <-l.Ready():
 		t.Error("read what is not there")

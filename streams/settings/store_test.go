@@ -206,7 +206,7 @@ func TestAwayIsSaid(t *testing.T) {
 	server := streamtest.Start(t)
 	js := server.JetStream(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cause := errors.New("told to stop")
+	cause := errors.New("stopped")
 	b := &breaks{JetStream: js, after: true, err: nats.ErrTimeout}
 	s := open(t, cancels{b, func() { cancel(cause) }}, 1)
 	_, err := s.Set(ctx, "reminder.batch", "77", "ann")

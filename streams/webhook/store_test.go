@@ -197,7 +197,7 @@ func TestChangesAreAudited(t *testing.T) {
 	}
 }
 
-// A kind that is added begins then; one that is taken out is forgotten, and begins anew when it is added again.
+// A kind that is added begins then; one that is taken out is forgotten, and begins at that time when it is added again.
 func TestTypesAreChanged(t *testing.T) {
 	r := newRig(t)
 	e, _ := r.create(t, Settings{})

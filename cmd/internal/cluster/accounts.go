@@ -21,7 +21,7 @@ const (
 )
 
 // accounts lets the nodes load the accounts for the number of lanes of the scrip servers. Where the file beside the compose
-// file is for another number, they get a copy of the configuration in the folder, with the accounts rendered anew.
+// file is for another number, they get a copy of the configuration in the folder, with the accounts rendered for that number.
 func accounts(folder string, services []Service) error {
 	lanes := topology.MaxLanes + 1
 	for _, s := range services {

@@ -295,13 +295,13 @@ func TestClusterUnderFaults(t *testing.T) {
 
 	again := start(t, o)
 	l2 := newLoad(t, again)
-	asked := 0
+	requests := 0
 	for key, code := range claims {
 		campaign, customer, _ := strings.Cut(key, "/")
 		if out, err := l2.shop.Claim(t.Context(), campaign, customer); err != nil || out.Code != code {
 			t.Errorf("after a second start %s is answered %s, %v; it was %s", key, out.Code, err, code)
 		}
-		if asked++; asked == 50 {
+		if requests++; requests == 50 {
 			break
 		}
 	}

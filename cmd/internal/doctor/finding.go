@@ -33,7 +33,7 @@ type Finding struct {
 	Fix string `json:"fix,omitempty"`
 }
 
-// Options say which deployment. They are the flags of `scrip serve`.
+// Options name the deployment. They are the flags of `scrip serve`.
 type Options struct {
 	// Data is the data directory.
 	Data string

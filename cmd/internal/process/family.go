@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Family is a process and its descendants at this moment, parents first. It asks ps, which Linux and macOS have.
+// Family is a process and its descendants at this moment, parents first. It runs ps, which Linux and macOS have.
 func Family(pid int) ([]int, error) {
 	out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
 	if err != nil {

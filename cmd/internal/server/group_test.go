@@ -43,7 +43,7 @@ func TestActorsStopInReverseOrder(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := g.wait(ctx); err != nil {
-		t.Fatalf("told to stop: %v", err)
+		t.Fatalf("after the stop: %v", err)
 	}
 	if err := g.stop(); err != nil {
 		t.Fatalf("a clean stop: %v", err)

@@ -58,7 +58,7 @@ func (s *server) ownTLS() *tls.Config {
 }
 
 // startOps serves metrics, profiles and the details of readiness on a listener of their own. On loopback they need no
-// credentials: who asked for the listener decided that every user of the machine may read them. Elsewhere they do, also
+// credentials: who enabled the listener decided that every user of the machine may read them. Elsewhere they do, also
 // with --insecure: Options.Validate.
 func (s *server) startOps() error {
 	if s.opts.OpsListen == "" {

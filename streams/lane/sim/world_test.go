@@ -26,7 +26,7 @@ type bug struct {
 	ackPosition  bool // an owner continues at a consumer's ack, not where the events end
 	quietRepeats bool // the same, and its steps claim to follow
 	pipelined    bool // a second write follows the first before that is acknowledged
-	hasty        bool // a lane stops without asking whether it is only behind
+	hasty        bool // a lane stops without checking whether it is only behind
 	wildClock    bool // lane time follows the stamps backwards
 	anySnapshot  bool // snapshots are not held against the log
 	anyCommands  bool // the command stream is not held against the events

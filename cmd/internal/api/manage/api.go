@@ -49,7 +49,7 @@ type Options struct {
 	// Log is the log, and JS the connection that reads it.
 	Log topology.Log
 	JS  jetstream.JetStream
-	// Sender sends commands; Queries asks the lanes.
+	// Sender sends commands; Queries sends queries to the lanes.
 	Sender  Sender
 	Queries *client.Client
 	// DB is the pool of the read tables. Nil = this server has none: lists of coupons, exports and dead letters are 503.

@@ -115,7 +115,7 @@ func (a *API) importCodes(w http.ResponseWriter, req *http.Request) {
 	defer release()
 	ctx, end := a.Sessions.Begin(req.Context(), p)
 	defer end()
-	// Whether it can be done at all is told by the status.
+	// The status shows whether it can be done at all.
 	look, cancel := context.WithTimeout(ctx, queryWait)
 	found, err := a.Queries.Campaign(look, campaign)
 	cancel()

@@ -104,7 +104,7 @@ func (c *callers) claimed(lane int, customer string, out wire.Outcome, err error
 	return ok
 }
 
-// whose picks a lane and a customer, now and then one who has asked before.
+// whose picks a lane and a customer, now and then one who has sent a request before.
 func (c *callers) whose(worker, i int, rng *rand.Rand) (lane int, customer string) {
 	return rng.IntN(len(c.campaigns)), e2e.Customer(rng, worker, i)
 }
@@ -131,7 +131,7 @@ func (c *callers) bySDK(ctx context.Context, sdk *client.Client, worker int, rng
 	}
 }
 
-// byRequest asks the micro service as a program without the SDK does.
+// byRequest sends requests to the micro service as a program without the SDK does.
 func (c *callers) byRequest(ctx context.Context, nc *nats.Conn, mover *dial.Mover, worker int, rng *rand.Rand) {
 	for i := 0; think(ctx, rng); i++ {
 		lane, customer := c.whose(worker, i, rng)
@@ -140,15 +140,15 @@ func (c *callers) byRequest(ctx context.Context, nc *nats.Conn, mover *dial.Move
 	}
 }
 
-// request asks until there is an answer. Error replies and silence mean that the result is not known.
+// request retries until there is an answer. Error replies and silence mean that the result is not known.
 func (c *callers) request(ctx context.Context, nc *nats.Conn, mover *dial.Mover, campaign, id, customer string) (wire.Outcome, error) {
 	body, err := json.Marshal(map[string]string{"id": id, "customer_id": customer})
 	if err != nil {
 		return wire.Outcome{}, err
 	}
 	for {
-		asked, cancel := context.WithTimeout(ctx, requestTimeout)
-		reply, err := nc.RequestWithContext(asked, "scrip.claim."+campaign, body)
+		limited, cancel := context.WithTimeout(ctx, requestTimeout)
+		reply, err := nc.RequestWithContext(limited, "scrip.claim."+campaign, body)
 		cancel()
 		switch {
 		case ctx.Err() != nil:

@@ -204,7 +204,7 @@ func until(at time.Time) {
 }
 
 // arm moves the burst of a fault that has not happened yet to an instant soon, and the trickles a little, and returns when the fault may begin: shortly
-// before that instant or behind it, while the burst is being told. Some of the burst's customers cancel meanwhile, some
+// before that instant or behind it, while the burst is published. Some of the burst's customers cancel meanwhile, some
 // too late.
 func (c *crowd) arm(fault int) *burst {
 	t := c.w.t

@@ -55,7 +55,7 @@ func (l *ledger) reminds(key string, out wire.Outcome, err error) {
 	}
 }
 
-// work claims, redeems and subscribes until ctx ends. Now and then a customer asks again, before and after any fault.
+// work claims, redeems and subscribes until ctx ends. Now and then a customer sends the request again, before and after any fault.
 func (l *ledger) work(ctx context.Context, c *client.Client, campaigns []string, worker int, rng *rand.Rand) {
 	for i := 0; ctx.Err() == nil; i++ {
 		campaign := campaigns[rng.IntN(len(campaigns))]

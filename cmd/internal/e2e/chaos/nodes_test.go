@@ -29,11 +29,11 @@ var (
 )
 
 const (
-	// What is asked of a replicated log: the usual rate again after a fault, in the median and at worst.
+	// Goals of a replicated log: the usual rate again after a fault, in the median and at worst.
 	goalMedian = 10 * time.Second
 	goalWorst  = 20 * time.Second
 	// A fault lasts from holdLeast to holdMost. A cut lasts cutLonger more: a node that was cut off makes JetStream elect its
-	// leaders anew when it is back. That is a second disturbance, held to the same goal, and must not begin before the first
+	// leaders again when it is back. That is a second disturbance, held to the same goal, and must not begin before the first
 	// one has met or missed it; nor may a cut that is healed too early hide that it would have lasted.
 	holdLeast = 5 * time.Second
 	holdMost  = 12 * time.Second

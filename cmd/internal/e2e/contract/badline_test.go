@@ -146,7 +146,7 @@ func TestBadLines(t *testing.T) {
 		}
 	}
 	// The lane goes on, and nothing of it happened.
-	match(t, r.ask(t, "scrip.claim."+c, `{"id":"next","customer_id":"ann"}`),
+	match(t, r.request(t, "scrip.claim."+c, `{"id":"next","customer_id":"ann"}`),
 		`{"id":"next","status":"claimed","campaign":"`+c+`","n":2,"code":"~code","expires_at":"2031-01-01T00:00:00Z","?customer_id":"ann"}`)
 	matchRows(t, r.rows(t, `SELECT count(*) FROM scrip.campaign WHERE campaign = $1`, "fresh-"+c), `{"count":0}`)
 }
@@ -190,7 +190,7 @@ func TestBadRequests(t *testing.T) {
 		{"coupon.validate", `{"order_id":"o"}`, "code", "missing"},
 		{"customer.show", `[]`, "", "JSON"},
 	} {
-		answer := parse(t, r.ask(t, "scrip."+fill(bad.subject, "$c", c), fill(bad.body, "$c", c)))
+		answer := parse(t, r.request(t, "scrip."+fill(bad.subject, "$c", c), fill(bad.body, "$c", c)))
 		message, _ := answer["message"].(string)
 		if answer["status"] != "refused" || answer["refusal"] != "invalid" || !strings.HasPrefix(message, bad.field) || !strings.Contains(message, bad.mend) {
 			t.Errorf("%s %.80s: %v, want invalid naming %q and saying %q", bad.subject, bad.body, answer, bad.field, bad.mend)

@@ -192,7 +192,7 @@ func TestWrongUsage(t *testing.T) {
 			t.Errorf("scrip %s: exit %d, want 3 and %q\n%s%s", line, got.code, says, got.out, got.err)
 		}
 	}
-	for _, line := range r.ear.told("scrip.evt.", c) {
+	for _, line := range r.subscriber.lines("scrip.evt.", c) {
 		if event := parse(t, line); event["type"] == "campaign.created" {
 			t.Errorf("a wrong command line did something: %s", line)
 		}

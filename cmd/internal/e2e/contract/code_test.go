@@ -22,9 +22,9 @@ func TestCodesAsPeopleTypeThem(t *testing.T) {
 	for i, typed := range []string{code, bare, joined, strings.ToLower(code), strings.ToLower(joined), strings.ReplaceAll(bare, "-", " "),
 		" " + code + " ", "SUMMER" + joined, "winter-" + bare, joined[:2] + "-" + joined[2:7] + "  " + joined[7:]} {
 		want := fmt.Sprintf(`{"id":"v%d","status":"redeemed","campaign":"%s","n":1,"code":"%s","redeemed_count":1}`, i, c, code)
-		match(t, r.ask(t, "scrip.coupon.validate", fmt.Sprintf(`{"id":"v%d","code":"%s"}`, i, typed)), want)
+		match(t, r.request(t, "scrip.coupon.validate", fmt.Sprintf(`{"id":"v%d","code":"%s"}`, i, typed)), want)
 	}
-	match(t, r.ask(t, "scrip.redeem", `{"id":"r","order_id":"o","code":"`+strings.ToLower(joined)+`"}`),
+	match(t, r.request(t, "scrip.redeem", `{"id":"r","order_id":"o","code":"`+strings.ToLower(joined)+`"}`),
 		`{"id":"r","status":"redeemed","campaign":"`+c+`","n":1,"code":"`+code+`","?order_id":"o","redeemed_count":1}`)
 }
 
@@ -42,25 +42,25 @@ func TestCodesThatAreNone(t *testing.T) {
 		wrong = append(wrong, joined[:i]+string(next)+joined[i+1:])
 	}
 	for i, w := range wrong {
-		answer := r.ask(t, "scrip.redeem", fmt.Sprintf(`{"id":"f%d","code":"%s","order_id":"o"}`, i, w))
+		answer := r.request(t, "scrip.redeem", fmt.Sprintf(`{"id":"f%d","code":"%s","order_id":"o"}`, i, w))
 		match(t, answer, fmt.Sprintf(`{"id":"f%d","status":"refused","refusal":"code_not_found","message":"~text"}`, i))
 	}
 	for _, ask := range []struct{ subject, fields string }{
 		{"scrip.rollback", `,"order_id":"o"`}, {"scrip.void", ``}, {"scrip.extend", `,"expires_at":"2031-01-01T00:00:00Z"`}, {"scrip.coupon.validate", ``},
 	} {
 		for _, w := range []string{"ABCD-EFGH-JKLM", "x"} {
-			match(t, r.ask(t, ask.subject, fmt.Sprintf(`{"id":"x","code":"%s"%s}`, w, ask.fields)), `{"id":"x","status":"refused","refusal":"code_not_found","message":"~text"}`)
+			match(t, r.request(t, ask.subject, fmt.Sprintf(`{"id":"x","code":"%s"%s}`, w, ask.fields)), `{"id":"x","status":"refused","refusal":"code_not_found","message":"~text"}`)
 		}
 	}
-	match(t, r.ask(t, "scrip.coupon.show", `{"code":"ABCD-EFGH-JKLM"}`), `{"status":"refused","refusal":"code_not_found","message":"~text"}`)
+	match(t, r.request(t, "scrip.coupon.show", `{"code":"ABCD-EFGH-JKLM"}`), `{"status":"refused","refusal":"code_not_found","message":"~text"}`)
 	// Over the log, and with a campaign that it is not of.
 	match(t, r.one(t, "scrip.cmd."+c, `{"id":"x","type":"redeem","code":"ABCD-EFGH-JKLM","order_id":"o"}`),
 		`{"id":"x","status":"refused","refusal":"code_not_found","message":"~text","campaign":"`+c+`"}`)
 	for _, campaign := range []string{other, r.name()} {
-		match(t, r.ask(t, "scrip.redeem", fmt.Sprintf(`{"id":"x","code":"%s","order_id":"o","campaign":"%s"}`, code, campaign)),
+		match(t, r.request(t, "scrip.redeem", fmt.Sprintf(`{"id":"x","code":"%s","order_id":"o","campaign":"%s"}`, code, campaign)),
 			`{"id":"x","status":"refused","refusal":"code_not_found","message":"~text","campaign":"`+campaign+`"}`)
 	}
-	match(t, r.ask(t, "scrip.redeem", fmt.Sprintf(`{"id":"ok","code":"%s","order_id":"o","campaign":"%s"}`, code, c)),
+	match(t, r.request(t, "scrip.redeem", fmt.Sprintf(`{"id":"ok","code":"%s","order_id":"o","campaign":"%s"}`, code, c)),
 		`{"id":"ok","status":"redeemed","campaign":"`+c+`","n":1,"code":"`+code+`","?order_id":"o","redeemed_count":1}`)
 }
 
@@ -70,9 +70,9 @@ func TestImportedCodesNeedTheirCampaign(t *testing.T) {
 	c := r.campaign(t, `"codes":0`)
 	bySubject(t, r, c, "import_codes", "i", `"codes":["HELLO"]`)
 	r.claim(t, c, "ann")
-	match(t, r.ask(t, "scrip.redeem", `{"id":"x","code":"HELLO","order_id":"o"}`),
+	match(t, r.request(t, "scrip.redeem", `{"id":"x","code":"HELLO","order_id":"o"}`),
 		`{"id":"x","status":"refused","refusal":"code_not_found","message":"~has:campaign"}`)
-	match(t, r.ask(t, "scrip.redeem", `{"id":"y","code":"hello","order_id":"o","campaign":"`+c+`"}`),
+	match(t, r.request(t, "scrip.redeem", `{"id":"y","code":"hello","order_id":"o","campaign":"`+c+`"}`),
 		`{"id":"y","status":"redeemed","campaign":"`+c+`","n":1,"code":"HELLO","?order_id":"o","redeemed_count":1}`)
 	// A campaign of generated codes takes none.
 	made := r.campaign(t, `"codes":1`)

@@ -116,6 +116,6 @@ func TestAMillionRows(t *testing.T) {
 		t.Errorf("the first code handed out is %s", code)
 	}
 	matchRows(t, r.rows(t, `SELECT codes, claimed FROM scrip.campaign WHERE campaign = $1`, c), fmt.Sprintf(`{"codes":%d,"claimed":1}`, codes))
-	match(t, r.ask(t, "scrip.redeem", `{"id":"r","campaign":"`+c+`","code":"CODE-0000000","order_id":"o"}`),
+	match(t, r.request(t, "scrip.redeem", `{"id":"r","campaign":"`+c+`","code":"CODE-0000000","order_id":"o"}`),
 		`{"id":"r","status":"redeemed","campaign":"`+c+`","n":1,"code":"CODE-0000000","?order_id":"o","redeemed_count":1}`)
 }

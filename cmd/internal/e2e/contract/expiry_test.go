@@ -40,8 +40,8 @@ func TestExpiryAtTheInstant(t *testing.T) {
 	if before == 0 {
 		t.Error("no redemption came before the end")
 	}
-	match(t, r.ask(t, "scrip.coupon.validate", `{"id":"v","code":"`+code+`"}`), `{"id":"v","status":"refused","refusal":"expired","message":"~text","campaign":"`+c+`"}`)
-	match(t, r.ask(t, "scrip.claim."+c, `{"id":"late","customer_id":"bob"}`), `{"id":"late","status":"refused","refusal":"claim_closed","message":"~text","campaign":"`+c+`"}`)
+	match(t, r.request(t, "scrip.coupon.validate", `{"id":"v","code":"`+code+`"}`), `{"id":"v","status":"refused","refusal":"expired","message":"~text","campaign":"`+c+`"}`)
+	match(t, r.request(t, "scrip.claim."+c, `{"id":"late","customer_id":"bob"}`), `{"id":"late","status":"refused","refusal":"claim_closed","message":"~text","campaign":"`+c+`"}`)
 }
 
 // TestExpiryIsAnnounced by one event for all that fall, and shows in the tables: statuses by their precedence, the task,
@@ -54,10 +54,10 @@ func TestExpiryIsAnnounced(t *testing.T) {
 	for _, who := range []string{"claimed", "redeemed", "voided", "extended", "both"} {
 		codes[who] = r.claim(t, c, who)
 	}
-	r.asks(t, "scrip.redeem", `{"id":"r","code":"`+codes["redeemed"]+`","order_id":"o"}`, "redeemed")
-	r.asks(t, "scrip.redeem", `{"id":"b","code":"`+codes["both"]+`","order_id":"o2"}`, "redeemed")
-	r.asks(t, "scrip.void", `{"code":"`+codes["voided"]+`"}`, "voided")
-	r.asks(t, "scrip.void", `{"code":"`+codes["both"]+`"}`, "voided")
+	r.wantStatus(t, "scrip.redeem", `{"id":"r","code":"`+codes["redeemed"]+`","order_id":"o"}`, "redeemed")
+	r.wantStatus(t, "scrip.redeem", `{"id":"b","code":"`+codes["both"]+`","order_id":"o2"}`, "redeemed")
+	r.wantStatus(t, "scrip.void", `{"code":"`+codes["voided"]+`"}`, "voided")
+	r.wantStatus(t, "scrip.void", `{"code":"`+codes["both"]+`"}`, "voided")
 	statuses := func(patterns ...string) {
 		t.Helper()
 		matchRows(t, r.rows(t, `SELECT customer_id, status FROM scrip.coupon WHERE campaign = $1 ORDER BY n`, c), patterns...)
@@ -67,9 +67,9 @@ func TestExpiryIsAnnounced(t *testing.T) {
 	statuses(`{"customer_id":"claimed","status":"claimed"}`, `{"customer_id":"redeemed","status":"redeemed"}`, `{"customer_id":"voided","status":"voided"}`,
 		`{"customer_id":"extended","status":"claimed"}`, `{"customer_id":"both","status":"voided"}`)
 
-	heard := r.eventsOf(t, c, "coupons.expired", 1)
-	match(t, heard[0], `{"type":"coupons.expired","campaign":"`+c+`","at":"~time","id":"~text","through":"~time","count":2}`)
-	event := parse(t, heard[0])
+	received := r.eventsOf(t, c, "coupons.expired", 1)
+	match(t, received[0], `{"type":"coupons.expired","campaign":"`+c+`","at":"~time","id":"~text","through":"~time","count":2}`)
+	event := parse(t, received[0])
 	if through := instant(event["through"].(string)); through.Before(instant(ends)) || through.After(instant(event["at"].(string))) {
 		t.Errorf("announced through %s what ends at %s, at %s", event["through"], ends, event["at"])
 	}
@@ -79,17 +79,17 @@ func TestExpiryIsAnnounced(t *testing.T) {
 	matchRows(t, r.rows(t, `SELECT claimed, redeemed, expired, voided FROM scrip.campaign WHERE campaign = $1`, c), `{"claimed":5,"redeemed":1,"expired":2,"voided":2}`)
 
 	// A redemption that is taken back now leaves an expired coupon.
-	r.asks(t, "scrip.rollback", `{"code":"`+codes["redeemed"]+`","order_id":"o"}`, "rolled_back")
+	r.wantStatus(t, "scrip.rollback", `{"code":"`+codes["redeemed"]+`","order_id":"o"}`, "rolled_back")
 	if event := parse(t, r.eventsOf(t, c, "coupon.rolled_back", 1)[0]); event["status"] != "expired" {
 		t.Errorf("taken back after the end: %v", event)
 	}
 	again := in(3 * time.Second)
-	match(t, r.ask(t, "scrip.extend", `{"id":"x","code":"`+codes["extended"]+`","expires_at":"`+again+`"}`),
+	match(t, r.request(t, "scrip.extend", `{"id":"x","code":"`+codes["extended"]+`","expires_at":"`+again+`"}`),
 		fill(`{"id":"x","status":"extended","campaign":"$c","n":4,"code":"$1","expires_at":"$t"}`, "$c", c, "$1", codes["extended"], "$t", again))
 	statuses(`{"customer_id":"claimed","status":"expired"}`, `{"customer_id":"redeemed","status":"expired"}`, `{"customer_id":"voided","status":"voided"}`,
 		`{"customer_id":"extended","status":"claimed"}`, `{"customer_id":"both","status":"voided"}`)
 	eventually(t, "the extended coupon fell", func() bool {
-		fell := r.ear.told("scrip.evt.", c)
+		fell := r.subscriber.lines("scrip.evt.", c)
 		last := parse(t, fell[len(fell)-1])
 		return last["type"] == "coupons.expired" && !instant(last["through"].(string)).Before(instant(again))
 	})
@@ -98,9 +98,9 @@ func TestExpiryIsAnnounced(t *testing.T) {
 	matchRows(t, r.rows(t, `SELECT claimed, redeemed, expired, voided FROM scrip.campaign WHERE campaign = $1`, c), `{"claimed":5,"redeemed":0,"expired":3,"voided":2}`)
 	matchRows(t, r.rows(t, `SELECT sum(pending)::bigint p, sum(redeemed)::bigint r, sum(expired)::bigint e FROM scrip.expiry_task WHERE campaign = $1`, c), `{"p":0,"r":0,"e":3}`)
 	// Nothing that has fallen may be brought back by moving the end behind what was announced.
-	r.asks(t, "scrip.campaign.update", `{"campaign":"`+c+`","expires_at":"`+ends+`"}`, "updated repeat")
-	r.asks(t, "scrip.campaign.update", `{"campaign":"`+c+`","expires_at":"`+again+`"}`, "invalid")
-	r.asks(t, "scrip.campaign.update", `{"campaign":"`+c+`","expires_at":"2031-01-01T00:00:00Z"}`, "updated")
+	r.wantStatus(t, "scrip.campaign.update", `{"campaign":"`+c+`","expires_at":"`+ends+`"}`, "updated repeat")
+	r.wantStatus(t, "scrip.campaign.update", `{"campaign":"`+c+`","expires_at":"`+again+`"}`, "invalid")
+	r.wantStatus(t, "scrip.campaign.update", `{"campaign":"`+c+`","expires_at":"2031-01-01T00:00:00Z"}`, "updated")
 	statuses(`{"customer_id":"claimed","status":"claimed"}`, `{"customer_id":"redeemed","status":"claimed"}`, `{"customer_id":"voided","status":"voided"}`,
 		`{"customer_id":"extended","status":"expired"}`, `{"customer_id":"both","status":"voided"}`)
 }
@@ -110,7 +110,7 @@ func TestExpireAheadOfTime(t *testing.T) {
 	r := server(t)
 	c := r.campaign(t, `"codes":9,"expires_at":"2031-01-01T00:00:00Z"`)
 	code := r.claim(t, c, "ann")
-	r.asks(t, "scrip.remind."+c, `{"customer_id":"ann","kind":"expires","before":"24h"}`, "reminder_set")
+	r.wantStatus(t, "scrip.remind."+c, `{"customer_id":"ann","kind":"expires","before":"24h"}`, "reminder_set")
 	due := fmt.Sprintf("scrip.lane.%d.due", r.lane(c))
 	_, outcomes := r.post(t, due, fill(`{"id":"e","type":"expire","campaign":"$c","through":"2032-01-01T00:00:00Z"}
 {"id":"d","type":"remind_due","campaign":"$c","kind":"expires","due_at":"2030-12-31T00:00:00Z","through_r":9}
@@ -122,13 +122,13 @@ func TestExpireAheadOfTime(t *testing.T) {
 	if answer := parse(t, outcomes[1]); answer["status"] == "refused" || answer["count"] != nil {
 		t.Errorf("%s", outcomes[1])
 	}
-	heard := r.eventsOf(t, c, "coupons.expired", 1)
-	match(t, heard[0], `{"type":"coupons.expired","campaign":"`+c+`","at":"~time","id":"e","through":"~time","count":0}`)
-	if event := parse(t, heard[0]); event["through"] != event["at"] {
-		t.Errorf("asked for the future, it is announced through %s at %s", event["through"], event["at"])
+	received := r.eventsOf(t, c, "coupons.expired", 1)
+	match(t, received[0], `{"type":"coupons.expired","campaign":"`+c+`","at":"~time","id":"e","through":"~time","count":0}`)
+	if event := parse(t, received[0]); event["through"] != event["at"] {
+		t.Errorf("a request for the future is announced through %s at %s", event["through"], event["at"])
 	}
 	matchRows(t, r.rows(t, `SELECT status, (SELECT state FROM scrip.reminder WHERE campaign = $1) FROM scrip.coupon WHERE campaign = $1`, c), `{"status":"claimed","state":"pending"}`)
-	r.asks(t, "scrip.redeem", `{"code":"`+code+`","order_id":"o"}`, "redeemed")
+	r.wantStatus(t, "scrip.redeem", `{"code":"`+code+`","order_id":"o"}`, "redeemed")
 	// Nobody has to listen to the scheduler's outcomes.
 	r.publish(t, &nats.Msg{Subject: due, Data: []byte(`{"id":"e2","type":"expire","campaign":"` + c + `","through":"2020-01-01T00:00:00Z"}`)})
 }

@@ -23,7 +23,7 @@ func (r *rig) key(t *testing.T, name, role, rest string) (natsURL, id string) {
 		Data struct{ ID, Secret string }
 	}
 	body := fmt.Sprintf(`{"name":%q,"role":%q%s}`, name, role, more(rest))
-	if err := json.Unmarshal(r.ask(t, "scrip.access.create", body), &made); err != nil || made.Data.Secret == "" {
+	if err := json.Unmarshal(r.request(t, "scrip.access.create", body), &made); err != nil || made.Data.Secret == "" {
 		t.Fatalf("%s: %+v, %v", body, made, err)
 	}
 	u, err := url.Parse(r.desc.NATSURL)
@@ -109,7 +109,7 @@ func TestKeysOpenNATS(t *testing.T) {
 	}
 
 	eventually(t, "the log-in is in the audit stream", func() bool {
-		return strings.Contains(string(r.ask(t, "scrip.audit.list", `{"kind":"login"}`)), `"key":"`+shopID+`"`)
+		return strings.Contains(string(r.request(t, "scrip.audit.list", `{"kind":"login"}`)), `"key":"`+shopID+`"`)
 	})
 
 	// Reply subjects and headers of the servers' account.
@@ -157,7 +157,7 @@ func TestKeysOpenNATS(t *testing.T) {
 	ended := make(chan struct{})
 	logIn(t, shopURL, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ClosedHandler(func(*nats.Conn) { close(ended) }))
 	begun := time.Now()
-	r.ask(t, "scrip.access.revoke", `{"key":"`+shopID+`"}`)
+	r.request(t, "scrip.access.revoke", `{"key":"`+shopID+`"}`)
 	select {
 	case <-ended:
 		t.Logf("closed after %s", time.Since(begun))

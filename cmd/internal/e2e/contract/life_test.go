@@ -5,13 +5,13 @@ import "testing"
 // TestLifeOfACoupon: every command of people, in the order of a life, field by field.
 func TestLifeOfACoupon(t *testing.T) {
 	const settings = `"codes":2,"per_customer":2,"max_redemptions":2,"expires_at":"2031-01-02T04:04:05+01:00","closes_at":"2031-01-02T00:00:00Z","prefix":"summer","category":"food","priority":"high","benefit":{"percent": 20}`
-	const told = `"codes":2,"per_customer":2,"max_redemptions":2,"expires_at":"2031-01-02T03:04:05Z","closes_at":"2031-01-02T00:00:00Z","prefix":"SUMMER","category":"food","priority":"high","benefit":{"percent":20}`
+	const stored = `"codes":2,"per_customer":2,"max_redemptions":2,"expires_at":"2031-01-02T03:04:05Z","closes_at":"2031-01-02T00:00:00Z","prefix":"SUMMER","category":"food","priority":"high","benefit":{"percent":20}`
 	const coupon = `"campaign":"$c","n":1,"code":"$1"`
 	const ends = `"expires_at":"2031-01-02T03:04:05Z"`
 	play(t, []step{
 		{kind: "create_campaign", id: "create", fields: settings,
 			outcome: `{"id":"create","status":"created","campaign":"$c"}`,
-			events:  `{"type":"campaign.created","campaign":"$c","at":"~time","id":"create","number":"~n",` + told + `}`,
+			events:  `{"type":"campaign.created","campaign":"$c","at":"~time","id":"create","number":"~n",` + stored + `}`,
 			row:     `{"status":"active","codes":2,"claimed":0,"redeemed":0,"expired":0,"voided":0}`},
 		{kind: "create_campaign", id: "again", fields: settings,
 			outcome: `{"id":"again","status":"created","campaign":"$c","repeat":true}`},
@@ -81,7 +81,7 @@ func TestLifeOfACoupon(t *testing.T) {
 			events:  `{"type":"commands.refused","campaign":"$c","at":"~time","counts":{"campaign_paused":1}}`},
 		{kind: "resume_campaign", id: "u", outcome: `{"id":"u","status":"resumed","campaign":"$c"}`,
 			events: `{"type":"campaign.resumed","campaign":"$c","at":"~time","id":"u"}`},
-		{kind: "claim", id: "while-paused", fields: `"customer_id":"bob"`, // a refused one is decided anew; the last coupon
+		{kind: "claim", id: "while-paused", fields: `"customer_id":"bob"`, // a refused one is decided again; the last coupon
 			outcome: `{"id":"while-paused","status":"claimed","campaign":"$c","n":2,"code":"~code",` + ends + `,"?customer_id":"bob"}`,
 			events: `{"type":"coupon.claimed","campaign":"$c","at":"~time","id":"while-paused","n":2,"code":"$2","customer_id":"bob"}
 				{"type":"campaign.sold_out","campaign":"$c","at":"~time","id":"while-paused"}`},
@@ -89,7 +89,7 @@ func TestLifeOfACoupon(t *testing.T) {
 			outcome: `{"id":"late","status":"refused","refusal":"sold_out","message":"~text","campaign":"$c"}`,
 			events:  `{"type":"commands.refused","campaign":"$c","at":"~time","counts":{"sold_out":1}}`},
 		{kind: "update_campaign", id: "grow", fields: `"codes":4`, outcome: `{"id":"grow","status":"updated","campaign":"$c"}`,
-			events: `{"type":"campaign.updated","campaign":"$c","at":"~time","id":"grow","number":"~n","codes":4,` + told[len(`"codes":2,`):] + `}`,
+			events: `{"type":"campaign.updated","campaign":"$c","at":"~time","id":"grow","number":"~n","codes":4,` + stored[len(`"codes":2,`):] + `}`,
 			row:    `{"status":"active","codes":4,"claimed":2,"redeemed":0,"expired":0,"voided":1}`},
 		{kind: "update_campaign", id: "grow", fields: `"codes":4`, outcome: `{"id":"grow","status":"updated","campaign":"$c","repeat":true}`},
 		{kind: "end_campaign", id: "e", outcome: `{"id":"e","status":"ended","campaign":"$c"}`,

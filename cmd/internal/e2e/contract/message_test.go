@@ -36,8 +36,8 @@ func TestTheAcknowledgement(t *testing.T) {
 		}
 		last = ack.Seq
 	}
-	heard := r.events(t, c, 5)
-	match(t, heard[4], `{"type":"campaign.paused","campaign":"`+c+`","at":"~time","id":"i3"}`)
+	received := r.events(t, c, 5)
+	match(t, received[4], `{"type":"campaign.paused","campaign":"`+c+`","at":"~time","id":"i3"}`)
 }
 
 // TestHalfGoodHalfBad: good lines are done, bad ones refused, answered one by one in order; empty lines are skipped.
@@ -243,7 +243,7 @@ func TestOutcomesGoToInboxesOnly(t *testing.T) {
 	if after := r.refusedReplies(t)["outcome"]; after-before != float64(len(bad)) {
 		t.Errorf("%v of %d were counted", after-before, len(bad))
 	}
-	for _, msg := range r.ear.on(fmt.Sprintf("scrip.evt.%d", r.lane(c))) {
+	for _, msg := range r.subscriber.on(fmt.Sprintf("scrip.evt.%d", r.lane(c))) {
 		if msg.Header.Get("Scrip-Format") != "2" {
 			t.Errorf("something else than a step stands on %s: %s", msg.Subject, msg.Data)
 		}

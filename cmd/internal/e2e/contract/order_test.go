@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// asks is one request whose status or refusal matters.
-func (r *rig) asks(t *testing.T, subject, body, want string) map[string]any {
+// wantStatus sends a request and compares its status or refusal.
+func (r *rig) wantStatus(t *testing.T, subject, body, want string) map[string]any {
 	t.Helper()
-	answer := parse(t, r.ask(t, subject, body))
+	answer := parse(t, r.request(t, subject, body))
 	got := fmt.Sprint(answer["status"])
 	if answer["refusal"] != nil {
 		got = fmt.Sprint(answer["refusal"])
@@ -25,12 +25,12 @@ func (r *rig) asks(t *testing.T, subject, body, want string) map[string]any {
 
 func (r *rig) claims(t *testing.T, campaign, customer, want string) map[string]any {
 	t.Helper()
-	return r.asks(t, "scrip.claim."+campaign, `{"customer_id":"`+customer+`"}`, want)
+	return r.wantStatus(t, "scrip.claim."+campaign, `{"customer_id":"`+customer+`"}`, want)
 }
 
 func (r *rig) turns(t *testing.T, campaign, verb, settings string) {
 	t.Helper()
-	answer := parse(t, r.ask(t, "scrip.campaign."+verb, `{"campaign":"`+campaign+`"`+more(settings)+`}`))
+	answer := parse(t, r.request(t, "scrip.campaign."+verb, `{"campaign":"`+campaign+`"`+more(settings)+`}`))
 	if answer["status"] == "refused" {
 		t.Fatalf("%s %s: %v", verb, campaign, answer)
 	}
@@ -41,14 +41,14 @@ func TestOrderOfChecksOfAClaim(t *testing.T) {
 	r := server(t)
 	c := r.campaign(t, `"codes":2,"per_customer":2`)
 	r.claims(t, "absent", "ann", "campaign_not_found")
-	r.asks(t, "scrip.claim.absent", `{"customer_id":""}`, "invalid")
-	r.asks(t, "scrip.claim."+c, `{"id":"ann-1","customer_id":"ann"}`, "claimed")
+	r.wantStatus(t, "scrip.claim.absent", `{"customer_id":""}`, "invalid")
+	r.wantStatus(t, "scrip.claim."+c, `{"id":"ann-1","customer_id":"ann"}`, "claimed")
 	r.claims(t, c, "ann", "claimed")
 	r.claims(t, c, "bob", "sold_out")
 	r.claims(t, c, "ann", "claim_limit_reached") // before sold_out
 	r.turns(t, c, "update", `"closes_at":"`+in(300*time.Millisecond)+`"`)
 	eventually(t, "claims are closed", func() bool {
-		return parse(t, r.ask(t, "scrip.claim."+c, `{"customer_id":"ann"}`))["refusal"] == "claim_closed" // before claim_limit_reached
+		return parse(t, r.request(t, "scrip.claim."+c, `{"customer_id":"ann"}`))["refusal"] == "claim_closed" // before claim_limit_reached
 	})
 	r.claims(t, c, "bob", "claim_closed") // before sold_out
 	r.turns(t, c, "update", `"opens_at":"2031-01-01T00:00:00Z","closes_at":null`)
@@ -57,17 +57,17 @@ func TestOrderOfChecksOfAClaim(t *testing.T) {
 	r.claims(t, c, "bob", "campaign_paused") // before claim_not_open
 	r.turns(t, c, "end", "")
 	r.claims(t, c, "bob", "campaign_ended")
-	r.asks(t, "scrip.claim."+c, `{"id":"ann-1","customer_id":"ann"}`, "claimed repeat") // its id was seen
+	r.wantStatus(t, "scrip.claim."+c, `{"id":"ann-1","customer_id":"ann"}`, "claimed repeat") // its id was seen
 	r.claims(t, c, "ann", "campaign_ended")
-	r.asks(t, "scrip.claim."+c, `{"id":"ann-1","customer_id":"bob"}`, "idempotency_key_reused")
+	r.wantStatus(t, "scrip.claim."+c, `{"id":"ann-1","customer_id":"bob"}`, "idempotency_key_reused")
 
 	one := r.campaign(t, `"codes":1`)
 	r.claims(t, one, "ann", "claimed")
 	r.turns(t, one, "end", "")
 	r.claims(t, one, "ann", "claimed repeat") // has one, where one is allowed
-	r.asks(t, "scrip.campaign.update", `{"campaign":"`+one+`","codes":7}`, "campaign_ended")
-	r.asks(t, "scrip.campaign.resume", `{"campaign":"`+one+`"}`, "campaign_ended")
-	r.asks(t, "scrip.campaign.pause", `{"campaign":"absent"}`, "campaign_not_found")
+	r.wantStatus(t, "scrip.campaign.update", `{"campaign":"`+one+`","codes":7}`, "campaign_ended")
+	r.wantStatus(t, "scrip.campaign.resume", `{"campaign":"`+one+`"}`, "campaign_ended")
+	r.wantStatus(t, "scrip.campaign.pause", `{"campaign":"absent"}`, "campaign_not_found")
 }
 
 // TestOrderOfChecksOfARedemption, and of taking it back.
@@ -77,7 +77,7 @@ func TestOrderOfChecksOfARedemption(t *testing.T) {
 	code := r.claim(t, c, "ann")
 	redeem := func(fields, want string) {
 		t.Helper()
-		r.asks(t, "scrip.redeem", `{"code":"`+code+`",`+fields+`}`, want)
+		r.wantStatus(t, "scrip.redeem", `{"code":"`+code+`",`+fields+`}`, want)
 	}
 	redeem(`"id":"first","order_id":"o1"`, "redeemed")
 	redeem(`"id":"first","order_id":"o2"`, "idempotency_key_reused")
@@ -87,25 +87,25 @@ func TestOrderOfChecksOfARedemption(t *testing.T) {
 	r.turns(t, c, "pause", "")
 	redeem(`"order_id":"o2"`, "campaign_paused") // before already_redeemed
 	redeem(`"order_id":"o1"`, "redeemed repeat")
-	r.asks(t, "scrip.rollback", `{"code":"`+code+`","order_id":"o9"}`, "not_redeemed")
-	r.asks(t, "scrip.rollback", `{"code":"`+code+`","order_id":"o9","customer_id":"bob"}`, "not_holder")
-	r.asks(t, "scrip.rollback", `{"id":"back","code":"`+code+`","order_id":"o1"}`, "rolled_back")
-	r.asks(t, "scrip.rollback", `{"code":"`+code+`","order_id":"o1","customer_id":"bob"}`, "not_holder") // before the repeat
-	r.asks(t, "scrip.rollback", `{"code":"`+code+`","order_id":"o1"}`, "rolled_back repeat")
-	r.asks(t, "scrip.rollback", `{"id":"back","code":"`+code+`","order_id":"o2"}`, "idempotency_key_reused")
+	r.wantStatus(t, "scrip.rollback", `{"code":"`+code+`","order_id":"o9"}`, "not_redeemed")
+	r.wantStatus(t, "scrip.rollback", `{"code":"`+code+`","order_id":"o9","customer_id":"bob"}`, "not_holder")
+	r.wantStatus(t, "scrip.rollback", `{"id":"back","code":"`+code+`","order_id":"o1"}`, "rolled_back")
+	r.wantStatus(t, "scrip.rollback", `{"code":"`+code+`","order_id":"o1","customer_id":"bob"}`, "not_holder") // before the repeat
+	r.wantStatus(t, "scrip.rollback", `{"code":"`+code+`","order_id":"o1"}`, "rolled_back repeat")
+	r.wantStatus(t, "scrip.rollback", `{"id":"back","code":"`+code+`","order_id":"o2"}`, "idempotency_key_reused")
 	redeem(`"order_id":"o1"`, "campaign_paused") // taken back, so no repeat any more
-	r.asks(t, "scrip.void", `{"code":"`+code+`","reason":"test"}`, "voided")
-	r.asks(t, "scrip.void", `{"code":"`+code+`","reason":"test"}`, "voided repeat")
+	r.wantStatus(t, "scrip.void", `{"code":"`+code+`","reason":"test"}`, "voided")
+	r.wantStatus(t, "scrip.void", `{"code":"`+code+`","reason":"test"}`, "voided repeat")
 	redeem(`"order_id":"o1"`, "voided") // before campaign_paused
 	redeem(`"order_id":"o1","customer_id":"bob"`, "not_holder")
 	redeem(`"id":"first","order_id":"o1"`, "redeemed repeat")
-	r.asks(t, "scrip.extend", `{"code":"`+code+`","expires_at":"2031-01-01T00:00:00Z"}`, "voided")
-	r.asks(t, "scrip.claim."+c, `{"id":"first","customer_id":"ann"}`, "idempotency_key_reused") // the same id with another type
+	r.wantStatus(t, "scrip.extend", `{"code":"`+code+`","expires_at":"2031-01-01T00:00:00Z"}`, "voided")
+	r.wantStatus(t, "scrip.claim."+c, `{"id":"first","customer_id":"ann"}`, "idempotency_key_reused") // the same id with another type
 	r.turns(t, c, "resume", "")
 	many := r.claim(t, c, "cleo")
 	r.turns(t, c, "update", `"max_redemptions":2`)
 	for i, want := range []string{"redeemed", "redeemed", "redemption_limit_reached"} {
-		r.asks(t, "scrip.redeem", fmt.Sprintf(`{"code":"%s","order_id":"m%d"}`, many, i), want)
+		r.wantStatus(t, "scrip.redeem", fmt.Sprintf(`{"code":"%s","order_id":"m%d"}`, many, i), want)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestValidity(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := parse(t, r.ask(t, "scrip.claim."+c, `{"id":"a","customer_id":"ann"}`))
+		answer := parse(t, r.request(t, "scrip.claim."+c, `{"id":"a","customer_id":"ann"}`))
 		event := parse(t, r.eventsOf(t, c, "coupon.claimed", 1)[0])
 		claimed, ends := instant(event["at"].(string)), instant(answer["expires_at"].(string))
 		if answer["expires_at"] != event["expires_at"] || ends.Before(claimed.Add(d)) || ends.Sub(claimed.Add(d)) >= unit || !ends.Truncate(unit).Equal(ends) {
@@ -133,7 +133,7 @@ func TestValidity(t *testing.T) {
 	code := r.claim(t, c, "ann")
 	match(t, r.eventsOf(t, c, "coupon.claimed", 1)[0], fill(`{"type":"coupon.claimed","campaign":"$c","at":"~time","id":"~uuid7","n":1,"code":"$1","customer_id":"ann"}`, "$c", c, "$1", code))
 	r.turns(t, c, "update", `"expires_at":"2032-01-01T00:00:00Z"`)
-	match(t, r.ask(t, "scrip.claim."+c, `{"id":"b","customer_id":"ann"}`), `{"id":"b","status":"claimed","campaign":"`+c+`","n":1,"code":"`+code+`","expires_at":"2032-01-01T00:00:00Z","?customer_id":"ann","repeat":true}`)
+	match(t, r.request(t, "scrip.claim."+c, `{"id":"b","customer_id":"ann"}`), `{"id":"b","status":"claimed","campaign":"`+c+`","n":1,"code":"`+code+`","expires_at":"2032-01-01T00:00:00Z","?customer_id":"ann","repeat":true}`)
 	matchRows(t, r.rows(t, `SELECT expires_at FROM scrip.coupon WHERE campaign = $1`, c), `{"expires_at":"~at:2032-01-01T00:00:00Z"}`)
 	matchRows(t, r.rows(t, `SELECT due_at, pending, redeemed, expired, state FROM scrip.expiry_task WHERE campaign = $1`, c),
 		`{"due_at":"~at:2032-01-01T00:00:00Z","pending":1,"redeemed":0,"expired":0,"state":"pending"}`)

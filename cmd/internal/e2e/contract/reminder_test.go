@@ -16,7 +16,7 @@ func (r *rig) remind(t *testing.T, c, customer, kind, before, due string) {
 	if kind == "expires" {
 		n = `"n":1,`
 	}
-	match(t, r.ask(t, "scrip.remind."+c, fmt.Sprintf(`{"id":"set-%s","customer_id":"%s","kind":"%s","before":"%s"}`, customer, customer, kind, before)),
+	match(t, r.request(t, "scrip.remind."+c, fmt.Sprintf(`{"id":"set-%s","customer_id":"%s","kind":"%s","before":"%s"}`, customer, customer, kind, before)),
 		fmt.Sprintf(`{"id":"set-%s","status":"reminder_set","campaign":"%s",%s"?customer_id":"%s","?kind":"%s","?before":"~text","?due_at":"~z:%s"}`, customer, c, strings.Replace(n, `"n"`, `"?n"`, 1), customer, kind, due))
 }
 
@@ -42,12 +42,12 @@ func TestReminderBeforeTheOpening(t *testing.T) {
 	r.remind(t, c, "bob", "opens", "1500ms", due)
 	r.remind(t, c, "cleo", "opens", "1.5s", due)
 	match(t, r.events(t, c, 2)[1], fill(`{"type":"reminder.set","campaign":"$c","at":"~time","id":"set-ann","r":1,"customer_id":"ann","kind":"opens","before":"1.5s","due_at":"~z:$t"}`, "$c", c, "$t", due))
-	r.asks(t, "scrip.remind."+c, `{"customer_id":"ann","kind":"opens","before":"1.5s"}`, "reminder_set repeat")
-	match(t, r.ask(t, "scrip.unremind."+c, `{"id":"off","customer_id":"bob","kind":"opens","before":"1.5s"}`),
+	r.wantStatus(t, "scrip.remind."+c, `{"customer_id":"ann","kind":"opens","before":"1.5s"}`, "reminder_set repeat")
+	match(t, r.request(t, "scrip.unremind."+c, `{"id":"off","customer_id":"bob","kind":"opens","before":"1.5s"}`),
 		fill(`{"id":"off","status":"reminder_cancelled","campaign":"$c","?customer_id":"bob","?kind":"opens","?before":"1.5s"}`, "$c", c))
 	match(t, r.eventsOf(t, c, "reminder.cancelled", 1)[0],
 		fill(`{"type":"reminder.cancelled","campaign":"$c","at":"~time","id":"off","r":2,"?customer_id":"bob","?kind":"opens","?before":"1.5s"}`, "$c", c))
-	r.asks(t, "scrip.unremind."+c, `{"customer_id":"bob","kind":"opens","before":"1.5s"}`, "reminder_cancelled repeat")
+	r.wantStatus(t, "scrip.unremind."+c, `{"customer_id":"bob","kind":"opens","before":"1.5s"}`, "reminder_cancelled repeat")
 	row := func(who, state string) string {
 		return fill(`{"customer_id":"$w","kind":"opens","due_at":"~at:$t","state":"$s"}`, "$w", who, "$t", due, "$s", state)
 	}
@@ -64,13 +64,13 @@ func TestReminderBeforeTheOpening(t *testing.T) {
 	fired := r.eventsOf(t, c, "reminders.due", 1)
 	match(t, fired[0], fill(`{"type":"reminders.due","campaign":"$c","at":"~time","id":"~text","kind":"opens","due_at":"$t","from_r":1,"through_r":3,"fired":2,"dropped":0}`, "$c", c, "$t", due))
 	matchRows(t, r.states(t, c), row("ann", "fired"), row("bob", "cancelled"), row("cleo", "fired"))
-	r.asks(t, "scrip.unremind."+c, `{"customer_id":"ann","kind":"opens","before":"1.5s"}`, "too_late")
-	r.asks(t, "scrip.remind."+c, `{"customer_id":"dora","kind":"opens","before":"1.5s"}`, "too_late")
+	r.wantStatus(t, "scrip.unremind."+c, `{"customer_id":"ann","kind":"opens","before":"1.5s"}`, "too_late")
+	r.wantStatus(t, "scrip.remind."+c, `{"customer_id":"dora","kind":"opens","before":"1.5s"}`, "too_late")
 	eventually(t, "claims are open", func() bool {
-		return parse(t, r.ask(t, "scrip.claim."+c, `{"customer_id":"ann"}`))["status"] == "claimed"
+		return parse(t, r.request(t, "scrip.claim."+c, `{"customer_id":"ann"}`))["status"] == "claimed"
 	})
-	if n := len(r.ear.told("scrip.rmd.", c)); n != 2 {
-		t.Errorf("%d customers were told, want 2", n)
+	if n := len(r.subscriber.lines("scrip.rmd.", c)); n != 2 {
+		t.Errorf("%d customers were reminded, want 2", n)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestAMovedOpeningMovesItsReminders(t *testing.T) {
 	c := r.campaign(t, `"codes":9,"opens_at":"`+opens+`"`)
 	r.remind(t, c, "ann", "opens", "1s", before(opens, time.Second))
 	later := in(6 * time.Second)
-	r.asks(t, "scrip.campaign.update", `{"campaign":"`+c+`","opens_at":"`+later+`"}`, "updated")
+	r.wantStatus(t, "scrip.campaign.update", `{"campaign":"`+c+`","opens_at":"`+later+`"}`, "updated")
 	due := before(later, time.Second)
 	matchRows(t, r.states(t, c), `{"customer_id":"ann","kind":"opens","due_at":"~at:`+due+`","state":"pending"}`)
 	lines := r.reminded(t, c, 1)
@@ -89,8 +89,8 @@ func TestAMovedOpeningMovesItsReminders(t *testing.T) {
 	if at := instant(parse(t, lines[0])["at"].(string)); at.Before(instant(due)) {
 		t.Errorf("fired at %s, before %s", at, due)
 	}
-	if heard := r.events(t, c, 4); len(heard) != 4 {
-		t.Errorf("created, set, updated and due make 4 lines, there are %d:\n%s", len(heard), bytes.Join(heard, []byte("\n")))
+	if received := r.events(t, c, 4); len(received) != 4 {
+		t.Errorf("created, set, updated and due make 4 lines, there are %d:\n%s", len(received), bytes.Join(received, []byte("\n")))
 	}
 	matchRows(t, r.states(t, c), `{"customer_id":"ann","kind":"opens","due_at":"~at:`+due+`","state":"fired"}`)
 }
@@ -102,18 +102,18 @@ func TestReminderBeforeTheExpiry(t *testing.T) {
 	ends := in(6 * time.Second)
 	due := before(ends, 2*time.Second)
 	c := r.campaign(t, `"codes":9,"expires_at":"`+ends+`"`)
-	match(t, r.ask(t, "scrip.remind."+c, `{"id":"x","customer_id":"ann","kind":"expires","before":"2s"}`), `{"id":"x","status":"refused","refusal":"not_holder","message":"~text","campaign":"`+c+`"}`)
+	match(t, r.request(t, "scrip.remind."+c, `{"id":"x","customer_id":"ann","kind":"expires","before":"2s"}`), `{"id":"x","status":"refused","refusal":"not_holder","message":"~text","campaign":"`+c+`"}`)
 	codes := map[string]string{}
 	for _, who := range []string{"ann", "moved", "redeemed", "voided"} {
 		codes[who] = r.claim(t, c, who)
-		r.asks(t, "scrip.remind."+c, `{"id":"`+who+`","customer_id":"`+who+`","kind":"expires","before":"2s"}`, "reminder_set")
+		r.wantStatus(t, "scrip.remind."+c, `{"id":"`+who+`","customer_id":"`+who+`","kind":"expires","before":"2s"}`, "reminder_set")
 	}
-	r.asks(t, "scrip.remind."+c, `{"customer_id":"ann","kind":"expires","before":"1h"}`, "too_late")
+	r.wantStatus(t, "scrip.remind."+c, `{"customer_id":"ann","kind":"expires","before":"1h"}`, "too_late")
 	match(t, r.eventsOf(t, c, "reminder.set", 1)[0], fill(`{"type":"reminder.set","campaign":"$c","at":"~time","id":"ann","r":1,"customer_id":"ann","kind":"expires","before":"2s","due_at":"~z:$t","n":1}`, "$c", c, "$t", due))
 	later := in(7 * time.Second)
-	r.asks(t, "scrip.extend", `{"code":"`+codes["moved"]+`","expires_at":"`+later+`"}`, "extended")
-	r.asks(t, "scrip.redeem", `{"id":"use","code":"`+codes["redeemed"]+`","order_id":"o"}`, "redeemed")
-	r.asks(t, "scrip.void", `{"id":"drop","code":"`+codes["voided"]+`"}`, "voided")
+	r.wantStatus(t, "scrip.extend", `{"code":"`+codes["moved"]+`","expires_at":"`+later+`"}`, "extended")
+	r.wantStatus(t, "scrip.redeem", `{"id":"use","code":"`+codes["redeemed"]+`","order_id":"o"}`, "redeemed")
+	r.wantStatus(t, "scrip.void", `{"id":"drop","code":"`+codes["voided"]+`"}`, "voided")
 	cancelled := r.eventsOf(t, c, "reminder.cancelled", 2)
 	match(t, cancelled[0], fill(`{"type":"reminder.cancelled","campaign":"$c","at":"~time","id":"use","r":3,"n":3}`, "$c", c))
 	match(t, cancelled[1], fill(`{"type":"reminder.cancelled","campaign":"$c","at":"~time","id":"drop","r":4}`, "$c", c))
@@ -143,16 +143,16 @@ func TestFiredRemindersOnTheirStream(t *testing.T) {
 			t.Fatalf("%d outcomes for %d reminders, the first is %s", len(outcomes), len(all), outcomes[0])
 		}
 	}
-	told := r.reminded(t, c, customers)
+	reminded := r.reminded(t, c, customers)
 	seen := map[any]bool{}
-	for _, line := range told {
+	for _, line := range reminded {
 		seen[parse(t, line)["customer_id"]] = true
 	}
-	if len(told) != customers || len(seen) != customers {
-		t.Errorf("%d lines for %d of %d customers", len(told), len(seen), customers)
+	if len(reminded) != customers || len(seen) != customers {
+		t.Errorf("%d lines for %d of %d customers", len(reminded), len(seen), customers)
 	}
 	source := regexp.MustCompile(`^[1-9]\d*:[1-9]\d*:[1-9]\d*$`)
-	for _, msg := range r.ear.on(fmt.Sprintf("scrip.rmd.%d", r.lane(c))) {
+	for _, msg := range r.subscriber.on(fmt.Sprintf("scrip.rmd.%d", r.lane(c))) {
 		if n := len(lines(t, msg.Data)); n > 500 || n == 0 {
 			t.Errorf("a message tells %d customers", n)
 		}

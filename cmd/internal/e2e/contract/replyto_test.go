@@ -17,7 +17,7 @@ import (
 )
 
 // TestRepliesGoToInboxesOnly: users with the least rights that their work needs name a reply subject where they may not
-// publish. Nothing is published there with the server's rights, and what they asked for has no effect.
+// publish. Nothing is published there with the server's rights, and their requests have no effect.
 func TestRepliesGoToInboxesOnly(t *testing.T) {
 	t.Parallel()
 	srv := streamtest.StartUsers(t,
@@ -56,36 +56,36 @@ func TestRepliesGoToInboxesOnly(t *testing.T) {
 
 	targets := []string{"scrip.evt.0", "scrip.rmd.0", "$KV.SCRIP_LEASE.lease.lane.0", "$JS.API.STREAM.DELETE.SCRIP_EVT_0", "$JS.API.STREAM.PURGE.SCRIP_CMD_0"}
 	before := r.refusedReplies(t)
-	asked := make(map[string]int)
-	ask := func(nc *nats.Conn, place, subject, body string, times int) {
+	sent := make(map[string]int)
+	request := func(nc *nats.Conn, place, subject, body string, times int) {
 		for _, target := range targets {
 			for i := range times {
 				text := strings.ReplaceAll(body, "#", fmt.Sprintf("%s-%s-%d", place, target, i))
 				if err := nc.PublishRequest(subject, target, []byte(text)); err != nil {
 					t.Fatal(err)
 				}
-				asked[place]++
+				sent[place]++
 			}
 		}
 		if err := nc.Flush(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ask(shop, "request", "scrip.claim.summer", `{"customer_id":"#"}`, 40)
-	ask(shop, "request", "scrip.claim.summer", `not JSON`, 1)
+	request(shop, "request", "scrip.claim.summer", `{"customer_id":"#"}`, 40)
+	request(shop, "request", "scrip.claim.summer", `not JSON`, 1)
 	// More than wait for lanes at once: beyond that the answer is an error.
-	ask(shop, "request", "scrip.coupon.validate", `{"code":"`+code+`"}`, 1500)
-	ask(support, "request", "scrip.coupon.show", `{"code":"`+code+`"}`, 10)
-	ask(shop, "discovery", "$SRV.INFO.scrip", "", 2)
-	ask(support, "discovery", "$SRV.STATS.scrip", "", 2)
-	ask(support, "rollcall", "scrip.rollcall", "", 2)
-	ask(support, "query", "scrip.lane.0.query", `{"query":"campaign.list"}`, 2)
+	request(shop, "request", "scrip.coupon.validate", `{"code":"`+code+`"}`, 1500)
+	request(support, "request", "scrip.coupon.show", `{"code":"`+code+`"}`, 10)
+	request(shop, "discovery", "$SRV.INFO.scrip", "", 2)
+	request(support, "discovery", "$SRV.STATS.scrip", "", 2)
+	request(support, "rollcall", "scrip.rollcall", "", 2)
+	request(support, "query", "scrip.lane.0.query", `{"query":"campaign.list"}`, 2)
 	// On this server scrip does the mapping itself: passing such a message on would bring the PubAck to the event log.
-	ask(shop, "forward", "scrip.cmd.summer", claimLine("#", "#"), 2)
+	request(shop, "forward", "scrip.cmd.summer", claimLine("#", "#"), 2)
 
 	eventually(t, "all are counted", func() bool {
 		now := r.refusedReplies(t)
-		for place, n := range asked {
+		for place, n := range sent {
 			if int(now[place]-before[place]) != n {
 				return false
 			}
@@ -96,7 +96,7 @@ func TestRepliesGoToInboxesOnly(t *testing.T) {
 	if again := r.claim(t, "summer", "ann"); again != code {
 		t.Errorf("%s has become %s", code, again)
 	}
-	answer := r.ask(t, "scrip.campaign.show", `{"campaign":"summer"}`)
+	answer := r.request(t, "scrip.campaign.show", `{"campaign":"summer"}`)
 	if !bytes.Contains(answer, []byte(`"claimed":1,`)) {
 		t.Errorf("claims whose reply was refused had an effect: %s", answer)
 	}

@@ -27,22 +27,22 @@ func TestMain(m *testing.M) { os.Exit(e2e.Main(m, stopShared)) }
 
 // rig is the server that most tests share, and a few ways to talk to it.
 type rig struct {
-	dir  string
-	proc *e2e.Process
-	desc e2e.Descriptor
-	nc   *nats.Conn
-	db   *pgxpool.Pool
-	ear  *ear
+	dir        string
+	proc       *e2e.Process
+	desc       e2e.Descriptor
+	nc         *nats.Conn
+	db         *pgxpool.Pool
+	subscriber *subscriber
 }
 
 var (
-	shared = sync.OnceValues(startShared)
-	asked  atomic.Bool // for the shared server
-	names  atomic.Int64
+	shared  = sync.OnceValues(startShared)
+	started atomic.Bool // for the shared server
+	names   atomic.Int64
 )
 
 func startShared() (*rig, error) {
-	asked.Store(true)
+	started.Store(true)
 	dir, err := os.MkdirTemp("", "scrip-contract-")
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func startShared() (*rig, error) {
 	if r.nc, err = nats.Connect(r.desc.NATSURL); err != nil {
 		return r, err
 	}
-	if r.ear, err = listen(r.nc); err != nil {
+	if r.subscriber, err = listen(r.nc); err != nil {
 		return r, err
 	}
 	config, err := pgxpool.ParseConfig(r.desc.PostgresURL)
@@ -77,7 +77,7 @@ func startShared() (*rig, error) {
 
 // stopShared runs after all tests. A clean stop removes scrip.json and everything that ran.
 func stopShared() {
-	if !asked.Load() {
+	if !started.Load() {
 		return
 	}
 	r, err := shared()
@@ -179,8 +179,8 @@ func (r *rig) one(t *testing.T, subject, line string) []byte {
 	return outcomes[0]
 }
 
-// ask sends a request that must get an ordinary reply.
-func (r *rig) ask(t *testing.T, subject, body string) []byte {
+// request sends a request that must get an ordinary reply.
+func (r *rig) request(t *testing.T, subject, body string) []byte {
 	t.Helper()
 	reply, err := r.nc.Request(subject, []byte(body), patience)
 	if err != nil {
@@ -205,14 +205,14 @@ func (r *rig) create(t *testing.T, name, settings string) {
 	if settings != "" {
 		settings = "," + settings
 	}
-	match(t, r.ask(t, "scrip.campaign.create", fmt.Sprintf(`{"id":"create-%s","campaign":"%s"%s}`, name, name, settings)),
+	match(t, r.request(t, "scrip.campaign.create", fmt.Sprintf(`{"id":"create-%s","campaign":"%s"%s}`, name, name, settings)),
 		fmt.Sprintf(`{"id":"create-%s","status":"created","campaign":"%s"}`, name, name))
 }
 
 // claim claims a coupon and returns its code.
 func (r *rig) claim(t *testing.T, campaign, customer string) string {
 	t.Helper()
-	raw := r.ask(t, "scrip.claim."+campaign, fmt.Sprintf(`{"customer_id":"%s"}`, customer))
+	raw := r.request(t, "scrip.claim."+campaign, fmt.Sprintf(`{"customer_id":"%s"}`, customer))
 	code, _ := parse(t, raw)["code"].(string)
 	if code == "" {
 		t.Fatalf("claim of %s: %s", customer, raw)

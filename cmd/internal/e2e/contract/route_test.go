@@ -48,19 +48,19 @@ func byLane(t *testing.T, r *rig, campaign, kind, id, fields string) []byte {
 	return r.one(t, fmt.Sprintf("scrip.lane.%d.cmd", r.lane(campaign)), fmt.Sprintf(`{"id":"%s","type":"%s",%s}`, id, kind, fields))
 }
 
-// byRequest asks the micro service. It has no subject for an import, which then goes to the log.
+// byRequest sends a request to the micro service. It has no subject for an import, which then goes to the log.
 func byRequest(t *testing.T, r *rig, campaign, kind, id, fields string) []byte {
 	t.Helper()
 	switch operation, ofCampaign := strings.CutSuffix(kind, "_campaign"); {
 	case ofCampaign:
-		return r.ask(t, "scrip.campaign."+operation, fmt.Sprintf(`{"id":"%s","campaign":"%s"%s}`, id, campaign, more(fields)))
+		return r.request(t, "scrip.campaign."+operation, fmt.Sprintf(`{"id":"%s","campaign":"%s"%s}`, id, campaign, more(fields)))
 	case kind == "import_codes":
 		return bySubject(t, r, campaign, kind, id, fields)
 	case kind == "claim" || kind == "remind" || kind == "unremind":
-		return r.ask(t, "scrip."+kind+"."+campaign, fmt.Sprintf(`{"id":"%s"%s}`, id, more(fields)))
+		return r.request(t, "scrip."+kind+"."+campaign, fmt.Sprintf(`{"id":"%s"%s}`, id, more(fields)))
 	}
 	// A code says which campaign it is of; an imported one needs the field, which the caller gives.
-	return r.ask(t, "scrip."+kind, fmt.Sprintf(`{"id":"%s"%s}`, id, more(fields)))
+	return r.request(t, "scrip."+kind, fmt.Sprintf(`{"id":"%s"%s}`, id, more(fields)))
 }
 
 func more(fields string) string {
@@ -70,7 +70,7 @@ func more(fields string) string {
 	return "," + fields
 }
 
-// step is one command of a story: what is asked, what is answered, what is told, and what stands in the tables then.
+// step is one command of a story: the request, its outcome, the events, and the rows of the tables afterwards.
 // $c is the campaign, $1 $2 … the codes of the coupons claimed so far.
 type step struct {
 	kind, id, fields string
@@ -101,7 +101,7 @@ type player struct {
 	via      route
 	campaign string
 	codes    []string
-	told     int // event lines so far
+	events   int // event lines so far
 }
 
 func (p *player) step(t *testing.T, s step) {
@@ -113,15 +113,15 @@ func (p *player) step(t *testing.T, s step) {
 	}
 	matchIn(t, s, outcome, p.fill(s.outcome))
 	want := strings.Fields(p.fill(s.events))
-	p.told += len(want)
+	p.events += len(want)
 	// An event is published before the outcome leaves, but comes on another subscription.
-	heard := p.r.events(t, p.campaign, p.told)
-	if len(heard) != p.told {
-		t.Errorf("%s %s told %d lines, want %d:\n%s", s.kind, s.id, len(heard)-p.told+len(want), len(want), heard[p.told-len(want):])
+	received := p.r.events(t, p.campaign, p.events)
+	if len(received) != p.events {
+		t.Errorf("%s %s: %d event lines, want %d:\n%s", s.kind, s.id, len(received)-p.events+len(want), len(want), received[p.events-len(want):])
 		return
 	}
 	for i, pattern := range want {
-		matchIn(t, s, heard[p.told-len(want)+i], pattern)
+		matchIn(t, s, received[p.events-len(want)+i], pattern)
 	}
 	if s.row != "" {
 		matchRows(t, p.r.rows(t, `SELECT status, codes, claimed, redeemed, expired, voided FROM scrip.campaign WHERE campaign = $1`, p.campaign), s.row)

@@ -36,7 +36,7 @@ func serve(t *testing.T, data string, args, env []string) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.nc.Close)
-	if r.ear, err = listen(r.nc); err != nil {
+	if r.subscriber, err = listen(r.nc); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -103,7 +103,7 @@ func TestACleanStop(t *testing.T) {
 	env := []string{"SCRIP_ROLES=" + withoutTables, "SCRIP_LANES=2", "SCRIP_SYNC=interval"}
 	r := serve(t, data, nil, env)
 	if r.desc.Lanes != 2 || r.desc.Sync != "interval" {
-		t.Errorf("variables were not heard: %+v", r.desc)
+		t.Errorf("variables were not applied: %+v", r.desc)
 	}
 	r.create(t, "summer", `"codes":9`)
 	code := r.claim(t, "summer", "ann")
@@ -160,13 +160,13 @@ func TestStartsThatAreRefused(t *testing.T) {
 		{"the key of another log", running.proc.Data + "-no", []string{"--nats", running.desc.NATSURL}, []string{"SCRIP_CODE_KEY"}},
 	} {
 		p := begin(t, start.data, append([]string{"--roles", "lanes"}, start.args...), nil)
-		code, said := p.Wait(), p.Output()
+		code, output := p.Wait(), p.Output()
 		if code != 1 && code != 2 {
 			t.Errorf("%s: exit code %d", start.name, code)
 		}
 		for _, want := range start.says {
-			if !strings.Contains(said, want) {
-				t.Errorf("%s: %q is not in\n%s", start.name, want, said)
+			if !strings.Contains(output, want) {
+				t.Errorf("%s: %q is not in\n%s", start.name, want, output)
 			}
 		}
 	}
@@ -209,7 +209,7 @@ func TestWhatCameDueWhileItWasDown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var told []string
+			var fired []string
 			info := r.stream(t, evtStream(r, "summer"))
 			for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
 				msg, err := js.GetMsg(info.Config.Name, seq)
@@ -222,13 +222,13 @@ func TestWhatCameDueWhileItWasDown(t *testing.T) {
 						t.Fatal(err)
 					}
 					if event.Type == "reminders.due" {
-						told = append(told, string(line))
+						fired = append(fired, string(line))
 						match(t, line, `{"type":"reminders.due","campaign":"summer","at":"~time","id":"~text","kind":"expires","due_at":"`+due+`","from_r":1,"through_r":1,`+want+`}`)
 					}
 				}
 			}
-			if len(told) != 1 {
-				t.Errorf("it fell %d times: %v", len(told), told)
+			if len(fired) != 1 {
+				t.Errorf("it fired %d times: %v", len(fired), fired)
 			}
 		})
 	}

@@ -63,10 +63,10 @@ func TestRedemptionRows(t *testing.T) {
 	c := r.campaign(t, `"codes":5,"max_redemptions":2`)
 	code := r.claim(t, c, "ann")
 	for _, order := range []string{"o1", "o2"} {
-		r.asks(t, "scrip.redeem", `{"code":"`+code+`","order_id":"`+order+`"}`, "redeemed")
+		r.wantStatus(t, "scrip.redeem", `{"code":"`+code+`","order_id":"`+order+`"}`, "redeemed")
 	}
-	r.asks(t, "scrip.rollback", `{"code":"`+code+`","order_id":"o1"}`, "rolled_back")
-	r.asks(t, "scrip.redeem", `{"code":"`+code+`","order_id":"o1"}`, "redeemed")
+	r.wantStatus(t, "scrip.rollback", `{"code":"`+code+`","order_id":"o1"}`, "rolled_back")
+	r.wantStatus(t, "scrip.redeem", `{"code":"`+code+`","order_id":"o1"}`, "redeemed")
 	at := map[int]string{}
 	for i, event := range r.eventsOf(t, c, "coupon.redeemed", 3) {
 		at[i] = parse(t, event)["at"].(string)
@@ -86,7 +86,7 @@ func TestStats(t *testing.T) {
 	r := server(t)
 	c := r.campaign(t, `"codes":3`)
 	for i, channel := range []string{"app", "app", "web", "web"} {
-		r.ask(t, "scrip.claim."+c, fmt.Sprintf(`{"customer_id":"c%d","attributes":{"channel":"%s"}}`, i, channel))
+		r.request(t, "scrip.claim."+c, fmt.Sprintf(`{"customer_id":"c%d","attributes":{"channel":"%s"}}`, i, channel))
 	}
 	matchRows(t, r.rows(t, `SELECT attribute, value, sum(claimed)::bigint AS claimed FROM scrip.campaign_stats WHERE campaign = $1 GROUP BY 1, 2 ORDER BY 1, 2`, c),
 		`{"attribute":"","value":"","claimed":3}`, `{"attribute":"channel","value":"app","claimed":2}`, `{"attribute":"channel","value":"web","claimed":1}`)
@@ -102,6 +102,6 @@ func TestCheckpoint(t *testing.T) {
 	r.claim(t, c, "ann")
 	matchRows(t, r.rows(t, `SELECT count(DISTINCT projection) AS projections, count(*) AS lanes, bool_and(updated_at <= now()) AS past FROM scrip.checkpoint`),
 		fmt.Sprintf(`{"projections":1,"lanes":%d,"past":true}`, r.desc.Lanes))
-	// By status, as people ask.
+	// By status.
 	matchRows(t, r.rows(t, `SELECT status, count(*) FROM scrip.coupon WHERE campaign = $1 GROUP BY 1`, c), `{"status":"claimed","count":1}`)
 }

@@ -32,7 +32,7 @@ func (r *rig) caught(t *testing.T) {
 	})
 }
 
-// stream asks JetStream about a stream.
+// stream requests the state of a stream from JetStream.
 func (r *rig) stream(t *testing.T, name string) *nats.StreamInfo {
 	t.Helper()
 	js, err := r.nc.JetStream()

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-// TestTwentyThousandClaimersOnTenThousandCodes asks for all of them at the same time: 10,000 distinct codes, 10,000
+// TestTwentyThousandClaimersOnTenThousandCodes requests all of them at the same time: 10,000 distinct codes, 10,000
 // times sold_out, nothing else.
 func TestTwentyThousandClaimersOnTenThousandCodes(t *testing.T) {
 	const codes, claimers = 10_000, 20_000

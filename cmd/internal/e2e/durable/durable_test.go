@@ -24,12 +24,12 @@ func TestMain(m *testing.M) { os.Exit(e2e.Main(m, nil)) }
 
 // traced is a scrip serve under strace.
 type traced struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	desc  e2e.Descriptor
-	file  string
-	said  *bytes.Buffer
-	ended chan struct{}
+	t      *testing.T
+	cmd    *exec.Cmd
+	desc   e2e.Descriptor
+	file   string
+	output *bytes.Buffer
+	ended  chan struct{}
 }
 
 // trace starts a server without tables, which do not matter here, under strace.
@@ -41,11 +41,11 @@ func trace(t *testing.T, mode string) *traced {
 	}
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
-	s := &traced{t: t, file: filepath.Join(dir, "trace"), said: &bytes.Buffer{}, ended: make(chan struct{})}
+	s := &traced{t: t, file: filepath.Join(dir, "trace"), output: &bytes.Buffer{}, ended: make(chan struct{})}
 	s.cmd = exec.Command(tracer, "-f", "--seccomp-bpf", "-ttt", "-yy", "-s", "65536", "-e", "trace=write,pwrite64,writev,pwritev,sendto,sendmsg,fsync,fdatasync",
 		"-o", s.file, e2e.Binary(), "serve", "--data", data, "--http-listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0",
 		"--roles", "lanes,scheduler,api", "--lanes", "1", "--sync", mode)
-	s.cmd.Stdout, s.cmd.Stderr = s.said, s.said
+	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func trace(t *testing.T, mode string) *traced {
 	streamtest.Eventually(t, "the traced server is ready", func() bool {
 		select {
 		case <-s.ended:
-			t.Fatalf("strace ended; where tracing is not permitted (a container without CAP_SYS_PTRACE, a seccomp profile), durability cannot be shown:\n%s", s.said)
+			t.Fatalf("strace ended; where tracing is not permitted (a container without CAP_SYS_PTRACE, a seccomp profile), durability cannot be shown:\n%s", s.output)
 		default:
 		}
 		raw, err := os.ReadFile(filepath.Join(data, "scrip.json"))
@@ -83,7 +83,7 @@ func (s *traced) stop() []*call {
 	}
 	calls := parseTrace(string(raw))
 	if len(calls) == 0 {
-		s.t.Fatalf("strace saw no calls:\n%s", s.said)
+		s.t.Fatalf("strace saw no calls:\n%s", s.output)
 	}
 	return calls
 }
@@ -204,7 +204,7 @@ func TestIntervalHasNone(t *testing.T) {
 	if unsynced < len(ids) {
 		t.Errorf("of %d claims only %d answers left before an fsync", len(ids), unsynced)
 	}
-	if said := s.said.String(); !strings.Contains(said, "may lose the last seconds on power loss") {
-		t.Errorf("the log does not say what interval means:\n%s", said)
+	if output := s.output.String(); !strings.Contains(output, "may lose the last seconds on power loss") {
+		t.Errorf("the log does not say what interval means:\n%s", output)
 	}
 }

@@ -57,9 +57,9 @@ func parseTrace(trace string) []*call {
 	return calls
 }
 
-// onDisk checks that what was stored in a stream was fsynced before a word of it was said: a write of the stream's file
-// that holds stored, then an fsync of that file that began after it and ended, then the first socket write that holds said.
-func onDisk(calls []*call, stream, stored, said string) error {
+// onDisk checks that what was stored in a stream was fsynced before it was sent: a write of the stream's file
+// that holds stored, then an fsync of that file that began after it and ended, then the first socket write that holds sent.
+func onDisk(calls []*call, stream, stored, sent string) error {
 	var write, sync, answer *call
 	tails := map[string]string{} // the end of what was written last, by socket: a line may be cut between two calls
 	for _, c := range calls {
@@ -67,8 +67,8 @@ func onDisk(calls []*call, stream, stored, said string) error {
 		if socket && answer == nil {
 			_, text, _ := strings.Cut(c.text, `"`)
 			text = tails[c.file] + text[:max(0, strings.LastIndexByte(text, '"'))]
-			tails[c.file] = text[max(0, len(text)-len(said)):]
-			if strings.Contains(text, said) {
+			tails[c.file] = text[max(0, len(text)-len(sent)):]
+			if strings.Contains(text, sent) {
 				answer = c
 			}
 		}
@@ -84,13 +84,13 @@ func onDisk(calls []*call, stream, stored, said string) error {
 	case write == nil:
 		return fmt.Errorf("no write of %q to %s", stored, stream)
 	case answer == nil:
-		return fmt.Errorf("%q was never said", said)
+		return fmt.Errorf("%q was never sent", sent)
 	case write.end == 0 || write.failed:
 		return fmt.Errorf("line %d: the write of %q to %s failed", write.start, stored, stream)
 	case sync == nil || sync.end == 0:
-		return fmt.Errorf("%q is written in line %d and said in line %d, and %s was never synced", stored, write.start, answer.start, write.file)
+		return fmt.Errorf("%q is written in line %d and sent in line %d, and %s was never synced", stored, write.start, answer.start, write.file)
 	case answer.start < sync.end:
-		return fmt.Errorf("%q is written in line %d and said in line %d, but synced in line %d", stored, write.start, answer.start, sync.end)
+		return fmt.Errorf("%q is written in line %d and sent in line %d, but synced in line %d", stored, write.start, answer.start, sync.end)
 	}
 	return nil
 }
@@ -116,16 +116,16 @@ func TestTheOrderIsSeen(t *testing.T) {
 		{"in order", []string{write, sync, say}, ""},
 		{"in order, the sync in two parts", []string{write, begin, end, say}, ""},
 		{"in order, the answer in two parts", []string{write, sync, part, rest}, ""},
-		{"said first, in two parts", []string{write, part, rest, sync}, "but synced in line 4"},
+		{"sent first, in two parts", []string{write, part, rest, sync}, "but synced in line 4"},
 		{"no sync", []string{write, say}, "never synced"},
 		{"a sync of another stream", []string{write, other, say}, "never synced"},
 		{"a sync that failed", []string{write, wrong, say}, "never synced"},
-		{"said first", []string{write, say, sync}, "but synced in line 3"},
-		{"said before the sync returned", []string{write, begin, say, end}, "but synced in line 4"},
+		{"sent first", []string{write, say, sync}, "but synced in line 3"},
+		{"sent before the sync returned", []string{write, begin, say, end}, "but synced in line 4"},
 		{"synced before it was written", []string{sync, write, say}, "never synced"},
 		{"the sync began before the write", []string{begin, write, end, say}, "never synced"},
 		{"not written", []string{sync, say}, "no write"},
-		{"not said", []string{write, sync}, "never said"},
+		{"not sent", []string{write, sync}, "never sent"},
 	} {
 		err := onDisk(parseTrace(strings.Join(c.trace, "\n")), "SCRIP_EVT_0", `\"id\":\"a\"`, "PUB _INBOX.a ")
 		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {

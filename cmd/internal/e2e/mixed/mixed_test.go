@@ -112,8 +112,8 @@ func TestAnOldAndANewServerNeverBothAnswer(t *testing.T) {
 	// Left alone, the old one decides nothing.
 	after.Kill()
 	streamtest.Eventually(t, "the old server refuses both lanes", func() bool {
-		said := before.Output()
-		return slices.IndexFunc(bothLanes, func(lane int) bool { return !strings.Contains(said, fmt.Sprintf("lane=%d err=\"lane stopped", lane)) }) < 0
+		output := before.Output()
+		return slices.IndexFunc(bothLanes, func(lane int) bool { return !strings.Contains(output, fmt.Sprintf("lane=%d err=\"lane stopped", lane)) }) < 0
 	})
 	c.mu.Lock()
 	answered := slices.Clone(c.answered)
@@ -186,8 +186,8 @@ func TestWhatAnOldServerLeftLoads(t *testing.T) {
 		if now := run(t, e2e.Binary(), "config", "history", "--data", data); now != settings {
 			t.Errorf("the settings are\n%s, they were\n%s", now, settings)
 		}
-		said := p.Output()
-		if data != restored && (strings.Contains(said, "snapshot not used") || strings.Count(said, "replayed=0") < lanes) {
+		output := p.Output()
+		if data != restored && (strings.Contains(output, "snapshot not used") || strings.Count(output, "replayed=0") < lanes) {
 			t.Errorf("the snapshots of the old server were not used")
 		}
 		for lane, from := range judge(t, next, data) {

@@ -134,8 +134,8 @@ func (c *crowd) campaign(lane int) string {
 	}
 }
 
-// ask asks, again and again, until there is an outcome or ctx ends.
-func (c *crowd) ask(ctx context.Context, lane int, line string) (out wire.Outcome, ok bool) {
+// request sends a request, and retries it until there is an outcome or ctx ends.
+func (c *crowd) request(ctx context.Context, lane int, line string) (out wire.Outcome, ok bool) {
 	sub, err := c.nc.SubscribeSync(c.nc.NewInbox())
 	if err != nil {
 		return out, false
@@ -160,7 +160,7 @@ func (c *crowd) ask(ctx context.Context, lane int, line string) (out wire.Outcom
 
 func (c *crowd) create(ctx context.Context, lane int) {
 	line := fmt.Sprintf(`{"id":"create-%d","type":"create_campaign","campaign":%q,"codes":1000000}`, lane, c.campaign(lane))
-	if out, ok := c.ask(ctx, lane, line); !ok || out.Refused() {
+	if out, ok := c.request(ctx, lane, line); !ok || out.Refused() {
 		c.t.Errorf("creating a campaign on lane %d: %+v", lane, out)
 	}
 }
@@ -169,17 +169,17 @@ func (c *crowd) create(ctx context.Context, lane int) {
 func (c *crowd) claim(ctx context.Context, lane int, customer string) {
 	campaign := c.campaign(lane)
 	line := fmt.Sprintf(`{"id":"claim-%s","type":"claim","campaign":%q,"customer_id":%q}`, customer, campaign, customer)
-	out, ok := c.ask(ctx, lane, line)
+	out, ok := c.request(ctx, lane, line)
 	if !ok {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := campaign + "/" + customer
-	switch before, asked := c.codes[key]; {
+	switch before, known := c.codes[key]; {
 	case out.Refused():
 		c.t.Errorf("claim of %s refused: %s", key, out.Refusal)
-	case asked && before != out.Code:
+	case known && before != out.Code:
 		c.t.Errorf("%s was answered %s, then %s", key, before, out.Code)
 	}
 	c.codes[key] = out.Code
@@ -202,7 +202,7 @@ func (c *crowd) run(ctx context.Context) (stop func()) {
 					default:
 					}
 					c.claim(ctx, lane, fmt.Sprintf("%d-%d-%d", lane, worker, i))
-					if i%7 == 6 { // asked again, it is answered the same
+					if i%7 == 6 { // a retry gets the same answer
 						c.claim(ctx, lane, fmt.Sprintf("%d-%d-%d", lane, worker, i/2))
 					}
 				}

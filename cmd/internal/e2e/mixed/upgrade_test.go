@@ -219,7 +219,7 @@ func TestRollingUpgrade(t *testing.T) {
 	for lane := range lanes {
 		campaigns = append(campaigns, c.campaign(lane))
 		line := fmt.Sprintf(`{"id":"create-%d","type":"create_campaign","campaign":%q,"codes":1000000,"valid_for":"59m"}`, lane, c.campaign(lane))
-		if out, ok := c.ask(t.Context(), lane, line); !ok || out.Refused() {
+		if out, ok := c.request(t.Context(), lane, line); !ok || out.Refused() {
 			t.Fatalf("%+v", out)
 		}
 	}

@@ -50,7 +50,7 @@ func cut(t *testing.T, f *FS, plan Plan, seed uint64) {
 	t.Log(report)
 }
 
-// put writes a file, and syncs it and its directory as told.
+// put writes a file, and syncs it and its directory where the arguments require it.
 func (f *FS) put(t *testing.T, name, text string, syncFile, syncDir bool) {
 	t.Helper()
 	w, err := os.OpenFile(f.path(name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

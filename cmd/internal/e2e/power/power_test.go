@@ -28,7 +28,7 @@ type world struct {
 	main  *e2e.Process // the newest of the server
 	load  *load
 	files int // for new names
-	first int // answered claims of servers that were started anew
+	first int // answered claims of servers that were started again
 
 	backups  []backupMade
 	settings settings

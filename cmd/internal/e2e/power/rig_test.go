@@ -50,7 +50,7 @@ func newMachine(t *testing.T, seed uint64) *machine {
 	t.Helper()
 	if err := Missing(); err != nil {
 		if rounds := flag.Lookup("power.rounds"); rounds.Value.String() != rounds.DefValue {
-			t.Fatalf("rounds were asked for, and the power cannot be cut here: %v", err)
+			t.Fatalf("rounds were requested, and the power cannot be cut here: %v", err)
 		}
 		t.Skipf("the power cannot be cut here: %v", err)
 	}

@@ -10,34 +10,34 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ear is a plain NATS subscription to scrip.evt.* and scrip.rmd.*, as anybody may have one: what it hears are readable
-// lines. It hears everything from before the first command on.
-type ear struct {
+// subscriber is a plain NATS subscription to scrip.evt.* and scrip.rmd.*, as anybody may have one: what it receives are readable
+// lines. It receives everything from before the first command on.
+type subscriber struct {
 	mu       sync.Mutex
 	messages []*nats.Msg
 }
 
-func listen(nc *nats.Conn) (*ear, error) {
-	e := &ear{}
+func listen(nc *nats.Conn) (*subscriber, error) {
+	s := &subscriber{}
 	for _, subject := range []string{"scrip.evt.*", "scrip.rmd.*"} {
-		if _, err := nc.Subscribe(subject, e.hear); err != nil {
+		if _, err := nc.Subscribe(subject, s.receive); err != nil {
 			return nil, err
 		}
 	}
-	return e, nc.Flush()
+	return s, nc.Flush()
 }
 
-func (e *ear) hear(msg *nats.Msg) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.messages = append(e.messages, msg)
+func (s *subscriber) receive(msg *nats.Msg) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.messages = append(s.messages, msg)
 }
 
-// on lists the messages heard on a subject so far.
-func (e *ear) on(subject string) (list []*nats.Msg) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, msg := range e.messages {
+// on lists the messages received on a subject so far.
+func (s *subscriber) on(subject string) (list []*nats.Msg) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, msg := range s.messages {
 		if msg.Subject == subject {
 			list = append(list, msg)
 		}
@@ -45,11 +45,11 @@ func (e *ear) on(subject string) (list []*nats.Msg) {
 	return list
 }
 
-// told lists the lines about a campaign heard so far on subjects with a prefix, in order.
-func (e *ear) told(prefix, campaign string) (list [][]byte) {
-	e.mu.Lock()
-	messages := e.messages
-	e.mu.Unlock()
+// lines returns the lines about a campaign received so far on subjects with a prefix, in order.
+func (s *subscriber) lines(prefix, campaign string) (list [][]byte) {
+	s.mu.Lock()
+	messages := s.messages
+	s.mu.Unlock()
 	needle := []byte(`"` + campaign + `"`)
 	for _, msg := range messages {
 		if !strings.HasPrefix(msg.Subject, prefix) || !bytes.Contains(msg.Data, needle) {
@@ -66,11 +66,11 @@ func (e *ear) told(prefix, campaign string) (list [][]byte) {
 	return list
 }
 
-// events waits until n event lines about a campaign were heard, and returns them.
+// events waits until n event lines about a campaign were received, and returns them.
 func (r *rig) events(t *testing.T, campaign string, n int) (list [][]byte) {
 	t.Helper()
 	eventually(t, "the events of "+campaign, func() bool {
-		list = r.ear.told("scrip.evt.", campaign)
+		list = r.subscriber.lines("scrip.evt.", campaign)
 		return len(list) >= n
 	})
 	return list
@@ -81,7 +81,7 @@ func (r *rig) eventsOf(t *testing.T, campaign, kind string, n int) (list [][]byt
 	t.Helper()
 	eventually(t, kind+" of "+campaign, func() bool {
 		list = nil
-		for _, line := range r.ear.told("scrip.evt.", campaign) {
+		for _, line := range r.subscriber.lines("scrip.evt.", campaign) {
 			var event struct{ Type string }
 			if json.Unmarshal(line, &event) == nil && event.Type == kind {
 				list = append(list, line)
@@ -92,11 +92,11 @@ func (r *rig) eventsOf(t *testing.T, campaign, kind string, n int) (list [][]byt
 	return list
 }
 
-// reminded waits until n reminder.due lines of a campaign were heard.
+// reminded waits until n reminder.due lines of a campaign were received.
 func (r *rig) reminded(t *testing.T, campaign string, n int) (list [][]byte) {
 	t.Helper()
 	eventually(t, "fired reminders of "+campaign, func() bool {
-		list = r.ear.told("scrip.rmd.", campaign)
+		list = r.subscriber.lines("scrip.rmd.", campaign)
 		return len(list) >= n
 	})
 	return list
