@@ -72,6 +72,31 @@ func (p Principal) Audience() string {
 	return p.Name[:end]
 }
 
+// Author is who makes a change, and how. The change is refused unless the author may manage keys, and has each right of a key
+// that is made or replaced.
+type Author struct {
+	Principal
+	// Via is nats or http, and From the address of the client; "" = not known.
+	Via, From string
+}
+
+// mayManage returns an error of kind ErrForbidden unless p may change keys.
+func (p Principal) mayManage() error {
+	if p.May(OpManageKeys, "") {
+		return nil
+	}
+	return fmt.Errorf("%w: %s needs a key of role operator that is not limited to campaigns", ErrForbidden, OpManageKeys)
+}
+
+// mayGive returns an error of kind ErrForbidden if a key has more rights than p: whoever makes or replaces a key gets its
+// secret.
+func (p Principal) mayGive(k *Key) error {
+	if k.Codes && !p.Codes {
+		return fmt.Errorf("%w: codes: a key that does not see codes cannot make or replace one that does", ErrForbidden)
+	}
+	return nil
+}
+
 // localPrefix begins the names of people who use the credentials of the data directory. No key has such a name.
 const localPrefix = "local:"
 

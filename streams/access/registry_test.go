@@ -20,6 +20,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// by is an author who may make every change.
+func by(name string) Author {
+	return Author{Principal: Principal{Name: name, Role: Operator, Codes: true}}
+}
+
 func open(t *testing.T, js jetstream.JetStream) *Store {
 	t.Helper()
 	return Open(js, Options{Replicas: 1, Logger: streamtest.Logger(t)})
@@ -49,7 +54,7 @@ func create(t *testing.T, s *Store, n New) (Key, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	k, secret, err := s.Create(ctx, n, "ann")
+	k, secret, err := s.Create(ctx, n, by("ann"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +114,7 @@ func TestKeysOnTwoServers(t *testing.T) {
 		}))
 	}
 	begun := time.Now()
-	if _, err := s.Revoke(t.Context(), "checkout", "ann"); err != nil {
+	if _, err := s.Revoke(t.Context(), "checkout", by("ann")); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range both {
@@ -124,13 +129,13 @@ func TestKeysOnTwoServers(t *testing.T) {
 		defer mu.Unlock()
 		return ended["0 "+k.ID] == 1 && ended["1 "+k.ID] == 1
 	})
-	if again, err := s.Revoke(t.Context(), k.ID, "bob"); err != nil || again.EndedBy != "ann" {
+	if again, err := s.Revoke(t.Context(), k.ID, by("bob")); err != nil || again.EndedBy != "ann" {
 		t.Errorf("revoked again: %+v %v", again, err)
 	}
 
 	// Replaced at once.
 	old, oldSecret := create(t, s, New{Name: "checkout", Role: Producer})
-	next, nextSecret, err := s.Rotate(t.Context(), "checkout", 0, "ann")
+	next, nextSecret, err := s.Rotate(t.Context(), "checkout", 0, by("ann"))
 	if err != nil || next.Name != "checkout" || next.Role != Producer || next.Replaces != old.ID || next.ID == old.ID {
 		t.Fatalf("%+v %v", next, err)
 	}
@@ -138,7 +143,7 @@ func TestKeysOnTwoServers(t *testing.T) {
 		becomes(t, r, nextSecret, nil)
 		becomes(t, r, oldSecret, ErrRevoked)
 	}
-	if _, _, err := s.Rotate(t.Context(), old.ID, 0, "ann"); !errors.Is(err, ErrEnded) {
+	if _, _, err := s.Rotate(t.Context(), old.ID, 0, by("ann")); !errors.Is(err, ErrEnded) {
 		t.Errorf("a replaced key is replaced again: %v", err)
 	}
 	for _, r := range both { // it is the same client
@@ -167,7 +172,7 @@ func TestAnOverlap(t *testing.T) {
 	old, secret := create(t, s, New{Name: "ann", Role: Operator})
 	const overlap = 3 * time.Second
 	begun := time.Now()
-	_, nextSecret, err := s.Rotate(t.Context(), "ann", overlap, "ann")
+	_, nextSecret, err := s.Rotate(t.Context(), "ann", overlap, by("ann"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,12 +196,17 @@ func TestAnOverlap(t *testing.T) {
 
 // TestANameIsRevokedWithItsOldKeys: by its name, a replaced key ends too, though its overlap is not over; by its id, it alone.
 func TestANameIsRevokedWithItsOldKeys(t *testing.T) {
-	s := open(t, streamtest.Start(t).JetStream(t))
+	var about []string
+	s := Open(streamtest.Start(t).JetStream(t), Options{Replicas: 1, Logger: streamtest.Logger(t),
+		Record: func(_ context.Context, _ Author, action, text string) error {
+			about = append(about, action+" "+text)
+			return nil
+		}})
 	r := run(t, s.Registry())
 	ended := make(chan string, 10)
 	t.Cleanup(r.Watch(func(id string) { ended <- id }))
 	first, leaked := create(t, s, New{Name: "shop", Role: Producer})
-	second, secondSecret, err := s.Rotate(t.Context(), "shop", 720*time.Hour, "ann")
+	second, secondSecret, err := s.Rotate(t.Context(), "shop", 720*time.Hour, by("ann"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +214,7 @@ func TestANameIsRevokedWithItsOldKeys(t *testing.T) {
 	for _, secret := range []string{leaked, secondSecret, other} {
 		becomes(t, r, secret, nil)
 	}
-	k, err := s.Revoke(t.Context(), "shop", "ann")
+	k, err := s.Revoke(t.Context(), "shop", by("ann"))
 	if err != nil || k.ID != second.ID || !k.Revoked {
 		t.Fatalf("%+v %v", k, err)
 	}
@@ -220,20 +230,20 @@ func TestANameIsRevokedWithItsOldKeys(t *testing.T) {
 			t.Fatalf("only %v ended", got)
 		}
 	}
-	if !got[first.ID] || !got[second.ID] {
-		t.Errorf("%v ended", got)
+	if !got[first.ID] || !got[second.ID] || about[len(about)-1] != "revoke "+first.ID+" "+second.ID+" shop producer" {
+		t.Errorf("%v ended; recorded: %q", got, about)
 	}
-	if _, err := s.Revoke(t.Context(), "shop", "ann"); !errors.Is(err, ErrNoSuchKey) {
+	if _, err := s.Revoke(t.Context(), "shop", by("ann")); !errors.Is(err, ErrNoSuchKey) {
 		t.Errorf("revoked again by name: %v", err)
 	}
 
 	third, thirdSecret := create(t, s, New{Name: "shop", Role: Producer})
-	_, fourthSecret, err := s.Rotate(t.Context(), third.ID, time.Hour, "ann")
+	_, fourthSecret, err := s.Rotate(t.Context(), third.ID, time.Hour, by("ann"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	becomes(t, r, fourthSecret, nil)
-	if k, err := s.Revoke(t.Context(), third.ID, "bob"); err != nil || k.ID != third.ID || k.EndedBy != "bob" || k.Ended.After(time.Now()) {
+	if k, err := s.Revoke(t.Context(), third.ID, by("bob")); err != nil || k.ID != third.ID || k.EndedBy != "bob" || k.Ended.After(time.Now()) {
 		t.Errorf("%+v %v", k, err)
 	}
 	becomes(t, r, thirdSecret, ErrRevoked)
@@ -254,15 +264,15 @@ func TestRevocationsNeedNoClock(t *testing.T) {
 	revoked, revokedSecret := create(t, s, New{Name: "ann", Role: Operator})
 	replaced, replacedSecret := create(t, s, New{Name: "bob", Role: Operator})
 	overlapping, overlappingSecret := create(t, s, New{Name: "eve", Role: Operator})
-	if _, _, err := ahead.Rotate(t.Context(), "bob", 0, "ann"); err != nil {
+	if _, _, err := ahead.Rotate(t.Context(), "bob", 0, by("ann")); err != nil {
 		t.Fatal(err)
 	}
 	// By the clock that is ahead this overlap is over, by the others it is not.
-	if _, _, err := s.Rotate(t.Context(), "eve", time.Minute, "ann"); err != nil {
+	if _, _, err := s.Rotate(t.Context(), "eve", time.Minute, by("ann")); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ann", "eve"} {
-		if _, err := ahead.Revoke(t.Context(), name, "ann"); err != nil {
+		if _, err := ahead.Revoke(t.Context(), name, by("ann")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -311,21 +321,21 @@ func TestRefusedChanges(t *testing.T) {
 		{New{Name: "Ωmega", Role: Sender}, "audience"},
 		{New{Name: "ann", Role: Support}, "name"},
 	} {
-		_, secret, err := s.Create(t.Context(), c.key, "ann")
+		_, secret, err := s.Create(t.Context(), c.key, by("ann"))
 		if err == nil || secret != "" || !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNameTaken) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.key, err)
 		}
 	}
-	for _, by := range []string{"", "a\nb", strings.Repeat("x", 65)} {
-		if _, _, err := s.Create(t.Context(), New{Name: "x", Role: Support}, by); !errors.Is(err, ErrInvalid) {
-			t.Errorf("by %q: %v", by, err)
+	for _, name := range []string{"", "a\nb", strings.Repeat("x", 65)} {
+		if _, _, err := s.Create(t.Context(), New{Name: "x", Role: Support}, by(name)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("by %q: %v", name, err)
 		}
 	}
-	if _, err := s.Revoke(t.Context(), "nobody", "ann"); !errors.Is(err, ErrNoSuchKey) {
+	if _, err := s.Revoke(t.Context(), "nobody", by("ann")); !errors.Is(err, ErrNoSuchKey) {
 		t.Error(err)
 	}
 	for _, overlap := range []time.Duration{-1, MaxOverlap + 1} {
-		if _, _, err := s.Rotate(t.Context(), "ann", overlap, "ann"); !errors.Is(err, ErrInvalid) {
+		if _, _, err := s.Rotate(t.Context(), "ann", overlap, by("ann")); !errors.Is(err, ErrInvalid) {
 			t.Error(err)
 		}
 	}
@@ -342,7 +352,7 @@ func TestTwoWritersOfOneName(t *testing.T) {
 	for range 8 {
 		s := open(t, server.JetStream(t))
 		wg.Go(func() {
-			_, secret, err := s.Create(t.Context(), New{Name: "ann", Role: Operator}, "ann")
+			_, secret, err := s.Create(t.Context(), New{Name: "ann", Role: Operator}, by("ann"))
 			if err == nil {
 				made <- secret
 			} else if !errors.Is(err, ErrNameTaken) {
@@ -384,7 +394,7 @@ func TestKeysWhileNATSIsAway(t *testing.T) {
 	if _, err := starting.Authenticate(secret); err != ErrNotReady {
 		t.Errorf("at a server that has not read the keys: %v", err)
 	}
-	if _, err := s.Revoke(t.Context(), "ann", "ann"); err != nil {
+	if _, err := s.Revoke(t.Context(), "ann", by("ann")); err != nil {
 		t.Fatal(err)
 	}
 	link.Heal()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,11 +23,15 @@ const MaxOverlap = 30 * 24 * time.Hour
 
 // The kinds of refusals of a change, and the kind after which it may be stored or not.
 var (
-	ErrInvalid   = errors.New("the key was refused")
+	ErrInvalid   = errors.New("the request was refused")
 	ErrNoSuchKey = errors.New("there is no such key")
 	ErrNameTaken = errors.New("the name is taken")
 	ErrEnded     = errors.New("the key was revoked or replaced before")
+	ErrForbidden = errors.New("the author may not make this change")
 	ErrUnknown   = changelog.ErrUnknown
+	// ErrUnrecorded: the change is stored and in force, and Options.Record failed. A new key has no owner then: its secret was
+	// not returned.
+	ErrUnrecorded = errors.New("the change is stored, but not recorded")
 )
 
 // Options for Open.
@@ -37,6 +42,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Now is the clock that changes are stamped with. Defaults to time.Now.
 	Now func() time.Time
+	// Record records a change once it is stored and before it is answered, such as audit.Log.KeyChanged. action is create,
+	// revoke or rotate, and about has the ids of the keys and their name. Nil = nothing is recorded.
+	Record func(ctx context.Context, by Author, action, about string) error
 
 	random io.Reader // of new keys; nil = crypto/rand
 }
@@ -69,10 +77,10 @@ type New struct {
 	Codes     bool     `json:"codes,omitempty"`
 }
 
-// Create makes a key and stores its hash. secret is the key as its user presents it; it cannot be read again. by names the
-// author. The key is in force within a second at every server that can be reached. Errors: of kinds ErrInvalid and
-// ErrNameTaken; ErrUnknown, where a key may have been stored that nobody has; any other, and nothing was stored.
-func (s *Store) Create(ctx context.Context, n New, by string) (k Key, secret string, err error) {
+// Create makes a key and stores its hash. secret is the key as its user presents it; it cannot be read again. The key is in
+// force within a second at every server that can be reached. Errors: of kinds ErrForbidden, ErrInvalid and ErrNameTaken;
+// ErrUnknown and ErrUnrecorded, where a key may have been stored that nobody has; any other, and nothing was stored.
+func (s *Store) Create(ctx context.Context, n New, by Author) (k Key, secret string, err error) {
 	n.Campaigns = slices.Clone(n.Campaigns)
 	slices.Sort(n.Campaigns)
 	k = Key{Name: n.Name, Role: n.Role, Campaigns: n.Campaigns, Public: n.Public, Codes: n.Codes}
@@ -83,6 +91,9 @@ func (s *Store) Create(ctx context.Context, n New, by string) (k Key, secret str
 		return Key{}, "", fmt.Errorf("%w: name: that of a sender begins with the audience that it delivers for, of A-Z a-z 0-9 _ -, such as mobile", ErrInvalid)
 	}
 	return s.write(ctx, by, func(st *state, w *writing) error {
+		if err := by.mayGive(&k); err != nil {
+			return err
+		}
 		for _, other := range st.keys {
 			if other.Name == n.Name && other.In(w.at) {
 				return fmt.Errorf("%w: key %s has the name %q, which events show as `by`; choose another name, or replace that key with `scrip access rotate %s`", ErrNameTaken, other.ID, n.Name, other.ID)
@@ -94,9 +105,9 @@ func (s *Store) Create(ctx context.Context, n New, by string) (k Key, secret str
 }
 
 // Revoke ends at once the key with this id, or all keys with this name: a replaced one may be within its overlap. It returns the
-// newest of them. A key that was revoked stays as it is. Errors: of kind ErrNoSuchKey;
-// ErrUnknown; any other, and nothing was stored.
-func (s *Store) Revoke(ctx context.Context, idOrName, by string) (Key, error) {
+// newest of them. A key that was revoked stays as it is. Errors: of kinds ErrForbidden and
+// ErrNoSuchKey; ErrUnknown and ErrUnrecorded; any other, and nothing was stored.
+func (s *Store) Revoke(ctx context.Context, idOrName string, by Author) (Key, error) {
 	k, _, err := s.write(ctx, by, func(st *state, w *writing) error {
 		all, err := st.revocable(idOrName)
 		if err != nil {
@@ -115,13 +126,16 @@ func (s *Store) Revoke(ctx context.Context, idOrName, by string) (Key, error) {
 }
 
 // Rotate makes a key with the rights and the name of another, which ends when overlap is over, 0 = at once. Errors: of kinds
-// ErrInvalid, ErrNoSuchKey and ErrEnded; ErrUnknown; any other, and nothing was stored.
-func (s *Store) Rotate(ctx context.Context, idOrName string, overlap time.Duration, by string) (k Key, secret string, err error) {
+// ErrForbidden, ErrInvalid, ErrNoSuchKey and ErrEnded; ErrUnknown and ErrUnrecorded; any other, and nothing was stored.
+func (s *Store) Rotate(ctx context.Context, idOrName string, overlap time.Duration, by Author) (k Key, secret string, err error) {
 	if overlap < 0 || overlap > MaxOverlap {
 		return Key{}, "", fmt.Errorf("%w: overlap is %s, expected 0 to %s", ErrInvalid, overlap, MaxOverlap)
 	}
 	return s.write(ctx, by, func(st *state, w *writing) error {
 		k, err := st.named(idOrName)
+		if err == nil {
+			err = by.mayGive(k)
+		}
 		if err != nil {
 			return err
 		}
@@ -154,21 +168,44 @@ type writing struct {
 // errDone ends a write that has nothing to store.
 var errDone = errors.New("nothing has to be stored")
 
-func (s *Store) write(ctx context.Context, by string, make func(*state, *writing) error) (Key, string, error) {
-	if err := checkBy(by); err != nil {
-		return Key{}, "", fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	w := &writing{by: by, at: s.opts.Now().UTC(), store: s, make: make}
-	_, err := s.bucket().Write(ctx, w)
-	switch {
-	case errors.Is(err, errDone):
-		return *w.done, "", nil
-	case errors.Is(err, ErrUnknown):
-		return Key{}, "", fmt.Errorf("%w; see `scrip access list`, and revoke a key that has no owner", err)
-	case err != nil:
+// write stores a change and records it. All changes of keys pass here.
+//
+// A crash before the record leaves a change without one. It was not answered, and `scrip access list` shows its author.
+func (s *Store) write(ctx context.Context, by Author, make func(*state, *writing) error) (Key, string, error) {
+	if err := by.mayManage(); err != nil {
 		return Key{}, "", err
 	}
-	return *w.state.keys[w.record.Key], w.secret, nil
+	if err := checkBy(by.Name); err != nil {
+		return Key{}, "", fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	w := &writing{by: by.Name, at: s.opts.Now().UTC(), store: s, make: make}
+	_, err := s.bucket().Write(ctx, w)
+	var k Key
+	switch {
+	case err == nil:
+		k = *w.state.keys[w.record.Key]
+	case errors.Is(err, errDone):
+		k = *w.done
+	case errors.Is(err, ErrUnknown):
+		return Key{}, "", fmt.Errorf("%w; see `scrip access list`, and revoke a key that has no owner", err)
+	default:
+		return Key{}, "", err
+	}
+	if s.opts.Record != nil {
+		if err := s.opts.Record(ctx, by, w.record.Action, about(&w.record, &k)); err != nil {
+			return Key{}, "", fmt.Errorf("%w: key %s: %w; see `scrip access list`, and revoke a key that has no owner", ErrUnrecorded, k.ID, err)
+		}
+	}
+	return k, w.secret, nil
+}
+
+// about describes a changed key in the audit stream: its id, name and role, and in front the ids of the keys that end with it.
+func about(r *record, k *Key) string {
+	ids := slices.Clone(r.Also)
+	if r.Action == actionRotate {
+		ids = append(ids, k.Replaces)
+	}
+	return strings.Join(append(ids, k.ID, k.Name, k.Role.String()), " ")
 }
 
 func (w *writing) Begin() { w.state = newState() }
@@ -239,6 +276,34 @@ func (s *Store) List(ctx context.Context) ([]Key, error) {
 		all[i].LastUsed = used[all[i].ID]
 	}
 	return all, nil
+}
+
+// MostListed is the most keys of one page.
+const MostListed = 1000
+
+// Page returns up to limit keys behind the one with the id after, in the order of List; after "" = from the first, limit 0 =
+// MostListed. next is the value of after for the following page, "" on the last one. Errors: of kind ErrInvalid; any other is of
+// the read.
+func (s *Store) Page(ctx context.Context, after string, limit int) (page []Key, next string, err error) {
+	if limit < 0 || limit > MostListed {
+		return nil, "", fmt.Errorf("%w: limit: must be a whole number from 1 to %d", ErrInvalid, MostListed)
+	}
+	limit = cmp.Or(limit, MostListed)
+	all, err := s.List(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if after != "" {
+		at := slices.IndexFunc(all, func(k Key) bool { return k.ID == after })
+		if at < 0 {
+			return nil, "", fmt.Errorf("%w: after: there is no key %q", ErrInvalid, shorten(after))
+		}
+		all = all[at+1:]
+	}
+	if len(all) > limit {
+		all, next = all[:limit], all[limit-1].ID
+	}
+	return all, next, nil
 }
 
 // checkBy returns an error if a text cannot name the author of a change.

@@ -121,6 +121,13 @@ func (l *Log) Append(ctx context.Context, e Entry) error {
 	return nil
 }
 
+// KeyChanged records a change of a key. It is access.Options.Record.
+func (l *Log) KeyChanged(ctx context.Context, by access.Author, action, about string) error {
+	e := By(by.Principal, Keys, action, about)
+	e.Via, e.From = by.Via, by.From
+	return l.Append(ctx, e)
+}
+
 // LoggedIn records a log-in, unless one of the same key and way was recorded within the last hour. After an error the next
 // log-in is recorded; none depends on it.
 func (l *Log) LoggedIn(ctx context.Context, p access.Principal, via, from string) error {

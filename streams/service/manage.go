@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -55,8 +54,6 @@ type AuditPage struct {
 }
 
 const (
-	// mostKeys is the most keys of one answer, and the default.
-	mostKeys = 1000
 	// mostAudited is the most entries of one answer, and defaultAudited the default.
 	mostAudited    = 1000
 	defaultAudited = 100
@@ -87,6 +84,9 @@ func (s *Service) startManaging(req *request, data []byte) {
 		v, err := req.endpoint.manage.answer(s, ctx, who, data)
 		var no *refusal
 		switch {
+		case errors.Is(err, access.ErrForbidden):
+			req.deny(err.Error())
+			return
 		case errors.As(err, &no):
 			req.refuse(&wire.Outcome{Refusal: no.code, Message: no.Error()})
 			return
@@ -123,6 +123,9 @@ func strictly(data []byte, v any) error {
 	return nil
 }
 
+// author is the author of a change of keys, which access.Store checks and records.
+func author(p access.Principal) access.Author { return access.Author{Principal: p, Via: "nats"} }
+
 // ofKeys turns an error of the keys that no retry changes into a refusal.
 func ofKeys(err error) error {
 	for _, kind := range []error{access.ErrInvalid, access.ErrNoSuchKey, access.ErrNameTaken, access.ErrEnded} {
@@ -141,11 +144,8 @@ func (s *Service) createKey(ctx context.Context, p access.Principal, data []byte
 	if err := strictly(data, &n); err != nil {
 		return nil, err
 	}
-	k, secret, err := s.opts.KeyStore.Create(ctx, n, p.Name)
-	if err != nil {
-		return nil, ofKeys(err)
-	}
-	return MadeKey{k, secret}, s.record(ctx, audit.By(p, audit.Keys, "create", k.ID+" "+k.Name+" "+k.Role.String()))
+	k, secret, err := s.opts.KeyStore.Create(ctx, n, author(p))
+	return MadeKey{k, secret}, ofKeys(err)
 }
 
 func (s *Service) listKeys(ctx context.Context, _ access.Principal, data []byte) (any, error) {
@@ -159,33 +159,8 @@ func (s *Service) listKeys(ctx context.Context, _ access.Principal, data []byte)
 	if err := strictly(data, &q); err != nil {
 		return nil, err
 	}
-	if q.Limit < 0 || q.Limit > mostKeys {
-		return nil, &refusal{wire.Invalid, fmt.Errorf("limit: must be a whole number from 1 to %d", mostKeys)}
-	}
-	if q.Limit == 0 {
-		q.Limit = mostKeys
-	}
-	all, err := s.opts.KeyStore.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if q.After != "" {
-		at := -1
-		for i := range all {
-			if all[i].ID == q.After {
-				at = i
-			}
-		}
-		if at < 0 {
-			return nil, &refusal{wire.Invalid, fmt.Errorf("after: there is no key %q", shorten(q.After))}
-		}
-		all = all[at+1:]
-	}
-	page := KeyPage{Keys: all[:min(len(all), q.Limit)]}
-	if len(all) > q.Limit {
-		page.Next = page.Keys[q.Limit-1].ID
-	}
-	return page, nil
+	keys, next, err := s.opts.KeyStore.Page(ctx, q.After, q.Limit)
+	return KeyPage{Keys: keys, Next: next}, ofKeys(err)
 }
 
 func (s *Service) revokeKey(ctx context.Context, p access.Principal, data []byte) (any, error) {
@@ -198,11 +173,8 @@ func (s *Service) revokeKey(ctx context.Context, p access.Principal, data []byte
 	if err := strictly(data, &q); err != nil {
 		return nil, err
 	}
-	k, err := s.opts.KeyStore.Revoke(ctx, q.Key, p.Name)
-	if err != nil {
-		return nil, ofKeys(err)
-	}
-	return k, s.record(ctx, audit.By(p, audit.Keys, "revoke", k.ID+" "+k.Name))
+	k, err := s.opts.KeyStore.Revoke(ctx, q.Key, author(p))
+	return k, ofKeys(err)
 }
 
 func (s *Service) rotateKey(ctx context.Context, p access.Principal, data []byte) (any, error) {
@@ -223,11 +195,8 @@ func (s *Service) rotateKey(ctx context.Context, p access.Principal, data []byte
 			return nil, &refusal{wire.Invalid, fmt.Errorf("overlap: %q is no duration such as 24h", shorten(q.Overlap))}
 		}
 	}
-	k, secret, err := s.opts.KeyStore.Rotate(ctx, q.Key, overlap, p.Name)
-	if err != nil {
-		return nil, ofKeys(err)
-	}
-	return MadeKey{k, secret}, s.record(ctx, audit.By(p, audit.Keys, "rotate", strings.Join([]string{k.Replaces, k.ID, k.Name}, " ")))
+	k, secret, err := s.opts.KeyStore.Rotate(ctx, q.Key, overlap, author(p))
+	return MadeKey{k, secret}, ofKeys(err)
 }
 
 func (s *Service) setSetting(ctx context.Context, p access.Principal, data []byte) (any, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/accesstest"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
@@ -22,7 +23,8 @@ import (
 func managed(t *testing.T, r *rig) (js jetstream.JetStream, keys *access.Registry) {
 	t.Helper()
 	js = r.server.JetStream(t)
-	store := access.Open(js, access.Options{Replicas: 1, Logger: streamtest.Logger(t)})
+	log := audit.Open(js, nil)
+	store := access.Open(js, access.Options{Replicas: 1, Logger: streamtest.Logger(t), Record: log.KeyChanged})
 	keys = store.Registry()
 	streamtest.Background(t, keys.Run)
 	<-keys.Ready()
@@ -30,7 +32,7 @@ func managed(t *testing.T, r *rig) (js jetstream.JetStream, keys *access.Registr
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.serve(t, Options{Keys: keys, KeyStore: store, Settings: config, Audit: audit.Open(js, nil)})
+	r.serve(t, Options{Keys: keys, KeyStore: store, Settings: config, Audit: log})
 	return js, keys
 }
 
@@ -136,6 +138,49 @@ func TestKeysSettingsAndAudit(t *testing.T) {
 	r.data(t, &log, "scrip.audit.list", `{"actor":"olga","kind":"keys","limit":1}`, as...)
 	if len(log.Entries) != 1 || log.Entries[0].Action != "revoke" || !log.More || log.Entries[0].Key != operator.ID {
 		t.Errorf("%+v", log)
+	}
+}
+
+// TestNobodyGivesMoreThanTheyHave: the table of package accesstest, over NATS. What is refused is answered 403, and makes no
+// key.
+func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
+	r := newRig(t)
+	_, keys := managed(t, r)
+	text := func(n access.New) string {
+		raw, err := json.Marshal(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	ids, made := map[string]string{}, 0
+	for i, c := range accesstest.Rights() {
+		if ids[c.By.Name] == "" {
+			ids[c.By.Name] = r.key(t, keys, text(access.New{Name: c.By.Name, Role: c.By.Role, Campaigns: c.By.Campaigns, Codes: c.By.Codes})).ID
+			made++
+		}
+		as := info("OPS", ids[c.By.Name])
+		c.Key.Name = fmt.Sprint("key ", i)
+		subject, body := "scrip.access.create", text(c.Key)
+		if c.Action == "rotate" {
+			r.key(t, keys, body) // with the credentials of the servers, which may make every key
+			made++
+			subject, body = "scrip.access.rotate", `{"key":"`+c.Key.Name+`"}`
+		}
+		if !c.May {
+			r.denied(t, subject, body, as...)
+			continue
+		}
+		var k MadeKey
+		r.data(t, &k, subject, body, as...)
+		made++
+		if k.Secret == "" || k.Codes != c.Key.Codes || k.CreatedBy != c.By.Name {
+			t.Errorf("%s: %+v", c, k.Key)
+		}
+	}
+	var page KeyPage
+	if r.data(t, &page, "scrip.access.list", `{}`); len(page.Keys) != made {
+		t.Errorf("%d keys were made, there are %d", made, len(page.Keys))
 	}
 }
 

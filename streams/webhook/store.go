@@ -80,11 +80,7 @@ func (s *Store) read(ctx context.Context) (*registry, error) {
 }
 
 // Author is who makes a change. The change is stored with the name, and the audit stream has the rest.
-type Author struct {
-	access.Principal
-	// Via and From are as audit.Entry has them.
-	Via, From string
-}
+type Author = access.Author
 
 // Make makes a change for a person, records it in the audit stream, and returns the endpoint after it, zero after a
 // deletion. version, if not 0, is the one that the change is for. The change is in force within a second at every server

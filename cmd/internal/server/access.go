@@ -39,8 +39,9 @@ func (a audited) Authenticate(key string) (access.Principal, error) {
 
 // startAccess follows the keys of users, for HTTP, log-ins to NATS and the service of this server.
 func (s *server) startAccess(ctx context.Context) error {
-	store := access.Open(s.js, access.Options{Replicas: s.opts.Replicas, Logger: s.log})
-	s.keys = keys{registry: store.Registry(), store: store, audit: audit.Open(s.js, nil)}
+	log := audit.Open(s.js, nil)
+	store := access.Open(s.js, access.Options{Replicas: s.opts.Replicas, Logger: s.log, Record: log.KeyChanged})
+	s.keys = keys{registry: store.Registry(), store: store, audit: log}
 	s.registry.Store(s.keys.registry)
 	if err := s.metrics.registry.Register(s.keys.registry); err != nil {
 		return err

@@ -35,7 +35,7 @@ type ring struct {
 func (r *ring) add(p access.Principal) (key string) {
 	r.t.Helper()
 	n := access.New{Name: fmt.Sprint(p.Name, " ", r.n.Add(1)), Role: p.Role, Campaigns: p.Campaigns, Public: p.Public, Codes: p.Codes}
-	_, key, err := r.store.Create(context.Background(), n, "test")
+	_, key, err := r.store.Create(context.Background(), n, access.Author{Principal: access.Local("test")})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func (r *ring) revoke(key string) {
 	r.t.Helper()
 	_, id, err := access.ParseKey(key)
 	if err == nil {
-		_, err = r.store.Revoke(context.Background(), id, "test")
+		_, err = r.store.Revoke(context.Background(), id, access.Author{Principal: access.Local("test")})
 	}
 	if err != nil {
 		r.t.Fatal(err)

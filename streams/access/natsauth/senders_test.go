@@ -76,7 +76,7 @@ func (g *gateway) delivered(customer string) int {
 // senderKey makes a key of role sender.
 func (r *rig) senderKey(t *testing.T, name string) string {
 	t.Helper()
-	_, key, err := r.keys.store.Create(t.Context(), access.New{Name: name, Role: access.Sender}, "test")
+	_, key, err := r.keys.store.Create(t.Context(), access.New{Name: name, Role: access.Sender}, access.Author{Principal: access.Local("test")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -342,11 +342,17 @@ func principal(ctx context.Context) access.Principal {
 	return p
 }
 
+// author is who sends the request, and from where.
+func author(ctx context.Context) access.Author {
+	from, _ := ctx.Value(addressKey{}).(string)
+	return access.Author{Principal: principal(ctx), Via: "http", From: from}
+}
+
 // record adds an entry to the audit stream. The caller does not answer after an error: an answered access has its entry.
 func (a *API) record(ctx context.Context, kind audit.Kind, action, about string) error {
-	e := audit.By(principal(ctx), kind, action, about)
-	e.Via = "http"
-	e.From, _ = ctx.Value(addressKey{}).(string)
+	by := author(ctx)
+	e := audit.By(by.Principal, kind, action, about)
+	e.Via, e.From = by.Via, by.From
 	if err := a.Audit.Append(ctx, e); err != nil {
 		return unavailable("the access cannot be recorded", err)
 	}

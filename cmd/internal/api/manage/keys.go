@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -12,7 +11,6 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
-	"github.com/seed-4a2410e3/scrip/streams/audit"
 )
 
 // Key is a key without its secret.
@@ -32,7 +30,8 @@ type NewKey struct {
 // Keys are keys.
 type Keys struct {
 	Body struct {
-		Keys []Key `json:"keys" nullable:"false" doc:"All that were ever made, oldest first."`
+		Keys []Key  `json:"keys" nullable:"false" doc:"Also those that have ended, oldest first."`
+		Next string `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
 	}
 }
 
@@ -52,17 +51,30 @@ func (a *API) keyRoutes() {
 		"In force at every server within a second; streams in progress end. By a name, all its keys, also one within its overlap. A key that was revoked stays so.", 0), a.revokeKey)
 }
 
-func (a *API) listKeys(ctx context.Context, _ *struct{}) (*Keys, error) {
+// keyPlace is the end of a page.
+type keyPlace struct{ After string }
+
+func (a *API) listKeys(ctx context.Context, in *Paging) (*Keys, error) {
+	at, err := parseCursor[keyPlace]("keys", in.After)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
-	all, err := a.Keys.List(ctx)
+	page, next, err := a.Keys.Page(ctx, at.After, in.Limit)
+	if errors.Is(err, access.ErrInvalid) {
+		return nil, keyProblem(err)
+	}
 	if err != nil {
 		return nil, unavailable("the keys cannot be read", err)
 	}
 	out := &Keys{}
-	out.Body.Keys = make([]Key, len(all))
-	for i := range all {
-		out.Body.Keys[i] = Key{all[i]}
+	out.Body.Keys = make([]Key, len(page))
+	for i := range page {
+		out.Body.Keys[i] = Key{page[i]}
+	}
+	if next != "" {
+		out.Body.Next = cursor("keys", keyPlace{next})
 	}
 	return out, nil
 }
@@ -81,24 +93,9 @@ func (a *API) createKey(ctx context.Context, in *struct {
 		return nil, web.New(web.Code(wire.Invalid), err.Error()).At("body.role", err.Error())
 	}
 	wanted := access.New{Name: in.Body.Name, Role: role, Campaigns: in.Body.Campaigns, Public: in.Body.Public, Codes: in.Body.Codes}
-	if err := within(principal(ctx), &wanted); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	k, secret, err := a.Keys.Create(ctx, wanted, principal(ctx).Name)
-	if err != nil {
-		return nil, keyProblem(err)
-	}
-	return a.made(ctx, "create", k, secret)
-}
-
-// within refuses a key with rights that its maker does not have.
-func within(p access.Principal, n *access.New) error {
-	if n.Codes && !p.Codes {
-		return web.New(web.Forbidden, "codes: a key that does not see codes cannot make one that does").At("body.codes", "more than this key may")
-	}
-	return nil
+	return made(a.Keys.Create(ctx, wanted, author(ctx)))
 }
 
 func (a *API) rotateKey(ctx context.Context, in *struct {
@@ -116,34 +113,13 @@ func (a *API) rotateKey(ctx context.Context, in *struct {
 	}
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	if err := a.mayReplace(ctx, in.Key); err != nil {
-		return nil, err
-	}
-	k, secret, err := a.Keys.Rotate(ctx, in.Key, overlap, principal(ctx).Name)
+	return made(a.Keys.Rotate(ctx, in.Key, overlap, author(ctx)))
+}
+
+// made is the answer with a new key, or the problem.
+func made(k access.Key, secret string, err error) (*NewKey, error) {
 	if err != nil {
 		return nil, keyProblem(err)
-	}
-	return a.made(ctx, "rotate", k, secret)
-}
-
-// mayReplace refuses to replace a key that sees codes by one who does not: the answer has its secret.
-func (a *API) mayReplace(ctx context.Context, idOrName string) error {
-	if principal(ctx).Codes {
-		return nil
-	}
-	all, err := a.Keys.List(ctx)
-	if err != nil {
-		return unavailable("the keys cannot be read", err)
-	}
-	if slices.ContainsFunc(all, func(k access.Key) bool { return k.Codes && (k.ID == idOrName || k.Name == idOrName) }) {
-		return web.New(web.Forbidden, "a key that does not see codes cannot replace one that does")
-	}
-	return nil
-}
-
-func (a *API) made(ctx context.Context, action string, k access.Key, secret string) (*NewKey, error) {
-	if err := a.record(ctx, audit.Keys, action, k.ID); err != nil {
-		return nil, err
 	}
 	out := &NewKey{}
 	out.Body.Key, out.Body.Secret = Key{k}, secret
@@ -155,12 +131,9 @@ func (a *API) revokeKey(ctx context.Context, in *struct {
 }) (*struct{ Body Key }, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	k, err := a.Keys.Revoke(ctx, in.Key, principal(ctx).Name)
+	k, err := a.Keys.Revoke(ctx, in.Key, author(ctx))
 	if err != nil {
 		return nil, keyProblem(err)
-	}
-	if err := a.record(ctx, audit.Keys, "revoke", k.ID); err != nil {
-		return nil, err
 	}
 	return &struct{ Body Key }{Key{k}}, nil
 }
@@ -168,6 +141,8 @@ func (a *API) revokeKey(ctx context.Context, in *struct {
 // keyProblem is the problem of a change of the keys.
 func keyProblem(err error) error {
 	switch {
+	case errors.Is(err, access.ErrForbidden):
+		return web.New(web.Forbidden, err.Error())
 	case errors.Is(err, access.ErrInvalid):
 		return web.New(web.Code(wire.Invalid), err.Error())
 	case errors.Is(err, access.ErrNoSuchKey):
@@ -176,7 +151,7 @@ func keyProblem(err error) error {
 		return web.New("name_taken", err.Error())
 	case errors.Is(err, access.ErrEnded):
 		return web.New("key_ended", err.Error())
-	case errors.Is(err, access.ErrUnknown):
+	case errors.Is(err, access.ErrUnknown), errors.Is(err, access.ErrUnrecorded):
 		return web.New(web.UnknownOutcome, err.Error())
 	}
 	return unavailable("the key was not changed", err)

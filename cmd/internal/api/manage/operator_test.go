@@ -1,12 +1,15 @@
 package manage_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
+	"github.com/seed-4a2410e3/scrip/streams/access"
+	"github.com/seed-4a2410e3/scrip/streams/access/accesstest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -94,11 +97,56 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
+// TestNobodyGivesMoreThanTheyHave: the table of package accesstest, over HTTP. What is refused is a 403, and makes no key. The
+// keys are then listed page by page.
+func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
+	r := apitest.Serve(t)
+	made := 0
+	for i, c := range accesstest.Rights() {
+		by := c.By.Name
+		if r.Keys[by] == "" {
+			n := access.New{Name: by, Role: c.By.Role, Campaigns: c.By.Campaigns, Codes: c.By.Codes}
+			r.Keys[by] = r.Ask(t, "", "POST", "/v1/keys", n).Want(t, 201).Object(t)["secret"].(string)
+			apitest.Until(t, "the key is in force", func() bool { return r.Ask(t, by, "GET", "/v1/settings", nil).Status != 401 })
+			made++
+		}
+		c.Key.Name = fmt.Sprint("key-", i)
+		path, body := "/v1/keys", any(c.Key)
+		if c.Action == "rotate" {
+			r.Ask(t, "", "POST", path, c.Key).Want(t, 201) // with the credentials of the data directory
+			made++
+			path, body = "/v1/keys/"+c.Key.Name+"/rotate", map[string]any{}
+		}
+		if !c.May {
+			r.Ask(t, by, "POST", path, body).Problem(t, 403, "forbidden", "")
+			continue
+		}
+		r.Ask(t, by, "POST", path, body).Want(t, 201)
+		made++
+	}
+	listed, pages := map[string]bool{}, 0
+	for after := ""; pages == 0 || after != ""; pages++ {
+		var page struct {
+			Keys []struct{ ID string }
+			Next string
+		}
+		r.Ask(t, "", "GET", "/v1/keys?limit=20&after="+after, nil).Want(t, 200).Into(t, &page)
+		for _, k := range page.Keys {
+			listed[k.ID] = true
+		}
+		after = page.Next
+	}
+	if len(listed) != made || pages != (made+19)/20 {
+		t.Errorf("%d keys were made, %d are listed on %d pages", made, len(listed), pages)
+	}
+	r.Ask(t, "", "GET", "/v1/keys?after=none", nil).Problem(t, 400, "malformed", "query.after")
+}
+
 // TestKeys: a key is made, replaced and revoked; a key cannot make one that sees more.
 func TestKeys(t *testing.T) {
 	r := apitest.Serve(t)
 	r.Key(t, "operator")
-	r.Ask(t, "operator", "POST", "/v1/keys", map[string]any{"name": "more", "role": "support", "codes": true}).Problem(t, 403, "forbidden", "body.codes")
+	r.Ask(t, "operator", "POST", "/v1/keys", map[string]any{"name": "more", "role": "support", "codes": true}).Problem(t, 403, "forbidden", "")
 	made := r.Ask(t, "operator", "POST", "/v1/keys", map[string]any{"name": "one", "role": "support"}).Want(t, 201).Object(t)
 	r.Ask(t, "operator", "POST", "/v1/keys", map[string]any{"name": "one", "role": "support"}).Problem(t, 409, "name_taken", "")
 	r.Keys["one"] = made["secret"].(string)

@@ -158,13 +158,6 @@ func (a *API) webhookRoutes() {
 		"Under the same event ids, whatever the age of the events. What fails again stays. The answer comes with the result, or after five seconds.", 0), a.retryWebhookLetters)
 }
 
-// author is who sends the request.
-func author(ctx context.Context) webhook.Author {
-	who := webhook.Author{Principal: principal(ctx), Via: "http"}
-	who.From, _ = ctx.Value(addressKey{}).(string)
-	return who
-}
-
 // webhookProblem is the problem of a change of a webhook.
 func webhookProblem(err error) error {
 	var invalid *webhook.InvalidError
