@@ -296,6 +296,18 @@ func (a *API) stream(r Route, op huma.Operation, handler func(w http.ResponseWri
 	})
 }
 
+// session begins the work of a request that outlives its check: its context ends when the key is revoked. A key that was
+// revoked between its check and this is refused: the problem is written, and end is nil.
+func (a *API) session(w http.ResponseWriter, req *http.Request) (ctx context.Context, end func()) {
+	ctx, end = a.Sessions.Begin(req.Context(), principal(req.Context()))
+	if _, problem := a.Gate.Identify(req); problem != nil {
+		end()
+		problem.Write(w)
+		return nil, nil
+	}
+	return ctx, end
+}
+
 // describe adds a route to the document only.
 func (a *API) describe(r Route, op huma.Operation) {
 	all := a.document(r)

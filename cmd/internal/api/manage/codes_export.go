@@ -62,7 +62,10 @@ func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer release()
-	ctx, end := a.Sessions.Begin(req.Context(), p)
+	ctx, end := a.session(w, req)
+	if end == nil {
+		return
+	}
 	defer end()
 	if err := a.exists(ctx, campaign); err != nil {
 		writeProblem(w, err)

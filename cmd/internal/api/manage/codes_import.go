@@ -113,7 +113,10 @@ func (a *API) importCodes(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer release()
-	ctx, end := a.Sessions.Begin(req.Context(), p)
+	ctx, end := a.session(w, req)
+	if end == nil {
+		return
+	}
 	defer end()
 	// The status shows whether it can be done at all.
 	look, cancel := context.WithTimeout(ctx, queryWait)

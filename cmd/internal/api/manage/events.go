@@ -117,12 +117,11 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer a.slots.eventsOf.release(p)
-	ctx, end := a.Sessions.Begin(req.Context(), p)
-	defer end()
-	if _, problem := a.Gate.Identify(req); problem != nil { // revoked in between
-		problem.Write(w)
+	ctx, end := a.session(w, req)
+	if end == nil {
 		return
 	}
+	defer end()
 	after := req.URL.Query().Get("after")
 	if last := req.Header.Get("Last-Event-ID"); last != "" {
 		after = last
