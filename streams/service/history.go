@@ -68,13 +68,20 @@ func (s *Service) coupon(ctx context.Context, q *query) ([]byte, error) {
 	if err := json.Unmarshal(body.Data, &view); err != nil {
 		return nil, fmt.Errorf("the lane's answer is not a coupon: %w", err)
 	}
-	page, err := s.history(ctx, func(ctx context.Context, h History) (HistoryPage, error) {
+	page, err := s.history(ctx, q, func(ctx context.Context, h History) (HistoryPage, error) {
 		return h.Coupon(ctx, view.Campaign, view.N, limit, before)
 	})
 	if errors.Is(err, ErrBadCursor) {
 		return badCursor(err), nil
 	}
 	out := shownBody{data: body.Data}
+	if q.mask {
+		var wrong error
+		if out.data, wrong = masked(body.Data); wrong != nil {
+			return nil, wrong
+		}
+	}
+	q.about = fmt.Sprintf("%s %d", view.Campaign, view.N)
 	next := out.addHistory(page, err, s.room(), before)
 	return out.bytes(next != nil, deref(next))
 }
@@ -96,6 +103,14 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 		}
 		more = more || len(all) > limit
 		all = all[:min(limit, len(all))]
+		for i := range all {
+			if !q.mask {
+				break
+			}
+			if all[i].raw, err = masked(all[i].raw); err != nil {
+				return nil, err
+			}
+		}
 		// At most half, to leave room for the history.
 		data, kept := join(all, s.room()/2)
 		out.data = data
@@ -111,7 +126,7 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 		}
 	}
 	if !from.historyEnd {
-		page, err := s.history(ctx, func(ctx context.Context, h History) (HistoryPage, error) {
+		page, err := s.history(ctx, q, func(ctx context.Context, h History) (HistoryPage, error) {
 			return h.Customer(ctx, q.CustomerID, limit, from.history)
 		})
 		if errors.Is(err, ErrBadCursor) {
@@ -126,11 +141,12 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 	} else {
 		out.history = []byte("[]")
 	}
+	q.about = q.CustomerID
 	return out.bytes(!next.listed || out.history != nil && !next.historyEnd, next.String())
 }
 
 // history reads from the tables.
-func (s *Service) history(ctx context.Context, get func(context.Context, History) (HistoryPage, error)) (HistoryPage, error) {
+func (s *Service) history(ctx context.Context, q *query, get func(context.Context, History) (HistoryPage, error)) (HistoryPage, error) {
 	if s.opts.History == nil {
 		return HistoryPage{}, errors.New("this server has no read tables")
 	}
@@ -142,6 +158,14 @@ func (s *Service) history(ctx context.Context, get func(context.Context, History
 		return HistoryPage{}, ErrBadCursor // without its wrapping: the tables did answer
 	case err != nil:
 		return HistoryPage{}, fmt.Errorf("the read tables do not answer: %w", err)
+	}
+	for i := range page.Entries {
+		if !q.mask {
+			break
+		}
+		if page.Entries[i].JSON, err = masked(page.Entries[i].JSON); err != nil {
+			return HistoryPage{}, err
+		}
 	}
 	return page, nil
 }

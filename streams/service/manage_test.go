@@ -19,8 +19,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// managed runs a service with keys, settings and the audit stream.
-func managed(t *testing.T, r *rig) (js jetstream.JetStream, keys *access.Registry) {
+// managed runs a service with keys, settings and the audit stream, and with a history if one is given.
+func managed(t *testing.T, r *rig, history ...History) (js jetstream.JetStream, keys *access.Registry) {
 	t.Helper()
 	js = r.server.JetStream(t)
 	log := audit.Open(js, nil)
@@ -32,7 +32,11 @@ func managed(t *testing.T, r *rig) (js jetstream.JetStream, keys *access.Registr
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.serve(t, Options{Keys: keys, KeyStore: store, Settings: config, Audit: log})
+	opts := Options{Keys: keys, KeyStore: store, Settings: config, Audit: log}
+	for _, h := range history {
+		opts.History = h
+	}
+	r.serve(t, opts)
 	return js, keys
 }
 

@@ -16,7 +16,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -57,7 +59,10 @@ type query struct {
 	Limit      int    `json:"limit,omitempty"`
 	WaitMS     int64  `json:"wait_ms,omitempty"` // how long this service waits for the answer
 
-	before string // not sent: the lane has no history
+	// The fields below are not sent.
+	before string // the lane has no history
+	mask   bool   // codes in the answer are masked
+	about  string // what was looked up, for the audit stream; set by an answer that has codes
 }
 
 // maxListed is the most campaigns one answer lists, and the default.
@@ -73,8 +78,12 @@ func (s *Service) startQuery(req *request, data []byte) {
 	if !req.allowed(q.Campaign) {
 		return
 	}
+	q.mask = req.keyed && !req.who.Codes
 	s.background(req, func(ctx context.Context) {
 		body, err := req.endpoint.query.answer(s, ctx, q)
+		if err == nil {
+			err = s.recordLookUp(ctx, req, q)
+		}
 		switch {
 		case err != nil:
 			req.fail(err)
@@ -84,6 +93,35 @@ func (s *Service) startQuery(req *request, data []byte) {
 			req.respond(body, done)
 		}
 	})
+}
+
+// recordLookUp records an answer with codes in clear. Programs in the servers' account name nobody and are not recorded: HTTP is
+// one, and records its users by itself.
+func (s *Service) recordLookUp(ctx context.Context, req *request, q *query) error {
+	if q.about == "" || q.mask || req.who.Name == "" {
+		return nil
+	}
+	return s.record(ctx, audit.By(req.who, audit.LookUp, strings.TrimSuffix(q.Query, ".show"), q.about))
+}
+
+// masked replaces the code in a coupon or in an entry of a history, as JSON objects.
+func masked(object json.RawMessage) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(object, &fields); err != nil {
+		return nil, fmt.Errorf("a part of the answer is no object: %w", err)
+	}
+	if fields["code"] == nil {
+		return object, nil
+	}
+	var text string
+	if err := json.Unmarshal(fields["code"], &text); err != nil {
+		return nil, fmt.Errorf("a code in the answer is no text: %w", err)
+	}
+	var err error
+	if fields["code"], err = json.Marshal(code.Mask(text)); err != nil {
+		return nil, fmt.Errorf("encoding the answer: %w", err)
+	}
+	return json.Marshal(fields)
 }
 
 // background runs f, which answers a request, in a goroutine of its own. Its context ends with the request's deadline.

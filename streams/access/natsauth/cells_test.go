@@ -32,7 +32,8 @@ var allowed = map[string]string{
 		"$SRV.INFO.scrip $SRV.PING.scrip $SRV.STATS.scrip scrip.rollcall " +
 		"JS.scrip.API.STREAM.INFO.SCRIP_CMD_0 JS.scrip.API.STREAM.INFO.SCRIP_EVT_0 JS.scrip.API.STREAM.INFO.SCRIP_RMD_0 " +
 		"JS.scrip.API.STREAM.INFO.KV_SCRIP_LEASE JS.scrip.API.STREAM.INFO.KV_SCRIP_STATE",
-	"analyst": "JS.scrip.API.STREAM.INFO.SCRIP_EVT_0 JS.scrip.API.STREAM.MSG.GET.SCRIP_EVT_0",
+	"analyst": "JS.scrip.API.STREAM.INFO.SCRIP_EVT_0",
+	"clear":   "JS.scrip.API.STREAM.INFO.SCRIP_EVT_0 JS.scrip.API.STREAM.MSG.GET.SCRIP_EVT_0",
 	"sender":  "scrip.sender.open scrip.sender.next scrip.sender.ack scrip.sender.store",
 }
 

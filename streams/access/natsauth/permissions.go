@@ -43,6 +43,8 @@ func (r *Row) permits(p access.Principal, lanes int) []string {
 		return nil
 	case p.Public && r.Local == "scrip."+access.OpValidate.Endpoint():
 		return nil // public keys validate over HTTP only, where wrong codes are counted
+	case r.Codes && !p.Codes:
+		return nil // HTTP masks codes
 	case r.names != nil:
 		return r.names(lanes)
 	case !r.Campaign || p.Campaigns == nil:

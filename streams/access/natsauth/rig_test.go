@@ -150,6 +150,7 @@ var kinds = map[string]access.Principal{
 	"support":  {Name: "ann", Role: access.Support},
 	"operator": {Name: "bob", Role: access.Operator},
 	"analyst":  {Name: "eve", Role: access.Analyst},
+	"clear":    {Name: "eva", Role: access.Analyst, Codes: true},
 	"sender":   {Name: "push", Role: access.Sender},
 }
 

@@ -24,6 +24,8 @@ type Row struct {
 	Campaign bool
 	// Many: a request may have several answers.
 	Many bool
+	// Codes: its answers have codes in clear; only a key that sees codes may publish to it.
+	Codes bool
 	// names are the local subjects that may be published to, lane by lane; nil = one with the wildcards.
 	names func(lanes int) []string
 }
@@ -43,6 +45,12 @@ const (
 	streamInfo = "STREAM.INFO."
 	getMessage = "STREAM.MSG.GET."
 )
+
+// inClear is a row for keys that see codes.
+func inClear(r Row) Row {
+	r.Codes = true
+	return r
+}
 
 // fromAPI is a row of JetStream API requests about some streams.
 func fromAPI(op access.Operation, account Account, request string, streams func(lanes int) []string) Row {
@@ -84,7 +92,7 @@ func Rows() []Row {
 		Row{Op: access.OpReadStatus, Accounts: []Account{Ops}, Subject: Rollcall, Many: true},
 		fromAPI(access.OpReadStatus, Ops, streamInfo, statusStreams),
 		fromAPI(access.OpReadEvents, Analysis, streamInfo, eachLane(topology.EvtStream)),
-		fromAPI(access.OpReadEvents, Analysis, getMessage, eachLane(topology.EvtStream)),
+		inClear(fromAPI(access.OpReadEvents, Analysis, getMessage, eachLane(topology.EvtStream))),
 	)
 }
 

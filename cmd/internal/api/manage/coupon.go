@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain"
+	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/history"
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -293,29 +293,9 @@ func couponOf(v domain.CouponView) Coupon {
 	return Coupon{Campaign: v.Campaign, N: v.N, Code: v.Code, Status: v.Status, ExpiresAt: v.ExpiresAt, RedeemedCount: v.RedeemedCount, Benefit: v.Benefit}
 }
 
-// shownSymbols is how many symbols of a masked code are shown at most, and of a short one no more than a third: with the rest
-// of it, it cannot be guessed.
-const shownSymbols = 4
-
-// mask replaces a code by stars, but for its end. Hyphens stay.
-func mask(code string) string {
-	symbols := []rune(code)
-	show := min(shownSymbols, (len(symbols)-strings.Count(code, "-"))/3)
-	for i := len(symbols) - 1; i >= 0; i-- {
-		switch {
-		case symbols[i] == '-':
-		case show > 0:
-			show--
-		default:
-			symbols[i] = '*'
-		}
-	}
-	return string(symbols)
-}
-
 func (c *Coupon) mask(p access.Principal) {
 	if !p.Codes {
-		c.Code = mask(c.Code)
+		c.Code = code.Mask(c.Code)
 	}
 }
 
@@ -333,7 +313,7 @@ func historyOf(h client.History, p access.Principal, campaigns []string) (Histor
 	}
 	for i := range out.History {
 		if e := &out.History[i]; !p.Codes && e.Code != "" {
-			e.Code = mask(e.Code)
+			e.Code = code.Mask(e.Code)
 		}
 	}
 	return out, nil

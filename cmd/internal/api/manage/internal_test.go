@@ -17,18 +17,6 @@ func AllowWrongCodes(t *testing.T, burst float64) {
 	t.Cleanup(func() { perKey = was })
 }
 
-// TestMask: the end of a long code is shown, of a short one at most a third.
-func TestMask(t *testing.T) {
-	for code, want := range map[string]string{
-		"": "", "A": "*", "AB": "**", "ABC": "**C", "ABC-1": "***-1", "ABCDEF": "****EF", "7KQ2-9F3M-XW4T": "****-****-XW4T",
-		"SUN-7KQ2-9F3M-XW4T": "***-****-****-XW4T", strings.Repeat("x", 64): strings.Repeat("*", 60) + "xxxx",
-	} {
-		if got := mask(code); got != want {
-			t.Errorf("%s is shown as %s, want %s", code, got, want)
-		}
-	}
-}
-
 func TestIfMatch(t *testing.T) {
 	for given, want := range map[string]string{"": "", "*": "", `"a1"`: "a1"} {
 		if got, err := (Condition{given}).version(); err != nil || got != want {

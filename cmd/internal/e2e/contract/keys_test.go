@@ -59,7 +59,7 @@ func TestKeysOpenNATS(t *testing.T) {
 	limitedURL, _ := r.key(t, "limited", "producer", `"campaigns":["summer"]`)
 	supportURL, _ := r.key(t, "ann of support", "support", "")
 	operatorURL, _ := r.key(t, "bob", "operator", "")
-	analystURL, _ := r.key(t, "eve", "analyst", "")
+	analystURL, _ := r.key(t, "eve", "analyst", `"codes":true`)
 	shop, limited, support, analyst := logIn(t, shopURL), logIn(t, limitedURL), logIn(t, supportURL), logIn(t, analystURL)
 	logIn(t, operatorURL)
 
