@@ -69,7 +69,7 @@ settings, exports, and look-ups in clear. What changed campaigns and coupons is 
 // timeFlag is a time, RFC 3339 or from now.
 func (m *Main) timeFlag(into *time.Time) *cli.Value {
 	return &cli.Value{Kind: "TIME", Parse: func(s string) error {
-		at, err := parseTime(s, m.Now())
+		at, err := cli.ParseTime(s, m.Now())
 		if err == nil {
 			*into = at.Time()
 		}

@@ -57,7 +57,7 @@ func (m *Main) settingFlags(f *pflag.FlagSet, s *wire.Settings, update bool) {
 	f.StringVar(&s.Prefix, "prefix", "", "`TEXT` printed before each code, without a function: SUMMER gives SUMMER-XXXX-XXXX-XXXX")
 	f.StringVar(&s.Category, "category", "", "`TEXT` that groups campaigns in reports")
 	f.Var(cli.Choice(&s.Priority, d.Priority, wire.PriorityHigh, wire.PriorityNormal, wire.PriorityLow), "priority", "high, normal or low")
-	f.Var(rawJSON(&s.Benefit), "benefit", "what a coupon is worth, returned when it is redeemed, at most 512 bytes")
+	f.Var(cli.RawJSON(&s.Benefit), "benefit", "what a coupon is worth, returned when it is redeemed, at most 512 bytes")
 }
 
 // patch holds the settings whose flags were given.
@@ -182,4 +182,20 @@ func orUnlimited(n uint32) string {
 		return "any number"
 	}
 	return fmt.Sprint(n)
+}
+
+// none clears a setting in an update.
+const none = "none"
+
+// instant is a time, absolute or from now. With clearable, "none" is the zero instant.
+func (m *Main) instant(into *wire.Instant, clearable bool) *cli.Value {
+	return &cli.Value{Kind: "TIME", Parse: func(s string) error {
+		if clearable && s == none {
+			*into = 0
+			return nil
+		}
+		var err error
+		*into, err = cli.ParseTime(s, m.Now())
+		return err
+	}}
 }

@@ -32,7 +32,7 @@ claim can be retried after any failure: it takes effect once.`,
   scrip claim summer --customer alice --attributes '{"channel":"app"}' --id 0192f3c2 -o json`,
 	}
 	cmd.Flags().StringVar(&c.CustomerID, "customer", "", "`ID` of the customer")
-	cmd.Flags().Var(rawJSON(&c.Attributes), "attributes", "flat JSON object stored with the claim, for reports, at most 1 KiB")
+	cmd.Flags().Var(cli.RawJSON(&c.Attributes), "attributes", "flat JSON object stored with the claim, for reports, at most 1 KiB")
 	return m.commandRunE(cmd, func(given []string) (wire.Command, error) {
 		c.Type, c.Campaign = wire.Claim, given[0]
 		return c, cli.Require(cmd, "customer")

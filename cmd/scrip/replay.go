@@ -240,7 +240,7 @@ func (m *Main) moment(into *wire.Instant) *cli.Value {
 			*into = wire.At(now.Truncate(time.Millisecond).Add(-d))
 			return nil
 		}
-		if *into, err = parseTime(s, now); err != nil {
+		if *into, err = cli.ParseTime(s, now); err != nil {
 			return errMoment
 		}
 		return nil

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
 // Value is a flag that Parse reads; its errors describe the valid values.
@@ -80,6 +83,33 @@ func Duration(into *time.Duration, preset, least, most time.Duration) *Value {
 			return fmt.Errorf("must be between %s and %s", least, most)
 		}
 		*into = d
+		return nil
+	}}
+}
+
+// ParseTime reads RFC 3339 or "+10m". The latter is cut to milliseconds, which is easier to read.
+func ParseTime(s string, now time.Time) (wire.Instant, error) {
+	wrong := errors.New("must be an RFC 3339 time such as 2026-11-27T00:00:00Z, or a time from now such as +10m")
+	if ahead, relative := strings.CutPrefix(s, "+"); relative {
+		d, err := time.ParseDuration(ahead)
+		if err != nil || d < 0 || strings.HasPrefix(ahead, "+") {
+			return 0, wrong
+		}
+		return wire.At(now.Truncate(time.Millisecond)).Add(d), nil
+	}
+	if _, err := time.Parse(time.RFC3339Nano, s); err != nil {
+		return 0, wrong
+	}
+	return wire.ParseInstant(s)
+}
+
+// RawJSON is a JSON text.
+func RawJSON(into *[]byte) *Value {
+	return &Value{Kind: "JSON", Parse: func(s string) error {
+		if !json.Valid([]byte(s)) {
+			return errors.New(`must be JSON such as {"percent":10}`)
+		}
+		*into = []byte(s)
 		return nil
 	}}
 }
