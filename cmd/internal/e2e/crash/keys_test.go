@@ -1,0 +1,103 @@
+package crash
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
+	"github.com/seed-4a2410e3/scrip/streams/service"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+)
+
+// keyRounds of kill -9; each ends at a random number of answered changes.
+var keyRounds = flag.Int("crash.keyrounds", 6, "how often TestKeyChangesUnderKillNine kills")
+
+// TestKeyChangesUnderKillNine kills scrip serve at random moments while keys are made, replaced and revoked. Each answered change
+// is there after the restart, in force and recorded; no other is half there: no key has ended without the one that replaces it.
+func TestKeyChangesUnderKillNine(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	s := e2e.NewServer(t, "--nats-listen", streamtest.Address(t), "--lanes", "1", "--roles", "lanes,api")
+	s.Up()
+	book := e2e.NewKeyBook()
+	for round := range *keyRounds {
+		var answers atomic.Int64
+		running, stop := context.WithCancel(t.Context())
+		enough := make(chan struct{})
+		after := 1 + rng.Int64N(60)
+		var workers sync.WaitGroup
+		for w := range 4 {
+			nc, err := nats.Connect(s.Desc.NATSURL, nats.NoReconnect())
+			if err != nil {
+				t.Fatal(err)
+			}
+			rng := rand.New(rand.NewPCG(seed, uint64(round*4+w)+2))
+			workers.Go(func() {
+				defer nc.Close()
+				for up := true; up; {
+					up = changeKey(running, t, nc, book, book.Next(rng), func() {
+						if answers.Add(1) == after {
+							close(enough)
+						}
+					})
+				}
+			})
+		}
+		select {
+		case <-enough:
+		case <-time.After(3 * time.Minute):
+			stop()
+			t.Fatalf("round %d: the changes stand still", round)
+		}
+		s.Kill() // the other changes are anywhere between two steps
+		stop()
+		workers.Wait()
+		s.Up()
+		book.Judge(t, s.Desc.NATSURL)
+	}
+	t.Logf("%d rounds of kill -9: %d answered changes", *keyRounds, book.Changes())
+	if code := s.Stop(); code != 0 {
+		t.Errorf("the clean stop ended with exit code %d", code)
+	}
+}
+
+// changeKey sends a change, books its answer and then calls answered. It returns false without an answer: the server was killed.
+func changeKey(ctx context.Context, t *testing.T, nc *nats.Conn, book *e2e.KeyBook, c e2e.KeyChange, answered func()) bool {
+	request := map[string]any{"key": c.ID}
+	if c.Action == "create" {
+		request = map[string]any{"name": c.Name, "role": "support"}
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		t.Error(err)
+		return false
+	}
+	reply, err := nc.RequestWithContext(ctx, "scrip.access."+c.Action, body)
+	if err != nil {
+		return false
+	}
+	if code := reply.Header.Get("Nats-Service-Error-Code"); code != "" {
+		if code != "503" { // after a 503 it may be there or not
+			t.Errorf("%+v: %s %s", c, code, reply.Header.Get("Nats-Service-Error"))
+		}
+		return code == "503"
+	}
+	var answer struct{ Data service.MadeKey }
+	if err := json.Unmarshal(reply.Data, &answer); err != nil || answer.Data.ID == "" {
+		t.Errorf("%s was answered %s, %v", c.Action, reply.Data, err)
+		return false
+	}
+	book.Answered(c, answer.Data.Key, answer.Data.Secret)
+	answered()
+	return true
+}
