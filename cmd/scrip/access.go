@@ -32,13 +32,19 @@ Roles:
 	return g
 }
 
-// manage sends a request about keys, settings or the audit stream. Its errors name the next step.
-func (m *Main) manage(ctx context.Context, s *session, endpoint string, request, into any) error {
+// ask sends a request that changes nothing. Its errors name the next step.
+func (m *Main) ask(ctx context.Context, s *session, endpoint string, request, into any) error {
 	err := s.Manage(ctx, endpoint, request, into)
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
+	if errors.Is(err, nats.ErrNoResponders) {
 		return fmt.Errorf("%w; no server answers this request: start one with the api role, or upgrade it", err)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+	}
+	return err
+}
+
+// manage sends a request that changes keys. Its errors name the next step.
+func (m *Main) manage(ctx context.Context, s *session, endpoint string, request, into any) error {
+	err := m.ask(ctx, s, endpoint, request, into)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) {
 		return fmt.Errorf("unknown outcome, the change may have been stored: %w; see scrip access list", err)
 	}
 	return err
@@ -127,7 +133,7 @@ an hour.`,
 		now := m.Now()
 		for after := ""; ; {
 			var page service.KeyPage
-			if err := m.manage(ctx, s, "access.list", map[string]string{"after": after}, &page); err != nil {
+			if err := m.ask(ctx, s, "access.list", map[string]string{"after": after}, &page); err != nil {
 				return err
 			}
 			for _, k := range page.Keys {

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 )
@@ -45,7 +49,7 @@ settings, exports, and look-ups in clear. What changed campaigns and coupons is 
 			request["until"] = until
 		}
 		var page service.AuditPage
-		if err := m.manage(ctx, s, "audit.list", request, &page); err != nil {
+		if err := m.ask(ctx, s, "audit.list", request, &page); err != nil {
 			return err
 		}
 		if m.global.output == outputJSON {
@@ -64,6 +68,17 @@ settings, exports, and look-ups in clear. What changed campaigns and coupons is 
 		}
 		return cli.Table(m.Out, "AT ACTOR KEY KIND ACTION ABOUT", rows)
 	})
+}
+
+// record adds an entry to the audit stream for what this program does by itself, before it does it. It needs the credentials of
+// the servers. The author is what the command line names.
+func (m *Main) record(ctx context.Context, js jetstream.JetStream, kind audit.Kind, action, about string) error {
+	err := audit.Open(js, m.Now).Append(ctx, audit.By(access.Local(cmp.Or(m.by, userAtHost())), kind, action, about))
+	if errors.Is(err, jetstream.ErrNoStreamResponse) {
+		fmt.Fprintln(m.Err, "scrip: this is not recorded: the log has no audit stream yet, which its servers make when they are upgraded")
+		return nil
+	}
+	return err
 }
 
 // timeFlag is a time, RFC 3339 or from now.

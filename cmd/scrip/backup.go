@@ -42,6 +42,8 @@ it: protect the directory as you protect the server. --without-key leaves the ke
 Messages that this program cannot read (for example of a newer scrip) are copied like all others, and listed on standard
 error and in the manifest.
 
+` + needsServers + `
+
 Exit code 1 and a reason if it failed: the directory exists, no space, no server, no key. Then no files are left.`,
 		Example: `  scrip backup /backups/scrip-2026-11-27
   scrip backup /backups/scrip-2026-11-27 --without-key --nats nats://nats.internal:4222
@@ -70,7 +72,7 @@ Exit code 1 and a reason if it failed: the directory exists, no space, no server
 			return err
 		}
 		defer s.close()
-		js, err := jetstream.New(s.nc)
+		js, err := s.jetStream(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -246,7 +248,7 @@ func (m *Main) restoreExternal(ctx context.Context, b *backup.Backup, opts backu
 	}
 	defer s.close()
 	target = dial.WithoutUser(s.nc.ConnectedUrl())
-	js, err := jetstream.New(s.nc)
+	js, err := s.jetStream(ctx)
 	if err != nil {
 		return "", "", err
 	}

@@ -15,12 +15,15 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/codescsv"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 )
 
@@ -213,7 +216,8 @@ func (m *Main) codesExport() *cobra.Command {
 With -o json, one object per line. Codes that are not claimed are not exported.
 
 The coupons are read from the read tables, whose URL is in the server's scrip.json or given by --postgres. Coupons claimed
-in the last seconds may be missing.
+in the last seconds may be missing. The export is recorded in the audit stream, see scrip audit; for that it needs the server,
+with the key of an operator or the credentials of the data directory.
 
 ` + maskHelp,
 		Example: `  scrip codes export summer > summer.csv
@@ -230,14 +234,13 @@ in the last seconds may be missing.
 		if how.mask, err = openMask(mask); err != nil {
 			return err
 		}
-		if postgres == "" {
-			server, err := m.find()
-			if err != nil {
-				return err
-			}
-			if postgres, err = tablesURL(postgres, server); err != nil {
-				return err
-			}
+		s, err := m.connect()
+		if err != nil {
+			return fmt.Errorf("exports are recorded in the audit stream: %w", err)
+		}
+		defer s.close()
+		if postgres, err = tablesURL(postgres, s.server); err != nil {
+			return err
 		}
 		to := m.Out
 		if file != "" {
@@ -248,7 +251,7 @@ in the last seconds may be missing.
 			defer f.Close()
 			to = f
 		}
-		return m.export(cmd.Context(), postgres, given[0], to, how)
+		return m.export(cmd.Context(), s, postgres, given[0], to, how)
 	}
 	return cmd
 }
@@ -258,7 +261,25 @@ func createPrivate(file string) (*os.File, error) {
 	return os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 }
 
-func (m *Main) export(ctx context.Context, url, campaign string, to io.Writer, how exportForm) error {
+// recordExport records an export in the audit stream: by a server, which takes the author from the log-in; or by itself where
+// no server does, because they are older or have no role api.
+func (m *Main) recordExport(ctx context.Context, s *session, campaign string) error {
+	ctx, cancel := context.WithTimeout(ctx, m.global.timeout)
+	defer cancel()
+	err := s.Manage(ctx, "codes.export", map[string]string{"campaign": campaign}, &struct{}{})
+	if errors.Is(err, nats.ErrNoResponders) {
+		var js jetstream.JetStream
+		if js, err = s.jetStream(ctx); err == nil {
+			err = m.record(ctx, js, audit.Export, audit.Coupons, campaign)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was exported, because it cannot be recorded in the audit stream: %w", err)
+	}
+	return nil
+}
+
+func (m *Main) export(ctx context.Context, s *session, url, campaign string, to io.Writer, how exportForm) error {
 	db, err := schema.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connecting to the read tables: %w; claims work without them, an export does not", err)
@@ -271,6 +292,9 @@ func (m *Main) export(ctx context.Context, url, campaign string, to io.Writer, h
 	if !known {
 		return m.answer(wire.Outcome{Status: wire.StatusRefused, Refusal: wire.CampaignNotFound, Campaign: campaign,
 			Message: "there is no campaign " + campaign + " in the read tables"})
+	}
+	if err := m.recordExport(ctx, s, campaign); err != nil {
+		return err
 	}
 	rows, err := db.Query(ctx, exportSQL, campaign)
 	if err != nil {

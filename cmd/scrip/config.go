@@ -19,6 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
@@ -72,32 +73,18 @@ a campaign is listed if it was set and not restored to its default.`,
 		Args: optionalArg(settings.CheckName),
 	}
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
-		defaults, known := serverDefaults(ctx, s)
-		store, err := m.settings(ctx, s, defaults)
-		if err != nil {
+		page, known, err := m.readSettings(ctx, s, given)
+		switch {
+		case err != nil:
 			return err
-		}
-		state, err := store.Read(ctx)
-		if err != nil {
-			return err
-		}
-		values := state.Values()
-		if len(given) == 1 {
-			v, err := state.Value(given[0])
-			if err != nil {
-				return &cli.UsageError{Err: err}
-			}
-			if m.global.output == outputJSON {
-				return cli.JSON(m.Out, v)
-			}
-			values = []settings.Value{v}
-		}
-		if m.global.output == outputJSON {
-			return cli.JSON(m.Out, map[string]any{"settings": values, "revision": state.Revision, "ignored": state.Ignored})
+		case m.global.output == outputJSON && len(given) == 1:
+			return cli.JSON(m.Out, page.Settings[0])
+		case m.global.output == outputJSON:
+			return cli.JSON(m.Out, page)
 		}
 		var rows [][]string
 		guessed := false
-		for _, v := range values {
+		for _, v := range page.Settings {
 			standard := "no"
 			if v.Default {
 				standard = "yes"
@@ -111,11 +98,42 @@ a campaign is listed if it was set and not restored to its default.`,
 		if guessed {
 			fmt.Fprintf(m.Out, "the default of %s differs if servers run with --reminder-grace, which this command cannot read with --nats\n", graceSetting)
 		}
-		if state.Ignored > 0 && len(given) == 0 {
-			fmt.Fprintf(m.Out, "ignored changes: %d; see scrip config history\n", state.Ignored)
+		if page.Ignored > 0 && len(given) == 0 {
+			fmt.Fprintf(m.Out, "ignored changes: %d; see scrip config history\n", page.Ignored)
 		}
 		return nil
 	})
+}
+
+// readSettings reads the settings in force, all or the given one: from the log, or with a key from a server. known is false
+// where the servers' own defaults are not known.
+func (m *Main) readSettings(ctx context.Context, s *session, given []string) (page service.SettingsPage, known bool, err error) {
+	if s.guest(ctx) != "" {
+		request := map[string]string{}
+		if len(given) == 1 {
+			request["setting"] = given[0]
+		}
+		err = m.ask(ctx, s, "config.get", request, &page)
+		return page, true, err
+	}
+	defaults, known := serverDefaults(ctx, s)
+	store, err := m.settings(ctx, s, defaults)
+	if err != nil {
+		return page, known, err
+	}
+	state, err := store.Read(ctx)
+	if err != nil {
+		return page, known, err
+	}
+	page = service.SettingsPage{Settings: state.Values(), Revision: state.Revision, Ignored: state.Ignored}
+	if len(given) == 1 {
+		v, err := state.Value(given[0])
+		if err != nil {
+			return page, known, &cli.UsageError{Err: err}
+		}
+		page.Settings = []settings.Value{v}
+	}
+	return page, known, nil
 }
 
 const graceSetting = "reminder.grace"
@@ -151,44 +169,55 @@ written by hand or by a newer version, is shown with the reason why servers igno
 	}
 	cmd.Flags().Var(cli.Number(&limit, 0, 1, 1_000_000), "limit", "show this many of the newest changes (default all)")
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
-		store, err := m.settings(ctx, s, nil)
+		page, err := m.readChanges(ctx, s, given, int(limit))
 		if err != nil {
 			return err
 		}
-		all, err := store.History(ctx)
-		if err != nil {
-			return err
-		}
-		shown := []settings.Change{}
-		for _, c := range all {
-			if len(given) == 0 || c.Setting == given[0] {
-				shown = append(shown, c)
-			}
-		}
-		if len(shown) == 0 && len(given) == 1 {
+		if len(page.Changes) == 0 && len(given) == 1 {
 			if err := settings.CheckName(given[0]); err != nil {
 				return &cli.UsageError{Err: err}
 			}
 		}
-		older := 0
-		if limit > 0 && len(shown) > int(limit) {
-			older = len(shown) - int(limit)
-			shown = shown[older:]
-		}
 		if m.global.output == outputJSON {
-			return cli.JSON(m.Out, map[string]any{"changes": shown, "left_out": older})
+			return cli.JSON(m.Out, page)
 		}
 		var rows [][]string
-		for i := range shown {
-			c := &shown[i]
+		for i := range page.Changes {
+			c := &page.Changes[i]
 			rows = append(rows, []string{orText(changeText(c.N), "-"), orZero(c.At), orText(plain(c.Setting, 90), "-"), orText(plain(c.Was, 30), "-"),
 				plain(c.Value, 60), orText(plain(c.By, 128), "-"), plain(c.Ignored, 200)})
 		}
-		if older > 0 {
-			fmt.Fprintf(m.Out, "older changes left out: %d; see all without --limit\n", older)
+		if page.LeftOut > 0 {
+			fmt.Fprintf(m.Out, "older changes left out: %d; see all without --limit\n", page.LeftOut)
 		}
 		return cli.Table(m.Out, "CHANGE AT SETTING WAS VALUE BY IGNORED", rows)
 	})
+}
+
+// readChanges reads the newest changes, of one setting if it is given, limit 0 = all: from the log, or with a key from a
+// server, which sends service.MostChanges at most.
+func (m *Main) readChanges(ctx context.Context, s *session, given []string, limit int) (page service.ChangesPage, err error) {
+	if s.guest(ctx) != "" {
+		request := map[string]any{"limit": min(limit, service.MostChanges)}
+		if len(given) == 1 {
+			request["setting"] = given[0]
+		}
+		err = m.ask(ctx, s, "config.history", request, &page)
+		return page, err
+	}
+	store, err := m.settings(ctx, s, nil)
+	if err != nil {
+		return page, err
+	}
+	all, err := store.History(ctx)
+	if err != nil {
+		return page, err
+	}
+	setting := ""
+	if len(given) == 1 {
+		setting = given[0]
+	}
+	return service.Newest(all, setting, cmp.Or(limit, len(all))), nil
 }
 
 // optionalArg takes at most one KEY.

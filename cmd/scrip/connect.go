@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -41,9 +43,49 @@ func (s *session) close() {
 	s.nc.Close()
 }
 
+// guest returns who this is if the log-in is that of a user outside the account of the servers: by a key, or of the NATS
+// configuration. "" = the servers' credentials, which reach the log itself.
+func (s *session) guest(ctx context.Context) string {
+	if role, id, ok := dial.OfInbox(s.nc.Opts.InboxPrefix); ok {
+		return "key " + id + " of role " + role
+	}
+	ctx, cancel := context.WithTimeout(ctx, userWait)
+	defer cancel()
+	reply, err := s.nc.RequestWithContext(ctx, natsauth.UserInfo, nil)
+	var info struct {
+		Data struct{ User, Account string }
+	}
+	if err != nil || json.Unmarshal(reply.Data, &info) != nil {
+		return "" // an older nats-server: the servers' account is the only one
+	}
+	for _, account := range natsauth.Guests() {
+		if info.Data.Account == account.String() {
+			return "user " + info.Data.User + " of account " + info.Data.Account
+		}
+	}
+	return ""
+}
+
+// userWait bounds the request for the user's own account.
+const userWait = time.Second
+
+// needsServers is part of the help of commands that use the log itself.
+const needsServers = `It works on the log itself, which takes the credentials of the servers: those in scrip.json of a server's --data directory,
+or those of the servers' account of your own NATS servers, with --nats or --nats-creds. The key of a user is not enough.`
+
+// ofServers returns an error unless the log-in is that of the servers: a user with a key does not reach the log itself.
+func (s *session) ofServers(ctx context.Context) error {
+	if who := s.guest(ctx); who != "" {
+		return fmt.Errorf("this command works on the log itself and needs the credentials of the servers, and the log-in is %s; "+
+			"on the machine of a server omit --nats, as the server's user: they are in scrip.json of its --data directory; "+
+			"for NATS servers of your own give the user of the servers' account (NATS_USER there), with --nats nats://USER:PASSWORD@HOST:PORT or --nats-creds FILE", who)
+	}
+	return nil
+}
+
 // log finds the log on the server.
 func (s *session) log(ctx context.Context) (jetstream.JetStream, topology.Log, error) {
-	js, err := jetstream.New(s.nc)
+	js, err := s.jetStream(ctx)
 	if err != nil {
 		return nil, topology.Log{}, err
 	}
@@ -55,6 +97,14 @@ func (s *session) log(ctx context.Context) (jetstream.JetStream, topology.Log, e
 		log, err = s.unlock(log)
 	}
 	return js, log, err
+}
+
+// jetStream is JetStream with the log.
+func (s *session) jetStream(ctx context.Context) (jetstream.JetStream, error) {
+	if err := s.ofServers(ctx); err != nil {
+		return nil, err
+	}
+	return jetstream.New(s.nc)
 }
 
 // tablesURL is the URL of the read tables: that of --postgres, else that of scrip.json.

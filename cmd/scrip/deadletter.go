@@ -15,7 +15,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -31,6 +33,9 @@ func (m *Main) deadletterCommand() *cobra.Command {
 
 The id of a dead letter is the position of its line, as stream/message/line: SCRIP_CMD_0/12/3; line 0 is the whole message.
 It stays open until it is retried or discarded. ` + "`scrip status`" + ` shows how many are open.
+
+The key of an operator is enough for list. The others work on the log and the tables themselves, with the credentials of the
+servers.
 
 A refused command (exit code 3) with -o json prints {"status":"refused","refusal":…,"message":…}; refusal is
 dead_letter_not_found, not_retriable, or that of the command that was sent again.`
@@ -52,8 +57,9 @@ func (l *letters) source(ctx context.Context, d *deadletter.Letter, sequence uin
 	return eventlog.Commands(l.js, d.Lane).Get(ctx, sequence)
 }
 
-// onLetters finishes a command about dead letters.
-func (m *Main) onLetters(cmd *cobra.Command, work func(ctx context.Context, l *letters, args []string) error) *cobra.Command {
+// onLetters finishes a command about dead letters. asked, if it is not nil, does its work by a request to a server, for users with
+// a key.
+func (m *Main) onLetters(cmd *cobra.Command, asked func(context.Context, *session) error, work func(ctx context.Context, l *letters, args []string) error) *cobra.Command {
 	var postgres string
 	postgresFlag(cmd, &postgres)
 	if cmd.Flags().Lookup("id") == nil {
@@ -65,12 +71,17 @@ func (m *Main) onLetters(cmd *cobra.Command, work func(ctx context.Context, l *l
 			return err
 		}
 		defer s.close()
-		if postgres, err = tablesURL(postgres, s.server); err != nil {
+		ctx := cmd.Context()
+		if asked != nil && s.guest(ctx) != "" {
+			ctx, cancel := context.WithTimeout(ctx, m.global.timeout)
+			defer cancel()
+			return asked(ctx, s)
+		}
+		js, err := s.jetStream(ctx)
+		if err != nil {
 			return err
 		}
-		ctx := cmd.Context()
-		js, err := jetstream.New(s.nc)
-		if err != nil {
+		if postgres, err = tablesURL(postgres, s.server); err != nil {
 			return err
 		}
 		connecting, cancel := context.WithTimeout(ctx, m.global.timeout)
@@ -155,7 +166,7 @@ func (m *Main) deadletterList() *cobra.Command {
 	cmd.Flags().Var(cli.Choice(&state, string(deadletter.Open), string(deadletter.Open), string(deadletter.Retried), string(deadletter.Discarded), every), "state", "those in this state")
 	cmd.Flags().Var(cli.Number(&limit, deadletter.DefaultListed, 1, deadletter.MostListed), "limit", "how many to list at most")
 	cmd.Flags().StringVar(&f.Before, "before", "", "show the page after the one that ended with this `CURSOR`")
-	return m.onLetters(cmd, func(ctx context.Context, l *letters, _ []string) error {
+	chosen := func() {
 		f.Limit = int(limit)
 		if since != 0 {
 			f.Since = since.Time()
@@ -163,33 +174,50 @@ func (m *Main) deadletterList() *cobra.Command {
 		if state != every {
 			f.State = deadletter.State(state)
 		}
+	}
+	return m.onLetters(cmd, func(ctx context.Context, s *session) error {
+		chosen()
+		var page deadletter.Page
+		request := service.LetterQuery{Stream: f.Stream, Lane: f.Lane, Since: f.Since, State: string(f.State), Limit: f.Limit, Before: f.Before}
+		err := m.ask(ctx, s, "deadletter.list", request, &page)
+		var refused *client.RefusedError
+		switch {
+		case errors.As(err, &refused):
+			return m.answer(refused.Outcome)
+		case err != nil:
+			return err
+		}
+		return m.printLetters(page)
+	}, func(ctx context.Context, l *letters, _ []string) error {
+		chosen()
 		list, older, err := l.List(ctx, f)
 		if err != nil {
 			return err
 		}
-		if m.global.output == outputJSON {
-			if list == nil {
-				list = []deadletter.Letter{}
-			}
-			out := map[string]any{"dead_letters": list}
-			if older != "" {
-				out["more"], out["next"] = true, older
-			}
-			return cli.JSON(m.Out, out)
-		}
-		var rows [][]string
-		for i := range list {
-			d := &list[i]
-			rows = append(rows, []string{d.ID.String(), d.At.Format(time.RFC3339Nano), string(d.State), oneLine(d.Reason, 60), oneLine(d.Payload, 60)})
-		}
-		if err := cli.Table(m.Out, "ID AT STATE REASON PAYLOAD", rows); err != nil {
-			return err
-		}
-		if older != "" {
-			fmt.Fprintf(m.Out, "there is more: --before '%s'\n", older)
-		}
-		return nil
+		return m.printLetters(deadletter.Page{Letters: list, Next: older})
 	})
+}
+
+func (m *Main) printLetters(page deadletter.Page) error {
+	if m.global.output == outputJSON {
+		out := map[string]any{"dead_letters": append([]deadletter.Letter{}, page.Letters...)}
+		if page.Next != "" {
+			out["more"], out["next"] = true, page.Next
+		}
+		return cli.JSON(m.Out, out)
+	}
+	var rows [][]string
+	for i := range page.Letters {
+		d := &page.Letters[i]
+		rows = append(rows, []string{d.ID.String(), d.At.Format(time.RFC3339Nano), string(d.State), oneLine(d.Reason, 60), oneLine(d.Payload, 60)})
+	}
+	if err := cli.Table(m.Out, "ID AT STATE REASON PAYLOAD", rows); err != nil {
+		return err
+	}
+	if page.Next != "" {
+		fmt.Fprintf(m.Out, "there is more: --before '%s'\n", page.Next)
+	}
+	return nil
 }
 
 // oneLine is a text cut for a column.
@@ -219,7 +247,7 @@ func (m *Main) deadletterShow() *cobra.Command {
 dead letter quotes.`,
 		Example: "  scrip deadletter show SCRIP_CMD_0/12/3",
 	}
-	return m.onLetters(cmd, func(ctx context.Context, l *letters, given []string) error {
+	return m.onLetters(cmd, nil, func(ctx context.Context, l *letters, given []string) error {
 		d, err := l.find(ctx, given[0])
 		if err != nil {
 			return err
@@ -300,7 +328,7 @@ With --all, every open one that --stream, --lane and --since select.`,
 		}
 		return letterArgs(1, 1000)(cmd, given)
 	}
-	return m.onLetters(cmd, func(ctx context.Context, l *letters, given []string) error {
+	return m.onLetters(cmd, nil, func(ctx context.Context, l *letters, given []string) error {
 		done := int64(len(given))
 		if everything {
 			if since != 0 {

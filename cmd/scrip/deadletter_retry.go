@@ -39,7 +39,7 @@ Events cannot be retried: later events were applied without them. After an upgra
 	cmd.Flags().StringVar(&payload, "payload", "", "`LINE` to send instead")
 	cmd.Flags().StringVar(&file, "file", "", "`FILE` with the lines to send instead; - is standard input")
 	cmd.Flags().StringVar(&id, "id", "", "`ID` of the command, if the line has none")
-	return m.onLetters(cmd, func(ctx context.Context, l *letters, given []string) error {
+	return m.onLetters(cmd, nil, func(ctx context.Context, l *letters, given []string) error {
 		corrected, err := m.correctedLines(cmd, payload, file)
 		if err != nil {
 			return err

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
@@ -55,7 +54,7 @@ It can be run again: each run creates campaigns with new names. The exit code is
 }
 
 func (m *Main) runDemo(ctx context.Context, s *session, codes, customers int, watch time.Duration) (*demo.Report, error) {
-	js, err := jetstream.New(s.nc)
+	js, err := s.jetStream(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,7 @@ Tables of another version of scrip are replaced only if they are older and no pr
 
 It needs the rights of the owner of schema scrip, and space for a second set of tables (a third, while there are previous
 ones): if PostgreSQL runs on this machine, the free space is checked first.
+` + needsServers + `
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused: nothing was begun. Refused with -o json, it prints
 {"status":"refused","refusal":"not_begun","message":…}.`,
@@ -126,6 +127,9 @@ func (m *Main) onTables(ctx context.Context, opts rebuild.Options, postgres stri
 		return err
 	}
 	defer s.close()
+	if err := s.ofServers(ctx); err != nil {
+		return err
+	}
 	if postgres, err = tablesURL(postgres, s.server); err != nil {
 		return err
 	}

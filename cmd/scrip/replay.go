@@ -15,6 +15,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/replay"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 )
 
 // replayFlags is the command line of `scrip replay`.
@@ -44,6 +45,9 @@ func (m *Main) replayCommand() *cobra.Command {
 		Use: "replay", Short: "Replay events into a file, a table, or your own projection", Args: cli.NoArgs,
 		Long: `Replay events into NDJSON, CSV or Parquet, into a PostgreSQL table, or through your own SQL file. It only reads the log,
 and does not affect servers.
+
+` + needsServers + `
+A replay with codes in clear is recorded in the audit stream.
 
 Filters can be combined; --campaign, --type, --lane, --from and --to can be given several times. Times are those of the
 events, RFC 3339 or from now (-24h, +10m); --until is exclusive, positions are inclusive. If --from or --to name lanes,
@@ -141,6 +145,11 @@ func (m *Main) replay(ctx context.Context, cmd *cobra.Command, flags *replayFlag
 	js, log, err := s.log(look)
 	if err != nil {
 		return err
+	}
+	if flags.filter.Mask == nil {
+		if err := m.record(look, js, audit.Export, audit.Events, flags.filter.String()); err != nil {
+			return err
+		}
 	}
 	sink, err := target.sink(s)
 	if err != nil {

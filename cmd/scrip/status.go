@@ -36,6 +36,9 @@ OLDEST-DUE is how long the oldest due expiry or reminder has waited: the number 
 reminders that are not fired yet. DUE-IN counts what becomes due soon: reminders + seconds in which coupons of a campaign
 expire.
 
+With the key of an operator the status is that which a server with the api role reads. With the credentials of the servers the
+command reads it by itself, also while no server runs.
+
 The exit code is 0 if all lanes have an owner and all servers are ready, else 1.`,
 	}
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, _ []string) error {
@@ -57,6 +60,10 @@ The exit code is 0 if all lanes have an owner and all servers are ready, else 1.
 
 // readStatus reads the status of the log that a session is connected to.
 func (m *Main) readStatus(ctx context.Context, s *session) (*status.Status, error) {
+	if s.guest(ctx) != "" {
+		st := &status.Status{}
+		return st, m.ask(ctx, s, "status.show", struct{}{}, st)
+	}
 	js, log, err := s.log(ctx)
 	if err != nil {
 		return nil, err

@@ -30,6 +30,7 @@ campaigns that differ are replaced by those folded from the log, in one transact
 checkpoint, or a missing table or column, needs ` + "`scrip rebuild`" + `.
 
 It needs the rights of the owner of schema scrip, and space for a second set of tables; with --campaign, for that campaign.
+` + needsServers + `
 
 Exit codes: 0 nothing differs, or all of it was repaired; 4 differences found; 1 failed, 2 wrong usage, 3 refused.
 Refused with -o json, it prints {"status":"refused","refusal":"not_begun","message":…}.`,

@@ -36,6 +36,12 @@ func (id ID) String() string {
 // MarshalText returns String.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
+// UnmarshalText is ParseID.
+func (id *ID) UnmarshalText(text []byte) (err error) {
+	*id, err = ParseID(string(text))
+	return err
+}
+
 // ParseID parses the result of String.
 func ParseID(s string) (id ID, err error) {
 	wrong := fmt.Errorf("%q is not the id of a dead letter; ids are like %s/12/3, as `scrip deadletter list` shows them", s, topology.CmdStream(0))

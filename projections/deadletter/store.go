@@ -111,6 +111,25 @@ type Filter struct {
 	Before string
 }
 
+// Check returns an error if a field of the filter has no meaning. It names the field.
+func (f *Filter) Check() error {
+	switch {
+	case f.Limit < 0 || f.Limit > MostListed:
+		return fmt.Errorf("limit %d: give 1 to %d", f.Limit, MostListed)
+	case f.State != "" && f.State != Open && f.State != Retried && f.State != Discarded:
+		return fmt.Errorf("state %q: give %s, %s or %s", f.State, Open, Retried, Discarded)
+	}
+	_, err := parseCursor(f.Before)
+	return err
+}
+
+// Page is a page of dead letters, as JSON.
+type Page struct {
+	Letters []Letter `json:"dead_letters"`
+	// Next is Filter.Before of the next page, "" on the last one.
+	Next string `json:"next,omitempty"`
+}
+
 // The streams of a Filter besides their names.
 const (
 	Commands = "commands"
@@ -141,12 +160,12 @@ func (f *Filter) args() []any {
 
 // List returns a page of dead letters, newest first. older is empty on the last page.
 func (s *Store) List(ctx context.Context, f Filter) (list []Letter, older string, err error) {
+	if err := f.Check(); err != nil {
+		return nil, "", err
+	}
 	limit := f.Limit
 	if limit == 0 {
 		limit = DefaultListed
-	}
-	if limit < 0 || limit > MostListed {
-		return nil, "", fmt.Errorf("limit %d: give 1 to %d", f.Limit, MostListed)
 	}
 	from, err := parseCursor(f.Before)
 	if err != nil {

@@ -28,6 +28,12 @@ const (
 	Webhooks Kind = "webhooks" // an endpoint of webhooks was made, changed or removed
 )
 
+// The actions of kind Export.
+const (
+	Coupons = "coupons.csv" // About is the campaign
+	Events  = "events"      // About is the filter
+)
+
 // Kinds returns the kinds.
 func Kinds() []Kind { return []Kind{Login, Keys, Settings, Export, LookUp, Webhooks} }
 

@@ -22,9 +22,15 @@ func Inbox(role, id string) string { return inboxPrefix + role + "." + id }
 
 // IsInbox reports whether a prefix of inboxes is that of a user with a key.
 func IsInbox(prefix string) bool {
+	_, _, ok := OfInbox(prefix)
+	return ok
+}
+
+// OfInbox returns the role and the id of the key whose inboxes have this prefix. ok is false for any other prefix.
+func OfInbox(prefix string) (role, id string, ok bool) {
 	rest, ok := strings.CutPrefix(prefix, inboxPrefix)
 	role, id, found := strings.Cut(rest, ".")
-	return ok && found && role != "" && len(id) == keyID
+	return role, id, ok && found && role != "" && len(id) == keyID
 }
 
 // KeyInbox is the Inbox of a key, "" for a text that has not the form of one.

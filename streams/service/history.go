@@ -74,13 +74,11 @@ func (s *Service) coupon(ctx context.Context, q *query) ([]byte, error) {
 	if errors.Is(err, ErrBadCursor) {
 		return badCursor(err), nil
 	}
-	out := shownBody{data: body.Data}
-	if q.mask {
-		var wrong error
-		if out.data, wrong = masked(body.Data); wrong != nil {
-			return nil, wrong
-		}
+	data, wrong := q.shown(body.Data)
+	if wrong != nil {
+		return nil, wrong
 	}
+	out := shownBody{data: data}
 	q.about = fmt.Sprintf("%s %d", view.Campaign, view.N)
 	next := out.addHistory(page, err, s.room(), before)
 	return out.bytes(next != nil, deref(next))
@@ -104,10 +102,7 @@ func (s *Service) customer(ctx context.Context, q *query) ([]byte, error) {
 		more = more || len(all) > limit
 		all = all[:min(limit, len(all))]
 		for i := range all {
-			if !q.mask {
-				break
-			}
-			if all[i].raw, err = masked(all[i].raw); err != nil {
+			if all[i].raw, err = q.shown(all[i].raw); err != nil {
 				return nil, err
 			}
 		}
@@ -160,10 +155,7 @@ func (s *Service) history(ctx context.Context, q *query, get func(context.Contex
 		return HistoryPage{}, fmt.Errorf("the read tables do not answer: %w", err)
 	}
 	for i := range page.Entries {
-		if !q.mask {
-			break
-		}
-		if page.Entries[i].JSON, err = masked(page.Entries[i].JSON); err != nil {
+		if page.Entries[i].JSON, err = q.shown(page.Entries[i].JSON); err != nil {
 			return HistoryPage{}, err
 		}
 	}

@@ -32,7 +32,7 @@ func (h seen) Customer(context.Context, string, int, string) (HistoryPage, error
 // the audit stream, with who looked, and without the code. Programs of the servers' account are not recorded.
 func TestLookUps(t *testing.T) {
 	r := newRig(t)
-	_, keys := managed(t, r, seen{})
+	_, keys := managed(t, r, func(o *Options) { o.History = seen{} })
 	for lane := range lanes {
 		r.lane(t, lane, func(q query) string {
 			coupon := `{"campaign":"summer","n":7,"code":"` + seenCode + `","benefit":{"code":"10 %"}}`

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -14,22 +15,27 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
-// manageKind is a request of operators that is no command and no query of a lane: it changes keys or settings, or reads the
-// audit stream. What it does is recorded there before it is answered.
+// manageKind is a request of operators that is no command and no query of a lane: about keys, settings, the audit stream, the
+// status, dead letters. What it changes is recorded in the audit stream before it is answered.
 type manageKind struct {
 	name   string
-	takes  string
+	takes  string // a first field campaign is what a key may be limited to
 	answer func(s *Service, ctx context.Context, p access.Principal, data []byte) (any, error)
 }
 
-// managing are the requests about keys, settings and the audit stream.
+// managing are these requests.
 var managing = []manageKind{
 	{"access.create", "name, role, campaigns, public, codes", (*Service).createKey},
 	{"access.list", "after, limit", (*Service).listKeys},
 	{"access.revoke", "key", (*Service).revokeKey},
 	{"access.rotate", "key, overlap", (*Service).rotateKey},
+	{"config.get", "setting", (*Service).readSettings},
 	{"config.set", "setting, value", (*Service).setSetting},
+	{"config.history", "setting, limit", (*Service).listSettings},
 	{"audit.list", "actor, kind, since, until, limit", (*Service).listAudit},
+	{"codes.export", "campaign", (*Service).recordExport},
+	{"status.show", "", (*Service).readStatus},
+	{"deadletter.list", "stream, lane, since, state, limit, before", (*Service).listLetters},
 }
 
 // MadeKey is the answer to access.create and access.rotate.
@@ -54,6 +60,8 @@ type AuditPage struct {
 }
 
 const (
+	// headerRoom is left of a message for what NATS adds, in bytes.
+	headerRoom = 1 << 10
 	// mostAudited is the most entries of one answer, and defaultAudited the default.
 	mostAudited    = 1000
 	defaultAudited = 100
@@ -70,10 +78,23 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.err.Error() }
 
-// startManaging answers a request about keys, settings or the audit stream in a goroutine of its own, because it waits for
-// JetStream.
+// Invalid is an error of a request that is not valid: it is answered as a refusal, and a retry has no other result.
+func Invalid(err error) error { return &refusal{wire.Invalid, err} }
+
+// ofCampaign is a request about one campaign.
+type ofCampaign struct {
+	Campaign string `json:"campaign"`
+}
+
+// startManaging answers such a request in a goroutine of its own, because it waits for JetStream or for tables.
 func (s *Service) startManaging(req *request, data []byte) {
-	if req.keyed && !req.allowed("") {
+	var about ofCampaign
+	if strings.HasPrefix(req.endpoint.takes, "campaign") {
+		if json.Unmarshal(data, &about) != nil || !wire.ValidCampaignName(about.Campaign) {
+			about.Campaign = "" // refused below
+		}
+	}
+	if req.keyed && !req.allowed(about.Campaign) {
 		return
 	}
 	who := req.who
@@ -97,6 +118,10 @@ func (s *Service) startManaging(req *request, data []byte) {
 		body, err := json.Marshal(map[string]any{"data": v})
 		if err != nil {
 			req.fail(err)
+			return
+		}
+		if most := s.nc.MaxPayload(); most > 0 && int64(len(body)) > most-headerRoom {
+			req.refuse(&wire.Outcome{Refusal: wire.Invalid, Message: fmt.Sprintf("the answer has %d bytes, more than a message may have; give a smaller limit", len(body))})
 			return
 		}
 		req.respond(body, done)
@@ -276,7 +301,7 @@ func (s *Service) listAudit(ctx context.Context, _ access.Principal, data []byte
 		return nil, &refusal{wire.Invalid, fmt.Errorf("limit: must be a whole number from 1 to %d", mostAudited)}
 	}
 	entries, more, err := s.opts.Audit.Read(ctx, f, q.Limit)
-	return AuditPage{Entries: entries, More: more}, err
+	return AuditPage{Entries: append([]audit.Entry{}, entries...), More: more}, err // [] and not null
 }
 
 // record adds an entry to the audit stream. An action without its entry is not answered as done.

@@ -19,8 +19,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// managed runs a service with keys, settings and the audit stream, and with a history if one is given.
-func managed(t *testing.T, r *rig, history ...History) (js jetstream.JetStream, keys *access.Registry) {
+// managed runs a service with keys, settings and the audit stream, and with what change adds.
+func managed(t *testing.T, r *rig, change ...func(*Options)) (js jetstream.JetStream, keys *access.Registry) {
 	t.Helper()
 	js = r.server.JetStream(t)
 	log := audit.Open(js, nil)
@@ -33,8 +33,8 @@ func managed(t *testing.T, r *rig, history ...History) (js jetstream.JetStream, 
 		t.Fatal(err)
 	}
 	opts := Options{Keys: keys, KeyStore: store, Settings: config, Audit: log}
-	for _, h := range history {
-		opts.History = h
+	for _, c := range change {
+		c(&opts)
 	}
 	r.serve(t, opts)
 	return js, keys

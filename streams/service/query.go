@@ -104,8 +104,11 @@ func (s *Service) recordLookUp(ctx context.Context, req *request, q *query) erro
 	return s.record(ctx, audit.By(req.who, audit.LookUp, strings.TrimSuffix(q.Query, ".show"), q.about))
 }
 
-// masked replaces the code in a coupon or in an entry of a history, as JSON objects.
-func masked(object json.RawMessage) (json.RawMessage, error) {
+// shown is a coupon or an entry of a history, as JSON objects: with its code masked if the query's sender sees none.
+func (q *query) shown(object json.RawMessage) (json.RawMessage, error) {
+	if !q.mask {
+		return object, nil
+	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(object, &fields); err != nil {
 		return nil, fmt.Errorf("a part of the answer is no object: %w", err)

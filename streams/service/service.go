@@ -56,6 +56,10 @@ type Options struct {
 	KeyStore *access.Store
 	Settings *settings.Store
 	Audit    *audit.Log
+	// Status reads the status of the log and its servers, and DeadLetters a page of dead letters, which are encoded as JSON: both
+	// are of packages above this one. An error made by Invalid is a refusal. Nil = such requests are answered 503.
+	Status      func(context.Context) (any, error)
+	DeadLetters func(context.Context, LetterQuery) (any, error)
 	// Batch configures how commands share messages.
 	Batch batcher.Options
 	// Logger defaults to slog.Default.

@@ -7,8 +7,12 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/api/manage"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/projections/history"
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 )
@@ -30,15 +34,17 @@ func (s *server) startAPI(ctx context.Context) error {
 		}
 		s.group.start("forwarder", f.Run)
 	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
 	opts := service.Options{
 		Version: semver(s.opts.Version), Sync: s.opts.Sync, Logger: s.log,
 		Keys: s.keys.registry, KeyStore: s.keys.store, Settings: s.settings, Audit: s.keys.audit,
+		Status:      func(ctx context.Context) (any, error) { return s.readStatus(ctx, js) },
+		DeadLetters: s.listLetters,
 	}
 	if s.tables != nil {
-		js, err := jetstream.New(nc)
-		if err != nil {
-			return err
-		}
 		opts.History = history.New(s.tables.pool, func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
 			return eventlog.Events(js, lane).In(s.stream).Lookup(ctx, sequence)
 		})
@@ -48,7 +54,7 @@ func (s *server) startAPI(ctx context.Context) error {
 		return err
 	}
 	s.group.start("api", svc.Run)
-	if err := s.startV1(nc); err != nil {
+	if err := s.startV1(js); err != nil {
 		return err
 	}
 	s.health.add("api", true, func() (bool, any) {
@@ -60,6 +66,35 @@ func (s *server) startAPI(ctx context.Context) error {
 		}
 	})
 	return nil
+}
+
+// readStatus reads the status of the log and its servers, for NATS and HTTP.
+func (s *server) readStatus(ctx context.Context, js jetstream.JetStream) (*status.Status, error) {
+	from := status.Source{NC: js.Conn(), JS: js, Log: s.stream}
+	if s.tables != nil {
+		from.Letters = deadletter.New(s.tables.pool)
+	} else {
+		from.NoLetters = manage.ErrNoTables.Error()
+	}
+	st, err := status.Read(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	st.Sync, st.NATS = s.opts.Sync, dial.WithoutUser(js.Conn().ConnectedUrl())
+	return st, nil
+}
+
+// listLetters lists dead letters, for NATS.
+func (s *server) listLetters(ctx context.Context, q service.LetterQuery) (any, error) {
+	if s.tables == nil {
+		return nil, manage.ErrNoTables
+	}
+	f := deadletter.Filter{Stream: q.Stream, Lane: q.Lane, Since: q.Since, State: deadletter.State(q.State), Limit: q.Limit, Before: q.Before}
+	if err := f.Check(); err != nil {
+		return nil, service.Invalid(err)
+	}
+	list, older, err := deadletter.New(s.tables.pool).List(ctx, f)
+	return deadletter.Page{Letters: append([]deadletter.Letter{}, list...), Next: older}, err
 }
 
 var semantic = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)

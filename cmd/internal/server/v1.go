@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/manage"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/streams/batcher"
@@ -20,11 +20,8 @@ import (
 )
 
 // startV1 adds HTTP /v1 to the server, which has been listening since the start.
-func (s *server) startV1(nc *nats.Conn) error {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
+func (s *server) startV1(js jetstream.JetStream) error {
+	nc := js.Conn()
 	mask, err := hkdf.Key(sha256.New, s.key[:], []byte(s.stream.UUID), "scrip mask v1", sha256.Size)
 	if err != nil {
 		return fmt.Errorf("deriving the key of masks: %w", err)
@@ -42,6 +39,7 @@ func (s *server) startV1(nc *nats.Conn) error {
 	hooks.Audit, hooks.Logger = s.keys.audit, s.log
 	opts := manage.Options{
 		Version: s.opts.Version, Gate: gate, Log: s.stream, JS: js, Sender: manage.NewLanes(lines, s.stream, code.New(s.key)), Queries: queries,
+		Status:  func(ctx context.Context) (*status.Status, error) { return s.readStatus(ctx, js) },
 		MaskKey: [sha256.Size]byte(mask), Settings: s.settings, Sessions: sessions, Keys: s.keys.store, Webhooks: hooks, Audit: s.keys.audit,
 		Metrics: s.metrics.registry, Logger: s.log,
 	}

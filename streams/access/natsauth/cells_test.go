@@ -29,6 +29,7 @@ var allowed = map[string]string{
 		"scrip.campaign.create scrip.campaign.update scrip.campaign.pause scrip.campaign.resume scrip.campaign.end scrip.codes.import " +
 		"scrip.access.create scrip.access.list scrip.access.revoke scrip.access.rotate scrip.config.set scrip.audit.list " +
 		"scrip.sender.open scrip.sender.next scrip.sender.ack scrip.sender.store " +
+		"scrip.config.get scrip.config.history scrip.codes.export scrip.status.show scrip.deadletter.list " +
 		"$SRV.INFO.scrip $SRV.PING.scrip $SRV.STATS.scrip scrip.rollcall " +
 		"JS.scrip.API.STREAM.INFO.SCRIP_CMD_0 JS.scrip.API.STREAM.INFO.SCRIP_EVT_0 JS.scrip.API.STREAM.INFO.SCRIP_RMD_0 " +
 		"JS.scrip.API.STREAM.INFO.KV_SCRIP_LEASE JS.scrip.API.STREAM.INFO.KV_SCRIP_STATE",

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/access"
@@ -54,6 +55,8 @@ type Options struct {
 	Queries *client.Client
 	// DB is the pool of the read tables. Nil = this server has none: lists of coupons, exports and dead letters are 503.
 	DB *pgxpool.Pool
+	// Status reads the status of the log and its servers.
+	Status func(context.Context) (*status.Status, error)
 	// MaskKey is the secret under which codes and customers are masked for keys that must not see codes: equal on all servers.
 	MaskKey [32]byte
 	// Settings is the history of the run-time settings.

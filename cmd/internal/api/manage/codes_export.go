@@ -71,7 +71,7 @@ func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request) {
 		writeProblem(w, err)
 		return
 	}
-	if err := a.record(ctx, audit.Export, "coupons.csv", campaign); err != nil {
+	if err := a.record(ctx, audit.Export, audit.Coupons, campaign); err != nil {
 		writeProblem(w, err)
 		return
 	}
@@ -96,7 +96,7 @@ func (a *API) exportCoupons(w http.ResponseWriter, req *http.Request) {
 // exists returns the problem of a campaign that the read tables do not have.
 func (a *API) exists(ctx context.Context, campaign string) error {
 	if a.DB == nil {
-		return web.New(web.Unavailable, errNoTables.Error())
+		return web.New(web.Unavailable, ErrNoTables.Error())
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()

@@ -33,8 +33,8 @@ const (
 	oneCouponSQL = couponColumns + `c.campaign = $1 AND c.n = $2`
 )
 
-// errNoTables: this server was started without them.
-var errNoTables = errors.New("this server has no read tables; start it with --postgres URL, or ask another one")
+// ErrNoTables: this server was started without them.
+var ErrNoTables = errors.New("this server has no read tables; start it with --postgres URL, or ask another one")
 
 // readCoupons reads a page from the read tables, as of their checkpoints. limited are the campaigns of the key.
 func (a *API) readCoupons(ctx context.Context, w Wanted, limited []string) ([]Coupon, string, error) {
@@ -66,7 +66,7 @@ func (a *API) readCoupons(ctx context.Context, w Wanted, limited []string) ([]Co
 
 func (a *API) query(ctx context.Context, sql string, args ...any) ([]Coupon, error) {
 	if a.DB == nil {
-		return nil, web.New(web.Unavailable, errNoTables.Error())
+		return nil, web.New(web.Unavailable, ErrNoTables.Error())
 	}
 	rows, err := a.DB.Query(ctx, sql, args...)
 	if err != nil {

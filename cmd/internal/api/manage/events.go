@@ -132,7 +132,7 @@ func (a *API) readEvents(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if p.Codes {
-		if err := a.record(ctx, audit.Export, "events", filter.String()); err != nil {
+		if err := a.record(ctx, audit.Export, audit.Events, filter.String()); err != nil {
 			writeProblem(w, err)
 			return
 		}

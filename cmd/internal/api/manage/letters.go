@@ -54,7 +54,7 @@ func (a *API) letterRoutes() {
 // letters returns the store of dead letters, or the problem of a server without read tables.
 func (a *API) letters() (*deadletter.Store, error) {
 	if a.DB == nil {
-		return nil, web.New(web.Unavailable, errNoTables.Error())
+		return nil, web.New(web.Unavailable, ErrNoTables.Error())
 	}
 	return deadletter.New(a.DB), nil
 }

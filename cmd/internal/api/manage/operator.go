@@ -13,10 +13,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/deadletter"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
-	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/settings"
 )
 
@@ -45,15 +43,10 @@ type StatusBody struct{ status.Status }
 func (StatusBody) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
 
 func (a *API) getStatus(ctx context.Context, _ *struct{}) (*struct{ Body StatusBody }, error) {
-	from := status.Source{NC: a.JS.Conn(), JS: a.JS, Log: a.Log, NoLetters: errNoTables.Error()}
-	if a.DB != nil {
-		from.Letters = deadletter.New(a.DB)
-	}
-	st, err := status.Read(ctx, from)
+	st, err := a.Status(ctx)
 	if err != nil {
 		return nil, unavailable("the status cannot be read", err)
 	}
-	st.NATS = dial.WithoutUser(a.JS.Conn().ConnectedUrl())
 	return &struct{ Body StatusBody }{StatusBody{*st}}, nil
 }
 
@@ -159,6 +152,6 @@ func (a *API) readAudit(ctx context.Context, in *struct {
 		return nil, unavailable("the audit stream cannot be read", err)
 	}
 	out := &AuditList{}
-	out.Body.Entries, out.Body.More = slices.Concat([]audit.Entry{}, all), more
+	out.Body.Entries, out.Body.More = append([]audit.Entry{}, all...), more
 	return out, nil
 }

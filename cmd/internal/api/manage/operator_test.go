@@ -41,6 +41,12 @@ func TestStatusAndSettings(t *testing.T) {
 	if entries := string(r.Ask(t, "", "GET", "/v1/audit?kind=settings", nil).Want(t, 200).Body); !strings.Contains(entries, "set reminder.batch") {
 		t.Error(entries)
 	}
+	if status := r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Object(t); status["dead_letters_unknown"] != nil {
+		t.Errorf("beside the counts: %v", status["dead_letters_unknown"])
+	}
+	if none := string(r.Ask(t, "", "GET", "/v1/audit?kind=export", nil).Want(t, 200).Body); !strings.Contains(none, `"entries":[]`) {
+		t.Error(none)
+	}
 }
 
 // TestSettingsThatCannotBeRecorded: a setting that is in force, but not in the audit stream, is no change without effect; the answer
