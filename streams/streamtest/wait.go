@@ -12,26 +12,21 @@ import (
 )
 
 const (
-	waitFor   = 3 * time.Minute // far beyond what a busy machine needs; only a fact that never comes true waits so long
-	waitEvery = 5 * time.Millisecond
+	waitFor = 3 * time.Minute // far beyond what a busy machine needs; only a fact that never comes true waits so long
+	// A poll is followed by a pause of a tenth of the wait so far, between these: polls by requests or queries use much CPU.
+	pauseLeast = 5 * time.Millisecond
+	pauseMost  = 25 * time.Millisecond
 )
 
 // Eventually waits until the fact holds, polling every few milliseconds, and fails the test after waitFor.
 func Eventually(t testing.TB, what string, fact func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(waitFor)
-	defer deadline.Stop()
-	tick := time.NewTicker(waitEvery)
-	defer tick.Stop()
-	for {
-		if fact() {
-			return
-		}
-		select {
-		case <-deadline.C:
+	for start := time.Now(); !fact(); {
+		waited := time.Since(start)
+		if waited >= waitFor {
 			t.Fatalf("waited %s in vain: %s", waitFor, what)
-		case <-tick.C:
 		}
+		time.Sleep(min(max(waited/10, pauseLeast), pauseMost))
 	}
 }
 
