@@ -41,13 +41,15 @@ const (
 	forgotten = time.Hour
 )
 
-// fast are the settings of test clusters.
+// fast are the settings of test clusters. Without them a third of the CPU time of CREATE DATABASE is spent on zeros in new WAL
+// files.
 func fast() map[string]string {
 	return map[string]string{
 		"fsync":              "off",
 		"full_page_writes":   "off",
 		"synchronous_commit": "off",
 		"shared_buffers":     "32MB",
+		"wal_init_zero":      "off",
 	}
 }
 
