@@ -31,8 +31,11 @@ import (
 const (
 	compose = "../../../docker/compose.cluster.yaml"
 	lanes   = 2
-	// enough further answers on each lane show that it works.
-	enough = 20
+	// enough further answers on each lane show that it works; more than there can be calls in progress.
+	enough = 10
+	// think is the pause of a worker between two claims: some calls are in progress at any moment, and the machine is not busy
+	// with claims alone.
+	think = 40 * time.Millisecond
 )
 
 // programs are built once: nats-server from the module that the product requires, and the runner.
@@ -189,6 +192,7 @@ func (l *load) run() (stop func()) {
 					sdk = l.shop
 				}
 				for i := 0; !over(); i++ {
+					time.Sleep(think)
 					customer := e2e.Customer(rng, worker, i)
 					out, err := sdk.Claim(ctx, l.campaigns[lane], customer)
 					if open(out, err) || !l.ledger.Claimed(l.campaigns[lane], customer, out, err) {

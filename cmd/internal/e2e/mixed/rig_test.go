@@ -186,6 +186,9 @@ func (c *crowd) claim(ctx context.Context, lane int, customer string) {
 	c.answered[lane]++
 }
 
+// think is the pause of a worker between two claims.
+const think = 10 * time.Millisecond
+
 // run claims on all lanes until stop is called, which waits for answers on their way for as long as ctx lasts.
 func (c *crowd) run(ctx context.Context) (stop func()) {
 	var workers sync.WaitGroup
@@ -199,7 +202,7 @@ func (c *crowd) run(ctx context.Context) (stop func()) {
 						return
 					case <-ctx.Done():
 						return
-					default:
+					case <-time.After(think):
 					}
 					c.claim(ctx, lane, fmt.Sprintf("%d-%d-%d", lane, worker, i))
 					if i%7 == 6 { // a retry gets the same answer
