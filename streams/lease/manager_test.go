@@ -1,6 +1,7 @@
 package lease_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -24,12 +24,14 @@ import (
 
 func TestMain(m *testing.M) {
 	streamtest.NodeMain()
-	goleak.VerifyTestMain(m)
+	streamtest.VerifyTestMain(m)
 }
 
 const (
 	keys = 4
 	ttl  = time.Second
+	// patient is the TTL where no living server may lose a lease, however busy the machine.
+	patient = 2 * ttl
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -37,6 +39,7 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 // office watches who works on what, over all servers of a test.
 type office struct {
 	t     *testing.T
+	ttl   time.Duration // of the leases; 0 = ttl
 	mu    sync.Mutex
 	works [keys][]string // servers at work on a key now
 	twice bool           // two servers were at work on one key
@@ -111,7 +114,7 @@ func (o *office) startWork(name string, nc *nats.Conn, work func(context.Context
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	return o.startOn(name, js, lease.Options{TTL: ttl, Logger: quiet}, work)
+	return o.startOn(name, js, lease.Options{TTL: cmp.Or(o.ttl, ttl), Logger: quiet}, work)
 }
 
 func (o *office) startOn(name string, js jetstream.JetStream, opts lease.Options, work func(context.Context, int) error) *server {
@@ -181,8 +184,9 @@ func onBoth(t *testing.T, test func(*testing.T, connects)) {
 }
 
 func TestServersJoinAndLeave(t *testing.T) {
+	t.Parallel() // it waits for TTLs
 	onBoth(t, func(t *testing.T, to connects) {
-		o := &office{t: t}
+		o := &office{t: t, ttl: patient}
 		a := o.start("a", to.Conn(t))
 		o.spread("a")
 		b := o.start("b", to.Conn(t))

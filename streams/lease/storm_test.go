@@ -136,6 +136,7 @@ func TestManyLeasesVanishAtOnce(t *testing.T) {
 
 // While the bucket does not answer, as in an election there, no server gives up or takes a lease.
 func TestASilentBucketMovesNothing(t *testing.T) {
+	t.Parallel() // it waits for several TTLs
 	s := streamtest.Start(t)
 	ensure(t, s.JetStream(t), 1)
 	o := &office{t: t}
@@ -144,7 +145,7 @@ func TestASilentBucketMovesNothing(t *testing.T) {
 	var attempts atomic.Int64
 	start := func(name string) {
 		js := silentBucket{s.JetStream(t), &silent, &attempts}
-		o.startOn(name, js, lease.Options{TTL: ttl, Logger: quiet}, func(ctx context.Context, key int) error {
+		o.startOn(name, js, lease.Options{TTL: patient, Logger: quiet}, func(ctx context.Context, key int) error {
 			o.enter(key, name)
 			defer o.exit(key, name)
 			<-ctx.Done()
