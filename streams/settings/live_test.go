@@ -170,9 +170,7 @@ func TestAConnectionThatDeliversNothing(t *testing.T) {
 	}
 	link.Heal()
 	holds2(t, l, 300)
-	if st := l.Status(); !st.Following || st.Error != "" {
-		t.Errorf("%+v", st)
-	}
+	follows(t, l)
 }
 
 // TestANodeOfAClusterGoes: the one that changes came from.
@@ -262,8 +260,8 @@ func TestABucketThatGoesTakesNothingOutOfForce(t *testing.T) {
 			return s.ReminderRate == 7 && s.ReminderBatch == 500 && !s.RemindersPaused["summer"]
 		})
 		metrics(t, l, 2, 1)
-		if st := l.Status(); !st.Following || st.Error != "" || st.Change != 2 {
-			t.Errorf("%+v", st)
+		if follows(t, l); l.Status().Change != 2 {
+			t.Errorf("%+v", l.Status())
 		}
 	}
 }
@@ -324,7 +322,5 @@ func TestNothingCountsAsReadWithoutABucket(t *testing.T) {
 	}
 	close(f.room)
 	ready(t, l)
-	if st := l.Status(); !st.Following || st.Error != "" {
-		t.Errorf("%+v", st)
-	}
+	follows(t, l)
 }

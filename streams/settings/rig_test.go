@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
 	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -28,7 +27,7 @@ var (
 	subjectPrefix = topology.Settings.Subject("")
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
 
 // connects is what a single server and a cluster have in common.
 type connects interface {
@@ -52,7 +51,7 @@ func open(t *testing.T, js jetstream.JetStream, replicas int) *Store {
 
 func set(t *testing.T, s *Store, setting, value string) Change {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	c, err := s.Set(ctx, setting, value, "ann@ops")
 	if err != nil {
@@ -63,7 +62,7 @@ func set(t *testing.T, s *Store, setting, value string) Change {
 
 func history(t *testing.T, s *Store) []Change {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	all, err := s.History(ctx)
 	if err != nil {
@@ -108,7 +107,7 @@ func ready(t *testing.T, l *Live) {
 	t.Helper()
 	select {
 	case <-l.Ready():
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatalf("the settings were not read: %+v", l.Status())
 	}
 }
@@ -116,7 +115,7 @@ func ready(t *testing.T, l *Live) {
 // holds waits, by the channel of changes, until the settings in force are as wanted.
 func holds(t *testing.T, l *Live, what string, fact func(*Settings) bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for {
 		now, changed := l.Current()
 		if fact(now) {
@@ -128,6 +127,15 @@ func holds(t *testing.T, l *Live, what string, fact func(*Settings) bool) {
 			t.Fatalf("waited in vain: %s; %+v, %+v", what, now, l.Status())
 		}
 	}
+}
+
+// follows waits until the status shows that changes are received; it may be written after the last of them is in force.
+func follows(t *testing.T, l *Live) {
+	t.Helper()
+	streamtest.Eventually(t, "the status shows that changes are received", func() bool {
+		st := l.Status()
+		return st.Following && st.Error == ""
+	})
 }
 
 // batch is the setting that most tests change.
