@@ -230,7 +230,7 @@ func TestFanOutWhereTheLastIDIsForgotten(t *testing.T) {
 	fired(r, customers)
 	f := r.newFan(0)
 	f.LastID = "forgotten"
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := errors.Join(r.expandAll(ctx, f, customers), f.Settle(ctx)); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	// nats.go leaves this goroutine behind when a connection closes right after an object was put.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+	streamtest.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
 }
 
 // clock is a time that tests set. Timers of it do not wait for it: they fire after a few real milliseconds, whatever
