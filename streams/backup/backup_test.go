@@ -218,6 +218,7 @@ func TestPurgesWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dies := streamtest.Background(t, h.Run)
 	first := func(n int) uint64 {
 		b, err := eventlog.Commands(r.js, n).Bounds(t.Context())
 		if err != nil {
@@ -241,8 +242,7 @@ func TestPurgesWait(t *testing.T) {
 	if now := first(0); now != had {
 		t.Errorf("the lane was purged up to %d while it was held", now)
 	}
-	// It is not renewed: the holder has died.
-	_ = h
+	dies() // it is not renewed any more
 	streamtest.Eventually(t, "the hold runs out", func() bool { return first(0) > had })
 }
 

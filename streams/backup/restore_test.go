@@ -255,6 +255,10 @@ func TestFromThreeToOne(t *testing.T) {
 			c.StreamLeader(t, name)
 		}
 	}
+	streamtest.Eventually(t, "the other nodes answer", func() bool {
+		_, err := r.js.AccountInfo(t.Context())
+		return err == nil
+	})
 	dir, m := take(t, r.js)
 	var config struct {
 		Config struct {

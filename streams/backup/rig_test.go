@@ -3,6 +3,7 @@ package backup_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,7 @@ import (
 
 const (
 	lanes      = 2
-	answerWait = 20 * time.Second
+	answerWait = 3 * time.Minute
 )
 
 var testKey = [32]byte{1, 2, 3}
@@ -52,9 +53,13 @@ func newRig(t *testing.T, js jetstream.JetStream, replicas int) *rig {
 	r := &rig{t: t, js: js}
 	var err error
 	spec := topology.Spec{Lanes: lanes, Replicas: replicas, KeyFingerprint: code.Fingerprint(testKey)}
-	if r.log, err = topology.Ensure(t.Context(), js, spec); err != nil {
-		t.Fatal(err)
-	}
+	// A cluster that has just lost a node may not answer at first.
+	streamtest.Eventually(t, "the log is there", func() bool {
+		if r.log, err = topology.Ensure(t.Context(), js, spec); errors.Is(err, topology.ErrRefused) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	if len(r.log.Drift) > 0 {
 		t.Errorf("drift: %v", r.log.Drift)
 	}
