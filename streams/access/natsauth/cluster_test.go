@@ -83,7 +83,7 @@ func deliverOn(t *testing.T, r *rig, registries []*access.Registry, nodes []stri
 	defer running.Wait()
 	defer cancel()
 	for _, node := range nodes {
-		nc, err := nats.Connect("nats://"+key+"@"+node, dial.Keyed("nats://"+key+"@"+node, nats.IgnoreDiscoveredServers())...)
+		nc, err := nats.Connect("nats://"+key+"@"+node, dial.Keyed("nats://"+key+"@"+node, nats.IgnoreDiscoveredServers(), nats.Timeout(time.Minute))...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestACluster(t *testing.T) {
 	}
 	ended := make(chan struct{}, 3)
 	for i, node := range nodes {
-		c, err := client.Connect("nats://"+key+"@"+node, nats.IgnoreDiscoveredServers(), nats.ClosedHandler(func(*nats.Conn) { ended <- struct{}{} }),
+		c, err := client.Connect("nats://"+key+"@"+node, nats.IgnoreDiscoveredServers(), nats.Timeout(time.Minute), nats.ClosedHandler(func(*nats.Conn) { ended <- struct{}{} }),
 			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		if err != nil {
 			t.Fatalf("node %d: %v", i, err)

@@ -131,7 +131,7 @@ type guest struct {
 func (r *rig) guest(t testing.TB, key string, opts ...nats.Option) guest {
 	t.Helper()
 	g := guest{denied: make(chan string, 4096)}
-	opts = append([]nats.Option{nats.Token(key), nats.CustomInboxPrefix(dial.KeyInbox(key)), nats.MaxReconnects(0),
+	opts = append([]nats.Option{nats.Token(key), nats.CustomInboxPrefix(dial.KeyInbox(key)), nats.MaxReconnects(0), nats.Timeout(time.Minute),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { g.denied <- err.Error() })}, opts...)
 	r.inForce(t, key)
 	var err error
