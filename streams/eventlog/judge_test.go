@@ -207,7 +207,7 @@ func TestEveryReaderPassesOverWhatIsSkipped(t *testing.T) {
 
 // untilStopped is what a reader delivers until it stops.
 func untilStopped(r *eventlog.Reader) (got []uint64, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	for {
 		m, err := r.Next(ctx)

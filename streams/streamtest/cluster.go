@@ -107,7 +107,17 @@ func (c *Cluster) StepDown(t testing.TB, stream string) {
 	if err := c.Nodes[old].Nats().JetStreamStepdownStream(globalAccount, stream); err != nil {
 		t.Fatalf("stepping down from %s: %v", stream, err)
 	}
-	Eventually(t, "stream "+stream+" has another leader", func() bool { return c.StreamLeader(t, stream) != old })
+	since := time.Now()
+	Eventually(t, "stream "+stream+" has another leader", func() bool {
+		if c.StreamLeader(t, stream) != old {
+			return true
+		}
+		if time.Since(since) > unstick { // it was elected again
+			since = time.Now()
+			_ = c.Nodes[old].Nats().JetStreamStepdownStream(globalAccount, stream)
+		}
+		return false
+	})
 }
 
 // URL lists all nodes, running or not; a client tries one after the other.
