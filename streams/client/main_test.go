@@ -3,7 +3,7 @@ package client_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -23,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	streamtest.NodeMain()
-	goleak.VerifyTestMain(m)
+	streamtest.VerifyTestMain(m)
 }
 
 // A program that sends reminders links a NATS client, not a server, a database or a metrics registry.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
@@ -25,7 +24,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
 
 var codeKey = [32]byte{7}
 
