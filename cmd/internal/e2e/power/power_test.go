@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	rounds = flag.Int("power.rounds", 8, "how many scenes TestPowerCuts plays, each with a cut or more")
+	rounds = flag.Int("power.rounds", 9, "how many scenes TestPowerCuts plays, each with a cut or more")
 	only   = flag.String("power.only", "", "the one scene to play, such as backup")
 	seed   = flag.Uint64("power.seed", 0, "repeats the choices of a run; 0 = a new one")
 )
@@ -32,6 +32,7 @@ type world struct {
 
 	backups  []backupMade
 	settings settings
+	keys     *e2e.KeyBook
 	missing  int
 	rounds   map[string]int // by scene
 }
@@ -52,6 +53,7 @@ var scenes = []scene{
 	{"restore", (*world).restore},
 	{"replay --name", (*world).replay},
 	{"clean stop and snapshot", (*world).stop},
+	{"changes of keys", (*world).changeKeys},
 }
 
 // TestPowerCuts cuts the power at random moments of random doings. Each time the server starts again; each answered claim is
@@ -69,7 +71,7 @@ func TestPowerCuts(t *testing.T) {
 	if len(played) == 0 {
 		t.Fatalf("there is no scene %q", *only)
 	}
-	w := &world{machine: newMachine(t, from), got: e2e.NewLedger(), port: streamtest.Address(t), rounds: map[string]int{}}
+	w := &world{machine: newMachine(t, from), got: e2e.NewLedger(), keys: e2e.NewKeyBook(), port: streamtest.Address(t), rounds: map[string]int{}}
 	w.up()
 	w.load = w.apply(w.url, w.got)
 	defer w.load.end()
@@ -94,8 +96,9 @@ func TestPowerCuts(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(w.rounds)) {
 		parts = append(parts, fmt.Sprintf("%s %d", name, w.rounds[name]))
 	}
-	t.Logf("%d cuts (%s), %d names and pages dropped: %d answered claims, %d missing, %d answered redemptions", w.cuts, strings.Join(parts, ", "), dropped, len(claims)+w.first, w.missing, len(redeemed))
-	if len(claims) == 0 || dropped == 0 {
+	t.Logf("%d cuts (%s), %d names and pages dropped: %d answered claims, %d missing, %d answered redemptions, %d answered changes of keys",
+		w.cuts, strings.Join(parts, ", "), dropped, len(claims)+w.first, w.missing, len(redeemed), w.keys.Changes())
+	if len(claims)+w.keys.Changes() == 0 || dropped == 0 {
 		t.Error("nothing was tested")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/streams/atomicfile"
+	"github.com/seed-4a2410e3/scrip/streams/service"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -124,6 +126,55 @@ func (w *world) configSet() {
 		w.t.Errorf("after %d cuts %s is %v (%v); %d was answered last, and tried since: %v", w.cuts, setting, have.Value, err, w.settings.answered, w.settings.tried)
 	}
 	w.settings = settings{answered: value}
+}
+
+// keysBefore is how many changes of keys are answered before the power can be cut: each round has something to lose.
+const keysBefore = 3
+
+// changeKeys: each answered change of a key is there, in force and recorded, and one without an answer as a whole or not at
+// all.
+func (w *world) changeKeys() {
+	rng := rand.New(rand.NewPCG(w.rng.Uint64(), 0))
+	for range keysBefore {
+		if c := w.changeKey(rng); c.code != 0 {
+			w.t.Fatalf("a change of a key failed: %s", c.out.String())
+		}
+	}
+	ended := make(chan struct{})
+	w.cutAfter(w.steps(300), func() <-chan struct{} {
+		go func() {
+			defer close(ended)
+			for range 20 {
+				if c := w.changeKey(rng); c.code != 0 {
+					return // killed
+				}
+			}
+		}()
+		return ended
+	})
+	<-ended
+	w.up()
+	w.keys.Judge(w.t, w.url)
+}
+
+// changeKey makes, replaces or revokes a key, and books the answer.
+func (w *world) changeKey(rng *rand.Rand) *command {
+	change := w.keys.Next(rng)
+	args := []string{"access", change.Action, change.ID}
+	if change.Action == "create" {
+		args = []string{"access", "create", change.Name, "--role", "support"}
+	}
+	c := w.run(append(args, "-o", "json", "--data", w.path("scrip"), "--timeout", "60s")...)
+	var made service.MadeKey
+	if c.code != 0 {
+		return c
+	}
+	if err := json.Unmarshal([]byte(c.out.String()), &made); err != nil {
+		w.t.Errorf("%s: %v: %s", change.Action, err, c.out.String())
+		return c
+	}
+	w.keys.Answered(change, made.Key, made.Secret)
+	return c
 }
 
 // backupMade is a whole backup and what was answered before it began.
