@@ -156,15 +156,7 @@ func (o Operation) Roles() []Role {
 // Whole reports whether it is about the log as a whole: keys that are limited to campaigns may not do it.
 func (o Operation) Whole() bool { return o < numOperations && operations[o].whole }
 
-// Endpoint is the first endpoint of the micro service for it, without "scrip."; "" = none. A last token * is the campaign.
-func (o Operation) Endpoint() string {
-	if all := o.Endpoints(); len(all) > 0 {
-		return all[0]
-	}
-	return ""
-}
-
-// Endpoints returns all endpoints of the micro service for it, as Endpoint has them.
+// Endpoints returns the endpoints of the micro service for it, without "scrip.". A last token * is the campaign.
 func (o Operation) Endpoints() []string {
 	if o >= numOperations {
 		return nil

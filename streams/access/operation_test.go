@@ -41,11 +41,11 @@ func TestTheTableOfOperationsIsComplete(t *testing.T) {
 			}
 		case o == NoOperation:
 			t.Errorf("command %s has no operation", c)
-		case o.Endpoint() != c.Spec().Endpoint:
-			t.Errorf("%s has endpoint %q, its command %q", o, o.Endpoint(), c.Spec().Endpoint)
+		case o.Endpoints()[0] != c.Spec().Endpoint:
+			t.Errorf("%s has endpoints %q, its command %q", o, o.Endpoints(), c.Spec().Endpoint)
 		}
 	}
-	if NoOperation.String() != "none" || numOperations.Roles() != nil || numOperations.Endpoint() != "" || OperationOn("") != NoOperation || OperationOn("nothing") != NoOperation {
+	if NoOperation.String() != "none" || numOperations.Roles() != nil || numOperations.Endpoints() != nil || OperationOn("") != NoOperation || OperationOn("nothing") != NoOperation {
 		t.Error("what is no operation has a row")
 	}
 }

@@ -21,7 +21,7 @@ var allowed = map[string]string{
 	"producer": "scrip.claim.summer scrip.claim.winter scrip.redeem scrip.rollback scrip.remind.summer scrip.unremind.summer " +
 		"scrip.coupon.validate scrip.cmd.summer scrip.lane.0.shop scrip.lane.1.shop $SRV.INFO.scrip",
 	"limited": "scrip.claim.summer scrip.redeem scrip.rollback scrip.remind.summer scrip.unremind.summer scrip.coupon.validate $SRV.INFO.scrip",
-	"public":  "scrip.claim.summer scrip.claim.winter $SRV.INFO.scrip",
+	"public":  "$SRV.INFO.scrip",
 	"support": "scrip.rollback scrip.void scrip.extend scrip.coupon.validate scrip.coupon.show scrip.customer.show " +
 		"scrip.campaign.show scrip.campaign.list $SRV.INFO.scrip",
 	"operator": "scrip.claim.summer scrip.claim.winter scrip.redeem scrip.rollback scrip.remind.summer scrip.unremind.summer " +
