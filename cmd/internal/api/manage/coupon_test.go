@@ -57,9 +57,9 @@ func TestCoupons(t *testing.T) {
 	if out, err := r.Shop.Rollback(t.Context(), codes[3], "order 1"); err != nil || out.Refused() {
 		t.Fatal(out, err)
 	}
-	apitest.Until(t, "the tables have all", func() bool {
+	apitest.Until(t, "the tables have all, of the lanes of both campaigns", func() bool {
 		all := find(t, r, "", "customer=bob")
-		return len(all.Coupons) == 1 && len(find(t, r, "", "code="+codes[3]).History) == 3
+		return len(all.Coupons) == 1 && len(find(t, r, "", "code="+codes[3]).History) == 3 && len(find(t, r, "", "code="+codes[0]).History) == 3
 	})
 	r.Key(t, "support")
 	r.Key(t, "support+codes")
