@@ -25,11 +25,12 @@ import (
 // customers is how many setReminders sets a reminder for: customer-0, customer-1, …
 const customers = 20
 
-// setReminders creates three campaigns that open at the same time, and sets a reminder one second before for each customer.
-func setReminders(ctx context.Context, t *testing.T, c *client.Client, opens wire.Instant) {
+// setReminders creates three campaigns, sets a reminder one second before the opening for each customer, and then moves the
+// openings to 2 s from now, which it returns: no limit of time is on its steps.
+func setReminders(ctx context.Context, t *testing.T, c *client.Client) (opens wire.Instant) {
 	t.Helper()
 	settings := wire.DefaultSettings(10)
-	settings.OpensAt = opens
+	settings.OpensAt = wire.At(time.Now().Add(time.Hour))
 	for i := range customers {
 		campaign := fmt.Sprintf("camp-%d", i%3)
 		if i < 3 {
@@ -41,6 +42,15 @@ func setReminders(ctx context.Context, t *testing.T, c *client.Client, opens wir
 			t.Fatalf("%+v, %v", out, err)
 		}
 	}
+	opens = wire.At(time.Now().Add(2 * time.Second))
+	patch := wire.Patch{Settings: wire.Settings{OpensAt: opens}}
+	patch.Set("opens_at")
+	for i := range 3 {
+		if out, err := c.UpdateCampaign(ctx, fmt.Sprintf("camp-%d", i), patch); err != nil || out.Refused() {
+			t.Fatalf("%+v, %v", out, err)
+		}
+	}
+	return opens
 }
 
 // The real server fires reminders; two pushsenders, connected by its data directory, print each reminder once in total, and
@@ -67,8 +77,7 @@ func TestWithTheRealServer(t *testing.T) {
 	defer cancel()
 	streamtest.Eventually(t, "they wait for reminders", func() bool { _, err := p.Lag(ctx); return err == nil })
 
-	opens := wire.At(time.Now().Add(5 * time.Second))
-	setReminders(ctx, t, c, opens)
+	opens := setReminders(ctx, t, c)
 	delivered := func() string { return a.out.String() + b.out.String() }
 	streamtest.Eventually(t, "all reminders are delivered", func() bool { return strings.Count(delivered(), "\n") >= customers })
 	if now := wire.At(time.Now()); now < opens.Add(-time.Second) {
@@ -143,7 +152,7 @@ func TestWithAKey(t *testing.T) {
 	c := server.Client()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	setReminders(ctx, t, c, wire.At(time.Now().Add(3*time.Second)))
+	setReminders(ctx, t, c)
 	delivered := func() string { return a.out.String() + b.out.String() }
 	streamtest.Eventually(t, "all reminders are delivered", func() bool { return strings.Count(delivered(), "\n") >= customers })
 	scrip("access", "revoke", "mobile")

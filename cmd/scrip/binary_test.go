@@ -26,8 +26,8 @@ import (
 
 const (
 	// startLimit and stopLimit are far above what is needed, for machines under load.
-	startLimit = 60 * time.Second
-	stopLimit  = 30 * time.Second
+	startLimit = 3 * time.Minute
+	stopLimit  = 3 * time.Minute
 	poll       = 20 * time.Millisecond
 )
 
@@ -189,13 +189,18 @@ func (p *process) kill() {
 // run is the program in process, as a client of this server.
 func (p *process) run(args ...string) result {
 	p.t.Helper()
-	return scrip(p.t, nil, append(args, "--data", p.data)...)
+	return p.within(nil, args)
+}
+
+func (p *process) within(env, args []string) result {
+	p.t.Helper()
+	return scrip(p.t, env, append(args, "--data", p.data)...)
 }
 
 // must runs a command that has to be done, and returns its JSON.
 func (p *process) must(args ...string) map[string]any {
 	p.t.Helper()
-	got := p.run(append(args, "-o", "json")...)
+	got := p.within([]string{"SCRIP_TIMEOUT=2m"}, append(args, "-o", "json")) // the default is too short for machines under load
 	if got.code != cli.ExitDone {
 		p.t.Fatalf("scrip %v: exit %d\n%s%s", args, got.code, got.out, got.err)
 	}

@@ -197,14 +197,16 @@ func TestAPauseHoldsOnARunningServer(t *testing.T) {
 			t.Errorf("a campaign that is not there: %+v", got)
 		}
 	}
-	// due makes reminders of the paused campaign due, and 3 s later, when both open, one of the other, which fires.
+	// due makes reminders of the paused campaign due, and 3 s later, when both are open, one of the other, which fires.
 	due := func(held, other string) {
 		t.Helper()
-		do("campaign", "create", held, "--codes", "1", "--opens", "+6s")
-		do("campaign", "create", other, "--codes", "1", "--opens", "+6s")
+		do("campaign", "create", held, "--codes", "1", "--opens", "+1h")
+		do("campaign", "create", other, "--codes", "1", "--opens", "+1h")
 		do("remind", held, "--customer", "ann", "--kind", "opens", "--before", "3s")
 		do("remind", other, "--customer", "bob", "--kind", "opens", "--before", "0s")
 		p.configured(do("config", "set", "reminder.pause."+held, "true", "--by", "ann")["change"])
+		do("campaign", "update", held, "--opens", "+4s") // not before the pause is in force
+		do("campaign", "update", other, "--opens", "+4s")
 		wait(t, "a reminder of "+other, stopLimit, func() bool { return len(p.events("reminders.due")[other]) == 1 })
 		if fired := p.events("reminders.due")[held]; len(fired) != 0 {
 			t.Fatalf("%s is paused: %v", held, fired)

@@ -86,7 +86,7 @@ func TestTLS(t *testing.T) {
 	certificate(t, data, 2)
 	wait(t, "the new certificate", startLimit, func() bool { return serial() == 2 })
 	p.must("claim", "summer", "--customer", "bob")
-	if _, err := nc.Request("scrip.campaign.show", []byte(`{"campaign":"summer"}`), 10*time.Second); err != nil || nc.Stats().Reconnects != before {
+	if _, err := nc.Request("scrip.campaign.show", []byte(`{"campaign":"summer"}`), time.Minute); err != nil || nc.Stats().Reconnects != before {
 		t.Errorf("a connection that existed: %v, %d reconnects", err, nc.Stats().Reconnects-before)
 	}
 	if err := os.WriteFile(cert, []byte("no PEM"), 0o644); err != nil {

@@ -28,8 +28,8 @@ type shell struct {
 func (s shell) run(t *testing.T, args ...string) ran {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), e2e.Binary(), args...)
-	cmd.Dir = t.TempDir() // no ./data there
-	cmd.Env = append(os.Environ(), s.env...)
+	cmd.Dir = t.TempDir()                                                                // no ./data there
+	cmd.Env = append(append(os.Environ(), "SCRIP_TIMEOUT="+patience.String()), s.env...) // the default of 10 s is too short for machines under load
 	cmd.Stdin = s.in
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems

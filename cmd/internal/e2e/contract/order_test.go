@@ -36,6 +36,32 @@ func (r *rig) turns(t *testing.T, campaign, verb, settings string) {
 	}
 }
 
+// farAway is when nothing is due yet, for as long as a test may take.
+const farAway = "2031-01-01T00:00:00Z"
+
+// soon moves a time of a campaign to d from now and returns it. Tests set everything up before that, so that no limit of time
+// is on their steps. An update that is decided later than d is refused, and repeated.
+func (r *rig) soon(t *testing.T, campaign, field string, d time.Duration) (at string) {
+	t.Helper()
+	eventually(t, field+" is moved", func() bool {
+		at = in(d)
+		answer := parse(t, r.request(t, "scrip.campaign.update", fmt.Sprintf(`{"campaign":"%s","%s":"%s"}`, campaign, field, at)))
+		return answer["status"] == "updated"
+	})
+	return at
+}
+
+// extendSoon is soon for the end of one coupon.
+func (r *rig) extendSoon(t *testing.T, code string, d time.Duration) (at string) {
+	t.Helper()
+	eventually(t, "the coupon is extended", func() bool {
+		at = in(d)
+		answer := parse(t, r.request(t, "scrip.extend", fmt.Sprintf(`{"code":"%s","expires_at":"%s"}`, code, at)))
+		return answer["status"] == "extended"
+	})
+	return at
+}
+
 // TestOrderOfChecksOfAClaim: where several things are wrong, the first of the list is the answer.
 func TestOrderOfChecksOfAClaim(t *testing.T) {
 	r := server(t)
@@ -46,7 +72,7 @@ func TestOrderOfChecksOfAClaim(t *testing.T) {
 	r.claims(t, c, "ann", "claimed")
 	r.claims(t, c, "bob", "sold_out")
 	r.claims(t, c, "ann", "claim_limit_reached") // before sold_out
-	r.turns(t, c, "update", `"closes_at":"`+in(300*time.Millisecond)+`"`)
+	r.soon(t, c, "closes_at", 300*time.Millisecond)
 	eventually(t, "claims are closed", func() bool {
 		return parse(t, r.request(t, "scrip.claim."+c, `{"customer_id":"ann"}`))["refusal"] == "claim_closed" // before claim_limit_reached
 	})

@@ -187,12 +187,12 @@ func TestWhatCameDueWhileItWasDown(t *testing.T) {
 			t.Parallel()
 			data, args := pgtest.Dir(t), []string{"--reminder-grace", grace, "--postgres", pgtest.URL(t)}
 			r := serve(t, data, args, nil)
-			ends := in(5 * time.Second)
-			due := before(ends, 2*time.Second)
-			r.create(t, "summer", `"codes":9,"expires_at":"`+ends+`"`)
+			r.create(t, "summer", `"codes":9,"expires_at":"`+farAway+`"`)
 			r.claim(t, "summer", "ann")
-			r.remind(t, "summer", "ann", "expires", "2s", due)
+			r.remind(t, "summer", "ann", "expires", "2s", before(farAway, 2*time.Second))
+			ends := r.soon(t, "summer", "expires_at", 6*time.Second) // the reminder is due 4 s after this, and the kill comes at once
 			r.proc.Kill()
+			due := before(ends, 2*time.Second)
 			eventually(t, "the end has passed", func() bool { return time.Now().After(instant(ends)) })
 			r = serve(t, data, args, nil)
 			db := connect(t, r.desc.PostgresURL)
