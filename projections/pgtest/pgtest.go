@@ -33,8 +33,8 @@ import (
 
 const (
 	// startLimit and stopLimit are far above the usual 1 s and 0.1 s, for machines under load.
-	startLimit = time.Minute
-	stopLimit  = 30 * time.Second
+	startLimit = 3 * time.Minute
+	stopLimit  = 3 * time.Minute
 
 	dirPattern = "scrip-pgtest-"
 	// forgotten is the age at which the directory of a killed test binary is removed by another one.

@@ -120,7 +120,7 @@ func (r *Rig) Project() (stop func()) {
 // Synced waits until everything written is in the live tables.
 func (r *Rig) Synced() {
 	r.T.Helper()
-	ctx, cancel := context.WithTimeout(r.T.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.T.Context(), 3*time.Minute)
 	defer cancel()
 	r.Mu.Lock()
 	last := r.Last

@@ -139,7 +139,7 @@ func (s *Server) CheckLog() *check.Fold {
 // CheckLog folds the log, fails the test on broken promises, and compares the tables once they have caught up.
 func CheckLog(t testing.TB, js jetstream.JetStream, postgres string) *check.Fold {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	fold, ends, err := ReadLog(ctx, js)
 	if err != nil {

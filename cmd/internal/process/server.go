@@ -10,7 +10,7 @@ import (
 
 const (
 	// readyLimit is far longer than a start, one or two seconds, for machines under load.
-	readyLimit = time.Minute
+	readyLimit = 3 * time.Minute
 	readyEvery = 10 * time.Millisecond
 )
 

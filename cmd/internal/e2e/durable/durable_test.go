@@ -112,10 +112,10 @@ func (s *traced) claim(id string) error {
 	if err != nil {
 		return err
 	}
-	if msg, err := ack.NextMsg(20 * time.Second); err != nil || !bytes.Contains(msg.Data, []byte(`"seq"`)) {
+	if msg, err := ack.NextMsg(2 * time.Minute); err != nil || !bytes.Contains(msg.Data, []byte(`"seq"`)) {
 		return fmt.Errorf("the acknowledgement of %s: %v, %v", id, msg, err)
 	}
-	msg, err := outcome.NextMsg(20 * time.Second)
+	msg, err := outcome.NextMsg(2 * time.Minute)
 	if err != nil || !bytes.Contains(msg.Data, []byte(`"status":"claimed"`)) {
 		return fmt.Errorf("the outcome of %s: %v, %v", id, msg, err)
 	}
@@ -130,7 +130,7 @@ func (s *traced) claims() (ids []string) {
 		s.t.Fatal(err)
 	}
 	defer nc.Close()
-	if _, err := nc.Request("scrip.campaign.create", []byte(`{"campaign":"c","codes":10000}`), 20*time.Second); err != nil {
+	if _, err := nc.Request("scrip.campaign.create", []byte(`{"campaign":"c","codes":10000}`), 2*time.Minute); err != nil {
 		s.t.Fatal(err)
 	}
 	for i := range 20 {
