@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -238,9 +239,19 @@ func (h *home) awaitEnd(ctx context.Context, pm *postmaster) {
 	}
 }
 
+// Ports are chosen between these if one is free: below the range from which systems take ports for connections, which
+// would take them while PostgreSQL restarts, and its URL would change.
+const lowestPort, highestPort = 16384, 32767
+
 // freePort returns a loopback port that was free a moment ago. Another program may take it before PostgreSQL does; the
 // caller then tries another.
 func freePort() (int, error) {
+	for range 100 {
+		port := lowestPort + rand.IntN(highestPort-lowestPort+1)
+		if l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
+	}
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return 0, fmt.Errorf("finding a free loopback port: %w", err)
