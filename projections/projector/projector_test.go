@@ -30,6 +30,9 @@ func TestLogBecomesTables(t *testing.T) {
 				t.Errorf("%d coupons", got)
 			}
 			r.check(r.pool)
+			streamtest.Eventually(t, "progress noted", func() bool { // after the rows are visible
+				return p.Progress()[0].Sequence == r.Last[0] && p.Progress()[1].Sequence == r.Last[1]
+			})
 			for lane, now := range p.Progress() {
 				if now.State != Following || now.Sequence != r.Last[lane] || now.LogTime.IsZero() || now.Err != nil || now.Parked != 0 {
 					t.Errorf("progress %+v", now)
@@ -159,6 +162,7 @@ func TestNewerFormatStopsTheLaneOnly(t *testing.T) {
 	if got := p.Progress()[0]; got.Sequence != before {
 		t.Errorf("lane 0 went on to %d", got.Sequence)
 	}
+	streamtest.Eventually(t, "the stop is logged", func() bool { return p.logged("lane is not projected any more") > 0 }) // after it is noted
 	if n := p.logged("lane is not projected any more"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}

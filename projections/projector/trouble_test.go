@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/projections/logtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // A time limit that the role carries does not meet the same batch for ever.
@@ -59,6 +60,9 @@ func TestDamagedFiles(t *testing.T) {
 		want := [3]int{0, 1, 1}
 		if state == Stopped {
 			want = [3]int{1, 0, 0}
+		}
+		if state == Waiting { // logged after the rows are visible
+			streamtest.Eventually(t, "availability logged", func() bool { return p.logged("PostgreSQL is available") > backs })
 		}
 		got := [3]int{p.logged("lane is not projected any more") - stops, p.logged("PostgreSQL is unavailable") - aways, p.logged("PostgreSQL is available") - backs}
 		if got != want {

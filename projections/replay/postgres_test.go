@@ -191,7 +191,7 @@ func TestProjectionWaitsForTheDatabase(t *testing.T) {
 		}
 	}
 	streamtest.Eventually(t, "rows", have(db))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := cluster.Stop(ctx); err != nil {
 		t.Fatal(err)
