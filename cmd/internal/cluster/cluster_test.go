@@ -162,9 +162,13 @@ func open(out wire.Outcome, err error) bool {
 func (l *load) create() {
 	l.t.Helper()
 	for _, name := range l.campaigns {
-		if out, err := l.sdk.CreateCampaign(l.t.Context(), name, wire.DefaultSettings(1_000_000)); err != nil || out.Refused() {
-			l.t.Fatal(out, err)
-		}
+		streamtest.Eventually(l.t, "campaign "+name+" exists", func() bool { // an attempt without an answer is repeated
+			out, err := l.sdk.CreateCampaign(l.t.Context(), name, wire.DefaultSettings(1_000_000))
+			if !open(out, err) && (err != nil || out.Refused()) {
+				l.t.Fatal(out, err)
+			}
+			return err == nil && !out.Refused()
+		})
 	}
 }
 

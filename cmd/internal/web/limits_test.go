@@ -80,7 +80,7 @@ func TestAHugeBodyIsNotRead(t *testing.T) {
 // A body that ends too early, or stops, has no answer of its own but a problem.
 func TestABrokenBody(t *testing.T) {
 	s := httptest.NewUnstartedServer(bodies(1000))
-	s.Config.ReadTimeout = 100 * time.Millisecond
+	s.Config.ReadTimeout, s.Config.ReadHeaderTimeout = 100*time.Millisecond, time.Minute // the body is late, never the header
 	s.Start()
 	defer s.Close()
 	for name, body := range map[string]string{
