@@ -13,7 +13,8 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/push"
 )
 
-// heldRemoval holds removals of the consumers of one webhook until it is released; the first one fails then.
+// heldRemoval holds removals of the consumers of one webhook, or of one of its audiences, until it is released; the first one
+// fails then.
 type heldRemoval struct {
 	jetstream.JetStream
 	id      string
@@ -74,4 +75,37 @@ func TestDeletedOnesAreForgottenBehind(t *testing.T) {
 	}
 	close(js.release)
 	eventually(t, "nothing is kept of the deleted one", func() bool { return kept() == 0 && js.failed.Load() })
+}
+
+// A webhook is delivered to after a replay before what is kept of the audience before it is removed, and a removal that fails
+// is retried.
+func TestEarlierAudiencesAreForgottenBehind(t *testing.T) {
+	r := newRig(t)
+	e, _ := r.create(t, Settings{})
+	before := e.name(0)
+	stop := r.serve(t, r.runner(r.js, nil), e)
+	kept := func() int {
+		all, err := push.Positions(within(t), r.js, before)
+		if err != nil {
+			return -1
+		}
+		return len(all)
+	}
+	eventually(t, "its position is recorded", func() bool { return kept() == 1 })
+	stop()
+	e, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Replay, From: e.Created}, 0)
+	if err != nil || e.name(0) == before {
+		t.Fatalf("%s, %v", e.name(0), err)
+	}
+
+	js := &heldRemoval{JetStream: r.js, id: before, release: make(chan struct{})}
+	run := r.runner(js, func(o *Options) { o.again = 10 * time.Millisecond })
+	r.serve(t, run, e)
+	r.event(t, claimed("ann"))
+	eventually(t, "ann's claim is delivered", func() bool { return run.Stats()[e.ID].Pushed == 1 })
+	if n := kept(); n != 1 {
+		t.Errorf("%d positions of the audience before are kept while their removal is held", n)
+	}
+	close(js.release)
+	eventually(t, "nothing is kept of the audience before", func() bool { return kept() == 0 && js.failed.Load() })
 }

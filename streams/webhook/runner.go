@@ -202,7 +202,7 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 			}
 		}
 		if len(old) > 0 {
-			behind.Go(func() { r.forgetAll(ctx, old) })
+			behind.Go(func() { r.forgetAll(ctx, old, true) })
 		}
 		select {
 		case <-changed:
@@ -212,10 +212,10 @@ func (r *Runner) slot(ctx context.Context, slot int) error {
 	}
 }
 
-// forgetAll removes what is kept of deleted endpoints, one after the other. Those that fail are retried until ctx ends.
-func (r *Runner) forgetAll(ctx context.Context, old []*Endpoint) {
+// forgetAll is forget for some endpoints, one after the other. Those that fail are retried until ctx ends.
+func (r *Runner) forgetAll(ctx context.Context, old []*Endpoint, all bool) {
 	for {
-		old = slices.DeleteFunc(old, func(e *Endpoint) bool { return ctx.Err() == nil && r.forget(ctx, e, true) })
+		old = slices.DeleteFunc(old, func(e *Endpoint) bool { return ctx.Err() == nil && r.forget(ctx, e, all) })
 		if len(old) == 0 || topology.Pause(ctx, cmp.Or(r.o.again, again)) != nil {
 			return
 		}
@@ -239,9 +239,12 @@ func (r *Runner) forget(ctx context.Context, e *Endpoint, all bool) bool {
 	return true
 }
 
-// keep runs an endpoint, again after errors.
+// keep runs an endpoint, again after errors. Its earlier audiences are forgotten behind: nothing of the present ones depends on
+// them, since a replay begins at a time that is stored and not after what waits. After a crash the next server forgets them.
 func (r *Runner) keep(ctx context.Context, e Endpoint) {
-	r.forget(ctx, &e, false)
+	var behind sync.WaitGroup
+	defer behind.Wait()
+	behind.Go(func() { r.forgetAll(ctx, []*Endpoint{&e}, false) })
 	for ctx.Err() == nil {
 		if err := r.endpoint(ctx, e); err != nil && ctx.Err() == nil {
 			r.o.Logger.Error("a webhook is not served; it is started again", "webhook", e.ID, "err", err)
