@@ -105,25 +105,31 @@ print the result. A server does it, also for a webhook that is paused. What fail
 const lettersMost = 1000
 
 func (m *Main) webhookDeadLetters() *cobra.Command {
+	var after uint64
 	cmd := &cobra.Command{
 		Use: "deadletters ID", Short: "List events that were given up", Args: cli.Args("ID"),
-		Long: `List events that were given up, with the reason, 1,000 messages at most. scrip webhook retry delivers them again; scrip webhook
-replay delivers all events since a time again.`,
+		Long: `List events that were given up, with the reason, oldest first, 1,000 messages at most. scrip webhook retry delivers them again;
+scrip webhook replay delivers all events since a time again.`,
 	}
+	cmd.Flags().Uint64Var(&after, "after", 0, "show the page after the one that ended with this `ID`")
 	return m.queryRunE(cmd, func(ctx context.Context, s *session, given []string) error {
 		store, err := m.webhooks(ctx, s, false)
 		if err != nil {
 			return err
 		}
-		all, more, err := store.Letters(ctx, given[0], lettersMost)
+		all, next, err := store.Letters(ctx, given[0], after, lettersMost)
 		if err != nil {
 			return notFound(err)
 		}
 		if m.global.output == outputJSON {
-			return cli.JSON(m.Out, map[string]any{"data": append([]push.DeadLetter{}, all...), "more": more})
+			out := map[string]any{"data": append([]push.DeadLetter{}, all...), "more": next != 0}
+			if next != 0 {
+				out["next"] = next
+			}
+			return cli.JSON(m.Out, out)
 		}
-		if more {
-			fmt.Fprintln(m.Err, "scrip: there are more than these")
+		if next != 0 {
+			fmt.Fprintf(m.Err, "scrip: there are more: --after %d\n", next)
 		}
 		var rows [][]string
 		for _, l := range all {

@@ -25,7 +25,7 @@ const (
 	Settings Kind = "settings" // a run-time setting was changed
 	Export   Kind = "export"   // codes, coupons or events were exported
 	LookUp   Kind = "lookup"   // codes or customers were shown in clear
-	Webhooks Kind = "webhooks" // an endpoint of webhooks was made, changed or removed
+	Webhooks Kind = "webhooks" // an endpoint of webhooks was made, changed, removed or disabled
 )
 
 // The actions of kind Export.

@@ -229,7 +229,7 @@ func TestWebhooksComeBack(t *testing.T) {
 		streamtest.Eventually(t, "what was left, and what is new, is delivered to "+path, has(path, some(50, 110)))
 	}
 	streamtest.Eventually(t, "what is new is delivered", has("/live", some(100, 110)))
-	letters, _, err := store.Letters(t.Context(), id["/old"], 1000)
+	letters, _, err := store.Letters(t.Context(), id["/old"], 0, 1000)
 	if err != nil || len(letters) == 0 {
 		t.Fatalf("%+v, %v", letters, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -156,9 +157,9 @@ func TestAgeLimit(t *testing.T) {
 	if age := clock.Now().Sub(begun); age < 24*time.Hour {
 		t.Errorf("given up after %s", age)
 	}
-	all, more, err := r.store.Letters(within(t), e.ID, 10)
-	if err != nil || more || len(all) != 1 || !strings.Contains(all[0].Error, "too old") || len(all[0].Reminders) != 1 {
-		t.Errorf("%+v, %t, %v", all, more, err)
+	all, next, err := r.store.Letters(within(t), e.ID, 0, 10)
+	if err != nil || next != 0 || len(all) != 1 || !strings.Contains(all[0].Error, "too old") || len(all[0].Reminders) != 1 {
+		t.Errorf("%+v, %d, %v", all, next, err)
 	}
 }
 
@@ -194,7 +195,7 @@ func TestDeadLettersAreRetried(t *testing.T) {
 		})
 	}
 	retry("0 delivered, 1 not: the endpoint responded 503")
-	if all, _, err := r.store.Letters(within(t), e.ID, 10); err != nil || len(all) != 1 {
+	if all, _, err := r.store.Letters(within(t), e.ID, 0, 10); err != nil || len(all) != 1 {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	r.answers(nil)
@@ -204,10 +205,63 @@ func TestDeadLettersAreRetried(t *testing.T) {
 	if last := got[len(got)-1]; len(got) != before+1 || last.header.Get("webhook-id") != first.header.Get("webhook-id") || last.body != first.body {
 		t.Errorf("%d requests, the last one %+v", len(got)-before, last)
 	}
-	if all, _, err := r.store.Letters(within(t), e.ID, 10); err != nil || len(all) != 0 {
+	if all, _, err := r.store.Letters(within(t), e.ID, 0, 10); err != nil || len(all) != 0 {
 		t.Errorf("%+v, %v", all, err)
 	}
 	retry("0 delivered, 0 not")
+}
+
+// Pages have each dead letter once, oldest first, those of before a replay and those of after it.
+func TestDeadLettersInPages(t *testing.T) {
+	r := newRig(t)
+	e, _ := r.create(t, Settings{MaxAgeHours: 24})
+	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	clock := streamtest.NewClock()
+	run := r.runner(r.js, func(o *Options) { o.Clock = clock })
+	giveUp := func(dead uint64, lines ...string) {
+		t.Helper()
+		stop := r.serve(t, run, e)
+		defer stop()
+		for _, line := range lines {
+			r.event(t, line)
+		}
+		eventually(t, "all events are given up", func() bool { clock.Move(6 * time.Hour); return uint64(run.Stats()[e.ID].Dead) == dead })
+	}
+	giveUp(3, claimed("ann"), claimed("bob"), claimed("cid"))
+	var err error
+	if e, err = r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Replay, From: e.Created}, 0); err != nil {
+		t.Fatal(err)
+	}
+	giveUp(4, claimed("dan")) // and the three again
+
+	var names []string
+	last := uint64(0)
+	for after, pages := uint64(0), 1; ; pages++ {
+		page, next, err := r.store.Letters(within(t), e.ID, after, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range page {
+			if names = append(names, l.Name); l.ID <= last {
+				t.Errorf("letter %d is behind %d", l.ID, last)
+			}
+			last = l.ID
+		}
+		if next == 0 {
+			if pages != 4 {
+				t.Errorf("7 letters are in %d pages of 2", pages)
+			}
+			break
+		}
+		after = next
+	}
+	before, now := e.names(0, true)[1], e.name(0)
+	if want := []string{before, before, before, now, now, now, now}; !slices.Equal(names, want) {
+		t.Errorf("the letters are of %v, want %v", names, want)
+	}
+	if page, next, err := r.store.Letters(within(t), e.ID, 0, 7); err != nil || len(page) != 7 || next != 0 {
+		t.Errorf("a page of all has %d letters, %d, %v", len(page), next, err)
+	}
 }
 
 // A replay delivers what was stored from that time on, and nothing before it.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/changelog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/push"
@@ -83,7 +84,7 @@ func New(o Options) *Runner {
 	}
 	key := NewKey(o.CodeKey, o.Log.UUID)
 	store := Open(o.JetStream, key)
-	store.Logger = o.Logger
+	store.Logger, store.Audit = o.Logger, audit.Open(o.JetStream, nil)
 	return &Runner{o: o, key: key, store: store, changed: make(chan struct{}), running: map[string]*runs{}}
 }
 

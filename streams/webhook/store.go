@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -128,9 +129,19 @@ func about(c *Change) string {
 	return text
 }
 
-// byServer stores a change by a server. Errors as of Make.
+// byServer stores a change by a server. The audit stream has those of the state; results of requests and the health are in the
+// history only. Errors as of Make, but an entry that may be missing is logged: the change itself is not made again.
 func (s *Store) byServer(ctx context.Context, c Change) (Endpoint, error) {
-	return s.write(ctx, &writing{store: s, change: c})
+	w := &writing{store: s, change: c}
+	if c.What != Disable {
+		return s.write(ctx, w)
+	}
+	e, err := s.recorded(ctx, Author{Principal: access.Principal{Name: c.By}}, w)
+	if errors.Is(err, ErrUnrecorded) {
+		cmp.Or(s.Logger, slog.Default()).Warn("a webhook was disabled, and the audit stream may not have it", "webhook", c.Webhook, "err", err)
+		err = nil
+	}
+	return e, err
 }
 
 func (s *Store) write(ctx context.Context, w *writing) (Endpoint, error) {
@@ -256,32 +267,44 @@ func (s *Store) Positions(ctx context.Context, e *Endpoint) ([]push.Position, er
 	return push.Positions(ctx, s.js, e.name(0), e.name(reminders))
 }
 
-// Letters returns the dead letters of an endpoint, also those of before a replay; at most that many, and whether there are
-// more.
-func (s *Store) Letters(ctx context.Context, id string, most int) (all []push.DeadLetter, more bool, err error) {
+// Letters returns the dead letters of an endpoint behind the one with the id after, also those of before a replay, oldest
+// first; at most that many. The next page begins behind the id next, 0 = there is none. One that is written again meanwhile, after
+// a retry that failed, has a new id and comes last.
+func (s *Store) Letters(ctx context.Context, id string, after uint64, most int) (all []push.DeadLetter, next uint64, err error) {
 	r, err := s.read(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, 0, err
 	}
 	e := r.endpoints[id]
 	if e == nil {
 		e = r.gone[id] // whose dead letters stay
 	}
 	if e == nil {
-		return nil, false, fmt.Errorf("%.40q: %w", id, ErrNotFound)
+		return nil, 0, fmt.Errorf("%.40q: %w", id, ErrNotFound)
+	}
+	var heads []push.DeadLetter // the next one of each audience
+	pull := func(name string, after uint64) error {
+		letters, _, bad, err := push.LettersAfter(ctx, s.js, name, after, 1)
+		heads = append(heads, letters...)
+		return errors.Join(append(bad, err)...)
 	}
 	for kind := range e.audiences {
 		for _, name := range e.names(kind, true) {
-			for l, err := range push.Letters(ctx, s.js, name) {
-				if err != nil {
-					return nil, false, err
-				}
-				if len(all) == most {
-					return all, true, nil
-				}
-				all = append(all, l)
+			if err := pull(name, after); err != nil {
+				return nil, 0, err
 			}
 		}
 	}
-	return all, false, nil
+	for len(heads) > 0 {
+		if len(all) == most {
+			return all, all[most-1].ID, nil
+		}
+		oldest := slices.MinFunc(heads, func(a, b push.DeadLetter) int { return cmp.Compare(a.ID, b.ID) })
+		heads = slices.DeleteFunc(heads, func(l push.DeadLetter) bool { return l.ID == oldest.ID })
+		all = append(all, oldest)
+		if err := pull(oldest.Name, oldest.ID); err != nil {
+			return nil, 0, err
+		}
+	}
+	return all, 0, nil
 }

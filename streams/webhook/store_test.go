@@ -141,7 +141,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// What people change is in the audit stream, with who did it; what servers change is not. No entry has a secret, or the path
+// What people change is in the audit stream, with who did it; results that servers store are not, see TestDisabled. No entry has a secret, or the path
 // of the URL.
 func TestChangesAreAudited(t *testing.T) {
 	r := newRig(t)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
@@ -235,7 +236,7 @@ func TestKilledAfterTheDelivery(t *testing.T) {
 	}
 }
 
-// 410 disables the endpoint, and so do five days of failures.
+// 410 disables the endpoint, and so do five days of failures. The audit stream has it, once.
 func TestDisabled(t *testing.T) {
 	for name, answer := range map[string]int{"gone": http.StatusGone, "five days": http.StatusInternalServerError} {
 		t.Run(name, func(t *testing.T) {
@@ -253,6 +254,10 @@ func TestDisabled(t *testing.T) {
 				return err == nil && e.State == Disabled && e.Reason != ""
 			})
 			stop()
+			eventually(t, "the audit stream has it", func() bool {
+				all, _, err := r.store.Audit.Read(within(t), audit.Filter{Actor: "scrip serve"}, 100)
+				return err == nil && len(all) == 1 && all[0].Kind == audit.Webhooks && all[0].Action == Disable && all[0].About == e.ID
+			})
 		})
 	}
 }

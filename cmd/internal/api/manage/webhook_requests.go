@@ -29,11 +29,11 @@ type WebhookLetter struct {
 	At       time.Time `json:"at" doc:"When they were given up."`
 }
 
-// WebhookLetters are dead letters of a webhook.
+// WebhookLetters is a page of dead letters of a webhook.
 type WebhookLetters struct {
 	Body struct {
-		DeadLetters []WebhookLetter `json:"dead_letters" nullable:"false" doc:"By lane and sequence."`
-		More        bool            `json:"more,omitempty" doc:"There are more: retry these, or replay."`
+		DeadLetters []WebhookLetter `json:"dead_letters" nullable:"false" doc:"Oldest first."`
+		Next        string          `json:"next,omitempty" doc:"The value of after for the next page; absent on the last one."`
 	}
 }
 
@@ -75,13 +75,17 @@ func (a *API) requestOf(ctx context.Context, c webhook.Change, result func(*webh
 	}
 }
 
-// mostLetters is the most dead letters of one answer.
-const mostLetters = 100
-
-func (a *API) webhookLetters(ctx context.Context, in *WebhookID) (*WebhookLetters, error) {
+func (a *API) webhookLetters(ctx context.Context, in *struct {
+	WebhookID
+	Paging
+}) (*WebhookLetters, error) {
+	at, err := parseCursor[struct{ After uint64 }]("webhook-letters", in.After)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
-	all, more, err := a.Webhooks.Letters(ctx, in.ID, mostLetters)
+	all, next, err := a.Webhooks.Letters(ctx, in.ID, at.After, in.Limit)
 	switch {
 	case errors.Is(err, webhook.ErrNotFound):
 		return nil, webhookProblem(err)
@@ -89,9 +93,12 @@ func (a *API) webhookLetters(ctx context.Context, in *WebhookID) (*WebhookLetter
 		return nil, unavailable("the dead letters cannot be read", err)
 	}
 	out := &WebhookLetters{}
-	out.Body.DeadLetters, out.Body.More = make([]WebhookLetter, len(all)), more
+	out.Body.DeadLetters = make([]WebhookLetter, len(all))
 	for i, l := range all {
 		out.Body.DeadLetters[i] = WebhookLetter{ID: l.ID, Lane: l.Lane, Stream: l.Stream, Sequence: l.Sequence, Events: len(l.Reminders), Tries: l.Tries, Error: l.Error, At: l.At}
+	}
+	if at.After = next; next != 0 {
+		out.Body.Next = cursor("webhook-letters", at)
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package manage_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,8 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
+	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
 	"github.com/seed-4a2410e3/scrip/streams/webhook/signature"
 )
 
@@ -51,11 +56,37 @@ func (in *inbox) all(with string) (some []delivery) {
 	return some
 }
 
+// giveUpThree writes dead letters of a name.
+func giveUpThree(t *testing.T, data, name string) {
+	t.Helper()
+	d, err := datadir.Find(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(d.NATSURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	for i := range 3 {
+		msg := nats.NewMsg(fmt.Sprintf("scrip.push.dead.%s.0.%d.1", name, i+1))
+		msg.Header.Set("Scrip-Push-Stream", topology.EvtStream(0))
+		msg.Header.Set("Scrip-Push-Tries", "10")
+		msg.Data = []byte("{}\n")
+		if _, err := nc.RequestMsg(msg, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestWebhooks: a webhook is created, gets a signed event, is changed by version, paused, resumed, tested, replayed, given
-// another secret, and deleted. A secret is in the answer that makes it and in no other; all of it is in the audit stream.
+// another secret, and deleted; dead letters come in pages. A secret is in the answer that makes it and in no other; all of it is in the audit stream.
 func TestWebhooks(t *testing.T) {
 	in := newInbox(t)
-	r := apitest.Serve(t, func(o *server.Options) { o.WebhookAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
+	data := ""
+	r := apitest.Serve(t, func(o *server.Options) {
+		data, o.WebhookAllow = o.Data, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	})
 	c := r.Campaign(t, map[string]any{"codes": 9})
 	r.Key(t, "operator")
 	as := func(method, path string, body any, header ...string) *apitest.Response {
@@ -134,6 +165,25 @@ func TestWebhooks(t *testing.T) {
 		v := as("GET", id, nil).Want(t, 200).Object(t)
 		return len(v["positions"].([]any)) == 2 && v["last_test"] == "delivered" // two lanes
 	})
+
+	apitest.Until(t, "the retry has ended", func() bool { return as("GET", id, nil).Want(t, 200).Object(t)["last_retry"] == "0 delivered, 0 not" })
+	giveUpThree(t, data, "webhook-"+first.Webhook.ID+"-0e")
+	var page struct {
+		DeadLetters []struct{ ID, Sequence uint64 } `json:"dead_letters"`
+		Next        string
+	}
+	as("GET", id+"/dead-letters?limit=2", nil).Want(t, 200).Into(t, &page)
+	if len(page.DeadLetters) != 2 || page.DeadLetters[0].Sequence != 1 || page.DeadLetters[1].Sequence != 2 || page.Next == "" {
+		t.Errorf("%+v", page)
+	}
+	after := page.Next
+	page.Next = ""
+	as("GET", id+"/dead-letters?limit=2&after="+after, nil).Want(t, 200).Into(t, &page)
+	if len(page.DeadLetters) != 1 || page.DeadLetters[0].Sequence != 3 || page.Next != "" {
+		t.Errorf("%+v", page)
+	}
+	as("GET", id+"/dead-letters?after=x", nil).Problem(t, 400, "malformed", "query.after")
+	as("GET", id+"/dead-letters?limit=101", nil).Problem(t, 422, "invalid", "query.limit")
 
 	shown := string(as("GET", "", nil).Want(t, 200).Body) + string(as("GET", id, nil).Want(t, 200).Body)
 	entries := string(r.Ask(t, "", "GET", "/v1/audit?kind=webhooks", nil).Want(t, 200).Body)
