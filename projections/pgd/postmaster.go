@@ -240,8 +240,8 @@ func (h *home) awaitEnd(ctx context.Context, pm *postmaster) {
 }
 
 // Ports are chosen between these if one is free: below the range from which systems take ports for connections, which
-// would take them while PostgreSQL restarts, and its URL would change.
-const lowestPort, highestPort = 16384, 32767
+// would take them while PostgreSQL restarts, and its URL would change. Tests of NATS use those below, clusters those above.
+const lowestPort, highestPort = 20000, 25999
 
 // freePort returns a loopback port that was free a moment ago. Another program may take it before PostgreSQL does; the
 // caller then tries another.

@@ -12,10 +12,11 @@ import (
 )
 
 // Ports are chosen below the range that the kernel uses for outgoing connections: a server that restarts
-// must find its port free again. cmd/internal/cluster takes its ports above these, without a lock.
+// must find its port free again. Private PostgreSQL clusters and cmd/internal/cluster take their
+// ports above these, without a lock.
 const (
 	lowestPort  = 15000
-	highestPort = 24000
+	highestPort = 20000
 )
 
 // Address returns host and port for a server that restarts on it. The port is the test's until it ends.

@@ -87,8 +87,9 @@ func newLayout(services []Service, first int, cuttable bool) (*layout, error) {
 }
 
 // Free ports are chosen between these: below the range from which systems take ports for connections, which would take them
-// before a service listens there, and above those of streams/streamtest, whose tests run beside a cluster.
-const lowestFree, highestFree = 24000, 32767
+// before a service listens there, and above those of streams/streamtest and of private
+// PostgreSQL clusters, whose tests run beside a cluster.
+const lowestFree, highestFree = 26000, 32767
 
 // reserve finds out whether a port is free; 0 = any that is not taken. The port is free again when it returns.
 func reserve(port int, taken []string) (string, error) {
