@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 func TestPauseGrows(t *testing.T) {
@@ -38,6 +42,42 @@ func TestTrackerForgetsTheOldest(t *testing.T) {
 	}
 	if d.begin(messageID{Sequence: 10, Stored: 1}) != unknown {
 		t.Error("another message at the same position is taken for the first")
+	}
+}
+
+// Of two deliveries of a message, other lines may fail: the entry of the first does not replace those of the second.
+func TestAnEntryIsTheSameOnlyWithAllLines(t *testing.T) {
+	js := streamtest.Start(t).JetStream(t)
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: WaitStream, Subjects: []string{waitSubjects + ">"}, Retention: jetstream.WorkQueuePolicy,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &waitStream{js: js, name: "shop"}
+	for at, test := range []struct {
+		stored, again []int // no lines = all
+		same          bool
+	}{
+		{nil, nil, true},
+		{nil, []int{2}, true},
+		{[]int{1, 2}, []int{2}, true},
+		{[]int{1}, []int{1, 2}, false},
+		{[]int{1}, nil, false},
+	} {
+		id := messageID{Sequence: uint64(at + 1), Hop: 1, Line: 1}
+		if err := s.put(t.Context(), again, id, entry{Lines: test.stored}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.put(t.Context(), again, id, entry{Lines: test.again}); (err == nil) != test.same {
+			t.Errorf("%v stored, then %v: %v", test.stored, test.again, err)
+		}
+		if err := stream.Purge(t.Context()); err != nil { // delivered and acknowledged
+			t.Fatal(err)
+		}
+		if err := s.put(t.Context(), again, id, entry{Lines: test.again}); err != nil {
+			t.Errorf("%v, when nothing is stored any more: %v", test.again, err)
+		}
 	}
 }
 

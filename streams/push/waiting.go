@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,7 +117,8 @@ func parseWaitSubject(subject string) (name string, c class, id messageID, err e
 	return parts[0], c, messageID{Lane: int(n[0]), Sequence: uint64(n[1]), Stored: n[2], Hop: int(n[3]), Line: int(n[4])}, nil
 }
 
-// put stores an entry. One that is there already is the same: the process before died between it and the acknowledgement.
+// put stores an entry. One that is there already and has all of its lines is the same: the process before died between it and
+// the acknowledgement. One with other lines is of an earlier delivery, whose message was returned: its own try comes first.
 func (s *waitStream) put(ctx context.Context, c class, id messageID, e entry) error {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -129,7 +131,35 @@ func (s *waitStream) put(ctx context.Context, c class, id messageID, e entry) er
 	_, err = s.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(WaitStream), jetstream.WithExpectLastSequencePerSubject(0))
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
-		return nil
+		return s.holds(ctx, msg.Subject, e)
 	}
 	return err
+}
+
+// holds checks that the entry that is stored under a subject has all lines of e.
+func (s *waitStream) holds(ctx context.Context, subject string, e entry) error {
+	stream, err := s.js.Stream(ctx, WaitStream)
+	if err != nil {
+		return err
+	}
+	msg, err := stream.GetLastMsgForSubject(ctx, subject)
+	if err != nil {
+		return err // it was acknowledged in between: the next try stores e
+	}
+	var stored entry
+	if err := json.Unmarshal(msg.Data, &stored); err != nil {
+		return fmt.Errorf("%s: %w", subject, err)
+	}
+	if len(stored.Lines) == 0 {
+		return nil
+	}
+	for _, line := range e.Lines {
+		if !slices.Contains(stored.Lines, line) {
+			return fmt.Errorf("%s: an earlier entry with other lines waits there", subject)
+		}
+	}
+	if len(e.Lines) == 0 {
+		return fmt.Errorf("%s: an earlier entry with some of the lines waits there", subject)
+	}
+	return nil
 }
