@@ -329,8 +329,12 @@ func (p *positions) position(ctx context.Context, name string, lane int) (Positi
 	}
 	if next <= bounds.Last {
 		at.Waiting = bounds.Last - next + 1
-		if m, err := stream.Get(ctx, max(next, bounds.First)); err == nil {
+		m, err := stream.Get(ctx, max(next, bounds.First))
+		switch {
+		case err == nil:
 			at.Oldest = m.Time
+		case !errors.Is(err, eventlog.ErrHole) && !errors.Is(err, eventlog.ErrTrimmed):
+			return at, err // who replays must see what waits
 		}
 	}
 	oldest, n, err := p.entries(ctx, name, lane)

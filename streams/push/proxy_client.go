@@ -134,7 +134,7 @@ func (pc *proxyClient) prepare(ctx context.Context, p *Pusher) (lanes, waiting [
 	start, cancel := context.WithTimeout(ctx, startFor)
 	defer cancel()
 	o, err := pc.open(start, p)
-	for errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errUnavailable) {
+	for errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errUnavailable) || errors.Is(err, nats.ErrNoResponders) {
 		p.opts.Logger.InfoContext(ctx, "the consumers of the push sender are not made yet; requesting them again", "name", pc.name, "err", err)
 		if topology.Pause(start, time.Second) != nil {
 			break
