@@ -228,8 +228,8 @@ func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
 	e.of = b
 	cmd := &b.cmd
 	err := cmd.ParseView(line, wire.Defaults{})
-	cmd.ID = strings.Clone(cmd.ID) // the batcher keeps it
-	e.id, e.campaign = cmd.ID, cmd.Campaign
+	cmd.ID = strings.Clone(cmd.ID)                         // the batcher keeps it
+	e.id, e.campaign = cmd.ID, strings.Clone(cmd.Campaign) // a view would hold the whole line while the entry waits
 	operation := access.OperationOf(cmd.Type)
 	looked := b.found[lookUp{operation, cmd.Code}]
 	if cmd.Campaign != "" {

@@ -74,12 +74,12 @@ func (a *API) codeRoutes() {
 // slots bound what is expensive.
 type slots struct {
 	imports, exports, events, commands chan struct{}
-	eventsOf                           *clients
+	eventsOf, commandsOf               *clients
 }
 
 func newSlots() slots {
 	return slots{make(chan struct{}, importsAtOnce), make(chan struct{}, exportsAtOnce), make(chan struct{}, eventsAtOnce),
-		make(chan struct{}, streamsAtOnce), &clients{most: eventsPerKey, open: map[string]int{}}}
+		make(chan struct{}, streamsAtOnce), &clients{most: eventsPerKey, open: map[string]int{}}, &clients{most: streamsPerKey, open: map[string]int{}}}
 }
 
 // take takes a slot. A nil release means that there is none: the problem was written.

@@ -19,6 +19,8 @@ const (
 	// streamsAtOnce bounds such streams, and streamedLines the lines of one that have no outcome yet or wait to be written. The
 	// reader of a stream stops meanwhile.
 	streamsAtOnce = 1024
+	// streamsPerKey bounds those of one key, so that one client leaves slots to others.
+	streamsPerKey = 256
 	streamedLines = wire.MaxMessageLines
 	// streamWrite is how many bytes of outcomes are written at once at least, while there are more.
 	streamWrite = 32 << 10
@@ -39,6 +41,11 @@ func (a *API) streamCommands(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer release()
+	if !a.slots.commandsOf.take(p) {
+		web.New(web.Overloaded, fmt.Sprintf("this key has %d streams of commands, the most allowed on one server; end one", streamsPerKey)).Write(w)
+		return
+	}
+	defer a.slots.commandsOf.release(p)
 	ctx, end := a.Sessions.Begin(req.Context(), p)
 	defer end()
 	if _, problem := a.Gate.Identify(req); problem != nil { // revoked in between
@@ -86,7 +93,7 @@ type commandStream struct {
 func (s *commandStream) read(ctx context.Context, b *bulk, body io.Reader) {
 	lines := bufio.NewScanner(waiting{body, s.stream, ctx})
 	lines.Buffer(make([]byte, 0, 4<<10), wire.MaxLine+len("\r\n"))
-	for lines.Scan() {
+	for ctx.Err() == nil && lines.Scan() {
 		line := bytes.TrimSpace(lines.Bytes())
 		if len(line) == 0 {
 			continue
