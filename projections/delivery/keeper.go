@@ -75,7 +75,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 			k.log.Info("the tables of deliveries are not current; they will be", "err", err)
 		}
 		failed = err != nil
-		if topology.Pause(ctx, max(k.every, share*time.Since(begun))) != nil {
+		pause := k.every
+		if err == nil {
+			pause = max(pause, share*time.Since(begun)) // a failed round waited, and cost little
+		}
+		if topology.Pause(ctx, pause) != nil {
 			return nil
 		}
 	}
