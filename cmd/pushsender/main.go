@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"runtime"
 	"strings"
@@ -202,10 +201,7 @@ func (m *Main) connect() (*nats.Conn, error) {
 	}
 	if m.nats == "" && m.natsFlags.Credentials() {
 		// Credentials in the URL take precedence in nats.go, and those of scrip.json are the servers'.
-		if u, err := url.Parse(server.NATSURL); err == nil {
-			u.User = nil
-			server.NATSURL = u.String()
-		}
+		server.NATSURL = dial.WithoutUser(server.NATSURL)
 	}
 	if server.TLSCert != "" {
 		given = append(given, nats.Secure(certs.OfFile(server.TLSCert)))

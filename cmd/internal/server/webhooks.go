@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/webhook"
 )
@@ -39,7 +41,15 @@ func (s *server) startWebhooks(ctx context.Context) error {
 
 // ownPorts returns the ports of this server, of NATS and of PostgreSQL, whose private cluster may move to another.
 func (s *server) ownPorts() (all []int) {
-	urls := []string{s.descriptor.HTTPURL, s.natsURL, "tcp://" + s.opsAddress}
+	urls := []string{s.descriptor.HTTPURL, "tcp://" + s.opsAddress}
+	if nodes, err := dial.URLs(s.natsURL); err == nil {
+		for _, u := range nodes {
+			if u.Port() == "" {
+				all = append(all, nats.DefaultPort)
+			}
+			urls = append(urls, u.String())
+		}
+	}
 	if s.tables != nil {
 		if config, err := pgx.ParseConfig(s.tables.url()); err == nil {
 			all = append(all, int(config.Port))
