@@ -55,9 +55,15 @@ func (l *ledger) reminds(key string, out wire.Outcome, err error) {
 	}
 }
 
+// shortPause is before each claim of a worker in a short run, which has the machine with other tests.
+const shortPause = 10 * time.Millisecond
+
 // work claims, redeems and subscribes until ctx ends. Now and then a customer sends the request again, before and after any fault.
 func (l *ledger) work(ctx context.Context, c *client.Client, campaigns []string, worker int, rng *rand.Rand) {
 	for i := 0; ctx.Err() == nil; i++ {
+		if *runFor == 0 {
+			time.Sleep(shortPause)
+		}
 		campaign := campaigns[rng.IntN(len(campaigns))]
 		customer := e2e.Customer(rng, worker, i)
 		key := campaign + "/" + customer

@@ -19,10 +19,11 @@ import (
 // rounds of kill -9; each ends at a random number of answers.
 var rounds = flag.Int("crash.rounds", 12, "how often TestKillNine kills")
 
-// load claims and redeems until ctx ends, from several goroutines, and keeps what was answered. A claim is repeated by
-// the same customer now and then; it must bring the same code, before and after any crash.
-func load(ctx context.Context, c *client.Client, campaigns []string, l *e2e.Ledger, worker int, rng *rand.Rand) {
+// load claims and redeems until ctx ends, from several goroutines, with a pause before each claim, and keeps what was
+// answered. A claim is repeated by the same customer now and then; it must bring the same code, before and after any crash.
+func load(ctx context.Context, c *client.Client, campaigns []string, l *e2e.Ledger, worker int, rng *rand.Rand, pause time.Duration) {
 	for i := 0; ctx.Err() == nil; i++ {
+		time.Sleep(pause)
 		campaign := campaigns[rng.IntN(len(campaigns))]
 		customer := e2e.Customer(rng, worker, i)
 		out, err := c.Claim(ctx, campaign, customer)
@@ -71,11 +72,11 @@ func TestKillNine(t *testing.T) {
 	var workers sync.WaitGroup
 	for w := range 32 {
 		wr := rand.New(rand.NewPCG(seed, uint64(w)+2))
-		workers.Go(func() { load(running, c, campaigns, l, w, wr) })
+		workers.Go(func() { load(running, c, campaigns, l, w, wr, 0) })
 	}
 	for round := range *rounds {
 		select {
-		case <-l.After(1 + rng.IntN(3000)):
+		case <-l.After(1 + rng.IntN(1500)):
 		case <-time.After(3 * time.Minute):
 			t.Fatalf("round %d: the load stands still", round)
 		}

@@ -71,7 +71,7 @@ func TestLanesMoveUnderLoad(t *testing.T) {
 	var workers sync.WaitGroup
 	for n := range 8 {
 		rng := rand.New(rand.NewPCG(seed, uint64(n)))
-		workers.Go(func() { load(ctx, f.client, f.sale, f.ledger, n, rng) })
+		workers.Go(func() { load(ctx, f.client, f.sale, f.ledger, n, rng, 10*time.Millisecond) })
 	}
 	workers.Go(func() { f.remind(ctx, rand.New(rand.NewPCG(seed, 100))) })
 
