@@ -169,7 +169,7 @@ func (w *world) changeKey(rng *rand.Rand) *command {
 	if c.code != 0 {
 		return c
 	}
-	if err := json.Unmarshal([]byte(c.out.String()), &made); err != nil {
+	if err := json.Unmarshal(c.out.Bytes(), &made); err != nil {
 		w.t.Errorf("%s: %v: %s", change.Action, err, c.out.String())
 		return c
 	}
