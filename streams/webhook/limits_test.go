@@ -356,3 +356,28 @@ func TestAReplayLeavesNothingOut(t *testing.T) {
 	}
 	eventually(t, "a later replay is possible", func() bool { _, err = replay(time.Now()); return err == nil })
 }
+
+// A retry ends when its endpoint is changed: what it has not sent yet does not go to the URL of before.
+func TestARetryEndsAtAChange(t *testing.T) {
+	r := newRig(t)
+	e, _ := r.create(t, Settings{MaxAgeHours: 24})
+	clock := streamtest.NewClock()
+	letter(t, r, r.runner(r.js, func(o *Options) { o.Clock = clock }), e, clock)
+	r.answers(nil)
+	changed := e.Settings
+	changed.URL += "/new"
+	if _, err := r.store.Make(within(t), ann, Change{Webhook: e.ID, What: Update, Settings: &changed}, 0); err != nil {
+		t.Fatal(err)
+	}
+	run := r.runner(r.js, nil)
+	streamtest.Background(t, run.Run)
+	eventually(t, "the change is read", func() bool { now, _, _ := run.state(); return len(now) == 1 && now[0].URL == changed.URL })
+	before := len(r.received())
+	run.retry(within(t), e) // as it was before the change
+	if n := len(r.received()) - before; n != 0 {
+		t.Errorf("%d requests went to the URL of before", n)
+	}
+	if now, err := r.store.Show(within(t), e.ID); err != nil || !strings.Contains(now.LastRetry, "was changed") {
+		t.Errorf("the result is %q, %v", now.LastRetry, err)
+	}
+}

@@ -2,12 +2,24 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 )
+
+// errChangedMeanwhile ends a retry whose endpoint has other settings now: its URL may not be the owner's any more.
+var errChangedMeanwhile = errors.New("the webhook was changed or deleted; retry again")
+
+// current reports whether an endpoint still has its settings.
+func (r *Runner) current(e *Endpoint) bool {
+	now, _, _ := r.state()
+	return slices.ContainsFunc(now, func(n Endpoint) bool { return n.ID == e.ID && reflect.DeepEqual(n.Settings, e.Settings) })
+}
 
 // test makes the request that a change requests, and stores its result.
 func (r *Runner) test(ctx context.Context, e Endpoint) {
@@ -33,6 +45,12 @@ func (r *Runner) retry(ctx context.Context, e Endpoint) {
 	defer s.client.CloseIdleConnections()
 	var sum push.Retried
 	var failed error
+	deliver := func(ctx context.Context, batch []push.Line) error {
+		if !r.current(&e) {
+			return &push.Away{Err: errChangedMeanwhile} // ends the pass
+		}
+		return s.push(ctx, batch)
+	}
 	every := func(*wire.Event) bool { return true } // also what the settings have excluded since
 	for kind := range e.audiences {
 		for _, name := range e.names(kind, true) {
@@ -41,7 +59,7 @@ func (r *Runner) retry(ctx context.Context, e Endpoint) {
 				r.o.Logger.Error("dead letters of a webhook cannot be retried", "webhook", e.ID, "err", err)
 				continue
 			}
-			got, err := p.RetryEvents(ctx, s.push)
+			got, err := p.RetryEvents(ctx, deliver)
 			if ctx.Err() != nil {
 				return
 			}
