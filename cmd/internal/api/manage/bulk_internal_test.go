@@ -23,7 +23,8 @@ func TestLinesWithoutOutcome(t *testing.T) {
 			nats := streamtest.Start(t)
 			owner := streamtest.StartOwner(t, nats.Conn(t), topology.Spec{Lanes: 1})
 			owner.SetFault(func(int, []wire.Command) int { return 0 })
-			lines := batcher.New(nats.Conn(t), batcher.Options{})
+			nc := nats.Conn(t)
+			lines := batcher.New(nc, batcher.Options{})
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			ended := make(chan error, 1)
@@ -47,7 +48,8 @@ func TestLinesWithoutOutcome(t *testing.T) {
 				return lines.Counters().Lines == 2 && (!sent || arrived == 2)
 			})
 			if !sent {
-				nats.Shutdown() // nothing can be sent any more
+				nats.Shutdown()
+				streamtest.Eventually(t, "nothing can be sent any more", func() bool { return !nc.IsConnected() })
 				go run()
 			}
 			stop()
