@@ -44,10 +44,13 @@ func (s *Service) principal(m *nats.Msg) (p access.Principal, keyed bool, err er
 
 // allowed reports whether the principal may make the request, and answers it if not. campaign is as Principal.May has it.
 func (r *request) allowed(campaign string) bool {
-	if !r.keyed || r.who.May(r.endpoint.operation, campaign) {
+	// Permissions of NATS keep public keys out, but a connection may have those of an older version.
+	if !r.keyed || !r.who.Public && r.who.May(r.endpoint.operation, campaign) {
 		return true
 	}
 	switch {
+	case r.who.Public:
+		r.deny("a public key claims and redeems over HTTP only")
 	case r.who.Campaigns != nil && r.endpoint.operation.Whole():
 		r.deny(fmt.Sprintf("this key is limited to campaigns, and %s is about the whole log", r.endpoint.operation))
 	case r.who.Campaigns == nil || !r.who.May(r.endpoint.operation, r.who.Campaigns[0]):
