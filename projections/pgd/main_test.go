@@ -18,7 +18,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"go.uber.org/goleak"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // The test binary runs itself again as another process: as an owner of a cluster that can be killed.
@@ -39,12 +40,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if template.dir != "" {
-			_ = os.RemoveAll(template.dir)
-		}
-		os.Exit(code)
-	}))
+	code := streamtest.Leaks(m.Run())
+	if template.dir != "" {
+		_ = os.RemoveAll(template.dir)
+	}
+	os.Exit(code)
 }
 
 // ownCluster starts a cluster, passes the postmaster's pid to its parent, and runs until it is killed or its parent is.

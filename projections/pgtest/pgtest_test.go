@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"go.uber.org/goleak"
+
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestMain does without Main: these tests look at the end of the shared cluster themselves.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { streamtest.VerifyTestMain(m) }
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()

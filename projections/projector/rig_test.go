@@ -25,18 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := pgtest.Main(m)
-	leak := func() error {
-		return goleak.Find(goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushLoop"))
-	}
-	err := leak()
-	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); err = leak() { // goleak alone waits for less than a second
-	}
-	if err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(streamtest.Leaks(pgtest.Main(m), goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushLoop")))
 }
 
 const lanes = logtest.Lanes

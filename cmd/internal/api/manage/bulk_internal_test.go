@@ -45,7 +45,7 @@ func TestLinesWithoutOutcome(t *testing.T) {
 			}()
 			streamtest.Eventually(t, "both lines are with the batcher", func() bool {
 				_, arrived := owner.Seen()
-				return lines.Counters().Lines == 2 && (!sent || arrived == 2)
+				return lines.Counters().Lines == 2 && (!sent || arrived >= 2)
 			})
 			if !sent {
 				nats.Shutdown()
