@@ -33,9 +33,11 @@ func withDue(t *testing.T) *pgxpool.Pool {
 			per_customer, max_redemptions, generated_codes, imported_codes, inheriting_live, inheriting_redeemed)
 			VALUES ('%s', %s, 'active', 0, 0, 0, 0, 'epoch', 'epoch', %d, %d, 1, 1, 0, 0, 0, 0)`, c.name, c.priority, i, i))
 	}
+	// One instant for all: rows of one due time are in one second, also if the clock's second ends here.
+	now := fmt.Sprintf("timestamptz '%s'", query(t, p, "SELECT now()::text")[0])
 	task := func(campaign, due string, live int, state string) {
 		exec(t, p, fmt.Sprintf(`INSERT INTO scrip.expiry_task (campaign, due_at, live, redeemed, lane, state, processed_at)
-			VALUES ('%s', now() + interval '%s', %d, 0, 0, '%s', CASE '%[4]s' WHEN 'processed' THEN now() END)`, campaign, due, live, state))
+			VALUES ('%s', %s + interval '%s', %d, 0, 0, '%s', CASE '%[5]s' WHEN 'processed' THEN now() END)`, campaign, now, due, live, state))
 	}
 	task("vip", "-10 seconds", 7, "pending")
 	task("vip", "-20 seconds", 9, "processed")
@@ -49,7 +51,7 @@ func withDue(t *testing.T) *pgxpool.Pool {
 		for range n {
 			r++
 			exec(t, p, fmt.Sprintf(`INSERT INTO scrip.reminder (r, before_us, due_at, set_at, settled_at, campaign, customer_id, kind, state, set_place)
-				VALUES (%d, 0, now() + interval '%s', 'epoch', CASE '%s' WHEN 'pending' THEN NULL ELSE now() END, '%s', 'c', '%s', '%[3]s', 1)`, r, due, state, campaign, kind))
+				VALUES (%d, 0, %s + interval '%s', 'epoch', CASE '%s' WHEN 'pending' THEN NULL ELSE now() END, '%s', 'c', '%s', '%[4]s', 1)`, r, now, due, state, campaign, kind))
 		}
 	}
 	reminders("vip", "opens", "-5 seconds", 3, "pending")
