@@ -168,7 +168,7 @@ func (b *bulk) lookUp(ctx context.Context, lines [][]byte) {
 	_ = g.Wait() // each has its own error
 }
 
-// bulkEntry is one line, and the batcher.Receiver of its outcome. Its texts are views of the request's body.
+// bulkEntry is one line, and the batcher.Receiver of its outcome. Its texts are copies: a view would hold the whole line.
 type bulkEntry struct {
 	of           *bulk
 	id, campaign string
@@ -228,8 +228,8 @@ func (b *bulk) send(ctx context.Context, e *bulkEntry, line []byte) {
 	e.of = b
 	cmd := &b.cmd
 	err := cmd.ParseView(line, wire.Defaults{})
-	cmd.ID = strings.Clone(cmd.ID)                         // the batcher keeps it
-	e.id, e.campaign = cmd.ID, strings.Clone(cmd.Campaign) // a view would hold the whole line while the entry waits
+	cmd.ID = strings.Clone(cmd.ID) // the batcher keeps it
+	e.id, e.campaign = cmd.ID, strings.Clone(cmd.Campaign)
 	operation := access.OperationOf(cmd.Type)
 	looked := b.found[lookUp{operation, cmd.Code}]
 	if cmd.Campaign != "" {

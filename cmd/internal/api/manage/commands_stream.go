@@ -46,12 +46,11 @@ func (a *API) streamCommands(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer a.slots.commandsOf.release(p)
-	ctx, end := a.Sessions.Begin(req.Context(), p)
-	defer end()
-	if _, problem := a.Gate.Identify(req); problem != nil { // revoked in between
-		problem.Write(w)
+	ctx, end := a.session(w, req)
+	if end == nil {
 		return
 	}
+	defer end()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stream := web.NewStream(w)
@@ -98,7 +97,7 @@ func (s *commandStream) read(ctx context.Context, b *bulk, body io.Reader) {
 		if len(line) == 0 {
 			continue
 		}
-		line = bytes.Clone(line) // the entry has views of it
+		line = bytes.Clone(line) // the scanner uses its buffer again
 		if b.principal.Campaigns != nil {
 			b.lookUp(ctx, [][]byte{line})
 		}
