@@ -2,14 +2,16 @@ package eventlog
 
 import (
 	"context"
+	"testing"
 	"time"
 )
 
-// LookEvery lets tests hold feeds against their stream more often. The function takes it back.
-func LookEvery(d time.Duration) (back func()) {
+// LookEvery lets a test hold feeds against their stream more often. Call it before one is opened: it ends after what the test
+// cleans up later.
+func LookEvery(t testing.TB, d time.Duration) {
 	was := lookEvery
 	lookEvery = d
-	return func() { lookEvery = was }
+	t.Cleanup(func() { lookEvery = was })
 }
 
 // Place makes a consumer as a feed does after one that lagged behind the given node, and returns the node that it is on.

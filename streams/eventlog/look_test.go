@@ -16,7 +16,7 @@ import (
 // A consumer that lives and delivers nothing, as one on a replica whose copy has stopped: here it is paused. It is
 // replaced, and nothing is missing.
 func TestAConsumerThatDeliversNothingIsReplaced(t *testing.T) {
-	defer eventlog.LookEvery(50 * time.Millisecond)()
+	eventlog.LookEvery(t, 50*time.Millisecond)
 	s := streamtest.Start(t)
 	js := s.JetStream(t)
 	log := newLog(t, js, 1)

@@ -44,7 +44,7 @@ func sendBlock(t *testing.T, addr, subject, block, payload string) {
 // Any producer can publish what nats.go takes for a status of the server and does not deliver, or headers that cannot be
 // decoded. Neither stops a feed that runs, or one that begins behind it.
 func TestMessagesThatLookLikeAStatus(t *testing.T) {
-	defer eventlog.LookEvery(50 * time.Millisecond)()
+	eventlog.LookEvery(t, 50*time.Millisecond)
 	s := streamtest.Start(t)
 	js := s.JetStream(t)
 	newLog(t, js, 1)

@@ -16,8 +16,8 @@ import (
 // An owner that was replaced and has nothing to decide finds that out without a write, and does not take the lane back
 // while its lease is another's: two owners would fence each other out for ever.
 func TestAReplacedOwnerThatIsIdleLeaves(t *testing.T) {
-	defer lane.ConsiderEvery(10 * time.Millisecond)()
-	defer lane.Confirming(10*time.Millisecond, time.Minute)()
+	lane.ConsiderEvery(t, 10*time.Millisecond)
+	lane.Confirming(t, 10*time.Millisecond, time.Minute)
 	r := newRig(t)
 	gone := errors.New("the lease is another server's")
 	o := r.options()
@@ -42,8 +42,8 @@ func TestAReplacedOwnerThatIsIdleLeaves(t *testing.T) {
 
 // An owner that cannot learn whether it was replaced stops answering queries after a while, and answers again when it can.
 func TestAnOwnerThatIsCutOffStopsAnsweringQueries(t *testing.T) {
-	defer lane.ConsiderEvery(10 * time.Millisecond)()
-	defer lane.Confirming(10*time.Millisecond, 200*time.Millisecond)()
+	lane.ConsiderEvery(t, 10*time.Millisecond)
+	lane.Confirming(t, 10*time.Millisecond, 200*time.Millisecond)
 	r := newRig(t)
 	y := streamtest.NewRelay(t, r.srv)
 	o := r.options()

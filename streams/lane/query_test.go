@@ -75,7 +75,7 @@ func TestLargeListsAreCut(t *testing.T) {
 // TestLongQueriesHoldUpNothing: the lane decides and answers other queries while long ones are under way, and drops those
 // whose client no longer waits.
 func TestLongQueriesHoldUpNothing(t *testing.T) {
-	defer lane.EndlessWalks()()
+	lane.EndlessWalks(t)
 	r := newRig(t)
 	o := r.options()
 	registry := prometheus.NewRegistry()

@@ -36,7 +36,7 @@ func (r *rig) stale(answers int64, leader string) (y *streamtest.Relay, given *a
 // a leader that was replaced and does not know. It neither stops nor, with a --rebase left behind, drops commands that
 // were acknowledged and wait.
 func TestStaleBoundsStopNothingAndDropNothing(t *testing.T) {
-	defer lane.ContradictionPauses(time.Millisecond, time.Millisecond, time.Millisecond)()
+	lane.ContradictionPauses(t, time.Millisecond, time.Millisecond, time.Millisecond)
 	for _, leader := range []string{"", "n1"} {
 		for _, rebase := range []bool{false, true} {
 			t.Run(fmt.Sprintf("leader %q, rebase %v", leader, rebase), func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestStaleBoundsStopNothingAndDropNothing(t *testing.T) {
 
 // A contradiction that stays stops the lane; when the log agrees again the same lane goes on without an operator.
 func TestAStoppedLaneGoesOnWhenTheLogAgreesAgain(t *testing.T) {
-	defer lane.ContradictionPauses(time.Millisecond, time.Millisecond)()
+	lane.ContradictionPauses(t, time.Millisecond, time.Millisecond)
 	r := newRig(t)
 	first := r.up(r.start(r.options()))
 	r.one(create("c", 100, ""))

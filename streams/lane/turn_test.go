@@ -21,7 +21,7 @@ func TestALaneGoesOnWhileAnotherHasTheTurn(t *testing.T) {
 	if err := setup.stop(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(lane.ConsiderEvery(5 * time.Millisecond))
+	lane.ConsiderEvery(t, 5*time.Millisecond)
 	// Work for many thoughts of a snapshot; and messages of which no two fit into
 	// a step, so that its arrival has always been signalled already.
 	payload := []byte(strings.Repeat(strings.Repeat("\x01", 250)+"\n", 900))
