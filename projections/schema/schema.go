@@ -179,6 +179,12 @@ func Version() int64 {
 	return int64(len(names))
 }
 
+// passSQL lets the ids of the state of migrations go on after the greatest one. With wal_level = minimal a crash of PostgreSQL
+// before its next checkpoint sets a sequence back that was used in the transaction that created it (seen with PostgreSQL 15), and
+// the state's first row is of that transaction: without this, the next migration would repeat an id.
+const passSQL = `
+SELECT setval(pg_get_serial_sequence('` + stateTable + `', 'id'), max(id)) FROM ` + stateTable + ` HAVING max(id) IS NOT NULL`
+
 func up(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -196,6 +202,11 @@ func up(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	if current > target {
 		return fmt.Errorf("%w: they were created by a newer scrip (migration %d, this program knows %d): use that one, or `DROP SCHEMA scrip CASCADE` so that this one fills them again",
 			ErrUnusable, current, target)
+	}
+	if current >= 0 {
+		if _, err := db.ExecContext(ctx, passSQL); err != nil {
+			return fmt.Errorf("reading which migrations ran: %w", err)
+		}
 	}
 	results, err := provider.Up(ctx)
 	if err != nil {
@@ -311,7 +322,7 @@ SELECT v, true FROM generate_series(1, $1::bigint) v WHERE NOT EXISTS (SELECT 1 
 // Stamp records that the tables which the transaction moves into schema scrip have every migration of this program. It
 // waits for a running Migrate, until the transaction's lock_timeout.
 func Stamp(ctx context.Context, tx pgx.Tx) error {
-	for _, statement := range []string{fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", int64(migrateLock)), deadLettersSQL} {
+	for _, statement := range []string{fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", int64(migrateLock)), deadLettersSQL, passSQL} {
 		if _, err := tx.Exec(ctx, statement); err != nil {
 			return err
 		}

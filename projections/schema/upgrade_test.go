@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -30,6 +31,29 @@ func back(t *testing.T, p *pgxpool.Pool, from int) {
 		exec(t, p, down)
 	}
 	exec(t, p, fmt.Sprintf("DELETE FROM %s WHERE version_id >= %d", stateTable, from))
+}
+
+// A crash of PostgreSQL can set the sequence of the state's ids back, see passSQL; RESTART is that crash. Later migrations are
+// recorded all the same, by Migrate and by Stamp.
+func TestIDsThatACrashSetBack(t *testing.T) {
+	p := pool(t)
+	for what, record := range map[string]func(){
+		"Migrate": func() { migrate(t, p) },
+		"Stamp": func() {
+			if err := pgx.BeginFunc(t.Context(), p, func(tx pgx.Tx) error { return Stamp(t.Context(), tx) }); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		migrate(t, p)
+		back(t, p, 7)
+		exec(t, p, "ALTER SEQUENCE scrip_meta.migration_id_seq RESTART")
+		record()
+		if version, err := Applied(t.Context(), p); version != Version() || err != nil {
+			t.Fatalf("after %s: migration %d (%v), want %d", what, version, err, Version())
+		}
+		exec(t, p, "DROP SCHEMA scrip CASCADE")
+	}
 }
 
 // Tables from before migration 7 do not have the positions of events: they are emptied with their checkpoints, and filled
