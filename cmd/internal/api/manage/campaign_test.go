@@ -122,6 +122,9 @@ func TestBadRequests(t *testing.T) {
 	c := r.Campaign(t, map[string]any{"codes": 3})
 	path := "/v1/campaigns/" + c
 	star := []string{"If-Match", "*"}
+	apitest.Until(t, "the tables that dead letters are read from exist", func() bool {
+		return r.Ask(t, "", "GET", "/v1/status", nil).Want(t, 200).Object(t)["dead_letters"] != nil
+	})
 	for what, b := range map[string]struct {
 		method, path   string
 		body           any

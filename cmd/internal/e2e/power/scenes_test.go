@@ -44,11 +44,30 @@ func (w *world) firstStart() {
 	claims, redeemed := a.Answers()
 	w.missing += w.judge(d.NATSURL, claims, redeemed)
 	l.end()
+	w.migrated(data)
 	w.must("verify", "--data", w.path(data))
 	w.first += len(claims)
 	w.cut()
 	w.discard(data)
 	w.up()
+}
+
+// migrated waits until the server has made the read tables: it is ready before, because claims do not need them.
+func (w *world) migrated(data string) {
+	w.t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		var status struct {
+			DeadLetters *map[string]any `json:"dead_letters"`
+		}
+		c := w.run("status", "-o", "json", "--data", w.path(data))
+		if c.code == 0 && json.Unmarshal(c.out.Bytes(), &status) == nil && status.DeadLetters != nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("no read tables after %s: %s", limit, c.out.String())
+		}
+	}
 }
 
 // readyOrGone is closed when a server has become ready, or has ended.
