@@ -60,7 +60,7 @@ func (s *server) startClock(context.Context) error {
 	return nil
 }
 
-func clockMetric(c *wall.Clock) prometheus.Collector {
+func clockMetric(c *wall.Guard) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "scrip_clock_step_seconds", Help: "By how much the machine's clock was set ahead, while scrip does not use it; 0 = it is used.",
 	}, func() float64 { return c.Step().Seconds() })

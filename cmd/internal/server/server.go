@@ -60,7 +60,7 @@ type server struct {
 	tables   *tables                  // nil = this server does not use PostgreSQL
 	settings *settings.Store          // the history of the run-time settings; nil = neither role lanes nor api
 	config   *settings.Live           // those in force; nil likewise
-	clock    *wall.Clock              // the source of lane time; nil = no role lanes
+	clock    *wall.Guard              // the source of lane time; nil = no role lanes
 	load     *load.Meter              // measures how busy this server's lanes are; nil = no role lanes
 	settled  func() bool              // whether the projector has found or created the read tables, or has failed; nil = no projector
 	v1       atomic.Pointer[draining] // /v1; nil = not started

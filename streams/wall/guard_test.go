@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// machine has clocks that tests set.
-type machine struct {
+// clocks are set by tests.
+type clocks struct {
 	wall      time.Time
 	up        time.Duration
 	tolerance time.Duration
 	accepted  time.Time
 }
 
-func newMachine() (*machine, *Clock) {
-	m := &machine{wall: time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC), up: time.Hour, tolerance: DefaultTolerance}
+func newClocks() (*clocks, *Guard) {
+	m := &clocks{wall: time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC), up: time.Hour, tolerance: DefaultTolerance}
 	return m, New(Options{
 		Wall: func() time.Time { return m.wall }, Steady: func() time.Duration { return m.up },
 		Tolerance: func() time.Duration { return m.tolerance },
@@ -22,10 +22,10 @@ func newMachine() (*machine, *Clock) {
 	})
 }
 
-func (m *machine) pass(d time.Duration) { m.wall, m.up = m.wall.Add(d), m.up+d }
-func (m *machine) set(by time.Duration) { m.wall = m.wall.Add(by) }
+func (m *clocks) pass(d time.Duration) { m.wall, m.up = m.wall.Add(d), m.up+d }
+func (m *clocks) set(by time.Duration) { m.wall = m.wall.Add(by) }
 
-func expect(t *testing.T, c *Clock, now time.Time, step time.Duration) {
+func expect(t *testing.T, c *Guard, now time.Time, step time.Duration) {
 	t.Helper()
 	if got, ahead := c.Now(), c.Step(); !got.Equal(now) || ahead != step {
 		t.Fatalf("it is %s, %s ahead; want %s, %s", got, ahead, now, step)
@@ -33,7 +33,7 @@ func expect(t *testing.T, c *Clock, now time.Time, step time.Duration) {
 }
 
 func TestAClockSetAheadIsHeld(t *testing.T) {
-	m, c := newMachine()
+	m, c := newClocks()
 	m.pass(time.Minute)
 	expect(t, c, m.wall, 0)
 	right := m.wall
@@ -50,7 +50,7 @@ func TestAClockSetAheadIsHeld(t *testing.T) {
 }
 
 func TestAStepWithinTheToleranceIsFollowed(t *testing.T) {
-	m, c := newMachine()
+	m, c := newClocks()
 	for range 10 {
 		m.set(DefaultTolerance)
 		expect(t, c, m.wall, 0)
@@ -60,7 +60,7 @@ func TestAStepWithinTheToleranceIsFollowed(t *testing.T) {
 }
 
 func TestARaisedToleranceAcceptsTheClock(t *testing.T) {
-	m, c := newMachine()
+	m, c := newClocks()
 	m.set(time.Hour)
 	expect(t, c, m.wall.Add(-time.Hour), time.Hour)
 	m.tolerance = 2 * time.Hour
@@ -74,7 +74,7 @@ func TestARaisedToleranceAcceptsTheClock(t *testing.T) {
 // What was accepted is the step that was seen before, not one that comes later, and only if the clock by which it was
 // accepted agrees with the one that was set.
 func TestAStepThatSomebodyAccepts(t *testing.T) {
-	m, c := newMachine()
+	m, c := newClocks()
 	right := m.wall
 	m.set(time.Hour)
 	expect(t, c, right, time.Hour)
@@ -102,14 +102,14 @@ func TestAStepThatSomebodyAccepts(t *testing.T) {
 	expect(t, c, m.wall, 0)
 }
 
-// While the machine is suspended both clocks go on.
+// While the clocks is suspended both clocks go on.
 func TestASuspendedMachineIsBelieved(t *testing.T) {
-	m, c := newMachine()
+	m, c := newClocks()
 	m.pass(12 * time.Hour)
 	expect(t, c, m.wall, 0)
 }
 
-// The machine's own clocks go at one pace, and a time that was read the short way is a base like any other.
+// The clocks's own clocks go at one pace, and a time that was read the short way is a base like any other.
 func TestTheRealClock(t *testing.T) {
 	ahead := time.Duration(0)
 	c := New(Options{Wall: func() time.Time { return time.Now().Add(ahead) }})
