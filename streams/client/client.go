@@ -88,18 +88,10 @@ func New(nc *nats.Conn, opts Options) *Client {
 	c.finder = finder{nc: nc, life: ctx, slot: make(chan struct{}, 1)}
 	c.stop = stop
 	c.lines = batcher.New(nc, batcher.Options{
-		InFlight: opts.InFlight, MaxPending: opts.MaxPending, RetryAfter: opts.RetryAfter, Subject: c.subject, Same: c.finder.same,
+		InFlight: opts.InFlight, MaxPending: opts.MaxPending, RetryAfter: opts.RetryAfter, Subject: topology.LaneShop, Same: c.finder.same,
 	})
 	go c.run(ctx)
 	return c
-}
-
-// subject returns the subject of a lane's commands; the log is known when a lane is.
-func (c *Client) subject(lane int) string {
-	if log := c.finder.known.Load(); log != nil && log.shop {
-		return topology.LaneShop(lane)
-	}
-	return topology.LaneCmd(lane) // for a server that knows no other
 }
 
 // run returns after Close or the end of the connection.

@@ -18,10 +18,6 @@
 //	redeem, void, campaigns, … ──> micro service scrip.redeem … ──> lane          it knows the campaign of a code
 //	queries ──> micro service scrip.campaign.show … ──> the lane's owner
 //
-// A server of a version that does not know scrip.lane.<lane>.shop gets the first kind on scrip.lane.<lane>.cmd. Upgrade all
-// servers of a log before the programs that use this package: an older server cannot process a lane with a message on a
-// subject that it does not know.
-//
 // Every command has an id; without one it gets a UUIDv7. A retry with the same id gets the same answer. By that this
 // package survives lost messages, reconnects and failovers: it sends the same lines again until they are answered or the
 // caller's context ends. Set an id of your own ([ID]) if your program may retry after a crash of its own.

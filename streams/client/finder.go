@@ -27,7 +27,6 @@ const infoWait = time.Second
 type found struct {
 	uuid  string
 	lanes int
-	shop  bool // its lanes accept producers' commands on topology.LaneShop
 	// requests: this client's key may not publish to lanes, so that each command is a request to the service.
 	requests bool
 }
@@ -108,7 +107,7 @@ func (f *finder) requestOnce(ctx context.Context) (found, error) {
 		return found{}, err
 	}
 	var info struct {
-		Metadata struct{ Lanes, Log, Shop string }
+		Metadata struct{ Lanes, Log string }
 	}
 	if err := json.Unmarshal(reply.Data, &info); err != nil {
 		return found{}, fmt.Errorf("the service's description is not JSON: %w", err)
@@ -118,7 +117,7 @@ func (f *finder) requestOnce(ctx context.Context) (found, error) {
 		return found{}, fmt.Errorf("the service reports %q lanes and log %q; is it another program?", info.Metadata.Lanes, info.Metadata.Log)
 	}
 	requests, err := f.requestsOnly(ctx)
-	return found{uuid: info.Metadata.Log, lanes: lanes, shop: info.Metadata.Shop != "", requests: requests}, err
+	return found{uuid: info.Metadata.Log, lanes: lanes, requests: requests}, err
 }
 
 // userInfo requests the permissions of this connection's own user. NATS answers it.

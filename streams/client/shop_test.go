@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
@@ -37,32 +36,5 @@ func TestAProducerNeedsNoOperatorsRights(t *testing.T) {
 	}
 	if out, err := r.Redeem(within(t), r.generated(3, 4), "o1"); err != nil || out.Status != wire.StatusRedeemed {
 		t.Errorf("%+v, %v", out, err)
-	}
-}
-
-// TestAnOlderServerIsSentTheOlderSubject: it does not announce that its log takes the other one.
-func TestAnOlderServerIsSentTheOlderSubject(t *testing.T) {
-	r := newRig(t, client.Options{})
-	r.Close()
-	r.stop()
-	older := r.owner.Log
-	older.Shop = false
-	r.serve(t, older)
-	c := client.New(r.server.Conn(t), client.Options{RetryAfter: quick})
-	defer c.Close()
-	if out, err := c.Claim(within(t), "summer", "c1"); err != nil || out.Status != wire.StatusClaimed {
-		t.Fatalf("%+v, %v", out, err)
-	}
-	js, err := jetstream.New(r.server.Conn(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := js.Stream(t.Context(), topology.CmdStream(topology.LaneOf("summer", 2)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	msg, err := stream.GetMsg(t.Context(), 1)
-	if err != nil || msg.Subject != topology.LaneCmd(topology.LaneOf("summer", 2)) {
-		t.Errorf("%+v, %v", msg, err)
 	}
 }

@@ -32,8 +32,8 @@ type record struct {
 	Server string    `json:"server"`
 	Nonce  string    `json:"nonce"` // of this run of the server
 	Since  time.Time `json:"since"`
-	// Started is when that run began; zero in records of older versions.
-	Started time.Time `json:"started,omitzero"`
+	// Started is when that run began.
+	Started time.Time `json:"started"`
 }
 
 func leaseKey(group string, key int) string { return leasePrefix + group + "." + strconv.Itoa(key) }

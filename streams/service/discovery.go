@@ -81,9 +81,6 @@ func (s *Service) serve() (*instance, error) {
 		started: time.Now().UTC(),
 		stats:   make([]micro.EndpointStats, len(endpoints)),
 	}
-	if s.log.Shop {
-		in.id.Metadata["shop"] = "yes" // clients may publish on topology.LaneShop
-	}
 	for i := range endpoints {
 		if err := in.endpoint(i); err != nil {
 			return nil, errors.Join(fmt.Errorf("registering endpoint %s: %w", endpoints[i].subject, err), in.stop())

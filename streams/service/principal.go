@@ -44,7 +44,7 @@ func (s *Service) principal(m *nats.Msg) (p access.Principal, keyed bool, err er
 
 // allowed reports whether the principal may make the request, and answers it if not. campaign is as Principal.May has it.
 func (r *request) allowed(campaign string) bool {
-	// Permissions of NATS keep public keys out, but a connection may have those of an older version.
+	// Permissions of NATS keep public keys out; here the rule holds whatever these are.
 	if !r.keyed || !r.who.Public && r.who.May(r.endpoint.operation, campaign) {
 		return true
 	}
