@@ -174,6 +174,7 @@ func TestLayersOfTheDomain(t *testing.T) {
 		"domain/code":     {},
 		"domain/siphash":  {},
 		"domain/linetest": {},
+		"domain/oracle":   {"domain/wire"},
 	}
 	for _, p := range list(t, "./domain/...") {
 		name := strings.TrimPrefix(p.ImportPath, module+"/")

@@ -7,10 +7,40 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
+
+// Fold is the state of a whole log.
+type Fold struct {
+	*oracle.Fold
+	Unpublished int                // fired reminders that are not on SCRIP_RMD yet
+	Published   []PublishedMessage // the messages of SCRIP_RMD, lane by lane
+
+	lanes map[int]*lane
+	*lane // the one being folded
+}
+
+// NewFold returns the fold of an empty log.
+func NewFold() *Fold {
+	f := &Fold{Fold: oracle.New(), lanes: map[int]*lane{}}
+	f.Fired = func(c *oracle.Campaign, r uint64) {
+		f.expected = append(f.expected, expectedLine{campaign: c, r: r, line: f.line, step: f.step})
+	}
+	f.selectLane(0)
+	return f
+}
+
+// Tally counts all reminders, with those published.
+func (f *Fold) Tally() oracle.Tally {
+	sum := f.Fold.Tally()
+	for _, m := range f.Published {
+		sum.Published += uint64(m.Lines)
+	}
+	return sum
+}
 
 // Log folds every lane of a log up to its current end, and returns the last sequence of each. It also checks that steps
 // cover the commands without gap or overlap, that lane time does not run back, and that SCRIP_RMD has each fired reminder
@@ -24,7 +54,7 @@ func Log(ctx context.Context, js jetstream.JetStream, log topology.Log) (*Fold, 
 // lane is the folded position of a lane.
 type lane struct {
 	number    int
-	clock     wire.Instant      // of its newest event
+	clock     wire.Instant      // of its newest event, while another lane is folded
 	previous  *eventlog.Message // without its payload
 	events    eventlog.Position // of the last event message
 	published eventlog.Position // of the last message of SCRIP_RMD
@@ -43,10 +73,14 @@ type step struct {
 
 // selectLane makes a lane the current one.
 func (f *Fold) selectLane(number int) {
+	if f.lane != nil {
+		f.lane.clock = f.Clock
+	}
 	if f.lanes[number] == nil {
 		f.lanes[number] = &lane{number: number}
 	}
 	f.lane = f.lanes[number]
+	f.Clock = f.lane.clock
 }
 
 // CatchUp folds the messages after those folded before, up to the current end of each lane, and returns these ends. So a
@@ -69,7 +103,7 @@ func (f *Fold) CatchUp(ctx context.Context, js jetstream.JetStream, log topology
 		}
 		f.Unpublished += len(f.expected)
 	}
-	f.checkTallies()
+	f.CheckTallies()
 	return ends, nil
 }
 
@@ -98,17 +132,17 @@ func (f *Fold) readEvents(ctx context.Context, js jetstream.JetStream, log topol
 				f.line = n + 1
 				where := linePosition{f.number, m.Sequence, n + 1}
 				if ev.Campaign != "" && ev.Type != wire.CommandRejected && topology.LaneOf(ev.Campaign, log.Lanes) != f.number {
-					f.violate("%s: %s belongs on lane %d", where, ev.Campaign, topology.LaneOf(ev.Campaign, log.Lanes))
+					f.Violate("%s: %s belongs on lane %d", where, ev.Campaign, topology.LaneOf(ev.Campaign, log.Lanes))
 				}
 				f.Apply(where, &ev)
 			}
 			if len(f.expected) > before {
 				f.step.digest = m.Digest()
 			}
-			if at := wire.At(m.LaneTime); at < f.clock {
-				f.violate("lane %d, message %d: lane time %s, with an event of %s", f.number, m.Sequence, at, f.clock)
+			if at := wire.At(m.LaneTime); at < f.Clock {
+				f.Violate("lane %d, message %d: lane time %s, with an event of %s", f.number, m.Sequence, at, f.Clock)
 			} else {
-				f.clock = at
+				f.Clock = at
 			}
 			if i == len(batch)-1 {
 				f.events = m.Position(log.UUID, f.number)
@@ -134,9 +168,9 @@ func (p linePosition) String() string {
 func (f *Fold) checkOrder(m *eventlog.Message) {
 	switch {
 	case f.previous == nil && m.Rebase == 0 && m.Commands[0] != 1:
-		f.violate("lane %d, message %d: the first one covers commands from %d", f.number, m.Sequence, m.Commands[0])
+		f.Violate("lane %d, message %d: the first one covers commands from %d", f.number, m.Sequence, m.Commands[0])
 	case f.previous != nil && !f.previous.Follows(m):
-		f.violate("lane %d, message %d: does not follow the commands of message %d", f.number, m.Sequence, f.previous.Sequence)
+		f.Violate("lane %d, message %d: does not follow the commands of message %d", f.number, m.Sequence, f.previous.Sequence)
 	}
 	f.previous = &eventlog.Message{Header: m.Header, Sequence: m.Sequence}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -15,20 +16,20 @@ import (
 
 // expectedLine is a line that SCRIP_RMD of a lane must have: reminder r of a campaign fired, in a line of a step.
 type expectedLine struct {
-	campaign *Campaign
+	campaign *oracle.Campaign
 	r        uint64
 	line     int
 	step     *step
 }
 
 func (o *expectedLine) String() string {
-	r := o.campaign.reminder(o.r)
+	r := o.campaign.Reminder(o.r)
 	return describe(o.campaign.Name, r.Kind(), r.Due, r.Customer)
 }
 
 // is is true for the line of this reminder.
 func (o *expectedLine) is(ev *wire.Event) bool {
-	r := o.campaign.reminder(o.r)
+	r := o.campaign.Reminder(o.r)
 	return ev.Type == wire.ReminderDue && ev.CustomerID == r.Customer && ev.DueAt == r.Due && ev.Campaign == o.campaign.Name && ev.Kind == r.Kind()
 }
 
@@ -102,14 +103,14 @@ func (f *Fold) checkPublished(m *eventlog.Message) error {
 		}
 		where := fmt.Sprintf("SCRIP_RMD of lane %d, message %d, line %d", f.number, m.Sequence, n+1)
 		if ev.DueAt > ev.At || ev.DueAt > wire.At(m.Time) {
-			f.violate("%s: %s is published at %s (%s by its line), before it is due", where, describeEvent(&ev), wire.At(m.Time), ev.At)
+			f.Violate("%s: %s is published at %s (%s by its line), before it is due", where, describeEvent(&ev), wire.At(m.Time), ev.At)
 		}
 		switch {
 		case len(f.expected) == 0:
-			f.violate("%s: %s is published, but did not fire, or was published before%s", where, describeEvent(&ev), f.candidates(&ev))
+			f.Violate("%s: %s is published, but did not fire, or was published before%s", where, describeEvent(&ev), f.candidates(&ev))
 			f.diverged = true
 		case !f.expected[0].is(&ev):
-			f.violate("%s: %s is published, but the next is %s%s", where, describeEvent(&ev), &f.expected[0], f.candidates(&ev))
+			f.Violate("%s: %s is published, but the next is %s%s", where, describeEvent(&ev), &f.expected[0], f.candidates(&ev))
 			f.diverged = true
 		default:
 			last, f.expected = f.expected[0], f.expected[1:]
@@ -119,11 +120,11 @@ func (f *Fold) checkPublished(m *eventlog.Message) error {
 	switch {
 	case f.diverged:
 	case lines == 0:
-		f.violate("SCRIP_RMD of lane %d, message %d: has no lines", f.number, m.Sequence)
+		f.Violate("SCRIP_RMD of lane %d, message %d: has no lines", f.number, m.Sequence)
 	case m.Source != last.source():
-		f.violate("SCRIP_RMD of lane %d, message %d: its source is %v, that of its last line is %v", f.number, m.Sequence, m.Source, last.source())
+		f.Violate("SCRIP_RMD of lane %d, message %d: its source is %v, that of its last line is %v", f.number, m.Sequence, m.Source, last.source())
 	case m.SourceDigest != last.step.digest:
-		f.violate("SCRIP_RMD of lane %d, message %d: its source's digest is %s, that of event message %d is %s", f.number, m.Sequence, m.SourceDigest, last.step.sequence, last.step.digest)
+		f.Violate("SCRIP_RMD of lane %d, message %d: its source's digest is %s, that of event message %d is %s", f.number, m.Sequence, m.SourceDigest, last.step.sequence, last.step.digest)
 	}
 	return nil
 }

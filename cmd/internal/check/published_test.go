@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -14,24 +15,60 @@ import (
 // digest of the step with the firings.
 const digest = "0123456789abcdef0123456789abcdef"
 
-// firings are two campaigns in one step: of s alice and bob (reminders 1 and 2), of z carol and dave (1 and 2).
-func firings(dropped bool) []wire.Event {
-	expires := wire.KindExpires
-	z := wire.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2, OpensAt: t0 + 100*second}
-	due := wire.Event{Type: wire.RemindersDue, At: 91, DueAt: 90, FromR: 1, ThroughR: 2, Fired: 2}
-	if dropped {
-		due.Fired, due.Dropped = 0, 2
+const second = wire.Instant(1_000_000)
+
+// t0 is when the log begins, but for that which is read from a stream.
+var t0 = wire.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+
+// firings are two campaigns in one step, 91 s after a base: of s alice and bob (reminders 1 and 2), of z carol and dave (1 and 2).
+func firings(base wire.Instant, dropped bool) []wire.Event {
+	at := func(seconds wire.Instant) wire.Instant { return base + seconds*second }
+	s := wire.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2, OpensAt: at(-1), ExpiresAt: at(100)}
+	z := wire.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2, OpensAt: at(100)}
+	of := func(campaign, kind string) wire.Event {
+		due := wire.Event{Type: wire.RemindersDue, Campaign: campaign, Kind: kind, At: at(91), DueAt: at(90), FromR: 1, ThroughR: 2, Fired: 2}
+		if dropped {
+			due.Fired, due.Dropped = 0, 2
+		}
+		return due
 	}
-	ofS, ofZ := due, due
-	ofS.Campaign, ofS.Kind, ofZ.Campaign, ofZ.Kind = "s", expires, "z", wire.KindOpens
-	return append(story(),
-		wire.Event{Type: wire.CampaignCreated, Campaign: "z", At: 5, ID: "create", Number: 5, Settings: z},
-		wire.Event{Type: wire.ReminderSet, Campaign: "z", At: 5, ID: "m1", R: 1, CustomerID: "carol", Kind: wire.KindOpens, Before: 10e9, DueAt: 90},
-		wire.Event{Type: wire.ReminderSet, Campaign: "z", At: 5, ID: "m2", R: 2, CustomerID: "dave", Kind: wire.KindOpens, Before: 10e9, DueAt: 90},
-		wire.Event{Type: wire.ReminderSet, Campaign: "z", At: 5, ID: "m3", R: 3, CustomerID: "erin", Kind: wire.KindOpens, Before: 5e9, DueAt: 95},
-		wire.Event{Type: wire.ReminderSet, Campaign: "z", At: 6, ID: "m4", R: 4, CustomerID: "frank", Kind: wire.KindOpens, Before: 10e9, DueAt: 90},
-		wire.Event{Type: wire.ReminderCancelled, Campaign: "z", At: 7, ID: "m5", R: 4},
-		ofS, ofZ)
+	expires := func(r uint64, customer string) wire.Event {
+		return wire.Event{Type: wire.ReminderSet, Campaign: "s", At: at(4), ID: "m" + customer, R: r, CustomerID: customer, Kind: wire.KindExpires,
+			Before: 10 * time.Second, DueAt: at(90), N: uint32(r)}
+	}
+	opens := func(r uint64, customer string, before wire.Instant) wire.Event {
+		return wire.Event{Type: wire.ReminderSet, Campaign: "z", At: at(5), ID: "m" + customer, R: r, CustomerID: customer, Kind: wire.KindOpens,
+			Before: time.Duration(before) * time.Second, DueAt: at(100 - before)}
+	}
+	return []wire.Event{
+		{Type: wire.CampaignCreated, Campaign: "s", At: at(0), ID: "create", Number: 4, Settings: s},
+		{Type: wire.CouponClaimed, Campaign: "s", At: at(1), ID: "c1", N: 1, Code: "AAAA-AAAA-AAAA", CustomerID: "alice"},
+		{Type: wire.CouponClaimed, Campaign: "s", At: at(2), ID: "c2", N: 2, Code: "BBBB-BBBB-BBBB", CustomerID: "bob"},
+		{Type: wire.CouponRedeemed, Campaign: "s", At: at(3), ID: "r1", N: 1, OrderID: "a", RedeemedCount: 1},
+		expires(1, "alice"),
+		expires(2, "bob"),
+		{Type: wire.CampaignCreated, Campaign: "z", At: at(5), ID: "create", Number: 5, Settings: z},
+		opens(1, "carol", 10),
+		opens(2, "dave", 10),
+		opens(3, "erin", 5),
+		opens(4, "frank", 10),
+		{Type: wire.ReminderCancelled, Campaign: "z", At: at(7), ID: "m5", R: 4},
+		of("s", wire.KindExpires), of("z", wire.KindOpens),
+	}
+}
+
+// foldFirings folds them; all are in the second line of step 7, but for those of s, which are in the first.
+func foldFirings(dropped bool) *Fold {
+	f := NewFold()
+	f.step = &step{sequence: 7, digest: digest}
+	for _, ev := range firings(t0, dropped) {
+		f.line = 1
+		if ev.Campaign == "z" {
+			f.line = 2
+		}
+		f.Apply("here", &ev)
+	}
+	return f
 }
 
 // line is one of SCRIP_RMD.
@@ -86,23 +123,20 @@ func TestRemindersArePublishedOnceAndInOrder(t *testing.T) {
 		{"a source of another log", []eventlog.Message{other}, "its source's digest", 2},
 		{"a message without lines", []eventlog.Message{message(1, 1)}, "has no lines", 4},
 	} {
-		f := foldEvents(firings(false)...)
-		for i := range f.expected { // foldEvents sets no steps
-			f.expected[i].step, f.expected[i].line = &step{sequence: 7, digest: digest}, 1+i/2
-		}
+		f := foldFirings(false)
 		for i := range c.published {
 			if err := f.checkPublished(&c.published[i]); err != nil {
 				t.Fatal(err)
 			}
 		}
-		f.checkTallies()
+		f.CheckTallies()
 		broken := strings.Join(f.Violations, "\n")
 		if c.want == "" && broken != "" || !strings.Contains(broken, c.want) || len(f.expected) != c.unpublished {
 			t.Errorf("%s: %q, %d unpublished, want %q, %d", c.name, broken, len(f.expected), c.want, c.unpublished)
 		}
 	}
 	// Dropped reminders are not published.
-	f := foldEvents(firings(true)...)
+	f := foldFirings(true)
 	m := message(1, 1, alice)
 	if err := f.checkPublished(&m); err != nil {
 		t.Fatal(err)
@@ -110,7 +144,7 @@ func TestRemindersArePublishedOnceAndInOrder(t *testing.T) {
 	if len(f.Violations) != 1 || !strings.Contains(f.Violations[0], "reminder 1 is dropped") {
 		t.Errorf("a dropped reminder is published: %q", f.Violations)
 	}
-	if want := (Tally{Set: 6, Cancelled: 1, Dropped: 4, Pending: 1, Published: 1}); f.Tally() != want {
+	if want := (oracle.Tally{Set: 6, Cancelled: 1, Dropped: 4, Pending: 1, Published: 1}); f.Tally() != want {
 		t.Errorf("%+v, want %+v", f.Tally(), want)
 	}
 }
@@ -141,7 +175,7 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 	}
 	// The log is in the past: its reminders are overdue.
 	base := wire.At(time.Now().Add(-time.Hour))
-	lines := onto(base, firings(false)...)
+	lines := firings(base, false)
 	step := func(n uint64, lines ...wire.Event) {
 		t.Helper()
 		at := lines[len(lines)-1].At.Time()
@@ -160,7 +194,7 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 			Source: eventlog.Source{Sequence: tail.Message.Sequence, Line: line, LastR: r}}, lines...)
 	}
 	f := NewFold()
-	catchUp := func(want Tally, end uint64) {
+	catchUp := func(want oracle.Tally, end uint64) {
 		t.Helper()
 		ends, err := f.CatchUp(ctx, js, log)
 		if err != nil {
@@ -173,18 +207,18 @@ func TestALogIsFollowedWhileItGrows(t *testing.T) {
 			t.Errorf("read at once: %+v, %q, %v; want %+v", whole.Tally(), whole.Violations, err, want)
 		}
 	}
-	catchUp(Tally{}, 0)
+	catchUp(oracle.Tally{}, 0)
 	due := len(lines) - 2
 	step(1, lines[:5]...)
-	catchUp(Tally{Set: 1, Pending: 1}, 1)
+	catchUp(oracle.Tally{Set: 1, Pending: 1}, 1)
 	step(2, lines[5:due]...)
-	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 5}, 2)
+	catchUp(oracle.Tally{Set: 6, Cancelled: 1, Pending: 5}, 2)
 	step(3, lines[due:]...)
-	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4}, 3)
+	catchUp(oracle.Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4}, 3)
 	publishFired(1, 2, 1, line("s", "alice"), line("s", "bob"), line("z", "carol"))
-	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4, Published: 3}, 3)
+	catchUp(oracle.Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4, Published: 3}, 3)
 	publishFired(2, 2, 2, line("z", "dave"))
-	catchUp(Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4, Published: 4}, 3)
+	catchUp(oracle.Tally{Set: 6, Cancelled: 1, Pending: 1, Fired: 4, Published: 4}, 3)
 	publishFired(3, 2, 2, line("z", "dave"))
 	if _, err := f.CatchUp(ctx, js, log); err != nil || len(f.Violations) != 1 {
 		t.Errorf("published again: %q, %v", f.Violations, err)

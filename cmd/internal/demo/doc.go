@@ -4,7 +4,7 @@
 //	brief:  coupons that expire during the demo; redeeming one afterwards is refused
 //	next:   opens during the demo; its reminders fire before that
 //
-//	SCRIP_EVT_* ───┬──> check.Fold ──┐
+//	SCRIP_EVT_* ───┬──> oracle.Fold ──┐
 //	SCRIP_RMD_* ───┘                 ├──> a table of promises
 //	    answers, SQL ────────────────┘
 //

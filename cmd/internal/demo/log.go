@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
+	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -18,14 +18,14 @@ import (
 // folded is the content of the log about the demo's campaigns, folded by the oracle of the tests. Each campaign has a fold
 // of its own: it lives on one lane, so that its lane time does not run back.
 type folded struct {
-	folds     map[string]*check.Fold    // by campaign
+	folds     map[string]*oracle.Fold   // by campaign
 	published map[string]map[string]int // campaign → customer and due instant → lines on the reminder streams
 }
 
 func newFolded(campaigns ...string) *folded {
-	l := &folded{folds: map[string]*check.Fold{}, published: map[string]map[string]int{}}
+	l := &folded{folds: map[string]*oracle.Fold{}, published: map[string]map[string]int{}}
 	for _, name := range campaigns {
-		l.folds[name], l.published[name] = check.NewFold(), map[string]int{}
+		l.folds[name], l.published[name] = oracle.New(), map[string]int{}
 	}
 	return l
 }
@@ -55,11 +55,11 @@ func (l *folded) fold(where string, raw []byte) error {
 }
 
 // campaign is the state of a campaign, an empty one before its creation is read.
-func (l *folded) campaign(name string) *check.Campaign {
+func (l *folded) campaign(name string) *oracle.Campaign {
 	if c := l.folds[name].Campaigns[name]; c != nil {
 		return c
 	}
-	return &check.Campaign{}
+	return &oracle.Campaign{}
 }
 
 // violations are those of all campaigns.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
+	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 )
 
@@ -90,7 +90,7 @@ func (d *show) report(l *folded, t tables) *Report {
 }
 
 // tally compares the answers to claims with each other and with the log.
-func (d *show) tally(sale *check.Campaign) (claimed, soldOut, same, twice, missing int) {
+func (d *show) tally(sale *oracle.Campaign) (claimed, soldOut, same, twice, missing int) {
 	inLog := map[string]string{}
 	for _, k := range sale.Coupons {
 		inLog[k.Customer] = k.Code
@@ -126,7 +126,7 @@ func (d *show) distinctAnswers() int {
 	return len(codes)
 }
 
-func distinct(c *check.Campaign) int {
+func distinct(c *oracle.Campaign) int {
 	codes := map[string]bool{}
 	for _, k := range c.Coupons {
 		codes[k.Code] = true

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
+	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/pgtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
@@ -263,14 +264,14 @@ func (f *fleet) settle(db string) {
 	claims, _ := f.ledger.Answers()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	set := map[subscription]check.State{}
+	set := map[subscription]oracle.State{}
 	for _, name := range onEachLane("soon") {
 		for _, r := range fold.Campaigns[name].Reminders {
 			set[subscription{name, r.Customer}] = r.State
 		}
 	}
 	for _, s := range f.reminded {
-		if state, there := set[s]; !there || state != check.Fired {
+		if state, there := set[s]; !there || state != oracle.Fired {
 			t.Errorf("the reminder of %s in %s was answered as set; in the log it is %v (there: %v)", s.customer, s.campaign, state, there)
 		}
 	}

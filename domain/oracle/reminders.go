@@ -1,4 +1,4 @@
-package check
+package oracle
 
 import (
 	"fmt"
@@ -39,7 +39,8 @@ func (r *Reminder) Kind() string {
 	return wire.KindOpens
 }
 
-// Tally counts reminders. By promise 4, Set is the sum of the next four, and Published becomes equal to Fired.
+// Tally counts reminders. By promise 4, Set is the sum of the next four, and Published becomes equal to Fired; a Fold leaves
+// Published 0, because it does not read SCRIP_RMD.
 type Tally struct{ Set, Fired, Cancelled, Dropped, Pending, Published uint64 }
 
 func (t Tally) String() string {
@@ -50,7 +51,7 @@ func (t *Tally) add(s State, n uint64) {
 	*[...]*uint64{&t.Pending, &t.Fired, &t.Cancelled, &t.Dropped}[s] += n
 }
 
-// Tally counts the campaign's reminders by state, without Published.
+// Tally counts the campaign's reminders by state.
 func (c *Campaign) Tally() Tally {
 	t := Tally{Set: uint64(len(c.Reminders))}
 	for i := range c.Reminders {
@@ -67,9 +68,6 @@ func (f *Fold) Tally() Tally {
 		sum.Set, sum.Fired, sum.Cancelled = sum.Set+t.Set, sum.Fired+t.Fired, sum.Cancelled+t.Cancelled
 		sum.Dropped, sum.Pending = sum.Dropped+t.Dropped, sum.Pending+t.Pending
 	}
-	for _, t := range f.Published {
-		sum.Published += uint64(t.Lines)
-	}
 	return sum
 }
 
@@ -85,13 +83,13 @@ func (f *Fold) Overdue(now wire.Instant) (n int) {
 	return n
 }
 
-// checkTallies compares the counts of the events with the states of the reminders.
-func (f *Fold) checkTallies() {
+// CheckTallies compares the counts of the events with the states of the reminders.
+func (f *Fold) CheckTallies() {
 	for _, c := range f.Campaigns {
 		states, events := c.Tally(), c.events
 		events.Pending = events.Set - events.Fired - events.Cancelled - events.Dropped
 		if states != events {
-			f.violate("reminders of %s: by their states %s, by their events %s", c.Name, states, events)
+			f.Violate("reminders of %s: by their states %s, by their events %s", c.Name, states, events)
 		}
 	}
 }
@@ -110,9 +108,9 @@ func (f *Fold) applyReminder(where any, c *Campaign, ev *wire.Event) {
 		f.set(where, c, ev)
 	case wire.ReminderCancelled:
 		c.events.Cancelled++
-		r := c.reminder(ev.R)
+		r := c.Reminder(ev.R)
 		if r == nil || r.State != Pending {
-			f.violate("%s: reminder %d of %s is cancelled, but was not pending", where, ev.R, c.Name)
+			f.Violate("%s: reminder %d of %s is cancelled, but was not pending", where, ev.R, c.Name)
 			return
 		}
 		c.end(r, Cancelled)
@@ -123,12 +121,12 @@ func (f *Fold) applyReminder(where any, c *Campaign, ev *wire.Event) {
 
 func (f *Fold) set(where any, c *Campaign, ev *wire.Event) {
 	c.events.Set++
-	if c.reminder(ev.R) != nil {
-		f.violate("%s: reminder %d of %s is set twice", where, ev.R, c.Name)
+	if c.Reminder(ev.R) != nil {
+		f.Violate("%s: reminder %d of %s is set twice", where, ev.R, c.Name)
 		return
 	}
 	if ev.R != uint64(len(c.Reminders)+1) {
-		f.violate("%s: reminder %d of %s follows %d", where, ev.R, c.Name, len(c.Reminders))
+		f.Violate("%s: reminder %d of %s follows %d", where, ev.R, c.Name, len(c.Reminders))
 		return
 	}
 	customer := ev.CustomerID
@@ -138,19 +136,19 @@ func (f *Fold) set(where any, c *Campaign, ev *wire.Event) {
 	r := Reminder{Customer: customer, Expires: ev.Kind == wire.KindExpires, Before: wire.Instant(ev.Before.Microseconds()), N: ev.N}
 	r.Due = c.due(&r)
 	if r.Due != ev.DueAt {
-		f.violate("%s: reminder %d of %s is due at %s, the event has %s", where, ev.R, c.Name, r.Due, ev.DueAt)
+		f.Violate("%s: reminder %d of %s is due at %s, the event has %s", where, ev.R, c.Name, r.Due, ev.DueAt)
 	}
 	if r.Due <= ev.At {
-		f.violate("%s: reminder %d of %s is due at %s, which has passed", where, ev.R, c.Name, r.Due)
+		f.Violate("%s: reminder %d of %s is due at %s, which has passed", where, ev.R, c.Name, r.Due)
 	}
 	if other, there := c.pending[r.key()]; there {
-		f.violate("%s: reminder %d of %s is equal to reminder %d, which is pending", where, ev.R, c.Name, other)
+		f.Violate("%s: reminder %d of %s is equal to reminder %d, which is pending", where, ev.R, c.Name, other)
 	}
 	if r.N != 0 && int(r.N) <= len(c.Coupons) {
 		k := c.Coupons[r.N-1]
 		k.reminders = append(k.reminders, ev.R)
 		if k.Customer != r.Customer {
-			f.violate("%s: reminder %d of %s is %s's, and of coupon %d, which is %s's", where, ev.R, c.Name, r.Customer, r.N, k.Customer)
+			f.Violate("%s: reminder %d of %s is %s's, and of coupon %d, which is %s's", where, ev.R, c.Name, r.Customer, r.N, k.Customer)
 		}
 	}
 	c.pending[r.key()] = ev.R
@@ -160,32 +158,32 @@ func (f *Fold) set(where any, c *Campaign, ev *wire.Event) {
 // setAgain finds whom a reminder is for that is set again: the holder of the coupon, whose redemption cancelled one like it.
 func (f *Fold) setAgain(where any, c *Campaign, ev *wire.Event) (customer string) {
 	if ev.N == 0 || int(ev.N) > len(c.Coupons) {
-		f.violate("%s: reminder %d of %s has no customer", where, ev.R, c.Name)
+		f.Violate("%s: reminder %d of %s has no customer", where, ev.R, c.Name)
 		return ""
 	}
 	k := c.Coupons[ev.N-1]
 	for _, number := range k.reminders {
-		if r := c.reminder(number); r.State == Cancelled && r.Before == wire.Instant(ev.Before.Microseconds()) {
+		if r := c.Reminder(number); r.State == Cancelled && r.Before == wire.Instant(ev.Before.Microseconds()) {
 			return k.Customer
 		}
 	}
-	f.violate("%s: reminder %d of %s is set again, but no equal one was cancelled", where, ev.R, c.Name)
+	f.Violate("%s: reminder %d of %s is set again, but no equal one was cancelled", where, ev.R, c.Name)
 	return k.Customer
 }
 
-// applyDue fires or drops the reminders of the event, and adds the lines that SCRIP_RMD must have.
+// applyDue fires or drops the reminders of the event.
 func (f *Fold) applyDue(where any, c *Campaign, ev *wire.Event) {
 	c.events.Fired, c.events.Dropped = c.events.Fired+ev.Fired, c.events.Dropped+ev.Dropped
 	f.Firings = append(f.Firings, Firing{Campaign: c.Name, At: ev.At, Due: ev.DueAt, Fired: ev.Fired, Dropped: ev.Dropped})
 	if ev.DueAt > ev.At {
-		f.violate("%s: reminders of %s fire before they are due", where, c.Name)
+		f.Violate("%s: reminders of %s fire before they are due", where, c.Name)
 	}
 	if ev.Fired != 0 && ev.Dropped != 0 {
-		f.violate("%s: reminders of %s both fired and dropped", where, c.Name)
+		f.Violate("%s: reminders of %s both fired and dropped", where, c.Name)
 	}
 	n := uint64(0)
 	for number := max(ev.FromR, 1); number <= min(ev.ThroughR, uint64(len(c.Reminders))); number++ {
-		r := c.reminder(number)
+		r := c.Reminder(number)
 		if r.State != Pending || r.Due != ev.DueAt || r.Kind() != ev.Kind || ev.Passed != 0 && r.Due+r.Before > ev.Passed {
 			continue
 		}
@@ -196,19 +194,21 @@ func (f *Fold) applyDue(where any, c *Campaign, ev *wire.Event) {
 		}
 		if r.N != 0 && int(r.N) <= len(c.Coupons) {
 			if k := c.Coupons[r.N-1]; k.Voided || k.Count >= c.Settings.MaxRedemptions {
-				f.violate("%s: reminder %d of %s fires for coupon %d, which is %s", where, number, c.Name, k.N, c.StatusOf(k))
+				f.Violate("%s: reminder %d of %s fires for coupon %d, which is %s", where, number, c.Name, k.N, c.StatusOf(k))
 			}
 		}
 		c.end(r, Fired)
-		f.expected = append(f.expected, expectedLine{campaign: c, r: number, line: f.line, step: f.step})
+		if f.Fired != nil {
+			f.Fired(c, number)
+		}
 	}
 	if n != ev.Fired+ev.Dropped {
-		f.violate("%s: %d reminders of %s were due, the event has %d", where, n, c.Name, ev.Fired+ev.Dropped)
+		f.Violate("%s: %d reminders of %s were due, the event has %d", where, n, c.Name, ev.Fired+ev.Dropped)
 	}
 }
 
-// reminder finds one by its number, nil if there is none.
-func (c *Campaign) reminder(r uint64) *Reminder {
+// Reminder finds one by its number, nil if there is none.
+func (c *Campaign) Reminder(r uint64) *Reminder {
 	if r == 0 || r > uint64(len(c.Reminders)) {
 		return nil
 	}
@@ -233,7 +233,7 @@ func (r *Reminder) key() uint64 {
 // replan computes the due instants of those of these reminders that are pending.
 func (c *Campaign) replan(numbers []uint64) {
 	for _, n := range numbers {
-		if r := c.reminder(n); r.State == Pending {
+		if r := c.Reminder(n); r.State == Pending {
 			r.Due = c.due(r)
 		}
 	}

@@ -1,4 +1,4 @@
-package check
+package oracle
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 // TestEveryEventIsChecked: the oracle has a rule for each event; an event without one would never be a violation.
 func TestEveryEventIsChecked(t *testing.T) {
 	for e := range wire.Events() {
-		f := NewFold()
+		f := New()
 		for _, ev := range story() {
 			f.Apply("before", &ev)
 		}
@@ -22,7 +22,7 @@ func TestEveryEventIsChecked(t *testing.T) {
 			}
 		}
 	}
-	f := NewFold()
+	f := New()
 	for _, ev := range story() {
 		f.Apply("before", &ev)
 	}

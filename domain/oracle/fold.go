@@ -1,4 +1,4 @@
-package check
+package oracle
 
 import (
 	"fmt"
@@ -9,20 +9,22 @@ import (
 
 // Fold is the state of a whole log, folded from its lines.
 type Fold struct {
-	Campaigns   map[string]*Campaign
-	Violations  []string // promises that the log breaks, in the order found
-	Events      int
-	Rejected    int                                // dead letters
-	Unpublished int                                // fired reminders that are not on SCRIP_RMD yet
-	Refused     map[string]map[wire.Refusal]uint64 // by campaign
-	Firings     []Firing                           // of reminders, lane by lane in the order of the log
-	Expiries    []Expiry                           // of coupons, in the same order
-	Published   []PublishedMessage                 // the messages of SCRIP_RMD, in the same order
+	Campaigns  map[string]*Campaign
+	Violations []string // promises that the log breaks, in the order found
+	Events     int
+	Rejected   int                                // dead letters
+	Refused    map[string]map[wire.Refusal]uint64 // by campaign
+	Firings    []Firing                           // of reminders, in the order of the events
+	Expiries   []Expiry                           // of coupons, in the same order
+
+	// Clock is the lane time of the newest event. Whoever folds several lanes keeps one for each and sets it before a lane's
+	// events.
+	Clock wire.Instant
+	// Fired is called for each reminder that fires, in the order in which they must be published. nil = nobody is told.
+	Fired func(c *Campaign, r uint64)
 
 	codes   map[string]string // generated code → campaign/n
 	numbers map[uint32]string // campaign number → campaign
-	lanes   map[int]*lane
-	*lane   // the one being folded
 }
 
 // Campaign is one campaign.
@@ -64,18 +66,17 @@ type Redemption struct {
 	RolledBackAt wire.Instant
 }
 
-// NewFold returns the fold of an empty log.
-func NewFold() *Fold {
-	f := &Fold{Campaigns: map[string]*Campaign{}, Refused: map[string]map[wire.Refusal]uint64{}, codes: map[string]string{},
-		numbers: map[uint32]string{}, lanes: map[int]*lane{}}
-	f.selectLane(0)
-	return f
+// New returns the fold of an empty log.
+func New() *Fold {
+	return &Fold{Campaigns: map[string]*Campaign{}, Refused: map[string]map[wire.Refusal]uint64{}, codes: map[string]string{},
+		numbers: map[uint32]string{}}
 }
 
 // maxViolations bounds Violations: after one error every later line may be one.
 const maxViolations = 1000
 
-func (f *Fold) violate(format string, args ...any) {
+// Violate adds a violation that is found outside of the events.
+func (f *Fold) Violate(format string, args ...any) {
 	if len(f.Violations) < maxViolations {
 		f.Violations = append(f.Violations, fmt.Sprintf(format, args...))
 	}
@@ -117,8 +118,8 @@ func (c *Campaign) StatusOf(k *Coupon) string {
 func (f *Fold) ByStatus() map[string]int {
 	counts := map[string]int{}
 	for _, c := range f.Campaigns {
-		for _, k := range c.Coupons {
-			counts[c.StatusOf(k)]++
+		for status, n := range c.ByStatus() {
+			counts[status] += n
 		}
 	}
 	return counts
@@ -127,10 +128,10 @@ func (f *Fold) ByStatus() map[string]int {
 // Apply folds one event. where is its position, formatted with %s for a violation.
 func (f *Fold) Apply(where any, ev *wire.Event) {
 	f.Events++
-	if ev.At < f.clock {
-		f.violate("%s: %s of %s, after an event of %s: lane time ran back", where, ev.Type, ev.At, f.clock)
+	if ev.At < f.Clock {
+		f.Violate("%s: %s of %s, after an event of %s: lane time ran back", where, ev.Type, ev.At, f.Clock)
 	}
-	f.clock = max(f.clock, ev.At)
+	f.Clock = max(f.Clock, ev.At)
 	switch ev.Type {
 	case wire.CommandsRefused:
 		if f.Refused[ev.Campaign] == nil {
@@ -145,7 +146,7 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 		return
 	case wire.CampaignCreated:
 		if f.Campaigns[ev.Campaign] != nil {
-			f.violate("%s: campaign %s is created twice", where, ev.Campaign)
+			f.Violate("%s: campaign %s is created twice", where, ev.Campaign)
 			return
 		}
 		s := ev.Settings
@@ -154,7 +155,7 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 			imported: map[string]bool{}, holders: map[string]int{}, ids: map[uint64]struct{}{}, pending: map[uint64]uint64{}}
 		f.Campaigns[ev.Campaign] = c
 		if other, taken := f.numbers[ev.Number]; taken {
-			f.violate("%s: campaigns %s and %s have the number %d: their codes are the same", where, other, c.Name, ev.Number)
+			f.Violate("%s: campaigns %s and %s have the number %d: their codes are the same", where, other, c.Name, ev.Number)
 		}
 		f.numbers[ev.Number] = c.Name
 		c.accept(ev.ID)
@@ -162,16 +163,16 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 	}
 	c := f.Campaigns[ev.Campaign]
 	if c == nil {
-		f.violate("%s: %s of campaign %s, which was never created", where, ev.Type, ev.Campaign)
+		f.Violate("%s: %s of campaign %s, which was never created", where, ev.Type, ev.Campaign)
 		return
 	}
 	// An expire of the scheduler may be accepted again, with a later through; the ids of other commands are unique.
 	if cmd := ev.Accepts(); cmd != wire.NoCommand && cmd.Spec().Scope != wire.ScopeScheduler && !c.accept(ev.ID) {
-		f.violate("%s: id %s is accepted twice in %s", where, ev.ID, c.Name)
+		f.Violate("%s: id %s is accepted twice in %s", where, ev.ID, c.Name)
 	}
 	if ev.Type.ChangesCoupon() {
 		if ev.N == 0 || int(ev.N) > len(c.Coupons) {
-			f.violate("%s: %s of coupon %d of %s, which was never claimed", where, ev.Type, ev.N, c.Name)
+			f.Violate("%s: %s of coupon %d of %s, which was never claimed", where, ev.Type, ev.N, c.Name)
 			return
 		}
 		f.applyChange(where, c, c.Coupons[ev.N-1], ev)
@@ -180,11 +181,11 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 	switch ev.Type {
 	case wire.CampaignSoldOut:
 		if len(c.Coupons) != int(c.Codes) {
-			f.violate("%s: %s is sold out with %d of %d coupons claimed", where, c.Name, len(c.Coupons), c.Codes)
+			f.Violate("%s: %s is sold out with %d of %d coupons claimed", where, c.Name, len(c.Coupons), c.Codes)
 		}
 	case wire.CampaignUpdated:
 		if c.Settings.Codes > ev.Settings.Codes {
-			f.violate("%s: the codes of %s shrink", where, c.Name)
+			f.Violate("%s: the codes of %s shrink", where, c.Name)
 		}
 		if c.Settings.Codes != 0 {
 			c.Codes = ev.Settings.Codes
@@ -201,7 +202,7 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 	case wire.CodesImported:
 		for _, code := range ev.Codes {
 			if c.imported[code] {
-				f.violate("%s: code %s is imported twice", where, code)
+				f.Violate("%s: code %s is imported twice", where, code)
 			}
 			c.imported[code] = true
 		}
@@ -210,20 +211,20 @@ func (f *Fold) Apply(where any, ev *wire.Event) {
 		f.applyClaim(where, c, ev)
 	case wire.CouponsExpired:
 		if ev.Through > ev.At {
-			f.violate("%s: %s expires through %s, which is after %s", where, c.Name, ev.Through, ev.At)
+			f.Violate("%s: %s expires through %s, which is after %s", where, c.Name, ev.Through, ev.At)
 		}
 		if ev.Through <= c.Through {
-			f.violate("%s: the watermark of %s does not rise", where, c.Name)
+			f.Violate("%s: the watermark of %s does not rise", where, c.Name)
 		}
 		if expired := c.expiring(ev.Through); expired != ev.Count {
-			f.violate("%s: %d coupons of %s expired, the event has %d", where, expired, c.Name, ev.Count)
+			f.Violate("%s: %d coupons of %s expired, the event has %d", where, expired, c.Name, ev.Count)
 		}
 		c.Through = ev.Through
 		f.Expiries = append(f.Expiries, Expiry{Campaign: c.Name, At: ev.At, Through: ev.Through, Count: ev.Count})
 	case wire.ReminderSet, wire.ReminderCancelled, wire.RemindersDue:
 		f.applyReminder(where, c, ev)
 	default:
-		f.violate("%s: %s", where, unchecked(ev.Type))
+		f.Violate("%s: %s", where, unchecked(ev.Type))
 	}
 }
 
@@ -261,7 +262,8 @@ func (c *Campaign) expiring(through wire.Instant) (n uint64) {
 	return n
 }
 
-func (c *Campaign) byStatus() map[string]int {
+// ByStatus counts the campaign's coupons.
+func (c *Campaign) ByStatus() map[string]int {
 	counts := map[string]int{}
 	for _, k := range c.Coupons {
 		counts[c.StatusOf(k)]++
@@ -272,30 +274,30 @@ func (c *Campaign) byStatus() map[string]int {
 // applyClaim checks promises 1 and 2: one holder per code, one coupon per customer and id.
 func (f *Fold) applyClaim(where any, c *Campaign, ev *wire.Event) {
 	if int(ev.N) != len(c.Coupons)+1 {
-		f.violate("%s: coupon %d of %s follows %d", where, ev.N, c.Name, len(c.Coupons))
+		f.Violate("%s: coupon %d of %s follows %d", where, ev.N, c.Name, len(c.Coupons))
 	}
 	if ev.N > c.Codes {
-		f.violate("%s: coupon %d of %s, which has %d", where, ev.N, c.Name, c.Codes)
+		f.Violate("%s: coupon %d of %s, which has %d", where, ev.N, c.Name, c.Codes)
 	}
 	coupon := fmt.Sprintf("%s/%d", c.Name, ev.N)
 	key := ev.Code
 	if c.Settings.Codes == 0 {
 		key = c.Name + "/" + ev.Code
 		if !c.imported[ev.Code] {
-			f.violate("%s: code %s was never imported", where, ev.Code)
+			f.Violate("%s: code %s was never imported", where, ev.Code)
 		}
 	} else if len(key) > 14 {
 		key = key[len(key)-14:] // without the prefix
 	}
 	if other, taken := f.codes[key]; taken {
-		f.violate("%s: code %s is claimed as %s and as %s", where, ev.Code, other, coupon)
+		f.Violate("%s: code %s is claimed as %s and as %s", where, ev.Code, other, coupon)
 	}
 	f.codes[key] = coupon
 	if c.holders[ev.CustomerID]++; c.Settings.PerCustomer != 0 && c.holders[ev.CustomerID] > int(c.Settings.PerCustomer) {
-		f.violate("%s: customer %s holds %d coupons of %s", where, ev.CustomerID, c.holders[ev.CustomerID], c.Name)
+		f.Violate("%s: customer %s holds %d coupons of %s", where, ev.CustomerID, c.holders[ev.CustomerID], c.Name)
 	}
 	if ev.At < c.Settings.OpensAt || ev.At >= c.Settings.Closes() || c.Status != "active" {
-		f.violate("%s: claimed outside of the claim window of %s", where, c.Name)
+		f.Violate("%s: claimed outside of the claim window of %s", where, c.Name)
 	}
 	c.Coupons = append(c.Coupons, &Coupon{N: ev.N, Code: ev.Code, Customer: ev.CustomerID, ClaimedAt: ev.At, OwnExpiry: ev.ExpiresAt})
 }
@@ -305,14 +307,14 @@ func (f *Fold) applyChange(where any, c *Campaign, k *Coupon, ev *wire.Event) {
 	switch ev.Type {
 	case wire.CouponRedeemed:
 		if k.Voided || ev.At >= c.Expires(k) || k.Count >= c.Settings.MaxRedemptions || c.Status == "paused" {
-			f.violate("%s: coupon %d of %s is redeemed while %s (expires %s, %d of %d uses)", where, k.N, c.Name, c.StatusOf(k), c.Expires(k), k.Count, c.Settings.MaxRedemptions)
+			f.Violate("%s: coupon %d of %s is redeemed while %s (expires %s, %d of %d uses)", where, k.N, c.Name, c.StatusOf(k), c.Expires(k), k.Count, c.Settings.MaxRedemptions)
 		}
 		if ev.CustomerID != "" && ev.CustomerID != k.Customer {
-			f.violate("%s: coupon %d of %s is %s's and redeemed by %s", where, k.N, c.Name, k.Customer, ev.CustomerID)
+			f.Violate("%s: coupon %d of %s is %s's and redeemed by %s", where, k.N, c.Name, k.Customer, ev.CustomerID)
 		}
 		for _, r := range k.Redemptions {
 			if r.Order == ev.OrderID && r.RolledBackAt == 0 {
-				f.violate("%s: coupon %d of %s is redeemed twice for order %s", where, k.N, c.Name, ev.OrderID)
+				f.Violate("%s: coupon %d of %s is redeemed twice for order %s", where, k.N, c.Name, ev.OrderID)
 			}
 		}
 		k.Count++
@@ -326,26 +328,26 @@ func (f *Fold) applyChange(where any, c *Campaign, k *Coupon, ev *wire.Event) {
 			}
 		}
 		if !found {
-			f.violate("%s: coupon %d of %s is rolled back for order %s, for which it was not redeemed", where, k.N, c.Name, ev.OrderID)
+			f.Violate("%s: coupon %d of %s is rolled back for order %s, for which it was not redeemed", where, k.N, c.Name, ev.OrderID)
 		}
 	case wire.CouponVoided:
 		if k.Voided {
-			f.violate("%s: coupon %d of %s is voided twice", where, k.N, c.Name)
+			f.Violate("%s: coupon %d of %s is voided twice", where, k.N, c.Name)
 		}
 		k.Voided = true
 	case wire.CouponExtended:
 		if k.Voided {
-			f.violate("%s: coupon %d of %s is extended after it was voided", where, k.N, c.Name)
+			f.Violate("%s: coupon %d of %s is extended after it was voided", where, k.N, c.Name)
 		}
 		if ev.ExpiresAt <= ev.At {
-			f.violate("%s: coupon %d of %s is extended into the past", where, k.N, c.Name)
+			f.Violate("%s: coupon %d of %s is extended into the past", where, k.N, c.Name)
 		}
 		k.OwnExpiry = ev.ExpiresAt
 		c.replan(k.reminders)
 	default:
-		f.violate("%s: %s", where, unchecked(ev.Type))
+		f.Violate("%s: %s", where, unchecked(ev.Type))
 	}
 	if (ev.Type == wire.CouponRedeemed || ev.Type == wire.CouponRolledBack) && ev.RedeemedCount != k.Count {
-		f.violate("%s: coupon %d of %s has been redeemed %d times, the event has %d", where, k.N, c.Name, k.Count, ev.RedeemedCount)
+		f.Violate("%s: coupon %d of %s has been redeemed %d times, the event has %d", where, k.N, c.Name, k.Count, ev.RedeemedCount)
 	}
 }

@@ -1,0 +1,29 @@
+package compare
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+func TestRowsAreComparedAsTheyAre(t *testing.T) {
+	rows := func(list ...string) iter.Seq[string] { return slices.Values(list) }
+	if d := compare("coupon", rows("a", "b", "b"), rows("b", "a", "b")); d != nil {
+		t.Errorf("the same rows differ: %q", d)
+	}
+	d := compare("coupon", rows("a", "c", "c"), rows("a", "b", "b", "c"))
+	if want := []string{"coupon: only in the table: c", "coupon: only in the log: b", "coupon: only in the log: b"}; !slices.Equal(d, want) {
+		t.Errorf("%q, want %q", d, want)
+	}
+	many := func(yield func(string) bool) {
+		for i := range 3 * maxShown {
+			if !yield(strconv.Itoa(i)) {
+				return
+			}
+		}
+	}
+	if d := compare("coupon", many, rows("1", "2")); len(d) != maxShown+1 || d[maxShown] != "coupon: … and 18 more rows differ" {
+		t.Errorf("%q", d)
+	}
+}
