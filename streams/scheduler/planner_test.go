@@ -354,7 +354,7 @@ func TestPlannerEqualsNaiveModel(t *testing.T) {
 				if err := p.timers.Write(&one); err != nil {
 					t.Fatalf("encode: %v", err)
 				}
-				b, err := timers.Read("", timers.Format, bytes.NewReader(one.Bytes()))
+				b, err := timers.Read("", bytes.NewReader(one.Bytes()))
 				if err != nil {
 					t.Fatalf("decode: %v", err)
 				}

@@ -65,15 +65,11 @@ func (r *run) restore(ctx context.Context) eventlog.Position {
 		return beginning
 	}
 	var restored *timers.Timers
-	format := timers.Format
 	meta, found, err := r.restoreFrom.Load(ctx, r.snapshotName(),
-		func(meta snapstore.Meta) error {
-			format = meta.Format
-			return r.acceptable(ctx, meta)
-		},
+		func(meta snapstore.Meta) error { return r.acceptable(ctx, meta) },
 		func(content io.Reader) (err error) {
 			restored.Close() // of a snapshot that was damaged further on
-			restored, err = timers.Read(r.opts.Dir, format, content)
+			restored, err = timers.Read(r.opts.Dir, content)
 			return err
 		})
 	switch {
@@ -89,8 +85,8 @@ func (r *run) restore(ctx context.Context) eventlog.Position {
 
 // acceptable refuses a snapshot that does not fit the event stream or the reminder stream.
 func (r *run) acceptable(ctx context.Context, meta snapstore.Meta) error {
-	if meta.Format < timers.OldestFormat || meta.Format > timers.Format {
-		return fmt.Errorf("the snapshot has format %d, this program reads %d to %d", meta.Format, timers.OldestFormat, timers.Format)
+	if meta.Format != timers.Format {
+		return fmt.Errorf("the snapshot has format %d, this program reads format %d; a newer scrip reads it", meta.Format, timers.Format)
 	}
 	var n note
 	if err := json.Unmarshal(meta.Note, &n); err != nil {

@@ -252,7 +252,7 @@ func TestSnapshotThatDisagrees(t *testing.T) {
 	r.seen()
 	run.stop()
 	memoryStore.atNewest(func(snap *stored) {
-		b, err := timers.Read("", timers.Format, bytes.NewReader(snap.content))
+		b, err := timers.Read("", bytes.NewReader(snap.content))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +288,7 @@ func TestSnapshotInTheObjectStore(t *testing.T) {
 	r.seen()
 	run.stop()
 	meta, found, err := store.Load(t.Context(), "sched-0", func(snapstore.Meta) error { return nil }, func(content io.Reader) error {
-		b, err := timers.Read("", timers.Format, content)
+		b, err := timers.Read("", content)
 		if err == nil && b.Reminders() != 3 {
 			err = fmt.Errorf("%d reminders in it", b.Reminders())
 		}

@@ -158,7 +158,7 @@ func BenchmarkTimersSnapshot(b *testing.B) {
 				}
 			}
 			for b.Loop() {
-				back, err := Read("", Format, bytes.NewReader(content.Bytes()))
+				back, err := Read("", bytes.NewReader(content.Bytes()))
 				if err != nil || back.reminders != pending {
 					b.Fatal(err)
 				}

@@ -21,7 +21,7 @@ func customerOf(campaign int, r uint32) string {
 // Whatever is set, cancelled, fired, copied, frozen and thawed in whatever order: everyone's reminder is for whom it was set,
 // in the timers as they are and in every view of them as they were.
 func TestCustomersComeBack(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range *rounds {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		c := &segments{dir: t.TempDir(), full: 16 << 10}
 		lists := make([]*customerList, 1+rng.IntN(4))

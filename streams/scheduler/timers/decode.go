@@ -19,7 +19,6 @@ const maxText = 1 << 10
 
 type decoder struct {
 	r      *bufio.Reader
-	format int
 	err    error
 	buf    [maxText]byte
 	groups []frozenGroup // of the campaign
@@ -59,10 +58,10 @@ func (d *decoder) text() string {
 	return unsafe.String(unsafe.SliceData(buf), len(buf))
 }
 
-// Read reads what Write wrote, in that format, into timers that keep customers in dir. An error means that the log has to be
+// Read reads what Write wrote into timers that keep customers in dir. An error means that the log has to be
 // replayed instead; nothing is left to close then.
-func Read(dir string, format int, r io.Reader) (*Timers, error) {
-	d := decoder{r: bufio.NewReaderSize(r, 64<<10), format: format}
+func Read(dir string, r io.Reader) (*Timers, error) {
+	d := decoder{r: bufio.NewReaderSize(r, 64<<10)}
 	b := New(dir)
 	for n := d.num(math.MaxUint32); n > 0 && d.err == nil; n-- {
 		d.entry(b)
@@ -89,9 +88,7 @@ func (d *decoder) entry(b *Timers) {
 	}
 	c := b.add(name) // its wake instant is 0: the planner has to look at it
 	c.Priority = Priority(d.num(uint64(Priorities - 1)))
-	if d.format > 2 {
-		c.LateAfter = time.Duration(d.num(math.MaxInt64))
-	}
+	c.LateAfter = time.Duration(d.num(math.MaxInt64))
 	c.Anchors = reminder.Anchors{Opens: d.instant(), Expires: d.instant()}
 	c.expiredThrough = d.instant()
 
@@ -163,12 +160,8 @@ func (d *decoder) group() (g frozenGroup) {
 	if id < uint64(len(d.groups)) {
 		return d.groups[id]
 	}
-	most := uint64(groupExpires)
-	if d.format > 2 {
-		most = numGroups - 1
-	}
 	g.kind = wire.KindExpires
-	switch d.num(most) {
+	switch d.num(numGroups - 1) {
 	case groupOpens:
 		g.kind = wire.KindOpens
 	case groupParked:

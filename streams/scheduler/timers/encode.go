@@ -22,11 +22,7 @@ import (
 //	reminder, pending or restorable: gap of r · group [of a new one: kind or restorable, before, own] · of kind expires: n (signed gap) · customer
 //
 // The number of the form is stored beside the content in the snapshot store, which also verifies every byte.
-// Format 2, which is read too, lacks late after and what is restorable.
-const (
-	Format       = 3
-	OldestFormat = 2
-)
+const Format = 1
 
 type encoder struct {
 	w   *bufio.Writer // keeps the first error until Flush

@@ -138,7 +138,7 @@ func (f *Frozen) piece(all bool) (done bool) {
 
 // A frozen timers, written by another goroutine while a lot goes on, is the timers as it was; and going on was not disturbed.
 func TestFrozenTimersAreAsTheyWere(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range *rounds {
 		c := newWorkload(t, seed, 5)
 		twin := newWorkload(t, seed, 5) // the same, never frozen nor compacted
 		c.b.customers.full = 4 << 10
@@ -187,7 +187,7 @@ func TestFrozenTimersAreAsTheyWere(t *testing.T) {
 				t.Fatalf("seed %d round %d: the timers go on as others", seed, round)
 			}
 			// Read back, it goes on as well.
-			back, err := Read(t.TempDir(), Format, bytes.NewReader(want))
+			back, err := Read(t.TempDir(), bytes.NewReader(want))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,7 @@ import (
 
 // However instants come and go, instants know the same as a sorted list.
 func TestFallsEqualASortedList(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range 3 * *rounds {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var f instants
 		var list []wire.Instant
@@ -91,7 +91,7 @@ func TestFallsEqualASortedList(t *testing.T) {
 
 // Which coupons have an expiry of their own is kept as sets of numbers are.
 func TestOwnExpiriesEqualASet(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range 3 * *rounds {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var o ownExpiries
 		set := map[uint32]bool{}

@@ -67,7 +67,7 @@ func TestARollbackRestoresTheCustomers(t *testing.T) {
 			if err := b.Write(&content); err != nil {
 				t.Fatal(err)
 			}
-			back, err := Read(t.TempDir(), Format, bytes.NewReader(content.Bytes()))
+			back, err := Read(t.TempDir(), bytes.NewReader(content.Bytes()))
 			if err != nil {
 				t.Fatal(err)
 			}
