@@ -8,22 +8,12 @@ SHELL      := /bin/bash
 ARGS     ?=
 # How long each fuzzer runs.
 FUZZTIME ?= 10s
-# How long chaos runs; SEED repeats its random choices.
-CHAOS    ?= 10m
+# How long soak runs in all, which of its parts (all = empty), and the seed of its random choices (printed; empty = a new one).
+SOAK     ?= 30m
+PARTS    ?=
 SEED     ?=
-# How many reminders chaos sets in each of its setups.
-REMINDERS ?= 1000000
-# How many faults chaos-cluster makes, and with how many lanes.
-FAULTS   ?= 65
-LANES    ?= 4
-# Which kinds of faults chaos-cluster makes, as a regular expression; empty = all.
-KIND     ?=
-# How many kills or power cuts kill and power do.
-ROUNDS   ?= 200
-# How often flaky runs each package in each mode, which modes, and which packages.
-RUNS     ?= 20
-MODES    ?= idle,busy,cpu1
-PACKAGES ?= ./...
+# Flags of go test, as in: make test TESTFLAGS=-count=1
+TESTFLAGS ?=
 # Packages and benchmarks to run.
 BENCH    ?= .
 IMAGE    ?= scrip
@@ -35,8 +25,9 @@ COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 TARGETS  ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 DIST     ?= bin/dist
 
-# The other modules, with requirements that the product does not have.
-MODULES = cmd/scripbench docker/prometheus cmd/internal/api/validate cmd/internal/cluster/manifests
+# The other modules. Of those that read documents with heavy parsers, lint runs the tests.
+MODULES   = cmd/scripbench $(DOCUMENTS)
+DOCUMENTS = docker/prometheus cmd/internal/api/validate cmd/internal/cluster/manifests
 # Packages of the product that start goroutines, found in their code without tests.
 CONCURRENT = $(shell grep -rlE --include='*.go' --exclude='*_test.go' --exclude-dir=scripbench --exclude-dir=validate '^\s*go (func|[a-z])|errgroup|sync\.|atomic\.' domain streams projections cmd | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
@@ -73,11 +64,10 @@ cluster: setup ## Run three NATS nodes, PostgreSQL and three servers on ./cluste
 	exec bin/scrip-cluster $(ARGS)
 
 .PHONY: test
-test: setup-bench ## Run all tests, those of the modules in parallel. lint runs vet.
+test: setup-bench ## Run the tests of a working day: minutes. TESTFLAGS=-count=1 runs them all again.
 	@# Many packages wait for others' timeouts: four at once keep two cores busy.
-	@tests=; for module in $(MODULES); do (cd $$module && go test -vet=off ./...) & tests="$$tests $$!"; done; \
-	failed=0; go test -vet=off -p 4 ./... || failed=1; for one in $$tests; do wait $$one || failed=1; done; exit $$failed
-	@if ! git cat-file -e 0417b2b^{commit} 2>/dev/null; then echo 'skipped: old and new servers on one log (cmd/internal/e2e/mixed), as this clone does not have commit 0417b2b; git fetch --unshallow'; fi
+	@(cd cmd/scripbench && exec go test -vet=off $(TESTFLAGS) ./...) & bench=$$!; \
+	failed=0; go test -vet=off -p 4 $(TESTFLAGS) ./... || failed=1; wait $$bench || failed=1; exit $$failed
 	@if [ "$$(id -u)" != 0 ] || ! [ -w /dev/fuse ]; then echo 'skipped: the power cuts of cmd/internal/e2e/power, which need root and /dev/fuse'; fi
 	@for program in node npm python3 curl; do command -v $$program >/dev/null || echo "skipped: the programs in cmd/internal/examples that need $$program"; done
 	@if command -v npm >/dev/null && ! [ -d bin/examples/node_modules ]; then echo 'skipped: claim_nats.mjs in cmd/internal/examples, as npm could not install what it imports'; fi
@@ -88,31 +78,16 @@ race: setup-bench ## Run the tests of packages with goroutines under the race de
 	cd cmd/scripbench && go test -race ./...
 
 .PHONY: lint
-lint: ## Check formatting, go vet, staticcheck, and the direction of imports.
+lint: ## Check formatting, go vet, staticcheck, the direction of imports, and the documents that heavy parsers read.
 	@unformatted=$$(gofmt -l domain streams projections cmd docker); if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	go build -o bin/ honnef.co/go/tools/cmd/staticcheck
 	@for module in . $(MODULES); do echo "vet and staticcheck in $$module"; (cd $$module && go vet ./... && $(CURDIR)/bin/staticcheck ./...); done
 	go test ./cmd/internal/arch
+	@for module in $(DOCUMENTS); do (cd $$module && go test -vet=off ./...); done
 
-.PHONY: chaos
-chaos: setup-bench ## Kill, stop and starve the real binary under load for CHAOS (10m); the seed is printed.
-	go test ./cmd/internal/e2e/chaos -count=1 -timeout 0 -v -chaos.for=$(CHAOS) -chaos.reminders=$(REMINDERS) $(if $(SEED),-chaos.seed=$(SEED))
-
-.PHONY: chaos-cluster
-chaos-cluster: setup-bench ## Kill, stop and cut off NATS nodes and servers FAULTS (65) times, with LANES (4); print how soon the usual rate is back.
-	go test ./cmd/internal/e2e/chaos -run '^TestChaosOfNodeProcesses$$' -count=1 -timeout 0 -v -chaos.faults=$(FAULTS) -chaos.lanes=$(LANES) $(if $(SEED),-chaos.seed=$(SEED)) $(if $(KIND),'-chaos.kind=$(KIND)')
-
-.PHONY: kill
-kill: setup-bench ## Kill the real binary (-9) ROUNDS (200) times under load; count answers, and those missing in the log.
-	go test ./cmd/internal/e2e/crash -run '^TestKillNine$$' -count=1 -timeout 0 -v -crash.rounds=$(ROUNDS)
-
-.PHONY: flaky
-flaky: setup-bench ## Run every package RUNS (20) times: idle, with a busy loop on each core, on one core. Print which tests failed.
-	go run ./cmd/internal/flaky -runs $(RUNS) -modes $(MODES) $(PACKAGES)
-
-.PHONY: power
-power: setup-bench ## Cut the power under the real binary in ROUNDS (200) rounds; count answers, and those missing in the log.
-	go test ./cmd/internal/e2e/power -run '^TestPowerCuts$$' -count=1 -timeout 0 -v -power.rounds=$(ROUNDS) $(if $(SEED),-power.seed=$(SEED))
+.PHONY: soak
+soak: setup-bench ## Chaos, power cuts, kill -9, clusters under faults and peers for SOAK (30m) in all; seeds and a table at the end. PARTS picks some.
+	go run ./cmd/internal/soak -for $(SOAK) $(if $(PARTS),-parts $(PARTS)) $(if $(SEED),-seed $(SEED))
 
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for FUZZTIME (10s).
