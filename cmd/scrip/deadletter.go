@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/deadletter"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -44,13 +44,13 @@ dead_letter_not_found, not_retriable, or that of the command that was sent again
 
 // letters is what a command about dead letters works with.
 type letters struct {
-	*deadletter.Store
+	*readmodel.Letters
 	s  *session
 	js jetstream.JetStream
 }
 
 // source reads the line that a dead letter quotes.
-func (l *letters) source(ctx context.Context, d *deadletter.Letter, sequence uint64) (eventlog.Raw, error) {
+func (l *letters) source(ctx context.Context, d *readmodel.Letter, sequence uint64) (eventlog.Raw, error) {
 	if d.IsEvent() {
 		return eventlog.Events(l.js, d.Lane).Get(ctx, sequence)
 	}
@@ -91,11 +91,11 @@ func (m *Main) onLetters(cmd *cobra.Command, asked func(context.Context, *sessio
 			return fmt.Errorf("connecting to the read tables, which list the dead letters: %w", err)
 		}
 		defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-		err = work(ctx, &letters{deadletter.New(db), s, js}, args)
+		err = work(ctx, &letters{readmodel.NewLetters(db), s, js}, args)
 		switch {
-		case errors.Is(err, deadletter.ErrRetried):
+		case errors.Is(err, readmodel.ErrRetried):
 			return m.refuse("already_retried", "%s", err)
-		case errors.Is(err, deadletter.ErrNotFound):
+		case errors.Is(err, readmodel.ErrNoLetter):
 			return m.refuse("dead_letter_not_found", "%s", err)
 		}
 		return err
@@ -113,7 +113,7 @@ func letterArgs(least, most int) cobra.PositionalArgs {
 			return cli.Usagef("%s takes no further %q", cli.Path(cmd), given[most])
 		}
 		for _, g := range given {
-			if _, err := deadletter.ParseID(g); err != nil {
+			if _, err := readmodel.ParseLetterID(g); err != nil {
 				return &cli.UsageError{Err: err}
 			}
 		}
@@ -121,20 +121,20 @@ func letterArgs(least, most int) cobra.PositionalArgs {
 	}
 }
 
-func (l *letters) find(ctx context.Context, given string) (deadletter.Letter, error) {
-	id, err := deadletter.ParseID(given)
+func (l *letters) find(ctx context.Context, given string) (readmodel.Letter, error) {
+	id, err := readmodel.ParseLetterID(given)
 	if err != nil {
-		return deadletter.Letter{}, &cli.UsageError{Err: err}
+		return readmodel.Letter{}, &cli.UsageError{Err: err}
 	}
 	return l.Find(ctx, id)
 }
 
 // filterLetters adds the flags that select dead letters.
-func (m *Main) filterLetters(cmd *cobra.Command, f *deadletter.Filter, since *wire.Instant) {
+func (m *Main) filterLetters(cmd *cobra.Command, f *readmodel.LetterFilter, since *wire.Instant) {
 	cmd.Flags().Var(&cli.Value{Kind: "STREAM", Parse: func(s string) error {
 		number := strings.TrimPrefix(strings.TrimPrefix(s, topology.CmdStreamPrefix), topology.EvtStreamPrefix)
-		if _, err := strconv.ParseUint(number, 10, 16); s != deadletter.Commands && s != deadletter.Events && (err != nil || number == s) {
-			return fmt.Errorf("must be %s, %s, or the name of a stream such as %s", deadletter.Commands, deadletter.Events, topology.CmdStream(0))
+		if _, err := strconv.ParseUint(number, 10, 16); s != readmodel.OfCommands && s != readmodel.OfEvents && (err != nil || number == s) {
+			return fmt.Errorf("must be %s, %s, or the name of a stream such as %s", readmodel.OfCommands, readmodel.OfEvents, topology.CmdStream(0))
 		}
 		f.Stream = s
 		return nil
@@ -152,7 +152,7 @@ func (m *Main) filterLetters(cmd *cobra.Command, f *deadletter.Filter, since *wi
 }
 
 func (m *Main) deadletterList() *cobra.Command {
-	var f deadletter.Filter
+	var f readmodel.LetterFilter
 	var since wire.Instant
 	var state string
 	var limit uint32
@@ -163,8 +163,8 @@ func (m *Main) deadletterList() *cobra.Command {
 	}
 	m.filterLetters(cmd, &f, &since)
 	const every = "all"
-	cmd.Flags().Var(cli.Choice(&state, string(deadletter.Open), string(deadletter.Open), string(deadletter.Retried), string(deadletter.Discarded), every), "state", "those in this state")
-	cmd.Flags().Var(cli.Number(&limit, deadletter.DefaultListed, 1, deadletter.MostListed), "limit", "how many to list at most")
+	cmd.Flags().Var(cli.Choice(&state, string(readmodel.Open), string(readmodel.Open), string(readmodel.Retried), string(readmodel.Discarded), every), "state", "those in this state")
+	cmd.Flags().Var(cli.Number(&limit, readmodel.DefaultLetters, 1, readmodel.MostLetters), "limit", "how many to list at most")
 	cmd.Flags().StringVar(&f.Before, "before", "", "show the page after the one that ended with this `CURSOR`")
 	chosen := func() {
 		f.Limit = int(limit)
@@ -172,12 +172,12 @@ func (m *Main) deadletterList() *cobra.Command {
 			f.Since = since.Time()
 		}
 		if state != every {
-			f.State = deadletter.State(state)
+			f.State = readmodel.LetterState(state)
 		}
 	}
 	return m.onLetters(cmd, func(ctx context.Context, s *session) error {
 		chosen()
-		var page deadletter.Page
+		var page readmodel.LetterPage
 		request := service.LetterQuery{Stream: f.Stream, Lane: f.Lane, Since: f.Since, State: string(f.State), Limit: f.Limit, Before: f.Before}
 		err := m.ask(ctx, s, "deadletter.list", request, &page)
 		var refused *client.RefusedError
@@ -194,13 +194,13 @@ func (m *Main) deadletterList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return m.printLetters(deadletter.Page{Letters: list, Next: older})
+		return m.printLetters(readmodel.LetterPage{Letters: list, Next: older})
 	})
 }
 
-func (m *Main) printLetters(page deadletter.Page) error {
+func (m *Main) printLetters(page readmodel.LetterPage) error {
 	if m.global.output == outputJSON {
-		out := map[string]any{"dead_letters": append([]deadletter.Letter{}, page.Letters...)}
+		out := map[string]any{"dead_letters": append([]readmodel.Letter{}, page.Letters...)}
 		if page.Next != "" {
 			out["more"], out["next"] = true, page.Next
 		}
@@ -231,7 +231,7 @@ func oneLine(s string, most int) string {
 
 // shownLetter is a dead letter with the line it quotes.
 type shownLetter struct {
-	deadletter.Letter
+	readmodel.Letter
 	// Original is the whole line, or the rest that is still known.
 	Original string `json:"original"`
 	Subject  string `json:"subject,omitempty"`
@@ -295,7 +295,7 @@ dead letter quotes.`,
 }
 
 func (m *Main) deadletterDiscard() *cobra.Command {
-	var f deadletter.Filter
+	var f readmodel.LetterFilter
 	var since wire.Instant
 	var everything, undo bool
 	var note string
@@ -344,7 +344,7 @@ With --all, every open one that --stream, --lane and --since select.`,
 			if err == nil && undo {
 				err = l.Reopen(ctx, &d)
 			} else if err == nil {
-				err = l.Settle(ctx, &d, deadletter.Discarded, note)
+				err = l.Settle(ctx, &d, readmodel.Discarded, note)
 			}
 			if err != nil {
 				return fmt.Errorf("%w (done before it: %d)", err, i)

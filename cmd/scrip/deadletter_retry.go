@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/deadletter"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 )
 
 func (m *Main) deadletterRetry() *cobra.Command {
@@ -52,7 +52,7 @@ Events cannot be retried: later events were applied without them. After an upgra
 			return m.refuse("not_retriable", "%s is an event. It cannot be applied now: later events were applied without it. "+
 				"With a scrip version that supports it, `scrip rebuild` applies it in log order", d.ID)
 		}
-		r := deadletter.Retry{Letter: &d, Text: corrected, ID: id, Lines: "--payload or --file", IDName: "--id"}
+		r := readmodel.Retry{Letter: &d, Text: corrected, ID: id, Lines: "--payload or --file", IDName: "--id"}
 		lines, err := r.Commands(ctx, l.source)
 		if err != nil {
 			return m.refuse("not_retriable", "%s", err)
@@ -107,7 +107,7 @@ func (m *Main) correctedLines(cmd *cobra.Command, payload, file string) ([]byte,
 const maxCorrected = 16 << 20
 
 // sendAgain sends commands one after the other, prints their outcomes, and closes the dead letter if all were accepted.
-func (m *Main) sendAgain(ctx context.Context, l *letters, d *deadletter.Letter, commands []wire.Command) error {
+func (m *Main) sendAgain(ctx context.Context, l *letters, d *readmodel.Letter, commands []wire.Command) error {
 	accepted := map[string]int{}
 	refused := 0
 	for _, c := range commands {
@@ -130,18 +130,18 @@ func (m *Main) sendAgain(ctx context.Context, l *letters, d *deadletter.Letter, 
 		fmt.Fprintf(m.Err, "scrip: %d of %d refused; %s\n", refused, len(commands), stays(d))
 		return cli.ErrRefused
 	}
-	if err := l.Settle(ctx, d, deadletter.Retried, deadletter.Note(accepted, len(commands))); err != nil {
+	if err := l.Settle(ctx, d, readmodel.Retried, readmodel.RetryNote(accepted, len(commands))); err != nil {
 		return errors.Join(fmt.Errorf("the command took effect, but the dead letter stays %s", d.State), err)
 	}
 	return nil
 }
 
 // stays describes a dead letter's state after a refusal, which does not change it.
-func stays(d *deadletter.Letter) string {
+func stays(d *readmodel.Letter) string {
 	switch {
-	case d.State == deadletter.Retried && d.Note != "":
+	case d.State == readmodel.Retried && d.Note != "":
 		return fmt.Sprintf("the dead letter stays retried: it was accepted before (%s)", d.Note)
-	case d.State != deadletter.Open:
+	case d.State != readmodel.Open:
 		return fmt.Sprintf("the dead letter stays %s", d.State)
 	}
 	return fmt.Sprintf("the dead letter stays open; close it with `scrip deadletter discard %s`", d.ID)

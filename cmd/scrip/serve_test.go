@@ -19,7 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/lane"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
@@ -255,7 +255,7 @@ func TestClaimsWithoutPostgreSQL(t *testing.T) {
 // TestExternal: one server decides, another projects, a third answers, on an external NATS and PostgreSQL.
 func TestExternal(t *testing.T) {
 	t.Parallel()
-	natsURL, db := natsOnly(t), pgtest.URL(t)
+	natsURL, db := natsOnly(t), projtest.URL(t)
 	lanes := serve(t, dataDir(t), "--nats", natsURL, "--lanes", "2", "--roles", "lanes,scheduler")
 	key, err := os.ReadFile(filepath.Join(lanes.data, "code.key"))
 	if err != nil {

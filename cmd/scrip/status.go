@@ -18,7 +18,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cli"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
-	"github.com/seed-4a2410e3/scrip/projections/deadletter"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/natsd"
@@ -75,7 +75,7 @@ func (m *Main) readStatus(ctx context.Context, s *session) (*status.Status, erro
 		from.NoLetters = "the read tables are unavailable"
 	} else {
 		defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-		from.Letters = deadletter.New(db)
+		from.Letters = readmodel.NewLetters(db)
 	}
 	st, err := status.Read(ctx, from)
 	if err != nil {
@@ -101,7 +101,7 @@ func openLetters(st *status.Status) string {
 	case c == nil:
 		return "unknown: " + st.NoDeadLetters
 	case c.More:
-		return fmt.Sprintf("more than %d are open; see scrip deadletter list", deadletter.MostCounted)
+		return fmt.Sprintf("more than %d are open; see scrip deadletter list", readmodel.MostCounted)
 	case c.Commands+c.Events > 0:
 		return fmt.Sprintf("%d commands, %d events; see scrip deadletter list", c.Commands, c.Events)
 	}

@@ -12,15 +12,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 
-	"github.com/seed-4a2410e3/scrip/projections/logtest"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
 
 func claim(n int) string {
 	return fmt.Sprintf(`{"type":"coupon.claimed","campaign":"c0","at":"@","n":%d,"code":"C%d","customer_id":"x"}`, n, n)
@@ -28,7 +27,7 @@ func claim(n int) string {
 
 const created = `{"type":"campaign.created","campaign":"c0","at":"@","number":1,"codes":1000,"max_redemptions":1}`
 
-func open(t *testing.T, r *logtest.Rig) *eventlog.Reader {
+func open(t *testing.T, r *projtest.Rig) *eventlog.Reader {
 	t.Helper()
 	reader, err := eventlog.Events(r.JS, 0).In(r.Log).Open(t.Context(), r.Log.UUID, eventlog.Position{Log: r.Log.UUID}, eventlog.ReaderOptions{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -41,7 +40,7 @@ func open(t *testing.T, r *logtest.Rig) *eventlog.Reader {
 // A batch ends at its limits and at the last message wanted, whatever arrives, and waits only for its first message.
 func TestBatchesEndWhereTheyShould(t *testing.T) {
 	t.Parallel()
-	r := logtest.New(t)
+	r := projtest.New(t)
 	for i := range 40 {
 		r.Write(0, claim(2*i), claim(2*i+1))
 	}
@@ -81,7 +80,7 @@ func TestBatchesEndWhereTheyShould(t *testing.T) {
 // A message that this version does not understand ends a batch; the messages before it come first.
 func TestMessagesBeforeAnErrorComeFirst(t *testing.T) {
 	t.Parallel()
-	r := logtest.New(t)
+	r := projtest.New(t)
 	r.Write(0, claim(1))
 	r.Write(0, claim(2))
 	r.Publish(0, nats.Header{topology.HeaderFormat: {"9"}, topology.HeaderSeal: {strings.Repeat("A", 43)}}, nil)
@@ -105,7 +104,7 @@ type lane struct {
 	Tables
 }
 
-func newLane(t *testing.T, r *logtest.Rig, pool *pgxpool.Pool) *lane {
+func newLane(t *testing.T, r *projtest.Rig, pool *pgxpool.Pool) *lane {
 	t.Helper()
 	l := &lane{t, pool, Tables{DB: pool, Schema: schema.Name, Log: r.Log.UUID}}
 	if err := l.Load(t.Context(), pool); err != nil {
@@ -128,8 +127,8 @@ const stateSQL = `SELECT concat_ws(' ', (SELECT count(*) FROM scrip.coupon_row),
 // message are applied, and the checkpoint stays before theirs. Who was overtaken changes nothing.
 func TestRejectedLinesAndTheFence(t *testing.T) {
 	t.Parallel()
-	r := logtest.New(t)
-	pool := logtest.Pool(t, pgtest.URL(t))
+	r := projtest.New(t)
+	pool := projtest.Pool(t, projtest.URL(t))
 	if _, err := schema.Migrate(t.Context(), pool, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
-	"github.com/seed-4a2410e3/scrip/projections/logtest"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -53,7 +52,7 @@ func TestConnectionBreaksAroundCommit(t *testing.T) {
 			r := newRig(t)
 			r.work()
 			// A pool of its own, so that the test's queries are not what breaks.
-			p := r.projector(logtest.Pool(t, r.pool.Config().ConnString()+"&application_name=victim"), Options{Limits: fill.Limits{Lines: 1}})
+			p := r.projector(projtest.Pool(t, r.pool.Config().ConnString()+"&application_name=victim"), Options{Limits: fill.Limits{Lines: 1}})
 			var hit atomic.Int32
 			c.set(r, p, &hit)
 			p.start()
@@ -90,7 +89,7 @@ func (r *rig) terminateAll() {
 // is missing after it.
 func TestPostgresStoppedAndStarted(t *testing.T) {
 	r := newRig(t)
-	cluster := pgtest.Cluster(t)
+	cluster := projtest.Cluster(t)
 	url := cluster.URL()
 	down := func() {
 		t.Helper()
@@ -110,7 +109,7 @@ func TestPostgresStoppedAndStarted(t *testing.T) {
 	}
 	down()
 	r.work()
-	pool := logtest.Pool(t, url)
+	pool := projtest.Pool(t, url)
 	p := r.projector(pool, Options{}).start()
 	for round := 1; round <= 2; round++ {
 		for lane := range lanes {
@@ -118,11 +117,11 @@ func TestPostgresStoppedAndStarted(t *testing.T) {
 		}
 		streamtest.Eventually(t, "unavailability logged", func() bool { return p.logged("PostgreSQL is unavailable") == round })
 		up()
-		r.synced(logtest.Pool(t, url)) // a fresh pool: the old one's idle connections are dead
+		r.synced(projtest.Pool(t, url)) // a fresh pool: the old one's idle connections are dead
 		streamtest.Eventually(t, "availability logged", func() bool { return p.logged("PostgreSQL is available") == round })
 		if round == 1 {
 			r.claim(0, 3)
-			r.synced(logtest.Pool(t, url))
+			r.synced(projtest.Pool(t, url))
 			down()
 			r.claim(0, 3)
 			r.claim(1, 3)
@@ -131,7 +130,7 @@ func TestPostgresStoppedAndStarted(t *testing.T) {
 	if n := p.logged("PostgreSQL is unavailable"); n != 2 {
 		t.Errorf("unavailability logged %d times", n)
 	}
-	r.check(logtest.Pool(t, url))
+	r.check(projtest.Pool(t, url))
 }
 
 // A log whose last messages were lost under a checkpoint: the lane stops with an error that names the next command,
@@ -175,12 +174,12 @@ func TestLostTail(t *testing.T) {
 			if !c.running {
 				p = r.project(Options{})
 			}
-			before := logtest.Digest(t, r.pool)
+			before := projtest.Digest(t, r.pool)
 			now := p.reaches(0, Stopped)
 			if !errors.Is(now.Err, c.want) || !strings.Contains(now.Err.Error(), "run `scrip rebuild`") {
 				t.Errorf("error %v, want %v and what to do", now.Err, c.want)
 			}
-			if logtest.Digest(t, r.pool) != before {
+			if projtest.Digest(t, r.pool) != before {
 				t.Error("the tables changed")
 			}
 			r.Last[0], r.n[0], r.Covered[0] = kept, keptN, covered // what the log holds

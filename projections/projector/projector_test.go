@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
-	"github.com/seed-4a2410e3/scrip/projections/logtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -67,7 +67,7 @@ func TestDroppedTablesAreFilledAgain(t *testing.T) {
 			r.work()
 			p := r.project(Options{})
 			r.synced(r.pool)
-			before := logtest.Digest(t, r.pool)
+			before := projtest.Digest(t, r.pool)
 			if !whileRunning {
 				p.stop()
 			}
@@ -84,7 +84,7 @@ func TestDroppedTablesAreFilledAgain(t *testing.T) {
 				return err == nil && there
 			})
 			r.synced(r.pool)
-			if after := logtest.Digest(t, r.pool); after != before {
+			if after := projtest.Digest(t, r.pool); after != before {
 				t.Errorf("before\n%safter\n%s", before, after)
 			}
 		})
@@ -192,7 +192,7 @@ func TestSecondProjectorIsStandbyAndTakesOver(t *testing.T) {
 	r.work()
 	first := r.project(Options{})
 	r.synced(r.pool)
-	second := r.projector(logtest.Pool(t, r.pool.Config().ConnString()), Options{}).start()
+	second := r.projector(projtest.Pool(t, r.pool.Config().ConnString()), Options{}).start()
 	second.reaches(0, Standby)
 	r.claim(0, 1)
 	r.synced(r.pool)
@@ -217,7 +217,7 @@ func TestFence(t *testing.T) {
 	r.create(0)
 	p := r.project(Options{})
 	r.synced(r.pool)
-	zombie := r.projector(logtest.Pool(t, r.pool.Config().ConnString()), Options{}).lanes[0]
+	zombie := r.projector(projtest.Pool(t, r.pool.Config().ConnString()), Options{}).lanes[0]
 	if err := zombie.tables.Load(t.Context(), r.pool); err != nil {
 		t.Fatal(err)
 	}
@@ -232,11 +232,11 @@ func TestFence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := logtest.Digest(t, r.pool)
+	before := projtest.Digest(t, r.pool)
 	if err := zombie.tables.Apply(t.Context(), messages, fill.Parse(nil, &messages[0], nil)); !errors.Is(err, fill.ErrFenced) {
 		t.Errorf("the zombie got %v, want ErrFenced", err)
 	}
-	if logtest.Digest(t, r.pool) != before {
+	if projtest.Digest(t, r.pool) != before {
 		t.Error("the zombie changed rows")
 	}
 	if now := p.Progress()[0]; now.State != Following {
@@ -281,7 +281,7 @@ func TestNewRefuses(t *testing.T) {
 		"no log":   func() error { _, err := New(r.pool, r.JS, topology.Log{}, Options{}); return err },
 		"negative": func() error { _, err := New(r.pool, r.JS, r.Log, Options{Limits: fill.Limits{Lines: -1}}); return err },
 		"tiny pool": func() error {
-			_, err := New(logtest.Pool(t, r.pool.Config().ConnString()+"&pool_max_conns=1"), r.JS, r.Log, Options{})
+			_, err := New(projtest.Pool(t, r.pool.Config().ConnString()+"&pool_max_conns=1"), r.JS, r.Log, Options{})
 			return err
 		},
 	} {

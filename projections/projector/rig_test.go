@@ -16,8 +16,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
-	"github.com/seed-4a2410e3/scrip/projections/logtest"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
@@ -25,14 +24,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(streamtest.Leaks(pgtest.Main(m), goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushLoop")))
+	os.Exit(streamtest.Leaks(projtest.Main(m), goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushLoop")))
 }
 
-const lanes = logtest.Lanes
+const lanes = projtest.Lanes
 
 // rig is a log and a database, both real.
 type rig struct {
-	*logtest.Rig
+	*projtest.Rig
 	pool *pgxpool.Pool
 	n    [lanes]int // coupons claimed
 }
@@ -41,7 +40,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	t.Parallel()
-	return &rig{Rig: logtest.New(t), pool: logtest.Pool(t, pgtest.URL(t))}
+	return &rig{Rig: projtest.New(t), pool: projtest.Pool(t, projtest.URL(t))}
 }
 
 // create makes the campaign of a lane.
@@ -141,7 +140,7 @@ func (p *running) reaches(lane int, state State) Progress {
 // check compares the tables with a fold of the log as it is now, message by message, into another database.
 func (r *rig) check(pool *pgxpool.Pool) {
 	r.T.Helper()
-	other := logtest.Pool(r.T, pgtest.URL(r.T))
+	other := projtest.Pool(r.T, projtest.URL(r.T))
 	ctx := r.T.Context()
 	if _, err := schema.Migrate(ctx, other, slog.New(slog.DiscardHandler)); err != nil {
 		r.T.Fatal(err)
@@ -174,7 +173,7 @@ func (r *rig) check(pool *pgxpool.Pool) {
 			r.T.Fatal(err)
 		}
 	}
-	if got, want := logtest.Digest(r.T, pool), logtest.Digest(r.T, other); got != want {
+	if got, want := projtest.Digest(r.T, pool), projtest.Digest(r.T, other); got != want {
 		r.T.Errorf("tables are not the fold of the log:\ntables\n%slog\n%s", got, want)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/projections/logtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -18,7 +18,7 @@ func TestTimeLimitsOfTheRole(t *testing.T) {
 	r.create(1)
 	// Each statement on coupon_row takes three times as long as it may.
 	r.exec(`CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(3); RETURN NULL; END $$`)
-	p := r.projector(logtest.Pool(t, r.pool.Config().ConnString()+"&statement_timeout=1s&idle_in_transaction_session_timeout=1s"), Options{}).start()
+	p := r.projector(projtest.Pool(t, r.pool.Config().ConnString()+"&statement_timeout=1s&idle_in_transaction_session_timeout=1s"), Options{}).start()
 	r.synced(r.pool)
 	r.exec(`CREATE TRIGGER slow AFTER INSERT ON scrip.coupon_row FOR EACH STATEMENT EXECUTE FUNCTION public.slow()`)
 	r.claim(0, 3)

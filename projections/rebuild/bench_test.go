@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
-	"github.com/seed-4a2410e3/scrip/projections/readtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -36,10 +36,10 @@ func (r *rig) claims(b *testing.B, coupons int) {
 	at := wire.At(r.Clock)
 	for lane := range lanes {
 		campaign := fmt.Sprintf("c%d", lane)
-		r.Write(lane, readtest.Created(campaign, lane, `,"expires_at":"2027-01-01T00:00:00Z"`))
+		r.Write(lane, projtest.Created(campaign, lane, `,"expires_at":"2027-01-01T00:00:00Z"`))
 		var payload []byte
 		for n := 1; n <= coupons/lanes; n++ {
-			payload = append(readtest.Claimed(campaign, uint32(n), at).AppendJSON(payload), '\n')
+			payload = append(projtest.Claimed(campaign, uint32(n), at).AppendJSON(payload), '\n')
 			if n%perMessage == 0 || n == coupons/lanes {
 				header := r.Header(lane)
 				r.Covered[lane]++
@@ -131,7 +131,7 @@ func copyOf(campaign string, coupons int) []byte {
 		out = binary.BigEndian.AppendUint64(append(out, 0, 0, 0, 8), uint64(v))
 	}
 	for n := 1; n <= coupons; n++ {
-		e := readtest.Claimed(campaign, uint32(n), 1)
+		e := projtest.Claimed(campaign, uint32(n), 1)
 		out = append(out, 0, 7)
 		number(int64(n))
 		number(1)

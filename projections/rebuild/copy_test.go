@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/readtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
@@ -58,7 +58,7 @@ func (r *rig) naive(until wire.Instant) []string {
 		}
 	}
 	for lane := range lanes {
-		reader, err := eventlog.Events(r.JS, lane).Open(context.Background(), r.Log.UUID, eventlog.Position{Log: r.Log.UUID, Lane: lane}, eventlog.ReaderOptions{Logger: readtest.Quiet})
+		reader, err := eventlog.Events(r.JS, lane).Open(context.Background(), r.Log.UUID, eventlog.Position{Log: r.Log.UUID, Lane: lane}, eventlog.ReaderOptions{Logger: quiet})
 		if err != nil {
 			r.T.Fatal(err)
 		}
@@ -109,23 +109,23 @@ func (r *rig) naive(until wire.Instant) []string {
 func TestPointInTimeCopies(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
+	r.project()
 	begin := wire.At(r.Clock)
 	r.Work()
-	r.Synced()
+	r.synced()
 	// One message whose lines are of several times.
 	at := wire.At(r.Clock)
 	var payload []byte
 	for range 5 {
 		r.Claims[0]++
 		at = at.Add(time.Second)
-		payload = append(readtest.Claimed("c0", r.Claims[0], at).AppendJSON(payload), '\n')
+		payload = append(projtest.Claimed("c0", r.Claims[0], at).AppendJSON(payload), '\n')
 	}
 	r.Clock = at.Time()
 	r.Publish(0, r.Header(0), payload)
 	r.Claim(0, 2)
-	r.Synced()
-	want := r.Digest()
+	r.synced()
+	want := r.digest()
 	s := r.open(Options{})
 	defer s.Close()
 	for i, until := range []wire.Instant{
@@ -157,11 +157,11 @@ func TestPointInTimeCopies(t *testing.T) {
 			t.Errorf("as of %s, after %d events:\n%s\nnaive fold\n%s", until, got.Events, a, b)
 		}
 		// Its own digest function looks at itself.
-		if n := r.Text(fmt.Sprintf("SELECT row_count::text FROM %s.digest() WHERE relation = 'coupon_row'", name)); n != fmt.Sprint(len(list)) {
+		if n := r.text(fmt.Sprintf("SELECT row_count::text FROM %s.digest() WHERE relation = 'coupon_row'", name)); n != fmt.Sprint(len(list)) {
 			t.Errorf("%s.digest() counts %s coupons, there are %d", name, n, len(list))
 		}
 	}
-	if r.Digest() != want || r.Text("SELECT row_count::text FROM scrip.digest() WHERE relation = 'coupon_row'") != fmt.Sprint(r.Claims[0]+r.Claims[1]) {
+	if r.digest() != want || r.text("SELECT row_count::text FROM scrip.digest() WHERE relation = 'coupon_row'") != fmt.Sprint(r.Claims[0]+r.Claims[1]) {
 		t.Error("the live tables changed")
 	}
 	if s := r.schemas(); s != "scrip" {
@@ -173,9 +173,9 @@ func TestPointInTimeCopies(t *testing.T) {
 func TestCopyEnded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
+	r.project()
 	r.Work()
-	r.Synced()
+	r.synced()
 	for _, at := range []Phase{Loading, Indexing} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := r.open(Options{Hook: func(p Phase) error {
@@ -189,7 +189,7 @@ func TestCopyEnded(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: no error", at)
 		}
-		if n := r.Text("SELECT count(*)::text FROM pg_namespace WHERE nspname IN ('ended', 'scrip_scratch')"); n != "0" {
+		if n := r.text("SELECT count(*)::text FROM pg_namespace WHERE nspname IN ('ended', 'scrip_scratch')"); n != "0" {
 			t.Errorf("%s: %s schemas are left", at, n)
 		}
 	}

@@ -6,8 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
-	"github.com/seed-4a2410e3/scrip/projections/logtest"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
 // What others made on the tables, and what can be kept.
@@ -31,7 +30,7 @@ var kept = []string{
 // dependents reports of each dependent whether it exists and reads the live tables.
 func (r *rig) dependents() string {
 	r.T.Helper()
-	return r.Text(`SELECT concat_ws(' ',
+	return r.text(`SELECT concat_ws(' ',
 		'index', (SELECT indexdef FROM pg_indexes WHERE schemaname = 'scrip' AND indexname = 'analyst_idx'),
 		'claims', (SELECT sum(claims) FROM scrip.analyst_view) - (SELECT count(*) FROM scrip.coupon_row),
 		'table', (SELECT max(a) FROM scrip.analyst_table), (SELECT pg_get_serial_sequence('scrip.analyst_table', 'id')), to_regclass('scrip.analyst_sequence'),
@@ -46,11 +45,11 @@ func (r *rig) dependents() string {
 func newDependents(t *testing.T) (r *rig, want string) {
 	t.Helper()
 	r = newRig(t)
-	r.Project()
+	r.project()
 	r.Work()
-	r.Synced()
+	r.synced()
 	for _, sql := range kept {
-		r.Exec(sql)
+		r.exec(sql)
 	}
 	return r, r.dependents()
 }
@@ -62,7 +61,7 @@ func TestDependentsAreKept(t *testing.T) {
 		t.Helper()
 		r.Claim(0, 2)
 		r.Claim(1, 1)
-		r.Synced()
+		r.synced()
 	}
 	for range 2 {
 		if got := r.rebuild(Options{}); len(got.Left) > 0 {
@@ -73,7 +72,7 @@ func TestDependentsAreKept(t *testing.T) {
 			t.Errorf("rebuilt:\n%s\nwant\n%s", got, want)
 		}
 	}
-	r.Exec("CREATE INDEX later ON scrip.redemption (order_id)")
+	r.exec("CREATE INDEX later ON scrip.redemption (order_id)")
 	s := r.open(Options{})
 	defer s.Close()
 	for range 2 {
@@ -84,7 +83,7 @@ func TestDependentsAreKept(t *testing.T) {
 		if got := r.dependents(); got != want {
 			t.Errorf("undone:\n%s\nwant\n%s", got, want)
 		}
-		if n := r.Text("SELECT count(*)::text FROM pg_indexes WHERE schemaname = 'scrip' AND indexname = 'later'"); n != "1" {
+		if n := r.text("SELECT count(*)::text FROM pg_indexes WHERE schemaname = 'scrip' AND indexname = 'later'"); n != "1" {
 			t.Error("undone, an index made since the rebuild is missing")
 		}
 	}
@@ -99,10 +98,10 @@ func TestDependentsAreKept(t *testing.T) {
 func TestDependentsThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
+	r.project()
 	r.Work()
-	r.Synced()
-	r.Exec("CREATE SCHEMA reports")
+	r.synced()
+	r.exec("CREATE SCHEMA reports")
 	made := map[string]string{
 		"materialized view reports.m":                              "CREATE MATERIALIZED VIEW reports.m AS SELECT * FROM scrip.coupon",
 		"table constraint note_campaign_fkey on reports.note":      `CREATE TABLE reports.note (campaign text COLLATE "C" REFERENCES scrip.campaign)`,
@@ -119,7 +118,7 @@ func TestDependentsThatCannotBeKept(t *testing.T) {
 		"publication namespace scrip in publication cdc2":          "CREATE PUBLICATION cdc2 FOR TABLES IN SCHEMA scrip",
 		"trigger trg on scrip.campaign":                            "CREATE TRIGGER trg AFTER INSERT ON scrip.campaign FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
 	}
-	admin := logtest.Pool(t, pgtest.Admin(t, r.URL))
+	admin := projtest.Pool(t, projtest.Admin(t, r.URL))
 	for _, sql := range made {
 		if strings.Contains(sql, "TABLES IN SCHEMA") { // a superuser's
 			if _, err := admin.Exec(t.Context(), sql); err != nil {
@@ -127,7 +126,7 @@ func TestDependentsThatCannotBeKept(t *testing.T) {
 			}
 			continue
 		}
-		r.Exec(sql)
+		r.exec(sql)
 	}
 	s := r.open(Options{Hook: func(p Phase) error { t.Errorf("it began all the same: %s", p); return nil }})
 	_, err := s.Rebuild(t.Context())
@@ -163,7 +162,7 @@ func TestDependentsThatCannotBeKept(t *testing.T) {
 	}
 	s.Close()
 	r.rebuild(Options{DropDependents: true})
-	if n := r.Text("SELECT count(*)::text FROM pg_matviews"); n != "0" {
+	if n := r.text("SELECT count(*)::text FROM pg_matviews"); n != "0" {
 		t.Error("it was not dropped")
 	}
 	r.rebuild(Options{})
@@ -181,7 +180,7 @@ func TestDependentInUse(t *testing.T) {
 			r.Claim(0, 1)
 		}
 		r.Claim(0, 1)
-		r.Synced() // the projector goes on meanwhile
+		r.synced() // the projector goes on meanwhile
 		end()
 	}()
 	if got := r.rebuild(Options{Limits: fill.Limits{Lines: 1000}}); len(got.Left) > 0 { // large batches: claims arrive without a pause
@@ -189,7 +188,7 @@ func TestDependentInUse(t *testing.T) {
 	}
 	<-done
 	r.Claim(0, 1)
-	r.Synced()
+	r.synced()
 	if now := r.dependents(); now != want {
 		t.Errorf("rebuilt:\n%s\nwant\n%s", now, want)
 	}

@@ -27,9 +27,9 @@ func (r *rig) reading(relation string) (end func()) {
 func TestReadersDelayNoRebuild(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
+	r.project()
 	r.Work()
-	r.Synced()
+	r.synced()
 	r.rebuild(Options{})
 	end := r.reading("scrip_previous.coupon_row")
 	got := r.rebuild(Options{})
@@ -39,8 +39,8 @@ func TestReadersDelayNoRebuild(t *testing.T) {
 	if s := r.schemas(); !strings.HasPrefix(s, "scrip scrip_dropped_") || !strings.HasSuffix(s, " scrip_previous") {
 		t.Errorf("schemas %s", s)
 	}
-	r.Synced()
-	if got, want := r.Digest(), r.Folded(); got != want {
+	r.synced()
+	if got, want := r.digest(), r.folded(); got != want {
 		t.Errorf("tables are not the fold of the log:\n%swant\n%s", got, want)
 	}
 	end()

@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
-	"github.com/seed-4a2410e3/scrip/projections/logtest"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
-	"github.com/seed-4a2410e3/scrip/projections/readtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -25,19 +23,19 @@ var phases = []Phase{Loading, Indexing, CatchingUp, Comparing, Exchanging, Excha
 func TestKilledAtEachPhase(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
+	r.project()
 	r.Work()
-	r.Synced()
+	r.synced()
 	for _, how := range []struct {
 		name string
 		kill func(cancel context.CancelFunc)
 	}{
 		{"cancelled", func(cancel context.CancelFunc) { cancel() }},
 		{"all connections lost", func(context.CancelFunc) {
-			r.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'scrip rebuild%' AND datname = current_database()")
+			r.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'scrip rebuild%' AND datname = current_database()")
 		}},
 		{lockLost, func(context.CancelFunc) {
-			r.Exec(`SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted
+			r.exec(`SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted
 				AND l.objid::bigint = $1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`, int64(rebuildLock)&0xffffffff)
 		}},
 	} {
@@ -47,7 +45,7 @@ func TestKilledAtEachPhase(t *testing.T) {
 			}
 			t.Run(how.name+" "+string(at), func(t *testing.T) {
 				r.T = t
-				r.Synced()
+				r.synced()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				reached := false
@@ -55,7 +53,7 @@ func TestKilledAtEachPhase(t *testing.T) {
 					if phase == Loading || phase == Indexing {
 						r.Claim(0, 2)
 						r.Claim(1, 2)
-						r.Synced()
+						r.synced()
 					}
 					if phase == at && !reached {
 						reached = true
@@ -71,7 +69,7 @@ func TestKilledAtEachPhase(t *testing.T) {
 				if err == nil && at != Exchanged {
 					t.Errorf("no error")
 				}
-				r.Synced()
+				r.synced()
 				again := r.rebuild(Options{})
 				for _, table := range again.Tables {
 					if !table.Equal {
@@ -88,8 +86,8 @@ func TestKilledAtEachPhase(t *testing.T) {
 		}
 	}
 	r.T = t
-	r.Synced()
-	if got, want := r.Digest(), r.Folded(); got != want {
+	r.synced()
+	if got, want := r.digest(), r.folded(); got != want {
 		t.Errorf("tables are not the fold of the log at the end:\n%swant\n%s", got, want)
 	}
 }
@@ -115,9 +113,9 @@ func TestTwoAtOnce(t *testing.T) {
 func TestLiveEventsThroughout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
+	r.project()
 	r.Work()
-	r.Synced()
+	r.synced()
 	ctx, cancel := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	var rounds atomic.Int64 // of claims that are in the live tables
@@ -127,7 +125,7 @@ func TestLiveEventsThroughout(t *testing.T) {
 				r.Claim(0, 3)
 				r.Claim(1, 1)
 			}
-			r.Synced() // no faster than the tables
+			r.synced() // no faster than the tables
 			rounds.Add(1)
 		}
 	})
@@ -144,8 +142,8 @@ func TestLiveEventsThroughout(t *testing.T) {
 	}
 	cancel()
 	writing.Wait()
-	r.Synced()
-	if got, want := r.Digest(), r.Folded(); got != want {
+	r.synced()
+	if got, want := r.digest(), r.folded(); got != want {
 		t.Errorf("tables are not the fold of the log:\n%swant\n%s", got, want)
 	}
 	for _, p := range phases {
@@ -169,22 +167,22 @@ func TestDamagedTables(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			r.Project()
+			r.project()
 			r.Work()
-			r.Synced()
-			want := r.Digest()
-			r.Exec(c.damage)
+			r.synced()
+			want := r.digest()
+			r.exec(c.damage)
 			got := r.rebuild(Options{})
 			if !strings.Contains(got.NotCompared, c.want) || (c.want == "") != (got.NotCompared == "") {
 				t.Errorf("not compared: %q, want %q", got.NotCompared, c.want)
 			}
-			if r.Digest() != want {
-				t.Errorf("rebuilt:\n%swant\n%s", r.Digest(), want)
+			if r.digest() != want {
+				t.Errorf("rebuilt:\n%swant\n%s", r.digest(), want)
 			}
 			r.Claim(0, 1)
 			r.Claim(1, 1)
-			r.Synced()
-			if got, want := r.Digest(), r.Folded(); got != want {
+			r.synced()
+			if got, want := r.digest(), r.folded(); got != want {
 				t.Errorf("the projector does not go on:\n%swant\n%s", got, want)
 			}
 		})
@@ -202,15 +200,15 @@ func TestEmptyDatabaseAndLog(t *testing.T) {
 	if got := r.rebuild(Options{}); !strings.Contains(got.NotCompared, "behind") {
 		t.Errorf("%+v", got)
 	}
-	want := r.Folded()
-	if r.Digest() != want {
-		t.Errorf("rebuilt without a projector:\n%swant\n%s", r.Digest(), want)
+	want := r.folded()
+	if r.digest() != want {
+		t.Errorf("rebuilt without a projector:\n%swant\n%s", r.digest(), want)
 	}
-	r.Project()
+	r.project()
 	r.Claim(0, 1)
 	r.Claim(1, 1)
-	r.Synced()
-	if got, want := r.Digest(), r.Folded(); got != want {
+	r.synced()
+	if got, want := r.digest(), r.folded(); got != want {
 		t.Errorf("a projector does not go on:\n%swant\n%s", got, want)
 	}
 }
@@ -220,22 +218,22 @@ func TestEmptyDatabaseAndLog(t *testing.T) {
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
+	r.project()
 	r.Work()
-	r.Synced()
+	r.synced()
 	r.Write(0, `{"type":"coupon.rolled_back","campaign":"c0","at":"@","n":6,"code":"x","order_id":"o","redeemed_count":2,"status":"claimed"}`,
 		`{"type":"coupon.voided","campaign":"c0","at":"@","n":7,"code":"x","reason":"r","status":"voided"}`)
 	r.Write(1, `nonsense`)
-	r.Synced()
+	r.synced()
 	for range 2 {
 		r.rebuild(Options{Limits: fill.Limits{Lines: 1000}})
-		if got, want := r.Digest(), r.Folded(); got != want {
+		if got, want := r.digest(), r.folded(); got != want {
 			t.Errorf("rebuilt:\n%swant\n%s", got, want)
 		}
 		r.Write(1, `{"type":"coupon.claimed","campaign":"c1","at":"@","n":3,"code":"again","customer_id":"other"}`)
-		r.Synced()
+		r.synced()
 	}
-	if n := r.Text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream LIKE 'SCRIP_EVT%'"); n != "6" {
+	if n := r.text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream LIKE 'SCRIP_EVT%'"); n != "6" {
 		t.Errorf("%s lines parked, want 6", n)
 	}
 }
@@ -243,13 +241,13 @@ func TestPoison(t *testing.T) {
 func TestPostgreSQLStopsMidway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	cluster := pgtest.Cluster(t)
+	cluster := projtest.Cluster(t)
 	r.URL = cluster.URL()
-	r.Pool = logtest.Pool(t, r.URL)
-	stop := r.Project()
+	r.Pool = projtest.Pool(t, r.URL)
+	stop := r.project()
 	r.Work()
-	r.Synced()
-	want := r.Digest()
+	r.synced()
+	want := r.digest()
 	stop()
 	for _, at := range []Phase{Loading, Indexing, Exchanging} {
 		s := r.open(Options{Hook: func(p Phase) error {
@@ -271,12 +269,12 @@ func TestPostgreSQLStopsMidway(t *testing.T) {
 		}
 		r.URL = cluster.URL()
 		r.Pool.Close()
-		r.Pool = logtest.Pool(t, r.URL)
-		if r.Digest() != want {
+		r.Pool = projtest.Pool(t, r.URL)
+		if r.digest() != want {
 			t.Errorf("%s: the live tables changed", at)
 		}
 		r.rebuild(Options{})
-		if r.Digest() != want {
+		if r.digest() != want {
 			t.Errorf("%s: rebuilt afterwards, they differ", at)
 		}
 	}
@@ -285,38 +283,38 @@ func TestPostgreSQLStopsMidway(t *testing.T) {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
+	r.project()
 	r.Work()
-	r.Synced()
-	want := r.Digest()
-	role := "r" + strings.ReplaceAll(r.Text("SELECT current_database()"), "test", "ole")
-	as := pgtest.Role(t, r.URL, role)
-	if _, err := logtest.Pool(t, pgtest.Admin(t, r.URL)).Exec(t.Context(), "GRANT "+role+" TO "+r.Text("SELECT current_user::text")); err != nil {
+	r.synced()
+	want := r.digest()
+	role := "r" + strings.ReplaceAll(r.text("SELECT current_database()"), "test", "ole")
+	as := projtest.Role(t, r.URL, role)
+	if _, err := projtest.Pool(t, projtest.Admin(t, r.URL)).Exec(t.Context(), "GRANT "+role+" TO "+r.text("SELECT current_user::text")); err != nil {
 		t.Fatal(err)
 	}
-	mine := &rig{&readtest.Rig{Rig: r.Rig.Rig, URL: as, Pool: r.Pool}}
+	mine := &rig{Rig: r.Rig, URL: as, Pool: r.Pool}
 	if _, err := mine.tryOpen(Options{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "GRANT ") || !strings.Contains(err.Error(), `TO "`+role+`"`) {
 		t.Errorf("a role without rights: %v", err)
 	}
-	r.Exec("ALTER SCHEMA scrip OWNER TO " + role)
+	r.exec("ALTER SCHEMA scrip OWNER TO " + role)
 	if _, err := mine.tryOpen(Options{}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "GRANT CREATE ON DATABASE") {
 		t.Errorf("an owner who may not make schemas: %v", err)
 	}
-	r.Exec("ALTER SCHEMA scrip OWNER TO CURRENT_USER")
+	r.exec("ALTER SCHEMA scrip OWNER TO CURRENT_USER")
 
 	// Rights on the tables in use.
-	r.Exec("GRANT USAGE ON SCHEMA scrip TO " + role)
-	r.Exec("GRANT SELECT ON scrip.coupon TO " + role)
-	r.Exec("GRANT SELECT (campaign, claimed) ON scrip.campaign TO " + role + " WITH GRANT OPTION")
+	r.exec("GRANT USAGE ON SCHEMA scrip TO " + role)
+	r.exec("GRANT SELECT ON scrip.coupon TO " + role)
+	r.exec("GRANT SELECT (campaign, claimed) ON scrip.campaign TO " + role + " WITH GRANT OPTION")
 	r.rebuild(Options{})
-	pool := logtest.Pool(t, as)
+	pool := projtest.Pool(t, as)
 	for _, sql := range []string{"SELECT count(*)::text FROM scrip.coupon", "SELECT max(claimed)::text FROM scrip.campaign"} {
 		var n string
 		if err := pool.QueryRow(t.Context(), sql).Scan(&n); err != nil {
 			t.Errorf("%s: %v", sql, err)
 		}
 	}
-	if r.Digest() != want {
+	if r.digest() != want {
 		t.Error("digests differ")
 	}
 }
@@ -359,18 +357,18 @@ func TestRefusals(t *testing.T) {
 func TestCheckpointsOfOtherProjectionsAreCopied(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
+	r.project()
 	r.Work()
-	r.Synced()
-	r.Exec("INSERT INTO scrip.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('daily', 0, 3, now(), 'l', 'd')")
+	r.synced()
+	r.exec("INSERT INTO scrip.checkpoint (projection, lane, sequence, updated_at, log, digest) VALUES ('daily', 0, 3, now(), 'l', 'd')")
 	r.rebuild(Options{})
-	r.Exec("UPDATE scrip.checkpoint SET sequence = 5 WHERE projection = 'daily'")
+	r.exec("UPDATE scrip.checkpoint SET sequence = 5 WHERE projection = 'daily'")
 	s := r.open(Options{})
 	defer s.Close()
 	if _, err := s.Undo(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if at := r.Text("SELECT sequence::text FROM scrip.checkpoint WHERE projection = 'daily'"); at != "5" {
+	if at := r.text("SELECT sequence::text FROM scrip.checkpoint WHERE projection = 'daily'"); at != "5" {
 		t.Errorf("the other projection is at %s, want 5", at)
 	}
 }

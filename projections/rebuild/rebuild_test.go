@@ -11,18 +11,18 @@ import (
 func TestRebuildUndoDrop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
+	r.project()
 	r.Work()
-	r.Synced()
-	right := r.Digest()
-	if want := r.Folded(); right != want {
+	r.synced()
+	right := r.digest()
+	if want := r.folded(); right != want {
 		t.Fatalf("live tables are not the fold of the log:\n%s%s", right, want)
 	}
-	r.Exec("DELETE FROM scrip.coupon_row WHERE n = 3")
-	r.Exec("UPDATE scrip.campaign SET claimed = 77 WHERE campaign = 'c1'")
+	r.exec("DELETE FROM scrip.coupon_row WHERE n = 3")
+	r.exec("UPDATE scrip.campaign SET claimed = 77 WHERE campaign = 'c1'")
 	got := r.rebuild(Options{})
-	if r.Digest() != right {
-		t.Errorf("the rebuilt tables differ:\n%s%s", r.Digest(), right)
+	if r.digest() != right {
+		t.Errorf("the rebuilt tables differ:\n%s%s", r.digest(), right)
 	}
 	if got.NotCompared != "" || len(got.Tables) == 0 {
 		t.Errorf("not compared: %s", got.NotCompared)
@@ -34,9 +34,9 @@ func TestRebuildUndoDrop(t *testing.T) {
 	}
 	r.Claim(0, 4)
 	r.Claim(1, 4)
-	r.Synced()
-	if want := r.Folded(); r.Digest() != want {
-		t.Errorf("the projector does not go on in the new tables:\n%s%s", r.Digest(), want)
+	r.synced()
+	if want := r.folded(); r.digest() != want {
+		t.Errorf("the projector does not go on in the new tables:\n%s%s", r.digest(), want)
 	}
 	if s := r.schemas(); s != "scrip scrip_previous" {
 		t.Errorf("schemas %s", s)
@@ -49,8 +49,8 @@ func TestRebuildUndoDrop(t *testing.T) {
 	}
 	r.Claim(0, 1)
 	r.Claim(1, 1)
-	r.Synced()
-	if claimed := r.Text("SELECT claimed::text FROM scrip.campaign WHERE campaign = 'c1'"); claimed != "82" {
+	r.synced()
+	if claimed := r.text("SELECT claimed::text FROM scrip.campaign WHERE campaign = 'c1'"); claimed != "82" {
 		t.Errorf("%s coupons claimed after undo, want the damaged count and 5 new ones", claimed)
 	}
 	if _, err := s.Undo(t.Context()); err != nil {
@@ -58,9 +58,9 @@ func TestRebuildUndoDrop(t *testing.T) {
 	}
 	r.Claim(0, 1)
 	r.Claim(1, 1)
-	r.Synced()
-	if want := r.Folded(); r.Digest() != want {
-		t.Errorf("undone twice, tables differ:\n%s%s", r.Digest(), want)
+	r.synced()
+	if want := r.folded(); r.digest() != want {
+		t.Errorf("undone twice, tables differ:\n%s%s", r.digest(), want)
 	}
 	if dropped, err := s.DropPrevious(t.Context()); err != nil || !dropped {
 		t.Errorf("previous tables dropped: %t, %v", dropped, err)
@@ -77,7 +77,7 @@ func TestUndoToPositionsNotInTheLog(t *testing.T) {
 	r.Work()
 	r.rebuild(Options{})
 	r.rebuild(Options{})
-	r.Exec("UPDATE scrip_previous.checkpoint SET digest = repeat('0', 32) WHERE lane = 1")
+	r.exec("UPDATE scrip_previous.checkpoint SET digest = repeat('0', 32) WHERE lane = 1")
 	s := r.open(Options{})
 	defer s.Close()
 	if _, err := s.Undo(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the log no longer has what the previous tables were filled from") {

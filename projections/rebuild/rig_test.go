@@ -1,23 +1,102 @@
 package rebuild
 
 import (
+	"context"
+	"log/slog"
 	"os"
+	"sync"
 	"testing"
+	"time"
 
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
-	"github.com/seed-4a2410e3/scrip/projections/readtest"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-4a2410e3/scrip/projections/projector"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
 
-const lanes = readtest.Lanes
+const lanes = projtest.Lanes
 
-// rig opens sessions on the database of a readtest.Rig.
-type rig struct{ *readtest.Rig }
+var quiet = slog.New(slog.DiscardHandler)
+
+// rig is a log and a database.
+type rig struct {
+	*projtest.Rig
+	URL  string
+	Pool *pgxpool.Pool
+}
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	return &rig{readtest.New(t)}
+	url := projtest.URL(t)
+	return &rig{Rig: projtest.New(t), URL: url, Pool: projtest.Pool(t, url)}
+}
+
+// project runs a live projector until the end of the test, or until the function it returns is called.
+func (r *rig) project() (stop func()) {
+	r.T.Helper()
+	p, err := projector.New(r.Pool, r.JS, r.Log, projector.Options{Logger: quiet})
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.T.Errorf("projector: %v", err)
+		}
+	})
+	r.T.Cleanup(stop)
+	return stop
+}
+
+// synced waits until everything written is in the live tables.
+func (r *rig) synced() {
+	r.T.Helper()
+	ctx, cancel := context.WithTimeout(r.T.Context(), 3*time.Minute)
+	defer cancel()
+	r.Mu.Lock()
+	last := r.Last
+	r.Mu.Unlock()
+	for lane, sequence := range last {
+		if err := projector.Synced(ctx, r.Pool, lane, sequence); err != nil {
+			r.T.Fatal(err)
+		}
+	}
+}
+
+// digest is the content of the live tables.
+func (r *rig) digest() string { return projtest.Digest(r.T, r.Pool) }
+
+// folded is the digest of the whole log, folded by the live projector into another database.
+func (r *rig) folded() string {
+	r.T.Helper()
+	url := projtest.URL(r.T)
+	other := &rig{Rig: r.Rig, URL: url, Pool: projtest.Pool(r.T, url)}
+	stop := other.project()
+	other.synced()
+	stop()
+	return other.digest()
+}
+
+// exec runs a statement.
+func (r *rig) exec(sql string, args ...any) {
+	r.T.Helper()
+	if _, err := r.Pool.Exec(r.T.Context(), sql, args...); err != nil {
+		r.T.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// text returns the one value of a query.
+func (r *rig) text(sql string, args ...any) (value string) {
+	r.T.Helper()
+	if err := r.Pool.QueryRow(r.T.Context(), sql, args...).Scan(&value); err != nil {
+		r.T.Fatalf("%s: %v", sql, err)
+	}
+	return value
 }
 
 func (r *rig) open(opts Options) *Session {
@@ -30,7 +109,7 @@ func (r *rig) open(opts Options) *Session {
 }
 
 func (r *rig) tryOpen(opts Options) (*Session, error) {
-	opts.Logger = readtest.Quiet
+	opts.Logger = quiet
 	if opts.Limits.Lines == 0 {
 		opts.Limits.Lines = 7 // so that there are many
 	}
@@ -51,7 +130,7 @@ func (r *rig) rebuild(opts Options) Result {
 // schemas are those that scrip made.
 func (r *rig) schemas() string {
 	r.T.Helper()
-	return r.Text(`SELECT coalesce(string_agg(nspname, ' ' ORDER BY nspname), '') FROM pg_namespace WHERE nspname LIKE 'scrip%' AND nspname <> 'scrip_meta'`)
+	return r.text(`SELECT coalesce(string_agg(nspname, ' ' ORDER BY nspname), '') FROM pg_namespace WHERE nspname LIKE 'scrip%' AND nspname <> 'scrip_meta'`)
 }
 
 func (r *rig) verify(opts VerifyOptions) *Report { return r.verifyWith(Options{}, opts) }

@@ -7,16 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-4a2410e3/scrip/projections/readtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
 // Each table is damaged in the three ways there are, which are found, named and put right, while the projector works.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
+	r.project()
 	r.Work()
-	r.Synced()
+	r.synced()
 	untried, err := tablesOf(t.Context(), r.Pool, "scrip")
 	if err != nil {
 		t.Fatal(err)
@@ -66,14 +66,14 @@ func TestDamage(t *testing.T) {
 		untried = slices.DeleteFunc(untried, func(table string) bool { return table == c.table })
 		t.Run(name, func(t *testing.T) {
 			r.T = t
-			r.Synced()
-			right := r.Digest()
-			r.Exec(c.damage)
-			damaged := r.Digest()
+			r.synced()
+			right := r.digest()
+			r.exec(c.damage)
+			damaged := r.digest()
 
 			if c.problem == Changed { // a repair describes what it finds in the same way
-				if got := r.verify(VerifyOptions{}); got.Total != c.total || r.Digest() != damaged {
-					t.Errorf("without a repair: %d differences, want %d; the tables\n%swere\n%s", got.Total, c.total, r.Digest(), damaged)
+				if got := r.verify(VerifyOptions{}); got.Total != c.total || r.digest() != damaged {
+					t.Errorf("without a repair: %d differences, want %d; the tables\n%swere\n%s", got.Total, c.total, r.digest(), damaged)
 				}
 			}
 			got := r.verify(VerifyOptions{Repair: true})
@@ -84,10 +84,10 @@ func TestDamage(t *testing.T) {
 			if d.Table != c.table || d.Key != c.key || d.Column != c.column || d.Problem != c.problem {
 				t.Errorf("found %+v, want table %s, key %s, column %s, %s", d, c.table, c.key, c.column, c.problem)
 			}
-			if len(got.Repaired) == 0 || r.Digest() != right {
-				t.Errorf("repaired %v:\n%swant\n%s", got.Repaired, r.Digest(), right)
+			if len(got.Repaired) == 0 || r.digest() != right {
+				t.Errorf("repaired %v:\n%swant\n%s", got.Repaired, r.digest(), right)
 			}
-			if s := r.Text("SELECT string_agg(nspname, ' ' ORDER BY nspname) FROM pg_namespace WHERE nspname LIKE 'scrip%'"); s != "scrip scrip_meta" {
+			if s := r.text("SELECT string_agg(nspname, ' ' ORDER BY nspname) FROM pg_namespace WHERE nspname LIKE 'scrip%'"); s != "scrip scrip_meta" {
 				t.Errorf("schemas %s are left", s)
 			}
 		})
@@ -98,7 +98,7 @@ func TestDamage(t *testing.T) {
 	}
 	r.Claim(0, 3)
 	r.Claim(1, 3)
-	r.Synced()
+	r.synced()
 	if got := r.verify(VerifyOptions{}); !got.Equal() {
 		t.Errorf("after all repairs and more claims: %+v", got.Differences)
 	}
@@ -108,10 +108,10 @@ func TestDamage(t *testing.T) {
 func TestOneCampaign(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
+	r.project()
 	r.Work()
-	r.Synced()
-	r.Exec("UPDATE scrip.coupon_row SET code = 'forged' WHERE n = 2")
+	r.synced()
+	r.exec("UPDATE scrip.coupon_row SET code = 'forged' WHERE n = 2")
 	got := r.verify(VerifyOptions{Campaign: "c1", Repair: true})
 	if got.Total != 1 || got.Differences[0].Key != "c1/2" || got.Differences[0].Column != "code" || *got.Differences[0].Found != "forged" {
 		t.Errorf("%+v", got.Differences)
@@ -130,14 +130,14 @@ func TestOneCampaign(t *testing.T) {
 func TestLargeGroup(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
-	r.Write(0, readtest.Created("c0", 0, ""))
+	r.project()
+	r.Write(0, projtest.Created("c0", 0, ""))
 	for range 10 {
 		r.Claim(0, 1000)
 	}
-	r.Synced()
-	r.Exec("UPDATE scrip.coupon_row SET code = 'forged', customer_id = 'mallory' WHERE n % 1000 = 1")
-	r.Exec("DELETE FROM scrip.coupon_row WHERE n IN (4095, 4096, 10000)")
+	r.synced()
+	r.exec("UPDATE scrip.coupon_row SET code = 'forged', customer_id = 'mallory' WHERE n % 1000 = 1")
+	r.exec("DELETE FROM scrip.coupon_row WHERE n IN (4095, 4096, 10000)")
 	got := r.verify(VerifyOptions{Limit: 5})
 	columns := map[string]int{} // by row
 	for _, d := range got.Differences {
@@ -179,11 +179,11 @@ func TestNotRepairable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			stop := r.Project()
+			stop := r.project()
 			r.Work()
-			r.Synced()
+			r.synced()
 			stop()
-			r.Exec(c.damage)
+			r.exec(c.damage)
 			got := r.verify(VerifyOptions{})
 			if got.Equal() || got.Differences[0].Table != c.table || got.Differences[0].Problem != c.problem {
 				t.Errorf("%+v", got.Differences)
@@ -208,10 +208,10 @@ func TestNotRepairable(t *testing.T) {
 func TestVerifyDuringLiveEvents(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.Project()
+	r.project()
 	r.Work()
-	r.Synced()
-	r.Exec("DELETE FROM scrip.coupon_row WHERE n < 4")
+	r.synced()
+	r.exec("DELETE FROM scrip.coupon_row WHERE n < 4")
 	opts := Options{Hook: func(Phase) error {
 		r.Claim(0, 2)
 		r.Claim(1, 2)
@@ -223,7 +223,7 @@ func TestVerifyDuringLiveEvents(t *testing.T) {
 	if got := r.verifyWith(opts, VerifyOptions{Repair: true}); fmt.Sprint(got.Repaired) != "[c0 c1]" {
 		t.Errorf("repaired %v", got.Repaired)
 	}
-	r.Synced()
+	r.synced()
 	if got := r.verifyWith(opts, VerifyOptions{}); !got.Equal() {
 		t.Errorf("after the repair: %+v", got.Differences)
 	}
@@ -233,16 +233,16 @@ func TestVerifyDuringLiveEvents(t *testing.T) {
 func TestRepairOfTablesThatAdvanced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	stop := r.Project()
+	stop := r.project()
 	r.Work()
-	r.Synced()
+	r.synced()
 	stop()
-	r.Exec("UPDATE scrip.coupon_row SET customer_id = 'another' WHERE n = 1")
+	r.exec("UPDATE scrip.coupon_row SET customer_id = 'another' WHERE n = 1")
 	once := false
 	s := r.open(Options{Hook: func(p Phase) error {
 		if p == Comparing && !once {
 			once = true
-			r.Exec("UPDATE scrip.checkpoint SET sequence = sequence - 1, digest = repeat('0', 32) WHERE lane = 1")
+			r.exec("UPDATE scrip.checkpoint SET sequence = sequence - 1, digest = repeat('0', 32) WHERE lane = 1")
 		}
 		return nil
 	}})
@@ -259,20 +259,20 @@ func TestRepairOfTablesThatAdvanced(t *testing.T) {
 func TestTablesOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	stop := r.Project()
+	stop := r.project()
 	r.Work()
-	r.Synced()
+	r.synced()
 	stop()
-	r.Exec("DROP FUNCTION scrip.due_next_hour(), scrip.backlog()")
-	r.Exec("DELETE FROM scrip_meta.migration WHERE version_id >= 8")
-	before := r.Digest()
+	r.exec("DROP FUNCTION scrip.due_next_hour(), scrip.backlog()")
+	r.exec("DELETE FROM scrip_meta.migration WHERE version_id >= 8")
+	before := r.digest()
 	s := r.open(Options{})
 	defer s.Close()
 	if _, err := s.Verify(t.Context(), VerifyOptions{Repair: true}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "have migration 7, this program needs") {
 		t.Errorf("verify: %v", err)
 	}
-	if version := r.Text("SELECT max(version_id)::text FROM scrip_meta.migration"); version != "7" || r.Digest() != before {
-		t.Errorf("the tables have migration %s now:\n%swere\n%s", version, r.Digest(), before)
+	if version := r.text("SELECT max(version_id)::text FROM scrip_meta.migration"); version != "7" || r.digest() != before {
+		t.Errorf("the tables have migration %s now:\n%swere\n%s", version, r.digest(), before)
 	}
 }
 
@@ -284,16 +284,16 @@ func TestRepairRenewsDeadLetters(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.Work()
-			r.Project()
-			r.Synced()
-			r.Exec("DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = 7")
+			r.project()
+			r.synced()
+			r.exec("DELETE FROM scrip.coupon_row WHERE campaign = 'c0' AND n = 7")
 			once := false
 			got := r.verifyWith(Options{Hook: func(p Phase) error {
 				if p == Comparing && !once {
 					once = true
 					r.Write(0, `{"type":"coupon.redeemed","campaign":"c0","at":"@","n":7,"code":"x","order_id":"o7","redeemed_count":1}`)
-					r.Synced()
-					if n := r.Text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream = 'SCRIP_EVT_0'"); n != "2" {
+					r.synced()
+					if n := r.text("SELECT count(*)::text FROM scrip.dead_letter WHERE stream = 'SCRIP_EVT_0'"); n != "2" {
 						t.Errorf("%s events parked, want that of the log and one more", n)
 					}
 				}
@@ -302,7 +302,7 @@ func TestRepairRenewsDeadLetters(t *testing.T) {
 			if fmt.Sprint(got.Repaired) != "[c0]" || len(got.Notes) == 0 || !strings.Contains(got.Notes[len(got.Notes)-1], "conflicted with damaged rows: 1 repaired") {
 				t.Errorf("repaired %v, notes %v", got.Repaired, got.Notes)
 			}
-			if status := r.Text("SELECT status FROM scrip.coupon WHERE campaign = 'c0' AND n = 7"); status != "redeemed" {
+			if status := r.text("SELECT status FROM scrip.coupon WHERE campaign = 'c0' AND n = 7"); status != "redeemed" {
 				t.Errorf("the coupon is %s", status)
 			}
 			if again := r.verify(VerifyOptions{}); !again.Equal() {
@@ -318,19 +318,19 @@ func TestDefinitions(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.Work()
-	r.Project()
-	r.Synced()
-	r.Exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = scrip, public', current_database()); END $$`)
-	r.Exec("CREATE INDEX analyst_idx ON scrip.coupon_row (claimed_at)")
-	r.Exec("CREATE VIEW scrip.analyst_view AS SELECT count(*) FROM scrip.coupon")
+	r.project()
+	r.synced()
+	r.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = scrip, public', current_database()); END $$`)
+	r.exec("CREATE INDEX analyst_idx ON scrip.coupon_row (claimed_at)")
+	r.exec("CREATE VIEW scrip.analyst_view AS SELECT count(*) FROM scrip.coupon")
 	if got := r.verify(VerifyOptions{}); !got.Equal() {
 		t.Errorf("nothing is wrong: %+v", got.Differences)
 	}
-	r.Exec("DROP INDEX scrip.coupon_row_code")
-	r.Exec("ALTER TABLE scrip.redemption DROP CONSTRAINT redemption_key")
-	r.Exec("ALTER TABLE scrip.campaign DROP CONSTRAINT campaign_status_is_known, ADD CONSTRAINT campaign_status_is_known CHECK (status <> 'x')")
-	r.Exec("DROP FUNCTION scrip.backlog()")
-	r.Exec(`CREATE OR REPLACE VIEW scrip.coupon AS SELECT r.campaign, r.n, r.code, r.customer_id, 'claimed'::text AS status, r.claimed_at,
+	r.exec("DROP INDEX scrip.coupon_row_code")
+	r.exec("ALTER TABLE scrip.redemption DROP CONSTRAINT redemption_key")
+	r.exec("ALTER TABLE scrip.campaign DROP CONSTRAINT campaign_status_is_known, ADD CONSTRAINT campaign_status_is_known CHECK (status <> 'x')")
+	r.exec("DROP FUNCTION scrip.backlog()")
+	r.exec(`CREATE OR REPLACE VIEW scrip.coupon AS SELECT r.campaign, r.n, r.code, r.customer_id, 'claimed'::text AS status, r.claimed_at,
 		coalesce(r.expires_at, c.expires_at) AS expires_at, r.redeemed_count, r.redeemed_at, r.voided_at, r.void_reason, r.attributes
 		FROM scrip.coupon_row r JOIN scrip.campaign c ON c.campaign = r.campaign`)
 	got := r.verify(VerifyOptions{})

@@ -14,12 +14,12 @@ import (
 // older makes the live tables what a scrip of migration 6 left.
 func (r *rig) older() {
 	r.T.Helper()
-	r.Exec("DROP FUNCTION scrip.due_next_hour(), scrip.backlog()")
-	r.Exec("DROP TABLE scrip.expiry_event, scrip.coupon_event")
-	r.Exec("DROP INDEX scrip.redemption_order")
-	r.Exec("ALTER TABLE scrip.reminder DROP COLUMN set_place, DROP COLUMN settled_place")
-	r.Exec("ALTER TABLE scrip.coupon_row DROP COLUMN claimed_place")
-	r.Exec("DELETE FROM scrip_meta.migration WHERE version_id >= 7")
+	r.exec("DROP FUNCTION scrip.due_next_hour(), scrip.backlog()")
+	r.exec("DROP TABLE scrip.expiry_event, scrip.coupon_event")
+	r.exec("DROP INDEX scrip.redemption_order")
+	r.exec("ALTER TABLE scrip.reminder DROP COLUMN set_place, DROP COLUMN settled_place")
+	r.exec("ALTER TABLE scrip.coupon_row DROP COLUMN claimed_place")
+	r.exec("DELETE FROM scrip_meta.migration WHERE version_id >= 7")
 }
 
 // Tables of an older scrip are neither read nor migrated; only a rebuild replaces them, while no projector needs them
@@ -27,14 +27,14 @@ func (r *rig) older() {
 func TestTablesOfAnOlderVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	stop := r.Project()
+	stop := r.project()
 	r.Work()
-	r.Synced()
-	want := r.Digest()
+	r.synced()
+	want := r.digest()
 	stop()
 	r.older()
 	look := func() string {
-		return r.Text(`SELECT concat_ws(' ', (SELECT count(*) FROM scrip.coupon_row), (SELECT sum(sequence) FROM scrip.checkpoint), (SELECT max(version_id) FROM scrip_meta.migration))`)
+		return r.text(`SELECT concat_ws(' ', (SELECT count(*) FROM scrip.coupon_row), (SELECT sum(sequence) FROM scrip.checkpoint), (SELECT max(version_id) FROM scrip_meta.migration))`)
 	}
 	before := look()
 	s := r.open(Options{})
@@ -72,17 +72,17 @@ func TestTablesOfAnOlderVersion(t *testing.T) {
 	if err != nil || !strings.Contains(got.NotCompared, "had migration 6") {
 		t.Fatalf("rebuilding: %+v, %v", got, err)
 	}
-	if r.Digest() != want {
-		t.Errorf("rebuilt:\n%swant\n%s", r.Digest(), want)
+	if r.digest() != want {
+		t.Errorf("rebuilt:\n%swant\n%s", r.digest(), want)
 	}
 	if _, err := s.Undo(t.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "have migration 6") {
 		t.Errorf("undo to older tables: %v", err)
 	}
-	r.Project() // takes them for migrated ones
+	r.project() // takes them for migrated ones
 	r.Claim(0, 1)
 	r.Claim(1, 1)
-	r.Synced()
-	if got, want := r.Digest(), r.Folded(); got != want {
+	r.synced()
+	if got, want := r.digest(), r.folded(); got != want {
 		t.Errorf("the projector does not go on:\n%swant\n%s", got, want)
 	}
 }
@@ -91,7 +91,7 @@ func TestTablesOfANewerVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.rebuild(Options{})
-	r.Exec("INSERT INTO scrip_meta.migration (version_id, is_applied) VALUES (99, true)")
+	r.exec("INSERT INTO scrip_meta.migration (version_id, is_applied) VALUES (99, true)")
 	s := r.open(Options{})
 	defer s.Close()
 	_, rebuild := s.Rebuild(t.Context())

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-4a2410e3/scrip/projections/confine"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
 // On another PostgreSQL server an ordinary administrator's rights are enough; a role that lacks them, and could write
@@ -14,8 +14,8 @@ import (
 func TestRolesOnAServerOfOthers(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	db := pgtest.URL(t)
-	as := pgtest.Role(t, db, "builder")
+	db := projtest.URL(t)
+	as := projtest.Role(t, db, "builder")
 	execute(t, db, "GRANT CREATE ON DATABASE "+query(t, db, "SELECT current_database()")+" TO builder")
 	execute(t, as, "CREATE SCHEMA scrip; CREATE TABLE scrip.t (n int); INSERT INTO scrip.t VALUES (7)")
 	reads := "-- scrip: create\nCREATE TABLE got (n int);\n-- scrip: fold\nINSERT INTO got SELECT n FROM scrip.t;\n"
@@ -24,7 +24,7 @@ func TestRolesOnAServerOfOthers(t *testing.T) {
 	if !errors.As(err, &much) || much.Role != "builder" || !strings.Contains(err.Error(), `ALTER ROLE "builder" CREATEROLE`) {
 		t.Fatalf("without CREATEROLE: %v", err)
 	}
-	execute(t, pgtest.Admin(t, db), "ALTER ROLE builder CREATEROLE")
+	execute(t, projtest.Admin(t, db), "ALTER ROLE builder CREATEROLE")
 	for range 2 { // the second time there are role and schema
 		r.run(Postgres(as, parse(t, "foreign_one.sql", reads).Definition(), false), Options{})
 		r.claim(campaigns[0], "again")
@@ -44,8 +44,8 @@ func TestRolesOnAServerOfOthers(t *testing.T) {
 	// The roles go with what they own, or the role that is a member of them could not be dropped.
 	t.Cleanup(func() {
 		for _, name := range []string{"foreign_one", "foreign_two", "foreign_three"} {
-			role := query(t, pgtest.Admin(t, db), "SELECT rolname::text FROM pg_roles WHERE rolname LIKE 'scrip_"+name+"_%'")
-			execute(t, pgtest.Admin(t, db), "DROP OWNED BY "+role+" CASCADE; DROP ROLE "+role)
+			role := query(t, projtest.Admin(t, db), "SELECT rolname::text FROM pg_roles WHERE rolname LIKE 'scrip_"+name+"_%'")
+			execute(t, projtest.Admin(t, db), "DROP OWNED BY "+role+" CASCADE; DROP ROLE "+role)
 		}
 	})
 }

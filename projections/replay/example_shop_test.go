@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -54,7 +54,7 @@ func shop() (js jetstream.JetStream, postgresURL string, stop func()) {
 	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: topology.Evt(0), Header: header.Encode(), Data: step.Events}); err != nil {
 		t.Fatal(err)
 	}
-	return js, pgtest.URL(t), t.strike
+	return js, projtest.URL(t), t.strike
 }
 
 // stage lets helpers of tests serve an example, which has no testing.TB.

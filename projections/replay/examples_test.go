@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
 func sorted(list []string) string {
@@ -81,7 +81,7 @@ func TestExamples(t *testing.T) {
 		hours = append(hours, fmt.Sprintf("%s: %d %d %d", key, sums[0], sums[1], sums[2]))
 	}
 	slices.Sort(hours)
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	for _, lines := range []int{0, 1, 2} {
 		r.example(t, db, "claims_by_hour", lines)
 		got := query(t, db, `SELECT string_agg(campaign || to_char(hour AT TIME ZONE 'UTC', ' YYYY-MM-DD HH24') || ': ' || claims || ' ' || redemptions || ' ' || rollbacks, ', ' ORDER BY campaign, hour) FROM claims_by_hour.hour`)

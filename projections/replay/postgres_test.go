@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
 	"github.com/seed-4a2410e3/scrip/projections/fill"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -66,7 +66,7 @@ func (r *rig) sameRows(t *testing.T, database, schema string) {
 // Typed rows of all events; run after run adds what is new.
 func TestRows(t *testing.T) {
 	r := newRig(t)
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	r.work()
 	for i := range 3 {
 		r.run(Postgres(db, Rows("copy_of_all"), false), Options{Limits: fill.Limits{Lines: i}})
@@ -83,7 +83,7 @@ func TestRows(t *testing.T) {
 // What JSON allows and PostgreSQL does not is changed as little as needed, not refused.
 func TestTextThatPostgreSQLRejects(t *testing.T) {
 	r := newRig(t)
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	for _, attributes := range []string{`{"a":"\u0000"}`, `{"a":"\ud800"}`, `{"a":"\udc00\ud83d\ude00"}`, `{"a":"\\u0000"}`, `{"a":1e999999,"b":-2E-999999,"c":1e3,"e9":"1e999999"}`,
 		"{\"a\":\"\xff\"}", `{"a":"\ud800\u0041"}`, `{"a":"\"\\"}`} {
 		r.Write(0, `{"type":"coupon.claimed","campaign":"c","at":"@","n":1,"code":"C","customer_id":"\u0000x","attributes":`+attributes+`}`)
@@ -106,7 +106,7 @@ func TestProjectionKilled(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	killed := errors.New("killed")
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	for at := range 6 {
 		for name, install := range map[string]func(p *projection, n int){
 			"before the commit": func(p *projection, n int) {
@@ -142,7 +142,7 @@ func TestProjectionKilled(t *testing.T) {
 // A live table; a second one of the same name is fenced and changes nothing.
 func TestProjectionFollows(t *testing.T) {
 	r := newRig(t)
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	r.work()
 	other := Postgres(db, Rows("live"), false)
 	if _, err := other.Begin(t.Context(), r.Log, &Filter{}); err != nil {
@@ -173,7 +173,7 @@ func TestProjectionFollows(t *testing.T) {
 
 func TestProjectionWaitsForTheDatabase(t *testing.T) {
 	r := newRig(t)
-	cluster := pgtest.Cluster(t)
+	cluster := projtest.Cluster(t)
 	db := cluster.URL()
 	var logged streamtest.Buffer
 	stop := r.follow(Postgres(db, Rows("live"), false), Options{Logger: loggerTo(&logged)})
@@ -223,14 +223,14 @@ func TestProjectionWaitsForTheDatabase(t *testing.T) {
 func role(t *testing.T, db, name string) string {
 	t.Helper()
 	execute(t, db, "REVOKE TEMPORARY ON DATABASE "+query(t, db, "SELECT current_database()")+" FROM PUBLIC")
-	return pgtest.Role(t, db, name)
+	return projtest.Role(t, db, name)
 }
 
 // A role without rights gets errors that name the missing GRANTs, one after the other, until it works.
 func TestGrants(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	as := role(t, db, "analyst_a")
 	execute(t, db, "CREATE SCHEMA shop; CREATE TABLE shop.customer (customer_id text, country text)")
 	file, err := ParseSQL("abroad.sql", []byte("-- scrip: create\nCREATE TABLE c (n bigint);\n-- scrip: fold\nINSERT INTO c SELECT count(*) FROM events JOIN shop.customer USING (customer_id);\n"))
@@ -253,7 +253,7 @@ func TestGrants(t *testing.T) {
 	if _, err := r.try(Postgres(other, file.Definition(), false), Options{}); err == nil || !strings.Contains(err.Error(), "run: GRANT analyst_a TO analyst_b") {
 		t.Errorf("another role: %v", err)
 	}
-	execute(t, pgtest.Admin(t, db), "GRANT analyst_a TO analyst_b")
+	execute(t, projtest.Admin(t, db), "GRANT analyst_a TO analyst_b")
 	r.run(Postgres(other, file.Definition(), false), Options{})
 }
 
@@ -267,7 +267,7 @@ func TestCheckpointOfAnotherLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.work()
-			db := pgtest.URL(t)
+			db := projtest.URL(t)
 			r.run(Postgres(db, Rows("spoilt"), false), Options{})
 			execute(t, db, spoil)
 			_, err := r.try(Postgres(db, Rows("spoilt"), false), Options{})
@@ -284,7 +284,7 @@ func TestCheckpointOfAnotherLog(t *testing.T) {
 func TestLostTail(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	older := r.Server.CopyStore(t)
 	last := r.Last
 	r.claim(campaigns[0], "lost1")
@@ -305,7 +305,7 @@ func TestLostTail(t *testing.T) {
 
 func TestSchemaRefused(t *testing.T) {
 	r := newRig(t)
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	execute(t, db, "CREATE SCHEMA taken; CREATE TABLE taken.t (n int)")
 	for name, want := range map[string]string{"scrip": "is reserved", "scrip_meta": "is reserved", "public": "is reserved", "pg_x": "is reserved",
 		"Shop": "a-z", "taken": "no replay made it", "": "a-z"} {
@@ -326,7 +326,7 @@ func TestSchemaRefused(t *testing.T) {
 func TestSchemaOfAnotherReplay(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	f := Filter{Types: []wire.EventType{wire.CouponClaimed}}
 	r.run(Postgres(db, Rows("claims"), false), Options{Filter: f})
 	if _, err := r.try(Postgres(db, Rows("claims"), false), Options{}); err == nil || !strings.Contains(err.Error(), "begun with --type coupon.claimed, not with no filter") {

@@ -18,18 +18,17 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/logtest"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(streamtest.Leaks(pgtest.Main(m), goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushLoop")))
+	os.Exit(streamtest.Leaks(projtest.Main(m), goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushLoop")))
 }
 
-const lanes = logtest.Lanes
+const lanes = projtest.Lanes
 
 // Campaigns by lane.
 var campaigns = [lanes]string{"", ""}
@@ -45,7 +44,7 @@ func init() {
 
 // rig is a real log whose lines the domain decides.
 type rig struct {
-	*logtest.Rig
+	*projtest.Rig
 	lanes [lanes]*domain.Lane
 	ids   int
 }
@@ -61,7 +60,7 @@ func newRig(t *testing.T) *rig {
 
 func newLog(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{Rig: logtest.New(t)}
+	r := &rig{Rig: projtest.New(t)}
 	r.Clock = begin
 	for n := range lanes {
 		r.lanes[n] = domain.NewLane(domain.LaneOptions{Lane: n, Lanes: lanes, Key: [32]byte{1}})

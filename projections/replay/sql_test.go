@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-4a2410e3/scrip/projections/fill"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -53,7 +53,7 @@ func TestSQLProjection(t *testing.T) {
 	r := newRig(t)
 	r.work()
 	for _, lines := range []int{0, 1, 3} {
-		db := pgtest.URL(t)
+		db := projtest.URL(t)
 		f := parse(t, "types.sql", perType)
 		r.run(Postgres(db, f.Definition(), false), Options{Limits: fill.Limits{Lines: lines}})
 		if got, want := query(t, db, perTypeText), r.perTypeWant(); got != want {
@@ -72,7 +72,7 @@ func TestSQLProjection(t *testing.T) {
 func TestSQLRaw(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	for name, c := range map[string]struct{ column, want string }{
 		"with_it": {"raw->'attributes'->>'channel'", "app app"}, "without_it": {"to_jsonb(events)->>('r' || 'aw')", "NULL"},
 	} {
@@ -88,7 +88,7 @@ func TestSQLRaw(t *testing.T) {
 func TestSQLSyntaxErrors(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	for _, c := range []struct {
 		text string
 		line int
@@ -137,7 +137,7 @@ func TestSQLFailsLate(t *testing.T) {
 	r.claim(campaigns[1], "after")
 	total := 0
 	r.naive(func(Position, map[string]any) bool { total++; return false })
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	text := "-- scrip: create\nCREATE TABLE seen (lane int, sequence bigint, line int, PRIMARY KEY (lane, sequence, line));\n-- scrip: fold\n" +
 		"INSERT INTO seen SELECT lane, sequence, line FROM events\nWHERE 1 / (campaign <> 'poison')::int = 1;\n"
 	_, err := r.try(Postgres(db, parse(t, "late.sql", text).Definition(), false), Options{Limits: fill.Limits{Lines: 1}})
@@ -203,7 +203,7 @@ func TestSQLWritesOutside(t *testing.T) {
 		"owner":            {"", "DO $$ BEGIN EXECUTE format('SET ROLE %I', (SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database())); END $$", "denied to set role"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := pgtest.URL(t)
+			db := projtest.URL(t)
 			execute(t, db, "CREATE SCHEMA spare; CREATE SCHEMA shop; CREATE TABLE shop.t (n int PRIMARY KEY); INSERT INTO shop.t VALUES (1); CREATE SEQUENCE shop.s; CREATE FUNCTION shop.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; "+
 				"GRANT USAGE ON SCHEMA shop, spare TO PUBLIC; GRANT SELECT ON shop.t TO PUBLIC")
 			f := parse(t, "outside.sql", "-- scrip: create\nCREATE TABLE mine (n int);\n"+c.create+";\n-- scrip: fold\nINSERT INTO mine SELECT n FROM shop.t;\n"+c.fold)
@@ -230,7 +230,7 @@ func TestSQLWritesOutside(t *testing.T) {
 func TestSQLStaysInside(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	execute(t, db, "CREATE SCHEMA scrip; CREATE TABLE scrip.t (n int PRIMARY KEY); INSERT INTO scrip.t VALUES (1)")
 	f := parse(t, "inside.sql", `-- scrip: create
 CREATE TYPE mood AS ENUM ('good');
@@ -257,7 +257,7 @@ DROP TABLE scratch;
 func TestOldSchemaGetsItsRoleAsOwner(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	f := parse(t, "older.sql", "-- scrip: create\nCREATE TYPE mood AS ENUM ('good');\nCREATE TABLE mine (id serial, m mood);\nCREATE VIEW seen AS SELECT * FROM mine;\n"+
 		"CREATE FUNCTION f() RETURNS mood LANGUAGE sql AS $$ SELECT 'good'::older.mood $$;\n-- scrip: fold\nINSERT INTO mine (m) SELECT f() FROM events;\n")
 	r.run(Postgres(db, f.Definition(), false), Options{})
@@ -304,7 +304,7 @@ func TestSplit(t *testing.T) {
 func TestSQLErrorsKeepTheirCause(t *testing.T) {
 	r := newRig(t)
 	r.work()
-	_, err := r.try(Postgres(pgtest.URL(t), parse(t, "x.sql", "-- scrip: fold\nSELECT 1/0 FROM events").Definition(), false), Options{})
+	_, err := r.try(Postgres(projtest.URL(t), parse(t, "x.sql", "-- scrip: fold\nSELECT 1/0 FROM events").Definition(), false), Options{})
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.Code != "22012" {
 		t.Errorf("%v", err)

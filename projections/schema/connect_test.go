@@ -8,21 +8,21 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
 // A role that may create objects in schema public (every role, in databases of PostgreSQL 14 and before) defines an
 // operator that fits better than PostgreSQL's own: it is not used, even if search_path of the role, the database or the
 // URL includes public.
 func TestOperatorsOfOthersAreNotUsed(t *testing.T) {
-	database := pgtest.URL(t)
+	database := projtest.URL(t)
 	p, err := pgxpool.New(t.Context(), database)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
 	exec(t, p, "GRANT CREATE ON SCHEMA public TO PUBLIC")
-	mallory, err := pgxpool.New(t.Context(), pgtest.Role(t, database, "mallory"))
+	mallory, err := pgxpool.New(t.Context(), projtest.Role(t, database, "mallory"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestOperatorsOfOthersAreNotUsed(t *testing.T) {
 
 // A database that cannot hold every name is refused before anything is made in it.
 func TestOtherEncodingsAreRefused(t *testing.T) {
-	database := pgtest.URL(t)
+	database := projtest.URL(t)
 	p, err := pgxpool.New(t.Context(), database)
 	if err != nil {
 		t.Fatal(err)

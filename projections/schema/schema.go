@@ -236,7 +236,7 @@ CREATE TABLE IF NOT EXISTS scrip_meta.dead_letter (
     CONSTRAINT dead_letter_state_is_known CHECK (state IN ('retried', 'discarded'))
 )`
 
-// How far push senders are, and what they could not deliver, is a copy of what NATS holds, see package delivery: no fold of the
+// How far push senders are, and what they could not deliver, is a copy of what NATS holds, see readmodel.Keeper: no fold of the
 // log either.
 var deliveriesSQL = []string{`
 CREATE TABLE IF NOT EXISTS scrip_meta.push_audience (

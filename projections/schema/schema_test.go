@@ -14,16 +14,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
 func pool(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	p, err := pgxpool.New(context.Background(), pgtest.URL(t))
+	p, err := pgxpool.New(context.Background(), projtest.URL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestUnusableDatabases(t *testing.T) {
 
 func TestUserWhoMayNotCreate(t *testing.T) {
 	p := pool(t)
-	weak, err := pgxpool.New(t.Context(), pgtest.Role(t, p.Config().ConnString(), "weak"))
+	weak, err := pgxpool.New(t.Context(), projtest.Role(t, p.Config().ConnString(), "weak"))
 	if err != nil {
 		t.Fatal(err)
 	}

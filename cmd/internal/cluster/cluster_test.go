@@ -21,7 +21,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/cluster"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -254,7 +254,7 @@ func (l *load) leader(lane int) (node string) {
 // TestClusterUnderFaults: one NATS node, one scrip server and PostgreSQL are killed, stopped and cut off in turn under load.
 // Every lane answers meanwhile, no answer is lost, and the tables are the fold of the log. A second start continues it.
 func TestClusterUnderFaults(t *testing.T) {
-	o := options(t, filepath.Join(pgtest.Dir(t), "c"))
+	o := options(t, filepath.Join(projtest.Dir(t), "c"))
 	o.Cuttable = true
 	c := start(t, o)
 	l := newLoad(t, c)

@@ -10,13 +10,13 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/process"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
 // TestCommandLine: what `make cluster` starts reports a child that was killed, starts it again, and stops all at Ctrl-C.
 func TestCommandLine(t *testing.T) {
-	folder, up := filepath.Join(pgtest.Dir(t), "c"), filepath.Join(programs, "up")
+	folder, up := filepath.Join(projtest.Dir(t), "c"), filepath.Join(programs, "up")
 	flags := []string{"-data", folder, "-compose", compose, "-scrip", e2e.Binary(), "-nats-server", filepath.Join(programs, "nats-server"), "-port", "0", "-set", "SCRIP_LANES=2"}
 	runner, err := process.Start(process.Command{Program: up, Args: flags, Env: os.Environ(), Log: filepath.Join(t.TempDir(), "log")})
 	if err != nil {

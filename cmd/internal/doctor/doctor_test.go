@@ -16,11 +16,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/access/natsauth"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
 
 // store starts a NATS server with JetStream, which the change may make a bad one.
 func store(t *testing.T, change func(*server.Options)) *server.Server {
@@ -98,9 +98,9 @@ func TestBadDeployments(t *testing.T) {
 	limited := store(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "u", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"scrip.>", "$JS.API.>", natsauth.UserInfo}}}}}
 	})
-	database := pgtest.URL(t)
-	rightless := pgtest.Role(t, database, "rightless")
-	revoke(t, pgtest.Admin(t, database), database)
+	database := projtest.URL(t)
+	rightless := projtest.Role(t, database, "rightless")
+	revoke(t, projtest.Admin(t, database), database)
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	for _, c := range []struct {
@@ -228,7 +228,7 @@ func TestBounds(t *testing.T) {
 func TestAGoodDeployment(t *testing.T) {
 	s := store(t, nil)
 	all, err := Run(t.Context(), Options{Data: filepath.Join(t.TempDir(), "new", "data"), NATSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0",
-		NATS: s.ClientURL(), Monitor: monitor(s), Postgres: pgtest.URL(t)})
+		NATS: s.ClientURL(), Monitor: monitor(s), Postgres: projtest.URL(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/process"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
 // readyEvery is the interval at which a process is looked at.
@@ -32,7 +32,7 @@ var binary string
 // Binary is the path of the program that Main has built.
 func Binary() string { return binary }
 
-// Main builds the program, runs the tests with what pgtest shares, and removes the program. It returns the exit code
+// Main builds the program, runs the tests with what projtest shares, and removes the program. It returns the exit code
 // for os.Exit. after is called when the tests have run.
 func Main(m *testing.M, after func()) int {
 	dir, err := os.MkdirTemp("", "scrip-binary-")
@@ -46,7 +46,7 @@ func Main(m *testing.M, after func()) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	code := pgtest.Main(m)
+	code := projtest.Main(m)
 	if after != nil {
 		after()
 	}

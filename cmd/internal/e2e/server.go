@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/check"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
@@ -40,7 +40,7 @@ type Server struct {
 // NewServer prepares a server with a data directory of its own, which other users can reach.
 func NewServer(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, Data: filepath.Join(pgtest.Dir(t), "data"), Args: args, log: filepath.Join(t.TempDir(), "serve.log")}
+	s := &Server{t: t, Data: filepath.Join(projtest.Dir(t), "data"), Args: args, log: filepath.Join(t.TempDir(), "serve.log")}
 	t.Cleanup(func() {
 		if s.Process == nil {
 			return

@@ -10,8 +10,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/manage"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
 	"github.com/seed-4a2410e3/scrip/domain/code"
-	"github.com/seed-4a2410e3/scrip/projections/deadletter"
-	"github.com/seed-4a2410e3/scrip/projections/history"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/service"
@@ -45,7 +44,7 @@ func (s *server) startAPI(ctx context.Context) error {
 		DeadLetters: s.listLetters,
 	}
 	if s.tables != nil {
-		opts.History = history.New(s.tables.pool, func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
+		opts.History = readmodel.NewHistory(s.tables.pool, func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error) {
 			return eventlog.Events(js, lane).In(s.stream).Lookup(ctx, sequence)
 		})
 	}
@@ -72,7 +71,7 @@ func (s *server) startAPI(ctx context.Context) error {
 func (s *server) readStatus(ctx context.Context, js jetstream.JetStream) (*status.Status, error) {
 	from := status.Source{NC: js.Conn(), JS: js, Log: s.stream}
 	if s.tables != nil {
-		from.Letters = deadletter.New(s.tables.pool)
+		from.Letters = readmodel.NewLetters(s.tables.pool)
 	} else {
 		from.NoLetters = manage.ErrNoTables.Error()
 	}
@@ -89,12 +88,12 @@ func (s *server) listLetters(ctx context.Context, q service.LetterQuery) (any, e
 	if s.tables == nil {
 		return nil, manage.ErrNoTables
 	}
-	f := deadletter.Filter{Stream: q.Stream, Lane: q.Lane, Since: q.Since, State: deadletter.State(q.State), Limit: q.Limit, Before: q.Before}
+	f := readmodel.LetterFilter{Stream: q.Stream, Lane: q.Lane, Since: q.Since, State: readmodel.LetterState(q.State), Limit: q.Limit, Before: q.Before}
 	if err := f.Check(); err != nil {
 		return nil, service.Invalid(err)
 	}
-	list, older, err := deadletter.New(s.tables.pool).List(ctx, f)
-	return deadletter.Page{Letters: append([]deadletter.Letter{}, list...), Next: older}, err
+	list, older, err := readmodel.NewLetters(s.tables.pool).List(ctx, f)
+	return readmodel.LetterPage{Letters: append([]readmodel.Letter{}, list...), Next: older}, err
 }
 
 var semantic = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/seed-4a2410e3/scrip/projections/deadletter"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 )
 
 // metrics is the registry that all parts register with.
@@ -44,15 +44,15 @@ var lettersDesc = prometheus.NewDesc("scrip_dead_letters_open",
 
 // letterMetrics counts open dead letters when it is scraped.
 type letterMetrics struct {
-	store *deadletter.Store
+	store *readmodel.Letters
 
 	mu      sync.Mutex // guards the fields below
 	counted time.Time
-	counts  deadletter.Counts
+	counts  readmodel.LetterCounts
 }
 
-func newLetterMetrics(db deadletter.Querier) *letterMetrics {
-	return &letterMetrics{store: deadletter.New(db)}
+func newLetterMetrics(db readmodel.Querier) *letterMetrics {
+	return &letterMetrics{store: readmodel.NewLetters(db)}
 }
 
 func (l *letterMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- lettersDesc }

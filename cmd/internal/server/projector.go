@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/status"
-	"github.com/seed-4a2410e3/scrip/projections/delivery"
 	"github.com/seed-4a2410e3/scrip/projections/projector"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
@@ -44,7 +44,7 @@ func (s *server) startProjector(ctx context.Context) error {
 		}
 		return p.Run(ctx)
 	})
-	deliveries := delivery.New(s.tables.pool, js, delivery.Options{Logger: s.log})
+	deliveries := readmodel.NewKeeper(s.tables.pool, js, readmodel.KeeperOptions{Logger: s.log})
 	s.group.start("deliveries", func(ctx context.Context) error {
 		for !s.settled() { // the projector makes the tables
 			if topology.Pause(ctx, readyPoll) != nil {

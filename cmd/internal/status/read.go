@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/projections/deadletter"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/scheduler"
@@ -30,8 +30,8 @@ type Status struct {
 	PerServer []Server          `json:"server"`
 	Checks    map[string]Result `json:"checks,omitempty"`
 	// DeadLetters are the open ones; nil if NoDeadLetters has the reason why they are unknown.
-	DeadLetters   *deadletter.Counts `json:"dead_letters,omitempty"`
-	NoDeadLetters string             `json:"dead_letters_unknown,omitempty"`
+	DeadLetters   *readmodel.LetterCounts `json:"dead_letters,omitempty"`
+	NoDeadLetters string                  `json:"dead_letters_unknown,omitempty"`
 	// Note is why there are no checks.
 	Note string `json:"note,omitempty"`
 }
@@ -58,7 +58,7 @@ type Source struct {
 	JS  jetstream.JetStream
 	Log topology.Log
 	// Letters are the dead letters; nil = NoLetters has the reason why they are unknown.
-	Letters   *deadletter.Store
+	Letters   *readmodel.Letters
 	NoLetters string
 }
 

@@ -4,7 +4,7 @@
 //	r.Key(t, "support")
 //	r.Ask(t, "support", "GET", "/v1/campaigns", nil).Want(t, 200)
 //
-// It uses PostgreSQL as package pgtest gives it: a test binary calls pgtest.Main.
+// It uses PostgreSQL as package projtest gives it: a test binary calls projtest.Main.
 package apitest
 
 import (
@@ -25,7 +25,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/datadir"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 )
 
@@ -52,7 +52,7 @@ func Name(of string) string { return fmt.Sprintf("%s-%d", of, names.Add(1)) }
 func Serve(t *testing.T, change ...func(*server.Options)) *Rig {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")
-	opts := server.Options{Data: data, NATSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0", Postgres: pgtest.URL(t), Lanes: 2,
+	opts := server.Options{Data: data, NATSListen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0", Postgres: projtest.URL(t), Lanes: 2,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), Version: "v1.2.3"}
 	for _, c := range change {
 		c(&opts)

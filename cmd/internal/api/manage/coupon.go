@@ -14,7 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/domain"
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/history"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/audit"
 	"github.com/seed-4a2410e3/scrip/streams/client"
@@ -41,7 +41,7 @@ type Coupon struct {
 func (Coupon) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }
 
 // HistoryEntry is one event of a coupon or reminder.
-type HistoryEntry struct{ history.Entry }
+type HistoryEntry struct{ readmodel.Entry }
 
 // TransformSchema lets later versions add fields.
 func (HistoryEntry) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema { return open(s) }

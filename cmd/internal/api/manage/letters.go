@@ -11,13 +11,13 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/deadletter"
+	"github.com/seed-4a2410e3/scrip/projections/readmodel"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 )
 
 // DeadLetter is a dead letter.
-type DeadLetter struct{ deadletter.Letter }
+type DeadLetter struct{ readmodel.Letter }
 
 // TransformSchema lets later versions add fields.
 func (DeadLetter) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
@@ -52,11 +52,11 @@ func (a *API) letterRoutes() {
 }
 
 // letters returns the store of dead letters, or the problem of a server without read tables.
-func (a *API) letters() (*deadletter.Store, error) {
+func (a *API) letters() (*readmodel.Letters, error) {
 	if a.DB == nil {
 		return nil, web.New(web.Unavailable, ErrNoTables.Error())
 	}
-	return deadletter.New(a.DB), nil
+	return readmodel.NewLetters(a.DB), nil
 }
 
 func (a *API) listLetters(ctx context.Context, in *struct {
@@ -73,13 +73,13 @@ func (a *API) listLetters(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	state := deadletter.State(in.State)
+	state := readmodel.LetterState(in.State)
 	if in.State == "all" {
 		state = ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryWait)
 	defer cancel()
-	list, older, err := store.List(ctx, deadletter.Filter{Stream: in.Stream, Since: in.Since, State: state, Limit: in.Limit, Before: at.Before})
+	list, older, err := store.List(ctx, readmodel.LetterFilter{Stream: in.Stream, Since: in.Since, State: state, Limit: in.Limit, Before: at.Before})
 	if err != nil {
 		return nil, unavailable("the dead letters cannot be read", err)
 	}
@@ -104,7 +104,7 @@ func (a *API) retryLetter(ctx context.Context, in *struct {
 		CommandID string   `json:"command_id,omitempty" doc:"For a line without an id; else one is derived from the dead letter."`
 	}
 }) (*Retried, error) {
-	id, err := deadletter.ParseID(in.Body.ID)
+	id, err := readmodel.ParseLetterID(in.Body.ID)
 	if err != nil {
 		return nil, web.New(web.Code(wire.Invalid), err.Error()).At("body.id", err.Error())
 	}
@@ -114,14 +114,14 @@ func (a *API) retryLetter(ctx context.Context, in *struct {
 	}
 	letter, err := store.Find(ctx, id)
 	switch {
-	case errors.Is(err, deadletter.ErrNotFound):
+	case errors.Is(err, readmodel.ErrNoLetter):
 		return nil, web.New(web.NotFound, err.Error()).At("body.id", "there is no such dead letter")
 	case err != nil:
 		return nil, unavailable("the dead letter cannot be read", err)
 	case letter.IsEvent():
 		return nil, web.New(notRetriable, id.String()+" is an event: later events were applied without it. `scrip rebuild` applies it with a version that supports it")
 	}
-	r := deadletter.Retry{Letter: &letter, ID: in.Body.CommandID, Lines: "lines", IDName: "command_id"}
+	r := readmodel.Retry{Letter: &letter, ID: in.Body.CommandID, Lines: "lines", IDName: "command_id"}
 	if in.Body.Lines != nil {
 		r.Text = []byte(strings.Join(in.Body.Lines, "\n"))
 	}
@@ -147,15 +147,15 @@ func (a *API) retryLetter(ctx context.Context, in *struct {
 	if all < len(commands) {
 		return out, nil
 	}
-	if err := store.Settle(ctx, &letter, deadletter.Retried, deadletter.Note(accepted, all)); err != nil {
+	if err := store.Settle(ctx, &letter, readmodel.Retried, readmodel.RetryNote(accepted, all)); err != nil {
 		return nil, web.New(web.UnknownOutcome, "the lines took effect, and the dead letter stays open: "+err.Error())
 	}
-	out.Body.State = string(deadletter.Retried)
+	out.Body.State = string(readmodel.Retried)
 	return out, nil
 }
 
 // letterSource reads the message that a dead letter quotes.
-func (a *API) letterSource(ctx context.Context, l *deadletter.Letter, sequence uint64) (eventlog.Raw, error) {
+func (a *API) letterSource(ctx context.Context, l *readmodel.Letter, sequence uint64) (eventlog.Raw, error) {
 	if l.IsEvent() {
 		return eventlog.Events(a.JS, l.Lane).Get(ctx, sequence)
 	}

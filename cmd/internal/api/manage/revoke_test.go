@@ -14,7 +14,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/manage"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/server"
 	"github.com/seed-4a2410e3/scrip/cmd/internal/web"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/access"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
@@ -23,7 +23,7 @@ import (
 // as server-sent events, while coupons are claimed. The key is revoked at one server: every server refuses it and ends its
 // streams, and the streams of another key go on.
 func TestRevokedWhileStreaming(t *testing.T) {
-	cluster, db := streamtest.StartCluster(t), pgtest.URL(t)
+	cluster, db := streamtest.StartCluster(t), projtest.URL(t)
 	var servers []*apitest.Rig
 	for i := range 3 {
 		servers = append(servers, apitest.Serve(t, func(o *server.Options) {

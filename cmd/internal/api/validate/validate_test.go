@@ -14,10 +14,10 @@ import (
 	validator "github.com/pb33f/libopenapi-validator"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/api/apitest"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
 
 // document is what the server serves.
 func document(t *testing.T, r *apitest.Rig, path string) []byte {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -56,7 +56,7 @@ func TestChaosOfOneServer(t *testing.T) {
 	beside(t)
 	began := time.Now()
 	s, rng := chance(t)
-	w := &world{t: t, rng: rng, db: pgtest.Cluster(t)}
+	w := &world{t: t, rng: rng, db: projtest.Cluster(t)}
 	srv := newServer(t, "--nats-listen", streamtest.Address(t), "--postgres", w.db.URL())
 	w.connect(srv.Desc.NATSURL)
 	w.faults = []fault{
@@ -79,7 +79,7 @@ func TestChaosOfTwoServersOnThreeNodes(t *testing.T) {
 	began := time.Now()
 	s, rng := chance(t)
 	nodes := streamtest.StartCluster(t)
-	w := &world{t: t, rng: rng, db: pgtest.Cluster(t)}
+	w := &world{t: t, rng: rng, db: projtest.Cluster(t)}
 	args := []string{"--nats", nodes.URL(), "--postgres", w.db.URL(), "--replicas", "3", "--lanes", "2"}
 	servers := []*e2e.Server{newServer(t, args...), newServer(t, append(args, "--roles", "lanes,scheduler,api")...)}
 	w.connect(nodes.URL())

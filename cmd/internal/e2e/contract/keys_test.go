@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/dial"
 )
 
@@ -51,7 +51,7 @@ func logIn(t *testing.T, natsURL string, opts ...nats.Option) *nats.Conn {
 // subjects nor headers are a way around it; a revoked key ends.
 func TestKeysOpenNATS(t *testing.T) {
 	t.Parallel()
-	r := serve(t, pgtest.Dir(t), []string{"--lanes", "1", "--roles", withoutTables}, nil)
+	r := serve(t, projtest.Dir(t), []string{"--lanes", "1", "--roles", withoutTables}, nil)
 	r.create(t, "summer", `"codes":1000000`)
 	r.create(t, "winter", `"codes":10`)
 	code := r.claim(t, "summer", "ann")

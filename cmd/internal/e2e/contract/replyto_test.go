@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -27,7 +27,7 @@ func TestRepliesGoToInboxesOnly(t *testing.T) {
 		streamtest.User{Name: "support", Subscribe: []string{"_INBOX.>"},
 			Publish: []string{"scrip.coupon.show", "scrip.rollcall", "scrip.lane.*.query", "$SRV.STATS.scrip"}},
 	)
-	r := serve(t, pgtest.Dir(t), []string{"--nats", srv.URL("server"), "--lanes", "1", "--roles", withoutTables}, nil)
+	r := serve(t, projtest.Dir(t), []string{"--nats", srv.URL("server"), "--lanes", "1", "--roles", withoutTables}, nil)
 	js, err := jetstream.New(r.nc)
 	if err != nil {
 		t.Fatal(err)

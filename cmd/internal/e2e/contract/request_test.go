@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -120,7 +120,7 @@ func TestShowAndList(t *testing.T) {
 // TestHistoryThatIsAway is left out, and the answer says so.
 func TestHistoryThatIsAway(t *testing.T) {
 	t.Parallel()
-	r := serve(t, pgtest.Dir(t), []string{"--roles", withoutTables}, nil)
+	r := serve(t, projtest.Dir(t), []string{"--roles", withoutTables}, nil)
 	r.create(t, "summer", `"codes":1`)
 	code := r.claim(t, "summer", "ann")
 	const coupon = `{"campaign":"summer","n":1,"code":"$1","status":"claimed","redeemed_count":0}`
@@ -159,7 +159,7 @@ func TestAnUnknownResultIsAMicroError(t *testing.T) {
 	srv := streamtest.Start(t)
 	key := "SCRIP_CODE_KEY=" + strings.Repeat("0123456789abcdef", 4)
 	start := func(roles string) *e2e.Process {
-		p, err := e2e.Start(pgtest.Dir(t), t.TempDir()+"/log", []string{"--nats", srv.ClientURL(), "--roles", roles}, []string{key})
+		p, err := e2e.Start(projtest.Dir(t), t.TempDir()+"/log", []string{"--nats", srv.ClientURL(), "--roles", roles}, []string{key})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 )
 
 // withoutTables are the roles that need no PostgreSQL: such a server starts in a moment.
@@ -88,7 +88,7 @@ func TestTheDescriptor(t *testing.T) {
 // TestTheTablesAreThereAtOnce: who reads scrip.json may ask for rows right away.
 func TestTheTablesAreThereAtOnce(t *testing.T) {
 	t.Parallel()
-	r := serve(t, pgtest.Dir(t), []string{"--postgres", pgtest.URL(t)}, nil)
+	r := serve(t, projtest.Dir(t), []string{"--postgres", projtest.URL(t)}, nil)
 	db := connect(t, r.desc.PostgresURL)
 	var coupons int
 	if err := db.QueryRow(t.Context(), `SELECT count(*) FROM scrip.coupon`).Scan(&coupons); err != nil || coupons != 0 {
@@ -99,7 +99,7 @@ func TestTheTablesAreThereAtOnce(t *testing.T) {
 // TestACleanStop removes scrip.json and exits 0 within seconds; a start on the same data goes on.
 func TestACleanStop(t *testing.T) {
 	t.Parallel()
-	data := pgtest.Dir(t)
+	data := projtest.Dir(t)
 	env := []string{"SCRIP_ROLES=" + withoutTables, "SCRIP_LANES=2", "SCRIP_SYNC=interval"}
 	r := serve(t, data, nil, env)
 	if r.desc.Lanes != 2 || r.desc.Sync != "interval" {
@@ -134,8 +134,8 @@ func TestACleanStop(t *testing.T) {
 // TestStartsThatAreRefused say why and what to do, and leave everything as it was.
 func TestStartsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	running := serve(t, pgtest.Dir(t), []string{"--roles", withoutTables}, nil)
-	newer := pgtest.Dir(t)
+	running := serve(t, projtest.Dir(t), []string{"--roles", withoutTables}, nil)
+	newer := projtest.Dir(t)
 	stopped := serve(t, newer, []string{"--roles", withoutTables}, nil)
 	if code, err := stopped.proc.Stop(); code != 0 || err != nil {
 		t.Fatalf("exit code %d, %v", code, err)
@@ -151,12 +151,12 @@ func TestStartsThatAreRefused(t *testing.T) {
 	}{
 		{"a second server", running.proc.Data, nil, []string{strconv.Itoa(running.proc.PID()), "--data"}},
 		{"a newer format", newer, nil, []string{"format 2", "newer"}},
-		{"NATS for all", pgtest.Dir(t), []string{"--nats-listen", "0.0.0.0:0"}, []string{"--nats-listen", "--insecure"}},
-		{"NATS for all of IPv6", pgtest.Dir(t), []string{"--nats-listen", "[::]:0"}, []string{"--nats-listen", "--insecure"}},
-		{"NATS for all, in short", pgtest.Dir(t), []string{"--nats-listen", ":0"}, []string{"--nats-listen", "--insecure"}},
-		{"HTTP for all", pgtest.Dir(t), []string{"--http-listen", "0.0.0.0:0"}, []string{"--http-listen", "--insecure"}},
-		{"HTTP for a neighbour", pgtest.Dir(t), []string{"--http-listen", "192.0.2.1:0"}, []string{"--http-listen", "--insecure"}},
-		{"no address", pgtest.Dir(t), []string{"--nats-listen", "4222"}, []string{"--nats-listen", "HOST:PORT"}},
+		{"NATS for all", projtest.Dir(t), []string{"--nats-listen", "0.0.0.0:0"}, []string{"--nats-listen", "--insecure"}},
+		{"NATS for all of IPv6", projtest.Dir(t), []string{"--nats-listen", "[::]:0"}, []string{"--nats-listen", "--insecure"}},
+		{"NATS for all, in short", projtest.Dir(t), []string{"--nats-listen", ":0"}, []string{"--nats-listen", "--insecure"}},
+		{"HTTP for all", projtest.Dir(t), []string{"--http-listen", "0.0.0.0:0"}, []string{"--http-listen", "--insecure"}},
+		{"HTTP for a neighbour", projtest.Dir(t), []string{"--http-listen", "192.0.2.1:0"}, []string{"--http-listen", "--insecure"}},
+		{"no address", projtest.Dir(t), []string{"--nats-listen", "4222"}, []string{"--nats-listen", "HOST:PORT"}},
 		{"the key of another log", running.proc.Data + "-no", []string{"--nats", running.desc.NATSURL}, []string{"SCRIP_CODE_KEY"}},
 	} {
 		p := begin(t, start.data, append([]string{"--roles", "lanes"}, start.args...), nil)
@@ -185,7 +185,7 @@ func TestWhatCameDueWhileItWasDown(t *testing.T) {
 	for grace, want := range map[string]string{"1h": `"fired":1,"dropped":0`, "1s": `"fired":0,"dropped":1`} {
 		t.Run(grace, func(t *testing.T) {
 			t.Parallel()
-			data, args := pgtest.Dir(t), []string{"--reminder-grace", grace, "--postgres", pgtest.URL(t)}
+			data, args := projtest.Dir(t), []string{"--reminder-grace", grace, "--postgres", projtest.URL(t)}
 			r := serve(t, data, args, nil)
 			r.create(t, "summer", `"codes":9,"expires_at":"`+farAway+`"`)
 			r.claim(t, "summer", "ann")

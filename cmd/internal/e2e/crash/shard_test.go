@@ -19,7 +19,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/domain/oracle"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
@@ -51,7 +51,7 @@ type subscription struct{ campaign, customer string }
 func TestLanesMoveUnderLoad(t *testing.T) {
 	t.Parallel()
 	srv := streamtest.Start(t, streamtest.SyncAlways)
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	start := func(roles string) *e2e.Server {
 		s := e2e.NewMember(t, "--nats", srv.ClientURL(), "--postgres", db, "--lanes", fmt.Sprint(shardLanes), "--roles", roles)
 		s.Up()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/client"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/lease"
@@ -27,7 +27,7 @@ func TestAStoppedOwnerIsReplacedAndThenHarmless(t *testing.T) {
 	t.Parallel()
 	const lanes = 2
 	srv := streamtest.Start(t, streamtest.SyncAlways)
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	flags := []string{"--nats", srv.ClientURL(), "--postgres", db, "--lanes", fmt.Sprint(lanes)}
 	first := e2e.NewMember(t, flags...)
 	first.Up()
@@ -113,7 +113,7 @@ func TestAStoppedOwnerIsReplacedAndThenHarmless(t *testing.T) {
 // TestServersShareTheLanes: a second server gets its share of the lanes, and gives it back when it stops.
 func TestServersShareTheLanes(t *testing.T) {
 	srv := streamtest.Start(t)
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	flags := []string{"--nats", srv.ClientURL(), "--postgres", db, "--lanes", "4"}
 	first, second := e2e.NewMember(t, flags...), e2e.NewMember(t, flags...)
 	first.Up()
@@ -153,7 +153,7 @@ func TestServersShareTheLanes(t *testing.T) {
 
 // TestPostgreSQLStoppedAndStarted: claims go on while PostgreSQL is down, and the tables catch up by themselves.
 func TestPostgreSQLStoppedAndStarted(t *testing.T) {
-	cluster := pgtest.Cluster(t)
+	cluster := projtest.Cluster(t)
 	s := e2e.NewServer(t, "--nats-listen", streamtest.Address(t), "--postgres", cluster.URL())
 	s.Up()
 	c := s.Client()
@@ -202,7 +202,7 @@ func mustHost(t *testing.T, raw string) string {
 // TestALogThatLostItsTailUnderACheckpoint: the log's directory is put back to an older copy while the tables are ahead
 // of it. The projector must say so and leave the tables alone; claims go on.
 func TestALogThatLostItsTailUnderACheckpoint(t *testing.T) {
-	db := pgtest.URL(t)
+	db := projtest.URL(t)
 	srv := streamtest.Start(t)
 	s := e2e.NewMember(t, "--nats", srv.ClientURL(), "--postgres", db, "--lanes", "1")
 	s.Up()

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
 	"github.com/seed-4a2410e3/scrip/domain/code"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
@@ -96,7 +96,7 @@ func sealedLog(t *testing.T, js jetstream.JetStream, data string) topology.Log {
 	return log.WithKey(key)
 }
 
-func dataDir(t *testing.T) string { return filepath.Join(pgtest.Dir(t), "data") }
+func dataDir(t *testing.T) string { return filepath.Join(projtest.Dir(t), "data") }
 
 // crowd claims, each customer until there is an answer, under one id, straight at the log: as a producer that knows nothing
 // of versions.

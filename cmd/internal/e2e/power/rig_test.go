@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 )
 
@@ -54,7 +54,7 @@ func newMachine(t *testing.T, seed uint64) *machine {
 		}
 		t.Skipf("the power cannot be cut here: %v", err)
 	}
-	dir := pgtest.Dir(t)
+	dir := projtest.Dir(t)
 	fs, err := Mount(dir)
 	if err != nil {
 		t.Fatal(err)

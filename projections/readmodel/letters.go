@@ -1,16 +1,4 @@
-// Package deadletter lists lines that could not be parsed or applied, and stores what operators did about them.
-//
-//	command.rejected ──> scrip.dead_letter <── an event line the tables refuse
-//	                            │
-//	                            ├──> open, until an operator acts ──> scrip_meta.dead_letter: retried, discarded
-//	                            └──> the complete line, from its stream
-//
-// Table scrip.dead_letter is a fold of the log like all of schema scrip: after a rebuild its rows are the same. What
-// operators did is not, so it is stored in schema scrip_meta, by the position of the dead letter's event.
-//
-// Owner: none; a Store has no state. After a crash between retrying a command line and recording that, the dead letter
-// is still open: the next retry has the same id and is deduplicated.
-package deadletter
+package readmodel
 
 import (
 	"context"
@@ -27,19 +15,19 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// State is the state of a dead letter.
-type State string
+// LetterState is the state of a dead letter.
+type LetterState string
 
 // The states. Open ones wait for an operator.
 const (
-	Open      State = "open"
-	Retried   State = "retried"   // published again, and accepted
-	Discarded State = "discarded" // an operator decided that nothing is to be done
+	Open      LetterState = "open"
+	Retried   LetterState = "retried"   // published again, and accepted
+	Discarded LetterState = "discarded" // an operator decided that nothing is to be done
 )
 
 // Letter is one dead letter.
 type Letter struct {
-	ID ID `json:"id"`
+	ID LetterID `json:"id"`
 	// Stream, Lane, Sequence and Line are the position of the line that could not be parsed or applied. Line counts
 	// from 1; 0 is the whole message.
 	Stream   string `json:"stream"`
@@ -51,11 +39,11 @@ type Letter struct {
 	Payload string    `json:"payload"`
 	At      time.Time `json:"at"`
 	// EventSequence and EventLine are the position of the event that records it; of an event line, its own position.
-	EventSequence uint64     `json:"event_sequence"`
-	EventLine     uint32     `json:"event_line"`
-	State         State      `json:"state"`
-	SettledAt     *time.Time `json:"settled_at,omitempty"`
-	Note          string     `json:"note,omitempty"` // of the operator who settled it
+	EventSequence uint64      `json:"event_sequence"`
+	EventLine     uint32      `json:"event_line"`
+	State         LetterState `json:"state"`
+	SettledAt     *time.Time  `json:"settled_at,omitempty"`
+	Note          string      `json:"note,omitempty"` // of the operator who settled it
 
 	log string
 }
@@ -70,33 +58,33 @@ type Querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// Store reads and settles dead letters in one database.
-type Store struct{ db Querier }
+// Letters reads and settles dead letters in one database.
+type Letters struct{ db Querier }
 
-// New returns a Store. It sends no query.
-func New(db Querier) *Store { return &Store{db: db} }
+// New returns a Letters. It sends no query.
+func NewLetters(db Querier) *Letters { return &Letters{db: db} }
 
 const (
-	// MostListed is the maximum of dead letters per page, DefaultListed the default.
-	MostListed    = 1000
-	DefaultListed = 100
+	// MostLetters is the maximum of dead letters per page, DefaultLetters the default.
+	MostLetters    = 1000
+	DefaultLetters = 100
 	// MostCounted bounds what Open counts: a faulty producer can leave millions.
 	MostCounted = 100_000
 )
 
-// ErrNotFound is the kind of the error for an id without a dead letter.
-var ErrNotFound = errors.New("there is no such dead letter")
+// ErrNoLetter is the kind of the error for an id without a dead letter.
+var ErrNoLetter = errors.New("there is no such dead letter")
 
-// letters are all dead letters with their states.
-const letters = `
+// lettersSQL are all dead letters with their states.
+const lettersSQL = `
 FROM scrip.dead_letter d LEFT JOIN scrip.checkpoint c ON c.projection = 'tables' AND c.lane = d.lane
 LEFT JOIN scrip_meta.dead_letter h ON h.log = c.log AND h.lane = d.lane AND h.event_sequence = d.event_sequence AND h.event_line = d.event_line AND h.at = d.at`
 
-const columns = `SELECT d.stream, d.lane, d.sequence, d.line, d.reason, d.payload, d.at, d.event_sequence, d.event_line,
-    coalesce(h.state, 'open'), h.settled_at, coalesce(h.note, ''), coalesce(c.log, '')` + letters
+const letterColumns = `SELECT d.stream, d.lane, d.sequence, d.line, d.reason, d.payload, d.at, d.event_sequence, d.event_line,
+    coalesce(h.state, 'open'), h.settled_at, coalesce(h.note, ''), coalesce(c.log, '')` + lettersSQL
 
-// Filter selects dead letters. The zero value selects all of them, in any state.
-type Filter struct {
+// LetterFilter selects dead letters. The zero value selects all of them, in any state.
+type LetterFilter struct {
 	// Stream is "commands", "events" or the name of a stream; "" = all.
 	Stream string
 	// Lane is a lane's number; nil = all.
@@ -104,70 +92,70 @@ type Filter struct {
 	// Since excludes older ones. Zero = none.
 	Since time.Time
 	// State excludes those in another state. "" = none.
-	State State
-	// Limit is the page size, up to MostListed; 0 = DefaultListed.
+	State LetterState
+	// Limit is the page size, up to MostLetters; 0 = DefaultLetters.
 	Limit int
 	// Before is the previous page's result older; "" = the newest.
 	Before string
 }
 
 // Check returns an error if a field of the filter has no meaning. It names the field.
-func (f *Filter) Check() error {
+func (f *LetterFilter) Check() error {
 	switch {
-	case f.Limit < 0 || f.Limit > MostListed:
-		return fmt.Errorf("limit %d: give 1 to %d", f.Limit, MostListed)
+	case f.Limit < 0 || f.Limit > MostLetters:
+		return fmt.Errorf("limit %d: give 1 to %d", f.Limit, MostLetters)
 	case f.State != "" && f.State != Open && f.State != Retried && f.State != Discarded:
 		return fmt.Errorf("state %q: give %s, %s or %s", f.State, Open, Retried, Discarded)
 	}
-	_, err := parseCursor(f.Before)
+	_, err := parseLetterCursor(f.Before)
 	return err
 }
 
-// Page is a page of dead letters, as JSON.
-type Page struct {
+// LetterPage is a page of dead letters, as JSON.
+type LetterPage struct {
 	Letters []Letter `json:"dead_letters"`
-	// Next is Filter.Before of the next page, "" on the last one.
+	// Next is LetterFilter.Before of the next page, "" on the last one.
 	Next string `json:"next,omitempty"`
 }
 
-// The streams of a Filter besides their names.
+// The streams of a LetterFilter besides their names.
 const (
-	Commands = "commands"
-	Events   = "events"
+	OfCommands = "commands"
+	OfEvents   = "events"
 )
 
 // A name is compared completely: SCRIP_CMD_1 is not SCRIP_CMD_10. A prefix ends with _, which no name does.
 //
 // $1 = stream, or prefix of its name, or empty   $2 = lane or NULL   $3 = since or NULL   $4 = state or empty
-const wanted = ` WHERE (d.stream = $1 OR $1 = '' OR right($1, 1) = '_' AND starts_with(d.stream, $1)) AND ($2::bigint IS NULL OR d.lane = $2) AND ($3::timestamptz IS NULL OR d.at >= $3)
+const letterWanted = ` WHERE (d.stream = $1 OR $1 = '' OR right($1, 1) = '_' AND starts_with(d.stream, $1)) AND ($2::bigint IS NULL OR d.lane = $2) AND ($3::timestamptz IS NULL OR d.at >= $3)
   AND ($4::text = '' OR coalesce(h.state, 'open') = $4)`
 
 // $5..$8 = end of the previous page: time, lane, event   $9 = page size
-const listSQL = columns + wanted + `
+const listSQL = letterColumns + letterWanted + `
   AND d.at <= $5::timestamptz AND (d.at, d.lane, d.event_sequence, d.event_line) < ($5::timestamptz, $6::bigint, $7::bigint, $8::bigint)
 ORDER BY d.at DESC, d.lane DESC, d.event_sequence DESC, d.event_line DESC LIMIT $9`
 
-func (f *Filter) args() []any {
+func (f *LetterFilter) args() []any {
 	stream := f.Stream
 	switch stream {
-	case Commands:
+	case OfCommands:
 		stream = topology.CmdStreamPrefix
-	case Events:
+	case OfEvents:
 		stream = topology.EvtStreamPrefix
 	}
 	return []any{stream, f.Lane, pgtype.Timestamptz{Time: f.Since, Valid: !f.Since.IsZero()}, string(f.State)}
 }
 
 // List returns a page of dead letters, newest first. older is empty on the last page.
-func (s *Store) List(ctx context.Context, f Filter) (list []Letter, older string, err error) {
+func (s *Letters) List(ctx context.Context, f LetterFilter) (list []Letter, older string, err error) {
 	if err := f.Check(); err != nil {
 		return nil, "", err
 	}
 	limit := f.Limit
 	if limit == 0 {
-		limit = DefaultListed
+		limit = DefaultLetters
 	}
-	from, err := parseCursor(f.Before)
+	from, err := parseLetterCursor(f.Before)
 	if err != nil {
 		return nil, "", err
 	}
@@ -183,12 +171,12 @@ func (s *Store) List(ctx context.Context, f Filter) (list []Letter, older string
 	return list, older, nil
 }
 
-type cursor struct {
+type letterCursor struct {
 	at                   pgtype.Timestamptz
 	lane, sequence, line int64
 }
 
-func parseCursor(s string) (c cursor, err error) {
+func parseLetterCursor(s string) (c letterCursor, err error) {
 	c.at = pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}
 	if s == "" {
 		return c, nil
@@ -208,19 +196,19 @@ func parseCursor(s string) (c cursor, err error) {
 }
 
 // $1..$3 = stream, sequence, line   $4 = lane, which is the beginning of the key   $5, $6 = the event, 0 = any
-const findSQL = columns + `
+const findSQL = letterColumns + `
 WHERE d.stream = $1 AND d.sequence = $2 AND d.line = $3 AND d.lane = $4 AND ($5::bigint = 0 OR (d.event_sequence, d.event_line) = ($5::bigint, $6::bigint))
 ORDER BY d.event_sequence, d.event_line LIMIT 10`
 
-// Find returns the dead letter of an id. ErrNotFound if there is none.
-func (s *Store) Find(ctx context.Context, id ID) (Letter, error) {
+// Find returns the dead letter of an id. ErrNoLetter if there is none.
+func (s *Letters) Find(ctx context.Context, id LetterID) (Letter, error) {
 	list, err := s.read(ctx, "looking for dead letter "+id.String(), findSQL,
 		id.Stream, int64(id.Sequence), int64(id.Line), id.lane, int64(id.EventSequence), int64(id.EventLine))
 	switch {
 	case err != nil:
 		return Letter{}, err
 	case len(list) == 0:
-		return Letter{}, fmt.Errorf("%s: %w; `scrip deadletter list --state all` lists them; the read tables may lag", id, ErrNotFound)
+		return Letter{}, fmt.Errorf("%s: %w; `scrip deadletter list --state all` lists them; the read tables may lag", id, ErrNoLetter)
 	case len(list) > 1:
 		var all []string
 		for _, l := range list {
@@ -233,7 +221,7 @@ func (s *Store) Find(ctx context.Context, id ID) (Letter, error) {
 	return list[0], nil
 }
 
-func (s *Store) read(ctx context.Context, doing, sql string, args ...any) ([]Letter, error) {
+func (s *Letters) read(ctx context.Context, doing, sql string, args ...any) ([]Letter, error) {
 	rows, err := s.db.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, explain(doing, err)
@@ -247,7 +235,7 @@ func (s *Store) read(ctx context.Context, doing, sql string, args ...any) ([]Let
 			at := settled.Time.UTC()
 			l.SettledAt = &at
 		}
-		l.ID = ID{Stream: l.Stream, Sequence: l.Sequence, Line: l.Line, lane: l.Lane}
+		l.ID = LetterID{Stream: l.Stream, Sequence: l.Sequence, Line: l.Line, lane: l.Lane}
 		return l, err
 	})
 	if err != nil {
@@ -256,8 +244,8 @@ func (s *Store) read(ctx context.Context, doing, sql string, args ...any) ([]Let
 	return list, nil
 }
 
-// Counts is the number of open dead letters. More: there are more than MostCounted, at which counting ended.
-type Counts struct {
+// LetterCounts is the number of open dead letters. More: there are more than MostCounted, at which counting ended.
+type LetterCounts struct {
 	Commands int  `json:"commands"`
 	Events   int  `json:"events"`
 	More     bool `json:"more,omitempty"`
@@ -266,10 +254,10 @@ type Counts struct {
 // $1 = the most
 const countSQL = `
 SELECT count(*) FILTER (WHERE NOT event), count(*) FILTER (WHERE event)
-FROM (SELECT starts_with(d.stream, '` + topology.EvtStreamPrefix + `') AS event` + letters + ` WHERE h.log IS NULL LIMIT $1) x`
+FROM (SELECT starts_with(d.stream, '` + topology.EvtStreamPrefix + `') AS event` + lettersSQL + ` WHERE h.log IS NULL LIMIT $1) x`
 
 // Open counts the open dead letters, by kind.
-func (s *Store) Open(ctx context.Context) (c Counts, err error) {
+func (s *Letters) Open(ctx context.Context) (c LetterCounts, err error) {
 	if err := s.db.QueryRow(ctx, countSQL, MostCounted+1).Scan(&c.Commands, &c.Events); err != nil {
 		return c, explain("counting dead letters", err)
 	}
@@ -292,7 +280,7 @@ var ErrRetried = errors.New("it was retried, which cannot be undone")
 
 // Settle records the state of a dead letter: Retried or Discarded, with an optional note. Discarding again without a
 // note keeps the first one and its time. ErrRetried for discarding a retried one; a discarded one may be retried.
-func (s *Store) Settle(ctx context.Context, l *Letter, state State, note string) error {
+func (s *Letters) Settle(ctx context.Context, l *Letter, state LetterState, note string) error {
 	if l.log == "" {
 		return fmt.Errorf("dead letter %s: the read tables have no checkpoint with the log's UUID; is `scrip serve` running?", l.ID)
 	}
@@ -307,7 +295,7 @@ const reopenSQL = `
 DELETE FROM scrip_meta.dead_letter WHERE log = $1 AND lane = $2 AND event_sequence = $3 AND event_line = $4 AND at = $5 AND state = 'discarded'`
 
 // Reopen undoes the discarding of a dead letter. It does not change an open one; ErrRetried for a retried one.
-func (s *Store) Reopen(ctx context.Context, l *Letter) error {
+func (s *Letters) Reopen(ctx context.Context, l *Letter) error {
 	tag, err := s.db.Exec(ctx, reopenSQL, l.log, l.Lane, int64(l.EventSequence), int64(l.EventLine), l.At)
 	if err == nil && tag.RowsAffected() == 0 && l.State == Retried {
 		return fmt.Errorf("%s: %w", l.ID, ErrRetried)
@@ -318,11 +306,11 @@ func (s *Store) Reopen(ctx context.Context, l *Letter) error {
 // $5 = note
 const discardAllSQL = `
 INSERT INTO scrip_meta.dead_letter (log, lane, event_sequence, event_line, at, settled_at, state, note)
-SELECT c.log, d.lane, d.event_sequence, d.event_line, d.at, clock_timestamp(), 'discarded', $5` + letters + wanted + ` AND c.log IS NOT NULL
+SELECT c.log, d.lane, d.event_sequence, d.event_line, d.at, clock_timestamp(), 'discarded', $5` + lettersSQL + letterWanted + ` AND c.log IS NOT NULL
 ON CONFLICT (log, lane, event_sequence, event_line, at) DO NOTHING`
 
 // DiscardAll discards the open dead letters that a filter selects, ignoring its Limit, and returns their number.
-func (s *Store) DiscardAll(ctx context.Context, f Filter, note string) (int64, error) {
+func (s *Letters) DiscardAll(ctx context.Context, f LetterFilter, note string) (int64, error) {
 	f.State = Open
 	tag, err := s.db.Exec(ctx, discardAllSQL, append(f.args(), note)...)
 	return tag.RowsAffected(), explain("discarding dead letters", err)

@@ -1,46 +1,11 @@
-// Package readtest gives the tests of rebuilding and verifying a real log, a database, and the live projector between
-// them. Its campaigns are c0 and c1, one per lane.
-//
-// Owner: the test.
-package readtest
+package projtest
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
-	"sync"
-	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/logtest"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
-	"github.com/seed-4a2410e3/scrip/projections/projector"
 )
-
-// Lanes is how many lanes the log has.
-const Lanes = logtest.Lanes
-
-// Quiet logs nothing.
-var Quiet = slog.New(slog.DiscardHandler)
-
-// Rig is a log and a database.
-type Rig struct {
-	*logtest.Rig
-	URL  string
-	Pool *pgxpool.Pool
-
-	Claims [Lanes]uint32 // highest coupon number by lane; guarded by Mu
-}
-
-// New starts a log and creates an empty database.
-func New(t testing.TB) *Rig {
-	t.Helper()
-	url := pgtest.URL(t)
-	return &Rig{Rig: logtest.New(t), URL: url, Pool: logtest.Pool(t, url)}
-}
 
 // Created is the event of a new campaign, with further fields.
 func Created(campaign string, number int, more string) string {
@@ -95,70 +60,4 @@ func (r *Rig) Work() {
 		r.Write(lane, fmt.Sprintf(`{"type":"coupons.expired","campaign":"c%d","at":"@","through":"2026-01-01T02:00:00Z","count":1}`, lane))
 		r.Claim(lane, 2)
 	}
-}
-
-// Project runs a live projector until the end of the test, or until the function it returns is called.
-func (r *Rig) Project() (stop func()) {
-	r.T.Helper()
-	p, err := projector.New(r.Pool, r.JS, r.Log, projector.Options{Logger: Quiet})
-	if err != nil {
-		r.T.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			r.T.Errorf("projector: %v", err)
-		}
-	})
-	r.T.Cleanup(stop)
-	return stop
-}
-
-// Synced waits until everything written is in the live tables.
-func (r *Rig) Synced() {
-	r.T.Helper()
-	ctx, cancel := context.WithTimeout(r.T.Context(), 3*time.Minute)
-	defer cancel()
-	r.Mu.Lock()
-	last := r.Last
-	r.Mu.Unlock()
-	for lane, sequence := range last {
-		if err := projector.Synced(ctx, r.Pool, lane, sequence); err != nil {
-			r.T.Fatal(err)
-		}
-	}
-}
-
-// Digest is the content of the live tables.
-func (r *Rig) Digest() string { return logtest.Digest(r.T, r.Pool) }
-
-// Folded is the digest of the whole log, folded by the live projector into another database.
-func (r *Rig) Folded() string {
-	r.T.Helper()
-	url := pgtest.URL(r.T)
-	other := &Rig{Rig: r.Rig, URL: url, Pool: logtest.Pool(r.T, url)}
-	stop := other.Project()
-	other.Synced()
-	stop()
-	return other.Digest()
-}
-
-// Exec runs a statement.
-func (r *Rig) Exec(sql string, args ...any) {
-	r.T.Helper()
-	if _, err := r.Pool.Exec(r.T.Context(), sql, args...); err != nil {
-		r.T.Fatalf("%s: %v", sql, err)
-	}
-}
-
-// Text returns the one value of a query.
-func (r *Rig) Text(sql string, args ...any) (value string) {
-	r.T.Helper()
-	if err := r.Pool.QueryRow(r.T.Context(), sql, args...).Scan(&value); err != nil {
-		r.T.Fatalf("%s: %v", sql, err)
-	}
-	return value
 }

@@ -1,18 +1,4 @@
-// Package pgtest gives tests a real PostgreSQL.
-//
-//	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }     // one cluster for the whole test binary
-//
-//	pool, err := pgxpool.New(t.Context(), pgtest.URL(t))        // a new empty database, dropped after the test
-//	cluster := pgtest.Cluster(t)                                // a separate cluster, to stop, start and kill
-//	pgtest.Admin(t, url)                                        // a database of the shared cluster, for its superuser
-//
-// The URLs have the rights of the one that a server writes into scrip.json: their role owns the database and is not a
-// superuser.
-//
-// The clusters run without fsync: they lose data only when the machine fails, not when PostgreSQL is killed. They end with
-// the test binary, also when that is killed; its directory is then removed by a later one. Without
-// Main the shared cluster is stopped when no test uses it and created again for the next, which takes about a second.
-package pgtest
+package projtest
 
 import (
 	"context"
@@ -27,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-4a2410e3/scrip/projections/pgd"
 )
@@ -36,7 +23,7 @@ const (
 	startLimit = 3 * time.Minute
 	stopLimit  = 3 * time.Minute
 
-	dirPattern = "scrip-pgtest-"
+	dirPattern = "scrip-projtest-"
 	// forgotten is the age at which the directory of a killed test binary is removed by another one.
 	forgotten = time.Hour
 )
@@ -105,6 +92,17 @@ func URL(t testing.TB) string {
 	}
 	u.Path = "/" + name
 	return u.String()
+}
+
+// Pool connects to a database until the end of the test.
+func Pool(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
 }
 
 // Admin returns the URL of a database of the shared cluster for the superuser, who may make roles.

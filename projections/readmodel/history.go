@@ -1,18 +1,4 @@
-// Package history reads the events of a coupon or a customer: each with its time, its position in the log and the id of
-// the command that caused it, newest first, one page per call.
-//
-//	coupon_row ───┐
-//	redemption ───┤
-//	coupon_event ─┼──> a page of entries ──> their messages in SCRIP_EVT_<lane> ──> ids of commands
-//	expiry_event ─┤    (position: lane, sequence, line)
-//	reminder ─────┘
-//
-// Lanes have only the current state of a coupon; its holders, uses and orders over time are in the tables only. Pages
-// are as of the checkpoints, and may lag behind the lanes. The tables store the position of each event but not the id
-// of its command, which would make each coupon a fifth larger: a page reads the ids from the log.
-//
-// Owner: none; a Store has no state. A crash here loses a reply.
-package history
+package readmodel
 
 import (
 	"context"
@@ -68,8 +54,8 @@ type Entry struct {
 	r int64 // number of the reminder
 }
 
-// Page is a part of a history, newest first.
-type Page struct {
+// HistoryPage is a part of a history, newest first.
+type HistoryPage struct {
 	Entries []Entry
 	// Before is the cursor of the next older page, "" if there is none.
 	Before string
@@ -80,20 +66,20 @@ type Page struct {
 // Messages reads one message of a lane's event stream: eventlog.Events(js, lane).In(log).Lookup.
 type Messages func(ctx context.Context, lane int, sequence uint64) (eventlog.Raw, error)
 
-// Store reads the tables through a pool. Any number of goroutines may use it.
-type Store struct {
+// History reads the tables through a pool. Any number of goroutines may use it.
+type History struct {
 	db  *pgxpool.Pool
 	log Messages
 }
 
-// New returns a Store. It sends no query: PostgreSQL may be unavailable. If log is nil, entries have no ids, and pages
+// NewHistory returns a History. It sends no query: PostgreSQL may be unavailable. If log is nil, entries have no ids, and pages
 // have a Note.
-func New(db *pgxpool.Pool, log Messages) *Store { return &Store{db: db, log: log} }
+func NewHistory(db *pgxpool.Pool, log Messages) *History { return &History{db: db, log: log} }
 
 // CouponEntries returns the events of coupon n of a campaign: up to limit entries (0 = DefaultEntries, at most
 // MostEntries), older than before ("" = the newest, else the Before of another page). Empty if the tables do not have
 // the coupon, or not yet.
-func (s *Store) CouponEntries(ctx context.Context, campaign string, n uint32, limit int, before string) (Page, error) {
+func (s *History) CouponEntries(ctx context.Context, campaign string, n uint32, limit int, before string) (HistoryPage, error) {
 	page, err := s.read(ctx, couponSQL, limit, before, campaign, int64(n))
 	if err != nil {
 		return page, fmt.Errorf("reading the history of coupon %d of %s: %w", n, campaign, err)
@@ -103,7 +89,7 @@ func (s *Store) CouponEntries(ctx context.Context, campaign string, n uint32, li
 
 // CustomerEntries returns the same of a customer's coupons and reminders in all campaigns. Each lane has its own lag,
 // so an event of a lagging lane may appear later among older ones.
-func (s *Store) CustomerEntries(ctx context.Context, customerID string, limit int, before string) (Page, error) {
+func (s *History) CustomerEntries(ctx context.Context, customerID string, limit int, before string) (HistoryPage, error) {
 	page, err := s.read(ctx, customerSQL, limit, before, customerID, nil)
 	if err != nil {
 		return page, fmt.Errorf("reading the history of customer %s: %w", customerID, err)
@@ -112,18 +98,18 @@ func (s *Store) CustomerEntries(ctx context.Context, customerID string, limit in
 }
 
 // Coupon is CouponEntries for the micro service, encoded as JSON.
-func (s *Store) Coupon(ctx context.Context, campaign string, n uint32, limit int, before string) (service.HistoryPage, error) {
+func (s *History) Coupon(ctx context.Context, campaign string, n uint32, limit int, before string) (service.HistoryPage, error) {
 	page, err := s.CouponEntries(ctx, campaign, n, limit, before)
 	return served(page, err)
 }
 
 // Customer is CustomerEntries for the micro service, encoded as JSON.
-func (s *Store) Customer(ctx context.Context, customerID string, limit int, before string) (service.HistoryPage, error) {
+func (s *History) Customer(ctx context.Context, customerID string, limit int, before string) (service.HistoryPage, error) {
 	page, err := s.CustomerEntries(ctx, customerID, limit, before)
 	return served(page, err)
 }
 
-func served(page Page, err error) (service.HistoryPage, error) {
+func served(page HistoryPage, err error) (service.HistoryPage, error) {
 	if err != nil {
 		return service.HistoryPage{}, err
 	}
@@ -138,14 +124,14 @@ func served(page Page, err error) (service.HistoryPage, error) {
 	return out, nil
 }
 
-func (s *Store) read(ctx context.Context, sql string, limit int, before string, of string, n any) (page Page, err error) {
+func (s *History) read(ctx context.Context, sql string, limit int, before string, of string, n any) (page HistoryPage, err error) {
 	if limit < 0 || limit > MostEntries {
 		return page, fmt.Errorf("limit %d: give 1 to %d, or 0 for %d", limit, MostEntries, DefaultEntries)
 	}
 	if limit == 0 {
 		limit = DefaultEntries
 	}
-	from, err := parseCursor(before)
+	from, err := parseEntryCursor(before)
 	if err != nil {
 		return page, err
 	}
@@ -162,7 +148,7 @@ func (s *Store) read(ctx context.Context, sql string, limit int, before string, 
 	if err != nil {
 		return page, err
 	}
-	if page.Entries, err = pgx.CollectRows(rows, scan); err != nil {
+	if page.Entries, err = pgx.CollectRows(rows, scanEntry); err != nil {
 		return page, err
 	}
 	if len(page.Entries) > limit {
@@ -177,7 +163,7 @@ func (s *Store) read(ctx context.Context, sql string, limit int, before string, 
 	return page, nil
 }
 
-func scan(row pgx.CollectableRow) (e Entry, err error) {
+func scanEntry(row pgx.CollectableRow) (e Entry, err error) {
 	var position, n int64
 	var code, customer, order, reason, attributes, kind pgtype.Text
 	var due, expires pgtype.Timestamptz
@@ -203,29 +189,29 @@ func timeOf(at pgtype.Timestamptz) *time.Time {
 	return &t
 }
 
-// cursor is the end of a page. Entries are ordered by time, then by position; one event may concern several coupons and
+// entryCursor is the end of a page. Entries are ordered by time, then by position; one event may concern several coupons and
 // reminders of a customer.
-type cursor struct {
+type entryCursor struct {
 	at                   pgtype.Timestamptz
 	lane, position, n, r int64
 }
 
-func cursorAt(e *Entry) cursor {
-	return cursor{
+func cursorAt(e *Entry) entryCursor {
+	return entryCursor{
 		at:   pgtype.Timestamptz{Time: e.At, Valid: true},
 		lane: int64(e.Lane), position: int64(e.Sequence)*positionLines + int64(e.Line), n: int64(e.N), r: e.r,
 	}
 }
 
 // String returns the cursor for callers: <µs>.<lane>.<packed position>.<n>.<r>.
-func (c cursor) String() string {
+func (c entryCursor) String() string {
 	return fmt.Sprintf("%d.%d.%d.%d.%d", c.at.Time.UnixMicro(), c.lane, c.position, c.n, c.r)
 }
 
-// parseCursor parses the result of String; "" is after the newest entry.
-func parseCursor(s string) (c cursor, err error) {
+// parseEntryCursor parses the result of String; "" is after the newest entry.
+func parseEntryCursor(s string) (c entryCursor, err error) {
 	if s == "" {
-		return cursor{at: pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}}, nil
+		return entryCursor{at: pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}}, nil
 	}
 	parts := strings.Split(s, ".")
 	var numbers [5]int64
@@ -239,7 +225,7 @@ func parseCursor(s string) (c cursor, err error) {
 		}
 		numbers[i] = n
 	}
-	return cursor{
+	return entryCursor{
 		at:   pgtype.Timestamptz{Time: time.UnixMicro(numbers[0]).UTC(), Valid: true},
 		lane: numbers[1], position: numbers[2], n: numbers[3], r: numbers[4],
 	}, nil

@@ -1,4 +1,4 @@
-package delivery
+package readmodel
 
 import (
 	"context"
@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// every is the pause between rounds, and share how many times as long as a round it is at least: positions cost some
+	// keepEvery is the pause between rounds, and keepShare how many times as long as a round it is at least: positions cost some
 	// requests to NATS for each name and lane.
-	every = 5 * time.Second
-	share = 20
+	keepEvery = 5 * time.Second
+	keepShare = 20
 	// roundFor bounds a round, so that its transaction ends while NATS does not answer.
 	roundFor = time.Minute
-	// most is how many dead letters one transaction writes.
-	most = 200
+	// mostKept is how many dead letters one transaction writes.
+	mostKept = 200
 	// keeperLock is the advisory lock of a round: "scrippsh" as bytes.
 	keeperLock = 0x7363726970707368
 )
 
-// Options of a Keeper; the zero value has the written defaults.
-type Options struct {
+// KeeperOptions of a Keeper; the zero value has the written defaults.
+type KeeperOptions struct {
 	// Every is the pause between rounds. Defaults to 5 s; it is longer while rounds take long.
 	Every time.Duration
 	// Logger defaults to slog.Default.
@@ -49,11 +49,11 @@ type Keeper struct {
 	seen    push.DeadState // at the end of the last round that changed it
 }
 
-// New returns a Keeper. It starts nothing.
-func New(pool *pgxpool.Pool, js jetstream.JetStream, opts Options) *Keeper {
+// NewKeeper returns a Keeper. It starts nothing.
+func NewKeeper(pool *pgxpool.Pool, js jetstream.JetStream, opts KeeperOptions) *Keeper {
 	k := &Keeper{pool: pool, js: js, every: opts.Every, log: opts.Logger}
 	if k.every <= 0 {
-		k.every = every
+		k.every = keepEvery
 	}
 	if k.log == nil {
 		k.log = slog.Default()
@@ -77,7 +77,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		failed = err != nil
 		pause := k.every
 		if err == nil {
-			pause = max(pause, share*time.Since(begun)) // a failed round waited, and cost little
+			pause = max(pause, keepShare*time.Since(begun)) // a failed round waited, and cost little
 		}
 		if topology.Pause(ctx, pause) != nil {
 			return nil
@@ -165,7 +165,7 @@ func (k *Keeper) letters(ctx context.Context, tx pgx.Tx) (more bool, err error) 
 	if now.Created != k.created {
 		k.created, k.after = now.Created, 0
 	}
-	letters, last, bad, err := push.LettersAfter(ctx, k.js, "", k.after, most)
+	letters, last, bad, err := push.LettersAfter(ctx, k.js, "", k.after, mostKept)
 	if err != nil {
 		return false, err
 	}

@@ -1,15 +1,7 @@
-// Package logtest gives tests of the read side a real log, and a writer in place of the lanes.
-//
-//	r := logtest.New(t)
-//	r.Write(0, `{"type":"campaign.created","campaign":"c0","at":"@",…}`)   // one step of lane 0
-//
-// Owner: the test. Write, Publish and Step may be called by many goroutines; fields are for a test that calls none of
-// them at the same time, or holds Mu.
-package logtest
+package projtest
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
@@ -29,7 +20,8 @@ import (
 // Lanes is how many lanes the log has.
 const Lanes = 2
 
-// Rig is a log on a server of its own, unsealed.
+// Rig is a log on a server of its own, unsealed. Write, Publish and Step may be called by many goroutines; fields are for a test
+// that calls none of them at the same time, or holds Mu.
 type Rig struct {
 	T      testing.TB
 	Server *streamtest.Server
@@ -40,6 +32,7 @@ type Rig struct {
 	Last    [Lanes]uint64 // sequence written last
 	Covered [Lanes]uint64 // commands, by the steps of each lane
 	Clock   time.Time     // lane time, a second later with each step
+	Claims  [Lanes]uint32 // highest coupon number by lane
 }
 
 // New starts a server and creates an empty log whose lane time is 2026-01-01.
@@ -99,27 +92,12 @@ func (r *Rig) publish(lane int, header nats.Header, payload []byte) uint64 {
 	return ack.Sequence
 }
 
-// Pool connects to a database until the end of the test.
-func Pool(t testing.TB, url string) *pgxpool.Pool {
-	t.Helper()
-	pool, err := pgxpool.New(context.Background(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
-}
-
 // Digest is the content of the read tables of a database, a line per table.
-func Digest(t testing.TB, pool *pgxpool.Pool) string {
+func Digest(t testing.TB, pool *pgxpool.Pool) (text string) {
 	t.Helper()
-	list, err := schema.Digests(t.Context(), pool)
-	if err != nil {
+	const sql = `SELECT string_agg(relation || ' ' || row_count || ' ' || digest || E'\n', '' ORDER BY relation) FROM scrip.digest()`
+	if err := pool.QueryRow(t.Context(), sql).Scan(&text); err != nil {
 		t.Fatal(err)
 	}
-	var out strings.Builder
-	for _, d := range list {
-		fmt.Fprintf(&out, "%s %d %s\n", d.Relation, d.Rows, d.Digest)
-	}
-	return out.String()
+	return text
 }

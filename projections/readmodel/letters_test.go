@@ -1,11 +1,9 @@
-package deadletter
+package readmodel
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,45 +12,28 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
-
-func minute(n int) time.Time { return time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC) }
-
-// rig is a database with dead letters of two lanes, as the projector leaves them.
-type rig struct {
-	*Store
+// letterRig is a database with dead letters of two lanes, as the projector leaves them.
+type letterRig struct {
+	*Letters
 	t    *testing.T
 	pool *pgxpool.Pool
 }
 
-func newRig(t *testing.T) *rig {
+func newLetterRig(t *testing.T) *letterRig {
 	t.Helper()
-	pool, err := pgxpool.New(context.Background(), pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	r := &rig{Store: New(pool), t: t, pool: pool}
-	r.migrate()
-	return r
-}
-
-func (r *rig) migrate() {
-	r.t.Helper()
-	if _, err := schema.Migrate(r.t.Context(), r.pool, slog.New(slog.DiscardHandler)); err != nil {
-		r.t.Fatal(err)
-	}
+	pool := database(t)
+	return &letterRig{Letters: NewLetters(pool), t: t, pool: pool}
 }
 
 // apply folds one message into the tables: lines, with @n for minutes.
-func (r *rig) apply(lane int, sequence uint64, at int, lines ...string) {
+func (r *letterRig) apply(lane int, sequence uint64, at int, lines ...string) {
 	r.t.Helper()
 	ctx := r.t.Context()
 	batch := &tables.Batch{Lane: lane, To: wire.At(minute(at))}
@@ -84,7 +65,7 @@ const (
 )
 
 // fill leaves four dead letters.
-func (r *rig) fill() {
+func (r *letterRig) fill() {
 	r.apply(0, 1, 1, fmt.Sprintf(rejected, 11, 2, `{"id":"a"}`), fmt.Sprintf(rejected, 12, 0, `nonsense`))
 	r.apply(1, 1, 2, poison)
 	r.apply(1, 2, 3, fmt.Sprintf(rejected, 5, 1, `{"id":"b"}`))
@@ -100,7 +81,7 @@ func ids(list []Letter) string {
 
 const all = "SCRIP_CMD_1/5/1 SCRIP_EVT_1/1/1 SCRIP_CMD_0/12/0 SCRIP_CMD_0/11/2"
 
-func (r *rig) list(f Filter) string {
+func (r *letterRig) list(f LetterFilter) string {
 	r.t.Helper()
 	list, _, err := r.List(r.t.Context(), f)
 	if err != nil {
@@ -110,19 +91,19 @@ func (r *rig) list(f Filter) string {
 }
 
 func TestList(t *testing.T) {
-	r := newRig(t)
-	if got := r.list(Filter{}); got != "" {
+	r := newLetterRig(t)
+	if got := r.list(LetterFilter{}); got != "" {
 		t.Errorf("none: %s", got)
 	}
 	r.fill()
 	lane := 0
-	for want, f := range map[string]Filter{
+	for want, f := range map[string]LetterFilter{
 		all:                                 {},
-		"SCRIP_EVT_1/1/1":                   {Stream: Events},
+		"SCRIP_EVT_1/1/1":                   {Stream: OfEvents},
 		"SCRIP_CMD_1/5/1":                   {Stream: "SCRIP_CMD_1"},
 		"SCRIP_CMD_0/12/0 SCRIP_CMD_0/11/2": {Lane: &lane, State: Open},
 		"SCRIP_CMD_1/5/1 SCRIP_EVT_1/1/1":   {Since: minute(2)},
-		"SCRIP_CMD_1/5/1 SCRIP_CMD_0/12/0 SCRIP_CMD_0/11/2": {Stream: Commands},
+		"SCRIP_CMD_1/5/1 SCRIP_CMD_0/12/0 SCRIP_CMD_0/11/2": {Stream: OfCommands},
 		"": {State: Discarded},
 	} {
 		if got := r.list(f); got != want {
@@ -132,7 +113,7 @@ func TestList(t *testing.T) {
 	for _, limit := range []int{1, 2, 3, 4} {
 		var got []Letter
 		for before := ""; ; {
-			list, older, err := r.List(t.Context(), Filter{Limit: limit, Before: before})
+			list, older, err := r.List(t.Context(), LetterFilter{Limit: limit, Before: before})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,16 +126,16 @@ func TestList(t *testing.T) {
 			t.Errorf("pages of %d: %s", limit, ids(got))
 		}
 	}
-	for _, f := range []Filter{{Limit: -1}, {Limit: MostListed + 1}, {Before: "x"}, {Before: "1.2.3"}, {Before: "1.2.3.4.5"}, {Before: "9000000000000000000.1.1.1"}} {
+	for _, f := range []LetterFilter{{Limit: -1}, {Limit: MostLetters + 1}, {Before: "x"}, {Before: "1.2.3"}, {Before: "1.2.3.4.5"}, {Before: "9000000000000000000.1.1.1"}} {
 		if _, _, err := r.List(t.Context(), f); err == nil {
 			t.Errorf("%+v was accepted", f)
 		}
 	}
 }
 
-func (r *rig) find(id string) Letter {
+func (r *letterRig) find(id string) Letter {
 	r.t.Helper()
-	parsed, err := ParseID(id)
+	parsed, err := ParseLetterID(id)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -166,7 +147,7 @@ func (r *rig) find(id string) Letter {
 }
 
 func TestFind(t *testing.T) {
-	r := newRig(t)
+	r := newLetterRig(t)
 	r.fill()
 	l := r.find("SCRIP_CMD_0/11/2")
 	if l.Reason != "customer_id: missing" || l.Payload != `{"id":"a"}` || !l.At.Equal(minute(1)) || l.EventSequence != 1 || l.EventLine != 1 || l.State != Open || l.IsEvent() {
@@ -175,13 +156,13 @@ func TestFind(t *testing.T) {
 	if l := r.find("SCRIP_EVT_1/1/1"); !l.IsEvent() || !strings.Contains(l.Payload, `"nowhere"`) || !strings.Contains(l.Reason, "not in the tables") {
 		t.Errorf("%+v", l)
 	}
-	absent, _ := ParseID("SCRIP_CMD_0/11/3")
-	if _, err := r.Find(t.Context(), absent); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "deadletter list") {
+	absent, _ := ParseLetterID("SCRIP_CMD_0/11/3")
+	if _, err := r.Find(t.Context(), absent); !errors.Is(err, ErrNoLetter) || !strings.Contains(err.Error(), "deadletter list") {
 		t.Errorf("an absent one: %v", err)
 	}
 	// The command stream was created again: the same position once more.
 	r.apply(0, 9, 9, fmt.Sprintf(rejected, 11, 2, `{"id":"z"}`))
-	twice, _ := ParseID("SCRIP_CMD_0/11/2")
+	twice, _ := ParseLetterID("SCRIP_CMD_0/11/2")
 	if _, err := r.Find(t.Context(), twice); err == nil || !strings.Contains(err.Error(), "SCRIP_CMD_0/11/2@1/1, SCRIP_CMD_0/11/2@9/1") {
 		t.Errorf("an ambiguous one: %v", err)
 	}
@@ -189,13 +170,13 @@ func TestFind(t *testing.T) {
 		t.Errorf("the exact one: %+v", l)
 	}
 	for _, id := range []string{"", "12", "SCRIP_CMD_0", "SCRIP_CMD_0/1", "SCRIP_CMD_x/1/1", "SCRIP_RMD_0/1/1", "SCRIP_CMD_0/0/1", "SCRIP_CMD_0/1/x", "SCRIP_CMD_0/1/1@", "SCRIP_CMD_0/1/1@0/1", "SCRIP_CMD_0/1/1/1"} {
-		if _, err := ParseID(id); err == nil || !strings.Contains(err.Error(), "SCRIP_CMD_0/12/3") {
+		if _, err := ParseLetterID(id); err == nil || !strings.Contains(err.Error(), "SCRIP_CMD_0/12/3") {
 			t.Errorf("%q: %v", id, err)
 		}
 	}
 }
 
-func (r *rig) open() Counts {
+func (r *letterRig) open() LetterCounts {
 	r.t.Helper()
 	c, err := r.Open(r.t.Context())
 	if err != nil {
@@ -204,7 +185,7 @@ func (r *rig) open() Counts {
 	return c
 }
 
-func (r *rig) digests() []schema.Digest {
+func (r *letterRig) digests() []schema.Digest {
 	r.t.Helper()
 	list, err := schema.Digests(r.t.Context(), r.pool)
 	if err != nil {
@@ -216,16 +197,16 @@ func (r *rig) digests() []schema.Digest {
 // What people did changes no digest and outlives the tables; a log that used the same place for something else knows
 // nothing of it.
 func TestSettle(t *testing.T) {
-	r := newRig(t)
+	r := newLetterRig(t)
 	ctx := t.Context()
 	r.fill()
 	before := r.digests()
-	if got := r.open(); got != (Counts{Commands: 3, Events: 1}) {
+	if got := r.open(); got != (LetterCounts{Commands: 3, Events: 1}) {
 		t.Errorf("open at first: %+v", got)
 	}
 	l := r.find("SCRIP_CMD_0/11/2")
 	for _, step := range []struct {
-		state State
+		state LetterState
 		note  string
 	}{{Discarded, "a test"}, {Discarded, "a test of the shop"}, {Retried, "claimed"}, {Retried, "claimed again"}} {
 		if err := r.Settle(ctx, &l, step.state, step.note); err != nil {
@@ -246,19 +227,19 @@ func TestSettle(t *testing.T) {
 	if err := r.Reopen(ctx, &l); !errors.Is(err, ErrRetried) || r.find("SCRIP_CMD_0/11/2").State != Retried {
 		t.Errorf("opening what was retried: %v", err)
 	}
-	if got := r.open(); got != (Counts{Commands: 2, Events: 1}) {
+	if got := r.open(); got != (LetterCounts{Commands: 2, Events: 1}) {
 		t.Errorf("open after one was retried: %+v", got)
 	}
-	if got := r.list(Filter{State: Retried}); got != "SCRIP_CMD_0/11/2" {
+	if got := r.list(LetterFilter{State: Retried}); got != "SCRIP_CMD_0/11/2" {
 		t.Errorf("retried: %s", got)
 	}
 	if now := r.digests(); !slices.Equal(now, before) {
 		t.Errorf("the digests differ: %v, before %v", now, before)
 	}
-	if n, err := r.DiscardAll(ctx, Filter{Stream: Commands}, "noise"); err != nil || n != 2 {
+	if n, err := r.DiscardAll(ctx, LetterFilter{Stream: OfCommands}, "noise"); err != nil || n != 2 {
 		t.Errorf("discarding all commands: %d, %v", n, err)
 	}
-	if got := r.open(); got != (Counts{Events: 1}) {
+	if got := r.open(); got != (LetterCounts{Events: 1}) {
 		t.Errorf("open after that: %+v", got)
 	}
 	if l := r.find("SCRIP_CMD_0/11/2"); l.State != Retried || l.Note != "claimed again" {
@@ -269,29 +250,29 @@ func TestSettle(t *testing.T) {
 	if _, err := r.pool.Exec(ctx, "DROP SCHEMA scrip CASCADE"); err != nil {
 		t.Fatal(err)
 	}
-	r.migrate()
-	if got := r.open(); got != (Counts{}) {
+	migrate(t, r.pool)
+	if got := r.open(); got != (LetterCounts{}) {
 		t.Errorf("open in empty tables: %+v", got)
 	}
 	r.fill()
-	if got := r.open(); got != (Counts{Events: 1}) {
+	if got := r.open(); got != (LetterCounts{Events: 1}) {
 		t.Errorf("open in tables filled again: %+v", got)
 	}
 	if now := r.digests(); !slices.Equal(now, before) {
 		t.Errorf("the digests differ after it: %v, before %v", now, before)
 	}
-	noise := r.list(Filter{Stream: Commands, State: Discarded})
+	noise := r.list(LetterFilter{Stream: OfCommands, State: Discarded})
 	l = r.find(strings.Fields(noise)[0])
 	if err := r.Reopen(ctx, &l); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.open(); got != (Counts{Commands: 1, Events: 1}) {
+	if got := r.open(); got != (LetterCounts{Commands: 1, Events: 1}) {
 		t.Errorf("open after one was opened again: %+v", got)
 	}
-	if _, err := r.DiscardAll(ctx, Filter{}, ""); err != nil {
+	if _, err := r.DiscardAll(ctx, LetterFilter{}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.open(); got != (Counts{}) {
+	if got := r.open(); got != (LetterCounts{}) {
 		t.Errorf("open after all were discarded: %+v", got)
 	}
 
@@ -299,23 +280,23 @@ func TestSettle(t *testing.T) {
 	if _, err := r.pool.Exec(ctx, "UPDATE scrip.dead_letter SET at = at + interval '1 s' WHERE lane = 0"); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.open(); got != (Counts{Commands: 2}) {
+	if got := r.open(); got != (LetterCounts{Commands: 2}) {
 		t.Errorf("open where other events took the places: %+v", got)
 	}
 	if _, err := r.pool.Exec(ctx, "UPDATE scrip.checkpoint SET log = 'another'"); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.open(); got != (Counts{Commands: 3, Events: 1}) {
+	if got := r.open(); got != (LetterCounts{Commands: 3, Events: 1}) {
 		t.Errorf("open in another log: %+v", got)
 	}
 }
 
 // TestNoRights: a role that may only read gets an error that names the missing grant.
 func TestNoRights(t *testing.T) {
-	r := newRig(t)
+	r := newLetterRig(t)
 	r.fill()
 	l := r.find("SCRIP_CMD_0/11/2")
-	as := pgtest.Role(t, r.pool.Config().ConnString(), "reader")
+	as := projtest.Role(t, r.pool.Config().ConnString(), "reader")
 	for _, sql := range []string{"GRANT USAGE ON SCHEMA scrip, scrip_meta TO reader",
 		"GRANT SELECT ON ALL TABLES IN SCHEMA scrip TO reader", "GRANT SELECT ON scrip_meta.dead_letter TO reader"} {
 		if _, err := r.pool.Exec(t.Context(), sql); err != nil {
@@ -327,7 +308,7 @@ func TestNoRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	weak := New(pool)
+	weak := NewLetters(pool)
 	if c, err := weak.Open(t.Context()); err != nil || c.Commands != 3 {
 		t.Errorf("reading: %+v, %v", c, err)
 	}
@@ -380,7 +361,7 @@ func TestOriginal(t *testing.T) {
 
 // With more than ten lanes, the name of one stream begins the names of others.
 func TestStreamNamesAreComparedWhole(t *testing.T) {
-	r := newRig(t)
+	r := newLetterRig(t)
 	for lane := range 16 {
 		r.apply(lane, 1, 0)
 	}
@@ -388,14 +369,14 @@ func TestStreamNamesAreComparedWhole(t *testing.T) {
 		SELECT g, 3, 1, 4, 1, now(), 'SCRIP_CMD_' || g, 'r', 'p' FROM generate_series(0, 15) g`); err != nil {
 		t.Fatal(err)
 	}
-	store := New(r.pool)
-	for stream, want := range map[string]int{"": 16, Commands: 16, Events: 0, "SCRIP_CMD_1": 1, "SCRIP_CMD_15": 1, "SCRIP_EVT_1": 0} {
-		list, _, err := store.List(t.Context(), Filter{Stream: stream})
+	store := NewLetters(r.pool)
+	for stream, want := range map[string]int{"": 16, OfCommands: 16, OfEvents: 0, "SCRIP_CMD_1": 1, "SCRIP_CMD_15": 1, "SCRIP_EVT_1": 0} {
+		list, _, err := store.List(t.Context(), LetterFilter{Stream: stream})
 		if err != nil || len(list) != want {
 			t.Errorf("%q: %d dead letters, want %d (%v)", stream, len(list), want, err)
 		}
 	}
-	if n, err := store.DiscardAll(t.Context(), Filter{Stream: "SCRIP_CMD_1"}, "those of lane 1"); err != nil || n != 1 {
+	if n, err := store.DiscardAll(t.Context(), LetterFilter{Stream: "SCRIP_CMD_1"}, "those of lane 1"); err != nil || n != 1 {
 		t.Errorf("discarded %d, want 1 (%v)", n, err)
 	}
 }

@@ -1,4 +1,4 @@
-package deadletter
+package readmodel
 
 import (
 	"bytes"
@@ -124,8 +124,8 @@ func sentOn(subject string) sender {
 	return s
 }
 
-// Note describes a retry by the statuses of its outcomes, of which there were all.
-func Note(accepted map[string]int, all int) string {
+// RetryNote describes a retry by the statuses of its outcomes, of which there were all.
+func RetryNote(accepted map[string]int, all int) string {
 	var counts []string
 	for _, status := range slices.Sorted(maps.Keys(accepted)) {
 		if all == 1 {

@@ -1,4 +1,4 @@
-package delivery_test
+package readmodel
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,21 +14,16 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/delivery"
-	"github.com/seed-4a2410e3/scrip/projections/logtest"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
-	"github.com/seed-4a2410e3/scrip/projections/schema"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/push"
 	"github.com/seed-4a2410e3/scrip/streams/streamtest"
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
-
 // rig is a log with reminders, a database, and a keeper that may be started.
 type rig struct {
-	*logtest.Rig
+	*projtest.Rig
 	t    *testing.T
 	pool *pgxpool.Pool
 	n    uint64
@@ -37,23 +31,14 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{Rig: logtest.New(t), t: t, pool: logtest.Pool(t, pgtest.URL(t))}
-	r.migrate()
-	return r
-}
-
-func (r *rig) migrate() {
-	r.t.Helper()
-	if _, err := schema.Migrate(r.t.Context(), r.pool, slog.New(slog.DiscardHandler)); err != nil {
-		r.t.Fatal(err)
-	}
+	return &rig{Rig: projtest.New(t), t: t, pool: database(t)}
 }
 
 // keep runs a keeper until the returned function is called.
 func (r *rig) keep() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	k := delivery.New(r.pool, r.JS, delivery.Options{Every: 10 * time.Millisecond, Logger: streamtest.Logger(r.t)})
+	k := NewKeeper(r.pool, r.JS, KeeperOptions{Every: 10 * time.Millisecond, Logger: streamtest.Logger(r.t)})
 	go func() { ended <- k.Run(ctx) }()
 	return func() {
 		cancel()
@@ -78,7 +63,7 @@ func (r *rig) fire(customers ...string) {
 	}
 }
 
-var opts = push.Options{Name: "mobile", Since: push.FromStart(), Tries: 1, Logger: slog.New(slog.DiscardHandler)}
+var pushOptions = push.Options{Name: "mobile", Since: push.FromStart(), Tries: 1, Logger: slog.New(slog.DiscardHandler)}
 
 // gateway refuses every customer whose name begins with bad.
 func gateway(_ context.Context, batch []push.Reminder) error {
@@ -97,7 +82,7 @@ func gateway(_ context.Context, batch []push.Reminder) error {
 // deliver runs a sender until it has handled so many customers.
 func (r *rig) deliver(customers uint64) {
 	r.t.Helper()
-	p, err := push.New(r.JS, opts)
+	p, err := push.New(r.JS, pushOptions)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -163,21 +148,21 @@ func TestTables(t *testing.T) {
 	one := func(_ context.Context, batch []push.Reminder) error {
 		return &push.Partial{Failed: []int{1}, Err: errors.New("still none")}
 	}
-	if _, err := push.Retry(t.Context(), r.JS, opts, one); err != nil {
+	if _, err := push.Retry(t.Context(), r.JS, pushOptions, one); err != nil {
 		t.Fatal(err)
 	}
 	r.shows(letters, "mobile 0 1 1 summer opens bad-2 1 not delivered: still none 2")
 
 	r.exec("DROP SCHEMA scrip CASCADE")
-	r.migrate()
+	migrate(t, r.pool)
 	r.shows(letters, "mobile 0 1 1 summer opens bad-2 1 not delivered: still none 2")
 
 	// A customer leaves the table with the letter.
-	if _, err := push.Retry(t.Context(), r.JS, opts, func(context.Context, []push.Reminder) error { return nil }); err != nil {
+	if _, err := push.Retry(t.Context(), r.JS, pushOptions, func(context.Context, []push.Reminder) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	r.shows(letters, "")
-	if err := push.Forget(t.Context(), r.JS, "mobile", logtest.Lanes); err != nil {
+	if err := push.Forget(t.Context(), r.JS, "mobile", projtest.Lanes); err != nil {
 		t.Fatal(err)
 	}
 	r.shows(audience, "")

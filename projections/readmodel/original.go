@@ -1,4 +1,4 @@
-package deadletter
+package readmodel
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// ID identifies a dead letter by the position of the line: SCRIP_CMD_0/12/3. If a command stream was created again and
+// LetterID identifies a dead letter by the position of the line: SCRIP_CMD_0/12/3. If a command stream was created again and
 // several have this position, that of the event is added: SCRIP_CMD_0/12/3@57/1.
-type ID struct {
+type LetterID struct {
 	Stream   string
 	Sequence uint64
 	Line     uint32
@@ -25,7 +25,7 @@ type ID struct {
 	lane int
 }
 
-func (id ID) String() string {
+func (id LetterID) String() string {
 	s := fmt.Sprintf("%s/%d/%d", id.Stream, id.Sequence, id.Line)
 	if id.EventSequence != 0 {
 		s += fmt.Sprintf("@%d/%d", id.EventSequence, id.EventLine)
@@ -34,16 +34,16 @@ func (id ID) String() string {
 }
 
 // MarshalText returns String.
-func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+func (id LetterID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText is ParseID.
-func (id *ID) UnmarshalText(text []byte) (err error) {
-	*id, err = ParseID(string(text))
+// UnmarshalText is ParseLetterID.
+func (id *LetterID) UnmarshalText(text []byte) (err error) {
+	*id, err = ParseLetterID(string(text))
 	return err
 }
 
-// ParseID parses the result of String.
-func ParseID(s string) (id ID, err error) {
+// ParseLetterID parses the result of String.
+func ParseLetterID(s string) (id LetterID, err error) {
 	wrong := fmt.Errorf("%q is not the id of a dead letter; ids are like %s/12/3, as `scrip deadletter list` shows them", s, topology.CmdStream(0))
 	name, event, exact := strings.Cut(s, "@")
 	parts := strings.Split(name, "/")
@@ -97,8 +97,8 @@ type Original struct {
 	Cut     bool
 }
 
-// errOther: another message is at the dead letter's position.
-var errOther = errors.New("another message is at this position now: the stream was created again")
+// errOtherLine: another message is at the dead letter's position.
+var errOtherLine = errors.New("another message is at this position now: the stream was created again")
 
 // Original reads the line from its stream. Commands are purged after a while, events never.
 func (l *Letter) Original(ctx context.Context, read Source) Original {
@@ -112,7 +112,7 @@ func (l *Letter) Original(ctx context.Context, read Source) Original {
 		if text != nil && same(text, quote, cut) {
 			return Original{Text: text, Subject: raw.Subject}
 		}
-		err = errOther
+		err = errOtherLine
 	}
 	return Original{Text: []byte(quote), Missing: fmt.Errorf("reading message %d of stream %s: %w", l.Sequence, l.Stream, err), Cut: cut}
 }

@@ -1,4 +1,4 @@
-package history
+package readmodel
 
 import (
 	"context"
@@ -27,7 +27,7 @@ type message struct {
 
 // readIDs reads from the log what the tables do not have: ids, and the due instant of a reminder when it was set. It
 // returns what is missing and why, "" if nothing is.
-func (s *Store) readIDs(ctx context.Context, entries []Entry) (note string) {
+func (s *History) readIDs(ctx context.Context, entries []Entry) (note string) {
 	if s.log == nil {
 		return "ids of commands are missing: there is no connection to the log"
 	}
@@ -57,11 +57,11 @@ func (s *Store) readIDs(ctx context.Context, entries []Entry) (note string) {
 	return ""
 }
 
-// errOther: the log has another event at the position in the tables, perhaps because it was restored; `scrip verify`
+// errOtherEvent: the log has another event at the position in the tables, perhaps because it was restored; `scrip verify`
 // detects that.
-var errOther = errors.New("the log has another event at this position than the read tables; run `scrip verify`")
+var errOtherEvent = errors.New("the log has another event at this position than the read tables; run `scrip verify`")
 
-func (s *Store) readMessage(ctx context.Context, m message, entries []*Entry) error {
+func (s *History) readMessage(ctx context.Context, m message, entries []*Entry) error {
 	raw, err := s.log(ctx, m.lane, m.sequence)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *Store) readMessage(ctx context.Context, m message, entries []*Entry) er
 		}
 		for _, e := range list {
 			if !e.matches(&ev) {
-				return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOther)
+				return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOtherEvent)
 			}
 			e.ID, e.By = ev.ID, ev.By
 			if ev.Type == wire.ReminderSet && ev.DueAt != 0 {
@@ -93,7 +93,7 @@ func (s *Store) readMessage(ctx context.Context, m message, entries []*Entry) er
 		}
 	}
 	if found < len(entries) {
-		return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOther)
+		return fmt.Errorf("message %d of lane %d: %w", m.sequence, m.lane, errOtherEvent)
 	}
 	return nil
 }

@@ -1,12 +1,10 @@
-package history
+package readmodel
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,14 +14,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed-4a2410e3/scrip/domain/wire"
-	"github.com/seed-4a2410e3/scrip/projections/pgtest"
-	"github.com/seed-4a2410e3/scrip/projections/schema"
 	"github.com/seed-4a2410e3/scrip/projections/tables"
 	"github.com/seed-4a2410e3/scrip/streams/eventlog"
 	"github.com/seed-4a2410e3/scrip/streams/service"
 )
-
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // events is the log of some coupons and their customers, @n is a minute. A message per line; " + " joins lines.
 const events = `
@@ -58,20 +52,7 @@ func (l fakeLog) get(_ context.Context, lane int, sequence uint64) (eventlog.Raw
 	return eventlog.Raw{}, eventlog.ErrLostTail
 }
 
-func database(t *testing.T) *pgxpool.Pool {
-	t.Helper()
-	pool, err := pgxpool.New(context.Background(), pgtest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	if _, err := schema.Migrate(t.Context(), pool, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	return pool
-}
-
-func store(t *testing.T) (*Store, fakeLog) {
+func store(t *testing.T) (*History, fakeLog) {
 	t.Helper()
 	ctx := t.Context()
 	pool := database(t)
@@ -100,10 +81,8 @@ func store(t *testing.T) (*Store, fakeLog) {
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return New(pool, log.get), log
+	return NewHistory(pool, log.get), log
 }
-
-func minute(n int) time.Time { return time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC) }
 
 func minuteOf(t time.Time) int { return int(t.Sub(minute(0)).Minutes()) }
 
@@ -218,7 +197,7 @@ func TestLogWithout(t *testing.T) {
 		"an unknown event": {log.get, []byte(`{"type":"coupon.eaten"}`), "not known to this version"},
 	} {
 		log[3] = c.with
-		page, err := New(s.db, c.log).CouponEntries(t.Context(), "c", 1, 0, "")
+		page, err := NewHistory(s.db, c.log).CouponEntries(t.Context(), "c", 1, 0, "")
 		if err != nil || len(page.Entries) != 8 || page.Entries[7].ID != "" || page.Entries[7].Sequence != 3 || !strings.Contains(page.Note, c.note) {
 			t.Errorf("%s: %+v, %v", name, page, err)
 		}
@@ -291,7 +270,7 @@ func TestManyCoupons(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := New(pool, nil)
+	s := NewHistory(pool, nil)
 	for _, analyzed := range []bool{false, true} {
 		if analyzed {
 			if _, err := pool.Exec(ctx, "ANALYZE"); err != nil {

@@ -1,4 +1,4 @@
-package history
+package readmodel
 
 // positionLines is the factor by which a position is packed into one number; see migration 7 of the schema.
 const positionLines = 1 << 20

@@ -1,0 +1,32 @@
+package readmodel
+
+import (
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/projections/schema"
+)
+
+func TestMain(m *testing.M) { os.Exit(projtest.Main(m)) }
+
+// database is a new one with empty read tables.
+func database(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	pool := projtest.Pool(t, projtest.URL(t))
+	migrate(t, pool)
+	return pool
+}
+
+func migrate(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	if _, err := schema.Migrate(t.Context(), pool, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func minute(n int) time.Time { return time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC) }
