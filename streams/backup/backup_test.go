@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -296,61 +294,6 @@ func TestABrokenOrderIsNoticed(t *testing.T) {
 			gone(t, dir)
 		})
 	}
-}
-
-// TestNoCutIsCopiedInOrder: servers before 2.15 append to a copy what arrives while it is sent. From them, the next stream's
-// copying begins when the one before is here. Such a server cannot be linked beside ours, so its copies are played; that
-// those of ours are known for what they are is looked at with them.
-func TestNoCutIsCopiedInOrder(t *testing.T) {
-	s := streamtest.Start(t, streamtest.Lanes(lanes))
-	r := newRig(t, s.JetStream(t), 1)
-	r.work(nil)
-	held := map[string]string{}
-	for n := range lanes {
-		r.request(n, create(campaign(n)))
-		r.claims(n, 0, 500, held)
-	}
-	archives := backup.PlayOlderServer(t)
-	var at atomic.Value // the stream whose copying began last
-	at.Store("")
-	var here atomic.Bool // something of the events
-	next := 500
-	dir := filepath.Join(t.TempDir(), "backup")
-	opts := backup.CreateOptions{Logger: streamtest.Logger(t), Progress: func(int64, int64) {
-		if at.Load() != topology.EvtStream(0) {
-			return
-		}
-		here.Store(true)
-		// A copying that does not wait has time to begin the next one here.
-		deadline := time.Now().Add(200 * time.Millisecond)
-		for time.Now().Before(deadline) && at.Load() == topology.EvtStream(0) {
-			runtime.Gosched()
-		}
-		if now := at.Load(); now != topology.EvtStream(0) {
-			t.Errorf("the copying of %s has begun while events are on their way", now)
-		}
-	}}
-	_, err := backup.CreateHooked(t.Context(), r.js, dir, opts, func(stream string) error {
-		at.Store(stream)
-		if stream == topology.CmdStream(0) && !here.Load() {
-			t.Error("the copying of commands has begun before events have arrived")
-		}
-		if stream == topology.EvtStream(0) || stream == topology.RmdStream(0) {
-			r.claims(0, next, next+10, held)
-			next += 10
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := archives.Load(); n != 3*lanes {
-		t.Errorf("%d copies were known to end where they began, want those of all streams of lanes", n)
-	}
-	to := streamtest.Start(t, streamtest.Lanes(lanes))
-	restore(t, dir, to.JetStream(t), 0)
-	other := newRig(t, to.JetStream(t), 1)
-	other.work(nil)
 }
 
 // gone checks that nothing is left of a backup that failed.

@@ -124,16 +124,16 @@ func (c *creator) identify(ctx context.Context) error {
 		c.log = log.WithKey(*c.opts.Key)
 	}
 	c.m = &Manifest{
-		Format: formatFirst, Log: log.UUID, Lanes: log.Lanes, KeyFingerprint: log.KeyFingerprint, LogFormat: log.Format, LogCreated: log.Created.UTC(),
+		Format: Format, Log: log.UUID, Lanes: log.Lanes, KeyFingerprint: log.KeyFingerprint, LogFormat: log.Format, LogCreated: log.Created.UTC(),
 		Begun: time.Now().UTC().Truncate(time.Millisecond), Scrip: c.opts.Version, NATS: c.js.Conn().ConnectedServerVersion(), Key: c.opts.Key != nil,
 	}
-	for _, o := range optional {
-		switch stream, err := c.js.Stream(ctx, o.stream); {
+	for _, name := range optional {
+		switch stream, err := c.js.Stream(ctx, name); {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 		case err != nil:
-			return fmt.Errorf("reading stream %s: %w", o.stream, err)
+			return fmt.Errorf("reading stream %s: %w", name, err)
 		case stream.CachedInfo().State.Msgs > 0:
-			c.optional, c.m.Format = append(c.optional, o.stream), max(c.m.Format, o.format)
+			c.optional = append(c.optional, name)
 		}
 	}
 	for _, name := range streamNames(log.Lanes, func(name string) bool { return slices.Contains(c.optional, name) }) {
@@ -195,9 +195,8 @@ func (c *creator) plain(ctx context.Context, name string) error {
 	return nil
 }
 
-// lane copies a lane's three streams. Each is begun when the end of the one before is known: at once, or after its last
-// byte. The lock against purges is released after the last command. Commands are few, and the events may take far longer:
-// with servers that send no consistent cut, purges wait for the events, too.
+// lane copies a lane's three streams. Each is begun when the one before has begun, and so has its end. The lock against purges
+// is released after the last command: commands are few, and the events may take far longer.
 func (c *creator) lane(ctx context.Context, lane int) error {
 	held, err := lease.TakeLock(ctx, c.js, lease.PurgeLock(lane), "a backup on "+hostname(), lockPatience)
 	if err != nil {
@@ -234,17 +233,9 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 			failed = fmt.Errorf("reading where stream %s ends: %w", name, err)
 			break
 		}
-		ends, err := s.ends(ctx)
-		if err != nil {
-			s.drop()
-			failed = err
-			break
-		}
 		streams = append(streams, Stream{Name: name, First: bounds.First, Last: bounds.Last})
 		commands := i == 2
-		here := make(chan struct{})
 		group.Go(func() error {
-			defer close(here)
 			if commands {
 				defer stopHolding()
 			}
@@ -255,9 +246,6 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 			copied[i] = st
 			return err
 		})
-		if !ends {
-			<-here // after an error ctx has ended, and nothing else can be begun
-		}
 	}
 	if failed != nil {
 		stopHolding()
@@ -274,7 +262,7 @@ func (c *creator) lane(ctx context.Context, lane int) error {
 }
 
 // continues checks that the copied commands continue where the copied events end, and that no later command was purged while
-// it was copied. The lock prevents that; if the lock expired, or an older scrip owns the lane, this check finds out.
+// it was copied. The lock prevents that; if the lock expired, this check finds out.
 //
 // A backup copies bytes: a message at the end of a stream that cannot be read is copied and listed in the manifest, and is no
 // error. Which commands it covers is not known then, so nothing is checked.
@@ -358,11 +346,11 @@ func (c *creator) finish() error {
 	}
 	c.m.Sealed = c.log.Seal != nil
 	c.m.Ended = time.Now().UTC().Truncate(time.Millisecond)
-	manifest, err := json.MarshalIndent(c.m, "", "  ")
+	manifest, err := c.m.encode()
 	if err != nil {
 		return err
 	}
-	if err := c.dir.bytes(manifestFile, append(manifest, '\n')); err != nil {
+	if err := c.dir.bytes(manifestFile, manifest); err != nil {
 		return err
 	}
 	return c.dir.finish(c.log.Seal)

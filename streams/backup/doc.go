@@ -18,9 +18,7 @@
 // delivering where each was when its position was copied: what was delivered after that is delivered again, under the same
 // ids, and what was delivered before is not.
 //
-// The order makes the copy consistent. A stream's copy ends where the stream ended when its copying began, or, sent by NATS
-// before 2.15, somewhere after that: then the next stream's copying begins when it is complete, and purges wait for all
-// three. Reminders are written after their events and events after their commands, so the copy never holds an effect without
+// The order makes the copy consistent. A stream's copy ends where the stream ended when its copying began. Reminders are written after their events and events after their commands, so the copy never holds an effect without
 // its cause. Snapshots of state come first: they are used only if the events hold their position.
 //
 // Owner: the calling process; one restore at a time on a server (lock "restore"), one backup at a time of a lane's commands

@@ -47,21 +47,6 @@ func (f *fullFile) Write(p []byte) (int, error) {
 	return f.file.Write(p)
 }
 
-// PlayOlderServer takes every copy for one of a NATS server before 2.15, until the test ends. Copies that are looked at meanwhile
-// are counted. Not for parallel tests.
-func PlayOlderServer(t testing.TB) (archives *atomic.Int64) {
-	real := isArchive
-	t.Cleanup(func() { isArchive = real })
-	archives = new(atomic.Int64)
-	isArchive = func(data []byte) bool {
-		if real(data) {
-			archives.Add(1)
-		}
-		return false
-	}
-	return archives
-}
-
 // SumOf is the SHA-256 as SHA256SUMS has it.
 var SumOf = sumOf
 

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -9,30 +10,18 @@ import (
 	"github.com/seed-4a2410e3/scrip/streams/topology"
 )
 
-// Format is the newest version of the directory's layout that this program restores. It writes the oldest one that is
-// sufficient: 1 has the streams of a lane, state and snapshots; see optional for the others.
-const (
-	Format      = 4
-	formatFirst = 1
-)
+// Format is the version of the directory's layout that this program writes and restores.
+const Format = 1
 
-// optional are the streams that a log may be without, in the order in which they are taken and restored, each with the
-// first format that has it. Logs of older versions lack them, and an empty one is not copied: servers make it again.
+// optional are the streams that servers make when they need them, in the order in which they are taken and restored. One
+// that is missing or empty is not copied: servers make it again.
 //
 // Positions come before what waits and what was given up, because a message that is behind its position is delivered, waits,
 // or is a dead letter: one that moves on meanwhile is in the copy, or was delivered. The webhooks come after all three, so no
 // position is of a webhook that is not in the copy.
-var optional = []struct {
-	stream string
-	format int
-}{
-	{topology.SettingsStream, 2},
-	{topology.AccessStream, 3},
-	{topology.AuditStream, 3},
-	{topology.PushStream, 4},
-	{topology.PushWaitStream, 4},
-	{topology.PushDeadStream, 4},
-	{topology.WebhooksStream, 4},
+var optional = []string{
+	topology.SettingsStream, topology.AccessStream, topology.AuditStream,
+	topology.PushStream, topology.PushWaitStream, topology.PushDeadStream, topology.WebhooksStream,
 }
 
 // deliveries are the streams that a restore may leave out: with them a server goes on delivering.
@@ -123,8 +112,8 @@ func (m *Manifest) files() []string {
 func (m *Manifest) check() error {
 	switch {
 	case m.Format > Format || m.LogFormat > topology.Format:
-		return fmt.Errorf("the backup has format %d with log format %d, this program knows them up to %d and %d; use the newer scrip that took it", m.Format, m.LogFormat, Format, topology.Format)
-	case m.Format < 1 || m.Log == "" || m.Lanes < 1 || m.Lanes > topology.MaxLanes:
+		return fmt.Errorf("the backup has format %d with log format %d, this program restores formats %d and %d; use the newer scrip that took it", m.Format, m.LogFormat, Format, topology.Format)
+	case m.Format < Format || m.Log == "" || m.Lanes < 1 || m.Lanes > topology.MaxLanes:
 		return fmt.Errorf("%s does not name its log; use another backup", manifestFile)
 	}
 	want := streamNames(m.Lanes, m.has)
@@ -151,9 +140,9 @@ func (m *Manifest) has(stream string) bool {
 // it has.
 func streamNames(lanes int, has func(stream string) bool) []string {
 	names := []string{topology.StateStream, topology.SnapStream}
-	for _, o := range optional {
-		if has(o.stream) {
-			names = append(names, o.stream)
+	for _, name := range optional {
+		if has(name) {
+			names = append(names, name)
 		}
 	}
 	for n := range lanes {
@@ -166,4 +155,10 @@ func streamNames(lanes int, has func(stream string) bool) []string {
 // event without its command.
 func laneStreams(lane int) []string {
 	return []string{topology.RmdStream(lane), topology.EvtStream(lane), topology.CmdStream(lane)}
+}
+
+// encode returns the content of the file manifest.json.
+func (m *Manifest) encode() ([]byte, error) {
+	text, err := json.MarshalIndent(m, "", "  ")
+	return append(text, '\n'), err
 }

@@ -220,7 +220,7 @@ func sumOf(data []byte) string {
 	return hexSum(digest)
 }
 
-// sealFile holds the seal of SHA256SUMS. Older versions write none, and ignore it.
+// sealFile holds the seal of SHA256SUMS.
 const sealFile = sumsFile + ".seal"
 
 // sealName distinguishes the seals of backups from those of snapshots.
@@ -229,7 +229,7 @@ const sealName = "backup"
 func sealOf(key *seal.Key, sums []byte) string { return key.Snapshot(sealName, sumOf(sums)) + "\n" }
 
 // CheckSeal checks that the backup was taken with the log's seal key and has not been changed since. sealed is false for one
-// that was taken without that key, or by a version before seals. Errors: ErrDamaged.
+// that was taken without that key. Errors: ErrDamaged.
 func (b *Backup) CheckSeal(key *seal.Key) (sealed bool, err error) {
 	raw, err := os.ReadFile(filepath.Join(b.dir, sealFile))
 	switch {

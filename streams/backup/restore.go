@@ -294,7 +294,7 @@ type copies struct {
 			Offline bool   `json:"offline"`
 			Lag     uint64 `json:"lag"`
 		} `json:"replicas"`
-		// Desired is present while copies are added, since NATS 2.15.
+		// Desired is present while copies are added.
 		Desired json.RawMessage `json:"desired"`
 	} `json:"cluster"`
 }
@@ -460,12 +460,7 @@ func isOurs(name string) bool {
 			return true
 		}
 	}
-	for _, o := range optional {
-		if name == o.stream {
-			return true
-		}
-	}
-	return name == topology.StateStream || name == topology.SnapStream
+	return slices.Contains(optional, name) || name == topology.StateStream || name == topology.SnapStream
 }
 
 func (r *restorer) remove(ctx context.Context, name string) error {

@@ -25,8 +25,9 @@ const (
 	writeBuffer = 1 << 20
 	// ackPrefix is the prefix of the server's ack subjects of chunks. Acks are published nowhere else, whatever the chunk's sender.
 	ackPrefix = "$JS.SNAPSHOT.ACK."
-	// archiveMagic begins a copy in the format of NATS 2.15 and later; archiveHead is how near the start: it follows the head
-	// of an S2 stream and of its first frame, and is not compressed, since nothing came before it.
+	// archiveMagic begins a copy that ends where the stream ended when it was requested, as NATS sends them since 2.15;
+	// archiveHead is how near the start: it follows the head of an S2 stream and of its first frame, and is not compressed,
+	// since nothing came before it.
 	archiveMagic = "NATSARC1"
 	archiveHead  = 64
 )
@@ -36,26 +37,13 @@ var ErrInterrupted = errors.New("transfer interrupted")
 
 // snapshot is a stream's copy in transfer.
 type snapshot struct {
-	name  string
-	info  streamInfo
-	sub   *nats.Subscription
-	first *nats.Msg // received by ends and not read by receive yet
+	name string
+	info streamInfo
+	sub  *nats.Subscription
 }
 
-// ends reports whether the copy ends where the stream ended when begin returned. That is so since NATS 2.15. Older servers
-// send the stream's files one after the other, and with the last of them what was appended meanwhile. The stream's leader
-// sends, whatever server this program is connected to, so the copy itself is inspected.
-func (s *snapshot) ends(ctx context.Context) (bool, error) {
-	msg, err := s.next(ctx)
-	if err != nil {
-		return false, fmt.Errorf("copying stream %s: %w", s.name, err)
-	}
-	s.first = msg
-	return isArchive(msg.Data), nil
-}
-
-// isArchive inspects the start of a copy. Tests replace it, to simulate an older server.
-var isArchive = func(data []byte) bool {
+// isArchive inspects the start of a copy: the stream's leader sends it, whatever server this program is connected to.
+func isArchive(data []byte) bool {
 	return bytes.Contains(data[:min(len(data), archiveHead)], []byte(archiveMagic))
 }
 
@@ -93,10 +81,7 @@ func (s *snapshot) receive(ctx context.Context, w io.Writer, progress func(n int
 	buf := bufio.NewWriterSize(w, writeBuffer)
 	var frames frameReader
 	for index := 1; ; index++ {
-		msg, err := s.first, error(nil)
-		if s.first = nil; msg == nil {
-			msg, err = s.next(ctx)
-		}
+		msg, err := s.next(ctx)
 		if err != nil {
 			return 0, "", fmt.Errorf("copying stream %s: %w", s.name, err)
 		}
@@ -105,6 +90,9 @@ func (s *snapshot) receive(ctx context.Context, w io.Writer, progress func(n int
 		}
 		if len(msg.Data) == 0 {
 			break // the end
+		}
+		if index == 1 && !isArchive(msg.Data) {
+			return 0, "", fmt.Errorf("copying stream %s: the copy has no fixed end, so what is appended meanwhile may be in it; run NATS 2.15 or later", s.name)
 		}
 		// The last chunk, if it is not a full one, requests no ack. All others are numbered.
 		if msg.Reply != "" {

@@ -1,0 +1,60 @@
+package backup
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/golden"
+	"github.com/seed-4a2410e3/scrip/streams/seal"
+	"github.com/seed-4a2410e3/scrip/streams/streamtest"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// The manifest, and the seal of SHA256SUMS, are as the golden files have them.
+func TestTheFormat(t *testing.T) {
+	at := time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC)
+	m := Manifest{
+		Format: 1, Log: "0f6e1a2b-log", Lanes: 2, KeyFingerprint: "ab12", LogFormat: 1, LogCreated: at, Begun: at.Add(time.Hour), Ended: at.Add(2 * time.Hour),
+		Scrip: "1.0.0", NATS: "2.15.2", Key: true, Sealed: true,
+		Unread: []eventlog.Unread{{Stream: topology.EvtStream(1), Sequence: 7, Why: "newer"}},
+	}
+	for i, name := range streamNames(m.Lanes, func(string) bool { return true }) {
+		n := uint64(i + 1)
+		m.Streams = append(m.Streams, Stream{Name: name, Messages: 10 * n, Bytes: 1000 * n, First: n, Last: 11*n - 1, Size: int64(500 * n)})
+	}
+	text, err := m.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Manifest
+	if err := json.Unmarshal(golden.Bytes(t, "manifest.golden.json", text), &got); err != nil || !reflect.DeepEqual(got, m) {
+		t.Errorf("it is read as %+v, %v", got, err)
+	}
+	if err := got.check(); err != nil {
+		t.Errorf("the manifest of the golden file: %v", err)
+	}
+	sums := fmt.Sprintf("%x  manifest.json\n", sha256.Sum256(text))
+	golden.Bytes(t, "SHA256SUMS.golden.seal", []byte(sealOf(seal.Derive([32]byte{1, 2, 3}, m.Log), []byte(sums))))
+}
+
+// A copy without a fixed end is refused: NATS before 2.15 sends such ones.
+func TestACopyWithoutAFixedEnd(t *testing.T) {
+	nc := streamtest.Start(t).Conn(t)
+	sub, err := nc.SubscribeSync(nc.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Publish(sub.Subject, []byte("a file of the stream")); err != nil {
+		t.Fatal(err)
+	}
+	s := &snapshot{name: "SCRIP_EVT_0", sub: sub}
+	if _, _, err := s.receive(t.Context(), new(strings.Builder), func(int64) {}); err == nil || !strings.Contains(err.Error(), "run NATS 2.15 or later") {
+		t.Errorf("%v", err)
+	}
+}
