@@ -170,21 +170,29 @@ func (d *decision) restoreReminders(n uint32) {
 	for _, r := range d.c.parked().OfCoupon(n) {
 		x, _ := d.c.sparse.parked.Get(r)
 		_, there := d.c.reminders().FindOfCoupon(n, x.Before)
-		if there || len(d.c.reminders().OfCoupon(n)) >= wire.MaxReminders {
+		due := d.dueOf(&x)
+		if there || due <= d.now || due == wire.Never || len(d.c.reminders().OfCoupon(n)) >= wire.MaxReminders {
 			continue
 		}
-		d.restoreReminder(&x)
+		d.restoreReminder(&x, due)
 	}
 }
 
-// restoreReminder sets one of them again. False if it is due already, or the campaign has no number left.
-func (d *decision) restoreReminder(x *reminder.Subscription) bool {
-	due := reminder.DueAt(x.Kind, x.Before, x.Own, d.c.anchors())
-	if due <= d.now || due == wire.Never || d.c.lastReminder >= reminder.MaxReminder {
+// dueOf is when a reminder of a coupon is due, Never without an anchor.
+func (d *decision) dueOf(x *reminder.Subscription) wire.Instant {
+	return reminder.DueAt(x.Kind, x.Before, x.Own, d.c.anchors())
+}
+
+// restoreReminder sets one of them again, without due_at if it is due Never. False if the campaign has no number left.
+func (d *decision) restoreReminder(x *reminder.Subscription, due wire.Instant) bool {
+	if d.c.lastReminder >= reminder.MaxReminder {
 		return false
 	}
 	ev := d.emit(wire.ReminderSet)
-	ev.R, ev.Kind, ev.Before, ev.DueAt, ev.N = d.c.lastReminder+1, x.Kind, x.Before, due, x.N
+	ev.R, ev.Kind, ev.Before, ev.N = d.c.lastReminder+1, x.Kind, x.Before, x.N
+	if due != wire.Never {
+		ev.DueAt = due
+	}
 	d.apply()
 	return true
 }

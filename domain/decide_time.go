@@ -106,10 +106,12 @@ func (d *decision) unremind() {
 	r, pending := d.lane.pendingReminder(c, customer, d.cmd.Kind, d.cmd.Before, n)
 	if parked, ok := c.parked().FindOfCoupon(n, d.cmd.Before); !pending && ok {
 		// A redemption cancelled it, and its rollback would set it again. It is set again here and cancelled, so that it
-		// stays cancelled.
+		// stays cancelled. That also holds while the coupon never expires: the campaign may get an end before the rollback.
 		x, _ := c.sparse.parked.Get(parked)
-		if pending = d.restoreReminder(&x); pending {
-			r = c.lastReminder
+		if due := d.dueOf(&x); due > d.now {
+			if pending = d.restoreReminder(&x, due); pending {
+				r = c.lastReminder
+			}
 		}
 	}
 	due := d.dueAt(n)

@@ -147,6 +147,17 @@ func TestReminders(t *testing.T) {
 			2m  unremind customer_id=bob kind=expires before=1h             => reminder_cancelled repeat
 			3m  rollback code=$2 order_id=o1                                => rolled_back events=rolled_back
 			48h rollback code=$3 order_id=o1                                => rolled_back events=rolled_back`,
+		"not wanted any more while the coupon never expires": `
+			0   create_campaign codes=9 expires_at=+48h
+			0   claim customer_id=ann
+			0   remind customer_id=ann kind=expires before=1h
+			0   update_campaign expires_at=null valid_for=1h
+			0   redeem code=$1 order_id=o1                                  => redeemed events=redeemed,cancelled
+			1m  unremind customer_id=ann kind=expires before=1h             => reminder_cancelled events=set,cancelled
+			1m  unremind customer_id=ann kind=expires before=1h             => reminder_cancelled repeat
+			2m  update_campaign expires_at=+48h valid_for=null
+			3m  rollback code=$1 order_id=o1                                => rolled_back events=rolled_back
+			47h remind_due kind=expires due_at=+47h through_r=9             => reminder_set repeat`,
 		"what is announced as expired is forgotten": `
 			0   create_campaign codes=9 expires_at=+48h
 			0   claim customer_id=ann

@@ -63,6 +63,24 @@ func TestAGoodLogBreaksNothing(t *testing.T) {
 	}
 }
 
+// A reminder that a redemption cancelled is set again without an instant while its coupon never expires.
+func TestSetAgainWithoutAnInstant(t *testing.T) {
+	for _, c := range []struct {
+		due  wire.Instant
+		want int
+	}{{0, 0}, {90, 1}} {
+		f := foldEvents(append(story(),
+			wire.Event{Type: wire.CampaignUpdated, Campaign: "s", At: 5, ID: "u", Settings: wire.Settings{Codes: 3, PerCustomer: 1, MaxRedemptions: 2}},
+			wire.Event{Type: wire.CouponRedeemed, Campaign: "s", At: 6, ID: "r2", N: 1, OrderID: "b", RedeemedCount: 2},
+			wire.Event{Type: wire.ReminderCancelled, Campaign: "s", At: 6, R: 1, N: 1},
+			wire.Event{Type: wire.ReminderSet, Campaign: "s", At: 7, R: 3, Kind: wire.KindExpires, Before: 10 * time.Second, DueAt: c.due, N: 1},
+			wire.Event{Type: wire.ReminderCancelled, Campaign: "s", At: 7, ID: "m3", R: 3, CustomerID: "alice", Kind: wire.KindExpires, Before: 10 * time.Second, N: 1})...)
+		if len(f.Violations) != c.want {
+			t.Errorf("due at %d: %q", c.due, f.Violations)
+		}
+	}
+}
+
 // TestEveryRuleCanFail plants one violation each.
 func TestEveryRuleCanFail(t *testing.T) {
 	expires := wire.KindExpires

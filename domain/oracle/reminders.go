@@ -135,7 +135,7 @@ func (f *Fold) set(where any, c *Campaign, ev *wire.Event) {
 	}
 	r := Reminder{Customer: customer, Expires: ev.Kind == wire.KindExpires, Before: wire.Instant(ev.Before.Microseconds()), N: ev.N}
 	r.Due = c.due(&r)
-	if r.Due != ev.DueAt {
+	if written := ev.DueAt; r.Due != written && (r.Due != wire.Never || written != 0 || ev.CustomerID != "") {
 		f.Violate("%s: reminder %d of %s is due at %s, the event has %s", where, ev.R, c.Name, r.Due, ev.DueAt)
 	}
 	if r.Due <= ev.At {
