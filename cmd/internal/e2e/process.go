@@ -1,5 +1,5 @@
 // Package e2e runs the real binary for tests. Below it are the tests: contract (what outside programs may rely on), crash, power
-// (cuts), durable (fsync before an answer), mixed (with an older version) and chaos (all at once).
+// (cuts), durable (fsync before an answer) and chaos (all at once).
 //
 //	Main ── go build ──> Binary() ── Start ──> scrip serve, a separate process ──> <data>/scrip.json
 //	                       Server ───┘               └── SIGTERM, SIGKILL, SIGSTOP by the test
@@ -119,7 +119,7 @@ func Start(data, logPath string, args, env []string) (*Process, error) {
 	return StartProgram(binary, data, logPath, args, env)
 }
 
-// StartProgram is Start for another program than that of Main.
+// StartProgram is Start for another program than that of Main, as the power tests plant errors in one.
 func StartProgram(program, data, logPath string, args, env []string) (*Process, error) {
 	server, err := process.Serve(process.Command{
 		Program: program, Args: append([]string{"serve", "--data", data, "--http-listen", "127.0.0.1:0"}, args...), Env: append(os.Environ(), env...), Log: logPath,

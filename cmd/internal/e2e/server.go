@@ -3,6 +3,8 @@ package e2e
 import (
 	"context"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -23,13 +25,15 @@ const MemberKey = "SCRIP_CODE_KEY=0123456789abcdef0123456789abcdef0123456789abcd
 // shownLog is how many bytes of the end of a server's log a failed test shows.
 const shownLog = 8000
 
+// logged is how long Logs waits, far longer than a machine under load needs.
+const logged = 3 * time.Minute
+
 // Server is a `scrip serve` that a test starts again and again on one data directory. Its fields but Process and Desc
 // may be changed before a start. When the test ends it is killed, with its PostgreSQL, and the end of its log is shown if the test
 // failed.
 type Server struct {
 	*Process             // the newest one, nil before the first start
 	Desc      Descriptor // of the newest one that was ready
-	Program   string     // Binary() if empty
 	Data      string
 	Args, Env []string // Env has NAME=value
 
@@ -64,11 +68,7 @@ func NewMember(t testing.TB, args ...string) *Server {
 // Begin starts the server and does not wait until it is ready.
 func (s *Server) Begin() {
 	s.t.Helper()
-	program := s.Program
-	if program == "" {
-		program = Binary()
-	}
-	p, err := StartProgram(program, s.Data, s.log, s.Args, s.Env)
+	p, err := Start(s.Data, s.log, s.Args, s.Env)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -90,6 +90,31 @@ func (s *Server) Ready() Descriptor {
 		s.t.Fatal(err)
 	}
 	return s.Desc
+}
+
+// Logs waits until the server has logged one of the texts, and fails the test if it ends before. The log is a file, as what the
+// server starts may live longer than it.
+func (s *Server) Logs(texts ...string) {
+	s.t.Helper()
+	late := time.After(logged)
+	tick := time.NewTicker(readyEvery)
+	defer tick.Stop()
+	for gone := false; ; {
+		out := s.Output()
+		if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(out, text) }) {
+			return
+		}
+		if gone {
+			s.t.Fatalf("the server ended and has not logged any of %q", texts)
+		}
+		select {
+		case <-s.Gone():
+			gone = true
+		case <-late:
+			s.t.Fatalf("after %s the server has not logged any of %q", logged, texts)
+		case <-tick.C:
+		}
+	}
 }
 
 // Signal sends a signal.

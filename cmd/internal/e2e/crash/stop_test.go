@@ -237,8 +237,6 @@ func TestALogThatLostItsTailUnderACheckpoint(t *testing.T) {
 	}
 	srv.RestoreStore(t, older)
 	s.Up()
-	streamtest.Eventually(t, "the projector logs the reason", func() bool {
-		return strings.Contains(s.Output(), "rebuild") || strings.Contains(s.Output(), "ends before")
-	})
+	s.Logs("rebuild", "ends before")
 	ask(100, 150)
 }

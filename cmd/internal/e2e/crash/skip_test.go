@@ -1,0 +1,124 @@
+package crash
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/seed-4a2410e3/scrip/cmd/internal/e2e"
+	"github.com/seed-4a2410e3/scrip/domain/code"
+	"github.com/seed-4a2410e3/scrip/domain/wire"
+	"github.com/seed-4a2410e3/scrip/projections/projtest"
+	"github.com/seed-4a2410e3/scrip/streams/client"
+	"github.com/seed-4a2410e3/scrip/streams/eventlog"
+	"github.com/seed-4a2410e3/scrip/streams/topology"
+)
+
+// TestOneMessageStopsNothingForEver: a forged message stops nothing. One that a newer version sealed stops its lane, until an
+// operator has it passed over; a backup before and after that is restored to the same coupons.
+func TestOneMessageStopsNothingForEver(t *testing.T) {
+	t.Parallel()
+	serve := func(data string, args ...string) *e2e.Server {
+		s := e2e.NewMember(t, append([]string{"--nats-listen", "127.0.0.1:0", "--lanes", "1", "--roles", "lanes,scheduler,api"}, args...)...)
+		if data != "" {
+			s.Data = data
+		}
+		s.Begin()
+		return s
+	}
+	codes := map[string]string{}
+	claims := func(s *e2e.Server) {
+		t.Helper()
+		c, err := client.Connect(s.Desc.NATSURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for _, customer := range []string{"ann", "bob", "cid"} {
+			out, err := c.Claim(t.Context(), "c", customer)
+			if err != nil || out.Refused() || codes[customer] != "" && codes[customer] != out.Code {
+				t.Fatalf("claim of %s, who has %q: %+v, %v", customer, codes[customer], out, err)
+			}
+			codes[customer] = out.Code
+		}
+	}
+	scrip := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), e2e.Binary(), args...)
+		cmd.Env = append(os.Environ(), e2e.MemberKey)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("scrip %s: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+
+	s := serve("")
+	s.Ready()
+	c := s.Client()
+	if out, err := c.CreateCampaign(t.Context(), "c", wire.DefaultSettings(100)); err != nil || out.Refused() {
+		t.Fatal(out, err)
+	}
+	js, err := jetstream.New(c.Conn())
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish := func(subject string, header nats.Header, data string) {
+		t.Helper()
+		if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: header, Data: []byte(data)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(topology.Evt(0), nats.Header{topology.HeaderFormat: {"9"}, topology.HeaderOwner: {"x"}}, "")
+	claims(s)
+
+	key, err := code.ParseKey(strings.TrimPrefix(e2e.MemberKey, "SCRIP_CODE_KEY="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, found, err := topology.Inspect(t.Context(), js)
+	if err != nil || !found {
+		t.Fatalf("no log: %v", err)
+	}
+	log = log.WithKey(key)
+	bounds, err := eventlog.Events(js, 0).Bounds(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := bounds.Last + 1
+	newer := eventlog.EventSealer(log, 0).Encode(eventlog.Header{Owner: "a newer scrip"}, 1, bad, nil)
+	newer.Set(topology.HeaderFormat, "99")
+	newer.Set(topology.HeaderSeal, log.Seal.Message(topology.EvtStream(0), bad, newer, nil))
+	publish(topology.Evt(0), newer, "")
+	// The owner finds out when it writes.
+	publish(topology.LaneCmd(0), nil, `{"id":"x","type":"void","campaign":"c","code":"x","reason":"x"}`)
+	s.Logs("--skip-message 0=SEQ")
+	if output := scrip("backup", filepath.Join(t.TempDir(), "backup"), "--data", s.Data); !strings.Contains(output, fmt.Sprintf("message %d of %s", bad, topology.EvtStream(0))) {
+		t.Errorf("the backup does not name message %d:\n%s", bad, output)
+	}
+	s.Kill()
+
+	refused := serve(s.Data, "--skip-message", fmt.Sprintf("0=%d", bounds.Last))
+	if exit := refused.Wait(); exit != 1 || !strings.Contains(refused.Output(), "carries scrip's seal and can be read") {
+		t.Errorf("skipping a message that can be read: exit %d", exit)
+	}
+	skipping := serve(s.Data, "--skip-message", fmt.Sprintf("0=%d", bad))
+	skipping.Ready()
+	claims(skipping)
+	skipping.Stop()
+	again := serve(s.Data) // the skip list is stored
+	again.Ready()
+	claims(again)
+	backup, restored := filepath.Join(t.TempDir(), "backup"), filepath.Join(projtest.Dir(t), "restored")
+	scrip("backup", backup, "--data", s.Data)
+	scrip("restore", backup, "--data", restored)
+	last := serve(restored)
+	last.Ready()
+	claims(last)
+}
